@@ -1,0 +1,180 @@
+// Deviceplugin stands in for NVIDIA's device plugin on a lab node: it offers
+// every PCI display device of vendor 0x10de as nvidia.com/gpu, with the NUMA
+// node that sysfs names.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	api "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
+)
+
+const (
+	resource   = "nvidia.com/gpu"
+	socketName = "lab-gpu.sock"
+	pciDevices = "/sys/bus/pci/devices"
+)
+
+func attribute(device, name string) string {
+	text, err := os.ReadFile(filepath.Join(pciDevices, device, name))
+	if err != nil {
+		log.Fatalf("read PCI device %s: %v", device, err)
+	}
+	return strings.TrimSpace(string(text))
+}
+
+// gpus lists the GPUs in the order of their PCI addresses, which are also
+// their device ids.
+func gpus() []*api.Device {
+	entries, err := os.ReadDir(pciDevices)
+	if err != nil {
+		log.Fatalf("list PCI devices: %v", err)
+	}
+	var found []*api.Device
+	for _, entry := range entries {
+		address := entry.Name()
+		if attribute(address, "vendor") != "0x10de" || !strings.HasPrefix(attribute(address, "class"), "0x03") {
+			continue
+		}
+		device := &api.Device{ID: address, Health: api.Healthy}
+		numaNode, err := strconv.ParseInt(attribute(address, "numa_node"), 10, 64)
+		if err != nil {
+			log.Fatalf("NUMA node of PCI device %s: %v", address, err)
+		}
+		if numaNode >= 0 {
+			device.Topology = &api.TopologyInfo{Nodes: []*api.NUMANode{{ID: numaNode}}}
+		}
+		found = append(found, device)
+	}
+	return found
+}
+
+type plugin struct {
+	api.UnimplementedDevicePluginServer
+	devices []*api.Device
+	stopped chan struct{}
+}
+
+func (p *plugin) GetDevicePluginOptions(context.Context, *api.Empty) (*api.DevicePluginOptions, error) {
+	return &api.DevicePluginOptions{GetPreferredAllocationAvailable: true}, nil
+}
+
+// ListAndWatch reports the devices once; their health never changes.
+func (p *plugin) ListAndWatch(_ *api.Empty, stream grpc.ServerStreamingServer[api.ListAndWatchResponse]) error {
+	if err := stream.Send(&api.ListAndWatchResponse{Devices: p.devices}); err != nil {
+		return err
+	}
+	select {
+	case <-stream.Context().Done():
+	case <-p.stopped:
+	}
+	return nil
+}
+
+// GetPreferredAllocation answers with the devices that must be included and
+// the lowest available ids besides.
+func (p *plugin) GetPreferredAllocation(
+	_ context.Context, request *api.PreferredAllocationRequest,
+) (*api.PreferredAllocationResponse, error) {
+	response := &api.PreferredAllocationResponse{}
+	for _, container := range request.ContainerRequests {
+		chosen := slices.Clone(container.MustIncludeDeviceIDs)
+		for _, id := range slices.Sorted(slices.Values(container.AvailableDeviceIDs)) {
+			if len(chosen) >= int(container.AllocationSize) {
+				break
+			}
+			if !slices.Contains(chosen, id) {
+				chosen = append(chosen, id)
+			}
+		}
+		response.ContainerResponses = append(response.ContainerResponses,
+			&api.ContainerPreferredAllocationResponse{DeviceIDs: chosen})
+	}
+	return response, nil
+}
+
+// Allocate names the devices to the container the way NVIDIA's plugin does.
+func (p *plugin) Allocate(_ context.Context, request *api.AllocateRequest) (*api.AllocateResponse, error) {
+	response := &api.AllocateResponse{}
+	for _, container := range request.ContainerRequests {
+		response.ContainerResponses = append(response.ContainerResponses, &api.ContainerAllocateResponse{
+			Envs: map[string]string{"NVIDIA_VISIBLE_DEVICES": strings.Join(container.DevicesIds, ",")},
+		})
+	}
+	return response, nil
+}
+
+// serve registers with the kubelet and returns when the plugin's socket is
+// gone: a starting kubelet deletes every socket in its device plugin folder
+// and expects the plugins to come back.
+func serve(devices []*api.Device) error {
+	socket := filepath.Join(api.DevicePluginPath, socketName)
+	if err := os.Remove(socket); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	listener, err := net.Listen("unix", socket)
+	if err != nil {
+		return err
+	}
+	instance := &plugin{devices: devices, stopped: make(chan struct{})}
+	server := grpc.NewServer()
+	api.RegisterDevicePluginServer(server, instance)
+	failed := make(chan error, 1)
+	go func() { failed <- server.Serve(listener) }()
+	defer server.Stop()
+	defer close(instance.stopped)
+
+	if err := register(); err != nil {
+		return err
+	}
+	log.Printf("registered %d %s", len(devices), resource)
+	for {
+		select {
+		case err := <-failed:
+			return err
+		case <-time.After(200 * time.Millisecond):
+			if _, err := os.Stat(socket); err != nil {
+				return fmt.Errorf("socket withdrawn: %w", err)
+			}
+		}
+	}
+}
+
+func register() error {
+	connection, err := grpc.NewClient("unix://"+api.KubeletSocket,
+		grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		return err
+	}
+	defer connection.Close()
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	_, err = api.NewRegistrationClient(connection).Register(ctx, &api.RegisterRequest{
+		Version:      api.Version,
+		Endpoint:     socketName,
+		ResourceName: resource,
+		Options:      &api.DevicePluginOptions{GetPreferredAllocationAvailable: true},
+	})
+	return err
+}
+
+func main() {
+	log.SetFlags(0)
+	devices := gpus()
+	for {
+		log.Printf("registering again: %v", serve(devices))
+		time.Sleep(200 * time.Millisecond)
+	}
+}

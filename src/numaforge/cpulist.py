@@ -1,0 +1,47 @@
+"""The kernel's cpulist notation: `"0-3,64-67"` for a set of CPUs or NUMA nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import groupby
+
+from numaforge.errors import NumaforgeError
+
+# The kernel's largest NR_CPUS is 8192; a range beyond it is a typing error, not a machine.
+_LARGEST_ID = 65535
+
+
+def parse_cpulist(text: str) -> frozenset[int]:
+    """Return the ids in a cpulist; the empty string is the empty set.
+
+    Raises NumaforgeError for anything but comma-separated ids and ascending ranges.
+    """
+    ids: set[int] = set()
+    for part in text.strip().split(",") if text.strip() else []:
+        first, dash, last = part.strip().partition("-")
+        if not _is_id(first) or (dash and not _is_id(last)):
+            raise NumaforgeError(
+                f"{text!r} is not a cpulist: {part!r} is neither an id nor a range",
+                remedy='write ids and ascending ranges, for example "0-3,64-67"',
+            )
+        low, high = int(first), int(last) if dash else int(first)
+        if high < low or high > _LARGEST_ID:
+            raise NumaforgeError(
+                f"{text!r} is not a cpulist: the range {part!r} is empty or too large",
+                remedy='write ids and ascending ranges, for example "0-3,64-67"',
+            )
+        ids.update(range(low, high + 1))
+    return frozenset(ids)
+
+
+def format_cpulist(ids: Iterable[int]) -> str:
+    """Return the shortest cpulist of a set of ids, as the kernel and the kubelet print it."""
+    ordered = sorted(set(ids))
+    runs = (list(run) for _, run in groupby(enumerate(ordered), key=lambda pair: pair[1] - pair[0]))
+    return ",".join(
+        str(run[0][1]) if len(run) == 1 else f"{run[0][1]}-{run[-1][1]}" for run in runs
+    )
+
+
+def _is_id(text: str) -> bool:
+    return text.isascii() and text.isdigit()

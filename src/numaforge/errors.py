@@ -1,0 +1,69 @@
+"""The one exception family: everything that numaforge refuses, said once and clearly."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+
+class ExitCode(IntEnum):
+    """Exit codes of `numaforge`; `rollout` adds the last three."""
+
+    YES = 0
+    NO = 1
+    BAD_INPUT = 2
+    BLOCKED = 3
+    ROLLED_BACK = 4
+    HELD = 5
+
+
+class NumaforgeError(Exception):
+    """Say what is wrong, where, and what would be accepted.
+
+    `where` names the place (a host, a file, a field such as `cpus.reserved.cpulist`), `remedy` the way out. The
+    command line prints `str(error)` and exits with `exit_code`; nothing prints a traceback.
+    """
+
+    exit_code = ExitCode.BAD_INPUT
+
+    def __init__(self, message: str, *, where: str | None = None, remedy: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.where = where
+        self.remedy = remedy
+
+    def __str__(self) -> str:
+        place = f"{self.where}: " if self.where else ""
+        way_out = f"\n  {self.remedy}" if self.remedy else ""
+        return f"{place}{self.message}{way_out}"
+
+    def at(self, place: str) -> NumaforgeError:
+        """Return the same error with `place` (a host, a file) put before the place it already names."""
+        located = type(self)(
+            self.message, where=f"{place}: {self.where}" if self.where else place, remedy=self.remedy
+        )
+        located.__cause__ = self.__cause__
+        return located
+
+
+class SnapshotError(NumaforgeError):
+    """A snapshot cannot be taken or read."""
+
+
+class TopologyError(NumaforgeError):
+    """A snapshot does not describe a machine."""
+
+
+class ProfileError(NumaforgeError):
+    """A profile is not valid."""
+
+
+class PlanError(NumaforgeError):
+    """A valid profile cannot be met on this machine, or a plan document cannot be read."""
+
+
+class KubeletConfigError(NumaforgeError):
+    """A kubelet configuration cannot be read, or the kubelet would refuse it."""
+
+
+class HostError(NumaforgeError):
+    """A host cannot be reached, or lacks what the work needs."""

@@ -1,0 +1,131 @@
+"""The plan: everything that was decided for one host, with the reason for each decision."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from numaforge.topology.model import CpuSet
+
+PLAN_PATH = "/etc/numaforge/plan.json"
+
+
+@dataclass(frozen=True)
+class Decision:
+    """One thing that was decided: `subject` is a dotted path such as "kubelet.topologyManagerPolicy"."""
+
+    subject: str
+    value: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Notice:
+    """Something the admin should know although the plan stands; `id` is stable ("uneven-smt")."""
+
+    id: str
+    message: str
+
+
+@dataclass(frozen=True)
+class NumaNodePlan:
+    """One NUMA node after planning; memory in bytes. `reserved_memory_bytes` is its share of reservedMemory."""
+
+    id: int
+    cpus: CpuSet
+    reserved_cpus: CpuSet
+    memory_bytes: int
+    reserved_memory_bytes: int
+    hugepages: Mapping[str, int]  # wanted pages by size: {"2Mi": 512}
+    allocatable_memory_bytes: int  # for pods, ordinary pages, as the static memory manager counts it
+
+
+@dataclass(frozen=True)
+class CpuPlan:
+    """Which CPUs workloads never get. `reserved` and `allocatable` partition `online`."""
+
+    online: CpuSet
+    reserved: CpuSet
+    allocatable: CpuSet
+
+
+@dataclass(frozen=True)
+class MemoryPlan:
+    """Node-wide memory in bytes; the sum of the NUMA nodes' shares equals the three reservations exactly."""
+
+    capacity_bytes: int
+    kube_reserved_bytes: int
+    system_reserved_bytes: int
+    eviction_hard_bytes: int
+
+
+@dataclass(frozen=True)
+class KubeletPlan:
+    """What the kubelet is to run with, and how that reaches it.
+
+    `settings` is the part of a KubeletConfiguration that numaforge manages, with Kubernetes' own field names.
+    `delivery` is "drop-in" (a file in `config_dir`) or "merge" (into `config_file`). `exec_start` is the unit's
+    ExecStart with --config-dir added, or None where the flag is already there or not needed. `root_dir` holds the
+    state files.
+    """
+
+    version: str
+    unit: str
+    delivery: str
+    settings: Mapping[str, Any]
+    config_file: str
+    config_dir: str | None
+    drop_in: str | None
+    exec_start: str | None
+    root_dir: str
+
+
+@dataclass(frozen=True)
+class TuningPlan:
+    """Kernel settings; None or empty means "left as it is". What the host lacks is named in the plan's notices."""
+
+    governors: Mapping[int, str] = field(default_factory=dict)  # by CPU
+    energy_preferences: Mapping[int, str] = field(default_factory=dict)  # by CPU
+    sysctls: Mapping[str, str] = field(default_factory=dict)
+    transparent_hugepages: Mapping[str, str] = field(default_factory=dict)  # "enabled", "defrag" -> value
+    swap_off: bool = False
+
+
+@dataclass(frozen=True)
+class PlannedFile:
+    """A file that numaforge writes on the host: who writes it, from which template, with which mode (octal text)."""
+
+    path: str
+    role: str  # "topology", "tuning", "hugepages", "kubelet"
+    template: str | None  # below templates/, e.g. "kubelet/drop-in.conf.j2"; None: the role writes it from the plan
+    mode: str = "0644"
+    owner: str = "root"
+    group: str = "root"
+
+
+@dataclass(frozen=True)
+class Allocatable:
+    """The node's predicted Allocatable: CPUs in millicores, everything else in bytes, extended resources in units."""
+
+    cpu_millis: int
+    memory_bytes: int
+    hugepages_bytes: Mapping[str, int] = field(default_factory=dict)  # "2Mi" -> bytes
+    devices: Mapping[str, int] = field(default_factory=dict)  # "nvidia.com/gpu" -> 8, where it can be predicted
+
+
+@dataclass(frozen=True)
+class NodePlan:
+    """Everything decided for one host. Roles, templates and the verification suite read this and nothing else."""
+
+    hostname: str
+    profile: str
+    cpus: CpuPlan
+    memory: MemoryPlan
+    numa_nodes: tuple[NumaNodePlan, ...]
+    tuning: TuningPlan
+    kubelet: KubeletPlan | None  # None: no kubelet on the host and none was named
+    files: tuple[PlannedFile, ...]
+    allocatable: Allocatable | None
+    decisions: tuple[Decision, ...]
+    notices: tuple[Notice, ...]

@@ -1,0 +1,1 @@
+"""Change a live node: one transaction that undoes itself."""

@@ -1,0 +1,157 @@
+"""What is there: one machine as frozen data, with everything unknown kept as None."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+CpuSet = frozenset[int]
+
+
+@dataclass(frozen=True)
+class Package:
+    """A socket. `id` is the kernel's physical_package_id, or a running number where the kernel exports -1."""
+
+    id: int
+    cpus: CpuSet
+
+
+@dataclass(frozen=True)
+class HugepagePool:
+    """Pages of one size on one NUMA node, in pages."""
+
+    total: int
+    free: int
+
+
+@dataclass(frozen=True)
+class NumaNode:
+    """One NUMA node; `cpus` holds online CPUs only and is empty for a memory-only node."""
+
+    id: int
+    cpus: CpuSet
+    memory_bytes: int | None
+    distances: Mapping[int, int]
+    hugepages: Mapping[str, HugepagePool]  # by Kubernetes' size suffix: "2Mi", "1Gi", "64Ki"
+
+
+@dataclass(frozen=True)
+class Core:
+    """A physical core: its online threads, and where it is (package id, NUMA node id)."""
+
+    package: int
+    numa_node: int | None
+    cpus: CpuSet
+
+
+@dataclass(frozen=True)
+class L3Cache:
+    """CPUs that share one last-level cache, and its size in bytes."""
+
+    cpus: CpuSet
+    size_bytes: int | None
+
+
+@dataclass(frozen=True)
+class Cpufreq:
+    """Frequency scaling as the kernel offers it.
+
+    `governors` maps CPU -> the governor it runs now; `available` lists the governors that every CPU offers;
+    `energy_preferences` maps CPU -> energy_performance_preference where the driver has one, with
+    `available_energy_preferences` the values that every CPU accepts.
+    """
+
+    driver: str | None
+    governors: Mapping[int, str]
+    available: tuple[str, ...]
+    energy_preferences: Mapping[int, str] = field(default_factory=dict)
+    available_energy_preferences: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class PciLink:
+    """A PCIe link: speeds in GT/s, widths in lanes."""
+
+    speed: float | None
+    width: int | None
+    max_speed: float | None
+    max_width: int | None
+
+
+@dataclass(frozen=True)
+class Gpu:
+    """A GPU by PCI address; what only NVML knows is None without it. `vendor` and `device` are hex such as "10de"."""
+
+    pci_address: str
+    vendor: str
+    device: str
+    numa_node: int | None
+    uuid: str | None = None
+    name: str | None = None
+    memory_bytes: int | None = None
+    mig_capable: bool | None = None
+    mig_mode: str | None = None  # "enabled", "disabled"
+    link: PciLink | None = None
+    nvlinks: int | None = None  # active links
+    fabric: str | None = None  # "<cluster uuid>.<clique id>"
+
+
+@dataclass(frozen=True)
+class Nic:
+    """A network device with a PCI function; `rdma_device` is its name below /sys/class/infiniband."""
+
+    pci_address: str
+    interface: str | None
+    rdma_device: str | None
+    link_layer: str | None  # "InfiniBand", "Ethernet"
+    rate: str | None  # as the kernel prints it: "400 Gb/sec (4X NDR)", or "25000 Mb/s"
+    driver: str | None
+    numa_node: int | None
+
+
+@dataclass(frozen=True)
+class KubeletInstall:
+    """The kubelet as it is set up on the host; texts are exactly what the files hold.
+
+    `flags` are the arguments after the program's name, environment files resolved. `exec_start` is the unit's last
+    ExecStart as written. `config_text` is the file of --config, `drop_ins` the *.conf files below --config-dir.
+    """
+
+    version: str | None  # "1.36.3"
+    unit: str | None  # "kubelet.service"
+    config_file: str | None
+    config_dir: str | None
+    flags: tuple[str, ...]
+    exec_start: str | None = None
+    config_text: str | None = None
+    drop_ins: Mapping[str, str] = field(default_factory=dict)
+    root_dir: str = "/var/lib/kubelet"
+
+
+@dataclass(frozen=True)
+class NodeTopology:
+    """One machine. Sizes in bytes; cpu sets hold online CPUs unless the field says otherwise."""
+
+    hostname: str | None
+    architecture: str | None
+    kernel: str | None
+    kernel_cmdline: str | None
+    memory_bytes: int | None  # MemTotal, as the kubelet counts capacity
+    swap_bytes: int | None
+    cgroup_version: int | None
+    online: CpuSet
+    offline: CpuSet
+    isolated: CpuSet
+    packages: tuple[Package, ...]
+    numa_nodes: tuple[NumaNode, ...]
+    cores: tuple[Core, ...]
+    l3_caches: tuple[L3Cache, ...]
+    cpufreq: Cpufreq | None = None
+    gpus: tuple[Gpu, ...] = ()
+    nics: tuple[Nic, ...] = ()
+    pci_paths: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    kubelet: KubeletInstall | None = None
+    os_release: Mapping[str, str] = field(default_factory=dict)
+    sysctls: Mapping[str, str] = field(default_factory=dict)  # "kernel.numa_balancing" -> "1", where they exist
+    transparent_hugepages: Mapping[str, str] = field(default_factory=dict)  # "enabled" -> "madvise", "defrag" -> ...
+    previous_plan: str | None = None  # text of /etc/numaforge/plan.json, which tells our settings from the admin's
