@@ -38,9 +38,7 @@ def format_cpulist(ids: Iterable[int]) -> str:
     """Return the shortest cpulist of a set of ids, as the kernel and the kubelet print it."""
     ordered = sorted(set(ids))
     runs = (list(run) for _, run in groupby(enumerate(ordered), key=lambda pair: pair[1] - pair[0]))
-    return ",".join(
-        str(run[0][1]) if len(run) == 1 else f"{run[0][1]}-{run[-1][1]}" for run in runs
-    )
+    return ",".join(str(run[0][1]) if len(run) == 1 else f"{run[0][1]}-{run[-1][1]}" for run in runs)
 
 
 def _is_id(text: str) -> bool:

@@ -19,8 +19,8 @@ class ExitCode(IntEnum):
 class NumaforgeError(Exception):
     """Say what is wrong, where, and what would be accepted.
 
-    `where` names the place (a host, a file, a field such as `cpus.reserved.cpulist`), `remedy` the way out. The
-    command line prints `str(error)` and exits with `exit_code`; nothing prints a traceback.
+    `where` names the place (a host, a file, a field such as `cpus.reserved.cpulist`), `remedy` the way out.
+    The command line prints `str(error)` and exits with `exit_code`; nothing prints a traceback.
     """
 
     exit_code = ExitCode.BAD_INPUT

@@ -1,4 +1,4 @@
-"""Kubernetes quantities: `2Gi`, `500m`, `1e3`; exact, as k8s.io/apimachinery's `resource.Quantity` reads them."""
+"""Kubernetes quantities (`2Gi`, `500m`, `1e3`), exact, as apimachinery's `resource.Quantity` reads them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,9 @@ _DECIMAL = {
     "P": Fraction(10**15),
     "E": Fraction(10**18),
 }
-_QUANTITY = re.compile(r"(?P<sign>[+-]?)(?P<number>\d+\.?\d*|\.\d+)(?:(?P<suffix>[A-Za-z]*)|[eE](?P<exponent>[+-]?\d+))")
+_QUANTITY = re.compile(
+    r"(?P<sign>[+-]?)(?P<number>\d+\.?\d*|\.\d+)(?:(?P<suffix>[A-Za-z]*)|[eE](?P<exponent>[+-]?\d+))"
+)
 
 
 def parse_quantity(text: str | int) -> Fraction:
@@ -34,9 +36,10 @@ def parse_quantity(text: str | int) -> Fraction:
     if not match or (suffix not in _BINARY and suffix not in _DECIMAL):
         raise NumaforgeError(
             f"{text!r} is not a Kubernetes quantity",
-            remedy="write a number with one of the suffixes Ki Mi Gi Ti Pi Ei, k M G T P E, m, or none: 8Gi, 500m, 1048576",
+            remedy="write a number with one of the suffixes Ki Mi Gi Ti Pi Ei, k M G T P E, m, or none, "
+            "for example 8Gi, 500m or 1048576",
         )
-    value = Fraction(match["number"].rstrip(".") if match["number"].endswith(".") else match["number"])
+    value = Fraction(match["number"].rstrip("."))
     if match["exponent"]:
         value *= Fraction(10) ** int(match["exponent"])
     value *= Fraction(_BINARY[suffix]) if suffix in _BINARY else _DECIMAL[suffix]

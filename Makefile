@@ -1,0 +1,45 @@
+# Few verbs. `make` alone lists them.
+.DEFAULT_GOAL := help
+SHELL := /bin/sh
+
+VENV   := .venv
+PYTHON := $(VENV)/bin/python
+STAMP  := $(VENV)/.installed
+
+include lab/lab.mk
+
+.PHONY: help setup demo test test-fast lint lock bench clean
+
+help: ## list the verbs
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 14
+
+setup: $(STAMP) ## install everything that development needs into .venv
+
+$(STAMP): requirements.lock pyproject.toml
+	@sh lab/setup-python.sh $(VENV)
+	@touch $@
+
+demo: setup ## bring up the lab, provision it, verify it, run a pinned pod
+	@$(PYTHON) -m lab demo
+
+test: setup lint ## every check and every test, the lab included
+	@$(PYTHON) -m lab build
+	@$(PYTHON) -m pytest
+
+test-fast: setup ## the tests that need neither a lab nor an sshd
+	@$(PYTHON) -m pytest -q -m 'not lab and not ssh'
+
+lint: setup ## format, lint and types
+	@$(VENV)/bin/ruff format --check .
+	@$(VENV)/bin/ruff check .
+	@$(VENV)/bin/mypy
+
+bench: setup ## measure every figure that the README quotes
+	@for bench in bench/*.py; do echo "== $$bench"; $(PYTHON) $$bench || exit 1; done
+
+lock: setup ## pin the dependencies again
+	@$(VENV)/bin/pip-compile --quiet --strip-extras --extra verify --extra dev --generate-hashes --allow-unsafe \
+	  --no-emit-index-url --no-emit-trusted-host --no-emit-find-links --output-file requirements.lock pyproject.toml
+
+clean: ## remove what make made (the cache outside the tree stays)
+	@rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
