@@ -1,0 +1,386 @@
+"""Which CPUs a request gets: the kubelet's topology-aware best fit, packed or distributed over NUMA nodes.
+
+pkg/kubelet/cm/cpumanager/cpu_assignment.go of kubelet 1.36.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+
+from numaforge.errors import NumaforgeError
+from numaforge.kubelet.admission.cpusets import bits
+from numaforge.kubelet.admission.machine import CpuTopology
+
+
+class AssignmentError(NumaforgeError):
+    """The request cannot be met from the CPUs on offer; the message is the kubelet's."""
+
+
+class KubeletHangError(NumaforgeError):
+    """The kubelet's own loop would never end for this request on this machine."""
+
+
+def take_packed(
+    topology: CpuTopology, available: int, count: int, *, spread: bool = False, align_uncore: bool = False
+) -> int:
+    """Return `count` CPUs of the bitmask `available`, on as few NUMA nodes, sockets, caches and cores as possible.
+
+    takeByTopologyNUMAPacked. `spread` is distribute-cpus-across-cores, `align_uncore` prefer-align-cpus-by-uncorecache.
+    Raises AssignmentError where fewer are available.
+    """
+    taking = _Taking(topology, available, count)
+    if taking.satisfied:
+        return taking.result
+    taking.refuse_shortage()
+    steps = [taking.take_full_numa_nodes, taking.take_full_sockets]
+    if not taking.numa_first:
+        steps.reverse()
+    if align_uncore:
+        steps.append(taking.take_uncores)
+    if not spread:
+        steps.append(taking.take_full_cores)
+    steps.append(taking.take_spread_cpus if spread else taking.take_packed_cpus)
+    for step in steps:
+        step()
+        if taking.satisfied:
+            return taking.result
+    raise AssignmentError("failed to allocate cpus")
+
+
+def take_distributed(
+    topology: CpuTopology, available: int, count: int, *, group: int = 1, spread: bool = False
+) -> int:
+    """Return `count` CPUs spread evenly over as few NUMA nodes as can share them evenly.
+
+    takeByTopologyNUMADistributed (KEP-2902), for distribute-cpus-across-numa. CPUs go out in groups of `group`,
+    which is the number of threads per core under full-pcpus-only. Falls back to `take_packed`.
+    """
+    if count % group:
+        return take_packed(topology, available, count, spread=spread)
+    taking = _Taking(topology, available, count)
+    if taking.satisfied:
+        return taking.result
+    taking.refuse_shortage()
+    nodes = taking.ordered_numa_nodes()
+    smallest, largest = _numa_node_range(taking, group)
+    for size in range(smallest, largest + 1):
+        choice = _most_balanced(taking, nodes, size, group)
+        if choice is not None:
+            return _take_choice(taking, choice, count, group, spread)
+    return take_packed(topology, available, count, spread=spread)
+
+
+class _Taking:
+    """One request being met: what is still free, what was taken, how many CPUs are still needed."""
+
+    def __init__(self, topology: CpuTopology, available: int, count: int) -> None:
+        self.topology = topology
+        self.available = available
+        self.free = available & topology.cpus
+        self.requested = count
+        self.needed = count
+        self.result = 0
+        self.numa_first = topology.num_sockets >= topology.num_numa_nodes
+
+    @property
+    def satisfied(self) -> bool:
+        return self.needed < 1
+
+    def refuse_shortage(self) -> None:
+        if self.needed > self.free.bit_count():
+            raise AssignmentError(
+                f"not enough cpus available to satisfy request: requested={self.requested}, "
+                f"available={self.available.bit_count()}"
+            )
+
+    def take(self, cpus: int) -> None:
+        self.result |= cpus
+        self.free &= ~self.result
+        # A unit that is listed twice (a socket that spans NUMA nodes) is counted twice, as in the kubelet.
+        self.needed -= cpus.bit_count()
+
+    # A list of units is ordered by its free CPUs, fewest first, then by id; units without free CPUs are left out.
+
+    def ordered_numa_nodes(self) -> list[int]:
+        if self.numa_first:
+            return self._ordered(self.topology.numa_nodes, self.topology.numa_nodes, -1)
+        return self._nested(self.ordered_sockets(), "numa_node", "socket")
+
+    def ordered_sockets(self) -> list[int]:
+        if self.numa_first:
+            return self._nested(self.ordered_numa_nodes(), "socket", "numa_node")
+        return self._ordered(self.topology.sockets, self.topology.sockets, -1)
+
+    def ordered_cores(self) -> list[int]:
+        if self.numa_first:
+            return self._nested(self.ordered_sockets(), "core", "socket")
+        return self._nested(self.ordered_numa_nodes(), "core", "numa_node")
+
+    def ordered_uncores(self) -> list[int]:
+        return self._nested(self.ordered_numa_nodes(), "uncore", "numa_node")
+
+    def _nested(self, outer_ids: list[int], inner: str, outer: str) -> list[int]:
+        inner_level, outer_level = self._level(inner), self._level(outer)
+        children = self.topology.inside
+        result: list[int] = []
+        for number in outer_ids:
+            result += self._ordered(children[inner, outer, number], inner_level, outer_level[number])
+        return result
+
+    def _ordered(
+        self, ids: Mapping[int, int] | tuple[int, ...], level: Mapping[int, int], within: int
+    ) -> list[int]:
+        free = self.free
+        inside = free & within
+        return [i for _, i in sorted([((free & level[i]).bit_count(), i) for i in ids if inside & level[i]])]
+
+    def _level(self, name: str) -> dict[int, int]:
+        match name:
+            case "numa_node":
+                return self.topology.numa_nodes
+            case "socket":
+                return self.topology.sockets
+            case "core":
+                return self.topology.cores
+            case _:
+                return self.topology.uncores
+
+    def _take_full(self, ids: list[int], level: Mapping[int, int], is_full: Callable[[int], bool]) -> None:
+        for number in [i for i in ids if is_full(i)]:
+            if self.needed >= level[number].bit_count():
+                self.take(level[number])
+
+    def take_full_numa_nodes(self) -> None:
+        nodes = self.topology.numa_nodes
+        self._take_full(self.ordered_numa_nodes(), nodes, lambda i: nodes[i] & self.free == nodes[i])
+
+    def take_full_sockets(self) -> None:
+        sockets, size = self.topology.sockets, self.topology.cpus_per_socket
+        self._take_full(
+            self.ordered_sockets(), sockets, lambda i: (sockets[i] & self.free).bit_count() == size
+        )
+
+    def take_full_cores(self) -> None:
+        # With uneven threads per core the rounded-down size makes a partly free core look free, and the kubelet
+        # hands out its other threads too, reserved ones included (kubernetes/kubernetes#124066, #140495).
+        cores, size = self.topology.cores, self.topology.cpus_per_core
+        self._take_full(self.ordered_cores(), cores, lambda i: (cores[i] & self.free).bit_count() == size)
+
+    def take_full_uncores(self) -> None:
+        uncores = self.topology.uncores
+        self._take_full(self.ordered_uncores(), uncores, lambda i: uncores[i] & self.free == uncores[i])
+
+    def take_uncores(self) -> None:
+        for uncore in self.ordered_uncores():
+            if self.needed >= self.topology.cpus_per_uncore:
+                self.take_full_uncores()
+            if self.satisfied:
+                return
+            self._take_partial_uncore(uncore)
+            if self.satisfied:
+                return
+
+    def _take_partial_uncore(self, uncore: int) -> None:
+        """Take the lowest free cores of a cache, if they are exactly what is needed."""
+        topology, per_core = self.topology, self.topology.cpus_per_core
+        inside = self.free & topology.uncores[uncore]
+        cores = [c for c in topology.inside["core", "uncore", uncore] if topology.cores[c] & inside]
+        cpus = 0
+        for core in sorted(cores)[: -(-self.needed // per_core)]:
+            cpus |= topology.cores[core] & self.free
+        if self.needed % 2 and per_core > 1 and cpus.bit_count() > self.needed:
+            cpus &= ~(1 << (cpus.bit_length() - 1))
+        if cpus.bit_count() == self.needed:
+            self.take(cpus)
+
+    def take_packed_cpus(self) -> None:
+        cores = self.topology.cores
+        self._take_one_by_one([cpu for core in self.ordered_cores() for cpu in bits(cores[core] & self.free)])
+
+    def take_spread_cpus(self) -> None:
+        sockets = self.topology.sockets
+        self._take_one_by_one(
+            [cpu for socket in self.ordered_sockets() for cpu in bits(sockets[socket] & self.free)]
+        )
+
+    def _take_one_by_one(self, cpus: list[int]) -> None:
+        for cpu in cpus:
+            self.take(1 << cpu)
+            if self.satisfied:
+                return
+
+
+@dataclass(frozen=True)
+class _Choice:
+    """The NUMA nodes that share a request, and those among them that give the CPUs left over."""
+
+    nodes: tuple[int, ...]
+    remainder_nodes: tuple[int, ...]
+
+
+class _Combination:
+    """A combination of NUMA nodes in an array that later combinations may still overwrite.
+
+    The kubelet keeps slices that Go's append() shares between siblings: while the array has room, the last elements
+    of a kept combination change when the next one is visited. Which CPUs a pod gets depends on it from four NUMA
+    nodes on, so the arrays are shared here in the same places.
+    """
+
+    __slots__ = ("array", "size")
+
+    def __init__(self, array: list[int], size: int) -> None:
+        self.array = array
+        self.size = size
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self.array[: self.size])
+
+    def __len__(self) -> int:
+        return self.size
+
+    def append(self, number: int) -> _Combination:
+        if self.size < len(self.array):
+            self.array[self.size] = number
+            return _Combination(self.array, self.size + 1)
+        room = [0] * (max(1, 2 * self.size) - self.size)
+        grown = self.array[: self.size] + room
+        grown[self.size] = number
+        return _Combination(grown, self.size + 1)
+
+
+def _combinations(ids: list[int], size: int) -> Iterator[_Combination]:
+    """Yield the combinations of `size` ids in order (iterateCombinations)."""
+    if size < 1:
+        return
+    yield from _combine(ids, size, 0, _Combination([], 0))
+
+
+def _combine(ids: list[int], size: int, start: int, chosen: _Combination) -> Iterator[_Combination]:
+    if size == 0:
+        yield chosen
+        return
+    for index in range(start, len(ids) - size + 1):
+        yield from _combine(ids, size - 1, index + 1, chosen.append(ids[index]))
+
+
+def _numa_node_range(taking: _Taking, group: int) -> tuple[int, int]:
+    """Return the fewest and the most NUMA nodes worth trying (rangeNUMANodesNeededToSatisfy)."""
+    topology = taking.topology
+    groups = (len(topology.places) - 1) // group + 1
+    groups_per_node = (groups - 1) // len(topology.numa_nodes) + 1
+    needed = (taking.needed - 1) // group + 1
+    with_free_cpus = sum(1 for cpus in topology.numa_nodes.values() if cpus & taking.free)
+    return (needed - 1) // groups_per_node + 1, min(needed, with_free_cpus)
+
+
+def _most_balanced(taking: _Taking, nodes: list[int], size: int, group: int) -> _Choice | None:
+    """Return the combination of `size` NUMA nodes that leaves the free CPUs most evenly spread."""
+    count = taking.requested
+    free = {node: (taking.topology.numa_nodes[node] & taking.free).bit_count() for node in nodes}
+    best_balance = math.inf
+    best: _Combination | None = None
+    best_remainder: _Combination | None = None
+    for combination in _combinations(nodes, size):
+        if best_balance == 0:
+            break
+        share = count // size // group * group
+        members = list(combination)
+        if sum(free[node] // group for node in members) * group < count or any(
+            free[n] < share for n in members
+        ):
+            continue
+        left = dict(free)
+        for node in members:
+            left[node] -= share
+        remainder = count - share * size
+        if remainder == 0:
+            balance, subset = _standard_deviation(left), None
+        else:
+            candidates = [node for node in members if left[node] >= group]
+            balance, subset = _best_remainder(left, candidates, remainder, group)
+        if balance < best_balance:
+            best_balance, best, best_remainder = balance, combination, subset
+    if best is None:
+        return None
+    return _Choice(tuple(best), tuple(best_remainder or ()))
+
+
+def _best_remainder(
+    left: dict[int, int], candidates: list[int], remainder: int, group: int
+) -> tuple[float, _Combination | None]:
+    best_balance, best = math.inf, None
+    for size in range(len(candidates), 0, -1):
+        for subset in _combinations(candidates, size):
+            members = list(subset)
+            if sum(left[node] for node in members) < remainder:
+                continue
+            after = dict(left)
+            _hand_out(after, members, remainder, group)
+            balance = _standard_deviation(after)
+            if balance < best_balance:
+                best_balance, best = balance, subset
+    return best_balance, best
+
+
+def _hand_out(free: dict[int, int], nodes: list[int], remainder: int, group: int) -> None:
+    while remainder > 0:
+        before = remainder
+        for node in nodes:
+            if remainder == 0:
+                break
+            if free[node] >= group:
+                free[node] -= group
+                remainder -= group
+        if remainder == before:
+            raise KubeletHangError(
+                f"the kubelet would loop for ever here: {remainder} CPUs are left to share out in groups of {group}, "
+                "and no NUMA node considered has a whole group free",
+                remedy="reserve whole cores, so that every NUMA node has an even number of CPUs free",
+            )
+
+
+def _take_choice(taking: _Taking, choice: _Choice, count: int, group: int, spread: bool) -> int:
+    nodes = taking.topology.numa_nodes
+    share = count // len(choice.nodes) // group * group
+    for node in choice.nodes:
+        taking.take(_take_or_nothing(taking, nodes[node] & taking.free, share, spread))
+    remainder = count - share * len(choice.nodes)
+    while remainder > 0:
+        before = remainder
+        for node in choice.remainder_nodes:
+            if remainder == 0:
+                break
+            if (nodes[node] & taking.free).bit_count() >= group:
+                taking.take(_take_or_nothing(taking, nodes[node] & taking.free, group, spread))
+                remainder -= group
+        if remainder == before:
+            raise KubeletHangError(
+                "the kubelet would loop for ever handing out the last CPUs of this request"
+            )
+    if taking.needed:
+        direction = "not enough" if taking.needed > 0 else "too many"
+        raise AssignmentError(f"accounting error, {direction} CPUs allocated, remaining: {taking.needed}")
+    return taking.result
+
+
+def _take_or_nothing(taking: _Taking, available: int, count: int, spread: bool) -> int:
+    # The kubelet drops this error and finds the shortage when it adds up.
+    try:
+        return take_packed(taking.topology, available, count, spread=spread)
+    except AssignmentError:
+        return 0
+
+
+def _standard_deviation(values: Mapping[int, int]) -> float:
+    numbers = list(values.values())
+    mean = _round_thousandths(sum(numbers) / len(numbers))
+    return _round_thousandths(math.sqrt(sum((x - mean) * (x - mean) for x in numbers) / len(numbers)))
+
+
+def _round_thousandths(value: float) -> float:
+    """Round half away from zero, as Go's math.Round does, to three decimals."""
+    scaled = value * 1000
+    whole = math.floor(scaled)
+    return (whole + 1 if scaled - whole >= 0.5 else whole) / 1000

@@ -1,0 +1,228 @@
+"""The machine as the kubelet sees it through cadvisor: NUMA nodes, and the place of every CPU."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from numaforge.errors import TopologyError
+from numaforge.kubelet.admission.cpusets import mask_of
+from numaforge.topology.model import Core, CpuSet, L3Cache, NodeTopology
+
+HUGEPAGES_PREFIX = "hugepages-"
+
+
+@dataclass(frozen=True)
+class CpuPlace:
+    """Where a CPU is: `core` is the lowest thread of its core, `uncore` its last-level cache or its socket."""
+
+    core: int
+    socket: int
+    numa_node: int
+    uncore: int
+
+
+@dataclass(frozen=True)
+class MachineNode:
+    """One NUMA node: memory in bytes, and hugepages in bytes by resource name (`hugepages-2Mi`)."""
+
+    id: int
+    memory_bytes: int
+    hugepages: Mapping[str, int] = field(default_factory=dict)
+    distances: Mapping[int, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, eq=False)
+class CpuTopology:
+    """The CPU manager's view: where each CPU is, and how many units of each kind there are.
+
+    The counts are fields of their own because the kubelet divides them (CPUs per core is `num_cpus // num_cores`,
+    an integer) and never looks at the real sizes. pkg/kubelet/cm/cpumanager/topology/topology.go.
+    """
+
+    places: Mapping[int, CpuPlace]
+    num_cpus: int
+    num_cores: int
+    num_sockets: int
+    num_numa_nodes: int
+    num_uncores: int
+
+    @classmethod
+    def of(cls, places: Mapping[int, CpuPlace]) -> CpuTopology:
+        """Count the units as Discover does."""
+        return cls(
+            places=places,
+            num_cpus=len(places),
+            num_cores=len({(place.numa_node, place.core) for place in places.values()}),
+            num_sockets=len({place.socket for place in places.values()}),
+            num_numa_nodes=len({place.numa_node for place in places.values()}),
+            num_uncores=len({place.uncore for place in places.values()}),
+        )
+
+    @property
+    def cpus_per_core(self) -> int:
+        """Return the rounded-down number of threads of a core."""
+        return self.num_cpus // self.num_cores if self.num_cores else 0
+
+    @property
+    def cpus_per_socket(self) -> int:
+        """Return the rounded-down number of CPUs of a socket."""
+        return self.num_cpus // self.num_sockets if self.num_sockets else 0
+
+    @property
+    def cpus_per_uncore(self) -> int:
+        """Return the rounded-down number of CPUs of a last-level cache."""
+        return self.num_cpus // self.num_uncores if self.num_uncores else 0
+
+    @cached_property
+    def cpus(self) -> int:
+        """Return the bitmask of all CPUs."""
+        return mask_of(self.places)
+
+    @cached_property
+    def numa_nodes(self) -> dict[int, int]:
+        """Return the CPUs of each NUMA node that has some."""
+        return self._group("numa_node")
+
+    @cached_property
+    def sockets(self) -> dict[int, int]:
+        """Return the CPUs of each socket."""
+        return self._group("socket")
+
+    @cached_property
+    def cores(self) -> dict[int, int]:
+        """Return the CPUs of each core."""
+        return self._group("core")
+
+    @cached_property
+    def uncores(self) -> dict[int, int]:
+        """Return the CPUs of each last-level cache."""
+        return self._group("uncore")
+
+    @cached_property
+    def numa_mask(self) -> int:
+        """Return the bitmask of the NUMA nodes that have CPUs."""
+        return mask_of(self.numa_nodes)
+
+    def cpus_in_numa_nodes(self, numa_nodes: Iterable[int]) -> int:
+        """Return the CPUs of several NUMA nodes."""
+        mask = 0
+        for node in numa_nodes:
+            mask |= self.numa_nodes.get(node, 0)
+        return mask
+
+    def sockets_in_numa_nodes(self, numa_nodes: Iterable[int]) -> frozenset[int]:
+        """Return the sockets that have a CPU in one of the NUMA nodes."""
+        cpus = self.cpus_in_numa_nodes(numa_nodes)
+        return frozenset(socket for socket, members in self.sockets.items() if members & cpus)
+
+    @cached_property
+    def inside(self) -> dict[tuple[str, str, int], tuple[int, ...]]:
+        """Return, for (inner level, outer level, outer id), the inner ids with a CPU there."""
+        levels = {
+            "numa_node": self.numa_nodes,
+            "socket": self.sockets,
+            "core": self.cores,
+            "uncore": self.uncores,
+        }
+        pairs = [("socket", "numa_node"), ("numa_node", "socket"), ("core", "socket"), ("core", "numa_node")]
+        pairs += [("uncore", "numa_node"), ("core", "uncore")]
+        return {
+            (inner, outer, number): tuple(i for i, members in levels[inner].items() if members & cpus)
+            for inner, outer in pairs
+            for number, cpus in levels[outer].items()
+        }
+
+    def _group(self, level: str) -> dict[int, int]:
+        members: dict[int, int] = {}
+        for cpu, place in self.places.items():
+            number: int = getattr(place, level)
+            members[number] = members.get(number, 0) | 1 << cpu
+        return dict(sorted(members.items()))
+
+
+@dataclass(frozen=True, eq=False)
+class Machine:
+    """What the four managers know about the machine; `memory_bytes` is the capacity that predicates use."""
+
+    nodes: tuple[MachineNode, ...]
+    cpus: CpuTopology
+    memory_bytes: int
+
+    @property
+    def node_mask(self) -> int:
+        """Return the bitmask of all NUMA nodes, those without CPUs included."""
+        return mask_of(node.id for node in self.nodes)
+
+    @classmethod
+    def from_topology(cls, topology: NodeTopology) -> Machine:
+        """Read a NodeTopology as cadvisor reads the same machine.
+
+        cadvisor utils/sysinfo/sysinfo.go: cores are grouped below their NUMA node; an L3 cache counts as an uncore
+        cache only where it does not cover its whole NUMA node; without NUMA nodes each socket stands for one.
+        Raises TopologyError for a topology without CPUs.
+        """
+        if not topology.cores:
+            raise TopologyError("the topology names no cores, so no pod can be placed on it")
+        nodes = tuple(
+            MachineNode(
+                id=node.id,
+                memory_bytes=node.memory_bytes or 0,
+                hugepages={
+                    f"{HUGEPAGES_PREFIX}{size}": pool.total * _page_bytes(size)
+                    for size, pool in node.hugepages.items()
+                },
+                distances=node.distances,
+            )
+            for node in topology.numa_nodes
+        ) or tuple(
+            MachineNode(id=package, memory_bytes=0) for package in sorted({c.package for c in topology.cores})
+        )
+        memory = topology.memory_bytes
+        return cls(
+            nodes=nodes,
+            cpus=CpuTopology.of(_places(topology)),
+            memory_bytes=sum(node.memory_bytes for node in nodes) if memory is None else memory,
+        )
+
+
+def _page_bytes(size: str) -> int:
+    units = {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30}
+    number, unit = size[:-2], size[-2:]
+    if unit not in units or not number.isdigit():
+        raise TopologyError(f"{size!r} is not a hugepage size", remedy='write it as "2Mi" or "1Gi"')
+    return int(number) * units[unit]
+
+
+def _places(topology: NodeTopology) -> dict[int, CpuPlace]:
+    cpus_of_node: dict[int, set[int]] = {}
+    for core in topology.cores:
+        cpus_of_node.setdefault(_numa_node_of(core), set()).update(core.cpus)
+    uncore_of = {
+        cpu: number
+        for number, cache in enumerate(sorted(topology.l3_caches, key=_lowest))
+        for cpu in cache.cpus
+    }
+    cache_of = {cpu: cache.cpus for cache in topology.l3_caches for cpu in cache.cpus}
+    places: dict[int, CpuPlace] = {}
+    for core in topology.cores:
+        node = _numa_node_of(core)
+        for cpu in core.cpus:
+            shared: CpuSet = cache_of.get(cpu, frozenset())
+            splits_node = bool(shared) and len(shared) != len(cpus_of_node[node])
+            places[cpu] = CpuPlace(
+                core=min(core.cpus),
+                socket=core.package,
+                numa_node=node,
+                uncore=uncore_of[cpu] if splits_node else core.package,
+            )
+    return dict(sorted(places.items()))
+
+
+def _numa_node_of(core: Core) -> int:
+    return core.package if core.numa_node is None else core.numa_node
+
+
+def _lowest(cache: L3Cache) -> int:
+    return min(cache.cpus, default=0)
