@@ -1,0 +1,798 @@
+"""Place one machine on a canvas: boxes in boxes, with every text measured before it is placed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from math import ceil, log
+
+from numaforge.cpulist import format_cpulist
+from numaforge.errors import PlanError
+from numaforge.planning.model import NodePlan, NumaNodePlan
+from numaforge.quantity import format_bytes, parse_bytes
+from numaforge.report.wording import (
+    ELLIPSIS,
+    counted,
+    gpu_label,
+    human_bytes,
+    joined,
+    machine_counts,
+    nic_label,
+    nic_speed,
+    pcie_link,
+)
+from numaforge.topology.model import Core, CpuSet, Gpu, L3Cache, Nic, NodeTopology, NumaNode
+
+# Widths of DejaVu Sans in thousandths of the font size. It is the widest of the common sans-serif fonts: what
+# fits in it fits in the others.
+_NARROW, _USUAL, _WIDE = 420, 650, 1000
+_NARROW_CHARACTERS = frozenset(" .,:;!|'()[]ijltfr-/·…")
+_WIDE_CHARACTERS = frozenset("mwMWQO@%+=<>#&")
+
+_MARGIN = 24
+_GAP = 12
+_PADDING = 10
+_LINE = 1.45  # line height per font size
+_SMALL, _BODY, _HEADING, _TITLE = 10, 11, 13, 20
+_LEAST_NUMA_WIDTH = 232.0
+_LEAST_CANVAS_WIDTH = 560.0
+_LEAST_CHIP_WIDTH = 150.0
+_CANVAS_ASPECT = 1.5
+_CORES_ASPECT = 1.9
+
+
+@dataclass(frozen=True)
+class Text:
+    """One line of text in its box: `x` is where its start, middle or end stands, `y` its baseline."""
+
+    content: str
+    x: float
+    y: float
+    size: float
+    anchor: str = "start"
+    bold: bool = False
+    muted: bool = False
+
+    @property
+    def width(self) -> float:
+        """The width it takes at most."""
+        return text_width(self.content, self.size, self.bold)
+
+
+@dataclass(frozen=True)
+class Box:
+    """A rectangle in its parent's coordinates. `kinds` become its classes, `title` what a pointer shows."""
+
+    kinds: tuple[str, ...]
+    width: float
+    height: float
+    x: float = 0.0
+    y: float = 0.0
+    title: str = ""
+    texts: tuple[Text, ...] = ()
+    children: tuple[Box, ...] = ()
+    data: Mapping[str, str] = field(default_factory=dict)
+
+    def at(self, x: float, y: float) -> Box:
+        """Return the same box elsewhere in its parent."""
+        return replace(self, x=x, y=y)
+
+
+@dataclass(frozen=True)
+class Picture:
+    """The whole canvas: what it shows in one line and in a paragraph, and the box that holds everything."""
+
+    title: str
+    description: str
+    root: Box
+
+
+@dataclass(frozen=True)
+class _Cell:
+    """How large one thread is drawn, in pixels; `font` 0 leaves out its number."""
+
+    width: float
+    height: float
+    font: float
+
+
+@dataclass(frozen=True)
+class _MemoryPart:
+    """A part of a NUMA node's memory: its kind (a class), its name, its size in bytes, and that in words."""
+
+    kind: str
+    label: str
+    count: int
+    numbers: str
+
+
+@dataclass(frozen=True)
+class _CoreArea:
+    """The L3 groups of one NUMA node, each with its cores; None stands for cores that no L3 is known for."""
+
+    groups: tuple[tuple[L3Cache | None, tuple[Core, ...]], ...]
+
+
+@dataclass(frozen=True)
+class _CoreGrid:
+    """How many cores stand in a row of an L3 group, and how many groups in a row of a NUMA node."""
+
+    cores: int
+    groups: int
+
+
+def lay_out(topology: NodeTopology, plan: NodePlan | None = None) -> Picture:
+    """Return the picture of a machine, with what the plan reserves on it.
+
+    Raises PlanError when the plan is for other CPUs than the machine has online.
+    """
+    if plan is not None and plan.cpus.online != topology.online:
+        raise PlanError(
+            f"the plan of {plan.hostname} is for the CPUs {format_cpulist(plan.cpus.online)}, "
+            f"the machine has {format_cpulist(topology.online)} online",
+            remedy="draw the machine that the plan was made for, or plan again",
+        )
+    machine = _machine(topology, plan)
+    width = max(_LEAST_CANVAS_WIDTH, machine.width)
+    heading = _heading(topology, plan, width)
+    legend = _legend(_kinds(machine), width)
+    content = _stack([heading, legend, machine], _GAP)
+    root = Box(
+        ("canvas",),
+        width + 2 * _MARGIN,
+        _bottom(content) + 2 * _MARGIN,
+        children=tuple(box.at(box.x + _MARGIN, box.y + _MARGIN) for box in content),
+    )
+    name = topology.hostname or (plan.hostname if plan else None) or "this machine"
+    return Picture(
+        title=f"{name}: CPUs, memory and devices by NUMA node",
+        description=_description(topology, plan),
+        root=root,
+    )
+
+
+def topology_of(plan: NodePlan) -> NodeTopology:
+    """Return what a plan knows of its machine: NUMA nodes, CPUs, memory; no cores, caches or devices."""
+    return NodeTopology(
+        hostname=plan.hostname,
+        architecture=None,
+        kernel=None,
+        kernel_cmdline=None,
+        memory_bytes=plan.memory.capacity_bytes,
+        swap_bytes=None,
+        cgroup_version=None,
+        online=plan.cpus.online,
+        offline=frozenset(),
+        isolated=frozenset(),
+        packages=(),
+        numa_nodes=tuple(
+            NumaNode(id=node.id, cpus=node.cpus, memory_bytes=node.memory_bytes, distances={}, hugepages={})
+            for node in plan.numa_nodes
+        ),
+        cores=(),
+        l3_caches=(),
+    )
+
+
+def text_width(text: str, size: float, bold: bool = False) -> float:
+    """Return the width in pixels that a text takes at most."""
+    thousandths = sum(_character_width(character) for character in text)
+    return thousandths * size / 1000 * (1.1 if bold else 1.0)
+
+
+def fitted(candidates: Iterable[str], width: float, size: float, bold: bool = False) -> str:
+    """Return the first text that fits into `width`, else the last one cut short with an ellipsis."""
+    last = ""
+    for last in candidates:
+        if text_width(last, size, bold) <= width:
+            return last
+    while last and text_width(last + ELLIPSIS, size, bold) > width:
+        last = last[:-1]
+    return last.rstrip(" ,·") + ELLIPSIS if last else ""
+
+
+def _character_width(character: str) -> int:
+    if character in _NARROW_CHARACTERS:
+        return _NARROW
+    if not character.isascii() or character in _WIDE_CHARACTERS:
+        return _WIDE
+    return _USUAL + 60 if character.isupper() else _USUAL
+
+
+def _heading(topology: NodeTopology, plan: NodePlan | None, width: float) -> Box:
+    name = topology.hostname or (plan.hostname if plan else None) or "this machine"
+    lines = [joined(machine_counts(topology))]
+    if plan is not None:
+        lines += _reservation(plan)
+    lines += [
+        f"{counted(len(cpus), 'CPU')} {state}: {format_cpulist(cpus)}"
+        for state, cpus in (("offline", topology.offline), ("isolated by the kernel", topology.isolated))
+        if cpus
+    ]
+    profile = (
+        joined([f"profile {plan.profile}", f"kubelet {plan.kubelet.version}" if plan.kubelet else ""])
+        if plan
+        else ""
+    )
+    profile_shown = fitted([profile], width / 2, _HEADING)
+    title = fitted([name], width - text_width(profile_shown, _HEADING) - _GAP, _TITLE, bold=True)
+    texts = [Text(title, 0, _TITLE, _TITLE, bold=True)]
+    if profile_shown:
+        texts.append(Text(profile_shown, width, _TITLE, _HEADING, anchor="end"))
+    baseline = _TITLE + 4.0
+    for line in lines:
+        baseline += _BODY * _LINE
+        texts.append(Text(fitted([line], width, _BODY), 0, baseline, _BODY, muted=True))
+    return Box(("heading",), width, baseline + 4, title=joined([name, profile, *lines]), texts=tuple(texts))
+
+
+def _reservation(plan: NodePlan) -> list[str]:
+    return [
+        f"{counted(len(cpus), 'CPU')} {purpose}: {format_cpulist(cpus) or 'none'}"
+        for purpose, cpus in (("reserved", plan.cpus.reserved), ("for pods", plan.cpus.allocatable))
+    ]
+
+
+def _description(topology: NodeTopology, plan: NodePlan | None) -> str:
+    nodes = "; ".join(
+        f"{_numa_label(node)}: CPUs {format_cpulist(node.cpus) or 'none'}, {human_bytes(node.memory_bytes)}"
+        for node in topology.numa_nodes
+    )
+    parts = [joined(machine_counts(topology)), nodes, *(_reservation(plan) if plan else [])]
+    return ". ".join(part for part in parts if part)
+
+
+# What a swatch stands for, by the kinds that are drawn like it.
+_LEGEND = {
+    ("cpu", "memory-free"): "CPUs and ordinary memory",
+    ("cpu-allocatable", "memory-pods"): "CPUs and memory for pods",
+    ("cpu-reserved", "memory-reserved"): "reserved for the system and the kubelet",
+    ("memory-hugepages-2Mi",): "hugepages 2Mi",
+    ("memory-hugepages-1Gi",): "hugepages 1Gi",
+    ("memory-hugepages",): "hugepages of another size",
+    ("gpu",): "GPU",
+    ("nic",): "NIC",
+}
+
+
+def _legend(kinds: frozenset[str], width: float) -> Box:
+    swatch, x, y = 12.0, 0.0, 0.0
+    entries = []
+    for alike, label in _LEGEND.items():
+        if kinds.isdisjoint(alike):
+            continue
+        entry_width = swatch + 5 + text_width(label, _SMALL)
+        if x and x + entry_width > width:
+            x, y = 0.0, y + swatch + 6
+        entries.append(
+            Box(
+                ("legend-entry",),
+                entry_width,
+                swatch,
+                x=x,
+                y=y,
+                texts=(Text(label, swatch + 5, swatch - 2.5, _SMALL),),
+                children=(Box(("swatch", alike[0]), swatch, swatch),),
+            )
+        )
+        x += entry_width + 16
+    return Box(("legend",), width, y + swatch, children=tuple(entries))
+
+
+def _kinds(box: Box) -> frozenset[str]:
+    return frozenset(box.kinds).union(*(_kinds(child) for child in box.children))
+
+
+def _machine(topology: NodeTopology, plan: NodePlan | None) -> Box:
+    """The packages in a grid; below them memory-only NUMA nodes, and devices whose NUMA node is not known."""
+    planned = {node.id: node for node in plan.numa_nodes} if plan else {}
+    reserved = plan.cpus.reserved if plan else None
+    nodes = _nodes_with_cpus(topology)
+    areas = {node.id: _core_area(node.cpus, topology) for node in nodes}
+    cell = _cell(topology)
+    grid = _core_grid(areas.values(), cell)
+    widest = max((_area_width(area, grid, cell) for area in areas.values()), default=0.0)
+    alone = len(topology.numa_nodes) <= 1
+    inner = max(widest, (_LEAST_CANVAS_WIDTH - 4 * _PADDING) if alone else (_LEAST_NUMA_WIDTH - 2 * _PADDING))
+    cell = _widened(cell, grid, areas.values(), inner - widest)
+    cores = {node.id: _cores(areas[node.id], node.cpus, grid, cell, reserved) for node in nodes}
+    drawn = {
+        node.id: _numa_node(node, topology, planned.get(node.id), plan is not None, cores.get(node.id), inner)
+        for node in (*nodes, *(node for node in topology.numa_nodes if not node.cpus))
+    }
+    packages = [
+        (label, [drawn[node.id] for node in members]) for label, members in _by_package(topology, nodes)
+    ]
+    memory_only = [drawn[node.id] for node in topology.numa_nodes if not node.cpus]
+    machine = _package_grid(packages, memory_only)
+    homeless = _devices_elsewhere(topology, set(drawn), machine.width)
+    if homeless is None:
+        return machine
+    content = _stack([machine, homeless], _GAP)
+    return Box(("machine",), machine.width, _bottom(content), children=tuple(content))
+
+
+def _nodes_with_cpus(topology: NodeTopology) -> tuple[NumaNode, ...]:
+    """The NUMA nodes that have CPUs; CPUs of no known NUMA node stand in one of their own, with the id -1."""
+    nodes = tuple(node for node in topology.numa_nodes if node.cpus)
+    elsewhere = topology.online.difference(*(node.cpus for node in nodes))
+    if not elsewhere:
+        return nodes
+    memory = topology.memory_bytes if not topology.numa_nodes else None
+    return (*nodes, NumaNode(id=-1, cpus=elsewhere, memory_bytes=memory, distances={}, hugepages={}))
+
+
+def _by_package(topology: NodeTopology, nodes: Sequence[NumaNode]) -> list[tuple[str, list[NumaNode]]]:
+    """NUMA nodes by the packages that they touch; packages that share a NUMA node stand together."""
+    clusters: list[tuple[set[int], list[NumaNode]]] = []
+    for node in nodes:
+        ids = {package.id for package in topology.packages if package.cpus & node.cpus}
+        members = [node]
+        apart = []
+        for other_ids, other_members in clusters:
+            if ids & other_ids:
+                ids, members = ids | other_ids, other_members + members
+            else:
+                apart.append((other_ids, other_members))
+        clusters = [*apart, (ids, members)]
+    return [(_package_label(ids), members) for ids, members in clusters]
+
+
+def _package_label(ids: set[int]) -> str:
+    if not ids:
+        return "Package unknown"
+    noun = "Package" if len(ids) == 1 else "Packages"
+    return f"{noun} {', '.join(str(package) for package in sorted(ids))}"
+
+
+def _package_grid(packages: Sequence[tuple[str, Sequence[Box]]], memory_only: Sequence[Box]) -> Box:
+    """The arrangement of NUMA nodes in packages, and of packages, whose aspect is nearest to a screen's."""
+    most = max((len(nodes) for _, nodes in packages), default=0)
+    bare = ("NUMA nodes without CPUs", memory_only)
+    candidates = [
+        _grid(
+            "machine",
+            [_package(label, nodes, columns) for label, nodes in packages]
+            + [_package(*bare, bare_columns)] * bool(memory_only),
+            package_columns,
+            _GAP,
+        )
+        for columns in range(1, most + 1)
+        for bare_columns in range(1, max(1, len(memory_only)) + 1)
+        for package_columns in range(1, len(packages) + bool(memory_only) + 1)
+    ]
+    return min(candidates, key=_distance_from_a_screen)
+
+
+def _distance_from_a_screen(machine: Box) -> float:
+    inside = [node for package in machine.children for node in package.children]
+    empty = 1 - sum(node.width * node.height for node in inside) / (machine.width * machine.height)
+    return (
+        abs(log((machine.width / machine.height) / _CANVAS_ASPECT)) + empty + _ragged_rows(machine.children)
+    )
+
+
+def _ragged_rows(packages: Sequence[Box]) -> int:
+    """How many packages have fewer NUMA nodes in their last row than in their first."""
+    rows = (
+        [[n for n in p.children if n.y == y] for y in (p.children[0].y, p.children[-1].y)] for p in packages
+    )
+    return sum(len(first) != len(last) for first, last in rows)
+
+
+def _package(label: str, nodes: Sequence[Box], columns: int) -> Box:
+    grid = _grid("numa-nodes", nodes, columns, _GAP)
+    top = _PADDING + _HEADING * _LINE
+    children = tuple(child.at(child.x + _PADDING, child.y + top) for child in grid.children)
+    width = grid.width + 2 * _PADDING
+    text = Text(
+        fitted([label], grid.width, _HEADING, bold=True),
+        _PADDING,
+        _PADDING + _HEADING - 1,
+        _HEADING,
+        bold=True,
+    )
+    return Box(
+        ("package",), width, top + grid.height + _PADDING, title=label, texts=(text,), children=children
+    )
+
+
+def _numa_node(
+    node: NumaNode,
+    topology: NodeTopology,
+    planned: NumaNodePlan | None,
+    has_plan: bool,
+    cores: Box | None,
+    inner: float,
+) -> Box:
+    parts = [
+        _numa_heading(node, planned, inner),
+        cores,
+        _memory(node, planned, has_plan, inner),
+        _devices(
+            [gpu for gpu in topology.gpus if gpu.numa_node == node.id],
+            [nic for nic in topology.nics if nic.numa_node == node.id],
+            inner,
+        ),
+    ]
+    content = _stack([part for part in parts if part is not None], 8)
+    return Box(
+        ("numa-node",),
+        inner + 2 * _PADDING,
+        _bottom(content) + 2 * _PADDING,
+        title=f"{_numa_label(node)}, CPUs {format_cpulist(node.cpus) or 'none'}",
+        children=tuple(box.at(box.x + _PADDING, box.y + _PADDING) for box in content),
+        data={"numa-node": str(node.id)},
+    )
+
+
+def _numa_label(node: NumaNode) -> str:
+    return f"NUMA node {node.id}" if node.id >= 0 else "NUMA node unknown"
+
+
+def _numa_heading(node: NumaNode, planned: NumaNodePlan | None, inner: float) -> Box:
+    label = _numa_label(node)
+    count = counted(len(node.cpus), "CPU") if node.cpus else "no CPUs"
+    count = fitted([count], inner - text_width(label, _HEADING, bold=True) - 6, _SMALL)
+    texts = [
+        Text(label, 0, _HEADING - 2, _HEADING, bold=True),
+        Text(count, inner, _HEADING - 2, _SMALL, anchor="end", muted=True),
+    ]
+    lines = []
+    if planned is not None and node.cpus:
+        lines = [
+            f"reserved {format_cpulist(planned.reserved_cpus) or 'none'}",
+            f"for pods {format_cpulist(node.cpus - planned.reserved_cpus) or 'none'}",
+        ]
+    elif node.cpus:
+        lines = [f"CPUs {format_cpulist(node.cpus)}"]
+    baseline = _HEADING - 2.0
+    for line in lines:
+        baseline += _BODY * _LINE
+        texts.append(Text(fitted([line], inner, _BODY), 0, baseline, _BODY))
+    return Box(("numa-heading",), inner, baseline + 3, title=joined([label, *lines]), texts=tuple(texts))
+
+
+def _core_area(cpus: CpuSet, topology: NodeTopology) -> _CoreArea:
+    """The cores of a NUMA node by L3 group, lowest CPU first; a CPU of no known core is a core of its own."""
+    # Only broken tables have a core that spans two NUMA nodes; each node then shows its own threads of it.
+    cores = [replace(core, cpus=core.cpus & cpus) for core in topology.cores if core.cpus & cpus]
+    loose = cpus.difference(*(core.cpus for core in cores))
+    cores += [Core(package=-1, numa_node=None, cpus=frozenset({cpu})) for cpu in loose]
+    cores.sort(key=lambda core: min(core.cpus))
+    caches = sorted(
+        (cache for cache in topology.l3_caches if cache.cpus & cpus), key=lambda cache: min(cache.cpus)
+    )
+    groups: list[tuple[L3Cache | None, tuple[Core, ...]]] = []
+    for cache in caches:
+        inside = tuple(core for core in cores if core.cpus <= cache.cpus)
+        cores = [core for core in cores if not core.cpus <= cache.cpus]
+        if inside:
+            groups.append((cache, inside))
+    if cores:
+        groups.append((None, tuple(cores)))
+    return _CoreArea(tuple(groups))
+
+
+def _cell(topology: NodeTopology) -> _Cell:
+    """The size of a thread: generous on a small machine, without numbers beyond a thousand CPUs."""
+    count = len(topology.online)
+    if count > 1024:
+        return _Cell(9, 9, 0)
+    font, height = next(
+        (font, height)
+        for most, font, height in ((16, 12, 24), (64, 11, 20), (256, 10, 17), (1024, 9, 15))
+        if count <= most
+    )
+    digits = text_width(str(max(topology.online, default=0)), font)
+    return _Cell(max(digits + 7, height * 1.2), height, font)
+
+
+_CORE_PADDING = 2.0
+_CORE_GAP = 4.0
+_GROUP_PADDING = 6.0
+_GROUP_GAP = 6.0
+_GROUP_LABEL = _SMALL * _LINE
+
+
+def _core_grid(areas: Iterable[_CoreArea], cell: _Cell) -> _CoreGrid:
+    """The numbers of columns that give the largest NUMA node's cores a calm aspect with the fewest gaps."""
+    areas = list(areas)
+    if not areas:
+        return _CoreGrid(1, 1)
+    largest = max(areas, key=lambda area: sum(len(cores) for _, cores in area.groups))
+    core_width, core_height = _core_size(max(len(c.cpus) for _, cores in largest.groups for c in cores), cell)
+    most = max(len(cores) for _, cores in largest.groups)
+    count = len(largest.groups)
+
+    def score(grid: _CoreGrid) -> tuple[float, int, int]:
+        core_rows, group_rows = ceil(most / grid.cores), ceil(count / grid.groups)
+        width = grid.groups * (grid.cores * (core_width + _CORE_GAP) + 2 * _GROUP_PADDING)
+        height = group_rows * (core_rows * (core_height + _CORE_GAP) + 2 * _GROUP_PADDING + _GROUP_LABEL)
+        empty = 1 - (most * count) / (grid.cores * core_rows * grid.groups * group_rows)
+        return abs(log(width / height / _CORES_ASPECT)) + 2 * empty, grid.groups, grid.cores
+
+    return min((_CoreGrid(c, g) for c in range(1, most + 1) for g in range(1, count + 1)), key=score)
+
+
+def _area_width(area: _CoreArea, grid: _CoreGrid, cell: _Cell) -> float:
+    """The width that the L3 groups of a NUMA node take in this grid."""
+    return _cores(area, frozenset(), grid, cell, None).width
+
+
+def _widened(cell: _Cell, grid: _CoreGrid, areas: Iterable[_CoreArea], room: float) -> _Cell:
+    """The cell with a NUMA node's spare room shared among the threads of a row, up to twice its width."""
+    threads = max(len(core.cpus) for area in areas for _, cores in area.groups for core in cores)
+    in_a_row = grid.cores * grid.groups * _thread_columns(threads)
+    return (
+        replace(cell, width=min(2 * cell.width, cell.width + max(0.0, room) / in_a_row))
+        if cell.font
+        else cell
+    )
+
+
+def _thread_columns(threads: int) -> int:
+    return threads if threads <= 2 else ceil(threads / 2)
+
+
+def _core_size(threads: int, cell: _Cell) -> tuple[float, float]:
+    columns = _thread_columns(threads)
+    rows = ceil(threads / columns)
+    return columns * (cell.width + 1) - 1 + 2 * _CORE_PADDING, rows * (
+        cell.height + 1
+    ) - 1 + 2 * _CORE_PADDING
+
+
+def _cores(area: _CoreArea, cpus: CpuSet, grid: _CoreGrid, cell: _Cell, reserved: CpuSet | None) -> Box:
+    groups = [_group(cache, cores, cpus, grid.cores, cell, reserved) for cache, cores in area.groups]
+    return _grid("cores", groups, grid.groups, _GROUP_GAP)
+
+
+def _group(
+    cache: L3Cache | None,
+    cores: Sequence[Core],
+    cpus: CpuSet,
+    columns: int,
+    cell: _Cell,
+    reserved: CpuSet | None,
+) -> Box:
+    grid = _grid(
+        "core-grid", [_core(core, cell, reserved) for core in cores], columns, _CORE_GAP, stretched=False
+    )
+    if cache is None:
+        return Box(("group",), grid.width, grid.height, children=grid.children)
+    inside = frozenset().union(*(core.cpus for core in cores))
+    size = human_bytes(cache.size_bytes) if cache.size_bytes is not None else ""
+    shared = "part of an L3" if cache.cpus - cpus else "L3"
+    full = f"{joined([f'{shared} {size}'.strip(), f'CPUs {format_cpulist(inside)}'])}"
+    short = f"{shared} {size}".strip()
+    label_width = max(grid.width, text_width("L3 9.9 MiB", _SMALL))
+    candidates = [short] if inside == cpus else [full, f"{shared} {format_cpulist(inside)}", short]
+    label = fitted(candidates, label_width, _SMALL)
+    top = _GROUP_PADDING + _GROUP_LABEL
+    return Box(
+        ("l3",),
+        label_width + 2 * _GROUP_PADDING,
+        top + grid.height + _GROUP_PADDING,
+        title=full,
+        texts=(Text(label, _GROUP_PADDING, _GROUP_PADDING + _SMALL - 1, _SMALL, muted=True),),
+        children=tuple(child.at(child.x + _GROUP_PADDING, child.y + top) for child in grid.children),
+    )
+
+
+def _core(core: Core, cell: _Cell, reserved: CpuSet | None) -> Box:
+    width, height = _core_size(len(core.cpus), cell)
+    columns = _thread_columns(len(core.cpus))
+    threads = []
+    for place, cpu in enumerate(sorted(core.cpus)):
+        kind = "cpu" if reserved is None else "cpu-reserved" if cpu in reserved else "cpu-allocatable"
+        number = Text(
+            str(cpu), cell.width / 2, cell.height / 2 + cell.font * 0.36, cell.font, anchor="middle"
+        )
+        threads.append(
+            Box(
+                ("thread", kind),
+                cell.width,
+                cell.height,
+                x=_CORE_PADDING + (place % columns) * (cell.width + 1),
+                y=_CORE_PADDING + (place // columns) * (cell.height + 1),
+                title=f"CPU {cpu}{_state(cpu, reserved)}, core {format_cpulist(core.cpus)}",
+                texts=(number,) if cell.font else (),
+                data={"cpu": str(cpu)},
+            )
+        )
+    return Box(("core",), width, height, title=f"core {format_cpulist(core.cpus)}", children=tuple(threads))
+
+
+def _state(cpu: int, reserved: CpuSet | None) -> str:
+    if reserved is None:
+        return ""
+    return ", reserved" if cpu in reserved else ", for pods"
+
+
+def _memory(node: NumaNode, planned: NumaNodePlan | None, has_plan: bool, inner: float) -> Box:
+    total = planned.memory_bytes if planned is not None else node.memory_bytes
+    parts = _memory_parts(node, planned, has_plan)
+    total_shown = human_bytes(total)
+    texts = (
+        Text("Memory", 0, _BODY, _BODY, bold=True),
+        Text(total_shown, inner, _BODY, _BODY, anchor="end", bold=True),
+    )
+    top = _BODY * _LINE
+    children = [_bar(parts, total, inner).at(0, top)] if total else []
+    y = top + (18 if total else 0)
+    for part in parts:
+        row = _memory_row(part, inner)
+        children.append(row.at(0, y))
+        y += row.height + 2
+    return Box(
+        ("memory",),
+        inner,
+        max(y - 2, top),
+        title=f"memory {total_shown}",
+        texts=texts,
+        children=tuple(children),
+    )
+
+
+def _memory_parts(node: NumaNode, planned: NumaNodePlan | None, has_plan: bool) -> list[_MemoryPart]:
+    pages = (
+        dict(planned.hugepages)
+        if planned is not None
+        else {size: pool.total for size, pool in node.hugepages.items()}
+    )
+    parts = []
+    if planned is not None:
+        parts.append(
+            _MemoryPart(
+                "memory-reserved",
+                "reserved",
+                planned.reserved_memory_bytes,
+                human_bytes(planned.reserved_memory_bytes),
+            )
+        )
+    for size, count in sorted(pages.items(), key=lambda pool: parse_bytes(pool[0])):
+        kind = f"memory-hugepages-{size}" if size in ("2Mi", "1Gi") else "memory-hugepages"
+        used = count * parse_bytes(size)
+        parts.append(_MemoryPart(kind, f"hugepages {size}", used, f"{count} = {human_bytes(used)}"))
+    parts = [part for part in parts if part.count]
+    if planned is not None:
+        left = planned.allocatable_memory_bytes
+        parts.append(_MemoryPart("memory-pods", "for pods", left, human_bytes(left)))
+    elif node.memory_bytes:
+        left = max(0, node.memory_bytes - sum(part.count for part in parts))
+        label = "not in the plan" if has_plan else "ordinary pages"
+        parts.append(_MemoryPart("memory-free", label, left, human_bytes(left)))
+    return parts
+
+
+def _bar(parts: Sequence[_MemoryPart], total: int, inner: float) -> Box:
+    """A bar as wide as the NUMA node: every part at least three pixels, the widest gives what that takes."""
+    shown = [part for part in parts if part.count > 0]
+    scale = inner / max(total, sum(part.count for part in shown))
+    widths = [max(3.0, part.count * scale) for part in shown]
+    over = sum(widths) - inner
+    if widths and over > 0:
+        widths[widths.index(max(widths))] -= over
+    x, children = 0.0, []
+    for part, width in zip(shown, widths, strict=True):
+        children.append(
+            Box(("bar-part", part.kind), width, 14, x=x, title=f"{part.label} {format_bytes(part.count)}")
+        )
+        x += width
+    return Box(("bar",), inner, 14, children=tuple(children))
+
+
+def _memory_row(part: _MemoryPart, inner: float) -> Box:
+    swatch = 9.0
+    numbers = fitted([part.numbers], inner * 0.6, _SMALL)
+    label = fitted([part.label], inner - swatch - 12 - text_width(numbers, _SMALL), _SMALL)
+    return Box(
+        ("memory-row",),
+        inner,
+        13,
+        texts=(Text(label, swatch + 6, 10, _SMALL), Text(numbers, inner, 10, _SMALL, anchor="end")),
+        children=(Box(("swatch", part.kind), swatch, swatch, y=2),),
+    )
+
+
+def _devices(gpus: Sequence[Gpu], nics: Sequence[Nic], inner: float) -> Box | None:
+    """GPUs and then NICs by PCI address, which keeps those of one root complex together."""
+    if not gpus and not nics:
+        return None
+    columns = max(1, int((inner + 6) // (_LEAST_CHIP_WIDTH + 6)))
+    width = (inner - 6 * (columns - 1)) / columns
+    rows = [
+        _grid("device-row", chips, columns, 6)
+        for chips in (
+            [_gpu(gpu, width) for gpu in sorted(gpus, key=lambda gpu: gpu.pci_address)],
+            [_nic(nic, width) for nic in sorted(nics, key=lambda nic: nic.pci_address)],
+        )
+        if chips
+    ]
+    content = _stack(rows, 6)
+    return Box(("devices",), inner, _bottom(content), children=tuple(content))
+
+
+def _gpu(gpu: Gpu, width: float) -> Box:
+    memory = human_bytes(gpu.memory_bytes) if gpu.memory_bytes is not None else ""
+    mig = "MIG" if gpu.mig_mode == "enabled" else ""
+    return _chip(
+        "gpu",
+        f"GPU {gpu_label(gpu)}",
+        [gpu.pci_address, memory, mig, pcie_link(gpu.link)],
+        width,
+    )
+
+
+def _nic(nic: Nic, width: float) -> Box:
+    return _chip("nic", nic_label(nic), [nic.pci_address, nic_speed(nic)], width)
+
+
+def _chip(kind: str, name: str, details: Sequence[str], width: float) -> Box:
+    room = width - 14
+    known = [detail for detail in details if detail]
+    shorter = [joined(known[:count]) for count in range(len(known), 0, -1)]
+    return Box(
+        ("device", kind),
+        width,
+        33,
+        title=joined([name, *known]),
+        texts=(
+            Text(fitted([name], room, _BODY, bold=True), 9, 13.5, _BODY, bold=True),
+            Text(fitted(shorter, room, _SMALL), 9, 27, _SMALL, muted=True),
+        ),
+    )
+
+
+def _devices_elsewhere(topology: NodeTopology, numa_nodes: set[int], width: float) -> Box | None:
+    inner = width - 2 * _PADDING
+    devices = _devices(
+        [gpu for gpu in topology.gpus if gpu.numa_node not in numa_nodes],
+        [nic for nic in topology.nics if nic.numa_node not in numa_nodes],
+        inner,
+    )
+    if devices is None:
+        return None
+    label = "Devices of no known NUMA node"
+    text = Text(
+        fitted([label], inner, _HEADING, bold=True), _PADDING, _PADDING + _HEADING - 1, _HEADING, bold=True
+    )
+    top = _PADDING + _HEADING * _LINE
+    return Box(
+        ("package",),
+        width,
+        top + devices.height + _PADDING,
+        title=label,
+        texts=(text,),
+        children=(devices.at(_PADDING, top),),
+    )
+
+
+def _grid(kind: str, boxes: Sequence[Box], columns: int, gap: float, stretched: bool = True) -> Box:
+    """The boxes in rows of `columns`; stretched, each has the width of its column and the height of its row."""
+    columns = min(columns, len(boxes))
+    widths = [max(box.width for box in boxes[column::columns]) for column in range(columns)]
+    placed: list[Box] = []
+    y = 0.0
+    for start in range(0, len(boxes), columns):
+        row = boxes[start : start + columns]
+        height = max(box.height for box in row)
+        for column, box in enumerate(row):
+            x = sum(widths[:column]) + column * gap
+            size = {"width": widths[column], "height": height} if stretched else {}
+            placed.append(replace(box, x=x, y=y, **size))
+        y += height + gap
+    return Box((kind,), sum(widths) + gap * (columns - 1), y - gap, children=tuple(placed))
+
+
+def _stack(boxes: Sequence[Box], gap: float) -> list[Box]:
+    placed, y = [], 0.0
+    for box in boxes:
+        placed.append(box.at(0, y))
+        y += box.height + gap
+    return placed
+
+
+def _bottom(boxes: Sequence[Box]) -> float:
+    return max((box.y + box.height for box in boxes), default=0.0)

@@ -1,0 +1,104 @@
+"""Say sizes, counts and whole machines in the few words that tables and pictures share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from numaforge.topology.model import Gpu, Nic, NodeTopology, PciLink
+
+_UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
+_PCIE_GENERATION = {2.5: 1, 5.0: 2, 8.0: 3, 16.0: 4, 32.0: 5, 64.0: 6}
+ELLIPSIS = "…"
+
+
+def human_bytes(count: int | None) -> str:
+    """Return a size in three or four significant digits: `512 MiB`, `1.9 GiB`; `unknown` for None."""
+    if count is None:
+        return "unknown"
+    size, unit = float(count), 0
+    while abs(size) >= 1024 and unit < len(_UNITS) - 1:
+        size, unit = size / 1024, unit + 1
+    rounded = f"{size:.0f}" if size >= 100 or size == int(size) else f"{size:.1f}"
+    return f"{rounded.removesuffix('.0')} {_UNITS[unit]}"
+
+
+def counted(count: int, singular: str, plural: str | None = None) -> str:
+    """Return a count with its noun: `1 package`, `2 packages`."""
+    return f"{count} {singular if count == 1 else plural or singular + 's'}"
+
+
+def machine_counts(topology: NodeTopology) -> tuple[str, ...]:
+    """Return the machine's size as phrases (`2 packages`, `4 NUMA nodes`); what is absent is left out."""
+    phrases = [
+        counted(len(topology.packages), "package") if topology.packages else "",
+        counted(len(topology.numa_nodes), "NUMA node") if topology.numa_nodes else "",
+        counted(len(topology.cores), "core") if topology.cores else "",
+        f"{counted(len(topology.online), 'CPU')}{_threads_per_core(topology)}",
+        f"{human_bytes(topology.memory_bytes)} memory" if topology.memory_bytes is not None else "",
+        counted(len(topology.gpus), "GPU") if topology.gpus else "",
+        counted(len(topology.nics), "NIC") if topology.nics else "",
+    ]
+    return tuple(phrase for phrase in phrases if phrase)
+
+
+def pcie_link(link: PciLink | None) -> str:
+    """Return a PCIe link as `Gen5 x16`, with what it could be where it runs below: `Gen4 x8 of Gen5 x16`.
+
+    A lower speed alone is no fault: a GPU at rest lowers it by itself. A lower width is one.
+    """
+    if link is None:
+        return ""
+    now = _lanes(link.speed, link.width)
+    best = _lanes(link.max_speed, link.max_width)
+    if not now or not best or now == best:
+        return now or best
+    return f"{now} of {best}"
+
+
+def gpu_label(gpu: Gpu) -> str:
+    """Return the GPU's model without the vendor's name, else its PCI ids."""
+    return gpu.name.removeprefix("NVIDIA ") if gpu.name else f"{gpu.vendor}:{gpu.device}"
+
+
+def nic_label(nic: Nic) -> str:
+    """Return the names of a NIC: RDMA device, then interface, else its driver."""
+    return " · ".join(name for name in (nic.rdma_device, nic.interface) if name) or nic.driver or "NIC"
+
+
+def nic_speed(nic: Nic) -> str:
+    """Return link layer and rate without the lane details: `InfiniBand 400 Gb/s`."""
+    rate = (nic.rate or "").split(" (")[0].replace("Gb/sec", "Gb/s")
+    return " ".join(part for part in (nic.link_layer, rate) if part)
+
+
+def wrapped_cpulist(cpulist: str, width: int) -> str:
+    """Return a cpulist broken after commas so that no line is longer than `width` where a comma allows it."""
+    lines = [""]
+    for part in cpulist.split(","):
+        separator = "," if lines[-1] else ""
+        if lines[-1] and len(lines[-1]) + 1 + len(part) >= width:
+            lines[-1] += separator
+            lines.append(part)
+        else:
+            lines[-1] += separator + part
+    return "\n".join(lines)
+
+
+def joined(phrases: Iterable[str]) -> str:
+    """Return phrases with a middle dot between them."""
+    return " · ".join(phrase for phrase in phrases if phrase)
+
+
+def _threads_per_core(topology: NodeTopology) -> str:
+    widths = sorted({len(core.cpus) for core in topology.cores})
+    if not widths or widths == [1]:
+        return ""
+    if len(widths) == 1:
+        return f" ({widths[0]} per core)"
+    return f" ({widths[0]} to {widths[-1]} per core)"
+
+
+def _lanes(speed: float | None, width: int | None) -> str:
+    generation = f"Gen{_PCIE_GENERATION[speed]}" if speed in _PCIE_GENERATION else ""
+    lanes = f"x{width}" if width else ""
+    return " ".join(part for part in (generation, lanes) if part)
