@@ -347,19 +347,20 @@ def _package_label(ids: set[int]) -> str:
 
 def _package_grid(packages: Sequence[tuple[str, Sequence[Box]]], memory_only: Sequence[Box]) -> Box:
     """The arrangement of NUMA nodes in packages, and of packages, whose aspect is nearest to a screen's."""
-    most = max((len(nodes) for _, nodes in packages), default=0)
-    bare = ("NUMA nodes without CPUs", memory_only)
+    most = max((len(nodes) for _, nodes in packages), default=1)
+    arrangements = [
+        [_package(label, nodes, columns) for label, nodes in packages] for columns in range(1, most + 1)
+    ]
+    if memory_only:
+        beside = [
+            _package("NUMA nodes without CPUs", memory_only, columns)
+            for columns in range(1, len(memory_only) + 1)
+        ]
+        arrangements = [[*drawn, without] for drawn in arrangements for without in beside]
     candidates = [
-        _grid(
-            "machine",
-            [_package(label, nodes, columns) for label, nodes in packages]
-            + [_package(*bare, bare_columns)] * bool(memory_only),
-            package_columns,
-            _GAP,
-        )
-        for columns in range(1, most + 1)
-        for bare_columns in range(1, max(1, len(memory_only)) + 1)
-        for package_columns in range(1, len(packages) + bool(memory_only) + 1)
+        _grid("machine", drawn, columns, _GAP)
+        for drawn in arrangements
+        for columns in range(1, len(drawn) + 1)
     ]
     return min(candidates, key=_distance_from_a_screen)
 
@@ -770,7 +771,7 @@ def _devices_elsewhere(topology: NodeTopology, numa_nodes: set[int], width: floa
 
 
 def _grid(kind: str, boxes: Sequence[Box], columns: int, gap: float, stretched: bool = True) -> Box:
-    """The boxes in rows of `columns`; stretched, each has the width of its column and the height of its row."""
+    """The boxes in rows of `columns`; stretched ones are as wide as their column and as high as their row."""
     columns = min(columns, len(boxes))
     widths = [max(box.width for box in boxes[column::columns]) for column in range(columns)]
     placed: list[Box] = []
@@ -779,9 +780,8 @@ def _grid(kind: str, boxes: Sequence[Box], columns: int, gap: float, stretched: 
         row = boxes[start : start + columns]
         height = max(box.height for box in row)
         for column, box in enumerate(row):
-            x = sum(widths[:column]) + column * gap
-            size = {"width": widths[column], "height": height} if stretched else {}
-            placed.append(replace(box, x=x, y=y, **size))
+            sized = replace(box, width=widths[column], height=height) if stretched else box
+            placed.append(sized.at(sum(widths[:column]) + column * gap, y))
         y += height + gap
     return Box((kind,), sum(widths) + gap * (columns - 1), y - gap, children=tuple(placed))
 
