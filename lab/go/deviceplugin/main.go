@@ -64,7 +64,6 @@ func gpus() []*api.Device {
 type plugin struct {
 	api.UnimplementedDevicePluginServer
 	devices []*api.Device
-	stopped chan struct{}
 }
 
 func (p *plugin) GetDevicePluginOptions(context.Context, *api.Empty) (*api.DevicePluginOptions, error) {
@@ -76,10 +75,7 @@ func (p *plugin) ListAndWatch(_ *api.Empty, stream grpc.ServerStreamingServer[ap
 	if err := stream.Send(&api.ListAndWatchResponse{Devices: p.devices}); err != nil {
 		return err
 	}
-	select {
-	case <-stream.Context().Done():
-	case <-p.stopped:
-	}
+	<-stream.Context().Done()
 	return nil
 }
 
@@ -128,13 +124,11 @@ func serve(devices []*api.Device) error {
 	if err != nil {
 		return err
 	}
-	instance := &plugin{devices: devices, stopped: make(chan struct{})}
 	server := grpc.NewServer()
-	api.RegisterDevicePluginServer(server, instance)
+	api.RegisterDevicePluginServer(server, &plugin{devices: devices})
 	failed := make(chan error, 1)
 	go func() { failed <- server.Serve(listener) }()
 	defer server.Stop()
-	defer close(instance.stopped)
 
 	if err := register(); err != nil {
 		return err
@@ -173,8 +167,12 @@ func register() error {
 func main() {
 	log.SetFlags(0)
 	devices := gpus()
+	reported := ""
 	for {
-		log.Printf("registering again: %v", serve(devices))
+		if reason := serve(devices).Error(); reason != reported {
+			log.Printf("registering again: %s", reason)
+			reported = reason
+		}
 		time.Sleep(200 * time.Millisecond)
 	}
 }

@@ -1,0 +1,3 @@
+"""Host data of the lab's GPU workers."""
+
+numaforge_profile = "training"

@@ -1,0 +1,9 @@
+"""The running nodes of the lab, as pyinfra's hosts."""
+
+from lab.cluster import Lab
+from pyinfra.api.exceptions import PyinfraError
+
+gpu_workers = list(Lab().inventory().items())
+
+if not gpu_workers:
+    raise PyinfraError("the lab is not running: make lab-up")

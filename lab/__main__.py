@@ -1,0 +1,112 @@
+"""The commands of the lab: `python -m lab up`, `down`, `reset`, `ssh`, `kubectl`, `status`, `inventory`, `build`."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+from lab import cluster, requirements
+from lab.cluster import Lab
+from numaforge.errors import NumaforgeError
+
+PASS_THROUGH = {"ignore_unknown_options": True, "help_option_names": []}
+
+
+@click.group()
+def main() -> None:
+    """Run a virtual GPU node and the Kubernetes cluster that it belongs to."""
+
+
+@main.command()
+@click.option("--nodes", type=click.IntRange(1, 9), envvar="LAB_NODES", default=1, show_default=True)
+def up(nodes: int) -> None:
+    """Bring the lab up; the first time everything is built, afterwards the saved state is restored."""
+    requirements.ensure()
+    Lab().up(nodes)
+
+
+@main.command()
+def down() -> None:
+    """End every process of the lab."""
+    Lab().down()
+
+
+@main.command()
+def reset() -> None:
+    """Put the nodes and the cluster back as they were when first Ready."""
+    Lab().reset()
+
+
+@main.command()
+def build() -> None:
+    """Build binaries and image without starting anything."""
+    requirements.ensure()
+    cluster.build()
+
+
+@main.command(context_settings=PASS_THROUGH)
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+def ssh(arguments: tuple[str, ...]) -> None:
+    """Log in to a node as root, or run a command there: ssh [NODE] [-- COMMAND...]."""
+    lab = Lab()
+    lab.require_running()
+    named = bool(arguments) and arguments[0] in {node.name for node in lab.nodes}
+    node = lab.node(arguments[0]) if named else lab.nodes[0]
+    line = node.ssh_arguments()
+    os.execv(line[0], [*line, *arguments[named:]])
+
+
+@main.command(context_settings=PASS_THROUGH)
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+def kubectl(arguments: tuple[str, ...]) -> None:
+    """Run kubectl against the lab's cluster."""
+    lab = Lab()
+    lab.require_running()
+    program = str(lab.control_plane.kubectl())
+    os.execve(program, [program, *arguments], os.environ | {"KUBECONFIG": str(lab.kubeconfig)})
+
+
+@main.command()
+@click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True)
+def status(output: str) -> None:
+    """Show processes and nodes; exit with 1 when the lab is not running."""
+    report = Lab().status()
+    if output == "json":
+        click.echo(json.dumps(report, indent=2))
+    elif not report["running"]:
+        click.echo("the lab is not running: make lab-up")
+    else:
+        _print_nodes(report["nodes"])
+        click.echo(f"kubeconfig  {report['kubeconfig']}")
+    sys.exit(0 if report["running"] else 1)
+
+
+def _print_nodes(nodes: list[dict[str, object]]) -> None:
+    table = Table("node", "ready", "kubelet", "cpu", "memory", "nvidia.com/gpu", "ssh port")
+    for node in nodes:
+        allocatable = node["allocatable"]
+        assert isinstance(allocatable, dict)
+        amounts = [str(allocatable.get(name, "0")) for name in ("cpu", "memory", cluster.GPU_RESOURCE)]
+        table.add_row(
+            str(node["name"]), "yes" if node["ready"] else "no", str(node["version"]), *amounts, str(node["ssh_port"])
+        )
+    Console().print(table)
+
+
+@main.command()
+def inventory() -> None:
+    """Print pyinfra's host data of the running nodes as JSON."""
+    click.echo(json.dumps(Lab().inventory(), indent=2))
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except NumaforgeError as error:
+        click.echo(str(error), err=True)
+        sys.exit(int(error.exit_code))

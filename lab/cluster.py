@@ -1,0 +1,430 @@
+"""Bring the lab up, put it back as it was, take it down."""
+
+from __future__ import annotations
+
+import fcntl
+import http.client
+import json
+import random
+import shutil
+import socket
+import time
+import urllib.error
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from lab import cache, gobuild, pki
+from lab import image as images
+from lab.controlplane import LOOPBACK, PORT_NAMES, ControlPlane
+from lab.errors import LabError
+from lab.image import Image
+from lab.machines import machines
+from lab.node import HOST_SEEN_FROM_NODE, KUBELET_PORT, UID_OF_USER, Node
+from lab.paths import LAB, state_directory
+from lab.process import daemons
+from lab.progress import say, step
+
+READY_WITHIN_S = 300
+HEARD_WITHIN_S = 60
+GPU_RESOURCE = "nvidia.com/gpu"
+LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
+
+
+@dataclass(frozen=True)
+class Layout:
+    """What is decided once, when the lab is first brought up, and recorded in `state.json`."""
+
+    recipe: str
+    """Hash of image, binaries, machine shapes and code; a lab from another recipe is made anew."""
+    ports: dict[str, int]
+    kubelet_network: str
+    """The first three numbers of the loopback addresses that lead to the nodes' kubelets."""
+    ssh_ports: dict[str, int]
+    """By node name, in order."""
+    saved: bool = False
+    """Whether there is a saved state to return to."""
+
+
+class Lab:
+    """The lab of one state directory."""
+
+    def __init__(self, state: Path | None = None) -> None:
+        self.state = state or state_directory()
+
+    @property
+    def kubeconfig(self) -> Path:
+        return self.control_plane.kubeconfig
+
+    @property
+    def control_plane(self) -> ControlPlane:
+        return ControlPlane(self.state, self._layout().ports)
+
+    @property
+    def nodes(self) -> list[Node]:
+        """The nodes of this lab, running or not."""
+        layout = self._layout()
+        shapes = machines(len(layout.ssh_ports))
+        return [
+            Node(name, shapes[name], self.state, port, f"{layout.kubelet_network}.{number}")
+            for number, (name, port) in enumerate(layout.ssh_ports.items(), start=1)
+        ]
+
+    def node(self, name: str) -> Node:
+        """Return the node of that name."""
+        for node in self.nodes:
+            if node.name == name:
+                return node
+        known = ", ".join(node.name for node in self.nodes)
+        raise LabError(f"there is no node {name}", remedy=f"nodes of this lab: {known}")
+
+    def running(self) -> bool:
+        """Say whether every process of the lab lives."""
+        if self._read_layout() is None:
+            return False
+        return self.control_plane.running() and all(node.daemon.pid() is not None for node in self.nodes)
+
+    def require_running(self) -> None:
+        """Raise when the lab is not running."""
+        if not self.running():
+            raise LabError("the lab is not running", remedy="bring it up: make lab-up")
+
+    def up(self, count: int) -> None:
+        """Return when `count` workers are Ready: at once, from the saved state, or from power-on."""
+        image = build()
+        recipe = _recipe(image, count)
+        with self._locked():
+            layout = self._read_layout()
+            if layout is not None and layout.recipe == recipe:
+                if self.running():
+                    say("the lab is already running")
+                    return
+                self._stop_everything()
+                if layout.saved and self._ports_are_free(layout) and self._restored(image):
+                    return
+            self._stop_everything()
+            self._create(image, recipe, count)
+            self._boot(image)
+
+    def down(self) -> None:
+        """End every process of the lab; keys, disks and saved states stay."""
+        if not self.state.exists():
+            return
+        with self._locked():
+            self._stop_everything()
+
+    def reset(self) -> None:
+        """Put every node and the store back to the saved state, in the QEMU processes that run."""
+        with self._locked():
+            self.require_running()
+            if not self._layout().saved:
+                raise LabError("there is no saved state", remedy="make lab-down lab-up")
+            since = datetime.now(UTC)
+            with step("reset"):
+                with ThreadPoolExecutor() as pool:
+                    loads = [pool.submit(node.load) for node in self.nodes]
+                    self.control_plane.stop()
+                    self.control_plane.start(restore=True)
+                    for load in loads:
+                        load.result()
+                self._resume()
+                self._await_heartbeats(since)
+
+    def status(self) -> dict[str, Any]:
+        """Describe the lab: its processes, and its nodes as the API sees them."""
+        processes = {daemon.name: daemon.pid() for daemon in daemons(self.state)}
+        if not self.running():
+            return {"running": False, "processes": {name: pid for name, pid in processes.items() if pid}}
+        return {
+            "running": True,
+            "state_directory": str(self.state),
+            "kubeconfig": str(self.kubeconfig),
+            "saved_state": self._layout().saved,
+            "processes": processes,
+            "nodes": [
+                {
+                    "name": node.name,
+                    "ready": _is_ready(document),
+                    "version": document["status"]["nodeInfo"]["kubeletVersion"],
+                    "allocatable": document["status"]["allocatable"],
+                    "ssh_port": node.ssh_port,
+                }
+                for node in self.nodes
+                for document in [self.control_plane.get(f"/api/v1/nodes/{node.name}")]
+            ],
+        }
+
+    def inventory(self) -> dict[str, dict[str, Any]]:
+        """Return pyinfra's host data for each running node, by name."""
+        if not self.running():
+            return {}
+        return {
+            node.name: {
+                "ssh_hostname": LOOPBACK,
+                "ssh_port": node.ssh_port,
+                "ssh_user": "root",
+                "ssh_key": str(self.state / "id_ed25519"),
+                "ssh_known_hosts_file": str(self.state / "known_hosts"),
+                "ssh_strict_host_key_checking": "yes",
+            }
+            for node in self.nodes
+        }
+
+    def _create(self, image: Image, recipe: str, count: int) -> None:
+        """Choose ports, make keys and certificates, and write one empty disk per node."""
+        if self.state.exists():
+            for path in self.state.iterdir():
+                if path.name != "lock":
+                    shutil.rmtree(path) if path.is_dir() else path.unlink()
+        names = list(machines(count))
+        free = iter(_free_ports(len(PORT_NAMES) + count))
+        layout = Layout(
+            recipe=recipe,
+            ports={name: next(free) for name in PORT_NAMES},
+            kubelet_network=_free_loopback_network(count),
+            ssh_ports={name: next(free) for name in names},
+        )
+        self._write_layout(layout)
+        ca = pki.authority()
+        self.control_plane.create(ca, self.nodes)
+
+        private, public = pki.ssh_key("numaforge-lab")
+        pki.write_private(self.state / "id_ed25519", private)
+        known_hosts = []
+        for node in self.nodes:
+            host_private, host_public = pki.ssh_key(node.name)
+            known_hosts.append(f"[{LOOPBACK}]:{node.ssh_port} {host_public}\n")
+            node.create(image, self._identity(node, ca, public, host_private, host_public))
+        (self.state / "known_hosts").write_text("".join(known_hosts))
+        (self.state / "ssh_config").write_text("".join(self._ssh_config(node) for node in self.nodes))
+
+    def _identity(
+        self, node: Node, ca: pki.KeyPair, login: str, host_private: bytes, host_public: str
+    ) -> dict[str, tuple[bytes, int, int]]:
+        """Return the files that make a node this node: path to content, mode and owner."""
+        client = pki.issue(ca, f"system:node:{node.name}", organization="system:nodes")
+        current = "/var/lib/kubelet/pki/kubelet-client-current.pem"
+        server = f"https://{HOST_SEEN_FROM_NODE}:{self.control_plane.ports['apiserver']}"
+        kubeconfig = pki.kubeconfig(server, ca, f"system:node:{node.name}", current)
+        files = {
+            "etc/kubernetes/kubelet.conf": (kubeconfig, 0o600, 0),
+            "etc/kubernetes/pki/ca.crt": (ca.certificate_pem, 0o644, 0),
+            current.lstrip("/"): (client.certificate_pem + client.key_pem, 0o600, 0),
+            "etc/ssh/ssh_host_ed25519_key": (host_private, 0o600, 0),
+            "etc/ssh/ssh_host_ed25519_key.pub": (f"{host_public}\n".encode(), 0o644, 0),
+        }
+        for user, uid in UID_OF_USER.items():
+            home = "root" if user == "root" else f"home/{user}"
+            files[f"{home}/.ssh/authorized_keys"] = (f"{login}\n".encode(), 0o600, uid)
+        return files
+
+    def _ssh_config(self, node: Node) -> str:
+        return (
+            f"Host {node.name}\n"
+            f"    HostName {LOOPBACK}\n"
+            f"    Port {node.ssh_port}\n"
+            f"    User root\n"
+            f"    IdentityFile {self.state / 'id_ed25519'}\n"
+            f"    IdentitiesOnly yes\n"
+            f"    UserKnownHostsFile {self.state / 'known_hosts'}\n"
+            f"    StrictHostKeyChecking yes\n"
+            f"    LogLevel ERROR\n"
+        )
+
+    def _boot(self, image: Image) -> None:
+        begun = time.monotonic()
+        names = ", ".join(node.name for node in self.nodes)
+        with step(f"power on {names}; start the control plane"):
+            for node in self.nodes:
+                node.power_on(image)
+            self.control_plane.start()
+        with step("wait until every node is Ready"):
+            self._await("Ready", READY_WITHIN_S, self._every_node_is_ready)
+        say(f"Ready {time.monotonic() - begun:.1f} s after power-on", colour=32)
+        with step("wait until every GPU is allocatable"):
+            self._await(f"offering {GPU_RESOURCE}", READY_WITHIN_S, self._every_gpu_is_allocatable)
+        with step("save this state"):
+            self._save()
+
+    def _save(self) -> None:
+        """Save nodes and store together, shortly before the next heartbeat of the kubelets.
+
+        A kubelet renews its lease every ten seconds, and a restored one goes on with the rest of its ten.
+        """
+        since = datetime.now(UTC)
+        self._await_heartbeats(since)
+        time.sleep(6)
+        for node in self.nodes:
+            node.pause()
+        with ThreadPoolExecutor() as pool:
+            list(pool.map(Node.save, self.nodes))
+        self.control_plane.save()
+        for node in self.nodes:
+            node.resume()
+        for node in self.nodes:
+            node.set_clock()
+        self._write_layout(Layout(**(asdict(self._layout()) | {"saved": True})))
+
+    def _restored(self, image: Image) -> bool:
+        """Bring the saved state to life; say False when that fails, and the lab has to boot."""
+        since = datetime.now(UTC)
+        try:
+            with step("restore the saved state"):
+                for node in self.nodes:
+                    node.power_on(image, restore=True)
+                self.control_plane.start(restore=True)
+                self._resume()
+                self._await_heartbeats(since)
+        except LabError as refusal:
+            say(f"the saved state is of no use, booting instead: {refusal}", colour=33)
+            return False
+        return True
+
+    def _resume(self) -> None:
+        for node in self.nodes:
+            node.resume()
+        with ThreadPoolExecutor() as pool:
+            list(pool.map(Node.set_clock, self.nodes))
+
+    def _every_node_is_ready(self) -> bool:
+        found = {item["metadata"]["name"]: item for item in self.control_plane.get("/api/v1/nodes")["items"]}
+        return all(node.name in found and _is_ready(found[node.name]) for node in self.nodes)
+
+    def _every_gpu_is_allocatable(self) -> bool:
+        found = {item["metadata"]["name"]: item for item in self.control_plane.get("/api/v1/nodes")["items"]}
+        return all(
+            found[node.name]["status"]["allocatable"].get(GPU_RESOURCE) == str(node.machine.gpus)
+            for node in self.nodes
+        )
+
+    def _await_heartbeats(self, since: datetime) -> None:
+        """Return when every node is Ready and its kubelet has renewed its lease after `since`."""
+
+        def heard_from_all() -> bool:
+            renewed = {
+                item["metadata"]["name"]: datetime.fromisoformat(item["spec"]["renewTime"])
+                for item in self.control_plane.get(LEASES)["items"]
+            }
+            fresh = all(node.name in renewed and renewed[node.name] > since for node in self.nodes)
+            return fresh and self._every_node_is_ready()
+
+        self._await("Ready and heard from", HEARD_WITHIN_S, heard_from_all)
+
+    def _await(self, state: str, patience_s: float, holds: Callable[[], bool]) -> None:
+        deadline = time.monotonic() + patience_s
+        while True:
+            for daemon in daemons(self.state):
+                daemon.require_alive()
+            try:
+                if holds():
+                    return
+            except (urllib.error.URLError, http.client.HTTPException, OSError) as refusal:
+                say(f"the API server does not answer: {refusal}")
+            if time.monotonic() > deadline:
+                raise LabError(
+                    f"the nodes are not {state} after {patience_s:.0f} s",
+                    remedy=f"see {self.state / 'log'} and nodes/*/console.log beside it",
+                )
+            time.sleep(0.1)
+
+    def _stop_everything(self) -> None:
+        """End what the records name, nodes first; records of processes long gone are removed."""
+        names = {"kube-scheduler", "kube-controller-manager", "kube-apiserver", "etcd"}
+        found = daemons(self.state)
+        for daemon in [daemon for daemon in found if daemon.name not in names]:
+            daemon.stop()
+        for daemon in [daemon for daemon in found if daemon.name in names and daemon.name != "etcd"]:
+            daemon.stop()
+        for daemon in [daemon for daemon in found if daemon.name == "etcd"]:
+            daemon.stop()
+
+    def _ports_are_free(self, layout: Layout) -> bool:
+        endpoints = [(LOOPBACK, port) for port in (*layout.ports.values(), *layout.ssh_ports.values())]
+        endpoints += [(node.kubelet_address, KUBELET_PORT) for node in self.nodes]
+        taken = [f"{address}:{port}" for address, port in endpoints if not _is_free(address, port)]
+        if taken:
+            say(f"the saved state needs {', '.join(taken)}, taken by another program: booting anew", colour=33)
+        return not taken
+
+    def _read_layout(self) -> Layout | None:
+        try:
+            return Layout(**json.loads((self.state / "state.json").read_text()))
+        except (FileNotFoundError, json.JSONDecodeError, TypeError):
+            return None
+
+    def _layout(self) -> Layout:
+        layout = self._read_layout()
+        if layout is None:
+            raise LabError("the lab is not running", remedy="bring it up: make lab-up")
+        return layout
+
+    def _write_layout(self, layout: Layout) -> None:
+        self.state.mkdir(parents=True, exist_ok=True)
+        making = self.state / "state.json.making"
+        making.write_text(json.dumps(asdict(layout), indent=2) + "\n")
+        making.rename(self.state / "state.json")
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        """Let one command change the lab at a time."""
+        self.state.mkdir(parents=True, exist_ok=True)
+        self.state.chmod(0o700)
+        with (self.state / "lock").open("w") as handle:
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                say("another command is changing the lab; waiting for it")
+                fcntl.flock(handle, fcntl.LOCK_EX)
+            yield
+
+
+def build() -> Image:
+    """Return the image, with every binary built; Debian's files are fetched while Go compiles."""
+    with ThreadPoolExecutor() as pool:
+        base = pool.submit(images.build_base)
+        for component in gobuild.COMPONENTS:
+            gobuild.build(component)
+        base.result()
+    return images.build()
+
+
+def _recipe(image: Image, count: int) -> str:
+    binaries = [gobuild.key(component) for component in gobuild.COMPONENTS]
+    sources = [path.read_bytes() for path in sorted(LAB.glob("*.py"))]
+    return cache.digest([image.folder.name, *binaries, repr(machines(count)), *sources])
+
+
+def _is_ready(node: dict[str, Any]) -> bool:
+    conditions = node["status"].get("conditions", [])
+    return any(condition["type"] == "Ready" and condition["status"] == "True" for condition in conditions)
+
+
+def _is_free(address: str, port: int) -> bool:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((address, port))
+        except OSError:
+            return False
+    return True
+
+
+def _free_ports(count: int) -> list[int]:
+    """Return free ports below the range that the kernel hands out to clients."""
+    candidates = random.sample(range(20000, 32000), 400)
+    free = [port for port in candidates if _is_free(LOOPBACK, port)]
+    if len(free) < count:
+        raise LabError(f"fewer than {count} free ports between 20000 and 32000 on {LOOPBACK}")
+    return free[:count]
+
+
+def _free_loopback_network(count: int) -> str:
+    for third in random.sample(range(1, 255), 254):
+        network = f"127.87.{third}"
+        if all(_is_free(f"{network}.{number}", KUBELET_PORT) for number in range(1, count + 1)):
+            return network
+    raise LabError(f"port {KUBELET_PORT} is taken on every loopback address 127.87.*.*")

@@ -1,0 +1,182 @@
+"""The Kubernetes control plane, as ordinary processes on this machine's loopback interface."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import shutil
+import ssl
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from lab import gobuild, pki
+from lab.errors import LabError
+from lab.node import HOST_SEEN_FROM_NODE, Node
+from lab.process import Daemon
+from lab.requirements import command
+
+LOOPBACK = "127.0.0.1"
+SERVICE_RANGE = "10.96.0.0/16"
+FIRST_SERVICE_ADDRESS = "10.96.0.1"
+PORT_NAMES = ("apiserver", "etcd", "etcd_peers", "controller_manager", "scheduler")
+
+
+@dataclass(frozen=True)
+class ControlPlane:
+    """etcd, kube-apiserver, kube-controller-manager and kube-scheduler with a state directory and their ports."""
+
+    state: Path
+    ports: Mapping[str, int]
+
+    @property
+    def pki(self) -> Path:
+        return self.state / "pki"
+
+    @property
+    def kubeconfig(self) -> Path:
+        """The administrator's kubeconfig."""
+        return self.state / "kubeconfig"
+
+    @property
+    def _etcd_data(self) -> Path:
+        return self.state / "etcd"
+
+    @property
+    def _saved_etcd_data(self) -> Path:
+        return self.state / "etcd.ready"
+
+    def create(self, ca: pki.KeyPair, nodes: Iterable[Node]) -> None:
+        """Write certificates, kubeconfigs and the hosts file that leads to the nodes' kubelets."""
+        self.pki.mkdir(mode=0o700)
+        ca.write(self.pki, "ca")
+        names = (
+            *(LOOPBACK, HOST_SEEN_FROM_NODE, FIRST_SERVICE_ADDRESS, "localhost", "kubernetes"),
+            *("kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local"),
+        )
+        pki.issue(ca, "kube-apiserver", names=names).write(self.pki, "apiserver")
+        pki.issue(ca, "service-accounts").write(self.pki, "service-accounts")
+        kubelet_client = pki.issue(ca, "kube-apiserver-kubelet-client", organization="system:masters")
+        kubelet_client.write(self.pki, "kubelet-client")
+        admin = pki.issue(ca, "kubernetes-admin", organization="system:masters")
+        admin.write(self.pki, "admin")
+        server = f"https://{LOOPBACK}:{self.ports['apiserver']}"
+        pki.write_private(self.kubeconfig, pki.kubeconfig(server, ca, "kubernetes-admin", admin))
+        for user in ("kube-controller-manager", "kube-scheduler"):
+            credentials = pki.issue(ca, f"system:{user}")
+            kubeconfig = pki.kubeconfig(server, ca, f"system:{user}", credentials)
+            pki.write_private(self.pki / f"{user}.kubeconfig", kubeconfig)
+        lines = [f"{LOOPBACK} localhost", *(f"{node.kubelet_address} {node.name}" for node in nodes)]
+        (self.state / "hosts").write_text("\n".join(lines) + "\n")
+
+    def start(self, *, restore: bool = False) -> None:
+        """Start everything and return when the API server is ready; `restore` begins with the saved data."""
+        if restore:
+            shutil.rmtree(self._etcd_data, ignore_errors=True)
+            shutil.copytree(self._saved_etcd_data, self._etcd_data)
+        self._start_store()
+        binaries = gobuild.build(gobuild.KUBERNETES)
+        for name, port in (("kube-controller-manager", "controller_manager"), ("kube-scheduler", "scheduler")):
+            arguments = [
+                str(binaries / name),
+                *(f"--kubeconfig={self.pki / name}.kubeconfig", f"--bind-address={LOOPBACK}"),
+                *(f"--secure-port={self.ports[port]}", "--leader-elect=false"),
+            ]
+            if name == "kube-controller-manager":
+                arguments += [
+                    f"--service-account-private-key-file={self.pki / 'service-accounts.key'}",
+                    f"--root-ca-file={self.pki / 'ca.crt'}",
+                    f"--cluster-signing-cert-file={self.pki / 'ca.crt'}",
+                    f"--cluster-signing-key-file={self.pki / 'ca.key'}",
+                    "--use-service-account-credentials=true",
+                ]
+            self._daemon(name).start(arguments)
+
+    def stop(self) -> None:
+        """End everything, the API server before its store."""
+        for name in ("kube-scheduler", "kube-controller-manager", "kube-apiserver", "etcd"):
+            self._daemon(name).stop()
+
+    def save(self) -> None:
+        """Copy the store as it is now; the caller has paused the nodes."""
+        self.stop()
+        shutil.rmtree(self._saved_etcd_data, ignore_errors=True)
+        shutil.copytree(self._etcd_data, self._saved_etcd_data)
+        self.start()
+
+    def get(self, path: str) -> Any:
+        """Return the API's answer to a GET, parsed when it is JSON."""
+        context = ssl.create_default_context(cafile=str(self.pki / "ca.crt"))
+        context.load_cert_chain(self.pki / "admin.crt", self.pki / "admin.key")
+        address = f"https://{LOOPBACK}:{self.ports['apiserver']}{path}"
+        with urllib.request.urlopen(address, context=context, timeout=10) as answer:  # noqa: S310
+            body = answer.read()
+        return json.loads(body) if answer.headers.get_content_type() == "application/json" else body.decode()
+
+    def kubectl(self) -> Path:
+        """Return the path of kubectl."""
+        return gobuild.build(gobuild.KUBERNETES) / "kubectl"
+
+    def running(self) -> bool:
+        """Say whether all four processes live."""
+        names = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler")
+        return all(self._daemon(name).pid() is not None for name in names)
+
+    def _daemon(self, name: str) -> Daemon:
+        return Daemon(name, self.state)
+
+    def _start_store(self) -> None:
+        etcd = f"http://{LOOPBACK}:{self.ports['etcd']}"
+        peers = f"http://{LOOPBACK}:{self.ports['etcd_peers']}"
+        self._daemon("etcd").start(
+            [
+                str(gobuild.build(gobuild.ETCD) / "etcd"),
+                *("--name=lab", f"--data-dir={self._etcd_data}", "--unsafe-no-fsync", "--log-level=warn"),
+                *(f"--listen-client-urls={etcd}", f"--advertise-client-urls={etcd}"),
+                *(f"--listen-peer-urls={peers}", f"--initial-advertise-peer-urls={peers}"),
+                f"--initial-cluster=lab={peers}",
+            ]
+        )
+        apiserver = [
+            str(gobuild.build(gobuild.KUBERNETES) / "kube-apiserver"),
+            f"--etcd-servers={etcd}",
+            *(f"--bind-address={LOOPBACK}", f"--secure-port={self.ports['apiserver']}"),
+            *(f"--advertise-address={HOST_SEEN_FROM_NODE}", "--endpoint-reconciler-type=none"),
+            *("--authorization-mode=Node,RBAC", "--enable-admission-plugins=NodeRestriction"),
+            f"--client-ca-file={self.pki / 'ca.crt'}",
+            f"--tls-cert-file={self.pki / 'apiserver.crt'}",
+            f"--tls-private-key-file={self.pki / 'apiserver.key'}",
+            f"--kubelet-client-certificate={self.pki / 'kubelet-client.crt'}",
+            f"--kubelet-client-key={self.pki / 'kubelet-client.key'}",
+            "--kubelet-preferred-address-types=Hostname",
+            "--service-account-issuer=https://kubernetes.default.svc.cluster.local",
+            f"--service-account-key-file={self.pki / 'service-accounts.key'}",
+            f"--service-account-signing-key-file={self.pki / 'service-accounts.key'}",
+            f"--service-cluster-ip-range={SERVICE_RANGE}",
+            "--allow-privileged=true",
+        ]
+        # The API server finds kubelets by node name; a hosts file of its own, seen by no other process, says where.
+        namespace = ["--mount"] if os.geteuid() == 0 else ["--user", "--map-root-user", "--mount"]
+        script = 'mount --bind "$0" /etc/hosts && exec "$@"'
+        wrapped = [command("unshare"), *namespace, "sh", "-c", script, str(self.state / "hosts"), *apiserver]
+        self._daemon("kube-apiserver").start(wrapped)
+        self._await_ready()
+
+    def _await_ready(self, patience_s: float = 60) -> None:
+        deadline = time.monotonic() + patience_s
+        while True:
+            self._daemon("etcd").require_alive()
+            self._daemon("kube-apiserver").require_alive()
+            try:
+                self.get("/readyz")
+            except (urllib.error.URLError, http.client.HTTPException, OSError) as refusal:
+                if time.monotonic() > deadline:
+                    raise LabError(f"the API server is not ready after {patience_s:.0f} s: {refusal}") from refusal
+                time.sleep(0.05)
+            else:
+                return

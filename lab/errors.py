@@ -1,0 +1,17 @@
+"""What the lab refuses."""
+
+from __future__ import annotations
+
+from numaforge.errors import ExitCode, NumaforgeError
+
+
+class LabError(NumaforgeError):
+    """The lab cannot do what was asked."""
+
+    exit_code = ExitCode.NO
+
+
+class RequirementError(LabError):
+    """This machine lacks a command that the lab needs."""
+
+    exit_code = ExitCode.BAD_INPUT

@@ -1,0 +1,190 @@
+"""The node's disk: Debian with systemd and sshd, containerd and a kubelet laid out as kubeadm leaves them."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import tarfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from lab import cache, gobuild, oci
+from lab.errors import LabError
+from lab.paths import LAB
+from lab.requirements import command
+
+SUITE = "bookworm"
+PACKAGES = (
+    # boot and log in
+    "linux-image-amd64",
+    "initramfs-tools",
+    "systemd-sysv",
+    "dbus",
+    "udev",
+    "openssh-server",
+    "sudo",
+    "python3",
+    # run containers
+    "runc",
+    "containernetworking-plugins",
+    "iptables",
+    "busybox-static",
+    # look around, as administrators do
+    "ca-certificates",
+    "curl",
+    "ethtool",
+    "ibverbs-utils",
+    "iproute2",
+    "kmod",
+    "less",
+    "numactl",
+    "pciutils",
+    "procps",
+    "rdma-core",
+)
+
+UNUSED_FILES = (
+    "/usr/share/doc/*",
+    "/usr/share/info/*",
+    "/usr/share/locale/*",
+    "/usr/share/man/*",
+    *(
+        f"/lib/modules/*/kernel/{folder}/*"
+        for folder in (
+            "drivers/gpu",
+            "drivers/iio",
+            "drivers/isdn",
+            "drivers/media",
+            "drivers/net/wireless",
+            "drivers/staging",
+            "drivers/usb",
+            "sound",
+        )
+    ),
+)
+
+INITRAMFS_MODULES = "virtio_pci\nvirtio_blk\next4\n"
+
+DISK_BYTES = 6 << 30
+
+NODE_PROGRAMS = {
+    "usr/bin/kubeadm": (gobuild.KUBERNETES, "kubeadm"),
+    "usr/bin/kubelet": (gobuild.KUBERNETES, "kubelet"),
+    "usr/local/bin/containerd": (gobuild.CONTAINERD, "containerd"),
+    "usr/local/bin/containerd-shim-runc-v2": (gobuild.CONTAINERD, "containerd-shim-runc-v2"),
+    "usr/local/bin/ctr": (gobuild.CONTAINERD, "ctr"),
+    "usr/lib/lab/deviceplugin": (gobuild.DEVICE_PLUGIN, "deviceplugin"),
+}
+
+IMAGES = {
+    "docker.io/lab/pause:1": ["sleep", "infinity"],
+    "docker.io/lab/busybox:1": ["sh"],
+}
+
+
+@dataclass(frozen=True)
+class Image:
+    """What QEMU boots."""
+
+    folder: Path
+
+    @property
+    def disk(self) -> Path:
+        return self.folder / "root.img"
+
+    @property
+    def kernel(self) -> Path:
+        return self.folder / "vmlinuz"
+
+    @property
+    def initrd(self) -> Path:
+        return self.folder / "initrd.img"
+
+
+def mirror() -> str:
+    """Return the Debian mirror that packages come from."""
+    return os.environ.get("NUMAFORGE_DEBIAN_MIRROR", "http://deb.debian.org/debian")
+
+
+def build_base() -> Path:
+    """Return the folder with Debian's files as `root.tar`; needs no binaries of ours."""
+    recipe = [SUITE, *PACKAGES, *UNUSED_FILES, INITRAMFS_MODULES]
+    return cache.obtain("debian", cache.digest(recipe), _bootstrap)
+
+
+def build() -> Image:
+    """Return the image, made from Debian's files, our binaries and the files below `lab/rootfs`."""
+    base = build_base()
+    programs = {target: gobuild.build(component) / name for target, (component, name) in NODE_PROGRAMS.items()}
+    recipe = [
+        base.name,
+        str(DISK_BYTES),
+        *(f"{target} {path.parent.name}" for target, path in programs.items()),
+        *cache.tree_parts(LAB / "rootfs"),
+        (LAB / "image-assemble.sh").read_bytes(),
+        (LAB / "oci.py").read_bytes(),
+        repr(IMAGES),
+    ]
+    folder = cache.obtain("image", cache.digest(recipe), lambda making: _assemble(making, base, programs))
+    return Image(folder)
+
+
+def _bootstrap(folder: Path) -> None:
+    _run(
+        command("mmdebstrap"),
+        "--quiet",
+        "--variant=minbase",
+        f"--include={','.join(PACKAGES)}",
+        "--dpkgopt=force-unsafe-io",
+        *(f"--dpkgopt=path-exclude={pattern}" for pattern in UNUSED_FILES),
+        '--essential-hook=mkdir -p "$1/etc/initramfs-tools/conf.d"',
+        '--essential-hook=printf "MODULES=list\\nCOMPRESS=gzip\\n" >"$1/etc/initramfs-tools/conf.d/lab"',
+        f'--essential-hook=printf "{INITRAMFS_MODULES.encode("unicode_escape").decode()}"'
+        ' >"$1/etc/initramfs-tools/modules"',
+        SUITE,
+        str(folder / "root.tar"),
+        mirror(),
+    )
+
+
+def _assemble(folder: Path, base: Path, programs: dict[str, Path]) -> None:
+    """Lay the parts over Debian's files and make the disk, as root or as root of a user namespace."""
+    overlay = folder / "overlay.tar"
+    images = folder / "images.tar"
+    oci.write(images, _member(base / "root.tar", "./bin/busybox", "./usr/bin/busybox"), IMAGES)
+    with tarfile.open(overlay, "w") as tar:
+        tar.add(LAB / "rootfs", arcname=".", filter=_owned_by_root)
+        tar.add(images, arcname="usr/lib/lab/images.tar", filter=_owned_by_root)
+        for target, path in programs.items():
+            tar.add(path, arcname=target, filter=_owned_by_root)
+    become_root = [] if os.geteuid() == 0 else [command("mmdebstrap"), "--unshare-helper"]
+    _run(*become_root, "sh", str(LAB / "image-assemble.sh"), str(base / "root.tar"), str(overlay), str(folder), str(DISK_BYTES))
+    for used in (overlay, images):
+        used.unlink()
+
+
+def _member(archive: Path, *names: str) -> bytes:
+    with tarfile.open(archive) as tar:
+        for member in tar:
+            if member.name in names and (content := tar.extractfile(member)) is not None:
+                return content.read()
+    raise LabError(f"none of {', '.join(names)} is there", where=str(archive))
+
+
+def _owned_by_root(entry: tarfile.TarInfo) -> tarfile.TarInfo:
+    entry.uid = entry.gid = 0
+    entry.uname = entry.gname = "root"
+    if entry.isdir():
+        entry.mode = 0o755
+    return entry
+
+
+def _run(*arguments: str) -> None:
+    environment = os.environ | {"PATH": f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"}
+    done = subprocess.run(
+        arguments, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
+    )
+    if done.returncode != 0:
+        raise LabError(
+            f"{Path(arguments[0]).name} ended with {done.returncode}:\n{done.stdout[-3000:]}{done.stderr[-3000:]}"
+        )

@@ -1,0 +1,26 @@
+# The lab: a virtual GPU node and the Kubernetes it joins. `make lab-ssh CMD="uptime"`, `make lab-kubectl CMD="get pods"`.
+LAB_NODES ?= 1
+NODE ?= numaforge-lab-1
+
+.PHONY: lab-build lab-up lab-down lab-reset lab-status lab-ssh lab-kubectl
+
+lab-build: setup ## build the lab's binaries and image without starting anything
+	@$(PYTHON) -m lab build
+
+lab-up: setup ## bring up the lab (LAB_NODES=3 for three workers)
+	@$(PYTHON) -m lab up --nodes $(LAB_NODES)
+
+lab-down: setup ## end every process of the lab
+	@$(PYTHON) -m lab down
+
+lab-reset: setup ## put the lab's nodes and cluster back as they were when first Ready
+	@$(PYTHON) -m lab reset
+
+lab-status: setup ## show the lab's nodes and processes
+	@$(PYTHON) -m lab status
+
+lab-ssh: setup ## log in to a node of the lab (NODE=numaforge-lab-1 CMD="...")
+	@$(PYTHON) -m lab ssh $(NODE) $(CMD)
+
+lab-kubectl: setup ## run kubectl against the lab's cluster (CMD="get nodes")
+	@$(PYTHON) -m lab kubectl $(CMD)

@@ -1,0 +1,223 @@
+"""One virtual node: its QEMU process, its identity, its saved state."""
+
+from __future__ import annotations
+
+import io
+import os
+import shlex
+import subprocess
+import tarfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from lab import acpi
+from lab.errors import LabError
+from lab.image import Image
+from lab.machines import MANAGEMENT_MAC, Machine
+from lab.process import Daemon
+from lab.qmp import Monitor
+from lab.requirements import command
+
+SAVED_STATE = "ready"
+KERNEL_COMMAND_LINE = "root=/dev/vda rw console=ttyS0 quiet mitigations=off random.trust_cpu=on"
+HOST_SEEN_FROM_NODE = "10.0.2.2"
+KUBELET_PORT = 10250
+
+UID_OF_USER = {"root": 0, "lab": 1000, "admin": 1001}
+"""Who may log in: root, an ordinary user without sudo, and one with sudo and no password."""
+
+
+@dataclass(frozen=True)
+class Node:
+    """A worker of the lab."""
+
+    name: str
+    machine: Machine
+    state: Path
+    """The lab's state directory."""
+    ssh_port: int
+    kubelet_address: str
+    """The loopback address of this machine that reaches the node's kubelet on its usual port."""
+
+    @property
+    def folder(self) -> Path:
+        return self.state / "nodes" / self.name
+
+    @property
+    def disk(self) -> Path:
+        return self.folder / "disk.qcow2"
+
+    @property
+    def daemon(self) -> Daemon:
+        return Daemon(self.name, self.state)
+
+    def monitor(self) -> Monitor:
+        """Return a connection to this node's QEMU, to be entered as a context."""
+        return Monitor(self.folder / "qmp.sock")
+
+    def create(self, image: Image, identity: dict[str, tuple[bytes, int, int]]) -> None:
+        """Write an empty disk over the image, the ACPI table, and what the node unpacks on its first boot.
+
+        `identity` maps paths in the guest to content, mode and owner.
+        """
+        self.folder.mkdir(parents=True)
+        acpi.compile_table(self.machine.cpus, self.folder)
+        backing = ["-b", str(image.disk), "-F", "raw"]
+        _quietly(command("qemu-img"), "create", "-q", "-f", "qcow2", *backing, str(self.disk))
+        macs = " ".join(self.machine.nic_macs(rdma_only=True))
+        files = {
+            "etc/hostname": (f"{self.name}\n".encode(), 0o644, 0),
+            "etc/hosts": (f"127.0.0.1 localhost\n127.0.1.1 {self.name}\n".encode(), 0o644, 0),
+            "etc/lab/machine": (f'RDMA_MACS="{macs}"\n'.encode(), 0o644, 0),
+            **identity,
+        }
+        with tarfile.open(self.folder / "identity.tar", "w") as tar:
+            for path, (content, mode, owner) in files.items():
+                entry = tarfile.TarInfo(path)
+                entry.size, entry.mode, entry.uid, entry.gid = len(content), mode, owner, owner
+                entry.mtime = int(time.time())
+                tar.addfile(entry, io.BytesIO(content))
+        (self.folder / "identity.tar").chmod(0o600)
+
+    def power_on(self, image: Image, *, restore: bool = False) -> None:
+        """Start QEMU, from power-on or paused in the saved state."""
+        (self.folder / "qmp.sock").unlink(missing_ok=True)
+        arguments = self.qemu_arguments(image)
+        self.daemon.start([*arguments, "-S", "-loadvm", SAVED_STATE] if restore else arguments)
+        self._await_monitor()
+
+    def qemu_arguments(self, image: Image) -> list[str]:
+        """Return QEMU's command line, which must be the same for a saved state to load."""
+        forwards = (
+            f"hostfwd=tcp:127.0.0.1:{self.ssh_port}-:22,"
+            f"hostfwd=tcp:{self.kubelet_address}:{KUBELET_PORT}-:{KUBELET_PORT}"
+        )
+        machine = self.machine
+        sockets = f"sockets={machine.packages},cores={machine.cores_per_package},threads={machine.threads_per_core}"
+        return [
+            command("qemu-system-x86_64"),
+            *("-name", self.name, "-machine", "q35", "-nodefaults", "-no-user-config", "-display", "none"),
+            *("-accel", "tcg,thread=multi,tb-size=1024", "-cpu", "Skylake-Server-v1"),
+            *("-smp", f"{machine.cpus},{sockets}", "-m", f"{machine.memory_mib}M", "-rtc", "base=utc"),
+            *("-kernel", str(image.kernel), "-initrd", str(image.initrd), "-append", KERNEL_COMMAND_LINE),
+            *("-drive", f"file={self.disk},if=none,id=root,format=qcow2,cache=unsafe,discard=unmap"),
+            *("-device", "virtio-blk-pci,drive=root,bus=pcie.0,addr=3"),
+            *("-netdev", f"user,id=management,{forwards}"),
+            *("-device", f"virtio-net-pci,netdev=management,mac={MANAGEMENT_MAC},bus=pcie.0,addr=4,romfile="),
+            *("-device", "virtio-rng-pci,bus=pcie.0,addr=5"),
+            *("-serial", f"file:{self.folder / 'console.log'}"),
+            *("-qmp", f"unix:nodes/{self.name}/qmp.sock,server=on,wait=off"),
+            *("-fw_cfg", f"name=opt/numaforge/identity,file={self.folder / 'identity.tar'}"),
+            *("-acpitable", f"file={self.folder / 'cpufreq.aml'}"),
+            *_numa_arguments(machine),
+            *_pci_arguments(machine),
+        ]
+
+    def _await_monitor(self, patience_s: float = 30) -> None:
+        deadline = time.monotonic() + patience_s
+        while not (self.folder / "qmp.sock").exists():
+            self.daemon.require_alive()
+            if time.monotonic() > deadline:
+                raise LabError(f"QEMU opened no monitor within {patience_s:.0f} s", where=self.name)
+            time.sleep(0.02)
+
+    def power_off(self) -> None:
+        """End QEMU at once; the saved state stays."""
+        self.daemon.stop()
+
+    def save(self) -> None:
+        """Save the paused machine."""
+        with self.monitor() as monitor:
+            monitor.save(SAVED_STATE)
+
+    def load(self) -> None:
+        """Put the machine back to the saved state, paused."""
+        with self.monitor() as monitor:
+            monitor.execute("stop")
+            monitor.load(SAVED_STATE)
+
+    def pause(self) -> None:
+        """Stop the virtual CPUs."""
+        with self.monitor() as monitor:
+            monitor.execute("stop")
+
+    def resume(self) -> None:
+        """Let the virtual CPUs run."""
+        with self.monitor() as monitor:
+            monitor.execute("cont")
+
+    def ssh_arguments(self, *extra: str) -> list[str]:
+        """Return the command line that logs in as root; append a command to run it instead."""
+        return [command("ssh"), "-F", str(self.state / "ssh_config"), *extra, self.name]
+
+    def run(self, script: str, *, input_text: str | None = None, timeout_s: float = 120) -> str:
+        """Run a shell command on the node as root and return what it prints; raise when it fails."""
+        done = self.try_run(script, input_text=input_text, timeout_s=timeout_s)
+        if done.returncode != 0:
+            raise LabError(f"{script!r} ended with {done.returncode}: {done.stderr.strip()}", where=self.name)
+        return done.stdout
+
+    def try_run(
+        self, script: str, *, user: str = "root", input_text: str | None = None, timeout_s: float = 120
+    ) -> subprocess.CompletedProcess[str]:
+        """Run a shell command on the node and return its outcome."""
+        return subprocess.run(
+            [*self.ssh_arguments("-l", user), f"sh -c {shlex.quote(script)}"],
+            input=input_text,
+            stdin=subprocess.DEVNULL if input_text is None else None,
+            capture_output=True,
+            text=True,
+            timeout=timeout_s,
+            check=False,
+        )
+
+    def set_clock(self) -> None:
+        """Set the guest's clock, which stands where the state was saved."""
+        self.run(f"date -u -s @{time.time():.3f}")
+
+
+def _numa_arguments(machine: Machine) -> list[str]:
+    arguments: list[str] = []
+    for index, node in enumerate(machine.numa_nodes):
+        cpus = machine.cpus_of(index)
+        arguments += ["-object", f"memory-backend-ram,id=memory{index},size={node.memory_mib}M"]
+        arguments += ["-numa", f"node,nodeid={index},cpus={cpus[0]}-{cpus[-1]},memdev=memory{index}"]
+    everywhere = range(len(machine.numa_nodes))
+    for source in everywhere:
+        for destination in everywhere:
+            if source != destination:
+                distance = machine.distance(source, destination)
+                arguments += ["-numa", f"dist,src={source},dst={destination},val={distance}"]
+    return arguments
+
+
+def _pci_arguments(machine: Machine) -> list[str]:
+    """Give each NUMA node a PCI host bridge of its own, with one root port per GPU and NIC."""
+    arguments: list[str] = []
+    macs = iter(machine.nic_macs())
+    for index, node in enumerate(machine.numa_nodes):
+        bridge = f"pci{index}"
+        arguments += [
+            "-device",
+            f"pxb-pcie,id={bridge},bus_nr={0x20 * (index + 1)},bus=pcie.0,numa_node={index},addr={0x10 + index:#x}",
+        ]
+        devices = ["pci-testdev"] * node.gpus + ["virtio-net-pci"] * node.nics
+        for slot, device in enumerate(devices):
+            port = f"{bridge}port{slot}"
+            chassis = 16 * (index + 1) + slot
+            arguments += [
+                "-device",
+                f"pcie-root-port,id={port},bus={bridge},addr={slot},chassis={chassis},slot={chassis},io-reserve=0",
+            ]
+            if device == "virtio-net-pci":
+                arguments += ["-netdev", f"hubport,id=rail{chassis},hubid={chassis}"]
+                device += f",netdev=rail{chassis},mac={next(macs)},romfile="
+            arguments += ["-device", f"{device},bus={port}"]
+    return arguments
+
+
+def _quietly(*arguments: str) -> None:
+    done = subprocess.run(arguments, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise LabError(f"{os.path.basename(arguments[0])}: {done.stderr.strip()}")

@@ -1,0 +1,140 @@
+"""Background processes that outlive the command that started them, and are never mistaken for another's."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from lab.errors import LabError
+
+
+@dataclass(frozen=True)
+class Daemon:
+    """A process of the lab, known by a file below `<state>/run`.
+
+    Process ids are reused. So the file also records when the process started and in which boot of the machine, and
+    the process must still name the state directory in its command line before it is sent any signal.
+    """
+
+    name: str
+    state: Path
+
+    @property
+    def record(self) -> Path:
+        return self.state / "run" / f"{self.name}.json"
+
+    @property
+    def log(self) -> Path:
+        return self.state / "log" / f"{self.name}.log"
+
+    def start(self, arguments: Sequence[str], *, environment: Mapping[str, str] | None = None) -> None:
+        """Start the process in a session of its own, with its output in `log`."""
+        if self.pid() is not None:
+            raise LabError("is already running", where=self.name)
+        self.record.parent.mkdir(parents=True, exist_ok=True)
+        self.log.parent.mkdir(parents=True, exist_ok=True)
+        with self.log.open("ab") as log:
+            process = subprocess.Popen(
+                arguments,
+                cwd=self.state,
+                env=dict(environment) if environment is not None else None,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        facts = {"pid": process.pid, "start_time": _start_time(process.pid), "boot": _boot_id()}
+        self.record.write_text(json.dumps(facts))
+        # Popen returns while the kernel still lays out the new program, whose command line is empty until then.
+        while not _command_line(process.pid) and not _is_zombie(process.pid):
+            time.sleep(0.001)
+        # The process is meant to outlive us: keep Popen from complaining that it still runs.
+        process.returncode = 0
+
+    def pid(self) -> int | None:
+        """Return the process id while the process lives."""
+        try:
+            facts = json.loads(self.record.read_text())
+        except (FileNotFoundError, json.JSONDecodeError):
+            return None
+        pid = int(facts["pid"])
+        if facts["boot"] != _boot_id() or facts["start_time"] is None or facts["start_time"] != _start_time(pid):
+            return None
+        if _is_zombie(pid):
+            _reap(pid)
+            return None
+        return pid if str(self.state) in _command_line(pid) else None
+
+    def stop(self, grace_s: float = 10) -> None:
+        """End the process, by force when it does not heed SIGTERM within `grace_s`; absent is fine."""
+        for number, patience_s in ((signal.SIGTERM, grace_s), (signal.SIGKILL, 10)):
+            pid = self.pid()
+            if pid is None:
+                break
+            os.kill(pid, number)
+            if self._gone(patience_s):
+                break
+        else:
+            raise LabError(f"process {self.pid()} does not end", where=self.name)
+        self.record.unlink(missing_ok=True)
+
+    def _gone(self, patience_s: float) -> bool:
+        deadline = time.monotonic() + patience_s
+        while time.monotonic() < deadline:
+            if self.pid() is None:
+                return True
+            time.sleep(0.02)
+        return False
+
+    def require_alive(self) -> None:
+        """Raise with the end of the log when the process has ended."""
+        if self.pid() is None:
+            tail = self.log.read_text(errors="replace")[-2000:] if self.log.exists() else "(no log)"
+            raise LabError(f"has ended; the end of {self.log}:\n{tail}", where=self.name)
+
+
+def daemons(state: Path) -> list[Daemon]:
+    """Return every process that this state directory has a record of."""
+    return [Daemon(path.stem, state) for path in sorted((state / "run").glob("*.json"))]
+
+
+def _stat(pid: int) -> list[str]:
+    """Return the fields of /proc/PID/stat from the state on; none for a process that is gone."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except (FileNotFoundError, ProcessLookupError):
+        return []
+
+
+def _start_time(pid: int) -> int | None:
+    """Return when the process started, in clock ticks since the machine's boot."""
+    fields = _stat(pid)
+    return int(fields[19]) if fields else None
+
+
+def _is_zombie(pid: int) -> bool:
+    return _stat(pid)[:1] in (["Z"], ["X"])
+
+
+def _command_line(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+    except (FileNotFoundError, ProcessLookupError):
+        return ""
+
+
+def _boot_id() -> str:
+    return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+
+
+def _reap(pid: int) -> None:
+    """Collect an ended process where this very program started it."""
+    with contextlib.suppress(ChildProcessError):
+        os.waitpid(pid, os.WNOHANG)
