@@ -13,10 +13,11 @@ from numaforge.quantity import format_bytes, parse_bytes
 from numaforge.report.wording import (
     ELLIPSIS,
     counted,
+    cpu_counts,
     gpu_label,
     human_bytes,
     joined,
-    machine_counts,
+    memory_and_devices,
     nic_label,
     nic_speed,
     pcie_link,
@@ -201,7 +202,7 @@ def _character_width(character: str) -> int:
 
 def _heading(topology: NodeTopology, plan: NodePlan | None, width: float) -> Box:
     name = topology.hostname or (plan.hostname if plan else None) or "this machine"
-    lines = [joined(machine_counts(topology))]
+    lines = [joined([*cpu_counts(topology), *memory_and_devices(topology)])]
     if plan is not None:
         lines += _reservation(plan)
     lines += [
@@ -238,7 +239,11 @@ def _description(topology: NodeTopology, plan: NodePlan | None) -> str:
         f"{_numa_label(node)}: CPUs {format_cpulist(node.cpus) or 'none'}, {human_bytes(node.memory_bytes)}"
         for node in topology.numa_nodes
     )
-    parts = [joined(machine_counts(topology)), nodes, *(_reservation(plan) if plan else [])]
+    parts = [
+        joined([*cpu_counts(topology), *memory_and_devices(topology)]),
+        nodes,
+        *(_reservation(plan) if plan else []),
+    ]
     return ". ".join(part for part in parts if part)
 
 

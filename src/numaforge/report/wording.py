@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sized
 
 from numaforge.topology.model import Gpu, Nic, NodeTopology, PciLink
 
@@ -27,18 +27,16 @@ def counted(count: int, singular: str, plural: str | None = None) -> str:
     return f"{count} {singular if count == 1 else plural or singular + 's'}"
 
 
-def machine_counts(topology: NodeTopology) -> tuple[str, ...]:
-    """Return the machine's size as phrases (`2 packages`, `4 NUMA nodes`); what is absent is left out."""
-    phrases = [
-        counted(len(topology.packages), "package") if topology.packages else "",
-        counted(len(topology.numa_nodes), "NUMA node") if topology.numa_nodes else "",
-        counted(len(topology.cores), "core") if topology.cores else "",
-        f"{counted(len(topology.online), 'CPU')}{_threads_per_core(topology)}",
-        f"{human_bytes(topology.memory_bytes)} memory" if topology.memory_bytes is not None else "",
-        counted(len(topology.gpus), "GPU") if topology.gpus else "",
-        counted(len(topology.nics), "NIC") if topology.nics else "",
-    ]
-    return tuple(phrase for phrase in phrases if phrase)
+def cpu_counts(topology: NodeTopology) -> tuple[str, ...]:
+    """Return what computes, as phrases (`2 packages`, `4 NUMA nodes`); what is absent is left out."""
+    cpus = f"{counted(len(topology.online), 'CPU')}{_threads_per_core(topology)}"
+    return (*_counts(package=topology.packages, numa=topology.numa_nodes, core=topology.cores), cpus)
+
+
+def memory_and_devices(topology: NodeTopology) -> tuple[str, ...]:
+    """Return memory and devices as phrases (`2 TiB memory`, `8 GPUs`); what is absent is left out."""
+    memory = () if topology.memory_bytes is None else (f"{human_bytes(topology.memory_bytes)} memory",)
+    return (*memory, *_counts(gpu=topology.gpus, nic=topology.nics))
 
 
 def pcie_link(link: PciLink | None) -> str:
@@ -87,6 +85,13 @@ def wrapped_cpulist(cpulist: str, width: int) -> str:
 def joined(phrases: Iterable[str]) -> str:
     """Return phrases with a middle dot between them."""
     return " · ".join(phrase for phrase in phrases if phrase)
+
+
+_NOUNS = {"package": "package", "numa": "NUMA node", "core": "core", "gpu": "GPU", "nic": "NIC"}
+
+
+def _counts(**things: Sized) -> tuple[str, ...]:
+    return tuple(counted(len(many), _NOUNS[name]) for name, many in things.items() if many)
 
 
 def _threads_per_core(topology: NodeTopology) -> str:

@@ -1,0 +1,363 @@
+"""Tables of a machine and of a plan, readable at 80 columns, on a terminal or in a pipe."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from rich.console import Group, RenderableType
+from rich.markup import escape
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from numaforge.cpulist import format_cpulist
+from numaforge.planning.model import Allocatable, Decision, NodePlan, NumaNodePlan, TuningPlan
+from numaforge.quantity import format_bytes, parse_bytes
+from numaforge.report.wording import (
+    counted,
+    cpu_counts,
+    gpu_label,
+    human_bytes,
+    joined,
+    memory_and_devices,
+    nic_speed,
+    pcie_link,
+    wrapped_cpulist,
+)
+from numaforge.topology.model import Gpu, L3Cache, Nic, NodeTopology, NumaNode
+
+_CPULIST_WIDTH = 16  # the table of a plan has two of them side by side, and 80 columns
+
+
+def topology_tables(topology: NodeTopology) -> RenderableType:
+    """Return what is there: the machine, its NUMA nodes, GPUs and NICs."""
+    parts: list[RenderableType] = [
+        _title(topology.hostname or "this machine", _system(topology)),
+        Text(joined(cpu_counts(topology))),
+        Text(joined([*memory_and_devices(topology), _swap(topology.swap_bytes), _cgroups(topology)])),
+        *_facts(topology),
+        Text(""),
+        _numa_node_table(topology),
+    ]
+    if topology.gpus:
+        parts += [Text(""), _gpu_table(topology.gpus)]
+    if topology.nics:
+        parts += [Text(""), _nic_table(topology.nics)]
+    return Group(*parts)
+
+
+def plan_tables(plan: NodePlan) -> RenderableType:
+    """Return what was decided: NUMA nodes, sums, each decision with its reason, files, notices."""
+    kubelet = f"kubelet {plan.kubelet.version}" if plan.kubelet else "no kubelet"
+    parts: list[RenderableType] = [
+        _title(plan.hostname, joined([f"profile {plan.profile}", kubelet])),
+        Text(""),
+        _planned_numa_node_table(plan),
+        Text(""),
+        _memory_sum(plan),
+    ]
+    if plan.allocatable is not None:
+        parts.append(_allocatable(plan.allocatable))
+    parts += _section("Decisions", [line for decision in plan.decisions for line in _decision(decision)])
+    parts += _section("Tuning", _tuning(plan.tuning))
+    parts += _section(
+        "Files", [Text(f"{file.path}  {file.mode} {file.owner}:{file.group}") for file in plan.files]
+    )
+    parts += _section(
+        "Notices",
+        [Text.assemble((f"{notice.id}: ", "bold yellow"), notice.message) for notice in plan.notices],
+    )
+    return Group(*parts)
+
+
+def _title(name: str, details: str) -> Text:
+    return Text.assemble((name, "bold"), ("  " + details if details else "", "dim"))
+
+
+def _system(topology: NodeTopology) -> str:
+    kernel = f"kernel {topology.kernel}" if topology.kernel else ""
+    return joined([topology.os_release.get("PRETTY_NAME", ""), kernel, topology.architecture or ""])
+
+
+def _facts(topology: NodeTopology) -> list[Text]:
+    """What is said in one line each, where it is known."""
+    facts = [
+        *(
+            (f"CPUs {state}", f"{format_cpulist(cpus)} ({counted(len(cpus), 'CPU')})")
+            for state, cpus in (("offline", topology.offline), ("isolated", topology.isolated))
+            if cpus
+        ),
+        ("Frequency", _frequency(topology)),
+        ("Distances", _distances(topology)),
+        ("Kubelet", _kubelet(topology)),
+    ]
+    return [Text.assemble((f"{name}: ", "bold"), value) for name, value in facts if value]
+
+
+def _frequency(topology: NodeTopology) -> str:
+    cpufreq = topology.cpufreq
+    if cpufreq is None:
+        return "not scaled by the kernel (no cpufreq)"
+    cpus_by_governor: dict[str, set[int]] = {}
+    for cpu, governor in cpufreq.governors.items():
+        cpus_by_governor.setdefault(governor, set()).add(cpu)
+    if len(cpus_by_governor) == 1:
+        governors = f"governor {next(iter(cpus_by_governor))}"
+    else:
+        governors = ", ".join(
+            f"governor {name} on {format_cpulist(cpus)}" for name, cpus in sorted(cpus_by_governor.items())
+        )
+    offered = f"offers {', '.join(cpufreq.available)}" if cpufreq.available else ""
+    return joined([cpufreq.driver or "", governors if cpus_by_governor else "", offered])
+
+
+def _swap(swap_bytes: int | None) -> str:
+    if swap_bytes is None:
+        return ""
+    return f"{human_bytes(swap_bytes)} swap" if swap_bytes else "no swap"
+
+
+def _cgroups(topology: NodeTopology) -> str:
+    return f"cgroup v{topology.cgroup_version}" if topology.cgroup_version else ""
+
+
+def _kubelet(topology: NodeTopology) -> str:
+    kubelet = topology.kubelet
+    if kubelet is None:
+        return "not installed"
+    return joined([kubelet.version or "version unknown", kubelet.config_file or "no config file"])
+
+
+def _numa_node_table(topology: NodeTopology) -> RenderableType:
+    table = _table()
+    table.add_column("NUMA", justify="right")
+    table.add_column("Package")
+    table.add_column("CPUs", no_wrap=True)
+    table.add_column("Cores", justify="right")
+    table.add_column("L3", no_wrap=True)
+    table.add_column("Memory", justify="right", no_wrap=True)
+    table.add_column("Hugepages", no_wrap=True)
+    for node in topology.numa_nodes:
+        table.add_row(
+            str(node.id),
+            _ids(package.id for package in topology.packages if package.cpus & node.cpus),
+            wrapped_cpulist(format_cpulist(node.cpus), _CPULIST_WIDTH) or "none",
+            str(sum(1 for core in topology.cores if core.cpus & node.cpus)),
+            _l3(node, topology.l3_caches),
+            human_bytes(node.memory_bytes),
+            _pools(node),
+        )
+    return table
+
+
+def _pools(node: NumaNode) -> str:
+    """The pools that hold pages: `512 x 2Mi`, and how many of them are free where some are in use."""
+    pools = sorted(node.hugepages.items(), key=lambda pool: parse_bytes(pool[0]))
+    return "\n".join(
+        f"{pool.total} x {size}" + (f", {pool.free} free" if pool.free != pool.total else "")
+        for size, pool in pools
+        if pool.total
+    ) or ("none" if pools else "")
+
+
+def _distances(topology: NodeTopology) -> str:
+    """How far NUMA nodes are from each other: by package where that says it all, else for each of them."""
+    packages = {
+        node.id: {p.id for p in topology.packages if p.cpus & node.cpus} for node in topology.numa_nodes
+    }
+    inside: set[int] = set()
+    across: set[int] = set()
+    for node in topology.numa_nodes:
+        for other, distance in node.distances.items():
+            if other != node.id:
+                (inside if packages[node.id] & packages.get(other, set()) else across).add(distance)
+    if len(inside) <= 1 and len(across) <= 1:
+        phrases = [*(f"{d} inside a package" for d in inside), *(f"{d} between packages" for d in across)]
+        return ", ".join(phrases)
+    return "; ".join(_distances_from(node) for node in topology.numa_nodes if len(node.distances) > 1)
+
+
+def _distances_from(node: NumaNode) -> str:
+    others = {other: distance for other, distance in node.distances.items() if other != node.id}
+    return f"{node.id} is " + ", ".join(
+        f"{distance} from {format_cpulist(other for other, own in others.items() if own == distance)}"
+        for distance in sorted(set(others.values()))
+    )
+
+
+def _ids(ids: Iterable[int]) -> str:
+    return ",".join(str(one) for one in sorted(ids))
+
+
+def _l3(node: NumaNode, caches: Sequence[L3Cache]) -> str:
+    sizes = [human_bytes(cache.size_bytes) for cache in caches if cache.cpus & node.cpus]
+    return ", ".join(f"{sizes.count(size)} x {size}" for size in sorted(set(sizes)))
+
+
+def _gpu_table(gpus: Sequence[Gpu]) -> RenderableType:
+    table = _table()
+    table.add_column("GPU", no_wrap=True)
+    table.add_column("NUMA", justify="right")
+    table.add_column("Model", no_wrap=True)
+    table.add_column("Memory", justify="right", no_wrap=True)
+    table.add_column("MIG")
+    table.add_column("Link", no_wrap=True)
+    table.add_column("NVLinks", justify="right")
+    for gpu in sorted(gpus, key=lambda gpu: gpu.pci_address):
+        table.add_row(
+            gpu.pci_address,
+            _numa_node(gpu.numa_node),
+            escape(gpu_label(gpu)),
+            human_bytes(gpu.memory_bytes) if gpu.memory_bytes is not None else "",
+            gpu.mig_mode or ("" if gpu.mig_capable is None else "off" if gpu.mig_capable else "no"),
+            pcie_link(gpu.link),
+            "" if gpu.nvlinks is None else str(gpu.nvlinks),
+        )
+    return table
+
+
+def _nic_table(nics: Sequence[Nic]) -> RenderableType:
+    table = _table()
+    table.add_column("NIC", no_wrap=True)
+    table.add_column("NUMA", justify="right")
+    table.add_column("Interface")
+    table.add_column("RDMA")
+    table.add_column("Rate")
+    table.add_column("Driver")
+    for nic in sorted(nics, key=lambda nic: nic.pci_address):
+        table.add_row(
+            nic.pci_address,
+            _numa_node(nic.numa_node),
+            nic.interface or "",
+            nic.rdma_device or "",
+            nic_speed(nic),
+            nic.driver or "",
+        )
+    return table
+
+
+def _numa_node(numa_node: int | None) -> str:
+    return "unknown" if numa_node is None else str(numa_node)
+
+
+def _planned_numa_node_table(plan: NodePlan) -> RenderableType:
+    table = _table(show_footer=True)
+    table.add_column("NUMA", "all", justify="right")
+    for header, cpus in (("Reserved CPUs", plan.cpus.reserved), ("CPUs for pods", plan.cpus.allocatable)):
+        table.add_column(header, counted(len(cpus), "CPU"), no_wrap=True)
+    table.add_column(
+        "Memory", _sum(node.memory_bytes for node in plan.numa_nodes), justify="right", no_wrap=True
+    )
+    table.add_column(
+        "Reserved",
+        _sum(node.reserved_memory_bytes for node in plan.numa_nodes),
+        justify="right",
+        no_wrap=True,
+    )
+    sizes = {size for node in plan.numa_nodes for size in node.hugepages}
+    totals = {size: sum(node.hugepages.get(size, 0) for node in plan.numa_nodes) for size in sizes}
+    table.add_column("Hugepages", _pages(totals), no_wrap=True)
+    table.add_column(
+        "For pods",
+        _sum(node.allocatable_memory_bytes for node in plan.numa_nodes),
+        justify="right",
+        no_wrap=True,
+    )
+    for node in plan.numa_nodes:
+        table.add_row(*_planned_numa_node(node))
+    return table
+
+
+def _pages(pages: Mapping[str, int]) -> str:
+    ordered = sorted(pages.items(), key=lambda pool: parse_bytes(pool[0]))
+    return "\n".join(f"{count} x {size}" for size, count in ordered if count)
+
+
+def _planned_numa_node(node: NumaNodePlan) -> list[str]:
+    return [
+        str(node.id),
+        wrapped_cpulist(format_cpulist(node.reserved_cpus), _CPULIST_WIDTH) or "none",
+        wrapped_cpulist(format_cpulist(node.cpus - node.reserved_cpus), _CPULIST_WIDTH) or "none",
+        human_bytes(node.memory_bytes),
+        human_bytes(node.reserved_memory_bytes),
+        _pages(node.hugepages),
+        human_bytes(node.allocatable_memory_bytes),
+    ]
+
+
+def _sum(sizes: Iterable[int]) -> str:
+    return human_bytes(sum(sizes))
+
+
+def _memory_sum(plan: NodePlan) -> Text:
+    memory = plan.memory
+    reserved = memory.kube_reserved_bytes + memory.system_reserved_bytes + memory.eviction_hard_bytes
+    return Text.assemble(
+        ("Memory reserved: ", "bold"),
+        f"kubeReserved {format_bytes(memory.kube_reserved_bytes)}"
+        f" + systemReserved {format_bytes(memory.system_reserved_bytes)}"
+        f" + evictionHard {format_bytes(memory.eviction_hard_bytes)}"
+        f" = {format_bytes(reserved)}",
+    )
+
+
+def _allocatable(allocatable: Allocatable) -> Text:
+    cpus, millis = divmod(allocatable.cpu_millis, 1000)
+    quantities = {
+        "cpu": f"{allocatable.cpu_millis}m" if millis else str(cpus),
+        "memory": format_bytes(allocatable.memory_bytes),
+        **{
+            f"hugepages-{size}": format_bytes(count)
+            for size, count in sorted(allocatable.hugepages_bytes.items())
+        },
+        **{name: str(count) for name, count in sorted(allocatable.devices.items())},
+    }
+    return Text.assemble(
+        ("Allocatable predicted: ", "bold"),
+        ", ".join(f"{name} {value}" for name, value in quantities.items()),
+    )
+
+
+def _decision(decision: Decision) -> list[RenderableType]:
+    return [
+        Text.assemble((decision.subject, "bold"), f" = {decision.value}" if decision.value else ""),
+        Padding(Text(decision.reason, "dim"), (0, 0, 0, 4), expand=False),
+    ]
+
+
+def _tuning(tuning: TuningPlan) -> list[RenderableType]:
+    lines = [
+        *_by_cpu("governor", tuning.governors),
+        *_by_cpu("energy preference", tuning.energy_preferences),
+        *(f"sysctl {name} = {value}" for name, value in sorted(tuning.sysctls.items())),
+        *(
+            f"transparent hugepages {name} = {value}"
+            for name, value in sorted(tuning.transparent_hugepages.items())
+        ),
+        *(["swap off"] if tuning.swap_off else []),
+    ]
+    return [Text(line) for line in lines]
+
+
+def _by_cpu(name: str, values: Mapping[int, str]) -> list[str]:
+    return [
+        f"{name} {value} on CPUs {format_cpulist(cpu for cpu, own in values.items() if own == value)}"
+        for value in sorted(set(values.values()))
+    ]
+
+
+def _section(title: str, lines: Sequence[RenderableType]) -> list[RenderableType]:
+    if not lines:
+        return []
+    return [Text(""), Text(title, "bold underline"), *lines]
+
+
+def _table(show_footer: bool = False) -> Table:
+    return Table(
+        box=None,
+        padding=(0, 2, 0, 0),
+        pad_edge=False,
+        show_footer=show_footer,
+        header_style="bold underline",
+        footer_style="bold",
+    )
