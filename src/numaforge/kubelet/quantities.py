@@ -1,7 +1,7 @@
 """Kubernetes quantities with the kubelet's own errors and its own ways of printing them.
 
-Source: k8s.io/apimachinery pkg/api/resource/quantity.go. numaforge.quantity reads quantities for planning; this
-module is for texts that must equal the kubelet's.
+Source: k8s.io/apimachinery pkg/api/resource/quantity.go. numaforge.quantity reads quantities for planning;
+this module is for texts that must equal the kubelet's.
 """
 
 from __future__ import annotations

@@ -1,0 +1,219 @@
+"""Read YAML as the kubelet reads it, keep the line of every value, and find a kubelet configuration inside others.
+
+Source: sigs.k8s.io/yaml on goyaml.v2: YAML 1.1 booleans (`yes`, `on`, `y`), Go's integers, the last
+duplicate key wins. An OpenShift KubeletConfig, a kubeadm file of several documents and kubeadm's ConfigMap
+embed one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import yaml
+
+from numaforge.kubelet.config_fields import API_VERSION, KIND
+from numaforge.kubelet.gojson import Path, format_number
+
+_Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_STRING_TAG = "tag:yaml.org,2002:str"
+_MERGE_KEY = "<<"
+_FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
+_WORDS: Mapping[str, Any] = {
+    **dict.fromkeys(("y", "Y", "yes", "Yes", "YES", "true", "True", "TRUE", "on", "On", "ON"), True),
+    **dict.fromkeys(("n", "N", "no", "No", "NO", "false", "False", "FALSE", "off", "Off", "OFF"), False),
+    **dict.fromkeys(("", "~", "null", "Null", "NULL")),
+}
+
+
+class YamlError(ValueError):
+    """A text is not YAML; the message is goyaml's, `line` counts from 1."""
+
+    def __init__(self, message: str, line: int | None) -> None:
+        super().__init__(message)
+        self.line = line
+
+
+@dataclass(frozen=True)
+class Document:
+    """YAML data with the line of every key and item, and the keys that appear twice (path, line)."""
+
+    data: Any
+    lines: Mapping[Path, int]
+    duplicates: tuple[tuple[Path, int], ...] = ()
+
+
+@dataclass(frozen=True)
+class Embedded:
+    """A kubelet configuration found in another document: what held it, and where its values stand there."""
+
+    document: Document
+    holder: str
+    path: Path
+
+
+@dataclass
+class _Reading:
+    lines: dict[Path, int] = field(default_factory=dict)
+    duplicates: list[tuple[Path, int]] = field(default_factory=list)
+
+
+def read(text: str) -> Document:
+    """Read the first document of a YAML text. Raises YamlError."""
+    documents = _nodes(text, only_first=True)
+    return _document(documents[0]) if documents else Document(None, {})
+
+
+def find_embedded(text: str) -> Embedded | None:
+    """Return the kubelet configuration inside an OpenShift or kubeadm document, or None where there is none.
+
+    A plain KubeletConfiguration is not embedded. Raises YamlError.
+    """
+    if "kubelet" not in text:
+        return None
+    documents = [_document(node) for node in _nodes(text)]
+    for index, document in enumerate(documents):
+        data = document.data if isinstance(document.data, dict) else {}
+        kind = data.get("kind")
+        if kind == "KubeletConfig" and str(data.get("apiVersion", "")).startswith(
+            "machineconfiguration.openshift.io/"
+        ):
+            return _openshift(document, data)
+        if kind == "ConfigMap" and isinstance((data.get("data") or {}).get("kubelet"), str):
+            return _config_map(document, data)
+        if kind == KIND and index:
+            return Embedded(document, "kubeadm configuration", ())
+    return None
+
+
+def _openshift(document: Document, data: Mapping[str, Any]) -> Embedded | None:
+    spec = data.get("spec")
+    settings = spec.get("kubeletConfig") if isinstance(spec, dict) else None
+    if not isinstance(settings, dict):
+        return None
+    path: Path = ("spec", "kubeletConfig")
+    lines = {where[2:]: line for where, line in document.lines.items() if where[:2] == path}
+    duplicates = tuple((where[2:], line) for where, line in document.duplicates if where[:2] == path)
+    filled = {"apiVersion": API_VERSION, "kind": KIND, **settings}
+    return Embedded(Document(filled, lines, duplicates), "OpenShift KubeletConfig", path)
+
+
+def _config_map(document: Document, data: Mapping[str, Any]) -> Embedded:
+    path: Path = ("data", "kubelet")
+    inner = read(data["data"]["kubelet"])
+    offset = document.lines[path]
+    lines = {where: line + offset for where, line in inner.lines.items()}
+    duplicates = tuple((where, line + offset) for where, line in inner.duplicates)
+    return Embedded(Document(inner.data, lines, duplicates), "kubeadm ConfigMap", path)
+
+
+def duplicate_keys_error(document: Document) -> str | None:
+    """Return the text with which a strict reader refuses keys that appear twice, or None."""
+    if not document.duplicates:
+        return None
+    lines = [f'  line {line}: key "{path[-1]}" already set in map' for path, line in document.duplicates]
+    return "\n".join(["yaml: unmarshal errors:", *lines])
+
+
+def _nodes(text: str, *, only_first: bool = False) -> list[yaml.Node]:
+    nodes: list[yaml.Node] = []
+    try:
+        for node in yaml.compose_all(text, Loader=_Loader):
+            nodes.append(node)
+            if only_first:
+                break
+    except yaml.YAMLError as error:
+        raise _yaml_error(error) from error
+    return nodes
+
+
+def _yaml_error(error: yaml.YAMLError) -> YamlError:
+    problem = getattr(error, "problem", None) or "unknown problem parsing YAML content"
+    mark = getattr(error, "problem_mark", None)
+    if mark is None:
+        return YamlError(f"yaml: {problem}", None)
+    # goyaml counts lines from 0 and adds one for the scanner's errors only.
+    line = mark.line + isinstance(error, yaml.scanner.ScannerError) if mark.line else 0
+    where = f"line {line}: " if line else ""
+    return YamlError(f"yaml: {where}{problem}", mark.line + 1)
+
+
+def _document(node: yaml.Node) -> Document:
+    reading = _Reading()
+    data = _value(node, (), reading)
+    return Document(data, reading.lines, tuple(reading.duplicates))
+
+
+def _value(node: yaml.Node, path: Path, reading: _Reading) -> Any:
+    if isinstance(node, yaml.MappingNode):
+        return _mapping(node, path, reading)
+    if isinstance(node, yaml.SequenceNode):
+        for index, item in enumerate(node.value):
+            reading.lines[(*path, index)] = item.start_mark.line + 1
+        return [_value(item, (*path, index), reading) for index, item in enumerate(node.value)]
+    return _scalar(node)
+
+
+def _mapping(node: yaml.MappingNode, path: Path, reading: _Reading) -> dict[str, Any]:
+    values: dict[str, Any] = {}
+    merged: dict[str, Any] = {}
+    for key_node, value_node in node.value:
+        key = _key(key_node)
+        line = key_node.start_mark.line + 1
+        if key == _MERGE_KEY and key_node.style is None:
+            sources = value_node.value if isinstance(value_node, yaml.SequenceNode) else [value_node]
+            for source in sources:
+                inherited = _value(source, path, reading)
+                merged = {**(inherited if isinstance(inherited, dict) else {}), **merged}
+            continue
+        if key in values:
+            reading.duplicates.append(((*path, key), line))
+        reading.lines[(*path, key)] = line
+        values[key] = _value(value_node, (*path, key), reading)
+    return {**merged, **values}
+
+
+def _key(node: yaml.Node) -> str:
+    key = _scalar(node) if isinstance(node, yaml.ScalarNode) else str(node.value)
+    if isinstance(key, bool):
+        return "true" if key else "false"
+    if isinstance(key, int | float):
+        return format_number(key)
+    return "null" if key is None else str(key)
+
+
+def _scalar(node: yaml.Node) -> Any:
+    text: str = node.value
+    if node.style is not None or _is_explicit_string(node):
+        return text
+    if text in _WORDS:
+        return _WORDS[text]
+    plain = text.replace("_", "")
+    if not plain or plain[0] not in "+-.0123456789":
+        return text
+    number = _integer(plain)
+    if number is not None:
+        return number
+    return float(plain) if _FLOAT.fullmatch(plain) else text
+
+
+def _is_explicit_string(node: yaml.Node) -> bool:
+    if node.tag != _STRING_TAG:
+        return False
+    implied = yaml.resolver.Resolver().resolve(yaml.ScalarNode, node.value, (True, False))
+    return bool(implied != _STRING_TAG)
+
+
+def _integer(plain: str) -> int | None:
+    """Read an integer as strconv.ParseInt with base 0 does: decimal, 0x, 0o, 0b, and octal after a leading 0."""
+    digits = plain.lstrip("+-")
+    if len(plain) - len(digits) > 1 or not digits:
+        return None
+    sign = -1 if plain[0] == "-" else 1
+    octal = digits[0] == "0" and digits.isdigit() and len(digits) > 1
+    try:
+        return sign * int(digits, 8 if octal else 0)
+    except ValueError:
+        return None
