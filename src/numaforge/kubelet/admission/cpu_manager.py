@@ -1,0 +1,268 @@
+"""The CPU manager: who gets exclusive CPUs, and which (pkg/kubelet/cm/cpumanager/policy_static.go, kubelet 1.36)."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from numaforge.cpulist import format_cpulist
+from numaforge.errors import KubeletConfigError
+from numaforge.kubelet.admission.assignment import AssignmentError, take_distributed, take_packed
+from numaforge.kubelet.admission.cpusets import bits, ids_of, masks_by_size
+from numaforge.kubelet.admission.demand import Demand
+from numaforge.kubelet.admission.hints import Hint, HintsByResource, sums_by_mask
+from numaforge.kubelet.admission.machine import CpuTopology
+from numaforge.kubelet.admission.pod import CPU, Container
+from numaforge.kubelet.admission.refusal import EMPTY_POD_SHARED_POOL, SMT_ALIGNMENT, Refusal, unexpected
+from numaforge.kubelet.admission.settings import Settings
+
+
+class CpuManager:
+    """The static policy and its state; CPU sets are bitmasks.
+
+    `default` is the shared pool (defaultCpuSet), `assignments` maps pod -> container -> exclusive CPUs, `pods` maps
+    pod -> the CPUs of a pod that is managed as one unit.
+    """
+
+    def __init__(self, topology: CpuTopology, settings: Settings) -> None:
+        self.topology = topology
+        self.options = settings.cpu_options
+        self.reserved = self._reserve(settings)
+        self.reserved_cores = 0
+        for cpu in bits(self.reserved):
+            self.reserved_cores |= topology.cores[topology.places[cpu].core]
+        self.default = topology.cpus & ~self.reserved if self.options.strict_reservation else topology.cpus
+        self.assignments: dict[str, dict[str, int]] = {}
+        self.pods: dict[str, int] = {}
+        self._reusable: tuple[str, int] = ("", 0)
+
+    def restore(self, default: int, assignments: dict[str, dict[str, int]]) -> None:
+        """Take over a checkpoint's state, refusing what the policy refuses when it starts (validateState)."""
+        offered = self.topology.cpus & ~self.reserved if self.options.strict_reservation else self.topology.cpus
+        if self.options.strict_reservation and default & self.reserved:
+            raise KubeletConfigError(
+                f'some of strictly reserved cpus: "{_text(default & self.reserved)}" are present in defaultCpuSet: '
+                f'"{_text(default)}"'
+            )
+        if not self.options.strict_reservation and default & self.reserved != self.reserved:
+            raise KubeletConfigError(
+                f'not all reserved cpus: "{_text(self.reserved)}" are present in defaultCpuSet: "{_text(default)}"'
+            )
+        known = default
+        for pod, containers in assignments.items():
+            for container, cpus in containers.items():
+                if cpus & default:
+                    raise KubeletConfigError(
+                        f'pod: {pod}, container: {container} cpuset: "{_text(cpus)}" overlaps with default cpuset '
+                        f'"{_text(default)}"'
+                    )
+                known |= cpus
+        if known != offered:
+            raise KubeletConfigError(
+                f'current set of available CPUs "{_text(offered)}" doesn\'t match with CPUs in state "{_text(known)}"'
+            )
+        self.default, self.assignments = default, {pod: dict(held) for pod, held in assignments.items()}
+
+    @property
+    def available(self) -> int:
+        """Return the CPUs that an exclusive request may take."""
+        return self.default & ~self.reserved
+
+    def collect(self, active: Collection[str]) -> None:
+        """Give back what pods hold that are no longer active (removeStaleState)."""
+        for pod in [pod for pod in self.assignments if pod not in active]:
+            self.default |= self.pods.pop(pod, 0)
+            for cpus in self.assignments.pop(pod).values():
+                self.default |= cpus
+
+    def container_hints(self, demand: Demand, container: Container) -> HintsByResource:
+        """Return the hints for one container (GetTopologyHints)."""
+        requested = demand.cpus[container.name]
+        if requested == 0 or not demand.pinned:
+            return {}
+        held = self.assignments.get(demand.pod.name, {}).get(container.name)
+        if held is not None:
+            return {CPU: self._hints(held, 0, requested) if held.bit_count() == requested else []}
+        return {CPU: self._hints(self.available, self._reusable_by(demand), requested)}
+
+    def pod_hints(self, demand: Demand) -> HintsByResource:
+        """Return the hints for a pod as a whole (GetPodTopologyHints)."""
+        requested = demand.pod_cpus
+        if requested == 0 or not demand.pinned:
+            return {}
+        if demand.by_pod and _shared_pool_is_empty(demand) is not None:
+            return {CPU: []}
+        held = self.assignments.get(demand.pod.name, {})
+        assigned = 0
+        for container in demand.pod.containers:
+            if container.name in held:
+                if held[container.name].bit_count() != demand.cpus[container.name]:
+                    return {CPU: []}
+                assigned |= held[container.name]
+        if assigned.bit_count() == requested:
+            return {CPU: self._hints(assigned, 0, requested)}
+        return {CPU: self._hints(self.available, self._reusable_by(demand) | assigned, requested)}
+
+    def allocate(self, demand: Demand, container: Container, hint: Hint) -> None:
+        """Give a container its CPUs, or raise Refusal (Allocate)."""
+        requested = demand.cpus[container.name]
+        if requested == 0 or not demand.pinned:
+            return
+        self._enforce_smt_alignment(requested)
+        held = self.assignments.get(demand.pod.name, {}).get(container.name)
+        if held is None:
+            held = self._allocate_cpus(requested, hint, self._reusable_by(demand))
+            self.assignments.setdefault(demand.pod.name, {})[container.name] = held
+        reusable = self._reusable_by(demand)
+        reuse = container.init and not container.restartable
+        self._reusable = (demand.pod.name, reusable | held if reuse else reusable & ~held)
+
+    def allocate_pod(self, demand: Demand, hint: Hint) -> None:
+        """Give a pod with pod-level resources one set of CPUs, shared out among its containers (AllocatePod)."""
+        if demand.pod_cpus == 0:
+            return
+        empty = _shared_pool_is_empty(demand)
+        if empty is not None:
+            raise Refusal(EMPTY_POD_SHARED_POOL, empty)
+        self._enforce_smt_alignment(demand.pod_cpus)
+        cpus = self._allocate_cpus(demand.pod_cpus, hint, 0)
+        self.pods[demand.pod.name] = cpus
+        self.assignments[demand.pod.name] = self._share_out(demand, cpus)
+
+    def _share_out(self, demand: Demand, cpus: int) -> dict[str, int]:
+        sidecars = 0
+        shares: dict[str, int] = {}
+        for container in demand.pod.init_containers:
+            requested = demand.cpus[container.name]
+            if requested:
+                shares[container.name] = self._take(cpus & ~sidecars, requested)
+                if container.restartable:
+                    sidecars |= shares[container.name]
+            elif not container.restartable:
+                shares[container.name] = cpus & ~sidecars
+        pool = cpus & ~sidecars
+        for container in demand.pod.app_containers:
+            if demand.cpus[container.name]:
+                shares[container.name] = self._take(pool, demand.cpus[container.name])
+                pool &= ~shares[container.name]
+        return {container.name: shares.get(container.name, pool) for container in demand.pod.containers}
+
+    def _reserve(self, settings: Settings) -> int:
+        """Return the reserved set: the one named, else the lowest cores, as the policy itself would take them."""
+        if settings.explicit_reserved_cpus:
+            return settings.explicit_reserved_cpus
+        try:
+            return self._assign(self.topology.cpus, settings.reserved_cpu_count)
+        except AssignmentError as error:
+            raise KubeletConfigError(
+                "[cpumanager] unable to reserve the required amount of CPUs (size of  did not equal "
+                f"{settings.reserved_cpu_count})"
+            ) from error
+
+    def _reusable_by(self, demand: Demand) -> int:
+        pod, cpus = self._reusable
+        return cpus if pod == demand.pod.name else 0
+
+    def _enforce_smt_alignment(self, requested: int) -> None:
+        if not self.options.full_pcpus_only:
+            return
+        per_core = self.topology.cpus_per_core
+        if requested % per_core:
+            raise Refusal(
+                SMT_ALIGNMENT,
+                f"SMT Alignment Error: requested {requested} cpus not multiple cpus per core = {per_core}",
+            )
+        free = (self.default & ~self.reserved_cores).bit_count()
+        if requested > free:
+            raise Refusal(
+                SMT_ALIGNMENT,
+                "SMT Alignment Error: not enough free physical CPUs: available physical CPUs = "
+                f"{free}, requested CPUs = {requested}, CPUs per core = {per_core}",
+            )
+
+    def _allocate_cpus(self, requested: int, hint: Hint, reusable: int) -> int:
+        offered = self.available | reusable
+        taken = 0
+        if hint.numa is not None:
+            aligned = self._aligned(hint.numa) & offered
+            taken = self._take(aligned, min(requested, aligned.bit_count()))
+        taken |= self._take(offered & ~taken, requested - taken.bit_count())
+        self.default &= ~taken
+        return taken
+
+    def _aligned(self, numa: int) -> int:
+        nodes = list(bits(numa))
+        if not self.options.align_by_socket:
+            return self.topology.cpus_in_numa_nodes(nodes)
+        cpus = 0
+        for socket in self.topology.sockets_in_numa_nodes(nodes):
+            cpus |= self.topology.sockets[socket]
+        return cpus
+
+    def _take(self, offered: int, count: int) -> int:
+        try:
+            return self._assign(offered, count)
+        except AssignmentError as error:
+            raise unexpected(error.message) from error
+
+    def _assign(self, offered: int, count: int) -> int:
+        spread = self.options.distribute_across_cores
+        if self.options.distribute_across_numa:
+            group = self.topology.cpus_per_core if self.options.full_pcpus_only else 1
+            return take_distributed(self.topology, offered, count, group=group, spread=spread)
+        return take_packed(
+            self.topology, offered, count, spread=spread, align_uncore=self.options.prefer_align_by_uncore
+        )
+
+    def _hints(self, available: int, reusable: int, requested: int) -> list[Hint]:
+        """Return a hint for each set of NUMA nodes with enough free CPUs (generateCPUTopologyHints).
+
+        The narrowest size counts all CPUs, used or not: a request that would fit one empty NUMA node but does not now
+        has no preferred hint (kubernetes/kubernetes#84597).
+        """
+        topology = self.topology
+        masks = masks_by_size(topology.numa_mask)
+        nodes = topology.numa_nodes
+        total = sums_by_mask(masks, {node: cpus.bit_count() for node, cpus in nodes.items()})
+        offered = available | reusable
+        free = sums_by_mask(masks, {node: (cpus & offered).bit_count() for node, cpus in nodes.items()})
+        must_include = 0
+        for node, cpus in nodes.items():
+            if cpus & reusable:
+                must_include |= 1 << node
+        size = next((m.bit_count() for m, count in zip(masks, total, strict=True) if count >= requested), len(nodes))
+        return [
+            Hint(mask, mask.bit_count() == size or (self.options.align_by_socket and self._is_socket_aligned(mask, size)))
+            for mask, count in zip(masks, free, strict=True)
+            if count >= requested and mask & must_include == must_include
+        ]
+
+    def _is_socket_aligned(self, mask: int, size: int) -> bool:
+        nodes_per_socket = self.topology.num_numa_nodes // self.topology.num_sockets
+        if nodes_per_socket == 0:
+            return False
+        sockets = -(-size // nodes_per_socket)
+        return len(self.topology.sockets_in_numa_nodes(bits(mask))) == sockets
+
+
+def _shared_pool_is_empty(demand: Demand) -> str | None:
+    """Return why containers without exclusive CPUs would have none to run on (validatePodScopeResources)."""
+    exclusive = 0
+    shared = False
+    for container in demand.pod.containers:
+        cpus = demand.cpus[container.name]
+        if container.init and not container.restartable:
+            if cpus == 0 and exclusive >= demand.pod_cpus:
+                return "pod rejected, pod has shared init containers but no cpus available for them"
+            continue
+        shared = shared or cpus == 0
+        exclusive += cpus
+    if shared and exclusive >= demand.pod_cpus:
+        return (
+            "pod rejected, sum of exclusive container cpu requests equals pod budget, "
+            "leaving no cpus for shared containers"
+        )
+    return None
+
+
+def _text(cpus: int) -> str:
+    return format_cpulist(ids_of(cpus))

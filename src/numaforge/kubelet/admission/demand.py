@@ -1,0 +1,154 @@
+"""What the managers would give a pod: its QoS class, its exclusive CPUs, its pinned memory, container by container."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+
+from numaforge.kubelet.admission.machine import HUGEPAGES_PREFIX
+from numaforge.kubelet.admission.pod import CPU, MEMORY, Container, Pod, Quantities, whole
+
+GUARANTEED = "Guaranteed"
+BURSTABLE = "Burstable"
+BEST_EFFORT = "BestEffort"
+_QOS_RESOURCES = (CPU, MEMORY)
+
+
+@dataclass(frozen=True)
+class Gates:
+    """The feature gates that change admission, with their defaults in 1.36."""
+
+    pod_level_resources: bool = True
+    pod_level_resource_managers: bool = False
+
+
+@dataclass(frozen=True)
+class Demand:
+    """A pod as the managers look at it.
+
+    `cpus` maps container -> exclusive CPUs (0: shared pool) and `memory` container -> resource -> bytes; `pod_cpus`
+    and `pod_memory` are the same for the pod as a whole. A value None in `memory` stands for a quantity that the
+    memory manager cannot represent. `pinned` is False where pod-level resources switch the managers off,
+    `by_pod` True where the managers treat the pod as one unit.
+    """
+
+    pod: Pod
+    qos: str
+    pinned: bool
+    by_pod: bool
+    cpus: Mapping[str, int]
+    pod_cpus: int
+    memory: Mapping[str, Mapping[str, int] | None]
+    pod_memory: Mapping[str, int] | None
+
+    @classmethod
+    def of(cls, pod: Pod, gates: Gates) -> Demand:
+        """Work out what `pod` asks of the CPU manager and the memory manager."""
+        qos = qos_class(pod, gates)
+        pod_level = pod.has_pod_level_resources
+        managed = gates.pod_level_resource_managers
+        by_pod = pod_level and managed
+        eligible = {c.name for c in pod.containers if not by_pod or _is_guaranteed(c)}
+        cpus = {
+            c.name: c.whole_cpus if qos == GUARANTEED and c.name in eligible else 0 for c in pod.containers
+        }
+        memory = {c.name: pinned_memory(c.requests) if c.name in eligible else {} for c in pod.containers}
+        if by_pod:
+            requests = pod.requests or {}
+            pod_cpus = whole(requests[CPU]) if qos == GUARANTEED and CPU in requests else 0
+            pod_memory = pinned_memory(requests)
+            if pod_memory is not None:
+                pod_memory = {resource: size for resource, size in pod_memory.items() if size > 0}
+        else:
+            pod_cpus = _at_any_time(pod, lambda c: {CPU: cpus[c.name]}).get(CPU, 0)
+            pod_memory = _pod_memory(pod, memory)
+        return cls(
+            pod=pod,
+            qos=qos,
+            pinned=not pod_level or (managed and gates.pod_level_resources),
+            by_pod=by_pod,
+            cpus=cpus,
+            pod_cpus=pod_cpus,
+            memory=memory,
+            pod_memory=pod_memory,
+        )
+
+
+def qos_class(pod: Pod, gates: Gates | None = None) -> str:
+    """Return Guaranteed, Burstable or BestEffort.
+
+    pkg/apis/core/v1/helper/qos/qos.go, ComputePodQOS. Pod-level resources decide alone where a pod has them.
+    """
+    gates = gates or Gates()
+    requests: dict[str, Fraction] = {}
+    limits: dict[str, Fraction] = {}
+    guaranteed = True
+    if gates.pod_level_resources and (pod.requests is not None or pod.limits is not None):
+        requests, limits = _positive(pod.requests or {}), _positive(pod.limits or {})
+        guaranteed = not limits or len(limits) == len(_QOS_RESOURCES)
+        if not limits and pod.limits:
+            guaranteed = False
+    else:
+        for container in pod.containers:
+            for resource, quantity in _positive(container.requests).items():
+                requests[resource] = requests.get(resource, Fraction(0)) + quantity
+            own_limits = _positive(container.limits)
+            for resource, quantity in own_limits.items():
+                limits[resource] = limits.get(resource, Fraction(0)) + quantity
+            guaranteed = guaranteed and len(own_limits) == len(_QOS_RESOURCES)
+    if not requests and not limits:
+        return BEST_EFFORT
+    return GUARANTEED if guaranteed and requests == limits else BURSTABLE
+
+
+def pinned_memory(requests: Quantities) -> dict[str, int] | None:
+    """Return the bytes of memory and hugepages asked for, or None where one is a fraction of a byte.
+
+    pkg/kubelet/cm/memorymanager/policy_static.go, getContainerRequestedResources.
+    """
+    sizes: dict[str, int] = {}
+    for resource, quantity in requests.items():
+        if resource != MEMORY and not resource.startswith(HUGEPAGES_PREFIX):
+            continue
+        if quantity.denominator != 1:
+            return None
+        sizes[resource] = quantity.numerator
+    return sizes
+
+
+def _positive(quantities: Quantities) -> dict[str, Fraction]:
+    return {r: quantities[r] for r in _QOS_RESOURCES if r in quantities and quantities[r] > 0}
+
+
+def _is_guaranteed(container: Container) -> bool:
+    """pkg/kubelet/cm/qos/helpers.go, IsContainerEquivalentQOSGuaranteed."""
+    return all(
+        container.requests.get(resource, 0) > 0 and container.requests[resource] == container.limits.get(resource, 0)
+        for resource in _QOS_RESOURCES
+    )
+
+
+def _at_any_time(pod: Pod, share: Callable[[Container], Mapping[str, int]]) -> dict[str, int]:
+    """Return the most that the containers hold at once: init containers run before, sidecars beside the others."""
+    apps: dict[str, int] = {}
+    sidecars: dict[str, int] = {}
+    peak: dict[str, int] = {}
+    for container in pod.containers:
+        for resource, amount in share(container).items():
+            if not container.init:
+                apps[resource] = apps.get(resource, 0) + amount
+            elif container.restartable:
+                sidecars[resource] = sidecars.get(resource, 0) + amount
+            else:
+                peak[resource] = max(peak.get(resource, 0), sidecars.get(resource, 0) + amount)
+    return {
+        resource: max(amount + sidecars.get(resource, 0), peak.get(resource, 0)) for resource, amount in apps.items()
+    }
+
+
+def _pod_memory(pod: Pod, memory: Mapping[str, Mapping[str, int] | None]) -> dict[str, int] | None:
+    """pkg/kubelet/cm/memorymanager/policy_static.go, getPodRequestedResources: app containers name the resources."""
+    if any(sizes is None for sizes in memory.values()):
+        return None
+    return _at_any_time(pod, lambda container: memory[container.name] or {})

@@ -1,0 +1,277 @@
+"""The device manager: which devices of a device plugin a container gets (pkg/kubelet/cm/devicemanager, kubelet 1.36)."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from math import ceil
+from typing import Any
+
+from numaforge.errors import NumaforgeError
+from numaforge.kubelet.admission.cpusets import bits, lowest_bits, mask_of, masks_by_size
+from numaforge.kubelet.admission.demand import Demand
+from numaforge.kubelet.admission.hints import Hint, HintsByResource
+from numaforge.kubelet.admission.pod import Container, Quantities, pod_limits
+from numaforge.kubelet.admission.refusal import unexpected
+from numaforge.topology.model import NodeTopology
+
+GPU_RESOURCES = {"10de": "nvidia.com/gpu", "1002": "amd.com/gpu", "8086": "gpu.intel.com/xe"}
+
+
+class DeviceError(NumaforgeError):
+    """A document does not describe devices."""
+
+
+@dataclass(frozen=True)
+class Device:
+    """A device that a plugin advertises; `numa_nodes` is None where the plugin says nothing about topology."""
+
+    id: str
+    numa_nodes: frozenset[int] | None
+    healthy: bool = True
+
+
+Inventory = Mapping[str, Sequence[Device]]
+
+
+def read_inventory(document: Mapping[str, Any]) -> dict[str, tuple[Device, ...]]:
+    """Read devices by resource name.
+
+    Each resource lists its devices: a NUMA node (`0`), several (`[0, 1]`), null for none, or a mapping with `id`,
+    `numa_nodes` and `healthy`. Ids default to the position in the list. Raises DeviceError for anything else.
+    """
+    if not isinstance(document, Mapping):
+        raise DeviceError("devices must map resource names to lists", remedy='for example {"nvidia.com/gpu": [0, 0, 1, 1]}')
+    return {str(resource): _read_devices(entries, str(resource)) for resource, entries in document.items()}
+
+
+def inventory_of(topology: NodeTopology) -> dict[str, tuple[Device, ...]]:
+    """Return the GPUs of a machine as their vendor's device plugin advertises them: whole, by UUID or index."""
+    found: dict[str, list[Device]] = {}
+    for gpu in topology.gpus:
+        resource = GPU_RESOURCES.get(gpu.vendor.removeprefix("0x"))
+        if resource is None:
+            continue
+        listed = found.setdefault(resource, [])
+        nodes = None if gpu.numa_node is None else frozenset({gpu.numa_node})
+        listed.append(Device(gpu.uuid or str(len(listed)), nodes))
+    return {resource: tuple(devices) for resource, devices in found.items()}
+
+
+class _Plugin:
+    """The devices of one resource as bitmasks over their positions, and what is allocated of them."""
+
+    def __init__(self, devices: Sequence[Device], known_nodes: int) -> None:
+        self.devices = tuple(devices)
+        self.all = (1 << len(self.devices)) - 1
+        self.healthy = mask_of(i for i, device in enumerate(self.devices) if device.healthy)
+        self.allocated = 0
+        self.without_nodes = mask_of(i for i, device in enumerate(self.devices) if not device.numa_nodes)
+        self.without_topology = mask_of(i for i, device in enumerate(self.devices) if device.numa_nodes is None)
+        self.of_node: dict[int, int] = {}
+        for index, device in enumerate(self.devices):
+            for node in device.numa_nodes or ():
+                self.of_node[node] = self.of_node.get(node, 0) | 1 << index
+        self.has_topology = bool(self.of_node)
+        self.nodes = mask_of(self.of_node) & known_nodes or known_nodes
+
+    def in_nodes(self, numa: int) -> int:
+        """Return the devices that are near one of the NUMA nodes."""
+        devices = 0
+        for node in bits(numa):
+            devices |= self.of_node.get(node, 0)
+        return devices
+
+
+class DeviceManager:
+    """The device plugins of a node and their allocations.
+
+    The plugins' GetPreferredAllocation answers what it must include and then the first devices in the list. Where the
+    kubelet itself picks from a Go map, in no order, this takes the first in the list too.
+    `assignments` maps pod -> container -> resource -> bitmask of positions.
+    """
+
+    def __init__(self, inventory: Inventory, node_mask: int) -> None:
+        self.plugins = {resource: _Plugin(devices, node_mask) for resource, devices in inventory.items()}
+        self.assignments: dict[str, dict[str, dict[str, int]]] = {}
+        self._reusable: tuple[str, dict[str, int]] = ("", {})
+
+    def restore(self, assignments: Mapping[str, Mapping[str, Mapping[str, Collection[str]]]]) -> None:
+        """Take over pod -> container -> resource -> device ids; ids that no plugin advertises are left out."""
+        for pod, containers in assignments.items():
+            for container, resources in containers.items():
+                for resource, ids in resources.items():
+                    if resource not in self.plugins:
+                        continue
+                    listed = enumerate(self.plugins[resource].devices)
+                    held = mask_of(index for index, device in listed if device.id in ids)
+                    self.assignments.setdefault(pod, {}).setdefault(container, {})[resource] = held
+        self._recount()
+
+    def collect(self, active: Collection[str]) -> None:
+        """Give back what pods hold that are no longer active (UpdateAllocatedDevices)."""
+        gone = [pod for pod in self.assignments if pod not in active]
+        for pod in gone:
+            del self.assignments[pod]
+        if gone:
+            self._recount()
+
+    def allocatable(self) -> dict[str, int]:
+        """Return the healthy devices of each resource (GetCapacity)."""
+        return {resource: plugin.healthy.bit_count() for resource, plugin in self.plugins.items()}
+
+    def devices_of(self, pod: str, container: str) -> dict[str, tuple[str, ...]]:
+        """Return the ids that a container holds, by resource."""
+        held = self.assignments.get(pod, {}).get(container, {})
+        return {r: tuple(self.plugins[r].devices[i].id for i in bits(mask)) for r, mask in held.items()}
+
+    def container_hints(self, demand: Demand, container: Container) -> HintsByResource:
+        """Return the hints for one container (GetTopologyHints)."""
+        held = self.assignments.get(demand.pod.name, {}).get(container.name, {})
+        reusable = self._reusable_by(demand)
+        return {
+            resource: self._hints(resource, count, held.get(resource, 0), reusable.get(resource, 0))
+            for resource, count in self._requests(container.limits).items()
+        }
+
+    def pod_hints(self, demand: Demand) -> HintsByResource:
+        """Return the hints for a pod as a whole (GetPodTopologyHints)."""
+        held: dict[str, int] = {}
+        for resources in self.assignments.get(demand.pod.name, {}).values():
+            for resource, mask in resources.items():
+                held[resource] = held.get(resource, 0) | mask
+        return {
+            resource: self._hints(resource, count, held.get(resource, 0), 0)
+            for resource, count in self._requests(pod_limits(demand.pod)).items()
+        }
+
+    def allocate(self, demand: Demand, container: Container, hint: Hint) -> None:
+        """Give a container its devices, or raise Refusal (Allocate)."""
+        pod = demand.pod.name
+        reusable = dict(self._reusable_by(demand))
+        for resource, count in self._requests(container.limits).items():
+            taken = self._take(demand, container, resource, count, reusable.get(resource, 0), hint.numa)
+            if taken:
+                self.assignments.setdefault(pod, {}).setdefault(container.name, {})[resource] = taken
+        for resource, mask in self.assignments.get(pod, {}).get(container.name, {}).items():
+            kept = reusable.get(resource, 0)
+            reusable[resource] = kept | mask if container.init and not container.restartable else kept & ~mask
+        self._reusable = (pod, reusable)
+
+    def allocate_pod(self, demand: Demand, hint: Hint) -> None:
+        """Do nothing: pods managed as one unit get their devices when their containers start (AllocatePod)."""
+
+    def _requests(self, limits: Quantities) -> dict[str, int]:
+        return {resource: ceil(quantity) for resource, quantity in limits.items() if resource in self.plugins}
+
+    def _reusable_by(self, demand: Demand) -> dict[str, int]:
+        pod, devices = self._reusable
+        return devices if pod == demand.pod.name else {}
+
+    def _recount(self) -> None:
+        for plugin in self.plugins.values():
+            plugin.allocated = 0
+        for containers in self.assignments.values():
+            for resources in containers.values():
+                for resource, mask in resources.items():
+                    self.plugins[resource].allocated |= mask
+
+    def _hints(self, resource: str, count: int, held: int, reusable: int) -> list[Hint] | None:
+        plugin = self.plugins[resource]
+        if not plugin.has_topology:
+            return None
+        if held:
+            return _hints(plugin, held, 0, count) if held.bit_count() == count else []
+        available = plugin.healthy & ~plugin.allocated
+        if (available | reusable).bit_count() < count:
+            return []
+        return _hints(plugin, available, reusable, count)
+
+    def _take(
+        self, demand: Demand, container: Container, resource: str, count: int, reusable: int, numa: int | None
+    ) -> int:
+        """Return the devices to give (devicesToAllocate): reusable ones first, then near ones, then the rest."""
+        plugin = self.plugins[resource]
+        held = self.assignments.get(demand.pod.name, {}).get(container.name, {}).get(resource)
+        if held is not None and held.bit_count() != count:
+            raise unexpected(
+                f'pod "{demand.pod.name}" container "{container.name}" changed request for resource "{resource}" '
+                f"from {held.bit_count()} to {count}"
+            )
+        if not plugin.healthy:
+            raise unexpected(f"no healthy devices present; cannot allocate unhealthy devices {resource}")
+        if held is not None and held & ~plugin.healthy:
+            raise unexpected(
+                f"previously allocated devices are no longer healthy; cannot allocate unhealthy devices {resource}"
+            )
+        if held is not None or count == 0:
+            return 0
+        taken = lowest_bits(reusable, count)
+        plugin.allocated |= taken
+        needed = count - taken.bit_count()
+        if needed == 0:
+            return taken
+        available = plugin.healthy & ~plugin.allocated
+        if available.bit_count() < needed:
+            raise unexpected(
+                f"requested number of devices unavailable for {resource}. Requested: {needed}, "
+                f"Available: {available.bit_count()}"
+            )
+        near = plugin.in_nodes(numa) & available if plugin.has_topology and numa is not None else 0
+        if needed < near.bit_count():
+            taken |= lowest_bits(near, needed)
+        else:
+            taken |= near
+            taken |= lowest_bits(available & ~near, count - taken.bit_count())
+        plugin.allocated |= taken
+        return taken
+
+
+def _hints(plugin: _Plugin, available: int, reusable: int, count: int) -> list[Hint]:
+    """Return a hint for each set of NUMA nodes with enough devices (generateDeviceTopologyHints).
+
+    Since 1.36 only NUMA nodes that host a device of the resource are enumerated.
+    """
+    masks = masks_by_size(plugin.nodes)
+    near = {0: 0}
+    smallest = plugin.nodes.bit_count()
+    found: list[int] = []
+    must_be_near = reusable & ~plugin.without_topology
+    for mask in masks:
+        lowest = mask & -mask
+        devices = near[mask ^ lowest] | plugin.of_node.get(lowest.bit_length() - 1, 0)
+        near[mask] = devices
+        if devices.bit_count() >= count and mask.bit_count() < smallest:
+            smallest = mask.bit_count()
+        if must_be_near & ~devices:
+            continue
+        if must_be_near.bit_count() + (available & devices).bit_count() >= count:
+            found.append(mask)
+    return [Hint(mask, mask.bit_count() == smallest) for mask in found]
+
+
+def _read_devices(entries: Any, resource: str) -> tuple[Device, ...]:
+    if not isinstance(entries, Sequence) or isinstance(entries, str):
+        raise DeviceError("must be a list with one entry per device", where=resource)
+    devices = tuple(_read_device(entry, str(index), f"{resource}[{index}]") for index, entry in enumerate(entries))
+    if len({device.id for device in devices}) != len(devices):
+        raise DeviceError("two devices have the same id", where=resource)
+    return devices
+
+
+def _read_device(entry: Any, default_id: str, where: str) -> Device:
+    if isinstance(entry, Device):
+        return entry
+    if isinstance(entry, Mapping):
+        nodes = entry.get("numa_nodes", entry.get("numa_node"))
+        return Device(str(entry.get("id", default_id)), _read_nodes(nodes, where), bool(entry.get("healthy", True)))
+    return Device(default_id, _read_nodes(entry, where))
+
+
+def _read_nodes(entry: Any, where: str) -> frozenset[int] | None:
+    if entry is None:
+        return None
+    nodes = [entry] if isinstance(entry, int) else entry
+    if not isinstance(nodes, Sequence | frozenset) or not all(isinstance(n, int) and 0 <= n < 64 for n in nodes):
+        raise DeviceError(f"{entry!r} names no NUMA nodes", where=where, remedy="a NUMA node, a list of them, or null")
+    return frozenset(nodes)

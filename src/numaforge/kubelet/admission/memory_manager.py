@@ -1,0 +1,415 @@
+"""The memory manager: which NUMA nodes a container's memory and hugepages come from.
+
+pkg/kubelet/cm/memorymanager/policy_static.go of kubelet 1.36, policy Static.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
+
+from numaforge.errors import KubeletConfigError
+from numaforge.kubelet.admission.cpusets import bits, ids_of, mask_of, masks_by_size
+from numaforge.kubelet.admission.demand import GUARANTEED, Demand
+from numaforge.kubelet.admission.hints import Hint, HintsByResource, sums_by_mask
+from numaforge.kubelet.admission.machine import Machine
+from numaforge.kubelet.admission.pod import MEMORY, Container
+from numaforge.kubelet.admission.refusal import EMPTY_POD_SHARED_POOL, Refusal, unexpected
+
+# The kubelet keeps sizes in uint64 and lets them wrap: more reserved than the node has makes it look endless.
+_UINT64 = 2**64
+
+Sizes = Mapping[str, int]
+
+
+@dataclass(frozen=True)
+class MemoryBlock:
+    """Memory or hugepages (`resource`) of one container: bytes, and the NUMA nodes that they come from together."""
+
+    resource: str
+    numa_nodes: frozenset[int]
+    bytes: int
+
+    def __str__(self) -> str:
+        return f"{self.resource}@[{' '.join(map(str, sorted(self.numa_nodes)))}]={self.bytes}"
+
+
+@dataclass
+class MemoryTable:
+    """One resource on one NUMA node, in bytes (state.MemoryTable)."""
+
+    total: int
+    system_reserved: int
+    allocatable: int
+    free: int
+    reserved: int = 0
+
+
+@dataclass
+class NodeMemory:
+    """One NUMA node: its resources, how many blocks are on it, and the group of nodes that they are spread over."""
+
+    tables: dict[str, MemoryTable]
+    assignments: int
+    group: int
+
+    def free(self, resource: str) -> int:
+        """Return the free bytes of a resource, 0 for one that the node does not have."""
+        table = self.tables.get(resource)
+        return table.free if table else 0
+
+    def allocatable(self, resource: str) -> int:
+        """Return the allocatable bytes of a resource, 0 for one that the node does not have."""
+        table = self.tables.get(resource)
+        return table.allocatable if table else 0
+
+
+class MemoryManager:
+    """The Static policy and its state.
+
+    `nodes` maps NUMA node -> what is left there; `assignments` maps pod -> container -> blocks; `pods` maps pod -> the
+    blocks of a pod that is managed as one unit.
+    """
+
+    def __init__(self, machine: Machine, reserved: Mapping[int, Sizes]) -> None:
+        if not sum(sizes.get(MEMORY, 0) for sizes in reserved.values()):
+            raise KubeletConfigError(
+                "[memorymanager] you should specify the system reserved memory",
+                where="reservedMemory",
+                remedy="the policy Static needs reservedMemory for each NUMA node that keeps memory back",
+            )
+        self.nodes = _empty_nodes(machine, reserved)
+        self.assignments: dict[str, dict[str, tuple[MemoryBlock, ...]]] = {}
+        self.pods: dict[str, tuple[MemoryBlock, ...]] = {}
+        self._reusable: tuple[str, dict[tuple[frozenset[int], str], int]] = ("", {})
+        self._masks = masks_by_size(machine.node_mask)
+
+    def restore(
+        self, nodes: Mapping[int, NodeMemory], assignments: Mapping[str, Mapping[str, tuple[MemoryBlock, ...]]]
+    ) -> None:
+        """Take over a checkpoint's state; refuse one of another machine or reservation (areMachineStatesEqual)."""
+        if _fixed_sizes(nodes) != _fixed_sizes(self.nodes):
+            raise KubeletConfigError("[memorymanager] the expected machine state is different from the real one")
+        self.nodes = {
+            number: NodeMemory({r: replace(t) for r, t in node.tables.items()}, node.assignments, node.group)
+            for number, node in nodes.items()
+        }
+        self.assignments = {pod: dict(containers) for pod, containers in assignments.items()}
+
+    def collect(self, active: Collection[str]) -> None:
+        """Give back what pods hold that are no longer active (removeStaleState)."""
+        for pod in [pod for pod in self.assignments if pod not in active]:
+            held = self.assignments.pop(pod)
+            for blocks in [self.pods.pop(pod)] if pod in self.pods else held.values():
+                self._release(blocks)
+
+    def container_hints(self, demand: Demand, container: Container) -> HintsByResource:
+        """Return the hints for one container (GetTopologyHints)."""
+        sizes = demand.memory[container.name]
+        if demand.qos != GUARANTEED or sizes is None or not demand.pinned:
+            return {}
+        held = self.assignments.get(demand.pod.name, {}).get(container.name)
+        if held is not None:
+            return _held_hints(held, sizes)
+        return self._hints(demand, sizes)
+
+    def pod_hints(self, demand: Demand) -> HintsByResource:
+        """Return the hints for a pod as a whole (GetPodTopologyHints)."""
+        sizes = demand.pod_memory
+        if demand.qos != GUARANTEED or sizes is None or not demand.pinned:
+            return {}
+        if demand.by_pod and _shared_pool_is_empty(demand) is not None:
+            return {resource: [] for resource in sizes}
+        if not sizes:
+            return {}
+        held = self.assignments.get(demand.pod.name, {})
+        for container in demand.pod.containers:
+            if container.name in held:
+                return _held_hints(held[container.name], sizes)
+        return self._hints(demand, sizes)
+
+    def allocate(self, demand: Demand, container: Container, hint: Hint) -> None:
+        """Pin a container's memory, or raise Refusal (Allocate)."""
+        if demand.qos != GUARANTEED or not demand.pinned:
+            return
+        pod = demand.pod.name
+        held = self.assignments.get(pod, {}).get(container.name)
+        if held is not None:
+            self._update_reusable(pod, container, held)
+            return
+        sizes = demand.memory[container.name]
+        if sizes is None:
+            raise unexpected("[memorymanager] failed to represent quantity as int64")
+        numa = self._placement(demand, sizes, hint)
+        nodes = ids_of(numa)
+        blocks = tuple(MemoryBlock(resource, nodes, size) for resource, size in sizes.items())
+        for block in blocks:
+            reusable = self._reusable_bytes(pod, nodes, block.resource)
+            self._reserve(numa, block.resource, max(0, block.bytes - reusable))
+        self._update_reusable(pod, container, blocks)
+        self.assignments.setdefault(pod, {})[container.name] = blocks
+        self._shrink_init_blocks(demand, container, blocks)
+
+    def allocate_pod(self, demand: Demand, hint: Hint) -> None:
+        """Pin a pod with pod-level resources as one unit, and share the blocks out (AllocatePod)."""
+        total = demand.pod_memory
+        if demand.qos != GUARANTEED or total is None:
+            return
+        empty = _shared_pool_is_empty(demand)
+        if empty is not None:
+            raise Refusal(EMPTY_POD_SHARED_POOL, empty)
+        numa = self._placement(demand, total, hint)
+        nodes = ids_of(numa)
+        pod = demand.pod.name
+        self.pods[pod] = tuple(MemoryBlock(resource, nodes, size) for resource, size in total.items())
+        for resource, size in total.items():
+            self._reserve(numa, resource, size)
+        self.assignments[pod] = {
+            name: tuple(MemoryBlock(resource, nodes, size) for resource, size in share.items() if size > 0)
+            for name, share in _shares(demand, total).items()
+        }
+
+    def _placement(self, demand: Demand, sizes: Sizes, hint: Hint) -> int:
+        """Return the NUMA nodes that serve a request: the hint's, or a superset of them that has enough free."""
+        numa, preferred = hint
+        if numa is None:
+            candidates = self._hints(demand, sizes)
+            if not candidates:
+                raise unexpected(
+                    "[memorymanager] failed to get the default NUMA affinity, no NUMA nodes with enough memory is "
+                    "available"
+                )
+            best = _best(candidates.get(MEMORY) or [])
+            if not best.preferred and preferred:
+                raise unexpected("[memorymanager] failed to find the default preferred hint")
+            numa, preferred = best.numa or 0, best.preferred
+        if not self._has_free(numa, sizes):
+            wider = [h for h in self._hints(demand, sizes).get(MEMORY) or [] if (h.numa or 0) & numa == numa]
+            if not wider:
+                raise unexpected("[memorymanager] failed to find NUMA nodes to extend the current topology hint")
+            best = _best(wider)
+            if not best.preferred and preferred:
+                raise unexpected("[memorymanager] failed to find the extended preferred hint")
+            numa = best.numa or 0
+        if self._violates_groups(numa):
+            raise unexpected("[memorymanager] preferred hint violates NUMA node allocation")
+        return numa
+
+    def _hints(self, demand: Demand, sizes: Sizes) -> dict[str, list[Hint] | None]:
+        """Return the same hints for each resource, or nothing where no NUMA nodes can serve all (calculateHints).
+
+        A NUMA node serves either single-node requests or one group of nodes, never both (KEP-1769).
+        """
+        masks = self._masks
+        possible = [True] * len(masks)
+        roomy = [True] * len(masks)
+        for resource, size in sizes.items():
+            allocatable = sums_by_mask(masks, {n: node.allocatable(resource) for n, node in self.nodes.items()})
+            free = sums_by_mask(masks, {n: node.free(resource) for n, node in self.nodes.items()})
+            reusable = self._reusable_by_mask(demand.pod.name, resource)
+            for index, mask in enumerate(masks):
+                if allocatable[index] % _UINT64 < size:
+                    possible[index] = False
+                elif (free[index] + reusable.get(mask, 0)) % _UINT64 < size:
+                    roomy[index] = False
+        smallest = next((m.bit_count() for m, ok in zip(masks, possible, strict=True) if ok), len(self.nodes))
+        single, grouped, groups = self._groups()
+        hints: list[Hint] = []
+        for index, mask in enumerate(masks):
+            if not (possible[index] and roomy[index]):
+                continue
+            size = mask.bit_count()
+            if size == 1:
+                if mask & grouped:
+                    continue
+            elif mask & single or any(mask & node and mask != group for node, group in groups):
+                continue
+            hints.append(Hint(mask, size == smallest))
+        return {resource: list(hints) for resource in sizes} if hints else {}
+
+    def _groups(self) -> tuple[int, int, list[tuple[int, int]]]:
+        """Return the nodes used alone, the nodes in a group, and (node, its group) for the used ones of those."""
+        single = grouped = 0
+        groups: list[tuple[int, int]] = []
+        for number, node in self.nodes.items():
+            alone = node.group.bit_count() == 1
+            if not alone:
+                grouped |= 1 << number
+            if node.assignments > 0 and alone:
+                single |= 1 << number
+            elif node.assignments > 0:
+                groups.append((1 << number, node.group))
+        return single, grouped, groups
+
+    def _has_free(self, numa: int, sizes: Sizes) -> bool:
+        """isAffinitySatisfyRequest; what the pod's init containers could hand on does not count here."""
+        return all(
+            sum(self.nodes[n].free(resource) for n in bits(numa)) % _UINT64 >= size for resource, size in sizes.items()
+        )
+
+    def _violates_groups(self, numa: int) -> bool:
+        """isAffinityViolatingNUMAAllocations."""
+        if numa.bit_count() == 1:
+            return False
+        return any(self.nodes[n].assignments > 0 and self.nodes[n].group != numa for n in bits(numa))
+
+    def _reserve(self, numa: int, resource: str, size: int) -> None:
+        """Take `size` bytes from the nodes in order, each to its last byte (updateMachineState)."""
+        for number in bits(numa):
+            node = self.nodes[number]
+            node.assignments += 1
+            node.group = numa
+            table = node.tables.get(resource)
+            if size == 0 or table is None or table.free <= 0:
+                continue
+            taken = min(table.free, size)
+            table.reserved += taken
+            table.free -= taken
+            size -= taken
+
+    def _release(self, blocks: tuple[MemoryBlock, ...]) -> None:
+        """releaseMemory."""
+        for block in blocks:
+            size = block.bytes
+            for number in sorted(block.numa_nodes):
+                node = self.nodes[number]
+                node.assignments -= 1
+                if node.assignments == 0:
+                    node.group = 1 << number
+                table = node.tables.get(block.resource)
+                if size == 0 or table is None or table.reserved == 0:
+                    continue
+                given = min(table.reserved, size)
+                table.free += given
+                table.reserved -= given
+                size -= given
+
+    # Init containers hand their memory on: reusable bytes by (NUMA nodes, resource), for one pod at a time.
+
+    def _reusable_bytes(self, pod: str, nodes: frozenset[int], resource: str) -> int:
+        owner, sizes = self._reusable
+        return sizes.get((nodes, resource), 0) if owner == pod else 0
+
+    def _reusable_by_mask(self, pod: str, resource: str) -> dict[int, int]:
+        owner, sizes = self._reusable
+        if owner != pod:
+            return {}
+        return {mask_of(nodes): size for (nodes, kind), size in sizes.items() if kind == resource}
+
+    def _update_reusable(self, pod: str, container: Container, blocks: tuple[MemoryBlock, ...]) -> None:
+        owner, sizes = self._reusable
+        sizes = dict(sizes) if owner == pod else {}
+        for block in blocks:
+            key = block.numa_nodes, block.resource
+            left = sizes.get(key, 0)
+            if container.init and not container.restartable:
+                sizes[key] = max(left, block.bytes)
+            elif left:
+                sizes[key] = max(0, left - block.bytes)
+        self._reusable = (pod, sizes)
+
+    def _shrink_init_blocks(self, demand: Demand, container: Container, blocks: tuple[MemoryBlock, ...]) -> None:
+        """Take what a container reuses off the init containers' own blocks (updateInitContainersMemoryBlocks)."""
+        held = self.assignments[demand.pod.name]
+        for block in blocks:
+            size = block.bytes
+            for earlier in demand.pod.init_containers:
+                if earlier.name == container.name or size == 0:
+                    break
+                if earlier.restartable or not held.get(earlier.name):
+                    continue
+                shrunk: list[MemoryBlock] = []
+                for old in held[earlier.name]:
+                    if old.bytes and (old.resource, old.numa_nodes) == (block.resource, block.numa_nodes):
+                        reused = min(old.bytes, size)
+                        size -= reused
+                        old = replace(old, bytes=old.bytes - reused)
+                    shrunk.append(old)
+                held[earlier.name] = tuple(shrunk)
+
+
+def _empty_nodes(machine: Machine, reserved: Mapping[int, Sizes]) -> dict[int, NodeMemory]:
+    """getDefaultMachineState: hugepages are taken out of a node's memory as well as the reservation."""
+    nodes: dict[int, NodeMemory] = {}
+    for node in machine.nodes:
+        own = reserved.get(node.id, {})
+        tables = {
+            resource: _table(size, own.get(resource, 0), 0) for resource, size in node.hugepages.items()
+        }
+        tables[MEMORY] = _table(node.memory_bytes, own.get(MEMORY, 0), sum(node.hugepages.values()))
+        nodes[node.id] = NodeMemory(tables, 0, 1 << node.id)
+    return nodes
+
+
+def _table(total: int, reserved: int, hugepages: int) -> MemoryTable:
+    allocatable = (total - reserved - hugepages) % _UINT64
+    return MemoryTable(total=total, system_reserved=reserved, allocatable=allocatable, free=allocatable)
+
+
+def _fixed_sizes(nodes: Mapping[int, NodeMemory]) -> dict[tuple[int, str], tuple[int, int, int]]:
+    return {
+        (number, resource): (table.total, table.system_reserved, table.allocatable)
+        for number, node in nodes.items()
+        for resource, table in node.tables.items()
+    }
+
+
+def _held_hints(blocks: tuple[MemoryBlock, ...], sizes: Sizes) -> HintsByResource:
+    """Return the hints for memory that is held already; another size is no opinion (regenerateHints)."""
+    hints: dict[str, list[Hint] | None] = {resource: [] for resource in sizes}
+    if len(blocks) != len(sizes) or any(sizes.get(block.resource) != block.bytes for block in blocks):
+        return {}
+    for block in blocks:
+        hints[block.resource] = [*(hints[block.resource] or []), Hint(mask_of(block.numa_nodes), True)]
+    return hints
+
+
+def _best(hints: list[Hint]) -> Hint:
+    """findBestHint: preferred first, then the narrowest, then the lowest nodes."""
+    return min(hints, key=lambda hint: (not hint.preferred, (hint.numa or 0).bit_count(), hint.numa or 0))
+
+
+def _shared_pool_is_empty(demand: Demand) -> str | None:
+    """Return why containers without memory of their own would have none (validatePodScopeResources)."""
+    total = demand.pod_memory or {}
+    exclusive: dict[str, int] = {}
+    shared = False
+    for container in demand.pod.containers:
+        sizes = demand.memory[container.name] or {}
+        if container.init and not container.restartable:
+            short = [r for r, size in total.items() if exclusive.get(r, 0) >= size]
+            if not sizes and short:
+                return f"pod rejected, pod has shared init containers but no {short[0]} available for them"
+            continue
+        shared = shared or not sizes
+        for resource, size in sizes.items():
+            exclusive[resource] = exclusive.get(resource, 0) + size
+    short = [r for r, size in total.items() if exclusive.get(r, 0) >= size]
+    if shared and short:
+        return (
+            f"pod rejected, sum of exclusive container {short[0]} requests equals pod budget, "
+            "leaving no memory for shared containers"
+        )
+    return None
+
+
+def _shares(demand: Demand, total: Sizes) -> dict[str, dict[str, int]]:
+    """Return each container's part of a pod's memory: its own, or the pool that it shares."""
+    sidecars: dict[str, int] = {}
+    shares: dict[str, dict[str, int]] = {}
+    for container in demand.pod.init_containers:
+        sizes = dict(demand.memory[container.name] or {})
+        if sizes:
+            shares[container.name] = sizes
+            if container.restartable:
+                for resource, size in sizes.items():
+                    sidecars[resource] = sidecars.get(resource, 0) + size
+        elif not container.restartable:
+            shares[container.name] = {r: size - sidecars.get(r, 0) for r, size in total.items()}
+    pool = {r: size - sidecars.get(r, 0) for r, size in total.items()}
+    for container in demand.pod.app_containers:
+        sizes = dict(demand.memory[container.name] or {})
+        if sizes:
+            shares[container.name] = sizes
+            pool = {r: size - sizes.get(r, 0) for r, size in pool.items()}
+    return {container.name: shares.get(container.name, pool) for container in demand.pod.containers}

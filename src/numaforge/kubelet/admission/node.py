@@ -1,0 +1,203 @@
+"""A node that admits and removes pods as its kubelet would."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from numaforge.errors import KubeletConfigError, NumaforgeError
+from numaforge.kubelet.admission import checkpoint
+from numaforge.kubelet.admission.cpu_manager import CpuManager
+from numaforge.kubelet.admission.cpusets import ids_of
+from numaforge.kubelet.admission.demand import Demand
+from numaforge.kubelet.admission.device_manager import Device, DeviceManager, inventory_of, read_inventory
+from numaforge.kubelet.admission.hints import Hint
+from numaforge.kubelet.admission.machine import Machine
+from numaforge.kubelet.admission.memory_manager import MemoryBlock, MemoryManager
+from numaforge.kubelet.admission.pod import CPU, Pod
+from numaforge.kubelet.admission.predicates import Allocatable, check_fit, request_of
+from numaforge.kubelet.admission.refusal import Refusal
+from numaforge.kubelet.admission.settings import STATIC, Settings
+from numaforge.kubelet.admission.topology_manager import HintProvider, TopologyManager
+from numaforge.topology.model import CpuSet, NodeTopology
+
+
+@dataclass(frozen=True)
+class Admission:
+    """The kubelet's answer for one pod, and what its containers got.
+
+    `reason` and `message` are the admit handlers' own. `cpus`, `memory`, `devices` and `hint` are by container name:
+    the exclusive CPUs (containers on the shared pool are left out), the blocks that the memory manager recorded, the
+    device ids by resource, and the merged topology hint. A refused pod has only the hints found until then.
+    """
+
+    name: str
+    admitted: bool
+    qos: str
+    reason: str | None = None
+    message: str | None = None
+    cpus: Mapping[str, CpuSet] = field(default_factory=dict)
+    memory: Mapping[str, tuple[MemoryBlock, ...]] = field(default_factory=dict)
+    devices: Mapping[str, Mapping[str, tuple[str, ...]]] = field(default_factory=dict)
+    hint: Mapping[str, Hint] = field(default_factory=dict)
+
+    @property
+    def status_message(self) -> str | None:
+        """Return the message as the pod's status shows it."""
+        return None if self.message is None else f"Pod was rejected: {self.message}"
+
+
+class Node:
+    """The admission of one node: a machine, a kubelet configuration, its devices, and the pods admitted so far.
+
+    `topology` is a NodeTopology (or a Machine), `config` an effective KubeletConfiguration as a mapping, `devices` an
+    inventory or what `read_inventory` reads; without it the machine's GPUs are offered as their vendor's plugin
+    does. `state` maps state file names to their texts and starts the node from them: pods held there are known by
+    UID, count with what they hold, and can be removed. `predicates=False` leaves out the resource predicates.
+
+    As in the kubelet, what a removed or refused pod held comes back when the next pod is admitted; `settle` does it
+    at once. Raises KubeletConfigError for a configuration or a state that the kubelet would not start with.
+    """
+
+    def __init__(
+        self,
+        topology: NodeTopology | Machine,
+        config: Mapping[str, Any],
+        devices: Mapping[str, Any] | None = None,
+        *,
+        state: Mapping[str, str] | None = None,
+        predicates: bool = True,
+    ) -> None:
+        self.machine = topology if isinstance(topology, Machine) else Machine.from_topology(topology)
+        self.settings = Settings.from_config(config, self.machine)
+        self.device_manager = DeviceManager(_inventory(topology, devices), self.machine.node_mask)
+        self.cpu_manager: CpuManager | None = None
+        self.memory_manager: MemoryManager | None = None
+        providers: list[HintProvider] = [self.device_manager]
+        if self.settings.cpu_policy == STATIC:
+            self.cpu_manager = CpuManager(self.machine.cpus, self.settings)
+            providers.append(self.cpu_manager)
+        if self.settings.memory_policy == "Static":
+            self.memory_manager = MemoryManager(self.machine, self.settings.reserved_memory)
+            providers.append(self.memory_manager)
+        self.allocatable = Allocatable.of(self.machine, self.settings, self.device_manager.allocatable())
+        self._topology_manager = TopologyManager(self.machine, self.settings, providers)
+        self._predicates = predicates
+        self._requests: dict[str, Mapping[str, int]] = {}
+        self._restore(state or {})
+
+    @property
+    def pods(self) -> tuple[str, ...]:
+        """Return the names of the admitted pods, in the order of their admission."""
+        return tuple(self._requests)
+
+    def admit(self, pod: Pod | Mapping[str, Any], name: str | None = None) -> Admission:
+        """Put a pod (or its manifest) through the admit handlers, and keep it if they agree.
+
+        A pod that is admitted already, or held in the state files, is admitted again as after a restart of the
+        kubelet. Raises NumaforgeError for a manifest that is not a pod.
+        """
+        if not isinstance(pod, Pod):
+            pod = Pod.from_manifest(pod, name)
+        elif name is not None:
+            pod = pod.named(name)
+        self._collect({*self._requests, pod.name} if pod.name in self._requests else {*self._requests})
+        demand = Demand.of(pod, self.settings.gates)
+        request = request_of(pod, pod_level=self.settings.gates.pod_level_resources)
+        others = [other for key, other in self._requests.items() if key != pod.name]
+        hints: dict[str, Hint] = {}
+        try:
+            self._topology_manager.admit(demand, hints)
+            if self._predicates:
+                check_fit(request, others, self.allocatable)
+        except Refusal as refusal:
+            self._requests.pop(pod.name, None)
+            return Admission(pod.name, False, demand.qos, refusal.reason, refusal.message, hint=hints)
+        self._requests[pod.name] = request
+        return Admission(
+            name=pod.name,
+            admitted=True,
+            qos=demand.qos,
+            cpus=self._cpus_of(pod.name),
+            memory=dict(self.memory_manager.assignments.get(pod.name, {})) if self.memory_manager else {},
+            devices={
+                container: self.device_manager.devices_of(pod.name, container)
+                for container in self.device_manager.assignments.get(pod.name, {})
+            },
+            hint=hints,
+        )
+
+    def remove(self, name: str) -> None:
+        """Forget a pod; raises NumaforgeError for one that is not there."""
+        if name not in self._requests:
+            raise NumaforgeError(f"no pod {name!r} is admitted on this node", remedy=f"admitted: {', '.join(self.pods)}")
+        del self._requests[name]
+
+    def settle(self) -> None:
+        """Give back at once what removed and refused pods held."""
+        self._collect({*self._requests})
+
+    def _collect(self, active: set[str]) -> None:
+        self.device_manager.collect(active)
+        if self.cpu_manager:
+            self.cpu_manager.collect(active)
+        if self.memory_manager:
+            self.memory_manager.collect(active)
+
+    def _cpus_of(self, pod: str) -> dict[str, CpuSet]:
+        held = self.cpu_manager.assignments.get(pod, {}) if self.cpu_manager else {}
+        return {container: ids_of(cpus) for container, cpus in held.items()}
+
+    def _restore(self, state: Mapping[str, str]) -> None:
+        unknown = set(state) - {checkpoint.CPU_STATE, checkpoint.MEMORY_STATE, checkpoint.DEVICE_STATE}
+        if unknown:
+            raise KubeletConfigError(f"{sorted(unknown)[0]!r} is not one of the kubelet's state files")
+        if checkpoint.CPU_STATE in state:
+            policy, default, assigned = checkpoint.read_cpu_state(state[checkpoint.CPU_STATE])
+            _check_policy(policy, self.settings.cpu_policy, "CPU manager", checkpoint.CPU_STATE)
+            if self.cpu_manager:
+                self.cpu_manager.restore(default, assigned)
+        if checkpoint.MEMORY_STATE in state:
+            policy, nodes, blocks = checkpoint.read_memory_state(state[checkpoint.MEMORY_STATE])
+            _check_policy(policy, self.settings.memory_policy, "memory manager", checkpoint.MEMORY_STATE)
+            if self.memory_manager:
+                self.memory_manager.restore(nodes, blocks)
+        if checkpoint.DEVICE_STATE in state:
+            self.device_manager.restore(checkpoint.read_device_state(state[checkpoint.DEVICE_STATE]))
+        self._requests = self._held_requests()
+
+    def _held_requests(self) -> dict[str, Mapping[str, int]]:
+        """Return what pods known from the state files count for: what they hold, as their manifests are not known."""
+        requests: dict[str, dict[str, int]] = {}
+        for pod, cpus in (self.cpu_manager.assignments if self.cpu_manager else {}).items():
+            held = 0
+            for mask in cpus.values():
+                held |= mask
+            requests.setdefault(pod, {})[CPU] = 1000 * held.bit_count()
+        for pod, containers in (self.memory_manager.assignments if self.memory_manager else {}).items():
+            sizes = requests.setdefault(pod, {})
+            for block in (block for blocks in containers.values() for block in blocks):
+                sizes[block.resource] = sizes.get(block.resource, 0) + block.bytes
+        for pod, resources in self.device_manager.assignments.items():
+            counts = requests.setdefault(pod, {})
+            for container in resources:
+                for resource, ids in self.device_manager.devices_of(pod, container).items():
+                    counts[resource] = counts.get(resource, 0) + len(ids)
+        return dict(requests)
+
+
+def _inventory(topology: NodeTopology | Machine, devices: Mapping[str, Any] | None) -> dict[str, tuple[Device, ...]]:
+    if devices is not None:
+        return read_inventory(devices)
+    return inventory_of(topology) if isinstance(topology, NodeTopology) else {}
+
+
+def _check_policy(recorded: str, configured: str, manager: str, file: str) -> None:
+    if recorded == configured:
+        return
+    raise KubeletConfigError(
+        f'configured policy "{configured}" differs from state checkpoint policy "{recorded}", please drain this node '
+        f'and delete the {manager} checkpoint file "/var/lib/kubelet/{file}" before restarting Kubelet',
+        where=file,
+    )

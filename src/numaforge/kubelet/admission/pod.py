@@ -1,0 +1,299 @@
+"""A pod as the kubelet receives it: containers with requests and limits, defaulted as the API server does."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
+from math import ceil
+from typing import Any
+
+from numaforge.errors import NumaforgeError
+from numaforge.kubelet.admission.machine import HUGEPAGES_PREFIX
+from numaforge.quantity import parse_quantity
+
+CPU = "cpu"
+MEMORY = "memory"
+_POD_LEVEL = (CPU, MEMORY)
+
+Quantities = Mapping[str, Fraction]
+
+
+class PodError(NumaforgeError):
+    """A manifest is not a pod that an API server would take."""
+
+
+@dataclass(frozen=True)
+class Container:
+    """One container; quantities are exact, CPU in cores, everything else in its own unit.
+
+    `init` marks an init container, `restartable` a sidecar (an init container with restartPolicy Always).
+    """
+
+    name: str
+    requests: Quantities = field(default_factory=dict)
+    limits: Quantities = field(default_factory=dict)
+    init: bool = False
+    restartable: bool = False
+
+    @property
+    def whole_cpus(self) -> int:
+        """Return the requested CPUs if they are a whole number, else 0 (isIntegralCPUAmount)."""
+        cpus = self.requests.get(CPU)
+        return whole(cpus) if cpus is not None else 0
+
+
+@dataclass(frozen=True)
+class Pod:
+    """A pod; `containers` holds the init containers first, in their order, then the app containers.
+
+    `requests` and `limits` are the pod-level resources, None where the pod has none.
+    """
+
+    name: str
+    containers: tuple[Container, ...]
+    requests: Quantities | None = None
+    limits: Quantities | None = None
+    overhead: Quantities = field(default_factory=dict)
+
+    @property
+    def init_containers(self) -> tuple[Container, ...]:
+        """Return the init containers, sidecars included."""
+        return tuple(container for container in self.containers if container.init)
+
+    @property
+    def app_containers(self) -> tuple[Container, ...]:
+        """Return the containers that are not init containers."""
+        return tuple(container for container in self.containers if not container.init)
+
+    @property
+    def has_pod_level_resources(self) -> bool:
+        """Say whether the pod itself names CPU, memory or hugepages (IsPodLevelResourcesSet)."""
+        return any(is_pod_level(resource) for resource in [*(self.requests or ()), *(self.limits or ())])
+
+    @classmethod
+    def from_manifest(cls, manifest: Mapping[str, Any], name: str | None = None) -> Pod:
+        """Read a Pod, anything with a pod template (Deployment, Job, ...), or a bare pod spec.
+
+        Requests default to limits as the API server does it (pkg/apis/core/v1/defaults.go, SetDefaults_Pod).
+        Raises PodError naming the field for a quantity or a structure that an API server would refuse.
+        """
+        metadata, spec = _pod_parts(manifest)
+        where = name or _qualified_name(metadata) or "pod"
+        containers = [
+            *(_container(c, f"{where}: initContainers[{i}]", init=True) for i, c in _items(spec, "initContainers", where)),
+            *(_container(c, f"{where}: containers[{i}]", init=False) for i, c in _items(spec, "containers", where)),
+        ]
+        if all(container.init for container in containers):
+            raise PodError("a pod needs at least one container", where=f"{where}: containers")
+        names = [container.name for container in containers]
+        if len(set(names)) != len(names):
+            raise PodError("two containers have the same name", where=f"{where}: containers")
+        overhead = _quantities(spec.get("overhead"), f"{where}: overhead")
+        pod = cls(where, tuple(containers), overhead=overhead)
+        resources = spec.get("resources")
+        return pod if resources is None else _with_pod_level_resources(pod, resources)
+
+    def named(self, name: str) -> Pod:
+        """Return the same pod under another name."""
+        return Pod(name, self.containers, self.requests, self.limits, self.overhead)
+
+
+def whole(quantity: Fraction) -> int:
+    """Return a quantity as an integer if its thousandths round to one, else 0."""
+    value = ceil(quantity)
+    return value if value * 1000 == ceil(quantity * 1000) else 0
+
+
+def is_pod_level(resource: str) -> bool:
+    """Say whether a resource may be named for a whole pod (IsSupportedPodLevelResource)."""
+    return resource in _POD_LEVEL or resource.startswith(HUGEPAGES_PREFIX)
+
+
+def is_extended(resource: str) -> bool:
+    """Say whether a resource belongs to a device plugin or another vendor, as `nvidia.com/gpu` does."""
+    domain, slash, _ = resource.partition("/")
+    return bool(slash) and domain != "kubernetes.io" and not domain.endswith(".kubernetes.io")
+
+
+def aggregate(containers: Iterable[tuple[Container, Quantities]]) -> dict[str, Fraction]:
+    """Return what a pod needs at any one time, given each container's share.
+
+    k8s.io/component-helpers/resource/helpers.go, AggregateContainerRequests: the sum over app containers and sidecars,
+    or the largest init container together with the sidecars started before it, whichever is more.
+    """
+    running: dict[str, Fraction] = {}
+    sidecars: dict[str, Fraction] = {}
+    peak: dict[str, Fraction] = {}
+    for container, quantities in containers:
+        if not container.init or container.restartable:
+            _add(running, quantities)
+        if not container.init:
+            continue
+        if container.restartable:
+            _add(sidecars, quantities)
+            needed = dict(sidecars)
+        else:
+            needed = dict(quantities)
+            _add(needed, sidecars)
+        _raise_to(peak, needed)
+    _raise_to(running, peak)
+    return running
+
+
+def pod_requests(pod: Pod, *, pod_level: bool = True) -> dict[str, Fraction]:
+    """Return the requests that count against the node: containers, pod-level resources, overhead (PodRequests)."""
+    requests = aggregate((container, container.requests) for container in pod.containers)
+    if pod_level:
+        requests.update((r, q) for r, q in (pod.requests or {}).items() if is_pod_level(r))
+    _add(requests, pod.overhead)
+    return requests
+
+
+def pod_limits(pod: Pod) -> dict[str, Fraction]:
+    """Return the limits of the pod as a whole, without overhead (PodLimits)."""
+    limits = aggregate((container, container.limits) for container in pod.containers)
+    if pod.has_pod_level_resources:
+        limits.update((r, q) for r, q in (pod.limits or {}).items() if is_pod_level(r))
+    return limits
+
+
+def _add(total: dict[str, Fraction], more: Quantities) -> None:
+    for resource, quantity in more.items():
+        total[resource] = total[resource] + quantity if resource in total else quantity
+
+
+def _raise_to(total: dict[str, Fraction], floor: Quantities) -> None:
+    for resource, quantity in floor.items():
+        if resource not in total or quantity > total[resource]:
+            total[resource] = quantity
+
+
+def _pod_parts(manifest: Mapping[str, Any]) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
+    if not isinstance(manifest, Mapping):
+        raise PodError("not a pod: the document is not a mapping")
+    if "containers" in manifest:
+        return {}, manifest
+    metadata = manifest.get("metadata") or {}
+    spec = manifest.get("spec")
+    while isinstance(spec, Mapping) and "containers" not in spec:
+        inner = spec.get("template") or spec.get("jobTemplate")
+        if not isinstance(inner, Mapping):
+            break
+        spec = inner.get("spec")
+    if not isinstance(spec, Mapping) or "containers" not in spec:
+        kind = manifest.get("kind", "document")
+        raise PodError(
+            f"{kind} {metadata.get('name', '')!r} holds no pod: there is no spec.containers and no pod template",
+            remedy="give a Pod, a Deployment, a StatefulSet, a DaemonSet, a Job or a CronJob",
+        )
+    return metadata, spec
+
+
+def _qualified_name(metadata: Mapping[str, Any]) -> str | None:
+    name = metadata.get("name")
+    namespace = metadata.get("namespace", "default")
+    if not name:
+        return None
+    return str(name) if namespace == "default" else f"{namespace}/{name}"
+
+
+def _items(spec: Mapping[str, Any], key: str, where: str) -> Iterator[tuple[int, Mapping[str, Any]]]:
+    listed = spec.get(key) or []
+    if not isinstance(listed, list) or not all(isinstance(item, Mapping) for item in listed):
+        raise PodError("must be a list of containers", where=f"{where}: {key}")
+    return enumerate(listed)
+
+
+def _container(document: Mapping[str, Any], where: str, *, init: bool) -> Container:
+    resources = document.get("resources") or {}
+    if not isinstance(resources, Mapping):
+        raise PodError("must be a mapping with requests and limits", where=f"{where}.resources")
+    name = document.get("name")
+    if not isinstance(name, str) or not name:
+        raise PodError("a container needs a name", where=f"{where}.name")
+    limits = _quantities(resources.get("limits"), f"{where}.resources.limits")
+    requests = _quantities(resources.get("requests"), f"{where}.resources.requests")
+    _check_pair(requests, limits, f"{where}.resources")
+    return Container(
+        name=name,
+        requests={**limits, **requests},
+        limits=limits,
+        init=init,
+        restartable=init and document.get("restartPolicy") == "Always",
+    )
+
+
+def _quantities(document: Any, where: str) -> dict[str, Fraction]:
+    if document is None:
+        return {}
+    if not isinstance(document, Mapping):
+        raise PodError("must map resources to quantities", where=where)
+    return {str(resource): _quantity(value, f"{where}.{resource}") for resource, value in document.items()}
+
+
+def _quantity(value: Any, where: str) -> Fraction:
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        raise PodError(f"{value!r} is not a Kubernetes quantity", where=where)
+    try:
+        quantity = parse_quantity(str(value))
+    except NumaforgeError as error:
+        raise PodError(error.message, where=where, remedy=error.remedy) from error
+    if quantity < 0:
+        raise PodError(f"{value!r} is negative", where=where, remedy="a request or limit is 0 or more")
+    return quantity
+
+
+def _check_pair(requests: Quantities, limits: Quantities, where: str) -> None:
+    """Refuse what the API server's validation refuses (pkg/apis/core/validation, ValidateResourceRequirements)."""
+    for resource, request in requests.items():
+        limit = limits.get(resource)
+        if is_extended(resource) and limit is None:
+            raise PodError(
+                f"{resource} is requested without a limit",
+                where=f"{where}.limits",
+                remedy=f"an extended resource cannot be overcommitted: write {resource} under limits",
+            )
+        if limit is None:
+            continue
+        if request > limit:
+            raise PodError(
+                f"requests {resource} {_text(request)}, more than its limit of {_text(limit)}",
+                where=f"{where}.requests.{resource}",
+                remedy="lower the request or raise the limit",
+            )
+        if request != limit and (is_extended(resource) or resource.startswith(HUGEPAGES_PREFIX)):
+            raise PodError(
+                f"requests {resource} {_text(request)} with a limit of {_text(limit)}",
+                where=f"{where}.requests.{resource}",
+                remedy=f"{resource} cannot be overcommitted: request and limit must be equal",
+            )
+    for resource, limit in limits.items():
+        if is_extended(resource) and limit.denominator != 1:
+            raise PodError(f"{_text(limit)} is not a whole number", where=f"{where}.limits.{resource}")
+
+
+def _text(quantity: Fraction) -> str:
+    return str(quantity.numerator) if quantity.denominator == 1 else f"{float(quantity):g}"
+
+
+def _with_pod_level_resources(pod: Pod, resources: Any) -> Pod:
+    """Default the pod-level resources (defaultHugePagePodLimits and defaultPodRequests)."""
+    where = f"{pod.name}: resources"
+    if not isinstance(resources, Mapping):
+        raise PodError("must be a mapping with requests and limits", where=where)
+    limits = _quantities(resources.get("limits"), f"{where}.limits")
+    requests = _quantities(resources.get("requests"), f"{where}.requests")
+    _check_pair(requests, limits, where)
+    if limits or requests:
+        for resource, limit in aggregate((c, c.limits) for c in pod.containers).items():
+            if resource.startswith(HUGEPAGES_PREFIX) and resource not in requests:
+                limits.setdefault(resource, limit)
+    if limits:
+        for resource, request in aggregate((c, c.requests) for c in pod.containers).items():
+            if resource in _POD_LEVEL:
+                requests.setdefault(resource, request)
+        for resource, limit in limits.items():
+            if is_pod_level(resource):
+                requests.setdefault(resource, limit)
+    return Pod(pod.name, pod.containers, requests, limits, pod.overhead)

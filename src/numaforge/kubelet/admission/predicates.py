@@ -1,0 +1,91 @@
+"""The kubelet's own resource predicates: what is left after the managers have agreed (OutOfcpu, OutOfmemory, ...).
+
+pkg/kubelet/lifecycle/predicate.go and pkg/scheduler/framework/plugins/noderesources/fit.go of kubelet 1.36. Of the
+resources, ephemeral storage is not looked at; of the other predicates, none is (node affinity, ports, taints).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from math import ceil
+
+from numaforge.kubelet.admission.machine import HUGEPAGES_PREFIX, Machine
+from numaforge.kubelet.admission.pod import CPU, MEMORY, Pod, is_extended, pod_requests
+from numaforge.kubelet.admission.refusal import Refusal
+from numaforge.kubelet.admission.settings import Settings
+
+PODS = "pods"
+
+
+@dataclass(frozen=True)
+class Allocatable:
+    """What the node offers: thousandths of a CPU, bytes of memory, pods, and hugepages and devices by name."""
+
+    cpu_milli: int
+    memory_bytes: int
+    pods: int
+    scalars: Mapping[str, int]
+
+    @classmethod
+    def of(cls, machine: Machine, settings: Settings, devices: Mapping[str, int]) -> Allocatable:
+        """Work out the node's Allocatable (pkg/kubelet/nodestatus/setters.go, MachineInfo).
+
+        All hugepages are taken out of the memory that is left after the reservations.
+        """
+        hugepages: dict[str, int] = {}
+        for node in machine.nodes:
+            for resource, size in node.hugepages.items():
+                hugepages[resource] = hugepages.get(resource, 0) + size
+        memory = max(0, machine.memory_bytes - settings.reserved_bytes)
+        for size in hugepages.values():
+            memory = max(0, memory - size)
+        return cls(
+            cpu_milli=max(0, 1000 * machine.cpus.num_cpus - settings.reserved_cpu_milli),
+            memory_bytes=memory,
+            pods=settings.max_pods,
+            scalars={**hugepages, **devices},
+        )
+
+    def amount(self, resource: str) -> int:
+        """Return the amount of one resource, 0 for one that the node does not have."""
+        if resource == CPU:
+            return self.cpu_milli
+        return self.memory_bytes if resource == MEMORY else self.scalars.get(resource, 0)
+
+
+def request_of(pod: Pod, *, pod_level: bool) -> dict[str, int]:
+    """Return what a pod counts for on its node: thousandths of a CPU under `cpu`, other resources in whole units."""
+    return {
+        resource: ceil(quantity * 1000) if resource == CPU else ceil(quantity)
+        for resource, quantity in pod_requests(pod, pod_level=pod_level).items()
+    }
+
+
+def check_fit(request: Mapping[str, int], others: Iterable[Mapping[str, int]], allocatable: Allocatable) -> None:
+    """Raise Refusal for the first resource that a pod asks more of than is left, in the kubelet's order."""
+    running = list(others)
+    if len(running) + 1 > allocatable.pods:
+        raise _out_of(PODS, 1, len(running), allocatable.pods)
+    first = [resource for resource in (CPU, MEMORY) if resource in request]
+    for resource in [*first, *sorted(request.keys() - {CPU, MEMORY})]:
+        if request[resource] == 0 or not _counts(resource, allocatable):
+            continue
+        used = sum(other.get(resource, 0) for other in running)
+        capacity = allocatable.amount(resource)
+        if request[resource] > capacity - used:
+            raise _out_of(resource, request[resource], used, capacity)
+
+
+def _counts(resource: str, allocatable: Allocatable) -> bool:
+    """Leave out extended resources that the node has never heard of (removeMissingExtendedResources)."""
+    if is_extended(resource):
+        return resource in allocatable.scalars
+    return resource in (CPU, MEMORY) or resource.startswith(HUGEPAGES_PREFIX)
+
+
+def _out_of(resource: str, requested: int, used: int, capacity: int) -> Refusal:
+    return Refusal(
+        f"OutOf{resource}",
+        f"Node didn't have enough resource: {resource}, requested: {requested}, used: {used}, capacity: {capacity}",
+    )

@@ -1,0 +1,249 @@
+"""The part of a KubeletConfiguration that decides admission, worked out for one machine."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
+from math import ceil
+from typing import Any, TypeVar
+
+from numaforge.cpulist import format_cpulist, parse_cpulist
+from numaforge.errors import KubeletConfigError, NumaforgeError
+from numaforge.kubelet.admission.cpusets import ids_of, mask_of
+from numaforge.kubelet.admission.demand import Gates
+from numaforge.kubelet.admission.machine import Machine
+from numaforge.kubelet.admission.merge import BEST_EFFORT, RESTRICTED, SINGLE_NUMA_NODE
+from numaforge.quantity import parse_bytes, parse_quantity
+
+T = TypeVar("T")
+
+NONE = "none"
+STATIC = "static"
+_TRUE = {"1", "t", "T", "TRUE", "true", "True"}
+_FALSE = {"0", "f", "F", "FALSE", "false", "False"}
+_MEMORY_SIGNAL = "memory.available"
+_DEFAULT_MEMORY_EVICTION = "100Mi"
+_DEFAULT_MAX_PODS = 110
+_DEFAULT_NUMA_LIMIT = 8
+
+
+@dataclass(frozen=True)
+class CpuOptions:
+    """The static CPU manager policy's options."""
+
+    full_pcpus_only: bool = False
+    distribute_across_numa: bool = False
+    distribute_across_cores: bool = False
+    align_by_socket: bool = False
+    strict_reservation: bool = False
+    prefer_align_by_uncore: bool = False
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Admission's settings; CPU sets are bitmasks, memory in bytes, `reserved_cpu_milli` in thousandths of a CPU.
+
+    `explicit_reserved_cpus` is the set of reservedSystemCPUs (0: none given, the policy picks its own).
+    `reserved_memory` maps NUMA node -> resource -> bytes; `reserved_bytes` is what the node as a whole keeps back.
+    """
+
+    cpu_policy: str
+    cpu_options: CpuOptions
+    explicit_reserved_cpus: int
+    reserved_cpu_milli: int
+    memory_policy: str
+    reserved_memory: Mapping[int, Mapping[str, int]]
+    reserved_bytes: int
+    topology_policy: str
+    topology_scope: str
+    prefer_closest_numa: bool
+    max_pods: int
+    gates: Gates = field(default_factory=Gates)
+
+    @property
+    def reserved_cpu_count(self) -> int:
+        """Return the reserved CPUs as the CPU manager counts them: rounded up."""
+        return -(-self.reserved_cpu_milli // 1000)
+
+    @classmethod
+    def from_config(cls, config: Mapping[str, Any], machine: Machine) -> Settings:
+        """Read an effective KubeletConfiguration (drop-ins and flags already merged in, defaults may be left out).
+
+        Raises KubeletConfigError, with the kubelet's words where it has some, for a configuration that no kubelet
+        could start with; it does not look for everything that would keep one from starting.
+        """
+        if not isinstance(config, Mapping):
+            raise KubeletConfigError("the kubelet configuration is not a mapping")
+        explicit = _reserved_cpus(config, machine)
+        cpu_milli = 1000 * explicit.bit_count() or _reserved_milli(config)
+        settings = cls(
+            cpu_policy=_one_of(config, "cpuManagerPolicy", NONE, (NONE, STATIC)),
+            cpu_options=_cpu_options(config),
+            explicit_reserved_cpus=explicit,
+            reserved_cpu_milli=cpu_milli,
+            memory_policy=_one_of(config, "memoryManagerPolicy", "None", ("None", "Static")),
+            reserved_memory=_reserved_memory(config, machine),
+            reserved_bytes=_reserved_bytes(config, machine),
+            topology_policy=_one_of(
+                config, "topologyManagerPolicy", NONE, (NONE, BEST_EFFORT, RESTRICTED, SINGLE_NUMA_NODE)
+            ),
+            topology_scope=_one_of(config, "topologyManagerScope", "container", ("container", "pod")),
+            prefer_closest_numa=_prefers_closest(config, machine),
+            max_pods=_max_pods(config, machine),
+            gates=_gates(config),
+        )
+        if settings.cpu_policy == STATIC and cpu_milli == 0:
+            raise KubeletConfigError(
+                "[cpumanager] unable to determine reserved CPU resources for static policy",
+                where="reservedSystemCPUs",
+                remedy="set reservedSystemCPUs, or cpu in kubeReserved or systemReserved",
+            )
+        return settings
+
+
+def hard_eviction_bytes(config: Mapping[str, Any], capacity: int) -> int:
+    """Return the memory that the hard eviction threshold keeps back.
+
+    pkg/kubelet/eviction/helpers.go and defaults_linux.go: the default counts only where the map is absent, or with
+    mergeDefaultEvictionSettings; percentages go through float32.
+    """
+    thresholds = config.get("evictionHard")
+    if thresholds is None or (config.get("mergeDefaultEvictionSettings") and _MEMORY_SIGNAL not in thresholds):
+        threshold = _DEFAULT_MEMORY_EVICTION
+    elif _MEMORY_SIGNAL in thresholds:
+        threshold = str(thresholds[_MEMORY_SIGNAL])
+    else:
+        return 0
+    where = f"evictionHard.{_MEMORY_SIGNAL}"
+    if not threshold.endswith("%"):
+        return _located(parse_bytes, threshold, where)
+    try:
+        percentage = _float32(float(threshold[:-1]))
+    except ValueError as error:
+        raise KubeletConfigError(f"{threshold!r} is not a percentage", where=where) from error
+    if percentage in (0.0, 100.0):
+        return 0
+    return int(float(capacity) * _float32(percentage / 100))
+
+
+def _float32(value: float) -> float:
+    rounded: float = struct.unpack("f", struct.pack("f", value))[0]
+    return rounded
+
+
+def _one_of(config: Mapping[str, Any], key: str, default: str, accepted: tuple[str, ...]) -> str:
+    value = config.get(key) or default
+    if value not in accepted:
+        raise KubeletConfigError(
+            f'unknown policy: "{value}"' if key.endswith("Policy") else f'unknown scope: "{value}"',
+            where=key,
+            remedy=f"one of {', '.join(accepted)}",
+        )
+    return str(value)
+
+
+def _cpu_options(config: Mapping[str, Any]) -> CpuOptions:
+    names = {
+        "full-pcpus-only": "full_pcpus_only",
+        "distribute-cpus-across-numa": "distribute_across_numa",
+        "distribute-cpus-across-cores": "distribute_across_cores",
+        "align-by-socket": "align_by_socket",
+        "strict-cpu-reservation": "strict_reservation",
+        "prefer-align-cpus-by-uncorecache": "prefer_align_by_uncore",
+    }
+    options = config.get("cpuManagerPolicyOptions") or {}
+    for option in options:
+        if option not in names:
+            raise KubeletConfigError(
+                f'unknown CPU Manager Policy option: "{option}"',
+                where="cpuManagerPolicyOptions",
+                remedy=f"one of {', '.join(sorted(names))}",
+            )
+    return CpuOptions(**{names[o]: _boolean(v, f"cpuManagerPolicyOptions.{o}") for o, v in options.items()})
+
+
+def _boolean(value: Any, where: str) -> bool:
+    if str(value) in _TRUE:
+        return True
+    if str(value) in _FALSE:
+        return False
+    raise KubeletConfigError(f'bad value "{value}"', where=where, remedy='write "true" or "false", in quotes')
+
+
+def _reserved_cpus(config: Mapping[str, Any], machine: Machine) -> int:
+    text = config.get("reservedSystemCPUs") or ""
+    reserved = mask_of(_located(parse_cpulist, str(text), "reservedSystemCPUs"))
+    if reserved & ~machine.cpus.cpus:
+        online = format_cpulist(ids_of(machine.cpus.cpus))
+        raise KubeletConfigError(
+            f"reserved-cpus: {format_cpulist(ids_of(reserved))} is not a subset of online-cpus: {online}",
+            where="reservedSystemCPUs",
+        )
+    return reserved
+
+
+def _reserved_milli(config: Mapping[str, Any]) -> int:
+    return ceil(1000 * sum((_reserved(config, key, "cpu") for key in ("kubeReserved", "systemReserved")), Fraction(0)))
+
+
+def _reserved_bytes(config: Mapping[str, Any], machine: Machine) -> int:
+    reserved = sum((_reserved(config, key, "memory") for key in ("kubeReserved", "systemReserved")), Fraction(0))
+    return ceil(reserved) + hard_eviction_bytes(config, machine.memory_bytes)
+
+
+def _reserved(config: Mapping[str, Any], key: str, resource: str) -> Fraction:
+    value = (config.get(key) or {}).get(resource)
+    return Fraction(0) if value is None else _located(parse_quantity, str(value), f"{key}.{resource}")
+
+
+def _reserved_memory(config: Mapping[str, Any], machine: Machine) -> dict[int, dict[str, int]]:
+    known = {node.id for node in machine.nodes}
+    reserved: dict[int, dict[str, int]] = {}
+    for number, entry in enumerate(config.get("reservedMemory") or ()):
+        node = entry.get("numaNode")
+        where = f"reservedMemory[{number}]"
+        if node not in known:
+            raise KubeletConfigError(
+                f"the reserved memory configuration references a NUMA node {node} that does not exist on this machine",
+                where=where,
+            )
+        for resource, size in (entry.get("limits") or {}).items():
+            reserved.setdefault(node, {})[resource] = _located(parse_bytes, str(size), f"{where}.limits.{resource}")
+    return reserved
+
+
+def _prefers_closest(config: Mapping[str, Any], machine: Machine) -> bool:
+    if (config.get("topologyManagerPolicy") or NONE) == NONE:
+        return False
+    options = config.get("topologyManagerPolicyOptions") or {}
+    limit = int(options.get("max-allowable-numa-nodes", _DEFAULT_NUMA_LIMIT))
+    if len(machine.nodes) > limit:
+        raise KubeletConfigError(
+            f"unsupported on machines with more than {limit} NUMA Nodes",
+            where="topologyManagerPolicy",
+            remedy=f"set the topologyManagerPolicyOptions max-allowable-numa-nodes to {len(machine.nodes)} or more",
+        )
+    return _boolean(options.get("prefer-closest-numa-nodes", "false"), "topologyManagerPolicyOptions")
+
+
+def _max_pods(config: Mapping[str, Any], machine: Machine) -> int:
+    most = int(config.get("maxPods") or _DEFAULT_MAX_PODS)
+    per_core = int(config.get("podsPerCore") or 0)
+    return min(most, per_core * machine.cpus.num_cpus) if per_core > 0 else most
+
+
+def _gates(config: Mapping[str, Any]) -> Gates:
+    gates = config.get("featureGates") or {}
+    return Gates(
+        pod_level_resources=bool(gates.get("PodLevelResources", True)),
+        pod_level_resource_managers=bool(gates.get("PodLevelResourceManagers", False)),
+    )
+
+
+def _located(read: Callable[[str], T], text: str, where: str) -> T:
+    try:
+        return read(text)
+    except NumaforgeError as error:
+        raise KubeletConfigError(error.message, where=where, remedy=error.remedy) from error

@@ -1,0 +1,93 @@
+"""The topology manager: asks every manager for hints, merges them, and has the managers allocate.
+
+pkg/kubelet/cm/topologymanager/scope*.go of kubelet 1.36.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from numaforge.kubelet.admission.demand import Demand
+from numaforge.kubelet.admission.hints import Hint, HintsByResource
+from numaforge.kubelet.admission.machine import Machine
+from numaforge.kubelet.admission.merge import MergePolicy
+from numaforge.kubelet.admission.pod import Container
+from numaforge.kubelet.admission.refusal import TOPOLOGY_AFFINITY, Refusal
+from numaforge.kubelet.admission.settings import NONE, Settings
+
+# What a container is placed with where no hint was set: anywhere, and nobody asked for better.
+_UNSET = Hint(None, False)
+
+
+class HintProvider(Protocol):
+    """A manager as the topology manager sees it."""
+
+    def container_hints(self, demand: Demand, container: Container) -> HintsByResource:
+        """Return the hints for one container."""
+
+    def pod_hints(self, demand: Demand) -> HintsByResource:
+        """Return the hints for a pod as a whole."""
+
+    def allocate(self, demand: Demand, container: Container, hint: Hint) -> None:
+        """Allocate for one container, or raise Refusal."""
+
+    def allocate_pod(self, demand: Demand, hint: Hint) -> None:
+        """Allocate for a pod that is managed as one unit, or raise Refusal."""
+
+
+class TopologyManager:
+    """One policy in one scope over the providers, which are asked in their order: devices, CPUs, memory."""
+
+    def __init__(self, machine: Machine, settings: Settings, providers: Sequence[HintProvider]) -> None:
+        self.providers = tuple(providers)
+        self.scope = settings.topology_scope
+        self.policy: MergePolicy | None = None
+        if settings.topology_policy != NONE:
+            self.policy = MergePolicy(
+                name=settings.topology_policy,
+                nodes=machine.node_mask,
+                prefer_closest=settings.prefer_closest_numa,
+                distances={node.id: node.distances for node in machine.nodes},
+            )
+
+    def admit(self, demand: Demand, hints: dict[str, Hint]) -> None:
+        """Allocate everything that a pod needs and note each container's hint in `hints`, or raise Refusal."""
+        if self.policy is None:
+            for container in demand.pod.containers:
+                self._allocate(demand, container, _UNSET)
+        elif self.scope == "pod":
+            self._admit_pod(self.policy, demand, hints)
+        else:
+            self._admit_containers(self.policy, demand, hints)
+
+    def _admit_containers(self, policy: MergePolicy, demand: Demand, hints: dict[str, Hint]) -> None:
+        for container in demand.pod.containers:
+            hint, admitted = policy.merge([p.container_hints(demand, container) for p in self.providers])
+            hints[container.name] = hint
+            if not admitted:
+                raise _affinity_refusal(demand, "with a container-level topology manager")
+            self._allocate(demand, container, hint)
+
+    def _admit_pod(self, policy: MergePolicy, demand: Demand, hints: dict[str, Hint]) -> None:
+        hint, admitted = policy.merge([provider.pod_hints(demand) for provider in self.providers])
+        for container in demand.pod.containers:
+            hints[container.name] = hint
+        if not admitted:
+            raise _affinity_refusal(demand, "under pod-scope topology manager")
+        if demand.by_pod:
+            for provider in self.providers:
+                provider.allocate_pod(demand, hint)
+            return
+        for container in demand.pod.containers:
+            self._allocate(demand, container, hint)
+
+    def _allocate(self, demand: Demand, container: Container, hint: Hint) -> None:
+        for provider in self.providers:
+            provider.allocate(demand, container, hint)
+
+
+def _affinity_refusal(demand: Demand, circumstance: str) -> Refusal:
+    if demand.by_pod:
+        return Refusal(TOPOLOGY_AFFINITY, f"Pod Scope pod with pod-level resources failed admission {circumstance}")
+    return Refusal(TOPOLOGY_AFFINITY, "Resources cannot be allocated with Topology locality")
