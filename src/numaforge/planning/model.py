@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from numaforge.topology.model import CpuSet
 
 PLAN_PATH = "/etc/numaforge/plan.json"
+
+Decided = TypeVar("Decided")
 
 
 @dataclass(frozen=True)
@@ -29,8 +31,17 @@ class Notice:
 
 
 @dataclass(frozen=True)
+class Reasoned(Generic[Decided]):
+    """One part of the plan with the reasons for it."""
+
+    value: Decided
+    decisions: tuple[Decision, ...] = ()
+    notices: tuple[Notice, ...] = ()
+
+
+@dataclass(frozen=True)
 class NumaNodePlan:
-    """One NUMA node after planning; memory in bytes. `reserved_memory_bytes` is its share of reservedMemory."""
+    """One NUMA node after planning; memory in bytes, `reserved_memory_bytes` its share of reservedMemory."""
 
     id: int
     cpus: CpuSet
@@ -65,9 +76,10 @@ class KubeletPlan:
     """What the kubelet is to run with, and how that reaches it.
 
     `settings` is the part of a KubeletConfiguration that numaforge manages, with Kubernetes' own field names.
-    `delivery` is "drop-in" (a file in `config_dir`) or "merge" (into `config_file`). `exec_start` is the unit's
-    ExecStart with --config-dir added, or None where the flag is already there or not needed. `root_dir` holds the
-    state files.
+    `delivery` is "drop-in" (a file in `config_dir`) or "merge" (into `config_file`). `exec_start` is the
+    unit's ExecStart with --config-dir added, or None where the flag is already there or not needed.
+    `root_dir` holds the state files. `retired` has the shape of `settings`: what an earlier plan merged into
+    `config_file` and this one does not want there; each value is to be removed while the file still has it.
     """
 
     version: str
@@ -79,11 +91,12 @@ class KubeletPlan:
     drop_in: str | None
     exec_start: str | None
     root_dir: str
+    retired: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class TuningPlan:
-    """Kernel settings; None or empty means "left as it is". What the host lacks is named in the plan's notices."""
+    """Kernel settings; empty means "left as it is". What the host lacks is named in the plan's notices."""
 
     governors: Mapping[int, str] = field(default_factory=dict)  # by CPU
     energy_preferences: Mapping[int, str] = field(default_factory=dict)  # by CPU
@@ -94,11 +107,13 @@ class TuningPlan:
 
 @dataclass(frozen=True)
 class PlannedFile:
-    """A file that numaforge writes on the host: who writes it, from which template, with which mode (octal text)."""
+    """A file that numaforge writes on the host: which role, from which template, with which mode (octal)."""
 
     path: str
     role: str  # "topology", "tuning", "hugepages", "kubelet"
-    template: str | None  # below templates/, e.g. "kubelet/drop-in.conf.j2"; None: the role writes it from the plan
+    template: (
+        str | None
+    )  # below templates/, e.g. "kubelet/drop-in.conf.j2"; None: the role writes it from the plan
     mode: str = "0644"
     owner: str = "root"
     group: str = "root"
@@ -106,17 +121,19 @@ class PlannedFile:
 
 @dataclass(frozen=True)
 class Allocatable:
-    """The node's predicted Allocatable: CPUs in millicores, everything else in bytes, extended resources in units."""
+    """The node's predicted Allocatable: CPUs in millicores, memory in bytes, extended resources in units."""
 
     cpu_millis: int
     memory_bytes: int
     hugepages_bytes: Mapping[str, int] = field(default_factory=dict)  # "2Mi" -> bytes
-    devices: Mapping[str, int] = field(default_factory=dict)  # "nvidia.com/gpu" -> 8, where it can be predicted
+    devices: Mapping[str, int] = field(
+        default_factory=dict
+    )  # "nvidia.com/gpu" -> 8, where it can be predicted
 
 
 @dataclass(frozen=True)
 class NodePlan:
-    """Everything decided for one host. Roles, templates and the verification suite read this and nothing else."""
+    """Everything decided for one host; roles, templates and the verification suite read nothing else."""
 
     hostname: str
     profile: str

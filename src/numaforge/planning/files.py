@@ -1,0 +1,54 @@
+"""Which files the plan puts on the host."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from numaforge.planning.existing import DROP_IN_NAME
+from numaforge.planning.model import PLAN_PATH, KubeletPlan, NumaNodePlan, PlannedFile, TuningPlan
+
+SYSCTL_PATH = "/etc/sysctl.d/90-numaforge.conf"
+TUNING_TMPFILES_PATH = "/etc/tmpfiles.d/numaforge-tuning.conf"
+TUNING_UNIT_PATH = "/etc/systemd/system/numaforge-tuning.service"
+HUGEPAGES_TMPFILES_PATH = "/etc/tmpfiles.d/numaforge-hugepages.conf"
+
+
+def plan_files(
+    tuning: TuningPlan, numa_nodes: Sequence[NumaNodePlan], kubelet: KubeletPlan | None
+) -> tuple[PlannedFile, ...]:
+    """Return the files in the order in which the roles write them; one with nothing to say is left out."""
+    return (
+        PlannedFile(PLAN_PATH, "topology", None),
+        *_tuning_files(tuning),
+        *_hugepages_files(numa_nodes),
+        *(_kubelet_files(kubelet) if kubelet else ()),
+    )
+
+
+def _tuning_files(tuning: TuningPlan) -> tuple[PlannedFile, ...]:
+    by_path = bool(tuning.governors or tuning.energy_preferences or tuning.transparent_hugepages)
+    files = []
+    if tuning.sysctls:
+        files.append(PlannedFile(SYSCTL_PATH, "tuning", "tuning/sysctl.conf.j2"))
+    if by_path:
+        files.append(PlannedFile(TUNING_TMPFILES_PATH, "tuning", "tuning/tmpfiles.conf.j2"))
+    if by_path or tuning.swap_off:
+        files.append(PlannedFile(TUNING_UNIT_PATH, "tuning", "tuning/tuning.service.j2"))
+    return tuple(files)
+
+
+def _hugepages_files(numa_nodes: Sequence[NumaNodePlan]) -> tuple[PlannedFile, ...]:
+    if not any(node.hugepages for node in numa_nodes):
+        return ()
+    return (PlannedFile(HUGEPAGES_TMPFILES_PATH, "hugepages", "hugepages/tmpfiles.conf.j2"),)
+
+
+def _kubelet_files(kubelet: KubeletPlan) -> tuple[PlannedFile, ...]:
+    if kubelet.drop_in is None:
+        return (PlannedFile(kubelet.config_file, "kubelet", None),)
+    # The CIS benchmark wants kubelet configuration readable by root alone.
+    drop_in = PlannedFile(kubelet.drop_in, "kubelet", "kubelet/drop-in.conf.j2", mode="0600")
+    if kubelet.exec_start is None:
+        return (drop_in,)
+    unit_drop_in = f"/etc/systemd/system/{kubelet.unit}.d/{DROP_IN_NAME}"
+    return (drop_in, PlannedFile(unit_drop_in, "kubelet", "kubelet/unit.conf.j2"))

@@ -1,0 +1,138 @@
+"""How many huge pages of which size every NUMA node gets."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from fractions import Fraction
+
+from numaforge.cpulist import format_cpulist
+from numaforge.errors import PlanError
+from numaforge.planning.model import Decision, NodePlan, Reasoned
+from numaforge.profile import Hugepages, NodeProfile
+from numaforge.quantity import format_bytes, parse_bytes
+from numaforge.topology.model import NodeTopology, NumaNode
+
+SUBJECT = "hugepages"
+
+PagesBySize = Mapping[str, int]
+
+
+def plan_hugepages(
+    topology: NodeTopology, profile: NodeProfile, previous: NodePlan | None
+) -> Reasoned[Mapping[int, PagesBySize]]:
+    """Return the wanted pages by NUMA node and size; a size that is not in the result is left as it is.
+
+    A size that the profile names is managed on every NUMA node. Raises PlanError for a NUMA node or a size
+    that the machine does not have, and for more pages than a NUMA node has memory.
+    """
+    nodes = {node.id: node for node in sorted(topology.numa_nodes, key=lambda node: node.id)}
+    wanted: dict[int, dict[str, int]] = {node: {} for node in nodes}
+    decisions = []
+    for size in sorted({entry.size for entry in profile.hugepages} | _released(profile, previous)):
+        for node in nodes.values():
+            if size in node.hugepages:
+                wanted[node.id][size] = 0
+    for index, entry in enumerate(profile.hugepages):
+        pages, reason = _pages(nodes, entry, f"{SUBJECT}[{index}]")
+        for node_id, count in pages.items():
+            wanted[node_id][entry.size] += count
+        per_node = ", ".join(f"{count} on NUMA node {node}" for node, count in pages.items())
+        decisions.append(Decision(f"{SUBJECT}.{entry.size}", per_node, reason))
+    for size in sorted(_released(profile, previous)):
+        decisions.append(
+            Decision(f"{SUBJECT}.{size}", "0", "an earlier plan set this pool, this profile does not")
+        )
+    for node in nodes.values():
+        _refuse_too_many(node, wanted[node.id])
+    return Reasoned(wanted, tuple(decisions))
+
+
+def pools_after(node: NumaNode, wanted: PagesBySize) -> dict[str, int]:
+    """Return the pages by size that a NUMA node has once the wanted ones are there, untouched pools included."""
+    there = {size: pool.total for size, pool in node.hugepages.items()}
+    return dict(sorted({**there, **wanted}.items()))
+
+
+def pool_bytes(pools: PagesBySize) -> int:
+    """Return the memory that pools take."""
+    return sum(count * parse_bytes(size) for size, count in pools.items())
+
+
+def describe_pools(node: NumaNode, wanted: PagesBySize) -> str:
+    """Say what pools take, for a message's arithmetic."""
+    parts = [
+        f"{count} x {size} {'wanted' if size in wanted else 'already there'}"
+        for size, count in pools_after(node, wanted).items()
+        if count
+    ]
+    return " + ".join(parts) or "no huge pages"
+
+
+def _released(profile: NodeProfile, previous: NodePlan | None) -> set[str]:
+    if previous is None:
+        return set()
+    managed = {size for node in previous.numa_nodes for size in node.hugepages}
+    return managed - {entry.size for entry in profile.hugepages}
+
+
+def _pages(nodes: Mapping[int, NumaNode], entry: Hugepages, field: str) -> tuple[dict[int, int], str]:
+    targets = _targets(nodes, entry, field)
+    for node in targets:
+        if entry.size not in node.hugepages:
+            offered = ", ".join(sorted(node.hugepages, key=parse_bytes)) or "none"
+            raise PlanError(
+                f"NUMA node {node.id} has no pool for pages of {entry.size}",
+                where=f"{field}.size",
+                remedy=f"choose a size that it has: {offered}",
+            )
+    if entry.count_per_numa_node is not None:
+        return {
+            node.id: entry.count_per_numa_node for node in targets
+        }, "the profile's count for each NUMA node"
+    if entry.count is not None:
+        each, rest = divmod(entry.count, len(targets))
+        spread = {node.id: each + (index < rest) for index, node in enumerate(targets)}
+        return (
+            spread,
+            f"the profile's total of {entry.count}, spread evenly with the remainder on the lowest nodes",
+        )
+    share = Fraction((entry.share or "0%").removesuffix("%")) / 100
+    return {
+        node.id: int((node.memory_bytes or 0) * share) // parse_bytes(entry.size) for node in targets
+    }, f"{entry.share} of each NUMA node's memory, rounded down to whole pages"
+
+
+def _targets(nodes: Mapping[int, NumaNode], entry: Hugepages, field: str) -> list[NumaNode]:
+    named = (
+        entry.numa_nodes
+        if entry.numa_nodes is not None
+        else ()
+        if entry.numa_node is None
+        else (entry.numa_node,)
+    )
+    absent = sorted(set(named) - set(nodes))
+    if absent:
+        raise PlanError(
+            f"there is no NUMA node {format_cpulist(absent)}",
+            where=f"{field}.{'numa_nodes' if entry.numa_nodes else 'numa_node'}",
+            remedy=f"choose among {format_cpulist(nodes)}",
+        )
+    # Memory without CPUs is a GPU's or CXL memory: pages go there only when the profile names the node.
+    targets = [nodes[node] for node in sorted(set(named))] or [
+        node for node in nodes.values() if node.cpus and node.memory_bytes
+    ]
+    if not targets:
+        raise PlanError("no NUMA node has both CPUs and memory", where=field, remedy="name numa_nodes")
+    return targets
+
+
+def _refuse_too_many(node: NumaNode, wanted: PagesBySize) -> None:
+    memory = node.memory_bytes or 0
+    taken = pool_bytes(pools_after(node, wanted))
+    if any(wanted.values()) and taken > memory:
+        raise PlanError(
+            f"NUMA node {node.id} has {format_bytes(memory)} of memory, but {describe_pools(node, wanted)} "
+            f"= {format_bytes(taken)}",
+            where=SUBJECT,
+            remedy=f"ask for {format_bytes(taken - memory)} less on NUMA node {node.id}",
+        )

@@ -1,0 +1,603 @@
+"""The kubelet's settings for one version: policies, options, gates, and how they reach the kubelet."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import PurePosixPath
+from typing import Any
+
+from numaforge.cpulist import format_cpulist
+from numaforge.errors import KubeletConfigError, PlanError
+from numaforge.kubelet.options import (
+    ALIGN_BY_SOCKET,
+    DEFAULT_MAX_NUMA_NODES,
+    FULL_PCPUS_ONLY,
+    MAX_ALLOWABLE_NUMA_NODES,
+    PREFER_CLOSEST_NUMA,
+    OptionState,
+    cpu_options,
+    forbidden_pairs,
+    known_versions_of,
+    topology_options,
+)
+from numaforge.kubelet.versions import KubeletVersion
+from numaforge.planning.cpus import uneven_smt
+from numaforge.planning.existing import DROP_IN_NAME, ExistingSettings, SettingPath, flatten_settings
+from numaforge.planning.memory import Reservations
+from numaforge.planning.model import (
+    CpuPlan,
+    Decision,
+    KubeletPlan,
+    NodePlan,
+    Notice,
+    NumaNodePlan,
+    Reasoned,
+)
+from numaforge.profile import NodeProfile
+from numaforge.quantity import format_bytes
+from numaforge.topology.model import KubeletInstall, NodeTopology
+
+DEFAULT_CONFIG_FILE = "/var/lib/kubelet/config.yaml"
+DEFAULT_CONFIG_DIR = "/etc/kubernetes/kubelet.conf.d"
+DEFAULT_ROOT_DIR = "/var/lib/kubelet"
+
+# --config-dir is beta, and works without an environment variable, from 1.30 on (KEP-3983).
+_FIRST_MINOR_WITH_CONFIG_DIR = 30
+
+# The values for which Go's strconv.ParseBool gives true and false.
+_TRUE = ("1", "t", "T", "true", "TRUE", "True")
+_FALSE = ("0", "f", "F", "false", "FALSE", "False")
+
+Options = dict[str, str]
+
+
+@dataclass(frozen=True)
+class NodeDecisions:
+    """What is decided already when the kubelet's settings are."""
+
+    cpus: CpuPlan
+    reservations: Reservations
+    numa_nodes: tuple[NumaNodePlan, ...]
+
+
+def kubelet_version(
+    topology: NodeTopology, profile: NodeProfile, asked: str | None
+) -> Reasoned[KubeletVersion | None]:
+    """Return the version to plan for: the one asked for, else the host's, else the profile's, else None."""
+    installed = topology.kubelet.version if topology.kubelet else None
+    text, field = asked or installed, "kubelet version"
+    if text is None:
+        text, field = profile.kubelet.version, "kubelet.version"
+    if text is None:
+        return Reasoned(
+            None,
+            notices=(
+                Notice(
+                    "no-kubelet",
+                    "no kubelet is installed and the profile names no version: its settings are not planned",
+                ),
+            ),
+        )
+    try:
+        version = KubeletVersion.parse(text)
+    except KubeletConfigError as error:
+        raise PlanError(error.message, where=field, remedy=error.remedy) from error
+    notices = (Notice("newer-kubelet", version.notice),) if version.notice else ()
+    return Reasoned(version, notices=notices)
+
+
+def plan_kubelet(
+    topology: NodeTopology,
+    profile: NodeProfile,
+    version: KubeletVersion,
+    existing: ExistingSettings,
+    decided: NodeDecisions,
+    previous: NodePlan | None,
+) -> Reasoned[KubeletPlan]:
+    """Choose the policies and their options, and write down the settings that numaforge manages.
+
+    Raises PlanError for what this version does not know or refuses, and for contradictions with what the
+    kubelet is told already.
+    """
+    chooser = _Chooser(topology, profile, version, existing, decided)
+    settings = chooser.settings()
+    notices = list(chooser.notices)
+    plan = _delivery(topology, version, profile, existing, settings, previous, notices)
+    return Reasoned(plan, tuple(chooser.decisions), tuple(notices))
+
+
+class _Chooser:
+    """Takes the decisions one after the other, each later one seeing the earlier."""
+
+    def __init__(
+        self,
+        topology: NodeTopology,
+        profile: NodeProfile,
+        version: KubeletVersion,
+        existing: ExistingSettings,
+        decided: NodeDecisions,
+    ) -> None:
+        self.topology = topology
+        self.wish = profile.kubelet
+        self.version = version
+        self.existing = existing
+        self.decided = decided
+        self.override = profile.kubelet.on_conflict == "override"
+        self.decisions: list[Decision] = []
+        self.notices: list[Notice] = []
+
+    def settings(self) -> dict[str, Any]:
+        """Return the managed part of the KubeletConfiguration, in the order of its reference."""
+        self._refuse_reserved_cgroups()
+        cpu_policy = self._policy(
+            "cpuManagerPolicy", self.wish.cpu_manager_policy, *self._cpu_policy_default()
+        )
+        if cpu_policy == "static" and not self.decided.cpus.reserved:
+            raise PlanError(
+                "the static CPU manager needs reserved CPUs, and this machine's only core cannot be divided",
+                where="kubelet.cpu_manager_policy",
+                remedy="set kubelet.cpu_manager_policy: none",
+            )
+        topology_policy = self._policy(
+            "topologyManagerPolicy", self.wish.topology_manager_policy, *self._topology_policy_default()
+        )
+        scope = self._policy(
+            "topologyManagerScope",
+            self.wish.topology_manager_scope,
+            "container",
+            "the kubelet's default: each container is aligned by itself",
+        )
+        memory_policy = self._policy(
+            "memoryManagerPolicy",
+            self.wish.memory_manager_policy,
+            *self._memory_policy_default(topology_policy),
+        )
+        cpu_chosen = self._cpu_options(cpu_policy, topology_policy)
+        topology_chosen = self._topology_options(topology_policy)
+        settings: dict[str, Any] = {
+            "reservedSystemCPUs": format_cpulist(self.decided.cpus.reserved),
+            "cpuManagerPolicy": cpu_policy,
+            "cpuManagerPolicyOptions": cpu_chosen,
+            "memoryManagerPolicy": memory_policy,
+            "topologyManagerPolicy": topology_policy,
+            "topologyManagerScope": scope,
+            "topologyManagerPolicyOptions": topology_chosen,
+            "kubeReserved": self._amount(
+                self.decided.reservations.memory.kube_reserved_bytes, "kubeReserved"
+            ),
+            "systemReserved": self._amount(
+                self.decided.reservations.memory.system_reserved_bytes, "systemReserved"
+            ),
+            "evictionHard": dict(self.decided.reservations.eviction_hard),
+            "reservedMemory": self._reserved_memory(memory_policy),
+            "featureGates": self._gates(cpu_chosen, topology_chosen),
+        }
+        return {
+            name: value
+            for name, value in settings.items()
+            if value not in ("", {}, []) and self._set_by_file(name)
+        }
+
+    def _set_by_file(self, name: str) -> bool:
+        flag = self.existing.get(name)
+        return flag is None or not flag.from_flag
+
+    def _refuse_reserved_cgroups(self) -> None:
+        for name in ("systemReservedCgroup", "kubeReservedCgroup"):
+            held = self.existing.get(name)
+            if held and self.decided.cpus.reserved:
+                raise PlanError(
+                    f"{held.place} sets {name}: {held.value}, and the kubelet does not start with that and "
+                    "reservedSystemCPUs together",
+                    where="cpus.reserved",
+                    remedy=f"remove {name} from {held.place}",
+                )
+
+    def _policy(self, name: str, wanted: str | None, default: str, reason: str) -> str:
+        subject = f"kubelet.{name}"
+        kept = self.existing.settle((name,), wanted, subject=subject, override=self.override)
+        if kept:
+            value, reason = str(kept.value), f"kept as {kept.place} has it"
+        else:
+            value, reason = (wanted, "the profile's choice") if wanted is not None else (default, reason)
+        self.decisions.append(Decision(subject, value, reason))
+        return value
+
+    def _cpu_policy_default(self) -> tuple[str, str]:
+        if self.decided.cpus.reserved:
+            return "static", "Guaranteed pods that ask for whole CPUs get them to themselves"
+        return "none", "no CPUs are reserved, which the static policy needs"
+
+    def _topology_policy_default(self) -> tuple[str, str]:
+        nodes = sum(bool(node.cpus) for node in self.topology.numa_nodes)
+        if nodes > 1:
+            return (
+                "single-numa-node",
+                f"{nodes} NUMA nodes have CPUs: a pod's CPUs, memory and devices stay on one of them",
+            )
+        return "none", "there is one NUMA node with CPUs, so there is nothing to align"
+
+    def _memory_policy_default(self, topology_policy: str) -> tuple[str, str]:
+        if self.decided.reservations.total_bytes == 0:
+            return "None", "no memory is reserved, which the Static policy needs"
+        if not any(node.reserved_memory_bytes for node in self.decided.numa_nodes):
+            return "None", "the NUMA nodes' memory is unknown"
+        if topology_policy in ("restricted", "single-numa-node"):
+            return (
+                "Static",
+                f"with {topology_policy}, memory and huge pages are to come from the pod's own NUMA nodes",
+            )
+        return "None", f"with topology manager policy {topology_policy}, memory is left to the kernel"
+
+    def _cpu_options(self, policy: str, topology_policy: str) -> Options:
+        known = cpu_options(self.version)
+        field = "kubelet.cpu_manager_options"
+        wanted = dict(sorted(self.wish.cpu_manager_options.items()))
+        if policy != "static" and wanted:
+            raise PlanError(
+                f"{', '.join(wanted)} cannot be given with the CPU manager's policy {policy}: the kubelet "
+                "would not "
+                "start",
+                where=field,
+                remedy="set kubelet.cpu_manager_policy: static, or leave the options out",
+            )
+        if policy != "static":
+            return {}
+        self._check_options(wanted, known, field)
+        chosen = self._settle_options("cpuManagerPolicyOptions", wanted, field, _same_bool)
+        held = {
+            key: str(setting.value) for key, setting in self.existing.below("cpuManagerPolicyOptions").items()
+        }
+        effective = {**held, **chosen}
+        if self._wants_full_cores(effective):
+            chosen[FULL_PCPUS_ONLY] = "true"
+            effective[FULL_PCPUS_ONLY] = "true"
+            self._decide_option(
+                "cpuManagerPolicyOptions",
+                FULL_PCPUS_ONLY,
+                "true",
+                "pods do not share a core's threads with others",
+            )
+        self._refuse_pairs(effective, topology_policy, field)
+        return dict(sorted(chosen.items()))
+
+    def _wants_full_cores(self, effective: Options) -> bool:
+        if FULL_PCPUS_ONLY in effective or self.existing.get("cpuManagerPolicyOptions") is not None:
+            return False
+        if uneven_smt(self.topology) or all(len(core.cpus) == 1 for core in self.topology.cores):
+            return False
+        partners = {
+            ({pair.first, pair.second} - {FULL_PCPUS_ONLY}).pop()
+            for pair in forbidden_pairs(self.version)
+            if FULL_PCPUS_ONLY in (pair.first, pair.second)
+        }
+        return not any(effective.get(partner) in _TRUE for partner in partners)
+
+    def _refuse_pairs(self, effective: Options, topology_policy: str, field: str) -> None:
+        on = {name for name, value in effective.items() if value in _TRUE}
+        for pair in forbidden_pairs(self.version):
+            if {pair.first, pair.second} <= on:
+                raise PlanError(
+                    f"kubelet {self.version} refuses {pair.first} and {pair.second} together",
+                    where=field,
+                    remedy="choose one of them",
+                )
+        if ALIGN_BY_SOCKET not in on:
+            return
+        if topology_policy == "single-numa-node":
+            raise PlanError(
+                f"kubelet {self.version} refuses {ALIGN_BY_SOCKET} with the topology manager's "
+                "single-numa-node",
+                where=field,
+                remedy="choose another topology_manager_policy, or leave the option out",
+            )
+        nodes = sum(bool(node.cpus) for node in self.topology.numa_nodes)
+        if len(self.topology.packages) > nodes:
+            raise PlanError(
+                f"{ALIGN_BY_SOCKET} needs a NUMA node in every package; there are "
+                f"{len(self.topology.packages)} "
+                f"packages and {nodes} NUMA nodes with CPUs",
+                where=field,
+                remedy="leave the option out",
+            )
+
+    def _topology_options(self, policy: str) -> Options:
+        known = topology_options(self.version)
+        field = "kubelet.topology_manager_options"
+        wanted = dict(sorted(self.wish.topology_manager_options.items()))
+        if policy == "none" and wanted:
+            raise PlanError(
+                f"{', '.join(wanted)} have no effect with the topology manager's policy none",
+                where=field,
+                remedy="choose another kubelet.topology_manager_policy, or leave the options out",
+            )
+        if policy == "none":
+            return {}
+        self._check_options(wanted, known, field)
+        chosen = self._settle_options(
+            "topologyManagerPolicyOptions",
+            wanted,
+            field,
+            lambda text, value: str(value) == text or _same_bool(text, value),
+        )
+        self._add_prefer_closest(policy, chosen, known)
+        self._add_max_numa_nodes(chosen, known, field)
+        return dict(sorted(chosen.items()))
+
+    def _add_prefer_closest(self, policy: str, chosen: Options, known: Mapping[str, OptionState]) -> None:
+        several = sum(bool(node.cpus) for node in self.topology.numa_nodes) > 2
+        measured = all(len(node.distances) > 1 for node in self.topology.numa_nodes)
+        taken = self.existing.below("topologyManagerPolicyOptions")
+        if (
+            policy in ("best-effort", "restricted")
+            and several
+            and measured
+            and PREFER_CLOSEST_NUMA in known
+            and PREFER_CLOSEST_NUMA not in {**taken, **chosen}
+            and self.existing.get("topologyManagerPolicyOptions") is None
+        ):
+            chosen[PREFER_CLOSEST_NUMA] = "true"
+            self._decide_option(
+                "topologyManagerPolicyOptions",
+                PREFER_CLOSEST_NUMA,
+                "true",
+                "pods that need several NUMA nodes get near ones",
+            )
+
+    def _add_max_numa_nodes(self, chosen: Options, known: Mapping[str, OptionState], field: str) -> None:
+        nodes = len(self.topology.numa_nodes)
+        if nodes <= DEFAULT_MAX_NUMA_NODES and MAX_ALLOWABLE_NUMA_NODES not in chosen:
+            return
+        if MAX_ALLOWABLE_NUMA_NODES not in known:
+            raise PlanError(
+                f"the machine has {nodes} NUMA nodes, memory-only ones included, and kubelet {self.version} "
+                "aligns "
+                f"at most {DEFAULT_MAX_NUMA_NODES}",
+                where="kubelet.topology_manager_policy",
+                remedy=f"use a kubelet that has {MAX_ALLOWABLE_NUMA_NODES} "
+                f"({_versions(MAX_ALLOWABLE_NUMA_NODES)}), "
+                "or set kubelet.topology_manager_policy: none",
+            )
+        held = self.existing.get("topologyManagerPolicyOptions", MAX_ALLOWABLE_NUMA_NODES)
+        value = chosen.get(MAX_ALLOWABLE_NUMA_NODES) or (str(held.value) if held else None)
+        if value is None and self.existing.get("topologyManagerPolicyOptions") is None:
+            chosen[MAX_ALLOWABLE_NUMA_NODES] = str(nodes)
+            self._decide_option(
+                "topologyManagerPolicyOptions",
+                MAX_ALLOWABLE_NUMA_NODES,
+                str(nodes),
+                f"the machine has {nodes} NUMA nodes, memory-only ones included; the kubelet's limit is "
+                f"{DEFAULT_MAX_NUMA_NODES}",
+            )
+        elif value is None or not value.isdigit() or int(value) < max(nodes, DEFAULT_MAX_NUMA_NODES):
+            raise PlanError(
+                f"{MAX_ALLOWABLE_NUMA_NODES} is {value or 'not set'}"
+                + (f" in {held.place}" if held and held.value == value else "")
+                + f", but the machine has {nodes} NUMA nodes, memory-only ones included",
+                where=field,
+                remedy=f'set it to "{max(nodes, DEFAULT_MAX_NUMA_NODES)}" or more',
+            )
+
+    def _check_options(self, wanted: Options, known: Mapping[str, OptionState], field: str) -> None:
+        for name, value in wanted.items():
+            if name not in known:
+                versions = _versions(name)
+                raise PlanError(
+                    f"kubelet {self.version} does not know the option {name}",
+                    where=f"{field}.{name}",
+                    remedy=f"{name} exists in kubelet {versions}"
+                    if versions
+                    else f"kubelet {self.version} knows {', '.join(sorted(known))}",
+                )
+            if known[name].kind == "bool" and value not in (*_TRUE, *_FALSE):
+                raise PlanError(
+                    f"{value!r} is neither true nor false",
+                    where=f"{field}.{name}",
+                    remedy="write true or false",
+                )
+            if known[name].kind == "int" and not value.isdigit():
+                raise PlanError(
+                    f"{value!r} is not a number", where=f"{field}.{name}", remedy="write a whole number"
+                )
+
+    def _settle_options(
+        self, name: str, wanted: Options, field: str, same: Callable[[str, Any], bool]
+    ) -> Options:
+        """Return the profile's options after comparing each with what is there."""
+        for option, value in wanted.items():
+            self.existing.settle(
+                (name, option),
+                value,
+                subject=f"{field}.{option}",
+                override=self.override,
+                same=partial(same, value),
+            )
+            self._decide_option(name, option, value, "the profile's choice")
+        return dict(wanted)
+
+    def _decide_option(self, name: str, option: str, value: str, reason: str) -> None:
+        self.decisions.append(Decision(f"kubelet.{name}.{option}", value, reason))
+
+    def _amount(self, count: int, name: str) -> dict[str, str]:
+        self._notice_overruled_cpu(name)
+        return {"memory": format_bytes(count)} if count else {}
+
+    def _notice_overruled_cpu(self, name: str) -> None:
+        held = self.existing.get(name, "cpu")
+        if held and self.decided.cpus.reserved:
+            self.notices.append(
+                Notice(
+                    "reserved-cpu-overruled",
+                    f"{held.place} sets {name}.cpu: {held.value}, which the kubelet ignores once "
+                    "reservedSystemCPUs "
+                    "is set",
+                )
+            )
+
+    def _reserved_memory(self, policy: str) -> list[dict[str, Any]]:
+        if policy != "Static":
+            return []
+        shares = [
+            {"numaNode": node.id, "limits": {"memory": format_bytes(node.reserved_memory_bytes)}}
+            for node in self.decided.numa_nodes
+            if node.reserved_memory_bytes
+        ]
+        if not shares:
+            nothing = self.decided.reservations.total_bytes == 0
+            raise PlanError(
+                "the Static memory manager needs reserved memory, and "
+                + ("none is reserved" if nothing else "the NUMA nodes' memory is unknown"),
+                where="kubelet.memory_manager_policy",
+                remedy="set memory.system_reserved, or kubelet.memory_manager_policy: None",
+            )
+        return shares
+
+    def _gates(self, cpu_chosen: Options, topology_chosen: Options) -> dict[str, bool]:
+        states = [cpu_options(self.version)[name] for name in cpu_chosen]
+        states += [topology_options(self.version)[name] for name in topology_chosen]
+        gates = {}
+        for state in states:
+            if state.gate is None:
+                continue
+            off = self.existing.get("featureGates", state.gate)
+            self.existing.settle(
+                ("featureGates", state.gate),
+                "true",
+                subject=f"kubelet: option {state.name}",
+                override=self.override,
+                same=partial(_same_bool, "true"),
+                shown=f"{state.name}, which needs the feature gate {state.gate}",
+            )
+            if not state.gate_default or (off and not _same_bool("true", off.value)):
+                gates[state.gate] = True
+                self._decide_option(
+                    "featureGates", state.gate, "true", f"{state.name} is {state.maturity} here"
+                )
+        return dict(sorted(gates.items()))
+
+
+def _versions(option: str) -> str:
+    minors = sorted(known_versions_of(option))
+    return f"1.{minors[0]} to 1.{minors[-1]}" if minors else ""
+
+
+def _same_bool(wanted: str, held: object) -> bool:
+    text = str(held)
+    return (text in _TRUE and wanted in _TRUE) or (text in _FALSE and wanted in _FALSE)
+
+
+def _delivery(
+    topology: NodeTopology,
+    version: KubeletVersion,
+    profile: NodeProfile,
+    existing: ExistingSettings,
+    settings: dict[str, Any],
+    previous: NodePlan | None,
+    notices: list[Notice],
+) -> KubeletPlan:
+    install = topology.kubelet or KubeletInstall(None, None, None, None, ())
+    common = {
+        "version": str(version),
+        "unit": install.unit or "kubelet.service",
+        "config_file": install.config_file or DEFAULT_CONFIG_FILE,
+        "root_dir": install.root_dir or DEFAULT_ROOT_DIR,
+    }
+    earlier = previous.kubelet if previous else None
+    if version.minor < _FIRST_MINOR_WITH_CONFIG_DIR:
+        if topology.kubelet and install.config_file is None:
+            raise PlanError(
+                f"kubelet {version} has no --config-dir and runs without --config, so no file reaches it",
+                where="kubelet",
+                remedy=f"start it with --config={DEFAULT_CONFIG_FILE}",
+            )
+        settings = _without_what_is_there(settings, existing, profile)
+        return KubeletPlan(
+            **common,
+            delivery="merge",
+            settings=settings,
+            config_dir=None,
+            drop_in=None,
+            exec_start=None,
+            retired=_retired(earlier, settings),
+        )
+    config_dir = install.config_dir or DEFAULT_CONFIG_DIR
+    return KubeletPlan(
+        **common,
+        delivery="drop-in",
+        settings=settings,
+        config_dir=config_dir,
+        drop_in=str(PurePosixPath(config_dir) / DROP_IN_NAME),
+        exec_start=_exec_start(topology.kubelet, config_dir, earlier, notices),
+        retired=_retired(earlier, {}),
+    )
+
+
+def _exec_start(
+    install: KubeletInstall | None, config_dir: str, earlier: KubeletPlan | None, notices: list[Notice]
+) -> str | None:
+    """Return the unit's ExecStart with --config-dir, or None where the admin has put the flag there."""
+    if install is None:
+        notices.append(
+            Notice(
+                "config-dir-not-wired",
+                f"no kubelet is installed yet: run again when it is, so that it is started with "
+                f"--config-dir={config_dir}",
+            )
+        )
+        return None
+    if install.config_dir is not None:
+        ours = (
+            earlier is not None
+            and earlier.exec_start is not None
+            and earlier.exec_start == install.exec_start
+        )
+        return install.exec_start if ours else None
+    if install.exec_start is None:
+        raise PlanError(
+            "the kubelet's unit has no readable ExecStart, so --config-dir cannot be added to it",
+            where="kubelet",
+            remedy=f"add --config-dir={config_dir} to the kubelet's arguments",
+        )
+    return f"{install.exec_start} --config-dir={config_dir}"
+
+
+def _without_what_is_there(
+    settings: Mapping[str, Any], existing: ExistingSettings, profile: NodeProfile
+) -> dict[str, Any]:
+    """Leave out what the admin's file says already: what is merged is taken for ours the next time."""
+    if existing.eviction_map is not None:
+        wanted = {*profile.memory.eviction_hard}
+        eviction = {signal: text for signal, text in settings["evictionHard"].items() if signal in wanted}
+        settings = {**settings, "evictionHard": eviction}
+    ours = {
+        path: value
+        for path, value in flatten_settings(settings)
+        if (held := existing.get(*path)) is None or not _same_value(held.value, value)
+    }
+    return _nested(ours)
+
+
+def _same_value(held: object, wanted: object) -> bool:
+    return held == wanted or (isinstance(wanted, str) and str(held) == wanted)
+
+
+def _retired(earlier: KubeletPlan | None, settings: Mapping[str, Any]) -> dict[str, Any]:
+    if earlier is None:
+        return {}
+    merged = dict(flatten_settings(earlier.retired))
+    if earlier.delivery == "merge":
+        merged.update(flatten_settings(earlier.settings))
+    wanted = dict(flatten_settings(settings))
+    return _nested({path: value for path, value in merged.items() if path not in wanted})
+
+
+def _nested(settings: Mapping[SettingPath, Any]) -> dict[str, Any]:
+    nested: dict[str, Any] = {}
+    for path, value in settings.items():
+        if len(path) == 1:
+            nested[path[0]] = value
+        else:
+            nested.setdefault(path[0], {})[path[1]] = value
+    return nested

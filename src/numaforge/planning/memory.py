@@ -1,0 +1,355 @@
+"""Memory that pods never get: the three reservations, and their exact split over the NUMA nodes."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from numaforge.errors import NumaforgeError, PlanError
+from numaforge.planning.existing import ExistingSettings, Setting
+from numaforge.planning.hugepages import PagesBySize, describe_pools, pool_bytes, pools_after
+from numaforge.planning.model import Decision, MemoryPlan, Notice, NumaNodePlan, Reasoned
+from numaforge.profile import NodeProfile
+from numaforge.quantity import format_bytes, parse_bytes, parse_quantity
+from numaforge.topology.model import CpuSet, NodeTopology
+
+MIB = 2**20
+
+# pkg/kubelet/eviction/defaults_linux.go; used where the kubelet's configuration has no evictionHard at all.
+DEFAULT_EVICTION_HARD: Mapping[str, str] = {
+    "imagefs.available": "15%",
+    "imagefs.inodesFree": "5%",
+    "memory.available": "100Mi",
+    "nodefs.available": "10%",
+    "nodefs.inodesFree": "5%",
+}
+
+
+@dataclass(frozen=True)
+class Reservations:
+    """The three reservations, in bytes, and the complete evictionHard map that goes with them.
+
+    `eviction_hard` has memory.available as an amount even where it was given as a percentage.
+    """
+
+    memory: MemoryPlan
+    eviction_hard: Mapping[str, str]
+
+    @property
+    def total_bytes(self) -> int:
+        return (
+            self.memory.kube_reserved_bytes
+            + self.memory.system_reserved_bytes
+            + self.memory.eviction_hard_bytes
+        )
+
+
+@dataclass(frozen=True)
+class Room:
+    """A NUMA node that can hold part of the reservation: its memory, and what huge pages leave, in bytes."""
+
+    node: int
+    memory_bytes: int
+    free_bytes: int
+
+
+def plan_reservations(
+    topology: NodeTopology, profile: NodeProfile, existing: ExistingSettings
+) -> Reasoned[Reservations]:
+    """Settle kubeReserved, systemReserved and the hard eviction threshold for memory.
+
+    Raises PlanError where the profile contradicts what the kubelet is told already, or where more than the
+    machine's memory would be reserved.
+    """
+    capacity = topology.memory_bytes
+    if not capacity:
+        raise PlanError(
+            "the machine's memory is unknown", where="memory", remedy="capture the snapshot again"
+        )
+    kube, kube_decision = _amount("kube", profile.memory.kube_reserved, profile, existing)
+    system, system_decision = _amount("system", profile.memory.system_reserved, profile, existing)
+    eviction, eviction_reason = _eviction_map(profile, existing)
+    threshold = eviction_bytes(eviction.get("memory.available"), capacity)
+    if threshold:
+        eviction["memory.available"] = format_bytes(threshold)
+    plan = Reservations(MemoryPlan(capacity, kube, system, threshold), dict(sorted(eviction.items())))
+    if plan.total_bytes >= capacity:
+        raise PlanError(
+            f"kube_reserved {format_bytes(kube)} + system_reserved {format_bytes(system)} + eviction "
+            "threshold "
+            f"{format_bytes(threshold)} = {format_bytes(plan.total_bytes)}, but the machine has "
+            f"{format_bytes(capacity)} of memory",
+            where="memory",
+            remedy="reserve less than the machine's memory",
+        )
+    eviction_decision = Decision("memory.eviction_hard", format_bytes(threshold), eviction_reason)
+    return Reasoned(plan, (kube_decision, system_decision, eviction_decision))
+
+
+def eviction_bytes(threshold: str | None, capacity: int) -> int:
+    """Return a memory.available threshold in bytes, computed as the kubelet does, float32 included.
+
+    0% and 100% mean that there is no threshold (pkg/kubelet/eviction/helpers.go).
+    """
+    if threshold is None:
+        return 0
+    if not threshold.endswith("%"):
+        return parse_bytes(threshold)
+    percent = _float32(float(threshold.removesuffix("%")))
+    if percent in (0, 100):
+        return 0
+    return int(float(capacity) * _float32(percent / 100))
+
+
+def split_reservation(total: int, rooms: Sequence[Room], mode: str) -> dict[int, int]:
+    """Divide `total` bytes over NUMA nodes, in whole MiB with the remainder on a node that can hold it.
+
+    `mode` is "proportional" (to the nodes' memory) or "even". What one node cannot hold moves to the others.
+    The shares' sum is `total`; the rooms must be able to hold it.
+    """
+    rooms = sorted(rooms, key=lambda room: room.node)
+    free = {room.node: room.free_bytes // MIB for room in rooms}
+    weights = {room.node: room.memory_bytes if mode == "proportional" else 1 for room in rooms}
+    whole = min(total // MIB, sum(free.values()))
+    shares = {node: count * MIB for node, count in _apportion_within(whole, weights, free).items()}
+    rest = total - whole * MIB
+    spare = {room.node: room.free_bytes - shares[room.node] for room in rooms}
+    holders = [node for node in spare if spare[node] >= rest][:1] or list(spare)
+    for node in holders:
+        part = min(rest, spare[node])
+        shares[node] += part
+        rest -= part
+    return shares
+
+
+def plan_numa_nodes(
+    topology: NodeTopology,
+    profile: NodeProfile,
+    existing: ExistingSettings,
+    reserved_cpus: CpuSet,
+    reservations: Reservations,
+    hugepages: Mapping[int, PagesBySize],
+) -> Reasoned[tuple[NumaNodePlan, ...]]:
+    """Lay the reservation over the NUMA nodes that have CPUs and memory, beside their huge pages.
+
+    Raises PlanError, with the arithmetic, where the nodes cannot hold it.
+    """
+    nodes = sorted(topology.numa_nodes, key=lambda node: node.id)
+    pools = {node.id: pool_bytes(pools_after(node, hugepages[node.id])) for node in nodes}
+    rooms = [
+        Room(node.id, node.memory_bytes, max(0, node.memory_bytes - pools[node.id]))
+        for node in nodes
+        if node.cpus and node.memory_bytes
+    ]
+    shares: dict[int, int] = {}
+    decisions: tuple[Decision, ...] = ()
+    notices: tuple[Notice, ...] = ()
+    if rooms:
+        _refuse_too_little_room(topology, rooms, reservations, hugepages)
+        shares, decisions, notices = _shares(profile, existing, rooms, reservations.total_bytes)
+    return Reasoned(
+        tuple(
+            NumaNodePlan(
+                id=node.id,
+                cpus=node.cpus,
+                reserved_cpus=node.cpus & reserved_cpus,
+                memory_bytes=node.memory_bytes or 0,
+                reserved_memory_bytes=shares.get(node.id, 0),
+                hugepages=dict(sorted(hugepages[node.id].items())),
+                allocatable_memory_bytes=max(
+                    0, (node.memory_bytes or 0) - pools[node.id] - shares.get(node.id, 0)
+                ),
+            )
+            for node in nodes
+        ),
+        decisions,
+        notices,
+    )
+
+
+def existing_bytes(setting: Setting, subject: str) -> int:
+    """Return the bytes that an existing setting names; raises PlanError for no whole number of bytes."""
+    try:
+        quantity = parse_quantity(setting.value)
+    except NumaforgeError as error:
+        raise PlanError(error.message, where=f"{setting.place}: {subject}", remedy=error.remedy) from error
+    if quantity.denominator != 1 or quantity < 0:
+        raise PlanError(
+            f"{setting.value!r} is not a whole, positive number of bytes",
+            where=f"{setting.place}: {subject}",
+            remedy="write for example 512Mi",
+        )
+    return int(quantity)
+
+
+def _amount(
+    owner: str, wanted: int | None, profile: NodeProfile, existing: ExistingSettings
+) -> tuple[int, Decision]:
+    name, subject = f"{owner}Reserved", f"memory.{owner}_reserved"
+    kept = existing.settle(
+        (name, "memory"),
+        wanted,
+        subject=subject,
+        override=profile.kubelet.on_conflict == "override",
+        same=lambda value: existing_bytes(Setting(value, "kubelet"), f"{name}.memory") == wanted,
+        shown=None if wanted is None else format_bytes(wanted),
+    )
+    if kept:
+        amount = existing_bytes(kept, f"{name}.memory")
+        return amount, Decision(subject, format_bytes(amount), f"kept as {kept.place} has it")
+    if wanted is None:
+        return 0, Decision(subject, "0", "neither the profile nor the kubelet's configuration reserves any")
+    return wanted, Decision(subject, format_bytes(wanted), "the profile's amount")
+
+
+def _eviction_map(profile: NodeProfile, existing: ExistingSettings) -> tuple[dict[str, str], str]:
+    """Return the complete evictionHard map and where its memory.available comes from."""
+    merges_defaults = existing.get("mergeDefaultEvictionSettings")
+    keeps_defaults = existing.eviction_map is None or (
+        merges_defaults is not None and merges_defaults.value is True
+    )
+    complete = dict(DEFAULT_EVICTION_HARD) if keeps_defaults else {}
+    complete.update(
+        {signal: str(setting.value) for signal, setting in existing.below("evictionHard").items()}
+    )
+    for signal, threshold in sorted(profile.memory.eviction_hard.items()):
+        existing.settle(
+            ("evictionHard", signal),
+            threshold,
+            subject=f"memory.eviction_hard.{signal}",
+            override=profile.kubelet.on_conflict == "override",
+            same=partial(_same_threshold, threshold),
+        )
+        complete[signal] = threshold
+    return complete, _eviction_reason(profile, existing, complete.get("memory.available"))
+
+
+def _eviction_reason(profile: NodeProfile, existing: ExistingSettings, threshold: str | None) -> str:
+    held = existing.get("evictionHard", "memory.available")
+    if threshold is None:
+        return f"{existing.eviction_map} has an evictionHard without memory.available"
+    if "memory.available" in profile.memory.eviction_hard:
+        source = "the profile's threshold"
+    else:
+        source = f"kept as {held.place} has it" if held else "the kubelet's default"
+    if threshold.endswith("%"):
+        return (
+            f"{source}, {threshold} of memory, written as an amount so that reservedMemory still adds up "
+            "when a "
+            "reboot moves MemTotal"
+        )
+    return source
+
+
+def _same_threshold(threshold: str, value: Any) -> bool:
+    if str(value).endswith("%") or threshold.endswith("%"):
+        return str(value) == threshold
+    return existing_bytes(Setting(value, "kubelet"), "evictionHard") == parse_bytes(threshold)
+
+
+def _shares(
+    profile: NodeProfile, existing: ExistingSettings, rooms: Sequence[Room], total: int
+) -> tuple[dict[int, int], tuple[Decision, ...], tuple[Notice, ...]]:
+    subject = "memory.split"
+    held = existing.get("reservedMemory")
+    if held is not None and profile.memory.split is None:
+        shares = _existing_shares(held, rooms, total)
+        if shares is not None:
+            return shares, (Decision(subject, _describe(shares), f"kept as {held.place} has it"),), ()
+    mode = profile.memory.split or "proportional"
+    shares = split_reservation(total, rooms, mode)
+    existing.settle(
+        ("reservedMemory",),
+        shares,
+        subject=subject,
+        override=profile.kubelet.on_conflict == "override",
+        same=lambda value: _existing_shares(Setting(value, "kubelet"), rooms, total) == shares,
+        shown=f"reservedMemory of {format_bytes(total)} ({_describe(shares)})",
+    )
+    ways = {"proportional": "in proportion to the NUMA nodes' memory", "even": "in equal parts"}
+    reason = f"{format_bytes(total)} {ways[mode]}, in whole MiB, to the byte what the kubelet adds up itself"
+    ideal = split_reservation(
+        total, [Room(r.node, r.memory_bytes, max(total, r.free_bytes)) for r in rooms], mode
+    )
+    moved = [node for node in shares if shares[node] < ideal[node]]
+    notices = tuple(
+        Notice(
+            "reservation-moved",
+            f"NUMA node {node} holds {format_bytes(shares[node])} of the memory reservation instead of "
+            f"{format_bytes(ideal[node])}, because huge pages and memory leave no more room there",
+        )
+        for node in moved
+    )
+    return shares, (Decision(subject, _describe(shares), reason),), notices
+
+
+def _describe(shares: Mapping[int, int]) -> str:
+    return ", ".join(f"NUMA node {node}: {format_bytes(share)}" for node, share in sorted(shares.items()))
+
+
+def _existing_shares(held: Setting, rooms: Sequence[Room], total: int) -> dict[int, int] | None:
+    """Return an existing reservedMemory by node, or None where it does not add up or does not fit."""
+    shares = {room.node: 0 for room in rooms}
+    free = {room.node: room.free_bytes for room in rooms}
+    for entry in held.value if isinstance(held.value, list) else [None]:
+        limits = entry.get("limits") if isinstance(entry, Mapping) else None
+        node = entry.get("numaNode") if isinstance(entry, Mapping) else None
+        if not isinstance(limits, Mapping) or set(limits) != {"memory"} or node not in shares:
+            return None
+        shares[node] += existing_bytes(Setting(limits["memory"], held.place), "reservedMemory")
+    fits = all(shares[node] <= free[node] for node in shares)
+    return shares if fits and sum(shares.values()) == total else None
+
+
+def _refuse_too_little_room(
+    topology: NodeTopology,
+    rooms: Sequence[Room],
+    reservations: Reservations,
+    hugepages: Mapping[int, PagesBySize],
+) -> None:
+    free = sum(room.free_bytes for room in rooms)
+    if reservations.total_bytes <= free:
+        return
+    by_id = {node.id: node for node in topology.numa_nodes}
+    lines = "".join(
+        f"\n  NUMA node {room.node}: {format_bytes(room.memory_bytes)} of memory - "
+        f"{describe_pools(by_id[room.node], hugepages[room.node])} = {format_bytes(room.free_bytes)}"
+        for room in rooms
+    )
+    raise PlanError(
+        f"{format_bytes(reservations.total_bytes)} of memory are to be reserved, but only "
+        f"{format_bytes(free)} are "
+        f"left on the NUMA nodes that have CPUs:{lines}",
+        where="memory",
+        remedy=f"take {format_bytes(reservations.total_bytes - free)} from the huge pages or the "
+        "reservations",
+    )
+
+
+def _apportion_within(count: int, weights: Mapping[int, int], limits: Mapping[int, int]) -> dict[int, int]:
+    """Apportion `count` by weight without passing any limit; the limits together allow `count`."""
+    fixed: dict[int, int] = {}
+    while True:
+        open_weights = {node: weight for node, weight in weights.items() if node not in fixed}
+        shares = _apportion(count - sum(fixed.values()), open_weights)
+        full = {node: limits[node] for node, share in shares.items() if share > limits[node]}
+        if not full:
+            return {**fixed, **shares}
+        fixed.update(full)
+
+
+def _apportion(count: int, weights: Mapping[int, int]) -> dict[int, int]:
+    """Divide `count` by the largest remainder, ties going to the lowest node."""
+    total = sum(weights.values())
+    shares = {node: count * weight // total for node, weight in weights.items()}
+    by_remainder = sorted(weights, key=lambda node: (-(count * weights[node] % total), node))
+    for node in by_remainder[: count - sum(shares.values())]:
+        shares[node] += 1
+    return shares
+
+
+def _float32(value: float) -> float:
+    return float(struct.unpack("<f", struct.pack("<f", value))[0])

@@ -1,0 +1,123 @@
+"""One host's plan: a pure function of what is there, what is wanted, and the kubelet's version."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from numaforge.errors import PlanError
+from numaforge.planning.cpus import plan_cpus
+from numaforge.planning.document import loads
+from numaforge.planning.existing import ExistingSettings, read_existing
+from numaforge.planning.files import plan_files
+from numaforge.planning.hugepages import PagesBySize, plan_hugepages, pools_after
+from numaforge.planning.kubelet import NodeDecisions, kubelet_version, plan_kubelet
+from numaforge.planning.memory import Reservations, plan_numa_nodes, plan_reservations
+from numaforge.planning.model import Allocatable, CpuPlan, KubeletPlan, NodePlan, Notice, Reasoned
+from numaforge.planning.tuning import plan_tuning
+from numaforge.profile import NodeProfile
+from numaforge.quantity import parse_bytes, parse_quantity
+from numaforge.topology.model import NodeTopology
+
+
+def plan_node(topology: NodeTopology, profile: NodeProfile, kubelet_version: str | None = None) -> NodePlan:
+    """Decide everything for one host.
+
+    `kubelet_version` plans for another version than the host's. Raises PlanError, with the host's name, for a
+    profile that this machine or this kubelet cannot meet.
+    """
+    hostname = topology.hostname or "localhost"
+    try:
+        return _plan(hostname, topology, profile, kubelet_version)
+    except PlanError as error:
+        raise error.at(hostname) from error.__cause__
+
+
+def _plan(hostname: str, topology: NodeTopology, profile: NodeProfile, asked_version: str | None) -> NodePlan:
+    previous = loads(topology.previous_plan) if topology.previous_plan else None
+    existing = read_existing(topology.kubelet, previous.kubelet if previous else None)
+    cpus = plan_cpus(topology, profile, existing)
+    reservations = plan_reservations(topology, profile, existing)
+    hugepages = plan_hugepages(topology, profile, previous)
+    nodes = plan_numa_nodes(
+        topology, profile, existing, cpus.value.reserved, reservations.value, hugepages.value
+    )
+    tuning = plan_tuning(topology, profile)
+    decided = NodeDecisions(cpus.value, reservations.value, nodes.value)
+    kubelet = _plan_kubelet(topology, profile, asked_version, existing, decided, previous)
+    parts = (cpus, reservations, hugepages, nodes, kubelet, tuning)
+    return NodePlan(
+        hostname=hostname,
+        profile=profile.name,
+        cpus=cpus.value,
+        memory=reservations.value.memory,
+        numa_nodes=nodes.value,
+        tuning=tuning.value,
+        kubelet=kubelet.value,
+        files=plan_files(tuning.value, nodes.value, kubelet.value),
+        allocatable=_allocatable(topology, existing, cpus.value, reservations.value, hugepages.value)
+        if kubelet.value
+        else None,
+        decisions=tuple(decision for part in parts for decision in part.decisions),
+        notices=(
+            *(notice for part in parts for notice in part.notices),
+            *_swap_notice(topology, profile, existing, kubelet.value),
+        ),
+    )
+
+
+def _plan_kubelet(
+    topology: NodeTopology,
+    profile: NodeProfile,
+    asked_version: str | None,
+    existing: ExistingSettings,
+    decided: NodeDecisions,
+    previous: NodePlan | None,
+) -> Reasoned[KubeletPlan | None]:
+    version = kubelet_version(topology, profile, asked_version)
+    if version.value is None:
+        return Reasoned(None, notices=version.notices)
+    planned = plan_kubelet(topology, profile, version.value, existing, decided, previous)
+    return Reasoned(planned.value, planned.decisions, (*version.notices, *planned.notices))
+
+
+def _allocatable(
+    topology: NodeTopology,
+    existing: ExistingSettings,
+    cpus: CpuPlan,
+    reservations: Reservations,
+    hugepages: Mapping[int, PagesBySize],
+) -> Allocatable:
+    """Predict what the kubelet reports: capacity less the reservations, and huge pages out of memory.
+
+    pkg/kubelet/nodestatus/setters.go: every huge page's memory is taken from Allocatable memory, used or not.
+    """
+    pools: dict[str, int] = {}
+    for node in topology.numa_nodes:
+        for size, count in pools_after(node, hugepages[node.id]).items():
+            pools[size] = pools.get(size, 0) + count * parse_bytes(size)
+    reserved_millis = len(cpus.reserved) * 1000 or sum(
+        int(parse_quantity(setting.value) * 1000)
+        for name in ("kubeReserved", "systemReserved")
+        if (setting := existing.get(name, "cpu"))
+    )
+    memory = reservations.memory.capacity_bytes - reservations.total_bytes - sum(pools.values())
+    return Allocatable(
+        cpu_millis=len(cpus.online) * 1000 - reserved_millis,
+        memory_bytes=max(0, memory),
+        hugepages_bytes=dict(sorted(pools.items())),
+    )
+
+
+def _swap_notice(
+    topology: NodeTopology, profile: NodeProfile, existing: ExistingSettings, kubelet: KubeletPlan | None
+) -> tuple[Notice, ...]:
+    fails = existing.get("failSwapOn")
+    tolerated = fails is not None and fails.value is False
+    if kubelet is None or not topology.swap_bytes or profile.tuning.swap == "off" or tolerated:
+        return ()
+    return (
+        Notice(
+            "swap-on",
+            "swap is on and failSwapOn is not false: the kubelet does not start; set tuning.swap: off",
+        ),
+    )

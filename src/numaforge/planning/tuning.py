@@ -1,0 +1,132 @@
+"""Kernel settings: what the profile asks for and the host has."""
+
+from __future__ import annotations
+
+from numaforge.errors import PlanError
+from numaforge.planning.model import Decision, Notice, Reasoned, TuningPlan
+from numaforge.profile import NodeProfile, Tuning
+from numaforge.topology.model import Cpufreq, NodeTopology
+
+# Drivers that refuse another energy preference than performance while their governor is performance
+# (drivers/cpufreq/intel_pstate.c, amd-pstate.c).
+_PERFORMANCE_IS_STRICT = ("intel_pstate", "amd-pstate-epp", "amd_pstate_epp")
+
+
+def plan_tuning(topology: NodeTopology, profile: NodeProfile) -> Reasoned[TuningPlan]:
+    """Return the settings to write; a notice names each one that this host does not have.
+
+    Raises PlanError for a governor and an energy preference that the cpufreq driver refuses together.
+    """
+    wish = profile.tuning
+    notices: list[Notice] = []
+    _refuse_contradiction(topology.cpufreq, wish)
+    plan = TuningPlan(
+        governors=_governors(topology, wish, notices),
+        energy_preferences=_energy_preferences(topology, wish, notices),
+        sysctls=_sysctls(topology, wish, notices),
+        transparent_hugepages=_transparent_hugepages(topology, wish, notices),
+        swap_off=wish.swap == "off",
+    )
+    return Reasoned(plan, _decisions(plan, wish), tuple(notices))
+
+
+def _refuse_contradiction(cpufreq: Cpufreq | None, wish: Tuning) -> None:
+    strict = cpufreq is not None and cpufreq.driver in _PERFORMANCE_IS_STRICT
+    if strict and wish.governor == "performance" and wish.energy_preference not in (None, "performance"):
+        raise PlanError(
+            f"with the governor performance, {cpufreq.driver if cpufreq else ''} accepts no other energy "
+            "preference "
+            f"than performance, not {wish.energy_preference}",
+            where="tuning.energy_preference",
+            remedy="leave energy_preference out, or choose the governor powersave, which leaves the choice "
+            "to it",
+        )
+
+
+def _governors(topology: NodeTopology, wish: Tuning, notices: list[Notice]) -> dict[int, str]:
+    cpufreq = topology.cpufreq
+    if wish.governor is None:
+        return {}
+    if cpufreq is None:
+        notices.append(Notice("no-cpufreq", "no cpufreq: governor left alone"))
+        return {}
+    if wish.governor not in cpufreq.available:
+        notices.append(
+            Notice(
+                "no-such-governor",
+                f"the cpufreq driver {cpufreq.driver} offers "
+                f"{', '.join(cpufreq.available) or 'no governors'}, not "
+                f"{wish.governor}: governor left alone",
+            )
+        )
+        return {}
+    return dict.fromkeys(sorted(cpufreq.governors), wish.governor)
+
+
+def _energy_preferences(topology: NodeTopology, wish: Tuning, notices: list[Notice]) -> dict[int, str]:
+    cpufreq = topology.cpufreq
+    if wish.energy_preference is None:
+        return {}
+    if cpufreq is None or not cpufreq.energy_preferences:
+        notices.append(
+            Notice("no-energy-preference", "the host has no energy_performance_preference: left alone")
+        )
+        return {}
+    if wish.energy_preference not in cpufreq.available_energy_preferences:
+        notices.append(
+            Notice(
+                "no-such-energy-preference",
+                f"the cpufreq driver {cpufreq.driver} offers "
+                f"{', '.join(cpufreq.available_energy_preferences)}, not "
+                f"{wish.energy_preference}: energy preference left alone",
+            )
+        )
+        return {}
+    return dict.fromkeys(sorted(cpufreq.energy_preferences), wish.energy_preference)
+
+
+def _sysctls(topology: NodeTopology, wish: Tuning, notices: list[Notice]) -> dict[str, str]:
+    sysctls = dict(wish.sysctls)
+    if wish.numa_balancing is not None:
+        # Kernels without CONFIG_NUMA_BALANCING, or with one NUMA node, do not have the key.
+        if "kernel.numa_balancing" in topology.sysctls:
+            sysctls["kernel.numa_balancing"] = str(int(wish.numa_balancing))
+        else:
+            notices.append(Notice("no-numa-balancing", "the kernel has no NUMA balancing: left alone"))
+    return dict(sorted(sysctls.items()))
+
+
+def _transparent_hugepages(topology: NodeTopology, wish: Tuning, notices: list[Notice]) -> dict[str, str]:
+    if wish.transparent_hugepages is None:
+        return {}
+    if not topology.transparent_hugepages:
+        notices.append(
+            Notice("no-transparent-hugepages", "the kernel has no transparent huge pages: left alone")
+        )
+        return {}
+    asked = wish.transparent_hugepages
+    switches = {"defrag": asked.defrag, "enabled": asked.enabled}
+    return {name: value for name, value in switches.items() if value is not None}
+
+
+def _decisions(plan: TuningPlan, wish: Tuning) -> tuple[Decision, ...]:
+    reason = "the profile's choice"
+    decisions = []
+    if plan.governors:
+        decisions.append(Decision("tuning.governor", wish.governor or "", f"{reason}, on every online CPU"))
+    if plan.energy_preferences:
+        decisions.append(
+            Decision(
+                "tuning.energy_preference", wish.energy_preference or "", f"{reason}, on every online CPU"
+            )
+        )
+    decisions += [Decision(f"tuning.sysctls.{name}", value, reason) for name, value in plan.sysctls.items()]
+    decisions += [
+        Decision(f"tuning.transparent_hugepages.{name}", value, reason)
+        for name, value in plan.transparent_hugepages.items()
+    ]
+    if plan.swap_off:
+        decisions.append(
+            Decision("tuning.swap", "off", f"{reason}: memory that pods were given is not taken to disk")
+        )
+    return tuple(decisions)
