@@ -1,0 +1,5 @@
+"""Change nothing; save each host's snapshot and plan here: pyinfra INVENTORY deploys/detect.py --data out=DIR"""
+
+from roles.topology import record
+
+record()

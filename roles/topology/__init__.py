@@ -1,0 +1,66 @@
+"""Look at the host, decide, and keep the plan on the host; every other role reads it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pyinfra import host
+
+from numaforge.errors import HostError, ProfileError
+from numaforge.hosts import detect, file_bundle, planned, remember, role
+from numaforge.planning import plan_node
+from numaforge.planning.document import dumps as plan_document
+from numaforge.profile import load_profile
+from numaforge.render import role_files
+from numaforge.snapshot import Snapshot
+from numaforge.topology import read_topology
+
+__all__ = ["record", "topology"]
+
+
+@role("Topology")
+def topology() -> None:
+    """Detect the machine, plan it by the host data `numaforge_profile`, and save the plan on the host."""
+    _plan()
+    file_bundle(name="Save the plan", files=role_files(planned(host), "topology"))
+
+
+@role("Record")
+def record() -> None:
+    """Detect and plan, change nothing on the host, and save both here: OUT/HOST.snapshot.json and OUT/HOST.plan.json.
+
+    OUT is the host data `out` (`--data out=DIR`), by default `numaforge-out`.
+    """
+    snapshot = _plan()
+    folder = Path(str(host.data.get("out", "numaforge-out")))
+    name = host.name.replace("/", "_")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / f"{name}.snapshot.json").write_text(snapshot.to_json(), encoding="utf-8")
+        (folder / f"{name}.plan.json").write_text(plan_document(planned(host)), encoding="utf-8")
+    except OSError as error:
+        raise HostError(
+            f"cannot be written: {error.strerror}",
+            where=f"out={folder}",
+            remedy="name another folder: --data out=DIR",
+        ) from error
+    host.log(f"saved {folder / name}.snapshot.json and {folder / name}.plan.json")
+
+
+def _plan() -> Snapshot:
+    """Find out everything that the run needs to know, and remember it."""
+    wish = host.data.get("numaforge_profile")
+    if wish is None:
+        raise ProfileError(
+            "is not set",
+            where="host data numaforge_profile",
+            remedy="name a ready profile, a YAML file, or write the profile itself in the inventory's group_data",
+        )
+    profile = load_profile(wish)
+    snapshot = detect(host)
+    machine = read_topology(snapshot)
+    plan = plan_node(machine, profile)
+    remember(host, machine, plan)
+    for notice in plan.notices:
+        host.log(f"{notice.id}: {notice.message}")
+    return snapshot

@@ -1,0 +1,28 @@
+"""Kernel settings: governors, energy preferences, sysctls, transparent hugepages and swap, now and after every boot."""
+
+from __future__ import annotations
+
+from pyinfra import host
+
+from numaforge.hosts import file_bundle, planned, role
+from numaforge.render import role_files
+
+from .operations import FILES, kernel_settings
+
+__all__ = ["tuning"]
+
+
+@role("Tuning")
+def tuning() -> None:
+    """Write the settings for the next boot, then apply those that differ now."""
+    plan = planned(host)
+    files = role_files(plan, "tuning")
+    written = [file.path for file in files]
+    file_bundle(
+        name="Write the kernel settings for every boot",
+        files=files,
+        absent=[path for path in FILES if path not in written],
+    )
+    kernel_settings(
+        name="Apply the kernel settings", plan=plan.tuning, at_boot=bool(set(written) & set(FILES))
+    )

@@ -1,0 +1,42 @@
+"""What the kernel runs with now."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from pyinfra.api import Host
+
+from numaforge.errors import HostError
+from numaforge.hosts import READ_VALUES, parse_values, script_output
+
+UNIT = "numaforge-tuning.service"
+UNIT_LINK = f"/etc/systemd/system/multi-user.target.wants/{UNIT}"
+
+_SCRIPT = f"""
+swaps=0
+while read -r _; do swaps=$((swaps + 1)); done < /proc/swaps
+if [ "$swaps" -gt 1 ]; then echo on; else echo off; fi
+if ! command -v systemctl >/dev/null 2>&1; then echo none
+elif [ -L {UNIT_LINK} ]; then echo enabled
+else echo disabled; fi
+"""
+
+
+@dataclass(frozen=True)
+class KernelState:
+    """Values by path (absent where the host has no such file), whether swap is on, and our unit: enabled, disabled, none."""
+
+    values: dict[str, str]
+    swap_on: bool
+    unit: str
+
+
+def kernel_state(host: Host, paths: Iterable[str]) -> KernelState:
+    """Read what the tuning is about, in one round trip."""
+    output = script_output(host, f"{READ_VALUES}{_SCRIPT}numaforge_read {shlex.join(paths)}\n")
+    if len(output) < 2:
+        raise HostError("the answer about kernel settings is cut off", remedy="run again")
+    swap, unit, *lines = output
+    return KernelState(parse_values(lines), swap == "on", unit)

@@ -1,0 +1,80 @@
+"""Apply kernel settings: only what differs, in one command."""
+
+from __future__ import annotations
+
+import shlex
+
+from pyinfra import host
+from pyinfra.api import StringCommand
+
+from numaforge import kernel_paths
+from numaforge.hosts import Commands, host_operation, show_lines
+from numaforge.planning.model import TuningPlan
+
+from .facts import UNIT, UNIT_LINK, kernel_state
+
+FILES = (
+    "/etc/sysctl.d/90-numaforge.conf",
+    "/etc/tmpfiles.d/numaforge-tuning.conf",
+    f"/etc/systemd/system/{UNIT}",
+)
+
+# Every refusal is named, and the others are still tried. What the kernel took is read back: some drivers accept a
+# write and keep their value.
+_SET = r"""
+failed=
+set_value() { # PATH VALUE
+    if ! printf '%s\n' "$2" > "$1"; then
+        echo "$1: the kernel refuses the value $2" >&2
+        failed=yes
+        return
+    fi
+    IFS= read -r now < "$1"
+    case $now in "$2" | *"[$2]"*) return ;; esac
+    if [ "$(echo $now)" != "$(echo $2)" ]; then
+        echo "$1: wanted $2, the kernel keeps $now" >&2
+        failed=yes
+    fi
+}
+"""
+
+
+@host_operation
+def kernel_settings(plan: TuningPlan, at_boot: bool) -> Commands:
+    """Set governors, energy preferences, transparent hugepages and sysctls, turn swap off, enable our unit.
+
+    + plan: the values, by CPU and by name
+    + at_boot: whether our unit repeats them at every boot
+    """
+    wanted = kernel_paths.tuning_values(plan) | {
+        kernel_paths.sysctl(name): value for name, value in plan.sysctls.items()
+    }
+    state = kernel_state(host, wanted)
+    different = {path: value for path, value in wanted.items() if not _is(state.values.get(path), value)}
+    steps = [f"set_value {shlex.join([path, value])}" for path, value in different.items()]
+    told = [
+        f"{path}: {state.values.get(path, '(not there)')} -> {value}" for path, value in different.items()
+    ]
+    if plan.swap_off and state.swap_on:
+        steps.append("swapoff -a || failed=yes")
+        told.append("swap: on -> off")
+    if state.unit == "none" and at_boot:
+        host.log("no systemd here: the settings do not come back after a reboot")
+    elif at_boot and state.unit == "disabled":
+        steps.append(f"systemctl daemon-reload && systemctl enable {UNIT} || failed=yes")
+        told.append(f"{UNIT}: disabled -> enabled")
+    elif not at_boot and state.unit == "enabled":
+        steps.append(f"rm -f {UNIT_LINK} && systemctl daemon-reload || failed=yes")
+        told.append(f"{UNIT}: enabled -> disabled")
+    if not steps:
+        host.noop("the kernel settings are already as planned")
+        return
+    show_lines(host, told)
+    yield StringCommand("sh", "-s", _stdin="\n".join([_SET, *steps, '[ -z "$failed" ]', ""]))
+
+
+def _is(now: str | None, wanted: str) -> bool:
+    """Say whether a kernel file's line means the value, `[chosen] other` and the kernel's own spacing included."""
+    if now is None:
+        return False
+    return f"[{wanted}]" in now.split() or now.split() == wanted.split()

@@ -1,0 +1,310 @@
+"""Hosts through pyinfra: the one module below the roles that knows it; our facts, our operations, and how a host fails."""
+
+from __future__ import annotations
+
+import shlex
+import socket
+import sys
+from collections.abc import Callable, Generator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import wraps
+from typing import Any, ParamSpec, cast
+
+from pyinfra import host as current_host
+from pyinfra import logger
+from pyinfra.api import FactBase, Host, State, StringCommand, deploy, operation
+from pyinfra.api.arguments_typed import PyinfraOperation
+from pyinfra.api.command import FunctionCommand
+from pyinfra.api.output import format_text
+
+from numaforge import bundle
+from numaforge.bundle import Change, FileContent, FileState
+from numaforge.errors import HostError, NumaforgeError
+from numaforge.planning.model import NodePlan
+from numaforge.snapshot import Snapshot, parse_output, script
+from numaforge.topology.model import NodeTopology
+
+Commands = Generator[StringCommand | FunctionCommand, None, None]
+P = ParamSpec("P")
+
+# Runs the script on stdin as root, by itself or through a sudo that asks for nothing, and says first which it was.
+_AS_ROOT = (
+    'if [ "$(id -u)" = 0 ]; then echo root; exec sh -s; '
+    "elif ! command -v sudo >/dev/null 2>&1; then echo nosudo; "
+    "elif sudo -n true 2>/dev/null; then echo sudo; exec sudo -n sh -s; "
+    "else echo password; fi"
+)
+_NO_ROOT = {
+    "nosudo": "is not root and there is no sudo",
+    "password": "is not root and sudo asks for a password",
+}
+
+# Prints "path<TAB>first line" for every file that can be read, with the shell's own `read`: 1000 files, no forks.
+READ_VALUES = r"""
+numaforge_read() {
+    for path in "$@"; do
+        if [ -r "$path" ] && IFS= read -r value < "$path"; then printf '%s\t%s\n' "$path" "$value"; fi
+    done 2>/dev/null
+    echo .
+}
+"""
+
+
+# ---- facts ----
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a host said to the detection script: by which right it ran ("root", "sudo", or why not), and its output."""
+
+    right: str
+    output: tuple[str, ...]
+
+
+class Detection(FactBase[Answer | None]):
+    """Everything there is to know about a host, in one round trip: an Answer whose output `parse_output` reads.
+
+    Takes the script through `_stdin`. None where the host did not answer.
+    """
+
+    command = _AS_ROOT
+
+    def process(self, output: list[str]) -> Answer:
+        """Split the line that names the right from the script's output."""
+        return Answer(output[0], tuple(output[1:]))
+
+
+class ScriptOutput(FactBase["list[str] | None"]):
+    """The output lines of a script given through `_stdin`; None where it printed nothing or failed."""
+
+    command = "sh -s"
+
+    def process(self, output: list[str]) -> list[str]:
+        """Return the lines as they are."""
+        return output
+
+
+# ---- a host that fails, fails alone ----
+
+
+def fail_host(host: Host, error: NumaforgeError) -> None:
+    """Print the error once and take the host out of the run; the others go on, and pyinfra exits with 1."""
+    _print_error(host, error)
+    if host.state.should_raise_failed_hosts and not sys.stdin.isatty():
+        # pyinfra would ask "continue?" of a terminal that is not there, and break off the run for every host.
+        host.state.should_raise_failed_hosts = lambda _state: False
+    host.state.fail_hosts({host})
+
+
+def role(name: str) -> Callable[[Callable[[], None]], PyinfraOperation[[]]]:
+    """Make a deploy function of a role: it skips a host that has failed, and an error fails its own host only."""
+
+    def decorate(function: Callable[[], None]) -> PyinfraOperation[[]]:
+        @wraps(function)
+        def guarded() -> None:
+            host = current_host
+            if host in host.state.failed_hosts:
+                return
+            try:
+                function()
+            except NumaforgeError as error:
+                fail_host(host, error)
+
+        return deploy(name)(guarded)
+
+    return decorate
+
+
+def host_operation(function: Callable[P, Commands]) -> PyinfraOperation[P]:
+    """Make an operation whose NumaforgeErrors fail their own host only, while preparing as while executing."""
+
+    @wraps(function)
+    def guarded(*args: P.args, **kwargs: P.kwargs) -> Commands:
+        try:
+            yield from function(*args, **kwargs)
+        except NumaforgeError as error:
+            if not current_host.state.is_executing:
+                raise
+            # pyinfra breaks off the whole run for an exception here; a command that fails stops this host alone.
+            yield FunctionCommand(_refuse, (error,), {})
+
+    return operation()(guarded)
+
+
+def _refuse(state: State, host: Host, error: NumaforgeError) -> bool:  # noqa: ARG001 (pyinfra's signature)
+    _print_error(host, error)
+    return False
+
+
+def _print_error(host: Host, error: NumaforgeError) -> None:
+    for line in str(error).splitlines():
+        logger.error("%s%s", host.print_prefix, format_text(line, "red"))
+
+
+# ---- what is known of a host during a run ----
+
+
+def detect(host: Host) -> Snapshot:
+    """Take the host's snapshot in one round trip, and learn whether its commands need sudo.
+
+    Raises HostError for a host without root rights, SnapshotError for an answer that cannot be read.
+    """
+    _send_at_once(host)
+    answer = host.get_fact(Detection, _stdin=script(), _sudo=False, _ignore_errors=True)
+    if answer is None:
+        raise HostError(
+            "did not run the detection script", remedy="see the messages above; the host needs a POSIX sh"
+        )
+    if answer.right in _NO_ROOT:
+        raise HostError(
+            f"the login user {_NO_ROOT[answer.right]}",
+            where="ssh_user",
+            remedy="log in as root, or give this user a sudoers rule with NOPASSWD: ALL",
+        )
+    host.data._sudo = answer.right == "sudo"
+    return parse_output("\n".join(answer.output))
+
+
+def remember(host: Host, topology: NodeTopology, plan: NodePlan) -> None:
+    """Keep what the run knows about a host, for the roles that follow."""
+    host.data.numaforge_topology = topology
+    host.data.numaforge_plan = plan
+
+
+def planned(host: Host) -> NodePlan:
+    """Return the host's plan.
+
+    Raises HostError in a deploy that calls a role before the role `topology`.
+    """
+    plan: NodePlan | None = host.data.get("numaforge_plan")
+    if plan is None:
+        raise HostError("there is no plan yet", remedy="call topology() first in the deploy")
+    return plan
+
+
+def seen(host: Host) -> NodeTopology:
+    """Return the host's topology as the role `topology` found it."""
+    planned(host)
+    return cast(NodeTopology, host.data.numaforge_topology)
+
+
+def _send_at_once(host: Host) -> None:
+    """Set TCP_NODELAY: without it Nagle's algorithm and delayed ACKs add 40 ms to every command over SSH."""
+    client = getattr(host.connector, "client", None)
+    transport = client.get_transport() if client else None
+    if transport and isinstance(transport.sock, socket.socket):  # behind a ProxyJump it is a paramiko channel
+        transport.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+
+def show_once(host: Host) -> bool:
+    """Say whether details of a change are to be printed now: while preparing, or with `--diff` where that is skipped."""
+    state = host.state
+    return not state.is_executing if state.should_check_for_changes() else bool(state.config.DIFF)
+
+
+def show_once(host: Host) -> bool:
+    """Say whether a change is to be shown now: while preparing, or with `--diff` where `-y` skips that."""
+    state = host.state
+    return not state.is_executing if state.should_check_for_changes() else bool(state.config.DIFF)
+
+
+def show_lines(host: Host, lines: Sequence[str]) -> None:
+    """Print the details of a change, once in a run."""
+    if show_once(host):
+        for line in lines:
+            logger.info("%s%s", host.print_prefix, line)
+
+
+def show_changes(host: Host, changed: Sequence[Change]) -> None:
+    """Print a unified diff of every file, once in a run; pyinfra drops the colours where there is no terminal."""
+    colours = {"+": "green", "-": "red", "@": "cyan"}
+    lines = [line for change in changed for line in bundle.diff(change)]
+    show_lines(host, [format_text(line, colours[line[0]]) if line[:1] in colours else line for line in lines])
+
+
+# ---- operations ----
+
+
+@host_operation
+def file_bundle(files: Sequence[FileContent], absent: Sequence[str] = ()) -> Commands:
+    """Write many files atomically: one round trip to compare, one to change all that differ or none.
+
+    + files: text, mode, owner and group of each
+    + absent: paths that must not exist
+    """
+    host = current_host
+    paths = [file.path for file in files] + list(absent)
+    changed = bundle.changes(files, absent, file_states(host, paths))
+    if not changed:
+        host.noop(f"{', '.join(paths)} {'is' if len(paths) == 1 else 'are'} already as planned")
+        return
+    show_changes(host, changed)
+    yield StringCommand("sh", "-s", _stdin=bundle.write_script(changed))
+
+
+def file_states(host: Host, paths: Sequence[str]) -> dict[str, FileState]:
+    """Return the files that exist among `paths`, in one round trip.
+
+    Raises HostError when the host does not answer or a path is not a regular file.
+    """
+    return bundle.parse_states(paths, script_output(host, bundle.read_script(paths)))
+
+
+def kernel_values(host: Host, paths: Sequence[str]) -> dict[str, str]:
+    """Return the first line of every kernel file that exists and can be read, in one round trip.
+
+    Raises HostError when the host does not answer in full.
+    """
+    return parse_values(script_output(host, f"{READ_VALUES}numaforge_read {shlex.join(paths)}\n"))
+
+
+def parse_values(lines: Sequence[str]) -> dict[str, str]:
+    """Return what READ_VALUES printed, by path.
+
+    Raises HostError for an answer that is cut off.
+    """
+    if not lines or lines[-1] != ".":
+        raise HostError("the answer about kernel settings is cut off", remedy="run again")
+    return dict(cast("tuple[str, str]", tuple(line.split("\t", 1))) for line in lines[:-1])
+
+
+def script_output(host: Host, script_text: str) -> list[str]:
+    """Run a script that changes nothing and return the lines it prints, at least one.
+
+    Raises HostError when it fails or prints nothing.
+    """
+    output = host.get_fact(ScriptOutput, _stdin=script_text, _ignore_errors=True)
+    if not output:
+        raise HostError(
+            "did not answer", remedy="see the messages above; run again when the host is reachable"
+        )
+    return output
+
+
+def capture(name: str, data: Mapping[str, Any]) -> Snapshot:
+    """Connect to one host, named as in an inventory (`gpu-1`, `@local`, ...), and take its snapshot.
+
+    Raises HostError when the host cannot be reached or lacks the rights.
+    """
+    from gevent import monkey
+
+    monkey.patch_all()
+    from pyinfra.api import Config, Inventory
+    from pyinfra.api.connect import connect_all, disconnect_all
+    from pyinfra.api.exceptions import PyinfraError
+    from pyinfra.context import ctx_host, ctx_state
+
+    state = State(Inventory(([name], {}), override_data=dict(data)), Config(), check_for_changes=False)
+    (host,) = list(state.inventory)
+    try:
+        connect_all(state)
+        with ctx_state.use(state), ctx_host.use(host):
+            return detect(host)
+    except PyinfraError as error:
+        raise HostError(
+            f"cannot be reached: {error}", where=name, remedy="check its name, port, user and key"
+        ) from error
+    except NumaforgeError as error:
+        raise error.at(name) from error
+    finally:
+        disconnect_all(state)

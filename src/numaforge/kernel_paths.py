@@ -1,0 +1,55 @@
+"""Where the kernel keeps what a plan sets: one path per governor, hugepage pool and sysctl."""
+
+from __future__ import annotations
+
+import re
+
+from numaforge.planning.model import NodePlan, TuningPlan
+from numaforge.quantity import parse_bytes
+
+_TRANSPARENT_HUGEPAGES = "/sys/kernel/mm/transparent_hugepage"
+
+
+def governor(cpu: int) -> str:
+    """Return the path of a CPU's frequency governor."""
+    return f"/sys/devices/system/cpu/cpu{cpu}/cpufreq/scaling_governor"
+
+
+def energy_preference(cpu: int) -> str:
+    """Return the path of a CPU's energy preference."""
+    return f"/sys/devices/system/cpu/cpu{cpu}/cpufreq/energy_performance_preference"
+
+
+def transparent_hugepages(setting: str) -> str:
+    """Return the path of "enabled" or "defrag"."""
+    return f"{_TRANSPARENT_HUGEPAGES}/{setting}"
+
+
+def sysctl(name: str) -> str:
+    """Return the path of a sysctl; as in sysctl.d(5), a name whose first separator is "/" keeps its dots."""
+    first = re.search(r"[./]", name)
+    path = name if first and first[0] == "/" else name.translate(str.maketrans("./", "/."))
+    return f"/proc/sys/{path}"
+
+
+def hugepage_pool(numa_node: int, size: str) -> str:
+    """Return the folder of one NUMA node's pool of hugepages of a size such as "2Mi"."""
+    return f"/sys/devices/system/node/node{numa_node}/hugepages/hugepages-{parse_bytes(size) // 1024}kB"
+
+
+def tuning_values(tuning: TuningPlan) -> dict[str, str]:
+    """Return every value below /sys that the tuning sets, by path; sysctls are kept apart."""
+    return {
+        **{governor(cpu): value for cpu, value in tuning.governors.items()},
+        **{energy_preference(cpu): value for cpu, value in tuning.energy_preferences.items()},
+        **{transparent_hugepages(name): value for name, value in tuning.transparent_hugepages.items()},
+    }
+
+
+def hugepage_counts(plan: NodePlan) -> dict[str, int]:
+    """Return the wanted number of pages of every pool that the plan names, by its `nr_hugepages` path."""
+    return {
+        f"{hugepage_pool(node.id, size)}/nr_hugepages": pages
+        for node in plan.numa_nodes
+        for size, pages in node.hugepages.items()
+    }

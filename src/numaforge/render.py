@@ -1,0 +1,180 @@
+"""Every file of a plan as text: rendered from its template, then read back and compared with the plan."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from typing import Any
+
+import yaml
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+from numaforge import kernel_paths
+from numaforge.bundle import FileContent
+from numaforge.errors import KubeletConfigError, PlanError
+from numaforge.planning.document import dumps
+from numaforge.planning.model import PLAN_PATH, NodePlan, PlannedFile
+from numaforge.resources import template_dir
+
+_KIND = {"apiVersion": "kubelet.config.k8s.io/v1beta1", "kind": "KubeletConfiguration"}
+
+
+def header(plan: NodePlan) -> str:
+    """Return the line that every written file begins with, as a comment."""
+    return f"Written by numaforge from the profile {plan.profile}. Do not edit: change the profile and run again."
+
+
+def render_plan(plan: NodePlan, config_text: str | None = None) -> dict[str, str]:
+    """Return the text of every file of a plan, by path; `config_text` as for `render_file`."""
+    return {file.path: render_file(plan, file, config_text) for file in plan.files}
+
+
+def role_files(plan: NodePlan, role: str, config_text: str | None = None) -> list[FileContent]:
+    """Return the files that one role writes, with mode and owner; `config_text` as for `render_file`."""
+    return [
+        FileContent(file.path, render_file(plan, file, config_text), file.mode, file.owner, file.group)
+        for file in plan.files
+        if file.role == role
+    ]
+
+
+def render_file(plan: NodePlan, planned_file: PlannedFile, config_text: str | None = None) -> str:
+    """Return the text of one file, checked against the plan.
+
+    `config_text` is the kubelet's main config file as it is now, for kubelets that take no drop-ins: there the
+    settings are merged into it. Raises PlanError for a file that would not say what the plan says,
+    KubeletConfigError for a main config file that cannot be read.
+    """
+    if planned_file.path == PLAN_PATH:
+        return dumps(plan)
+    if planned_file.template is None:
+        text = _merge(plan, config_text)
+    else:
+        text = (
+            _environment()
+            .get_template(planned_file.template)
+            .render(
+                plan=plan,
+                header=header(plan),
+                kernel_values=kernel_paths.tuning_values(plan.tuning),
+                hugepage_pools=kernel_paths.hugepage_counts(plan),
+            )
+        )
+    _check(plan, planned_file, text, config_text)
+    return text
+
+
+def merge(base: Mapping[str, Any], patch: Mapping[str, Any]) -> dict[str, Any]:
+    """Return `base` with `patch` merged in as RFC 7396 does: mappings by key, everything else replaced."""
+    merged = dict(base)
+    for key, value in patch.items():
+        old = merged.get(key)
+        if isinstance(value, Mapping):
+            merged[key] = merge(old if isinstance(old, Mapping) else {}, value)
+        elif value is None:
+            merged.pop(key, None)
+        else:
+            merged[key] = value
+    return merged
+
+
+@cache
+def _environment() -> Environment:
+    environment = Environment(  # noqa: S701 (the output is configuration, not HTML; every value is checked)
+        loader=FileSystemLoader(template_dir()),
+        undefined=StrictUndefined,
+        keep_trailing_newline=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters["yaml"] = _yaml
+    return environment
+
+
+def _yaml(value: Any) -> str:
+    text: str = yaml.safe_dump(_plain(value), sort_keys=False, default_flow_style=False)
+    return text
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _plain(member) for key, member in value.items()}
+    return [_plain(member) for member in value] if isinstance(value, list | tuple) else value
+
+
+def _merge(plan: NodePlan, config_text: str | None) -> str:
+    settings = plan.kubelet.settings if plan.kubelet else {}
+    return f"# {header(plan)}\n{_yaml(merge(_config(config_text), settings))}"
+
+
+def _config(text: str | None) -> dict[str, Any]:
+    try:
+        config = yaml.safe_load(text or "") or dict(_KIND)
+    except yaml.YAMLError as error:
+        raise KubeletConfigError(f"is not YAML: {error}", remedy="repair the file and run again") from error
+    if not isinstance(config, dict):
+        raise KubeletConfigError("is not a mapping", remedy="repair the file and run again")
+    return config
+
+
+# ---- reading back ----
+
+
+def _check(plan: NodePlan, file: PlannedFile, text: str, config_text: str | None) -> None:
+    odd = sorted({character for character in text if not (character.isprintable() or character in "\n\t")})
+    if odd:
+        raise _differs(file, f"holds the characters {odd}")
+    said, meant = _said_and_meant(plan, file, text, config_text)
+    if said != meant:
+        raise _differs(file, f"says {said} where the plan says {meant}")
+
+
+def _said_and_meant(plan: NodePlan, file: PlannedFile, text: str, config_text: str | None) -> tuple[Any, Any]:
+    """Return what the text says and what the plan means, both as plain data."""
+    settings = _plain(plan.kubelet.settings) if plan.kubelet else {}
+    if file.template is None:
+        return yaml.safe_load(text), merge(_config(config_text), settings)
+    match file.template:
+        case "kubelet/drop-in.conf.j2":
+            return yaml.safe_load(text), {**_KIND, **settings}
+        case "kubelet/unit.conf.j2":
+            return _lines(text), [
+                "[Service]",
+                "ExecStart=",
+                f"ExecStart={plan.kubelet and plan.kubelet.exec_start}",
+            ]
+        case "tuning/sysctl.conf.j2":
+            return dict(line.split(" = ", 1) for line in _lines(text)), dict(plan.tuning.sysctls)
+        case "tuning/tmpfiles.conf.j2":
+            return _written_values(text), kernel_paths.tuning_values(plan.tuning)
+        case "hugepages/tmpfiles.conf.j2":
+            return _written_values(text), {
+                path: str(pages) for path, pages in kernel_paths.hugepage_counts(plan).items()
+            }
+        case "tuning/tuning.service.j2":
+            starts = [line for line in _lines(text) if line.startswith("ExecStart=")]
+            return len(starts), bool(kernel_paths.tuning_values(plan.tuning)) + plan.tuning.swap_off
+        case unknown:
+            raise PlanError(f"there is no template {unknown!r}", where=file.path)
+
+
+def _lines(text: str) -> list[str]:
+    return [line for line in text.splitlines() if line and not line.startswith("#")]
+
+
+def _written_values(text: str) -> dict[str, str]:
+    """Read tmpfiles.d(5) `w` lines back: path -> value."""
+    values: dict[str, str] = {}
+    for line in _lines(text):
+        kind, path, *rest = line.split(maxsplit=6)
+        if kind == "w" and rest[:4] == ["-"] * 4:
+            values[path] = rest[4].replace("%%", "%")
+    return values
+
+
+def _differs(file: PlannedFile, what: str) -> PlanError:
+    return PlanError(
+        f"the rendered file {what}",
+        where=file.path,
+        remedy=f"the value or the template {file.template} is at fault",
+    )

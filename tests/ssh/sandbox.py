@@ -1,0 +1,230 @@
+"""A host to write to without writing to this machine: a private mount namespace with its own sshd.
+
+The sandbox's root is an overlay over this machine's root with an empty upper layer, so that everything installed here
+is there and everything written there is gone afterwards. /sys is a generated tree, /proc/sys and /proc/swaps are
+generated files over a proc of its own; neither reaches the kernel. Needs root, for the mounts.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+SSHD = "/usr/sbin/sshd"
+
+_MOUNT = r"""
+set -eu
+mount -t tmpfs tmpfs "$BASE"
+mkdir "$BASE/upper" "$BASE/work" "$BASE/root"
+mount -t overlay overlay -o "lowerdir=/,upperdir=$BASE/upper,workdir=$BASE/work" "$BASE/root"
+cd "$BASE/root"
+mount -t proc proc proc
+mount --rbind /dev dev
+mount -t tmpfs tmpfs run
+mkdir -p run/sshd
+mount -t tmpfs tmpfs sys
+cp -a "$TREE/sys/." sys/
+for folder in proc/sys; do mount -t tmpfs tmpfs "$folder"; done
+cp -a "$TREE/proc/sys/." proc/sys/
+mount --bind "$TREE/proc/swaps" proc/swaps
+rm -rf etc/numaforge etc/kubernetes var/lib/numaforge var/lib/kubelet
+cp -a "$TREE/etc/." etc/
+[ ! -d "$TREE/usr" ] || cp -a "$TREE/usr/." usr/
+exec chroot . sh -c "$INIT"
+"""
+
+
+@dataclass(frozen=True)
+class Sandbox:
+    """A running sandbox: `root` shows its files here, `port` is its sshd's on loopback."""
+
+    process: subprocess.Popen[bytes]
+    pid: int
+    port: int
+    keys: Path
+
+    @property
+    def root(self) -> Path:
+        """The sandbox's root folder as this machine sees it."""
+        return Path(f"/proc/{self.pid}/root")
+
+    def path(self, path: str) -> Path:
+        """Return a file of the sandbox."""
+        return self.root / path.lstrip("/")
+
+    def run(self, script: str, shell: str = "sh -s") -> subprocess.CompletedProcess[str]:
+        """Run a script inside, without SSH."""
+        return subprocess.run(
+            ["nsenter", "-t", str(self.pid), "-m", "-p", "-r", "-w", *shlex.split(shell)],
+            input=script,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=120,
+        )
+
+    def data(self, user: str = "root") -> dict[str, object]:
+        """Return the host data with which pyinfra reaches the sandbox, its host key checked."""
+        return {
+            "ssh_hostname": "127.0.0.1",
+            "ssh_port": self.port,
+            "ssh_user": user,
+            "ssh_key": str(self.keys / "user"),
+            "ssh_known_hosts_file": str(self.keys / "known_hosts"),
+            "ssh_strict_host_key_checking": "yes",
+        }
+
+
+@contextmanager
+def running_sandbox(folder: Path, files: Mapping[str, str]) -> Iterator[Sandbox]:
+    """Start a sandbox whose /sys, /proc/sys, /etc and /usr hold these files, and end it with everything in it.
+
+    A file whose text begins with "#!" is executable.
+    """
+    tree, keys, base = folder / "tree", folder / "keys", folder / "base"
+    for part in ("sys", "proc/sys", "etc", "usr"):
+        (tree / part).mkdir(parents=True)
+    (tree / "proc/swaps").write_text("Filename\tType\tSize\tUsed\tPriority\n")
+    for path, text in files.items():
+        target = tree / path.lstrip("/")
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text(text)
+        target.chmod(0o755 if text.startswith("#!") else 0o644)
+    base.mkdir()
+    port = free_port()
+    _make_keys(keys, port)
+    _make_users(tree, keys)
+    (tree / "etc/ssh").mkdir()
+    (tree / "etc/ssh/sandbox_config").write_text(_sshd_config(port))
+    process = subprocess.Popen(
+        [
+            "unshare",
+            "--mount",
+            "--pid",
+            "--fork",
+            "--kill-child",
+            "--propagation",
+            "private",
+            "sh",
+            "-c",
+            _MOUNT,
+        ],
+        env={
+            **{name: value for name, value in os.environ.items() if name in ("PATH", "LANG")},
+            "BASE": str(base),
+            "TREE": str(tree),
+            "INIT": f"exec {SSHD} -D -e -f /etc/ssh/sandbox_config",
+        },
+        stderr=(folder / "sshd.log").open("wb"),
+    )
+    try:
+        _wait_for(port, process, folder / "sshd.log")
+        pid = int(Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()[0])
+        yield Sandbox(process, pid, port, keys)
+    finally:
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+
+
+def cannot_run() -> str | None:
+    """Say why there can be no sandbox here, if so."""
+    if os.geteuid() != 0:
+        return "the sandbox needs root, for its mounts"
+    if not Path(SSHD).exists():
+        return "the sandbox needs sshd: install openssh-server"
+    tried = subprocess.run(
+        ["unshare", "--mount", "--pid", "--fork", "true"], capture_output=True, check=False
+    )
+    return None if tried.returncode == 0 else f"the sandbox needs namespaces: {tried.stderr.decode().strip()}"
+
+
+def pyinfra(
+    folder: Path, hosts: Mapping[str, Mapping[str, object]], *arguments: str
+) -> subprocess.CompletedProcess[str]:
+    """Run pyinfra from the repository's root against hosts with their data, nobody at the terminal."""
+    inventory = folder / "inventory.py"
+    inventory.write_text(f"nodes = {[(name, dict(data)) for name, data in hosts.items()]!r}\n")
+    return subprocess.run(
+        [str(Path(sys.executable).parent / "pyinfra"), str(inventory), *arguments],
+        cwd=REPOSITORY,
+        env={**os.environ, "HOME": str(folder), "PYINFRA_PROGRESS": "off"},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+
+
+def free_port() -> int:
+    """Return a port of loopback that nobody listens on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def _make_keys(keys: Path, port: int) -> None:
+    keys.mkdir()
+    for name in ("host", "user"):
+        subprocess.run(
+            ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", name, "-f", str(keys / name)], check=True
+        )
+    (keys / "known_hosts").write_text(f"[127.0.0.1]:{port} {(keys / 'host.pub').read_text()}")
+
+
+def _make_users(tree: Path, keys: Path) -> None:
+    """Let the key in for root, `operator` (no right to sudo) and `deployer` (sudo without a password)."""
+    for name, uid in (("operator", 4001), ("deployer", 4002)):
+        line = f"{name}:x:{uid}:{uid}::/tmp:/bin/sh\n"
+        with (tree / "etc/passwd").open("a") as passwd:
+            passwd.write(("" if passwd.tell() else Path("/etc/passwd").read_text()) + line)
+    with (tree / "etc/shadow").open("w") as shadow:
+        shadow.write(Path("/etc/shadow").read_text() + "operator:*:1::::::\ndeployer:*:1::::::\n")
+    (tree / "etc/shadow").chmod(0o600)
+    (tree / "etc/sudoers.d").mkdir()
+    (tree / "etc/sudoers.d/deployer").write_text("deployer ALL=(ALL) NOPASSWD: ALL\n")
+    (tree / "etc/sudoers.d/deployer").chmod(0o440)
+    folder = tree / "etc/ssh-sandbox"
+    folder.mkdir()
+    (folder / "authorized_keys").write_text((keys / "user.pub").read_text())
+    (folder / "host").write_text((keys / "host").read_text())
+    (folder / "host").chmod(0o600)
+
+
+def _sshd_config(port: int) -> str:
+    return f"""ListenAddress 127.0.0.1:{port}
+HostKey /etc/ssh-sandbox/host
+AuthorizedKeysFile /etc/ssh-sandbox/authorized_keys
+StrictModes no
+UsePAM no
+UseDNS no
+PermitRootLogin prohibit-password
+PasswordAuthentication no
+PidFile none
+LogLevel VERBOSE
+"""
+
+
+def _wait_for(port: int, process: subprocess.Popen[bytes], log: Path) -> None:
+    for _ in range(200):
+        if process.poll() is not None:
+            break
+        try:
+            socket.create_connection(("127.0.0.1", port), timeout=1).close()
+        except OSError:
+            time.sleep(0.05)
+        else:
+            return
+    raise RuntimeError(f"the sandbox's sshd did not start: {log.read_text()}")
