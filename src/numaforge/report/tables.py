@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from rich.console import Group, RenderableType
-from rich.markup import escape
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
@@ -138,7 +137,8 @@ def _numa_node_table(topology: NodeTopology) -> RenderableType:
     table.add_column("Memory", justify="right", no_wrap=True)
     table.add_column("Hugepages", no_wrap=True)
     for node in topology.numa_nodes:
-        table.add_row(
+        _add_row(
+            table,
             str(node.id),
             _ids(package.id for package in topology.packages if package.cpus & node.cpus),
             wrapped_cpulist(format_cpulist(node.cpus), _CPULIST_WIDTH) or "none",
@@ -204,10 +204,11 @@ def _gpu_table(gpus: Sequence[Gpu]) -> RenderableType:
     table.add_column("Link", no_wrap=True)
     table.add_column("NVLinks", justify="right")
     for gpu in sorted(gpus, key=lambda gpu: gpu.pci_address):
-        table.add_row(
+        _add_row(
+            table,
             gpu.pci_address,
             _numa_node(gpu.numa_node),
-            escape(gpu_label(gpu)),
+            gpu_label(gpu),
             human_bytes(gpu.memory_bytes) if gpu.memory_bytes is not None else "",
             gpu.mig_mode or ("" if gpu.mig_capable is None else "off" if gpu.mig_capable else "no"),
             pcie_link(gpu.link),
@@ -225,7 +226,8 @@ def _nic_table(nics: Sequence[Nic]) -> RenderableType:
     table.add_column("Rate")
     table.add_column("Driver")
     for nic in sorted(nics, key=lambda nic: nic.pci_address):
-        table.add_row(
+        _add_row(
+            table,
             nic.pci_address,
             _numa_node(nic.numa_node),
             nic.interface or "",
@@ -264,7 +266,7 @@ def _planned_numa_node_table(plan: NodePlan) -> RenderableType:
         no_wrap=True,
     )
     for node in plan.numa_nodes:
-        table.add_row(*_planned_numa_node(node))
+        _add_row(table, *_planned_numa_node(node))
     return table
 
 
@@ -350,6 +352,11 @@ def _section(title: str, lines: Sequence[RenderableType]) -> list[RenderableType
     if not lines:
         return []
     return [Text(""), Text(title, "bold underline"), *lines]
+
+
+def _add_row(table: Table, *cells: str) -> None:
+    """Add a row of plain text: what a host reports is never read as rich's markup."""
+    table.add_row(*(Text(cell) for cell in cells))
 
 
 def _table(show_footer: bool = False) -> Table:

@@ -16,10 +16,10 @@ def human_bytes(count: int | None) -> str:
     if count is None:
         return "unknown"
     size, unit = float(count), 0
-    while abs(size) >= 1024 and unit < len(_UNITS) - 1:
+    while round(size) >= 1024 and unit < len(_UNITS) - 1:
         size, unit = size / 1024, unit + 1
-    rounded = f"{size:.0f}" if size >= 100 or size == int(size) else f"{size:.1f}"
-    return f"{rounded.removesuffix('.0')} {_UNITS[unit]}"
+    rounded = f"{size:.0f}" if size >= 100 else f"{size:.1f}".removesuffix(".0")
+    return f"{rounded} {_UNITS[unit]}"
 
 
 def counted(count: int, singular: str, plural: str | None = None) -> str:

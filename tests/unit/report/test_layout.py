@@ -1,0 +1,280 @@
+"""The picture's geometry: everything once, nothing on top of anything else, text inside its box."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import combinations
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from numaforge.errors import PlanError
+from numaforge.planning.model import NodePlan
+from numaforge.planning.node import plan_node
+from numaforge.profile import load_profile
+from numaforge.report.layout import Box, fitted, lay_out, text_width, topology_of
+from numaforge.topology.model import Gpu, Nic, NodeTopology
+from tests.fixtures import machines
+
+MACHINES = {
+    "two CPUs": machines.two_cpu_vm(),
+    "laptop with efficiency cores": machines.laptop(),
+    "16 CPUs on 4 NUMA nodes": machines.lab_node(),
+    "DGX H100": machines.dgx_h100(),
+    "EPYC with an L3 per 8 cores": machines.epyc_nps4(),
+    "memory-only NUMA nodes": machines.grace_memory_only(),
+    "512 CPUs on 16 NUMA nodes": machines.big_512(),
+}
+each_machine = pytest.mark.parametrize("topology", MACHINES.values(), ids=MACHINES)
+
+
+def planned(topology: NodeTopology, **profile: object) -> NodePlan:
+    return plan_node(replace(topology, kubelet=None), load_profile({"name": "test", **profile}))
+
+
+def walk(box: Box) -> Iterator[Box]:
+    yield box
+    for child in box.children:
+        yield from walk(child)
+
+
+def of_kind(box: Box, kind: str) -> list[Box]:
+    return [one for one in walk(box) if kind in one.kinds]
+
+
+def overlap(one: Box, other: Box) -> bool:
+    tolerance = 1e-6
+    return (
+        one.x + one.width > other.x + tolerance
+        and other.x + other.width > one.x + tolerance
+        and one.y + one.height > other.y + tolerance
+        and other.y + other.height > one.y + tolerance
+    )
+
+
+def misplaced(root: Box) -> list[str]:
+    """Say which boxes overlap their siblings or leave their parent."""
+    complaints = []
+    for parent in walk(root):
+        for one, other in combinations(parent.children, 2):
+            if overlap(one, other):
+                complaints.append(f"{one.kinds} overlaps {other.kinds} in {parent.kinds}")
+        for child in parent.children:
+            inside = (
+                child.x >= -1e-6
+                and child.y >= -1e-6
+                and child.x + child.width <= parent.width + 1e-6
+                and child.y + child.height <= parent.height + 1e-6
+            )
+            if not inside:
+                complaints.append(f"{child.kinds} leaves {parent.kinds}")
+    return complaints
+
+
+def overflowing(root: Box) -> list[str]:
+    """Say which texts leave their box, or run into another text on the same line."""
+    complaints = []
+    for box in walk(root):
+        extents = []
+        for text in box.texts:
+            start = text.x - {"start": 0.0, "middle": text.width / 2, "end": text.width}[text.anchor]
+            extents.append((text.y, start, start + text.width, text.content))
+            if start < -1e-6 or start + text.width > box.width + 1e-6 or not 0 < text.y <= box.height:
+                complaints.append(f"{text.content!r} leaves {box.kinds}")
+        for one, other in combinations(extents, 2):
+            if one[0] == other[0] and one[1] < other[2] and other[1] < one[2]:
+                complaints.append(f"{one[3]!r} runs into {other[3]!r} in {box.kinds}")
+    return complaints
+
+
+@each_machine
+def test_every_cpu_is_drawn_exactly_once(topology):
+    drawn = [int(thread.data["cpu"]) for thread in of_kind(lay_out(topology).root, "thread")]
+    assert sorted(drawn) == sorted(topology.online)
+
+
+@pytest.mark.parametrize(
+    "topology",
+    [pytest.param(topology, id=name) for name, topology in MACHINES.items() if len(topology.cores) > 1],
+)
+def test_reserved_and_allocatable_threads_are_those_of_the_plan(topology):
+    plan = planned(topology)
+    root = lay_out(topology, plan).root
+    drawn = {
+        kind: {int(thread.data["cpu"]) for thread in of_kind(root, kind) if "cpu" in thread.data}
+        for kind in ("cpu-reserved", "cpu-allocatable", "cpu")
+    }
+    assert drawn == {
+        "cpu-reserved": plan.cpus.reserved,
+        "cpu-allocatable": plan.cpus.allocatable,
+        "cpu": set(),
+    }
+
+
+@each_machine
+def test_boxes_stay_apart_and_inside(topology):
+    assert misplaced(lay_out(topology).root) == []
+
+
+@each_machine
+def test_text_stays_inside_its_box(topology):
+    assert overflowing(lay_out(topology).root) == []
+
+
+def test_misplaced_sees_an_overlap_and_an_overflow():
+    inner = (Box(("a",), 10, 10), Box(("b",), 10, 10, x=5))
+    assert len(misplaced(Box(("parent",), 12, 10, children=inner))) == 2
+
+
+def test_overflowing_sees_a_text_that_is_too_long():
+    box = lay_out(machines.two_cpu_vm()).root
+    heading = next(one for one in walk(box) if "heading" in one.kinds)
+    assert overflowing(replace(heading, width=heading.width / 4))
+
+
+@st.composite
+def shapes(draw) -> NodeTopology:
+    packages, nodes, cores = draw(st.integers(1, 4)), draw(st.integers(1, 4)), draw(st.integers(2, 20))
+    numa_nodes = packages * nodes
+    where = st.one_of(st.none(), st.integers(0, numa_nodes - 1))
+    names = st.text(st.characters(codec="utf-8"), max_size=60)
+    gpus = draw(
+        st.lists(
+            st.builds(Gpu, st.just("0000:01:00.0"), st.just("10de"), st.just("2330"), where, name=names),
+            max_size=9,
+        )
+    )
+    nics = draw(
+        st.lists(
+            st.builds(Nic, st.just("0000:02:00.0"), names, st.none(), st.none(), names, st.none(), where),
+            max_size=9,
+        )
+    )
+    return machines.machine(
+        packages=packages,
+        numa_nodes_per_package=nodes,
+        cores_per_numa_node=cores,
+        threads=draw(st.sampled_from([1, 2, 4, 8])),
+        siblings=draw(st.sampled_from(["far", "near"])),
+        cores_per_l3=draw(st.sampled_from([None, 1, 2, cores])),
+        numa_memory_bytes=draw(st.integers(1, 2**42)),
+        hostname=draw(names),
+        gpus=gpus,
+        nics=nics,
+    )
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(shapes())
+def test_every_shape_is_drawn_whole_and_without_overlaps(topology):
+    root = lay_out(topology).root
+    drawn = [int(thread.data["cpu"]) for thread in of_kind(root, "thread")]
+    assert sorted(drawn) == sorted(topology.online)
+    assert misplaced(root) == []
+    assert overflowing(root) == []
+
+
+@pytest.mark.parametrize(
+    "cores",
+    [pytest.param(128, id="256 CPUs on one NUMA node"), pytest.param(1024, id="2048 CPUs, without numbers")],
+)
+def test_large_numa_nodes_keep_a_shape_that_fits_a_screen(cores):
+    root = lay_out(machines.machine(packages=2, cores_per_numa_node=cores)).root
+    assert 0.7 < root.width / root.height < 3
+
+
+def test_devices_stand_in_the_box_of_their_numa_node():
+    topology = machines.dgx_h100()
+    for node in of_kind(lay_out(topology).root, "numa-node"):
+        titles = [device.title for device in of_kind(node, "device")]
+        expected = [
+            device.pci_address
+            for device in (*topology.gpus, *topology.nics)
+            if str(device.numa_node) == node.data["numa-node"]
+        ]
+        assert all(any(address in title for title in titles) for address in expected)
+        assert len(titles) == len(expected)
+
+
+def test_devices_of_no_known_numa_node_are_drawn_outside_of_all():
+    topology = machines.two_cpu_vm()
+    gpu = Gpu("0000:01:00.0", "10de", "2330", numa_node=None)
+    root = lay_out(replace(topology, gpus=(gpu,))).root
+    assert len(of_kind(root, "gpu")) == 2  # the device and its swatch in the legend
+    assert not any(of_kind(node, "gpu") for node in of_kind(root, "numa-node"))
+
+
+def test_a_numa_node_that_spans_packages_joins_them():
+    topology = machines.machine(packages=2, cores_per_numa_node=2)
+    (first, second) = topology.numa_nodes
+    spanning = replace(topology, numa_nodes=(replace(first, cpus=first.cpus | second.cpus),))
+    (package,) = of_kind(lay_out(spanning).root, "package")
+    assert package.title == "Packages 0, 1"
+
+
+def test_an_l3_group_larger_than_its_numa_node_is_drawn_as_a_part():
+    topology = machines.machine(packages=1, numa_nodes_per_package=2, cores_per_numa_node=2)
+    groups = of_kind(lay_out(topology).root, "l3")
+    assert [group.title.split(" · ")[0] for group in groups] == ["part of an L3 32 MiB"] * 2
+
+
+def test_the_memory_bar_is_the_plans_split_of_the_numa_node():
+    topology = machines.lab_node()
+    plan = planned(
+        topology,
+        memory={"kube_reserved": "256Mi", "system_reserved": "256Mi"},
+        hugepages=[{"size": "2Mi", "count_per_numa_node": 256}],
+    )
+    node = of_kind(lay_out(topology, plan).root, "numa-node")[0]
+    (bar,) = of_kind(node, "bar")
+    widths = {part.kinds[1]: part.width for part in bar.children}
+    numa = plan.numa_nodes[0]
+    assert widths["memory-hugepages-2Mi"] / bar.width == pytest.approx(
+        512 * 2**20 / numa.memory_bytes, rel=0.01
+    )
+    assert widths["memory-reserved"] / bar.width == pytest.approx(
+        numa.reserved_memory_bytes / numa.memory_bytes, rel=0.01
+    )
+    assert sum(widths.values()) == pytest.approx(bar.width)
+
+
+def test_a_part_too_small_to_see_is_still_drawn():
+    topology = machines.dgx_h100()
+    plan = planned(topology, hugepages=[{"size": "2Mi", "count_per_numa_node": 1}])
+    parts = [
+        part
+        for part in of_kind(lay_out(topology, plan).root, "bar-part")
+        if "memory-hugepages-2Mi" in part.kinds
+    ]
+    assert [part.width for part in parts] == [3.0, 3.0]
+
+
+def test_a_plan_for_other_cpus_is_refused():
+    with pytest.raises(PlanError, match=r"is for the CPUs 0-15, the machine has 0-1 online"):
+        lay_out(machines.two_cpu_vm(), planned(machines.lab_node()))
+
+
+def test_a_plan_alone_shows_its_numa_nodes_and_cpus():
+    plan = planned(machines.lab_node())
+    root = lay_out(topology_of(plan), plan).root
+    assert len(of_kind(root, "numa-node")) == 4
+    assert {int(thread.data["cpu"]) for thread in of_kind(root, "thread")} == plan.cpus.online
+
+
+@pytest.mark.parametrize(
+    ("candidates", "width", "expected"),
+    [
+        pytest.param(["long text", "short"], 1000, "long text", id="the first that fits"),
+        pytest.param(
+            ["a very long text indeed", "short"], 40, "short", id="a shorter one where the first does not"
+        ),
+        pytest.param(
+            ["0-1,4-5,8-9"], text_width("0-1,4-5…", 10), "0-1,4-5…", id="else cut after a whole part"
+        ),
+        pytest.param(["anything"], 0, "", id="nothing where nothing fits"),
+    ],
+)
+def test_fitted(candidates, width, expected):
+    assert fitted(candidates, width, 10) == expected

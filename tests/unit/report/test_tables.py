@@ -1,0 +1,179 @@
+"""Tables at 80 columns: what an admin needs at a glance, and nothing cut off."""
+
+from __future__ import annotations
+
+import io
+from dataclasses import replace
+
+import pytest
+from rich.console import Console, RenderableType
+
+from numaforge.planning.model import Allocatable, Notice
+from numaforge.planning.node import plan_node
+from numaforge.profile import load_profile
+from numaforge.report.tables import plan_tables, topology_tables
+from numaforge.topology.model import HugepagePool, NodeTopology, NumaNode
+from tests.fixtures import machines
+
+MACHINES = {
+    "two CPUs": machines.two_cpu_vm(),
+    "laptop": machines.laptop(),
+    "16 CPUs on 4 NUMA nodes": machines.lab_node(),
+    "DGX H100": machines.dgx_h100(),
+    "EPYC": machines.epyc_nps4(),
+    "memory-only NUMA nodes": machines.grace_memory_only(),
+    "512 CPUs": machines.big_512(),
+}
+
+
+def printed(renderable: RenderableType, width: int = 80) -> str:
+    out = io.StringIO()
+    Console(file=out, width=width, highlight=False).print(renderable)
+    return out.getvalue()
+
+
+def row(text: str, first: str) -> list[str]:
+    """Return the words of the line of a table that begins with `first`."""
+    below_the_heading = text.partition("\n\n")[2]
+    return next(line.split() for line in below_the_heading.splitlines() if line.split()[:1] == [first])
+
+
+def section(text: str, title: str) -> str:
+    return text.partition(f"\n{title}\n")[2].partition("\n\n")[0]
+
+
+@pytest.mark.parametrize("topology", MACHINES.values(), ids=MACHINES)
+def test_a_machine_fits_into_80_columns_uncut(topology):
+    text = printed(topology_tables(topology))
+    assert max(len(line) for line in text.splitlines()) <= 80
+    assert "…" not in text
+
+
+@pytest.mark.parametrize(
+    "topology", [pytest.param(t, id=name) for name, t in MACHINES.items() if len(t.cores) > 1]
+)
+def test_a_plan_fits_into_80_columns_uncut(topology):
+    text = printed(plan_tables(plan_node(replace(topology, kubelet=None), load_profile({"name": "test"}))))
+    assert max(len(line) for line in text.splitlines()) <= 80
+    assert "…" not in text
+
+
+def test_a_numa_node_shows_its_package_cpus_cores_caches_memory_and_pools():
+    text = printed(topology_tables(machines.lab_node()))
+    assert row(text, "2") == ["2", "1", "8-11", "2", "1", "x", "16", "MiB", "2", "GiB", "none"]
+
+
+def test_a_pool_in_use_says_how_much_is_free():
+    topology = machines.machine(cores_per_numa_node=2, hugepages={"2Mi": HugepagePool(512, 100)})
+    assert "512 x 2Mi, 100 free" in printed(topology_tables(topology))
+
+
+def test_a_cpulist_of_odd_numbers_is_wrapped_not_cut():
+    topology = machines.machine(packages=2, cores_per_numa_node=16, threads=1)
+    interleaved = [replace(node, cpus=frozenset(range(node.id, 32, 2))) for node in topology.numa_nodes]
+    text = printed(topology_tables(replace(topology, numa_nodes=tuple(interleaved))))
+    assert all(str(cpu) in text.replace(",", " ").split() for cpu in range(32))
+
+
+@pytest.mark.parametrize(
+    ("topology", "expected"),
+    [
+        pytest.param(machines.lab_node(), "12 inside a package, 32 between packages", id="by package"),
+        pytest.param(machines.dgx_h100(), "32 between packages", id="one NUMA node in a package"),
+        pytest.param(
+            replace(
+                machines.lab_node(),
+                numa_nodes=tuple(
+                    NumaNode(n, frozenset({n}), 1, {m: 10 + 10 * abs(n - m) for m in range(3)}, {})
+                    for n in range(3)
+                ),
+            ),
+            "0 is 20 from 1, 30 from 2; 1 is 20 from 0,2; 2 is 20 from 1, 30 from 0",
+            id="each NUMA node where packages do not explain it",
+        ),
+    ],
+)
+def test_distances(topology: NodeTopology, expected):
+    assert f"Distances: {expected}\n" in printed(topology_tables(topology), width=120)
+
+
+def test_gpus_and_nics_show_their_numa_node():
+    text = printed(topology_tables(machines.dgx_h100()))
+    assert row(text, "0000:9d:00.0")[1] == "1"
+    assert row(text, "0000:18:00.0")[:4] == ["0000:18:00.0", "0", "ibp24s0", "mlx5_0"]
+
+
+def test_a_device_of_no_known_numa_node_says_so():
+    topology = machines.dgx_h100()
+    gpu = replace(topology.gpus[0], numa_node=None)
+    assert row(printed(topology_tables(replace(topology, gpus=(gpu,)))), gpu.pci_address)[1] == "unknown"
+
+
+def test_text_from_a_host_is_not_read_as_markup():
+    topology = machines.dgx_h100()
+    gpu = replace(topology.gpus[0], name="[red]H100[/red]")
+    nic = replace(topology.nics[0], interface="[/]", driver="[b]")
+    text = printed(topology_tables(replace(topology, hostname="[bold]x", gpus=(gpu,), nics=(nic,))))
+    assert all(raw in text for raw in ("[bold]x", "[red]H100[/red]", "[/]", "[b]"))
+
+
+@pytest.fixture
+def lab_plan():
+    profile = {
+        "name": "training",
+        "cpus": {"reserved": {"cores_per_numa_node": 1}},
+        "memory": {
+            "kube_reserved": "256Mi",
+            "system_reserved": "256Mi",
+            "eviction_hard": {"memory.available": "100Mi"},
+        },
+        "hugepages": [{"size": "2Mi", "count_per_numa_node": 256}],
+        "tuning": {"governor": "performance", "sysctls": {"vm.swappiness": 1}, "swap": "off"},
+    }
+    return plan_node(machines.lab_node(), load_profile(profile))
+
+
+def test_a_planned_numa_node_shows_both_cpu_sets_and_all_its_memory(lab_plan):
+    text = printed(plan_tables(lab_plan))
+    assert row(text, "1")[:5] == ["1", "4-5", "6-7", "2", "GiB"]
+    assert "256 x 2Mi" in " ".join(row(text, "1"))
+    assert "1024 x 2Mi" in " ".join(row(text, "all"))
+
+
+def test_the_memory_sum_is_exact(lab_plan):
+    text = printed(plan_tables(lab_plan), width=120)
+    assert "kubeReserved 256Mi + systemReserved 256Mi + evictionHard 100Mi = 612Mi" in text
+
+
+def test_every_decision_is_printed_with_its_reason(lab_plan):
+    text = section(printed(plan_tables(lab_plan), width=2000), "Decisions")
+    assert [line.split(" = ")[0] for line in text.splitlines()[::2]] == [
+        d.subject for d in lab_plan.decisions
+    ]
+    assert [line.strip() for line in text.splitlines()[1::2]] == [d.reason for d in lab_plan.decisions]
+
+
+def test_tuning_is_grouped_by_value(lab_plan):
+    lines = section(printed(plan_tables(lab_plan)), "Tuning").splitlines()
+    assert "governor performance on CPUs 0-15" in lines
+    assert "sysctl vm.swappiness = 1" in lines
+    assert "swap off" in lines
+
+
+def test_files_show_mode_and_owner(lab_plan):
+    assert "/etc/numaforge/plan.json  0644 root:root" in section(printed(plan_tables(lab_plan)), "Files")
+
+
+def test_notices_show_their_id(lab_plan):
+    text = printed(plan_tables(replace(lab_plan, notices=(Notice("uneven-smt", "Core 3 has one thread."),))))
+    assert section(text, "Notices").strip() == "uneven-smt: Core 3 has one thread."
+
+
+def test_allocatable_is_said_in_kubernetes_quantities(lab_plan):
+    allocatable = Allocatable(7500, 3 * 2**30, {"2Mi": 2**30}, {"nvidia.com/gpu": 8})
+    text = printed(plan_tables(replace(lab_plan, allocatable=allocatable)), width=120)
+    assert "Allocatable predicted: cpu 7500m, memory 3Gi, hugepages-2Mi 1Gi, nvidia.com/gpu 8\n" in text
+
+
+def test_a_pipe_gets_no_colours(lab_plan):
+    assert "\x1b" not in printed(plan_tables(lab_plan))
