@@ -11,7 +11,7 @@ from typing import Any
 from numaforge.errors import NumaforgeError, PlanError
 from numaforge.planning.existing import ExistingSettings, Setting
 from numaforge.planning.hugepages import PagesBySize, describe_pools, pool_bytes, pools_after
-from numaforge.planning.model import Decision, MemoryPlan, Notice, NumaNodePlan, Reasoned
+from numaforge.planning.model import Decision, MemoryPlan, NodePlan, Notice, NumaNodePlan, Reasoned
 from numaforge.profile import NodeProfile
 from numaforge.quantity import format_bytes, parse_bytes, parse_quantity
 from numaforge.topology.model import CpuSet, NodeTopology
@@ -26,6 +26,12 @@ DEFAULT_EVICTION_HARD: Mapping[str, str] = {
     "nodefs.available": "10%",
     "nodefs.inodesFree": "5%",
 }
+
+
+# A reboot moves MemTotal and the NUMA nodes' parts of it by some 60 MB, because the kernel places itself at
+# random. What is computed from them stays as an earlier plan has it within this part of the value, so that a
+# reboot alone does not change the kubelet's settings.
+_STEADY_PART = 100
 
 
 @dataclass(frozen=True)
@@ -57,7 +63,7 @@ class Room:
 
 
 def plan_reservations(
-    topology: NodeTopology, profile: NodeProfile, existing: ExistingSettings
+    topology: NodeTopology, profile: NodeProfile, existing: ExistingSettings, previous: NodePlan | None
 ) -> Reasoned[Reservations]:
     """Settle kubeReserved, systemReserved and the hard eviction threshold for memory.
 
@@ -72,7 +78,11 @@ def plan_reservations(
     kube, kube_decision = _amount("kube", profile.memory.kube_reserved, profile, existing)
     system, system_decision = _amount("system", profile.memory.system_reserved, profile, existing)
     eviction, eviction_reason = _eviction_map(profile, existing)
-    threshold = eviction_bytes(eviction.get("memory.available"), capacity)
+    asked = eviction.get("memory.available")
+    threshold = eviction_bytes(asked, capacity)
+    earlier = previous.memory.eviction_hard_bytes if previous else threshold
+    if asked and asked.endswith("%") and _near(earlier, threshold):
+        threshold = earlier
     if threshold:
         eviction["memory.available"] = format_bytes(threshold)
     plan = Reservations(MemoryPlan(capacity, kube, system, threshold), dict(sorted(eviction.items())))
@@ -129,6 +139,7 @@ def plan_numa_nodes(
     topology: NodeTopology,
     profile: NodeProfile,
     existing: ExistingSettings,
+    previous: NodePlan | None,
     reserved_cpus: CpuSet,
     reservations: Reservations,
     hugepages: Mapping[int, PagesBySize],
@@ -149,7 +160,7 @@ def plan_numa_nodes(
     notices: tuple[Notice, ...] = ()
     if rooms:
         _refuse_too_little_room(topology, rooms, reservations, hugepages)
-        shares, decisions, notices = _shares(profile, existing, rooms, reservations.total_bytes)
+        shares, decisions, notices = _shares(profile, existing, previous, rooms, reservations.total_bytes)
     return Reasoned(
         tuple(
             NumaNodePlan(
@@ -251,7 +262,11 @@ def _same_threshold(threshold: str, value: Any) -> bool:
 
 
 def _shares(
-    profile: NodeProfile, existing: ExistingSettings, rooms: Sequence[Room], total: int
+    profile: NodeProfile,
+    existing: ExistingSettings,
+    previous: NodePlan | None,
+    rooms: Sequence[Room],
+    total: int,
 ) -> tuple[dict[int, int], tuple[Decision, ...], tuple[Notice, ...]]:
     subject = "memory.split"
     held = existing.get("reservedMemory")
@@ -260,7 +275,7 @@ def _shares(
         if shares is not None:
             return shares, (Decision(subject, _describe(shares), f"kept as {held.place} has it"),), ()
     mode = profile.memory.split or "proportional"
-    shares = split_reservation(total, rooms, mode)
+    shares = _steady(previous, rooms, split_reservation(total, rooms, mode))
     existing.settle(
         ("reservedMemory",),
         shares,
@@ -274,7 +289,7 @@ def _shares(
     ideal = split_reservation(
         total, [Room(r.node, r.memory_bytes, max(total, r.free_bytes)) for r in rooms], mode
     )
-    moved = [node for node in shares if shares[node] < ideal[node]]
+    moved = [node for node in shares if shares[node] < ideal[node] and not _near(shares[node], ideal[node])]
     notices = tuple(
         Notice(
             "reservation-moved",
@@ -284,6 +299,24 @@ def _shares(
         for node in moved
     )
     return shares, (Decision(subject, _describe(shares), reason),), notices
+
+
+def _steady(previous: NodePlan | None, rooms: Sequence[Room], shares: dict[int, int]) -> dict[int, int]:
+    """Return the earlier plan's shares where their sum is the same, they fit, and differ by next to nothing."""
+    if previous is None:
+        return shares
+    earlier = {node.id: node.reserved_memory_bytes for node in previous.numa_nodes if node.id in shares}
+    stands = (
+        earlier.keys() == shares.keys()
+        and sum(earlier.values()) == sum(shares.values())
+        and all(earlier[room.node] <= room.free_bytes for room in rooms)
+        and all(_near(earlier[node], shares[node]) for node in shares)
+    )
+    return earlier if stands else shares
+
+
+def _near(earlier: int, now: int) -> bool:
+    return abs(earlier - now) <= max(now // _STEADY_PART, 2 * MIB)
 
 
 def _describe(shares: Mapping[int, int]) -> str:

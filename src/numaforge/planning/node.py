@@ -12,7 +12,7 @@ from numaforge.planning.files import plan_files
 from numaforge.planning.hugepages import PagesBySize, plan_hugepages, pools_after
 from numaforge.planning.kubelet import NodeDecisions, kubelet_version, plan_kubelet
 from numaforge.planning.memory import Reservations, plan_numa_nodes, plan_reservations
-from numaforge.planning.model import Allocatable, CpuPlan, KubeletPlan, NodePlan, Notice, Reasoned
+from numaforge.planning.model import PLAN_PATH, Allocatable, CpuPlan, KubeletPlan, NodePlan, Notice, Reasoned
 from numaforge.planning.tuning import plan_tuning
 from numaforge.profile import NodeProfile
 from numaforge.quantity import parse_bytes, parse_quantity
@@ -33,18 +33,19 @@ def plan_node(topology: NodeTopology, profile: NodeProfile, kubelet_version: str
 
 
 def _plan(hostname: str, topology: NodeTopology, profile: NodeProfile, asked_version: str | None) -> NodePlan:
-    previous = loads(topology.previous_plan) if topology.previous_plan else None
+    earlier = _earlier_plan(topology)
+    previous = earlier.value
     existing = read_existing(topology.kubelet, previous.kubelet if previous else None)
     cpus = plan_cpus(topology, profile, existing)
-    reservations = plan_reservations(topology, profile, existing)
+    reservations = plan_reservations(topology, profile, existing, previous)
     hugepages = plan_hugepages(topology, profile, previous)
     nodes = plan_numa_nodes(
-        topology, profile, existing, cpus.value.reserved, reservations.value, hugepages.value
+        topology, profile, existing, previous, cpus.value.reserved, reservations.value, hugepages.value
     )
     tuning = plan_tuning(topology, profile)
     decided = NodeDecisions(cpus.value, reservations.value, nodes.value)
     kubelet = _plan_kubelet(topology, profile, asked_version, existing, decided, previous)
-    parts = (cpus, reservations, hugepages, nodes, kubelet, tuning)
+    parts = (earlier, cpus, reservations, hugepages, nodes, kubelet, tuning)
     return NodePlan(
         hostname=hostname,
         profile=profile.name,
@@ -63,6 +64,26 @@ def _plan(hostname: str, topology: NodeTopology, profile: NodeProfile, asked_ver
             *_swap_notice(topology, profile, existing, kubelet.value),
         ),
     )
+
+
+def _earlier_plan(topology: NodeTopology) -> Reasoned[NodePlan | None]:
+    """Return the plan that an earlier run left on the host; one that cannot be read is as good as none."""
+    if not topology.previous_plan:
+        return Reasoned(None)
+    try:
+        return Reasoned(loads(topology.previous_plan))
+    except PlanError as error:
+        return Reasoned(
+            None,
+            notices=(
+                Notice(
+                    "earlier-plan-unreadable",
+                    f"{PLAN_PATH} on the host cannot be read ({error.where}: {error.message}): what an "
+                    "earlier run "
+                    "merged into the kubelet's own file is taken for the admin's",
+                ),
+            ),
+        )
 
 
 def _plan_kubelet(

@@ -86,14 +86,16 @@ def _energy_preferences(topology: NodeTopology, wish: Tuning, notices: list[Noti
 
 
 def _sysctls(topology: NodeTopology, wish: Tuning, notices: list[Notice]) -> dict[str, str]:
-    sysctls = dict(wish.sysctls)
+    asked = dict(wish.sysctls)
     if wish.numa_balancing is not None:
-        # Kernels without CONFIG_NUMA_BALANCING, or with one NUMA node, do not have the key.
-        if "kernel.numa_balancing" in topology.sysctls:
-            sysctls["kernel.numa_balancing"] = str(int(wish.numa_balancing))
-        else:
-            notices.append(Notice("no-numa-balancing", "the kernel has no NUMA balancing: left alone"))
-    return dict(sorted(sysctls.items()))
+        asked["kernel.numa_balancing"] = str(int(wish.numa_balancing))
+    # A snapshot lists folders of sysctls whole, so a key that is missing beside others does not exist.
+    listed = {name.rpartition(".")[0] for name in topology.sysctls}
+    missing = {name for name in asked if name not in topology.sysctls and name.rpartition(".")[0] in listed}
+    notices.extend(
+        Notice("no-such-sysctl", f"this kernel has no {name}: left alone") for name in sorted(missing)
+    )
+    return {name: asked[name] for name in sorted(asked) if name not in missing}
 
 
 def _transparent_hugepages(topology: NodeTopology, wish: Tuning, notices: list[Notice]) -> dict[str, str]:
