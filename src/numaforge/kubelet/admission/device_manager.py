@@ -92,9 +92,18 @@ class DeviceManager:
     """
 
     def __init__(self, inventory: Inventory, node_mask: int) -> None:
-        self.plugins = {resource: _Plugin(devices, node_mask) for resource, devices in inventory.items()}
+        self.plugins: dict[str, _Plugin] = {}
         self.assignments: dict[str, dict[str, dict[str, int]]] = {}
         self._reusable: tuple[str, dict[str, int]] = ("", {})
+        self._node_mask = node_mask
+        self.register(inventory)
+
+    def register(self, inventory: Inventory) -> None:
+        """Let a device plugin register; a resource that no plugin has registered is none of the manager's business."""
+        for resource, devices in inventory.items():
+            if resource in self.plugins:
+                raise DeviceError("a plugin has registered this resource already", where=resource)
+            self.plugins[resource] = _Plugin(devices, self._node_mask)
 
     def restore(self, assignments: Mapping[str, Mapping[str, Mapping[str, Collection[str]]]]) -> None:
         """Take over pod -> container -> resource -> device ids; ids that no plugin advertises are left out."""

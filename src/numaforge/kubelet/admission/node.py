@@ -134,6 +134,15 @@ class Node:
             raise NumaforgeError(f"no pod {name!r} is admitted on this node", remedy=f"admitted: {', '.join(self.pods)}")
         del self._requests[name]
 
+    def register(self, devices: Mapping[str, Any]) -> None:
+        """Let a device plugin register after the kubelet has started.
+
+        Until then its resource is ignored: pods that ask for it are admitted without devices, as after a reboot
+        (kubernetes/kubernetes#125579).
+        """
+        self.device_manager.register(read_inventory(devices))
+        self.allocatable = Allocatable.of(self.machine, self.settings, self.device_manager.allocatable())
+
     def settle(self) -> None:
         """Give back at once what removed and refused pods held."""
         self._collect({*self._requests})

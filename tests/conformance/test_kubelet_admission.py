@@ -1,0 +1,245 @@
+"""The simulator against recorded decisions of real kubelet code and of a live kubelet.
+
+The recordings are the files `kubelet/*.json` and `kubelet-real/admission.json` below the folder that NUMAFORGE_VECTORS
+names (default: ../shared/vectors beside the repository).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tarfile
+from collections.abc import Iterator, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from numaforge.cpulist import format_cpulist, parse_cpulist
+from numaforge.kubelet.admission import Admission, Machine, Node
+from numaforge.kubelet.admission.assignment import AssignmentError, take_distributed, take_packed
+from numaforge.kubelet.admission.cpusets import ids_of, mask_of
+from numaforge.kubelet.admission.hints import Hint, HintsByResource
+from numaforge.kubelet.admission.machine import CpuPlace, CpuTopology
+from numaforge.kubelet.admission.merge import MergePolicy
+from numaforge.topology.model import Core, HugepagePool, L3Cache, NodeTopology, NumaNode, Package
+
+VECTORS = Path(os.environ.get("NUMAFORGE_VECTORS", Path(__file__).parents[2].parent / "shared" / "vectors"))
+PAGE_SIZES = {64: "64Ki", 2048: "2Mi", 32768: "32Mi", 524288: "512Mi", 1048576: "1Gi", 16777216: "16Gi"}
+
+
+def recording(name: str) -> dict[str, Any]:
+    path = VECTORS / name
+    if not path.is_file():
+        pytest.skip(f"no recordings at {path}: set NUMAFORGE_VECTORS to the folder that holds {name}")
+    document: dict[str, Any] = json.loads(path.read_text())
+    return document
+
+
+def cases(name: str, *lists: str) -> list[Any]:
+    """One parameter per recorded case, or a single one that skips where the recording is absent."""
+    path = VECTORS / name
+    if not path.is_file():
+        return [pytest.param(None, id="absent")]
+    document = json.loads(path.read_text())
+    return [
+        pytest.param(case, id=f"{key}-{number}-{case.get('name') or case.get('description') or ''}"[:90])
+        for key in lists
+        for number, case in enumerate(document.get(key, []))
+    ]
+
+
+def node_topology(machine: Mapping[str, Any]) -> NodeTopology:
+    cores = [
+        (Core(core["socket"], node["id"], frozenset(core["threads"])), core.get("uncore"))
+        for node in machine["numa"]
+        for core in node.get("cores", [])
+    ]
+    packages: dict[int, set[int]] = {}
+    caches: dict[int, set[int]] = {}
+    for core, uncore in cores:
+        packages.setdefault(core.package, set()).update(core.cpus)
+        if uncore is not None:
+            caches.setdefault(uncore, set()).update(core.cpus)
+    online = frozenset(cpu for core, _ in cores for cpu in core.cpus)
+    return NodeTopology(
+        hostname=None,
+        architecture="x86_64",
+        kernel=None,
+        kernel_cmdline=None,
+        memory_bytes=sum(node["memory"] for node in machine["numa"]),
+        swap_bytes=0,
+        cgroup_version=2,
+        online=online,
+        offline=frozenset(),
+        isolated=frozenset(),
+        packages=tuple(Package(number, frozenset(cpus)) for number, cpus in sorted(packages.items())),
+        numa_nodes=tuple(
+            NumaNode(
+                id=node["id"],
+                cpus=frozenset(t for core in node.get("cores", []) for t in core["threads"]),
+                memory_bytes=node["memory"],
+                distances=dict(zip([n["id"] for n in machine["numa"]], node.get("distances", []), strict=False)),
+                hugepages={
+                    PAGE_SIZES[pool["pageSizeKiB"]]: HugepagePool(pool["numPages"], pool["numPages"])
+                    for pool in node.get("hugepages", [])
+                },
+            )
+            for node in machine["numa"]
+        ),
+        cores=tuple(core for core, _ in cores),
+        l3_caches=tuple(L3Cache(frozenset(cpus), None) for _, cpus in sorted(caches.items())),
+    )
+
+
+def outcome(admission: Admission, pod: Mapping[str, Any], *, cpus_key: str) -> dict[str, Any]:
+    """An admission in the words of the recordings."""
+    if not admission.admitted:
+        return {"name": admission.name, "admit": False, "reason": admission.reason, "message": admission.message}
+    containers: dict[str, Any] = {}
+    for container in [*pod.get("initContainers", []), *pod["containers"]]:
+        name = container["name"]
+        got: dict[str, Any] = {}
+        if name in admission.cpus:
+            got[cpus_key] = format_cpulist(admission.cpus[name])
+        if admission.memory.get(name):
+            got["memory"] = sorted(map(str, admission.memory[name]))
+        if admission.devices.get(name):
+            got["devices"] = {resource: list(ids) for resource, ids in admission.devices[name].items()}
+        containers[name] = got
+    return {"name": admission.name, "admit": True, "containers": containers}
+
+
+def replay(node: Node, operations: list[dict[str, Any]]) -> Iterator[tuple[dict[str, Any], Admission]]:
+    for operation in operations:
+        if "remove" not in operation:
+            yield operation, node.admit(operation["pod"], operation["name"])
+        elif operation["remove"] in node.pods:  # a refused pod was never kept
+            node.remove(operation["remove"])
+
+
+@cache
+def recorded_topologies() -> dict[str, CpuTopology]:
+    document = recording("kubelet/cpu_assignment.json")
+    topologies = {
+        name: CpuTopology(
+            places={c["cpu"]: CpuPlace(c["core"], c["socket"], c["numa"], c["uncore"]) for c in recorded["cpus"]},
+            num_cpus=recorded["numCPUs"],
+            num_cores=recorded["numCores"],
+            num_sockets=recorded["numSockets"],
+            num_numa_nodes=recorded["numNUMANodes"],
+            num_uncores=recorded["numUncoreCache"],
+        )
+        for name, recorded in document["topologies"].items()
+    }
+    for name, machine in document["oracle_machines"].items():
+        topologies[name] = Machine.from_topology(node_topology(machine)).cpus
+    return topologies
+
+
+@pytest.mark.parametrize("case", cases("kubelet/cpu_assignment.json", "cases", "random_cases"))
+def test_takes_the_cpus_that_the_kubelet_takes(case: dict[str, Any]) -> None:
+    topologies = recorded_topologies()
+    topology = topologies[case.get("topology") or case["machine"]]
+    options = case["options"]
+    spread = options["cpuSortingStrategy"] == "spread"
+    offered = mask_of(parse_cpulist(case["available"]))
+    taken, error = 0, ""
+    try:
+        if case["function"] == "takeByTopologyNUMADistributed":
+            taken = take_distributed(topology, offered, case["n"], group=options["cpuGroupSize"], spread=spread)
+        else:
+            align = options.get("preferAlignByUncoreCache", False)
+            taken = take_packed(topology, offered, case["n"], spread=spread, align_uncore=align)
+    except AssignmentError as refused:
+        error = refused.message
+    assert (format_cpulist(ids_of(taken)), error) == (case["expected_cpuset"], case["expected_error"])
+
+
+def provider_hints(providers: list[Any] | None) -> list[HintsByResource]:
+    return [
+        {}
+        if hints is None
+        else {resource: None if listed is None else [as_hint(hint) for hint in listed] for resource, listed in hints.items()}
+        for hints in providers or []
+    ]
+
+
+def as_hint(recorded: Mapping[str, Any]) -> Hint:
+    return Hint(None if recorded["numa"] is None else mask_of(recorded["numa"]), recorded["preferred"])
+
+
+@pytest.mark.parametrize("case", cases("kubelet/hint_merge.json", "named"))
+def test_merges_named_cases_as_the_kubelet_does(case: dict[str, Any]) -> None:
+    recording("kubelet/hint_merge.json")
+    policy = MergePolicy(case["policy"], mask_of(case["numa_nodes"]))
+    merged = policy.merge(provider_hints(case["providers"]))
+    assert merged == (as_hint(case["observed_1_36_2"]), case["admit_1_36_2"])
+
+
+@pytest.mark.parametrize("policy", ["best-effort", "restricted", "single-numa-node"])
+@pytest.mark.parametrize("case", cases("kubelet/hint_merge.json", "random"))
+def test_merges_random_hints_as_the_kubelet_does(case: dict[str, Any], policy: str) -> None:
+    recording("kubelet/hint_merge.json")
+    distances = {i: dict(enumerate(row)) for i, row in enumerate(case.get("distances") or [])}
+    merge_policy = MergePolicy(policy, mask_of(case["numa_nodes"]), case["prefer_closest"], distances)
+    expected = case["results"][policy]
+    merged = merge_policy.merge(provider_hints(case["providers"]))
+    assert merged == (as_hint(expected["hint"]), expected["admit"])
+
+
+@pytest.mark.parametrize("scenario", cases("kubelet/admission.json", "scenarios", "special_cases"))
+def test_admits_what_the_managers_admit(scenario: dict[str, Any]) -> None:
+    document = recording("kubelet/admission.json")
+    machine = scenario["machine"]
+    devices = document["devices"].get(machine, {}) if isinstance(machine, str) else scenario.get("devices", {})
+    topology = node_topology(document["machines"][machine] if isinstance(machine, str) else machine)
+    node = Node(topology, scenario["config"], devices, predicates=False)
+    recorded = {result["name"]: result for result in scenario["results"]}
+    for operation, admission in replay(node, scenario["ops"]):
+        got = outcome(admission, operation["pod"], cpus_key="exclusiveCPUs")
+        assert got == recorded[admission.name], operation
+
+
+@pytest.fixture(scope="session")
+def live_machine(tmp_path_factory: pytest.TempPathFactory) -> NodeTopology:
+    """The machine of the live kubelet, read from its captured files."""
+    from numaforge.snapshot import from_root
+    from numaforge.topology import read_topology
+
+    archive = VECTORS / "kubelet-real/machine.tar.xz"
+    if not archive.is_file():
+        pytest.skip(f"no captured machine at {archive}: set NUMAFORGE_VECTORS to the folder that holds it")
+    root = tmp_path_factory.mktemp("machine")
+    with tarfile.open(archive) as captured:
+        captured.extractall(root, filter="data")
+    return read_topology(from_root(root))
+
+
+@pytest.mark.parametrize("scenario", cases("kubelet-real/admission.json", "scenarios"))
+def test_admits_what_the_live_kubelet_admitted(scenario: dict[str, Any], live_machine: NodeTopology) -> None:
+    document = recording("kubelet-real/admission.json")
+    recorded = {result["name"]: result for result in scenario["results"]}
+    pods = [operation for operation in scenario["ops"] if "pod" in operation]
+    unserved = [operation["name"] for operation in pods if ran_without_its_devices(operation, recorded)]
+    node = Node(live_machine, scenario["config"], {} if unserved else document["devices"])
+    for operation, admission in replay(node, scenario["ops"]):
+        got = outcome(admission, operation["pod"], cpus_key="cpus")
+        if admission.admitted:
+            got["qos"] = admission.qos
+        else:
+            got["message"] = admission.status_message
+        assert got == recorded[admission.name], operation
+        if unserved and admission.name == unserved[-1]:
+            node.register(document["devices"])
+
+
+def ran_without_its_devices(operation: Mapping[str, Any], recorded: Mapping[str, Any]) -> bool:
+    """Say whether the kubelet admitted a pod without the devices that it asks for.
+
+    That happens only while the device plugin has not registered yet, right after the kubelet's start.
+    """
+    result = recorded[operation["name"]]
+    asks = [c for c in operation["pod"]["containers"] if "nvidia.com/gpu" in c.get("resources", {}).get("limits", {})]
+    return result["admit"] and any("devices" not in result["containers"][c["name"]] for c in asks)
