@@ -30,7 +30,7 @@ _CHOICES = (("cpus", "reserved"),)
 
 _PERCENT = re.compile(r"\d+(\.\d+)?%")
 _HUGEPAGE_SIZE = re.compile(r"[1-9]\d*(Ki|Mi|Gi)")
-_SYSCTL = re.compile(r"[a-z][\w-]*(\.[\w*/:@-]+)+", re.IGNORECASE)
+_SYSCTL = re.compile(r"[a-z][\w-]*(\.[\w*/:@-]+)+", re.IGNORECASE | re.ASCII)
 _VERSION = re.compile(r"v?1\.\d+(\.\d+)?([-+.].*)?")
 
 
@@ -53,7 +53,10 @@ def _byte_count(value: object) -> int:
 def _eviction_threshold(value: object) -> str:
     text = str(value)
     if not text.endswith("%"):
-        return format_bytes(_byte_count(value))
+        count = _byte_count(value)
+        if count == 0:
+            raise ValueError("the kubelet refuses a threshold of 0; write 0% for none")
+        return format_bytes(count)
     if not _PERCENT.fullmatch(text) or float(text[:-1]) > 100:
         raise ValueError(f"{text!r} is not a percentage from 0% to 100%; write for example 5% or 100Mi")
     return text

@@ -48,7 +48,7 @@ def plan_hugepages(
 
 
 def pools_after(node: NumaNode, wanted: PagesBySize) -> dict[str, int]:
-    """Return the pages by size that a NUMA node has once the wanted ones are there, untouched pools included."""
+    """Return the pools that a NUMA node will have, by size: the wanted ones and the untouched."""
     there = {size: pool.total for size, pool in node.hugepages.items()}
     return dict(sorted({**there, **wanted}.items()))
 

@@ -302,7 +302,7 @@ def _shares(
 
 
 def _steady(previous: NodePlan | None, rooms: Sequence[Room], shares: dict[int, int]) -> dict[int, int]:
-    """Return the earlier plan's shares where their sum is the same, they fit, and differ by next to nothing."""
+    """Return the earlier shares where their sum is the same, they fit, and differ by next to nothing."""
     if previous is None:
         return shares
     earlier = {node.id: node.reserved_memory_bytes for node in previous.numa_nodes if node.id in shares}

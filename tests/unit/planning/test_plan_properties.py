@@ -1,0 +1,157 @@
+"""What holds for every plan, whatever the machine and the profile."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from numaforge.errors import PlanError
+from numaforge.planning.document import dumps, loads
+from numaforge.planning.memory import Room, split_reservation
+from numaforge.planning.model import NodePlan
+from numaforge.planning.node import plan_node
+from numaforge.profile import load_profile
+from numaforge.quantity import parse_bytes
+from numaforge.topology.model import NodeTopology
+from tests.unit.planning.strategies import MIB, machines, shuffled
+
+reservations = st.sampled_from(
+    [
+        {"cores_per_numa_node": 1},
+        {"cores_per_numa_node": 2},
+        {"cores_per_package": 1},
+        {"cores_per_package": 3},
+        {"cores": 1},
+        {"cores": 5},
+    ]
+)
+profiles = st.fixed_dictionaries(
+    {
+        "cpus": st.fixed_dictionaries({"reserved": reservations}),
+        "memory": st.fixed_dictionaries(
+            {
+                "kube_reserved": st.integers(0, 2**28),
+                "system_reserved": st.integers(0, 2**28),
+                "eviction_hard": st.fixed_dictionaries(
+                    {"memory.available": st.sampled_from(["100Mi", "5%", "7.3%", "12345677"])}
+                ),
+                "split": st.sampled_from(["proportional", "even"]),
+            }
+        ),
+        "hugepages": st.lists(
+            st.fixed_dictionaries({"size": st.just("2Mi"), "count": st.integers(0, 200)}), max_size=1
+        ),
+        "kubelet": st.just({"memory_manager_policy": "Static"}),
+    }
+)
+
+
+def planned(topology: NodeTopology, profile: dict[str, Any]) -> NodePlan:
+    try:
+        return plan_node(topology, load_profile(profile))
+    except PlanError:
+        assume(False)
+        raise
+
+
+@given(machines(), profiles)
+def test_reserved_and_allocatable_cpus_partition_the_online_ones(topology, profile):
+    plan = planned(topology, profile)
+    assert plan.cpus.reserved | plan.cpus.allocatable == topology.online
+    assert not plan.cpus.reserved & plan.cpus.allocatable
+    assert frozenset().union(*(node.reserved_cpus for node in plan.numa_nodes)) == plan.cpus.reserved
+
+
+@given(machines(), profiles)
+def test_siblings_stay_together(topology, profile):
+    plan = planned(topology, profile)
+    for core in topology.cores:
+        assert core.cpus <= plan.cpus.reserved or not core.cpus & plan.cpus.reserved
+
+
+@given(machines(), profiles)
+def test_something_is_left_for_workloads(topology, profile):
+    assert planned(topology, profile).cpus.allocatable
+
+
+@given(machines(), profiles)
+def test_the_shares_add_up_to_the_byte(topology, profile):
+    plan = planned(topology, profile)
+    memory = plan.memory
+    total = memory.kube_reserved_bytes + memory.system_reserved_bytes + memory.eviction_hard_bytes
+    assert sum(node.reserved_memory_bytes for node in plan.numa_nodes) == total
+
+
+@given(machines(), profiles)
+def test_the_rendered_reserved_memory_is_what_the_kubelet_adds_up(topology, profile):
+    plan = planned(topology, profile)
+    assert plan.kubelet is not None
+    settings_ = plan.kubelet.settings
+    reserved = sum(parse_bytes(entry["limits"]["memory"]) for entry in settings_["reservedMemory"])
+    kubelet_side = (
+        parse_bytes(settings_.get("kubeReserved", {}).get("memory", 0))
+        + parse_bytes(settings_.get("systemReserved", {}).get("memory", 0))
+        + parse_bytes(settings_["evictionHard"]["memory.available"])
+    )
+    assert reserved == kubelet_side
+
+
+@given(machines(), profiles)
+def test_a_numa_node_never_reserves_more_than_it_holds(topology, profile):
+    for node in planned(topology, profile).numa_nodes:
+        pages = sum(count * parse_bytes(size) for size, count in node.hugepages.items())
+        assert node.reserved_memory_bytes + pages <= node.memory_bytes
+        assert node.allocatable_memory_bytes == node.memory_bytes - node.reserved_memory_bytes - pages
+
+
+@given(machines(), profiles)
+def test_numa_nodes_without_cpus_reserve_nothing(topology, profile):
+    for node in planned(topology, profile).numa_nodes:
+        assert node.cpus or not node.reserved_memory_bytes
+
+
+@given(machines(), profiles)
+def test_a_document_brings_the_plan_back(topology, profile):
+    plan = planned(topology, profile)
+    assert loads(dumps(plan)) == plan
+    assert dumps(loads(dumps(plan))) == dumps(plan)
+
+
+@given(st.data())
+@settings(max_examples=60)
+def test_the_order_of_the_input_changes_nothing(data):
+    topology = data.draw(machines())
+    profile = data.draw(profiles)
+    plan = planned(topology, profile)
+    assert dumps(planned(shuffled(data.draw, topology), profile)) == dumps(plan)
+
+
+rooms = st.lists(st.tuples(st.integers(1, 2**36), st.integers(0, 2**36)), min_size=1, max_size=9).map(
+    lambda sizes: [Room(node, memory, min(memory, free)) for node, (memory, free) in enumerate(sizes)]
+)
+modes = st.sampled_from(["proportional", "even"])
+
+
+@given(st.data(), rooms, modes)
+def test_a_split_is_exact_and_fits(data, spaces, mode):
+    total = data.draw(st.integers(0, sum(room.free_bytes for room in spaces)))
+    shares = split_reservation(total, spaces, mode)
+    assert sum(shares.values()) == total
+    assert all(0 <= shares[room.node] <= room.free_bytes for room in spaces)
+
+
+@given(st.data(), rooms, modes)
+def test_a_split_is_in_whole_mib_on_all_nodes_but_one_where_there_is_room(data, spaces, mode):
+    spaces = [Room(room.node, room.memory_bytes, room.free_bytes + 2 * MIB) for room in spaces]
+    total = data.draw(st.integers(0, sum(room.free_bytes - MIB for room in spaces)))
+    broken = [share for share in split_reservation(total, spaces, mode).values() if share % MIB]
+    assert len(broken) == (1 if total % MIB else 0)
+
+
+@given(rooms, st.integers(0, 2**30))
+def test_an_even_split_differs_by_at_most_one_mib_where_there_is_room(spaces, total):
+    wide = [Room(room.node, room.memory_bytes, 2**40) for room in spaces]
+    shares = split_reservation(total, wide, "even").values()
+    assert max(shares) - min(shares) < 2 * MIB

@@ -1,0 +1,251 @@
+"""What a profile may say, and how a mistake in one is reported."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from numaforge.errors import ProfileError
+from numaforge.profile import load_profile, ready_profiles
+
+GIB = 2**30
+
+
+def refusal(source, where: str | None = None) -> str:
+    with pytest.raises(ProfileError) as caught:
+        load_profile(source, where=where)
+    return str(caught.value)
+
+
+def test_an_empty_profile_asks_for_nothing():
+    profile = load_profile({})
+    assert profile.cpus.reserved is None
+    assert profile.kubelet.cpu_manager_policy is None
+    assert profile.tuning.swap is None
+
+
+def test_a_profile_is_frozen():
+    profile = load_profile({})
+    with pytest.raises(ValueError, match="frozen"):
+        profile.name = "other"
+
+
+@pytest.mark.parametrize("name", ["best-effort-mixed", "cpu-only", "inference-mig", "training"])
+def test_a_ready_profile_loads_by_name(name):
+    assert name in ready_profiles()
+    assert load_profile(name).name == name
+
+
+def test_a_path_is_read_as_yaml(tmp_path: Path):
+    file = tmp_path / "mine.yaml"
+    file.write_text("memory:\n  kube_reserved: 3Gi\n")
+    profile = load_profile(str(file))
+    assert profile.memory.kube_reserved == 3 * GIB
+    assert profile.name == "mine"
+
+
+def test_extends_merges_mappings_key_by_key():
+    profile = load_profile({"extends": "training", "memory": {"kube_reserved": "7Gi"}})
+    assert profile.memory.kube_reserved == 7 * GIB
+    assert profile.memory.system_reserved == load_profile("training").memory.system_reserved
+
+
+def test_extends_replaces_lists_whole():
+    base = {"hugepages": [{"size": "2Mi", "count": 1}]}
+    assert load_profile({**base, "extends": "training"}).hugepages[0].size == "2Mi"
+
+
+def test_extends_replaces_a_choice_whole():
+    profile = load_profile({"extends": "training", "cpus": {"reserved": {"cpulist": "0-1"}}})
+    assert profile.cpus.reserved is not None
+    assert profile.cpus.reserved.cpulist == "0-1"
+    assert profile.cpus.reserved.cores_per_numa_node is None
+
+
+def test_extends_does_not_lend_its_name():
+    assert load_profile({"extends": "training"}).name == "training, adjusted"
+
+
+def test_null_takes_an_inherited_value_back():
+    assert load_profile({"extends": "training", "tuning": {"governor": None}}).tuning.governor is None
+
+
+def test_yaml_off_means_off(tmp_path: Path):
+    file = tmp_path / "mine.yaml"
+    file.write_text("tuning:\n  swap: off\n")
+    assert load_profile(file).tuning.swap == "off"
+
+
+@pytest.mark.parametrize(
+    ("given", "normal"),
+    [("1Gi", "1Gi"), ("1024Mi", "1Gi"), ("2048Ki", "2Mi")],
+    ids=["as-is", "folded", "kibibytes"],
+)
+def test_hugepage_sizes_take_kubernetes_form(given, normal):
+    assert load_profile({"hugepages": [{"size": given, "count": 1}]}).hugepages[0].size == normal
+
+
+def test_transparent_hugepages_may_be_one_word():
+    switches = load_profile({"tuning": {"transparent_hugepages": "never"}}).tuning.transparent_hugepages
+    assert switches is not None
+    assert (switches.enabled, switches.defrag) == ("never", None)
+
+
+MISTAKES = {
+    "unknown-key-names-the-nearest": (
+        {"cpus": {"reserved": {"cores_per_numanode": 1}}},
+        "cpus.reserved.cores_per_numanode: unknown key; did you mean cores_per_numa_node?",
+    ),
+    "unknown-key-at-the-top": ({"extend": "training"}, "extend: unknown key; did you mean extends?"),
+    "unknown-key-lists-what-is-known": (
+        {"memory": {"zzz": 1}},
+        "memory.zzz: unknown key; known here: kube_reserved",
+    ),
+    "unknown-key-in-a-list": (
+        {"hugepages": [{"size": "2Mi", "cuont": 3, "count": 1}]},
+        "hugepages[0].cuont: unknown key; did you mean count?",
+    ),
+    "quantity-in-gb": (
+        {"memory": {"kube_reserved": "8GB"}},
+        "memory.kube_reserved: '8GB' is not a Kubernetes",
+    ),
+    "quantity-below-a-byte": (
+        {"memory": {"kube_reserved": "500m"}},
+        "'500m' is not a whole, positive number",
+    ),
+    "quantity-negative": (
+        {"memory": {"system_reserved": "-1Gi"}},
+        "'-1Gi' is not a whole, positive number",
+    ),
+    "quantity-of-another-type": (
+        {"memory": {"kube_reserved": True}},
+        "True is not a Kubernetes quantity",
+    ),
+    "no-way-to-reserve": (
+        {"cpus": {"reserved": {}}},
+        "cpus.reserved: says nothing; say exactly one of",
+    ),
+    "two-ways-to-reserve": (
+        {"cpus": {"reserved": {"cores": 1, "cpulist": "0"}}},
+        "cpus.reserved: says cores and cpulist; say exactly one of",
+    ),
+    "zero-cores": (
+        {"cpus": {"reserved": {"cores": 0}}},
+        "cpus.reserved.cores: 0 is too small; write 1 or more",
+    ),
+    "cpulist-descends": (
+        {"cpus": {"reserved": {"cpulist": "3-1"}}},
+        "cpus.reserved.cpulist: '3-1' is not a cpulist",
+    ),
+    "cpulist-empty": (
+        {"cpus": {"reserved": {"cpulist": ""}}},
+        "cpus.reserved.cpulist: the cpulist is empty",
+    ),
+    "eviction-signal-unknown": (
+        {"memory": {"eviction_hard": {"memory.free": "1Gi"}}},
+        "memory.eviction_hard.memory.free: 'memory.free' is not accepted; write 'memory.available'",
+    ),
+    "eviction-above-100-percent": (
+        {"memory": {"eviction_hard": {"memory.available": "101%"}}},
+        "'101%' is not a percentage from 0% to 100%",
+    ),
+    "eviction-of-nothing": (
+        {"memory": {"eviction_hard": {"memory.available": 0}}},
+        "memory.eviction_hard.memory.available: the kubelet refuses a threshold of 0; write 0% for none",
+    ),
+    "split-unknown": (
+        {"memory": {"split": "fair"}},
+        "memory.split: 'fair' is not accepted; write 'proportional' or 'even'",
+    ),
+    "hugepage-size": (
+        {"hugepages": [{"size": "2MB", "count": 1}]},
+        "hugepages[0].size: '2MB' is not a hugepage size",
+    ),
+    "hugepages-without-amount": (
+        {"hugepages": [{"size": "2Mi"}]},
+        "hugepages[0]: says no amount; say exactly one of",
+    ),
+    "hugepages-with-two-amounts": (
+        {"hugepages": [{"size": "2Mi", "count": 1, "share": "5%"}]},
+        "hugepages[0]: says count and share; say exactly one of",
+    ),
+    "hugepages-in-two-places": (
+        {"hugepages": [{"size": "2Mi", "count": 1, "numa_node": 0, "numa_nodes": [1]}]},
+        "hugepages[0]: says numa_node and numa_nodes",
+    ),
+    "hugepages-not-a-list": (
+        {"hugepages": {"size": "2Mi"}},
+        "hugepages: {'size': '2Mi'} is not a list",
+    ),
+    "share-without-percent": ({"hugepages": [{"size": "2Mi", "share": 0.25}]}, "0.25 is not a share"),
+    "policy-unknown": (
+        {"kubelet": {"cpu_manager_policy": "dynamic"}},
+        "kubelet.cpu_manager_policy: 'dynamic' is not accepted",
+    ),
+    "memory-policy-in-lower-case": (
+        {"kubelet": {"memory_manager_policy": "static"}},
+        "write 'None' or 'Static'",
+    ),
+    "version-unquoted": ({"kubelet": {"version": 1.3}}, "kubelet.version: 1.3 is a number to YAML"),
+    "governor-unknown": (
+        {"tuning": {"governor": "perfomance"}},
+        "tuning.governor: 'perfomance' is not accepted",
+    ),
+    "swap-on": ({"tuning": {"swap": True}}, "tuning.swap: True is not accepted; write 'off' or 'keep'"),
+    "sysctl-without-a-dot": (
+        {"tuning": {"sysctls": {"swappiness": 1}}},
+        "'swappiness' is not a sysctl",
+    ),
+    "sysctl-with-a-path": ({"tuning": {"sysctls": {"vm.../etc": 1}}}, "'vm.../etc' is not a sysctl"),
+    "numa-balancing-twice": (
+        {"tuning": {"numa_balancing": True, "sysctls": {"kernel.numa_balancing": 0}}},
+        "tuning: says numa_balancing and sysctls kernel.numa_balancing",
+    ),
+    "section-not-a-mapping": ({"cpus": 3}, "cpus: 3 is not a mapping"),
+}
+
+
+@pytest.mark.parametrize(("source", "message"), MISTAKES.values(), ids=MISTAKES.keys())
+def test_a_mistake_is_named_with_its_field_and_remedy(source, message):
+    assert message in refusal(source)
+
+
+def test_several_mistakes_are_all_listed():
+    message = refusal({"memory": {"kube_reserved": "8GB"}, "tunning": {}})
+    assert message.startswith("profile: 2 mistakes:")
+    assert "\n  memory.kube_reserved: '8GB'" in message
+    assert "\n  tunning: unknown key; did you mean tuning?" in message
+
+
+def test_the_place_comes_first():
+    assert refusal({"cpus": 3}, where="group_data/gpu.py").startswith("group_data/gpu.py: cpus: ")
+
+
+def test_an_unknown_ready_profile_names_the_nearest():
+    message = refusal("trainig")
+    assert "there is no ready profile 'trainig'; did you mean 'training'?" in message
+    assert "inference-mig" in message
+
+
+def test_extends_names_its_mistake():
+    assert refusal({"extends": "nothing-like-it"}).startswith("profile: extends: there is no ready profile")
+
+
+def test_a_missing_file_is_named(tmp_path: Path):
+    assert f"the profile {tmp_path}/no.yaml cannot be read: No such file" in refusal(f"{tmp_path}/no.yaml")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("cpus: [", "not valid YAML"),
+        ("- cpus", "a profile is a mapping, not a list"),
+        ("memory: {}\nmemory: {}\n", "the key 'memory' is written twice"),
+    ],
+    ids=["broken", "a-list", "duplicate-key"],
+)
+def test_a_damaged_file_is_refused(tmp_path: Path, text, message):
+    file = tmp_path / "bad.yaml"
+    file.write_text(text)
+    assert message in refusal(file)
