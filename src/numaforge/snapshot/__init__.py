@@ -1,1 +1,8 @@
-"""A machine as raw text: capture it from a live host, a directory or a saved file; interpret nothing."""
+"""Capture a machine and load what was captured: the only input that the rest of numaforge has."""
+
+from __future__ import annotations
+
+from numaforge.snapshot.capture import from_local, from_root, parse_output, script
+from numaforge.snapshot.model import Snapshot
+
+__all__ = ["Snapshot", "from_local", "from_root", "parse_output", "script"]

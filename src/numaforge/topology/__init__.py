@@ -1,1 +1,8 @@
-"""What is there: a snapshot read as packages, NUMA nodes, cores, memory and devices."""
+"""Interpret a snapshot: what is there, with everything unknown kept as None."""
+
+from __future__ import annotations
+
+from numaforge.topology.document import from_document, to_document
+from numaforge.topology.read import read_topology
+
+__all__ = ["from_document", "read_topology", "to_document"]

@@ -46,10 +46,11 @@ class Core:
 
 @dataclass(frozen=True)
 class L3Cache:
-    """CPUs that share one last-level cache, and its size in bytes."""
+    """CPUs that share one last-level cache, and its size in bytes; `level` is not 3 where there is no L3."""
 
     cpus: CpuSet
     size_bytes: int | None
+    level: int = 3
 
 
 @dataclass(frozen=True)
@@ -80,7 +81,7 @@ class PciLink:
 
 @dataclass(frozen=True)
 class Gpu:
-    """A GPU by PCI address; what only NVML knows is None without it. `vendor` and `device` are hex such as "10de"."""
+    """A GPU by PCI address; what only NVML knows is None without it. `vendor` and `device` are hex digits."""
 
     pci_address: str
     vendor: str
@@ -110,11 +111,23 @@ class Nic:
 
 
 @dataclass(frozen=True)
+class Accelerator:
+    """A PCI function of class 0x12 (processing accelerator) or 0x0b40 (co-processor): Gaudi, NEC VE."""
+
+    pci_address: str
+    vendor: str
+    device: str
+    driver: str | None
+    numa_node: int | None
+
+
+@dataclass(frozen=True)
 class KubeletInstall:
     """The kubelet as it is set up on the host; texts are exactly what the files hold.
 
-    `flags` are the arguments after the program's name, environment files resolved. `exec_start` is the unit's last
-    ExecStart as written. `config_text` is the file of --config, `drop_ins` the *.conf files below --config-dir.
+    `flags` are the arguments after the program's name, environment files resolved. `exec_start` is the unit's
+    last ExecStart as written. `config_text` is the file of --config, `drop_ins` the *.conf files below
+    --config-dir.
     """
 
     version: str | None  # "1.36.3"
@@ -126,6 +139,8 @@ class KubeletInstall:
     config_text: str | None = None
     drop_ins: Mapping[str, str] = field(default_factory=dict)
     root_dir: str = "/var/lib/kubelet"
+    state_files: Mapping[str, str] = field(default_factory=dict)  # "cpu_manager_state" -> text
+    running: bool = False  # `flags` are those of the running process, not of the unit
 
 
 @dataclass(frozen=True)
@@ -152,6 +167,16 @@ class NodeTopology:
     pci_paths: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     kubelet: KubeletInstall | None = None
     os_release: Mapping[str, str] = field(default_factory=dict)
-    sysctls: Mapping[str, str] = field(default_factory=dict)  # "kernel.numa_balancing" -> "1", where they exist
-    transparent_hugepages: Mapping[str, str] = field(default_factory=dict)  # "enabled" -> "madvise", "defrag" -> ...
-    previous_plan: str | None = None  # text of /etc/numaforge/plan.json, which tells our settings from the admin's
+    sysctls: Mapping[str, str] = field(
+        default_factory=dict
+    )  # "kernel.numa_balancing" -> "1", where they exist
+    transparent_hugepages: Mapping[str, str] = field(
+        default_factory=dict
+    )  # "enabled" -> "madvise", "defrag" -> ...
+    previous_plan: str | None = (
+        None  # text of /etc/numaforge/plan.json, which tells our settings from the admin's
+    )
+    hugepages: Mapping[str, HugepagePool] = field(default_factory=dict)  # machine-wide, NUMA nodes together
+    accelerators: tuple[Accelerator, ...] = ()
+    smt: str | None = None  # the kernel's SMT control: "on", "off", "forceoff", "notsupported"
+    unreadable: tuple[str, ...] = ()  # files that the capturing user was not allowed to read

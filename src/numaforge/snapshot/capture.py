@@ -1,0 +1,420 @@
+"""Take a snapshot: the script that a host runs, and the readers of what it prints and of a folder."""
+
+from __future__ import annotations
+
+import base64
+import importlib.util
+import json
+import posixpath
+import re
+import shlex
+import subprocess
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from fnmatch import fnmatchcase
+from functools import cache
+from importlib import resources
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from numaforge.errors import SnapshotError
+from numaforge.snapshot import catalogue, nvml_probe, redaction
+from numaforge.snapshot.model import SCHEMA, Snapshot
+
+_FIRST_LINE = f"numaforge-snapshot {SCHEMA}"
+_LAST_LINE = "end"
+_LOCAL_LIMIT_SECONDS = 180
+
+
+def script(root: str = "") -> str:
+    """Return the POSIX sh script that captures a host when it is piped into `sh -s`.
+
+    With `root` it captures the tree below that folder instead and runs none of the host's commands.
+    """
+    body = resources.files("numaforge.snapshot").joinpath("capture.sh").read_text(encoding="ascii")
+    values = {
+        "SCHEMA": str(SCHEMA),
+        "ROOT": shlex.quote(root),
+        "ATTRIBUTES": "\n".join(f"        {line}" for line in _attribute_calls()),
+        "LINKS": " ".join(_relative(glob) for glob in catalogue.LINKS),
+        "TEXTS": " ".join(_relative(glob) for glob in catalogue.TEXTS),
+        "UNWANTED_SETTINGS": " | ".join(catalogue.UNWANTED_SETTINGS),
+        "UNIT_FILES": " ".join(_relative(glob) for glob in _unit_globs()),
+        "CONFIG_FILE": catalogue.CONFIG_FILE,
+        "CONFIG_DIR": catalogue.CONFIG_DIR,
+        "ROOT_DIR": catalogue.ROOT_DIR,
+        "STATE_FILES": " ".join(catalogue.STATE_FILES),
+        "CPUINFO": catalogue.CPUINFO,
+        "PROBE": _probe(),
+    }
+    return re.sub(r"@([A-Z_]+)@", lambda match: values[match[1]], body)
+
+
+def from_local() -> Snapshot:
+    """Capture the machine that this program runs on."""
+    try:
+        finished = subprocess.run(
+            ["sh", "-s"],
+            input=script(),
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=_LOCAL_LIMIT_SECONDS,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise SnapshotError(f"the local capture failed: {error}") from error
+    return parse_output(finished.stdout)
+
+
+def parse_output(output: str | Iterable[str]) -> Snapshot:
+    """Read what the script printed, as one text or as lines without their newlines.
+
+    Raises SnapshotError when the output is cut short or is something else.
+    """
+    lines = output.splitlines() if isinstance(output, str) else list(output)
+    # A login banner or a chatty shell profile may come first.
+    start = next(
+        (number for number, line in enumerate(lines) if line.startswith("numaforge-snapshot ")), None
+    )
+    if start is None:
+        raise SnapshotError(
+            "the host did not run the capture script",
+            remedy="the script needs a POSIX sh; see what `sh -c 'echo hello'` prints on that host",
+        )
+    if lines[start] != _FIRST_LINE:
+        raise SnapshotError(f"the output says {lines[start]!r}, expected {_FIRST_LINE!r}")
+    end = next((number for number in range(len(lines) - 1, start, -1) if lines[number].strip()), start)
+    if lines[end] != _LAST_LINE:
+        raise SnapshotError(
+            f"the output is cut short after {end - start} lines", remedy="capture the host again"
+        )
+    return _sections(lines[start + 1 : end])
+
+
+# A PCI address is the only part of a path that holds a colon.
+_ATTRIBUTE = re.compile(
+    r"(?P<path>(?:sys|proc)(?:/(?:[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-9a-f]|[^/:]+))+):(?P<line>.*)"
+)
+
+
+def _sections(lines: list[str]) -> Snapshot:
+    attributes: dict[str, list[str]] = {}
+    links: dict[str, str] = {}
+    unreadable: list[str] = []
+    blobs: dict[tuple[str, str], list[str]] = {}
+    blob: list[str] | None = None
+    for line in lines:
+        kind, _, rest = line.partition(" ")
+        if kind == "" and blob is not None:
+            blob.append(rest)
+        elif attribute := _ATTRIBUTE.fullmatch(line):
+            attributes.setdefault("/" + attribute["path"], []).append(attribute["line"])
+        elif kind == "l":
+            named, _, target = rest.partition(" -> ")
+            links["/" + named.rpartition(" ")[2]] = target
+        elif kind == "u":
+            unreadable.append(rest)
+        elif kind in ("t", "c"):
+            blob = blobs.setdefault((kind, rest), [])
+        else:
+            raise SnapshotError(f"the output holds a line that the script does not print: {line[:80]!r}")
+    texts = {name: _decode("".join(hex_lines)) for (kind, name), hex_lines in blobs.items() if kind == "t"}
+    commands = {name: _decode("".join(hex_lines)) for (kind, name), hex_lines in blobs.items() if kind == "c"}
+    nvml = commands.pop("nvml", None)
+    return Snapshot(
+        files=_clean({path: _small("\n".join(held)) for path, held in attributes.items()}, texts),
+        links=_resolved(links),
+        commands={name: answer.strip() for name, answer in commands.items() if name != "nvidia-smi -q -x"},
+        nvml=None if nvml is None else _nvml_answer(nvml),
+        nvidia_smi=_given(commands.get("nvidia-smi -q -x"), redaction.redact_nvidia_smi),
+        unreadable=tuple(sorted(unreadable)),
+    )
+
+
+def _small(text: str) -> str:
+    return text.replace("\0", "").rstrip("\n")
+
+
+def _nvml_answer(text: str) -> Mapping[str, Any]:
+    try:
+        answer = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise SnapshotError(f"the NVML probe printed something else than JSON: {text[:80]!r}") from error
+    if not isinstance(answer, dict):
+        raise SnapshotError(f"the NVML probe printed something else than a mapping: {text[:80]!r}")
+    return answer
+
+
+def _given(text: str | None, change: Callable[[str], str]) -> str | None:
+    return None if text is None else change(text)
+
+
+def _decode(hex_text: str) -> str:
+    try:
+        return bytes.fromhex(hex_text).decode("utf-8", "replace")
+    except ValueError as error:
+        raise SnapshotError(
+            f"the output holds a text that is not hex: {hex_text[:40]!r}", remedy="capture the host again"
+        ) from error
+
+
+def _resolved(targets: Mapping[str, str]) -> dict[str, str]:
+    """Return links with absolute targets; a link below another link starts from where that leads."""
+    links: dict[str, str] = {}
+    for link in sorted(targets):
+        folder, name = posixpath.split(link)
+        links[link] = _absolute(f"{links.get(folder, folder)}/{name}", targets[link])
+    return links
+
+
+def _absolute(link: str, target: str) -> str:
+    return posixpath.normpath(posixpath.join(posixpath.dirname(link), target))
+
+
+def _clean(attributes: Mapping[str, str], texts: Mapping[str, str]) -> dict[str, str]:
+    """Return files by path, without secrets and without the mounts of containers."""
+    files = dict(attributes)
+    for path, text in texts.items():
+        if path == catalogue.CPUINFO:
+            files[path] = redaction.redact_cpuinfo(text)
+        elif path == "/proc/mounts":
+            files[path] = _host_mounts(text)
+        elif path.startswith(("/sys/", "/proc/")) and not path.endswith("cmdline"):
+            files[path] = text
+        else:
+            files[path] = redaction.redact(text)
+    return files
+
+
+_CONTAINER_MOUNTS = ("/var/lib/kubelet/pods/", "/run/containerd/", "/var/lib/containerd/", "/run/netns/")
+
+
+def _host_mounts(text: str) -> str:
+    kept = [
+        line
+        for line in text.splitlines(keepends=True)
+        if len(fields := line.split()) >= 3
+        and fields[2] not in ("overlay", "nsfs")
+        and not fields[1].startswith(_CONTAINER_MOUNTS)
+    ]
+    return redaction.redact("".join(kept))
+
+
+def _relative(path: str) -> str:
+    return path.removeprefix("/")
+
+
+def _unit_globs() -> Iterator[str]:
+    for folder in catalogue.UNIT_FOLDERS:
+        yield f"{folder}/{catalogue.UNIT}"
+        yield f"{folder}/{catalogue.UNIT}.d/*.conf"
+
+
+def _attribute_calls() -> Iterator[str]:
+    for wanted in catalogue.ATTRIBUTES:
+        yield f"attributes {shlex.quote(_relative(wanted.folders))} {shlex.quote(wanted.names)}"
+    for glob in catalogue.SETTINGS:
+        yield f"settings {shlex.quote(_relative(glob))}"
+
+
+@cache
+def _probe() -> str:
+    """Return a Python program that brings pynvml along: a host needs nothing but python3 and the driver."""
+    found = importlib.util.find_spec("pynvml")
+    if found is None or found.origin is None:
+        raise SnapshotError("pynvml is not installed", remedy="install the package nvidia-ml-py")
+    # The library is tried first: a host without a driver should not pay for unpacking.
+    return "\n".join(
+        (
+            "import base64, ctypes, json, sys, types, zlib",
+            'ctypes.CDLL("libnvidia-ml.so.1")',
+            "def module(name, packed):",
+            "    made = sys.modules[name] = types.ModuleType(name)",
+            '    exec(compile(zlib.decompress(base64.b64decode(packed)), name, "exec"), made.__dict__)',
+            "    return made",
+            f'pynvml = module("pynvml", "{_packed(found.origin)}")',
+            f'probe = module("probe", "{_packed(str(nvml_probe.__file__))}")',
+            "print(json.dumps(probe.answers(pynvml)))",
+        )
+    )
+
+
+def _packed(path: str) -> str:
+    return base64.b64encode(zlib.compress(Path(path).read_bytes(), 9)).decode("ascii")
+
+
+def from_root(root: Path) -> Snapshot:
+    """Capture the tree of another machine that lies below a folder; links in it never lead out of it."""
+    if not root.is_dir():
+        raise SnapshotError("is not a folder", where=str(root))
+    return _Tree(root).snapshot()
+
+
+class _Tree:
+    """A root file system below a folder: absolute links and `..` stay inside it."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root.resolve()
+        self._real: dict[str, str | None] = {"/": str(self._root)}
+
+    def snapshot(self) -> Snapshot:
+        attributes = dict(self._attributes())
+        texts: dict[str, str] = {}
+        unreadable: list[str] = []
+        paths = [path for glob in catalogue.TEXTS for path in self._glob(glob)]
+        for path in (*paths, *self._kubelet_paths()):
+            try:
+                content = self._read(path)
+            except PermissionError:
+                unreadable.append(path)
+                continue
+            if content is not None:
+                texts[path] = content.decode("utf-8", "replace")
+        cpuinfo = self._read(catalogue.CPUINFO)
+        if cpuinfo is not None:
+            known = self._find(f"{catalogue.CPU}/cpu0/topology") is not None
+            text = cpuinfo.decode("utf-8", "replace")
+            first = re.match(r"(?:.+\n)*\n?", text)
+            texts[catalogue.CPUINFO] = first[0] if known and first else text
+        return Snapshot(
+            files=_clean(attributes, texts),
+            links=_resolved(
+                {
+                    path: target
+                    for glob in catalogue.LINKS
+                    for path in self._glob(glob)
+                    if (target := self._link(path)) is not None
+                }
+            ),
+            unreadable=tuple(sorted(unreadable)),
+        )
+
+    def _attributes(self) -> Iterator[tuple[str, str]]:
+        for wanted in catalogue.ATTRIBUTES:
+            for folder in self._glob(wanted.folders):
+                for alternatives in wanted.alternatives():
+                    paths = (f"{folder}/{name}" for name in alternatives)
+                    path = next((path for path in paths if self._is_file(path)), None)
+                    if path is not None and (text := self._small(path)) is not None:
+                        yield path, text
+        for glob in catalogue.SETTINGS:
+            for path in self._glob(glob):
+                name = posixpath.basename(path)
+                if any(fnmatchcase(name, unwanted) for unwanted in catalogue.UNWANTED_SETTINGS):
+                    continue
+                if (text := self._small(path)) is not None:
+                    yield path, text
+
+    def _kubelet_paths(self) -> Iterator[str]:
+        """Yield the files that the kubelet reads, which its flags name wherever these are written."""
+        processes = [
+            posixpath.dirname(path)
+            for path in self._glob("/proc/[0-9]*/comm")
+            if self._small(path) == "kubelet"
+        ]
+        yield from (f"{process}/{name}" for process in processes for name in ("cmdline", "cgroup"))
+        units = [path for glob in _unit_globs() for path in self._glob(glob)]
+        yield from units
+        sources = [f"{process}/cmdline" for process in processes] + units
+        words = [self._text(path).replace("\0", " ") for path in sources]
+        pattern = re.compile(r"^\s*EnvironmentFile=-?(\S+)", re.MULTILINE)
+        for path in sorted({path for unit in units for path in pattern.findall(self._text(unit))}):
+            yield path
+            words.append(self._text(path))
+        flags = _kubelet_flags(" ".join(words))
+        yield from sorted({catalogue.CONFIG_FILE, *flags["--config"]})
+        for folder in sorted({catalogue.CONFIG_DIR, *flags["--config-dir"]}):
+            yield from self._below(folder, "*.conf")
+        for folder in sorted({catalogue.ROOT_DIR, *flags["--root-dir"]}):
+            yield from (f"{folder}/{name}" for name in catalogue.STATE_FILES)
+
+    def _below(self, folder: str, pattern: str) -> Iterator[str]:
+        for path in self._glob(f"{folder}/*"):
+            real = self._find(path)
+            if real is not None and Path(real).is_dir():
+                yield from self._below(path, pattern)
+            elif fnmatchcase(posixpath.basename(path), pattern):
+                yield path
+
+    def _text(self, path: str) -> str:
+        try:
+            content = self._read(path)
+        except PermissionError:
+            return ""
+        return "" if content is None else content.decode("utf-8", "replace")
+
+    def _small(self, path: str) -> str | None:
+        try:
+            content = self._read(path)
+        except PermissionError:
+            return None
+        return _small(content.decode("utf-8", "replace")) if content else None
+
+    def _is_file(self, path: str) -> bool:
+        real = self._find(path)
+        return real is not None and Path(real).is_file()
+
+    def _read(self, path: str) -> bytes | None:
+        real = self._find(path)
+        try:
+            return None if real is None or not Path(real).is_file() else Path(real).read_bytes()
+        except PermissionError:
+            raise
+        except OSError:
+            return None  # sysfs refuses the read itself where a device has no answer
+
+    def _link(self, path: str) -> str | None:
+        parent = self._find(posixpath.dirname(path))
+        entry = None if parent is None else Path(parent, posixpath.basename(path))
+        return str(entry.readlink()) if entry is not None and entry.is_symlink() else None
+
+    def _glob(self, pattern: str) -> list[str]:
+        paths = [""]
+        for part in pattern.removeprefix("/").split("/"):
+            if not any(character in part for character in "*?["):
+                paths = [f"{path}/{part}" for path in paths]
+                continue
+            paths = [
+                f"{path}/{name}"
+                for path in paths
+                for name in self._names(path or "/")
+                if fnmatchcase(name, part) and not name.startswith(".")
+            ]
+        return paths
+
+    def _names(self, path: str) -> list[str]:
+        real = self._find(path)
+        if real is None or not Path(real).is_dir():
+            return []
+        try:
+            return sorted(entry.name for entry in Path(real).iterdir())
+        except PermissionError:
+            return []
+
+    def _find(self, path: str, followed: int = 0) -> str | None:
+        """Return where `path` of the tree really lies, or None where it leads nowhere."""
+        path = posixpath.normpath(path)
+        if path in self._real:
+            return self._real[path]
+        if followed > 40:  # as the kernel does, ELOOP
+            return None
+        parent = self._find(posixpath.dirname(path), followed)
+        entry = None if parent is None else Path(parent, posixpath.basename(path))
+        if entry is None or not entry.is_symlink():
+            found = str(entry) if entry is not None and entry.exists() else None
+        else:
+            inside = "/" + posixpath.relpath(str(parent), str(self._root))
+            found = self._find(_absolute(f"{inside}/{entry.name}", str(entry.readlink())), followed + 1)
+        self._real[path] = found
+        return found
+
+
+def _kubelet_flags(text: str) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {"--config": [], "--config-dir": [], "--root-dir": []}
+    words = re.split(r"[\s\"'=]+", text)
+    for flag, value in pairwise(words):
+        if flag in found and value.startswith("/"):
+            found[flag].append(value)
+    return found

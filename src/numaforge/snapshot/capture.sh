@@ -1,0 +1,207 @@
+# Prints a snapshot of this host, or of the tree below $root, in lines that no content can imitate:
+#   sys/FILE:LINE, proc/FILE:LINE   a line of a file, as grep prints it
+#   l LS-LINE   a symbolic link, as `ls -ln` prints it
+#   t PATH      a text, its bytes in hex on the indented lines below
+#   u PATH      a text that this user may not read
+#   c COMMAND   a command's output, in hex below
+#   end         the last line
+# POSIX sh and nothing else: it runs under dash and busybox, and needs no program that they do not bring.
+LC_ALL=C
+export LC_ALL
+
+hex() {
+    od -A n -v -t x1
+}
+
+# Names what to read. One grep reads it all: the shell's own `read` takes a byte at a time, and sysctls answer only
+# a read that begins at 0; awk would end at the first file whose read fails (a port without a link has no speed).
+attributes() {
+    for folder in $1; do
+        [ -d "$folder" ] || continue
+        for names in $2; do
+            until [ -f "$folder/${names%%|*}" ] && echo "$folder/${names%%|*}"; do
+                case $names in
+                *'|'*) names=${names#*|} ;;
+                *) break ;;
+                esac
+            done
+        done
+    done
+}
+
+settings() {
+    for file in $1; do
+        case ${file##*/} in
+        @UNWANTED_SETTINGS@) ;;
+        *) [ ! -f "$file" ] || echo "$file" ;;
+        esac
+    done
+}
+
+links() {
+    ls -lnd "$@" 2> /dev/null | sed -n 's/^l/l l/p'
+}
+
+# Absolute paths are below the root, which is the working directory.
+text() {
+    file=${1#/}
+    [ -f "$file" ] || return 0
+    if [ -r "$file" ]; then
+        printf 't /%s\n' "$file"
+        hex < "$file" 2> /dev/null
+    else
+        printf 'u /%s\n' "$file"
+    fi
+}
+
+texts() {
+    for path in "$@"; do
+        text "$path"
+    done
+}
+
+command_output() {
+    printf 'c %s\n' "$1"
+    printf '%s' "$2" | hex
+}
+
+# Some kernels (5.15) end a cpulist with a NUL, which makes a text binary to GNU grep.
+as_text=
+if echo | grep -a '' > /dev/null 2>&1; then
+    as_text=-a
+fi
+
+if timeout -k 1 1 true 2> /dev/null; then
+    bounded() { timeout -k 5 "$@"; }
+elif timeout 1 true 2> /dev/null; then
+    bounded() { timeout "$@"; }
+else
+    bounded() { shift && "$@"; }
+fi
+
+# Runs a command for at most so many seconds, with its output in $answer; the standard input must be given.
+# A process that hangs inside a driver survives every signal: it is left behind, only its reader is waited for.
+ask() {
+    seconds=$1
+    shift
+    answer=$({ { { bounded "$seconds" "$@" <&3 2> /dev/null && echo answered; } & } 3<&0 |
+        bounded $((seconds + 10)) cat; })
+    case $answer in
+    *answered) answer=${answer%answered} ;;
+    *) return 1 ;;
+    esac
+}
+
+nvml_installed() {
+    for folder in /usr/lib/*-linux-gnu /usr/lib64 /usr/lib /lib64 /usr/local/lib \
+        $(printf '%s' "${LD_LIBRARY_PATH-}" | tr ':' ' '); do
+        [ ! -e "$folder/libnvidia-ml.so.1" ] || return 0
+    done
+    { ldconfig -p || /sbin/ldconfig -p; } 2> /dev/null | grep -q 'libnvidia-ml\.so\.1'
+}
+
+nvml() {
+    ask 60 python3 - << 'END_OF_PROBE'
+@PROBE@
+END_OF_PROBE
+}
+
+# NVML where the host has python3 and the library, else nvidia-smi where it has that.
+gpus() {
+    if command -v python3 > /dev/null && nvml_installed && nvml; then
+        command_output nvml "$answer"
+    elif command -v nvidia-smi > /dev/null; then
+        ask 60 nvidia-smi -q -x < /dev/null && command_output 'nvidia-smi -q -x' "$answer"
+    fi
+}
+
+kubelet_processes() {
+    for comm in proc/[0-9]*/comm; do
+        name=
+        { IFS= read -r name < "$comm"; } 2> /dev/null
+        [ "$name" != kubelet ] || printf '%s\n' "${comm%/comm}"
+    done
+}
+
+distinct() {
+    printf '%s\n' "$@" | sort -u
+}
+
+# The files that the kubelet reads are named by its flags, and those by its command line, unit or environment files.
+kubelet() {
+    words=
+    for process in $(kubelet_processes); do
+        texts "$process/cmdline" "$process/cgroup"
+        words="$words $(tr '\0' ' ' < "$process/cmdline" 2> /dev/null)"
+    done
+    environment_files=
+    for unit in @UNIT_FILES@; do
+        [ -r "$unit" ] || continue
+        text "$unit"
+        words="$words $(cat "$unit")"
+        environment_files="$environment_files $(sed -n 's/^[[:space:]]*EnvironmentFile=-\{0,1\}//p' "$unit")"
+    done
+    for file in $(distinct $environment_files); do
+        text "$file"
+        words="$words $(cat "./$file" 2> /dev/null)"
+    done
+
+    binary=
+    config_files='@CONFIG_FILE@'
+    config_folders='@CONFIG_DIR@'
+    root_folders='@ROOT_DIR@'
+    previous=
+    set -f
+    for word in $(printf '%s' "$words" | tr "\"'=" '   '); do
+        case $previous in
+        --config) config_files="$config_files $word" ;;
+        --config-dir) config_folders="$config_folders $word" ;;
+        --root-dir) root_folders="$root_folders $word" ;;
+        esac
+        case $word in
+        /*/kubelet) [ ! -f "$word" ] || [ ! -x "$word" ] || binary=$word ;;
+        esac
+        previous=$word
+    done
+    set +f
+
+    texts $(distinct $config_files)
+    for folder in $(distinct $config_folders); do
+        texts $(find -L "./$folder" -type f -name '*.conf' 2> /dev/null | sed 's|^[./]*||')
+    done
+    for folder in $(distinct $root_folders); do
+        for name in @STATE_FILES@; do
+            text "$folder/$name"
+        done
+    done
+
+    [ -z "$root" ] || return 0
+    [ -n "$binary" ] || binary=$(PATH=$PATH:/usr/local/bin:/opt/bin command -v kubelet)
+    [ -z "$binary" ] || ! ask 20 "$binary" --version < /dev/null || command_output 'kubelet --version' "$answer"
+}
+
+capture() {
+    echo 'numaforge-snapshot @SCHEMA@'
+    cd "${root:-/}" || exit 2
+    {
+@ATTRIBUTES@
+    } | xargs grep $as_text -s '' /dev/null | tr -d '\000'
+    links @LINKS@
+    texts @TEXTS@
+    if [ -e sys/devices/system/cpu/cpu0/topology ]; then
+        echo 't @CPUINFO@'
+        sed '/^$/q' ./@CPUINFO@ 2> /dev/null | hex
+    else
+        text @CPUINFO@
+    fi
+    kubelet
+    if [ -z "$root" ]; then
+        command_output 'uname -m' "$(uname -m)"
+        command_output 'id -u' "$(id -u)"
+        gpus
+    fi
+    echo end
+}
+
+root=@ROOT@
+capture

@@ -1,0 +1,116 @@
+"""What a snapshot collects: the one list that the script on a host and the reader of a folder both follow.
+
+Left out on purpose, because they identify a machine or give access to it: MAC addresses, GUIDs and GIDs,
+serial numbers (`topology/ppin` is one), kubeconfig files, keys, and the environment of processes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+CPU = "/sys/devices/system/cpu"
+NUMA = "/sys/devices/system/node"
+
+
+@dataclass(frozen=True)
+class Attributes:
+    """Small files: `names` below every folder that matches `folders`.
+
+    A name may hold alternatives, `new|old`: the first one that exists is taken.
+    """
+
+    folders: str
+    names: str
+
+    def alternatives(self) -> Iterator[tuple[str, ...]]:
+        """Yield the alternatives of each name, best first."""
+        for names in self.names.split():
+            yield tuple(names.split("|"))
+
+
+ATTRIBUTES = (
+    Attributes(CPU, "online present possible isolated nohz_full smt/control smt/active"),
+    Attributes(
+        f"{CPU}/cpu[0-9]*",
+        "online topology/physical_package_id topology/core_id"
+        " topology/core_cpus_list|topology/thread_siblings_list|topology/core_cpus|topology/thread_siblings"
+        " topology/package_cpus_list|topology/core_siblings_list"
+        "|topology/package_cpus|topology/core_siblings",
+    ),
+    Attributes(f"{CPU}/cpu[0-9]*/cache/index[0-9]*", "level type size shared_cpu_list|shared_cpu_map"),
+    # Frequencies themselves stay out: reading scaling_cur_freq interrupts the CPU that it asks.
+    Attributes(
+        f"{CPU}/cpu[0-9]*/cpufreq",
+        "scaling_driver scaling_governor scaling_available_governors"
+        " energy_performance_preference energy_performance_available_preferences",
+    ),
+    Attributes(NUMA, "online possible"),
+    Attributes(f"{NUMA}/node[0-9]*", "cpulist|cpumap distance meminfo"),
+    Attributes(f"{NUMA}/node[0-9]*/hugepages/hugepages-*", "nr_hugepages free_hugepages surplus_hugepages"),
+    Attributes("/sys/kernel/mm/hugepages/hugepages-*", "nr_hugepages free_hugepages surplus_hugepages"),
+    Attributes("/sys/kernel/mm/transparent_hugepage", "enabled defrag shmem_enabled khugepaged/defrag"),
+    Attributes(
+        "/sys/bus/pci/devices/*",
+        "class vendor device numa_node current_link_speed current_link_width max_link_speed max_link_width",
+    ),
+    Attributes("/sys/class/net/*", "type speed"),
+    Attributes("/sys/class/infiniband/*", "node_type parent"),
+    Attributes("/sys/class/infiniband/*/ports/[0-9]*", "link_layer rate state gid_attrs/ndevs/0"),
+    Attributes("/sys/fs/cgroup", "cgroup.controllers"),
+    # hwloc-nofile-info exists only in trees that hwloc-gather-topology saved; it says the architecture.
+    Attributes("/proc", "meminfo swaps version hwloc-nofile-info"),
+    Attributes("/proc/sys/net/ipv4/conf/all", "arp_announce arp_ignore rp_filter"),
+    Attributes("/proc/sys/net/ipv4/conf/default", "arp_announce arp_ignore rp_filter"),
+)
+
+SETTINGS = (
+    "/proc/sys/kernel/*",
+    "/proc/sys/vm/*",
+    "/proc/sys/fs/*",
+    "/proc/sys/fs/inotify/*",
+    "/proc/sys/net/core/*",
+    "/proc/sys/net/ipv4/*",
+    "/proc/sys/net/bridge/*",
+)
+"""Small files that match as they stand: the sysctls that somebody may tune."""
+
+UNWANTED_SETTINGS = ("*key*", "*secret*", "*stat_refresh", "*ns_last_pid", "*drop_caches", "*compact_memory")
+"""Sysctls that hold a secret, that act when they are read, or that say nothing."""
+
+LINKS = (
+    "/sys/bus/pci/devices/*",
+    "/sys/bus/pci/devices/*/driver",
+    "/sys/class/net/*",
+    "/sys/class/net/*/device",
+    "/sys/class/infiniband/*",
+    "/sys/class/infiniband/*/device",
+)
+"""Symbolic links whose targets tell where a device is."""
+
+TEXTS = (
+    "/proc/mounts",
+    "/proc/cmdline",
+    "/etc/os-release",
+    "/usr/lib/os-release",
+    "/etc/numaforge/plan.json",
+)
+"""Files that are taken whole."""
+
+CPUINFO = "/proc/cpuinfo"
+"""Taken whole where sysfs holds no CPU topology, else its first CPU only (the model's name)."""
+
+UNIT_FOLDERS = (
+    "/etc/systemd/system",
+    "/run/systemd/system",
+    "/usr/local/lib/systemd/system",
+    "/usr/lib/systemd/system",
+    "/lib/systemd/system",
+)
+"""Where systemd looks for units; an earlier folder wins."""
+
+UNIT = "kubelet.service"
+CONFIG_FILE = "/var/lib/kubelet/config.yaml"
+CONFIG_DIR = "/etc/kubernetes/kubelet.conf.d"
+ROOT_DIR = "/var/lib/kubelet"
+STATE_FILES = ("cpu_manager_state", "memory_manager_state")

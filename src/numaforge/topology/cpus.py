@@ -1,0 +1,226 @@
+"""CPUs, cores, packages and caches, from the masks that the kernel exports.
+
+Masks decide, ids do not: core ids repeat across dies and clusters, package ids repeat on ia64 and are -1 on
+POWER and s390. Masks may name CPUs that are offline, so they are always cut to the online set.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+
+from numaforge.cpulist import parse_cpulist
+from numaforge.errors import NumaforgeError, TopologyError
+from numaforge.topology.model import CpuSet, L3Cache, Package
+
+_CPU_FILE = re.compile(r"/sys/devices/system/cpu/cpu(\d+)/(.+)")
+_CACHE_FILE = re.compile(r"cache/(index\d+)/(\w+)")
+_SIZE = re.compile(r"(\d+)([KMG]?)")
+_UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30}
+
+CpuFiles = Mapping[int, Mapping[str, str]]  # CPU -> path below its folder -> text
+
+
+@dataclass(frozen=True)
+class Inventory:
+    """Which CPUs there are, and what sysfs (`files`) or else /proc/cpuinfo (`stanzas`) says of each."""
+
+    files: CpuFiles
+    stanzas: CpuFiles
+    online: CpuSet
+    offline: CpuSet
+    isolated: CpuSet
+
+
+def read_inventory(files: Mapping[str, str]) -> Inventory:
+    """Find the CPUs.
+
+    Raises TopologyError when neither sysfs nor /proc/cpuinfo names one.
+    """
+    by_cpu: dict[int, dict[str, str]] = {}
+    for path, text in files.items():
+        if match := _CPU_FILE.fullmatch(path):
+            by_cpu.setdefault(int(match[1]), {})[match[2]] = text
+    stanzas = _cpuinfo_stanzas(files.get("/proc/cpuinfo", ""))
+    online = _online(files, by_cpu) or frozenset(stanzas)
+    if not online:
+        raise TopologyError(
+            "the snapshot names no online CPU", remedy="capture a root that holds /sys/devices/system/cpu"
+        )
+    present = cpu_set(files, "/sys/devices/system/cpu/present") or frozenset(by_cpu)
+    return Inventory(
+        files=by_cpu,
+        stanzas=stanzas,
+        online=online,
+        offline=present - online,
+        isolated=(cpu_set(files, "/sys/devices/system/cpu/isolated") or frozenset()) & online,
+    )
+
+
+def _online(files: Mapping[str, str], by_cpu: CpuFiles) -> CpuSet:
+    listed = cpu_set(files, "/sys/devices/system/cpu/online")
+    if listed:
+        return listed
+    # Kernels before 2.6.26 have no list. CPU 0 often cannot be switched off and then has no file of its own.
+    return frozenset(cpu for cpu, held in by_cpu.items() if held.get("online", "1").strip() == "1")
+
+
+def read_cores(inventory: Inventory) -> tuple[CpuSet, ...]:
+    """Return the online threads of every physical core."""
+
+    def siblings(cpu: int) -> CpuSet | None:
+        held = inventory.files.get(cpu, {})
+        return _first_set(held, ("core_cpus_list", "thread_siblings_list", "core_cpus", "thread_siblings"))
+
+    return _partition(inventory.online, siblings, _same_in_cpuinfo(inventory, "physical id", "core id"))
+
+
+def read_packages(inventory: Inventory) -> tuple[Package, ...]:
+    """Return the sockets; ids are the kernel's where they tell the packages apart, else running numbers."""
+
+    def siblings(cpu: int) -> CpuSet | None:
+        held = inventory.files.get(cpu, {})
+        names = ("package_cpus_list", "core_siblings_list", "package_cpus", "core_siblings")
+        return _first_set(held, names)
+
+    groups = _partition(inventory.online, siblings, _same_package_id(inventory))
+    ids = [_package_id(inventory, min(group)) for group in groups]
+    if None in ids or len(set(ids)) < len(ids):
+        return tuple(Package(number, group) for number, group in enumerate(groups))
+    return tuple(
+        Package(number, group) for number, group in zip(ids, groups, strict=True) if number is not None
+    )
+
+
+def read_last_level_caches(inventory: Inventory) -> tuple[L3Cache, ...]:
+    """Return the groups of CPUs that share the deepest cache that each of them has."""
+    deepest = {cpu: _deepest_cache(inventory.files.get(cpu, {})) for cpu in inventory.online}
+    cached = frozenset(cpu for cpu, cache in deepest.items() if cache is not None)
+    groups = _partition(
+        cached,
+        lambda cpu: cache.cpus if (cache := deepest[cpu]) is not None else None,
+        lambda cpu: frozenset({cpu}),
+    )
+    return tuple(
+        L3Cache(cpus=group, size_bytes=cache.size_bytes, level=cache.level)
+        for group in groups
+        if (cache := deepest[min(group)]) is not None
+    )
+
+
+def _deepest_cache(held: Mapping[str, str]) -> L3Cache | None:
+    caches: dict[str, dict[str, str]] = {}
+    for name, text in held.items():
+        if match := _CACHE_FILE.fullmatch(name):
+            caches.setdefault(match[1], {})[match[2]] = text
+    known = [
+        L3Cache(cpus=cpus, size_bytes=_bytes(cache.get("size", "")), level=int(cache["level"]))
+        for cache in caches.values()
+        if cache.get("type") != "Instruction"
+        and cache.get("level", "").isdigit()
+        and (cpus := _first_set(cache, ("shared_cpu_list", "shared_cpu_map"), folder=""))
+    ]
+    return max(known, key=lambda cache: cache.level, default=None)
+
+
+def _bytes(text: str) -> int | None:
+    match = _SIZE.fullmatch(text.strip())
+    # Virtual machines say "0K" for a cache whose size the hypervisor hides.
+    return (int(match[1]) * _UNITS[match[2]] or None) if match else None
+
+
+def _package_id(inventory: Inventory, cpu: int) -> int | None:
+    text = inventory.files.get(cpu, {}).get("topology/physical_package_id") or inventory.stanzas.get(
+        cpu, {}
+    ).get("physical id", "")
+    return int(text) if text.strip().isdigit() else None
+
+
+def _same_package_id(inventory: Inventory) -> Callable[[int], CpuSet]:
+    ids = {cpu: _package_id(inventory, cpu) for cpu in inventory.online}
+    return lambda cpu: frozenset(other for other, held in ids.items() if held == ids[cpu])
+
+
+def _same_in_cpuinfo(inventory: Inventory, *keys: str) -> Callable[[int], CpuSet]:
+    def identity(cpu: int) -> tuple[str | None, ...]:
+        return tuple(inventory.stanzas.get(cpu, {}).get(key) for key in keys)
+
+    def same(cpu: int) -> CpuSet:
+        mine = identity(cpu)
+        if None in mine:
+            return frozenset({cpu})
+        return frozenset(other for other in inventory.stanzas if identity(other) == mine)
+
+    return same
+
+
+def _partition(
+    cpus: CpuSet, share: Callable[[int], CpuSet | None], otherwise: Callable[[int], CpuSet]
+) -> tuple[CpuSet, ...]:
+    """Group CPUs by what each shares with others, ordered by the lowest CPU; every CPU is in one group."""
+    groups: list[CpuSet] = []
+    left = set(cpus)
+    for cpu in sorted(cpus):
+        if cpu in left:
+            shared = share(cpu)
+            group = frozenset((shared if shared is not None else otherwise(cpu)) & left) | {cpu}
+            groups.append(group)
+            left -= group
+    return tuple(groups)
+
+
+def _cpuinfo_stanzas(text: str) -> dict[int, dict[str, str]]:
+    stanzas: dict[int, dict[str, str]] = {}
+    current: dict[str, str] = {}
+    for line in text.splitlines():
+        key, colon, value = (part.strip() for part in line.partition(":"))
+        # s390 writes "processor 3: version = FF,  identification = ..." in one line.
+        named = re.fullmatch(r"processor\s*(\d*)", key)
+        number = (named[1] or value) if named and colon else ""
+        if number.isdigit():
+            current = stanzas.setdefault(int(number), {})
+        elif colon:
+            current[key] = value
+    return stanzas
+
+
+def cpu_set(files: Mapping[str, str], path: str) -> CpuSet | None:
+    """Return the ids that a cpulist file holds, or None where there is no such file."""
+    return _parse(files[path], path, mask=False) if path in files else None
+
+
+def _first_set(held: Mapping[str, str], names: Iterable[str], folder: str = "topology/") -> CpuSet | None:
+    for name in names:
+        text = held.get(folder + name)
+        if text is not None and (cpus := _parse(text, name, mask=not name.endswith("_list"))):
+            return cpus
+    return None
+
+
+def node_cpus(held: Mapping[str, str]) -> CpuSet | None:
+    """Return the CPUs of a NUMA node's folder, offline ones included, or None where it does not say."""
+    if "cpulist" in held:
+        return _parse(held["cpulist"], "cpulist", mask=False)
+    return _parse(held["cpumap"], "cpumap", mask=True) if "cpumap" in held else None
+
+
+def _parse(text: str, name: str, *, mask: bool) -> CpuSet:
+    try:
+        return parse_mask(text) if mask else _parse_list(text)
+    except (NumaforgeError, ValueError) as error:
+        raise TopologyError(f"{text[:80]!r} is not a set of CPUs", where=name) from error
+
+
+# On a large machine thousands of files hold the same few texts.
+_parse_list = lru_cache(maxsize=4096)(parse_cpulist)
+
+
+@lru_cache(maxsize=4096)
+def parse_mask(text: str) -> CpuSet:
+    """Return the CPUs of a kernel bitmap: `"00ff,ffffffff"`, 32 bits a word, the highest word first."""
+    bits = 0
+    for word in text.strip().split(","):
+        bits = bits << 32 | int(word, 16)
+    return frozenset(cpu for cpu in range(bits.bit_length()) if bits >> cpu & 1)

@@ -1,0 +1,165 @@
+"""The kubelet as it is set up on the host: its unit, its flags with environment files resolved, its files."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+import shlex
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from numaforge.snapshot import catalogue
+from numaforge.snapshot.model import Snapshot
+from numaforge.topology.model import KubeletInstall
+
+_VERSION = re.compile(r"Kubernetes v(\d+\.\d+\.\d+)")
+_PROCESS = re.compile(r"/proc/(\d+)/cmdline")
+
+
+@dataclass
+class _Unit:
+    """What the [Service] sections of a unit and its drop-ins add up to."""
+
+    exec_start: str | None = None
+    environment: dict[str, str] = field(default_factory=dict)
+    environment_files: list[str] = field(default_factory=list)
+
+
+def read_kubelet(snapshot: Snapshot) -> KubeletInstall | None:
+    """Return the kubelet, or None where the host shows no trace of one."""
+    version = _VERSION.search(snapshot.commands.get("kubelet --version", ""))
+    unit_texts = list(_unit_texts(snapshot.files))
+    unit = _read_unit(unit_texts)
+    command_line = _running_command_line(snapshot.files)
+    if version is None and not unit_texts and command_line is None:
+        return None
+    words = command_line if command_line is not None else _expanded(unit, snapshot.files)
+    flags = tuple(words[1:])
+    config_file = flag_value(flags, "config")
+    config_dir = flag_value(flags, "config-dir")
+    root_dir = flag_value(flags, "root-dir") or catalogue.ROOT_DIR
+    return KubeletInstall(
+        version=version[1] if version else None,
+        unit=catalogue.UNIT if unit_texts else None,
+        config_file=config_file,
+        config_dir=config_dir,
+        flags=flags,
+        exec_start=unit.exec_start,
+        config_text=snapshot.files.get(config_file) if config_file else None,
+        drop_ins=_below(snapshot.files, config_dir) if config_dir else {},
+        root_dir=root_dir,
+        state_files={
+            name: text
+            for name in catalogue.STATE_FILES
+            if (text := snapshot.files.get(posixpath.join(root_dir, name))) is not None
+        },
+        running=command_line is not None,
+    )
+
+
+def flag_value(flags: tuple[str, ...], name: str) -> str | None:
+    """Return the value of a flag written `--name=value` or `--name value`; the last one counts."""
+    value = None
+    for position, flag in enumerate(flags):
+        written, equals, text = flag.partition("=")
+        if written not in (f"--{name}", f"-{name}"):
+            continue
+        value = text if equals else next(iter(flags[position + 1 : position + 2]), None)
+    return value or None
+
+
+def _below(files: Mapping[str, str], folder: str) -> dict[str, str]:
+    inside = folder.rstrip("/") + "/"
+    return {
+        path: text
+        for path, text in sorted(files.items())
+        if path.startswith(inside) and path.endswith(".conf")
+    }
+
+
+def _running_command_line(files: Mapping[str, str]) -> list[str] | None:
+    """Return the arguments of the kubelet that the unit runs; one inside a container is somebody else's."""
+    lines = {
+        match[1]: text.rstrip("\0").split("\0")
+        for path, text in files.items()
+        if (match := _PROCESS.fullmatch(path)) and text.strip("\0")
+    }
+    units = [
+        line
+        for process, line in lines.items()
+        if re.search(
+            rf"/{re.escape(catalogue.UNIT)}$", files.get(f"/proc/{process}/cgroup", ""), re.MULTILINE
+        )
+    ]
+    if units:
+        return units[0]
+    return next(iter(lines.values())) if len(lines) == 1 else None
+
+
+def _unit_texts(files: Mapping[str, str]) -> Iterator[str]:
+    """Yield the unit and its drop-ins in the order in which systemd reads them."""
+    main = next(
+        (files[path] for folder in catalogue.UNIT_FOLDERS if (path := f"{folder}/{catalogue.UNIT}") in files),
+        None,
+    )
+    if main is None:
+        return
+    yield main
+    drop_ins: dict[str, str] = {}
+    for folder in reversed(
+        catalogue.UNIT_FOLDERS
+    ):  # the same name in an earlier folder replaces a later one's
+        for path, text in _below(files, f"{folder}/{catalogue.UNIT}.d").items():
+            drop_ins[posixpath.basename(path)] = text
+    for name in sorted(drop_ins):
+        yield drop_ins[name]
+
+
+def _read_unit(texts: list[str]) -> _Unit:
+    unit = _Unit()
+    for text in texts:
+        section = ""
+        for line in re.sub(r"\\\n\s*", " ", text).splitlines():
+            stripped = line.strip()
+            if stripped.startswith("["):
+                section = stripped
+            key, equals, value = (part.strip() for part in stripped.partition("="))
+            if section != "[Service]" or not equals or stripped.startswith(("#", ";")):
+                continue
+            if key == "ExecStart":
+                unit.exec_start = value or None
+            elif key == "EnvironmentFile":
+                unit.environment_files = [*unit.environment_files, value.removeprefix("-")] if value else []
+            elif key == "Environment":
+                unit.environment = unit.environment | _assignments(value) if value else {}
+    return unit
+
+
+def _assignments(text: str) -> dict[str, str]:
+    pairs = (word.partition("=") for word in _words(text))
+    return {name: value for name, equals, value in pairs if equals}
+
+
+def _words(text: str) -> list[str]:
+    try:
+        return shlex.split(text)
+    except ValueError:  # an unbalanced quote: systemd ignores the line, and so is nothing known of it
+        return []
+
+
+def _expanded(unit: _Unit, files: Mapping[str, str]) -> list[str]:
+    """Return the words of ExecStart as systemd would start them."""
+    environment = dict(unit.environment)
+    for path in unit.environment_files:
+        for line in re.sub(r"\\\n", "", files.get(path, "")).splitlines():
+            name, equals, value = line.strip().partition("=")
+            if equals and not name.startswith(("#", ";")):
+                environment[name] = " ".join(_words(value))
+    words: list[str] = []
+    for word in _words((unit.exec_start or "").lstrip("-@:+!")):
+        alone = re.fullmatch(r"\$(\w+)", word)
+        if alone:  # $NAME as a word of its own becomes as many words as its value has
+            words += _words(environment.get(alone[1], ""))
+        else:
+            words.append(re.sub(r"\$\{(\w+)\}", lambda match: environment.get(match[1], ""), word))
+    return words

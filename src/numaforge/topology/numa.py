@@ -1,0 +1,58 @@
+"""NUMA nodes with their memory, distances and hugepage pools."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from numaforge.quantity import format_bytes
+from numaforge.topology.cpus import cpu_set, node_cpus
+from numaforge.topology.model import CpuSet, HugepagePool, NumaNode
+
+_NODE_FILE = re.compile(r"/sys/devices/system/node/node(\d+)/(.+)")
+_POOL_FILE = re.compile(r"(?:/sys/kernel/mm/)?hugepages/hugepages-(\d+)kB/(\w+)")
+
+
+def read_numa_nodes(files: Mapping[str, str], online: CpuSet) -> tuple[NumaNode, ...]:
+    """Return the NUMA nodes that sysfs shows, none where the kernel was built without NUMA."""
+    by_node: dict[int, dict[str, str]] = {}
+    for path, text in files.items():
+        if match := _NODE_FILE.fullmatch(path):
+            by_node.setdefault(int(match[1]), {})[match[2]] = text
+    listed = sorted(cpu_set(files, "/sys/devices/system/node/online") or by_node)
+    return tuple(
+        NumaNode(
+            id=node,
+            cpus=(node_cpus(held) or frozenset()) & online,
+            memory_bytes=meminfo_bytes(held.get("meminfo", ""), "MemTotal"),
+            distances=_distances(held.get("distance", ""), sorted(by_node), listed),
+            hugepages=read_pools(held),
+        )
+        for node, held in sorted(by_node.items())
+    )
+
+
+def _distances(text: str, shown: list[int], listed: list[int]) -> dict[int, int]:
+    """Return the distance to each NUMA node; a row has one number per online node, in order of their ids."""
+    row = [int(number) for number in text.split() if number.isdigit()]
+    nodes = shown if len(row) == len(shown) else listed
+    return dict(zip(nodes, row, strict=True)) if len(row) == len(nodes) else {}
+
+
+def read_pools(files: Mapping[str, str]) -> dict[str, HugepagePool]:
+    """Return hugepage pools by Kubernetes' size suffix, smallest pages first."""
+    sizes: dict[int, dict[str, int]] = {}
+    for path, text in files.items():
+        if (match := _POOL_FILE.fullmatch(path)) and text.strip().isdigit():
+            sizes.setdefault(int(match[1]) * 1024, {})[match[2]] = int(text)
+    return {
+        format_bytes(size): HugepagePool(total=counts["nr_hugepages"], free=counts.get("free_hugepages", 0))
+        for size, counts in sorted(sizes.items())
+        if "nr_hugepages" in counts
+    }
+
+
+def meminfo_bytes(text: str, key: str) -> int | None:
+    """Return one line of a meminfo file in bytes; /proc and the NUMA nodes write it alike."""
+    match = re.search(rf"^(?:Node \d+ )?{key}:\s*(\d+) kB$", text, re.MULTILINE)
+    return int(match[1]) * 1024 if match else None
