@@ -1,4 +1,4 @@
-"""Change nothing; save each host's snapshot and plan here: pyinfra INVENTORY deploys/detect.py --data out=DIR"""
+"""Change nothing; save each host's snapshot and plan: pyinfra INVENTORY deploys/detect.py --data out=DIR"""
 
 from roles.topology import record
 

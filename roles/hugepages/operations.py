@@ -13,8 +13,9 @@ from numaforge.hosts import Commands, host_operation, kernel_values, show_lines
 
 FILES = ("/etc/tmpfiles.d/numaforge-hugepages.conf",)
 
-# Pools that shrink come first, so that their memory can serve the others. When one cannot be filled even after the
-# kernel has compacted memory, every pool gets back what it had: a pool that is neither old nor new fits no plan.
+# Pools that shrink come first, so that their memory can serve the others. When one cannot be filled even
+# after the kernel has compacted memory, every pool gets back what it had: a pool that is neither old nor new
+# fits no plan.
 _FILL = r"""
 failed=
 fill() { # PATH WANTED
@@ -40,7 +41,8 @@ fill() { # PATH WANTED
 """
 _REMEDY = (
     "memory is too fragmented, or pages are in use; the pools are as they were. "
-    "Reboot: /etc/tmpfiles.d/numaforge-hugepages.conf fills them before anything else takes the memory. Then run again"
+    "Reboot: /etc/tmpfiles.d/numaforge-hugepages.conf fills them before anything else takes the memory. "
+    "Then run again"
 )
 
 
@@ -65,12 +67,6 @@ def hugepage_pools(pools: Mapping[str, int]) -> Commands:
     ordered = sorted(growth, key=lambda path: (growth[path], path))
     show_lines(host, [f"{path}: {now[path]} -> {pools[path]}" for path in ordered])
     fill = [f"fill {shlex.quote(path)} {pools[path]}" for path in ordered]
-    restore = [f"    echo {now[path]} > {shlex.quote(path)}" for path in reversed(ordered)]
-    yield StringCommand(
-        "sh",
-        "-s",
-        _stdin="\n".join(
-            [_FILL, *fill, 'if [ -n "$failed" ]; then', *restore, f"    echo {shlex.quote(_REMEDY)} >&2"]
-            + ["    exit 1", "fi", ""]
-        ),
-    )
+    put_back = [f"    echo {now[path]} > {shlex.quote(path)}" for path in reversed(ordered)]
+    give_up = ['if [ -n "$failed" ]; then', *put_back, f"    echo {shlex.quote(_REMEDY)} >&2", "    exit 1", "fi"]
+    yield StringCommand("sh", "-s", _stdin="\n".join([_FILL, *fill, *give_up, ""]))

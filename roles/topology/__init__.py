@@ -27,7 +27,7 @@ def topology() -> None:
 
 @role("Record")
 def record() -> None:
-    """Detect and plan, change nothing on the host, and save both here: OUT/HOST.snapshot.json and OUT/HOST.plan.json.
+    """Detect and plan, change nothing on the host; save OUT/HOST.snapshot.json and OUT/HOST.plan.json here.
 
     OUT is the host data `out` (`--data out=DIR`), by default `numaforge-out`.
     """
@@ -54,7 +54,7 @@ def _plan() -> Snapshot:
         raise ProfileError(
             "is not set",
             where="host data numaforge_profile",
-            remedy="name a ready profile, a YAML file, or write the profile itself in the inventory's group_data",
+            remedy="name a ready profile or a YAML file in the inventory's group_data",
         )
     profile = load_profile(wish)
     snapshot = detect(host)

@@ -1,4 +1,4 @@
-"""Kernel settings: governors, energy preferences, sysctls, transparent hugepages and swap, now and after every boot."""
+"""Governors, energy preferences, sysctls, transparent hugepages and swap, now and after every boot."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ else echo disabled; fi
 
 @dataclass(frozen=True)
 class KernelState:
-    """Values by path (absent where the host has no such file), whether swap is on, and our unit: enabled, disabled, none."""
+    """Values by path, absent where the host has no such file; `unit`, ours, is enabled, disabled or none."""
 
     values: dict[str, str]
     swap_on: bool

@@ -19,8 +19,8 @@ FILES = (
     f"/etc/systemd/system/{UNIT}",
 )
 
-# Every refusal is named, and the others are still tried. What the kernel took is read back: some drivers accept a
-# write and keep their value.
+# Every refusal is named, and the others are still tried. What the kernel took is read back: some drivers
+# accept a write and keep their value.
 _SET = r"""
 failed=
 set_value() { # PATH VALUE
@@ -74,7 +74,7 @@ def kernel_settings(plan: TuningPlan, at_boot: bool) -> Commands:
 
 
 def _is(now: str | None, wanted: str) -> bool:
-    """Say whether a kernel file's line means the value, `[chosen] other` and the kernel's own spacing included."""
+    """Say whether a kernel file's line means the value, `[chosen] other` and odd spacing included."""
     if now is None:
         return False
     return f"[{wanted}]" in now.split() or now.split() == wanted.split()

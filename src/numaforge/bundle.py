@@ -1,6 +1,7 @@
-"""Many files on a host in two round trips: one POSIX sh script that reads them, one that replaces them atomically.
+"""Many files on a host in two round trips: one POSIX sh script reads them, one replaces them atomically.
 
-Both scripts run on dash and busybox and need nothing but coreutils' (or busybox') base64, stat, readlink and sync.
+Both scripts run on dash and busybox and need nothing but coreutils' (or busybox') base64, stat, readlink and
+sync.
 """
 
 from __future__ import annotations
@@ -15,8 +16,8 @@ from numaforge.errors import HostError
 
 BACKUP_DIR = "/var/lib/numaforge/backup"
 
-# The shell words that both the bundle and the kubelet's transaction are made of. Every path is resolved first, so
-# that a file behind a symbolic link is replaced and the link stays.
+# The shell words that both the bundle and the kubelet's transaction are made of. Every path is resolved
+# first, so that a file behind a symbolic link is replaced and the link stays.
 FUNCTIONS = r"""
 resolved() { readlink -f "$1" 2>/dev/null || printf '%s\n' "$1"; }
 temporary() { printf '%s/.numaforge-%s\n' "$(dirname "$(resolved "$1")")" "$2"; }
@@ -132,7 +133,7 @@ def parse_states(paths: Sequence[str], output: Sequence[str]) -> dict[str, FileS
 def changes(
     wanted: Sequence[FileContent], absent: Sequence[str], states: Mapping[str, FileState]
 ) -> tuple[Change, ...]:
-    """Return what must change for `wanted` files to be there as described and `absent` ones not to be there."""
+    """Return what must change for the `wanted` files to be as described and the `absent` ones away."""
     written = [
         Change(file.path, states.get(file.path), file)
         for file in wanted
@@ -164,8 +165,8 @@ def diff(change: Change) -> list[str]:
 def write_script(changed: Sequence[Change]) -> str:
     """Return the script that makes the changes: all of them, or none.
 
-    Everything is staged and flushed before the first file is replaced; what is replaced or removed is kept below
-    BACKUP_DIR, and put back when a later replacement fails. A script that arrives cut off does nothing.
+    Everything is staged and flushed before the first file is replaced; what is replaced or removed is kept
+    below BACKUP_DIR, and put back when a later replacement fails. A script that arrives cut off does nothing.
     """
     paths = [change.path for change in changed]
     written = [(number, change.new) for number, change in enumerate(changed) if change.new]

@@ -1,4 +1,4 @@
-"""Hosts through pyinfra: the one module below the roles that knows it; our facts, our operations, and how a host fails."""
+"""Hosts through pyinfra: our facts, our operations, and how a host fails."""
 
 from __future__ import annotations
 
@@ -27,19 +27,21 @@ from numaforge.topology.model import NodeTopology
 Commands = Generator[StringCommand | FunctionCommand, None, None]
 P = ParamSpec("P")
 
-# Runs the script on stdin as root, by itself or through a sudo that asks for nothing, and says first which it was.
+# Runs the script on stdin as root, by itself or through a sudo that asks for nothing, and says which it was.
+_RIGHT = "numaforge-right "
 _AS_ROOT = (
-    'if [ "$(id -u)" = 0 ]; then echo root; exec sh -s; '
-    "elif ! command -v sudo >/dev/null 2>&1; then echo nosudo; "
-    "elif sudo -n true 2>/dev/null; then echo sudo; exec sudo -n sh -s; "
-    "else echo password; fi"
+    f'if [ "$(id -u)" = 0 ]; then echo {_RIGHT}root; exec sh -s; '
+    f"elif ! command -v sudo >/dev/null 2>&1; then echo {_RIGHT}nosudo; "
+    f"elif sudo -n true 2>/dev/null; then echo {_RIGHT}sudo; exec sudo -n sh -s; "
+    f"else echo {_RIGHT}password; fi"
 )
 _NO_ROOT = {
     "nosudo": "is not root and there is no sudo",
     "password": "is not root and sudo asks for a password",
 }
 
-# Prints "path<TAB>first line" for every file that can be read, with the shell's own `read`: 1000 files, no forks.
+# Prints "path<TAB>first line" for every file that can be read, with the shell's own `read`: 1000 files, no
+# forks.
 READ_VALUES = r"""
 numaforge_read() {
     for path in "$@"; do
@@ -55,23 +57,26 @@ numaforge_read() {
 
 @dataclass(frozen=True)
 class Answer:
-    """What a host said to the detection script: by which right it ran ("root", "sudo", or why not), and its output."""
+    """What a host answered: by which right the script ran ("root", "sudo", or why not), and its output."""
 
     right: str
     output: tuple[str, ...]
 
 
 class Detection(FactBase[Answer | None]):
-    """Everything there is to know about a host, in one round trip: an Answer whose output `parse_output` reads.
+    """Everything there is to know about a host, in one round trip; `parse_output` reads the output.
 
     Takes the script through `_stdin`. None where the host did not answer.
     """
 
     command = _AS_ROOT
 
-    def process(self, output: list[str]) -> Answer:
-        """Split the line that names the right from the script's output."""
-        return Answer(output[0], tuple(output[1:]))
+    def process(self, output: list[str]) -> Answer | None:
+        """Split the line that names the right from the script's output; a login banner may come first."""
+        for number, line in enumerate(output):
+            if line.startswith(_RIGHT):
+                return Answer(line.removeprefix(_RIGHT), tuple(output[number + 1 :]))
+        return None
 
 
 class ScriptOutput(FactBase["list[str] | None"]):
@@ -97,7 +102,7 @@ def fail_host(host: Host, error: NumaforgeError) -> None:
 
 
 def role(name: str) -> Callable[[Callable[[], None]], PyinfraOperation[[]]]:
-    """Make a deploy function of a role: it skips a host that has failed, and an error fails its own host only."""
+    """Make a role's deploy function: it skips a host that has failed; an error fails its own host only."""
 
     def decorate(function: Callable[[], None]) -> PyinfraOperation[[]]:
         @wraps(function)
@@ -116,7 +121,7 @@ def role(name: str) -> Callable[[Callable[[], None]], PyinfraOperation[[]]]:
 
 
 def host_operation(function: Callable[P, Commands]) -> PyinfraOperation[P]:
-    """Make an operation whose NumaforgeErrors fail their own host only, while preparing as while executing."""
+    """Make an operation whose errors fail their own host only, while preparing as while executing."""
 
     @wraps(function)
     def guarded(*args: P.args, **kwargs: P.kwargs) -> Commands:
@@ -125,7 +130,8 @@ def host_operation(function: Callable[P, Commands]) -> PyinfraOperation[P]:
         except NumaforgeError as error:
             if not current_host.state.is_executing:
                 raise
-            # pyinfra breaks off the whole run for an exception here; a command that fails stops this host alone.
+            # pyinfra breaks off the whole run for an exception here; a command that fails stops this host
+            # alone.
             yield FunctionCommand(_refuse, (error,), {})
 
     return operation()(guarded)
@@ -162,7 +168,7 @@ def detect(host: Host) -> Snapshot:
             remedy="log in as root, or give this user a sudoers rule with NOPASSWD: ALL",
         )
     host.data._sudo = answer.right == "sudo"
-    return parse_output("\n".join(answer.output))
+    return parse_output(answer.output)
 
 
 def remember(host: Host, topology: NodeTopology, plan: NodePlan) -> None:
@@ -197,12 +203,6 @@ def _send_at_once(host: Host) -> None:
 
 
 def show_once(host: Host) -> bool:
-    """Say whether details of a change are to be printed now: while preparing, or with `--diff` where that is skipped."""
-    state = host.state
-    return not state.is_executing if state.should_check_for_changes() else bool(state.config.DIFF)
-
-
-def show_once(host: Host) -> bool:
     """Say whether a change is to be shown now: while preparing, or with `--diff` where `-y` skips that."""
     state = host.state
     return not state.is_executing if state.should_check_for_changes() else bool(state.config.DIFF)
@@ -215,8 +215,15 @@ def show_lines(host: Host, lines: Sequence[str]) -> None:
             logger.info("%s%s", host.print_prefix, line)
 
 
+def announce(host: Host, lines: Sequence[str]) -> None:
+    """Say what an operation is about to do, once in a run, also where `-y` skips the preparation."""
+    if not host.state.is_executing or not host.state.should_check_for_changes():
+        for line in lines:
+            host.log(line)
+
+
 def show_changes(host: Host, changed: Sequence[Change]) -> None:
-    """Print a unified diff of every file, once in a run; pyinfra drops the colours where there is no terminal."""
+    """Print a unified diff of every file, once in a run; in colour only on a terminal."""
     colours = {"+": "green", "-": "red", "@": "cyan"}
     lines = [line for change in changed for line in bundle.diff(change)]
     show_lines(host, [format_text(line, colours[line[0]]) if line[:1] in colours else line for line in lines])

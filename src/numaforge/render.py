@@ -21,7 +21,7 @@ _KIND = {"apiVersion": "kubelet.config.k8s.io/v1beta1", "kind": "KubeletConfigur
 
 def header(plan: NodePlan) -> str:
     """Return the line that every written file begins with, as a comment."""
-    return f"Written by numaforge from the profile {plan.profile}. Do not edit: change the profile and run again."
+    return f"Written by numaforge from the profile {plan.profile}. Do not edit: change that and run again."
 
 
 def render_plan(plan: NodePlan, config_text: str | None = None) -> dict[str, str]:
@@ -38,11 +38,28 @@ def role_files(plan: NodePlan, role: str, config_text: str | None = None) -> lis
     ]
 
 
+def kubelet_files(plan: NodePlan, config_text: str | None) -> list[FileContent]:
+    """Return the kubelet role's files, the main config file among them where something has to leave it."""
+    files = role_files(plan, "kubelet", config_text)
+    kubelet = plan.kubelet
+    if (
+        kubelet
+        and kubelet.retired
+        and config_text
+        and kubelet.config_file not in [file.path for file in files]
+    ):
+        config = _config(config_text)
+        left = without(config, kubelet.retired)
+        if left != config:
+            files.append(FileContent(kubelet.config_file, f"# {header(plan)}\n{_yaml(left)}"))
+    return files
+
+
 def render_file(plan: NodePlan, planned_file: PlannedFile, config_text: str | None = None) -> str:
     """Return the text of one file, checked against the plan.
 
-    `config_text` is the kubelet's main config file as it is now, for kubelets that take no drop-ins: there the
-    settings are merged into it. Raises PlanError for a file that would not say what the plan says,
+    `config_text` is the kubelet's main config file as it is now, for kubelets that take no drop-ins: there
+    the settings are merged into it. Raises PlanError for a file that would not say what the plan says,
     KubeletConfigError for a main config file that cannot be read.
     """
     if planned_file.path == PLAN_PATH:
@@ -78,6 +95,22 @@ def merge(base: Mapping[str, Any], patch: Mapping[str, Any]) -> dict[str, Any]:
     return merged
 
 
+def without(base: Mapping[str, Any], retired: Mapping[str, Any]) -> dict[str, Any]:
+    """Return `base` without the `retired` values that it still has; a mapping that this empties goes too."""
+    left = dict(base)
+    for key, value in retired.items():
+        old = left.get(key)
+        if isinstance(value, Mapping) and isinstance(old, Mapping):
+            rest = without(old, value)
+            if rest or rest == old:
+                left[key] = rest
+            else:
+                del left[key]
+        elif key in left and old == value:
+            del left[key]
+    return left
+
+
 @cache
 def _environment() -> Environment:
     environment = Environment(  # noqa: S701 (the output is configuration, not HTML; every value is checked)
@@ -103,8 +136,12 @@ def _plain(value: Any) -> Any:
 
 
 def _merge(plan: NodePlan, config_text: str | None) -> str:
-    settings = plan.kubelet.settings if plan.kubelet else {}
-    return f"# {header(plan)}\n{_yaml(merge(_config(config_text), settings))}"
+    return f"# {header(plan)}\n{_yaml(_merged(plan, config_text))}"
+
+
+def _merged(plan: NodePlan, config_text: str | None) -> dict[str, Any]:
+    config = _config(config_text)
+    return merge(without(config, plan.kubelet.retired), plan.kubelet.settings) if plan.kubelet else config
 
 
 def _config(text: str | None) -> dict[str, Any]:
@@ -124,6 +161,8 @@ def _check(plan: NodePlan, file: PlannedFile, text: str, config_text: str | None
     odd = sorted({character for character in text if not (character.isprintable() or character in "\n\t")})
     if odd:
         raise _differs(file, f"holds the characters {odd}")
+    if text.split("\n", 1)[0] != f"# {header(plan)}":
+        raise _differs(file, "does not begin with the line that says who wrote it")
     said, meant = _said_and_meant(plan, file, text, config_text)
     if said != meant:
         raise _differs(file, f"says {said} where the plan says {meant}")
@@ -133,7 +172,7 @@ def _said_and_meant(plan: NodePlan, file: PlannedFile, text: str, config_text: s
     """Return what the text says and what the plan means, both as plain data."""
     settings = _plain(plan.kubelet.settings) if plan.kubelet else {}
     if file.template is None:
-        return yaml.safe_load(text), merge(_config(config_text), settings)
+        return yaml.safe_load(text), _plain(_merged(plan, config_text))
     match file.template:
         case "kubelet/drop-in.conf.j2":
             return yaml.safe_load(text), {**_KIND, **settings}
@@ -144,7 +183,8 @@ def _said_and_meant(plan: NodePlan, file: PlannedFile, text: str, config_text: s
                 f"ExecStart={plan.kubelet and plan.kubelet.exec_start}",
             ]
         case "tuning/sysctl.conf.j2":
-            return dict(line.split(" = ", 1) for line in _lines(text)), dict(plan.tuning.sysctls)
+            sysctls = sorted(plan.tuning.sysctls.items())
+            return _lines(text), [f"{name} = {value}" for name, value in sysctls]
         case "tuning/tmpfiles.conf.j2":
             return _written_values(text), kernel_paths.tuning_values(plan.tuning)
         case "hugepages/tmpfiles.conf.j2":

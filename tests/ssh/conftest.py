@@ -20,7 +20,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.ssh)
 
 
-@pytest.fixture()
+@pytest.fixture
 def start_sandbox(tmp_path: Path) -> Iterator[StartSandbox]:
     """Start sandboxes with the files that a test names, and end them with it."""
     reason = cannot_run()

@@ -1,8 +1,9 @@
 """A host to write to without writing to this machine: a private mount namespace with its own sshd.
 
-The sandbox's root is an overlay over this machine's root with an empty upper layer, so that everything installed here
-is there and everything written there is gone afterwards. /sys is a generated tree, /proc/sys and /proc/swaps are
-generated files over a proc of its own; neither reaches the kernel. Needs root, for the mounts.
+The sandbox's root is an overlay over this machine's root with an empty upper layer, so that everything
+installed here is there and everything written there is gone afterwards. /sys is a generated tree, /proc/sys
+and /proc/swaps are generated files over a proc of its own; neither reaches the kernel. Needs root, for the
+mounts.
 """
 
 from __future__ import annotations
@@ -87,7 +88,7 @@ class Sandbox:
 
 @contextmanager
 def running_sandbox(folder: Path, files: Mapping[str, str]) -> Iterator[Sandbox]:
-    """Start a sandbox whose /sys, /proc/sys, /etc and /usr hold these files, and end it with everything in it.
+    """Start a sandbox whose /sys, /proc/sys, /etc and /usr hold these files; end it with all its processes.
 
     A file whose text begins with "#!" is executable.
     """

@@ -1,7 +1,7 @@
-"""Programs of a sandbox that has no systemd: `systemctl`, `systemd-run`, `journalctl` and a kubelet that answers healthz.
+"""What a sandbox without systemd lacks: `systemctl`, `systemd-run`, `journalctl` and a kubelet.
 
-They do for one unit what the real ones do. The kubelet obeys one word in its drop-in: `crash` (ends at once), `deaf`
-(never healthy), `flap` (healthy, then ends).
+They do for one unit what the real ones do. The kubelet obeys one word in its drop-in: `crash` (ends at once),
+`deaf` (never healthy), `flap` (healthy, then ends).
 """
 
 from __future__ import annotations

@@ -42,12 +42,12 @@ def transaction(port: int, wish: str, **changes: object) -> Transaction:
     )
 
 
-@pytest.fixture()
+@pytest.fixture
 def port() -> int:
     return free_port()
 
 
-@pytest.fixture()
+@pytest.fixture
 def node(start_sandbox: StartSandbox, port: int) -> Sandbox:
     """A node whose kubelet runs with an older drop-in and has written its state."""
     sandbox = start_sandbox({**standin_systemd(port), DROP_IN: "old\n"})
@@ -192,9 +192,8 @@ def test_it_runs_under_every_posix_shell(node: Sandbox, port: int, shell: str) -
 )
 def test_health_is_asked_with_what_the_host_has(node: Sandbox, port: int, missing: list[str]) -> None:
     change = transaction(port, "new", stable_seconds=1)
-    hidden = "command() { case $2 in %s) return 1 ;; *) unset -f command; esac; }" % "|".join(
-        missing or ["none"]
-    )
+    pattern = "|".join(missing or ["none"])
+    hidden = f"command() {{ case $2 in {pattern}) return 1 ;; *) unset -f command ;; esac; }}"
     health = node_script(change).split("health() {")[1].split("\n}\n")[0]
     check = f"{hidden}\nhealth() {{{health}\n}}\nhealth"
     assert node.run(check).returncode == 0

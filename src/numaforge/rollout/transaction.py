@@ -1,11 +1,12 @@
-"""The change of a live kubelet as one transaction that runs on the node, apart from everybody, and undoes itself.
+"""The change of a live kubelet as one transaction that runs on the node by itself, and undoes itself.
 
-The admin's machine hands the node a script and polls; systemd runs it as a unit of its own with a deadline, and runs
-its `recover` half when it ends in any other way than by itself. A lost connection changes nothing about either. Every
-step stands in a journal below TRANSACTIONS, so that a later run finds out how an earlier one ended.
+The admin's machine hands the node a script and polls; systemd runs it as a unit of its own with a deadline,
+and runs its `recover` half when it ends in any other way than by itself. A lost connection changes nothing
+about either. Every step stands in a journal below TRANSACTIONS, so that a later run finds out how an earlier
+one ended.
 
-What belongs before (cordon, drain) and after (uncordon) concerns the cluster, not the node: a roll-out puts it around
-`start_script` and `wait_script`.
+What belongs before (cordon, drain) and after (uncordon) concerns the cluster, not the node: a roll-out puts
+it around `start_script` and `wait_script`.
 """
 
 from __future__ import annotations
@@ -31,11 +32,11 @@ _STOP_SECONDS = 120  # systemd gives a unit 90 s to stop
 class Transaction:
     """One change of one node's kubelet.
 
-    `files` are written, `absent` must not exist afterwards. `invalid_state` maps a state file that the new settings
-    make unreadable to the sentence that says why; `kept_state` are the other state files, put back with the rest when
-    the change fails. `health_url` is None where the kubelet serves no healthz. Without `restart` the kubelet is
-    neither stopped nor started. The kubelet has come up when, within `start_seconds`, it is healthy and then stays so
-    with the same process for `stable_seconds`.
+    `files` are written, `absent` must not exist afterwards. `invalid_state` maps a state file that the new
+    settings make unreadable to the sentence that says why; `kept_state` are the other state files, put back
+    with the rest when the change fails. `health_url` is None where the kubelet serves no healthz. Without
+    `restart` the kubelet is neither stopped nor started. The kubelet has come up when, within
+    `start_seconds`, it is healthy and then stays so with the same process for `stable_seconds`.
     """
 
     id: str
@@ -67,7 +68,10 @@ class Transaction:
 
 @dataclass(frozen=True)
 class Result:
-    """How a transaction ended: "applied", "refused" (nothing was changed), "rolled-back" or "failed" (needs a person)."""
+    """How a transaction ended.
+
+    `outcome` is "applied", "refused" (nothing was changed), "rolled-back" or "failed" (a person is needed).
+    """
 
     id: str
     outcome: str
@@ -128,23 +132,25 @@ numaforge_start || exit 1
 
 
 def settle_script() -> str:
-    """Return the script that ends an unfinished transaction: it waits for a running one and undoes a broken one."""
+    """Return the script that ends an unfinished transaction: waits for a running one, undoes a broken one."""
     return f"{_SETTLE}settle\n"
 
 
 def wait_script(transaction: Transaction) -> str:
-    """Return the script that waits for the end and prints result.json; it fails unless the change was applied."""
+    """Return the script that waits for the end and prints result.json; it fails unless all was applied."""
     result = f"{transaction.folder}/result.json"
     return f"""left={transaction.deadline_seconds * 3}
 while [ ! -e {result} ]; do
     if [ "$left" -le 0 ]; then
-        echo "the transaction {transaction.id} has not ended; see systemctl status {transaction.systemd_unit}" >&2
+        echo "{transaction.id} has not ended: see systemctl status {transaction.systemd_unit}" >&2
         exit 1
     fi
     left=$((left - 1))
     sleep 1
 done
-if [ "$(cat {transaction.folder}/outcome)" = applied ]; then cat {result}; else cat {transaction.folder}/message >&2; exit 1; fi
+if [ "$(cat {transaction.folder}/outcome)" = applied ]; then cat {result}; exit; fi
+cat {transaction.folder}/message >&2
+exit 1
 """
 
 
@@ -224,7 +230,8 @@ _SETTLE = f"""settle() {{
 # `state` and `result.json` are renamed into place and flushed: they are read after a power cut.
 _JOURNAL = r"""
 phase() {
-    printf '%s\n' "$1" > "$FOLDER/state.new" && sync "$FOLDER/state.new" && mv -f "$FOLDER/state.new" "$FOLDER/state"
+    printf '%s\n' "$1" > "$FOLDER/state.new" && sync "$FOLDER/state.new" &&
+        mv -f "$FOLDER/state.new" "$FOLDER/state"
 }
 json_line() { # a line of any bytes on stdin as the inside of a JSON string
     tr -d '\000-\010\013-\037' | sed -e 's/\\/\\\\/g' -e 's/"/\\"/g' -e 's/\t/\\t/g'
@@ -331,7 +338,7 @@ undo() { # REASON
     discard_all
     if [ -n "$RESTART" ]; then systemctl stop "$UNIT"; fi
     if ! put_back_all; then
-        finish failed "$reason; not every file could be put back: compare $FOLDER/backup with the host by hand"
+        finish failed "$reason; not every file could be put back: compare with $FOLDER/backup by hand"
         return 1
     fi
     if [ -z "$RESTART" ]; then
@@ -340,7 +347,7 @@ undo() { # REASON
     elif start_unit; then
         finish rolled-back "$reason; the old configuration is back and the kubelet is healthy with it"
     elif [ ! -e "$FOLDER/was-healthy" ]; then
-        finish rolled-back "$reason; the old configuration is back, under which the kubelet was not healthy before either"
+        finish rolled-back "$reason; the old configuration is back; the kubelet was not healthy before either"
     else
         finish failed "$reason; the old configuration is back, but $why with it too: see journalctl -u $UNIT"
         return 1
@@ -355,7 +362,11 @@ apply() {
         finish refused "nothing was changed: $(tail -n 3 "$FOLDER/errors")"
         return 1
     fi
-    if change; then finish applied "${RESTART:+the kubelet is healthy with the new configuration}"; else undo "$why"; fi
+    if ! change; then
+        undo "$why"
+        return 1
+    fi
+    finish applied "${RESTART:+the kubelet is healthy with the new configuration}"
 }
 recover() {
     [ -e "$FOLDER/result.json" ] && return

@@ -1,0 +1,64 @@
+"""The kubelet on a host: its unit, its files, and a change of it that has not ended."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from pyinfra.api import Host
+
+from numaforge.bundle import FileState, parse_states, read_script
+from numaforge.errors import HostError
+from numaforge.hosts import script_output
+from numaforge.rollout.transaction import CURRENT
+
+_SCRIPT = f"""
+if command -v systemctl >/dev/null 2>&1; then
+    systemctl show -p LoadState -p ActiveState -p SubState "$unit" | sed 's/^/unit /'
+fi
+for asker in curl python3 wget bash; do
+    if command -v "$asker" >/dev/null 2>&1; then echo "asker $asker"; fi
+done
+if unfinished=$(readlink {CURRENT}); then echo "unfinished $unfinished"; fi
+echo files
+"""
+
+
+@dataclass(frozen=True)
+class KubeletState:
+    """`unit` holds systemd's LoadState, ActiveState and SubState (empty without systemd).
+
+    `askers` are the programs that can ask for /healthz, `unfinished` the id of a transaction that has begun
+    and not ended, `files` the files that exist among those that were asked for.
+    """
+
+    unit: Mapping[str, str]
+    askers: tuple[str, ...]
+    unfinished: str | None
+    files: Mapping[str, FileState]
+
+    @property
+    def runs(self) -> bool:
+        """Whether the kubelet was running, rather than stopped, disabled, or starting over and over."""
+        return self.unit.get("ActiveState") == "active" and self.unit.get("SubState") == "running"
+
+    def text(self, path: str) -> str | None:
+        """Return a file's text, or None where there is no such file."""
+        file = self.files.get(path)
+        return file.text if file else None
+
+
+def kubelet_state(host: Host, unit: str, paths: Sequence[str]) -> KubeletState:
+    """Read the unit and the files in one round trip."""
+    output = script_output(host, f"unit={shlex.quote(unit)}\n{_SCRIPT}{read_script(paths)}")
+    if "files" not in output:
+        raise HostError("the answer about the kubelet is cut off", remedy="run again")
+    end = output.index("files")
+    words = [line.split(" ", 1) for line in output[:end]]
+    return KubeletState(
+        unit=dict(tuple(value.split("=", 1)) for kind, value in words if kind == "unit"),
+        askers=tuple(value for kind, value in words if kind == "asker"),
+        unfinished=next((value for kind, value in words if kind == "unfinished"), None),
+        files=parse_states(paths, output[end + 1 :]),
+    )

@@ -1,0 +1,80 @@
+"""Which files change, and how a person sees it; the scripts themselves run in tests/ssh."""
+
+from __future__ import annotations
+
+import base64
+
+import pytest
+
+from numaforge.bundle import Change, FileContent, FileState, changes, diff, parse_states
+from numaforge.errors import HostError
+
+WANTED = FileContent("/etc/a", "one\n")
+SAME = FileState("one\n", "0644", "root", "root")
+
+
+@pytest.mark.parametrize(
+    ("now", "changed"),
+    [
+        pytest.param(SAME, False, id="same"),
+        pytest.param(None, True, id="absent"),
+        pytest.param(FileState("two\n", "0644", "root", "root"), True, id="other-text"),
+        pytest.param(FileState("one\n", "0600", "root", "root"), True, id="other-mode"),
+        pytest.param(FileState("one\n", "0644", "nobody", "root"), True, id="other-owner"),
+        pytest.param(FileState("one\n", "0644", "root", "adm"), True, id="other-group"),
+    ],
+)
+def test_a_file_changes_when_anything_about_it_differs(now: FileState | None, changed: bool) -> None:
+    assert bool(changes([WANTED], [], {"/etc/a": now} if now else {})) is changed
+
+
+def test_a_mode_without_its_leading_zero_is_the_same_mode() -> None:
+    assert changes([FileContent("/etc/a", "one\n", mode="644")], [], {"/etc/a": SAME}) == ()
+
+
+def test_only_what_is_there_is_removed() -> None:
+    assert changes([], ["/etc/a", "/etc/b"], {"/etc/a": SAME}) == (Change("/etc/a", SAME, None),)
+
+
+def test_a_diff_shows_the_lines_that_change() -> None:
+    change = Change(
+        "/etc/a", FileState("one\ntwo\n", "0644", "root", "root"), FileContent("/etc/a", "one\n2\n")
+    )
+    assert diff(change) == [
+        "--- /etc/a (now)",
+        "+++ /etc/a (planned)",
+        "@@ -1,2 +1,2 @@",
+        " one",
+        "-two",
+        "+2",
+    ]
+
+
+def test_a_diff_shows_a_mode_that_changes() -> None:
+    change = Change("/etc/a", SAME, FileContent("/etc/a", "one\n", mode="0600"))
+    assert diff(change) == ["/etc/a: mode 0644 root:root -> mode 0600 root:root"]
+
+
+def test_a_diff_of_bytes_that_are_not_text_can_be_printed() -> None:
+    change = Change("/etc/a", FileState("\udcff\n", "0644", "root", "root"), None)
+    assert "-\\udcff" in diff(change)
+
+
+def test_the_read_scripts_answer_is_read_back() -> None:
+    text = base64.encodebytes(b"one\n").decode().splitlines()
+    assert parse_states(["/x", "/etc/a"], ["absent", ".", "file 644 root root", *text, "."]) == {
+        "/etc/a": SAME
+    }
+
+
+@pytest.mark.parametrize(
+    "output",
+    [
+        pytest.param([], id="nothing"),
+        pytest.param(["file 644 root root", "b25lCg=="], id="cut-off-in-a-file"),
+        pytest.param(["other", "."], id="a-folder"),
+    ],
+)
+def test_an_answer_that_is_not_whole_is_refused(output: list[str]) -> None:
+    with pytest.raises(HostError):
+        parse_states(["/etc/a"], output)

@@ -1,0 +1,26 @@
+"""Where the kernel keeps what a plan sets."""
+
+from __future__ import annotations
+
+import pytest
+
+from numaforge import kernel_paths
+
+
+@pytest.mark.parametrize(
+    ("name", "path"),
+    [
+        pytest.param("vm.swappiness", "/proc/sys/vm/swappiness", id="dots"),
+        pytest.param(
+            "net/ipv4/conf/eth0.5/rp_filter", "/proc/sys/net/ipv4/conf/eth0.5/rp_filter", id="slashes"
+        ),
+        pytest.param("net.ipv4.conf.eth0/5.rp_filter", "/proc/sys/net/ipv4/conf/eth0.5/rp_filter", id="both"),
+    ],
+)
+def test_a_sysctl_is_named_as_sysctl_d_names_it(name: str, path: str) -> None:
+    assert kernel_paths.sysctl(name) == path
+
+
+@pytest.mark.parametrize(("size", "folder"), [("2Mi", "hugepages-2048kB"), ("1Gi", "hugepages-1048576kB")])
+def test_a_pool_is_named_by_its_page_size_in_kib(size: str, folder: str) -> None:
+    assert kernel_paths.hugepage_pool(3, size) == f"/sys/devices/system/node/node3/hugepages/{folder}"
