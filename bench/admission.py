@@ -1,8 +1,8 @@
 """Measure how many admissions a second the simulator decides on one core: `python bench/admission.py`.
 
-Each machine is filled and emptied with random pods (GPUs, whole CPUs, memory, an init container now and then) under
-every topology manager policy, with the static CPU manager and the static memory manager. Prints one line per machine
-and policy; exits 1 where the slowest policy falls below the floor that the project promises.
+Each machine is filled and emptied with random pods (GPUs, whole CPUs, memory, an init container now and then)
+under every topology manager policy, with the static CPU manager and the static memory manager. Prints one
+line per machine and policy; exits 1 where the slowest policy falls below the floor that the project promises.
 """
 
 from __future__ import annotations
@@ -47,7 +47,9 @@ class Shape:
             for thread in (0, 1)
         }
         nodes = tuple(
-            MachineNode(i, self.memory_per_node, {}, {j: self._distance(i, j) for j in range(self.numa_nodes)})
+            MachineNode(
+                i, self.memory_per_node, {}, {j: self._distance(i, j) for j in range(self.numa_nodes)}
+            )
             for i in range(self.numa_nodes)
         )
         return Machine(nodes, CpuTopology.of(places), self.numa_nodes * self.memory_per_node)
@@ -66,7 +68,9 @@ class Shape:
             "memoryManagerPolicy": "Static",
             "kubeReserved": {"memory": f"{self.numa_nodes}Gi"},
             "evictionHard": {"memory.available": "0%"},
-            "reservedMemory": [{"numaNode": node, "limits": {"memory": "1Gi"}} for node in range(self.numa_nodes)],
+            "reservedMemory": [
+                {"numaNode": node, "limits": {"memory": "1Gi"}} for node in range(self.numa_nodes)
+            ],
             "topologyManagerPolicy": policy,
             "topologyManagerScope": "container",
         }
@@ -85,7 +89,7 @@ SHAPES = (
 
 def random_pods(shape: Shape, count: int) -> list[Pod]:
     """Return pods from a single GPU to half a machine, the same ones every time."""
-    dice = random.Random(20)
+    dice = random.Random(20)  # noqa: S311 a reproducible load, not a secret
     pods = []
     for number in range(count):
         gpus = dice.choice([0, 1, 1, 1, 2, 2, 4])
@@ -104,7 +108,7 @@ def measure(shape: Shape, policy: str, count: int) -> tuple[float, int]:
     """Return admissions per second, and how many of them the node said yes to."""
     pods = random_pods(shape, count)
     node = Node(shape.machine(), shape.config(policy), shape.devices())
-    dice = random.Random(4)
+    dice = random.Random(4)  # noqa: S311 a reproducible load, not a secret
     admitted = 0
     began = time.process_time()
     for pod in pods:

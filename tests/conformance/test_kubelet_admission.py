@@ -1,7 +1,7 @@
 """The simulator against recorded decisions of real kubelet code and of a live kubelet.
 
-The recordings are the files `kubelet/*.json` and `kubelet-real/admission.json` below the folder that NUMAFORGE_VECTORS
-names (default: ../shared/vectors beside the repository).
+The recordings are the files `kubelet/*.json` and `kubelet-real/admission.json` below the folder that
+NUMAFORGE_VECTORS names (default: ../shared/vectors beside the repository).
 """
 
 from __future__ import annotations
@@ -80,7 +80,9 @@ def node_topology(machine: Mapping[str, Any]) -> NodeTopology:
                 id=node["id"],
                 cpus=frozenset(t for core in node.get("cores", []) for t in core["threads"]),
                 memory_bytes=node["memory"],
-                distances=dict(zip([n["id"] for n in machine["numa"]], node.get("distances", []), strict=False)),
+                distances=dict(
+                    zip([n["id"] for n in machine["numa"]], node.get("distances", []), strict=False)
+                ),
                 hugepages={
                     PAGE_SIZES[pool["pageSizeKiB"]]: HugepagePool(pool["numPages"], pool["numPages"])
                     for pool in node.get("hugepages", [])
@@ -96,7 +98,12 @@ def node_topology(machine: Mapping[str, Any]) -> NodeTopology:
 def outcome(admission: Admission, pod: Mapping[str, Any], *, cpus_key: str) -> dict[str, Any]:
     """An admission in the words of the recordings."""
     if not admission.admitted:
-        return {"name": admission.name, "admit": False, "reason": admission.reason, "message": admission.message}
+        return {
+            "name": admission.name,
+            "admit": False,
+            "reason": admission.reason,
+            "message": admission.message,
+        }
     containers: dict[str, Any] = {}
     for container in [*pod.get("initContainers", []), *pod["containers"]]:
         name = container["name"]
@@ -124,7 +131,9 @@ def recorded_topologies() -> dict[str, CpuTopology]:
     document = recording("kubelet/cpu_assignment.json")
     topologies = {
         name: CpuTopology(
-            places={c["cpu"]: CpuPlace(c["core"], c["socket"], c["numa"], c["uncore"]) for c in recorded["cpus"]},
+            places={
+                c["cpu"]: CpuPlace(c["core"], c["socket"], c["numa"], c["uncore"]) for c in recorded["cpus"]
+            },
             num_cpus=recorded["numCPUs"],
             num_cores=recorded["numCores"],
             num_sockets=recorded["numSockets"],
@@ -148,7 +157,9 @@ def test_takes_the_cpus_that_the_kubelet_takes(case: dict[str, Any]) -> None:
     taken, error = 0, ""
     try:
         if case["function"] == "takeByTopologyNUMADistributed":
-            taken = take_distributed(topology, offered, case["n"], group=options["cpuGroupSize"], spread=spread)
+            taken = take_distributed(
+                topology, offered, case["n"], group=options["cpuGroupSize"], spread=spread
+            )
         else:
             align = options.get("preferAlignByUncoreCache", False)
             taken = take_packed(topology, offered, case["n"], spread=spread, align_uncore=align)
@@ -161,7 +172,10 @@ def provider_hints(providers: list[Any] | None) -> list[HintsByResource]:
     return [
         {}
         if hints is None
-        else {resource: None if listed is None else [as_hint(hint) for hint in listed] for resource, listed in hints.items()}
+        else {
+            resource: None if listed is None else [as_hint(hint) for hint in listed]
+            for resource, listed in hints.items()
+        }
         for hints in providers or []
     ]
 
@@ -193,7 +207,9 @@ def test_merges_random_hints_as_the_kubelet_does(case: dict[str, Any], policy: s
 def test_admits_what_the_managers_admit(scenario: dict[str, Any]) -> None:
     document = recording("kubelet/admission.json")
     machine = scenario["machine"]
-    devices = document["devices"].get(machine, {}) if isinstance(machine, str) else scenario.get("devices", {})
+    devices = (
+        document["devices"].get(machine, {}) if isinstance(machine, str) else scenario.get("devices", {})
+    )
     topology = node_topology(document["machines"][machine] if isinstance(machine, str) else machine)
     node = Node(topology, scenario["config"], devices, predicates=False)
     recorded = {result["name"]: result for result in scenario["results"]}
@@ -241,5 +257,9 @@ def ran_without_its_devices(operation: Mapping[str, Any], recorded: Mapping[str,
     That happens only while the device plugin has not registered yet, right after the kubelet's start.
     """
     result = recorded[operation["name"]]
-    asks = [c for c in operation["pod"]["containers"] if "nvidia.com/gpu" in c.get("resources", {}).get("limits", {})]
+    asks = [
+        c
+        for c in operation["pod"]["containers"]
+        if "nvidia.com/gpu" in c.get("resources", {}).get("limits", {})
+    ]
     return result["admit"] and any("devices" not in result["containers"][c["name"]] for c in asks)

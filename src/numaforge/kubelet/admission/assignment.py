@@ -25,10 +25,10 @@ class KubeletHangError(NumaforgeError):
 def take_packed(
     topology: CpuTopology, available: int, count: int, *, spread: bool = False, align_uncore: bool = False
 ) -> int:
-    """Return `count` CPUs of the bitmask `available`, on as few NUMA nodes, sockets, caches and cores as possible.
+    """Return `count` of the CPUs in `available`, on as few NUMA nodes, sockets, caches and cores as can be.
 
-    takeByTopologyNUMAPacked. `spread` is distribute-cpus-across-cores, `align_uncore` prefer-align-cpus-by-uncorecache.
-    Raises AssignmentError where fewer are available.
+    takeByTopologyNUMAPacked. `spread` is distribute-cpus-across-cores, `align_uncore` prefer-align-cpus-by-
+    uncorecache. Raises AssignmentError where fewer are available.
     """
     taking = _Taking(topology, available, count)
     if taking.satisfied:
@@ -54,8 +54,8 @@ def take_distributed(
 ) -> int:
     """Return `count` CPUs spread evenly over as few NUMA nodes as can share them evenly.
 
-    takeByTopologyNUMADistributed (KEP-2902), for distribute-cpus-across-numa. CPUs go out in groups of `group`,
-    which is the number of threads per core under full-pcpus-only. Falls back to `take_packed`.
+    takeByTopologyNUMADistributed (KEP-2902), for distribute-cpus-across-numa. CPUs go out in groups of
+    `group`, which is the number of threads per core under full-pcpus-only. Falls back to `take_packed`.
     """
     if count % group:
         return take_packed(topology, available, count, spread=spread)
@@ -101,7 +101,8 @@ class _Taking:
         # A unit that is listed twice (a socket that spans NUMA nodes) is counted twice, as in the kubelet.
         self.needed -= cpus.bit_count()
 
-    # A list of units is ordered by its free CPUs, fewest first, then by id; units without free CPUs are left out.
+    # A list of units is ordered by its free CPUs, fewest first, then by id; units without free CPUs are left
+    # out.
 
     def ordered_numa_nodes(self) -> list[int]:
         if self.numa_first:
@@ -163,8 +164,9 @@ class _Taking:
         )
 
     def take_full_cores(self) -> None:
-        # With uneven threads per core the rounded-down size makes a partly free core look free, and the kubelet
-        # hands out its other threads too, reserved ones included (kubernetes/kubernetes#124066, #140495).
+        # With uneven threads per core the rounded-down size makes a partly free core look free, and the
+        # kubelet hands out its other threads too, reserved ones included (kubernetes/kubernetes#124066,
+        # #140495).
         cores, size = self.topology.cores, self.topology.cpus_per_core
         self._take_full(self.ordered_cores(), cores, lambda i: (cores[i] & self.free).bit_count() == size)
 
@@ -223,9 +225,9 @@ class _Choice:
 class _Combination:
     """A combination of NUMA nodes in an array that later combinations may still overwrite.
 
-    The kubelet keeps slices that Go's append() shares between siblings: while the array has room, the last elements
-    of a kept combination change when the next one is visited. Which CPUs a pod gets depends on it from four NUMA
-    nodes on, so the arrays are shared here in the same places.
+    The kubelet keeps slices that Go's append() shares between siblings: while the array has room, the last
+    elements of a kept combination change when the next one is visited. Which CPUs a pod gets depends on it
+    from four NUMA nodes on, so the arrays are shared here in the same places.
     """
 
     __slots__ = ("array", "size")
@@ -335,7 +337,8 @@ def _hand_out(free: dict[int, int], nodes: list[int], remainder: int, group: int
                 remainder -= group
         if remainder == before:
             raise KubeletHangError(
-                f"the kubelet would loop for ever here: {remainder} CPUs are left to share out in groups of {group}, "
+                f"the kubelet would loop for ever here: {remainder} CPUs are left to share out in groups "
+                f"of {group}, "
                 "and no NUMA node considered has a whole group free",
                 remedy="reserve whole cores, so that every NUMA node has an even number of CPUs free",
             )

@@ -44,7 +44,9 @@ def read_memory_state(
     try:
         nodes = {int(number): _node(node) for number, node in (document.get("machineState") or {}).items()}
         assignments = {
-            str(pod): {str(name): tuple(_block(block) for block in blocks) for name, blocks in containers.items()}
+            str(pod): {
+                str(name): tuple(_block(block) for block in blocks) for name, blocks in containers.items()
+            }
             for pod, containers in (document.get("entries") or {}).items()
         }
     except (AttributeError, KeyError, TypeError, ValueError) as error:

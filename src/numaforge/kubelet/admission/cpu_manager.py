@@ -1,4 +1,7 @@
-"""The CPU manager: who gets exclusive CPUs, and which (pkg/kubelet/cm/cpumanager/policy_static.go, kubelet 1.36)."""
+"""The CPU manager: who gets exclusive CPUs, and which.
+
+pkg/kubelet/cm/cpumanager/policy_static.go of kubelet 1.36.
+"""
 
 from __future__ import annotations
 
@@ -12,15 +15,15 @@ from numaforge.kubelet.admission.demand import Demand
 from numaforge.kubelet.admission.hints import Hint, HintsByResource, sums_by_mask
 from numaforge.kubelet.admission.machine import CpuTopology
 from numaforge.kubelet.admission.pod import CPU, Container
-from numaforge.kubelet.admission.refusal import EMPTY_POD_SHARED_POOL, SMT_ALIGNMENT, Refusal, unexpected
+from numaforge.kubelet.admission.refusal import EMPTY_POD_SHARED_POOL, SMT_ALIGNMENT, RefusedError, unexpected
 from numaforge.kubelet.admission.settings import Settings
 
 
 class CpuManager:
     """The static policy and its state; CPU sets are bitmasks.
 
-    `default` is the shared pool (defaultCpuSet), `assignments` maps pod -> container -> exclusive CPUs, `pods` maps
-    pod -> the CPUs of a pod that is managed as one unit.
+    `default` is the shared pool (defaultCpuSet), `assignments` maps pod -> container -> exclusive CPUs,
+    `pods` maps pod -> the CPUs of a pod that is managed as one unit.
     """
 
     def __init__(self, topology: CpuTopology, settings: Settings) -> None:
@@ -37,28 +40,34 @@ class CpuManager:
 
     def restore(self, default: int, assignments: dict[str, dict[str, int]]) -> None:
         """Take over a checkpoint's state, refusing what the policy refuses when it starts (validateState)."""
-        offered = self.topology.cpus & ~self.reserved if self.options.strict_reservation else self.topology.cpus
+        offered = (
+            self.topology.cpus & ~self.reserved if self.options.strict_reservation else self.topology.cpus
+        )
         if self.options.strict_reservation and default & self.reserved:
             raise KubeletConfigError(
-                f'some of strictly reserved cpus: "{_text(default & self.reserved)}" are present in defaultCpuSet: '
+                f'some of strictly reserved cpus: "{_text(default & self.reserved)}" are present in '
+                "defaultCpuSet: "
                 f'"{_text(default)}"'
             )
         if not self.options.strict_reservation and default & self.reserved != self.reserved:
             raise KubeletConfigError(
-                f'not all reserved cpus: "{_text(self.reserved)}" are present in defaultCpuSet: "{_text(default)}"'
+                f'not all reserved cpus: "{_text(self.reserved)}" are present in defaultCpuSet: '
+                f'"{_text(default)}"'
             )
         known = default
         for pod, containers in assignments.items():
             for container, cpus in containers.items():
                 if cpus & default:
                     raise KubeletConfigError(
-                        f'pod: {pod}, container: {container} cpuset: "{_text(cpus)}" overlaps with default cpuset '
+                        f'pod: {pod}, container: {container} cpuset: "{_text(cpus)}" overlaps with '
+                        "default cpuset "
                         f'"{_text(default)}"'
                     )
                 known |= cpus
         if known != offered:
             raise KubeletConfigError(
-                f'current set of available CPUs "{_text(offered)}" doesn\'t match with CPUs in state "{_text(known)}"'
+                f'current set of available CPUs "{_text(offered)}" doesn\'t match with CPUs in state '
+                f'"{_text(known)}"'
             )
         self.default, self.assignments = default, {pod: dict(held) for pod, held in assignments.items()}
 
@@ -103,7 +112,7 @@ class CpuManager:
         return {CPU: self._hints(self.available, self._reusable_by(demand) | assigned, requested)}
 
     def allocate(self, demand: Demand, container: Container, hint: Hint) -> None:
-        """Give a container its CPUs, or raise Refusal (Allocate)."""
+        """Give a container its CPUs, or raise RefusedError (Allocate)."""
         requested = demand.cpus[container.name]
         if requested == 0 or not demand.pinned:
             return
@@ -117,12 +126,12 @@ class CpuManager:
         self._reusable = (demand.pod.name, reusable | held if reuse else reusable & ~held)
 
     def allocate_pod(self, demand: Demand, hint: Hint) -> None:
-        """Give a pod with pod-level resources one set of CPUs, shared out among its containers (AllocatePod)."""
+        """Give a pod with pod-level resources one set of CPUs, and share it out (AllocatePod)."""
         if demand.pod_cpus == 0:
             return
         empty = _shared_pool_is_empty(demand)
         if empty is not None:
-            raise Refusal(EMPTY_POD_SHARED_POOL, empty)
+            raise RefusedError(EMPTY_POD_SHARED_POOL, empty, CPU)
         self._enforce_smt_alignment(demand.pod_cpus)
         cpus = self._allocate_cpus(demand.pod_cpus, hint, 0)
         self.pods[demand.pod.name] = cpus
@@ -147,7 +156,7 @@ class CpuManager:
         return {container.name: shares.get(container.name, pool) for container in demand.pod.containers}
 
     def _reserve(self, settings: Settings) -> int:
-        """Return the reserved set: the one named, else the lowest cores, as the policy itself would take them."""
+        """Return the reserved set: the one named, else what the policy itself would take first."""
         if settings.explicit_reserved_cpus:
             return settings.explicit_reserved_cpus
         try:
@@ -167,16 +176,18 @@ class CpuManager:
             return
         per_core = self.topology.cpus_per_core
         if requested % per_core:
-            raise Refusal(
+            raise RefusedError(
                 SMT_ALIGNMENT,
                 f"SMT Alignment Error: requested {requested} cpus not multiple cpus per core = {per_core}",
+                CPU,
             )
         free = (self.default & ~self.reserved_cores).bit_count()
         if requested > free:
-            raise Refusal(
+            raise RefusedError(
                 SMT_ALIGNMENT,
                 "SMT Alignment Error: not enough free physical CPUs: available physical CPUs = "
                 f"{free}, requested CPUs = {requested}, CPUs per core = {per_core}",
+                CPU,
             )
 
     def _allocate_cpus(self, requested: int, hint: Hint, reusable: int) -> int:
@@ -202,7 +213,7 @@ class CpuManager:
         try:
             return self._assign(offered, count)
         except AssignmentError as error:
-            raise unexpected(error.message) from error
+            raise unexpected(error.message, CPU) from error
 
     def _assign(self, offered: int, count: int) -> int:
         spread = self.options.distribute_across_cores
@@ -216,8 +227,8 @@ class CpuManager:
     def _hints(self, available: int, reusable: int, requested: int) -> list[Hint]:
         """Return a hint for each set of NUMA nodes with enough free CPUs (generateCPUTopologyHints).
 
-        The narrowest size counts all CPUs, used or not: a request that would fit one empty NUMA node but does not now
-        has no preferred hint (kubernetes/kubernetes#84597).
+        The narrowest size counts all CPUs, used or not: a request that would fit one empty NUMA node but does
+        not now has no preferred hint (kubernetes/kubernetes#84597).
         """
         topology = self.topology
         masks = masks_by_size(topology.numa_mask)
@@ -229,9 +240,15 @@ class CpuManager:
         for node, cpus in nodes.items():
             if cpus & reusable:
                 must_include |= 1 << node
-        size = next((m.bit_count() for m, count in zip(masks, total, strict=True) if count >= requested), len(nodes))
+        size = next(
+            (m.bit_count() for m, count in zip(masks, total, strict=True) if count >= requested), len(nodes)
+        )
         return [
-            Hint(mask, mask.bit_count() == size or (self.options.align_by_socket and self._is_socket_aligned(mask, size)))
+            Hint(
+                mask,
+                mask.bit_count() == size
+                or (self.options.align_by_socket and self._is_socket_aligned(mask, size)),
+            )
             for mask, count in zip(masks, free, strict=True)
             if count >= requested and mask & must_include == must_include
         ]

@@ -1,4 +1,4 @@
-"""Sets of small integers (CPUs, NUMA nodes, devices) as int bitmasks, which is what makes the simulator fast."""
+"""Sets of small integers (CPUs, NUMA nodes, devices) as int bitmasks, which keeps the simulator fast."""
 
 from __future__ import annotations
 

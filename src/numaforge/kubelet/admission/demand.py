@@ -1,4 +1,4 @@
-"""What the managers would give a pod: its QoS class, its exclusive CPUs, its pinned memory, container by container."""
+"""What a pod asks of the managers: its QoS class, exclusive CPUs and pinned memory by container."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ class Gates:
 class Demand:
     """A pod as the managers look at it.
 
-    `cpus` maps container -> exclusive CPUs (0: shared pool) and `memory` container -> resource -> bytes; `pod_cpus`
-    and `pod_memory` are the same for the pod as a whole. A value None in `memory` stands for a quantity that the
-    memory manager cannot represent. `pinned` is False where pod-level resources switch the managers off,
-    `by_pod` True where the managers treat the pod as one unit.
+    `cpus` maps container -> exclusive CPUs (0: shared pool) and `memory` container -> resource -> bytes;
+    `pod_cpus` and `pod_memory` are the same for the pod as a whole. A value None in `memory` stands for a
+    quantity that the memory manager cannot represent. `pinned` is False where pod-level resources switch the
+    managers off, `by_pod` True where the managers treat the pod as one unit.
     """
 
     pod: Pod
@@ -124,13 +124,14 @@ def _positive(quantities: Quantities) -> dict[str, Fraction]:
 def _is_guaranteed(container: Container) -> bool:
     """pkg/kubelet/cm/qos/helpers.go, IsContainerEquivalentQOSGuaranteed."""
     return all(
-        container.requests.get(resource, 0) > 0 and container.requests[resource] == container.limits.get(resource, 0)
+        container.requests.get(resource, 0) > 0
+        and container.requests[resource] == container.limits.get(resource, 0)
         for resource in _QOS_RESOURCES
     )
 
 
 def _at_any_time(pod: Pod, share: Callable[[Container], Mapping[str, int]]) -> dict[str, int]:
-    """Return the most that the containers hold at once: init containers run before, sidecars beside the others."""
+    """Return the most that the containers hold at once: init containers run first, sidecars throughout."""
     apps: dict[str, int] = {}
     sidecars: dict[str, int] = {}
     peak: dict[str, int] = {}
@@ -143,12 +144,13 @@ def _at_any_time(pod: Pod, share: Callable[[Container], Mapping[str, int]]) -> d
             else:
                 peak[resource] = max(peak.get(resource, 0), sidecars.get(resource, 0) + amount)
     return {
-        resource: max(amount + sidecars.get(resource, 0), peak.get(resource, 0)) for resource, amount in apps.items()
+        resource: max(amount + sidecars.get(resource, 0), peak.get(resource, 0))
+        for resource, amount in apps.items()
     }
 
 
 def _pod_memory(pod: Pod, memory: Mapping[str, Mapping[str, int] | None]) -> dict[str, int] | None:
-    """pkg/kubelet/cm/memorymanager/policy_static.go, getPodRequestedResources: app containers name the resources."""
+    """Return a pod's memory by the resources that its app containers name (getPodRequestedResources)."""
     if any(sizes is None for sizes in memory.values()):
         return None
     return _at_any_time(pod, lambda container: memory[container.name] or {})

@@ -1,4 +1,7 @@
-"""The device manager: which devices of a device plugin a container gets (pkg/kubelet/cm/devicemanager, kubelet 1.36)."""
+"""The device manager: which devices of a device plugin a container gets.
+
+pkg/kubelet/cm/devicemanager of kubelet 1.36.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,7 @@ class DeviceError(NumaforgeError):
 
 @dataclass(frozen=True)
 class Device:
-    """A device that a plugin advertises; `numa_nodes` is None where the plugin says nothing about topology."""
+    """A device that a plugin advertises; `numa_nodes` is None where it says nothing about topology."""
 
     id: str
     numa_nodes: frozenset[int] | None
@@ -37,16 +40,19 @@ Inventory = Mapping[str, Sequence[Device]]
 def read_inventory(document: Mapping[str, Any]) -> dict[str, tuple[Device, ...]]:
     """Read devices by resource name.
 
-    Each resource lists its devices: a NUMA node (`0`), several (`[0, 1]`), null for none, or a mapping with `id`,
-    `numa_nodes` and `healthy`. Ids default to the position in the list. Raises DeviceError for anything else.
+    Each resource lists its devices: a NUMA node (`0`), several (`[0, 1]`), null for none, or a mapping with
+    `id`, `numa_nodes` and `healthy`. Ids default to the position in the list. Raises DeviceError for anything
+    else.
     """
     if not isinstance(document, Mapping):
-        raise DeviceError("devices must map resource names to lists", remedy='for example {"nvidia.com/gpu": [0, 0, 1, 1]}')
+        raise DeviceError(
+            "devices must map resource names to lists", remedy='for example {"nvidia.com/gpu": [0, 0, 1, 1]}'
+        )
     return {str(resource): _read_devices(entries, str(resource)) for resource, entries in document.items()}
 
 
 def inventory_of(topology: NodeTopology) -> dict[str, tuple[Device, ...]]:
-    """Return the GPUs of a machine as their vendor's device plugin advertises them: whole, by UUID or index."""
+    """Return a machine's GPUs as their vendor's device plugin advertises them: whole, by UUID or index."""
     found: dict[str, list[Device]] = {}
     for gpu in topology.gpus:
         resource = GPU_RESOURCES.get(gpu.vendor.removeprefix("0x"))
@@ -67,7 +73,9 @@ class _Plugin:
         self.healthy = mask_of(i for i, device in enumerate(self.devices) if device.healthy)
         self.allocated = 0
         self.without_nodes = mask_of(i for i, device in enumerate(self.devices) if not device.numa_nodes)
-        self.without_topology = mask_of(i for i, device in enumerate(self.devices) if device.numa_nodes is None)
+        self.without_topology = mask_of(
+            i for i, device in enumerate(self.devices) if device.numa_nodes is None
+        )
         self.of_node: dict[int, int] = {}
         for index, device in enumerate(self.devices):
             for node in device.numa_nodes or ():
@@ -86,8 +94,8 @@ class _Plugin:
 class DeviceManager:
     """The device plugins of a node and their allocations.
 
-    The plugins' GetPreferredAllocation answers what it must include and then the first devices in the list. Where the
-    kubelet itself picks from a Go map, in no order, this takes the first in the list too.
+    The plugins' GetPreferredAllocation answers what it must include and then the first devices in the list.
+    Where the kubelet itself picks from a Go map, in no order, this takes the first in the list too.
     `assignments` maps pod -> container -> resource -> bitmask of positions.
     """
 
@@ -99,14 +107,14 @@ class DeviceManager:
         self.register(inventory)
 
     def register(self, inventory: Inventory) -> None:
-        """Let a device plugin register; a resource that no plugin has registered is none of the manager's business."""
+        """Let a device plugin register; until then its resource is none of the manager's business."""
         for resource, devices in inventory.items():
             if resource in self.plugins:
                 raise DeviceError("a plugin has registered this resource already", where=resource)
             self.plugins[resource] = _Plugin(devices, self._node_mask)
 
     def restore(self, assignments: Mapping[str, Mapping[str, Mapping[str, Collection[str]]]]) -> None:
-        """Take over pod -> container -> resource -> device ids; ids that no plugin advertises are left out."""
+        """Take over pod -> container -> resource -> device ids; unknown ids are left out."""
         for pod, containers in assignments.items():
             for container, resources in containers.items():
                 for resource, ids in resources.items():
@@ -155,7 +163,7 @@ class DeviceManager:
         }
 
     def allocate(self, demand: Demand, container: Container, hint: Hint) -> None:
-        """Give a container its devices, or raise Refusal (Allocate)."""
+        """Give a container its devices, or raise RefusedError (Allocate)."""
         pod = demand.pod.name
         reusable = dict(self._reusable_by(demand))
         for resource, count in self._requests(container.limits).items():
@@ -168,7 +176,7 @@ class DeviceManager:
         self._reusable = (pod, reusable)
 
     def allocate_pod(self, demand: Demand, hint: Hint) -> None:
-        """Do nothing: pods managed as one unit get their devices when their containers start (AllocatePod)."""
+        """Do nothing: a pod managed as one unit gets devices when its containers start (AllocatePod)."""
 
     def _requests(self, limits: Quantities) -> dict[str, int]:
         return {resource: ceil(quantity) for resource, quantity in limits.items() if resource in self.plugins}
@@ -199,19 +207,25 @@ class DeviceManager:
     def _take(
         self, demand: Demand, container: Container, resource: str, count: int, reusable: int, numa: int | None
     ) -> int:
-        """Return the devices to give (devicesToAllocate): reusable ones first, then near ones, then the rest."""
+        """Return the devices to give: reusable ones, then near ones, then the rest (devicesToAllocate)."""
         plugin = self.plugins[resource]
         held = self.assignments.get(demand.pod.name, {}).get(container.name, {}).get(resource)
         if held is not None and held.bit_count() != count:
             raise unexpected(
-                f'pod "{demand.pod.name}" container "{container.name}" changed request for resource "{resource}" '
-                f"from {held.bit_count()} to {count}"
+                f'pod "{demand.pod.name}" container "{container.name}" changed request for resource '
+                f'"{resource}" '
+                f"from {held.bit_count()} to {count}",
+                resource,
             )
         if not plugin.healthy:
-            raise unexpected(f"no healthy devices present; cannot allocate unhealthy devices {resource}")
+            raise unexpected(
+                f"no healthy devices present; cannot allocate unhealthy devices {resource}", resource
+            )
         if held is not None and held & ~plugin.healthy:
             raise unexpected(
-                f"previously allocated devices are no longer healthy; cannot allocate unhealthy devices {resource}"
+                "previously allocated devices are no longer healthy; cannot allocate unhealthy devices "
+                f"{resource}",
+                resource,
             )
         if held is not None or count == 0:
             return 0
@@ -224,7 +238,8 @@ class DeviceManager:
         if available.bit_count() < needed:
             raise unexpected(
                 f"requested number of devices unavailable for {resource}. Requested: {needed}, "
-                f"Available: {available.bit_count()}"
+                f"Available: {available.bit_count()}",
+                resource,
             )
         near = plugin.in_nodes(numa) & available if plugin.has_topology and numa is not None else 0
         if needed < near.bit_count():
@@ -262,7 +277,9 @@ def _hints(plugin: _Plugin, available: int, reusable: int, count: int) -> list[H
 def _read_devices(entries: Any, resource: str) -> tuple[Device, ...]:
     if not isinstance(entries, Sequence) or isinstance(entries, str):
         raise DeviceError("must be a list with one entry per device", where=resource)
-    devices = tuple(_read_device(entry, str(index), f"{resource}[{index}]") for index, entry in enumerate(entries))
+    devices = tuple(
+        _read_device(entry, str(index), f"{resource}[{index}]") for index, entry in enumerate(entries)
+    )
     if len({device.id for device in devices}) != len(devices):
         raise DeviceError("two devices have the same id", where=resource)
     return devices
@@ -273,7 +290,9 @@ def _read_device(entry: Any, default_id: str, where: str) -> Device:
         return entry
     if isinstance(entry, Mapping):
         nodes = entry.get("numa_nodes", entry.get("numa_node"))
-        return Device(str(entry.get("id", default_id)), _read_nodes(nodes, where), bool(entry.get("healthy", True)))
+        return Device(
+            str(entry.get("id", default_id)), _read_nodes(nodes, where), bool(entry.get("healthy", True))
+        )
     return Device(default_id, _read_nodes(entry, where))
 
 
@@ -281,6 +300,10 @@ def _read_nodes(entry: Any, where: str) -> frozenset[int] | None:
     if entry is None:
         return None
     nodes = [entry] if isinstance(entry, int) else entry
-    if not isinstance(nodes, Sequence | frozenset) or not all(isinstance(n, int) and 0 <= n < 64 for n in nodes):
-        raise DeviceError(f"{entry!r} names no NUMA nodes", where=where, remedy="a NUMA node, a list of them, or null")
+    if not isinstance(nodes, Sequence | frozenset) or not all(
+        isinstance(n, int) and 0 <= n < 64 for n in nodes
+    ):
+        raise DeviceError(
+            f"{entry!r} names no NUMA nodes", where=where, remedy="a NUMA node, a list of them, or null"
+        )
     return frozenset(nodes)

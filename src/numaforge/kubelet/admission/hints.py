@@ -31,7 +31,7 @@ HintsByResource = Mapping[str, list[Hint] | None]
 
 
 def sums_by_mask(masks: tuple[int, ...], amount_of_node: Mapping[int, int]) -> list[int]:
-    """Return, for each NUMA mask, the sum of its nodes' amounts; `masks` must come by size (`masks_by_size`)."""
+    """Return the sum of its nodes' amounts for each of `masks`, which come by size (`masks_by_size`)."""
     totals = {0: 0}
     sums: list[int] = []
     for mask in masks:

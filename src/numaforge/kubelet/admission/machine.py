@@ -15,7 +15,7 @@ HUGEPAGES_PREFIX = "hugepages-"
 
 @dataclass(frozen=True)
 class CpuPlace:
-    """Where a CPU is: `core` is the lowest thread of its core, `uncore` its last-level cache or its socket."""
+    """Where a CPU is; `core` is the lowest thread of its core, `uncore` its last-level cache or socket."""
 
     core: int
     socket: int
@@ -37,8 +37,8 @@ class MachineNode:
 class CpuTopology:
     """The CPU manager's view: where each CPU is, and how many units of each kind there are.
 
-    The counts are fields of their own because the kubelet divides them (CPUs per core is `num_cpus // num_cores`,
-    an integer) and never looks at the real sizes. pkg/kubelet/cm/cpumanager/topology/topology.go.
+    The counts are fields of their own because the kubelet divides them (CPUs per core is `num_cpus //
+    num_cores`, an integer) and never looks at the real sizes. pkg/kubelet/cm/cpumanager/topology/topology.go.
     """
 
     places: Mapping[int, CpuPlace]
@@ -159,9 +159,9 @@ class Machine:
     def from_topology(cls, topology: NodeTopology) -> Machine:
         """Read a NodeTopology as cadvisor reads the same machine.
 
-        cadvisor utils/sysinfo/sysinfo.go: cores are grouped below their NUMA node; an L3 cache counts as an uncore
-        cache only where it does not cover its whole NUMA node; without NUMA nodes each socket stands for one.
-        Raises TopologyError for a topology without CPUs.
+        cadvisor utils/sysinfo/sysinfo.go: cores are grouped below their NUMA node; an L3 cache counts as an
+        uncore cache only where it does not cover its whole NUMA node; without NUMA nodes each socket stands
+        for one. Raises TopologyError for a topology without CPUs.
         """
         if not topology.cores:
             raise TopologyError("the topology names no cores, so no pod can be placed on it")

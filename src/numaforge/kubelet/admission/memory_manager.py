@@ -14,7 +14,7 @@ from numaforge.kubelet.admission.demand import GUARANTEED, Demand
 from numaforge.kubelet.admission.hints import Hint, HintsByResource, sums_by_mask
 from numaforge.kubelet.admission.machine import Machine
 from numaforge.kubelet.admission.pod import MEMORY, Container
-from numaforge.kubelet.admission.refusal import EMPTY_POD_SHARED_POOL, Refusal, unexpected
+from numaforge.kubelet.admission.refusal import EMPTY_POD_SHARED_POOL, RefusedError, unexpected
 
 # The kubelet keeps sizes in uint64 and lets them wrap: more reserved than the node has makes it look endless.
 _UINT64 = 2**64
@@ -24,7 +24,7 @@ Sizes = Mapping[str, int]
 
 @dataclass(frozen=True)
 class MemoryBlock:
-    """Memory or hugepages (`resource`) of one container: bytes, and the NUMA nodes that they come from together."""
+    """Memory or hugepages (`resource`) of one container: bytes, and the NUMA nodes they come from."""
 
     resource: str
     numa_nodes: frozenset[int]
@@ -47,7 +47,7 @@ class MemoryTable:
 
 @dataclass
 class NodeMemory:
-    """One NUMA node: its resources, how many blocks are on it, and the group of nodes that they are spread over."""
+    """One NUMA node: its resources, how many blocks are on it, and the group that they spread over."""
 
     tables: dict[str, MemoryTable]
     assignments: int
@@ -67,8 +67,8 @@ class NodeMemory:
 class MemoryManager:
     """The Static policy and its state.
 
-    `nodes` maps NUMA node -> what is left there; `assignments` maps pod -> container -> blocks; `pods` maps pod -> the
-    blocks of a pod that is managed as one unit.
+    `nodes` maps NUMA node -> what is left there; `assignments` maps pod -> container -> blocks; `pods` maps
+    pod -> the blocks of a pod that is managed as one unit.
     """
 
     def __init__(self, machine: Machine, reserved: Mapping[int, Sizes]) -> None:
@@ -85,11 +85,15 @@ class MemoryManager:
         self._masks = masks_by_size(machine.node_mask)
 
     def restore(
-        self, nodes: Mapping[int, NodeMemory], assignments: Mapping[str, Mapping[str, tuple[MemoryBlock, ...]]]
+        self,
+        nodes: Mapping[int, NodeMemory],
+        assignments: Mapping[str, Mapping[str, tuple[MemoryBlock, ...]]],
     ) -> None:
-        """Take over a checkpoint's state; refuse one of another machine or reservation (areMachineStatesEqual)."""
+        """Take over a checkpoint's state, unless machine or reservation changed (areMachineStatesEqual)."""
         if _fixed_sizes(nodes) != _fixed_sizes(self.nodes):
-            raise KubeletConfigError("[memorymanager] the expected machine state is different from the real one")
+            raise KubeletConfigError(
+                "[memorymanager] the expected machine state is different from the real one"
+            )
         self.nodes = {
             number: NodeMemory({r: replace(t) for r, t in node.tables.items()}, node.assignments, node.group)
             for number, node in nodes.items()
@@ -129,7 +133,7 @@ class MemoryManager:
         return self._hints(demand, sizes)
 
     def allocate(self, demand: Demand, container: Container, hint: Hint) -> None:
-        """Pin a container's memory, or raise Refusal (Allocate)."""
+        """Pin a container's memory, or raise RefusedError (Allocate)."""
         if demand.qos != GUARANTEED or not demand.pinned:
             return
         pod = demand.pod.name
@@ -139,7 +143,7 @@ class MemoryManager:
             return
         sizes = demand.memory[container.name]
         if sizes is None:
-            raise unexpected("[memorymanager] failed to represent quantity as int64")
+            raise unexpected("[memorymanager] failed to represent quantity as int64", MEMORY)
         numa = self._placement(demand, sizes, hint)
         nodes = ids_of(numa)
         blocks = tuple(MemoryBlock(resource, nodes, size) for resource, size in sizes.items())
@@ -157,7 +161,7 @@ class MemoryManager:
             return
         empty = _shared_pool_is_empty(demand)
         if empty is not None:
-            raise Refusal(EMPTY_POD_SHARED_POOL, empty)
+            raise RefusedError(EMPTY_POD_SHARED_POOL, empty, MEMORY)
         numa = self._placement(demand, total, hint)
         nodes = ids_of(numa)
         pod = demand.pod.name
@@ -170,33 +174,44 @@ class MemoryManager:
         }
 
     def _placement(self, demand: Demand, sizes: Sizes, hint: Hint) -> int:
-        """Return the NUMA nodes that serve a request: the hint's, or a superset of them that has enough free."""
+        """Return the NUMA nodes that serve a request: the hint's, or a superset with enough free."""
         numa, preferred = hint
         if numa is None:
             candidates = self._hints(demand, sizes)
             if not candidates:
                 raise unexpected(
-                    "[memorymanager] failed to get the default NUMA affinity, no NUMA nodes with enough memory is "
-                    "available"
+                    "[memorymanager] failed to get the default NUMA affinity, no NUMA nodes with enough "
+                    "memory is "
+                    "available",
+                    *self._short_of(sizes),
                 )
             best = _best(candidates.get(MEMORY) or [])
             if not best.preferred and preferred:
-                raise unexpected("[memorymanager] failed to find the default preferred hint")
+                raise unexpected(
+                    "[memorymanager] failed to find the default preferred hint", *self._short_of(sizes)
+                )
             numa, preferred = best.numa or 0, best.preferred
         if not self._has_free(numa, sizes):
             wider = [h for h in self._hints(demand, sizes).get(MEMORY) or [] if (h.numa or 0) & numa == numa]
             if not wider:
-                raise unexpected("[memorymanager] failed to find NUMA nodes to extend the current topology hint")
+                raise unexpected(
+                    "[memorymanager] failed to find NUMA nodes to extend the current topology hint",
+                    *self._short_of(sizes),
+                )
             best = _best(wider)
             if not best.preferred and preferred:
-                raise unexpected("[memorymanager] failed to find the extended preferred hint")
+                raise unexpected(
+                    "[memorymanager] failed to find the extended preferred hint", *self._short_of(sizes)
+                )
             numa = best.numa or 0
         if self._violates_groups(numa):
-            raise unexpected("[memorymanager] preferred hint violates NUMA node allocation")
+            raise unexpected(
+                "[memorymanager] preferred hint violates NUMA node allocation", *self._short_of(sizes)
+            )
         return numa
 
     def _hints(self, demand: Demand, sizes: Sizes) -> dict[str, list[Hint] | None]:
-        """Return the same hints for each resource, or nothing where no NUMA nodes can serve all (calculateHints).
+        """Return the same hints for each resource, nothing where no nodes can serve all (calculateHints).
 
         A NUMA node serves either single-node requests or one group of nodes, never both (KEP-1769).
         """
@@ -204,7 +219,9 @@ class MemoryManager:
         possible = [True] * len(masks)
         roomy = [True] * len(masks)
         for resource, size in sizes.items():
-            allocatable = sums_by_mask(masks, {n: node.allocatable(resource) for n, node in self.nodes.items()})
+            allocatable = sums_by_mask(
+                masks, {n: node.allocatable(resource) for n, node in self.nodes.items()}
+            )
             free = sums_by_mask(masks, {n: node.free(resource) for n, node in self.nodes.items()})
             reusable = self._reusable_by_mask(demand.pod.name, resource)
             for index, mask in enumerate(masks):
@@ -228,7 +245,7 @@ class MemoryManager:
         return {resource: list(hints) for resource in sizes} if hints else {}
 
     def _groups(self) -> tuple[int, int, list[tuple[int, int]]]:
-        """Return the nodes used alone, the nodes in a group, and (node, its group) for the used ones of those."""
+        """Return the nodes used alone, the nodes in a group, and (node, group) for the used ones of those."""
         single = grouped = 0
         groups: list[tuple[int, int]] = []
         for number, node in self.nodes.items():
@@ -244,8 +261,14 @@ class MemoryManager:
     def _has_free(self, numa: int, sizes: Sizes) -> bool:
         """isAffinitySatisfyRequest; what the pod's init containers could hand on does not count here."""
         return all(
-            sum(self.nodes[n].free(resource) for n in bits(numa)) % _UINT64 >= size for resource, size in sizes.items()
+            sum(self.nodes[n].free(resource) for n in bits(numa)) % _UINT64 >= size
+            for resource, size in sizes.items()
         )
+
+    def _short_of(self, sizes: Sizes) -> list[str]:
+        """Return the resources that all NUMA nodes together are short of, or all of `sizes` where none is."""
+        short = [r for r, size in sizes.items() if sum(node.free(r) for node in self.nodes.values()) < size]
+        return short or list(sizes)
 
     def _violates_groups(self, numa: int) -> bool:
         """isAffinityViolatingNUMAAllocations."""
@@ -308,8 +331,10 @@ class MemoryManager:
                 sizes[key] = max(0, left - block.bytes)
         self._reusable = (pod, sizes)
 
-    def _shrink_init_blocks(self, demand: Demand, container: Container, blocks: tuple[MemoryBlock, ...]) -> None:
-        """Take what a container reuses off the init containers' own blocks (updateInitContainersMemoryBlocks)."""
+    def _shrink_init_blocks(
+        self, demand: Demand, container: Container, blocks: tuple[MemoryBlock, ...]
+    ) -> None:
+        """Take what a container reuses off its init containers (updateInitContainersMemoryBlocks)."""
         held = self.assignments[demand.pod.name]
         for block in blocks:
             size = block.bytes

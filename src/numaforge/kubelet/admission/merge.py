@@ -1,9 +1,9 @@
 """Merge the hints of all managers into one, under each topology manager policy.
 
-pkg/kubelet/cm/topologymanager/policy.go and policy_*.go of kubelet 1.36. The kubelet walks every permutation of hints,
-one per resource, and keeps the better of two candidates each time. Its comparison is a total order, so the outcome
-depends only on which candidates exist: this module computes that set and takes its best, which gives the same answer
-without the walk (16 million permutations on eight NUMA nodes).
+pkg/kubelet/cm/topologymanager/policy.go and policy_*.go of kubelet 1.36. The kubelet walks every permutation
+of hints, one per resource, and keeps the better of two candidates each time. Its comparison is a total order,
+so the outcome depends only on which candidates exist: this module computes that set and takes its best, which
+gives the same answer without the walk (16 million permutations on eight NUMA nodes).
 """
 
 from __future__ import annotations
@@ -51,14 +51,15 @@ class MergePolicy:
         return Hint(self.nodes, False)
 
     def _narrowness(self, mask: int) -> tuple[int, float, int]:
-        """Order masks as CompareNUMAAffinityMasks does: size, with the option distance, then the lower ids."""
+        """Order masks as CompareNUMAAffinityMasks does: size, distance (an option), lower ids."""
         closest = self.prefer_closest and self.name != SINGLE_NUMA_NODE
         return mask.bit_count(), self._average_distance(mask) if closest else 0.0, mask
 
     def _closeness_to(self, need: int) -> Callable[[int], tuple[int, int, float, int]]:
         """Order non-preferred masks as HintMerger.compare does.
 
-        Best is the size that the neediest resource wants, then the largest below it, then the smallest above it.
+        Best is the size that the neediest resource wants, then the largest below it, then the smallest above
+        it.
         """
 
         def order(mask: int) -> tuple[int, int, float, int]:

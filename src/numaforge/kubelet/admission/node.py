@@ -17,7 +17,7 @@ from numaforge.kubelet.admission.machine import Machine
 from numaforge.kubelet.admission.memory_manager import MemoryBlock, MemoryManager
 from numaforge.kubelet.admission.pod import CPU, Pod
 from numaforge.kubelet.admission.predicates import Allocatable, check_fit, request_of
-from numaforge.kubelet.admission.refusal import Refusal
+from numaforge.kubelet.admission.refusal import RefusedError
 from numaforge.kubelet.admission.settings import STATIC, Settings
 from numaforge.kubelet.admission.topology_manager import HintProvider, TopologyManager
 from numaforge.topology.model import CpuSet, NodeTopology
@@ -27,9 +27,11 @@ from numaforge.topology.model import CpuSet, NodeTopology
 class Admission:
     """The kubelet's answer for one pod, and what its containers got.
 
-    `reason` and `message` are the admit handlers' own. `cpus`, `memory`, `devices` and `hint` are by container name:
-    the exclusive CPUs (containers on the shared pool are left out), the blocks that the memory manager recorded, the
-    device ids by resource, and the merged topology hint. A refused pod has only the hints found until then.
+    `reason` and `message` are the admit handlers' own; `in_the_way` names the resource that has run out, or
+    the resources that are there but not on the same NUMA nodes. `cpus`, `memory`, `devices` and `hint` are by
+    container name: the exclusive CPUs (containers on the shared pool are left out), the blocks that the
+    memory manager recorded, the device ids by resource, and the merged topology hint. A refused pod has only
+    the hints found until then.
     """
 
     name: str
@@ -37,6 +39,7 @@ class Admission:
     qos: str
     reason: str | None = None
     message: str | None = None
+    in_the_way: tuple[str, ...] = ()
     cpus: Mapping[str, CpuSet] = field(default_factory=dict)
     memory: Mapping[str, tuple[MemoryBlock, ...]] = field(default_factory=dict)
     devices: Mapping[str, Mapping[str, tuple[str, ...]]] = field(default_factory=dict)
@@ -49,15 +52,17 @@ class Admission:
 
 
 class Node:
-    """The admission of one node: a machine, a kubelet configuration, its devices, and the pods admitted so far.
+    """The admission of one node: machine, kubelet configuration, devices, and the pods admitted so far.
 
-    `topology` is a NodeTopology (or a Machine), `config` an effective KubeletConfiguration as a mapping, `devices` an
-    inventory or what `read_inventory` reads; without it the machine's GPUs are offered as their vendor's plugin
-    does. `state` maps state file names to their texts and starts the node from them: pods held there are known by
-    UID, count with what they hold, and can be removed. `predicates=False` leaves out the resource predicates.
+    `topology` is a NodeTopology (or a Machine), `config` an effective KubeletConfiguration as a mapping,
+    `devices` an inventory or what `read_inventory` reads; without it the machine's GPUs are offered as their
+    vendor's plugin does. `state` maps state file names to their texts and starts the node from them: pods
+    held there are known by UID, count with what they hold, and can be removed. `predicates=False` leaves out
+    the resource predicates.
 
-    As in the kubelet, what a removed or refused pod held comes back when the next pod is admitted; `settle` does it
-    at once. Raises KubeletConfigError for a configuration or a state that the kubelet would not start with.
+    As in the kubelet, what a removed or refused pod held comes back when the next pod is admitted; `settle`
+    does it at once. Raises KubeletConfigError for a configuration or a state that the kubelet would not start
+    with.
     """
 
     def __init__(
@@ -95,8 +100,8 @@ class Node:
     def admit(self, pod: Pod | Mapping[str, Any], name: str | None = None) -> Admission:
         """Put a pod (or its manifest) through the admit handlers, and keep it if they agree.
 
-        A pod that is admitted already, or held in the state files, is admitted again as after a restart of the
-        kubelet. Raises NumaforgeError for a manifest that is not a pod.
+        A pod that is admitted already, or held in the state files, is admitted again as after a restart of
+        the kubelet. Raises NumaforgeError for a manifest that is not a pod.
         """
         if not isinstance(pod, Pod):
             pod = Pod.from_manifest(pod, name)
@@ -111,9 +116,11 @@ class Node:
             self._topology_manager.admit(demand, hints)
             if self._predicates:
                 check_fit(request, others, self.allocatable)
-        except Refusal as refusal:
+        except RefusedError as refusal:
             self._requests.pop(pod.name, None)
-            return Admission(pod.name, False, demand.qos, refusal.reason, refusal.message, hint=hints)
+            return Admission(
+                pod.name, False, demand.qos, refusal.reason, refusal.message, refusal.resources, hint=hints
+            )
         self._requests[pod.name] = request
         return Admission(
             name=pod.name,
@@ -131,14 +138,16 @@ class Node:
     def remove(self, name: str) -> None:
         """Forget a pod; raises NumaforgeError for one that is not there."""
         if name not in self._requests:
-            raise NumaforgeError(f"no pod {name!r} is admitted on this node", remedy=f"admitted: {', '.join(self.pods)}")
+            raise NumaforgeError(
+                f"no pod {name!r} is admitted on this node", remedy=f"admitted: {', '.join(self.pods)}"
+            )
         del self._requests[name]
 
     def register(self, devices: Mapping[str, Any]) -> None:
         """Let a device plugin register after the kubelet has started.
 
-        Until then its resource is ignored: pods that ask for it are admitted without devices, as after a reboot
-        (kubernetes/kubernetes#125579).
+        Until then its resource is ignored: pods that ask for it are admitted without devices, as after a
+        reboot (kubernetes/kubernetes#125579).
         """
         self.device_manager.register(read_inventory(devices))
         self.allocatable = Allocatable.of(self.machine, self.settings, self.device_manager.allocatable())
@@ -177,7 +186,7 @@ class Node:
         self._requests = self._held_requests()
 
     def _held_requests(self) -> dict[str, Mapping[str, int]]:
-        """Return what pods known from the state files count for: what they hold, as their manifests are not known."""
+        """Return what pods known from state files count for: what they hold, for want of a manifest."""
         requests: dict[str, dict[str, int]] = {}
         for pod, cpus in (self.cpu_manager.assignments if self.cpu_manager else {}).items():
             held = 0
@@ -196,7 +205,9 @@ class Node:
         return dict(requests)
 
 
-def _inventory(topology: NodeTopology | Machine, devices: Mapping[str, Any] | None) -> dict[str, tuple[Device, ...]]:
+def _inventory(
+    topology: NodeTopology | Machine, devices: Mapping[str, Any] | None
+) -> dict[str, tuple[Device, ...]]:
     if devices is not None:
         return read_inventory(devices)
     return inventory_of(topology) if isinstance(topology, NodeTopology) else {}
@@ -206,7 +217,8 @@ def _check_policy(recorded: str, configured: str, manager: str, file: str) -> No
     if recorded == configured:
         return
     raise KubeletConfigError(
-        f'configured policy "{configured}" differs from state checkpoint policy "{recorded}", please drain this node '
+        f'configured policy "{configured}" differs from state checkpoint policy "{recorded}", please '
+        "drain this node "
         f'and delete the {manager} checkpoint file "/var/lib/kubelet/{file}" before restarting Kubelet',
         where=file,
     )

@@ -81,8 +81,14 @@ class Pod:
         metadata, spec = _pod_parts(manifest)
         where = name or _qualified_name(metadata) or "pod"
         containers = [
-            *(_container(c, f"{where}: initContainers[{i}]", init=True) for i, c in _items(spec, "initContainers", where)),
-            *(_container(c, f"{where}: containers[{i}]", init=False) for i, c in _items(spec, "containers", where)),
+            *(
+                _container(c, f"{where}: initContainers[{i}]", init=True)
+                for i, c in _items(spec, "initContainers", where)
+            ),
+            *(
+                _container(c, f"{where}: containers[{i}]", init=False)
+                for i, c in _items(spec, "containers", where)
+            ),
         ]
         if all(container.init for container in containers):
             raise PodError("a pod needs at least one container", where=f"{where}: containers")
@@ -119,8 +125,8 @@ def is_extended(resource: str) -> bool:
 def aggregate(containers: Iterable[tuple[Container, Quantities]]) -> dict[str, Fraction]:
     """Return what a pod needs at any one time, given each container's share.
 
-    k8s.io/component-helpers/resource/helpers.go, AggregateContainerRequests: the sum over app containers and sidecars,
-    or the largest init container together with the sidecars started before it, whichever is more.
+    k8s.io/component-helpers/resource/helpers.go, AggregateContainerRequests: the sum over app containers and
+    sidecars, or the largest init container together with the sidecars started before it, whichever is more.
     """
     running: dict[str, Fraction] = {}
     sidecars: dict[str, Fraction] = {}
@@ -142,7 +148,7 @@ def aggregate(containers: Iterable[tuple[Container, Quantities]]) -> dict[str, F
 
 
 def pod_requests(pod: Pod, *, pod_level: bool = True) -> dict[str, Fraction]:
-    """Return the requests that count against the node: containers, pod-level resources, overhead (PodRequests)."""
+    """Return what counts against the node: containers, pod-level resources, overhead (PodRequests)."""
     requests = aggregate((container, container.requests) for container in pod.containers)
     if pod_level:
         requests.update((r, q) for r, q in (pod.requests or {}).items() if is_pod_level(r))
@@ -184,7 +190,8 @@ def _pod_parts(manifest: Mapping[str, Any]) -> tuple[Mapping[str, Any], Mapping[
     if not isinstance(spec, Mapping) or "containers" not in spec:
         kind = manifest.get("kind", "document")
         raise PodError(
-            f"{kind} {metadata.get('name', '')!r} holds no pod: there is no spec.containers and no pod template",
+            f"{kind} {metadata.get('name', '')!r} holds no pod: there is no spec.containers and no pod "
+            "template",
             remedy="give a Pod, a Deployment, a StatefulSet, a DaemonSet, a Job or a CronJob",
         )
     return metadata, spec
@@ -245,7 +252,7 @@ def _quantity(value: Any, where: str) -> Fraction:
 
 
 def _check_pair(requests: Quantities, limits: Quantities, where: str) -> None:
-    """Refuse what the API server's validation refuses (pkg/apis/core/validation, ValidateResourceRequirements)."""
+    """Refuse what the API server refuses (pkg/apis/core/validation, ValidateResourceRequirements)."""
     for resource, request in requests.items():
         limit = limits.get(resource)
         if is_extended(resource) and limit is None:

@@ -1,7 +1,8 @@
-"""The kubelet's own resource predicates: what is left after the managers have agreed (OutOfcpu, OutOfmemory, ...).
+"""The kubelet's own resource predicates, after the managers have agreed: OutOfcpu, OutOfmemory, ...
 
-pkg/kubelet/lifecycle/predicate.go and pkg/scheduler/framework/plugins/noderesources/fit.go of kubelet 1.36. Of the
-resources, ephemeral storage is not looked at; of the other predicates, none is (node affinity, ports, taints).
+pkg/kubelet/lifecycle/predicate.go and pkg/scheduler/framework/plugins/noderesources/fit.go of kubelet 1.36.
+Of the resources, ephemeral storage is not looked at; of the other predicates, none is (node affinity, ports,
+taints).
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from math import ceil
 
 from numaforge.kubelet.admission.machine import HUGEPAGES_PREFIX, Machine
 from numaforge.kubelet.admission.pod import CPU, MEMORY, Pod, is_extended, pod_requests
-from numaforge.kubelet.admission.refusal import Refusal
+from numaforge.kubelet.admission.refusal import RefusedError
 from numaforge.kubelet.admission.settings import Settings
 
 PODS = "pods"
@@ -20,7 +21,7 @@ PODS = "pods"
 
 @dataclass(frozen=True)
 class Allocatable:
-    """What the node offers: thousandths of a CPU, bytes of memory, pods, and hugepages and devices by name."""
+    """What the node offers: thousandths of a CPU, bytes of memory, pods, hugepages and devices by name."""
 
     cpu_milli: int
     memory_bytes: int
@@ -55,15 +56,17 @@ class Allocatable:
 
 
 def request_of(pod: Pod, *, pod_level: bool) -> dict[str, int]:
-    """Return what a pod counts for on its node: thousandths of a CPU under `cpu`, other resources in whole units."""
+    """Return what a pod counts for on its node: thousandths of a CPU, other resources in whole units."""
     return {
         resource: ceil(quantity * 1000) if resource == CPU else ceil(quantity)
         for resource, quantity in pod_requests(pod, pod_level=pod_level).items()
     }
 
 
-def check_fit(request: Mapping[str, int], others: Iterable[Mapping[str, int]], allocatable: Allocatable) -> None:
-    """Raise Refusal for the first resource that a pod asks more of than is left, in the kubelet's order."""
+def check_fit(
+    request: Mapping[str, int], others: Iterable[Mapping[str, int]], allocatable: Allocatable
+) -> None:
+    """Raise RefusedError for the first resource, in the kubelet's order, that a pod asks too much of."""
     running = list(others)
     if len(running) + 1 > allocatable.pods:
         raise _out_of(PODS, 1, len(running), allocatable.pods)
@@ -84,8 +87,10 @@ def _counts(resource: str, allocatable: Allocatable) -> bool:
     return resource in (CPU, MEMORY) or resource.startswith(HUGEPAGES_PREFIX)
 
 
-def _out_of(resource: str, requested: int, used: int, capacity: int) -> Refusal:
-    return Refusal(
+def _out_of(resource: str, requested: int, used: int, capacity: int) -> RefusedError:
+    return RefusedError(
         f"OutOf{resource}",
-        f"Node didn't have enough resource: {resource}, requested: {requested}, used: {used}, capacity: {capacity}",
+        f"Node didn't have enough resource: {resource}, requested: {requested}, used: {used}, capacity: "
+        f"{capacity}",
+        resource,
     )

@@ -10,16 +10,21 @@ UNEXPECTED = "UnexpectedAdmissionError"
 EMPTY_POD_SHARED_POOL = "EmptyPodSharedPoolError"
 
 
-class Refusal(NumaforgeError):
-    """A manager or a predicate says no; `reason` and `message` are the kubelet's."""
+class RefusedError(NumaforgeError):
+    """A manager or a predicate says no; `reason` and `message` are the kubelet's.
+
+    `resources` names what stood in the way: one resource that has run out, or several that do not go
+    together.
+    """
 
     exit_code = ExitCode.NO
 
-    def __init__(self, reason: str, message: str) -> None:
+    def __init__(self, reason: str, message: str, *resources: str) -> None:
         super().__init__(message)
         self.reason = reason
+        self.resources = resources
 
 
-def unexpected(cause: str) -> Refusal:
+def unexpected(cause: str, *resources: str) -> RefusedError:
     """Return the refusal for an allocation error (pkg/kubelet/cm/admission/errors.go, GetPodAdmitResult)."""
-    return Refusal(UNEXPECTED, f"Allocate failed due to {cause}, which is unexpected")
+    return RefusedError(UNEXPECTED, f"Allocate failed due to {cause}, which is unexpected", *resources)

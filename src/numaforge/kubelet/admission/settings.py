@@ -14,7 +14,25 @@ from numaforge.errors import KubeletConfigError, NumaforgeError
 from numaforge.kubelet.admission.cpusets import ids_of, mask_of
 from numaforge.kubelet.admission.demand import Gates
 from numaforge.kubelet.admission.machine import Machine
-from numaforge.kubelet.admission.merge import BEST_EFFORT, RESTRICTED, SINGLE_NUMA_NODE
+from numaforge.kubelet.admission.merge import SINGLE_NUMA_NODE
+from numaforge.kubelet.defaults import with_eviction_defaults
+from numaforge.kubelet.options import (
+    ALIGN_BY_SOCKET,
+    CPU_MANAGER_POLICIES,
+    DEFAULT_MAX_NUMA_NODES,
+    DISTRIBUTE_ACROSS_CORES,
+    DISTRIBUTE_ACROSS_NUMA,
+    FULL_PCPUS_ONLY,
+    MAX_ALLOWABLE_NUMA_NODES,
+    MEMORY_MANAGER_POLICIES,
+    PREFER_ALIGN_BY_UNCORE_CACHE,
+    PREFER_CLOSEST_NUMA,
+    STRICT_CPU_RESERVATION,
+    TOPOLOGY_MANAGER_POLICIES,
+    TOPOLOGY_MANAGER_SCOPES,
+    forbidden_pairs,
+)
+from numaforge.kubelet.versions import LATEST_MINOR, KubeletVersion
 from numaforge.quantity import parse_bytes, parse_quantity
 
 T = TypeVar("T")
@@ -24,9 +42,7 @@ STATIC = "static"
 _TRUE = {"1", "t", "T", "TRUE", "true", "True"}
 _FALSE = {"0", "f", "F", "FALSE", "false", "False"}
 _MEMORY_SIGNAL = "memory.available"
-_DEFAULT_MEMORY_EVICTION = "100Mi"
 _DEFAULT_MAX_PODS = 110
-_DEFAULT_NUMA_LIMIT = 8
 
 
 @dataclass(frozen=True)
@@ -43,10 +59,11 @@ class CpuOptions:
 
 @dataclass(frozen=True)
 class Settings:
-    """Admission's settings; CPU sets are bitmasks, memory in bytes, `reserved_cpu_milli` in thousandths of a CPU.
+    """Admission's settings; CPU sets are bitmasks, memory in bytes, `reserved_cpu_milli` in 1/1000 CPU.
 
     `explicit_reserved_cpus` is the set of reservedSystemCPUs (0: none given, the policy picks its own).
-    `reserved_memory` maps NUMA node -> resource -> bytes; `reserved_bytes` is what the node as a whole keeps back.
+    `reserved_memory` maps NUMA node -> resource -> bytes; `reserved_bytes` is what the node as a whole keeps
+    back.
     """
 
     cpu_policy: str
@@ -69,27 +86,25 @@ class Settings:
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any], machine: Machine) -> Settings:
-        """Read an effective KubeletConfiguration (drop-ins and flags already merged in, defaults may be left out).
+        """Read an effective KubeletConfiguration (drop-ins and flags merged in; defaults may be missing).
 
-        Raises KubeletConfigError, with the kubelet's words where it has some, for a configuration that no kubelet
-        could start with; it does not look for everything that would keep one from starting.
+        Raises KubeletConfigError, with the kubelet's words where it has some, for a configuration that no
+        kubelet could start with; it does not look for everything that would keep one from starting.
         """
         if not isinstance(config, Mapping):
             raise KubeletConfigError("the kubelet configuration is not a mapping")
         explicit = _reserved_cpus(config, machine)
         cpu_milli = 1000 * explicit.bit_count() or _reserved_milli(config)
         settings = cls(
-            cpu_policy=_one_of(config, "cpuManagerPolicy", NONE, (NONE, STATIC)),
+            cpu_policy=_one_of(config, "cpuManagerPolicy", NONE, CPU_MANAGER_POLICIES),
             cpu_options=_cpu_options(config),
             explicit_reserved_cpus=explicit,
             reserved_cpu_milli=cpu_milli,
-            memory_policy=_one_of(config, "memoryManagerPolicy", "None", ("None", "Static")),
+            memory_policy=_one_of(config, "memoryManagerPolicy", "None", MEMORY_MANAGER_POLICIES),
             reserved_memory=_reserved_memory(config, machine),
             reserved_bytes=_reserved_bytes(config, machine),
-            topology_policy=_one_of(
-                config, "topologyManagerPolicy", NONE, (NONE, BEST_EFFORT, RESTRICTED, SINGLE_NUMA_NODE)
-            ),
-            topology_scope=_one_of(config, "topologyManagerScope", "container", ("container", "pod")),
+            topology_policy=_one_of(config, "topologyManagerPolicy", NONE, TOPOLOGY_MANAGER_POLICIES),
+            topology_scope=_one_of(config, "topologyManagerScope", "container", TOPOLOGY_MANAGER_SCOPES),
             prefer_closest_numa=_prefers_closest(config, machine),
             max_pods=_max_pods(config, machine),
             gates=_gates(config),
@@ -106,16 +121,12 @@ class Settings:
 def hard_eviction_bytes(config: Mapping[str, Any], capacity: int) -> int:
     """Return the memory that the hard eviction threshold keeps back.
 
-    pkg/kubelet/eviction/helpers.go and defaults_linux.go: the default counts only where the map is absent, or with
-    mergeDefaultEvictionSettings; percentages go through float32.
+    pkg/kubelet/eviction/helpers.go: percentages go through float32.
     """
-    thresholds = config.get("evictionHard")
-    if thresholds is None or (config.get("mergeDefaultEvictionSettings") and _MEMORY_SIGNAL not in thresholds):
-        threshold = _DEFAULT_MEMORY_EVICTION
-    elif _MEMORY_SIGNAL in thresholds:
-        threshold = str(thresholds[_MEMORY_SIGNAL])
-    else:
+    thresholds = with_eviction_defaults(config)["evictionHard"]
+    if _MEMORY_SIGNAL not in thresholds:
         return 0
+    threshold = str(thresholds[_MEMORY_SIGNAL])
     where = f"evictionHard.{_MEMORY_SIGNAL}"
     if not threshold.endswith("%"):
         return _located(parse_bytes, threshold, where)
@@ -146,12 +157,12 @@ def _one_of(config: Mapping[str, Any], key: str, default: str, accepted: tuple[s
 
 def _cpu_options(config: Mapping[str, Any]) -> CpuOptions:
     names = {
-        "full-pcpus-only": "full_pcpus_only",
-        "distribute-cpus-across-numa": "distribute_across_numa",
-        "distribute-cpus-across-cores": "distribute_across_cores",
-        "align-by-socket": "align_by_socket",
-        "strict-cpu-reservation": "strict_reservation",
-        "prefer-align-cpus-by-uncorecache": "prefer_align_by_uncore",
+        FULL_PCPUS_ONLY: "full_pcpus_only",
+        DISTRIBUTE_ACROSS_NUMA: "distribute_across_numa",
+        DISTRIBUTE_ACROSS_CORES: "distribute_across_cores",
+        ALIGN_BY_SOCKET: "align_by_socket",
+        STRICT_CPU_RESERVATION: "strict_reservation",
+        PREFER_ALIGN_BY_UNCORE_CACHE: "prefer_align_by_uncore",
     }
     options = config.get("cpuManagerPolicyOptions") or {}
     for option in options:
@@ -161,7 +172,22 @@ def _cpu_options(config: Mapping[str, Any]) -> CpuOptions:
                 where="cpuManagerPolicyOptions",
                 remedy=f"one of {', '.join(sorted(names))}",
             )
-    return CpuOptions(**{names[o]: _boolean(v, f"cpuManagerPolicyOptions.{o}") for o, v in options.items()})
+    chosen = {
+        option: _boolean(value, f"cpuManagerPolicyOptions.{option}") for option, value in options.items()
+    }
+    for pair in forbidden_pairs(KubeletVersion(LATEST_MINOR)):
+        if chosen.get(pair.first) and chosen.get(pair.second):
+            raise KubeletConfigError(
+                f"static policy options {pair.first} and {pair.second} can not be used at the same time",
+                where="cpuManagerPolicyOptions",
+            )
+    if chosen.get(ALIGN_BY_SOCKET) and config.get("topologyManagerPolicy") == SINGLE_NUMA_NODE:
+        raise KubeletConfigError(
+            "Topolgy manager single-numa-node policy is incompatible with CPUManager align-by-socket "
+            "policy option",
+            where="cpuManagerPolicyOptions",
+        )
+    return CpuOptions(**{names[option]: value for option, value in chosen.items()})
 
 
 def _boolean(value: Any, where: str) -> bool:
@@ -185,11 +211,15 @@ def _reserved_cpus(config: Mapping[str, Any], machine: Machine) -> int:
 
 
 def _reserved_milli(config: Mapping[str, Any]) -> int:
-    return ceil(1000 * sum((_reserved(config, key, "cpu") for key in ("kubeReserved", "systemReserved")), Fraction(0)))
+    return ceil(
+        1000 * sum((_reserved(config, key, "cpu") for key in ("kubeReserved", "systemReserved")), Fraction(0))
+    )
 
 
 def _reserved_bytes(config: Mapping[str, Any], machine: Machine) -> int:
-    reserved = sum((_reserved(config, key, "memory") for key in ("kubeReserved", "systemReserved")), Fraction(0))
+    reserved = sum(
+        (_reserved(config, key, "memory") for key in ("kubeReserved", "systemReserved")), Fraction(0)
+    )
     return ceil(reserved) + hard_eviction_bytes(config, machine.memory_bytes)
 
 
@@ -206,11 +236,14 @@ def _reserved_memory(config: Mapping[str, Any], machine: Machine) -> dict[int, d
         where = f"reservedMemory[{number}]"
         if node not in known:
             raise KubeletConfigError(
-                f"the reserved memory configuration references a NUMA node {node} that does not exist on this machine",
+                f"the reserved memory configuration references a NUMA node {node} that does not exist on "
+                "this machine",
                 where=where,
             )
         for resource, size in (entry.get("limits") or {}).items():
-            reserved.setdefault(node, {})[resource] = _located(parse_bytes, str(size), f"{where}.limits.{resource}")
+            reserved.setdefault(node, {})[resource] = _located(
+                parse_bytes, str(size), f"{where}.limits.{resource}"
+            )
     return reserved
 
 
@@ -218,14 +251,17 @@ def _prefers_closest(config: Mapping[str, Any], machine: Machine) -> bool:
     if (config.get("topologyManagerPolicy") or NONE) == NONE:
         return False
     options = config.get("topologyManagerPolicyOptions") or {}
-    limit = int(options.get("max-allowable-numa-nodes", _DEFAULT_NUMA_LIMIT))
+    limit = int(options.get(MAX_ALLOWABLE_NUMA_NODES, DEFAULT_MAX_NUMA_NODES))
     if len(machine.nodes) > limit:
         raise KubeletConfigError(
             f"unsupported on machines with more than {limit} NUMA Nodes",
             where="topologyManagerPolicy",
-            remedy=f"set the topologyManagerPolicyOptions max-allowable-numa-nodes to {len(machine.nodes)} or more",
+            remedy=(
+                "set the topologyManagerPolicyOptions max-allowable-numa-nodes to "
+                f"{len(machine.nodes)} or more"
+            ),
         )
-    return _boolean(options.get("prefer-closest-numa-nodes", "false"), "topologyManagerPolicyOptions")
+    return _boolean(options.get(PREFER_CLOSEST_NUMA, "false"), "topologyManagerPolicyOptions")
 
 
 def _max_pods(config: Mapping[str, Any], machine: Machine) -> int:

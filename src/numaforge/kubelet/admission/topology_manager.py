@@ -13,7 +13,7 @@ from numaforge.kubelet.admission.hints import Hint, HintsByResource
 from numaforge.kubelet.admission.machine import Machine
 from numaforge.kubelet.admission.merge import MergePolicy
 from numaforge.kubelet.admission.pod import Container
-from numaforge.kubelet.admission.refusal import TOPOLOGY_AFFINITY, Refusal
+from numaforge.kubelet.admission.refusal import TOPOLOGY_AFFINITY, RefusedError
 from numaforge.kubelet.admission.settings import NONE, Settings
 
 # What a container is placed with where no hint was set: anywhere, and nobody asked for better.
@@ -30,10 +30,10 @@ class HintProvider(Protocol):
         """Return the hints for a pod as a whole."""
 
     def allocate(self, demand: Demand, container: Container, hint: Hint) -> None:
-        """Allocate for one container, or raise Refusal."""
+        """Allocate for one container, or raise RefusedError."""
 
     def allocate_pod(self, demand: Demand, hint: Hint) -> None:
-        """Allocate for a pod that is managed as one unit, or raise Refusal."""
+        """Allocate for a pod that is managed as one unit, or raise RefusedError."""
 
 
 class TopologyManager:
@@ -52,7 +52,7 @@ class TopologyManager:
             )
 
     def admit(self, demand: Demand, hints: dict[str, Hint]) -> None:
-        """Allocate everything that a pod needs and note each container's hint in `hints`, or raise Refusal."""
+        """Allocate all that a pod needs and note each container's hint in `hints`, or raise RefusedError."""
         if self.policy is None:
             for container in demand.pod.containers:
                 self._allocate(demand, container, _UNSET)
@@ -63,18 +63,21 @@ class TopologyManager:
 
     def _admit_containers(self, policy: MergePolicy, demand: Demand, hints: dict[str, Hint]) -> None:
         for container in demand.pod.containers:
-            hint, admitted = policy.merge([p.container_hints(demand, container) for p in self.providers])
+            answers = [provider.container_hints(demand, container) for provider in self.providers]
+            hint, admitted = policy.merge(answers)
             hints[container.name] = hint
             if not admitted:
-                raise _affinity_refusal(demand, "with a container-level topology manager")
+                cause = _in_the_way(policy, answers)
+                raise _affinity_refusal(demand, "with a container-level topology manager", cause)
             self._allocate(demand, container, hint)
 
     def _admit_pod(self, policy: MergePolicy, demand: Demand, hints: dict[str, Hint]) -> None:
-        hint, admitted = policy.merge([provider.pod_hints(demand) for provider in self.providers])
+        answers = [provider.pod_hints(demand) for provider in self.providers]
+        hint, admitted = policy.merge(answers)
         for container in demand.pod.containers:
             hints[container.name] = hint
         if not admitted:
-            raise _affinity_refusal(demand, "under pod-scope topology manager")
+            raise _affinity_refusal(demand, "under pod-scope topology manager", _in_the_way(policy, answers))
         if demand.by_pod:
             for provider in self.providers:
                 provider.allocate_pod(demand, hint)
@@ -87,7 +90,17 @@ class TopologyManager:
             provider.allocate(demand, container, hint)
 
 
-def _affinity_refusal(demand: Demand, circumstance: str) -> Refusal:
+def _affinity_refusal(demand: Demand, circumstance: str, cause: list[str]) -> RefusedError:
     if demand.by_pod:
-        return Refusal(TOPOLOGY_AFFINITY, f"Pod Scope pod with pod-level resources failed admission {circumstance}")
-    return Refusal(TOPOLOGY_AFFINITY, "Resources cannot be allocated with Topology locality")
+        message = f"Pod Scope pod with pod-level resources failed admission {circumstance}"
+        return RefusedError(TOPOLOGY_AFFINITY, message, *cause)
+    return RefusedError(TOPOLOGY_AFFINITY, "Resources cannot be allocated with Topology locality", *cause)
+
+
+def _in_the_way(policy: MergePolicy, answers: Sequence[HintsByResource]) -> list[str]:
+    """Return the resources that the policy would refuse alone, or all with an opinion where none is."""
+    resources = {
+        resource: hints for answer in answers for resource, hints in answer.items() if hints is not None
+    }
+    alone = [resource for resource, hints in resources.items() if not policy.merge([{resource: hints}])[1]]
+    return alone or list(resources)
