@@ -1,0 +1,38 @@
+"""What the cluster says about a node, asked through kubectl and whatever login the kubeconfig uses."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from functools import cache
+from typing import Any
+
+import pytest
+
+
+class Cluster:
+    """The API server that a kubeconfig names; each answer is fetched once."""
+
+    def __init__(self, kubeconfig: str) -> None:
+        self.kubeconfig = kubeconfig
+        self._get = cache(self._ask)
+
+    def running_config(self, node_name: str) -> dict[str, Any]:
+        """Return the KubeletConfiguration that the node's kubelet runs with: its own /configz."""
+        config: dict[str, Any] = self._get(f"/api/v1/nodes/{node_name}/proxy/configz")["kubeletconfig"]
+        return config
+
+    def allocatable(self, node_name: str) -> dict[str, str]:
+        """Return the node's Allocatable: quantities by resource name."""
+        quantities: dict[str, str] = self._get(f"/api/v1/nodes/{node_name}")["status"]["allocatable"]
+        return quantities
+
+    def _ask(self, path: str) -> Any:
+        command = ["kubectl", "--kubeconfig", self.kubeconfig, "--request-timeout=20s", "get", "--raw", path]
+        try:
+            answer = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+        except OSError as error:
+            pytest.fail(f"cannot run kubectl: {error.strerror}; --kubeconfig needs it in PATH", pytrace=False)
+        if answer.returncode:
+            pytest.fail(f"kubectl get --raw {path}: {answer.stderr.strip()}", pytrace=False)
+        return json.loads(answer.stdout)

@@ -1,0 +1,109 @@
+"""Hold hosts to their plans: `pytest tests/node --hosts=ssh://gpu-1,ssh://gpu-2 [--kubeconfig FILE]`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+import testinfra
+from _pytest.mark import ParameterSet
+
+from numaforge.errors import NumaforgeError
+from numaforge.planning.model import NodePlan
+from tests.node.cluster import Cluster
+from tests.node.expectations import Expectations
+from tests.node.live import Node
+
+_HERE = Path(__file__).parent
+_NO_HOSTS = "checks real hosts: name them with --hosts=ssh://NAME"
+_NODES = pytest.StashKey[list[Node]]()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.getgroup("numaforge").addoption(
+        "--kubeconfig",
+        metavar="FILE",
+        help="also compare the running kubelet's /configz and the node's Allocatable, through this cluster",
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "expects(table): one test for each entry of a table of expectations")
+    if config.getoption("hosts") is None and any(_is_ours(argument) for argument in config.args):
+        raise pytest.UsageError(f"tests/node {_NO_HOSTS}")
+
+
+def _is_ours(argument: str) -> bool:
+    return Path(argument.partition("::")[0]).resolve().is_relative_to(_HERE)
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if metafunc.config.getoption("hosts") is None:
+        skipped = pytest.mark.skip(reason=_NO_HOSTS)
+        names = [name for name in ("node", "name", "expected") if name in metafunc.fixturenames]
+        metafunc.parametrize(names, [pytest.param(*(None for _ in names), marks=skipped, id="no-hosts")])
+        return
+    nodes = _nodes(metafunc.config)
+    marker = metafunc.definition.get_closest_marker("expects")
+    if marker is None:
+        metafunc.parametrize("node", nodes, ids=[node.id for node in nodes])
+        return
+    table = marker.kwargs["table"]
+    entries = [entry for node in nodes for entry in _entries(node, table)]
+    metafunc.parametrize(("node", "name", "expected"), entries or [_nothing("no host has a plan", "no-plan")])
+
+
+def _entries(node: Node, table: Callable[[NodePlan], Expectations]) -> Sequence[ParameterSet]:
+    """One parameter set for each expectation of a host; none without a plan, for which its own test fails."""
+    plan = node.plan_or_reason
+    if isinstance(plan, NumaforgeError):
+        return []
+    expectations = table(plan)
+    if not expectations:
+        return [_nothing(f"the plan says nothing about it: {table.__name__}", node.id)]
+    return [
+        pytest.param(node, name, expected, id=f"{node.id}-{name}") for name, expected in expectations.items()
+    ]
+
+
+def _nothing(reason: str, name: str) -> ParameterSet:
+    return pytest.param(None, None, None, marks=pytest.mark.skip(reason=reason), id=name)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Refuse a run that would not say that a host has no plan, because its own test was not selected."""
+    mentioned = {
+        item.callspec.params.get("node")
+        for item in items
+        if isinstance(item, pytest.Function) and hasattr(item, "callspec")
+    }
+    for node in config.stash.get(_NODES, []):
+        if isinstance(node.plan_or_reason, NumaforgeError) and node not in mentioned:
+            raise pytest.UsageError(str(node.plan_or_reason.at(node.id)))
+
+
+def _nodes(config: pytest.Config) -> list[Node]:
+    """The hosts of --hosts, the same objects for every test, so that each is read once."""
+    if _NODES not in config.stash:
+        hosts = testinfra.get_hosts(
+            config.getoption("hosts").split(","),
+            connection=config.getoption("connection"),
+            ssh_config=config.getoption("ssh_config"),
+            ssh_identity_file=config.getoption("ssh_identity_file"),
+            sudo=config.getoption("sudo"),
+            sudo_user=config.getoption("sudo_user"),
+            ansible_inventory=config.getoption("ansible_inventory"),
+            force_ansible=config.getoption("force_ansible"),
+        )
+        config.stash[_NODES] = sorted((Node(host) for host in hosts), key=lambda node: node.id)
+    return config.stash[_NODES]
+
+
+@pytest.fixture(scope="session")
+def cluster(request: pytest.FixtureRequest) -> Cluster:
+    """The cluster of --kubeconfig; without it the test is skipped."""
+    kubeconfig = request.config.getoption("kubeconfig", None)
+    if not kubeconfig:
+        pytest.skip("asks the cluster: give --kubeconfig FILE")
+    return Cluster(kubeconfig)

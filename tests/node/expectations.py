@@ -1,0 +1,150 @@
+"""What a plan promises about its host, one entry per promise: the name that a test shows, and the value.
+
+Each function here is the table of one test: pure, from the plan alone. ALL of them together are what a host
+is held to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from numaforge import kernel_paths
+from numaforge.cpulist import format_cpulist
+from numaforge.planning.model import NodePlan
+
+Expectations = Mapping[str, Any]
+
+HOSTNAME = "/proc/sys/kernel/hostname"
+ONLINE = "/sys/devices/system/cpu/online"
+
+
+def machine(plan: NodePlan) -> Expectations:
+    """What the plan was made for: the host's name, its online CPUs, the CPUs of each NUMA node."""
+    return {
+        "hostname": (HOSTNAME, plan.hostname),
+        "online-cpus": (ONLINE, format_cpulist(plan.cpus.online)),
+        **{
+            f"numa-node-{node.id}": (
+                f"/sys/devices/system/node/node{node.id}/cpulist",
+                format_cpulist(node.cpus),
+            )
+            for node in plan.numa_nodes
+        },
+    }
+
+
+def governors(plan: NodePlan) -> Expectations:
+    """The governor of each CPU."""
+    return {
+        f"cpu{cpu}": (kernel_paths.governor(cpu), value)
+        for cpu, value in sorted(plan.tuning.governors.items())
+    }
+
+
+def energy_preferences(plan: NodePlan) -> Expectations:
+    """The energy preference of each CPU."""
+    return {
+        f"cpu{cpu}": (kernel_paths.energy_preference(cpu), value)
+        for cpu, value in sorted(plan.tuning.energy_preferences.items())
+    }
+
+
+def transparent_hugepages(plan: NodePlan) -> Expectations:
+    """The switches of transparent huge pages."""
+    return {
+        name: (kernel_paths.transparent_hugepages(name), value)
+        for name, value in sorted(plan.tuning.transparent_hugepages.items())
+    }
+
+
+def sysctls(plan: NodePlan) -> Expectations:
+    """Each kernel parameter."""
+    return {name: (kernel_paths.sysctl(name), value) for name, value in sorted(plan.tuning.sysctls.items())}
+
+
+def swap(plan: NodePlan) -> Expectations:
+    """No swap, where the plan takes it away."""
+    return {"off": ()} if plan.tuning.swap_off else {}
+
+
+def hugepages(plan: NodePlan) -> Expectations:
+    """Each pool of huge pages, by NUMA node and size."""
+    return {
+        f"numa-node-{node.id}-{size}": (
+            f"{kernel_paths.hugepage_pool(node.id, size)}/nr_hugepages",
+            str(pages),
+        )
+        for node in plan.numa_nodes
+        for size, pages in sorted(node.hugepages.items())
+    }
+
+
+def files(plan: NodePlan) -> Expectations:
+    """Each file that numaforge wrote."""
+    return {file.path: file for file in plan.files}
+
+
+def units(plan: NodePlan) -> Expectations:
+    """The units that have to be active."""
+    written = [file.path.rsplit("/", 1)[1] for file in plan.files if _is_unit(file.path)]
+    kubelet = [plan.kubelet.unit] if plan.kubelet else []
+    return dict.fromkeys((*written, *kubelet), "active")
+
+
+def boot_units(plan: NodePlan) -> Expectations:
+    """The units that have to start at boot."""
+    return dict.fromkeys(units(plan), "enabled")
+
+
+def kubelet_files(plan: NodePlan) -> Expectations:
+    """The kubelet's files, which it reads only when it starts."""
+    return {file.path: file for file in plan.files if file.role == "kubelet"}
+
+
+def kubelet_settings(plan: NodePlan) -> Expectations:
+    """Each field of the kubelet's configuration."""
+    return dict(plan.kubelet.settings) if plan.kubelet else {}
+
+
+def allocatable(plan: NodePlan) -> Expectations:
+    """Each resource of the node's Allocatable, in the units of the plan: CPUs, bytes, devices."""
+    if plan.allocatable is None:
+        return {}
+    return {
+        "cpu": plan.allocatable.cpu_millis / 1000,
+        "memory": plan.allocatable.memory_bytes,
+        **{f"hugepages-{size}": count for size, count in sorted(plan.allocatable.hugepages_bytes.items())},
+        **dict(sorted(plan.allocatable.devices.items())),
+    }
+
+
+ALL: tuple[Callable[[NodePlan], Expectations], ...] = (
+    machine,
+    governors,
+    energy_preferences,
+    transparent_hugepages,
+    sysctls,
+    swap,
+    hugepages,
+    files,
+    units,
+    boot_units,
+    kubelet_files,
+    kubelet_settings,
+    allocatable,
+)
+
+
+def at_least(plan: NodePlan) -> int:
+    """How many promises any plan makes: hostname, CPUs, its own file, NUMA nodes, the kubelet's settings."""
+    return 3 + len(plan.numa_nodes) + (len(plan.kubelet.settings) if plan.kubelet else 0)
+
+
+def count(plan: NodePlan) -> int:
+    """How many promises this plan makes."""
+    return sum(len(table(plan)) for table in ALL)
+
+
+def _is_unit(path: str) -> bool:
+    return path.startswith("/etc/systemd/system/") and path.endswith(".service")

@@ -1,0 +1,38 @@
+"""The files and units that numaforge wrote: there, with their rights, and saying what the plan says."""
+
+from __future__ import annotations
+
+import pytest
+
+from numaforge.bundle import Change, FileContent, diff
+from numaforge.planning.model import PlannedFile
+from numaforge.render import render_file
+from tests.node import expectations
+from tests.node.live import Node
+
+
+@pytest.mark.expects(table=expectations.files)
+def test_file_mode_and_owner(node: Node, name: str, expected: PlannedFile) -> None:
+    state = node.live.files.get(name)
+    assert state is not None, f"{name} does not exist"
+    assert (state.mode, state.owner, state.group) == (expected.mode, expected.owner, expected.group), name
+
+
+@pytest.mark.expects(table=expectations.files)
+def test_file_content(node: Node, name: str, expected: PlannedFile) -> None:
+    state = node.live.files.get(name)
+    assert state is not None, f"{name} does not exist"
+    planned = render_file(node.plan, expected, config_text=state.text)
+    if state.text != planned:
+        wanted = FileContent(name, planned, state.mode, state.owner, state.group)
+        pytest.fail("\n".join(diff(Change(name, state, wanted))), pytrace=False)
+
+
+@pytest.mark.expects(table=expectations.units)
+def test_unit_is_active(node: Node, name: str, expected: str) -> None:
+    assert node.live.active.get(name) == expected, name
+
+
+@pytest.mark.expects(table=expectations.boot_units)
+def test_unit_starts_at_boot(node: Node, name: str, expected: str) -> None:
+    assert node.live.enabled.get(name) == expected, name

@@ -1,0 +1,46 @@
+"""Kernel settings, as they are now."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from tests.node import expectations
+from tests.node.live import Node
+
+
+@pytest.mark.expects(table=expectations.governors)
+def test_governor(node: Node, name: str, expected: tuple[str, str]) -> None:
+    path, governor = expected
+    assert node.live.values.get(path) == governor, path
+
+
+@pytest.mark.expects(table=expectations.energy_preferences)
+def test_energy_preference(node: Node, name: str, expected: tuple[str, str]) -> None:
+    path, preference = expected
+    assert node.live.values.get(path) == preference, path
+
+
+@pytest.mark.expects(table=expectations.transparent_hugepages)
+def test_transparent_hugepages(node: Node, name: str, expected: tuple[str, str]) -> None:
+    path, chosen = expected
+    offered = node.live.values.get(path, "")
+    assert re.findall(r"\[(.*)\]", offered) == [chosen], f"{path}: {offered}"
+
+
+@pytest.mark.expects(table=expectations.sysctls)
+def test_sysctl(node: Node, name: str, expected: tuple[str, str]) -> None:
+    path, value = expected
+    assert node.live.values.get(path, "").split() == value.split(), name
+
+
+@pytest.mark.expects(table=expectations.swap)
+def test_swap(node: Node, name: str, expected: tuple[str, ...]) -> None:
+    assert node.live.swap_devices == expected
+
+
+@pytest.mark.expects(table=expectations.hugepages)
+def test_hugepages(node: Node, name: str, expected: tuple[str, str]) -> None:
+    path, pages = expected
+    assert node.live.values.get(path) == pages, path
