@@ -36,7 +36,7 @@ def read_topology(snapshot: Snapshot) -> NodeTopology:
     meminfo = files.get("/proc/meminfo", "")
     return NodeTopology(
         hostname=_one_line(files, "/proc/sys/kernel/hostname"),
-        architecture=snapshot.commands.get("uname -m") or _saved_by_hwloc(files, "Architecture"),
+        architecture=snapshot.commands.get("uname -m") or _architecture(files),
         kernel=_kernel(files),
         kernel_cmdline=_one_line(files, "/proc/cmdline"),
         memory_bytes=meminfo_bytes(meminfo, "MemTotal"),
@@ -87,6 +87,23 @@ def _kernel(files: Mapping[str, str]) -> str | None:
         or (version[1] if version else None)
         or _saved_by_hwloc(files, "OSRelease")
     )
+
+
+# How each architecture's kernel writes /proc/cpuinfo. POWER8 and later run either byte order: not said there.
+_CPUINFO_OF = {
+    "x86_64": r"^flags\s*:.*\blm\b",
+    "aarch64": r"^CPU architecture\s*: (?:8|AArch64)",
+    "riscv64": r"^isa\s*: rv64",
+    "s390x": r"^features\s*:.*\bzarch\b",
+    "ppc64": r"^cpu\s*: POWER[4-7]\b",
+    "ia64": r"^arch\s*: IA-64",
+}
+
+
+def _architecture(files: Mapping[str, str]) -> str | None:
+    cpuinfo = files.get("/proc/cpuinfo", "")
+    told = (name for name, form in _CPUINFO_OF.items() if re.search(form, cpuinfo, re.MULTILINE))
+    return _saved_by_hwloc(files, "Architecture") or next(told, None)
 
 
 def _saved_by_hwloc(files: Mapping[str, str], key: str) -> str | None:
