@@ -1,3 +1,13 @@
-"""Host data of the lab's GPU workers."""
+"""Host data of the lab's GPU workers: a ready profile, sized for virtual machines of a few GiB."""
 
-numaforge_profile = "training"
+numaforge_profile = {
+    "extends": "inference-mig",
+    "name": "lab",
+    "memory": {
+        "kube_reserved": "256Mi",
+        "system_reserved": "256Mi",
+        "eviction_hard": {"memory.available": "100Mi"},
+    },
+    "hugepages": [{"size": "2Mi", "count_per_numa_node": 64}],
+    "tuning": {"sysctls": {"vm.min_free_kbytes": 32768}},
+}

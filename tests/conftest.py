@@ -1,0 +1,9 @@
+"""Settings that hold for every test."""
+
+from __future__ import annotations
+
+from hypothesis import settings
+
+# Tests are not timed: a busy machine says nothing about the code. The same examples are tried in every run.
+settings.register_profile("numaforge", deadline=None, derandomize=True, print_blob=True)
+settings.load_profile("numaforge")
