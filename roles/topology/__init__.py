@@ -8,7 +8,7 @@ from pyinfra import host
 
 from numaforge.errors import HostError, ProfileError
 from numaforge.hosts import detect, file_bundle, planned, remember, role
-from numaforge.planning import plan_node
+from numaforge.planning.node import plan_node
 from numaforge.planning.document import dumps as plan_document
 from numaforge.profile import load_profile
 from numaforge.render import role_files

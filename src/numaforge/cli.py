@@ -259,7 +259,7 @@ def _captured_from(host: str) -> Snapshot:
 
 
 def _plan(machine: NodeTopology, profile: str, kubelet_version: str | None) -> NodePlan:
-    from numaforge.planning import plan_node
+    from numaforge.planning.node import plan_node
     from numaforge.profile import load_profile
 
     return plan_node(machine, load_profile(profile), kubelet_version)
