@@ -76,7 +76,6 @@ def _with_memory_only_node(topology: NodeTopology, memory_bytes: int) -> NodeTop
 def _with_cpu_offline(topology: NodeTopology, cpu: int) -> NodeTopology:
     gone = frozenset({cpu})
     cores = (Core(core.package, core.numa_node, core.cpus - gone) for core in topology.cores)
-    caches = (replace(cache, cpus=cache.cpus - gone) for cache in topology.l3_caches)
     return replace(
         topology,
         online=topology.online - gone,

@@ -1,0 +1,352 @@
+"""What the kubelet is told already: kept, counted, or a conflict that is reported."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import yaml
+
+from numaforge.errors import PlanError
+from numaforge.planning.document import dumps
+from numaforge.planning.model import NodePlan
+from numaforge.planning.node import plan_node
+from numaforge.profile import load_profile
+from numaforge.topology.model import NodeTopology
+from tests.fixtures.machines import KUBEADM_CONFIG, kubeadm_kubelet, lab_node
+
+MIB = 2**20
+DROP_IN = "/etc/kubernetes/kubelet.conf.d/50-admin.conf"
+
+
+def node(
+    text: str = "",
+    *,
+    flags: tuple[str, ...] = (),
+    version: str = "1.36.3",
+    drop_ins: dict[str, str] | None = None,
+) -> NodeTopology:
+    """Return the lab node with `text` added to kubeadm's configuration."""
+    install = kubeadm_kubelet(version, KUBEADM_CONFIG + text)
+    install = replace(install, flags=(*install.flags, *flags), drop_ins=drop_ins or {})
+    if drop_ins:
+        install = replace(install, config_dir="/etc/kubernetes/kubelet.conf.d")
+    return replace(lab_node(), kubelet=install)
+
+
+def plan(topology: NodeTopology, profile: dict[str, Any] | None = None) -> NodePlan:
+    return plan_node(topology, load_profile(profile or {}))
+
+
+def settings(topology: NodeTopology, profile: dict[str, Any] | None = None) -> dict[str, Any]:
+    chosen = plan(topology, profile).kubelet
+    assert chosen is not None
+    return dict(chosen.settings)
+
+
+def refusal(topology: NodeTopology, profile: dict[str, Any]) -> str:
+    with pytest.raises(PlanError) as caught:
+        plan(topology, profile)
+    return str(caught.value)
+
+
+def reasons(chosen: NodePlan) -> dict[str, str]:
+    return {decision.subject: decision.reason for decision in chosen.decisions}
+
+
+def test_a_policy_that_is_there_is_kept_when_the_profile_is_silent():
+    chosen = plan(node("topologyManagerPolicy: restricted\n"))
+    assert chosen.kubelet is not None
+    assert chosen.kubelet.settings["topologyManagerPolicy"] == "restricted"
+    assert reasons(chosen)["kubelet.topologyManagerPolicy"] == "kept as /var/lib/kubelet/config.yaml has it"
+
+
+def test_reserved_cpus_that_are_there_are_kept_when_the_profile_is_silent():
+    assert settings(node("reservedSystemCPUs: 2-3,6-7\n"))["reservedSystemCPUs"] == "2-3,6-7"
+
+
+def test_parts_of_cores_that_are_there_are_kept_and_noticed():
+    chosen = plan(node('reservedSystemCPUs: "0,4"\n'))
+    assert chosen.cpus.reserved == {0, 4}
+    assert [notice.id for notice in chosen.notices] == ["reserved-part-of-core"]
+
+
+def test_memory_that_is_reserved_already_is_counted():
+    chosen = plan(node("kubeReserved:\n  memory: 300Mi\n"), {"memory": {"system_reserved": "200Mi"}})
+    assert chosen.memory.kube_reserved_bytes == 300 * MIB
+    assert sum(share.reserved_memory_bytes for share in chosen.numa_nodes) == 600 * MIB
+
+
+def test_what_is_counted_is_repeated_in_the_drop_in_so_that_one_file_holds_the_whole_sum():
+    assert settings(node("kubeReserved:\n  memory: 300Mi\n"))["kubeReserved"] == {"memory": "300Mi"}
+
+
+@pytest.mark.parametrize(
+    ("text", "profile"),
+    [
+        ("kubeReserved:\n  memory: 1024Mi\n", {"memory": {"kube_reserved": "1Gi"}}),
+        ('reservedSystemCPUs: "1,0"\n', {"cpus": {"reserved": {"cpulist": "0-1"}}}),
+        ("cpuManagerPolicy: static\n", {"kubelet": {"cpu_manager_policy": "static"}}),
+        (
+            'cpuManagerPolicyOptions:\n  full-pcpus-only: "1"\n',
+            {"kubelet": {"cpu_manager_options": {"full-pcpus-only": True}}},
+        ),
+        (
+            "evictionHard:\n  memory.available: 1048576Ki\n",
+            {"memory": {"eviction_hard": {"memory.available": "1Gi"}}},
+        ),
+    ],
+    ids=["quantity", "cpulist", "policy", "option", "threshold"],
+)
+def test_the_same_said_differently_is_no_conflict(text, profile):
+    assert settings(node(text), profile)
+
+
+CONFLICTS = {
+    "policy": (
+        "cpuManagerPolicy: none\n",
+        {"kubelet": {"cpu_manager_policy": "static"}},
+        (
+            "node1: kubelet.cpuManagerPolicy: the profile says static, /var/lib/kubelet/config.yaml says "
+            "cpuManagerPolicy: none"
+        ),
+    ),
+    "reserved-cpus": (
+        "reservedSystemCPUs: 0-1\n",
+        {"cpus": {"reserved": {"cores_per_numa_node": 1}}},
+        "the profile says CPUs 0-1,4-5,8-9,12-13, /var/lib/kubelet/config.yaml says reservedSystemCPUs: 0-1",
+    ),
+    "memory": (
+        "systemReserved:\n  memory: 1Gi\n",
+        {"memory": {"system_reserved": "2Gi"}},
+        "the profile says 2Gi, /var/lib/kubelet/config.yaml says systemReserved.memory: 1Gi",
+    ),
+    "threshold": (
+        "evictionHard:\n  memory.available: 5%\n",
+        {"memory": {"eviction_hard": {"memory.available": "1Gi"}}},
+        "the profile says 1Gi, /var/lib/kubelet/config.yaml says evictionHard.memory.available: 5%",
+    ),
+    "gate": (
+        "featureGates:\n  CPUManagerPolicyBetaOptions: false\n",
+        {"kubelet": {"cpu_manager_options": {"distribute-cpus-across-numa": True}}},
+        "distribute-cpus-across-numa, which needs the feature gate CPUManagerPolicyBetaOptions",
+    ),
+    "split": (
+        "reservedMemory:\n- numaNode: 0\n  limits:\n    memory: 100Mi\n",
+        {"memory": {"split": "even"}},
+        "the profile says reservedMemory of 100Mi (NUMA node 0: 25Mi",
+    ),
+}
+
+
+@pytest.mark.parametrize(("text", "profile", "message"), CONFLICTS.values(), ids=CONFLICTS.keys())
+def test_a_conflict_is_reported_and_not_overwritten(text, profile, message):
+    reported = refusal(node(text), profile)
+    assert message in reported
+    assert "set kubelet.on_conflict: override" in reported
+
+
+@pytest.mark.parametrize(("text", "profile", "message"), CONFLICTS.values(), ids=CONFLICTS.keys())
+def test_override_lets_the_profile_win(text, profile, message):
+    kubelet = {**profile.get("kubelet", {}), "on_conflict": "override"}
+    assert settings(node(text), {**profile, "kubelet": kubelet})
+
+
+def test_an_override_of_a_closed_gate_opens_it():
+    wish = {"cpu_manager_options": {"distribute-cpus-across-numa": True}, "on_conflict": "override"}
+    text = "featureGates:\n  CPUManagerPolicyBetaOptions: false\n"
+    assert settings(node(text), {"kubelet": wish})["featureGates"] == {"CPUManagerPolicyBetaOptions": True}
+
+
+@pytest.mark.parametrize(
+    ("flags", "profile"),
+    [
+        (("--cpu-manager-policy=none",), {"kubelet": {"cpu_manager_policy": "static"}}),
+        (("--reserved-cpus", "0-1"), {"cpus": {"reserved": {"cores": 2}}}),
+        (("--kube-reserved=cpu=1,memory=1Gi",), {"memory": {"kube_reserved": "2Gi"}}),
+        (("--system-reserved=cpu=1",), {"memory": {"system_reserved": "2Gi"}}),
+        (
+            ("--eviction-hard=memory.available<1Gi",),
+            {"memory": {"eviction_hard": {"nodefs.available": "1%"}}},
+        ),
+    ],
+    ids=["equals", "separate", "entry-of-a-map", "map-without-the-entry", "thresholds"],
+)
+@pytest.mark.parametrize("on_conflict", ["refuse", "override"])
+def test_a_flag_always_wins_so_another_wish_is_refused(flags, profile, on_conflict):
+    wish = {**profile, "kubelet": {**profile.get("kubelet", {}), "on_conflict": on_conflict}}
+    message = refusal(node(flags=flags), wish)
+    assert "a flag wins over every file" in message
+    assert f"take the flag {flags[0].partition('=')[0]} from the kubelet's arguments" in message
+
+
+def test_flags_are_kept_and_counted_and_not_written_again():
+    flags = ("--reserved-cpus=0-1", "--kube-reserved=memory=300Mi", "--eviction-hard=memory.available<200Mi")
+    chosen = plan(node(flags=flags))
+    assert chosen.kubelet is not None
+    assert chosen.cpus.reserved == {0, 1}
+    assert (chosen.memory.kube_reserved_bytes, chosen.memory.eviction_hard_bytes) == (300 * MIB, 200 * MIB)
+    assert not {"reservedSystemCPUs", "kubeReserved", "evictionHard"} & set(chosen.kubelet.settings)
+
+
+def test_a_reserved_memory_flag_that_adds_up_is_kept():
+    chosen = plan(node(flags=("--reserved-memory=0:memory=60Mi;1:memory=40Mi",)))
+    assert [share.reserved_memory_bytes for share in chosen.numa_nodes] == [60 * MIB, 40 * MIB, 0, 0]
+
+
+def test_a_split_that_adds_up_is_kept_when_the_profile_is_silent():
+    text = "reservedMemory:\n- numaNode: 3\n  limits:\n    memory: 100Mi\n"
+    assert [share.reserved_memory_bytes for share in plan(node(text)).numa_nodes] == [0, 0, 0, 100 * MIB]
+
+
+def test_a_split_that_does_not_add_up_is_a_conflict():
+    text = "reservedMemory:\n- numaNode: 3\n  limits:\n    memory: 99Mi\n"
+    assert "the profile says reservedMemory of 100Mi" in refusal(node(text), {})
+
+
+def test_a_drop_in_of_the_admins_wins_over_the_main_file():
+    text = "kind: KubeletConfiguration\nkubeReserved:\n  memory: 400Mi\n"
+    chosen = plan(node("kubeReserved:\n  memory: 300Mi\n", drop_ins={DROP_IN: text}))
+    assert chosen.memory.kube_reserved_bytes == 400 * MIB
+    assert reasons(chosen)["memory.kube_reserved"] == f"kept as {DROP_IN} has it"
+
+
+def test_an_eviction_map_in_the_main_file_replaces_the_defaults():
+    chosen = plan(node("evictionHard:\n  nodefs.available: 5%\n"))
+    assert chosen.memory.eviction_hard_bytes == 0
+    chosen = plan(node("evictionHard:\n  nodefs.available: 5%\nmergeDefaultEvictionSettings: true\n"))
+    assert chosen.memory.eviction_hard_bytes == 100 * MIB
+
+
+def test_an_eviction_map_in_a_drop_in_adds_to_the_defaults():
+    chosen = plan(node(drop_ins={DROP_IN: "evictionHard:\n  nodefs.available: 5%\n"}))
+    assert chosen.kubelet is not None
+    assert chosen.kubelet.settings["evictionHard"]["memory.available"] == "100Mi"
+    assert chosen.kubelet.settings["evictionHard"]["nodefs.available"] == "5%"
+
+
+def test_kubeadms_empty_values_are_not_settings():
+    assert (
+        settings(node('cpuManagerPolicy: ""\ntopologyManagerScope: null\n'))["cpuManagerPolicy"] == "static"
+    )
+
+
+def test_cpu_reservations_that_reserved_cpus_overrule_are_noticed():
+    chosen = plan(node("kubeReserved:\n  cpu: 500m\n"))
+    assert [notice.id for notice in chosen.notices] == ["reserved-cpu-overruled"]
+    assert chosen.allocatable is not None
+    assert chosen.allocatable.cpu_millis == 8000
+
+
+def test_a_reserved_cgroup_excludes_reserved_cpus():
+    assert "remove systemReservedCgroup from" in refusal(node("systemReservedCgroup: /system.slice\n"), {})
+
+
+@pytest.mark.parametrize("text", ["evictionHard: [", "- a"], ids=["broken", "a-list"])
+def test_a_configuration_that_cannot_be_read_is_refused(text):
+    install = replace(kubeadm_kubelet(), config_text=text)
+    assert "/var/lib/kubelet/config.yaml: the kubelet's configuration is not" in refusal(
+        replace(lab_node(), kubelet=install), {}
+    )
+
+
+WISH = {
+    "memory": {"system_reserved": "500Mi", "eviction_hard": {"memory.available": "5%"}},
+    "hugepages": [{"size": "2Mi", "count": 64}],
+    "kubelet": {"topology_manager_policy": "best-effort", "memory_manager_policy": "Static"},
+}
+
+
+def after_drop_in(topology: NodeTopology, chosen: NodePlan) -> NodeTopology:
+    """Return the host as it looks once the plan is in effect."""
+    assert chosen.kubelet is not None
+    assert topology.kubelet is not None
+    assert chosen.kubelet.drop_in is not None
+    install = replace(
+        topology.kubelet,
+        config_dir=chosen.kubelet.config_dir,
+        exec_start=chosen.kubelet.exec_start,
+        flags=(*topology.kubelet.flags, f"--config-dir={chosen.kubelet.config_dir}"),
+        drop_ins={
+            **topology.kubelet.drop_ins,
+            chosen.kubelet.drop_in: yaml.safe_dump(chosen.kubelet.settings),
+        },
+    )
+    return replace(topology, kubelet=install, previous_plan=dumps(chosen))
+
+
+def after_merge(topology: NodeTopology, chosen: NodePlan) -> NodeTopology:
+    assert chosen.kubelet is not None
+    assert topology.kubelet is not None
+    document = yaml.safe_load(topology.kubelet.config_text or "")
+    for name, value in chosen.kubelet.settings.items():
+        merged = {**document.get(name, {}), **value} if isinstance(value, dict) else value
+        document[name] = merged
+    install = replace(topology.kubelet, config_text=yaml.safe_dump(document))
+    return replace(topology, kubelet=install, previous_plan=dumps(chosen))
+
+
+ADMINS = {
+    "kubeadm-alone": "",
+    "memory-reserved": "kubeReserved:\n  memory: 300Mi\n",
+    "eviction-map": "evictionHard:\n  memory.available: 5%\n  nodefs.available: 3%\n",
+    "policy-and-gate": "topologyManagerPolicy: best-effort\nfeatureGates:\n  NodeSwap: true\n",
+    "same-as-the-profile": "memoryManagerPolicy: Static\nsystemReserved:\n  memory: 500Mi\n",
+}
+
+
+@pytest.mark.parametrize("text", ADMINS.values(), ids=ADMINS.keys())
+def test_planning_again_after_a_drop_in_changes_nothing(text):
+    topology = node(text)
+    first = plan(topology, WISH)
+    assert dumps(plan(after_drop_in(topology, first), WISH)) == dumps(first)
+
+
+@pytest.mark.parametrize("text", ADMINS.values(), ids=ADMINS.keys())
+def test_planning_again_after_a_merge_changes_nothing(text):
+    topology = node(text, version="1.29.4")
+    first = plan(topology, WISH)
+    assert dumps(plan(after_merge(topology, first), WISH)) == dumps(first)
+
+
+def test_our_own_merged_values_do_not_bind_the_next_profile():
+    topology = node(version="1.29.4")
+    first = plan(topology, WISH)
+    other = {"kubelet": {"topology_manager_policy": "restricted"}}
+    assert settings(after_merge(topology, first), other)["topologyManagerPolicy"] == "restricted"
+
+
+def test_a_merged_value_that_the_admin_changed_is_the_admins():
+    topology = after_merge(node(version="1.29.4"), plan(node(version="1.29.4"), WISH))
+    assert topology.kubelet is not None
+    text = (topology.kubelet.config_text or "").replace("best-effort", "restricted")
+    changed = replace(topology, kubelet=replace(topology.kubelet, config_text=text))
+    assert "says topologyManagerPolicy: restricted" in refusal(changed, WISH)
+
+
+def test_what_a_merge_no_longer_wants_is_retired():
+    topology = node(version="1.29.4")
+    first = plan(topology, {"memory": {"system_reserved": "500Mi"}})
+    chosen = plan(after_merge(topology, first), {}).kubelet
+    assert chosen is not None
+    assert chosen.retired == {"systemReserved": {"memory": "500Mi"}}
+
+
+def test_a_kubelet_upgrade_moves_our_values_from_the_main_file_to_the_drop_in():
+    first = plan(node(version="1.29.4"), WISH)
+    merged = after_merge(node(version="1.29.4"), first)
+    assert merged.kubelet is not None
+    upgraded = replace(merged, kubelet=replace(merged.kubelet, version="1.31.0"))
+    chosen = plan(upgraded, WISH).kubelet
+    assert chosen is not None
+    assert first.kubelet is not None
+    assert chosen.retired == first.kubelet.settings
+    again = after_drop_in(upgraded, plan(upgraded, WISH))
+    assert dumps(plan(again, WISH)) == dumps(plan(upgraded, WISH))
+
+
+def test_an_unreadable_earlier_plan_is_noticed_and_replaced():
+    chosen = plan(replace(lab_node(), previous_plan='{"schema": 99}'))
+    assert "the plan has schema 99, not 1" in chosen.notices[0].message
+    assert chosen.notices[0].id == "earlier-plan-unreadable"

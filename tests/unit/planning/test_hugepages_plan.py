@@ -1,0 +1,117 @@
+"""How a profile's huge pages are spread, and what is refused."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from numaforge.errors import PlanError
+from numaforge.planning.document import dumps
+from numaforge.planning.model import NodePlan
+from numaforge.planning.node import plan_node
+from numaforge.profile import load_profile
+from numaforge.topology.model import HugepagePool, NodeTopology
+from tests.fixtures.machines import grace_memory_only, lab_node
+
+
+def plan(topology: NodeTopology, *entries: dict) -> NodePlan:
+    return plan_node(topology, load_profile({"hugepages": list(entries)}))
+
+
+def pages(chosen: NodePlan, size: str = "2Mi") -> list[int | None]:
+    return [node.hugepages.get(size) for node in chosen.numa_nodes]
+
+
+SPREADS = {
+    "count-per-numa-node": ({"count_per_numa_node": 8}, [8, 8, 8, 8]),
+    "total-evenly": ({"count": 8}, [2, 2, 2, 2]),
+    "remainder-on-the-lowest": ({"count": 6}, [2, 2, 1, 1]),
+    "total-on-some-numa-nodes": ({"count": 5, "numa_nodes": [3, 1]}, [0, 3, 0, 2]),
+    "one-numa-node": ({"count": 5, "numa_node": 2}, [0, 0, 5, 0]),
+    "share-of-each-numa-node-rounded-down": ({"share": "25%"}, [255, 251, 251, 251]),
+    "nothing-empties-the-pools": ({"count": 0}, [0, 0, 0, 0]),
+}
+
+
+@pytest.mark.parametrize(("amount", "expected"), SPREADS.values(), ids=SPREADS.keys())
+def test_spread(amount, expected):
+    assert pages(plan(lab_node(), {"size": "2Mi", **amount})) == expected
+
+
+def test_entries_of_one_size_add_up():
+    chosen = plan(
+        lab_node(),
+        {"size": "2Mi", "count_per_numa_node": 2},
+        {"size": "2Mi", "count": 3, "numa_node": 0},
+    )
+    assert pages(chosen) == [5, 2, 2, 2]
+
+
+def test_sizes_are_planned_beside_each_other():
+    chosen = plan(
+        lab_node(), {"size": "2Mi", "count_per_numa_node": 2}, {"size": "1Gi", "count": 1, "numa_node": 1}
+    )
+    assert (pages(chosen, "2Mi"), pages(chosen, "1Gi")) == ([2, 2, 2, 2], [0, 1, 0, 0])
+
+
+def test_a_size_that_nobody_names_is_left_alone():
+    assert pages(plan(lab_node(), {"size": "2Mi", "count": 4}), "1Gi") == [None] * 4
+
+
+def test_memory_only_numa_nodes_get_none_by_themselves():
+    chosen = plan(grace_memory_only(), {"size": "2Mi", "count": 10})
+    assert [count for count in pages(chosen) if count] == [10]
+
+
+def test_pools_that_are_there_already_take_memory():
+    pools = {"2Mi": HugepagePool(0, 0), "1Gi": HugepagePool(1, 1)}
+    topology = replace(
+        lab_node(), numa_nodes=tuple(replace(node, hugepages=pools) for node in lab_node().numa_nodes)
+    )
+    with pytest.raises(PlanError) as caught:
+        plan(topology, {"size": "2Mi", "count": 600, "numa_node": 1})
+    assert "NUMA node 1 has 2015Mi of memory, but 1 x 1Gi already there + 600 x 2Mi wanted = 2224Mi" in str(
+        caught.value
+    )
+
+
+def test_a_pool_of_an_earlier_plan_is_released():
+    first = plan(lab_node(), {"size": "2Mi", "count": 8})
+    second = plan(replace(lab_node(), previous_plan=dumps(first)))
+    assert pages(second) == [0, 0, 0, 0]
+    third = plan(replace(lab_node(), previous_plan=dumps(second)))
+    assert pages(third) == pages(second)
+
+
+REFUSALS = {
+    "more-than-the-numa-node-has": (
+        {"size": "2Mi", "count": 1008, "numa_node": 1},
+        (
+            "node1: hugepages: NUMA node 1 has 2015Mi of memory, but 1008 x 2Mi wanted = 2016Mi\n"
+            "  ask for 1Mi less on NUMA node 1"
+        ),
+    ),
+    "a-size-without-a-pool": (
+        {"size": "16Gi", "count": 1},
+        (
+            "node1: hugepages[0].size: NUMA node 0 has no pool for pages of 16Gi\n"
+            "  choose a size that it has: 2Mi, 1Gi"
+        ),
+    ),
+    "a-numa-node-that-does-not-exist": (
+        {"size": "2Mi", "count": 1, "numa_node": 4},
+        "node1: hugepages[0].numa_node: there is no NUMA node 4\n  choose among 0-3",
+    ),
+    "numa-nodes-that-do-not-exist": (
+        {"size": "2Mi", "count": 1, "numa_nodes": [0, 4, 5]},
+        "node1: hugepages[0].numa_nodes: there is no NUMA node 4-5\n  choose among 0-3",
+    ),
+}
+
+
+@pytest.mark.parametrize(("entry", "message"), REFUSALS.values(), ids=REFUSALS.keys())
+def test_refused(entry, message):
+    with pytest.raises(PlanError) as caught:
+        plan(lab_node(), entry)
+    assert str(caught.value) == message

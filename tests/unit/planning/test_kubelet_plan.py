@@ -1,0 +1,289 @@
+"""The kubelet's settings by version and machine, how they reach it, and what is refused."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from numaforge.errors import PlanError
+from numaforge.planning.model import KubeletPlan, NodePlan
+from numaforge.planning.node import plan_node
+from numaforge.profile import load_profile
+from numaforge.topology.model import NodeTopology
+from tests.fixtures.machines import (
+    big_512,
+    dgx_h100,
+    epyc_nps4,
+    grace_memory_only,
+    kubeadm_kubelet,
+    lab_node,
+    laptop,
+    machine,
+    two_cpu_vm,
+)
+
+
+def plan(topology: NodeTopology, version: str | None = None, **wish) -> NodePlan:
+    return plan_node(topology, load_profile({"kubelet": wish}), version)
+
+
+def kubelet(topology: NodeTopology, version: str | None = None, **wish) -> KubeletPlan:
+    planned = plan(topology, version, **wish).kubelet
+    assert planned is not None
+    return planned
+
+
+def refusal(topology: NodeTopology, version: str | None = None, **wish) -> str:
+    with pytest.raises(PlanError) as caught:
+        plan(topology, version, **wish)
+    return str(caught.value)
+
+
+def test_several_numa_nodes_are_aligned_by_default():
+    settings = kubelet(lab_node()).settings
+    assert settings["cpuManagerPolicy"] == "static"
+    assert settings["cpuManagerPolicyOptions"] == {"full-pcpus-only": "true"}
+    assert settings["topologyManagerPolicy"] == "single-numa-node"
+    assert settings["memoryManagerPolicy"] == "Static"
+
+
+def test_one_numa_node_has_nothing_to_align():
+    settings = kubelet(machine(cores_per_numa_node=4, kubelet=kubeadm_kubelet())).settings
+    assert settings["topologyManagerPolicy"] == "none"
+    assert settings["memoryManagerPolicy"] == "None"
+    assert "reservedMemory" not in settings
+
+
+def test_one_core_has_no_static_policy():
+    assert kubelet(two_cpu_vm()).settings["cpuManagerPolicy"] == "none"
+    assert "only core cannot be divided" in refusal(two_cpu_vm(), cpu_manager_policy="static")
+
+
+def test_every_choice_has_a_reason():
+    chosen = plan(lab_node())
+    reasons = {decision.subject: decision.reason for decision in chosen.decisions}
+    for setting in (
+        "cpuManagerPolicy",
+        "topologyManagerPolicy",
+        "topologyManagerScope",
+        "memoryManagerPolicy",
+    ):
+        assert reasons[f"kubelet.{setting}"]
+
+
+WITHOUT_WHOLE_CORES = {
+    "one-thread-per-core": machine(cores_per_numa_node=4, threads=1, kubelet=kubeadm_kubelet()),
+    "uneven-smt": replace(laptop(), kubelet=kubeadm_kubelet()),
+}
+
+
+@pytest.mark.parametrize("topology", WITHOUT_WHOLE_CORES.values(), ids=WITHOUT_WHOLE_CORES.keys())
+def test_full_pcpus_only_is_left_out(topology):
+    assert "cpuManagerPolicyOptions" not in kubelet(topology).settings
+
+
+def test_full_pcpus_only_gives_way_to_an_option_that_excludes_it():
+    chosen = kubelet(lab_node(), cpu_manager_options={"distribute-cpus-across-cores": True})
+    assert chosen.settings["cpuManagerPolicyOptions"] == {"distribute-cpus-across-cores": "true"}
+
+
+def test_full_pcpus_only_can_be_switched_off():
+    chosen = kubelet(lab_node(), cpu_manager_options={"full-pcpus-only": False})
+    assert chosen.settings["cpuManagerPolicyOptions"] == {"full-pcpus-only": "false"}
+
+
+GATES = {
+    "alpha-needs-its-gate": ("1.32", "strict-cpu-reservation", {"CPUManagerPolicyAlphaOptions": True}),
+    "beta-is-on-by-itself": ("1.33", "strict-cpu-reservation", None),
+    "stable-needs-none": ("1.36", "strict-cpu-reservation", None),
+    "alpha-forever": ("1.36", "align-by-socket", {"CPUManagerPolicyAlphaOptions": True}),
+}
+
+
+@pytest.mark.parametrize(("version", "option", "gates"), GATES.values(), ids=GATES.keys())
+def test_feature_gates(version, option, gates):
+    chosen = kubelet(
+        lab_node(), version, topology_manager_policy="restricted", cpu_manager_options={option: True}
+    )
+    assert chosen.settings.get("featureGates") == gates
+
+
+def test_near_numa_nodes_are_preferred_where_pods_may_span_them():
+    settings = kubelet(epyc_nps4(), topology_manager_policy="best-effort").settings
+    assert settings["topologyManagerPolicyOptions"] == {"prefer-closest-numa-nodes": "true"}
+
+
+def test_two_numa_nodes_are_equally_near():
+    assert (
+        "topologyManagerPolicyOptions"
+        not in kubelet(dgx_h100(), topology_manager_policy="best-effort").settings
+    )
+
+
+def test_more_than_eight_numa_nodes_are_allowed_for():
+    assert kubelet(big_512()).settings["topologyManagerPolicyOptions"]["max-allowable-numa-nodes"] == "16"
+
+
+def test_memory_only_numa_nodes_count():
+    topology = grace_memory_only()
+    settings = kubelet(topology, topology_manager_policy="best-effort").settings
+    assert settings["topologyManagerPolicyOptions"]["max-allowable-numa-nodes"] == str(
+        len(topology.numa_nodes)
+    )
+
+
+REFUSALS = {
+    "option-of-a-later-version": (
+        "1.31",
+        {"cpu_manager_options": {"strict-cpu-reservation": True}},
+        (
+            "node1: kubelet.cpu_manager_options.strict-cpu-reservation: kubelet 1.31 does not know the "
+            "option strict-cpu-reservation\n  strict-cpu-reservation exists in kubelet 1.32 to 1.36"
+        ),
+    ),
+    "option-of-no-version": (
+        "1.36",
+        {"cpu_manager_options": {"full-pcpu-only": True}},
+        "does not know the option full-pcpu-only\n  kubelet 1.36 knows align-by-socket, ",
+    ),
+    "topology-option-of-a-later-version": (
+        "1.30",
+        {"topology_manager_options": {"max-allowable-numa-nodes": 8}},
+        "exists in kubelet 1.31 to 1.36",
+    ),
+    "option-value": (
+        "1.36",
+        {"cpu_manager_options": {"full-pcpus-only": "yes"}},
+        "full-pcpus-only: 'yes' is neither true nor false",
+    ),
+    "forbidden-pair": (
+        "1.36",
+        {"cpu_manager_options": {"full-pcpus-only": True, "distribute-cpus-across-cores": True}},
+        "kubelet 1.36 refuses full-pcpus-only and distribute-cpus-across-cores together",
+    ),
+    "align-by-socket-with-single-numa-node": (
+        "1.36",
+        {"cpu_manager_options": {"align-by-socket": True}},
+        "refuses align-by-socket with the topology manager's single-numa-node",
+    ),
+    "cpu-options-without-static": (
+        "1.36",
+        {"cpu_manager_policy": "none", "cpu_manager_options": {"full-pcpus-only": True}},
+        "full-pcpus-only cannot be given with the CPU manager's policy none",
+    ),
+    "topology-options-without-policy": (
+        "1.36",
+        {"topology_manager_policy": "none", "topology_manager_options": {"prefer-closest-numa-nodes": True}},
+        "prefer-closest-numa-nodes have no effect with the topology manager's policy none",
+    ),
+    "version-that-is-too-old": (
+        "1.20",
+        {},
+        "kubelet 1.20 is older than the oldest one whose rules are known",
+    ),
+}
+
+
+@pytest.mark.parametrize(("version", "wish", "message"), REFUSALS.values(), ids=REFUSALS.keys())
+def test_refused(version, wish, message):
+    assert message in refusal(lab_node(), version, **wish)
+
+
+def test_many_numa_nodes_need_a_kubelet_that_allows_them():
+    message = refusal(big_512(), "1.30")
+    assert (
+        "the machine has 16 NUMA nodes, memory-only ones included, and kubelet 1.30 aligns at most 8"
+        in message
+    )
+    assert "use a kubelet that has max-allowable-numa-nodes (1.31 to 1.36)" in message
+
+
+def test_many_numa_nodes_without_alignment_are_fine_on_any_version():
+    assert (
+        kubelet(big_512(), "1.30", topology_manager_policy="none").settings["topologyManagerPolicy"] == "none"
+    )
+
+
+def test_a_limit_below_the_machines_numa_nodes_is_refused():
+    message = refusal(big_512(), topology_manager_options={"max-allowable-numa-nodes": 8})
+    assert "max-allowable-numa-nodes is 8, but the machine has 16 NUMA nodes" in message
+
+
+def test_align_by_socket_needs_a_numa_node_per_package():
+    topology = machine(packages=2, cores_per_numa_node=2, kubelet=kubeadm_kubelet())
+    node = replace(topology.numa_nodes[0], cpus=topology.online)
+    topology = replace(
+        topology, numa_nodes=(node,), cores=tuple(replace(core, numa_node=0) for core in topology.cores)
+    )
+    message = refusal(topology, cpu_manager_options={"align-by-socket": True})
+    assert "there are 2 packages and 1 NUMA nodes with CPUs" in message
+
+
+def test_a_newer_kubelet_is_treated_as_the_latest_known():
+    chosen = plan(lab_node(), "1.99.0")
+    assert [notice.id for notice in chosen.notices] == ["newer-kubelet"]
+
+
+def test_the_version_asked_for_wins_over_the_hosts():
+    assert kubelet(lab_node(), "1.33.1").version == "1.33.1"
+    assert kubelet(lab_node(), version=None).version == "1.36.3"
+
+
+def test_the_profiles_version_is_for_hosts_without_a_kubelet():
+    chosen = plan(laptop())
+    assert chosen.kubelet is None
+    assert chosen.allocatable is None
+    assert "no-kubelet" in [notice.id for notice in chosen.notices]
+
+
+def test_a_kubelet_to_be_installed_is_planned_for_the_profiles_version():
+    chosen = plan_node(laptop(), load_profile({"kubelet": {"version": "1.35"}}))
+    assert chosen.kubelet is not None
+    assert chosen.kubelet.version == "1.35"
+    assert "config-dir-not-wired" in [notice.id for notice in chosen.notices]
+
+
+def test_from_1_30_a_drop_in_is_written_and_wired_in():
+    chosen = kubelet(lab_node(), "1.30.0")
+    assert chosen.delivery == "drop-in"
+    assert chosen.drop_in == "/etc/kubernetes/kubelet.conf.d/90-numaforge.conf"
+    assert chosen.exec_start == (
+        "/usr/bin/kubelet $KUBELET_KUBECONFIG_ARGS $KUBELET_CONFIG_ARGS $KUBELET_KUBEADM_ARGS "
+        "$KUBELET_EXTRA_ARGS --config-dir=/etc/kubernetes/kubelet.conf.d"
+    )
+
+
+def test_before_1_30_the_main_file_is_merged_into():
+    chosen = kubelet(lab_node(), "1.29.4")
+    assert (chosen.delivery, chosen.drop_in, chosen.exec_start) == ("merge", None, None)
+    assert chosen.config_file == "/var/lib/kubelet/config.yaml"
+
+
+def test_a_config_dir_that_is_in_use_is_used():
+    assert lab_node().kubelet is not None
+    install = replace(kubeadm_kubelet(), config_dir="/etc/k8s/conf.d")
+    chosen = kubelet(replace(lab_node(), kubelet=install))
+    assert chosen.drop_in == "/etc/k8s/conf.d/90-numaforge.conf"
+    assert chosen.exec_start is None
+
+
+def test_a_unit_without_exec_start_cannot_be_wired():
+    install = replace(kubeadm_kubelet(), exec_start=None)
+    assert "add --config-dir=/etc/kubernetes/kubelet.conf.d" in refusal(replace(lab_node(), kubelet=install))
+
+
+def test_an_old_kubelet_without_config_file_cannot_be_reached():
+    install = replace(kubeadm_kubelet("1.29.0"), config_file=None, config_text=None)
+    assert "start it with --config=/var/lib/kubelet/config.yaml" in refusal(
+        replace(lab_node(), kubelet=install)
+    )
+
+
+def test_files_are_listed_with_their_modes():
+    files = {file.path: (file.role, file.mode) for file in plan(lab_node()).files}
+    assert files == {
+        "/etc/numaforge/plan.json": ("topology", "0644"),
+        "/etc/kubernetes/kubelet.conf.d/90-numaforge.conf": ("kubelet", "0600"),
+        "/etc/systemd/system/kubelet.service.d/90-numaforge.conf": ("kubelet", "0644"),
+    }

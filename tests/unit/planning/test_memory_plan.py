@@ -1,0 +1,201 @@
+"""Reservations, the kubelet's percentages, and the split over NUMA nodes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from numaforge.errors import PlanError
+from numaforge.planning.document import dumps
+from numaforge.planning.memory import Room, eviction_bytes, split_reservation
+from numaforge.planning.model import NodePlan
+from numaforge.planning.node import plan_node
+from numaforge.profile import load_profile
+from numaforge.topology.model import HugepagePool, NodeTopology
+from tests.fixtures.machines import grace_memory_only, kubeadm_kubelet, lab_node, machine
+
+MIB = 2**20
+GIB = 2**30
+
+
+def plan(topology: NodeTopology, profile: dict) -> NodePlan:
+    return plan_node(topology, load_profile(profile))
+
+
+def shares(chosen: NodePlan) -> dict[int, int]:
+    return {node.id: node.reserved_memory_bytes for node in chosen.numa_nodes}
+
+
+# What kubelet 1.36 computes (pkg/kubelet/eviction/helpers.go), float32 rounding included.
+THRESHOLDS = {
+    "quantity": ("100Mi", 32 * GIB, 100 * MIB),
+    "5%-of-32Gi-is-not-a-twentieth": ("5%", 32 * GIB, 1717986944),
+    "10%-of-32Gi": ("10%", 32 * GIB, 3435973888),
+    "25%-is-exact": ("25%", 32 * GIB, 8 * GIB),
+    "0%-means-none": ("0%", 32 * GIB, 0),
+    "100%-means-none": ("100%", 32 * GIB, 0),
+    "absent-means-none": (None, 32 * GIB, 0),
+}
+
+
+@pytest.mark.parametrize(("threshold", "capacity", "expected"), THRESHOLDS.values(), ids=THRESHOLDS.keys())
+def test_eviction_threshold_in_bytes(threshold, capacity, expected):
+    assert eviction_bytes(threshold, capacity) == expected
+
+
+SPLITS = {
+    "proportional-to-memory": ("proportional", 300 * MIB, (2 * GIB, GIB), (200 * MIB, 100 * MIB)),
+    "even-despite-memory": ("even", 300 * MIB, (2 * GIB, GIB), (150 * MIB, 150 * MIB)),
+    "spare-mib-to-the-largest-remainder": ("proportional", 10 * MIB, (4 * GIB, 3 * GIB), (6 * MIB, 4 * MIB)),
+    "spare-mib-to-the-lowest-on-a-tie": ("even", 5 * MIB, (GIB, GIB), (3 * MIB, 2 * MIB)),
+    "bytes-on-the-lowest": ("even", 4 * MIB + 7, (GIB, GIB), (2 * MIB + 7, 2 * MIB)),
+    "what-one-node-cannot-hold-moves": ("even", 40 * MIB, (10 * MIB, GIB), (10 * MIB, 30 * MIB)),
+    "bytes-where-they-fit": ("even", 4 * MIB + 7, (2 * MIB, GIB), (2 * MIB, 2 * MIB + 7)),
+    "the-last-byte": ("even", 5 * MIB, (2 * MIB + 5, 3 * MIB - 5), (2 * MIB + 5, 3 * MIB - 5)),
+    "nothing": ("even", 0, (GIB, GIB), (0, 0)),
+}
+
+
+@pytest.mark.parametrize(("mode", "total", "memory", "expected"), SPLITS.values(), ids=SPLITS.keys())
+def test_split(mode, total, memory, expected):
+    rooms = [Room(node, size, size) for node, size in enumerate(memory)]
+    assert split_reservation(total, rooms, mode) == dict(enumerate(expected))
+
+
+def test_the_three_reservations_are_split_over_all_numa_nodes():
+    wish = {"kube_reserved": "200Mi", "system_reserved": "100Mi", "split": "even"}
+    assert shares(plan(lab_node(), {"memory": wish})) == {
+        0: 100 * MIB,
+        1: 100 * MIB,
+        2: 100 * MIB,
+        3: 100 * MIB,
+    }
+
+
+def test_memory_only_numa_nodes_hold_no_reservation():
+    chosen = plan(grace_memory_only(), {"memory": {"system_reserved": "1Gi"}})
+    assert {node for node, share in shares(chosen).items() if share} == {0}
+
+
+def test_a_profile_without_thresholds_keeps_the_kubelets_defaults():
+    chosen = plan(lab_node(), {})
+    assert chosen.memory.eviction_hard_bytes == 100 * MIB
+    assert chosen.kubelet is not None
+    assert chosen.kubelet.settings["evictionHard"] == {
+        "imagefs.available": "15%",
+        "imagefs.inodesFree": "5%",
+        "memory.available": "100Mi",
+        "nodefs.available": "10%",
+        "nodefs.inodesFree": "5%",
+    }
+
+
+def test_a_threshold_of_the_profile_leaves_the_other_defaults():
+    chosen = plan(lab_node(), {"memory": {"eviction_hard": {"nodefs.available": "7%"}}})
+    assert chosen.kubelet is not None
+    assert chosen.kubelet.settings["evictionHard"]["nodefs.available"] == "7%"
+    assert chosen.kubelet.settings["evictionHard"]["memory.available"] == "100Mi"
+
+
+def test_a_percentage_is_written_as_an_amount():
+    topology = replace(lab_node(), memory_bytes=8 * GIB)
+    chosen = plan(topology, {"memory": {"eviction_hard": {"memory.available": "5%"}}})
+    assert chosen.kubelet is not None
+    assert chosen.kubelet.settings["evictionHard"]["memory.available"] == str(
+        chosen.memory.eviction_hard_bytes
+    )
+    reasons = {decision.subject: decision.reason for decision in chosen.decisions}
+    assert "5% of memory, written as an amount" in reasons["memory.eviction_hard"]
+
+
+def test_huge_pages_move_the_reservation_to_other_numa_nodes():
+    wish = {
+        "memory": {"system_reserved": "2Gi", "split": "even"},
+        "hugepages": [{"size": "2Mi", "count": 950, "numa_node": 0}],
+    }
+    chosen = plan(lab_node(), wish)
+    assert shares(chosen)[0] == (2043 - 1900) * MIB
+    assert sum(shares(chosen).values()) == 2148 * MIB
+    assert [notice.id for notice in chosen.notices] == ["reservation-moved"]
+
+
+def test_more_than_the_machine_is_refused_with_the_sum():
+    with pytest.raises(PlanError) as caught:
+        plan(lab_node(), {"memory": {"kube_reserved": "7Gi", "system_reserved": "1Gi"}})
+    assert str(caught.value).startswith(
+        "node1: memory: kube_reserved 7Gi + system_reserved 1Gi + eviction threshold 100Mi = 8292Mi, but the "
+        "machine has 8087Mi of memory"
+    )
+
+
+def test_huge_pages_and_reservations_together_beyond_memory_are_refused_with_the_arithmetic():
+    wish = {"memory": {"system_reserved": "2Gi"}, "hugepages": [{"size": "2Mi", "count_per_numa_node": 900}]}
+    with pytest.raises(PlanError) as caught:
+        plan(lab_node(), wish)
+    message = str(caught.value)
+    assert "2148Mi of memory are to be reserved, but only 887Mi are left" in message
+    assert "NUMA node 0: 2043Mi of memory - 900 x 2Mi wanted = 243Mi" in message
+    assert "take 1261Mi from the huge pages or the reservations" in message
+
+
+def test_memory_static_with_nothing_reserved_is_refused():
+    wish = {
+        "memory": {"eviction_hard": {"memory.available": "0%"}},
+        "kubelet": {"memory_manager_policy": "Static"},
+    }
+    with pytest.raises(
+        PlanError, match="the Static memory manager needs reserved memory, and none is reserved"
+    ):
+        plan(lab_node(), wish)
+
+
+def test_allocatable_is_what_the_kubelet_reports():
+    topology = replace(
+        machine(packages=2, cores_per_numa_node=4, kubelet=kubeadm_kubelet()),
+        memory_bytes=127 * GIB,
+    )
+    pools = {"2Mi": HugepagePool(100, 100), "1Gi": HugepagePool(0, 0)}
+    topology = replace(
+        topology, numa_nodes=tuple(replace(node, hugepages=dict(pools)) for node in topology.numa_nodes)
+    )
+    chosen = plan(
+        topology,
+        {
+            "memory": {"kube_reserved": "1Gi", "system_reserved": "1Gi"},
+            "hugepages": [{"size": "1Gi", "count": 4}],
+        },
+    )
+    assert chosen.allocatable is not None
+    assert chosen.allocatable.cpu_millis == 12000
+    assert chosen.allocatable.hugepages_bytes == {"1Gi": 4 * GIB, "2Mi": 400 * MIB}
+    assert chosen.allocatable.memory_bytes == 127 * GIB - 2 * GIB - 100 * MIB - 4 * GIB - 400 * MIB
+
+
+def test_a_reboot_that_moves_memory_a_little_changes_no_setting():
+    wish = {"memory": {"system_reserved": "1Gi", "eviction_hard": {"memory.available": "5%"}}}
+    first = plan(machine(packages=2, cores_per_numa_node=4, kubelet=kubeadm_kubelet()), wish)
+    moved = machine(
+        packages=2,
+        cores_per_numa_node=4,
+        numa_memory_bytes=(64 * GIB - 43 * MIB, 64 * GIB + 17 * MIB),
+        kubelet=kubeadm_kubelet(),
+    )
+    second = plan(replace(moved, previous_plan=dumps(first)), wish)
+    assert first.kubelet is not None
+    assert second.kubelet is not None
+    assert second.kubelet.settings == first.kubelet.settings
+
+
+def test_more_memory_does_change_the_split():
+    wish = {"memory": {"system_reserved": "1Gi"}}
+    first = plan(machine(packages=2, cores_per_numa_node=4, kubelet=kubeadm_kubelet()), wish)
+    larger = machine(
+        packages=2, cores_per_numa_node=4, numa_memory_bytes=(64 * GIB, 128 * GIB), kubelet=kubeadm_kubelet()
+    )
+    assert plan(replace(larger, previous_plan=dumps(first)), wish) == plan(larger, wish)
+
+
+def test_unknown_memory_is_refused():
+    with pytest.raises(PlanError, match="the machine's memory is unknown"):
+        plan(replace(lab_node(), memory_bytes=None), {})

@@ -1,0 +1,78 @@
+"""The plan's JSON document: its form, and what is refused when it is read back."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from numaforge import __version__
+from numaforge.errors import PlanError
+from numaforge.planning.document import dumps, from_document, loads, to_document
+from numaforge.planning.node import plan_node
+from numaforge.profile import load_profile
+from tests.fixtures.machines import dgx_h100
+
+
+def document() -> dict[str, Any]:
+    return to_document(plan_node(dgx_h100(), load_profile("training")))
+
+
+def test_the_head_names_the_schema_and_the_writer():
+    assert list(document().items())[:2] == [("schema", 1), ("written_by", f"numaforge {__version__}")]
+
+
+def test_cpu_sets_are_cpulists():
+    assert document()["cpus"]["reserved"] == "0,56,112,168"
+
+
+def test_mappings_by_cpu_are_grouped():
+    assert document()["tuning"]["governors"] == {"0-223": "performance"}
+
+
+def test_the_text_is_the_same_every_time():
+    assert dumps(plan_node(dgx_h100(), load_profile("training"))) == dumps(
+        plan_node(dgx_h100(), load_profile("training"))
+    )
+
+
+def test_another_schema_is_refused():
+    with pytest.raises(PlanError, match="the plan has schema 2, not 1"):
+        from_document({**document(), "schema": 2})
+
+
+def damaged(change) -> dict[str, Any]:
+    copy = json.loads(json.dumps(document()))
+    change(copy)
+    return copy
+
+
+DAMAGE = {
+    "missing-field": (lambda d: d["cpus"].pop("reserved"), "plan.cpus.reserved: the field is missing"),
+    "unknown-field": (lambda d: d["memory"].update(extra=1), "plan.memory.extra: unknown field"),
+    "wrong-kind": (
+        lambda d: d["memory"].update(capacity_bytes="8Gi"),
+        "plan.memory.capacity_bytes: '8Gi' is not a whole number",
+    ),
+    "true-is-not-a-number": (
+        lambda d: d["memory"].update(capacity_bytes=True),
+        "plan.memory.capacity_bytes: True is not a whole number",
+    ),
+    "broken-cpulist": (lambda d: d["cpus"].update(online="0-"), "plan.cpus.online: '0-' is not a cpulist"),
+    "in-a-list": (lambda d: d["files"][0].pop("path"), "plan.files[0].path: the field is missing"),
+    "null": (lambda d: d.update(tuning=None), "plan.tuning: None is not an object"),
+}
+
+
+@pytest.mark.parametrize(("change", "message"), DAMAGE.values(), ids=DAMAGE.keys())
+def test_damage_is_named_by_its_place(change, message):
+    with pytest.raises(PlanError) as caught:
+        from_document(damaged(change))
+    assert str(caught.value).startswith(message)
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", dumps(plan_node(dgx_h100(), load_profile({})))[:-40]])
+def test_text_that_is_no_plan_is_refused(text):
+    with pytest.raises(PlanError):
+        loads(text)
