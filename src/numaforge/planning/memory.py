@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 from numaforge.errors import NumaforgeError, PlanError
+from numaforge.kubelet.defaults import EVICTION_HARD
+from numaforge.kubelet.quantities import Quantity
+from numaforge.kubelet.reservations import ReservationError, parse_thresholds
+from numaforge.kubelet.versions import LATEST_MINOR
 from numaforge.planning.existing import ExistingSettings, Setting
 from numaforge.planning.hugepages import PagesBySize, describe_pools, pool_bytes, pools_after
 from numaforge.planning.model import Decision, MemoryPlan, NodePlan, Notice, NumaNodePlan, Reasoned
@@ -18,15 +21,7 @@ from numaforge.topology.model import CpuSet, NodeTopology
 
 MIB = 2**20
 
-# pkg/kubelet/eviction/defaults_linux.go; used where the kubelet's configuration has no evictionHard at all.
-DEFAULT_EVICTION_HARD: Mapping[str, str] = {
-    "imagefs.available": "15%",
-    "imagefs.inodesFree": "5%",
-    "memory.available": "100Mi",
-    "nodefs.available": "10%",
-    "nodefs.inodesFree": "5%",
-}
-
+_MEMORY_SIGNAL = "memory.available"
 
 # A reboot moves MemTotal and the NUMA nodes' parts of it by some 60 MB, because the kernel places itself at
 # random. What is computed from them stays as an earlier plan has it within this part of the value, so that a
@@ -78,13 +73,13 @@ def plan_reservations(
     kube, kube_decision = _amount("kube", profile.memory.kube_reserved, profile, existing)
     system, system_decision = _amount("system", profile.memory.system_reserved, profile, existing)
     eviction, eviction_reason = _eviction_map(profile, existing)
-    asked = eviction.get("memory.available")
+    asked = eviction.get(_MEMORY_SIGNAL)
     threshold = eviction_bytes(asked, capacity)
     earlier = previous.memory.eviction_hard_bytes if previous else threshold
     if asked and asked.endswith("%") and _near(earlier, threshold):
         threshold = earlier
     if threshold:
-        eviction["memory.available"] = format_bytes(threshold)
+        eviction[_MEMORY_SIGNAL] = format_bytes(threshold)
     plan = Reservations(MemoryPlan(capacity, kube, system, threshold), dict(sorted(eviction.items())))
     if plan.total_bytes >= capacity:
         raise PlanError(
@@ -100,18 +95,23 @@ def plan_reservations(
 
 
 def eviction_bytes(threshold: str | None, capacity: int) -> int:
-    """Return a memory.available threshold in bytes, computed as the kubelet does, float32 included.
+    """Return a memory.available threshold in bytes, as the kubelet computes it from its capacity.
 
-    0% and 100% mean that there is no threshold (pkg/kubelet/eviction/helpers.go).
+    Raises PlanError for a threshold that the kubelet refuses.
     """
     if threshold is None:
         return 0
-    if not threshold.endswith("%"):
-        return parse_bytes(threshold)
-    percent = _float32(float(threshold.removesuffix("%")))
-    if percent in (0, 100):
+    try:
+        parsed = parse_thresholds({_MEMORY_SIGNAL: threshold}, LATEST_MINOR)
+    except ReservationError as error:
+        raise PlanError(
+            str(error),
+            where=f"evictionHard.{_MEMORY_SIGNAL}",
+            remedy="write an amount such as 500Mi, or a share such as 5%",
+        ) from error
+    if _MEMORY_SIGNAL not in parsed:
         return 0
-    return int(float(capacity) * _float32(percent / 100))
+    return parsed[_MEMORY_SIGNAL].of(Quantity.of_bytes(capacity)).ceiling()
 
 
 def split_reservation(total: int, rooms: Sequence[Room], mode: str) -> dict[int, int]:
@@ -222,7 +222,7 @@ def _eviction_map(profile: NodeProfile, existing: ExistingSettings) -> tuple[dic
     keeps_defaults = existing.eviction_map is None or (
         merges_defaults is not None and merges_defaults.value is True
     )
-    complete = dict(DEFAULT_EVICTION_HARD) if keeps_defaults else {}
+    complete = dict(EVICTION_HARD) if keeps_defaults else {}
     complete.update(
         {signal: str(setting.value) for signal, setting in existing.below("evictionHard").items()}
     )
@@ -235,14 +235,14 @@ def _eviction_map(profile: NodeProfile, existing: ExistingSettings) -> tuple[dic
             same=partial(_same_threshold, threshold),
         )
         complete[signal] = threshold
-    return complete, _eviction_reason(profile, existing, complete.get("memory.available"))
+    return complete, _eviction_reason(profile, existing, complete.get(_MEMORY_SIGNAL))
 
 
 def _eviction_reason(profile: NodeProfile, existing: ExistingSettings, threshold: str | None) -> str:
-    held = existing.get("evictionHard", "memory.available")
+    held = existing.get("evictionHard", _MEMORY_SIGNAL)
     if threshold is None:
         return f"{existing.eviction_map} has an evictionHard without memory.available"
-    if "memory.available" in profile.memory.eviction_hard:
+    if _MEMORY_SIGNAL in profile.memory.eviction_hard:
         source = "the profile's threshold"
     else:
         source = f"kept as {held.place} has it" if held else "the kubelet's default"
@@ -382,7 +382,3 @@ def _apportion(count: int, weights: Mapping[int, int]) -> dict[int, int]:
     for node in by_remainder[: count - sum(shares.values())]:
         shares[node] += 1
     return shares
-
-
-def _float32(value: float) -> float:
-    return float(struct.unpack("<f", struct.pack("<f", value))[0])
