@@ -1,0 +1,104 @@
+"""Which CPUs a request gets, where the kubelet's ways surprise."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from numaforge.cpulist import format_cpulist, parse_cpulist
+from numaforge.kubelet.admission import Machine
+from numaforge.kubelet.admission.assignment import (
+    AssignmentError,
+    KubeletHangError,
+    take_distributed,
+    take_packed,
+)
+from numaforge.kubelet.admission.cpusets import ids_of, mask_of
+from numaforge.kubelet.admission.machine import CpuPlace, CpuTopology
+from tests.fixtures.machines import dgx_h100, epyc_nps4, machine
+
+SMALL = Machine.from_topology(machine(packages=2, cores_per_numa_node=4)).cpus
+UNCORE = Machine.from_topology(machine(packages=1, cores_per_numa_node=8, cores_per_l3=4)).cpus
+EIGHT_NODES = Machine.from_topology(epyc_nps4()).cpus
+DGX = Machine.from_topology(dgx_h100()).cpus
+
+
+def cpus(text: str) -> int:
+    return mask_of(parse_cpulist(text))
+
+
+@pytest.mark.parametrize(
+    ("available", "count", "expected"),
+    [
+        pytest.param("0-15", 2, "0,8", id="a whole core before two half ones"),
+        pytest.param("0-15", 8, "0-3,8-11", id="a whole NUMA node"),
+        pytest.param("1-15", 8, "4-7,12-15", id="the NUMA node that is whole"),
+        pytest.param("1-15", 2, "1,9", id="the fuller NUMA node first, its whole cores before the half one"),
+        pytest.param("1-15", 1, "8", id="the half core for a single CPU"),
+        pytest.param("0-15", 0, "", id="nothing for nothing"),
+    ],
+)
+def test_packed_takes_the_largest_whole_units(available: str, count: int, expected: str) -> None:
+    assert format_cpulist(ids_of(take_packed(SMALL, cpus(available), count))) == expected
+
+
+def test_shortage_is_told_in_the_kubelets_words() -> None:
+    with pytest.raises(AssignmentError) as refused:
+        take_packed(SMALL, cpus("0-3"), 5)
+    assert refused.value.message == "not enough cpus available to satisfy request: requested=5, available=4"
+
+
+def test_spread_takes_cpus_in_order_and_not_whole_cores() -> None:
+    assert format_cpulist(ids_of(take_packed(SMALL, SMALL.cpus, 3, spread=True))) == "0-2"
+
+
+@pytest.mark.parametrize(
+    ("available", "count", "expected"),
+    [
+        pytest.param("0-15", 8, "0-3,8-11", id="a whole cache"),
+        pytest.param("1-15", 8, "4-7,12-15", id="the cache that is whole"),
+        pytest.param("0-15", 3, "0-1,8", id="an odd number leaves the last thread"),
+        pytest.param("0,4-7,8,12-15", 4, "4-5,12-13", id="the cache that holds all of it"),
+    ],
+)
+def test_uncore_option_keeps_a_request_below_one_cache(available: str, count: int, expected: str) -> None:
+    assert format_cpulist(ids_of(take_packed(UNCORE, cpus(available), count, align_uncore=True))) == expected
+
+
+def test_distributed_gives_every_numa_node_the_same_share() -> None:
+    taken = take_distributed(SMALL, SMALL.cpus, 10)
+    assert [(taken & node).bit_count() for node in SMALL.numa_nodes.values()] == [5, 5]
+
+
+def test_a_half_reserved_core_looks_free_where_threads_are_uneven() -> None:
+    """kubernetes/kubernetes#124066: CPU 0 is not on offer, and is handed out with its core."""
+    places = {cpu: place for cpu, place in SMALL.places.items() if cpu != 15}
+    uneven = CpuTopology.of(places)
+    assert uneven.cpus_per_core == 1
+    assert format_cpulist(ids_of(take_packed(uneven, uneven.cpus & ~1, 2))) == "0,8"
+
+
+def test_a_request_that_the_kubelet_would_never_finish_is_an_error() -> None:
+    """Two NUMA nodes with three CPUs left cannot give six in pairs, and the kubelet's loop does not notice."""
+    places = {cpu: CpuPlace(cpu // 2 * 2, 0, cpu // 10, 0) for cpu in range(40)}
+    half_cores = CpuTopology.of(places).cpus & ~cpus("0,10,20,30")
+    with pytest.raises(KubeletHangError, match="loop for ever"):
+        take_distributed(CpuTopology.of(places), half_cores, 30, group=2)
+
+
+@settings(max_examples=200, deadline=None)
+@given(data=st.data(), topology=st.sampled_from([SMALL, UNCORE, EIGHT_NODES, DGX]))
+def test_what_is_taken_was_available_and_is_as_much_as_asked(
+    data: st.DataObject, topology: CpuTopology
+) -> None:
+    available = mask_of(data.draw(st.sets(st.sampled_from(sorted(ids_of(topology.cpus))), min_size=1)))
+    count = data.draw(st.integers(1, available.bit_count()))
+    for taken in (
+        take_packed(topology, available, count),
+        take_packed(topology, available, count, spread=True),
+        take_packed(topology, available, count, align_uncore=True),
+        take_distributed(topology, available, count),
+    ):
+        assert taken & ~available == 0
+        assert taken.bit_count() == count

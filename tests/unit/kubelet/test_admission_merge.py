@@ -1,0 +1,133 @@
+"""Merging hints: the short way gives what the kubelet's walk over all permutations gives."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from numaforge.kubelet.admission.cpusets import bits, masks_by_size
+from numaforge.kubelet.admission.hints import Hint, HintsByResource
+from numaforge.kubelet.admission.merge import MergePolicy
+
+
+def walk(policy: MergePolicy, lists: list[list[Hint]]) -> Hint:
+    """Merge as HintMerger does, one permutation after the other (pkg/kubelet/cm/topologymanager/policy.go)."""
+    sizes = [[h.numa.bit_count() for h in hints if h.numa is not None] for hints in lists]
+    need = max((min(known) for known in sizes if known), default=0)
+    best: Hint | None = None
+    for permutation in product(*lists):
+        mask, masks = policy.nodes, [hint.numa for hint in permutation if hint.numa is not None]
+        for other in masks:
+            mask &= other
+        candidate = Hint(mask, all(h.preferred for h in permutation) and len(set(masks)) <= 1)
+        best = compare(policy, need, best, candidate)
+    return best or Hint(policy.nodes, False)
+
+
+def compare(policy: MergePolicy, need: int, current: Hint | None, candidate: Hint) -> Hint | None:
+    if not candidate.numa:
+        return current
+    if current is None or current.numa is None:
+        return candidate
+    if current.preferred != candidate.preferred:
+        return current if current.preferred else candidate
+    have, offer = current.numa.bit_count(), candidate.numa.bit_count()
+    if current.preferred or have > need:
+        return fitter(policy, current, candidate)
+    if have == need:
+        return current if offer != need else fitter(policy, current, candidate)
+    if offer > need:
+        return current
+    if offer in (need, have) and offer != have:
+        return candidate
+    if offer != have:
+        return candidate if offer > have else current
+    return fitter(policy, current, candidate)
+
+
+def fitter(policy: MergePolicy, current: Hint, candidate: Hint) -> Hint:
+    assert current.numa is not None
+    assert candidate.numa is not None
+    if current.numa == candidate.numa:
+        return current
+    sizes = current.numa.bit_count(), candidate.numa.bit_count()
+    if sizes[0] != sizes[1]:
+        return current if sizes[0] < sizes[1] else candidate
+    if policy.prefer_closest and policy.name != "single-numa-node":
+        distances = distance(policy, current.numa), distance(policy, candidate.numa)
+        if distances[0] != distances[1]:
+            return current if distances[0] < distances[1] else candidate
+    return current if current.numa < candidate.numa else candidate
+
+
+def distance(policy: MergePolicy, mask: int) -> float:
+    nodes = list(bits(mask))
+    return sum(float(policy.distances[a][b]) for a in nodes for b in nodes) / len(nodes) ** 2
+
+
+NODES = 0b1111
+MASKS = st.sampled_from(masks_by_size(NODES))
+HINTS = st.one_of(
+    st.none(),
+    st.just([]),
+    st.lists(st.builds(Hint, st.one_of(MASKS, st.none()), st.booleans()), min_size=1, max_size=8),
+)
+PROVIDERS = st.lists(st.dictionaries(st.sampled_from(["a", "b"]), HINTS, max_size=2), max_size=3)
+DISTANCES = {a: {b: 10 if a == b else 12 if a // 2 == b // 2 else 32 for b in range(4)} for a in range(4)}
+
+
+@pytest.mark.parametrize("name", ["best-effort", "restricted", "single-numa-node"])
+@settings(max_examples=300, deadline=None)
+@given(providers=PROVIDERS, prefer_closest=st.booleans())
+def test_merge_equals_the_walk_over_all_permutations(
+    name: str, providers: list[HintsByResource], prefer_closest: bool
+) -> None:
+    policy = MergePolicy(name, NODES, prefer_closest, DISTANCES)
+    lists = [
+        [Hint(None, True)] if hints is None else hints or [Hint(None, False)]
+        for provider in providers
+        for hints in (provider.values() or [None])
+    ]
+    if name == "single-numa-node":
+        lists = [
+            [h for h in hints if h.preferred and (h.numa is None or h.numa.bit_count() == 1)]
+            for hints in lists
+        ]
+    expected = walk(policy, lists)
+    if name == "single-numa-node" and expected.numa == NODES:
+        expected = Hint(None, expected.preferred)
+    assert policy.merge(providers) == (expected, expected.preferred or name == "best-effort")
+
+
+@pytest.mark.parametrize(
+    ("name", "hints", "merged", "admitted"),
+    [
+        pytest.param("best-effort", [(0b01, True)], (0b01, True), True, id="one resource decides alone"),
+        pytest.param("restricted", [], (0b11, False), False, id="impossible is refused by restricted"),
+        pytest.param("best-effort", [], (0b11, False), True, id="impossible is admitted by best-effort"),
+        pytest.param(
+            "single-numa-node", [(0b11, True)], (None, False), False, id="spanning is refused by single"
+        ),
+        pytest.param("restricted", [(0b11, True)], (0b11, True), True, id="restricted admits a minimal span"),
+    ],
+)
+def test_policies_differ(
+    name: str, hints: list[tuple[int, bool]], merged: tuple[int | None, bool], admitted: bool
+) -> None:
+    policy = MergePolicy(name, 0b11)
+    assert policy.merge([{"cpu": [Hint(*hint) for hint in hints]}]) == (Hint(*merged), admitted)
+
+
+def test_masks_come_by_size_then_lexicographically() -> None:
+    assert [sorted(bits(mask)) for mask in masks_by_size(0b1011)] == [
+        [0],
+        [1],
+        [3],
+        [0, 1],
+        [0, 3],
+        [1, 3],
+        [0, 1, 3],
+    ]

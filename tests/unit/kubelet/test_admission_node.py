@@ -1,0 +1,423 @@
+"""A node that admits pods: what always holds, and the rules between managers, predicates and state files."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from numaforge.cpulist import format_cpulist
+from numaforge.errors import KubeletConfigError, NumaforgeError
+from numaforge.kubelet.admission import Admission, Node
+from numaforge.kubelet.admission.cpusets import ids_of, mask_of
+from numaforge.topology.model import HugepagePool, NodeTopology
+from tests.fixtures.machines import GIB, machine
+
+SMALL = machine(packages=2, cores_per_numa_node=4, numa_memory_bytes=16 * GIB)
+FOUR_NODES = machine(packages=2, numa_nodes_per_package=2, cores_per_numa_node=4, numa_memory_bytes=8 * GIB)
+NO_SMT = machine(packages=2, cores_per_numa_node=6, threads=1, numa_memory_bytes=16 * GIB)
+GPUS = {"nvidia.com/gpu": [0, 0, 1, 1]}
+
+STATIC = {
+    "cpuManagerPolicy": "static",
+    "reservedSystemCPUs": "0,8",
+    "evictionHard": {"memory.available": "0%"},
+}
+
+
+def pinned(topology: NodeTopology, **more: Any) -> dict[str, Any]:
+    """A configuration with every manager on, that keeps back 1 GiB on each NUMA node."""
+    return {
+        **STATIC,
+        "memoryManagerPolicy": "Static",
+        "systemReserved": {"memory": f"{len(topology.numa_nodes)}Gi"},
+        "reservedMemory": [{"numaNode": n.id, "limits": {"memory": "1Gi"}} for n in topology.numa_nodes],
+        **more,
+    }
+
+
+def pod(cpu: str | int, memory: str = "1Gi", **more: Any) -> dict[str, Any]:
+    limits = {"cpu": str(cpu), "memory": memory, **{resource: str(count) for resource, count in more.items()}}
+    return {"containers": [{"name": "main", "resources": {"limits": limits}}]}
+
+
+def cpus_of(admission: Admission, container: str = "main") -> str:
+    return format_cpulist(admission.cpus.get(container, frozenset()))
+
+
+def held(node: Node) -> Any:
+    """Everything that the managers remember about pods."""
+    assert node.cpu_manager
+    memory = node.memory_manager
+    return (
+        node.cpu_manager.default,
+        node.cpu_manager.assignments,
+        {
+            n: (m.assignments, m.group, {r: (t.free, t.reserved) for r, t in m.tables.items()})
+            for n, m in memory.nodes.items()
+        }
+        if memory
+        else {},
+        memory.assignments if memory else {},
+        node.device_manager.assignments,
+        {resource: plugin.allocated for resource, plugin in node.device_manager.plugins.items()},
+    )
+
+
+# Properties -----------------------------------------------------------------------------------------------------
+
+RESOURCES = st.builds(
+    lambda cpu, memory, gpus: (
+        {"cpu": cpu, "memory": f"{memory}Mi"} | ({"nvidia.com/gpu": str(gpus)} if gpus else {})
+    ),
+    st.sampled_from(["1", "2", "3", "4", "6", "8", "1500m"]),
+    st.integers(1, 9000),
+    st.integers(0, 3),
+)
+CONTAINERS = st.lists(RESOURCES, min_size=1, max_size=3)
+PODS = st.builds(
+    lambda apps, inits, sidecar: {
+        "containers": [{"name": f"c{i}", "resources": {"limits": limits}} for i, limits in enumerate(apps)],
+        "initContainers": [
+            {"name": f"i{i}", "resources": {"limits": limits}}
+            | ({"restartPolicy": "Always"} if sidecar else {})
+            for i, limits in enumerate(inits)
+        ],
+    },
+    CONTAINERS,
+    st.lists(RESOURCES, max_size=1),
+    st.booleans(),
+)
+OPTIONS = st.sampled_from(
+    [
+        {},
+        {"full-pcpus-only": "true"},
+        {"distribute-cpus-across-numa": "true"},
+        {"full-pcpus-only": "true", "strict-cpu-reservation": "true"},
+        {"distribute-cpus-across-cores": "true"},
+        {"prefer-align-cpus-by-uncorecache": "true"},
+    ]
+)
+OPERATIONS = st.lists(st.tuples(PODS, st.booleans()), min_size=1, max_size=8)
+TOPOLOGIES = st.sampled_from([SMALL, FOUR_NODES, NO_SMT])
+POLICIES = st.sampled_from(["none", "best-effort", "restricted", "single-numa-node"])
+SCOPES = st.sampled_from(["container", "pod"])
+
+
+def node_of(topology: NodeTopology, policy: str, scope: str, options: Mapping[str, str]) -> Node:
+    config = pinned(
+        topology,
+        reservedSystemCPUs="0,8" if topology is SMALL else "0,16" if topology is FOUR_NODES else "0",
+        topologyManagerPolicy=policy,
+        topologyManagerScope=scope,
+        cpuManagerPolicyOptions=dict(options),
+    )
+    return Node(topology, config, GPUS)
+
+
+@settings(max_examples=150, deadline=None)
+@given(TOPOLOGIES, POLICIES, SCOPES, OPTIONS, OPERATIONS)
+def test_no_cpu_or_device_is_ever_given_twice_nor_a_reserved_cpu_at_all(
+    topology: NodeTopology, policy: str, scope: str, options: dict[str, str], operations: list[Any]
+) -> None:
+    node = node_of(topology, policy, scope, options)
+    assert node.cpu_manager
+    for number, (manifest, leaves) in enumerate(operations):
+        admission = node.admit(manifest, f"p{number}")
+        if admission.admitted and leaves:
+            node.remove(admission.name)
+        node.settle()
+        pods = [
+            mask_of(set().union(*map(ids_of, held.values())))
+            for held in node.cpu_manager.assignments.values()
+        ]
+        together = 0
+        for cpus in pods:
+            assert cpus & together == 0
+            assert cpus & node.cpu_manager.reserved == 0
+            together |= cpus
+        assert together & node.cpu_manager.default == 0
+        assert set(node.cpu_manager.assignments) <= set(node.pods)
+        given = 0
+        for containers in node.device_manager.assignments.values():
+            mine = 0
+            for resources in containers.values():
+                mine |= resources.get("nvidia.com/gpu", 0)
+            assert mine & given == 0
+            given |= mine
+
+
+@settings(max_examples=150, deadline=None)
+@given(TOPOLOGIES, POLICIES, SCOPES, OPTIONS, OPERATIONS)
+def test_removal_restores_the_state(
+    topology: NodeTopology, policy: str, scope: str, options: dict[str, str], operations: list[Any]
+) -> None:
+    node = node_of(topology, policy, scope, options)
+    fresh = held(node_of(topology, policy, scope, options))
+    for number, (manifest, _) in enumerate(operations):
+        node.admit(manifest, f"p{number}")
+    for name in node.pods:
+        node.remove(name)
+    node.settle()
+    assert held(node) == fresh
+
+
+@settings(max_examples=150, deadline=None)
+@given(TOPOLOGIES, SCOPES, OPTIONS, OPERATIONS)
+def test_single_numa_node_admits_nothing_that_spans(
+    topology: NodeTopology, scope: str, options: dict[str, str], operations: list[Any]
+) -> None:
+    node = node_of(topology, "single-numa-node", scope, options)
+    node_of_cpu = {cpu: numa.id for numa in topology.numa_nodes for cpu in numa.cpus}
+    for number, (manifest, _) in enumerate(operations):
+        admission = node.admit(manifest, f"p{number}")
+        used: dict[str, set[int]] = {}
+        for container, cpus in admission.cpus.items():
+            used.setdefault(container, set()).update(node_of_cpu[cpu] for cpu in cpus)
+        for container, blocks in admission.memory.items():
+            used.setdefault(container, set()).update(*(block.numa_nodes for block in blocks))
+        for container, devices in admission.devices.items():
+            used.setdefault(container, set()).update(int(i) // 2 for i in devices["nvidia.com/gpu"])
+        assert all(len(nodes) <= 1 for nodes in used.values())
+        if scope == "pod":
+            assert len(set().union(*used.values())) <= 1
+
+
+# Rules ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_refused_pods_partial_allocations_come_back_with_the_next_admission() -> None:
+    node = Node(SMALL, {**STATIC, "topologyManagerPolicy": "restricted"}, GPUS)
+    assert node.cpu_manager
+    half = {"name": "side", "resources": {"limits": {"cpu": "2", "memory": "1Gi", "nvidia.com/gpu": "5"}}}
+    manifest = pod(4)
+    manifest["containers"].append(half)
+    assert node.admit(manifest, "refused").reason == "TopologyAffinityError"
+    assert node.cpu_manager.assignments["refused"].keys() == {"main"}
+    assert node.admit(pod(8), "next").admitted
+    assert node.cpu_manager.assignments.keys() == {"next"}
+
+
+def test_predicates_come_after_the_managers() -> None:
+    node = Node(SMALL, {**STATIC, "topologyManagerPolicy": "best-effort"}, GPUS)
+    node.admit(
+        {"containers": [{"name": "shared", "resources": {"requests": {"cpu": "10", "memory": "1Gi"}}}]}, "a"
+    )
+    refused = node.admit(pod(6), "b")
+    assert (refused.reason, refused.message, refused.in_the_way) == (
+        "OutOfcpu",
+        "Node didn't have enough resource: cpu, requested: 6000, used: 10000, capacity: 14000",
+        ("cpu",),
+    )
+    assert refused.status_message == f"Pod was rejected: {refused.message}"
+    assert node.cpu_manager
+    assert "b" in node.cpu_manager.assignments
+
+
+@pytest.mark.parametrize(
+    ("manifest", "reason", "in_the_way"),
+    [
+        pytest.param(pod(20), "TopologyAffinityError", ("cpu",), id="more CPUs than there are"),
+        pytest.param(pod(2), None, (), id="a pod that fits"),
+        pytest.param(
+            pod(2, **{"nvidia.com/gpu": 5}), "TopologyAffinityError", ("nvidia.com/gpu",), id="too many GPUs"
+        ),
+        pytest.param(pod(2, "20Gi"), "TopologyAffinityError", ("memory",), id="memory that spans"),
+        pytest.param(
+            pod(2, **{"example.com/nic": 1}),
+            None,
+            (),
+            id="a resource that no plugin has registered is ignored",
+        ),
+    ],
+)
+def test_what_stands_in_the_way_is_named(
+    manifest: dict[str, Any], reason: str | None, in_the_way: tuple[str, ...]
+) -> None:
+    config = pinned(SMALL, topologyManagerPolicy="single-numa-node")
+    admission = Node(SMALL, config, GPUS).admit(manifest, "p")
+    assert (admission.reason, admission.in_the_way) == (reason, in_the_way)
+
+
+def test_resources_that_are_not_on_the_same_numa_node_are_all_named() -> None:
+    node = Node(SMALL, {**STATIC, "topologyManagerPolicy": "single-numa-node"}, GPUS)
+    assert node.admit(pod(6), "cpus of node 0").admitted
+    assert node.admit(pod(2, **{"nvidia.com/gpu": 2}), "gpus of node 1").admitted
+    refused = node.admit(pod(4, **{"nvidia.com/gpu": 2}), "cpus of node 1, gpus of node 0")
+    assert refused.in_the_way == ("nvidia.com/gpu", "cpu")
+
+
+def test_pods_beyond_max_pods_are_refused() -> None:
+    node = Node(SMALL, {**STATIC, "maxPods": 1}, GPUS)
+    node.admit(pod("100m"), "a")
+    refused = node.admit(pod("100m"), "b")
+    assert refused.message == "Node didn't have enough resource: pods, requested: 1, used: 1, capacity: 1"
+
+
+def test_hugepages_are_taken_out_of_allocatable_memory() -> None:
+    topology = machine(
+        packages=2, cores_per_numa_node=4, numa_memory_bytes=16 * GIB, hugepages={"1Gi": HugepagePool(4, 4)}
+    )
+    node = Node(topology, STATIC, {})
+    assert node.allocatable.memory_bytes == 24 * GIB
+    assert node.allocatable.scalars == {"hugepages-1Gi": 8 * GIB}
+    refused = node.admit(pod("1", **{"hugepages-1Gi": "9Gi"}), "p")
+    assert refused.reason == "OutOfhugepages-1Gi"
+
+
+def test_more_reserved_memory_than_a_node_has_makes_it_look_endless() -> None:
+    config = pinned(SMALL, systemReserved={"memory": "21Gi"})
+    config["reservedMemory"] = [
+        {"numaNode": 0, "limits": {"memory": "20Gi"}},
+        {"numaNode": 1, "limits": {"memory": "1Gi"}},
+    ]
+    node = Node(SMALL, config, {}, predicates=False)
+    assert node.admit(pod(2, "100Gi"), "p").admitted
+
+
+def test_init_containers_hand_their_cpus_devices_and_memory_on() -> None:
+    node = Node(SMALL, pinned(SMALL, topologyManagerPolicy="single-numa-node"), GPUS)
+    manifest = pod(4, "4Gi", **{"nvidia.com/gpu": 2})
+    manifest["initContainers"] = [{"name": "init", "resources": manifest["containers"][0]["resources"]}]
+    admission = node.admit(manifest, "p")
+    assert admission.cpus["init"] == admission.cpus["main"]
+    assert admission.devices["init"] == admission.devices["main"]
+    assert [block.bytes for block in admission.memory["init"]] == [0]
+
+
+def test_sidecars_keep_what_they_have() -> None:
+    node = Node(SMALL, {**STATIC}, GPUS)
+    manifest = pod(2)
+    sidecar = {
+        "name": "proxy",
+        "restartPolicy": "Always",
+        "resources": manifest["containers"][0]["resources"],
+    }
+    admission = node.admit({**manifest, "initContainers": [sidecar]}, "p")
+    assert admission.cpus["proxy"].isdisjoint(admission.cpus["main"])
+
+
+def test_a_device_plugin_that_registers_late_is_unknown_until_then() -> None:
+    node = Node(SMALL, STATIC, {})
+    assert node.admit(pod(1, **{"nvidia.com/gpu": 1}), "early").devices == {}
+    node.register(GPUS)
+    assert node.admit(pod(1, **{"nvidia.com/gpu": 1}), "late").devices == {"main": {"nvidia.com/gpu": ("0",)}}
+
+
+def test_no_healthy_device_is_told_in_the_kubelets_words() -> None:
+    node = Node(SMALL, STATIC, {"nvidia.com/gpu": [{"id": "GPU-1", "numa_nodes": [0], "healthy": False}]})
+    refused = node.admit(pod(1, **{"nvidia.com/gpu": 1}), "p")
+    assert refused.message == (
+        "Allocate failed due to no healthy devices present; cannot allocate unhealthy devices nvidia.com/gpu, "
+        "which is unexpected"
+    )
+
+
+def test_removing_an_unknown_pod_is_an_error() -> None:
+    with pytest.raises(NumaforgeError, match="no pod 'ghost'"):
+        Node(SMALL, STATIC, {}).remove("ghost")
+
+
+# State files ----------------------------------------------------------------------------------------------------
+
+
+def cpu_state(default: str, entries: dict[str, dict[str, str]], policy: str = "static") -> str:
+    return json.dumps({"policyName": policy, "defaultCpuSet": default, "entries": entries, "checksum": 1})
+
+
+def test_a_node_starts_from_its_cpu_manager_state() -> None:
+    state = {"cpu_manager_state": cpu_state("0,3-8,11-15", {"uid-1": {"main": "1-2,9-10"}})}
+    node = Node(SMALL, STATIC, GPUS, state=state)
+    assert node.pods == ("uid-1",)
+    assert cpus_of(node.admit(pod(2), "new")) == "3,11"
+    node.remove("uid-1")
+    assert cpus_of(node.admit(pod(4), "after")) == "1-2,9-10"
+
+
+def test_a_pod_held_in_the_state_is_admitted_again_with_what_it_has() -> None:
+    state = {"cpu_manager_state": cpu_state("0,3-8,11-15", {"uid-1": {"main": "1-2,9-10"}})}
+    node = Node(SMALL, {**STATIC, "topologyManagerPolicy": "single-numa-node"}, GPUS, state=state)
+    assert cpus_of(node.admit(pod(4), "uid-1")) == "1-2,9-10"
+
+
+def test_after_a_restart_full_pcpus_only_refuses_a_pod_for_the_cpus_that_it_holds() -> None:
+    """kubernetes/kubernetes#129078: alignment is enforced before the state is looked at."""
+    options = {"cpuManagerPolicyOptions": {"full-pcpus-only": "true"}}
+    state = {"cpu_manager_state": cpu_state("0,5-8,13-15", {"uid-1": {"main": "1-4,9-12"}})}
+    refused = Node(SMALL, {**STATIC, **options}, GPUS, state=state).admit(pod(8), "uid-1")
+    assert refused.message == (
+        "SMT Alignment Error: not enough free physical CPUs: available physical CPUs = 6, requested CPUs = 8, "
+        "CPUs per core = 2"
+    )
+
+
+def test_a_node_starts_from_its_memory_manager_state() -> None:
+    config = pinned(SMALL, topologyManagerPolicy="single-numa-node")
+    first = Node(SMALL, config, GPUS)
+    assert first.admit(pod(2, "12Gi"), "uid-1").admitted
+    assert first.memory_manager
+    entries = {
+        "uid-1": {
+            "main": [
+                {"numaAffinity": sorted(b.numa_nodes), "type": b.resource, "size": b.bytes}
+                for b in first.memory_manager.assignments["uid-1"]["main"]
+            ]
+        }
+    }
+    nodes = {
+        str(number): {
+            "numberOfAssignments": memory.assignments,
+            "cells": sorted(ids_of(memory.group)),
+            "memoryMap": {
+                resource: {
+                    "total": table.total,
+                    "systemReserved": table.system_reserved,
+                    "allocatable": table.allocatable,
+                    "reserved": table.reserved,
+                    "free": table.free,
+                }
+                for resource, table in memory.tables.items()
+            },
+        }
+        for number, memory in first.memory_manager.nodes.items()
+    }
+    text = json.dumps({"policyName": "Static", "machineState": nodes, "entries": entries, "checksum": 1})
+    node = Node(SMALL, config, GPUS, state={"memory_manager_state": text})
+    assert node.admit(pod(2, "12Gi"), "second").memory["main"][0].numa_nodes == {1}
+    assert node.admit(pod(2, "12Gi"), "third").in_the_way == ("memory",)
+    node.remove("uid-1")
+    assert node.admit(pod(2, "12Gi"), "fourth").memory["main"][0].numa_nodes == {0}
+
+
+def test_a_node_starts_from_its_device_checkpoint() -> None:
+    entry = {
+        "PodUID": "u",
+        "ContainerName": "c",
+        "ResourceName": "nvidia.com/gpu",
+        "DeviceIDs": {"0": ["0", "1"]},
+    }
+    text = json.dumps({"Data": {"PodDeviceEntries": [entry], "RegisteredDevices": {}}, "Checksum": 1})
+    node = Node(SMALL, STATIC, GPUS, state={"kubelet_internal_checkpoint": text})
+    assert node.admit(pod(1, **{"nvidia.com/gpu": 1}), "p").devices["main"] == {"nvidia.com/gpu": ("2",)}
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        pytest.param(cpu_state("", {}, "none"), "differs from state checkpoint policy", id="another policy"),
+        pytest.param(cpu_state("1-15", {}), "not all reserved cpus", id="a reserved CPU is not shared"),
+        pytest.param(
+            cpu_state("0-15", {"u": {"c": "1"}}), "overlaps with default cpuset", id="a CPU in both sets"
+        ),
+        pytest.param(cpu_state("0-14", {}), "current set of available CPUs", id="a CPU that is missing"),
+        pytest.param("{", "not JSON", id="damaged JSON"),
+        pytest.param(cpu_state("x", {}), "not a CPU manager checkpoint", id="no CPU set"),
+    ],
+)
+def test_a_state_that_the_kubelet_would_not_start_with_is_refused(text: str, message: str) -> None:
+    with pytest.raises(KubeletConfigError, match=message):
+        Node(SMALL, STATIC, GPUS, state={"cpu_manager_state": text})
