@@ -188,7 +188,7 @@ capture() {
     } | xargs grep $as_text -s '' /dev/null | tr -d '\000'
     links @LINKS@
     texts @TEXTS@
-    if [ -e sys/devices/system/cpu/cpu0/topology ]; then
+    if [ -f ./@CPUINFO@ ] && [ -e sys/devices/system/cpu/cpu0/topology ]; then
         echo 't @CPUINFO@'
         sed '/^$/q' ./@CPUINFO@ 2> /dev/null | hex
     else

@@ -34,11 +34,11 @@ ATTRIBUTES = (
     Attributes(
         f"{CPU}/cpu[0-9]*",
         "online topology/physical_package_id topology/core_id"
-        " topology/core_cpus_list|topology/thread_siblings_list|topology/core_cpus|topology/thread_siblings"
-        " topology/package_cpus_list|topology/core_siblings_list"
-        "|topology/package_cpus|topology/core_siblings",
+        " topology/core_cpus|topology/thread_siblings|topology/core_cpus_list|topology/thread_siblings_list"
+        " topology/package_cpus|topology/core_siblings"
+        "|topology/package_cpus_list|topology/core_siblings_list",
     ),
-    Attributes(f"{CPU}/cpu[0-9]*/cache/index[0-9]*", "level type size shared_cpu_list|shared_cpu_map"),
+    Attributes(f"{CPU}/cpu[0-9]*/cache/index[0-9]*", "level type size shared_cpu_map|shared_cpu_list"),
     # Frequencies themselves stay out: reading scaling_cur_freq interrupts the CPU that it asks.
     Attributes(
         f"{CPU}/cpu[0-9]*/cpufreq",
@@ -46,7 +46,7 @@ ATTRIBUTES = (
         " energy_performance_preference energy_performance_available_preferences",
     ),
     Attributes(NUMA, "online possible"),
-    Attributes(f"{NUMA}/node[0-9]*", "cpulist|cpumap distance meminfo"),
+    Attributes(f"{NUMA}/node[0-9]*", "cpumap|cpulist distance meminfo"),
     Attributes(f"{NUMA}/node[0-9]*/hugepages/hugepages-*", "nr_hugepages free_hugepages surplus_hugepages"),
     Attributes("/sys/kernel/mm/hugepages/hugepages-*", "nr_hugepages free_hugepages surplus_hugepages"),
     Attributes("/sys/kernel/mm/transparent_hugepage", "enabled defrag shmem_enabled khugepaged/defrag"),

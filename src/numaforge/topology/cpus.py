@@ -72,7 +72,7 @@ def read_cores(inventory: Inventory) -> tuple[CpuSet, ...]:
 
     def siblings(cpu: int) -> CpuSet | None:
         held = inventory.files.get(cpu, {})
-        return _first_set(held, ("core_cpus_list", "thread_siblings_list", "core_cpus", "thread_siblings"))
+        return _first_set(held, ("core_cpus", "thread_siblings", "core_cpus_list", "thread_siblings_list"))
 
     return _partition(inventory.online, siblings, _same_in_cpuinfo(inventory, "physical id", "core id"))
 
@@ -82,7 +82,7 @@ def read_packages(inventory: Inventory) -> tuple[Package, ...]:
 
     def siblings(cpu: int) -> CpuSet | None:
         held = inventory.files.get(cpu, {})
-        names = ("package_cpus_list", "core_siblings_list", "package_cpus", "core_siblings")
+        names = ("package_cpus", "core_siblings", "package_cpus_list", "core_siblings_list")
         return _first_set(held, names)
 
     groups = _partition(inventory.online, siblings, _same_package_id(inventory))
@@ -120,7 +120,7 @@ def _deepest_cache(held: Mapping[str, str]) -> L3Cache | None:
         for cache in caches.values()
         if cache.get("type") != "Instruction"
         and cache.get("level", "").isdigit()
-        and (cpus := _first_set(cache, ("shared_cpu_list", "shared_cpu_map"), folder=""))
+        and (cpus := _first_set(cache, ("shared_cpu_map", "shared_cpu_list"), folder=""))
     ]
     return max(known, key=lambda cache: cache.level, default=None)
 
@@ -201,9 +201,9 @@ def _first_set(held: Mapping[str, str], names: Iterable[str], folder: str = "top
 
 def node_cpus(held: Mapping[str, str]) -> CpuSet | None:
     """Return the CPUs of a NUMA node's folder, offline ones included, or None where it does not say."""
-    if "cpulist" in held:
-        return _parse(held["cpulist"], "cpulist", mask=False)
-    return _parse(held["cpumap"], "cpumap", mask=True) if "cpumap" in held else None
+    if "cpumap" in held:
+        return _parse(held["cpumap"], "cpumap", mask=True)
+    return _parse(held["cpulist"], "cpulist", mask=False) if "cpulist" in held else None
 
 
 def _parse(text: str, name: str, *, mask: bool) -> CpuSet:

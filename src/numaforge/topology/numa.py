@@ -19,24 +19,27 @@ def read_numa_nodes(files: Mapping[str, str], online: CpuSet) -> tuple[NumaNode,
     for path, text in files.items():
         if match := _NODE_FILE.fullmatch(path):
             by_node.setdefault(int(match[1]), {})[match[2]] = text
-    listed = sorted(cpu_set(files, "/sys/devices/system/node/online") or by_node)
+    listed = [cpu_set(files, f"/sys/devices/system/node/{name}") for name in ("online", "possible")]
     return tuple(
         NumaNode(
             id=node,
             cpus=(node_cpus(held) or frozenset()) & online,
             memory_bytes=meminfo_bytes(held.get("meminfo", ""), "MemTotal"),
-            distances=_distances(held.get("distance", ""), sorted(by_node), listed),
+            distances=_distances(held.get("distance", ""), frozenset(by_node), listed),
             hugepages=read_pools(held),
         )
         for node, held in sorted(by_node.items())
     )
 
 
-def _distances(text: str, shown: list[int], listed: list[int]) -> dict[int, int]:
-    """Return the distance to each NUMA node; a row has one number per online node, in order of their ids."""
+def _distances(text: str, shown: CpuSet, listed: list[CpuSet | None]) -> dict[int, int]:
+    """Return the distance to each NUMA node that is shown.
+
+    A row has one number per online node in order of their ids; some kernels count nodes gone offline too.
+    """
     row = [int(number) for number in text.split() if number.isdigit()]
-    nodes = shown if len(row) == len(shown) else listed
-    return dict(zip(nodes, row, strict=True)) if len(row) == len(nodes) else {}
+    nodes = next((ids for ids in (shown, *listed) if ids is not None and len(ids) == len(row)), frozenset())
+    return {node: distance for node, distance in zip(sorted(nodes), row, strict=False) if node in shown}
 
 
 def read_pools(files: Mapping[str, str]) -> dict[str, HugepagePool]:

@@ -91,7 +91,7 @@ def _kernel(files: Mapping[str, str]) -> str | None:
 
 # How each architecture's kernel writes /proc/cpuinfo. POWER8 and later run either byte order: not said there.
 _CPUINFO_OF = {
-    "x86_64": r"^flags\s*:.*\blm\b",
+    "x86_64": r"\A(?![\s\S]*^fdiv_bug)[\s\S]*^flags\s*:.*\blm\b",  # only 32-bit kernels tell of the FDIV bug
     "aarch64": r"^CPU architecture\s*: (?:8|AArch64)",
     "riscv64": r"^isa\s*: rv64",
     "s390x": r"^features\s*:.*\bzarch\b",
