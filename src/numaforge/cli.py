@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -12,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from numaforge import __version__
-from numaforge.errors import ExitCode, NumaforgeError
+from numaforge.errors import ExitCode, HostError, NumaforgeError, TopologyError
 
 # Everything that takes time to import is imported by the command that needs it: `--help` answers at once.
 if TYPE_CHECKING:
@@ -115,19 +117,28 @@ _kubelet_version_option = click.option(
 @click.option(
     "-o", "--output", metavar="FILE", type=click.Path(), help="Where to save it; else standard output."
 )
+@click.option(
+    "--data",
+    metavar="KEY=VALUE",
+    multiple=True,
+    help="What pyinfra needs to connect, such as ssh_user=ubuntu, ssh_port=2222 or ssh_key=PATH.",
+)
 @_root_option
-def capture(host: str | None, output: str | None, root: str | None) -> None:
+def capture(host: str | None, output: str | None, data: tuple[str, ...], root: str | None) -> None:
     """Save what a host says about itself.
 
-    HOST is what pyinfra calls it: a name or address for SSH (also user@name:port), @docker/image, @local.
+    HOST is what a pyinfra inventory calls it: a name, an address or an alias of ~/.ssh/config for SSH, also
+    user@name:port, else @docker/NAME, @local and so on. Without HOST it is this machine.
     """
     if host and root:
         raise click.UsageError("give either HOST or --root, not both")
-    with _progress(f"asking {host}" if host else "looking at this machine", shown=not root):
-        snapshot = _captured_from(host) if host else _snapshot(None, root)
+    if data and not host:
+        raise click.UsageError("--data says how to connect to HOST, and there is none")
+    with _progress(f"asking {host or 'this machine'}"):
+        snapshot = _captured_from(host, data) if host else _snapshot(None, root)
     text = snapshot.to_json()
     if output is None or output == "-":
-        click.echo(text, nl=not text.endswith("\n"))
+        click.echo(text, nl=False)
         return
     _write(Path(output), text)
     click.echo(f"wrote {output}", err=True)
@@ -206,7 +217,7 @@ def _picture_of(
 ) -> tuple[NodeTopology, NodePlan | None]:
     from numaforge.planning.document import loads
 
-    if source is not None and _is_plan(source):
+    if source is not None and {"cpus", "numa_nodes", "decisions"} <= (_document(source) or {}).keys():
         if root or profile:
             raise click.UsageError("a PLAN is drawn as it is: leave out --root and --profile")
         from numaforge.report.layout import topology_of
@@ -219,43 +230,83 @@ def _picture_of(
     return machine, loads(machine.previous_plan) if machine.previous_plan else None
 
 
-def _is_plan(source: str) -> bool:
-    """Tell a plan from a snapshot by its fields; what is neither, the snapshot's reader refuses."""
-    import json
-
-    try:
-        document = json.loads(_read(source))
-    except (json.JSONDecodeError, RecursionError):
-        return False
-    return isinstance(document, dict) and {"cpus", "numa_nodes", "decisions"} <= document.keys()
-
-
 def _topology(source: str | None, root: str | None) -> NodeTopology:
-    from numaforge.topology import read_topology
+    from numaforge.topology import from_document, read_topology
 
-    snapshot = _snapshot(source, root)
     try:
-        return read_topology(snapshot)
-    except NumaforgeError as error:
+        if source and not root and (document := _document(source)) is not None and "packages" in document:
+            return from_document(document)
+        return read_topology(_snapshot(source, root))
+    except TopologyError as error:
         raise error.at(source or root or "this machine") from error
 
 
 def _snapshot(source: str | None, root: str | None) -> Snapshot:
-    from numaforge import snapshot
+    from numaforge.snapshot import Snapshot, from_local, from_root
 
     if source and root:
         raise click.UsageError("give either SNAPSHOT or --root, not both")
     if source:
-        return snapshot.load(Path(source))
-    if root:
-        return snapshot.from_root(Path(root))
-    return snapshot.from_local()
+        return Snapshot.load(Path(source))
+    return from_root(Path(root)) if root else from_local()
 
 
-def _captured_from(host: str) -> Snapshot:
+def _document(source: str) -> dict[str, Any] | None:
+    """Return the mapping in a JSON file; None for anything else, which the snapshot's reader explains."""
+    try:
+        document = json.loads(_read(source))
+    except (ValueError, RecursionError):
+        return None
+    return document if isinstance(document, dict) else None
+
+
+def _captured_from(host: str, data: Sequence[str]) -> Snapshot:
     from numaforge.hosts import capture as capture_from
 
-    return capture_from(host)
+    name, connection = _address(host)
+    for entry in data:
+        key, equals, value = entry.partition("=")
+        if not key or not equals:
+            raise click.BadParameter(f"{entry!r} is not KEY=VALUE", param_hint="--data")
+        connection[key] = int(value) if value.isdigit() else value
+    with _log_of_pyinfra() as log:
+        try:
+            return capture_from(name, connection)
+        except HostError as error:
+            reasons = [line.removeprefix(f"[{name}] ") for line in log if line.startswith(f"[{name}] ")]
+            message = f"cannot be reached: {' '.join(reasons)}" if reasons else error.message
+            raise HostError(message, where=error.where, remedy=error.remedy) from error
+
+
+@contextmanager
+def _log_of_pyinfra() -> Iterator[list[str]]:
+    """Collect what pyinfra logs instead of printing it, so that a failure stays one message."""
+    import logging
+
+    lines: list[str] = []
+    handler = logging.Handler()
+    handler.emit = lambda record: lines.append(click.unstyle(record.getMessage()))  # type: ignore[method-assign]
+    logger = logging.getLogger("pyinfra")
+    logger.addHandler(handler)
+    try:
+        yield lines
+    finally:
+        logger.removeHandler(handler)
+
+
+def _address(host: str) -> tuple[str, dict[str, str | int]]:
+    """Split `user@name:port` into pyinfra's name and data; the names of other connectors stay whole."""
+    if host.startswith("@"):
+        return host, {}
+    user, _, name = host.rpartition("@")
+    connection: dict[str, str | int] = {"ssh_user": user} if user else {}
+    address = re.fullmatch(r"\[(.+)\](?::(\d+))?|([^:]+):(\d+)", name)
+    if address:
+        bracketed, bracketed_port, plain, plain_port = address.groups()
+        name, port = bracketed or plain, bracketed_port or plain_port
+        if port:
+            connection["ssh_port"] = int(port)
+    return name, connection
 
 
 def _plan(machine: NodeTopology, profile: str, kubelet_version: str | None) -> NodePlan:
@@ -280,8 +331,6 @@ def _write(path: Path, text: str) -> None:
 
 
 def _print_json(document: object) -> None:
-    import json
-
     click.echo(json.dumps(document, indent=2))
 
 
@@ -292,11 +341,8 @@ def _print(renderable: RenderableType) -> None:
 
 
 @contextmanager
-def _progress(what: str, *, shown: bool) -> Iterator[None]:
-    """Turn a spinner on standard error while a command waits; where that is no terminal, say it once."""
-    if not shown:
-        yield
-        return
+def _progress(what: str) -> Iterator[None]:
+    """Turn a spinner on standard error while a command waits, where that is a terminal."""
     from rich.console import Console
 
     console = Console(stderr=True, highlight=False)

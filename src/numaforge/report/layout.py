@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import groupby
 from math import ceil, log
 
 from numaforge.cpulist import format_cpulist
@@ -22,7 +23,9 @@ from numaforge.report.wording import (
     nic_speed,
     pcie_link,
 )
-from numaforge.topology.model import Core, CpuSet, Gpu, L3Cache, Nic, NodeTopology, NumaNode
+from numaforge.topology.model import Accelerator, Core, CpuSet, Gpu, L3Cache, Nic, NodeTopology, NumaNode
+
+Device = Gpu | Accelerator | Nic
 
 # Widths of DejaVu Sans in thousandths of the font size. It is the widest of the common sans-serif fonts: what
 # fits in it fits in the others.
@@ -256,6 +259,7 @@ _LEGEND = {
     ("memory-hugepages-1Gi",): "hugepages 1Gi",
     ("memory-hugepages",): "hugepages of another size",
     ("gpu",): "GPU",
+    ("accelerator",): "accelerator",
     ("nic",): "NIC",
 }
 
@@ -416,8 +420,7 @@ def _numa_node(
         cores,
         _memory(node, planned, has_plan, inner),
         _devices(
-            [gpu for gpu in topology.gpus if gpu.numa_node == node.id],
-            [nic for nic in topology.nics if nic.numa_node == node.id],
+            [device for device in _all_devices(topology) if device.numa_node == node.id],
             inner,
         ),
     ]
@@ -569,7 +572,8 @@ def _group(
         return Box(("group",), grid.width, grid.height, children=grid.children)
     inside = frozenset().union(*(core.cpus for core in cores))
     size = human_bytes(cache.size_bytes) if cache.size_bytes is not None else ""
-    shared = "part of an L3" if cache.cpus - cpus else "L3"
+    name = f"L{cache.level}"
+    shared = f"part of an {name}" if cache.cpus - cpus else name
     full = f"{joined([f'{shared} {size}'.strip(), f'CPUs {format_cpulist(inside)}'])}"
     short = f"{shared} {size}".strip()
     label_width = max(grid.width, text_width("L3 9.9 MiB", _SMALL))
@@ -702,37 +706,36 @@ def _memory_row(part: _MemoryPart, inner: float) -> Box:
     )
 
 
-def _devices(gpus: Sequence[Gpu], nics: Sequence[Nic], inner: float) -> Box | None:
-    """GPUs and then NICs by PCI address, which keeps those of one root complex together."""
-    if not gpus and not nics:
+def _all_devices(topology: NodeTopology) -> list[Device]:
+    """GPUs, accelerators, NICs, each by PCI address, which keeps those of one root complex together."""
+    kinds: tuple[tuple[Device, ...], ...] = (topology.gpus, topology.accelerators, topology.nics)
+    return [device for kind in kinds for device in sorted(kind, key=lambda device: device.pci_address)]
+
+
+def _devices(devices: Sequence[Device], inner: float) -> Box | None:
+    """One row of chips after the other, each kind beginning a new one."""
+    if not devices:
         return None
     columns = max(1, int((inner + 6) // (_LEAST_CHIP_WIDTH + 6)))
     width = (inner - 6 * (columns - 1)) / columns
     rows = [
-        _grid("device-row", chips, columns, 6)
-        for chips in (
-            [_gpu(gpu, width) for gpu in sorted(gpus, key=lambda gpu: gpu.pci_address)],
-            [_nic(nic, width) for nic in sorted(nics, key=lambda nic: nic.pci_address)],
-        )
-        if chips
+        _grid("device-row", [_device(device, width) for device in alike], columns, 6)
+        for _, alike in groupby(devices, key=type)
     ]
     content = _stack(rows, 6)
     return Box(("devices",), inner, _bottom(content), children=tuple(content))
 
 
-def _gpu(gpu: Gpu, width: float) -> Box:
-    memory = human_bytes(gpu.memory_bytes) if gpu.memory_bytes is not None else ""
-    mig = "MIG" if gpu.mig_mode == "enabled" else ""
-    return _chip(
-        "gpu",
-        f"GPU {gpu_label(gpu)}",
-        [gpu.pci_address, memory, mig, pcie_link(gpu.link)],
-        width,
-    )
-
-
-def _nic(nic: Nic, width: float) -> Box:
-    return _chip("nic", nic_label(nic), [nic.pci_address, nic_speed(nic)], width)
+def _device(device: Device, width: float) -> Box:
+    if isinstance(device, Gpu):
+        memory = human_bytes(device.memory_bytes) if device.memory_bytes is not None else ""
+        mig = "MIG" if device.mig_mode == "enabled" else ""
+        details = [device.pci_address, memory, mig, pcie_link(device.link)]
+        return _chip("gpu", f"GPU {gpu_label(device)}", details, width)
+    if isinstance(device, Nic):
+        return _chip("nic", nic_label(device), [device.pci_address, nic_speed(device)], width)
+    name = f"{device.vendor}:{device.device}"
+    return _chip("accelerator", name, [device.pci_address, device.driver or ""], width)
 
 
 def _chip(kind: str, name: str, details: Sequence[str], width: float) -> Box:
@@ -754,8 +757,7 @@ def _chip(kind: str, name: str, details: Sequence[str], width: float) -> Box:
 def _devices_elsewhere(topology: NodeTopology, numa_nodes: set[int], width: float) -> Box | None:
     inner = width - 2 * _PADDING
     devices = _devices(
-        [gpu for gpu in topology.gpus if gpu.numa_node not in numa_nodes],
-        [nic for nic in topology.nics if nic.numa_node not in numa_nodes],
+        [device for device in _all_devices(topology) if device.numa_node not in numa_nodes],
         inner,
     )
     if devices is None:

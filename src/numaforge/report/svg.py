@@ -31,6 +31,7 @@ text { font-family: Inter, Helvetica, Arial, 'Liberation Sans', 'DejaVu Sans', s
 .memory-free { fill: #e4e9ee; }
 .swatch { stroke: #57606a; stroke-width: 0.6; }
 .gpu { fill: #eef7ee; stroke: #00795c; }
+.accelerator { fill: #eef4fb; stroke: #0072b2; stroke-dasharray: 8 2; }
 .nic { fill: #fbf3f8; stroke: #a6467d; stroke-dasharray: 4 2; }
 .on-reserved { font-weight: 600; stroke: #fde9c9; stroke-width: 2.4; paint-order: stroke; }
 """.strip()

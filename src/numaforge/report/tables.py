@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from numaforge.cpulist import format_cpulist
-from numaforge.planning.model import Allocatable, Decision, NodePlan, NumaNodePlan, TuningPlan
+from numaforge.planning.model import Allocatable, Decision, NodePlan, Notice, NumaNodePlan
 from numaforge.quantity import format_bytes, parse_bytes
 from numaforge.report.wording import (
     counted,
@@ -23,7 +23,7 @@ from numaforge.report.wording import (
     pcie_link,
     wrapped_cpulist,
 )
-from numaforge.topology.model import Gpu, L3Cache, Nic, NodeTopology, NumaNode
+from numaforge.topology.model import Accelerator, Gpu, L3Cache, Nic, NodeTopology, NumaNode
 
 _CPULIST_WIDTH = 16  # the table of a plan has two of them side by side, and 80 columns
 
@@ -40,6 +40,8 @@ def topology_tables(topology: NodeTopology) -> RenderableType:
     ]
     if topology.gpus:
         parts += [Text(""), _gpu_table(topology.gpus)]
+    if topology.accelerators:
+        parts += [Text(""), _accelerator_table(topology.accelerators)]
     if topology.nics:
         parts += [Text(""), _nic_table(topology.nics)]
     return Group(*parts)
@@ -57,14 +59,10 @@ def plan_tables(plan: NodePlan) -> RenderableType:
     ]
     if plan.allocatable is not None:
         parts.append(_allocatable(plan.allocatable))
+    parts += _section("Notices", [_notice(notice) for notice in plan.notices])
     parts += _section("Decisions", [line for decision in plan.decisions for line in _decision(decision)])
-    parts += _section("Tuning", _tuning(plan.tuning))
     parts += _section(
         "Files", [Text(f"{file.path}  {file.mode} {file.owner}:{file.group}") for file in plan.files]
-    )
-    parts += _section(
-        "Notices",
-        [Text.assemble((f"{notice.id}: ", "bold yellow"), notice.message) for notice in plan.notices],
     )
     return Group(*parts)
 
@@ -89,6 +87,7 @@ def _facts(topology: NodeTopology) -> list[Text]:
         ("Frequency", _frequency(topology)),
         ("Distances", _distances(topology)),
         ("Kubelet", _kubelet(topology)),
+        ("Not readable", _unreadable(topology.unreadable)),
     ]
     return [Text.assemble((f"{name}: ", "bold"), value) for name, value in facts if value]
 
@@ -125,6 +124,12 @@ def _kubelet(topology: NodeTopology) -> str:
     if kubelet is None:
         return "not installed"
     return joined([kubelet.version or "version unknown", kubelet.config_file or "no config file"])
+
+
+def _unreadable(paths: Sequence[str]) -> str:
+    if not paths:
+        return ""
+    return f"{', '.join(paths[:3])}{' and others' if len(paths) > 3 else ''}; capture as root to see them"
 
 
 def _numa_node_table(topology: NodeTopology) -> RenderableType:
@@ -190,7 +195,11 @@ def _ids(ids: Iterable[int]) -> str:
 
 
 def _l3(node: NumaNode, caches: Sequence[L3Cache]) -> str:
-    sizes = [human_bytes(cache.size_bytes) for cache in caches if cache.cpus & node.cpus]
+    sizes = [
+        human_bytes(cache.size_bytes) + (f" L{cache.level}" if cache.level != 3 else "")
+        for cache in caches
+        if cache.cpus & node.cpus
+    ]
     return ", ".join(f"{sizes.count(size)} x {size}" for size in sorted(set(sizes)))
 
 
@@ -214,6 +223,18 @@ def _gpu_table(gpus: Sequence[Gpu]) -> RenderableType:
             pcie_link(gpu.link),
             "" if gpu.nvlinks is None else str(gpu.nvlinks),
         )
+    return table
+
+
+def _accelerator_table(accelerators: Sequence[Accelerator]) -> RenderableType:
+    table = _table()
+    table.add_column("Accelerator", no_wrap=True)
+    table.add_column("NUMA", justify="right")
+    table.add_column("Device")
+    table.add_column("Driver")
+    for one in sorted(accelerators, key=lambda accelerator: accelerator.pci_address):
+        device = f"{one.vendor}:{one.device}"
+        _add_row(table, one.pci_address, _numa_node(one.numa_node), device, one.driver or "")
     return table
 
 
@@ -320,31 +341,14 @@ def _allocatable(allocatable: Allocatable) -> Text:
     )
 
 
+def _notice(notice: Notice) -> Text:
+    return Text.assemble((notice.id, "bold yellow"), f": {notice.message}")
+
+
 def _decision(decision: Decision) -> list[RenderableType]:
     return [
         Text.assemble((decision.subject, "bold"), f" = {decision.value}" if decision.value else ""),
         Padding(Text(decision.reason, "dim"), (0, 0, 0, 4), expand=False),
-    ]
-
-
-def _tuning(tuning: TuningPlan) -> list[RenderableType]:
-    lines = [
-        *_by_cpu("governor", tuning.governors),
-        *_by_cpu("energy preference", tuning.energy_preferences),
-        *(f"sysctl {name} = {value}" for name, value in sorted(tuning.sysctls.items())),
-        *(
-            f"transparent hugepages {name} = {value}"
-            for name, value in sorted(tuning.transparent_hugepages.items())
-        ),
-        *(["swap off"] if tuning.swap_off else []),
-    ]
-    return [Text(line) for line in lines]
-
-
-def _by_cpu(name: str, values: Mapping[int, str]) -> list[str]:
-    return [
-        f"{name} {value} on CPUs {format_cpulist(cpu for cpu, own in values.items() if own == value)}"
-        for value in sorted(set(values.values()))
     ]
 
 

@@ -36,7 +36,7 @@ def cpu_counts(topology: NodeTopology) -> tuple[str, ...]:
 def memory_and_devices(topology: NodeTopology) -> tuple[str, ...]:
     """Return memory and devices as phrases (`2 TiB memory`, `8 GPUs`); what is absent is left out."""
     memory = () if topology.memory_bytes is None else (f"{human_bytes(topology.memory_bytes)} memory",)
-    return (*memory, *_counts(gpu=topology.gpus, nic=topology.nics))
+    return (*memory, *_counts(gpu=topology.gpus, accelerator=topology.accelerators, nic=topology.nics))
 
 
 def pcie_link(link: PciLink | None) -> str:
@@ -87,7 +87,14 @@ def joined(phrases: Iterable[str]) -> str:
     return " · ".join(phrase for phrase in phrases if phrase)
 
 
-_NOUNS = {"package": "package", "numa": "NUMA node", "core": "core", "gpu": "GPU", "nic": "NIC"}
+_NOUNS = {
+    "package": "package",
+    "numa": "NUMA node",
+    "core": "core",
+    "gpu": "GPU",
+    "accelerator": "accelerator",
+    "nic": "NIC",
+}
 
 
 def _counts(**things: Sized) -> tuple[str, ...]:

@@ -153,13 +153,6 @@ def test_every_decision_is_printed_with_its_reason(lab_plan):
     assert [line.strip() for line in text.splitlines()[1::2]] == [d.reason for d in lab_plan.decisions]
 
 
-def test_tuning_is_grouped_by_value(lab_plan):
-    lines = section(printed(plan_tables(lab_plan)), "Tuning").splitlines()
-    assert "governor performance on CPUs 0-15" in lines
-    assert "sysctl vm.swappiness = 1" in lines
-    assert "swap off" in lines
-
-
 def test_files_show_mode_and_owner(lab_plan):
     assert "/etc/numaforge/plan.json  0644 root:root" in section(printed(plan_tables(lab_plan)), "Files")
 
