@@ -10,8 +10,9 @@ from pyinfra.api import StringCommand
 
 from numaforge.errors import HostError
 from numaforge.hosts import Commands, host_operation, kernel_values, show_lines
+from numaforge.planning.files import HUGEPAGES_TMPFILES_PATH
 
-FILES = ("/etc/tmpfiles.d/numaforge-hugepages.conf",)
+FILES = (HUGEPAGES_TMPFILES_PATH,)
 
 # Pools that shrink come first, so that their memory can serve the others. When one cannot be filled even
 # after the kernel has compacted memory, every pool gets back what it had: a pool that is neither old nor new
@@ -41,7 +42,7 @@ fill() { # PATH WANTED
 """
 _REMEDY = (
     "memory is too fragmented, or pages are in use; the pools are as they were. "
-    "Reboot: /etc/tmpfiles.d/numaforge-hugepages.conf fills them before anything else takes the memory. "
+    f"Reboot: {HUGEPAGES_TMPFILES_PATH} fills them before anything else takes the memory. "
     "Then run again"
 )
 
@@ -68,5 +69,11 @@ def hugepage_pools(pools: Mapping[str, int]) -> Commands:
     show_lines(host, [f"{path}: {now[path]} -> {pools[path]}" for path in ordered])
     fill = [f"fill {shlex.quote(path)} {pools[path]}" for path in ordered]
     put_back = [f"    echo {now[path]} > {shlex.quote(path)}" for path in reversed(ordered)]
-    give_up = ['if [ -n "$failed" ]; then', *put_back, f"    echo {shlex.quote(_REMEDY)} >&2", "    exit 1", "fi"]
+    give_up = [
+        'if [ -n "$failed" ]; then',
+        *put_back,
+        f"    echo {shlex.quote(_REMEDY)} >&2",
+        "    exit 1",
+        "fi",
+    ]
     yield StringCommand("sh", "-s", _stdin="\n".join([_FILL, *fill, *give_up, ""]))

@@ -21,6 +21,11 @@ for asker in curl python3 wget bash; do
     if command -v "$asker" >/dev/null 2>&1; then echo "asker $asker"; fi
 done
 if unfinished=$(readlink {CURRENT}); then echo "unfinished $unfinished"; fi
+found=
+if [ -d "$drop_ins" ]; then found=$(find -L "$drop_ins" -type f -name '*.conf' | LC_ALL=C sort); fi
+IFS='
+'
+for file in $found; do echo "drop-in $file"; done
 echo files
 """
 
@@ -30,12 +35,14 @@ class KubeletState:
     """`unit` holds systemd's LoadState, ActiveState and SubState (empty without systemd).
 
     `askers` are the programs that can ask for /healthz, `unfinished` the id of a transaction that has begun
-    and not ended, `files` the files that exist among those that were asked for.
+    and not ended, `drop_ins` the paths in the folder of drop-ins, `files` what exists of them and of the files
+    asked for.
     """
 
     unit: Mapping[str, str]
     askers: tuple[str, ...]
     unfinished: str | None
+    drop_ins: tuple[str, ...]
     files: Mapping[str, FileState]
 
     @property
@@ -49,16 +56,19 @@ class KubeletState:
         return file.text if file else None
 
 
-def kubelet_state(host: Host, unit: str, paths: Sequence[str]) -> KubeletState:
-    """Read the unit and the files in one round trip."""
-    output = script_output(host, f"unit={shlex.quote(unit)}\n{_SCRIPT}{read_script(paths)}")
+def kubelet_state(host: Host, unit: str, paths: Sequence[str], drop_in_folder: str | None) -> KubeletState:
+    """Read the unit, the files and the drop-ins in one round trip."""
+    variables = f"unit={shlex.quote(unit)}\ndrop_ins={shlex.quote(drop_in_folder or '')}\n"
+    output = script_output(host, f"{variables}{_SCRIPT}{read_script(paths, more='$found')}")
     if "files" not in output:
         raise HostError("the answer about the kubelet is cut off", remedy="run again")
     end = output.index("files")
     words = [line.split(" ", 1) for line in output[:end]]
+    drop_ins = [value for kind, value in words if kind == "drop-in"]
     return KubeletState(
         unit=dict(tuple(value.split("=", 1)) for kind, value in words if kind == "unit"),
         askers=tuple(value for kind, value in words if kind == "asker"),
         unfinished=next((value for kind, value in words if kind == "unfinished"), None),
-        files=parse_states(paths, output[end + 1 :]),
+        drop_ins=tuple(drop_ins),
+        files=parse_states([*paths, *drop_ins], output[end + 1 :]),
     )

@@ -73,11 +73,11 @@ def kubelet_configuration(
 
 
 def _state(plan: NodePlan, kubelet: KubeletPlan, machine: NodeTopology) -> KubeletState:
-    drop_ins = machine.kubelet.drop_ins if machine.kubelet else {}
+    folder = kubelet.config_dir or (machine.kubelet.config_dir if machine.kubelet else None)
     planned = [file.path for file in plan.files if file.role == "kubelet"]
     state_files = [f"{kubelet.root_dir}/{name}" for name in _STATE_FILES]
-    paths = dict.fromkeys([kubelet.config_file, *drop_ins, *planned, *state_files])
-    return kubelet_state(host, kubelet.unit, list(paths))
+    paths = dict.fromkeys([kubelet.config_file, *planned, *state_files])
+    return kubelet_state(host, kubelet.unit, list(paths), folder)
 
 
 def _outlook(
@@ -87,8 +87,7 @@ def _outlook(
     state: KubeletState,
     wanted: Sequence[FileContent],
 ) -> Outlook:
-    known = machine.kubelet.drop_ins if machine.kubelet else {}
-    drop_ins = {path: text for path in known if (text := state.text(path)) is not None}
+    drop_ins = {path: state.files[path].text for path in state.drop_ins}
     state_files = {
         name: text for name in _STATE_FILES if (text := state.text(f"{kubelet.root_dir}/{name}")) is not None
     }

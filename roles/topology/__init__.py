@@ -22,7 +22,8 @@ __all__ = ["record", "topology"]
 def topology() -> None:
     """Detect the machine, plan it by the host data `numaforge_profile`, and save the plan on the host."""
     _plan()
-    file_bundle(name="Save the plan", files=role_files(planned(host), "topology"))
+    # pyinfra settled this deploy's `_sudo` before the detection found out whether the host needs it.
+    file_bundle(name="Save the plan", files=role_files(planned(host), "topology"), _sudo=host.data._sudo)
 
 
 @role("Record")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pyinfra import host
 
 from numaforge.hosts import file_bundle, planned, role
+from numaforge.planning.files import TUNING_UNIT_PATH
 from numaforge.render import role_files
 
 from .operations import FILES, kernel_settings
@@ -23,6 +24,4 @@ def tuning() -> None:
         files=files,
         absent=[path for path in FILES if path not in written],
     )
-    kernel_settings(
-        name="Apply the kernel settings", plan=plan.tuning, at_boot=bool(set(written) & set(FILES))
-    )
+    kernel_settings(name="Apply the kernel settings", plan=plan.tuning, at_boot=TUNING_UNIT_PATH in written)

@@ -5,13 +5,15 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterable
 from dataclasses import dataclass
+from pathlib import PurePosixPath
 
 from pyinfra.api import Host
 
 from numaforge.errors import HostError
 from numaforge.hosts import READ_VALUES, parse_values, script_output
+from numaforge.planning.files import TUNING_UNIT_PATH
 
-UNIT = "numaforge-tuning.service"
+UNIT = PurePosixPath(TUNING_UNIT_PATH).name
 UNIT_LINK = f"/etc/systemd/system/multi-user.target.wants/{UNIT}"
 
 _SCRIPT = f"""

@@ -9,20 +9,20 @@ from pyinfra.api import StringCommand
 
 from numaforge import kernel_paths
 from numaforge.hosts import Commands, host_operation, show_lines
+from numaforge.planning.files import SYSCTL_PATH, TUNING_TMPFILES_PATH, TUNING_UNIT_PATH
 from numaforge.planning.model import TuningPlan
 
 from .facts import UNIT, UNIT_LINK, kernel_state
 
-FILES = (
-    "/etc/sysctl.d/90-numaforge.conf",
-    "/etc/tmpfiles.d/numaforge-tuning.conf",
-    f"/etc/systemd/system/{UNIT}",
-)
+FILES = (SYSCTL_PATH, TUNING_TMPFILES_PATH, TUNING_UNIT_PATH)
 
 # Every refusal is named, and the others are still tried. What the kernel took is read back: some drivers
 # accept a write and keep their value.
 _SET = r"""
 failed=
+reload() { # in an image that is being built there is no systemd to tell
+    if [ -d /run/systemd/system ]; then systemctl daemon-reload; fi
+}
 set_value() { # PATH VALUE
     if ! printf '%s\n' "$2" > "$1"; then
         echo "$1: the kernel refuses the value $2" >&2
@@ -61,10 +61,10 @@ def kernel_settings(plan: TuningPlan, at_boot: bool) -> Commands:
     if state.unit == "none" and at_boot:
         host.log("no systemd here: the settings do not come back after a reboot")
     elif at_boot and state.unit == "disabled":
-        steps.append(f"systemctl daemon-reload && systemctl enable {UNIT} || failed=yes")
+        steps.append(f"reload && systemctl enable --quiet {UNIT} || failed=yes")
         told.append(f"{UNIT}: disabled -> enabled")
     elif not at_boot and state.unit == "enabled":
-        steps.append(f"rm -f {UNIT_LINK} && systemctl daemon-reload || failed=yes")
+        steps.append(f"rm -f {UNIT_LINK} && reload || failed=yes")
         told.append(f"{UNIT}: enabled -> disabled")
     if not steps:
         host.noop("the kernel settings are already as planned")

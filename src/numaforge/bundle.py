@@ -98,9 +98,9 @@ class Change:
     new: FileContent | None
 
 
-def read_script(paths: Sequence[str]) -> str:
-    """Return the script whose output `parse_states` reads."""
-    return f"{_READ}numaforge_read {shlex.join(paths)}\n"
+def read_script(paths: Sequence[str], more: str = "") -> str:
+    """Return the script whose output `parse_states` reads; `more` is shell for paths that only the host knows."""
+    return f"{_READ}numaforge_read {shlex.join(paths)} {more}\n"
 
 
 def parse_states(paths: Sequence[str], output: Sequence[str]) -> dict[str, FileState]:

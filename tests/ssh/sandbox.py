@@ -38,7 +38,7 @@ cp -a "$TREE/sys/." sys/
 for folder in proc/sys; do mount -t tmpfs tmpfs "$folder"; done
 cp -a "$TREE/proc/sys/." proc/sys/
 mount --bind "$TREE/proc/swaps" proc/swaps
-rm -rf etc/numaforge etc/kubernetes var/lib/numaforge var/lib/kubelet
+rm -rf etc/numaforge etc/kubernetes var/lib/numaforge var/lib/kubelet root/.bashrc root/.profile
 cp -a "$TREE/etc/." etc/
 [ ! -d "$TREE/usr" ] || cp -a "$TREE/usr/." usr/
 exec chroot . sh -c "$INIT"
