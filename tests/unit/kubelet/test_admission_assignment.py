@@ -80,7 +80,7 @@ def test_a_half_reserved_core_looks_free_where_threads_are_uneven() -> None:
 
 
 def test_a_request_that_the_kubelet_would_never_finish_is_an_error() -> None:
-    """Two NUMA nodes with three CPUs left cannot give six in pairs, and the kubelet's loop does not notice."""
+    """Two NUMA nodes with three CPUs left cannot give six in pairs; the kubelet's loop does not notice."""
     places = {cpu: CpuPlace(cpu // 2 * 2, 0, cpu // 10, 0) for cpu in range(40)}
     half_cores = CpuTopology.of(places).cpus & ~cpus("0,10,20,30")
     with pytest.raises(KubeletHangError, match="loop for ever"):

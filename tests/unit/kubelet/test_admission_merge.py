@@ -14,7 +14,7 @@ from numaforge.kubelet.admission.merge import MergePolicy
 
 
 def walk(policy: MergePolicy, lists: list[list[Hint]]) -> Hint:
-    """Merge as HintMerger does, one permutation after the other (pkg/kubelet/cm/topologymanager/policy.go)."""
+    """Merge as HintMerger in pkg/kubelet/cm/topologymanager/policy.go does, permutation by permutation."""
     sizes = [[h.numa.bit_count() for h in hints if h.numa is not None] for hints in lists]
     need = max((min(known) for known in sizes if known), default=0)
     best: Hint | None = None

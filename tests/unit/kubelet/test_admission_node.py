@@ -68,8 +68,6 @@ def held(node: Node) -> Any:
     )
 
 
-# Properties -----------------------------------------------------------------------------------------------------
-
 RESOURCES = st.builds(
     lambda cpu, memory, gpus: (
         {"cpu": cpu, "memory": f"{memory}Mi"} | ({"nvidia.com/gpu": str(gpus)} if gpus else {})
@@ -185,9 +183,6 @@ def test_single_numa_node_admits_nothing_that_spans(
         assert all(len(nodes) <= 1 for nodes in used.values())
         if scope == "pod":
             assert len(set().union(*used.values())) <= 1
-
-
-# Rules ----------------------------------------------------------------------------------------------------------
 
 
 def test_a_refused_pods_partial_allocations_come_back_with_the_next_admission() -> None:
@@ -312,17 +307,14 @@ def test_no_healthy_device_is_told_in_the_kubelets_words() -> None:
     node = Node(SMALL, STATIC, {"nvidia.com/gpu": [{"id": "GPU-1", "numa_nodes": [0], "healthy": False}]})
     refused = node.admit(pod(1, **{"nvidia.com/gpu": 1}), "p")
     assert refused.message == (
-        "Allocate failed due to no healthy devices present; cannot allocate unhealthy devices nvidia.com/gpu, "
-        "which is unexpected"
+        "Allocate failed due to no healthy devices present; "
+        "cannot allocate unhealthy devices nvidia.com/gpu, which is unexpected"
     )
 
 
 def test_removing_an_unknown_pod_is_an_error() -> None:
     with pytest.raises(NumaforgeError, match="no pod 'ghost'"):
         Node(SMALL, STATIC, {}).remove("ghost")
-
-
-# State files ----------------------------------------------------------------------------------------------------
 
 
 def cpu_state(default: str, entries: dict[str, dict[str, str]], policy: str = "static") -> str:
@@ -350,8 +342,8 @@ def test_after_a_restart_full_pcpus_only_refuses_a_pod_for_the_cpus_that_it_hold
     state = {"cpu_manager_state": cpu_state("0,5-8,13-15", {"uid-1": {"main": "1-4,9-12"}})}
     refused = Node(SMALL, {**STATIC, **options}, GPUS, state=state).admit(pod(8), "uid-1")
     assert refused.message == (
-        "SMT Alignment Error: not enough free physical CPUs: available physical CPUs = 6, requested CPUs = 8, "
-        "CPUs per core = 2"
+        "SMT Alignment Error: not enough free physical CPUs: available physical CPUs = 6, "
+        "requested CPUs = 8, CPUs per core = 2"
     )
 
 
