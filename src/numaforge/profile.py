@@ -10,20 +10,19 @@ from types import UnionType
 from typing import Annotated, Any, Literal, Self, Union, get_args, get_origin
 
 import yaml
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    WithJsonSchema,
+    model_validator,
+)
 
 from numaforge.cpulist import format_cpulist, parse_cpulist
 from numaforge.errors import NumaforgeError, ProfileError
 from numaforge.quantity import format_bytes, parse_quantity
-
-EVICTION_SIGNALS = (
-    "memory.available",
-    "nodefs.available",
-    "nodefs.inodesFree",
-    "imagefs.available",
-    "imagefs.inodesFree",
-    "pid.available",
-)
 
 # A mapping of which exactly one key is given: merging two of them would give two.
 _CHOICES = (("cpus", "reserved"),)
@@ -133,15 +132,22 @@ def _thp(value: object) -> object:
     return {"enabled": value} if isinstance(value, str) else value
 
 
-ByteCount = Annotated[int, BeforeValidator(_byte_count)]
-EvictionThreshold = Annotated[str, BeforeValidator(_eviction_threshold)]
-Share = Annotated[str, BeforeValidator(_share)]
-CpulistText = Annotated[str, BeforeValidator(_cpulist)]
-HugepageSize = Annotated[str, BeforeValidator(_hugepage_size)]
-VersionText = Annotated[str, BeforeValidator(_kubelet_version)]
-OptionText = Annotated[str, BeforeValidator(_option_text)]
-SysctlName = Annotated[str, BeforeValidator(_sysctl_name)]
-SysctlText = Annotated[str, BeforeValidator(_sysctl_text)]
+def _as_text(*, form: str) -> WithJsonSchema:
+    """Return what the schema says of a value that is written as text of a certain form."""
+    return WithJsonSchema({"type": "string", "format": form})
+
+
+ByteCount = Annotated[int, BeforeValidator(_byte_count), _as_text(form="quantity")]
+EvictionThreshold = Annotated[
+    str, BeforeValidator(_eviction_threshold), _as_text(form="quantity or percentage")
+]
+Share = Annotated[str, BeforeValidator(_share), _as_text(form="percentage")]
+CpulistText = Annotated[str, BeforeValidator(_cpulist), _as_text(form="cpulist")]
+HugepageSize = Annotated[str, BeforeValidator(_hugepage_size), _as_text(form="hugepage size")]
+VersionText = Annotated[str, BeforeValidator(_kubelet_version), _as_text(form="kubelet version")]
+OptionText = Annotated[str, BeforeValidator(_option_text), _as_text(form="option value")]
+SysctlName = Annotated[str, BeforeValidator(_sysctl_name), _as_text(form="sysctl name")]
+SysctlText = Annotated[str, BeforeValidator(_sysctl_text), _as_text(form="sysctl value")]
 Count = Annotated[int, Field(ge=0, strict=True)]
 CoreCount = Annotated[int, Field(ge=1, strict=True)]
 EvictionSignal = Literal[
@@ -300,9 +306,7 @@ class Kubelet(Section):
     )
     memory_manager_policy: Literal["None", "Static"] | None = Field(
         default=None,
-        description="Static gives memory and hugepages of Guaranteed pods NUMA nodes of their own. Unset: "
-        "Static "
-        "where the topology manager aligns anything.",
+        description=X,
         examples=["Static"],
     )
     on_conflict: Literal["refuse", "override"] = Field(

@@ -1,0 +1,130 @@
+"""Write the tables of docs/profiles.md from the profile's schema: `python docs/profile_reference.py`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from numaforge.profile import NodeProfile
+
+PAGE = Path(__file__).with_name("profiles.md")
+BEGIN, END = "<!-- begin reference -->", "<!-- end reference -->"
+
+_FORMS = {
+    "quantity": "a quantity: `8Gi`, `512Mi`",
+    "quantity or percentage": "a quantity, or a percentage from `0%` (none) to `100%`",
+    "percentage": "a percentage above `0%`",
+    "cpulist": "a cpulist: `0-1,64-65`",
+    "hugepage size": "a size as Kubernetes writes it: `2Mi`, `1Gi`",
+    "kubelet version": '`"1.36"`, `"1.36.2"`',
+    "option value": "`true`, `false`, a number",
+    "sysctl value": "a number or text",
+}
+
+
+# Resolved while a profile is loaded, so it is no field of the schema.
+_EXTENDS = "| `extends` | unset | a ready profile's name | `training` | The ready profile to start from. |"
+
+
+def reference() -> str:
+    """Return one table per section, every key with its default, what it accepts, an example and its meaning."""
+    schema = NodeProfile.model_json_schema()
+    return "\n".join(_section(schema, title, properties) for title, properties in _sections(schema))
+
+
+def page(text: str) -> str:
+    """Return the page with its tables replaced."""
+    return re.sub(f"{BEGIN}.*{END}", lambda _: f"{BEGIN}\n{reference()}{END}", text, flags=re.DOTALL)
+
+
+def _sections(schema: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Yield (path, section's schema), sections within sections after the one that holds them."""
+    yield "", schema
+    for name, value in schema["properties"].items():
+        yield from _below(schema, name, value)
+
+
+def _below(
+    schema: Mapping[str, Any], path: str, value: Mapping[str, Any]
+) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    section = _section_of(schema, value)
+    if section is None:
+        return
+    here = f"{path}[]" if value.get("type") == "array" else path
+    yield here, section
+    for name, inner in section["properties"].items():
+        yield from _below(schema, f"{here}.{name}", inner)
+
+
+def _section_of(schema: Mapping[str, Any], value: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    for option in (value, value.get("items", {}), *value.get("anyOf", ())):
+        if "$ref" in option:
+            section: Mapping[str, Any] = schema["$defs"][option["$ref"].rpartition("/")[2]]
+            return section
+    return None
+
+
+def _section(schema: Mapping[str, Any], path: str, section: Mapping[str, Any]) -> str:
+    rows = [
+        _row(schema, name, value, name in section.get("required", ()))
+        for name, value in section["properties"].items()
+    ]
+    if not path:
+        rows.insert(0, _EXTENDS)
+    heading = f"### `{path}`\n\n{section['description']}" if path else "### At the top"
+    table = ["| key | default | accepts | example | meaning |", "| --- | --- | --- | --- | --- |", *rows]
+    return "\n".join((heading, "", *table, ""))
+
+
+def _row(schema: Mapping[str, Any], name: str, value: Mapping[str, Any], required: bool) -> str:
+    section = _section_of(schema, value)
+    if section is None:
+        accepts = _accepts(value)
+    else:
+        accepts = "a list of the mappings below" if value.get("type") == "array" else "the mapping below"
+    example = "<br>".join(f"`{_inline(item)}`" for item in value.get("examples", ()))
+    default = "must be given" if required else _default(value)
+    return f"| `{name}` | {default} | {accepts} | {example or 'below'} | {value['description']} |"
+
+
+def _accepts(value: Mapping[str, Any]) -> str:
+    options = [option for option in value.get("anyOf", (value,)) if option.get("type") != "null"]
+    return " or ".join(_kind(option) for option in options)
+
+
+def _kind(option: Mapping[str, Any]) -> str:
+    if "enum" in option:
+        return ", ".join(f"`{item}`" for item in option["enum"])
+    if "format" in option:
+        return _FORMS[option["format"]]
+    match option["type"]:
+        case "integer":
+            return f"a whole number, {option['minimum']} or more"
+        case "boolean":
+            return "`true`, `false`"
+        case "array":
+            return f"a list of: {_kind(option['items'])}"
+        case "object":
+            names = option.get("propertyNames", {}).get("enum")
+            keys = ", ".join(f"`{name}`" for name in names) if names else "names"
+            return f"a mapping from {keys} to {_kind(option['additionalProperties'])}"
+        case _:
+            return "text"
+
+
+def _default(value: Mapping[str, Any]) -> str:
+    default = value.get("default")
+    return f"`{_inline(default)}`" if isinstance(default, str) and default else "unset"
+
+
+def _inline(value: Any) -> str:
+    text = yaml.safe_dump(value, default_flow_style=True, sort_keys=False, width=1000)
+    return text.removesuffix("\n").removesuffix("\n...")
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(PAGE.read_text(encoding="utf-8")), encoding="utf-8")

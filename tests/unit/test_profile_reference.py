@@ -1,0 +1,67 @@
+"""docs/profiles.md lists every key as the schema has it, and its examples are accepted."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import yaml
+
+from docs.profile_reference import PAGE, page
+from numaforge.profile import NodeProfile, load_profile, ready_profiles
+
+
+def test_the_page_is_what_the_schema_says():
+    text = PAGE.read_text(encoding="utf-8")
+    assert page(text) == text, "run: python docs/profile_reference.py"
+
+
+def examples() -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield each key with a profile that holds its example, and the least that must stand beside it."""
+    schema = NodeProfile.model_json_schema()
+    for section, properties in schema["properties"].items():
+        for example in properties.get("examples", ()):
+            yield section, {section: example}
+    places = {
+        "Cpus": lambda entry: {"cpus": entry},
+        "ReservedCpus": lambda entry: {"cpus": {"reserved": entry}},
+        "Memory": lambda entry: {"memory": entry},
+        "Hugepages": lambda entry: {"hugepages": [with_amount(entry)]},
+        "Kubelet": lambda entry: {"kubelet": entry},
+        "Tuning": lambda entry: {"tuning": entry},
+        "TransparentHugepages": lambda entry: {"tuning": {"transparent_hugepages": entry}},
+    }
+    for name, section in schema["$defs"].items():
+        for key, value in section["properties"].items():
+            for example in value.get("examples", ()):
+                yield f"{name}.{key}", places[name]({key: example})
+
+
+def with_amount(entry: dict[str, Any]) -> dict[str, Any]:
+    amounts = {"count", "count_per_numa_node", "share"}
+    return {"size": "2Mi", **({} if amounts & set(entry) else {"count": 1}), **entry}
+
+
+@pytest.mark.parametrize("profile", [pytest.param(profile, id=key) for key, profile in examples()])
+def test_an_example_is_accepted(profile):
+    assert load_profile(profile)
+
+
+def test_every_key_has_a_description():
+    schema = NodeProfile.model_json_schema()
+    for section in (schema, *schema["$defs"].values()):
+        assert all(value.get("description") for value in section["properties"].values())
+
+
+@pytest.mark.parametrize("name", ready_profiles())
+def test_a_ready_profile_is_named_on_the_page(name):
+    assert f"`{name}`" in PAGE.read_text(encoding="utf-8")
+
+
+def test_yaml_on_the_page_is_a_profile():
+    blocks = re.findall(r"```yaml\n(.*?)```", PAGE.read_text(encoding="utf-8"), flags=re.DOTALL)
+    assert blocks
+    for block in blocks:
+        assert load_profile(yaml.safe_load(block))
