@@ -72,8 +72,8 @@ RESOURCES = st.builds(
     lambda cpu, memory, gpus: (
         {"cpu": cpu, "memory": f"{memory}Mi"} | ({"nvidia.com/gpu": str(gpus)} if gpus else {})
     ),
-    st.sampled_from(["1", "2", "3", "4", "6", "8", "1500m"]),
-    st.integers(1, 9000),
+    st.sampled_from(["1", "2", "3", "4", "6", "10", "1500m"]),
+    st.integers(1, 20000),
     st.integers(0, 3),
 )
 CONTAINERS = st.lists(RESOURCES, min_size=1, max_size=3)
