@@ -31,7 +31,7 @@ _EXTENDS = "| `extends` | unset | a ready profile's name | `training` | The read
 
 
 def reference() -> str:
-    """Return one table per section, every key with its default, what it accepts, an example and its meaning."""
+    """Return a table per section: every key with its default, what it accepts, an example, its meaning."""
     schema = NodeProfile.model_json_schema()
     return "\n".join(_section(schema, title, properties) for title, properties in _sections(schema))
 

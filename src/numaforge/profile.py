@@ -306,7 +306,8 @@ class Kubelet(Section):
     )
     memory_manager_policy: Literal["None", "Static"] | None = Field(
         default=None,
-        description=X,
+        description="Static gives memory and huge pages of Guaranteed pods NUMA nodes of their own. "
+        "Unset: Static with restricted and single-numa-node, else None.",
         examples=["Static"],
     )
     on_conflict: Literal["refuse", "override"] = Field(
