@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import importlib.util
 import json
 import posixpath
 import re
@@ -19,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from numaforge.errors import SnapshotError
-from numaforge.snapshot import catalogue, nvml_probe, redaction
+from numaforge.snapshot import catalogue, nvml_library, redaction
 from numaforge.snapshot.model import SCHEMA, Snapshot
 
 _FIRST_LINE = f"numaforge-snapshot {SCHEMA}"
@@ -222,9 +221,6 @@ def _attribute_calls() -> Iterator[str]:
 @cache
 def _probe() -> str:
     """Return a Python program that brings pynvml along: a host needs nothing but python3 and the driver."""
-    found = importlib.util.find_spec("pynvml")
-    if found is None or found.origin is None:
-        raise SnapshotError("pynvml is not installed", remedy="install the package nvidia-ml-py")
     # The library is tried first: a host without a driver should not pay for unpacking.
     return "\n".join(
         (
@@ -234,15 +230,15 @@ def _probe() -> str:
             "    made = sys.modules[name] = types.ModuleType(name)",
             '    exec(compile(zlib.decompress(base64.b64decode(packed)), name, "exec"), made.__dict__)',
             "    return made",
-            f'pynvml = module("pynvml", "{_packed(found.origin)}")',
-            f'probe = module("probe", "{_packed(str(nvml_probe.__file__))}")',
+            f'pynvml = module("pynvml", "{_packed(nvml_library.library_source())}")',
+            f'probe = module("probe", "{_packed(nvml_library.probe_source())}")',
             "print(json.dumps(probe.answers(pynvml)))",
         )
     )
 
 
-def _packed(path: str) -> str:
-    return base64.b64encode(zlib.compress(Path(path).read_bytes(), 9)).decode("ascii")
+def _packed(source: str) -> str:
+    return base64.b64encode(zlib.compress(source.encode(), 9)).decode("ascii")
 
 
 def from_root(root: Path) -> Snapshot:
