@@ -39,14 +39,19 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def run(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code; the one place where errors are printed."""
     try:
-        result = numaforge.main(args=arguments, prog_name="numaforge", standalone_mode=False)
+        # Group.main() would answer a broken pipe and an interrupt in its own way.
+        given = list(sys.argv[1:] if arguments is None else arguments)
+        with numaforge.make_context("numaforge", given) as context:
+            result = numaforge.invoke(context)
         sys.stdout.flush()
+    except click.exceptions.Exit as end:
+        return end.exit_code
     except NumaforgeError as error:
         return _complain(str(error), error.exit_code)
     except click.ClickException as error:
         error.show()
         return ExitCode.BAD_INPUT
-    except (KeyboardInterrupt, click.Abort):
+    except KeyboardInterrupt:
         return _complain("interrupted", _INTERRUPTED)
     except BrokenPipeError:
         # What reads our output went away; without this Python complains again when it flushes at exit.
@@ -222,7 +227,10 @@ def _picture_of(
             raise click.UsageError("a PLAN is drawn as it is: leave out --root and --profile")
         from numaforge.report.layout import topology_of
 
-        decided = loads(_read(source))
+        try:
+            decided = loads(_read(source))
+        except NumaforgeError as error:
+            raise error.at(source) from error
         return topology_of(decided), decided
     machine = _topology(source, root)
     if profile is not None:
@@ -255,8 +263,10 @@ def _document(source: str) -> dict[str, Any] | None:
     """Return the mapping in a JSON file; None for anything else, which the snapshot's reader explains."""
     try:
         document = json.loads(_read(source))
-    except (ValueError, RecursionError):
+    except ValueError:
         return None
+    except RecursionError as error:
+        raise NumaforgeError("JSON nested too deeply to be one of ours", where=source) from error
     return document if isinstance(document, dict) else None
 
 
