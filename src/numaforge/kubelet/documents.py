@@ -1,4 +1,4 @@
-"""Read YAML as the kubelet reads it, keep the line of every value, and find a kubelet configuration inside others.
+"""Read YAML as the kubelet reads it, with the line of every value, and find a configuration inside others.
 
 Source: sigs.k8s.io/yaml on goyaml.v2: YAML 1.1 booleans (`yes`, `on`, `y`), Go's integers, the last
 duplicate key wins. An OpenShift KubeletConfig, a kubeadm file of several documents and kubeadm's ConfigMap
@@ -20,6 +20,7 @@ from numaforge.kubelet.gojson import Path, format_number
 _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _STRING_TAG = "tag:yaml.org,2002:str"
 _MERGE_KEY = "<<"
+_RESOLVER: Any = yaml.resolver.Resolver()
 _FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
 _WORDS: Mapping[str, Any] = {
     **dict.fromkeys(("y", "Y", "yes", "Yes", "YES", "true", "True", "TRUE", "on", "On", "ON"), True),
@@ -162,7 +163,7 @@ def _mapping(node: yaml.MappingNode, path: Path, reading: _Reading) -> dict[str,
     for key_node, value_node in node.value:
         key = _key(key_node)
         line = key_node.start_mark.line + 1
-        if key == _MERGE_KEY and key_node.style is None:
+        if key == _MERGE_KEY:
             sources = value_node.value if isinstance(value_node, yaml.SequenceNode) else [value_node]
             for source in sources:
                 inherited = _value(source, path, reading)
@@ -176,7 +177,7 @@ def _mapping(node: yaml.MappingNode, path: Path, reading: _Reading) -> dict[str,
 
 
 def _key(node: yaml.Node) -> str:
-    key = _scalar(node) if isinstance(node, yaml.ScalarNode) else str(node.value)
+    key = _scalar(node)
     if isinstance(key, bool):
         return "true" if key else "false"
     if isinstance(key, int | float):
@@ -185,8 +186,10 @@ def _key(node: yaml.Node) -> str:
 
 
 def _scalar(node: yaml.Node) -> Any:
+    if not isinstance(node, yaml.ScalarNode):
+        return str(node.value)
     text: str = node.value
-    if node.style is not None or _is_explicit_string(node):
+    if node.style or _is_explicit_string(node):
         return text
     if text in _WORDS:
         return _WORDS[text]
@@ -202,12 +205,12 @@ def _scalar(node: yaml.Node) -> Any:
 def _is_explicit_string(node: yaml.Node) -> bool:
     if node.tag != _STRING_TAG:
         return False
-    implied = yaml.resolver.Resolver().resolve(yaml.ScalarNode, node.value, (True, False))
-    return bool(implied != _STRING_TAG)
+    implied: str = _RESOLVER.resolve(yaml.ScalarNode, node.value, (True, False))
+    return implied != _STRING_TAG
 
 
 def _integer(plain: str) -> int | None:
-    """Read an integer as strconv.ParseInt with base 0 does: decimal, 0x, 0o, 0b, and octal after a leading 0."""
+    """Read an integer as strconv.ParseInt with base 0 does: decimal, 0x, 0o, 0b, octal after a 0."""
     digits = plain.lstrip("+-")
     if len(plain) - len(digits) > 1 or not digits:
         return None

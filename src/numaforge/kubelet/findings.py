@@ -9,7 +9,7 @@ from typing import Any
 
 
 class Severity(StrEnum):
-    """An error keeps the kubelet from starting; a warning is what it accepts and should not; a note informs."""
+    """An error keeps the kubelet from starting, a warning is what it accepts and should not."""
 
     ERROR = "error"
     WARNING = "warning"
@@ -147,7 +147,7 @@ def found(
 
 
 def dotted(path: tuple[str | int, ...]) -> str:
-    """Return a path as people write it: `reservedMemory[0].limits.memory`, `evictionHard["memory.available"]`."""
+    """Return a path as people write it: `reservedMemory[0].limits`, `evictionHard["memory.available"]`."""
     text = ""
     for step in path:
         if isinstance(step, int):

@@ -1,0 +1,120 @@
+"""Decode a configuration file: strictly first, then leniently, as the kubelet does.
+
+Sources: pkg/kubelet/kubeletconfig/configfiles/configfiles.go, .../util/codec/codec.go, and the JSON and YAML
+serializers of k8s.io/apimachinery.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from numaforge.kubelet.config_fields import API_VERSION, KIND, ROOT_TYPE, types_of
+from numaforge.kubelet.documents import Document, YamlError, duplicate_keys_error, read
+from numaforge.kubelet.gojson import GoJsonError, Path, decode, kind_of, syntax_error
+from numaforge.kubelet.versions import KubeletVersion
+
+_SCHEME = "pkg/kubelet/apis/config/scheme/scheme.go:33"
+_TYPE_META = (
+    'struct { APIVersion string "json:\\"apiVersion,omitempty\\""; Kind string "json:\\"kind,omitempty\\"" }'
+)
+
+
+class LoadError(ValueError):
+    """A file is refused; the message is the kubelet's, `rule` the finding's id, `path` and `line` the place."""
+
+    def __init__(self, message: str, rule: str, path: Path = (), line: int | None = None) -> None:
+        super().__init__(message)
+        self.rule = rule
+        self.path = path
+        self.line = line
+
+    @property
+    def readable(self) -> bool:
+        """Whether the text is a kubelet configuration at all, only with a wrong value in it."""
+        return self.rule == "NF004"
+
+
+@dataclass(frozen=True)
+class ConfigFile:
+    """A decoded file: settings by field name (absent where unset), the lines, and what strict decoding minds."""
+
+    settings: Mapping[str, Any]
+    lines: Mapping[Path, int]
+    unknown: tuple[Path, ...]
+    duplicates: tuple[tuple[Path, int], ...]
+    strict_error: str | None
+
+
+def decode_config(text: str, version: KubeletVersion, document: Document | None = None) -> ConfigFile:
+    """Decode a KubeletConfiguration; `document` is what `text` was read to, where that is known already.
+
+    Raises LoadError with the text that follows `failed to decode: ` in the kubelet's message.
+    """
+    document = document or read_document(text)
+    _require_kind(document, text)
+    try:
+        decoded = decode(document.data, ROOT_TYPE, types_of(version.rules_minor))
+    except GoJsonError as error:
+        raise LoadError(str(error), "NF004", error.path, document.lines.get(error.path)) from error
+    return ConfigFile(
+        settings={name: value for name, value in decoded.value.items() if name not in ("apiVersion", "kind")},
+        lines=document.lines,
+        unknown=decoded.unknown,
+        duplicates=document.duplicates,
+        strict_error=_strict_error(document, decoded.unknown),
+    )
+
+
+def read_document(text: str) -> Document:
+    """Read the YAML or JSON of a configuration file. Raises LoadError."""
+    if text.lstrip().startswith("{"):
+        malformed = syntax_error(text)
+        if malformed:
+            raise LoadError(f"couldn't get version/kind; json parse error: {malformed}", "NF001")
+    try:
+        return read(text)
+    except YamlError as error:
+        raise LoadError(str(error), "NF001", (), error.line) from error
+
+
+def _require_kind(document: Document, text: str) -> None:
+    data = document.data
+    if data is None:
+        data = {}
+    if not isinstance(data, dict):
+        mismatch = f"json: cannot unmarshal {kind_of(data)} into Go value of type {_TYPE_META}"
+        raise LoadError(f"couldn't get version/kind; json parse error: {mismatch}", "NF001")
+    for name in ("apiVersion", "kind"):
+        if not isinstance(data.get(name, ""), str | None):
+            mismatch = (
+                f"json: cannot unmarshal {kind_of(data[name])} into Go struct field .{name} of type string"
+            )
+            raise LoadError(f"couldn't get version/kind; json parse error: {mismatch}", "NF002", (name,))
+    api_version, kind = data.get("apiVersion") or "", data.get("kind") or ""
+    if not kind:
+        raise LoadError(f"Object 'Kind' is missing in '{text}'", "NF002")
+    if not api_version:
+        raise LoadError(f"Object 'apiVersion' is missing in '{text}'", "NF002")
+    if (api_version, kind) != (API_VERSION, KIND):
+        raise LoadError(
+            f'no kind "{kind}" is registered for version "{api_version}" in scheme "{_SCHEME}"',
+            "NF002",
+            ("kind",),
+            document.lines.get(("kind",)),
+        )
+
+
+def _strict_error(document: Document, unknown: tuple[Path, ...]) -> str | None:
+    duplicates = duplicate_keys_error(document)
+    complaints = [duplicates] if duplicates else []
+    complaints += [f'unknown field "{_field_path(path)}"' for path in unknown]
+    return f"strict decoding error: {', '.join(complaints)}" if complaints else None
+
+
+def _field_path(path: Path) -> str:
+    text = ""
+    for step in path:
+        text += f"[{step}]" if isinstance(step, int) else f".{step}" if text else step
+    return text

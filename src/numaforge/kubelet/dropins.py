@@ -1,0 +1,180 @@
+"""Merge drop-in files of --config-dir over a defaulted configuration.
+
+Source: mergeKubeletConfigurations in cmd/kubelet/app/server.go. Up to 1.31 the base was the internal type,
+which changes what null does and in which words a wrong type is refused; 1.28 merged typed structures
+instead of JSON.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from numaforge.kubelet.config_fields import API_VERSION, KIND, ROOT_TYPE, known_fields, types_of
+from numaforge.kubelet.decode import LoadError, decode_config, read_document
+from numaforge.kubelet.documents import Document, duplicate_keys_error
+from numaforge.kubelet.gojson import GoJsonError, Path, decode
+from numaforge.kubelet.versions import KubeletVersion
+
+_EXTENSION = ".conf"
+
+FIRST_MINOR_WITHOUT_ENVIRONMENT_VARIABLE = 30
+_FIRST_MINOR_OF_JSON_MERGE = 29
+_FIRST_MINOR_OF_VERSIONED_BASE = 32
+
+# Up to 1.31 a drop-in's field had to match the internal field's name, and this one does not.
+_UNMATCHED_INTERNAL_NAME = "resolvConf"
+
+
+class DropInError(ValueError):
+    """The drop-ins cannot be merged; the message is the kubelet's. `file` is the drop-in's name."""
+
+    def __init__(self, message: str, file: str, path: Path = (), line: int | None = None) -> None:
+        super().__init__(message)
+        self.file = file
+        self.path = path
+        self.line = line
+
+
+@dataclass(frozen=True)
+class Merged:
+    """Settings after all drop-ins, before defaults are filled in again.
+
+    `origin` names the drop-in that last wrote a top-level field, `documents` holds each one's data and lines.
+    """
+
+    settings: Mapping[str, Any]
+    origin: Mapping[str, str]
+    documents: Mapping[str, Document]
+    skipped: tuple[str, ...]
+
+
+def merge(
+    base: Mapping[str, Any], drop_ins: Mapping[str, str], version: KubeletVersion, folder: str
+) -> Merged:
+    """Merge drop-ins (relative name -> text) over a defaulted base in the kubelet's order.
+
+    Only `*.conf` is read. Raises DropInError with the text that follows `failed to merge kubelet configs: `.
+    """
+    minor = version.rules_minor
+    merged: dict[str, Any] = (
+        _omit_empty(base, version) if minor >= _FIRST_MINOR_OF_VERSIONED_BASE else dict(base)
+    )
+    origin: dict[str, str] = {}
+    documents: dict[str, Document] = {}
+    for name in sorted(drop_ins, key=lambda name: name.split("/")):
+        if not name.endswith(_EXTENSION):
+            continue
+        document = _load(drop_ins[name], name, version, folder)
+        documents[name] = document
+        data = {key: value for key, value in document.data.items() if key not in ("apiVersion", "kind")}
+        origin.update(dict.fromkeys(data, name))
+        if minor < _FIRST_MINOR_OF_VERSIONED_BASE:
+            data = _matched_to_internal(data)
+        if minor < _FIRST_MINOR_OF_JSON_MERGE:
+            data = {key: value for key, value in data.items() if value not in (None, "", 0, False, [], {})}
+        merged = _patched(merged, data)
+    return Merged(
+        _typed(merged, version, origin, documents),
+        origin,
+        documents,
+        tuple(name for name in drop_ins if not name.endswith(_EXTENSION)),
+    )
+
+
+def _load(text: str, name: str, version: KubeletVersion, folder: str) -> Document:
+    path = f"{folder}/{name}"
+    prefix = f'failed to walk through kubelet dropin directory "{folder}": '
+    if version.rules_minor < _FIRST_MINOR_OF_JSON_MERGE:
+        return _load_typed(text, name, version, path, prefix)
+    loading = f"{prefix}failed to load kubelet dropin file, path: {path}, "
+    if not text:
+        raise DropInError(f'{loading}error: kubelet config file "{path}" was empty', name)
+    try:
+        document = read_document(text)
+    except LoadError as error:
+        raise DropInError(f"{loading}error: {error}", name, line=error.line) from error
+    data = document.data if isinstance(document.data, dict) else {}
+    if not data.get("kind"):
+        raise DropInError(f"{loading}error: Object 'Kind' is missing in '{text}'", name)
+    duplicates = duplicate_keys_error(document)
+    if duplicates:
+        line = document.duplicates[0][1]
+        raise DropInError(f"{loading}error: strict decoding error: {duplicates}", name, line=line)
+    if version.rules_minor >= _FIRST_MINOR_OF_VERSIONED_BASE:
+        _require_known_kind(data, name, loading)
+    return document
+
+
+def _load_typed(text: str, name: str, version: KubeletVersion, path: str, prefix: str) -> Document:
+    loading = (
+        f"{prefix}failed to load kubelet dropin file, path: {path}, error: failed to load Kubelet config file"
+    )
+    if not text:
+        raise DropInError(f'{loading} {path}, error kubelet config file "{path}" was empty', name)
+    try:
+        document = read_document(text)
+        decode_config(text, version, document)
+    except LoadError as error:
+        raise DropInError(
+            f"{loading} {path}, error failed to decode: {error}", name, error.path, error.line
+        ) from error
+    return document
+
+
+def _require_known_kind(data: Mapping[str, Any], name: str, loading: str) -> None:
+    api_version, kind = data.get("apiVersion") or "", data["kind"]
+    if (api_version, kind) == (API_VERSION, KIND):
+        return
+    group, slash, minor = api_version.rpartition("/")
+    group_version = f"{group}/{minor}" if slash else f"/{minor}"
+    raise DropInError(f"{loading}unknown apiVersion/kind: {group_version}, Kind={kind}", name, ("kind",))
+
+
+def _patched(base: Mapping[str, Any], patch: Mapping[str, Any]) -> dict[str, Any]:
+    """Apply a JSON merge patch (RFC 7396): null deletes, objects merge, everything else replaces."""
+    merged = dict(base)
+    for key, value in patch.items():
+        if value is None:
+            merged.pop(key, None)
+        elif isinstance(value, dict):
+            held = merged.get(key)
+            merged[key] = _patched(held if isinstance(held, dict) else {}, value)
+        else:
+            merged[key] = value
+    return merged
+
+
+def _matched_to_internal(data: Mapping[str, Any]) -> dict[str, Any]:
+    # The drop-in's names never equalled the base's (cpuManagerPolicy, CPUManagerPolicy), so null deleted
+    # nothing.
+    return {
+        key: value for key, value in data.items() if value is not None and key != _UNMATCHED_INTERNAL_NAME
+    }
+
+
+def _omit_empty(base: Mapping[str, Any], version: KubeletVersion) -> dict[str, Any]:
+    types = known_fields(version)
+    return {
+        name: value
+        for name, value in base.items()
+        if types.get(name, "*").startswith("*") or value not in ("", 0, False, [], {})
+    }
+
+
+def _typed(
+    merged: Mapping[str, Any],
+    version: KubeletVersion,
+    origin: Mapping[str, str],
+    documents: Mapping[str, Document],
+) -> Mapping[str, Any]:
+    try:
+        settings: Mapping[str, Any] = decode(merged, ROOT_TYPE, types_of(version.rules_minor)).value
+    except GoJsonError as error:
+        file = origin.get(str(error.path[0]), "")
+        line = documents[file].lines.get(error.path) if file else None
+        raise DropInError(
+            f"failed to unmarshal merged JSON into kubelet configuration: {error}", file, error.path, line
+        ) from error
+    return settings

@@ -1,0 +1,493 @@
+"""The kubelet's command line: which flags exist, how their values parse, and how they override the configuration.
+
+Sources: cmd/kubelet/app/options/options.go and globalflags.go, k8s.io/component-base/cli/flag,
+pkg/util/flag, and github.com/spf13/pflag for the errors.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from ipaddress import ip_address
+from typing import Any
+
+from numaforge.kubelet.cpusets import CpuSetError, atoi
+from numaforge.kubelet.durations import parse_duration
+from numaforge.kubelet.quantities import Quantity, QuantityError
+from numaforge.kubelet.versions import KubeletVersion
+
+# Flags that set a field of the configuration: name -> (how the value parses, the field).
+_SETTINGS: Mapping[str, tuple[str, str]] = {
+    "address": ("ip", "address"),
+    "allowed-unsafe-sysctls": ("list", "allowedUnsafeSysctls"),
+    "anonymous-auth": ("bool", "authentication.anonymous.enabled"),
+    "authentication-token-webhook": ("bool", "authentication.webhook.enabled"),
+    "authentication-token-webhook-cache-ttl": ("duration", "authentication.webhook.cacheTTL"),
+    "authorization-mode": ("string", "authorization.mode"),
+    "authorization-webhook-cache-authorized-ttl": ("duration", "authorization.webhook.cacheAuthorizedTTL"),
+    "authorization-webhook-cache-unauthorized-ttl": (
+        "duration",
+        "authorization.webhook.cacheUnauthorizedTTL",
+    ),
+    "cgroup-driver": ("string", "cgroupDriver"),
+    "cgroup-root": ("string", "cgroupRoot"),
+    "cgroups-per-qos": ("bool", "cgroupsPerQOS"),
+    "client-ca-file": ("string", "authentication.x509.clientCAFile"),
+    "cluster-dns": ("list", "clusterDNS"),
+    "cluster-domain": ("string", "clusterDomain"),
+    "container-log-max-files": ("int32", "containerLogMaxFiles"),
+    "container-log-max-size": ("string", "containerLogMaxSize"),
+    "container-runtime-endpoint": ("string", "containerRuntimeEndpoint"),
+    "contention-profiling": ("bool", "enableContentionProfiling"),
+    "cpu-cfs-quota": ("bool", "cpuCFSQuota"),
+    "cpu-cfs-quota-period": ("duration", "cpuCFSQuotaPeriod"),
+    "cpu-manager-policy": ("string", "cpuManagerPolicy"),
+    "cpu-manager-policy-options": ("pair", "cpuManagerPolicyOptions"),
+    "cpu-manager-reconcile-period": ("duration", "cpuManagerReconcilePeriod"),
+    "enable-controller-attach-detach": ("bool", "enableControllerAttachDetach"),
+    "enable-debugging-handlers": ("bool", "enableDebuggingHandlers"),
+    "enable-server": ("bool", "enableServer"),
+    "enforce-node-allocatable": ("list", "enforceNodeAllocatable"),
+    "event-burst": ("int32", "eventBurst"),
+    "event-qps": ("int32", "eventRecordQPS"),
+    "eviction-hard": ("less-than", "evictionHard"),
+    "eviction-max-pod-grace-period": ("int32", "evictionMaxPodGracePeriod"),
+    "eviction-minimum-reclaim": ("pairs", "evictionMinimumReclaim"),
+    "eviction-pressure-transition-period": ("duration", "evictionPressureTransitionPeriod"),
+    "eviction-soft": ("less-than", "evictionSoft"),
+    "eviction-soft-grace-period": ("pairs", "evictionSoftGracePeriod"),
+    "fail-cgroupv1": ("bool", "failCgroupV1"),
+    "fail-swap-on": ("bool", "failSwapOn"),
+    "feature-gates": ("gates", "featureGates"),
+    "file-check-frequency": ("duration", "fileCheckFrequency"),
+    "hairpin-mode": ("string", "hairpinMode"),
+    "healthz-bind-address": ("ip", "healthzBindAddress"),
+    "healthz-port": ("int32", "healthzPort"),
+    "http-check-frequency": ("duration", "httpCheckFrequency"),
+    "image-gc-high-threshold": ("int32", "imageGCHighThresholdPercent"),
+    "image-gc-low-threshold": ("int32", "imageGCLowThresholdPercent"),
+    "image-service-endpoint": ("string", "imageServiceEndpoint"),
+    "iptables-drop-bit": ("int32", "iptablesDropBit"),
+    "iptables-masquerade-bit": ("int32", "iptablesMasqueradeBit"),
+    "kernel-memcg-notification": ("bool", "kernelMemcgNotification"),
+    "kube-api-burst": ("int32", "kubeAPIBurst"),
+    "kube-api-content-type": ("string", "contentType"),
+    "kube-api-qps": ("int32", "kubeAPIQPS"),
+    "kube-reserved": ("pairs", "kubeReserved"),
+    "kube-reserved-cgroup": ("string", "kubeReservedCgroup"),
+    "kubelet-cgroups": ("string", "kubeletCgroups"),
+    "local-storage-capacity-isolation": ("bool", "localStorageCapacityIsolation"),
+    "log-flush-frequency": ("duration", "logging.flushFrequency"),
+    "logging-format": ("string", "logging.format"),
+    "make-iptables-util-chains": ("bool", "makeIPTablesUtilChains"),
+    "manifest-url": ("string", "staticPodURL"),
+    "max-open-files": ("int64", "maxOpenFiles"),
+    "max-pods": ("int32", "maxPods"),
+    "memory-manager-policy": ("string", "memoryManagerPolicy"),
+    "minimum-image-ttl-duration": ("duration", "imageMinimumGCAge"),
+    "node-status-max-images": ("int32", "nodeStatusMaxImages"),
+    "node-status-update-frequency": ("duration", "nodeStatusUpdateFrequency"),
+    "oom-score-adj": ("int32", "oomScoreAdj"),
+    "pod-cidr": ("string", "podCIDR"),
+    "pod-manifest-path": ("string", "staticPodPath"),
+    "pod-max-pids": ("int64", "podPidsLimit"),
+    "pods-per-core": ("int32", "podsPerCore"),
+    "port": ("int32", "port"),
+    "protect-kernel-defaults": ("bool", "protectKernelDefaults"),
+    "provider-id": ("string", "providerID"),
+    "qos-reserved": ("pairs", "qosReserved"),
+    "read-only-port": ("int32", "readOnlyPort"),
+    "register-node": ("bool", "registerNode"),
+    "register-with-taints": ("taints", "registerWithTaints"),
+    "registry-burst": ("int32", "registryBurst"),
+    "registry-qps": ("int32", "registryPullQPS"),
+    "reserved-cpus": ("string", "reservedSystemCPUs"),
+    "reserved-memory": ("reserved-memory", "reservedMemory"),
+    "resolv-conf": ("string", "resolvConf"),
+    "rotate-certificates": ("bool", "rotateCertificates"),
+    "rotate-server-certificates": ("bool", "serverTLSBootstrap"),
+    "runonce": ("bool", "runOnce"),
+    "runtime-request-timeout": ("duration", "runtimeRequestTimeout"),
+    "serialize-image-pulls": ("bool", "serializeImagePulls"),
+    "streaming-connection-idle-timeout": ("duration", "streamingConnectionIdleTimeout"),
+    "sync-frequency": ("duration", "syncFrequency"),
+    "system-cgroups": ("string", "systemCgroups"),
+    "system-reserved": ("pairs", "systemReserved"),
+    "system-reserved-cgroup": ("string", "systemReservedCgroup"),
+    "tls-cert-file": ("string", "tlsCertFile"),
+    "tls-cipher-suites": ("list", "tlsCipherSuites"),
+    "tls-min-version": ("string", "tlsMinVersion"),
+    "tls-private-key-file": ("string", "tlsPrivateKeyFile"),
+    "topology-manager-policy": ("string", "topologyManagerPolicy"),
+    "topology-manager-policy-options": ("pairs", "topologyManagerPolicyOptions"),
+    "topology-manager-scope": ("string", "topologyManagerScope"),
+    "v": ("int32", "logging.verbosity"),
+    "volume-plugin-dir": ("string", "volumePluginDir"),
+    "volume-stats-agg-period": ("duration", "volumeStatsAggPeriod"),
+}
+
+# Flags that set no field of the configuration: name -> how the value parses.
+_OTHERS: Mapping[str, str] = {
+    **dict.fromkeys(
+        (
+            "boot-id-file",
+            "bootstrap-kubeconfig",
+            "cert-dir",
+            "cloud-config",
+            "cloud-provider",
+            "config",
+            "config-dir",
+            "container-hints",
+            "containerd",
+            "containerd-namespace",
+            "event-storage-age-limit",
+            "event-storage-event-limit",
+            "experimental-mounter-path",
+            "hostname-override",
+            "image-credential-provider-bin-dir",
+            "image-credential-provider-config",
+            "kubeconfig",
+            "lock-file",
+            "log-json-info-buffer-size",
+            "log-text-info-buffer-size",
+            "machine-id-file",
+            "manifest-url-header",
+            "node-ip",
+            "node-labels",
+            "pod-infra-container-image",
+            "root-dir",
+            "runtime-cgroups",
+            "storage-driver-db",
+            "storage-driver-host",
+            "storage-driver-password",
+            "storage-driver-table",
+            "storage-driver-user",
+            "vmodule",
+        ),
+        "string",
+    ),
+    **dict.fromkeys(
+        (
+            "enable-load-reader",
+            "exit-on-lock-contention",
+            "experimental-allocatable-ignore-eviction",
+            "help",
+            "keep-terminated-pod-volumes",
+            "log-cadvisor-usage",
+            "log-json-split-stream",
+            "log-text-split-stream",
+            "register-schedulable",
+            "seccomp-default",
+            "storage-driver-secure",
+            "version",
+        ),
+        "bool",
+    ),
+    **dict.fromkeys(
+        (
+            "global-housekeeping-interval",
+            "housekeeping-interval",
+            "minimum-container-ttl-duration",
+            "storage-driver-buffer-duration",
+        ),
+        "duration",
+    ),
+    **dict.fromkeys(
+        (
+            "application-metrics-count-limit",
+            "maximum-dead-containers",
+            "maximum-dead-containers-per-container",
+        ),
+        "int32",
+    ),
+}
+
+# The first and the last minor that know a flag, where that is not all of them.
+_FIRST_MINOR = {"fail-cgroupv1": 31}
+_LAST_MINOR = {
+    "iptables-drop-bit": 30,
+    "iptables-masquerade-bit": 30,
+    "keep-terminated-pod-volumes": 30,
+    "cloud-config": 33,
+    "register-schedulable": 33,
+    "pod-infra-container-image": 34,
+}
+# Up to this minor the flag took one pair at a time.
+_LAST_MINOR_OF_SINGLE_TOPOLOGY_OPTION = 30
+
+_TRUE = frozenset({"1", "t", "T", "TRUE", "true", "True"})
+_FALSE = frozenset({"0", "f", "F", "FALSE", "false", "False"})
+_HUGEPAGES = "hugepages-"
+_TAINT_EFFECTS = frozenset({"NoSchedule", "PreferNoSchedule", "NoExecute"})
+_INTEGER = re.compile(r"[+-]?\d+")
+_BITS = {"int32": 31, "int64": 63}
+
+
+class FlagError(ValueError):
+    """The command line cannot be parsed; the message is the kubelet's, `flag` the argument it is about."""
+
+    def __init__(self, message: str, flag: str) -> None:
+        super().__init__(message)
+        self.flag = flag
+
+
+@dataclass
+class Flags:
+    """A parsed command line: configuration fields by dotted name, and the other flags by name.
+
+    `names` tells which flag set a field.
+    """
+
+    settings: dict[str, Any] = field(default_factory=dict)
+    others: dict[str, Any] = field(default_factory=dict)
+    names: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def gates(self) -> Mapping[str, bool]:
+        """Feature gates given as flags."""
+        gates: Mapping[str, bool] = self.settings.get("featureGates", {})
+        return gates
+
+
+def parse_flags(arguments: Sequence[str], version: KubeletVersion) -> Flags:
+    """Parse the arguments after the program's name.
+
+    Raises FlagError with the kubelet's message.
+    """
+    flags = Flags()
+    rest = list(arguments)
+    while rest:
+        argument = rest.pop(0)
+        if argument == "--":
+            break
+        if not argument.startswith("-") or argument == "-":
+            raise FlagError(f"unknown command {argument}", argument)
+        name, separator, value = _split(argument)
+        kind = _kind(name, version)
+        if kind is None:
+            raise FlagError(_unknown(argument, name), argument)
+        if not separator and kind == "bool":
+            value = "true"
+        elif not separator:
+            if not rest:
+                raise FlagError(
+                    f"failed to parse kubelet flag: flag needs an argument: {_needs(argument, name)}",
+                    argument,
+                )
+            value = rest.pop(0)
+        _set(flags, name, kind, value)
+    return flags
+
+
+def override(config: Mapping[str, Any], flags: Flags) -> dict[str, Any]:
+    """Return the configuration with the flags over it; feature gates add up, everything else is replaced."""
+    overridden = dict(config)
+    for dotted, value in flags.settings.items():
+        if dotted == "featureGates":
+            value = {**(config.get("featureGates") or {}), **value}
+        *parents, name = dotted.split(".")
+        holder = overridden
+        for parent in parents:
+            holder[parent] = dict(holder.get(parent) or {})
+            holder = holder[parent]
+        holder[name] = value
+    return overridden
+
+
+def parse_bool(text: str) -> bool:
+    """Read a boolean as strconv.ParseBool does. Raises ValueError with its text."""
+    if text in _TRUE:
+        return True
+    if text in _FALSE:
+        return False
+    raise ValueError(f'strconv.ParseBool: parsing "{text}": invalid syntax')
+
+
+def _split(argument: str) -> tuple[str, str, str]:
+    body = argument.lstrip("-")
+    name, separator, value = body.partition("=")
+    if not argument.startswith("--") and len(name) > 1 and not separator:
+        # A shorthand with its value attached: -v4
+        return name[0], "=", name[1:]
+    return name.replace("_", "-").replace(".", "-"), separator, value
+
+
+def _kind(name: str, version: KubeletVersion) -> str | None:
+    minor = version.rules_minor
+    if not _FIRST_MINOR.get(name, 0) <= minor <= _LAST_MINOR.get(name, minor):
+        return None
+    if name == "h":
+        return "bool"
+    if name == "topology-manager-policy-options" and minor <= _LAST_MINOR_OF_SINGLE_TOPOLOGY_OPTION:
+        return "pair"
+    return _SETTINGS[name][0] if name in _SETTINGS else _OTHERS.get(name)
+
+
+def _unknown(argument: str, name: str) -> str:
+    if argument.startswith("--"):
+        return f"failed to parse kubelet flag: unknown flag: --{name}"
+    return f"failed to parse kubelet flag: unknown shorthand flag: '{name[:1]}' in {argument}"
+
+
+def _needs(argument: str, name: str) -> str:
+    return f"--{name}" if argument.startswith("--") else f"'{name}' in {argument}"
+
+
+def _set(flags: Flags, name: str, kind: str, value: str) -> None:
+    _, target = _SETTINGS.get(name, ("", ""))
+    before = flags.settings.get(target) if target else None
+    try:
+        parsed = _PARSERS[kind](value, before)
+    except (ValueError, CpuSetError) as error:
+        shown = "-v, --v" if name == "v" else f"--{name}"
+        raise FlagError(
+            f'failed to parse kubelet flag: invalid argument "{value}" for "{shown}" flag: {error}',
+            f"--{name}",
+        ) from error
+    if not target:
+        flags.others[name] = parsed
+        return
+    flags.settings[target] = parsed
+    flags.names[target] = f"--{name}"
+
+
+def _string(value: str, _before: Any) -> str:
+    return value
+
+
+def _bool(value: str, _before: Any) -> bool:
+    return parse_bool(value)
+
+
+def _integer(kind: str) -> Callable[[str, Any], int]:
+    def parse(value: str, _before: Any) -> int:
+        if not _INTEGER.fullmatch(value):
+            raise ValueError(f'strconv.ParseInt: parsing "{value}": invalid syntax')
+        if abs(int(value)) >= 2 ** _BITS[kind]:
+            raise ValueError(f'strconv.ParseInt: parsing "{value}": value out of range')
+        return int(value)
+
+    return parse
+
+
+def _duration(value: str, _before: Any) -> str:
+    return str(parse_duration(value))
+
+
+def _list(value: str, before: Any) -> list[str]:
+    return [*(before or []), *(value.split(",") if value else [])]
+
+
+def _pairs(value: str, before: Any) -> dict[str, str]:
+    return _key_values(value.split(","), "=", "string=string", before)
+
+
+def _pair(value: str, before: Any) -> dict[str, str]:
+    if "=" not in value:
+        raise ValueError("malformed pair, expect string=string")
+    return _key_values([value], "=", "string=string", before)
+
+
+def _less_than(value: str, before: Any) -> dict[str, str]:
+    return _key_values(value.split(","), "<", "string<string", before)
+
+
+def _key_values(parts: Sequence[str], separator: str, expected: str, before: Any) -> dict[str, str]:
+    pairs = dict(before or {})
+    for part in filter(None, parts):
+        key, found, value = part.partition(separator)
+        if not found:
+            raise ValueError(f"malformed pair, expect {expected}")
+        pairs[key.strip()] = value.strip()
+    return pairs
+
+
+def _gates(value: str, before: Any) -> dict[str, bool]:
+    gates = dict(before or {})
+    for part in filter(None, value.split(",")):
+        key, found, text = part.partition("=")
+        if not found:
+            raise ValueError("malformed pair, expect string=bool")
+        try:
+            gates[key.strip()] = parse_bool(text.strip())
+        except ValueError as error:
+            raise ValueError(f"invalid value of {key.strip()}: {text.strip()}, err: {error}") from error
+    return gates
+
+
+def _ip(value: str, _before: Any) -> str:
+    if value:
+        try:
+            ip_address(value)
+        except ValueError as error:
+            raise ValueError(f'"{value}" is not a valid IP address') from error
+    return value
+
+
+def _reserved_memory(value: str, before: Any) -> list[dict[str, Any]]:
+    reservations = list(before or [])
+    for reservation in value.split(";") if value else []:
+        node, colon, limits = reservation.partition(":")
+        if not colon or ":" in limits:
+            raise ValueError(
+                "the reserved memory has incorrect format, expected "
+                f"numaNodeID:type=quantity[,type=quantity...], got {reservation}"
+            )
+        reservations.append({"numaNode": _numa_node(node), "limits": _limits(limits)})
+    return reservations
+
+
+def _numa_node(text: str) -> int:
+    try:
+        return atoi(text)
+    except CpuSetError as error:
+        raise ValueError(f"failed to convert the NUMA node ID, expected integer, got {text}") from error
+
+
+def _limits(text: str) -> dict[str, str]:
+    limits = {}
+    for limit in text.split(","):
+        parts = limit.split("=")
+        if len(parts) != 2:
+            raise ValueError(f"the reserved limit has incorrect value, expected type=quantity, got {limit}")
+        name, quantity = parts
+        if name != "memory" and not name.startswith(_HUGEPAGES):
+            raise ValueError(f'memory type conversion error, unknown type: "{name}"')
+        try:
+            Quantity.parse(quantity)
+        except QuantityError as error:
+            raise ValueError(f"failed to parse the quantity: {quantity}") from error
+        limits[name] = quantity
+    return limits
+
+
+def _taints(value: str, _before: Any) -> list[dict[str, str]]:
+    return [_taint(part) for part in value.split(",")] if value else []
+
+
+def _taint(text: str) -> dict[str, str]:
+    key_value, colon, effect = text.partition(":")
+    if ":" in effect or not key_value:
+        raise ValueError(f"invalid taint spec: {text}")
+    if colon and effect not in _TAINT_EFFECTS:
+        raise ValueError(f"invalid taint effect: {effect}, unsupported taint effect")
+    key, _, value = key_value.partition("=")
+    return {"key": key, "value": value, "effect": effect}
+
+
+_PARSERS: Mapping[str, Callable[[str, Any], Any]] = {
+    "string": _string,
+    "bool": _bool,
+    "int32": _integer("int32"),
+    "int64": _integer("int64"),
+    "duration": _duration,
+    "list": _list,
+    "pairs": _pairs,
+    "pair": _pair,
+    "less-than": _less_than,
+    "gates": _gates,
+    "ip": _ip,
+    "reserved-memory": _reserved_memory,
+    "taints": _taints,
+}

@@ -1,0 +1,198 @@
+"""`check` against what real kubelets did: verdict and text, for every recorded case and version.
+
+The vectors are not part of the package: NUMAFORGE_VECTORS names their folder.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tarfile
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from numaforge.cpulist import format_cpulist
+from numaforge.kubelet.startup import check
+from numaforge.snapshot import from_root
+from numaforge.topology import read_topology
+from numaforge.topology.model import Core, CpuSet, HugepagePool, NodeTopology, NumaNode, Package
+
+VECTORS = Path(
+    os.environ.get("NUMAFORGE_VECTORS", Path(__file__).parents[2].parent / "shared" / "vectors")
+)
+RUN_PREFIXES = (
+    "failed to run Kubelet: failed to create kubelet: ",
+    "failed to run Kubelet: ",
+    "failed to load kubelet config file, path: $CONFIG, error: failed to load Kubelet config file $CONFIG, error ",
+)
+
+
+@cache
+def load(name: str) -> dict[str, Any] | None:
+    file = VECTORS / name
+    return json.loads(file.read_text()) if file.exists() else None
+
+
+def cases(name: str, *keys: str) -> list[Any]:
+    vectors = load(name)
+    if vectors is None:
+        return [
+            pytest.param(None, marks=pytest.mark.skip(reason=f"{VECTORS / name} is absent: set NUMAFORGE_VECTORS"))
+        ]
+    return [pytest.param(case, id=case["name"]) for key in keys for case in vectors[key]]
+
+
+def real_cases() -> list[Any]:
+    name = "kubelet-real/startup.json"
+    vectors = load(name)
+    if vectors is None:
+        reason = f"{VECTORS / name} is absent: set NUMAFORGE_VECTORS"
+        return [pytest.param(None, "", marks=pytest.mark.skip(reason=reason))]
+    return [
+        pytest.param(case, minor, id=f"{minor}-{case['name']}")
+        for case in vectors["cases"]
+        for minor in case["results"]
+    ]
+
+
+@pytest.fixture(scope="module")
+def lab_node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeTopology]:
+    root = tmp_path_factory.mktemp("machine")
+    vectors = load("kubelet-real/startup.json")
+    assert vectors is not None
+    with tarfile.open(VECTORS / "kubelet-real" / vectors["machine"]) as archive:
+        archive.extractall(root, filter="data")
+    return read_topology(from_root(root))
+
+
+def machine(description: dict[str, Any]) -> NodeTopology:
+    """Turn a recorded machine (sockets, NUMA nodes with cores of threads) into a topology."""
+    numa_nodes, cores = [], []
+    packages: dict[int, set[int]] = {}
+    for node in description["numa"]:
+        threads: set[int] = set()
+        for core in node["cores"]:
+            cores.append(Core(core["socket"], node["id"], frozenset(core["threads"])))
+            packages.setdefault(core["socket"], set()).update(core["threads"])
+            threads.update(core["threads"])
+        distances = dict(enumerate(node["distances"] or []))
+        pools = {
+            page_size(pool["pageSizeKiB"]): HugepagePool(pool["numPages"], pool["numPages"])
+            for pool in node.get("hugepages") or []
+        }
+        numa_nodes.append(NumaNode(node["id"], frozenset(threads), node["memory"], distances, pools))
+    online: CpuSet = frozenset().union(*(node.cpus for node in numa_nodes))
+    return NodeTopology(
+        hostname=None,
+        architecture="x86_64",
+        kernel=None,
+        kernel_cmdline=None,
+        memory_bytes=sum(node["memory"] for node in description["numa"]),
+        swap_bytes=0,
+        cgroup_version=2,
+        online=online,
+        offline=frozenset(),
+        isolated=frozenset(),
+        packages=tuple(Package(id_, frozenset(cpus)) for id_, cpus in sorted(packages.items())),
+        numa_nodes=tuple(numa_nodes),
+        cores=tuple(cores),
+        l3_caches=(),
+    )
+
+
+def page_size(kib: int) -> str:
+    return f"{kib // 2**20}Gi" if kib >= 2**20 else f"{kib // 2**10}Mi"
+
+
+def bare(error: str | None) -> str | None:
+    """Drop what the command adds around an error, which the recordings of single functions lack."""
+    for prefix in RUN_PREFIXES:
+        if error and error.startswith(prefix):
+            return error.removeprefix(prefix)
+    return error
+
+
+@pytest.mark.parametrize(("case", "minor"), real_cases())
+def test_real_kubelet_starts_or_dies_as_predicted(
+    case: dict[str, Any], minor: str, lab_node: NodeTopology
+) -> None:
+    vectors = load("kubelet-real/startup.json")
+    assert vectors is not None
+    report = check(
+        case["yaml"],
+        drop_ins=case["dropins"],
+        flags=case["flags"],
+        state_files=case["state"],
+        topology=lab_node,
+        version=vectors["versions"].get(minor, minor),
+        config_path="$CONFIG",
+        drop_in_dir="$DROPIN_DIR",
+        root_dir="$STATE_DIR",
+    )
+    result = case["results"][minor]
+    assert report.starts == result["starts"], report.error
+    # The recording is one line of a log, so line breaks inside the error became blanks.
+    assert (report.error or "").replace("\n", " ") == result["error"]
+
+
+@pytest.mark.parametrize("case", cases("kubelet/startup.json", "cases", "checkpoint_cases"))
+def test_start_of_the_resource_managers(case: dict[str, Any]) -> None:
+    vectors = load("kubelet/startup.json")
+    assert vectors is not None
+    topology = machine(vectors["machines"][case["machine"]])
+    names = ("cpu_manager_state", "memory_manager_state")
+    report = check(
+        json.dumps(case["config"]),
+        topology=topology,
+        version="1.36.2",
+        state_files={name: case[name] for name in names if case.get(name)},
+    )
+    result = case["result"]
+    assert validation_texts(report) == result["validation_errors"]
+    assert bare(report.error) == result.get("startup_error")
+    assert dict(report.reservation) == result.get("node_allocatable_reservation", {})
+    if result.get("exclusively_allocatable_cpus"):
+        assert report.reserved_cpus is not None
+        assert format_cpulist(topology.online - report.reserved_cpus) == result["exclusively_allocatable_cpus"]
+
+
+@pytest.mark.parametrize("case", cases("kubelet/validation.json", "cases"))
+def test_validation_refuses_what_the_kubelet_refuses(case: dict[str, Any]) -> None:
+    vectors = load("kubelet/validation.json")
+    assert vectors is not None
+    config = {**vectors["base_config"], **case["mutation"]}
+    config = {name: value for name, value in config.items() if value is not None}
+    report = check(
+        json.dumps(config), topology=machine(ANY_MACHINE), version="1.36.2", config_path="$CONFIG"
+    )
+    observed = case["observed_1_36_2"]
+    if observed["load_error"] is not None:
+        assert bare(report.error) == observed["load_error"]
+        return
+    assert sorted(validation_texts(report)) == sorted(observed["validation_errors"])
+    if observed["load_warning"] is not None:
+        texts = [finding.text for finding in report.findings if finding.id == "NF501"]
+        assert texts == [observed["load_warning"]]
+
+
+ANY_MACHINE = {
+    "numa": [
+        {
+            "id": 0,
+            "memory": 2**34,
+            "distances": [10],
+            "cores": [{"socket": 0, "threads": [core, core + 4]} for core in range(4)],
+        }
+    ]
+}
+
+
+def validation_texts(report: Any) -> list[str]:
+    refused = "failed to validate kubelet configuration, error: "
+    if report.error is None or not report.error.startswith((refused, "initialize logging: ")):
+        return []
+    return [finding.text for finding in report.findings if finding.severity == "error"]
