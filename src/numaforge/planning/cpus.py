@@ -125,8 +125,7 @@ def _explicit(topology: NodeTopology, wanted: CpuSet) -> CpuSet:
         missing = frozenset().union(*(core.cpus for core in split)) - wanted
         complete = format_cpulist(wanted | missing)
         raise PlanError(
-            f"{format_cpulist(wanted)!r} cuts cores in two: the siblings {format_cpulist(missing)} are "
-            "missing",
+            f"{format_cpulist(wanted)!r} cuts cores in two, without their siblings {format_cpulist(missing)}",
             where=field,
             remedy=f'reserve whole cores: "{complete}"',
         )

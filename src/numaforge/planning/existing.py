@@ -98,22 +98,23 @@ class ExistingSettings:
         """
         held = self.get(*path)
         whole_map = self.get(path[0])
+        said = shown or str(wanted)
         if held is None and whole_map is not None and wanted is not None:
-            raise _refused_by_flag(path, whole_map, shown or str(wanted), subject)
+            raise _refused_by_flag(whole_map, said, subject)
         if held is None or wanted is None:
             return held
         if same(held.value) if same else str(held.value) == str(wanted):
             return None
         if held.from_flag:
-            raise _refused_by_flag(path, held, shown or str(wanted), subject)
+            raise _refused_by_flag(held, said, subject)
         if override:
             return None
         raise PlanError(
-            f"the profile says {shown or wanted}, {held.place} says {'.'.join(path)}: {held.value}",
+            f"the profile says {said}, {held.place} says {'.'.join(path)}: {held.value}",
             where=subject,
-            remedy="remove the key from that file, leave it out of the profile to keep the value that is "
-            "there, or "
-            "set kubelet.on_conflict: override",
+            remedy=f"remove the key from that file, leave {subject} out of the profile to keep the value "
+            "that is "
+            "there, or set kubelet.on_conflict: override",
         )
 
     def below(self, name: str) -> dict[str, Setting]:
@@ -152,13 +153,12 @@ def read_existing(install: KubeletInstall | None, previous: KubeletPlan | None) 
     return ExistingSettings(settings, whole.place if whole else main_file if has_map else None)
 
 
-def _refused_by_flag(path: SettingPath, held: Setting, wanted: str, subject: str) -> PlanError:
+def _refused_by_flag(held: Setting, said: str, subject: str) -> PlanError:
     return PlanError(
-        f"the profile says {wanted}, the kubelet's {held.place} says {held.value}, and a flag wins over "
-        "every file",
+        f"the profile says {said}, the kubelet's {held.place} says {held.value}, and a flag wins over every "
+        "file",
         where=subject,
-        remedy=f"take the {held.place} from the kubelet's arguments, or leave {'.'.join(path)} out of the "
-        "profile",
+        remedy=f"take the {held.place} from the kubelet's arguments, or leave {subject} out of the profile",
     )
 
 

@@ -50,6 +50,14 @@ _FIRST_MINOR_WITH_CONFIG_DIR = 30
 _TRUE = ("1", "t", "T", "true", "TRUE", "True")
 _FALSE = ("0", "f", "F", "false", "FALSE", "False")
 
+# Where a profile says what becomes a policy or a scope.
+_FIELDS = {
+    "cpuManagerPolicy": "kubelet.cpu_manager_policy",
+    "topologyManagerPolicy": "kubelet.topology_manager_policy",
+    "topologyManagerScope": "kubelet.topology_manager_scope",
+    "memoryManagerPolicy": "kubelet.memory_manager_policy",
+}
+
 Options = dict[str, str]
 
 
@@ -197,7 +205,7 @@ class _Chooser:
 
     def _policy(self, name: str, wanted: str | None, default: str, reason: str) -> str:
         subject = f"kubelet.{name}"
-        kept = self.existing.settle((name,), wanted, subject=subject, override=self.override)
+        kept = self.existing.settle((name,), wanted, subject=_FIELDS[name], override=self.override)
         if kept:
             value, reason = str(kept.value), f"kept as {kept.place} has it"
         else:
@@ -455,17 +463,20 @@ class _Chooser:
         return shares
 
     def _gates(self, cpu_chosen: Options, topology_chosen: Options) -> dict[str, bool]:
-        states = [cpu_options(self.version)[name] for name in cpu_chosen]
-        states += [topology_options(self.version)[name] for name in topology_chosen]
+        cpu_states, topology_states = cpu_options(self.version), topology_options(self.version)
+        states = {f"kubelet.cpu_manager_options.{name}": cpu_states[name] for name in cpu_chosen}
+        states |= {
+            f"kubelet.topology_manager_options.{name}": topology_states[name] for name in topology_chosen
+        }
         gates = {}
-        for state in states:
+        for field, state in states.items():
             if state.gate is None:
                 continue
             off = self.existing.get("featureGates", state.gate)
             self.existing.settle(
                 ("featureGates", state.gate),
                 "true",
-                subject=f"kubelet: option {state.name}",
+                subject=field,
                 override=self.override,
                 same=partial(_same_bool, "true"),
                 shown=f"{state.name}, which needs the feature gate {state.gate}",

@@ -270,15 +270,23 @@ def _shares(
 ) -> tuple[dict[int, int], tuple[Decision, ...], tuple[Notice, ...]]:
     subject = "memory.split"
     held = existing.get("reservedMemory")
-    if held is not None and profile.memory.split is None:
-        shares = _existing_shares(held, rooms, total)
-        if shares is not None:
-            return shares, (Decision(subject, _describe(shares), f"kept as {held.place} has it"),), ()
     mode = profile.memory.split or "proportional"
     shares = _steady(previous, rooms, split_reservation(total, rooms, mode))
+    if held is not None and profile.memory.split is None:
+        there = _existing_shares(held, rooms, total)
+        if there is not None:
+            return there, (Decision(subject, _describe(there), f"kept as {held.place} has it"),), ()
+        if held.from_flag or profile.kubelet.on_conflict != "override":
+            raise PlanError(
+                f"reservedMemory in {held.place} does not add up to {format_bytes(total)} on NUMA nodes that "
+                "can "
+                "hold it, which is what the kubelet wants to see",
+                where="memory",
+                remedy=f"remove it there, or make it: {_describe(shares)}",
+            )
     existing.settle(
         ("reservedMemory",),
-        shares,
+        shares if profile.memory.split else None,
         subject=subject,
         override=profile.kubelet.on_conflict == "override",
         same=lambda value: _existing_shares(Setting(value, "kubelet"), rooms, total) == shares,

@@ -91,7 +91,7 @@ REFUSALS = {
     "half-a-core-names-the-siblings": (
         dgx_h100,
         {"cpulist": "0-1"},
-        "'0-1' cuts cores in two: the siblings 112-113 are missing\n  reserve whole cores: \"0-1,112-113\"",
+        "'0-1' cuts cores in two, without their siblings 112-113\n  reserve whole cores: \"0-1,112-113\"",
     ),
     "every-core-by-list": (lab_node, {"cpulist": "0-15"}, "all 16 online CPUs (0-15) would be reserved"),
     "every-core-by-count": (

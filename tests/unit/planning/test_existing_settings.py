@@ -108,7 +108,7 @@ CONFLICTS = {
         "cpuManagerPolicy: none\n",
         {"kubelet": {"cpu_manager_policy": "static"}},
         (
-            "node1: kubelet.cpuManagerPolicy: the profile says static, /var/lib/kubelet/config.yaml says "
+            "node1: kubelet.cpu_manager_policy: the profile says static, /var/lib/kubelet/config.yaml says "
             "cpuManagerPolicy: none"
         ),
     ),
@@ -202,7 +202,7 @@ def test_a_split_that_adds_up_is_kept_when_the_profile_is_silent():
 
 def test_a_split_that_does_not_add_up_is_a_conflict():
     text = "reservedMemory:\n- numaNode: 3\n  limits:\n    memory: 99Mi\n"
-    assert "the profile says reservedMemory of 100Mi" in refusal(node(text), {})
+    assert "config.yaml does not add up to 100Mi on NUMA nodes that can hold it" in refusal(node(text), {})
 
 
 def test_a_drop_in_of_the_admins_wins_over_the_main_file():
