@@ -22,7 +22,7 @@ _TYPE_META = (
 
 
 class LoadError(ValueError):
-    """A file is refused; the message is the kubelet's, `rule` the finding's id, `path` and `line` the place."""
+    """A file is refused; the message is the kubelet's, `rule` the finding's id, `path` the place."""
 
     def __init__(self, message: str, rule: str, path: Path = (), line: int | None = None) -> None:
         super().__init__(message)
@@ -38,7 +38,7 @@ class LoadError(ValueError):
 
 @dataclass(frozen=True)
 class ConfigFile:
-    """A decoded file: settings by field name (absent where unset), the lines, and what strict decoding minds."""
+    """A decoded file: settings by field name (absent where unset), and what strict decoding minds."""
 
     settings: Mapping[str, Any]
     lines: Mapping[Path, int]

@@ -1,4 +1,4 @@
-"""The kubelet's command line: which flags exist, how their values parse, and how they override the configuration.
+"""The kubelet's command line: which flags exist, how they parse, and how they override the configuration.
 
 Sources: cmd/kubelet/app/options/options.go and globalflags.go, k8s.io/component-base/cli/flag,
 pkg/util/flag, and github.com/spf13/pflag for the errors.

@@ -49,7 +49,7 @@ _FIRST_MINOR_WITH_BEST_EFFORT = 32
 
 
 class ManagerError(ValueError):
-    """A manager cannot be created; the message is the kubelet's. `rule`, `path` and `remedy` make the finding."""
+    """A manager cannot be created; the message is the kubelet's, the rest makes the finding."""
 
     def __init__(self, message: str, rule: str, path: str, remedy: str) -> None:
         super().__init__(message)
@@ -188,7 +188,8 @@ def set_up_memory_manager(
             "[memorymanager] you should specify the system reserved memory",
             "NF217",
             "reservedMemory",
-            "reserve memory in kubeReserved, systemReserved or evictionHard, and the same sum in reservedMemory",
+            "reserve memory in kubeReserved, systemReserved or evictionHard, and the same sum in "
+            "reservedMemory",
         )
     return MemoryManager(policy, fresh_memory(machine, reserved))
 
@@ -196,7 +197,7 @@ def set_up_memory_manager(
 def fresh_memory(
     machine: Machine, reserved: Mapping[int, Mapping[str, int]]
 ) -> dict[int, dict[str, MemoryTable]]:
-    """Return the machine state that the Static policy starts with; allocatable wraps below zero as uint64 does."""
+    """Return the machine state that Static starts with; allocatable wraps below zero, as uint64 does."""
     state = {}
     for node in machine.nodes:
         kept = reserved.get(node.id, {})
@@ -285,7 +286,8 @@ def _node_limit(text: str, path: str) -> int:
 def _more_nodes_remedy(count: int, version: KubeletVersion) -> str:
     if MAX_ALLOWABLE_NUMA_NODES in topology_options(version):
         return (
-            f'set topologyManagerPolicyOptions: {{{MAX_ALLOWABLE_NUMA_NODES}: "{count}"}}: NUMA nodes without CPUs '
+            f'set topologyManagerPolicyOptions: {{{MAX_ALLOWABLE_NUMA_NODES}: "{count}"}}: NUMA nodes '
+            "without CPUs "
             "count too"
         )
     return "set topologyManagerPolicy: none: this kubelet has no option to raise the limit"
@@ -319,7 +321,8 @@ def _static_options(
     for pair in forbidden_pairs(version):
         if parsed.get(pair.first) and parsed.get(pair.second):
             raise ManagerError(
-                f"new static policy error: static policy options {pair.first} and {pair.second} can not be used "
+                f"new static policy error: static policy options {pair.first} and {pair.second} can not be "
+                "used "
                 "at the same time",
                 "NF209",
                 "cpuManagerPolicyOptions",
@@ -334,7 +337,8 @@ def _require_compatible(options: Mapping[str, bool], settings: Mapping[str, Any]
     path = f"cpuManagerPolicyOptions.{ALIGN_BY_SOCKET}"
     if settings["topologyManagerPolicy"] == "single-numa-node":
         raise ManagerError(
-            "new static policy error: Topolgy manager single-numa-node policy is incompatible with CPUManager "
+            "new static policy error: Topolgy manager single-numa-node policy is incompatible with "
+            "CPUManager "
             f"{ALIGN_BY_SOCKET} policy option",
             "NF210",
             path,
@@ -342,7 +346,8 @@ def _require_compatible(options: Mapping[str, bool], settings: Mapping[str, Any]
         )
     if machine.cpus.num_sockets > machine.cpus.num_numa_nodes:
         raise ManagerError(
-            "new static policy error: Align by socket is not compatible with hardware where number of sockets are "
+            "new static policy error: Align by socket is not compatible with hardware where number of "
+            "sockets are "
             "more than number of NUMA",
             "NF210",
             path,
@@ -371,7 +376,8 @@ def _require_nodes(entries: list[Mapping[str, Any]], machine: Machine) -> None:
         node = entry.get("numaNode", 0)
         if node not in known:
             raise ManagerError(
-                f"the reserved memory configuration references a NUMA node {node} that does not exist on this "
+                f"the reserved memory configuration references a NUMA node {node} that does not exist on "
+                "this "
                 "machine",
                 "NF214",
                 f"reservedMemory[{index}].numaNode",
@@ -394,7 +400,8 @@ def _require_sum(entries: list[Mapping[str, Any]], reservation: Mapping[str, Qua
         total, target = totals.get(name, ZERO), wanted.get(name, ZERO)
         if total.amount != target.amount:
             text = (
-                f'the total amount "{total}" of type "{name}" is not equal to the value "{target}" determined by '
+                f'the total amount "{total}" of type "{name}" is not equal to the value "{target}" '
+                "determined by "
                 "Node Allocatable feature"
             )
             rule = "NF215" if name == "memory" else "NF216"

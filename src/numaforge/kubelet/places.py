@@ -22,7 +22,7 @@ def split_path(path: str) -> Path:
 
 @dataclass(frozen=True)
 class Places:
-    """The lines of the main file and of each drop-in, and the flags that set a field, by dotted field name."""
+    """The lines of the main file and of each drop-in, and the flag that set a field, by dotted name."""
 
     main: str
     main_lines: Mapping[Path, int]

@@ -41,7 +41,7 @@ class ReservationError(ValueError):
 
 @dataclass(frozen=True)
 class Threshold:
-    """An eviction threshold: a quantity, or a share of the capacity as the float32 that the kubelet computes with."""
+    """An eviction threshold: a quantity, or a share of the capacity as the kubelet's float32."""
 
     quantity: Quantity | None
     share: float = 0.0
@@ -62,7 +62,7 @@ def parse_reserved(reserved: Mapping[str, str]) -> dict[str, Quantity]:
 
 
 def parse_thresholds(thresholds: Mapping[str, str], minor: int) -> dict[str, Threshold]:
-    """Return eviction thresholds by signal; `0%` and `100%` mean that there is none. Raises ReservationError."""
+    """Return thresholds by signal; `0%` and `100%` mean that there is none. Raises ReservationError."""
     parsed = {}
     for signal, text in sorted(thresholds.items()):
         _require_signal(signal, minor)

@@ -1,6 +1,6 @@
 """Whether a kubelet would start with a configuration on a machine, in the kubelet's own order and words.
 
-Source: cmd/kubelet/app/server.go (NewKubeletCommand, run, RunKubelet), NewContainerManager and Start in
+Source: run and RunKubelet in cmd/kubelet/app/server.go, NewContainerManager and Start in
 pkg/kubelet/cm/container_manager_linux.go, NewMainKubelet in pkg/kubelet/kubelet.go. Assumed is a kubelet that
 reaches its API server and its container runtime.
 """
@@ -8,12 +8,11 @@ reaches its API server and its container runtime.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
 
 from numaforge.cpulist import format_cpulist
-from numaforge.errors import KubeletConfigError
 from numaforge.kubelet.admission.machine import Machine
 from numaforge.kubelet.checkpoints import (
     CPU_STATE_FILE,
@@ -25,17 +24,16 @@ from numaforge.kubelet.checkpoints import (
     restore_memory_state,
 )
 from numaforge.kubelet.cpusets import parse_cpuset
-from numaforge.kubelet.decode import ConfigFile, LoadError, decode_config, read_document
-from numaforge.kubelet.defaults import with_defaults, with_eviction_defaults
-from numaforge.kubelet.documents import Document, YamlError, find_embedded
-from numaforge.kubelet.dropins import (
-    FIRST_MINOR_WITHOUT_ENVIRONMENT_VARIABLE,
-    DropInError,
-    merge,
-)
 from numaforge.kubelet.findings import Finding, Report, found
-from numaforge.kubelet.flags import FlagError, Flags, override, parse_flags
-from numaforge.kubelet.gates import aggregate, enabled, known_minors_of, set_gates
+from numaforge.kubelet.gates import aggregate, enabled
+from numaforge.kubelet.loading import (
+    CONFIG_PATH,
+    DROP_IN_DIR,
+    Configuration,
+    Refused,
+    effective_config,
+    load,
+)
 from numaforge.kubelet.managers import (
     CpuManager,
     ManagerError,
@@ -57,57 +55,21 @@ from numaforge.kubelet.reservations import (
     parse_reserved,
     parse_thresholds,
 )
+from numaforge.kubelet.traps import find_traps, unread_fields
 from numaforge.kubelet.validation import Refusal, validate, validate_logging
 from numaforge.kubelet.versions import KubeletVersion
 from numaforge.topology.model import NodeTopology
 
-CONFIG_PATH = "/var/lib/kubelet/config.yaml"
-DROP_IN_DIR = "/etc/kubernetes/kubelet.conf.d"
-ROOT_DIR = "/var/lib/kubelet"
-DROP_IN_VARIABLE = "KUBELET_CONFIG_DROPIN_DIR_ALPHA"
+__all__ = ["check", "effective_config"]
 
-_FIRST_MINOR_OF_PANIC = 32
+ROOT_DIR = "/var/lib/kubelet"
+
 _LAST_MINOR_OF_CPU_OPTIONS_GATE = 32
 _LAST_MINOR_OF_MEMORY_MANAGER_GATE = 31
 _FIRST_MINOR_OF_SHORT_SWAP_TEXT = 31
-_PANIC = "panic: failed to merge global and in-flight KubeletConfiguration while setting defaults, error: "
-_GATES_FAILED = "failed to set feature gates from initial flags-based config: "
 _RUN = "failed to run Kubelet: "
 _TLS_VERSIONS = ("VersionTLS10", "VersionTLS11", "VersionTLS12", "VersionTLS13")
 _WATCH_STRATEGIES = ("Get", "Cache", "Watch")
-
-
-@dataclass(frozen=True)
-class Configuration:
-    """A kubelet's configuration as loaded: complete settings, where each stands, and what was read on the way.
-
-    `main` is the decoded main file, `explicit` the top-level fields that somebody set, `drop_in_documents`
-    the data of each drop-in, `skipped` the files that are not read.
-    """
-
-    settings: Mapping[str, Any]
-    places: Places
-    main: ConfigFile
-    flags: Flags
-    explicit: frozenset[str]
-    drop_in_documents: Mapping[str, Document] = field(default_factory=dict)
-    skipped: tuple[str, ...] = ()
-
-    @property
-    def gates(self) -> Mapping[str, bool]:
-        """The feature gates of files and flags together."""
-        gates: Mapping[str, bool] = self.settings.get("featureGates") or {}
-        return gates
-
-
-class _Refused(Exception):  # noqa: N818
-    """The kubelet stops here: its text, and the findings that say why."""
-
-    def __init__(self, error: str, *findings: Finding, readable: bool = True) -> None:
-        super().__init__(error)
-        self.error = error
-        self.findings = findings
-        self.readable = readable
 
 
 @dataclass
@@ -138,9 +100,6 @@ def check(
     maps names below `root_dir` (`cpu_manager_state`) to texts. The three paths appear in the kubelet's
     texts only. Raises KubeletConfigError for a version that is none, or older than the oldest known one.
     """
-    # Imported here because the warnings are not needed by callers that only want the effective configuration.
-    from numaforge.kubelet.traps import find_traps, unread_fields
-
     kubelet = version if isinstance(version, KubeletVersion) else KubeletVersion.parse(version)
     findings: list[Finding] = []
     if kubelet.notice:
@@ -149,7 +108,7 @@ def check(
     managers = _Managers()
     error, readable = None, True
     try:
-        configuration, notes = _load(
+        configuration, notes = load(
             config_text, drop_ins or {}, flags, kubelet, environment or {}, config_path, drop_in_dir
         )
         findings += notes
@@ -157,7 +116,7 @@ def check(
         _validate(configuration, kubelet, topology)
         _run(configuration, kubelet, topology, machine, managers)
         _start(configuration, kubelet, machine, managers, state_files or {}, root_dir)
-    except _Refused as refusal:
+    except Refused as refusal:
         error, readable = refusal.error, refusal.readable
         findings += refusal.findings
     if configuration is not None:
@@ -175,238 +134,17 @@ def check(
     )
 
 
-def effective_config(
-    config_text: str,
-    drop_ins: Mapping[str, str] | None = None,
-    flags: Sequence[str] = (),
-    version: KubeletVersion | str = "1.36",
-    environment: Mapping[str, str] | None = None,
-) -> dict[str, Any]:
-    """Return the configuration a kubelet runs with: defaults, drop-ins in order, flags on top.
-
-    Raises KubeletConfigError where the kubelet could not load it.
-    """
-    kubelet = version if isinstance(version, KubeletVersion) else KubeletVersion.parse(version)
-    variables = {DROP_IN_VARIABLE: "1"} if environment is None else environment
-    try:
-        configuration, _ = _load(
-            config_text, drop_ins or {}, flags, kubelet, variables, CONFIG_PATH, DROP_IN_DIR
-        )
-    except _Refused as refusal:
-        remedy = refusal.findings[0].remedy if refusal.findings else None
-        raise KubeletConfigError(refusal.error, remedy=remedy) from refusal
-    return dict(configuration.settings)
-
-
-def _load(
-    config_text: str,
-    drop_ins: Mapping[str, str],
-    arguments: Sequence[str],
-    version: KubeletVersion,
-    environment: Mapping[str, str],
-    config_path: str,
-    drop_in_dir: str,
-) -> tuple[Configuration, tuple[Finding, ...]]:
-    flags = _parsed_flags(arguments, version)
-    _require_gates(flags.gates, version, Places(config_path, {}, {}, flags.names, drop_in_dir), _GATES_FAILED)
-    main, notes = _main_file(config_text, version, config_path)
-    places = Places(config_path, main.lines, {}, flags.names, drop_in_dir)
-    settings = _defaulted(main.settings, version, flags, places)
-    settings = with_eviction_defaults(settings)
-    configuration = Configuration(settings, places, main, flags, frozenset(main.settings))
-    if drop_ins or "config-dir" in flags.others:
-        _require_drop_in_variable(version, environment, drop_in_dir)
-        configuration = _with_drop_ins(configuration, drop_ins, version, drop_in_dir)
-    settings = override(configuration.settings, flags)
-    _require_gates(settings.get("featureGates") or {}, version, configuration.places, _GATES_FAILED)
-    explicit = configuration.explicit | {name.partition(".")[0] for name in flags.settings}
-    return replace(configuration, settings=settings, explicit=explicit), notes
-
-
-def _parsed_flags(arguments: Sequence[str], version: KubeletVersion) -> Flags:
-    try:
-        return parse_flags(arguments, version)
-    except FlagError as error:
-        raise _Refused(
-            str(error),
-            found(
-                "NF006",
-                f"kubelet {version} cannot parse its command line",
-                "correct or remove the flag; `kubelet --help` lists the ones it knows",
-                path=error.flag,
-                text=str(error),
-            ),
-        ) from error
-
-
-def _main_file(text: str, version: KubeletVersion, path: str) -> tuple[ConfigFile, tuple[Finding, ...]]:
-    loading = f"failed to load kubelet config file, path: {path}, error: failed to load Kubelet config file {path}, error"
-    if not text:
-        error = f'{loading} kubelet config file "{path}" was empty'
-        finding = found(
-            "NF003",
-            "the configuration file is empty",
-            "give it a KubeletConfiguration",
-            text=error,
-            file=path,
-        )
-        raise _Refused(error, finding, readable=False)
-    try:
-        embedded = find_embedded(text)
-        document = embedded.document if embedded else read_document(text)
-        main = decode_config(text, version, document)
-    except (LoadError, YamlError) as error:
-        raise _unloadable(error, f"{loading} failed to decode: {error}", path) from error
-    if embedded is None:
-        return main, ()
-    note = found(
-        "NF602",
-        f"the configuration is part of a {embedded.holder}; what the platform merges it with is not seen here",
-        "check the file that the node ends up with as well",
-        path=".".join(map(str, embedded.path)) or None,
-        file=path,
-    )
-    return main, (note,)
-
-
-def _unloadable(error: LoadError | YamlError, text: str, path: str) -> _Refused:
-    rule = error.rule if isinstance(error, LoadError) else "NF001"
-    readable = isinstance(error, LoadError) and error.readable
-    messages = {
-        "NF001": ("this is not YAML", "correct the syntax"),
-        "NF002": (
-            "this is not a KubeletConfiguration that the kubelet knows",
-            "begin the file with apiVersion: kubelet.config.k8s.io/v1beta1 and kind: KubeletConfiguration",
-        ),
-        "NF004": (
-            "a value has the wrong type or cannot be parsed",
-            "write the value as the field's type wants it",
-        ),
-    }
-    message, remedy = messages[rule]
-    where = (
-        Places(path, {}, {}, {}, "").named(error.path)
-        if isinstance(error, LoadError) and error.path
-        else None
-    )
-    finding = found(rule, message, remedy, path=where, text=text, file=path, line=error.line)
-    return _Refused(text, finding, readable=readable)
-
-
-def _defaulted(
-    settings: Mapping[str, Any], version: KubeletVersion, flags: Flags, places: Places
-) -> dict[str, Any]:
-    gates = {**flags.gates, **(settings.get("featureGates") or {})}
-    if version.rules_minor >= _FIRST_MINOR_OF_PANIC:
-        _require_gates(gates, version, places, _PANIC)
-    return with_defaults(settings, version, gates)
-
-
-def _require_gates(gates: Mapping[str, bool], version: KubeletVersion, places: Places, prefix: str) -> None:
-    errors = set_gates(version, gates)
-    if not errors:
-        return
-    findings = [_gate_finding(error, gates, version, places) for error in errors]
-    raise _Refused(prefix + aggregate(errors), *findings)
-
-
-def _gate_finding(error: str, gates: Mapping[str, bool], version: KubeletVersion, places: Places) -> Finding:
-    name = next((name for name in sorted(gates, key=len, reverse=True) if name in error.split()), None)
-    if error.startswith("unrecognized"):
-        return places.finding(
-            "NF101",
-            f"feature gate {name} does not exist in kubelet {version}",
-            _unknown_gate_remedy(name or "", version),
-            f"featureGates.{name}",
-            error,
-        )
-    if error.startswith("cannot set"):
-        return places.finding(
-            "NF102",
-            f"feature gate {name} cannot be changed any more in kubelet {version}",
-            f"remove {name} from featureGates",
-            f"featureGates.{name}",
-            error,
-        )
-    return places.finding(
-        "NF103",
-        "a feature gate is on that needs one that is off",
-        "enable what the gate depends on, or disable the gate too",
-        "featureGates",
-        error,
-    )
-
-
-def _unknown_gate_remedy(name: str, version: KubeletVersion) -> str:
-    minors = known_minors_of(name)
-    if not minors:
-        return f"remove {name} from featureGates, or correct its spelling"
-    if min(minors) > version.rules_minor:
-        return f"remove {name} from featureGates: it comes with kubelet 1.{min(minors)}"
-    return f"remove {name} from featureGates: kubelet 1.{max(minors)} was the last to know it"
-
-
-def _require_drop_in_variable(version: KubeletVersion, environment: Mapping[str, str], folder: str) -> None:
-    if version.rules_minor >= FIRST_MINOR_WITHOUT_ENVIRONMENT_VARIABLE or DROP_IN_VARIABLE in environment:
-        return
-    error = (
-        f"flag {folder} specified but environment variable {DROP_IN_VARIABLE} not set, cannot start kubelet"
-    )
-    raise _Refused(
-        error,
-        found(
-            "NF007",
-            f"kubelet {version} has --config-dir as an alpha feature only",
-            f"set the environment variable {DROP_IN_VARIABLE}, or merge the drop-ins into the main file",
-            path="--config-dir",
-            text=error,
-        ),
-    )
-
-
-def _with_drop_ins(
-    configuration: Configuration, drop_ins: Mapping[str, str], version: KubeletVersion, folder: str
-) -> Configuration:
-    try:
-        merged = merge(configuration.settings, drop_ins, version, folder)
-    except DropInError as error:
-        text = f"failed to merge kubelet configs: {error}"
-        finding = found(
-            "NF005",
-            "a drop-in file cannot be loaded",
-            "a drop-in is a KubeletConfiguration with apiVersion and kind that holds only what it changes",
-            path=configuration.places.named(error.path) if error.path else None,
-            text=text,
-            file=f"{folder}/{error.file}",
-            line=error.line,
-        )
-        raise _Refused(text, finding) from error
-    lines = {name: document.lines for name, document in merged.documents.items()}
-    places = replace(configuration.places, drop_in_lines=lines)
-    settings: Mapping[str, Any] = merged.settings
-    if version.rules_minor >= _FIRST_MINOR_OF_PANIC:
-        settings = _defaulted(settings, version, configuration.flags, places)
-    return replace(
-        configuration,
-        settings=settings,
-        places=places,
-        explicit=configuration.explicit | frozenset(merged.origin),
-        drop_in_documents=merged.documents,
-        skipped=merged.skipped,
-    )
-
-
 def _validate(configuration: Configuration, version: KubeletVersion, topology: NodeTopology) -> None:
     settings, gates = configuration.settings, configuration.gates
     refused = validate_logging(settings, version, gates)
     if refused:
         texts = aggregate(tuple(refusal.text for refusal in refused))
-        raise _Refused(f"initialize logging: {texts}", *_refusal_findings(refused, configuration.places))
+        raise Refused(f"initialize logging: {texts}", *_refusal_findings(refused, configuration.places))
     cgroup_version = topology.cgroup_version or 2
     refused = validate(settings, version, gates, cgroup_version=cgroup_version)
     if refused:
         texts = aggregate(tuple(refusal.text for refusal in refused))
-        raise _Refused(
+        raise Refused(
             f"failed to validate kubelet configuration, error: {texts}",
             *_refusal_findings(refused, configuration.places),
         )
@@ -463,7 +201,7 @@ def _run(
             )
     except ManagerError as error:
         finding = places.finding(error.rule, str(error), error.remedy, error.path, str(error))
-        raise _Refused(f"{_RUN}{error}", finding) from error
+        raise Refused(f"{_RUN}{error}", finding) from error
     _create_kubelet(configuration, version)
 
 
@@ -474,7 +212,7 @@ def _require_tls_version(configuration: Configuration) -> None:
         finding = configuration.places.finding(
             "NF219", text, f"use one of {', '.join(_TLS_VERSIONS)}", "tlsMinVersion", text
         )
-        raise _Refused(f"failed to construct kubelet dependencies: {text}", finding)
+        raise Refused(f"failed to construct kubelet dependencies: {text}", finding)
 
 
 def _require_authorization_mode(configuration: Configuration) -> None:
@@ -484,7 +222,7 @@ def _require_authorization_mode(configuration: Configuration) -> None:
         finding = configuration.places.finding(
             "NF219", text, "use Webhook or AlwaysAllow", "authorization.mode", text
         )
-        raise _Refused(f"{_RUN}{text}", finding)
+        raise Refused(f"{_RUN}{text}", finding)
 
 
 def _reserved_cpus(configuration: Configuration, machine: Machine) -> frozenset[int]:
@@ -501,7 +239,7 @@ def _reserved_cpus(configuration: Configuration, machine: Machine) -> frozenset[
         "reservedSystemCPUs",
         error,
     )
-    raise _Refused(f"{_RUN}{error}", finding)
+    raise Refused(f"{_RUN}{error}", finding)
 
 
 def _parsed_reserved(
@@ -512,7 +250,7 @@ def _parsed_reserved(
     except ReservationError as error:
         text = f"{flag} value failed to parse: {error}"
         remedy = "reserve cpu, memory, ephemeral-storage or pid, as quantities such as 500m, 2Gi, 1000"
-        raise _Refused(
+        raise Refused(
             f"{_RUN}{text}", places.finding("NF202", text, remedy, f"{field_name}.{error.key}", text)
         ) from error
 
@@ -523,7 +261,7 @@ def _hard_thresholds(configuration: Configuration, version: KubeletVersion) -> d
     try:
         return parse_thresholds(configuration.settings.get("evictionHard") or {}, version.rules_minor)
     except ReservationError as error:
-        raise _Refused(
+        raise Refused(
             f"{_RUN}{error}", _eviction_finding(error, "evictionHard", configuration.places)
         ) from error
 
@@ -547,7 +285,7 @@ def _require_qos_reserved(configuration: Configuration) -> None:
             finding = configuration.places.finding(
                 "NF219", text, 'reserve memory only, as a percentage: "50%"', f"qosReserved.{name}", text
             )
-            raise _Refused(f"{_RUN}{text}", finding)
+            raise Refused(f"{_RUN}{text}", finding)
 
 
 def _qos_complaint(name: str, share: str) -> str | None:
@@ -587,7 +325,7 @@ def _require_option_gates(configuration: Configuration, version: KubeletVersion)
 
 def _refuse_option_gate(configuration: Configuration, text: str, path: str, gate_name: str) -> None:
     remedy = f"do not switch the feature gate {gate_name} off"
-    raise _Refused(f"{_RUN}{text}", configuration.places.finding("NF207", text, remedy, path, text))
+    raise Refused(f"{_RUN}{text}", configuration.places.finding("NF207", text, remedy, path, text))
 
 
 def _require_swap(configuration: Configuration, version: KubeletVersion, topology: NodeTopology) -> None:
@@ -604,7 +342,7 @@ def _require_swap(configuration: Configuration, version: KubeletVersion, topolog
         finding = configuration.places.finding(
             "NF204", text, "boot the host with cgroup v2, or use NoSwap", "memorySwap.swapBehavior", text
         )
-        raise _Refused(f"{_RUN}{text}", finding)
+        raise Refused(f"{_RUN}{text}", finding)
     if not topology.swap_bytes or not settings.get("failSwapOn"):
         return
     text = "running with swap on is not supported, please disable swap or set --fail-swap-on flag to false"
@@ -619,7 +357,7 @@ def _require_swap(configuration: Configuration, version: KubeletVersion, topolog
         "failSwapOn",
         text,
     )
-    raise _Refused(f"{_RUN}{text}", finding)
+    raise Refused(f"{_RUN}{text}", finding)
 
 
 def _runs_memory_manager(configuration: Configuration, version: KubeletVersion) -> bool:
@@ -654,14 +392,14 @@ def _create_kubelet(configuration: Configuration, version: KubeletVersion) -> No
             ),
             "evictionMinimumReclaim",
         )
-        raise _Refused(
+        raise Refused(
             f"{_RUN}failed to create kubelet: {error}", _eviction_finding(error, name, places)
         ) from error
     complaint = _creation_complaint(settings)
     if complaint:
         path, text, remedy = complaint
         finding = places.finding("NF219", text, remedy, path, text)
-        raise _Refused(f"{_RUN}failed to create kubelet: {text}", finding)
+        raise Refused(f"{_RUN}failed to create kubelet: {text}", finding)
 
 
 def _creation_complaint(settings: Mapping[str, Any]) -> tuple[str, str, str] | None:
@@ -707,7 +445,7 @@ def _start(
             f"kubeReserved.{name}",
             text,
         )
-        raise _Refused(text, finding)
+        raise Refused(text, finding)
 
 
 def _restore_cpu(
@@ -737,7 +475,7 @@ def _restore_memory(manager: MemoryManager, text: str, path: str) -> None:
         raise _unrestorable("NF302", f"start memory manager error: {refusal}", path)
 
 
-def _unrestorable(rule: str, text: str, path: str) -> _Refused:
+def _unrestorable(rule: str, text: str, path: str) -> Refused:
     reason = text.partition("error: ")[2].removeprefix("could not restore state from checkpoint: ")
     finding = found(
         rule,
@@ -747,4 +485,4 @@ def _unrestorable(rule: str, text: str, path: str) -> _Refused:
         text=text,
         file=path,
     )
-    return _Refused(text, finding)
+    return Refused(text, finding)

@@ -8,27 +8,25 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from numaforge.cpulist import format_cpulist
 from numaforge.kubelet.config_fields import ROOT_TYPE, SINCE_MINOR, struct_fields, types_of
 from numaforge.kubelet.defaults import EVICTION_HARD
 from numaforge.kubelet.findings import Finding, dotted, found
 from numaforge.kubelet.gojson import GoJsonError, Path, decode
+from numaforge.kubelet.loading import Configuration
 from numaforge.kubelet.managers import CpuManager, MemoryManager
 from numaforge.kubelet.options import FULL_PCPUS_ONLY
 from numaforge.kubelet.quantities import Quantity
 from numaforge.kubelet.versions import KubeletVersion
 from numaforge.topology.model import Core, CpuSet, NodeTopology
 
-if TYPE_CHECKING:
-    from numaforge.kubelet.startup import Configuration
-
 _Findings = Iterator[Finding]
 
 
 def unread_fields(configuration: Configuration, version: KubeletVersion) -> tuple[Finding, ...]:
-    """Return the fields that lenient decoding drops, the keys that appear twice, and the files that are not read."""
+    """Return the fields that lenient decoding drops, keys that appear twice, and files that are not read."""
     places = configuration.places
     findings = [
         _unknown_field(path, version, places.main, configuration.main.lines.get(path))
@@ -52,7 +50,7 @@ def find_traps(
     cpu: CpuManager | None,
     memory: MemoryManager | None,
 ) -> tuple[Finding, ...]:
-    """Return warnings about a configuration that could be loaded; the managers are None where the start failed."""
+    """Return warnings about a loaded configuration; a manager is None where the start did not reach it."""
     findings = [
         *_lost_eviction_defaults(configuration, version),
         *_overriding_flags(configuration),
@@ -77,7 +75,8 @@ def _unknown_field(path: Path, version: KubeletVersion, file: str, line: int | N
         remedy = f"did you mean {nearest[0]}?" if nearest else "remove it, or look up the field's name"
     return found(
         "NF501",
-        f"kubelet {version} does not know the field {name}; it drops it with a line in its log and starts without",
+        f"kubelet {version} does not know the field {name}; it drops it with a line in its log and starts "
+        "without",
         remedy,
         path=name,
         text=f'strict decoding error: unknown field "{name}"',
@@ -134,7 +133,7 @@ def _lost_eviction_defaults(configuration: Configuration, version: KubeletVersio
         return
     consequence = "these thresholds are off"
     if "memory.available" in lost:
-        consequence = "these thresholds are off: without memory.available the kernel's OOM killer comes before any eviction"
+        consequence += ": without memory.available the kernel's OOM killer comes before any eviction"
     merge = " or set mergeDefaultEvictionSettings: true" if version.rules_minor >= 33 else ""
     yield configuration.places.finding(
         "NF507",
@@ -245,7 +244,8 @@ def _uneven_threads(
     handed_out = frozenset[int]().union(*(core.cpus & cpu.reserved for core in at_risk))
     yield configuration.places.finding(
         "NF505",
-        "cores have different numbers of threads online, so the kubelet takes a half-reserved core for a free one "
+        "cores have different numbers of threads online, so the kubelet takes a half-reserved core for a "
+        "free one "
         f"and hands out the reserved CPUs {format_cpulist(handed_out)}",
         "reserve whole cores, or bring all threads online",
         path,
@@ -286,7 +286,8 @@ def _starved_gpus(configuration: Configuration, topology: NodeTopology, free: Cp
         if node.cpus and len(left) < gpus * threads:
             yield configuration.places.finding(
                 "NF508",
-                f"NUMA node {node.id} has {gpus} GPUs and {len(left)} CPUs left for pods: not a core for each GPU",
+                f"NUMA node {node.id} has {gpus} GPUs and {len(left)} CPUs left for pods: not a core for "
+                "each GPU",
                 "reserve CPUs on another NUMA node, or fewer of them",
                 path,
             )
@@ -300,8 +301,10 @@ def _oversized_reservations(configuration: Configuration, memory: MemoryManager)
             held = Quantity.of_bytes(table.system_reserved)
             yield configuration.places.finding(
                 "NF504",
-                f"NUMA node {node} has {Quantity.of_bytes(table.total)} of memory, {Quantity.of_bytes(pages)} of it "
-                f"in hugepages, and reservedMemory takes {held}: what is left wraps around to a huge number, and the "
+                f"NUMA node {node} has {Quantity.of_bytes(table.total)} of memory, "
+                f"{Quantity.of_bytes(pages)} of it "
+                f"in hugepages, and reservedMemory takes {held}: what is left wraps around to a huge "
+                "number, and the "
                 "kubelet admits pods that the node cannot hold",
                 "spread reservedMemory over the NUMA nodes",
                 "reservedMemory",

@@ -270,7 +270,8 @@ def _parallel_pulls(config: _Config) -> _Refusals:
         yield _invalid(
             "NF116",
             "maxParallelImagePulls",
-            "maxParallelImagePulls cannot be larger than 1 unless SerializeImagePulls (--serialize-image-pulls) "
+            "maxParallelImagePulls cannot be larger than 1 unless SerializeImagePulls "
+            "(--serialize-image-pulls) "
             "is set to false",
             "set serializeImagePulls: false",
         )
@@ -301,12 +302,14 @@ def _taints(config: _Config) -> _Refusals:
         path = f"registerWithTaints[{index}]"
         added = taint.get("timeAdded")
         if not _is_valid_taint(taint):
-            shown = f"{taint.get('key', '')} {taint.get('value', '')} {taint.get('effect', '')} {_shown_time(added)}"
+            texts = " ".join(taint.get(name, "") for name in ("key", "value", "effect"))
+            shown = f"{texts} {_shown_time(added)}"
             yield Refusal(
                 "NF119",
                 path,
                 f"invalid taint: {{{shown}}}",
-                "give the taint a key that is a label name, and an effect: NoSchedule, PreferNoSchedule, NoExecute",
+                "give the taint a key that is a label name, and an effect: NoSchedule, PreferNoSchedule, "
+                "NoExecute",
             )
         if added is not None:
             yield _invalid("NF119", f"{path}.timeAdded", "taint.TimeAdded is not nil", "remove timeAdded")
@@ -350,7 +353,8 @@ def _topology_scope(config: _Config) -> _Refusals:
         yield _invalid(
             "NF111",
             "topologyManagerScope",
-            f'topologyManagerScope (--topology-manager-scope) "{scope}" must be one of: "container", or "pod"',
+            f'topologyManagerScope (--topology-manager-scope) "{scope}" must be one of: "container", or '
+            '"pod"',
             "use container or pod",
         )
 
@@ -575,7 +579,8 @@ def _image_credentials(config: _Config) -> _Refusals:
                 yield _invalid(
                     "NF115",
                     name,
-                    f"`{name}` must not be set if KubeletEnsureSecretPulledImages feature gate is not enabled",
+                    f"`{name}` must not be set if KubeletEnsureSecretPulledImages feature gate is not "
+                    "enabled",
                     "enable the feature gate KubeletEnsureSecretPulledImages, or remove the setting",
                 )
         return
@@ -584,7 +589,8 @@ def _image_credentials(config: _Config) -> _Refusals:
         yield _invalid(
             "NF111",
             field,
-            f'option "{policy}" specified for {field}. Valid options are {first}, {second}, {third} or {fourth}',
+            f'option "{policy}" specified for {field}. Valid options are {first}, {second}, {third} or '
+            f"{fourth}",
             f"use one of {', '.join(_PULL_POLICIES)}",
         )
     if config.items(allowed) and policy != "NeverVerifyAllowlistedImages":
@@ -605,9 +611,11 @@ def _reserved_cpus(config: _Config) -> _Refusals:
         yield _invalid(
             "NF113",
             "reservedSystemCPUs",
-            "can't use reservedSystemCPUs (--reserved-cpus) with systemReservedCgroup (--system-reserved-cgroup) "
+            "can't use reservedSystemCPUs (--reserved-cpus) with systemReservedCgroup "
+            "(--system-reserved-cgroup) "
             "or kubeReservedCgroup (--kube-reserved-cgroup)",
-            "remove systemReservedCgroup and kubeReservedCgroup, or reserve CPUs by number in systemReserved.cpu",
+            "remove systemReservedCgroup and kubeReservedCgroup, or reserve CPUs by number in "
+            "systemReserved.cpu",
         )
     try:
         parse_cpuset(cpus)
@@ -793,7 +801,8 @@ def _memory_throttling(config: _Config) -> _Refusals:
         yield _invalid(
             "NF110",
             "memoryThrottlingFactor",
-            f"memoryThrottlingFactor {_shown_float(factor)} must be greater than 0 and less than or equal to 1.0",
+            f"memoryThrottlingFactor {_shown_float(factor)} must be greater than 0 and less than or equal "
+            "to 1.0",
             "use a factor above 0 and up to 1",
         )
 

@@ -1,0 +1,291 @@
+"""Load a kubelet's configuration as it does itself: flags, main file, defaults, drop-ins, flags again, gates.
+
+Source: NewKubeletCommand, loadConfigFile and kubeletConfigFlagPrecedence in cmd/kubelet/app/server.go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from numaforge.errors import KubeletConfigError
+from numaforge.kubelet.decode import ConfigFile, LoadError, decode_config, read_document
+from numaforge.kubelet.defaults import with_defaults, with_eviction_defaults
+from numaforge.kubelet.documents import Document, YamlError, find_embedded
+from numaforge.kubelet.dropins import FIRST_MINOR_WITHOUT_ENVIRONMENT_VARIABLE, DropInError, merge
+from numaforge.kubelet.findings import Finding, found
+from numaforge.kubelet.flags import FlagError, Flags, override, parse_flags
+from numaforge.kubelet.gates import aggregate, known_minors_of, set_gates
+from numaforge.kubelet.places import Places
+from numaforge.kubelet.versions import KubeletVersion
+
+CONFIG_PATH = "/var/lib/kubelet/config.yaml"
+DROP_IN_DIR = "/etc/kubernetes/kubelet.conf.d"
+DROP_IN_VARIABLE = "KUBELET_CONFIG_DROPIN_DIR_ALPHA"
+
+_FIRST_MINOR_OF_PANIC = 32
+_PANIC = "panic: failed to merge global and in-flight KubeletConfiguration while setting defaults, error: "
+_GATES_FAILED = "failed to set feature gates from initial flags-based config: "
+
+
+@dataclass(frozen=True)
+class Configuration:
+    """A kubelet's configuration as loaded: complete settings, where each stands, and what was read.
+
+    `main` is the decoded main file, `explicit` the top-level fields that somebody set, `drop_in_documents`
+    the data of each drop-in, `skipped` the files that are not read.
+    """
+
+    settings: Mapping[str, Any]
+    places: Places
+    main: ConfigFile
+    flags: Flags
+    explicit: frozenset[str]
+    drop_in_documents: Mapping[str, Document] = field(default_factory=dict)
+    skipped: tuple[str, ...] = ()
+
+    @property
+    def gates(self) -> Mapping[str, bool]:
+        """The feature gates of files and flags together."""
+        gates: Mapping[str, bool] = self.settings.get("featureGates") or {}
+        return gates
+
+
+class Refused(Exception):  # noqa: N818
+    """The kubelet stops here: its text, and the findings that say why."""
+
+    def __init__(self, error: str, *findings: Finding, readable: bool = True) -> None:
+        super().__init__(error)
+        self.error = error
+        self.findings = findings
+        self.readable = readable
+
+
+def effective_config(
+    config_text: str,
+    drop_ins: Mapping[str, str] | None = None,
+    flags: Sequence[str] = (),
+    version: KubeletVersion | str = "1.36",
+    environment: Mapping[str, str] | None = None,
+) -> dict[str, Any]:
+    """Return the configuration a kubelet runs with: defaults, drop-ins in order, flags on top.
+
+    Raises KubeletConfigError where the kubelet could not load it.
+    """
+    kubelet = version if isinstance(version, KubeletVersion) else KubeletVersion.parse(version)
+    variables = {DROP_IN_VARIABLE: "1"} if environment is None else environment
+    try:
+        configuration, _ = load(
+            config_text, drop_ins or {}, flags, kubelet, variables, CONFIG_PATH, DROP_IN_DIR
+        )
+    except Refused as refusal:
+        remedy = refusal.findings[0].remedy if refusal.findings else None
+        raise KubeletConfigError(refusal.error, remedy=remedy) from refusal
+    return dict(configuration.settings)
+
+
+def load(
+    config_text: str,
+    drop_ins: Mapping[str, str],
+    arguments: Sequence[str],
+    version: KubeletVersion,
+    environment: Mapping[str, str],
+    config_path: str,
+    drop_in_dir: str,
+) -> tuple[Configuration, tuple[Finding, ...]]:
+    """Load a configuration: main file, defaults, drop-ins, flags; with notes about how it was found.
+
+    Raises Refused where the kubelet would stop.
+    """
+    flags = _parsed_flags(arguments, version)
+    require_gates(flags.gates, version, Places(config_path, {}, {}, flags.names, drop_in_dir), _GATES_FAILED)
+    main, notes = _main_file(config_text, version, config_path)
+    places = Places(config_path, main.lines, {}, flags.names, drop_in_dir)
+    settings = _defaulted(main.settings, version, flags, places)
+    settings = with_eviction_defaults(settings)
+    configuration = Configuration(settings, places, main, flags, frozenset(main.settings))
+    if drop_ins or "config-dir" in flags.others:
+        _require_drop_in_variable(version, environment, drop_in_dir)
+        configuration = _with_drop_ins(configuration, drop_ins, version, drop_in_dir)
+    settings = override(configuration.settings, flags)
+    require_gates(settings.get("featureGates") or {}, version, configuration.places, _GATES_FAILED)
+    explicit = configuration.explicit | {name.partition(".")[0] for name in flags.settings}
+    return replace(configuration, settings=settings, explicit=explicit), notes
+
+
+def _parsed_flags(arguments: Sequence[str], version: KubeletVersion) -> Flags:
+    try:
+        return parse_flags(arguments, version)
+    except FlagError as error:
+        raise Refused(
+            str(error),
+            found(
+                "NF006",
+                f"kubelet {version} cannot parse its command line",
+                "correct or remove the flag; `kubelet --help` lists the ones it knows",
+                path=error.flag,
+                text=str(error),
+            ),
+        ) from error
+
+
+def _main_file(text: str, version: KubeletVersion, path: str) -> tuple[ConfigFile, tuple[Finding, ...]]:
+    loading = (
+        f"failed to load kubelet config file, path: {path}, error: "
+        f"failed to load Kubelet config file {path}, error"
+    )
+    if not text:
+        error = f'{loading} kubelet config file "{path}" was empty'
+        finding = found(
+            "NF003",
+            "the configuration file is empty",
+            "give it a KubeletConfiguration",
+            text=error,
+            file=path,
+        )
+        raise Refused(error, finding, readable=False)
+    try:
+        embedded = find_embedded(text)
+        document = embedded.document if embedded else read_document(text)
+        main = decode_config(text, version, document)
+    except (LoadError, YamlError) as error:
+        raise _unloadable(error, f"{loading} failed to decode: {error}", path) from error
+    if embedded is None:
+        return main, ()
+    note = found(
+        "NF602",
+        f"the configuration is part of a {embedded.holder}; what the platform merges it with is not seen "
+        "here",
+        "check the file that the node ends up with as well",
+        path=".".join(map(str, embedded.path)) or None,
+        file=path,
+    )
+    return main, (note,)
+
+
+def _unloadable(error: LoadError | YamlError, text: str, path: str) -> Refused:
+    rule = error.rule if isinstance(error, LoadError) else "NF001"
+    readable = isinstance(error, LoadError) and error.readable
+    messages = {
+        "NF001": ("this is not YAML", "correct the syntax"),
+        "NF002": (
+            "this is not a KubeletConfiguration that the kubelet knows",
+            "begin the file with apiVersion: kubelet.config.k8s.io/v1beta1 and kind: KubeletConfiguration",
+        ),
+        "NF004": (
+            "a value has the wrong type or cannot be parsed",
+            "write the value as the field's type wants it",
+        ),
+    }
+    message, remedy = messages[rule]
+    where = (
+        Places(path, {}, {}, {}, "").named(error.path)
+        if isinstance(error, LoadError) and error.path
+        else None
+    )
+    finding = found(rule, message, remedy, path=where, text=text, file=path, line=error.line)
+    return Refused(text, finding, readable=readable)
+
+
+def _defaulted(
+    settings: Mapping[str, Any], version: KubeletVersion, flags: Flags, places: Places
+) -> dict[str, Any]:
+    gates = {**flags.gates, **(settings.get("featureGates") or {})}
+    if version.rules_minor >= _FIRST_MINOR_OF_PANIC:
+        require_gates(gates, version, places, _PANIC)
+    return with_defaults(settings, version, gates)
+
+
+def require_gates(gates: Mapping[str, bool], version: KubeletVersion, places: Places, prefix: str) -> None:
+    errors = set_gates(version, gates)
+    if not errors:
+        return
+    findings = [_gate_finding(error, gates, version, places) for error in errors]
+    raise Refused(prefix + aggregate(errors), *findings)
+
+
+def _gate_finding(error: str, gates: Mapping[str, bool], version: KubeletVersion, places: Places) -> Finding:
+    name = next((name for name in sorted(gates, key=len, reverse=True) if name in error.split()), None)
+    if error.startswith("unrecognized"):
+        return places.finding(
+            "NF101",
+            f"feature gate {name} does not exist in kubelet {version}",
+            _unknown_gate_remedy(name or "", version),
+            f"featureGates.{name}",
+            error,
+        )
+    if error.startswith("cannot set"):
+        return places.finding(
+            "NF102",
+            f"feature gate {name} cannot be changed any more in kubelet {version}",
+            f"remove {name} from featureGates",
+            f"featureGates.{name}",
+            error,
+        )
+    return places.finding(
+        "NF103",
+        "a feature gate is on that needs one that is off",
+        "enable what the gate depends on, or disable the gate too",
+        "featureGates",
+        error,
+    )
+
+
+def _unknown_gate_remedy(name: str, version: KubeletVersion) -> str:
+    minors = known_minors_of(name)
+    if not minors:
+        return f"remove {name} from featureGates, or correct its spelling"
+    if min(minors) > version.rules_minor:
+        return f"remove {name} from featureGates: it comes with kubelet 1.{min(minors)}"
+    return f"remove {name} from featureGates: kubelet 1.{max(minors)} was the last to know it"
+
+
+def _require_drop_in_variable(version: KubeletVersion, environment: Mapping[str, str], folder: str) -> None:
+    if version.rules_minor >= FIRST_MINOR_WITHOUT_ENVIRONMENT_VARIABLE or DROP_IN_VARIABLE in environment:
+        return
+    error = (
+        f"flag {folder} specified but environment variable {DROP_IN_VARIABLE} not set, cannot start kubelet"
+    )
+    raise Refused(
+        error,
+        found(
+            "NF007",
+            f"kubelet {version} has --config-dir as an alpha feature only",
+            f"set the environment variable {DROP_IN_VARIABLE}, or merge the drop-ins into the main file",
+            path="--config-dir",
+            text=error,
+        ),
+    )
+
+
+def _with_drop_ins(
+    configuration: Configuration, drop_ins: Mapping[str, str], version: KubeletVersion, folder: str
+) -> Configuration:
+    try:
+        merged = merge(configuration.settings, drop_ins, version, folder)
+    except DropInError as error:
+        text = f"failed to merge kubelet configs: {error}"
+        finding = found(
+            "NF005",
+            "a drop-in file cannot be loaded",
+            "a drop-in is a KubeletConfiguration with apiVersion and kind that holds only what it changes",
+            path=configuration.places.named(error.path) if error.path else None,
+            text=text,
+            file=f"{folder}/{error.file}",
+            line=error.line,
+        )
+        raise Refused(text, finding) from error
+    lines = {name: document.lines for name, document in merged.documents.items()}
+    places = replace(configuration.places, drop_in_lines=lines)
+    settings: Mapping[str, Any] = merged.settings
+    if version.rules_minor >= _FIRST_MINOR_OF_PANIC:
+        settings = _defaulted(settings, version, configuration.flags, places)
+    return replace(
+        configuration,
+        settings=settings,
+        places=places,
+        explicit=configuration.explicit | frozenset(merged.origin),
+        drop_in_documents=merged.documents,
+        skipped=merged.skipped,
+    )
