@@ -14,6 +14,7 @@ from numaforge.cpulist import format_cpulist
 from numaforge.errors import KubeletConfigError, NumaforgeError
 from numaforge.kubelet.admission import Admission, Node
 from numaforge.kubelet.admission.cpusets import ids_of, mask_of
+from numaforge.kubelet.checkpoints import _checksum, _memory_dump
 from numaforge.topology.model import HugepagePool, NodeTopology
 from tests.fixtures.machines import GIB, machine
 
@@ -318,7 +319,7 @@ def test_removing_an_unknown_pod_is_an_error() -> None:
 
 
 def cpu_state(default: str, entries: dict[str, dict[str, str]], policy: str = "static") -> str:
-    return json.dumps({"policyName": policy, "defaultCpuSet": default, "entries": entries, "checksum": 1})
+    return json.dumps({"policyName": policy, "defaultCpuSet": default, "entries": entries, "checksum": 0})
 
 
 def test_a_node_starts_from_its_cpu_manager_state() -> None:
@@ -377,7 +378,9 @@ def test_a_node_starts_from_its_memory_manager_state() -> None:
         }
         for number, memory in first.memory_manager.nodes.items()
     }
-    text = json.dumps({"policyName": "Static", "machineState": nodes, "entries": entries, "checksum": 1})
+    document = {"policyName": "Static", "machineState": nodes, "entries": entries}
+    as_decoded = {**document, "machineState": {int(number): state for number, state in nodes.items()}}
+    text = json.dumps({**document, "checksum": _checksum(_memory_dump(as_decoded))})
     node = Node(SMALL, config, GPUS, state={"memory_manager_state": text})
     assert node.admit(pod(2, "12Gi"), "second").memory["main"][0].numa_nodes == {1}
     assert node.admit(pod(2, "12Gi"), "third").in_the_way == ("memory",)
@@ -406,8 +409,8 @@ def test_a_node_starts_from_its_device_checkpoint() -> None:
             cpu_state("0-15", {"u": {"c": "1"}}), "overlaps with default cpuset", id="a CPU in both sets"
         ),
         pytest.param(cpu_state("0-14", {}), "current set of available CPUs", id="a CPU that is missing"),
-        pytest.param("{", "not JSON", id="damaged JSON"),
-        pytest.param(cpu_state("x", {}), "not a CPU manager checkpoint", id="no CPU set"),
+        pytest.param("{", "unexpected end of JSON input", id="damaged JSON"),
+        pytest.param(cpu_state("x", {}), "could not parse default cpu set", id="no CPU set"),
     ],
 )
 def test_a_state_that_the_kubelet_would_not_start_with_is_refused(text: str, message: str) -> None:

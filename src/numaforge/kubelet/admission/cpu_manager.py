@@ -7,16 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from numaforge.cpulist import format_cpulist
 from numaforge.errors import KubeletConfigError
 from numaforge.kubelet.admission.assignment import AssignmentError, take_distributed, take_packed
-from numaforge.kubelet.admission.cpusets import bits, ids_of, masks_by_size
+from numaforge.kubelet.admission.cpusets import bits, ids_of, mask_of, masks_by_size
 from numaforge.kubelet.admission.demand import Demand
 from numaforge.kubelet.admission.hints import Hint, HintsByResource, sums_by_mask
 from numaforge.kubelet.admission.machine import CpuTopology
 from numaforge.kubelet.admission.pod import CPU, Container
 from numaforge.kubelet.admission.refusal import EMPTY_POD_SHARED_POOL, SMT_ALIGNMENT, RefusedError, unexpected
 from numaforge.kubelet.admission.settings import Settings
+from numaforge.kubelet.checkpoints import CpuState, check_cpu_state
 
 
 class CpuManager:
@@ -38,38 +38,23 @@ class CpuManager:
         self.pods: dict[str, int] = {}
         self._reusable: tuple[str, int] = ("", 0)
 
-    def restore(self, default: int, assignments: dict[str, dict[str, int]]) -> None:
-        """Take over a checkpoint's state, refusing what the policy refuses when it starts (validateState)."""
-        offered = (
-            self.topology.cpus & ~self.reserved if self.options.strict_reservation else self.topology.cpus
+    def restore(self, state: CpuState) -> None:
+        """Take over a checkpoint, or raise KubeletConfigError where the policy would not start with it."""
+        complaint = check_cpu_state(
+            state,
+            ids_of(self.topology.cpus),
+            ids_of(self.reserved),
+            strict=self.options.strict_reservation,
         )
-        if self.options.strict_reservation and default & self.reserved:
-            raise KubeletConfigError(
-                f'some of strictly reserved cpus: "{_text(default & self.reserved)}" are present in '
-                "defaultCpuSet: "
-                f'"{_text(default)}"'
-            )
-        if not self.options.strict_reservation and default & self.reserved != self.reserved:
-            raise KubeletConfigError(
-                f'not all reserved cpus: "{_text(self.reserved)}" are present in defaultCpuSet: '
-                f'"{_text(default)}"'
-            )
-        known = default
-        for pod, containers in assignments.items():
-            for container, cpus in containers.items():
-                if cpus & default:
-                    raise KubeletConfigError(
-                        f'pod: {pod}, container: {container} cpuset: "{_text(cpus)}" overlaps with '
-                        "default cpuset "
-                        f'"{_text(default)}"'
-                    )
-                known |= cpus
-        if known != offered:
-            raise KubeletConfigError(
-                f'current set of available CPUs "{_text(offered)}" doesn\'t match with CPUs in state '
-                f'"{_text(known)}"'
-            )
-        self.default, self.assignments = default, {pod: dict(held) for pod, held in assignments.items()}
+        if complaint:
+            raise KubeletConfigError(complaint)
+        if not state.default:
+            return
+        self.default = mask_of(state.default)
+        self.assignments = {
+            pod: {container: mask_of(cpus) for container, cpus in containers.items()}
+            for pod, containers in state.assignments.items()
+        }
 
     @property
     def available(self) -> int:
@@ -279,7 +264,3 @@ def _shared_pool_is_empty(demand: Demand) -> str | None:
             "leaving no cpus for shared containers"
         )
     return None
-
-
-def _text(cpus: int) -> str:
-    return format_cpulist(ids_of(cpus))

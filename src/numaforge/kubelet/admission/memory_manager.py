@@ -15,6 +15,8 @@ from numaforge.kubelet.admission.hints import Hint, HintsByResource, sums_by_mas
 from numaforge.kubelet.admission.machine import Machine
 from numaforge.kubelet.admission.pod import MEMORY, Container
 from numaforge.kubelet.admission.refusal import EMPTY_POD_SHARED_POOL, RefusedError, unexpected
+from numaforge.kubelet.checkpoints import MemoryState, check_memory_state
+from numaforge.kubelet.checkpoints import MemoryTable as FreshTable
 
 # The kubelet keeps sizes in uint64 and lets them wrap: more reserved than the node has makes it look endless.
 _UINT64 = 2**64
@@ -84,21 +86,36 @@ class MemoryManager:
         self._reusable: tuple[str, dict[tuple[frozenset[int], str], int]] = ("", {})
         self._masks = masks_by_size(machine.node_mask)
 
-    def restore(
-        self,
-        nodes: Mapping[int, NodeMemory],
-        assignments: Mapping[str, Mapping[str, tuple[MemoryBlock, ...]]],
-    ) -> None:
-        """Take over a checkpoint's state, unless machine or reservation changed (areMachineStatesEqual)."""
-        if _fixed_sizes(nodes) != _fixed_sizes(self.nodes):
-            raise KubeletConfigError(
-                "[memorymanager] the expected machine state is different from the real one"
-            )
-        self.nodes = {
-            number: NodeMemory({r: replace(t) for r, t in node.tables.items()}, node.assignments, node.group)
-            for number, node in nodes.items()
+    def restore(self, state: MemoryState) -> None:
+        """Take over a checkpoint, or raise KubeletConfigError where the policy would not start with it."""
+        complaint = check_memory_state(
+            state,
+            {
+                number: {
+                    resource: FreshTable(table.total, table.system_reserved, table.allocatable)
+                    for resource, table in node.tables.items()
+                }
+                for number, node in self.nodes.items()
+            },
+        )
+        if complaint:
+            raise KubeletConfigError(complaint)
+        for number, saved in state.machine.items():
+            node = self.nodes[number]
+            node.assignments, node.group = saved["numberOfAssignments"], mask_of(saved["cells"])
+            for resource, table in saved["memoryMap"].items():
+                node.tables[resource].free = table["free"]
+                node.tables[resource].reserved = table["reserved"]
+        self.assignments = {
+            pod: {
+                container: tuple(
+                    MemoryBlock(block["type"], frozenset(block["numaAffinity"]), block["size"])
+                    for block in blocks
+                )
+                for container, blocks in containers.items()
+            }
+            for pod, containers in state.assignments.items()
         }
-        self.assignments = {pod: dict(containers) for pod, containers in assignments.items()}
 
     def collect(self, active: Collection[str]) -> None:
         """Give back what pods hold that are no longer active (removeStaleState)."""
@@ -369,14 +386,6 @@ def _empty_nodes(machine: Machine, reserved: Mapping[int, Sizes]) -> dict[int, N
 def _table(total: int, reserved: int, hugepages: int) -> MemoryTable:
     allocatable = (total - reserved - hugepages) % _UINT64
     return MemoryTable(total=total, system_reserved=reserved, allocatable=allocatable, free=allocatable)
-
-
-def _fixed_sizes(nodes: Mapping[int, NodeMemory]) -> dict[tuple[int, str], tuple[int, int, int]]:
-    return {
-        (number, resource): (table.total, table.system_reserved, table.allocatable)
-        for number, node in nodes.items()
-        for resource, table in node.tables.items()
-    }
 
 
 def _held_hints(blocks: tuple[MemoryBlock, ...], sizes: Sizes) -> HintsByResource:

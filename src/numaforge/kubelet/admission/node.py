@@ -172,15 +172,13 @@ class Node:
         if unknown:
             raise KubeletConfigError(f"{sorted(unknown)[0]!r} is not one of the kubelet's state files")
         if checkpoint.CPU_STATE in state:
-            policy, default, assigned = checkpoint.read_cpu_state(state[checkpoint.CPU_STATE])
-            _check_policy(policy, self.settings.cpu_policy, "CPU manager", checkpoint.CPU_STATE)
+            cpus = checkpoint.read_cpu_state(state[checkpoint.CPU_STATE], self.settings.cpu_policy)
             if self.cpu_manager:
-                self.cpu_manager.restore(default, assigned)
+                self.cpu_manager.restore(cpus)
         if checkpoint.MEMORY_STATE in state:
-            policy, nodes, blocks = checkpoint.read_memory_state(state[checkpoint.MEMORY_STATE])
-            _check_policy(policy, self.settings.memory_policy, "memory manager", checkpoint.MEMORY_STATE)
+            memory = checkpoint.read_memory_state(state[checkpoint.MEMORY_STATE], self.settings.memory_policy)
             if self.memory_manager:
-                self.memory_manager.restore(nodes, blocks)
+                self.memory_manager.restore(memory)
         if checkpoint.DEVICE_STATE in state:
             self.device_manager.restore(checkpoint.read_device_state(state[checkpoint.DEVICE_STATE]))
         self._requests = self._held_requests()
@@ -211,14 +209,3 @@ def _inventory(
     if devices is not None:
         return read_inventory(devices)
     return inventory_of(topology) if isinstance(topology, NodeTopology) else {}
-
-
-def _check_policy(recorded: str, configured: str, manager: str, file: str) -> None:
-    if recorded == configured:
-        return
-    raise KubeletConfigError(
-        f'configured policy "{configured}" differs from state checkpoint policy "{recorded}", please '
-        "drain this node "
-        f'and delete the {manager} checkpoint file "/var/lib/kubelet/{file}" before restarting Kubelet',
-        where=file,
-    )

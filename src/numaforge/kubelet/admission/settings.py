@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -32,6 +31,8 @@ from numaforge.kubelet.options import (
     TOPOLOGY_MANAGER_SCOPES,
     forbidden_pairs,
 )
+from numaforge.kubelet.quantities import Quantity
+from numaforge.kubelet.reservations import ReservationError, parse_thresholds
 from numaforge.kubelet.versions import LATEST_MINOR, KubeletVersion
 from numaforge.quantity import parse_bytes, parse_quantity
 
@@ -119,29 +120,16 @@ class Settings:
 
 
 def hard_eviction_bytes(config: Mapping[str, Any], capacity: int) -> int:
-    """Return the memory that the hard eviction threshold keeps back.
-
-    pkg/kubelet/eviction/helpers.go: percentages go through float32.
-    """
-    thresholds = with_eviction_defaults(config)["evictionHard"]
-    if _MEMORY_SIGNAL not in thresholds:
+    """Return the memory that the hard eviction threshold keeps back, of a machine with `capacity` bytes."""
+    texts = with_eviction_defaults(config)["evictionHard"]
+    if _MEMORY_SIGNAL not in texts:
         return 0
-    threshold = str(thresholds[_MEMORY_SIGNAL])
-    where = f"evictionHard.{_MEMORY_SIGNAL}"
-    if not threshold.endswith("%"):
-        return _located(parse_bytes, threshold, where)
     try:
-        percentage = _float32(float(threshold[:-1]))
-    except ValueError as error:
-        raise KubeletConfigError(f"{threshold!r} is not a percentage", where=where) from error
-    if percentage in (0.0, 100.0):
-        return 0
-    return int(float(capacity) * _float32(percentage / 100))
-
-
-def _float32(value: float) -> float:
-    rounded: float = struct.unpack("f", struct.pack("f", value))[0]
-    return rounded
+        thresholds = parse_thresholds({_MEMORY_SIGNAL: str(texts[_MEMORY_SIGNAL])}, LATEST_MINOR)
+    except ReservationError as error:
+        raise KubeletConfigError(str(error), where=f"evictionHard.{_MEMORY_SIGNAL}") from error
+    threshold = thresholds.get(_MEMORY_SIGNAL)
+    return threshold.of(Quantity(Fraction(capacity), "BinarySI")).ceiling() if threshold else 0
 
 
 def _one_of(config: Mapping[str, Any], key: str, default: str, accepted: tuple[str, ...]) -> str:
