@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import PurePosixPath
 
 from numaforge.errors import PlanError
 from numaforge.planning.cpus import plan_cpus
@@ -61,6 +62,7 @@ def _plan(hostname: str, topology: NodeTopology, profile: NodeProfile, asked_ver
         decisions=tuple(decision for part in parts for decision in part.decisions),
         notices=(
             *(notice for part in parts for notice in part.notices),
+            *_unread_notice(topology),
             *_swap_notice(topology, profile, existing, kubelet.value),
         ),
     )
@@ -112,7 +114,11 @@ def _allocatable(
 
     pkg/kubelet/nodestatus/setters.go: every huge page's memory is taken from Allocatable memory, used or not.
     """
-    pools: dict[str, int] = {}
+    # Without NUMA support in the kernel the pools are the machine's alone.
+    pools = {
+        size: 0 if topology.numa_nodes else pool.total * parse_bytes(size)
+        for size, pool in topology.hugepages.items()
+    }
     for node in topology.numa_nodes:
         for size, count in pools_after(node, hugepages[node.id]).items():
             pools[size] = pools.get(size, 0) + count * parse_bytes(size)
@@ -127,6 +133,31 @@ def _allocatable(
         memory_bytes=max(0, memory),
         hugepages_bytes=dict(sorted(pools.items())),
     )
+
+
+def _unread_notice(topology: NodeTopology) -> tuple[Notice, ...]:
+    install = topology.kubelet
+    if install is None:
+        return ()
+    files = {
+        install.config_file,
+        *(file for file in topology.unreadable if _is_below(file, install.config_dir)),
+    }
+    unread = sorted(file for file in files if file in topology.unreadable and file is not None)
+    if not unread:
+        return ()
+    return (
+        Notice(
+            "kubelet-config-unread",
+            f"{', '.join(unread)} could not be read by the user who took the snapshot: what the kubelet is "
+            "told "
+            "there is not in this plan; take it as root",
+        ),
+    )
+
+
+def _is_below(file: str, folder: str | None) -> bool:
+    return folder is not None and PurePosixPath(file).is_relative_to(folder)
 
 
 def _swap_notice(

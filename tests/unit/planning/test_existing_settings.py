@@ -251,6 +251,19 @@ def test_a_configuration_that_cannot_be_read_is_refused(text):
     )
 
 
+@pytest.mark.parametrize("file", ["/var/lib/kubelet/config.yaml", DROP_IN], ids=["main-file", "drop-in"])
+def test_a_configuration_that_the_snapshot_lacks_is_noticed(file):
+    install = replace(kubeadm_kubelet(), config_dir="/etc/kubernetes/kubelet.conf.d")
+    chosen = plan(replace(lab_node(), kubelet=install, unreadable=(file, "/sys/x")))
+    assert [(notice.id, notice.message.split()[0]) for notice in chosen.notices] == [
+        ("kubelet-config-unread", file)
+    ]
+
+
+def test_other_unreadable_files_do_not_matter():
+    assert not plan(replace(lab_node(), unreadable=("/sys/x",))).notices
+
+
 WISH = {
     "memory": {"system_reserved": "500Mi", "eviction_hard": {"memory.available": "5%"}},
     "hugepages": [{"size": "2Mi", "count": 64}],

@@ -1,0 +1,50 @@
+"""docs/read-a-plan.md names every field of a plan and every notice."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+
+from numaforge.planning import model
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs" / "read-a-plan.md").read_text(encoding="utf-8")
+PLANNING = sorted((ROOT / "src" / "numaforge" / "planning").glob("*.py"))
+NOTICES = sorted(
+    {name for file in PLANNING for name in re.findall(r'Notice\(\s*"([^"]+)"', file.read_text())}
+)
+PARTS = (
+    model.NodePlan,
+    model.CpuPlan,
+    model.MemoryPlan,
+    model.NumaNodePlan,
+    model.TuningPlan,
+    model.KubeletPlan,
+    model.PlannedFile,
+    model.Allocatable,
+    model.Decision,
+    model.Notice,
+)
+
+
+@pytest.mark.parametrize("part", PARTS, ids=lambda part: part.__name__)
+def test_every_field_is_explained(part):
+    assert [field.name for field in fields(part) if f"`{field.name}`" not in PAGE] == []
+
+
+@pytest.mark.parametrize("name", NOTICES)
+def test_every_notice_is_explained(name):
+    assert f"`{name}`" in PAGE
+
+
+def test_no_notice_is_explained_that_does_not_exist():
+    table = PAGE.partition("## Notices")[2].partition("## ")[0]
+    named = {
+        name
+        for row in table.splitlines()
+        for name in re.findall(r"`([^`]+)`", row.partition("| ")[2].partition(" |")[0])
+    }
+    assert named == set(NOTICES)
