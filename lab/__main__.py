@@ -1,10 +1,11 @@
-"""The commands of the lab: `python -m lab up`, `down`, `reset`, `ssh`, `kubectl`, `status`, `inventory`, `build`."""
+"""The command line of the lab: `python -m lab up`, `down`, `reset`, `ssh`, `kubectl`, `status` and more."""
 
 from __future__ import annotations
 
 import json
 import os
 import sys
+from typing import Any
 
 import click
 from rich.console import Console
@@ -58,7 +59,7 @@ def ssh(arguments: tuple[str, ...]) -> None:
     named = bool(arguments) and arguments[0] in {node.name for node in lab.nodes}
     node = lab.node(arguments[0]) if named else lab.nodes[0]
     line = node.ssh_arguments()
-    os.execv(line[0], [*line, *arguments[named:]])
+    os.execv(line[0], [*line, *arguments[named:]])  # noqa: S606
 
 
 @main.command(context_settings=PASS_THROUGH)
@@ -68,7 +69,8 @@ def kubectl(arguments: tuple[str, ...]) -> None:
     lab = Lab()
     lab.require_running()
     program = str(lab.control_plane.kubectl())
-    os.execve(program, [program, *arguments], os.environ | {"KUBECONFIG": str(lab.kubeconfig)})
+    environment = os.environ | {"KUBECONFIG": str(lab.kubeconfig)}
+    os.execve(program, [program, *arguments], environment)  # noqa: S606
 
 
 @main.command()
@@ -86,14 +88,17 @@ def status(output: str) -> None:
     sys.exit(0 if report["running"] else 1)
 
 
-def _print_nodes(nodes: list[dict[str, object]]) -> None:
+def _print_nodes(nodes: list[dict[str, Any]]) -> None:
     table = Table("node", "ready", "kubelet", "cpu", "memory", "nvidia.com/gpu", "ssh port")
     for node in nodes:
         allocatable = node["allocatable"]
-        assert isinstance(allocatable, dict)
         amounts = [str(allocatable.get(name, "0")) for name in ("cpu", "memory", cluster.GPU_RESOURCE)]
         table.add_row(
-            str(node["name"]), "yes" if node["ready"] else "no", str(node["version"]), *amounts, str(node["ssh_port"])
+            str(node["name"]),
+            "yes" if node["ready"] else "no",
+            str(node["version"]),
+            *amounts,
+            str(node["ssh_port"]),
         )
     Console().print(table)
 

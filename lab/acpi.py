@@ -15,7 +15,8 @@ CONTROL_PORT, STATUS_PORT = 0x5F0, 0x5F2
 def source(cpus: int) -> str:
     """Return the table in ACPI source language; QEMU names the CPU devices C000, C001, ... in hexadecimal."""
     states = ", ".join(
-        f"Package () {{{mhz}, {10 * mhz}, 10, 10, {index}, {index}}}" for index, mhz in enumerate(FREQUENCIES_MHZ)
+        f"Package () {{{mhz}, {10 * mhz}, 10, 10, {index}, {index}}}"
+        for index, mhz in enumerate(FREQUENCIES_MHZ)
     )
     devices = "".join(
         f"""
@@ -40,7 +41,10 @@ def compile_table(cpus: int, folder: Path) -> Path:
     text = folder / "cpufreq.asl"
     text.write_text(source(cpus))
     done = subprocess.run(
-        [command("iasl"), "-p", str(folder / "cpufreq"), str(text)], capture_output=True, text=True, check=False
+        [command("iasl"), "-p", str(folder / "cpufreq"), str(text)],
+        capture_output=True,
+        text=True,
+        check=False,
     )
     if done.returncode != 0:
         raise LabError(f"iasl refused the table:\n{done.stdout}{done.stderr}", where=str(text))

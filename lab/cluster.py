@@ -20,7 +20,7 @@ from typing import Any
 
 from lab import cache, gobuild, pki
 from lab import image as images
-from lab.controlplane import LOOPBACK, PORT_NAMES, ControlPlane
+from lab.controlplane import LOOPBACK, PORT_NAMES, PROGRAMS, ControlPlane
 from lab.errors import LabError
 from lab.image import Image
 from lab.machines import machines
@@ -31,6 +31,8 @@ from lab.progress import say, step
 
 READY_WITHIN_S = 300
 HEARD_WITHIN_S = 60
+LEASE_RENEWAL_S = 10.0
+HEARTBEAT_LEAD_S = 2.0
 GPU_RESOURCE = "nvidia.com/gpu"
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
 
@@ -40,7 +42,7 @@ class Layout:
     """What is decided once, when the lab is first brought up, and recorded in `state.json`."""
 
     recipe: str
-    """Hash of image, binaries, machine shapes and code; a lab from another recipe is made anew."""
+    """Hash of image, binaries, machine shapes and how they are started; another recipe makes a new lab."""
     ports: dict[str, int]
     kubelet_network: str
     """The first three numbers of the loopback addresses that lead to the nodes' kubelets."""
@@ -253,11 +255,11 @@ class Lab:
     def _save(self) -> None:
         """Save nodes and store together, shortly before the next heartbeat of the kubelets.
 
-        A kubelet renews its lease every ten seconds, and a restored one goes on with the rest of its ten.
+        A kubelet renews its lease every ten seconds, and a restored one goes on with the rest of its ten:
+        with little left it is heard from as soon as its clock is right.
         """
-        since = datetime.now(UTC)
-        self._await_heartbeats(since)
-        time.sleep(6)
+        self._await_heartbeats(datetime.min.replace(tzinfo=UTC))
+        time.sleep(self._until_next_heartbeat_s(HEARTBEAT_LEAD_S))
         for node in self.nodes:
             node.pause()
         with ThreadPoolExecutor() as pool:
@@ -268,6 +270,13 @@ class Lab:
         for node in self.nodes:
             node.set_clock()
         self._write_layout(Layout(**(asdict(self._layout()) | {"saved": True})))
+
+    def _until_next_heartbeat_s(self, lead_s: float) -> float:
+        """Return the time until `lead_s` before the large node's next lease renewal."""
+        lease = self.control_plane.get(f"{LEASES}/{self.nodes[0].name}")
+        renewed = datetime.fromisoformat(lease["spec"]["renewTime"])
+        age_s = (datetime.now(UTC) - renewed).total_seconds()
+        return (LEASE_RENEWAL_S - lead_s - age_s) % LEASE_RENEWAL_S
 
     def _restored(self, image: Image) -> bool:
         """Bring the saved state to life; say False when that fails, and the lab has to boot."""
@@ -332,22 +341,20 @@ class Lab:
             time.sleep(0.1)
 
     def _stop_everything(self) -> None:
-        """End what the records name, nodes first; records of processes long gone are removed."""
-        names = {"kube-scheduler", "kube-controller-manager", "kube-apiserver", "etcd"}
-        found = daemons(self.state)
-        for daemon in [daemon for daemon in found if daemon.name not in names]:
-            daemon.stop()
-        for daemon in [daemon for daemon in found if daemon.name in names and daemon.name != "etcd"]:
-            daemon.stop()
-        for daemon in [daemon for daemon in found if daemon.name == "etcd"]:
-            daemon.stop()
+        """End what the records name; records of processes long gone are removed."""
+        for daemon in daemons(self.state):
+            if daemon.name not in PROGRAMS:
+                daemon.stop()
+        ControlPlane(self.state, {}).stop()
 
     def _ports_are_free(self, layout: Layout) -> bool:
         endpoints = [(LOOPBACK, port) for port in (*layout.ports.values(), *layout.ssh_ports.values())]
         endpoints += [(node.kubelet_address, KUBELET_PORT) for node in self.nodes]
         taken = [f"{address}:{port}" for address, port in endpoints if not _is_free(address, port)]
         if taken:
-            say(f"the saved state needs {', '.join(taken)}, taken by another program: booting anew", colour=33)
+            say(
+                f"the saved state needs {', '.join(taken)}, taken by another program: booting anew", colour=33
+            )
         return not taken
 
     def _read_layout(self) -> Layout | None:
@@ -394,7 +401,7 @@ def build() -> Image:
 
 def _recipe(image: Image, count: int) -> str:
     binaries = [gobuild.key(component) for component in gobuild.COMPONENTS]
-    sources = [path.read_bytes() for path in sorted(LAB.glob("*.py"))]
+    sources = [(LAB / name).read_bytes() for name in ("acpi.py", "controlplane.py", "node.py", "pki.py")]
     return cache.digest([image.folder.name, *binaries, repr(machines(count)), *sources])
 
 

@@ -24,18 +24,20 @@ from lab.requirements import command
 LOOPBACK = "127.0.0.1"
 SERVICE_RANGE = "10.96.0.0/16"
 FIRST_SERVICE_ADDRESS = "10.96.0.1"
+PROGRAMS = ("kube-scheduler", "kube-controller-manager", "kube-apiserver", "etcd")
+"""In the order in which they end: the API server before its store."""
 PORT_NAMES = ("apiserver", "etcd", "etcd_peers", "controller_manager", "scheduler")
 
 
 @dataclass(frozen=True)
 class ControlPlane:
-    """etcd, kube-apiserver, kube-controller-manager and kube-scheduler with a state directory and their ports."""
+    """etcd, API server, controller manager and scheduler of one state directory, on their ports."""
 
     state: Path
     ports: Mapping[str, int]
 
     @property
-    def pki(self) -> Path:
+    def _certificates(self) -> Path:
         return self.state / "pki"
 
     @property
@@ -53,24 +55,24 @@ class ControlPlane:
 
     def create(self, ca: pki.KeyPair, nodes: Iterable[Node]) -> None:
         """Write certificates, kubeconfigs and the hosts file that leads to the nodes' kubelets."""
-        self.pki.mkdir(mode=0o700)
-        ca.write(self.pki, "ca")
+        self._certificates.mkdir(mode=0o700)
+        ca.write(self._certificates, "ca")
         names = (
             *(LOOPBACK, HOST_SEEN_FROM_NODE, FIRST_SERVICE_ADDRESS, "localhost", "kubernetes"),
             *("kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local"),
         )
-        pki.issue(ca, "kube-apiserver", names=names).write(self.pki, "apiserver")
-        pki.issue(ca, "service-accounts").write(self.pki, "service-accounts")
+        pki.issue(ca, "kube-apiserver", names=names).write(self._certificates, "apiserver")
+        pki.issue(ca, "service-accounts").write(self._certificates, "service-accounts")
         kubelet_client = pki.issue(ca, "kube-apiserver-kubelet-client", organization="system:masters")
-        kubelet_client.write(self.pki, "kubelet-client")
+        kubelet_client.write(self._certificates, "kubelet-client")
         admin = pki.issue(ca, "kubernetes-admin", organization="system:masters")
-        admin.write(self.pki, "admin")
+        admin.write(self._certificates, "admin")
         server = f"https://{LOOPBACK}:{self.ports['apiserver']}"
         pki.write_private(self.kubeconfig, pki.kubeconfig(server, ca, "kubernetes-admin", admin))
         for user in ("kube-controller-manager", "kube-scheduler"):
             credentials = pki.issue(ca, f"system:{user}")
             kubeconfig = pki.kubeconfig(server, ca, f"system:{user}", credentials)
-            pki.write_private(self.pki / f"{user}.kubeconfig", kubeconfig)
+            pki.write_private(self._certificates / f"{user}.kubeconfig", kubeconfig)
         lines = [f"{LOOPBACK} localhost", *(f"{node.kubelet_address} {node.name}" for node in nodes)]
         (self.state / "hosts").write_text("\n".join(lines) + "\n")
 
@@ -81,26 +83,33 @@ class ControlPlane:
             shutil.copytree(self._saved_etcd_data, self._etcd_data)
         self._start_store()
         binaries = gobuild.build(gobuild.KUBERNETES)
-        for name, port in (("kube-controller-manager", "controller_manager"), ("kube-scheduler", "scheduler")):
+        for name, port in (
+            ("kube-controller-manager", "controller_manager"),
+            ("kube-scheduler", "scheduler"),
+        ):
             arguments = [
                 str(binaries / name),
-                *(f"--kubeconfig={self.pki / name}.kubeconfig", f"--bind-address={LOOPBACK}"),
+                *(f"--kubeconfig={self._certificates / name}.kubeconfig", f"--bind-address={LOOPBACK}"),
                 *(f"--secure-port={self.ports[port]}", "--leader-elect=false"),
             ]
             if name == "kube-controller-manager":
                 arguments += [
-                    f"--service-account-private-key-file={self.pki / 'service-accounts.key'}",
-                    f"--root-ca-file={self.pki / 'ca.crt'}",
-                    f"--cluster-signing-cert-file={self.pki / 'ca.crt'}",
-                    f"--cluster-signing-key-file={self.pki / 'ca.key'}",
+                    f"--service-account-private-key-file={self._certificates / 'service-accounts.key'}",
+                    f"--root-ca-file={self._certificates / 'ca.crt'}",
+                    f"--cluster-signing-cert-file={self._certificates / 'ca.crt'}",
+                    f"--cluster-signing-key-file={self._certificates / 'ca.key'}",
                     "--use-service-account-credentials=true",
                 ]
             self._daemon(name).start(arguments)
 
     def stop(self) -> None:
-        """End everything, the API server before its store."""
-        for name in ("kube-scheduler", "kube-controller-manager", "kube-apiserver", "etcd"):
-            self._daemon(name).stop()
+        """End everything.
+
+        All state is etcd's. The others are given no time to take leave: kube-apiserver would use a minute of
+        it waiting for watches to end.
+        """
+        for name in PROGRAMS:
+            self._daemon(name).stop(grace_s=10 if name == "etcd" else 0)
 
     def save(self) -> None:
         """Copy the store as it is now; the caller has paused the nodes."""
@@ -111,10 +120,10 @@ class ControlPlane:
 
     def get(self, path: str) -> Any:
         """Return the API's answer to a GET, parsed when it is JSON."""
-        context = ssl.create_default_context(cafile=str(self.pki / "ca.crt"))
-        context.load_cert_chain(self.pki / "admin.crt", self.pki / "admin.key")
+        context = ssl.create_default_context(cafile=str(self._certificates / "ca.crt"))
+        context.load_cert_chain(self._certificates / "admin.crt", self._certificates / "admin.key")
         address = f"https://{LOOPBACK}:{self.ports['apiserver']}{path}"
-        with urllib.request.urlopen(address, context=context, timeout=10) as answer:  # noqa: S310
+        with urllib.request.urlopen(address, context=context, timeout=10) as answer:
             body = answer.read()
         return json.loads(body) if answer.headers.get_content_type() == "application/json" else body.decode()
 
@@ -124,8 +133,7 @@ class ControlPlane:
 
     def running(self) -> bool:
         """Say whether all four processes live."""
-        names = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler")
-        return all(self._daemon(name).pid() is not None for name in names)
+        return all(self._daemon(name).pid() is not None for name in PROGRAMS)
 
     def _daemon(self, name: str) -> Daemon:
         return Daemon(name, self.state)
@@ -148,19 +156,19 @@ class ControlPlane:
             *(f"--bind-address={LOOPBACK}", f"--secure-port={self.ports['apiserver']}"),
             *(f"--advertise-address={HOST_SEEN_FROM_NODE}", "--endpoint-reconciler-type=none"),
             *("--authorization-mode=Node,RBAC", "--enable-admission-plugins=NodeRestriction"),
-            f"--client-ca-file={self.pki / 'ca.crt'}",
-            f"--tls-cert-file={self.pki / 'apiserver.crt'}",
-            f"--tls-private-key-file={self.pki / 'apiserver.key'}",
-            f"--kubelet-client-certificate={self.pki / 'kubelet-client.crt'}",
-            f"--kubelet-client-key={self.pki / 'kubelet-client.key'}",
+            f"--client-ca-file={self._certificates / 'ca.crt'}",
+            f"--tls-cert-file={self._certificates / 'apiserver.crt'}",
+            f"--tls-private-key-file={self._certificates / 'apiserver.key'}",
+            f"--kubelet-client-certificate={self._certificates / 'kubelet-client.crt'}",
+            f"--kubelet-client-key={self._certificates / 'kubelet-client.key'}",
             "--kubelet-preferred-address-types=Hostname",
             "--service-account-issuer=https://kubernetes.default.svc.cluster.local",
-            f"--service-account-key-file={self.pki / 'service-accounts.key'}",
-            f"--service-account-signing-key-file={self.pki / 'service-accounts.key'}",
+            f"--service-account-key-file={self._certificates / 'service-accounts.key'}",
+            f"--service-account-signing-key-file={self._certificates / 'service-accounts.key'}",
             f"--service-cluster-ip-range={SERVICE_RANGE}",
             "--allow-privileged=true",
         ]
-        # The API server finds kubelets by node name; a hosts file of its own, seen by no other process, says where.
+        # The API server finds kubelets by node name; a hosts file that no other process sees says where.
         namespace = ["--mount"] if os.geteuid() == 0 else ["--user", "--map-root-user", "--mount"]
         script = 'mount --bind "$0" /etc/hosts && exec "$@"'
         wrapped = [command("unshare"), *namespace, "sh", "-c", script, str(self.state / "hosts"), *apiserver]
@@ -176,7 +184,9 @@ class ControlPlane:
                 self.get("/readyz")
             except (urllib.error.URLError, http.client.HTTPException, OSError) as refusal:
                 if time.monotonic() > deadline:
-                    raise LabError(f"the API server is not ready after {patience_s:.0f} s: {refusal}") from refusal
+                    raise LabError(
+                        f"the API server is not ready after {patience_s:.0f} s: {refusal}"
+                    ) from refusal
                 time.sleep(0.05)
             else:
                 return

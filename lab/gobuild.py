@@ -106,7 +106,9 @@ def key(component: Component) -> str:
 
 @functools.cache
 def _go_release() -> str:
-    return subprocess.run([go(), "env", "GOVERSION"], capture_output=True, text=True, check=True).stdout.strip()
+    return subprocess.run(
+        [go(), "env", "GOVERSION"], capture_output=True, text=True, check=True
+    ).stdout.strip()
 
 
 def _flags(component: Component) -> list[str]:
@@ -115,7 +117,9 @@ def _flags(component: Component) -> list[str]:
         version = _required_version(component, component.version_module)
         major, minor = version.removeprefix("v").split(".")[:2]
         stamped = {"gitVersion": version, "gitMajor": major, "gitMinor": minor}
-        symbols += "".join(f" -X k8s.io/component-base/version.{name}={value}" for name, value in stamped.items())
+        symbols += "".join(
+            f" -X k8s.io/component-base/version.{name}={value}" for name, value in stamped.items()
+        )
     flags = ["-trimpath", "-buildvcs=false", "-mod=readonly", "-ldflags", symbols]
     return [*flags, "-tags", ",".join(component.tags)] if component.tags else flags
 

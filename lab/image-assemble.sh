@@ -34,9 +34,10 @@ chroot "$root" useradd --create-home --shell /bin/bash admin
 chroot "$root" usermod --password '*' lab
 chroot "$root" usermod --password '*' admin
 chroot "$root" systemctl --quiet enable systemd-networkd containerd kubelet ssh \
-    lab-identity lab-devices lab-images lab-deviceplugin
+    lab-identity lab-devices lab-images lab-deviceplugin lab-resume
 chroot "$root" systemctl --quiet mask getty@tty1.service apt-daily.timer apt-daily-upgrade.timer fstrim.timer \
-    e2scrub_all.timer dpkg-db-backup.timer systemd-firstboot.service
+    e2scrub_all.timer e2scrub_reap.service dpkg-db-backup.timer systemd-firstboot.service \
+    serial-getty@ttyS0.service cni-dhcp.socket rdma-load-modules@.service rdma-ndd.service
 rm -f "$root"/etc/ssh/ssh_host_* "$root/etc/resolv.conf" "$root/etc/machine-id"
 printf 'nameserver 10.0.2.3\n' >"$root/etc/resolv.conf"
 printf '/dev/vda / ext4 defaults 0 1\n' >"$root/etc/fstab"

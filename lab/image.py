@@ -115,7 +115,9 @@ def build_base() -> Path:
 def build() -> Image:
     """Return the image, made from Debian's files, our binaries and the files below `lab/rootfs`."""
     base = build_base()
-    programs = {target: gobuild.build(component) / name for target, (component, name) in NODE_PROGRAMS.items()}
+    programs = {
+        target: gobuild.build(component) / name for target, (component, name) in NODE_PROGRAMS.items()
+    }
     recipe = [
         base.name,
         str(DISK_BYTES),
@@ -158,7 +160,15 @@ def _assemble(folder: Path, base: Path, programs: dict[str, Path]) -> None:
         for target, path in programs.items():
             tar.add(path, arcname=target, filter=_owned_by_root)
     become_root = [] if os.geteuid() == 0 else [command("mmdebstrap"), "--unshare-helper"]
-    _run(*become_root, "sh", str(LAB / "image-assemble.sh"), str(base / "root.tar"), str(overlay), str(folder), str(DISK_BYTES))
+    _run(
+        *become_root,
+        "sh",
+        str(LAB / "image-assemble.sh"),
+        str(base / "root.tar"),
+        str(overlay),
+        str(folder),
+        str(DISK_BYTES),
+    )
     for used in (overlay, images):
         used.unlink()
 
@@ -185,6 +195,5 @@ def _run(*arguments: str) -> None:
         arguments, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
     )
     if done.returncode != 0:
-        raise LabError(
-            f"{Path(arguments[0]).name} ended with {done.returncode}:\n{done.stdout[-3000:]}{done.stderr[-3000:]}"
-        )
+        output = (done.stdout + done.stderr)[-4000:]
+        raise LabError(f"{Path(arguments[0]).name} ended with {done.returncode}:\n{output}")

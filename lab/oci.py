@@ -10,10 +10,42 @@ import tarfile
 from pathlib import Path
 from typing import Any
 
+MANIFEST = "application/vnd.oci.image.manifest.v1+json"
+
 APPLETS = (
-    "sh cat cp date dd df dmesg echo env false free grep head hostname id ip kill ln ls mkdir mount nc nproc ps "
-    "printenv rm sed seq sleep sort stat tail taskset test touch tr true uname wc wget which xargs yes"
-).split()
+    *(
+        "sh",
+        "cat",
+        "cp",
+        "date",
+        "dd",
+        "df",
+        "dmesg",
+        "echo",
+        "env",
+        "false",
+        "free",
+        "grep",
+        "head",
+        "hostname",
+    ),
+    *("id", "ip", "kill", "ln", "ls", "mkdir", "mount", "nc", "nproc", "printenv", "ps", "rm", "sed", "seq"),
+    *(
+        "sleep",
+        "sort",
+        "stat",
+        "tail",
+        "taskset",
+        "test",
+        "touch",
+        "tr",
+        "true",
+        "uname",
+        "wc",
+        "wget",
+        "which",
+    ),
+)
 """The names by which a container calls busybox."""
 
 
@@ -38,11 +70,11 @@ def write(archive: Path, busybox: bytes, images: dict[str, list[str]]) -> None:
         }
         manifest = {
             "schemaVersion": 2,
-            "mediaType": "application/vnd.oci.image.manifest.v1+json",
+            "mediaType": MANIFEST,
             "config": blob(json.dumps(config).encode(), "application/vnd.oci.image.config.v1+json"),
             "layers": [packed],
         }
-        described = blob(json.dumps(manifest).encode(), manifest["mediaType"])
+        described = blob(json.dumps(manifest).encode(), MANIFEST)
         manifests.append(described | {"annotations": {"io.containerd.image.name": name}})
 
     index = {"schemaVersion": 2, "manifests": manifests}

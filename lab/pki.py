@@ -27,7 +27,9 @@ class KeyPair:
     @property
     def key_pem(self) -> bytes:
         return self.key.private_bytes(
-            serialization.Encoding.PEM, serialization.PrivateFormat.TraditionalOpenSSL, serialization.NoEncryption()
+            serialization.Encoding.PEM,
+            serialization.PrivateFormat.TraditionalOpenSSL,
+            serialization.NoEncryption(),
         )
 
     @property
@@ -128,7 +130,10 @@ def kubeconfig(server: str, ca: KeyPair, user: str, credentials: KeyPair | str) 
         "apiVersion": "v1",
         "kind": "Config",
         "clusters": [
-            {"name": "numaforge-lab", "cluster": {"server": server, "certificate-authority-data": authority_data}}
+            {
+                "name": "numaforge-lab",
+                "cluster": {"server": server, "certificate-authority-data": authority_data},
+            }
         ],
         "users": [{"name": user, "user": secrets}],
         "contexts": [{"name": context, "context": {"cluster": "numaforge-lab", "user": user}}],

@@ -19,8 +19,8 @@ from lab.errors import LabError
 class Daemon:
     """A process of the lab, known by a file below `<state>/run`.
 
-    Process ids are reused. So the file also records when the process started and in which boot of the machine, and
-    the process must still name the state directory in its command line before it is sent any signal.
+    Process ids are reused. So the file also records when the process started and in which boot,
+    and the process must still name the state directory in its command line before it is sent any signal.
     """
 
     name: str
@@ -52,7 +52,7 @@ class Daemon:
             )
         facts = {"pid": process.pid, "start_time": _start_time(process.pid), "boot": _boot_id()}
         self.record.write_text(json.dumps(facts))
-        # Popen returns while the kernel still lays out the new program, whose command line is empty until then.
+        # Popen returns while the kernel still lays out the program, whose command line is empty until then.
         while not _command_line(process.pid) and not _is_zombie(process.pid):
             time.sleep(0.001)
         # The process is meant to outlive us: keep Popen from complaining that it still runs.
@@ -65,7 +65,11 @@ class Daemon:
         except (FileNotFoundError, json.JSONDecodeError):
             return None
         pid = int(facts["pid"])
-        if facts["boot"] != _boot_id() or facts["start_time"] is None or facts["start_time"] != _start_time(pid):
+        if (
+            facts["boot"] != _boot_id()
+            or facts["start_time"] is None
+            or facts["start_time"] != _start_time(pid)
+        ):
             return None
         if _is_zombie(pid):
             _reap(pid)
@@ -74,7 +78,8 @@ class Daemon:
 
     def stop(self, grace_s: float = 10) -> None:
         """End the process, by force when it does not heed SIGTERM within `grace_s`; absent is fine."""
-        for number, patience_s in ((signal.SIGTERM, grace_s), (signal.SIGKILL, 10)):
+        gently = [(signal.SIGTERM, grace_s)] if grace_s else []
+        for number, patience_s in (*gently, (signal.SIGKILL, 10.0)):
             pid = self.pid()
             if pid is None:
                 break

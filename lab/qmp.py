@@ -12,6 +12,24 @@ from typing import Any
 from lab.errors import LabError
 
 
+def connect(path: Path, timeout_s: float) -> socket.socket:
+    """Return a connection to a unix socket in a folder however deep.
+
+    A socket's path may have 107 bytes; through the descriptor of its folder it is always short enough.
+    """
+    connection = socket.socket(socket.AF_UNIX)
+    connection.settimeout(timeout_s)
+    folder = os.open(path.parent, os.O_PATH)
+    try:
+        connection.connect(f"/proc/self/fd/{folder}/{path.name}")
+    except OSError:
+        connection.close()
+        raise
+    finally:
+        os.close(folder)
+    return connection
+
+
 class Monitor:
     """A connection to one QEMU, used as a context manager.
 
@@ -22,17 +40,11 @@ class Monitor:
 
     def __init__(self, path: Path, timeout_s: float = 120) -> None:
         self._path = path
-        self._socket = socket.socket(socket.AF_UNIX)
-        self._socket.settimeout(timeout_s)
-        self._stream = self._socket.makefile("rw")
+        self._timeout_s = timeout_s
 
     def __enter__(self) -> Monitor:
-        # A socket's path may have 107 bytes; through the folder's descriptor any folder is short enough.
-        folder = os.open(self._path.parent, os.O_PATH)
-        try:
-            self._socket.connect(f"/proc/self/fd/{folder}/{self._path.name}")
-        finally:
-            os.close(folder)
+        self._socket = connect(self._path, self._timeout_s)
+        self._stream = self._socket.makefile("rw")
         self._stream.readline()
         self.execute("qmp_capabilities")
         return self

@@ -1,7 +1,8 @@
 """The running nodes of the lab, as pyinfra's hosts."""
 
-from lab.cluster import Lab
 from pyinfra.api.exceptions import PyinfraError
+
+from lab.cluster import Lab
 
 gpu_workers = list(Lab().inventory().items())
 
