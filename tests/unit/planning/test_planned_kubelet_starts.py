@@ -1,0 +1,124 @@
+"""A planned configuration is one with which that kubelet starts, on every known version."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from numaforge.errors import PlanError
+from numaforge.kubelet.findings import Report
+from numaforge.kubelet.startup import check
+from numaforge.kubelet.versions import KNOWN_MINORS
+from numaforge.planning.model import NodePlan
+from numaforge.planning.node import plan_node
+from numaforge.profile import load_profile, ready_profiles
+from numaforge.quantity import parse_bytes
+from numaforge.topology.model import NodeTopology
+from tests.fixtures.machines import (
+    KUBEADM_CONFIG,
+    big_512,
+    dgx_h100,
+    epyc_nps4,
+    grace_memory_only,
+    lab_node,
+)
+from tests.unit.planning.strategies import machines
+
+HEADER = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n"
+
+
+def report(topology: NodeTopology, plan: NodePlan) -> Report:
+    """Return what the kubelet makes of the plan as it is written to the host."""
+    assert plan.kubelet is not None
+    main = yaml.safe_load(KUBEADM_CONFIG)
+    if plan.kubelet.delivery == "merge":
+        return check(
+            yaml.safe_dump({**main, **plan.kubelet.settings}), topology=topology, version=plan.kubelet.version
+        )
+    drop_in = HEADER + yaml.safe_dump(dict(plan.kubelet.settings))
+    return check(
+        KUBEADM_CONFIG,
+        topology=topology,
+        version=plan.kubelet.version,
+        drop_ins={"90-numaforge.conf": drop_in},
+        flags=(f"--config-dir={plan.kubelet.config_dir}",),
+    )
+
+
+# Before 1.31 a kubelet aligns at most 8 NUMA nodes, so larger machines are refused there.
+COMBINATIONS = [
+    pytest.param(build, name, minor, id=f"{build.__name__}-{name}-1.{minor}")
+    for build in (dgx_h100, epyc_nps4, lab_node, grace_memory_only, big_512)
+    for name in ready_profiles()
+    for minor in KNOWN_MINORS
+    if minor >= 31 or len(build().numa_nodes) <= 8
+]
+
+
+@pytest.mark.parametrize(("build", "name", "minor"), COMBINATIONS)
+def test_every_ready_profile_starts_on_every_machine(build, name, minor):
+    topology = build()
+    plan = plan_node(topology, load_profile(name), f"1.{minor}.0")
+    judged = report(topology, plan)
+    assert judged.starts, judged.error
+
+
+@pytest.mark.parametrize("name", ready_profiles())
+def test_the_kubelet_keeps_back_what_the_plan_reserves(name):
+    topology = lab_node()
+    plan = plan_node(topology, load_profile(name))
+    judged = report(topology, plan)
+    memory = plan.memory
+    assert judged.reserved_cpus == plan.cpus.reserved
+    assert parse_bytes(judged.reservation["memory"]) == (
+        memory.kube_reserved_bytes + memory.system_reserved_bytes + memory.eviction_hard_bytes
+    )
+
+
+option = st.sampled_from(
+    [
+        "full-pcpus-only",
+        "distribute-cpus-across-numa",
+        "align-by-socket",
+        "distribute-cpus-across-cores",
+        "strict-cpu-reservation",
+        "prefer-align-cpus-by-uncorecache",
+    ]
+)
+wishes: st.SearchStrategy[dict[str, Any]] = st.fixed_dictionaries(
+    {
+        "memory": st.fixed_dictionaries(
+            {
+                "kube_reserved": st.integers(0, 2**26),
+                "eviction_hard": st.fixed_dictionaries(
+                    {"memory.available": st.sampled_from(["0%", "1%", "3.3%", "50Mi"])}
+                ),
+            }
+        ),
+        "kubelet": st.fixed_dictionaries(
+            {
+                "cpu_manager_options": st.dictionaries(option, st.booleans(), max_size=3),
+                "topology_manager_policy": st.sampled_from(
+                    ["none", "best-effort", "restricted", "single-numa-node", None]
+                ),
+                "memory_manager_policy": st.sampled_from(["None", "Static", None]),
+            }
+        ),
+    }
+)
+
+
+@given(machines(), wishes, st.sampled_from(KNOWN_MINORS))
+@settings(max_examples=150, deadline=None)
+def test_whatever_is_planned_starts(topology, wish, minor):
+    try:
+        plan = plan_node(topology, load_profile(wish), f"1.{minor}.0")
+    except PlanError:
+        assume(False)
+        raise
+    judged = report(topology, plan)
+    assert judged.starts, judged.error
