@@ -137,6 +137,13 @@ class DeviceManager:
         """Return the healthy devices of each resource (GetCapacity)."""
         return {resource: plugin.healthy.bit_count() for resource, plugin in self.plugins.items()}
 
+    def free_near(self, numa_node: int) -> dict[str, int]:
+        """Return the healthy devices near a NUMA node that nobody holds, by resource."""
+        return {
+            resource: (plugin.healthy & ~plugin.allocated & plugin.of_node.get(numa_node, 0)).bit_count()
+            for resource, plugin in self.plugins.items()
+        }
+
     def devices_of(self, pod: str, container: str) -> dict[str, tuple[str, ...]]:
         """Return the ids that a container holds, by resource."""
         held = self.assignments.get(pod, {}).get(container, {})

@@ -15,7 +15,7 @@ from numaforge.kubelet.admission.device_manager import Device, DeviceManager, in
 from numaforge.kubelet.admission.hints import Hint
 from numaforge.kubelet.admission.machine import Machine
 from numaforge.kubelet.admission.memory_manager import MemoryBlock, MemoryManager
-from numaforge.kubelet.admission.pod import CPU, Pod
+from numaforge.kubelet.admission.pod import CPU, MEMORY, Pod
 from numaforge.kubelet.admission.predicates import Allocatable, check_fit, request_of
 from numaforge.kubelet.admission.refusal import RefusedError
 from numaforge.kubelet.admission.settings import STATIC, Settings
@@ -49,6 +49,29 @@ class Admission:
     def status_message(self) -> str | None:
         """Return the message as the pod's status shows it."""
         return None if self.message is None else f"Pod was rejected: {self.message}"
+
+
+@dataclass(frozen=True)
+class FreeOnNumaNode:
+    """What is left on one NUMA node; `cpus` and `memory_bytes` are None where their manager does not run.
+
+    `cpus` may still be given out exclusively; `devices` counts by resource.
+    """
+
+    id: int
+    cpus: CpuSet | None
+    memory_bytes: int | None
+    devices: Mapping[str, int]
+
+
+@dataclass(frozen=True)
+class Free:
+    """What is left of the node's Allocatable: thousandths of a CPU, bytes, devices by resource; and where."""
+
+    cpu_milli: int
+    memory_bytes: int
+    devices: Mapping[str, int]
+    numa_nodes: tuple[FreeOnNumaNode, ...]
 
 
 class Node:
@@ -155,6 +178,30 @@ class Node:
     def settle(self) -> None:
         """Give back at once what removed and refused pods held."""
         self._collect({*self._requests})
+
+    def free(self) -> Free:
+        """Return what is left once removed and refused pods have given back what they held."""
+        self.settle()
+        requested = dict.fromkeys((CPU, MEMORY, *self.device_manager.plugins), 0)
+        for request in self._requests.values():
+            for resource in requested:
+                requested[resource] += request.get(resource, 0)
+        left = {resource: self.allocatable.amount(resource) - used for resource, used in requested.items()}
+        return Free(
+            cpu_milli=left.pop(CPU),
+            memory_bytes=left.pop(MEMORY),
+            devices=left,
+            numa_nodes=tuple(self._free_on(node.id) for node in self.machine.nodes),
+        )
+
+    def _free_on(self, numa_node: int) -> FreeOnNumaNode:
+        cpus = self.machine.cpus.numa_nodes.get(numa_node, 0)
+        return FreeOnNumaNode(
+            id=numa_node,
+            cpus=ids_of(self.cpu_manager.available & cpus) if self.cpu_manager else None,
+            memory_bytes=self.memory_manager.nodes[numa_node].free(MEMORY) if self.memory_manager else None,
+            devices=self.device_manager.free_near(numa_node),
+        )
 
     def _collect(self, active: set[str]) -> None:
         self.device_manager.collect(active)

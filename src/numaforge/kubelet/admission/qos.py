@@ -1,0 +1,101 @@
+"""Explain QoS: why a pod is not Guaranteed, or gets no exclusive CPUs, and which line changes that."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from math import ceil
+
+from numaforge.kubelet.admission.demand import GUARANTEED, Gates, qos_class
+from numaforge.kubelet.admission.pod import CPU, MEMORY, Container, Pod, Quantities
+from numaforge.quantity import format_bytes
+
+_RESOURCES = (CPU, MEMORY)
+
+
+@dataclass(frozen=True)
+class Remark:
+    """One reason, at a field of the pod's spec (`containers[0].resources.limits.cpu`), and what to write.
+
+    `value` is what the field should hold, None where only the author of the pod can know.
+    """
+
+    field: str
+    reason: str
+    value: str | None
+
+    @property
+    def change(self) -> str:
+        """Return the change in one line."""
+        return f"{self.field}: {self.value}" if self.value else f"{self.field}: <set it>"
+
+
+def explain(
+    pod: Pod, *, cpu_manager_is_static: bool = True, gates: Gates | None = None
+) -> tuple[Remark, ...]:
+    """Return what keeps a pod's containers from exclusive CPUs and pinned memory.
+
+    pkg/apis/core/v1/helper/qos/qos.go; pkg/kubelet/cm/cpumanager/policy_static.go, guaranteedCPUs.
+    """
+    gates = gates or Gates()
+    if qos_class(pod, gates) != GUARANTEED:
+        return tuple(_not_guaranteed(pod, gates))
+    if pod.has_pod_level_resources and not gates.pod_level_resource_managers:
+        return (
+            Remark(
+                "resources",
+                "pod-level resources switch CPU and memory pinning off while the feature gate "
+                "PodLevelResourceManagers is off",
+                "{}  (name the resources of each container instead)",
+            ),
+        )
+    if not cpu_manager_is_static:
+        return ()
+    return tuple(_without_exclusive_cpus(pod))
+
+
+def _not_guaranteed(pod: Pod, gates: Gates) -> Iterator[Remark]:
+    if gates.pod_level_resources and pod.has_pod_level_resources:
+        yield from _unequal("resources", pod.requests or {}, pod.limits or {})
+        return
+    for field, container in _fields(pod):
+        yield from _unequal(f"{field}.resources", container.requests, container.limits)
+
+
+def _unequal(field: str, requests: Quantities, limits: Quantities) -> Iterator[Remark]:
+    for resource in _RESOURCES:
+        limit, request = limits.get(resource, Fraction(0)), requests.get(resource, Fraction(0))
+        if limit == 0:
+            reason = f"has no {resource} limit" + (
+                "" if request == 0 else f", only a request of {_text(resource, request)}"
+            )
+            yield Remark(f"{field}.limits.{resource}", reason, _text(resource, request) if request else None)
+        elif request != limit:
+            reason = f"requests {_text(resource, request)} {resource}, less than its limit of {_text(resource, limit)}"
+            yield Remark(f"{field}.requests.{resource}", reason, _text(resource, limit))
+
+
+def _without_exclusive_cpus(pod: Pod) -> Iterator[Remark]:
+    for field, container in _fields(pod):
+        cpus = container.limits.get(CPU, Fraction(0))
+        if container.whole_cpus == 0 and cpus > 0:
+            yield Remark(
+                f"{field}.resources.limits.cpu",
+                f"asks for {_text(CPU, cpus)} CPUs: only a whole number is exclusive, so it runs on the "
+                "shared pool",
+                str(ceil(cpus)),
+            )
+
+
+def _fields(pod: Pod) -> Iterator[tuple[str, Container]]:
+    for index, container in enumerate(pod.init_containers):
+        yield f"initContainers[{index}]", container
+    for index, container in enumerate(pod.app_containers):
+        yield f"containers[{index}]", container
+
+
+def _text(resource: str, quantity: Fraction) -> str:
+    if resource == CPU:
+        return str(quantity) if quantity.denominator == 1 else f"{ceil(quantity * 1000)}m"
+    return format_bytes(ceil(quantity))
