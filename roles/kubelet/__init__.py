@@ -40,8 +40,6 @@ def _refuse_what_would_not_start(plan: NodePlan, machine: NodeTopology) -> None:
     """Judge the new configuration on what was detected, before any role has touched the host."""
     install = machine.kubelet
     config_text = install.config_text if install else None
-    check(
-        outlook(
-            plan, machine, kubelet_files(plan, config_text), config_text, install.drop_ins if install else {}
-        )
-    )
+    drop_ins = install.drop_ins if install else {}
+    wanted = kubelet_files(plan, config_text)
+    check(outlook(plan, machine, wanted, config_text, drop_ins, {}))

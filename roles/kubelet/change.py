@@ -4,19 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import PurePosixPath
 from typing import Any
-
-from numaforge.kubelet.startup import check as check_startup
 
 from numaforge.bundle import FileContent
 from numaforge.errors import KubeletConfigError
 from numaforge.kubelet.checkpoints import CPU_STATE_FILE, MEMORY_STATE_FILE, state_files_to_remove
-from numaforge.kubelet.findings import Report
+from numaforge.kubelet.findings import Report, Severity
+from numaforge.kubelet.startup import DROP_IN_DIR
+from numaforge.kubelet.startup import check as check_startup
 from numaforge.planning.model import KubeletPlan, NodePlan
+from numaforge.topology.kubelet import flag_value
 from numaforge.topology.model import HugepagePool, KubeletInstall, NodeTopology
 
 # The findings that say a state file cannot be restored under an otherwise good configuration.
 _UNREADABLE = {"NF301": CPU_STATE_FILE, "NF302": MEMORY_STATE_FILE}
+
+_EMPTY_CONFIG = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n"
 
 
 @dataclass(frozen=True)
@@ -52,59 +56,46 @@ def outlook(
     wanted: Sequence[FileContent],
     config_text: str | None,
     drop_ins: Mapping[str, str],
-    state_files: Mapping[str, str] | None = None,
+    state_files: Mapping[str, str],
 ) -> Outlook:
-    """Compare the kubelet's configuration as it is with the one that `wanted` files make.
+    """Compare the kubelet's configuration as it is with the one that the `wanted` files make.
 
-    `config_text` and `drop_ins` are the files as they are now; `state_files` maps a state file's name to its
-    text.
+    `config_text` and `drop_ins` (by path) are the files as they are now; `state_files` maps a state file's
+    name to its text.
     """
     kubelet = _kubelet(plan)
     install = machine.kubelet or KubeletInstall(kubelet.version, kubelet.unit, None, None, ())
     texts = {file.path: file.text for file in wanted}
-    after_machine = _with_planned_pools(machine, plan)
-    before = (
-        check_startup(config_text, drop_ins, install.flags, machine, kubelet.version, {})
-        if config_text is not None
-        else None
-    )
-    known = before.effective if before and before.effective else None
+    new_main = texts.get(kubelet.config_file, config_text)
+    new_drop_ins = {**drop_ins, **{path: text for path, text in texts.items() if path == kubelet.drop_in}}
+    new_flags = _flags_after(install, kubelet)
+    new_machine = _as_planned(machine, plan)
 
-    def after(state: Mapping[str, str]) -> Report:
-        return check_startup(
-            texts.get(kubelet.config_file, config_text),
-            {**drop_ins, **{path: texts[path] for path in [kubelet.drop_in] if path in texts}},
-            _flags_after(install, kubelet),
-            after_machine,
-            kubelet.version,
-            state,
-        )
+    def judged(state: Mapping[str, str]) -> Report:
+        return _judge(kubelet, new_main, new_drop_ins, new_flags, new_machine, state)
 
+    before = _judge(kubelet, config_text, drop_ins, install.flags, machine, {}).effective or None
+    after = judged({})
     removals = {
         removal.path: removal.reason
         for removal in state_files_to_remove(
-            known,
-            after({}).effective,
-            hugepages_changed=_pools(machine) != _pools(after_machine),
+            before,
+            after.effective,
+            hugepages_changed=_pools(machine) != _pools(new_machine),
             root_dir=kubelet.root_dir,
         )
     }
-    remaining = {
-        name: text
-        for name, text in (state_files or {}).items()
-        if f"{kubelet.root_dir}/{name}" not in removals
-    }
-    report = after(remaining)
-    while unreadable := [
-        finding for finding in report.findings if _UNREADABLE.get(finding.rule) in remaining
-    ]:
+    left = {name: text for name, text in state_files.items() if _path(kubelet, name) not in removals}
+    if left and after.starts:
+        after = judged(left)
+    while unreadable := [each for each in after.findings if _UNREADABLE.get(each.id, "") in left]:
         for finding in unreadable:
-            name = _UNREADABLE[finding.rule]
-            removals[f"{kubelet.root_dir}/{name}"] = finding.message
-            remaining.pop(name, None)
-        report = after(remaining)
-    present = {f"{kubelet.root_dir}/{name}" for name in state_files or {}}
-    return Outlook(known, report, {path: reason for path, reason in removals.items() if path in present})
+            name = _UNREADABLE[finding.id]
+            removals[_path(kubelet, name)] = finding.text or finding.message
+            left.pop(name, None)
+        after = judged(left)
+    present = {_path(kubelet, name) for name in state_files}
+    return Outlook(before, after, {path: reason for path, reason in removals.items() if path in present})
 
 
 def check(expected: Outlook) -> None:
@@ -115,7 +106,7 @@ def check(expected: Outlook) -> None:
     report = expected.after
     if report.starts:
         return
-    finding = next((finding for finding in report.findings if finding.severity == "error"), None)
+    finding = next((finding for finding in report.findings if finding.severity is Severity.ERROR), None)
     raise KubeletConfigError(
         f"kubelet {report.version} would not start with this configuration: "
         f"{report.error or (finding.message if finding else 'see the findings of numaforge check')}",
@@ -132,25 +123,54 @@ def _kubelet(plan: NodePlan) -> KubeletPlan:
     return plan.kubelet
 
 
+def _judge(
+    kubelet: KubeletPlan,
+    config_text: str | None,
+    drop_ins: Mapping[str, str],
+    flags: tuple[str, ...],
+    machine: NodeTopology,
+    state_files: Mapping[str, str],
+) -> Report:
+    folder = flag_value(flags, "config-dir")
+    return check_startup(
+        config_text or _EMPTY_CONFIG,
+        topology=machine,
+        version=kubelet.version,
+        drop_ins={
+            str(PurePosixPath(path).relative_to(folder)): text
+            for path, text in drop_ins.items()
+            if folder and PurePosixPath(path).is_relative_to(folder)
+        },
+        flags=flags,
+        state_files=state_files,
+        config_path=kubelet.config_file,
+        drop_in_dir=folder or DROP_IN_DIR,
+        root_dir=kubelet.root_dir,
+    )
+
+
+def _path(kubelet: KubeletPlan, state_file: str) -> str:
+    return f"{kubelet.root_dir}/{state_file}"
+
+
 def _flags_after(install: KubeletInstall, kubelet: KubeletPlan) -> tuple[str, ...]:
-    if kubelet.exec_start is None or install.config_dir is not None:
+    """Return the flags, with the --config-dir that the plan's unit drop-in adds."""
+    if kubelet.config_dir is None or flag_value(install.flags, "config-dir") is not None:
         return install.flags
     return (*install.flags, f"--config-dir={kubelet.config_dir}")
 
 
-def _with_planned_pools(machine: NodeTopology, plan: NodePlan) -> NodeTopology:
-    """Return the machine as it is once the plan's hugepage pools are filled."""
-    planned = {node.id: node.hugepages for node in plan.numa_nodes}
+def _as_planned(machine: NodeTopology, plan: NodePlan) -> NodeTopology:
+    """Return the machine as it is once the other roles have done their part: pools filled, swap off."""
+    planned = {
+        node.id: {size: HugepagePool(pages, pages) for size, pages in node.hugepages.items()}
+        for node in plan.numa_nodes
+    }
     return replace(
         machine,
+        swap_bytes=0 if plan.tuning.swap_off else machine.swap_bytes,
         numa_nodes=tuple(
-            replace(
-                node,
-                hugepages={
-                    **node.hugepages,
-                    **{size: HugepagePool(pages, pages) for size, pages in planned.get(node.id, {}).items()},
-                },
-            )
+            replace(node, hugepages={**node.hugepages, **planned.get(node.id, {})})
             for node in machine.numa_nodes
         ),
     )

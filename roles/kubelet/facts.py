@@ -35,8 +35,8 @@ class KubeletState:
     """`unit` holds systemd's LoadState, ActiveState and SubState (empty without systemd).
 
     `askers` are the programs that can ask for /healthz, `unfinished` the id of a transaction that has begun
-    and not ended, `drop_ins` the paths in the folder of drop-ins, `files` what exists of them and of the files
-    asked for.
+    and not ended, `drop_ins` the paths in the folder of drop-ins, `files` what exists of them and of the
+    files asked for.
     """
 
     unit: Mapping[str, str]
@@ -64,9 +64,10 @@ def kubelet_state(host: Host, unit: str, paths: Sequence[str], drop_in_folder: s
         raise HostError("the answer about the kubelet is cut off", remedy="run again")
     end = output.index("files")
     words = [line.split(" ", 1) for line in output[:end]]
+    units = [value.partition("=") for kind, value in words if kind == "unit"]
     drop_ins = [value for kind, value in words if kind == "drop-in"]
     return KubeletState(
-        unit=dict(tuple(value.split("=", 1)) for kind, value in words if kind == "unit"),
+        unit={name: value for name, _, value in units},
         askers=tuple(value for kind, value in words if kind == "asker"),
         unfinished=next((value for kind, value in words if kind == "unfinished"), None),
         drop_ins=tuple(drop_ins),

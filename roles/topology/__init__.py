@@ -8,8 +8,8 @@ from pyinfra import host
 
 from numaforge.errors import HostError, ProfileError
 from numaforge.hosts import detect, file_bundle, planned, remember, role
-from numaforge.planning.node import plan_node
 from numaforge.planning.document import dumps as plan_document
+from numaforge.planning.node import plan_node
 from numaforge.profile import load_profile
 from numaforge.render import role_files
 from numaforge.snapshot import Snapshot

@@ -99,7 +99,7 @@ class Change:
 
 
 def read_script(paths: Sequence[str], more: str = "") -> str:
-    """Return the script whose output `parse_states` reads; `more` is shell for paths that only the host knows."""
+    """Return the script whose output `parse_states` reads; `more` is shell for paths the host knows."""
     return f"{_READ}numaforge_read {shlex.join(paths)} {more}\n"
 
 

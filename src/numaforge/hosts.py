@@ -69,7 +69,9 @@ class Detection(FactBase[Answer | None]):
     Takes the script through `_stdin`. None where the host did not answer.
     """
 
-    command = _AS_ROOT
+    def command(self) -> str:
+        """Run the script as root where that is possible."""
+        return _AS_ROOT
 
     def process(self, output: list[str]) -> Answer | None:
         """Split the line that names the right from the script's output; a login banner may come first."""
@@ -82,7 +84,9 @@ class Detection(FactBase[Answer | None]):
 class ScriptOutput(FactBase["list[str] | None"]):
     """The output lines of a script given through `_stdin`; None where it printed nothing or failed."""
 
-    command = "sh -s"
+    def command(self) -> str:
+        """Run the script."""
+        return "sh -s"
 
     def process(self, output: list[str]) -> list[str]:
         """Return the lines as they are."""
@@ -98,7 +102,7 @@ def fail_host(host: Host, error: NumaforgeError) -> None:
     if host.state.should_raise_failed_hosts and not sys.stdin.isatty():
         # pyinfra would ask "continue?" of a terminal that is not there, and break off the run for every host.
         host.state.should_raise_failed_hosts = lambda _state: False
-    host.state.fail_hosts({host})
+    host.state.fail_hosts({host})  # type: ignore[no-untyped-call]
 
 
 def role(name: str) -> Callable[[Callable[[], None]], PyinfraOperation[[]]]:
@@ -205,7 +209,7 @@ def _send_at_once(host: Host) -> None:
 def show_once(host: Host) -> bool:
     """Say whether a change is to be shown now: while preparing, or with `--diff` where `-y` skips that."""
     state = host.state
-    return not state.is_executing if state.should_check_for_changes() else bool(state.config.DIFF)
+    return not state.is_executing if state.check_for_changes else bool(state.config.DIFF)
 
 
 def show_lines(host: Host, lines: Sequence[str]) -> None:
@@ -217,7 +221,7 @@ def show_lines(host: Host, lines: Sequence[str]) -> None:
 
 def announce(host: Host, lines: Sequence[str]) -> None:
     """Say what an operation is about to do, once in a run, also where `-y` skips the preparation."""
-    if not host.state.is_executing or not host.state.should_check_for_changes():
+    if not host.state.is_executing or not host.state.check_for_changes:
         for line in lines:
             host.log(line)
 
@@ -293,7 +297,7 @@ def capture(name: str, data: Mapping[str, Any]) -> Snapshot:
 
     Raises HostError when the host cannot be reached or lacks the rights.
     """
-    from gevent import monkey
+    from gevent import monkey  # type: ignore[import-untyped]
 
     monkey.patch_all()
     from pyinfra.api import Config, Inventory
@@ -301,7 +305,8 @@ def capture(name: str, data: Mapping[str, Any]) -> Snapshot:
     from pyinfra.api.exceptions import PyinfraError
     from pyinfra.context import ctx_host, ctx_state
 
-    state = State(Inventory(([name], {}), override_data=dict(data)), Config(), check_for_changes=False)
+    inventory = Inventory(([name], {}), override_data=dict(data))  # type: ignore[no-untyped-call]
+    state = State(inventory, Config(), check_for_changes=False)  # type: ignore[no-untyped-call]
     (host,) = list(state.inventory)
     try:
         connect_all(state)

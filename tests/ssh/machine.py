@@ -75,7 +75,7 @@ def _numa_node(node: int) -> dict[str, str]:
     files = {
         f"{folder}/cpulist": "0-1,4-5" if node == 0 else "2-3,6-7",
         f"{folder}/distance": "10 21" if node == 0 else "21 10",
-        f"{folder}/meminfo": f"Node {node} MemTotal:       {NODE_KIB} kB\nNode {node} MemFree:        4096000 kB",
+        f"{folder}/meminfo": f"Node {node} MemTotal: {NODE_KIB} kB\nNode {node} MemFree: 4096000 kB",
     }
     for kib in (2048, 2**20):
         files |= {

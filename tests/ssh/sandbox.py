@@ -40,7 +40,8 @@ cp -a "$TREE/proc/sys/." proc/sys/
 mount --bind "$TREE/proc/swaps" proc/swaps
 rm -rf etc/numaforge etc/kubernetes var/lib/numaforge var/lib/kubelet root/.bashrc root/.profile
 cp -a "$TREE/etc/." etc/
-[ ! -d "$TREE/usr" ] || cp -a "$TREE/usr/." usr/
+cp -a "$TREE/usr/." usr/
+cp -a "$TREE/var/." var/
 exec chroot . sh -c "$INIT"
 """
 
@@ -88,12 +89,12 @@ class Sandbox:
 
 @contextmanager
 def running_sandbox(folder: Path, files: Mapping[str, str]) -> Iterator[Sandbox]:
-    """Start a sandbox whose /sys, /proc/sys, /etc and /usr hold these files; end it with all its processes.
+    """Start a sandbox whose /sys, /proc/sys, /etc, /usr and /var hold these files, and end all of it.
 
     A file whose text begins with "#!" is executable.
     """
     tree, keys, base = folder / "tree", folder / "keys", folder / "base"
-    for part in ("sys", "proc/sys", "etc", "usr"):
+    for part in ("sys", "proc/sys", "etc", "usr", "var"):
         (tree / part).mkdir(parents=True)
     (tree / "proc/swaps").write_text("Filename\tType\tSize\tUsed\tPriority\n")
     for path, text in files.items():

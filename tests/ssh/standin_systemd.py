@@ -10,13 +10,16 @@ DROP_IN = "/etc/kubernetes/kubelet.conf.d/90-numaforge.conf"
 STATE = "/var/lib/kubelet/cpu_manager_state"
 
 _KUBELET = f"""#!/usr/bin/env python3
-import http.server, os, pathlib, sys, threading, time
+import http.server, json, os, pathlib, sys, threading, time
+if sys.argv[1:] == ["--version"]:
+    sys.exit(print("Kubernetes v1.36.3"))
 drop_in = pathlib.Path({DROP_IN!r})
 wish = drop_in.read_text() if drop_in.exists() else ""
 state = pathlib.Path({STATE!r})
 state.parent.mkdir(parents=True, exist_ok=True)
 if not state.exists():
-    state.write_text("state of " + wish)
+    policy = "static" if "cpuManagerPolicy: static" in wish else "none"
+    state.write_text(json.dumps({{"policyName": policy, "defaultCpuSet": "0-7", "writtenUnder": wish}}))
 log = open("/run/kubelet.log", "a")
 if "crash" in wish:
     print('E1121 "command failed" err="failed to \\\\"run\\\\" Kubelet"', file=log)
@@ -52,11 +55,14 @@ start)
     ;;
 show)
     case $* in *InvocationID*) echo 0123; exit ;; esac
-    if alive; then echo "MainPID=$(pid)"; echo SubState=running
-    elif pid > /dev/null; then echo MainPID=0; echo SubState=failed
-    else echo MainPID=0; echo SubState=dead; fi
+    if alive; then echo "MainPID=$(pid)"; echo ActiveState=active; echo SubState=running
+    elif pid > /dev/null; then echo MainPID=0; echo ActiveState=failed; echo SubState=failed
+    else echo MainPID=0; echo ActiveState=inactive; echo SubState=dead; fi
     echo NRestarts=0
+    echo LoadState=loaded
     ;;
+enable) mkdir -p /etc/systemd/system/multi-user.target.wants
+    ln -sf "/etc/systemd/system/$3" "/etc/systemd/system/multi-user.target.wants/$3" ;;
 is-active) [ -e "/run/units/$3" ] ;;
 esac
 """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 from dataclasses import replace
 
@@ -76,7 +77,7 @@ def test_a_kubelet_that_comes_up_keeps_the_new_files(node: Sandbox, port: int) -
 
 def test_only_the_invalid_state_is_removed(node: Sandbox, port: int) -> None:
     run(node, transaction(port, "new"))
-    assert node.path(STATE).read_text() == "state of new\n"
+    assert json.loads(node.path(STATE).read_text())["writtenUnder"] == "new\n"
     assert node.path(MEMORY_STATE).read_text() == "memory as it was\n"
 
 

@@ -19,7 +19,7 @@ CHANGE = Transaction("20261121T101500Z-1a2b3c", "kubelet.service", (FileContent(
     [
         pytest.param({}, "http://127.0.0.1:10248/healthz", id="defaults"),
         pytest.param({"healthzPort": 1234}, "http://127.0.0.1:1234/healthz", id="port"),
-        pytest.param({"healthzBindAddress": "0.0.0.0"}, "http://127.0.0.1:10248/healthz", id="any-address"),
+        pytest.param({"healthzBindAddress": "0.0.0.0"}, "http://127.0.0.1:10248/healthz", id="any-address"),  # noqa: S104
         pytest.param({"healthzBindAddress": "::"}, "http://[::1]:10248/healthz", id="any-ipv6-address"),
         pytest.param({"healthzBindAddress": "10.1.2.3"}, "http://10.1.2.3:10248/healthz", id="address"),
         pytest.param({"healthzPort": 0}, None, id="off"),

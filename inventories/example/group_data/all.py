@@ -1,0 +1,11 @@
+"""Data of every host; a group's data wins over it."""
+
+ssh_user = "root"
+
+# Connect through a bastion, with keys from the agent: write ProxyJump and IdentityFile for these hosts into
+# ~/.ssh/config, pyinfra reads it.
+
+# How long a kubelet may take to become healthy after a change, and how long it then has to stay so; a kubelet
+# that does not gets its old files back. In seconds.
+kubelet_start_seconds = 120
+kubelet_stable_seconds = 30

@@ -1,0 +1,3 @@
+"""Nodes without GPUs."""
+
+numaforge_profile = "cpu-only"
