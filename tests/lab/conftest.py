@@ -1,0 +1,49 @@
+"""The lab, and a node of it that `deploys/site.py` has provisioned."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from lab import requirements
+from lab.cluster import Lab
+from lab.node import Node
+from lab.paths import REPOSITORY
+
+INVENTORY = "inventories/lab/inventory.py"
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    here = Path(__file__).parent
+    for item in items:
+        if here in item.path.parents:
+            item.add_marker(pytest.mark.lab)
+
+
+@pytest.fixture(scope="session")
+def lab() -> Iterator[Lab]:
+    """The running lab; one that the tests had to bring up is taken down at the end."""
+    lab = Lab()
+    if lab.running():
+        yield lab
+        return
+    requirements.ensure()
+    lab.up(1)
+    yield lab
+    lab.down()
+
+
+@pytest.fixture(scope="module")
+def provisioned(lab: Lab) -> Node:
+    """The first node, put back as it was when first Ready and then provisioned."""
+    lab.reset()
+    node = lab.nodes[0]
+    pyinfra = Path(sys.executable).with_name("pyinfra")
+    command = [str(pyinfra), "-y", "--limit", node.name, INVENTORY, "deploys/site.py"]
+    done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return node

@@ -1,0 +1,163 @@
+"""Guaranteed pods on a provisioned node: what the real kubelet gave them, read back from its state files."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pytest
+
+from lab.cluster import Lab
+from lab.node import Node
+from numaforge.cpulist import parse_cpulist
+from numaforge.planning.document import loads
+from numaforge.planning.model import PLAN_PATH, NodePlan
+from numaforge.snapshot import parse_output, script
+from numaforge.topology import read_topology
+from numaforge.topology.model import NodeTopology
+
+GPU = "nvidia.com/gpu"
+STATE = "/var/lib/kubelet"
+COUNT = 3
+MEMORY = 128 * 2**20
+RUNNING_WITHIN_S = 120
+
+
+@dataclass(frozen=True)
+class Placement:
+    """What one pod got: its CPUs, its memory in bytes by NUMA nodes, the PCI addresses of its GPUs."""
+
+    cpus: frozenset[int]
+    memory: dict[frozenset[int], int]
+    gpus: frozenset[str]
+
+
+def pod(name: str, resources: dict[str, str]) -> dict[str, object]:
+    container = {
+        "name": "work",
+        "image": "docker.io/lab/busybox:1",
+        "imagePullPolicy": "Never",
+        "command": ["sleep", "100000"],
+        "resources": {"limits": resources, "requests": resources},
+    }
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "labels": {"test": "placement"}},
+        "spec": {
+            "terminationGracePeriodSeconds": 0,
+            "automountServiceAccountToken": False,
+            "containers": [container],
+        },
+    }
+
+
+def kubectl(lab: Lab, *arguments: str, manifest: object = None) -> str:
+    command = [str(lab.control_plane.kubectl()), f"--kubeconfig={lab.kubeconfig}", *arguments]
+    given = None if manifest is None else json.dumps(manifest)
+    return subprocess.run(
+        command, input=given, capture_output=True, text=True, check=True, timeout=120
+    ).stdout
+
+
+def uid_of_running(lab: Lab, name: str) -> str:
+    """Return the UID of a pod once it runs."""
+    deadline = time.monotonic() + RUNNING_WITHIN_S
+    while time.monotonic() < deadline:
+        document = lab.control_plane.get(f"/api/v1/namespaces/default/pods/{name}")
+        phase = document["status"].get("phase")
+        if phase == "Running":
+            return str(document["metadata"]["uid"])
+        assert phase != "Failed", document["status"]
+        time.sleep(0.3)
+    pytest.fail(f"the pod {name} does not run: {document['status']}")
+
+
+@pytest.fixture(scope="module")
+def pods(lab: Lab, provisioned: Node) -> Iterator[list[str]]:
+    """The UIDs of Guaranteed pods with two CPUs, memory and a GPU each."""
+    resources = {"cpu": "2", "memory": str(MEMORY), GPU: "1"}
+    names = [f"guaranteed-{number}" for number in range(COUNT)]
+    for name in names:
+        kubectl(lab, "create", "-f", "-", manifest=pod(name, resources))
+    yield [uid_of_running(lab, name) for name in names]
+    kubectl(lab, "delete", "pod", "--selector=test=placement", "--wait")
+
+
+@pytest.fixture(scope="module")
+def plan(provisioned: Node) -> NodePlan:
+    return loads(provisioned.run(f"cat {PLAN_PATH}"))
+
+
+@pytest.fixture(scope="module")
+def topology(provisioned: Node) -> NodeTopology:
+    return read_topology(parse_output(provisioned.run("sh -s", input_text=script())))
+
+
+@pytest.fixture(scope="module")
+def placements(provisioned: Node, pods: list[str]) -> list[Placement]:
+    """What the kubelet's three state files say about each pod."""
+    cpus = json.loads(provisioned.run(f"cat {STATE}/cpu_manager_state"))
+    memory = json.loads(provisioned.run(f"cat {STATE}/memory_manager_state"))
+    devices = json.loads(provisioned.run(f"cat {STATE}/device-plugins/kubelet_internal_checkpoint"))
+    entries = devices["Data"]["PodDeviceEntries"]
+    return [
+        Placement(
+            cpus=parse_cpulist(cpus["entries"][uid]["work"]),
+            memory={
+                frozenset(block["numaAffinity"]): block["size"]
+                for block in memory["entries"][uid]["work"]
+                if block["type"] == "memory"
+            },
+            gpus=frozenset(
+                device
+                for entry in entries
+                if entry["PodUID"] == uid and entry["ResourceName"] == GPU
+                for ids in entry["DeviceIDs"].values()
+                for device in ids
+            ),
+        )
+        for uid in pods
+    ]
+
+
+def test_every_pod_has_the_cpus_memory_and_gpu_that_it_asked_for(placements):
+    got = [(len(p.cpus), sum(p.memory.values()), len(p.gpus)) for p in placements]
+    assert got == [(2, MEMORY, 1)] * COUNT
+
+
+def test_no_cpu_belongs_to_two_pods(placements):
+    assert len(frozenset().union(*(p.cpus for p in placements))) == 2 * COUNT
+
+
+def test_no_gpu_belongs_to_two_pods(placements):
+    assert len(frozenset().union(*(p.gpus for p in placements))) == COUNT
+
+
+def test_the_cpus_are_whole_cores(placements, topology):
+    for placement in placements:
+        touched = frozenset().union(*(core.cpus for core in topology.cores if core.cpus & placement.cpus))
+        assert touched == placement.cpus
+
+
+def test_no_pod_has_a_reserved_cpu(placements, plan):
+    assert all(placement.cpus.isdisjoint(plan.cpus.reserved) for placement in placements)
+
+
+def test_cpus_memory_and_gpu_are_on_one_numa_node(placements, topology):
+    for placement in placements:
+        of_cpus = {node.id for node in topology.numa_nodes if node.cpus & placement.cpus}
+        of_memory = set(frozenset().union(*placement.memory))
+        of_gpus = {gpu.numa_node for gpu in topology.gpus if gpu.pci_address in placement.gpus}
+        assert len(of_cpus) == 1
+        assert of_cpus == of_memory == of_gpus
+
+
+def test_the_shared_pool_is_what_is_left(placements, plan, provisioned, pods):
+    state = json.loads(provisioned.run(f"cat {STATE}/cpu_manager_state"))
+    exclusive = frozenset().union(*(p.cpus for p in placements))
+    assert parse_cpulist(state["defaultCpuSet"]) == plan.cpus.online - exclusive
+    assert plan.cpus.reserved <= parse_cpulist(state["defaultCpuSet"])

@@ -1,0 +1,182 @@
+"""The verification suite against a provisioned node: it passes, and after a change it names what changed."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import time
+import urllib.error
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import pytest
+
+from lab.cluster import Lab
+from lab.node import Node
+from lab.paths import REPOSITORY
+
+DROP_IN = "/etc/kubernetes/kubelet.conf.d/90-numaforge.conf"
+KEY = "topologyManagerPolicy"
+MOST_OF_THEM = 50  # promises of the lab's plan: 16 governors, 4 pools, files, settings, ...
+HEALTHY_WITHIN_S = 60
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a run of the suite said: how it ended, how many tests passed, which failed, without the host's name."""
+
+    exit_code: int
+    output: str
+    passed: int
+    failed: frozenset[str]
+
+
+RunSuite = Callable[..., Outcome]
+
+
+@pytest.fixture(scope="module")
+def suite(lab: Lab, provisioned: Node) -> RunSuite:
+    """Run tests/node as an admin does, against the provisioned node."""
+    kubectl = lab.control_plane.kubectl().parent
+    environment = os.environ | {"PATH": f"{kubectl}{os.pathsep}{os.environ['PATH']}"}
+
+    def run(*arguments: str, host: str = f"ssh://{provisioned.name}", cluster: bool = True) -> Outcome:
+        command = [
+            *(sys.executable, "-m", "pytest", "-q", "-rfE", "--tb=short", "-p", "no:cacheprovider"),
+            *("tests/node", f"--hosts={host}", f"--ssh-config={lab.state / 'ssh_config'}", *arguments),
+            *([f"--kubeconfig={lab.kubeconfig}"] if cluster else []),
+        ]
+        done = subprocess.run(
+            command, cwd=REPOSITORY, env=environment, capture_output=True, text=True, timeout=300, check=False
+        )
+        return outcome(done, host)
+
+    return run
+
+
+def outcome(done: subprocess.CompletedProcess[str], host: str) -> Outcome:
+    failed = re.findall(r"^(?:FAILED|ERROR) \S+::(\S+)", done.stdout, re.MULTILINE)
+    passed = re.search(r"(\d+) passed", done.stdout)
+    return Outcome(
+        exit_code=done.returncode,
+        output=done.stdout + done.stderr,
+        passed=int(passed[1]) if passed else 0,
+        failed=frozenset(name.replace(f"[{host}-", "[") for name in failed),
+    )
+
+
+def await_kubelet(lab: Lab, node: Node) -> None:
+    """Return once the kubelet answers through the API server."""
+    deadline = time.monotonic() + HEALTHY_WITHIN_S
+    while True:
+        try:
+            lab.control_plane.get(f"/api/v1/nodes/{node.name}/proxy/configz")
+            return
+        except urllib.error.HTTPError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.2)
+
+
+def test_a_provisioned_node_keeps_every_promise(suite, provisioned):
+    run = suite()
+    assert run.exit_code == 0, run.output
+    assert run.passed > MOST_OF_THEM
+
+
+@pytest.mark.parametrize(
+    ("change", "undo", "named"),
+    [
+        pytest.param(
+            "echo powersave > /sys/devices/system/cpu/cpu5/cpufreq/scaling_governor",
+            "echo performance > /sys/devices/system/cpu/cpu5/cpufreq/scaling_governor",
+            {"test_governor[cpu5]"},
+            id="one CPU's governor",
+        ),
+        pytest.param(
+            "echo 63 > /sys/devices/system/node/node2/hugepages/hugepages-2048kB/nr_hugepages",
+            "echo 64 > /sys/devices/system/node/node2/hugepages/hugepages-2048kB/nr_hugepages",
+            {"test_hugepages[numa-node-2-2Mi]"},
+            id="one pool of huge pages",
+        ),
+        pytest.param(
+            f"cp -p {DROP_IN} /root/kept && sed -i 's/^{KEY}: .*/{KEY}: none/' {DROP_IN}",
+            f"mv /root/kept {DROP_IN}",
+            {f"test_file_content[{DROP_IN}]"},
+            id="one line of the kubelet's configuration",
+        ),
+        pytest.param(
+            f"cp -p {DROP_IN} /root/kept && sed -i 's/^{KEY}: .*/{KEY}: restricted/' {DROP_IN}"
+            " && systemctl restart kubelet",
+            f"mv /root/kept {DROP_IN} && systemctl restart kubelet",
+            {f"test_file_content[{DROP_IN}]", f"test_running_kubelet[{KEY}]"},
+            id="one line of the configuration that the kubelet runs with",
+        ),
+        pytest.param(
+            "sysctl -qw vm.min_free_kbytes=30000",
+            "sysctl -qw vm.min_free_kbytes=32768",
+            {"test_sysctl[vm.min_free_kbytes]"},
+            id="one sysctl",
+        ),
+        pytest.param(
+            f"chmod 0666 {DROP_IN}",
+            f"chmod 0600 {DROP_IN}",
+            {f"test_file_mode_and_owner[{DROP_IN}]"},
+            id="one file's mode",
+        ),
+        pytest.param(
+            "systemctl -q disable numaforge-tuning.service",
+            "systemctl -q enable numaforge-tuning.service",
+            {"test_unit_starts_at_boot[numaforge-tuning.service]"},
+            id="one unit that no longer starts at boot",
+        ),
+    ],
+)
+def test_a_change_is_named_and_nothing_else(suite, lab, provisioned, change, undo, named):
+    provisioned.run(change)
+    await_kubelet(lab, provisioned)
+    try:
+        run = suite()
+    finally:
+        provisioned.run(undo)
+        await_kubelet(lab, provisioned)
+    assert run.failed == named, run.output
+    assert run.exit_code == pytest.ExitCode.TESTS_FAILED
+
+
+def test_without_a_kubeconfig_a_file_younger_than_the_kubelet_is_named(suite, provisioned):
+    provisioned.run(f"touch -d '+1 hour' {DROP_IN}")
+    try:
+        run = suite(cluster=False)
+    finally:
+        provisioned.run(f"touch -d '-1 day' {DROP_IN}")
+    assert run.failed == {f"test_the_kubelet_started_after_its_file_was_written[{DROP_IN}]"}, run.output
+
+
+@pytest.mark.parametrize(
+    ("host", "arguments"),
+    [
+        pytest.param("paramiko://{name}", [], id="paramiko"),
+        pytest.param("ssh://admin@{name}", ["--sudo"], id="a user with sudo"),
+    ],
+)
+def test_other_ways_to_log_in(suite, provisioned, host, arguments):
+    run = suite(*arguments, host=host.format(name=provisioned.name))
+    assert run.exit_code == 0, run.output
+    assert run.passed > MOST_OF_THEM
+
+
+def test_a_user_without_rights_fails_with_one_message(suite, provisioned):
+    run = suite(host=f"ssh://lab@{provisioned.name}")
+    assert run.exit_code == pytest.ExitCode.TESTS_FAILED
+    assert "the login user is not root\n  add --sudo, or log in as root" in run.output
+    assert run.passed == 0
+
+
+def test_several_hosts_are_each_held_to_their_own_plan(suite, provisioned):
+    run = suite(host=f"ssh://{provisioned.name},ssh://nowhere.invalid")
+    assert "ssh://nowhere.invalid: cannot be reached" in run.output
+    assert len(run.failed) == 1
+    assert run.passed > MOST_OF_THEM
