@@ -1,0 +1,248 @@
+"""The capture script on the shells that hosts have, and what is read from its output."""
+
+from __future__ import annotations
+
+import os
+import stat
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+
+import pytest
+
+from numaforge.errors import SnapshotError
+from numaforge.snapshot import from_local, from_root, parse_output, script
+from numaforge.topology import read_topology
+from tests.fixtures.machines import MACHINES, dgx_h100, lab_node
+from tests.fixtures.trees import link, write, write_tree
+
+
+NOBODY = 65534
+
+
+def program(folder, name, body):
+    """Write a program that a host may have."""
+    file = write(folder, name, f"#!/bin/sh\n{body}\n")
+    file.chmod(file.stat().st_mode | stat.S_IXUSR)
+    return str(folder)
+
+
+@pytest.mark.parametrize("name", ["dgx-h100", "lab-node", "laptop", "grace-memory-only"])
+def test_the_script_captures_what_the_reader_of_folders_reads(shell, name, tmp_path):
+    write_tree(tmp_path, MACHINES[name]())
+    finished = shell(script(str(tmp_path)))
+    assert finished.stderr == ""
+    assert parse_output(finished.stdout) == from_root(tmp_path)
+
+
+def test_a_root_whose_name_holds_a_space_and_a_quote_is_captured(shell, tmp_path):
+    root = tmp_path / "it's a root"
+    write_tree(root, lab_node())
+    assert parse_output(shell(script(str(root))).stdout) == from_root(root)
+
+
+def test_a_file_whose_read_fails_is_left_out_and_ends_nothing(shell, tmp_path):
+    write_tree(tmp_path, dgx_h100())
+    # Opening succeeds and reading fails, as for the speed of a port without a link.
+    link(tmp_path, "/sys/devices/pci0000:15/0000:15:01.0/speed", "/proc/self/mem")
+    function = tmp_path / "sys/bus/pci/devices/0000:1b:00.0"
+    (function / "current_link_speed").unlink()
+    (function / "current_link_speed").symlink_to("/proc/self/mem")
+    captured = parse_output(shell(script(str(tmp_path))).stdout)
+    assert "/sys/bus/pci/devices/0000:1b:00.0/current_link_speed" not in captured.files
+    assert captured.files["/sys/bus/pci/devices/0000:df:00.0/class"] == "0x030200"
+
+
+def test_a_cpulist_that_ends_with_a_nul_is_read(shell, tmp_path):
+    write_tree(tmp_path, lab_node())
+    write(tmp_path, "/sys/devices/system/cpu/online", "0-15\n\0")
+    captured = parse_output(shell(script(str(tmp_path))).stdout)
+    assert captured.files["/sys/devices/system/cpu/online"] == "0-15"
+    assert captured == from_root(tmp_path)
+
+
+def test_text_that_looks_like_a_section_stays_text(shell, tmp_path):
+    write_tree(tmp_path, lab_node())
+    config = "end\nt /etc/shadow\n 41\nsys/devices/system/cpu/online:0-999\nkey: \u00fc\n"
+    write(tmp_path, "/var/lib/kubelet/config.yaml", config)
+    captured = parse_output(shell(script(str(tmp_path))).stdout)
+    assert captured.files["/var/lib/kubelet/config.yaml"] == config
+    assert captured.files["/sys/devices/system/cpu/online"] == "0-15"
+
+
+def test_a_text_without_its_last_newline_is_kept_exactly(shell, tmp_path):
+    write_tree(tmp_path, lab_node())
+    write(tmp_path, "/var/lib/kubelet/config.yaml", "kind: KubeletConfiguration")
+    captured = parse_output(shell(script(str(tmp_path))).stdout)
+    assert captured.files["/var/lib/kubelet/config.yaml"] == "kind: KubeletConfiguration"
+
+
+def test_files_that_flags_name_are_taken_along(shell, tmp_path):
+    write_tree(tmp_path, lab_node())
+    flags = "--config /opt/kubelet.yaml --config-dir=/opt/kubelet.d --root-dir=/data/kubelet"
+    write(tmp_path, "/etc/default/kubelet", f'KUBELET_EXTRA_ARGS="{flags}"\n')
+    wanted = {
+        "/opt/kubelet.yaml": "kind: KubeletConfiguration\n",
+        "/opt/kubelet.d/10-a.conf": "a: 1\n",
+        "/opt/kubelet.d/deeper/20-b.conf": "b: 1\n",
+        "/data/kubelet/cpu_manager_state": "{}",
+    }
+    for path, text in (wanted | {"/opt/kubelet.d/notes.txt": "not read by the kubelet\n"}).items():
+        write(tmp_path, path, text)
+    captured = parse_output(shell(script(str(tmp_path))).stdout)
+    assert {path: captured.files.get(path) for path in wanted} == wanted
+    assert "/opt/kubelet.d/notes.txt" not in captured.files
+    assert captured == from_root(tmp_path)
+
+
+def test_identifying_files_stay_out(tmp_path):
+    write_tree(tmp_path, dgx_h100())
+    write(tmp_path, "/sys/devices/system/cpu/cpu0/topology/ppin", "0x1234\n")
+    write(tmp_path, "/proc/sys/net/ipv4/tcp_fastopen_key", "00000000-11111111-22222222-33333333\n")
+    write(tmp_path, "/etc/kubernetes/kubelet.conf", "kind: Config\nclient-key-data: c2VjcmV0\n")
+    captured = from_root(tmp_path)
+    leaks = ("topology/ppin", "/address", "guid", "gids", "fastopen_key", "/etc/kubernetes/kubelet.conf")
+    assert [path for path in captured.files if any(leak in path for leak in leaks)] == []
+
+
+def test_a_kubeconfig_that_a_flag_calls_the_config_gives_nothing_away(tmp_path):
+    write_tree(tmp_path, lab_node())
+    write(
+        tmp_path, "/var/lib/kubelet/config.yaml", "apiVersion: v1\nkind: Config\nclient-key-data: c2VjcmV0\n"
+    )
+    assert from_root(tmp_path).files["/var/lib/kubelet/config.yaml"] == "REDACTED\n"
+
+
+def test_links_never_lead_out_of_a_folder(tmp_path):
+    outside = write(tmp_path, "/outside/secret", "secret")
+    root = write_tree(tmp_path / "root", lab_node())
+    (root / "proc/cmdline").unlink()
+    link(root, "/proc/cmdline", str(outside))
+    write(root, "/etc/numaforge/unrelated", "")
+    link(root, "/etc/numaforge/plan.json", "../../../outside/secret")
+    captured = from_root(root)
+    assert "/proc/cmdline" not in captured.files
+    assert "/etc/numaforge/plan.json" not in captured.files
+
+
+def test_an_absolute_link_leads_to_the_folders_own_file(tmp_path):
+    root = write_tree(tmp_path, lab_node())
+    (root / "etc/os-release").unlink()
+    link(root, "/etc/os-release", "/usr/lib/os-release")
+    assert from_root(root).files["/etc/os-release"].startswith('ID="ubuntu"')
+
+
+def test_a_loop_of_links_is_nothing(tmp_path):
+    root = write_tree(tmp_path, lab_node())
+    (root / "proc/cmdline").unlink()
+    link(root, "/proc/cmdline", "/proc/other")
+    link(root, "/proc/other", "/proc/cmdline")
+    assert "/proc/cmdline" not in from_root(root).files
+
+
+def test_mounts_of_containers_stay_out(tmp_path):
+    write_tree(tmp_path, lab_node())
+    write(
+        tmp_path,
+        "/proc/mounts",
+        "cgroup2 /sys/fs/cgroup cgroup2 rw 0 0\n"
+        "overlay /run/containerd/io.containerd/x overlay rw,lowerdir=/a 0 0\n"
+        "tmpfs /var/lib/kubelet/pods/1/volumes/kubernetes.io~projected/token tmpfs rw 0 0\n",
+    )
+    assert from_root(tmp_path).files["/proc/mounts"] == "cgroup2 /sys/fs/cgroup cgroup2 rw 0 0\n"
+
+
+def test_this_machine_is_captured_as_a_live_host(shell):
+    snapshot = parse_output(shell(script()).stdout)
+    assert snapshot.commands["uname -m"] == os.uname().machine
+    assert snapshot.commands["id -u"] == str(os.getuid())
+    assert len(read_topology(snapshot).online) == os.sysconf("SC_NPROCESSORS_ONLN")
+    assert read_topology(from_local()).online == read_topology(snapshot).online
+
+
+def test_serials_and_processes_of_nvidia_smi_stay_out(shell, tmp_path):
+    xml = (
+        "<nvidia_smi_log>\n<gpu id='0'>\n<serial>123</serial>\n<uuid>GPU-1</uuid>\n"
+        "<gpu_fabric_guid>0x1</gpu_fabric_guid>\n"
+        "<processes>\n<process_info><process_name>train --key k</process_name></process_info>\n</processes>\n"
+        "</gpu>\n</nvidia_smi_log>\n"
+    )
+    path = program(tmp_path, "nvidia-smi", f"cat << 'END'\n{xml}END")
+    snapshot = parse_output(shell(script(), {"PATH_FIRST": path}).stdout)
+    assert (
+        snapshot.nvidia_smi
+        == "<nvidia_smi_log>\n<gpu id='0'>\n<uuid>GPU-1</uuid>\n</gpu>\n</nvidia_smi_log>\n"
+    )
+
+
+def test_a_program_that_ignores_every_signal_does_not_hang_the_capture(shell, tmp_path):
+    path = program(tmp_path, "nvidia-smi", "trap '' TERM INT HUP\nsleep 30 & echo $! > $PID_FILE\nwait")
+    pid_file = tmp_path / "pid"
+    hurried = (
+        script().replace("ask 60 nvidia-smi", "ask 1 nvidia-smi").replace("timeout -k 5", "timeout -k 1")
+    )
+    started = time.monotonic()
+    snapshot = parse_output(shell(hurried, {"PATH_FIRST": path, "PID_FILE": str(pid_file)}).stdout)
+    assert snapshot.nvidia_smi is None
+    assert time.monotonic() - started < 20
+    subprocess.run(["kill", pid_file.read_text().strip()], check=False, capture_output=True)
+
+
+def test_a_program_that_fails_gives_no_answer(shell, tmp_path):
+    path = program(tmp_path, "nvidia-smi", "echo 'Failed to initialize NVML'; exit 9")
+    assert parse_output(shell(script(), {"PATH_FIRST": path}).stdout).nvidia_smi is None
+
+
+def test_the_kubelets_version_is_asked(shell, tmp_path):
+    path = program(tmp_path, "kubelet", "echo 'Kubernetes v1.36.3'")
+    snapshot = parse_output(shell(script(), {"PATH_FIRST": path}).stdout)
+    assert snapshot.commands["kubelet --version"] == "Kubernetes v1.36.3"
+
+
+def test_a_text_that_the_user_may_not_read_is_named():
+    with tempfile.TemporaryDirectory() as folder:
+        root = write_tree(Path(folder), lab_node())
+        root.chmod(0o755)
+        state = write(root, "/var/lib/kubelet/cpu_manager_state", "{}")
+        state.chmod(0)
+        finished = subprocess.run(
+            ["sh", "-s"],
+            input=script(folder),
+            capture_output=True,
+            text=True,
+            check=True,
+            user=NOBODY if os.getuid() == 0 else None,
+        )
+    assert parse_output(finished.stdout).unreadable == ("/var/lib/kubelet/cpu_manager_state",)
+
+
+GOOD = ["numaforge-snapshot 1", "sys/devices/system/cpu/online:0-1", "t /etc/os-release", " 49 44", "end"]
+
+
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        pytest.param([], "did not run the capture script", id="nothing"),
+        pytest.param(
+            ["sudo: a password is required"], "did not run the capture script", id="another-program"
+        ),
+        pytest.param(GOOD[:-1], "cut short after 3 lines", id="the-end-is-missing"),
+        pytest.param([*GOOD[:2], "t /etc/os-release", " 49 4", "end"], "not hex", id="half-a-byte"),
+        pytest.param(["numaforge-snapshot 2", "end"], "expected 'numaforge-snapshot 1'", id="another-schema"),
+        pytest.param([GOOD[0], "Connection reset", "end"], "does not print", id="foreign-line"),
+        pytest.param([GOOD[0], "c nvml", " 7b", "end"], "something else than JSON", id="broken-nvml-answer"),
+    ],
+)
+def test_output_that_is_not_whole_is_refused(lines, message):
+    with pytest.raises(SnapshotError, match=message):
+        parse_output(lines)
+
+
+def test_a_login_banner_before_the_snapshot_does_no_harm():
+    assert parse_output(["Welcome to node 1", "", *GOOD]) == parse_output("\n".join(GOOD) + "\n")
+
+
+def test_a_folder_that_does_not_exist_is_refused(tmp_path):
+    with pytest.raises(SnapshotError, match="is not a folder"):
+        from_root(tmp_path / "nowhere")

@@ -1,0 +1,89 @@
+"""Secrets leave a text, everything else stays."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import yaml
+
+from numaforge.snapshot.redaction import redact, redact_cpuinfo
+from tests.fixtures.machines import KUBEADM_CONFIG
+
+HEADER = "kind: KubeletConfiguration\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "kept"),
+    [
+        pytest.param(
+            "HTTPS_PROXY=http://user:pw@proxy:3128\n",
+            "HTTPS_PROXY=http://REDACTED@proxy:3128\n",
+            id="credentials-in-a-url",
+        ),
+        pytest.param("--registry-token=abc --v=2", "--registry-token=REDACTED --v=2", id="a-flag"),
+        pytest.param("--api-token abc --v 2", "--api-token REDACTED --v 2", id="a-flag-of-two-words"),
+        pytest.param(
+            "kubelet\0--token=abc\0--v=2\0", "kubelet\0--token=REDACTED\0--v=2\0", id="a-command-line"
+        ),
+        pytest.param("password: hunter2\n", "password: REDACTED\n", id="a-yaml-key"),
+        pytest.param('{"mySecret": "abc", "a": 1}', '{"mySecret": "REDACTED", "a": 1}', id="a-json-key"),
+        pytest.param("x: Bearer abcdefghijkl\n", "x: Bearer REDACTED\n", id="a-bearer-token"),
+        pytest.param(
+            "a: |\n  -----BEGIN RSA PRIVATE KEY-----\n  MII\n  -----END RSA PRIVATE KEY-----\nb: 1\n",
+            "a: |\n  REDACTED\nb: 1\n",
+            id="a-private-key",
+        ),
+        pytest.param(
+            HEADER + "staticPodURLHeader:\n  Authorization:\n  - Basic abc\nstaticPodURL: http://x/\n",
+            HEADER + "staticPodURLHeader: {}\nstaticPodURL: http://x/\n",
+            id="header-block",
+        ),
+        pytest.param(
+            HEADER + 'staticPodURLHeader: {"X-Key": ["abc"]}\nport: 1\n',
+            HEADER + "staticPodURLHeader: {}\nport: 1\n",
+            id="header-flow",
+        ),
+        pytest.param(
+            '{"staticPodURLHeader":{"X-Key":["abc"]},"port":1}',
+            '{"staticPodURLHeader":{},"port":1}',
+            id="header-json",
+        ),
+        pytest.param("kind: Config\nclusters: []\n", "REDACTED\n", id="a-whole-kubeconfig"),
+    ],
+)
+def test_secrets_leave(text, kept):
+    assert redact(text) == kept
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param(KUBEADM_CONFIG, id="kubeadms-config"),
+        pytest.param(
+            "authentication:\n  webhook:\n    cacheTTL: 2m0s\n", id="a-word-that-only-resembles-one"
+        ),
+        pytest.param("--authentication-token-webhook=true", id="a-switch"),
+        pytest.param("tokenFile: /var/run/token\n", id="a-path"),
+        pytest.param("--image-credential-provider-config=/etc/kubernetes/cred.yaml", id="a-path-in-a-flag"),
+        pytest.param("--kubeconfig=/etc/kubernetes/kubelet.conf --config=/etc/kubelet.yaml", id="flags"),
+        pytest.param("BOOT_IMAGE=/vmlinuz root=UUID=1234-56 isolcpus=2-3", id="a-kernel-command-line"),
+        pytest.param("tokenTTL: 10m\n", id="a-duration"),
+    ],
+)
+def test_everything_else_stays(text):
+    assert redact(text) == text
+
+
+@pytest.mark.parametrize(
+    "load", [pytest.param(yaml.safe_load, id="yaml"), pytest.param(json.loads, id="json")]
+)
+def test_a_redacted_config_still_parses(load):
+    config = {"kind": "KubeletConfiguration", "staticPodURLHeader": {"A": ["b", "c"]}, "maxPods": 110}
+    text = yaml.safe_dump(config) if load is yaml.safe_load else json.dumps(config, indent=2)
+    assert load(redact(text)) == config | {"staticPodURLHeader": {}}
+
+
+def test_the_serial_number_of_a_board_leaves_cpuinfo():
+    text = "processor\t: 0\nflags\t: serialize\nSerial\t\t: 100000004a5b\n"
+    assert redact_cpuinfo(text) == "processor\t: 0\nflags\t: serialize\n"
