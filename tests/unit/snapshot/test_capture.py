@@ -17,7 +17,6 @@ from numaforge.topology import read_topology
 from tests.fixtures.machines import MACHINES, dgx_h100, lab_node
 from tests.fixtures.trees import link, write, write_tree
 
-
 NOBODY = 65534
 
 

@@ -8,13 +8,13 @@ import pytest
 
 from numaforge.errors import SnapshotError
 from numaforge.snapshot import Snapshot, from_root
-from tests.fixtures.machines import dgx_h100
+from tests.fixtures.machines import lab_node
 from tests.fixtures.trees import write_tree
 
 
 @pytest.fixture
 def snapshot(tmp_path):
-    return from_root(write_tree(tmp_path, dgx_h100()))
+    return from_root(write_tree(tmp_path, lab_node()))
 
 
 def test_a_saved_snapshot_is_the_same(snapshot, tmp_path):
