@@ -63,13 +63,11 @@ def plan_reservations(
     """Settle kubeReserved, systemReserved and the hard eviction threshold for memory.
 
     Raises PlanError where the profile contradicts what the kubelet is told already, or where more than the
-    machine's memory would be reserved.
+    machine's memory would be reserved, or where memory is asked for on a machine whose memory is unknown.
     """
     capacity = topology.memory_bytes
     if not capacity:
-        raise PlanError(
-            "the machine's memory is unknown", where="memory", remedy="capture the snapshot again"
-        )
+        return _nothing_known(profile)
     kube, kube_decision = _amount("kube", profile.memory.kube_reserved, profile, existing)
     system, system_decision = _amount("system", profile.memory.system_reserved, profile, existing)
     eviction, eviction_reason = _eviction_map(profile, existing)
@@ -92,6 +90,20 @@ def plan_reservations(
         )
     eviction_decision = Decision("memory.eviction_hard", format_bytes(threshold), eviction_reason)
     return Reasoned(plan, (kube_decision, system_decision, eviction_decision))
+
+
+def _nothing_known(profile: NodeProfile) -> Reasoned[Reservations]:
+    wish = profile.memory
+    if wish.kube_reserved is not None or wish.system_reserved is not None or wish.eviction_hard:
+        raise PlanError(
+            "the snapshot does not tell how much memory the machine has, so nothing can be reserved of it",
+            where="memory",
+            remedy="capture the snapshot again, with /proc/meminfo, or leave memory out of the profile",
+        )
+    notice = Notice(
+        "memory-unknown", "the snapshot does not tell how much memory the machine has: none is planned"
+    )
+    return Reasoned(Reservations(MemoryPlan(0, 0, 0, 0), {}), notices=(notice,))
 
 
 def eviction_bytes(threshold: str | None, capacity: int) -> int:

@@ -57,7 +57,7 @@ def _plan(hostname: str, topology: NodeTopology, profile: NodeProfile, asked_ver
         kubelet=kubelet.value,
         files=plan_files(tuning.value, nodes.value, kubelet.value),
         allocatable=_allocatable(topology, existing, cpus.value, reservations.value, hugepages.value)
-        if kubelet.value
+        if kubelet.value and topology.memory_bytes
         else None,
         decisions=tuple(decision for part in parts for decision in part.decisions),
         notices=(

@@ -196,6 +196,15 @@ def test_more_memory_does_change_the_split():
     assert plan(replace(larger, previous_plan=dumps(first)), wish) == plan(larger, wish)
 
 
-def test_unknown_memory_is_refused():
-    with pytest.raises(PlanError, match="the machine's memory is unknown"):
-        plan(replace(lab_node(), memory_bytes=None), {})
+def test_unknown_memory_is_refused_where_some_is_asked_for():
+    with pytest.raises(PlanError, match="does not tell how much memory the machine has"):
+        plan(replace(lab_node(), memory_bytes=None), {"memory": {"kube_reserved": "1Gi"}})
+
+
+def test_unknown_memory_leaves_the_rest_of_the_plan():
+    chosen = plan(replace(lab_node(), memory_bytes=None), {})
+    assert chosen.cpus.reserved == {0, 1, 4, 5, 8, 9, 12, 13}
+    assert chosen.allocatable is None
+    assert [notice.id for notice in chosen.notices] == ["memory-unknown"]
+    assert chosen.kubelet is not None
+    assert not {"evictionHard", "reservedMemory", "kubeReserved"} & set(chosen.kubelet.settings)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from numaforge import __version__
 from numaforge.errors import PlanError
 from numaforge.planning.document import dumps, from_document, loads, to_document
+from numaforge.planning.model import TuningPlan
 from numaforge.planning.node import plan_node
 from numaforge.profile import load_profile
 from tests.fixtures.machines import dgx_h100
@@ -29,6 +31,13 @@ def test_cpu_sets_are_cpulists():
 
 def test_mappings_by_cpu_are_grouped():
     assert document()["tuning"]["governors"] == {"0-223": "performance"}
+
+
+def test_groups_of_cpus_come_in_the_order_of_their_first_cpu():
+    plan = plan_node(dgx_h100(), load_profile({}))
+    governors = {7: "performance", 2: "powersave", 1: "performance", 0: "powersave"}
+    document = to_document(replace(plan, tuning=TuningPlan(governors=governors)))
+    assert list(document["tuning"]["governors"].items()) == [("0,2", "powersave"), ("1,7", "performance")]
 
 
 def test_the_text_is_the_same_every_time():
