@@ -86,10 +86,10 @@ def files(plan: NodePlan) -> Expectations:
 
 
 def units(plan: NodePlan) -> Expectations:
-    """The units that have to be active."""
-    written = [file.path.rsplit("/", 1)[1] for file in plan.files if _is_unit(file.path)]
-    kubelet = [plan.kubelet.unit] if plan.kubelet else []
-    return dict.fromkeys((*written, *kubelet), "active")
+    """The states that each unit may be in: the kubelet runs; one that acts at boot has not failed."""
+    at_boot = [file.path.rsplit("/", 1)[1] for file in plan.files if _is_unit(file.path)]
+    kubelet = {plan.kubelet.unit: ("active",)} if plan.kubelet else {}
+    return {**dict.fromkeys(at_boot, ("active", "inactive")), **kubelet}
 
 
 def boot_units(plan: NodePlan) -> Expectations:

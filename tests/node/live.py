@@ -24,11 +24,17 @@ Found = TypeVar("Found")
 _NO_PLAN = 3
 _NOT_ROOT = 77
 
-# First lines of files, as "value PATH<TAB>LINE", with the shell's own `read`: thousands of files and not one
-# process. Then what only commands know.
+# First lines of files, as "value PATH<TAB>LINE". The shell's own `read` needs no process, which counts with a
+# thousand CPUs; it asks for one byte at a time, and some files of the kernel answer a first read only.
+# Then what only commands know.
 _PROBE = r"""
 value() {
-    if [ -r "$1" ] && IFS= read -r line < "$1"; then printf 'value %s\t%s\n' "$1" "$line"; fi 2>/dev/null
+    [ -r "$1" ] || return 0
+    case $1 in
+    /proc/sys/* | */cpulist) line=$(head -n 1 "$1") ;;
+    *) IFS= read -r line < "$1" || return 0 ;;
+    esac
+    printf 'value %s\t%s\n' "$1" "$line"
 }
 for path in /sys/devices/system/cpu/online /sys/devices/system/node/node*/cpulist \
     /sys/devices/system/cpu/cpu[0-9]*/cpufreq/scaling_governor \
@@ -110,6 +116,10 @@ class Node:
     def live(self) -> Live:
         """The host as it is now; fails the test where it cannot be read."""
         return self._need(self._live_or_reason)
+
+    def value(self, path: str) -> str | None:
+        """Return the first line of a file of the kernel; None where there is no such file."""
+        return self.live.values.get(path)
 
     @cached_property
     def _live_or_reason(self) -> Live | NumaforgeError:

@@ -23,7 +23,8 @@ def test_the_kubelet_started_after_its_file_was_written(
     written = node.live.changed.get(name)
     assert written is not None, f"{name} does not exist"
     # Modification times are read in whole seconds.
-    assert node.live.kubelet_started + 1 >= written, (
+    started = node.live.kubelet_started + 1
+    assert started >= written, (
         f"{name} is younger than the kubelet's process: restart the kubelet, or give --kubeconfig to compare "
         "what it runs with"
     )

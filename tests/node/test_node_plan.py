@@ -15,4 +15,4 @@ def test_the_host_has_a_plan_that_promises_something(node: Node) -> None:
 @pytest.mark.expects(table=expectations.machine)
 def test_the_machine_is_the_one_of_the_plan(node: Node, name: str, expected: tuple[str, str]) -> None:
     path, planned = expected
-    assert node.live.values.get(path) == planned, path
+    assert node.value(path) == planned, path

@@ -13,34 +13,35 @@ from tests.node.live import Node
 @pytest.mark.expects(table=expectations.governors)
 def test_governor(node: Node, name: str, expected: tuple[str, str]) -> None:
     path, governor = expected
-    assert node.live.values.get(path) == governor, path
+    assert node.value(path) == governor, path
 
 
 @pytest.mark.expects(table=expectations.energy_preferences)
 def test_energy_preference(node: Node, name: str, expected: tuple[str, str]) -> None:
     path, preference = expected
-    assert node.live.values.get(path) == preference, path
+    assert node.value(path) == preference, path
 
 
 @pytest.mark.expects(table=expectations.transparent_hugepages)
 def test_transparent_hugepages(node: Node, name: str, expected: tuple[str, str]) -> None:
     path, chosen = expected
-    offered = node.live.values.get(path, "")
+    offered = node.value(path) or ""
     assert re.findall(r"\[(.*)\]", offered) == [chosen], f"{path}: {offered}"
 
 
 @pytest.mark.expects(table=expectations.sysctls)
 def test_sysctl(node: Node, name: str, expected: tuple[str, str]) -> None:
     path, value = expected
-    assert node.live.values.get(path, "").split() == value.split(), name
+    assert (node.value(path) or "").split() == value.split(), name
 
 
 @pytest.mark.expects(table=expectations.swap)
 def test_swap(node: Node, name: str, expected: tuple[str, ...]) -> None:
-    assert node.live.swap_devices == expected
+    devices = node.live.swap_devices
+    assert devices == expected
 
 
 @pytest.mark.expects(table=expectations.hugepages)
 def test_hugepages(node: Node, name: str, expected: tuple[str, str]) -> None:
     path, pages = expected
-    assert node.live.values.get(path) == pages, path
+    assert node.value(path) == pages, path
