@@ -8,6 +8,7 @@ import json
 import random
 import shutil
 import socket
+import subprocess
 import time
 import urllib.error
 from collections.abc import Callable, Iterator
@@ -135,6 +136,23 @@ class Lab:
                         load.result()
                 self._resume()
                 self._await_heartbeats(since)
+
+    def kubectl(self, *arguments: str, input_text: str | None = None) -> str:
+        """Return what kubectl prints; raise with its complaint when it fails."""
+        done = subprocess.run(
+            [str(self.control_plane.kubectl()), f"--kubeconfig={self.kubeconfig}", *arguments],
+            input=input_text,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if done.returncode != 0:
+            raise LabError(f"kubectl {' '.join(arguments)}: {done.stderr.strip()}")
+        return done.stdout
+
+    def get(self, *arguments: str) -> Any:
+        """Return the object or the list that `kubectl get` finds."""
+        return json.loads(self.kubectl("get", *arguments, "--output=json"))
 
     def status(self) -> dict[str, Any]:
         """Describe the lab: its processes, and its nodes as the API sees them."""

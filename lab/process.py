@@ -9,10 +9,39 @@ import signal
 import subprocess
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from lab.errors import LabError
+
+
+@dataclass(frozen=True)
+class _Recorded:
+    """A process id and what tells its process from every other that ever had this id."""
+
+    pid: int
+    start_time: int | None
+    """In clock ticks since the machine's boot; None for a process that ended before it could be read."""
+    boot: str
+    """The kernel's identifier of the boot."""
+
+    def lives(self) -> bool:
+        """Say whether the process has not ended; collect it when it was started by this very program."""
+        if self.start_time is None or self.boot != _boot_id() or self.start_time != _start_time(self.pid):
+            return False
+        if not _is_zombie(self.pid):
+            return True
+        with contextlib.suppress(ChildProcessError):
+            os.waitpid(self.pid, os.WNOHANG)
+        return False
+
+    def ends_within(self, patience_s: float) -> bool:
+        deadline = time.monotonic() + patience_s
+        while time.monotonic() < deadline:
+            if not self.lives():
+                return True
+            time.sleep(0.02)
+        return False
 
 
 @dataclass(frozen=True)
@@ -50,8 +79,8 @@ class Daemon:
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
             )
-        facts = {"pid": process.pid, "start_time": _start_time(process.pid), "boot": _boot_id()}
-        self.record.write_text(json.dumps(facts))
+        recorded = _Recorded(process.pid, _start_time(process.pid), _boot_id())
+        self.record.write_text(json.dumps(asdict(recorded)))
         # Popen returns while the kernel still lays out the program, whose command line is empty until then.
         while not _command_line(process.pid) and not _is_zombie(process.pid):
             time.sleep(0.001)
@@ -60,43 +89,29 @@ class Daemon:
 
     def pid(self) -> int | None:
         """Return the process id while the process lives."""
-        try:
-            facts = json.loads(self.record.read_text())
-        except (FileNotFoundError, json.JSONDecodeError):
+        found = self._recorded()
+        if found is None or not found.lives():
             return None
-        pid = int(facts["pid"])
-        if (
-            facts["boot"] != _boot_id()
-            or facts["start_time"] is None
-            or facts["start_time"] != _start_time(pid)
-        ):
-            return None
-        if _is_zombie(pid):
-            _reap(pid)
-            return None
-        return pid if str(self.state) in _command_line(pid) else None
+        return found.pid if str(self.state) in _command_line(found.pid) else None
 
     def stop(self, grace_s: float = 10) -> None:
         """End the process, by force when it does not heed SIGTERM within `grace_s`; absent is fine."""
-        gently = [(signal.SIGTERM, grace_s)] if grace_s else []
-        for number, patience_s in (*gently, (signal.SIGKILL, 10.0)):
-            pid = self.pid()
-            if pid is None:
-                break
-            os.kill(pid, number)
-            if self._gone(patience_s):
-                break
-        else:
-            raise LabError(f"process {self.pid()} does not end", where=self.name)
+        found = self._recorded()
+        if found is not None and self.pid() is not None:
+            gently = [(signal.SIGTERM, grace_s)] if grace_s else []
+            for number, patience_s in (*gently, (signal.SIGKILL, 10.0)):
+                os.kill(found.pid, number)
+                if found.ends_within(patience_s):
+                    break
+            else:
+                raise LabError(f"process {found.pid} does not end", where=self.name)
         self.record.unlink(missing_ok=True)
 
-    def _gone(self, patience_s: float) -> bool:
-        deadline = time.monotonic() + patience_s
-        while time.monotonic() < deadline:
-            if self.pid() is None:
-                return True
-            time.sleep(0.02)
-        return False
+    def _recorded(self) -> _Recorded | None:
+        try:
+            return _Recorded(**json.loads(self.record.read_text()))
+        except (FileNotFoundError, json.JSONDecodeError, TypeError):
+            return None
 
     def require_alive(self) -> None:
         """Raise with the end of the log when the process has ended."""
@@ -137,9 +152,3 @@ def _command_line(pid: int) -> str:
 
 def _boot_id() -> str:
     return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-
-
-def _reap(pid: int) -> None:
-    """Collect an ended process where this very program started it."""
-    with contextlib.suppress(ChildProcessError):
-        os.waitpid(pid, os.WNOHANG)

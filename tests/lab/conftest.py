@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -19,9 +20,12 @@ INVENTORY = "inventories/lab/inventory.py"
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     here = Path(__file__).parent
+    switched_off = pytest.mark.skip(reason="NUMAFORGE_LAB=0 switches the virtual node off")
     for item in items:
         if here in item.path.parents:
             item.add_marker(pytest.mark.lab)
+            if os.environ.get("NUMAFORGE_LAB") == "0":
+                item.add_marker(switched_off)
 
 
 @pytest.fixture(scope="session")
@@ -35,6 +39,19 @@ def lab() -> Iterator[Lab]:
     lab.up(1)
     yield lab
     lab.down()
+
+
+@pytest.fixture
+def node(lab: Lab) -> Node:
+    """The large node, in whatever state the tests before have left it."""
+    return lab.nodes[0]
+
+
+@pytest.fixture
+def pristine(lab: Lab) -> Lab:
+    """The lab with its nodes and its cluster as they were when first Ready."""
+    lab.reset()
+    return lab
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,165 @@
+"""The lab's cluster runs pods, comes back as it was, and leaves nothing behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from lab.process import daemons
+
+REPOSITORY = Path(__file__).parents[2]
+
+
+def wait_until(holds, patience_s=60):
+    """Poll for a state of the cluster, which announces itself to nobody."""
+    deadline = time.monotonic() + patience_s
+    while not (found := holds()):
+        assert time.monotonic() < deadline, f"not within {patience_s} s"
+        time.sleep(0.2)
+    return found
+
+
+def pod(name, command, **limits):
+    container = {
+        "name": "main",
+        "image": "docker.io/lab/busybox:1",
+        "imagePullPolicy": "Never",
+        "command": ["sh", "-c", command],
+        "resources": {"limits": limits},
+    }
+    specification = {"restartPolicy": "Never", "terminationGracePeriodSeconds": 0, "containers": [container]}
+    return json.dumps({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": specification})
+
+
+def phase(lab, name):
+    return lab.get("pod", name)["status"].get("phase")
+
+
+def listening_addresses(pids):
+    """Return the IPv4 and IPv6 addresses, in the kernel's notation, on which these processes listen."""
+    inodes = set()
+    for pid in pids:
+        for descriptor in Path(f"/proc/{pid}/fd").iterdir():
+            target = str(descriptor.readlink())
+            if target.startswith("socket:["):
+                inodes.add(target[8:-1])
+    addresses = set()
+    for table in ("/proc/net/tcp", "/proc/net/tcp6", "/proc/net/udp", "/proc/net/udp6"):
+        for line in Path(table).read_text().splitlines()[1:]:
+            fields = line.split()
+            if fields[9] in inodes and fields[3] in ("0A", "07"):
+                addresses.add(fields[1].split(":")[0])
+    return addresses
+
+
+def processes_of(state):
+    return [
+        int(path.parent.name)
+        for path in Path("/proc").glob("[0-9]*/cmdline")
+        if str(state).encode() in path.read_bytes() and int(path.parent.name) != os.getpid()
+    ]
+
+
+def test_a_scheduled_pod_gets_a_gpu_and_its_log_is_read_through_the_api(pristine):
+    lab = pristine
+    lab.kubectl(
+        "create", "-f", "-", input_text=pod("gpu", "echo $NVIDIA_VISIBLE_DEVICES", **{"nvidia.com/gpu": "1"})
+    )
+    wait_until(lambda: phase(lab, "gpu") == "Succeeded")
+    assert lab.kubectl("logs", "gpu").strip() == "0000:21:00.0"
+
+
+def test_gpus_come_back_after_a_restart_of_the_kubelet(lab, node):
+    node.run("systemctl restart kubelet")
+    registered = "journalctl -u lab-deviceplugin --since=-60s --output=cat | grep -c 'registered 8'"
+    wait_until(lambda: node.try_run(registered).returncode == 0)
+    wait_until(lambda: lab.get("node", node.name)["status"]["allocatable"]["nvidia.com/gpu"] == "8")
+
+
+def test_reset_brings_a_dirty_node_back(pristine, node):
+    lab = pristine
+    lab.ssh(
+        lab.node,
+        "touch /etc/dirty; echo 16 >/sys/devices/system/node/node1/hugepages/hugepages-2048kB/nr_hugepages",
+    )
+    lab.kubectl("create", "-f", "-", input_text=pod("dirty", "sleep 1000"))
+    wait_until(lambda: phase(lab, "dirty") == "Running")
+    lab.reset()
+    assert node.try_run("test -e /etc/dirty").returncode == 1
+    assert (
+        lab.ssh(
+            lab.node, "cat /sys/devices/system/node/node1/hugepages/hugepages-2048kB/nr_hugepages"
+        ).strip()
+        == "0"
+    )
+    assert lab.get("pods", "--all-namespaces")["items"] == []
+    assert "busybox" not in node.run("ctr -n k8s.io containers ls")
+
+
+def test_reset_sets_the_clock(pristine):
+    before = time.time()
+    inside = float(pristine.nodes[0].run("date +%s.%N"))
+    assert before - 1 < inside < time.time() + 1
+
+
+def test_everything_listens_on_loopback_only(lab):
+    pids = [daemon.pid() for daemon in daemons(lab.state)]
+    addresses = listening_addresses(pids)
+    assert addresses
+    # The last byte of an IPv4 address comes first: 127.x.y.z ends in 7F.
+    assert {address for address in addresses if not (len(address) == 8 and address.endswith("7F"))} == set()
+
+
+def test_down_leaves_no_process_and_up_restores_the_node(lab, node):
+    lab.kubectl("create", "configmap", "gone-after-restore")
+    lab.down()
+    assert processes_of(lab.state) == []
+    lab.up(len(lab.nodes))
+    names = [item["metadata"]["name"] for item in lab.get("configmaps")["items"]]
+    assert "gone-after-restore" not in names
+    assert node.run("systemctl is-active kubelet").strip() == "active"
+
+
+def test_up_clears_away_what_a_crash_has_left(lab):
+    victim = next(daemon for daemon in daemons(lab.state) if daemon.name == "etcd")
+    os.kill(victim.pid(), 9)
+    wait_until(lambda: victim.pid() is None)
+    orphans = [daemon.pid() for daemon in daemons(lab.state) if daemon.pid()]
+    lab.up(len(lab.nodes))
+    assert orphans
+    assert lab.running()
+    assert set(orphans).isdisjoint(processes_of(lab.state))
+
+
+@pytest.fixture
+def pyinfra(lab):
+    def run(*arguments, **environment):
+        return subprocess.run(
+            [sys.executable, "-m", "pyinfra", *arguments],
+            cwd=REPOSITORY,
+            env=os.environ | environment,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    return run
+
+
+def test_pyinfra_reaches_the_nodes_through_the_folder_of_the_inventory(lab, node, pyinfra):
+    done = pyinfra("inventories/lab", "exec", "--", "hostname")
+    assert done.returncode == 0, done.stderr
+    assert f"[{node.name}] {node.name}" in done.stdout + done.stderr
+
+
+def test_pyinfra_says_that_the_lab_is_not_running(pyinfra, tmp_path):
+    done = pyinfra("inventories/lab", "debug-inventory", NUMAFORGE_LAB_DIR=str(tmp_path))
+    assert done.returncode == 1
+    assert "the lab is not running: make lab-up" in done.stderr
+    assert "Traceback" not in done.stderr
