@@ -9,7 +9,7 @@ from typing import Any
 
 from numaforge.cpulist import format_cpulist
 from numaforge.errors import KubeletConfigError
-from numaforge.kubelet.admission import Admission, Container, Device, Machine, Node, Pod
+from numaforge.kubelet.admission import Admission, Container, Device, Node, Pod
 from numaforge.kubelet.admission.cpusets import bits, ids_of
 from numaforge.kubelet.admission.node import Free
 from numaforge.kubelet.admission.pod import CPU, MEMORY
@@ -25,7 +25,7 @@ _MEMORY_GRAIN = 256 * 2**20
 class Scenario:
     """A node to be filled: the arguments of `Node`."""
 
-    topology: NodeTopology | Machine
+    topology: NodeTopology
     config: Mapping[str, Any]
     devices: Mapping[str, tuple[Device, ...]] | None = None
     state: Mapping[str, str] | None = None

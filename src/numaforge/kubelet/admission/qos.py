@@ -72,7 +72,9 @@ def _unequal(field: str, requests: Quantities, limits: Quantities) -> Iterator[R
             )
             yield Remark(f"{field}.limits.{resource}", reason, _text(resource, request) if request else None)
         elif request != limit:
-            reason = f"requests {_text(resource, request)} {resource}, less than its limit of {_text(resource, limit)}"
+            reason = (
+                f"requests {_text(resource, request)} {resource}, below its limit of {_text(resource, limit)}"
+            )
             yield Remark(f"{field}.requests.{resource}", reason, _text(resource, limit))
 
 

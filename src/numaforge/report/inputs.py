@@ -1,0 +1,149 @@
+"""Read what commands about a kubelet are given: machine, configuration, pods, devices, state files."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from numaforge.errors import KubeletConfigError, NumaforgeError
+
+if TYPE_CHECKING:
+    from numaforge.kubelet.admission import Device, Pod
+    from numaforge.topology.model import NodeTopology
+
+_STATE_FILES = {
+    "cpu_manager_state": "cpu_manager_state",
+    "memory_manager_state": "memory_manager_state",
+    "kubelet_internal_checkpoint": "device-plugins/kubelet_internal_checkpoint",
+}
+
+
+def read_machine(path: str) -> NodeTopology:
+    """Return the machine in a file: a topology document, or a snapshot."""
+    from numaforge.snapshot import Snapshot
+    from numaforge.topology import from_document, read_topology
+
+    try:
+        document = json.loads(_text(path))
+    except ValueError as error:
+        raise NumaforgeError(
+            f"not JSON: {error}",
+            where=path,
+            remedy="save one with `numaforge capture` or `numaforge topology -o json`",
+        ) from error
+    try:
+        if isinstance(document, dict) and "packages" in document:
+            return from_document(document)
+        return read_topology(Snapshot.load(Path(path)))
+    except NumaforgeError as error:
+        raise error.at(path) from error
+
+
+def read_config(
+    path: str | None, drop_in: str | None, flags: Sequence[str], version: str | None, topology: NodeTopology
+) -> dict[str, Any]:
+    """Return the effective configuration: of the file at `path`, else of the kubelet that the machine has."""
+    from numaforge.kubelet.startup import effective_config
+
+    installed = topology.kubelet
+    drop_ins = {} if drop_in is None else read_drop_ins(drop_in)
+    if path is not None:
+        text = _text(path)
+    elif installed is not None and installed.config_text is not None:
+        text = installed.config_text
+        drop_ins = drop_ins or dict(installed.drop_ins)
+        flags = flags or installed.flags
+    else:
+        raise KubeletConfigError(
+            "the machine comes without a kubelet configuration", remedy="name the file: --config FILE"
+        )
+    known = version or (installed.version if installed else None) or "1.36"
+    try:
+        return effective_config(text, drop_ins, flags, known)
+    except KubeletConfigError as error:
+        raise error.at(path or topology.hostname or "the machine's kubelet") from error
+
+
+def read_drop_ins(folder: str) -> dict[str, str]:
+    """Return the texts below the folder of --config-dir by their relative paths."""
+    root = Path(folder)
+    if not root.is_dir():
+        raise KubeletConfigError("not a folder", where=folder, remedy="name the folder of --config-dir")
+    files = sorted(path for path in root.rglob("*") if path.is_file())
+    return {str(path.relative_to(root)): path.read_text(encoding="utf-8") for path in files}
+
+
+def read_state(folder: str) -> dict[str, str]:
+    """Return the kubelet's state files below its root directory, by name."""
+    present = {name: Path(folder) / place for name, place in _STATE_FILES.items()}
+    found = {name: path.read_text(encoding="utf-8") for name, path in present.items() if path.is_file()}
+    if not found:
+        raise NumaforgeError(
+            f"holds none of {', '.join(_STATE_FILES)}",
+            where=folder,
+            remedy="name the kubelet's root directory, such as /var/lib/kubelet",
+        )
+    return found
+
+
+def read_devices(path: str) -> dict[str, tuple[Device, ...]]:
+    """Return the devices that a JSON or YAML file lists by resource name."""
+    from numaforge.kubelet.admission import read_inventory
+
+    try:
+        document: Any = next(_documents(path), None)
+        return read_inventory(document)
+    except NumaforgeError as error:
+        raise error.at(path) from error
+
+
+def read_operations(paths: Sequence[str]) -> Iterator[Pod | str]:
+    """Yield the pods in YAML files in their order, and the name of a pod for each document `remove: NAME`.
+
+    Pods without a name are called after their file. Lists are unfolded. Raises NumaforgeError for anything
+    that holds no pod.
+    """
+    from numaforge.kubelet.admission import Pod
+
+    for path in paths:
+        for number, document in enumerate(_unfolded(path)):
+            if isinstance(document, Mapping) and set(document) == {"remove"}:
+                yield str(document["remove"])
+                continue
+            try:
+                pod = Pod.from_manifest(document)
+            except NumaforgeError as error:
+                raise error.at(path) from error
+            yield (
+                pod
+                if pod.name != "pod"
+                else pod.named(f"{Path(path).stem}-{number}" if number else Path(path).stem)
+            )
+
+
+def _unfolded(path: str) -> Iterator[Any]:
+    found = False
+    for document in _documents(path):
+        if document is None:
+            continue
+        found = True
+        is_list = isinstance(document, Mapping) and str(document.get("kind", "")).endswith("List")
+        yield from (document.get("items") or []) if is_list else [document]
+    if not found:
+        raise NumaforgeError("holds no pod", where=path)
+
+
+def _documents(path: str) -> Iterator[Any]:
+    import yaml
+
+    try:
+        yield from yaml.safe_load_all(_text(path))
+    except yaml.YAMLError as error:
+        raise NumaforgeError(f"not YAML: {' '.join(str(error).split())}", where=path) from error
+
+
+def _text(path: str) -> str:
+    return sys.stdin.read() if path == "-" else Path(path).read_text(encoding="utf-8")

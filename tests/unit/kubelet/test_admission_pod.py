@@ -1,0 +1,186 @@
+"""Reading pods: defaults, sums over containers, QoS classes, and what an API server would refuse."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Any
+
+import pytest
+
+from numaforge.kubelet.admission.demand import Demand, Gates, qos_class
+from numaforge.kubelet.admission.pod import Pod, PodError, pod_requests
+from numaforge.kubelet.admission.qos import explain
+
+GIB = 2**30
+
+
+def container(
+    name: str = "c", *, restart: bool = False, requests: Any = None, **limits: Any
+) -> dict[str, Any]:
+    resources = {"limits": limits} | ({"requests": requests} if requests else {})
+    return {"name": name, "resources": resources} | ({"restartPolicy": "Always"} if restart else {})
+
+
+def pod(*containers: dict[str, Any], init: list[dict[str, Any]] | None = None, **more: Any) -> Pod:
+    return Pod.from_manifest({"containers": list(containers), "initContainers": init or [], **more}, "p")
+
+
+@pytest.mark.parametrize(
+    ("shape", "qos"),
+    [
+        pytest.param(pod(container(cpu=2, memory="1Gi")), "Guaranteed", id="limits alone"),
+        pytest.param(pod(container(cpu="1500m", memory="1Gi")), "Guaranteed", id="fractional CPUs"),
+        pytest.param(pod(container(cpu=2)), "Burstable", id="no memory limit"),
+        pytest.param(
+            pod(container(requests={"cpu": 1}, cpu=2, memory="1Gi")), "Burstable", id="a lower request"
+        ),
+        pytest.param(pod(container(cpu=2, memory="1Gi"), container("b")), "Burstable", id="a bare container"),
+        pytest.param(
+            pod(container(cpu=2, memory="1Gi"), init=[container("i", cpu=1)]),
+            "Burstable",
+            id="a loose init container",
+        ),
+        pytest.param(
+            pod(container(cpu="1000m", requests={"cpu": 1}, memory="1Gi")), "Guaranteed", id="equal values"
+        ),
+        pytest.param(pod(container(cpu=0, memory=0)), "BestEffort", id="zero counts as nothing"),
+        pytest.param(pod(container()), "BestEffort", id="nothing"),
+        pytest.param(
+            pod(container("b"), resources={"limits": {"cpu": 2, "memory": "1Gi"}}),
+            "Guaranteed",
+            id="pod-level resources decide alone",
+        ),
+    ],
+)
+def test_qos_class(shape: Pod, qos: str) -> None:
+    assert qos_class(shape) == qos
+
+
+def test_pod_level_resources_are_ignored_without_their_gate() -> None:
+    shape = pod(container("b"), resources={"limits": {"cpu": 2, "memory": "1Gi"}})
+    assert qos_class(shape, Gates(pod_level_resources=False)) == "BestEffort"
+
+
+@pytest.mark.parametrize(
+    ("shape", "cpus"),
+    [
+        pytest.param(pod(container("a", cpu=2), container("b", cpu=3)), 5, id="app containers run together"),
+        pytest.param(
+            pod(container(cpu=2), init=[container("i", cpu=6)]), 6, id="an init container runs alone"
+        ),
+        pytest.param(
+            pod(container(cpu=2), init=[container("s", cpu=1, restart=True)]),
+            3,
+            id="a sidecar runs beside the apps",
+        ),
+        pytest.param(
+            pod(container(cpu=2), init=[container("s", cpu=1, restart=True), container("i", cpu=4)]),
+            5,
+            id="an init container runs beside the sidecars before it",
+        ),
+        pytest.param(
+            pod(container(cpu=2), init=[container("i", cpu=4), container("s", cpu=1, restart=True)]),
+            4,
+            id="an init container runs before the sidecars after it",
+        ),
+        pytest.param(pod(container(cpu=2), overhead={"cpu": "250m"}), Fraction(9, 4), id="overhead counts"),
+    ],
+)
+def test_a_pods_request_is_what_it_needs_at_once(shape: Pod, cpus: Fraction) -> None:
+    assert pod_requests(shape)["cpu"] == cpus
+
+
+@pytest.mark.parametrize(
+    ("cpu", "exclusive"),
+    [("2", 2), ("2000m", 2), ("1500m", 0), ("0.5", 0), ("1e1", 10)],
+    ids=["whole", "whole in thousandths", "fractional", "below one", "exponent"],
+)
+def test_only_whole_cpus_are_exclusive(cpu: str, exclusive: int) -> None:
+    demand = Demand.of(pod(container(cpu=cpu, memory="1Gi")), Gates())
+    assert (demand.cpus["c"], demand.pod_cpus) == (exclusive, exclusive)
+
+
+def test_memory_that_is_no_whole_number_of_bytes_cannot_be_represented() -> None:
+    assert Demand.of(pod(container(cpu=1, memory="1500m")), Gates()).memory["c"] is None
+
+
+def test_a_deployment_is_read_by_its_template() -> None:
+    manifest = {
+        "kind": "Deployment",
+        "metadata": {"name": "web", "namespace": "prod"},
+        "spec": {"template": {"spec": {"containers": [container(cpu=1)]}}},
+    }
+    assert Pod.from_manifest(manifest).name == "prod/web"
+
+
+def test_a_cron_job_is_read_by_its_jobs_template() -> None:
+    job = {"spec": {"template": {"spec": {"containers": [container(cpu=1)]}}}}
+    manifest = {"kind": "CronJob", "metadata": {"name": "nightly"}, "spec": {"jobTemplate": job}}
+    assert Pod.from_manifest(manifest).containers[0].whole_cpus == 1
+
+
+@pytest.mark.parametrize(
+    ("manifest", "message"),
+    [
+        pytest.param({"kind": "Service", "spec": {}}, "holds no pod", id="no pod in it"),
+        pytest.param({"containers": []}, "at least one container", id="no containers"),
+        pytest.param({"containers": "x"}, "must be a list", id="containers are no list"),
+        pytest.param({"containers": [{}]}, "needs a name", id="a nameless container"),
+        pytest.param({"containers": [container(), container()]}, "same name", id="one name twice"),
+        pytest.param({"containers": [container(cpu=True)]}, "not a Kubernetes quantity", id="a boolean"),
+        pytest.param(
+            {"containers": [container(memory="8GB")]}, "not a Kubernetes quantity", id="an unknown suffix"
+        ),
+        pytest.param({"containers": [container(cpu="-1")]}, "is negative", id="a negative quantity"),
+        pytest.param(
+            {"containers": [container(requests={"cpu": 3}, cpu=2)]},
+            "more than its limit",
+            id="a request above the limit",
+        ),
+        pytest.param(
+            {"containers": [container(**{"nvidia.com/gpu": "500m"})]}, "not a whole number", id="half a GPU"
+        ),
+        pytest.param(
+            {"containers": [container(requests={"nvidia.com/gpu": 1})]},
+            "without a limit",
+            id="a GPU requested only",
+        ),
+    ],
+)
+def test_what_an_api_server_would_refuse_is_refused(manifest: dict[str, Any], message: str) -> None:
+    with pytest.raises(PodError, match=message):
+        Pod.from_manifest(manifest)
+
+
+@pytest.mark.parametrize(
+    ("shape", "changes"),
+    [
+        pytest.param(pod(container(cpu=2, memory="1Gi")), [], id="nothing to change"),
+        pytest.param(
+            pod(container(requests={"cpu": 1, "memory": "1Gi"}, cpu=2)),
+            ["containers[0].resources.requests.cpu: 2", "containers[0].resources.limits.memory: 1Gi"],
+            id="a request below its limit, and no memory limit",
+        ),
+        pytest.param(
+            pod(container(cpu=1, memory="1Gi"), init=[container("i", cpu=1)]),
+            ["initContainers[0].resources.limits.memory: <set it>"],
+            id="an init container counts too",
+        ),
+        pytest.param(
+            pod(container(cpu="1500m", memory="1Gi")),
+            ["containers[0].resources.limits.cpu: 2"],
+            id="fractional CPUs run on the shared pool",
+        ),
+        pytest.param(
+            pod(container(cpu=2), resources={"limits": {"cpu": 2, "memory": "1Gi"}}),
+            ["resources: {}  (name the resources of each container instead)"],
+            id="pod-level resources switch pinning off",
+        ),
+    ],
+)
+def test_the_line_to_change_is_named(shape: Pod, changes: list[str]) -> None:
+    assert [remark.change for remark in explain(shape)] == changes
+
+
+def test_fractional_cpus_are_no_remark_where_no_cpu_is_exclusive_anyway() -> None:
+    assert explain(pod(container(cpu="1500m", memory="1Gi")), cpu_manager_is_static=False) == ()

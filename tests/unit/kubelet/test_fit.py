@@ -1,0 +1,109 @@
+"""How many pods of a shape fit, what runs out, and what would help."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from numaforge.kubelet.admission import Pod, read_inventory
+from numaforge.kubelet.fit import Advice, LargestShape, Scenario, fill, fit, largest_shapes
+from tests.fixtures.machines import GIB, machine
+
+SMALL = machine(packages=2, cores_per_numa_node=4, numa_memory_bytes=16 * GIB)
+GPUS = read_inventory({"nvidia.com/gpu": [0, 0, 1, 1]})
+
+
+def scenario(**config: Any) -> Scenario:
+    static = {
+        "cpuManagerPolicy": "static",
+        "reservedSystemCPUs": "0,8",
+        "topologyManagerPolicy": "single-numa-node",
+        "evictionHard": {"memory.available": "0%"},
+    }
+    return Scenario(SMALL, {**static, **config}, GPUS)
+
+
+def pod(cpu: int, gpus: int = 0, memory: str = "1Gi") -> Pod:
+    limits = {"cpu": str(cpu), "memory": memory} | ({"nvidia.com/gpu": str(gpus)} if gpus else {})
+    return Pod.from_manifest({"containers": [{"name": "main", "resources": {"limits": limits}}]}, "p")
+
+
+@pytest.mark.parametrize(
+    ("shape", "pods", "runs_out"),
+    [
+        pytest.param(pod(2, 1), 4, ("nvidia.com/gpu",), id="GPUs run out"),
+        pytest.param(pod(4, 1), 3, ("cpu",), id="CPUs run out"),
+        pytest.param(pod(1, memory="12Gi"), 2, ("memory",), id="memory runs out"),
+        pytest.param(pod(1, 3), 0, ("nvidia.com/gpu",), id="GPUs that span"),
+    ],
+)
+def test_pods_that_fit(shape: Pod, pods: int, runs_out: tuple[str, ...]) -> None:
+    filled = fill(scenario(), shape)
+    assert (filled.pods, filled.runs_out) == (pods, runs_out)
+
+
+def test_what_is_left_over_is_counted_by_numa_node() -> None:
+    free = fill(scenario(), pod(4, 1)).free
+    assert free
+    assert [(len(node.cpus or ()), node.devices["nvidia.com/gpu"]) for node in free.numa_nodes] == [
+        (2, 1),
+        (0, 0),
+    ]
+    assert (free.cpu_milli, free.devices) == (2000, {"nvidia.com/gpu": 1})
+
+
+def test_every_policy_and_scope_is_tried() -> None:
+    report = fit(scenario(), pod(1, 3))
+    assert [(each.policy, each.scope, each.pods) for each in report.alternatives] == [
+        ("none", "container", 1),
+        ("best-effort", "container", 1),
+        ("best-effort", "pod", 1),
+        ("restricted", "container", 0),
+        ("restricted", "pod", 0),
+        ("single-numa-node", "container", 0),
+        ("single-numa-node", "pod", 0),
+    ]
+    assert report.advice[0] == Advice("topologyManagerPolicy: best-effort, topologyManagerScope: pod", 1)
+
+
+def test_a_policy_that_the_kubelet_would_not_start_with_says_so() -> None:
+    options = {"cpuManagerPolicyOptions": {"align-by-socket": "true"}, "topologyManagerPolicy": "restricted"}
+    errors = {each.policy: each.error for each in fit(scenario(**options), pod(2)).alternatives}
+    assert "incompatible" in (errors["single-numa-node"] or "")
+    assert errors["restricted"] is None
+
+
+def test_fewer_cpus_are_offered() -> None:
+    assert Advice("2 CPUs instead of 4 for the container main", 4) in fit(scenario(), pod(4, 1)).advice
+
+
+def test_another_reservation_is_offered() -> None:
+    report = fit(scenario(reservedSystemCPUs="0-1,8-9"), pod(6))
+    assert report.configured.pods == 1
+    assert Advice('reservedSystemCPUs: "0,4,8,12" (a whole core on each NUMA node)', 2) in report.advice
+
+
+def test_the_largest_shape_uses_what_is_there() -> None:
+    spread = scenario(reservedSystemCPUs="0,4,8,12", topologyManagerPolicy="restricted")
+    assert [(s.devices, s.pods, s.cpus) for s in largest_shapes(spread, "nvidia.com/gpu")] == [
+        (1, 4, 2),
+        (2, 2, 6),
+        (3, 1, 12),
+        (4, 1, 12),
+    ]
+
+
+def test_devices_that_never_fit_have_no_shape() -> None:
+    assert largest_shapes(scenario(), "nvidia.com/gpu")[2] == LargestShape(3, 0, 0, 0)
+
+
+@pytest.mark.parametrize("policy", ["none", "best-effort", "restricted", "single-numa-node"])
+def test_the_largest_shape_fits_and_a_larger_one_does_not(policy: str) -> None:
+    node = scenario(topologyManagerPolicy=policy)
+    for shape in largest_shapes(node, "nvidia.com/gpu"):
+        if shape.pods == 0:
+            continue
+        memory = str(shape.memory_bytes)
+        assert fill(node, pod(shape.cpus, shape.devices, memory)).pods >= shape.pods
+        assert fill(node, pod(shape.cpus + 2, shape.devices, memory)).pods < shape.pods
