@@ -21,13 +21,14 @@ from numaforge.snapshot import from_root
 from numaforge.topology import read_topology
 from numaforge.topology.model import Core, CpuSet, HugepagePool, NodeTopology, NumaNode, Package
 
-VECTORS = Path(
-    os.environ.get("NUMAFORGE_VECTORS", Path(__file__).parents[2].parent / "shared" / "vectors")
-)
+VECTORS = Path(os.environ.get("NUMAFORGE_VECTORS", Path(__file__).parents[2].parent / "shared" / "vectors"))
 RUN_PREFIXES = (
     "failed to run Kubelet: failed to create kubelet: ",
     "failed to run Kubelet: ",
-    "failed to load kubelet config file, path: $CONFIG, error: failed to load Kubelet config file $CONFIG, error ",
+    (
+        "failed to load kubelet config file, path: $CONFIG, error: failed to load Kubelet config file $CONFIG, "
+        "error "
+    ),
 )
 
 
@@ -41,7 +42,9 @@ def cases(name: str, *keys: str) -> list[Any]:
     vectors = load(name)
     if vectors is None:
         return [
-            pytest.param(None, marks=pytest.mark.skip(reason=f"{VECTORS / name} is absent: set NUMAFORGE_VECTORS"))
+            pytest.param(
+                None, marks=pytest.mark.skip(reason=f"{VECTORS / name} is absent: set NUMAFORGE_VECTORS")
+            )
         ]
     return [pytest.param(case, id=case["name"]) for key in keys for case in vectors[key]]
 
@@ -157,7 +160,9 @@ def test_start_of_the_resource_managers(case: dict[str, Any]) -> None:
     assert dict(report.reservation) == result.get("node_allocatable_reservation", {})
     if result.get("exclusively_allocatable_cpus"):
         assert report.reserved_cpus is not None
-        assert format_cpulist(topology.online - report.reserved_cpus) == result["exclusively_allocatable_cpus"]
+        assert (
+            format_cpulist(topology.online - report.reserved_cpus) == result["exclusively_allocatable_cpus"]
+        )
 
 
 @pytest.mark.parametrize("case", cases("kubelet/validation.json", "cases"))
@@ -166,9 +171,7 @@ def test_validation_refuses_what_the_kubelet_refuses(case: dict[str, Any]) -> No
     assert vectors is not None
     config = {**vectors["base_config"], **case["mutation"]}
     config = {name: value for name, value in config.items() if value is not None}
-    report = check(
-        json.dumps(config), topology=machine(ANY_MACHINE), version="1.36.2", config_path="$CONFIG"
-    )
+    report = check(json.dumps(config), topology=machine(ANY_MACHINE), version="1.36.2", config_path="$CONFIG")
     observed = case["observed_1_36_2"]
     if observed["load_error"] is not None:
         assert bare(report.error) == observed["load_error"]

@@ -7,6 +7,7 @@ instead of JSON.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -25,6 +26,26 @@ _FIRST_MINOR_OF_VERSIONED_BASE = 32
 
 # Up to 1.31 a drop-in's field had to match the internal field's name, and this one does not.
 _UNMATCHED_INTERNAL_NAME = "resolvConf"
+# Internal names that are more than the field's name with a capital.
+_INTERNAL_NAMES = {
+    "httpCheckFrequency": "HTTPCheckFrequency",
+    "tlsCertFile": "TLSCertFile",
+    "tlsPrivateKeyFile": "TLSPrivateKeyFile",
+    "tlsCipherSuites": "TLSCipherSuites",
+    "tlsMinVersion": "TLSMinVersion",
+    "oomScoreAdj": "OOMScoreAdj",
+    "cpuManagerPolicy": "CPUManagerPolicy",
+    "cpuManagerPolicyOptions": "CPUManagerPolicyOptions",
+    "cpuManagerReconcilePeriod": "CPUManagerReconcilePeriod",
+    "qosReserved": "QOSReserved",
+    "cpuCFSQuota": "CPUCFSQuota",
+    "cpuCFSQuotaPeriod": "CPUCFSQuotaPeriod",
+    "iptablesMasqueradeBit": "IPTablesMasqueradeBit",
+    "iptablesDropBit": "IPTablesDropBit",
+}
+# Types of other packages carry their JSON names also inside the internal type.
+_TAGGED = frozenset({"logging", "tracing", "registerWithTaints"})
+_FIELD = re.compile(r"into Go struct field (?P<struct>\w+)\.(?P<path>[\w.]+) of type")
 
 
 class DropInError(ValueError):
@@ -174,7 +195,24 @@ def _typed(
     except GoJsonError as error:
         file = origin.get(str(error.path[0]), "")
         line = documents[file].lines.get(error.path) if file else None
+        text = str(error)
+        if version.rules_minor < _FIRST_MINOR_OF_VERSIONED_BASE:
+            text = _in_internal_names(text)
         raise DropInError(
-            f"failed to unmarshal merged JSON into kubelet configuration: {error}", file, error.path, line
+            f"failed to unmarshal merged JSON into kubelet configuration: {text}", file, error.path, line
         ) from error
     return settings
+
+
+def _in_internal_names(text: str) -> str:
+    match = _FIELD.search(text)
+    if not match:
+        return text
+    first, *others = match["path"].split(".")
+    steps = [_internal_name(first), *(others if first in _TAGGED else map(_internal_name, others))]
+    field = f"into Go struct field {match['struct']}.{'.'.join(steps)} of type"
+    return text.replace(match[0], field).replace("v1beta1.", "config.")
+
+
+def _internal_name(name: str) -> str:
+    return _INTERNAL_NAMES.get(name, name[:1].upper() + name[1:])

@@ -1,0 +1,324 @@
+"""What `check` says beyond the recorded cases: warnings, places, minors, embedding documents."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from numaforge.errors import KubeletConfigError
+from numaforge.kubelet.findings import RULES, Report
+from numaforge.kubelet.startup import check, effective_config
+from numaforge.topology.model import Core, Gpu, HugepagePool, NodeTopology, NumaNode, Package
+
+GIB = 2**30
+HEADER = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n"
+
+
+def node(cores_per_node: int = 4, nodes: int = 2, memory: int = 16 * GIB, **changes: Any) -> NodeTopology:
+    """Two NUMA nodes with four cores of two threads: core c has the CPUs c and c + 8."""
+    total = cores_per_node * nodes
+    cores = tuple(
+        Core(c // cores_per_node, c // cores_per_node, frozenset({c, c + total})) for c in range(total)
+    )
+    cpus = [frozenset().union(*(core.cpus for core in cores if core.numa_node == n)) for n in range(nodes)]
+    topology = NodeTopology(
+        hostname="n1",
+        architecture="x86_64",
+        kernel=None,
+        kernel_cmdline=None,
+        memory_bytes=memory * nodes,
+        swap_bytes=0,
+        cgroup_version=2,
+        online=frozenset().union(*cpus),
+        offline=frozenset(),
+        isolated=frozenset(),
+        packages=tuple(Package(n, cpus[n]) for n in range(nodes)),
+        numa_nodes=tuple(
+            NumaNode(n, cpus[n], memory, dict.fromkeys(range(nodes), 10), {}) for n in range(nodes)
+        ),
+        cores=cores,
+        l3_caches=(),
+    )
+    return replace(topology, **changes)
+
+
+def gpu(index: int, numa_node: int) -> Gpu:
+    return Gpu(f"0000:{index:02x}:00.0", "10de", "2330", numa_node)
+
+
+def run(body: str, version: str = "1.36", topology: NodeTopology | None = None, **options: Any) -> Report:
+    return check(HEADER + body, topology=topology or node(), version=version, **options)
+
+
+def ids(report: Report) -> list[str]:
+    return [finding.id for finding in report.findings]
+
+
+def finding(report: Report, rule: str) -> Any:
+    return next(each for each in report.findings if each.id == rule)
+
+
+STATIC = 'cpuManagerPolicy: static\nreservedSystemCPUs: "0,8"\n'
+MEMORY = "memoryManagerPolicy: Static\nkubeReserved: {memory: 1Gi}\n"
+
+
+@pytest.mark.parametrize(
+    ("body", "rule"),
+    [
+        pytest.param("cpuManagerPolcy: static\n", "NF501", id="a misspelt field is dropped"),
+        pytest.param(
+            "memorySwap: {swapBehaviour: LimitedSwap}\n", "NF501", id="a misspelt nested field is dropped"
+        ),
+        pytest.param("maxPods: 1\nmaxPods: 2\n", "NF502", id="the last of two keys wins"),
+        pytest.param(
+            'cpuManagerPolicy: static\nreservedSystemCPUs: "0-15"\n', "NF503", id="every CPU is reserved"
+        ),
+        pytest.param(
+            f"{MEMORY}kubeReserved: {{memory: 20Gi}}\nreservedMemory: "
+            f"[{{numaNode: 0, limits: {{memory: 20580Mi}}}}]\n",
+            "NF504",
+            id="more reserved than the NUMA node holds",
+        ),
+        pytest.param(
+            'cpuManagerPolicy: static\nreservedSystemCPUs: "0"\n', "NF506", id="half a core is reserved"
+        ),
+        pytest.param(
+            "evictionHard: {memory.available: 1Gi}\n", "NF507", id="an evictionHard map drops the defaults"
+        ),
+        pytest.param(
+            f"{STATIC}topologyManagerPolicy: single-numa-node\n",
+            "NF510",
+            id="single-numa-node on two NUMA nodes",
+        ),
+        pytest.param(
+            'topologyManagerPolicyOptions: {prefer-closest-numa-nodes: "true"}\n',
+            "NF511",
+            id="options without policy",
+        ),
+        pytest.param(
+            "reservedMemory: [{numaNode: 0, limits: {memory: 1Gi}}]\n",
+            "NF512",
+            id="reservedMemory under policy None",
+        ),
+        pytest.param("topologyManagerPolicy: restricted\n", "NF513", id="a topology policy without managers"),
+        pytest.param(
+            f"{STATIC}kubeReserved: {{cpu: '1'}}\n", "NF515", id="reservedSystemCPUs overwrites a number"
+        ),
+    ],
+)
+def test_accepted_but_warned_about(body: str, rule: str) -> None:
+    report = run(body)
+    assert report.starts, report.error
+    assert rule in ids(report)
+    assert RULES[rule].severity == "warning"
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        pytest.param("", id="nothing set"),
+        pytest.param(STATIC, id="whole cores reserved"),
+        pytest.param(f"{STATIC}topologyManagerPolicy: restricted\n", id="restricted with the static policy"),
+        pytest.param(
+            f"{STATIC}{MEMORY}reservedMemory: [{{numaNode: 0, limits: {{memory: 1124Mi}}}}]\n",
+            id="reservedMemory that sums up",
+        ),
+    ],
+)
+def test_sound_configurations_have_no_findings(body: str) -> None:
+    report = run(body)
+    assert report.starts
+    assert ids(report) == []
+
+
+def test_misspelt_field_names_the_nearest_real_one_and_its_line() -> None:
+    found = finding(run("maxPods: 50\ncpuManagerPolicyOption: {}\n"), "NF501")
+    assert "cpuManagerPolicyOptions" in found.remedy
+    assert found.line == 4
+
+
+def test_field_of_a_newer_kubelet_names_the_version() -> None:
+    found = finding(run("mergeDefaultEvictionSettings: true\n", version="1.32"), "NF501")
+    assert "1.33" in found.remedy
+
+
+def test_uneven_threads_hand_out_the_reserved_thread() -> None:
+    whole = node()
+    cores = (replace(whole.cores[0], cpus=frozenset({0})), *whole.cores[1:])
+    online = whole.online - {8}
+    numa = (replace(whole.numa_nodes[0], cpus=whole.numa_nodes[0].cpus - {8}), whole.numa_nodes[1])
+    topology = replace(whole, cores=cores, online=online, numa_nodes=numa)
+    report = run('cpuManagerPolicy: static\nreservedSystemCPUs: "1"\n', topology=topology)
+    assert "1" in finding(report, "NF505").message
+
+
+def test_numa_node_with_gpus_needs_a_core_for_each() -> None:
+    topology = replace(node(), gpus=tuple(gpu(index, 0) for index in range(4)))
+    report = run('cpuManagerPolicy: static\nreservedSystemCPUs: "0-1,8-9"\n', topology=topology)
+    assert "NUMA node 0 has 4 GPUs" in finding(report, "NF508").message
+
+
+def test_flag_that_contradicts_the_file() -> None:
+    report = run("maxPods: 50\n", flags=["--max-pods=20"])
+    assert finding(report, "NF509").path == "--max-pods"
+    assert report.effective["maxPods"] == 20
+
+
+def test_flag_is_blamed_for_its_own_value() -> None:
+    report = run("", flags=["--reserved-cpus=0,99"])
+    assert finding(report, "NF201").path == "--reserved-cpus"
+
+
+def test_drop_in_is_blamed_with_file_and_line() -> None:
+    report = run("", drop_ins={"10-a.conf": f"{HEADER}maxPods: -1\n"}, drop_in_dir="/d")
+    found = finding(report, "NF110")
+    assert (found.file, found.line) == ("/d/10-a.conf", 3)
+
+
+def test_file_that_is_not_read_as_drop_in() -> None:
+    report = run("", drop_ins={"10-a.yaml": "maxPods: -1\n"})
+    assert report.starts
+    assert "NF514" in ids(report)
+
+
+def test_hugepages_in_reserved_memory_never_add_up() -> None:
+    pools = {"2Mi": HugepagePool(512, 512)}
+    whole = node()
+    topology = replace(whole, numa_nodes=tuple(replace(each, hugepages=pools) for each in whole.numa_nodes))
+    limits = "{memory: 1124Mi, hugepages-2Mi: 1Gi}"
+    report = run(f"{MEMORY}reservedMemory: [{{numaNode: 0, limits: {limits}}}]\n", topology=topology)
+    assert not report.starts
+    assert "hugepages-2Mi" in finding(report, "NF216").remedy
+
+
+def test_swap_keeps_a_default_kubelet_from_starting() -> None:
+    report = run("", topology=replace(node(), swap_bytes=GIB))
+    assert report.error == (
+        "failed to run Kubelet: running with swap on is not supported, please disable swap or set "
+        "--fail-swap-on flag to false"
+    )
+    assert run("failSwapOn: false\n", topology=replace(node(), swap_bytes=GIB)).starts
+
+
+@pytest.mark.parametrize(("version", "starts"), [("1.34", True), ("1.35", False)])
+def test_cgroup_v1_is_refused_from_1_35_on(version: str, starts: bool) -> None:
+    report = run("", version=version, topology=replace(node(), cgroup_version=1))
+    assert report.starts is starts
+
+
+@pytest.mark.parametrize(("version", "starts"), [("1.28", False), ("1.29", False), ("1.30", True)])
+def test_config_dir_needs_an_environment_variable_before_1_30(version: str, starts: bool) -> None:
+    report = run("", version=version, drop_ins={"10-a.conf": f"{HEADER}maxPods: 9\n"})
+    assert report.starts is starts
+    if not starts:
+        assert "KUBELET_CONFIG_DROPIN_DIR_ALPHA" in (report.error or "")
+
+
+def test_newer_minor_is_treated_as_the_latest_with_a_notice() -> None:
+    report = run(STATIC, version="v1.41.0")
+    assert report.starts
+    assert finding(report, "NF601").severity == "note"
+
+
+@pytest.mark.parametrize("version", ["1.27", "latest", "", "36", "2.0"])
+def test_versions_that_are_none(version: str) -> None:
+    with pytest.raises(KubeletConfigError):
+        run("", version=version)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param("a: b: c\n", id="not YAML"),
+        pytest.param("", id="empty"),
+        pytest.param("apiVersion: v1\nkind: Pod\n", id="a pod"),
+        pytest.param("- 1\n", id="a list"),
+        pytest.param("kind: KubeletConfiguration\n", id="no apiVersion"),
+    ],
+)
+def test_what_is_no_kubelet_configuration(text: str) -> None:
+    report = check(text, topology=node(), version="1.36")
+    assert not report.starts
+    assert not report.readable
+
+
+def test_openshift_kubelet_config_is_read_with_its_lines() -> None:
+    text = (
+        "apiVersion: machineconfiguration.openshift.io/v1\nkind: KubeletConfig\nmetadata: {name: x}\n"
+        "spec:\n  kubeletConfig:\n    cpuManagerPolicy: static\n    reservedSystemCPUs: '0,99'\n"
+    )
+    report = check(text, topology=node(), version="1.33")
+    assert finding(report, "NF201").line == 7
+    assert "OpenShift" in finding(report, "NF602").message
+
+
+def test_kubeadm_file_of_several_documents_is_read() -> None:
+    text = f"apiVersion: kubeadm.k8s.io/v1beta4\nkind: ClusterConfiguration\n---\n{HEADER}maxPods: -3\n"
+    report = check(text, topology=node(), version="1.33")
+    assert finding(report, "NF110").line == 6
+
+
+def test_kubeadm_config_map_is_read() -> None:
+    inner = "".join(f"    {line}\n" for line in f"{HEADER}maxPods: -3".splitlines())
+    text = (
+        f"apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: kubelet-config}}\ndata:\n  kubelet: |\n{inner}"
+    )
+    report = check(text, topology=node(), version="1.33")
+    assert finding(report, "NF110").line == 8
+
+
+def test_effective_config_is_base_then_drop_ins_then_flags() -> None:
+    effective = effective_config(
+        f"{HEADER}maxPods: 10\nkubeReserved: {{memory: 1Gi}}\n",
+        {
+            "20-b.conf": f"{HEADER}maxPods: 30\n",
+            "10-a.conf": f"{HEADER}maxPods: 20\nkubeReserved: {{cpu: '1'}}\nevictionHard: "
+            "{{memory.available: 1Gi}}\n",
+        },
+        ["--v=4"],
+        "1.34",
+    )
+    assert effective["maxPods"] == 30
+    assert effective["kubeReserved"] == {"memory": "1Gi", "cpu": "1"}
+    assert effective["evictionHard"]["nodefs.available"] == "10%"
+    assert effective["logging"]["verbosity"] == 4
+
+
+@pytest.mark.parametrize(
+    ("version", "held"),
+    [
+        pytest.param("1.31", {"memory": "1Gi"}, id="null deletes nothing up to 1.31"),
+        pytest.param("1.32", None, id="null deletes from 1.32 on"),
+    ],
+)
+def test_null_in_a_drop_in(version: str, held: Any) -> None:
+    drop_ins = {"10-a.conf": f"{HEADER}kubeReserved: null\n"}
+    effective = effective_config(f"{HEADER}kubeReserved: {{memory: 1Gi}}\n", drop_ins, (), version)
+    assert effective.get("kubeReserved") == held
+
+
+@pytest.mark.parametrize(
+    ("version", "field"),
+    [
+        pytest.param("1.31", "KubeletConfiguration.CPUManagerPolicyOptions", id="internal names up to 1.31"),
+        pytest.param("1.32", "KubeletConfiguration.cpuManagerPolicyOptions", id="file names from 1.32 on"),
+    ],
+)
+def test_wrong_type_in_a_drop_in(version: str, field: str) -> None:
+    drop_ins = {"10-a.conf": f"{HEADER}cpuManagerPolicyOptions: {{full-pcpus-only: true}}\n"}
+    report = run("", version=version, drop_ins=drop_ins)
+    assert report.error == (
+        "failed to merge kubelet configs: failed to unmarshal merged JSON into kubelet configuration: "
+        f"json: cannot unmarshal bool into Go struct field {field} of type string"
+    )
+
+
+def test_effective_config_raises_where_nothing_can_be_loaded() -> None:
+    with pytest.raises(KubeletConfigError, match="cannot unmarshal"):
+        effective_config(f"{HEADER}maxPods: many\n")
+
+
+def test_every_finding_id_is_a_rule() -> None:
+    assert all(rule_id == rule.id for rule_id, rule in RULES.items())

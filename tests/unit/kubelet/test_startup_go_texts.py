@@ -1,0 +1,219 @@
+"""Quantities, durations, CPU lists and JSON in Go's own words."""
+
+from __future__ import annotations
+
+import json
+from fractions import Fraction
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from numaforge.kubelet.config_fields import ROOT_TYPE, types_of
+from numaforge.kubelet.cpusets import CpuSetError, parse_cpuset
+from numaforge.kubelet.durations import Duration, DurationError, parse_duration
+from numaforge.kubelet.gojson import GoJsonError, decode, syntax_error
+from numaforge.kubelet.quantities import Quantity, QuantityError
+from numaforge.kubelet.reservations import ReservationError, parse_thresholds
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("1.5Gi", "1536Mi"),
+        ("2148Mi", "2148Mi"),
+        ("1048576", "1048576"),
+        ("1000000", "1M"),
+        ("0.3", "300m"),
+        ("1e3", "1e3"),
+        ("512", "512"),
+        ("0", "0"),
+        ("-1Gi", "-1Gi"),
+    ],
+)
+def test_quantities_print_in_their_shortest_exact_form(text: str, shown: str) -> None:
+    assert str(Quantity.parse(text)) == shown
+
+
+@pytest.mark.parametrize("text", ["8GB", "1GiB", "", "x", "1 Gi"])
+def test_what_is_no_quantity(text: str) -> None:
+    with pytest.raises(QuantityError, match="quantities must match"):
+        Quantity.parse(text)
+
+
+def test_unknown_suffix_of_known_letters() -> None:
+    with pytest.raises(QuantityError, match="unable to parse quantity's suffix"):
+        Quantity.parse("8K")
+
+
+@given(st.integers(0, 2**62))
+def test_bytes_survive_printing(count: int) -> None:
+    assert Quantity.parse(str(Quantity.of_bytes(count))).amount == count
+
+
+@given(st.integers(0, 10**9), st.integers(0, 10**9))
+def test_sums_are_exact(left: int, right: int) -> None:
+    total = Quantity.parse(f"{left}m").plus(Quantity.parse(f"{right}m"))
+    assert total.amount == Fraction(left + right, 1000)
+
+
+@pytest.mark.parametrize(
+    ("capacity", "share", "expected"),
+    [
+        pytest.param(32 * 2**30, "5%", 1717986944, id="5% is a float32 a little above"),
+        pytest.param(32 * 2**30, "10%", 3435973888, id="10% too"),
+        pytest.param(32 * 2**30, "25%", 8 * 2**30, id="a quarter is exact"),
+    ],
+)
+def test_percentages_round_as_float32(capacity: int, share: str, expected: int) -> None:
+    threshold = parse_thresholds({"memory.available": share}, 36)["memory.available"]
+    assert threshold.of(Quantity.of_bytes(capacity)).amount == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("101%", "eviction percentage threshold memory.available must be <= 100%: 101%"),
+        ("-1%", "eviction percentage threshold memory.available must be >= 0%: -1%"),
+        ("x%", 'strconv.ParseFloat: parsing "x": invalid syntax'),
+        ("0", "eviction threshold memory.available must be positive: 0"),
+    ],
+)
+def test_thresholds_that_are_refused(text: str, reason: str) -> None:
+    with pytest.raises(ReservationError) as refusal:
+        parse_thresholds({"memory.available": text}, 36)
+    assert str(refusal.value) == reason
+
+
+def test_signals_of_the_container_file_system_come_with_1_29() -> None:
+    assert parse_thresholds({"containerfs.available": "5%"}, 29)
+    with pytest.raises(ReservationError, match="unsupported eviction signal"):
+        parse_thresholds({"containerfs.available": "5%"}, 28)
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("90s", "1m30s"),
+        ("1.5h", "1h30m0s"),
+        ("100ms", "100ms"),
+        ("1500us", "1.5ms"),
+        ("0", "0s"),
+        ("-2m", "-2m0s"),
+        ("1ns", "1ns"),
+    ],
+)
+def test_durations_print_as_go_prints_them(text: str, shown: str) -> None:
+    assert str(parse_duration(text)) == shown
+
+
+@given(st.integers(-(10**15), 10**15))
+def test_durations_survive_printing(nanoseconds: int) -> None:
+    assert parse_duration(str(Duration(nanoseconds))).nanoseconds == nanoseconds
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("10", 'time: missing unit in duration "10"'),
+        ("10x", 'time: unknown unit "x" in duration "10x"'),
+        ("", 'time: invalid duration ""'),
+        ("ten", 'time: invalid duration "ten"'),
+    ],
+)
+def test_what_is_no_duration(text: str, reason: str) -> None:
+    with pytest.raises(DurationError) as refusal:
+        parse_duration(text)
+    assert str(refusal.value) == reason
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("3-1", 'invalid range "3-1" (3 > 1)'),
+        ("0, 1", 'strconv.Atoi: parsing " 1": invalid syntax'),
+        ("0,", 'strconv.Atoi: parsing "": invalid syntax'),
+        ("-1", 'strconv.Atoi: parsing "": invalid syntax'),
+    ],
+)
+def test_what_is_no_cpu_list(text: str, reason: str) -> None:
+    with pytest.raises(CpuSetError) as refusal:
+        parse_cpuset(text)
+    assert str(refusal.value) == reason
+
+
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        pytest.param(
+            {"maxPods": "many"},
+            "string into Go struct field KubeletConfiguration.maxPods of type int32",
+            id="text",
+        ),
+        pytest.param(
+            {"maxPods": 1.5},
+            "number 1.5 into Go struct field KubeletConfiguration.maxPods of type int32",
+            id="1.5",
+        ),
+        pytest.param(
+            {"maxPods": 2**31},
+            f"number {2**31} into Go struct field KubeletConfiguration.maxPods of type int32",
+            id="too big",
+        ),
+        pytest.param(
+            {"evictionHard": "5%"},
+            "string into Go struct field KubeletConfiguration.evictionHard of type map[string]string",
+            id="text for a map",
+        ),
+        pytest.param(
+            {"authentication": {"anonymous": {"enabled": "no"}}},
+            "string into Go struct field KubeletAnonymousAuthentication.authentication.anonymous.enabled "
+            "of type bool",
+            id="the innermost struct, the whole path",
+        ),
+        pytest.param(
+            {"reservedMemory": [{"numaNode": "a"}]},
+            "string into Go struct field MemoryReservation.reservedMemory.numaNode of type int32",
+            id="inside a list",
+        ),
+        pytest.param(
+            {"syncFrequency": 60},
+            "number into Go struct field KubeletConfiguration.syncFrequency of type string",
+            id="a number for a duration",
+        ),
+    ],
+)
+def test_wrong_types_in_go_words(data: object, reason: str) -> None:
+    with pytest.raises(GoJsonError) as refusal:
+        decode(data, ROOT_TYPE, types_of(36))
+    assert str(refusal.value) == f"json: cannot unmarshal {reason}"
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("", "unexpected end of JSON input"),
+        ("garbage", "invalid character 'g' looking for beginning of value"),
+        ('{"a":1,}', "invalid character '}' looking for beginning of object key string"),
+        ('{"a" 1}', "invalid character '1' after object key"),
+        ('{"a":1 "b":2}', "invalid character '\"' after object key:value pair"),
+        ("[1 2]", "invalid character '2' after array element"),
+        ("{} x", "invalid character 'x' after top-level value"),
+        ("tru", "unexpected end of JSON input"),
+        ("trux", "invalid character 'x' in literal true (expecting 'e')"),
+    ],
+)
+def test_malformed_json_in_go_words(text: str, reason: str) -> None:
+    assert syntax_error(text) == reason
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    max_leaves=20,
+)
+
+
+@given(json_values)
+def test_well_formed_json_has_no_syntax_error(value: object) -> None:
+    assert syntax_error(json.dumps(value)) is None

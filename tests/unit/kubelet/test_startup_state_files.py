@@ -1,0 +1,187 @@
+"""State files: what a restart with them says, and which of them a change invalidates."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from numaforge.cpulist import format_cpulist
+from numaforge.kubelet.checkpoints import (
+    CheckpointError,
+    CpuState,
+    check_cpu_state,
+    restore_cpu_state,
+    restore_memory_state,
+    state_files_to_remove,
+)
+from numaforge.kubelet.versions import KubeletVersion
+
+LATEST = KubeletVersion.parse("1.36.3")
+OLDEST = KubeletVersion.parse("1.30.14")
+# Written by a kubelet.
+WRITTEN = (
+    '{"policyName":"static","defaultCpuSet":"0,2-8,10-15",'
+    '"entries":{"p1":{"c0":"1,9"}},"checksum":4201395767}'
+)
+
+STATIC: dict[str, Any] = {"cpuManagerPolicy": "static", "reservedSystemCPUs": "0,8"}
+MEMORY: dict[str, Any] = {
+    "memoryManagerPolicy": "Static",
+    "reservedMemory": [{"numaNode": 0, "limits": {"memory": "1Gi"}}],
+}
+
+
+def files(old: dict[str, Any] | None, new: dict[str, Any], **changes: bool) -> set[str]:
+    return {removal.path.rpartition("/")[2] for removal in state_files_to_remove(old, new, **changes)}
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "expected"),
+    [
+        pytest.param(STATIC, STATIC, set(), id="nothing changes"),
+        pytest.param({}, STATIC, {"cpu_manager_state"}, id="none to static"),
+        pytest.param(STATIC, {}, {"cpu_manager_state"}, id="static to none"),
+        pytest.param(
+            STATIC,
+            {**STATIC, "reservedSystemCPUs": "8,0"},
+            set(),
+            id="the same reserved CPUs written otherwise",
+        ),
+        pytest.param(
+            STATIC,
+            {**STATIC, "reservedSystemCPUs": "0-1,8-9"},
+            {"cpu_manager_state"},
+            id="other reserved CPUs",
+        ),
+        pytest.param(
+            STATIC,
+            {**STATIC, "cpuManagerPolicyOptions": {"strict-cpu-reservation": "true"}},
+            {"cpu_manager_state"},
+            id="strict turned on",
+        ),
+        pytest.param(
+            STATIC,
+            {**STATIC, "cpuManagerPolicyOptions": {"full-pcpus-only": "true"}},
+            set(),
+            id="another option with named reserved CPUs",
+        ),
+        pytest.param(
+            {"cpuManagerPolicy": "static", "kubeReserved": {"cpu": "1"}},
+            {"cpuManagerPolicy": "static", "kubeReserved": {"cpu": "2"}},
+            {"cpu_manager_state"},
+            id="another number of reserved CPUs",
+        ),
+        pytest.param({"maxPods": 1}, {"maxPods": 2}, set(), id="a setting that no state depends on"),
+        pytest.param(
+            STATIC, {**STATIC, "topologyManagerPolicy": "restricted"}, set(), id="another topology policy"
+        ),
+        pytest.param({}, MEMORY, {"memory_manager_state"}, id="memory None to Static"),
+        pytest.param(
+            MEMORY,
+            {**MEMORY, "reservedMemory": [{"numaNode": 1, "limits": {"memory": "1Gi"}}]},
+            {"memory_manager_state"},
+            id="reservedMemory moved",
+        ),
+        pytest.param(
+            None, STATIC, {"cpu_manager_state", "memory_manager_state"}, id="nobody knows who wrote the files"
+        ),
+    ],
+)
+def test_files_that_a_change_invalidates(
+    old: dict[str, Any] | None, new: dict[str, Any], expected: set[str]
+) -> None:
+    assert files(old, new) == expected
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        pytest.param({"online_changed": True}, {"cpu_manager_state"}, id="CPUs went offline"),
+        pytest.param({"hugepages_changed": True}, {"memory_manager_state"}, id="a hugepage pool changed"),
+    ],
+)
+def test_changes_of_the_machine(changes: dict[str, bool], expected: set[str]) -> None:
+    both = {**STATIC, **MEMORY}
+    assert files(both, both, **changes) == expected
+
+
+def test_every_removal_says_why_and_where() -> None:
+    (removal,) = state_files_to_remove({}, STATIC, root_dir="/data/kubelet")
+    assert removal.path == "/data/kubelet/cpu_manager_state"
+    assert '"none" to "static"' in removal.reason
+
+
+@pytest.mark.parametrize("version", [OLDEST, LATEST], ids=str)
+def test_a_file_that_a_kubelet_wrote_is_restored(version: KubeletVersion) -> None:
+    state = restore_cpu_state(WRITTEN, "static", version, "/s")
+    assert format_cpulist(state.default) == "0,2-8,10-15"
+    assert state.assignments == {"p1": {"c0": frozenset({1, 9})}}
+
+
+@pytest.mark.parametrize(
+    ("version", "text", "reason"),
+    [
+        pytest.param(
+            OLDEST,
+            WRITTEN.replace('"1,9"', '"1"'),
+            "checkpoint is corrupted",
+            id="tampered with, before 1.36",
+        ),
+        pytest.param(
+            LATEST,
+            WRITTEN.replace('"1,9"', '"1"'),
+            "json: cannot unmarshal object into Go struct field CPUManagerCheckpointV1.entries of type "
+            "string",
+            id="tampered with, since 1.36 the oldest format has the last word",
+        ),
+        pytest.param(LATEST, "", "unexpected end of JSON input", id="empty"),
+        pytest.param(LATEST, '{"policyName":"static"', "unexpected end of JSON input", id="cut off"),
+        pytest.param(
+            LATEST,
+            "{policyName: static}",
+            "invalid character 'p' looking for beginning of object key string",
+            id="YAML",
+        ),
+        pytest.param(
+            LATEST,
+            '{"policyName":"static","defaultCpuSet":"0-3,"}',
+            'could not parse default cpu set "0-3,": strconv.Atoi: parsing "": invalid syntax',
+            id="not a CPU list",
+        ),
+    ],
+)
+def test_files_that_cannot_be_restored(version: KubeletVersion, text: str, reason: str) -> None:
+    with pytest.raises(CheckpointError) as refusal:
+        restore_cpu_state(text, "static", version, "/s/cpu_manager_state")
+    assert str(refusal.value) == (
+        f"could not restore state from checkpoint: {reason}, please drain this node and delete the CPU "
+        "manager "
+        'checkpoint file "/s/cpu_manager_state" before restarting Kubelet'
+    )
+
+
+def test_memory_state_without_a_checksum_is_corrupt() -> None:
+    with pytest.raises(CheckpointError, match="checkpoint is corrupted"):
+        restore_memory_state('{"policyName":"Static","machineState":{}}', "Static", "/s")
+
+
+cpu_sets = st.frozensets(st.integers(0, 15), max_size=16)
+
+
+@given(cpu_sets, cpu_sets)
+def test_a_fresh_state_always_fits_its_own_reservation(
+    online: frozenset[int], reserved: frozenset[int]
+) -> None:
+    reserved &= online
+    assert check_cpu_state(CpuState("static", online, {}), online, reserved, strict=False) is None
+    assert check_cpu_state(CpuState("static", online - reserved, {}), online, reserved, strict=True) is None
+
+
+@given(cpu_sets)
+def test_a_state_without_a_checksum_is_taken_as_it_is(cpus: frozenset[int]) -> None:
+    text = json.dumps({"policyName": "static", "defaultCpuSet": format_cpulist(cpus)})
+    assert restore_cpu_state(text, "static", LATEST, "/s").default == cpus
