@@ -88,13 +88,14 @@ SHAPES = (
 
 
 def random_pods(shape: Shape, count: int) -> list[Pod]:
-    """Return pods from a single GPU to half a machine, the same ones every time."""
+    """Return pods from a single GPU to several NUMA nodes, the same ones every time."""
     dice = random.Random(20)  # noqa: S311 a reproducible load, not a secret
+    node_cpus, node_memory = 2 * shape.cores_per_node, shape.memory_per_node // GIB
     pods = []
     for number in range(count):
         gpus = dice.choice([0, 1, 1, 1, 2, 2, 4])
-        cpus = 2 * dice.randint(1, shape.cores_per_node // 4) * max(1, gpus)
-        memory = dice.randint(4, shape.memory_per_node // GIB // 8) * max(1, gpus)
+        cpus = 2 * dice.choice([1, 3, node_cpus // 8, node_cpus // 4, node_cpus])
+        memory = dice.choice([4, node_memory // 8, node_memory // 2, 2 * node_memory])
         limits = {"cpu": str(cpus), "memory": f"{memory}Gi"} | ({"nvidia.com/gpu": str(gpus)} if gpus else {})
         spec: dict[str, Any] = {"containers": [{"name": "main", "resources": {"limits": limits}}]}
         if number % 5 == 0:

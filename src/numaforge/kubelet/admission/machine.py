@@ -8,9 +8,10 @@ from functools import cached_property
 
 from numaforge.errors import TopologyError
 from numaforge.kubelet.admission.cpusets import mask_of
-from numaforge.topology.model import Core, CpuSet, L3Cache, NodeTopology
+from numaforge.topology.model import Core, L3Cache, NodeTopology
 
 HUGEPAGES_PREFIX = "hugepages-"
+_L2 = 2  # cache level
 
 
 @dataclass(frozen=True)
@@ -196,27 +197,25 @@ def _page_bytes(size: str) -> int:
 
 
 def _places(topology: NodeTopology) -> dict[int, CpuPlace]:
-    cpus_of_node: dict[int, set[int]] = {}
+    cores_of_node: dict[int, int] = {}
     for core in topology.cores:
-        cpus_of_node.setdefault(_numa_node_of(core), set()).update(core.cpus)
-    uncore_of = {
-        cpu: number
-        for number, cache in enumerate(sorted(topology.l3_caches, key=_lowest))
-        for cpu in cache.cpus
-    }
-    cache_of = {cpu: cache.cpus for cache in topology.l3_caches for cpu in cache.cpus}
+        node = _numa_node_of(core)
+        cores_of_node[node] = cores_of_node.get(node, 0) + 1
+    caches = sorted((cache for cache in topology.l3_caches if cache.level > _L2), key=_lowest)
+    cache_of = {cpu: (number, len(cache.cpus)) for number, cache in enumerate(caches) for cpu in cache.cpus}
     places: dict[int, CpuPlace] = {}
     for core in topology.cores:
         node = _numa_node_of(core)
-        for cpu in core.cpus:
-            shared: CpuSet = cache_of.get(cpu, frozenset())
-            splits_node = bool(shared) and len(shared) != len(cpus_of_node[node])
-            places[cpu] = CpuPlace(
-                core=min(core.cpus),
-                socket=core.package,
-                numa_node=node,
-                uncore=uncore_of[cpu] if splits_node else core.package,
-            )
+        uncore, size = cache_of.get(min(core.cpus), (core.package, 0))
+        # As cadvisor counts a NUMA node's threads: as if every core had as many as this one.
+        covers_node = size == cores_of_node[node] * len(core.cpus)
+        place = CpuPlace(
+            core=min(core.cpus),
+            socket=core.package,
+            numa_node=node,
+            uncore=core.package if covers_node else uncore,
+        )
+        places.update(dict.fromkeys(core.cpus, place))
     return dict(sorted(places.items()))
 
 
