@@ -116,7 +116,7 @@ def _sections(lines: list[str]) -> Snapshot:
         elif kind == "u":
             unreadable.append(rest)
         elif kind in ("t", "c"):
-            blob = blobs.setdefault((kind, rest), [])
+            blob = blobs[kind, rest] = []
         else:
             raise SnapshotError(f"the output holds a line that the script does not print: {line[:80]!r}")
     texts = {name: _decode("".join(hex_lines)) for (kind, name), hex_lines in blobs.items() if kind == "t"}

@@ -9,6 +9,11 @@
 LC_ALL=C
 export LC_ALL
 
+tab=$(printf '\t')
+newline='
+'
+IFS=" $tab$newline"
+
 hex() {
     od -A n -v -t x1
 }
@@ -45,6 +50,7 @@ links() {
 # Absolute paths are below the root, which is the working directory.
 text() {
     file=${1#/}
+    file=${file#/}
     [ -f "$file" ] || return 0
     if [ -r "$file" ]; then
         printf 't /%s\n' "$file"
@@ -115,35 +121,44 @@ gpus() {
     fi
 }
 
-kubelet_processes() {
-    for comm in proc/[0-9]*/comm; do
-        name=
-        { IFS= read -r name < "$comm"; } 2> /dev/null
-        [ "$name" != kubelet ] || printf '%s\n' "${comm%/comm}"
+drop_ins() {
+    IFS=$newline
+    for drop_in in $(find -L "$1" -type f -name '*.conf' 2> /dev/null); do
+        text "${drop_in#./}"
     done
+    IFS=" $tab$newline"
 }
 
-distinct() {
-    printf '%s\n' "$@" | sort -u
+# Adds the words of a file to $words, and the files that a unit calls EnvironmentFile to $environment_files. The
+# shell reads it itself: a process costs more than a file of this size, above all in a virtual machine.
+read_words() {
+    [ -r "$1" ] || return 0
+    while IFS= read -r line || [ -n "$line" ]; do
+        words="$words $line"
+        case $line in
+        EnvironmentFile=*) line=${line#*=} && environment_files="$environment_files ${line#-}" ;;
+        esac
+    done < "$1"
 }
 
 # The files that the kubelet reads are named by its flags, and those by its command line, unit or environment files.
 kubelet() {
     words=
-    for process in $(kubelet_processes); do
-        texts "$process/cmdline" "$process/cgroup"
-        words="$words $(tr '\0' ' ' < "$process/cmdline" 2> /dev/null)"
-    done
     environment_files=
-    for unit in @UNIT_FILES@; do
-        [ -r "$unit" ] || continue
-        text "$unit"
-        words="$words $(cat "$unit")"
-        environment_files="$environment_files $(sed -n 's/^[[:space:]]*EnvironmentFile=-\{0,1\}//p' "$unit")"
+    for comm in proc/[0-9]*/comm; do
+        name=
+        { IFS= read -r name < "$comm"; } 2> /dev/null
+        [ "$name" = kubelet ] || continue
+        texts "${comm%/comm}/cmdline" "${comm%/comm}/cgroup"
+        words="$words $(tr '\0' ' ' < "${comm%/comm}/cmdline" 2> /dev/null)"
     done
-    for file in $(distinct $environment_files); do
+    for unit in @UNIT_FILES@; do
+        text "$unit"
+        read_words "$unit"
+    done
+    for file in $environment_files; do
         text "$file"
-        words="$words $(cat "./$file" 2> /dev/null)"
+        read_words "./$file"
     done
 
     binary=
@@ -152,7 +167,8 @@ kubelet() {
     root_folders='@ROOT_DIR@'
     previous=
     set -f
-    for word in $(printf '%s' "$words" | tr "\"'=" '   '); do
+    IFS=" $tab$newline\"'="
+    for word in $words; do
         case $previous in
         --config) config_files="$config_files $word" ;;
         --config-dir) config_folders="$config_folders $word" ;;
@@ -163,13 +179,14 @@ kubelet() {
         esac
         previous=$word
     done
+    IFS=" $tab$newline"
     set +f
 
-    texts $(distinct $config_files)
-    for folder in $(distinct $config_folders); do
-        texts $(find -L "./$folder" -type f -name '*.conf' 2> /dev/null | sed 's|^[./]*||')
+    texts $config_files
+    for folder in $config_folders; do
+        [ ! -d "./$folder" ] || drop_ins "./$folder"
     done
-    for folder in $(distinct $root_folders); do
+    for folder in $root_folders; do
         for name in @STATE_FILES@; do
             text "$folder/$name"
         done

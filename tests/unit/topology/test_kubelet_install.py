@@ -1,0 +1,98 @@
+"""The kubelet of a host: which flags it runs with, and which files those name."""
+
+from __future__ import annotations
+
+import pytest
+
+from numaforge.snapshot import Snapshot
+from numaforge.topology.kubelet import flag_value, read_kubelet
+from tests.fixtures.machines import EXEC_START
+from tests.fixtures.trees import KUBEADM_DROP_IN, KUBEADM_FLAGS, UNIT
+
+KUBEADM = {
+    "/usr/lib/systemd/system/kubelet.service": UNIT,
+    "/usr/lib/systemd/system/kubelet.service.d/10-kubeadm.conf": KUBEADM_DROP_IN,
+    "/var/lib/kubelet/kubeadm-flags.env": KUBEADM_FLAGS,
+    "/var/lib/kubelet/config.yaml": "kind: KubeletConfiguration\n",
+}
+FLAGS = (
+    "--bootstrap-kubeconfig=/etc/kubernetes/bootstrap-kubelet.conf",
+    "--kubeconfig=/etc/kubernetes/kubelet.conf",
+    "--config=/var/lib/kubelet/config.yaml",
+    "--container-runtime-endpoint=unix:///run/containerd/containerd.sock",
+)
+
+
+def install(files, **commands):
+    return read_kubelet(Snapshot(files=files, commands=commands))
+
+
+def test_a_unit_as_kubeadm_writes_it_gives_its_flags():
+    kubelet = install(KUBEADM)
+    assert kubelet.flags == FLAGS
+    assert kubelet.exec_start == EXEC_START
+    assert kubelet.config_text == "kind: KubeletConfiguration\n"
+    assert not kubelet.running
+
+
+def test_the_running_process_is_believed_before_the_unit():
+    process = {
+        "/proc/700/cmdline": "/usr/bin/kubelet\0--config=/etc/k.yaml\0--v=2\0",
+        "/proc/700/cgroup": "0::/system.slice/kubelet.service\n",
+        "/proc/900/cmdline": "kubelet\0--config=/in/a/container\0",
+        "/proc/900/cgroup": "0::/kubepods.slice/cri-1.scope\n",
+    }
+    kubelet = install(KUBEADM | process)
+    assert kubelet.flags == ("--config=/etc/k.yaml", "--v=2")
+    assert kubelet.config_file == "/etc/k.yaml"
+    assert kubelet.running
+
+
+def test_a_drop_in_of_etc_replaces_the_one_of_the_package_with_the_same_name():
+    path = "/etc/systemd/system/kubelet.service.d/10-kubeadm.conf"
+    changed = KUBEADM | {path: "[Service]\nExecStart=\nExecStart=/opt/kubelet --v=4\n"}
+    assert install(changed).flags == ("--v=4",)
+
+
+def test_environment_files_win_over_environment_and_quotes_are_read():
+    unit = (
+        '[Service]\nEnvironment=ARGS=--v=1 "MORE=--a b"\nEnvironmentFile=-/etc/default/kubelet\n'
+        "ExecStart=/usr/bin/kubelet \\\n  $ARGS ${MORE}\n"
+    )
+    files = {"/etc/systemd/system/kubelet.service": unit, "/etc/default/kubelet": "# x\nARGS='--v=2 --w'\n"}
+    assert install(files).flags == ("--v=2", "--w", "--a b")
+
+
+def test_drop_ins_and_state_files_follow_the_flags():
+    files = KUBEADM | {
+        "/etc/default/kubelet": 'KUBELET_EXTRA_ARGS="--config-dir=/etc/k.d --root-dir /data"\n',
+        "/etc/k.d/90-a.conf": "a: 1\n",
+        "/etc/k.d.other/90-b.conf": "b: 1\n",
+        "/data/cpu_manager_state": "{}",
+    }
+    kubelet = install(files)
+    assert kubelet.drop_ins == {"/etc/k.d/90-a.conf": "a: 1\n"}
+    assert kubelet.root_dir == "/data"
+    assert kubelet.state_files == {"cpu_manager_state": "{}"}
+
+
+def test_the_version_is_the_binarys_answer():
+    assert install({}, **{"kubelet --version": "Kubernetes v1.33.5-eks-1234"}).version == "1.33.5"
+
+
+def test_a_host_without_a_trace_of_a_kubelet_has_none():
+    assert install({"/etc/os-release": "ID=debian\n"}) is None
+
+
+@pytest.mark.parametrize(
+    ("flags", "value"),
+    [
+        pytest.param(("--config=/a",), "/a", id="with-an-equals-sign"),
+        pytest.param(("--config", "/a"), "/a", id="as-the-next-word"),
+        pytest.param(("--config=/a", "--config=/b"), "/b", id="the-last-one-counts"),
+        pytest.param(("--config-dir=/a", "--kubeconfig=/b"), None, id="other-flags-do-not-count"),
+        pytest.param(("--config",), None, id="without-a-value"),
+    ],
+)
+def test_flag_values(flags, value):
+    assert flag_value(flags, "config") == value
