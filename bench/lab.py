@@ -1,0 +1,81 @@
+"""Time the lab from power-on to Ready, from its saved state and after a reset, and site.py against it.
+
+A lab of its own in a temporary directory is used, so a lab that is up stays as it is. Every figure is the wall
+time of the whole command, Python's start included; the limits are what the project promises on two cores
+without KVM.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+REPOSITORY = Path(__file__).resolve().parents[1]
+PYINFRA = Path(sys.executable).parent / "pyinfra"
+NO_OP_RUNS = 5
+
+
+def main() -> None:
+    """Print one line per figure: what, seconds, promised seconds."""
+    with tempfile.TemporaryDirectory(prefix="numaforge-bench-") as folder:
+        environment = os.environ | {"NUMAFORGE_LAB_DIR": folder}
+        try:
+            _measure(environment)
+        finally:
+            _lab(environment, "down")
+
+
+def _measure(environment: dict[str, str]) -> None:
+    _lab(environment, "build")
+    _, said = _lab(environment, "up")
+    ready = re.search(r"Ready ([\d.]+) s after power-on", said)
+    if ready is None:
+        raise SystemExit(f"the lab did not say when it was Ready:\n{said}")
+    _report("power-on to Ready in the API", float(ready[1]), 90)
+    _lab(environment, "down")
+    restored, _ = _lab(environment, "up")
+    _report("up from the saved state, Ready in the API", restored, 10)
+    reset, _ = _lab(environment, "reset")
+    _report("reset", reset, 10)
+    first, said = _site(environment)
+    _report("site.py, everything to do", first, None)
+    times = []
+    for _ in range(NO_OP_RUNS):
+        seconds, said = _site(environment)
+        times.append(seconds)
+    _report(f"site.py, nothing to do, median of {NO_OP_RUNS}", statistics.median(times), 5)
+    print("\n".join(line for line in said.splitlines() if "Grand total" in line or "changed" in line.lower()))
+
+
+def _lab(environment: dict[str, str], verb: str) -> tuple[float, str]:
+    return _timed([sys.executable, "-m", "lab", verb], environment)
+
+
+def _site(environment: dict[str, str]) -> tuple[float, str]:
+    return _timed([str(PYINFRA), "-y", "inventories/lab/inventory.py", "deploys/site.py"], environment)
+
+
+def _timed(command: list[str], environment: dict[str, str]) -> tuple[float, str]:
+    begun = time.monotonic()
+    done = subprocess.run(
+        command, cwd=REPOSITORY, env=environment, capture_output=True, text=True, stdin=subprocess.DEVNULL
+    )
+    seconds = time.monotonic() - begun
+    if done.returncode != 0:
+        raise SystemExit(f"{' '.join(command)} ended with {done.returncode}:\n{done.stdout}{done.stderr}")
+    return seconds, done.stdout + done.stderr
+
+
+def _report(what: str, seconds: float, promised: float | None) -> None:
+    limit = f"(at most {promised:.0f} s)" if promised else ""
+    print(f"{what:48s} {seconds:7.1f} s  {limit}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
