@@ -125,7 +125,8 @@ def _environment() -> Environment:
 
 
 def _yaml(value: Any) -> str:
-    text: str = yaml.safe_dump(_plain(value), sort_keys=False, default_flow_style=False)
+    # Sorted: a plan read back from the host, whose keys are, has to give the same text.
+    text: str = yaml.safe_dump(_plain(value), sort_keys=True, default_flow_style=False)
     return text
 
 

@@ -11,9 +11,11 @@ from pathlib import Path
 import pytest
 
 from numaforge.errors import HostError
+from numaforge.planning.document import dumps, loads
 from numaforge.planning.model import Allocatable, NodePlan, PlannedFile, TuningPlan
 from numaforge.planning.node import plan_node
 from numaforge.profile import load_profile
+from numaforge.render import render_plan
 from tests.fixtures import machines
 from tests.node import expectations
 from tests.node.cluster import Cluster
@@ -61,6 +63,10 @@ def test_every_setting_is_one_promise_with_the_settings_name(plan, table, names)
 
 def test_every_planned_file_is_a_promise(plan):
     assert set(expectations.files(plan)) == {file.path for file in plan.files}
+
+
+def test_a_plan_read_back_from_a_host_means_the_same_files(plan):
+    assert render_plan(loads(dumps(plan))) == render_plan(plan)
 
 
 def test_every_setting_of_the_kubelet_is_a_promise(plan):
