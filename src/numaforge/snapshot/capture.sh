@@ -150,7 +150,7 @@ kubelet() {
         { IFS= read -r name < "$comm"; } 2> /dev/null
         [ "$name" = kubelet ] || continue
         texts "${comm%/comm}/cmdline" "${comm%/comm}/cgroup"
-        words="$words $(tr '\0' ' ' < "${comm%/comm}/cmdline" 2> /dev/null)"
+        words="$words $({ tr '\0' ' ' < "${comm%/comm}/cmdline"; } 2> /dev/null)"
     done
     for unit in @UNIT_FILES@; do
         text "$unit"

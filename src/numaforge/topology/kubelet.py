@@ -82,7 +82,7 @@ def _running_command_line(files: Mapping[str, str]) -> list[str] | None:
     lines = {
         match[1]: text.rstrip("\0").split("\0")
         for path, text in files.items()
-        if (match := _PROCESS.fullmatch(path)) and text.strip("\0")
+        if (match := _PROCESS.fullmatch(path)) and text.strip("\0") and "\0--version" not in text
     }
     units = [
         line

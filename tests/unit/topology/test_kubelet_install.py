@@ -48,6 +48,14 @@ def test_the_running_process_is_believed_before_the_unit():
     assert kubelet.running
 
 
+def test_a_process_that_only_asks_for_the_version_is_no_kubelet():
+    process = {
+        "/proc/5/cmdline": "kubelet\0--version\0",
+        "/proc/5/cgroup": "0::/user.slice/session-1.scope\n",
+    }
+    assert install(KUBEADM | process).flags == FLAGS
+
+
 def test_a_drop_in_of_etc_replaces_the_one_of_the_package_with_the_same_name():
     path = "/etc/systemd/system/kubelet.service.d/10-kubeadm.conf"
     changed = KUBEADM | {path: "[Service]\nExecStart=\nExecStart=/opt/kubelet --v=4\n"}
