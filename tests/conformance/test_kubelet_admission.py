@@ -29,6 +29,7 @@ VECTORS = Path(os.environ.get("NUMAFORGE_VECTORS", Path(__file__).parents[2].par
 PAGE_SIZES = {64: "64Ki", 2048: "2Mi", 32768: "32Mi", 524288: "512Mi", 1048576: "1Gi", 16777216: "16Gi"}
 
 
+@cache
 def recording(name: str) -> dict[str, Any]:
     path = VECTORS / name
     if not path.is_file():

@@ -285,6 +285,17 @@ def test_init_containers_hand_their_cpus_devices_and_memory_on() -> None:
     assert [block.bytes for block in admission.memory["init"]] == [0]
 
 
+def test_memory_of_finished_init_containers_comes_back_when_the_pod_starts() -> None:
+    node = Node(SMALL, pinned(SMALL, topologyManagerPolicy="single-numa-node"), GPUS, predicates=False)
+    manifest = pod(2, "2Gi")
+    manifest["initContainers"] = [{**pod(2, "15Gi")["containers"][0], "name": "init"}]
+    node.admit(manifest, "p")
+    node.admit(pod(2, "15Gi"), "other node")
+    assert not node.admit(pod(2, "12Gi"), "early").admitted
+    node.start("p")
+    assert node.admit(pod(2, "12Gi"), "late").admitted
+
+
 def test_sidecars_keep_what_they_have() -> None:
     node = Node(SMALL, {**STATIC}, GPUS)
     manifest = pod(2)

@@ -13,7 +13,7 @@ from numaforge.kubelet.admission.cpusets import bits, ids_of, mask_of, masks_by_
 from numaforge.kubelet.admission.demand import GUARANTEED, Demand
 from numaforge.kubelet.admission.hints import Hint, HintsByResource, sums_by_mask
 from numaforge.kubelet.admission.machine import Machine
-from numaforge.kubelet.admission.pod import MEMORY, Container
+from numaforge.kubelet.admission.pod import MEMORY, Container, Pod
 from numaforge.kubelet.admission.refusal import EMPTY_POD_SHARED_POOL, RefusedError, unexpected
 from numaforge.kubelet.checkpoints import MemoryState, check_memory_state
 from numaforge.kubelet.checkpoints import MemoryTable as FreshTable
@@ -124,6 +124,17 @@ class MemoryManager:
             for blocks in [self.pods.pop(pod)] if pod in self.pods else held.values():
                 self._release(blocks)
 
+    def finish_init_containers(self, pod: Pod) -> None:
+        """Give back what is left of the init containers' memory once the app containers start.
+
+        pkg/kubelet/cm/memorymanager/memory_manager.go, AddContainer. The CPU manager and the device
+        manager keep theirs until the pod is gone.
+        """
+        held = self.assignments.get(pod.name, {})
+        for container in pod.init_containers:
+            if not container.restartable and container.name in held and pod.name not in self.pods:
+                self._release(held.pop(container.name))
+
     def container_hints(self, demand: Demand, container: Container) -> HintsByResource:
         """Return the hints for one container (GetTopologyHints)."""
         sizes = demand.memory[container.name]
@@ -228,7 +239,7 @@ class MemoryManager:
         return numa
 
     def _hints(self, demand: Demand, sizes: Sizes) -> dict[str, list[Hint] | None]:
-        """Return the same hints for each resource, nothing where no nodes can serve all (calculateHints).
+        """Return the same hints for each resource, or none where no nodes serve all (calculateHints).
 
         A NUMA node serves either single-node requests or one group of nodes, never both (KEP-1769).
         """

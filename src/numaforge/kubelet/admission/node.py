@@ -113,6 +113,7 @@ class Node:
         self._topology_manager = TopologyManager(self.machine, self.settings, providers)
         self._predicates = predicates
         self._requests: dict[str, Mapping[str, int]] = {}
+        self._admitted: dict[str, Pod] = {}
         self._restore(state or {})
 
     @property
@@ -141,10 +142,12 @@ class Node:
                 check_fit(request, others, self.allocatable)
         except RefusedError as refusal:
             self._requests.pop(pod.name, None)
+            self._admitted.pop(pod.name, None)
             return Admission(
                 pod.name, False, demand.qos, refusal.reason, refusal.message, refusal.resources, hint=hints
             )
         self._requests[pod.name] = request
+        self._admitted[pod.name] = pod
         return Admission(
             name=pod.name,
             admitted=True,
@@ -165,6 +168,17 @@ class Node:
                 f"no pod {name!r} is admitted on this node", remedy=f"admitted: {', '.join(self.pods)}"
             )
         del self._requests[name]
+        self._admitted.pop(name, None)
+
+    def start(self, name: str) -> None:
+        """Let an admitted pod's app containers start: its init containers give back what they alone held.
+
+        Raises NumaforgeError for a pod that was not admitted here.
+        """
+        if name not in self._admitted:
+            raise NumaforgeError(f"no pod {name!r} was admitted on this node")
+        if self.memory_manager:
+            self.memory_manager.finish_init_containers(self._admitted[name])
 
     def register(self, devices: Mapping[str, Any]) -> None:
         """Let a device plugin register after the kubelet has started.
