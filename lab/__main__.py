@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 from lab import cluster, requirements
+from lab import demo as demonstration
 from lab.cluster import Lab
 from numaforge.errors import NumaforgeError
 
@@ -48,6 +49,16 @@ def build() -> None:
     """Build binaries and image without starting anything."""
     requirements.ensure()
     cluster.build()
+
+
+@main.command()
+def demo() -> None:
+    """Bring the lab up if it is not, provision its first node, verify it, and show where a pod is pinned."""
+    requirements.ensure()
+    lab = Lab()
+    if not lab.running():
+        lab.up(1)
+    demonstration.show(lab)
 
 
 @main.command(context_settings=PASS_THROUGH)

@@ -29,7 +29,7 @@ def show(lab: Lab) -> None:
     node = lab.nodes[0]
     out = lab.state / "demo"
     out.mkdir(exist_ok=True)
-    inventory = "inventories/lab/inventory.py"
+    inventory = "inventories/lab"
     _run("pyinfra", "-y", "--limit", node.name, inventory, "deploys/site.py")
     ssh_config, kubeconfig = _relative(lab.state / "ssh_config"), _relative(lab.kubeconfig)
     _run(
