@@ -123,7 +123,7 @@ class Node:
 
     @cached_property
     def _live_or_reason(self) -> Live | NumaforgeError:
-        return _or_reason(lambda: read_live(self.plan, self._run(probe(self.plan))))
+        return _or_reason(lambda: read_live(self._run(probe(self.plan))))
 
     def _read_plan(self) -> NodePlan:
         path = shlex.quote(PLAN_PATH)
@@ -176,8 +176,8 @@ def probe(plan: NodePlan) -> str:
     return script + bundle.read_script(paths)
 
 
-def read_live(plan: NodePlan, output: str) -> Live:
-    """Return what the plan's probe said.
+def read_live(output: str) -> Live:
+    """Return what the probe said.
 
     Raises HostError for an answer that is cut off.
     """
@@ -203,7 +203,7 @@ def read_live(plan: NodePlan, output: str) -> Live:
         enabled=said["enabled"],
         changed={path: int(time) for path, time in said["changed"].items()},
         kubelet=said["kubelet"],
-        files=bundle.parse_states([file.path for file in plan.files], lines[end + 1 :]),
+        files=bundle.parse_states(lines[end + 1 :]),
     )
 
 

@@ -101,12 +101,11 @@ def test_a_plan_that_lost_its_content_is_seen_to_promise_too_little(plan):
 
 def read_here(plan: NodePlan) -> Live:
     answer = subprocess.run(["sh", "-c", probe(plan)], capture_output=True, text=True, check=True)
-    return read_live(plan, answer.stdout)
+    return read_live(answer.stdout)
 
 
 def test_the_probe_reads_this_machine(plan):
-    here = replace(plan, files=(), kubelet=None)
-    live = read_here(here)
+    live = read_here(replace(plan, files=plan.files[:1], kubelet=None))
     assert live.values[expectations.ONLINE] == Path(expectations.ONLINE).read_text().strip()
     assert live.values[expectations.HOSTNAME] == Path(expectations.HOSTNAME).read_text().strip()
 
@@ -126,7 +125,7 @@ def test_the_probe_reads_files_with_their_rights_and_leaves_out_missing_ones(pla
 
 def test_an_answer_that_is_cut_off_is_refused(plan):
     with pytest.raises(HostError, match="cut off"):
-        read_live(plan, "value /sys/devices/system/cpu/online\t0-1\n")
+        read_live("value /sys/devices/system/cpu/online\t0-1\n")
 
 
 def live_with(**kubelet: str) -> Live:
