@@ -6,6 +6,8 @@ k8s.io/component-base.
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Mapping
 from functools import cache
 from typing import Any
@@ -18,6 +20,9 @@ from numaforge.kubelet.versions import KubeletVersion
 API_VERSION = "kubelet.config.k8s.io/v1beta1"
 KIND = "KubeletConfiguration"
 ROOT_TYPE = "v1beta1.KubeletConfiguration"
+
+_LAYOUT = "2006-01-02T15:04:05Z07:00"
+_RFC_3339 = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)")
 
 FIELDS: Mapping[str, str] = {
     "apiVersion": "string",
@@ -249,14 +254,22 @@ def _flush_frequency(value: Any) -> str:
 
 
 def _quantity(value: Any) -> str:
-    text = str(value) if isinstance(value, int | float) and not isinstance(value, bool) else _text(value)
+    # Whatever stands there is parsed as text, also a boolean or a list, which then is no quantity.
+    text = value if isinstance(value, str) else json.dumps(value)
     Quantity.parse(text.strip())
     return text.strip()
 
 
+def _time(value: Any) -> str:
+    text = _text(value)
+    if not _RFC_3339.fullmatch(text):
+        raise ValueError(f'parsing time "{text}" as "{_LAYOUT}": cannot parse "{text}" as "2006"')
+    return text
+
+
 _PARSERS = {
     "metav1.Duration": _duration,
-    "metav1.Time": _text,
+    "metav1.Time": _time,
     "v1.TimeOrMetaDuration": _flush_frequency,
     "resource.Quantity": _quantity,
     "resource.QuantityValue": _quantity,

@@ -15,7 +15,8 @@ from numaforge.kubelet.documents import Document, YamlError, duplicate_keys_erro
 from numaforge.kubelet.gojson import GoJsonError, Path, decode, kind_of, syntax_error
 from numaforge.kubelet.versions import KubeletVersion
 
-_SCHEME = "pkg/kubelet/apis/config/scheme/scheme.go:33"
+# Where runtime.NewScheme stands in k8s.io/apimachinery, which names the scheme; by the minor that moved it.
+_SCHEME_LINES = {28: 100, 33: 110, 35: 111}
 _TYPE_META = (
     'struct { APIVersion string "json:\\"apiVersion,omitempty\\""; Kind string "json:\\"kind,omitempty\\"" }'
 )
@@ -53,7 +54,7 @@ def decode_config(text: str, version: KubeletVersion, document: Document | None 
     Raises LoadError with the text that follows `failed to decode: ` in the kubelet's message.
     """
     document = document or read_document(text)
-    _require_kind(document, text)
+    _require_kind(document, text, version)
     try:
         decoded = decode(document.data, ROOT_TYPE, types_of(version.rules_minor))
     except GoJsonError as error:
@@ -79,27 +80,33 @@ def read_document(text: str) -> Document:
         raise LoadError(str(error), "NF001", (), error.line) from error
 
 
-def _require_kind(document: Document, text: str) -> None:
-    data = document.data
-    if data is None:
-        data = {}
+def interpret(document: Document) -> tuple[str, str]:
+    """Return a document's apiVersion and kind, either of them empty where it is missing. Raises LoadError."""
+    data = {} if document.data is None else document.data
+    failed = "couldn't get version/kind; json parse error: json: cannot unmarshal"
     if not isinstance(data, dict):
-        mismatch = f"json: cannot unmarshal {kind_of(data)} into Go value of type {_TYPE_META}"
-        raise LoadError(f"couldn't get version/kind; json parse error: {mismatch}", "NF001")
+        raise LoadError(f"{failed} {kind_of(data)} into Go value of type {_TYPE_META}", "NF002")
     for name in ("apiVersion", "kind"):
         if not isinstance(data.get(name, ""), str | None):
-            mismatch = (
-                f"json: cannot unmarshal {kind_of(data[name])} into Go struct field .{name} of type string"
-            )
-            raise LoadError(f"couldn't get version/kind; json parse error: {mismatch}", "NF002", (name,))
-    api_version, kind = data.get("apiVersion") or "", data.get("kind") or ""
+            mismatch = f"{kind_of(data[name])} into Go struct field .{name} of type string"
+            raise LoadError(f"{failed} {mismatch}", "NF002", (name,), document.lines.get((name,)))
+    api_version: str = data.get("apiVersion") or ""
+    if api_version.count("/") > 1:
+        raise LoadError(f"unexpected GroupVersion string: {api_version}", "NF002", ("apiVersion",))
+    return api_version, data.get("kind") or ""
+
+
+def _require_kind(document: Document, text: str, version: KubeletVersion) -> None:
+    api_version, kind = interpret(document)
     if not kind:
         raise LoadError(f"Object 'Kind' is missing in '{text}'", "NF002")
     if not api_version:
         raise LoadError(f"Object 'apiVersion' is missing in '{text}'", "NF002")
     if (api_version, kind) != (API_VERSION, KIND):
+        line = max(line for since, line in _SCHEME_LINES.items() if since <= version.rules_minor)
         raise LoadError(
-            f'no kind "{kind}" is registered for version "{api_version}" in scheme "{_SCHEME}"',
+            f'no kind "{kind}" is registered for version "{api_version}" in scheme '
+            f'"pkg/runtime/scheme.go:{line}"',
             "NF002",
             ("kind",),
             document.lines.get(("kind",)),

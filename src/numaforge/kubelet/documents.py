@@ -18,9 +18,12 @@ from numaforge.kubelet.config_fields import API_VERSION, KIND
 from numaforge.kubelet.gojson import Path, format_number
 
 _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-_STRING_TAG = "tag:yaml.org,2002:str"
+_STANDARD_TAGS = "tag:yaml.org,2002:"
+_STRING_TAG = f"{_STANDARD_TAGS}str"
 _MERGE_KEY = "<<"
+_LARGEST_PLAIN_NUMBER = 1e21
 _RESOLVER: Any = yaml.resolver.Resolver()
+_ALIAS = re.compile(r"\*(?P<name>[\w-]+)")
 _FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
 _WORDS: Mapping[str, Any] = {
     **dict.fromkeys(("y", "Y", "yes", "Yes", "YES", "true", "True", "TRUE", "on", "On", "ON"), True),
@@ -126,15 +129,18 @@ def _nodes(text: str, *, only_first: bool = False) -> list[yaml.Node]:
             if only_first:
                 break
     except yaml.YAMLError as error:
-        raise _yaml_error(error) from error
+        raise _yaml_error(error, text) from error
     return nodes
 
 
-def _yaml_error(error: yaml.YAMLError) -> YamlError:
+def _yaml_error(error: yaml.YAMLError, text: str) -> YamlError:
     problem = getattr(error, "problem", None) or "unknown problem parsing YAML content"
     mark = getattr(error, "problem_mark", None)
     if mark is None:
         return YamlError(f"yaml: {problem}", None)
+    if isinstance(error, yaml.composer.ComposerError) and "undefined alias" in problem:
+        name = _ALIAS.search(text.splitlines()[mark.line], mark.column)
+        return YamlError(f"yaml: unknown anchor '{name['name'] if name else ''}' referenced", mark.line + 1)
     # goyaml counts lines from 0 and adds one for the scanner's errors only.
     line = mark.line + isinstance(error, yaml.scanner.ScannerError) if mark.line else 0
     where = f"line {line}: " if line else ""
@@ -193,16 +199,25 @@ def _scalar(node: yaml.Node) -> Any:
         return text
     if text in _WORDS:
         return _WORDS[text]
+    if text.lower().lstrip("+-") in (".inf", ".nan"):
+        shown = "NaN" if text.lower() == ".nan" else f"{'-' if text.startswith('-') else '+'}Inf"
+        raise YamlError(f"json: unsupported value: {shown}", node.start_mark.line + 1)
     plain = text.replace("_", "")
     if not plain or plain[0] not in "+-.0123456789":
         return text
     number = _integer(plain)
-    if number is not None:
+    if number is not None and -(2**63) <= number < 2**64:
         return number
-    return float(plain) if _FLOAT.fullmatch(plain) else text
+    if not _FLOAT.fullmatch(plain):
+        return text
+    value = float(plain)
+    # JSON has one kind of number: a whole one is an integer again to who reads it.
+    return int(value) if value.is_integer() and abs(value) < _LARGEST_PLAIN_NUMBER else value
 
 
 def _is_explicit_string(node: yaml.Node) -> bool:
+    if not node.tag.startswith(_STANDARD_TAGS):
+        return True
     if node.tag != _STRING_TAG:
         return False
     implied: str = _RESOLVER.resolve(yaml.ScalarNode, node.value, (True, False))

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from numaforge.kubelet.config_fields import API_VERSION, KIND, ROOT_TYPE, known_fields, types_of
-from numaforge.kubelet.decode import LoadError, decode_config, read_document
+from numaforge.kubelet.decode import LoadError, decode_config, interpret, read_document
 from numaforge.kubelet.documents import Document, duplicate_keys_error
 from numaforge.kubelet.gojson import GoJsonError, Path, decode
 from numaforge.kubelet.versions import KubeletVersion
@@ -114,17 +114,17 @@ def _load(text: str, name: str, version: KubeletVersion, folder: str) -> Documen
         raise DropInError(f'{loading}error: kubelet config file "{path}" was empty', name)
     try:
         document = read_document(text)
+        api_version, kind = interpret(document)
     except LoadError as error:
         raise DropInError(f"{loading}error: {error}", name, line=error.line) from error
-    data = document.data if isinstance(document.data, dict) else {}
-    if not data.get("kind"):
+    if not kind:
         raise DropInError(f"{loading}error: Object 'Kind' is missing in '{text}'", name)
     duplicates = duplicate_keys_error(document)
     if duplicates:
         line = document.duplicates[0][1]
         raise DropInError(f"{loading}error: strict decoding error: {duplicates}", name, line=line)
     if version.rules_minor >= _FIRST_MINOR_OF_VERSIONED_BASE:
-        _require_known_kind(data, name, loading)
+        _require_known_kind(api_version, kind, name, loading)
     return document
 
 
@@ -144,8 +144,7 @@ def _load_typed(text: str, name: str, version: KubeletVersion, path: str, prefix
     return document
 
 
-def _require_known_kind(data: Mapping[str, Any], name: str, loading: str) -> None:
-    api_version, kind = data.get("apiVersion") or "", data["kind"]
+def _require_known_kind(api_version: str, kind: str, name: str, loading: str) -> None:
     if (api_version, kind) == (API_VERSION, KIND):
         return
     group, slash, minor = api_version.rpartition("/")
@@ -191,7 +190,8 @@ def _typed(
     documents: Mapping[str, Document],
 ) -> Mapping[str, Any]:
     try:
-        settings: Mapping[str, Any] = decode(merged, ROOT_TYPE, types_of(version.rules_minor)).value
+        matched = _matched_in_any_case(merged, version)
+        settings: Mapping[str, Any] = decode(matched, ROOT_TYPE, types_of(version.rules_minor)).value
     except GoJsonError as error:
         file = origin.get(str(error.path[0]), "")
         line = documents[file].lines.get(error.path) if file else None
@@ -202,6 +202,15 @@ def _typed(
             f"failed to unmarshal merged JSON into kubelet configuration: {text}", file, error.path, line
         ) from error
     return settings
+
+
+def _matched_in_any_case(merged: Mapping[str, Any], version: KubeletVersion) -> dict[str, Any]:
+    # Unlike the main file, the merged JSON is read by Go's own decoder, to which MaxPods is maxPods.
+    exact = {name.lower(): name for name in known_fields(version)}
+    matched: dict[str, Any] = {}
+    for key in sorted(merged):
+        matched[exact.get(key.lower(), key)] = merged[key]
+    return matched
 
 
 def _in_internal_names(text: str) -> str:

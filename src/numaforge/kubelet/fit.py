@@ -10,6 +10,7 @@ from typing import Any
 from numaforge.cpulist import format_cpulist
 from numaforge.errors import KubeletConfigError
 from numaforge.kubelet.admission import Admission, Container, Device, Node, Pod
+from numaforge.kubelet.admission.assignment import KubeletHangError
 from numaforge.kubelet.admission.cpusets import bits, ids_of
 from numaforge.kubelet.admission.node import Free
 from numaforge.kubelet.admission.pod import CPU, MEMORY
@@ -180,7 +181,7 @@ def _alternatives(scenario: Scenario, pod: Pod, configured: Fit) -> Iterator[Fit
             changed = scenario.configured(topologyManagerPolicy=policy, topologyManagerScope=scope)
             try:
                 yield fill(changed, pod)
-            except KubeletConfigError as error:
+            except (KubeletConfigError, KubeletHangError) as error:
                 yield Fit(policy, scope, 0, error=error.message)
 
 

@@ -13,7 +13,7 @@ from ipaddress import ip_address
 from typing import Any
 
 from numaforge.kubelet.cpusets import CpuSetError, atoi
-from numaforge.kubelet.durations import parse_duration
+from numaforge.kubelet.durations import DurationError, parse_duration
 from numaforge.kubelet.quantities import Quantity, QuantityError
 from numaforge.kubelet.versions import KubeletVersion
 
@@ -122,7 +122,7 @@ _SETTINGS: Mapping[str, tuple[str, str]] = {
     "topology-manager-policy": ("string", "topologyManagerPolicy"),
     "topology-manager-policy-options": ("pairs", "topologyManagerPolicyOptions"),
     "topology-manager-scope": ("string", "topologyManagerScope"),
-    "v": ("int32", "logging.verbosity"),
+    "v": ("uint32", "logging.verbosity"),
     "volume-plugin-dir": ("string", "volumePluginDir"),
     "volume-stats-agg-period": ("duration", "volumeStatsAggPeriod"),
 }
@@ -154,7 +154,6 @@ _OTHERS: Mapping[str, str] = {
             "machine-id-file",
             "manifest-url-header",
             "node-ip",
-            "node-labels",
             "pod-infra-container-image",
             "root-dir",
             "runtime-cgroups",
@@ -188,11 +187,12 @@ _OTHERS: Mapping[str, str] = {
         (
             "global-housekeeping-interval",
             "housekeeping-interval",
-            "minimum-container-ttl-duration",
             "storage-driver-buffer-duration",
         ),
-        "duration",
+        "library-duration",
     ),
+    "minimum-container-ttl-duration": "duration",
+    "node-labels": "pairs",
     **dict.fromkeys(
         (
             "application-metrics-count-limit",
@@ -221,6 +221,7 @@ _FALSE = frozenset({"0", "f", "F", "FALSE", "false", "False"})
 _HUGEPAGES = "hugepages-"
 _TAINT_EFFECTS = frozenset({"NoSchedule", "PreferNoSchedule", "NoExecute"})
 _INTEGER = re.compile(r"[+-]?\d+")
+_DIGITS = re.compile(r"\d+")
 _BITS = {"int32": 31, "int64": 63}
 
 
@@ -371,8 +372,24 @@ def _integer(kind: str) -> Callable[[str, Any], int]:
     return parse
 
 
+def _unsigned(value: str, _before: Any) -> int:
+    if not _DIGITS.fullmatch(value):
+        raise ValueError(f'strconv.ParseUint: parsing "{value}": invalid syntax')
+    if int(value) >= 2**32:
+        raise ValueError(f'strconv.ParseUint: parsing "{value}": value out of range')
+    return int(value)
+
+
 def _duration(value: str, _before: Any) -> str:
     return str(parse_duration(value))
+
+
+def _library_duration(value: str, _before: Any) -> str:
+    # cAdvisor's flags come from Go's own flag package, which does not say what is wrong.
+    try:
+        return str(parse_duration(value))
+    except DurationError as error:
+        raise ValueError("parse error") from error
 
 
 def _list(value: str, before: Any) -> list[str]:
@@ -468,9 +485,9 @@ def _taints(value: str, _before: Any) -> list[dict[str, str]]:
 
 def _taint(text: str) -> dict[str, str]:
     key_value, colon, effect = text.partition(":")
-    if ":" in effect or not key_value:
+    if not colon or ":" in effect or not key_value:
         raise ValueError(f"invalid taint spec: {text}")
-    if colon and effect not in _TAINT_EFFECTS:
+    if effect not in _TAINT_EFFECTS:
         raise ValueError(f"invalid taint effect: {effect}, unsupported taint effect")
     key, _, value = key_value.partition("=")
     return {"key": key, "value": value, "effect": effect}
@@ -480,8 +497,10 @@ _PARSERS: Mapping[str, Callable[[str, Any], Any]] = {
     "string": _string,
     "bool": _bool,
     "int32": _integer("int32"),
+    "uint32": _unsigned,
     "int64": _integer("int64"),
     "duration": _duration,
+    "library-duration": _library_duration,
     "list": _list,
     "pairs": _pairs,
     "pair": _pair,

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from decimal import Decimal
 from typing import Any
 
 _INTEGER_BITS = {"int32": 31, "int64": 63, "int": 63, "uint32": 32, "uint64": 64}
@@ -186,8 +187,9 @@ def format_number(value: float) -> str:
     """Return a number as Go's json.Marshal writes it: no exponent where the digits are few."""
     if isinstance(value, int):
         return str(value)
-    text = repr(value)
-    return text.removesuffix(".0") if abs(value) < 1e21 else text
+    if value and not 1e-6 <= abs(value) < 1e21:
+        return repr(value)
+    return f"{Decimal(repr(value)):f}".removesuffix(".0")
 
 
 def syntax_error(text: str) -> str | None:

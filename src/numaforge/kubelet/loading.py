@@ -5,6 +5,7 @@ Source: NewKubeletCommand, loadConfigFile and kubeletConfigFlagPrecedence in cmd
 
 from __future__ import annotations
 
+import posixpath
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -25,6 +26,22 @@ DROP_IN_DIR = "/etc/kubernetes/kubelet.conf.d"
 DROP_IN_VARIABLE = "KUBELET_CONFIG_DROPIN_DIR_ALPHA"
 
 _FIRST_MINOR_OF_PANIC = 32
+_PATHS = ("staticPodPath", "tlsCertFile", "tlsPrivateKeyFile", "resolvConf", "volumePluginDir", "podLogsDir")
+# k8s.io/kubelet/pkg/apis/well_known_labels.go
+_LABEL_PREFIXES = ("kubelet.kubernetes.io", "node.kubernetes.io")
+_LABELS = (
+    "beta.kubernetes.io/arch",
+    "beta.kubernetes.io/instance-type",
+    "beta.kubernetes.io/os",
+    "failure-domain.beta.kubernetes.io/region",
+    "failure-domain.beta.kubernetes.io/zone",
+    "kubernetes.io/arch",
+    "kubernetes.io/hostname",
+    "kubernetes.io/os",
+    "node.kubernetes.io/instance-type",
+    "topology.kubernetes.io/region",
+    "topology.kubernetes.io/zone",
+)
 _PANIC = "panic: failed to merge global and in-flight KubeletConfiguration while setting defaults, error: "
 _GATES_FAILED = "failed to set feature gates from initial flags-based config: "
 
@@ -99,17 +116,18 @@ def load(
     Raises Refused where the kubelet would stop.
     """
     flags = _parsed_flags(arguments, version)
-    require_gates(flags.gates, version, Places(config_path, {}, {}, flags.names, drop_in_dir), _GATES_FAILED)
+    _require_gates(flags.gates, version, Places(config_path, {}, {}, flags.names, drop_in_dir), _GATES_FAILED)
+    _require_node_labels(flags)
     main, notes = _main_file(config_text, version, config_path)
     places = Places(config_path, main.lines, {}, flags.names, drop_in_dir)
     settings = _defaulted(main.settings, version, flags, places)
-    settings = with_eviction_defaults(settings)
+    settings = _with_absolute_paths(with_eviction_defaults(settings), config_path)
     configuration = Configuration(settings, places, main, flags, frozenset(main.settings))
     if drop_ins or "config-dir" in flags.others:
         _require_drop_in_variable(version, environment, drop_in_dir)
         configuration = _with_drop_ins(configuration, drop_ins, version, drop_in_dir)
     settings = override(configuration.settings, flags)
-    require_gates(settings.get("featureGates") or {}, version, configuration.places, _GATES_FAILED)
+    _require_gates(settings.get("featureGates") or {}, version, configuration.places, _GATES_FAILED)
     explicit = configuration.explicit | {name.partition(".")[0] for name in flags.settings}
     return replace(configuration, settings=settings, explicit=explicit), notes
 
@@ -128,6 +146,37 @@ def _parsed_flags(arguments: Sequence[str], version: KubeletVersion) -> Flags:
                 text=str(error),
             ),
         ) from error
+
+
+def _require_node_labels(flags: Flags) -> None:
+    labels: Mapping[str, str] = flags.others.get("node-labels") or {}
+    unknown = sorted(label for label in labels if _is_reserved_label(label))
+    if not unknown:
+        return
+    error = (
+        "failed to validate kubelet flags: unknown 'kubernetes.io' or 'k8s.io' labels specified with "
+        f"--node-labels: [{' '.join(unknown)}]\n--node-labels in the 'kubernetes.io' namespace must begin "
+        "with an "
+        f"allowed prefix ({', '.join(_LABEL_PREFIXES)}) or be in the specifically allowed set "
+        f"({', '.join(_LABELS)})"
+    )
+    raise Refused(
+        error,
+        found(
+            "NF006",
+            f"a kubelet may not give its node the labels {', '.join(unknown)}",
+            "label the node through the API, or use another prefix",
+            path="--node-labels",
+            text=error,
+        ),
+    )
+
+
+def _is_reserved_label(label: str) -> bool:
+    prefix = label.partition("/")[0] if "/" in label else ""
+    reserved = any(prefix == each or prefix.endswith(f".{each}") for each in ("kubernetes.io", "k8s.io"))
+    allowed = any(prefix == each or prefix.endswith(f".{each}") for each in _LABEL_PREFIXES)
+    return reserved and not allowed and label not in _LABELS
 
 
 def _main_file(text: str, version: KubeletVersion, path: str) -> tuple[ConfigFile, tuple[Finding, ...]]:
@@ -193,11 +242,22 @@ def _defaulted(
 ) -> dict[str, Any]:
     gates = {**flags.gates, **(settings.get("featureGates") or {})}
     if version.rules_minor >= _FIRST_MINOR_OF_PANIC:
-        require_gates(gates, version, places, _PANIC)
+        _require_gates(gates, version, places, _PANIC)
     return with_defaults(settings, version, gates)
 
 
-def require_gates(gates: Mapping[str, bool], version: KubeletVersion, places: Places, prefix: str) -> None:
+def _with_absolute_paths(settings: Mapping[str, Any], config_path: str) -> dict[str, Any]:
+    """Resolve relative paths against the main file's folder, as configfiles.go does."""
+    resolved = dict(settings)
+    folder = posixpath.dirname(config_path)
+    for name in _PATHS:
+        path = resolved.get(name)
+        if path and not path.startswith("/"):
+            resolved[name] = posixpath.normpath(posixpath.join(folder, path))
+    return resolved
+
+
+def _require_gates(gates: Mapping[str, bool], version: KubeletVersion, places: Places, prefix: str) -> None:
     errors = set_gates(version, gates)
     if not errors:
         return

@@ -712,19 +712,33 @@ def _logging(config: _Config) -> _Refusals:
     verbosity = logging.get("verbosity", 0)
     if verbosity > _LARGEST_VERBOSITY:
         yield _field_error("verbosity", f"Invalid value: {verbosity}: Must be <= {_LARGEST_VERBOSITY}")
-    if logging.get("vmodule") and log_format != "text":
-        yield _field_error("vmodule", "Forbidden: Only supported for text log format")
+    yield from _log_modules(logging.get("vmodule") or [], log_format)
     yield from _log_options(config, logging.get("options") or {})
+
+
+def _log_modules(modules: list[Mapping[str, Any]], log_format: str) -> _Refusals:
+    if modules and log_format not in ("", "text"):
+        yield _field_error("vmodule", "Forbidden: Only supported for text log format")
+    for index, module in enumerate(modules):
+        pattern, verbosity = module.get("filePattern", ""), module.get("verbosity", 0)
+        field = f"vmodule[{index}]"
+        if not pattern:
+            yield _field_error(field, "Required value: File pattern must not be empty")
+        if "=" in pattern or "," in pattern:
+            yield _field_error(
+                field, f'Invalid value: "{pattern}": File pattern must not contain equal sign or comma'
+            )
+        if verbosity > _LARGEST_VERBOSITY:
+            yield _field_error(field, f"Invalid value: {verbosity}: Must be <= {_LARGEST_VERBOSITY}")
 
 
 def _log_options(config: _Config, options: Mapping[str, Any]) -> _Refusals:
     if config.gate("LoggingAlphaOptions"):
         return
+    # splitStream is not seen here: registering its flag puts the file's value back to false.
     for kind in ("text", "json"):
         routing = options.get(kind) or {}
         forbidden = "Forbidden: Feature LoggingAlphaOptions is disabled"
-        if routing.get("splitStream"):
-            yield _field_error(f"options.{kind}.splitStream", forbidden)
         if Quantity.parse(routing.get("infoBufferSize", "0")).amount:
             yield _field_error(f"options.{kind}.infoBufferSize", forbidden)
 
@@ -734,6 +748,24 @@ def _field_error(field: str, text: str) -> Refusal:
     return Refusal(
         "NF118", path, f"{path}: {text}", "leave the logging settings at their defaults, or correct them"
     )
+
+
+def _hidden_metrics(config: _Config) -> _Refusals:
+    shown = config.text("showHiddenMetricsForVersion")
+    previous = f"1.{config.minor - 1}"
+    if not shown or shown == previous:
+        return
+    text = (
+        f"--show-hidden-metrics-for-version must be omitted or have the value '{previous}'. "
+        "Only the previous minor version is allowed"
+    )
+    if config.minor >= 36:
+        text = (
+            "invalid showHiddenMetricsForVersion: showHiddenMetricsForVersion: "
+            f"Invalid value: \"{shown}\": must be omitted or have the value '{previous}'; "
+            "only the previous minor version is allowed"
+        )
+    yield Refusal("NF111", "showHiddenMetricsForVersion", text, f'use "{previous}", or leave it out')
 
 
 def _tracing(config: _Config) -> _Refusals:
@@ -955,6 +987,7 @@ _CHECKS: tuple[Callable[[_Config], _Refusals], ...] = (
     _reserved_cpus,
     _reserved_memory,
     _host,
+    _hidden_metrics,
     _logging,
     _tracing,
     _memory_throttling,
