@@ -1,4 +1,4 @@
-"""The kubelet on a host: its unit, its files, and a change of it that has not ended."""
+"""The kubelet on a host: its files, its unit, and a change of it that has not ended."""
 
 from __future__ import annotations
 
@@ -13,42 +13,36 @@ from numaforge.errors import HostError
 from numaforge.hosts import script_output
 from numaforge.rollout.transaction import CURRENT
 
-_SCRIPT = f"""
-if command -v systemctl >/dev/null 2>&1; then
-    systemctl show -p LoadState -p ActiveState -p SubState "$unit" | sed 's/^/unit /'
-fi
-for asker in curl python3 wget bash; do
-    if command -v "$asker" >/dev/null 2>&1; then echo "asker $asker"; fi
-done
-if unfinished=$(readlink {CURRENT}); then echo "unfinished $unfinished"; fi
+_FILES_SCRIPT = f"""
+if [ -L {CURRENT} ]; then echo "unfinished $(readlink {CURRENT})"; fi
 found=
-if [ -d "$drop_ins" ]; then found=$(find -L "$drop_ins" -type f -name '*.conf' | LC_ALL=C sort); fi
+if [ -d "$drop_ins" ]; then found=$(find -L "$drop_ins" -type f -name '*.conf'); fi
 IFS='
 '
 for file in $found; do echo "drop-in $file"; done
 echo files
 """
+_UNIT_SCRIPT = """
+for asker in curl python3 wget bash; do
+    if command -v "$asker" >/dev/null 2>&1; then echo "asker=$asker"; fi
+done
+if command -v systemctl >/dev/null 2>&1 && [ -d /run/systemd/system ]; then
+    systemctl show -p ActiveState -p SubState "$unit"
+fi
+echo end
+"""
 
 
 @dataclass(frozen=True)
-class KubeletState:
-    """`unit` holds systemd's LoadState, ActiveState and SubState (empty without systemd).
+class KubeletFiles:
+    """The files that exist among those asked for, every drop-in, and a transaction that has not ended.
 
-    `askers` are the programs that can ask for /healthz, `unfinished` the id of a transaction that has begun
-    and not ended, `drop_ins` the paths in the folder of drop-ins, `files` what exists of them and of the
-    files asked for.
+    `drop_ins` are paths in the order in which the kubelet reads them, `unfinished` is a transaction's id.
     """
 
-    unit: Mapping[str, str]
-    askers: tuple[str, ...]
-    unfinished: str | None
-    drop_ins: tuple[str, ...]
     files: Mapping[str, FileState]
-
-    @property
-    def runs(self) -> bool:
-        """Whether the kubelet was running, rather than stopped, disabled, or starting over and over."""
-        return self.unit.get("ActiveState") == "active" and self.unit.get("SubState") == "running"
+    drop_ins: tuple[str, ...]
+    unfinished: str | None
 
     def text(self, path: str) -> str | None:
         """Return a file's text, or None where there is no such file."""
@@ -56,20 +50,46 @@ class KubeletState:
         return file.text if file else None
 
 
-def kubelet_state(host: Host, unit: str, paths: Sequence[str], drop_in_folder: str | None) -> KubeletState:
-    """Read the unit, the files and the drop-ins in one round trip."""
-    variables = f"unit={shlex.quote(unit)}\ndrop_ins={shlex.quote(drop_in_folder or '')}\n"
-    output = script_output(host, f"{variables}{_SCRIPT}{read_script(paths, more='$found')}")
+@dataclass(frozen=True)
+class KubeletUnit:
+    """What systemd says, None without systemd; `askers` are programs that can ask for /healthz."""
+
+    active_state: str | None
+    sub_state: str | None
+    askers: tuple[str, ...]
+
+    @property
+    def runs(self) -> bool:
+        """Whether the kubelet was running, rather than stopped, disabled, or starting over and over."""
+        return self.active_state == "active" and self.sub_state == "running"
+
+
+def kubelet_files(
+    host: Host, paths: Sequence[str], drop_in_folder: str | None, known: Sequence[str]
+) -> KubeletFiles:
+    """Read the files and the drop-ins in one round trip; texts among the `known` ones are not sent."""
+    folder = f"drop_ins={shlex.quote(drop_in_folder or '')}\n"
+    output = script_output(host, f"{folder}{_FILES_SCRIPT}{read_script(paths, known, more='$found')}")
     if "files" not in output:
-        raise HostError("the answer about the kubelet is cut off", remedy="run again")
+        raise HostError("the answer about the kubelet's files is cut off", remedy="run again")
     end = output.index("files")
     words = [line.split(" ", 1) for line in output[:end]]
-    units = [value.partition("=") for kind, value in words if kind == "unit"]
-    drop_ins = [value for kind, value in words if kind == "drop-in"]
-    return KubeletState(
-        unit={name: value for name, _, value in units},
-        askers=tuple(value for kind, value in words if kind == "asker"),
-        unfinished=next((value for kind, value in words if kind == "unfinished"), None),
-        drop_ins=tuple(drop_ins),
-        files=parse_states([*paths, *drop_ins], output[end + 1 :]),
+    return KubeletFiles(
+        files=parse_states(output[end + 1 :], known),
+        drop_ins=tuple(sorted(path for kind, path in words if kind == "drop-in")),
+        unfinished=next((name for kind, name in words if kind == "unfinished"), None),
+    )
+
+
+def kubelet_unit(host: Host, unit: str) -> KubeletUnit:
+    """Ask systemd about the unit, in one round trip."""
+    output = script_output(host, f"unit={shlex.quote(unit)}\n{_UNIT_SCRIPT}")
+    if output[-1] != "end":
+        raise HostError("the answer about the kubelet's unit is cut off", remedy="run again")
+    pairs = [line.partition("=") for line in output[:-1]]
+    values = {name: value for name, _, value in pairs}
+    return KubeletUnit(
+        active_state=values.get("ActiveState"),
+        sub_state=values.get("SubState"),
+        askers=tuple(value for name, _, value in pairs if name == "asker"),
     )

@@ -27,7 +27,8 @@ from numaforge.rollout.transaction import (
 from numaforge.topology.model import NodeTopology
 
 from .change import Outlook, check, outlook
-from .facts import KubeletState, kubelet_state
+from .facts import KubeletFiles, KubeletUnit, kubelet_unit
+from .facts import kubelet_files as read_files
 
 _STATE_FILES = (CPU_STATE_FILE, MEMORY_STATE_FILE)
 
@@ -46,57 +47,66 @@ def kubelet_configuration(
     kubelet = plan.kubelet
     if kubelet is None:
         return
-    state = _state(plan, kubelet, machine)
-    if state.unfinished:
-        announce(
-            host, [f"the transaction {state.unfinished} of an earlier run has not ended: ending it first"]
-        )
+    found = _found(plan, kubelet, machine)
+    if found.unfinished:
+        announce(host, [f"the transaction {found.unfinished} of an earlier run has not ended: ending it"])
         yield StringCommand("sh", "-s", _stdin=settle_script())
-        state = _state(plan, kubelet, machine)
+        found = _found(plan, kubelet, machine)
 
-    config_text = state.text(kubelet.config_file)
-    wanted = kubelet_files(plan, config_text)
-    changed = bundle.changes(wanted, (), state.files)
-    expected = _outlook(plan, machine, kubelet, state, wanted)
-    if not changed and not (state.runs and expected.removals):
+    wanted = kubelet_files(plan, found.text(kubelet.config_file))
+    changed = bundle.changes(wanted, (), found.files)
+    expected = _outlook(plan, machine, kubelet, found, wanted)
+    if not changed and not expected.removals:
         host.noop("the kubelet is already configured as planned")
         return
     check(expected)
+    unit = kubelet_unit(host, kubelet.unit)
+    if not changed and not unit.runs:
+        host.noop("the kubelet is already configured as planned, and does not run")
+        return
     show_changes(host, changed)
-    if not state.unit:
+    if unit.active_state is None:
         announce(host, ["no systemd here: the kubelet's files are written, nothing is restarted"])
         yield StringCommand("sh", "-s", _stdin=bundle.write_script(changed))
         return
     yield from _transaction(
-        _planned_transaction(kubelet, state, expected, changed, start_seconds, stable_seconds)
+        _planned_transaction(kubelet, unit, expected, changed, start_seconds, stable_seconds)
     )
 
 
-def _state(plan: NodePlan, kubelet: KubeletPlan, machine: NodeTopology) -> KubeletState:
-    folder = kubelet.config_dir or (machine.kubelet.config_dir if machine.kubelet else None)
+def _found(plan: NodePlan, kubelet: KubeletPlan, machine: NodeTopology) -> KubeletFiles:
+    """Read the files that matter; what the detection saw a moment ago is not sent again."""
+    install = machine.kubelet
     planned = [file.path for file in plan.files if file.role == "kubelet"]
     state_files = [f"{kubelet.root_dir}/{name}" for name in _STATE_FILES]
-    paths = dict.fromkeys([kubelet.config_file, *planned, *state_files])
-    return kubelet_state(host, kubelet.unit, list(paths), folder)
+    known = [file.text for file in kubelet_files(plan, install.config_text if install else None)]
+    if install:
+        known += [*install.drop_ins.values(), *install.state_files.values(), install.config_text or ""]
+    return read_files(
+        host,
+        list(dict.fromkeys([kubelet.config_file, *planned, *state_files])),
+        kubelet.config_dir or (install.config_dir if install else None),
+        known,
+    )
 
 
 def _outlook(
     plan: NodePlan,
     machine: NodeTopology,
     kubelet: KubeletPlan,
-    state: KubeletState,
+    found: KubeletFiles,
     wanted: Sequence[FileContent],
 ) -> Outlook:
-    drop_ins = {path: state.files[path].text for path in state.drop_ins}
+    drop_ins = {path: found.files[path].text for path in found.drop_ins}
     state_files = {
-        name: text for name in _STATE_FILES if (text := state.text(f"{kubelet.root_dir}/{name}")) is not None
+        name: text for name in _STATE_FILES if (text := found.text(f"{kubelet.root_dir}/{name}")) is not None
     }
-    return outlook(plan, machine, wanted, state.text(kubelet.config_file), drop_ins, state_files)
+    return outlook(plan, machine, wanted, found.text(kubelet.config_file), drop_ins, state_files)
 
 
 def _planned_transaction(
     kubelet: KubeletPlan,
-    state: KubeletState,
+    unit: KubeletUnit,
     expected: Outlook,
     changed: Sequence[Change],
     start_seconds: int,
@@ -106,9 +116,9 @@ def _planned_transaction(
 
     Raises HostError for a host that has nothing to ask the kubelet's health with.
     """
-    restart = state.runs and expected.needs_restart
+    restart = unit.runs and expected.needs_restart
     url = health_url(expected.after.effective)
-    if restart and url and not state.askers:
+    if restart and url and not unit.askers:
         raise HostError(
             "has none of curl, python3, wget and bash, so nobody could tell whether the kubelet comes up",
             remedy="install one of them",
@@ -118,11 +128,10 @@ def _planned_transaction(
     if restart:
         settings = ", ".join(expected.changed_settings) or "its state files"
         announce(host, [f"the kubelet restarts, because this changes: {settings}"])
-    elif state.runs:
+    elif unit.runs:
         announce(host, ["the kubelet's effective settings stay the same: it is not restarted"])
     else:
-        how = state.unit.get("ActiveState", "unknown")
-        announce(host, [f"the kubelet is not running ({how}): it is configured, and not started"])
+        announce(host, [f"the kubelet is {unit.active_state}, not running: configured, and not started"])
     return Transaction(
         id=f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}-{secrets.token_hex(3)}",
         unit=kubelet.unit,

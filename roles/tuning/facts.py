@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import shlex
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
 from pyinfra.api import Host
 
 from numaforge.errors import HostError
-from numaforge.hosts import READ_VALUES, parse_values, script_output
+from numaforge.hosts import parse_values, script_output, values_script
 from numaforge.planning.files import TUNING_UNIT_PATH
 
 UNIT = PurePosixPath(TUNING_UNIT_PATH).name
@@ -35,10 +34,10 @@ class KernelState:
     unit: str
 
 
-def kernel_state(host: Host, paths: Iterable[str]) -> KernelState:
+def kernel_state(host: Host, paths: Sequence[str]) -> KernelState:
     """Read what the tuning is about, in one round trip."""
-    output = script_output(host, f"{READ_VALUES}{_SCRIPT}numaforge_read {shlex.join(paths)}\n")
+    output = script_output(host, f"{_SCRIPT}{values_script(paths)}")
     if len(output) < 2:
         raise HostError("the answer about kernel settings is cut off", remedy="run again")
     swap, unit, *lines = output
-    return KernelState(parse_values(lines), swap == "on", unit)
+    return KernelState(parse_values(paths, lines), swap == "on", unit)

@@ -8,7 +8,7 @@ from pyinfra import host
 from pyinfra.api import StringCommand
 
 from numaforge import kernel_paths
-from numaforge.hosts import Commands, host_operation, show_lines
+from numaforge.hosts import FIRST_LINE, Commands, host_operation, show_lines
 from numaforge.planning.files import SYSCTL_PATH, TUNING_TMPFILES_PATH, TUNING_UNIT_PATH
 from numaforge.planning.model import TuningPlan
 
@@ -29,10 +29,10 @@ set_value() { # PATH VALUE
         failed=yes
         return
     fi
-    IFS= read -r now < "$1"
-    case $now in "$2" | *"[$2]"*) return ;; esac
-    if [ "$(echo $now)" != "$(echo $2)" ]; then
-        echo "$1: wanted $2, the kernel keeps $now" >&2
+    first_line "$1"
+    case $line in "$2" | *"[$2]"*) return ;; esac
+    if [ "$(echo $line)" != "$(echo $2)" ]; then
+        echo "$1: wanted $2, the kernel keeps $line" >&2
         failed=yes
     fi
 }
@@ -49,7 +49,7 @@ def kernel_settings(plan: TuningPlan, at_boot: bool) -> Commands:
     wanted = kernel_paths.tuning_values(plan) | {
         kernel_paths.sysctl(name): value for name, value in plan.sysctls.items()
     }
-    state = kernel_state(host, wanted)
+    state = kernel_state(host, list(wanted))
     different = {path: value for path, value in wanted.items() if not _is(state.values.get(path), value)}
     steps = [f"set_value {shlex.join([path, value])}" for path, value in different.items()]
     told = [
@@ -70,7 +70,7 @@ def kernel_settings(plan: TuningPlan, at_boot: bool) -> Commands:
         host.noop("the kernel settings are already as planned")
         return
     show_lines(host, told)
-    yield StringCommand("sh", "-s", _stdin="\n".join([_SET, *steps, '[ -z "$failed" ]', ""]))
+    yield StringCommand("sh", "-s", _stdin="\n".join([FIRST_LINE, _SET, *steps, '[ -z "$failed" ]', ""]))
 
 
 def _is(now: str | None, wanted: str) -> bool:

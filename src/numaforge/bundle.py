@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import base64
 import difflib
+import hashlib
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 
 from numaforge.errors import HostError
 
@@ -51,19 +53,32 @@ put_back() { # FOLDER PATH: make PATH what it was when `keep` saw it
 }
 """
 
+# Says everything about all files in two processes, and sends only the texts that are not known already.
 _READ = r"""
 numaforge_read() {
+    echo stat
+    stat -L -c '%a %U %G %n' "$@" 2>/dev/null
+    echo sum
+    sums=$(sha256sum "$@" 2>/dev/null)
+    printf '%s\n' "$sums"
+    echo text
     for path in "$@"; do
-        target=$(readlink -f "$path" 2>/dev/null || printf '%s\n' "$path")
-        if [ -f "$target" ]; then
-            stat -c 'file %a %U %G' "$target" && base64 < "$target" || return 1
-        elif [ -e "$target" ]; then
-            echo other
-        else
-            echo absent
-        fi
-        echo .
+        if [ -e "$path" ] && [ ! -f "$path" ]; then echo "other $path"; fi
     done
+    set -f
+    IFS='
+'
+    for line in $sums; do
+        case $known in
+        *"${line%% *}"*) ;;
+        *)
+            echo "file ${line#*  }"
+            base64 < "${line#*  }" || return 1
+            echo .
+            ;;
+        esac
+    done
+    echo end
 }
 """
 
@@ -98,36 +113,56 @@ class Change:
     new: FileContent | None
 
 
-def read_script(paths: Sequence[str], more: str = "") -> str:
-    """Return the script whose output `parse_states` reads; `more` is shell for paths the host knows."""
-    return f"{_READ}numaforge_read {shlex.join(paths)} {more}\n"
+def read_script(paths: Sequence[str], known: Iterable[str] = (), more: str = "") -> str:
+    """Return the script whose output `parse_states` reads.
 
-
-def parse_states(paths: Sequence[str], output: Sequence[str]) -> dict[str, FileState]:
-    """Return the files that exist among `paths`, from the read script's output lines.
-
-    Raises HostError when the output does not tell about every path, or a path is neither a file nor absent.
+    A file whose text is among the `known` ones is not sent. `more` is shell for paths that only the host
+    knows.
     """
-    states: dict[str, FileState] = {}
-    lines = iter(output)
-    for path in paths:
-        head = next(lines, "")
-        body: list[str] = []
-        for line in lines:
-            if line == ".":
-                break
-            body.append(line)
-        else:
-            raise HostError("the host's answer ends before this file", where=path, remedy="run again")
-        kind, *properties = head.split()
-        if kind == "absent":
-            continue
-        if kind != "file" or len(properties) != 3:
+    sums = " ".join(sorted({_sum(text) for text in known}))
+    return f"known='{sums}'\n{_READ}numaforge_read {shlex.join(paths)} {more}\n"
+
+
+def parse_states(output: Sequence[str], known: Iterable[str] = ()) -> dict[str, FileState]:
+    """Return the files that exist, by path, from the read script's output lines.
+
+    Raises HostError when the output is cut off, or a path is neither a regular file nor absent.
+    """
+    if not {"stat", "sum", "text"} <= {*output} or output[-1] != "end":
+        raise HostError("the host's answer about its files is cut off", remedy="run again")
+    sums_at, texts_at = output.index("sum"), output.index("text")
+    rights = dict(_rights_line(line) for line in output[output.index("stat") + 1 : sums_at])
+    sums = {
+        path: digest for digest, _, path in (line.partition("  ") for line in output[sums_at + 1 : texts_at])
+    }
+    texts = {_sum(text): text for text in known}
+    texts_sent = _sent_texts(output[texts_at + 1 : -1])
+    return {
+        path: FileState(texts_sent[path] if path in texts_sent else texts[digest], *rights[path])
+        for path, digest in sums.items()
+        if path
+    }
+
+
+def _rights_line(line: str) -> tuple[str, tuple[str, str, str]]:
+    mode, owner, group, path = line.split(" ", 3)
+    return path, (mode.zfill(4), owner, group)
+
+
+def _sent_texts(lines: Sequence[str]) -> dict[str, str]:
+    texts: dict[str, str] = {}
+    rest = iter(lines)
+    for line in rest:
+        kind, path = line.split(" ", 1)
+        if kind == "other":
             raise HostError("is not a regular file", where=path, remedy="move it away and run again")
-        mode, owner, group = properties
-        text = base64.b64decode("".join(body)).decode("utf-8", "surrogateescape")
-        states[path] = FileState(text, mode.zfill(4), owner, group)
-    return states
+        body = "".join(takewhile(lambda encoded: encoded != ".", rest))
+        texts[path] = base64.b64decode(body).decode("utf-8", "surrogateescape")
+    return texts
+
+
+def _sum(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()
 
 
 def changes(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 import socket
 import sys
@@ -40,13 +41,26 @@ _NO_ROOT = {
     "password": "is not root and sudo asks for a password",
 }
 
-# Prints "path<TAB>first line" for every file that can be read, with the shell's own `read`: 1000 files, no
-# forks.
-READ_VALUES = r"""
-numaforge_read() {
+# A kernel file's first line. The shell's own `read` needs no process, which counts with 1000 files below
+# /sys, but it asks for one byte at a time, and a sysctl gives its value to the first read only.
+FIRST_LINE = r"""
+first_line() { # PATH, into $line
+    case $1 in
+    /proc/sys/*) line=$(head -n 1 "$1") ;;
+    *) IFS= read -r line < "$1" ;;
+    esac
+}
+"""
+_READ_VALUES = r"""
+numaforge_read() { # prints PATH:VALUE
+    sysctls=
     for path in "$@"; do
-        if [ -r "$path" ] && IFS= read -r value < "$path"; then printf '%s\t%s\n' "$path" "$value"; fi
+        case $path in
+        /proc/sys/*) sysctls="$sysctls $path" ;;
+        *) if [ -r "$path" ] && IFS= read -r line < "$path"; then echo "$path:$line"; fi ;;
+        esac
     done 2>/dev/null
+    if [ -n "$sysctls" ]; then grep -sH '' $sysctls; fi
     echo .
 }
 """
@@ -245,7 +259,7 @@ def file_bundle(files: Sequence[FileContent], absent: Sequence[str] = ()) -> Com
     """
     host = current_host
     paths = [file.path for file in files] + list(absent)
-    changed = bundle.changes(files, absent, file_states(host, paths))
+    changed = bundle.changes(files, absent, file_states(host, paths, [file.text for file in files]))
     if not changed:
         host.noop(f"{', '.join(paths)} {'is' if len(paths) == 1 else 'are'} already as planned")
         return
@@ -253,12 +267,12 @@ def file_bundle(files: Sequence[FileContent], absent: Sequence[str] = ()) -> Com
     yield StringCommand("sh", "-s", _stdin=bundle.write_script(changed))
 
 
-def file_states(host: Host, paths: Sequence[str]) -> dict[str, FileState]:
-    """Return the files that exist among `paths`, in one round trip.
+def file_states(host: Host, paths: Sequence[str], known: Sequence[str]) -> dict[str, FileState]:
+    """Return the files that exist among `paths`, in one round trip; `known` texts are not sent.
 
     Raises HostError when the host does not answer or a path is not a regular file.
     """
-    return bundle.parse_states(paths, script_output(host, bundle.read_script(paths)))
+    return bundle.parse_states(script_output(host, bundle.read_script(paths, known)), known)
 
 
 def kernel_values(host: Host, paths: Sequence[str]) -> dict[str, str]:
@@ -266,17 +280,30 @@ def kernel_values(host: Host, paths: Sequence[str]) -> dict[str, str]:
 
     Raises HostError when the host does not answer in full.
     """
-    return parse_values(script_output(host, f"{READ_VALUES}numaforge_read {shlex.join(paths)}\n"))
+    return parse_values(paths, script_output(host, values_script(paths)))
 
 
-def parse_values(lines: Sequence[str]) -> dict[str, str]:
-    """Return what READ_VALUES printed, by path.
+def values_script(paths: Sequence[str]) -> str:
+    """Return the script whose output `parse_values` reads."""
+    return f"{_READ_VALUES}numaforge_read {shlex.join(paths)}\n"
+
+
+def parse_values(paths: Sequence[str], lines: Sequence[str]) -> dict[str, str]:
+    """Return what `values_script` printed, by path.
 
     Raises HostError for an answer that is cut off.
     """
     if not lines or lines[-1] != ".":
         raise HostError("the answer about kernel settings is cut off", remedy="run again")
-    return dict(cast("tuple[str, str]", tuple(line.split("\t", 1))) for line in lines[:-1])
+    asked = {*paths}
+    values: dict[str, str] = {}
+    for line in lines[:-1]:
+        for colon in re.finditer(":", line):  # the path may hold one, as for the interface eth0:1
+            path, value = line[: colon.start()], line[colon.end() :]
+            if path in asked:
+                values.setdefault(path, value)
+                break
+    return values
 
 
 def script_output(host: Host, script_text: str) -> list[str]:

@@ -42,6 +42,7 @@ def node(start_sandbox: StartSandbox, port: int) -> Sandbox:
             UNIT: "[Service]\nExecStart=/usr/local/bin/kubelet --config=/var/lib/kubelet/config.yaml\n",
         }
     )
+    sandbox.run("mkdir -p /run/systemd/system")
     sandbox.run(
         f"systemctl start kubelet.service; until curl -fs http://127.0.0.1:{port}/; do sleep 0.05; done"
     )
@@ -165,7 +166,7 @@ def test_a_kubelet_that_does_not_run_is_configured_and_not_started(node: Sandbox
     node.run("systemctl stop kubelet.service")
     run = pyinfra(tmp_path, data(node), "-y", "deploys/kubelet.py")
     assert run.returncode == 0, run.stdout
-    assert "the kubelet is not running (inactive): it is configured, and not started" in plain(run.stdout)
+    assert "the kubelet is inactive, not running: configured, and not started" in plain(run.stdout)
     assert node.path(DROP_IN).exists()
     assert starts(node) == 1
 

@@ -60,21 +60,27 @@ def test_a_diff_of_bytes_that_are_not_text_can_be_printed() -> None:
     assert "-\\udcff" in diff(change)
 
 
+DIGEST = "2c8b08da5ce60398e1f19af0e5dccc744df274b826abe585eaba68c525434806"
+HEAD = ["stat", "644 root root /etc/a", "sum", f"{DIGEST}  /etc/a", "text"]
+
+
 def test_the_read_scripts_answer_is_read_back() -> None:
-    text = base64.encodebytes(b"one\n").decode().splitlines()
-    assert parse_states(["/x", "/etc/a"], ["absent", ".", "file 644 root root", *text, "."]) == {
-        "/etc/a": SAME
-    }
+    sent = base64.encodebytes(b"one\n").decode().splitlines()
+    assert parse_states([*HEAD, "file /etc/a", *sent, ".", "end"]) == {"/etc/a": SAME}
+
+
+def test_a_text_that_is_known_need_not_be_sent() -> None:
+    assert parse_states([*HEAD, "end"], ["one\n", "two\n"]) == {"/etc/a": SAME}
 
 
 @pytest.mark.parametrize(
     "output",
     [
         pytest.param([], id="nothing"),
-        pytest.param(["file 644 root root", "b25lCg=="], id="cut-off-in-a-file"),
-        pytest.param(["other", "."], id="a-folder"),
+        pytest.param([*HEAD, "file /etc/a", "b25lCg=="], id="cut-off-in-a-file"),
+        pytest.param(["stat", "sum", "text", "other /etc/a", "end"], id="a-folder"),
     ],
 )
 def test_an_answer_that_is_not_whole_is_refused(output: list[str]) -> None:
     with pytest.raises(HostError):
-        parse_states(["/etc/a"], output)
+        parse_states(output)
