@@ -79,6 +79,7 @@ GATES: Mapping[str, str] = {
     "ContainerRestartRules": "34 alpha off, 35 beta on",
     "ContainerStopSignals": "33 alpha off",
     "ContextualLogging": "28 alpha off, 30 beta off, 33 beta on",
+    "ControllerManagerReleaseLeaderElectionLockOnExit": "36 alpha off",
     "CoordinatedLeaderElection": "31 alpha off, 33 beta off",
     "CronJobTimeZone": "28 ga on locked, 29 gone",
     "CronJobsScheduledAnnotation": "28 beta on, 32 ga on locked, 35 gone",
