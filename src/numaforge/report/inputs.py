@@ -45,8 +45,11 @@ def read_machine(path: str) -> NodeTopology:
 def read_config(
     path: str | None, drop_in: str | None, flags: Sequence[str], version: str | None, topology: NodeTopology
 ) -> dict[str, Any]:
-    """Return the effective configuration: of the file at `path`, else of the kubelet that the machine has."""
-    from numaforge.kubelet.startup import effective_config
+    """Return the effective configuration: of the file at `path`, else of the kubelet that the machine has.
+
+    Raises KubeletConfigError, with the kubelet's words, for one that it would not start with on this machine.
+    """
+    from numaforge.kubelet.startup import check
 
     installed = topology.kubelet
     drop_ins = {} if drop_in is None else read_drop_ins(drop_in)
@@ -61,10 +64,14 @@ def read_config(
             "the machine comes without a kubelet configuration", remedy="name the file: --config FILE"
         )
     known = version or (installed.version if installed else None) or "1.36"
-    try:
-        return effective_config(text, drop_ins, flags, known)
-    except KubeletConfigError as error:
-        raise error.at(path or topology.hostname or "the machine's kubelet") from error
+    report = check(text, drop_ins=drop_ins, flags=flags, topology=topology, version=known)
+    if not report.starts:
+        raise KubeletConfigError(
+            f"kubelet {report.version} would not start: {report.error}",
+            where=path or topology.hostname,
+            remedy="`numaforge check` says more",
+        )
+    return dict(report.effective)
 
 
 def read_drop_ins(folder: str) -> dict[str, str]:

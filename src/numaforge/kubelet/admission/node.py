@@ -131,7 +131,7 @@ class Node:
             pod = Pod.from_manifest(pod, name)
         elif name is not None:
             pod = pod.named(name)
-        self._collect({*self._requests, pod.name} if pod.name in self._requests else {*self._requests})
+        self._collect({*self._requests})
         demand = Demand.of(pod, self.settings.gates)
         request = request_of(pod, pod_level=self.settings.gates.pod_level_resources)
         others = [other for key, other in self._requests.items() if key != pod.name]
