@@ -86,8 +86,8 @@ def admit(
 ) -> int:
     """Say whether a node's kubelet would admit pods, one after the other.
 
-    POD.yaml holds pods, or anything with a pod template; a document `remove: NAME` takes a pod away again.
-    Exits with 0 where all are admitted, 1 where one is refused.
+    POD.yaml holds pods, or anything with a pod template, as many times as it has replicas; a document
+    `remove: NAME` takes a pod away again. Exits with 0 where all are admitted, 1 where one is refused.
     """
     from numaforge.kubelet.admission.qos import explain
     from numaforge.kubelet.admission.settings import STATIC
@@ -96,10 +96,16 @@ def admit(
     node = _scenario(topology, config, drop_in, flags, kubelet_version, devices, state_dir).node()
     static = node.settings.cpu_policy == STATIC
     answers: list[Answer] = []
-    for operation in read_operations(pods):
+    held = node.pods
+    for operation in read_operations(pods, replicas=True):
         if isinstance(operation, str):
             node.remove(operation)
             continue
+        if operation.name in node.pods and operation.name not in held:
+            raise NumaforgeError(
+                f"pod {operation.name!r} is admitted already",
+                remedy=f"take it away first, with a document `remove: {operation.name}`, or rename one",
+            )
         remarks = explain(operation, cpu_manager_is_static=static, gates=node.settings.gates)
         answers.append(Answer(node.admit(operation), remarks))
     if output == "json":

@@ -107,13 +107,14 @@ def read_devices(path: str) -> dict[str, tuple[Device, ...]]:
         raise error.at(path) from error
 
 
-def read_operations(paths: Sequence[str]) -> Iterator[Pod | str]:
-    """Yield the pods in YAML files in their order, and the name of a pod for each document `remove: NAME`.
+def read_operations(paths: Sequence[str], *, replicas: bool = False) -> Iterator[Pod | str]:
+    """Yield the pods in YAML files in their order, and a pod's name for each document `remove: NAME`.
 
-    Pods without a name are called after their file. Lists are unfolded. Raises NumaforgeError for anything
-    that holds no pod.
+    Pods without a name are called after their file. Lists are unfolded; with `replicas`, a Deployment of
+    three yields three pods. Raises NumaforgeError for anything that holds no pod.
     """
     from numaforge.kubelet.admission import Pod
+    from numaforge.kubelet.admission.pod import UNNAMED
 
     for path in paths:
         for number, document in enumerate(_unfolded(path)):
@@ -124,11 +125,21 @@ def read_operations(paths: Sequence[str]) -> Iterator[Pod | str]:
                 pod = Pod.from_manifest(document)
             except NumaforgeError as error:
                 raise error.at(path) from error
-            yield (
-                pod
-                if pod.name != "pod"
-                else pod.named(f"{Path(path).stem}-{number}" if number else Path(path).stem)
-            )
+            if pod.name == UNNAMED:
+                pod = pod.named(f"{Path(path).stem}-{number}" if number else Path(path).stem)
+            wanted = _replicas(document, path) if replicas else None
+            yield from [pod] if wanted is None else [pod.named(f"{pod.name}-{n}") for n in range(wanted)]
+
+
+def _replicas(document: Mapping[str, Any], path: str) -> int | None:
+    """Return how many pods a controller keeps, or None for a pod."""
+    spec = document.get("spec")
+    if not isinstance(spec, Mapping) or "containers" in spec:
+        return None
+    count = spec.get("replicas", spec.get("parallelism", 1))
+    if not isinstance(count, int) or count < 0:
+        raise NumaforgeError(f"{count!r} is not a number of pods", where=f"{path}: spec.replicas")
+    return count
 
 
 def _unfolded(path: str) -> Iterator[Any]:

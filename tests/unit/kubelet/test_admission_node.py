@@ -324,6 +324,12 @@ def test_no_healthy_device_is_told_in_the_kubelets_words() -> None:
     )
 
 
+def test_manifests_without_a_name_are_different_pods() -> None:
+    node = Node(SMALL, STATIC, {})
+    assert [node.admit(pod(4)).name, node.admit(pod(4)).name] == ["pod-0", "pod-1"]
+    assert cpus_of(node.admit(pod(4))) == "5-6,13-14"
+
+
 def test_removing_an_unknown_pod_is_an_error() -> None:
     with pytest.raises(NumaforgeError, match="no pod 'ghost'"):
         Node(SMALL, STATIC, {}).remove("ghost")

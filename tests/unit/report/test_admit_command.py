@@ -99,6 +99,21 @@ def test_a_remove_document_makes_room_again(files: Path) -> None:
     assert result.output.splitlines()[-1] == "  main: CPUs 1-3,9-11"
 
 
+def test_a_deployment_is_admitted_with_its_replicas(files: Path) -> None:
+    template = {"spec": json.loads(pod("x", cpu="2", memory="1Gi"))["spec"]}
+    spec = {"replicas": 3, "template": template}
+    (files / "web.yaml").write_text(
+        json.dumps({"kind": "Deployment", "metadata": {"name": "web"}, "spec": spec})
+    )
+    answers = json.loads(run(admit, files, "web.yaml", "-o", "json").output)["admissions"]
+    assert [answer["name"] for answer in answers] == ["web-0", "web-1", "web-2"]
+
+
+def test_one_name_twice_is_an_error(files: Path) -> None:
+    with pytest.raises(NumaforgeError, match="'fits' is admitted already"):
+        run(admit, files, "fits.yaml", "fits.yaml")
+
+
 def test_the_simulation_starts_from_the_state_files(files: Path) -> None:
     state = {"policyName": "static", "defaultCpuSet": "0,4-8,12-15", "entries": {"u": {"c": "1-3,9-11"}}}
     (files / "cpu_manager_state").write_text(json.dumps({**state, "checksum": 0}))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from itertools import count
 from typing import Any
 
 from numaforge.errors import KubeletConfigError, NumaforgeError
@@ -15,7 +16,7 @@ from numaforge.kubelet.admission.device_manager import Device, DeviceManager, in
 from numaforge.kubelet.admission.hints import Hint
 from numaforge.kubelet.admission.machine import Machine
 from numaforge.kubelet.admission.memory_manager import MemoryBlock, MemoryManager
-from numaforge.kubelet.admission.pod import CPU, MEMORY, Pod
+from numaforge.kubelet.admission.pod import CPU, MEMORY, UNNAMED, Pod
 from numaforge.kubelet.admission.predicates import Allocatable, check_fit, request_of
 from numaforge.kubelet.admission.refusal import RefusedError
 from numaforge.kubelet.admission.settings import STATIC, Settings
@@ -124,11 +125,13 @@ class Node:
     def admit(self, pod: Pod | Mapping[str, Any], name: str | None = None) -> Admission:
         """Put a pod (or its manifest) through the admit handlers, and keep it if they agree.
 
-        A pod that is admitted already, or held in the state files, is admitted again as after a restart of
-        the kubelet. Raises NumaforgeError for a manifest that is not a pod.
+        A manifest without a name gets one. A pod that is admitted already, or held in the state files, is
+        admitted again as after a restart of the kubelet. Raises NumaforgeError for a manifest that is no pod.
         """
         if not isinstance(pod, Pod):
             pod = Pod.from_manifest(pod, name)
+            if pod.name == UNNAMED:
+                pod = pod.named(self._unused_name())
         elif name is not None:
             pod = pod.named(name)
         self._collect({*self._requests})
@@ -216,6 +219,10 @@ class Node:
             memory_bytes=self.memory_manager.nodes[numa_node].free(MEMORY) if self.memory_manager else None,
             devices=self.device_manager.free_near(numa_node),
         )
+
+    def _unused_name(self) -> str:
+        numbered = (f"{UNNAMED}-{number}" for number in count())
+        return next(name for name in numbered if name not in self._requests)
 
     def _collect(self, active: set[str]) -> None:
         self.device_manager.collect(active)

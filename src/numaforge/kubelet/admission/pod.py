@@ -14,6 +14,7 @@ from numaforge.quantity import parse_quantity
 
 CPU = "cpu"
 MEMORY = "memory"
+UNNAMED = "pod"  # what a manifest without a name is called
 _POD_LEVEL = (CPU, MEMORY)
 
 Quantities = Mapping[str, Fraction]
@@ -79,7 +80,7 @@ class Pod:
         Raises PodError naming the field for a quantity or a structure that an API server would refuse.
         """
         metadata, spec = _pod_parts(manifest)
-        where = name or _qualified_name(metadata) or "pod"
+        where = name or _qualified_name(metadata) or UNNAMED
         containers = [
             *(
                 _container(c, f"{where}: initContainers[{i}]", init=True)
