@@ -104,6 +104,9 @@ def _as(*formats: str) -> Callable[[Function], Function]:
 
 
 _snapshot_argument = click.argument("source", metavar="[SNAPSHOT]", required=False, type=click.Path())
+_snapshot_or_plan_argument = click.argument(
+    "source", metavar="[SNAPSHOT|PLAN]", required=False, type=click.Path()
+)
 _root_option = click.option(
     "--root", metavar="DIR", type=click.Path(), help="Look at a captured root directory instead."
 )
@@ -167,7 +170,7 @@ def topology(source: str | None, root: str | None, output: str) -> None:
 
 
 @numaforge.command()
-@_snapshot_argument
+@_snapshot_or_plan_argument
 @_root_option
 @_profile_option
 @_kubelet_version_option
@@ -175,15 +178,18 @@ def topology(source: str | None, root: str | None, output: str) -> None:
 def plan(
     source: str | None, root: str | None, profile: str | None, kubelet_version: str | None, output: str
 ) -> None:
-    """Decide what a machine gets, and say why."""
-    if profile is None:
+    """Decide what a machine gets, and say why.
+
+    With --profile, that profile's plan is made; without it, the plan that the host already has is shown. A
+    PLAN file is shown as it is.
+    """
+    _, decided = _machine_and_plan(source, root, profile, kubelet_version)
+    if decided is None:
         raise click.UsageError(f"--profile says what the node is for; ready ones: {_ready_profiles()}")
-    decided = _plan(_topology(source, root), profile, kubelet_version)
     if output == "json":
         from numaforge.planning.document import dumps
 
-        text = dumps(decided)
-        click.echo(text, nl=not text.endswith("\n"))
+        click.echo(dumps(decided), nl=False)
         return
     from numaforge.report.tables import plan_tables
 
@@ -191,7 +197,7 @@ def plan(
 
 
 @numaforge.command()
-@click.argument("source", metavar="[SNAPSHOT|PLAN]", required=False, type=click.Path())
+@_snapshot_or_plan_argument
 @_root_option
 @_profile_option
 @_kubelet_version_option
@@ -208,7 +214,7 @@ def draw(
     """
     from numaforge.report.svg import draw as drawn
 
-    machine, decided = _picture_of(source, root, profile, kubelet_version)
+    machine, decided = _machine_and_plan(source, root, profile, kubelet_version)
     svg = drawn(machine, decided)
     if output is None or output == "-":
         click.echo(svg, nl=False)
@@ -217,14 +223,16 @@ def draw(
     click.echo(f"wrote {output}", err=True)
 
 
-def _picture_of(
+def _machine_and_plan(
     source: str | None, root: str | None, profile: str | None, kubelet_version: str | None
 ) -> tuple[NodeTopology, NodePlan | None]:
     from numaforge.planning.document import loads
 
     if source is not None and {"cpus", "numa_nodes", "decisions"} <= (_document(source) or {}).keys():
-        if root or profile:
-            raise click.UsageError("a PLAN is drawn as it is: leave out --root and --profile")
+        if root or profile or kubelet_version:
+            raise click.UsageError(
+                "a PLAN is shown as it is: leave out --root, --profile and --kubelet-version"
+            )
         from numaforge.report.layout import topology_of
 
         try:

@@ -109,6 +109,33 @@ def test_plan_for_another_kubelet_version(lab_document, capsys):
     assert loads(capsys.readouterr().out).kubelet.version.startswith("1.34")
 
 
+@pytest.fixture
+def saved_plan(lab_document, tmp_path, capsys) -> str:
+    path = tmp_path / "plan.json"
+    run(["plan", lab_document, "--profile", "best-effort-mixed", "-o", "json"])
+    path.write_text(capsys.readouterr().out)
+    return str(path)
+
+
+@pytest.fixture
+def provisioned_document(lab_document, saved_plan) -> str:
+    """The topology document of a machine that already has a plan."""
+    document = json.loads(Path(lab_document).read_text())
+    document["previous_plan"] = Path(saved_plan).read_text()
+    Path(lab_document).write_text(json.dumps(document))
+    return lab_document
+
+
+def test_plan_shows_the_plan_that_the_host_has(provisioned_document, capsys):
+    assert run(["plan", provisioned_document]) == ExitCode.YES
+    assert "profile best-effort-mixed" in capsys.readouterr().out
+
+
+def test_plan_shows_a_saved_plan_unchanged(saved_plan, capsys):
+    assert run(["plan", saved_plan, "-o", "json"]) == ExitCode.YES
+    assert capsys.readouterr().out == Path(saved_plan).read_text()
+
+
 def test_draw_writes_the_picture_with_the_profiles_plan(lab_document, tmp_path):
     picture = tmp_path / "node.svg"
     assert run(["draw", lab_document, "--profile", "best-effort-mixed", "-o", str(picture)]) == ExitCode.YES
@@ -120,21 +147,22 @@ def test_draw_without_a_plan_shows_the_machine(lab_document, capsys):
     assert capsys.readouterr().out == draw(machines.lab_node())
 
 
-def test_draw_shows_the_plan_that_the_host_has(lab_document, tmp_path, capsys):
-    run(["plan", lab_document, "--profile", "best-effort-mixed", "-o", "json"])
-    document = json.loads(Path(lab_document).read_text())
-    document["previous_plan"] = capsys.readouterr().out
-    Path(lab_document).write_text(json.dumps(document))
-    assert run(["draw", lab_document]) == ExitCode.YES
+def test_draw_shows_the_plan_that_the_host_has(provisioned_document, capsys):
+    assert run(["draw", provisioned_document]) == ExitCode.YES
     assert "profile best-effort-mixed" in capsys.readouterr().out
 
 
-def test_draw_shows_a_plan_alone(lab_document, tmp_path, capsys):
-    plan = tmp_path / "plan.json"
-    run(["plan", lab_document, "--profile", "best-effort-mixed", "-o", "json"])
-    plan.write_text(capsys.readouterr().out)
-    assert run(["draw", str(plan)]) == ExitCode.YES
+def test_draw_shows_a_plan_alone(saved_plan, capsys):
+    assert run(["draw", saved_plan]) == ExitCode.YES
     assert capsys.readouterr().out.count("data-cpu=") == 16
+
+
+@pytest.mark.parametrize("command", ["plan", "draw"])
+@pytest.mark.parametrize(
+    "option", [["--profile", "training"], ["--root", "/"], ["--kubelet-version", "1.36"]]
+)
+def test_a_saved_plan_is_not_made_again(saved_plan, capsys, command, option):
+    assert "a PLAN is shown as it is" in complaint(capsys, command, saved_plan, *option)
 
 
 # ---- refusals ----
