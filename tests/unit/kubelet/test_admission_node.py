@@ -324,6 +324,58 @@ def test_no_healthy_device_is_told_in_the_kubelets_words() -> None:
     )
 
 
+POD_LEVEL_POLICY = {
+    "topologyManagerPolicy": "single-numa-node",
+    "topologyManagerScope": "pod",
+    "featureGates": {"PodLevelResourceManagers": True},
+}
+
+
+def pod_level(cpu: int) -> dict[str, Any]:
+    """A pod of `cpu` CPUs, with a container of two and a container that says nothing."""
+    whole = {"cpu": str(cpu), "memory": "2Gi"}
+    containers = [*pod(2)["containers"], {"name": "rest"}]
+    return {"resources": {"limits": whole, "requests": whole}, "containers": containers}
+
+
+def test_a_pod_managed_as_one_unit_shares_its_cpus_and_memory_out() -> None:
+    node = Node(SMALL, pinned(SMALL, **POD_LEVEL_POLICY), GPUS)
+    admission = node.admit(pod_level(4), "p")
+    assert (cpus_of(admission, "main"), cpus_of(admission, "rest")) == ("1,9", "2,10")
+    assert [str(block) for block in admission.memory["rest"]] == ["memory@[0]=1073741824"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason", "message"),
+    [
+        pytest.param(
+            {},
+            "TopologyAffinityError",
+            "Pod Scope pod with pod-level resources failed admission under pod-scope topology manager",
+            id="no hint where the shared pool would be empty",
+        ),
+        pytest.param(
+            {"topologyManagerPolicy": "best-effort"},
+            "EmptyPodSharedPoolError",
+            "pod rejected, sum of exclusive container cpu requests equals pod budget, "
+            "leaving no cpus for shared containers",
+            id="and no allocation where any hint is taken",
+        ),
+    ],
+)
+def test_a_pod_that_leaves_its_other_containers_no_cpu_is_refused(
+    changes: dict[str, Any], reason: str, message: str
+) -> None:
+    refused = Node(SMALL, {**STATIC, **POD_LEVEL_POLICY, **changes}, GPUS).admit(pod_level(2), "p")
+    assert (refused.reason, refused.message) == (reason, message)
+
+
+def test_pod_level_resources_are_not_pinned_without_the_feature_gate() -> None:
+    config = pinned(SMALL, **{**POD_LEVEL_POLICY, "featureGates": {}})
+    admission = Node(SMALL, config, GPUS).admit(pod_level(4), "p")
+    assert (admission.qos, admission.cpus, admission.memory) == ("Guaranteed", {}, {})
+
+
 def test_manifests_without_a_name_are_different_pods() -> None:
     node = Node(SMALL, STATIC, {})
     assert [node.admit(pod(4)).name, node.admit(pod(4)).name] == ["pod-0", "pod-1"]

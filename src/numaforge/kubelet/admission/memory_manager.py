@@ -296,7 +296,7 @@ class MemoryManager:
     def _short_of(self, sizes: Sizes) -> list[str]:
         """Return the resources that all NUMA nodes together are short of, or all of `sizes` where none is."""
         short = [r for r, size in sizes.items() if sum(node.free(r) for node in self.nodes.values()) < size]
-        return short or list(sizes)
+        return short or list(sizes) or [MEMORY]
 
     def _violates_groups(self, numa: int) -> bool:
         """isAffinityViolatingNUMAAllocations."""
