@@ -6,6 +6,7 @@ Source: NewKubeletCommand, loadConfigFile and kubeletConfigFlagPrecedence in cmd
 from __future__ import annotations
 
 import posixpath
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -26,6 +27,21 @@ DROP_IN_DIR = "/etc/kubernetes/kubelet.conf.d"
 DROP_IN_VARIABLE = "KUBELET_CONFIG_DROPIN_DIR_ALPHA"
 
 _FIRST_MINOR_OF_PANIC = 32
+_MISMATCH = re.compile(r"cannot unmarshal (?P<found>.+?) into Go struct field \S+ of type (?P<wanted>\S+)")
+_TYPES = {
+    "string": "text",
+    "bool": "true or false",
+    "number": "a number",
+    "int32": "a whole number",
+    "int64": "a whole number",
+    "uint32": "a whole number",
+    "float64": "a number",
+    "array": "a list",
+    "object": "a map",
+    "map[string]string": "a map of text",
+    "map[string]bool": "a map of true or false",
+    "[]string": "a list of text",
+}
 _PATHS = ("staticPodPath", "tlsCertFile", "tlsPrivateKeyFile", "resolvConf", "volumePluginDir", "podLogsDir")
 # k8s.io/kubelet/pkg/apis/well_known_labels.go
 _LABEL_PREFIXES = ("kubelet.kubernetes.io", "node.kubernetes.io")
@@ -227,7 +243,7 @@ def _unloadable(error: LoadError | YamlError, text: str, path: str) -> Refused:
             "write the value as the field's type wants it",
         ),
     }
-    message, remedy = messages[rule]
+    message, remedy = _mismatch(str(error)) or messages[rule]
     where = (
         Places(path, {}, {}, {}, "").named(error.path)
         if isinstance(error, LoadError) and error.path
@@ -235,6 +251,17 @@ def _unloadable(error: LoadError | YamlError, text: str, path: str) -> Refused:
     )
     finding = found(rule, message, remedy, path=where, text=text, file=path, line=error.line)
     return Refused(text, finding, readable=readable)
+
+
+def _mismatch(text: str) -> tuple[str, str] | None:
+    """Say in plain words which type a value has and which one is wanted."""
+    match = _MISMATCH.search(text)
+    if not match:
+        return None
+    wanted = _TYPES.get(match["wanted"].removeprefix("v1beta1."), match["wanted"])
+    remedy = "put the value in quotes" if wanted == "text" else f"write {wanted} there"
+    found_type = _TYPES.get(match["found"].partition(" ")[0], match["found"])
+    return f"the value is {found_type}, and the kubelet wants {wanted}", remedy
 
 
 def _defaulted(

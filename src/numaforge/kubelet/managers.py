@@ -139,7 +139,7 @@ def set_up_cpu_manager(
             "cpuManagerPolicy",
             f"use one of {', '.join(CPU_MANAGER_POLICIES)} (lower case)",
         )
-    count = _reserved_count(reservation)
+    count = _reserved_count(reservation, machine)
     parsed = _static_options(options, version, gates)
     _require_compatible(parsed, settings, machine)
     chosen = reserved or _reserve_by_count(machine, count, parsed)
@@ -293,16 +293,26 @@ def _more_nodes_remedy(count: int, version: KubeletVersion) -> str:
     return "set topologyManagerPolicy: none: this kubelet has no option to raise the limit"
 
 
-def _reserved_count(reservation: Mapping[str, Quantity]) -> int:
+def _reserved_count(reservation: Mapping[str, Quantity], machine: Machine) -> int:
     cpus = reservation.get("cpu")
     if cpus is None:
         raise ManagerError(
             "[cpumanager] unable to determine reserved CPU resources for static policy",
             "NF212",
             "cpuManagerPolicy",
-            'reserve CPUs: reservedSystemCPUs: "0-1", or a number in kubeReserved.cpu or systemReserved.cpu',
+            f'reserve whole cores, for example reservedSystemCPUs: "{_first_cores(machine)}", or a number of '
+            "CPUs in kubeReserved.cpu or systemReserved.cpu",
         )
     return ceil(cpus.milli_ceiling() / 1000)
+
+
+def _first_cores(machine: Machine) -> str:
+    """Return the lowest core of every NUMA node that has CPUs."""
+    first: dict[int, int] = {}
+    for place in machine.cpus.places.values():
+        first[place.numa_node] = min(place.core, first.get(place.numa_node, place.core))
+    cores = set(first.values())
+    return format_cpulist(cpu for cpu, place in machine.cpus.places.items() if place.core in cores)
 
 
 def _static_options(

@@ -297,7 +297,7 @@ def _oversized_reservations(configuration: Configuration, memory: MemoryManager)
     for node, tables in sorted(memory.machine.items()):
         table = tables["memory"]
         pages = sum(other.total for name, other in tables.items() if name != "memory")
-        if table.system_reserved and table.system_reserved + pages > table.total:
+        if table.total and table.system_reserved and table.system_reserved + pages > table.total:
             held = Quantity.of_bytes(table.system_reserved)
             yield configuration.places.finding(
                 "NF504",
