@@ -32,19 +32,20 @@ def reduced(library: str, user: str) -> str:
     Error codes stay: pynvml makes its exception classes from their names when it is imported.
     """
     statements = ast.parse(library).body
-    defined: dict[str, set[str]] = {}
+    defined: dict[str, list[ast.stmt]] = {}
     needed = _names(ast.parse(user))
     for statement in statements:
         name = _defines(statement)
         if name is None:
             needed |= _names(statement)
         else:
-            defined.setdefault(name, set()).update(_names(statement))
+            defined.setdefault(name, []).append(statement)
     waiting = list(needed)
     while waiting:
-        for name in defined.get(waiting.pop(), set()) - needed:
-            needed.add(name)
-            waiting.append(name)
+        for statement in defined.get(waiting.pop(), []):
+            reached = _names(statement) - needed
+            needed |= reached
+            waiting.extend(reached)
     kept = [s for s in statements if (name := _defines(s)) is None or name in needed]
     return ast.unparse(ast.Module(kept, []))
 
@@ -58,6 +59,8 @@ def _defines(statement: ast.stmt) -> str | None:
 
 
 def _names(tree: ast.AST) -> set[str]:
-    return {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)} | {
-        node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)
+    return {
+        node.id if isinstance(node, ast.Name) else node.attr
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Name | ast.Attribute)
     }
