@@ -44,6 +44,8 @@ class Layout:
 
     recipe: str
     """Hash of image, binaries, machine shapes and how they are started; another recipe makes a new lab."""
+    image: str
+    """The folder of the image that the disks are laid over."""
     ports: dict[str, int]
     kubelet_network: str
     """The first three numbers of the loopback addresses that lead to the nodes' kubelets."""
@@ -107,11 +109,11 @@ class Lab:
                     say("the lab is already running")
                     return
                 self._stop_everything()
-                if layout.saved and self._ports_are_free(layout) and self._restored(image):
+                if layout.saved and self._ports_are_free(layout) and self._restored():
                     return
             self._stop_everything()
             self._create(image, recipe, count)
-            self._boot(image)
+            self._boot()
 
     def down(self) -> None:
         """End every process of the lab; keys, disks and saved states stay."""
@@ -121,21 +123,14 @@ class Lab:
             self._stop_everything()
 
     def reset(self) -> None:
-        """Put every node and the store back to the saved state, in the QEMU processes that run."""
+        """Put every node and the store back to the saved state."""
         with self._locked():
             self.require_running()
             if not self._layout().saved:
                 raise LabError("there is no saved state", remedy="make lab-down lab-up")
-            since = datetime.now(UTC)
             with step("reset"):
-                with ThreadPoolExecutor() as pool:
-                    loads = [pool.submit(node.load) for node in self.nodes]
-                    self.control_plane.stop()
-                    self.control_plane.start(restore=True)
-                    for load in loads:
-                        load.result()
-                self._resume()
-                self._await_heartbeats(since)
+                self._stop_everything()
+                self._restore()
 
     def kubectl(self, *arguments: str, input_text: str | None = None) -> str:
         """Return what kubectl prints; raise with its complaint when it fails."""
@@ -204,6 +199,7 @@ class Lab:
         free = iter(_free_ports(len(PORT_NAMES) + count))
         layout = Layout(
             recipe=recipe,
+            image=str(image.folder),
             ports={name: next(free) for name in PORT_NAMES},
             kubelet_network=_free_loopback_network(count),
             ssh_ports={name: next(free) for name in names},
@@ -255,12 +251,12 @@ class Lab:
             f"    LogLevel ERROR\n"
         )
 
-    def _boot(self, image: Image) -> None:
+    def _boot(self) -> None:
         begun = time.monotonic()
         names = ", ".join(node.name for node in self.nodes)
         with step(f"power on {names}; start the control plane"):
             for node in self.nodes:
-                node.power_on(image)
+                node.power_on(self._image())
             self.control_plane.start()
         with step("wait until every node is Ready"):
             self._await("Ready", READY_WITHIN_S, self._every_node_is_ready)
@@ -296,26 +292,34 @@ class Lab:
         age_s = (datetime.now(UTC) - renewed).total_seconds()
         return (LEASE_RENEWAL_S - lead_s - age_s) % LEASE_RENEWAL_S
 
-    def _restored(self, image: Image) -> bool:
+    def _restored(self) -> bool:
         """Bring the saved state to life; say False when that fails, and the lab has to boot."""
-        since = datetime.now(UTC)
         try:
             with step("restore the saved state"):
-                for node in self.nodes:
-                    node.power_on(image, restore=True)
-                self.control_plane.start(restore=True)
-                self._resume()
-                self._await_heartbeats(since)
+                self._restore()
         except LabError as refusal:
             say(f"the saved state is of no use, booting instead: {refusal}", colour=33)
             return False
         return True
 
-    def _resume(self) -> None:
+    def _restore(self) -> None:
+        """Start store and nodes from what was saved, and return when the nodes are heard from.
+
+        Each node gets a new QEMU: one that goes on would keep the connections of the time that is undone, and
+        the guest, which chooses the same ports again, could not reach the API server for a while.
+        """
+        since = datetime.now(UTC)
+        for node in self.nodes:
+            node.power_on(self._image(), restore=True)
+        self.control_plane.start(restore=True)
         for node in self.nodes:
             node.resume()
         with ThreadPoolExecutor() as pool:
             list(pool.map(Node.set_clock, self.nodes))
+        self._await_heartbeats(since)
+
+    def _image(self) -> Image:
+        return Image(Path(self._layout().image))
 
     def _every_node_is_ready(self) -> bool:
         found = {item["metadata"]["name"]: item for item in self.control_plane.get("/api/v1/nodes")["items"]}

@@ -138,12 +138,6 @@ class Node:
         with self.monitor() as monitor:
             monitor.save(SAVED_STATE)
 
-    def load(self) -> None:
-        """Put the machine back to the saved state, paused."""
-        with self.monitor() as monitor:
-            monitor.execute("stop")
-            monitor.load(SAVED_STATE)
-
     def pause(self) -> None:
         """Stop the virtual CPUs."""
         with self.monitor() as monitor:
@@ -181,10 +175,14 @@ class Node:
 
     def set_clock(self, patience_s: float = 30) -> None:
         """Set the restored guest's clock and have it drop its connections, over its second serial port."""
-        with connect(self.folder / "resume.sock", patience_s) as line:
-            line.sendall(f"{time.time():.3f}\n".encode())
-            if not line.makefile().readline().startswith("resumed"):
-                raise LabError("the guest does not set its clock", where=self.name)
+        try:
+            with connect(self.folder / "resume.sock", patience_s) as line:
+                line.sendall(f"{time.time():.3f}\n".encode())
+                answer = line.makefile().readline()
+        except OSError as refusal:
+            raise LabError(f"the guest does not set its clock: {refusal}", where=self.name) from refusal
+        if not answer.startswith("resumed"):
+            raise LabError(f"the guest does not set its clock: {answer!r}", where=self.name)
 
 
 def _numa_arguments(machine: Machine) -> list[str]:

@@ -81,9 +81,6 @@ class Daemon:
             )
         recorded = _Recorded(process.pid, _start_time(process.pid), _boot_id())
         self.record.write_text(json.dumps(asdict(recorded)))
-        # Popen returns while the kernel still lays out the program, whose command line is empty until then.
-        while not _command_line(process.pid) and not _is_zombie(process.pid):
-            time.sleep(0.001)
         # The process is meant to outlive us: keep Popen from complaining that it still runs.
         process.returncode = 0
 
@@ -92,7 +89,9 @@ class Daemon:
         found = self._recorded()
         if found is None or not found.lives():
             return None
-        return found.pid if str(self.state) in _command_line(found.pid) else None
+        line = _command_line(found.pid)
+        # A process that is just becoming another program has no command line for a moment.
+        return found.pid if not line or str(self.state) in line else None
 
     def stop(self, grace_s: float = 10) -> None:
         """End the process, by force when it does not heed SIGTERM within `grace_s`; absent is fine."""
@@ -140,7 +139,9 @@ def _start_time(pid: int) -> int | None:
 
 
 def _is_zombie(pid: int) -> bool:
-    return _stat(pid)[:1] in (["Z"], ["X"])
+    """Say whether the process has ended with all its threads: only then are its sockets closed."""
+    fields = _stat(pid)
+    return not fields or (fields[0] in "ZX" and int(fields[17]) <= 1)
 
 
 def _command_line(pid: int) -> str:

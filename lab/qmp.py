@@ -1,4 +1,4 @@
-"""QEMU's machine protocol: pause a virtual machine, save its state, put it back."""
+"""QEMU's machine protocol: pause a virtual machine, save its state."""
 
 from __future__ import annotations
 
@@ -43,7 +43,10 @@ class Monitor:
         self._timeout_s = timeout_s
 
     def __enter__(self) -> Monitor:
-        self._socket = connect(self._path, self._timeout_s)
+        try:
+            self._socket = connect(self._path, self._timeout_s)
+        except OSError as refusal:
+            raise LabError(f"QEMU cannot be reached: {refusal}", where=str(self._path)) from refusal
         self._stream = self._socket.makefile("rw")
         self._stream.readline()
         self.execute("qmp_capabilities")
@@ -79,7 +82,3 @@ class Monitor:
     def save(self, name: str) -> None:
         """Save memory, devices and disk under `name`."""
         self.human(f"savevm {name}")
-
-    def load(self, name: str) -> None:
-        """Put memory, devices and disk back as they were saved under `name`."""
-        self.human(f"loadvm {name}")

@@ -14,6 +14,7 @@ import pytest
 from lab.process import daemons
 
 REPOSITORY = Path(__file__).parents[2]
+CONTAINERS = "ctr -n k8s.io containers ls"
 
 
 def wait_until(holds, patience_s=60):
@@ -84,22 +85,16 @@ def test_gpus_come_back_after_a_restart_of_the_kubelet(lab, node):
 
 def test_reset_brings_a_dirty_node_back(pristine, node):
     lab = pristine
-    lab.ssh(
-        lab.node,
-        "touch /etc/dirty; echo 16 >/sys/devices/system/node/node1/hugepages/hugepages-2048kB/nr_hugepages",
-    )
+    pool = "/sys/devices/system/node/node1/hugepages/hugepages-2048kB/nr_hugepages"
+    node.run(f"touch /etc/dirty; echo 16 >{pool}")
     lab.kubectl("create", "-f", "-", input_text=pod("dirty", "sleep 1000"))
     wait_until(lambda: phase(lab, "dirty") == "Running")
+    assert "busybox" in node.run(CONTAINERS)
     lab.reset()
     assert node.try_run("test -e /etc/dirty").returncode == 1
-    assert (
-        lab.ssh(
-            lab.node, "cat /sys/devices/system/node/node1/hugepages/hugepages-2048kB/nr_hugepages"
-        ).strip()
-        == "0"
-    )
+    assert node.run(f"cat {pool}").strip() == "0"
     assert lab.get("pods", "--all-namespaces")["items"] == []
-    assert "busybox" not in node.run("ctr -n k8s.io containers ls")
+    assert "busybox" not in node.run(CONTAINERS)
 
 
 def test_reset_sets_the_clock(pristine):

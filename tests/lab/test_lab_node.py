@@ -63,10 +63,15 @@ def test_a_cpufreq_governor_can_be_set(node, governor):
     )
 
 
-@pytest.mark.parametrize(("size", "count"), [("2048kB", 32), ("1048576kB", 1)])
-def test_each_numa_node_has_a_hugepage_pool(node, size, count):
-    pool = f"/sys/devices/system/node/node2/hugepages/hugepages-{size}/nr_hugepages"
-    assert node.run(f"echo {count} >{pool}; cat {pool}; echo 0 >{pool}").strip() == str(count)
+def test_each_numa_node_has_a_hugepage_pool(node):
+    pool = "/sys/devices/system/node/node2/hugepages/hugepages-2048kB/nr_hugepages"
+    assert node.run(f"echo 32 >{pool}; cat {pool}; echo 0 >{pool}").strip() == "32"
+
+
+def test_each_numa_node_has_pools_of_both_sizes(node):
+    pools = node.run("cd /sys/devices/system/node; ls -d node*/hugepages/*").split()
+    sizes = ("hugepages-1048576kB", "hugepages-2048kB")
+    assert pools == [f"node{number}/hugepages/{size}" for number in range(4) for size in sizes]
 
 
 def test_placeholders_read_as_gpus_on_their_numa_nodes(node):
@@ -83,7 +88,7 @@ def test_placeholders_read_as_gpus_on_their_numa_nodes(node):
 def test_the_rdma_device_belongs_to_a_nic_on_numa_node_two(node):
     link = json.loads(node.run("rdma -j link show rxe0/1"))[0]
     assert link["state"] == "ACTIVE"
-    assert node.run(f"cat /sys/class/net/{link['netdev']}/device/numa_node").strip() == "2"
+    assert node.run(f"cat /sys/class/net/{link['netdev']}/device/../numa_node").strip() == "2"
 
 
 def test_the_kubelet_is_started_as_kubeadm_starts_it(node):
