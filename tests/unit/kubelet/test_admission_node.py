@@ -239,8 +239,8 @@ def test_what_stands_in_the_way_is_named(
     assert (admission.reason, admission.in_the_way) == (reason, in_the_way)
 
 
-def test_resources_that_are_not_on_the_same_numa_node_are_all_named() -> None:
-    node = Node(SMALL, {**STATIC, "topologyManagerPolicy": "single-numa-node"}, GPUS)
+def test_two_resources_that_are_not_on_the_same_numa_node_are_named() -> None:
+    node = Node(SMALL, pinned(SMALL, topologyManagerPolicy="single-numa-node"), GPUS)
     assert node.admit(pod(6), "cpus of node 0").admitted
     assert node.admit(pod(2, **{"nvidia.com/gpu": 2}), "gpus of node 1").admitted
     refused = node.admit(pod(4, **{"nvidia.com/gpu": 2}), "cpus of node 1, gpus of node 0")

@@ -6,6 +6,7 @@ pkg/kubelet/cm/topologymanager/scope*.go of kubelet 1.36.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import combinations
 from typing import Protocol
 
 from numaforge.kubelet.admission.demand import Demand
@@ -98,9 +99,14 @@ def _affinity_refusal(demand: Demand, circumstance: str, cause: list[str]) -> Re
 
 
 def _in_the_way(policy: MergePolicy, answers: Sequence[HintsByResource]) -> list[str]:
-    """Return the resources that the policy would refuse alone, or all with an opinion where none is."""
-    resources = {
+    """Return the resources that the policy refuses each alone, else two that it refuses together, else all."""
+    opinions = {
         resource: hints for answer in answers for resource, hints in answer.items() if hints is not None
     }
-    alone = [resource for resource, hints in resources.items() if not policy.merge([{resource: hints}])[1]]
-    return alone or list(resources)
+    alone = [resource for resource, hints in opinions.items() if not policy.merge([{resource: hints}])[1]]
+    if alone:
+        return alone
+    for pair in combinations(opinions, 2):
+        if not policy.merge([{resource: opinions[resource] for resource in pair}])[1]:
+            return list(pair)
+    return list(opinions)
