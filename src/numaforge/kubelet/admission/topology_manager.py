@@ -99,7 +99,7 @@ def _affinity_refusal(demand: Demand, circumstance: str, cause: list[str]) -> Re
 
 
 def _in_the_way(policy: MergePolicy, answers: Sequence[HintsByResource]) -> list[str]:
-    """Return the resources that the policy refuses each alone, else two that it refuses together, else all."""
+    """Return the resources that the policy refuses alone, else two that it refuses together, else all."""
     opinions = {
         resource: hints for answer in answers for resource, hints in answer.items() if hints is not None
     }
