@@ -22,13 +22,13 @@ from numaforge.topology import read_topology
 from numaforge.topology.model import Core, CpuSet, HugepagePool, NodeTopology, NumaNode, Package
 
 VECTORS = Path(os.environ.get("NUMAFORGE_VECTORS", Path(__file__).parents[2].parent / "shared" / "vectors"))
+LOADING = (
+    "failed to load kubelet config file, path: $CONFIG, error: failed to load Kubelet config file $CONFIG"
+)
 RUN_PREFIXES = (
     "failed to run Kubelet: failed to create kubelet: ",
     "failed to run Kubelet: ",
-    (
-        "failed to load kubelet config file, path: $CONFIG, error: failed to load Kubelet config file $CONFIG, "
-        "error "
-    ),
+    f"{LOADING}, error ",
 )
 
 

@@ -183,7 +183,7 @@ def set_up_memory_manager(
     _require_nodes(entries, machine)
     _require_sum(entries, reservation)
     reserved = _reserved_by_node(entries)
-    if sum(limits.get("memory", 0) for limits in reserved.values()) <= 0:
+    if sum(limits.get("memory", 0) for limits in reserved.values()) % _UINT64 == 0:
         raise ManagerError(
             "[memorymanager] you should specify the system reserved memory",
             "NF217",
@@ -440,7 +440,7 @@ def _reserved_by_node(entries: list[Mapping[str, Any]]) -> dict[int, dict[str, i
                     "could not covert a variable of type Quantity to int64",
                     "NF215",
                     f"reservedMemory[{index}].limits.{name}",
-                    "write a whole number of bytes",
+                    "write a whole number without a fraction and with few digits: 1536Mi, not 1.5Gi",
                 )
-            reserved.setdefault(entry.get("numaNode", 0), {})[name] = value
+            reserved.setdefault(entry.get("numaNode", 0), {})[name] = value % _UINT64
     return reserved

@@ -7,7 +7,7 @@ this module is for texts that must equal the kubelet's.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import ceil
 
@@ -33,12 +33,14 @@ class Quantity:
     """An amount with the notation it was written in: "BinarySI", "DecimalSI" or "DecimalExponent".
 
     `scale` is the power of ten in which Kubernetes holds the amount (-3 for millicores), which shows when the
-    kubelet prints the structure instead of the quantity.
+    kubelet prints the structure instead of the quantity. `big` tells that it is held as a big decimal, which
+    never converts to an integer: `1.5Gi`, `1048576Gi`.
     """
 
     amount: Fraction
     notation: str = "DecimalSI"
     scale: int = 0
+    big: bool = False
 
     @classmethod
     def parse(cls, text: str) -> Quantity:
@@ -51,7 +53,8 @@ class Quantity:
         exponent = _EXPONENT.fullmatch(suffix)
         decimals = len(match["number"].partition(".")[2])
         if suffix in _BINARY:
-            quantity = cls(amount * 2 ** _BINARY[suffix], "BinarySI", 0)
+            big = _is_big_binary(match["number"], _BINARY[suffix])
+            quantity = cls(amount * 2 ** _BINARY[suffix], "BinarySI", 0, big)
         elif suffix in _DECIMAL:
             quantity = cls(
                 amount * Fraction(10) ** _DECIMAL[suffix], "DecimalSI", _DECIMAL[suffix] - decimals
@@ -61,7 +64,7 @@ class Quantity:
             quantity = cls(amount * Fraction(10) ** power, "DecimalExponent", power - decimals)
         else:
             raise QuantityError(SUFFIX_ERROR)
-        return cls(-quantity.amount, quantity.notation, quantity.scale) if match["sign"] == "-" else quantity
+        return replace(quantity, amount=-quantity.amount) if match["sign"] == "-" else quantity
 
     @classmethod
     def of_bytes(cls, count: int) -> Quantity:
@@ -79,7 +82,7 @@ class Quantity:
     def as_int64(self) -> int | None:
         """Return a whole number that fits 64 bits, or None where `Quantity.AsInt64` fails."""
         whole = self.amount.denominator == 1 and abs(self.amount) <= _LARGEST
-        return int(self.amount) if whole and self.scale >= 0 else None
+        return int(self.amount) if whole and self.scale >= 0 and not self.big else None
 
     def ceiling(self) -> int:
         """Return the amount as `Quantity.Value` rounds it: up."""
@@ -109,6 +112,13 @@ class Quantity:
 
 
 ZERO = Quantity(Fraction(0))
+
+
+def _is_big_binary(number: str, exponent: int) -> bool:
+    """Return whether the fast path of ParseQuantity is left: a fraction, or too many digits to be sure."""
+    whole, _, decimals = number.partition(".")
+    digits = len(whole.lstrip("0")) or 1
+    return bool(decimals) or 15 - digits - exponent * 3 // 10 - 1 < 0
 
 
 def _plain_number(number: str) -> str:
