@@ -371,5 +371,9 @@ def _progress(what: str) -> Iterator[None]:
         yield
 
 
+for _command in (check, admit, fit):
+    numaforge.add_command(_command)
+
+
 if __name__ == "__main__":
     main()
