@@ -15,6 +15,8 @@ import click
 
 from numaforge import __version__
 from numaforge.errors import ExitCode, HostError, NumaforgeError, TopologyError
+from numaforge.report.admit import admit, fit
+from numaforge.report.check import check
 
 # Everything that takes time to import is imported by the command that needs it: `--help` answers at once.
 if TYPE_CHECKING:
