@@ -6,6 +6,7 @@ pkg/util/flag, and github.com/spf13/pflag for the errors.
 
 from __future__ import annotations
 
+import csv
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -162,7 +163,6 @@ _OTHERS: Mapping[str, str] = {
             "storage-driver-password",
             "storage-driver-table",
             "storage-driver-user",
-            "vmodule",
         ),
         "string",
     ),
@@ -193,6 +193,7 @@ _OTHERS: Mapping[str, str] = {
     ),
     "minimum-container-ttl-duration": "duration",
     "node-labels": "pairs",
+    "vmodule": "modules",
     **dict.fromkeys(
         (
             "application-metrics-count-limit",
@@ -306,11 +307,11 @@ def parse_bool(text: str) -> bool:
 
 
 def _split(argument: str) -> tuple[str, str, str]:
-    body = argument.lstrip("-")
-    name, separator, value = body.partition("=")
-    if not argument.startswith("--") and len(name) > 1 and not separator:
-        # A shorthand with its value attached: -v4
-        return name[0], "=", name[1:]
+    if not argument.startswith("--"):
+        # A shorthand is one letter; its value may be attached: -v4, -v=4
+        attached = argument[2:].removeprefix("=")
+        return argument[1], "=" if argument[2:] else "", attached
+    name, separator, value = argument.removeprefix("--").partition("=")
     return name.replace("_", "-").replace(".", "-"), separator, value
 
 
@@ -337,6 +338,9 @@ def _needs(argument: str, name: str) -> str:
 
 def _set(flags: Flags, name: str, kind: str, value: str) -> None:
     _, target = _SETTINGS.get(name, ("", ""))
+    if kind == "reserved-memory" and not value:
+        # An empty list leaves the file's reservations alone.
+        return
     before = flags.settings.get(target) if target else None
     try:
         parsed = _PARSERS[kind](value, before)
@@ -393,7 +397,8 @@ def _library_duration(value: str, _before: Any) -> str:
 
 
 def _list(value: str, before: Any) -> list[str]:
-    return [*(before or []), *(value.split(",") if value else [])]
+    # pflag reads lists as CSV, so that quotes protect a comma.
+    return [*(before or []), *(next(csv.reader([value])) if value else [])]
 
 
 def _pairs(value: str, before: Any) -> dict[str, str]:
@@ -431,6 +436,14 @@ def _gates(value: str, before: Any) -> dict[str, bool]:
         except ValueError as error:
             raise ValueError(f"invalid value of {key.strip()}: {text.strip()}, err: {error}") from error
     return gates
+
+
+def _modules(value: str, _before: Any) -> str:
+    for part in filter(None, value.split(",")):
+        pattern, _, verbosity = part.partition("=")
+        if not pattern or not _DIGITS.fullmatch(verbosity):
+            raise ValueError(f'"{part}" does not have the pattern=N format')
+    return value
 
 
 def _ip(value: str, _before: Any) -> str:
@@ -507,6 +520,7 @@ _PARSERS: Mapping[str, Callable[[str, Any], Any]] = {
     "less-than": _less_than,
     "gates": _gates,
     "ip": _ip,
+    "modules": _modules,
     "reserved-memory": _reserved_memory,
     "taints": _taints,
 }

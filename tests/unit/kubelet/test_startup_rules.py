@@ -215,3 +215,48 @@ def test_all_validation_errors_come_together() -> None:
     report = check(f"{HEADER}maxPods: -1\nport: -1\n", topology=lab_node(), version="1.36")
     assert [finding.path for finding in report.findings if finding.id == "NF110"] == ["maxPods", "port"]
     assert (report.error or "").startswith("failed to validate kubelet configuration, error: [invalid")
+
+
+@pytest.mark.parametrize(
+    ("flags", "error"),
+    [
+        pytest.param(["--nope"], "unknown flag: --nope", id="an unknown flag"),
+        pytest.param(
+            ["-max-pods=3"], "unknown shorthand flag: 'm' in -max-pods=3", id="one dash is a shorthand"
+        ),
+        pytest.param(["--max-pods"], "flag needs an argument: --max-pods", id="a flag without its value"),
+        pytest.param(
+            ["--max-pods=x"],
+            'invalid argument "x" for "--max-pods" flag: strconv.ParseInt: parsing "x": invalid syntax',
+            id="not a number",
+        ),
+        pytest.param(
+            ["--reserved-memory=0:memory"],
+            'invalid argument "0:memory" for "--reserved-memory" flag: the reserved limit has incorrect '
+            "value, "
+            "expected type=quantity, got memory",
+            id="a reservation without a quantity",
+        ),
+        pytest.param(
+            ["--eviction-hard=memory.available"],
+            'invalid argument "memory.available" for "--eviction-hard" flag: malformed pair, expect '
+            "string<string",
+            id="a threshold without a value",
+        ),
+    ],
+)
+def test_command_lines_that_cannot_be_parsed(flags: list[str], error: str) -> None:
+    report = check(HEADER, topology=lab_node(), version="1.36", flags=flags)
+    assert report.error == f"failed to parse kubelet flag: {error}"
+
+
+def test_labels_that_a_kubelet_may_not_set() -> None:
+    report = check(
+        HEADER, topology=lab_node(), version="1.36", flags=["--node-labels=kubernetes.io/role=gpu"]
+    )
+    assert (
+        "unknown 'kubernetes.io' or 'k8s.io' labels specified with --node-labels: [kubernetes.io/role]"
+        in (report.error or "")
+    )
+    allowed = ["--node-labels=node.kubernetes.io/pool=gpu,example.com/role=gpu"]
+    assert check(HEADER, topology=lab_node(), version="1.36", flags=allowed).starts
