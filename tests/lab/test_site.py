@@ -21,6 +21,7 @@ CONFIG = "/var/lib/kubelet/config.yaml"
 DROP_IN = "/etc/kubernetes/kubelet.conf.d/90-numaforge.conf"
 UNIT_DROP_IN = "/etc/systemd/system/kubelet.service.d/90-numaforge.conf"
 STATE_FILES = "/var/lib/kubelet/cpu_manager_state /var/lib/kubelet/memory_manager_state"
+HEALTHY = "for _ in $(seq 240); do curl -fs http://127.0.0.1:10248/healthz && break; sleep 0.5; done"
 WRITTEN = f"/etc /var/lib/kubelet/config.yaml -newer {PLAN_PATH} -type f"
 
 
@@ -91,9 +92,7 @@ def test_a_second_run_changes_nothing_and_restarts_nothing(provisioned: Node) ->
 def test_the_kubelet_starts_again_twice(provisioned: Node) -> None:
     for _ in range(2):
         provisioned.run("systemctl restart kubelet.service")
-        provisioned.run(
-            "for _ in $(seq 120); do curl -fs http://127.0.0.1:10248/healthz && break; sleep 0.5; done; sleep 5"
-        )
+        provisioned.run(f"{HEALTHY}; sleep 5")
         assert "NRestarts=0" in process(provisioned)
 
 

@@ -1,4 +1,4 @@
-"""The kubelet's transaction under a real systemd: a kubelet that refuses its settings gets the old ones back."""
+"""The kubelet's transaction under a real systemd: what the kubelet refuses is taken back."""
 
 from __future__ import annotations
 

@@ -252,8 +252,11 @@ finish() { # OUTCOME REASON
     {
         printf '%s\n' "$2"
         if [ -e "$FOLDER/journal" ]; then
-            echo "its last lines were:"
-            tail -n 12 "$FOLDER/journal"
+            echo "the last it said:"
+            if ! grep '^[EF][0-9]' "$FOLDER/journal" > "$FOLDER/complaints"; then
+                cp "$FOLDER/journal" "$FOLDER/complaints"
+            fi
+            tail -n 5 "$FOLDER/complaints" | cut -c 1-400
         fi
     } > "$FOLDER/message"
     printf '%s\n' "$1" > "$FOLDER/outcome"
