@@ -25,7 +25,7 @@ HEALTHY_WITHIN_S = 60
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a run of the suite said: how it ended, how many tests passed, which failed, without the host's name."""
+    """What a run of the suite said: how it ended, how many tests passed, which failed (the host left out)."""
 
     exit_code: int
     output: str
