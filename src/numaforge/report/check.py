@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from numaforge import __version__
-from numaforge.errors import ExitCode, KubeletConfigError, NumaforgeError
+from numaforge.errors import ExitCode, KubeletConfigError
 
 # The command answers within 0.3 s, so what is not needed for `--help` is imported where it is used.
 if TYPE_CHECKING:
@@ -20,7 +19,6 @@ if TYPE_CHECKING:
 _COLOURS = {"error": "red", "warning": "yellow", "note": "cyan"}
 _SARIF_LEVELS = {"error": "error", "warning": "warning", "note": "note"}
 _SARIF_SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
-_STATE_FILES = ("cpu_manager_state", "memory_manager_state")
 
 
 @click.command()
@@ -80,6 +78,7 @@ def _report(
 ) -> int:
     from numaforge.kubelet.loading import CONFIG_PATH, DROP_IN_DIR
     from numaforge.kubelet.startup import check as check_startup
+    from numaforge.report.inputs import read_drop_ins, read_state
 
     installed = topology.kubelet
     # A configuration given by name is judged by what is given with it, unless this node is what is checked.
@@ -92,9 +91,9 @@ def _report(
         _config_text(config, inherited),
         topology=topology,
         version=version,
-        drop_ins=_drop_ins(drop_in) if drop_in else dict(inherited.drop_ins) if inherited else {},
+        drop_ins=read_drop_ins(drop_in) if drop_in else dict(inherited.drop_ins) if inherited else {},
         flags=flags or (inherited.flags if inherited else ()),
-        state_files=_state_files(Path(states)) if states else {},
+        state_files=read_state(states, required=state_dir is not None) if states else {},
         config_path=config or (inherited.config_file if inherited else None) or CONFIG_PATH,
         drop_in_dir=drop_in or (inherited.config_dir if inherited else None) or DROP_IN_DIR,
         root_dir=states or (inherited.root_dir if inherited else "/var/lib/kubelet"),
@@ -213,34 +212,13 @@ def _topology(machine: str | None, root: str | None) -> NodeTopology:
     if machine and root:
         raise click.UsageError("give either --topology or --root, not both")
     if machine:
-        document = _json_document(machine)
-        if "packages" in document:
-            from numaforge.topology.document import from_document
+        from numaforge.report.inputs import read_machine
 
-            try:
-                return from_document(document)
-            except NumaforgeError as error:
-                raise error.at(machine) from error
-    from numaforge.snapshot import Snapshot, from_local, from_root
+        return read_machine(machine)
+    from numaforge.snapshot import from_local, from_root
     from numaforge.topology import read_topology
 
-    if machine:
-        return read_topology(Snapshot.load(Path(machine)))
     return read_topology(from_root(Path(root)) if root else from_local())
-
-
-def _json_document(path: str) -> Mapping[str, Any]:
-    try:
-        document = json.loads(Path(path).read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise NumaforgeError(
-            f"not JSON: {error}",
-            where=path,
-            remedy="save one with `numaforge capture` or `numaforge topology -o json`",
-        ) from error
-    if not isinstance(document, dict):
-        raise NumaforgeError("neither a snapshot nor a topology", where=path)
-    return document
 
 
 def _config_text(config: str | None, installed: KubeletInstall | None) -> str:
@@ -252,21 +230,6 @@ def _config_text(config: str | None, installed: KubeletInstall | None) -> str:
             remedy="name the file: numaforge check CONFIG.yaml ...",
         )
     return installed.config_text
-
-
-def _drop_ins(folder: str) -> dict[str, str]:
-    root = Path(folder)
-    if not root.is_dir():
-        raise KubeletConfigError(
-            "not a folder", where=folder, remedy="--drop-in names the folder of --config-dir"
-        )
-    files = sorted(path for path in root.rglob("*") if path.is_file())
-    return {str(path.relative_to(root)): path.read_text(encoding="utf-8") for path in files}
-
-
-def _state_files(folder: Path) -> dict[str, str]:
-    present = (name for name in _STATE_FILES if (folder / name).is_file())
-    return {name: (folder / name).read_text(encoding="utf-8") for name in present}
 
 
 def _json_text(report: Report) -> str:

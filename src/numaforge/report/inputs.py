@@ -34,10 +34,11 @@ def read_machine(path: str) -> NodeTopology:
             where=path,
             remedy="save one with `numaforge capture` or `numaforge topology -o json`",
         ) from error
+    if not isinstance(document, dict):
+        raise NumaforgeError("neither a snapshot nor a topology", where=path)
+    snapshot = None if "packages" in document else Snapshot.load(Path(path))
     try:
-        if isinstance(document, dict) and "packages" in document:
-            return from_document(document)
-        return read_topology(Snapshot.load(Path(path)))
+        return from_document(document) if snapshot is None else read_topology(snapshot)
     except NumaforgeError as error:
         raise error.at(path) from error
 
@@ -83,11 +84,11 @@ def read_drop_ins(folder: str) -> dict[str, str]:
     return {str(path.relative_to(root)): path.read_text(encoding="utf-8") for path in files}
 
 
-def read_state(folder: str) -> dict[str, str]:
-    """Return the kubelet's state files below its root directory, by name."""
+def read_state(folder: str, *, required: bool = True) -> dict[str, str]:
+    """Return the kubelet's state files below its root directory, by name; `required` wants one at least."""
     present = {name: Path(folder) / place for name, place in _STATE_FILES.items()}
     found = {name: path.read_text(encoding="utf-8") for name, path in present.items() if path.is_file()}
-    if not found:
+    if required and not found:
         raise NumaforgeError(
             f"holds none of {', '.join(_STATE_FILES)}",
             where=folder,
