@@ -31,6 +31,7 @@ from lab.process import daemons
 from lab.progress import say, step
 
 READY_WITHIN_S = 300
+"""Per node: the machines share the host's cores."""
 HEARD_WITHIN_S = 60
 LEASE_RENEWAL_S = 10.0
 HEARTBEAT_LEAD_S = 2.0
@@ -259,7 +260,7 @@ class Lab:
                 node.power_on(self._image())
             self.control_plane.start()
         with step("wait until every node is Ready"):
-            self._await("Ready", READY_WITHIN_S, self._every_node_is_ready)
+            self._await("Ready", READY_WITHIN_S * len(self.nodes), self._every_node_is_ready)
         say(f"Ready {time.monotonic() - begun:.1f} s after power-on", colour=32)
         with step("wait until every GPU is allocatable"):
             self._await(f"offering {GPU_RESOURCE}", READY_WITHIN_S, self._every_gpu_is_allocatable)

@@ -10,7 +10,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from lab import acpi
+from lab import acpi, tsc
 from lab.errors import LabError
 from lab.image import Image
 from lab.machines import MANAGEMENT_MAC, Machine
@@ -19,7 +19,11 @@ from lab.qmp import Monitor, connect
 from lab.requirements import command
 
 SAVED_STATE = "ready"
-KERNEL_COMMAND_LINE = "root=/dev/vda rw console=ttyS0 quiet mitigations=off random.trust_cpu=on"
+KERNEL_COMMAND_LINE = (
+    "root=/dev/vda rw console=ttyS0 quiet mitigations=off random.trust_cpu=on init_on_alloc=0 audit=0"
+    " nowatchdog cryptomgr.notests tsc=nowatchdog"
+)
+"""Without what costs an emulated CPU time and protects or tells nobody here."""
 ACCELERATOR = "tcg,thread=single,tb-size=1024"
 """One host thread for all virtual CPUs. With one each (thread=multi) a guest hangs now and then while it
 boots: Linux patches code that all CPUs run (static keys), and QEMU 7.2 may keep the translation of the
@@ -105,7 +109,7 @@ class Node:
             *("-name", self.name, "-machine", "q35", "-nodefaults", "-no-user-config", "-display", "none"),
             *("-accel", ACCELERATOR, "-cpu", "Skylake-Server-v1"),
             *("-smp", f"{machine.cpus},{sockets}", "-m", f"{machine.memory_mib}M", "-rtc", "base=utc"),
-            *("-kernel", str(image.kernel), "-initrd", str(image.initrd), "-append", KERNEL_COMMAND_LINE),
+            *("-kernel", str(image.kernel), "-initrd", str(image.initrd), "-append", _kernel_command_line()),
             *("-drive", f"file={self.disk},if=none,id=root,format=qcow2,cache=unsafe,discard=unmap"),
             *("-device", "virtio-blk-pci,drive=root,bus=pcie.0,addr=3"),
             *("-netdev", f"user,id=management,{forwards}"),
@@ -183,6 +187,11 @@ class Node:
             raise LabError(f"the guest does not set its clock: {refusal}", where=self.name) from refusal
         if not answer.startswith("resumed"):
             raise LabError(f"the guest does not set its clock: {answer!r}", where=self.name)
+
+
+def _kernel_command_line() -> str:
+    khz = tsc.frequency_khz()
+    return KERNEL_COMMAND_LINE if khz is None else f"{KERNEL_COMMAND_LINE} tsc_early_khz={khz}"
 
 
 def _numa_arguments(machine: Machine) -> list[str]:
