@@ -424,7 +424,9 @@ def build() -> Image:
 
 def _recipe(image: Image, count: int) -> str:
     binaries = [gobuild.key(component) for component in gobuild.COMPONENTS]
-    sources = [(LAB / name).read_bytes() for name in ("acpi.py", "controlplane.py", "node.py", "pki.py")]
+    sources = [
+        (LAB / name).read_bytes() for name in ("acpi.py", "controlplane.py", "egress.py", "node.py", "pki.py")
+    ]
     return cache.digest([image.folder.name, *binaries, repr(machines(count)), *sources])
 
 

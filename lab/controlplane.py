@@ -7,6 +7,7 @@ import json
 import os
 import shutil
 import ssl
+import sys
 import time
 import urllib.error
 import urllib.request
@@ -15,17 +16,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from lab import gobuild, pki
+from lab import egress, gobuild, pki
 from lab.errors import LabError
 from lab.node import HOST_SEEN_FROM_NODE, Node
+from lab.paths import LAB
 from lab.process import Daemon
 from lab.requirements import command
 
 LOOPBACK = "127.0.0.1"
 SERVICE_RANGE = "10.96.0.0/16"
 FIRST_SERVICE_ADDRESS = "10.96.0.1"
-PROGRAMS = ("kube-scheduler", "kube-controller-manager", "kube-apiserver", "etcd")
+PROGRAMS = ("kube-scheduler", "kube-controller-manager", "kube-apiserver", "egress", "etcd")
 """In the order in which they end: the API server before its store."""
+NODE_NETWORK = "192.0.2"
+"""Addresses for documentation (RFC 5737), which node names resolve to in the API server and nowhere else."""
 PORT_NAMES = ("apiserver", "etcd", "etcd_peers", "controller_manager", "scheduler")
 
 
@@ -54,7 +58,7 @@ class ControlPlane:
         return self.state / "etcd.ready"
 
     def create(self, ca: pki.KeyPair, nodes: Iterable[Node]) -> None:
-        """Write certificates, kubeconfigs and the hosts file that leads to the nodes' kubelets."""
+        """Write certificates, kubeconfigs, and what leads the API server to the nodes' kubelets."""
         self._certificates.mkdir(mode=0o700)
         ca.write(self._certificates, "ca")
         names = (
@@ -73,8 +77,11 @@ class ControlPlane:
             credentials = pki.issue(ca, f"system:{user}")
             kubeconfig = pki.kubeconfig(server, ca, f"system:{user}", credentials)
             pki.write_private(self._certificates / f"{user}.kubeconfig", kubeconfig)
-        lines = [f"{LOOPBACK} localhost", *(f"{node.kubelet_address} {node.name}" for node in nodes)]
-        (self.state / "hosts").write_text("\n".join(lines) + "\n")
+        addresses = {node.name: node.kubelet_address for node in nodes}
+        lines = [f"{NODE_NETWORK}.{number} {name}" for number, name in enumerate(addresses, start=1)]
+        (self.state / "hosts").write_text("\n".join([f"{LOOPBACK} localhost", *lines]) + "\n")
+        (self.state / egress.ADDRESSES).write_text(json.dumps(addresses))
+        (self.state / "egress-selector.json").write_text(json.dumps(egress.configuration()))
 
     def start(self, *, restore: bool = False) -> None:
         """Start everything and return when the API server is ready; `restore` begins with the saved data."""
@@ -132,7 +139,7 @@ class ControlPlane:
         return gobuild.build(gobuild.KUBERNETES) / "kubectl"
 
     def running(self) -> bool:
-        """Say whether all four processes live."""
+        """Say whether all processes live."""
         return all(self._daemon(name).pid() is not None for name in PROGRAMS)
 
     def _daemon(self, name: str) -> Daemon:
@@ -167,8 +174,10 @@ class ControlPlane:
             f"--service-account-signing-key-file={self._certificates / 'service-accounts.key'}",
             f"--service-cluster-ip-range={SERVICE_RANGE}",
             "--allow-privileged=true",
+            f"--egress-selector-config-file={self.state / 'egress-selector.json'}",
         ]
-        # The API server finds kubelets by node name; a hosts file that no other process sees says where.
+        self._daemon("egress").start([sys.executable, str(LAB / "egress.py"), str(self.state)])
+        # Node names have to resolve for the API server; a hosts file that no other process sees says to what.
         namespace = ["--mount"] if os.geteuid() == 0 else ["--user", "--map-root-user", "--mount"]
         script = 'mount --bind "$0" /etc/hosts && exec "$@"'
         wrapped = [command("unshare"), *namespace, "sh", "-c", script, str(self.state / "hosts"), *apiserver]

@@ -1,22 +1,25 @@
 """Lead the API server to the nodes' kubelets: an HTTP CONNECT proxy on a unix socket.
 
-The API server does not proxy to nodes whose names resolve to loopback addresses (isProxyableHostname), and the
-kubelets are reached on nothing else. So it resolves the names to addresses that lead nowhere, asks this proxy to
-connect, and the proxy dials the loopback address that belongs to the name.
+The API server does not proxy to nodes whose names resolve to loopback addresses (isProxyableHostname), and
+the kubelets are reached on nothing else. So it resolves the names to addresses that lead nowhere, asks this
+proxy to connect, and the proxy dials the loopback address that belongs to the name.
 
-    python egress.py STATE NODE=ADDRESS...
+    python egress.py STATE, with the state directory as the working directory
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import os
 import sys
 from pathlib import Path
 
 SOCKET = "egress.sock"
-"""Below the state directory, which is the working directory: a unix socket's path is short."""
+"""Below the state directory, which is the working directory: the path of a unix socket has to be short."""
+ADDRESSES = "egress.json"
+"""The loopback address of every node by name."""
 KUBELET_PORT = 10250
 
 
@@ -82,5 +85,4 @@ async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
 
 
 if __name__ == "__main__":
-    _, _, *pairs = sys.argv
-    asyncio.run(serve(dict(pair.split("=", 1) for pair in pairs)))
+    asyncio.run(serve(json.loads(Path(ADDRESSES).read_text())))
