@@ -76,6 +76,11 @@ def test_a_scheduled_pod_gets_a_gpu_and_its_log_is_read_through_the_api(pristine
     assert lab.kubectl("logs", "gpu").strip() == "0000:21:00.0"
 
 
+def test_the_api_server_reaches_the_kubelets_own_configuration(lab, node):
+    configz = json.loads(lab.kubectl("get", "--raw", f"/api/v1/nodes/{node.name}/proxy/configz"))
+    assert configz["kubeletconfig"]["kind"] == "KubeletConfiguration"
+
+
 def test_gpus_come_back_after_a_restart_of_the_kubelet(lab, node):
     node.run("systemctl restart kubelet")
     registered = "journalctl -u lab-deviceplugin --since=-60s --output=cat | grep -c 'registered 8'"
