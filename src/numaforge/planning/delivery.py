@@ -35,11 +35,13 @@ def plan_delivery(
     Raises PlanError where no file can reach it.
     """
     install = topology.kubelet or KubeletInstall(None, None, None, None, ())
-    common = {
+    common: dict[str, Any] = {
         "version": str(version),
         "unit": install.unit or "kubelet.service",
         "config_file": install.config_file or DEFAULT_CONFIG_FILE,
         "root_dir": install.root_dir or DEFAULT_ROOT_DIR,
+        "binary": install.binary,
+        "binary_version": install.version if install.binary else None,
     }
     earlier = previous.kubelet if previous else None
     if version.minor < _FIRST_MINOR_WITH_CONFIG_DIR:

@@ -80,6 +80,8 @@ class KubeletPlan:
     unit's ExecStart with --config-dir added, or None where the flag is already there or not needed.
     `root_dir` holds the state files. `retired` has the shape of `settings`: what an earlier plan merged into
     `config_file` and this one does not want there; each value is to be removed while the file still has it.
+    `binary` says which file was `binary_version` when this was planned, so that it need not be started to
+    be asked again.
     """
 
     version: str
@@ -92,6 +94,8 @@ class KubeletPlan:
     exec_start: str | None
     root_dir: str
     retired: Mapping[str, Any] = field(default_factory=dict)
+    binary: str | None = None
+    binary_version: str | None = None
 
 
 @dataclass(frozen=True)

@@ -45,6 +45,7 @@ def script(root: str = "") -> str:
         "ROOT_DIR": catalogue.ROOT_DIR,
         "STATE_FILES": " ".join(catalogue.STATE_FILES),
         "CPUINFO": catalogue.CPUINFO,
+        "PLAN": _relative(catalogue.PLAN),
         "PROBE": _probe(),
     }
     return re.sub(r"@([A-Z_]+)@", lambda match: values[match[1]], body)
@@ -103,6 +104,7 @@ def _sections(lines: list[str]) -> Snapshot:
     links: dict[str, str] = {}
     unreadable: list[str] = []
     blobs: dict[tuple[str, str], list[str]] = {}
+    answers: dict[str, str] = {}
     blob: list[str] | None = None
     for line in lines:
         kind, _, rest = line.partition(" ")
@@ -115,12 +117,17 @@ def _sections(lines: list[str]) -> Snapshot:
             links["/" + named.rpartition(" ")[2]] = target
         elif kind == "u":
             unreadable.append(rest)
-        elif kind in ("t", "c"):
+        elif kind == "v":
+            name, _, words = rest.partition(":")
+            answers[name] = words
+        elif kind in ("t", "c", "T"):
             blob = blobs[kind, rest] = []
         else:
             raise SnapshotError(f"the output holds a line that the script does not print: {line[:80]!r}")
     texts = {name: _decode("".join(hex_lines)) for (kind, name), hex_lines in blobs.items() if kind == "t"}
+    texts |= _numbered(_bytes("".join(blobs.get(("T", ""), ()))))
     commands = {name: _decode("".join(hex_lines)) for (kind, name), hex_lines in blobs.items() if kind == "c"}
+    commands |= answers
     nvml = commands.pop("nvml", None)
     return Snapshot(
         files=_clean({path: _small("\n".join(held)) for path, held in attributes.items()}, texts),
@@ -130,6 +137,33 @@ def _sections(lines: list[str]) -> Snapshot:
         nvidia_smi=_given(commands.get("nvidia-smi -q -x"), redaction.redact_nvidia_smi),
         unreadable=tuple(sorted(unreadable)),
     )
+
+
+_SIZE = re.compile(rb"\s*(?P<size>\d+) (?P<path>.+)")
+_NUMBERED = re.compile(rb"(?P<path>.+?):\d+:(?P<line>.*)")
+
+
+def _numbered(output: bytes) -> dict[str, str]:
+    """Return the texts of many files from `SIZE PATH` and then `PATH:NUMBER:LINE` lines.
+
+    A text whose last line has no newline is known by its size.
+    """
+    sizes: dict[bytes, int] = {}
+    texts: dict[bytes, list[bytes]] = {}
+    for line in output.split(b"\n")[:-1]:
+        if (counted := _SIZE.fullmatch(line)) and not texts and b"total" not in sizes:
+            sizes[counted["path"]] = int(counted["size"])
+        elif numbered := _NUMBERED.fullmatch(line):
+            texts.setdefault(numbered["path"], []).append(numbered["line"] + b"\n")
+        else:
+            raise SnapshotError(f"the output holds a text without its path: {line[:80]!r}")
+    files = {path: b"".join(lines) for path, lines in texts.items()}
+    return {
+        f"/{path.decode()}": (text[:-1] if sizes.get(path) == len(text) - 1 else text).decode(
+            "utf-8", "replace"
+        )
+        for path, text in files.items()
+    }
 
 
 def _small(text: str) -> str:
@@ -151,8 +185,12 @@ def _given(text: str | None, change: Callable[[str], str]) -> str | None:
 
 
 def _decode(hex_text: str) -> str:
+    return _bytes(hex_text).decode("utf-8", "replace")
+
+
+def _bytes(hex_text: str) -> bytes:
     try:
-        return bytes.fromhex(hex_text).decode("utf-8", "replace")
+        return bytes.fromhex(hex_text)
     except ValueError as error:
         raise SnapshotError(
             f"the output holds a text that is not hex: {hex_text[:40]!r}", remedy="capture the host again"

@@ -2,8 +2,10 @@
 #   sys/FILE:LINE, proc/FILE:LINE   a line of a file, as grep prints it
 #   l LS-LINE   a symbolic link, as `ls -ln` prints it
 #   t PATH      a text, its bytes in hex on the indented lines below
+#   T           many texts at once: hex of their sizes as wc prints them, then of `PATH:NUMBER:LINE`
 #   u PATH      a text that this user may not read
 #   c COMMAND   a command's output, in hex below
+#   v NAME:WORDS   an answer of plain words
 #   end         the last line
 # POSIX sh and nothing else: it runs under dash and busybox, and needs no program that they do not bring.
 LC_ALL=C
@@ -47,16 +49,21 @@ links() {
     ls -lnd "$@" 2> /dev/null | sed -n 's/^l/l l/p'
 }
 
-# Absolute paths are below the root, which is the working directory.
+# Notes a text to be printed by `noted_texts`, all of them by three processes: starting one costs more than reading
+# a file, above all in a virtual machine. Absolute paths are below the root, which is the working directory.
 text() {
     file=${1#/}
     file=${file#/}
     [ -f "$file" ] || return 0
-    if [ -r "$file" ]; then
-        printf 't /%s\n' "$file"
-        hex < "$file" 2> /dev/null
-    else
+    if [ ! -r "$file" ]; then
         printf 'u /%s\n' "$file"
+    elif [ -s "$file" ] || [ "${file#proc/}" != "$file" ]; then
+        case $noted$newline in
+        *"$newline$file$newline"*) ;;
+        *) noted=$noted$newline$file ;;
+        esac
+    else
+        printf 't /%s\n' "$file"
     fi
 }
 
@@ -64,6 +71,15 @@ texts() {
     for path in "$@"; do
         text "$path"
     done
+}
+
+noted_texts() {
+    set -f
+    IFS=$newline
+    echo T
+    [ -z "$noted" ] || { wc -c /dev/null $noted && grep $as_text -s -n '' /dev/null $noted; } 2> /dev/null | hex
+    IFS=" $tab$newline"
+    set +f
 }
 
 command_output() {
@@ -193,8 +209,11 @@ kubelet() {
     done
 
     [ -z "$root" ] || return 0
-    [ -n "$binary" ] || binary=$(PATH=$PATH:/usr/local/bin:/opt/bin command -v kubelet)
-    [ -z "$binary" ] || ! ask 20 "$binary" --version < /dev/null || command_output 'kubelet --version' "$answer"
+    [ -n "$binary" ] || binary=$(PATH=$PATH:/usr/local/bin:/opt/bin command -v kubelet) || return 0
+    # Starting it takes long on a slow machine; the plan of an earlier run knows the version of this very file.
+    identity=$(stat -L -c '%i %s %Y %n' "$binary" 2> /dev/null) && printf 'v kubelet binary:%s\n' "$identity"
+    [ -z "$identity" ] || ! grep -qsF "\"$identity\"" ./@PLAN@ || return 0
+    ! ask 20 "$binary" --version < /dev/null || command_output 'kubelet --version' "$answer"
 }
 
 capture() {
@@ -213,12 +232,13 @@ capture() {
     fi
     kubelet
     if [ -z "$root" ]; then
-        command_output 'uname -m' "$(uname -m)"
-        command_output 'id -u' "$(id -u)"
+        printf 'v uname -m:%s\nv id -u:%s\n' "$(uname -m)" "$(id -u)"
         gpus
     fi
+    noted_texts
     echo end
 }
 
 root=@ROOT@
+noted=
 capture

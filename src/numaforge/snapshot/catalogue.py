@@ -88,12 +88,15 @@ LINKS = (
 )
 """Symbolic links whose targets tell where a device is."""
 
+PLAN = "/etc/numaforge/plan.json"
+"""What an earlier run decided for the host."""
+
 TEXTS = (
     "/proc/mounts",
     "/proc/cmdline",
     "/etc/os-release",
     "/usr/lib/os-release",
-    "/etc/numaforge/plan.json",
+    PLAN,
 )
 """Files that are taken whole."""
 

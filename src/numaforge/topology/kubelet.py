@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import posixpath
 import re
 import shlex
@@ -27,7 +28,8 @@ class _Unit:
 
 def read_kubelet(snapshot: Snapshot) -> KubeletInstall | None:
     """Return the kubelet, or None where the host shows no trace of one."""
-    version = _VERSION.search(snapshot.commands.get("kubelet --version", ""))
+    binary = snapshot.commands.get("kubelet binary") or None
+    version = _version(snapshot, binary)
     unit_texts = list(_unit_texts(snapshot.files))
     unit = _read_unit(unit_texts)
     command_line = _running_command_line(snapshot.files)
@@ -39,7 +41,7 @@ def read_kubelet(snapshot: Snapshot) -> KubeletInstall | None:
     config_dir = flag_value(flags, "config-dir")
     root_dir = flag_value(flags, "root-dir") or catalogue.ROOT_DIR
     return KubeletInstall(
-        version=version[1] if version else None,
+        version=version,
         unit=catalogue.UNIT if unit_texts else None,
         config_file=config_file,
         config_dir=config_dir,
@@ -54,7 +56,20 @@ def read_kubelet(snapshot: Snapshot) -> KubeletInstall | None:
             if (text := snapshot.files.get(posixpath.join(root_dir, name))) is not None
         },
         running=command_line is not None,
+        binary=binary,
     )
+
+
+def _version(snapshot: Snapshot, binary: str | None) -> str | None:
+    """Return what the kubelet says of itself; a host that was not asked has said it of this binary before."""
+    if answer := _VERSION.search(snapshot.commands.get("kubelet --version", "")):
+        return answer[1]
+    try:
+        earlier = json.loads(snapshot.files.get(catalogue.PLAN, "null"))
+        said_of, version = earlier["kubelet"]["binary"], earlier["kubelet"]["binary_version"]
+    except (ValueError, KeyError, TypeError):
+        return None
+    return version if binary and said_of == binary and isinstance(version, str) else None
 
 
 def flag_value(flags: tuple[str, ...], name: str) -> str | None:

@@ -141,6 +141,7 @@ class KubeletInstall:
     root_dir: str = "/var/lib/kubelet"
     state_files: Mapping[str, str] = field(default_factory=dict)  # "cpu_manager_state" -> text
     running: bool = False  # `flags` are those of the running process, not of the unit
+    binary: str | None = None  # "INODE SIZE MTIME PATH" of the program, another one after every upgrade
 
 
 @dataclass(frozen=True)
