@@ -1,16 +1,17 @@
 """pyinfra reads this before the inventory: let `inventories/lab` stand for `inventories/lab/inventory.py`."""
 
-import os
-import sys
 from pathlib import Path
+from typing import Any
 
-_started_as = sys.orig_argv
-_expanded = [
-    str(Path(argument, "inventory.py"))
-    if Path(argument).is_dir() and Path(argument, "inventory.py").is_file()
-    else argument
-    for argument in _started_as
-]
-# pyinfra takes an inventory file, never a folder, and has parsed its arguments by now: start it once more.
-if _expanded != _started_as:
-    os.execv(sys.executable, [sys.executable, *_expanded[1:]])  # noqa: S606
+from pyinfra_cli import cli as _cli
+
+_make_inventory = _cli.make_inventory
+
+
+def _make_inventory_of_folder(inventory: str, *args: Any, **options: Any) -> Any:
+    """Take the file where a folder is named; pyinfra itself takes files only."""
+    file = Path(inventory, "inventory.py")
+    return _make_inventory(str(file) if file.is_file() else inventory, *args, **options)
+
+
+_cli.make_inventory = _make_inventory_of_folder

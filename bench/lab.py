@@ -1,8 +1,8 @@
 """Time the lab from power-on to Ready, from its saved state and after a reset, and site.py against it.
 
-A lab of its own in a temporary directory is used, so a lab that is up stays as it is. Every figure is the wall
-time of the whole command, Python's start included; the limits are what the project promises on two cores
-without KVM.
+A lab of its own in a temporary directory is used, so a lab that is up stays as it is. Every figure is the
+wall time of the whole command, Python's start included; the limits are what the project promises on two
+cores without KVM.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def _lab(environment: dict[str, str], verb: str) -> tuple[float, str]:
 
 
 def _site(environment: dict[str, str]) -> tuple[float, str]:
-    return _timed([str(PYINFRA), "-y", "inventories/lab/inventory.py", "deploys/site.py"], environment)
+    return _timed([str(PYINFRA), "-y", "inventories/lab", "deploys/site.py"], environment)
 
 
 def _timed(command: list[str], environment: dict[str, str]) -> tuple[float, str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pyinfra import host
 
-from numaforge.hosts import file_bundle, planned, role
+from numaforge.hosts import file_bundle, planned, role, values_script, will_read
 from numaforge.kernel_paths import hugepage_counts
 from numaforge.render import role_files
 
@@ -24,4 +24,6 @@ def hugepages() -> None:
         files=files,
         absent=[path for path in FILES if path not in written],
     )
-    hugepage_pools(name="Fill the hugepage pools", pools=hugepage_counts(plan))
+    pools = hugepage_counts(plan)
+    will_read(host, values_script(list(pools)))
+    hugepage_pools(name="Fill the hugepage pools", pools=pools)

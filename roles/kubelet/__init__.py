@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from pyinfra import host
 
-from numaforge.hosts import planned, role, seen
+from numaforge.hosts import planned, role, seen, will_read
 from numaforge.planning.model import NodePlan
 from numaforge.render import kubelet_files
 from numaforge.topology.model import NodeTopology
 
 from .change import check, outlook
-from .operations import kubelet_configuration
+from .operations import kubelet_configuration, question_about
 
 __all__ = ["kubelet"]
 
@@ -27,6 +27,7 @@ def kubelet() -> None:
         host.log("no kubelet on this host and none in the profile: nothing to configure")
         return
     _refuse_what_would_not_start(plan, seen(host))
+    will_read(host, question_about(plan, plan.kubelet, seen(host)).script)
     kubelet_configuration(
         name="Configure the kubelet",
         plan=plan,

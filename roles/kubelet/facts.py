@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from pyinfra.api import Host
@@ -64,18 +64,30 @@ class KubeletUnit:
         return self.active_state == "active" and self.sub_state == "running"
 
 
-def kubelet_files(
-    host: Host, paths: Sequence[str], drop_in_folder: str | None, known: Sequence[str]
-) -> KubeletFiles:
-    """Read the files and the drop-ins in one round trip; texts among the `known` ones are not sent."""
-    folder = f"drop_ins={shlex.quote(drop_in_folder or '')}\n"
-    output = script_output(host, f"{folder}{_FILES_SCRIPT}{read_script(paths, known, more='$found')}")
+@dataclass(frozen=True)
+class KubeletQuestion:
+    """Which files to read beside the drop-ins in a folder; texts among the `known` ones are not sent."""
+
+    paths: tuple[str, ...]
+    drop_in_folder: str | None
+    known: tuple[str, ...]
+
+    @property
+    def script(self) -> str:
+        """The script whose output `kubelet_files` reads."""
+        folder = f"drop_ins={shlex.quote(self.drop_in_folder or '')}\n"
+        return f"{folder}{_FILES_SCRIPT}{read_script(self.paths, self.known, more='$found')}"
+
+
+def kubelet_files(host: Host, question: KubeletQuestion) -> KubeletFiles:
+    """Read the files and the drop-ins in one round trip."""
+    output = script_output(host, question.script)
     if "files" not in output:
         raise HostError("the answer about the kubelet's files is cut off", remedy="run again")
     end = output.index("files")
     words = [line.split(" ", 1) for line in output[:end]]
     return KubeletFiles(
-        files=parse_states(output[end + 1 :], known),
+        files=parse_states(output[end + 1 :], question.known),
         drop_ins=tuple(sorted(path for kind, path in words if kind == "drop-in")),
         unfinished=next((name for kind, name in words if kind == "unfinished"), None),
     )

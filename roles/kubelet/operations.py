@@ -27,7 +27,7 @@ from numaforge.rollout.transaction import (
 from numaforge.topology.model import NodeTopology
 
 from .change import Outlook, check, outlook
-from .facts import KubeletFiles, KubeletUnit, kubelet_unit
+from .facts import KubeletFiles, KubeletQuestion, KubeletUnit, kubelet_unit
 from .facts import kubelet_files as read_files
 
 _STATE_FILES = (CPU_STATE_FILE, MEMORY_STATE_FILE)
@@ -47,11 +47,12 @@ def kubelet_configuration(
     kubelet = plan.kubelet
     if kubelet is None:
         return
-    found = _found(plan, kubelet, machine)
+    question = question_about(plan, kubelet, machine)
+    found = read_files(host, question)
     if found.unfinished:
         announce(host, [f"the transaction {found.unfinished} of an earlier run has not ended: ending it"])
         yield StringCommand("sh", "-s", _stdin=settle_script())
-        found = _found(plan, kubelet, machine)
+        found = read_files(host, question)
 
     wanted = kubelet_files(plan, found.text(kubelet.config_file))
     changed = bundle.changes(wanted, (), found.files)
@@ -74,19 +75,18 @@ def kubelet_configuration(
     )
 
 
-def _found(plan: NodePlan, kubelet: KubeletPlan, machine: NodeTopology) -> KubeletFiles:
-    """Read the files that matter; what the detection saw a moment ago is not sent again."""
+def question_about(plan: NodePlan, kubelet: KubeletPlan, machine: NodeTopology) -> KubeletQuestion:
+    """Return which files matter; what the detection saw a moment ago is not sent again."""
     install = machine.kubelet
     planned = [file.path for file in plan.files if file.role == "kubelet"]
     state_files = [f"{kubelet.root_dir}/{name}" for name in _STATE_FILES]
     known = [file.text for file in kubelet_files(plan, install.config_text if install else None)]
     if install:
         known += [*install.drop_ins.values(), *install.state_files.values(), install.config_text or ""]
-    return read_files(
-        host,
-        list(dict.fromkeys([kubelet.config_file, *planned, *state_files])),
+    return KubeletQuestion(
+        tuple(dict.fromkeys([kubelet.config_file, *planned, *state_files])),
         kubelet.config_dir or (install.config_dir if install else None),
-        known,
+        tuple(known),
     )
 
 

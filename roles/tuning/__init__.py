@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from pyinfra import host
 
-from numaforge.hosts import file_bundle, planned, role
+from numaforge.hosts import file_bundle, planned, role, will_read
+from numaforge.kernel_paths import kernel_values
 from numaforge.planning.files import TUNING_UNIT_PATH
 from numaforge.render import role_files
 
+from .facts import kernel_state_script
 from .operations import FILES, kernel_settings
 
 __all__ = ["tuning"]
@@ -24,4 +26,5 @@ def tuning() -> None:
         files=files,
         absent=[path for path in FILES if path not in written],
     )
+    will_read(host, kernel_state_script(list(kernel_values(plan.tuning))))
     kernel_settings(name="Apply the kernel settings", plan=plan.tuning, at_boot=TUNING_UNIT_PATH in written)

@@ -34,9 +34,14 @@ class KernelState:
     unit: str
 
 
+def kernel_state_script(paths: Sequence[str]) -> str:
+    """Return the script whose output `kernel_state` reads."""
+    return f"{_SCRIPT}{values_script(paths)}"
+
+
 def kernel_state(host: Host, paths: Sequence[str]) -> KernelState:
     """Read what the tuning is about, in one round trip."""
-    output = script_output(host, f"{_SCRIPT}{values_script(paths)}")
+    output = script_output(host, kernel_state_script(paths))
     if len(output) < 2:
         raise HostError("the answer about kernel settings is cut off", remedy="run again")
     swap, unit, *lines = output

@@ -46,9 +46,7 @@ def kernel_settings(plan: TuningPlan, at_boot: bool) -> Commands:
     + plan: the values, by CPU and by name
     + at_boot: whether our unit repeats them at every boot
     """
-    wanted = kernel_paths.tuning_values(plan) | {
-        kernel_paths.sysctl(name): value for name, value in plan.sysctls.items()
-    }
+    wanted = kernel_paths.kernel_values(plan)
     state = kernel_state(host, list(wanted))
     different = {path: value for path, value in wanted.items() if not _is(state.values.get(path), value)}
     steps = [f"set_value {shlex.join([path, value])}" for path, value in different.items()]

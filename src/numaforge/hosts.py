@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import secrets
 import shlex
 import socket
 import sys
@@ -10,6 +11,7 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import wraps
 from typing import Any, ParamSpec, cast
+from weakref import WeakKeyDictionary
 
 from pyinfra import host as current_host
 from pyinfra import logger
@@ -144,7 +146,9 @@ def host_operation(function: Callable[P, Commands]) -> PyinfraOperation[P]:
     @wraps(function)
     def guarded(*args: P.args, **kwargs: P.kwargs) -> Commands:
         try:
-            yield from function(*args, **kwargs)
+            for command in function(*args, **kwargs):
+                _read_ahead.pop(current_host, None)  # what was read before this change is old now
+                yield command
         except NumaforgeError as error:
             if not current_host.state.is_executing:
                 raise
@@ -166,6 +170,10 @@ def _print_error(host: Host, error: NumaforgeError) -> None:
 
 
 # ---- what is known of a host during a run ----
+
+# What the next operations will ask of a host, in their order, and what it has answered to that already.
+_to_be_read: WeakKeyDictionary[Host, list[str]] = WeakKeyDictionary()
+_read_ahead: WeakKeyDictionary[Host, dict[str, list[str]]] = WeakKeyDictionary()
 
 
 def detect(host: Host) -> Snapshot:
@@ -250,16 +258,29 @@ def show_changes(host: Host, changed: Sequence[Change]) -> None:
 # ---- operations ----
 
 
-@host_operation
-def file_bundle(files: Sequence[FileContent], absent: Sequence[str] = ()) -> Commands:
+def file_bundle(
+    *, name: str, files: Sequence[FileContent], absent: Sequence[str] = (), **options: Any
+) -> None:
     """Write many files atomically: one round trip to compare, one to change all that differ or none.
 
     + files: text, mode, owner and group of each
     + absent: paths that must not exist
     """
+    paths, texts = _asked_of(files, absent)
+    will_read(current_host, bundle.read_script(paths, texts))
+    _bundle(name=name, files=files, absent=absent, **options)
+
+
+def _asked_of(files: Sequence[FileContent], absent: Sequence[str]) -> tuple[list[str], list[str]]:
+    return [*(file.path for file in files), *absent], [file.text for file in files]
+
+
+@host_operation
+def _bundle(files: Sequence[FileContent], absent: Sequence[str]) -> Commands:
+    """Compare, and write what differs."""
     host = current_host
-    paths = [file.path for file in files] + list(absent)
-    changed = bundle.changes(files, absent, file_states(host, paths, [file.text for file in files]))
+    paths, texts = _asked_of(files, absent)
+    changed = bundle.changes(files, absent, file_states(host, paths, texts))
     if not changed:
         host.noop(f"{', '.join(paths)} {'is' if len(paths) == 1 else 'are'} already as planned")
         return
@@ -306,12 +327,54 @@ def parse_values(paths: Sequence[str], lines: Sequence[str]) -> dict[str, str]:
     return values
 
 
+def will_read(host: Host, script_text: str) -> None:
+    """Say in a role what its operation is going to give to `script_output`.
+
+    The first operation that asks has the scripts of all that follow run in the same round trip. A change
+    to the host makes what was read so far invalid, and the operations after it ask anew.
+    """
+    _to_be_read.setdefault(host, []).append(script_text)
+
+
 def script_output(host: Host, script_text: str) -> list[str]:
     """Run a script that changes nothing and return the lines it prints, at least one.
 
     Raises HostError when it fails or prints nothing.
     """
-    output = host.get_fact(ScriptOutput, _stdin=script_text, _ignore_errors=True)
+    announced = _to_be_read.get(host, [])
+    if script_text not in announced:
+        return _run(host, script_text)
+    known = _read_ahead.setdefault(host, {})
+    if script_text not in known:
+        following = list(dict.fromkeys(announced[announced.index(script_text) :]))
+        known |= _run_all(host, following)
+    # An operation that runs twice, to prepare and to execute, sees the host as it is each time.
+    return _answered(known.pop(script_text))
+
+
+def _run_all(host: Host, scripts: Sequence[str]) -> dict[str, list[str]]:
+    """Run scripts one after the other in one round trip; each has a shell of its own."""
+    mark = f"--- {secrets.token_hex(8)} "
+    parts = "".join(f"(\n{text}\n)\necho {shlex.quote(mark)}$?\n" for text in scripts)
+    outputs: dict[str, list[str]] = {}
+    lines: list[str] = []
+    waiting = iter(scripts)
+    for line in _run(host, parts):
+        if not line.startswith(mark):
+            lines.append(line)
+            continue
+        outputs[next(waiting)] = lines if line == f"{mark}0" else []
+        lines = []
+    if len(outputs) != len(scripts):
+        raise HostError("the answer is cut off", remedy="run again")
+    return outputs
+
+
+def _run(host: Host, script_text: str) -> list[str]:
+    return _answered(host.get_fact(ScriptOutput, _stdin=script_text, _ignore_errors=True))
+
+
+def _answered(output: list[str] | None) -> list[str]:
     if not output:
         raise HostError(
             "did not answer", remedy="see the messages above; run again when the host is reachable"

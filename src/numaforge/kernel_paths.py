@@ -46,6 +46,11 @@ def tuning_values(tuning: TuningPlan) -> dict[str, str]:
     }
 
 
+def kernel_values(tuning: TuningPlan) -> dict[str, str]:
+    """Return every value that the tuning sets, below /sys and as a sysctl, by path."""
+    return tuning_values(tuning) | {sysctl(name): value for name, value in tuning.sysctls.items()}
+
+
 def hugepage_counts(plan: NodePlan) -> dict[str, int]:
     """Return the wanted number of pages of every pool that the plan names, by its `nr_hugepages` path."""
     return {

@@ -93,19 +93,30 @@ if echo | grep -a '' > /dev/null 2>&1; then
     as_text=-a
 fi
 
-if timeout -k 1 1 true 2> /dev/null; then
-    bounded() { timeout -k 5 "$@"; }
-elif timeout 1 true 2> /dev/null; then
-    bounded() { timeout "$@"; }
-else
-    bounded() { shift && "$@"; }
-fi
+find_timeout() {
+    if timeout -k 1 1 true 2> /dev/null; then
+        timeout='timeout -k 5'
+    elif timeout 1 true 2> /dev/null; then
+        timeout=timeout
+    else
+        timeout=none
+    fi
+}
+
+bounded() { # SECONDS COMMAND...
+    if [ "$timeout" = none ]; then
+        shift && "$@"
+    else
+        $timeout "$@"
+    fi
+}
 
 # Runs a command for at most so many seconds, with its output in $answer; the standard input must be given.
 # A process that hangs inside a driver survives every signal: it is left behind, only its reader is waited for.
 ask() {
     seconds=$1
     shift
+    [ -n "$timeout" ] || find_timeout
     answer=$({ { { bounded "$seconds" "$@" <&3 2> /dev/null && echo answered; } & } 3<&0 |
         bounded $((seconds + 10)) cat; })
     case $answer in
@@ -119,6 +130,8 @@ nvml_installed() {
         $(printf '%s' "${LD_LIBRARY_PATH-}" | tr ':' ' '); do
         [ ! -e "$folder/libnvidia-ml.so.1" ] || return 0
     done
+    # Elsewhere it is worth a search only where the driver is loaded: without it NVML has no answer.
+    [ -e /dev/nvidiactl ] || [ -e /proc/driver/nvidia ] || return 1
     { ldconfig -p || /sbin/ldconfig -p; } 2> /dev/null | grep -q 'libnvidia-ml\.so\.1'
 }
 
@@ -241,4 +254,5 @@ capture() {
 
 root=@ROOT@
 noted=
+timeout=
 capture

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import ast
 import importlib.util
+import re
+from collections.abc import Iterator
 from itertools import takewhile
 from pathlib import Path
 
@@ -26,41 +27,49 @@ def library_source() -> str:
     return "\n".join((*licence, reduced(source, probe_source())))
 
 
+# Statements begin at the left margin, and so may their later lines: brackets and quotes that close, the other
+# branches of `if` and `try`, and what a decorator stands before.
+_NEXT_STATEMENT = re.compile(r"^(?=[^\s)\]}\"'#])(?!(?:else|elif|except|finally)\b)", re.MULTILINE)
+_DECORATED = re.compile(r"(?:@.*\n)+")
+_DEFINITION = re.compile(r"(?:@.*\n)*(?:(?:def|class)\s+(\w+)|(\w+)\s*=(?!=))")
+_NAME = re.compile(r"[A-Za-z_]\w*")
+
+
 def reduced(library: str, user: str) -> str:
     """Return `library` without the functions, classes and constants that neither it nor `user` needs.
 
-    Error codes stay: pynvml makes its exception classes from their names when it is imported.
+    Every word of a statement counts as a name that it needs. Error codes stay: pynvml makes its exception
+    classes from their names when it is imported.
     """
-    statements = ast.parse(library).body
-    defined: dict[str, list[ast.stmt]] = {}
-    needed = _names(ast.parse(user))
+    statements = list(_statements(library))
+    defined: dict[str, list[str]] = {}
+    needed = set(_NAME.findall(user))
     for statement in statements:
         name = _defines(statement)
         if name is None:
-            needed |= _names(statement)
+            needed.update(_NAME.findall(statement))
         else:
             defined.setdefault(name, []).append(statement)
     waiting = list(needed)
     while waiting:
         for statement in defined.get(waiting.pop(), []):
-            reached = _names(statement) - needed
+            reached = set(_NAME.findall(statement)) - needed
             needed |= reached
             waiting.extend(reached)
-    kept = [s for s in statements if (name := _defines(s)) is None or name in needed]
-    return ast.unparse(ast.Module(kept, []))
+    return "".join(s for s in statements if (name := _defines(s)) is None or name in needed)
 
 
-def _defines(statement: ast.stmt) -> str | None:
-    if isinstance(statement, ast.FunctionDef | ast.ClassDef):
-        return statement.name
-    if isinstance(statement, ast.Assign) and isinstance(target := statement.targets[0], ast.Name):
-        return None if target.id.startswith("NVML_ERROR_") else target.id
-    return None
+def _statements(source: str) -> Iterator[str]:
+    decorators = ""
+    for part in _NEXT_STATEMENT.split(source):
+        if _DECORATED.fullmatch(part):
+            decorators += part
+        else:
+            yield decorators + part
+            decorators = ""
 
 
-def _names(tree: ast.AST) -> set[str]:
-    return {
-        node.id if isinstance(node, ast.Name) else node.attr
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Name | ast.Attribute)
-    }
+def _defines(statement: str) -> str | None:
+    found = _DEFINITION.match(statement)
+    name = (found[1] or found[2]) if found else None
+    return None if name is None or name.startswith("NVML_ERROR_") else name

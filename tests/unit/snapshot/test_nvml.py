@@ -146,12 +146,11 @@ def test_the_cut_down_pynvml_is_small_and_keeps_its_licence():
 
 
 def test_reduction_keeps_what_is_reached_and_what_runs_on_import():
-    library = (
-        "import os\nA = 1\nB = A\nNVML_ERROR_X = 2\ndef f(): return B\ndef g(): return A\nf2 = f\nprint(A)"
-    )
-    assert reduced(library, "library.f2()") == (
-        "import os\nA = 1\nB = A\nNVML_ERROR_X = 2\n\ndef f():\n    return B\nf2 = f\nprint(A)"
-    )
+    head = "import os\nA = 1\nB = A\nNVML_ERROR_X = 2\n"
+    reached = "@wraps\ndef f(\n    a,\n):\n    return B\n"
+    unreached = "@wraps\ndef g():\n    return A\n"
+    tail = "try:\n    pass\nexcept OSError:\n    f2 = f\nf2 = f\nprint(A)"
+    assert reduced(head + reached + unreached + tail, "library.f2()") == head + reached + tail
 
 
 @pytest.mark.parametrize(
