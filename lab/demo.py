@@ -16,12 +16,14 @@ from lab.errors import LabError
 from lab.node import Node
 from lab.paths import LAB, REPOSITORY
 from lab.progress import step
-from numaforge.cpulist import format_cpulist
+from numaforge.cpulist import format_cpulist, parse_cpulist
 
 POD = LAB / "pinned-pod.yaml"
 POD_NAME = "pinned"
+CONTAINER = "work"
 RUNNING_WITHIN_S = 90
-PLAN_ON_HOST = "/etc/numaforge/plan.json"
+KUBELET = "/var/lib/kubelet"
+DEVICE_CHECKPOINT = "device-plugins/kubelet_internal_checkpoint"
 
 
 def show(lab: Lab) -> None:
@@ -38,11 +40,9 @@ def show(lab: Lab) -> None:
         environment={"PATH": f"{lab.control_plane.kubectl().parent}{os.pathsep}{os.environ['PATH']}"},
     )
     _show_pinned_pod(lab, node)
-    plan = out / f"{node.name}.plan.json"
-    plan.write_text(node.run(f"cat {PLAN_ON_HOST}"))
     snapshot, picture = out / f"{node.name}.snapshot.json", out / f"{node.name}.svg"
     snapshot.write_text(_captured(node))
-    _run("numaforge", "plan", _relative(snapshot), "--profile", json.loads(plan.read_text())["profile"])
+    _run("numaforge", "plan", _relative(snapshot))
     _run("numaforge", "draw", _relative(snapshot), "-o", _relative(picture))
     print(f"\nThe node's picture: {picture}")
 
@@ -55,7 +55,7 @@ def _captured(node: Node) -> str:
 
 
 def _show_pinned_pod(lab: Lab, node: Node) -> None:
-    """Start the pod on the node and print the CPUs, the memory and the NUMA node that the kubelet gave it."""
+    """Start the pod on the node and print the CPUs, the memory and the GPU that the kubelet gave it."""
     kubectl = [str(lab.control_plane.kubectl()), f"--kubeconfig={lab.kubeconfig}"]
     subprocess.run(
         [*kubectl, "delete", "pod", POD_NAME, "--ignore-not-found", "--wait"], check=True, capture_output=True
@@ -63,16 +63,33 @@ def _show_pinned_pod(lab: Lab, node: Node) -> None:
     with step(f"start the pod of {_relative(POD)}"):
         subprocess.run([*kubectl, "create", "-f", str(POD)], check=True, capture_output=True)
         uid = _await_running(lab)
-    cpus = json.loads(node.run("cat /var/lib/kubelet/cpu_manager_state"))["entries"][uid]["work"]
-    blocks = json.loads(node.run("cat /var/lib/kubelet/memory_manager_state"))["entries"][uid]["work"]
-    memory = ", ".join(
-        f"{block['size'] // 2**20} MiB {block['type']} on NUMA node {format_cpulist(block['numaAffinity'])}"
-        for block in blocks
+    state = f"{KUBELET}/cpu_manager_state {KUBELET}/memory_manager_state {KUBELET}/{DEVICE_CHECKPOINT}"
+    cpu_state, memory_state, devices = map(
+        json.loads, node.run(f"for f in {state}; do cat $f; echo; done").split("\n")[:3]
     )
-    numa = node.run(
+    cpus = cpu_state["entries"][uid][CONTAINER]
+    lines = [f"CPUs {cpus} of NUMA node {_numa_nodes_of(node, cpus)}"]
+    lines += [
+        f"{block['size'] // 2**20} MiB {block['type']} on NUMA node {format_cpulist(block['numaAffinity'])}"
+        for block in memory_state["entries"][uid][CONTAINER]
+    ]
+    lines += [
+        f"{entry['ResourceName']} {', '.join(ids)} on NUMA node {numa_node}"
+        for entry in devices["Data"]["PodDeviceEntries"]
+        if entry["PodUID"] == uid
+        for numa_node, ids in entry["DeviceIDs"].items()
+    ]
+    print(f"\nThe kubelet gave the pod {POD_NAME}:", *lines, sep="\n  ", flush=True)
+
+
+def _numa_nodes_of(node: Node, cpus: str) -> str:
+    """Return the NUMA nodes that hold CPUs, as a list in the kernel's notation."""
+    printed = node.run(
         "for n in /sys/devices/system/node/node[0-9]*; do echo ${n##*node} $(cat $n/cpulist); done"
     )
-    print(f"\nPod {POD_NAME} runs on CPUs {cpus}; {memory}.\nNUMA nodes and their CPUs:\n{numa}", flush=True)
+    wanted = parse_cpulist(cpus)
+    pairs = (line.split() for line in printed.splitlines())
+    return format_cpulist(int(number) for number, held in pairs if parse_cpulist(held) & wanted)
 
 
 def _await_running(lab: Lab) -> str:
