@@ -24,6 +24,8 @@ PACKAGE_OF_COMMAND = {
     "tar": "tar",
     "xz": "xz-utils",
     "gcc": "gcc",
+    "sudo": "sudo",
+    "curl": "curl",
 }
 """`busybox` is satisfied by busybox-static too; the two packages exclude each other, so it is only installed
 where neither is."""

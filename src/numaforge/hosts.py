@@ -109,6 +109,14 @@ class ScriptOutput(FactBase["list[str] | None"]):
         return output
 
 
+@dataclass(frozen=True)
+class _ReadAhead:
+    """What a script printed, for the operation before which so many others have finished on the host."""
+
+    output: list[str]
+    before_operation: int
+
+
 # ---- a host that fails, fails alone ----
 
 
@@ -173,7 +181,7 @@ def _print_error(host: Host, error: NumaforgeError) -> None:
 
 # What the next operations will ask of a host, in their order, and what it has answered to that already.
 _to_be_read: WeakKeyDictionary[Host, list[str]] = WeakKeyDictionary()
-_read_ahead: WeakKeyDictionary[Host, dict[str, list[str]]] = WeakKeyDictionary()
+_read_ahead: WeakKeyDictionary[Host, dict[str, _ReadAhead]] = WeakKeyDictionary()
 
 
 def detect(host: Host) -> Snapshot:
@@ -330,8 +338,9 @@ def parse_values(paths: Sequence[str], lines: Sequence[str]) -> dict[str, str]:
 def will_read(host: Host, script_text: str) -> None:
     """Say in a role what its operation is going to give to `script_output`.
 
-    The first operation that asks has the scripts of all that follow run in the same round trip. A change
-    to the host makes what was read so far invalid, and the operations after it ask anew.
+    The first operation that asks has the scripts of all that follow run in the same round trip. A change to
+    the host makes what was read so far invalid, and so does an operation of somebody else in between: then
+    the next of ours asks anew.
     """
     _to_be_read.setdefault(host, []).append(script_text)
 
@@ -344,26 +353,31 @@ def script_output(host: Host, script_text: str) -> list[str]:
     announced = _to_be_read.get(host, [])
     if script_text not in announced:
         return _run(host, script_text)
-    known = _read_ahead.setdefault(host, {})
-    if script_text not in known:
-        following = list(dict.fromkeys(announced[announced.index(script_text) :]))
-        known |= _run_all(host, following)
     # An operation that runs twice, to prepare and to execute, sees the host as it is each time.
-    return _answered(known.pop(script_text))
+    known = _read_ahead.get(host, {}).pop(script_text, None)
+    finished: int = host.state.get_results_for_host(host).ops
+    if known is not None and known.before_operation == finished:
+        return _answered(known.output)
+    following = announced[announced.index(script_text) :]
+    first, *others = _run_all(host, following)
+    _read_ahead[host] = {
+        later: _ReadAhead(output, finished + number)
+        for number, (later, output) in enumerate(zip(following[1:], others, strict=True), start=1)
+    }
+    return _answered(first)
 
 
-def _run_all(host: Host, scripts: Sequence[str]) -> dict[str, list[str]]:
-    """Run scripts one after the other in one round trip; each has a shell of its own."""
+def _run_all(host: Host, scripts: Sequence[str]) -> list[list[str]]:
+    """Run scripts in one round trip, each in a shell of its own; return no lines for one that fails."""
     mark = f"--- {secrets.token_hex(8)} "
     parts = "".join(f"(\n{text}\n)\necho {shlex.quote(mark)}$?\n" for text in scripts)
-    outputs: dict[str, list[str]] = {}
+    outputs: list[list[str]] = []
     lines: list[str] = []
-    waiting = iter(scripts)
     for line in _run(host, parts):
         if not line.startswith(mark):
             lines.append(line)
             continue
-        outputs[next(waiting)] = lines if line == f"{mark}0" else []
+        outputs.append(lines if line == f"{mark}0" else [])
         lines = []
     if len(outputs) != len(scripts):
         raise HostError("the answer is cut off", remedy="run again")

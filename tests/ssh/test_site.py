@@ -71,6 +71,44 @@ def test_a_second_run_changes_nothing_and_says_so(node: Sandbox, tmp_path: Path)
     )
 
 
+def test_a_run_with_nothing_to_do_asks_the_host_twice(node: Sandbox, tmp_path: Path) -> None:
+    hosts = {"node": data(node)}
+    pyinfra(tmp_path, hosts, "-y", "deploys/site.py")
+    again = pyinfra(tmp_path, hosts, "-y", "-vv", "deploys/site.py")
+    asked = [line for line in plain(again.stdout).splitlines() if ">>> sh -c" in line]
+    assert len(asked) == 2, asked
+
+
+def test_a_change_in_between_is_seen_by_the_roles_that_follow(node: Sandbox, tmp_path: Path) -> None:
+    hosts = {"node": data(node)}
+    pyinfra(tmp_path, hosts, "-y", "deploys/site.py")
+    deploy = tmp_path / "deploy.py"
+    deploy.write_text(
+        "from pyinfra.operations import server\n"
+        "from roles.hugepages import hugepages\nfrom roles.topology import topology\n"
+        "from roles.tuning import tuning\n"
+        "topology()\n"
+        f"server.shell(commands='echo 3 > {pool(0, 2048)}')\n"
+        "tuning()\n"
+        "hugepages()\n"
+    )
+    run = pyinfra(tmp_path, hosts, "-y", str(deploy))
+    assert run.returncode == 0, run.stdout
+    assert text(node, pool(0, 2048)) == "16"
+
+
+def test_packets_are_not_held_back_to_be_joined(node: Sandbox, tmp_path: Path) -> None:
+    deploy = tmp_path / "deploy.py"
+    deploy.write_text(
+        "import socket\nfrom pyinfra import host, logger\nfrom roles.topology import topology\n"
+        "topology()\n"
+        "sock = host.connector.client.get_transport().sock\n"
+        "logger.info('nodelay=%s', sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))\n"
+    )
+    run = pyinfra(tmp_path, {"node": data(node)}, "-y", str(deploy))
+    assert "nodelay=1" in plain(run.stdout)
+
+
 def test_dry_shows_a_diff_of_every_file_once_and_writes_nothing(node: Sandbox, tmp_path: Path) -> None:
     run = pyinfra(tmp_path, {"node": data(node)}, "--dry", "deploys/site.py")
     assert run.returncode == 0, run.stdout
