@@ -41,7 +41,7 @@ class Outlook:
         return tuple(
             name
             for name in sorted({*before, *self.after.effective})
-            if before.get(name) != self.after.effective.get(name)
+            if _said(before, name) != _said(self.after.effective, name)
         )
 
     @property
@@ -113,6 +113,11 @@ def check(expected: Outlook) -> None:
         where=finding.path if finding else None,
         remedy=finding.remedy if finding else None,
     )
+
+
+def _said(config: Mapping[str, Any], name: str) -> Any:
+    """Return a setting; an empty mapping, which reading a drop-in leaves behind, says nothing."""
+    return config.get(name) or None if isinstance(config.get(name), Mapping) else config.get(name)
 
 
 def _kubelet(plan: NodePlan) -> KubeletPlan:
