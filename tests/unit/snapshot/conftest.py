@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import shutil
 import subprocess
-import tempfile
-from pathlib import Path
 
 import pytest
 
-FAKE = Path(__file__).parents[2] / "fakes" / "nvml"
+from tests.fakes.nvml.build import build
 
 
 @pytest.fixture(scope="session")
@@ -56,23 +53,5 @@ def shell(request):
 
 @pytest.fixture(scope="session")
 def nvml_library():
-    """Build the fake libnvidia-ml.so.1, once for each state of its sources, and give its folder."""
-    if shutil.which("gcc") is None:
-        pytest.skip("gcc is not installed")
-
-    def build(*flags):
-        sources = sorted(FAKE.glob("*.[ch]"))
-        contents = b"".join(source.read_bytes() for source in sources) + " ".join(flags).encode()
-        digest = hashlib.sha256(contents).hexdigest()[:16]
-        folder = Path(tempfile.gettempdir()) / f"numaforge-fake-nvml-{os.getuid()}-{digest}"
-        library = folder / "libnvidia-ml.so.1"
-        if not library.exists():
-            folder.mkdir(exist_ok=True)
-            unfinished = folder / f"{library.name}.{os.getpid()}"
-            compiler = ["gcc", "-shared", "-fPIC", "-std=c11", "-Wall", "-Wextra", "-Werror", *flags]
-            linked = [f"-Wl,-soname,{library.name}", "-o", str(unfinished), *map(str, FAKE.glob("*.c"))]
-            subprocess.run([*compiler, *linked], check=True)
-            unfinished.rename(library)
-        return str(folder)
-
-    return build
+    """Build the fake libnvidia-ml.so.1 with the compiler flags that are asked for, and give its folder."""
+    return lambda *flags: str(build(*flags))
