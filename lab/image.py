@@ -77,8 +77,8 @@ NODE_PROGRAMS = {
 }
 
 IMAGES = {
-    "docker.io/lab/pause:1": ["sleep", "infinity"],
-    "docker.io/lab/busybox:1": ["sh"],
+    "lab.example/pause:1": ["sleep", "infinity"],
+    "lab.example/busybox:1": ["sh"],
 }
 
 
@@ -101,9 +101,10 @@ class Image:
         return self.folder / "initrd.img"
 
 
-def mirror() -> str:
-    """Return the Debian mirror that packages come from."""
-    return os.environ.get("NUMAFORGE_DEBIAN_MIRROR", "http://deb.debian.org/debian")
+def mirror() -> list[str]:
+    """Return the Debian mirror that packages come from, where one is named; else mmdebstrap chooses."""
+    chosen = os.environ.get("NUMAFORGE_DEBIAN_MIRROR")
+    return [chosen] if chosen else []
 
 
 def build_base() -> Path:
@@ -145,7 +146,7 @@ def _bootstrap(folder: Path) -> None:
         ' >"$1/etc/initramfs-tools/modules"',
         SUITE,
         str(folder / "root.tar"),
-        mirror(),
+        *mirror(),
     )
 
 

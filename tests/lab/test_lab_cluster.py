@@ -29,7 +29,7 @@ def wait_until(holds, patience_s=60):
 def pod(name, command, **limits):
     container = {
         "name": "main",
-        "image": "docker.io/lab/busybox:1",
+        "image": "lab.example/busybox:1",
         "imagePullPolicy": "Never",
         "command": ["sh", "-c", command],
         "resources": {"limits": limits},

@@ -38,7 +38,7 @@ class Placement:
 def pod(name: str, resources: dict[str, str]) -> dict[str, object]:
     container = {
         "name": "work",
-        "image": "docker.io/lab/busybox:1",
+        "image": "lab.example/busybox:1",
         "imagePullPolicy": "Never",
         "command": ["sleep", "100000"],
         "resources": {"limits": resources, "requests": resources},
