@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+SIGN_OF_LIFE_S = 30
 _STARTED = time.monotonic()
 _LOCK = threading.Lock()
 
@@ -23,12 +24,21 @@ def say(text: str, *, colour: int | None = None) -> None:
 
 @contextmanager
 def step(name: str) -> Iterator[None]:
-    """Announce a step when it begins, and when it ends with how long it took."""
+    """Announce a step when it begins, every now and then while it lasts, and when it ends."""
     say(f"{name} ...")
     begun = time.monotonic()
+    ended = threading.Event()
+
+    def tell() -> None:
+        while not ended.wait(SIGN_OF_LIFE_S):
+            say(f"{name}: {time.monotonic() - begun:.0f} s so far")
+
+    threading.Thread(target=tell, daemon=True).start()
     try:
         yield
     except BaseException:
         say(f"{name}: failed after {time.monotonic() - begun:.1f} s", colour=31)
         raise
+    finally:
+        ended.set()
     say(f"{name}: {time.monotonic() - begun:.1f} s", colour=32)
