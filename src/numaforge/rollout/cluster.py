@@ -1,0 +1,211 @@
+"""What a roll-out sees of a Kubernetes cluster, and the few things it does there."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any, Protocol
+
+from numaforge.errors import NumaforgeError
+
+
+class ClusterError(NumaforgeError):
+    """The cluster refuses, or cannot be asked."""
+
+
+class ApiAwayError(ClusterError):
+    """The API server does not answer, or answers that it cannot now (5xx, 429 to a request of any kind)."""
+
+
+class ConflictError(ClusterError):
+    """The object has changed since it was read, or exists already."""
+
+
+class NotFoundError(ClusterError):
+    """There is no such object."""
+
+
+class ForbiddenError(ClusterError):
+    """This login may not do that; the message names verb and resource."""
+
+
+@dataclass(frozen=True)
+class Taint:
+    """A taint of a node."""
+
+    key: str
+    value: str
+    effect: str
+
+
+@dataclass(frozen=True)
+class Toleration:
+    """A toleration of a pod; None where the field is not set."""
+
+    key: str | None
+    operator: str
+    value: str | None
+    effect: str | None
+
+
+@dataclass(frozen=True)
+class ClusterNode:
+    """A Node object. `ready` is its Ready condition's status being True; `allocatable` holds quantities."""
+
+    name: str
+    uid: str
+    resource_version: str
+    labels: Mapping[str, str] = field(default_factory=dict)
+    annotations: Mapping[str, str] = field(default_factory=dict)
+    unschedulable: bool = False
+    taints: tuple[Taint, ...] = ()
+    ready: bool = True
+    ready_message: str = ""
+    allocatable: Mapping[str, str] = field(default_factory=dict)
+    deleting: bool = False
+
+
+@dataclass(frozen=True)
+class Owner:
+    """The controller of a pod."""
+
+    kind: str
+    name: str
+    uid: str
+
+
+@dataclass(frozen=True)
+class Pod:
+    """A Pod object. `empty_dirs` names its emptyDir volumes; `deleting` says it has a deletionTimestamp."""
+
+    namespace: str
+    name: str
+    uid: str
+    node: str
+    phase: str = "Running"
+    labels: Mapping[str, str] = field(default_factory=dict)
+    annotations: Mapping[str, str] = field(default_factory=dict)
+    owner: Owner | None = None
+    mirror: bool = False
+    deleting: bool = False
+    finalizers: tuple[str, ...] = ()
+    grace_seconds: int = 30
+    priority: int = 0
+    empty_dirs: tuple[str, ...] = ()
+    tolerations: tuple[Toleration, ...] = ()
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
+
+@dataclass(frozen=True)
+class DisruptionBudget:
+    """A PodDisruptionBudget. `selector` is a LabelSelector as the API has it; None selects no pod."""
+
+    namespace: str
+    name: str
+    selector: Mapping[str, Any] | None
+    disruptions_allowed: int
+    current_healthy: int = 0
+    desired_healthy: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
+
+@dataclass(frozen=True)
+class Lease:
+    """A Lease object. `holder` is "" where nobody holds it; `resource_version` is "" before it exists."""
+
+    name: str
+    resource_version: str = ""
+    holder: str = ""
+    labels: Mapping[str, str] = field(default_factory=dict)
+    annotations: Mapping[str, str] = field(default_factory=dict)
+
+
+class Eviction(Enum):
+    """What became of a request to evict a pod."""
+
+    ACCEPTED = "accepted"
+    GONE = "gone"
+    BUDGET = "budget"  # 429 with the cause DisruptionBudget
+    THROTTLED = "throttled"  # 429 without a cause: the API server is busy
+    TWO_BUDGETS = "two budgets"  # 500: more than one PodDisruptionBudget selects the pod
+    REFUSED = "refused"  # anything else: an admission webhook, a missing permission
+
+
+@dataclass(frozen=True)
+class EvictionAnswer:
+    """What the API server said about an eviction; `retry_after` is what it asks to wait, in seconds."""
+
+    result: Eviction
+    message: str = ""
+    retry_after: float | None = None
+
+
+@dataclass(frozen=True)
+class Permission:
+    """A verb on a resource ("pods", or "pods/eviction"), in one namespace or in all (None)."""
+
+    verb: str
+    resource: str
+    group: str = ""
+    namespace: str | None = None
+
+    def __str__(self) -> str:
+        resource = f"{self.resource}.{self.group}" if self.group else self.resource
+        return f"{self.verb} {resource}" + (f" in namespace {self.namespace}" if self.namespace else "")
+
+
+class Cluster(Protocol):
+    """A Kubernetes API server. Every call may raise ApiAwayError or ForbiddenError."""
+
+    def node(self, name: str) -> ClusterNode:
+        """Return a node; raises NotFoundError."""
+
+    def nodes(self, selector: str = "") -> list[ClusterNode]:
+        """Return the nodes that a label selector selects, by name; "" selects all."""
+
+    def patch_node(
+        self,
+        node: ClusterNode,
+        *,
+        unschedulable: bool | None = None,
+        annotations: Mapping[str, str | None],
+    ) -> ClusterNode:
+        """Change a node as it was read, in one request; None removes an annotation, or leaves the field.
+
+        Raises ConflictError where the node is another version now, NotFoundError where it is gone.
+        """
+
+    def pods(self, node: str) -> list[Pod]:
+        """Return the pods that are bound to a node."""
+
+    def evict(self, pod: Pod, *, dry_run: bool = False) -> EvictionAnswer:
+        """Ask for the pod's eviction, this very pod (UID) only."""
+
+    def delete_pod(self, pod: Pod) -> None:
+        """Delete this very pod (UID); one that is gone is no error."""
+
+    def disruption_budgets(self) -> list[DisruptionBudget]:
+        """Return every PodDisruptionBudget of the cluster."""
+
+    def leases(self) -> list[Lease]:
+        """Return our Leases: those in our namespace that carry our label."""
+
+    def put_lease(self, lease: Lease) -> Lease:
+        """Create or replace a Lease as it was read, and renew it; raises ConflictError."""
+
+    def node_heartbeat(self, node: str) -> str | None:
+        """Return the renewTime of the node's own Lease, as the API has it; None where there is none."""
+
+    def running_config(self, node: str) -> Mapping[str, Any]:
+        """Return what the node's kubelet runs with: its own /configz."""
+
+    def tell(self, node: ClusterNode, reason: str, message: str, *, warning: bool = False) -> None:
+        """Record a Kubernetes Event about a node."""
+
+    def may(self, permission: Permission) -> bool:
+        """Say whether this login has a permission."""
