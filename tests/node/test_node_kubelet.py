@@ -10,7 +10,7 @@ from numaforge.planning.model import PlannedFile
 from numaforge.quantity import parse_quantity
 from tests.node import expectations
 from tests.node.cluster import Cluster
-from tests.node.comparison import differences
+from numaforge.kubelet.comparison import differences
 from tests.node.live import Node
 
 

@@ -79,6 +79,31 @@ class Result:
     journal: tuple[str, ...]  # the kubelet's last lines, where it did not come up
 
 
+@dataclass(frozen=True)
+class Process:
+    """The kubelet's process: the host's boot, its PID (0: none), systemd's restarts of it, when it started.
+
+    `started` is in microseconds since the boot.
+    """
+
+    boot: str
+    pid: int
+    restarts: int
+    started: int
+
+    def __str__(self) -> str:
+        return f"PID {self.pid} after {self.restarts} restarts" if self.pid else "none"
+
+
+@dataclass(frozen=True)
+class Status:
+    """How far a transaction is on its node: its journal's phase (None: never begun), its end, the kubelet."""
+
+    phase: str | None
+    result: Result | None
+    process: Process
+
+
 def read_result(text: str) -> Result:
     """Read a result.json.
 

@@ -19,7 +19,7 @@ from numaforge.render import render_plan
 from tests.fixtures import machines
 from tests.node import expectations
 from tests.node.cluster import Cluster
-from tests.node.comparison import differences
+from numaforge.kubelet.comparison import differences
 from tests.node.live import Live, probe, read_live
 
 PROFILE = {

@@ -1,0 +1,262 @@
+"""Empty a cordoned node: look at the world again on every pass, until no pod that has to go is left.
+
+Done is when the pods are gone, not when their evictions were accepted. What does not go away is a result
+with a name and a cause, never an endless wait, and never a reason to ignore a PodDisruptionBudget.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from numaforge.rollout.cluster import (
+    ApiAwayError,
+    Cluster,
+    DisruptionBudget,
+    Eviction,
+    EvictionAnswer,
+    Pod,
+)
+from numaforge.rollout.steps import Clock, Steps
+
+_PASS_SECONDS = 2.0
+_FIRST_RETRY_SECONDS = 5.0
+_LAST_RETRY_SECONDS = 30.0
+_MARGIN_SECONDS = 60.0
+_GENERATIONS = 3
+"""A pod whose successors have come back to the cordoned node so often comes back for ever."""
+
+
+@dataclass(frozen=True)
+class DrainSettings:
+    """How to drain.
+
+    `timeout_seconds` None means 10 minutes, or the longest grace period on the node and a minute where that
+    is longer. `delete_empty_dir_data` and `force` (pods that nothing re-creates) permit losses. Pods that
+    `wait_for` selects (labels and their values) are left to complete by themselves.
+    """
+
+    timeout_seconds: float | None = None
+    delete_empty_dir_data: bool = False
+    force: bool = False
+    wait_for: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Blocker:
+    """What keeps a node from being empty: the pod ("namespace/name") and the cause."""
+
+    pod: str
+    cause: str
+
+    def __str__(self) -> str:
+        return f"{self.pod}: {self.cause}"
+
+
+@dataclass(frozen=True)
+class Sorted:
+    """The pods of a node by what is to happen to them; pods that may stay are in none of the lists.
+
+    `forbidden` are those that a setting would have to permit to be evicted.
+    """
+
+    evict: tuple[Pod, ...]
+    delete: tuple[Pod, ...]
+    wait: tuple[Pod, ...]
+    forbidden: tuple[Blocker, ...]
+
+    @property
+    def empty(self) -> bool:
+        """Whether nothing is left that has to go."""
+        return not (self.evict or self.delete or self.wait or self.forbidden)
+
+
+def sort_pods(pods: Iterable[Pod], settings: DrainSettings) -> Sorted:
+    """Decide what is to happen to each pod of a node."""
+    evict: list[Pod] = []
+    delete: list[Pod] = []
+    wait: list[Pod] = []
+    forbidden: list[Blocker] = []
+    for pod in pods:
+        if _stays(pod):
+            continue
+        if pod.deleting:
+            wait.append(pod)
+        elif pod.phase in ("Succeeded", "Failed"):
+            delete.append(pod)
+        elif settings.wait_for and settings.wait_for.items() <= pod.labels.items():
+            wait.append(pod)
+        elif pod.owner is None and not settings.force:
+            forbidden.append(Blocker(str(pod), "nothing would re-create it (permit: force)"))
+        elif pod.empty_dirs and not settings.delete_empty_dir_data:
+            volumes = ", ".join(pod.empty_dirs)
+            cause = f"its emptyDir {volumes} would be lost (permit: delete_empty_dir_data)"
+            forbidden.append(Blocker(str(pod), cause))
+        else:
+            evict.append(pod)
+    evict.sort(key=lambda pod: (pod.priority, str(pod)))
+    return Sorted(tuple(evict), tuple(delete), tuple(wait), tuple(forbidden))
+
+
+def _stays(pod: Pod) -> bool:
+    """Static pods are the kubelet's own; a DaemonSet's pods would only come back."""
+    finished = pod.phase in ("Succeeded", "Failed")
+    return pod.mirror or (pod.owner is not None and pod.owner.kind == "DaemonSet" and not finished)
+
+
+def selects(selector: Mapping[str, Any] | None, labels: Mapping[str, str]) -> bool:
+    """Say whether a LabelSelector selects these labels; an empty one selects everything, None nothing."""
+    if selector is None:
+        return False
+    if any(labels.get(key) != value for key, value in (selector.get("matchLabels") or {}).items()):
+        return False
+    return all(_holds(each, labels) for each in selector.get("matchExpressions") or ())
+
+
+def _holds(requirement: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
+    key, operator = requirement["key"], requirement["operator"]
+    values: Sequence[str] = requirement.get("values") or ()
+    if operator == "In":
+        return labels.get(key) in values
+    if operator == "NotIn":
+        return labels.get(key) not in values
+    return bool((key in labels) == (operator == "Exists"))
+
+
+def budgets_of(pod: Pod, budgets: Iterable[DisruptionBudget]) -> list[DisruptionBudget]:
+    """Return the PodDisruptionBudgets that select a pod."""
+    return [
+        budget
+        for budget in budgets
+        if budget.namespace == pod.namespace and selects(budget.selector, pod.labels)
+    ]
+
+
+@dataclass
+class _Attempts:
+    """What one drain remembers from pass to pass: when to ask again, and why it was refused."""
+
+    retry_at: dict[str, float] = field(default_factory=dict)  # by pod UID
+    delay: dict[str, float] = field(default_factory=dict)
+    cause: dict[str, str] = field(default_factory=dict)
+    throttled_until: float = 0.0
+    at_first: frozenset[str] | None = None  # the pods of the first pass
+    successors: dict[str, set[str]] = field(default_factory=dict)  # owner UID -> pods that came later
+
+
+def drain(
+    cluster: Cluster,
+    node: str,
+    settings: DrainSettings,
+    *,
+    clock: Clock,
+    check: Callable[[], object],
+    tell: Callable[[Sequence[Blocker]], object],
+    dice: random.Random,
+) -> Steps[tuple[Blocker, ...]]:
+    """Drain a cordoned node; return what is still in the way when time is up, () when it is empty.
+
+    `check` is called on every pass and raises when the node is not to be drained any more. The time for which
+    the API server is away does not count.
+    """
+    attempts = _Attempts()
+    begun = clock()
+    timeout = settings.timeout_seconds
+    while True:
+        pass_begun = clock()
+        try:
+            check()
+            pods = sort_pods(cluster.pods(node), settings)
+            if pods.empty:
+                return ()
+            hopeless = _comes_back(pods.evict, attempts)
+            if not (pods.forbidden or hopeless):
+                _evict(cluster, pods, attempts, clock, dice)
+        except ApiAwayError as away:
+            tell((Blocker(node, away.message),))
+            yield _FIRST_RETRY_SECONDS
+            begun += clock() - pass_begun
+            continue
+        if timeout is None:
+            graces = [pod.grace_seconds for pod in (*pods.evict, *pods.wait)]
+            timeout = max(600.0, max(graces, default=0) + _MARGIN_SECONDS)
+        blockers = _blockers(pods, attempts)
+        tell(blockers)
+        if pods.forbidden or hopeless:
+            return tuple(hopeless) or blockers
+        left = begun + timeout - clock()
+        if left <= 0:
+            return blockers
+        yield min(_PASS_SECONDS, left)
+
+
+def _comes_back(pods: Sequence[Pod], attempts: _Attempts) -> list[Blocker]:
+    """Return the pods whose predecessors have come back to this node too often."""
+    if attempts.at_first is None:
+        attempts.at_first = frozenset(pod.uid for pod in pods)
+    hopeless = []
+    for pod in pods:
+        if pod.owner is None or pod.uid in attempts.at_first:
+            continue
+        successors = attempts.successors.setdefault(pod.owner.uid, set())
+        successors.add(pod.uid)
+        if len(successors) >= _GENERATIONS * max(1, len(attempts.at_first)):
+            cause = f"its {pod.owner.kind} {pod.owner.name} re-creates it on this node again and again"
+            hopeless.append(Blocker(str(pod), f"{cause}: it tolerates the cordon, or names the node itself"))
+    return hopeless
+
+
+def _evict(cluster: Cluster, pods: Sorted, attempts: _Attempts, clock: Clock, dice: random.Random) -> None:
+    for pod in pods.delete:
+        cluster.delete_pod(pod)
+    budgets: list[DisruptionBudget] | None = None
+    for pod in pods.evict:
+        if clock() < max(attempts.retry_at.get(pod.uid, 0.0), attempts.throttled_until):
+            continue
+        answer = cluster.evict(pod)
+        if answer.result in (Eviction.ACCEPTED, Eviction.GONE):
+            attempts.cause.pop(pod.uid, None)
+            continue
+        if answer.result in (Eviction.BUDGET, Eviction.TWO_BUDGETS) and budgets is None:
+            budgets = cluster.disruption_budgets()
+        attempts.cause[pod.uid] = _cause(pod, answer, budgets or ())
+        delay = attempts.delay.get(pod.uid, _FIRST_RETRY_SECONDS)
+        attempts.delay[pod.uid] = min(2 * delay, _LAST_RETRY_SECONDS)
+        pause = max(delay * dice.uniform(0.8, 1.2), answer.retry_after or 0.0)
+        if answer.result is Eviction.THROTTLED:  # the server is busy, whoever asks
+            attempts.throttled_until = clock() + pause
+            return
+        attempts.retry_at[pod.uid] = clock() + pause
+
+
+def _cause(pod: Pod, answer: EvictionAnswer, budgets: Sequence[DisruptionBudget]) -> str:
+    own = budgets_of(pod, budgets)
+    if answer.result is Eviction.TWO_BUDGETS:
+        return f"more than one PodDisruptionBudget selects it: {', '.join(map(str, own)) or answer.message}"
+    if answer.result is Eviction.BUDGET and own:
+        budget = own[0]
+        return (
+            f"PodDisruptionBudget {budget} allows {budget.disruptions_allowed} disruptions "
+            f"({budget.current_healthy} of {budget.desired_healthy} required pods are healthy)"
+        )
+    if answer.result is Eviction.THROTTLED:
+        return f"the API server is busy: {answer.message}"
+    return answer.message
+
+
+def _blockers(pods: Sorted, attempts: _Attempts) -> tuple[Blocker, ...]:
+    waiting = [Blocker(str(pod), _why_it_is_here(pod)) for pod in pods.wait]
+    evicted = [
+        Blocker(str(pod), attempts.cause.get(pod.uid, "its eviction is accepted")) for pod in pods.evict
+    ]
+    return (*pods.forbidden, *evicted, *waiting)
+
+
+def _why_it_is_here(pod: Pod) -> str:
+    if not pod.deleting:
+        return "it is left to complete by itself"
+    if pod.finalizers:
+        return f"it is deleted, and waits for its finalizer {', '.join(pod.finalizers)}"
+    return f"it is ending, for which it may take {pod.grace_seconds} s"

@@ -1,0 +1,132 @@
+"""The proof that a node works again: fresh evidence from the cluster and the node, for a while on end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from numaforge.kubelet.comparison import differences, meaning
+from numaforge.rollout.cluster import ApiAwayError, Cluster, ClusterNode
+from numaforge.rollout.patience import HostAwayError
+from numaforge.rollout.steps import Clock, Steps
+from numaforge.rollout.transaction import Process
+
+_ASK_AGAIN_SECONDS = 2.0
+_AWAY_SECONDS = 3.0
+
+
+@dataclass(frozen=True)
+class Expected:
+    """What the node is to be: fields of the running KubeletConfiguration, and Allocatable in quantities."""
+
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    allocatable: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class GateSettings:
+    """How long a node may take to be as expected, and how long it then has to stay so without a break."""
+
+    ready_seconds: float = 300.0
+    stable_seconds: float = 30.0
+
+
+@dataclass(frozen=True)
+class Mismatch:
+    """Something that is not as predicted."""
+
+    name: str
+    predicted: str
+    actual: str
+
+    def __str__(self) -> str:
+        return f"{self.name}: predicted {self.predicted}, found {self.actual}"
+
+
+def extended_resources(node: ClusterNode) -> dict[str, str]:
+    """Return what device plugins offer on a node, such as nvidia.com/gpu and rdma/hca."""
+    return {name: quantity for name, quantity in sorted(node.allocatable.items()) if "/" in name}
+
+
+def prove(
+    cluster: Cluster,
+    node: str,
+    expected: Expected,
+    settings: GateSettings,
+    *,
+    process: Callable[[], Process],
+    clock: Clock,
+    check: Callable[[], object],
+    tell: Callable[[Sequence[Mismatch]], object],
+) -> Steps[tuple[Mismatch, ...]]:
+    """Return () once a node has been as expected for a while, else what was not when time was up.
+
+    `process` returns the kubelet's process; another one than at the beginning ends the proof at once. The
+    heartbeat counts from the first one after the beginning, so that nobody's clock matters. `check` raises
+    when the node is not ours any more. The time for which nobody answers does not count.
+    """
+    deadline = clock() + settings.ready_seconds
+    first_process: Process | None = None
+    first_heartbeat: str | None = None
+    heard = False
+    good_since: float | None = None
+    while True:
+        begun = clock()
+        try:
+            check()
+            found = cluster.node(node)
+            heartbeat = cluster.node_heartbeat(node)
+            now = process()
+        except (ApiAwayError, HostAwayError) as away:
+            tell((Mismatch("an answer", "one", away.message),))
+            good_since = None
+            yield _AWAY_SECONDS
+            deadline += clock() - begun
+            continue
+        if first_process is None:
+            first_process, first_heartbeat = now, heartbeat
+        if now != first_process:
+            return (Mismatch("the kubelet's process", str(first_process), str(now)),)
+        heard = heard or heartbeat != first_heartbeat
+        wrong = _wrong(found, heard, expected)
+        if not wrong and (good_since is None or clock() - good_since >= settings.stable_seconds):
+            wrong = _running_otherwise(cluster, node, expected)
+            if not wrong and good_since is not None:
+                return ()
+        if wrong:
+            good_since = None
+        elif good_since is None:
+            good_since = clock()
+        tell(wrong)
+        if clock() >= deadline and good_since is None:
+            return wrong
+        yield _ASK_AGAIN_SECONDS
+
+
+def _wrong(node: ClusterNode, heard: bool, expected: Expected) -> tuple[Mismatch, ...]:
+    wrong = []
+    if not node.ready:
+        wrong.append(Mismatch("the Ready condition", "True", node.ready_message or "not True"))
+    if not heard:
+        wrong.append(Mismatch("the node's Lease", "renewed since the restart", "not yet"))
+    for name, quantity in expected.allocatable.items():
+        actual = node.allocatable.get(name, "0")
+        if meaning(actual) != meaning(quantity):
+            wrong.append(Mismatch(f"Allocatable {name}", quantity, actual))
+    return tuple(wrong)
+
+
+def _running_otherwise(cluster: Cluster, node: str, expected: Expected) -> tuple[Mismatch, ...]:
+    """Compare /configz. The API server answers, so a /configz that does not is the node's own trouble."""
+    if not expected.settings:
+        return ()
+    try:
+        running = cluster.running_config(node)
+    except ApiAwayError as away:
+        return (Mismatch("/configz", "an answer", away.message),)
+    return tuple(
+        Mismatch(name, repr(value), repr(running.get(name)))
+        for name, value in expected.settings.items()
+        if differences(name, value, running.get(name))
+    )

@@ -1,0 +1,40 @@
+"""What a roll-out does on the node itself, over whatever connection there is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from numaforge.rollout.gate import Expected
+from numaforge.rollout.steps import Steps
+from numaforge.rollout.transaction import Status, Transaction
+
+
+@dataclass(frozen=True)
+class Change:
+    """A change that the node needs: its transaction, and one sentence for each thing that it does."""
+
+    transaction: Transaction
+    sentences: tuple[str, ...] = ()
+
+
+class Machine(Protocol):
+    """A node as its administrator reaches it. Every call may raise HostAwayError."""
+
+    def change(self) -> Change | None:
+        """Look at the node, and return what it needs to be as planned; None where it is."""
+
+    def expected(self) -> Expected:
+        """Return what the node is to be once it is as planned."""
+
+    def begin(self, transaction: Transaction) -> None:
+        """Hand a transaction to the node, which carries it out by itself."""
+
+    def status(self, transaction: str | None) -> Status:
+        """Return how far a transaction is on the node (None: none is meant), and the kubelet's process."""
+
+    def revert(self, transaction: str, reason: str) -> None:
+        """Have the node undo a transaction that was applied."""
+
+    def verify(self) -> Steps[tuple[str, ...]]:
+        """Hold the node to its plan, and return what is not as it says."""

@@ -1,0 +1,167 @@
+"""What a roll-out writes on a Node about itself: who has cordoned it, how far it is, how it ended.
+
+The record stands on the Node from the cordon to the uncordon, both of which are one request with it. So
+nobody's memory is needed to know whose cordon it is.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from enum import StrEnum
+
+from numaforge.rollout.cluster import Cluster, ClusterError, ClusterNode, ConflictError
+
+RECORD = "numaforge.io/rollout"
+RESULT = "numaforge.io/rollout-result"
+ABORT = "numaforge.io/rollout-abort"
+
+
+class Phase(StrEnum):
+    """How far a node is. What each name says has happened; what follows from it is still to be done."""
+
+    CORDONED = "cordoned"
+    DRAINED = "drained"
+    APPLYING = "applying"  # the node's transaction may have begun
+    APPLIED = "applied"
+    UNDOING = "undoing"  # the node's transaction is to be reverted
+    VERIFIED = "verified"
+    HELD = "held"  # a person is needed
+
+
+class Ending(StrEnum):
+    """How a node's roll-out ended."""
+
+    DONE = "done"
+    UNCHANGED = "unchanged"
+    BLOCKED = "blocked"  # nothing was changed
+    ABORTED = "aborted"  # the node is as it was, because somebody said so
+    ROLLED_BACK = "rolled-back"
+    HELD = "held"
+
+
+@dataclass(frozen=True)
+class Record:
+    """A roll-out of one node.
+
+    `runner` is the process that works on it. `offered` are the extended resources that the node offered
+    before, as quantities. `reason` says why it is undone or held.
+    """
+
+    runner: str
+    phase: Phase
+    was_unschedulable: bool
+    offered: Mapping[str, str] = field(default_factory=dict)
+    transaction: str | None = None
+    reason: str = ""
+
+
+class TakenError(ClusterError):
+    """The node is not this runner's any more: somebody has uncordoned it, taken it over, or deleted it."""
+
+
+def read_record(node: ClusterNode) -> Record | None:
+    """Return the record on a node, or None.
+
+    Raises ClusterError for an annotation that is not one of ours.
+    """
+    text = node.annotations.get(RECORD)
+    if text is None:
+        return None
+    try:
+        document = json.loads(text)
+        return Record(**{**document, "phase": Phase(document["phase"])})
+    except (ValueError, KeyError, TypeError) as error:
+        raise ClusterError(
+            f"the annotation {RECORD} cannot be read",
+            where=node.name,
+            remedy=f"look at it, and remove it: kubectl annotate node {node.name} {RECORD}-",
+        ) from error
+
+
+def claim(cluster: Cluster, node: ClusterNode, record: Record) -> ClusterNode:
+    """Cordon a node as it was read, and say on it whose cordon that is, in one request.
+
+    Raises ConflictError where the node has changed since.
+    """
+    return cluster.patch_node(node, unschedulable=True, annotations={RECORD: _dump(record)})
+
+
+def take_over(cluster: Cluster, name: str, runner: str) -> tuple[ClusterNode, Record]:
+    """Go on with a record that another process has left."""
+
+    def change(node: ClusterNode) -> ClusterNode:
+        record = read_record(node)
+        if record is None:
+            raise TakenError("is not in a roll-out any more", where=name)
+        return cluster.patch_node(node, annotations={RECORD: _dump(replace(record, runner=runner))})
+
+    node = _retried(cluster, name, change)
+    record = read_record(node)
+    if record is None:  # the API server answers with what was written
+        raise ClusterError("the API server lost what was written", where=name)
+    return node, record
+
+
+def advance(cluster: Cluster, name: str, record: Record) -> Record:
+    """Write down how far the node is.
+
+    Raises TakenError where it is no longer ours.
+    """
+
+    def change(node: ClusterNode) -> ClusterNode:
+        require_ours(node, record)
+        return cluster.patch_node(node, annotations={RECORD: _dump(record)})
+
+    _retried(cluster, name, change)
+    return record
+
+
+def require_ours(node: ClusterNode, record: Record) -> None:
+    """Raise TakenError unless the node is still cordoned and this record's."""
+    found = read_record(node)
+    if found is None:
+        raise TakenError("somebody has removed the roll-out's record", where=node.name)
+    if found.runner != record.runner:
+        raise TakenError(f"{found.runner} has taken the node over", where=node.name)
+    if not node.unschedulable:
+        raise TakenError("somebody has uncordoned the node in the middle of its roll-out", where=node.name)
+
+
+def hand_back(
+    cluster: Cluster, name: str, record: Record, ending: Ending, reason: str, *, uncordon: bool
+) -> ClusterNode:
+    """Uncordon the node unless it was cordoned before, take the record away, and leave how it ended.
+
+    With `uncordon` False a cordon stays, for somebody else needs it now.
+    """
+    result = json.dumps({"ending": ending.value, "reason": reason, "runner": record.runner})
+
+    def change(node: ClusterNode) -> ClusterNode:
+        found = read_record(node)
+        if found is None:  # an answer was lost: it has been handed back already
+            return node
+        if found.runner != record.runner:
+            raise TakenError(f"{found.runner} has taken the node over", where=name)
+        return cluster.patch_node(
+            node,
+            unschedulable=False if uncordon and not record.was_unschedulable else None,
+            annotations={RECORD: None, ABORT: None, RESULT: result},
+        )
+
+    return _retried(cluster, name, change)
+
+
+def _retried(cluster: Cluster, name: str, change: Callable[[ClusterNode], ClusterNode]) -> ClusterNode:
+    """Change a node as it is now; its kubelet writes to it too, so another version is no surprise."""
+    for _ in range(20):
+        try:
+            return change(cluster.node(name))
+        except ConflictError:
+            continue
+    raise ConflictError("the node keeps changing", where=name)
+
+
+def _dump(record: Record) -> str:
+    return json.dumps(asdict(record), separators=(",", ":"))
