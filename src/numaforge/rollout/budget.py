@@ -94,6 +94,12 @@ class Usage:
                 elsewhere[node.name] = domain
         return cls(size, sizes, elsewhere, working)
 
+    def taking(self, budget: Budget, node: ClusterNode) -> Usage:
+        """Return the usage with one more node in work."""
+        others = {name: domain for name, domain in self.elsewhere.items() if name != node.name}
+        in_work = {**self.in_work, node.name: budget.domain_of(node)}
+        return Usage(self.size, self.sizes, others, in_work)
+
 
 def refusal(budget: Budget, usage: Usage, node: ClusterNode) -> str | None:
     """Say why a node may not be taken out of service now; None: it may."""

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from numaforge.errors import NumaforgeError
 from numaforge.rollout.budget import Budget, Usage, refusal
 from numaforge.rollout.cluster import ApiAwayError, Cluster, ClusterNode, ConflictError, Lease
+from numaforge.rollout.runner import is_gone
 from numaforge.rollout.steps import Clock, Steps
 
 SLOT = "numaforge-slot-"
@@ -63,6 +64,11 @@ class Silence:
             since = self._clock()
             self._since[lease.name] = (lease.resource_version, since)
         return self._clock() - since
+
+    def tells_dead(self, lease: Lease) -> bool:
+        """Say whether the holder of a Lease is dead, or has been silent for too long to be alive."""
+        silent = self.of(lease) >= SILENT_SECONDS
+        return silent or is_gone(lease.holder)
 
 
 def take_slot(
@@ -132,7 +138,7 @@ def _try(cluster: Cluster, node: ClusterNode, runner: str, budget: Budget, silen
     held = held_slots(leases)
     own = next((slot for slot in held if _is_of(slot, node)), None)
     if own is not None:
-        if own.runner != runner and silence.of(own.lease) < SILENT_SECONDS:
+        if own.runner != runner and not silence.tells_dead(own.lease):
             return f"{own.runner} is at work on it"
         return _put(cluster, own.lease, node, runner)
     if reason := _why_not(cluster, budget, held, node):

@@ -2,17 +2,19 @@
 
 The admin's machine hands the node a script and polls; systemd runs it as a unit of its own with a deadline,
 and runs its `recover` half when it ends in any other way than by itself. A lost connection changes nothing
-about either. Every step stands in a journal below TRANSACTIONS, so that a later run finds out how an earlier
-one ended.
+about either, and a reboot ends with the old configuration too: while a transaction is open, a unit of the
+node's own stands before the kubelet's. Every step stands in a journal below TRANSACTIONS, so that a later run
+finds out how an earlier one ended.
 
-What belongs before (cordon, drain) and after (uncordon) concerns the cluster, not the node: a roll-out puts
-it around `start_script` and `wait_script`.
+What belongs before (cordon, drain) and after (prove, uncordon) concerns the cluster, not the node: a roll-out
+puts it around `start_script`, `status_script` and `revert_script`.
 """
 
 from __future__ import annotations
 
 import base64
 import json
+import re
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -24,8 +26,14 @@ TRANSACTIONS = "/var/lib/numaforge/txn"
 CURRENT = (
     f"{TRANSACTIONS}/current"  # a link to the transaction that has begun and not ended; it is also the lock
 )
+BOOT_UNIT = "/etc/systemd/system/numaforge-recover.service"  # there while a transaction is open
 JOURNAL_LINES = 200
+KEPT_TRANSACTIONS = 5
 _STOP_SECONDS = 120  # systemd gives a unit 90 s to stop
+
+# The kubelet opens it when its resource managers have read their state, as the last thing of their start. It
+# is the same path whatever --root-dir says.
+_MANAGERS_SOCKET = "/var/lib/kubelet/device-plugins/kubelet.sock"
 
 
 @dataclass(frozen=True)
@@ -35,8 +43,12 @@ class Transaction:
     `files` are written, `absent` must not exist afterwards. `invalid_state` maps a state file that the new
     settings make unreadable to the sentence that says why; `kept_state` are the other state files, put back
     with the rest when the change fails. `health_url` is None where the kubelet serves no healthz. Without
-    `restart` the kubelet is neither stopped nor started. The kubelet has come up when, within
-    `start_seconds`, it is healthy and then stays so with the same process for `stable_seconds`.
+    `restart` the kubelet is neither stopped nor started.
+
+    With it the kubelet has to come up twice: what it has written once must be readable to it. It has come up
+    when, within `start_seconds`, it is healthy and its resource managers run. The first time that is enough;
+    the second time the same process then has to stay healthy for `stable_seconds`. A kubelet whose managers
+    did not run before the change has to stay healthy for `stable_seconds` both times instead.
     """
 
     id: str
@@ -53,55 +65,81 @@ class Transaction:
     @property
     def folder(self) -> str:
         """Where the transaction keeps its journal, its backup and its result on the node."""
-        return f"{TRANSACTIONS}/{self.id}"
+        return _folder(self.id)
 
     @property
     def systemd_unit(self) -> str:
         """The transient unit that runs it."""
-        return f"numaforge-kubelet-{self.id}.service"
+        return _systemd_unit(self.id)
+
+    @property
+    def change_seconds(self) -> int:
+        """How long the change may take: two starts."""
+        return 2 * (_STOP_SECONDS + self.start_seconds) + self.stable_seconds
+
+    @property
+    def undo_seconds(self) -> int:
+        """How long its undoing may take."""
+        return _STOP_SECONDS + self.start_seconds + self.stable_seconds
 
     @property
     def deadline_seconds(self) -> int:
-        """How long either half, the change or its undoing, may take."""
-        return _STOP_SECONDS + self.start_seconds + self.stable_seconds
+        """After how long there is a result on a node that did not restart, whatever happened."""
+        return self.change_seconds + 2 * self.undo_seconds
 
 
 @dataclass(frozen=True)
 class Result:
     """How a transaction ended.
 
-    `outcome` is "applied", "refused" (nothing was changed), "rolled-back" or "failed" (a person is needed).
+    `outcome` is "applied", "refused" (nothing was changed), "rolled-back" or "failed" (a person is needed;
+    `reason` then ends with the commands).
     """
 
     id: str
     outcome: str
     reason: str
-    journal: tuple[str, ...]  # the kubelet's last lines, where it did not come up
+    journal: tuple[str, ...] = ()  # the kubelet's last lines, where the change was undone
+
+    @property
+    def message(self) -> str:
+        """The reason, with the kubelet's last complaints where it did not come up."""
+        if not self.journal:
+            return self.reason
+        complaints = [line for line in self.journal if re.match("[EF][0-9]", line)] or self.journal
+        return "\n".join([self.reason, "the last it said:", *(line[:400] for line in complaints[-5:])])
 
 
 @dataclass(frozen=True)
 class Process:
-    """The kubelet's process: the host's boot, its PID (0: none), systemd's restarts of it, when it started.
+    """The kubelet's process: two that are equal are the same one, which has run all the time between.
 
-    `started` is in microseconds since the boot.
+    `pid` is 0 where it does not run, `restarts` what systemd did by itself, `since_us` the machine's
+    monotonic clock in microseconds.
     """
 
-    boot: str
+    boot_id: str
     pid: int
     restarts: int
-    started: int
-
-    def __str__(self) -> str:
-        return f"PID {self.pid} after {self.restarts} restarts" if self.pid else "none"
+    since_us: int
 
 
 @dataclass(frozen=True)
 class Status:
-    """How far a transaction is on its node: its journal's phase (None: never begun), its end, the kubelet."""
+    """How far a transaction is: `phase` is None where the node knows no such transaction.
+
+    Phases: staging, stopping, replacing, starting, starting-again; undoing, reverting.
+    """
 
     phase: str | None
+    running: bool
     result: Result | None
     process: Process
+
+    @property
+    def broken_off(self) -> bool:
+        """Whether it has begun, not ended, and nothing works on it: `settle_script` ends it."""
+        return self.phase is not None and not self.running and self.result is None
 
 
 def read_result(text: str) -> Result:
@@ -123,84 +161,127 @@ def read_result(text: str) -> Result:
 def start_script(transaction: Transaction) -> str:
     """Return the script that hands the transaction to systemd on the node and returns at once.
 
-    It refuses while another transaction is running, and undoes one that was broken off.
+    It refuses while another transaction is running, undoes one that was broken off, and does nothing for one
+    that has begun already.
     """
-    run = base64.encodebytes(node_script(transaction).encode()).decode()
-    command = shlex.join(
-        [
-            "systemd-run",
-            f"--unit={transaction.systemd_unit}",
-            "--collect",
-            f"--description=numaforge changes {transaction.unit}",
-            f"--property=RuntimeMaxSec={transaction.deadline_seconds * 2}",
-            f"--property=TimeoutStopSec={transaction.deadline_seconds}",
-            f"--property=ExecStopPost=/bin/sh {transaction.folder}/run.sh recover",
-            "/bin/sh",
-            f"{transaction.folder}/run.sh",
-            "apply",
-        ]
-    )
-    return f"""{_SETTLE}
-numaforge_start() {{
+    folder = transaction.folder
+    return f"""numaforge_start() {{
     umask 077
-    mkdir -p {transaction.folder} || return 1
-    base64 -d > {transaction.folder}/run.sh <<'END_OF_FILE' || return 1
-{run}END_OF_FILE
-    sync {transaction.folder}/run.sh
-    if ! ln -s {transaction.id} {CURRENT} 2>/dev/null; then
-        settle && ln -s {transaction.id} {CURRENT} || return 1
+    mkdir -p {folder} || return 1
+    if [ ! -e {folder}/state ]; then
+        base64 -d > {folder}/run.new <<'END_OF_FILE' || return 1
+{base64.encodebytes(node_script(transaction).encode()).decode()}END_OF_FILE
+        sync {folder}/run.new && mv -f {folder}/run.new {folder}/run.sh || return 1
     fi
-    {command} || {{ rm -f {CURRENT}; return 1; }}
+    sh {folder}/run.sh begin apply < /dev/null
 }}
 numaforge_start || exit 1
 """
 
 
-def settle_script() -> str:
-    """Return the script that ends an unfinished transaction: waits for a running one, undoes a broken one."""
-    return f"{_SETTLE}settle\n"
+def revert_script(transaction_id: str, reason: str) -> str:
+    """Return the script that has systemd undo a transaction that was applied, and returns at once.
 
-
-def wait_script(transaction: Transaction) -> str:
-    """Return the script that waits for the end and prints result.json; it fails unless all was applied."""
-    result = f"{transaction.folder}/result.json"
-    return f"""left={transaction.deadline_seconds * 3}
-while [ ! -e {result} ]; do
-    if [ "$left" -le 0 ]; then
-        echo "{transaction.id} has not ended: see systemctl status {transaction.systemd_unit}" >&2
-        exit 1
+    The transaction's result is "rolled-back" or "failed" then, with this reason; `applied.json` keeps the
+    first one. Nothing happens to a transaction that is undone already. It refuses for one that the node does
+    not know or that has not ended, and while another one is running.
+    """
+    folder = _folder(transaction_id)
+    text = base64.encodebytes(reason.encode("utf-8", "replace")).decode()
+    return f"""numaforge_revert() {{
+    umask 077
+    if [ ! -e {folder}/run.sh ]; then
+        echo "this node knows no transaction {transaction_id}" >&2
+        return 1
     fi
-    left=$((left - 1))
-    sleep 1
-done
-if [ "$(cat {transaction.folder}/outcome)" = applied ]; then cat {result}; exit; fi
-cat {transaction.folder}/message >&2
-exit 1
+    base64 -d > {folder}/revert.new <<'END_OF_FILE' || return 1
+{text}END_OF_FILE
+    sh {folder}/run.sh begin revert < /dev/null
+}}
+numaforge_revert || exit 1
 """
 
 
+def settle_script() -> str:
+    """Return the script that ends an unfinished transaction: waits for a running one, undoes a broken one."""
+    return f"""ROOT={TRANSACTIONS}
+{_SETTLE}
+if [ -d "$ROOT" ]; then
+    while other=$(readlink "$ROOT/current") && runs "$other"; do pause; done
+    exec 9> "$ROOT/lock" && flock 9 && settle
+fi
+"""
+
+
+def status_script(transaction_id: str, unit: str) -> str:
+    """Return the script whose output `read_status` reads; `unit` is the kubelet's."""
+    folder = _folder(transaction_id)
+    # The unit before the result: it ends after it has written that.
+    return f"""systemctl show -p LoadState {_systemd_unit(transaction_id)}
+systemctl show -p MainPID -p NRestarts -p ActiveEnterTimestampMonotonic {shlex.quote(unit)}
+echo "Boot=$(cat {_BOOT_ID})"
+echo "Phase=$(cat {folder}/state 2>/dev/null)"
+echo Result
+cat {folder}/result.json 2>/dev/null
+echo .
+"""
+
+
+def read_status(text: str) -> Status:
+    """Read what `status_script` printed.
+
+    Raises HostError for an answer that is cut off.
+    """
+    head, found, tail = text.partition("\nResult\n")
+    body = tail.strip()
+    values = dict(line.partition("=")[::2] for line in head.splitlines())
+    try:
+        if not found or not body.endswith("."):
+            raise ValueError(text)
+        process = Process(
+            values["Boot"],
+            int(values["MainPID"]),
+            int(values["NRestarts"]),
+            int(values["ActiveEnterTimestampMonotonic"]),
+        )
+        phase, running = values["Phase"] or None, values["LoadState"] == "loaded"
+    except (KeyError, ValueError) as error:
+        raise HostError("the answer about the kubelet's change is cut off", remedy="run again") from error
+    result = body.removesuffix(".").strip()
+    return Status(phase, running, read_result(result) if result else None, process)
+
+
 def node_script(transaction: Transaction) -> str:
-    """Return the script with its two halves, `apply` and `recover`."""
+    """Return the script that carries everything out on the node, with its verbs.
+
+    `begin apply` and `begin revert` take the lock and hand `apply` or `revert` to systemd, `recover` ends
+    what was broken off, `boot` stands before the kubelet while a transaction is open.
+    """
     changed = [file.path for file in transaction.files] + list(transaction.absent)
     state = [*transaction.invalid_state, *transaction.kept_state]
     stages = "".join(stage_command(number, file) for number, file in enumerate(transaction.files))
     discards = _each("discard {0} {1}", enumerate(file.path for file in transaction.files))
     keeps = _each('keep "$FOLDER/backup" {0} || return 1', zip(changed, strict=True))
     keeps_state = _each('keep "$FOLDER/backup" {0} || return 1', zip(state, strict=True))
-    places = _each("place {0} {1} || return 1", enumerate(file.path for file in transaction.files)) + _each(
-        'rm -f "$(resolved {0})" || return 1', zip(transaction.absent, strict=True)
-    )
-    removals = _each("rm -f {0} || return 1", zip(transaction.invalid_state, strict=True))
-    put_backs = _each('put_back "$FOLDER/backup" {0} || restored=no', zip(changed, strict=True))
-    put_backs_state = _each('put_back "$FOLDER/backup" {0} || restored=no', zip(state, strict=True))
+    places = _each("place {0} {1} || return 1", enumerate(file.path for file in transaction.files))
+    removals = _each("remove {0} || return 1", zip(transaction.absent, strict=True))
+    state_removals = _each("remove {0} || return 1", zip(transaction.invalid_state, strict=True))
+    put_backs = _each('put_back "$FOLDER/backup" {0} || by_hand {0}', zip(changed, strict=True))
+    put_backs_state = _each('put_back "$FOLDER/backup" {0} || by_hand {0}', zip(state, strict=True))
     return f"""#!/bin/sh
 # Written by numaforge: changes {transaction.unit} and undoes the change when it does not come up.
-FOLDER={transaction.folder}
+ROOT={TRANSACTIONS}
+ID={transaction.id}
+FOLDER=$ROOT/$ID
 UNIT={shlex.quote(transaction.unit)}
 RESTART={"yes" if transaction.restart else ""}
 START_SECONDS={transaction.start_seconds}
 STABLE_SECONDS={transaction.stable_seconds}
-{FUNCTIONS}{_JOURNAL}
+CHANGE_SECONDS={transaction.change_seconds}
+UNDO_SECONDS={transaction.undo_seconds}
+MANAGERS_SOCKET={_MANAGERS_SOCKET}
+BOOT_UNIT={BOOT_UNIT}
+{FUNCTIONS}{_SETTLE}{_JOURNAL}{_LOCK}
 health() {{
 {_health_command(transaction.health_url)}
 }}
@@ -213,26 +294,22 @@ discard_all() {{
 }}
 keep_all() {{
     mkdir -p "$FOLDER/backup" || return 1
-{keeps}    sync
+{keeps}    sync -f "$FOLDER"
 }}
 keep_state() {{ # the kubelet writes these until it is stopped
-    mkdir -p "$FOLDER/backup" || return 1
-{keeps_state}    : > "$FOLDER/state-kept" && sync "$FOLDER/state-kept"
+{keeps_state}    : > "$FOLDER/state-kept" && sync -f "$FOLDER"
 }}
-place_all() {{
-{places}    :
-}}
-remove_invalid_state() {{
-{removals}    :
+replace_all() {{
+{places}{removals}{state_removals}    :
 }}
 put_back_all() {{
-    restored=yes
+    commands=
 {put_backs}    if [ -e "$FOLDER/state-kept" ]; then
         :
 {put_backs_state}    fi
-    [ "$restored" = yes ]
+    [ -z "$commands" ]
 }}
-{_HALVES}"""
+{_VERBS}"""
 
 
 def health_url(config: Mapping[str, object]) -> str | None:
@@ -245,25 +322,53 @@ def health_url(config: Mapping[str, object]) -> str | None:
     return f"http://[{address}]:{port}/healthz" if ":" in address else f"http://{address}:{port}/healthz"
 
 
-_SETTLE = f"""settle() {{
-    other=$(readlink {CURRENT}) || return 0
-    while systemctl is-active --quiet "numaforge-kubelet-$other.service"; do sleep 1; done
-    if [ -L {CURRENT} ]; then sh {TRANSACTIONS}/"$other"/run.sh recover; fi
-}}
+_BOOT_ID = "/proc/sys/kernel/random/boot_id"
+
+# A unit is loaded until systemd has run its recover half too.
+_SETTLE = r"""
+pause() { sleep 0.5 2>/dev/null || sleep 1; }
+runs() { # ID
+    [ "$(systemctl show -p LoadState --value "numaforge-kubelet-$1.service")" = loaded ]
+}
+settle() { # wait for a transaction that is ending, undo one that was broken off
+    other=$(readlink "$ROOT/current") || return 0
+    while runs "$other"; do pause; done
+    if [ ! -e "$ROOT/$other/run.sh" ]; then
+        rm -f "$ROOT/current"
+    elif [ -L "$ROOT/current" ]; then
+        sh "$ROOT/$other/run.sh" recover 9>&-
+    fi
+}
 """
 
 # `state` and `result.json` are renamed into place and flushed: they are read after a power cut.
-_JOURNAL = r"""
+_JOURNAL = (
+    r"""
+boot_id() { cat """
+    + _BOOT_ID
+    + r"""; }
 phase() {
     printf '%s\n' "$1" > "$FOLDER/state.new" && sync "$FOLDER/state.new" &&
-        mv -f "$FOLDER/state.new" "$FOLDER/state"
+        mv -f "$FOLDER/state.new" "$FOLDER/state" && sync "$FOLDER"
+}
+outcome() { # FOLDER
+    sed -n '1s/.*, "outcome": "\([a-z-]*\)", .*/\1/p' "$1/result.json" 2>/dev/null
 }
 json_line() { # a line of any bytes on stdin as the inside of a JSON string
     tr -d '\000-\010\013-\037' | sed -e 's/\\/\\\\/g' -e 's/"/\\"/g' -e 's/\t/\\t/g'
 }
+keep_journal() { # the kubelet's last lines, of its first failure
+    [ -e "$FOLDER/journal" ] && return
+    journalctl -u "$UNIT" _SYSTEMD_INVOCATION_ID="$(systemctl show -p InvocationID --value "$UNIT")" \
+        -n """
+    + str(JOURNAL_LINES)
+    + r""" --no-pager -o cat 2>/dev/null | cut -c 1-2000 > "$FOLDER/journal.new"
+    mv -f "$FOLDER/journal.new" "$FOLDER/journal"
+}
 finish() { # OUTCOME REASON
+    rm -f "$FOLDER/reserve"
     {
-        printf '{"id": "%s", "outcome": "%s", "reason": "%s", "journal": [' "${FOLDER##*/}" "$1" \
+        printf '{"id": "%s", "outcome": "%s", "reason": "%s", "journal": [' "$ID" "$1" \
             "$(printf '%s' "$2" | tr '\n' ' ' | json_line)"
         separator=
         if [ -e "$FOLDER/journal" ]; then
@@ -273,31 +378,95 @@ finish() { # OUTCOME REASON
             done
         fi
         printf ']}\n'
-    } > "$FOLDER/result.new"
-    {
-        printf '%s\n' "$2"
-        if [ -e "$FOLDER/journal" ]; then
-            echo "the last it said:"
-            if ! grep '^[EF][0-9]' "$FOLDER/journal" > "$FOLDER/complaints"; then
-                cp "$FOLDER/journal" "$FOLDER/complaints"
-            fi
-            tail -n 5 "$FOLDER/complaints" | cut -c 1-400
+    } > "$FOLDER/result.new" && sync "$FOLDER/result.new" &&
+        mv -f "$FOLDER/result.new" "$FOLDER/result.json" && sync -f "$FOLDER" || return 1
+    prune
+    release
+}
+prune() { # the oldest finished transactions, but none that needs a person
+    kept=0
+    for id in $(ls -1t "$ROOT"); do
+        if [ -L "$ROOT/$id" ] || [ ! -d "$ROOT/$id" ]; then continue; fi
+        kept=$((kept + 1))
+        if [ "$kept" -gt """
+    + str(KEPT_TRANSACTIONS)
+    + r""" ] && [ "$id" != "$ID" ] && [ "$(outcome "$ROOT/$id")" != failed ]; then
+            rm -rf "${ROOT:?}/$id"
         fi
-    } > "$FOLDER/message"
-    printf '%s\n' "$1" > "$FOLDER/outcome"
-    phase "$1"
-    sync
-    mv -f "$FOLDER/result.new" "$FOLDER/result.json"
-    sync "$FOLDER"
-    if [ "$(readlink "${FOLDER%/*}/current")" = "${FOLDER##*/}" ]; then rm -f "${FOLDER%/*}/current"; fi
+    done
+}
+"""
+)
+
+_LOCK = r"""
+hand_over() { # VERB: have systemd do it, whatever becomes of whoever asked
+    systemd-run "--unit=numaforge-kubelet-$ID.service" --collect "--description=numaforge changes $UNIT" \
+        "--property=RuntimeMaxSec=$((CHANGE_SECONDS + UNDO_SECONDS))" \
+        "--property=TimeoutStopSec=$UNDO_SECONDS" "--property=ExecStopPost=/bin/sh $FOLDER/run.sh recover" \
+        /bin/sh "$FOLDER/run.sh" "$1" 9>&-
+}
+stand_before_kubelet() { # after a reboot the kubelet must not start with what is half written
+    wants=${BOOT_UNIT%/*}/multi-user.target.wants
+    mkdir -p "$wants" && boot_id > "$FOLDER/boot" && sync "$FOLDER/boot" && cat > "$BOOT_UNIT" <<END &&
+# Written by numaforge; it is removed when the change of the kubelet has ended.
+[Unit]
+Description=Undo a change of $UNIT that a reboot broke off
+Before=$UNIT
+RequiresMountsFor=$ROOT
+ConditionPathIsSymbolicLink=$ROOT/current
+
+[Service]
+Type=oneshot
+ExecStart=/bin/sh $ROOT/current/run.sh boot
+TimeoutStartSec=120
+END
+        ln -sf "$BOOT_UNIT" "$wants/${BOOT_UNIT##*/}" && sync "$BOOT_UNIT" "$wants"
+}
+take() {
+    stand_before_kubelet && ln -s "$ID" "$ROOT/current" && sync "$ROOT"
+}
+release() {
+    if [ "$(readlink "$ROOT/current")" = "$ID" ]; then
+        rm -f "${BOOT_UNIT%/*}/multi-user.target.wants/${BOOT_UNIT##*/}" "$BOOT_UNIT"
+        rm -f "$ROOT/current"
+    fi
+}
+begin() { # apply or revert
+    umask 077
+    exec 9> "$ROOT/lock" || return 1
+    if ! flock -w 30 9; then
+        echo "somebody else is just beginning a change of this kubelet: run again" >&2
+        return 1
+    fi
+    other=$(readlink "$ROOT/current")
+    if [ -n "$other" ] && runs "$other" && [ ! -e "$ROOT/$other/result.json" ]; then
+        if [ "$other $1" = "$ID apply" ]; then return; fi
+        if [ "$other $1" = "$ID revert" ] && [ -e "$FOLDER/revert" ]; then return; fi
+        echo "the transaction $other is changing this kubelet ($(cat "$ROOT/$other/state")):" \
+            "wait until it has ended" >&2
+        return 1
+    fi
+    settle
+    while runs "$ID"; do pause; done
+    case $1,$(outcome "$FOLDER") in
+    apply,) if [ -e "$FOLDER/state" ]; then return 1; fi ;;
+    revert,applied) mv -f "$FOLDER/revert.new" "$FOLDER/revert" && sync "$FOLDER/revert" || return 1 ;;
+    *,?*) return ;;
+    *)
+        echo "the transaction $ID has not been applied: there is nothing to undo" >&2
+        return 1
+        ;;
+    esac
+    take && hand_over "$1" || { release; return 1; }
 }
 """
 
-# A kubelet can answer healthz once and still end when its managers start, so the same process has to stay.
 _KUBELET = r"""
 unit_state() { systemctl show -p MainPID -p NRestarts -p SubState "$UNIT"; }
 uptime_seconds() { read -r uptime _ < /proc/uptime; echo "${uptime%%.*}"; }
-comes_up() { # sets `why` when it does not
+managers_run() { grep -q " $MANAGERS_SOCKET\$" /proc/net/unix; }
+managers_run_as_before() { [ ! -e "$FOLDER/managers-ran" ] || managers_run; }
+comes_up() { # SECONDS that it has to stay up; sets `why` when it does not
     deadline=$(($(uptime_seconds) + START_SECONDS))
     steady=
     while :; do
@@ -318,96 +487,172 @@ comes_up() { # sets `why` when it does not
             if [ "$unit" != "$steady" ]; then
                 steady=$unit
                 since=$now
-            elif [ $((now - since)) -ge "$STABLE_SECONDS" ]; then
-                return 0
             fi
+            if managers_run_as_before && [ $((now - since)) -ge "$1" ]; then return 0; fi
         else
             steady=
         fi
-        if [ "$now" -ge "$deadline" ] && [ -z "$steady" ]; then
-            why="the kubelet was not healthy within $START_SECONDS s"
-            return 1
+        if [ "$now" -ge "$deadline" ]; then
+            if [ -z "$steady" ]; then
+                why="the kubelet was not healthy within $START_SECONDS s"
+                return 1
+            elif ! managers_run_as_before; then
+                why="the kubelet's resource managers did not start within $START_SECONDS s;"
+                why="$why does the container runtime answer?"
+                return 1
+            fi
         fi
-        sleep 0.5 2>/dev/null || sleep 1
+        pause
     done
 }
-start_unit() {
+start_unit() { # SECONDS that it has to stay up
     systemctl daemon-reload || { why="systemctl daemon-reload failed"; return 1; }
     systemctl reset-failed "$UNIT" 2>/dev/null
     systemctl start "$UNIT" || { why="systemctl start $UNIT failed"; return 1; }
-    comes_up
+    comes_up "$1"
 }
 """
 
-_HALVES = r"""
+_VERBS = r"""
+stage_and_keep() {
+    stage_all && keep_all && head -c 524288 /dev/zero > "$FOLDER/reserve" && phase stopping
+}
 change() {
     why="the kubelet could not be stopped"
-    phase stopping
     if [ -n "$RESTART" ]; then systemctl stop "$UNIT" || return 1; fi
     why="the kubelet's state could not be copied"
     keep_state || return 1
     why="a file could not be replaced"
-    phase replacing
-    place_all || return 1
-    remove_invalid_state || return 1
-    phase starting
-    if [ -n "$RESTART" ]; then
-        start_unit
-    else
+    phase replacing && replace_all || return 1
+    why="the transaction's journal could not be written"
+    phase starting || return 1
+    if [ -z "$RESTART" ]; then
         why="systemctl daemon-reload failed"
         systemctl daemon-reload
+        return
+    fi
+    enough=0
+    if [ ! -e "$FOLDER/managers-ran" ]; then enough=$STABLE_SECONDS; fi
+    start_unit "$enough" || return 1
+    why="the transaction's journal could not be written"
+    phase starting-again || return 1
+    why="the kubelet could not be stopped for its second start"
+    systemctl stop "$UNIT" || return 1
+    if start_unit "$STABLE_SECONDS"; then return; fi
+    why="the kubelet came up with the new configuration, and not a second time: $why"
+    return 1
+}
+by_hand() { # PATH: add the command that puts it back
+    if [ -e "$FOLDER/backup$1" ]; then
+        commands="${commands}cp -a '$FOLDER/backup$1' '$1'; "
+    else
+        commands="${commands}rm -f '$1'; "
     fi
 }
-undo() { # REASON
-    reason=$1
-    journalctl -u "$UNIT" _SYSTEMD_INVOCATION_ID="$(systemctl show -p InvocationID --value "$UNIT")" \
-        -n 200 --no-pager -o cat > "$FOLDER/journal" 2>/dev/null
-    phase undoing
+undo() { # PHASE REASON
+    reason=$2
+    rm -f "$FOLDER/reserve" # what is written from here on may need the room
+    keep_journal
+    phase "$1"
     discard_all
-    if [ -n "$RESTART" ]; then systemctl stop "$UNIT"; fi
-    if ! put_back_all; then
-        finish failed "$reason; not every file could be put back: compare with $FOLDER/backup by hand"
-        return 1
+    if [ "$(cat "$FOLDER/back" 2>/dev/null)" != "$(boot_id)" ]; then # else `boot` has done it
+        if [ -n "$RESTART" ]; then
+            systemctl stop "$UNIT" || reason="$reason; the kubelet could not be stopped"
+        fi
+        if ! put_back_all; then
+            finish failed "$reason; not every file could be put back. By hand: ${commands}systemctl \
+daemon-reload; systemctl restart $UNIT"
+            return 1
+        fi
     fi
     if [ -z "$RESTART" ]; then
         systemctl daemon-reload
         finish rolled-back "$reason; the files are as they were"
-    elif start_unit; then
+    elif start_unit "$STABLE_SECONDS"; then
         finish rolled-back "$reason; the old configuration is back and the kubelet is healthy with it"
     elif [ ! -e "$FOLDER/was-healthy" ]; then
         finish rolled-back "$reason; the old configuration is back; the kubelet was not healthy before either"
     else
-        finish failed "$reason; the old configuration is back, but $why with it too: see journalctl -u $UNIT"
+        finish failed "$reason; the old configuration is back, but $why with it too. By hand: journalctl \
+-u $UNIT -n 50; systemctl restart $UNIT"
         return 1
     fi
 }
 apply() {
     umask 022
     phase staging
-    if [ -n "$RESTART" ] && health; then : > "$FOLDER/was-healthy"; fi
-    if ! stage_all 2> "$FOLDER/errors" || ! keep_all 2>> "$FOLDER/errors"; then
-        discard_all
-        finish refused "nothing was changed: $(tail -n 3 "$FOLDER/errors")"
+    if [ -n "$RESTART" ] && health; then
+        : > "$FOLDER/was-healthy"
+        if managers_run; then : > "$FOLDER/managers-ran"; fi
+    fi
+    if ! stage_and_keep 2> "$FOLDER/errors"; then
+        refuse "$(tail -n 3 "$FOLDER/errors")"
         return 1
     fi
     if ! change; then
-        undo "$why"
+        undo undoing "$why"
         return 1
     fi
     finish applied "${RESTART:+the kubelet is healthy with the new configuration}"
 }
+refuse() { # REASON
+    discard_all
+    finish refused "nothing was changed: $1"
+}
+revert() {
+    umask 022
+    if [ ! -e "$FOLDER/applied.json" ]; then
+        mv "$FOLDER/result.json" "$FOLDER/applied.json" && sync "$FOLDER" || return 1
+    fi
+    if [ -e "$FOLDER/result.json" ]; then
+        release
+    else
+        undo reverting "$(cat "$FOLDER/revert")"
+    fi
+}
 recover() {
-    [ -e "$FOLDER/result.json" ] && return
+    umask 022
+    if [ -e "$FOLDER/revert" ]; then
+        revert
+    elif [ -e "$FOLDER/result.json" ]; then
+        release
+    elif unchanged; then
+        refuse "the transaction was broken off before it began"
+    else
+        undo undoing "the transaction was broken off while $(cat "$FOLDER/state")"
+    fi
+}
+unchanged() {
     case $(cat "$FOLDER/state" 2>/dev/null) in
-    '' | staging)
-        discard_all
-        finish refused "nothing was changed: the transaction was broken off before it began"
-        ;;
-    *) undo "the transaction was broken off while $(cat "$FOLDER/state")" ;;
+    '' | staging) return 0 ;;
+    *) return 1 ;;
     esac
 }
-"$1"
+ended() { [ -e "$FOLDER/result.json" ] && { [ ! -e "$FOLDER/revert" ] || [ -e "$FOLDER/applied.json" ]; }; }
+boot() { # the kubelet waits for this; the proof that it comes up has to wait for the kubelet
+    if [ "$(cat "$FOLDER/boot")" = "$(boot_id)" ]; then return; fi
+    if ! ended && ! unchanged; then
+        discard_all
+        put_back_all && systemctl daemon-reload && boot_id > "$FOLDER/back"
+    fi
+    hand_over recover
+}
+"$@"
 """
+
+
+def _folder(transaction_id: str) -> str:
+    """Return a transaction's folder; an id that was read from somewhere becomes part of a root shell's script.
+
+    Raises HostError for one that is none.
+    """
+    if not re.fullmatch("[A-Za-z0-9][A-Za-z0-9-]*", transaction_id):
+        raise HostError(f"{transaction_id!r} is not the id of a transaction")
+    return f"{TRANSACTIONS}/{transaction_id}"
+
+
+def _systemd_unit(transaction_id: str) -> str:
+    return f"numaforge-kubelet-{transaction_id}.service"
 
 
 def _health_command(url: str | None) -> str:

@@ -1,0 +1,253 @@
+"""Roll out over many nodes: in a fixed order, within a budget, canaries first, and no further than is safe.
+
+The fleet decides who is next; each node then takes its own slot, so that others who roll out in the same
+cluster at the same time, with this program or a shard of the same inventory, share the budget.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from numaforge.errors import ExitCode
+from numaforge.rollout.budget import Budget, Usage, refusal
+from numaforge.rollout.cluster import ApiAwayError, Cluster, ClusterNode
+from numaforge.rollout.lead import Lead
+from numaforge.rollout.node import Outcome
+from numaforge.rollout.patience import patiently
+from numaforge.rollout.record import RECORD, Ending
+from numaforge.rollout.slots import held_slots
+from numaforge.rollout.steps import Clock, Steps
+
+_TICK_SECONDS = 2.0
+_LOOK_SECONDS = 15.0
+_AWAY_SECONDS = 900.0
+_NUMBERS = re.compile(r"(\d+)")
+
+_EXIT_CODES = {
+    Ending.HELD: ExitCode.HELD,
+    Ending.ROLLED_BACK: ExitCode.ROLLED_BACK,
+    Ending.BLOCKED: ExitCode.BLOCKED,
+    Ending.ABORTED: ExitCode.BLOCKED,
+}
+
+
+@dataclass(frozen=True)
+class Member:
+    """A host of the inventory and its name in the cluster."""
+
+    host: str
+    node: str
+
+
+@dataclass(frozen=True)
+class FleetSettings:
+    """How to go through a fleet.
+
+    `canaries` hosts go first (the first ones in order, or those named); after them, and after each failure
+    domain, nothing new is begun for `soak_seconds`. Nothing new is begun any more once more than
+    `max_failures` nodes were rolled back or held, or more than `max_blocked` (None: any number) blocked.
+    """
+
+    budget: Budget = field(default_factory=Budget)
+    canaries: int = 1
+    canary_hosts: tuple[str, ...] = ()
+    soak_seconds: float = 0.0
+    max_failures: int = 0
+    max_blocked: int | None = None
+
+
+class Running(Protocol):
+    """A node's roll-out under way."""
+
+    def outcome(self) -> Outcome | None:
+        """Return how it ended, None while it goes on."""
+
+
+Launch = Callable[[Member], Running]
+
+
+@dataclass(frozen=True)
+class FleetReport:
+    """How a roll-out ended: the outcome of each host that was begun, the reason for each that was not."""
+
+    outcomes: Mapping[str, Outcome]
+    not_begun: Mapping[str, str]
+    stopped: str | None = None
+
+    @property
+    def exit_code(self) -> ExitCode:
+        """The gravest of all: held, rolled back, blocked (or not begun), done."""
+        endings = {outcome.ending for outcome in self.outcomes.values()}
+        found = next((code for ending, code in _EXIT_CODES.items() if ending in endings), ExitCode.YES)
+        return ExitCode.BLOCKED if found is ExitCode.YES and self.not_begun else found
+
+
+def in_order(members: Iterable[Member]) -> list[Member]:
+    """Return members by name, with numbers as numbers: gpu-2 before gpu-10."""
+    return sorted(members, key=lambda member: _natural(member.host))
+
+
+def _natural(name: str) -> list[tuple[int, str]]:
+    return [(int(part), "") if part.isdigit() else (-1, part) for part in _NUMBERS.split(name)]
+
+
+@dataclass
+class Fleet:
+    """The roll-out of a fleet; `lead` is None where nobody else could run it.
+
+    `tell` hears why nothing new is begun.
+    """
+
+    cluster: Cluster
+    members: Sequence[Member]
+    settings: FleetSettings
+    launch: Launch
+    clock: Clock
+    tell: Callable[[str], object]
+    lead: Lead | None = None
+    running: dict[str, Running] = field(default_factory=dict, init=False)
+    outcomes: dict[str, Outcome] = field(default_factory=dict, init=False)
+    stopped: str | None = field(default=None, init=False)
+    waits_for: str = field(default="", init=False)
+
+    def __post_init__(self) -> None:
+        named = self.settings.canary_hosts
+        ordered = in_order(self.members)
+        first = [member for member in ordered if member.host in named]
+        ordered = first + [member for member in ordered if member.host not in named]
+        self.waiting = {member.host: member for member in ordered}
+        self._node_of = {member.host: member.node for member in ordered}
+        self._canaries_left = len(first) or self.settings.canaries
+        self._count: Counter[Ending] = Counter()
+        self._domain_of: dict[str, str] = {}
+        self._in_domain: Counter[str] = Counter()
+        self._quiet_until = 0.0
+
+    def stop(self, reason: str) -> None:
+        """Begin nothing new; what has begun goes on to its end."""
+        self.stopped = self.stopped or reason
+
+    def run(self) -> Steps[FleetReport]:
+        """Roll out, and report."""
+        yield from self._go_on_with_unfinished()
+        while True:
+            self._collect()
+            if self.lead is not None and (reason := self.lead.keep()):
+                self.stop(reason)
+            if not self.running and (self.stopped or not self.waiting):
+                return self.report()
+            if not self.stopped and self.waiting and self.clock() >= self._quiet_until:
+                self._quiet_until = self.clock() + _LOOK_SECONDS
+                self._begin()
+            yield _TICK_SECONDS
+
+    def report(self) -> FleetReport:
+        """Return how far it is."""
+        reason = self.stopped or self.waits_for
+        return FleetReport(dict(self.outcomes), dict.fromkeys(self.waiting, reason), self.stopped)
+
+    def _go_on_with_unfinished(self) -> Steps[None]:
+        """Begin with the nodes that somebody has left in the middle; they hold their slots already."""
+        nodes = yield from patiently(self.cluster.nodes, tell=self._wait_for, patience_seconds=_AWAY_SECONDS)
+        unfinished = {node.name for node in nodes if RECORD in node.annotations}
+        for member in [member for member in self.waiting.values() if member.node in unfinished]:
+            self._start(member, None)
+
+    def _start(self, member: Member, node: ClusterNode | None) -> None:
+        del self.waiting[member.host]
+        domain = self.settings.budget.domain_of(node) if node else ""
+        self._domain_of[member.host] = domain
+        self._in_domain[domain] += 1
+        self.running[member.host] = self.launch(member)
+
+    def _collect(self) -> None:
+        for host, running in list(self.running.items()):
+            outcome = running.outcome()
+            if outcome is None:
+                continue
+            del self.running[host]
+            self.outcomes[host] = outcome
+            self._quiet_until = self.clock() + self._soak(host, outcome.ending)
+            self._judge(host, outcome.ending)
+
+    def _soak(self, host: str, ending: Ending) -> float:
+        """Return for how long to watch before anything new is begun."""
+        domain = self._domain_of[host]
+        self._in_domain[domain] -= 1
+        if self._canaries_left:
+            self._canaries_left -= ending is Ending.DONE
+            return 0.0 if self._canaries_left else self.settings.soak_seconds
+        more = self._in_domain[domain] or any(self._domain_of.get(other) == domain for other in self.waiting)
+        return 0.0 if more else self.settings.soak_seconds
+
+    def _judge(self, host: str, ending: Ending) -> None:
+        """Decide what an ending means for those that have not begun."""
+        self._count[ending] += 1
+        failed = self._count[Ending.ROLLED_BACK] + self._count[Ending.HELD]
+        if failed > self.settings.max_failures:
+            self.stop(f"{host} is {ending}, and no more than {self.settings.max_failures} may fail")
+        blocked, limit = self._count[Ending.BLOCKED], self.settings.max_blocked
+        if limit is not None and blocked > limit:
+            self.stop(f"{blocked} nodes are blocked, and no more than {limit} may be")
+
+    def _begin(self) -> None:
+        """Begin as many nodes as the budget has room for."""
+        budget = self.settings.budget
+        try:
+            nodes = {node.name: node for node in self.cluster.nodes(budget.pool)}
+            slots = held_slots(self.cluster.leases())
+        except ApiAwayError as away:
+            self._wait_for(away.message)
+            return
+        if lost := self._lost(nodes):
+            self.stop(f"{lost}, which was changed before, is not Ready any more")
+            return
+        in_work = {slot.node for slot in slots} | {self._node_of[host] for host in self.running}
+        usage = Usage.of(budget, nodes.values(), in_work)
+        for queue in self._queues(nodes).values():
+            for member in queue:
+                node = nodes.get(member.node)
+                if node is None:  # not of the pool, or unknown: its own roll-out says which
+                    self._start(member, None)
+                    continue
+                reason = refusal(budget, usage, node)
+                if reason is not None:
+                    self._wait_for(reason)
+                    break
+                self._start(member, node)
+                usage = usage.taking(budget, node)
+
+    def _queues(self, nodes: Mapping[str, ClusterNode]) -> dict[str, list[Member]]:
+        """Return who may be next, by failure domain; the canaries first, and nobody beside them."""
+        members = list(self.waiting.values())
+        if self._canaries_left:
+            return {"": members[: max(0, self._canaries_left - len(self.running))]}
+        queues: dict[str, list[Member]] = {}
+        for member in members:
+            node = nodes.get(member.node)
+            domain = self.settings.budget.domain_of(node) if node else ""
+            self._domain_of[member.host] = domain
+            queues.setdefault(domain, []).append(member)
+        return dict(sorted(queues.items(), key=lambda item: _natural(item[0])))
+
+    def _lost(self, nodes: Mapping[str, ClusterNode]) -> str | None:
+        """Return a host that was changed and has stopped being Ready since."""
+        return next(
+            (
+                host
+                for host, outcome in self.outcomes.items()
+                if outcome.ending is Ending.DONE
+                and (node := nodes.get(self._node_of[host])) is not None
+                and not node.ready
+            ),
+            None,
+        )
+
+    def _wait_for(self, reason: str) -> None:
+        if reason != self.waits_for:
+            self.waits_for = reason
+            self.tell(reason)

@@ -1,0 +1,510 @@
+"""A cluster reached through `kubectl proxy` on a private unix socket, with every login that kubectl knows."""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+from urllib.parse import quote, urlencode
+
+from numaforge.errors import NumaforgeError
+from numaforge.rollout import objects
+from numaforge.rollout.cluster import (
+    ApiAwayError,
+    ClusterError,
+    ClusterNode,
+    ConflictError,
+    DisruptionBudget,
+    Eviction,
+    EvictionAnswer,
+    ForbiddenError,
+    Lease,
+    NotFoundError,
+    Permission,
+    Pod,
+)
+
+MANAGED_BY = "app.kubernetes.io/managed-by"
+COMPONENT = "numaforge"
+LEASE_NAMESPACE = "kube-system"
+NODE_LEASES = "kube-node-lease"
+EVENTS = "default"
+"""Where the API keeps the Events of objects that have no namespace."""
+LEASE_SECONDS = 60
+MESSAGE_BYTES = 1024
+"""The longest message that the API takes in an Event."""
+PAGE = 500
+START_SECONDS = 10.0
+_TWO_BUDGETS = "more than one PodDisruptionBudget"
+
+# sh ends kubectl when this process is gone, however it went: then nobody holds the other end of its stdin.
+_UNTIL_STDIN_ENDS = 'exec 3<&0; "$@" 3<&- & k=$!; { read -r _ <&3; kill "$k"; } 2>/dev/null & wait "$k"'
+
+
+def permissions(namespace: str = LEASE_NAMESPACE) -> tuple[Permission, ...]:
+    """Return exactly what a roll-out may ask of the API server, with its Leases in `namespace`."""
+    coordination = "coordination.k8s.io"
+    return (
+        *(Permission(verb, "nodes") for verb in ("get", "list", "patch")),
+        Permission("get", "nodes/proxy"),
+        *(Permission(verb, "pods") for verb in ("list", "delete")),
+        Permission("create", "pods/eviction"),
+        Permission("list", "poddisruptionbudgets", "policy"),
+        *(
+            Permission(verb, "leases", coordination, namespace)
+            for verb in ("get", "list", "create", "update")
+        ),
+        Permission("get", "leases", coordination, NODE_LEASES),
+        Permission("create", "events", "", EVENTS),
+    )
+
+
+@dataclass(frozen=True)
+class _Answer:
+    """What the API server said to one request; `document` is None where it is not a JSON object."""
+
+    status: int
+    document: Mapping[str, Any] | None
+    text: str
+    retry_after: float | None
+
+    @property
+    def message(self) -> str:
+        """Why, in the API server's words."""
+        said = self.document.get("message", "") if self.document else ""
+        return str(said) or self.text.strip()[:500] or http.client.responses.get(self.status, "")
+
+    @property
+    def causes(self) -> Sequence[Mapping[str, Any]]:
+        details = (self.document or {}).get("details") or {}
+        return details.get("causes") or ()
+
+
+class KubectlCluster:
+    """The cluster of a kubeconfig: a context manager that runs `kubectl proxy` while it is entered.
+
+    Calls may come from several threads and greenlets. Each has a connection of its own and takes at most
+    `request_seconds`; a read is repeated once when its connection breaks, and nothing else ever is.
+    """
+
+    def __init__(
+        self,
+        kubeconfig: Path | None = None,
+        *,
+        context: str | None = None,
+        namespace: str = LEASE_NAMESPACE,
+        kubectl: str = "kubectl",
+        request_seconds: float = 15.0,
+    ) -> None:
+        self._kubeconfig = kubeconfig
+        self._context = context
+        self._namespace = namespace
+        self._kubectl = kubectl
+        self._request_seconds = request_seconds
+        self._folder: Path | None = None
+        self._proxy: subprocess.Popen[bytes] | None = None
+        self._starting = threading.Lock()
+
+    def __enter__(self) -> Self:
+        """Start the proxy.
+
+        Raises NumaforgeError where there is no kubectl or no usable kubeconfig, and where the API server
+        cannot be reached or does not know the login.
+        """
+        self._check_kubeconfig()
+        self._folder = Path(tempfile.mkdtemp(prefix="numaforge-"))
+        try:
+            self._start()
+            answer = self._ask("GET", "/version")
+            if answer.status != http.HTTPStatus.OK:
+                raise ClusterError(answer.message, where="the API server cannot be asked")
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the proxy."""
+        with self._starting:
+            self._stop()
+            if self._folder is not None:
+                shutil.rmtree(self._folder, ignore_errors=True)
+                self._folder = None
+
+    def node(self, name: str) -> ClusterNode:
+        return objects.node(self._get(f"/api/v1/nodes/{quote(name)}", f"get node {name}"))
+
+    def nodes(self, selector: str = "") -> list[ClusterNode]:
+        query = {"labelSelector": selector} if selector else {}
+        items = self._list("/api/v1/nodes", "list nodes", query)
+        return sorted((objects.node(item) for item in items), key=lambda node: node.name)
+
+    def patch_node(
+        self,
+        node: ClusterNode,
+        *,
+        unschedulable: bool | None = None,
+        annotations: Mapping[str, str | None],
+    ) -> ClusterNode:
+        patch: dict[str, Any] = {
+            "metadata": {
+                "uid": node.uid,
+                "resourceVersion": node.resource_version,
+                "annotations": dict(annotations),
+            }
+        }
+        if unschedulable is not None:
+            patch["spec"] = {"unschedulable": unschedulable or None}
+        path = f"/api/v1/nodes/{quote(node.name)}"
+        return objects.node(self._do("PATCH", path, f"patch node {node.name}", patch))
+
+    def pods(self, node: str) -> list[Pod]:
+        query = {"fieldSelector": f"spec.nodeName={node}"}
+        return [objects.pod(item) for item in self._list("/api/v1/pods", f"list pods of node {node}", query)]
+
+    def evict(self, pod: Pod, *, dry_run: bool = False) -> EvictionAnswer:
+        eviction = {
+            "apiVersion": "policy/v1",
+            "kind": "Eviction",
+            "metadata": {"namespace": pod.namespace, "name": pod.name},
+            "deleteOptions": {"preconditions": {"uid": pod.uid}},
+        }
+        path = f"{_path(pod)}/eviction" + ("?dryRun=All" if dry_run else "")
+        answer = self._ask("POST", path, eviction)
+        message = answer.message
+        match answer.status:
+            case 200 | 201:
+                return EvictionAnswer(Eviction.ACCEPTED)
+            case 404:
+                return EvictionAnswer(Eviction.GONE)
+            case 409 if "UID" in message:
+                return EvictionAnswer(Eviction.GONE)
+            case 429:
+                budgets = [cause for cause in answer.causes if cause.get("reason") == "DisruptionBudget"]
+                said = " ".join([message, *(str(cause.get("message", "")) for cause in budgets)]).strip()
+                result = Eviction.BUDGET if budgets else Eviction.THROTTLED
+                return EvictionAnswer(result, said, answer.retry_after)
+            case 500 if _TWO_BUDGETS in message:
+                return EvictionAnswer(Eviction.TWO_BUDGETS, message)
+            case status if status >= 502 or answer.document is None:
+                raise _error(f"evict pod {pod}", answer)
+        return EvictionAnswer(Eviction.REFUSED, message)
+
+    def delete_pod(self, pod: Pod) -> None:
+        options = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": pod.uid}}
+        answer = self._ask("DELETE", _path(pod), options)
+        gone = answer.status == 404 or (answer.status == 409 and "UID" in answer.message)
+        if not gone:
+            _document(f"delete pod {pod}", answer)
+
+    def disruption_budgets(self) -> list[DisruptionBudget]:
+        items = self._list("/apis/policy/v1/poddisruptionbudgets", "list poddisruptionbudgets", {})
+        return [objects.disruption_budget(item) for item in items]
+
+    def leases(self) -> list[Lease]:
+        query = {"labelSelector": f"{MANAGED_BY}={COMPONENT}"}
+        items = self._list(self._leases, f"list leases in namespace {self._namespace}", query)
+        return sorted((objects.lease(item) for item in items), key=lambda lease: lease.name)
+
+    def put_lease(self, lease: Lease) -> Lease:
+        doing = f"lease {lease.name} in namespace {self._namespace}"
+        now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+        old: Mapping[str, Any] = {}
+        if lease.resource_version:
+            try:
+                found = self._get(f"{self._leases}/{quote(lease.name)}", f"get {doing}")
+            except NotFoundError as gone:
+                raise ConflictError("the Lease has been deleted", where=lease.name) from gone
+            old = found.get("spec") or {}
+        same = (old.get("holderIdentity") or "") == lease.holder
+        document = {
+            "apiVersion": "coordination.k8s.io/v1",
+            "kind": "Lease",
+            "metadata": {
+                "name": lease.name,
+                "namespace": self._namespace,
+                "resourceVersion": lease.resource_version or None,
+                "labels": {**lease.labels, MANAGED_BY: COMPONENT},
+                "annotations": dict(lease.annotations),
+            },
+            "spec": {
+                "holderIdentity": lease.holder or None,
+                "leaseDurationSeconds": LEASE_SECONDS,
+                "acquireTime": old.get("acquireTime", now) if same else now,
+                "renewTime": now,
+                "leaseTransitions": old.get("leaseTransitions", 0) + (0 if same else 1),
+            },
+        }
+        if not lease.resource_version:
+            return objects.lease(self._do("POST", self._leases, f"create {doing}", document))
+        return objects.lease(
+            self._do("PUT", f"{self._leases}/{quote(lease.name)}", f"update {doing}", document)
+        )
+
+    def node_heartbeat(self, node: str) -> str | None:
+        path = f"/apis/coordination.k8s.io/v1/namespaces/{NODE_LEASES}/leases/{quote(node)}"
+        try:
+            lease = self._get(path, f"get lease {node} in namespace {NODE_LEASES}")
+        except NotFoundError:
+            return None
+        renewed: str | None = lease["spec"].get("renewTime")
+        return renewed
+
+    def running_config(self, node: str) -> Mapping[str, Any]:
+        path = f"/api/v1/nodes/{quote(node)}/proxy/configz"
+        answer: Mapping[str, Any] = self._get(path, f"get node {node}/proxy/configz")["kubeletconfig"]
+        return answer
+
+    def tell(self, node: ClusterNode, reason: str, message: str, *, warning: bool = False) -> None:
+        now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        event = {
+            "apiVersion": "v1",
+            "kind": "Event",
+            "metadata": {"generateName": f"{node.name}.", "namespace": EVENTS},
+            # As the kubelet does it: `kubectl describe node` looks for the name in place of the UID.
+            "involvedObject": {"apiVersion": "v1", "kind": "Node", "name": node.name, "uid": node.name},
+            "reason": reason,
+            "message": message.encode()[:MESSAGE_BYTES].decode(errors="ignore"),
+            "type": "Warning" if warning else "Normal",
+            "source": {"component": COMPONENT},
+            "reportingComponent": COMPONENT,
+            "firstTimestamp": now,
+            "lastTimestamp": now,
+            "count": 1,
+        }
+        self._do("POST", f"/api/v1/namespaces/{EVENTS}/events", f"create event of node {node.name}", event)
+
+    def may(self, permission: Permission) -> bool:
+        resource, _, subresource = permission.resource.partition("/")
+        attributes = {
+            "verb": permission.verb,
+            "group": permission.group,
+            "resource": resource,
+            "subresource": subresource,
+            "namespace": permission.namespace or "",
+        }
+        review = {
+            "apiVersion": "authorization.k8s.io/v1",
+            "kind": "SelfSubjectAccessReview",
+            "spec": {"resourceAttributes": attributes},
+        }
+        path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+        answer = self._do("POST", path, "create selfsubjectaccessreviews", review)
+        return bool(answer["status"]["allowed"])
+
+    @property
+    def _leases(self) -> str:
+        return f"/apis/coordination.k8s.io/v1/namespaces/{quote(self._namespace)}/leases"
+
+    def _get(self, path: str, doing: str) -> Mapping[str, Any]:
+        return _document(doing, self._ask("GET", path))
+
+    def _do(self, method: str, path: str, doing: str, body: Mapping[str, Any]) -> Mapping[str, Any]:
+        return _document(doing, self._ask(method, path, body))
+
+    def _list(self, path: str, doing: str, query: Mapping[str, str]) -> list[Mapping[str, Any]]:
+        """Return the items of all pages."""
+        items: list[Mapping[str, Any]] = []
+        following = ""
+        while True:
+            page = {**query, "limit": str(PAGE)} | ({"continue": following} if following else {})
+            answer = self._get(f"{path}?{urlencode(page)}", doing)
+            items += answer.get("items") or ()
+            following = answer["metadata"].get("continue", "")
+            if not following:
+                return items
+
+    def _ask(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> _Answer:
+        try:
+            try:
+                return self._ask_once(method, path, body)
+            except (ConnectionError, http.client.HTTPException):
+                if method != "GET":
+                    raise
+                return self._ask_once(method, path, body)
+        except (OSError, http.client.HTTPException) as error:
+            silence = str(error) or type(error).__name__
+            raise ApiAwayError(f"{method} {path.partition('?')[0]} has no answer: {silence}") from error
+
+    def _ask_once(self, method: str, path: str, body: Mapping[str, Any] | None) -> _Answer:
+        connection = self._connect()
+        try:
+            headers = {"Accept": "application/json"}
+            if body is not None:
+                kind = "application/merge-patch+json" if method == "PATCH" else "application/json"
+                headers["Content-Type"] = kind
+            connection.request(method, path, json.dumps(body) if body is not None else None, headers)
+            response = connection.getresponse()
+            text = response.read().decode(errors="replace")
+            return _read(response.status, text, response.headers.get("Retry-After"))
+        finally:
+            connection.close()
+
+    def _connect(self) -> _UnixConnection:
+        """Connect to the proxy, which is started again when it has died."""
+        connection = _UnixConnection(self._socket(), self._request_seconds)
+        try:
+            connection.connect()
+        except (ConnectionRefusedError, FileNotFoundError):
+            self._start()
+            connection.connect()
+        return connection
+
+    def _socket(self) -> str:
+        if self._folder is None:
+            raise ClusterError("the connection to the cluster is closed")
+        return str(self._folder / "api")
+
+    def _check_kubeconfig(self) -> None:
+        if shutil.which(self._kubectl) is None:
+            raise ClusterError(
+                f"there is no {self._kubectl} here",
+                remedy="install kubectl, through which the cluster is reached",
+            )
+        if self._kubeconfig is not None:
+            try:
+                self._kubeconfig.read_bytes()
+            except OSError as error:
+                raise ClusterError(
+                    f"the kubeconfig cannot be read: {error.strerror}", where=str(self._kubeconfig)
+                ) from error
+        done = subprocess.run(
+            [*self._command(), "config", "view", "--minify", "--output=json"],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if done.returncode == 0:
+            return
+        complaint = done.stderr.strip().removeprefix("error: ")
+        if "current-context must exist" in complaint:
+            complaint = "there is no kubeconfig with a current context"
+        raise ClusterError(
+            complaint,
+            where=str(self._kubeconfig) if self._kubeconfig else None,
+            remedy="name a kubeconfig of the cluster's, or a context of it",
+        )
+
+    def _command(self) -> list[str]:
+        options = [f"--kubeconfig={self._kubeconfig}"] if self._kubeconfig else []
+        return [self._kubectl, *options, *([f"--context={self._context}"] if self._context else [])]
+
+    def _start(self) -> None:
+        """Start the proxy unless it answers, and return when it does."""
+        with self._starting:
+            path = self._socket()
+            if _answers(path):
+                return
+            self._stop()
+            Path(path).unlink(missing_ok=True)
+            log = Path(path).with_name("log")
+            with log.open("wb") as output:
+                self._proxy = subprocess.Popen(
+                    ["sh", "-c", _UNTIL_STDIN_ENDS, "sh", *self._command(), "proxy", f"--unix-socket={path}"],
+                    stdin=subprocess.PIPE,
+                    stdout=output,
+                    stderr=output,
+                    start_new_session=True,
+                )
+            deadline = time.monotonic() + START_SECONDS
+            while not _answers(path):
+                if self._proxy.poll() is not None or time.monotonic() > deadline:
+                    said = log.read_text(errors="replace").strip() or "it says nothing"
+                    raise ApiAwayError(f"kubectl proxy does not serve: {said}")
+                time.sleep(0.02)
+
+    def _stop(self) -> None:
+        if self._proxy is None:
+            return
+        if self._proxy.stdin is not None:
+            self._proxy.stdin.close()
+        try:
+            self._proxy.wait(5)
+        except subprocess.TimeoutExpired:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._proxy.pid, signal.SIGKILL)
+            self._proxy.wait()
+        self._proxy = None
+
+
+class _UnixConnection(http.client.HTTPConnection):
+    """HTTP over a unix socket; the proxy serves nobody who does not call it localhost."""
+
+    def __init__(self, path: str, timeout: float) -> None:
+        super().__init__("localhost", timeout=timeout)
+        self._path = path
+
+    def connect(self) -> None:
+        sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        sock.settimeout(self.timeout)
+        try:
+            sock.connect(self._path)
+        except OSError:
+            sock.close()
+            raise
+        self.sock = sock
+
+
+def _answers(path: str) -> bool:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        try:
+            probe.connect(path)
+        except (ConnectionRefusedError, FileNotFoundError):
+            return False
+    return True
+
+
+def _path(pod: Pod) -> str:
+    return f"/api/v1/namespaces/{quote(pod.namespace)}/pods/{quote(pod.name)}"
+
+
+def _read(status: int, text: str, retry_after: str | None) -> _Answer:
+    try:
+        document = json.loads(text)
+    except ValueError:
+        document = None
+    if not isinstance(document, dict):
+        document = None
+    if document is not None and document.get("kind") == "Status" and document.get("status") == "Failure":
+        # An eviction that two budgets forbid is answered with 201, and the failure in the body.
+        status = document.get("code", status)
+    seconds = float(retry_after) if retry_after and retry_after.isdigit() else None
+    return _Answer(status, document, text, seconds)
+
+
+def _document(doing: str, answer: _Answer) -> Mapping[str, Any]:
+    if answer.status >= 300 or answer.document is None:
+        raise _error(doing, answer)
+    return answer.document
+
+
+def _error(doing: str, answer: _Answer) -> NumaforgeError:
+    kinds: dict[int, type[ClusterError]] = {
+        401: ForbiddenError,
+        403: ForbiddenError,
+        404: NotFoundError,
+        409: ConflictError,
+        410: ApiAwayError,  # a list that expired while it was read
+        429: ApiAwayError,
+    }
+    kind = kinds.get(answer.status, ApiAwayError if answer.status >= 500 else ClusterError)
+    return kind(f"{answer.message} ({answer.status})", where=doing)

@@ -1,0 +1,117 @@
+"""The lead of a roll-out: a Lease, so that one roll-out, known by its name, is run by one process."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from numaforge.rollout.cluster import ApiAwayError, Cluster, ClusterError, ConflictError, Lease
+from numaforge.rollout.runner import owner_of
+from numaforge.rollout.slots import RENEW_SECONDS, SILENT_SECONDS, Silence
+from numaforge.rollout.steps import Clock, Steps
+
+ROLLOUT = "numaforge-rollout-"
+STATE = "numaforge.io/rollout-state"
+STOP = "numaforge.io/rollout-stop"
+
+
+class LedError(ClusterError):
+    """Somebody else leads this roll-out, or has left it unfinished."""
+
+
+@dataclass
+class Lead:
+    """The lead, held by this process."""
+
+    cluster: Cluster
+    lease: Lease
+    clock: Clock
+    _renewed: float = float("-inf")
+
+    def keep(self) -> str | None:
+        """Renew the Lease where it is time; return why nothing new is to be begun, if so."""
+        if self.clock() - self._renewed < RENEW_SECONDS:
+            return None
+        try:
+            self.lease = self.cluster.put_lease(self.lease)
+        except ApiAwayError:
+            return None
+        except ConflictError:
+            return self._reread()
+        self._renewed = self.clock()
+        return None
+
+    def end(self, state: Mapping[str, Any]) -> None:
+        """Give the lead back, and leave on it how the roll-out ended."""
+        annotations = {**self.lease.annotations, STATE: json.dumps(state)}
+        annotations.pop(STOP, None)
+        for _ in range(20):
+            try:
+                self.cluster.put_lease(replace(self.lease, holder="", annotations=annotations))
+            except ConflictError:
+                if (reason := self._reread()) and STOP not in self.lease.annotations:
+                    raise LedError(reason, where=self.lease.name) from None
+            else:
+                return
+        raise ConflictError("the Lease keeps changing", where=self.lease.name)
+
+    def _reread(self) -> str | None:
+        found = _find(self.cluster, self.lease.name)
+        if found.holder != self.lease.holder:
+            return f"{found.holder or 'nobody'} leads it now"
+        self.lease = found
+        stop = found.annotations.get(STOP)
+        return f"stopped by {stop}" if stop else None
+
+
+def take_lead(
+    cluster: Cluster,
+    name: str,
+    runner: str,
+    state: Mapping[str, Any],
+    *,
+    go_on: bool,
+    clock: Clock,
+) -> Steps[Lead]:
+    """Take the lead of the roll-out of that name; with `go_on`, also from a process that died.
+
+    Raises LedError where somebody else leads it, or where it was left unfinished and is not to be gone on
+    with.
+    """
+    silence = Silence(clock)
+    lease = _find(cluster, ROLLOUT + name)
+    if lease.holder not in ("", runner):
+        yield from _await_death(cluster, lease, silence)
+        if not go_on:
+            raise LedError(
+                f"{owner_of(lease.holder)} has left this roll-out unfinished",
+                where=name,
+                remedy="go on with it (numaforge rollout resume), or end it (numaforge rollout abort)",
+            )
+    annotations = {STATE: json.dumps(state)}
+    try:
+        lease = cluster.put_lease(replace(_find(cluster, lease.name), holder=runner, annotations=annotations))
+    except ConflictError as conflict:
+        raise LedError("somebody else takes the lead at this moment", where=name) from conflict
+    return Lead(cluster, lease, clock)
+
+
+def _await_death(cluster: Cluster, lease: Lease, silence: Silence) -> Steps[None]:
+    version = lease.resource_version
+    while not silence.tells_dead(lease):
+        yield 2.0
+        lease = _find(cluster, lease.name)
+        if lease.resource_version != version and lease.holder:
+            raise LedError(
+                f"{lease.holder} leads this roll-out",
+                where=lease.name.removeprefix(ROLLOUT),
+                remedy=f"wait for it, or choose another --name; it is silent for {SILENT_SECONDS:.0f} s "
+                "before it is taken for dead",
+            )
+        version = lease.resource_version
+
+
+def _find(cluster: Cluster, name: str) -> Lease:
+    return next((lease for lease in cluster.leases() if lease.name == name), Lease(name))

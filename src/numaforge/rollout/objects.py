@@ -1,0 +1,104 @@
+"""Objects as the Kubernetes API has them in JSON, read into what a roll-out sees of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from numaforge.rollout.cluster import ClusterNode, DisruptionBudget, Lease, Owner, Pod, Taint, Toleration
+
+_MIRROR = "kubernetes.io/config.mirror"
+_DEFAULT_GRACE_SECONDS = 30
+
+Document = Mapping[str, Any]
+
+
+def node(document: Document) -> ClusterNode:
+    """Return a Node; one that has never reported a Ready condition is not ready."""
+    metadata, spec, status = _parts(document)
+    ready: Document = next(
+        (condition for condition in status.get("conditions") or () if condition["type"] == "Ready"), {}
+    )
+    return ClusterNode(
+        name=metadata["name"],
+        uid=metadata["uid"],
+        resource_version=metadata["resourceVersion"],
+        labels=metadata.get("labels") or {},
+        annotations=metadata.get("annotations") or {},
+        unschedulable=spec.get("unschedulable", False),
+        taints=tuple(
+            Taint(taint["key"], taint.get("value", ""), taint["effect"]) for taint in spec.get("taints") or ()
+        ),
+        ready=ready.get("status") == "True",
+        ready_message=ready.get("message", "" if ready else "the kubelet has not reported yet"),
+        allocatable=status.get("allocatable") or {},
+        deleting="deletionTimestamp" in metadata,
+    )
+
+
+def pod(document: Document) -> Pod:
+    """Return a Pod."""
+    metadata, spec, status = _parts(document)
+    annotations = metadata.get("annotations") or {}
+    return Pod(
+        namespace=metadata["namespace"],
+        name=metadata["name"],
+        uid=metadata["uid"],
+        node=spec.get("nodeName", ""),
+        phase=status.get("phase", "Pending"),
+        labels=metadata.get("labels") or {},
+        annotations=annotations,
+        owner=_controller(metadata),
+        mirror=_MIRROR in annotations,
+        deleting="deletionTimestamp" in metadata,
+        finalizers=tuple(metadata.get("finalizers") or ()),
+        grace_seconds=spec.get("terminationGracePeriodSeconds", _DEFAULT_GRACE_SECONDS),
+        priority=spec.get("priority", 0),
+        empty_dirs=tuple(volume["name"] for volume in spec.get("volumes") or () if "emptyDir" in volume),
+        tolerations=tuple(_toleration(toleration) for toleration in spec.get("tolerations") or ()),
+    )
+
+
+def disruption_budget(document: Document) -> DisruptionBudget:
+    """Return a PodDisruptionBudget; one that no controller has looked at yet allows nothing."""
+    metadata, spec, status = _parts(document)
+    return DisruptionBudget(
+        namespace=metadata["namespace"],
+        name=metadata["name"],
+        selector=spec.get("selector"),
+        disruptions_allowed=status.get("disruptionsAllowed", 0),
+        current_healthy=status.get("currentHealthy", 0),
+        desired_healthy=status.get("desiredHealthy", 0),
+    )
+
+
+def lease(document: Document) -> Lease:
+    """Return a Lease."""
+    metadata, spec, _ = _parts(document)
+    return Lease(
+        name=metadata["name"],
+        resource_version=metadata["resourceVersion"],
+        holder=spec.get("holderIdentity") or "",
+        labels=metadata.get("labels") or {},
+        annotations=metadata.get("annotations") or {},
+    )
+
+
+def _parts(document: Document) -> tuple[Document, Document, Document]:
+    return document["metadata"], document.get("spec") or {}, document.get("status") or {}
+
+
+def _controller(metadata: Document) -> Owner | None:
+    for reference in metadata.get("ownerReferences") or ():
+        if reference.get("controller"):
+            return Owner(reference["kind"], reference["name"], reference["uid"])
+    return None
+
+
+def _toleration(document: Document) -> Toleration:
+    return Toleration(
+        key=document.get("key"),
+        operator=document.get("operator", "Equal"),
+        value=document.get("value"),
+        effect=document.get("effect"),
+    )
