@@ -7,7 +7,6 @@ import http.client
 import json
 import random
 import shutil
-import socket
 import subprocess
 import time
 import urllib.error
@@ -21,12 +20,13 @@ from typing import Any
 
 from lab import cache, gobuild, pki
 from lab import image as images
-from lab.controlplane import LOOPBACK, PORT_NAMES, PROGRAMS, ControlPlane
+from lab.controlplane import PORT_NAMES, PROGRAMS, ControlPlane
 from lab.errors import LabError
 from lab.image import Image
 from lab.machines import machines
 from lab.node import HOST_SEEN_FROM_NODE, KUBELET_PORT, UID_OF_USER, Node
 from lab.paths import LAB, state_directory
+from lab.ports import LOOPBACK, free_ports, is_free
 from lab.process import daemons
 from lab.progress import say, step
 
@@ -197,7 +197,7 @@ class Lab:
                 if path.name != "lock":
                     shutil.rmtree(path) if path.is_dir() else path.unlink()
         names = list(machines(count))
-        free = iter(_free_ports(len(PORT_NAMES) + count))
+        free = iter(free_ports(len(PORT_NAMES) + count))
         layout = Layout(
             recipe=recipe,
             image=str(image.folder),
@@ -257,7 +257,7 @@ class Lab:
         names = ", ".join(node.name for node in self.nodes)
         with step(f"power on {names}; start the control plane"):
             for node in self.nodes:
-                node.power_on(self._image())
+                node.power_on(self.image())
             self.control_plane.start()
         with step("wait until every node is Ready"):
             self._await("Ready", READY_WITHIN_S * len(self.nodes), self._every_node_is_ready)
@@ -311,7 +311,7 @@ class Lab:
         """
         since = datetime.now(UTC)
         for node in self.nodes:
-            node.power_on(self._image(), restore=True)
+            node.power_on(self.image(), restore=True)
         self.control_plane.start(restore=True)
         for node in self.nodes:
             node.resume()
@@ -319,7 +319,8 @@ class Lab:
             list(pool.map(Node.set_clock, self.nodes))
         self._await_heartbeats(since)
 
-    def _image(self) -> Image:
+    def image(self) -> Image:
+        """Return the image that the disks are laid over."""
         return Image(Path(self._layout().image))
 
     def _every_node_is_ready(self) -> bool:
@@ -373,7 +374,7 @@ class Lab:
     def _ports_are_free(self, layout: Layout) -> bool:
         endpoints = [(LOOPBACK, port) for port in (*layout.ports.values(), *layout.ssh_ports.values())]
         endpoints += [(node.kubelet_address, KUBELET_PORT) for node in self.nodes]
-        taken = [f"{address}:{port}" for address, port in endpoints if not _is_free(address, port)]
+        taken = [f"{address}:{port}" for address, port in endpoints if not is_free(address, port)]
         if taken:
             say(
                 f"the saved state needs {', '.join(taken)}, taken by another program: booting anew", colour=33
@@ -435,28 +436,9 @@ def _is_ready(node: dict[str, Any]) -> bool:
     return any(condition["type"] == "Ready" and condition["status"] == "True" for condition in conditions)
 
 
-def _is_free(address: str, port: int) -> bool:
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((address, port))
-        except OSError:
-            return False
-    return True
-
-
-def _free_ports(count: int) -> list[int]:
-    """Return free ports below the range that the kernel hands out to clients."""
-    candidates = random.sample(range(20000, 32000), 400)
-    free = [port for port in candidates if _is_free(LOOPBACK, port)]
-    if len(free) < count:
-        raise LabError(f"fewer than {count} free ports between 20000 and 32000 on {LOOPBACK}")
-    return free[:count]
-
-
 def _free_loopback_network(count: int) -> str:
     for third in random.sample(range(1, 255), 254):
         network = f"127.87.{third}"
-        if all(_is_free(f"{network}.{number}", KUBELET_PORT) for number in range(1, count + 1)):
+        if all(is_free(f"{network}.{number}", KUBELET_PORT) for number in range(1, count + 1)):
             return network
     raise LabError(f"port {KUBELET_PORT} is taken on every loopback address 127.87.*.*")

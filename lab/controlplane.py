@@ -20,10 +20,10 @@ from lab import egress, gobuild, pki
 from lab.errors import LabError
 from lab.node import HOST_SEEN_FROM_NODE, Node
 from lab.paths import LAB
+from lab.ports import LOOPBACK
 from lab.process import Daemon
 from lab.requirements import command
 
-LOOPBACK = "127.0.0.1"
 SERVICE_RANGE = "10.96.0.0/16"
 FIRST_SERVICE_ADDRESS = "10.96.0.1"
 PROGRAMS = ("kube-scheduler", "kube-controller-manager", "kube-apiserver", "egress", "etcd")
@@ -89,6 +89,7 @@ class ControlPlane:
             shutil.rmtree(self._etcd_data, ignore_errors=True)
             shutil.copytree(self._saved_etcd_data, self._etcd_data)
         self._start_store()
+        self.start_api_server()
         binaries = gobuild.build(gobuild.KUBERNETES)
         for name, port in (
             ("kube-controller-manager", "controller_manager"),
@@ -98,6 +99,7 @@ class ControlPlane:
                 str(binaries / name),
                 *(f"--kubeconfig={self._certificates / name}.kubeconfig", f"--bind-address={LOOPBACK}"),
                 *(f"--secure-port={self.ports[port]}", "--leader-elect=false"),
+                *("--kube-api-qps=1000", "--kube-api-burst=1000"),
             ]
             if name == "kube-controller-manager":
                 arguments += [
@@ -118,6 +120,10 @@ class ControlPlane:
         for name in PROGRAMS:
             self._daemon(name).stop(grace_s=10 if name == "etcd" else 0)
 
+    def stop_api_server(self) -> None:
+        """End the API server alone; everybody else has to live with it."""
+        self._daemon("kube-apiserver").stop(grace_s=0)
+
     def save(self) -> None:
         """Copy the store as it is now; the caller has paused the nodes."""
         self.stop()
@@ -127,12 +133,21 @@ class ControlPlane:
 
     def get(self, path: str) -> Any:
         """Return the API's answer to a GET, parsed when it is JSON."""
-        context = ssl.create_default_context(cafile=str(self._certificates / "ca.crt"))
-        context.load_cert_chain(self._certificates / "admin.crt", self._certificates / "admin.key")
         address = f"https://{LOOPBACK}:{self.ports['apiserver']}{path}"
-        with urllib.request.urlopen(address, context=context, timeout=10) as answer:
+        with urllib.request.urlopen(address, context=self._administrator(), timeout=10) as answer:
             body = answer.read()
         return json.loads(body) if answer.headers.get_content_type() == "application/json" else body.decode()
+
+    def connection(self, timeout_s: float | None = 10) -> http.client.HTTPSConnection:
+        """Return a connection to the API server, as its administrator."""
+        return http.client.HTTPSConnection(
+            LOOPBACK, self.ports["apiserver"], context=self._administrator(), timeout=timeout_s
+        )
+
+    def _administrator(self) -> ssl.SSLContext:
+        context = ssl.create_default_context(cafile=str(self._certificates / "ca.crt"))
+        context.load_cert_chain(self._certificates / "admin.crt", self._certificates / "admin.key")
+        return context
 
     def kubectl(self) -> Path:
         """Return the path of kubectl."""
@@ -157,6 +172,11 @@ class ControlPlane:
                 f"--initial-cluster=lab={peers}",
             ]
         )
+        self._daemon("egress").start([sys.executable, str(LAB / "egress.py"), str(self.state)])
+
+    def start_api_server(self) -> None:
+        """Start the API server alone, and return when it is ready."""
+        etcd = f"http://{LOOPBACK}:{self.ports['etcd']}"
         apiserver = [
             str(gobuild.build(gobuild.KUBERNETES) / "kube-apiserver"),
             f"--etcd-servers={etcd}",
@@ -176,7 +196,6 @@ class ControlPlane:
             "--allow-privileged=true",
             f"--egress-selector-config-file={self.state / 'egress-selector.json'}",
         ]
-        self._daemon("egress").start([sys.executable, str(LAB / "egress.py"), str(self.state)])
         # Node names have to resolve for the API server; a hosts file that no other process sees says to what.
         namespace = ["--mount"] if os.geteuid() == 0 else ["--user", "--map-root-user", "--mount"]
         script = 'mount --bind "$0" /etc/hosts && exec "$@"'

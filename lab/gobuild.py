@@ -58,6 +58,7 @@ CONTAINERD = Component(
     ),
     tags=("no_btrfs", "no_devmapper", "no_zfs"),
 )
+KWOK = Component("kwok", (("kwok", "sigs.k8s.io/kwok/cmd/kwok"),))
 DEVICE_PLUGIN = Component("deviceplugin", (("deviceplugin", "."),))
 
 COMPONENTS = (CONTAINERD, KUBERNETES, ETCD, DEVICE_PLUGIN)
@@ -92,6 +93,11 @@ def _go_version(path: str) -> tuple[int, ...]:
     answer = subprocess.run([path, "env", "GOVERSION"], capture_output=True, text=True, check=False).stdout
     found = re.match(r"go(\d+)\.(\d+)", answer)
     return tuple(map(int, found.groups())) if found else (0, 0)
+
+
+def version(component: Component) -> str:
+    """Return the release that a Kubernetes component is built from, such as `1.36.3`."""
+    return _required_version(component, "k8s.io/kubernetes").removeprefix("v")
 
 
 def build(component: Component) -> Path:

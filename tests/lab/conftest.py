@@ -12,6 +12,7 @@ import pytest
 
 from lab import requirements
 from lab.cluster import Lab
+from lab.kwok import Fleet
 from lab.node import Node
 from lab.paths import REPOSITORY
 
@@ -64,3 +65,10 @@ def provisioned(lab: Lab) -> Node:
     done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     return node
+
+
+@pytest.fixture(scope="module")
+def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
+    """A control plane with kwok, without nodes; it needs no virtual machine."""
+    with Fleet(tmp_path_factory.mktemp("fleet")) as fleet:
+        yield fleet

@@ -1,0 +1,267 @@
+"""A control plane with kwok in place of machines: hundreds of nodes, and pods that really move."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import yaml
+
+from lab import gobuild, pki
+from lab.controlplane import PORT_NAMES, ControlPlane
+from lab.errors import LabError
+from lab.paths import LAB
+from lab.ports import LOOPBACK, free_ports
+from lab.process import Daemon
+
+ZONE = "topology.kubernetes.io/zone"
+MANAGED = "kwok.x-k8s.io/node"
+"""The label of the nodes that kwok plays; a node that loses it is not heard from any more."""
+ALLOCATABLE = {"cpu": "64", "memory": "512Gi", "pods": "110", "nvidia.com/gpu": "8"}
+LEASE_SECONDS = 40
+WATCH_SILENCE_S = 90
+"""The API server sends a bookmark every minute."""
+
+
+class Fleet:
+    """A control plane on loopback without machines, and kwok; a context manager of one state directory."""
+
+    def __init__(self, state: Path) -> None:
+        self.state = state.absolute()
+        self.control_plane = ControlPlane(
+            self.state, dict(zip(PORT_NAMES, free_ports(len(PORT_NAMES)), strict=True))
+        )
+        self._ca = pki.authority()
+        self._connections = threading.local()
+
+    def __enter__(self) -> Self:
+        """Start everything, and return when pods can be created."""
+        kwok = gobuild.build(gobuild.KWOK) / "kwok"
+        self.state.mkdir(parents=True, exist_ok=True)
+        self.control_plane.create(self._ca, [])
+        try:
+            self.control_plane.start()
+            self._kwok.start(
+                [
+                    str(kwok),
+                    f"--kubeconfig={self.kubeconfig}",
+                    f"--config={LAB / 'kwok-stages.yaml'}",
+                    f"--manage-nodes-with-label-selector={MANAGED}",
+                    f"--node-lease-duration-seconds={LEASE_SECONDS}",
+                    "--v=WARN",
+                ],
+                environment={"HOME": str(self.state)},
+            )
+            self.wait_until(self._takes_pods, "does not take pods")
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    @property
+    def kubeconfig(self) -> Path:
+        """The administrator's kubeconfig."""
+        return self.control_plane.kubeconfig
+
+    def stop(self) -> None:
+        """End everything."""
+        self._kwok.stop()
+        self.control_plane.stop()
+
+    def login(self, user: str, *, token: str | None = None) -> Path:
+        """Write the kubeconfig of a user without rights of their own, or of who owns a token."""
+        server = f"https://{LOOPBACK}:{self.control_plane.ports['apiserver']}"
+        document = yaml.safe_load(pki.kubeconfig(server, self._ca, user, pki.issue(self._ca, user)))
+        if token is not None:
+            document["users"][0]["user"] = {"token": token}
+        path = self.state / f"{user}.kubeconfig"
+        pki.write_private(path, yaml.safe_dump(document).encode())
+        return path
+
+    def add_nodes(self, count: int, *, zones: int = 1, prefix: str = "node") -> list[str]:
+        """Create nodes spread over zones, and return their names when all are Ready."""
+        names = [f"{prefix}-{number:03}" for number in range(count)]
+        self._create_all(
+            "/api/v1/nodes",
+            [
+                {
+                    "metadata": {
+                        "name": name,
+                        "labels": {
+                            "kubernetes.io/hostname": name,
+                            MANAGED: "fake",
+                            ZONE: f"zone-{number % zones}",
+                        },
+                    },
+                    "status": {"allocatable": ALLOCATABLE, "capacity": ALLOCATABLE},
+                }
+                for number, name in enumerate(names)
+            ],
+        )
+        self.wait_until(lambda: self.ready_nodes() >= set(names), "has nodes that are not Ready")
+        return names
+
+    def ready_nodes(self) -> set[str]:
+        """Return the names of the nodes that are Ready and take pods."""
+        return {
+            node["metadata"]["name"]
+            for node in self.get("/api/v1/nodes")["items"]
+            if any(
+                condition["type"] == "Ready" and condition["status"] == "True"
+                for condition in node["status"].get("conditions", [])
+            )
+            and not any(
+                taint["key"] == "node.kubernetes.io/not-ready" for taint in node["spec"].get("taints", [])
+            )
+        }
+
+    def add_deployment(
+        self,
+        name: str,
+        replicas: int,
+        *,
+        max_unavailable: int | str | None = None,
+        namespace: str = "default",
+        **pod_spec: Any,
+    ) -> None:
+        """Create a Deployment spread over the nodes, with a PodDisruptionBudget where one is given."""
+        labels = {"app": name}
+        spread = {
+            "maxSkew": 1,
+            "topologyKey": "kubernetes.io/hostname",
+            "whenUnsatisfiable": "ScheduleAnyway",
+            "labelSelector": {"matchLabels": labels},
+        }
+        spec = {
+            "containers": [{"name": "main", "image": "none"}],
+            "terminationGracePeriodSeconds": 5,
+            "topologySpreadConstraints": [spread],
+            **pod_spec,
+        }
+        deployment = {
+            "metadata": {"name": name},
+            "spec": {
+                "replicas": replicas,
+                "selector": {"matchLabels": labels},
+                "template": {"metadata": {"labels": labels}, "spec": spec},
+            },
+        }
+        self.send("POST", f"/apis/apps/v1/namespaces/{namespace}/deployments", deployment)
+        if max_unavailable is not None:
+            self.add_budget(name, labels, max_unavailable, namespace=namespace)
+
+    def add_budget(
+        self, name: str, labels: Mapping[str, str], max_unavailable: int | str, *, namespace: str = "default"
+    ) -> None:
+        """Create a PodDisruptionBudget."""
+        budget = {
+            "metadata": {"name": name},
+            "spec": {"selector": {"matchLabels": dict(labels)}, "maxUnavailable": max_unavailable},
+        }
+        self.send("POST", f"/apis/policy/v1/namespaces/{namespace}/poddisruptionbudgets", budget)
+
+    def await_deployments(self, patience_s: float = 120) -> None:
+        """Return when every replica of every Deployment is available and every budget has been counted."""
+        self.wait_until(self._settled, "has Deployments that are not complete", patience_s)
+
+    def get(self, path: str) -> Any:
+        """Return the API's answer to a GET."""
+        return self.send("GET", path)
+
+    def send(
+        self, method: str, path: str, body: Any = None, *, content_type: str = "application/json"
+    ) -> Any:
+        """Return the API's answer; raise LabError for anything but success."""
+        connection = self._connection()
+        text = json.dumps(body) if body is not None else None
+        try:
+            connection.request(method, path, text, {"Content-Type": content_type})
+            answer = connection.getresponse()
+            said = answer.read()
+        except (OSError, http.client.HTTPException) as error:
+            connection.close()
+            raise LabError(f"{method} {path}: {error or type(error).__name__}") from error
+        if answer.status >= 300:
+            raise LabError(f"{method} {path}: {said.decode(errors='replace')}")
+        return json.loads(said)
+
+    def patch(self, path: str, body: Any) -> Any:
+        """Change an object by a merge patch."""
+        return self.send("PATCH", path, body, content_type="application/merge-patch+json")
+
+    def watch(self, path: str, resource_version: str) -> Iterator[dict[str, Any]]:
+        """Yield what changes from a version on, until the API server ends the connection."""
+        connection = self.control_plane.connection(timeout_s=WATCH_SILENCE_S)
+        query = f"watch=1&allowWatchBookmarks=true&resourceVersion={resource_version}"
+        try:
+            connection.request("GET", f"{path}?{query}")
+            answer = connection.getresponse()
+            if answer.status != http.HTTPStatus.OK:
+                raise LabError(f"watch {path}: {answer.read().decode(errors='replace')}")
+            for line in answer:
+                yield json.loads(line)
+        except (OSError, http.client.HTTPException, ValueError) as error:
+            raise LabError(f"watch {path}: {error or type(error).__name__}") from error
+        finally:
+            connection.close()
+
+    def wait_until(self, holds: Callable[[], bool], otherwise: str, patience_s: float = 60) -> None:
+        """Return when something holds; raise LabError when it does not in time."""
+        deadline = time.monotonic() + patience_s
+        while not holds():
+            self._kwok.require_alive()
+            if time.monotonic() > deadline:
+                raise LabError(f"{otherwise} after {patience_s:.0f} s", where=f"the fleet in {self.state}")
+            time.sleep(0.1)
+
+    def clear(self) -> None:
+        """Delete every node and what the tests have made of namespaced objects."""
+        for path in (
+            "/apis/policy/v1/namespaces/default/poddisruptionbudgets",
+            "/apis/apps/v1/namespaces/default/deployments",
+            "/api/v1/namespaces/default/pods?gracePeriodSeconds=0",
+            "/api/v1/nodes",
+        ):
+            self.send("DELETE", path)
+
+    @property
+    def _kwok(self) -> Daemon:
+        return Daemon("kwok", self.state)
+
+    def _connection(self) -> http.client.HTTPSConnection:
+        if not hasattr(self._connections, "own"):
+            self._connections.own = self.control_plane.connection()
+        own: http.client.HTTPSConnection = self._connections.own
+        return own
+
+    def _create_all(self, path: str, documents: list[dict[str, Any]]) -> None:
+        with ThreadPoolExecutor(4) as pool:
+            list(pool.map(lambda document: self.send("POST", path, document), documents))
+
+    def _takes_pods(self) -> bool:
+        accounts = self.get("/api/v1/namespaces/default/serviceaccounts")["items"]
+        return any(account["metadata"]["name"] == "default" for account in accounts)
+
+    def _settled(self) -> bool:
+        deployments = self.get("/apis/apps/v1/deployments")["items"]
+        budgets = self.get("/apis/policy/v1/poddisruptionbudgets")["items"]
+        return all(
+            deployment["status"].get("availableReplicas", 0) == deployment["spec"]["replicas"]
+            for deployment in deployments
+        ) and all(
+            budget["status"].get("observedGeneration") == budget["metadata"]["generation"]
+            and budget["status"]["currentHealthy"] == budget["status"]["expectedPods"]
+            for budget in budgets
+        )
