@@ -1,0 +1,165 @@
+"""The admission simulator against the lab's live kubelet: random pods, admitted and removed.
+
+NUMAFORGE_ADMISSIONS says how many (`make test-admissions ADMISSIONS=5000`), NUMAFORGE_SEED which ones.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from random import Random
+from typing import Any
+
+import pytest
+import yaml
+
+from lab.cluster import Lab
+from numaforge.kubelet.admission import Admission, Node
+from tests.lab.admission_sequences import PODS_PER_SEQUENCE, SCENARIOS, Scenario, sequence
+from tests.lab.live_kubelet import LiveKubelet, Verdict, expected
+
+ADMISSIONS = int(os.environ.get("NUMAFORGE_ADMISSIONS", PODS_PER_SEQUENCE * len(SCENARIOS)))
+SEED = os.environ.get("NUMAFORGE_SEED", "1")
+BURST = 6
+"""Pods that the kubelet is given before it is asked about them."""
+TRIALS = 12
+"""Replays that are spent on making a failing sequence shorter."""
+
+Operations = list[dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class Run:
+    """One sequence of pods under one configuration."""
+
+    number: int
+
+    @property
+    def scenario(self) -> Scenario:
+        return SCENARIOS[self.number % len(SCENARIOS)]
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        return self.scenario.config(self.number % 50)
+
+    def operations(self, kubelet: LiveKubelet) -> Operations:
+        random = Random(f"{SEED}/{self.number}")  # noqa: S311
+        return sequence(random, kubelet.simulator(self.settings))
+
+
+RUNS = [Run(number) for number in range(-(-ADMISSIONS // PODS_PER_SEQUENCE))]
+
+
+@dataclass(frozen=True)
+class Disagreement:
+    """What simulator and kubelet say about a pod, and how many operations it took to get there."""
+
+    pod: str
+    simulated: Verdict
+    real: Verdict
+    operations: int
+
+
+@pytest.fixture(scope="module")
+def kubelet(lab: Lab) -> Iterator[LiveKubelet]:
+    """The kubelet of a node as it was when first Ready; the node is put back afterwards."""
+    lab.reset()
+    with LiveKubelet(lab) as kubelet:
+        yield kubelet
+    lab.reset()
+
+
+def replay(kubelet: LiveKubelet, simulator: Node, operations: Operations) -> Disagreement | None:
+    """Put the operations to both and return the first disagreement."""
+    admitted: dict[str, Admission] = {}
+    pending: dict[str, Admission] = {}
+
+    def compare(done: int) -> Disagreement | None:
+        asked = {**admitted, **pending}
+        pending.clear()
+        for name, verdict in kubelet.verdicts(asked).items():
+            simulated = expected(asked[name])
+            if simulated != verdict:
+                return Disagreement(name, simulated, verdict, done)
+        admitted.update({name: answer for name, answer in asked.items() if answer.admitted})
+        return None
+
+    for done, operation in enumerate(operations):
+        if pending and ("remove" in operation or len(pending) == BURST):
+            found = compare(done)
+            if found:
+                return found
+        if "remove" in operation:
+            name = operation["remove"]
+            if admitted.pop(name, None):  # a refused pod holds nothing
+                simulator.remove(name)
+            kubelet.delete(name)
+        else:
+            answer = simulator.admit(operation)
+            kubelet.create(operation)
+            pending[answer.name] = answer
+    return compare(len(operations)) if pending else None
+
+
+def shortened(kubelet: LiveKubelet, settings: dict[str, Any], operations: Operations) -> Operations:
+    """Return the fewest of the operations found in some trials after which the two still disagree."""
+    removed = {operation["remove"] for operation in operations if "remove" in operation}
+    staying = [o for o in operations if "remove" not in o and o["metadata"]["name"] not in removed]
+    candidates = [staying[-1:], staying] if removed else [staying[-1:]]
+    shortest = operations
+    for _ in range(TRIALS):
+        if not candidates:
+            break
+        candidate = candidates.pop(0)
+        if not 0 < len(candidate) < len(shortest):
+            continue
+        kubelet.start(settings)
+        found = replay(kubelet, kubelet.simulator(settings), candidate)
+        if found:
+            shortest = candidate[: found.operations]
+            names = [o["metadata"]["name"] for o in shortest if "remove" not in o]
+            candidates = [_without(shortest, name) for name in names]
+    return shortest
+
+
+def _without(operations: Operations, name: str) -> Operations:
+    return [o for o in operations if o.get("remove") != name and o.get("metadata", {}).get("name") != name]
+
+
+@pytest.mark.parametrize("run", RUNS, ids=lambda run: f"{run.number}-{run.scenario.name}")
+def test_decides_as_the_live_kubelet_does(kubelet: LiveKubelet, run: Run) -> None:
+    operations = run.operations(kubelet)
+    kubelet.start(run.settings)
+    found = replay(kubelet, kubelet.simulator(run.settings), operations)
+    if found:
+        shortest = shortened(kubelet, run.settings, operations[: found.operations])
+        pytest.fail(
+            f"NUMAFORGE_SEED={SEED} {run.scenario.name}: the simulator says of {found.pod}\n"
+            f"  {found.simulated}\nthe kubelet\n  {found.real}\n"
+            f"with the drop-in\n  {json.dumps(run.settings)}\n"
+            f"after these documents for `numaforge admit`:\n{yaml.safe_dump_all(shortest)}",
+            pytrace=False,
+        )
+
+
+def test_the_sequences_show_every_kind_of_verdict(kubelet: LiveKubelet) -> None:
+    reasons: Counter[str | None] = Counter()
+    for run in RUNS:
+        simulator = kubelet.simulator(run.settings)
+        for operation in run.operations(kubelet):
+            if "remove" in operation:
+                simulator.remove(operation["remove"])
+            else:
+                reasons[simulator.admit(operation).reason] += 1
+    assert {
+        None,
+        "TopologyAffinityError",
+        "SMTAlignmentError",
+        "UnexpectedAdmissionError",
+        "OutOfcpu",
+    } <= set(reasons)
+    assert reasons.total() >= ADMISSIONS
+    assert 0.3 < reasons[None] / reasons.total() < 0.8
