@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from difflib import get_close_matches
 from pathlib import Path
-from types import UnionType
-from typing import Annotated, Any, Literal, Self, Union, get_args, get_origin
+from typing import Annotated, Any, Literal, Self
 
 import yaml
 from pydantic import (
-    BaseModel,
     BeforeValidator,
-    ConfigDict,
     Field,
-    ValidationError,
     WithJsonSchema,
     model_validator,
 )
@@ -23,6 +19,7 @@ from pydantic import (
 from numaforge.cpulist import format_cpulist, parse_cpulist
 from numaforge.errors import NumaforgeError, ProfileError
 from numaforge.quantity import format_bytes, parse_quantity
+from numaforge.section import Section, validated
 
 # A mapping of which exactly one key is given: merging two of them would give two.
 _CHOICES = (("cpus", "reserved"),)
@@ -158,12 +155,6 @@ EvictionSignal = Literal[
     "imagefs.inodesFree",
     "pid.available",
 ]
-
-
-class Section(BaseModel):
-    """A mapping in a profile: unknown keys are refused, values do not change once read."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
 
 class ReservedCpus(Section):
@@ -392,10 +383,7 @@ def load_profile(source: str | Path | Mapping[str, Any], *, where: str | None = 
     place, document = _read(source, where)
     merged = _extend(document, place, ())
     merged.setdefault("name", _unnamed(source, document))
-    try:
-        return NodeProfile.model_validate(merged)
-    except ValidationError as error:
-        raise _profile_error(error, place) from error
+    return validated(NodeProfile, merged, place, also_known=("extends",), error=ProfileError)
 
 
 def ready_profiles() -> tuple[str, ...]:
@@ -498,67 +486,3 @@ def _unnamed(source: str | Path | Mapping[str, Any], document: Mapping[str, Any]
     if not isinstance(source, Mapping):
         return Path(source).stem
     return f"{document['extends']}, adjusted" if document.get("extends") else "unnamed"
-
-
-def _profile_error(error: ValidationError, place: str) -> ProfileError:
-    mistakes = [_mistake(detail) for detail in error.errors()]
-    if len(mistakes) == 1:
-        field, message = mistakes[0]
-        return ProfileError(message, where=f"{place}: {field}" if field else place)
-    lines = "".join(f"\n  {field}: {message}" if field else f"\n  {message}" for field, message in mistakes)
-    return ProfileError(f"{len(mistakes)} mistakes:{lines}", where=place)
-
-
-def _mistake(detail: Mapping[str, Any]) -> tuple[str, str]:
-    """Return the field and the sentence for one of pydantic's error details."""
-    location = tuple(part for part in detail["loc"] if part != "[key]")
-    field = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in location).lstrip(".")
-    value = detail["input"]
-    match detail["type"]:
-        case "extra_forbidden":
-            return field, _unknown_key(location)
-        case "literal_error":
-            return field, f"{value!r} is not accepted; write {detail['ctx']['expected']}"
-        case "value_error":
-            return field, str(detail["ctx"]["error"])
-        case "missing":
-            return field, "must be given"
-        case "int_type" | "int_parsing" | "int_from_float":
-            return field, f"{value!r} is not a whole number"
-        case "greater_than_equal":
-            return field, f"{value!r} is too small; write {detail['ctx']['ge']} or more"
-        case "bool_type" | "bool_parsing":
-            return field, f"{value!r} is neither true nor false"
-        case "model_type" | "model_attributes_type" | "dict_type":
-            return field, f"{value!r} is not a mapping"
-        case "tuple_type":
-            return field, f"{value!r} is not a list"
-        case "string_type":
-            return field, f"{value!r} is not a text"
-        case _:
-            return field, f"{value!r} is not accepted: {detail['msg']}"
-
-
-def _unknown_key(location: tuple[str | int, ...]) -> str:
-    known = tuple(_section_at(location[:-1]).model_fields)
-    if location[:-1] == ():
-        known = ("extends", *known)
-    nearest = get_close_matches(str(location[-1]), known, n=1)
-    advice = f"did you mean {nearest[0]}?" if nearest else f"known here: {', '.join(known)}"
-    return f"unknown key; {advice}"
-
-
-def _section_at(location: tuple[str | int, ...]) -> type[Section]:
-    section: type[Section] = NodeProfile
-    for part in location:
-        if isinstance(part, str):
-            section = next(_sections_in(section.model_fields[part].annotation), section)
-    return section
-
-
-def _sections_in(annotation: Any) -> Iterator[type[Section]]:
-    if isinstance(annotation, type) and issubclass(annotation, Section):
-        yield annotation
-    elif get_origin(annotation) in (Union, UnionType, tuple, Annotated):
-        for argument in get_args(annotation):
-            yield from _sections_in(argument)

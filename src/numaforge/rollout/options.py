@@ -1,0 +1,186 @@
+"""How an admin wants nodes rolled out: host data `numaforge_rollout`, and the options of the command line."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator, Field
+
+from numaforge.errors import NumaforgeError
+from numaforge.rollout.budget import Budget, Share
+from numaforge.rollout.drain import DrainSettings
+from numaforge.rollout.fleet import FleetSettings
+from numaforge.rollout.gate import GateSettings
+from numaforge.rollout.kubectl import LEASE_NAMESPACE, KubectlCluster
+from numaforge.rollout.node import NodeSettings
+from numaforge.section import Section, validated
+
+PLACE = "numaforge_rollout"
+
+
+def _share(value: object) -> str:
+    if isinstance(value, bool) or not isinstance(value, (int, str)):
+        raise ValueError(f"{value!r} is not a budget; write a number of nodes, or a percentage such as 10%")
+    try:
+        return str(Share.parse(value))
+    except NumaforgeError as error:
+        raise ValueError(f"{error.message}; {error.remedy}") from error
+
+
+def _reason(value: object) -> str:
+    if not isinstance(value, str) or len(value.split()) < 2:
+        raise ValueError("say in a sentence why pods may be hurt")
+    return value
+
+
+ShareText = Annotated[str, BeforeValidator(_share)]
+Seconds = Annotated[float, Field(ge=0)]
+
+
+class RolloutOptions(Section):
+    """How nodes are taken out of service, changed, proved and put back."""
+
+    kubeconfig: str | None = Field(
+        default=None,
+        description="The login to the cluster, on the machine that runs numaforge; else kubectl's own choice.",
+        examples=["/home/ops/.kube/fleet"],
+    )
+    context: str | None = Field(default=None, description="The kubeconfig's context.", examples=["fleet"])
+    kubectl: str = Field(default="kubectl", description="The kubectl to use.", examples=["kubectl"])
+    namespace: str = Field(
+        default=LEASE_NAMESPACE, description="Where the Leases are kept.", examples=["kube-system"]
+    )
+    without_drain: Annotated[str, BeforeValidator(_reason)] | None = Field(
+        default=None,
+        description="Restart kubelets of joined nodes without asking the cluster at all; the value says why.",
+        examples=["new cluster, no workloads yet"],
+    )
+    max_unavailable: ShareText = Field(
+        default="1",
+        description="How many nodes of the pool may be out of service together, for whatever reason.",
+        examples=["10%"],
+    )
+    pool: str = Field(
+        default=Budget().pool,
+        description="The label selector of the nodes that share this budget.",
+        examples=["node-role.kubernetes.io/gpu"],
+    )
+    failure_domain: str | None = Field(
+        default=None,
+        description="The label of the failure domains, which are gone through one after the other.",
+        examples=["topology.kubernetes.io/zone"],
+    )
+    domains_at_once: int = Field(default=1, ge=1, description="How many domains together.", examples=[1])
+    max_unavailable_per_domain: ShareText | None = Field(
+        default=None, description="How many nodes of one domain together.", examples=["2"]
+    )
+    canaries: int = Field(
+        default=1, ge=0, description="How many nodes have to succeed before the others begin.", examples=[2]
+    )
+    canary_hosts: tuple[str, ...] = Field(
+        default=(), description="Which hosts begin; else the first ones by name.", examples=[["gpu-07"]]
+    )
+    soak_seconds: Seconds = Field(
+        default=0, description="The pause after the canaries and after each failure domain.", examples=[600]
+    )
+    max_failures: int = Field(
+        default=0, ge=0, description="How many nodes may be rolled back or held.", examples=[1]
+    )
+    max_blocked: int | None = Field(
+        default=None, ge=0, description="How many nodes may be blocked; else any number.", examples=[5]
+    )
+    drain_seconds: Seconds | None = Field(
+        default=None,
+        description="How long a drain may take; else 600, or the longest grace period and a minute.",
+        examples=[3600],
+    )
+    delete_empty_dir_data: bool = Field(
+        default=False, description="Evict pods whose emptyDir volumes are lost.", examples=[True]
+    )
+    force: bool = Field(default=False, description="Evict pods that nothing re-creates.", examples=[True])
+    wait_for: dict[str, str] = Field(
+        default_factory=dict,
+        description="Labels of pods that are left to complete by themselves.",
+        examples=[{"job": "training"}],
+    )
+    include_cordoned: bool = Field(
+        default=False,
+        description="Also change nodes that somebody else has cordoned; they stay cordoned.",
+        examples=[True],
+    )
+    slot_seconds: Seconds = Field(
+        default=3600, description="How long to wait for the budget.", examples=[14400]
+    )
+    maintenance_seconds: Seconds = Field(
+        default=0, description="How long to wait for other tools to end their work.", examples=[1800]
+    )
+    away_seconds: Seconds = Field(
+        default=900, description="How long to wait for an API server or a host that is away.", examples=[1800]
+    )
+    ready_seconds: Seconds = Field(
+        default=300, description="How long a changed node may take to be as planned.", examples=[600]
+    )
+    settle_seconds: Seconds = Field(
+        default=30, description="How long it then has to stay so without a break.", examples=[60]
+    )
+    verify: bool = Field(
+        default=True, description="Run the verification suite before the uncordon.", examples=[False]
+    )
+
+    def cluster(self) -> KubectlCluster:
+        """Return the cluster, to be entered as a context."""
+        return KubectlCluster(
+            Path(self.kubeconfig).expanduser() if self.kubeconfig else None,
+            context=self.context,
+            namespace=self.namespace,
+            kubectl=self.kubectl,
+        )
+
+    def budget(self) -> Budget:
+        """Return what may be out of service together."""
+        per_domain = self.max_unavailable_per_domain
+        return Budget(
+            max_unavailable=Share.parse(self.max_unavailable),
+            pool=self.pool,
+            domain=self.failure_domain,
+            domains_at_once=self.domains_at_once,
+            max_unavailable_per_domain=Share.parse(per_domain) if per_domain else None,
+        )
+
+    def for_node(self) -> NodeSettings:
+        """Return how one node is changed."""
+        return NodeSettings(
+            budget=self.budget(),
+            drain=DrainSettings(self.drain_seconds, self.delete_empty_dir_data, self.force, self.wait_for),
+            gate=GateSettings(self.ready_seconds, self.settle_seconds),
+            include_cordoned=self.include_cordoned,
+            slot_seconds=self.slot_seconds,
+            maintenance_seconds=self.maintenance_seconds,
+            away_seconds=self.away_seconds,
+        )
+
+    def for_fleet(self) -> FleetSettings:
+        """Return how to go through a fleet."""
+        return FleetSettings(
+            budget=self.budget(),
+            canaries=self.canaries,
+            canary_hosts=self.canary_hosts,
+            soak_seconds=self.soak_seconds,
+            max_failures=self.max_failures,
+            max_blocked=self.max_blocked,
+        )
+
+
+def read_options(*documents: Mapping[str, Any] | None, where: str = PLACE) -> RolloutOptions:
+    """Return the options of several mappings, of which later ones win key by key.
+
+    Raises NumaforgeError with every mistake.
+    """
+    merged: dict[str, Any] = {}
+    for document in documents:
+        if document is not None and not isinstance(document, Mapping):
+            raise NumaforgeError(f"{document!r} is not a mapping", where=where)
+        merged |= document or {}
+    return validated(RolloutOptions, merged, where)
