@@ -1,9 +1,14 @@
-"""Write what `numaforge check` says into docs/check.md: `python docs/check_examples.py`."""
+"""Write what `numaforge check` and real kubelets say into docs/check.md: `python docs/check_examples.py`.
+
+What the kubelets say comes from the record of `make test-kubelets`.
+"""
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
+from typing import Any
 
 from numaforge.kubelet.findings import RULES
 from numaforge.kubelet.startup import check
@@ -11,9 +16,17 @@ from numaforge.report.check import as_text
 from numaforge.topology.model import Core, NodeTopology, NumaNode, Package
 
 PAGE = Path(__file__).with_name("check.md")
+RECORD = Path(__file__).with_name("kubelets.json")
 HEADER = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n"
-_EXAMPLE = re.compile(r"```yaml (?P<version>[\d.]+)\n(?P<body>.*?)```\n\n```text\n.*?```\n", re.DOTALL)
+_EXAMPLE = re.compile(
+    r"^### (?P<heading>[^\n]+)\n(?P<prose>(?:(?!^##).)*?)"
+    r"```yaml (?P<version>[\d.]+)\n(?P<body>.*?)```\n(?P<answers>.*?)(?=^##|\Z)",
+    re.DOTALL | re.MULTILINE,
+)
 _RULES = re.compile(r"<!-- begin rules -->\n.*?<!-- end rules -->", re.DOTALL)
+_KUBELETS = re.compile(r"<!-- begin kubelets -->\n.*?<!-- end kubelets -->", re.DOTALL)
+_BY_READING = ("1.28", "1.29")
+_PATH_OF_RECORD = "/var/lib/judge/kubelet.yaml"
 _ESCAPES = re.compile("\x1b\\[[0-9;]*m")
 
 
@@ -42,16 +55,51 @@ def machine() -> NodeTopology:
 
 
 def page(text: str) -> str:
-    """Return the page with every answer and the table of findings renewed."""
-    return _RULES.sub(lambda _: _rules(), _EXAMPLE.sub(_answered, text))
+    """Return the page with every answer, the table of kubelets and the table of findings renewed."""
+    record = json.loads(RECORD.read_text())
+    answered = _EXAMPLE.sub(lambda match: _answered(match, record), text)
+    return _RULES.sub(lambda _: _rules(), _KUBELETS.sub(lambda _: _kubelets(record), answered))
 
 
-def _answered(match: re.Match[str]) -> str:
+def examples(text: str) -> dict[str, tuple[str, str]]:
+    """Return the configurations that the page shows: by heading, the kubelet's minor and the lines."""
+    return {match["heading"]: (match["version"], match["body"]) for match in _EXAMPLE.finditer(text)}
+
+
+def _answered(match: re.Match[str], record: dict[str, Any]) -> str:
     report = check(
         HEADER + match["body"], topology=machine(), version=match["version"], config_path="kubelet.yaml"
     )
     answer = _ESCAPES.sub("", as_text(report))
-    return f"```yaml {match['version']}\n{match['body']}```\n\n```text\n{answer}\n```\n"
+    return (
+        f"### {match['heading']}\n{match['prose']}```yaml {match['version']}\n{match['body']}```\n\n"
+        f"```text\n{answer}\n```\n\n{_said(match['heading'], match['version'], record)}\n"
+    )
+
+
+def _said(heading: str, minor: str, record: dict[str, Any]) -> str:
+    """Return what the real kubelet said when it was started with the example."""
+    outcomes = record["outcomes"][f"on the page: {heading}"]
+    (outcome,) = (outcome for outcome, minors in outcomes.items() if minor in minors)
+    release = record["releases"][minor]
+    if outcome == "starts":
+        return f"Kubelet {release} starts with it.\n"
+    return f"Kubelet {release}, started with it:\n\n```text\n{outcome.replace(_PATH_OF_RECORD, 'kubelet.yaml')}\n```\n"
+
+
+def _kubelets(record: dict[str, Any]) -> str:
+    rows = ["| kubelet | configurations tried | it starts | it refuses |", "|---|---|---|---|"]
+    rows += [f"| {minor} | none: its rules were read in its sources | | |" for minor in _BY_READING]
+    for minor, release in record["releases"].items():
+        ended = [
+            outcome
+            for outcomes in record["outcomes"].values()
+            for outcome, minors in outcomes.items()
+            if minor in minors
+        ]
+        starts = ended.count("starts")
+        rows.append(f"| {release} | {len(ended)} | {starts} | {len(ended) - starts} |")
+    return "\n".join(["<!-- begin kubelets -->", *rows, "<!-- end kubelets -->"])
 
 
 def _rules() -> str:

@@ -13,6 +13,7 @@ from rich.table import Table
 
 from lab import cluster, requirements
 from lab import demo as demonstration
+from lab import kubelets as real_kubelets
 from lab.cluster import Lab
 from numaforge.errors import NumaforgeError
 
@@ -46,9 +47,18 @@ def reset() -> None:
 
 @main.command()
 def build() -> None:
-    """Build binaries and image without starting anything."""
+    """Build binaries and image, and the oldest kubelet for the tests, without starting anything."""
     requirements.ensure()
     cluster.build()
+    real_kubelets.build(real_kubelets.OLDEST)
+
+
+@main.command()
+def kubelets() -> None:
+    """Build a kubelet of every minor that can be built, and say where each lies."""
+    requirements.ensure()
+    for minor in real_kubelets.MINORS:
+        click.echo(f"{real_kubelets.version(minor):8} {real_kubelets.build(minor)}")
 
 
 @main.command()

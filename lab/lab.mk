@@ -2,7 +2,7 @@
 LAB_NODES ?= 1
 NODE ?= numaforge-lab-1
 
-.PHONY: lab-build lab-up lab-down lab-reset lab-status lab-ssh lab-kubectl
+.PHONY: kubelets test-kubelets lab-build lab-up lab-down lab-reset lab-status lab-ssh lab-kubectl
 
 lab-build: setup ## build the lab's binaries and image without starting anything
 	@$(PYTHON) -m lab build
@@ -24,3 +24,10 @@ lab-ssh: setup ## log in to a node of the lab (NODE=numaforge-lab-1 CMD="...")
 
 lab-kubectl: setup ## run kubectl against the lab's cluster (CMD="get nodes")
 	@$(PYTHON) -m lab kubectl $(CMD)
+
+kubelets: setup ## build kubelets 1.30 to 1.36
+	@$(PYTHON) -m lab kubelets
+
+test-kubelets: kubelets ## `check` against all seven kubelets; renews the record that docs/check.md quotes
+	@NUMAFORGE_KUBELETS=all NUMAFORGE_KUBELET_RECORD=docs/kubelets.json $(PYTHON) -m pytest tests/lab/test_kubelets.py
+	@$(PYTHON) docs/check_examples.py

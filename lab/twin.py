@@ -1,0 +1,88 @@
+"""Throw-away twins of a node: restored from its saved state beside it, and cut off from the lab's cluster."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from lab.cluster import Lab
+from lab.image import Image
+from lab.node import Node
+from lab.ports import LOOPBACK, free_ports
+from lab.progress import step
+
+
+@dataclass(frozen=True)
+class Twin(Node):
+    """A second machine from the same saved state, with the name and the keys of the first."""
+
+    original: Node
+
+    def qemu_arguments(self, image: Image) -> list[str]:
+        """Return QEMU's command line with a network that only leads in.
+
+        The twin's kubelet would otherwise speak to the API server for the original.
+        """
+        arguments = super().qemu_arguments(image)
+        network = next(each for each in arguments if each.startswith("user,id=management,"))
+        arguments[arguments.index(network)] = (
+            f"user,id=management,restrict=on,hostfwd=tcp:{LOOPBACK}:{self.ssh_port}-:22"
+        )
+        return arguments
+
+    def ssh_arguments(self, *extra: str) -> list[str]:
+        """Return the command line that logs in as root; append a command to run it instead."""
+        known_as = f"HostKeyAlias=[{LOOPBACK}]:{self.original.ssh_port}"
+        return self.original.ssh_arguments("-p", str(self.ssh_port), "-o", known_as, *extra)
+
+    def wake(self, image: Image) -> None:
+        """Start from the saved state."""
+        self.power_on(image, restore=True)
+        self.resume()
+        self.set_clock()
+
+    def discard(self) -> None:
+        """End the machine and remove its disk."""
+        self.power_off()
+        if self.folder.exists():
+            shutil.rmtree(self.folder)
+
+
+@contextmanager
+def twins(lab: Lab, count: int) -> Iterator[list[Twin]]:
+    """Run `count` twins of the lab's first node, each as that node was when first Ready."""
+    node, image = lab.nodes[0], lab.image()
+    made = [
+        Twin(f"{node.name}-twin-{number}", node.machine, node.state, port, LOOPBACK, node)
+        for number, port in enumerate(free_ports(count), start=1)
+    ]
+    try:
+        with step(f"restore {count} twins of {node.name}"):
+            _copy_machine(node, made)
+            with ThreadPoolExecutor() as pool:
+                list(pool.map(lambda twin: twin.wake(image), made))
+        yield made
+    finally:
+        for twin in made:
+            twin.discard()
+
+
+def _copy_machine(node: Node, made: list[Twin]) -> None:
+    """Copy the node's disk, which holds its saved state, while the node is paused and its disk complete."""
+    for twin in made:
+        twin.discard()
+        twin.folder.mkdir()
+        for name in ("identity.tar", "cpufreq.aml"):
+            shutil.copy(node.folder / name, twin.folder)
+    first, *others = made
+    node.pause()
+    try:
+        shutil.copyfile(node.disk, first.disk)
+    finally:
+        node.resume()
+        node.set_clock()
+    for twin in others:
+        shutil.copyfile(first.disk, twin.disk)

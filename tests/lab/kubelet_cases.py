@@ -1,0 +1,921 @@
+"""Whole kubelet configurations, one for each rule that `check` knows; no verdicts: real kubelets give those.
+
+The machine has 16 CPUs in cores of two, two packages and four NUMA nodes of 2 GiB.
+"""
+
+from __future__ import annotations
+
+import json
+import runpy
+import struct
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from lab.kubelets import Trial
+from lab.paths import REPOSITORY
+
+PAGE = REPOSITORY / "docs" / "check.md"
+EXAMPLES = runpy.run_path(str(PAGE.with_name("check_examples.py")))["examples"]
+
+MI = 2**20
+HEADER = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n"
+STANDALONE = """\
+authentication: {anonymous: {enabled: false}, webhook: {enabled: false}}
+authorization: {mode: AlwaysAllow}
+cgroupDriver: systemd
+containerRuntimeEndpoint: unix:///run/containerd/containerd.sock
+"""
+"""What every kubelet here needs: there is no API server to ask."""
+
+WHOLE_CORES = "reservedSystemCPUs: 0-1,4-5,8-9,12-13"
+STATIC = f"cpuManagerPolicy: static\n{WHOLE_CORES}"
+RESERVED_300MI = "kubeReserved: {memory: 200Mi}\nsystemReserved: {memory: 100Mi}"
+EVICTION_100MI = "evictionHard: {memory.available: 100Mi}"
+MEMORY = f"memoryManagerPolicy: Static\n{RESERVED_300MI}\n{EVICTION_100MI}"
+ALL_ON_NODE_0 = "reservedMemory: [{numaNode: 0, limits: {memory: 400Mi}}]"
+
+
+@dataclass(frozen=True)
+class Case:
+    """A trial, and the kubelet minors that it says something about."""
+
+    trial: Trial
+    since: int = 30
+    until: int = 36
+
+    def is_for(self, minor: str) -> bool:
+        """Say whether a minor such as `1.33` is tried with this case."""
+        return self.since <= int(minor.removeprefix("1.")) <= self.until
+
+
+def case(
+    name: str,
+    *lines: str,
+    drop_ins: Mapping[str, str] | None = None,
+    flags: tuple[str, ...] = (),
+    before: tuple[str, ...] | None = None,
+    state: Mapping[str, str] | None = None,
+    edits: tuple[tuple[str, str, str], ...] = (),
+    since: int = 30,
+    until: int = 36,
+) -> Case:
+    """Return a case whose file holds these lines after what a lone kubelet needs."""
+    before_text = None if before is None else config(*before)
+    trial = Trial(name, config(*lines), drop_ins or {}, flags, before_text, state or {}, edits)
+    return Case(trial, since, until)
+
+
+def whole(name: str, text: str, *, since: int = 30, until: int = 36) -> Case:
+    """Return a case whose file is this text and nothing else."""
+    return Case(Trial(name, text), since, until)
+
+
+def config(*lines: str) -> str:
+    """Return a configuration file with these lines."""
+    return HEADER + STANDALONE + "".join(f"{line}\n" for line in lines)
+
+
+def drop_in(*lines: str) -> str:
+    """Return a drop-in with these lines."""
+    return HEADER + "".join(f"{line}\n" for line in lines)
+
+
+def gates(**values: bool) -> str:
+    """Return a line that sets feature gates."""
+    return f"featureGates: {json.dumps(values)}"
+
+
+def cpu_options(**options: str) -> str:
+    """Return a line that sets cpuManagerPolicyOptions; an underscore stands for a hyphen."""
+    return f"cpuManagerPolicyOptions: {_hyphenated(options)}"
+
+
+def topology_options(**options: str) -> str:
+    """Return a line that sets topologyManagerPolicyOptions; an underscore stands for a hyphen."""
+    return f"topologyManagerPolicyOptions: {_hyphenated(options)}"
+
+
+def reserved_memory(*bytes_of_nodes: int | str) -> str:
+    """Return a line that reserves memory on the NUMA nodes from 0 on."""
+    entries = [
+        {"numaNode": node, "limits": {"memory": str(amount)}} for node, amount in enumerate(bytes_of_nodes)
+    ]
+    return f"reservedMemory: {json.dumps(entries)}"
+
+
+def _hyphenated(options: Mapping[str, str]) -> str:
+    return json.dumps({name.replace("_", "-"): value for name, value in options.items()})
+
+
+def percent_of(percent: float, memory_bytes: int) -> int:
+    """Return an eviction threshold's bytes: kubelets hold the share in 32 bits."""
+    single = struct.unpack("f", struct.pack("f", percent))[0] / 100
+    return int(memory_bytes * struct.unpack("f", struct.pack("f", single))[0])
+
+
+def all_cases(memory_bytes: int) -> list[Case]:
+    """Return every case for a machine with that much memory; the names are the same for every machine."""
+    parts = (
+        _cpu_manager_options(),
+        _cpu_manager(),
+        _topology_manager(),
+        _memory_manager(memory_bytes),
+        _feature_gates(),
+        _reservations(),
+        _eviction(),
+        _decoding(),
+        _drop_ins(),
+        _flags(),
+        _state_files(),
+        _validation(),
+        _set_up(),
+        _page(),
+    )
+    return [each for part in parts for each in part]
+
+
+def _cpu_manager_options() -> Iterator[Case]:
+    both = gates(CPUManagerPolicyAlphaOptions=True, CPUManagerPolicyBetaOptions=True)
+    no_beta = gates(CPUManagerPolicyBetaOptions=False)
+    names = (
+        "full-pcpus-only",
+        "distribute-cpus-across-numa",
+        "align-by-socket",
+        "distribute-cpus-across-cores",
+        "strict-cpu-reservation",
+        "prefer-align-cpus-by-uncorecache",
+    )
+    for name in names:
+        option = cpu_options(**{name: "true"})
+        yield case(f"CPU option {name}", STATIC, option)
+        yield case(f"CPU option {name} with its group's gates on", STATIC, option, both)
+        yield case(f"CPU option {name} with the beta gate off", STATIC, option, no_beta)
+    yield case(
+        "a CPU option switched off needs its gate all the same", STATIC, cpu_options(align_by_socket="false")
+    )
+    yield case("an unknown CPU option", STATIC, cpu_options(full_pcpu_only="true"))
+    yield case("a CPU option that is no truth value", STATIC, cpu_options(full_pcpus_only="yes"))
+    yield case("a CPU option without quotes", STATIC, "cpuManagerPolicyOptions: {full-pcpus-only: true}")
+    yield case(
+        "CPU options without their gate",
+        STATIC,
+        cpu_options(full_pcpus_only="true"),
+        gates(CPUManagerPolicyOptions=False),
+    )
+    pairs = (
+        ("full-pcpus-only", "distribute-cpus-across-cores"),
+        ("distribute-cpus-across-numa", "distribute-cpus-across-cores"),
+        ("prefer-align-cpus-by-uncorecache", "distribute-cpus-across-cores"),
+        ("prefer-align-cpus-by-uncorecache", "distribute-cpus-across-numa"),
+        ("full-pcpus-only", "prefer-align-cpus-by-uncorecache"),
+        ("full-pcpus-only", "strict-cpu-reservation"),
+    )
+    for first, second in pairs:
+        options = cpu_options(**{first: "true", second: "true"})
+        yield case(f"{first} with {second}", STATIC, options, both, since=31)
+    yield case(
+        "a forbidden pair of which one is switched off",
+        STATIC,
+        cpu_options(full_pcpus_only="true", distribute_cpus_across_cores="false"),
+        both,
+        since=31,
+    )
+    for policy in ("single-numa-node", "restricted"):
+        yield case(
+            f"align-by-socket under {policy}",
+            STATIC,
+            cpu_options(align_by_socket="true"),
+            both,
+            f"topologyManagerPolicy: {policy}",
+        )
+    yield case("CPU options under policy none", cpu_options(full_pcpus_only="true"))
+    yield case("an unknown CPU option under policy none", cpu_options(nonsense="x"))
+    yield case("an empty map of CPU options under policy none", "cpuManagerPolicyOptions: {}")
+
+
+def _cpu_manager() -> Iterator[Case]:
+    static = "cpuManagerPolicy: static"
+    yield case("static without a reservation", static)
+    yield case("static with no more than zero CPUs reserved", static, 'kubeReserved: {cpu: "0"}')
+    yield case("static with a CPU of the system reserved", static, 'systemReserved: {cpu: "1"}')
+    yield case("static with a part of a CPU reserved", static, "kubeReserved: {cpu: 1100m}")
+    yield case("static with every CPU reserved by number", static, 'kubeReserved: {cpu: "16"}')
+    yield case("static with more CPUs reserved than there are", static, 'kubeReserved: {cpu: "17"}')
+    yield case("more CPUs reserved than there are, under policy none", 'kubeReserved: {cpu: "17"}')
+    yield case("every CPU reserved by name", static, "reservedSystemCPUs: 0-15")
+    yield case("a reserved CPU that is not there", static, "reservedSystemCPUs: 0-1,16")
+    yield case("a reserved CPU that is not there, under policy none", "reservedSystemCPUs: 0-1,16")
+    yield case(
+        "half a core reserved under full-pcpus-only",
+        static,
+        'reservedSystemCPUs: "0,4"',
+        cpu_options(full_pcpus_only="true"),
+    )
+    for text, rule in (
+        ("0-1;4", "by semicolons"),
+        ("3-1", "with a range that falls"),
+        ("0-1, 4", "with a blank"),
+        ("0-1,", "with a comma at the end"),
+        ("a", "by name"),
+    ):
+        yield case(f"reserved CPUs {rule}", static, f'reservedSystemCPUs: "{text}"')
+    yield case("reserved CPUs named twice", static, 'reservedSystemCPUs: "0-1,1,0"')
+    yield case("reserved CPUs beside a cgroup of the system", STATIC, "systemReservedCgroup: /system.slice")
+    yield case("reserved CPUs beside a cgroup of Kubernetes", STATIC, "kubeReservedCgroup: /kube.slice")
+    yield case("reserved CPUs take the place of kubeReserved.cpu", STATIC, 'kubeReserved: {cpu: "17"}')
+    yield case("a CPU policy in capitals", "cpuManagerPolicy: Static", WHOLE_CORES)
+    yield case("a CPU policy that does not exist", "cpuManagerPolicy: dynamic", WHOLE_CORES)
+    yield case("an empty CPU policy is none", 'cpuManagerPolicy: ""')
+
+
+def _topology_manager() -> Iterator[Case]:
+    restricted = "topologyManagerPolicy: restricted"
+    for policy in ("best-effort", "restricted", "single-numa-node"):
+        yield case(f"topology policy {policy}", f"topologyManagerPolicy: {policy}")
+    yield case("a topology policy that does not exist", "topologyManagerPolicy: strict")
+    yield case("a topology policy in capitals", "topologyManagerPolicy: Restricted")
+    yield case("topology scope pod", restricted, "topologyManagerScope: pod")
+    yield case("a topology scope that does not exist", restricted, "topologyManagerScope: node")
+    options = {
+        "prefer-closest-numa-nodes": ("true", "false", "1", "ja"),
+        "max-allowable-numa-nodes": ("8", "12", "7", "-1", "true", "8.0"),
+    }
+    for name, values in options.items():
+        for value in values:
+            yield case(f"topology option {name}: {value}", restricted, topology_options(**{name: value}))
+    closest = topology_options(prefer_closest_numa_nodes="true")
+    for gate, value in (
+        ("TopologyManagerPolicyBetaOptions", False),
+        ("TopologyManagerPolicyAlphaOptions", True),
+        ("TopologyManagerPolicyOptions", False),
+        ("TopologyManagerPolicyOptions", True),
+    ):
+        shown = "on" if value else "off"
+        yield case(
+            f"prefer-closest-numa-nodes with {gate} {shown}", restricted, closest, gates(**{gate: value})
+        )
+    yield case(
+        "max-allowable-numa-nodes with TopologyManagerPolicyBetaOptions off",
+        restricted,
+        topology_options(max_allowable_numa_nodes="16"),
+        gates(TopologyManagerPolicyBetaOptions=False),
+    )
+    yield case("an unknown topology option", restricted, topology_options(prefer_closest="true"))
+    yield case("topology options under policy none are not read", topology_options(nonsense="true"))
+
+
+def _memory_manager(memory_bytes: int) -> Iterator[Case]:
+    static = "memoryManagerPolicy: Static"
+    yield case("reserved memory that adds up on one NUMA node", MEMORY, ALL_ON_NODE_0)
+    yield case("reserved memory that adds up over four NUMA nodes", MEMORY, reserved_memory(*["100Mi"] * 4))
+    yield case("reserved memory without the eviction threshold", MEMORY, reserved_memory("300Mi"))
+    yield case("reserved memory short of a byte", MEMORY, reserved_memory(400 * MI - 1))
+    yield case("reserved memory with a byte too much", MEMORY, reserved_memory(400 * MI + 1))
+    yield case("reserved memory in decimal units", MEMORY, reserved_memory("419430400"))
+    yield case("reserved memory in thousandths of bytes", MEMORY, reserved_memory("419430400000m"))
+    yield case("reserved memory with a fraction of a byte", MEMORY, reserved_memory("419430400500m"))
+    yield case("no reserved memory", MEMORY)
+    yield case("an empty list of reserved memory", MEMORY, "reservedMemory: []")
+    yield case("nothing reserved at all", static, "evictionHard: {nodefs.available: 10%}")
+    yield case(
+        "reserved memory on a NUMA node that is not there",
+        MEMORY,
+        "reservedMemory: [{numaNode: 4, limits: {memory: 400Mi}}]",
+    )
+    yield case(
+        "reserved memory on NUMA node -1", MEMORY, "reservedMemory: [{numaNode: -1, limits: {memory: 400Mi}}]"
+    )
+    yield case(
+        "reserved memory twice on one NUMA node",
+        MEMORY,
+        "reservedMemory: [{numaNode: 0, limits: {memory: 200Mi}}, {numaNode: 0, limits: {memory: 200Mi}}]",
+    )
+    yield case("reserved memory of zero", MEMORY, reserved_memory("400Mi", "0"))
+    yield case("reserved memory below zero", MEMORY, reserved_memory("500Mi", "-100Mi"))
+    yield case(
+        "hugepages in reserved memory",
+        MEMORY,
+        "reservedMemory: [{numaNode: 0, limits: {memory: 400Mi, hugepages-2Mi: 64Mi}}]",
+    )
+    yield case(
+        "no hugepages in reserved memory",
+        MEMORY,
+        'reservedMemory: [{numaNode: 0, limits: {memory: 400Mi, hugepages-2Mi: "0"}}]',
+    )
+    yield case(
+        "CPUs in reserved memory",
+        MEMORY,
+        'reservedMemory: [{numaNode: 0, limits: {memory: 400Mi, cpu: "1"}}]',
+    )
+    yield case("reserved memory without limits", MEMORY, "reservedMemory: [{numaNode: 0}]")
+    yield case(
+        "more memory reserved than the NUMA node has",
+        static,
+        "kubeReserved: {memory: 2948Mi}",
+        EVICTION_100MI,
+        reserved_memory("3Gi"),
+    )
+    yield case("reserved memory with the default eviction threshold", static, RESERVED_300MI, ALL_ON_NODE_0)
+    for percent in (5, 10, 33.3):
+        share = percent_of(percent, memory_bytes)
+        eviction = f"evictionHard: {{memory.available: {percent}%}}"
+        yield case(
+            f"reserved memory with {percent} % for eviction",
+            static,
+            RESERVED_300MI,
+            eviction,
+            reserved_memory(300 * MI + share),
+        )
+    rounded_down = percent_of(5, memory_bytes) - 1
+    yield case(
+        "reserved memory with 5 % for eviction, short of a byte",
+        static,
+        RESERVED_300MI,
+        "evictionHard: {memory.available: 5%}",
+        reserved_memory(300 * MI + rounded_down),
+    )
+    yield case(
+        "an eviction map without memory takes no part in the sum",
+        static,
+        RESERVED_300MI,
+        "evictionHard: {nodefs.available: 10%}",
+        reserved_memory("300Mi"),
+    )
+    yield case(
+        "an eviction map merged with the defaults takes part in the sum",
+        static,
+        RESERVED_300MI,
+        "evictionHard: {nodefs.available: 10%}",
+        "mergeDefaultEvictionSettings: true",
+        reserved_memory("400Mi"),
+    )
+    yield case(
+        "an eviction threshold of 0 % takes no part in the sum",
+        static,
+        RESERVED_300MI,
+        "evictionHard: {memory.available: 0%}",
+        reserved_memory("300Mi"),
+    )
+    yield case("reserved memory under policy None is not read", RESERVED_300MI, reserved_memory("1Gi"))
+    yield case(
+        "a bad limit under policy None is refused", 'reservedMemory: [{numaNode: 0, limits: {memory: "0"}}]'
+    )
+    yield case(
+        "a memory policy in small letters", "memoryManagerPolicy: static", RESERVED_300MI, ALL_ON_NODE_0
+    )
+    yield case("memory policy BestEffort", "memoryManagerPolicy: BestEffort", RESERVED_300MI, ALL_ON_NODE_0)
+    yield case(
+        "memory policy Static with its gate off", MEMORY, reserved_memory("1Gi"), gates(MemoryManager=False)
+    )
+
+
+def _feature_gates() -> Iterator[Case]:
+    for name, value in (
+        ("CPUManager", True),
+        ("CPUManager", False),
+        ("TopologyManager", True),
+        ("MemoryManager", True),
+        ("KubeletPodResources", True),
+        ("CPUManagerPolicyOptions", True),
+        ("CPUManagerPolicyOptions", False),
+        ("PodLevelResources", True),
+        ("PodLevelResourceManagers", True),
+        ("InPlacePodVerticalScaling", False),
+        ("NodeSwap", False),
+        ("KubeletCgroupDriverFromCRI", False),
+        ("DevicePluginCDIDevices", True),
+        ("DynamicResourceAllocation", False),
+        ("SidecarContainers", False),
+        ("SidecarContainers", True),
+        ("CPUManagerr", True),
+    ):
+        yield case(f"gate {name} {'on' if value else 'off'}", gates(**{name: value}))
+    yield case("AllAlpha on", gates(AllAlpha=True))
+    yield case("AllBeta off", gates(AllBeta=False))
+    yield case(
+        "AllBeta off and an option that is beta",
+        STATIC,
+        cpu_options(distribute_cpus_across_numa="true"),
+        gates(AllBeta=False),
+    )
+    yield case(
+        "AllAlpha on and an option that is alpha",
+        STATIC,
+        cpu_options(align_by_socket="true"),
+        gates(AllAlpha=True),
+    )
+    yield case("a gate that is no truth value", 'featureGates: {MemoryQoS: "on"}')
+    yield case(
+        "a gate whose dependency is off", gates(PodLevelResources=False, PodLevelResourceManagers=True)
+    )
+    yield case("an unknown gate in a drop-in", drop_ins={"50-gate.conf": drop_in(gates(Nonsense=True))})
+    yield case("an unknown gate as a flag", flags=("--feature-gates=Nonsense=true",))
+    yield case("a locked gate as a flag", flags=("--feature-gates=CPUManagerPolicyOptions=false",))
+    yield case(
+        "a gate as a flag wins over the file",
+        gates(CPUManagerPolicyAlphaOptions=False),
+        STATIC,
+        cpu_options(align_by_socket="true"),
+        flags=("--feature-gates=CPUManagerPolicyAlphaOptions=true",),
+    )
+    yield case("a gate as a flag that is no truth value", flags=("--feature-gates=MemoryQoS=maybe",))
+    yield case("a gate as a flag without a value", flags=("--feature-gates=MemoryQoS",))
+
+
+def _reservations() -> Iterator[Case]:
+    for text, rule in (
+        ("8GB", "in GB"),
+        ("-1Gi", "below zero"),
+        ("1.5Gi", "with a fraction"),
+        ("1e3", "with an exponent"),
+        ("64Gi", "beyond the node"),
+        ("many", "in words"),
+        ("", "that is empty"),
+    ):
+        yield case(f"kubeReserved memory {rule}", f'kubeReserved: {{memory: "{text}"}}')
+    yield case("systemReserved memory in GB", 'systemReserved: {memory: "8GB"}')
+    yield case("kubeReserved with another resource", 'kubeReserved: {nvidia.com/gpu: "1"}')
+    yield case("kubeReserved with hugepages", "kubeReserved: {hugepages-2Mi: 64Mi}")
+    yield case(
+        "kubeReserved with process ids and storage", 'kubeReserved: {pid: "1000", ephemeral-storage: 1Gi}'
+    )
+    yield case("a number without quotes", "kubeReserved: {cpu: 1}")
+    yield case(
+        "kubeReserved and systemReserved beyond the node together",
+        "kubeReserved: {memory: 4Gi}",
+        "systemReserved: {memory: 4Gi}",
+    )
+    for name in ("system-reserved", "kube-reserved"):
+        yield case(f"{name} enforced without a cgroup", f"enforceNodeAllocatable: [pods, {name}]")
+    yield case(
+        "system-reserved-compressible enforced without a cgroup",
+        "enforceNodeAllocatable: [pods, system-reserved-compressible]",
+    )
+    yield case(
+        "both ways to enforce system-reserved",
+        "enforceNodeAllocatable: [system-reserved, system-reserved-compressible]",
+        "systemReservedCgroup: /system",
+    )
+    yield case("none enforced beside pods", "enforceNodeAllocatable: [none, pods]")
+    yield case("none enforced", "enforceNodeAllocatable: [none]")
+    yield case("pods enforced twice", "enforceNodeAllocatable: [pods, pods]")
+    yield case("an enforcement that does not exist", "enforceNodeAllocatable: [podz]")
+    yield case("pods enforced without cgroups for each quality of service", "cgroupsPerQOS: false")
+    yield case(
+        "no cgroups for each quality of service and nothing enforced",
+        "cgroupsPerQOS: false",
+        "enforceNodeAllocatable: []",
+    )
+    yield case("system cgroups without a cgroup root", "systemCgroups: /system")
+
+
+def _eviction() -> Iterator[Case]:
+    for text, rule in (
+        ("0", "of zero bytes"),
+        ("-1Mi", "below zero"),
+        ("101%", "above 100 %"),
+        ("-1%", "below 0 %"),
+        ("100%", "of 100 %"),
+        ("x%", "of an unknown percentage"),
+        ("1MB", "in MB"),
+    ):
+        yield case(f"an eviction threshold {rule}", f'evictionHard: {{memory.available: "{text}"}}')
+    yield case("an unknown eviction signal", "evictionHard: {memory.free: 100Mi}")
+    yield case(
+        "the eviction signals of the container file system", "evictionHard: {containerfs.available: 10%}"
+    )
+    yield case("an eviction threshold beyond the node", "evictionHard: {memory.available: 64Gi}")
+    yield case("an empty eviction map", "evictionHard: {}")
+    yield case(
+        "an eviction map merged with the defaults",
+        "evictionHard: {memory.available: 1Gi}",
+        "mergeDefaultEvictionSettings: true",
+        since=32,
+    )
+    yield case("a soft threshold without a grace period", "evictionSoft: {memory.available: 300Mi}")
+    yield case(
+        "a soft threshold with a grace period",
+        "evictionSoft: {memory.available: 300Mi}",
+        "evictionSoftGracePeriod: {memory.available: 30s}",
+    )
+    yield case(
+        "a grace period that is no duration",
+        "evictionSoft: {memory.available: 300Mi}",
+        "evictionSoftGracePeriod: {memory.available: soon}",
+    )
+    yield case(
+        "a grace period below zero",
+        "evictionSoft: {memory.available: 300Mi}",
+        "evictionSoftGracePeriod: {memory.available: -30s}",
+    )
+    yield case(
+        "an unknown soft signal",
+        "evictionSoft: {memory.free: 300Mi}",
+        "evictionSoftGracePeriod: {memory.free: 30s}",
+    )
+    yield case("a minimum reclaim below zero", 'evictionMinimumReclaim: {memory.available: "-1Mi"}')
+
+
+def _decoding() -> Iterator[Case]:
+    yield case("an unknown field is dropped", "cpuManagerPolicyy: static")
+    yield case("an unknown field inside a known one is dropped", "logging: {verbose: 2}")
+    yield case("a key that appears twice", "maxPods: 100", "maxPods: -1")
+    yield case("a key in another case is dropped", "MaxPods: -1")
+    yield case("text for a number", "maxPods: many")
+    yield case("a number for text", "clusterDomain: 5")
+    yield case("a fraction for a whole number", "maxPods: 1.5")
+    yield case("a number that is too large", "maxPods: 4294967296")
+    yield case("a truth value for text", "reservedSystemCPUs: true")
+    yield case("text for a truth value", 'failSwapOn: "false"')
+    yield case("text for a list", "clusterDNS: 10.0.0.10")
+    yield case("a list for a map", "evictionHard: [memory.available]")
+    yield case("a bad duration", "syncFrequency: 1 minute")
+    yield case("a number for a duration", "syncFrequency: 60")
+    yield case("a bad quantity in a list", "reservedMemory: [{numaNode: 0, limits: {memory: 1GiB}}]")
+    yield case(
+        "a bad timestamp in a taint", "registerWithTaints: [{key: a, effect: NoSchedule, timeAdded: today}]"
+    )
+    yield case("null stands for the default", "maxPods: null")
+    yield case("a field of a later version", "mergeDefaultEvictionSettings: true", until=31)
+    yield whole("an empty file", "")
+    yield whole("a file that is not YAML", "kubelet: [")
+    yield whole("a file with a tab", f"{HEADER}maxPods:\t[\n\t5")
+    yield whole("a file without kind", "apiVersion: kubelet.config.k8s.io/v1beta1\nmaxPods: 5\n")
+    yield whole("a file without apiVersion", "kind: KubeletConfiguration\nmaxPods: 5\n")
+    yield whole("a file of another kind", "apiVersion: v1\nkind: ConfigMap\n")
+    yield whole(
+        "a file of another version", "apiVersion: kubelet.config.k8s.io/v1\nkind: KubeletConfiguration\n"
+    )
+    yield whole("a list", "- maxPods: 5\n")
+    yield whole("text alone", "kubelet\n")
+
+
+def _drop_ins() -> Iterator[Case]:
+    policy = "cpuManagerPolicy"
+    yield case("a drop-in turns static on", drop_ins={"50-cpus.conf": drop_in(STATIC)})
+    yield case(
+        "a drop-in's static without a reservation", drop_ins={"50-cpus.conf": drop_in(f"{policy}: static")}
+    )
+    yield case(
+        "the later drop-in wins",
+        drop_ins={"50-a.conf": drop_in(f"{policy}: nonsense"), "60-b.conf": drop_in(f"{policy}: none")},
+    )
+    yield case(
+        "the order of drop-ins is that of their names",
+        drop_ins={"60-b.conf": drop_in(f"{policy}: nonsense"), "50-a.conf": drop_in(f"{policy}: none")},
+    )
+    yield case(
+        "10 comes before 9",
+        drop_ins={"9.conf": drop_in(f"{policy}: nonsense"), "10.conf": drop_in(f"{policy}: none")},
+    )
+    yield case("drop-ins in folders are read", drop_ins={"a/50.conf": drop_in(f"{policy}: nonsense")})
+    yield case(
+        "a folder's drop-ins stand at its name",
+        drop_ins={"50/a.conf": drop_in(f"{policy}: nonsense"), "60.conf": drop_in(f"{policy}: none")},
+    )
+    yield case(
+        "other extensions are not read",
+        drop_ins={"50-a.yaml": drop_in(f"{policy}: nonsense"), "README": "nonsense"},
+    )
+    yield case("a drop-in without kind", drop_ins={"50-a.conf": f"{policy}: none\n"})
+    yield case(
+        "a drop-in without apiVersion",
+        drop_ins={"50-a.conf": f"kind: KubeletConfiguration\n{policy}: none\n"},
+    )
+    yield case("a drop-in of another kind", drop_ins={"50-a.conf": "apiVersion: v1\nkind: ConfigMap\n"})
+    yield case("an empty drop-in", drop_ins={"50-a.conf": ""})
+    yield case("a drop-in of a comment", drop_ins={"50-a.conf": "# nothing\n"})
+    yield case("a drop-in that is not YAML", drop_ins={"50-a.conf": "a: [\n"})
+    yield case("a drop-in with a wrong type", drop_ins={"50-a.conf": drop_in("maxPods: many")})
+    yield case("a drop-in with an unknown field", drop_ins={"50-a.conf": drop_in("maxPodz: 5")})
+    yield case("a drop-in with a key twice", drop_ins={"50-a.conf": drop_in("maxPods: 5", "maxPods: 6")})
+    yield case("a drop-in's field in another case", drop_ins={"50-a.conf": drop_in("MaxPods: -1")})
+    yield case(
+        "a drop-in's null takes the default back",
+        "topologyManagerPolicy: nonsense",
+        drop_ins={"50-a.conf": drop_in("topologyManagerPolicy: null")},
+    )
+    yield case(
+        "a drop-in's map joins the file's",
+        STATIC,
+        cpu_options(full_pcpus_only="true"),
+        gates(CPUManagerPolicyAlphaOptions=True),
+        drop_ins={"50-a.conf": drop_in(cpu_options(distribute_cpus_across_cores="true"))},
+        since=31,
+    )
+    yield case(
+        "a drop-in's list replaces the file's",
+        MEMORY,
+        reserved_memory("100Mi", "100Mi"),
+        drop_ins={"50-a.conf": drop_in(ALL_ON_NODE_0)},
+    )
+    yield case(
+        "a drop-in's eviction map keeps the defaults",
+        "memoryManagerPolicy: Static",
+        RESERVED_300MI,
+        ALL_ON_NODE_0,
+        drop_ins={"50-a.conf": drop_in("evictionHard: {nodefs.available: 5%}")},
+    )
+    yield case(
+        "a drop-in's eviction map joins the file's",
+        "memoryManagerPolicy: Static",
+        RESERVED_300MI,
+        "evictionHard: {nodefs.available: 5%}",
+        reserved_memory("500Mi"),
+        drop_ins={"50-a.conf": drop_in("evictionHard: {memory.available: 200Mi}")},
+    )
+    yield case(
+        "a drop-in's reservation counts in the sum",
+        MEMORY,
+        ALL_ON_NODE_0,
+        drop_ins={"50-a.conf": drop_in("kubeReserved: {memory: 300Mi}")},
+    )
+    yield case(
+        "an empty value in a drop-in", STATIC, drop_ins={"50-a.conf": drop_in('reservedSystemCPUs: ""')}
+    )
+
+
+def _flags() -> Iterator[Case]:
+    yield case("a flag wins over the file", "maxPods: 100", flags=("--max-pods=-1",))
+    yield case(
+        "a flag wins over a drop-in",
+        drop_ins={"50-a.conf": drop_in("cpuManagerPolicy: none")},
+        flags=("--cpu-manager-policy=static",),
+    )
+    yield case(
+        "a flag mends what the file breaks",
+        "topologyManagerPolicy: nonsense",
+        flags=("--topology-manager-policy=none",),
+    )
+    yield case("reserved CPUs as a flag", flags=("--cpu-manager-policy=static", "--reserved-cpus=0-1"))
+    yield case(
+        "reserved memory as a flag",
+        "memoryManagerPolicy: Static",
+        RESERVED_300MI,
+        flags=("--reserved-memory=0:memory=200Mi;1:memory=200Mi",),
+    )
+    yield case("reserved memory as a flag without a NUMA node", flags=("--reserved-memory=memory=200Mi",))
+    yield case(
+        "a reservation as a flag replaces the file's",
+        MEMORY,
+        ALL_ON_NODE_0,
+        flags=("--kube-reserved=memory=300Mi",),
+    )
+    yield case(
+        "an eviction threshold as a flag replaces the map",
+        MEMORY,
+        reserved_memory("500Mi"),
+        flags=("--eviction-hard=memory.available<200Mi",),
+    )
+    yield case(
+        "an eviction threshold as a flag with an equals sign",
+        flags=("--eviction-hard=memory.available=200Mi",),
+    )
+    yield case("CPU options as flags", STATIC, flags=("--cpu-manager-policy-options=full-pcpus-only=true",))
+    yield case(
+        "topology options as flags",
+        flags=(
+            "--topology-manager-policy=restricted",
+            "--topology-manager-policy-options=prefer-closest-numa-nodes=true,max-allowable-numa-nodes=9",
+        ),
+    )
+    yield case("an unknown flag", flags=("--reserved-cpu=0-1",))
+    yield case("an unknown short flag", flags=("-x",))
+    yield case("a word that is no flag", flags=("start",))
+    yield case("a flag without its value", flags=("--max-pods",))
+    yield case("a flag with a value of another type", flags=("--max-pods=many",))
+    yield case("a switch with a value of another type", flags=("--fail-swap-on=maybe",))
+    yield case("a duration that is none", flags=("--sync-frequency=1",))
+    yield case("a flag with underscores", flags=("--max_pods=-1",))
+    yield case("a deprecated flag still counts", flags=("--keep-terminated-pod-volumes=true",))
+    for flag, value in (
+        ("iptables-drop-bit", "32"),
+        ("fail-cgroupv1", "true"),
+        ("cloud-config", "/etc/cloud.conf"),
+        ("register-schedulable", "true"),
+        ("pod-infra-container-image", "pause"),
+        ("container-runtime", "remote"),
+        ("network-plugin", "cni"),
+        ("dynamic-config-dir", "/var/lib/kubelet"),
+        ("feature-gates", "AllAlpha=false"),
+    ):
+        yield case(f"the flag --{flag} of some versions", flags=(f"--{flag}={value}",))
+    yield case("a label that a node may not give itself", flags=("--node-labels=kubernetes.io/role=worker",))
+    yield case("a taint as a flag without an effect", flags=("--register-with-taints=a=b",))
+
+
+def _state_files() -> Iterator[Case]:
+    cpu, memory = "cpu_manager_state", "memory_manager_state"
+    static, strict = (STATIC,), (STATIC, cpu_options(strict_cpu_reservation="true"))
+    numa = (MEMORY, ALL_ON_NODE_0)
+    both = (STATIC, *numa)
+    yield case("the state files of the same configuration", *both, before=both)
+    yield case("static after none", *static, before=())
+    yield case("none after static", before=both)
+    yield case("memory None after Static", *static, before=both)
+    yield case("memory Static after None", *both, before=static)
+    yield case("fewer reserved CPUs", "cpuManagerPolicy: static", "reservedSystemCPUs: 0-1", before=static)
+    yield case("other reserved CPUs", "cpuManagerPolicy: static", "reservedSystemCPUs: 14-15", before=static)
+    yield case(
+        "other reserved CPUs by number", "cpuManagerPolicy: static", 'kubeReserved: {cpu: "3"}', before=static
+    )
+    yield case("another topology policy", *both, "topologyManagerPolicy: restricted", before=both)
+    yield case("strict reservation after the plain one", *strict, before=static, since=33)
+    yield case("the plain reservation after the strict one", *static, before=strict, since=33)
+    yield case("the same strict reservation", *strict, before=strict, since=33)
+    yield case(
+        "a larger strict reservation",
+        "cpuManagerPolicy: static",
+        "reservedSystemCPUs: 0-5,8-9,12-13",
+        strict[1],
+        before=strict,
+        since=33,
+    )
+    yield case(
+        "memory reserved on other NUMA nodes", STATIC, MEMORY, reserved_memory(*["100Mi"] * 4), before=both
+    )
+    yield case(
+        "another eviction threshold with its sum",
+        STATIC,
+        "memoryManagerPolicy: Static",
+        RESERVED_300MI,
+        "evictionHard: {memory.available: 200Mi}",
+        reserved_memory("500Mi"),
+        before=both,
+    )
+    yield case(
+        "a wrong checksum of the CPU state",
+        *static,
+        before=static,
+        edits=((cpu, '"checksum":', '"checksum":1'),),
+    )
+    yield case("a changed CPU state", *static, before=static, edits=((cpu, '"0-15"', '"0-14"'),))
+    yield case(
+        "a wrong checksum of the memory state",
+        *both,
+        before=both,
+        edits=((memory, '"checksum":', '"checksum":1'),),
+    )
+    yield case(
+        "a changed memory state",
+        *both,
+        before=both,
+        edits=((memory, '"numberOfAssignments":0', '"numberOfAssignments":1'),),
+    )
+    yield case("a changed memory state under None", before=(), edits=((memory, '"None"', '"Static"'),))
+    for text, rule in (
+        ("", "that is empty"),
+        ("garbage", "that is not JSON"),
+        ("[]", "that is a list"),
+        ('{"policyName":"static"', "that is cut off"),
+        ('{"policyName":5,"defaultCpuSet":"0-15"}', "with a number for text"),
+        ("{}", "of an empty object"),
+    ):
+        yield case(f"a CPU state {rule}", *static, state={cpu: text})
+        yield case(f"a memory state {rule}", *both, state={memory: text})
+    for state, rule in (
+        ({"policyName": "static", "defaultCpuSet": "0-15"}, "without a checksum"),
+        ({"policyName": "none", "defaultCpuSet": ""}, "of another policy"),
+        ({"policyName": "static", "defaultCpuSet": "0-14"}, "with a CPU less"),
+        ({"policyName": "static", "defaultCpuSet": "0-16"}, "with a CPU more"),
+        ({"policyName": "static", "defaultCpuSet": "2-15"}, "whose shared pool lacks reserved CPUs"),
+        ({"policyName": "static", "defaultCpuSet": ""}, "with an empty shared pool"),
+        ({"policyName": "static", "defaultCpuSet": "0-"}, "whose shared pool is no list"),
+        (
+            {"policyName": "static", "defaultCpuSet": "0-1,4-15", "entries": {"pod": {"work": "2-3"}}},
+            "with a pod",
+        ),
+        (
+            {"policyName": "static", "defaultCpuSet": "0-15", "entries": {"pod": {"work": "2-3"}}},
+            "with a pod's CPUs in the shared pool",
+        ),
+        (
+            {"policyName": "static", "defaultCpuSet": "0-1,4-15", "entries": {"pod": {"work": "x"}}},
+            "with a pod whose CPUs are no list",
+        ),
+        (
+            {"policyName": "static", "defaultCpuSet": "0-1,4-15", "entries": {"container": "2-3"}},
+            "of the first format",
+        ),
+    ):
+        yield case(f"a CPU state {rule}", *static, state={cpu: json.dumps(state)})
+    yield case(
+        "a CPU state under policy none is not compared with the CPUs",
+        state={cpu: json.dumps({"policyName": "none", "defaultCpuSet": "0-99"})},
+    )
+
+
+def _validation() -> Iterator[Case]:
+    below_zero = ("maxPods", "podsPerCore", "eventBurst", "eventRecordQPS", "kubeAPIBurst", "kubeAPIQPS")
+    below_zero += ("registryBurst", "registryPullQPS", "maxOpenFiles", "iptablesDropBit", "readOnlyPort")
+    below_zero += ("nodeLeaseDurationSeconds", "imageGCLowThresholdPercent", "containerLogMaxWorkers")
+    yield case("numbers below zero, all at once", *(f"{name}: -1" for name in below_zero))
+    too_large = {"oomScoreAdj": 1001, "port": 65536, "healthzPort": 65536, "iptablesMasqueradeBit": 32}
+    too_large |= {"imageGCHighThresholdPercent": 101, "memoryThrottlingFactor": 1.5, "readOnlyPort": 65536}
+    yield case(
+        "numbers that are too large, all at once", *(f"{name}: {value}" for name, value in too_large.items())
+    )
+    too_small = {"nodeStatusMaxImages": -2, "maxParallelImagePulls": 0, "memoryThrottlingFactor": 0}
+    too_small |= {"imageGCHighThresholdPercent": 1, "oomScoreAdj": -1001}
+    yield case(
+        "numbers that are too small, all at once", *(f"{name}: {value}" for name, value in too_small.items())
+    )
+    durations = {"containerLogMonitorInterval": "1s", "cpuCFSQuotaPeriod": "2s", "imageMaximumGCAge": "1m"}
+    durations |= {"shutdownGracePeriod": "500ms", "shutdownGracePeriodCriticalPods": "20s"}
+    yield case(
+        "durations that are out of range, all at once",
+        *(f"{name}: {value}" for name, value in durations.items()),
+    )
+    values = {"hairpinMode": "loop", "podLogsDir": "var/log//pods", "showHiddenMetricsForVersion": '"1.20"'}
+    values |= {"topologyManagerPolicy": "no", "topologyManagerScope": "node", "runOnce": "true"}
+    values |= {
+        "enableSystemLogQuery": "true",
+        "memoryReservationPolicy": "Tiered",
+        "tracing": "{endpoint: 'http://a'}",
+    }
+    values |= {"imagePullCredentialsVerificationPolicy": "Never"}
+    yield case(
+        "values that do not exist, all at once", *(f"{name}: {value}" for name, value in values.items())
+    )
+    for name, value in (
+        ("containerLogMaxFiles", 1),
+        ("containerLogMaxSize", "10MB"),
+        ("configMapAndSecretChangeDetectionStrategy", "Poll"),
+        ("tlsMinVersion", "TLS13"),
+        ("memoryReservationPolicy", "TieredReservation"),
+    ):
+        yield case(f"{name}: {value}", f"{name}: {json.dumps(value)}")
+    yield case("two errors at once", "maxPods: -1", "port: 70000")
+    yield case(
+        "parallel image pulls that are serialized", "maxParallelImagePulls: 2", "serializeImagePulls: true"
+    )
+    yield case(
+        "a shutdown that leaves critical pods more time than there is",
+        "shutdownGracePeriod: 10s",
+        "shutdownGracePeriodCriticalPods: 20s",
+    )
+    yield case("a shutdown of less than a second", "shutdownGracePeriod: 500ms")
+    yield case(
+        "two ways to shut down",
+        "shutdownGracePeriod: 10s",
+        "shutdownGracePeriodByPodPriority: [{priority: 0, shutdownGracePeriodSeconds: 5}]",
+    )
+    yield case("a quota period with its gate", "cpuCFSQuotaPeriod: 10ms", gates(CustomCPUCFSQuotaPeriod=True))
+    for behavior in ("LimitedSwap", "NoSwap", "UnlimitedSwap"):
+        yield case(
+            f"swap behaviour {behavior}", f"memorySwap: {{swapBehavior: {behavior}}}", "failSwapOn: false"
+        )
+    yield case(
+        "swap behaviour with its gate off", "memorySwap: {swapBehavior: LimitedSwap}", gates(NodeSwap=False)
+    )
+    yield case(
+        "a restart period that is too long",
+        "crashLoopBackOff: {maxContainerRestartPeriod: 301s}",
+        gates(KubeletCrashLoopBackOffMax=True),
+        since=32,
+    )
+    yield case(
+        "a restart period without its gate", "crashLoopBackOff: {maxContainerRestartPeriod: 10s}", since=32
+    )
+    yield case("too few ids for a pod's user namespace", "userNamespaces: {idsPerPod: 1000}", since=33)
+    yield case("a taint without a key", "registerWithTaints: [{effect: NoSchedule}]")
+    yield case(
+        "a taint with an effect that does not exist", "registerWithTaints: [{key: gpu, effect: Never}]"
+    )
+    yield case("a log format that does not exist", "logging: {format: xml}")
+    yield case("logs as JSON", "logging: {format: json}")
+    yield case(
+        "log modules in JSON logs", "logging: {format: json, vmodule: [{filePattern: kubelet, verbosity: 5}]}"
+    )
+    yield case("logs that are never flushed", "logging: {flushFrequency: -1s}")
+    yield case("a log option that is alpha", "logging: {options: {text: {infoBufferSize: 1Mi}}}")
+    yield case("a tracing endpoint of another scheme", 'tracing: {endpoint: "http://localhost:4317"}')
+    yield case("a tracing rate below zero", "tracing: {samplingRatePerMillion: -1}")
+    yield case("an authorization mode that does not exist", "authorization: {mode: RBAC}", since=30)
+
+
+def _set_up() -> Iterator[Case]:
+    yield case(
+        "memory reserved for a quality of service", 'qosReserved: {memory: "50%"}', gates(QOSReserved=True)
+    )
+    yield case("CPUs reserved for a quality of service", 'qosReserved: {cpu: "50%"}', gates(QOSReserved=True))
+    yield case(
+        "more than everything reserved for a quality of service",
+        'qosReserved: {memory: "150%"}',
+        gates(QOSReserved=True),
+    )
+    yield case(
+        "a node as numaforge plans it",
+        STATIC,
+        cpu_options(full_pcpus_only="true"),
+        "topologyManagerPolicy: single-numa-node",
+        MEMORY,
+        reserved_memory(*["100Mi"] * 4),
+    )
+
+
+def _page() -> Iterator[Case]:
+    """Yield the configurations that docs/check.md shows."""
+    for heading, (version, lines) in EXAMPLES(PAGE.read_text()).items():
+        minor = int(version.removeprefix("1."))
+        yield case(f"on the page: {heading}", lines.rstrip(), since=minor, until=minor)

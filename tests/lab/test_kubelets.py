@@ -1,0 +1,103 @@
+"""`check` against real kubelets in the virtual node: every configuration of the table, verdict and text.
+
+NUMAFORGE_KUBELETS chooses the minors: `ends` (the oldest and the newest), `all`, or a list such as `1.33,1.34`.
+NUMAFORGE_KUBELET_RECORD names a file that the verdicts are written to.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from queue import SimpleQueue
+
+import pytest
+
+from lab import kubelets
+from lab.cluster import Lab
+from lab.kubelets import Trial, Verdict
+from lab.node import Node
+from lab.twin import twins
+from numaforge.kubelet.startup import check
+from numaforge.snapshot import parse_output, script
+from numaforge.topology import read_topology
+from numaforge.topology.model import NodeTopology
+from tests.lab.kubelet_cases import all_cases
+
+CHOICES = {"ends": (kubelets.OLDEST, kubelets.NEWEST), "all": kubelets.MINORS}
+CHOSEN = os.environ.get("NUMAFORGE_KUBELETS", "ends")
+MINORS = CHOICES.get(CHOSEN) or tuple(CHOSEN.split(","))
+NAMES = [(minor, case.trial.id) for minor in MINORS for case in all_cases(0) if case.is_for(minor)]
+FEWEST = 40
+"""Of the starts as well as of the refusals that a kubelet must show."""
+
+
+@dataclass(frozen=True)
+class Trials:
+    """What was tried on which machine, and how it ended: by minor and by the trial's id."""
+
+    machine: NodeTopology
+    trials: Mapping[str, Trial]
+    verdicts: Mapping[str, Mapping[str, Verdict]]
+
+
+@pytest.fixture(scope="module")
+def tried(lab: Lab) -> Iterator[Trials]:
+    """Every chosen kubelet, tried with every configuration that is for it; two nodes work side by side."""
+    for minor in MINORS:
+        kubelets.build(minor)
+    with twins(lab, min(2, len(MINORS))) as nodes:
+        machine = read_topology(parse_output(nodes[0].run("sh -s", input_text=script())))
+        cases = all_cases(machine.memory_bytes)
+        idle: SimpleQueue[Node] = SimpleQueue()
+        for node in nodes:
+            idle.put(node)
+
+        def judged(minor: str) -> Mapping[str, Verdict]:
+            node = idle.get()
+            try:
+                return kubelets.judge(node, minor, [case.trial for case in cases if case.is_for(minor)])
+            finally:
+                idle.put(node)
+
+        with ThreadPoolExecutor(len(nodes)) as pool:
+            verdicts = dict(zip(MINORS, pool.map(judged, MINORS), strict=True))
+    if record := os.environ.get("NUMAFORGE_KUBELET_RECORD"):
+        Path(record).write_text(_record(verdicts))
+    yield Trials(machine, {case.trial.id: case.trial for case in cases}, verdicts)
+
+
+def _record(verdicts: Mapping[str, Mapping[str, Verdict]]) -> str:
+    """Return the verdicts as JSON: by configuration, each outcome with the kubelets that had it."""
+    outcomes: dict[str, dict[str, list[str]]] = {}
+    for minor, by_trial in verdicts.items():
+        for name, verdict in by_trial.items():
+            outcomes.setdefault(name, {}).setdefault(verdict.error or "starts", []).append(minor)
+    releases = {minor: kubelets.version(minor) for minor in verdicts}
+    return json.dumps({"releases": releases, "outcomes": outcomes}, indent=1) + "\n"
+
+
+@pytest.mark.parametrize(("minor", "name"), NAMES, ids=[f"{minor}-{name}" for minor, name in NAMES])
+def test_check_says_what_the_kubelet_does(tried: Trials, minor: str, name: str) -> None:
+    trial, verdict = tried.trials[name], tried.verdicts[minor][name]
+    report = check(
+        trial.config,
+        topology=tried.machine,
+        version=kubelets.version(minor),
+        drop_ins=trial.drop_ins,
+        flags=trial.flags,
+        state_files=verdict.state,
+        config_path=kubelets.CONFIG_PATH,
+        drop_in_dir=kubelets.DROP_IN_DIR,
+        root_dir=kubelets.ROOT_DIR,
+    )
+    assert (report.starts, report.error or "") == (verdict.starts, verdict.error)
+
+
+@pytest.mark.parametrize("minor", MINORS)
+def test_the_kubelet_starts_and_refuses(tried: Trials, minor: str) -> None:
+    starts = [verdict.starts for verdict in tried.verdicts[minor].values()]
+    assert min(starts.count(True), starts.count(False)) >= FEWEST
