@@ -109,6 +109,7 @@ class NodeRollout:
     settings: NodeSettings
     clock: Clock
     tell: Callable[[Progress], object]
+    veto: Callable[[], str | None] = lambda: None
     dice: random.Random = field(default_factory=random.Random)
     _last_told: Progress | None = None
 
@@ -131,6 +132,7 @@ class NodeRollout:
                 self.settings.budget,
                 clock=self.clock,
                 tell=lambda reason: self._say("waits for a slot", (reason,)),
+                veto=self.veto,
                 patience_seconds=self.settings.slot_seconds,
             )
         except _RefusedError as refused:

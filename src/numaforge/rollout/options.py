@@ -44,7 +44,7 @@ class RolloutOptions(Section):
 
     kubeconfig: str | None = Field(
         default=None,
-        description="The login to the cluster, on the machine that runs numaforge; else kubectl's own choice.",
+        description="The login to the cluster, where numaforge runs; else what kubectl would use.",
         examples=["/home/ops/.kube/fleet"],
     )
     context: str | None = Field(default=None, description="The kubeconfig's context.", examples=["fleet"])

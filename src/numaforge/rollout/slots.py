@@ -79,15 +79,19 @@ def take_slot(
     *,
     clock: Clock,
     tell: Callable[[str], object],
+    veto: Callable[[], str | None] = lambda: None,
     patience_seconds: float,
 ) -> Steps[Slot]:
     """Wait until the node may be taken out of service, and return its slot.
 
-    Raises NoSlotError when that takes too long.
+    `veto` is asked on every attempt and may say why this node is not to be begun any more. Raises
+    NoSlotError then, and when it takes too long.
     """
     deadline = clock() + patience_seconds
     silence = Silence(clock)
     while True:
+        if reason := veto():
+            raise NoSlotError(reason, where=node.name)
         try:
             taken = _try(cluster, node, runner, budget, silence)
         except ApiAwayError as away:
