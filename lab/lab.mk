@@ -1,8 +1,10 @@
 # The lab: a virtual GPU node and the Kubernetes it joins. `make lab-ssh CMD="uptime"`, `make lab-kubectl CMD="get pods"`.
 LAB_NODES ?= 1
 NODE ?= numaforge-lab-1
+ADMISSIONS ?= 1000
+SEED ?= 1
 
-.PHONY: kubelets test-kubelets lab-build lab-up lab-down lab-reset lab-status lab-ssh lab-kubectl
+.PHONY: kubelets test-kubelets test-admissions lab-build lab-up lab-down lab-reset lab-status lab-ssh lab-kubectl
 
 lab-build: setup ## build the lab's binaries and image without starting anything
 	@$(PYTHON) -m lab build
@@ -31,3 +33,6 @@ kubelets: setup ## build kubelets 1.30 to 1.36
 test-kubelets: kubelets ## `check` against all seven kubelets; renews the record that docs/check.md quotes
 	@NUMAFORGE_KUBELETS=all NUMAFORGE_KUBELET_RECORD=docs/kubelets.json $(PYTHON) -m pytest tests/lab/test_kubelets.py
 	@$(PYTHON) docs/check_examples.py
+
+test-admissions: setup ## random pods, `admit` against the live kubelet (ADMISSIONS=5000 SEED=2)
+	@NUMAFORGE_ADMISSIONS=$(ADMISSIONS) NUMAFORGE_SEED=$(SEED) $(PYTHON) -m pytest tests/lab/test_admission_live.py
