@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from numaforge.errors import NumaforgeError
-from numaforge.rollout.cluster import ClusterNode
+from numaforge.rollout.cluster import Cluster, ClusterNode
 from numaforge.rollout.maintenance import foreign
+from numaforge.rollout.steps import Clock
+
+FRESH_SECONDS = 5.0
 
 
 @dataclass(frozen=True)
@@ -69,60 +73,100 @@ def out_of_service(node: ClusterNode) -> bool:
 
 
 @dataclass(frozen=True)
-class Usage:
-    """What of a pool is out of service: nodes by failure domain, those in a roll-out and the others."""
+class Pool:
+    """The nodes that share a budget: what each one's failure domain is, and which are out of service."""
 
-    size: int
-    sizes: Mapping[str, int]
-    elsewhere: Mapping[str, str]  # node out of service for reasons that are not ours -> its domain
-    in_work: Mapping[str, str]  # node in a roll-out -> its domain
+    budget: Budget
+    domains: Mapping[str, str]  # node -> failure domain
+    uids: Mapping[str, str]
+    sizes: Mapping[str, int]  # failure domain -> how many nodes
+    out: Mapping[str, str]  # node out of service, for whatever reason -> failure domain
 
     @classmethod
-    def of(cls, budget: Budget, nodes: Iterable[ClusterNode], in_work: Collection[str]) -> Usage:
-        """Count a pool of which the nodes `in_work` hold a slot each."""
-        size = 0
-        sizes: dict[str, int] = {}
-        elsewhere = {}
-        working = dict.fromkeys(in_work, "")
-        for node in nodes:
-            size += 1
-            domain = budget.domain_of(node)
-            sizes[domain] = sizes.get(domain, 0) + 1
-            if node.name in working:
-                working[node.name] = domain
-            elif out_of_service(node):
-                elsewhere[node.name] = domain
-        return cls(size, sizes, elsewhere, working)
+    def of(cls, budget: Budget, nodes: Iterable[ClusterNode]) -> Pool:
+        """Count the nodes of a pool."""
+        nodes = list(nodes)
+        domains = {node.name: budget.domain_of(node) for node in nodes}
+        return cls(
+            budget,
+            domains,
+            {node.name: node.uid for node in nodes},
+            Counter(domains.values()),
+            {node.name: domains[node.name] for node in nodes if out_of_service(node)},
+        )
 
-    def taking(self, budget: Budget, node: ClusterNode) -> Usage:
+    def usage(self, in_work: Iterable[str]) -> Usage:
+        """Return what is out of service, given the nodes that hold a slot each."""
+        working = {name: self.domains.get(name, "") for name in in_work}
+        return Usage(self, working, {name: at for name, at in self.out.items() if name not in working})
+
+
+@dataclass(frozen=True)
+class Usage:
+    """What of a pool is out of service: node -> failure domain."""
+
+    pool: Pool
+    in_work: Mapping[str, str]
+    elsewhere: Mapping[str, str]  # for reasons that are not ours
+
+    def taking(self, node: ClusterNode) -> Usage:
         """Return the usage with one more node in work."""
-        others = {name: domain for name, domain in self.elsewhere.items() if name != node.name}
-        in_work = {**self.in_work, node.name: budget.domain_of(node)}
-        return Usage(self.size, self.sizes, others, in_work)
+        return self.pool.usage([*self.in_work, node.name])
 
-
-def refusal(budget: Budget, usage: Usage, node: ClusterNode) -> str | None:
-    """Say why a node may not be taken out of service now; None: it may."""
-    limit = budget.max_unavailable.of(usage.size)
-    out = {**usage.in_work, **usage.elsewhere}
-    out.pop(node.name, None)  # one that is out of service already takes nothing more away
-    if len(out) >= limit:
-        return f"{len(out)} of at most {limit} nodes are out of service: {_named(out)}"
-    if budget.domain is None:
+    def refusal(self, node: ClusterNode) -> str | None:
+        """Say why a node may not be taken out of service now; None: it may."""
+        budget = self.pool.budget
+        out = {**self.in_work, **self.elsewhere}
+        out.pop(node.name, None)  # one that is out of service already takes nothing more away
+        limit = budget.max_unavailable.of(len(self.pool.domains))
+        if len(out) >= limit:
+            return f"{len(out)} of at most {limit} nodes are out of service: {_named(out)}"
+        if budget.domain is None:
+            return None
+        domain = budget.domain_of(node)
+        if budget.max_unavailable_per_domain is not None:
+            limit = budget.max_unavailable_per_domain.of(self.pool.sizes.get(domain, 0))
+            there = [name for name, place in out.items() if place == domain]
+            if len(there) >= limit:
+                return (
+                    f"{len(there)} of at most {limit} nodes of {budget.domain}={domain} are out of service: "
+                    f"{_named(there)}"
+                )
+        begun = {
+            place for name, place in self.in_work.items() if name != node.name and name in self.pool.domains
+        }
+        if domain not in begun and len(begun) >= budget.domains_at_once:
+            return f"{budget.domain}={', '.join(sorted(begun))} comes first"
         return None
-    domain = budget.domain_of(node)
-    if budget.max_unavailable_per_domain is not None:
-        limit = budget.max_unavailable_per_domain.of(usage.sizes.get(domain, 0))
-        there = [name for name, place in out.items() if place == domain]
-        if len(there) >= limit:
-            return (
-                f"{len(there)} of at most {limit} nodes of {budget.domain}={domain} are out of service: "
-                f"{_named(there)}"
-            )
-    begun = {*usage.in_work.values()}
-    if domain not in begun and len(begun) >= budget.domains_at_once:
-        return f"{budget.domain}={', '.join(sorted(begun))} comes first"
-    return None
+
+
+class Lookout:
+    """The pool as this process last saw it, looked at no more often than needed.
+
+    To list thousands of nodes for each one that wants a slot would keep an API server busy. Slots are read
+    anew each time; what is a few seconds old here is what befalls nodes for other reasons.
+    """
+
+    def __init__(self, cluster: Cluster, budget: Budget, clock: Clock) -> None:
+        self._cluster = cluster
+        self._budget = budget
+        self._clock = clock
+        self._seen = float("-inf")
+        self._nodes: dict[str, ClusterNode] = {}
+        self._pool = Pool.of(budget, ())
+
+    def nodes(self) -> Mapping[str, ClusterNode]:
+        """Return the nodes of the pool by name."""
+        self.pool()
+        return self._nodes
+
+    def pool(self) -> Pool:
+        """Return the pool."""
+        if self._clock() - self._seen >= FRESH_SECONDS:
+            self._nodes = {node.name: node for node in self._cluster.nodes(self._budget.pool)}
+            self._pool = Pool.of(self._budget, self._nodes.values())
+            self._seen = self._clock()
+        return self._pool
 
 
 def _named(names: Iterable[str], at_most: int = 5) -> str:

@@ -7,6 +7,7 @@ with a name and a cause, never an endless wait, and never a reason to ignore a P
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -19,6 +20,7 @@ from numaforge.rollout.cluster import (
     EvictionAnswer,
     Pod,
 )
+from numaforge.rollout.patience import Patience
 from numaforge.rollout.steps import Clock, Steps
 
 _PASS_SECONDS = 2.0
@@ -142,7 +144,7 @@ class _Attempts:
     delay: dict[str, float] = field(default_factory=dict)
     cause: dict[str, str] = field(default_factory=dict)
     throttled_until: float = 0.0
-    at_first: frozenset[str] | None = None  # the pods of the first pass
+    at_first: dict[str, str] | None = None  # the pods of the first pass: pod UID -> its owner's UID
     successors: dict[str, set[str]] = field(default_factory=dict)  # owner UID -> pods that came later
 
 
@@ -155,11 +157,12 @@ def drain(
     check: Callable[[], object],
     tell: Callable[[Sequence[Blocker]], object],
     dice: random.Random,
+    patience: Patience,
 ) -> Steps[tuple[Blocker, ...]]:
     """Drain a cordoned node; return what is still in the way when time is up, () when it is empty.
 
     `check` is called on every pass and raises when the node is not to be drained any more. The time for which
-    the API server is away does not count.
+    the API server is away does not count. Raises ApiAwayError where it is away for too long.
     """
     attempts = _Attempts()
     begun = clock()
@@ -175,10 +178,12 @@ def drain(
             if not (pods.forbidden or hopeless):
                 _evict(cluster, pods, attempts, clock, dice)
         except ApiAwayError as away:
+            seconds = patience.wait(away)
             tell((Blocker(node, away.message),))
-            yield _FIRST_RETRY_SECONDS
+            yield seconds
             begun += clock() - pass_begun
             continue
+        patience.answered()
         if timeout is None:
             graces = [pod.grace_seconds for pod in (*pods.evict, *pods.wait)]
             timeout = max(600.0, max(graces, default=0) + _MARGIN_SECONDS)
@@ -195,14 +200,15 @@ def drain(
 def _comes_back(pods: Sequence[Pod], attempts: _Attempts) -> list[Blocker]:
     """Return the pods whose predecessors have come back to this node too often."""
     if attempts.at_first is None:
-        attempts.at_first = frozenset(pod.uid for pod in pods)
+        attempts.at_first = {pod.uid: pod.owner.uid for pod in pods if pod.owner is not None}
     hopeless = []
     for pod in pods:
         if pod.owner is None or pod.uid in attempts.at_first:
             continue
         successors = attempts.successors.setdefault(pod.owner.uid, set())
         successors.add(pod.uid)
-        if len(successors) >= _GENERATIONS * max(1, len(attempts.at_first)):
+        predecessors = Counter(attempts.at_first.values())[pod.owner.uid]
+        if len(successors) >= _GENERATIONS * max(1, predecessors):
             cause = f"its {pod.owner.kind} {pod.owner.name} re-creates it on this node again and again"
             hopeless.append(Blocker(str(pod), f"{cause}: it tolerates the cordon, or names the node itself"))
     return hopeless

@@ -13,13 +13,13 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from numaforge.errors import ExitCode
-from numaforge.rollout.budget import Budget, Usage, refusal
-from numaforge.rollout.cluster import ApiAwayError, Cluster, ClusterNode
+from numaforge.rollout.budget import Budget, Lookout
+from numaforge.rollout.cluster import ApiAwayError, Cluster, ClusterError, ClusterNode
 from numaforge.rollout.lead import Lead
 from numaforge.rollout.node import Outcome
 from numaforge.rollout.patience import patiently
 from numaforge.rollout.record import RECORD, Ending
-from numaforge.rollout.slots import held_slots
+from numaforge.rollout.slots import held_slots, live_slots
 from numaforge.rollout.steps import Clock, Steps
 
 _TICK_SECONDS = 2.0
@@ -49,7 +49,8 @@ class FleetSettings:
 
     `canaries` hosts go first (the first ones in order, or those named); after them, and after each failure
     domain, nothing new is begun for `soak_seconds`. Nothing new is begun any more once more than
-    `max_failures` nodes were rolled back or held, or more than `max_blocked` (None: any number) blocked.
+    `max_failures` nodes were rolled back or held, or more than `max_blocked` (None: any number) blocked, or
+    when the budget has had no room for any for `slot_seconds`.
     """
 
     budget: Budget = field(default_factory=Budget)
@@ -58,6 +59,7 @@ class FleetSettings:
     soak_seconds: float = 0.0
     max_failures: int = 0
     max_blocked: int | None = None
+    slot_seconds: float = 3600.0
 
 
 class Running(Protocol):
@@ -99,7 +101,7 @@ def _natural(name: str) -> list[tuple[int, str]]:
 class Fleet:
     """The roll-out of a fleet; `lead` is None where nobody else could run it.
 
-    `tell` hears why nothing new is begun.
+    `tell` hears why nothing new is begun. The nodes' own roll-outs share `lookout`.
     """
 
     cluster: Cluster
@@ -109,6 +111,7 @@ class Fleet:
     clock: Clock
     tell: Callable[[str], object]
     lead: Lead | None = None
+    lookout: Lookout | None = None
     running: dict[str, Running] = field(default_factory=dict, init=False)
     outcomes: dict[str, Outcome] = field(default_factory=dict, init=False)
     stopped: str | None = field(default=None, init=False)
@@ -125,7 +128,8 @@ class Fleet:
         self._count: Counter[Ending] = Counter()
         self._domain_of: dict[str, str] = {}
         self._in_domain: Counter[str] = Counter()
-        self._quiet_until = 0.0
+        self._look_at = self._soak_until = self._last_begun = self.clock()
+        self._lookout = self.lookout or Lookout(self.cluster, self.settings.budget, self.clock)
 
     def stop(self, reason: str) -> None:
         """Begin nothing new; what has begun goes on to its end."""
@@ -136,13 +140,17 @@ class Fleet:
         yield from self._go_on_with_unfinished()
         while True:
             self._collect()
-            if self.lead is not None and (reason := self.lead.keep()):
-                self.stop(reason)
+            try:
+                if self.lead is not None and (reason := self.lead.keep()):
+                    self.stop(reason)
+                if not self.stopped and self.waiting:
+                    self._begin_some()
+            except ApiAwayError as away:
+                self._wait_for(away.message)
+            except ClusterError as error:  # those that have begun go on, and meet it themselves
+                self.stop(str(error))
             if not self.running and (self.stopped or not self.waiting):
                 return self.report()
-            if not self.stopped and self.waiting and self.clock() >= self._quiet_until:
-                self._quiet_until = self.clock() + _LOOK_SECONDS
-                self._begin()
             yield _TICK_SECONDS
 
     def report(self) -> FleetReport:
@@ -152,16 +160,22 @@ class Fleet:
 
     def _go_on_with_unfinished(self) -> Steps[None]:
         """Begin with the nodes that somebody has left in the middle; they hold their slots already."""
-        nodes = yield from patiently(self.cluster.nodes, tell=self._wait_for, patience_seconds=_AWAY_SECONDS)
-        unfinished = {node.name for node in nodes if RECORD in node.annotations}
-        for member in [member for member in self.waiting.values() if member.node in unfinished]:
-            self._start(member, None)
+
+        def unfinished() -> dict[str, ClusterNode]:
+            slots = {slot.node for slot in held_slots(self.cluster.leases())}
+            nodes = self.cluster.nodes()
+            return {node.name: node for node in nodes if RECORD in node.annotations or node.name in slots}
+
+        left = yield from patiently(unfinished, tell=self._wait_for, patience_seconds=_AWAY_SECONDS)
+        for member in [member for member in self.waiting.values() if member.node in left]:
+            self._start(member, left[member.node])
 
     def _start(self, member: Member, node: ClusterNode | None) -> None:
         del self.waiting[member.host]
         domain = self.settings.budget.domain_of(node) if node else ""
         self._domain_of[member.host] = domain
         self._in_domain[domain] += 1
+        self._last_begun = self.clock()
         self.running[member.host] = self.launch(member)
 
     def _collect(self) -> None:
@@ -171,7 +185,8 @@ class Fleet:
                 continue
             del self.running[host]
             self.outcomes[host] = outcome
-            self._quiet_until = self.clock() + self._soak(host, outcome.ending)
+            self._look_at = self._last_begun = self.clock()
+            self._soak_until = max(self._soak_until, self.clock() + self._soak(host, outcome.ending))
             self._judge(host, outcome.ending)
 
     def _soak(self, host: str, ending: Ending) -> float:
@@ -181,7 +196,9 @@ class Fleet:
         if self._canaries_left:
             self._canaries_left -= ending is Ending.DONE
             return 0.0 if self._canaries_left else self.settings.soak_seconds
-        more = self._in_domain[domain] or any(self._domain_of.get(other) == domain for other in self.waiting)
+        if not self.settings.soak_seconds or self._in_domain[domain]:
+            return 0.0
+        more = any(self._domain_of.get(other) == domain for other in self.waiting)
         return 0.0 if more else self.settings.soak_seconds
 
     def _judge(self, host: str, ending: Ending) -> None:
@@ -194,32 +211,31 @@ class Fleet:
         if limit is not None and blocked > limit:
             self.stop(f"{blocked} nodes are blocked, and no more than {limit} may be")
 
-    def _begin(self) -> None:
-        """Begin as many nodes as the budget has room for."""
-        budget = self.settings.budget
-        try:
-            nodes = {node.name: node for node in self.cluster.nodes(budget.pool)}
-            slots = held_slots(self.cluster.leases())
-        except ApiAwayError as away:
-            self._wait_for(away.message)
+    def _begin_some(self) -> None:
+        """Begin as many nodes as the budget has room for, when it is time to look."""
+        if self.clock() < max(self._look_at, self._soak_until):
             return
+        self._look_at = self.clock() + _LOOK_SECONDS
+        pool, nodes = self._lookout.pool(), self._lookout.nodes()
+        slots = live_slots(self.cluster, pool, self.cluster.leases())
         if lost := self._lost(nodes):
             self.stop(f"{lost}, which was changed before, is not Ready any more")
             return
-        in_work = {slot.node for slot in slots} | {self._node_of[host] for host in self.running}
-        usage = Usage.of(budget, nodes.values(), in_work)
+        usage = pool.usage({slot.node for slot in slots} | {self._node_of[host] for host in self.running})
         for queue in self._queues(nodes).values():
             for member in queue:
                 node = nodes.get(member.node)
                 if node is None:  # not of the pool, or unknown: its own roll-out says which
                     self._start(member, None)
                     continue
-                reason = refusal(budget, usage, node)
+                reason = usage.refusal(node)
                 if reason is not None:
                     self._wait_for(reason)
                     break
                 self._start(member, node)
-                usage = usage.taking(budget, node)
+                usage = usage.taking(node)
+        if not self.running and self.clock() - self._last_begun >= self.settings.slot_seconds:
+            self.stop(f"no room in the budget for {self.settings.slot_seconds:.0f} s: {self.waits_for}")
 
     def _queues(self, nodes: Mapping[str, ClusterNode]) -> dict[str, list[Member]]:
         """Return who may be next, by failure domain; the canaries first, and nobody beside them."""

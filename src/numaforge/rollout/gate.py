@@ -8,12 +8,11 @@ from typing import Any
 
 from numaforge.kubelet.comparison import differences, meaning
 from numaforge.rollout.cluster import ApiAwayError, Cluster, ClusterNode
-from numaforge.rollout.patience import HostAwayError
+from numaforge.rollout.patience import HostAwayError, Patience
 from numaforge.rollout.steps import Clock, Steps
 from numaforge.rollout.transaction import Process
 
 _ASK_AGAIN_SECONDS = 2.0
-_AWAY_SECONDS = 3.0
 
 
 @dataclass(frozen=True)
@@ -59,12 +58,14 @@ def prove(
     clock: Clock,
     check: Callable[[], object],
     tell: Callable[[Sequence[Mismatch]], object],
+    patience: Patience,
 ) -> Steps[tuple[Mismatch, ...]]:
     """Return () once a node has been as expected for a while, else what was not when time was up.
 
     `process` returns the kubelet's process; another one than at the beginning ends the proof at once. The
     heartbeat counts from the first one after the beginning, so that nobody's clock matters. `check` raises
-    when the node is not ours any more. The time for which nobody answers does not count.
+    when the node is not ours any more. The time for which nobody answers does not count. Raises ApiAwayError
+    or HostAwayError where that is too long.
     """
     deadline = clock() + settings.ready_seconds
     first_process: Process | None = None
@@ -78,22 +79,25 @@ def prove(
             found = cluster.node(node)
             heartbeat = cluster.node_heartbeat(node)
             now = process()
+            if first_process is None:
+                first_process, first_heartbeat = now, heartbeat
+            heard = heard or heartbeat != first_heartbeat
+            wrong = _wrong(found, heard, expected)
+            stable = good_since is not None and clock() - good_since >= settings.stable_seconds
+            if not wrong and (good_since is None or stable):
+                wrong = _running_otherwise(cluster, node, expected)
         except (ApiAwayError, HostAwayError) as away:
+            seconds = patience.wait(away)
             tell((Mismatch("an answer", "one", away.message),))
             good_since = None
-            yield _AWAY_SECONDS
+            yield seconds
             deadline += clock() - begun
             continue
-        if first_process is None:
-            first_process, first_heartbeat = now, heartbeat
+        patience.answered()
         if now != first_process:
             return (Mismatch("the kubelet's process", str(first_process), str(now)),)
-        heard = heard or heartbeat != first_heartbeat
-        wrong = _wrong(found, heard, expected)
-        if not wrong and (good_since is None or clock() - good_since >= settings.stable_seconds):
-            wrong = _running_otherwise(cluster, node, expected)
-            if not wrong and good_since is not None:
-                return ()
+        if not wrong and stable:
+            return ()
         if wrong:
             good_since = None
         elif good_since is None:
@@ -118,12 +122,13 @@ def _wrong(node: ClusterNode, heard: bool, expected: Expected) -> tuple[Mismatch
 
 
 def _running_otherwise(cluster: Cluster, node: str, expected: Expected) -> tuple[Mismatch, ...]:
-    """Compare /configz. The API server answers, so a /configz that does not is the node's own trouble."""
+    """Compare /configz. One that does not answer while the API server does is the node's own trouble."""
     if not expected.settings:
         return ()
     try:
         running = cluster.running_config(node)
     except ApiAwayError as away:
+        cluster.node(node)
         return (Mismatch("/configz", "an answer", away.message),)
     return tuple(
         Mismatch(name, repr(value), repr(running.get(name)))

@@ -16,6 +16,8 @@ ROLLOUT = "numaforge-rollout-"
 STATE = "numaforge.io/rollout-state"
 STOP = "numaforge.io/rollout-stop"
 
+_ASK_AGAIN_SECONDS = 2.0
+
 
 class LedError(ClusterError):
     """Somebody else leads this roll-out, or has left it unfinished."""
@@ -39,26 +41,35 @@ class Lead:
         except ApiAwayError:
             return None
         except ConflictError:
-            return self._reread()
+            return self._why_it_changed()
         self._renewed = self.clock()
         return None
 
     def end(self, state: Mapping[str, Any]) -> None:
-        """Give the lead back, and leave on it how the roll-out ended."""
-        annotations = {**self.lease.annotations, STATE: json.dumps(state)}
-        annotations.pop(STOP, None)
+        """Give the lead back, and leave on it how the roll-out ended.
+
+        Raises LedError where somebody else has taken it. After ApiAwayError it may be called again.
+        """
+        annotations = {STATE: json.dumps(state)}
         for _ in range(20):
+            ended = replace(self.lease, holder="", annotations=annotations)
             try:
-                self.cluster.put_lease(replace(self.lease, holder="", annotations=annotations))
-            except ConflictError:
-                if (reason := self._reread()) and STOP not in self.lease.annotations:
-                    raise LedError(reason, where=self.lease.name) from None
-            else:
+                self.cluster.put_lease(ended)
                 return
+            except ConflictError:
+                found = _find(self.cluster, self.lease.name)
+            if (found.holder, dict(found.annotations)) == ("", annotations):
+                return  # done, and only the answer was lost
+            if found.holder != self.lease.holder:
+                raise LedError(f"{found.holder or 'nobody'} leads it now", where=self.lease.name)
+            self.lease = found
         raise ConflictError("the Lease keeps changing", where=self.lease.name)
 
-    def _reread(self) -> str | None:
-        found = _find(self.cluster, self.lease.name)
+    def _why_it_changed(self) -> str | None:
+        try:
+            found = _find(self.cluster, self.lease.name)
+        except ApiAwayError:
+            return None
         if found.holder != self.lease.holder:
             return f"{found.holder or 'nobody'} leads it now"
         self.lease = found
@@ -80,37 +91,36 @@ def take_lead(
     Raises LedError where somebody else leads it, or where it was left unfinished and is not to be gone on
     with.
     """
-    silence = Silence(clock)
     lease = _find(cluster, ROLLOUT + name)
-    if lease.holder not in ("", runner):
-        yield from _await_death(cluster, lease, silence)
-        if not go_on:
-            raise LedError(
-                f"{owner_of(lease.holder)} has left this roll-out unfinished",
-                where=name,
-                remedy="go on with it (numaforge rollout resume), or end it (numaforge rollout abort)",
-            )
-    annotations = {STATE: json.dumps(state)}
-    try:
-        lease = cluster.put_lease(replace(_find(cluster, lease.name), holder=runner, annotations=annotations))
+    if lease.holder != runner:
+        lease = yield from _await_death(cluster, lease, Silence(clock))
+    if lease.holder not in ("", runner) and not go_on:
+        raise LedError(
+            f"{owner_of(lease.holder)} has left this roll-out unfinished",
+            where=name,
+            remedy="go on with it (numaforge rollout resume), or end it (numaforge rollout abort)",
+        )
+    try:  # the Lease as it was looked at: who has taken it since leads
+        lease = cluster.put_lease(replace(lease, holder=runner, annotations={STATE: json.dumps(state)}))
     except ConflictError as conflict:
         raise LedError("somebody else takes the lead at this moment", where=name) from conflict
     return Lead(cluster, lease, clock)
 
 
-def _await_death(cluster: Cluster, lease: Lease, silence: Silence) -> Steps[None]:
-    version = lease.resource_version
-    while not silence.tells_dead(lease):
-        yield 2.0
+def _await_death(cluster: Cluster, lease: Lease, silence: Silence) -> Steps[Lease]:
+    """Return the Lease once nobody alive holds it."""
+    first = lease
+    while lease.holder and not silence.tells_dead(lease):
+        yield _ASK_AGAIN_SECONDS
         lease = _find(cluster, lease.name)
-        if lease.resource_version != version and lease.holder:
+        if lease.holder and lease.resource_version != first.resource_version:
             raise LedError(
                 f"{lease.holder} leads this roll-out",
                 where=lease.name.removeprefix(ROLLOUT),
                 remedy=f"wait for it, or choose another --name; it is silent for {SILENT_SECONDS:.0f} s "
                 "before it is taken for dead",
             )
-        version = lease.resource_version
+    return lease
 
 
 def _find(cluster: Cluster, name: str) -> Lease:

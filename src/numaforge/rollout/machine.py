@@ -19,7 +19,11 @@ class Change:
 
 
 class Machine(Protocol):
-    """A node as its administrator reaches it. Every call may raise HostAwayError."""
+    """A node as its administrator reaches it.
+
+    Every call may raise HostAwayError, whether it took effect or not, and is then made again: `begin`,
+    `revert` and `settle` do nothing where it has been done.
+    """
 
     def change(self) -> Change | None:
         """Look at the node, and return what it needs to be as planned; None where it is."""
@@ -35,6 +39,9 @@ class Machine(Protocol):
 
     def revert(self, transaction: str, reason: str) -> None:
         """Have the node undo a transaction that was applied."""
+
+    def settle(self) -> None:
+        """End a transaction that was broken off: undo it."""
 
     def verify(self) -> Steps[tuple[str, ...]]:
         """Hold the node to its plan, and return what is not as it says."""

@@ -18,15 +18,32 @@ class HostAwayError(HostError):
     """The host does not answer now; what runs there runs on."""
 
 
+class Patience:
+    """How long to go on without an answer: so many seconds, anew after each answer."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._waited = 0.0
+
+    def wait(self, away: Exception) -> float:
+        """Return for how many seconds to wait now; raises `away` where it was enough."""
+        if self._waited >= self._seconds:
+            raise away
+        self._waited += RETRY_SECONDS
+        return RETRY_SECONDS
+
+    def answered(self) -> None:
+        """Forget how long it took."""
+        self._waited = 0.0
+
+
 def patiently(call: Callable[[], T], *, tell: Callable[[str], object], patience_seconds: float) -> Steps[T]:
     """Return what `call` returns, asking again while its other side is away, for so long at most."""
-    waited = 0.0
+    patience = Patience(patience_seconds)
     while True:
         try:
             return call()
         except (ApiAwayError, HostAwayError) as away:
-            if waited >= patience_seconds:
-                raise
+            seconds = patience.wait(away)
             tell(away.message)
-        waited += RETRY_SECONDS
-        yield RETRY_SECONDS
+        yield seconds

@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
 
 from numaforge.rollout.cluster import Cluster, ClusterError, ClusterNode, ConflictError
+from numaforge.rollout.maintenance import foreign
 
 RECORD = "numaforge.io/rollout"
 RESULT = "numaforge.io/rollout-result"
@@ -58,7 +59,15 @@ class Record:
 
 
 class TakenError(ClusterError):
-    """The node is not this runner's any more: somebody has uncordoned it, taken it over, or deleted it."""
+    """The node is not this runner's any more."""
+
+
+class OvertakenError(TakenError):
+    """Another runner goes on with the node, and reports on it."""
+
+
+class UncordonedError(ClusterError):
+    """Somebody has uncordoned the node, which is still this runner's."""
 
 
 def read_record(node: ClusterNode) -> Record | None:
@@ -83,13 +92,17 @@ def read_record(node: ClusterNode) -> Record | None:
 def claim(cluster: Cluster, node: ClusterNode, record: Record) -> ClusterNode:
     """Cordon a node as it was read, and say on it whose cordon that is, in one request.
 
-    Raises ConflictError where the node has changed since.
+    Whoever asked for an end did not mean this roll-out, which had not begun. Raises ConflictError where the
+    node has changed since.
     """
-    return cluster.patch_node(node, unschedulable=True, annotations={RECORD: _dump(record)})
+    return cluster.patch_node(node, unschedulable=True, annotations={RECORD: _dump(record), ABORT: None})
 
 
 def take_over(cluster: Cluster, name: str, runner: str) -> tuple[ClusterNode, Record]:
-    """Go on with a record that another process has left."""
+    """Go on with a record that another process has left.
+
+    Raises TakenError where there is none any more.
+    """
 
     def change(node: ClusterNode) -> ClusterNode:
         record = read_record(node)
@@ -119,38 +132,43 @@ def advance(cluster: Cluster, name: str, record: Record) -> Record:
 
 
 def require_ours(node: ClusterNode, record: Record) -> None:
-    """Raise TakenError unless the node is still cordoned and this record's."""
-    found = read_record(node)
-    if found is None:
-        raise TakenError("somebody has removed the roll-out's record", where=node.name)
-    if found.runner != record.runner:
-        raise TakenError(f"{found.runner} has taken the node over", where=node.name)
+    """Raise TakenError unless the node is still this record's runner's, UncordonedError unless cordoned."""
+    _require_record(node, record)
     if not node.unschedulable:
-        raise TakenError("somebody has uncordoned the node in the middle of its roll-out", where=node.name)
+        raise UncordonedError(
+            "somebody has uncordoned the node in the middle of its roll-out", where=node.name
+        )
 
 
-def hand_back(
-    cluster: Cluster, name: str, record: Record, ending: Ending, reason: str, *, uncordon: bool
-) -> ClusterNode:
-    """Uncordon the node unless it was cordoned before, take the record away, and leave how it ended.
+def hand_back(cluster: Cluster, name: str, record: Record, ending: Ending, reason: str) -> ClusterNode:
+    """Take the record away, leave how it ended, uncordon the node, and return it as it is then.
 
-    With `uncordon` False a cordon stays, for somebody else needs it now.
+    A node that was cordoned before stays so, and one that somebody else is at work on by now. Raises
+    TakenError where the record is not this runner's any more.
     """
     result = json.dumps({"ending": ending.value, "reason": reason, "runner": record.runner})
 
     def change(node: ClusterNode) -> ClusterNode:
-        found = read_record(node)
-        if found is None:  # an answer was lost: it has been handed back already
-            return node
-        if found.runner != record.runner:
-            raise TakenError(f"{found.runner} has taken the node over", where=name)
+        if RECORD not in node.annotations and node.annotations.get(RESULT) == result:
+            return node  # done, and only the answer was lost
+        _require_record(node, record)
+        stays = record.was_unschedulable or foreign(node) is not None
         return cluster.patch_node(
             node,
-            unschedulable=False if uncordon and not record.was_unschedulable else None,
+            unschedulable=None if stays else False,
             annotations={RECORD: None, ABORT: None, RESULT: result},
         )
 
     return _retried(cluster, name, change)
+
+
+def _require_record(node: ClusterNode, record: Record) -> None:
+    found = read_record(node)
+    if found is None:
+        cordoned = ", and left it cordoned" if node.unschedulable else ""
+        raise TakenError(f"somebody has taken the roll-out's record off the node{cordoned}", where=node.name)
+    if found.runner != record.runner:
+        raise OvertakenError(f"{found.runner} has taken the node over", where=node.name)
 
 
 def _retried(cluster: Cluster, name: str, change: Callable[[ClusterNode], ClusterNode]) -> ClusterNode:

@@ -8,12 +8,25 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
+from itertools import count
+from typing import TypeVar
 
 from numaforge.errors import NumaforgeError
-from numaforge.rollout.budget import Budget, Usage, refusal
-from numaforge.rollout.cluster import ApiAwayError, Cluster, ClusterNode, ConflictError, Lease
+from numaforge.rollout.budget import Lookout, Pool
+from numaforge.rollout.cluster import (
+    ApiAwayError,
+    Cluster,
+    ClusterError,
+    ClusterNode,
+    ConflictError,
+    Lease,
+    NotFoundError,
+)
+from numaforge.rollout.record import OvertakenError, read_record
 from numaforge.rollout.runner import is_gone
 from numaforge.rollout.steps import Clock, Steps
+
+T = TypeVar("T")
 
 SLOT = "numaforge-slot-"
 NODE = "numaforge.io/node"
@@ -28,6 +41,10 @@ class NoSlotError(NumaforgeError):
     """No slot came free in time, or the node is in somebody else's hands."""
 
 
+class SlotLostError(ClusterError):
+    """The slot is not this runner's any more."""
+
+
 @dataclass(frozen=True)
 class Slot:
     """A slot that a node holds; `runner` works on the node, or did when it was last heard of."""
@@ -40,6 +57,11 @@ class Slot:
         return self.lease.annotations[NODE]
 
     @property
+    def node_uid(self) -> str:
+        """The UID of that node: another node of the same name is another one."""
+        return self.lease.annotations.get(NODE_UID, "")
+
+    @property
     def runner(self) -> str:
         """The process that works on the node."""
         return self.lease.holder
@@ -48,6 +70,22 @@ class Slot:
 def held_slots(leases: Iterable[Lease]) -> list[Slot]:
     """Return the slots that a node holds."""
     return [Slot(lease) for lease in leases if lease.name.startswith(SLOT) and lease.annotations.get(NODE)]
+
+
+def live_slots(cluster: Cluster, pool: Pool, leases: Iterable[Lease]) -> list[Slot]:
+    """Return the slots of nodes that exist: one that has left the cluster takes no room any more."""
+    return [
+        slot
+        for slot in held_slots(leases)
+        if pool.uids.get(slot.node) == slot.node_uid or _exists(cluster, slot)
+    ]
+
+
+def _exists(cluster: Cluster, slot: Slot) -> bool:
+    try:
+        return cluster.node(slot.node).uid == slot.node_uid
+    except NotFoundError:
+        return False
 
 
 class Silence:
@@ -73,35 +111,37 @@ class Silence:
 
 def take_slot(
     cluster: Cluster,
-    node: ClusterNode,
+    name: str,
     runner: str,
-    budget: Budget,
+    lookout: Lookout,
     *,
     clock: Clock,
     tell: Callable[[str], object],
     veto: Callable[[], str | None] = lambda: None,
     patience_seconds: float,
-) -> Steps[Slot]:
-    """Wait until the node may be taken out of service, and return its slot.
+) -> Steps[tuple[Slot, ClusterNode]]:
+    """Wait until the node may be taken out of service; return its slot, and the node as it was then.
 
-    `veto` is asked on every attempt and may say why this node is not to be begun any more. Raises
-    NoSlotError then, and when it takes too long.
+    A node whose roll-out is unfinished is out of service already: it gets its slot in any case, from a runner
+    that is dead. For any other `veto` is asked on every attempt, and may say why it is not to be begun any
+    more. Raises NoSlotError then, and when it takes too long.
     """
     deadline = clock() + patience_seconds
     silence = Silence(clock)
     while True:
-        if reason := veto():
-            raise NoSlotError(reason, where=node.name)
         try:
-            taken = _try(cluster, node, runner, budget, silence)
+            node = cluster.node(name)
+            if read_record(node) is None and (reason := veto()):
+                raise NoSlotError(reason, where=name)
+            taken = _try(cluster, node, runner, lookout, silence)
         except ApiAwayError as away:
             taken = away.message
         except ConflictError:
             taken = "somebody takes slots at this moment"
-        if isinstance(taken, Slot):
+        if not isinstance(taken, str):
             return taken
         if clock() >= deadline:
-            raise NoSlotError(f"no slot after {patience_seconds:.0f} s: {taken}", where=node.name)
+            raise NoSlotError(f"no slot after {patience_seconds:.0f} s: {taken}", where=name)
         tell(taken)
         yield _ASK_AGAIN_SECONDS
 
@@ -136,22 +176,29 @@ def release(cluster: Cluster, slot: Slot) -> None:
     raise ConflictError("the Lease keeps changing", where=lease.name)
 
 
-def _try(cluster: Cluster, node: ClusterNode, runner: str, budget: Budget, silence: Silence) -> Slot | str:
-    """Return the slot, or why there is none now."""
+def _try(
+    cluster: Cluster, node: ClusterNode, runner: str, lookout: Lookout, silence: Silence
+) -> tuple[Slot, ClusterNode] | str:
+    """Return the slot, or why there is none now.
+
+    The pool is looked at before the slots: a node that is given back between the two counts once too often,
+    never once too rarely.
+    """
+    pool = lookout.pool()
     leases = cluster.leases()
-    held = held_slots(leases)
+    held = live_slots(cluster, pool, leases)
     own = next((slot for slot in held if _is_of(slot, node)), None)
-    if own is not None:
-        if own.runner != runner and not silence.tells_dead(own.lease):
-            return f"{own.runner} is at work on it"
-        return _put(cluster, own.lease, node, runner)
-    if reason := _why_not(cluster, budget, held, node):
+    if own is not None and own.runner != runner and not silence.tells_dead(own.lease):
+        return f"{own.runner} is at work on it"
+    unfinished = read_record(node) is not None
+    if not unfinished and own is None and (reason := _why_not(pool, held, node)):
         return reason
-    slot = _put(cluster, _free(leases), node, runner)
-    if reason := _why_not(cluster, budget, held_slots(cluster.leases()), node):
-        release(cluster, slot)  # somebody has taken another one at the same moment
+    slot = _put(cluster, own.lease if own else _free(leases, held), node, runner)
+    # Somebody may have taken another at the same moment, and who left this one may have taken it too early.
+    if not unfinished and (reason := _why_not(pool, live_slots(cluster, pool, cluster.leases()), node)):
+        release(cluster, slot)
         return reason
-    return slot
+    return slot, node
 
 
 def _unless_taken(cluster: Cluster, slot: Slot) -> Lease | None:
@@ -163,21 +210,19 @@ def _unless_taken(cluster: Cluster, slot: Slot) -> Lease | None:
 
 
 def _is_of(slot: Slot, node: ClusterNode) -> bool:
-    return slot.node == node.name and slot.lease.annotations.get(NODE_UID) == node.uid
+    return (slot.node, slot.node_uid) == (node.name, node.uid)
 
 
-def _why_not(cluster: Cluster, budget: Budget, held: Iterable[Slot], node: ClusterNode) -> str | None:
-    others = [slot.node for slot in held if not _is_of(slot, node)]
-    return refusal(budget, Usage.of(budget, cluster.nodes(budget.pool), others), node)
+def _why_not(pool: Pool, held: Iterable[Slot], node: ClusterNode) -> str | None:
+    return pool.usage(slot.node for slot in held if not _is_of(slot, node)).refusal(node)
 
 
-def _free(leases: Iterable[Lease]) -> Lease:
+def _free(leases: Iterable[Lease], held: Iterable[Slot]) -> Lease:
     """Return the first slot that no node holds; it may not exist yet."""
     known = {lease.name: lease for lease in leases}
-    number = 0
-    while (lease := known.get(f"{SLOT}{number}")) and lease.annotations.get(NODE):
-        number += 1
-    return lease or Lease(f"{SLOT}{number}")
+    taken = {slot.lease.name for slot in held}
+    number = next(number for number in count() if f"{SLOT}{number}" not in taken)
+    return known.get(f"{SLOT}{number}") or Lease(f"{SLOT}{number}")
 
 
 def _put(cluster: Cluster, lease: Lease, node: ClusterNode, runner: str) -> Slot:
@@ -187,3 +232,49 @@ def _put(cluster: Cluster, lease: Lease, node: ClusterNode, runner: str) -> Slot
 
 def _without_node(annotations: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in annotations.items() if name not in (NODE, NODE_UID)}
+
+
+class Holding:
+    """A slot that is renewed while work goes on."""
+
+    def __init__(self, cluster: Cluster, slot: Slot, clock: Clock, tell: Callable[[str], object]) -> None:
+        self.slot = slot
+        self._cluster = cluster
+        self._clock = clock
+        self._tell = tell
+        self._renewed = clock()
+
+    def during(self, work: Steps[T]) -> Steps[T]:
+        """Do the work, and renew the slot whenever it waits.
+
+        Raises SlotLostError where the slot is gone, OvertakenError where it is another runner's.
+        """
+        while True:
+            try:
+                seconds = next(work)
+            except StopIteration as end:
+                result: T = end.value
+                return result
+            while seconds > 0:
+                part = min(seconds, RENEW_SECONDS)
+                yield part
+                seconds -= part
+                self._renew()
+
+    def _renew(self) -> None:
+        if self._clock() - self._renewed < RENEW_SECONDS:
+            return
+        try:
+            self.slot = renew(self._cluster, self.slot)
+        except ApiAwayError as away:
+            self._tell(away.message)
+        except ConflictError as conflict:
+            raise self._loss() from conflict
+        else:
+            self._renewed = self._clock()
+
+    def _loss(self) -> ClusterError:
+        for other in held_slots(self._cluster.leases()):
+            if (other.node, other.node_uid) == (self.slot.node, self.slot.node_uid):
+                return OvertakenError(f"{other.runner} has taken the node over", where=self.slot.node)
+        return SlotLostError("somebody has taken the node's slot away", where=self.slot.node)

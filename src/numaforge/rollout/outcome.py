@@ -1,0 +1,46 @@
+"""How one node is to be changed, how far it is, and how it ended."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from numaforge.rollout.budget import Budget
+from numaforge.rollout.drain import DrainSettings
+from numaforge.rollout.gate import GateSettings
+from numaforge.rollout.record import Ending
+
+
+@dataclass(frozen=True)
+class NodeSettings:
+    """How one node is changed.
+
+    `include_cordoned` also takes nodes that somebody else has cordoned, and leaves them so. The others say
+    for how many seconds to wait: for a slot, for somebody else's maintenance to end, and for an API server or
+    a host that is away.
+    """
+
+    budget: Budget = field(default_factory=Budget)
+    drain: DrainSettings = field(default_factory=DrainSettings)
+    gate: GateSettings = field(default_factory=GateSettings)
+    include_cordoned: bool = False
+    slot_seconds: float = 3600.0
+    maintenance_seconds: float = 0.0
+    away_seconds: float = 900.0
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a node's roll-out ended, and why; `details` are lines such as blockers or mismatches."""
+
+    ending: Ending
+    reason: str = ""
+    details: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Where a node is, for people and programs: its phase, and what it waits for."""
+
+    node: str
+    phase: str
+    waits_for: tuple[str, ...] = ()

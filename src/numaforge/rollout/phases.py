@@ -1,0 +1,321 @@
+"""What follows from each phase of a node's record, from the cordon to the uncordon."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol, TypeVar
+
+from numaforge.errors import HostError, NumaforgeError
+from numaforge.rollout.cluster import ApiAwayError, Cluster, ClusterError, ClusterNode, NotFoundError
+from numaforge.rollout.drain import Blocker, drain
+from numaforge.rollout.gate import Expected, Mismatch, prove
+from numaforge.rollout.machine import Machine
+from numaforge.rollout.maintenance import foreign
+from numaforge.rollout.outcome import NodeSettings, Outcome
+from numaforge.rollout.patience import HostAwayError, Patience, patiently
+from numaforge.rollout.record import (
+    ABORT,
+    Ending,
+    Phase,
+    Record,
+    TakenError,
+    UncordonedError,
+    advance,
+    hand_back,
+    require_ours,
+)
+from numaforge.rollout.steps import Clock, Steps
+from numaforge.rollout.transaction import Result, Status
+
+T = TypeVar("T")
+
+_POLL_SECONDS = 2.0
+_TRANSACTION_SECONDS = 3600.0  # the node has a result long before, unless systemd itself hangs
+_ABORTED = "somebody has asked for it to be undone"
+
+
+class Say(Protocol):
+    """Tell people and programs where the node is, and what it waits for."""
+
+    def __call__(self, phase: str, waits_for: Sequence[str] = ...) -> None: ...
+
+
+class _AbortedError(Exception):
+    """Somebody has asked for the roll-out of this node to be undone."""
+
+
+@dataclass
+class Phases:
+    """The roll-out of a node that is cordoned and has a record.
+
+    Every phase returns how the roll-out ended, or None where the record says what is next.
+    """
+
+    cluster: Cluster
+    machine: Machine
+    name: str
+    settings: NodeSettings
+    clock: Clock
+    say: Say
+    dice: random.Random
+    record: Record
+
+    @property
+    def touched(self) -> bool:
+        """Whether something may have been changed on the node itself."""
+        return self.record.phase not in (Phase.CORDONED, Phase.DRAINED)
+
+    def run(self, resumed: ClusterNode | None) -> Steps[Outcome]:
+        """Go through the phases; `resumed` is the node where somebody else has left it.
+
+        Raises TakenError where the node is not ours any more, NotFoundError where it is gone, ApiAwayError or
+        HostAwayError where nobody answers and the node cannot be handed back.
+        """
+        try:
+            if resumed is None:
+                self._event("Cordoned", "cordoned for a change of the kubelet's configuration")
+            else:
+                yield from self._as_it_is_now(resumed)
+            while True:
+                self.say(self.record.phase)
+                try:
+                    outcome = yield from self._next()
+                except (ApiAwayError, TakenError, UncordonedError, NotFoundError):
+                    raise
+                except NumaforgeError as error:
+                    outcome = yield from self._fail(error)
+                if outcome is not None:
+                    return outcome
+        except UncordonedError as uncordoned:
+            return (yield from self._interfered(uncordoned.message))
+
+    def _as_it_is_now(self, node: ClusterNode) -> Steps[None]:
+        """Go back where time has passed over what the record says: pods may have come, the plan changed."""
+        require_ours(node, self.record)
+        outdated = self.record.phase is Phase.DRAINED or (
+            self.record.phase is Phase.APPLIED and (yield from self._ask(self.machine.change)) is not None
+        )
+        if outdated:
+            yield from self._advance(Phase.CORDONED)
+
+    def _next(self) -> Steps[Outcome | None]:
+        match self.record.phase:
+            case Phase.CORDONED:
+                return (yield from self._drain())
+            case Phase.DRAINED:
+                return (yield from self._apply())
+            case Phase.APPLYING:
+                return (yield from self._await_transaction())
+            case Phase.APPLIED:
+                return (yield from self._prove())
+            case Phase.UNDOING:
+                return (yield from self._undo())
+            case Phase.VERIFIED:
+                return (yield from self._finish(Ending.DONE, "the node is as planned"))
+            case Phase.HELD:
+                return (yield from self._reconsider())
+
+    def _drain(self) -> Steps[Outcome | None]:
+        def told(blockers: Sequence[Blocker]) -> None:
+            self.say("drains", [str(blocker) for blocker in blockers])
+
+        try:
+            blockers = yield from drain(
+                self.cluster,
+                self.name,
+                self.settings.drain,
+                clock=self.clock,
+                check=self._check,
+                tell=told,
+                dice=self.dice,
+                patience=Patience(self.settings.away_seconds),
+            )
+        except _AbortedError:
+            return (yield from self._finish(Ending.ABORTED, "aborted before anything was changed"))
+        if blockers:
+            lines = [str(blocker) for blocker in blockers]
+            self._event("DrainBlocked", "; ".join(lines), warning=True)
+            return (yield from self._finish(Ending.BLOCKED, "the node could not be drained", lines))
+        return (yield from self._advance(Phase.DRAINED))
+
+    def _apply(self) -> Steps[Outcome | None]:
+        change = yield from self._ask(self.machine.change)
+        if change is None:
+            return (yield from self._advance(Phase.APPLIED, transaction=None))
+        transaction = change.transaction
+        yield from self._advance(Phase.APPLYING, transaction=transaction.id)
+        try:
+            yield from self._ask(lambda: self.machine.begin(transaction))
+        except HostError as error:
+            status: Status = yield from self._ask(lambda: self.machine.status(transaction.id))
+            if status.phase is None and status.result is None:
+                return (yield from self._finish(Ending.BLOCKED, str(error)))
+        return None
+
+    def _await_transaction(self) -> Steps[Outcome | None]:
+        result = yield from self._result("changes the kubelet")
+        if result is None:
+            return (yield from self._advance(Phase.CORDONED, transaction=None))
+        match result.outcome:
+            case "applied":
+                self._event("KubeletRestarted", "the kubelet is healthy with the new configuration")
+                return (yield from self._advance(Phase.APPLIED))
+            case "refused":
+                return (yield from self._finish(Ending.BLOCKED, result.reason))
+            case "rolled-back":
+                return (yield from self._prove_old(result.reason, result.journal))
+            case _:
+                return (yield from self._hold(result.reason, result.journal))
+
+    def _result(self, what: str, *, undo: bool = False) -> Steps[Result | None]:
+        """Wait until the record's transaction has ended; None where it has never begun.
+
+        With `undo`, one that was applied has not ended until it is reverted.
+        """
+        transaction, waited = self.record.transaction or "", 0.0
+        while waited < _TRANSACTION_SECONDS:
+            status: Status = yield from self._ask(lambda: self.machine.status(transaction))
+            result = status.result
+            if result is None and status.phase is None:
+                return None
+            if result is not None and not (undo and result.outcome == "applied"):
+                return result
+            if status.broken_off:
+                yield from self._ask(self.machine.settle)
+            elif result is not None and not status.running:
+                yield from self._ask(lambda: self.machine.revert(transaction, self.record.reason))
+            self.say(self.record.phase, (f"{what}: {status.phase}",))
+            yield _POLL_SECONDS
+            waited += _POLL_SECONDS
+        raise HostError(
+            f"the transaction {transaction} has not ended in {_TRANSACTION_SECONDS:.0f} s", where=self.name
+        )
+
+    def _prove(self) -> Steps[Outcome | None]:
+        expected = yield from self._ask(self.machine.expected)
+        allocatable = {**self.record.offered, **expected.allocatable}
+        can_be_undone = self.record.transaction is not None
+        try:
+            wrong = yield from self._proof(Expected(expected.settings, allocatable), abortable=can_be_undone)
+        except _AbortedError:
+            return (yield from self._advance(Phase.UNDOING, reason=_ABORTED))
+        lines = tuple(str(mismatch) for mismatch in wrong) or (yield from self._verification())
+        if not lines:
+            return (yield from self._advance(Phase.VERIFIED))
+        reason = f"the changed node was not as planned: {'; '.join(lines)}"
+        if not can_be_undone:
+            return (yield from self._hold(reason))
+        return (yield from self._advance(Phase.UNDOING, reason=reason))
+
+    def _verification(self) -> Steps[tuple[str, ...]]:
+        self.say("verifies")
+        patience = Patience(self.settings.away_seconds)
+        while True:
+            try:
+                return (yield from self.machine.verify())
+            except (ApiAwayError, HostAwayError) as away:
+                seconds = patience.wait(away)
+                self.say("verifies", (away.message,))
+            yield seconds
+
+    def _undo(self) -> Steps[Outcome | None]:
+        reason = self.record.reason
+        result = yield from self._result("puts the old configuration back", undo=True)
+        if result is None:
+            return (yield from self._hold(f"{reason}; the node knows nothing of {self.record.transaction}"))
+        if result.outcome != "rolled-back":
+            return (yield from self._hold(result.reason, result.journal))
+        return (yield from self._prove_old(reason, result.journal))
+
+    def _prove_old(self, reason: str, journal: Sequence[str] = ()) -> Steps[Outcome | None]:
+        wrong = yield from self._proof(Expected(allocatable=self.record.offered), abortable=False)
+        if wrong:
+            lines = "; ".join(str(mismatch) for mismatch in wrong)
+            return (yield from self._hold(f"{reason}; with the old configuration {lines}", journal))
+        self._event("RolledBack", reason, warning=True)
+        ending = Ending.ABORTED if reason == _ABORTED else Ending.ROLLED_BACK
+        return (yield from self._finish(ending, reason, journal[-5:]))
+
+    def _proof(self, expected: Expected, *, abortable: bool) -> Steps[tuple[Mismatch, ...]]:
+        """Have the node prove itself; only what can still be undone can be aborted."""
+        return prove(
+            self.cluster,
+            self.name,
+            expected,
+            self.settings.gate,
+            process=lambda: self.machine.status(self.record.transaction).process,
+            clock=self.clock,
+            check=lambda: self._check(abortable=abortable),
+            tell=lambda wrong: self.say("proves", [str(mismatch) for mismatch in wrong]),
+            patience=Patience(self.settings.away_seconds),
+        )
+
+    def _reconsider(self) -> Steps[Outcome | None]:
+        """Look again at a node that was left to a person."""
+        status: Status = yield from self._ask(lambda: self.machine.status(self.record.transaction))
+        if status.result is None and status.phase is not None:
+            return (yield from self._advance(Phase.APPLYING))
+        if status.result is not None and status.result.outcome == "applied":
+            return (yield from self._advance(Phase.APPLIED, reason=""))
+        if (yield from self._ask(self.machine.change)) is None:
+            return (yield from self._advance(Phase.APPLIED, transaction=None, reason=""))
+        return (yield from self._prove_old(self.record.reason))
+
+    def _interfered(self, reason: str) -> Steps[Outcome]:
+        """End a roll-out whose cordon somebody has taken away: nothing is cordoned again behind his back."""
+        if self.record.phase is Phase.VERIFIED:
+            return (yield from self._finish(Ending.DONE, reason))
+        if not self.touched:
+            return (yield from self._finish(Ending.BLOCKED, reason))
+        self._event("RolloutHeld", reason, warning=True)
+        return Outcome(Ending.HELD, f"{reason}, which was {self.record.phase}: cordon it again, and resume")
+
+    def _fail(self, error: NumaforgeError) -> Steps[Outcome | None]:
+        """End where something is refused that neither waiting nor asking again would change."""
+        if not self.touched:
+            return (yield from self._finish(Ending.BLOCKED, str(error)))
+        if isinstance(error, HostAwayError):
+            raise error
+        return (yield from self._hold(str(error)))
+
+    def _hold(self, reason: str, journal: Sequence[str] = ()) -> Steps[Outcome]:
+        yield from self._advance(Phase.HELD, reason=reason)
+        self._event("RolloutHeld", reason, warning=True)
+        return Outcome(Ending.HELD, reason, tuple(journal[-5:]))
+
+    def _finish(self, ending: Ending, reason: str, details: Sequence[str] = ()) -> Steps[Outcome]:
+        """Uncordon only what this roll-out has cordoned, and only where nobody else needs the cordon."""
+        node = yield from self._ask(lambda: hand_back(self.cluster, self.name, self.record, ending, reason))
+        if not self.record.was_unschedulable:
+            if node.unschedulable:
+                reason += f"; left cordoned, because somebody else is at work on the node: {foreign(node)}"
+            self._event("Uncordoned" if not node.unschedulable else "LeftCordoned", reason)
+        return Outcome(ending, reason, tuple(details))
+
+    def _advance(self, phase: Phase, **changes: str | None) -> Steps[Outcome | None]:
+        following = replace(self.record, phase=phase, **changes)  # type: ignore[arg-type]
+        self.record = yield from self._ask(lambda: advance(self.cluster, self.name, following))
+        return None
+
+    def _check(self, *, abortable: bool = True) -> None:
+        """Raise unless the node is still ours and nobody has asked for the roll-out to end."""
+        node = self.cluster.node(self.name)
+        require_ours(node, self.record)
+        if abortable and ABORT in node.annotations:
+            raise _AbortedError
+
+    def _ask(self, call: Callable[[], T]) -> Steps[T]:
+        return patiently(
+            call,
+            tell=lambda why: self.say(self.record.phase, (why,)),
+            patience_seconds=self.settings.away_seconds,
+        )
+
+    def _event(self, reason: str, message: str, *, warning: bool = False) -> None:
+        """Record an Event; the roll-out does not depend on it."""
+        try:
+            self.cluster.tell(self.cluster.node(self.name), reason, message, warning=warning)
+        except ClusterError as error:
+            self.say("could not record an Event", (str(error),))
