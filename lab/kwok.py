@@ -26,6 +26,7 @@ MANAGED = "kwok.x-k8s.io/node"
 """The label of the nodes that kwok plays; a node that loses it is not heard from any more."""
 ALLOCATABLE = {"cpu": "64", "memory": "512Gi", "pods": "110", "nvidia.com/gpu": "8"}
 LEASE_SECONDS = 40
+"""kwok renews a Lease four times in this time."""
 WATCH_SILENCE_S = 90
 """The API server sends a bookmark every minute."""
 
@@ -33,7 +34,8 @@ WATCH_SILENCE_S = 90
 class Fleet:
     """A control plane on loopback without machines, and kwok; a context manager of one state directory."""
 
-    def __init__(self, state: Path) -> None:
+    def __init__(self, state: Path, *, lease_seconds: int = LEASE_SECONDS) -> None:
+        self._lease_seconds = lease_seconds
         self.state = state.absolute()
         self.control_plane = ControlPlane(
             self.state, dict(zip(PORT_NAMES, free_ports(len(PORT_NAMES)), strict=True))
@@ -54,7 +56,7 @@ class Fleet:
                     f"--kubeconfig={self.kubeconfig}",
                     f"--config={LAB / 'kwok-stages.yaml'}",
                     f"--manage-nodes-with-label-selector={MANAGED}",
-                    f"--node-lease-duration-seconds={LEASE_SECONDS}",
+                    f"--node-lease-duration-seconds={self._lease_seconds}",
                     "--v=WARN",
                 ],
                 environment={"HOME": str(self.state)},
@@ -93,25 +95,16 @@ class Fleet:
     def add_nodes(self, count: int, *, zones: int = 1, prefix: str = "node") -> list[str]:
         """Create nodes spread over zones, and return their names when all are Ready."""
         names = [f"{prefix}-{number:03}" for number in range(count)]
-        self._create_all(
-            "/api/v1/nodes",
-            [
-                {
-                    "metadata": {
-                        "name": name,
-                        "labels": {
-                            "kubernetes.io/hostname": name,
-                            MANAGED: "fake",
-                            ZONE: f"zone-{number % zones}",
-                        },
-                    },
-                    "status": {"allocatable": ALLOCATABLE, "capacity": ALLOCATABLE},
-                }
-                for number, name in enumerate(names)
-            ],
-        )
+        with ThreadPoolExecutor(4) as pool:
+            zone = {name: f"zone-{number % zones}" for number, name in enumerate(names)}
+            list(pool.map(lambda name: self._register(name, zone[name]), names))
         self.wait_until(lambda: self.ready_nodes() >= set(names), "has nodes that are not Ready")
         return names
+
+    def add_node(self, name: str, *, zone: str = "zone-0") -> None:
+        """Create a node, and return when it is Ready."""
+        self._register(name, zone)
+        self.wait_until(lambda: name in self.ready_nodes(), f"{name} is not Ready")
 
     def ready_nodes(self) -> set[str]:
         """Return the names of the nodes that are Ready and take pods."""
@@ -246,9 +239,10 @@ class Fleet:
         own: http.client.HTTPSConnection = self._connections.own
         return own
 
-    def _create_all(self, path: str, documents: list[dict[str, Any]]) -> None:
-        with ThreadPoolExecutor(4) as pool:
-            list(pool.map(lambda document: self.send("POST", path, document), documents))
+    def _register(self, name: str, zone: str) -> None:
+        labels = {"kubernetes.io/hostname": name, MANAGED: "fake", ZONE: zone}
+        status = {"allocatable": ALLOCATABLE, "capacity": ALLOCATABLE}
+        self.send("POST", "/api/v1/nodes", {"metadata": {"name": name, "labels": labels}, "status": status})
 
     def _takes_pods(self) -> bool:
         accounts = self.get("/api/v1/namespaces/default/serviceaccounts")["items"]

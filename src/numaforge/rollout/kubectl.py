@@ -166,11 +166,7 @@ class KubectlCluster:
         annotations: Mapping[str, str | None],
     ) -> ClusterNode:
         patch: dict[str, Any] = {
-            "metadata": {
-                "uid": node.uid,
-                "resourceVersion": node.resource_version,
-                "annotations": dict(annotations),
-            }
+            "metadata": {"resourceVersion": node.resource_version, "annotations": dict(annotations)}
         }
         if unschedulable is not None:
             patch["spec"] = {"unschedulable": unschedulable or None}

@@ -1,0 +1,301 @@
+"""The cluster in memory does what every cluster does, and what a simulation asks of it besides."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from numaforge.rollout.cluster import (
+    ApiAwayError,
+    DisruptionBudget,
+    Eviction,
+    ForbiddenError,
+    Lease,
+    Owner,
+    Permission,
+    Pod,
+    Toleration,
+)
+from tests.fixtures.cluster_contract import NODES, ClusterContract, World
+from tests.fixtures.memory_cluster import MemoryCluster, workers
+
+
+class MemoryWorld(World):
+    def __init__(self):
+        self.now = 0.0
+        nodes = [
+            dataclasses.replace(node, name=name) for node, name in zip(workers(4, 2), NODES, strict=True)
+        ]
+        nodes = [
+            dataclasses.replace(node, labels={**node.labels, "kubernetes.io/hostname": node.name})
+            for node in nodes
+        ]
+        self.cluster = MemoryCluster(lambda: self.now, nodes)
+        self.registered = 0
+
+    def until(self, holds):
+        deadline = self.now + 60
+        while not holds():
+            assert self.now < deadline
+            self.now += 0.1
+
+    def run(self, kind, name, replicas, *, finalizers=()):
+        kind = {"Deployment": "ReplicaSet"}.get(kind, kind)
+        for number in range(replicas):
+            self.cluster.add_pod(
+                Pod(
+                    "default",
+                    f"{name}-{number}" if kind != "Pod" else name,
+                    f"{name}-uid-{number}",
+                    NODES[number % len(NODES)],
+                    labels={"app": name},
+                    owner=Owner(kind, name, f"{name}-uid") if kind != "Pod" else None,
+                    finalizers=finalizers,
+                )
+            )
+
+    def budget(self, name, app, max_unavailable):
+        healthy = sum(pod.phase == "Running" for pod in self.pods(app))
+        selector = {"matchLabels": {"app": app}}
+        budget = DisruptionBudget("default", name, selector, 0, healthy, healthy - max_unavailable)
+        self.cluster.set_budget(budget)
+
+    def change_pod(self, pod, *, phase=None, finalizers=None):
+        changes = {"phase": phase, "finalizers": finalizers}
+        self.cluster.change_pod(pod, **{key: value for key, value in changes.items() if value is not None})
+
+    def add_node(self, name):
+        self.registered += 1
+        self.cluster.add_node(dataclasses.replace(workers(1)[0], name=name, uid=f"{name}-{self.registered}"))
+
+    def delete_node(self, name):
+        self.cluster.delete_node(name)
+
+    def annotate(self, name, key, value):
+        node = self.cluster.node(name)
+        self.cluster.change_node(name, annotations={**node.annotations, key: value})
+
+    def delete_lease(self, name):
+        self.cluster.delete_lease(name)
+
+    def silence_kubelet(self, name):
+        self.cluster.stop_kubelet(name)
+
+
+@pytest.fixture
+def world():
+    return MemoryWorld()
+
+
+class TestMemoryCluster(ClusterContract):
+    pass
+
+
+def pod_on(node, name="web-1", **fields):
+    return Pod(
+        "default",
+        name,
+        f"{name}-uid",
+        node,
+        labels={"app": "web"},
+        owner=Owner("ReplicaSet", "web", "1"),
+        **fields,
+    )
+
+
+WEB = DisruptionBudget(
+    "default", "web", {"matchLabels": {"app": "web"}}, 0, current_healthy=3, desired_healthy=2
+)
+
+
+def test_an_answer_can_be_lost_after_the_effect():
+    answers = iter([None, ApiAwayError("lost")])
+    cluster = MemoryCluster(lambda: 0.0, workers(1), fault=lambda _: next(answers))
+    with pytest.raises(ApiAwayError):
+        cluster.put_lease(Lease("slot", holder="somebody"))
+    cluster.fault = None
+    assert [lease.holder for lease in cluster.leases()] == ["somebody"]
+
+
+def test_a_request_can_be_lost_before_the_effect():
+    cluster = MemoryCluster(lambda: 0.0, workers(1), fault=lambda _: ApiAwayError("lost"))
+    with pytest.raises(ApiAwayError):
+        cluster.put_lease(Lease("slot", holder="somebody"))
+    cluster.fault = None
+    assert cluster.leases() == []
+
+
+def test_a_busy_api_server_throttles_evictions_and_is_away_for_the_rest():
+    cluster = MemoryCluster(lambda: 0.0, workers(1), pods_on=lambda node: [pod_on(node)])
+    [pod] = cluster.pods("node-0000")
+    cluster.throttled_until = 10.0
+    assert cluster.evict(pod).result is Eviction.THROTTLED
+    with pytest.raises(ApiAwayError):
+        cluster.nodes()
+
+
+def test_what_a_login_lacks_is_forbidden_and_can_be_asked():
+    cluster = MemoryCluster(lambda: 0.0, workers(1))
+    cluster.denied = {"patch nodes"}
+    assert not cluster.may(Permission("patch", "nodes"))
+    assert cluster.may(Permission("get", "nodes"))
+    with pytest.raises(ForbiddenError, match="patch nodes"):
+        cluster.patch_node(cluster.node("node-0000"), annotations={})
+
+
+def test_a_webhook_refuses_an_eviction_by_name():
+    cluster = MemoryCluster(lambda: 0.0, workers(1), pods_on=lambda node: [pod_on(node)])
+    cluster.webhook = lambda _: "admission webhook says no"
+    answer = cluster.evict(cluster.pods("node-0000")[0])
+    assert (answer.result, answer.message) == (Eviction.REFUSED, "admission webhook says no")
+
+
+def test_a_nodes_pods_are_asked_for_when_they_first_matter():
+    asked = []
+
+    def pods_on(node):
+        asked.append(node)
+        return [pod_on(node)]
+
+    cluster = MemoryCluster(lambda: 0.0, workers(2000), pods_on=pods_on)
+    cluster.nodes()
+    cluster.pods("node-0007")
+    cluster.pods("node-0007")
+    assert asked == ["node-0007"]
+
+
+@pytest.mark.parametrize(
+    ("shutdown", "grace", "ends"),
+    [
+        pytest.param(5.0, 30, 5.0, id="heeds-sigterm"),
+        pytest.param(5.0, 2, 2.0, id="killed-after-its-grace-period"),
+    ],
+)
+def test_a_pod_ends_after(shutdown, grace, ends):
+    now = [0.0]
+    cluster = MemoryCluster(
+        lambda: now[0],
+        workers(2),
+        pods_on=lambda node: [pod_on(node, grace_seconds=grace)] if node == "node-0000" else [],
+        shutdown_seconds=shutdown,
+    )
+    [pod] = cluster.pods("node-0000")
+    cluster.evict(pod)
+    now[0] = ends - 0.01
+    assert pod.uid in [other.uid for other in cluster.pods("node-0000")]
+    now[0] = ends
+    assert pod.uid not in [other.uid for other in cluster.pods("node-0000")]
+
+
+def test_a_stopped_kubelet_is_silent_then_not_ready_and_ends_no_pods():
+    now = [0.0]
+    cluster = MemoryCluster(lambda: now[0], workers(2), pods_on=lambda node: [pod_on(node)])
+    [pod] = cluster.pods("node-0000")
+    cluster.stop_kubelet("node-0000")
+    silent = cluster.node_heartbeat("node-0000")
+    cluster.evict(pod)
+    now[0] = 49.0
+    assert cluster.node("node-0000").ready
+    now[0] = 51.0
+    assert not cluster.node("node-0000").ready
+    assert cluster.node_heartbeat("node-0000") == silent
+    assert [found.deleting for found in cluster.pods("node-0000")] == [True]
+    cluster.start_kubelet("node-0000", config={"cpuManagerPolicy": "static"}, ready_after=3.0)
+    assert cluster.node_heartbeat("node-0000") > silent
+    assert not cluster.node("node-0000").ready
+    now[0] = 54.0
+    assert cluster.node("node-0000").ready
+    assert cluster.running_config("node-0000") == {"cpuManagerPolicy": "static"}
+    assert cluster.pods("node-0000") == []
+
+
+def test_a_quick_restart_is_never_not_ready_for_silence():
+    now = [0.0]
+    cluster = MemoryCluster(lambda: now[0], workers(1))
+    cluster.stop_kubelet("node-0000")
+    now[0] = 5.0
+    cluster.start_kubelet("node-0000")
+    now[0] = 60.0
+    assert cluster.node("node-0000").ready
+
+
+def test_a_kubelet_reports_its_status_every_five_minutes():
+    now = [0.0]
+    cluster = MemoryCluster(lambda: now[0], workers(1))
+    before = cluster.node("node-0000")
+    now[0] = 299.0
+    assert cluster.node("node-0000") == before
+    now[0] = 300.0
+    assert cluster.node("node-0000").resource_version != before.resource_version
+
+
+def test_a_pod_that_tolerates_the_cordon_comes_back():
+    toleration = Toleration("node.kubernetes.io/unschedulable", "Exists", None, "NoSchedule")
+    now = [0.0]
+    cluster = MemoryCluster(
+        lambda: now[0],
+        workers(5),
+        pods_on=lambda node: [pod_on(node, tolerations=(toleration,))] if node == "node-0000" else [],
+    )
+    cluster.patch_node(cluster.node("node-0000"), unschedulable=True, annotations={})
+    [pod] = cluster.pods("node-0000")
+    cluster.evict(pod)
+    now[0] = 10.0
+    assert [(found.uid != pod.uid, found.phase) for found in cluster.pods("node-0000")] == [(True, "Running")]
+
+
+def test_a_pod_waits_until_a_node_takes_it():
+    now = [0.0]
+    cluster = MemoryCluster(
+        lambda: now[0], workers(1), pods_on=lambda node: [pod_on(node)], budgets=[WEB], startup_seconds=1.0
+    )
+    node = cluster.patch_node(cluster.node("node-0000"), unschedulable=True, annotations={})
+    [pod] = cluster.pods("node-0000")
+    cluster.evict(pod)
+    now[0] = 30.0
+    assert cluster.pods("node-0000") == []
+    assert cluster.disruption_budgets()[0].disruptions_allowed == 0
+    node = cluster.node("node-0000")
+    cluster.patch_node(node, unschedulable=False, annotations={})
+    now[0] = 40.0
+    assert [found.phase for found in cluster.pods("node-0000")] == ["Running"]
+    assert cluster.disruption_budgets()[0].disruptions_allowed == 1
+
+
+def test_watchers_see_every_change_of_a_node():
+    now = [0.0]
+    cluster = MemoryCluster(lambda: now[0], workers(1))
+    seen = []
+    cluster.watchers.append(
+        lambda old, new: seen.append((old.unschedulable, new.unschedulable, len(new.taints)))
+    )
+    cluster.patch_node(cluster.node("node-0000"), unschedulable=True, annotations={})
+    now[0] = 1.0
+    cluster.settle()
+    assert seen == [(False, True, 0), (True, True, 1)]
+
+
+def test_calls_are_counted():
+    cluster = MemoryCluster(lambda: 0.0, workers(1))
+    cluster.nodes()
+    cluster.nodes("a=b")
+    assert cluster.calls == {"nodes": 2}
+
+
+def test_the_same_seed_makes_the_same_world():
+    def ran(seed):
+        now = [0.0]
+        cluster = MemoryCluster(
+            lambda: now[0],
+            workers(20),
+            pods_on=lambda node: [pod_on(node, f"{node}-{number}") for number in range(4)],
+            seed=seed,
+        )
+        for pod in cluster.pods("node-0000"):
+            cluster.evict(pod)
+        now[0] = 60.0
+        return [len(cluster.pods(node.name)) for node in cluster.nodes()]
+
+    assert ran(1) == ran(1)
+    assert ran(1) != ran(2)

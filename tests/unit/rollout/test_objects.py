@@ -1,0 +1,149 @@
+"""Objects of the Kubernetes API, as JSON has them, become what a roll-out sees."""
+
+from __future__ import annotations
+
+import pytest
+
+from numaforge.rollout import objects
+from numaforge.rollout.cluster import Lease, Owner, Taint, Toleration
+
+
+def node(*, metadata=None, spec=None, status=None):
+    identity = {"name": "gpu-01", "uid": "u-1", "resourceVersion": "7"}
+    return objects.node({"metadata": identity | (metadata or {}), "spec": spec or {}, "status": status or {}})
+
+
+def pod(*, metadata=None, spec=None, status=None):
+    identity = {"namespace": "default", "name": "web-1", "uid": "u-2"}
+    return objects.pod({"metadata": identity | (metadata or {}), "spec": spec or {}, "status": status or {}})
+
+
+def ready(status, message="said"):
+    return {
+        "conditions": [
+            {"type": "MemoryPressure", "status": "False"},
+            {"type": "Ready", "status": status, "message": message},
+        ]
+    }
+
+
+@pytest.mark.parametrize(
+    ("status", "expected"),
+    [
+        pytest.param(ready("True"), (True, "said"), id="true"),
+        pytest.param(ready("False"), (False, "said"), id="false"),
+        pytest.param(ready("Unknown"), (False, "said"), id="unknown"),
+        pytest.param({}, (False, "the kubelet has not reported yet"), id="never-reported"),
+    ],
+)
+def test_ready_is_the_condition_being_true(status, expected):
+    found = node(status=status)
+    assert (found.ready, found.ready_message) == expected
+
+
+@pytest.mark.parametrize(
+    ("spec", "expected"),
+    [
+        pytest.param({"unschedulable": True}, True, id="cordoned"),
+        pytest.param({"unschedulable": False}, False, id="false"),
+        pytest.param({}, False, id="left-out"),
+    ],
+)
+def test_a_cordon_is_the_field(spec, expected):
+    assert node(spec=spec).unschedulable is expected
+
+
+def test_a_taint_may_have_no_value():
+    spec = {
+        "taints": [{"key": "a", "effect": "NoSchedule"}, {"key": "b", "value": "1", "effect": "NoExecute"}]
+    }
+    assert node(spec=spec).taints == (Taint("a", "", "NoSchedule"), Taint("b", "1", "NoExecute"))
+
+
+def test_a_node_carries_its_identity_labels_annotations_and_resources():
+    found = node(
+        metadata={
+            "labels": {"zone": "a"},
+            "annotations": {"note": "b"},
+            "deletionTimestamp": "2026-01-01T00:00:00Z",
+        },
+        status={"allocatable": {"nvidia.com/gpu": "8"}},
+    )
+    assert (found.name, found.uid, found.resource_version, found.deleting) == ("gpu-01", "u-1", "7", True)
+    assert (found.labels, found.annotations) == ({"zone": "a"}, {"note": "b"})
+    assert found.allocatable == {"nvidia.com/gpu": "8"}
+
+
+@pytest.mark.parametrize(
+    ("references", "expected"),
+    [
+        pytest.param([], None, id="nobody"),
+        pytest.param([{"kind": "Job", "name": "j", "uid": "1"}], None, id="an-owner-that-does-not-control"),
+        pytest.param(
+            [
+                {"kind": "Tenant", "name": "t", "uid": "1"},
+                {"kind": "ReplicaSet", "name": "web", "uid": "2", "controller": True},
+            ],
+            Owner("ReplicaSet", "web", "2"),
+            id="the-one-that-controls",
+        ),
+    ],
+)
+def test_the_owner_of_a_pod_is_its_controller(references, expected):
+    assert pod(metadata={"ownerReferences": references}).owner == expected
+
+
+def test_what_a_pod_leaves_out_has_the_default_of_the_api():
+    found = pod()
+    assert (found.node, found.phase, found.grace_seconds, found.priority) == ("", "Pending", 30, 0)
+    assert (found.mirror, found.deleting, found.finalizers, found.empty_dirs) == (False, False, (), ())
+
+
+def test_a_pod_carries_what_a_drain_asks():
+    found = pod(
+        metadata={
+            "annotations": {"kubernetes.io/config.mirror": "x"},
+            "deletionTimestamp": "2026-01-01T00:00:00Z",
+            "finalizers": ["a/b"],
+        },
+        spec={
+            "nodeName": "gpu-01",
+            "terminationGracePeriodSeconds": 0,
+            "priority": 1000,
+            "volumes": [{"name": "scratch", "emptyDir": {}}, {"name": "config", "configMap": {}}],
+        },
+        status={"phase": "Running"},
+    )
+    assert (found.mirror, found.deleting, found.finalizers) == (True, True, ("a/b",))
+    assert (found.node, found.phase, found.grace_seconds, found.priority) == ("gpu-01", "Running", 0, 1000)
+    assert found.empty_dirs == ("scratch",)
+
+
+def test_a_toleration_keeps_what_is_not_set():
+    spec = {"tolerations": [{"operator": "Exists"}, {"key": "a", "value": "b", "effect": "NoSchedule"}]}
+    assert pod(spec=spec).tolerations == (
+        Toleration(None, "Exists", None, None),
+        Toleration("a", "Equal", "b", "NoSchedule"),
+    )
+
+
+@pytest.mark.parametrize(
+    ("spec", "expected"),
+    [
+        pytest.param({}, None, id="none-selects-nothing"),
+        pytest.param({"selector": {}}, {}, id="an-empty-one-selects-everything"),
+    ],
+)
+def test_a_budgets_selector_is_left_as_it_is(spec, expected):
+    document = {"metadata": {"namespace": "default", "name": "web"}, "spec": spec}
+    assert objects.disruption_budget(document).selector == expected
+
+
+def test_a_budget_that_nobody_has_counted_allows_nothing():
+    document = {"metadata": {"namespace": "default", "name": "web"}, "spec": {"selector": {}}}
+    assert objects.disruption_budget(document).disruptions_allowed == 0
+
+
+def test_a_lease_without_a_holder_is_nobodys():
+    document = {"metadata": {"name": "slot", "resourceVersion": "3"}, "spec": {"leaseTransitions": 1}}
+    assert objects.lease(document) == Lease("slot", resource_version="3")
