@@ -84,7 +84,8 @@ def _said(heading: str, minor: str, record: dict[str, Any]) -> str:
     release = record["releases"][minor]
     if outcome == "starts":
         return f"Kubelet {release} starts with it.\n"
-    return f"Kubelet {release}, started with it:\n\n```text\n{outcome.replace(_PATH_OF_RECORD, 'kubelet.yaml')}\n```\n"
+    words = outcome.replace(_PATH_OF_RECORD, "kubelet.yaml")
+    return f"Kubelet {release}, started with it:\n\n```text\n{words}\n```\n"
 
 
 def _kubelets(record: dict[str, Any]) -> str:

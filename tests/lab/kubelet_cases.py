@@ -137,25 +137,35 @@ def all_cases(memory_bytes: int) -> list[Case]:
 def _cpu_manager_options() -> Iterator[Case]:
     both = gates(CPUManagerPolicyAlphaOptions=True, CPUManagerPolicyBetaOptions=True)
     no_beta = gates(CPUManagerPolicyBetaOptions=False)
-    names = (
+    for name in (
         "full-pcpus-only",
         "distribute-cpus-across-numa",
         "align-by-socket",
         "distribute-cpus-across-cores",
         "strict-cpu-reservation",
         "prefer-align-cpus-by-uncorecache",
-    )
-    for name in names:
+    ):
+        yield case(f"CPU option {name}", STATIC, cpu_options(**{name: "true"}))
+    for name, stable in (
+        ("full-pcpus-only", 33),
+        ("distribute-cpus-across-numa", 37),
+        ("strict-cpu-reservation", 35),
+        ("prefer-align-cpus-by-uncorecache", 36),
+    ):
         option = cpu_options(**{name: "true"})
-        yield case(f"CPU option {name}", STATIC, option)
-        yield case(f"CPU option {name} with its group's gates on", STATIC, option, both)
-        yield case(f"CPU option {name} with the beta gate off", STATIC, option, no_beta)
+        yield case(f"CPU option {name} with the beta gate off", STATIC, option, no_beta, until=stable)
+    for together in (
+        ("align-by-socket", "distribute-cpus-across-numa"),
+        ("distribute-cpus-across-cores",),
+        ("full-pcpus-only", "prefer-align-cpus-by-uncorecache", "strict-cpu-reservation"),
+    ):
+        options = cpu_options(**dict.fromkeys(together, "true"))
+        yield case(f"{' with '.join(together)}, with the gates on", STATIC, options, both)
     yield case(
         "a CPU option switched off needs its gate all the same", STATIC, cpu_options(align_by_socket="false")
     )
     yield case("an unknown CPU option", STATIC, cpu_options(full_pcpu_only="true"))
     yield case("a CPU option that is no truth value", STATIC, cpu_options(full_pcpus_only="yes"))
-    yield case("a CPU option without quotes", STATIC, "cpuManagerPolicyOptions: {full-pcpus-only: true}")
     yield case(
         "CPU options without their gate",
         STATIC,
@@ -167,20 +177,11 @@ def _cpu_manager_options() -> Iterator[Case]:
         ("distribute-cpus-across-numa", "distribute-cpus-across-cores"),
         ("prefer-align-cpus-by-uncorecache", "distribute-cpus-across-cores"),
         ("prefer-align-cpus-by-uncorecache", "distribute-cpus-across-numa"),
-        ("full-pcpus-only", "prefer-align-cpus-by-uncorecache"),
-        ("full-pcpus-only", "strict-cpu-reservation"),
     )
     for first, second in pairs:
         options = cpu_options(**{first: "true", second: "true"})
         yield case(f"{first} with {second}", STATIC, options, both, since=31)
-    yield case(
-        "a forbidden pair of which one is switched off",
-        STATIC,
-        cpu_options(full_pcpus_only="true", distribute_cpus_across_cores="false"),
-        both,
-        since=31,
-    )
-    for policy in ("single-numa-node", "restricted"):
+    for policy in ("single-numa-node",):
         yield case(
             f"align-by-socket under {policy}",
             STATIC,
@@ -190,70 +191,48 @@ def _cpu_manager_options() -> Iterator[Case]:
         )
     yield case("CPU options under policy none", cpu_options(full_pcpus_only="true"))
     yield case("an unknown CPU option under policy none", cpu_options(nonsense="x"))
-    yield case("an empty map of CPU options under policy none", "cpuManagerPolicyOptions: {}")
 
 
 def _cpu_manager() -> Iterator[Case]:
     static = "cpuManagerPolicy: static"
     yield case("static without a reservation", static)
     yield case("static with no more than zero CPUs reserved", static, 'kubeReserved: {cpu: "0"}')
-    yield case("static with a CPU of the system reserved", static, 'systemReserved: {cpu: "1"}')
     yield case("static with a part of a CPU reserved", static, "kubeReserved: {cpu: 1100m}")
-    yield case("static with every CPU reserved by number", static, 'kubeReserved: {cpu: "16"}')
     yield case("static with more CPUs reserved than there are", static, 'kubeReserved: {cpu: "17"}')
     yield case("more CPUs reserved than there are, under policy none", 'kubeReserved: {cpu: "17"}')
     yield case("every CPU reserved by name", static, "reservedSystemCPUs: 0-15")
     yield case("a reserved CPU that is not there", static, "reservedSystemCPUs: 0-1,16")
     yield case("a reserved CPU that is not there, under policy none", "reservedSystemCPUs: 0-1,16")
-    yield case(
-        "half a core reserved under full-pcpus-only",
-        static,
-        'reservedSystemCPUs: "0,4"',
-        cpu_options(full_pcpus_only="true"),
-    )
     for text, rule in (
-        ("0-1;4", "by semicolons"),
         ("3-1", "with a range that falls"),
         ("0-1, 4", "with a blank"),
-        ("0-1,", "with a comma at the end"),
         ("a", "by name"),
     ):
         yield case(f"reserved CPUs {rule}", static, f'reservedSystemCPUs: "{text}"')
-    yield case("reserved CPUs named twice", static, 'reservedSystemCPUs: "0-1,1,0"')
     yield case("reserved CPUs beside a cgroup of the system", STATIC, "systemReservedCgroup: /system.slice")
     yield case("reserved CPUs beside a cgroup of Kubernetes", STATIC, "kubeReservedCgroup: /kube.slice")
     yield case("reserved CPUs take the place of kubeReserved.cpu", STATIC, 'kubeReserved: {cpu: "17"}')
-    yield case("a CPU policy in capitals", "cpuManagerPolicy: Static", WHOLE_CORES)
     yield case("a CPU policy that does not exist", "cpuManagerPolicy: dynamic", WHOLE_CORES)
-    yield case("an empty CPU policy is none", 'cpuManagerPolicy: ""')
 
 
 def _topology_manager() -> Iterator[Case]:
     restricted = "topologyManagerPolicy: restricted"
-    for policy in ("best-effort", "restricted", "single-numa-node"):
-        yield case(f"topology policy {policy}", f"topologyManagerPolicy: {policy}")
+    yield case(
+        "pods on one NUMA node", "topologyManagerPolicy: single-numa-node", "topologyManagerScope: pod"
+    )
     yield case("a topology policy that does not exist", "topologyManagerPolicy: strict")
-    yield case("a topology policy in capitals", "topologyManagerPolicy: Restricted")
-    yield case("topology scope pod", restricted, "topologyManagerScope: pod")
     yield case("a topology scope that does not exist", restricted, "topologyManagerScope: node")
     options = {
-        "prefer-closest-numa-nodes": ("true", "false", "1", "ja"),
-        "max-allowable-numa-nodes": ("8", "12", "7", "-1", "true", "8.0"),
+        "prefer-closest-numa-nodes": ("true", "ja"),
+        "max-allowable-numa-nodes": ("12", "7", "true"),
     }
     for name, values in options.items():
         for value in values:
             yield case(f"topology option {name}: {value}", restricted, topology_options(**{name: value}))
     closest = topology_options(prefer_closest_numa_nodes="true")
-    for gate, value in (
-        ("TopologyManagerPolicyBetaOptions", False),
-        ("TopologyManagerPolicyAlphaOptions", True),
-        ("TopologyManagerPolicyOptions", False),
-        ("TopologyManagerPolicyOptions", True),
-    ):
-        shown = "on" if value else "off"
-        yield case(
-            f"prefer-closest-numa-nodes with {gate} {shown}", restricted, closest, gates(**{gate: value})
-        )
+    for gate, stable in (("TopologyManagerPolicyBetaOptions", 32), ("TopologyManagerPolicyOptions", 36)):
+        off = gates(**{gate: False})
+        yield case(f"prefer-closest-numa-nodes with {gate} off", restricted, closest, off, until=stable)
     yield case(
         "max-allowable-numa-nodes with TopologyManagerPolicyBetaOptions off",
         restricted,
@@ -267,15 +246,12 @@ def _topology_manager() -> Iterator[Case]:
 def _memory_manager(memory_bytes: int) -> Iterator[Case]:
     static = "memoryManagerPolicy: Static"
     yield case("reserved memory that adds up on one NUMA node", MEMORY, ALL_ON_NODE_0)
-    yield case("reserved memory that adds up over four NUMA nodes", MEMORY, reserved_memory(*["100Mi"] * 4))
     yield case("reserved memory without the eviction threshold", MEMORY, reserved_memory("300Mi"))
     yield case("reserved memory short of a byte", MEMORY, reserved_memory(400 * MI - 1))
     yield case("reserved memory with a byte too much", MEMORY, reserved_memory(400 * MI + 1))
-    yield case("reserved memory in decimal units", MEMORY, reserved_memory("419430400"))
     yield case("reserved memory in thousandths of bytes", MEMORY, reserved_memory("419430400000m"))
     yield case("reserved memory with a fraction of a byte", MEMORY, reserved_memory("419430400500m"))
     yield case("no reserved memory", MEMORY)
-    yield case("an empty list of reserved memory", MEMORY, "reservedMemory: []")
     yield case("nothing reserved at all", static, "evictionHard: {nodefs.available: 10%}")
     yield case(
         "reserved memory on a NUMA node that is not there",
@@ -291,16 +267,10 @@ def _memory_manager(memory_bytes: int) -> Iterator[Case]:
         "reservedMemory: [{numaNode: 0, limits: {memory: 200Mi}}, {numaNode: 0, limits: {memory: 200Mi}}]",
     )
     yield case("reserved memory of zero", MEMORY, reserved_memory("400Mi", "0"))
-    yield case("reserved memory below zero", MEMORY, reserved_memory("500Mi", "-100Mi"))
     yield case(
         "hugepages in reserved memory",
         MEMORY,
         "reservedMemory: [{numaNode: 0, limits: {memory: 400Mi, hugepages-2Mi: 64Mi}}]",
-    )
-    yield case(
-        "no hugepages in reserved memory",
-        MEMORY,
-        'reservedMemory: [{numaNode: 0, limits: {memory: 400Mi, hugepages-2Mi: "0"}}]',
     )
     yield case(
         "CPUs in reserved memory",
@@ -315,8 +285,7 @@ def _memory_manager(memory_bytes: int) -> Iterator[Case]:
         EVICTION_100MI,
         reserved_memory("3Gi"),
     )
-    yield case("reserved memory with the default eviction threshold", static, RESERVED_300MI, ALL_ON_NODE_0)
-    for percent in (5, 10, 33.3):
+    for percent in (5, 33.3):
         share = percent_of(percent, memory_bytes)
         eviction = f"evictionHard: {{memory.available: {percent}%}}"
         yield case(
@@ -350,14 +319,6 @@ def _memory_manager(memory_bytes: int) -> Iterator[Case]:
         reserved_memory("400Mi"),
     )
     yield case(
-        "an eviction threshold of 0 % takes no part in the sum",
-        static,
-        RESERVED_300MI,
-        "evictionHard: {memory.available: 0%}",
-        reserved_memory("300Mi"),
-    )
-    yield case("reserved memory under policy None is not read", RESERVED_300MI, reserved_memory("1Gi"))
-    yield case(
         "a bad limit under policy None is refused", 'reservedMemory: [{numaNode: 0, limits: {memory: "0"}}]'
     )
     yield case(
@@ -372,26 +333,17 @@ def _memory_manager(memory_bytes: int) -> Iterator[Case]:
 def _feature_gates() -> Iterator[Case]:
     for name, value in (
         ("CPUManager", True),
-        ("CPUManager", False),
-        ("TopologyManager", True),
         ("MemoryManager", True),
         ("KubeletPodResources", True),
-        ("CPUManagerPolicyOptions", True),
         ("CPUManagerPolicyOptions", False),
-        ("PodLevelResources", True),
         ("PodLevelResourceManagers", True),
-        ("InPlacePodVerticalScaling", False),
         ("NodeSwap", False),
         ("KubeletCgroupDriverFromCRI", False),
-        ("DevicePluginCDIDevices", True),
         ("DynamicResourceAllocation", False),
         ("SidecarContainers", False),
-        ("SidecarContainers", True),
         ("CPUManagerr", True),
     ):
         yield case(f"gate {name} {'on' if value else 'off'}", gates(**{name: value}))
-    yield case("AllAlpha on", gates(AllAlpha=True))
-    yield case("AllBeta off", gates(AllBeta=False))
     yield case(
         "AllBeta off and an option that is beta",
         STATIC,
@@ -419,27 +371,18 @@ def _feature_gates() -> Iterator[Case]:
         flags=("--feature-gates=CPUManagerPolicyAlphaOptions=true",),
     )
     yield case("a gate as a flag that is no truth value", flags=("--feature-gates=MemoryQoS=maybe",))
-    yield case("a gate as a flag without a value", flags=("--feature-gates=MemoryQoS",))
 
 
 def _reservations() -> Iterator[Case]:
     for text, rule in (
         ("8GB", "in GB"),
         ("-1Gi", "below zero"),
-        ("1.5Gi", "with a fraction"),
-        ("1e3", "with an exponent"),
         ("64Gi", "beyond the node"),
-        ("many", "in words"),
         ("", "that is empty"),
     ):
         yield case(f"kubeReserved memory {rule}", f'kubeReserved: {{memory: "{text}"}}')
-    yield case("systemReserved memory in GB", 'systemReserved: {memory: "8GB"}')
     yield case("kubeReserved with another resource", 'kubeReserved: {nvidia.com/gpu: "1"}')
     yield case("kubeReserved with hugepages", "kubeReserved: {hugepages-2Mi: 64Mi}")
-    yield case(
-        "kubeReserved with process ids and storage", 'kubeReserved: {pid: "1000", ephemeral-storage: 1Gi}'
-    )
-    yield case("a number without quotes", "kubeReserved: {cpu: 1}")
     yield case(
         "kubeReserved and systemReserved beyond the node together",
         "kubeReserved: {memory: 4Gi}",
@@ -456,15 +399,16 @@ def _reservations() -> Iterator[Case]:
         "enforceNodeAllocatable: [system-reserved, system-reserved-compressible]",
         "systemReservedCgroup: /system",
     )
+    amounts = 'cpu: 1e-1, memory: 1.5Gi, pid: "1000", ephemeral-storage: 1e9'
+    yield case("everything that can be reserved", f"kubeReserved: {{{amounts}}}")
     yield case("none enforced beside pods", "enforceNodeAllocatable: [none, pods]")
-    yield case("none enforced", "enforceNodeAllocatable: [none]")
     yield case("pods enforced twice", "enforceNodeAllocatable: [pods, pods]")
     yield case("an enforcement that does not exist", "enforceNodeAllocatable: [podz]")
     yield case("pods enforced without cgroups for each quality of service", "cgroupsPerQOS: false")
     yield case(
         "no cgroups for each quality of service and nothing enforced",
         "cgroupsPerQOS: false",
-        "enforceNodeAllocatable: []",
+        "enforceNodeAllocatable: [none]",
     )
     yield case("system cgroups without a cgroup root", "systemCgroups: /system")
 
@@ -476,8 +420,6 @@ def _eviction() -> Iterator[Case]:
         ("101%", "above 100 %"),
         ("-1%", "below 0 %"),
         ("100%", "of 100 %"),
-        ("x%", "of an unknown percentage"),
-        ("1MB", "in MB"),
     ):
         yield case(f"an eviction threshold {rule}", f'evictionHard: {{memory.available: "{text}"}}')
     yield case("an unknown eviction signal", "evictionHard: {memory.free: 100Mi}")
@@ -485,13 +427,6 @@ def _eviction() -> Iterator[Case]:
         "the eviction signals of the container file system", "evictionHard: {containerfs.available: 10%}"
     )
     yield case("an eviction threshold beyond the node", "evictionHard: {memory.available: 64Gi}")
-    yield case("an empty eviction map", "evictionHard: {}")
-    yield case(
-        "an eviction map merged with the defaults",
-        "evictionHard: {memory.available: 1Gi}",
-        "mergeDefaultEvictionSettings: true",
-        since=32,
-    )
     yield case("a soft threshold without a grace period", "evictionSoft: {memory.available: 300Mi}")
     yield case(
         "a soft threshold with a grace period",
@@ -508,35 +443,23 @@ def _eviction() -> Iterator[Case]:
         "evictionSoft: {memory.available: 300Mi}",
         "evictionSoftGracePeriod: {memory.available: -30s}",
     )
-    yield case(
-        "an unknown soft signal",
-        "evictionSoft: {memory.free: 300Mi}",
-        "evictionSoftGracePeriod: {memory.free: 30s}",
-    )
-    yield case("a minimum reclaim below zero", 'evictionMinimumReclaim: {memory.available: "-1Mi"}')
 
 
 def _decoding() -> Iterator[Case]:
-    yield case("an unknown field is dropped", "cpuManagerPolicyy: static")
-    yield case("an unknown field inside a known one is dropped", "logging: {verbose: 2}")
+    dropped = ("cpuManagerPolicyy: static", "logging: {verbose: 2}", "MaxPods: -1", "maxPods: null")
+    yield case("fields that nobody knows are dropped", *dropped)
     yield case("a key that appears twice", "maxPods: 100", "maxPods: -1")
-    yield case("a key in another case is dropped", "MaxPods: -1")
     yield case("text for a number", "maxPods: many")
     yield case("a number for text", "clusterDomain: 5")
     yield case("a fraction for a whole number", "maxPods: 1.5")
     yield case("a number that is too large", "maxPods: 4294967296")
-    yield case("a truth value for text", "reservedSystemCPUs: true")
     yield case("text for a truth value", 'failSwapOn: "false"')
-    yield case("text for a list", "clusterDNS: 10.0.0.10")
-    yield case("a list for a map", "evictionHard: [memory.available]")
     yield case("a bad duration", "syncFrequency: 1 minute")
     yield case("a number for a duration", "syncFrequency: 60")
     yield case("a bad quantity in a list", "reservedMemory: [{numaNode: 0, limits: {memory: 1GiB}}]")
     yield case(
         "a bad timestamp in a taint", "registerWithTaints: [{key: a, effect: NoSchedule, timeAdded: today}]"
     )
-    yield case("null stands for the default", "maxPods: null")
-    yield case("a field of a later version", "mergeDefaultEvictionSettings: true", until=31)
     yield whole("an empty file", "")
     yield whole("a file that is not YAML", "kubelet: [")
     yield whole("a file with a tab", f"{HEADER}maxPods:\t[\n\t5")
@@ -552,17 +475,12 @@ def _decoding() -> Iterator[Case]:
 
 def _drop_ins() -> Iterator[Case]:
     policy = "cpuManagerPolicy"
-    yield case("a drop-in turns static on", drop_ins={"50-cpus.conf": drop_in(STATIC)})
     yield case(
         "a drop-in's static without a reservation", drop_ins={"50-cpus.conf": drop_in(f"{policy}: static")}
     )
     yield case(
-        "the later drop-in wins",
-        drop_ins={"50-a.conf": drop_in(f"{policy}: nonsense"), "60-b.conf": drop_in(f"{policy}: none")},
-    )
-    yield case(
-        "the order of drop-ins is that of their names",
-        drop_ins={"60-b.conf": drop_in(f"{policy}: nonsense"), "50-a.conf": drop_in(f"{policy}: none")},
+        "other extensions and unknown fields are not read",
+        drop_ins={"50-a.yaml": drop_in(f"{policy}: no"), "README": "no", "50-b.conf": drop_in("maxPodz: -1")},
     )
     yield case(
         "10 comes before 9",
@@ -573,10 +491,6 @@ def _drop_ins() -> Iterator[Case]:
         "a folder's drop-ins stand at its name",
         drop_ins={"50/a.conf": drop_in(f"{policy}: nonsense"), "60.conf": drop_in(f"{policy}: none")},
     )
-    yield case(
-        "other extensions are not read",
-        drop_ins={"50-a.yaml": drop_in(f"{policy}: nonsense"), "README": "nonsense"},
-    )
     yield case("a drop-in without kind", drop_ins={"50-a.conf": f"{policy}: none\n"})
     yield case(
         "a drop-in without apiVersion",
@@ -584,10 +498,8 @@ def _drop_ins() -> Iterator[Case]:
     )
     yield case("a drop-in of another kind", drop_ins={"50-a.conf": "apiVersion: v1\nkind: ConfigMap\n"})
     yield case("an empty drop-in", drop_ins={"50-a.conf": ""})
-    yield case("a drop-in of a comment", drop_ins={"50-a.conf": "# nothing\n"})
     yield case("a drop-in that is not YAML", drop_ins={"50-a.conf": "a: [\n"})
     yield case("a drop-in with a wrong type", drop_ins={"50-a.conf": drop_in("maxPods: many")})
-    yield case("a drop-in with an unknown field", drop_ins={"50-a.conf": drop_in("maxPodz: 5")})
     yield case("a drop-in with a key twice", drop_ins={"50-a.conf": drop_in("maxPods: 5", "maxPods: 6")})
     yield case("a drop-in's field in another case", drop_ins={"50-a.conf": drop_in("MaxPods: -1")})
     yield case(
@@ -617,21 +529,10 @@ def _drop_ins() -> Iterator[Case]:
         drop_ins={"50-a.conf": drop_in("evictionHard: {nodefs.available: 5%}")},
     )
     yield case(
-        "a drop-in's eviction map joins the file's",
-        "memoryManagerPolicy: Static",
-        RESERVED_300MI,
-        "evictionHard: {nodefs.available: 5%}",
-        reserved_memory("500Mi"),
-        drop_ins={"50-a.conf": drop_in("evictionHard: {memory.available: 200Mi}")},
-    )
-    yield case(
         "a drop-in's reservation counts in the sum",
         MEMORY,
         ALL_ON_NODE_0,
         drop_ins={"50-a.conf": drop_in("kubeReserved: {memory: 300Mi}")},
-    )
-    yield case(
-        "an empty value in a drop-in", STATIC, drop_ins={"50-a.conf": drop_in('reservedSystemCPUs: ""')}
     )
 
 
@@ -643,24 +544,24 @@ def _flags() -> Iterator[Case]:
         flags=("--cpu-manager-policy=static",),
     )
     yield case(
-        "a flag mends what the file breaks",
-        "topologyManagerPolicy: nonsense",
-        flags=("--topology-manager-policy=none",),
+        "every manager set up by flags alone",
+        flags=(
+            *("--cpu-manager-policy=static", "--reserved-cpus=0-1"),
+            "--cpu-manager-policy-options=full-pcpus-only=true",
+            *("--topology-manager-policy=restricted", "--topology-manager-scope=pod"),
+            "--topology-manager-policy-options=prefer-closest-numa-nodes=true",
+            *("--memory-manager-policy=Static", "--kube-reserved=memory=300Mi"),
+            "--reserved-memory=0:memory=200Mi;1:memory=200Mi",
+        ),
     )
-    yield case("reserved CPUs as a flag", flags=("--cpu-manager-policy=static", "--reserved-cpus=0-1"))
     yield case(
-        "reserved memory as a flag",
-        "memoryManagerPolicy: Static",
-        RESERVED_300MI,
-        flags=("--reserved-memory=0:memory=200Mi;1:memory=200Mi",),
+        "two topology options in one flag",
+        flags=(
+            "--topology-manager-policy-options=prefer-closest-numa-nodes=true,max-allowable-numa-nodes=9",
+        ),
+        until=31,
     )
     yield case("reserved memory as a flag without a NUMA node", flags=("--reserved-memory=memory=200Mi",))
-    yield case(
-        "a reservation as a flag replaces the file's",
-        MEMORY,
-        ALL_ON_NODE_0,
-        flags=("--kube-reserved=memory=300Mi",),
-    )
     yield case(
         "an eviction threshold as a flag replaces the map",
         MEMORY,
@@ -671,16 +572,7 @@ def _flags() -> Iterator[Case]:
         "an eviction threshold as a flag with an equals sign",
         flags=("--eviction-hard=memory.available=200Mi",),
     )
-    yield case("CPU options as flags", STATIC, flags=("--cpu-manager-policy-options=full-pcpus-only=true",))
-    yield case(
-        "topology options as flags",
-        flags=(
-            "--topology-manager-policy=restricted",
-            "--topology-manager-policy-options=prefer-closest-numa-nodes=true,max-allowable-numa-nodes=9",
-        ),
-    )
     yield case("an unknown flag", flags=("--reserved-cpu=0-1",))
-    yield case("an unknown short flag", flags=("-x",))
     yield case("a word that is no flag", flags=("start",))
     yield case("a flag without its value", flags=("--max-pods",))
     yield case("a flag with a value of another type", flags=("--max-pods=many",))
@@ -691,13 +583,10 @@ def _flags() -> Iterator[Case]:
     for flag, value in (
         ("iptables-drop-bit", "32"),
         ("fail-cgroupv1", "true"),
-        ("cloud-config", "/etc/cloud.conf"),
         ("register-schedulable", "true"),
         ("pod-infra-container-image", "pause"),
         ("container-runtime", "remote"),
-        ("network-plugin", "cni"),
         ("dynamic-config-dir", "/var/lib/kubelet"),
-        ("feature-gates", "AllAlpha=false"),
     ):
         yield case(f"the flag --{flag} of some versions", flags=(f"--{flag}={value}",))
     yield case("a label that a node may not give itself", flags=("--node-labels=kubernetes.io/role=worker",))
@@ -713,16 +602,11 @@ def _state_files() -> Iterator[Case]:
     yield case("static after none", *static, before=())
     yield case("none after static", before=both)
     yield case("memory None after Static", *static, before=both)
-    yield case("memory Static after None", *both, before=static)
-    yield case("fewer reserved CPUs", "cpuManagerPolicy: static", "reservedSystemCPUs: 0-1", before=static)
-    yield case("other reserved CPUs", "cpuManagerPolicy: static", "reservedSystemCPUs: 14-15", before=static)
-    yield case(
-        "other reserved CPUs by number", "cpuManagerPolicy: static", 'kubeReserved: {cpu: "3"}', before=static
-    )
-    yield case("another topology policy", *both, "topologyManagerPolicy: restricted", before=both)
-    yield case("strict reservation after the plain one", *strict, before=static, since=33)
+    yield case("memory Static after None", *both, before=both)
+    yield case("fewer reserved CPUs", "cpuManagerPolicy: static", "reservedSystemCPUs: 0-1", before=both)
+    yield case("other reserved CPUs", "cpuManagerPolicy: static", "reservedSystemCPUs: 14-15", before=both)
+    yield case("strict reservation after the plain one", *strict, before=both, since=33)
     yield case("the plain reservation after the strict one", *static, before=strict, since=33)
-    yield case("the same strict reservation", *strict, before=strict, since=33)
     yield case(
         "a larger strict reservation",
         "cpuManagerPolicy: static",
@@ -735,27 +619,12 @@ def _state_files() -> Iterator[Case]:
         "memory reserved on other NUMA nodes", STATIC, MEMORY, reserved_memory(*["100Mi"] * 4), before=both
     )
     yield case(
-        "another eviction threshold with its sum",
-        STATIC,
-        "memoryManagerPolicy: Static",
-        RESERVED_300MI,
-        "evictionHard: {memory.available: 200Mi}",
-        reserved_memory("500Mi"),
-        before=both,
-    )
-    yield case(
         "a wrong checksum of the CPU state",
         *static,
-        before=static,
+        before=both,
         edits=((cpu, '"checksum":', '"checksum":1'),),
     )
-    yield case("a changed CPU state", *static, before=static, edits=((cpu, '"0-15"', '"0-14"'),))
-    yield case(
-        "a wrong checksum of the memory state",
-        *both,
-        before=both,
-        edits=((memory, '"checksum":', '"checksum":1'),),
-    )
+    yield case("a changed CPU state", *static, before=both, edits=((cpu, '"0-15"', '"0-14"'),))
     yield case(
         "a changed memory state",
         *both,
@@ -774,7 +643,6 @@ def _state_files() -> Iterator[Case]:
         yield case(f"a CPU state {rule}", *static, state={cpu: text})
         yield case(f"a memory state {rule}", *both, state={memory: text})
     for state, rule in (
-        ({"policyName": "static", "defaultCpuSet": "0-15"}, "without a checksum"),
         ({"policyName": "none", "defaultCpuSet": ""}, "of another policy"),
         ({"policyName": "static", "defaultCpuSet": "0-14"}, "with a CPU less"),
         ({"policyName": "static", "defaultCpuSet": "0-16"}, "with a CPU more"),
@@ -845,26 +713,11 @@ def _validation() -> Iterator[Case]:
         ("memoryReservationPolicy", "TieredReservation"),
     ):
         yield case(f"{name}: {value}", f"{name}: {json.dumps(value)}")
-    yield case("two errors at once", "maxPods: -1", "port: 70000")
     yield case(
         "parallel image pulls that are serialized", "maxParallelImagePulls: 2", "serializeImagePulls: true"
     )
-    yield case(
-        "a shutdown that leaves critical pods more time than there is",
-        "shutdownGracePeriod: 10s",
-        "shutdownGracePeriodCriticalPods: 20s",
-    )
-    yield case("a shutdown of less than a second", "shutdownGracePeriod: 500ms")
-    yield case(
-        "two ways to shut down",
-        "shutdownGracePeriod: 10s",
-        "shutdownGracePeriodByPodPriority: [{priority: 0, shutdownGracePeriodSeconds: 5}]",
-    )
     yield case("a quota period with its gate", "cpuCFSQuotaPeriod: 10ms", gates(CustomCPUCFSQuotaPeriod=True))
-    for behavior in ("LimitedSwap", "NoSwap", "UnlimitedSwap"):
-        yield case(
-            f"swap behaviour {behavior}", f"memorySwap: {{swapBehavior: {behavior}}}", "failSwapOn: false"
-        )
+    yield case("swap behaviour UnlimitedSwap", "memorySwap: {swapBehavior: UnlimitedSwap}")
     yield case(
         "swap behaviour with its gate off", "memorySwap: {swapBehavior: LimitedSwap}", gates(NodeSwap=False)
     )
@@ -888,16 +741,12 @@ def _validation() -> Iterator[Case]:
         "log modules in JSON logs", "logging: {format: json, vmodule: [{filePattern: kubelet, verbosity: 5}]}"
     )
     yield case("logs that are never flushed", "logging: {flushFrequency: -1s}")
-    yield case("a log option that is alpha", "logging: {options: {text: {infoBufferSize: 1Mi}}}")
     yield case("a tracing endpoint of another scheme", 'tracing: {endpoint: "http://localhost:4317"}')
     yield case("a tracing rate below zero", "tracing: {samplingRatePerMillion: -1}")
     yield case("an authorization mode that does not exist", "authorization: {mode: RBAC}", since=30)
 
 
 def _set_up() -> Iterator[Case]:
-    yield case(
-        "memory reserved for a quality of service", 'qosReserved: {memory: "50%"}', gates(QOSReserved=True)
-    )
     yield case("CPUs reserved for a quality of service", 'qosReserved: {cpu: "50%"}', gates(QOSReserved=True))
     yield case(
         "more than everything reserved for a quality of service",
