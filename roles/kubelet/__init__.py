@@ -7,10 +7,12 @@ from pyinfra import host
 from numaforge.hosts import planned, role, seen, will_read
 from numaforge.planning.model import NodePlan
 from numaforge.render import kubelet_files
+from numaforge.rollout.options import PLACE, read_options
 from numaforge.topology.model import NodeTopology
 
 from .change import check, outlook
-from .operations import kubelet_configuration, question_about
+from .operations import kubelet_configuration
+from .target import Target
 
 __all__ = ["kubelet"]
 
@@ -20,20 +22,29 @@ def kubelet() -> None:
     """Bring the kubelet to the plan, and restart it only when that changes what it runs with.
 
     Host data: `kubelet_start_seconds` (120) and `kubelet_stable_seconds` (10), how long the kubelet may take
-    to become healthy, and how long it has to stay so.
+    to become healthy, and how long it has to stay so; `numaforge_rollout`, how a node of a cluster is taken
+    out of service for a restart (numaforge.rollout.options). `numaforge rollout` adds what was said on its
+    command line as `numaforge_rollout_options`.
     """
     plan = planned(host)
     if plan.kubelet is None:
         host.log("no kubelet on this host and none in the profile: nothing to configure")
         return
+    options = read_options(host.data.get(PLACE), host.data.get(f"{PLACE}_options"))
     _refuse_what_would_not_start(plan, seen(host))
-    will_read(host, question_about(plan, plan.kubelet, seen(host)).script)
-    kubelet_configuration(
-        name="Configure the kubelet",
-        plan=plan,
-        machine=seen(host),
+    target = Target(
+        plan,
+        plan.kubelet,
+        seen(host),
         start_seconds=int(host.data.get("kubelet_start_seconds", 120)),
         stable_seconds=int(host.data.get("kubelet_stable_seconds", 10)),
+    )
+    will_read(host, target.question.script)
+    kubelet_configuration(
+        name="Configure the kubelet",
+        target=target,
+        options=options,
+        ask_cluster=host.data.get(f"{PLACE}_options") is not None,
     )
 
 

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-
-from pyinfra.api import Host
 
 from numaforge.bundle import FileState, parse_states, read_script
 from numaforge.errors import HostError
-from numaforge.hosts import script_output
-from numaforge.rollout.transaction import CURRENT
+from numaforge.rollout.transaction import CURRENT, TRANSACTIONS
 
 _FILES_SCRIPT = f"""
 if [ -L {CURRENT} ]; then echo "unfinished $(readlink {CURRENT})"; fi
+for folder in {TRANSACTIONS}/*/; do
+    if [ -e "$folder/unproved" ]; then folder=${{folder%/}}; echo "unproved ${{folder##*/}}"; fi
+done
 found=
 if [ -d "$drop_ins" ]; then found=$(find -L "$drop_ins" -type f -name '*.conf'); fi
 IFS='
@@ -37,12 +37,14 @@ echo end
 class KubeletFiles:
     """The files that exist among those asked for, every drop-in, and a transaction that has not ended.
 
-    `drop_ins` are paths in the order in which the kubelet reads them, `unfinished` is a transaction's id.
+    `drop_ins` are paths in the order in which the kubelet reads them. `unfinished` is a transaction's id, as
+    is `unproved`: one whose node nobody has proved yet, and which may still be cordoned.
     """
 
     files: Mapping[str, FileState]
     drop_ins: tuple[str, ...]
     unfinished: str | None
+    unproved: str | None = None
 
     def text(self, path: str) -> str | None:
         """Return a file's text, or None where there is no such file."""
@@ -79,9 +81,13 @@ class KubeletQuestion:
         return f"{folder}{_FILES_SCRIPT}{read_script(self.paths, self.known, more='$found')}"
 
 
-def kubelet_files(host: Host, question: KubeletQuestion) -> KubeletFiles:
+Ask = Callable[[str], Sequence[str]]
+"""Runs a script on a host, and returns the lines it prints."""
+
+
+def kubelet_files(ask: Ask, question: KubeletQuestion) -> KubeletFiles:
     """Read the files and the drop-ins in one round trip."""
-    output = script_output(host, question.script)
+    output = ask(question.script)
     if "files" not in output:
         raise HostError("the answer about the kubelet's files is cut off", remedy="run again")
     end = output.index("files")
@@ -90,13 +96,14 @@ def kubelet_files(host: Host, question: KubeletQuestion) -> KubeletFiles:
         files=parse_states(output[end + 1 :], question.known),
         drop_ins=tuple(sorted(path for kind, path in words if kind == "drop-in")),
         unfinished=next((name for kind, name in words if kind == "unfinished"), None),
+        unproved=next((name for kind, name in words if kind == "unproved"), None),
     )
 
 
-def kubelet_unit(host: Host, unit: str) -> KubeletUnit:
+def kubelet_unit(ask: Ask, unit: str) -> KubeletUnit:
     """Ask systemd about the unit, in one round trip."""
-    output = script_output(host, f"unit={shlex.quote(unit)}\n{_UNIT_SCRIPT}")
-    if output[-1] != "end":
+    output = ask(f"unit={shlex.quote(unit)}\n{_UNIT_SCRIPT}")
+    if not output or output[-1] != "end":
         raise HostError("the answer about the kubelet's unit is cut off", remedy="run again")
     pairs = [line.partition("=") for line in output[:-1]]
     values = {name: value for name, _, value in pairs}

@@ -84,7 +84,21 @@ def _in_words(error: OSError | UnicodeDecodeError) -> str:
     return f"{error.filename}: {reason}" if error.filename else reason
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+class _Commands(click.Group):
+    """The commands; those of a roll-out need a second to import, and are imported when they are asked for."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return [*super().list_commands(ctx), "rollout"]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name == "rollout":
+            from numaforge.report.rollout import rollout
+
+            return rollout
+        return super().get_command(ctx, cmd_name)
+
+
+@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, message="%(prog)s %(version)s")
 def numaforge() -> None:
     """Turn a GPU server into a topology-aligned Kubernetes worker.

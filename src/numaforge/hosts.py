@@ -10,20 +10,24 @@ import sys
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import wraps
-from typing import Any, ParamSpec, cast
+from typing import Any, Concatenate, ParamSpec, cast
 from weakref import WeakKeyDictionary
 
+from paramiko import SSHException
 from pyinfra import host as current_host
 from pyinfra import logger
 from pyinfra.api import FactBase, Host, State, StringCommand, deploy, operation
 from pyinfra.api.arguments_typed import PyinfraOperation
 from pyinfra.api.command import FunctionCommand
+from pyinfra.api.exceptions import ConnectError
 from pyinfra.api.output import format_text
 
 from numaforge import bundle
 from numaforge.bundle import Change, FileContent, FileState
 from numaforge.errors import HostError, NumaforgeError
 from numaforge.planning.model import NodePlan
+from numaforge.rollout import events
+from numaforge.rollout.patience import HostAwayError
 from numaforge.snapshot import Snapshot, parse_output, script
 from numaforge.topology.model import NodeTopology
 
@@ -172,7 +176,24 @@ def _refuse(state: State, host: Host, error: NumaforgeError) -> bool:  # noqa: A
     return False
 
 
+def host_command(
+    function: Callable[Concatenate[Host, P], None], *args: P.args, **kwargs: P.kwargs
+) -> FunctionCommand:
+    """Make an operation's command that calls a function with the host; its errors fail this host alone."""
+
+    def run(state: State, host: Host) -> bool:  # noqa: ARG001 (pyinfra's signature)
+        try:
+            function(host, *args, **kwargs)
+        except NumaforgeError as error:
+            _print_error(host, error)
+            return False
+        return True
+
+    return FunctionCommand(run, (), {})
+
+
 def _print_error(host: Host, error: NumaforgeError) -> None:
+    events.record("refused", host.name, message=str(error))
     for line in str(error).splitlines():
         logger.error("%s%s", host.print_prefix, format_text(line, "red"))
 
@@ -229,9 +250,14 @@ def seen(host: Host) -> NodeTopology:
 
 
 def _send_at_once(host: Host) -> None:
-    """Set TCP_NODELAY: without it Nagle's algorithm and delayed ACKs add 40 ms to every command over SSH."""
+    """Set TCP_NODELAY: without it Nagle's algorithm and delayed ACKs add 40 ms to every command over SSH.
+
+    And ask for signs of life, so that a connection that has silently died is noticed.
+    """
     client = getattr(host.connector, "client", None)
     transport = client.get_transport() if client else None
+    if transport:
+        transport.set_keepalive(15)
     if transport and isinstance(transport.sock, socket.socket):  # behind a ProxyJump it is a paramiko channel
         transport.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
@@ -394,6 +420,39 @@ def _answered(output: list[str] | None) -> list[str]:
             "did not answer", remedy="see the messages above; run again when the host is reachable"
         )
     return output
+
+
+def reached(host: Host, script_text: str, seconds: int = 120) -> list[str]:
+    """Run a script on a host that may go away for a while, and return the lines it prints.
+
+    A connection that broke is made anew. Raises HostAwayError where the host does not answer, HostError with
+    what the script complains of where it fails.
+    """
+    try:
+        if not host.connected:
+            host.connect(show_errors=False, raise_exceptions=True)
+        succeeded, output = host.run_shell_command(
+            StringCommand("sh", "-s"),
+            _stdin=script_text,
+            _sudo=bool(host.data.get("_sudo")),
+            _timeout=seconds,
+        )
+    except (ConnectError, SSHException, OSError, EOFError) as error:
+        _hang_up(host)
+        raise HostAwayError(
+            f"the host does not answer: {error or type(error).__name__}", where=host.name
+        ) from error
+    if not succeeded:
+        raise HostError(output.stderr.strip() or "the script failed without a word", where=host.name)
+    return output.stdout_lines
+
+
+def _hang_up(host: Host) -> None:
+    """Forget a connection that broke, so that the next call makes a new one."""
+    try:
+        host.disconnect()
+    except (SSHException, OSError, EOFError):
+        host.connected = False
 
 
 def capture(name: str, data: Mapping[str, Any]) -> Snapshot:

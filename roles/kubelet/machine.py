@@ -1,0 +1,84 @@
+"""A node over its pyinfra connection, as a roll-out sees it."""
+
+from __future__ import annotations
+
+import shlex
+from functools import partial
+
+from pyinfra.api import Host
+
+from numaforge.errors import HostError
+from numaforge.hosts import reached
+from numaforge.rollout.gate import Expected
+from numaforge.rollout.machine import Change
+from numaforge.rollout.steps import Steps
+from numaforge.rollout.transaction import (
+    TRANSACTIONS,
+    Status,
+    Transaction,
+    read_status,
+    revert_script,
+    settle_script,
+    start_script,
+    status_script,
+)
+
+from .facts import kubelet_files, kubelet_unit
+from .target import Target
+from .verification import Verification
+
+_NO_TRANSACTION = "none"
+
+
+class PyinfraMachine:
+    """A host whose kubelet is to be as a target says; implements numaforge.rollout.machine.Machine."""
+
+    def __init__(self, host: Host, target: Target, verification: Verification | None) -> None:
+        self._target = target
+        self._verification = verification
+        self._ask = partial(reached, host)
+
+    def change(self) -> Change | None:
+        """Look at the host anew, and return what it needs; None where it is as planned."""
+        found = kubelet_files(self._ask, self._target.question)
+        if found.unfinished:
+            self.settle()
+            found = kubelet_files(self._ask, self._target.question)
+        need = self._target.need(found, lambda: kubelet_unit(self._ask, self._target.kubelet.unit))
+        if need is None:
+            return None
+        if need.transaction is None:
+            raise HostError("there is no systemd, so no kubelet of it can be restarted")
+        return Change(need.transaction, need.sentences)
+
+    def expected(self) -> Expected:
+        """Return what the cluster is to say of the node afterwards."""
+        return self._target.expected
+
+    def begin(self, transaction: Transaction) -> None:
+        """Hand a transaction to the host, marked as one whose node is still to be proved."""
+        mark = f"{transaction.folder}/unproved"
+        self._ask(f"umask 077; mkdir -p {transaction.folder} && : > {mark}\n{start_script(transaction)}")
+
+    def status(self, transaction: str | None) -> Status:
+        """Return how far a transaction is, and the kubelet's process."""
+        script = status_script(transaction or _NO_TRANSACTION, self._target.kubelet.unit)
+        return read_status("\n".join(self._ask(script)))
+
+    def revert(self, transaction: str, reason: str) -> None:
+        """Have the host undo a transaction that was applied."""
+        self._ask(revert_script(transaction, reason))
+
+    def settle(self) -> None:
+        """End a transaction that was broken off: undo it."""
+        self._ask(settle_script())
+
+    def verify(self) -> Steps[tuple[str, ...]]:
+        """Run the verification suite against the host; without one nothing is amiss."""
+        if self._verification is None:
+            return ()
+        return (yield from self._verification.run())
+
+    def proved(self) -> None:
+        """Take the marks away: nothing is left to be proved, and nobody has to look again."""
+        self._ask(f"rm -f {shlex.quote(TRANSACTIONS)}/*/unproved")

@@ -1,0 +1,105 @@
+"""The roll-out of one host within a run of pyinfra."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack
+from weakref import WeakSet
+
+from pyinfra.api import Host, State
+
+from numaforge.errors import HostError
+from numaforge.rollout import events
+from numaforge.rollout.kubectl import KubectlCluster
+from numaforge.rollout.node import NodeRollout, Progress
+from numaforge.rollout.options import RolloutOptions
+from numaforge.rollout.record import Ending
+from numaforge.rollout.runner import this_runner
+from numaforge.rollout.steps import run
+
+from .machine import PyinfraMachine
+from .target import Target
+from .verification import verification_of
+
+_GOOD = (Ending.DONE, Ending.UNCHANGED)
+_FAILED = (Ending.ROLLED_BACK, Ending.HELD)
+
+
+class _Clusters:
+    """The clusters of a run, each opened once, and the hosts on which a roll-out failed."""
+
+    def __init__(self) -> None:
+        self._open = ExitStack()
+        self._known: dict[str, KubectlCluster] = {}
+        self.failed: dict[str, Ending] = {}
+
+    def of(self, options: RolloutOptions) -> KubectlCluster:
+        """Return the cluster that the options name."""
+        key = options.model_dump_json(include={"kubeconfig", "context", "namespace", "kubectl"})
+        if key not in self._known:
+            self._known[key] = self._open.enter_context(options.cluster())
+        return self._known[key]
+
+
+_clusters = _Clusters()
+_introduced: WeakSet[State] = WeakSet()
+
+
+def announce_outlook(host: Host, target: Target, options: RolloutOptions, sentences: Sequence[str]) -> None:
+    """Tell whoever started this run what it would do to a host, and once which hosts there are."""
+    if host.state not in _introduced:
+        _introduced.add(host.state)
+        names = [each.name for each in host.state.inventory if host.state.is_host_in_limit(each)]
+        events.record("inventory", host.name, hosts=names)
+    events.record(
+        "outlook",
+        host.name,
+        node=target.node,
+        joined=target.joined,
+        restarts=bool(sentences),
+        sentences=list(sentences),
+        allocatable=target.expected.allocatable,
+        options=options.model_dump(),
+    )
+
+
+def roll_out(host: Host, target: Target, options: RolloutOptions) -> None:
+    """Take the host's node out of service, change it, prove it, and put it back.
+
+    Raises NumaforgeError unless it ends as planned.
+    """
+    verification = verification_of(host) if options.verify else None
+    machine = PyinfraMachine(host, target, verification)
+
+    def tell(progress: Progress) -> None:
+        events.record("progress", host.name, phase=progress.phase, waits_for=progress.waits_for)
+        host.log(": ".join(filter(None, (progress.phase, "; ".join(progress.waits_for)))))
+
+    rollout = NodeRollout(
+        cluster=_clusters.of(options),
+        machine=machine,
+        name=target.node,
+        runner=this_runner(),
+        settings=options.for_node(),
+        clock=time.monotonic,
+        tell=tell,
+        veto=lambda: _veto(options),
+    )
+    outcome = run(rollout.run())
+    events.record("outcome", host.name, ending=outcome.ending, reason=outcome.reason, details=outcome.details)
+    if outcome.ending in _FAILED:
+        _clusters.failed[host.name] = outcome.ending
+    if outcome.ending is not Ending.HELD:
+        machine.proved()
+    if outcome.ending not in _GOOD:
+        raise HostError("\n".join([f"{outcome.ending}: {outcome.reason}", *outcome.details]))
+    host.log(f"{outcome.ending}: {outcome.reason}")
+
+
+def _veto(options: RolloutOptions) -> str | None:
+    """Begin no further host of this run once too many have failed."""
+    if len(_clusters.failed) <= options.max_failures:
+        return None
+    host, ending = list(_clusters.failed.items())[-1]
+    return f"not begun: {host} is {ending}, and no more than {options.max_failures} may fail"

@@ -1,0 +1,164 @@
+"""What a host's kubelet is to be, and what it takes to get there."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from numaforge import bundle
+from numaforge.bundle import Change, FileContent
+from numaforge.errors import HostError
+from numaforge.kubelet.checkpoints import CPU_STATE_FILE, MEMORY_STATE_FILE
+from numaforge.planning.model import KubeletPlan, NodePlan
+from numaforge.quantity import format_bytes
+from numaforge.render import kubelet_files
+from numaforge.rollout.gate import Expected
+from numaforge.rollout.transaction import Transaction, health_url
+from numaforge.topology.kubelet import flag_value
+from numaforge.topology.model import NodeTopology
+
+from .change import Outlook, check, outlook
+from .facts import KubeletFiles, KubeletQuestion, KubeletUnit
+
+_STATE_FILES = (CPU_STATE_FILE, MEMORY_STATE_FILE)
+
+
+@dataclass(frozen=True)
+class Need:
+    """What a host needs: the files that change, and the transaction that does it.
+
+    `transaction` is None on a host without systemd, where files are written and that is all. `sentences` say
+    what it does beside writing files.
+    """
+
+    changed: tuple[Change, ...]
+    transaction: Transaction | None
+    sentences: tuple[str, ...]
+
+    @property
+    def restarts(self) -> bool:
+        """Whether the kubelet is restarted."""
+        return self.transaction is not None and self.transaction.restart
+
+
+@dataclass(frozen=True)
+class Target:
+    """The kubelet as planned for a host.
+
+    `machine` is the host as it was detected. A start may take `start_seconds`, and the kubelet then has to
+    stay healthy for `stable_seconds`.
+    """
+
+    plan: NodePlan
+    kubelet: KubeletPlan
+    machine: NodeTopology
+    start_seconds: int = 120
+    stable_seconds: int = 10
+
+    @property
+    def node(self) -> str:
+        """The name under which the kubelet registers."""
+        flags = self.machine.kubelet.flags if self.machine.kubelet else ()
+        return (flag_value(flags, "hostname-override") or self.plan.hostname).lower()
+
+    @property
+    def joined(self) -> bool:
+        """Whether the kubelet has a login to a cluster, so that pods may run on the host."""
+        flags = self.machine.kubelet.flags if self.machine.kubelet else ()
+        return flag_value(flags, "kubeconfig") is not None
+
+    @property
+    def expected(self) -> Expected:
+        """What the cluster is to say of the node afterwards."""
+        planned = self.plan.allocatable
+        allocatable = {}
+        if planned is not None:
+            allocatable = {
+                "cpu": f"{planned.cpu_millis}m",
+                "memory": str(planned.memory_bytes),
+                **{
+                    f"hugepages-{size}": format_bytes(count)
+                    for size, count in planned.hugepages_bytes.items()
+                },
+                **{name: str(count) for name, count in planned.devices.items()},
+            }
+        return Expected(self.kubelet.settings, allocatable)
+
+    @property
+    def question(self) -> KubeletQuestion:
+        """Which files matter; what the detection saw a moment ago is not sent again."""
+        install = self.machine.kubelet
+        planned = [file.path for file in self.plan.files if file.role == "kubelet"]
+        state_files = [f"{self.kubelet.root_dir}/{name}" for name in _STATE_FILES]
+        known = [file.text for file in kubelet_files(self.plan, install.config_text if install else None)]
+        if install:
+            known += [*install.drop_ins.values(), *install.state_files.values(), install.config_text or ""]
+        return KubeletQuestion(
+            tuple(dict.fromkeys([self.kubelet.config_file, *planned, *state_files])),
+            self.kubelet.config_dir or (install.config_dir if install else None),
+            tuple(known),
+        )
+
+    def need(self, found: KubeletFiles, unit: Callable[[], KubeletUnit]) -> Need | None:
+        """Return what the host needs with these files; None where it is as planned.
+
+        `unit` asks systemd, and only where something changes. Raises KubeletConfigError for a configuration
+        under which the kubelet would not start, HostError for a host without a way to ask for its health.
+        """
+        wanted = kubelet_files(self.plan, found.text(self.kubelet.config_file))
+        changed = tuple(bundle.changes(wanted, (), found.files))
+        expected = self._outlook(found, wanted)
+        if not changed and not expected.removals:
+            return None
+        check(expected)
+        asked = unit()
+        if asked.active_state is None:
+            sentence = "no systemd here: the kubelet's files are written, nothing is restarted"
+            return Need(changed, None, (sentence,))
+        if not changed and not asked.runs:
+            return None
+        return self._by_transaction(changed, expected, asked)
+
+    def _outlook(self, found: KubeletFiles, wanted: Sequence[FileContent]) -> Outlook:
+        drop_ins = {path: found.files[path].text for path in found.drop_ins}
+        state_files = {
+            name: text
+            for name in _STATE_FILES
+            if (text := found.text(f"{self.kubelet.root_dir}/{name}")) is not None
+        }
+        config = found.text(self.kubelet.config_file)
+        return outlook(self.plan, self.machine, wanted, config, drop_ins, state_files)
+
+    def _by_transaction(self, changed: tuple[Change, ...], expected: Outlook, unit: KubeletUnit) -> Need:
+        restart = unit.runs and expected.needs_restart
+        url = health_url(expected.after.effective)
+        if restart and url and not unit.askers:
+            raise HostError(
+                "has none of curl, python3, wget and bash, so nobody could tell whether the kubelet comes up",
+                remedy="install one of them",
+            )
+        removals = dict(expected.removals)
+        sentences = [f"{path} is removed: {reason}" for path, reason in removals.items()]
+        if restart:
+            settings = ", ".join(expected.changed_settings) or "its state files"
+            sentences.append(f"the kubelet restarts, because this changes: {settings}")
+        elif unit.runs:
+            sentences.append("the kubelet's effective settings stay the same: it is not restarted")
+        else:
+            sentences.append(f"the kubelet is {unit.active_state}, not running: configured, and not started")
+        transaction = Transaction(
+            id=f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}-{secrets.token_hex(3)}",
+            unit=self.kubelet.unit,
+            files=tuple(change.new for change in changed if change.new),
+            invalid_state=removals,
+            kept_state=tuple(
+                path for name in _STATE_FILES if (path := f"{self.kubelet.root_dir}/{name}") not in removals
+            ),
+            health_url=url,
+            restart=restart,
+            start_seconds=self.start_seconds,
+            stable_seconds=self.stable_seconds,
+        )
+        return Need(changed, transaction, tuple(sentences))

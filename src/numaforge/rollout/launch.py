@@ -1,0 +1,187 @@
+"""The runs of pyinfra that a roll-out of a fleet starts: one that changes nothing, then one for each host.
+
+Each is a process of its own with its own log. It goes on when the process that started it dies, and what it
+says stands in a file: a node that has been begun is ended.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from numaforge.errors import HostError, NumaforgeError
+from numaforge.rollout import events
+from numaforge.rollout.cluster import Cluster, ClusterError
+from numaforge.rollout.fleet import Member
+from numaforge.rollout.options import PLACE
+from numaforge.rollout.outcome import Outcome, Progress
+from numaforge.rollout.record import RECORD, Ending
+from numaforge.rollout.steps import Steps
+
+_POLL_SECONDS = 0.3
+_LAST_LINES = 5
+
+
+@dataclass(frozen=True)
+class Outlook:
+    """What a host needs, as it said itself; `sentences` are empty where its kubelet need not restart.
+
+    `allocatable` is what its node is to offer afterwards, `options` are those of its inventory.
+    """
+
+    host: str
+    node: str
+    joined: bool
+    restarts: bool
+    sentences: tuple[str, ...]
+    allocatable: Mapping[str, str]
+    options: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Survey:
+    """What was found out of an inventory: the outlook of each host, or why there is none."""
+
+    outlooks: tuple[Outlook, ...]
+    refused: Mapping[str, str]  # a host that cannot be planned or configured, and the message
+    silent: tuple[str, ...]  # hosts that did not answer
+    log: Path
+
+
+@dataclass
+class HostRun:
+    """A host's run under way; implements numaforge.rollout.fleet.Running."""
+
+    member: Member
+    process: subprocess.Popen[bytes]
+    log: Path
+    cluster: Cluster
+    reader: events.Reader
+    progress: Progress
+    _said: Outcome | None = None
+    _refused: str = ""
+
+    def outcome(self) -> Outcome | None:
+        """Return how it ended, None while it goes on."""
+        ended = self.process.poll() is not None
+        for event in self.reader.new():
+            match event["kind"]:
+                case "progress":
+                    self.progress = Progress(self.member.node, event["phase"], tuple(event["waits_for"]))
+                case "outcome":
+                    self._said = Outcome(Ending(event["ending"]), event["reason"], tuple(event["details"]))
+                case "refused":
+                    self._refused = event["message"]
+        if not ended:
+            return None
+        return self._said or self._without_a_word()
+
+    def _without_a_word(self) -> Outcome:
+        """Say what it means that a run ended without an outcome, by what it left on the node."""
+        reason = self._refused or f"its run ended with {self.process.returncode}: see {self.log}"
+        details = () if self._refused else tail(self.log)
+        try:
+            left = RECORD in self.cluster.node(self.member.node).annotations
+        except ClusterError as error:
+            return Outcome(Ending.HELD, reason, (*details, str(error)))
+        return Outcome(Ending.HELD if left else Ending.BLOCKED, reason, details)
+
+
+@dataclass
+class Pyinfra:
+    """How to run pyinfra: inventory, deploy, pyinfra's --limit, and what was said on our command line.
+
+    `folder` takes logs and events, one of each for every run.
+    """
+
+    inventory: str
+    deploy: str
+    limits: Sequence[str]
+    options: Mapping[str, Any]
+    folder: Path
+    runs: dict[str, HostRun] = field(default_factory=dict)
+
+    def survey(self) -> Steps[Survey]:
+        """Ask every host what it needs, and change nothing.
+
+        Raises HostError where not even one host could be asked.
+        """
+        process, log, heard = self._start("survey", ["--dry"], self.limits)
+        while process.poll() is None:
+            yield _POLL_SECONDS
+        told = events.Reader(heard).new()
+        names = [name for event in told if event["kind"] == "inventory" for name in event["hosts"]]
+        refused = {event["host"]: event["message"] for event in told if event["kind"] == "refused"}
+        if not names and not refused:
+            raise HostError(
+                "no host could be asked what it needs:\n  " + "\n  ".join(tail(log)),
+                where=self.inventory,
+                remedy=f"the whole log is {log}",
+            )
+        outlooks = {event["host"]: _outlook(event) for event in told if event["kind"] == "outlook"}
+        silent = [name for name in names if name not in outlooks and name not in refused]
+        return Survey(tuple(outlooks.values()), refused, tuple(silent), log)
+
+    def apply(self, hosts: Sequence[str]) -> Steps[tuple[int, Path]]:
+        """Run the deploy on hosts that need no restart, together; return pyinfra's exit code and the log."""
+        process, log, _ = self._start("others", ["-y"], hosts, asks_cluster=False)
+        while (code := process.poll()) is None:
+            yield _POLL_SECONDS
+        return code, log
+
+    def launch(self, member: Member, cluster: Cluster) -> HostRun:
+        """Begin a host's run."""
+        process, log, heard = self._start(member.host, ["-y"], [member.host])
+        run = HostRun(member, process, log, cluster, events.Reader(heard), Progress(member.node, "connects"))
+        self.runs[member.host] = run
+        return run
+
+    def _start(
+        self, name: str, arguments: Sequence[str], limits: Sequence[str], *, asks_cluster: bool = True
+    ) -> tuple[subprocess.Popen[bytes], Path, Path]:
+        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        stem = name.replace("/", "_")
+        log, heard = self.folder / f"{stem}.log", self.folder / f"{stem}.events"
+        command = [
+            *(sys.executable, "-m", "pyinfra", *arguments),
+            *(part for limit in limits for part in ("--limit", limit)),
+            *(["--data", f"{PLACE}_options={json.dumps(dict(self.options))}"] if asks_cluster else []),
+            *(self.inventory, self.deploy),
+        ]
+        with log.open("ab") as output:
+            try:
+                process = subprocess.Popen(
+                    command,
+                    env=os.environ | {events.EVENTS: str(heard), "PYINFRA_PROGRESS": "off"},
+                    stdin=subprocess.DEVNULL,
+                    stdout=output,
+                    stderr=subprocess.STDOUT,
+                    start_new_session=True,
+                )
+            except OSError as error:
+                raise NumaforgeError(f"pyinfra cannot be started: {error.strerror}") from error
+        return process, log, heard
+
+
+def tail(log: Path, lines: int = _LAST_LINES) -> tuple[str, ...]:
+    """Return the last lines of a log."""
+    said = log.read_text(encoding="utf-8", errors="replace").splitlines()
+    return tuple(line for line in said if line.strip())[-lines:]
+
+
+def _outlook(event: Mapping[str, Any]) -> Outlook:
+    return Outlook(
+        host=event["host"],
+        node=event["node"],
+        joined=event["joined"],
+        restarts=event["restarts"],
+        sentences=tuple(event["sentences"]),
+        allocatable=event["allocatable"],
+        options=event["options"],
+    )

@@ -1,0 +1,199 @@
+"""What an admin orders beside a roll-out itself: where nodes stand, undo them, break a lock."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from numaforge.errors import NumaforgeError
+from numaforge.rollout.cluster import Cluster, ClusterNode, ConflictError, Lease
+from numaforge.rollout.lead import ROLLOUT, STATE, STOP
+from numaforge.rollout.record import ABORT, RESULT, Record, read_record
+from numaforge.rollout.runner import owner_of
+from numaforge.rollout.slots import SILENT_SECONDS, Silence, Slot, held_slots, release
+from numaforge.rollout.steps import Clock, Steps
+
+_ASK_AGAIN_SECONDS = 2.0
+_RENEWAL_SEEN_SECONDS = 15.0  # a live runner renews every 10 s
+
+
+@dataclass(frozen=True)
+class Standing:
+    """A node as the cluster has it: its roll-out under way, or how the last one ended."""
+
+    node: str
+    record: Record | None
+    ending: str
+    reason: str
+    unschedulable: bool
+    ready: bool
+
+
+@dataclass(frozen=True)
+class Led:
+    """A roll-out by its name; `leader` is "" when it has ended."""
+
+    name: str
+    leader: str
+    state: dict[str, Any]
+    stop: str
+
+
+@dataclass(frozen=True)
+class Situation:
+    """Everything that the cluster says of roll-outs."""
+
+    rollouts: tuple[Led, ...]
+    slots: tuple[Slot, ...]
+    nodes: tuple[Standing, ...]
+
+
+def situation(cluster: Cluster) -> Situation:
+    """Read it, from nothing but the cluster."""
+    leases = cluster.leases()
+    nodes = [
+        _standing(node)
+        for node in cluster.nodes()
+        if read_record(node) is not None or RESULT in node.annotations
+    ]
+    rollouts = [_led(lease) for lease in leases if lease.name.startswith(ROLLOUT)]
+    return Situation(tuple(rollouts), tuple(held_slots(leases)), tuple(nodes))
+
+
+def ask_to_abort(cluster: Cluster, nodes: Iterable[str], rollout: str | None, who: str) -> list[str]:
+    """Write on nodes in a roll-out that they are to be undone; return which those are.
+
+    With `rollout`, its leader begins nothing new either.
+    """
+    if rollout is not None:
+        _stop(cluster, rollout, who)
+    asked = []
+    for name in nodes:
+        for _ in range(20):
+            node = cluster.node(name)
+            if read_record(node) is None:
+                break
+            try:
+                cluster.patch_node(node, annotations={ABORT: who})
+            except ConflictError:
+                continue
+            asked.append(name)
+            break
+    return asked
+
+
+def end_lead(cluster: Cluster, rollout: str, why: str) -> None:
+    """Take the lead from a process that is dead, so that the roll-out counts as ended."""
+    lease = _lease(cluster, ROLLOUT + rollout)
+    if lease is not None and lease.holder:
+        state = {**_state(lease), "ended": why}
+        cluster.put_lease(replace(lease, holder="", annotations={STATE: json.dumps(state)}))
+
+
+def unlock(cluster: Cluster, node: str, *, force: bool, clock: Clock) -> Steps[Slot]:
+    """Take a node's slot away from it, and return what it was.
+
+    Raises NumaforgeError where the node holds none, where somebody is at work on it, and, without `force`,
+    where its roll-out is unfinished.
+    """
+    slot = next((slot for slot in held_slots(cluster.leases()) if slot.node == node), None)
+    if slot is None:
+        raise NumaforgeError("holds no slot", where=node, remedy="numaforge rollout status lists them")
+    yield from _require_silence(cluster, slot, clock)
+    found = next((each for each in cluster.nodes() if each.name == node), None)
+    if found is not None and read_record(found) is not None and not force:
+        raise NumaforgeError(
+            "is in the middle of a roll-out",
+            where=node,
+            remedy="go on with it (rollout resume), undo it (rollout abort), or give it up as it is: --force",
+        )
+    release(cluster, slot)
+    return slot
+
+
+def silent(cluster: Cluster, slots: Sequence[Slot], clock: Clock) -> Steps[list[Slot]]:
+    """Return those slots behind which nobody lives any more; waits until that is certain of each."""
+    silence = Silence(clock)
+    first = {slot.lease.name: slot.lease.resource_version for slot in slots}
+    waiting = {slot.lease.name: slot for slot in slots}
+    dead: list[Slot] = []
+    while waiting:
+        for lease in cluster.leases():
+            slot = waiting.get(lease.name)
+            if slot is None:
+                continue
+            if lease.holder != slot.runner or lease.resource_version != first[lease.name]:
+                del waiting[lease.name]
+            elif silence.tells_dead(lease):
+                dead.append(waiting.pop(lease.name))
+        if waiting:
+            yield _ASK_AGAIN_SECONDS
+    return dead
+
+
+def _require_silence(cluster: Cluster, slot: Slot, clock: Clock) -> Steps[None]:
+    silence = Silence(clock)
+    begun = clock()
+    lease = slot.lease
+    while not silence.tells_dead(lease) and clock() - begun < _RENEWAL_SEEN_SECONDS:
+        yield _ASK_AGAIN_SECONDS
+        found = _lease(cluster, lease.name)
+        if found is None or found.resource_version != slot.lease.resource_version:
+            raise NumaforgeError(
+                f"{slot.runner} is at work on it",
+                where=slot.node,
+                remedy=f"stop that process first; it counts as dead after {SILENT_SECONDS:.0f} s of silence",
+            )
+
+
+def _stop(cluster: Cluster, rollout: str, who: str) -> None:
+    for _ in range(20):
+        lease = _lease(cluster, ROLLOUT + rollout)
+        if lease is None or not lease.holder:
+            return
+        try:
+            cluster.put_lease(replace(lease, annotations={**lease.annotations, STOP: who}))
+        except ConflictError:
+            continue
+        return
+    raise ConflictError("the Lease keeps changing", where=rollout)
+
+
+def _lease(cluster: Cluster, name: str) -> Lease | None:
+    return next((lease for lease in cluster.leases() if lease.name == name), None)
+
+
+def _state(lease: Lease) -> dict[str, Any]:
+    try:
+        state = json.loads(lease.annotations.get(STATE, "{}"))
+    except ValueError:
+        return {}
+    return state if isinstance(state, dict) else {}
+
+
+def _led(lease: Lease) -> Led:
+    stop = lease.annotations.get(STOP, "")
+    return Led(lease.name.removeprefix(ROLLOUT), lease.holder, _state(lease), stop)
+
+
+def _standing(node: ClusterNode) -> Standing:
+    record = read_record(node)
+    try:
+        result = json.loads(node.annotations.get(RESULT, "{}"))
+    except ValueError:
+        result = {}
+    return Standing(
+        node=node.name,
+        record=record,
+        ending="" if record else str(result.get("ending", "")),
+        reason=record.reason if record else str(result.get("reason", "")),
+        unschedulable=node.unschedulable,
+        ready=node.ready,
+    )
+
+
+def working(standing: Standing) -> str:
+    """Return who works on a node, for people."""
+    return owner_of(standing.record.runner) if standing.record else ""

@@ -1,0 +1,91 @@
+"""What a roll-out would meet: each node's turn, the pods that would go, and what is in the way."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from numaforge.rollout.cluster import Cluster, ClusterNode, DisruptionBudget, Pod
+from numaforge.rollout.drain import budgets_of, sort_pods
+from numaforge.rollout.fleet import Member, in_order
+from numaforge.rollout.launch import Outlook, Survey
+from numaforge.rollout.maintenance import foreign
+from numaforge.rollout.options import RolloutOptions
+from numaforge.rollout.record import read_record
+
+
+@dataclass(frozen=True)
+class NodeOutlook:
+    """One node that would be taken out of service.
+
+    `evicted` counts the pods that would go, `waits_for` names what the drain would have to wait for, and
+    `in_the_way` what would block the node now.
+    """
+
+    outlook: Outlook
+    domain: str
+    evicted: int
+    waits_for: tuple[str, ...]
+    in_the_way: tuple[str, ...]
+    allocatable: dict[str, tuple[str, str]]  # what changes: the quantity now, and the one predicted
+
+
+def look_ahead(cluster: Cluster, survey: Survey, options: RolloutOptions) -> list[NodeOutlook]:
+    """Return the nodes in the order of the roll-out; asks the cluster once for each node's pods."""
+    nodes = {node.name: node for node in cluster.nodes()}
+    budgets = cluster.disruption_budgets()
+    budget = options.budget()
+    by_host = {each.host: each for each in survey.outlooks if each.restarts and each.joined}
+    ordered = [by_host[member.host] for member in in_order(Member(host, "") for host in by_host)]
+    ordered.sort(key=lambda each: each.host not in options.canary_hosts)
+    return [
+        _of(each, nodes[each.node], budget.domain_of(nodes[each.node]), cluster, budgets, options)
+        for each in ordered
+    ]
+
+
+def _of(
+    outlook: Outlook,
+    node: ClusterNode,
+    domain: str,
+    cluster: Cluster,
+    budgets: Sequence[DisruptionBudget],
+    options: RolloutOptions,
+) -> NodeOutlook:
+    pods = sort_pods(cluster.pods(node.name), options.for_node().drain)
+    in_the_way = [*_own_troubles(node, options), *(str(blocker) for blocker in pods.forbidden)]
+    return NodeOutlook(
+        outlook=outlook,
+        domain=domain,
+        evicted=len(pods.evict),
+        waits_for=tuple(line for pod in pods.evict for line in _budget_troubles(pod, budgets)),
+        in_the_way=tuple(in_the_way),
+        allocatable={
+            name: (node.allocatable.get(name, "0"), quantity)
+            for name, quantity in outlook.allocatable.items()
+        },
+    )
+
+
+def _own_troubles(node: ClusterNode, options: RolloutOptions) -> list[str]:
+    troubles = []
+    if (record := read_record(node)) is not None:
+        return [f"in the middle of a roll-out ({record.phase}): resume or abort it"]
+    if other := foreign(node):
+        troubles.append(f"somebody else is at work on it: {other}")
+    if not node.ready:
+        troubles.append(f"it is not Ready: {node.ready_message}")
+    if node.unschedulable and not options.include_cordoned:
+        troubles.append("somebody else has cordoned it (permit: include_cordoned)")
+    return troubles
+
+
+def _budget_troubles(pod: Pod, budgets: Sequence[DisruptionBudget]) -> list[str]:
+    own = budgets_of(pod, budgets)
+    if len(own) > 1:
+        return [f"{pod}: more than one PodDisruptionBudget selects it: {', '.join(map(str, own))}"]
+    return [
+        f"{pod}: PodDisruptionBudget {budget} allows no disruption now"
+        for budget in own
+        if budget.disruptions_allowed < 1
+    ]
