@@ -15,6 +15,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -43,7 +44,7 @@ Verdict = dict[str, Any]
 
 
 class Api:
-    """The pods that the API server holds, asked for over one connection with the administrator's key."""
+    """The API server, asked with the administrator's key."""
 
     def __init__(self, kubeconfig: Path) -> None:
         document = yaml.safe_load(kubeconfig.read_text())
@@ -53,15 +54,18 @@ class Api:
             identity.write(_decoded(user["client-certificate-data"]) + _decoded(user["client-key-data"]))
             identity.flush()
             context.load_cert_chain(identity.name)
-        address = cluster["server"].removeprefix("https://")
-        self._connection = http.client.HTTPSConnection(address, context=context, timeout=60)
+        self._address = cluster["server"].removeprefix("https://")
+        self._context = context
 
     def call(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> Any:
         """Return the answer; raise LabError with the API server's complaint."""
         content = None if body is None else json.dumps(body)
-        self._connection.request(method, path, content, {"Content-Type": "application/json"})
-        answer = self._connection.getresponse()
-        text = answer.read().decode()
+        with closing(
+            http.client.HTTPSConnection(self._address, context=self._context, timeout=60)
+        ) as connection:
+            connection.request(method, path, content, {"Content-Type": "application/json"})
+            answer = connection.getresponse()
+            text = answer.read().decode()
         if answer.status >= http.client.BAD_REQUEST:
             raise LabError(f"{method} {path}: {json.loads(text)['message']}")
         return json.loads(text)

@@ -18,8 +18,15 @@ import yaml
 
 from lab.cluster import Lab
 from numaforge.kubelet.admission import Admission, Node
-from tests.lab.admission_sequences import PODS_PER_SEQUENCE, SCENARIOS, Scenario, sequence
-from tests.lab.live_kubelet import LiveKubelet, Verdict, expected
+from tests.lab.admission_sequences import (
+    HUGEPAGES,
+    NUMA_NODES,
+    PODS_PER_SEQUENCE,
+    SCENARIOS,
+    Scenario,
+    sequence,
+)
+from tests.lab.live_kubelet import HUGEPAGES_PER_NUMA_NODE, LiveKubelet, Verdict, expected
 
 ADMISSIONS = int(os.environ.get("NUMAFORGE_ADMISSIONS", PODS_PER_SEQUENCE * len(SCENARIOS)))
 SEED = os.environ.get("NUMAFORGE_SEED", "1")
@@ -27,6 +34,8 @@ BURST = 6
 """Pods that the kubelet is given before it is asked about them."""
 TRIALS = 12
 """Replays that are spent on making a failing sequence shorter."""
+
+POOL = f"{2 * HUGEPAGES_PER_NUMA_NODE}Mi"
 
 Operations = list[dict[str, Any]]
 
@@ -143,6 +152,40 @@ def test_decides_as_the_live_kubelet_does(kubelet: LiveKubelet, run: Run) -> Non
             f"after these documents for `numaforge admit`:\n{yaml.safe_dump_all(shortest)}",
             pytrace=False,
         )
+
+
+def hungry_pod(name: str, pool: str, *, in_init_container: bool = False) -> dict[str, Any]:
+    """A pod with one container that takes all the hugepages of a NUMA node."""
+    small = {"cpu": "1", "memory": "32Mi"}
+    hungry = {"name": "hungry", "resources": {"limits": {**small, HUGEPAGES: pool}}}
+    modest = {"name": "modest", "resources": {"limits": small}}
+    spec = (
+        {"initContainers": [hungry], "containers": [modest]}
+        if in_init_container
+        else {"containers": [hungry]}
+    )
+    return {"metadata": {"name": name}, "spec": spec}
+
+
+def test_a_running_pod_has_given_back_the_memory_that_only_its_init_container_held(
+    kubelet: LiveKubelet,
+) -> None:
+    settings = Scenario("single-numa-node", reserved="0,8").config(len(RUNS) % 50)
+    kubelet.start(settings, cgroups=True)
+    simulator = kubelet.simulator(settings)
+    first = hungry_pod("first", POOL, in_init_container=True)
+    admitted = expected(simulator.admit(first))
+    uid = kubelet.create(first, runs=True)
+    kubelet.await_running("first")
+    simulator.start("first")
+    holds = kubelet.state().of(uid)
+    assert holds["memory"].keys() == {"modest"}
+    assert {"qos": "Guaranteed", "admitted": True, **holds} == admitted | {
+        "memory": {"modest": admitted["memory"]["modest"]}
+    }
+    others = [hungry_pod(f"other-{number}", POOL) for number in range(NUMA_NODES + 1)]
+    assert replay(kubelet, simulator, others) is None
+    assert simulator.pods == ("first", *(f"other-{number}" for number in range(NUMA_NODES)))
 
 
 def test_the_sequences_show_every_kind_of_verdict(kubelet: LiveKubelet) -> None:

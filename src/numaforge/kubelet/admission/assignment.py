@@ -19,7 +19,7 @@ class AssignmentError(NumaforgeError):
 
 
 class KubeletHangError(NumaforgeError):
-    """The kubelet's own loop would never end for this request on this machine."""
+    """The kubelet's own loop never ends for this request on this machine."""
 
 
 def take_packed(
@@ -337,9 +337,8 @@ def _hand_out(free: dict[int, int], nodes: list[int], remainder: int, group: int
                 remainder -= group
         if remainder == before:
             raise KubeletHangError(
-                f"the kubelet would loop for ever here: {remainder} CPUs are left to share out in groups "
-                f"of {group}, "
-                "and no NUMA node considered has a whole group free",
+                f"the kubelet loops for ever here: {remainder} CPUs are left to share out in groups of "
+                f"{group}, and no NUMA node considered has a whole group free",
                 remedy="reserve whole cores, so that every NUMA node has an even number of CPUs free",
             )
 
@@ -359,9 +358,7 @@ def _take_choice(taking: _Taking, choice: _Choice, count: int, group: int, sprea
                 taking.take(_take_or_nothing(taking, nodes[node] & taking.free, group, spread))
                 remainder -= group
         if remainder == before:
-            raise KubeletHangError(
-                "the kubelet would loop for ever handing out the last CPUs of this request"
-            )
+            raise KubeletHangError("the kubelet loops for ever handing out the last CPUs of this request")
     if taking.needed:
         direction = "not enough" if taking.needed > 0 else "too many"
         raise AssignmentError(f"accounting error, {direction} CPUs allocated, remaining: {taking.needed}")
