@@ -33,6 +33,8 @@ from lab.progress import say, step
 READY_WITHIN_S = 300
 """Per node: the machines share the host's cores."""
 HEARD_WITHIN_S = 60
+SETTLE_SECONDS = 5
+"""A changed node's pause before the uncordon: long enough to see that a kubelet flaps, on a machine at rest."""
 LEASE_RENEWAL_S = 10.0
 HEARTBEAT_LEAD_S = 2.0
 GPU_RESOURCE = "nvidia.com/gpu"
@@ -186,6 +188,11 @@ class Lab:
                 "ssh_key": str(self.state / "id_ed25519"),
                 "ssh_known_hosts_file": str(self.state / "known_hosts"),
                 "ssh_strict_host_key_checking": "yes",
+                "numaforge_rollout": {
+                    "kubeconfig": str(self.kubeconfig),
+                    "kubectl": str(self.control_plane.kubectl()),
+                    "settle_seconds": SETTLE_SECONDS,
+                },
             }
             for node in self.nodes
         }
