@@ -34,7 +34,7 @@ READY_WITHIN_S = 300
 """Per node: the machines share the host's cores."""
 HEARD_WITHIN_S = 60
 SETTLE_SECONDS = 5
-"""A changed node's pause before the uncordon: long enough to see that a kubelet flaps, on a machine at rest."""
+"""How long a changed node of the lab is watched before its uncordon; real ones deserve more."""
 LEASE_RENEWAL_S = 10.0
 HEARTBEAT_LEAD_S = 2.0
 GPU_RESOURCE = "nvidia.com/gpu"

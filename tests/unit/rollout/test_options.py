@@ -1,0 +1,49 @@
+"""How nodes are rolled out: what may be said, and what a mistake is told."""
+
+from __future__ import annotations
+
+import pytest
+
+from docs.rollout_reference import PAGE, page
+from numaforge.errors import NumaforgeError
+from numaforge.rollout.budget import Share
+from numaforge.rollout.options import RolloutOptions, read_options
+
+
+def test_the_page_is_what_the_schema_says():
+    text = PAGE.read_text(encoding="utf-8")
+    assert page(text) == text, "run: python docs/rollout_reference.py"
+
+
+@pytest.mark.parametrize("name", RolloutOptions.model_fields)
+def test_an_example_is_accepted(name):
+    for example in RolloutOptions.model_fields[name].examples or ():
+        assert read_options({name: example})
+
+
+def test_the_command_line_wins_over_the_inventory_key_by_key():
+    options = read_options({"max_unavailable": 3, "canaries": 2}, {"max_unavailable": "10%"})
+    assert (options.budget().max_unavailable, options.for_fleet().canaries) == (Share(percent=10), 2)
+
+
+@pytest.mark.parametrize(
+    ("said", "message"),
+    [
+        pytest.param({"max_unavailable": 0}, "'0' is not a budget", id="a-budget-of-nothing"),
+        pytest.param({"max_unavailable": "0%"}, "'0%' is not a budget", id="a-share-of-nothing"),
+        pytest.param({"max_unavailable": "120%"}, "'120%' is not a budget", id="more-than-everything"),
+        pytest.param({"max_unavailble": 1}, "did you mean max_unavailable?", id="a-misspelt-key"),
+        pytest.param({"canaries": -1}, "write 0 or more", id="fewer-canaries-than-none"),
+        pytest.param({"without_drain": "yes"}, "say in a sentence", id="no-reason-for-no-drain"),
+    ],
+)
+def test_a_mistake_names_the_key_and_what_is_accepted(said, message):
+    with pytest.raises(NumaforgeError, match="numaforge_rollout: ") as refused:
+        read_options(said)
+    assert message in str(refused.value)
+    assert next(iter(said)) in str(refused.value)
+
+
+def test_a_text_where_a_mapping_belongs_is_refused():
+    with pytest.raises(NumaforgeError, match="is not a mapping"):
+        read_options("10%")
