@@ -56,16 +56,16 @@ def prove(
     *,
     process: Callable[[], Process],
     clock: Clock,
-    check: Callable[[], object],
+    check: Callable[[], ClusterNode],
     tell: Callable[[Sequence[Mismatch]], object],
     patience: Patience,
 ) -> Steps[tuple[Mismatch, ...]]:
     """Return () once a node has been as expected for a while, else what was not when time was up.
 
     `process` returns the kubelet's process; another one than at the beginning ends the proof at once. The
-    heartbeat counts from the first one after the beginning, so that nobody's clock matters. `check` raises
-    when the node is not ours any more. The time for which nobody answers does not count. Raises ApiAwayError
-    or HostAwayError where that is too long.
+    heartbeat counts from the first one after the beginning, so that nobody's clock matters. `check` returns
+    the node, and raises when it is not ours any more. The time for which nobody answers does not count.
+    Raises ApiAwayError or HostAwayError where that is too long.
     """
     deadline = clock() + settings.ready_seconds
     first_process: Process | None = None
@@ -75,8 +75,7 @@ def prove(
     while True:
         begun = clock()
         try:
-            check()
-            found = cluster.node(node)
+            found = check()
             heartbeat = cluster.node_heartbeat(node)
             now = process()
             if first_process is None:
@@ -116,7 +115,7 @@ def _wrong(node: ClusterNode, heard: bool, expected: Expected) -> tuple[Mismatch
         wrong.append(Mismatch("the node's Lease", "renewed since the restart", "not yet"))
     for name, quantity in expected.allocatable.items():
         actual = node.allocatable.get(name, "0")
-        if meaning(actual) != meaning(quantity):
+        if actual != quantity and meaning(actual) != meaning(quantity):
             wrong.append(Mismatch(f"Allocatable {name}", quantity, actual))
     return tuple(wrong)
 

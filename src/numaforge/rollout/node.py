@@ -38,6 +38,11 @@ T = TypeVar("T")
 
 _LOOK_AGAIN_SECONDS = 10.0
 _CONFLICT_SECONDS = 0.2
+_LATE_SECONDS = 30.0
+
+
+class _LateError(Exception):
+    """It is long ago that the budget was looked at."""
 
 
 class _RefusedError(Exception):
@@ -85,23 +90,26 @@ class NodeRollout:
                 if (yield from self._ask(self.machine.change)) is None:
                     return Outcome(Ending.UNCHANGED, "it is as planned")
                 yield from self._admissible(node)
-            slot, node = yield from take_slot(
-                self.cluster,
-                self.name,
-                self.runner,
-                self.lookout or Lookout(self.cluster, self.settings.budget, self.clock),
-                clock=self.clock,
-                tell=lambda reason: self._say("waits for a slot", (reason,)),
-                veto=self.veto,
-                patience_seconds=self.settings.slot_seconds,
-            )
+            outcome = None
+            while outcome is None:
+                slot, node = yield from take_slot(
+                    self.cluster,
+                    self.name,
+                    self.runner,
+                    self.lookout or Lookout(self.cluster, self.settings.budget, self.clock),
+                    clock=self.clock,
+                    tell=lambda reason: self._say("waits for a slot", (reason,)),
+                    veto=self.veto,
+                    patience_seconds=self.settings.slot_seconds,
+                )
+                outcome = yield from self._with_slot(slot, node)
+            return outcome
         except _RefusedError as refused:
             return refused.outcome
         except NoSlotError as late:
             return Outcome(Ending.BLOCKED, late.message)
         except NotFoundError:
             return self._left_the_cluster()
-        return (yield from self._with_slot(slot, node))
 
     def _unfinished(self, node: ClusterNode) -> bool:
         """Say whether somebody has left a record on the node, or a slot with it."""
@@ -127,26 +135,29 @@ class NodeRollout:
             raise _RefusedError("the node cannot be drained", [str(blocker) for blocker in forbidden])
         return node
 
-    def _with_slot(self, slot: Slot, node: ClusterNode) -> Steps[Outcome]:
+    def _with_slot(self, slot: Slot, node: ClusterNode) -> Steps[Outcome | None]:
         """Work on the node while its slot is held, and give the slot back when the node is free again.
 
-        The slot stays with a node that is left in the middle.
+        The slot stays with a node that is left in the middle. None: in vain, and it is to be taken anew.
         """
         holding = Holding(self.cluster, slot, self.clock, lambda why: self._say("renews its slot", (why,)))
         held = False
+        outcome: Outcome | None
         try:
-            outcome = yield from holding.during(self._work(node))
+            outcome = yield from holding.during(self._work(node, holding))
             held = outcome.ending is Ending.HELD
         except _RefusedError as refused:
             outcome = refused.outcome
+        except _LateError:
+            outcome = None
         except OvertakenError as overtaken:
-            return Outcome(Ending.BLOCKED, overtaken.message)
+            outcome = Outcome(Ending.BLOCKED, overtaken.message)
         except TakenError as taken:
             outcome = Outcome(self._ending_without_node(), taken.message)
         except NotFoundError:
             outcome = self._left_the_cluster()
         except NumaforgeError as error:
-            if self._phases is None and not isinstance(error, ApiAwayError):
+            if self._phases is None and not isinstance(error, (ApiAwayError, ConflictError)):
                 yield from self._ask(lambda: release(self.cluster, holding.slot))
                 raise
             held = True
@@ -155,16 +166,15 @@ class NodeRollout:
             try:
                 yield from self._ask(lambda: release(self.cluster, holding.slot))
             except NumaforgeError as error:
-                return Outcome(
-                    outcome.ending, f"{outcome.reason}; its slot could not be given back", (str(error),)
-                )
+                ending, reason = (outcome.ending, outcome.reason) if outcome else (Ending.BLOCKED, "no slot")
+                return Outcome(ending, f"{reason}; its slot could not be given back", (str(error),))
         return outcome
 
-    def _work(self, node: ClusterNode) -> Steps[Outcome]:
+    def _work(self, node: ClusterNode, holding: Holding) -> Steps[Outcome]:
         if read_record(node) is None:
             if (yield from self._ask(self.machine.change)) is None:
                 return Outcome(Ending.UNCHANGED, "it is as planned")
-            record = yield from self._cordon(node)
+            record = yield from self._cordon(node, holding)
             return (yield from self._go_through(record))
         node, record = yield from self._ask(lambda: take_over(self.cluster, self.name, self.runner))
         return (yield from self._go_through(record, resumed=node))
@@ -175,9 +185,15 @@ class NodeRollout:
         )
         return (yield from self._phases.run(resumed))
 
-    def _cordon(self, node: ClusterNode) -> Steps[Record]:
+    def _cordon(self, node: ClusterNode, holding: Holding) -> Steps[Record]:
         while True:
             node = yield from self._admissible(node)
+            if holding.lost:
+                raise _RefusedError("somebody has taken the node's slot away")
+            if node.uid != holding.slot.node_uid:
+                raise NotFoundError("another node has the name now", where=self.name)
+            if self.clock() - holding.since > _LATE_SECONDS:
+                raise _LateError
             record = Record(
                 runner=self.runner,
                 phase=Phase.CORDONED,

@@ -299,12 +299,13 @@ class Phases:
         self.record = yield from self._ask(lambda: advance(self.cluster, self.name, following))
         return None
 
-    def _check(self, *, abortable: bool = True) -> None:
-        """Raise unless the node is still ours and nobody has asked for the roll-out to end."""
+    def _check(self, *, abortable: bool = True) -> ClusterNode:
+        """Return the node; raise unless it is still ours and nobody has asked for the roll-out to end."""
         node = self.cluster.node(self.name)
         require_ours(node, self.record)
         if abortable and ABORT in node.annotations:
             raise _AbortedError
+        return node
 
     def _ask(self, call: Callable[[], T]) -> Steps[T]:
         return patiently(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from numaforge.rollout.cluster import Cluster, ClusterError, ClusterNode, ConflictError
@@ -95,7 +95,9 @@ def claim(cluster: Cluster, node: ClusterNode, record: Record) -> ClusterNode:
     Whoever asked for an end did not mean this roll-out, which had not begun. Raises ConflictError where the
     node has changed since.
     """
-    return cluster.patch_node(node, unschedulable=True, annotations={RECORD: _dump(record), ABORT: None})
+    return cluster.patch_node(
+        node, unschedulable=True, annotations={RECORD: _dump(record), RESULT: None, ABORT: None}
+    )
 
 
 def take_over(cluster: Cluster, name: str, runner: str) -> tuple[ClusterNode, Record]:
@@ -164,6 +166,8 @@ def hand_back(cluster: Cluster, name: str, record: Record, ending: Ending, reaso
 
 def _require_record(node: ClusterNode, record: Record) -> None:
     found = read_record(node)
+    if found is None and RESULT in node.annotations:  # the claim took away an older one
+        raise OvertakenError("somebody else has ended the node's roll-out", where=node.name)
     if found is None:
         cordoned = ", and left it cordoned" if node.unschedulable else ""
         raise TakenError(f"somebody has taken the roll-out's record off the node{cordoned}", where=node.name)
@@ -182,4 +186,4 @@ def _retried(cluster: Cluster, name: str, change: Callable[[ClusterNode], Cluste
 
 
 def _dump(record: Record) -> str:
-    return json.dumps(asdict(record), separators=(",", ":"))
+    return json.dumps(vars(record) | {"offered": dict(record.offered)}, separators=(",", ":"))

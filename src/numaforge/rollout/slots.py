@@ -22,7 +22,7 @@ from numaforge.rollout.cluster import (
     Lease,
     NotFoundError,
 )
-from numaforge.rollout.record import OvertakenError, read_record
+from numaforge.rollout.record import read_record
 from numaforge.rollout.runner import is_gone
 from numaforge.rollout.steps import Clock, Steps
 
@@ -39,10 +39,6 @@ _ASK_AGAIN_SECONDS = 5.0
 
 class NoSlotError(NumaforgeError):
     """No slot came free in time, or the node is in somebody else's hands."""
-
-
-class SlotLostError(ClusterError):
-    """The slot is not this runner's any more."""
 
 
 @dataclass(frozen=True)
@@ -235,20 +231,23 @@ def _without_node(annotations: Mapping[str, str]) -> dict[str, str]:
 
 
 class Holding:
-    """A slot that is renewed while work goes on."""
+    """A slot that is renewed while work goes on.
+
+    `since` is when it was taken. `lost` says that somebody has taken it away; a node that is cordoned already
+    goes on without: it is out of service in any case, and its record says whose it is.
+    """
 
     def __init__(self, cluster: Cluster, slot: Slot, clock: Clock, tell: Callable[[str], object]) -> None:
         self.slot = slot
+        self.since = clock()
+        self.lost = False
         self._cluster = cluster
         self._clock = clock
         self._tell = tell
-        self._renewed = clock()
+        self._renewed = self.since
 
     def during(self, work: Steps[T]) -> Steps[T]:
-        """Do the work, and renew the slot whenever it waits.
-
-        Raises SlotLostError where the slot is gone, OvertakenError where it is another runner's.
-        """
+        """Do the work, and renew the slot whenever it waits."""
         while True:
             try:
                 seconds = next(work)
@@ -262,19 +261,13 @@ class Holding:
                 self._renew()
 
     def _renew(self) -> None:
-        if self._clock() - self._renewed < RENEW_SECONDS:
+        if self.lost or self._clock() - self._renewed < RENEW_SECONDS:
             return
         try:
             self.slot = renew(self._cluster, self.slot)
-        except ApiAwayError as away:
-            self._tell(away.message)
-        except ConflictError as conflict:
-            raise self._loss() from conflict
-        else:
             self._renewed = self._clock()
-
-    def _loss(self) -> ClusterError:
-        for other in held_slots(self._cluster.leases()):
-            if (other.node, other.node_uid) == (self.slot.node, self.slot.node_uid):
-                return OvertakenError(f"{other.runner} has taken the node over", where=self.slot.node)
-        return SlotLostError("somebody has taken the node's slot away", where=self.slot.node)
+        except ConflictError:
+            self.lost = True
+            self._tell("somebody has taken the node's slot away")
+        except ClusterError as error:
+            self._tell(str(error))

@@ -1,0 +1,580 @@
+"""The roll-out of one node: what goes wrong, who interferes, and who goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from numaforge.rollout.cluster import (
+    ApiAwayError,
+    ConflictError,
+    DisruptionBudget,
+    ForbiddenError,
+    NotFoundError,
+)
+from numaforge.rollout.drain import DrainSettings
+from numaforge.rollout.gate import GateSettings
+from numaforge.rollout.patience import HostAwayError
+from numaforge.rollout.record import ABORT, RECORD, RESULT, Ending, Phase
+from tests.fixtures.memory_machine import NEW, OLD
+from tests.fixtures.rollout_world import NODE, World, pod
+from tests.fixtures.virtual_time import Killed, Task
+
+ANN, BOB = "ann@a/boot/1.1", "bob@b/boot/2.2"
+DRIVER_UPGRADE = {"nvidia.com/gpu-driver-upgrade-state": "drain-required"}
+
+
+def free(world: World) -> bool:
+    """Say whether the node is in service, and nothing of a roll-out is left with it."""
+    return not world.node.unschedulable and RECORD not in world.node.annotations and not world.slots()
+
+
+def test_a_change_ends_in_the_planned_state_and_gives_everything_back():
+    world = World()
+    outcome = world.run()
+    assert (outcome.ending, world.machine.files, free(world)) == (Ending.DONE, NEW, True)
+    assert world.events() == ["Cordoned", "KubeletRestarted", "Uncordoned"]
+    assert world.machine.applied == ["t1"]
+
+
+def test_a_node_as_planned_is_not_touched():
+    world = World()
+    world.machine.files = NEW
+    assert world.run().ending is Ending.UNCHANGED
+    assert (world.cluster.calls["patch_node"], world.cluster.calls["put_lease"]) == (0, 0)
+
+
+@pytest.mark.parametrize(
+    ("trouble", "ending", "files", "said"),
+    [
+        pytest.param(
+            {"refused": "no space left"},
+            Ending.BLOCKED,
+            OLD,
+            "no space left",
+            id="a full disk changes nothing",
+        ),
+        pytest.param(
+            {"does_not_start": True},
+            Ending.ROLLED_BACK,
+            OLD,
+            "ended by itself",
+            id="a kubelet that does not start is undone on the node",
+        ),
+        pytest.param(
+            {"dies_after": 10.0},
+            Ending.ROLLED_BACK,
+            OLD,
+            "the kubelet's process",
+            id="a kubelet that dies during the proof is undone",
+        ),
+        pytest.param(
+            {"gpus": "7"},
+            Ending.ROLLED_BACK,
+            OLD,
+            "nvidia.com/gpu: predicted 8, found 7",
+            id="a GPU that is missing afterwards undoes the change",
+        ),
+        pytest.param(
+            {"configz": {"cpuManagerPolicy": "none"}},
+            Ending.ROLLED_BACK,
+            OLD,
+            "cpuManagerPolicy: predicted 'static', found 'none'",
+            id="a kubelet that runs something else undoes the change",
+        ),
+        pytest.param(
+            {"verification": ("CPU 3 is not isolated",)},
+            Ending.ROLLED_BACK,
+            OLD,
+            "CPU 3 is not isolated",
+            id="a failed verification undoes the change",
+        ),
+        pytest.param(
+            {"ready_after": 500.0},
+            Ending.HELD,
+            OLD,
+            "Ready condition",
+            id="a node that becomes Ready with neither configuration is held",
+        ),
+        pytest.param({"flaps": 2}, Ending.DONE, NEW, "", id="Ready that flaps at first only takes longer"),
+        pytest.param(
+            {"broken_off": True},
+            Ending.ROLLED_BACK,
+            OLD,
+            "broken off",
+            id="a transaction that was broken off is settled",
+        ),
+    ],
+)
+def test_trouble_with_the_change(trouble, ending, files, said):
+    world = World()
+    world.trouble(**trouble)
+    outcome = world.run()
+    assert (outcome.ending, world.machine.files) == (ending, files)
+    assert said in outcome.reason
+    assert free(world) == (ending is not Ending.HELD)
+
+
+@pytest.mark.parametrize(
+    "trouble",
+    [
+        pytest.param({"does_not_start": True, "cannot_go_back": True}, id="the node's own undoing fails"),
+        pytest.param({"gpus": "7", "cannot_go_back": True}, id="reverting fails"),
+        pytest.param({"gpus": "7", "broken_gpu": True}, id="the old state cannot be proved"),
+    ],
+)
+def test_what_cannot_be_undone_is_held_cordoned_with_its_slot(trouble):
+    world = World()
+    world.trouble(**trouble)
+    assert world.run().ending is Ending.HELD
+    assert (world.phase, world.node.unschedulable, world.slots()) == (Phase.HELD, True, [NODE])
+    assert "RolloutHeld" in world.events()
+
+
+def test_a_held_node_is_given_back_when_a_person_has_mended_it():
+    world = World()
+    world.trouble(gpus="7", broken_gpu=True)
+    world.run()
+    world.cluster.change_node(NODE, allocatable={**world.node.allocatable, "nvidia.com/gpu": "8"})
+    outcome = world.run()
+    assert (outcome.ending, world.machine.files, free(world)) == (Ending.ROLLED_BACK, OLD, True)
+
+
+# What is refused before anything is touched.
+
+
+def untouched(world: World) -> bool:
+    return world.machine.files == OLD and not world.slots() and RECORD not in world.node.annotations
+
+
+@pytest.mark.parametrize(
+    ("state", "said"),
+    [
+        pytest.param({"unschedulable": True}, "cordoned the node", id="somebody else's cordon"),
+        pytest.param(
+            {"ready": False, "ready_message": "PLEG"}, "not Ready: PLEG", id="a node that is not Ready"
+        ),
+        pytest.param({"labels": DRIVER_UPGRADE}, "upgrades its driver", id="somebody else's maintenance"),
+    ],
+)
+def test_a_node_that_is_not_to_be_taken_is_refused(state, said):
+    world = World()
+    world.cluster.change_node(NODE, **state)
+    outcome = world.run()
+    assert (outcome.ending, said in outcome.reason, untouched(world)) == (Ending.BLOCKED, True, True)
+
+
+def test_pods_that_may_not_be_evicted_are_named_before_the_cordon():
+    world = World(pods=[pod("lonely", owner=None), pod("cache", empty_dirs=("scratch",))])
+    outcome = world.run()
+    assert outcome.details == (
+        "default/lonely: nothing would re-create it (permit: force)",
+        "default/cache: its emptyDir scratch would be lost (permit: delete_empty_dir_data)",
+    )
+    assert untouched(world)
+    assert world.cluster.calls["patch_node"] == 0
+
+
+def test_maintenance_is_waited_for_where_that_is_wished():
+    world = World()
+    world.cluster.change_node(NODE, labels=DRIVER_UPGRADE)
+    task = world.begin(maintenance_seconds=600.0)
+    world.time.run(100.0)
+    assert world.told[-1].waits_for == ("the GPU operator upgrades its driver (drain-required)",)
+    world.cluster.change_node(NODE, labels={})
+    assert world.end(task).ending is Ending.DONE
+
+
+def test_a_cordoned_node_stays_cordoned_where_it_is_included():
+    world = World()
+    world.cluster.change_node(NODE, unschedulable=True)
+    assert world.run(include_cordoned=True).ending is Ending.DONE
+    assert (world.node.unschedulable, RECORD in world.node.annotations, world.slots()) == (True, False, [])
+
+
+@pytest.mark.parametrize("call", ["patch nodes", "update leases", "get nodes", "list pods"])
+def test_a_missing_permission_is_said_and_nothing_is_left(call):
+    world = World()
+    world.cluster.denied = {call}
+    with pytest.raises(ForbiddenError, match=call):
+        world.run()
+    world.cluster.denied = set()
+    assert untouched(world)
+
+
+def test_a_node_that_the_cluster_does_not_know_is_an_error():
+    world = World()
+    with pytest.raises(NotFoundError):
+        world.run(name="no-such-node")
+
+
+def test_a_drain_that_is_blocked_gives_the_node_back_and_names_the_budget():
+    world = World()
+    world.cluster.set_budget(DisruptionBudget("default", "web", {"matchLabels": {"app": "web"}}, 0, 1, 1))
+    outcome = world.run()
+    assert outcome.ending is Ending.BLOCKED
+    assert outcome.details == (
+        "default/web-1: PodDisruptionBudget default/web allows 0 disruptions"
+        + " (1 of 1 required pods are healthy)",
+    )
+    assert free(world)
+    assert untouched(world)
+
+
+# Abort.
+
+
+@pytest.mark.parametrize(
+    ("phase", "ending", "files"),
+    [
+        (Phase.CORDONED, Ending.ABORTED, OLD),
+        (Phase.APPLYING, Ending.ABORTED, OLD),
+        (Phase.APPLIED, Ending.ABORTED, OLD),
+        (Phase.UNDOING, Ending.ROLLED_BACK, OLD),
+    ],
+    ids=str,
+)
+def test_abort_brings_the_old_state_back_from(phase, ending, files):
+    world = World()
+    if phase is Phase.UNDOING:
+        world.trouble(gpus="7")
+    task = world.begin()
+    world.reach(phase)
+    world.cluster.patch_node(world.node, annotations={ABORT: "carol"})
+    outcome = world.end(task)
+    assert (outcome.ending, world.machine.files, free(world)) == (ending, files, True)
+    assert ABORT not in world.node.annotations
+
+
+def test_an_abort_that_was_meant_for_an_earlier_roll_out_ends_nothing():
+    world = World()
+    world.cluster.change_node(NODE, annotations={ABORT: "carol"})
+    assert world.run().ending is Ending.DONE
+
+
+# Somebody interferes.
+
+
+def test_an_uncordon_before_the_change_ends_the_roll_out():
+    world = World()
+    world.cluster.shutdown_seconds = 20.0
+    task = world.begin()
+    world.reach(Phase.CORDONED)
+    world.cluster.change_node(NODE, unschedulable=False)
+    outcome = world.end(task)
+    assert (outcome.ending, "uncordoned" in outcome.reason) == (Ending.BLOCKED, True)
+    assert (untouched(world), free(world)) == (True, True)
+
+
+@pytest.mark.parametrize("phase", [Phase.APPLYING, Phase.APPLIED, Phase.UNDOING], ids=str)
+def test_an_uncordon_after_the_change_has_begun_is_left_to_a_person(phase):
+    world = World()
+    world.trouble(gpus="7" if phase is Phase.UNDOING else "8")
+    task = world.begin()
+    world.reach(phase)
+    world.cluster.change_node(NODE, unschedulable=False)
+    assert world.end(task).ending is Ending.HELD
+    assert (world.node.unschedulable, world.slots()) == (False, [NODE])
+    assert world.run(BOB).ending is Ending.HELD  # it is still uncordoned
+    world.cluster.change_node(NODE, unschedulable=True)
+    assert world.run(BOB).ending in (Ending.DONE, Ending.ROLLED_BACK)
+    assert (world.machine.between, free(world)) == (False, True)
+
+
+def test_an_uncordon_after_the_verification_is_no_trouble():
+    world = World()
+    world.cluster.fault = lambda _: Killed() if world.phase is Phase.VERIFIED else None
+    world.time.finish(world.begin())
+    world.cluster.fault = None
+    assert world.phase is Phase.VERIFIED
+    world.cluster.change_node(NODE, unschedulable=False)
+    assert (world.run(BOB).ending, free(world)) == (Ending.DONE, True)
+
+
+@pytest.mark.parametrize("phase", [Phase.CORDONED, Phase.APPLYING, Phase.APPLIED], ids=str)
+def test_a_node_that_somebody_else_works_on_by_now_is_left_cordoned(phase):
+    world = World()
+    task = world.begin()
+    world.reach(phase)
+    world.cluster.change_node(NODE, labels=DRIVER_UPGRADE)
+    outcome = world.end(task)
+    assert "left cordoned, because somebody else is at work on the node: the GPU operator" in outcome.reason
+    assert (world.node.unschedulable, RECORD in world.node.annotations, world.slots()) == (True, False, [])
+
+
+@pytest.mark.parametrize(
+    ("phase", "ending"), [(Phase.CORDONED, Ending.BLOCKED), (Phase.APPLIED, Ending.HELD)], ids=str
+)
+def test_a_record_that_somebody_removes_is_reported_with_the_cordon_that_stays(phase, ending):
+    world = World()
+    world.cluster.shutdown_seconds = 20.0
+    task = world.begin()
+    world.reach(phase)
+    world.cluster.patch_node(world.node, annotations={RECORD: None})
+    outcome = world.end(task)
+    assert outcome.ending is ending
+    assert "taken the roll-out's record off the node, and left it cordoned" in outcome.reason
+    assert world.slots() == []
+
+
+@pytest.mark.parametrize("again", [False, True], ids=["deleted", "registered again with another UID"])
+@pytest.mark.parametrize("phase", [Phase.CORDONED, Phase.APPLYING, Phase.APPLIED], ids=str)
+def test_the_slot_of_a_node_is_free_once_that_is(phase, again):
+    world = World()
+    world.cluster.shutdown_seconds = 20.0
+    task = world.begin()
+    world.reach(phase)
+    node = world.node
+    world.cluster.delete_node(NODE)
+    if again:
+        world.cluster.add_node(replace(node, uid="another", annotations={}, unschedulable=False))
+    outcome = world.end(task)
+    assert outcome.ending is (Ending.BLOCKED if phase is Phase.CORDONED else Ending.HELD)
+    assert world.slots() == []
+    world.time.run(60.0)
+    assert not world.machine.between
+
+
+def test_a_record_that_cannot_be_read_is_named_with_the_way_out():
+    world = World()
+    world.cluster.change_node(NODE, annotations={RECORD: "{}"})
+    with pytest.raises(Exception, match=f"kubectl annotate node {NODE}"):
+        world.run()
+    assert world.slots() == []
+
+
+# Nobody answers.
+
+
+@pytest.mark.parametrize("phase", [Phase.CORDONED, Phase.APPLYING, Phase.APPLIED, Phase.UNDOING], ids=str)
+def test_an_api_server_that_is_away_for_minutes_undoes_nothing(phase):
+    world = World()
+    world.trouble(gpus="7" if phase is Phase.UNDOING else "8")
+    task = world.begin()
+    world.reach(phase)
+    world.cluster.fault = lambda _: ApiAwayError("etcdserver: leader changed")
+    world.time.run(300.0)
+    assert not task.ended
+    world.cluster.fault = None
+    expected = Ending.ROLLED_BACK if phase is Phase.UNDOING else Ending.DONE
+    assert (world.end(task).ending, free(world)) == (expected, True)
+
+
+@pytest.mark.parametrize("phase", [Phase.CORDONED, Phase.APPLYING, Phase.APPLIED], ids=str)
+def test_a_host_that_is_away_for_minutes_undoes_nothing(phase):
+    world = World()
+    task = world.begin()
+    world.reach(phase)
+    world.machine.fault = lambda _: HostAwayError("ssh: connection refused")
+    world.time.run(300.0)
+    assert not task.ended
+    world.machine.fault = None
+    assert (world.end(task).ending, free(world)) == (Ending.DONE, True)
+
+
+@pytest.mark.parametrize("phase", [Phase.CORDONED, Phase.APPLYING, Phase.APPLIED], ids=str)
+@pytest.mark.parametrize("side", ["the API server", "the host"])
+def test_patience_ends_and_somebody_else_goes_on(side, phase):
+    world = World()
+    world.cluster.shutdown_seconds = 20.0
+    task = world.begin()
+    world.reach(phase)
+    if side == "the host":
+        world.machine.fault = lambda _: HostAwayError("ssh: connection refused")
+    else:
+        world.cluster.fault = lambda _: ApiAwayError("connection refused")
+    outcome = world.end(task)
+    untouched_host = side == "the host" and phase is Phase.CORDONED
+    assert outcome.ending is (Ending.BLOCKED if untouched_host else Ending.HELD)
+    world.machine.fault = world.cluster.fault = None
+    assert free(world) == untouched_host
+    assert (world.run(BOB).ending, free(world)) == (Ending.DONE, True)
+
+
+def test_a_host_that_refuses_to_begin_is_reported_and_given_back():
+    world = World()
+    world.machine._current = "another"
+    outcome = world.run()
+    assert (outcome.ending, free(world)) == (Ending.BLOCKED, True)
+    assert "the transaction another is changing this kubelet" in outcome.reason
+
+
+# Two runners.
+
+
+def test_the_second_of_two_runners_waits_and_finds_nothing_left_to_do():
+    world = World()
+    first = world.begin(ANN)
+    world.reach(Phase.CORDONED)
+    second = world.begin(BOB)
+    world.time.run(10.0)
+    assert (f"{ANN} is at work on it",) in [progress.waits_for for progress in world.told]
+    assert world.end(first, second).ending is Ending.DONE
+    assert second.result.ending is Ending.UNCHANGED
+    assert (world.machine.applied, world.events().count("Cordoned"), free(world)) == (["t1"], 1, True)
+
+
+def test_two_that_begin_at_the_same_moment_change_the_node_once():
+    world = World()
+    first, second = world.begin(ANN), world.begin(BOB)
+    world.end(first, second)
+    assert (world.machine.applied, world.machine.files, free(world)) == (["t1"], NEW, True)
+
+
+def test_a_runner_that_was_silent_for_too_long_finds_its_node_taken_over():
+    world = World()
+    first = world.begin(ANN)
+    world.reach(Phase.APPLIED)
+    first.ended = True  # it sleeps
+    assert world.run(BOB).ending is Ending.DONE
+    world.machine.files = OLD
+    late = world.time.spawn(first.steps)
+    world.time.finish(late)
+    assert (late.result.ending, world.machine.files) == (Ending.BLOCKED, OLD)
+
+
+def test_a_cordoned_node_goes_on_without_a_slot_that_somebody_deletes():
+    world = World()
+    task = world.begin()
+    world.reach(Phase.APPLIED)
+    world.cluster.delete_lease("numaforge-slot-0")
+    assert (world.end(task).ending, free(world)) == (Ending.DONE, True)
+    assert ("somebody has taken the node's slot away",) in [progress.waits_for for progress in world.told]
+
+
+def test_a_node_is_not_cordoned_once_its_slot_is_gone():
+    world = World()
+    task = world.begin(maintenance_seconds=600.0)
+    world.cluster.fault = lambda call: ConflictError("modified") if call == "patch_node" else None
+    world.time.run(5.0)
+    world.cluster.change_node(NODE, labels=DRIVER_UPGRADE)
+    world.cluster.fault = None
+    world.cluster.delete_lease("numaforge-slot-0")
+    world.time.run(20.0)
+    world.cluster.change_node(NODE, labels={})
+    outcome = world.end(task)
+    assert (outcome.reason, untouched(world)) == ("somebody has taken the node's slot away", True)
+
+
+def test_a_runner_far_from_this_machine_is_dead_after_a_minute_of_silence():
+    world = World()
+    task = world.begin(ANN)
+    world.reach(Phase.CORDONED)
+    task.kill()
+    begun = world.time.now
+    assert world.run(BOB).ending is Ending.DONE
+    assert begun + 60 <= world.time.now <= begun + 60 + 70
+
+
+# Killed at every moment; the answer to every call lost; the API server away at every call.
+
+
+class Boundaries:
+    """Counts the boundaries of calls, before and after the effect, and does something at the n-th."""
+
+    def __init__(
+        self, world: World, chosen: int | None, failure: Callable[[str], BaseException | None]
+    ) -> None:
+        self.count = 0
+        self._chosen = chosen
+        self._failure = failure
+        world.cluster.fault = self._on(ApiAwayError)
+        world.machine.fault = self._on(HostAwayError)
+
+    def _on(self, away):
+        def fault(call: str) -> BaseException | None:
+            self.count += 1
+            return self._failure(away) if self.count - 1 == self._chosen else None
+
+        return fault
+
+
+SCENARIOS = {
+    "the change succeeds": ({}, Ending.DONE, NEW),
+    "a GPU is missing": ({"gpus": "7"}, Ending.ROLLED_BACK, OLD),
+    "the kubelet does not start": ({"does_not_start": True}, Ending.ROLLED_BACK, OLD),
+}
+QUICK = GateSettings(ready_seconds=16.0, stable_seconds=2.0)
+
+
+def undisturbed(trouble: dict) -> int:
+    """Return how many boundaries there are."""
+    world = World()
+    world.trouble(**trouble)
+    counted = Boundaries(world, None, lambda _: None)
+    world.run(gate=QUICK)
+    return counted.count
+
+
+def disturbed(
+    trouble: dict, chosen: int, failure: Callable[[str], BaseException | None]
+) -> tuple[World, Task]:
+    world = World()
+    world.trouble(**trouble)
+    Boundaries(world, chosen, failure)
+    task = world.begin(ANN, gate=QUICK)
+    world.time.finish(task)
+    world.cluster.fault = world.machine.fault = None
+    return world, task
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_a_runner_killed_at_any_moment_is_gone_on_with(scenario):
+    trouble, ending, files = SCENARIOS[scenario]
+    for chosen in range(undisturbed(trouble)):
+        world, task = disturbed(trouble, chosen, lambda _: Killed())
+        assert task.killed, chosen
+        ended = RESULT in world.node.annotations  # another roll-out of this node is a new one
+        done = ended and files == NEW
+        outcome = world.run(BOB, gate=QUICK)
+        assert outcome.ending is (Ending.UNCHANGED if done else ending), f"{chosen}: {outcome}"
+        assert (world.machine.files, free(world)) == (files, True), chosen
+        assert len(world.machine.applied) <= 1 + (ended and not done), chosen
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_an_answer_lost_anywhere_changes_nothing(scenario):
+    trouble, ending, files = SCENARIOS[scenario]
+    for chosen in range(undisturbed(trouble)):
+        world, task = disturbed(trouble, chosen, lambda away: away("connection reset"))
+        assert task.error is None, f"{chosen}: {task.error}"
+        assert (task.result.ending, world.machine.files, free(world)) == (ending, files, True), chosen
+        assert len(world.machine.applied) <= 1, chosen
+
+
+def test_a_conflict_at_any_write_changes_nothing():
+    writes = 14
+    for chosen in range(writes):
+        world = World()
+        seen = iter(range(1000))
+
+        def fault(call, seen=seen, chosen=chosen):
+            if call in ("patch_node", "put_lease") and next(seen) == 2 * chosen:
+                return ConflictError("the object has been modified")
+            return None
+
+        world.cluster.fault = fault
+        task = world.begin()
+        world.time.finish(task)
+        world.cluster.fault = None
+        assert task.error is None, str(task.error)
+        assert (task.result.ending, world.machine.files, free(world)) == (Ending.DONE, NEW, True), chosen
+
+
+def test_a_clock_that_differs_by_an_hour_matters_to_nobody():
+    world = World()
+    task = world.begin(ANN)
+    world.reach(Phase.CORDONED)
+    task.kill()
+    other = world.rollout(BOB)
+    other.clock = lambda: world.time.now - 3600.0
+    assert (world.end(world.time.spawn(other.run())).ending, free(world)) == (Ending.DONE, True)
+
+
+def test_a_grace_period_of_an_hour_is_waited_for():
+    world = World(pods=[pod("training", grace_seconds=3600)])
+    world.cluster.shutdown_seconds = 3600.0
+    assert world.run(drain=DrainSettings()).ending is Ending.DONE
+    assert world.time.now > 4600.0
