@@ -1,0 +1,176 @@
+"""`numaforge rollout` as an admin runs it against the lab, watched line by line, and killed on demand."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from lab.cluster import Lab
+from lab.paths import REPOSITORY
+
+RECORD = "numaforge.io/rollout"
+CPU_STATE = "/var/lib/kubelet/cpu_manager_state"
+PROFILE: dict[str, Any] = {
+    "extends": "inference-mig",
+    "name": "lab",
+    "memory": {
+        "kube_reserved": "256Mi",
+        "system_reserved": "256Mi",
+        "eviction_hard": {"memory.available": "100Mi"},
+    },
+}
+"""The kubelet's part of the lab's profile."""
+WITHOUT_POLICY: dict[str, Any] = {
+    **PROFILE,
+    "kubelet": {
+        "cpu_manager_policy": "none",
+        "memory_manager_policy": "None",
+        "topology_manager_policy": "none",
+    },
+}
+
+
+def inventory(lab: Lab, folder: Path, *, profile: Mapping[str, Any] | None = None, **options: object) -> Path:
+    """Write the lab's nodes as an inventory with a profile and options of the roll-out."""
+    path = folder / "inventory.py"
+    hosts = [
+        (
+            name,
+            {
+                **data,
+                "numaforge_profile": dict(profile or PROFILE),
+                "numaforge_rollout": {**data["numaforge_rollout"], **options},
+                "kubelet_stable_seconds": 3,
+            },
+        )
+        for name, data in lab.inventory().items()
+    ]
+    path.write_text(f"nodes = {hosts!r}\n")
+    return path
+
+
+@dataclass
+class Rollout:
+    """A running `numaforge rollout`; `events` are the JSON lines that it has printed so far."""
+
+    process: subprocess.Popen[str]
+    events: list[dict[str, Any]] = field(default_factory=list)
+
+    def await_phase(self, *phases: str) -> dict[str, Any]:
+        """Read on until a node is in one of the phases."""
+        for event in self._lines():
+            if event.get("phase") in phases:
+                return event
+        raise AssertionError(f"it ended before {phases}: {self.events}\n{self.errors()}")
+
+    def end(self) -> int:
+        """Read to the end and return the exit code."""
+        for _ in self._lines():
+            pass
+        return self.process.wait()
+
+    @property
+    def report(self) -> dict[str, Any]:
+        """What it said last."""
+        return self.events[-1]
+
+    def errors(self) -> str:
+        """Return what it complained of, once it has ended."""
+        assert self.process.stderr is not None
+        return self.process.stderr.read() if self.process.poll() is not None else ""
+
+    def kill(self) -> None:
+        """Kill it and its runs of pyinfra with SIGKILL, as the kernel does when memory runs out."""
+        children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split()
+        for process in (str(self.process.pid), *children):
+            os.kill(int(process), signal.SIGKILL)
+        self.process.wait()
+
+    def _lines(self) -> Any:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            self.events.append(json.loads(line))
+            yield self.events[-1]
+
+
+def begin(verb: str, inventory_file: Path, *arguments: str, state: Path, output: str = "json") -> Rollout:
+    """Start `numaforge rollout VERB`, with its logs below `state`."""
+    command = [str(Path(sys.executable).with_name("numaforge")), "rollout", verb, "-o", output, *arguments]
+    return Rollout(
+        subprocess.Popen(
+            [*command, "--deploy", "deploys/kubelet.py", str(inventory_file)],
+            cwd=REPOSITORY,
+            env=os.environ | {"XDG_STATE_HOME": str(state)},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+    )
+
+
+def kubectl(lab: Lab, *arguments: str, manifest: object = None) -> str:
+    """Run kubectl against the lab, with a manifest on its standard input."""
+    return lab.kubectl(*arguments, input_text=None if manifest is None else json.dumps(manifest))
+
+
+def deployment(name: str, replicas: int, **spec: object) -> dict[str, Any]:
+    """Return a Deployment of pods that do nothing and end at once."""
+    container = {
+        "name": "work",
+        "image": "lab.example/pause:1",
+        "imagePullPolicy": "Never",
+        "resources": {"requests": {"cpu": "100m", "memory": "16Mi"}},
+    }
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": name},
+        "spec": {
+            "replicas": replicas,
+            "selector": {"matchLabels": {"app": name}},
+            "template": {
+                "metadata": {"labels": {"app": name}},
+                "spec": {
+                    "terminationGracePeriodSeconds": 1,
+                    "automountServiceAccountToken": False,
+                    "containers": [container],
+                    **spec,
+                },
+            },
+        },
+    }
+
+
+def budget(name: str, minimum: int) -> dict[str, Any]:
+    """Return a PodDisruptionBudget that wants so many pods of a Deployment."""
+    return {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": {"name": name},
+        "spec": {"minAvailable": minimum, "selector": {"matchLabels": {"app": name}}},
+    }
+
+
+def await_deployment(lab: Lab, name: str, patience_s: float = 240) -> None:
+    """Return when all pods of a Deployment are available."""
+    kubectl(lab, "rollout", "status", f"deployment/{name}", f"--timeout={patience_s:.0f}s")
+
+
+def await_budget(lab: Lab, name: str, allowed: int, patience_s: float = 60) -> None:
+    """Return when the disruption controller has counted."""
+    deadline = time.monotonic() + patience_s
+    while True:
+        status = lab.get("poddisruptionbudget", name).get("status", {})
+        if status.get("disruptionsAllowed") == allowed and status.get("expectedPods"):
+            return
+        assert time.monotonic() < deadline, status
+        time.sleep(0.5)

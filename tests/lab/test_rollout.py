@@ -1,0 +1,168 @@
+"""A live node is taken out of service, changed, proved and put back, whatever happens on the way."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lab.cluster import Lab
+from lab.node import Node
+from tests.lab import rollouts
+from tests.lab.rollouts import CPU_STATE, RECORD, WITHOUT_POLICY, begin, inventory
+
+QUICK = {"drain_seconds": 10, "ready_seconds": 90, "settle_seconds": 2}
+HEALTHY = "for _ in $(seq 240); do curl -fs http://127.0.0.1:10248/healthz && break; sleep 0.5; done"
+
+
+@pytest.fixture
+def fresh(lab: Lab) -> Node:
+    """The node as it was when it was first Ready: joined, its kubelet without a static policy."""
+    lab.reset()
+    node = lab.nodes[0]
+    node.run(HEALTHY)
+    return node
+
+
+def policy(node: Node) -> str:
+    return json.loads(node.run(f"cat {CPU_STATE}"))["policyName"]
+
+
+def applied(node: Node) -> int:
+    """Count the transactions that changed the node."""
+    return int(node.run("cat /var/lib/numaforge/txn/*/outcome 2>/dev/null | grep -cx applied || true"))
+
+
+def free(lab: Lab, node: Node) -> bool:
+    """Say whether nothing of a roll-out is left in the cluster."""
+    found = lab.get("node", node.name)
+    slots = [
+        lease
+        for lease in lab.get("leases", "--namespace=kube-system")["items"]
+        if lease["metadata"].get("annotations", {}).get("numaforge.io/node")
+    ]
+    marked = RECORD in found["metadata"]["annotations"]
+    return not found["spec"].get("unschedulable") and not marked and not slots
+
+
+def events(lab: Lab, node: Node) -> set[str]:
+    selector = f"--field-selector=involvedObject.kind=Node,involvedObject.name={node.name}"
+    return {event["reason"] for event in lab.get("events", selector)["items"]}
+
+
+def test_a_node_with_pods_goes_to_the_plan_and_back(lab: Lab, fresh: Node, tmp_path: Path) -> None:
+    rollouts.kubectl(lab, "create", "-f", "-", manifest=rollouts.deployment("web", 2))
+    rollouts.kubectl(lab, "create", "-f", "-", manifest=rollouts.budget("web", 1))
+    rollouts.await_deployment(lab, "web")
+    rollouts.await_budget(lab, "web", 1)
+    pods = {pod["metadata"]["uid"] for pod in lab.get("pods")["items"]}
+
+    # Nowhere else to go: the first pod waits, and the budget holds the second back.
+    there = begin("run", inventory(lab, tmp_path, **QUICK), state=tmp_path)
+    assert there.end() == 3, (there.events, there.errors())
+    assert "default/web allows 0 disruptions" in json.dumps(there.report)
+    assert free(lab, fresh)
+    assert policy(fresh) == "none"
+
+    rollouts.kubectl(lab, "delete", "poddisruptionbudget", "web")
+    there = begin("run", inventory(lab, tmp_path, **QUICK), state=tmp_path)
+    assert there.end() == 0, (there.events, there.errors())
+    assert free(lab, fresh)
+    assert policy(fresh) == "static"
+    rollouts.await_deployment(lab, "web")
+    assert not pods & {pod["metadata"]["uid"] for pod in lab.get("pods")["items"]}
+    assert {"Cordoned", "DrainBlocked", "KubeletRestarted", "Uncordoned"} <= events(lab, fresh)
+
+    back = begin("run", inventory(lab, tmp_path, profile=WITHOUT_POLICY, **QUICK), state=tmp_path)
+    assert back.end() == 0, (back.events, back.errors())
+    assert policy(fresh) == "none"
+    assert free(lab, fresh)
+
+
+@pytest.mark.parametrize(
+    "phase",
+    [
+        pytest.param("drains", id="while-it-drains"),
+        pytest.param("applying", id="while-the-node-changes"),
+        pytest.param("proves", id="while-the-node-proves-itself"),
+        pytest.param("verifies", id="while-the-node-is-verified"),
+    ],
+)
+def test_a_killed_roll_out_is_gone_on_with(lab: Lab, fresh: Node, tmp_path: Path, phase: str) -> None:
+    if phase == "drains":
+        slow = rollouts.deployment("slow", 1, terminationGracePeriodSeconds=8)
+        slow["spec"]["template"]["spec"]["containers"][0] |= {
+            "image": "lab.example/busybox:1",
+            "command": ["sh", "-c", "trap '' TERM; while :; do sleep 1; done"],
+        }
+        rollouts.kubectl(lab, "create", "-f", "-", manifest=slow)
+        rollouts.await_deployment(lab, "slow")
+    file = inventory(lab, tmp_path, **{**QUICK, "drain_seconds": 60})
+    killed = begin("run", file, state=tmp_path)
+    killed.await_phase(phase)
+    killed.kill()
+    resumed = begin("resume", file, state=tmp_path)
+    assert resumed.end() == 0, (resumed.events, resumed.errors())
+    assert (policy(fresh), applied(fresh), free(lab, fresh)) == ("static", 1, True)
+
+
+def test_an_api_server_that_is_away_undoes_nothing(lab: Lab, fresh: Node, tmp_path: Path) -> None:
+    run = begin("run", inventory(lab, tmp_path, **QUICK), state=tmp_path)
+    run.await_phase("applying")
+    lab.control_plane.stop()
+    time.sleep(20)
+    lab.control_plane.start()
+    assert run.end() == 0, (run.events, run.errors())
+    assert (policy(fresh), applied(fresh), free(lab, fresh)) == ("static", 1, True)
+
+
+def test_a_node_that_offers_fewer_gpus_is_put_back(lab: Lab, fresh: Node, tmp_path: Path) -> None:
+    plugin = fresh.run("systemctl list-units --plain --no-legend '*plugin*' | cut -d' ' -f1").strip()
+    run = begin("run", inventory(lab, tmp_path, **{**QUICK, "ready_seconds": 30}), state=tmp_path)
+    run.await_phase("applied", "proves")
+    fresh.run(f"systemctl stop {plugin}; systemctl restart kubelet")
+    run.await_phase("undoing")
+    fresh.run(f"systemctl start {plugin}")
+    assert run.end() == 4, (run.events, run.errors())
+    assert (policy(fresh), applied(fresh), free(lab, fresh)) == ("none", 0, True)
+
+
+def test_an_abort_puts_the_node_back(lab: Lab, fresh: Node, tmp_path: Path) -> None:
+    file = inventory(lab, tmp_path, **{**QUICK, "settle_seconds": 30})
+    run = begin("run", file, state=tmp_path)
+    run.await_phase("proves")
+    aborted = begin("abort", file, state=tmp_path)
+    assert (aborted.end(), run.end()) == (0, 3), (aborted.errors(), run.events)
+    assert (policy(fresh), applied(fresh), free(lab, fresh)) == ("none", 0, True)
+
+
+def test_a_second_runner_is_told_who_leads(lab: Lab, fresh: Node, tmp_path: Path) -> None:
+    file = inventory(lab, tmp_path, **QUICK)
+    first = begin("run", file, state=tmp_path)
+    first.await_phase("applying")
+    second = begin("run", file, state=tmp_path)
+    assert second.end() == 2
+    assert "leads this roll-out" in second.errors()
+    assert first.end() == 0, (first.events, first.errors())
+
+
+REFUSALS: dict[str, tuple[dict[str, Any], str]] = {
+    "no-kubeconfig": ({"kubeconfig": "/nowhere/kubeconfig"}, "/nowhere/kubeconfig"),
+    "a-budget-of-nothing": ({"max_unavailable": 0}, "max_unavailable"),
+}
+
+
+@pytest.mark.parametrize(("options", "named"), REFUSALS.values(), ids=REFUSALS)
+def test_what_cannot_work_is_refused_before_anything_is_touched(
+    lab: Lab, node: Node, tmp_path: Path, options: dict[str, Any], named: str
+) -> None:
+    before = policy(node)
+    run = begin("run", inventory(lab, tmp_path, profile=WITHOUT_POLICY, **options), state=tmp_path)
+    assert run.end() == 2
+    complaint = run.errors()
+    assert named in complaint
+    assert "Traceback" not in complaint
+    assert policy(node) == before
