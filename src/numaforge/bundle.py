@@ -43,12 +43,19 @@ keep() { # FOLDER PATH: copy what is there now below FOLDER
         mkdir -p "$1$(dirname "$2")" && cp -a "$target" "$1$2" && sync "$1$2"
     fi
 }
+remove() { # PATH
+    target=$(resolved "$1")
+    if [ -e "$target" ]; then rm -f "$target" && sync "$(dirname "$target")"; fi
+}
+same() { # PATH PATH: in content, rights and age
+    [ "$(stat -c '%a %u %g %Y' "$1")" = "$(stat -c '%a %u %g %Y' "$2" 2>/dev/null)" ] &&
+        [ "$(sha256sum < "$1")" = "$(sha256sum < "$2")" ]
+}
 put_back() { # FOLDER PATH: make PATH what it was when `keep` saw it
-    target=$(resolved "$2")
-    if [ -e "$1$2" ]; then
+    if [ ! -e "$1$2" ]; then
+        remove "$2"
+    elif ! same "$1$2" "$(resolved "$2")"; then
         cp -a "$1$2" "$(temporary "$2" back)" && sync "$(temporary "$2" back)" && place back "$2"
-    else
-        rm -f "$target"
     fi
 }
 """
@@ -212,7 +219,7 @@ def write_script(changed: Sequence[Change]) -> str:
     keeps = "".join(f'    keep "$backup" {shlex.quote(path)} || return 1\n' for path in paths)
     places = "".join(
         f"    place {number} {shlex.quote(file.path)} || return 1\n" for number, file in written
-    ) + "".join(f'    rm -f "$(resolved {shlex.quote(path)})" || return 1\n' for path in removed)
+    ) + "".join(f"    remove {shlex.quote(path)} || return 1\n" for path in removed)
     return f"""{FUNCTIONS}
 undo() {{
     status=$?

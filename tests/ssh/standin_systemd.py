@@ -1,29 +1,47 @@
 """What a sandbox without systemd lacks: `systemctl`, `systemd-run`, `journalctl` and a kubelet.
 
 They do for one unit what the real ones do. The kubelet obeys one word in its drop-in: `crash` (ends at once),
-`deaf` (never healthy), `flap` (healthy, then ends).
+`deaf` (never healthy), `flap` (healthy, but its managers refuse their state), `idle` (healthy, but its
+managers never start), `late` (all is well at first, then it ends), `once` (cannot read what it wrote itself).
+
+A script in /run/when, named after a phase of the journal or a staged file, runs once when that has just been
+renamed into place; its $PPID is the shell that did it.
 """
 
 from __future__ import annotations
 
 DROP_IN = "/etc/kubernetes/kubelet.conf.d/90-numaforge.conf"
 STATE = "/var/lib/kubelet/cpu_manager_state"
+BOOT_ID = "/proc/sys/kernel/random/boot_id"
 
 _KUBELET = f"""#!/usr/bin/env python3
-import http.server, json, os, pathlib, sys, threading, time
+import http.server, json, os, pathlib, socket, sys, threading, time
 if sys.argv[1:] == ["--version"]:
     sys.exit(print("Kubernetes v1.36.3"))
 drop_in = pathlib.Path({DROP_IN!r})
 wish = drop_in.read_text() if drop_in.exists() else ""
 state = pathlib.Path({STATE!r})
-state.parent.mkdir(parents=True, exist_ok=True)
-if not state.exists():
-    policy = "static" if "cpuManagerPolicy: static" in wish else "none"
-    state.write_text(json.dumps({{"policyName": policy, "defaultCpuSet": "0-7", "writtenUnder": wish}}))
 log = open("/run/kubelet.log", "a")
-if "crash" in wish:
-    print('E1121 "command failed" err="failed to \\\\"run\\\\" Kubelet"', file=log)
-    sys.exit(1)
+
+def end():
+    print('E1121 "command failed" err="failed to \\\\"run\\\\" Kubelet"', file=log, flush=True)
+    os._exit(1)
+
+def start_managers():
+    if "flap" in wish or ("once" in wish and state.exists() and "once" in state.read_text()):
+        end()
+    state.parent.mkdir(parents=True, exist_ok=True)
+    if not state.exists():
+        policy = "static" if "cpuManagerPolicy: static" in wish else "none"
+        state.write_text(json.dumps({{"policyName": policy, "defaultCpuSet": "0-7", "writtenUnder": wish}}))
+    if "idle" not in wish:
+        path = pathlib.Path("/var/lib/kubelet/device-plugins/kubelet.sock")
+        path.parent.mkdir(exist_ok=True)
+        path.unlink(missing_ok=True)
+        listener.bind(str(path))
+        listener.listen()
+    if "late" in wish:
+        threading.Timer(1.0, end).start()
 
 class Health(http.server.BaseHTTPRequestHandler):
     def do_GET(self):
@@ -33,37 +51,54 @@ class Health(http.server.BaseHTTPRequestHandler):
     def log_message(self, *arguments):
         pass
 
-if "flap" in wish:
-    threading.Timer(1.0, os._exit, [1]).start()
+if "crash" in wish:
+    end()
 if "deaf" in wish:
     time.sleep(1000)
+listener = socket.socket(socket.AF_UNIX)
+threading.Timer(0.6, start_managers).start()
 http.server.ThreadingHTTPServer.allow_reuse_address = True
 http.server.ThreadingHTTPServer(("127.0.0.1", int(sys.argv[1])), Health).serve_forever()
 """
 
 _SYSTEMCTL = """#!/bin/sh
-pid() { cat /run/kubelet.pid 2>/dev/null; }
-alive() { [ -n "$(pid)" ] && [ -d "/proc/$(pid)" ] && ! grep -q '^State:.Z' "/proc/$(pid)/status"; }
+exec 8> /run/systemctl.lock
+flock 8
+pid=$(cat /run/kubelet.pid 2>/dev/null)
+alive() { [ -n "$pid" ] && [ -d "/proc/$pid" ] && ! grep -q '^State:.Z' "/proc/$pid/status"; }
+for unit; do :; done
+case $1,$unit in
+show,numaforge-*)
+    if [ -e "/run/units/$unit" ]; then state=loaded; else state=not-found; fi
+    case $* in *--value*) echo "$state" ;; *) echo "LoadState=$state" ;; esac
+    exit
+    ;;
+esac
 echo "$*" >> /run/systemctl.log
 case $1 in
 daemon-reload | reset-failed) ;;
-stop) if alive; then kill "$(pid)"; while alive; do sleep 0.05; done; fi; rm -f /run/kubelet.pid ;;
-start)
+stop) if alive; then kill "$pid"; while alive; do sleep 0.05; done; fi; rm -f /run/kubelet.pid ;;
+start | restart)
     [ ! -e /run/refuse-start ] || exit 1
-    setsid /usr/local/bin/kubelet PORT > /dev/null 2>&1 < /dev/null &
+    if alive; then exit; fi
+    setsid /usr/local/bin/kubelet PORT > /dev/null 2>&1 < /dev/null 8>&- 9>&- &
     echo $! > /run/kubelet.pid
     ;;
 show)
     case $* in *InvocationID*) echo 0123; exit ;; esac
-    if alive; then echo "MainPID=$(pid)"; echo ActiveState=active; echo SubState=running
-    elif pid > /dev/null; then echo MainPID=0; echo ActiveState=failed; echo SubState=failed
-    else echo MainPID=0; echo ActiveState=inactive; echo SubState=dead; fi
-    echo NRestarts=0
-    echo LoadState=loaded
+    {
+        if alive; then echo "MainPID=$pid"; echo ActiveState=active; echo SubState=running
+        elif [ -n "$pid" ]; then echo MainPID=0; echo ActiveState=failed; echo SubState=failed
+        else echo MainPID=0; echo ActiveState=inactive; echo SubState=dead; fi
+        echo NRestarts=0
+        echo ActiveEnterTimestampMonotonic="$(stat -c %Y /run/kubelet.pid 2>/dev/null || echo 0)"
+        echo LoadState=loaded
+    } | while read -r line; do
+        case " $* " in *" ${line%%=*} "*) echo "$line" ;; esac
+    done
     ;;
 enable) mkdir -p /etc/systemd/system/multi-user.target.wants
     ln -sf "/etc/systemd/system/$3" "/etc/systemd/system/multi-user.target.wants/$3" ;;
-is-active) [ -e "/run/units/$3" ] ;;
 esac
 """
 
@@ -88,6 +123,21 @@ mkdir -p /run/units
 ) > /run/unit.log 2>&1 < /dev/null &
 """
 
+_MV = """#!/bin/sh
+/bin/mv "$@" || exit
+for target; do :; done
+case $target in
+*/state) event=$(cat "$target") ;;
+*) event=${2##*/} ;;
+esac
+if [ -e "/run/when/$event" ]; then
+    script=$(cat "/run/when/$event")
+    rm "/run/when/$event"
+    eval "$script"
+fi
+exit 0
+"""
+
 
 def standin_systemd(port: int) -> dict[str, str]:
     """Return the programs, by path."""
@@ -96,4 +146,6 @@ def standin_systemd(port: int) -> dict[str, str]:
         "/usr/local/bin/systemctl": _SYSTEMCTL.replace("PORT", str(port)),
         "/usr/local/bin/systemd-run": _SYSTEMD_RUN,
         "/usr/local/bin/journalctl": "#!/bin/sh\ncat /run/kubelet.log\n",
+        "/usr/local/bin/mv": _MV,
+        BOOT_ID: "the first boot\n",
     }

@@ -66,7 +66,7 @@ def plain(output: str) -> str:
     return re.sub(r"\x1b\[[0-9;]*m", "", output)
 
 
-def test_a_first_run_writes_the_drop_in_and_restarts_once(node: Sandbox, tmp_path: Path) -> None:
+def test_a_first_run_writes_the_drop_in_and_starts_the_kubelet_twice(node: Sandbox, tmp_path: Path) -> None:
     run = pyinfra(tmp_path, data(node), "-y", "deploys/kubelet.py")
     assert run.returncode == 0, run.stdout
     assert yaml.safe_load(node.path(DROP_IN).read_text())["reservedSystemCPUs"] == "0,2,4,6"

@@ -4,27 +4,46 @@ from __future__ import annotations
 
 import json
 import subprocess
+import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from numaforge.bundle import FileContent
 from numaforge.rollout.transaction import (
+    BOOT_UNIT,
     CURRENT,
+    KEPT_TRANSACTIONS,
+    TRANSACTIONS,
     Result,
+    Status,
     Transaction,
     node_script,
-    read_result,
+    read_status,
+    revert_script,
     settle_script,
     start_script,
-    wait_script,
+    status_script,
 )
 from tests.ssh.conftest import StartSandbox
 from tests.ssh.sandbox import Sandbox, free_port
-from tests.ssh.standin_systemd import DROP_IN, STATE, standin_systemd
+from tests.ssh.standin_systemd import BOOT_ID, DROP_IN, STATE, standin_systemd
 
 MEMORY_STATE = "/var/lib/kubelet/memory_manager_state"
 UNIT_DROP_IN = "/etc/systemd/system/kubelet.service.d/90-numaforge.conf"
+BOOT_LINK = "/etc/systemd/system/multi-user.target.wants/numaforge-recover.service"
+PATIENCE_SECONDS = 90
+
+SECOND_START = "the kubelet came up with the new configuration, and not a second time: "
+KILL = "kill -KILL $PPID"
+CUT_POWER = f"""
+main=$(cat /run/units/*); runner=$(ps -o ppid= -p "$main"); rm -f /run/units/*
+kill -KILL $runner $(cat /run/kubelet.pid); rm -f /run/kubelet.pid
+echo "the second boot" > {BOOT_ID}
+kill -KILL $PPID "$main"
+"""
 
 
 def transaction(port: int, wish: str, **changes: object) -> Transaction:
@@ -52,27 +71,96 @@ def port() -> int:
 def node(start_sandbox: StartSandbox, port: int) -> Sandbox:
     """A node whose kubelet runs with an older drop-in and has written its state."""
     sandbox = start_sandbox({**standin_systemd(port), DROP_IN: "old\n"})
-    sandbox.run(
-        f"systemctl start kubelet.service; until curl -fs http://127.0.0.1:{port}/; do sleep 0.05; done"
-    )
-    sandbox.path(MEMORY_STATE).parent.mkdir(parents=True, exist_ok=True)
+    sandbox.run(f"systemctl start kubelet.service; until [ -e {STATE} ]; do sleep 0.05; done")
     sandbox.path(MEMORY_STATE).write_text("memory as it was\n")
     sandbox.path(MEMORY_STATE).chmod(0o600)
+    sandbox.run(f"chown 4001:4002 {MEMORY_STATE}; : > /run/systemctl.log; mkdir /run/when")
     return sandbox
 
 
-def run(node: Sandbox, change: Transaction) -> tuple[subprocess.CompletedProcess[str], Result]:
+def when(node: Sandbox, event: str, script: str) -> None:
+    """Have a script run once, when a phase has been recorded or a staged file has been placed."""
+    node.path(f"/run/when/{event}").write_text(script)
+
+
+def status(node: Sandbox, name: str = "T1") -> Status:
+    return read_status(node.run(status_script(name, "kubelet.service")).stdout)
+
+
+def ended(node: Sandbox, name: str = "T1") -> Result:
+    """Wait until a transaction has its result, and is over."""
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while (now := status(node, name)).running or now.result is None:
+        assert not now.broken_off, f"broken off while {now.phase}"
+        assert time.monotonic() < deadline, node.path("/run/unit.log").read_text()
+        time.sleep(0.1)
+    return now.result
+
+
+def until(node: Sandbox, condition: str) -> None:
+    done = node.run(f"for _ in $(seq 300); do {condition} && exit; sleep 0.1; done; exit 1")
+    assert done.returncode == 0, f"never: {condition}"
+
+
+def run(node: Sandbox, change: Transaction) -> Result:
     started = node.run(start_script(change))
     assert started.returncode == 0, started.stderr
-    waited = node.run(wait_script(change))
-    return waited, read_result(node.path(f"{change.folder}/result.json").read_text())
+    return ended(node, change.id)
+
+
+def reverted(node: Sandbox, reason: str, name: str = "T1") -> Result:
+    done = node.run(revert_script(name, reason))
+    assert done.returncode == 0, done.stderr
+    return ended(node, name)
+
+
+def reboot(node: Sandbox) -> None:
+    """Do what systemd does at boot: first what stands before the kubelet, then the kubelet."""
+    if node.path(BOOT_LINK).is_symlink() and node.path(CURRENT).is_symlink():
+        lines = node.path(BOOT_UNIT).read_text().splitlines()
+        assert "Before=kubelet.service" in lines
+        started = node.run(next(line for line in lines if line.startswith("ExecStart=")).split("=", 1)[1])
+        assert started.returncode == 0, started.stderr
+    node.run("systemctl start kubelet.service")
+
+
+def starts(node: Sandbox) -> int:
+    return node.path("/run/systemctl.log").read_text().splitlines().count("start kubelet.service")
+
+
+def leftovers(node: Sandbox) -> list[Path]:
+    """Return what a transaction leaves behind that is none of its records."""
+    links = [node.path(path) for path in (CURRENT, BOOT_UNIT, BOOT_LINK)]
+    folders = [node.path(path).parent for path in (DROP_IN, UNIT_DROP_IN, STATE)]
+    return [link for link in links if link.is_symlink() or link.exists()] + [
+        path for folder in folders for path in folder.glob(".numaforge-*")
+    ]
+
+
+def assert_as_before(node: Sandbox) -> None:
+    assert node.path(DROP_IN).read_text() == "old\n"
+    assert not node.path(UNIT_DROP_IN).exists()
+    assert json.loads(node.path(STATE).read_text())["writtenUnder"] == "old\n"
+    assert node.path(MEMORY_STATE).read_text() == "memory as it was\n"
+    found = node.path(MEMORY_STATE).stat()
+    assert (found.st_mode & 0o777, found.st_uid, found.st_gid) == (0o600, 4001, 4002)
+    assert leftovers(node) == []
+    assert status(node).process.pid
+
+
+# ---- what becomes of a change ----
 
 
 def test_a_kubelet_that_comes_up_keeps_the_new_files(node: Sandbox, port: int) -> None:
-    waited, result = run(node, transaction(port, "new"))
-    assert (waited.returncode, result.outcome) == (0, "applied")
+    assert run(node, transaction(port, "new")).outcome == "applied"
     assert node.path(DROP_IN).read_text() == "new\n"
     assert node.path(UNIT_DROP_IN).stat().st_mode & 0o777 == 0o600
+    assert leftovers(node) == []
+
+
+def test_the_kubelet_has_to_come_up_twice(node: Sandbox, port: int) -> None:
+    run(node, transaction(port, "new"))
+    assert starts(node) == 2
 
 
 def test_only_the_invalid_state_is_removed(node: Sandbox, port: int) -> None:
@@ -87,99 +175,403 @@ def test_only_the_invalid_state_is_removed(node: Sandbox, port: int) -> None:
         pytest.param("crash", "the kubelet ended by itself", id="ends-at-once"),
         pytest.param("deaf", "the kubelet was not healthy within 4 s", id="never-healthy"),
         pytest.param("flap", "the kubelet ended by itself", id="healthy-for-a-moment"),
+        pytest.param(
+            "idle",
+            "the kubelet's resource managers did not start within 4 s; does the container runtime answer?",
+            id="managers-never-start",
+        ),
+        pytest.param(
+            "late",
+            SECOND_START + "the kubelet ended by itself",
+            id="ends-after-its-managers-have-started",
+        ),
+        pytest.param(
+            "once",
+            SECOND_START + "the kubelet ended by itself",
+            id="cannot-read-its-own-state",
+        ),
     ],
 )
 def test_a_kubelet_that_does_not_come_up_gets_everything_back(
     node: Sandbox, port: int, wish: str, reason: str
 ) -> None:
-    before = node.path(STATE).read_text()
-    waited, result = run(node, transaction(port, wish))
-    assert (waited.returncode, result.outcome) == (1, "rolled-back")
+    result = run(node, transaction(port, wish))
+    assert result.outcome == "rolled-back"
     assert result.reason == f"{reason}; the old configuration is back and the kubelet is healthy with it"
-    assert result.reason in waited.stderr
-    assert node.path(DROP_IN).read_text() == "old\n"
-    assert not node.path(UNIT_DROP_IN).exists()
-    assert node.path(STATE).read_text() == before
-    assert node.path(MEMORY_STATE).stat().st_mode & 0o777 == 0o600
+    assert_as_before(node)
+
+
+def test_without_managers_before_the_kubelet_has_to_stay_up_both_times(node: Sandbox, port: int) -> None:
+    node.path(DROP_IN).write_text("idle\n")
+    node.run("systemctl stop kubelet.service; systemctl start kubelet.service; sleep 0.5")
+    begun = time.monotonic()
+    assert run(node, transaction(port, "idle again")).outcome == "applied"
+    assert time.monotonic() - begun >= 2 * 2
 
 
 def test_the_result_quotes_the_kubelets_last_words(node: Sandbox, port: int) -> None:
-    waited, result = run(node, transaction(port, "crash"))
+    result = run(node, transaction(port, "crash"))
     assert result.journal == ('E1121 "command failed" err="failed to \\"run\\" Kubelet"',)
-    assert result.journal[0] in waited.stderr
-
-
-def test_a_file_that_cannot_be_written_stops_nothing(node: Sandbox, port: int) -> None:
-    node.path(UNIT_DROP_IN).mkdir(parents=True)
-    node.run(": > /run/systemctl.log")
-    _, result = run(node, transaction(port, "new"))
-    assert result.outcome == "refused"
-    assert "not a regular file" in result.reason
-    assert "stop" not in node.path("/run/systemctl.log").read_text()
-    assert node.path(DROP_IN).read_text() == "old\n"
-    assert [entry.name for entry in node.path(DROP_IN).parent.iterdir()] == ["90-numaforge.conf"]
-
-
-def test_a_transaction_that_is_killed_is_undone_by_its_own_unit(node: Sandbox, port: int) -> None:
-    change = transaction(port, "deaf", start_seconds=60)
-    node.run(start_script(change))
-    node.run(f"until grep -q starting {change.folder}/state 2>/dev/null; do sleep 0.1; done")
-    node.run(f'kill -KILL "$(cat /run/units/{change.systemd_unit})"')
-    waited = node.run(wait_script(change))
-    assert "the transaction was broken off while starting; the old configuration is back" in waited.stderr
-    assert node.path(DROP_IN).read_text() == "old\n"
-
-
-def test_a_transaction_that_lost_its_unit_is_undone_by_the_next_run(node: Sandbox, port: int) -> None:
-    broken = transaction(port, "deaf", id="T0", start_seconds=60)
-    node.run(start_script(broken))
-    node.run(f"until grep -q starting {broken.folder}/state 2>/dev/null; do sleep 0.1; done")
-    node.run(  # as a power cut does: nothing of it runs any more
-        f'main=$(cat /run/units/{broken.systemd_unit}); kill -KILL "$(ps -o ppid= -p $main)" "$main"; '
-        f"rm /run/units/{broken.systemd_unit}"
-    )
-    assert node.run(settle_script()).returncode == 0
-    assert read_result(node.path(f"{broken.folder}/result.json").read_text()).outcome == "rolled-back"
-    assert node.path(DROP_IN).read_text() == "old\n"
-    assert not node.path(CURRENT).is_symlink()
-
-
-def test_an_old_kubelet_that_fails_too_is_said_to_need_a_person(node: Sandbox, port: int) -> None:
-    change = transaction(port, "deaf")
-    node.run(start_script(change))
-    node.run(
-        f"until grep -q starting {change.folder}/state 2>/dev/null; do sleep 0.1; done; : > /run/refuse-start"
-    )
-    waited = node.run(wait_script(change))
-    result = read_result(node.path(f"{change.folder}/result.json").read_text())
-    assert result.outcome == "failed"
-    assert "the old configuration is back, but systemctl start kubelet.service failed" in waited.stderr
+    assert result.journal[0] in result.message
 
 
 def test_a_kubelet_that_does_not_run_is_configured_and_left_alone(node: Sandbox, port: int) -> None:
     node.run("systemctl stop kubelet.service; : > /run/systemctl.log")
-    _, result = run(node, transaction(port, "new", restart=False))
-    assert result.outcome == "applied"
+    assert run(node, transaction(port, "new", restart=False)).outcome == "applied"
     assert node.path(DROP_IN).read_text() == "new\n"
-    log = node.path("/run/systemctl.log").read_text()
-    assert "daemon-reload" in log
-    assert "start" not in log
+    assert "daemon-reload" in node.path("/run/systemctl.log").read_text()
+    assert starts(node) == 0
+
+
+@pytest.mark.parametrize("shell", ["busybox sh", "dash", "bash --posix"])
+@pytest.mark.parametrize(("wish", "outcome"), [("new", "applied"), ("flap", "rolled-back")])
+def test_it_runs_under_every_posix_shell(
+    node: Sandbox, port: int, shell: str, wish: str, outcome: str
+) -> None:
+    change = transaction(port, wish, stable_seconds=1)
+    node.run(f"mkdir -p {change.folder}")
+    node.path(f"{change.folder}/run.sh").write_text(node_script(change))
+    done = node.run(f"{shell} {change.folder}/run.sh apply")
+    assert "run.sh" not in done.stderr
+    result = status(node).result
+    assert result
+    assert result.outcome == outcome
+
+
+# ---- the disk ----
+
+
+def test_a_file_that_cannot_be_written_stops_nothing(node: Sandbox, port: int) -> None:
+    node.path(UNIT_DROP_IN).mkdir(parents=True)
+    result = run(node, transaction(port, "new"))
+    assert result.outcome == "refused"
+    assert "not a regular file" in result.reason
+    assert "stop" not in node.path("/run/systemctl.log").read_text()
+    assert node.path(DROP_IN).read_text() == "old\n"
+    assert leftovers(node) == []
+
+
+@pytest.mark.parametrize(
+    ("spoil", "complaint"),
+    [
+        pytest.param("cat /dev/zero > fill", "No space left on device", id="full"),
+        pytest.param("mount -o remount,ro,size=64k .", "Read-only file system", id="read-only"),
+    ],
+)
+def test_a_bad_disk_is_found_out_before_the_kubelet_stops(
+    node: Sandbox, port: int, spoil: str, complaint: str
+) -> None:
+    node.run(f"folder={Path(DROP_IN).parent}; mount -t tmpfs -o size=64k tmpfs $folder; cd $folder; {spoil}")
+    result = run(node, transaction(port, "new"))
+    assert result.outcome == "refused"
+    assert complaint in result.reason
+    assert "stop" not in node.path("/run/systemctl.log").read_text()
+    assert not node.path(UNIT_DROP_IN).exists()
+
+
+def test_a_full_disk_below_var_begins_nothing(node: Sandbox, port: int) -> None:
+    folder = Path(TRANSACTIONS).parent
+    node.run(f"mkdir -p {folder}; mount -t tmpfs -o size=64k tmpfs {folder}; cat /dev/zero > {folder}/fill")
+    started = node.run(start_script(transaction(port, "new")))
+    assert started.returncode == 1
+    assert "No space left on device" in started.stderr
+    assert_as_before(node)
+
+
+def test_a_disk_that_fills_up_meanwhile_leaves_room_for_the_undoing(node: Sandbox, port: int) -> None:
+    folder = Path(TRANSACTIONS).parent
+    node.run(f"mkdir -p {folder}; mount -t tmpfs -o size=2m tmpfs {folder}")
+    when(node, "stopping", f"cat /dev/zero > {folder}/fill")
+    result = run(node, transaction(port, "new"))
+    assert result.outcome == "rolled-back"
+    assert result.reason.startswith("the kubelet's state could not be copied; ")
+    assert_as_before(node)
+
+
+def read_only(folder: Path) -> str:
+    return f"mount --bind {folder} {folder}; mount -o remount,ro,bind {folder}\n"
+
+
+def test_a_disk_that_becomes_read_only_before_the_first_file_changes_nothing(
+    node: Sandbox, port: int
+) -> None:
+    when(node, "replacing", read_only(Path(DROP_IN).parent))
+    result = run(node, transaction(port, "new"))
+    assert (result.outcome, result.reason.split(";")[0]) == ("rolled-back", "a file could not be replaced")
+    node.run(f"umount {Path(DROP_IN).parent}; rm {Path(DROP_IN).parent}/.numaforge-0")
+    assert_as_before(node)
+
+
+def test_files_that_cannot_be_put_back_are_said_with_the_commands_that_do(node: Sandbox, port: int) -> None:
+    node.run(f"mkdir -p {Path(UNIT_DROP_IN).parent}")
+    when(node, ".numaforge-0", read_only(Path(DROP_IN).parent) + read_only(Path(UNIT_DROP_IN).parent))
+    result = run(node, transaction(port, "new"))
+    assert result.outcome == "failed"
+    assert "a file could not be replaced; not every file could be put back. By hand: cp -a " in result.reason
+    assert node.path(DROP_IN).read_text() == "new\n"
+    node.run(f"umount {Path(DROP_IN).parent} {Path(UNIT_DROP_IN).parent}")
+    by_hand = node.run(f"set -e; {result.reason.split('By hand: ')[1]}")
+    assert by_hand.returncode == 0, by_hand.stderr
+    node.run(f"rm -f {Path(UNIT_DROP_IN).parent}/.numaforge-*")
+    assert_as_before(node)
+
+
+def test_an_old_kubelet_that_fails_too_is_said_to_need_a_person(node: Sandbox, port: int) -> None:
+    when(node, "starting", ": > /run/refuse-start")
+    result = run(node, transaction(port, "new"))
+    assert result.outcome == "failed"
+    assert "the old configuration is back, but systemctl start kubelet.service failed" in result.reason
+    node.run("rm /run/refuse-start")
+    node.run(f"cat() {{ :; }}; {result.reason.split('By hand: ')[1]}")
+    assert_as_before(node)
+
+
+# ---- broken off ----
+
+PHASES = [
+    pytest.param("staging", "new", "refused", id="staging"),
+    pytest.param("stopping", "new", "rolled-back", id="stopping"),
+    pytest.param("replacing", "new", "rolled-back", id="replacing"),
+    pytest.param(".numaforge-0", "new", "rolled-back", id="between-two-files"),
+    pytest.param("starting", "new", "rolled-back", id="starting"),
+    pytest.param("starting-again", "new", "rolled-back", id="starting-again"),
+    pytest.param("undoing", "crash", "rolled-back", id="undoing"),
+]
+
+
+@pytest.mark.parametrize(("event", "wish", "outcome"), PHASES)
+def test_a_unit_that_is_killed_undoes_itself(
+    node: Sandbox, port: int, event: str, wish: str, outcome: str
+) -> None:
+    when(node, event, KILL)
+    result = run(node, transaction(port, wish))
+    assert result.outcome == outcome
+    assert "the transaction was broken off " in result.reason
+    assert_as_before(node)
+
+
+@pytest.mark.parametrize(("event", "wish", "outcome"), PHASES)
+def test_a_power_cut_is_undone_before_the_kubelet_starts(
+    node: Sandbox, port: int, event: str, wish: str, outcome: str
+) -> None:
+    when(node, event, CUT_POWER)
+    node.run(start_script(transaction(port, wish)))
+    until(node, f"grep -q second {BOOT_ID}")
+    assert status(node).broken_off
+    node.path("/run/systemctl.log").write_text("")
+    reboot(node)
+    assert node.path(DROP_IN).read_text() == "old\n"
+    assert ended(node).outcome == outcome
+    assert_as_before(node)
+    assert "stop" not in node.path("/run/systemctl.log").read_text()
+
+
+def test_an_undoing_that_is_killed_too_is_ended_by_the_next_run(node: Sandbox, port: int) -> None:
+    when(node, "starting", KILL)
+    when(node, "undoing", KILL)
+    node.run(start_script(transaction(port, "new")))
+    until(node, "! [ -e /run/when/undoing ] && ! [ -e /run/units/* ]")
+    assert status(node).broken_off
+    settled = node.run(settle_script())
+    assert settled.returncode == 0, settled.stderr
+    assert ended(node).outcome == "rolled-back"
+    assert_as_before(node)
+
+
+def test_what_was_broken_off_is_undone_before_a_new_change(node: Sandbox, port: int) -> None:
+    when(node, "starting", CUT_POWER)
+    node.run(start_script(transaction(port, "lost")))
+    until(node, f"grep -q second {BOOT_ID}")
+    result = run(node, transaction(port, "new", id="T2"))
+    assert (result.id, result.outcome) == ("T2", "applied")
+    broken = ended(node, "T1")
+    assert broken.outcome == "rolled-back"
+    assert broken.reason.startswith("the transaction was broken off while starting; ")
+    assert node.path(DROP_IN).read_text() == "new\n"
+
+
+def test_a_lost_connection_changes_nothing(node: Sandbox, port: int) -> None:
+    data = node.data()
+    login = ["ssh", "-p", str(node.port), "-i", str(data["ssh_key"]), "-o", "IdentitiesOnly=yes"]
+    login += ["-o", f"UserKnownHostsFile={data['ssh_known_hosts_file']}", "root@127.0.0.1", "sh -s"]
+    connection = subprocess.Popen(login, stdin=subprocess.PIPE, text=True)
+    assert connection.stdin
+    connection.stdin.write(start_script(transaction(port, "new")) + "exec sleep 1000\n")
+    connection.stdin.close()
+    until(node, f"[ -e {TRANSACTIONS}/T1/state ]")
+    connection.kill()
+    connection.wait()
+    assert ended(node).outcome == "applied"
 
 
 def test_a_script_that_arrives_cut_off_does_nothing(node: Sandbox, port: int) -> None:
     whole = start_script(transaction(port, "new"))
     node.run(whole[: len(whole) * 2 // 3])
-    assert not node.path(CURRENT).is_symlink()
+    assert_as_before(node)
+
+
+# ---- two at once ----
+
+
+def test_a_second_transaction_is_refused_and_told_the_first(node: Sandbox, port: int) -> None:
+    when(node, "replacing", "until [ -e /run/go-on ]; do sleep 0.1; done")
+    node.run(start_script(transaction(port, "new")))
+    until(node, "! [ -e /run/when/replacing ]")
+    second = node.run(start_script(transaction(port, "other", id="T2")))
+    assert second.returncode == 1
+    assert "the transaction T1 is changing this kubelet (replacing)" in second.stderr
+    node.run(": > /run/go-on")
+    assert ended(node).outcome == "applied"
+    assert status(node, "T2").phase is None
+    assert node.path(DROP_IN).read_text() == "new\n"
+
+
+def test_of_two_that_begin_together_one_runs(node: Sandbox, port: int) -> None:
+    changes = [transaction(port, f"new {number}", id=f"T{number}") for number in range(4)]
+    with ThreadPoolExecutor() as pool:
+        begun = list(pool.map(lambda change: node.run(start_script(change)).returncode, changes))
+    assert sorted(begun) == [0, 1, 1, 1]
+    winner = changes[begun.index(0)]
+    assert ended(node, winner.id).outcome == "applied"
+    assert node.path(DROP_IN).read_text() == winner.files[0].text
+    assert starts(node) == 2
+
+
+def test_the_same_transaction_begins_once(node: Sandbox, port: int) -> None:
+    change = transaction(port, "new")
+    for _ in range(2):
+        assert node.run(start_script(change)).returncode == 0
+    ended(node)
+    assert node.run(start_script(change)).returncode == 0
+    assert ended(node).outcome == "applied"
+    assert starts(node) == 2
+
+
+# ---- undoing what was applied ----
+
+NASTY = "got \"7\", not '8' of nvidia.com/gpu;\n$(touch /run/owned) `touch /run/owned` \\ %s\tEND_OF_FILE é"
+
+
+def test_an_applied_change_is_reverted_with_its_state_files(node: Sandbox, port: int) -> None:
+    run(node, transaction(port, "new"))
+    node.path(MEMORY_STATE).write_text("memory under the new configuration\n")
+    result = reverted(node, "the node is not Ready")
+    assert result.outcome == "rolled-back"
+    assert result.reason.startswith("the node is not Ready; the old configuration is back and the kubelet is")
+    assert_as_before(node)
+
+
+def test_the_first_result_is_kept(node: Sandbox, port: int) -> None:
+    run(node, transaction(port, "new"))
+    reverted(node, "why not")
+    assert json.loads(node.path(f"{TRANSACTIONS}/T1/applied.json").read_text())["outcome"] == "applied"
+
+
+def test_a_reason_is_data(node: Sandbox, port: int) -> None:
+    run(node, transaction(port, "new"))
+    result = reverted(node, NASTY)
+    assert result.reason.startswith(NASTY.replace("\n", " "))
+    assert not node.path("/run/owned").exists()
+
+
+def test_a_reverted_change_is_not_reverted_again(node: Sandbox, port: int) -> None:
+    run(node, transaction(port, "new"))
+    first = reverted(node, "the first reason")
+    begun = starts(node)
+    assert reverted(node, "the second reason") == first
+    assert starts(node) == begun
+
+
+@pytest.mark.parametrize("how", [KILL, CUT_POWER], ids=["killed", "power-cut"])
+def test_a_revert_that_is_broken_off_is_carried_on(node: Sandbox, port: int, how: str) -> None:
+    run(node, transaction(port, "new"))
+    when(node, "reverting", how)
+    node.run(revert_script("T1", "the node is not Ready"))
+    until(node, "! [ -e /run/when/reverting ]")
+    if how == CUT_POWER:
+        until(node, f"grep -q second {BOOT_ID}")
+        reboot(node)
+        assert node.path(DROP_IN).read_text() == "old\n"
+    result = ended(node)
+    assert (result.outcome, result.reason.split(";")[0]) == ("rolled-back", "the node is not Ready")
+    assert_as_before(node)
+
+
+def test_a_revert_that_lost_power_before_it_did_anything_is_carried_on(node: Sandbox, port: int) -> None:
+    run(node, transaction(port, "new"))
+    when(node, "applied.json", CUT_POWER)
+    when(node, "result.json", CUT_POWER)
+    node.run(revert_script("T1", "the node is not Ready"))
+    until(node, f"grep -q second {BOOT_ID}")
+    reboot(node)
     assert node.path(DROP_IN).read_text() == "old\n"
+    assert ended(node).reason.startswith("the node is not Ready; ")
+    assert_as_before(node)
 
 
-@pytest.mark.parametrize("shell", ["busybox sh", "dash", "bash --posix"])
-def test_it_runs_under_every_posix_shell(node: Sandbox, port: int, shell: str) -> None:
-    change = transaction(port, "flap")
-    node.run(f"mkdir -p {change.folder}")
-    node.path(f"{change.folder}/run.sh").write_text(node_script(change))
-    node.run(f"{shell} {change.folder}/run.sh apply")
-    assert read_result(node.path(f"{change.folder}/result.json").read_text()).outcome == "rolled-back"
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        pytest.param("T9", "this node knows no transaction T9", id="unknown"),
+        pytest.param("T1", "the transaction T1 is changing this kubelet", id="running"),
+    ],
+)
+def test_what_was_not_applied_cannot_be_reverted(node: Sandbox, port: int, name: str, message: str) -> None:
+    node.run(start_script(transaction(port, "deaf", start_seconds=100)))
+    refused = node.run(revert_script(name, "why"))
+    assert refused.returncode == 1
+    assert message in refused.stderr
+
+
+# ---- what a poller is told ----
+
+
+def test_a_transaction_that_never_began_is_absent(node: Sandbox) -> None:
+    found = status(node)
+    assert (found.phase, found.running, found.result, found.broken_off) == (None, False, None, False)
+
+
+def test_a_running_one_has_a_phase(node: Sandbox, port: int) -> None:
+    node.run(start_script(transaction(port, "deaf", start_seconds=100)))
+    until(node, f"grep -q starting {TRANSACTIONS}/T1/state")
+    found = status(node)
+    assert (found.phase, found.running, found.result) == ("starting", True, None)
+
+
+def test_a_kubelet_that_restarted_is_another_process(node: Sandbox) -> None:
+    before = status(node).process
+    assert status(node).process == before
+    node.run("systemctl stop kubelet.service; systemctl start kubelet.service")
+    assert status(node).process != before
+
+
+def test_the_status_is_one_cheap_question(node: Sandbox, port: int) -> None:
+    run(node, transaction(port, "new"))
+    begun = time.monotonic()
+    status(node)
+    assert time.monotonic() - begun < 1
+
+
+# ---- what is kept ----
+
+
+def test_the_last_transactions_are_kept_and_those_that_need_a_person(node: Sandbox, port: int) -> None:
+    outcomes = ["applied", "failed", *["applied"] * KEPT_TRANSACTIONS]
+    for age, outcome in enumerate(outcomes):
+        folder = node.path(f"{TRANSACTIONS}/old-{age}")
+        folder.mkdir(parents=True)
+        (folder / "result.json").write_text(
+            f'{{"id": "old-{age}", "outcome": "{outcome}", "reason": "failed", "journal": []}}\n'
+        )
+        node.run(f"touch -d 2020-01-{28 - age:02} {TRANSACTIONS}/old-{age}")
+    run(node, transaction(port, "new"))
+    kept = {path.name for path in node.path(TRANSACTIONS).iterdir() if path.is_dir()}
+    assert kept == {"T1", "old-0", "old-1", "old-2", "old-3"}
+    node.run(f"touch -d 2020-01-01 {TRANSACTIONS}/old-1")
+    for number in range(2, 2 + KEPT_TRANSACTIONS):
+        run(node, transaction(port, f"new {number}", id=f"T{number}", restart=False))
+    kept = {path.name for path in node.path(TRANSACTIONS).iterdir() if path.is_dir()}
+    assert kept == {"old-1", *(f"T{number}" for number in range(2, 2 + KEPT_TRANSACTIONS))}
 
 
 @pytest.mark.parametrize(

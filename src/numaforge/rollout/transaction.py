@@ -362,7 +362,7 @@ keep_journal() { # the kubelet's last lines, of its first failure
     journalctl -u "$UNIT" _SYSTEMD_INVOCATION_ID="$(systemctl show -p InvocationID --value "$UNIT")" \
         -n """
     + str(JOURNAL_LINES)
-    + r""" --no-pager -o cat 2>/dev/null | cut -c 1-2000 > "$FOLDER/journal.new"
+    + r""" --no-pager -o cat > "$FOLDER/journal.new" 2>/dev/null
     mv -f "$FOLDER/journal.new" "$FOLDER/journal"
 }
 finish() { # OUTCOME REASON
@@ -432,12 +432,8 @@ release() {
     fi
 }
 begin() { # apply or revert
-    umask 077
-    exec 9> "$ROOT/lock" || return 1
-    if ! flock -w 30 9; then
-        echo "somebody else is just beginning a change of this kubelet: run again" >&2
-        return 1
-    fi
+    umask 022
+    exec 9> "$ROOT/lock" && flock 9 || return 1
     other=$(readlink "$ROOT/current")
     if [ -n "$other" ] && runs "$other" && [ ! -e "$ROOT/$other/result.json" ]; then
         if [ "$other $1" = "$ID apply" ]; then return; fi
@@ -448,14 +444,18 @@ begin() { # apply or revert
     fi
     settle
     while runs "$ID"; do pause; done
+    if [ -L "$ROOT/current" ]; then
+        echo "the transaction $other was broken off and cannot be ended: see $ROOT/$other" >&2
+        return 1
+    fi
     case $1,$(outcome "$FOLDER") in
-    apply,) if [ -e "$FOLDER/state" ]; then return 1; fi ;;
+    apply,) ;;
     revert,applied) mv -f "$FOLDER/revert.new" "$FOLDER/revert" && sync "$FOLDER/revert" || return 1 ;;
-    *,?*) return ;;
-    *)
+    revert,)
         echo "the transaction $ID has not been applied: there is nothing to undo" >&2
         return 1
         ;;
+    *) return ;;
     esac
     take && hand_over "$1" || { release; return 1; }
 }
@@ -556,12 +556,12 @@ undo() { # PHASE REASON
     phase "$1"
     discard_all
     if [ "$(cat "$FOLDER/back" 2>/dev/null)" != "$(boot_id)" ]; then # else `boot` has done it
-        if [ -n "$RESTART" ]; then
-            systemctl stop "$UNIT" || reason="$reason; the kubelet could not be stopped"
-        fi
-        if ! put_back_all; then
-            finish failed "$reason; not every file could be put back. By hand: ${commands}systemctl \
-daemon-reload; systemctl restart $UNIT"
+        stuck=
+        if [ -n "$RESTART" ]; then systemctl stop "$UNIT" || stuck="the kubelet could not be stopped"; fi
+        put_back_all || stuck="${stuck:+$stuck, and }not every file could be put back"
+        if [ -n "$stuck" ]; then
+            commands="${commands}systemctl daemon-reload; systemctl restart $UNIT"
+            finish failed "$reason; $stuck. By hand: $commands"
             return 1
         fi
     fi
@@ -573,8 +573,8 @@ daemon-reload; systemctl restart $UNIT"
     elif [ ! -e "$FOLDER/was-healthy" ]; then
         finish rolled-back "$reason; the old configuration is back; the kubelet was not healthy before either"
     else
-        finish failed "$reason; the old configuration is back, but $why with it too. By hand: journalctl \
--u $UNIT -n 50; systemctl restart $UNIT"
+        commands="journalctl -u $UNIT -n 50; systemctl restart $UNIT"
+        finish failed "$reason; the old configuration is back, but $why with it too. By hand: $commands"
         return 1
     fi
 }
@@ -642,9 +642,9 @@ boot() { # the kubelet waits for this; the proof that it comes up has to wait fo
 
 
 def _folder(transaction_id: str) -> str:
-    """Return a transaction's folder; an id that was read from somewhere becomes part of a root shell's script.
+    """Return a transaction's folder.
 
-    Raises HostError for one that is none.
+    Raises HostError for what is no id: it may come from a cluster, and becomes part of a script for root.
     """
     if not re.fullmatch("[A-Za-z0-9][A-Za-z0-9-]*", transaction_id):
         raise HostError(f"{transaction_id!r} is not the id of a transaction")

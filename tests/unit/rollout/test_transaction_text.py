@@ -3,13 +3,24 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from numaforge.bundle import FileContent
 from numaforge.errors import HostError
-from numaforge.rollout.transaction import Result, Transaction, health_url, read_result, start_script
+from numaforge.rollout.transaction import (
+    Process,
+    Result,
+    Status,
+    Transaction,
+    health_url,
+    read_result,
+    read_status,
+    revert_script,
+    status_script,
+)
 
 CHANGE = Transaction("20261121T101500Z-1a2b3c", "kubelet.service", (FileContent("/etc/a", "x\n"),))
 
@@ -29,11 +40,67 @@ def test_health_is_asked_where_the_configuration_puts_it(config: dict[str, Any],
     assert health_url(config) == url
 
 
-def test_the_unit_has_a_deadline_and_undoes_what_it_leaves() -> None:
-    command = next(line for line in start_script(CHANGE).splitlines() if "systemd-run " in line)
-    assert "--property=RuntimeMaxSec=" in command
-    assert f"ExecStopPost=/bin/sh {CHANGE.folder}/run.sh recover" in command
-    assert f"--unit=numaforge-kubelet-{CHANGE.id}.service" in command
+@pytest.mark.parametrize("name", ["", "..", "a/b", "a b", "$(reboot)", "a;reboot", "-a", "a\nb"])
+def test_what_is_no_id_never_becomes_part_of_a_script(name: str) -> None:
+    with pytest.raises(HostError, match="is not the id of a transaction"):
+        revert_script(name, "why")
+    with pytest.raises(HostError, match="is not the id of a transaction"):
+        status_script(name, "kubelet.service")
+
+
+def test_the_deadline_leaves_time_for_two_starts_and_for_undoing_twice() -> None:
+    change = replace(CHANGE, start_seconds=100, stable_seconds=10)
+    assert change.change_seconds == 2 * (120 + 100) + 10
+    assert change.deadline_seconds == change.change_seconds + 2 * (120 + 100 + 10)
+
+
+HEAD = "LoadState={}\nMainPID=7\nNRestarts=1\nActiveEnterTimestampMonotonic=99\nBoot=b\nPhase={}\nResult\n"
+RESULT = json.dumps({"id": "T", "outcome": "applied", "reason": "", "journal": []})
+PROCESS = Process("b", 7, 1, 99)
+
+
+@pytest.mark.parametrize(
+    ("text", "status", "broken_off"),
+    [
+        pytest.param(
+            HEAD.format("not-found", "") + ".", Status(None, False, None, PROCESS), False, id="absent"
+        ),
+        pytest.param(
+            HEAD.format("loaded", "starting") + ".",
+            Status("starting", True, None, PROCESS),
+            False,
+            id="running",
+        ),
+        pytest.param(
+            HEAD.format("not-found", "starting") + ".",
+            Status("starting", False, None, PROCESS),
+            True,
+            id="broken-off",
+        ),
+        pytest.param(
+            f"{HEAD.format('not-found', 'starting-again')}{RESULT}\n.\n",
+            Status("starting-again", False, Result("T", "applied", ""), PROCESS),
+            False,
+            id="ended",
+        ),
+    ],
+)
+def test_a_status_is_read(text: str, status: Status, broken_off: bool) -> None:
+    assert read_status(text) == status
+    assert status.broken_off is broken_off
+
+
+@pytest.mark.parametrize("cut", [1, 20, 60, 95, 110])
+def test_a_status_that_is_cut_off_is_refused(cut: int) -> None:
+    whole = f"{HEAD.format('not-found', 'starting-again')}{RESULT}\n.\n"
+    with pytest.raises(HostError):
+        read_status(whole[:cut])
+
+
+def test_a_message_quotes_complaints_before_anything_else() -> None:
+    journal = ("I1 fine", "E1121 bad", "W1 hm", *[f"F{number} worse" for number in range(5)])
+    message = Result("T", "rolled-back", "why", journal).message.splitlines()
+    assert message == ["why", "the last it said:", *[f"F{number} worse" for number in range(5)]]
 
 
 def test_a_result_is_read_back() -> None:
