@@ -358,7 +358,9 @@ def _feature_gates() -> Iterator[Case]:
     )
     yield case("a gate that is no truth value", 'featureGates: {MemoryQoS: "on"}')
     yield case(
-        "a gate whose dependency is off", gates(PodLevelResources=False, PodLevelResourceManagers=True)
+        "a gate whose dependency is off",
+        gates(PodLevelResources=False, PodLevelResourceManagers=True),
+        since=36,
     )
     yield case("an unknown gate in a drop-in", drop_ins={"50-gate.conf": drop_in(gates(Nonsense=True))})
     yield case("an unknown gate as a flag", flags=("--feature-gates=Nonsense=true",))

@@ -221,6 +221,8 @@ _TRUE = frozenset({"1", "t", "T", "TRUE", "true", "True"})
 _FALSE = frozenset({"0", "f", "F", "FALSE", "false", "False"})
 _HUGEPAGES = "hugepages-"
 _TAINT_EFFECTS = frozenset({"NoSchedule", "PreferNoSchedule", "NoExecute"})
+_LABEL = re.compile(r"([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]")
+_LONGEST_LABEL = 63
 _INTEGER = re.compile(r"[+-]?\d+")
 _DIGITS = re.compile(r"\d+")
 _BITS = {"int32": 31, "int64": 63}
@@ -497,13 +499,49 @@ def _taints(value: str, _before: Any) -> list[dict[str, str]]:
 
 
 def _taint(text: str) -> dict[str, str]:
+    """Read `key=value:effect`, `key:effect` or `key`, as parseTaint in pkg/util/taints does."""
     key_value, colon, effect = text.partition(":")
-    if not colon or ":" in effect or not key_value:
+    if ":" in effect:
         raise ValueError(f"invalid taint spec: {text}")
-    if effect not in _TAINT_EFFECTS:
+    if colon and effect not in _TAINT_EFFECTS:
         raise ValueError(f"invalid taint effect: {effect}, unsupported taint effect")
-    key, _, value = key_value.partition("=")
+    key, _, value = key_value.partition("=") if colon else (key_value, "", "")
+    if "=" in value:
+        raise ValueError(f"invalid taint spec: {text}")
+    complaints = _label_value_complaints(value) or _qualified_name_complaints(key)
+    if complaints:
+        raise ValueError(f"invalid taint spec: {text}, {'; '.join(complaints)}")
     return {"key": key, "value": value, "effect": effect}
+
+
+def _label_value_complaints(value: str) -> list[str]:
+    complaints = []
+    if len(value) > _LONGEST_LABEL:
+        complaints.append(f"must be no more than {_LONGEST_LABEL} characters")
+    if value and not _LABEL.fullmatch(value):
+        complaints.append(
+            "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', "
+            "and must start and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or "
+            f"'12345', regex used for validation is '({_LABEL.pattern})?')"
+        )
+    return complaints
+
+
+def _qualified_name_complaints(key: str) -> list[str]:
+    """Return what IsQualifiedName in k8s.io/apimachinery says; a prefix is taken as it is."""
+    name = key.rpartition("/")[2]
+    complaints = []
+    if not name:
+        complaints.append("name part must be non-empty")
+    elif len(name) > _LONGEST_LABEL:
+        complaints.append(f"name part must be no more than {_LONGEST_LABEL} characters")
+    if not _LABEL.fullmatch(name):
+        complaints.append(
+            "name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with "
+            "an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for "
+            f"validation is '{_LABEL.pattern}')"
+        )
+    return complaints
 
 
 _PARSERS: Mapping[str, Callable[[str, Any], Any]] = {

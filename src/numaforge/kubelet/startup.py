@@ -24,6 +24,7 @@ from numaforge.kubelet.checkpoints import (
     restore_memory_state,
 )
 from numaforge.kubelet.cpusets import parse_cpuset
+from numaforge.kubelet.durations import parse_duration
 from numaforge.kubelet.findings import Finding, Report, found
 from numaforge.kubelet.gates import aggregate, enabled
 from numaforge.kubelet.loading import (
@@ -56,7 +57,12 @@ from numaforge.kubelet.reservations import (
     parse_thresholds,
 )
 from numaforge.kubelet.traps import find_traps, unread_fields
-from numaforge.kubelet.validation import Refusal, validate, validate_logging
+from numaforge.kubelet.validation import (
+    FIRST_MINOR_CHECKING_FLUSHES,
+    Refusal,
+    validate,
+    validate_logging,
+)
 from numaforge.kubelet.versions import KubeletVersion
 from numaforge.topology.model import NodeTopology
 
@@ -140,6 +146,7 @@ def _validate(configuration: Configuration, version: KubeletVersion, topology: N
     if refused:
         texts = aggregate(tuple(refusal.text for refusal in refused))
         raise Refused(f"initialize logging: {texts}", *_refusal_findings(refused, configuration.places))
+    _require_flush_interval(configuration, version)
     cgroup_version = topology.cgroup_version or 2
     refused = validate(settings, version, gates, cgroup_version=cgroup_version)
     if refused:
@@ -148,6 +155,20 @@ def _validate(configuration: Configuration, version: KubeletVersion, topology: N
             f"failed to validate kubelet configuration, error: {texts}",
             *_refusal_findings(refused, configuration.places),
         )
+
+
+def _require_flush_interval(configuration: Configuration, version: KubeletVersion) -> None:
+    flush = configuration.settings["logging"]["flushFrequency"]
+    if version.rules_minor < FIRST_MINOR_CHECKING_FLUSHES and parse_duration(flush).nanoseconds < 0:
+        text = "panic: non-positive interval for NewTicker"
+        finding = configuration.places.finding(
+            "NF118",
+            f"the kubelet panics when it starts to flush its log every {flush}",
+            "leave logging.flushFrequency out (5s), or set a positive duration",
+            "logging.flushFrequency",
+            text,
+        )
+        raise Refused(text, finding)
 
 
 def _refusal_findings(refusals: Sequence[Refusal], places: Places) -> list[Finding]:

@@ -21,6 +21,9 @@ from numaforge.kubelet.options import TOPOLOGY_MANAGER_POLICIES, TOPOLOGY_MANAGE
 from numaforge.kubelet.quantities import Quantity
 from numaforge.kubelet.versions import KubeletVersion
 
+FIRST_MINOR_CHECKING_FLUSHES = 35
+"""Earlier kubelets take any logging.flushFrequency, and panic when they start to flush."""
+
 _SECOND = 10**9
 _USER_NAMESPACE_LENGTH = 65536
 _LARGEST_USER_NAMESPACE = 2**32 - 1
@@ -702,7 +705,7 @@ def _user_namespaces(config: _Config) -> _Refusals:
 def _logging(config: _Config) -> _Refusals:
     logging = config.settings.get("logging") or {}
     flush = logging.get("flushFrequency", "5s")
-    if parse_duration(flush).nanoseconds <= 0:
+    if config.minor >= FIRST_MINOR_CHECKING_FLUSHES and parse_duration(flush).nanoseconds <= 0:
         yield _field_error("flushFrequency", f'Invalid value: "{flush}": Must be greater than zero')
     log_format = logging.get("format", "text")
     if log_format not in ("text", "json"):
