@@ -2,72 +2,214 @@
 
 from __future__ import annotations
 
+import subprocess
+import time
+
 import pytest
+import yaml
 
 from lab.cluster import Lab
 from lab.node import Node
 from numaforge.bundle import FileContent
-from numaforge.rollout.transaction import Result, Transaction, read_result, start_script, wait_script
+from numaforge.rollout.transaction import (
+    BOOT_UNIT,
+    CURRENT,
+    Result,
+    Status,
+    Transaction,
+    read_status,
+    revert_script,
+    start_script,
+    status_script,
+)
 
+UNIT = "kubelet.service"
 CONFIG = "/var/lib/kubelet/config.yaml"
+UNIT_DROP_IN = "/etc/systemd/system/kubelet.service.d/90-numaforge.conf"
 CPU_STATE = "/var/lib/kubelet/cpu_manager_state"
 MEMORY_STATE = "/var/lib/kubelet/memory_manager_state"
-HEALTH = "for _ in $(seq 240); do curl -fs http://127.0.0.1:10248/healthz && break; sleep 0.5; done"
+STATIC = "cpuManagerPolicy: static\nreservedSystemCPUs: 0-1\n"
+MANAGERS_RUN = "grep -q /var/lib/kubelet/device-plugins/kubelet.sock /proc/net/unix"
+BOOT_SECONDS = 300
 
 
 @pytest.fixture
 def fresh(lab: Lab) -> Node:
     lab.reset()
     node = lab.nodes[0]
-    node.run(HEALTH)
+    until(node, MANAGERS_RUN)
     return node
 
 
-def changed(node: Node, name: str, addition: str, stop: str = "") -> Result:
-    """Change the main file past every check of ours, and wait for the end."""
-    change = Transaction(
-        id=name,
-        unit="kubelet.service",
-        files=(FileContent(CONFIG, node.run(f"cat {CONFIG}") + addition),),
-        invalid_state={CPU_STATE: "the policy changes"},
-        kept_state=(MEMORY_STATE,),
-        start_seconds=90,
-        stable_seconds=5,
+def until(node: Node, condition: str, patience_s: int = 240) -> None:
+    node.run(
+        f"for _ in $(seq {patience_s * 2}); do if {condition}; then exit; fi; sleep 0.5; done; exit 1",
+        timeout_s=patience_s + 60,
     )
-    node.run("sh -s", input_text=start_script(change))
-    if stop:
-        node.run(stop.replace("FOLDER", change.folder).replace("UNIT", change.systemd_unit))
-    node.try_run("sh -s", input_text=wait_script(change), timeout_s=400)
-    return read_result(node.run(f"cat {change.folder}/result.json"))
+
+
+def change(node: Node, addition: str, *files: FileContent, **settings: object) -> Transaction:
+    """Describe a change of the main file, past every check of ours."""
+    config = FileContent(CONFIG, node.run(f"cat {CONFIG}") + addition)
+    values: dict[str, object] = {
+        "invalid_state": {CPU_STATE: "the policy changes"},
+        "kept_state": (MEMORY_STATE,),
+        "start_seconds": 90,
+        "stable_seconds": 3,
+    }
+    return Transaction("T1", UNIT, (*files, config), **(values | settings))  # type: ignore[arg-type]
+
+
+def begin(node: Node, transaction: Transaction) -> None:
+    node.run("sh -s", input_text=start_script(transaction))
+
+
+def status(node: Node) -> Status:
+    return read_status(node.run("sh -s", input_text=status_script("T1", UNIT)))
+
+
+def ended(node: Node) -> Result:
+    """Wait until the transaction has its result, and its unit is gone."""
+    until(node, f"[ -e /var/lib/numaforge/txn/T1/result.json ] && [ ! -L {CURRENT} ]", 400)
+    found = status(node)
+    assert found.result
+    assert not found.broken_off
+    return found.result
+
+
+def run(node: Node, transaction: Transaction) -> Result:
+    begin(node, transaction)
+    return ended(node)
+
+
+def seen(node: Node) -> str:
+    """Return everything that an undone change must leave as it was."""
+    return node.run(
+        f"cat {CONFIG} {CPU_STATE} {MEMORY_STATE}; stat -c '%n %a %U %G' {CONFIG} {CPU_STATE} {MEMORY_STATE};"
+        f" ls {BOOT_UNIT} {UNIT_DROP_IN} {CURRENT} 2>&1; curl -fs http://127.0.0.1:10248/healthz"
+    )
 
 
 def test_settings_that_the_kubelet_refuses_are_taken_back(fresh: Node) -> None:
-    config, state = fresh.run(f"cat {CONFIG}"), fresh.run(f"cat {CPU_STATE}; stat -c %a {CPU_STATE}")
-    result = changed(fresh, "refused", "cpuManagerPolicy: no-such-policy\n")
+    before = seen(fresh)
+    result = run(fresh, change(fresh, "cpuManagerPolicy: no-such-policy\n"))
     assert result.outcome == "rolled-back", result
     assert any("no-such-policy" in line for line in result.journal)
-    assert fresh.run(f"cat {CONFIG}") == config
-    assert fresh.run(f"cat {CPU_STATE}; stat -c %a {CPU_STATE}") == state
-    assert fresh.run("curl -fs http://127.0.0.1:10248/healthz").strip() == "ok"
+    assert seen(fresh) == before
 
 
-def test_a_policy_change_comes_up_once_its_state_file_is_gone(fresh: Node) -> None:
-    memory = fresh.run(f"cat {MEMORY_STATE}")
-    result = changed(fresh, "static", "cpuManagerPolicy: static\nreservedSystemCPUs: 0-1\n")
+def test_a_kubelet_that_is_healthy_until_it_reads_its_state_is_taken_back(fresh: Node) -> None:
+    before = seen(fresh)
+    result = run(fresh, change(fresh, STATIC, invalid_state={}, kept_state=(CPU_STATE, MEMORY_STATE)))
+    assert result.outcome == "rolled-back", result
+    assert 'differs from state checkpoint policy \\"none\\"' in "\n".join(result.journal)
+    assert seen(fresh) == before
+
+
+def test_a_kubelet_that_comes_up_once_only_is_taken_back(fresh: Node) -> None:
+    before = seen(fresh)
+    spoil = f"until grep -q static {CPU_STATE}; do sleep 0.1; done; sed -i s/0-15/0-14/ {CPU_STATE}"
+    drop_in = FileContent(UNIT_DROP_IN, f"[Service]\nExecStartPost=/bin/sh -c '{spoil}'\n")
+    result = run(fresh, change(fresh, STATIC, drop_in))
+    assert result.outcome == "rolled-back", result
+    assert "came up with the new configuration, and not a second time" in result.reason
+    assert "checkpoint is corrupted" in "\n".join(result.journal)
+    assert seen(fresh) == before
+
+
+def test_a_policy_change_comes_up_once_its_state_file_is_gone_and_is_undone_on_request(fresh: Node) -> None:
+    before, memory = seen(fresh), fresh.run(f"cat {MEMORY_STATE}")
+    result = run(fresh, change(fresh, STATIC))
     assert result.outcome == "applied", result
     assert '"policyName":"static"' in fresh.run(f"cat {CPU_STATE}")
     assert fresh.run(f"cat {MEMORY_STATE}") == memory
+    process = status(fresh).process
+    assert status(fresh).process == process
+
+    fresh.run("sh -s", input_text=revert_script("T1", "Allocatable cpu: predicted 14, found 8"))
+    until(fresh, "[ -e /var/lib/numaforge/txn/T1/applied.json ]")
+    result = ended(fresh)
+    assert (result.outcome, result.reason.split(";")[0]) == (
+        "rolled-back",
+        "Allocatable cpu: predicted 14, found 8",
+    )
+    assert seen(fresh) == before
+    assert status(fresh).process != process
 
 
 def test_a_transaction_whose_unit_is_killed_undoes_itself(fresh: Node) -> None:
-    config = fresh.run(f"cat {CONFIG}")
-    result = changed(
-        fresh,
-        "killed",
-        "cpuManagerPolicy: static\nreservedSystemCPUs: 0-1\n",
-        stop="until grep -q starting FOLDER/state; do sleep 0.1; done; systemctl kill -s KILL UNIT",
-    )
+    before = seen(fresh)
+    transaction = change(fresh, STATIC)
+    begin(fresh, transaction)
+    until(fresh, f"grep -q starting-again {transaction.folder}/state")
+    fresh.run(f"systemctl kill -s KILL {transaction.systemd_unit}")
+    result = ended(fresh)
     assert result.outcome == "rolled-back", result
-    assert result.reason.startswith("the transaction was broken off while starting")
-    assert fresh.run(f"cat {CONFIG}") == config
-    assert fresh.run("curl -fs http://127.0.0.1:10248/healthz").strip() == "ok"
+    assert result.reason.startswith("the transaction was broken off while starting-again; ")
+    assert seen(fresh) == before
+
+
+def test_neither_the_connection_nor_the_api_server_is_needed(lab: Lab, fresh: Node) -> None:
+    transaction = change(fresh, STATIC)
+    lab.control_plane.stop()
+    try:
+        connection = subprocess.Popen(
+            fresh.ssh_arguments("sh -s; sleep 1000"), stdin=subprocess.PIPE, text=True
+        )
+        assert connection.stdin
+        connection.stdin.write(start_script(transaction))
+        connection.stdin.close()
+        until(fresh, f"[ -e {transaction.folder}/state ]")
+        connection.kill()
+        connection.wait()
+        assert ended(fresh).outcome == "applied"
+    finally:
+        lab.control_plane.start()
+
+
+def test_a_node_of_no_cluster_is_changed_in_the_same_way(fresh: Node) -> None:
+    config = yaml.safe_load(fresh.run(f"cat {CONFIG}"))
+    config["authentication"] = {"anonymous": {"enabled": True}, "webhook": {"enabled": False}}
+    config["authorization"] = {"mode": "AlwaysAllow"}
+    fresh.run(f"cat > {CONFIG}", input_text=yaml.safe_dump(config))
+    fresh.run(
+        "cat > /etc/systemd/system/kubelet.service.d/50-standalone.conf; systemctl daemon-reload; "
+        "systemctl restart kubelet",
+        input_text="[Service]\nEnvironment=KUBELET_KUBECONFIG_ARGS=\n",
+    )
+    until(fresh, MANAGERS_RUN)
+    assert run(fresh, change(fresh, STATIC)).outcome == "applied"
+    assert '"policyName":"static"' in fresh.run(f"cat {CPU_STATE}")
+
+
+def test_a_node_that_is_reset_between_two_files_starts_its_kubelet_with_the_old_ones(fresh: Node) -> None:
+    before = seen(fresh)
+    drop_in = FileContent(UNIT_DROP_IN, "[Service]\nEnvironment=HALF=written\n")
+    fresh.run(  # the shell's `mv` finds this one first; it stays in the way once
+        "cat > /usr/local/bin/mv; chmod +x /usr/local/bin/mv",
+        input_text='#!/bin/sh\n/bin/mv "$@"\ncase $2 in\n'
+        "*/.numaforge-0) rm /usr/local/bin/mv; sync; : > /run/reset; sleep 1000 ;;\nesac\n",
+    )
+    begin(fresh, change(fresh, STATIC, drop_in))
+    until(fresh, "[ -e /run/reset ]")
+    assert status(fresh).phase == "replacing"
+    assert fresh.run(f"cat {UNIT_DROP_IN}") == drop_in.text
+    with fresh.monitor() as monitor:
+        monitor.execute("system_reset")
+    _await_login(fresh)
+    result = ended(fresh)
+    assert result.outcome == "rolled-back", result
+    assert result.reason.startswith("the transaction was broken off while replacing; ")
+    assert seen(fresh) == before
+    pid = status(fresh).process.pid
+    assert "HALF" not in fresh.run(f"tr '\\0' '\\n' < /proc/{pid}/environ")
+    started = fresh.run(f"journalctl -b -u {UNIT} -o cat").count("Started kubelet.service")
+    assert started == 1
+
+
+def _await_login(node: Node) -> None:
+    """Wait until the node that was reset lets us in."""
+    deadline = time.monotonic() + BOOT_SECONDS
+    login = node.ssh_arguments("-o", "ConnectTimeout=5")
+    while subprocess.run([*login, "[ ! -e /run/reset ]"], capture_output=True, check=False).returncode:
+        assert time.monotonic() < deadline, "the node does not come back"
