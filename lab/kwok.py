@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import select
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -178,6 +179,8 @@ class Fleet:
     ) -> Any:
         """Return the API's answer; raise LabError for anything but success."""
         connection = self._connection()
+        if connection.sock is not None and select.select([connection.sock], [], [], 0)[0]:
+            connection.close()  # the API server has ended it
         text = json.dumps(body) if body is not None else None
         try:
             connection.request(method, path, text, {"Content-Type": content_type})

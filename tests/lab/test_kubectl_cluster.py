@@ -2,14 +2,37 @@
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
 import time
+from pathlib import Path
 
 import pytest
 
+from lab import pki
 from lab.kwok import Fleet
-from numaforge.rollout.kubectl import KubectlCluster
+from lab.paths import REPOSITORY
+from lab.process import Daemon
+from numaforge.rollout import kubectl
+from numaforge.rollout.cluster import (
+    ApiAwayError,
+    ClusterError,
+    ClusterNode,
+    Eviction,
+    ForbiddenError,
+    Lease,
+    Pod,
+)
+from numaforge.rollout.kubectl import KubectlCluster, permissions
 from tests.fixtures.cluster_contract import NODES, ClusterContract, World
 
+RBAC = REPOSITORY / "docs" / "rollout-rbac.yaml"
 DEFAULT = "/api/v1/namespaces/default"
 APPS = "/apis/apps/v1/namespaces/default"
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases"
@@ -90,3 +113,457 @@ def world(fleet, cluster):
 
 class TestKubectlCluster(ClusterContract):
     pass
+
+
+@contextlib.contextmanager
+def login(fleet, user, *, token=None, **options):
+    kubectl = str(fleet.control_plane.kubectl())
+    with KubectlCluster(fleet.login(user, token=token), kubectl=kubectl, **options) as cluster:
+        yield cluster
+
+
+def run_kubectl(fleet, *arguments, kubeconfig=None, input_text=None):
+    command = [
+        str(fleet.control_plane.kubectl()),
+        f"--kubeconfig={kubeconfig or fleet.kubeconfig}",
+        *arguments,
+    ]
+    done = subprocess.run(command, input=input_text, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+# What is forbidden, and what is allowed
+
+
+@pytest.fixture(scope="module")
+def nobody(fleet):
+    """A login without rights of its own."""
+    with login(fleet, "nobody") as cluster:
+        yield cluster
+
+
+NODE = ClusterNode("node-000", uid="some-uid", resource_version="1")
+POD = Pod("default", "some-pod", "some-uid", "node-000")
+
+
+@pytest.mark.parametrize(
+    ("method", "arguments", "verb", "resource"),
+    [
+        ("node", ["node-000"], "get", "nodes"),
+        ("nodes", [], "list", "nodes"),
+        ("pods", ["node-000"], "list", "pods"),
+        ("delete_pod", [POD], "delete", "pods"),
+        ("disruption_budgets", [], "list", "poddisruptionbudgets"),
+        ("leases", [], "list", "leases"),
+        ("put_lease", [Lease("some-lease")], "create", "leases"),
+        ("node_heartbeat", ["node-000"], "get", "leases"),
+        ("running_config", ["node-000"], "get", "nodes/proxy"),
+        ("tell", [NODE, "Tested", "said"], "create", "events"),
+    ],
+)
+def test_what_is_forbidden_is_named_with_the_user(nobody, method, arguments, verb, resource):
+    with pytest.raises(ForbiddenError, match=f'User "nobody" cannot {verb} resource "{resource}"'):
+        getattr(nobody, method)(*arguments)
+
+
+def test_a_cordon_that_is_forbidden_is_named_with_the_user(nobody):
+    with pytest.raises(ForbiddenError, match='User "nobody" cannot patch resource "nodes"'):
+        nobody.patch_node(NODE, unschedulable=True, annotations={})
+
+
+def test_an_eviction_that_is_forbidden_is_refused_with_the_reason(nobody):
+    answer = nobody.evict(POD)
+    assert answer.result is Eviction.REFUSED
+    assert 'User "nobody" cannot create resource "pods/eviction"' in answer.message
+
+
+def test_a_login_without_rights_may_nothing(nobody):
+    assert [permission for permission in permissions() if nobody.may(permission)] == []
+
+
+def test_the_documented_role_allows_a_roll_out_and_nothing_more(world):
+    fleet = world.fleet
+    run_kubectl(fleet, "apply", f"--filename={RBAC}")
+    token = run_kubectl(fleet, "create", "token", "numaforge-rollout", "--namespace=kube-system").strip()
+    world.run("Pod", "permitted", 1)
+    [pod] = world.pods("permitted")
+    with login(fleet, "rollout", token=token) as cluster:
+        world.until(lambda: all(cluster.may(permission) for permission in permissions()))
+        node = cluster.node("node-000")
+        assert [found.name for found in cluster.nodes()] == list(NODES)
+        cluster.patch_node(node, annotations={"test/rollout": "1"})
+        assert cluster.pods(pod.node)
+        assert cluster.evict(pod, dry_run=True).result is Eviction.ACCEPTED
+        cluster.delete_pod(pod)
+        cluster.disruption_budgets()
+        cluster.put_lease(cluster.put_lease(Lease("permitted", holder="rollout")))
+        assert "permitted" in [lease.name for lease in cluster.leases()]
+        assert cluster.node_heartbeat("node-000")
+        with pytest.raises(ApiAwayError):  # allowed, but kwok's nodes have no kubelet
+            cluster.running_config("node-000")
+        cluster.tell(node, "Tested", "allowed")
+    kubeconfig = fleet.state / "rollout.kubeconfig"
+    for namespace in ("default", "kube-system", "kube-node-lease", "kube-public"):
+        of_everybody = _rules(fleet, fleet.login("nobody"), namespace)
+        expected = {
+            (permission.verb, permission.group, permission.resource)
+            for permission in permissions()
+            if permission.namespace in (None, namespace)
+        }
+        assert _rules(fleet, kubeconfig, namespace) - of_everybody == expected
+
+
+def _rules(fleet, kubeconfig, namespace):
+    review = {
+        "apiVersion": "authorization.k8s.io/v1",
+        "kind": "SelfSubjectRulesReview",
+        "spec": {"namespace": namespace},
+    }
+    path = "/apis/authorization.k8s.io/v1/selfsubjectrulesreviews"
+    answer = run_kubectl(
+        fleet,
+        *("create", f"--raw={path}", "--filename=-"),
+        kubeconfig=kubeconfig,
+        input_text=json.dumps(review),
+    )
+    return {
+        (verb, group, resource)
+        for rule in json.loads(answer)["status"]["resourceRules"]
+        for verb in rule["verbs"]
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+    }
+
+
+# Answers that only an API server gives
+
+
+def test_an_admission_policy_refuses_with_its_words(world):
+    group = "/apis/admissionregistration.k8s.io/v1"
+    rule = {
+        "apiGroups": [""],
+        "apiVersions": ["v1"],
+        "operations": ["CREATE"],
+        "resources": ["pods/eviction"],
+    }
+    policy = {
+        "metadata": {"name": "guarded"},
+        "spec": {
+            "matchConstraints": {"resourceRules": [rule]},
+            "validations": [
+                {
+                    "expression": "object.metadata.name != 'guarded'",
+                    "message": "this pod is guarded by test.example",
+                }
+            ],
+        },
+    }
+    binding = {
+        "metadata": {"name": "guarded"},
+        "spec": {"policyName": "guarded", "validationActions": ["Deny"]},
+    }
+    world.fleet.send("POST", f"{group}/validatingadmissionpolicies", policy)
+    world.fleet.send("POST", f"{group}/validatingadmissionpolicybindings", binding)
+    world.run("Pod", "guarded", 1)
+    [pod] = world.pods("guarded")
+    world.until(lambda: world.cluster.evict(pod, dry_run=True).result is Eviction.REFUSED)
+    answer = world.cluster.evict(pod)
+    assert answer.result is Eviction.REFUSED
+    assert "this pod is guarded by test.example" in answer.message
+    assert world.pods("guarded") == [pod]
+
+
+def test_a_busy_api_server_throttles(world):
+    """API priority and fairness leaves one user no seat at all."""
+    group = "/apis/flowcontrol.apiserver.k8s.io/v1"
+    level = {
+        "metadata": {"name": "none"},
+        "spec": {
+            "type": "Limited",
+            "limited": {
+                "nominalConcurrencyShares": 0,
+                "lendablePercent": 0,
+                "limitResponse": {"type": "Reject"},
+            },
+        },
+    }
+    rule = {
+        "subjects": [{"kind": "User", "user": {"name": "throttled"}}],
+        "resourceRules": [
+            {
+                "verbs": ["*"],
+                "apiGroups": ["*"],
+                "resources": ["*"],
+                "clusterScope": True,
+                "namespaces": ["*"],
+            }
+        ],
+    }
+    schema = {
+        "metadata": {"name": "none"},
+        "spec": {"priorityLevelConfiguration": {"name": "none"}, "matchingPrecedence": 2, "rules": [rule]},
+    }
+    world.fleet.send("POST", f"{group}/prioritylevelconfigurations", level)
+    world.fleet.send("POST", f"{group}/flowschemas", schema)
+    with login(world.fleet, "throttled") as cluster:
+        world.until(lambda: cluster.evict(POD).result is Eviction.THROTTLED)
+        assert cluster.evict(POD).retry_after == 1.0
+        with pytest.raises(ApiAwayError, match="429"):
+            cluster.nodes()
+
+
+def test_lists_are_read_page_by_page(world, monkeypatch):
+    monkeypatch.setattr(kubectl, "PAGE", 3)
+    assert [node.name for node in world.cluster.nodes()] == list(NODES)
+
+
+def test_kubectl_describe_shows_what_was_told(world):
+    node = world.cluster.node("node-001")
+    world.cluster.tell(node, "Drained", "two pods have moved", warning=True)
+    described = run_kubectl(world.fleet, "describe", "node", "node-001")
+    assert re.search(r"Warning\s+Drained\s+\S+\s+numaforge\s+two pods have moved", described)
+
+
+def test_a_lease_says_who_has_it_since_when_and_how_often_it_changed_hands(world):
+    def spec():
+        return world.fleet.get(f"{LEASES}/hands")["spec"]
+
+    lease = world.cluster.put_lease(Lease("hands", holder="one"))
+    first = spec()
+    lease = world.cluster.put_lease(lease)
+    renewed = spec()
+    assert (first["holderIdentity"], first["leaseTransitions"]) == ("one", 1)
+    assert renewed["renewTime"] > first["renewTime"]
+    assert {**renewed, "renewTime": None} == {**first, "renewTime": None}
+    world.cluster.put_lease(dataclasses.replace(lease, holder="two"))
+    taken = spec()
+    assert (taken["holderIdentity"], taken["leaseTransitions"]) == ("two", 2)
+    assert taken["acquireTime"] > first["acquireTime"]
+
+
+def test_a_lease_of_somebody_else_is_not_ours(world):
+    world.fleet.send("POST", LEASES, {"metadata": {"name": "other"}, "spec": {"holderIdentity": "other"}})
+    assert "other" not in [lease.name for lease in world.cluster.leases()]
+
+
+def test_leases_live_in_the_namespace_that_is_asked_for(world):
+    kubectl_path = str(world.fleet.control_plane.kubectl())
+    with KubectlCluster(world.fleet.kubeconfig, namespace="default", kubectl=kubectl_path) as cluster:
+        cluster.put_lease(Lease("elsewhere"))
+        assert [lease.name for lease in cluster.leases()] == ["elsewhere"]
+    assert "elsewhere" not in [lease.name for lease in world.cluster.leases()]
+
+
+# When something is away
+
+
+def test_an_api_server_that_is_stopped_is_away_and_comes_back(world):
+    world.fleet.control_plane.stop_api_server()
+    try:
+        for call in (
+            lambda: world.cluster.nodes(),
+            lambda: world.cluster.evict(POD),
+            lambda: world.cluster.put_lease(Lease("away")),
+        ):
+            with pytest.raises(ApiAwayError, match="connection refused"):
+                call()
+    finally:
+        world.fleet.control_plane.start_api_server()
+    world.until(lambda: world.fleet.ready_nodes() >= set(NODES))
+    assert [node.name for node in world.cluster.nodes()] == list(NODES)
+
+
+def test_greenlets_share_a_cluster_and_wait_together(fleet):
+    """Twenty greenlets ask an API server that is halted: all give up after one timeout, not after twenty."""
+    api_server = Daemon("kube-apiserver", fleet.state).pid()
+    command = [sys.executable, "-c", GREENLETS, str(fleet.kubeconfig), str(fleet.control_plane.kubectl())]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout.readline() == "100 answers\n"
+        os.kill(api_server, signal.SIGSTOP)
+        try:
+            print("go", file=process.stdin, flush=True)
+            away, seconds = process.stdout.readline().split()
+        finally:
+            os.kill(api_server, signal.SIGCONT)
+    assert int(away) == 20
+    assert 2 <= float(seconds) < 10
+    assert process.returncode == 0
+
+
+GREENLETS = """
+from gevent import monkey
+monkey.patch_all()
+import sys, time
+from pathlib import Path
+import gevent
+from numaforge.rollout.cluster import ApiAwayError
+from numaforge.rollout.kubectl import KubectlCluster
+
+def ask(number):
+    return [cluster.node(f"node-00{number % 4}").name for _ in range(5)]
+
+def fail(number):
+    try:
+        cluster.nodes()
+    except ApiAwayError:
+        return 1
+    return 0
+
+with KubectlCluster(Path(sys.argv[1]), kubectl=sys.argv[2], request_seconds=2) as cluster:
+    jobs = [gevent.spawn(ask, number) for number in range(20)]
+    gevent.joinall(jobs, raise_error=True)
+    print(sum(len(job.value) for job in jobs), "answers", flush=True)
+    sys.stdin.readline()
+    begun = time.monotonic()
+    jobs = [gevent.spawn(fail, number) for number in range(20)]
+    gevent.joinall(jobs, raise_error=True)
+    print(sum(job.value for job in jobs), time.monotonic() - begun, flush=True)
+"""
+
+
+def proxies(fleet):
+    """Return the `kubectl proxy` processes on this kubeconfig, each with its socket."""
+    found = {}
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            words = (process / "cmdline").read_text().split("\0")
+        except OSError:  # it has just ended
+            continue
+        if words[0].endswith("kubectl") and f"--kubeconfig={fleet.kubeconfig}" in words and "proxy" in words:
+            [path] = [word.removeprefix("--unix-socket=") for word in words if "--unix-socket=" in word]
+            found[int(process.name)] = Path(path)
+    return found
+
+
+def test_a_proxy_that_died_is_started_again(world):
+    before = proxies(world.fleet)
+    with KubectlCluster(world.fleet.kubeconfig, kubectl=str(world.fleet.control_plane.kubectl())) as cluster:
+        [proxy] = proxies(world.fleet).keys() - before
+        os.kill(proxy, signal.SIGKILL)
+        world.until(lambda: proxies(world.fleet) == before)
+        assert len(cluster.nodes()) == len(NODES)
+
+
+def test_closing_leaves_no_process_and_no_file(fleet):
+    before = proxies(fleet)
+    with KubectlCluster(fleet.kubeconfig, kubectl=str(fleet.control_plane.kubectl())) as cluster:
+        [socket] = [path for process, path in proxies(fleet).items() if process not in before]
+        assert socket.parent.stat().st_mode & 0o777 == 0o700
+    assert not socket.parent.exists()
+    assert proxies(fleet) == before
+    with pytest.raises(ClusterError, match="closed"):
+        cluster.nodes()
+
+
+SLEEPER = """
+import sys, time
+from pathlib import Path
+from numaforge.rollout.kubectl import KubectlCluster
+
+with KubectlCluster(Path(sys.argv[1]), kubectl=sys.argv[2]):
+    print("entered", flush=True)
+    time.sleep(60)
+"""
+
+
+def test_a_process_that_is_killed_leaves_no_proxy(world):
+    before = proxies(world.fleet)
+    command = [
+        sys.executable,
+        "-c",
+        SLEEPER,
+        str(world.fleet.kubeconfig),
+        str(world.fleet.control_plane.kubectl()),
+    ]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout.readline() == "entered\n"
+        assert len(proxies(world.fleet)) == len(before) + 1
+        process.kill()
+    world.until(lambda: proxies(world.fleet) == before)
+
+
+# What is refused before anything is touched
+
+
+def test_without_kubectl_nothing_begins(fleet):
+    with pytest.raises(ClusterError, match="there is no no-such-kubectl here"):
+        KubectlCluster(fleet.kubeconfig, kubectl="no-such-kubectl").__enter__()
+
+
+def _no_file(fleet, folder):
+    return folder / "absent", None
+
+
+def _a_folder(fleet, folder):
+    return folder, None
+
+
+def _not_yaml(fleet, folder):
+    path = folder / "config"
+    path.write_text("a: [")
+    return path, None
+
+
+def _without_context(fleet, folder):
+    path = folder / "config"
+    path.write_text("apiVersion: v1\nkind: Config\n")
+    return path, None
+
+
+def _unknown_context(fleet, folder):
+    return fleet.kubeconfig, "production"
+
+
+def _closed_port(fleet, folder):
+    port = fleet.control_plane.ports["apiserver"]
+    path = folder / "config"
+    path.write_text(fleet.kubeconfig.read_text().replace(f":{port}", ":1"))
+    return path, None
+
+
+def _foreign_authority(fleet, folder):
+    path = folder / "config"
+    server = f"https://127.0.0.1:{fleet.control_plane.ports['apiserver']}"
+    other = pki.authority("another")
+    path.write_bytes(pki.kubeconfig(server, other, "admin", pki.issue(other, "admin")))
+    return path, None
+
+
+def _unknown_token(fleet, folder):
+    return fleet.login("stranger", token="x"), None  # noqa: S106
+
+
+@pytest.mark.parametrize(
+    ("case", "said"),
+    [
+        pytest.param(_no_file, "absent: the kubeconfig cannot be read: No such file", id="no-kubeconfig"),
+        pytest.param(_a_folder, "the kubeconfig cannot be read: Is a directory", id="a-folder"),
+        pytest.param(_not_yaml, "error loading config file", id="not-a-kubeconfig"),
+        pytest.param(_without_context, "there is no kubeconfig with a current context", id="no-context"),
+        pytest.param(_unknown_context, "production", id="unknown-context"),
+        pytest.param(_closed_port, "connection refused", id="nobody-answers"),
+        pytest.param(_foreign_authority, "certificate", id="another-authority"),
+        pytest.param(_unknown_token, "Unauthorized", id="unknown-login"),
+    ],
+)
+def test_a_cluster_that_cannot_be_used_is_refused_at_once(fleet, tmp_path, case, said):
+    kubeconfig, context = case(fleet, tmp_path)
+    cluster = KubectlCluster(kubeconfig, context=context, kubectl=str(fleet.control_plane.kubectl()))
+    with pytest.raises(ClusterError, match=re.escape(said)):
+        cluster.__enter__()
+    assert not [path for path in proxies(fleet).values() if not path.parent.exists()]
+
+
+def test_without_any_kubeconfig_nothing_begins(fleet, tmp_path, monkeypatch):
+    cluster = KubectlCluster(kubectl=str(fleet.control_plane.kubectl()))
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("KUBECONFIG", raising=False)
+    with pytest.raises(ClusterError, match="there is no kubeconfig with a current context"):
+        cluster.__enter__()
+
+
+def test_the_environment_names_a_kubeconfig(fleet, monkeypatch):
+    monkeypatch.setenv("KUBECONFIG", str(fleet.kubeconfig))
+    with KubectlCluster(kubectl=str(fleet.control_plane.kubectl())) as cluster:
+        assert len(cluster.nodes()) == len(NODES)
