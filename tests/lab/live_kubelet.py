@@ -203,7 +203,8 @@ class LiveKubelet:
 
         def all_decided() -> bool:
             pods = {pod["metadata"]["name"]: pod for pod in self._api.call("GET", PODS)["items"]}
-            # The kubelet's first status carries the time of its decision, whatever that was.
+            # The kubelet's first status carries its verdict and the time. Only before its first look at all
+            # pods does it hide a refusal, as if the pod could have run (mergePodStatus); `start` waits for that.
             found.update({n: pods[n] for n in wanted if n in pods and "startTime" in pods[n]["status"]})
             return found.keys() == wanted
 
@@ -245,9 +246,15 @@ class LiveKubelet:
             "spec": {"containers": [{"name": "c0", "resources": {"requests": {"memory": "1Ei"}}}]},
         }
         self.create(pod)
-        message = str(self.verdicts([PROBE])[PROBE]["message"])
+        status: dict[str, Any] = {}
+
+        def refused() -> bool:
+            status.update(self._api.call("GET", f"{PODS}/{PROBE}")["status"])
+            return status["phase"] == "Failed"
+
+        self._await(refused, DECIDED_WITHIN_S, f"it refuses {PROBE}")
         self.delete(PROBE)
-        return int(message.rpartition("capacity: ")[2])
+        return int(status["message"].rpartition("capacity: ")[2])
 
     def _await(self, holds: Callable[[], bool], patience_s: float, what: str) -> None:
         deadline = time.monotonic() + patience_s
