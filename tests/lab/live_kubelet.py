@@ -204,7 +204,7 @@ class LiveKubelet:
         def all_decided() -> bool:
             pods = {pod["metadata"]["name"]: pod for pod in self._api.call("GET", PODS)["items"]}
             # The kubelet's first status carries its verdict and the time. Only before its first look at all
-            # pods does it hide a refusal, as if the pod could have run (mergePodStatus); `start` waits for that.
+            # pods does it hide a refusal, as if the pod could have run (mergePodStatus): `start` waits.
             found.update({n: pods[n] for n in wanted if n in pods and "startTime" in pods[n]["status"]})
             return found.keys() == wanted
 
