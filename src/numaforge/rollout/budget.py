@@ -6,13 +6,15 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 from numaforge.errors import NumaforgeError
 from numaforge.rollout.cluster import Cluster, ClusterNode
 from numaforge.rollout.maintenance import foreign
+from numaforge.rollout.record import RECORD
 from numaforge.rollout.steps import Clock
 
-FRESH_SECONDS = 5.0
+FRESH_SECONDS = 10.0
 
 
 @dataclass(frozen=True)
@@ -74,51 +76,57 @@ def out_of_service(node: ClusterNode) -> bool:
 
 @dataclass(frozen=True)
 class Pool:
-    """The nodes that share a budget: what each one's failure domain is, and which are out of service."""
+    """The nodes that share a budget.
+
+    `out` are those that are out of service, for whatever reason, `begun` those with a roll-out's record.
+    """
 
     budget: Budget
-    domains: Mapping[str, str]  # node -> failure domain
-    uids: Mapping[str, str]
-    sizes: Mapping[str, int]  # failure domain -> how many nodes
-    out: Mapping[str, str]  # node out of service, for whatever reason -> failure domain
+    nodes: Mapping[str, ClusterNode]
+    out: frozenset[str]
+    begun: frozenset[str]
 
     @classmethod
     def of(cls, budget: Budget, nodes: Iterable[ClusterNode]) -> Pool:
         """Count the nodes of a pool."""
-        nodes = list(nodes)
-        domains = {node.name: budget.domain_of(node) for node in nodes}
-        return cls(
-            budget,
-            domains,
-            {node.name: node.uid for node in nodes},
-            Counter(domains.values()),
-            {node.name: domains[node.name] for node in nodes if out_of_service(node)},
-        )
+        named = {node.name: node for node in nodes}
+        out = frozenset(name for name, node in named.items() if out_of_service(node))
+        return cls(budget, named, out, frozenset(name for name in out if RECORD in named[name].annotations))
+
+    def domain_of(self, name: str) -> str:
+        """Return a node's failure domain, "" for one that is not of the pool."""
+        node = self.nodes.get(name)
+        return self.budget.domain_of(node) if node else ""
+
+    @cached_property
+    def sizes(self) -> Mapping[str, int]:
+        """How many nodes each failure domain has."""
+        return Counter(self.budget.domain_of(node) for node in self.nodes.values())
 
     def usage(self, in_work: Iterable[str]) -> Usage:
-        """Return what is out of service, given the nodes that hold a slot each."""
-        working = {name: self.domains.get(name, "") for name in in_work}
-        return Usage(self, working, {name: at for name, at in self.out.items() if name not in working})
+        """Return what is out of service, given the nodes that hold a slot each.
+
+        A node with a record is in work, whatever has become of its slot.
+        """
+        return Usage(self, self.begun.union(in_work))
 
 
 @dataclass(frozen=True)
 class Usage:
-    """What of a pool is out of service: node -> failure domain."""
+    """What of a pool is out of service: the nodes in work, and others for reasons that are not ours."""
 
     pool: Pool
-    in_work: Mapping[str, str]
-    elsewhere: Mapping[str, str]  # for reasons that are not ours
+    in_work: frozenset[str]
 
     def taking(self, node: ClusterNode) -> Usage:
         """Return the usage with one more node in work."""
-        return self.pool.usage([*self.in_work, node.name])
+        return Usage(self.pool, self.in_work | {node.name})
 
     def refusal(self, node: ClusterNode) -> str | None:
         """Say why a node may not be taken out of service now; None: it may."""
         budget = self.pool.budget
-        out = {**self.in_work, **self.elsewhere}
-        out.pop(node.name, None)  # one that is out of service already takes nothing more away
-        limit = budget.max_unavailable.of(len(self.pool.domains))
+        out = (self.in_work | self.pool.out) - {node.name}  # that takes nothing away where it is out already
+        limit = budget.max_unavailable.of(len(self.pool.nodes))
         if len(out) >= limit:
             return f"{len(out)} of at most {limit} nodes are out of service: {_named(out)}"
         if budget.domain is None:
@@ -126,15 +134,14 @@ class Usage:
         domain = budget.domain_of(node)
         if budget.max_unavailable_per_domain is not None:
             limit = budget.max_unavailable_per_domain.of(self.pool.sizes.get(domain, 0))
-            there = [name for name, place in out.items() if place == domain]
+            there = [name for name in out if self.pool.domain_of(name) == domain]
             if len(there) >= limit:
                 return (
                     f"{len(there)} of at most {limit} nodes of {budget.domain}={domain} are out of service: "
                     f"{_named(there)}"
                 )
-        begun = {
-            place for name, place in self.in_work.items() if name != node.name and name in self.pool.domains
-        }
+        others = (self.in_work - {node.name}) & self.pool.nodes.keys()
+        begun = {self.pool.domain_of(name) for name in others}
         if domain not in begun and len(begun) >= budget.domains_at_once:
             return f"{budget.domain}={', '.join(sorted(begun))} comes first"
         return None
@@ -152,24 +159,17 @@ class Lookout:
         self._budget = budget
         self._clock = clock
         self._seen = float("-inf")
-        self._nodes: dict[str, ClusterNode] = {}
         self._pool = Pool.of(budget, ())
-
-    def nodes(self) -> Mapping[str, ClusterNode]:
-        """Return the nodes of the pool by name."""
-        self.pool()
-        return self._nodes
 
     def pool(self) -> Pool:
         """Return the pool."""
         if self._clock() - self._seen >= FRESH_SECONDS:
-            self._nodes = {node.name: node for node in self._cluster.nodes(self._budget.pool)}
-            self._pool = Pool.of(self._budget, self._nodes.values())
+            self._pool = Pool.of(self._budget, self._cluster.nodes(self._budget.pool))
             self._seen = self._clock()
         return self._pool
 
 
 def _named(names: Iterable[str], at_most: int = 5) -> str:
-    names = list(names)
+    names = sorted(names)
     more = f" and {len(names) - at_most} more" if len(names) > at_most else ""
     return ", ".join(names[:at_most]) + more

@@ -23,7 +23,7 @@ from numaforge.rollout.slots import held_slots, live_slots
 from numaforge.rollout.steps import Clock, Steps
 
 _TICK_SECONDS = 2.0
-_LOOK_SECONDS = 15.0
+_LOOK_SECONDS = 30.0
 _AWAY_SECONDS = 900.0
 _NUMBERS = re.compile(r"(\d+)")
 
@@ -216,7 +216,8 @@ class Fleet:
         if self.clock() < max(self._look_at, self._soak_until):
             return
         self._look_at = self.clock() + _LOOK_SECONDS
-        pool, nodes = self._lookout.pool(), self._lookout.nodes()
+        pool = self._lookout.pool()
+        nodes = pool.nodes
         slots = live_slots(self.cluster, pool, self.cluster.leases())
         if lost := self._lost(nodes):
             self.stop(f"{lost}, which was changed before, is not Ready any more")

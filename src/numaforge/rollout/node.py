@@ -28,6 +28,7 @@ from numaforge.rollout.record import (
     Record,
     TakenError,
     claim,
+    left_cordoned,
     read_record,
     take_over,
 )
@@ -88,7 +89,7 @@ class NodeRollout:
         try:
             if not (yield from self._ask(lambda: self._unfinished(node))):
                 if (yield from self._ask(self.machine.change)) is None:
-                    return Outcome(Ending.UNCHANGED, "it is as planned")
+                    return _unchanged(node)
                 yield from self._admissible(node)
             outcome = None
             while outcome is None:
@@ -122,14 +123,16 @@ class NodeRollout:
         deadline = self.clock() + self.settings.maintenance_seconds
         while (other := foreign(node)) is not None:
             if self.clock() >= deadline:
-                raise _RefusedError(f"somebody else is at work on the node: {other}")
+                left = left_cordoned(node)
+                raise _RefusedError(left or f"somebody else is at work on the node: {other}")
             self._say("waits for maintenance", (other,))
             yield _LOOK_AGAIN_SECONDS
             node = yield from self._ask(lambda: self.cluster.node(self.name))
         if not node.ready:
             raise _RefusedError(f"the node is not Ready: {node.ready_message or 'no reason given'}")
         if node.unschedulable and not self.settings.include_cordoned:
-            raise _RefusedError("somebody else has cordoned the node (permit: include_cordoned)")
+            cordoned = left_cordoned(node) or "somebody else has cordoned the node (permit: include_cordoned)"
+            raise _RefusedError(cordoned)
         pods = yield from self._ask(lambda: self.cluster.pods(self.name))
         if forbidden := sort_pods(pods, self.settings.drain).forbidden:
             raise _RefusedError("the node cannot be drained", [str(blocker) for blocker in forbidden])
@@ -173,7 +176,7 @@ class NodeRollout:
     def _work(self, node: ClusterNode, holding: Holding) -> Steps[Outcome]:
         if read_record(node) is None:
             if (yield from self._ask(self.machine.change)) is None:
-                return Outcome(Ending.UNCHANGED, "it is as planned")
+                return _unchanged(node)
             record = yield from self._cordon(node, holding)
             return (yield from self._go_through(record))
         node, record = yield from self._ask(lambda: take_over(self.cluster, self.name, self.runner))
@@ -228,3 +231,8 @@ class NodeRollout:
         if progress != self._last_told:
             self._last_told = progress
             self.tell(progress)
+
+
+def _unchanged(node: ClusterNode) -> Outcome:
+    left = left_cordoned(node)
+    return Outcome(Ending.UNCHANGED, f"it is as planned; {left}" if left else "it is as planned")

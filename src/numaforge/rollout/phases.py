@@ -12,7 +12,6 @@ from numaforge.rollout.cluster import ApiAwayError, Cluster, ClusterError, Clust
 from numaforge.rollout.drain import Blocker, drain
 from numaforge.rollout.gate import Expected, Mismatch, prove
 from numaforge.rollout.machine import Machine
-from numaforge.rollout.maintenance import foreign
 from numaforge.rollout.outcome import NodeSettings, Outcome
 from numaforge.rollout.patience import HostAwayError, Patience, patiently
 from numaforge.rollout.record import (
@@ -24,6 +23,7 @@ from numaforge.rollout.record import (
     UncordonedError,
     advance,
     hand_back,
+    left_cordoned,
     require_ours,
 )
 from numaforge.rollout.steps import Clock, Steps
@@ -288,10 +288,10 @@ class Phases:
     def _finish(self, ending: Ending, reason: str, details: Sequence[str] = ()) -> Steps[Outcome]:
         """Uncordon only what this roll-out has cordoned, and only where nobody else needs the cordon."""
         node = yield from self._ask(lambda: hand_back(self.cluster, self.name, self.record, ending, reason))
+        if left := left_cordoned(node):
+            reason = f"{reason}; {left}"
         if not self.record.was_unschedulable:
-            if node.unschedulable:
-                reason += f"; left cordoned, because somebody else is at work on the node: {foreign(node)}"
-            self._event("Uncordoned" if not node.unschedulable else "LeftCordoned", reason)
+            self._event("LeftCordoned" if left else "Uncordoned", reason)
         return Outcome(ending, reason, tuple(details))
 
     def _advance(self, phase: Phase, **changes: str | None) -> Steps[Outcome | None]:

@@ -18,6 +18,8 @@ RECORD = "numaforge.io/rollout"
 RESULT = "numaforge.io/rollout-result"
 ABORT = "numaforge.io/rollout-abort"
 
+_LEFT_TO = "cordon left to"
+
 
 class Phase(StrEnum):
     """How far a node is. What each name says has happened; what follows from it is still to be done."""
@@ -148,20 +150,36 @@ def hand_back(cluster: Cluster, name: str, record: Record, ending: Ending, reaso
     A node that was cordoned before stays so, and one that somebody else is at work on by now. Raises
     TakenError where the record is not this runner's any more.
     """
-    result = json.dumps({"ending": ending.value, "reason": reason, "runner": record.runner})
+    result = {"ending": ending.value, "reason": reason, "runner": record.runner}
 
     def change(node: ClusterNode) -> ClusterNode:
-        if RECORD not in node.annotations and node.annotations.get(RESULT) == result:
+        if RECORD not in node.annotations and result.items() <= _result(node).items():
             return node  # done, and only the answer was lost
         _require_record(node, record)
-        stays = record.was_unschedulable or foreign(node) is not None
+        other = foreign(node)
+        stays = record.was_unschedulable or other is not None
+        left = None if record.was_unschedulable else other
         return cluster.patch_node(
             node,
             unschedulable=None if stays else False,
-            annotations={RECORD: None, ABORT: None, RESULT: result},
+            annotations={RECORD: None, ABORT: None, RESULT: json.dumps({**result, _LEFT_TO: left})},
         )
 
     return _retried(cluster, name, change)
+
+
+def left_cordoned(node: ClusterNode) -> str | None:
+    """Say why a roll-out that has ended has left its cordon on the node, if it is so."""
+    other = _result(node).get(_LEFT_TO) if node.unschedulable and RECORD not in node.annotations else None
+    return f"left cordoned, because somebody else was at work on the node: {other}" if other else None
+
+
+def _result(node: ClusterNode) -> dict[str, str | None]:
+    try:
+        document = json.loads(node.annotations.get(RESULT, "{}"))
+    except ValueError:  # somebody else's words
+        return {}
+    return document if isinstance(document, dict) else {}
 
 
 def _require_record(node: ClusterNode, record: Record) -> None:

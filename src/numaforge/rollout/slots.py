@@ -34,7 +34,7 @@ NODE_UID = "numaforge.io/node-uid"
 RENEW_SECONDS = 10.0
 SILENT_SECONDS = 60.0
 """A runner that has not renewed its slot for so long, watched by one clock, is taken for dead."""
-_ASK_AGAIN_SECONDS = 5.0
+_ASK_AGAIN_SECONDS = 10.0
 
 
 class NoSlotError(NumaforgeError):
@@ -73,7 +73,7 @@ def live_slots(cluster: Cluster, pool: Pool, leases: Iterable[Lease]) -> list[Sl
     return [
         slot
         for slot in held_slots(leases)
-        if pool.uids.get(slot.node) == slot.node_uid or _exists(cluster, slot)
+        if ((node := pool.nodes.get(slot.node)) and node.uid == slot.node_uid) or _exists(cluster, slot)
     ]
 
 

@@ -300,7 +300,7 @@ def test_a_node_that_somebody_else_works_on_by_now_is_left_cordoned(phase):
     world.reach(phase)
     world.cluster.change_node(NODE, labels=DRIVER_UPGRADE)
     outcome = world.end(task)
-    assert "left cordoned, because somebody else is at work on the node: the GPU operator" in outcome.reason
+    assert "left cordoned, because somebody else was at work on the node: the GPU operator" in outcome.reason
     assert (world.node.unschedulable, RECORD in world.node.annotations, world.slots()) == (True, False, [])
 
 
