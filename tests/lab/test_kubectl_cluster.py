@@ -32,6 +32,7 @@ from numaforge.rollout.cluster import (
 )
 from numaforge.rollout.kubectl import KubectlCluster, permissions
 from tests.fixtures.cluster_contract import NODES, ClusterContract, World
+from tests.lab.fleet import Observer
 
 RBAC = REPOSITORY / "docs" / "rollout-rbac.yaml"
 DEFAULT = "/api/v1/namespaces/default"
@@ -587,3 +588,25 @@ def test_the_environment_names_a_kubeconfig(fleet, monkeypatch):
     monkeypatch.setenv("KUBECONFIG", str(fleet.kubeconfig))
     with KubectlCluster(kubectl=str(fleet.control_plane.kubectl())) as cluster:
         assert len(cluster.nodes()) == len(NODES)
+
+
+# The observer that the tests of a fleet trust
+
+
+def test_the_observer_sees_what_was_out_of_service_together(world):
+    def cordon(name, unschedulable):
+        world.fleet.patch(f"/api/v1/nodes/{name}", {"spec": {"unschedulable": unschedulable}})
+
+    for node in NODES:
+        cordon(node, False)
+    world.until(lambda: not any(node.taints for node in world.cluster.nodes()))
+    with Observer(world.fleet) as observer:
+        cordon("node-001", True)
+        cordon("node-003", True)
+        cordon("node-001", False)
+        cordon("node-000", True)
+        cordon("node-000", False)
+        cordon("node-003", False)
+    assert observer.most.out == {"node-001", "node-003"}
+    assert (observer.most_in("zone-0"), observer.most_in("zone-1"), observer.most_zones) == (1, 2, 2)
+    assert observer.order == ["node-001", "node-003", "node-000"]
