@@ -1,7 +1,7 @@
 """Play roll-outs over 2,000 nodes with random faults, and count violations: `python bench/rollout.py`.
 
-Plays 10,000 seeds on every core, then one whole fleet of 2,000. `--seed N` plays one seed again and tells what
-happens. Exits 1 for a violation, or where it takes longer than promised.
+Plays 10,000 seeds on every core, then one whole fleet of 2,000. `--seed N` plays one seed again and tells
+what happens. Exits 1 for a violation, or where it takes longer than promised.
 """
 
 from __future__ import annotations
@@ -16,10 +16,19 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+from numaforge.rollout.budget import Budget, Share
+from numaforge.rollout.fleet import FleetSettings
 from tests.fixtures.simulation import Shape, Simulation, ViolationError
 
 LIMIT_SECONDS = 600.0
-WHOLE_FLEET = Shape(members=(2000, 2000), max_unavailable=(100, 100), troubled=0.0, events=0, kills=0)
+WHOLE_FLEET = Shape(
+    members=(2000, 2000),
+    troubled=0.0,
+    events=0,
+    kills=0,
+    blocked=False,
+    settings=FleetSettings(budget=Budget(Share(percent=5), pool=""), canaries=1),
+)
 
 
 def play(seed: int) -> tuple[int, Counter[str], str]:
@@ -41,7 +50,8 @@ def play_many(seeds: range) -> int:
                 print(f"seed {seed}: {violation}", flush=True)
     seconds = time.perf_counter() - started
     said = ", ".join(f"{count} {ending}" for ending, count in sorted(endings.items()))
-    print(f"{len(seeds)} seeds on {os.cpu_count()} cores: {seconds:.0f} s, {len(violations)} violations ({said})")
+    cores = os.cpu_count()
+    print(f"{len(seeds)} seeds on {cores} cores: {seconds:.0f} s, {len(violations)} violations ({said})")
     return 1 if violations or seconds > LIMIT_SECONDS else 0
 
 

@@ -87,10 +87,19 @@ class Pool:
     begun: frozenset[str]
 
     @classmethod
-    def of(cls, budget: Budget, nodes: Iterable[ClusterNode]) -> Pool:
-        """Count the nodes of a pool."""
+    def of(cls, budget: Budget, nodes: Iterable[ClusterNode], earlier: Pool | None = None) -> Pool:
+        """Count the nodes of a pool; those that have not changed since an earlier time are as they were."""
         named = {node.name: node for node in nodes}
-        out = frozenset(name for name, node in named.items() if out_of_service(node))
+        old, old_out = (earlier.nodes, earlier.out) if earlier else ({}, frozenset())
+        out = frozenset(
+            name
+            for name, node in named.items()
+            if (
+                name in old_out
+                if (was := old.get(name)) is not None and was.resource_version == node.resource_version
+                else out_of_service(node)
+            )
+        )
         return cls(budget, named, out, frozenset(name for name in out if RECORD in named[name].annotations))
 
     def domain_of(self, name: str) -> str:
@@ -164,7 +173,7 @@ class Lookout:
     def pool(self) -> Pool:
         """Return the pool."""
         if self._clock() - self._seen >= FRESH_SECONDS:
-            self._pool = Pool.of(self._budget, self._cluster.nodes(self._budget.pool))
+            self._pool = Pool.of(self._budget, self._cluster.nodes(self._budget.pool), self._pool)
             self._seen = self._clock()
         return self._pool
 

@@ -1,0 +1,28 @@
+"""Random faults over 2,000 nodes: nothing happens that must never happen, whatever the seed.
+
+One seed again, with what happens in it: `python bench/rollout.py --seed N`.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.fixtures.simulation import Simulation
+
+SEEDS = 200
+CHUNK = 20
+
+
+@pytest.mark.parametrize(
+    "first", range(0, SEEDS, CHUNK), ids=lambda first: f"seeds {first}-{first + CHUNK - 1}"
+)
+def test_no_seed_violates_anything(first):
+    for seed in range(first, first + CHUNK):
+        try:
+            Simulation(seed).run()
+        except AssertionError as violation:
+            pytest.fail(f"seed {seed}: {violation}")
+
+
+def test_the_same_seed_is_the_same_story():
+    assert Simulation(7).run() == Simulation(7).run()
