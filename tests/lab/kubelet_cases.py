@@ -190,29 +190,22 @@ def _cpu_manager_options() -> Iterator[Case]:
             f"topologyManagerPolicy: {policy}",
         )
     yield case("CPU options under policy none", cpu_options(full_pcpus_only="true"))
-    yield case("an unknown CPU option under policy none", cpu_options(nonsense="x"))
 
 
 def _cpu_manager() -> Iterator[Case]:
     static = "cpuManagerPolicy: static"
     yield case("static without a reservation", static)
-    yield case("static with no more than zero CPUs reserved", static, 'kubeReserved: {cpu: "0"}')
     yield case("static with a part of a CPU reserved", static, "kubeReserved: {cpu: 1100m}")
     yield case("static with more CPUs reserved than there are", static, 'kubeReserved: {cpu: "17"}')
-    yield case("more CPUs reserved than there are, under policy none", 'kubeReserved: {cpu: "17"}')
     yield case("every CPU reserved by name", static, "reservedSystemCPUs: 0-15")
     yield case("a reserved CPU that is not there", static, "reservedSystemCPUs: 0-1,16")
-    yield case("a reserved CPU that is not there, under policy none", "reservedSystemCPUs: 0-1,16")
     for text, rule in (
-        ("3-1", "with a range that falls"),
         ("0-1, 4", "with a blank"),
         ("a", "by name"),
     ):
         yield case(f"reserved CPUs {rule}", static, f'reservedSystemCPUs: "{text}"')
     yield case("reserved CPUs beside a cgroup of the system", STATIC, "systemReservedCgroup: /system.slice")
-    yield case("reserved CPUs beside a cgroup of Kubernetes", STATIC, "kubeReservedCgroup: /kube.slice")
     yield case("reserved CPUs take the place of kubeReserved.cpu", STATIC, 'kubeReserved: {cpu: "17"}')
-    yield case("a CPU policy that does not exist", "cpuManagerPolicy: dynamic", WHOLE_CORES)
 
 
 def _topology_manager() -> Iterator[Case]:
@@ -259,9 +252,6 @@ def _memory_manager(memory_bytes: int) -> Iterator[Case]:
         "reservedMemory: [{numaNode: 4, limits: {memory: 400Mi}}]",
     )
     yield case(
-        "reserved memory on NUMA node -1", MEMORY, "reservedMemory: [{numaNode: -1, limits: {memory: 400Mi}}]"
-    )
-    yield case(
         "reserved memory twice on one NUMA node",
         MEMORY,
         "reservedMemory: [{numaNode: 0, limits: {memory: 200Mi}}, {numaNode: 0, limits: {memory: 200Mi}}]",
@@ -285,7 +275,7 @@ def _memory_manager(memory_bytes: int) -> Iterator[Case]:
         EVICTION_100MI,
         reserved_memory("3Gi"),
     )
-    for percent in (5, 33.3):
+    for percent in (33.3,):
         share = percent_of(percent, memory_bytes)
         eviction = f"evictionHard: {{memory.available: {percent}%}}"
         yield case(
@@ -319,9 +309,6 @@ def _memory_manager(memory_bytes: int) -> Iterator[Case]:
         reserved_memory("400Mi"),
     )
     yield case(
-        "a bad limit under policy None is refused", 'reservedMemory: [{numaNode: 0, limits: {memory: "0"}}]'
-    )
-    yield case(
         "a memory policy in small letters", "memoryManagerPolicy: static", RESERVED_300MI, ALL_ON_NODE_0
     )
     yield case("memory policy BestEffort", "memoryManagerPolicy: BestEffort", RESERVED_300MI, ALL_ON_NODE_0)
@@ -334,12 +321,9 @@ def _feature_gates() -> Iterator[Case]:
     for name, value in (
         ("CPUManager", True),
         ("MemoryManager", True),
-        ("KubeletPodResources", True),
         ("CPUManagerPolicyOptions", False),
         ("PodLevelResourceManagers", True),
         ("NodeSwap", False),
-        ("KubeletCgroupDriverFromCRI", False),
-        ("DynamicResourceAllocation", False),
         ("SidecarContainers", False),
         ("CPUManagerr", True),
     ):
@@ -363,8 +347,6 @@ def _feature_gates() -> Iterator[Case]:
         since=36,
     )
     yield case("an unknown gate in a drop-in", drop_ins={"50-gate.conf": drop_in(gates(Nonsense=True))})
-    yield case("an unknown gate as a flag", flags=("--feature-gates=Nonsense=true",))
-    yield case("a locked gate as a flag", flags=("--feature-gates=CPUManagerPolicyOptions=false",))
     yield case(
         "a gate as a flag wins over the file",
         gates(CPUManagerPolicyAlphaOptions=False),
@@ -384,12 +366,6 @@ def _reservations() -> Iterator[Case]:
     ):
         yield case(f"kubeReserved memory {rule}", f'kubeReserved: {{memory: "{text}"}}')
     yield case("kubeReserved with another resource", 'kubeReserved: {nvidia.com/gpu: "1"}')
-    yield case("kubeReserved with hugepages", "kubeReserved: {hugepages-2Mi: 64Mi}")
-    yield case(
-        "kubeReserved and systemReserved beyond the node together",
-        "kubeReserved: {memory: 4Gi}",
-        "systemReserved: {memory: 4Gi}",
-    )
     for name in ("system-reserved", "kube-reserved"):
         yield case(f"{name} enforced without a cgroup", f"enforceNodeAllocatable: [pods, {name}]")
     yield case(
@@ -404,7 +380,6 @@ def _reservations() -> Iterator[Case]:
     amounts = 'cpu: 1e-1, memory: 1.5Gi, pid: "1000", ephemeral-storage: 1e9'
     yield case("everything that can be reserved", f"kubeReserved: {{{amounts}}}")
     yield case("none enforced beside pods", "enforceNodeAllocatable: [none, pods]")
-    yield case("pods enforced twice", "enforceNodeAllocatable: [pods, pods]")
     yield case("an enforcement that does not exist", "enforceNodeAllocatable: [podz]")
     yield case("pods enforced without cgroups for each quality of service", "cgroupsPerQOS: false")
     yield case(
@@ -428,7 +403,6 @@ def _eviction() -> Iterator[Case]:
     yield case(
         "the eviction signals of the container file system", "evictionHard: {containerfs.available: 10%}"
     )
-    yield case("an eviction threshold beyond the node", "evictionHard: {memory.available: 64Gi}")
     yield case("a soft threshold without a grace period", "evictionSoft: {memory.available: 300Mi}")
     yield case(
         "a soft threshold with a grace period",
@@ -440,11 +414,6 @@ def _eviction() -> Iterator[Case]:
         "evictionSoft: {memory.available: 300Mi}",
         "evictionSoftGracePeriod: {memory.available: soon}",
     )
-    yield case(
-        "a grace period below zero",
-        "evictionSoft: {memory.available: 300Mi}",
-        "evictionSoftGracePeriod: {memory.available: -30s}",
-    )
 
 
 def _decoding() -> Iterator[Case]:
@@ -452,34 +421,23 @@ def _decoding() -> Iterator[Case]:
     yield case("fields that nobody knows are dropped", *dropped)
     yield case("a key that appears twice", "maxPods: 100", "maxPods: -1")
     yield case("text for a number", "maxPods: many")
-    yield case("a number for text", "clusterDomain: 5")
-    yield case("a fraction for a whole number", "maxPods: 1.5")
-    yield case("a number that is too large", "maxPods: 4294967296")
-    yield case("text for a truth value", 'failSwapOn: "false"')
     yield case("a bad duration", "syncFrequency: 1 minute")
-    yield case("a number for a duration", "syncFrequency: 60")
     yield case("a bad quantity in a list", "reservedMemory: [{numaNode: 0, limits: {memory: 1GiB}}]")
     yield case(
         "a bad timestamp in a taint", "registerWithTaints: [{key: a, effect: NoSchedule, timeAdded: today}]"
     )
     yield whole("an empty file", "")
     yield whole("a file that is not YAML", "kubelet: [")
-    yield whole("a file with a tab", f"{HEADER}maxPods:\t[\n\t5")
     yield whole("a file without kind", "apiVersion: kubelet.config.k8s.io/v1beta1\nmaxPods: 5\n")
-    yield whole("a file without apiVersion", "kind: KubeletConfiguration\nmaxPods: 5\n")
     yield whole("a file of another kind", "apiVersion: v1\nkind: ConfigMap\n")
     yield whole(
         "a file of another version", "apiVersion: kubelet.config.k8s.io/v1\nkind: KubeletConfiguration\n"
     )
     yield whole("a list", "- maxPods: 5\n")
-    yield whole("text alone", "kubelet\n")
 
 
 def _drop_ins() -> Iterator[Case]:
     policy = "cpuManagerPolicy"
-    yield case(
-        "a drop-in's static without a reservation", drop_ins={"50-cpus.conf": drop_in(f"{policy}: static")}
-    )
     yield case(
         "other extensions and unknown fields are not read",
         drop_ins={"50-a.yaml": drop_in(f"{policy}: no"), "README": "no", "50-b.conf": drop_in("maxPodz: -1")},
@@ -494,11 +452,6 @@ def _drop_ins() -> Iterator[Case]:
         drop_ins={"50/a.conf": drop_in(f"{policy}: nonsense"), "60.conf": drop_in(f"{policy}: none")},
     )
     yield case("a drop-in without kind", drop_ins={"50-a.conf": f"{policy}: none\n"})
-    yield case(
-        "a drop-in without apiVersion",
-        drop_ins={"50-a.conf": f"kind: KubeletConfiguration\n{policy}: none\n"},
-    )
-    yield case("a drop-in of another kind", drop_ins={"50-a.conf": "apiVersion: v1\nkind: ConfigMap\n"})
     yield case("an empty drop-in", drop_ins={"50-a.conf": ""})
     yield case("a drop-in that is not YAML", drop_ins={"50-a.conf": "a: [\n"})
     yield case("a drop-in with a wrong type", drop_ins={"50-a.conf": drop_in("maxPods: many")})
@@ -518,23 +471,11 @@ def _drop_ins() -> Iterator[Case]:
         since=31,
     )
     yield case(
-        "a drop-in's list replaces the file's",
-        MEMORY,
-        reserved_memory("100Mi", "100Mi"),
-        drop_ins={"50-a.conf": drop_in(ALL_ON_NODE_0)},
-    )
-    yield case(
         "a drop-in's eviction map keeps the defaults",
         "memoryManagerPolicy: Static",
         RESERVED_300MI,
         ALL_ON_NODE_0,
         drop_ins={"50-a.conf": drop_in("evictionHard: {nodefs.available: 5%}")},
-    )
-    yield case(
-        "a drop-in's reservation counts in the sum",
-        MEMORY,
-        ALL_ON_NODE_0,
-        drop_ins={"50-a.conf": drop_in("kubeReserved: {memory: 300Mi}")},
     )
 
 
@@ -563,23 +504,16 @@ def _flags() -> Iterator[Case]:
         ),
         until=31,
     )
-    yield case("reserved memory as a flag without a NUMA node", flags=("--reserved-memory=memory=200Mi",))
     yield case(
         "an eviction threshold as a flag replaces the map",
         MEMORY,
         reserved_memory("500Mi"),
         flags=("--eviction-hard=memory.available<200Mi",),
     )
-    yield case(
-        "an eviction threshold as a flag with an equals sign",
-        flags=("--eviction-hard=memory.available=200Mi",),
-    )
     yield case("an unknown flag", flags=("--reserved-cpu=0-1",))
     yield case("a word that is no flag", flags=("start",))
     yield case("a flag without its value", flags=("--max-pods",))
     yield case("a flag with a value of another type", flags=("--max-pods=many",))
-    yield case("a switch with a value of another type", flags=("--fail-swap-on=maybe",))
-    yield case("a duration that is none", flags=("--sync-frequency=1",))
     yield case("a flag with underscores", flags=("--max_pods=-1",))
     yield case("a deprecated flag still counts", flags=("--keep-terminated-pod-volumes=true",))
     for flag, value in (
@@ -587,8 +521,6 @@ def _flags() -> Iterator[Case]:
         ("fail-cgroupv1", "true"),
         ("register-schedulable", "true"),
         ("pod-infra-container-image", "pause"),
-        ("container-runtime", "remote"),
-        ("dynamic-config-dir", "/var/lib/kubelet"),
     ):
         yield case(f"the flag --{flag} of some versions", flags=(f"--{flag}={value}",))
     yield case("a label that a node may not give itself", flags=("--node-labels=kubernetes.io/role=worker",))
@@ -606,7 +538,6 @@ def _state_files() -> Iterator[Case]:
     yield case("memory None after Static", *static, before=both)
     yield case("memory Static after None", *both, before=both)
     yield case("fewer reserved CPUs", "cpuManagerPolicy: static", "reservedSystemCPUs: 0-1", before=both)
-    yield case("other reserved CPUs", "cpuManagerPolicy: static", "reservedSystemCPUs: 14-15", before=both)
     yield case("strict reservation after the plain one", *strict, before=both, since=33)
     yield case("the plain reservation after the strict one", *static, before=strict, since=33)
     yield case(
@@ -633,7 +564,6 @@ def _state_files() -> Iterator[Case]:
         before=both,
         edits=((memory, '"numberOfAssignments":0', '"numberOfAssignments":1'),),
     )
-    yield case("a changed memory state under None", before=(), edits=((memory, '"None"', '"Static"'),))
     for text, rule in (
         ("", "that is empty"),
         ("garbage", "that is not JSON"),
@@ -643,7 +573,8 @@ def _state_files() -> Iterator[Case]:
         ("{}", "of an empty object"),
     ):
         yield case(f"a CPU state {rule}", *static, state={cpu: text})
-        yield case(f"a memory state {rule}", *both, state={memory: text})
+        if not text.startswith(("[", '{"')):
+            yield case(f"a memory state {rule}", *both, state={memory: text})
     for state, rule in (
         ({"policyName": "none", "defaultCpuSet": ""}, "of another policy"),
         ({"policyName": "static", "defaultCpuSet": "0-14"}, "with a CPU less"),
@@ -715,10 +646,6 @@ def _validation() -> Iterator[Case]:
         ("memoryReservationPolicy", "TieredReservation"),
     ):
         yield case(f"{name}: {value}", f"{name}: {json.dumps(value)}")
-    yield case(
-        "parallel image pulls that are serialized", "maxParallelImagePulls: 2", "serializeImagePulls: true"
-    )
-    yield case("a quota period with its gate", "cpuCFSQuotaPeriod: 10ms", gates(CustomCPUCFSQuotaPeriod=True))
     yield case("swap behaviour UnlimitedSwap", "memorySwap: {swapBehavior: UnlimitedSwap}")
     yield case(
         "swap behaviour with its gate off", "memorySwap: {swapBehavior: LimitedSwap}", gates(NodeSwap=False)
@@ -729,32 +656,19 @@ def _validation() -> Iterator[Case]:
         gates(KubeletCrashLoopBackOffMax=True),
         since=32,
     )
-    yield case(
-        "a restart period without its gate", "crashLoopBackOff: {maxContainerRestartPeriod: 10s}", since=32
-    )
     yield case("too few ids for a pod's user namespace", "userNamespaces: {idsPerPod: 1000}", since=33)
     yield case("a taint without a key", "registerWithTaints: [{effect: NoSchedule}]")
-    yield case(
-        "a taint with an effect that does not exist", "registerWithTaints: [{key: gpu, effect: Never}]"
-    )
-    yield case("a log format that does not exist", "logging: {format: xml}")
     yield case("logs as JSON", "logging: {format: json}")
     yield case(
         "log modules in JSON logs", "logging: {format: json, vmodule: [{filePattern: kubelet, verbosity: 5}]}"
     )
     yield case("logs that are never flushed", "logging: {flushFrequency: -1s}")
     yield case("a tracing endpoint of another scheme", 'tracing: {endpoint: "http://localhost:4317"}')
-    yield case("a tracing rate below zero", "tracing: {samplingRatePerMillion: -1}")
     yield case("an authorization mode that does not exist", "authorization: {mode: RBAC}", since=30)
 
 
 def _set_up() -> Iterator[Case]:
     yield case("CPUs reserved for a quality of service", 'qosReserved: {cpu: "50%"}', gates(QOSReserved=True))
-    yield case(
-        "more than everything reserved for a quality of service",
-        'qosReserved: {memory: "150%"}',
-        gates(QOSReserved=True),
-    )
     yield case(
         "a node as numaforge plans it",
         STATIC,
