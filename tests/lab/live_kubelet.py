@@ -85,7 +85,7 @@ class Shell:
         assert self._process.stdout is not None
         self._process.stdin.write(f"{{ {commands}\n}} </dev/null; status=$?; echo; echo END $status\n")
         self._process.stdin.flush()
-        printed = []
+        printed: list[str] = []
         for line in self._process.stdout:
             if line.startswith("END "):
                 if line != "END 0\n":
@@ -250,7 +250,7 @@ class LiveKubelet:
 
         def refused() -> bool:
             status.update(self._api.call("GET", f"{PODS}/{PROBE}")["status"])
-            return status["phase"] == "Failed"
+            return bool(status["phase"] == "Failed")
 
         self._await(refused, DECIDED_WITHIN_S, f"it refuses {PROBE}")
         self.delete(PROBE)

@@ -112,12 +112,14 @@ def replay(kubelet: LiveKubelet, simulator: Node, operations: Operations) -> Dis
     return compare(len(operations)) if pending else None
 
 
-def shortened(kubelet: LiveKubelet, settings: dict[str, Any], operations: Operations) -> Operations:
-    """Return the fewest of the operations found in some trials after which the two still disagree."""
+def shortened(
+    kubelet: LiveKubelet, settings: dict[str, Any], operations: Operations, disagreement: Disagreement
+) -> tuple[Operations, Disagreement]:
+    """Return the fewest operations found in some trials that lead to a disagreement, and that one."""
     removed = {operation["remove"] for operation in operations if "remove" in operation}
     staying = [o for o in operations if "remove" not in o and o["metadata"]["name"] not in removed]
-    candidates = [staying[-1:], staying] if removed else [staying[-1:]]
-    shortest = operations
+    shortest = operations[: disagreement.operations]
+    candidates = [staying[-1:], staying, *_each_with_a_pod_less(shortest)]
     for _ in range(TRIALS):
         if not candidates:
             break
@@ -127,14 +129,17 @@ def shortened(kubelet: LiveKubelet, settings: dict[str, Any], operations: Operat
         kubelet.start(settings)
         found = replay(kubelet, kubelet.simulator(settings), candidate)
         if found:
-            shortest = candidate[: found.operations]
-            names = [o["metadata"]["name"] for o in shortest if "remove" not in o]
-            candidates = [_without(shortest, name) for name in names]
-    return shortest
+            shortest, disagreement = candidate[: found.operations], found
+            candidates = _each_with_a_pod_less(shortest)
+    return shortest, disagreement
 
 
-def _without(operations: Operations, name: str) -> Operations:
-    return [o for o in operations if o.get("remove") != name and o.get("metadata", {}).get("name") != name]
+def _each_with_a_pod_less(operations: Operations) -> list[Operations]:
+    names = [o["metadata"]["name"] for o in operations if "remove" not in o]
+    return [
+        [o for o in operations if name not in (o.get("remove"), o.get("metadata", {}).get("name"))]
+        for name in names
+    ]
 
 
 @pytest.mark.parametrize("run", RUNS, ids=lambda run: f"{run.number}-{run.scenario.name}")
@@ -143,7 +148,7 @@ def test_decides_as_the_live_kubelet_does(kubelet: LiveKubelet, run: Run) -> Non
     kubelet.start(run.settings)
     found = replay(kubelet, kubelet.simulator(run.settings), operations)
     if found:
-        shortest = shortened(kubelet, run.settings, operations[: found.operations])
+        shortest, found = shortened(kubelet, run.settings, operations[: found.operations], found)
         pytest.fail(
             f"NUMAFORGE_SEED={SEED} {run.scenario.name}: the simulator says of {found.pod}\n"
             f"  {found.simulated}\nthe kubelet\n  {found.real}\n"
