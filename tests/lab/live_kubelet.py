@@ -35,8 +35,8 @@ PODS = "/api/v1/namespaces/default/pods"
 ROOT_DIR = "/var/lib/kubelet"
 STATE_FILES = ("cpu_manager_state", "memory_manager_state", "device-plugins/kubelet_internal_checkpoint")
 HUGEPAGES_PER_NUMA_NODE = 32
-DECIDED_WITHIN_S = 90
-STARTED_WITHIN_S = 180
+DECIDED_WITHIN_S = 240
+STARTED_WITHIN_S = 240
 NEVER = "never"
 PROBE = "probe"
 
