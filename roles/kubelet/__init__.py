@@ -7,11 +7,13 @@ from pyinfra import host
 from numaforge.hosts import planned, role, seen, will_read
 from numaforge.planning.model import NodePlan
 from numaforge.render import kubelet_files
+from numaforge.rollout import events
 from numaforge.rollout.options import PLACE, read_options
 from numaforge.topology.model import NodeTopology
 
 from .change import check, outlook
 from .operations import kubelet_configuration
+from .rollout import introduce
 from .target import Target
 
 __all__ = ["kubelet"]
@@ -26,8 +28,10 @@ def kubelet() -> None:
     out of service for a restart (numaforge.rollout.options). `numaforge rollout` adds what was said on its
     command line as `numaforge_rollout_options`.
     """
+    introduce(host)
     plan = planned(host)
     if plan.kubelet is None:
+        events.record("without-kubelet", host.name)
         host.log("no kubelet on this host and none in the profile: nothing to configure")
         return
     options = read_options(host.data.get(PLACE), host.data.get(f"{PLACE}_options"))

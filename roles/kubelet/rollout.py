@@ -46,12 +46,16 @@ _clusters = _Clusters()
 _introduced: WeakSet[State] = WeakSet()
 
 
-def announce_outlook(host: Host, target: Target, options: RolloutOptions, sentences: Sequence[str]) -> None:
-    """Tell whoever started this run what it would do to a host, and once which hosts there are."""
+def introduce(host: Host) -> None:
+    """Tell whoever started this run, once, which hosts there are."""
     if host.state not in _introduced:
         _introduced.add(host.state)
         names = [each.name for each in host.state.inventory if host.state.is_host_in_limit(each)]
         events.record("inventory", host.name, hosts=names)
+
+
+def announce_outlook(host: Host, target: Target, options: RolloutOptions, sentences: Sequence[str]) -> None:
+    """Tell whoever started this run what it would do to a host."""
     events.record(
         "outlook",
         host.name,

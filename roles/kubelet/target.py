@@ -12,7 +12,7 @@ from numaforge.bundle import Change, FileContent
 from numaforge.errors import HostError
 from numaforge.kubelet.checkpoints import CPU_STATE_FILE, MEMORY_STATE_FILE
 from numaforge.planning.model import KubeletPlan, NodePlan
-from numaforge.quantity import format_bytes
+from numaforge.quantity import format_bytes, format_millis
 from numaforge.render import kubelet_files
 from numaforge.rollout.gate import Expected
 from numaforge.rollout.transaction import Transaction, health_url
@@ -76,8 +76,8 @@ class Target:
         allocatable = {}
         if planned is not None:
             allocatable = {
-                "cpu": f"{planned.cpu_millis}m",
-                "memory": str(planned.memory_bytes),
+                "cpu": format_millis(planned.cpu_millis),
+                "memory": format_bytes(planned.memory_bytes),
                 **{
                     f"hugepages-{size}": format_bytes(count)
                     for size, count in planned.hugepages_bytes.items()

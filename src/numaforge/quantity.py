@@ -57,3 +57,8 @@ def format_bytes(count: int) -> str:
         if count and count % size == 0:
             return f"{count // size}{suffix}"
     return str(count)
+
+
+def format_millis(count: int) -> str:
+    """Return thousandths as the shortest exact quantity: `8`, `7500m`."""
+    return f"{count}m" if count % 1000 else str(count // 1000)

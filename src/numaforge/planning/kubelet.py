@@ -71,6 +71,12 @@ def kubelet_version(
     text, field = asked or installed, "kubelet version"
     if text is None:
         text, field = profile.kubelet.version, "kubelet.version"
+    if text is None and topology.kubelet is not None and topology.kubelet.binary is not None:
+        raise PlanError(
+            f"{topology.kubelet.binary} did not say its version in time",
+            where=field,
+            remedy="run again when the host is less busy, or name kubelet.version in the profile",
+        )
     if text is None:
         return Reasoned(
             None,

@@ -226,7 +226,8 @@ def _roll_out(program: Pyinfra, name: str, output: str, *, go_on: bool) -> int:
 def _change_the_others(program: Pyinfra, survey: Survey, members: Iterable[Member]) -> int:
     """Bring the hosts whose kubelets need no restart to their plans: nothing of theirs is interrupted."""
     rolled = {member.host for member in members}
-    others = [each.host for each in survey.outlooks if each.host not in rolled]
+    asked = [*(each.host for each in survey.outlooks), *survey.without_kubelet]
+    others = [host for host in asked if host not in rolled]
     if not others:
         return ExitCode.YES
     code, log = _waiting(program.apply(others), f"changing {len(others)} hosts that need no restart")

@@ -106,7 +106,7 @@ def outlook_tables(ahead: Sequence[NodeOutlook], survey: Survey, options: Rollou
     """Return what a roll-out would do, in its order."""
     parts: list[RenderableType] = []
     restarts = f"{len(ahead)} of {len(survey.outlooks)} kubelets have to restart"
-    budget = f"at most {options.max_unavailable} nodes of the pool out of service"
+    budget = f"out of service together at most: {options.max_unavailable}"
     parts += [Text(f"{restarts}; {budget}", style="bold"), Text("")]
     table = Table(box=None, pad_edge=False)
     for title in ("Turn", "Node", "Domain", "Pods to evict", "In the way"):
@@ -150,6 +150,7 @@ def outlook_document(ahead: Sequence[NodeOutlook], survey: Survey) -> dict[str, 
             for each in ahead
         ],
         "without_restart": [each.host for each in survey.outlooks if not each.restarts],
+        "without_kubelet": list(survey.without_kubelet),
         "silent": list(survey.silent),
     }
 

@@ -49,6 +49,7 @@ class Survey:
     """What was found out of an inventory: the outlook of each host, or why there is none."""
 
     outlooks: tuple[Outlook, ...]
+    without_kubelet: tuple[str, ...]
     refused: Mapping[str, str]  # a host that cannot be planned or configured, and the message
     silent: tuple[str, ...]  # hosts that did not answer
     log: Path
@@ -125,8 +126,9 @@ class Pyinfra:
                 remedy=f"the whole log is {log}",
             )
         outlooks = {event["host"]: _outlook(event) for event in told if event["kind"] == "outlook"}
-        silent = [name for name in names if name not in outlooks and name not in refused]
-        return Survey(tuple(outlooks.values()), refused, tuple(silent), log)
+        without = tuple(event["host"] for event in told if event["kind"] == "without-kubelet")
+        silent = [name for name in names if name not in {*outlooks, *refused, *without}]
+        return Survey(tuple(outlooks.values()), without, refused, tuple(silent), log)
 
     def apply(self, hosts: Sequence[str]) -> Steps[tuple[int, Path]]:
         """Run the deploy on hosts that need no restart, together; return pyinfra's exit code and the log."""

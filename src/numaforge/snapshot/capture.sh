@@ -226,7 +226,7 @@ kubelet() {
     # Starting it takes long on a slow machine; the plan of an earlier run knows the version of this very file.
     identity=$(stat -L -c '%i %s %Y %n' "$binary" 2> /dev/null) && printf 'v kubelet binary:%s\n' "$identity"
     [ -z "$identity" ] || ! grep -qsF "\"$identity\"" ./@PLAN@ || return 0
-    ! ask 20 "$binary" --version < /dev/null || command_output 'kubelet --version' "$answer"
+    ! ask 60 "$binary" --version < /dev/null || command_output 'kubelet --version' "$answer"
 }
 
 capture() {

@@ -1,0 +1,190 @@
+"""300 nodes on a real API server, with pods that really move and budgets that really block.
+
+The nodes are kwok's, so there are no machines behind them: what a machine says is scripted here, and an
+observer with a connection of its own counts what is out of service.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import pytest
+
+from lab.kwok import ZONE, Fleet
+from numaforge.rollout.budget import Budget, Share
+from numaforge.rollout.drain import DrainSettings
+from numaforge.rollout.fleet import Fleet as FleetRollout
+from numaforge.rollout.fleet import FleetReport, FleetSettings, Member
+from numaforge.rollout.gate import Expected, GateSettings
+from numaforge.rollout.kubectl import KubectlCluster
+from numaforge.rollout.lead import take_lead
+from numaforge.rollout.machine import Change
+from numaforge.rollout.node import NodeRollout
+from numaforge.rollout.outcome import NodeSettings, Outcome
+from numaforge.rollout.record import RECORD, Ending
+from numaforge.rollout.slots import held_slots
+from numaforge.rollout.steps import Steps, run
+from numaforge.rollout.transaction import Process, Result, Status, Transaction
+from tests.lab.fleet import Observer
+
+NODES = 300
+ZONES = 3
+SHARE = Share(percent=10)
+PER_ZONE = Share(count=20)
+_ids = itertools.count()
+
+
+@dataclass
+class ScriptedMachine:
+    """A machine behind a node that has none: its transactions are applied a moment after they begin."""
+
+    seconds: float = 0.5
+    outcome: str = "applied"
+    _begun: dict[str, float] = field(default_factory=dict)
+    _done: bool = False
+
+    def change(self) -> Change | None:
+        return None if self._done else Change(Transaction(f"T{next(_ids)}", "kubelet.service", ()))
+
+    def expected(self) -> Expected:
+        return Expected()
+
+    def begin(self, transaction: Transaction) -> None:
+        self._begun.setdefault(transaction.id, time.monotonic())
+
+    def status(self, transaction: str | None) -> Status:
+        process = Process("boot", 1, 0, 0)
+        begun = self._begun.get(transaction or "")
+        if begun is None:
+            return Status(None, False, None, process)
+        if time.monotonic() - begun < self.seconds:
+            return Status("starting", True, None, process)
+        self._done = self.outcome == "applied"
+        return Status(self.outcome, False, Result(transaction or "", self.outcome, "as scripted"), process)
+
+    def revert(self, transaction: str, reason: str) -> None:
+        raise AssertionError(f"{transaction} is to be reverted: {reason}")
+
+    def settle(self) -> None:
+        raise AssertionError("nothing is ever broken off")
+
+    def verify(self) -> Steps[tuple[str, ...]]:
+        yield from ()
+        return ()
+
+
+class Thread:
+    """A node's roll-out in a thread of its own; implements numaforge.rollout.fleet.Running."""
+
+    def __init__(self, rollout: NodeRollout) -> None:
+        self._outcome: Outcome | None = None
+        self._thread = threading.Thread(target=self._run, args=(rollout,), daemon=True)
+        self._thread.start()
+
+    def outcome(self) -> Outcome | None:
+        return self._outcome
+
+    def _run(self, rollout: NodeRollout) -> None:
+        try:
+            self._outcome = run(rollout.run())
+        except Exception as error:  # the test says what it is
+            self._outcome = Outcome(Ending.HELD, repr(error))
+
+
+@pytest.fixture(scope="module")
+def nodes(fleet: Fleet) -> list[str]:
+    """300 nodes in three zones, with two pods each on average, of which a tenth may be away."""
+    names = fleet.add_nodes(NODES, zones=ZONES, prefix="gpu")
+    for number in range(10):
+        fleet.add_deployment(f"app-{number}", NODES * 2 // 10, max_unavailable="10%")
+    fleet.await_deployments(300)
+    return names
+
+
+@pytest.fixture
+def cluster(fleet: Fleet) -> Iterator[KubectlCluster]:
+    with KubectlCluster(fleet.kubeconfig, kubectl=str(fleet.control_plane.kubectl())) as cluster:
+        yield cluster
+
+
+def rollout(
+    cluster: KubectlCluster,
+    names: list[str],
+    runner: str,
+    machines: dict[str, ScriptedMachine],
+    **changes: object,
+) -> FleetRollout:
+    budget = Budget(SHARE, pool="", domain=ZONE, max_unavailable_per_domain=PER_ZONE)
+    settings = NodeSettings(
+        budget=budget,
+        drain=DrainSettings(timeout_seconds=240),
+        gate=GateSettings(ready_seconds=120, stable_seconds=0.5),
+    )
+
+    def launch(member: Member) -> Thread:
+        machine = machines.setdefault(member.node, ScriptedMachine())
+        return Thread(
+            NodeRollout(
+                cluster, machine, member.node, runner, settings, time.monotonic, tell=lambda _progress: None
+            )
+        )
+
+    return FleetRollout(
+        cluster=cluster,
+        members=[Member(name, name) for name in names],
+        settings=FleetSettings(**{"budget": budget, "canaries": 2, **changes}),
+        launch=launch,
+        clock=time.monotonic,
+        tell=lambda _reason: None,
+        lead=run(take_lead(cluster, runner, runner, {}, go_on=False, clock=time.monotonic)),
+    )
+
+
+def nothing_is_left(fleet: Fleet, cluster: KubectlCluster) -> bool:
+    found = fleet.get("/api/v1/nodes")["items"]
+    marked = [node for node in found if RECORD in node["metadata"].get("annotations", {})]
+    cordoned = [node for node in found if node["spec"].get("unschedulable")]
+    return not marked and not cordoned and not held_slots(cluster.leases())
+
+
+def test_two_shards_of_a_fleet_stay_within_one_budget(
+    fleet: Fleet, nodes: list[str], cluster: KubectlCluster
+) -> None:
+    reports: dict[str, FleetReport] = {}
+
+    def play(name: str, shard: list[str]) -> None:
+        reports[name] = run(rollout(cluster, shard, name, {}).run())
+
+    with Observer(fleet) as observer:
+        shards = [
+            threading.Thread(target=play, args=(f"shard-{number}", nodes[number::2])) for number in range(2)
+        ]
+        for shard in shards:
+            shard.start()
+        for shard in shards:
+            shard.join()
+    endings = {outcome.ending for report in reports.values() for outcome in report.outcomes.values()}
+    assert endings == {Ending.DONE}, [report.outcomes for report in reports.values()]
+    assert sum(len(report.outcomes) for report in reports.values()) == NODES
+    assert 1 < len(observer.most.out) <= SHARE.of(NODES)
+    assert observer.most_zones == 1
+    assert {zone: observer.most_in(f"zone-{zone}") <= 20 for zone in range(ZONES)} == dict.fromkeys(
+        range(ZONES), True
+    )
+    assert nothing_is_left(fleet, cluster)
+
+
+def test_nothing_new_is_begun_after_a_failure(
+    fleet: Fleet, nodes: list[str], cluster: KubectlCluster
+) -> None:
+    machines = {nodes[1]: ScriptedMachine(outcome="rolled-back")}
+    report = run(rollout(cluster, nodes, "failing", machines, canaries=2).run())
+    assert report.outcomes[nodes[1]].ending is Ending.ROLLED_BACK
+    assert report.exit_code == 4
+    assert len(report.outcomes) == 2
+    assert len(report.not_begun) == NODES - 2
+    assert nothing_is_left(fleet, cluster)
