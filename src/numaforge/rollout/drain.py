@@ -190,7 +190,7 @@ def drain(
         blockers = _blockers(pods, attempts)
         tell(blockers)
         if pods.forbidden or hopeless:
-            return tuple(hopeless) or blockers
+            return (*pods.forbidden, *hopeless)
         left = begun + timeout - clock()
         if left <= 0:
             return blockers

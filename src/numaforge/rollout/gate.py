@@ -13,6 +13,7 @@ from numaforge.rollout.steps import Clock, Steps
 from numaforge.rollout.transaction import Process
 
 _ASK_AGAIN_SECONDS = 2.0
+_NO_FLICKER_SECONDS = 10.0
 
 
 @dataclass(frozen=True)
@@ -72,6 +73,7 @@ def prove(
     first_heartbeat: str | None = None
     heard = False
     good_since: float | None = None
+    wrong_since: float | None = None
     while True:
         begun = clock()
         try:
@@ -88,7 +90,8 @@ def prove(
         except (ApiAwayError, HostAwayError) as away:
             seconds = patience.wait(away)
             tell((Mismatch("an answer", "one", away.message),))
-            good_since = None
+            begun = begun if good_since is None else good_since  # all that has to be seen again
+            good_since = wrong_since = None
             yield seconds
             deadline += clock() - begun
             continue
@@ -98,11 +101,12 @@ def prove(
         if not wrong and stable:
             return ()
         if wrong:
-            good_since = None
-        elif good_since is None:
-            good_since = clock()
+            good_since, wrong_since = None, clock() if wrong_since is None else wrong_since
+        else:
+            good_since, wrong_since = clock() if good_since is None else good_since, None
         tell(wrong)
-        if clock() >= deadline and good_since is None:
+        flickers = wrong_since is None or clock() - wrong_since < _NO_FLICKER_SECONDS
+        if wrong and clock() >= deadline + (settings.ready_seconds if flickers else 0.0):
             return wrong
         yield _ASK_AGAIN_SECONDS
 

@@ -1,0 +1,162 @@
+"""How many nodes may be out of service together."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from numaforge.errors import NumaforgeError
+from numaforge.rollout.budget import FRESH_SECONDS, Budget, Lookout, Pool, Share, out_of_service
+from numaforge.rollout.record import RECORD
+from tests.fixtures.memory_cluster import ZONE, workers
+from tests.fixtures.rollout_world import World
+
+NODES = workers(12, zones=3)
+
+
+@pytest.mark.parametrize(
+    ("text", "nodes", "expected"),
+    [("3", 100, 3), (3, 2, 3), ("10%", 100, 10), ("10%", 19, 1), ("10%", 5, 1), ("100%", 7, 7), ("1%", 0, 1)],
+)
+def test_a_share_is_rounded_down_and_at_least_one(text, nodes, expected):
+    assert Share.parse(text).of(nodes) == expected
+
+
+@pytest.mark.parametrize("text", ["0", "0%", "101%", "-1", "", "1.5", "many", "5 %"])
+def test_no_budget_is_refused_with_what_is_accepted(text):
+    with pytest.raises(NumaforgeError, match="a number of nodes from 1, or a percentage"):
+        Share.parse(text)
+
+
+@given(st.integers(1, 100), st.integers(0, 5000))
+def test_a_percentage_never_exceeds_itself_but_for_the_first_node(percent, nodes):
+    count = Share(percent=percent).of(nodes)
+    assert count >= 1
+    assert count == 1 or count * 100 <= percent * nodes < (count + 1) * 100
+
+
+@pytest.mark.parametrize(
+    "state",
+    [
+        {"unschedulable": True},
+        {"ready": False},
+        {"deleting": True},
+        {"labels": {"nvidia.com/mig.config.state": "pending"}},
+    ],
+    ids=["cordoned", "not Ready", "being deleted", "in somebody's maintenance"],
+)
+def test_a_node_is_out_of_service_that_is(state):
+    assert not out_of_service(NODES[0])
+    assert out_of_service(replace(NODES[0], **state))
+
+
+def pool(budget, out=(), begun=()):
+    return Pool.of(
+        budget,
+        [
+            replace(
+                node,
+                unschedulable=number in out or number in begun,
+                annotations={RECORD: "{}"} if number in begun else {},
+            )
+            for number, node in enumerate(NODES)
+        ],
+    )
+
+
+def names(*numbers):
+    return [NODES[number].name for number in numbers]
+
+
+@pytest.mark.parametrize(
+    ("out", "in_work", "node", "said"),
+    [
+        pytest.param((), (), 0, None, id="there is room"),
+        pytest.param(
+            (5,), (6,), 0, "2 of at most 2 nodes are out of service: node-0005, node-0006", id="both count"
+        ),
+        pytest.param((5,), (5,), 0, None, id="one that is cordoned and in work counts once"),
+        pytest.param((0,), (5,), 0, None, id="one that is out already takes nothing away"),
+    ],
+)
+def test_foreign_outages_count(out, in_work, node, said):
+    found = pool(Budget(Share(count=2)), out)
+    assert found.usage(names(*in_work)).refusal(NODES[node]) == said
+
+
+@pytest.mark.parametrize(
+    ("in_work", "node", "said"),
+    [
+        pytest.param(
+            (0, 3), 6, "2 of at most 2 nodes of topology.kubernetes.io/zone=zone-0", id="the domain is full"
+        ),
+        pytest.param((0,), 3, None, id="the domain has room"),
+        pytest.param((0,), 1, "topology.kubernetes.io/zone=zone-0 comes first", id="another domain waits"),
+        pytest.param((), 1, None, id="any domain may begin"),
+    ],
+)
+def test_failure_domains_go_one_after_the_other(in_work, node, said):
+    budget = Budget(Share(count=5), domain=ZONE, max_unavailable_per_domain=Share(count=2))
+    found = pool(budget).usage(names(*in_work)).refusal(NODES[node])
+    assert (found or "").startswith(said or "")
+    assert (found is None) == (said is None)
+
+
+def test_outages_elsewhere_do_not_hold_a_domain_open():
+    budget = Budget(Share(count=5), domain=ZONE)
+    assert pool(budget, out=(0,)).usage(()).refusal(NODES[1]) is None
+
+
+def test_a_node_with_a_record_is_in_work_without_its_slot():
+    budget = Budget(Share(count=5), domain=ZONE)
+    assert pool(budget, begun=(0,)).usage(()).refusal(NODES[1]) == f"{ZONE}=zone-0 comes first"
+
+
+@given(
+    st.sets(st.integers(0, 11)),
+    st.integers(1, 12),
+    st.none() | st.integers(1, 4),
+    st.integers(1, 3),
+    st.randoms(),
+)
+def test_whatever_is_taken_while_nothing_refuses_stays_within_the_budget(
+    out, total, per_domain, domains, chance
+):
+    budget = Budget(Share(count=total), "", ZONE, domains, Share(count=per_domain) if per_domain else None)
+    found = pool(budget, out)
+    usage = found.usage(())
+    order = [node for node in found.nodes.values() if node.name not in found.out]
+    chance.shuffle(order)
+    for node in order:
+        if usage.refusal(node) is None:
+            usage = usage.taking(node)
+    zones = [found.domain_of(name) for name in usage.in_work]
+    assert not usage.in_work or len(usage.in_work | found.out) <= total
+    assert len(set(zones)) <= domains
+    assert per_domain is None or all(zones.count(zone) <= per_domain for zone in zones)
+
+
+@given(st.sets(st.integers(0, 11)), st.sets(st.integers(0, 11)))
+def test_a_pool_seen_before_is_counted_as_one_seen_anew(before, now):
+    def nodes(out):
+        return [
+            replace(node, unschedulable=number in out, resource_version=str(number in out))
+            for number, node in enumerate(NODES)
+        ]
+
+    budget = Budget()
+    assert Pool.of(budget, nodes(now), Pool.of(budget, nodes(before))).out == Pool.of(budget, nodes(now)).out
+
+
+def test_a_lookout_lists_the_nodes_no_more_often_than_needed():
+    world = World()
+    lookout = Lookout(world.cluster, Budget(pool=""), world.time)
+    for _ in range(10):
+        lookout.pool()
+    assert world.cluster.calls["nodes"] == 1
+    world.time.run(FRESH_SECONDS)
+    assert len(lookout.pool().nodes) == 3
+    assert world.cluster.calls["nodes"] == 2

@@ -1,0 +1,213 @@
+"""Which pods go, which stay, and what is said about those that do not go away."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from numaforge.rollout.cluster import ApiAwayError, DisruptionBudget, Owner, Toleration
+from numaforge.rollout.drain import Blocker, DrainSettings, drain, selects, sort_pods
+from numaforge.rollout.patience import Patience
+from tests.fixtures.memory_cluster import UNSCHEDULABLE
+from tests.fixtures.rollout_world import NODE, World, pod
+from tests.fixtures.virtual_time import Task
+
+WEB = {"matchLabels": {"app": "web"}}
+DAEMON = Owner("DaemonSet", "agent", "uid-agent")
+TOLERANT = (Toleration(None, "Exists", None, None),)
+
+
+def begin(world: World, name: str = NODE, told: list | None = None, **settings) -> Task:
+    world.cluster.change_node(name, unschedulable=True, taints=(UNSCHEDULABLE,))
+    return world.time.spawn(
+        drain(
+            world.cluster,
+            name,
+            DrainSettings(**{"timeout_seconds": 120.0, **settings}),
+            clock=world.time,
+            check=lambda: None,
+            tell=lambda blockers: told.append(blockers) if told is not None else None,
+            dice=random.Random(1),
+            patience=Patience(900.0),
+        )
+    )
+
+
+def drained(world: World, **settings) -> tuple[Blocker, ...]:
+    task = begin(world, **settings)
+    world.time.finish(task)
+    assert task.error is None, task.error
+    return task.result
+
+
+def left(world: World) -> list[str]:
+    return [each.name for each in world.cluster.pods(NODE)]
+
+
+@pytest.mark.parametrize(
+    ("fields", "settings", "where"),
+    [
+        pytest.param({}, {}, "evict", id="a controller's pod is evicted"),
+        pytest.param({"mirror": True, "owner": None}, {}, None, id="a static pod stays"),
+        pytest.param({"owner": DAEMON}, {}, None, id="a DaemonSet's pod stays"),
+        pytest.param(
+            {"owner": DAEMON, "phase": "Failed"}, {}, "delete", id="a DaemonSet's failed pod is deleted"
+        ),
+        pytest.param({"phase": "Succeeded"}, {}, "delete", id="a completed pod is deleted"),
+        pytest.param({"phase": "Failed", "owner": None}, {}, "delete", id="a failed pod is, even unmanaged"),
+        pytest.param({"owner": None}, {}, "forbidden", id="an unmanaged pod is a blocker"),
+        pytest.param({"owner": None}, {"force": True}, "evict", id="force evicts it"),
+        pytest.param({"empty_dirs": ("scratch",)}, {}, "forbidden", id="an emptyDir is a blocker"),
+        pytest.param(
+            {"empty_dirs": ("scratch",)},
+            {"delete_empty_dir_data": True},
+            "evict",
+            id="its loss can be permitted",
+        ),
+        pytest.param({"deleting": True}, {}, "wait", id="a pod that is ending is waited for"),
+        pytest.param({"deleting": True, "owner": None}, {}, "wait", id="so is an unmanaged one"),
+        pytest.param({}, {"wait_for": {"app": "web"}}, "wait", id="wait_for leaves a pod to complete"),
+        pytest.param({}, {"wait_for": {"app": "job"}}, "evict", id="wait_for leaves no other pod"),
+    ],
+)
+def test_what_happens_to_a_pod(fields, settings, where):
+    found = sort_pods([pod("web-1", **fields)], DrainSettings(**settings))
+    lists = {name for name in ("evict", "delete", "wait", "forbidden") if getattr(found, name)}
+    assert lists == ({where} if where else set())
+
+
+def test_pods_of_low_priority_go_first():
+    pods = [pod("plugin", priority=2000), pod("web-2"), pod("web-1")]
+    assert [each.name for each in sort_pods(pods, DrainSettings()).evict] == ["web-1", "web-2", "plugin"]
+
+
+@pytest.mark.parametrize(
+    ("selector", "expected"),
+    [
+        (None, False),
+        ({}, True),
+        (WEB, True),
+        ({"matchLabels": {"app": "db"}}, False),
+        ({"matchExpressions": [{"key": "app", "operator": "In", "values": ["web"]}]}, True),
+        ({"matchExpressions": [{"key": "app", "operator": "NotIn", "values": ["web"]}]}, False),
+        ({"matchExpressions": [{"key": "tier", "operator": "NotIn", "values": ["web"]}]}, True),
+        ({"matchExpressions": [{"key": "app", "operator": "Exists"}]}, True),
+        ({"matchExpressions": [{"key": "app", "operator": "DoesNotExist"}]}, False),
+    ],
+    ids=str,
+)
+def test_a_selector_selects_as_the_api_says(selector, expected):
+    assert selects(selector, {"app": "web"}) is expected
+
+
+def test_a_node_is_drained_when_its_pods_are_gone_and_not_when_evictions_are_accepted():
+    world = World()
+    world.cluster.shutdown_seconds = 25.0
+    begun = world.time.now
+    assert drained(world) == ()
+    assert left(world) == []
+    assert world.time.now - begun >= 25.0
+    assert world.cluster.calls["evict"] == 1
+
+
+def test_a_pod_with_the_same_name_on_another_node_is_gone():
+    world = World(pods=[pod("db-0", owner=Owner("StatefulSet", "db", "uid-db"))])
+    assert drained(world) == ()
+
+
+@pytest.mark.parametrize(
+    "settings", [{}, {"timeout_seconds": 3600.0}], ids=["in time", "long before the timeout"]
+)
+def test_a_pod_that_comes_back_again_and_again_is_a_blocker(settings):
+    world = World(pods=[pod("web-1", tolerations=TOLERANT)])
+    begun = world.time.now
+    world.cluster._schedulable = lambda: NODE
+    (blocker,) = drained(world, **settings)
+    assert "its ReplicaSet web re-creates it on this node again and again" in blocker.cause
+    assert world.time.now - begun < 60.0
+
+
+def test_forbidden_pods_end_a_drain_before_anything_is_evicted():
+    world = World(pods=[pod("web-1"), pod("lonely", owner=None)])
+    assert drained(world) == (Blocker("default/lonely", "nothing would re-create it (permit: force)"),)
+    assert world.cluster.calls["evict"] == 0
+
+
+def test_a_finalizer_that_never_goes_is_named_at_the_deadline():
+    world = World(pods=[pod("web-1", finalizers=("example.com/never",))])
+    begun = world.time.now
+    (blocker,) = drained(world)
+    assert blocker.cause == "it is deleted, and waits for its finalizer example.com/never"
+    assert 120.0 <= world.time.now - begun <= 122.0
+
+
+def test_a_long_grace_period_makes_the_deadline_longer():
+    world = World(pods=[pod("web-1", grace_seconds=3600, finalizers=("example.com/never",))])
+    begun = world.time.now
+    drained(world, timeout_seconds=None)
+    assert 3660.0 <= world.time.now - begun <= 3662.0
+
+
+def test_two_budgets_are_both_named():
+    world = World()
+    for name in ("a", "b"):
+        world.cluster.set_budget(DisruptionBudget("default", name, WEB, 1, 2, 1))
+    (blocker,) = drained(world)
+    assert blocker.cause == "more than one PodDisruptionBudget selects it: default/a, default/b"
+
+
+def test_a_budget_that_appears_amid_a_drain_is_respected():
+    world = World(pods=[pod("web-1"), pod("web-2")])
+    world.cluster.set_budget(DisruptionBudget("default", "web", WEB, 1, 2, 1))
+    world.cluster._schedulable = lambda: None  # nothing can replace them
+    told = []
+    task = begin(world, told=told)
+    world.time.finish(task)
+    (blocker,) = task.result
+    assert blocker.cause.startswith("PodDisruptionBudget default/web allows 0 disruptions (1 of 1")
+    assert len(left(world)) == 1
+
+
+def test_a_webhook_that_refuses_is_quoted():
+    world = World()
+    world.cluster.webhook = lambda _: "denied: training until Friday"
+    assert drained(world)[0].cause == "denied: training until Friday"
+
+
+def test_refused_evictions_are_asked_again_ever_more_rarely():
+    world = World()
+    world.cluster.set_budget(DisruptionBudget("default", "web", WEB, 0, 1, 1))
+    drained(world)
+    assert 5 <= world.cluster.calls["evict"] <= 8
+
+
+def test_throttling_holds_back_every_drain():
+    world = World(nodes=8, pods=[pod(f"web-{n}-{m}", f"node-000{n}") for n in range(8) for m in range(20)])
+    world.cluster.throttled_until = world.time.now + 60.0
+    tasks = [begin(world, f"node-000{n}") for n in range(8)]
+    world.cluster.calls.clear()
+    world.time.run(59.0)
+    assert world.cluster.calls["evict"] <= 8 * 60 / 5 + 8
+    world.time.finish(*tasks)
+    assert [task.result for task in tasks] == [()] * 8
+
+
+def test_the_time_for_which_the_api_server_is_away_does_not_count():
+    world = World()
+    world.cluster.shutdown_seconds = 30.0
+    task = begin(world)
+    world.time.run(4.0)
+    world.cluster.fault = lambda _: ApiAwayError("connection refused")
+    world.time.run(600.0)
+    world.cluster.fault = None
+    world.time.finish(task)
+    assert task.result == ()
+
+
+def test_an_api_server_that_stays_away_ends_a_drain():
+    world = World()
+    task = begin(world)
+    world.cluster.fault = lambda _: ApiAwayError("connection refused")
+    world.time.finish(task)
+    assert isinstance(task.error, ApiAwayError)

@@ -1,0 +1,72 @@
+"""Other tools' marks, and when they mean that somebody is at work."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from numaforge.rollout.cluster import Taint
+from numaforge.rollout.maintenance import foreign
+from tests.fixtures.memory_cluster import UNSCHEDULABLE, workers
+
+NODE = workers(1)[0]
+UPGRADE, MIG = "nvidia.com/gpu-driver-upgrade-state", "nvidia.com/mig.config.state"
+
+
+@pytest.mark.parametrize(
+    ("marks", "said"),
+    [
+        ({"labels": {UPGRADE: "drain-required"}}, "the GPU operator upgrades its driver (drain-required)"),
+        ({"labels": {MIG: "pending"}}, "its MIG geometry is being changed (pending)"),
+        ({"labels": {MIG: "rebooting"}}, "its MIG geometry is being changed (rebooting)"),
+        (
+            {"labels": {"nvidia.com/gpu.deploy.dcgm": "paused-for-mig-change"}},
+            "the GPU operator has paused its operands (nvidia.com/gpu.deploy.dcgm)",
+        ),
+        (
+            {"annotations": {"skyhook.nvidia.com/cordon_a": ""}},
+            "NVIDIA Skyhook has cordoned it (skyhook.nvidia.com/cordon_a)",
+        ),
+        ({"annotations": {"weave.works/kured-reboot-in-progress": "x"}}, "kured is rebooting it"),
+        (
+            {"annotations": {"machineconfiguration.openshift.io/state": "Working"}},
+            "the machine config operator works on it (Working)",
+        ),
+        (
+            {"annotations": {"cluster.x-k8s.io/delete-machine": ""}},
+            "Cluster API is about to delete its machine",
+        ),
+        ({"deleting": True}, "its Node object is being deleted"),
+        (
+            {"taints": (Taint("ToBeDeletedByClusterAutoscaler", "1", "NoSchedule"),)},
+            "the cluster autoscaler is about to delete it",
+        ),
+        (
+            {"taints": (Taint("karpenter.sh/disrupted", "", "NoSchedule"),)},
+            "Karpenter is about to replace it",
+        ),
+        (
+            {"taints": (Taint("node.kubernetes.io/out-of-service", "", "NoExecute"),)},
+            "it is marked as out of service",
+        ),
+    ],
+    ids=lambda value: None if isinstance(value, dict) else value,
+)
+def test_somebody_at_work_is_named(marks, said):
+    assert foreign(replace(NODE, **marks)) == said
+
+
+@pytest.mark.parametrize(
+    "marks",
+    [
+        {},
+        {"labels": {UPGRADE: "upgrade-done", MIG: "success", "nvidia.com/gpu.deploy.dcgm": "true"}},
+        {"labels": {UPGRADE: "", MIG: "failed"}},
+        {"annotations": {"machineconfiguration.openshift.io/state": "Done"}},
+        {"unschedulable": True, "taints": (UNSCHEDULABLE,)},
+    ],
+    ids=["no mark", "all has ended", "nothing has begun", "the operator is done", "a cordon alone"],
+)
+def test_nobody_is_at_work(marks):
+    assert foreign(replace(NODE, **marks)) is None
