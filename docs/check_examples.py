@@ -12,6 +12,7 @@ from typing import Any
 
 from numaforge.kubelet.findings import RULES
 from numaforge.kubelet.startup import check
+from numaforge.kubelet.versions import KNOWN_MINORS
 from numaforge.report.check import as_text
 from numaforge.topology.model import Core, NodeTopology, NumaNode, Package
 
@@ -25,7 +26,6 @@ _EXAMPLE = re.compile(
 )
 _RULES = re.compile(r"<!-- begin rules -->\n.*?<!-- end rules -->", re.DOTALL)
 _KUBELETS = re.compile(r"<!-- begin kubelets -->\n.*?<!-- end kubelets -->", re.DOTALL)
-_BY_READING = ("1.28", "1.29")
 _PATH_OF_RECORD = "/var/lib/judge/kubelet.yaml"
 _ESCAPES = re.compile("\x1b\\[[0-9;]*m")
 
@@ -90,8 +90,11 @@ def _said(heading: str, minor: str, record: dict[str, Any]) -> str:
 
 def _kubelets(record: dict[str, Any]) -> str:
     rows = ["| kubelet | configurations tried | it starts | it refuses |", "|---|---|---|---|"]
-    rows += [f"| {minor} | none: its rules were read in its sources | | |" for minor in _BY_READING]
-    for minor, release in record["releases"].items():
+    for minor in (f"1.{number}" for number in KNOWN_MINORS):
+        release = record["releases"].get(minor)
+        if release is None:
+            rows.append(f"| {minor} | none: its rules were read in its sources | | |")
+            continue
         ended = [
             outcome
             for outcomes in record["outcomes"].values()

@@ -6,11 +6,11 @@ import pytest
 
 from lab.judge import last_words
 
+STARTING = 'I1121 13:34:16.468500     699 server.go:545] "Kubelet version" kubeletVersion="v1.36.3"\n'
 FAILED = 'E1121 13:34:16.468500     699 run.go:72] "command failed" err='
 OUTPUTS = {
     "the last error is the verdict": (
-        'I1121 13:34:16.468500     699 server.go:545] "Kubelet version" kubeletVersion="v1.36.3"\n'
-        f'{FAILED}"failed to run Kubelet: unknown policy: \\"Static\\""\n',
+        f'{STARTING}{FAILED}"failed to run Kubelet: unknown policy: \\"Static\\""\n',
         'failed to run Kubelet: unknown policy: "Static"',
     ),
     "an error of several lines keeps its lines": (

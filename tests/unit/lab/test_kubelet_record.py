@@ -13,11 +13,16 @@ from tests.lab.kubelet_cases import all_cases
 RECORD = json.loads((REPOSITORY / "docs" / "kubelets.json").read_text())
 
 
-def test_the_record_is_of_the_releases_that_are_built() -> None:
-    assert RECORD["releases"] == {minor: kubelets.version(minor) for minor in kubelets.MINORS}
+def test_the_ends_are_on_record() -> None:
+    assert {kubelets.OLDEST, kubelets.NEWEST} <= set(RECORD["releases"])
 
 
-@pytest.mark.parametrize("minor", kubelets.MINORS)
+@pytest.mark.parametrize("minor", RECORD["releases"])
+def test_the_record_is_of_the_release_that_is_built(minor: str) -> None:
+    assert RECORD["releases"][minor] == kubelets.version(minor)
+
+
+@pytest.mark.parametrize("minor", RECORD["releases"])
 def test_every_configuration_was_tried(minor: str) -> None:
     tried = {
         name
