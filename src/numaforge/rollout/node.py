@@ -91,8 +91,17 @@ class NodeRollout:
                 if (yield from self._ask(self.machine.change)) is None:
                     return _unchanged(node)
                 yield from self._admissible(node)
-            outcome = None
-            while outcome is None:
+            return (yield from self._take_slot_and_work())
+        except _RefusedError as refused:
+            return refused.outcome
+        except NoSlotError as late:
+            return Outcome(Ending.BLOCKED, late.message)
+        except NotFoundError:
+            return self._left_the_cluster()
+
+    def _take_slot_and_work(self) -> Steps[Outcome]:
+        while True:
+            try:
                 slot, node = yield from take_slot(
                     self.cluster,
                     self.name,
@@ -102,15 +111,13 @@ class NodeRollout:
                     tell=lambda reason: self._say("waits for a slot", (reason,)),
                     veto=self.veto,
                     patience_seconds=self.settings.slot_seconds,
+                    away_seconds=self.settings.away_seconds,
                 )
-                outcome = yield from self._with_slot(slot, node)
-            return outcome
-        except _RefusedError as refused:
-            return refused.outcome
-        except NoSlotError as late:
-            return Outcome(Ending.BLOCKED, late.message)
-        except NotFoundError:
-            return self._left_the_cluster()
+            except ApiAwayError as away:
+                return Outcome(Ending.HELD, f"{away.message}; it may hold a slot by now: resume later")
+            outcome = yield from self._with_slot(slot, node)
+            if outcome is not None:
+                return outcome
 
     def _unfinished(self, node: ClusterNode) -> bool:
         """Say whether somebody has left a record on the node, or a slot with it."""

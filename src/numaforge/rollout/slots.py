@@ -22,6 +22,7 @@ from numaforge.rollout.cluster import (
     Lease,
     NotFoundError,
 )
+from numaforge.rollout.patience import Patience
 from numaforge.rollout.record import read_record
 from numaforge.rollout.runner import is_gone
 from numaforge.rollout.steps import Clock, Steps
@@ -115,15 +116,18 @@ def take_slot(
     tell: Callable[[str], object],
     veto: Callable[[], str | None] = lambda: None,
     patience_seconds: float,
+    away_seconds: float = 900.0,
 ) -> Steps[tuple[Slot, ClusterNode]]:
     """Wait until the node may be taken out of service; return its slot, and the node as it was then.
 
     A node whose roll-out is unfinished is out of service already: it gets its slot in any case, from a runner
     that is dead. For any other `veto` is asked on every attempt, and may say why it is not to be begun any
-    more. Raises NoSlotError then, and when it takes too long.
+    more. Raises NoSlotError then, and when it takes too long; ApiAwayError after `away_seconds` without an
+    answer, when nobody knows whether the node holds a slot.
     """
     deadline = clock() + patience_seconds
     silence = Silence(clock)
+    patience = Patience(away_seconds)
     while True:
         try:
             node = cluster.node(name)
@@ -131,9 +135,13 @@ def take_slot(
                 raise NoSlotError(reason, where=name)
             taken = _try(cluster, node, runner, lookout, silence)
         except ApiAwayError as away:
-            taken = away.message
+            seconds = patience.wait(away)
+            tell(away.message)
+            yield seconds
+            continue
         except ConflictError:
             taken = "somebody takes slots at this moment"
+        patience.answered()
         if not isinstance(taken, str):
             return taken
         if clock() >= deadline:

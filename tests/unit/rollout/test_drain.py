@@ -28,7 +28,7 @@ def begin(world: World, name: str = NODE, told: list | None = None, **settings) 
             clock=world.time,
             check=lambda: None,
             tell=lambda blockers: told.append(blockers) if told is not None else None,
-            dice=random.Random(1),
+            dice=random.Random(1),  # noqa: S311
             patience=Patience(900.0),
         )
     )

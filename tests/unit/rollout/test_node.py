@@ -216,8 +216,10 @@ def test_a_drain_that_is_blocked_gives_the_node_back_and_names_the_budget():
     outcome = world.run()
     assert outcome.ending is Ending.BLOCKED
     assert outcome.details == (
-        "default/web-1: PodDisruptionBudget default/web allows 0 disruptions"
-        + " (1 of 1 required pods are healthy)",
+        (
+            "default/web-1: PodDisruptionBudget default/web allows 0 disruptions "
+            "(1 of 1 required pods are healthy)"
+        ),
     )
     assert free(world)
     assert untouched(world)

@@ -1,0 +1,258 @@
+"""Who is next, how many together, and when nothing new is begun."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from numaforge.errors import ExitCode
+from numaforge.rollout.budget import Budget, Share
+from numaforge.rollout.cluster import ApiAwayError, ForbiddenError
+from numaforge.rollout.fleet import Fleet, FleetReport, FleetSettings, Member, in_order
+from numaforge.rollout.node import Outcome
+from numaforge.rollout.record import Ending, Phase
+from tests.fixtures.memory_cluster import ZONE
+from tests.fixtures.memory_machine import Trouble
+from tests.fixtures.rollout_world import NODE, SETTINGS, World
+from tests.fixtures.virtual_time import Task
+
+
+ONE = Budget(Share(count=1))
+
+
+class Watched(World):
+    """A world of which it is watched which nodes are cordoned, and when."""
+
+    def __init__(self, nodes: int, zones: int = 1) -> None:
+        super().__init__(nodes, zones, pods=())
+        self.cordons: list[tuple[float, str]] = []
+        self.now_out: set[str] = set()
+        self.most = 0
+        self.zones_together: set[frozenset[str]] = set()
+        self.cluster.watchers.append(self._watch)
+        self.launched = 0
+
+    def _watch(self, old, new):
+        if new is None or old is None or old.unschedulable == new.unschedulable:
+            return
+        if new.unschedulable:
+            self.cordons.append((self.time.now, new.name))
+            self.now_out.add(new.name)
+        else:
+            self.now_out.discard(new.name)
+        self.most = max(self.most, len(self.now_out))
+        self.zones_together.add(frozenset(self.look(name).labels[ZONE] for name in self.now_out))
+
+    @property
+    def order(self) -> list[str]:
+        return [name for _, name in self.cordons]
+
+    def fleet(self, members=None, budget: Budget = ONE, **settings) -> Fleet:
+        names = members or [node.name for node in self.cluster.nodes()]
+        self.launched += 1
+        prefix = self.launched
+
+        def launch(member: Member) -> Task:
+            runner = f"fleet{prefix}-{member.node}@x/b/1.1"
+            return self.begin(runner, member.node, settings=replace(SETTINGS, budget=budget))
+
+        options = FleetSettings(**{"budget": budget, "canaries": 0, **settings})
+        return Fleet(
+            self.cluster,
+            [Member(name, name) for name in names],
+            options,
+            launch,
+            self.time,
+            lambda _: None,
+        )
+
+    def roll_out(self, *args, **options) -> FleetReport:
+        return self.end(self.time.spawn(self.fleet(*args, **options).run()))
+
+
+def three(count: int) -> Budget:
+    return Budget(Share(count=count))
+
+
+def test_hosts_go_by_name_with_numbers_as_numbers():
+    hosts = ["gpu-10", "gpu-2", "gpu-1", "cpu-3", "gpu-2a"]
+    assert [member.host for member in in_order([Member(host, host) for host in hosts])] == [
+        "cpu-3",
+        "gpu-1",
+        "gpu-2",
+        "gpu-2a",
+        "gpu-10",
+    ]
+
+
+@pytest.mark.parametrize(("share", "most"), [("1", 1), ("3", 3), ("25%", 2), ("1%", 1)])
+def test_no_more_nodes_are_out_than_the_budget_says(share, most):
+    world = Watched(8)
+    report = world.roll_out(budget=Budget(Share.parse(share)))
+    assert (world.most, set(report.outcomes.values())) == (
+        most,
+        {Outcome(Ending.DONE, "the node is as planned")},
+    )
+    assert report.exit_code is ExitCode.YES
+    assert sorted(world.order) == world.order
+
+
+def test_what_is_out_for_other_reasons_counts():
+    world = Watched(6)
+    world.cluster.change_node("node-0005", ready=False)
+    world.roll_out(members=["node-0000", "node-0001", "node-0002"], budget=three(2))
+    assert world.most == 1
+
+
+def test_a_budget_without_room_ends_in_a_report():
+    world = Watched(3)
+    world.cluster.change_node("node-0002", ready=False)
+    report = world.roll_out(members=["node-0000"], slot_seconds=600.0)
+    assert report.stopped.startswith(
+        "no room in the budget for 600 s: 1 of at most 1 nodes are out of service"
+    )
+    assert (report.exit_code, world.order) == (ExitCode.BLOCKED, [])
+
+
+def test_canaries_go_first_and_alone():
+    world = Watched(6)
+    world.roll_out(budget=three(3), canaries=2, soak_seconds=500.0)
+    times = [seconds for seconds, _ in world.cordons]
+    assert world.order[:2] == ["node-0000", "node-0001"]
+    assert times[2] - times[1] >= 500.0
+    assert times[3] == times[2]
+
+
+def test_named_canaries_go_first():
+    world = Watched(4)
+    world.roll_out(budget=three(3), canary_hosts=("node-0003",))
+    assert world.order == ["node-0003", "node-0000", "node-0001", "node-0002"]
+    assert world.cordons[1][0] > world.cordons[0][0]
+
+
+def test_a_canary_that_fails_is_the_only_one():
+    world = Watched(4)
+    world.machine_of("node-0000").trouble = Trouble(does_not_start=True)
+    report = world.roll_out(budget=three(3), canaries=1)
+    assert (world.order, report.exit_code) == (["node-0000"], ExitCode.ROLLED_BACK)
+    assert report.stopped == "node-0000 is rolled-back, and no more than 0 may fail"
+    assert set(report.not_begun) == {"node-0001", "node-0002", "node-0003"}
+
+
+@pytest.mark.parametrize(("limit", "begun"), [(0, 1), (1, 2), (4, 4)])
+def test_no_more_nodes_fail_than_may(limit, begun):
+    world = Watched(4)
+    for number in range(4):
+        world.machine_of(f"node-000{number}").trouble = Trouble(does_not_start=True)
+    report = world.roll_out(max_failures=limit)
+    assert (len(world.order), len(report.outcomes)) == (begun, begun)
+
+
+@pytest.mark.parametrize(("limit", "begun"), [(None, 4), (0, 1), (1, 2)])
+def test_no_more_nodes_are_blocked_than_may(limit, begun):
+    world = Watched(4)
+    for number in range(4):
+        world.machine_of(f"node-000{number}").trouble = Trouble(refused="no space left on device")
+    report = world.roll_out(max_blocked=limit)
+    assert (len(report.outcomes), report.exit_code) == (begun, ExitCode.BLOCKED)
+
+
+def test_a_changed_node_that_is_lost_stops_the_rest():
+    world = Watched(4)
+    task = world.time.spawn(world.fleet().run())
+    world.time.run(lambda: len(world.cordons) == 2)
+    world.cluster.change_node("node-0000", ready=False)
+    report = world.end(task)
+    assert report.stopped == "node-0000, which was changed before, is not Ready any more"
+    assert len(world.order) == 2
+
+
+def test_failure_domains_go_one_after_the_other_with_a_pause():
+    world = Watched(9, zones=3)
+    world.roll_out(budget=Budget(Share(count=5), domain=ZONE), soak_seconds=300.0)
+    assert max(len(zones) for zones in world.zones_together) == 1
+    times = [seconds for seconds, _ in world.cordons]
+    assert times[3] - times[2] >= 300.0
+    assert times[6] - times[5] >= 300.0
+
+
+def test_a_node_that_was_left_in_the_middle_goes_first_and_ends():
+    world = Watched(4)
+    task = world.begin("dead@y/b/1.1", "node-0003")
+    world.time.run(lambda: bool(world.cordons))
+    task.kill()
+    report = world.roll_out(canaries=1)
+    assert report.outcomes["node-0003"].ending is Ending.DONE
+    assert (world.most, world.slots()) == (1, [])
+    assert set(report.outcomes) == {"node-0000", "node-0001", "node-0002", "node-0003"}
+
+
+def test_a_slot_that_was_left_is_found_and_given_back():
+    world = Watched(4)
+    world.run(name="node-0003")
+    slot = world.cluster.leases()[0]
+    notes = {"numaforge.io/node": "node-0003", "numaforge.io/node-uid": world.look("node-0003").uid}
+    world.cluster.put_lease(replace(slot, holder="dead@y/b/1.1", annotations=notes))
+    report = world.roll_out()
+    assert report.outcomes["node-0003"].ending is Ending.UNCHANGED
+    assert (report.exit_code, world.slots()) == (ExitCode.YES, [])
+
+
+def test_two_fleets_share_one_budget():
+    world = Watched(8)
+    first = world.time.spawn(world.fleet([f"node-000{n}" for n in range(4)], three(2)).run())
+    second = world.time.spawn(world.fleet([f"node-000{n}" for n in range(4, 8)], three(2)).run())
+    world.time.finish(first, second)
+    assert world.most == 2
+    assert len(first.result.outcomes) + len(second.result.outcomes) == 8
+    assert all(machine.applied == ["t1"] for machine in world.machines.values())
+
+
+def test_an_api_server_that_is_away_is_waited_for():
+    world = Watched(3)
+    task = world.time.spawn(world.fleet().run())
+    world.time.run(100.0)
+    world.cluster.fault = lambda _: ApiAwayError("connection refused")
+    world.time.run(300.0)
+    world.cluster.fault = None
+    assert len(world.end(task).outcomes) == 3
+
+
+def test_a_refusal_of_the_api_server_lets_what_has_begun_end():
+    world = Watched(3)
+    task = world.time.spawn(world.fleet().run())
+    world.reach(Phase.APPLIED)
+    world.cluster.fault = lambda call: ForbiddenError("may not list nodes") if call == "nodes" else None
+    report = world.end(task)
+    assert report.outcomes[NODE].ending is Ending.DONE
+    assert (report.stopped, len(report.not_begun)) == ("may not list nodes", 2)
+
+
+def test_a_stop_begins_nothing_new():
+    world = Watched(3)
+    fleet = world.fleet()
+    task = world.time.spawn(fleet.run())
+    world.reach(Phase.APPLYING)
+    fleet.stop("carol says so")
+    report = world.end(task)
+    assert (list(report.outcomes), report.stopped) == ([NODE], "carol says so")
+    assert report.not_begun == {"node-0001": "carol says so", "node-0002": "carol says so"}
+
+
+@pytest.mark.parametrize(
+    ("endings", "code"),
+    [
+        ([Ending.DONE, Ending.UNCHANGED], ExitCode.YES),
+        ([Ending.DONE, Ending.BLOCKED], ExitCode.BLOCKED),
+        ([Ending.ABORTED], ExitCode.BLOCKED),
+        ([Ending.BLOCKED, Ending.ROLLED_BACK], ExitCode.ROLLED_BACK),
+        ([Ending.HELD, Ending.ROLLED_BACK, Ending.DONE], ExitCode.HELD),
+    ],
+    ids=str,
+)
+def test_the_exit_code_is_the_gravest_ending(endings, code):
+    outcomes = {str(number): Outcome(ending) for number, ending in enumerate(endings)}
+    assert FleetReport(outcomes, {}).exit_code is code
+    expected = ExitCode.BLOCKED if code is ExitCode.YES else code
+    assert FleetReport(outcomes, {"another": "stopped"}).exit_code is expected

@@ -1,0 +1,140 @@
+"""The proof that a node works: fresh, all of it, and for a while on end."""
+
+from __future__ import annotations
+
+import pytest
+
+from numaforge.rollout.cluster import ApiAwayError
+from numaforge.rollout.gate import Expected, GateSettings, prove
+from numaforge.rollout.patience import HostAwayError, Patience
+from tests.fixtures.memory_machine import NEW, OFFERED
+from tests.fixtures.rollout_world import NODE, World
+from tests.fixtures.virtual_time import Task
+
+EXPECTED = Expected({"cpuManagerPolicy": "static"}, {"cpu": "60", "nvidia.com/gpu": "8"})
+SETTINGS = GateSettings(ready_seconds=60.0, stable_seconds=20.0)
+
+
+def begin(world: World, ready_after: float = 2.0, **changes) -> Task:
+    world.cluster.stop_kubelet(NODE)
+    world.cluster.start_kubelet(
+        NODE, config=NEW, allocatable={**OFFERED, "cpu": "60", **changes}, ready_after=ready_after
+    )
+    return world.time.spawn(
+        prove(
+            world.cluster,
+            NODE,
+            EXPECTED,
+            SETTINGS,
+            process=lambda: world.machine.status(None).process,
+            clock=world.time,
+            check=lambda: world.cluster.node(NODE),
+            tell=lambda _: None,
+            patience=Patience(900.0),
+        )
+    )
+
+
+def wrong(world: World, task: Task) -> list[str]:
+    world.time.finish(task)
+    assert task.error is None, task.error
+    return [str(mismatch) for mismatch in task.result]
+
+
+def test_a_node_is_proved_after_a_heartbeat_and_a_while_without_a_break():
+    world = World()
+    begun = world.time.now
+    assert wrong(world, begin(world)) == []
+    assert 30.0 <= world.time.now - begun <= 40.0
+
+
+def test_the_last_heartbeat_of_before_proves_nothing():
+    world = World()
+    task = begin(world, ready_after=0.0)
+    world.time.run(5.0)
+    world.cluster.stop_kubelet(NODE)  # Ready stays True for a while
+    assert any(line.startswith("the node's Lease: predicted renewed") for line in wrong(world, task))
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"nvidia.com/gpu": "7"}, ["Allocatable nvidia.com/gpu: predicted 8, found 7"]),
+        ({"cpu": "64"}, ["Allocatable cpu: predicted 60, found 64"]),
+        ({"cpu": "60000m"}, []),
+    ],
+    ids=["a GPU is missing", "CPUs are not reserved", "the same quantity in other words"],
+)
+def test_allocatable_is_held_to_the_prediction(changes, said):
+    world = World()
+    assert wrong(world, begin(world, **changes)) == said
+
+
+def test_time_is_up_after_the_deadline_and_not_before():
+    world = World()
+    begun = world.time.now
+    wrong(world, begin(world, cpu="64"))
+    assert 60.0 <= world.time.now - begun <= 62.0
+
+
+def test_another_process_ends_the_proof_at_once():
+    world = World()
+    task = begin(world)
+    world.time.run(10.0)
+    world.machine.restart()
+    begun = world.time.now
+    assert "the kubelet's process" in wrong(world, task)[0]
+    assert world.time.now - begun <= 2.0
+
+
+def test_ready_that_goes_away_begins_the_while_anew():
+    world = World()
+    task = begin(world)
+    begun = world.time.now
+    world.time.run(25.0)
+    world.cluster.change_node(NODE, ready=False, ready_message="PLEG is not healthy")
+    world.time.run(4.0)
+    world.cluster.change_node(NODE, ready=True)
+    assert wrong(world, task) == []
+    assert world.time.now - begun >= 49.0
+
+
+def test_a_flicker_at_the_deadline_is_no_failure_and_flickering_for_ever_is():
+    world = World()
+    task = begin(world)
+    begun = world.time.now
+    while not task.ended:
+        world.cluster.change_node(NODE, ready=False, ready_message="PLEG is not healthy")
+        world.time.run(3.0)
+        world.cluster.change_node(NODE, ready=True)
+        world.time.run(3.0)
+    assert wrong(world, task) == ["the Ready condition: predicted True, found PLEG is not healthy"]
+    assert 120.0 <= world.time.now - begun <= 132.0
+
+
+@pytest.mark.parametrize("side", ["the API server", "the host"])
+def test_who_does_not_answer_costs_no_time_of_the_node_s(side):
+    world = World()
+    task = begin(world)
+    world.time.run(25.0)
+    if side == "the API server":
+        world.cluster.fault = lambda _: ApiAwayError("503")
+    else:
+        world.machine.fault = lambda _: HostAwayError("no route")
+    world.time.run(300.0)
+    world.cluster.fault = world.machine.fault = None
+    assert wrong(world, task) == []
+
+
+def test_a_configz_that_does_not_answer_while_the_api_server_does_is_the_node_s_trouble():
+    world = World()
+    task = begin(world)
+    world.cluster.fault = lambda call: ApiAwayError("502") if call == "running_config" else None
+    assert wrong(world, task) == ["/configz: predicted an answer, found 502"]
+
+
+def test_a_kubelet_that_runs_something_else_is_found_out():
+    world = World()
+    task = begin(world)
+    world.cluster.start_kubelet(NODE, config={"cpuManagerPolicy": "none"})
+    assert wrong(world, task) == ["cpuManagerPolicy: predicted 'static', found 'none'"]

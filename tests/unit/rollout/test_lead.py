@@ -1,0 +1,121 @@
+"""The lead: one process runs a roll-out of a name."""
+
+from __future__ import annotations
+
+import pytest
+
+from numaforge.rollout.cluster import ApiAwayError
+from numaforge.rollout.lead import STOP, Lead, LedError, take_lead
+from numaforge.rollout.slots import SILENT_SECONDS
+from tests.fixtures.rollout_world import World
+
+ANN, BOB = "ann@a/boot/1.1", "bob@b/boot/2.2"
+
+
+def begin(world: World, runner: str, go_on: bool = False):
+    return world.time.spawn(take_lead(world.cluster, "gpu", runner, {}, go_on=go_on, clock=world.time))
+
+
+def lead(world: World, runner: str = ANN, go_on: bool = False) -> Lead:
+    task = begin(world, runner, go_on)
+    world.time.finish(task)
+    if task.error:
+        raise task.error
+    return task.result
+
+
+def test_the_second_of_two_is_told_who_leads():
+    world = World()
+    first = lead(world)
+    second = begin(world, BOB)
+    for _ in range(5):
+        world.time.run(10.0)
+        first.keep()
+    assert isinstance(second.error, LedError)
+    assert f"{ANN} leads this roll-out" in str(second.error)
+
+
+def test_of_two_at_the_same_moment_one_leads():
+    world = World()
+    turns = [
+        take_lead(world.cluster, "gpu", runner, {}, go_on=True, clock=world.time) for runner in (ANN, BOB)
+    ]
+    looked, found = world.cluster.leases, [[], []]
+    world.cluster.leases = lambda: found.pop()  # both look before either writes
+    tasks = [world.time.spawn(steps) for steps in turns]
+    world.time.run(1.0)
+    world.cluster.leases = looked
+    assert [type(task.error) for task in tasks] == [type(None), LedError]
+    assert world.cluster.leases()[0].holder == ANN
+
+
+@pytest.mark.parametrize("go_on", [True, False], ids=["gone on with", "named as unfinished"])
+def test_a_dead_one_s_roll_out_is(go_on):
+    world = World()
+    lead(world)
+    begun = world.time.now
+    if go_on:
+        assert lead(world, BOB, go_on=True).lease.holder == BOB
+    else:
+        with pytest.raises(LedError, match="ann@a has left this roll-out unfinished"):
+            lead(world, BOB)
+    assert world.time.now - begun >= SILENT_SECONDS
+
+
+def test_a_lead_that_was_given_back_is_free_at_once():
+    world = World()
+    lead(world).end({"nodes": 3})
+    begun = world.time.now
+    assert lead(world, BOB).lease.holder == BOB
+    assert world.time.now == begun
+
+
+def test_a_lead_that_ends_while_somebody_waits_for_it_is_free():
+    world = World()
+    first = lead(world)
+    second = begin(world, BOB)
+    world.time.run(5.0)
+    first.end({})
+    world.time.finish(second)
+    assert second.result.lease.holder == BOB
+
+
+def test_a_stop_is_heard_when_the_lease_is_renewed():
+    world = World()
+    held = lead(world)
+    assert held.keep() is None
+    found = world.cluster.leases()[0]
+    world.cluster.put_lease(
+        type(found)(**{**vars(found), "annotations": {**found.annotations, STOP: "carol"}})
+    )
+    world.time.run(10.0)
+    assert held.keep() == "stopped by carol"
+    held.end({})
+    assert world.cluster.leases()[0].holder == ""
+
+
+def test_a_lead_that_somebody_has_taken_ends_a_run():
+    world = World()
+    held = lead(world)
+    world.time.run(SILENT_SECONDS)
+    lead(world, BOB, go_on=True)
+    assert held.keep() == f"{BOB} leads it now"
+    with pytest.raises(LedError):
+        held.end({})
+
+
+def test_an_api_server_that_is_away_is_no_reason_to_stop():
+    world = World()
+    held = lead(world)
+    world.cluster.fault = lambda _: ApiAwayError("connection refused")
+    assert held.keep() is None
+
+
+def test_an_end_whose_answer_was_lost_has_happened():
+    world = World()
+    held = lead(world)
+    calls = iter(range(100))
+    world.cluster.fault = lambda _: ApiAwayError("connection reset") if next(calls) == 1 else None
+    with pytest.raises(ApiAwayError):
+        held.end({})
+    held.end({})

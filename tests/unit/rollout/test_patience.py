@@ -1,0 +1,58 @@
+"""How long to go on without an answer."""
+
+from __future__ import annotations
+
+import pytest
+
+from numaforge.errors import HostError
+from numaforge.rollout.cluster import ApiAwayError
+from numaforge.rollout.patience import HostAwayError, Patience, patiently
+from tests.fixtures.virtual_time import VirtualTime
+
+
+def ask(call, seconds=60.0):
+    time = VirtualTime()
+    begun = time.now
+    task = time.spawn(patiently(call, tell=lambda _: None, patience_seconds=seconds))
+    time.finish(task)
+    return task, time.now - begun
+
+
+@pytest.mark.parametrize("away", [ApiAwayError("no"), HostAwayError("no")], ids=["API server", "host"])
+def test_who_is_away_is_asked_again_until_patience_ends(away):
+    def call():
+        raise away
+
+    task, seconds = ask(call)
+    assert (task.error, 60.0 <= seconds <= 63.0) == (away, True)
+
+
+def test_an_answer_ends_the_waiting():
+    answers = [ApiAwayError("no"), ApiAwayError("no"), None]
+
+    def call():
+        if (error := answers.pop(0)) is not None:
+            raise error
+        return "yes"
+
+    assert ask(call)[0].result == "yes"
+
+
+def test_what_is_refused_is_not_asked_again():
+    def call():
+        raise HostError("no")
+
+    task, seconds = ask(call)
+    assert (str(task.error), seconds) == ("no", 0.0)
+
+
+def test_every_answer_makes_patience_new():
+    patience = Patience(5.0)
+    for _ in range(10):
+        patience.wait(ApiAwayError("no"))
+        patience.wait(ApiAwayError("no"))
+        patience.answered()
+    patience.wait(ApiAwayError("no"))
+    patience.wait(ApiAwayError("no"))
+    with pytest.raises(ApiAwayError):
+        patience.wait(ApiAwayError("no"))

@@ -1,0 +1,154 @@
+"""Slots: who gets one, who takes one over, and how they are given back."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from numaforge.rollout.budget import Budget, Lookout, Share
+from numaforge.rollout.cluster import ApiAwayError, ConflictError
+from numaforge.rollout.slots import SILENT_SECONDS, Holding, NoSlotError, Silence, release, renew, take_slot
+from tests.fixtures.rollout_world import NODE, World
+
+ANN, BOB = "ann@a/boot/1.1", "bob@b/boot/2.2"
+OTHER = "node-0001"
+
+
+def take(
+    world: World, name: str = NODE, runner: str = ANN, count: int = 1, seconds: float = 300.0, **options
+):
+    lookout = Lookout(world.cluster, Budget(Share(count=count)), world.time)
+    steps = take_slot(
+        world.cluster,
+        name,
+        runner,
+        lookout,
+        clock=world.time,
+        tell=lambda _: None,
+        patience_seconds=seconds,
+        **options,
+    )
+    return world.time.spawn(steps)
+
+
+def taken(world: World, *args, **options):
+    task = take(world, *args, **options)
+    world.time.finish(task)
+    if task.error:
+        raise task.error
+    return task.result[0]
+
+
+def test_no_more_slots_are_taken_than_the_budget_has():
+    world = World()
+    taken(world)
+    with pytest.raises(NoSlotError, match="1 of at most 1 nodes are out of service: node-0000"):
+        taken(world, OTHER)
+
+
+def test_a_slot_that_is_given_back_goes_to_who_waits():
+    world = World()
+    slot = taken(world)
+    waiting = take(world, OTHER)
+    world.time.run(30.0)
+    assert not waiting.ended
+    release(world.cluster, slot)
+    world.time.finish(waiting)
+    assert world.slots() == [OTHER]
+
+
+def test_two_that_take_at_the_same_moment_share_one_budget():
+    world = World(nodes=9)
+    tasks = [take(world, f"node-000{number}", f"r{number}@x/b/1.1", 3, 30.0) for number in range(9)]
+    world.time.finish(*tasks)
+    assert len(world.slots()) == 3
+    assert sum(task.error is None for task in tasks) == 3
+
+
+def test_a_dead_runner_s_slot_is_taken_over_after_its_silence_by_one_s_own_clock():
+    world = World()
+    taken(world)
+    begun = world.time.now
+    assert taken(world, runner=BOB).runner == BOB
+    assert SILENT_SECONDS <= world.time.now - begun <= SILENT_SECONDS + 10
+
+
+def test_a_living_runner_s_slot_is_not_taken_over():
+    world = World()
+    slot = taken(world)
+    waiting = take(world, runner=BOB, seconds=150.0)
+    for _ in range(20):
+        world.time.run(10.0)
+        slot = renew(world.cluster, slot)
+    world.time.finish(waiting)
+    assert f"{ANN} is at work on it" in str(waiting.error)
+
+
+@pytest.mark.parametrize("again", [False, True], ids=["deleted", "registered again with another UID"])
+def test_the_slot_of_a_node_that_has_left_the_cluster_is_free(again):
+    world = World()
+    taken(world)
+    node = world.node
+    world.cluster.delete_node(NODE)
+    if again:
+        world.cluster.add_node(replace(node, uid="another"))
+    assert taken(world, OTHER, BOB).lease.name == "numaforge-slot-0"
+
+
+def test_a_slot_that_was_left_too_early_is_judged_by_the_budget_again():
+    world = World()
+    taken(world)
+    world.cluster.change_node(OTHER, unschedulable=True)
+    with pytest.raises(NoSlotError, match="1 of at most 1 nodes"):
+        taken(world)
+    assert world.slots() == []
+
+
+def test_a_veto_is_heard_while_waiting():
+    world = World()
+    taken(world)
+    said = []
+    waiting = take(world, OTHER, veto=lambda: said[0] if said else None)
+    world.time.run(20.0)
+    said.append("another node has failed")
+    world.time.finish(waiting)
+    assert "another node has failed" in str(waiting.error)
+
+
+@pytest.mark.parametrize("write", [renew, release], ids=["renewed", "given back"])
+def test_a_slot_whose_answer_was_lost_is(write):
+    world = World()
+    slot = taken(world)
+    calls = iter(range(100))
+    world.cluster.fault = lambda _: ApiAwayError("connection reset") if next(calls) == 1 else None
+    with pytest.raises(ApiAwayError):
+        write(world.cluster, slot)
+    write(world.cluster, slot)
+    assert world.slots() == ([NODE] if write is renew else [])
+
+
+def test_a_slot_that_another_has_taken_over_is_neither_renewed_nor_given_back():
+    world = World()
+    slot = taken(world)
+    taken(world, runner=BOB)
+    with pytest.raises(ConflictError):
+        renew(world.cluster, slot)
+    release(world.cluster, slot)
+    assert world.slots() == [NODE]
+
+
+def test_a_slot_is_renewed_while_its_work_waits():
+    world = World()
+    holding = Holding(world.cluster, taken(world), world.time, lambda _: None)
+    silence = Silence(world.time)
+
+    def work():
+        yield 600.0
+
+    task = world.time.spawn(holding.during(work()))
+    longest = 0.0
+    while not task.ended:
+        world.time.run(5.0)
+        longest = max(longest, silence.of(world.cluster.leases()[0]))
+    assert longest <= 15.0
