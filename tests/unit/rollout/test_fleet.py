@@ -17,7 +17,6 @@ from tests.fixtures.memory_machine import Trouble
 from tests.fixtures.rollout_world import NODE, SETTINGS, World
 from tests.fixtures.virtual_time import Task
 
-
 ONE = Budget(Share(count=1))
 
 
