@@ -100,7 +100,8 @@ class Pool:
                 else out_of_service(node)
             )
         )
-        return cls(budget, named, out, frozenset(name for name in out if RECORD in named[name].annotations))
+        begun = frozenset(name for name, node in named.items() if RECORD in node.annotations)
+        return cls(budget, named, out, begun)
 
     def domain_of(self, name: str) -> str:
         """Return a node's failure domain, "" for one that is not of the pool."""
