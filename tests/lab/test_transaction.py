@@ -30,7 +30,7 @@ CPU_STATE = "/var/lib/kubelet/cpu_manager_state"
 MEMORY_STATE = "/var/lib/kubelet/memory_manager_state"
 STATIC = "cpuManagerPolicy: static\nreservedSystemCPUs: 0-1\n"
 MANAGERS_RUN = "grep -q /var/lib/kubelet/device-plugins/kubelet.sock /proc/net/unix"
-BOOT_SECONDS = 300
+BOOT_SECONDS = 600
 
 
 @pytest.fixture
