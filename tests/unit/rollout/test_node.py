@@ -225,6 +225,20 @@ def test_a_drain_that_is_blocked_gives_the_node_back_and_names_the_budget():
     assert untouched(world)
 
 
+def test_a_budget_that_was_looked_at_long_ago_is_looked_at_again_before_the_cordon():
+    world = World()
+    world.machine.fault = lambda _: HostAwayError("no route to host") if world.slots() else None
+    task = world.begin()
+    world.time.run(100.0)
+    assert world.slots() == [NODE]
+    world.cluster.change_node("node-0001", ready=False)
+    world.machine.fault = None
+    world.time.run(60.0)
+    assert (world.node.unschedulable, world.slots()) == (False, [])
+    world.cluster.change_node("node-0001", ready=True)
+    assert world.end(task).ending is Ending.DONE
+
+
 # Abort.
 
 
