@@ -207,7 +207,7 @@ class NodeRollout:
             record = Record(
                 runner=self.runner,
                 phase=Phase.CORDONED,
-                was_unschedulable=node.unschedulable,
+                was_unschedulable=node.unschedulable and left_cordoned(node) is None,
                 offered=extended_resources(node),
             )
             try:

@@ -194,6 +194,19 @@ def test_a_cordoned_node_stays_cordoned_where_it_is_included():
     assert (world.node.unschedulable, RECORD in world.node.annotations, world.slots()) == (True, False, [])
 
 
+def test_a_cordon_that_an_earlier_roll_out_has_left_is_ours_to_take_away():
+    world = World()
+    task = world.begin()
+    world.reach(Phase.CORDONED)
+    world.cluster.change_node(NODE, labels=DRIVER_UPGRADE)
+    world.end(task)
+    world.machine.files = OLD
+    world.cluster.change_node(NODE, labels={})
+    assert "left cordoned" in world.run().reason
+    assert world.run(include_cordoned=True).ending is Ending.DONE
+    assert free(world)
+
+
 @pytest.mark.parametrize("call", ["patch nodes", "update leases", "get nodes", "list pods"])
 def test_a_missing_permission_is_said_and_nothing_is_left(call):
     world = World()
