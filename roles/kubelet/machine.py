@@ -68,7 +68,7 @@ class PyinfraMachine:
                 raise HostError(
                     f"{pages} huge pages are planned, and there are {found.get(path, 'none')}",
                     where=path,
-                    remedy="deploys/site.py makes them before it comes to the kubelet, deploys/tune.py by itself",
+                    remedy="deploys/site.py makes them first; deploys/tune.py makes them alone",
                 )
 
     def expected(self) -> Expected:
