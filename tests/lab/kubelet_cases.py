@@ -641,7 +641,6 @@ def _validation() -> Iterator[Case]:
     for name, value in (
         ("containerLogMaxFiles", 1),
         ("containerLogMaxSize", "10MB"),
-        ("configMapAndSecretChangeDetectionStrategy", "Poll"),
         ("tlsMinVersion", "TLS13"),
         ("memoryReservationPolicy", "TieredReservation"),
     ):

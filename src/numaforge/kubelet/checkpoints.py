@@ -16,7 +16,7 @@ from numaforge.cpulist import format_cpulist
 from numaforge.kubelet.cpusets import CpuSetError, parse_cpuset
 from numaforge.kubelet.gojson import GoJsonError, Types, decode, syntax_error
 from numaforge.kubelet.options import STRICT_CPU_RESERVATION
-from numaforge.kubelet.versions import KubeletVersion
+from numaforge.kubelet.versions import LATEST_MINOR, KubeletVersion
 
 CPU_STATE_FILE = "cpu_manager_state"
 MEMORY_STATE_FILE = "memory_manager_state"
@@ -27,6 +27,10 @@ _DRAIN = "please drain this node and delete the {manager} checkpoint file {path}
 # From this minor on the newest format is tried first, and the error of the oldest format is the one that is
 # told.
 _FIRST_MINOR_NEWEST_FIRST = 36
+# From this minor on the memory manager's file has a first and a second format, and one without a checksum is
+# taken as it is.
+_FIRST_MINOR_OF_MEMORY_FORMATS = 36
+_LATEST = KubeletVersion(LATEST_MINOR)
 
 _FIELDS = {"policyName": "string", "defaultCpuSet": "string", "checksum": "checksum.Checksum"}
 _CPU_TYPES = Types(
@@ -36,14 +40,16 @@ _CPU_TYPES = Types(
     },
     aliases={"checksum.Checksum": "uint64"},
 )
+_MEMORY_CHECKPOINT = {
+    "policyName": "string",
+    "machineState": "state.NUMANodeMap",
+    "entries": "state.ContainerMemoryAssignments",
+    "checksum": "checksum.Checksum",
+}
 _MEMORY_TYPES = Types(
     structs={
-        "state.MemoryManagerCheckpoint": {
-            "policyName": "string",
-            "machineState": "state.NUMANodeMap",
-            "entries": "state.ContainerMemoryAssignments",
-            "checksum": "checksum.Checksum",
-        },
+        "state.MemoryManagerCheckpoint": _MEMORY_CHECKPOINT,
+        "state.MemoryManagerCheckpointV1": _MEMORY_CHECKPOINT,
         "state.NUMANodeState": {
             "numberOfAssignments": "int",
             "memoryMap": "map[v1.ResourceName]*state.MemoryTable",
@@ -108,13 +114,13 @@ def restore_cpu_state(text: str, policy: str, version: KubeletVersion, path: str
         raise CheckpointError(_restore_error(error, "CPU manager", path)) from error
 
 
-def restore_memory_state(text: str, policy: str, path: str) -> MemoryState:
+def restore_memory_state(text: str, policy: str, path: str, version: KubeletVersion = _LATEST) -> MemoryState:
     """Restore memory_manager_state under the configured policy.
 
     Raises CheckpointError with the text that follows `start memory manager error: `.
     """
     try:
-        return _restored_memory_state(text, policy)
+        return _restored_memory_state(text, policy, version)
     except CheckpointError as error:
         raise CheckpointError(_restore_error(error, "memory manager", path)) from error
 
@@ -344,9 +350,12 @@ def _container_cpus(pod: str, containers: Mapping[str, str]) -> dict[str, frozen
     return cpus
 
 
-def _restored_memory_state(text: str, policy: str) -> MemoryState:
-    checkpoint = _decoded(text, "state.MemoryManagerCheckpoint", _MEMORY_TYPES)
-    if checkpoint.get("checksum", 0) != _checksum(_memory_dump(checkpoint)):
+def _restored_memory_state(text: str, policy: str, version: KubeletVersion) -> MemoryState:
+    has_formats = version.rules_minor >= _FIRST_MINOR_OF_MEMORY_FORMATS
+    go_type = "MemoryManagerCheckpointV1" if has_formats else "MemoryManagerCheckpoint"
+    checkpoint = _decoded(text, f"state.{go_type}", _MEMORY_TYPES)
+    checksum = checkpoint.get("checksum", 0)
+    if (checksum or not has_formats) and checksum != _checksum(_memory_dump(checkpoint)):
         raise CheckpointError(_CORRUPT)
     written = checkpoint.get("policyName", "")
     if written != policy:

@@ -92,7 +92,7 @@ def merge(
         data = {key: value for key, value in document.data.items() if key not in ("apiVersion", "kind")}
         origin.update(dict.fromkeys(data, name))
         if minor < _FIRST_MINOR_OF_VERSIONED_BASE:
-            data = _matched_to_internal(data)
+            data = _matched_to_internal(data, version)
         if minor < _FIRST_MINOR_OF_JSON_MERGE:
             data = {key: value for key, value in data.items() if value not in (None, "", 0, False, [], {})}
         merged = _patched(merged, data)
@@ -166,11 +166,16 @@ def _patched(base: Mapping[str, Any], patch: Mapping[str, Any]) -> dict[str, Any
     return merged
 
 
-def _matched_to_internal(data: Mapping[str, Any]) -> dict[str, Any]:
-    # The drop-in's names never equalled the base's (cpuManagerPolicy, CPUManagerPolicy), so null deleted
-    # nothing.
+def _matched_to_internal(data: Mapping[str, Any], version: KubeletVersion) -> dict[str, Any]:
+    # The base had the internal names (CPUManagerPolicy). A drop-in's names stood beside them and were read
+    # after them, so null deleted nothing; a drop-in with the internal names writes over the base.
+    external = {_internal_name(name): name for name in known_fields(version)}
+    internal = {external[key]: value for key, value in data.items() if key in external}
+    named = {key: value for key, value in data.items() if key not in external}
     return {
-        key: value for key, value in data.items() if value is not None and key != _UNMATCHED_INTERNAL_NAME
+        key: value
+        for key, value in {**internal, **named}.items()
+        if value is not None and key != _UNMATCHED_INTERNAL_NAME
     }
 
 

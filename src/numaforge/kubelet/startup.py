@@ -455,7 +455,9 @@ def _start(
     if managers.cpu and CPU_STATE_FILE in state_files:
         _restore_cpu(managers.cpu, state_files[CPU_STATE_FILE], version, machine, f"{root}/{CPU_STATE_FILE}")
     if managers.memory and MEMORY_STATE_FILE in state_files:
-        _restore_memory(managers.memory, state_files[MEMORY_STATE_FILE], f"{root}/{MEMORY_STATE_FILE}")
+        _restore_memory(
+            managers.memory, state_files[MEMORY_STATE_FILE], version, f"{root}/{MEMORY_STATE_FILE}"
+        )
     beyond = beyond_capacity(managers.reservation, _capacity(machine))
     if beyond:
         name, text = beyond
@@ -484,9 +486,9 @@ def _restore_cpu(
         raise _unrestorable("NF301", f"start cpu manager error: {refusal}", path)
 
 
-def _restore_memory(manager: MemoryManager, text: str, path: str) -> None:
+def _restore_memory(manager: MemoryManager, text: str, version: KubeletVersion, path: str) -> None:
     try:
-        state = restore_memory_state(text, manager.policy, path)
+        state = restore_memory_state(text, manager.policy, path, version)
     except CheckpointError as error:
         raise _unrestorable("NF302", f"start memory manager error: {error}", path) from error
     if manager.policy != "Static":

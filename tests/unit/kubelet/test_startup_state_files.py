@@ -164,9 +164,11 @@ def test_files_that_cannot_be_restored(version: KubeletVersion, text: str, reaso
     )
 
 
-def test_memory_state_without_a_checksum_is_corrupt() -> None:
+def test_memory_state_without_a_checksum_is_corrupt_up_to_1_35() -> None:
+    text = '{"policyName":"Static","machineState":{}}'
     with pytest.raises(CheckpointError, match="checkpoint is corrupted"):
-        restore_memory_state('{"policyName":"Static","machineState":{}}', "Static", "/s")
+        restore_memory_state(text, "Static", "/s", KubeletVersion(35))
+    assert restore_memory_state(text, "Static", "/s", KubeletVersion(36)).machine == {}
 
 
 cpu_sets = st.frozensets(st.integers(0, 15), max_size=16)
