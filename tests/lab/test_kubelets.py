@@ -31,8 +31,8 @@ CHOICES = {"ends": (kubelets.OLDEST, kubelets.NEWEST), "all": kubelets.MINORS}
 CHOSEN = os.environ.get("NUMAFORGE_KUBELETS", "ends")
 MINORS = CHOICES.get(CHOSEN) or tuple(CHOSEN.split(","))
 NAMES = [(minor, case.trial.id) for minor in MINORS for case in all_cases(0) if case.is_for(minor)]
-NO_PATH = ", path: &TypeMeta{Kind:,APIVersion:,}"
-"""What kubelets print behind refusals of validation, where the file's path was meant."""
+NO_PATH = ", path: &TypeMeta{"
+"""Kubelets print an empty structure behind refusals of validation, where the file's path was meant."""
 FEWEST = 30
 """Of the starts as well as of the refusals that a kubelet must show."""
 
@@ -99,7 +99,7 @@ def test_check_says_what_the_kubelet_does(tried: Trials, minor: str, name: str) 
         drop_in_dir=kubelets.DROP_IN_DIR,
         root_dir=kubelets.ROOT_DIR,
     )
-    assert (report.starts, report.error or "") == (verdict.starts, verdict.error.removesuffix(NO_PATH))
+    assert (report.starts, report.error or "") == (verdict.starts, verdict.error.partition(NO_PATH)[0])
 
 
 @pytest.mark.parametrize("minor", MINORS)
