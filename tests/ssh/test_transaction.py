@@ -366,6 +366,27 @@ def test_a_power_cut_is_undone_before_the_kubelet_starts(
     assert "stop" not in node.path("/run/systemctl.log").read_text()
 
 
+def test_what_stands_before_the_kubelet_waits_for_another_boot(node: Sandbox, port: int) -> None:
+    when(node, "replacing", "until [ -e /run/go-on ]; do sleep 0.1; done")
+    node.run(start_script(transaction(port, "new")))
+    until(node, "! [ -e /run/when/replacing ]")
+    node.run(f"sh {CURRENT}/run.sh boot; : > /run/go-on")
+    assert ended(node).outcome == "applied"
+
+
+def test_a_transaction_without_its_lock_does_not_take_half_written_files_for_the_old(
+    node: Sandbox, port: int
+) -> None:
+    when(node, ".numaforge-0", CUT_POWER)
+    node.run(start_script(transaction(port, "new")))
+    until(node, f"grep -q second {BOOT_ID}")
+    node.path(CURRENT).unlink()
+    again = node.run(start_script(transaction(port, "new")))
+    assert again.returncode == 1
+    assert "its lock is gone" in again.stderr
+    assert node.path(f"{TRANSACTIONS}/T1/backup{DROP_IN}").read_text() == "old\n"
+
+
 def test_an_undoing_that_is_killed_too_is_ended_by_the_next_run(node: Sandbox, port: int) -> None:
     when(node, "starting", KILL)
     when(node, "undoing", KILL)

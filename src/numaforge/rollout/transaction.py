@@ -449,7 +449,12 @@ begin() { # apply or revert
         return 1
     fi
     case $1,$(outcome "$FOLDER") in
-    apply,) ;;
+    apply,)
+        if [ -e "$FOLDER/state" ]; then # to begin again would take what is half written for the old
+            echo "the transaction $ID was broken off, and its lock is gone: see $FOLDER" >&2
+            return 1
+        fi
+        ;;
     revert,applied) mv -f "$FOLDER/revert.new" "$FOLDER/revert" && sync "$FOLDER/revert" || return 1 ;;
     revert,)
         echo "the transaction $ID has not been applied: there is nothing to undo" >&2
