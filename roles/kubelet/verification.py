@@ -16,6 +16,7 @@ from pyinfra.connectors.local import LocalConnector
 from pyinfra.connectors.ssh import SSHConnector
 
 from numaforge.errors import HostError
+from numaforge.hosts import roles_of
 from numaforge.rollout.steps import Steps
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -34,11 +35,15 @@ _SSH_OPTIONS = {
 
 @dataclass(frozen=True)
 class Verification:
-    """How the suite reaches a host: testinfra's name of it, the text of an ssh_config, whether by sudo."""
+    """How the suite reaches a host: testinfra's name of it, the text of an ssh_config, whether by sudo.
+
+    Only what these `roles` have to see to is held against it.
+    """
 
     name: str
     ssh_config: str
     sudo: bool
+    roles: tuple[str, ...]
 
     def run(self) -> Steps[tuple[str, ...]]:
         """Return each test that fails, with its first line."""
@@ -66,7 +71,7 @@ class Verification:
     def _command(self, config: Path, report: Path) -> list[str]:
         return [
             *(sys.executable, "-m", "pytest", "-q", "--tb=line", "-p", "no:cacheprovider"),
-            *(str(SUITE), f"--hosts={self.name}", f"--junitxml={report}"),
+            *(str(SUITE), f"--hosts={self.name}", f"--junitxml={report}", f"--roles={','.join(self.roles)}"),
             *([f"--ssh-config={config}"] if self.ssh_config else []),
             *(["--sudo"] if self.sudo else []),
         ]
@@ -84,10 +89,10 @@ def verification_of(host: Host) -> Verification:
         )
     sudo = bool(host.data.get("_sudo"))
     if isinstance(host.connector, LocalConnector):
-        return Verification("local://", "", sudo)
+        return Verification("local://", "", sudo, roles_of(host))
     if isinstance(host.connector, SSHConnector):
         data = host.data.dict()  # type: ignore[no-untyped-call]
-        return Verification(f"ssh://{host.name}", _ssh_config(host.name, data), sudo)
+        return Verification(f"ssh://{host.name}", _ssh_config(host.name, data), sudo, roles_of(host))
     raise HostError(
         f"the verification suite does not know how to reach a host over {type(host.connector).__name__}",
         remedy=f"reach it over SSH, {without}",

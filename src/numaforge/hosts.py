@@ -123,6 +123,8 @@ class _ReadAhead:
 
 # ---- a host that fails, fails alone ----
 
+_roles: WeakKeyDictionary[Host, list[str]] = WeakKeyDictionary()
+
 
 def fail_host(host: Host, error: NumaforgeError) -> None:
     """Print the error once and take the host out of the run; the others go on, and pyinfra exits with 1."""
@@ -142,6 +144,7 @@ def role(name: str) -> Callable[[Callable[[], None]], PyinfraOperation[[]]]:
             host = current_host
             if host in host.state.failed_hosts:
                 return
+            _roles.setdefault(host, []).append(name.lower())
             try:
                 function()
             except NumaforgeError as error:
@@ -150,6 +153,11 @@ def role(name: str) -> Callable[[Callable[[], None]], PyinfraOperation[[]]]:
         return deploy(name)(guarded)
 
     return decorate
+
+
+def roles_of(host: Host) -> tuple[str, ...]:
+    """Return the roles that this run has called for a host, as the plan's files name them."""
+    return tuple(_roles.get(host, ()))
 
 
 def host_operation(function: Callable[P, Commands]) -> PyinfraOperation[P]:

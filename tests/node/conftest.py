@@ -12,7 +12,7 @@ from _pytest.mark import ParameterSet
 from numaforge.errors import NumaforgeError
 from numaforge.planning.model import NodePlan
 from tests.node.cluster import Cluster
-from tests.node.expectations import Expectations
+from tests.node.expectations import Expectations, of_roles
 from tests.node.live import Node
 
 _HERE = Path(__file__).parent
@@ -25,6 +25,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--kubeconfig",
         metavar="FILE",
         help="also compare the running kubelet's /configz and the node's Allocatable, through this cluster",
+    )
+    parser.getgroup("numaforge").addoption(
+        "--roles",
+        metavar="NAMES",
+        help="hold hosts only to what these roles see to, such as topology,kubelet after deploys/kubelet.py",
     )
 
 
@@ -50,16 +55,20 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         metafunc.parametrize("node", nodes, ids=[node.id for node in nodes])
         return
     table = marker.kwargs["table"]
-    entries = [entry for node in nodes for entry in _entries(node, table)]
+    names = metafunc.config.getoption("roles")
+    roles = names.split(",") if names else None
+    entries = [entry for node in nodes for entry in _entries(node, table, roles)]
     metafunc.parametrize(("node", "name", "expected"), entries or [_nothing("no host has a plan", "no-plan")])
 
 
-def _entries(node: Node, table: Callable[[NodePlan], Expectations]) -> Sequence[ParameterSet]:
+def _entries(
+    node: Node, table: Callable[[NodePlan], Expectations], roles: Sequence[str] | None
+) -> Sequence[ParameterSet]:
     """One parameter set for each expectation of a host; none without a plan, for which its own test fails."""
     plan = node.plan_or_reason
     if isinstance(plan, NumaforgeError):
         return []
-    expectations = table(plan)
+    expectations = table(of_roles(plan, roles))
     if not expectations:
         return [_nothing(f"the plan says nothing about it: {table.__name__}", node.id)]
     return [

@@ -6,17 +6,35 @@ is held to.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from numaforge import kernel_paths
 from numaforge.cpulist import format_cpulist
-from numaforge.planning.model import NodePlan
+from numaforge.planning.model import NodePlan, TuningPlan
 
 Expectations = Mapping[str, Any]
 
 HOSTNAME = "/proc/sys/kernel/hostname"
 ONLINE = "/sys/devices/system/cpu/online"
+
+
+def of_roles(plan: NodePlan, roles: Sequence[str] | None) -> NodePlan:
+    """Return the part of a plan that these roles have to see to; None: all of it."""
+    if roles is None:
+        return plan
+    nodes = plan.numa_nodes
+    if "hugepages" not in roles:
+        nodes = tuple(replace(node, hugepages={}) for node in nodes)
+    return replace(
+        plan,
+        tuning=plan.tuning if "tuning" in roles else TuningPlan(),
+        numa_nodes=nodes,
+        files=tuple(file for file in plan.files if file.role in roles),
+        kubelet=plan.kubelet if "kubelet" in roles else None,
+        allocatable=plan.allocatable if "kubelet" in roles else None,
+    )
 
 
 def machine(plan: NodePlan) -> Expectations:

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
+from numaforge.kubelet.comparison import differences
 from numaforge.planning.model import PlannedFile
 from numaforge.quantity import parse_quantity
 from tests.node import expectations
 from tests.node.cluster import Cluster
-from numaforge.kubelet.comparison import differences
 from tests.node.live import Node
 
 
