@@ -11,6 +11,7 @@ from pyinfra.api import Host, State
 
 from numaforge.errors import HostError
 from numaforge.rollout import events
+from numaforge.rollout.budget import Budget, Lookout
 from numaforge.rollout.kubectl import KubectlCluster
 from numaforge.rollout.node import NodeRollout, Progress
 from numaforge.rollout.options import RolloutOptions
@@ -32,6 +33,7 @@ class _Clusters:
     def __init__(self) -> None:
         self._open = ExitStack()
         self._known: dict[str, KubectlCluster] = {}
+        self._lookouts: dict[tuple[KubectlCluster, Budget], Lookout] = {}
         self.failed: dict[str, Ending] = {}
 
     def of(self, options: RolloutOptions) -> KubectlCluster:
@@ -40,6 +42,13 @@ class _Clusters:
         if key not in self._known:
             self._known[key] = self._open.enter_context(options.cluster())
         return self._known[key]
+
+    def lookout(self, options: RolloutOptions) -> Lookout:
+        """Return what this run sees of the pool."""
+        key = self.of(options), options.budget()
+        if key not in self._lookouts:
+            self._lookouts[key] = Lookout(*key, time.monotonic)
+        return self._lookouts[key]
 
 
 _clusters = _Clusters()
@@ -89,6 +98,7 @@ def roll_out(host: Host, target: Target, options: RolloutOptions) -> None:
         clock=time.monotonic,
         tell=tell,
         veto=lambda: _veto(options),
+        lookout=_clusters.lookout(options),
     )
     outcome = run(rollout.run())
     events.record("outcome", host.name, ending=outcome.ending, reason=outcome.reason, details=outcome.details)

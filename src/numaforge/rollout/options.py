@@ -111,7 +111,7 @@ class RolloutOptions(Section):
         examples=[True],
     )
     slot_seconds: Seconds = Field(
-        default=3600, description="How long to wait for the budget.", examples=[14400]
+        default=14400, description="How long to wait for room in the budget.", examples=[86400]
     )
     maintenance_seconds: Seconds = Field(
         default=0, description="How long to wait for other tools to end their work.", examples=[1800]
@@ -170,6 +170,7 @@ class RolloutOptions(Section):
             soak_seconds=self.soak_seconds,
             max_failures=self.max_failures,
             max_blocked=self.max_blocked,
+            slot_seconds=self.slot_seconds,
         )
 
 

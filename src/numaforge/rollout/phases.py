@@ -227,7 +227,7 @@ class Phases:
             return (yield from self._hold(f"{reason}; the node knows nothing of {self.record.transaction}"))
         if result.outcome != "rolled-back":
             return (yield from self._hold(result.reason, result.journal))
-        return (yield from self._prove_old(reason, result.journal))
+        return (yield from self._prove_old(reason))
 
     def _prove_old(self, reason: str, journal: Sequence[str] = ()) -> Steps[Outcome | None]:
         wrong = yield from self._proof(Expected(allocatable=self.record.offered), abortable=False)
