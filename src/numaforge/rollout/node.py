@@ -29,6 +29,7 @@ from numaforge.rollout.record import (
     TakenError,
     claim,
     left_cordoned,
+    left_to,
     read_record,
     take_over,
 )
@@ -207,8 +208,9 @@ class NodeRollout:
             record = Record(
                 runner=self.runner,
                 phase=Phase.CORDONED,
-                was_unschedulable=node.unschedulable and left_cordoned(node) is None,
+                was_unschedulable=node.unschedulable,
                 offered=extended_resources(node),
+                left_to=left_to(node),
             )
             try:
                 claim(self.cluster, node, record)

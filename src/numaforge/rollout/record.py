@@ -49,7 +49,8 @@ class Record:
     """A roll-out of one node.
 
     `runner` is the process that works on it. `offered` are the extended resources that the node offered
-    before, as quantities. `reason` says why it is undone or held.
+    before, as quantities. `reason` says why it is undone or held. `left_to` says for whom an earlier roll-out
+    has left the node cordoned.
     """
 
     runner: str
@@ -58,6 +59,7 @@ class Record:
     offered: Mapping[str, str] = field(default_factory=dict)
     transaction: str | None = None
     reason: str = ""
+    left_to: str | None = None
 
 
 class TakenError(ClusterError):
@@ -158,7 +160,7 @@ def hand_back(cluster: Cluster, name: str, record: Record, ending: Ending, reaso
         _require_record(node, record)
         other = foreign(node)
         stays = record.was_unschedulable or other is not None
-        left = None if record.was_unschedulable else other
+        left = record.left_to if record.was_unschedulable else other
         return cluster.patch_node(
             node,
             unschedulable=None if stays else False,
@@ -168,9 +170,17 @@ def hand_back(cluster: Cluster, name: str, record: Record, ending: Ending, reaso
     return _retried(cluster, name, change)
 
 
+def left_to(node: ClusterNode) -> str | None:
+    """Return for whom a roll-out that has ended has left its cordon on the node, if it is so.
+
+    It may have been taken away since, and the cordon be another one: so nobody may take it for a roll-out's.
+    """
+    return _result(node).get(_LEFT_TO) if node.unschedulable and RECORD not in node.annotations else None
+
+
 def left_cordoned(node: ClusterNode) -> str | None:
     """Say why a roll-out that has ended has left its cordon on the node, if it is so."""
-    other = _result(node).get(_LEFT_TO) if node.unschedulable and RECORD not in node.annotations else None
+    other = left_to(node)
     return f"left cordoned, because somebody else was at work on the node: {other}" if other else None
 
 

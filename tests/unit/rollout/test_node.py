@@ -194,17 +194,19 @@ def test_a_cordoned_node_stays_cordoned_where_it_is_included():
     assert (world.node.unschedulable, RECORD in world.node.annotations, world.slots()) == (True, False, [])
 
 
-def test_a_cordon_that_an_earlier_roll_out_has_left_is_ours_to_take_away():
+@pytest.mark.parametrize("again", [False, True], ids=["the cordon that was left", "somebody's own since"])
+def test_a_cordon_that_was_left_to_somebody_is_never_taken_away(again):
     world = World()
     task = world.begin()
     world.reach(Phase.CORDONED)
     world.cluster.change_node(NODE, labels=DRIVER_UPGRADE)
     world.end(task)
     world.machine.files = OLD
-    world.cluster.change_node(NODE, labels={})
-    assert "left cordoned" in world.run().reason
-    assert world.run(include_cordoned=True).ending is Ending.DONE
-    assert free(world)
+    world.cluster.change_node(NODE, labels={}, unschedulable=not again)
+    world.cluster.change_node(NODE, unschedulable=True)
+    refused, done = world.run(), world.run(include_cordoned=True)
+    assert (refused.ending, done.ending, world.node.unschedulable) == (Ending.BLOCKED, Ending.DONE, True)
+    assert all("left cordoned" in outcome.reason for outcome in (refused, done))
 
 
 @pytest.mark.parametrize("call", ["patch nodes", "update leases", "get nodes", "list pods"])
