@@ -153,9 +153,8 @@ def test_neither_the_connection_nor_the_api_server_is_needed(lab: Lab, fresh: No
     transaction = change(fresh, STATIC)
     lab.control_plane.stop()
     try:
-        connection = subprocess.Popen(
-            fresh.ssh_arguments("sh -s; sleep 1000"), stdin=subprocess.PIPE, text=True
-        )
+        login = [*fresh.ssh_arguments(), "sh -s; sleep 1000"]
+        connection = subprocess.Popen(login, stdin=subprocess.PIPE, text=True)
         assert connection.stdin
         connection.stdin.write(start_script(transaction))
         connection.stdin.close()
@@ -210,6 +209,6 @@ def test_a_node_that_is_reset_between_two_files_starts_its_kubelet_with_the_old_
 def _await_login(node: Node) -> None:
     """Wait until the node that was reset lets us in."""
     deadline = time.monotonic() + BOOT_SECONDS
-    login = node.ssh_arguments("-o", "ConnectTimeout=5")
+    login = node.ssh_arguments("-o", "ConnectTimeout=20")
     while subprocess.run([*login, "[ ! -e /run/reset ]"], capture_output=True, check=False).returncode:
         assert time.monotonic() < deadline, "the node does not come back"
