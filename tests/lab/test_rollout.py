@@ -33,7 +33,8 @@ def policy(node: Node) -> str:
 
 def applied(node: Node) -> int:
     """Count the transactions that changed the node."""
-    return int(node.run("cat /var/lib/numaforge/txn/*/outcome 2>/dev/null | grep -cx applied || true"))
+    results = node.run("cat /var/lib/numaforge/txn/*/result.json 2>/dev/null || true")
+    return results.count('"outcome": "applied"')
 
 
 def free(lab: Lab, node: Node) -> bool:

@@ -77,7 +77,7 @@ noted_texts() {
     set -f
     IFS=$newline
     echo T
-    [ -z "$noted" ] || { wc -c /dev/null $noted && grep $as_text -s -n '' /dev/null $noted; } 2> /dev/null | hex
+    [ -z "$noted" ] || { wc -c /dev/null $noted; grep $as_text -s -n '' /dev/null $noted; } 2> /dev/null | hex
     IFS=" $tab$newline"
     set +f
 }

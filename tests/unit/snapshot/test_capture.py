@@ -53,6 +53,15 @@ def test_a_file_whose_read_fails_is_left_out_and_ends_nothing(shell, tmp_path):
     assert captured.files["/sys/bus/pci/devices/0000:df:00.0/class"] == "0x030200"
 
 
+def test_a_file_that_vanishes_meanwhile_takes_no_other_with_it(shell, tmp_path):
+    write_tree(tmp_path / "root", lab_node())
+    gone = write(tmp_path, "/root/etc/os-release", "NAME=here\n")
+    path = program(tmp_path / "bin", "wc", f'rm -f {gone}\nPATH=${{PATH#*:}} exec wc "$@"')
+    captured = parse_output(shell(script(str(tmp_path / "root")), {"PATH_FIRST": path}).stdout)
+    assert "/etc/os-release" not in captured.files
+    assert "/proc/cmdline" in captured.files
+
+
 def test_a_cpulist_that_ends_with_a_nul_is_read(shell, tmp_path):
     write_tree(tmp_path, lab_node())
     write(tmp_path, "/sys/devices/system/cpu/online", "0-15\n\0")
