@@ -89,7 +89,6 @@ def test_a_node_with_pods_goes_to_the_plan_and_back(lab: Lab, fresh: Node, tmp_p
         pytest.param("drains", id="while-it-drains"),
         pytest.param("applying", id="while-the-node-changes"),
         pytest.param("proves", id="while-the-node-proves-itself"),
-        pytest.param("verifies", id="while-the-node-is-verified"),
     ],
 )
 def test_a_killed_roll_out_is_gone_on_with(lab: Lab, fresh: Node, tmp_path: Path, phase: str) -> None:

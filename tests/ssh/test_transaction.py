@@ -56,7 +56,7 @@ def transaction(port: int, wish: str, **changes: object) -> Transaction:
             kept_state=(MEMORY_STATE,),
             health_url=f"http://127.0.0.1:{port}/healthz",
             start_seconds=4,
-            stable_seconds=2,
+            stable_seconds=1,
         ),
         **changes,
     )
@@ -195,7 +195,7 @@ def test_only_the_invalid_state_is_removed(node: Sandbox, port: int) -> None:
 def test_a_kubelet_that_does_not_come_up_gets_everything_back(
     node: Sandbox, port: int, wish: str, reason: str
 ) -> None:
-    result = run(node, transaction(port, wish))
+    result = run(node, transaction(port, wish, stable_seconds=2))
     assert result.outcome == "rolled-back"
     assert result.reason == f"{reason}; the old configuration is back and the kubelet is healthy with it"
     assert_as_before(node)
@@ -205,7 +205,7 @@ def test_without_managers_before_the_kubelet_has_to_stay_up_both_times(node: San
     node.path(DROP_IN).write_text("idle\n")
     node.run("systemctl stop kubelet.service; systemctl start kubelet.service; sleep 0.5")
     begun = time.monotonic()
-    assert run(node, transaction(port, "idle again")).outcome == "applied"
+    assert run(node, transaction(port, "idle again", stable_seconds=2)).outcome == "applied"
     assert time.monotonic() - begun >= 2 * 2
 
 
@@ -228,7 +228,7 @@ def test_a_kubelet_that_does_not_run_is_configured_and_left_alone(node: Sandbox,
 def test_it_runs_under_every_posix_shell(
     node: Sandbox, port: int, shell: str, wish: str, outcome: str
 ) -> None:
-    change = transaction(port, wish, stable_seconds=1)
+    change = transaction(port, wish)
     node.run(f"mkdir -p {change.folder}")
     node.path(f"{change.folder}/run.sh").write_text(node_script(change))
     done = node.run(f"{shell} {change.folder}/run.sh apply")
@@ -605,7 +605,7 @@ def test_the_last_transactions_are_kept_and_those_that_need_a_person(node: Sandb
     ],
 )
 def test_health_is_asked_with_what_the_host_has(node: Sandbox, port: int, missing: list[str]) -> None:
-    change = transaction(port, "new", stable_seconds=1)
+    change = transaction(port, "new")
     pattern = "|".join(missing or ["none"])
     hidden = f"command() {{ case $2 in {pattern}) return 1 ;; *) unset -f command ;; esac; }}"
     health = node_script(change).split("health() {")[1].split("\n}\n")[0]

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from numaforge.errors import HostError
+from numaforge.kubelet.comparison import differences
 from numaforge.planning.document import dumps, loads
 from numaforge.planning.model import Allocatable, NodePlan, PlannedFile, TuningPlan
 from numaforge.planning.node import plan_node
@@ -19,7 +20,6 @@ from numaforge.render import render_plan
 from tests.fixtures import machines
 from tests.node import expectations
 from tests.node.cluster import Cluster
-from numaforge.kubelet.comparison import differences
 from tests.node.live import Live, probe, read_live
 
 PROFILE = {
