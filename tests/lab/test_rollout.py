@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from lab.cluster import Lab
 from lab.node import Node
@@ -166,3 +167,25 @@ def test_what_cannot_work_is_refused_before_anything_is_touched(
     assert named in complaint
     assert "Traceback" not in complaint
     assert policy(node) == before
+
+
+def test_a_login_without_rights_is_told_what_it_lacks(lab: Lab, fresh: Node, tmp_path: Path) -> None:
+    login = yaml.safe_load(lab.kubeconfig.read_text())
+    login["users"][0]["user"] = {"token": rollouts.kubectl(lab, "create", "token", "default").strip()}
+    kubeconfig = tmp_path / "kubeconfig"
+    kubeconfig.write_text(yaml.safe_dump(login))
+    kubeconfig.chmod(0o600)
+    run = begin("run", inventory(lab, tmp_path, kubeconfig=str(kubeconfig)), state=tmp_path)
+    assert run.end() == 2
+    complaint = run.errors()
+    assert "patch nodes" in complaint
+    assert "create pods/eviction" in complaint
+    assert policy(fresh) == "none"
+
+
+def test_a_host_that_the_cluster_does_not_know_is_refused(lab: Lab, fresh: Node, tmp_path: Path) -> None:
+    rollouts.kubectl(lab, "delete", "node", fresh.name)
+    run = begin("run", inventory(lab, tmp_path, **QUICK), state=tmp_path)
+    assert run.end() == 2
+    assert f"the cluster knows no node {fresh.name}" in run.errors()
+    assert policy(fresh) == "none"
