@@ -44,7 +44,15 @@ def lab_document(tmp_path) -> str:
 
 def program(*arguments: str, **options: object) -> subprocess.Popen[str]:
     command = [sys.executable, "-m", "numaforge.cli", *arguments]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options)
+    return subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        # A shell that runs the tests in the background has them ignore interrupts.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+        **options,
+    )
 
 
 # ---- answers ----
