@@ -11,7 +11,7 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from lab import cluster, requirements
+from lab import cluster, gobuild, requirements
 from lab import demo as demonstration
 from lab import kubelets as real_kubelets
 from lab.cluster import Lab
@@ -46,10 +46,17 @@ def reset() -> None:
 
 
 @main.command()
+def require() -> None:
+    """Install what the lab and the tests need of this machine's packages, or say what is missing."""
+    requirements.ensure()
+
+
+@main.command()
 def build() -> None:
-    """Build binaries and image, and the oldest kubelet for the tests, without starting anything."""
+    """Build binaries and image, and what only the tests need, without starting anything."""
     requirements.ensure()
     cluster.build()
+    gobuild.build(gobuild.KWOK)
     real_kubelets.build(real_kubelets.OLDEST)
 
 
