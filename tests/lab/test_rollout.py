@@ -15,7 +15,7 @@ from lab.node import Node
 from tests.lab import rollouts
 from tests.lab.rollouts import CPU_STATE, RECORD, WITHOUT_POLICY, begin, inventory
 
-QUICK = {"drain_seconds": 10, "ready_seconds": 90, "settle_seconds": 2}
+QUICK = {"drain_seconds": 180, "ready_seconds": 120, "settle_seconds": 2}
 HEALTHY = "for _ in $(seq 240); do curl -fs http://127.0.0.1:10248/healthz && break; sleep 0.5; done"
 
 
@@ -63,7 +63,8 @@ def test_a_node_with_pods_goes_to_the_plan_and_back(lab: Lab, fresh: Node, tmp_p
     pods = {pod["metadata"]["uid"] for pod in lab.get("pods")["items"]}
 
     # Nowhere else to go: the first pod waits, and the budget holds the second back.
-    there = begin("run", inventory(lab, tmp_path, **QUICK), state=tmp_path)
+    impatient = inventory(lab, tmp_path, **{**QUICK, "drain_seconds": 15})
+    there = begin("run", impatient, state=tmp_path)
     assert there.end() == 3, (there.events, there.errors())
     assert "default/web allows 0 disruptions" in json.dumps(there.report)
     assert free(lab, fresh)
@@ -101,7 +102,7 @@ def test_a_killed_roll_out_is_gone_on_with(lab: Lab, fresh: Node, tmp_path: Path
         }
         rollouts.kubectl(lab, "create", "-f", "-", manifest=slow)
         rollouts.await_deployment(lab, "slow")
-    file = inventory(lab, tmp_path, **{**QUICK, "drain_seconds": 60})
+    file = inventory(lab, tmp_path, **QUICK)
     killed = begin("run", file, state=tmp_path)
     killed.await_phase(phase)
     killed.kill()
