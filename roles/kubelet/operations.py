@@ -42,14 +42,19 @@ def kubelet_configuration(target: Target, options: RolloutOptions, ask_cluster: 
     + ask_cluster: also look in the cluster for a roll-out of this node that was left unfinished
     """
     ask = partial(script_output, host)
+    by_rollout = target.joined and options.without_drain is None
     found = kubelet_files(ask, target.question)
     if found.unfinished:
-        announce(host, [f"the transaction {found.unfinished} of an earlier run has not ended: ending it"])
+        sentence = f"the transaction {found.unfinished} of an earlier run has not ended: ending it"
+        announce(host, [sentence])
+        if by_rollout:  # which knows how far the node is in the cluster, and ends it
+            announce_outlook(host, target, options, [sentence])
+            yield host_command(roll_out, target, options)
+            return
         yield StringCommand("sh", "-s", _stdin=settle_script())
         found = kubelet_files(ask, target.question)
 
     need = target.need(found, lambda: kubelet_unit(ask, target.kubelet.unit))
-    by_rollout = target.joined and options.without_drain is None
     restarts = need is not None and need.restarts
     announce_outlook(host, target, options, list(need.sentences) if need and restarts else [])
     if need is not None:

@@ -84,21 +84,7 @@ def _in_words(error: OSError | UnicodeDecodeError) -> str:
     return f"{error.filename}: {reason}" if error.filename else reason
 
 
-class _Commands(click.Group):
-    """The commands; those of a roll-out need a second to import, and are imported when they are asked for."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        return [*super().list_commands(ctx), "rollout"]
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name == "rollout":
-            from numaforge.report.rollout import rollout
-
-            return rollout
-        return super().get_command(ctx, cmd_name)
-
-
-@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, message="%(prog)s %(version)s")
 def numaforge() -> None:
     """Turn a GPU server into a topology-aligned Kubernetes worker.
@@ -385,6 +371,31 @@ def _progress(what: str) -> Iterator[None]:
         return
     with console.status(what):
         yield
+
+
+class _RolloutCommands(click.Group):
+    """The commands of a roll-out: they take a while to import, so that waits until one is asked for."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return self._commands.list_commands(ctx)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        return self._commands.get_command(ctx, cmd_name)
+
+    @property
+    def _commands(self) -> click.Group:
+        from numaforge.report.rollout import rollout
+
+        return rollout
+
+
+@numaforge.group(cls=_RolloutCommands)
+def rollout() -> None:
+    """Restart kubelets on live nodes: drain, change, prove, undo.
+
+    INVENTORY is pyinfra's. Exits with 0 when every node is as planned, 3 when some are blocked, 4 when some
+    were rolled back, 5 when some are held for a person.
+    """
 
 
 for _command in (check, admit, fit):

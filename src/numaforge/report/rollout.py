@@ -48,11 +48,7 @@ _FOR_THE_FLEET = {*RolloutOptions.model_fields} - {*_NOT_HERE, "verify"}
 
 @click.group()
 def rollout() -> None:
-    """Restart kubelets on live nodes without hurting anybody: drain, change, prove, undo.
-
-    INVENTORY is pyinfra's. Exits with 0 when every node is as planned, 3 when some are blocked, 4 when some
-    were rolled back, 5 when some are held for a person.
-    """
+    """Hold the commands; numaforge.cli shows them."""
 
 
 def _options(names: Iterable[str]) -> Callable[[Command], Command]:
