@@ -172,8 +172,9 @@ def abort(
         _preflight(cluster, options, survey)
         members = {each.node: Member(each.host, each.node) for each in survey.outlooks}
         asked = ask_to_abort(cluster, members, name, owner_of(this_runner()))
+        ending = end_lead(cluster, name, "aborted", time.monotonic)
         if not asked:
-            end_lead(cluster, name, "aborted")
+            _waiting(ending, "waiting until nobody leads the roll-out")
             click.echo("no node of this inventory is in a roll-out", err=True)
             return ExitCode.YES
         slots = [slot for slot in held_slots(cluster.leases()) if slot.node in asked]
@@ -182,7 +183,7 @@ def abort(
         fleet = _fleet(cluster, program, left, options, None)
         report = _driven(fleet, program, output)
         _waiting(_until_free(cluster, asked), "waiting until the nodes are as they were")
-        end_lead(cluster, name, "aborted")
+        _waiting(ending, "waiting until nobody leads the roll-out")
     _show(report, output)
     aborted = all(outcome.ending in (Ending.ABORTED, Ending.DONE) for outcome in report.outcomes.values())
     return ExitCode.YES if aborted else report.exit_code
@@ -355,6 +356,11 @@ def _common_options(survey: Survey) -> RolloutOptions:
     if survey.refused:
         lines = [f"{host}: {message}" for host, message in sorted(survey.refused.items())]
         raise NumaforgeError("nothing was begun:\n" + "\n".join(lines))
+    if not survey.outlooks:
+        hosts = ", ".join((*survey.silent, *survey.without_kubelet))
+        raise NumaforgeError(
+            "no host with a kubelet said what it needs", where=hosts, remedy=f"the whole log is {survey.log}"
+        )
     common: dict[str, Any] = {}
     said_by: dict[str, str] = {}
     for each in survey.outlooks:

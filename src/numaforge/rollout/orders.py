@@ -84,12 +84,18 @@ def ask_to_abort(cluster: Cluster, nodes: Iterable[str], rollout: str | None, wh
     return asked
 
 
-def end_lead(cluster: Cluster, rollout: str, why: str) -> None:
-    """Take the lead from a process that is dead, so that the roll-out counts as ended."""
-    lease = _lease(cluster, ROLLOUT + rollout)
-    if lease is not None and lease.holder:
-        state = {**_state(lease), "ended": why}
-        cluster.put_lease(replace(lease, holder="", annotations={STATE: json.dumps(state)}))
+def end_lead(cluster: Cluster, rollout: str, why: str, clock: Clock) -> Steps[None]:
+    """Return when nobody leads a roll-out any more: a leader that lives ends by itself, a dead one is ended."""
+    silence = Silence(clock)
+    while (lease := _lease(cluster, ROLLOUT + rollout)) is not None and lease.holder:
+        if silence.tells_dead(lease):
+            state = {**_state(lease), "ended": why}
+            try:
+                cluster.put_lease(replace(lease, holder="", annotations={STATE: json.dumps(state)}))
+            except ConflictError:
+                continue
+            return
+        yield _ASK_AGAIN_SECONDS
 
 
 def unlock(cluster: Cluster, node: str, *, force: bool, clock: Clock) -> Steps[Slot]:

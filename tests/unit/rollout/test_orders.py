@@ -56,9 +56,21 @@ def test_a_lead_of_the_dead_can_be_ended(world: World) -> None:
         take_lead(world.cluster, "a", "ann@a/b/1.1", {"begun": "x"}, go_on=False, clock=world.time)
     )
     world.end(task)
-    end_lead(world.cluster, "a", "aborted")
+    world.end(world.time.spawn(end_lead(world.cluster, "a", "aborted", world.time)))
     (led,) = situation(world.cluster).rollouts
     assert (led.leader, led.state) == ("", {"begun": "x", "ended": "aborted"})
+
+
+def test_a_living_leader_is_left_to_end_by_itself(world: World) -> None:
+    taking = take_lead(world.cluster, "a", "ann@a/b/1.1", {}, go_on=False, clock=world.time)
+    lead = world.end(world.time.spawn(taking))
+    ending = world.time.spawn(end_lead(world.cluster, "a", "aborted", world.time))
+    world.time.run(lambda: world.time.now >= 1010)
+    assert not ending.ended
+    lead.end({"ended": "by itself"})
+    world.end(ending)
+    (led,) = situation(world.cluster).rollouts
+    assert led.state == {"ended": "by itself"}
 
 
 def test_a_slot_of_the_living_is_not_taken(world: World) -> None:
