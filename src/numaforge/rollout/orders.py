@@ -85,7 +85,7 @@ def ask_to_abort(cluster: Cluster, nodes: Iterable[str], rollout: str | None, wh
 
 
 def end_lead(cluster: Cluster, rollout: str, why: str, clock: Clock) -> Steps[None]:
-    """Return when nobody leads a roll-out any more: a leader that lives ends by itself, a dead one is ended."""
+    """Return when nobody leads a roll-out any more: the living end theirs, that of the dead is ended."""
     silence = Silence(clock)
     while (lease := _lease(cluster, ROLLOUT + rollout)) is not None and lease.holder:
         if silence.tells_dead(lease):
