@@ -108,7 +108,6 @@ def roll_out(host: Host, target: Target, options: RolloutOptions) -> None:
         machine.proved()
     if outcome.ending not in _GOOD:
         raise HostError("\n".join([f"{outcome.ending}: {outcome.reason}", *outcome.details]))
-    host.log(f"{outcome.ending}: {outcome.reason}")
 
 
 def _veto(options: RolloutOptions) -> str | None:
