@@ -16,7 +16,7 @@ from numaforge.cpulist import format_cpulist
 from numaforge.kubelet.cpusets import CpuSetError, parse_cpuset
 from numaforge.kubelet.gojson import GoJsonError, Types, decode, syntax_error
 from numaforge.kubelet.options import STRICT_CPU_RESERVATION
-from numaforge.kubelet.versions import LATEST_MINOR, KubeletVersion
+from numaforge.kubelet.versions import KubeletVersion
 
 CPU_STATE_FILE = "cpu_manager_state"
 MEMORY_STATE_FILE = "memory_manager_state"
@@ -30,7 +30,6 @@ _FIRST_MINOR_NEWEST_FIRST = 36
 # From this minor on the memory manager's file has a first and a second format, and one without a checksum is
 # taken as it is.
 _FIRST_MINOR_OF_MEMORY_FORMATS = 36
-_LATEST = KubeletVersion(LATEST_MINOR)
 
 _FIELDS = {"policyName": "string", "defaultCpuSet": "string", "checksum": "checksum.Checksum"}
 _CPU_TYPES = Types(
@@ -114,7 +113,7 @@ def restore_cpu_state(text: str, policy: str, version: KubeletVersion, path: str
         raise CheckpointError(_restore_error(error, "CPU manager", path)) from error
 
 
-def restore_memory_state(text: str, policy: str, path: str, version: KubeletVersion = _LATEST) -> MemoryState:
+def restore_memory_state(text: str, policy: str, version: KubeletVersion, path: str) -> MemoryState:
     """Restore memory_manager_state under the configured policy.
 
     Raises CheckpointError with the text that follows `start memory manager error: `.

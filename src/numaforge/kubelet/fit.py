@@ -45,7 +45,8 @@ class Fit:
     """One node filled with pods of one shape.
 
     `pods` is how many fit, `refusal` the answer to the first that did not, `free` what is left then. `error`
-    says why the kubelet would not start under this policy, in which case nothing fits.
+    says why the kubelet would not start under this policy, or would never answer one of the pods; in either
+    case nothing fits.
     """
 
     policy: str
@@ -110,12 +111,19 @@ def fit(scenario: Scenario, pod: Pod) -> FitReport:
 
 
 def fill(scenario: Scenario, pod: Pod) -> Fit:
-    """Admit pods of one shape until the first is refused."""
+    """Admit pods of one shape until the first is refused.
+
+    Raises KubeletConfigError where the kubelet would not start.
+    """
     node = scenario.node()
+    policy, scope = node.settings.topology_policy, node.settings.topology_scope
     pods = 0
-    while (answer := node.admit(pod, f"{pod.name}-{pods}")).admitted:
-        pods += 1
-    return Fit(node.settings.topology_policy, node.settings.topology_scope, pods, answer, node.free())
+    try:
+        while (answer := node.admit(pod, f"{pod.name}-{pods}")).admitted:
+            pods += 1
+    except KubeletHangError as hang:
+        return Fit(policy, scope, 0, error=f"pod {pods + 1}: {hang.message}")
+    return Fit(policy, scope, pods, answer, node.free())
 
 
 def largest_shapes(scenario: Scenario, resource: str) -> tuple[LargestShape, ...]:
@@ -181,8 +189,8 @@ def _alternatives(scenario: Scenario, pod: Pod, configured: Fit) -> Iterator[Fit
             changed = scenario.configured(topologyManagerPolicy=policy, topologyManagerScope=scope)
             try:
                 yield fill(changed, pod)
-            except (KubeletConfigError, KubeletHangError) as error:
-                yield Fit(policy, scope, 0, error=error.message)
+            except KubeletConfigError as refusal:
+                yield Fit(policy, scope, 0, error=refusal.message)
 
 
 def _another_policy(configured: Fit, alternatives: tuple[Fit, ...]) -> Iterator[Advice]:
@@ -241,7 +249,10 @@ def _shape(resource: str, devices: int, cpus: int, memory_bytes: int) -> Pod:
 
 def _holds(scenario: Scenario, pod: Pod, pods: int) -> bool:
     node = scenario.node()
-    return all(node.admit(pod, f"{pod.name}-{number}").admitted for number in range(pods))
+    try:
+        return all(node.admit(pod, f"{pod.name}-{number}").admitted for number in range(pods))
+    except KubeletHangError:
+        return False
 
 
 def _largest(least: int, most: int, step: int, holds: Callable[[int], bool]) -> int:

@@ -488,7 +488,7 @@ def _restore_cpu(
 
 def _restore_memory(manager: MemoryManager, text: str, version: KubeletVersion, path: str) -> None:
     try:
-        state = restore_memory_state(text, manager.policy, path, version)
+        state = restore_memory_state(text, manager.policy, version, path)
     except CheckpointError as error:
         raise _unrestorable("NF302", f"start memory manager error: {error}", path) from error
     if manager.policy != "Static":

@@ -74,6 +74,24 @@ def test_a_policy_that_the_kubelet_would_not_start_with_says_so() -> None:
     assert errors["restricted"] is None
 
 
+def test_a_pod_that_the_kubelet_would_never_answer_does_not_fit_and_the_way_out_is_offered() -> None:
+    half_cores = Scenario(
+        machine(packages=4, cores_per_numa_node=3, numa_memory_bytes=16 * GIB, siblings="near"),
+        {
+            "cpuManagerPolicy": "static",
+            "cpuManagerPolicyOptions": {"full-pcpus-only": "true", "distribute-cpus-across-numa": "true"},
+            "reservedSystemCPUs": "0,6,12,18",
+        },
+        {},
+    )
+    report = fit(half_cores, pod(14))
+    assert "loops for ever" in (report.configured.error or "")
+    assert (report.configured.pods, report.configured.runs_out) == (0, ())
+    assert Advice('reservedSystemCPUs: "0-1,6-7,12-13,18-19" (a whole core on each NUMA node)', 1) in (
+        report.advice
+    )
+
+
 def test_fewer_cpus_are_offered() -> None:
     assert Advice("2 CPUs instead of 4 for the container main", 4) in fit(scenario(), pod(4, 1)).advice
 

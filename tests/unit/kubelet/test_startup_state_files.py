@@ -167,8 +167,8 @@ def test_files_that_cannot_be_restored(version: KubeletVersion, text: str, reaso
 def test_memory_state_without_a_checksum_is_corrupt_up_to_1_35() -> None:
     text = '{"policyName":"Static","machineState":{}}'
     with pytest.raises(CheckpointError, match="checkpoint is corrupted"):
-        restore_memory_state(text, "Static", "/s", KubeletVersion(35))
-    assert restore_memory_state(text, "Static", "/s", KubeletVersion(36)).machine == {}
+        restore_memory_state(text, "Static", KubeletVersion(35), "/s")
+    assert restore_memory_state(text, "Static", KubeletVersion(36), "/s").machine == {}
 
 
 cpu_sets = st.frozensets(st.integers(0, 15), max_size=16)

@@ -20,12 +20,14 @@ CPU_STATE = "cpu_manager_state"
 MEMORY_STATE = "memory_manager_state"
 DEVICE_STATE = "kubelet_internal_checkpoint"
 _ROOT_DIR = "/var/lib/kubelet"
+_VERSION = KubeletVersion(LATEST_MINOR)
+"""It reads what every earlier kubelet has written."""
 
 
 def read_cpu_state(text: str, policy: str) -> CpuState:
     """Return cpu_manager_state; raises KubeletConfigError, with the kubelet's text, where it is unfit."""
     try:
-        return restore_cpu_state(text, policy, KubeletVersion(LATEST_MINOR), f"{_ROOT_DIR}/{CPU_STATE}")
+        return restore_cpu_state(text, policy, _VERSION, f"{_ROOT_DIR}/{CPU_STATE}")
     except CheckpointError as error:
         raise KubeletConfigError(str(error), where=CPU_STATE) from error
 
@@ -33,7 +35,7 @@ def read_cpu_state(text: str, policy: str) -> CpuState:
 def read_memory_state(text: str, policy: str) -> MemoryState:
     """Return memory_manager_state; raises KubeletConfigError, with the kubelet's text, where it is unfit."""
     try:
-        return restore_memory_state(text, policy, f"{_ROOT_DIR}/{MEMORY_STATE}")
+        return restore_memory_state(text, policy, _VERSION, f"{_ROOT_DIR}/{MEMORY_STATE}")
     except CheckpointError as error:
         raise KubeletConfigError(str(error), where=MEMORY_STATE) from error
 
