@@ -29,11 +29,11 @@ from numaforge.rollout.cluster import Cluster
 from numaforge.rollout.fleet import Fleet, FleetReport, Member
 from numaforge.rollout.kubectl import permissions
 from numaforge.rollout.launch import Pyinfra, Survey, tail
-from numaforge.rollout.lead import take_lead
+from numaforge.rollout.lead import end_lead, stop_lead, take_lead
 from numaforge.rollout.options import RolloutOptions, read_options
-from numaforge.rollout.orders import ask_to_abort, end_lead, silent, situation, unlock
+from numaforge.rollout.orders import silent, situation, unlock
 from numaforge.rollout.outlook import look_ahead
-from numaforge.rollout.record import Ending
+from numaforge.rollout.record import Ending, ask_to_abort
 from numaforge.rollout.runner import owner_of, this_runner
 from numaforge.rollout.slots import held_slots
 from numaforge.rollout.steps import Steps, run
@@ -171,7 +171,9 @@ def abort(
     with options.cluster() as cluster:
         _preflight(cluster, options, survey)
         members = {each.node: Member(each.host, each.node) for each in survey.outlooks}
-        asked = ask_to_abort(cluster, members, name, owner_of(this_runner()))
+        who = owner_of(this_runner())
+        stop_lead(cluster, name, who)
+        asked = [node for node in members if ask_to_abort(cluster, node, who)]
         ending = end_lead(cluster, name, "aborted", time.monotonic)
         if not asked:
             _waiting(ending, "waiting until nobody leads the roll-out")

@@ -209,3 +209,8 @@ class Cluster(Protocol):
 
     def may(self, permission: Permission) -> bool:
         """Say whether this login has a permission."""
+
+
+def find_lease(cluster: Cluster, name: str) -> Lease:
+    """Return one of our Leases; one that does not exist has neither version nor holder."""
+    return next((lease for lease in cluster.leases() if lease.name == name), Lease(name))

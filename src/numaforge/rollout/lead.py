@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from numaforge.rollout.cluster import ApiAwayError, Cluster, ClusterError, ConflictError, Lease
+from numaforge.rollout.cluster import ApiAwayError, Cluster, ClusterError, ConflictError, Lease, find_lease
+from numaforge.rollout.patience import retried
 from numaforge.rollout.runner import owner_of
 from numaforge.rollout.slots import RENEW_SECONDS, SILENT_SECONDS, Silence
 from numaforge.rollout.steps import Clock, Steps
@@ -51,23 +52,20 @@ class Lead:
         Raises LedError where somebody else has taken it. After ApiAwayError it may be called again.
         """
         annotations = {STATE: json.dumps(state)}
-        for _ in range(20):
-            ended = replace(self.lease, holder="", annotations=annotations)
-            try:
-                self.cluster.put_lease(ended)
-                return
-            except ConflictError:
-                found = _find(self.cluster, self.lease.name)
+
+        def change() -> None:
+            found = find_lease(self.cluster, self.lease.name)
             if (found.holder, dict(found.annotations)) == ("", annotations):
                 return  # done, and only the answer was lost
             if found.holder != self.lease.holder:
                 raise LedError(f"{found.holder or 'nobody'} leads it now", where=self.lease.name)
-            self.lease = found
-        raise ConflictError("the Lease keeps changing", where=self.lease.name)
+            self.cluster.put_lease(replace(found, holder="", annotations=annotations))
+
+        retried(change, where=self.lease.name)
 
     def _why_it_changed(self) -> str | None:
         try:
-            found = _find(self.cluster, self.lease.name)
+            found = find_lease(self.cluster, self.lease.name)
         except ApiAwayError:
             return None
         if found.holder != self.lease.holder:
@@ -91,7 +89,7 @@ def take_lead(
     Raises LedError where somebody else leads it, or where it was left unfinished and is not to be gone on
     with.
     """
-    lease = _find(cluster, ROLLOUT + name)
+    lease = find_lease(cluster, ROLLOUT + name)
     if lease.holder != runner:
         lease = yield from _await_death(cluster, lease, Silence(clock))
     if lease.holder not in ("", runner) and not go_on:
@@ -107,12 +105,46 @@ def take_lead(
     return Lead(cluster, lease, clock)
 
 
+def stop_lead(cluster: Cluster, name: str, who: str) -> None:
+    """Tell the leader of a roll-out, if there is one, to begin nothing new."""
+
+    def change() -> None:
+        lease = find_lease(cluster, ROLLOUT + name)
+        if lease.holder:
+            cluster.put_lease(replace(lease, annotations={**lease.annotations, STOP: who}))
+
+    retried(change, where=name)
+
+
+def end_lead(cluster: Cluster, name: str, why: str, clock: Clock) -> Steps[None]:
+    """Return when nobody leads a roll-out any more: the living end theirs, that of the dead is ended."""
+    silence = Silence(clock)
+    while (lease := find_lease(cluster, ROLLOUT + name)).holder:
+        if silence.tells_dead(lease):
+            state = {**read_state(lease), "ended": why}
+            try:
+                cluster.put_lease(replace(lease, holder="", annotations={STATE: json.dumps(state)}))
+            except ConflictError:
+                continue
+            return
+        yield _ASK_AGAIN_SECONDS
+
+
+def read_state(lease: Lease) -> dict[str, Any]:
+    """Return what stands on the Lease about its roll-out."""
+    try:
+        state = json.loads(lease.annotations.get(STATE, "{}"))
+    except ValueError:  # somebody else's words
+        return {}
+    return state if isinstance(state, dict) else {}
+
+
 def _await_death(cluster: Cluster, lease: Lease, silence: Silence) -> Steps[Lease]:
     """Return the Lease once nobody alive holds it."""
     first = lease
     while lease.holder and not silence.tells_dead(lease):
         yield _ASK_AGAIN_SECONDS
-        lease = _find(cluster, lease.name)
+        lease = find_lease(cluster, lease.name)
         if lease.holder and lease.resource_version != first.resource_version:
             raise LedError(
                 f"{lease.holder} leads this roll-out",
@@ -121,7 +153,3 @@ def _await_death(cluster: Cluster, lease: Lease, silence: Silence) -> Steps[Leas
                 "before it is taken for dead",
             )
     return lease
-
-
-def _find(cluster: Cluster, name: str) -> Lease:
-    return next((lease for lease in cluster.leases() if lease.name == name), Lease(name))

@@ -1,16 +1,15 @@
-"""What an admin orders beside a roll-out itself: where nodes stand, undo them, break a lock."""
+"""What an admin asks beside a roll-out: where nodes stand, who is silent, that a lock be broken."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from numaforge.errors import NumaforgeError
-from numaforge.rollout.cluster import Cluster, ClusterNode, ConflictError, Lease
-from numaforge.rollout.lead import ROLLOUT, STATE, STOP
-from numaforge.rollout.record import ABORT, RESULT, Record, read_record
+from numaforge.rollout.cluster import Cluster, ClusterNode, Lease, find_lease
+from numaforge.rollout.lead import ROLLOUT, STOP, read_state
+from numaforge.rollout.record import RESULT, Record, read_record, read_result
 from numaforge.rollout.runner import owner_of
 from numaforge.rollout.slots import SILENT_SECONDS, Silence, Slot, held_slots, release
 from numaforge.rollout.steps import Clock, Steps
@@ -62,42 +61,6 @@ def situation(cluster: Cluster) -> Situation:
     return Situation(tuple(rollouts), tuple(held_slots(leases)), tuple(nodes))
 
 
-def ask_to_abort(cluster: Cluster, nodes: Iterable[str], rollout: str | None, who: str) -> list[str]:
-    """Write on nodes in a roll-out that they are to be undone; return which those are.
-
-    With `rollout`, its leader begins nothing new either.
-    """
-    if rollout is not None:
-        _stop(cluster, rollout, who)
-    asked = []
-    for name in nodes:
-        for _ in range(20):
-            node = cluster.node(name)
-            if read_record(node) is None:
-                break
-            try:
-                cluster.patch_node(node, annotations={ABORT: who})
-            except ConflictError:
-                continue
-            asked.append(name)
-            break
-    return asked
-
-
-def end_lead(cluster: Cluster, rollout: str, why: str, clock: Clock) -> Steps[None]:
-    """Return when nobody leads a roll-out any more: the living end theirs, that of the dead is ended."""
-    silence = Silence(clock)
-    while (lease := _lease(cluster, ROLLOUT + rollout)) is not None and lease.holder:
-        if silence.tells_dead(lease):
-            state = {**_state(lease), "ended": why}
-            try:
-                cluster.put_lease(replace(lease, holder="", annotations={STATE: json.dumps(state)}))
-            except ConflictError:
-                continue
-            return
-        yield _ASK_AGAIN_SECONDS
-
-
 def unlock(cluster: Cluster, node: str, *, force: bool, clock: Clock) -> Steps[Slot]:
     """Take a node's slot away from it, and return what it was.
 
@@ -145,8 +108,8 @@ def _require_silence(cluster: Cluster, slot: Slot, clock: Clock) -> Steps[None]:
     lease = slot.lease
     while not silence.tells_dead(lease) and clock() - begun < _RENEWAL_SEEN_SECONDS:
         yield _ASK_AGAIN_SECONDS
-        found = _lease(cluster, lease.name)
-        if found is None or found.resource_version != slot.lease.resource_version:
+        found = find_lease(cluster, lease.name)
+        if found.resource_version != slot.lease.resource_version:
             raise NumaforgeError(
                 f"{slot.runner} is at work on it",
                 where=slot.node,
@@ -154,42 +117,13 @@ def _require_silence(cluster: Cluster, slot: Slot, clock: Clock) -> Steps[None]:
             )
 
 
-def _stop(cluster: Cluster, rollout: str, who: str) -> None:
-    for _ in range(20):
-        lease = _lease(cluster, ROLLOUT + rollout)
-        if lease is None or not lease.holder:
-            return
-        try:
-            cluster.put_lease(replace(lease, annotations={**lease.annotations, STOP: who}))
-        except ConflictError:
-            continue
-        return
-    raise ConflictError("the Lease keeps changing", where=rollout)
-
-
-def _lease(cluster: Cluster, name: str) -> Lease | None:
-    return next((lease for lease in cluster.leases() if lease.name == name), None)
-
-
-def _state(lease: Lease) -> dict[str, Any]:
-    try:
-        state = json.loads(lease.annotations.get(STATE, "{}"))
-    except ValueError:
-        return {}
-    return state if isinstance(state, dict) else {}
-
-
 def _led(lease: Lease) -> Led:
     stop = lease.annotations.get(STOP, "")
-    return Led(lease.name.removeprefix(ROLLOUT), lease.holder, _state(lease), stop)
+    return Led(lease.name.removeprefix(ROLLOUT), lease.holder, read_state(lease), stop)
 
 
 def _standing(node: ClusterNode) -> Standing:
-    record = read_record(node)
-    try:
-        result = json.loads(node.annotations.get(RESULT, "{}"))
-    except ValueError:
-        result = {}
+    record, result = read_record(node), read_result(node)
     return Standing(
         node=node.name,
         record=record,

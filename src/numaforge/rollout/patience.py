@@ -6,12 +6,13 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from numaforge.errors import HostError
-from numaforge.rollout.cluster import ApiAwayError
+from numaforge.rollout.cluster import ApiAwayError, ConflictError
 from numaforge.rollout.steps import Steps
 
 T = TypeVar("T")
 
 RETRY_SECONDS = 3.0
+_ATTEMPTS = 20
 
 
 class HostAwayError(HostError):
@@ -47,3 +48,16 @@ def patiently(call: Callable[[], T], *, tell: Callable[[str], object], patience_
             seconds = patience.wait(away)
             tell(away.message)
         yield seconds
+
+
+def retried(change: Callable[[], T], *, where: str) -> T:
+    """Return what `change` returns, which reads an object and writes it, whoever else writes to it.
+
+    Raises ConflictError where somebody else is faster again and again.
+    """
+    for _ in range(_ATTEMPTS):
+        try:
+            return change()
+        except ConflictError:
+            continue
+    raise ConflictError("it keeps changing", where=where)

@@ -11,8 +11,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
-from numaforge.rollout.cluster import Cluster, ClusterError, ClusterNode, ConflictError
+from numaforge.rollout.cluster import Cluster, ClusterError, ClusterNode
 from numaforge.rollout.maintenance import foreign
+from numaforge.rollout.patience import retried
 
 RECORD = "numaforge.io/rollout"
 RESULT = "numaforge.io/rollout-result"
@@ -155,7 +156,7 @@ def hand_back(cluster: Cluster, name: str, record: Record, ending: Ending, reaso
     result = {"ending": ending.value, "reason": reason, "runner": record.runner}
 
     def change(node: ClusterNode) -> ClusterNode:
-        if RECORD not in node.annotations and result.items() <= _result(node).items():
+        if RECORD not in node.annotations and result.items() <= read_result(node).items():
             return node  # done, and only the answer was lost
         _require_record(node, record)
         other = foreign(node)
@@ -170,12 +171,21 @@ def hand_back(cluster: Cluster, name: str, record: Record, ending: Ending, reaso
     return _retried(cluster, name, change)
 
 
+def ask_to_abort(cluster: Cluster, name: str, who: str) -> bool:
+    """Write on a node that its roll-out is to be undone; False where it is in none."""
+
+    def change(node: ClusterNode) -> ClusterNode:
+        return node if read_record(node) is None else cluster.patch_node(node, annotations={ABORT: who})
+
+    return RECORD in _retried(cluster, name, change).annotations
+
+
 def left_to(node: ClusterNode) -> str | None:
     """Return for whom a roll-out that has ended has left its cordon on the node, if it is so.
 
     It may have been taken away since, and the cordon be another one: so nobody may take it for a roll-out's.
     """
-    return _result(node).get(_LEFT_TO) if node.unschedulable and RECORD not in node.annotations else None
+    return read_result(node).get(_LEFT_TO) if node.unschedulable and RECORD not in node.annotations else None
 
 
 def left_cordoned(node: ClusterNode) -> str | None:
@@ -184,7 +194,8 @@ def left_cordoned(node: ClusterNode) -> str | None:
     return f"left cordoned, because somebody else was at work on the node: {other}" if other else None
 
 
-def _result(node: ClusterNode) -> dict[str, str | None]:
+def read_result(node: ClusterNode) -> dict[str, str | None]:
+    """Return what the last roll-out has left on a node: its "ending", "reason" and "runner"."""
     try:
         document = json.loads(node.annotations.get(RESULT, "{}"))
     except ValueError:  # somebody else's words
@@ -205,12 +216,7 @@ def _require_record(node: ClusterNode, record: Record) -> None:
 
 def _retried(cluster: Cluster, name: str, change: Callable[[ClusterNode], ClusterNode]) -> ClusterNode:
     """Change a node as it is now; its kubelet writes to it too, so another version is no surprise."""
-    for _ in range(20):
-        try:
-            return change(cluster.node(name))
-        except ConflictError:
-            continue
-    raise ConflictError("the node keeps changing", where=name)
+    return retried(lambda: change(cluster.node(name)), where=name)
 
 
 def _dump(record: Record) -> str:

@@ -21,8 +21,9 @@ from numaforge.rollout.cluster import (
     ConflictError,
     Lease,
     NotFoundError,
+    find_lease,
 )
-from numaforge.rollout.patience import Patience
+from numaforge.rollout.patience import Patience, retried
 from numaforge.rollout.record import read_record
 from numaforge.rollout.runner import is_gone
 from numaforge.rollout.steps import Clock, Steps
@@ -166,18 +167,12 @@ def renew(cluster: Cluster, slot: Slot) -> Slot:
 
 def release(cluster: Cluster, slot: Slot) -> None:
     """Give the slot back; one that is not this runner's any more is left alone."""
-    lease = slot.lease
-    for _ in range(20):
-        try:
-            cluster.put_lease(replace(lease, holder="", annotations=_without_node(lease.annotations)))
-        except ConflictError:
-            now = _unless_taken(cluster, slot)
-            if now is None:
-                return
-            lease = now
-        else:
-            return
-    raise ConflictError("the Lease keeps changing", where=lease.name)
+
+    def change() -> None:
+        if (now := _unless_taken(cluster, slot)) is not None:
+            cluster.put_lease(replace(now, holder="", annotations=_without_node(now.annotations)))
+
+    retried(change, where=slot.lease.name)
 
 
 def _try(
@@ -207,10 +202,8 @@ def _try(
 
 def _unless_taken(cluster: Cluster, slot: Slot) -> Lease | None:
     """Return the slot's Lease as it is now, while it is still this runner's for this node."""
-    now = next((lease for lease in cluster.leases() if lease.name == slot.lease.name), None)
-    if now is None or now.holder != slot.runner or now.annotations.get(NODE) != slot.node:
-        return None
-    return now
+    now = find_lease(cluster, slot.lease.name)
+    return now if (now.holder, now.annotations.get(NODE)) == (slot.runner, slot.node) else None
 
 
 def _is_of(slot: Slot, node: ClusterNode) -> bool:

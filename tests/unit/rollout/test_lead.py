@@ -115,7 +115,9 @@ def test_an_end_whose_answer_was_lost_has_happened():
     world = World()
     held = lead(world)
     calls = iter(range(100))
-    world.cluster.fault = lambda _: ApiAwayError("connection reset") if next(calls) == 1 else None
+    world.cluster.fault = lambda call: (
+        ApiAwayError("connection reset") if call == "put_lease" and next(calls) == 1 else None
+    )
     with pytest.raises(ApiAwayError):
         held.end({})
     held.end({})

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from numaforge.errors import NumaforgeError
-from numaforge.rollout.lead import take_lead
-from numaforge.rollout.orders import ask_to_abort, end_lead, silent, situation, unlock
-from numaforge.rollout.record import Phase
+from numaforge.rollout.lead import end_lead, stop_lead, take_lead
+from numaforge.rollout.orders import silent, situation, unlock
+from numaforge.rollout.record import Phase, ask_to_abort
 from numaforge.rollout.slots import held_slots
 from tests.fixtures.rollout_world import NODE, World
 
@@ -39,7 +39,8 @@ def test_a_node_that_has_ended_is_shown_with_how(world: World) -> None:
 def test_an_order_to_abort_reaches_only_nodes_in_the_middle(world: World) -> None:
     task = world.begin()
     world.reach(Phase.APPLIED)
-    assert ask_to_abort(world.cluster, [NODE, "node-0001"], None, "ann") == [NODE]
+    nodes = (NODE, "node-0001")
+    assert [node for node in nodes if ask_to_abort(world.cluster, node, "ann")] == [NODE]
     assert world.end(task).ending == "aborted"
 
 
@@ -47,7 +48,7 @@ def test_an_order_to_abort_stops_the_leader(world: World) -> None:
     lead = world.end(
         world.time.spawn(take_lead(world.cluster, "a", "ann@a/b/1.1", {}, go_on=False, clock=world.time))
     )
-    ask_to_abort(world.cluster, [], "a", "bob")
+    stop_lead(world.cluster, "a", "bob")
     assert lead.keep() == "stopped by bob"
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from numaforge.errors import HostError
-from numaforge.rollout.cluster import ApiAwayError
-from numaforge.rollout.patience import HostAwayError, Patience, patiently
+from numaforge.rollout.cluster import ApiAwayError, ConflictError
+from numaforge.rollout.patience import HostAwayError, Patience, patiently, retried
 from tests.fixtures.virtual_time import VirtualTime
 
 
@@ -56,3 +56,22 @@ def test_every_answer_makes_patience_new():
     patience.wait(ApiAwayError("no"))
     with pytest.raises(ApiAwayError):
         patience.wait(ApiAwayError("no"))
+
+
+def test_a_change_that_somebody_else_was_faster_with_is_made_anew():
+    answers = [ConflictError("changed"), ConflictError("changed"), None]
+
+    def change():
+        if (error := answers.pop(0)) is not None:
+            raise error
+        return "changed"
+
+    assert retried(change, where="node-1") == "changed"
+
+
+def test_who_is_never_fast_enough_is_told_of_what():
+    def change():
+        raise ConflictError("changed")
+
+    with pytest.raises(ConflictError, match="node-1: it keeps changing"):
+        retried(change, where="node-1")
