@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import http.client
-import json
-import select
-import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import TracebackType
@@ -16,6 +12,7 @@ from typing import Any, Self
 import yaml
 
 from lab import gobuild, pki
+from lab.api import Api
 from lab.controlplane import PORT_NAMES, ControlPlane
 from lab.errors import LabError
 from lab.paths import LAB
@@ -28,21 +25,17 @@ MANAGED = "kwok.x-k8s.io/node"
 ALLOCATABLE = {"cpu": "64", "memory": "512Gi", "pods": "110", "nvidia.com/gpu": "8"}
 LEASE_SECONDS = 40
 """kwok renews a Lease four times in this time."""
-WATCH_SILENCE_S = 90
-"""The API server sends a bookmark every minute."""
 
 
-class Fleet:
+class Fleet(Api):
     """A control plane on loopback without machines, and kwok; a context manager of one state directory."""
 
     def __init__(self, state: Path, *, lease_seconds: int = LEASE_SECONDS) -> None:
         self._lease_seconds = lease_seconds
         self.state = state.absolute()
-        self.control_plane = ControlPlane(
-            self.state, dict(zip(PORT_NAMES, free_ports(len(PORT_NAMES)), strict=True))
-        )
+        ports = dict(zip(PORT_NAMES, free_ports(len(PORT_NAMES)), strict=True))
+        super().__init__(ControlPlane(self.state, ports))
         self._ca = pki.authority()
-        self._connections = threading.local()
 
     def __enter__(self) -> Self:
         """Start everything, and return when pods can be created."""
@@ -170,49 +163,6 @@ class Fleet:
         """Return when every replica of every Deployment is available and every budget has been counted."""
         self.wait_until(self._settled, "has Deployments that are not complete", patience_s)
 
-    def get(self, path: str) -> Any:
-        """Return the API's answer to a GET."""
-        return self.send("GET", path)
-
-    def send(
-        self, method: str, path: str, body: Any = None, *, content_type: str = "application/json"
-    ) -> Any:
-        """Return the API's answer; raise LabError for anything but success."""
-        connection = self._connection()
-        if connection.sock is not None and select.select([connection.sock], [], [], 0)[0]:
-            connection.close()  # the API server has ended it
-        text = json.dumps(body) if body is not None else None
-        try:
-            connection.request(method, path, text, {"Content-Type": content_type})
-            answer = connection.getresponse()
-            said = answer.read()
-        except (OSError, http.client.HTTPException) as error:
-            connection.close()
-            raise LabError(f"{method} {path}: {error or type(error).__name__}") from error
-        if answer.status >= 300:
-            raise LabError(f"{method} {path}: {said.decode(errors='replace')}")
-        return json.loads(said)
-
-    def patch(self, path: str, body: Any) -> Any:
-        """Change an object by a merge patch."""
-        return self.send("PATCH", path, body, content_type="application/merge-patch+json")
-
-    def watch(self, path: str, resource_version: str) -> Iterator[dict[str, Any]]:
-        """Yield what changes from a version on, until the API server ends the connection."""
-        connection = self.control_plane.connection(timeout_s=WATCH_SILENCE_S)
-        query = f"watch=1&allowWatchBookmarks=true&resourceVersion={resource_version}"
-        try:
-            connection.request("GET", f"{path}?{query}")
-            answer = connection.getresponse()
-            if answer.status != http.HTTPStatus.OK:
-                raise LabError(f"watch {path}: {answer.read().decode(errors='replace')}")
-            for line in answer:
-                yield json.loads(line)
-        except (OSError, http.client.HTTPException, ValueError) as error:
-            raise LabError(f"watch {path}: {error or type(error).__name__}") from error
-        finally:
-            connection.close()
-
     def wait_until(self, holds: Callable[[], bool], otherwise: str, patience_s: float = 60) -> None:
         """Return when something holds; raise LabError when it does not in time."""
         deadline = time.monotonic() + patience_s
@@ -235,12 +185,6 @@ class Fleet:
     @property
     def _kwok(self) -> Daemon:
         return Daemon("kwok", self.state)
-
-    def _connection(self) -> http.client.HTTPSConnection:
-        if not hasattr(self._connections, "own"):
-            self._connections.own = self.control_plane.connection()
-        own: http.client.HTTPSConnection = self._connections.own
-        return own
 
     def _register(self, name: str, zone: str) -> None:
         labels = {"kubernetes.io/hostname": name, MANAGED: "fake", ZONE: zone}

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self
 
+from lab.api import Api
 from lab.errors import LabError
-from lab.kwok import ZONE, Fleet
+from lab.kwok import ZONE
 
 NODES = "/api/v1/nodes"
 LAST = "observer.test/last"
@@ -34,9 +35,9 @@ class Observer:
     goes away, the watch goes on from the last change when it is back.
     """
 
-    def __init__(self, fleet: Fleet) -> None:
+    def __init__(self, api: Api) -> None:
         self.moments: list[Moment] = []
-        self._fleet = fleet
+        self._api = api
         self._version = ""
         self._zones: dict[str, str] = {}
         self._out: set[str] = set()
@@ -44,7 +45,7 @@ class Observer:
         self._thread = threading.Thread(target=self._watch, name="observer", daemon=True)
 
     def __enter__(self) -> Self:
-        listed = self._fleet.get(NODES)
+        listed = self._api.get(NODES)
         self._version = listed["metadata"]["resourceVersion"]
         for node in listed["items"]:
             self._note(node)
@@ -55,7 +56,7 @@ class Observer:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Return when everything that has happened until now is noted: a last change is the sign."""
-        self._fleet.patch(f"{NODES}/{min(self._zones)}", {"metadata": {"annotations": {LAST: str(id(self))}}})
+        self._api.patch(f"{NODES}/{min(self._zones)}", {"metadata": {"annotations": {LAST: str(id(self))}}})
         self._thread.join(60)
         if self._failure is not None:
             raise self._failure
@@ -84,7 +85,7 @@ class Observer:
     def _watch(self) -> None:
         while True:
             try:
-                for event in self._fleet.watch(NODES, self._version):
+                for event in self._api.watch(NODES, self._version):
                     if event["type"] == "ERROR":
                         self._failure = LabError(
                             f"the observer has missed changes: {event['object']['message']}"
