@@ -17,11 +17,10 @@ from numaforge import __version__
 from numaforge.errors import ExitCode, HostError, NumaforgeError, TopologyError
 from numaforge.report.admit import admit, fit
 from numaforge.report.check import check
+from numaforge.report.terminal import progress, show, show_json
 
 # Everything that takes time to import is imported by the command that needs it: `--help` answers at once.
 if TYPE_CHECKING:
-    from rich.console import RenderableType
-
     from numaforge.planning.model import NodePlan
     from numaforge.snapshot import Snapshot
     from numaforge.topology.model import NodeTopology
@@ -144,7 +143,7 @@ def capture(host: str | None, output: str | None, data: tuple[str, ...], root: s
         raise click.UsageError("give either HOST or --root, not both")
     if data and not host:
         raise click.UsageError("--data says how to connect to HOST, and there is none")
-    with _progress(f"asking {host or 'this machine'}"):
+    with progress(f"asking {host or 'this machine'}"):
         snapshot = _captured_from(host, data) if host else _snapshot(None, root)
     text = snapshot.to_json()
     if output is None or output == "-":
@@ -164,11 +163,11 @@ def topology(source: str | None, root: str | None, output: str) -> None:
     if output == "json":
         from numaforge.topology.document import to_document
 
-        _print_json(to_document(machine))
+        show_json(to_document(machine))
         return
     from numaforge.report.tables import topology_tables
 
-    _print(topology_tables(machine))
+    show(topology_tables(machine))
 
 
 @numaforge.command()
@@ -195,7 +194,7 @@ def plan(
         return
     from numaforge.report.tables import plan_tables
 
-    _print(plan_tables(decided))
+    show(plan_tables(decided))
 
 
 @numaforge.command()
@@ -348,29 +347,6 @@ def _read(path: str) -> str:
 
 def _write(path: Path, text: str) -> None:
     path.write_text(text, encoding="utf-8")
-
-
-def _print_json(document: object) -> None:
-    click.echo(json.dumps(document, indent=2))
-
-
-def _print(renderable: RenderableType) -> None:
-    from rich.console import Console
-
-    Console(highlight=False).print(renderable)
-
-
-@contextmanager
-def _progress(what: str) -> Iterator[None]:
-    """Turn a spinner on standard error while a command waits, where that is a terminal."""
-    from rich.console import Console
-
-    console = Console(stderr=True, highlight=False)
-    if not console.is_terminal:
-        yield
-        return
-    with console.status(what):
-        yield
 
 
 class _RolloutCommands(click.Group):

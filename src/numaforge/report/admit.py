@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from numaforge.errors import ExitCode, NumaforgeError
+from numaforge.report.terminal import show, show_json
 
 # What is not needed for `--help` is imported where it is used.
 if TYPE_CHECKING:
@@ -109,7 +109,7 @@ def admit(
         remarks = explain(operation, cpu_manager_is_static=static, gates=node.settings.gates)
         answers.append(Answer(node.admit(operation), remarks))
     if output == "json":
-        _print_json({"schema": 1, "admissions": [answer_document(answer) for answer in answers]})
+        show_json({"schema": 1, "admissions": [answer_document(answer) for answer in answers]})
     else:
         click.echo("\n".join(answer_text(answer) for answer in answers))
     return ExitCode.YES if all(answer.admission.admitted for answer in answers) else ExitCode.NO
@@ -166,9 +166,9 @@ def fit(
                 {"node": node, **fit_document(report), "largest": shape_documents(resource, shapes)}
             )
         else:
-            _print(fit_tables(node, shape.name, report, resource, shapes))
+            show(fit_tables(node, shape.name, report, resource, shapes))
     if output == "json":
-        _print_json({"schema": 1, "pod": shape.name, "pods": total, "nodes": documents})
+        show_json({"schema": 1, "pod": shape.name, "pods": total, "nodes": documents})
     elif len(topologies) > 1:
         click.echo(f"all {len(topologies)} nodes together: {total} pods of {shape.name}")
     return ExitCode.YES if total else ExitCode.NO
@@ -412,13 +412,3 @@ def _device_resource(scenario: Scenario, pod: Pod) -> str | None:
     offered = scenario.devices or {}
     asked = [resource for container in pod.containers for resource in container.limits if resource in offered]
     return next(iter([*asked, *(resource for resource in offered if _GPU in resource)]), None)
-
-
-def _print(renderable: RenderableType) -> None:
-    from rich.console import Console
-
-    Console(highlight=False).print(renderable)
-
-
-def _print_json(document: Mapping[str, Any]) -> None:
-    click.echo(json.dumps(document, indent=2))

@@ -25,6 +25,7 @@ from numaforge.report.rollout_tables import (
     situation_document,
     situation_tables,
 )
+from numaforge.report.terminal import progress, show, show_json
 from numaforge.rollout.cluster import Cluster
 from numaforge.rollout.fleet import Fleet, FleetReport, Member
 from numaforge.rollout.kubectl import permissions
@@ -118,9 +119,9 @@ def plan(
         _preflight(cluster, options, survey)
         ahead = look_ahead(cluster, survey, options)
     if output == "json":
-        click.echo(json.dumps(outlook_document(ahead, survey), indent=2))
+        show_json(outlook_document(ahead, survey))
     else:
-        _print(outlook_tables(ahead, survey, options))
+        show(outlook_tables(ahead, survey, options))
     return ExitCode.YES
 
 
@@ -150,9 +151,9 @@ def status(output: str, **given: Any) -> int:
     with read_options(_said(given)).cluster() as cluster:
         found = situation(cluster)
     if output == "json":
-        click.echo(json.dumps(situation_document(found), indent=2))
+        show_json(situation_document(found))
     else:
-        _print(situation_tables(found))
+        show(situation_tables(found))
     return ExitCode.YES
 
 
@@ -186,7 +187,7 @@ def abort(
         report = _driven(fleet, program, output)
         _waiting(_until_free(cluster, asked), "waiting until the nodes are as they were")
         _waiting(ending, "waiting until nobody leads the roll-out")
-    _show(report, output)
+    _show_report(report, output)
     aborted = all(outcome.ending in (Ending.ABORTED, Ending.DONE) for outcome in report.outcomes.values())
     return ExitCode.YES if aborted else report.exit_code
 
@@ -216,7 +217,7 @@ def _roll_out(program: Pyinfra, name: str, output: str, *, go_on: bool) -> int:
         fleet = _fleet(cluster, program, members, options, lead)
         report = _driven(fleet, program, output, survey.silent)
         lead.end({**state, "ended": _now(), "exit_code": int(report.exit_code), "stopped": report.stopped})
-    _show(report, output)
+    _show_report(report, output)
     if report.stopped or report.exit_code is not ExitCode.YES:
         return report.exit_code
     return _change_the_others(program, survey, members)
@@ -400,26 +401,15 @@ def _preflight(cluster: Cluster, options: RolloutOptions, survey: Survey) -> Non
 
 def _waiting(steps: Steps[T], what: str) -> T:
     """Do work that takes more than a moment, with a sign of life on a terminal."""
-    from rich.console import Console
-
-    console = Console(stderr=True, highlight=False)
-    if not console.is_terminal:
-        return run(steps)
-    with console.status(what):
+    with progress(what):
         return run(steps)
 
 
-def _show(report: FleetReport, output: str) -> None:
+def _show_report(report: FleetReport, output: str) -> None:
     if output == "json":
         click.echo(json.dumps(report_document(report)))
     else:
-        _print(report_tables(report))
-
-
-def _print(renderable: Any) -> None:
-    from rich.console import Console
-
-    Console(highlight=False).print(renderable)
+        show(report_tables(report))
 
 
 def _now() -> str:
