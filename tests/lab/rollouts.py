@@ -8,12 +8,13 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from lab.cluster import Lab
+from lab.node import Node
 from lab.paths import REPOSITORY
 
 RECORD = "numaforge.io/rollout"
@@ -28,6 +29,8 @@ PROFILE: dict[str, Any] = {
     },
 }
 """The kubelet's part of the lab's profile."""
+HEALTHY = "for _ in $(seq 240); do curl -fs http://127.0.0.1:10248/healthz && break; sleep 0.5; done"
+QUICK = {"drain_seconds": 180, "ready_seconds": 120, "settle_seconds": 2}
 WITHOUT_POLICY: dict[str, Any] = {
     **PROFILE,
     "kubelet": {
@@ -38,8 +41,16 @@ WITHOUT_POLICY: dict[str, Any] = {
 }
 
 
-def inventory(lab: Lab, folder: Path, *, profile: Mapping[str, Any] | None = None, **options: object) -> Path:
-    """Write the lab's nodes as an inventory with a profile and options of the roll-out."""
+def inventory(
+    lab: Lab,
+    folder: Path,
+    *,
+    profile: Mapping[str, Any] | None = None,
+    only: Collection[str] | None = None,
+    **options: object,
+) -> Path:
+    """Write the lab's nodes, or some, as an inventory with a profile and options of the roll-out."""
+    folder.mkdir(exist_ok=True)
     path = folder / "inventory.py"
     hosts = [
         (
@@ -52,6 +63,7 @@ def inventory(lab: Lab, folder: Path, *, profile: Mapping[str, Any] | None = Non
             },
         )
         for name, data in lab.inventory().items()
+        if only is None or name in only
     ]
     path.write_text(f"nodes = {hosts!r}\n")
     return path
@@ -66,10 +78,16 @@ class Rollout:
 
     def await_phase(self, *phases: str) -> dict[str, Any]:
         """Read on until a node is in one of the phases."""
+        return self.await_event(lambda event: event.get("phase") in phases, f"before {phases}")
+
+    def await_event(
+        self, wanted: Callable[[dict[str, Any]], bool], otherwise: str = "without it"
+    ) -> dict[str, Any]:
+        """Read on until an event is as wanted."""
         for event in self._lines():
-            if event.get("phase") in phases:
+            if wanted(event):
                 return event
-        raise AssertionError(f"it ended before {phases}: {self.events}\n{self.errors()}")
+        raise AssertionError(f"it ended {otherwise}: {self.events}\n{self.errors()}")
 
     def end(self) -> int:
         """Read to the end and return the exit code."""
@@ -158,6 +176,29 @@ def budget(name: str, minimum: int) -> dict[str, Any]:
         "metadata": {"name": name},
         "spec": {"minAvailable": minimum, "selector": {"matchLabels": {"app": name}}},
     }
+
+
+def policy(node: Node) -> str:
+    """Return the CPU manager policy that the kubelet of a node runs with."""
+    return str(json.loads(node.run(f"cat {CPU_STATE}"))["policyName"])
+
+
+def applied(node: Node) -> int:
+    """Count the transactions that changed a node."""
+    results = node.run("cat /var/lib/numaforge/txn/*/result.json 2>/dev/null || true")
+    return results.count('"outcome": "applied"')
+
+
+def free(lab: Lab, node: Node) -> bool:
+    """Say whether nothing of a roll-out is left of a node in the cluster."""
+    found = lab.get("node", node.name)
+    slots = [
+        lease
+        for lease in lab.get("leases", "--namespace=kube-system")["items"]
+        if lease["metadata"].get("annotations", {}).get("numaforge.io/node") == node.name
+    ]
+    marked = RECORD in found["metadata"]["annotations"]
+    return not found["spec"].get("unschedulable") and not marked and not slots
 
 
 def await_deployment(lab: Lab, name: str, patience_s: float = 240) -> None:

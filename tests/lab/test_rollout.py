@@ -13,10 +13,7 @@ import yaml
 from lab.cluster import Lab
 from lab.node import Node
 from tests.lab import rollouts
-from tests.lab.rollouts import CPU_STATE, RECORD, WITHOUT_POLICY, begin, inventory
-
-QUICK = {"drain_seconds": 180, "ready_seconds": 120, "settle_seconds": 2}
-HEALTHY = "for _ in $(seq 240); do curl -fs http://127.0.0.1:10248/healthz && break; sleep 0.5; done"
+from tests.lab.rollouts import HEALTHY, QUICK, WITHOUT_POLICY, applied, begin, free, inventory, policy
 
 
 @pytest.fixture
@@ -26,28 +23,6 @@ def fresh(lab: Lab) -> Node:
     node = lab.nodes[0]
     node.run(HEALTHY)
     return node
-
-
-def policy(node: Node) -> str:
-    return json.loads(node.run(f"cat {CPU_STATE}"))["policyName"]
-
-
-def applied(node: Node) -> int:
-    """Count the transactions that changed the node."""
-    results = node.run("cat /var/lib/numaforge/txn/*/result.json 2>/dev/null || true")
-    return results.count('"outcome": "applied"')
-
-
-def free(lab: Lab, node: Node) -> bool:
-    """Say whether nothing of a roll-out is left in the cluster."""
-    found = lab.get("node", node.name)
-    slots = [
-        lease
-        for lease in lab.get("leases", "--namespace=kube-system")["items"]
-        if lease["metadata"].get("annotations", {}).get("numaforge.io/node")
-    ]
-    marked = RECORD in found["metadata"]["annotations"]
-    return not found["spec"].get("unschedulable") and not marked and not slots
 
 
 def events(lab: Lab, node: Node) -> set[str]:

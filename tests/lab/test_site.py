@@ -16,12 +16,12 @@ from lab.node import Node
 from lab.paths import REPOSITORY
 from numaforge.planning.document import loads
 from numaforge.planning.model import PLAN_PATH
+from tests.lab.rollouts import HEALTHY
 
 CONFIG = "/var/lib/kubelet/config.yaml"
 DROP_IN = "/etc/kubernetes/kubelet.conf.d/90-numaforge.conf"
 UNIT_DROP_IN = "/etc/systemd/system/kubelet.service.d/90-numaforge.conf"
 STATE_FILES = "/var/lib/kubelet/cpu_manager_state /var/lib/kubelet/memory_manager_state"
-HEALTHY = "for _ in $(seq 240); do curl -fs http://127.0.0.1:10248/healthz && break; sleep 0.5; done"
 WRITTEN = f"/etc /var/lib/kubelet/config.yaml -newer {PLAN_PATH} -type f"
 
 
