@@ -1,20 +1,118 @@
-"""An observer of a fleet: how many nodes were out of service together, as every watcher is told."""
+"""A fleet without machines: what they would say, a thread for each roll-out, and an observer of its nodes."""
 
 from __future__ import annotations
 
+import itertools
 import threading
 import time
 from collections import Counter
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Self
 
 from lab.api import Api
 from lab.errors import LabError
 from lab.kwok import ZONE
+from numaforge.rollout.gate import Expected
+from numaforge.rollout.machine import Change
+from numaforge.rollout.node import NodeRollout
+from numaforge.rollout.outcome import Outcome
+from numaforge.rollout.record import Ending
+from numaforge.rollout.steps import Steps, run
+from numaforge.rollout.transaction import Process, Result, Status, Transaction
+from tests.fixtures.virtual_time import Killed
 
 NODES = "/api/v1/nodes"
 LAST = "observer.test/last"
+_ids = itertools.count()
+
+
+@dataclass
+class ScriptedMachine:
+    """A machine behind a node that has none: its transactions are applied a moment after they begin.
+
+    It outlives whoever began them. `unverified` is what is found wrong with it once it is changed. `asked`
+    hears of every call before it takes effect; `reverted` says why, by transaction.
+    """
+
+    seconds: float = 0.5
+    outcome: str = "applied"
+    unverified: tuple[str, ...] = ()
+    asked: Callable[[str], object] = lambda _call: None
+    begun: list[str] = field(default_factory=list)
+    reverted: dict[str, str] = field(default_factory=dict)
+    _ends: dict[str, float] = field(default_factory=dict)
+    _done: bool = False
+
+    def change(self) -> Change | None:
+        self.asked("change")
+        return None if self._done else Change(Transaction(f"T{next(_ids)}", "kubelet.service", ()))
+
+    def expected(self) -> Expected:
+        return Expected()
+
+    def begin(self, transaction: Transaction) -> None:
+        self.asked("begin")
+        if transaction.id not in self.begun:
+            self.begun.append(transaction.id)
+            self._ends[transaction.id] = time.monotonic() + self.seconds
+
+    def status(self, transaction: str | None) -> Status:
+        self.asked("status")
+        process = Process("boot", 1, 0, 0)
+        ends = self._ends.get(transaction or "")
+        if ends is None:
+            return Status(None, False, None, process)
+        undone = transaction in self.reverted
+        if time.monotonic() < ends:
+            return Status("reverting" if undone else "starting", True, None, process)
+        outcome = "rolled-back" if undone else self.outcome
+        self._done = outcome == "applied"
+        reason = self.reverted.get(transaction or "", "as scripted")
+        return Status(outcome, False, Result(transaction or "", outcome, reason), process)
+
+    def revert(self, transaction: str, reason: str) -> None:
+        self.asked("revert")
+        if transaction not in self.reverted:
+            self.reverted[transaction] = reason
+            self._ends[transaction] = time.monotonic() + self.seconds
+
+    def settle(self) -> None:
+        raise AssertionError("nothing is ever broken off")
+
+    def verify(self) -> Steps[tuple[str, ...]]:
+        yield from ()
+        return self.unverified
+
+
+class Thread:
+    """A node's roll-out in a thread of its own; implements numaforge.rollout.fleet.Running.
+
+    One in which something raises Killed does nothing more, and has no outcome, as if its process had died.
+    """
+
+    def __init__(self, rollout: NodeRollout, sleep: Callable[[float], object] = time.sleep) -> None:
+        self._outcome: Outcome | None = None
+        self._thread = threading.Thread(target=self._run, args=(rollout, sleep), daemon=True)
+        self._thread.start()
+
+    def outcome(self) -> Outcome | None:
+        return self._outcome
+
+    def end(self, patience_s: float = 60) -> Outcome | None:
+        """Return the outcome once the thread has ended, which it must in time."""
+        self._thread.join(patience_s)
+        assert not self._thread.is_alive(), f"it still goes on after {patience_s:.0f} s"
+        return self._outcome
+
+    def _run(self, rollout: NodeRollout, sleep: Callable[[float], object]) -> None:
+        try:
+            self._outcome = run(rollout.run(), sleep)
+        except Killed:
+            return
+        except Exception as error:  # the test says what it is
+            self._outcome = Outcome(Ending.HELD, repr(error))
 
 
 @dataclass(frozen=True)

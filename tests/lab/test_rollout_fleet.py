@@ -6,11 +6,9 @@ observer with a connection of its own counts what is out of service.
 
 from __future__ import annotations
 
-import itertools
 import threading
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 
 import pytest
 
@@ -19,81 +17,21 @@ from numaforge.rollout.budget import Budget, Share
 from numaforge.rollout.drain import DrainSettings
 from numaforge.rollout.fleet import Fleet as FleetRollout
 from numaforge.rollout.fleet import FleetReport, FleetSettings, Member
-from numaforge.rollout.gate import Expected, GateSettings
+from numaforge.rollout.gate import GateSettings
 from numaforge.rollout.kubectl import KubectlCluster
 from numaforge.rollout.lead import take_lead
-from numaforge.rollout.machine import Change
 from numaforge.rollout.node import NodeRollout
-from numaforge.rollout.outcome import NodeSettings, Outcome
+from numaforge.rollout.outcome import NodeSettings
 from numaforge.rollout.record import RECORD, Ending
 from numaforge.rollout.slots import held_slots
-from numaforge.rollout.steps import Steps, run
-from numaforge.rollout.transaction import Process, Result, Status, Transaction
-from tests.lab.fleet import Observer
+from numaforge.rollout.steps import run
+from tests.lab.fleet import Observer, ScriptedMachine, Thread
 
 NODES = 300
 ROLLED_OUT = 90
 ZONES = 3
 SHARE = Share(percent=10)
 PER_ZONE = Share(count=20)
-_ids = itertools.count()
-
-
-@dataclass
-class ScriptedMachine:
-    """A machine behind a node that has none: its transactions are applied a moment after they begin."""
-
-    seconds: float = 0.5
-    outcome: str = "applied"
-    _begun: dict[str, float] = field(default_factory=dict)
-    _done: bool = False
-
-    def change(self) -> Change | None:
-        return None if self._done else Change(Transaction(f"T{next(_ids)}", "kubelet.service", ()))
-
-    def expected(self) -> Expected:
-        return Expected()
-
-    def begin(self, transaction: Transaction) -> None:
-        self._begun.setdefault(transaction.id, time.monotonic())
-
-    def status(self, transaction: str | None) -> Status:
-        process = Process("boot", 1, 0, 0)
-        begun = self._begun.get(transaction or "")
-        if begun is None:
-            return Status(None, False, None, process)
-        if time.monotonic() - begun < self.seconds:
-            return Status("starting", True, None, process)
-        self._done = self.outcome == "applied"
-        return Status(self.outcome, False, Result(transaction or "", self.outcome, "as scripted"), process)
-
-    def revert(self, transaction: str, reason: str) -> None:
-        raise AssertionError(f"{transaction} is to be reverted: {reason}")
-
-    def settle(self) -> None:
-        raise AssertionError("nothing is ever broken off")
-
-    def verify(self) -> Steps[tuple[str, ...]]:
-        yield from ()
-        return ()
-
-
-class Thread:
-    """A node's roll-out in a thread of its own; implements numaforge.rollout.fleet.Running."""
-
-    def __init__(self, rollout: NodeRollout) -> None:
-        self._outcome: Outcome | None = None
-        self._thread = threading.Thread(target=self._run, args=(rollout,), daemon=True)
-        self._thread.start()
-
-    def outcome(self) -> Outcome | None:
-        return self._outcome
-
-    def _run(self, rollout: NodeRollout) -> None:
-        try:
-            self._outcome = run(rollout.run())
-        except Exception as error:  # the test says what it is
-            self._outcome = Outcome(Ending.HELD, repr(error))
 
 
 @pytest.fixture(scope="module")
