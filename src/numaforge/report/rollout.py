@@ -26,7 +26,7 @@ from numaforge.report.rollout_tables import (
     situation_tables,
 )
 from numaforge.report.terminal import progress, show, show_json
-from numaforge.rollout.cluster import Cluster
+from numaforge.rollout.cluster import Cluster, ClusterNode
 from numaforge.rollout.fleet import Fleet, FleetReport, Member
 from numaforge.rollout.kubectl import permissions
 from numaforge.rollout.launch import Pyinfra, Survey, tail
@@ -34,7 +34,7 @@ from numaforge.rollout.lead import end_lead, stop_lead, take_lead
 from numaforge.rollout.options import RolloutOptions, read_options
 from numaforge.rollout.orders import silent, situation, unlock
 from numaforge.rollout.outlook import look_ahead
-from numaforge.rollout.record import Ending, ask_to_abort
+from numaforge.rollout.record import Ending, Phase, ask_to_abort, read_record
 from numaforge.rollout.runner import owner_of, this_runner
 from numaforge.rollout.slots import held_slots
 from numaforge.rollout.steps import Steps, run
@@ -116,8 +116,7 @@ def plan(
     survey = _waiting(program.survey(), "asking every host what it needs")
     options = _common_options(survey)
     with options.cluster() as cluster:
-        _preflight(cluster, options, survey)
-        ahead = look_ahead(cluster, survey, options)
+        ahead = look_ahead(cluster, _preflight(cluster, options, survey), survey, options)
     if output == "json":
         show_json(outlook_document(ahead, survey))
     else:
@@ -210,8 +209,7 @@ def _roll_out(program: Pyinfra, name: str, output: str, *, go_on: bool) -> int:
     options = _common_options(survey)
     state = {"inventory": program.inventory, "deploy": program.deploy, "begun": _now()}
     with options.cluster() as cluster:
-        _preflight(cluster, options, survey)
-        members = _members(cluster, survey)
+        members = _members(_preflight(cluster, options, survey), survey)
         taking = take_lead(cluster, name, this_runner(), state, go_on=go_on, clock=time.monotonic)
         lead = _waiting(taking, "making sure that nobody else leads this roll-out")
         fleet = _fleet(cluster, program, members, options, lead)
@@ -240,13 +238,12 @@ def _change_the_others(program: Pyinfra, survey: Survey, members: Iterable[Membe
     return ExitCode.YES
 
 
-def _members(cluster: Cluster, survey: Survey) -> list[Member]:
+def _members(nodes: Mapping[str, ClusterNode], survey: Survey) -> list[Member]:
     """Return who needs a restart, or stands in the middle of a roll-out."""
-    unfinished = {each.node for each in situation(cluster).nodes if each.record is not None}
     return [
         Member(each.host, each.node)
         for each in survey.outlooks
-        if each.joined and (each.restarts or each.node in unfinished)
+        if each.joined and (each.restarts or read_record(nodes[each.node]) is not None)
     ]
 
 
@@ -303,8 +300,8 @@ def _until_free(cluster: Cluster, nodes: Iterable[str]) -> Steps[None]:
     """Wait until nobody is in the middle of a roll-out on these nodes, or they are held."""
     names = {*nodes}
     while any(
-        each.node in names and each.record is not None and each.record.phase != "held"
-        for each in situation(cluster).nodes
+        node.name in names and (record := read_record(node)) is not None and record.phase is not Phase.HELD
+        for node in cluster.nodes()
     ):
         yield 2.0
 
@@ -379,8 +376,11 @@ def _common_options(survey: Survey) -> RolloutOptions:
     return read_options(common)
 
 
-def _preflight(cluster: Cluster, options: RolloutOptions, survey: Survey) -> None:
-    """Refuse what would fail later: missing permissions, hosts that the cluster does not know."""
+def _preflight(cluster: Cluster, options: RolloutOptions, survey: Survey) -> dict[str, ClusterNode]:
+    """Refuse what would fail later: missing permissions, hosts that the cluster does not know.
+
+    Returns the cluster's nodes by name.
+    """
     missing = [str(each) for each in permissions(options.namespace) if not cluster.may(each)]
     if missing:
         raise NumaforgeError(
@@ -388,7 +388,7 @@ def _preflight(cluster: Cluster, options: RolloutOptions, survey: Survey) -> Non
             where=options.kubeconfig or "the kubeconfig",
             remedy="docs/rollout-rbac.yaml has exactly those that a roll-out needs",
         )
-    known = {node.name for node in cluster.nodes()}
+    known = {node.name: node for node in cluster.nodes()}
     for each in survey.outlooks:
         if each.joined and each.node not in known:
             raise NumaforgeError(
@@ -397,6 +397,7 @@ def _preflight(cluster: Cluster, options: RolloutOptions, survey: Survey) -> Non
                 remedy="check kubeconfig and context; the node has the host's name, or what the kubelet's "
                 "--hostname-override says",
             )
+    return known
 
 
 def _waiting(steps: Steps[T], what: str) -> T:

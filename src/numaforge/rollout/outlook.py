@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from numaforge.rollout.cluster import Cluster, ClusterNode, DisruptionBudget, Pod
@@ -30,9 +30,13 @@ class NodeOutlook:
     allocatable: dict[str, tuple[str, str]]  # what changes: the quantity now, and the one predicted
 
 
-def look_ahead(cluster: Cluster, survey: Survey, options: RolloutOptions) -> list[NodeOutlook]:
-    """Return the nodes in the order of the roll-out; asks the cluster once for each node's pods."""
-    nodes = {node.name: node for node in cluster.nodes()}
+def look_ahead(
+    cluster: Cluster, nodes: Mapping[str, ClusterNode], survey: Survey, options: RolloutOptions
+) -> list[NodeOutlook]:
+    """Return the nodes in the order of the roll-out; asks the cluster once for each node's pods.
+
+    `nodes` are the cluster's, by name.
+    """
     budgets = cluster.disruption_budgets()
     budget = options.budget()
     by_host = {each.host: each for each in survey.outlooks if each.restarts and each.joined}
