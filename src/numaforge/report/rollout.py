@@ -170,7 +170,7 @@ def abort(
     options = _common_options(survey)
     with options.cluster() as cluster:
         _preflight(cluster, options, survey)
-        members = {each.node: Member(each.host, each.node) for each in survey.outlooks}
+        members = {each.node: Member(each.host, each.node) for each in survey.outlooks if each.joined}
         who = owner_of(this_runner())
         stop_lead(cluster, name, who)
         asked = [node for node in members if ask_to_abort(cluster, node, who)]
