@@ -129,18 +129,12 @@ class NodeRollout:
     def _admissible(self, node: ClusterNode) -> Steps[ClusterNode]:
         """Return the node once nobody else works on it; refuse one that is not to be taken."""
         deadline = self.clock() + self.settings.maintenance_seconds
-        while (other := foreign(node)) is not None:
-            if self.clock() >= deadline:
-                left = left_cordoned(node)
-                raise _RefusedError(left or f"somebody else is at work on the node: {other}")
+        while (other := foreign(node)) is not None and self.clock() < deadline:
             self._say("waits for maintenance", (other,))
             yield _LOOK_AGAIN_SECONDS
             node = yield from self._ask(lambda: self.cluster.node(self.name))
-        if not node.ready:
-            raise _RefusedError(f"the node is not Ready: {node.ready_message or 'no reason given'}")
-        if node.unschedulable and not self.settings.include_cordoned:
-            cordoned = left_cordoned(node) or "somebody else has cordoned the node (permit: include_cordoned)"
-            raise _RefusedError(cordoned)
+        if found := obstacles(node, include_cordoned=self.settings.include_cordoned):
+            raise _RefusedError(found[0])
         pods = yield from self._ask(lambda: self.cluster.pods(self.name))
         if forbidden := sort_pods(pods, self.settings.drain).forbidden:
             raise _RefusedError("the node cannot be drained", [str(blocker) for blocker in forbidden])
@@ -240,6 +234,19 @@ class NodeRollout:
         if progress != self._last_told:
             self._last_told = progress
             self.tell(progress)
+
+
+def obstacles(node: ClusterNode, *, include_cordoned: bool) -> list[str]:
+    """Say why a node is not to be taken out of service now, the gravest reason first."""
+    found = []
+    left = left_cordoned(node)
+    if other := foreign(node):
+        found.append(left or f"somebody else is at work on the node: {other}")
+    if not node.ready:
+        found.append(f"the node is not Ready: {node.ready_message or 'no reason given'}")
+    if node.unschedulable and not include_cordoned:
+        found.append(left or "somebody else has cordoned the node (permit: include_cordoned)")
+    return list(dict.fromkeys(found))
 
 
 def _unchanged(node: ClusterNode) -> Outcome:

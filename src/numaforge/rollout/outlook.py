@@ -9,7 +9,7 @@ from numaforge.rollout.cluster import Cluster, ClusterNode, DisruptionBudget, Po
 from numaforge.rollout.drain import budgets_of, sort_pods
 from numaforge.rollout.fleet import Member, in_order
 from numaforge.rollout.launch import Outlook, Survey
-from numaforge.rollout.maintenance import foreign
+from numaforge.rollout.node import obstacles
 from numaforge.rollout.options import RolloutOptions
 from numaforge.rollout.record import read_record
 
@@ -72,16 +72,9 @@ def _of(
 
 
 def _own_troubles(node: ClusterNode, options: RolloutOptions) -> list[str]:
-    troubles = []
     if (record := read_record(node)) is not None:
         return [f"in the middle of a roll-out ({record.phase}): resume or abort it"]
-    if other := foreign(node):
-        troubles.append(f"somebody else is at work on it: {other}")
-    if not node.ready:
-        troubles.append(f"it is not Ready: {node.ready_message}")
-    if node.unschedulable and not options.include_cordoned:
-        troubles.append("somebody else has cordoned it (permit: include_cordoned)")
-    return troubles
+    return obstacles(node, include_cordoned=options.include_cordoned)
 
 
 def _budget_troubles(pod: Pod, budgets: Sequence[DisruptionBudget]) -> list[str]:

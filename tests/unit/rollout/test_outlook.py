@@ -1,0 +1,86 @@
+"""What a roll-out would meet."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from numaforge.rollout.cluster import DisruptionBudget
+from numaforge.rollout.launch import Outlook, Survey
+from numaforge.rollout.options import RolloutOptions
+from numaforge.rollout.outlook import NodeOutlook, look_ahead
+from numaforge.rollout.record import Phase
+from tests.fixtures.rollout_world import NODE, World, pod
+
+CORDONED = "somebody else has cordoned the node (permit: include_cordoned)"
+
+
+def outlook(node: str, *, restarts: bool = True, joined: bool = True) -> Outlook:
+    return Outlook(node, node, joined, restarts, (), {"cpu": "60"}, {})
+
+
+def ahead(world: World, *outlooks: Outlook, **options: object) -> list[NodeOutlook]:
+    nodes = {node.name: node for node in world.cluster.nodes()}
+    survey = Survey(outlooks, (), {}, (), Path("log"))
+    return look_ahead(world.cluster, nodes, survey, RolloutOptions(**options))
+
+
+@pytest.mark.parametrize(
+    ("fields", "options", "in_the_way"),
+    [
+        pytest.param({}, {}, (), id="nothing"),
+        pytest.param(
+            {"ready": False, "ready_message": "PLEG"}, {}, ("the node is not Ready: PLEG",), id="not-Ready"
+        ),
+        pytest.param({"unschedulable": True}, {}, (CORDONED,), id="cordoned"),
+        pytest.param({"unschedulable": True}, {"include_cordoned": True}, (), id="cordoned-and-permitted"),
+        pytest.param(
+            {"unschedulable": True, "deleting": True},
+            {},
+            ("somebody else is at work on the node: its Node object is being deleted", CORDONED),
+            id="everything-that-is-in-the-way",
+        ),
+    ],
+)
+def test_in_the_way_of_a_node_is(fields, options, in_the_way):
+    world = World()
+    world.cluster.change_node(NODE, **fields)
+    (node,) = ahead(world, outlook(NODE), **options)
+    assert node.in_the_way == in_the_way
+
+
+def test_a_node_in_the_middle_of_a_roll_out_is_to_be_resumed():
+    world = World()
+    world.begin()
+    world.reach(Phase.APPLYING)
+    (node,) = ahead(world, outlook(NODE))
+    assert node.in_the_way == ("in the middle of a roll-out (applying): resume or abort it",)
+
+
+def test_pods_are_named_that_block_the_node_or_that_it_waits_for():
+    world = World(pods=[pod("web-1"), pod("bare", owner=None)])
+    world.cluster.set_budget(DisruptionBudget("default", "web", {"matchLabels": {"app": "web"}}, 0, 1, 1))
+    (node,) = ahead(world, outlook(NODE))
+    assert (node.evicted, node.waits_for) == (
+        1,
+        ("default/web-1: PodDisruptionBudget default/web allows no disruption now",),
+    )
+    assert [line.partition(":")[0] for line in node.in_the_way] == ["default/bare"]
+
+
+def test_who_restarts_is_shown_in_order_with_the_canaries_first():
+    world = World()
+    names = ("node-0001", "node-0000", "node-0002")
+    shown = ahead(world, *(outlook(name) for name in names), canary_hosts=["node-0002"])
+    assert [each.outlook.host for each in shown] == ["node-0002", "node-0000", "node-0001"]
+
+
+@pytest.mark.parametrize("fields", [{"restarts": False}, {"joined": False}], ids=["no restart", "not joined"])
+def test_a_node_is_not_taken_out_of_service_with(fields):
+    assert ahead(World(), outlook(NODE, **fields)) == []
+
+
+def test_what_changes_is_shown_with_what_there_is_now():
+    (node,) = ahead(World(), outlook(NODE))
+    assert node.allocatable == {"cpu": ("64", "60")}
