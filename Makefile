@@ -24,10 +24,8 @@ demo: setup ## bring up the lab, provision it, verify it, run a pinned pod
 
 test: setup lint ## every check and every test, the lab included
 	@$(PYTHON) -m lab require
-	@log=$$(mktemp); nice $(PYTHON) -m lab build > "$$log" 2>&1 & build=$$!; \
-	  $(PYTHON) -m pytest tests/unit tests/conformance tests/ssh; tests=$$?; \
-	  wait $$build || { cat "$$log"; rm -f "$$log"; exit 1; }; rm -f "$$log"; \
-	  [ $$tests -eq 0 ] && $(PYTHON) -m pytest tests/lab
+	@sh tests/beside.sh 'nice $(PYTHON) -m lab build' '$(PYTHON) -m pytest tests/unit tests/conformance tests/ssh'
+	@sh tests/beside.sh '$(PYTHON) -m pytest tests/lab -m "not vm"' '$(PYTHON) -m pytest tests/lab -m vm'
 
 test-fast: setup ## the tests that need neither a lab nor an sshd
 	@$(PYTHON) -m pytest -q -m 'not lab and not ssh'

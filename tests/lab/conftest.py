@@ -25,6 +25,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if here in item.path.parents:
             item.add_marker(pytest.mark.lab)
+            if "lab" in item.fixturenames:  # type: ignore[attr-defined]
+                item.add_marker(pytest.mark.vm)
             if os.environ.get("NUMAFORGE_LAB") == "0":
                 item.add_marker(switched_off)
 
