@@ -12,7 +12,6 @@ from numaforge.bundle import Change, FileContent
 from numaforge.errors import HostError
 from numaforge.kubelet.checkpoints import CPU_STATE_FILE, MEMORY_STATE_FILE
 from numaforge.planning.model import KubeletPlan, NodePlan
-from numaforge.quantity import format_bytes, format_millis
 from numaforge.render import kubelet_files
 from numaforge.rollout.gate import Expected
 from numaforge.rollout.transaction import Transaction, health_url
@@ -73,18 +72,7 @@ class Target:
     def expected(self) -> Expected:
         """What the cluster is to say of the node afterwards."""
         planned = self.plan.allocatable
-        allocatable = {}
-        if planned is not None:
-            allocatable = {
-                "cpu": format_millis(planned.cpu_millis),
-                "memory": format_bytes(planned.memory_bytes),
-                **{
-                    f"hugepages-{size}": format_bytes(count)
-                    for size, count in planned.hugepages_bytes.items()
-                },
-                **{name: str(count) for name, count in planned.devices.items()},
-            }
-        return Expected(self.kubelet.settings, allocatable)
+        return Expected(self.kubelet.settings, planned.quantities if planned else {})
 
     @property
     def question(self) -> KubeletQuestion:

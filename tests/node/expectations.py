@@ -13,6 +13,7 @@ from typing import Any
 from numaforge import kernel_paths
 from numaforge.cpulist import format_cpulist
 from numaforge.planning.model import NodePlan, TuningPlan
+from numaforge.quantity import parse_quantity
 
 Expectations = Mapping[str, Any]
 
@@ -129,12 +130,7 @@ def allocatable(plan: NodePlan) -> Expectations:
     """Each resource of the node's Allocatable, in the units of the plan: CPUs, bytes, devices."""
     if plan.allocatable is None:
         return {}
-    return {
-        "cpu": plan.allocatable.cpu_millis / 1000,
-        "memory": plan.allocatable.memory_bytes,
-        **{f"hugepages-{size}": count for size, count in sorted(plan.allocatable.hugepages_bytes.items())},
-        **dict(sorted(plan.allocatable.devices.items())),
-    }
+    return {name: float(parse_quantity(text)) for name, text in plan.allocatable.quantities.items()}
 
 
 ALL: tuple[Callable[[NodePlan], Expectations], ...] = (

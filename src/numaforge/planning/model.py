@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
+from numaforge.quantity import format_bytes, format_millis
 from numaforge.topology.model import CpuSet
 
 PLAN_PATH = "/etc/numaforge/plan.json"
@@ -133,6 +134,16 @@ class Allocatable:
     devices: Mapping[str, int] = field(
         default_factory=dict
     )  # "nvidia.com/gpu" -> 8, where it can be predicted
+
+    @property
+    def quantities(self) -> dict[str, str]:
+        """The same as the API has it: Kubernetes quantities by resource name."""
+        return {
+            "cpu": format_millis(self.cpu_millis),
+            "memory": format_bytes(self.memory_bytes),
+            **{f"hugepages-{size}": format_bytes(n) for size, n in sorted(self.hugepages_bytes.items())},
+            **{name: str(count) for name, count in sorted(self.devices.items())},
+        }
 
 
 @dataclass(frozen=True)

@@ -325,19 +325,9 @@ def _memory_sum(plan: NodePlan) -> Text:
 
 
 def _allocatable(allocatable: Allocatable) -> Text:
-    cpus, millis = divmod(allocatable.cpu_millis, 1000)
-    quantities = {
-        "cpu": f"{allocatable.cpu_millis}m" if millis else str(cpus),
-        "memory": format_bytes(allocatable.memory_bytes),
-        **{
-            f"hugepages-{size}": format_bytes(count)
-            for size, count in sorted(allocatable.hugepages_bytes.items())
-        },
-        **{name: str(count) for name, count in sorted(allocatable.devices.items())},
-    }
     return Text.assemble(
         ("Allocatable predicted: ", "bold"),
-        ", ".join(f"{name} {value}" for name, value in quantities.items()),
+        ", ".join(f"{name} {value}" for name, value in allocatable.quantities.items()),
     )
 
 
