@@ -123,8 +123,6 @@ class _ReadAhead:
 
 # ---- a host that fails, fails alone ----
 
-_roles: WeakKeyDictionary[Host, list[str]] = WeakKeyDictionary()
-
 
 def fail_host(host: Host, error: NumaforgeError) -> None:
     """Print the error once and take the host out of the run; the others go on, and pyinfra exits with 1."""
@@ -153,11 +151,6 @@ def role(name: str) -> Callable[[Callable[[], None]], PyinfraOperation[[]]]:
         return deploy(name)(guarded)
 
     return decorate
-
-
-def roles_of(host: Host) -> tuple[str, ...]:
-    """Return the roles that this run has called for a host, as the plan's files name them."""
-    return tuple(_roles.get(host, ()))
 
 
 def host_operation(function: Callable[P, Commands]) -> PyinfraOperation[P]:
@@ -208,6 +201,8 @@ def _print_error(host: Host, error: NumaforgeError) -> None:
 
 # ---- what is known of a host during a run ----
 
+_roles: WeakKeyDictionary[Host, list[str]] = WeakKeyDictionary()
+
 # What the next operations will ask of a host, in their order, and what it has answered to that already.
 _to_be_read: WeakKeyDictionary[Host, list[str]] = WeakKeyDictionary()
 _read_ahead: WeakKeyDictionary[Host, dict[str, _ReadAhead]] = WeakKeyDictionary()
@@ -255,6 +250,11 @@ def seen(host: Host) -> NodeTopology:
     """Return the host's topology as the role `topology` found it."""
     planned(host)
     return cast(NodeTopology, host.data.numaforge_topology)
+
+
+def roles_of(host: Host) -> tuple[str, ...]:
+    """Return the roles that this run has called for a host, as the plan's files name them."""
+    return tuple(_roles.get(host, ()))
 
 
 def _send_at_once(host: Host) -> None:

@@ -17,6 +17,7 @@ from numaforge.bundle import FileState
 from numaforge.errors import HostError, NumaforgeError
 from numaforge.planning import document
 from numaforge.planning.model import PLAN_PATH, NodePlan
+from numaforge.topology.kubelet import flag_value
 from tests.node.expectations import HOSTNAME
 
 Found = TypeVar("Found")
@@ -81,12 +82,8 @@ class Live:
     @property
     def node_name(self) -> str:
         """The name under which the kubelet registers: its flag --hostname-override, else the host's name."""
-        arguments = self.kubelet.get("arguments", "").split()
-        for position, argument in enumerate(arguments):
-            flag, equals, value = argument.partition("=")
-            if flag == "--hostname-override":
-                return (value if equals else arguments[position + 1]).lower()
-        return self.values.get(HOSTNAME, "").lower()
+        flags = tuple(self.kubelet.get("arguments", "").split())
+        return (flag_value(flags, "hostname-override") or self.values.get(HOSTNAME, "")).lower()
 
     @property
     def kubelet_started(self) -> float:
