@@ -1,0 +1,560 @@
+"""What goes wrong while a node is changed: a real control plane, kwok's nodes, and no machine behind them.
+
+Everybody here logs in with the role that the documentation gives to roll-outs.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import re
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from lab.kwok import ZONE, Fleet
+from lab.paths import REPOSITORY
+from lab.process import Daemon
+from numaforge.rollout import slots
+from numaforge.rollout.budget import Budget, Share
+from numaforge.rollout.cluster import Pod
+from numaforge.rollout.drain import DrainSettings
+from numaforge.rollout.gate import GateSettings
+from numaforge.rollout.kubectl import KubectlCluster
+from numaforge.rollout.node import NodeRollout
+from numaforge.rollout.outcome import NodeSettings, Outcome, Progress
+from numaforge.rollout.record import RECORD, Ending
+from numaforge.rollout.runner import this_runner
+from numaforge.rollout.slots import held_slots
+from tests.fixtures.virtual_time import Killed
+from tests.lab.fleet import Observer, ScriptedMachine, Thread
+
+NODES = "/api/v1/nodes"
+APPS = "/apis/apps/v1/namespaces/default"
+BUDGETS = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
+ANN, BOB = "ann@elsewhere/boot/1.1", "bob@elsewhere/boot/2.2"
+DEAD = f"{this_runner()}0"
+"""A process of this machine that does not live: it has the PID of one that began at another time."""
+PASS_SECONDS = 2.0
+"""How often a drain looks again."""
+_zones = itertools.count()
+
+
+def briefly(seconds: float) -> None:
+    """Wait, but never for long: what takes seconds in a real cluster takes less in this one."""
+    time.sleep(min(seconds, 0.3))
+
+
+def die() -> None:
+    raise Killed
+
+
+@dataclass
+class Play:
+    """The roll-out of one node in a thread of its own, and what it has told, with the time.
+
+    `at` says what happens when it first tells of a phase; it does not go on before that has happened.
+    """
+
+    at: dict[str, Callable[[], object]]
+    told: list[tuple[float, Progress]] = field(default_factory=list)
+    thread: Thread = field(init=False)
+
+    def tell(self, progress: Progress) -> None:
+        self.told.append((time.monotonic(), progress))
+        if (happens := self.at.pop(progress.phase, None)) is not None:
+            happens()
+
+    def end(self, patience_s: float = 60) -> Outcome:
+        outcome = self.thread.end(patience_s)
+        assert outcome is not None, "it was killed"
+        return outcome
+
+    def seconds(self, first: str, last: str) -> float:
+        """Return how long it took from one phase to another."""
+        began = {progress.phase: at for at, progress in reversed(self.told)}
+        return began[last] - began[first]
+
+    def waited_for(self, pattern: str) -> bool:
+        return any(re.search(pattern, reason) for _, progress in self.told for reason in progress.waits_for)
+
+
+@dataclass
+class Scene:
+    """The nodes of one test, in a zone of their own, and what runs on them."""
+
+    fleet: Fleet
+    cluster: KubectlCluster
+    zone: str
+    nodes: list[str] = field(default_factory=list)
+
+    @property
+    def node(self) -> str:
+        """The node that is rolled out."""
+        return self.nodes[0]
+
+    def add_node(self) -> str:
+        name = f"{self.zone}-node-{len(self.nodes)}"
+        self.fleet.add_node(name, zone=self.zone)
+        self.nodes.append(name)
+        return name
+
+    def run(
+        self,
+        app: str,
+        replicas: int = 1,
+        *,
+        kind: str = "Deployment",
+        finalizers: Sequence[str] = (),
+        **pod_spec: Any,
+    ) -> list[Pod]:
+        """Run pods on the nodes that there are, and return them."""
+        name = f"{self.zone}-{app}"
+        spec = {
+            "containers": [{"name": "main", "image": "none"}],
+            "nodeSelector": {ZONE: self.zone},
+            "terminationGracePeriodSeconds": 1,
+            **pod_spec,
+        }
+        metadata = {"labels": {"app": name}, "finalizers": list(finalizers)}
+        workload = {
+            "replicas": replicas,
+            "selector": {"matchLabels": {"app": name}},
+            "template": {"metadata": metadata, "spec": spec},
+        }
+        self.fleet.send("POST", f"{APPS}/{kind.lower()}s", {"metadata": {"name": name}, "spec": workload})
+        self.until(lambda: [pod.phase for pod in self.pods(app)] == ["Running"] * replicas)
+        return self.pods(app)
+
+    def pods(self, app: str) -> list[Pod]:
+        name = f"{self.zone}-{app}"
+        return [
+            pod for node in self.nodes for pod in self.cluster.pods(node) if pod.labels.get("app") == name
+        ]
+
+    def add_budget(self, name: str, app: str, max_unavailable: int) -> str:
+        """Create a PodDisruptionBudget, and return its full name once it has counted."""
+        name = f"{self.zone}-{name}"
+        self.fleet.add_budget(name, {"app": f"{self.zone}-{app}"}, max_unavailable)
+
+        def counted() -> bool:
+            found = self.fleet.get(f"{BUDGETS}/{name}")
+            return bool(found["status"].get("observedGeneration") == found["metadata"]["generation"])
+
+        self.until(counted)
+        return f"default/{name}"
+
+    def change_node(self, change: Mapping[str, Any]) -> None:
+        """Change the node as somebody else."""
+        self.fleet.patch(f"{NODES}/{self.node}", change)
+
+    def delete_node(self) -> None:
+        self.fleet.send("DELETE", f"{NODES}/{self.node}")
+
+    def begin(
+        self,
+        runner: str = ANN,
+        *,
+        node: str | None = None,
+        machine: ScriptedMachine | None = None,
+        at: Mapping[str, Callable[[], object]] | None = None,
+        cluster: KubectlCluster | None = None,
+        budget: Budget | None = None,
+        drain_seconds: float = 60.0,
+        sleep: Callable[[float], object] = briefly,
+    ) -> Play:
+        """Begin to roll out a node: where none is named, the first one, within a budget of all nodes."""
+        play = Play(dict(at or {}))
+        settings = NodeSettings(
+            budget=budget or Budget(Share(percent=100), pool=""),
+            drain=DrainSettings(timeout_seconds=drain_seconds),
+            gate=GateSettings(ready_seconds=60, stable_seconds=0.5),
+        )
+        rollout = NodeRollout(
+            cluster or self.cluster,
+            machine or ScriptedMachine(),
+            node or self.node,
+            runner,
+            settings,
+            time.monotonic,
+            tell=play.tell,
+        )
+        play.thread = Thread(rollout, sleep)
+        return play
+
+    def slots(self) -> list[str]:
+        """Return which of the nodes hold a slot."""
+        return [slot.node for slot in held_slots(self.cluster.leases()) if slot.node in self.nodes]
+
+    def free(self, node: str | None = None) -> bool:
+        """Say whether a node is in service, and nothing of a roll-out is left with it."""
+        found = self.cluster.node(node or self.node)
+        left = found.unschedulable or RECORD in found.annotations or found.name in self.slots()
+        return found.ready and not left
+
+    def until(self, holds: Callable[[], bool]) -> None:
+        self.fleet.wait_until(holds, "does not come to be what the test needs")
+
+
+@pytest.fixture(scope="module")
+def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
+    """A control plane with kwok, whose nodes renew their Leases every second."""
+    with Fleet(tmp_path_factory.mktemp("fleet"), lease_seconds=4) as fleet:
+        yield fleet
+
+
+@pytest.fixture(scope="module")
+def cluster(fleet: Fleet) -> Iterator[KubectlCluster]:
+    kubectl = str(fleet.control_plane.kubectl())
+
+    def administrate(*arguments: str) -> str:
+        command = [kubectl, f"--kubeconfig={fleet.kubeconfig}", *arguments]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+
+    administrate("apply", f"--filename={REPOSITORY / 'docs' / 'rollout-rbac.yaml'}")
+    token = administrate("create", "token", "numaforge-rollout", "--namespace=kube-system")
+    with KubectlCluster(fleet.login("rollout", token=token), kubectl=kubectl) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def scene(fleet: Fleet, cluster: KubectlCluster) -> Iterator[Scene]:
+    """One node; what a test leaves of it takes no room from the others."""
+    scene = Scene(fleet, cluster, f"scene-{next(_zones)}")
+    scene.add_node()
+    yield scene
+    fleet.send("DELETE", f"{NODES}?labelSelector={ZONE.replace('/', '%2F')}%3D{scene.zone}")
+
+
+# What keeps pods from going.
+
+
+def test_a_budget_of_nothing_blocks_until_the_deadline_and_is_named(scene: Scene) -> None:
+    [pod] = scene.run("web")
+    budget = scene.add_budget("web", "web", 0)
+    play = scene.begin(drain_seconds=6, sleep=time.sleep)
+    assert play.end() == Outcome(
+        Ending.BLOCKED,
+        "the node could not be drained",
+        (f"{pod}: PodDisruptionBudget {budget} allows 0 disruptions (1 of 1 required pods are healthy)",),
+    )
+    assert 6 <= play.seconds("cordoned", "blocked") < 6 + PASS_SECONDS
+    assert scene.pods("web") == [pod]
+    assert scene.free()
+
+
+def test_a_budget_that_takes_the_place_of_another_during_the_drain_is_heeded(scene: Scene) -> None:
+    scene.run("web", 2)
+    scene.add_budget("one", "web", 1)
+    scene.add_node()
+
+    def allow_nothing() -> None:
+        scene.add_budget("none", "web", 0)
+        scene.fleet.send("DELETE", f"{BUDGETS}/{scene.zone}-one")
+
+    outcome = scene.begin(at={"drains": allow_nothing}, drain_seconds=9).end()
+    [left] = [pod for pod in scene.pods("web") if pod.node == scene.node]
+    assert outcome.ending is Ending.BLOCKED
+    assert [line.partition(" (")[0] for line in outcome.details] == [
+        f"{left}: PodDisruptionBudget default/{scene.zone}-none allows 0 disruptions"
+    ]
+    assert not left.deleting
+    assert scene.free()
+
+
+def test_two_budgets_over_one_pod_are_both_named(scene: Scene) -> None:
+    [pod] = scene.run("web")
+    budgets = [scene.add_budget("one", "web", 1), scene.add_budget("two", "web", 1)]
+    outcome = scene.begin(drain_seconds=1).end()
+    assert outcome.ending is Ending.BLOCKED
+    assert outcome.details == (f"{pod}: more than one PodDisruptionBudget selects it: {', '.join(budgets)}",)
+    assert scene.pods("web") == [pod]
+    assert scene.free()
+
+
+def test_a_finalizer_that_never_goes_is_named_at_the_deadline(scene: Scene) -> None:
+    [pod] = scene.run("web", finalizers=["test.example/hold"])
+    scene.add_node()
+    play = scene.begin(drain_seconds=6, sleep=time.sleep)
+    outcome = play.end()
+    assert outcome.ending is Ending.BLOCKED
+    assert outcome.details == (f"{pod}: it is deleted, and waits for its finalizer test.example/hold",)
+    assert 6 <= play.seconds("cordoned", "blocked") < 6 + PASS_SECONDS
+    assert scene.free()
+
+
+def test_a_pod_whose_successor_has_its_name_on_another_node_is_gone(scene: Scene) -> None:
+    [pod] = scene.run("web", kind="StatefulSet")
+    spare = scene.add_node()
+
+    def successors() -> list[tuple[str, str]]:
+        return [(found.name, found.node) for found in scene.pods("web") if found.uid != pod.uid]
+
+    def runs_there() -> None:
+        scene.until(lambda: successors() == [(pod.name, spare)])
+
+    assert scene.begin(at={"drains": runs_there}).end().ending is Ending.DONE
+    assert successors() == [(pod.name, spare)]
+    assert scene.free()
+
+
+def test_a_pod_that_comes_back_to_the_cordoned_node_again_and_again_is_named_before_the_deadline(
+    scene: Scene,
+) -> None:
+    tolerations = [{"key": "node.kubernetes.io/unschedulable", "operator": "Exists"}]
+    [pod] = scene.run("web", tolerations=tolerations)
+    assert pod.owner is not None
+    play = scene.begin(drain_seconds=300)
+    outcome = play.end()
+    assert outcome.ending is Ending.BLOCKED
+    [line] = outcome.details
+    assert f"its ReplicaSet {pod.owner.name} re-creates it on this node again and again" in line
+    assert scene.free()
+
+
+# Somebody interferes.
+
+
+def test_an_uncordon_in_the_middle_of_the_drain_ends_it_and_is_respected(scene: Scene) -> None:
+    scene.run("web")
+    scene.add_node()
+    machine = ScriptedMachine()
+    with Observer(scene.fleet) as observer:
+        play = scene.begin(
+            machine=machine, at={"drains": lambda: scene.change_node({"spec": {"unschedulable": None}})}
+        )
+        outcome = play.end()
+    assert outcome.ending is Ending.BLOCKED
+    assert "somebody has uncordoned the node in the middle of its roll-out" in outcome.reason
+    assert machine.begun == []
+    assert [scene.node in moment.out for moment in observer.moments if moment.node == scene.node][-2:] == [
+        True,
+        False,
+    ]
+    assert scene.free()
+
+
+DRIVER_UPGRADE = {"metadata": {"labels": {"nvidia.com/gpu-driver-upgrade-state": "cordon-required"}}}
+REBOOT = {"metadata": {"annotations": {"weave.works/kured-reboot-in-progress": "now"}}}
+SCALED_DOWN = {"spec": {"taints": [{"key": "ToBeDeletedByClusterAutoscaler", "effect": "NoSchedule"}]}}
+
+
+@pytest.mark.parametrize(
+    ("mark", "who"),
+    [
+        pytest.param(DRIVER_UPGRADE, "the GPU operator upgrades its driver (cordon-required)", id="a label"),
+        pytest.param(REBOOT, "kured is rebooting it", id="an annotation"),
+        pytest.param(SCALED_DOWN, "the cluster autoscaler is about to delete it", id="a taint"),
+    ],
+)
+def test_somebody_elses_maintenance_in_the_middle_of_the_drain_ends_it_and_keeps_the_cordon(
+    scene: Scene, mark: Mapping[str, Any], who: str
+) -> None:
+    scene.run("web")
+    scene.add_node()
+    machine = ScriptedMachine()
+    outcome = scene.begin(machine=machine, at={"drains": lambda: scene.change_node(mark)}).end()
+    assert outcome.ending is Ending.BLOCKED
+    assert f"left cordoned, because somebody else was at work on the node: {who}" in outcome.reason
+    assert machine.begun == []
+    node = scene.cluster.node(scene.node)
+    assert (node.unschedulable, RECORD in node.annotations, scene.slots()) == (True, False, [])
+
+
+@pytest.mark.parametrize("again", [False, True], ids=["deleted", "registered anew"])
+@pytest.mark.parametrize(
+    ("phase", "ending"),
+    [("drains", Ending.BLOCKED), ("applying", Ending.HELD), ("proves", Ending.HELD)],
+)
+def test_a_node_that_leaves_the_cluster_is_reported_and_gives_its_slot_back(
+    scene: Scene, phase: str, ending: Ending, again: bool
+) -> None:
+    scene.run("web")
+    spare = scene.add_node()
+
+    def leave() -> None:
+        scene.delete_node()
+        if again:
+            scene.fleet.add_node(scene.node, zone=scene.zone)
+
+    outcome = scene.begin(at={phase: leave}).end()
+    said = "taken the roll-out's record off the node" if again else "the node has left the cluster"
+    assert outcome.ending is ending
+    assert said in outcome.reason
+    assert scene.slots() == []
+    assert scene.free(scene.node if again else spare)
+
+
+# Nobody answers.
+
+
+@contextlib.contextmanager
+def etcd_is_frozen(fleet: Fleet) -> Iterator[None]:
+    etcd = Daemon("etcd", fleet.state).pid()
+    assert etcd is not None
+    os.kill(etcd, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(etcd, signal.SIGCONT)
+
+
+@contextlib.contextmanager
+def the_api_server_is_stopped(fleet: Fleet) -> Iterator[None]:
+    fleet.control_plane.stop_api_server()
+    try:
+        yield
+    finally:
+        fleet.control_plane.start_api_server()
+
+
+@pytest.mark.parametrize(
+    ("away", "seconds"),
+    [
+        pytest.param(etcd_is_frozen, 20.0, id="etcd is frozen"),
+        pytest.param(the_api_server_is_stopped, 60.0, id="the API server is stopped"),
+    ],
+)
+def test_a_control_plane_that_is_away_undoes_nothing(
+    scene: Scene, away: Callable[[Fleet], contextlib.AbstractContextManager[None]], seconds: float
+) -> None:
+    """It goes away when one node is being drained, one changes and one proves itself."""
+    phases = ("drains", "applying", "proves")
+    nodes = [scene.node, *(scene.add_node() for _ in phases[1:])]
+    for number, node in enumerate(nodes):
+        scene.run(f"app-{number}", affinity=_prefers(node))
+    scene.add_node()
+    arrived, gone = threading.Barrier(len(phases) + 1), threading.Event()
+
+    def wait() -> None:
+        arrived.wait(60)
+        gone.wait(60)
+
+    machines = [ScriptedMachine() for _ in phases]
+    plays = [
+        scene.begin(node=node, machine=machine, at={phase: wait})
+        for node, machine, phase in zip(nodes, machines, phases, strict=True)
+    ]
+    arrived.wait(60)
+    with away(scene.fleet):
+        gone.set()
+        time.sleep(seconds)
+    outcomes = [play.end(90) for play in plays]
+    assert [outcome.ending for outcome in outcomes] == [Ending.DONE] * len(phases), outcomes
+    assert all(play.waited_for(r"has no answer|\(50[034]\)") for play in plays)
+    assert [(len(machine.begun), machine.reverted) for machine in machines] == [(1, {})] * len(phases)
+    scene.until(lambda: all(scene.free(node) for node in scene.nodes))
+
+
+def _prefers(node: str) -> dict[str, Any]:
+    """Return the affinity of a pod that runs on a node while that takes pods."""
+    name = {"key": "kubernetes.io/hostname", "operator": "In", "values": [node]}
+    preference = {"weight": 100, "preference": {"matchExpressions": [name]}}
+    return {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [preference]}}
+
+
+# Runners that die, and two at a time.
+
+
+def _dies_asking(call: str, time_: int) -> Callable[[str], None]:
+    """Return who kills the runner when it makes a call of its machine for the n-th time."""
+    count = itertools.count(1)
+
+    def asked(name: str) -> None:
+        if name == call and next(count) == time_:
+            raise Killed
+
+    return asked
+
+
+def test_a_roll_out_whose_runner_dies_at_any_phase_is_gone_on_with(scene: Scene) -> None:
+    wrong = ("CPU 3 is not isolated",)
+    machines = {
+        "it holds a slot": ScriptedMachine(asked=_dies_asking("change", 2)),
+        "cordoned": ScriptedMachine(),
+        "drains": ScriptedMachine(),
+        "drained": ScriptedMachine(),
+        "it is about to begin": ScriptedMachine(asked=_dies_asking("begin", 1)),
+        "applying": ScriptedMachine(),
+        "applied": ScriptedMachine(),
+        "proves": ScriptedMachine(),
+        "verifies": ScriptedMachine(),
+        "verified": ScriptedMachine(),
+        "undoing": ScriptedMachine(unverified=wrong),
+    }
+    nodes = {"it holds a slot": scene.node} | {phase: scene.add_node() for phase in list(machines)[1:]}
+    for number, node in enumerate(nodes.values()):
+        scene.run(f"app-{number}", affinity=_prefers(node))
+    scene.add_node()
+    first = [
+        scene.begin(DEAD, node=nodes[phase], machine=machine, at={phase: die})
+        for phase, machine in machines.items()
+    ]
+    assert [play.thread.end() for play in first] == [None] * len(machines), "all are dead"
+    assert sorted(scene.slots()) == sorted(nodes.values())
+    second = {
+        phase: scene.begin(BOB, node=nodes[phase], machine=machine) for phase, machine in machines.items()
+    }
+    endings = {phase: play.end().ending for phase, play in second.items()}
+    assert endings == dict.fromkeys(machines, Ending.DONE) | {"undoing": Ending.ROLLED_BACK}
+    assert {phase: len(machine.begun) for phase, machine in machines.items()} == dict.fromkeys(machines, 1)
+    assert [phase for phase, machine in machines.items() if machine.reverted] == ["undoing"]
+    assert [node for node in scene.nodes if not scene.free(node)] == []
+
+
+def test_a_runner_of_another_machine_is_taken_for_dead_when_it_is_silent(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(slots, "SILENT_SECONDS", 4.0)
+    machine = ScriptedMachine()
+    assert scene.begin(ANN, machine=machine, at={"applying": die}).thread.end() is None
+    play = scene.begin(BOB, machine=machine)
+    assert play.end().ending is Ending.DONE
+    assert play.told[0][1] == Progress(scene.node, "waits for a slot", (f"{ANN} is at work on it",))
+    assert play.seconds("waits for a slot", "applying") >= 4
+    assert len(machine.begun) == 1
+    assert scene.free()
+
+
+def test_two_runners_at_once_change_a_node_once(scene: Scene) -> None:
+    scene.run("web")
+    scene.add_node()
+    machine = ScriptedMachine()
+    with Observer(scene.fleet) as observer:
+        plays = [scene.begin(runner, machine=machine) for runner in (ANN, BOB)]
+        endings = [play.end().ending for play in plays]
+    assert sorted(endings) == [Ending.DONE, Ending.UNCHANGED]
+    assert len(machine.begun) == 1
+    assert [moment.out for moment in observer.moments if moment.node == scene.node][-2:] == [
+        {scene.node},
+        set(),
+    ]
+    assert scene.free()
+
+
+@pytest.mark.parametrize("pools", [1, 2], ids=["two shards of one pool", "a pool each"])
+def test_two_runners_that_may_take_one_node_each_never_have_two_out(scene: Scene, pools: int) -> None:
+    nodes = [scene.node, *(scene.add_node() for _ in range(3))]
+    for number, node in enumerate(nodes):
+        scene.fleet.patch(f"{NODES}/{node}", {"metadata": {"labels": {"test/pool": f"{number % pools}"}}})
+    with Observer(scene.fleet) as observer:
+        plays = [
+            scene.begin(
+                runner=(ANN, BOB)[number % 2],
+                node=node,
+                budget=Budget(Share(count=1), pool=f"{ZONE}={scene.zone},test/pool={number % pools}"),
+            )
+            for number, node in enumerate(nodes)
+        ]
+        endings = [play.end(120).ending for play in plays]
+    assert endings == [Ending.DONE] * len(nodes)
+    assert len(observer.most.out) == 1
+    assert sorted(observer.order) == sorted(nodes)
+    assert all(scene.free(node) for node in nodes)
