@@ -116,13 +116,17 @@ class DisruptionBudget:
 
 @dataclass(frozen=True)
 class Lease:
-    """A Lease object. `holder` is "" where nobody holds it; `resource_version` is "" before it exists."""
+    """A Lease object. `holder` is "" where nobody holds it; `resource_version` is "" before it exists.
+
+    `document` is the object as it was read, for the API client that is to replace it.
+    """
 
     name: str
     resource_version: str = ""
     holder: str = ""
     labels: Mapping[str, str] = field(default_factory=dict)
     annotations: Mapping[str, str] = field(default_factory=dict)
+    document: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
 
 
 class Eviction(Enum):

@@ -64,10 +64,7 @@ def permissions(namespace: str = LEASE_NAMESPACE) -> tuple[Permission, ...]:
         *(Permission(verb, "pods") for verb in ("list", "delete")),
         Permission("create", "pods/eviction"),
         Permission("list", "poddisruptionbudgets", "policy"),
-        *(
-            Permission(verb, "leases", coordination, namespace)
-            for verb in ("get", "list", "create", "update")
-        ),
+        *(Permission(verb, "leases", coordination, namespace) for verb in ("list", "create", "update")),
         Permission("get", "leases", coordination, NODE_LEASES),
         Permission("create", "events", "", EVENTS),
     )
@@ -224,13 +221,7 @@ class KubectlCluster:
     def put_lease(self, lease: Lease) -> Lease:
         doing = f"lease {lease.name} in namespace {self._namespace}"
         now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
-        old: Mapping[str, Any] = {}
-        if lease.resource_version:
-            try:
-                found = self._get(f"{self._leases}/{quote(lease.name)}", f"get {doing}")
-            except NotFoundError as gone:
-                raise ConflictError("the Lease has been deleted", where=lease.name) from gone
-            old = found.get("spec") or {}
+        old: Mapping[str, Any] = lease.document.get("spec") or {}
         same = (old.get("holderIdentity") or "") == lease.holder
         document = {
             "apiVersion": "coordination.k8s.io/v1",
@@ -238,6 +229,8 @@ class KubectlCluster:
             "metadata": {
                 "name": lease.name,
                 "namespace": self._namespace,
+                # With the UID one that was deleted is a conflict; without it, it would be created again.
+                "uid": lease.document.get("metadata", {}).get("uid"),
                 "resourceVersion": lease.resource_version or None,
                 "labels": {**lease.labels, MANAGED_BY: COMPONENT},
                 "annotations": dict(lease.annotations),

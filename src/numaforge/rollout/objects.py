@@ -81,6 +81,7 @@ def lease(document: Document) -> Lease:
         holder=spec.get("holderIdentity") or "",
         labels=metadata.get("labels") or {},
         annotations=metadata.get("annotations") or {},
+        document=document,
     )
 
 
