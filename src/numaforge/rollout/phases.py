@@ -12,6 +12,7 @@ from numaforge.rollout.cluster import ApiAwayError, Cluster, ClusterError, Clust
 from numaforge.rollout.drain import Blocker, drain
 from numaforge.rollout.gate import Expected, Mismatch, prove
 from numaforge.rollout.machine import Machine
+from numaforge.rollout.maintenance import foreign
 from numaforge.rollout.outcome import NodeSettings, Outcome
 from numaforge.rollout.patience import HostAwayError, Patience, patiently
 from numaforge.rollout.record import (
@@ -44,6 +45,10 @@ class Say(Protocol):
 
 class _AbortedError(Exception):
     """Somebody has asked for the roll-out of this node to be undone."""
+
+
+class _ForeignError(Exception):
+    """Somebody else has begun to work on this node."""
 
 
 @dataclass
@@ -121,19 +126,25 @@ class Phases:
         def told(blockers: Sequence[Blocker]) -> None:
             self.say("drains", [str(blocker) for blocker in blockers])
 
+        def check() -> None:
+            if foreign(self._check()) is not None:
+                raise _ForeignError
+
         try:
             blockers = yield from drain(
                 self.cluster,
                 self.name,
                 self.settings.drain,
                 clock=self.clock,
-                check=self._check,
+                check=check,
                 tell=told,
                 dice=self.dice,
                 patience=Patience(self.settings.away_seconds),
             )
         except _AbortedError:
             return (yield from self._finish(Ending.ABORTED, "aborted before anything was changed"))
+        except _ForeignError:
+            return (yield from self._finish(Ending.BLOCKED, "ended before anything was changed"))
         if blockers:
             lines = [str(blocker) for blocker in blockers]
             self._event("DrainBlocked", "; ".join(lines), warning=True)

@@ -332,6 +332,9 @@ def test_a_node_that_somebody_else_works_on_by_now_is_left_cordoned(phase):
     world.cluster.change_node(NODE, labels=DRIVER_UPGRADE)
     outcome = world.end(task)
     assert "left cordoned, because somebody else was at work on the node: the GPU operator" in outcome.reason
+    assert (outcome.ending, world.machine.files) == (
+        (Ending.BLOCKED, OLD) if phase is Phase.CORDONED else (Ending.DONE, NEW)
+    )
     assert (world.node.unschedulable, RECORD in world.node.annotations, world.slots()) == (True, False, [])
 
 
