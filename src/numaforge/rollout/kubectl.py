@@ -323,6 +323,16 @@ class KubectlCluster:
                 return items
 
     def _ask(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> _Answer:
+        """Return the API server's answer; one that starts forbids everything until it knows its roles."""
+        answer = self._ask_at_once(method, path, body)
+        if answer.status != http.HTTPStatus.FORBIDDEN:
+            return answer
+        readiness = self._ask_at_once("GET", "/readyz")
+        if readiness.status != http.HTTPStatus.OK:
+            raise ApiAwayError(f"the API server is not ready: {answer.message}")
+        return self._ask_at_once(method, path, body)
+
+    def _ask_at_once(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> _Answer:
         try:
             try:
                 return self._ask_once(method, path, body)
@@ -471,13 +481,8 @@ def _read(status: int, text: str, retry_after: str | None) -> _Answer:
         document = json.loads(text)
     except ValueError:
         document = None
-    if not isinstance(document, dict):
-        document = None
-    if document is not None and document.get("kind") == "Status" and document.get("status") == "Failure":
-        # An eviction that two budgets forbid is answered with 201, and the failure in the body.
-        status = document.get("code", status)
     seconds = float(retry_after) if retry_after and retry_after.isdigit() else None
-    return _Answer(status, document, text, seconds)
+    return _Answer(status, document if isinstance(document, dict) else None, text, seconds)
 
 
 def _document(doing: str, answer: _Answer) -> Mapping[str, Any]:
