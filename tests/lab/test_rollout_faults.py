@@ -14,6 +14,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -24,7 +25,7 @@ from lab.paths import REPOSITORY
 from lab.process import Daemon
 from numaforge.rollout import slots
 from numaforge.rollout.budget import Budget, Share
-from numaforge.rollout.cluster import Pod
+from numaforge.rollout.cluster import ApiAwayError, Pod
 from numaforge.rollout.drain import DrainSettings
 from numaforge.rollout.gate import GateSettings
 from numaforge.rollout.kubectl import KubectlCluster
@@ -451,6 +452,23 @@ def test_a_control_plane_that_is_away_undoes_nothing(
     assert all(play.waited_for(r"has no answer|\(50[034]\)") for play in plays)
     assert [(len(machine.begun), machine.reverted) for machine in machines] == [(1, {})] * len(phases)
     scene.until(lambda: all(scene.free(node) for node in scene.nodes))
+
+
+def test_an_api_server_that_starts_forbids_nothing(scene: Scene) -> None:
+    """It knows its roles only a while after it has begun to answer: until then it forbids everything."""
+
+    def answers() -> bool:
+        try:
+            scene.cluster.leases()
+            return scene.cluster.node(scene.node).ready
+        except ApiAwayError:
+            return False
+
+    scene.fleet.control_plane.stop_api_server()
+    with ThreadPoolExecutor(1) as pool:
+        starting = pool.submit(scene.fleet.control_plane.start_api_server)
+        scene.until(answers)
+    starting.result()
 
 
 def _prefers(node: str) -> dict[str, Any]:
