@@ -43,6 +43,14 @@ BUDGETS = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
 ANN, BOB = "ann@elsewhere/boot/1.1", "bob@elsewhere/boot/2.2"
 DEAD = f"{this_runner()}0"
 """A process of this machine that does not live: it has the PID of one that began at another time."""
+APART = {
+    "podAntiAffinity": {
+        "requiredDuringSchedulingIgnoredDuringExecution": [
+            {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"test/apart": "yes"}}}
+        ]
+    }
+}
+"""The affinity of pods of which every node gets one."""
 PASS_SECONDS = 2.0
 """How often a drain looks again."""
 _zones = itertools.count()
@@ -124,7 +132,7 @@ class Scene:
             "terminationGracePeriodSeconds": 1,
             **pod_spec,
         }
-        metadata = {"labels": {"app": name}, "finalizers": list(finalizers)}
+        metadata = {"labels": {"app": name, "test/apart": "yes"}, "finalizers": list(finalizers)}
         workload = {
             "replicas": replicas,
             "selector": {"matchLabels": {"app": name}},
@@ -240,13 +248,13 @@ def scene(fleet: Fleet, cluster: KubectlCluster) -> Iterator[Scene]:
 def test_a_budget_of_nothing_blocks_until_the_deadline_and_is_named(scene: Scene) -> None:
     [pod] = scene.run("web")
     budget = scene.add_budget("web", "web", 0)
-    play = scene.begin(drain_seconds=6, sleep=time.sleep)
+    play = scene.begin(drain_seconds=5, sleep=time.sleep)
     assert play.end() == Outcome(
         Ending.BLOCKED,
         "the node could not be drained",
         (f"{pod}: PodDisruptionBudget {budget} allows 0 disruptions (1 of 1 required pods are healthy)",),
     )
-    assert 6 <= play.seconds("cordoned", "blocked") < 6 + PASS_SECONDS
+    assert 5 <= play.seconds("cordoned", "blocked") < 5 + PASS_SECONDS
     assert scene.pods("web") == [pod]
     assert scene.free()
 
@@ -283,11 +291,11 @@ def test_two_budgets_over_one_pod_are_both_named(scene: Scene) -> None:
 def test_a_finalizer_that_never_goes_is_named_at_the_deadline(scene: Scene) -> None:
     [pod] = scene.run("web", finalizers=["test.example/hold"])
     scene.add_node()
-    play = scene.begin(drain_seconds=6, sleep=time.sleep)
+    play = scene.begin(drain_seconds=5, sleep=time.sleep)
     outcome = play.end()
     assert outcome.ending is Ending.BLOCKED
     assert outcome.details == (f"{pod}: it is deleted, and waits for its finalizer test.example/hold",)
-    assert 6 <= play.seconds("cordoned", "blocked") < 6 + PASS_SECONDS
+    assert 5 <= play.seconds("cordoned", "blocked") < 5 + PASS_SECONDS
     assert scene.free()
 
 
@@ -393,100 +401,15 @@ def test_a_node_that_leaves_the_cluster_is_reported_and_gives_its_slot_back(
     assert scene.free(scene.node if again else spare)
 
 
-# Nobody answers.
-
-
-@contextlib.contextmanager
-def etcd_is_frozen(fleet: Fleet) -> Iterator[None]:
-    etcd = Daemon("etcd", fleet.state).pid()
-    assert etcd is not None
-    os.kill(etcd, signal.SIGSTOP)
-    try:
-        yield
-    finally:
-        os.kill(etcd, signal.SIGCONT)
-
-
-@contextlib.contextmanager
-def the_api_server_is_stopped(fleet: Fleet) -> Iterator[None]:
-    fleet.control_plane.stop_api_server()
-    try:
-        yield
-    finally:
-        fleet.control_plane.start_api_server()
-
-
-@pytest.mark.parametrize(
-    ("away", "seconds"),
-    [
-        pytest.param(etcd_is_frozen, 20.0, id="etcd is frozen"),
-        pytest.param(the_api_server_is_stopped, 60.0, id="the API server is stopped"),
-    ],
-)
-def test_a_control_plane_that_is_away_undoes_nothing(
-    scene: Scene, away: Callable[[Fleet], contextlib.AbstractContextManager[None]], seconds: float
-) -> None:
-    """It goes away when one node is being drained, one changes and one proves itself."""
-    phases = ("drains", "applying", "proves")
-    nodes = [scene.node, *(scene.add_node() for _ in phases[1:])]
-    for number, node in enumerate(nodes):
-        scene.run(f"app-{number}", affinity=_prefers(node))
-    scene.add_node()
-    arrived, gone = threading.Barrier(len(phases) + 1), threading.Event()
-
-    def wait() -> None:
-        arrived.wait(60)
-        gone.wait(60)
-
-    machines = [ScriptedMachine() for _ in phases]
-    plays = [
-        scene.begin(node=node, machine=machine, at={phase: wait})
-        for node, machine, phase in zip(nodes, machines, phases, strict=True)
-    ]
-    arrived.wait(60)
-    with away(scene.fleet):
-        gone.set()
-        time.sleep(seconds)
-    outcomes = [play.end(90) for play in plays]
-    assert [outcome.ending for outcome in outcomes] == [Ending.DONE] * len(phases), outcomes
-    assert all(play.waited_for(r"has no answer|\(50[034]\)") for play in plays)
-    assert [(len(machine.begun), machine.reverted) for machine in machines] == [(1, {})] * len(phases)
-    scene.until(lambda: all(scene.free(node) for node in scene.nodes))
-
-
-def test_an_api_server_that_starts_forbids_nothing(scene: Scene) -> None:
-    """It knows its roles only a while after it has begun to answer: until then it forbids everything."""
-
-    def answers() -> bool:
-        try:
-            scene.cluster.leases()
-            return scene.cluster.node(scene.node).ready
-        except ApiAwayError:
-            return False
-
-    scene.fleet.control_plane.stop_api_server()
-    with ThreadPoolExecutor(1) as pool:
-        starting = pool.submit(scene.fleet.control_plane.start_api_server)
-        scene.until(answers)
-    starting.result()
-
-
-def _prefers(node: str) -> dict[str, Any]:
-    """Return the affinity of a pod that runs on a node while that takes pods."""
-    name = {"key": "kubernetes.io/hostname", "operator": "In", "values": [node]}
-    preference = {"weight": 100, "preference": {"matchExpressions": [name]}}
-    return {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [preference]}}
-
-
 # Runners that die, and two at a time.
 
 
-def _dies_asking(call: str, time_: int) -> Callable[[str], None]:
+def _dies_asking(call: str, nth: int) -> Callable[[str], None]:
     """Return who kills the runner when it makes a call of its machine for the n-th time."""
     count = itertools.count(1)
 
     def asked(name: str) -> None:
-        if name == call and next(count) == time_:
+        if name == call and next(count) == nth:
             raise Killed
 
     return asked
@@ -508,9 +431,7 @@ def test_a_roll_out_whose_runner_dies_at_any_phase_is_gone_on_with(scene: Scene)
         "undoing": ScriptedMachine(unverified=wrong),
     }
     nodes = {"it holds a slot": scene.node} | {phase: scene.add_node() for phase in list(machines)[1:]}
-    for number, node in enumerate(nodes.values()):
-        scene.run(f"app-{number}", affinity=_prefers(node))
-    scene.add_node()
+    scene.run("web", len(nodes), affinity=APART)
     first = [
         scene.begin(DEAD, node=nodes[phase], machine=machine, at={phase: die})
         for phase, machine in machines.items()
@@ -576,3 +497,80 @@ def test_two_runners_that_may_take_one_node_each_never_have_two_out(scene: Scene
     assert len(observer.most.out) == 1
     assert sorted(observer.order) == sorted(nodes)
     assert all(scene.free(node) for node in nodes)
+
+
+# Nobody answers. What stops the API server comes last: kwok asks it again only after a while.
+
+
+@contextlib.contextmanager
+def etcd_is_frozen(fleet: Fleet) -> Iterator[None]:
+    etcd = Daemon("etcd", fleet.state).pid()
+    assert etcd is not None
+    os.kill(etcd, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(etcd, signal.SIGCONT)
+
+
+@contextlib.contextmanager
+def the_api_server_is_stopped(fleet: Fleet) -> Iterator[None]:
+    fleet.control_plane.stop_api_server()
+    try:
+        yield
+    finally:
+        fleet.control_plane.start_api_server()
+
+
+@pytest.mark.parametrize(
+    ("away", "seconds"),
+    [
+        pytest.param(etcd_is_frozen, 20.0, id="etcd is frozen"),
+        pytest.param(the_api_server_is_stopped, 60.0, id="the API server is stopped"),
+    ],
+)
+def test_a_control_plane_that_is_away_undoes_nothing(
+    scene: Scene, away: Callable[[Fleet], contextlib.AbstractContextManager[None]], seconds: float
+) -> None:
+    """It goes away when one node is being drained, one changes and one proves itself."""
+    phases = ("drains", "applying", "proves")
+    nodes = [scene.node, *(scene.add_node() for _ in phases[1:])]
+    scene.run("web", len(nodes), affinity=APART)
+    arrived, gone = threading.Barrier(len(phases) + 1), threading.Event()
+
+    def wait() -> None:
+        arrived.wait(60)
+        gone.wait(60)
+
+    machines = [ScriptedMachine() for _ in phases]
+    plays = [
+        scene.begin(node=node, machine=machine, at={phase: wait})
+        for node, machine, phase in zip(nodes, machines, phases, strict=True)
+    ]
+    arrived.wait(60)
+    with away(scene.fleet):
+        gone.set()
+        time.sleep(seconds)
+    outcomes = [play.end(90) for play in plays]
+    assert [outcome.ending for outcome in outcomes] == [Ending.DONE] * len(phases), outcomes
+    assert all(play.waited_for(r"has no answer|\(50[034]\)") for play in plays)
+    assert [(len(machine.begun), machine.reverted) for machine in machines] == [(1, {})] * len(phases)
+    scene.until(lambda: all(scene.free(node) for node in scene.nodes))
+
+
+def test_an_api_server_that_starts_forbids_nothing(fleet: Fleet, cluster: KubectlCluster) -> None:
+    """It knows its roles only a while after it has begun to answer: until then it forbids everything."""
+
+    def answers() -> bool:
+        try:
+            cluster.nodes()
+            cluster.leases()
+        except ApiAwayError:
+            return False
+        return True
+
+    fleet.control_plane.stop_api_server()
+    with ThreadPoolExecutor(1) as pool:
+        starting = pool.submit(fleet.control_plane.start_api_server)
+        fleet.wait_until(answers, "does not answer")
+    starting.result()
