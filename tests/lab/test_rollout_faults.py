@@ -229,7 +229,8 @@ def cluster(fleet: Fleet) -> Iterator[KubectlCluster]:
 
     administrate("apply", f"--filename={REPOSITORY / 'docs' / 'rollout-rbac.yaml'}")
     token = administrate("create", "token", "numaforge-rollout", "--namespace=kube-system")
-    with KubectlCluster(fleet.login("rollout", token=token), kubectl=kubectl) as cluster:
+    login = fleet.login("rollout", token=token)
+    with KubectlCluster(login, kubectl=kubectl, request_seconds=5) as cluster:
         yield cluster
 
 
