@@ -15,7 +15,7 @@ import pytest
 from lab.api import Api
 from lab.cluster import Lab
 from tests.lab import rollouts
-from tests.lab.fleet import Observer
+from tests.lab.fleet import LAST, Observer
 from tests.lab.rollouts import QUICK, applied, begin, free, inventory, policy
 
 WORKERS = 3
@@ -76,7 +76,7 @@ class Availability:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._over = True
-        self._api.patch(f"{DEPLOYMENTS}/{self._name}", {"metadata": {"annotations": {"over": "true"}}})
+        self._api.patch(f"{DEPLOYMENTS}/{self._name}", {"metadata": {"annotations": {LAST: str(id(self))}}})
         self._thread.join(60)
         assert not self._thread.is_alive()
 
