@@ -1,4 +1,4 @@
-"""The kubelet's configuration only: pyinfra INVENTORY deploys/kubelet.py"""
+"""The kubelet's configuration, and the hugepages it offers: pyinfra INVENTORY deploys/kubelet.py"""
 
 from roles.kubelet import kubelet
 from roles.topology import topology

@@ -7,5 +7,5 @@ from roles.tuning import tuning
 
 topology()
 tuning()
-hugepages()
 kubelet()
+hugepages()

@@ -1,4 +1,7 @@
-"""Kernel settings and hugepages only, the kubelet untouched: pyinfra INVENTORY deploys/tune.py"""
+"""Kernel settings and hugepages only: pyinfra INVENTORY deploys/tune.py
+
+Pools that would change beside a running kubelet are refused: it has to restart with them.
+"""
 
 from roles.hugepages import hugepages
 from roles.topology import topology

@@ -1,79 +1,85 @@
-"""Fill hugepage pools, all of them or none."""
+"""Fill hugepage pools, all of them or none, where no kubelet counts on what they are."""
 
 from __future__ import annotations
 
-import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from functools import partial
 
 from pyinfra import host
-from pyinfra.api import StringCommand
+from pyinfra.api import Host, StringCommand
 
+from numaforge import bundle
+from numaforge.bundle import FileContent
 from numaforge.errors import HostError
-from numaforge.hosts import Commands, host_operation, kernel_values, show_lines
+from numaforge.hosts import Commands, host_operation, roles_of, script_output, show_changes, show_lines
+from numaforge.hugepages import FUNCTIONS, differing, moves, pools_function
 from numaforge.planning.files import HUGEPAGES_TMPFILES_PATH
+from numaforge.planning.model import KubeletPlan
+from roles.kubelet.facts import kubelet_unit
 
-FILES = (HUGEPAGES_TMPFILES_PATH,)
+from .facts import pools_question, pools_state
 
-# Pools that shrink come first, so that their memory can serve the others. When one cannot be filled even
-# after the kernel has compacted memory, every pool gets back what it had: a pool that is neither old nor new
-# fits no plan.
-_FILL = r"""
-failed=
-fill() { # PATH WANTED
-    echo "$2" > "$1"
-    read -r got < "$1"
-    if [ "$got" != "$2" ]; then
-        sync
-        echo 1 > /proc/sys/vm/compact_memory 2>/dev/null
-        echo "$2" > "$1"
-        read -r got < "$1"
-    fi
-    [ "$got" = "$2" ] && return
-    pool=${1%/nr_hugepages}
-    node=${pool%/hugepages/*}
-    read -r free < "$pool/free_hugepages"
-    memory=
-    while read -r _ _ name amount unit; do
-        [ "$name" = MemFree: ] && memory=", $amount $unit of memory free on ${node##*/}"
-    done < "$node/meminfo"
-    echo "$1: wanted $2, got $got ($free of them free)$memory" >&2
-    failed=yes
-}
+# A pool that is neither old nor new fits no plan.
+_FILL = f"""
+set_pools planned && exit
+echo "$short" >&2
+if set_pools earlier; then
+    echo "memory is too fragmented, or pages are in use; the pools are as they were." >&2
+else
+    echo "memory is too fragmented, or pages are in use; and not every pool has what it had:" >&2
+    echo "$short" >&2
+fi
+echo "Reboot: {HUGEPAGES_TMPFILES_PATH} fills them before anything else takes the memory. Then run again" >&2
+exit 1
 """
-_REMEDY = (
-    "memory is too fragmented, or pages are in use; the pools are as they were. "
-    f"Reboot: {HUGEPAGES_TMPFILES_PATH} fills them before anything else takes the memory. "
-    "Then run again"
-)
 
 
 @host_operation
-def hugepage_pools(pools: Mapping[str, int]) -> Commands:
-    """Give every pool its number of pages.
+def hugepage_pools(
+    files: Sequence[FileContent], absent: Sequence[str], pools: Mapping[str, int], kubelet: KubeletPlan | None
+) -> Commands:
+    """Write the files for the next boot, and give every pool its number of pages.
 
+    + files: what fills the pools at boot
+    + absent: paths that must not exist
     + pools: pages by `nr_hugepages` path
+    + kubelet: the kubelet that has to restart when they change
     """
-    now = kernel_values(host, list(pools))
-    missing = sorted(set(pools) - set(now))
-    if missing:
-        raise HostError(
-            "this kernel has no such pool",
-            where=", ".join(missing),
-            remedy="choose a hugepage size that /sys/devices/system/node/node*/hugepages lists",
-        )
-    growth = {path: pages - int(now[path]) for path, pages in pools.items() if str(pages) != now[path]}
-    if not growth:
+    question = pools_question(files, absent, pools)
+    found = pools_state(question, script_output(host, question.script))
+    changed = bundle.changes(files, absent, found.files)
+    wanted = differing(pools, found.pools)
+    lines = moves(wanted, found.pools)
+    if not changed and not wanted:
         host.noop("the hugepage pools are already as planned" if pools else "the plan has no hugepage pools")
         return
-    ordered = sorted(growth, key=lambda path: (growth[path], path))
-    show_lines(host, [f"{path}: {now[path]} -> {pools[path]}" for path in ordered])
-    fill = [f"fill {shlex.quote(path)} {pools[path]}" for path in ordered]
-    put_back = [f"    echo {now[path]} > {shlex.quote(path)}" for path in reversed(ordered)]
-    give_up = [
-        'if [ -n "$failed" ]; then',
-        *put_back,
-        f"    echo {shlex.quote(_REMEDY)} >&2",
-        "    exit 1",
-        "fi",
-    ]
-    yield StringCommand("sh", "-s", _stdin="\n".join([_FILL, *fill, *give_up, ""]))
+    if wanted and kubelet and kubelet_runs(host, kubelet):
+        if host.state.is_executing or "kubelet" not in roles_of(host):
+            raise beside_kubelet(wanted, found.pools)
+        host.noop("the hugepage pools change together with the kubelet")
+        return
+    show_changes(host, changed)
+    show_lines(host, lines)
+    if changed:
+        yield StringCommand("sh", "-s", _stdin=bundle.write_script(changed))
+    if wanted:
+        earlier = {path: found.pools[path] for path in wanted}
+        steps = [FUNCTIONS, pools_function("planned", wanted), pools_function("earlier", earlier), _FILL]
+        yield StringCommand("sh", "-s", _stdin="".join(steps))
+
+
+def kubelet_runs(on: Host, kubelet: KubeletPlan) -> bool:
+    """Ask the host whether its kubelet runs."""
+    return kubelet_unit(partial(script_output, on), kubelet.unit).runs
+
+
+def beside_kubelet(wanted: Mapping[str, int], now: Mapping[str, int]) -> HostError:
+    """Return the refusal to change pools under a kubelet that runs."""
+    path, pages = next(iter(sorted(wanted.items())))
+    others = f" (one of {len(wanted)} pools that differ)" if len(wanted) > 1 else ""
+    return HostError(
+        f"{pages} huge pages are planned, and there are {now.get(path, 'none')}{others}; but the kubelet "
+        "runs: it offers what it found when it started, and may not start again with anything else",
+        where=path,
+        remedy="deploys/site.py or deploys/kubelet.py changes both together, and drains the node for that",
+    )

@@ -23,6 +23,8 @@ __all__ = ["kubelet"]
 def kubelet() -> None:
     """Bring the kubelet to the plan, and restart it only when that changes what it runs with.
 
+    The hugepage pools are part of that while the kubelet runs, and the role `hugepages`' otherwise.
+
     Host data: `kubelet_start_seconds` (120) and `kubelet_stable_seconds` (10), how long the kubelet may take
     to become healthy, and how long it has to stay so; `numaforge_rollout`, how a node of a cluster is taken
     out of service for a restart (numaforge.rollout.options). `numaforge rollout` adds what was said on its

@@ -9,13 +9,14 @@ from typing import Any
 
 from numaforge.bundle import FileContent
 from numaforge.errors import KubeletConfigError
+from numaforge.kernel_paths import hugepage_counts, hugepage_totals, pool_pages
 from numaforge.kubelet.checkpoints import CPU_STATE_FILE, MEMORY_STATE_FILE, state_files_to_remove
 from numaforge.kubelet.findings import Report, Severity
 from numaforge.kubelet.startup import DROP_IN_DIR
 from numaforge.kubelet.startup import check as check_startup
 from numaforge.planning.model import KubeletPlan, NodePlan
 from numaforge.topology.kubelet import flag_value
-from numaforge.topology.model import HugepagePool, KubeletInstall, NodeTopology
+from numaforge.topology.model import HugepagePool, KubeletInstall, NodeTopology, NumaNode
 
 # The findings that say a state file cannot be restored under an otherwise good configuration.
 _UNREADABLE = {"NF301": CPU_STATE_FILE, "NF302": MEMORY_STATE_FILE}
@@ -28,11 +29,13 @@ class Outlook:
     """The kubelet before and after: `before` is what it is set to run with now, None if not known.
 
     `removals` maps the path of a state file to the reason why the kubelet could not read it any more.
+    `pools_change` says whether it will have other huge pages to offer.
     """
 
     before: Mapping[str, Any] | None
     after: Report
     removals: Mapping[str, str]
+    pools_change: bool = False
 
     @property
     def changed_settings(self) -> tuple[str, ...]:
@@ -46,8 +49,8 @@ class Outlook:
 
     @property
     def needs_restart(self) -> bool:
-        """Whether a running kubelet has to restart for the files to be true of it."""
-        return self.before is None or bool(self.changed_settings) or bool(self.removals)
+        """Whether a running kubelet has to restart for the files and the pools to be true of it."""
+        return self.before is None or bool(self.changed_settings or self.removals or self.pools_change)
 
 
 def outlook(
@@ -70,6 +73,7 @@ def outlook(
     new_drop_ins = {**drop_ins, **{path: text for path, text in texts.items() if path == kubelet.drop_in}}
     new_flags = _flags_after(install, kubelet)
     new_machine = _as_planned(machine, plan)
+    pools_change = hugepage_totals(machine) != hugepage_totals(new_machine)
 
     def judged(state: Mapping[str, str]) -> Report:
         return _judge(kubelet, new_main, new_drop_ins, new_flags, new_machine, state)
@@ -81,7 +85,7 @@ def outlook(
         for removal in state_files_to_remove(
             before,
             after.effective,
-            hugepages_changed=_pools(machine) != _pools(new_machine),
+            hugepages_changed=pools_change,
             root_dir=kubelet.root_dir,
         )
     }
@@ -95,7 +99,8 @@ def outlook(
             left.pop(name, None)
         after = judged(left)
     present = {_path(kubelet, name) for name in state_files}
-    return Outlook(before, after, {path: reason for path, reason in removals.items() if path in present})
+    removals = {path: reason for path, reason in removals.items() if path in present}
+    return Outlook(before, after, removals, pools_change)
 
 
 def check(expected: Outlook) -> None:
@@ -118,6 +123,21 @@ def check(expected: Outlook) -> None:
 def _said(config: Mapping[str, Any], name: str) -> Any:
     """Return a setting; an empty mapping, which reading a drop-in leaves behind, says nothing."""
     return config.get(name) or None if isinstance(config.get(name), Mapping) else config.get(name)
+
+
+def with_pools(machine: NodeTopology, pages: Mapping[str, int]) -> NodeTopology:
+    """Return the machine with other `pages` in its pools, by `nr_hugepages` path."""
+
+    def pools(node: NumaNode) -> dict[str, HugepagePool]:
+        return {
+            size: HugepagePool(count, count)
+            if (count := pages.get(pool_pages(node.id, size))) is not None
+            else pool
+            for size, pool in node.hugepages.items()
+        }
+
+    nodes = tuple(replace(node, hugepages=pools(node)) for node in machine.numa_nodes)
+    return replace(machine, numa_nodes=nodes)
 
 
 def _kubelet(plan: NodePlan) -> KubeletPlan:
@@ -166,22 +186,6 @@ def _flags_after(install: KubeletInstall, kubelet: KubeletPlan) -> tuple[str, ..
 
 
 def _as_planned(machine: NodeTopology, plan: NodePlan) -> NodeTopology:
-    """Return the machine as it is once the other roles have done their part: pools filled, swap off."""
-    planned = {
-        node.id: {size: HugepagePool(pages, pages) for size, pages in node.hugepages.items()}
-        for node in plan.numa_nodes
-    }
-    return replace(
-        machine,
-        swap_bytes=0 if plan.tuning.swap_off else machine.swap_bytes,
-        numa_nodes=tuple(
-            replace(node, hugepages={**node.hugepages, **planned.get(node.id, {})})
-            for node in machine.numa_nodes
-        ),
-    )
-
-
-def _pools(machine: NodeTopology) -> dict[tuple[int, str], int]:
-    return {
-        (node.id, size): pool.total for node in machine.numa_nodes for size, pool in node.hugepages.items()
-    }
+    """Return the machine as it is when the kubelet starts: pools filled, swap off."""
+    filled = with_pools(machine, hugepage_counts(plan))
+    return replace(filled, swap_bytes=0) if plan.tuning.swap_off else filled

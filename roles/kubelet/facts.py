@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from numaforge.bundle import FileState, parse_states, read_script
 from numaforge.errors import HostError
+from numaforge.hosts import parse_values, values_script
 from numaforge.rollout.transaction import CURRENT, TRANSACTIONS
 
 _FILES_SCRIPT = f"""
@@ -38,13 +39,15 @@ class KubeletFiles:
     """The files that exist among those asked for, every drop-in, and a transaction that has not ended.
 
     `drop_ins` are paths in the order in which the kubelet reads them. `unfinished` is a transaction's id, as
-    is `unproved`: one whose node nobody has proved yet, and which may still be cordoned.
+    is `unproved`: one whose node nobody has proved yet, and which may still be cordoned. `pools` are the
+    pages of the hugepage pools that exist, by `nr_hugepages` path.
     """
 
     files: Mapping[str, FileState]
     drop_ins: tuple[str, ...]
     unfinished: str | None
     unproved: str | None = None
+    pools: Mapping[str, int] = field(default_factory=dict)
 
     def text(self, path: str) -> str | None:
         """Return a file's text, or None where there is no such file."""
@@ -68,17 +71,19 @@ class KubeletUnit:
 
 @dataclass(frozen=True)
 class KubeletQuestion:
-    """Which files to read beside the drop-ins in a folder; texts among the `known` ones are not sent."""
+    """Which files and hugepage pools to read beside the drop-ins in a folder; `known` texts are not sent."""
 
     paths: tuple[str, ...]
     drop_in_folder: str | None
     known: tuple[str, ...]
+    pools: tuple[str, ...] = ()
 
     @property
     def script(self) -> str:
         """The script whose output `kubelet_files` reads."""
         folder = f"drop_ins={shlex.quote(self.drop_in_folder or '')}\n"
-        return f"{folder}{_FILES_SCRIPT}{read_script(self.paths, self.known, more='$found')}"
+        files = read_script(self.paths, self.known, more="$found")
+        return f"{values_script(self.pools)}{folder}{_FILES_SCRIPT}{files}"
 
 
 Ask = Callable[[str], Sequence[str]]
@@ -86,17 +91,18 @@ Ask = Callable[[str], Sequence[str]]
 
 
 def kubelet_files(ask: Ask, question: KubeletQuestion) -> KubeletFiles:
-    """Read the files and the drop-ins in one round trip."""
+    """Read the files, the drop-ins and the pools in one round trip."""
     output = ask(question.script)
     if "files" not in output:
         raise HostError("the answer about the kubelet's files is cut off", remedy="run again")
-    end = output.index("files")
-    words = [line.split(" ", 1) for line in output[:end]]
+    begin, end = output.index(".") + 1, output.index("files")
+    words = [line.split(" ", 1) for line in output[begin:end]]
     return KubeletFiles(
         files=parse_states(output[end + 1 :], question.known),
         drop_ins=tuple(sorted(path for kind, path in words if kind == "drop-in")),
         unfinished=next((name for kind, name in words if kind == "unfinished"), None),
         unproved=next((name for kind, name in words if kind == "unproved"), None),
+        pools={path: int(pages) for path, pages in parse_values(question.pools, output[:begin]).items()},
     )
 
 

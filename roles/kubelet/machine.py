@@ -8,8 +8,7 @@ from functools import partial
 from pyinfra.api import Host
 
 from numaforge.errors import HostError
-from numaforge.hosts import parse_values, reached, values_script
-from numaforge.kernel_paths import hugepage_pool
+from numaforge.hosts import reached
 from numaforge.rollout.gate import Expected
 from numaforge.rollout.machine import Change
 from numaforge.rollout.steps import Steps
@@ -50,26 +49,7 @@ class PyinfraMachine:
             return None
         if need.transaction is None:
             raise HostError("there is no systemd, so no kubelet of it can be restarted")
-        self._require_hugepages()
         return Change(need.transaction, need.sentences)
-
-    def _require_hugepages(self) -> None:
-        """Refuse to restart a kubelet that would offer other huge pages than were planned."""
-        pools = {
-            f"{hugepage_pool(node.id, size)}/nr_hugepages": pages
-            for node in self._target.plan.numa_nodes
-            for size, pages in node.hugepages.items()
-        }
-        if not pools:
-            return
-        found = parse_values([*pools], self._ask(values_script([*pools])))
-        for path, pages in pools.items():
-            if found.get(path) != str(pages):
-                raise HostError(
-                    f"{pages} huge pages are planned, and there are {found.get(path, 'none')}",
-                    where=path,
-                    remedy="deploys/site.py makes them first; deploys/tune.py makes them alone",
-                )
 
     def expected(self) -> Expected:
         """Return what the cluster is to say of the node afterwards."""

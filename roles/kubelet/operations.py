@@ -18,6 +18,7 @@ from numaforge.hosts import (
     reached,
     script_output,
     show_changes,
+    show_lines,
 )
 from numaforge.rollout.options import RolloutOptions
 from numaforge.rollout.transaction import (
@@ -59,6 +60,7 @@ def kubelet_configuration(target: Target, options: RolloutOptions, ask_cluster: 
     announce_outlook(host, target, options, list(need.sentences) if need and restarts else [])
     if need is not None:
         show_changes(host, need.changed)
+        show_lines(host, need.moves)
         announce(host, need.sentences)
     if by_rollout and (restarts or found.unproved or ask_cluster):
         yield host_command(roll_out, target, options)

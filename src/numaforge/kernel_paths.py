@@ -6,6 +6,7 @@ import re
 
 from numaforge.planning.model import NodePlan, TuningPlan
 from numaforge.quantity import parse_bytes
+from numaforge.topology.model import NodeTopology
 
 _TRANSPARENT_HUGEPAGES = "/sys/kernel/mm/transparent_hugepage"
 
@@ -51,10 +52,22 @@ def kernel_values(tuning: TuningPlan) -> dict[str, str]:
     return tuning_values(tuning) | {sysctl(name): value for name, value in tuning.sysctls.items()}
 
 
+def pool_pages(numa_node: int, size: str) -> str:
+    """Return the path of one pool's number of pages."""
+    return f"{hugepage_pool(numa_node, size)}/nr_hugepages"
+
+
 def hugepage_counts(plan: NodePlan) -> dict[str, int]:
     """Return the wanted number of pages of every pool that the plan names, by its `nr_hugepages` path."""
     return {
-        f"{hugepage_pool(node.id, size)}/nr_hugepages": pages
-        for node in plan.numa_nodes
-        for size, pages in node.hugepages.items()
+        pool_pages(node.id, size): pages for node in plan.numa_nodes for size, pages in node.hugepages.items()
+    }
+
+
+def hugepage_totals(machine: NodeTopology) -> dict[str, int]:
+    """Return the number of pages that every pool of a NUMA node has, by its `nr_hugepages` path."""
+    return {
+        pool_pages(node.id, size): pool.total
+        for node in machine.numa_nodes
+        for size, pool in node.hugepages.items()
     }

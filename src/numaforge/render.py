@@ -13,6 +13,7 @@ from numaforge import kernel_paths
 from numaforge.bundle import FileContent
 from numaforge.errors import KubeletConfigError, PlanError
 from numaforge.planning.document import dumps
+from numaforge.planning.files import HUGEPAGES_TMPFILES_PATH
 from numaforge.planning.model import PLAN_PATH, NodePlan, PlannedFile
 from numaforge.resources import template_dir
 
@@ -53,6 +54,12 @@ def kubelet_files(plan: NodePlan, config_text: str | None) -> list[FileContent]:
         if left != config:
             files.append(FileContent(kubelet.config_file, f"# {header(plan)}\n{_yaml(left)}"))
     return files
+
+
+def hugepage_files(plan: NodePlan) -> tuple[list[FileContent], list[str]]:
+    """Return the hugepages role's files, and the paths of its files that must not exist."""
+    files = role_files(plan, "hugepages")
+    return files, [] if files else [HUGEPAGES_TMPFILES_PATH]
 
 
 def render_file(plan: NodePlan, planned_file: PlannedFile, config_text: str | None = None) -> str:

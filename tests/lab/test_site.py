@@ -125,6 +125,7 @@ def test_a_pool_that_the_kernel_cannot_fill_is_put_back(fresh: Node) -> None:
     fresh.run("umount /run/filler")
     assert run.returncode == 1, run.stdout
     assert "node1/hugepages/hugepages-1048576kB/nr_hugepages: wanted 1, got 0" in run.stdout
+    assert "the old configuration is back and the kubelet is healthy with it" in run.stdout
     counts = fresh.run(
         "cat /sys/devices/system/node/node*/hugepages/hugepages-1048576kB/nr_hugepages"
     ).split()

@@ -25,6 +25,8 @@ def of_roles(plan: NodePlan, roles: Sequence[str] | None) -> NodePlan:
     """Return the part of a plan that these roles have to see to; None: all of it."""
     if roles is None:
         return plan
+    if "kubelet" in roles:  # it fills the pools that a running kubelet offers
+        roles = [*roles, "hugepages"]
     nodes = plan.numa_nodes
     if "hugepages" not in roles:
         nodes = tuple(replace(node, hugepages={}) for node in nodes)

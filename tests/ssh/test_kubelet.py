@@ -11,12 +11,15 @@ import yaml
 
 from tests.fixtures.machines import KUBEADM_CONFIG
 from tests.ssh.conftest import StartSandbox
-from tests.ssh.machine import machine
+from tests.ssh.machine import machine, pool
 from tests.ssh.sandbox import Sandbox, free_port, pyinfra
 from tests.ssh.standin_systemd import DROP_IN, STATE, standin_systemd
 
+MEMORY_STATE = "/var/lib/kubelet/memory_manager_state"
 CONFIG = "/var/lib/kubelet/config.yaml"
 UNIT = "/usr/lib/systemd/system/kubelet.service"
+BOOT_POOLS = "/etc/tmpfiles.d/numaforge-hugepages.conf"
+POOLS = [pool(0, 2048), pool(1, 2048)]
 PROFILE: dict[str, Any] = {
     "name": "sandbox",
     "cpus": {"reserved": {"cores_per_numa_node": 1}},
@@ -56,6 +59,14 @@ def data(node: Sandbox, **changes: object) -> dict[str, dict[str, object]]:
 
 def with_kubelet(**kubelet: object) -> dict[str, Any]:
     return {**PROFILE, "kubelet": {**PROFILE["kubelet"], **kubelet}}
+
+
+def with_pools(count: int, **kubelet: object) -> dict[str, Any]:
+    return {**with_kubelet(**kubelet), "hugepages": [{"size": "2Mi", "count_per_numa_node": count}]}
+
+
+def pages(node: Sandbox) -> list[int]:
+    return [int(node.path(path).read_text()) for path in POOLS]
 
 
 def starts(node: Sandbox) -> int:
@@ -169,6 +180,139 @@ def test_a_kubelet_that_does_not_run_is_configured_and_not_started(node: Sandbox
     assert "the kubelet is inactive, not running: configured, and not started" in plain(run.stdout)
     assert node.path(DROP_IN).exists()
     assert starts(node) == 1
+
+
+# ---- huge pages ----
+
+
+def test_pools_are_filled_while_the_kubelet_is_stopped(node: Sandbox, tmp_path: Path) -> None:
+    node.run(
+        f"mkdir /run/when; echo 'ls /run/kubelet.pid > /run/seen 2>&1; cat {POOLS[0]} >> /run/seen'"
+        " > /run/when/replacing"
+    )
+    run = pyinfra(tmp_path, data(node, numaforge_profile=with_pools(16)), "-y", "deploys/kubelet.py")
+    assert run.returncode == 0, run.stdout
+    seen = node.path("/run/seen").read_text().splitlines()
+    assert "No such file" in seen[0]
+    assert seen[1] == "16"
+    assert pages(node) == [16, 16]
+    assert f"w {POOLS[1]} - - - - 16\n" in node.path(BOOT_POOLS).read_text()
+
+
+@pytest.mark.parametrize("deploy", ["kubelet.py", "site.py"])
+def test_pools_alone_restart_the_kubelet_whatever_its_memory_manager(
+    node: Sandbox, tmp_path: Path, deploy: str
+) -> None:
+    pyinfra(tmp_path, data(node), "-y", "deploys/kubelet.py")
+    hosts = data(node, numaforge_profile=with_pools(16))
+    run = pyinfra(tmp_path, hosts, "-y", f"deploys/{deploy}")
+    output = plain(run.stdout)
+    assert run.returncode == 0, output
+    assert "the kubelet restarts, because this changes: hugepages" in output
+    assert pages(node) == [16, 16]
+    assert starts(node) == 5  # the sandbox's own, and two for each change
+    again = plain(pyinfra(tmp_path, hosts, "-y", f"deploys/{deploy}").stdout)
+    assert again.count("No changes") == again.count("Starting operation")
+
+
+def test_a_run_with_nothing_to_do_asks_the_host_twice(node: Sandbox, tmp_path: Path) -> None:
+    hosts = data(node, numaforge_profile=with_pools(16))
+    pyinfra(tmp_path, hosts, "-y", "deploys/site.py")
+    again = pyinfra(tmp_path, hosts, "-y", "-vv", "deploys/site.py")
+    asked = [line for line in plain(again.stdout).splitlines() if ">>> sh -c" in line]
+    assert len(asked) == 2, asked
+
+
+def test_memory_state_of_other_pools_is_removed(node: Sandbox, tmp_path: Path) -> None:
+    static = {"memory_manager_policy": "Static"}
+    pyinfra(tmp_path, data(node, numaforge_profile=with_pools(8, **static)), "-y", "deploys/kubelet.py")
+    node.path(MEMORY_STATE).write_text("{}")
+    run = pyinfra(
+        tmp_path, data(node, numaforge_profile=with_pools(16, **static)), "--dry", "deploys/kubelet.py"
+    )
+    assert f"{MEMORY_STATE} is removed: a hugepage pool changed its size" in plain(run.stdout)
+
+
+def test_dry_shows_each_pool_once_and_fills_none(node: Sandbox, tmp_path: Path) -> None:
+    run = pyinfra(tmp_path, data(node, numaforge_profile=with_pools(16)), "--dry", "deploys/site.py")
+    output = plain(run.stdout)
+    assert run.returncode == 0, output
+    assert output.count(f"{POOLS[0]}: 0 -> 16") == 1
+    assert output.count(f"+++ {BOOT_POOLS} (planned)") == 1
+    assert pages(node) == [0, 0]
+
+
+def test_a_pool_that_cannot_be_filled_leaves_the_kubelet_as_it_was(node: Sandbox, tmp_path: Path) -> None:
+    node.run(f"mount --bind {POOLS[1]} {POOLS[1]}; mount -o remount,bind,ro {POOLS[1]}")
+    run = pyinfra(tmp_path, data(node, numaforge_profile=with_pools(16)), "-y", "deploys/site.py")
+    output = plain(run.stdout)
+    assert run.returncode == 1
+    assert f"{POOLS[1]}: wanted 16, got 0 (0 of them free), 4096000 kB of memory free on node1" in output
+    assert "the old configuration is back and the kubelet is healthy with it" in output
+    assert pages(node) == [0, 0]
+    assert not node.path(BOOT_POOLS).exists()
+    assert not node.path(DROP_IN).exists()
+
+
+@pytest.mark.parametrize("mode", ["-y", "--dry"])
+def test_pools_are_not_changed_beside_a_kubelet_that_runs(node: Sandbox, tmp_path: Path, mode: str) -> None:
+    hosts = data(node, numaforge_profile={**with_pools(16), "tuning": {"sysctls": {"vm.swappiness": "1"}}})
+    run = pyinfra(tmp_path, hosts, mode, "deploys/tune.py")
+    output = plain(run.stdout)
+    assert run.returncode == 1
+    planned = "16 huge pages are planned, and there are 0 (one of 2 pools that differ)"
+    assert f"{POOLS[0]}: {planned}; but the kubelet runs" in output
+    assert output.count("deploys/site.py or deploys/kubelet.py changes both together") == 1
+    assert pages(node) == [0, 0]
+    assert node.run("ls /etc/numaforge /etc/sysctl.d/90-numaforge.conf").stdout == ""
+
+
+def test_a_kubelet_that_has_come_to_run_since_is_noticed(node: Sandbox, tmp_path: Path) -> None:
+    node.run("systemctl stop kubelet.service")
+    deploy = tmp_path / "deploy.py"
+    deploy.write_text(
+        "from pyinfra.operations import server\n"
+        "from roles.hugepages import hugepages\nfrom roles.topology import topology\n"
+        "topology()\n"
+        "server.shell(commands='systemctl start kubelet.service')\n"
+        "hugepages()\n"
+    )
+    run = pyinfra(tmp_path, data(node, numaforge_profile=with_pools(16)), "-y", str(deploy))
+    assert run.returncode == 1
+    assert "but the kubelet runs" in plain(run.stdout)
+    assert pages(node) == [0, 0]
+    assert not node.path(BOOT_POOLS).exists()
+
+
+def test_pools_that_are_as_planned_are_nothing_to_refuse(node: Sandbox, tmp_path: Path) -> None:
+    hosts = data(node, numaforge_profile=with_pools(16))
+    pyinfra(tmp_path, hosts, "-y", "deploys/kubelet.py")
+    node.path(BOOT_POOLS).unlink()
+    run = pyinfra(tmp_path, hosts, "-y", "deploys/tune.py")
+    assert run.returncode == 0, run.stdout
+    assert node.path(BOOT_POOLS).exists()
+
+
+@pytest.mark.parametrize(
+    ("deploy", "filled"),
+    [
+        pytest.param("site.py", [16, 16], id="the-whole-site"),
+        pytest.param("tune.py", [16, 16], id="tuning"),
+        pytest.param("kubelet.py", [0, 0], id="the-kubelet-alone"),
+    ],
+)
+def test_without_a_running_kubelet_the_pools_are_the_hugepages_roles(
+    node: Sandbox, tmp_path: Path, deploy: str, filled: list[int]
+) -> None:
+    node.run("systemctl stop kubelet.service")
+    run = pyinfra(tmp_path, data(node, numaforge_profile=with_pools(16)), "-y", f"deploys/{deploy}")
+    assert run.returncode == 0, run.stdout
+    assert pages(node) == filled
+    assert node.path(BOOT_POOLS).exists() is (filled == [16, 16])
+    assert starts(node) == 1
+
+
+# ---- what is in the way ----
 
 
 def test_a_change_that_lost_its_unit_is_undone_before_a_new_one(node: Sandbox, tmp_path: Path) -> None:

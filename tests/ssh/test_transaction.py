@@ -28,13 +28,17 @@ from numaforge.rollout.transaction import (
     status_script,
 )
 from tests.ssh.conftest import StartSandbox
+from tests.ssh.machine import machine, pool
 from tests.ssh.sandbox import Sandbox, free_port
+from tests.ssh.standin_kernel import memory_of_both_sizes
 from tests.ssh.standin_systemd import BOOT_ID, DROP_IN, STATE, standin_systemd
 
 MEMORY_STATE = "/var/lib/kubelet/memory_manager_state"
 UNIT_DROP_IN = "/etc/systemd/system/kubelet.service.d/90-numaforge.conf"
 BOOT_LINK = "/etc/systemd/system/multi-user.target.wants/numaforge-recover.service"
 PATIENCE_SECONDS = 90
+LARGE, SMALL = pool(0, 2**20), pool(0, 2048)
+COMPACTED = "/proc/sys/vm/compact_memory"
 
 SECOND_START = "the kubelet came up with the new configuration, and not a second time: "
 KILL = "kill -KILL $PPID"
@@ -54,6 +58,7 @@ def transaction(port: int, wish: str, **changes: object) -> Transaction:
             files=(FileContent(DROP_IN, f"{wish}\n"), FileContent(UNIT_DROP_IN, "[Service]\n", mode="0600")),
             invalid_state={STATE: "the reserved CPUs changed"},
             kept_state=(MEMORY_STATE,),
+            pools={LARGE: 2, SMALL: 16},
             health_url=f"http://127.0.0.1:{port}/healthz",
             start_seconds=4,
             stable_seconds=1,
@@ -69,8 +74,9 @@ def port() -> int:
 
 @pytest.fixture
 def node(start_sandbox: StartSandbox, port: int) -> Sandbox:
-    """A node whose kubelet runs with an older drop-in and has written its state."""
-    sandbox = start_sandbox({**standin_systemd(port), DROP_IN: "old\n"})
+    """A node whose kubelet runs with an older drop-in, older pools, and has written its state."""
+    pools = {LARGE: "1\n", SMALL: "512\n"}
+    sandbox = start_sandbox({**machine(), **standin_systemd(port), **pools, DROP_IN: "old\n"})
     sandbox.run(f"systemctl start kubelet.service; until [ -e {STATE} ]; do sleep 0.05; done")
     sandbox.path(MEMORY_STATE).write_text("memory as it was\n")
     sandbox.path(MEMORY_STATE).chmod(0o600)
@@ -81,6 +87,10 @@ def node(start_sandbox: StartSandbox, port: int) -> Sandbox:
 def when(node: Sandbox, event: str, script: str) -> None:
     """Have a script run once, when a phase has been recorded or a staged file has been placed."""
     node.path(f"/run/when/{event}").write_text(script)
+
+
+def pages(node: Sandbox) -> dict[str, int]:
+    return {path: int(node.path(path).read_text()) for path in (LARGE, SMALL)}
 
 
 def status(node: Sandbox, name: str = "T1") -> Status:
@@ -142,6 +152,7 @@ def assert_as_before(node: Sandbox) -> None:
     assert not node.path(UNIT_DROP_IN).exists()
     assert json.loads(node.path(STATE).read_text())["writtenUnder"] == "old\n"
     assert node.path(MEMORY_STATE).read_text() == "memory as it was\n"
+    assert pages(node) == {LARGE: 1, SMALL: 512}
     found = node.path(MEMORY_STATE).stat()
     assert (found.st_mode & 0o777, found.st_uid, found.st_gid) == (0o600, 4001, 4002)
     assert leftovers(node) == []
@@ -238,6 +249,91 @@ def test_it_runs_under_every_posix_shell(
     assert result.outcome == outcome
 
 
+# ---- pools of huge pages ----
+
+
+def test_pools_are_filled_while_the_kubelet_is_stopped(node: Sandbox, port: int) -> None:
+    when(node, "filling", f"cat {LARGE} /run/kubelet.pid > /run/before 2>&1")
+    when(node, "replacing", f"cat {LARGE} {SMALL} /run/kubelet.pid > /run/after 2>&1")
+    assert run(node, transaction(port, "new")).outcome == "applied"
+    assert node.path("/run/before").read_text().split("\n")[0] == "1"
+    assert node.path("/run/after").read_text().split("\n")[:2] == ["2", "16"]
+    assert "No such file" in node.path("/run/before").read_text()
+    assert "No such file" in node.path("/run/after").read_text()
+
+
+def test_how_many_pages_there_were_is_kept_before_anything_is_stopped(node: Sandbox, port: int) -> None:
+    when(node, "stopping", f"cat {TRANSACTIONS}/T1/backup{SMALL} /run/systemctl.log > /run/kept")
+    run(node, transaction(port, "new"))
+    kept = node.path("/run/kept").read_text().splitlines()
+    assert kept[0] == "512"
+    assert "stop kubelet.service" not in kept
+
+
+def test_pools_that_shrink_come_first_and_serve_the_others(node: Sandbox, port: int) -> None:
+    memory_of_both_sizes(node, gibibytes=2)
+    assert run(node, transaction(port, "new", pools={LARGE: 2, SMALL: 0})).outcome == "applied"
+    assert pages(node) == {LARGE: 2, SMALL: 0}
+    assert node.path(COMPACTED).read_text().strip() == ""
+
+
+def test_pools_that_find_no_room_get_it_once_memory_is_compacted(node: Sandbox, port: int) -> None:
+    memory_of_both_sizes(node, gibibytes=4, fragmented=True)
+    assert run(node, transaction(port, "new")).outcome == "applied"
+    assert pages(node) == {LARGE: 2, SMALL: 16}
+    assert node.path(COMPACTED).read_text().strip() == "1"
+
+
+def test_a_pool_that_cannot_be_filled_rolls_everything_back_with_the_numbers(
+    node: Sandbox, port: int
+) -> None:
+    memory_of_both_sizes(node, gibibytes=4)
+    result = run(node, transaction(port, "new", pools={LARGE: 4, SMALL: 16}))
+    assert result.outcome == "rolled-back"
+    assert result.reason == (
+        f"{LARGE}: wanted 4, got 3 (0 of them free), 4096000 kB of memory free on node0; "
+        "memory is too fragmented, or pages are in use: reboot the host and run again at once, "
+        "or ask for fewer pages; the old configuration is back and the kubelet is healthy with it"
+    )
+    assert_as_before(node)
+
+
+def test_a_pool_that_the_kernel_does_not_have_stops_nothing(node: Sandbox, port: int) -> None:
+    absent = pool(7, 2048)
+    result = run(node, transaction(port, "new", pools={SMALL: 16, absent: 1}))
+    assert result.outcome == "refused"
+    assert f"{absent}: this kernel has no such pool; choose a hugepage size that " in result.reason
+    assert "stop" not in node.path("/run/systemctl.log").read_text()
+    assert_as_before(node)
+
+
+def test_a_pools_path_is_data(node: Sandbox, port: int) -> None:
+    odd = "/sys/$(touch owned) `touch owned` node/hugepages/small/nr_hugepages"
+    node.path(odd).parent.mkdir(parents=True)
+    node.path(odd).write_text("3\n")
+    assert run(node, transaction(port, "new", pools={odd: 5})).outcome == "applied"
+    assert node.path(odd).read_text() == "5\n"
+    reverted(node, "why not")
+    assert node.path(odd).read_text() == "3\n"
+    assert node.run("ls owned root/owned run/owned").stdout == ""
+
+
+def test_pools_that_cannot_be_put_back_are_said_with_the_commands_that_do(node: Sandbox, port: int) -> None:
+    run(node, transaction(port, "new", pools={LARGE: 0, SMALL: 1024}))
+    frozen = "".join(
+        f"mount --bind {path} {path}; mount -o remount,ro,bind {path}\n" for path in (LARGE, SMALL)
+    )
+    node.run(frozen)
+    result = reverted(node, "the node is not Ready")
+    assert result.outcome == "failed"
+    commands = f"By hand: echo 512 > '{SMALL}'; echo 1 > '{LARGE}'; systemctl daemon-reload; "
+    assert f"the node is not Ready; not everything could be put back. {commands}" in result.reason
+    node.run(f"umount {LARGE} {SMALL}")
+    by_hand = node.run(f"set -e; {result.reason.split('By hand: ')[1]}")
+    assert by_hand.returncode == 0, by_hand.stderr
+    assert_as_before(node)
+
+
 # ---- the disk ----
 
 
@@ -307,7 +403,7 @@ def test_files_that_cannot_be_put_back_are_said_with_the_commands_that_do(node: 
     when(node, ".numaforge-0", read_only(Path(DROP_IN).parent) + read_only(Path(UNIT_DROP_IN).parent))
     result = run(node, transaction(port, "new"))
     assert result.outcome == "failed"
-    assert "a file could not be replaced; not every file could be put back. By hand: cp -a " in result.reason
+    assert "a file could not be replaced; not everything could be put back. By hand: cp -a " in result.reason
     assert node.path(DROP_IN).read_text() == "new\n"
     node.run(f"umount {Path(DROP_IN).parent} {Path(UNIT_DROP_IN).parent}")
     by_hand = node.run(f"set -e; {result.reason.split('By hand: ')[1]}")
@@ -331,6 +427,7 @@ def test_an_old_kubelet_that_fails_too_is_said_to_need_a_person(node: Sandbox, p
 PHASES = [
     pytest.param("staging", "new", "refused", id="staging"),
     pytest.param("stopping", "new", "rolled-back", id="stopping"),
+    pytest.param("filling", "new", "rolled-back", id="filling"),
     pytest.param("replacing", "new", "rolled-back", id="replacing"),
     pytest.param(".numaforge-0", "new", "rolled-back", id="between-two-files"),
     pytest.param("starting", "new", "rolled-back", id="starting"),
@@ -361,6 +458,7 @@ def test_a_power_cut_is_undone_before_the_kubelet_starts(
     node.path("/run/systemctl.log").write_text("")
     reboot(node)
     assert node.path(DROP_IN).read_text() == "old\n"
+    assert pages(node) == {LARGE: 1, SMALL: 512}
     assert ended(node).outcome == outcome
     assert_as_before(node)
     assert "stop" not in node.path("/run/systemctl.log").read_text()

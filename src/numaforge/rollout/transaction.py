@@ -19,6 +19,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from numaforge import hugepages
 from numaforge.bundle import FUNCTIONS, FileContent, stage_command
 from numaforge.errors import HostError
 
@@ -30,6 +31,8 @@ BOOT_UNIT = "/etc/systemd/system/numaforge-recover.service"  # there while a tra
 JOURNAL_LINES = 200
 KEPT_TRANSACTIONS = 5
 _STOP_SECONDS = 120  # systemd gives a unit 90 s to stop
+_BOOT_SECONDS = 120
+_FILL_SECONDS = 120  # the kernel moves what is in the way of every page
 
 # The kubelet opens it when its resource managers have read their state, as the last thing of their start. It
 # is the same path whatever --root-dir says.
@@ -42,8 +45,9 @@ class Transaction:
 
     `files` are written, `absent` must not exist afterwards. `invalid_state` maps a state file that the new
     settings make unreadable to the sentence that says why; `kept_state` are the other state files, put back
-    with the rest when the change fails. `health_url` is None where the kubelet serves no healthz. Without
-    `restart` the kubelet is neither stopped nor started.
+    with the rest when the change fails. `pools` are the pages of hugepage pools by `nr_hugepages` path: all
+    of them are filled, or none. `health_url` is None where the kubelet serves no healthz. Without `restart`
+    the kubelet is neither stopped nor started.
 
     With it the kubelet has to come up twice: what it has written once must be readable to it. It has come up
     when, within `start_seconds`, it is healthy and its resource managers run. The first time that is enough;
@@ -57,6 +61,7 @@ class Transaction:
     absent: tuple[str, ...] = ()
     invalid_state: Mapping[str, str] = field(default_factory=dict)
     kept_state: tuple[str, ...] = ()
+    pools: Mapping[str, int] = field(default_factory=dict)
     health_url: str | None = "http://127.0.0.1:10248/healthz"
     restart: bool = True
     start_seconds: int = 120
@@ -73,14 +78,19 @@ class Transaction:
         return _systemd_unit(self.id)
 
     @property
+    def fill_seconds(self) -> int:
+        """How long the pools may take."""
+        return _FILL_SECONDS if self.pools else 0
+
+    @property
     def change_seconds(self) -> int:
-        """How long the change may take: two starts."""
-        return 2 * (_STOP_SECONDS + self.start_seconds) + self.stable_seconds
+        """How long the change may take: the pools, and two starts."""
+        return self.fill_seconds + 2 * (_STOP_SECONDS + self.start_seconds) + self.stable_seconds
 
     @property
     def undo_seconds(self) -> int:
         """How long its undoing may take."""
-        return _STOP_SECONDS + self.start_seconds + self.stable_seconds
+        return self.fill_seconds + _STOP_SECONDS + self.start_seconds + self.stable_seconds
 
     @property
     def deadline_seconds(self) -> int:
@@ -128,7 +138,7 @@ class Process:
 class Status:
     """How far a transaction is: `phase` is None where the node knows no such transaction.
 
-    Phases: staging, stopping, replacing, starting, starting-again; undoing, reverting.
+    Phases: staging, stopping, filling (pools), replacing, starting, starting-again; undoing, reverting.
     """
 
     phase: str | None
@@ -262,6 +272,8 @@ def node_script(transaction: Transaction) -> str:
     stages = "".join(stage_command(number, file) for number, file in enumerate(transaction.files))
     discards = _each("discard {0} {1}", enumerate(file.path for file in transaction.files))
     keeps = _each('keep "$FOLDER/backup" {0} || return 1', zip(changed, strict=True))
+    keeps_pools = _each("keep_pool {0} || return 1", zip(transaction.pools, strict=True))
+    earlier_pools = {path: f'"$(cat "$FOLDER/backup"{shlex.quote(path)})"' for path in transaction.pools}
     keeps_state = _each('keep "$FOLDER/backup" {0} || return 1', zip(state, strict=True))
     places = _each("place {0} {1} || return 1", enumerate(file.path for file in transaction.files))
     removals = _each("remove {0} || return 1", zip(transaction.absent, strict=True))
@@ -275,17 +287,21 @@ ID={transaction.id}
 FOLDER=$ROOT/$ID
 UNIT={shlex.quote(transaction.unit)}
 RESTART={"yes" if transaction.restart else ""}
+POOLS={"yes" if transaction.pools else ""}
 START_SECONDS={transaction.start_seconds}
 STABLE_SECONDS={transaction.stable_seconds}
 CHANGE_SECONDS={transaction.change_seconds}
 UNDO_SECONDS={transaction.undo_seconds}
+BOOT_SECONDS={_BOOT_SECONDS + transaction.fill_seconds}
 MANAGERS_SOCKET={_MANAGERS_SOCKET}
 BOOT_UNIT={BOOT_UNIT}
-{FUNCTIONS}{_SETTLE}{_JOURNAL}{_LOCK}
+{FUNCTIONS}{hugepages.FUNCTIONS}{_POOLS}{_SETTLE}{_JOURNAL}{_LOCK}
 health() {{
 {_health_command(transaction.health_url)}
 }}
 {_KUBELET}
+{hugepages.pools_function("planned_pools", transaction.pools)}\
+{hugepages.pools_function("earlier_pools", earlier_pools)}\
 stage_all() {{
 {stages}    :
 }}
@@ -294,7 +310,7 @@ discard_all() {{
 }}
 keep_all() {{
     mkdir -p "$FOLDER/backup" || return 1
-{keeps}    sync -f "$FOLDER"
+{keeps}{keeps_pools}    sync -f "$FOLDER"
 }}
 keep_state() {{ # the kubelet writes these until it is stopped
 {keeps_state}    : > "$FOLDER/state-kept" && sync -f "$FOLDER"
@@ -304,6 +320,7 @@ replace_all() {{
 }}
 put_back_all() {{
     commands=
+    set_pools earlier_pools || earlier_pools pool_by_hand
 {put_backs}    if [ -e "$FOLDER/state-kept" ]; then
         :
 {put_backs_state}    fi
@@ -323,6 +340,31 @@ def health_url(config: Mapping[str, object]) -> str | None:
 
 
 _BOOT_ID = "/proc/sys/kernel/random/boot_id"
+
+_POOLS = (
+    f"""
+NO_SUCH_POOL={shlex.quote(f"{hugepages.NO_SUCH_POOL}; {hugepages.OTHER_SIZES}")}"""
+    r"""
+keep_pool() { # PATH
+    if [ ! -e "$1" ]; then
+        echo "$1: $NO_SUCH_POOL" >&2
+        return 1
+    fi
+    mkdir -p "$FOLDER/backup${1%/*}" && pages "$1" > "$FOLDER/backup$1"
+}
+fill_pools() { # sets `why` when it cannot
+    if set_pools planned_pools; then return; fi
+    why="$(printf '%s\n' "$short" | sed 's/$/;/') memory is too fragmented, or pages are in use:"
+    why="$why reboot the host and run again at once, or ask for fewer pages"
+    return 1
+}
+pool_by_hand() { # PATH PAGES: add the command that puts it back; what frees memory comes first
+    if [ "$(pages "$1")" = "$2" ]; then return; fi
+    command="echo $2 > '$1'; "
+    if [ "$(pages "$1")" -gt "$2" ]; then commands="$command$commands"; else commands="$commands$command"; fi
+}
+"""
+)
 
 # A unit is loaded until systemd has run its recover half too.
 _SETTLE = r"""
@@ -418,7 +460,7 @@ ConditionPathIsSymbolicLink=$ROOT/current
 [Service]
 Type=oneshot
 ExecStart=/bin/sh $ROOT/current/run.sh boot
-TimeoutStartSec=120
+TimeoutStartSec=$BOOT_SECONDS
 END
         ln -sf "$BOOT_UNIT" "$wants/${BOOT_UNIT##*/}" && sync "$BOOT_UNIT" "$wants"
 }
@@ -527,6 +569,10 @@ change() {
     if [ -n "$RESTART" ]; then systemctl stop "$UNIT" || return 1; fi
     why="the kubelet's state could not be copied"
     keep_state || return 1
+    if [ -n "$POOLS" ]; then
+        why="the transaction's journal could not be written"
+        phase filling && fill_pools || return 1
+    fi
     why="a file could not be replaced"
     phase replacing && replace_all || return 1
     why="the transaction's journal could not be written"
@@ -563,7 +609,7 @@ undo() { # PHASE REASON
     if [ "$(cat "$FOLDER/back" 2>/dev/null)" != "$(boot_id)" ]; then # else `boot` has done it
         stuck=
         if [ -n "$RESTART" ]; then systemctl stop "$UNIT" || stuck="the kubelet could not be stopped"; fi
-        put_back_all || stuck="${stuck:+$stuck, and }not every file could be put back"
+        put_back_all || stuck="${stuck:+$stuck, and }not everything could be put back"
         if [ -n "$stuck" ]; then
             commands="${commands}systemctl daemon-reload; systemctl restart $UNIT"
             finish failed "$reason; $stuck. By hand: $commands"

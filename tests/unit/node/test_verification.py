@@ -13,6 +13,7 @@ import pytest
 from numaforge.errors import HostError
 from numaforge.kubelet.comparison import differences
 from numaforge.planning.document import dumps, loads
+from numaforge.planning.files import HUGEPAGES_TMPFILES_PATH
 from numaforge.planning.model import Allocatable, NodePlan, PlannedFile, TuningPlan
 from numaforge.planning.node import plan_node
 from numaforge.profile import load_profile
@@ -42,6 +43,20 @@ def plan() -> NodePlan:
 
 
 # ---- what a plan promises ----
+
+
+@pytest.mark.parametrize(
+    ("roles", "seen_to"),
+    [
+        pytest.param(["topology", "tuning"], False, id="neither"),
+        pytest.param(["topology", "hugepages"], True, id="its-own-role"),
+        pytest.param(["topology", "kubelet"], True, id="the-kubelet-that-offers-them"),
+    ],
+)
+def test_huge_pages_are_seen_to_by(plan: NodePlan, roles: list[str], seen_to: bool) -> None:
+    part = expectations.of_roles(plan, roles)
+    assert bool(expectations.hugepages(part)) is seen_to
+    assert (HUGEPAGES_TMPFILES_PATH in [file.path for file in part.files]) is seen_to
 
 
 @pytest.mark.parametrize(

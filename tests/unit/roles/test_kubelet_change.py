@@ -101,6 +101,14 @@ def test_state_that_this_machine_no_longer_fits_is_removed_although_no_setting_c
     assert expected.needs_restart
 
 
+def test_pools_that_change_restart_the_kubelet_without_a_memory_manager_too() -> None:
+    pools = [{"size": "2Mi", "count_per_numa_node": 16}]
+    lean = {**PROFILE, "kubelet": {"cpu_manager_policy": "static"}}
+    expected = change(provisioned(lean), {**lean, "hugepages": pools})
+    assert expected.changed_settings == ()
+    assert expected.needs_restart
+
+
 def test_a_configuration_that_the_kubelet_refuses_is_refused_in_its_words() -> None:
     broken = node(config_text=KUBEADM_CONFIG + "maxPods: -1\n")
     with pytest.raises(KubeletConfigError, match=r"would not start.*maxPods"):

@@ -54,6 +54,12 @@ def test_the_deadline_leaves_time_for_two_starts_and_for_undoing_twice() -> None
     assert change.deadline_seconds == change.change_seconds + 2 * (120 + 100 + 10)
 
 
+def test_pools_may_take_their_time_on_the_way_there_and_back() -> None:
+    change = replace(CHANGE, pools={"/sys/pool/nr_hugepages": 1})
+    assert change.change_seconds == CHANGE.change_seconds + 120
+    assert change.undo_seconds == CHANGE.undo_seconds + 120
+
+
 HEAD = "LoadState={}\nMainPID=7\nNRestarts=1\nActiveEnterTimestampMonotonic=99\nBoot=b\nPhase={}\nResult\n"
 RESULT = json.dumps({"id": "T", "outcome": "applied", "reason": "", "journal": []})
 PROCESS = Process("b", 7, 1, 99)
