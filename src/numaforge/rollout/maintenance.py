@@ -8,7 +8,6 @@ from numaforge.rollout.cluster import ClusterNode
 
 _TAINTS = {
     "ToBeDeletedByClusterAutoscaler": "the cluster autoscaler is about to delete it",
-    "DeletionCandidateOfClusterAutoscaler": "the cluster autoscaler considers deleting it",
     "karpenter.sh/disrupted": "Karpenter is about to replace it",
     "karpenter.sh/disruption": "Karpenter is about to replace it",
     "node.kubernetes.io/out-of-service": "it is marked as out of service",

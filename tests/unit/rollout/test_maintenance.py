@@ -65,8 +65,16 @@ def test_somebody_at_work_is_named(marks, said):
         {"labels": {UPGRADE: "", MIG: "failed"}},
         {"annotations": {"machineconfiguration.openshift.io/state": "Done"}},
         {"unschedulable": True, "taints": (UNSCHEDULABLE,)},
+        {"taints": (Taint("DeletionCandidateOfClusterAutoscaler", "1", "PreferNoSchedule"),)},
     ],
-    ids=["no mark", "all has ended", "nothing has begun", "the operator is done", "a cordon alone"],
+    ids=[
+        "no mark",
+        "all has ended",
+        "nothing has begun",
+        "the operator is done",
+        "a cordon alone",
+        "an autoscaler that only finds it idle, as a drain makes it",
+    ],
 )
 def test_nobody_is_at_work(marks):
     assert foreign(replace(NODE, **marks)) is None

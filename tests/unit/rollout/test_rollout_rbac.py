@@ -20,7 +20,7 @@ def granted(role):
     return {
         Permission(verb, resource, group, role["metadata"].get("namespace"))
         for rule in role["rules"]
-        for group in rule["apiGroups"]
+        for group in rule.get("apiGroups", ())
         for resource in rule["resources"]
         for verb in rule["verbs"]
     }
@@ -29,6 +29,12 @@ def granted(role):
 def test_the_roles_grant_what_a_roll_out_needs_and_nothing_more():
     roles = documents("ClusterRole", "Role")
     assert set().union(*map(granted, roles)) == set(permissions())
+
+
+def test_a_login_may_ask_whether_the_api_server_is_ready():
+    [cluster_role] = documents("ClusterRole")
+    [rule] = [rule for rule in cluster_role["rules"] if "nonResourceURLs" in rule]
+    assert rule == {"nonResourceURLs": ["/readyz"], "verbs": ["get"]}
 
 
 def test_every_role_is_bound_to_the_service_account():
