@@ -96,6 +96,18 @@ def test_an_api_server_that_is_away_undoes_nothing(lab: Lab, fresh: Node, tmp_pa
     assert (policy(fresh), applied(fresh), free(lab, fresh)) == ("static", 1, True)
 
 
+def test_a_connection_that_is_cut_undoes_nothing(lab: Lab, fresh: Node, tmp_path: Path) -> None:
+    run = begin("run", inventory(lab, tmp_path, **QUICK), state=tmp_path)
+    run.await_phase("applying")
+    fresh.run(
+        "systemd-run --quiet --on-active=20 systemctl start ssh;"
+        "systemd-run --quiet --on-active=1 sh -c 'systemctl stop ssh; pkill -x sshd'"
+    )
+    assert run.end() == 0, (run.events, run.errors())
+    assert "the host does not answer" in json.dumps(run.events)
+    assert (policy(fresh), applied(fresh), free(lab, fresh)) == ("static", 1, True)
+
+
 def test_a_node_that_offers_fewer_gpus_is_put_back(lab: Lab, fresh: Node, tmp_path: Path) -> None:
     plugin = fresh.run("systemctl list-units --plain --no-legend '*plugin*' | cut -d' ' -f1").strip()
     run = begin("run", inventory(lab, tmp_path, **{**QUICK, "ready_seconds": 30}), state=tmp_path)
