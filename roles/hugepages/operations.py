@@ -53,11 +53,12 @@ def hugepage_pools(
     if not changed and not wanted:
         host.noop("the hugepage pools are already as planned" if pools else "the plan has no hugepage pools")
         return
-    if wanted and kubelet and kubelet_runs(host, kubelet):
-        if host.state.is_executing or "kubelet" not in roles_of(host):
+    if kubelet and kubelet_runs(host, kubelet):
+        if "kubelet" in roles_of(host) and not host.state.is_executing:
+            host.noop("the hugepage pools change together with the kubelet")
+            return
+        if wanted:
             raise beside_kubelet(wanted, found.pools)
-        host.noop("the hugepage pools change together with the kubelet")
-        return
     show_changes(host, changed)
     show_lines(host, lines)
     if changed:

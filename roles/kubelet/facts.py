@@ -68,6 +68,11 @@ class KubeletUnit:
         """Whether the kubelet was running, rather than stopped, disabled, or starting over and over."""
         return self.active_state == "active" and self.sub_state == "running"
 
+    @property
+    def may_start(self) -> bool:
+        """Whether it runs, or systemd starts it over and over: then it takes what it finds at any moment."""
+        return self.active_state in ("active", "activating")
+
 
 @dataclass(frozen=True)
 class KubeletQuestion:

@@ -57,7 +57,7 @@ def kubelet_configuration(target: Target, options: RolloutOptions, ask_cluster: 
 
     need = target.need(found, lambda: kubelet_unit(ask, target.kubelet.unit))
     restarts = need is not None and need.restarts
-    announce_outlook(host, target, options, list(need.sentences) if need and restarts else [])
+    announce_outlook(host, target, options, [*need.sentences, *need.moves] if need and restarts else [])
     if need is not None:
         show_changes(host, need.changed)
         show_lines(host, need.moves)

@@ -100,8 +100,8 @@ class Target:
         """Return what the host needs with these files and pools; None where it is as planned.
 
         `unit` asks systemd, and only where something changes. Pools, and the files that fill them at boot,
-        are a kubelet's only while it runs. Raises KubeletConfigError for a configuration under which the
-        kubelet would not start, HostError for a host without a way to ask for its health.
+        are a kubelet's only while it may start at any moment. Raises KubeletConfigError for a configuration
+        under which the kubelet would not start, HostError for a host without a way to ask for its health.
         """
         wanted = kubelet_files(self.plan, found.text(self.kubelet.config_file))
         changed = bundle.changes(wanted, (), found.files)
@@ -115,7 +115,7 @@ class Target:
         if asked.active_state is None:
             sentence = "no systemd here: the kubelet's files are written, nothing is restarted"
             return Need(changed, None, (sentence,)) if changed else None
-        if not asked.runs:
+        if not asked.may_start:
             boot_files, pools = (), {}
             if not changed and not expected.removals:
                 return None

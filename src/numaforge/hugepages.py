@@ -17,8 +17,8 @@ pages() { head -n 1 "$1"; } # PATH
 shrink() { # PATH PAGES
     if [ "$(pages "$1")" -gt "$2" ]; then echo "$2" > "$1"; fi
 }
-fill() { # PATH PAGES
-    if [ "$(pages "$1")" != "$2" ]; then echo "$2" > "$1"; fi
+fill() { # PATH PAGES: also where as many are counted, for some may be on loan and go when they fall free
+    echo "$2" > "$1"
 }
 complain() { # PATH PAGES: say what is amiss
     got=$(pages "$1")
@@ -34,7 +34,6 @@ set_pools() { # POOLS; sets `short` to what is amiss. What shrinks comes first: 
     "$1" fill
     short=$("$1" complain)
     if [ -z "$short" ]; then return; fi
-    sync
     echo 1 > /proc/sys/vm/compact_memory
     "$1" shrink
     "$1" fill

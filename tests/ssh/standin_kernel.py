@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from tests.ssh.sandbox import Sandbox
 
 # It grants what was asked for when a pool is read, which comes between any two that are written.
@@ -36,3 +38,27 @@ def memory_of_both_sizes(node: Sandbox, gibibytes: int, *, fragmented: bool = Fa
     program = node.path("/usr/local/bin/head")
     program.write_text(_HEAD.replace("GIBIBYTES", str(gibibytes)).replace("FRAGMENTED", str(fragmented)))
     program.chmod(0o755)
+
+
+# A pool cannot shrink below what is in use: the number stays, and what is over goes as soon as it falls
+# free. A number that is written again, be it the same, is what the pool is promised from then on.
+_IN_USE_HEAD = """#!/bin/sh
+for path; do :; done
+if [ "$path" = POOL ]; then
+    if [ "$(stat -c %y POOL)" != "$(cat POOL.read 2>/dev/null)" ]; then cat POOL > POOL.promised; fi
+    shown=$(cat POOL.promised)
+    if [ "$shown" -lt PAGES ]; then shown=PAGES; fi
+    echo "$shown" > POOL
+    stat -c %y POOL > POOL.read
+fi
+exec /usr/bin/head "$@"
+"""
+
+
+def pages_in_use(node: Sandbox, pool: str) -> Callable[[], int]:
+    """Let all pages of a pool be in use; return what says how many the pool will have once they are not."""
+    pages = node.path(pool).read_text().strip()
+    program = node.path("/usr/local/bin/head")
+    program.write_text(_IN_USE_HEAD.replace("POOL", pool).replace("PAGES", pages))
+    program.chmod(0o755)
+    return lambda: int(node.path(f"{pool}.promised").read_text())

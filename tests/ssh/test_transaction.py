@@ -30,7 +30,7 @@ from numaforge.rollout.transaction import (
 from tests.ssh.conftest import StartSandbox
 from tests.ssh.machine import machine, pool
 from tests.ssh.sandbox import Sandbox, free_port
-from tests.ssh.standin_kernel import memory_of_both_sizes
+from tests.ssh.standin_kernel import memory_of_both_sizes, pages_in_use
 from tests.ssh.standin_systemd import BOOT_ID, DROP_IN, STATE, standin_systemd
 
 MEMORY_STATE = "/var/lib/kubelet/memory_manager_state"
@@ -298,6 +298,15 @@ def test_a_pool_that_cannot_be_filled_rolls_everything_back_with_the_numbers(
     assert_as_before(node)
 
 
+def test_pages_in_use_stay_promised_to_their_pool_when_it_cannot_shrink(node: Sandbox, port: int) -> None:
+    promised = pages_in_use(node, SMALL)
+    result = run(node, transaction(port, "new"))
+    assert result.outcome == "rolled-back"
+    assert f"{SMALL}: wanted 16, got 512 (" in result.reason
+    assert promised() == 512
+    assert_as_before(node)
+
+
 def test_a_pool_that_the_kernel_does_not_have_stops_nothing(node: Sandbox, port: int) -> None:
     absent = pool(7, 2048)
     result = run(node, transaction(port, "new", pools={SMALL: 16, absent: 1}))
@@ -326,10 +335,13 @@ def test_pools_that_cannot_be_put_back_are_said_with_the_commands_that_do(node: 
     node.run(frozen)
     result = reverted(node, "the node is not Ready")
     assert result.outcome == "failed"
-    commands = f"By hand: echo 512 > '{SMALL}'; echo 1 > '{LARGE}'; systemctl daemon-reload; "
-    assert f"the node is not Ready; not everything could be put back. {commands}" in result.reason
+    back = "the old configuration is back and the kubelet is healthy with it"
+    assert f"the node is not Ready; {back}; not every pool of huge pages has what it had: " in result.reason
+    assert f"{LARGE}: wanted 1, got 0 (" in result.reason
+    commands = f"echo 512 > '{SMALL}'; echo 1 > '{LARGE}'; "
+    assert result.reason.endswith(f". Reboot the host, which fills them, or by hand: {commands}")
     node.run(f"umount {LARGE} {SMALL}")
-    by_hand = node.run(f"set -e; {result.reason.split('By hand: ')[1]}")
+    by_hand = node.run(f"set -e; {commands}")
     assert by_hand.returncode == 0, by_hand.stderr
     assert_as_before(node)
 
@@ -403,7 +415,7 @@ def test_files_that_cannot_be_put_back_are_said_with_the_commands_that_do(node: 
     when(node, ".numaforge-0", read_only(Path(DROP_IN).parent) + read_only(Path(UNIT_DROP_IN).parent))
     result = run(node, transaction(port, "new"))
     assert result.outcome == "failed"
-    assert "a file could not be replaced; not everything could be put back. By hand: cp -a " in result.reason
+    assert "a file could not be replaced; not every file could be put back. By hand: cp -a " in result.reason
     assert node.path(DROP_IN).read_text() == "new\n"
     node.run(f"umount {Path(DROP_IN).parent} {Path(UNIT_DROP_IN).parent}")
     by_hand = node.run(f"set -e; {result.reason.split('By hand: ')[1]}")

@@ -28,7 +28,8 @@ def plan_hugepages(
     nodes = {node.id: node for node in sorted(topology.numa_nodes, key=lambda node: node.id)}
     wanted: dict[int, dict[str, int]] = {node: {} for node in nodes}
     decisions = []
-    for size in sorted({entry.size for entry in profile.hugepages} | _released(profile, previous)):
+    released, left = _no_longer_named(topology, profile, previous)
+    for size in sorted({entry.size for entry in profile.hugepages} | released):
         for node in nodes.values():
             if size in node.hugepages:
                 wanted[node.id][size] = 0
@@ -38,10 +39,13 @@ def plan_hugepages(
             wanted[node_id][entry.size] += count
         per_node = ", ".join(f"{count} on NUMA node {node}" for node, count in pages.items())
         decisions.append(Decision(f"{SUBJECT}.{entry.size}", per_node, reason))
-    for size in sorted(_released(profile, previous)):
+    for size in sorted(released):
         decisions.append(
             Decision(f"{SUBJECT}.{size}", "0", "an earlier plan set this pool, this profile does not")
         )
+    for size in sorted(left):
+        reason = "an earlier plan names this pool, but it has not the pages that plan says: it never set it"
+        decisions.append(Decision(f"{SUBJECT}.{size}", "left as it is", reason))
     for node in nodes.values():
         _refuse_too_many(node, wanted[node.id])
     return Reasoned(wanted, tuple(decisions))
@@ -68,11 +72,25 @@ def describe_pools(node: NumaNode, wanted: PagesBySize) -> str:
     return " + ".join(parts) or "no huge pages"
 
 
-def _released(profile: NodeProfile, previous: NodePlan | None) -> set[str]:
-    if previous is None:
-        return set()
-    managed = {size for node in previous.numa_nodes for size in node.hugepages}
-    return managed - {entry.size for entry in profile.hugepages}
+def _no_longer_named(
+    topology: NodeTopology, profile: NodeProfile, previous: NodePlan | None
+) -> tuple[set[str], set[str]]:
+    """Return which sizes of an earlier plan are given back, and which are left as they are.
+
+    A plan is saved before it is carried out, which may be never: only pools that are as it says are its own.
+    """
+    now = {
+        (node.id, size): pool.total for node in topology.numa_nodes for size, pool in node.hugepages.items()
+    }
+    earlier = {
+        (node.id, size): pages
+        for node in (previous.numa_nodes if previous else ())
+        for size, pages in node.hugepages.items()
+    }
+    named = {entry.size for entry in profile.hugepages}
+    no_longer = {size for _, size in earlier} - named
+    left = {size for node, size in earlier if now.get((node, size)) != earlier[node, size]} & no_longer
+    return no_longer - left, left
 
 
 def _pages(nodes: Mapping[int, NumaNode], entry: Hugepages, field: str) -> tuple[dict[int, int], str]:

@@ -32,7 +32,7 @@ JOURNAL_LINES = 200
 KEPT_TRANSACTIONS = 5
 _STOP_SECONDS = 120  # systemd gives a unit 90 s to stop
 _BOOT_SECONDS = 120
-_FILL_SECONDS = 120  # the kernel moves what is in the way of every page
+_FILL_SECONDS = 600  # one CPU clears every page: two TiB in some minutes
 
 # The kubelet opens it when its resource managers have read their state, as the last thing of their start. It
 # is the same path whatever --root-dir says.
@@ -320,7 +320,6 @@ replace_all() {{
 }}
 put_back_all() {{
     commands=
-    set_pools earlier_pools || earlier_pools pool_by_hand
 {put_backs}    if [ -e "$FOLDER/state-kept" ]; then
         :
 {put_backs_state}    fi
@@ -358,10 +357,22 @@ fill_pools() { # sets `why` when it cannot
     why="$why reboot the host and run again at once, or ask for fewer pages"
     return 1
 }
+put_back_pools() { # sets `lacking` to what is amiss and what helps
+    lacking=
+    if [ -z "$POOLS" ] || set_pools earlier_pools; then return; fi
+    pool_commands=
+    earlier_pools pool_by_hand
+    lacking="; not every pool of huge pages has what it had: $(printf '%s' "$short" | tr '\n' ';')."
+    lacking="$lacking Reboot the host, which fills them, or by hand: $pool_commands"
+}
 pool_by_hand() { # PATH PAGES: add the command that puts it back; what frees memory comes first
     if [ "$(pages "$1")" = "$2" ]; then return; fi
     command="echo $2 > '$1'; "
-    if [ "$(pages "$1")" -gt "$2" ]; then commands="$command$commands"; else commands="$commands$command"; fi
+    if [ "$(pages "$1")" -gt "$2" ]; then
+        pool_commands="$command$pool_commands"
+    else
+        pool_commands="$pool_commands$command"
+    fi
 }
 """
 )
@@ -609,25 +620,33 @@ undo() { # PHASE REASON
     if [ "$(cat "$FOLDER/back" 2>/dev/null)" != "$(boot_id)" ]; then # else `boot` has done it
         stuck=
         if [ -n "$RESTART" ]; then systemctl stop "$UNIT" || stuck="the kubelet could not be stopped"; fi
-        put_back_all || stuck="${stuck:+$stuck, and }not everything could be put back"
+        put_back_all || stuck="${stuck:+$stuck, and }not every file could be put back"
         if [ -n "$stuck" ]; then
+            put_back_pools
             commands="${commands}systemctl daemon-reload; systemctl restart $UNIT"
-            finish failed "$reason; $stuck. By hand: $commands"
+            finish failed "$reason; $stuck. By hand: $commands$lacking"
             return 1
         fi
     fi
+    put_back_pools
     if [ -z "$RESTART" ]; then
         systemctl daemon-reload
-        finish rolled-back "$reason; the files are as they were"
+        back="the files are as they were"
     elif start_unit "$STABLE_SECONDS"; then
-        finish rolled-back "$reason; the old configuration is back and the kubelet is healthy with it"
+        back="the old configuration is back and the kubelet is healthy with it"
     elif [ ! -e "$FOLDER/was-healthy" ]; then
-        finish rolled-back "$reason; the old configuration is back; the kubelet was not healthy before either"
+        back="the old configuration is back; the kubelet was not healthy before either"
     else
         commands="journalctl -u $UNIT -n 50; systemctl restart $UNIT"
-        finish failed "$reason; the old configuration is back, but $why with it too. By hand: $commands"
+        back="the old configuration is back, but $why with it too. By hand: $commands"
+        finish failed "$reason; $back$lacking"
         return 1
     fi
+    if [ -n "$lacking" ]; then
+        finish failed "$reason; $back$lacking"
+        return 1
+    fi
+    finish rolled-back "$reason; $back"
 }
 apply() {
     umask 022
@@ -685,6 +704,7 @@ boot() { # the kubelet waits for this; the proof that it comes up has to wait fo
     if ! ended && ! unchanged; then
         discard_all
         put_back_all && systemctl daemon-reload && boot_id > "$FOLDER/back"
+        put_back_pools
     fi
     hand_over recover
 }

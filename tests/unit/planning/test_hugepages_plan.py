@@ -78,10 +78,23 @@ def test_pools_that_are_there_already_take_memory():
 
 def test_a_pool_of_an_earlier_plan_is_released():
     first = plan(lab_node(), {"size": "2Mi", "count": 8})
-    second = plan(replace(lab_node(), previous_plan=dumps(first)))
+    second = plan(replace(with_pools(2), previous_plan=dumps(first)))
     assert pages(second) == [0, 0, 0, 0]
-    third = plan(replace(lab_node(), previous_plan=dumps(second)))
+    third = plan(replace(with_pools(0), previous_plan=dumps(second)))
     assert pages(third) == pages(second)
+
+
+def test_a_pool_that_an_earlier_plan_named_and_never_set_is_left_as_it_is():
+    never = dumps(plan(with_pools(300), {"size": "2Mi", "count": 8}))
+    after = plan(replace(with_pools(300), previous_plan=never))
+    assert [node.hugepages for node in after.numa_nodes] == [{}, {}, {}, {}]
+    assert [each.value for each in after.decisions if each.subject == "hugepages.2Mi"] == ["left as it is"]
+
+
+def with_pools(total):
+    pools = {"2Mi": HugepagePool(total, total)}
+    nodes = tuple(replace(node, hugepages={**node.hugepages, **pools}) for node in lab_node().numa_nodes)
+    return replace(lab_node(), numa_nodes=nodes)
 
 
 REFUSALS = {

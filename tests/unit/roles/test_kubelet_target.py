@@ -159,6 +159,14 @@ def test_a_kubelet_that_does_not_run_is_configured_without_its_pools() -> None:
     assert (need.transaction.pools, need.moves, need.restarts) == ({}, (), False)
 
 
+def test_a_kubelet_that_starts_over_and_over_finds_its_settings_and_its_pools_together() -> None:
+    on = target()
+    crashing = replace(RUNNING, active_state="activating", sub_state="auto-restart")
+    need = needed(on, found(on, {POOL: 3}, **{HUGEPAGES_TMPFILES_PATH: None}), crashing)
+    assert need.transaction is not None
+    assert (need.transaction.pools, need.restarts) == ({POOL: 16}, False)
+
+
 def test_state_that_the_next_start_could_not_read_goes_where_no_kubelet_runs() -> None:
     on = target(STATIC)
     need = needed(on, found(on, {POOL: 3}, **STATIC_STATE), STOPPED)
