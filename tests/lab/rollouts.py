@@ -47,6 +47,7 @@ def inventory(
     *,
     profile: Mapping[str, Any] | None = None,
     only: Collection[str] | None = None,
+    start_seconds: int = 120,
     **options: object,
 ) -> Path:
     """Write the lab's nodes, or some, as an inventory with a profile and options of the roll-out."""
@@ -59,6 +60,7 @@ def inventory(
                 **data,
                 "numaforge_profile": dict(profile or PROFILE),
                 "numaforge_rollout": {**data["numaforge_rollout"], **options},
+                "kubelet_start_seconds": start_seconds,
                 "kubelet_stable_seconds": 3,
             },
         )

@@ -119,6 +119,23 @@ def test_a_node_that_offers_fewer_gpus_is_put_back(lab: Lab, fresh: Node, tmp_pa
     assert (policy(fresh), applied(fresh), free(lab, fresh)) == ("none", 0, True)
 
 
+def test_a_node_whose_old_state_fails_too_is_held_for_a_person_and_given_back_when_it_is_mended(
+    lab: Lab, fresh: Node, tmp_path: Path
+) -> None:
+    file = inventory(lab, tmp_path, start_seconds=10, **QUICK)
+    run = begin("run", file, state=tmp_path)
+    run.await_phase("applying")
+    fresh.run("mv /usr/bin/kubelet /usr/bin/kubelet.away")
+    assert run.end() == 5, (run.events, run.errors())
+    assert "the old configuration is back, but" in json.dumps(run.report)
+    assert "By hand: journalctl -u kubelet.service" in json.dumps(run.report)
+    assert lab.get("node", fresh.name)["spec"]["unschedulable"]
+    fresh.run(f"mv /usr/bin/kubelet.away /usr/bin/kubelet; systemctl restart kubelet; {HEALTHY}")
+    mended = begin("resume", file, state=tmp_path)
+    assert mended.end() == 4, (mended.events, mended.errors())
+    assert (policy(fresh), applied(fresh), free(lab, fresh)) == ("none", 0, True)
+
+
 def test_an_abort_puts_the_node_back(lab: Lab, fresh: Node, tmp_path: Path) -> None:
     file = inventory(lab, tmp_path, **{**QUICK, "settle_seconds": 30})
     run = begin("run", file, state=tmp_path)
