@@ -151,8 +151,8 @@ class Usage:
                     f"{_named(there)}"
                 )
         others = (self.in_work - {node.name}) & self.pool.nodes.keys()
-        begun = {self.pool.domain_of(name) for name in others}
-        if domain not in begun and len(begun) >= budget.domains_at_once:
+        begun = {self.pool.domain_of(name) for name in others} - {domain}
+        if len(begun) >= budget.domains_at_once:
             return f"{budget.domain}={', '.join(sorted(begun))} comes first"
         return None
 

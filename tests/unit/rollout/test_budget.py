@@ -105,6 +105,12 @@ def test_failure_domains_go_one_after_the_other(in_work, node, said):
     assert (found is None) == (said is None)
 
 
+def test_a_domain_that_was_at_work_a_moment_ago_does_not_go_beside_the_next():
+    budget = Budget(Share(count=5), domain=ZONE)
+    seen_before = pool(budget, begun=(0,))  # it has ended since, and somebody in zone-1 has the slot
+    assert seen_before.usage(names(1)).refusal(NODES[3]) == f"{ZONE}=zone-1 comes first"
+
+
 def test_outages_elsewhere_do_not_hold_a_domain_open():
     budget = Budget(Share(count=5), domain=ZONE)
     assert pool(budget, out=(0,)).usage(()).refusal(NODES[1]) is None
