@@ -28,7 +28,7 @@ demo: setup ## bring up the lab, provision it, verify it, run a pinned pod
 test: setup lint ## every check and every test, the lab included
 	@$(PYTHON) -m lab require
 	@sh tests/beside.sh 'nice $(PYTHON) -m lab build' '$(PYTHON) -m pytest tests/unit tests/conformance tests/ssh'
-	@sh tests/beside.sh 'env NUMAFORGE_LAB_DIR=$(CURDIR)/.lab-beside $(PYTHON) -m pytest tests/lab $(HALF:%=--ignore=%)' \
+	@sh tests/beside.sh 'env NUMAFORGE_LAB_DIR=$(CURDIR)/.second-lab $(PYTHON) -m pytest tests/lab $(HALF:%=--ignore=%)' \
 	  '$(PYTHON) -m pytest $(HALF)'
 
 test-fast: setup ## the tests that need neither a lab nor an sshd

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import time
@@ -60,10 +61,11 @@ def listening_addresses(pids):
 
 
 def processes_of(state):
+    named = re.compile(re.escape(str(state).encode()) + rb"(?![^/\0])")  # and not its neighbour, .lab2
     return [
         int(path.parent.name)
         for path in Path("/proc").glob("[0-9]*/cmdline")
-        if str(state).encode() in path.read_bytes() and int(path.parent.name) != os.getpid()
+        if named.search(path.read_bytes()) and int(path.parent.name) != os.getpid()
     ]
 
 
