@@ -93,7 +93,7 @@ def hugepages(plan: NodePlan) -> Expectations:
     """Each pool of huge pages, by NUMA node and size."""
     return {
         f"numa-node-{node.id}-{size}": (
-            f"{kernel_paths.hugepage_pool(node.id, size)}/nr_hugepages",
+            kernel_paths.pool_pages(node.id, size),
             str(pages),
         )
         for node in plan.numa_nodes

@@ -79,18 +79,15 @@ def _no_longer_named(
 
     A plan is saved before it is carried out, which may be never: only pools that are as it says are its own.
     """
-    now = {
-        (node.id, size): pool.total for node in topology.numa_nodes for size, pool in node.hugepages.items()
-    }
-    earlier = {
-        (node.id, size): pages
-        for node in (previous.numa_nodes if previous else ())
-        for size, pages in node.hugepages.items()
-    }
+    there = {node.id: pools_after(node, {}) for node in topology.numa_nodes}
     named = {entry.size for entry in profile.hugepages}
-    no_longer = {size for _, size in earlier} - named
-    left = {size for node, size in earlier if now.get((node, size)) != earlier[node, size]} & no_longer
-    return no_longer - left, left
+    released: set[str] = set()
+    left: set[str] = set()
+    for node in previous.numa_nodes if previous else ():
+        for size in node.hugepages.keys() - named:
+            as_planned = there.get(node.id, {}).get(size) == node.hugepages[size]
+            (released if as_planned else left).add(size)
+    return released - left, left
 
 
 def _pages(nodes: Mapping[int, NumaNode], entry: Hugepages, field: str) -> tuple[dict[int, int], str]:

@@ -49,7 +49,6 @@ MESSAGE_BYTES = 1024
 """The longest message that the API takes in an Event."""
 PAGE = 500
 START_SECONDS = 10.0
-_TROUBLE = range(500, 600)
 _TWO_BUDGETS = "more than one PodDisruptionBudget"
 
 # sh ends kubectl when this process is gone, however it went: then nobody holds the other end of its stdin.
@@ -329,7 +328,7 @@ class KubectlCluster:
         if answer.status != http.HTTPStatus.FORBIDDEN:
             return answer
         readiness = self._ask_at_once("GET", "/readyz")
-        if readiness.status in (http.HTTPStatus.FORBIDDEN, *_TROUBLE):
+        if readiness.status == http.HTTPStatus.FORBIDDEN or readiness.status >= 500:
             raise ApiAwayError(f"the API server is not ready: {answer.message}")
         return self._ask_at_once(method, path, body)
 

@@ -617,19 +617,17 @@ undo() { # PHASE REASON
     keep_journal
     phase "$1"
     discard_all
+    stuck=
     if [ "$(cat "$FOLDER/back" 2>/dev/null)" != "$(boot_id)" ]; then # else `boot` has done it
-        stuck=
         if [ -n "$RESTART" ]; then systemctl stop "$UNIT" || stuck="the kubelet could not be stopped"; fi
         put_back_all || stuck="${stuck:+$stuck, and }not every file could be put back"
-        if [ -n "$stuck" ]; then
-            put_back_pools
-            commands="${commands}systemctl daemon-reload; systemctl restart $UNIT"
-            finish failed "$reason; $stuck. By hand: $commands$lacking"
-            return 1
-        fi
     fi
     put_back_pools
-    if [ -z "$RESTART" ]; then
+    failed=$lacking
+    if [ -n "$stuck" ]; then
+        failed=yes
+        back="$stuck. By hand: ${commands}systemctl daemon-reload; systemctl restart $UNIT"
+    elif [ -z "$RESTART" ]; then
         systemctl daemon-reload
         back="the files are as they were"
     elif start_unit "$STABLE_SECONDS"; then
@@ -637,12 +635,11 @@ undo() { # PHASE REASON
     elif [ ! -e "$FOLDER/was-healthy" ]; then
         back="the old configuration is back; the kubelet was not healthy before either"
     else
+        failed=yes
         commands="journalctl -u $UNIT -n 50; systemctl restart $UNIT"
         back="the old configuration is back, but $why with it too. By hand: $commands"
-        finish failed "$reason; $back$lacking"
-        return 1
     fi
-    if [ -n "$lacking" ]; then
+    if [ -n "$failed" ]; then
         finish failed "$reason; $back$lacking"
         return 1
     fi
