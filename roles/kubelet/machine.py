@@ -11,6 +11,7 @@ from numaforge.errors import HostError
 from numaforge.hosts import reached
 from numaforge.rollout.gate import Expected
 from numaforge.rollout.machine import Change
+from numaforge.rollout.patience import RETRY_SECONDS, HostAwayError
 from numaforge.rollout.steps import Steps
 from numaforge.rollout.transaction import (
     TRANSACTIONS,
@@ -74,10 +75,22 @@ class PyinfraMachine:
         self._ask(settle_script())
 
     def verify(self) -> Steps[tuple[str, ...]]:
-        """Run the verification suite against the host; without one nothing is amiss."""
+        """Run the verification suite against the host; without one nothing is amiss.
+
+        A host that was away for a moment is asked again.
+        """
         if self._verification is None:
             return ()
-        return (yield from self._verification.run())
+        try:
+            return (yield from self._verification.run())
+        except HostAwayError:
+            self._ask(":")
+            yield RETRY_SECONDS
+        try:
+            return (yield from self._verification.run())
+        except HostAwayError as error:
+            self._ask(":")  # it answers us: to wait longer would not help the suite
+            return (str(error),)
 
     def proved(self) -> None:
         """Take the marks away: nothing is left to be proved, and nobody has to look again."""

@@ -17,6 +17,7 @@ from pyinfra.connectors.ssh import SSHConnector
 
 from numaforge.errors import HostError
 from numaforge.hosts import roles_of
+from numaforge.rollout.patience import AWAY_EXIT_CODE, HostAwayError
 from numaforge.rollout.steps import Steps
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -46,7 +47,10 @@ class Verification:
     roles: tuple[str, ...]
 
     def run(self) -> Steps[tuple[str, ...]]:
-        """Return each test that fails, with its first line."""
+        """Return each test that fails, with its first line.
+
+        Raises HostAwayError where the host did not answer.
+        """
         with tempfile.TemporaryDirectory(prefix="numaforge-") as folder:
             config, report = Path(folder, "ssh_config"), Path(folder, "report.xml")
             config.write_text(self.ssh_config, encoding="utf-8")
@@ -64,6 +68,8 @@ class Verification:
                 output.seek(0)
                 said = output.read().strip().splitlines()
             failures = _failures(report) if report.exists() else ()
+        if suite.returncode == AWAY_EXIT_CODE:
+            raise HostAwayError("the host does not answer the verification suite", where=self.name)
         if suite.returncode and not failures:
             return (f"the verification suite could not run: {said[-1] if said else suite.returncode}",)
         return failures

@@ -60,7 +60,10 @@ put_back() { # FOLDER PATH: make PATH what it was when `keep` saw it
 }
 """
 
+_GONE = "-"  # no character of base64
+
 # Says everything about all files in two processes, and sends only the texts that are not known already.
+# Somebody else may be at work on them: a file that is not there all the time is not there.
 _READ = r"""
 numaforge_read() {
     echo stat
@@ -79,15 +82,19 @@ numaforge_read() {
         case $known in
         *"${line%% *}"*) ;;
         *)
-            echo "file ${line#*  }"
-            base64 < "${line#*  }" || return 1
+            path=${line#*  }
+            echo "file $path"
+            if ! base64 < "$path" 2>/dev/null; then
+                if [ -e "$path" ]; then return 1; fi
+                echo "@GONE@"
+            fi
             echo .
             ;;
         esac
     done
     echo end
 }
-"""
+""".replace("@GONE@", _GONE)
 
 
 @dataclass(frozen=True)
@@ -144,11 +151,13 @@ def parse_states(output: Sequence[str], known: Iterable[str] = ()) -> dict[str, 
     }
     texts = {_sum(text): text for text in known}
     texts_sent = _sent_texts(output[texts_at + 1 : -1])
-    return {
-        path: FileState(texts_sent[path] if path in texts_sent else texts[digest], *rights[path])
-        for path, digest in sums.items()
-        if path
-    }
+    states = {}
+    for path, digest in sums.items():
+        if path in rights:
+            text = texts_sent[path] if path in texts_sent else texts[digest]
+            if text is not None:
+                states[path] = FileState(text, *rights[path])
+    return states
 
 
 def _rights_line(line: str) -> tuple[str, tuple[str, str, str]]:
@@ -156,15 +165,17 @@ def _rights_line(line: str) -> tuple[str, tuple[str, str, str]]:
     return path, (mode.zfill(4), owner, group)
 
 
-def _sent_texts(lines: Sequence[str]) -> dict[str, str]:
-    texts: dict[str, str] = {}
+def _sent_texts(lines: Sequence[str]) -> dict[str, str | None]:
+    """Return the texts by path, None for a file that has gone before it could be sent."""
+    texts: dict[str, str | None] = {}
     rest = iter(lines)
     for line in rest:
         kind, path = line.split(" ", 1)
         if kind == "other":
             raise HostError("is not a regular file", where=path, remedy="move it away and run again")
         body = "".join(takewhile(lambda encoded: encoded != ".", rest))
-        texts[path] = base64.b64decode(body).decode("utf-8", "surrogateescape")
+        gone = body == _GONE
+        texts[path] = None if gone else base64.b64decode(body).decode("utf-8", "surrogateescape")
     return texts
 
 

@@ -403,19 +403,37 @@ def script_output(host: Host, script_text: str) -> list[str]:
 
 def _run_all(host: Host, scripts: Sequence[str]) -> list[list[str]]:
     """Run scripts in one round trip, each in a shell of its own; return no lines for one that fails."""
-    mark = f"--- {secrets.token_hex(8)} "
-    parts = "".join(f"(\n{text}\n)\necho {shlex.quote(mark)}$?\n" for text in scripts)
-    outputs: list[list[str]] = []
-    lines: list[str] = []
-    for line in _run(host, parts):
-        if not line.startswith(mark):
-            lines.append(line)
-            continue
-        outputs.append(lines if line == f"{mark}0" else [])
-        lines = []
-    if len(outputs) != len(scripts):
+    mark = _new_mark()
+    ended = _ended(_run(host, "".join(_marked(text, mark) for text in scripts)), mark)
+    if len(ended) != len(scripts):
         raise HostError("the answer is cut off", remedy="run again")
-    return outputs
+    return [lines if status == 0 else [] for status, lines in ended]
+
+
+def _new_mark() -> str:
+    return f"--- {secrets.token_hex(8)} "
+
+
+def _marked(script_text: str, mark: str) -> str:
+    """Have a script run in a shell of its own, and its end said.
+
+    The shell reads to the closing bracket before it runs anything: half a script does nothing.
+    """
+    return f"(\n{script_text}\n)\necho {shlex.quote(mark)}$?\n"
+
+
+def _ended(output: Sequence[str], mark: str) -> list[tuple[int, list[str]]]:
+    """Return the exit status and the lines of each marked script that has ended."""
+    ended: list[tuple[int, list[str]]] = []
+    lines: list[str] = []
+    for line in output:
+        before, _, status = line.partition(mark)  # a script's last line may have no end of its own
+        if before or not status:
+            lines.append(before)
+        if status:
+            ended.append((int(status), lines))
+            lines = []
+    return ended
 
 
 def _run(host: Host, script_text: str) -> list[str]:
@@ -433,15 +451,16 @@ def _answered(output: list[str] | None) -> list[str]:
 def reached(host: Host, script_text: str, seconds: int = 120) -> list[str]:
     """Run a script on a host that may go away for a while, and return the lines it prints.
 
-    A connection that broke is made anew. Raises HostAwayError where the host does not answer, HostError with
-    what the script complains of where it fails.
+    A connection that broke is made anew. Raises HostAwayError where the host does not answer to the end,
+    HostError with what the script complains of where it fails.
     """
+    mark = _new_mark()
     try:
         if not host.connected:
             host.connect(show_errors=False, raise_exceptions=True)
-        succeeded, output = host.run_shell_command(
+        _, output = host.run_shell_command(
             StringCommand("sh", "-s"),
-            _stdin=script_text,
+            _stdin=_marked(script_text, mark),
             _sudo=bool(host.data.get("_sudo")),
             _timeout=seconds,
         )
@@ -450,9 +469,18 @@ def reached(host: Host, script_text: str, seconds: int = 120) -> list[str]:
         raise HostAwayError(
             f"the host does not answer: {error or type(error).__name__}", where=host.name
         ) from error
-    if not succeeded:
-        raise HostError(output.stderr.strip() or "the script failed without a word", where=host.name)
-    return output.stdout_lines
+    # A connection that is cut looks to pyinfra like a script that fails; one that fails says so itself.
+    ended = _ended(output.stdout_lines, mark)
+    if not ended:
+        _hang_up(host)
+        said = output.stderr.strip()
+        raise HostAwayError(
+            f"the host does not answer: the connection was cut{said and f' ({said})'}", where=host.name
+        )
+    ((status, lines),) = ended
+    if status != 0:
+        raise HostError(output.stderr.strip() or f"the script failed with {status}", where=host.name)
+    return lines
 
 
 def _hang_up(host: Host) -> None:

@@ -15,6 +15,7 @@ from lab.cluster import Lab
 from lab.kwok import Fleet
 from lab.node import Node
 from lab.paths import REPOSITORY
+from tests.lab import rollouts
 
 INVENTORY = "inventories/lab/inventory.py"
 
@@ -42,6 +43,15 @@ def lab() -> Iterator[Lab]:
     lab.up(1)
     yield lab
     lab.down()
+
+
+@pytest.fixture(autouse=True)
+def _no_roll_out_outlives_its_test() -> Iterator[None]:
+    yield
+    for started in rollouts.STARTED:
+        if started.process.poll() is None:
+            started.kill()
+    rollouts.STARTED.clear()
 
 
 @pytest.fixture

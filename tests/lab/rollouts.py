@@ -121,10 +121,14 @@ class Rollout:
             yield self.events[-1]
 
 
+STARTED: list[Rollout] = []
+"""What this test has started."""
+
+
 def begin(verb: str, inventory_file: Path, *arguments: str, state: Path, output: str = "json") -> Rollout:
     """Start `numaforge rollout VERB`, with its logs below `state`."""
     command = [str(Path(sys.executable).with_name("numaforge")), "rollout", verb, "-o", output, *arguments]
-    return Rollout(
+    started = Rollout(
         subprocess.Popen(
             [*command, "--deploy", "deploys/kubelet.py", str(inventory_file)],
             cwd=REPOSITORY,
@@ -135,6 +139,8 @@ def begin(verb: str, inventory_file: Path, *arguments: str, state: Path, output:
             text=True,
         )
     )
+    STARTED.append(started)
+    return started
 
 
 def kubectl(lab: Lab, *arguments: str, manifest: object = None) -> str:

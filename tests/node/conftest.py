@@ -11,6 +11,7 @@ from _pytest.mark import ParameterSet
 
 from numaforge.errors import NumaforgeError
 from numaforge.planning.model import NodePlan
+from numaforge.rollout.patience import AWAY_EXIT_CODE
 from tests.node.cluster import Cluster
 from tests.node.expectations import Expectations, of_roles
 from tests.node.live import Node
@@ -90,6 +91,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for node in config.stash.get(_NODES, []):
         if isinstance(node.plan_or_reason, NumaforgeError) and node not in mentioned:
             raise pytest.UsageError(str(node.plan_or_reason.at(node.id)))
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Tell a host that did not answer from one that is not as planned."""
+    if any(node.away for node in session.config.stash.get(_NODES, [])):
+        session.exitstatus = AWAY_EXIT_CODE
 
 
 def _nodes(config: pytest.Config) -> list[Node]:

@@ -93,11 +93,15 @@ class Live:
 
 
 class Node:
-    """A host under verification. What cannot be read fails every test that needs it, with the reason."""
+    """A host under verification. What cannot be read fails every test that needs it, with the reason.
+
+    `away` is a host that has not answered, of which the failures say nothing.
+    """
 
     def __init__(self, host: Host) -> None:
         self.host = host
         self.id: str = host.backend.get_pytest_id()
+        self.away = False
 
     @cached_property
     def plan_or_reason(self) -> NodePlan | NumaforgeError:
@@ -135,6 +139,7 @@ class Node:
             answer = self.host.run("sh -c %s", f'[ "$(id -u)" = 0 ] || exit {_NOT_ROOT}\n{script}')
         except Exception as error:
             # Every connection backend has exceptions of its own; all of them mean the same here.
+            self.away = True
             raise HostError(
                 f"cannot be reached: {error}", remedy="check --hosts, --ssh-config and the keys"
             ) from error

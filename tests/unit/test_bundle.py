@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import base64
+import os
+import subprocess
+from pathlib import Path
 
 import pytest
 
-from numaforge.bundle import Change, FileContent, FileState, changes, diff, parse_states
+from numaforge.bundle import Change, FileContent, FileState, changes, diff, parse_states, read_script
 from numaforge.errors import HostError
 
 WANTED = FileContent("/etc/a", "one\n")
@@ -84,3 +87,29 @@ def test_a_text_that_is_known_need_not_be_sent() -> None:
 def test_an_answer_that_is_not_whole_is_refused(output: list[str]) -> None:
     with pytest.raises(HostError):
         parse_states(output)
+
+
+@pytest.mark.parametrize("program", ["sha256sum", "base64"])
+@pytest.mark.parametrize("event", ["touch", "rm -f"], ids=["comes", "goes"])
+def test_a_file_that_comes_or_goes_while_it_is_read_is_not_there(
+    tmp_path: Path, program: str, event: str
+) -> None:
+    stays, moves, programs = tmp_path / "stays", tmp_path / "moves", tmp_path / "programs"
+    stays.write_text("one\n")
+    if event != "touch":
+        moves.write_text("two\n")
+    programs.mkdir()
+    (programs / program).write_text(
+        f'#!/bin/sh\n{event} {moves}\nPATH={os.environ["PATH"]}\nexec {program} "$@"\n'
+    )
+    (programs / program).chmod(0o755)
+    done = subprocess.run(
+        ["sh"],
+        input=read_script([str(stays), str(moves)]),
+        env={"PATH": f"{programs}:{os.environ['PATH']}"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    states = parse_states(done.stdout.splitlines())
+    assert {path: state.text for path, state in states.items()} == {str(stays): "one\n"}

@@ -359,7 +359,9 @@ def _common_options(survey: Survey) -> RolloutOptions:
     if not survey.outlooks:
         hosts = ", ".join((*survey.silent, *survey.without_kubelet))
         raise NumaforgeError(
-            "no host with a kubelet said what it needs", where=hosts, remedy=f"the whole log is {survey.log}"
+            "\n  ".join(["no host with a kubelet said what it needs:", *tail(survey.log)]),
+            where=hosts,
+            remedy=f"the whole log is {survey.log}",
         )
     common: dict[str, Any] = {}
     said_by: dict[str, str] = {}
