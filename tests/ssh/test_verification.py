@@ -1,0 +1,65 @@
+"""The verification suite in a roll-out, over a real sshd: what it finds, and a host that is away a moment."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.ssh.conftest import StartSandbox
+from tests.ssh.machine import machine
+from tests.ssh.sandbox import Sandbox, pyinfra
+
+_SHELL = "/usr/local/bin/fated-shell"
+# A login shell: each command takes a line from /run/fates, and one that is "cut" takes its sshd with it.
+_FATED_SHELL = """#!/bin/sh
+if [ -s /run/fates ]; then
+    fate=$(head -n 1 /run/fates)
+    sed -i 1d /run/fates
+    if [ "$fate" = cut ]; then kill -9 "$PPID"; fi
+fi
+exec /bin/sh "$@"
+"""
+_DEPLOY = """
+from pyinfra import host, logger
+
+from numaforge.errors import HostError
+from numaforge.hosts import reached
+from numaforge.rollout.steps import run
+from roles.kubelet.machine import PyinfraMachine
+from roles.kubelet.verification import verification_of
+
+machine = PyinfraMachine(host, target=None, verification=verification_of(host))
+reached(host, "printf '%s\\n' {fates} > /run/fates")
+try:
+    logger.info("found %r", run(machine.verify()))
+except HostError as error:
+    logger.info("%s: %s", type(error).__name__, error)
+"""
+NO_PLAN = "ssh://node: has no /etc/numaforge/plan.json"
+
+
+@pytest.fixture
+def sandbox(start_sandbox: StartSandbox) -> Sandbox:
+    sandbox = start_sandbox({**machine(), _SHELL: _FATED_SHELL})
+    sandbox.run(f"sed -i 's#^\\(root:.*:\\).*#\\1{_SHELL}#' /etc/passwd")
+    return sandbox
+
+
+@pytest.mark.parametrize(
+    ("fates", "found"),
+    [
+        pytest.param("go", NO_PLAN, id="nothing-is-cut"),
+        pytest.param("cut", NO_PLAN, id="cut-once-it-is-asked-again"),
+        pytest.param("cut go cut", "the host does not answer the verification suite", id="cut-for-the-suite"),
+        pytest.param("cut cut", "HostAwayError", id="away-for-everybody"),
+    ],
+)
+def test_a_host_that_does_not_answer_the_suite_is_asked_again(
+    sandbox: Sandbox, tmp_path: Path, fates: str, found: str
+) -> None:
+    deploy = tmp_path / "deploy.py"
+    deploy.write_text(_DEPLOY.format(fates=fates))
+    said = pyinfra(tmp_path, {"node": sandbox.data()}, "-y", str(deploy)).stdout
+    (line,) = [line for line in said.splitlines() if "found (" in line or "HostAwayError" in line]
+    assert found in line
