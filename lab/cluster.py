@@ -32,7 +32,7 @@ from lab.progress import say, step
 
 READY_WITHIN_S = 300
 """Per node: the machines share the host's cores."""
-HEARD_WITHIN_S = 60
+HEARD_WITHIN_S = 240
 SETTLE_SECONDS = 5
 """How long a changed node of the lab is watched before its uncordon; real ones deserve more."""
 LEASE_RENEWAL_S = 10.0

@@ -203,7 +203,7 @@ class ControlPlane:
         self._daemon("kube-apiserver").start(wrapped)
         self._await_ready()
 
-    def _await_ready(self, patience_s: float = 60) -> None:
+    def _await_ready(self, patience_s: float = 240) -> None:
         deadline = time.monotonic() + patience_s
         while True:
             self._daemon("etcd").require_alive()

@@ -100,7 +100,7 @@ class Thread:
     def outcome(self) -> Outcome | None:
         return self._outcome
 
-    def end(self, patience_s: float = 60) -> Outcome | None:
+    def end(self, patience_s: float = 240) -> Outcome | None:
         """Return the outcome once the thread has ended, which it must in time."""
         self._thread.join(patience_s)
         assert not self._thread.is_alive(), f"it still goes on after {patience_s:.0f} s"

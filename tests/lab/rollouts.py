@@ -214,7 +214,7 @@ def await_deployment(lab: Lab, name: str, patience_s: float = 240) -> None:
     kubectl(lab, "rollout", "status", f"deployment/{name}", f"--timeout={patience_s:.0f}s")
 
 
-def await_budget(lab: Lab, name: str, allowed: int, patience_s: float = 60) -> None:
+def await_budget(lab: Lab, name: str, allowed: int, patience_s: float = 240) -> None:
     """Return when the disruption controller has counted."""
     deadline = time.monotonic() + patience_s
     while True:

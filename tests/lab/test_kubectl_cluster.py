@@ -46,7 +46,7 @@ class KubectlWorld(World):
         self.cluster = cluster
 
     def until(self, holds):
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 240
         while not holds():
             assert time.monotonic() < deadline
             time.sleep(0.05)

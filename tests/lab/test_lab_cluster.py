@@ -18,7 +18,7 @@ REPOSITORY = Path(__file__).parents[2]
 CONTAINERS = "ctr -n k8s.io containers ls"
 
 
-def wait_until(holds, patience_s=60):
+def wait_until(holds, patience_s=240):
     """Poll for a state of the cluster, which announces itself to nobody."""
     deadline = time.monotonic() + patience_s
     while not (found := holds()):

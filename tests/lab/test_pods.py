@@ -23,7 +23,7 @@ GPU = "nvidia.com/gpu"
 STATE = "/var/lib/kubelet"
 COUNT = 3
 MEMORY = 128 * 2**20
-RUNNING_WITHIN_S = 120
+RUNNING_WITHIN_S = 240
 
 
 @dataclass(frozen=True)

@@ -81,7 +81,7 @@ class Play:
         if (happens := self.at.pop(progress.phase, None)) is not None:
             happens()
 
-    def end(self, patience_s: float = 60) -> Outcome:
+    def end(self, patience_s: float = 240) -> Outcome:
         outcome = self.thread.end(patience_s)
         assert outcome is not None, "it was killed"
         return outcome

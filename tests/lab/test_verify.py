@@ -21,7 +21,7 @@ from numaforge.rollout.patience import AWAY_EXIT_CODE
 DROP_IN = "/etc/kubernetes/kubelet.conf.d/90-numaforge.conf"
 KEY = "topologyManagerPolicy"
 MOST_OF_THEM = 50  # promises of the lab's plan: 16 governors, 4 pools, files, settings, ...
-HEALTHY_WITHIN_S = 60
+HEALTHY_WITHIN_S = 240
 
 
 @dataclass(frozen=True)
