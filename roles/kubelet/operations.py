@@ -21,6 +21,8 @@ from numaforge.hosts import (
     show_lines,
 )
 from numaforge.rollout.options import RolloutOptions
+from numaforge.rollout.patience import patiently
+from numaforge.rollout.steps import run
 from numaforge.rollout.transaction import (
     Transaction,
     read_status,
@@ -71,14 +73,18 @@ def kubelet_configuration(target: Target, options: RolloutOptions, ask_cluster: 
     else:
         if restarts and target.joined:
             announce(host, [f"the node is not drained: {options.without_drain}"])
-        yield host_command(_change, need.transaction)
+        yield host_command(_change, need.transaction, options.away_seconds)
 
 
-def _change(on: Host, transaction: Transaction) -> None:
-    """Carry out a transaction on a host whose pods are nobody's concern."""
-    reached(on, start_script(transaction))
+def _change(on: Host, transaction: Transaction, away_seconds: float) -> None:
+    """Carry out a transaction on a host whose pods are nobody's concern, and which may be away a while."""
+
+    def answer(script: str) -> list[str]:
+        return run(patiently(lambda: reached(on, script), tell=on.log, patience_seconds=away_seconds))
+
+    answer(start_script(transaction))
     ask = status_script(transaction.id, transaction.unit)
-    while (result := (status := read_status("\n".join(reached(on, ask)))).result) is None:
+    while (result := (status := read_status("\n".join(answer(ask)))).result) is None:
         if status.broken_off:
             raise HostError(
                 f"the transaction {transaction.id} was broken off", remedy="run again, which ends it first"

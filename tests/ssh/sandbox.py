@@ -75,6 +75,12 @@ class Sandbox:
             timeout=120,
         )
 
+    def log_in_with(self, shell: str) -> None:
+        """Have root's commands over SSH run by a shell of the test's, given as its lines before `exec sh`."""
+        path = "/usr/local/bin/login-shell"
+        self.path(path).write_text(f'#!/bin/sh\n{shell}\nexec /bin/sh "$@"\n')
+        self.run(f"chmod 755 {path}; sed -i 's#^\\(root:.*:\\).*#\\1{path}#' /etc/passwd")
+
     def data(self, user: str = "root") -> dict[str, object]:
         """Return the host data with which pyinfra reaches the sandbox, its host key checked."""
         return {

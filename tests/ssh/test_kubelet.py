@@ -85,6 +85,16 @@ def test_a_first_run_writes_the_drop_in_and_starts_the_kubelet_twice(node: Sandb
     assert starts(node) == 3  # the sandbox's own, and the change's two
 
 
+def test_a_connection_that_is_cut_is_made_anew(node: Sandbox, tmp_path: Path) -> None:
+    begun = "[ -L /var/lib/numaforge/txn/current ] && [ ! -e /run/was-cut ]"
+    node.log_in_with(f'if {begun}; then : > /run/was-cut; kill -9 "$PPID"; fi')
+    run = pyinfra(tmp_path, data(node), "-y", "deploys/kubelet.py")
+    assert node.path("/run/was-cut").exists()
+    assert run.returncode == 0, run.stdout
+    assert "the host does not answer: the connection was cut" in plain(run.stdout)
+    assert "the kubelet is healthy with the new configuration" in plain(run.stdout)
+
+
 def test_the_unit_gets_the_flag_that_reads_the_drop_in(node: Sandbox, tmp_path: Path) -> None:
     pyinfra(tmp_path, data(node), "-y", "deploys/kubelet.py")
     text = node.path("/etc/systemd/system/kubelet.service.d/90-numaforge.conf").read_text()

@@ -10,15 +10,13 @@ from tests.ssh.conftest import StartSandbox
 from tests.ssh.machine import machine
 from tests.ssh.sandbox import Sandbox, pyinfra
 
-_SHELL = "/usr/local/bin/fated-shell"
-# A login shell: each command takes a line from /run/fates, and one that is "cut" takes its sshd with it.
-_FATED_SHELL = """#!/bin/sh
+# Each command takes a line from /run/fates, and one that is "cut" takes the sshd above it with it.
+_FATES = """
 if [ -s /run/fates ]; then
     fate=$(head -n 1 /run/fates)
     sed -i 1d /run/fates
     if [ "$fate" = cut ]; then kill -9 "$PPID"; fi
 fi
-exec /bin/sh "$@"
 """
 _DEPLOY = """
 from pyinfra import host, logger
@@ -41,8 +39,8 @@ NO_PLAN = "ssh://node: has no /etc/numaforge/plan.json"
 
 @pytest.fixture
 def sandbox(start_sandbox: StartSandbox) -> Sandbox:
-    sandbox = start_sandbox({**machine(), _SHELL: _FATED_SHELL})
-    sandbox.run(f"sed -i 's#^\\(root:.*:\\).*#\\1{_SHELL}#' /etc/passwd")
+    sandbox = start_sandbox(machine())
+    sandbox.log_in_with(_FATES)
     return sandbox
 
 
