@@ -83,6 +83,8 @@ def roll_out(host: Host, target: Target, options: RolloutOptions) -> None:
     Raises NumaforgeError unless it ends as planned.
     """
     verification = verification_of(host) if options.verify else None
+    if verification is not None:
+        verification.refuse_unreachable()
     machine = PyinfraMachine(host, target, verification)
 
     def tell(progress: Progress) -> None:

@@ -24,6 +24,8 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 SUITE = Path("tests/node")
 _POLL_SECONDS = 0.5
 _LONGEST_SECONDS = 600
+_CONNECT_SECONDS = 30
+_WITHOUT = "or go without it: verify: False in numaforge_rollout"
 _SSH_OPTIONS = {
     "ssh_hostname": "HostName",
     "ssh_port": "Port",
@@ -45,6 +47,33 @@ class Verification:
     ssh_config: str
     sudo: bool
     roles: tuple[str, ...]
+
+    def refuse_unreachable(self) -> None:
+        """Log in as the suite will: a node is not drained to find out that its proof cannot be had.
+
+        Raises HostError with what ssh says.
+        """
+        if not self.ssh_config:
+            return
+        name = self.name.removeprefix("ssh://")
+        with tempfile.NamedTemporaryFile("w", prefix="numaforge-", encoding="utf-8") as config:
+            config.write(self.ssh_config)
+            config.flush()
+            command = ["ssh", "-F", config.name, f"-oConnectTimeout={_CONNECT_SECONDS}", "--", name, ":"]
+            try:
+                done = subprocess.run(
+                    command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
+                )
+            except FileNotFoundError as error:
+                raise HostError(
+                    "the verification suite needs the program ssh", remedy=f"install it, {_WITHOUT}"
+                ) from error
+        if done.returncode:
+            said = done.stderr.strip().splitlines() or [f"ssh ended with {done.returncode}"]
+            raise HostError(
+                f"the verification suite cannot log in: {said[-1]}",
+                remedy=f"let ssh in without a question, by a key or an agent, {_WITHOUT}",
+            )
 
     def run(self) -> Steps[tuple[str, ...]]:
         """Return each test that fails, with its first line.
@@ -88,10 +117,9 @@ def verification_of(host: Host) -> Verification:
 
     Raises HostError where it cannot: it is not installed, or the host is reached neither by SSH nor locally.
     """
-    without = "or go without it: verify: False in numaforge_rollout"
     if not (REPOSITORY / SUITE).is_dir():
         raise HostError(
-            "the verification suite is not here", remedy=f"run from numaforge's repository, {without}"
+            "the verification suite is not here", remedy=f"run from numaforge's repository, {_WITHOUT}"
         )
     sudo = bool(host.data.get("_sudo"))
     if isinstance(host.connector, LocalConnector):
@@ -101,7 +129,7 @@ def verification_of(host: Host) -> Verification:
         return Verification(f"ssh://{host.name}", _ssh_config(host.name, data), sudo, roles_of(host))
     raise HostError(
         f"the verification suite does not know how to reach a host over {type(host.connector).__name__}",
-        remedy=f"reach it over SSH, {without}",
+        remedy=f"reach it over SSH, {_WITHOUT}",
     )
 
 

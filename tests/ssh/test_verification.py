@@ -34,6 +34,22 @@ try:
 except HostError as error:
     logger.info("%s: %s", type(error).__name__, error)
 """
+_REFUSE = """
+from dataclasses import replace
+
+from pyinfra import host
+
+from numaforge.errors import HostError
+from roles.kubelet.verification import verification_of
+
+suite = verification_of(host)
+suite.refuse_unreachable()
+print("goes through")
+try:
+    replace(suite, ssh_config=suite.ssh_config.replace("IdentityFile", "# ")).refuse_unreachable()
+except HostError as error:
+    print(error)
+"""
 NO_PLAN = "ssh://node: has no /etc/numaforge/plan.json"
 
 
@@ -61,3 +77,14 @@ def test_a_host_that_does_not_answer_the_suite_is_asked_again(
     said = pyinfra(tmp_path, {"node": sandbox.data()}, "-y", str(deploy)).stdout
     (line,) = [line for line in said.splitlines() if "found (" in line or "HostAwayError" in line]
     assert found in line
+
+
+def test_a_login_that_the_suite_cannot_use_is_refused_before_anything_is_touched(
+    sandbox: Sandbox, tmp_path: Path
+) -> None:
+    deploy = tmp_path / "deploy.py"
+    deploy.write_text(_REFUSE)
+    said = pyinfra(tmp_path, {"node": sandbox.data()}, "-y", str(deploy)).stdout
+    assert "goes through" in said
+    assert "the verification suite cannot log in: root@127.0.0.1: Permission denied" in said
+    assert "let ssh in without a question, by a key or an agent, or go without it: verify: False" in said
