@@ -6,6 +6,7 @@ import http.client
 import json
 import select
 import threading
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -13,7 +14,11 @@ from lab.controlplane import ControlPlane
 from lab.errors import LabError
 
 WATCH_SILENCE_S = 90
-"""The API server sends a bookmark every minute."""
+"""The API server sends a bookmark every minute, or so."""
+
+
+class MissedChangesError(LabError):
+    """The API server does not know any more what has changed since."""
 
 
 class Api:
@@ -51,16 +56,35 @@ class Api:
         return self.send("PATCH", path, body, content_type="application/merge-patch+json")
 
     def watch(self, path: str, resource_version: str) -> Iterator[dict[str, Any]]:
-        """Yield what changes from a version on, until the API server ends the connection."""
+        """Yield what changes from a version on, without end; a connection that ends is made anew.
+
+        Raises MissedChangesError when the API server has forgotten what came next.
+        """
+        while True:
+            try:
+                for event in self._watch_once(path, resource_version):
+                    resource_version = event["object"]["metadata"]["resourceVersion"]
+                    yield event
+            except MissedChangesError:
+                raise
+            except LabError:
+                time.sleep(0.1)
+
+    def _watch_once(self, path: str, resource_version: str) -> Iterator[dict[str, Any]]:
         connection = self.control_plane.connection(timeout_s=WATCH_SILENCE_S)
         query = f"watch=1&allowWatchBookmarks=true&resourceVersion={resource_version}"
         try:
             connection.request("GET", f"{path}?{query}")
             answer = connection.getresponse()
+            if answer.status == http.HTTPStatus.GONE:
+                raise MissedChangesError(f"watch {path}: {answer.read().decode(errors='replace')}")
             if answer.status != http.HTTPStatus.OK:
                 raise LabError(f"watch {path}: {answer.read().decode(errors='replace')}")
             for line in answer:
-                yield json.loads(line)
+                event = json.loads(line)
+                if event["type"] == "ERROR":
+                    raise MissedChangesError(f"watch {path}: {event['object']['message']}")
+                yield event
         except (OSError, http.client.HTTPException, ValueError) as error:
             raise LabError(f"watch {path}: {error or type(error).__name__}") from error
         finally:

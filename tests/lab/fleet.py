@@ -181,22 +181,15 @@ class Observer:
         return max(moment.by_zone.get(zone, 0) for moment in self.moments)
 
     def _watch(self) -> None:
-        while True:
-            try:
-                for event in self._api.watch(NODES, self._version):
-                    if event["type"] == "ERROR":
-                        self._failure = LabError(
-                            f"the observer has missed changes: {event['object']['message']}"
-                        )
-                        return
-                    node = event["object"]
-                    self._version = node["metadata"]["resourceVersion"]
-                    if event["type"] != "BOOKMARK":
-                        self._note(node, deleted=event["type"] == "DELETED")
-                    if node["metadata"].get("annotations", {}).get(LAST) == str(id(self)):
-                        return
-            except LabError:  # the API server is away
-                time.sleep(0.1)
+        try:
+            for event in self._api.watch(NODES, self._version):
+                node = event["object"]
+                if event["type"] != "BOOKMARK":
+                    self._note(node, deleted=event["type"] == "DELETED")
+                if node["metadata"].get("annotations", {}).get(LAST) == str(id(self)):
+                    return
+        except LabError as error:
+            self._failure = error
 
     def _note(self, node: dict[str, Any], *, deleted: bool = False) -> None:
         name = node["metadata"]["name"]

@@ -30,7 +30,7 @@ PROFILE: dict[str, Any] = {
 }
 """The kubelet's part of the lab's profile."""
 HEALTHY = "for _ in $(seq 240); do curl -fs http://127.0.0.1:10248/healthz && break; sleep 0.5; done"
-QUICK = {"drain_seconds": 180, "ready_seconds": 120, "settle_seconds": 2}
+QUICK = {"drain_seconds": 300, "ready_seconds": 300, "settle_seconds": 2}
 WITHOUT_POLICY: dict[str, Any] = {
     **PROFILE,
     "kubelet": {
@@ -47,7 +47,7 @@ def inventory(
     *,
     profile: Mapping[str, Any] | None = None,
     only: Collection[str] | None = None,
-    start_seconds: int = 120,
+    start_seconds: int = 300,
     **options: object,
 ) -> Path:
     """Write the lab's nodes, or some, as an inventory with a profile and options of the roll-out."""

@@ -110,7 +110,7 @@ def test_a_connection_that_is_cut_undoes_nothing(lab: Lab, fresh: Node, tmp_path
 
 def test_a_node_that_offers_fewer_gpus_is_put_back(lab: Lab, fresh: Node, tmp_path: Path) -> None:
     plugin = fresh.run("systemctl list-units --plain --no-legend '*plugin*' | cut -d' ' -f1").strip()
-    run = begin("run", inventory(lab, tmp_path, **{**QUICK, "ready_seconds": 30}), state=tmp_path)
+    run = begin("run", inventory(lab, tmp_path, **{**QUICK, "ready_seconds": 60}), state=tmp_path)
     run.await_phase("applied", "proves")
     fresh.run(f"systemctl stop {plugin}; systemctl restart kubelet")
     run.await_phase("undoing")

@@ -81,14 +81,12 @@ class Availability:
         assert not self._thread.is_alive()
 
     def _watch(self) -> None:
-        while not self._over:
-            for event in self._api.watch(DEPLOYMENTS, self._version):
-                self._version = event["object"]["metadata"]["resourceVersion"]
-                if event["type"] == "BOOKMARK":
-                    continue
-                self.least = min(self.least, event["object"]["status"].get("availableReplicas", 0))
-                if self._over:
-                    return
+        for event in self._api.watch(DEPLOYMENTS, self._version):
+            if event["type"] == "BOOKMARK":
+                continue
+            self.least = min(self.least, event["object"]["status"].get("availableReplicas", 0))
+            if self._over:
+                return
 
 
 def pods(lab: Lab) -> dict[str, str]:

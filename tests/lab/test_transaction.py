@@ -41,7 +41,7 @@ def fresh(lab: Lab) -> Node:
     return node
 
 
-def until(node: Node, condition: str, patience_s: int = 240) -> None:
+def until(node: Node, condition: str, patience_s: int = 600) -> None:
     node.run(
         f"for _ in $(seq {patience_s * 2}); do if {condition}; then exit; fi; sleep 0.5; done; exit 1",
         timeout_s=patience_s + 60,
@@ -54,7 +54,7 @@ def change(node: Node, addition: str, *files: FileContent, **settings: object) -
     values: dict[str, object] = {
         "invalid_state": {CPU_STATE: "the policy changes"},
         "kept_state": (MEMORY_STATE,),
-        "start_seconds": 90,
+        "start_seconds": 300,
         "stable_seconds": 3,
     }
     return Transaction("T1", UNIT, (*files, config), **(values | settings))  # type: ignore[arg-type]

@@ -13,6 +13,7 @@ from numaforge.kubelet.config_fields import ROOT_TYPE, types_of
 from numaforge.kubelet.cpusets import CpuSetError, parse_cpuset
 from numaforge.kubelet.durations import Duration, DurationError, parse_duration
 from numaforge.kubelet.gojson import GoJsonError, decode, syntax_error
+from numaforge.kubelet.gotext import quoted, shown_float
 from numaforge.kubelet.quantities import Quantity, QuantityError
 from numaforge.kubelet.reservations import ReservationError, parse_thresholds
 
@@ -217,3 +218,34 @@ json_values = st.recursive(
 @given(json_values)
 def test_well_formed_json_has_no_syntax_error(value: object) -> None:
     assert syntax_error(json.dumps(value)) is None
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        (0.9, "0.9"),
+        (0, "0"),
+        (-3, "-3"),
+        (999999, "999999"),
+        (1000000, "1e+06"),
+        (1234567.5, "1.2345675e+06"),
+        (0.0001, "0.0001"),
+        (0.00001, "1e-05"),
+    ],
+)
+def test_floats_print_as_go_prints_them(value: float, shown: str) -> None:
+    assert shown_float(value) == shown
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("plain", '"plain"'),
+        ("a\nb\t", r'"a\nb\t"'),
+        ('"\\', r'"\"\\"'),
+        ("é", '"é"'),
+        ("\x00\u00a0\u2028", r'"\x00\u00a0\u2028"'),
+    ],
+)
+def test_texts_are_quoted_as_go_quotes_them(text: str, shown: str) -> None:
+    assert quoted(text) == shown

@@ -260,3 +260,242 @@ def test_labels_that_a_kubelet_may_not_set() -> None:
     )
     allowed = ["--node-labels=node.kubernetes.io/pool=gpu,example.com/role=gpu"]
     assert check(HEADER, topology=lab_node(), version="1.36", flags=allowed).starts
+
+
+DECODING = (
+    "failed to load kubelet config file, path: $CONFIG, error: "
+    "failed to load Kubelet config file $CONFIG, error "
+)
+
+
+@pytest.mark.parametrize(
+    ("version", "body", "error"),
+    [
+        pytest.param("1.30", "syncFrequency:\n", 'time: invalid duration ""', id="a duration left empty"),
+        pytest.param(
+            "1.36", "shutdownGracePeriod: null\n", 'time: invalid duration ""', id="a null duration"
+        ),
+        pytest.param(
+            "1.36",
+            'syncFrequency: "1µs\\n"\n',
+            'time: unknown unit "\\xc2\\xb5s\\x0a" in duration "1\\xc2\\xb5s\\x0a"',
+            id="a unit beyond ASCII, in bytes",
+        ),
+        pytest.param(
+            "1.36",
+            "kubeAPIQPS: 1e500\n",
+            "json: cannot unmarshal string into Go struct field KubeletConfiguration.kubeAPIQPS of type "
+            "int32",
+            id="a number too large for a float, which is text",
+        ),
+        pytest.param(
+            "1.36",
+            "apiversion: v1\n",
+            'no kind "KubeletConfiguration" is registered for version "v1" in scheme '
+            '"pkg/runtime/scheme.go:111"',
+            id="apiversion after apiVersion, which counts",
+        ),
+        pytest.param(
+            "1.36",
+            "<<: 5\n",
+            "yaml: map merge requires map or sequence of maps as the value",
+            id="a merge of no map",
+        ),
+        pytest.param(
+            "1.36", "a: \x07\n", "yaml: control characters are not allowed", id="a control character"
+        ),
+    ],
+)
+def test_cannot_be_decoded(version: str, body: str, error: str) -> None:
+    report = check(HEADER + body, topology=lab_node(), version=version, config_path="$CONFIG")
+    assert report.error == f"{DECODING}failed to decode: {error}"
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        pytest.param("cpuCFSQuotaPeriod: null\n", id="null where no duration is a duration too"),
+        pytest.param("reservedMemory: [{numaNode: 0, limits: {}}]\n", id="no limit at all"),
+        pytest.param("maxPods: 10\n---\n[\n", id="a second document that is no YAML"),
+        pytest.param("podLogsDir: pods\n", id="a relative path, which stands for one beside the file"),
+    ],
+)
+def test_is_decoded(body: str) -> None:
+    assert check(HEADER + body, topology=lab_node(), version="1.36", config_path="$CONFIG").starts
+
+
+@pytest.mark.parametrize(
+    ("version", "api_version", "kind"),
+    [
+        ("1.30", "kubelet.config.k8s.io/v1beta1", "CredentialProviderConfig"),
+        ("1.36", "kubelet.config.k8s.io/v1", "CredentialProviderConfig"),
+        ("1.35", "kubelet.config.k8s.io/v1beta1", "ImagePullIntent"),
+    ],
+)
+def test_other_kinds_of_the_kubelet_are_no_configuration(version: str, api_version: str, kind: str) -> None:
+    text = f"apiVersion: {api_version}\nkind: {kind}\n"
+    report = check(text, topology=lab_node(), version=version, config_path="$CONFIG")
+    cast = "failed to cast object to KubeletConfiguration, unexpected type:"
+    assert report.error == f"{DECODING}{cast} {api_version}, Kind={kind}"
+
+
+def test_lower_case_apiversion_is_enough_for_a_file_and_not_for_a_drop_in() -> None:
+    text = HEADER.replace("apiVersion", "apiversion")
+    assert check(text, topology=lab_node(), version="1.36").starts
+    report = check(HEADER, topology=lab_node(), version="1.36", drop_ins={"10.conf": text})
+    assert report.error is not None
+    assert report.error.endswith("/10.conf, unknown apiVersion/kind: /, Kind=KubeletConfiguration")
+
+
+DEPENDENCIES = "failed to construct kubelet dependencies: "
+CREATE = f"{RUN}failed to create kubelet: "
+SYSCTL = (
+    r"must have at most 253 characters and match regex "
+    r"([a-z0-9]([-_a-z0-9]*[a-z0-9])?[\./])*([a-z0-9][-_a-z0-9]*)?[a-z0-9*]"
+)
+
+
+@pytest.mark.parametrize(
+    ("version", "body", "error"),
+    [
+        pytest.param(
+            "1.30",
+            "tlsCipherSuites: [TLS_AES_128_GCM_SHA256, AES128-SHA]\n",
+            f"{DEPENDENCIES}Cipher suite AES128-SHA not supported or doesn't exist",
+            id="a cipher suite in the words of OpenSSL",
+        ),
+        pytest.param(
+            "1.36",
+            "tlsCurvePreferences: [29, 29]\n",
+            f"{DEPENDENCIES}duplicate curve preference 29",
+            id="a curve twice",
+        ),
+        pytest.param(
+            "1.36",
+            "tlsCurvePreferences: [0]\n",
+            f"{DEPENDENCIES}curve preference 0 is out of range (must be 1-65535)",
+            id="no curve's number",
+        ),
+        pytest.param(
+            "1.36",
+            "tlsCurvePreferences: [26]\n",
+            f"{DEPENDENCIES}curve preference 26 is not supported by the current Go version",
+            id="a curve that Go lacks",
+        ),
+        pytest.param(
+            "1.30",
+            "syncFrequency: -1s\n",
+            f"{CREATE}invalid sync frequency -1000000000",
+            id="a negative sync frequency",
+        ),
+        pytest.param(
+            "1.30",
+            "containerLogMaxSize: 1.5Gi\n",
+            f"{CREATE}failed to initialize container log manager: failed to parse container log max size "
+            '"1.5Gi": invalid max log size',
+            id="a log size with a fraction",
+        ),
+        pytest.param(
+            "1.30",
+            "allowedUnsafeSysctls: [kernel.msg*, vm.swappiness]\n",
+            f'{CREATE}the sysctls "vm.swappiness" are not known to be namespaced',
+            id="a sysctl of the whole host",
+        ),
+        pytest.param(
+            "1.30",
+            "allowedUnsafeSysctls: [net/ipv4/conf/eth0.1/*, Net.x]\n",
+            f'{CREATE}sysctl "Net.x" {SYSCTL}',
+            id="a sysctl in capitals",
+        ),
+        pytest.param(
+            "1.36",
+            'qosReserved: {memory: "99999999999999999999%"}\n',
+            f'{RUN}--qos-reserved value failed to parse: failed to parse percentage "99999999999999999999%" '
+            "for \"memory\" resource: invalid number in percentage '99999999999999999999%'",
+            id="a share beyond 64 bits",
+        ),
+    ],
+)
+def test_set_up_dies_with(version: str, body: str, error: str) -> None:
+    assert check(HEADER + body, topology=lab_node(), version=version).error == error
+
+
+ALLOWLIST = "imagePullCredentialsVerificationPolicy: NeverVerifyAllowlistedImages\n"
+PATTERN = f"{INVALID}invalid image pattern in `preloadedImagesVerificationAllowlist`: "
+SPOILT = "failed to parse as an image name: "
+
+
+@pytest.mark.parametrize(
+    ("version", "pattern", "error"),
+    [
+        ("1.36", "nginx", None),
+        ("1.35", "nginx", "neither tag nor digest is accepted in an image reference: nginx"),
+        ("1.35", "docker.io/library/nginx", None),
+        ("1.36", "registry.example:5000/team/*", None),
+        ("1.36", "a/*/b", "not a valid wildcard pattern, only patterns ending with '/*' are allowed: a/*/b"),
+        ("1.36", "/*", "at least registry hostname is required"),
+        ("1.36", "", "the supplied pattern is too short: "),
+        ("1.36", " a", "leading/trailing spaces are not allowed:  a"),
+        ("1.36", "registry.example/a:1", "neither tag nor digest is accepted in an image reference: "),
+        ("1.36", "registry.example/A", f"{SPOILT}repository name must be lowercase"),
+        ("1.35", "a/B", f"{SPOILT}invalid reference format: repository name (a/B) must be lowercase"),
+        ("1.36", "http://a", f"{SPOILT}invalid reference format"),
+    ],
+)
+def test_preloaded_images_that_are_named(version: str, pattern: str, error: str | None) -> None:
+    if error and error.endswith("reference: "):
+        error += pattern
+    body = f'{ALLOWLIST}preloadedImagesVerificationAllowlist: ["{pattern}"]\n'
+    report = check(HEADER + body, topology=lab_node(), version=version)
+    assert report.error == (f"{PATTERN}{error}" if error else None)
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "error"),
+    [
+        ("collector:4317", None),
+        (
+            "host:port",
+            '"dns://host:port": parse "dns://host:port": invalid port ":port" after host',
+        ),
+        ("%zz", '"dns://%zz": parse "dns://%zz": invalid URL escape "%zz"'),
+        ("a b:1", '"dns://a b:1": parse "dns://a b:1": invalid character " " in host name'),
+    ],
+)
+def test_tracing_endpoints(endpoint: str, error: str | None) -> None:
+    report = check(HEADER + f"tracing: {{endpoint: '{endpoint}'}}\n", topology=lab_node(), version="1.36")
+    refused = f"failed to validate kubelet configuration, error: tracing.endpoint: Invalid value: {error}"
+    assert report.error == (refused if error else None)
+
+
+@pytest.mark.parametrize(
+    ("body", "error"),
+    [
+        pytest.param(
+            "hairpinMode: |\n  none\n",
+            'option "none\\n" specified for hairpinMode (--hairpin-mode). Valid options are "none", '
+            '"hairpin-veth" or "promiscuous-bridge"',
+            id="a line break in a word",
+        ),
+        pytest.param(
+            "reservedSystemCPUs: |\n  0-1\n",
+            "unable to parse reservedSystemCPUs (--reserved-cpus) 0-1\n, error: "
+            'strconv.Atoi: parsing "1\\n": invalid syntax',
+            id="a line break after the CPUs",
+        ),
+        pytest.param(
+            "featureGates: {KubeletCrashLoopBackOffMax: true}\n"
+            "crashLoopBackOff: {maxContainerRestartPeriod: 720h}\n",
+            "CrashLoopBackOff.MaxContainerRestartPeriod (got: 2.592e+06 seconds) must be set between 1s and "
+            "300s",
+            id="a large number of seconds",
+        ),
+        pytest.param(
+            "reservedMemory: [{numaNode: 0, limits: {memory: null}}]\n",
+            'reserved memory may not be zero for NUMA node 0 and resource "memory"',
+            id="null where a quantity stands, which is 0",
+        ),
+    ],
+)
+def test_values_are_shown_as_go_shows_them(body: str, error: str) -> None:
+    assert check(HEADER + body, topology=lab_node(), version="1.36").error == INVALID + error
