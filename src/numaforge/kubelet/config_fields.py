@@ -224,7 +224,9 @@ _ALIASES = {
 def types_of(minor: int) -> Types:
     """Return the Go types into which a kubelet of this minor decodes its configuration."""
     known = {name: go_type for name, go_type in FIELDS.items() if SINCE_MINOR.get(name, 0) <= minor}
-    return Types(structs={**_STRUCTS, ROOT_TYPE: known}, aliases=_ALIASES, parsers=_PARSERS)
+    return Types(
+        structs={**_STRUCTS, ROOT_TYPE: known}, aliases=_ALIASES, parsers=_PARSERS, read_null=_READ_NULL
+    )
 
 
 def known_fields(version: KubeletVersion) -> Mapping[str, str]:
@@ -244,7 +246,7 @@ def _text(value: Any) -> str:
 
 
 def _duration(value: Any) -> str:
-    return str(parse_duration(_text(value)))
+    return str(parse_duration("" if value is None else _text(value)))
 
 
 def _flush_frequency(value: Any) -> str:
@@ -254,6 +256,8 @@ def _flush_frequency(value: Any) -> str:
 
 
 def _quantity(value: Any) -> str:
+    if value is None:
+        return "0"
     # Whatever stands there is parsed as text, also a boolean or a list, which then is no quantity.
     text = value if isinstance(value, str) else json.dumps(value)
     Quantity.parse(text.strip())
@@ -274,3 +278,5 @@ _PARSERS = {
     "resource.Quantity": _quantity,
     "resource.QuantityValue": _quantity,
 }
+# To Duration.UnmarshalJSON null is the empty text, which is no duration; to Quantity.UnmarshalJSON it is 0.
+_READ_NULL = frozenset({"metav1.Duration", "resource.Quantity", "resource.QuantityValue"})

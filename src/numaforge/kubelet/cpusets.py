@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import re
 
-_INTEGER = re.compile(r"[+-]?\d+")
+from numaforge.kubelet.gotext import quoted
+
+_INTEGER = re.compile(r"[+-]?[0-9]+")
 
 
 class CpuSetError(ValueError):
@@ -33,8 +35,8 @@ def parse_cpuset(text: str) -> frozenset[int]:
 def atoi(text: str) -> int:
     """Read an integer as strconv.Atoi does. Raises CpuSetError with its text."""
     if not _INTEGER.fullmatch(text):
-        raise CpuSetError(f'strconv.Atoi: parsing "{text}": invalid syntax')
+        raise CpuSetError(f"strconv.Atoi: parsing {quoted(text)}: invalid syntax")
     value = int(text)
     if abs(value) > 2**63 - 1:
-        raise CpuSetError(f'strconv.Atoi: parsing "{text}": value out of range')
+        raise CpuSetError(f"strconv.Atoi: parsing {quoted(text)}: value out of range")
     return value

@@ -13,20 +13,36 @@ from typing import Any
 from numaforge.kubelet.config_fields import API_VERSION, KIND, ROOT_TYPE, types_of
 from numaforge.kubelet.documents import Document, YamlError, duplicate_keys_error, read
 from numaforge.kubelet.gojson import GoJsonError, Path, decode, kind_of, syntax_error
+from numaforge.kubelet.gotext import quoted
 from numaforge.kubelet.versions import KubeletVersion
 
 # Where runtime.NewScheme stands in k8s.io/apimachinery, which names the scheme; by the minor that moved it.
 _SCHEME_LINES = {28: 100, 33: 110, 35: 111}
+# What else the kubelet's scheme decodes, and the first minor that does.
+_OTHER_KINDS = {
+    (API_VERSION, "CredentialProviderConfig"): 0,
+    (API_VERSION, "SerializedNodeConfigSource"): 0,
+    (API_VERSION, "ImagePullIntent"): 35,
+    (API_VERSION, "ImagePulledRecord"): 35,
+    ("kubelet.config.k8s.io/v1", "CredentialProviderConfig"): 0,
+}
+_META_NAMES = {"apiversion": "apiVersion", "kind": "kind"}
 _TYPE_META = (
     'struct { APIVersion string "json:\\"apiVersion,omitempty\\""; Kind string "json:\\"kind,omitempty\\"" }'
 )
 
 
 class LoadError(ValueError):
-    """A file is refused; the message is the kubelet's, `rule` the finding's id, `path` the place."""
+    """A file is refused; the message is the kubelet's, `rule` the finding's id, `path` the place.
 
-    def __init__(self, message: str, rule: str, path: Path = (), line: int | None = None) -> None:
+    `reported` is the message as the loader of the main file reports it.
+    """
+
+    def __init__(
+        self, message: str, rule: str, path: Path = (), line: int | None = None, *, decoded: bool = False
+    ) -> None:
         super().__init__(message)
+        self.reported = message if decoded else f"failed to decode: {message}"
         self.rule = rule
         self.path = path
         self.line = line
@@ -86,14 +102,19 @@ def interpret(document: Document) -> tuple[str, str]:
     failed = "couldn't get version/kind; json parse error: json: cannot unmarshal"
     if not isinstance(data, dict):
         raise LoadError(f"{failed} {kind_of(data)} into Go value of type {_TYPE_META}", "NF002")
-    for name in ("apiVersion", "kind"):
-        if not isinstance(data.get(name, ""), str | None):
-            mismatch = f"{kind_of(data[name])} into Go struct field .{name} of type string"
-            raise LoadError(f"{failed} {mismatch}", "NF002", (name,), document.lines.get((name,)))
-    api_version: str = data.get("apiVersion") or ""
-    if api_version.count("/") > 1:
-        raise LoadError(f"unexpected GroupVersion string: {api_version}", "NF002", ("apiVersion",))
-    return api_version, data.get("kind") or ""
+    meta = {"apiVersion": "", "kind": ""}
+    # Go's own decoder reads these two in any case: `apiversion` is as good, and the last one counts.
+    for key in sorted(data):
+        name = _META_NAMES.get(key.lower())
+        if name is None or data[key] is None:
+            continue
+        if not isinstance(data[key], str):
+            mismatch = f"{kind_of(data[key])} into Go struct field .{name} of type string"
+            raise LoadError(f"{failed} {mismatch}", "NF002", (key,), document.lines.get((key,)))
+        meta[name] = data[key]
+    if meta["apiVersion"].count("/") > 1:
+        raise LoadError(f"unexpected GroupVersion string: {meta['apiVersion']}", "NF002", ("apiVersion",))
+    return meta["apiVersion"], meta["kind"]
 
 
 def _require_kind(document: Document, text: str, version: KubeletVersion) -> None:
@@ -102,25 +123,30 @@ def _require_kind(document: Document, text: str, version: KubeletVersion) -> Non
         raise LoadError(f"Object 'Kind' is missing in '{text}'", "NF002")
     if not api_version:
         raise LoadError(f"Object 'apiVersion' is missing in '{text}'", "NF002")
-    if (api_version, kind) != (API_VERSION, KIND):
-        line = max(line for since, line in _SCHEME_LINES.items() if since <= version.rules_minor)
-        raise LoadError(
-            f'no kind "{kind}" is registered for version "{api_version}" in scheme '
-            f'"pkg/runtime/scheme.go:{line}"',
-            "NF002",
-            ("kind",),
-            document.lines.get(("kind",)),
-        )
+    if (api_version, kind) == (API_VERSION, KIND):
+        return
+    where = ("kind",), document.lines.get(("kind",))
+    if version.rules_minor >= _OTHER_KINDS.get((api_version, kind), version.rules_minor + 1):
+        text = f"failed to cast object to KubeletConfiguration, unexpected type: {api_version}, Kind={kind}"
+        raise LoadError(text, "NF002", *where, decoded=True)
+    line = max(line for since, line in _SCHEME_LINES.items() if since <= version.rules_minor)
+    raise LoadError(
+        f'no kind "{kind}" is registered for version "{api_version}" in scheme '
+        f'"pkg/runtime/scheme.go:{line}"',
+        "NF002",
+        *where,
+    )
 
 
 def _strict_error(document: Document, unknown: tuple[Path, ...]) -> str | None:
     duplicates = duplicate_keys_error(document)
     complaints = [duplicates] if duplicates else []
-    complaints += [f'unknown field "{_field_path(path)}"' for path in unknown]
+    complaints += [f"unknown field {quoted(field_path(path))}" for path in unknown]
     return f"strict decoding error: {', '.join(complaints)}" if complaints else None
 
 
-def _field_path(path: Path) -> str:
+def field_path(path: Path) -> str:
+    """Return a path as the strict decoder writes it: `reservedMemory[0].limit`."""
     text = ""
     for step in path:
         text += f"[{step}]" if isinstance(step, int) else f".{step}" if text else step

@@ -8,8 +8,9 @@ embed one.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from math import isinf
 from typing import Any
 
 import yaml
@@ -66,19 +67,20 @@ class _Reading:
 
 def read(text: str) -> Document:
     """Read the first document of a YAML text. Raises YamlError."""
-    documents = _nodes(text, only_first=True)
-    return _document(documents[0]) if documents else Document(None, {})
+    first = next(_readable_nodes(text), None)
+    return Document(None, {}) if first is None else _document(first)
 
 
 def find_embedded(text: str) -> Embedded | None:
     """Return the kubelet configuration inside an OpenShift or kubeadm document, or None where there is none.
 
-    A plain KubeletConfiguration is not embedded. Raises YamlError.
+    A plain KubeletConfiguration is not embedded, and what follows it is not read: it need not be YAML. Raises
+    YamlError.
     """
     if "kubelet" not in text:
         return None
-    documents = [_document(node) for node in _nodes(text)]
-    for index, document in enumerate(documents):
+    for index, node in enumerate(_readable_nodes(text)):
+        document = _document(node)
         data = document.data if isinstance(document.data, dict) else {}
         kind = data.get("kind")
         if kind == "KubeletConfig" and str(data.get("apiVersion", "")).startswith(
@@ -121,20 +123,22 @@ def duplicate_keys_error(document: Document) -> str | None:
     return "\n".join(["yaml: unmarshal errors:", *lines])
 
 
-def _nodes(text: str, *, only_first: bool = False) -> list[yaml.Node]:
-    nodes: list[yaml.Node] = []
+def _readable_nodes(text: str) -> Iterator[yaml.Node]:
+    """Yield the documents of a text up to the first that is no YAML; none before it is an error."""
+    first = True
     try:
         for node in yaml.compose_all(text, Loader=_Loader):
-            nodes.append(node)
-            if only_first:
-                break
+            first = False
+            yield node
     except yaml.YAMLError as error:
-        raise _yaml_error(error, text) from error
-    return nodes
+        if first:
+            raise _yaml_error(error, text) from error
 
 
 def _yaml_error(error: yaml.YAMLError, text: str) -> YamlError:
-    problem = getattr(error, "problem", None) or "unknown problem parsing YAML content"
+    # A character that YAML has no place for is the reader's error, which has a reason instead.
+    problem = getattr(error, "problem", None) or getattr(error, "reason", None)
+    problem = problem or "unknown problem parsing YAML content"
     mark = getattr(error, "problem_mark", None)
     if mark is None:
         return YamlError(f"yaml: {problem}", None)
@@ -171,6 +175,8 @@ def _mapping(node: yaml.MappingNode, path: Path, reading: _Reading) -> dict[str,
         line = key_node.start_mark.line + 1
         if key == _MERGE_KEY:
             sources = value_node.value if isinstance(value_node, yaml.SequenceNode) else [value_node]
+            if not all(isinstance(source, yaml.MappingNode) for source in sources):
+                raise YamlError("yaml: map merge requires map or sequence of maps as the value", line)
             for source in sources:
                 inherited = _value(source, path, reading)
                 merged = {**(inherited if isinstance(inherited, dict) else {}), **merged}
@@ -211,6 +217,8 @@ def _scalar(node: yaml.Node) -> Any:
     if not _FLOAT.fullmatch(plain):
         return text
     value = float(plain)
+    if isinf(value):
+        return text
     # JSON has one kind of number: a whole one is an integer again to who reads it.
     return int(value) if value.is_integer() and abs(value) < _LARGEST_PLAIN_NUMBER else value
 

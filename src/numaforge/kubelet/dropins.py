@@ -114,9 +114,12 @@ def _load(text: str, name: str, version: KubeletVersion, folder: str) -> Documen
         raise DropInError(f'{loading}error: kubelet config file "{path}" was empty', name)
     try:
         document = read_document(text)
-        api_version, kind = interpret(document)
+        interpret(document)
     except LoadError as error:
         raise DropInError(f"{loading}error: {error}", name, line=error.line) from error
+    # Unlike in the main file, only these two spellings count.
+    data = document.data or {}
+    api_version, kind = data.get("apiVersion") or "", data.get("kind") or ""
     if not kind:
         raise DropInError(f"{loading}error: Object 'Kind' is missing in '{text}'", name)
     duplicates = duplicate_keys_error(document)
@@ -139,7 +142,7 @@ def _load_typed(text: str, name: str, version: KubeletVersion, path: str, prefix
         decode_config(text, version, document)
     except LoadError as error:
         raise DropInError(
-            f"{loading} {path}, error failed to decode: {error}", name, error.path, error.line
+            f"{loading} {path}, error {error.reported}", name, error.path, error.line
         ) from error
     return document
 

@@ -19,7 +19,8 @@ _UNITS = {
     "m": 60 * 10**9,
     "h": 3600 * 10**9,
 }
-_PART = re.compile(r"(?P<number>\d+\.?\d*|\.\d+)(?P<unit>[^\d.]*)")
+_PART = re.compile(r"(?P<number>[0-9]+\.?[0-9]*|\.[0-9]+)(?P<unit>[^0-9.]*)")
+_ESCAPED = re.compile(r'["\\]')
 _LARGEST = 2**63 - 1
 
 
@@ -59,23 +60,32 @@ def parse_duration(text: str) -> Duration:
     if rest == "0":
         return Duration(0)
     if not rest:
-        raise DurationError(f'time: invalid duration "{text}"')
+        raise DurationError(f"time: invalid duration {_quoted(text)}")
     total = Fraction(0)
     while rest:
         match = _PART.match(rest)
         if not match:
-            raise DurationError(f'time: invalid duration "{text}"')
+            raise DurationError(f"time: invalid duration {_quoted(text)}")
         unit = match["unit"]
         if not unit:
-            raise DurationError(f'time: missing unit in duration "{text}"')
+            raise DurationError(f"time: missing unit in duration {_quoted(text)}")
         if unit not in _UNITS:
-            raise DurationError(f'time: unknown unit "{unit}" in duration "{text}"')
+            raise DurationError(f"time: unknown unit {_quoted(unit)} in duration {_quoted(text)}")
         total += Fraction(match["number"].rstrip(".") or "0") * _UNITS[unit]
         rest = rest[match.end() :]
     nanoseconds = int(total)
     if nanoseconds > _LARGEST:
-        raise DurationError(f'time: invalid duration "{text}"')
+        raise DurationError(f"time: invalid duration {_quoted(text)}")
     return Duration(-nanoseconds if text.startswith("-") else nanoseconds)
+
+
+def _quoted(text: str) -> str:
+    # The time package quotes on its own: bytes in hexadecimal where they are no printable ASCII.
+    shown = "".join(
+        chr(byte) if 0x20 <= byte < 0x80 else f"\\x{byte:02x}"
+        for byte in _ESCAPED.sub(r"\\\g<0>", text).encode()
+    )
+    return f'"{shown}"'
 
 
 def _decimal(value: Fraction) -> str:

@@ -30,12 +30,14 @@ class GoJsonError(ValueError):
 class Types:
     """Go types by name: structs with their fields' types, aliases of plain types, and types that parse text.
 
-    `parsers` turn a JSON value into a Python value and raise ValueError with the type's own text.
+    `parsers` turn a JSON value into a Python value and raise ValueError with the type's own text; those of
+    the types in `read_null` see null as well, unless it stands for a pointer.
     """
 
     structs: Mapping[str, Mapping[str, str]]
     aliases: Mapping[str, str] = field(default_factory=dict)
     parsers: Mapping[str, Callable[[Any], Any]] = field(default_factory=dict)
+    read_null: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -82,9 +84,9 @@ class _Decoder:
         self._fields: tuple[str, ...] = ()
 
     def value(self, data: Any, go_type: str, path: Path) -> Any:
-        go_type = go_type.removeprefix("*")
-        if data is None:
+        if data is None and go_type not in self.types.read_null:
             return None
+        go_type = go_type.removeprefix("*")
         if go_type in self.types.parsers:
             return self._parsed(data, go_type, path)
         if go_type in self.types.structs:

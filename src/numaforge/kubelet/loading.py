@@ -215,7 +215,8 @@ def _main_file(text: str, version: KubeletVersion, path: str) -> tuple[ConfigFil
         document = embedded.document if embedded else read_document(text)
         main = decode_config(text, version, document)
     except (LoadError, YamlError) as error:
-        raise _unloadable(error, f"{loading} failed to decode: {error}", path) from error
+        reported = error.reported if isinstance(error, LoadError) else f"failed to decode: {error}"
+        raise _unloadable(error, f"{loading} {reported}", path) from error
     if embedded is None:
         return main, ()
     note = found(
@@ -274,9 +275,12 @@ def _defaulted(
 
 
 def _with_absolute_paths(settings: Mapping[str, Any], config_path: str) -> dict[str, Any]:
-    """Resolve relative paths against the main file's folder, as configfiles.go does."""
+    """Resolve relative paths against the main file's folder, as configfiles.go does.
+
+    Where --config is relative itself, it is so to the working directory, which systemd sets to the root.
+    """
     resolved = dict(settings)
-    folder = posixpath.dirname(config_path)
+    folder = posixpath.join("/", posixpath.dirname(config_path))
     for name in _PATHS:
         path = resolved.get(name)
         if path and not path.startswith("/"):

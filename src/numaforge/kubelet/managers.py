@@ -18,6 +18,7 @@ from numaforge.kubelet.checkpoints import MemoryTable
 from numaforge.kubelet.cpusets import CpuSetError, atoi
 from numaforge.kubelet.flags import parse_bool
 from numaforge.kubelet.gates import enabled
+from numaforge.kubelet.gotext import quoted
 from numaforge.kubelet.options import (
     ALIGN_BY_SOCKET,
     CPU_MANAGER_POLICIES,
@@ -174,7 +175,7 @@ def set_up_memory_manager(
         )
     if policy != "Static":
         raise ManagerError(
-            f'unknown policy: "{policy}"',
+            f"unknown policy: {quoted(policy)}",
             "NF205",
             "memoryManagerPolicy",
             f"use {' or '.join(MEMORY_MANAGER_POLICIES)} (with a capital)",
@@ -230,7 +231,7 @@ def _require_option(
     option = known.get(name)
     if option is None:
         raise ManagerError(
-            f'unknown {manager} Manager Policy option: "{name}"',
+            f"unknown {manager} Manager Policy option: {quoted(name)}",
             "NF206",
             path,
             _unknown_option_remedy(name, known),

@@ -14,8 +14,8 @@ from math import ceil
 FORMAT_ERROR = "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
 SUFFIX_ERROR = "unable to parse quantity's suffix"
 
-_SHAPE = re.compile(r"(?P<sign>[+-]?)(?P<number>\d*(?:\.\d*)?)(?P<suffix>[eEinumkKMGTP]*[-+]?\d*)")
-_EXPONENT = re.compile(r"[eE](?P<power>[+-]?\d+)")
+_SHAPE = re.compile(r"(?P<sign>[+-]?)(?P<number>[0-9]*(?:\.[0-9]*)?)(?P<suffix>[eEinumkKMGTP]*[-+]?[0-9]*)")
+_EXPONENT = re.compile(r"[eE](?P<power>[+-]?[0-9]+)")
 _BINARY = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
 _DECIMAL = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
 _DECIMAL_SUFFIX = {power: suffix for suffix, power in _DECIMAL.items()}

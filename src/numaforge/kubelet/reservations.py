@@ -13,6 +13,7 @@ from fractions import Fraction
 from math import inf, isinf
 
 from numaforge.kubelet.durations import DurationError, parse_duration
+from numaforge.kubelet.gotext import quoted
 from numaforge.kubelet.quantities import ZERO, Quantity, QuantityError
 
 _RESERVABLE = frozenset({"cpu", "memory", "ephemeral-storage", "pid"})
@@ -127,12 +128,12 @@ def beyond_capacity(
 
 def _reserved_quantity(name: str, text: str) -> Quantity:
     if name not in _RESERVABLE:
-        raise ReservationError(f'cannot reserve "{name}" resource', name)
+        raise ReservationError(f"cannot reserve {quoted(name)} resource", name)
     try:
         quantity = Quantity.parse(text)
     except QuantityError as error:
         raise ReservationError(
-            f'failed to parse quantity "{text}" for "{name}" resource: {error}', name
+            f"failed to parse quantity {quoted(text)} for {quoted(name)} resource: {error}", name
         ) from error
     if quantity.amount < 0:
         raise ReservationError(f'resource quantity for "{name}" cannot be negative: {text}', name)
@@ -166,12 +167,14 @@ def _percentage(signal: str, text: str) -> float:
     try:
         value = float(number)
     except ValueError as error:
-        raise ReservationError(f'strconv.ParseFloat: parsing "{number}": invalid syntax', signal) from error
+        raise ReservationError(
+            f"strconv.ParseFloat: parsing {quoted(number)}: invalid syntax", signal
+        ) from error
     if number != number.strip() or "_" in number:
-        raise ReservationError(f'strconv.ParseFloat: parsing "{number}": invalid syntax', signal)
+        raise ReservationError(f"strconv.ParseFloat: parsing {quoted(number)}: invalid syntax", signal)
     single = _float32(value)
     if isinf(single) and not isinf(value):
-        raise ReservationError(f'strconv.ParseFloat: parsing "{number}": value out of range', signal)
+        raise ReservationError(f"strconv.ParseFloat: parsing {quoted(number)}: value out of range", signal)
     return _float32(single / 100)
 
 

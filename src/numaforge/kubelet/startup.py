@@ -7,6 +7,7 @@ reaches its API server and its container runtime.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -27,6 +28,7 @@ from numaforge.kubelet.cpusets import parse_cpuset
 from numaforge.kubelet.durations import parse_duration
 from numaforge.kubelet.findings import Finding, Report, found
 from numaforge.kubelet.gates import aggregate, enabled
+from numaforge.kubelet.gotext import quoted
 from numaforge.kubelet.loading import (
     CONFIG_PATH,
     DROP_IN_DIR,
@@ -56,6 +58,8 @@ from numaforge.kubelet.reservations import (
     parse_reserved,
     parse_thresholds,
 )
+from numaforge.kubelet.sysctls import sysctl_complaint
+from numaforge.kubelet.tls import tls_complaint
 from numaforge.kubelet.traps import find_traps, unread_fields
 from numaforge.kubelet.validation import (
     FIRST_MINOR_CHECKING_FLUSHES,
@@ -73,8 +77,8 @@ ROOT_DIR = "/var/lib/kubelet"
 _LAST_MINOR_OF_CPU_OPTIONS_GATE = 32
 _LAST_MINOR_OF_MEMORY_MANAGER_GATE = 31
 _FIRST_MINOR_OF_SHORT_SWAP_TEXT = 31
+_LARGEST_INTEGER = 2**63 - 1
 _RUN = "failed to run Kubelet: "
-_TLS_VERSIONS = ("VersionTLS10", "VersionTLS11", "VersionTLS12", "VersionTLS13")
 _WATCH_STRATEGIES = ("Get", "Cache", "Watch")
 
 
@@ -192,7 +196,7 @@ def _run(
     managers: _Managers,
 ) -> None:
     settings, places = configuration.settings, configuration.places
-    _require_tls_version(configuration)
+    _require_tls(configuration, version)
     _require_authorization_mode(configuration)
     reserved_cpus = _reserved_cpus(configuration, machine)
     kube, system = dict(settings.get("kubeReserved") or {}), dict(settings.get("systemReserved") or {})
@@ -226,14 +230,13 @@ def _run(
     _create_kubelet(configuration, version)
 
 
-def _require_tls_version(configuration: Configuration) -> None:
-    wanted = configuration.settings.get("tlsMinVersion") or ""
-    if wanted and wanted not in _TLS_VERSIONS:
-        text = f'unknown tls version "{wanted}"'
+def _require_tls(configuration: Configuration, version: KubeletVersion) -> None:
+    complaint = tls_complaint(configuration.settings, version)
+    if complaint:
         finding = configuration.places.finding(
-            "NF219", text, f"use one of {', '.join(_TLS_VERSIONS)}", "tlsMinVersion", text
+            "NF219", complaint.text, complaint.remedy, complaint.path, complaint.text
         )
-        raise Refused(f"failed to construct kubelet dependencies: {text}", finding)
+        raise Refused(f"failed to construct kubelet dependencies: {complaint.text}", finding)
 
 
 def _require_authorization_mode(configuration: Configuration) -> None:
@@ -311,12 +314,12 @@ def _require_qos_reserved(configuration: Configuration) -> None:
 
 def _qos_complaint(name: str, share: str) -> str | None:
     if name != "memory":
-        return f'cannot reserve "{name}" resource'
-    prefix = f'failed to parse percentage "{share}" for "{name}" resource: '
+        return f"cannot reserve {quoted(name)} resource"
+    prefix = f"failed to parse percentage {quoted(share)} for {quoted(name)} resource: "
     if not share.endswith("%"):
         return f"{prefix}percentage expected, got '{share}'"
     digits = share.rstrip("%")
-    if not digits.lstrip("+-").isdigit():
+    if not re.fullmatch(r"[+-]?[0-9]+", digits) or abs(int(digits)) > _LARGEST_INTEGER:
         return f"{prefix}invalid number in percentage '{share}'"
     return None if 0 <= int(digits) <= 100 else f"{prefix}percentage must be between 0 and 100"
 
@@ -400,6 +403,10 @@ def _capacity(machine: Machine) -> dict[str, Quantity]:
 
 def _create_kubelet(configuration: Configuration, version: KubeletVersion) -> None:
     settings, places = configuration.settings, configuration.places
+    if parse_duration(settings["syncFrequency"]).nanoseconds <= 0:
+        text = f"invalid sync frequency {parse_duration(settings['syncFrequency']).nanoseconds}"
+        finding = places.finding("NF219", text, "set a positive duration, such as 1m", "syncFrequency", text)
+        raise Refused(f"{_RUN}failed to create kubelet: {text}", finding)
     soft, grace = settings.get("evictionSoft") or {}, settings.get("evictionSoftGracePeriod") or {}
     reclaims = settings.get("evictionMinimumReclaim") or {}
     try:
@@ -435,12 +442,23 @@ def _creation_complaint(settings: Mapping[str, Any]) -> tuple[str, str, str] | N
     failed = "failed to initialize container log manager: "
     if files <= 1:
         return "containerLogMaxFiles", f"{failed}invalid MaxFiles {files}, must be > 1", "set 2 or more"
-    try:
-        Quantity.parse(size)
-    except QuantityError as error:
-        text = f'{failed}failed to parse container log max size "{size}": {error}'
-        return "containerLogMaxSize", text, "write a quantity such as 10Mi"
+    unreadable = _size_complaint(size)
+    if unreadable:
+        text = f"{failed}failed to parse container log max size {quoted(size)}: {unreadable}"
+        return "containerLogMaxSize", text, "write a whole quantity such as 10Mi"
+    sysctl = next(filter(None, map(sysctl_complaint, settings.get("allowedUnsafeSysctls") or [])), None)
+    if sysctl:
+        remedy = "name sysctls of a namespace: kernel.shm*, kernel.msg*, kernel.sem, fs.mqueue.*, net.*"
+        return "allowedUnsafeSysctls", sysctl, remedy
     return None
+
+
+def _size_complaint(size: str) -> str | None:
+    try:
+        quantity = Quantity.parse(size)
+    except QuantityError as error:
+        return str(error)
+    return "invalid max log size" if quantity.as_int64() is None else None
 
 
 def _start(

@@ -12,9 +12,11 @@ from typing import Any
 
 from numaforge.cpulist import format_cpulist
 from numaforge.kubelet.config_fields import ROOT_TYPE, SINCE_MINOR, struct_fields, types_of
+from numaforge.kubelet.decode import field_path
 from numaforge.kubelet.defaults import EVICTION_HARD
 from numaforge.kubelet.findings import Finding, dotted, found
 from numaforge.kubelet.gojson import GoJsonError, Path, decode
+from numaforge.kubelet.gotext import quoted
 from numaforge.kubelet.loading import Configuration
 from numaforge.kubelet.managers import CpuManager, MemoryManager
 from numaforge.kubelet.options import FULL_PCPUS_ONLY
@@ -79,7 +81,7 @@ def _unknown_field(path: Path, version: KubeletVersion, file: str, line: int | N
         "without",
         remedy,
         path=name,
-        text=f'strict decoding error: unknown field "{name}"',
+        text=f"strict decoding error: unknown field {quoted(field_path(path))}",
         file=file,
         line=line,
     )

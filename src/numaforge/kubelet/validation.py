@@ -17,6 +17,8 @@ from urllib.parse import urlsplit
 from numaforge.kubelet.cpusets import CpuSetError, parse_cpuset
 from numaforge.kubelet.durations import Duration, parse_duration
 from numaforge.kubelet.gates import enabled, set_gates
+from numaforge.kubelet.gotext import quoted, shown_float
+from numaforge.kubelet.images import pattern_complaint
 from numaforge.kubelet.options import TOPOLOGY_MANAGER_POLICIES, TOPOLOGY_MANAGER_SCOPES
 from numaforge.kubelet.quantities import Quantity
 from numaforge.kubelet.versions import KubeletVersion
@@ -33,6 +35,8 @@ _HUGEPAGES = "hugepages-"
 _LABEL_NAME = re.compile(r"([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]")
 _DNS_LABEL = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 _DNS_SUBDOMAIN = re.compile(rf"{_DNS_LABEL}(\.{_DNS_LABEL})*")
+_CONTROL_CHARACTER = re.compile(r"[\x00-\x1f\x7f]")
+_REFUSED_IN_HOST = re.compile(r"%(?![0-9A-Fa-f]{2}).{0,2}|[ \\^`{}|]")
 _TAINT_EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 
 
@@ -345,7 +349,7 @@ def _topology_policy(config: _Config) -> _Refusals:
         yield _invalid(
             "NF111",
             "topologyManagerPolicy",
-            f'topologyManagerPolicy (--topology-manager-policy) "{policy}" must be one of: [{choices}]',
+            f"topologyManagerPolicy (--topology-manager-policy) {quoted(policy)} must be one of: [{choices}]",
             f"use one of {', '.join(TOPOLOGY_MANAGER_POLICIES)}",
         )
 
@@ -356,8 +360,8 @@ def _topology_scope(config: _Config) -> _Refusals:
         yield _invalid(
             "NF111",
             "topologyManagerScope",
-            f'topologyManagerScope (--topology-manager-scope) "{scope}" must be one of: "container", or '
-            '"pod"',
+            f"topologyManagerScope (--topology-manager-scope) {quoted(scope)} must be one of: "
+            '"container", or "pod"',
             "use container or pod",
         )
 
@@ -435,7 +439,7 @@ def _swap(config: _Config) -> _Refusals:
     else:
         allowed, shown = ("NoSwap", "LimitedSwap"), '"", "LimitedSwap" or "NoSwap"'
     if behavior not in ("", *allowed):
-        text = f'memorySwap.swapBehavior "{behavior}" must be one of: {shown}'
+        text = f"memorySwap.swapBehavior {quoted(behavior)} must be one of: {shown}"
         yield _invalid("NF111", "memorySwap.swapBehavior", text, remedy)
 
 
@@ -468,7 +472,7 @@ def _crash_loop(config: _Config) -> _Refusals:
         yield _invalid(
             "NF110",
             path,
-            f"{name} (got: {_shown_float(span.seconds)} seconds) must be set between 1s and 300s",
+            f"{name} (got: {shown_float(span.seconds)} seconds) must be set between 1s and 300s",
             "set the period, from 1s to 300s",
         )
 
@@ -492,7 +496,7 @@ def _enforcements(config: _Config) -> _Refusals:
         path = f"{field}[{index}]"
         if config.minor >= 31 and value in seen:
             yield _invalid(
-                "NF112", path, f'duplicated enforcements "{value}" in {named}', "remove one of them"
+                "NF112", path, f"duplicated enforcements {quoted(value)} in {named}", "remove one of them"
             )
             continue
         seen.add(value)
@@ -518,7 +522,8 @@ def _enforcement(config: _Config, value: str, path: str, named: str) -> _Refusal
         yield _invalid(
             "NF112",
             path,
-            f'option "{value}" specified for {named}. Valid options are {_enforcement_choices(config.minor)}',
+            f"option {quoted(value)} specified for {named}. Valid options are "
+            f"{_enforcement_choices(config.minor)}",
             "use pods, system-reserved, kube-reserved or none",
         )
         return
@@ -562,7 +567,7 @@ def _hairpin(config: _Config) -> _Refusals:
         yield _invalid(
             "NF111",
             "hairpinMode",
-            f'option "{mode}" specified for hairpinMode (--hairpin-mode). Valid options are "none", '
+            f'option {quoted(mode)} specified for hairpinMode (--hairpin-mode). Valid options are "none", '
             '"hairpin-veth" or "promiscuous-bridge"',
             "use none, hairpin-veth or promiscuous-bridge",
         )
@@ -592,7 +597,7 @@ def _image_credentials(config: _Config) -> _Refusals:
         yield _invalid(
             "NF111",
             field,
-            f'option "{policy}" specified for {field}. Valid options are {first}, {second}, {third} or '
+            f"option {quoted(policy)} specified for {field}. Valid options are {first}, {second}, {third} or "
             f"{fourth}",
             f"use one of {', '.join(_PULL_POLICIES)}",
         )
@@ -604,6 +609,20 @@ def _image_credentials(config: _Config) -> _Refusals:
             '"NeverVerifyAllowlistedImages"',
             f"set {field}: NeverVerifyAllowlistedImages, or remove the list",
         )
+        return
+    complaint = _first_complaint(config.items(allowed), config.minor)
+    if complaint:
+        yield _invalid(
+            "NF111",
+            allowed,
+            f"invalid image pattern in `{allowed}`: {complaint}",
+            "name images without tag, or everything below a path: registry.example/team/*",
+        )
+
+
+def _first_complaint(patterns: list[str], minor: int) -> str | None:
+    complaints = (pattern_complaint(pattern, minor) for pattern in patterns)
+    return next(filter(None, complaints), None)
 
 
 def _reserved_cpus(config: _Config) -> _Refusals:
@@ -641,7 +660,7 @@ def _reserved_memory(config: _Config) -> _Refusals:
                 yield _invalid(
                     "NF114",
                     path,
-                    f'the limit type "{name}" for NUMA node {node} is not supported, only '
+                    f"the limit type {quoted(name)} for NUMA node {node} is not supported, only "
                     "[memory hugepages-<HugePageSize>] is accepted",
                     "reserve memory only",
                 )
@@ -649,14 +668,15 @@ def _reserved_memory(config: _Config) -> _Refusals:
                 yield _invalid(
                     "NF114",
                     path,
-                    f'reserved memory may not be zero for NUMA node {node} and resource "{name}"',
+                    f"reserved memory may not be zero for NUMA node {node} and resource {quoted(name)}",
                     "remove the entry",
                 )
             if (node, name) in seen:
                 yield _invalid(
                     "NF114",
                     path,
-                    f'the reserved memory has a duplicate value for NUMA node {node} and resource "{name}"',
+                    f"the reserved memory has a duplicate value for NUMA node {node} and resource "
+                    f"{quoted(name)}",
                     "keep one entry for each NUMA node",
                 )
             seen.add((node, name))
@@ -709,7 +729,7 @@ def _logging(config: _Config) -> _Refusals:
         yield _field_error("flushFrequency", f'Invalid value: "{flush}": Must be greater than zero')
     log_format = logging.get("format", "text")
     if log_format not in ("text", "json"):
-        yield _field_error("format", f'Invalid value: "{log_format}": Unsupported log format')
+        yield _field_error("format", f"Invalid value: {quoted(log_format)}: Unsupported log format")
     elif log_format == "json" and not config.gate("LoggingBetaOptions"):
         yield _field_error("format", "Forbidden: Log format json is disabled, see LoggingBetaOptions feature")
     verbosity = logging.get("verbosity", 0)
@@ -729,7 +749,7 @@ def _log_modules(modules: list[Mapping[str, Any]], log_format: str) -> _Refusals
             yield _field_error(field, "Required value: File pattern must not be empty")
         if "=" in pattern or "," in pattern:
             yield _field_error(
-                field, f'Invalid value: "{pattern}": File pattern must not contain equal sign or comma'
+                field, f"Invalid value: {quoted(pattern)}: File pattern must not contain equal sign or comma"
             )
         if verbosity > _LARGEST_VERBOSITY:
             yield _field_error(field, f"Invalid value: {verbosity}: Must be <= {_LARGEST_VERBOSITY}")
@@ -765,7 +785,7 @@ def _hidden_metrics(config: _Config) -> _Refusals:
     if config.minor >= 36:
         text = (
             "invalid showHiddenMetricsForVersion: showHiddenMetricsForVersion: "
-            f"Invalid value: \"{shown}\": must be omitted or have the value '{previous}'; "
+            f"Invalid value: {quoted(shown)}: must be omitted or have the value '{previous}'; "
             "only the previous minor version is allowed"
         )
     yield Refusal("NF111", "showHiddenMetricsForVersion", text, f'use "{previous}", or leave it out')
@@ -809,18 +829,38 @@ def _tracing_endpoint(endpoint: str) -> _Refusals:
         yield Refusal(
             "NF111",
             "tracing.endpoint",
-            f'tracing.endpoint: Invalid value: "{url}": {complaint}',
+            f"tracing.endpoint: Invalid value: {quoted(url)}: {complaint}",
             "write host:port",
         )
 
 
 def _url_error(url: str) -> str | None:
-    scheme, colon, _ = url.partition(":")
-    if not colon or re.fullmatch(r"[A-Za-z][A-Za-z0-9+.-]*", scheme):
+    """Return why url.Parse of net/url refuses a text, as far as endpoints go wrong."""
+    if _CONTROL_CHARACTER.search(url):
+        return f"parse {quoted(url)}: net/url: invalid control character in URL"
+    scheme, colon, rest = url.partition(":")
+    complaint = None
+    if colon and not scheme:
+        complaint = "missing protocol scheme"
+    elif colon and not re.fullmatch(r"[A-Za-z][A-Za-z0-9+.-]*", scheme):
+        complaint = "first path segment in URL cannot contain colon"
+    elif rest.startswith("//"):
+        host = re.split(r"[/?#]", rest.removeprefix("//"), maxsplit=1)[0]
+        complaint = _host_error(host.rpartition("@")[2])
+    return f"parse {quoted(url)}: {complaint}" if complaint else None
+
+
+def _host_error(host: str) -> str | None:
+    colon = host.find(":", host.rfind("]")) if host.startswith("[") else host.rfind(":")
+    port = host[colon:] if colon >= 0 else ""
+    if not re.fullmatch(r"(:[0-9]*)?", port):
+        return f"invalid port {quoted(port)} after host"
+    refused = _REFUSED_IN_HOST.search(host)
+    if refused is None:
         return None
-    if not scheme:
-        return f'parse "{url}": missing protocol scheme'
-    return f'parse "{url}": first path segment in URL cannot contain colon'
+    if refused[0].startswith("%"):
+        return f"invalid URL escape {quoted(refused[0])}"
+    return f"invalid character {quoted(refused[0])} in host name"
 
 
 def _memory_throttling(config: _Config) -> _Refusals:
@@ -836,7 +876,7 @@ def _memory_throttling(config: _Config) -> _Refusals:
         yield _invalid(
             "NF110",
             "memoryThrottlingFactor",
-            f"memoryThrottlingFactor {_shown_float(factor)} must be greater than 0 and less than or equal "
+            f"memoryThrottlingFactor {shown_float(factor)} must be greater than 0 and less than or equal "
             "to 1.0",
             "use a factor above 0 and up to 1",
         )
@@ -851,14 +891,14 @@ def _memory_reservation_policy(config: _Config) -> _Refusals:
         yield _invalid(
             "NF115",
             field,
-            f'{field} "{policy}" requires MemoryQoS feature gate to be enabled',
+            f"{field} {quoted(policy)} requires MemoryQoS feature gate to be enabled",
             "enable the feature gate MemoryQoS, or use None",
         )
     if policy not in ("None", "TieredReservation"):
         yield _invalid(
             "NF111",
             field,
-            f'option "{policy}" specified for {field}. Valid options are "None" or "TieredReservation"',
+            f'option {quoted(policy)} specified for {field}. Valid options are "None" or "TieredReservation"',
             "use None or TieredReservation",
         )
 
@@ -928,11 +968,11 @@ def _pod_logs(config: _Config) -> _Refusals:
     if not path:
         complaints.append("podLogsDir was not specified")
     if not path.startswith("/"):
-        complaints.append(f'pod logs path "{path}" must be absolute path')
+        complaints.append(f"pod logs path {quoted(path)} must be absolute path")
     if path != _cleaned(path):
-        complaints.append(f'pod logs path "{path}" must be normalized')
+        complaints.append(f"pod logs path {quoted(path)} must be normalized")
     if not path.isascii():
-        complaints.append(f'pod logs path "{path}" mut contains ASCII characters only')
+        complaints.append(f"pod logs path {quoted(path)} mut contains ASCII characters only")
     for complaint in complaints:
         yield _invalid("NF111", "podLogsDir", complaint, remedy)
 
@@ -941,13 +981,6 @@ def _cleaned(path: str) -> str:
     cleaned = posixpath.normpath(path)
     # POSIX keeps two leading slashes, Go's filepath.Clean does not.
     return cleaned[1:] if cleaned.startswith("//") else cleaned
-
-
-def _shown_float(value: float) -> str:
-    """Return a float64 as Go's %v prints it."""
-    if value == int(value) and abs(value) < 1e21:
-        return str(int(value))
-    return repr(value)
 
 
 _CHECKS: tuple[Callable[[_Config], _Refusals], ...] = (
