@@ -16,7 +16,7 @@ from numaforge.kubelet.admission import Admission, Node
 from numaforge.kubelet.admission.cpusets import ids_of, mask_of
 from numaforge.kubelet.checkpoints import _checksum, _memory_dump
 from numaforge.topology.model import HugepagePool, NodeTopology
-from tests.fixtures.machines import GIB, machine
+from tests.fixtures.machines import GIB, laptop, machine
 
 SMALL = machine(packages=2, cores_per_numa_node=4, numa_memory_bytes=16 * GIB)
 FOUR_NODES = machine(packages=2, numa_nodes_per_package=2, cores_per_numa_node=4, numa_memory_bytes=8 * GIB)
@@ -368,6 +368,43 @@ def test_a_pod_that_leaves_its_other_containers_no_cpu_is_refused(
 ) -> None:
     refused = Node(SMALL, {**STATIC, **POD_LEVEL_POLICY, **changes}, GPUS).admit(pod_level(2), "p")
     assert (refused.reason, refused.message) == (reason, message)
+
+
+@pytest.mark.parametrize(
+    ("policy", "reason", "message"),
+    [
+        pytest.param(
+            "single-numa-node",
+            "TopologyAffinityError",
+            "Pod Scope pod with pod-level resources failed admission under pod-scope topology manager",
+            id="no hint where a container asks for part of a byte",
+        ),
+        pytest.param(
+            "best-effort",
+            "EmptyPodSharedPoolError",
+            "[memorymanager] failed to represent quantity as int64",
+            id="and no allocation where any hint is taken",
+        ),
+    ],
+)
+def test_a_pod_managed_as_one_unit_is_refused_for_memory_that_is_no_whole_number_of_bytes(
+    policy: str, reason: str, message: str
+) -> None:
+    manifest = pod_level(4)
+    manifest["containers"][0] = pod(2, memory="1500m")["containers"][0]
+    config = pinned(SMALL, **{**POD_LEVEL_POLICY, "topologyManagerPolicy": policy})
+    refused = Node(SMALL, config, GPUS).admit(manifest, "p")
+    assert (refused.reason, refused.message) == (reason, message)
+
+
+def test_a_pod_managed_as_one_unit_gives_back_its_own_cpus_only() -> None:
+    """kubernetes/kubernetes#140495: with uneven SMT a container may hold a CPU that its pod does not."""
+    config = {**STATIC, **POD_LEVEL_POLICY, "reservedSystemCPUs": "12"}
+    node = Node(laptop(), config, {})
+    assert cpus_of(node.admit(pod_level(8), "unit")) == "0-1"
+    assert cpus_of(node.admit(pod(1), "other")) == "1"
+    node.remove("unit")
+    assert node.free().numa_nodes[0].cpus == frozenset(range(20)) - {1, 12}
 
 
 def test_pod_level_resources_are_not_pinned_without_the_feature_gate() -> None:

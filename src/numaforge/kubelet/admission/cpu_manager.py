@@ -64,8 +64,10 @@ class CpuManager:
     def collect(self, active: Collection[str]) -> None:
         """Give back what pods hold that are no longer active (removeStaleState)."""
         for pod in [pod for pod in self.assignments if pod not in active]:
-            self.default |= self.pods.pop(pod, 0)
-            for cpus in self.assignments.pop(pod).values():
+            held = self.assignments.pop(pod)
+            # A pod managed as one unit gives back its own set: with uneven SMT its containers may have been
+            # handed CPUs beyond it (kubernetes/kubernetes#140495).
+            for cpus in [self.pods.pop(pod)] if pod in self.pods else held.values():
                 self.default |= cpus
 
     def container_hints(self, demand: Demand, container: Container) -> HintsByResource:

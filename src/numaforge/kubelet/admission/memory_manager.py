@@ -20,6 +20,7 @@ from numaforge.kubelet.checkpoints import MemoryTable as FreshTable
 
 # The kubelet keeps sizes in uint64 and lets them wrap: more reserved than the node has makes it look endless.
 _UINT64 = 2**64
+_NOT_WHOLE_BYTES = "[memorymanager] failed to represent quantity as int64"
 
 Sizes = Mapping[str, int]
 
@@ -171,7 +172,7 @@ class MemoryManager:
             return
         sizes = demand.memory[container.name]
         if sizes is None:
-            raise unexpected("[memorymanager] failed to represent quantity as int64", MEMORY)
+            raise unexpected(_NOT_WHOLE_BYTES, MEMORY)
         numa = self._placement(demand, sizes, hint)
         nodes = ids_of(numa)
         blocks = tuple(MemoryBlock(resource, nodes, size) for resource, size in sizes.items())
@@ -420,7 +421,9 @@ def _shared_pool_is_empty(demand: Demand) -> str | None:
     exclusive: dict[str, int] = {}
     shared = False
     for container in demand.pod.containers:
-        sizes = demand.memory[container.name] or {}
+        sizes = demand.memory[container.name]
+        if sizes is None:
+            return _NOT_WHOLE_BYTES
         if container.init and not container.restartable:
             short = [r for r, size in total.items() if exclusive.get(r, 0) >= size]
             if not sizes and short:
