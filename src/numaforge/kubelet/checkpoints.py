@@ -339,7 +339,7 @@ def _cpu_state(checkpoint: dict[str, Any], policy: str, version: KubeletVersion,
 
 def _container_cpus(pod: str, containers: Mapping[str, str]) -> dict[str, frozenset[int]]:
     cpus = {}
-    for container, text in sorted(containers.items()):
+    for container, text in sorted((containers or {}).items()):
         try:
             cpus[container] = parse_cpuset(text)
         except CpuSetError as error:
@@ -369,7 +369,7 @@ def _decoded(text: str, go_type: str, types: Types) -> dict[str, Any]:
     if malformed:
         raise CheckpointError(malformed)
     try:
-        value = decode(json.loads(text), go_type, types).value
+        value = decode(json.loads(text), go_type, types, as_written=True).value
     except GoJsonError as error:
         raise CheckpointError(str(error)) from error
     return value if isinstance(value, dict) else {}
@@ -385,7 +385,7 @@ def _verify_cpu_checksum(checkpoint: dict[str, Any], *, nested: bool) -> None:
 def _cpu_dump(checkpoint: dict[str, Any], *, nested: bool) -> str:
     entries = checkpoint.get("entries") or {}
     if nested:
-        entries = {pod: _dumped_map(containers) for pod, containers in entries.items()}
+        entries = {pod: _dumped_map(containers or {}) for pod, containers in entries.items()}
     map_type = "map[string]map[string]string" if nested else "map[string]string"
     return (
         f"(*state.CPUManagerCheckpoint){{PolicyName:(string){checkpoint.get('policyName', '')} "
@@ -400,7 +400,7 @@ def _memory_dump(checkpoint: dict[str, Any]) -> str:
         for node, state in (checkpoint.get("machineState") or {}).items()
     }
     entries = {
-        pod: _dumped_map({name: _dumped_blocks(blocks) for name, blocks in containers.items()})
+        pod: _dumped_map({name: _dumped_blocks(blocks) for name, blocks in (containers or {}).items()})
         for pod, containers in (checkpoint.get("entries") or {}).items()
     }
     return (

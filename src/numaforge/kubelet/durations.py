@@ -66,12 +66,14 @@ def parse_duration(text: str) -> Duration:
         match = _PART.match(rest)
         if not match:
             raise DurationError(f"time: invalid duration {_quoted(text)}")
-        unit = match["unit"]
+        unit, number = match["unit"], match["number"]
+        if int(number.partition(".")[0] or "0") > _LARGEST + 1:
+            raise DurationError(f"time: invalid duration {_quoted(text)}")
         if not unit:
             raise DurationError(f"time: missing unit in duration {_quoted(text)}")
         if unit not in _UNITS:
             raise DurationError(f"time: unknown unit {_quoted(unit)} in duration {_quoted(text)}")
-        total += Fraction(match["number"].rstrip(".") or "0") * _UNITS[unit]
+        total += Fraction(number.rstrip(".") or "0") * _UNITS[unit]
         rest = rest[match.end() :]
     nanoseconds = int(total)
     if nanoseconds > _LARGEST:

@@ -15,6 +15,7 @@ from typing import Any
 
 from numaforge.kubelet.cpusets import CpuSetError, atoi
 from numaforge.kubelet.durations import DurationError, parse_duration
+from numaforge.kubelet.gotext import quoted
 from numaforge.kubelet.quantities import Quantity, QuantityError
 from numaforge.kubelet.versions import KubeletVersion
 
@@ -153,7 +154,6 @@ _OTHERS: Mapping[str, str] = {
             "log-json-info-buffer-size",
             "log-text-info-buffer-size",
             "machine-id-file",
-            "manifest-url-header",
             "node-ip",
             "pod-infra-container-image",
             "root-dir",
@@ -192,7 +192,8 @@ _OTHERS: Mapping[str, str] = {
         "library-duration",
     ),
     "minimum-container-ttl-duration": "duration",
-    "node-labels": "pairs",
+    "node-labels": "labels",
+    "manifest-url-header": "headers",
     "vmodule": "modules",
     **dict.fromkeys(
         (
@@ -223,8 +224,8 @@ _HUGEPAGES = "hugepages-"
 _TAINT_EFFECTS = frozenset({"NoSchedule", "PreferNoSchedule", "NoExecute"})
 _LABEL = re.compile(r"([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]")
 _LONGEST_LABEL = 63
-_INTEGER = re.compile(r"[+-]?\d+")
-_DIGITS = re.compile(r"\d+")
+_INTEGER = re.compile(r"[+-]?[0-9][0-9A-Za-z_]*")
+_DIGITS = re.compile(r"[0-9]+")
 _BITS = {"int32": 31, "int64": 63}
 
 
@@ -261,26 +262,34 @@ def parse_flags(arguments: Sequence[str], version: KubeletVersion) -> Flags:
     """
     flags = Flags()
     rest = list(arguments)
+    commands = []
     while rest:
         argument = rest.pop(0)
         if argument == "--":
+            commands += rest
             break
         if not argument.startswith("-") or argument == "-":
-            raise FlagError(f"unknown command {argument}", argument)
-        name, separator, value = _split(argument)
+            commands.append(argument)
+            continue
+        if argument.startswith(("---", "--=")):
+            raise FlagError(f"failed to parse kubelet flag: bad flag syntax: {argument}", argument)
+        written, separator, value = _split(argument)
+        name = written.replace("_", "-").replace(".", "-")
         kind = _kind(name, version)
         if kind is None:
-            raise FlagError(_unknown(argument, name), argument)
+            raise FlagError(_unknown(argument, written), argument)
         if not separator and kind == "bool":
             value = "true"
         elif not separator:
             if not rest:
                 raise FlagError(
-                    f"failed to parse kubelet flag: flag needs an argument: {_needs(argument, name)}",
+                    f"failed to parse kubelet flag: flag needs an argument: {_needs(argument, written)}",
                     argument,
                 )
             value = rest.pop(0)
         _set(flags, name, kind, value)
+    if commands:
+        raise FlagError(f"unknown command {commands[0]}", commands[0])
     return flags
 
 
@@ -305,7 +314,7 @@ def parse_bool(text: str) -> bool:
         return True
     if text in _FALSE:
         return False
-    raise ValueError(f'strconv.ParseBool: parsing "{text}": invalid syntax')
+    raise ValueError(f"strconv.ParseBool: parsing {quoted(text)}: invalid syntax")
 
 
 def _split(argument: str) -> tuple[str, str, str]:
@@ -314,7 +323,7 @@ def _split(argument: str) -> tuple[str, str, str]:
         attached = argument[2:].removeprefix("=")
         return argument[1], "=" if argument[2:] else "", attached
     name, separator, value = argument.removeprefix("--").partition("=")
-    return name.replace("_", "-").replace(".", "-"), separator, value
+    return name, separator, value
 
 
 def _kind(name: str, version: KubeletVersion) -> str | None:
@@ -343,13 +352,14 @@ def _set(flags: Flags, name: str, kind: str, value: str) -> None:
     if kind == "reserved-memory" and not value:
         # An empty list leaves the file's reservations alone.
         return
-    before = flags.settings.get(target) if target else None
+    before = flags.settings.get(target) if target else flags.others.get(name)
     try:
         parsed = _PARSERS[kind](value, before)
     except (ValueError, CpuSetError) as error:
         shown = "-v, --v" if name == "v" else f"--{name}"
         raise FlagError(
-            f'failed to parse kubelet flag: invalid argument "{value}" for "{shown}" flag: {error}',
+            f"failed to parse kubelet flag: invalid argument {quoted(value)} for {quoted(shown)} flag: "
+            f"{error}",
             f"--{name}",
         ) from error
     if not target:
@@ -369,20 +379,32 @@ def _bool(value: str, _before: Any) -> bool:
 
 def _integer(kind: str) -> Callable[[str, Any], int]:
     def parse(value: str, _before: Any) -> int:
-        if not _INTEGER.fullmatch(value):
-            raise ValueError(f'strconv.ParseInt: parsing "{value}": invalid syntax')
-        if abs(int(value)) >= 2 ** _BITS[kind]:
-            raise ValueError(f'strconv.ParseInt: parsing "{value}": value out of range')
-        return int(value)
+        number = _in_any_base(value)
+        if number is None:
+            raise ValueError(f"strconv.ParseInt: parsing {quoted(value)}: invalid syntax")
+        if not -(2 ** _BITS[kind]) <= number < 2 ** _BITS[kind]:
+            raise ValueError(f"strconv.ParseInt: parsing {quoted(value)}: value out of range")
+        return number
 
     return parse
 
 
-def _unsigned(value: str, _before: Any) -> int:
+def _in_any_base(text: str) -> int | None:
+    """Read an integer as strconv.ParseInt with base 0 does: `0x10`, `010` for 8, `1_000`."""
+    if not _INTEGER.fullmatch(text):
+        return None
+    old_octal = re.fullmatch(r"([+-]?)0_?([0-9][0-9_]*)", text)
+    try:
+        return int(f"{old_octal[1]}0o{old_octal[2]}" if old_octal else text, 0)
+    except ValueError:
+        return None
+
+
+def _verbosity(value: str, _before: Any) -> int:
     if not _DIGITS.fullmatch(value):
-        raise ValueError(f'strconv.ParseUint: parsing "{value}": invalid syntax')
-    if int(value) >= 2**32:
-        raise ValueError(f'strconv.ParseUint: parsing "{value}": value out of range')
+        raise ValueError(f"strconv.ParseUint: parsing {quoted(value)}: invalid syntax")
+    if int(value) >= 2**31:
+        raise ValueError(f"strconv.ParseUint: parsing {quoted(value)}: value out of range")
     return int(value)
 
 
@@ -427,6 +449,20 @@ def _key_values(parts: Sequence[str], separator: str, expected: str, before: Any
     return pairs
 
 
+def _labels(value: str, before: Any) -> dict[str, str]:
+    labels = dict(before or {})
+    for part in filter(None, value.split(",")):
+        key, _, label = part.partition("=")
+        labels[key.strip()] = label.strip()
+    return labels
+
+
+def _headers(value: str, _before: Any) -> str:
+    if any(":" not in part for part in filter(None, value.split(","))):
+        raise ValueError("malformed pair, expect string:string")
+    return value
+
+
 def _gates(value: str, before: Any) -> dict[str, bool]:
     gates = dict(before or {})
     for part in filter(None, value.split(",")):
@@ -443,8 +479,12 @@ def _gates(value: str, before: Any) -> dict[str, bool]:
 def _modules(value: str, _before: Any) -> str:
     for part in filter(None, value.split(",")):
         pattern, _, verbosity = part.partition("=")
-        if not pattern or not _DIGITS.fullmatch(verbosity):
-            raise ValueError(f'"{part}" does not have the pattern=N format')
+        if not pattern or not verbosity or "=" in verbosity:
+            raise ValueError(f"{quoted(part)} does not have the pattern=N format")
+        try:
+            _verbosity(verbosity, None)
+        except ValueError as error:
+            raise ValueError(f"parsing verbosity in {quoted(part)}: {error}") from error
     return value
 
 
@@ -495,7 +535,19 @@ def _limits(text: str) -> dict[str, str]:
 
 
 def _taints(value: str, _before: Any) -> list[dict[str, str]]:
-    return [_taint(part) for part in value.split(",")] if value else []
+    taints: list[dict[str, str]] = []
+    for part in value.split(",") if value else []:
+        taint = _taint(part.removesuffix("-"))
+        if part.endswith("-"):
+            # kubectl's way to take a taint away, which means nothing here.
+            continue
+        if not taint["effect"]:
+            raise ValueError(f"invalid taint spec: {part}")
+        if any((each["key"], each["effect"]) == (taint["key"], taint["effect"]) for each in taints):
+            shown = " ".join((taint["key"], taint["value"], taint["effect"]))
+            raise ValueError(f"duplicated taints with the same key and effect: {{{shown} <nil>}}")
+        taints.append(taint)
+    return taints
 
 
 def _taint(text: str) -> dict[str, str]:
@@ -508,13 +560,14 @@ def _taint(text: str) -> dict[str, str]:
     key, _, value = key_value.partition("=") if colon else (key_value, "", "")
     if "=" in value:
         raise ValueError(f"invalid taint spec: {text}")
-    complaints = _label_value_complaints(value) or _qualified_name_complaints(key)
+    complaints = label_value_complaints(value) or qualified_name_complaints(key)
     if complaints:
         raise ValueError(f"invalid taint spec: {text}, {'; '.join(complaints)}")
     return {"key": key, "value": value, "effect": effect}
 
 
-def _label_value_complaints(value: str) -> list[str]:
+def label_value_complaints(value: str) -> list[str]:
+    """Return what IsValidLabelValue in k8s.io/apimachinery says."""
     complaints = []
     if len(value) > _LONGEST_LABEL:
         complaints.append(f"must be no more than {_LONGEST_LABEL} characters")
@@ -527,7 +580,7 @@ def _label_value_complaints(value: str) -> list[str]:
     return complaints
 
 
-def _qualified_name_complaints(key: str) -> list[str]:
+def qualified_name_complaints(key: str) -> list[str]:
     """Return what IsQualifiedName in k8s.io/apimachinery says; a prefix is taken as it is."""
     name = key.rpartition("/")[2]
     complaints = []
@@ -548,7 +601,7 @@ _PARSERS: Mapping[str, Callable[[str, Any], Any]] = {
     "string": _string,
     "bool": _bool,
     "int32": _integer("int32"),
-    "uint32": _unsigned,
+    "uint32": _verbosity,
     "int64": _integer("int64"),
     "duration": _duration,
     "library-duration": _library_duration,
@@ -557,6 +610,8 @@ _PARSERS: Mapping[str, Callable[[str, Any], Any]] = {
     "pair": _pair,
     "less-than": _less_than,
     "gates": _gates,
+    "headers": _headers,
+    "labels": _labels,
     "ip": _ip,
     "modules": _modules,
     "reserved-memory": _reserved_memory,

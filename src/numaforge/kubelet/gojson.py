@@ -7,13 +7,15 @@ checkpoints with. Types are written as Go writes them: `*int32`, `map[string]str
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
 
+from numaforge.kubelet.gotext import quoted
+
 _INTEGER_BITS = {"int32": 31, "int64": 63, "int": 63, "uint32": 32, "uint64": 64}
-_STRINGS = frozenset({"string"})
+_DIGITS = "0123456789"
 
 Path = tuple[str | int, ...]
 
@@ -48,14 +50,15 @@ class Decoded:
     unknown: tuple[Path, ...]
 
 
-def decode(data: Any, go_type: str, types: Types) -> Decoded:
+def decode(data: Any, go_type: str, types: Types, *, as_written: bool = False) -> Decoded:
     """Decode data (as json.loads returns it) into a Go type.
 
     Unknown fields are dropped and reported; null leaves a value unset. Raises GoJsonError for the first
     value of a wrong type, in the order of the keys' names: Kubernetes turns YAML into JSON with sorted keys
-    before decoding.
+    before decoding. With `as_written` it is the order of the text, and fields are known in any case, as
+    encoding/json itself reads.
     """
-    decoder = _Decoder(types)
+    decoder = _Decoder(types, as_written=as_written)
     value = decoder.value(data, go_type, ())
     if decoder.error is not None:
         raise decoder.error
@@ -76,8 +79,9 @@ def kind_of(value: Any) -> str:
 class _Decoder:
     """One decoding; a type mismatch is kept and decoding goes on, a parser's error ends it, as in Go."""
 
-    def __init__(self, types: Types) -> None:
+    def __init__(self, types: Types, *, as_written: bool) -> None:
         self.types = types
+        self.as_written = as_written
         self.unknown: list[Path] = []
         self.error: GoJsonError | None = None
         self._struct = ""
@@ -113,16 +117,25 @@ class _Decoder:
         fields = self.types.structs[go_type]
         struct, outer = self._struct, self._fields
         decoded = {}
-        for name in sorted(data):
-            if name not in fields:
-                self.unknown.append((*path, name))
+        for written in self._ordered(data):
+            name = self._field(written, fields)
+            if name is None:
+                self.unknown.append((*path, written))
                 continue
             self._struct, self._fields = go_type.rpartition(".")[2], (*outer, name)
-            value = self.value(data[name], fields[name], (*path, name))
+            value = self.value(data[written], fields[name], (*path, written))
             self._struct, self._fields = struct, outer
             if value is not None:
                 decoded[name] = value
         return decoded
+
+    def _ordered(self, data: Mapping[str, Any]) -> Iterable[str]:
+        return data if self.as_written else sorted(data)
+
+    def _field(self, written: str, fields: Mapping[str, str]) -> str | None:
+        if written in fields or not self.as_written:
+            return written if written in fields else None
+        return next((name for name in fields if name.lower() == written.lower()), None)
 
     def _list(self, data: Any, go_type: str, item: str, path: Path) -> Any:
         if not isinstance(data, list):
@@ -135,7 +148,7 @@ class _Decoder:
         if not isinstance(data, dict):
             return self._mismatch(kind_of(data), go_type, path)
         decoded: dict[Any, Any] = {}
-        for name in sorted(data):
+        for name in self._ordered(data):
             value = self.value(data[name], item, (*path, name))
             decoded_key = self._map_key(name, key, path)
             if decoded_key is not None:
@@ -231,7 +244,7 @@ class _Scanner:
             return self._items()
         if first == '"':
             return self._string()
-        if first == "-" or first.isdigit():
+        if first == "-" or first in _DIGITS:
             return self._number()
         for word in ("true", "false", "null"):
             if first == word[0]:
@@ -300,10 +313,34 @@ class _Scanner:
         return self._END
 
     def _number(self) -> str | None:
-        self.at += 1
-        while self.at < len(self.text) and self.text[self.at] in "0123456789.eE+-":
-            self.at += 1
+        self._skip("-")
+        if not self._skip("0"):
+            error = self._digits("in numeric literal")
+            if error:
+                return error
+        if self._skip("."):
+            error = self._digits("after decimal point in numeric literal")
+            if error:
+                return error
+        if self._skip("eE"):
+            self._skip("+-")
+            return self._digits("in exponent of numeric literal")
         return None
+
+    def _digits(self, context: str) -> str | None:
+        if self.at >= len(self.text):
+            return self._END
+        if self.text[self.at] not in _DIGITS:
+            return self._invalid(self.text[self.at], context)
+        while self._skip(_DIGITS):
+            pass
+        return None
+
+    def _skip(self, characters: str) -> bool:
+        """Step over one of these characters where it comes next."""
+        found = self.at < len(self.text) and self.text[self.at] in characters
+        self.at += found
+        return found
 
     def _literal(self, word: str) -> str | None:
         for index, letter in enumerate(word[1:], start=1):
@@ -322,5 +359,6 @@ class _Scanner:
 
 
 def _quoted(character: str) -> str:
-    special = {"'": "'\\''", '"': "'\"'", "\n": "'\\n'", "\t": "'\\t'", "\r": "'\\r'"}
-    return special.get(character, f"'{character}'")
+    # Go looks at bytes, and shows one beyond ASCII as the character of that number.
+    special = {"'": r"'\''", '"': "'\"'"}
+    return special.get(character, f"'{quoted(chr(character.encode()[0]))[1:-1]}'")

@@ -17,7 +17,14 @@ from numaforge.kubelet.defaults import with_defaults, with_eviction_defaults
 from numaforge.kubelet.documents import Document, YamlError, find_embedded
 from numaforge.kubelet.dropins import FIRST_MINOR_WITHOUT_ENVIRONMENT_VARIABLE, DropInError, merge
 from numaforge.kubelet.findings import Finding, found
-from numaforge.kubelet.flags import FlagError, Flags, override, parse_flags
+from numaforge.kubelet.flags import (
+    FlagError,
+    Flags,
+    label_value_complaints,
+    override,
+    parse_flags,
+    qualified_name_complaints,
+)
 from numaforge.kubelet.gates import aggregate, known_minors_of, set_gates
 from numaforge.kubelet.places import Places
 from numaforge.kubelet.versions import KubeletVersion
@@ -168,6 +175,7 @@ def _require_node_labels(flags: Flags) -> None:
     labels: Mapping[str, str] = flags.others.get("node-labels") or {}
     unknown = sorted(label for label in labels if _is_reserved_label(label))
     if not unknown:
+        _require_label_syntax(labels)
         return
     error = (
         "failed to validate kubelet flags: unknown 'kubernetes.io' or 'k8s.io' labels specified with "
@@ -185,6 +193,21 @@ def _require_node_labels(flags: Flags) -> None:
             path="--node-labels",
             text=error,
         ),
+    )
+
+
+def _require_label_syntax(labels: Mapping[str, str]) -> None:
+    complaints: dict[str, list[str]] = {}
+    for label, value in sorted(labels.items()):
+        complaints.setdefault(label, []).extend(qualified_name_complaints(label))
+        complaints.setdefault(value, []).extend(label_value_complaints(value))
+    texts = [f"'{text}' - {', '.join(said)}" for text, said in complaints.items() if said]
+    if not texts:
+        return
+    error = f"failed to validate kubelet flags: invalid node labels: {'; '.join(texts)}"
+    remedy = "write labels as key=value, both of letters, digits, '-', '_' and '.'"
+    raise Refused(
+        error, found("NF006", "a label has the wrong form", remedy, path="--node-labels", text=error)
     )
 
 

@@ -202,6 +202,11 @@ def test_wrong_types_in_go_words(data: object, reason: str) -> None:
         ("{} x", "invalid character 'x' after top-level value"),
         ("tru", "unexpected end of JSON input"),
         ("trux", "invalid character 'x' in literal true (expecting 'e')"),
+        ("[0-1]", "invalid character '-' after array element"),
+        ("[-]", "invalid character ']' in numeric literal"),
+        ("[1.]", "invalid character ']' after decimal point in numeric literal"),
+        ("[1e]", "invalid character ']' in exponent of numeric literal"),
+        ("é", "invalid character 'Ã' looking for beginning of value"),
     ],
 )
 def test_malformed_json_in_go_words(text: str, reason: str) -> None:

@@ -243,6 +243,42 @@ def test_all_validation_errors_come_together() -> None:
             "string<string",
             id="a threshold without a value",
         ),
+        pytest.param(["--cpu_manager"], "unknown flag: --cpu_manager", id="an unknown flag as it is written"),
+        pytest.param(["---max-pods=3"], "bad flag syntax: ---max-pods=3", id="three dashes"),
+        pytest.param(["x", "--nope"], "unknown flag: --nope", id="a flag after a word, which is found first"),
+        pytest.param(
+            ["--max-pods=09"],
+            'invalid argument "09" for "--max-pods" flag: strconv.ParseInt: parsing "09": invalid syntax',
+            id="an octal number with a nine",
+        ),
+        pytest.param(
+            ["--vmodule=kubelet=x"],
+            'invalid argument "kubelet=x" for "--vmodule" flag: parsing verbosity in "kubelet=x": '
+            'strconv.ParseUint: parsing "x": invalid syntax',
+            id="a module's verbosity that is no number",
+        ),
+        pytest.param(
+            ["--register-with-taints=gpu"],
+            'invalid argument "gpu" for "--register-with-taints" flag: invalid taint spec: gpu',
+            id="a taint without an effect",
+        ),
+        pytest.param(
+            ["--register-with-taints=gpu:NoSchedule,gpu=1:NoSchedule"],
+            'invalid argument "gpu:NoSchedule,gpu=1:NoSchedule" for "--register-with-taints" flag: '
+            "duplicated taints with the same key and effect: {gpu 1 NoSchedule <nil>}",
+            id="a taint twice",
+        ),
+        pytest.param(
+            ["--manifest-url-header=a"],
+            'invalid argument "a" for "--manifest-url-header" flag: malformed pair, expect string:string',
+            id="a header without a value",
+        ),
+        pytest.param(
+            ["--sync-frequency=9999999999999999999"],
+            'invalid argument "9999999999999999999" for "--sync-frequency" flag: time: invalid duration '
+            '"9999999999999999999"',
+            id="a number beyond any duration",
+        ),
     ],
 )
 def test_command_lines_that_cannot_be_parsed(flags: list[str], error: str) -> None:
@@ -258,8 +294,22 @@ def test_labels_that_a_kubelet_may_not_set() -> None:
         "unknown 'kubernetes.io' or 'k8s.io' labels specified with --node-labels: [kubernetes.io/role]"
         in (report.error or "")
     )
-    allowed = ["--node-labels=node.kubernetes.io/pool=gpu,example.com/role=gpu"]
+    allowed = ["--node-labels=node.kubernetes.io/pool=gpu,example.com/role=gpu,gpu"]
     assert check(HEADER, topology=lab_node(), version="1.36", flags=allowed).starts
+
+
+def test_labels_of_a_wrong_form() -> None:
+    flags = ["--node-labels=example.com/role=-"]
+    report = check(HEADER, topology=lab_node(), version="1.36", flags=flags)
+    assert (report.error or "").startswith(
+        "failed to validate kubelet flags: invalid node labels: '-' - a valid label must be an empty string"
+    )
+
+
+@pytest.mark.parametrize(("text", "pods"), [("0x10", 16), ("010", 8), ("1_000", 1000), ("+5", 5)])
+def test_numbers_of_flags_are_written_as_in_go(text: str, pods: int) -> None:
+    report = check(HEADER, topology=lab_node(), version="1.36", flags=[f"--max-pods={text}"])
+    assert report.effective["maxPods"] == pods
 
 
 DECODING = (

@@ -152,6 +152,19 @@ def test_a_file_that_a_kubelet_wrote_is_restored(version: KubeletVersion) -> Non
             'could not parse default cpu set "0-3,": strconv.Atoi: parsing "": invalid syntax',
             id="not a CPU list",
         ),
+        pytest.param(
+            LATEST,
+            '{"policyName":{},"defaultCpuSet":1}',
+            "json: cannot unmarshal object into Go struct field CPUManagerCheckpointV1.policyName of type "
+            "string",
+            id="two wrong types, of which the first in the file counts",
+        ),
+        pytest.param(
+            LATEST,
+            '{"PolicyName":"none"}',
+            'configured policy "static" differs from state checkpoint policy "none"',
+            id="a field in other capitals",
+        ),
     ],
 )
 def test_files_that_cannot_be_restored(version: KubeletVersion, text: str, reason: str) -> None:
@@ -162,6 +175,11 @@ def test_files_that_cannot_be_restored(version: KubeletVersion, text: str, reaso
         "manager "
         'checkpoint file "/s/cpu_manager_state" before restarting Kubelet'
     )
+
+
+def test_a_pod_without_containers_holds_no_cpus() -> None:
+    text = '{"policyName":"static","defaultCpuSet":"0-3","entries":{"p":null}}'
+    assert restore_cpu_state(text, "static", LATEST, "/s").assignments == {"p": {}}
 
 
 def test_memory_state_without_a_checksum_is_corrupt_up_to_1_35() -> None:
