@@ -89,8 +89,10 @@ def find_embedded(text: str) -> Embedded | None:
             return _openshift(document, data)
         if kind == "ConfigMap" and isinstance((data.get("data") or {}).get("kubelet"), str):
             return _config_map(document, data)
-        if kind == KIND and index:
-            return Embedded(document, "kubeadm configuration", ())
+        if kind == KIND:
+            return Embedded(document, "kubeadm configuration", ()) if index else None
+        if not data:
+            return None
     return None
 
 

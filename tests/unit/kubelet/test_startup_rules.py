@@ -367,6 +367,7 @@ def test_cannot_be_decoded(version: str, body: str, error: str) -> None:
         pytest.param("cpuCFSQuotaPeriod: null\n", id="null where no duration is a duration too"),
         pytest.param("reservedMemory: [{numaNode: 0, limits: {}}]\n", id="no limit at all"),
         pytest.param("maxPods: 10\n---\n[\n", id="a second document that is no YAML"),
+        pytest.param(f"maxPods: 10\n---\n{HEADER}maxPods: -1\n", id="only the first of two configurations"),
         pytest.param("podLogsDir: pods\n", id="a relative path, which stands for one beside the file"),
     ],
 )
@@ -395,6 +396,11 @@ def test_lower_case_apiversion_is_enough_for_a_file_and_not_for_a_drop_in() -> N
     report = check(HEADER, topology=lab_node(), version="1.36", drop_ins={"10.conf": text})
     assert report.error is not None
     assert report.error.endswith("/10.conf, unknown apiVersion/kind: /, Kind=KubeletConfiguration")
+
+
+def test_configuration_behind_an_empty_document_is_not_read() -> None:
+    report = check(f"---\n---\n{HEADER}", topology=lab_node(), version="1.36", config_path="$CONFIG")
+    assert report.error == f"{DECODING}failed to decode: Object 'Kind' is missing in '---\n---\n{HEADER}'"
 
 
 DEPENDENCIES = "failed to construct kubelet dependencies: "
