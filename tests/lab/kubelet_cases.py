@@ -434,6 +434,11 @@ def _decoding() -> Iterator[Case]:
         "a file of another version", "apiVersion: kubelet.config.k8s.io/v1\nkind: KubeletConfiguration\n"
     )
     yield whole("a list", "- maxPods: 5\n")
+    yield case("a duration of nothing", 'shutdownGracePeriod: ""')
+    yield case("a second document is not read", "maxPods: 100", "---", "maxPods: [")
+    yield whole("a first document of nothing", f"---\n---\n{config()}")
+    yield case("no memory is reserved", "reservedMemory: [{numaNode: 0, limits: {memory: null}}]", MEMORY)
+    yield case("a number that no float holds", "memoryThrottlingFactor: 1e500")
 
 
 def _drop_ins() -> Iterator[Case]:
@@ -512,6 +517,10 @@ def _flags() -> Iterator[Case]:
     )
     yield case("an unknown flag", flags=("--reserved-cpu=0-1",))
     yield case("a word that is no flag", flags=("start",))
+    yield case("a word that is no flag, and a flag of another type", flags=("start", "--max-pods=many"))
+    yield case("a flag with a number in hexadecimal", flags=("--max-pods=-0x10",))
+    yield case("a flag with three hyphens", flags=("---max-pods=1",))
+    yield case("a flag with a duration that is too large", flags=("--sync-frequency=9999999h",))
     yield case("a flag without its value", flags=("--max-pods",))
     yield case("a flag with a value of another type", flags=("--max-pods=many",))
     yield case("a flag with underscores", flags=("--max_pods=-1",))
@@ -525,6 +534,7 @@ def _flags() -> Iterator[Case]:
         yield case(f"the flag --{flag} of some versions", flags=(f"--{flag}={value}",))
     yield case("a label that a node may not give itself", flags=("--node-labels=kubernetes.io/role=worker",))
     yield case("a taint as a flag without an effect", flags=("--register-with-taints=a=b",))
+    yield case("a label as a flag without a value", flags=("--node-labels=gpu", "--max-pods=-1"))
 
 
 def _state_files() -> Iterator[Case]:
@@ -667,6 +677,30 @@ def _validation() -> Iterator[Case]:
 
 
 def _set_up() -> Iterator[Case]:
+    yield case("a cipher suite that does not exist", "tlsCipherSuites: [TLS_NONE]")
+    for name, curves in (
+        ("is unknown", "[1]"),
+        ("is there twice", "[29, 29]"),
+        ("is out of range", "[65536]"),
+    ):
+        yield case(f"a curve that {name}", f"tlsCurvePreferences: {curves}", since=36)
+    yield case("a sysctl of the whole node", "allowedUnsafeSysctls: [net.core.somaxconn, vm.swappiness]")
+    yield case("a sysctl that cannot be", 'allowedUnsafeSysctls: ["kernel msg"]')
+    yield case("a log size that is no whole number", "containerLogMaxSize: 1.5Gi")
+    yield case("a period below zero", "syncFrequency: -1s")
+    for name, pattern in (
+        ("wildcard in the middle", "registry.example/*/a"),
+        ("tag", "registry.example/a:1"),
+        ("capital", "registry.example/A"),
+        ("name alone", "pause"),
+    ):
+        yield case(
+            f"an allowed image with a {name}",
+            gates(KubeletEnsureSecretPulledImages=True),
+            "imagePullCredentialsVerificationPolicy: NeverVerifyAllowlistedImages",
+            f'preloadedImagesVerificationAllowlist: ["{pattern}"]',
+            since=33,
+        )
     yield case("CPUs reserved for a quality of service", 'qosReserved: {cpu: "50%"}', gates(QOSReserved=True))
     yield case(
         "a node as numaforge plans it",
