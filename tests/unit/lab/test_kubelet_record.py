@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
 from lab import kubelets
 from lab.paths import REPOSITORY
-from tests.lab.kubelet_cases import all_cases
+from numaforge.kubelet.startup import check
+from tests.fixtures import machines
+from tests.lab.kubelet_cases import all_cases, without_path
 
 RECORD = json.loads((REPOSITORY / "docs" / "kubelets.json").read_text())
 
@@ -30,3 +33,29 @@ def test_every_configuration_was_tried(minor: str) -> None:
         if any(minor in minors for minors in outcomes.values())
     }
     assert tried == {case.trial.id for case in all_cases(0) if case.is_for(minor)}
+
+
+@pytest.mark.parametrize("minor", RECORD["releases"])
+def test_check_says_today_what_this_kubelet_did(minor: str) -> None:
+    """Except for cases whose state files a kubelet wrote first: these are not on record."""
+    machine = replace(machines.lab_node(), memory_bytes=RECORD["memory_bytes"])
+    said, done = {}, {}
+    for case in all_cases(RECORD["memory_bytes"]):
+        trial = case.trial
+        if not case.is_for(minor) or trial.state or trial.before or trial.edits:
+            continue
+        report = check(
+            trial.config,
+            topology=machine,
+            version=kubelets.version(minor),
+            drop_ins=trial.drop_ins,
+            flags=trial.flags,
+            config_path=kubelets.CONFIG_PATH,
+            drop_in_dir=kubelets.DROP_IN_DIR,
+            root_dir=kubelets.ROOT_DIR,
+        )
+        outcomes = RECORD["outcomes"][trial.id]
+        said[trial.id] = report.error or "starts"
+        done[trial.id] = next(without_path(error) for error, minors in outcomes.items() if minor in minors)
+    assert len(said) > 150
+    assert said == done
