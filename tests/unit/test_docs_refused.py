@@ -34,7 +34,18 @@ def pstate_node() -> NodeTopology:
     return replace(lab_node(), cpufreq=cpufreq)
 
 
-MACHINES = {"big_512": big_512, "dgx_h100": dgx_h100, "pstate_node": pstate_node}
+def vmemmap_node() -> NodeTopology:
+    """Return the lab node with a running kubelet and a kernel that takes page structs back."""
+    kubelet = replace(kubeadm_kubelet(), running=True)
+    return replace(lab_node(), sysctls={"vm.hugetlb_optimize_vmemmap": "1"}, kubelet=kubelet)
+
+
+MACHINES = {
+    "big_512": big_512,
+    "dgx_h100": dgx_h100,
+    "pstate_node": pstate_node,
+    "vmemmap_node": vmemmap_node,
+}
 
 
 def message(
@@ -47,7 +58,9 @@ def message(
 ) -> str:
     topology = MACHINES[machine]() if machine else lab_node()
     install = kubeadm_kubelet(config_text=KUBEADM_CONFIG + kubelet)
-    topology = replace(topology, kubelet=replace(install, flags=(*install.flags, *flags)))
+    running = topology.kubelet is not None and topology.kubelet.running
+    install = replace(install, flags=(*install.flags, *flags), running=running)
+    topology = replace(topology, kubelet=install)
     with pytest.raises(NumaforgeError) as caught:
         plan_node(topology, load_profile(profile), version)
     return str(caught.value)

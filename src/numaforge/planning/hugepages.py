@@ -13,6 +13,7 @@ from numaforge.quantity import format_bytes, parse_bytes
 from numaforge.topology.model import NodeTopology, NumaNode
 
 SUBJECT = "hugepages"
+_VMEMMAP = "vm.hugetlb_optimize_vmemmap"
 
 PagesBySize = Mapping[str, int]
 
@@ -23,7 +24,8 @@ def plan_hugepages(
     """Return the wanted pages by NUMA node and size; a size that is not in the result is left as it is.
 
     A size that the profile names is managed on every NUMA node. Raises PlanError for a NUMA node or a size
-    that the machine does not have, and for more pages than a NUMA node has memory.
+    that the machine does not have, for more pages than a NUMA node has memory, and for more pages under a
+    running kubelet where MemTotal would grow with them.
     """
     nodes = {node.id: node for node in sorted(topology.numa_nodes, key=lambda node: node.id)}
     wanted: dict[int, dict[str, int]] = {node: {} for node in nodes}
@@ -48,6 +50,7 @@ def plan_hugepages(
         decisions.append(Decision(f"{SUBJECT}.{size}", "left as it is", reason))
     for node in nodes.values():
         _refuse_too_many(node, wanted[node.id])
+    _refuse_memory_that_grows(topology, profile, wanted)
     return Reasoned(wanted, tuple(decisions))
 
 
@@ -150,4 +153,27 @@ def _refuse_too_many(node: NumaNode, wanted: PagesBySize) -> None:
             f"= {format_bytes(taken)}",
             where=SUBJECT,
             remedy=f"ask for {format_bytes(taken - memory)} less on NUMA node {node.id}",
+        )
+
+
+def _refuse_memory_that_grows(
+    topology: NodeTopology, profile: NodeProfile, wanted: Mapping[int, PagesBySize]
+) -> None:
+    """Refuse where each new page gives the memory of its page structs back (mm/hugetlb_vmemmap.c).
+
+    MemTotal grows with the pages then, and does not shrink when they go: what the node will offer cannot be
+    said before, and a kubelet with the memory manager's old state file would not start again.
+    """
+    runs = topology.kubelet is not None and topology.kubelet.running
+    optimized = profile.tuning.sysctls.get(_VMEMMAP, topology.sysctls.get(_VMEMMAP, "0")) != "0"
+    grows = any(
+        count > node.hugepages[size].total
+        for node in topology.numa_nodes
+        for size, count in wanted[node.id].items()
+    )
+    if runs and optimized and grows:
+        raise PlanError(
+            f"{_VMEMMAP} is on: MemTotal grows with every new page, under a kubelet that runs",
+            where=SUBJECT,
+            remedy=f'set {_VMEMMAP}: "0" in tuning.sysctls, or reserve the pages by kernel arguments',
         )

@@ -8,6 +8,7 @@ import pytest
 
 from numaforge.errors import PlanError
 from numaforge.planning.document import dumps
+from numaforge.planning.hugepages import plan_hugepages
 from numaforge.planning.model import NodePlan
 from numaforge.planning.node import plan_node
 from numaforge.profile import load_profile
@@ -128,3 +129,40 @@ def test_refused(entry, message):
     with pytest.raises(PlanError) as caught:
         plan(lab_node(), entry)
     assert str(caught.value) == message
+
+
+VMEMMAP = "vm.hugetlb_optimize_vmemmap"
+
+
+@pytest.mark.parametrize(
+    ("setting", "running", "wish", "count", "refused"),
+    [
+        pytest.param("1", True, {}, 8, True, id="memory-grows-under-a-kubelet"),
+        pytest.param("0", True, {}, 8, False, id="switched-off"),
+        pytest.param(None, True, {}, 8, False, id="a-kernel-without-it"),
+        pytest.param("1", True, {VMEMMAP: "0"}, 8, False, id="switched-off-by-the-profile"),
+        pytest.param("0", True, {VMEMMAP: "1"}, 8, True, id="switched-on-by-the-profile"),
+        pytest.param("1", False, {}, 8, False, id="no-kubelet-runs"),
+        pytest.param("1", True, {}, 4, False, id="the-pages-are-there"),
+        pytest.param("1", True, {}, 0, False, id="pages-go"),
+    ],
+)
+def test_memory_that_grows_with_the_pages_is_refused(setting, running, wish, count, refused):
+    topology = with_pools(4)
+    topology = replace(
+        topology,
+        sysctls={} if setting is None else {VMEMMAP: setting},
+        kubelet=replace(topology.kubelet, running=running),
+    )
+    profile = load_profile(
+        {
+            "name": "p",
+            "hugepages": [{"size": "2Mi", "count_per_numa_node": count}],
+            "tuning": {"sysctls": wish},
+        }
+    )
+    if refused:
+        with pytest.raises(PlanError, match="MemTotal grows with every new page"):
+            plan_hugepages(topology, profile, None)
+    else:
+        assert plan_hugepages(topology, profile, None).value[0] == {"2Mi": count}
