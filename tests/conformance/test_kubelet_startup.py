@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import tarfile
 from collections.abc import Iterator
 from functools import cache
@@ -21,6 +20,7 @@ from numaforge.kubelet.startup import check
 from numaforge.snapshot import from_root
 from numaforge.topology import read_topology
 from numaforge.topology.model import Core, CpuSet, HugepagePool, NodeTopology, NumaNode, Package
+from tests.fixtures.kubelet_texts import in_any_order
 
 VECTORS = Path(os.environ.get("NUMAFORGE_VECTORS", Path(__file__).parents[2].parent / "shared" / "vectors"))
 LOADING = (
@@ -111,14 +111,6 @@ def machine(description: dict[str, Any]) -> NodeTopology:
 
 def page_size(kib: int) -> str:
     return f"{kib // 2**20}Gi" if kib >= 2**20 else f"{kib // 2**10}Mi"
-
-
-def in_any_order(error: str) -> str:
-    """Sort what the kubelet collects from a map, which Go walks in another order each time."""
-    if "depends on features that are disabled" not in error:
-        return error
-    before, bracket, several = error.partition("[")
-    return before + bracket + ", ".join(sorted(re.split(r"(?<=\]), ", several.removesuffix("]"))))
 
 
 def bare(error: str | None) -> str | None:

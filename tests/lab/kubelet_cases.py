@@ -103,11 +103,6 @@ def reserved_memory(*bytes_of_nodes: int | str) -> str:
     return f"reservedMemory: {json.dumps(entries)}"
 
 
-def without_path(error: str) -> str:
-    """Drop the empty structure that kubelets print behind refusals of validation; the path was meant."""
-    return error.partition(", path: &TypeMeta{")[0]
-
-
 def _hyphenated(options: Mapping[str, str]) -> str:
     return json.dumps({name.replace("_", "-"): value for name, value in options.items()})
 
