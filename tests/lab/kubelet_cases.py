@@ -11,8 +11,12 @@ import struct
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from lab import kubelets
 from lab.kubelets import Trial
 from lab.paths import REPOSITORY
+from numaforge.kubelet.findings import Report
+from numaforge.kubelet.startup import check
+from numaforge.topology.model import NodeTopology
 
 PAGE = REPOSITORY / "docs" / "check.md"
 EXAMPLES = runpy.run_path(str(PAGE.with_name("check_examples.py")))["examples"]
@@ -105,6 +109,23 @@ def reserved_memory(*bytes_of_nodes: int | str) -> str:
 
 def _hyphenated(options: Mapping[str, str]) -> str:
     return json.dumps({name.replace("_", "-"): value for name, value in options.items()})
+
+
+def predicted(
+    trial: Trial, minor: str, machine: NodeTopology, state_files: Mapping[str, str] | None = None
+) -> Report:
+    """Return what `check` says of a trial on a machine, before a kubelet of a minor such as `1.33` does."""
+    return check(
+        trial.config,
+        topology=machine,
+        version=kubelets.version(minor),
+        drop_ins=trial.drop_ins,
+        flags=trial.flags,
+        state_files=state_files,
+        config_path=kubelets.CONFIG_PATH,
+        drop_in_dir=kubelets.DROP_IN_DIR,
+        root_dir=kubelets.ROOT_DIR,
+    )
 
 
 def percent_of(percent: float, memory_bytes: int) -> int:

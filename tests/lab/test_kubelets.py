@@ -21,12 +21,11 @@ from lab.cluster import Lab
 from lab.kubelets import Trial, Verdict
 from lab.node import Node
 from lab.twin import twins
-from numaforge.kubelet.startup import check
 from numaforge.snapshot import parse_output, script
 from numaforge.topology import read_topology
 from numaforge.topology.model import NodeTopology
 from tests.fixtures.kubelet_texts import in_any_order, without_path
-from tests.lab.kubelet_cases import all_cases
+from tests.lab.kubelet_cases import all_cases, predicted
 
 CHOICES = {"ends": (kubelets.OLDEST, kubelets.NEWEST), "all": kubelets.MINORS}
 CHOSEN = os.environ.get("NUMAFORGE_KUBELETS", "ends")
@@ -88,17 +87,7 @@ def _record(machine: NodeTopology, verdicts: Mapping[str, Mapping[str, Verdict]]
 @pytest.mark.parametrize(("minor", "name"), NAMES, ids=[f"{minor}-{name}" for minor, name in NAMES])
 def test_check_says_what_the_kubelet_does(tried: Trials, minor: str, name: str) -> None:
     trial, verdict = tried.trials[name], tried.verdicts[minor][name]
-    report = check(
-        trial.config,
-        topology=tried.machine,
-        version=kubelets.version(minor),
-        drop_ins=trial.drop_ins,
-        flags=trial.flags,
-        state_files=verdict.state,
-        config_path=kubelets.CONFIG_PATH,
-        drop_in_dir=kubelets.DROP_IN_DIR,
-        root_dir=kubelets.ROOT_DIR,
-    )
+    report = predicted(trial, minor, tried.machine, verdict.state)
     assert report.starts is verdict.starts
     assert in_any_order(report.error or "") == in_any_order(without_path(verdict.error))
 

@@ -16,6 +16,7 @@ from typing import Any
 from numaforge.kubelet.cpusets import CpuSetError, atoi
 from numaforge.kubelet.durations import DurationError, parse_duration
 from numaforge.kubelet.gotext import quoted
+from numaforge.kubelet.labels import label_value_complaints, qualified_name_complaints
 from numaforge.kubelet.quantities import Quantity, QuantityError
 from numaforge.kubelet.versions import KubeletVersion
 
@@ -222,8 +223,6 @@ _TRUE = frozenset({"1", "t", "T", "TRUE", "true", "True"})
 _FALSE = frozenset({"0", "f", "F", "FALSE", "false", "False"})
 _HUGEPAGES = "hugepages-"
 _TAINT_EFFECTS = frozenset({"NoSchedule", "PreferNoSchedule", "NoExecute"})
-_LABEL = re.compile(r"([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]")
-_LONGEST_LABEL = 63
 _INTEGER = re.compile(r"[+-]?[0-9][0-9A-Za-z_]*")
 _DIGITS = re.compile(r"[0-9]+")
 _BITS = {"int32": 31, "int64": 63}
@@ -564,37 +563,6 @@ def _taint(text: str) -> dict[str, str]:
     if complaints:
         raise ValueError(f"invalid taint spec: {text}, {'; '.join(complaints)}")
     return {"key": key, "value": value, "effect": effect}
-
-
-def label_value_complaints(value: str) -> list[str]:
-    """Return what IsValidLabelValue in k8s.io/apimachinery says."""
-    complaints = []
-    if len(value) > _LONGEST_LABEL:
-        complaints.append(f"must be no more than {_LONGEST_LABEL} characters")
-    if value and not _LABEL.fullmatch(value):
-        complaints.append(
-            "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', "
-            "and must start and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or "
-            f"'12345', regex used for validation is '({_LABEL.pattern})?')"
-        )
-    return complaints
-
-
-def qualified_name_complaints(key: str) -> list[str]:
-    """Return what IsQualifiedName in k8s.io/apimachinery says; a prefix is taken as it is."""
-    name = key.rpartition("/")[2]
-    complaints = []
-    if not name:
-        complaints.append("name part must be non-empty")
-    elif len(name) > _LONGEST_LABEL:
-        complaints.append(f"name part must be no more than {_LONGEST_LABEL} characters")
-    if not _LABEL.fullmatch(name):
-        complaints.append(
-            "name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with "
-            "an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for "
-            f"validation is '{_LABEL.pattern}')"
-        )
-    return complaints
 
 
 _PARSERS: Mapping[str, Callable[[str, Any], Any]] = {

@@ -17,15 +17,9 @@ from numaforge.kubelet.defaults import with_defaults, with_eviction_defaults
 from numaforge.kubelet.documents import Document, YamlError, find_embedded
 from numaforge.kubelet.dropins import FIRST_MINOR_WITHOUT_ENVIRONMENT_VARIABLE, DropInError, merge
 from numaforge.kubelet.findings import Finding, found
-from numaforge.kubelet.flags import (
-    FlagError,
-    Flags,
-    label_value_complaints,
-    override,
-    parse_flags,
-    qualified_name_complaints,
-)
+from numaforge.kubelet.flags import FlagError, Flags, override, parse_flags
 from numaforge.kubelet.gates import aggregate, known_minors_of, set_gates
+from numaforge.kubelet.labels import label_value_complaints, qualified_name_complaints
 from numaforge.kubelet.places import Places
 from numaforge.kubelet.versions import KubeletVersion
 

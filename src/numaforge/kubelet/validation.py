@@ -19,6 +19,7 @@ from numaforge.kubelet.durations import Duration, parse_duration
 from numaforge.kubelet.gates import enabled, set_gates
 from numaforge.kubelet.gotext import quoted, shown_float
 from numaforge.kubelet.images import pattern_complaint
+from numaforge.kubelet.labels import label_value_complaints, qualified_name_complaints
 from numaforge.kubelet.options import TOPOLOGY_MANAGER_POLICIES, TOPOLOGY_MANAGER_SCOPES
 from numaforge.kubelet.quantities import Quantity
 from numaforge.kubelet.versions import KubeletVersion
@@ -32,7 +33,6 @@ _LARGEST_USER_NAMESPACE = 2**32 - 1
 _LARGEST_VERBOSITY = 2**31 - 1
 _LARGEST_SAMPLING_RATE = 1_000_000
 _HUGEPAGES = "hugepages-"
-_LABEL_NAME = re.compile(r"([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]")
 _DNS_LABEL = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 _DNS_SUBDOMAIN = re.compile(rf"{_DNS_LABEL}(\.{_DNS_LABEL})*")
 _CONTROL_CHARACTER = re.compile(r"[\x00-\x1f\x7f]")
@@ -323,16 +323,16 @@ def _taints(config: _Config) -> _Refusals:
 
 
 def _is_valid_taint(taint: Mapping[str, Any]) -> bool:
-    value, effect = taint.get("value", ""), taint.get("effect", "")
-    value_fits = not value or (len(value) <= 63 and bool(_LABEL_NAME.fullmatch(value)))
-    return _is_qualified_name(taint.get("key", "")) and value_fits and effect in ("", *_TAINT_EFFECTS)
+    value_fits = not label_value_complaints(taint.get("value", ""))
+    effect_exists = taint.get("effect", "") in ("", *_TAINT_EFFECTS)
+    return _is_qualified_name(taint.get("key", "")) and value_fits and effect_exists
 
 
 def _is_qualified_name(key: str) -> bool:
-    prefix, slash, name = key.rpartition("/")
+    prefix, slash, _ = key.rpartition("/")
     if slash and (len(prefix) > 253 or not _DNS_SUBDOMAIN.fullmatch(prefix)):
         return False
-    return len(name) <= 63 and bool(_LABEL_NAME.fullmatch(name))
+    return not qualified_name_complaints(key)
 
 
 def _shown_time(added: str | None) -> str:
