@@ -6,9 +6,10 @@ VENV   := .venv
 PYTHON := $(VENV)/bin/python
 STAMP  := $(VENV)/.installed
 
-# What takes about half of the time of tests/lab, what needs most nodes first: the rest, which is tested beside it on a
-# lab of its own, begins with what needs none.
-HALF   := $(wildcard $(addprefix tests/lab/test_,kubelets.py admission_live.py lab_*.py nvml.py pods.py rollout.py))
+# Two workers take the files one by one, each with a lab of its own: the fast ones first, while the labs are made, then
+# those of the lab, the longest first.
+LONGEST := $(addprefix tests/lab/test_,rollout.py transaction.py kubelets.py site.py rollout_faults.py verify.py)
+PYTEST  := $(PYTHON) -m pytest -n 2 --dist loadfile --no-loadscope-reorder --durations 20
 
 include lab/lab.mk
 
@@ -26,11 +27,10 @@ $(STAMP): requirements.lock pyproject.toml
 demo: setup ## bring up the lab, provision it, verify it, run a pinned pod
 	@$(PYTHON) -m lab demo
 
-test: setup lint ## every check and every test, the lab included
+test: setup lint ## every check and every test but those that take long, the lab included
 	@$(PYTHON) -m lab require
-	@sh tests/beside.sh 'nice $(PYTHON) -m lab build' '$(PYTHON) -m pytest tests/unit tests/conformance tests/ssh'
-	@sh tests/beside.sh 'env NUMAFORGE_LAB_DIR=$(CURDIR)/.second-lab $(PYTHON) -m pytest tests/lab $(HALF:%=--ignore=%)' \
-	  '$(PYTHON) -m pytest $(HALF)'
+	@sh tests/beside.sh 'nice $(PYTHON) -m lab prepare .lab .lab-gw1' \
+	  '$(PYTEST) tests/unit tests/conformance tests/ssh $(LONGEST) $(filter-out $(LONGEST),$(wildcard tests/lab/test_*.py))'
 
 test-fast: setup ## the tests that need neither a lab nor an sshd
 	@$(PYTHON) -m pytest -q -m 'not lab and not ssh'

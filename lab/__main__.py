@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+from pathlib import Path
 from typing import Any
 
 import click
@@ -57,7 +58,17 @@ def build() -> None:
     requirements.ensure()
     cluster.build()
     gobuild.build(gobuild.KWOK)
-    real_kubelets.build(real_kubelets.OLDEST)
+
+
+@main.command()
+@click.argument("folders", nargs=-1, type=click.Path(path_type=Path))
+def prepare(folders: tuple[Path, ...]) -> None:
+    """Build everything, and save the state of labs in these FOLDERS, from which `up` restores them."""
+    requirements.ensure()
+    cluster.build()
+    for folder in folders:
+        Lab(folder.absolute()).prepare(1)
+    gobuild.build(gobuild.KWOK)
 
 
 @main.command()

@@ -118,6 +118,19 @@ class Lab:
             self._create(image, recipe, count)
             self._boot()
 
+    def prepare(self, count: int) -> None:
+        """Have a saved state of `count` workers to return to; a lab that is running is left as it is."""
+        image = build()
+        recipe = _recipe(image, count)
+        with self._locked():
+            layout = self._read_layout()
+            if self.running() or (layout is not None and layout.recipe == recipe and layout.saved):
+                return
+            self._stop_everything()
+            self._create(image, recipe, count)
+            self._boot()
+            self._stop_everything()
+
     def down(self) -> None:
         """End every process of the lab; keys, disks and saved states stay."""
         if not self.state.exists():

@@ -4,7 +4,12 @@ NODE ?= numaforge-lab-1
 ADMISSIONS ?= 1000
 SEED ?= 1
 
-.PHONY: kubelets test-kubelets test-admissions lab-build lab-up lab-down lab-reset lab-status lab-ssh lab-kubectl
+# What `make test` leaves out, in parts that can be run alone.
+PARTS := kubelets admissions fleet workers rollout
+PART  ?= $(PARTS)
+LONG  := $(PYTHON) -m pytest -m long --durations 20
+
+.PHONY: test-all $(PARTS:%=test-%) kubelets lab-build lab-up lab-down lab-reset lab-status lab-ssh lab-kubectl
 
 lab-build: setup ## build the lab's binaries and image without starting anything
 	@$(PYTHON) -m lab build
@@ -30,9 +35,21 @@ lab-kubectl: setup ## run kubectl against the lab's cluster (CMD="get nodes")
 kubelets: setup ## build kubelets 1.30 to 1.36
 	@$(PYTHON) -m lab kubelets
 
+test-all: setup ## what takes long, or some of it (PART="kubelets admissions fleet workers rollout")
+	@set -e; for part in $(PART); do $(MAKE) --no-print-directory test-$$part; done
+
 test-kubelets: kubelets ## `check` against all seven kubelets; renews the record that docs/check.md quotes
 	@NUMAFORGE_KUBELETS=all NUMAFORGE_KUBELET_RECORD=docs/kubelets.json $(PYTHON) -m pytest tests/lab/test_kubelets.py
 	@$(PYTHON) docs/check_examples.py
 
 test-admissions: setup ## random pods, `admit` against the live kubelet (ADMISSIONS=5000 SEED=2)
-	@NUMAFORGE_ADMISSIONS=$(ADMISSIONS) NUMAFORGE_SEED=$(SEED) $(PYTHON) -m pytest tests/lab/test_admission_live.py
+	@NUMAFORGE_ADMISSIONS=$(ADMISSIONS) NUMAFORGE_SEED=$(SEED) $(PYTHON) -m pytest -m '' tests/lab/test_admission_live.py
+
+test-fleet: setup ## 300 nodes on a real API server, two shards, one budget
+	@$(LONG) tests/lab/test_rollout_fleet.py tests/lab/test_rollout_faults.py
+
+test-workers: setup ## three virtual workers, pods that move between them
+	@$(LONG) tests/lab/test_rollout_workers.py
+
+test-rollout: setup ## a roll-out on the virtual node that is killed, delayed, cut off at every moment
+	@$(LONG) tests/lab/test_rollout.py tests/lab/test_rollout_hostile.py tests/lab/test_transaction.py

@@ -59,6 +59,8 @@ class Run:
 
 
 RUNS = [Run(number) for number in range(-(-ADMISSIONS // PODS_PER_SEQUENCE))]
+EVERY_TIME = (1, 4, 7, 10)
+"""Runs that take little: one of each policy, and each manager among them."""
 
 
 @dataclass(frozen=True)
@@ -142,7 +144,17 @@ def _each_with_a_pod_less(operations: Operations) -> list[Operations]:
     ]
 
 
-@pytest.mark.parametrize("run", RUNS, ids=lambda run: f"{run.number}-{run.scenario.name}")
+@pytest.mark.parametrize(
+    "run",
+    [
+        pytest.param(
+            run,
+            marks=() if run.number in EVERY_TIME else pytest.mark.long,
+            id=f"{run.number}-{run.scenario.name}",
+        )
+        for run in RUNS
+    ],
+)
 def test_decides_as_the_live_kubelet_does(kubelet: LiveKubelet, run: Run) -> None:
     operations = run.operations(kubelet)
     kubelet.start(run.settings)

@@ -1,6 +1,6 @@
 """`check` against real kubelets in the virtual node: every configuration of the table, verdict and text.
 
-NUMAFORGE_KUBELETS chooses the minors: `ends` (the oldest and the newest), `all`, or a list (`1.33,1.34`).
+NUMAFORGE_KUBELETS chooses the minors: `newest`, `all`, or a list (`1.33,1.34`).
 NUMAFORGE_KUBELET_RECORD names a file that the verdicts are written to.
 """
 
@@ -27,8 +27,8 @@ from numaforge.topology.model import NodeTopology
 from tests.fixtures.kubelet_texts import in_any_order, without_path
 from tests.lab.kubelet_cases import all_cases, predicted
 
-CHOICES = {"ends": (kubelets.OLDEST, kubelets.NEWEST), "all": kubelets.MINORS}
-CHOSEN = os.environ.get("NUMAFORGE_KUBELETS", "ends")
+CHOICES = {"newest": (kubelets.NEWEST,), "all": kubelets.MINORS}
+CHOSEN = os.environ.get("NUMAFORGE_KUBELETS", "newest")
 MINORS = CHOICES.get(CHOSEN) or tuple(CHOSEN.split(","))
 NAMES = [(minor, case.trial.id) for minor in MINORS for case in all_cases(0) if case.is_for(minor)]
 FEWEST = 30

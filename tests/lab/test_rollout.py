@@ -63,9 +63,9 @@ def test_a_node_with_pods_goes_to_the_plan_and_back(lab: Lab, fresh: Node, tmp_p
 @pytest.mark.parametrize(
     "phase",
     [
-        pytest.param("drains", id="while-it-drains"),
+        pytest.param("drains", id="while-it-drains", marks=pytest.mark.long),
         pytest.param("applying", id="while-the-node-changes"),
-        pytest.param("proves", id="while-the-node-proves-itself"),
+        pytest.param("proves", id="while-the-node-proves-itself", marks=pytest.mark.long),
     ],
 )
 def test_a_killed_roll_out_is_gone_on_with(lab: Lab, fresh: Node, tmp_path: Path, phase: str) -> None:
@@ -86,6 +86,7 @@ def test_a_killed_roll_out_is_gone_on_with(lab: Lab, fresh: Node, tmp_path: Path
     assert (policy(fresh), applied(fresh), free(lab, fresh)) == ("static", 1, True)
 
 
+@pytest.mark.long
 def test_an_api_server_that_is_away_undoes_nothing(lab: Lab, fresh: Node, tmp_path: Path) -> None:
     run = begin("run", inventory(lab, tmp_path, **QUICK), state=tmp_path)
     run.await_phase("applying")

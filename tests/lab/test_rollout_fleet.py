@@ -1,4 +1,4 @@
-"""300 nodes on a real API server, with pods that really move and budgets that really block.
+"""Many nodes on a real API server, with pods that really move and budgets that really block.
 
 The nodes are kwok's, so there are no machines behind them: what a machine says is scripted here, and an
 observer with a connection of its own counts what is out of service.
@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import pytest
 
@@ -27,21 +28,40 @@ from numaforge.rollout.slots import held_slots
 from numaforge.rollout.steps import run
 from tests.lab.fleet import Observer, ScriptedMachine, Thread
 
-NODES = 300
-ROLLED_OUT = 90
 ZONES = 3
 SHARE = Share(percent=10)
-PER_ZONE = Share(count=20)
+
+
+@dataclass(frozen=True)
+class Size:
+    """How many nodes there are, how many of them are rolled out, and how many of a zone at a time."""
+
+    nodes: int
+    rolled_out: int
+    per_zone: int
+
+
+SMALL, LARGE = Size(60, 20, 4), Size(300, 90, 20)
+
+
+@pytest.fixture(
+    scope="module",
+    params=[pytest.param(SMALL, id="60"), pytest.param(LARGE, marks=pytest.mark.long, id="300")],
+)
+def size(request: pytest.FixtureRequest) -> Size:
+    found: Size = request.param
+    return found
 
 
 @pytest.fixture(scope="module")
-def nodes(fleet: Fleet) -> list[str]:
-    """300 nodes in three zones, with two pods each on average, of which a tenth may be away at a time."""
-    names = fleet.add_nodes(NODES, zones=ZONES, prefix="gpu")
+def nodes(fleet: Fleet, size: Size) -> Iterator[list[str]]:
+    """Nodes in three zones, with two pods each on average, of which a tenth may be away at a time."""
+    names = fleet.add_nodes(size.nodes, zones=ZONES, prefix="gpu")
     for number in range(10):
-        fleet.add_deployment(f"app-{number}", NODES * 2 // 10, max_unavailable="10%")
+        fleet.add_deployment(f"app-{number}", size.nodes * 2 // 10, max_unavailable="10%")
     fleet.await_deployments(300)
-    return names
+    yield names
+    fleet.clear()
 
 
 @pytest.fixture
@@ -52,12 +72,13 @@ def cluster(fleet: Fleet) -> Iterator[KubectlCluster]:
 
 def rollout(
     cluster: KubectlCluster,
+    size: Size,
     names: list[str],
     runner: str,
     machines: dict[str, ScriptedMachine],
     **changes: object,
 ) -> FleetRollout:
-    budget = Budget(SHARE, pool="", domain=ZONE, max_unavailable_per_domain=PER_ZONE)
+    budget = Budget(SHARE, pool="", domain=ZONE, max_unavailable_per_domain=Share(count=size.per_zone))
     settings = NodeSettings(
         budget=budget,
         drain=DrainSettings(timeout_seconds=240),
@@ -91,16 +112,16 @@ def nothing_is_left(fleet: Fleet, cluster: KubectlCluster) -> bool:
 
 
 def test_two_shards_of_a_fleet_stay_within_one_budget(
-    fleet: Fleet, nodes: list[str], cluster: KubectlCluster
+    fleet: Fleet, size: Size, nodes: list[str], cluster: KubectlCluster
 ) -> None:
     reports: dict[str, FleetReport] = {}
 
     def play(name: str, shard: list[str]) -> None:
-        reports[name] = run(rollout(cluster, shard, name, {}).run())
+        reports[name] = run(rollout(cluster, size, shard, name, {}).run())
 
     with Observer(fleet) as observer:
         shards = [
-            threading.Thread(target=play, args=(f"shard-{number}", nodes[number:ROLLED_OUT:2]))
+            threading.Thread(target=play, args=(f"shard-{number}", nodes[number : size.rolled_out : 2]))
             for number in range(2)
         ]
         for shard in shards:
@@ -109,20 +130,20 @@ def test_two_shards_of_a_fleet_stay_within_one_budget(
             shard.join()
     endings = {outcome.ending for report in reports.values() for outcome in report.outcomes.values()}
     assert endings == {Ending.DONE}, [report.outcomes for report in reports.values()]
-    assert sum(len(report.outcomes) for report in reports.values()) == ROLLED_OUT
-    assert 1 < len(observer.most.out) <= SHARE.of(NODES)
+    assert sum(len(report.outcomes) for report in reports.values()) == size.rolled_out
+    assert 1 < len(observer.most.out) <= SHARE.of(size.nodes)
     assert observer.most_zones == 1
-    assert all(observer.most_in(f"zone-{zone}") <= 20 for zone in range(ZONES))
+    assert all(observer.most_in(f"zone-{zone}") <= size.per_zone for zone in range(ZONES))
     assert nothing_is_left(fleet, cluster)
 
 
 def test_nothing_new_is_begun_after_a_failure(
-    fleet: Fleet, nodes: list[str], cluster: KubectlCluster
+    fleet: Fleet, size: Size, nodes: list[str], cluster: KubectlCluster
 ) -> None:
     machines = {nodes[1]: ScriptedMachine(outcome="rolled-back")}
-    report = run(rollout(cluster, nodes, "failing", machines, canaries=2).run())
+    report = run(rollout(cluster, size, nodes, "failing", machines, canaries=2).run())
     assert report.outcomes[nodes[1]].ending is Ending.ROLLED_BACK
     assert report.exit_code == 4
     assert len(report.outcomes) == 2
-    assert len(report.not_begun) == NODES - 2
+    assert len(report.not_begun) == size.nodes - 2
     assert nothing_is_left(fleet, cluster)

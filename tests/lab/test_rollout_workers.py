@@ -18,6 +18,8 @@ from tests.lab import rollouts
 from tests.lab.fleet import LAST, Observer
 from tests.lab.rollouts import QUICK, applied, begin, free, inventory, policy
 
+pytestmark = pytest.mark.long
+
 WORKERS = 3
 REPLICAS = 3
 DEPLOYMENTS = "/apis/apps/v1/namespaces/default/deployments"
