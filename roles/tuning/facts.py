@@ -13,7 +13,7 @@ from numaforge.hosts import parse_values, script_output, values_script
 from numaforge.planning.files import TUNING_UNIT_PATH
 
 UNIT = PurePosixPath(TUNING_UNIT_PATH).name
-UNIT_LINK = f"/etc/systemd/system/multi-user.target.wants/{UNIT}"
+UNIT_LINK = PurePosixPath(f"/etc/systemd/system/multi-user.target.wants/{UNIT}")
 
 _SCRIPT = f"""
 swaps=0

@@ -20,9 +20,6 @@ FILES = (SYSCTL_PATH, TUNING_TMPFILES_PATH, TUNING_UNIT_PATH)
 # accept a write and keep their value.
 _SET = r"""
 failed=
-reload() { # in an image that is being built there is no systemd to tell
-    if [ -d /run/systemd/system ]; then systemctl daemon-reload; fi
-}
 set_value() { # PATH VALUE
     if ! printf '%s\n' "$2" > "$1"; then
         echo "$1: the kernel refuses the value $2" >&2
@@ -43,6 +40,10 @@ set_value() { # PATH VALUE
 def kernel_settings(plan: TuningPlan, at_boot: bool) -> Commands:
     """Set governors, energy preferences, transparent hugepages and sysctls, turn swap off, enable our unit.
 
+    The unit is for the next boot, at which systemd reads its link. `systemctl enable` would reload all units
+    now, on a node with pods, which takes the GPUs of containers away where /dev/char lacks their links
+    (github.com/NVIDIA/nvidia-container-toolkit/issues/48).
+
     + plan: the values, by CPU and by name
     + at_boot: whether our unit repeats them at every boot
     """
@@ -59,10 +60,10 @@ def kernel_settings(plan: TuningPlan, at_boot: bool) -> Commands:
     if state.unit == "none" and at_boot:
         host.log("no systemd here: the settings do not come back after a reboot")
     elif at_boot and state.unit == "disabled":
-        steps.append(f"reload && systemctl enable --quiet {UNIT} || failed=yes")
+        steps.append(f"mkdir -p {UNIT_LINK.parent} && ln -sf {TUNING_UNIT_PATH} {UNIT_LINK} || failed=yes")
         told.append(f"{UNIT}: disabled -> enabled")
     elif not at_boot and state.unit == "enabled":
-        steps.append(f"rm -f {UNIT_LINK} && reload || failed=yes")
+        steps.append(f"rm -f {UNIT_LINK} || failed=yes")
         told.append(f"{UNIT}: enabled -> disabled")
     if not steps:
         host.noop("the kernel settings are already as planned")

@@ -9,9 +9,11 @@ from typing import Any
 
 import pytest
 
+from numaforge.planning.files import TUNING_UNIT_PATH
 from tests.ssh.conftest import StartSandbox
 from tests.ssh.machine import CPUS, governor, machine, pool
 from tests.ssh.sandbox import Sandbox, free_port, pyinfra
+from tests.ssh.standin_systemd import standin_systemd
 
 PLAN = "/etc/numaforge/plan.json"
 PROFILE: dict[str, Any] = {
@@ -56,6 +58,16 @@ def test_it_applies_what_the_plan_says_now(node: Sandbox, tmp_path: Path) -> Non
     assert text(node, "/proc/sys/vm/swappiness") == "1"
     assert text(node, "/proc/sys/kernel/numa_balancing") == "0"
     assert [text(node, pool(number, 2048)) for number in (0, 1)] == ["16", "16"]
+
+
+def test_tuning_a_node_with_pods_reloads_no_units(start_sandbox: StartSandbox, tmp_path: Path) -> None:
+    node = start_sandbox({**machine(), **standin_systemd(free_port())})
+    node.run("mkdir -p /run/systemd/system; rm /usr/local/bin/kubelet; : > /run/systemctl.log")
+    run = pyinfra(tmp_path, {"node": data(node)}, "-y", "deploys/tune.py")
+    assert run.returncode == 0, run.stdout
+    link = node.path(f"/etc/systemd/system/multi-user.target.wants/{Path(TUNING_UNIT_PATH).name}")
+    assert str(link.readlink()) == TUNING_UNIT_PATH
+    assert text(node, "/run/systemctl.log") == ""
 
 
 def test_a_second_run_changes_nothing_and_says_so(node: Sandbox, tmp_path: Path) -> None:

@@ -1,0 +1,139 @@
+"""What would restart a kubelet under live pods, or a kubelet of another machine: nothing of it happens."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import time
+from datetime import datetime
+from pathlib import Path
+
+import pytest
+
+from lab.cluster import Lab
+from lab.kwok import Fleet
+from lab.node import Node
+from tests.lab import rollouts
+from tests.lab.rollouts import HEALTHY, QUICK, RECORD, applied, begin, free, inventory, policy
+
+LATE_SECONDS = 400
+STANDSTILL_SECONDS = 180
+SILENT_SECONDS = 60
+"""A runner that has renewed nothing for so long counts as dead."""
+KUBELET = "systemctl show -p MainPID -p NRestarts -p ActiveEnterTimestampMonotonic kubelet"
+VOID = 'grep -l \'"outcome": "void"\' /var/lib/numaforge/txn/*/result.json | wc -l'
+LEFT_BEHIND = """#!/bin/sh
+mv "$0" "$0.away"
+echo $PPID > /run/left-behind.new && mv /run/left-behind.new /run/left-behind
+until [ -e /run/go ]; do sleep 1; done
+exec /usr/bin/base64 "$@"
+"""
+"""Stands for the first program of the script that begins a transaction, once: the shell waits for it."""
+
+
+@pytest.fixture
+def fresh(lab: Lab) -> Node:
+    """The node as it was when it was first Ready: joined, its kubelet without a static policy."""
+    lab.reset()
+    node = lab.nodes[0]
+    node.run(HEALTHY)
+    return node
+
+
+def killed_with_a_shell_left_behind(lab: Lab, node: Node, file: Path, state: Path) -> None:
+    """Begin a roll-out, and kill it when its script is on the node and has not begun the transaction."""
+    node.run("cat > /usr/local/bin/base64; chmod +x /usr/local/bin/base64", input_text=LEFT_BEHIND)
+    run = begin("run", file, state=state)
+    run.await_phase("applying")
+    node.run(
+        "for _ in $(seq 240); do [ -e /run/left-behind ] && exit; sleep 0.5; done; exit 1", timeout_s=180
+    )
+    run.kill()
+
+
+def let_it_go_on(node: Node) -> None:
+    """Let the shell that was left behind go on to its end."""
+    node.run(": > /run/go; while [ -d /proc/$(cat /run/left-behind) ]; do sleep 0.5; done")
+
+
+def test_a_begin_that_a_killed_runner_left_behind_does_nothing_once_another_has_gone_on(
+    lab: Lab, fresh: Node, tmp_path: Path
+) -> None:
+    file = inventory(lab, tmp_path, **QUICK)
+    killed_with_a_shell_left_behind(lab, fresh, file, tmp_path)
+    resumed = begin("resume", file, state=tmp_path)
+    assert resumed.end() == 0, (resumed.events, resumed.errors())
+    kubelet = fresh.run(KUBELET)
+    let_it_go_on(fresh)
+    assert fresh.run(VOID).strip() == "1"
+    assert fresh.run(KUBELET) == kubelet
+    assert (policy(fresh), applied(fresh), free(lab, fresh)) == ("static", 1, True)
+
+
+@pytest.mark.long
+def test_a_begin_that_comes_long_after_a_kill_does_nothing_to_a_node_in_service(
+    lab: Lab, fresh: Node, tmp_path: Path
+) -> None:
+    killed_with_a_shell_left_behind(lab, fresh, inventory(lab, tmp_path, **QUICK), tmp_path)
+    rollouts.kubectl(lab, "annotate", "node", fresh.name, f"{RECORD}-")
+    rollouts.kubectl(lab, "uncordon", fresh.name)
+    rollouts.kubectl(lab, "create", "-f", "-", manifest=rollouts.deployment("web", 1))
+    rollouts.await_deployment(lab, "web")
+    kubelet = fresh.run(KUBELET)
+    time.sleep(LATE_SECONDS)
+    let_it_go_on(fresh)
+    assert fresh.run(VOID).strip() == "1"
+    assert fresh.run(KUBELET) == kubelet
+    assert (policy(fresh), applied(fresh)) == ("none", 0)
+
+
+def test_a_node_of_the_same_name_in_another_cluster_is_not_touched(
+    lab: Lab, fresh: Node, tmp_path: Path
+) -> None:
+    kubelet = fresh.run(KUBELET)
+    with Fleet(tmp_path / "other") as other:
+        other.add_node(fresh.name)
+        before = other.get(f"/api/v1/nodes/{fresh.name}")
+        file = inventory(lab, tmp_path, **QUICK, kubeconfig=str(other.kubeconfig))
+        run = begin("run", file, state=tmp_path)
+        assert run.end() == 3, (run.events, run.errors())
+        after = other.get(f"/api/v1/nodes/{fresh.name}")
+    assert "is not the machine" in json.dumps(run.report)
+    assert after["status"]["nodeInfo"]["bootID"] in json.dumps(run.report)
+    assert after["spec"] == before["spec"]
+    assert RECORD not in after["metadata"].get("annotations", {})
+    assert fresh.run(KUBELET) == kubelet
+    assert (policy(fresh), applied(fresh)) == ("none", 0)
+
+
+@pytest.mark.long
+def test_a_node_that_stands_still_while_it_changes_keeps_its_slot(
+    lab: Lab, fresh: Node, tmp_path: Path
+) -> None:
+    run = begin("run", inventory(lab, tmp_path, **QUICK), state=tmp_path)
+    run.await_phase("applying")
+    renewed = [slot_renewed(lab, fresh)]
+    fresh.pause()
+    try:
+        until = time.monotonic() + STANDSTILL_SECONDS
+        while time.monotonic() < until:
+            time.sleep(1)
+            renewed.append(slot_renewed(lab, fresh))
+    finally:
+        fresh.resume()
+        fresh.set_clock()
+    gaps = [(later - earlier).total_seconds() for earlier, later in itertools.pairwise(renewed)]
+    assert max(gaps) < SILENT_SECONDS / 2
+    assert (renewed[-1] - renewed[0]).total_seconds() > STANDSTILL_SECONDS - SILENT_SECONDS / 2
+    assert run.end() == 0, (run.events, run.errors())
+    assert (policy(fresh), applied(fresh), free(lab, fresh)) == ("static", 1, True)
+
+
+def slot_renewed(lab: Lab, node: Node) -> datetime:
+    """Return when the node's slot was renewed last."""
+    [slot] = [
+        lease
+        for lease in lab.get("leases", "--namespace=kube-system")["items"]
+        if lease["metadata"].get("annotations", {}).get("numaforge.io/node") == node.name
+    ]
+    return datetime.fromisoformat(slot["spec"]["renewTime"])
