@@ -229,7 +229,7 @@ def test_the_documented_role_allows_a_roll_out_and_nothing_more(world):
         cluster.put_lease(cluster.put_lease(Lease("permitted", holder="rollout")))
         assert "permitted" in [lease.name for lease in cluster.leases()]
         assert cluster.node_heartbeat("node-000")
-        with pytest.raises(ApiAwayError):  # allowed, but kwok's nodes have no kubelet
+        with pytest.raises(ForbiddenError, match="nodes/proxy"):  # the nodes read it themselves
             cluster.running_config("node-000")
         cluster.tell(node, "Tested", "allowed")
     kubeconfig = fleet.state / "rollout.kubeconfig"
@@ -241,6 +241,41 @@ def test_the_documented_role_allows_a_roll_out_and_nothing_more(world):
             if permission.namespace in (None, namespace)
         }
         assert _rules(fleet, kubeconfig, namespace) - of_everybody == expected
+
+
+@pytest.mark.parametrize(
+    ("user", "groups"),
+    [
+        pytest.param("system:node:node-000", ("system:nodes",), id="a-node"),
+        pytest.param(
+            "system:serviceaccount:kube-system:numaforge-rollout",
+            ("system:serviceaccounts",),
+            id="the-roll-out",
+        ),
+    ],
+)
+def test_a_node_may_read_configz_and_nobody_may_use_the_proxy_to_kubelets(world, user, groups):
+    """A kubelet asks the API server this of who asks it for /configz: one permission, or else the other."""
+    run_kubectl(world.fleet, "apply", f"--filename={RBAC}")
+
+    def may(verb, subresource, node="node-000"):
+        attributes = {"verb": verb, "resource": "nodes", "subresource": subresource, "name": node}
+        review = {
+            "apiVersion": "authorization.k8s.io/v1",
+            "kind": "SubjectAccessReview",
+            "spec": {
+                "user": user,
+                "groups": [*groups, "system:authenticated"],
+                "resourceAttributes": {**attributes, "version": "v1"},
+            },
+        }
+        answer = world.fleet.send("POST", "/apis/authorization.k8s.io/v1/subjectaccessreviews", review)
+        return answer["status"]["allowed"]
+
+    is_node = "system:nodes" in groups
+    world.until(lambda: may("get", "configz") is is_node)
+    assert not may("create", "configz")
+    assert [may(verb, "proxy") for verb in ("get", "create")] == [False, False]
 
 
 def _rules(fleet, kubeconfig, namespace):

@@ -62,11 +62,13 @@ _UNTIL_STDIN_ENDS = 'exec 3<&0; "$@" 3<&- & k=$!; { read -r _ <&3; kill "$k"; } 
 
 
 def permissions(namespace: str = LEASE_NAMESPACE) -> tuple[Permission, ...]:
-    """Return exactly what a roll-out may ask of the API server, with its Leases in `namespace`."""
+    """Return what every roll-out asks of the API server, with its Leases in `namespace`.
+
+    Where the nodes may not read what their kubelets run with, `configz.NODES_PROXY` is needed as well.
+    """
     coordination = "coordination.k8s.io"
     return (
         *(Permission(verb, "nodes") for verb in ("get", "list", "patch")),
-        Permission("get", "nodes/proxy"),
         *(Permission(verb, "pods") for verb in ("list", "delete")),
         Permission("create", "pods/eviction"),
         Permission("list", "poddisruptionbudgets", "policy"),
