@@ -12,6 +12,7 @@ from numaforge.errors import KubeletConfigError
 from numaforge.kernel_paths import hugepage_counts, hugepage_totals, pool_pages
 from numaforge.kubelet.checkpoints import CPU_STATE_FILE, MEMORY_STATE_FILE, state_files_to_remove
 from numaforge.kubelet.findings import Report, Severity
+from numaforge.kubelet.loading import EMPTY_CONFIG
 from numaforge.kubelet.startup import DROP_IN_DIR
 from numaforge.kubelet.startup import check as check_startup
 from numaforge.planning.model import KubeletPlan, NodePlan
@@ -20,8 +21,6 @@ from numaforge.topology.model import HugepagePool, KubeletInstall, NodeTopology,
 
 # The findings that say a state file cannot be restored under an otherwise good configuration.
 _UNREADABLE = {"NF301": CPU_STATE_FILE, "NF302": MEMORY_STATE_FILE}
-
-_EMPTY_CONFIG = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n"
 
 
 @dataclass(frozen=True)
@@ -158,7 +157,7 @@ def _judge(
 ) -> Report:
     folder = flag_value(flags, "config-dir")
     return check_startup(
-        config_text or _EMPTY_CONFIG,
+        config_text or EMPTY_CONFIG,
         topology=machine,
         version=kubelet.version,
         drop_ins={

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Mapping
 from functools import partial
+from typing import Any
 
 from pyinfra.api import Host
 
 from numaforge.errors import HostError
 from numaforge.hosts import reached
+from numaforge.rollout.configz import read_answer
 from numaforge.rollout.gate import Expected
 from numaforge.rollout.machine import Change
 from numaforge.rollout.patience import RETRY_SECONDS, HostAwayError
@@ -55,6 +58,10 @@ class PyinfraMachine:
     def expected(self) -> Expected:
         """Return what the cluster is to say of the node afterwards."""
         return self._target.expected
+
+    def running_config(self) -> Mapping[str, Any]:
+        """Return what the kubelet tells its own node that it runs with."""
+        return read_answer(self._ask(self._target.door.script))
 
     def begin(self, transaction: Transaction) -> None:
         """Hand a transaction to the host, marked as one whose node is still to be proved."""

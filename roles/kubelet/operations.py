@@ -20,6 +20,7 @@ from numaforge.hosts import (
     show_changes,
     show_lines,
 )
+from numaforge.rollout.configz import read_answer, why_unreadable
 from numaforge.rollout.options import RolloutOptions
 from numaforge.rollout.patience import patiently
 from numaforge.rollout.steps import run
@@ -59,7 +60,11 @@ def kubelet_configuration(target: Target, options: RolloutOptions, ask_cluster: 
 
     need = target.need(found, lambda: kubelet_unit(ask, target.kubelet.unit))
     restarts = need is not None and need.restarts
-    announce_outlook(host, target, options, [*need.sentences, *need.moves] if need and restarts else [])
+    sentences = [*need.sentences, *need.moves] if need and restarts else []
+    unreadable = (
+        why_unreadable(lambda: read_answer(ask(target.door.script))) if by_rollout and restarts else ""
+    )
+    announce_outlook(host, target, options, sentences, unreadable)
     if need is not None:
         show_changes(host, need.changed)
         show_lines(host, need.moves)

@@ -63,8 +63,13 @@ def introduce(host: Host) -> None:
         events.record("inventory", host.name, hosts=names)
 
 
-def announce_outlook(host: Host, target: Target, options: RolloutOptions, sentences: Sequence[str]) -> None:
-    """Tell whoever started this run what it would do to a host."""
+def announce_outlook(
+    host: Host, target: Target, options: RolloutOptions, sentences: Sequence[str], unreadable: str = ""
+) -> None:
+    """Tell whoever started this run what it would do to a host.
+
+    `unreadable` says why the host may not read what its kubelet runs with.
+    """
     events.record(
         "outlook",
         host.name,
@@ -74,6 +79,7 @@ def announce_outlook(host: Host, target: Target, options: RolloutOptions, senten
         sentences=list(sentences),
         allocatable=target.expected.allocatable,
         options=options.model_dump(),
+        unreadable=unreadable,
     )
 
 

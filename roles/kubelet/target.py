@@ -15,6 +15,7 @@ from numaforge.kernel_paths import hugepage_counts
 from numaforge.kubelet.checkpoints import CPU_STATE_FILE, MEMORY_STATE_FILE
 from numaforge.planning.model import KubeletPlan, NodePlan
 from numaforge.render import hugepage_files, kubelet_files
+from numaforge.rollout.configz import KubeletDoor, kubelet_door
 from numaforge.rollout.gate import Expected
 from numaforge.rollout.transaction import Transaction, health_url
 from numaforge.topology.kubelet import flag_value
@@ -76,6 +77,11 @@ class Target:
         """What the cluster is to say of the node afterwards."""
         planned = self.plan.allocatable
         return Expected(self.kubelet.settings, planned.quantities if planned else {})
+
+    @property
+    def door(self) -> KubeletDoor:
+        """Where the kubelet tells its own node what it runs with, which no plan changes."""
+        return kubelet_door(self.machine.kubelet)
 
     @property
     def question(self) -> KubeletQuestion:

@@ -6,7 +6,7 @@ import itertools
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Self
@@ -51,6 +51,10 @@ class ScriptedMachine:
 
     def expected(self) -> Expected:
         return Expected()
+
+    def running_config(self) -> Mapping[str, Any]:
+        self.asked("running_config")
+        return {}
 
     def begin(self, transaction: Transaction) -> None:
         self.asked("begin")

@@ -33,6 +33,7 @@ from numaforge.rollout.cluster import (
 from numaforge.rollout.kubectl import KubectlCluster, permissions
 from tests.fixtures.cluster_contract import NODES, ClusterContract, World
 from tests.lab.fleet import Observer
+from tests.lab.front import Front
 
 RBAC = REPOSITORY / "docs" / "rollout-rbac.yaml"
 DEFAULT = "/api/v1/namespaces/default"
@@ -94,11 +95,17 @@ class KubectlWorld(World):
         """Nothing: kwok's nodes have no kubelet."""
 
 
+@contextlib.contextmanager
+def running_fleet(folder):
+    """Four nodes in two zones that renew their Leases every two seconds."""
+    with Fleet(folder, lease_seconds=8) as fleet:
+        fleet.add_nodes(len(NODES), zones=2)
+        yield fleet
+
+
 @pytest.fixture(scope="module")
 def fleet(tmp_path_factory):
-    """Four nodes in two zones that renew their Leases every two seconds."""
-    with Fleet(tmp_path_factory.mktemp("fleet"), lease_seconds=8) as fleet:
-        fleet.add_nodes(len(NODES), zones=2)
+    with running_fleet(tmp_path_factory.mktemp("fleet")) as fleet:
         yield fleet
 
 
@@ -115,6 +122,26 @@ def world(fleet, cluster):
 
 class TestKubectlCluster(ClusterContract):
     pass
+
+
+class TestKubectlClusterBelowAPath(ClusterContract):
+    """The server's URL has a path, as Rancher's have."""
+
+    @pytest.fixture(scope="class")
+    @classmethod
+    def world(cls, tmp_path_factory):
+        folder = tmp_path_factory.mktemp("below-a-path")
+        with (
+            running_fleet(folder) as fleet,
+            Front(fleet.control_plane, folder, "/k8s/clusters/c-abc") as front,
+        ):
+            program = str(fleet.control_plane.kubectl())
+            with KubectlCluster(front.kubeconfig, kubectl=program) as cluster:
+                yield KubectlWorld(fleet, cluster)
+
+    def test_lists_are_read_page_by_page(self, world, monkeypatch):
+        monkeypatch.setattr(kubectl, "PAGE", 3)
+        assert [node.name for node in world.cluster.nodes()] == list(NODES)
 
 
 @contextlib.contextmanager
@@ -202,7 +229,7 @@ def test_the_documented_role_allows_a_roll_out_and_nothing_more(world):
         cluster.put_lease(cluster.put_lease(Lease("permitted", holder="rollout")))
         assert "permitted" in [lease.name for lease in cluster.leases()]
         assert cluster.node_heartbeat("node-000")
-        with pytest.raises(ApiAwayError):  # allowed, but kwok's nodes have no kubelet
+        with pytest.raises(ForbiddenError, match="nodes/proxy"):  # the nodes read it themselves
             cluster.running_config("node-000")
         cluster.tell(node, "Tested", "allowed")
     kubeconfig = fleet.state / "rollout.kubeconfig"
@@ -214,6 +241,41 @@ def test_the_documented_role_allows_a_roll_out_and_nothing_more(world):
             if permission.namespace in (None, namespace)
         }
         assert _rules(fleet, kubeconfig, namespace) - of_everybody == expected
+
+
+@pytest.mark.parametrize(
+    ("user", "groups"),
+    [
+        pytest.param("system:node:node-000", ("system:nodes",), id="a-node"),
+        pytest.param(
+            "system:serviceaccount:kube-system:numaforge-rollout",
+            ("system:serviceaccounts",),
+            id="the-roll-out",
+        ),
+    ],
+)
+def test_a_node_may_read_configz_and_nobody_may_use_the_proxy_to_kubelets(world, user, groups):
+    """A kubelet asks the API server this of who asks it for /configz: one permission, or else the other."""
+    run_kubectl(world.fleet, "apply", f"--filename={RBAC}")
+
+    def may(verb, subresource, node="node-000"):
+        attributes = {"verb": verb, "resource": "nodes", "subresource": subresource, "name": node}
+        review = {
+            "apiVersion": "authorization.k8s.io/v1",
+            "kind": "SubjectAccessReview",
+            "spec": {
+                "user": user,
+                "groups": [*groups, "system:authenticated"],
+                "resourceAttributes": {**attributes, "version": "v1"},
+            },
+        }
+        answer = world.fleet.send("POST", "/apis/authorization.k8s.io/v1/subjectaccessreviews", review)
+        return answer["status"]["allowed"]
+
+    is_node = "system:nodes" in groups
+    world.until(lambda: may("get", "configz") is is_node)
+    assert not may("create", "configz")
+    assert [may(verb, "proxy") for verb in ("get", "create")] == [False, False]
 
 
 def _rules(fleet, kubeconfig, namespace):
@@ -374,6 +436,93 @@ def test_leases_live_in_the_namespace_that_is_asked_for(world):
         cluster.put_lease(Lease("elsewhere"))
         assert [lease.name for lease in cluster.leases()] == ["elsewhere"]
     assert "elsewhere" not in [lease.name for lease in world.cluster.leases()]
+
+
+# When a login is refused
+
+
+@pytest.fixture
+def front(fleet, tmp_path):
+    with Front(fleet.control_plane, tmp_path) as front:
+        yield front
+
+
+@pytest.mark.parametrize(
+    ("method", "arguments", "verb"),
+    [
+        ("nodes", [], "GET"),
+        ("evict", [POD], "POST"),
+        ("delete_pod", [POD], "DELETE"),
+        ("tell", [NODE, "Tested", "once"], "POST"),
+        ("put_lease", [Lease("once-refused")], "POST"),
+    ],
+)
+def test_one_401_is_asked_again_whatever_it_was(fleet, front, method, arguments, verb):
+    """As where kubectl fetches a new token after the first 401."""
+    refused = []
+
+    def once(asked, path):
+        if not refused and path != "/version":
+            refused.append(asked)
+            return True
+        return False
+
+    front.refuses = once
+    with KubectlCluster(front.kubeconfig, kubectl=str(fleet.control_plane.kubectl())) as cluster:
+        getattr(cluster, method)(*arguments)
+    first, again = front.asked[1:]
+    assert (refused, first) == ([verb], again)
+
+
+@pytest.mark.parametrize(
+    ("method", "arguments"),
+    [
+        ("node", ["node-000"]),
+        ("pods", ["node-000"]),
+        ("evict", [POD]),
+        ("delete_pod", [POD]),
+        ("put_lease", [Lease("never")]),
+        ("may", [permissions()[0]]),
+    ],
+)
+def test_a_login_that_is_refused_in_the_middle_is_an_api_server_that_is_away(fleet, front, method, arguments):
+    with KubectlCluster(front.kubeconfig, kubectl=str(fleet.control_plane.kubectl())) as cluster:
+        front.refuses = lambda _method, _path: True
+        with pytest.raises(ApiAwayError) as refusal:
+            getattr(cluster, method)(*arguments)
+    assert refusal.value.message == f"{front.url} does not accept this login now: Unauthorized (401)"
+    assert "log in again" in str(refusal.value)
+
+
+def test_a_session_begins_when_an_api_server_that_starts_knows_the_login(fleet, front):
+    refusals = [True] * 3
+    front.refuses = lambda _method, _path: bool(refusals) and refusals.pop()
+    with KubectlCluster(front.kubeconfig, kubectl=str(fleet.control_plane.kubectl())) as cluster:
+        assert refusals == []
+        assert len(cluster.nodes()) == len(NODES)
+
+
+def test_a_login_that_has_ended_is_away_until_the_kubeconfig_has_a_new_one(world):
+    """A token whose account is deleted ends; one of a new account of that name is another login."""
+    fleet, account = world.fleet, ("brief", "--namespace=default")
+
+    def log_in():
+        run_kubectl(fleet, "create", "serviceaccount", *account)
+        return fleet.login("brief", token=run_kubectl(fleet, "create", "token", *account).strip())
+
+    def said(cluster):
+        try:
+            cluster.node("node-000")
+        except ClusterError as error:
+            return type(error), error.message
+
+    with KubectlCluster(log_in(), kubectl=str(fleet.control_plane.kubectl())) as cluster:
+        assert said(cluster)[0] is ForbiddenError, "logged in, without rights of its own"
+        run_kubectl(fleet, "delete", "serviceaccount", *account)
+        world.until(lambda: said(cluster)[0] is ApiAwayError)
+        assert "does not accept this login now: Unauthorized (401)" in said(cluster)[1]
+        log_in()
+        world.until(lambda: said(cluster)[0] is ForbiddenError)
 
 
 # When something is away
@@ -551,6 +700,13 @@ def _foreign_authority(fleet, folder):
     return path, None
 
 
+def _no_api(fleet, folder):
+    port = fleet.control_plane.ports["apiserver"]
+    path = folder / "config"
+    path.write_text(fleet.kubeconfig.read_text().replace(f":{port}", f":{port}/k8s/clusters/c-other"))
+    return path, None
+
+
 def _unknown_token(fleet, folder):
     return fleet.login("stranger", token="x"), None  # noqa: S106
 
@@ -565,7 +721,12 @@ def _unknown_token(fleet, folder):
         pytest.param(_unknown_context, "production", id="unknown-context"),
         pytest.param(_closed_port, "connection refused", id="nobody-answers"),
         pytest.param(_foreign_authority, "certificate", id="another-authority"),
-        pytest.param(_unknown_token, "Unauthorized", id="unknown-login"),
+        pytest.param(
+            _unknown_token,
+            "does not accept this login: Unauthorized (401)\n  log in again",
+            id="unknown-login",
+        ),
+        pytest.param(_no_api, "cannot be asked: 404 page not found (404)", id="no-api-there"),
     ],
 )
 def test_a_cluster_that_cannot_be_used_is_refused_at_once(fleet, tmp_path, case, said):

@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -36,6 +37,7 @@ from numaforge.rollout.runner import this_runner
 from numaforge.rollout.slots import held_slots
 from tests.fixtures.virtual_time import Killed
 from tests.lab.fleet import Observer, ScriptedMachine, Thread
+from tests.lab.front import Front
 
 NODES = "/api/v1/nodes"
 APPS = "/apis/apps/v1/namespaces/default"
@@ -177,6 +179,7 @@ class Scene:
         cluster: KubectlCluster | None = None,
         budget: Budget | None = None,
         drain_seconds: float = 60.0,
+        away_seconds: float = 900.0,
         sleep: Callable[[float], object] = briefly,
     ) -> Play:
         """Begin to roll out a node: where none is named, the first one, within a budget of all nodes."""
@@ -185,6 +188,7 @@ class Scene:
             budget=budget or Budget(Share(percent=100), pool=""),
             drain=DrainSettings(timeout_seconds=drain_seconds),
             gate=GateSettings(ready_seconds=60, stable_seconds=0.5),
+            away_seconds=away_seconds,
         )
         rollout = NodeRollout(
             cluster or self.cluster,
@@ -557,6 +561,55 @@ def test_a_control_plane_that_is_away_undoes_nothing(
     assert all(play.waited_for(r"has no answer|\(50[034]\)") for play in plays)
     assert [(len(machine.begun), machine.reverted) for machine in machines] == [(1, {})] * len(phases)
     scene.until(lambda: all(scene.free(node) for node in scene.nodes))
+
+
+@pytest.mark.parametrize("phase", ["drains", "applying", "proves"])
+def test_a_login_that_is_refused_for_a_while_undoes_nothing(scene: Scene, tmp_path: Path, phase: str) -> None:
+    """An API server that starts answers 401 while it cannot reach who issues the tokens."""
+    scene.run("web")
+    machine = ScriptedMachine()
+    with Front(scene.fleet.control_plane, tmp_path) as front:
+        refused: list[str] = []
+
+        def refuses(_method: str, path: str) -> bool:
+            refused.append(path)
+            return len(refused) < 60
+
+        def begin() -> None:
+            front.refuses = refuses
+
+        kubectl = str(scene.fleet.control_plane.kubectl())
+        with KubectlCluster(front.kubeconfig, kubectl=kubectl) as cluster:
+            play = scene.begin(cluster=cluster, machine=machine, at={phase: begin})
+            outcome = play.end()
+    assert outcome.ending is Ending.DONE, outcome
+    assert len(refused) >= 60
+    assert play.waited_for(r"does not accept this login now: Unauthorized \(401\)")
+    assert (len(machine.begun), machine.reverted) == (1, {})
+    assert scene.free()
+
+
+@pytest.mark.parametrize("phase", ["drains", "proves"])
+def test_a_login_that_has_ended_for_good_leaves_the_node_as_it_is_and_says_so(
+    scene: Scene, tmp_path: Path, phase: str
+) -> None:
+    scene.run("web")
+    machine = ScriptedMachine()
+    with Front(scene.fleet.control_plane, tmp_path) as front:
+
+        def begin() -> None:
+            front.refuses = lambda _method, _path: True
+
+        kubectl = str(scene.fleet.control_plane.kubectl())
+        with KubectlCluster(front.kubeconfig, kubectl=kubectl) as cluster:
+            play = scene.begin(DEAD, cluster=cluster, machine=machine, at={phase: begin}, away_seconds=30.0)
+            outcome = play.end()
+    assert outcome.ending is Ending.HELD, outcome
+    assert "does not accept this login now: Unauthorized (401)" in outcome.reason
+    assert "log in again" in outcome.reason
+    assert machine.reverted == {}
+    assert RECORD in scene.cluster.node(scene.node).annotations
+    assert scene.begin(machine=machine).end().ending is Ending.DONE, "it is resumed with another login"
 
 
 def test_an_api_server_that_starts_forbids_nothing(fleet: Fleet, cluster: KubectlCluster) -> None:

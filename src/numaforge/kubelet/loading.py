@@ -24,6 +24,8 @@ from numaforge.kubelet.places import Places
 from numaforge.kubelet.versions import KubeletVersion
 
 CONFIG_PATH = "/var/lib/kubelet/config.yaml"
+EMPTY_CONFIG = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n"
+"""What a kubelet without a main file is taken to read."""
 DROP_IN_DIR = "/etc/kubernetes/kubelet.conf.d"
 DROP_IN_VARIABLE = "KUBELET_CONFIG_DROPIN_DIR_ALPHA"
 

@@ -27,6 +27,7 @@ from numaforge.report.rollout_tables import (
 )
 from numaforge.report.terminal import progress, show, show_json
 from numaforge.rollout.cluster import Cluster, ClusterNode
+from numaforge.rollout.configz import refuse_unreadable
 from numaforge.rollout.fleet import Fleet, FleetReport, Member
 from numaforge.rollout.kubectl import permissions
 from numaforge.rollout.launch import Pyinfra, Survey, tail
@@ -116,7 +117,9 @@ def plan(
     survey = _waiting(program.survey(), "asking every host what it needs")
     options = _common_options(survey)
     with options.cluster() as cluster:
-        ahead = look_ahead(cluster, _preflight(cluster, options, survey), survey, options)
+        nodes = _preflight(cluster, options, survey)
+        _require_readable(cluster, survey)
+        ahead = look_ahead(cluster, nodes, survey, options)
     if output == "json":
         show_json(outlook_document(ahead, survey))
     else:
@@ -210,6 +213,7 @@ def _roll_out(program: Pyinfra, name: str, output: str, *, go_on: bool) -> int:
     state = {"inventory": program.inventory, "deploy": program.deploy, "begun": _now()}
     with options.cluster() as cluster:
         members = _members(_preflight(cluster, options, survey), survey)
+        _require_readable(cluster, survey)
         taking = take_lead(cluster, name, this_runner(), state, go_on=go_on, clock=time.monotonic)
         lead = _waiting(taking, "making sure that nobody else leads this roll-out")
         fleet = _fleet(cluster, program, members, options, lead)
@@ -400,6 +404,11 @@ def _preflight(cluster: Cluster, options: RolloutOptions, survey: Survey) -> dic
                 "--hostname-override says",
             )
     return known
+
+
+def _require_readable(cluster: Cluster, survey: Survey) -> None:
+    """Refuse hosts whose kubelets could not be proved to run with the new configuration."""
+    refuse_unreadable(cluster, {each.host: each.unreadable for each in survey.outlooks if each.unreadable})
 
 
 def _waiting(steps: Steps[T], what: str) -> T:

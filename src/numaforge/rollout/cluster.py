@@ -206,7 +206,7 @@ class Cluster(Protocol):
         """Return the renewTime of the node's own Lease, as the API has it; None where there is none."""
 
     def running_config(self, node: str) -> Mapping[str, Any]:
-        """Return what the node's kubelet runs with: its own /configz."""
+        """Return what the node's kubelet runs with: its /configz, through the API server (nodes/proxy)."""
 
     def tell(self, node: ClusterNode, reason: str, message: str, *, warning: bool = False) -> None:
         """Record a Kubernetes Event about a node."""

@@ -8,6 +8,7 @@ from typing import Any
 
 from numaforge.kubelet.comparison import differences, meaning
 from numaforge.rollout.cluster import ApiAwayError, Cluster, ClusterNode
+from numaforge.rollout.configz import OwnConfig, SilentKubeletError, running_config
 from numaforge.rollout.patience import HostAwayError, Patience
 from numaforge.rollout.steps import Clock, Steps
 from numaforge.rollout.transaction import Process
@@ -56,6 +57,7 @@ def prove(
     settings: GateSettings,
     *,
     process: Callable[[], Process],
+    own_config: OwnConfig,
     clock: Clock,
     check: Callable[[], ClusterNode],
     tell: Callable[[Sequence[Mismatch]], object],
@@ -63,7 +65,8 @@ def prove(
 ) -> Steps[tuple[Mismatch, ...]]:
     """Return () once a node has been as expected for a while, else what was not when time was up.
 
-    `process` returns the kubelet's process; another one than at the beginning ends the proof at once. The
+    `process` returns the kubelet's process; another one than at the beginning ends the proof at once.
+    `own_config` returns what the kubelet tells its own node that it runs with; else the cluster is asked. The
     heartbeat counts from the first one after the beginning, so that nobody's clock matters. `check` returns
     the node, and raises when it is not ours any more. The time for which nobody answers does not count.
     Raises ApiAwayError or HostAwayError where that is too long.
@@ -86,7 +89,7 @@ def prove(
             wrong = _wrong(found, heard, expected)
             stable = good_since is not None and clock() - good_since >= settings.stable_seconds
             if not wrong and (good_since is None or stable):
-                wrong = _running_otherwise(cluster, node, expected)
+                wrong = _running_otherwise(cluster, node, own_config, expected)
         except (ApiAwayError, HostAwayError) as away:
             seconds = patience.wait(away)
             tell((Mismatch("an answer", "one", away.message),))
@@ -124,15 +127,17 @@ def _wrong(node: ClusterNode, heard: bool, expected: Expected) -> tuple[Mismatch
     return tuple(wrong)
 
 
-def _running_otherwise(cluster: Cluster, node: str, expected: Expected) -> tuple[Mismatch, ...]:
+def _running_otherwise(
+    cluster: Cluster, node: str, own_config: OwnConfig, expected: Expected
+) -> tuple[Mismatch, ...]:
     """Compare /configz. One that does not answer while the API server does is the node's own trouble."""
     if not expected.settings:
         return ()
     try:
-        running = cluster.running_config(node)
-    except ApiAwayError as away:
+        running = running_config(cluster, node, own_config)
+    except SilentKubeletError as silent:
         cluster.node(node)
-        return (Mismatch("/configz", "an answer", away.message),)
+        return (Mismatch("/configz", "an answer", silent.message),)
     return tuple(
         Mismatch(name, repr(value), repr(running.get(name)))
         for name, value in expected.settings.items()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import http.client
 import json
 import os
@@ -49,6 +50,11 @@ MESSAGE_BYTES = 1024
 """The longest message that the API takes in an Event."""
 PAGE = 500
 START_SECONDS = 10.0
+LOGIN_SECONDS = 10.0
+"""How long a new session asks again after 401: an API server that starts may not know the login yet."""
+_LOG_IN_AGAIN = "log in again, so that the kubeconfig has a login that this server accepts"
+_LOGIN_AGAIN_SECONDS = 0.5
+_KUBECONFIG_AGAIN_SECONDS = 2.0
 _TWO_BUDGETS = "more than one PodDisruptionBudget"
 
 # sh ends kubectl when this process is gone, however it went: then nobody holds the other end of its stdin.
@@ -56,11 +62,13 @@ _UNTIL_STDIN_ENDS = 'exec 3<&0; "$@" 3<&- & k=$!; { read -r _ <&3; kill "$k"; } 
 
 
 def permissions(namespace: str = LEASE_NAMESPACE) -> tuple[Permission, ...]:
-    """Return exactly what a roll-out may ask of the API server, with its Leases in `namespace`."""
+    """Return what every roll-out asks of the API server, with its Leases in `namespace`.
+
+    Where the nodes may not read what their kubelets run with, `configz.NODES_PROXY` is needed as well.
+    """
     coordination = "coordination.k8s.io"
     return (
         *(Permission(verb, "nodes") for verb in ("get", "list", "patch")),
-        Permission("get", "nodes/proxy"),
         *(Permission(verb, "pods") for verb in ("list", "delete")),
         Permission("create", "pods/eviction"),
         Permission("list", "poddisruptionbudgets", "policy"),
@@ -68,6 +76,14 @@ def permissions(namespace: str = LEASE_NAMESPACE) -> tuple[Permission, ...]:
         Permission("get", "leases", coordination, NODE_LEASES),
         Permission("create", "events", "", EVENTS),
     )
+
+
+@dataclass(frozen=True)
+class _Login:
+    """What the kubeconfig says now: the server's URL, and a digest of server and login together."""
+
+    server: str
+    digest: bytes
 
 
 @dataclass(frozen=True)
@@ -95,7 +111,8 @@ class KubectlCluster:
     """The cluster of a kubeconfig: a context manager that runs `kubectl proxy` while it is entered.
 
     Calls may come from several threads and greenlets. Each has a connection of its own and takes at most
-    `request_seconds`; a read is repeated once when its connection breaks, and nothing else ever is.
+    `request_seconds`. A read is repeated once when its connection breaks, any call once when it is refused
+    with 401 or 403, which has changed nothing; nothing else ever is.
     """
 
     def __init__(
@@ -115,6 +132,8 @@ class KubectlCluster:
         self._folder: Path | None = None
         self._proxy: subprocess.Popen[bytes] | None = None
         self._starting = threading.Lock()
+        self._login = _Login("", b"")
+        self._login_read_at = 0.0
 
     def __enter__(self) -> Self:
         """Start the proxy.
@@ -122,13 +141,11 @@ class KubectlCluster:
         Raises NumaforgeError where there is no kubectl or no usable kubeconfig, and where the API server
         cannot be reached or does not know the login.
         """
-        self._check_kubeconfig()
+        self._login = self._read_login()
         self._folder = Path(tempfile.mkdtemp(prefix="numaforge-"))
         try:
             self._start()
-            answer = self._ask("GET", "/version")
-            if answer.status != http.HTTPStatus.OK:
-                raise ClusterError(answer.message, where="the API server cannot be asked")
+            self._log_in()
         except BaseException:
             self.close()
             raise
@@ -322,14 +339,61 @@ class KubectlCluster:
             if not following:
                 return items
 
+    def _log_in(self) -> None:
+        """Return once the API server has answered this login; raises ClusterError where it refuses it."""
+        deadline = time.monotonic() + LOGIN_SECONDS
+        while True:
+            answer = self._ask_at_once("GET", "/version")
+            if answer.status != http.HTTPStatus.UNAUTHORIZED or time.monotonic() >= deadline:
+                break
+            time.sleep(_LOGIN_AGAIN_SECONDS)
+        if answer.status == http.HTTPStatus.UNAUTHORIZED:
+            raise ClusterError(
+                f"the API server does not accept this login: {answer.message} (401)",
+                where=self._login.server,
+                remedy=_LOG_IN_AGAIN,
+            )
+        if answer.status != http.HTTPStatus.OK:
+            raise ClusterError(
+                f"the API server cannot be asked: {answer.message} ({answer.status})",
+                where=self._login.server,
+                remedy="check the server's URL in the kubeconfig",
+            )
+
     def _ask(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> _Answer:
-        """Return the API server's answer; one that starts forbids everything until it knows its roles."""
+        """Return the API server's answer.
+
+        One that starts refuses for a while what it allows later: logins (401) while it cannot reach who
+        issues them, and everything (403) until it knows its roles.
+        """
         answer = self._ask_at_once(method, path, body)
-        if answer.status != http.HTTPStatus.FORBIDDEN:
-            return answer
+        match answer.status:
+            case http.HTTPStatus.UNAUTHORIZED:
+                return self._ask_with_new_login(method, path, body)
+            case http.HTTPStatus.FORBIDDEN:
+                return self._ask_when_ready(answer, method, path, body)
+        return answer
+
+    def _ask_with_new_login(self, method: str, path: str, body: Mapping[str, Any] | None) -> _Answer:
+        """Ask again after a 401: kubectl fetches a new token then, or the kubeconfig has a new login.
+
+        A login that has worked and does not now is no answer about what was asked: raises ApiAwayError.
+        """
+        self._take_new_login()
+        answer = self._ask_at_once(method, path, body)
+        if answer.status == http.HTTPStatus.UNAUTHORIZED:
+            raise ApiAwayError(
+                f"{self._login.server} does not accept this login now: {answer.message} (401)",
+                remedy=_LOG_IN_AGAIN,
+            )
+        return answer
+
+    def _ask_when_ready(
+        self, refusal: _Answer, method: str, path: str, body: Mapping[str, Any] | None
+    ) -> _Answer:
         readiness = self._ask_at_once("GET", "/readyz")
         if readiness.status == http.HTTPStatus.FORBIDDEN or readiness.status >= 500:
-            raise ApiAwayError(f"the API server is not ready: {answer.message}")
+            raise ApiAwayError(f"the API server is not ready: {refusal.message}")
         return self._ask_at_once(method, path, body)
 
     def _ask_at_once(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> _Answer:
@@ -373,7 +437,20 @@ class KubectlCluster:
             raise ClusterError("the connection to the cluster is closed")
         return str(self._folder / "api")
 
-    def _check_kubeconfig(self) -> None:
+    def _take_new_login(self) -> None:
+        """Start the proxy anew where the kubeconfig has another login now: kubectl reads it only once."""
+        with self._starting:
+            if time.monotonic() - self._login_read_at < _KUBECONFIG_AGAIN_SECONDS:
+                return
+            with contextlib.suppress(ClusterError):  # it is being written at this moment, perhaps
+                login = self._read_login()
+                if login != self._login:
+                    self._login = login
+                    self._stop()
+            self._login_read_at = time.monotonic()
+
+    def _read_login(self) -> _Login:
+        """Ask kubectl what the kubeconfig says; raises ClusterError where it is of no use."""
         if shutil.which(self._kubectl) is None:
             raise ClusterError(
                 f"there is no {self._kubectl} here",
@@ -387,13 +464,15 @@ class KubectlCluster:
                     f"the kubeconfig cannot be read: {error.strerror}", where=str(self._kubeconfig)
                 ) from error
         done = subprocess.run(
-            [*self._command(), "config", "view", "--minify", "--output=json"],
+            [*self._command(), "config", "view", "--minify", "--flatten", "--raw", "--output=json"],
             capture_output=True,
             text=True,
             check=False,
         )
         if done.returncode == 0:
-            return
+            [cluster] = json.loads(done.stdout)["clusters"]
+            server = str(cluster["cluster"].get("server", ""))
+            return _Login(server, hashlib.sha256(done.stdout.encode()).digest())
         complaint = done.stderr.strip().removeprefix("error: ")
         if "current-context must exist" in complaint:
             complaint = "there is no kubeconfig with a current context"
@@ -418,7 +497,11 @@ class KubectlCluster:
             log = Path(path).with_name("log")
             with log.open("wb") as output:
                 self._proxy = subprocess.Popen(
-                    ["sh", "-c", _UNTIL_STDIN_ENDS, "sh", *self._command(), "proxy", f"--unix-socket={path}"],
+                    # --append-server-path: the URL of a server behind Rancher has a path (kubectl 1.23).
+                    [
+                        *("sh", "-c", _UNTIL_STDIN_ENDS, "sh", *self._command(), "proxy"),
+                        *(f"--unix-socket={path}", "--append-server-path"),
+                    ],
                     stdin=subprocess.PIPE,
                     stdout=output,
                     stderr=output,
@@ -493,7 +576,6 @@ def _document(doing: str, answer: _Answer) -> Mapping[str, Any]:
 
 def _error(doing: str, answer: _Answer) -> NumaforgeError:
     kinds: dict[int, type[ClusterError]] = {
-        401: ForbiddenError,
         403: ForbiddenError,
         404: NotFoundError,
         409: ConflictError,

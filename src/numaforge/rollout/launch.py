@@ -32,7 +32,8 @@ _LAST_LINES = 5
 class Outlook:
     """What a host needs, as it said itself; `sentences` are empty where its kubelet need not restart.
 
-    `allocatable` is what its node is to offer afterwards, `options` are those of its inventory.
+    `allocatable` is what its node is to offer afterwards, `options` are those of its inventory. `unreadable`
+    says why the host may not read what its kubelet runs with; "" where it may, or need not.
     """
 
     host: str
@@ -42,6 +43,7 @@ class Outlook:
     sentences: tuple[str, ...]
     allocatable: Mapping[str, str]
     options: Mapping[str, Any]
+    unreadable: str = ""
 
 
 @dataclass(frozen=True)
@@ -186,4 +188,5 @@ def _outlook(event: Mapping[str, Any]) -> Outlook:
         sentences=tuple(event["sentences"]),
         allocatable=event["allocatable"],
         options=event["options"],
+        unreadable=event["unreadable"],
     )

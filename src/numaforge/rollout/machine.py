@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 from numaforge.rollout.gate import Expected
 from numaforge.rollout.steps import Steps
@@ -30,6 +31,12 @@ class Machine(Protocol):
 
     def expected(self) -> Expected:
         """Return what the node is to be once it is as planned."""
+
+    def running_config(self) -> Mapping[str, Any]:
+        """Return what the kubelet tells its own node that it runs with: its /configz.
+
+        Raises UnreadableError where it refuses that to its node, SilentKubeletError where it does not answer.
+        """
 
     def begin(self, transaction: Transaction) -> None:
         """Hand a transaction to the node, which carries it out by itself."""

@@ -14,6 +14,7 @@ from typing import TypeVar
 from numaforge.errors import NumaforgeError
 from numaforge.rollout.budget import Lookout
 from numaforge.rollout.cluster import ApiAwayError, Cluster, ClusterNode, ConflictError, NotFoundError
+from numaforge.rollout.configz import require_readable
 from numaforge.rollout.drain import sort_pods
 from numaforge.rollout.gate import extended_resources
 from numaforge.rollout.machine import Machine
@@ -92,6 +93,9 @@ class NodeRollout:
                 if (yield from self._ask(self.machine.change)) is None:
                     return _unchanged(node)
                 yield from self._admissible(node)
+                yield from self._ask(
+                    lambda: require_readable(self.cluster, self.name, self.machine.running_config)
+                )
             return (yield from self._take_slot_and_work())
         except _RefusedError as refused:
             return refused.outcome

@@ -257,6 +257,7 @@ class Phases:
             expected,
             self.settings.gate,
             process=lambda: self.machine.status(self.record.transaction).process,
+            own_config=self.machine.running_config,
             clock=self.clock,
             check=lambda: self._check(abortable=abortable),
             tell=lambda wrong: self.say("proves", [str(mismatch) for mismatch in wrong]),

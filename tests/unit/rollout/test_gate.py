@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from numaforge.rollout.cluster import ApiAwayError
+from numaforge.rollout.configz import SilentKubeletError
 from numaforge.rollout.gate import Expected, GateSettings, prove
 from numaforge.rollout.patience import HostAwayError, Patience
 from tests.fixtures.memory_machine import NEW, OFFERED
@@ -27,6 +28,7 @@ def begin(world: World, ready_after: float = 2.0, **changes) -> Task:
             EXPECTED,
             SETTINGS,
             process=lambda: world.machine.status(None).process,
+            own_config=world.machine.running_config,
             clock=world.time,
             check=lambda: world.cluster.node(NODE),
             tell=lambda _: None,
@@ -126,11 +128,72 @@ def test_who_does_not_answer_costs_no_time_of_the_node_s(side):
     assert wrong(world, task) == []
 
 
-def test_a_configz_that_does_not_answer_while_the_api_server_does_is_the_node_s_trouble():
+def silent(call: str) -> Exception | None:
+    return SilentKubeletError("refused") if call == "running_config" else None
+
+
+def test_a_kubelet_that_tells_its_node_nothing_while_the_api_server_answers_is_the_node_s_trouble():
     world = World()
+    task = begin(world)
+    world.machine.fault = silent
+    assert wrong(world, task) == ["/configz: predicted an answer, found refused"]
+
+
+def test_a_kubelet_that_cannot_ask_the_api_server_who_may_read_costs_no_time_of_the_node_s():
+    world = World()
+    task = begin(world)
+    world.time.run(25.0)
+    world.machine.fault = silent
+    world.cluster.fault = lambda _: ApiAwayError("503")
+    world.time.run(300.0)
+    world.machine.fault = world.cluster.fault = None
+    assert wrong(world, task) == []
+
+
+def test_what_a_node_may_not_read_is_read_through_the_api_server():
+    world = World()
+    world.trouble(unreadable="the kubelet refuses it to its own node (403)")
+    task = begin(world)
+    world.cluster.start_kubelet(NODE, config={"cpuManagerPolicy": "none"})
+    assert wrong(world, task) == ["cpuManagerPolicy: predicted 'static', found 'none'"]
+
+
+def test_a_configz_that_does_not_come_through_while_the_api_server_answers_is_the_node_s_trouble():
+    world = World()
+    world.trouble(unreadable="the kubelet refuses it to its own node (403)")
     task = begin(world)
     world.cluster.fault = lambda call: ApiAwayError("502") if call == "running_config" else None
     assert wrong(world, task) == ["/configz: predicted an answer, found 502"]
+
+
+def test_a_node_that_reads_its_kubelet_itself_needs_no_login_that_may():
+    world = World()
+    world.cluster.denied.add("get nodes/proxy")
+    assert wrong(world, begin(world)) == []
+    assert world.cluster.calls["running_config"] == 0
+
+
+def test_permissions_that_go_away_for_a_while_cost_no_time_of_the_node_s():
+    """A kubelet asks the API server who may read; one that starts permits nothing."""
+    world = World()
+    task = begin(world)
+    world.time.run(25.0)
+    world.trouble(unreadable="the kubelet refuses it to its own node (403)")
+    world.cluster.denied.add("get nodes/proxy")
+    world.time.run(300.0)
+    world.trouble()
+    assert wrong(world, task) == []
+
+
+def test_permissions_that_are_gone_are_no_answer_and_say_what_to_grant():
+    world = World()
+    task = begin(world)
+    world.trouble(unreadable="the kubelet refuses it to its own node (403)")
+    world.cluster.denied.add("get nodes/proxy")
+    world.time.finish(task)
+    assert isinstance(task.error, ApiAwayError)
+    assert "refuses it to its own node (403); may not get nodes/proxy" in str(task.error)
+    assert "nodes/configz" in str(task.error)
 
 
 def test_a_kubelet_that_runs_something_else_is_found_out():

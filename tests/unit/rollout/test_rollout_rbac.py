@@ -7,13 +7,21 @@ from pathlib import Path
 import yaml
 
 from numaforge.rollout.cluster import Permission
+from numaforge.rollout.configz import NODES_PROXY
 from numaforge.rollout.kubectl import permissions
 
 MANIFEST = Path(__file__).parents[3] / "docs" / "rollout-rbac.yaml"
 
 
-def documents(*kinds):
-    return [document for document in yaml.safe_load_all(MANIFEST.read_text()) if document["kind"] in kinds]
+CONFIGZ = "numaforge-configz"
+
+
+def documents(*kinds, name="numaforge-rollout"):
+    return [
+        document
+        for document in yaml.safe_load_all(MANIFEST.read_text())
+        if document["kind"] in kinds and document["metadata"]["name"] == name
+    ]
 
 
 def granted(role):
@@ -21,7 +29,7 @@ def granted(role):
         Permission(verb, resource, group, role["metadata"].get("namespace"))
         for rule in role["rules"]
         for group in rule.get("apiGroups", ())
-        for resource in rule["resources"]
+        for resource in rule.get("resources", ())
         for verb in rule["verbs"]
     }
 
@@ -35,6 +43,32 @@ def test_a_login_may_ask_whether_the_api_server_is_ready():
     [cluster_role] = documents("ClusterRole")
     [rule] = [rule for rule in cluster_role["rules"] if "nonResourceURLs" in rule]
     assert rule == {"nonResourceURLs": ["/readyz"], "verbs": ["get"]}
+
+
+def test_the_nodes_may_read_what_kubelets_run_with_and_nothing_more():
+    [role] = documents("ClusterRole", name=CONFIGZ)
+    [binding] = documents("ClusterRoleBinding", name=CONFIGZ)
+    assert granted(role) == {Permission("get", "nodes/configz")}
+    assert binding["roleRef"]["name"] == CONFIGZ
+    assert [(subject["kind"], subject["name"]) for subject in binding["subjects"]] == [
+        ("Group", "system:nodes")
+    ]
+
+
+def test_nothing_else_is_granted():
+    names = {document["metadata"]["name"] for document in yaml.safe_load_all(MANIFEST.read_text())}
+    assert names == {"numaforge-rollout", CONFIGZ}
+
+
+def test_nodes_proxy_is_granted_to_who_takes_the_comment_away():
+    """It is written as it has to stand among the rules of the login."""
+    text = MANIFEST.read_text()
+    begin = text.index("  # - apiGroups:")
+    rule, rest = text[begin:].split("\n---", 1)
+    uncommented = text[:begin] + rule.replace("  # ", "  ") + "\n---" + rest
+    roles = [document for document in yaml.safe_load_all(uncommented) if document["kind"] == "ClusterRole"]
+    assert set().union(*map(granted, roles)) >= {NODES_PROXY}
+    assert NODES_PROXY not in set().union(*map(granted, documents("ClusterRole")))
 
 
 def test_every_role_is_bound_to_the_service_account():

@@ -1,0 +1,183 @@
+"""What a kubelet runs with, as it says itself: asked by its own node, else through the API server.
+
+`get nodes/proxy` is no permission to read: with it a login reaches all that a kubelet serves, exec into any
+container included. A kubelet of 1.33 or later takes `nodes/configz` for its /configz as well (KEP-2862), but
+only from a client that asks it directly: the API server authorizes its own proxy as nodes/proxy. So the node
+itself asks, with the certificate by which its kubelet logs in to the API server.
+"""
+
+from __future__ import annotations
+
+import json
+import posixpath
+import shlex
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from numaforge.errors import HostError, KubeletConfigError
+from numaforge.kubelet.loading import EMPTY_CONFIG, effective_config
+from numaforge.rollout import configz_probe
+from numaforge.rollout.cluster import (
+    ApiAwayError,
+    Cluster,
+    ClusterError,
+    ForbiddenError,
+    NotFoundError,
+    Permission,
+)
+from numaforge.topology.kubelet import flag_value
+from numaforge.topology.model import KubeletInstall
+
+NODES_PROXY = Permission("get", "nodes/proxy")
+_CERTIFICATES = "/var/lib/kubelet/pki"
+_LOOPBACK = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}  # noqa: S104
+_GRANT = (
+    "let the nodes read it (nodes/configz, kubelets of 1.33 and later), or this login (nodes/proxy): "
+    "docs/rollout-rbac.yaml has both, and says what each allows"
+)
+
+
+class UnreadableError(HostError):
+    """A node may not read, or has no means to read, what its kubelet runs with."""
+
+
+class SilentKubeletError(HostError):
+    """A kubelet does not answer its own node."""
+
+
+OwnConfig = Callable[[], Mapping[str, Any]]
+"""Returns what a kubelet tells its own node; raises UnreadableError, SilentKubeletError or HostAwayError."""
+
+
+@dataclass(frozen=True)
+class KubeletDoor:
+    """Where a node's kubelet serves, and the files of its certificates.
+
+    `kubeconfig` names its client certificate, or that is `rotated`. One of the `serving` files that exist is
+    its serving certificate.
+    """
+
+    address: str
+    port: int
+    kubeconfig: str
+    rotated: str
+    serving: tuple[str, ...]
+
+    @property
+    def script(self) -> str:
+        """The script whose output `read_answer` reads."""
+        probe = Path(str(configz_probe.__file__)).read_text(encoding="utf-8")
+        return _SCRIPT.format(question=shlex.quote(json.dumps(asdict(self))), probe=probe)
+
+
+_SCRIPT = """
+if ! command -v python3 >/dev/null 2>&1; then
+    echo '{{"unreadable": "there is no python3 on the node"}}'
+else
+    python3 - {question} << 'END_OF_PROBE' || echo '{{"unreadable": "the python3 of the node is too old"}}'
+{probe}
+END_OF_PROBE
+fi
+"""
+
+
+def kubelet_door(install: KubeletInstall | None) -> KubeletDoor:
+    """Return where a kubelet that is set up like this serves."""
+    flags = install.flags if install else ()
+    settings = _settings(install)
+    folder = flag_value(flags, "cert-dir") or _CERTIFICATES
+    files = [f"{folder}/kubelet-server-current.pem", f"{folder}/kubelet.crt"]
+    own = settings.get("tlsCertFile")
+    address = str(settings.get("address") or "")
+    return KubeletDoor(
+        address=_LOOPBACK.get(address, address),
+        port=int(settings.get("port") or 10250),
+        kubeconfig=flag_value(flags, "kubeconfig") or "",
+        rotated=f"{folder}/kubelet-client-current.pem",
+        serving=tuple(path for path in (own, *files) if path),
+    )
+
+
+def _settings(install: KubeletInstall | None) -> Mapping[str, Any]:
+    """Return what the kubelet is set to run with; nothing where it could not load it."""
+    if install is None or install.version is None:
+        return {}
+    main = install.config_text or EMPTY_CONFIG
+    folder = install.config_dir or ""
+    drop_ins = {posixpath.relpath(path, folder): text for path, text in install.drop_ins.items() if folder}
+    try:
+        return effective_config(main, drop_ins, install.flags, install.version)
+    except KubeletConfigError:
+        return {}
+
+
+def read_answer(lines: Sequence[str]) -> Mapping[str, Any]:
+    """Return the configuration that a kubelet has told its node.
+
+    Raises UnreadableError where the kubelet refuses, SilentKubeletError where it does not answer now.
+    """
+    said = json.loads(lines[-1])
+    if reason := said.get("unreadable"):
+        raise UnreadableError(reason)
+    if reason := said.get("silent"):
+        raise SilentKubeletError(f"the kubelet does not answer its node: {reason}")
+    status, body = said["status"], said["body"]
+    if status == 200:
+        config: Mapping[str, Any] = json.loads(body)["kubeletconfig"]
+        return config
+    if status in (401, 403, 404):
+        raise UnreadableError(f"the kubelet refuses it to its own node ({status}: {body.strip()[:200]})")
+    raise SilentKubeletError(f"the kubelet answers its node {status}: {body.strip()[:200]}")
+
+
+def running_config(cluster: Cluster, node: str, own: OwnConfig) -> Mapping[str, Any]:
+    """Return what the node's kubelet runs with: as its node reads it, else as this login does.
+
+    Raises SilentKubeletError where the kubelet does not answer, which may be because the API server does
+    not; ApiAwayError where neither may read it now: an API server that starts permits nothing for a while,
+    and a kubelet remembers that half a minute.
+    """
+    try:
+        return own()
+    except UnreadableError as error:
+        unreadable = error
+    try:
+        return cluster.running_config(node)
+    except ApiAwayError as away:
+        raise SilentKubeletError(away.message) from away
+    except (ForbiddenError, NotFoundError) as error:
+        cluster.node(node)  # not found: the node, or only what its kubelet serves
+        raise ApiAwayError(f"{unreadable.message}; {error.message}", remedy=_GRANT) from error
+
+
+def why_unreadable(own: OwnConfig) -> str:
+    """Say why a node may not read what its kubelet runs with; "" where nothing speaks against it."""
+    try:
+        own()
+    except SilentKubeletError:
+        return ""
+    except UnreadableError as unreadable:
+        return unreadable.message
+    return ""
+
+
+def require_readable(cluster: Cluster, node: str, own: OwnConfig) -> None:
+    """Refuse a node whose proof could not be had, before it is drained; raises ClusterError."""
+    if reason := why_unreadable(own):
+        refuse_unreadable(cluster, {node: reason})
+
+
+def refuse_unreadable(cluster: Cluster, unreadable: Mapping[str, str]) -> None:
+    """Refuse hosts that may not read what their kubelets run with, unless this login may.
+
+    `unreadable` says why, by host. Raises ClusterError with what to grant.
+    """
+    if not unreadable or cluster.may(NODES_PROXY):
+        return
+    lines = "".join(f"\n  {host}: {reason}" for host, reason in sorted(unreadable.items()))
+    raise ClusterError(
+        f"neither the node nor this login may read what the kubelet runs with (/configz):{lines}",
+        remedy=_GRANT,
+    )

@@ -1,0 +1,97 @@
+"""A live kubelet tells its own node what it runs with; the roll-out's login needs nothing of nodes/proxy."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+from lab.cluster import Lab
+from lab.node import Node
+from lab.paths import REPOSITORY
+from numaforge.rollout.configz import KubeletDoor, SilentKubeletError, UnreadableError, read_answer
+from tests.lab import rollouts
+from tests.lab.rollouts import HEALTHY, QUICK, applied, begin, free, inventory, policy
+
+RBAC = REPOSITORY / "docs" / "rollout-rbac.yaml"
+PKI = "/var/lib/kubelet/pki"
+DOOR = KubeletDoor(
+    address="127.0.0.1",
+    port=10250,
+    kubeconfig="/etc/kubernetes/kubelet.conf",
+    rotated=f"{PKI}/kubelet-client-current.pem",
+    serving=(f"{PKI}/kubelet-server-current.pem", f"{PKI}/kubelet.crt"),
+)
+
+
+@pytest.fixture
+def fresh(lab: Lab) -> Node:
+    """The node as it was when it was first Ready: joined, its kubelet without a static policy."""
+    lab.reset()
+    node = lab.nodes[0]
+    node.run(HEALTHY)
+    return node
+
+
+@pytest.fixture
+def login(lab: Lab, fresh: Node, tmp_path: Path) -> Iterator[Path]:
+    """A kubeconfig of the documented service account."""
+    rollouts.kubectl(lab, "apply", f"--filename={RBAC}")
+    token = rollouts.kubectl(lab, "create", "token", "numaforge-rollout", "--namespace=kube-system").strip()
+    document = yaml.safe_load(lab.kubeconfig.read_text())
+    document["users"][0]["user"] = {"token": token}
+    path = tmp_path / "rollout.kubeconfig"
+    path.touch(mode=0o600)
+    path.write_text(yaml.safe_dump(document))
+    yield path
+    rollouts.kubectl(lab, "delete", "--ignore-not-found", f"--filename={RBAC}")
+
+
+def readable(node: Node) -> bool | None:
+    """Say whether the kubelet tells its node what it runs with; None where it does not answer."""
+    try:
+        told = read_answer(node.run(DOOR.script).splitlines())
+    except SilentKubeletError:
+        return None
+    except UnreadableError:
+        return False
+    assert told["cpuManagerPolicy"] == policy(node)
+    return True
+
+
+def await_readable(lab: Lab, node: Node, expected: bool, patience_s: float = 240) -> None:
+    """Start the kubelet anew, which remembers for minutes who may read, and return when it says so."""
+    node.run(f"systemctl restart kubelet; {HEALTHY}")
+    deadline = time.monotonic() + patience_s
+    while readable(node) is not expected:
+        assert time.monotonic() < deadline
+        time.sleep(0.5)
+    rollouts.kubectl(lab, "wait", "--for=condition=Ready", f"node/{node.name}", "--timeout=240s")
+
+
+def test_the_documented_login_rolls_out_and_the_node_reads_what_its_kubelet_runs_with(
+    lab: Lab, fresh: Node, login: Path, tmp_path: Path
+) -> None:
+    await_readable(lab, fresh, True)
+    run = begin("run", inventory(lab, tmp_path, kubeconfig=str(login), **QUICK), state=tmp_path)
+    assert run.end() == 0, (run.events, run.errors())
+    assert (policy(fresh), applied(fresh), free(lab, fresh)) == ("static", 1, True)
+    assert readable(fresh)
+
+
+def test_a_node_that_may_not_read_it_is_refused_before_anything_is_touched(
+    lab: Lab, fresh: Node, login: Path, tmp_path: Path
+) -> None:
+    rollouts.kubectl(lab, "delete", "clusterrolebinding", "numaforge-configz")
+    await_readable(lab, fresh, False)
+    with pytest.raises(UnreadableError, match=r"subresource\(s\)=\[configz proxy\]"):
+        read_answer(fresh.run(DOOR.script).splitlines())
+    run = begin("run", inventory(lab, tmp_path, kubeconfig=str(login), **QUICK), state=tmp_path)
+    assert run.end() == 2, run.events
+    said = run.errors()
+    assert f"{fresh.name}: the kubelet refuses it to its own node (403" in said
+    assert "nodes/configz" in said
+    assert (policy(fresh), applied(fresh), free(lab, fresh)) == ("none", 0, True)

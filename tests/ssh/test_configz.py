@@ -1,0 +1,161 @@
+"""A node asks its own kubelet what it runs with, of a TLS server in the place of the kubelet."""
+
+from __future__ import annotations
+
+import json
+import ssl
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lab import pki
+from numaforge.rollout.configz import KubeletDoor, SilentKubeletError, UnreadableError, read_answer
+from tests.ssh.conftest import StartSandbox
+from tests.ssh.machine import machine
+from tests.ssh.sandbox import Sandbox, free_port
+
+PKI = "/var/lib/kubelet/pki"
+CURRENT = f"{PKI}/kubelet-client-current.pem"
+KUBECONFIG = "/etc/kubernetes/kubelet.conf"
+CONFIG = {"cpuManagerPolicy": "static"}
+
+
+@dataclass
+class Kubelet:
+    """What the stand-in serves with, and who has asked it for what."""
+
+    port: int
+    serving: str
+    status: int = 200
+    asked: list[tuple[str, dict[str, str]]] = field(default_factory=list)
+
+    @property
+    def door(self) -> KubeletDoor:
+        return KubeletDoor("127.0.0.1", self.port, KUBECONFIG, CURRENT, (f"{PKI}/kubelet.crt",))
+
+
+@pytest.fixture(scope="module")
+def authority() -> pki.KeyPair:
+    return pki.authority()
+
+
+@pytest.fixture
+def kubelet(authority: pki.KeyPair, tmp_path: Path) -> Iterator[Kubelet]:
+    serving = pki.issue(authority, "node", names=("node",))
+    serving.write(tmp_path, "serving")
+    authority.write(tmp_path, "ca")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(tmp_path / "serving.crt", tmp_path / "serving.key")
+    context.load_verify_locations(tmp_path / "ca.crt")
+    context.verify_mode = ssl.CERT_OPTIONAL
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            subject = self.connection.getpeercert().get("subject", ())
+            said = {name: value for part in subject for name, value in part}
+            kubelet.asked.append((self.path, said))
+            text = json.dumps({"kubeletconfig": CONFIG}) if kubelet.status == 200 else "Forbidden\n"
+            self.send_response(kubelet.status if said else 401)
+            self.end_headers()
+            self.wfile.write(text.encode())
+
+        def log_message(self, *_: Any) -> None:
+            """Say nothing."""
+
+    with HTTPServer(("127.0.0.1", 0), Handler) as server:
+        server.socket = context.wrap_socket(server.socket, server_side=True)
+        kubelet = Kubelet(server.server_port, serving.certificate_pem.decode())
+        threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
+        yield kubelet
+        server.shutdown()
+
+
+@pytest.fixture
+def node(start_sandbox: StartSandbox, authority: pki.KeyPair, kubelet: Kubelet) -> Sandbox:
+    """A node as kubeadm leaves it."""
+    login = pki.issue(authority, "system:node:node", organization="system:nodes")
+    kubeconfig = pki.kubeconfig("https://10.0.0.1:6443", authority, "system:node:node", CURRENT)
+    return start_sandbox(
+        {
+            **machine(),
+            CURRENT: (login.certificate_pem + login.key_pem).decode(),
+            f"{PKI}/kubelet.crt": kubelet.serving,
+            KUBECONFIG: kubeconfig.decode(),
+        }
+    )
+
+
+def ask(node: Sandbox, door: KubeletDoor, shell: str = "sh -s") -> dict[str, Any]:
+    done = node.run(door.script, shell)
+    assert done.returncode == 0, done.stderr
+    return dict(read_answer(done.stdout.splitlines()))
+
+
+@pytest.mark.parametrize("shell", ["dash -s", "bash -s"])
+def test_a_kubelet_tells_its_node_what_it_runs_with(node: Sandbox, kubelet: Kubelet, shell: str) -> None:
+    assert ask(node, kubelet.door, shell) == CONFIG
+    [(path, login)] = kubelet.asked
+    assert path == "/configz"
+    assert login == {"organizationName": "system:nodes", "commonName": "system:node:node"}
+
+
+@pytest.mark.parametrize(
+    "replaced",
+    [
+        pytest.param((CURRENT, "../../var/lib/kubelet/pki/kubelet-client-current.pem"), id="relative-path"),
+        pytest.param(
+            (f"client-certificate: {CURRENT}", f'"client-certificate": "{CURRENT}"'), id="in-quotes"
+        ),
+        pytest.param(("client-certificate:", "token: x\n    comment:"), id="nothing-named-but-rotated"),
+    ],
+)
+def test_the_kubeconfig_names_the_certificate(
+    node: Sandbox, kubelet: Kubelet, replaced: tuple[str, str]
+) -> None:
+    file = node.path(KUBECONFIG)
+    changed = file.read_text().replace(*replaced)
+    assert changed != file.read_text()
+    file.write_text(changed)
+    assert ask(node, kubelet.door) == CONFIG
+
+
+def test_a_kubelet_that_forbids_it_is_told_from_one_that_is_silent(node: Sandbox, kubelet: Kubelet) -> None:
+    kubelet.status = 403
+    with pytest.raises(UnreadableError, match=r"refuses it to its own node \(403: Forbidden"):
+        ask(node, kubelet.door)
+    kubelet.status = 500
+    with pytest.raises(SilentKubeletError, match="500"):
+        ask(node, kubelet.door)
+    closed = KubeletDoor("127.0.0.1", free_port(), KUBECONFIG, CURRENT, (f"{PKI}/kubelet.crt",))
+    with pytest.raises(SilentKubeletError, match="refused"):
+        ask(node, closed)
+
+
+def test_what_serves_with_another_certificate_is_asked_nothing(
+    node: Sandbox, kubelet: Kubelet, authority: pki.KeyPair
+) -> None:
+    other = pki.issue(authority, "node", names=("node",))
+    node.path(f"{PKI}/kubelet.crt").write_bytes(other.certificate_pem)
+    with pytest.raises(UnreadableError, match="another certificate than the kubelet"):
+        ask(node, kubelet.door)
+    assert kubelet.asked == []
+
+
+@pytest.mark.parametrize(
+    ("hidden", "said"),
+    [
+        pytest.param(f"rm {CURRENT}", "cannot be read: .*No such file", id="no-client-certificate"),
+        pytest.param(f"rm {KUBECONFIG}", "cannot be read: .*No such file", id="no-kubeconfig"),
+        pytest.param("PATH=/nowhere", "no python3", id="no-python"),
+    ],
+)
+def test_a_node_without_the_means_says_which(node: Sandbox, kubelet: Kubelet, hidden: str, said: str) -> None:
+    done = node.run(f"{hidden}\n{kubelet.door.script}")
+    with pytest.raises(UnreadableError, match=said):
+        read_answer(done.stdout.splitlines())
+    assert kubelet.asked == []

@@ -1,0 +1,168 @@
+"""What a kubelet runs with: who may read it, and where its own node asks."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from numaforge.rollout.cluster import ClusterError
+from numaforge.rollout.configz import (
+    KubeletDoor,
+    SilentKubeletError,
+    UnreadableError,
+    kubelet_door,
+    read_answer,
+    refuse_unreadable,
+)
+from numaforge.rollout.record import Ending
+from numaforge.topology.model import KubeletInstall
+from tests.fixtures.memory_machine import OLD
+from tests.fixtures.rollout_world import NODE, World
+
+HEADER = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n"
+PKI = "/var/lib/kubelet/pki"
+DOOR = KubeletDoor(
+    address="127.0.0.1",
+    port=10250,
+    kubeconfig="/etc/kubernetes/kubelet.conf",
+    rotated=f"{PKI}/kubelet-client-current.pem",
+    serving=(f"{PKI}/kubelet-server-current.pem", f"{PKI}/kubelet.crt"),
+)
+KUBEADM = KubeletInstall(
+    version="1.36.3",
+    unit="kubelet.service",
+    config_file="/var/lib/kubelet/config.yaml",
+    config_dir="/etc/kubernetes/kubelet.conf.d",
+    flags=(
+        "--kubeconfig=/etc/kubernetes/kubelet.conf",
+        "--config=/var/lib/kubelet/config.yaml",
+        "--config-dir=/etc/kubernetes/kubelet.conf.d",
+    ),
+    config_text=HEADER,
+)
+
+
+def with_flags(*flags: str) -> KubeletInstall:
+    return replace(KUBEADM, flags=(*KUBEADM.flags, *flags))
+
+
+@pytest.mark.parametrize(
+    ("install", "door"),
+    [
+        pytest.param(KUBEADM, DOOR, id="as-kubeadm-sets-it-up"),
+        pytest.param(
+            replace(KUBEADM, config_text=f"{HEADER}port: 10350\naddress: 10.0.0.7\n"),
+            replace(DOOR, address="10.0.0.7", port=10350),
+            id="port-and-address-of-the-main-file",
+        ),
+        pytest.param(
+            replace(KUBEADM, config_text=f'{HEADER}address: "::"\n'),
+            replace(DOOR, address="::1"),
+            id="every-address-is-loopback",
+        ),
+        pytest.param(
+            replace(KUBEADM, drop_ins={"/etc/kubernetes/kubelet.conf.d/10.conf": f"{HEADER}port: 10350\n"}),
+            replace(DOOR, port=10350),
+            id="port-of-a-drop-in",
+        ),
+        pytest.param(with_flags("--port=10350"), replace(DOOR, port=10350), id="port-of-a-flag"),
+        pytest.param(
+            replace(KUBEADM, config_text=f"{HEADER}tlsCertFile: /etc/tls/own.crt\n"),
+            replace(DOOR, serving=("/etc/tls/own.crt", *DOOR.serving)),
+            id="a-certificate-of-the-admin-s",
+        ),
+        pytest.param(
+            with_flags("--cert-dir=/srv/pki"),
+            replace(
+                DOOR,
+                rotated="/srv/pki/kubelet-client-current.pem",
+                serving=("/srv/pki/kubelet-server-current.pem", "/srv/pki/kubelet.crt"),
+            ),
+            id="another-folder-of-certificates",
+        ),
+        pytest.param(
+            replace(KUBEADM, config_text="maxPods: many\n"), DOOR, id="what-cannot-be-loaded-says-nothing"
+        ),
+    ],
+)
+def test_where_a_kubelet_serves(install, door):
+    assert kubelet_door(install) == door
+
+
+@pytest.mark.parametrize(
+    ("answer", "error", "said"),
+    [
+        pytest.param({"unreadable": "no python3"}, UnreadableError, "no python3", id="no-means"),
+        pytest.param(
+            {"status": 403, "body": "Forbidden (user=system:node:gpu-1, verb=get, resource=nodes)\n"},
+            UnreadableError,
+            r"refuses it to its own node \(403: Forbidden \(user=system:node:gpu-1",
+            id="forbidden",
+        ),
+        pytest.param(
+            {"status": 401, "body": "Unauthorized"},
+            UnreadableError,
+            "401",
+            id="the-certificate-is-not-asked-for",
+        ),
+        pytest.param(
+            {"status": 404, "body": "404 page not found"}, UnreadableError, "404", id="no-debugging-handlers"
+        ),
+        pytest.param(
+            {"silent": "connection refused"}, SilentKubeletError, "connection refused", id="nothing-listens"
+        ),
+        pytest.param(
+            {"status": 500, "body": "Authorization error"},
+            SilentKubeletError,
+            "500: Authorization error",
+            id="the-kubelet-cannot-ask-who-may",
+        ),
+    ],
+)
+def test_a_kubelet_that_tells_its_node_nothing_says_why(answer, error, said):
+    with pytest.raises(error, match=said):
+        read_answer(["motd", json.dumps(answer)])
+
+
+def test_what_a_kubelet_runs_with_is_its_configuration_without_the_envelope():
+    body = json.dumps({"kubeletconfig": {"cpuManagerPolicy": "static"}})
+    assert read_answer([json.dumps({"status": 200, "body": body})]) == {"cpuManagerPolicy": "static"}
+
+
+# Who may read it is settled before anything is touched.
+
+
+def test_a_node_whose_proof_could_not_be_had_is_refused_before_it_is_touched():
+    world = World()
+    world.trouble(unreadable="the kubelet refuses it to its own node (403)")
+    world.cluster.denied.add("get nodes/proxy")
+    with pytest.raises(ClusterError) as refusal:
+        world.run()
+    assert f"{NODE}: the kubelet refuses it to its own node (403)" in str(refusal.value)
+    assert "nodes/configz" in str(refusal.value)
+    assert (world.machine.files, world.node.unschedulable, world.slots()) == (OLD, False, [])
+
+
+@pytest.mark.parametrize(
+    ("unreadable", "denied"),
+    [
+        pytest.param("", {"get nodes/proxy"}, id="the-node-reads-it"),
+        pytest.param("the kubelet refuses it to its own node (403)", set(), id="the-login-reads-it"),
+    ],
+)
+def test_one_who_may_read_it_is_enough(unreadable, denied):
+    world = World()
+    world.trouble(unreadable=unreadable)
+    world.cluster.denied |= denied
+    assert world.run().ending is Ending.DONE
+
+
+def test_all_hosts_that_may_not_read_it_are_refused_together():
+    world = World()
+    refuse_unreadable(world.cluster, {"gpu-2": "no python3", "gpu-1": "403"})
+    world.cluster.denied.add("get nodes/proxy")
+    refuse_unreadable(world.cluster, {})
+    with pytest.raises(ClusterError, match="gpu-1: 403\n  gpu-2: no python3\n  let the nodes read it"):
+        refuse_unreadable(world.cluster, {"gpu-2": "no python3", "gpu-1": "403"})
