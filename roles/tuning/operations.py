@@ -43,12 +43,19 @@ set_value() { # PATH VALUE
 def kernel_settings(plan: TuningPlan, at_boot: bool) -> Commands:
     """Set governors, energy preferences, transparent hugepages and sysctls, turn swap off, enable our unit.
 
+    A limit that is higher already is left alone.
+
     + plan: the values, by CPU and by name
     + at_boot: whether our unit repeats them at every boot
     """
     wanted = kernel_paths.kernel_values(plan)
     state = kernel_state(host, list(wanted))
-    different = {path: value for path, value in wanted.items() if not _is(state.values.get(path), value)}
+    raised = kernel_paths.raised_values(plan)
+    different = {
+        path: value
+        for path, value in wanted.items()
+        if not (_reaches if path in raised else _is)(state.values.get(path), value)
+    }
     steps = [f"set_value {shlex.join([path, value])}" for path, value in different.items()]
     told = [
         f"{path}: {state.values.get(path, '(not there)')} -> {value}" for path, value in different.items()
@@ -76,3 +83,8 @@ def _is(now: str | None, wanted: str) -> bool:
     if now is None:
         return False
     return f"[{wanted}]" in now.split() or now.split() == wanted.split()
+
+
+def _reaches(now: str | None, least: str) -> bool:
+    """Say whether a limit is at least what is wanted; what is no number is left alone."""
+    return now is not None and not (now.isdecimal() and int(now) < int(least))

@@ -35,6 +35,12 @@ def test_sysctl(node: Node, name: str, expected: tuple[str, str]) -> None:
     assert (node.value(path) or "").split() == value.split(), name
 
 
+@pytest.mark.expects(table=expectations.raised_sysctls)
+def test_sysctl_is_at_least(node: Node, name: str, expected: tuple[str, str]) -> None:
+    path, least = expected
+    assert int(node.value(path) or 0) >= int(least), name
+
+
 @pytest.mark.expects(table=expectations.swap)
 def test_swap(node: Node, name: str, expected: tuple[str, ...]) -> None:
     devices = node.live.swap_devices

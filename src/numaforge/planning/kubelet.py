@@ -127,6 +127,7 @@ class _Chooser:
         decided: NodeDecisions,
     ) -> None:
         self.topology = topology
+        self.profile = profile
         self.wish = profile.kubelet
         self.version = version
         self.existing = existing
@@ -208,7 +209,9 @@ class _Chooser:
         if kept:
             value, reason = str(kept.value), f"kept as {kept.place} has it"
         else:
-            value, reason = (wanted, "the profile's choice") if wanted is not None else (default, reason)
+            if wanted is not None:
+                default, reason = wanted, self.profile.choice(_FIELDS[name])
+            value = default
         self.decisions.append(Decision(subject, value, reason))
         return value
 
@@ -421,7 +424,7 @@ class _Chooser:
                 override=self.override,
                 same=partial(same, value),
             )
-            self._decide_option(name, option, value, "the profile's choice")
+            self._decide_option(name, option, value, self.profile.choice(f"{field}.{option}"))
         return dict(wanted)
 
     def _decide_option(self, name: str, option: str, value: str, reason: str) -> None:

@@ -101,11 +101,15 @@ class KubeletPlan:
 
 @dataclass(frozen=True)
 class TuningPlan:
-    """Kernel settings; empty means "left as it is". What the host lacks is named in the plan's notices."""
+    """Kernel settings; empty means "left as it is". What the host lacks is named in the plan's notices.
+
+    `raised_sysctls` are the least that each limit is to be: a host that has more keeps it, now and at boot.
+    """
 
     governors: Mapping[int, str] = field(default_factory=dict)  # by CPU
     energy_preferences: Mapping[int, str] = field(default_factory=dict)  # by CPU
     sysctls: Mapping[str, str] = field(default_factory=dict)
+    raised_sysctls: Mapping[str, str] = field(default_factory=dict)
     transparent_hugepages: Mapping[str, str] = field(default_factory=dict)  # "enabled", "defrag" -> value
     swap_off: bool = False
 

@@ -43,7 +43,7 @@ def _plan(hostname: str, topology: NodeTopology, profile: NodeProfile, asked_ver
     nodes = plan_numa_nodes(
         topology, profile, existing, previous, cpus.value.reserved, reservations.value, hugepages.value
     )
-    tuning = plan_tuning(topology, profile)
+    tuning = plan_tuning(topology, profile, previous)
     decided = NodeDecisions(cpus.value, reservations.value, nodes.value)
     kubelet = _plan_kubelet(topology, profile, asked_version, existing, decided, previous)
     parts = (earlier, cpus, reservations, hugepages, nodes, kubelet, tuning)
