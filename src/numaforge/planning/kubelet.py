@@ -9,6 +9,7 @@ from typing import Any
 
 from numaforge.cpulist import format_cpulist
 from numaforge.errors import KubeletConfigError, PlanError
+from numaforge.kubelet.hint_work import MEMORY_MANAGER, HintWork, Policies, hint_work
 from numaforge.kubelet.options import (
     ALIGN_BY_SOCKET,
     DEFAULT_MAX_NUMA_NODES,
@@ -164,6 +165,7 @@ class _Chooser:
         )
         cpu_chosen = self._cpu_options(cpu_policy, topology_policy)
         topology_chosen = self._topology_options(topology_policy)
+        self._judge_hints(cpu_policy, memory_policy, topology_policy)
         settings: dict[str, Any] = {
             "reservedSystemCPUs": format_cpulist(self.decided.cpus.reserved),
             "cpuManagerPolicy": cpu_policy,
@@ -235,11 +237,40 @@ class _Chooser:
         if not any(node.reserved_memory_bytes for node in self.decided.numa_nodes):
             return "None", "the NUMA nodes' memory is unknown"
         if topology_policy in ("restricted", "single-numa-node"):
+            work = self._hint_work("none", "Static", "none")
+            if work.endless:
+                return "None", f"with Static, {work}"
             return (
                 "Static",
                 f"with {topology_policy}, memory and huge pages are to come from the pod's own NUMA nodes",
             )
         return "None", f"with topology manager policy {topology_policy}, memory is left to the kernel"
+
+    def _hint_work(self, cpu_policy: str, memory_policy: str, topology_policy: str) -> HintWork:
+        present = {node.id: node.hugepages for node in self.topology.numa_nodes}
+        pages = {
+            size
+            for node in self.decided.numa_nodes
+            for size in {*node.hugepages, *present[node.id]}
+            if node.hugepages.get(size, present[node.id][size].total)
+        }
+        policies = Policies(cpu_policy, memory_policy, topology_policy, pages)
+        return hint_work(self.topology, self.version, policies)
+
+    def _judge_hints(self, cpu_policy: str, memory_policy: str, topology_policy: str) -> None:
+        """Refuse policies under which the kubelet never answers, and note those under which it is slow."""
+        work = self._hint_work(cpu_policy, memory_policy, topology_policy)
+        if not work.slow:
+            return
+        memory, topology = _FIELDS["memoryManagerPolicy"], _FIELDS["topologyManagerPolicy"]
+        remedy = work.remedies(self.topology, memory, topology)
+        if work.endless:
+            raise PlanError(
+                f"{work}: kubelet {self.version} would never admit a pod",
+                where=memory if MEMORY_MANAGER in work.endless else topology,
+                remedy=remedy,
+            )
+        self.notices.append(Notice("many-hints", f"{work}: {remedy}"))
 
     def _cpu_options(self, policy: str, topology_policy: str) -> Options:
         known = cpu_options(self.version)
