@@ -281,7 +281,8 @@ class Kubelet(Section):
     topology_manager_policy: Literal["none", "best-effort", "restricted", "single-numa-node"] | None = Field(
         default=None,
         description="How strictly CPUs, memory and devices of a pod must be on the same NUMA nodes. Unset: "
-        "single-numa-node on machines with several NUMA nodes.",
+        "single-numa-node on machines with several NUMA nodes, best-effort where a pod with all GPUs would "
+        "not fit one of them.",
         examples=["restricted"],
     )
     topology_manager_scope: Literal["container", "pod"] | None = Field(

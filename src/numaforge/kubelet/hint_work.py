@@ -30,6 +30,9 @@ _SLOW_COMBINATIONS = 1_000_000
 # 255^4 combinations took 21 minutes (kubernetes/kubernetes#131738).
 _COMBINATIONS_PER_SECOND = 255**4 // (21 * 60)
 
+_STALLS_SECONDS = 60.0
+_HOPELESS_SECONDS = 3600.0
+
 _FIRST_MINOR_WITH_NARROW_DEVICE_HINTS = 36
 _NEWER_KUBELET = "use kubelet 1.36 or later, which walks only NUMA nodes with devices"
 
@@ -71,6 +74,16 @@ class HintWork:
     def endless(self) -> Mapping[str, int]:
         """The managers that do not come to an end in any useful time, with the NUMA nodes that they walk."""
         return {name: n for name, n in self.numa_nodes.items() if n >= ENDLESS_NUMA_NODES}
+
+    @property
+    def stalls(self) -> bool:
+        """Whether a default must not choose this: a pod waits for minutes."""
+        return bool(self.endless) or self.seconds >= _STALLS_SECONDS
+
+    @property
+    def hopeless(self) -> bool:
+        """Whether no pod is answered in any useful time."""
+        return bool(self.endless) or self.seconds >= _HOPELESS_SECONDS
 
     @property
     def slow(self) -> bool:

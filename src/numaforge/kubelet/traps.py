@@ -331,7 +331,7 @@ def _single_numa_node(
     yield configuration.places.finding(
         "NF510",
         f"single-numa-node refuses every {scope} that needs more than one NUMA node has: at most {largest}",
-        "use topologyManagerPolicy: restricted where larger shapes must run",
+        "use topologyManagerPolicy: best-effort where larger shapes must run",
         "topologyManagerPolicy",
     )
 
@@ -348,7 +348,7 @@ def _many_hints(configuration: Configuration, topology: NodeTopology, version: K
     work = hint_work(topology, version, policies)
     if not work.slow:
         return
-    consequence = "no pod is ever admitted" if work.endless else "every pod waits for it"
+    consequence = "no pod is admitted in time" if work.hopeless else "every pod waits for it"
     yield configuration.places.finding(
         "NF516",
         f"{work}: {consequence}",

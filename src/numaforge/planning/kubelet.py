@@ -9,6 +9,7 @@ from typing import Any
 
 from numaforge.cpulist import format_cpulist
 from numaforge.errors import KubeletConfigError, PlanError
+from numaforge.kubelet.admission import inventory_of
 from numaforge.kubelet.hint_work import MEMORY_MANAGER, HintWork, Policies, hint_work
 from numaforge.kubelet.options import (
     ALIGN_BY_SOCKET,
@@ -26,6 +27,7 @@ from numaforge.kubelet.versions import KubeletVersion
 from numaforge.planning.cpus import uneven_smt
 from numaforge.planning.delivery import plan_delivery
 from numaforge.planning.existing import ExistingSettings
+from numaforge.planning.largest_pods import admits_all_gpus
 from numaforge.planning.memory import Reservations
 from numaforge.planning.model import (
     CpuPlan,
@@ -150,7 +152,9 @@ class _Chooser:
                 remedy="set kubelet.cpu_manager_policy: none",
             )
         topology_policy = self._policy(
-            "topologyManagerPolicy", self.wish.topology_manager_policy, *self._topology_policy_default()
+            "topologyManagerPolicy",
+            self.wish.topology_manager_policy,
+            *self._topology_policy_default(cpu_policy),
         )
         scope = self._policy(
             "topologyManagerScope",
@@ -222,14 +226,37 @@ class _Chooser:
             return "static", "Guaranteed pods that ask for whole CPUs get them to themselves"
         return "none", "no CPUs are reserved, which the static policy needs"
 
-    def _topology_policy_default(self) -> tuple[str, str]:
+    def _topology_policy_default(self, cpu_policy: str) -> tuple[str, str]:
+        """Choose the strictest policy under which one pod may still have all GPUs.
+
+        A stricter one fails every such pod that the scheduler places (pytorch/ci-infra#652).
+        """
         nodes = sum(bool(node.cpus) for node in self.topology.numa_nodes)
-        if nodes > 1:
-            return (
-                "single-numa-node",
-                f"{nodes} NUMA nodes have CPUs: a pod's CPUs, memory and devices stay on one of them",
-            )
-        return "none", "there is one NUMA node with CPUs, so there is nothing to align"
+        if nodes <= 1:
+            return "none", "there is one NUMA node with CPUs, so there is nothing to align"
+        aligned = f"{nodes} NUMA nodes have CPUs: a pod's CPUs, memory and devices stay on one of them"
+        gpus = sum(len(devices) for devices in inventory_of(self.topology).values())
+        if not gpus:
+            return "single-numa-node", aligned
+        strict = [p for p in ("single-numa-node", "restricted") if self._admits_all_gpus(p, cpu_policy)]
+        if strict:
+            return strict[0], f"{aligned}, and {strict[0]} admits a pod with all {gpus} GPUs"
+        near = len({gpu.numa_node for gpu in self.topology.gpus})
+        reason = (
+            f"the {gpus} GPUs are near {near} NUMA nodes: single-numa-node and restricted would refuse a pod "
+            "with a core and all of them; best-effort aligns what fits and admits the rest"
+        )
+        return "best-effort", reason
+
+    def _admits_all_gpus(self, topology_policy: str, cpu_policy: str) -> bool:
+        limit = max(len(self.topology.numa_nodes), DEFAULT_MAX_NUMA_NODES)
+        config = {
+            "cpuManagerPolicy": cpu_policy,
+            "reservedSystemCPUs": format_cpulist(self.decided.cpus.reserved),
+            "topologyManagerPolicy": topology_policy,
+            "topologyManagerPolicyOptions": {MAX_ALLOWABLE_NUMA_NODES: str(limit)},
+        }
+        return admits_all_gpus(self.topology, config)
 
     def _memory_policy_default(self, topology_policy: str) -> tuple[str, str]:
         if self.decided.reservations.total_bytes == 0:
@@ -237,8 +264,8 @@ class _Chooser:
         if not any(node.reserved_memory_bytes for node in self.decided.numa_nodes):
             return "None", "the NUMA nodes' memory is unknown"
         if topology_policy in ("restricted", "single-numa-node"):
-            work = self._hint_work("none", "Static", "none")
-            if work.endless:
+            work = self._hint_work("static", "Static", topology_policy)
+            if work.stalls:
                 return "None", f"with Static, {work}"
             return (
                 "Static",
@@ -264,10 +291,10 @@ class _Chooser:
             return
         memory, topology = _FIELDS["memoryManagerPolicy"], _FIELDS["topologyManagerPolicy"]
         remedy = work.remedies(self.topology, memory, topology)
-        if work.endless:
+        if work.hopeless:
             raise PlanError(
-                f"{work}: kubelet {self.version} would never admit a pod",
-                where=memory if MEMORY_MANAGER in work.endless else topology,
+                f"{work}: kubelet {self.version} would admit no pod in time",
+                where=memory if MEMORY_MANAGER in (work.endless or work.numa_nodes) else topology,
                 remedy=remedy,
             )
         self.notices.append(Notice("many-hints", f"{work}: {remedy}"))

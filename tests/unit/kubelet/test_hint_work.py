@@ -123,7 +123,7 @@ def test_check_warns_of_a_kubelet_that_never_answers():
     (found,) = [each for each in report.findings if each.id == "NF516"]
     assert found.message == (
         "the device manager walks 2^34 = 17,179,869,184 sets of NUMA nodes for each container: "
-        "no pod is ever admitted"
+        "no pod is admitted in time"
     )
     assert found.remedy == (
         "switch the NVIDIA driver (R580 or later) to CDMM, under which Grace's GPU memory is no NUMA node; "

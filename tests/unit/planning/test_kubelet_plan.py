@@ -222,7 +222,7 @@ ENDLESS = {
         "1.35",
         {"topology_manager_policy": "best-effort"},
         (
-            f"kubelet.topology_manager_policy: the device {WALK}: kubelet 1.35 would never admit a pod\n"
+            f"kubelet.topology_manager_policy: the device {WALK}: kubelet 1.35 would admit no pod in time\n"
             f"  {CDMM}; or {NEWER}; or {NO_HINTS}"
         ),
     ),
@@ -230,14 +230,14 @@ ENDLESS = {
         "1.36",
         {"topology_manager_policy": "restricted", "memory_manager_policy": "Static"},
         (
-            f"kubelet.memory_manager_policy: the memory {WALK}: kubelet 1.36 would never admit a pod\n"
+            f"kubelet.memory_manager_policy: the memory {WALK}: kubelet 1.36 would admit no pod in time\n"
             f"  {CDMM}; or {NO_MEMORY}"
         ),
     ),
     "memory-static-without-alignment": (
         "1.36",
         {"topology_manager_policy": "none", "memory_manager_policy": "Static"},
-        f"would never admit a pod\n  {CDMM}; or {NO_MEMORY}",
+        f"would admit no pod in time\n  {CDMM}; or {NO_MEMORY}",
     ),
     "both": (
         "1.35",
@@ -268,7 +268,7 @@ def test_from_1_36_on_34_numa_nodes_are_aligned_without_the_memory_manager(wish)
 
 
 def test_hints_that_take_minutes_are_noticed():
-    wish = {"topology_manager_policy": "restricted"}
+    wish = {"topology_manager_policy": "restricted", "memory_manager_policy": "Static"}
     chosen = plan_node(epyc_gpu(), load_profile({"kubelet": wish, "memory": {"system_reserved": "1Gi"}}))
     (notice,) = [notice for notice in chosen.notices if notice.id == "many-hints"]
     assert "4,228,250,625 combinations of hints" in notice.message
