@@ -11,6 +11,7 @@ from numaforge import kernel_paths
 from numaforge.hosts import FIRST_LINE, Commands, host_operation, show_lines
 from numaforge.planning.files import SYSCTL_PATH, TUNING_TMPFILES_PATH, TUNING_UNIT_PATH
 from numaforge.planning.model import TuningPlan
+from numaforge.planning.sysctls import reaches
 
 from .facts import UNIT, UNIT_LINK, kernel_state
 
@@ -54,7 +55,7 @@ def kernel_settings(plan: TuningPlan, at_boot: bool) -> Commands:
     different = {
         path: value
         for path, value in wanted.items()
-        if not (_reaches if path in raised else _is)(state.values.get(path), value)
+        if not (reaches if path in raised else _is)(state.values.get(path), value)
     }
     steps = [f"set_value {shlex.join([path, value])}" for path, value in different.items()]
     told = [
@@ -83,8 +84,3 @@ def _is(now: str | None, wanted: str) -> bool:
     if now is None:
         return False
     return f"[{wanted}]" in now.split() or now.split() == wanted.split()
-
-
-def _reaches(now: str | None, least: str) -> bool:
-    """Say whether a limit is at least what is wanted; what is no number is left alone."""
-    return now is not None and not (now.isdecimal() and int(now) < int(least))

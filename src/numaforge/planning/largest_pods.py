@@ -46,7 +46,7 @@ def plan_largest_pods(
         rows += [
             _row(resource, count, empty.largest(count)) for count in counts if not empty.too_many_sets(count)
         ]
-        if resource and not admits_all(empty):
+        if resource and not empty.too_many_sets(empty.devices) and not admits_all(empty):
             notices.append(_refused(empty, resource, config))
     return Reasoned(tuple(rows), notices=tuple(notices))
 

@@ -43,3 +43,8 @@ def is_raised_only(name: str, value: str) -> bool:
 def has_more(held: str | None, value: str) -> bool:
     """Say whether a host's value is known and larger than `value`."""
     return held is not None and held.isdecimal() and int(held) > int(value)
+
+
+def reaches(held: str | None, least: str) -> bool:
+    """Say whether a limit is at least `least`; what is no number is left alone, what is not there is not."""
+    return held is not None and not (held.isdecimal() and int(held) < int(least))

@@ -14,6 +14,9 @@ from numaforge.topology.model import Cpufreq, NodeTopology
 # (drivers/cpufreq/intel_pstate.c, amd-pstate.c).
 _PERFORMANCE_IS_STRICT = ("intel_pstate", "amd-pstate-epp", "amd_pstate_epp")
 
+# Folders of which a snapshot holds some keys only.
+_LISTED_IN_PART = {"net.ipv4.conf.all", "net.ipv4.conf.default"}
+
 
 def plan_tuning(
     topology: NodeTopology, profile: NodeProfile, previous: NodePlan | None = None
@@ -106,7 +109,7 @@ def _sysctls(topology: NodeTopology, wish: Tuning, notices: list[Notice]) -> dic
     if wish.numa_balancing is not None:
         asked["kernel.numa_balancing"] = str(int(wish.numa_balancing))
     # A snapshot lists folders of sysctls whole, so a key that is missing beside others does not exist.
-    listed = {name.rpartition(".")[0] for name in topology.sysctls}
+    listed = {name.rpartition(".")[0] for name in topology.sysctls} - _LISTED_IN_PART
     missing = {name for name in asked if name not in topology.sysctls and name.rpartition(".")[0] in listed}
     notices.extend(
         Notice("no-such-sysctl", f"this kernel has no {name}: left alone") for name in sorted(missing)

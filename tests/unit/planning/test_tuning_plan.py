@@ -10,6 +10,7 @@ from numaforge.errors import PlanError
 from numaforge.planning.document import dumps
 from numaforge.planning.model import NodePlan
 from numaforge.planning.node import plan_node
+from numaforge.planning.sysctls import reaches
 from numaforge.profile import load_profile, ready_profiles
 from numaforge.topology.model import Cpufreq, NodeTopology
 from tests.fixtures.machines import lab_node, two_cpu_vm
@@ -94,6 +95,12 @@ def test_a_sysctl_outside_the_snapshot_is_taken_on_trust():
     assert chosen.tuning.sysctls == {"net.ipv6.conf.all.forwarding": "1"}
 
 
+def test_a_sysctl_of_a_folder_that_a_snapshot_holds_in_part_is_taken_on_trust():
+    topology = host(net__ipv4__conf__all__rp_filter="1")
+    chosen = plan(topology, sysctls={"net.ipv4.conf.all.forwarding": 1})
+    assert chosen.tuning.sysctls == {"net.ipv4.conf.all.forwarding": "1"}
+
+
 def test_transparent_hugepages():
     chosen = plan(lab_node(), transparent_hugepages={"enabled": "madvise", "defrag": "defer"})
     assert chosen.tuning.transparent_hugepages == {"enabled": "madvise", "defrag": "defer"}
@@ -149,6 +156,15 @@ def test_a_limit_outside_the_snapshot_is_left_to_the_host_to_compare():
     chosen = plan(lab_node(), sysctls={"net.netfilter.nf_conntrack_max": 1048576})
     assert chosen.tuning.raised_sysctls == {"net.netfilter.nf_conntrack_max": "1048576"}
     assert chosen.tuning.sysctls == {}
+
+
+@pytest.mark.parametrize(
+    ("held", "enough"),
+    [("1048576", True), ("2097152", True), ("65530", False), ("unlimited", True), (None, False)],
+    ids=["as planned", "higher", "lower", "no number", "not there"],
+)
+def test_a_limit_is_as_planned_where_it_is_high_enough(held, enough):
+    assert reaches(held, "1048576") is enough
 
 
 def test_a_limit_that_is_left_alone_says_so():
