@@ -11,6 +11,7 @@ from numaforge import kernel_paths
 from numaforge.hosts import FIRST_LINE, Commands, host_operation, show_lines
 from numaforge.planning.files import SYSCTL_PATH, TUNING_TMPFILES_PATH, TUNING_UNIT_PATH
 from numaforge.planning.model import TuningPlan
+from numaforge.planning.sysctls import reaches
 
 from .facts import UNIT, UNIT_LINK, kernel_state
 
@@ -40,6 +41,8 @@ set_value() { # PATH VALUE
 def kernel_settings(plan: TuningPlan, at_boot: bool) -> Commands:
     """Set governors, energy preferences, transparent hugepages and sysctls, turn swap off, enable our unit.
 
+    A limit that is higher already is left alone.
+
     The unit is for the next boot, at which systemd reads its link. `systemctl enable` would reload all units
     now, on a node with pods, which takes the GPUs of containers away where /dev/char lacks their links
     (github.com/NVIDIA/nvidia-container-toolkit/issues/48).
@@ -49,7 +52,12 @@ def kernel_settings(plan: TuningPlan, at_boot: bool) -> Commands:
     """
     wanted = kernel_paths.kernel_values(plan)
     state = kernel_state(host, list(wanted))
-    different = {path: value for path, value in wanted.items() if not _is(state.values.get(path), value)}
+    raised = kernel_paths.raised_values(plan)
+    different = {
+        path: value
+        for path, value in wanted.items()
+        if not (reaches if path in raised else _is)(state.values.get(path), value)
+    }
     steps = [f"set_value {shlex.join([path, value])}" for path, value in different.items()]
     told = [
         f"{path}: {state.values.get(path, '(not there)')} -> {value}" for path, value in different.items()

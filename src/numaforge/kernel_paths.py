@@ -47,9 +47,15 @@ def tuning_values(tuning: TuningPlan) -> dict[str, str]:
     }
 
 
+def raised_values(tuning: TuningPlan) -> dict[str, str]:
+    """Return the least that each limit is to be, by path."""
+    return {sysctl(name): value for name, value in tuning.raised_sysctls.items()}
+
+
 def kernel_values(tuning: TuningPlan) -> dict[str, str]:
-    """Return every value that the tuning sets, below /sys and as a sysctl, by path."""
-    return tuning_values(tuning) | {sysctl(name): value for name, value in tuning.sysctls.items()}
+    """Return every value that the tuning sets or raises, below /sys and as a sysctl, by path."""
+    exact = {sysctl(name): value for name, value in tuning.sysctls.items()}
+    return tuning_values(tuning) | exact | raised_values(tuning)
 
 
 def pool_pages(numa_node: int, size: str) -> str:

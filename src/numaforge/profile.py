@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
@@ -281,7 +281,8 @@ class Kubelet(Section):
     topology_manager_policy: Literal["none", "best-effort", "restricted", "single-numa-node"] | None = Field(
         default=None,
         description="How strictly CPUs, memory and devices of a pod must be on the same NUMA nodes. Unset: "
-        "single-numa-node on machines with several NUMA nodes.",
+        "single-numa-node on machines with several NUMA nodes, best-effort where a pod with all GPUs would "
+        "not fit one of them.",
         examples=["restricted"],
     )
     topology_manager_scope: Literal["container", "pod"] | None = Field(
@@ -372,6 +373,16 @@ class NodeProfile(Section):
     )
     kubelet: Kubelet = Field(default=Kubelet(), description="The kubelet's resource managers.")
     tuning: Tuning = Field(default=Tuning(), description="Kernel settings.")
+    sources: dict[str, str] = Field(
+        default_factory=dict,
+        description="Where values come from, by dotted path; the plan's decisions show it.",
+        examples=[{"tuning.sysctls.vm.swappiness": "ticket 4711"}],
+    )
+
+    def choice(self, path: str, said: str = "the profile's choice") -> str:
+        """Return `said`, the reason for a value that this profile sets, with its source where it has one."""
+        source = self.sources.get(path)
+        return f"{said} ({source})" if source else said
 
 
 def load_profile(source: str | Path | Mapping[str, Any], *, where: str | None = None) -> NodeProfile:
@@ -468,7 +479,31 @@ def _extend(document: dict[str, Any], place: str, seen: tuple[str, ...]) -> dict
     inherited = _extend(parent_document, parent_place, (*seen, parent))
     for personal in ("name", "description"):
         inherited.pop(personal, None)
+    if isinstance(inherited.get("sources"), Mapping):
+        inherited["sources"] = _sources_of_inherited(inherited["sources"], own)
     return _merge(inherited, own)
+
+
+def _sources_of_inherited(sources: Mapping[str, str], own: Mapping[str, Any]) -> dict[str, str]:
+    """Leave out the sources of values that are replaced: a source speaks of one value."""
+    choices = [".".join(choice) + "." for choice in _CHOICES]
+    paths = [f"{path}." for path, _ in leaves(own)]
+    replaced = {next((choice for choice in choices if path.startswith(choice)), path) for path in paths}
+    return {
+        path: source
+        for path, source in sources.items()
+        if not any(f"{path}.".startswith(each) or each.startswith(f"{path}.") for each in replaced)
+    }
+
+
+def leaves(document: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield every value of a profile by its dotted path; a list is one value."""
+    for key, value in document.items():
+        here = f"{path}.{key}" if path else str(key)
+        if isinstance(value, Mapping) and value:
+            yield from leaves(value, here)
+        else:
+            yield here, value
 
 
 def _merge(below: Mapping[str, Any], above: Mapping[str, Any], path: tuple[str, ...] = ()) -> dict[str, Any]:

@@ -81,6 +81,7 @@ def render_file(plan: NodePlan, planned_file: PlannedFile, config_text: str | No
                 plan=plan,
                 header=header(plan),
                 kernel_values=kernel_paths.tuning_values(plan.tuning),
+                raised_values=kernel_paths.raised_values(plan.tuning),
                 hugepage_pools=kernel_paths.hugepage_counts(plan),
             )
         )
@@ -201,7 +202,9 @@ def _said_and_meant(plan: NodePlan, file: PlannedFile, text: str, config_text: s
             }
         case "tuning/tuning.service.j2":
             starts = [line for line in _lines(text) if line.startswith("ExecStart=")]
-            return len(starts), bool(kernel_paths.tuning_values(plan.tuning)) + plan.tuning.swap_off
+            raises = dict(line.split()[-2:] for line in starts if line.startswith("ExecStart=-/bin/sh "))
+            values, raised = kernel_paths.tuning_values(plan.tuning), kernel_paths.raised_values(plan.tuning)
+            return (len(starts), raises), (len(raised) + bool(values) + plan.tuning.swap_off, raised)
         case unknown:
             raise PlanError(f"there is no template {unknown!r}", where=file.path)
 

@@ -8,7 +8,7 @@ from random import Random
 from typing import Any
 
 from numaforge.kubelet.admission import Node
-from numaforge.kubelet.admission.assignment import KubeletHangError
+from numaforge.kubelet.admission.refusal import KubeletHangError
 
 GPU = "nvidia.com/gpu"
 HUGEPAGES = "hugepages-2Mi"

@@ -84,6 +84,13 @@ def sysctls(plan: NodePlan) -> Expectations:
     return {name: (kernel_paths.sysctl(name), value) for name, value in sorted(plan.tuning.sysctls.items())}
 
 
+def raised_sysctls(plan: NodePlan) -> Expectations:
+    """The least that each limit of the kernel is."""
+    return {
+        name: (kernel_paths.sysctl(name), value) for name, value in sorted(plan.tuning.raised_sysctls.items())
+    }
+
+
 def swap(plan: NodePlan) -> Expectations:
     """No swap, where the plan takes it away."""
     return {"off": ()} if plan.tuning.swap_off else {}
@@ -141,6 +148,7 @@ ALL: tuple[Callable[[NodePlan], Expectations], ...] = (
     energy_preferences,
     transparent_hugepages,
     sysctls,
+    raised_sysctls,
     swap,
     hugepages,
     files,

@@ -167,7 +167,9 @@ def probe(plan: NodePlan) -> str:
     units = [path.rsplit("/", 1)[1] for path in paths if path.endswith(".service")]
     kubelet = plan.kubelet.unit if plan.kubelet else ""
     words = {
-        "@SYSCTLS@": shlex.join(kernel_paths.sysctl(name) for name in plan.tuning.sysctls),
+        "@SYSCTLS@": shlex.join(
+            kernel_paths.sysctl(name) for name in (*plan.tuning.sysctls, *plan.tuning.raised_sysctls)
+        ),
         "@UNITS@": shlex.join([*units, *([kubelet] if kubelet else [])]),
         "@FILES@": shlex.join(paths),
         "@KUBELET@": kubelet,

@@ -6,6 +6,7 @@ import re
 
 import pytest
 
+from numaforge.planning.sysctls import reaches
 from tests.node import expectations
 from tests.node.live import Node
 
@@ -33,6 +34,12 @@ def test_transparent_hugepages(node: Node, name: str, expected: tuple[str, str])
 def test_sysctl(node: Node, name: str, expected: tuple[str, str]) -> None:
     path, value = expected
     assert (node.value(path) or "").split() == value.split(), name
+
+
+@pytest.mark.expects(table=expectations.raised_sysctls)
+def test_sysctl_is_at_least(node: Node, name: str, expected: tuple[str, str]) -> None:
+    path, least = expected
+    assert reaches(node.value(path), least), name
 
 
 @pytest.mark.expects(table=expectations.swap)

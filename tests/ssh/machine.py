@@ -24,6 +24,7 @@ def machine(governors: bool = True) -> dict[str, str]:
         "/proc/sys/kernel/numa_balancing": "1",
         "/proc/sys/kernel/osrelease": "6.1.0",
         "/proc/sys/kernel/hostname": "sandbox",
+        "/proc/sys/vm/max_map_count": "65530",
         "/proc/sys/vm/swappiness": "60",
         "/proc/sys/vm/compact_memory": "",
         "/proc/sys/vm/zone_reclaim_mode": "0",

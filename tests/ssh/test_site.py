@@ -109,6 +109,17 @@ def test_a_change_in_between_is_seen_by_the_roles_that_follow(node: Sandbox, tmp
     assert text(node, pool(0, 2048)) == "16"
 
 
+def test_a_limit_is_raised_and_what_is_higher_by_then_stays(node: Sandbox, tmp_path: Path) -> None:
+    limit = "/proc/sys/vm/max_map_count"
+    hosts = {"node": data(node, {**PROFILE, "tuning": {"sysctls": {"vm.max_map_count": 1048576}}})}
+    pyinfra(tmp_path, hosts, "-y", "deploys/site.py")
+    assert text(node, limit) == "1048576"
+    node.path(limit).write_text("2097152\n")
+    run = pyinfra(tmp_path, hosts, "-y", "deploys/site.py")
+    assert run.returncode == 0, run.stdout
+    assert text(node, limit) == "2097152"
+
+
 def test_packets_are_not_held_back_to_be_joined(node: Sandbox, tmp_path: Path) -> None:
     deploy = tmp_path / "deploy.py"
     deploy.write_text(

@@ -25,6 +25,7 @@ PARTS = (
     model.KubeletPlan,
     model.PlannedFile,
     model.Allocatable,
+    model.LargestPod,
     model.Decision,
     model.Notice,
 )

@@ -15,7 +15,14 @@ from numaforge.errors import NumaforgeError
 from numaforge.planning.node import plan_node
 from numaforge.profile import load_profile
 from numaforge.topology.model import Cpufreq, NodeTopology
-from tests.fixtures.machines import KUBEADM_CONFIG, big_512, dgx_h100, kubeadm_kubelet, lab_node
+from tests.fixtures.machines import (
+    KUBEADM_CONFIG,
+    big_512,
+    dgx_h100,
+    grace_blackwell_tray,
+    kubeadm_kubelet,
+    lab_node,
+)
 
 PAGE = Path(__file__).parents[2] / "docs" / "refused.md"
 BLOCK = re.compile(r"^```(?P<info>[^\n]+)\n(?P<body>.*?)\n```$", re.DOTALL | re.MULTILINE)
@@ -43,6 +50,7 @@ def vmemmap_node() -> NodeTopology:
 MACHINES = {
     "big_512": big_512,
     "dgx_h100": dgx_h100,
+    "grace_blackwell_tray": grace_blackwell_tray,
     "pstate_node": pstate_node,
     "vmemmap_node": vmemmap_node,
 }

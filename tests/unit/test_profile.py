@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from numaforge.errors import ProfileError
-from numaforge.profile import load_profile, ready_profiles
+from numaforge.profile import leaves, load_profile, ready_profiles
 
 GIB = 2**30
 
@@ -220,6 +220,36 @@ def test_several_mistakes_are_all_listed():
 
 def test_the_place_comes_first():
     assert refusal({"cpus": 3}, where="group_data/gpu.py").startswith("group_data/gpu.py: cpus: ")
+
+
+def sources_and_values(name: str) -> tuple[set[str], set[str]]:
+    profile = load_profile(name)
+    values = profile.model_dump(exclude_unset=True, exclude={"name", "description", "sources"})
+    return set(profile.sources), {path for path, _ in leaves(values)}
+
+
+@pytest.mark.parametrize("name", ready_profiles())
+def test_every_value_of_a_ready_profile_has_a_source(name):
+    sources, values = sources_and_values(name)
+    assert sources == values
+
+
+def test_a_source_goes_with_the_value_that_it_speaks_of():
+    profile = load_profile({"extends": "training", "tuning": {"sysctls": {"vm.swappiness": 1}}})
+    assert "tuning.sysctls.vm.swappiness" not in profile.sources
+    assert "tuning.sysctls.vm.max_map_count" in profile.sources
+
+
+def test_a_choice_that_is_replaced_whole_loses_its_source():
+    profile = load_profile({"extends": "training", "cpus": {"reserved": {"cores": 4}}})
+    assert not [path for path in profile.sources if path.startswith("cpus.")]
+
+
+def test_a_value_and_its_new_source_are_given_together():
+    profile = load_profile(
+        {"extends": "training", "tuning": {"swap": "keep"}, "sources": {"tuning.swap": "ticket 4711"}}
+    )
+    assert profile.choice("tuning.swap") == "the profile's choice (ticket 4711)"
 
 
 def test_an_unknown_ready_profile_names_the_nearest():

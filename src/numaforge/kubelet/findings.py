@@ -126,6 +126,7 @@ RULES: Mapping[str, Rule] = {
         Rule("NF513", _WARNING, "the topology manager has no manager that gives hints"),
         Rule("NF514", _WARNING, "a drop-in is not read"),
         Rule("NF515", _WARNING, "kubeReserved.cpu and systemReserved.cpu are overwritten"),
+        Rule("NF516", _WARNING, "hints take long on a machine with many NUMA nodes"),
         Rule("NF601", _NOTE, "the kubelet is newer than the rules"),
         Rule("NF602", _NOTE, "the configuration is part of another document"),
     )

@@ -17,6 +17,7 @@ from numaforge.kubelet.defaults import EVICTION_HARD
 from numaforge.kubelet.findings import Finding, dotted, found
 from numaforge.kubelet.gojson import GoJsonError, Path, decode
 from numaforge.kubelet.gotext import quoted
+from numaforge.kubelet.hint_work import MEMORY_MANAGER, Policies, hint_work
 from numaforge.kubelet.loading import Configuration
 from numaforge.kubelet.managers import CpuManager, MemoryManager
 from numaforge.kubelet.options import FULL_PCPUS_ONLY
@@ -64,6 +65,7 @@ def find_traps(
     if memory is not None and memory.policy == "Static":
         findings += _oversized_reservations(configuration, memory)
     findings += _single_numa_node(configuration, topology, cpu)
+    findings += _many_hints(configuration, topology, version)
     return tuple(findings)
 
 
@@ -329,6 +331,27 @@ def _single_numa_node(
     yield configuration.places.finding(
         "NF510",
         f"single-numa-node refuses every {scope} that needs more than one NUMA node has: at most {largest}",
-        "use topologyManagerPolicy: restricted where larger shapes must run",
+        "use topologyManagerPolicy: best-effort where larger shapes must run",
         "topologyManagerPolicy",
+    )
+
+
+def _many_hints(configuration: Configuration, topology: NodeTopology, version: KubeletVersion) -> _Findings:
+    settings = configuration.settings
+    pages = {size for node in topology.numa_nodes for size, pool in node.hugepages.items() if pool.total}
+    policies = Policies(
+        settings["cpuManagerPolicy"],
+        settings["memoryManagerPolicy"],
+        settings["topologyManagerPolicy"],
+        pages,
+    )
+    work = hint_work(topology, version, policies)
+    if not work.slow:
+        return
+    consequence = "no pod is admitted in time" if work.hopeless else "every pod waits for it"
+    yield configuration.places.finding(
+        "NF516",
+        f"{work}: {consequence}",
+        work.remedies(topology),
+        "memoryManagerPolicy" if MEMORY_MANAGER in work.numa_nodes else "topologyManagerPolicy",
     )

@@ -49,6 +49,8 @@ def _reserved(
     reserved, reason = _chosen(topology, wish or ReservedCpus(cores_per_numa_node=1))
     if wish is None:
         reason = f"the profile does not say, so: {reason}"
+    else:
+        reason = profile.choice(f"{SUBJECT}.{next(iter(wish.model_fields_set))}", reason)
     existing.settle(
         ("reservedSystemCPUs",),
         reserved,

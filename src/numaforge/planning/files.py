@@ -32,7 +32,7 @@ def _tuning_files(tuning: TuningPlan) -> tuple[PlannedFile, ...]:
         files.append(PlannedFile(SYSCTL_PATH, "tuning", "tuning/sysctl.conf.j2"))
     if by_path:
         files.append(PlannedFile(TUNING_TMPFILES_PATH, "tuning", "tuning/tmpfiles.conf.j2"))
-    if by_path or tuning.swap_off:
+    if by_path or tuning.raised_sysctls or tuning.swap_off:
         files.append(PlannedFile(TUNING_UNIT_PATH, "tuning", "tuning/tuning.service.j2"))
     return tuple(files)
 

@@ -9,6 +9,8 @@ from typing import Any
 
 from numaforge.cpulist import format_cpulist
 from numaforge.errors import KubeletConfigError, PlanError
+from numaforge.kubelet.admission import inventory_of
+from numaforge.kubelet.hint_work import MEMORY_MANAGER, HintWork, Policies, hint_work
 from numaforge.kubelet.options import (
     ALIGN_BY_SOCKET,
     DEFAULT_MAX_NUMA_NODES,
@@ -25,6 +27,7 @@ from numaforge.kubelet.versions import KubeletVersion
 from numaforge.planning.cpus import uneven_smt
 from numaforge.planning.delivery import plan_delivery
 from numaforge.planning.existing import ExistingSettings
+from numaforge.planning.largest_pods import admits_all_gpus
 from numaforge.planning.memory import Reservations
 from numaforge.planning.model import (
     CpuPlan,
@@ -127,6 +130,7 @@ class _Chooser:
         decided: NodeDecisions,
     ) -> None:
         self.topology = topology
+        self.profile = profile
         self.wish = profile.kubelet
         self.version = version
         self.existing = existing
@@ -148,7 +152,9 @@ class _Chooser:
                 remedy="set kubelet.cpu_manager_policy: none",
             )
         topology_policy = self._policy(
-            "topologyManagerPolicy", self.wish.topology_manager_policy, *self._topology_policy_default()
+            "topologyManagerPolicy",
+            self.wish.topology_manager_policy,
+            *self._topology_policy_default(cpu_policy),
         )
         scope = self._policy(
             "topologyManagerScope",
@@ -163,6 +169,7 @@ class _Chooser:
         )
         cpu_chosen = self._cpu_options(cpu_policy, topology_policy)
         topology_chosen = self._topology_options(topology_policy)
+        self._judge_hints(cpu_policy, memory_policy, topology_policy)
         settings: dict[str, Any] = {
             "reservedSystemCPUs": format_cpulist(self.decided.cpus.reserved),
             "cpuManagerPolicy": cpu_policy,
@@ -208,7 +215,9 @@ class _Chooser:
         if kept:
             value, reason = str(kept.value), f"kept as {kept.place} has it"
         else:
-            value, reason = (wanted, "the profile's choice") if wanted is not None else (default, reason)
+            if wanted is not None:
+                default, reason = wanted, self.profile.choice(_FIELDS[name])
+            value = default
         self.decisions.append(Decision(subject, value, reason))
         return value
 
@@ -217,14 +226,37 @@ class _Chooser:
             return "static", "Guaranteed pods that ask for whole CPUs get them to themselves"
         return "none", "no CPUs are reserved, which the static policy needs"
 
-    def _topology_policy_default(self) -> tuple[str, str]:
+    def _topology_policy_default(self, cpu_policy: str) -> tuple[str, str]:
+        """Choose the strictest policy under which one pod may still have all GPUs.
+
+        A stricter one fails every such pod that the scheduler places (pytorch/ci-infra#652).
+        """
         nodes = sum(bool(node.cpus) for node in self.topology.numa_nodes)
-        if nodes > 1:
-            return (
-                "single-numa-node",
-                f"{nodes} NUMA nodes have CPUs: a pod's CPUs, memory and devices stay on one of them",
-            )
-        return "none", "there is one NUMA node with CPUs, so there is nothing to align"
+        if nodes <= 1:
+            return "none", "there is one NUMA node with CPUs, so there is nothing to align"
+        aligned = f"{nodes} NUMA nodes have CPUs: a pod's CPUs, memory and devices stay on one of them"
+        gpus = sum(len(devices) for devices in inventory_of(self.topology).values())
+        if not gpus:
+            return "single-numa-node", aligned
+        strict = [p for p in ("single-numa-node", "restricted") if self._admits_all_gpus(p, cpu_policy)]
+        if strict:
+            return strict[0], f"{aligned}, and {strict[0]} admits a pod with all {gpus} GPUs"
+        near = len({gpu.numa_node for gpu in self.topology.gpus})
+        reason = (
+            f"the {gpus} GPUs are near {near} NUMA nodes: single-numa-node and restricted would refuse a pod "
+            "with a core and all of them; best-effort aligns what fits and admits the rest"
+        )
+        return "best-effort", reason
+
+    def _admits_all_gpus(self, topology_policy: str, cpu_policy: str) -> bool:
+        limit = max(len(self.topology.numa_nodes), DEFAULT_MAX_NUMA_NODES)
+        config = {
+            "cpuManagerPolicy": cpu_policy,
+            "reservedSystemCPUs": format_cpulist(self.decided.cpus.reserved),
+            "topologyManagerPolicy": topology_policy,
+            "topologyManagerPolicyOptions": {MAX_ALLOWABLE_NUMA_NODES: str(limit)},
+        }
+        return admits_all_gpus(self.topology, config)
 
     def _memory_policy_default(self, topology_policy: str) -> tuple[str, str]:
         if self.decided.reservations.total_bytes == 0:
@@ -232,11 +264,40 @@ class _Chooser:
         if not any(node.reserved_memory_bytes for node in self.decided.numa_nodes):
             return "None", "the NUMA nodes' memory is unknown"
         if topology_policy in ("restricted", "single-numa-node"):
+            work = self._hint_work("static", "Static", topology_policy)
+            if work.stalls:
+                return "None", f"with Static, {work}"
             return (
                 "Static",
                 f"with {topology_policy}, memory and huge pages are to come from the pod's own NUMA nodes",
             )
         return "None", f"with topology manager policy {topology_policy}, memory is left to the kernel"
+
+    def _hint_work(self, cpu_policy: str, memory_policy: str, topology_policy: str) -> HintWork:
+        present = {node.id: node.hugepages for node in self.topology.numa_nodes}
+        pages = {
+            size
+            for node in self.decided.numa_nodes
+            for size in {*node.hugepages, *present[node.id]}
+            if node.hugepages.get(size, present[node.id][size].total)
+        }
+        policies = Policies(cpu_policy, memory_policy, topology_policy, pages)
+        return hint_work(self.topology, self.version, policies)
+
+    def _judge_hints(self, cpu_policy: str, memory_policy: str, topology_policy: str) -> None:
+        """Refuse policies under which the kubelet never answers, and note those under which it is slow."""
+        work = self._hint_work(cpu_policy, memory_policy, topology_policy)
+        if not work.slow:
+            return
+        memory, topology = _FIELDS["memoryManagerPolicy"], _FIELDS["topologyManagerPolicy"]
+        remedy = work.remedies(self.topology, memory, topology)
+        if work.hopeless:
+            raise PlanError(
+                f"{work}: kubelet {self.version} would admit no pod in time",
+                where=memory if MEMORY_MANAGER in (work.endless or work.numa_nodes) else topology,
+                remedy=remedy,
+            )
+        self.notices.append(Notice("many-hints", f"{work}: {remedy}"))
 
     def _cpu_options(self, policy: str, topology_policy: str) -> Options:
         known = cpu_options(self.version)
@@ -421,7 +482,7 @@ class _Chooser:
                 override=self.override,
                 same=partial(same, value),
             )
-            self._decide_option(name, option, value, "the profile's choice")
+            self._decide_option(name, option, value, self.profile.choice(f"{field}.{option}"))
         return dict(wanted)
 
     def _decide_option(self, name: str, option: str, value: str, reason: str) -> None:

@@ -225,7 +225,7 @@ def _amount(
         return amount, Decision(subject, format_bytes(amount), f"kept as {kept.place} has it")
     if wanted is None:
         return 0, Decision(subject, "0", "neither the profile nor the kubelet's configuration reserves any")
-    return wanted, Decision(subject, format_bytes(wanted), "the profile's amount")
+    return wanted, Decision(subject, format_bytes(wanted), profile.choice(subject, "the profile's amount"))
 
 
 def _eviction_map(profile: NodeProfile, existing: ExistingSettings) -> tuple[dict[str, str], str]:
@@ -255,7 +255,7 @@ def _eviction_reason(profile: NodeProfile, existing: ExistingSettings, threshold
     if threshold is None:
         return f"{existing.eviction_map} has an evictionHard without memory.available"
     if _MEMORY_SIGNAL in profile.memory.eviction_hard:
-        source = "the profile's threshold"
+        source = profile.choice(f"memory.eviction_hard.{_MEMORY_SIGNAL}", "the profile's threshold")
     else:
         source = f"kept as {held.place} has it" if held else "the kubelet's default"
     if threshold.endswith("%"):

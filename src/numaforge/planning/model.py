@@ -101,11 +101,15 @@ class KubeletPlan:
 
 @dataclass(frozen=True)
 class TuningPlan:
-    """Kernel settings; empty means "left as it is". What the host lacks is named in the plan's notices."""
+    """Kernel settings; empty means "left as it is". What the host lacks is named in the plan's notices.
+
+    `raised_sysctls` are the least that each limit is to be: a host that has more keeps it, now and at boot.
+    """
 
     governors: Mapping[int, str] = field(default_factory=dict)  # by CPU
     energy_preferences: Mapping[int, str] = field(default_factory=dict)  # by CPU
     sysctls: Mapping[str, str] = field(default_factory=dict)
+    raised_sysctls: Mapping[str, str] = field(default_factory=dict)
     transparent_hugepages: Mapping[str, str] = field(default_factory=dict)  # "enabled", "defrag" -> value
     swap_off: bool = False
 
@@ -147,6 +151,21 @@ class Allocatable:
 
 
 @dataclass(frozen=True)
+class LargestPod:
+    """The largest Guaranteed pod of one container that the empty node admits with so many devices.
+
+    Largest is the one with the most CPUs, then memory, then huge pages, in bytes by size. `resource` is ""
+    for a node without devices; `cpus` is 0 where no pod with so many devices is admitted.
+    """
+
+    resource: str  # "nvidia.com/gpu"
+    devices: int
+    cpus: int
+    memory_bytes: int
+    hugepages_bytes: Mapping[str, int] = field(default_factory=dict)  # "1Gi" -> bytes
+
+
+@dataclass(frozen=True)
 class NodePlan:
     """Everything decided for one host; roles, templates and the verification suite read nothing else."""
 
@@ -161,3 +180,4 @@ class NodePlan:
     allocatable: Allocatable | None
     decisions: tuple[Decision, ...]
     notices: tuple[Notice, ...]
+    largest_pods: tuple[LargestPod, ...] = ()

@@ -12,6 +12,7 @@ from numaforge.planning.existing import ExistingSettings, read_existing
 from numaforge.planning.files import plan_files
 from numaforge.planning.hugepages import PagesBySize, plan_hugepages, pools_after
 from numaforge.planning.kubelet import NodeDecisions, kubelet_version, plan_kubelet
+from numaforge.planning.largest_pods import plan_largest_pods
 from numaforge.planning.memory import Reservations, plan_numa_nodes, plan_reservations
 from numaforge.planning.model import PLAN_PATH, Allocatable, CpuPlan, KubeletPlan, NodePlan, Notice, Reasoned
 from numaforge.planning.tuning import plan_tuning
@@ -43,10 +44,11 @@ def _plan(hostname: str, topology: NodeTopology, profile: NodeProfile, asked_ver
     nodes = plan_numa_nodes(
         topology, profile, existing, previous, cpus.value.reserved, reservations.value, hugepages.value
     )
-    tuning = plan_tuning(topology, profile)
+    tuning = plan_tuning(topology, profile, previous)
     decided = NodeDecisions(cpus.value, reservations.value, nodes.value)
     kubelet = _plan_kubelet(topology, profile, asked_version, existing, decided, previous)
-    parts = (earlier, cpus, reservations, hugepages, nodes, kubelet, tuning)
+    largest = plan_largest_pods(topology, existing, hugepages.value, kubelet.value)
+    parts = (earlier, cpus, reservations, hugepages, nodes, kubelet, tuning, largest)
     return NodePlan(
         hostname=hostname,
         profile=profile.name,
@@ -65,6 +67,7 @@ def _plan(hostname: str, topology: NodeTopology, profile: NodeProfile, asked_ver
             *_unread_notice(topology),
             *_swap_notice(topology, profile, existing, kubelet.value),
         ),
+        largest_pods=largest.value,
     )
 
 

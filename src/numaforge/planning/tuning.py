@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+
 from numaforge.errors import PlanError
-from numaforge.planning.model import Decision, Notice, Reasoned, TuningPlan
+from numaforge.planning.model import Decision, NodePlan, Notice, Reasoned, TuningPlan
+from numaforge.planning.sysctls import RAISED_ONLY, has_more, is_raised_only
 from numaforge.profile import NodeProfile, Tuning
 from numaforge.topology.model import Cpufreq, NodeTopology
 
@@ -11,23 +14,39 @@ from numaforge.topology.model import Cpufreq, NodeTopology
 # (drivers/cpufreq/intel_pstate.c, amd-pstate.c).
 _PERFORMANCE_IS_STRICT = ("intel_pstate", "amd-pstate-epp", "amd_pstate_epp")
 
+# Folders of which a snapshot holds some keys only.
+_LISTED_IN_PART = {"net.ipv4.conf.all", "net.ipv4.conf.default"}
 
-def plan_tuning(topology: NodeTopology, profile: NodeProfile) -> Reasoned[TuningPlan]:
+
+def plan_tuning(
+    topology: NodeTopology, profile: NodeProfile, previous: NodePlan | None = None
+) -> Reasoned[TuningPlan]:
     """Return the settings to write; a notice names each one that this host does not have.
 
+    A limit that an earlier plan raised stays planned, whatever the host has by now: to raise does no harm.
     Raises PlanError for a governor and an energy preference that the cpufreq driver refuses together.
     """
     wish = profile.tuning
     notices: list[Notice] = []
     _refuse_contradiction(topology.cpufreq, wish)
+    asked = _sysctls(topology, wish, notices)
+    ours = {**previous.tuning.sysctls, **previous.tuning.raised_sysctls} if previous else {}
+    raised = {name: value for name, value in asked.items() if is_raised_only(name, value)}
+    kept = {
+        name: topology.sysctls[name]
+        for name, value in raised.items()
+        if name not in ours and has_more(topology.sysctls.get(name), value)
+    }
     plan = TuningPlan(
         governors=_governors(topology, wish, notices),
         energy_preferences=_energy_preferences(topology, wish, notices),
-        sysctls=_sysctls(topology, wish, notices),
+        sysctls={name: value for name, value in asked.items() if name not in raised},
+        raised_sysctls={name: value for name, value in raised.items() if name not in kept},
         transparent_hugepages=_transparent_hugepages(topology, wish, notices),
         swap_off=wish.swap == "off",
     )
-    return Reasoned(plan, _decisions(plan, wish), tuple(notices))
+    decisions = (*_decisions(plan, profile), *_kept_decisions(kept, raised))
+    return Reasoned(plan, decisions, tuple(notices))
 
 
 def _refuse_contradiction(cpufreq: Cpufreq | None, wish: Tuning) -> None:
@@ -90,7 +109,7 @@ def _sysctls(topology: NodeTopology, wish: Tuning, notices: list[Notice]) -> dic
     if wish.numa_balancing is not None:
         asked["kernel.numa_balancing"] = str(int(wish.numa_balancing))
     # A snapshot lists folders of sysctls whole, so a key that is missing beside others does not exist.
-    listed = {name.rpartition(".")[0] for name in topology.sysctls}
+    listed = {name.rpartition(".")[0] for name in topology.sysctls} - _LISTED_IN_PART
     missing = {name for name in asked if name not in topology.sysctls and name.rpartition(".")[0] in listed}
     notices.extend(
         Notice("no-such-sysctl", f"this kernel has no {name}: left alone") for name in sorted(missing)
@@ -111,24 +130,51 @@ def _transparent_hugepages(topology: NodeTopology, wish: Tuning, notices: list[N
     return {name: value for name, value in switches.items() if value is not None}
 
 
-def _decisions(plan: TuningPlan, wish: Tuning) -> tuple[Decision, ...]:
-    reason = "the profile's choice"
+def _decisions(plan: TuningPlan, profile: NodeProfile) -> tuple[Decision, ...]:
+    wish = profile.tuning
     decisions = []
     if plan.governors:
-        decisions.append(Decision("tuning.governor", wish.governor or "", f"{reason}, on every online CPU"))
+        reason = f"{profile.choice('tuning.governor')}, on every online CPU"
+        decisions.append(Decision("tuning.governor", wish.governor or "", reason))
     if plan.energy_preferences:
-        decisions.append(
-            Decision(
-                "tuning.energy_preference", wish.energy_preference or "", f"{reason}, on every online CPU"
-            )
-        )
-    decisions += [Decision(f"tuning.sysctls.{name}", value, reason) for name, value in plan.sysctls.items()]
+        reason = f"{profile.choice('tuning.energy_preference')}, on every online CPU"
+        decisions.append(Decision("tuning.energy_preference", wish.energy_preference or "", reason))
     decisions += [
-        Decision(f"tuning.transparent_hugepages.{name}", value, reason)
+        Decision(f"tuning.sysctls.{name}", value, _sysctl_choice(profile, name))
+        for name, value in plan.sysctls.items()
+    ]
+    decisions += [
+        Decision(
+            f"tuning.sysctls.{name}",
+            f"{value} or more",
+            f"{_sysctl_choice(profile, name)}; raised where the host has less ({RAISED_ONLY[name]})",
+        )
+        for name, value in plan.raised_sysctls.items()
+    ]
+    decisions += [
+        Decision(
+            f"tuning.transparent_hugepages.{name}",
+            value,
+            profile.choice(f"tuning.transparent_hugepages.{name}"),
+        )
         for name, value in plan.transparent_hugepages.items()
     ]
     if plan.swap_off:
-        decisions.append(
-            Decision("tuning.swap", "off", f"{reason}: memory that pods were given is not taken to disk")
-        )
+        reason = f"{profile.choice('tuning.swap')}: memory that pods were given is not taken to disk"
+        decisions.append(Decision("tuning.swap", "off", reason))
     return tuple(decisions)
+
+
+def _sysctl_choice(profile: NodeProfile, name: str) -> str:
+    by_switch = name == "kernel.numa_balancing" and profile.tuning.numa_balancing is not None
+    return profile.choice("tuning.numa_balancing" if by_switch else f"tuning.sysctls.{name}")
+
+
+def _kept_decisions(kept: Mapping[str, str], raised: Mapping[str, str]) -> Iterator[Decision]:
+    for name, held in kept.items():
+        yield Decision(
+            f"tuning.sysctls.{name}",
+            held,
+            f"left as the host has it: the profile asks for {raised[name]}, and this limit is never lowered "
+            f"({RAISED_ONLY[name]})",
+        )

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from itertools import groupby
 
 from rich.console import Group, RenderableType
 from rich.padding import Padding
@@ -10,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from numaforge.cpulist import format_cpulist
-from numaforge.planning.model import Allocatable, Decision, NodePlan, Notice, NumaNodePlan
+from numaforge.planning.model import Allocatable, Decision, LargestPod, NodePlan, Notice, NumaNodePlan
 from numaforge.quantity import format_bytes, parse_bytes
 from numaforge.report.wording import (
     counted,
@@ -59,6 +61,8 @@ def plan_tables(plan: NodePlan) -> RenderableType:
     ]
     if plan.allocatable is not None:
         parts.append(_allocatable(plan.allocatable))
+    if plan.largest_pods:
+        parts += [Text(""), _largest_pod_table(plan.largest_pods)]
     parts += _section("Notices", [_notice(notice) for notice in plan.notices])
     parts += _section("Decisions", [line for decision in plan.decisions for line in _decision(decision)])
     parts += _section(
@@ -329,6 +333,26 @@ def _allocatable(allocatable: Allocatable) -> Text:
         ("Allocatable predicted: ", "bold"),
         ", ".join(f"{name} {value}" for name, value in allocatable.quantities.items()),
     )
+
+
+def _largest_pod_table(pods: Sequence[LargestPod]) -> RenderableType:
+    """The largest pod of an empty node, numbers of devices with the same answer in one row."""
+    table = _table()
+    table.add_column("Largest pod with", no_wrap=True)
+    table.add_column("CPUs", justify="right")
+    table.add_column("Memory", justify="right", no_wrap=True)
+    table.add_column("Hugepages", no_wrap=True)
+    for _, alike in groupby(pods, key=lambda pod: replace(pod, devices=0)):
+        group = list(alike)
+        counts = format_cpulist(pod.devices for pod in group)
+        first = group[0]
+        name = f"{counts} {first.resource}" if first.resource else "no devices"
+        if not first.cpus:
+            _add_row(table, name, "none", "", "")
+            continue
+        pages = ", ".join(f"{human_bytes(n)} of {size}" for size, n in first.hugepages_bytes.items())
+        _add_row(table, name, str(first.cpus), human_bytes(first.memory_bytes), pages)
+    return table
 
 
 def _notice(notice: Notice) -> Text:

@@ -71,6 +71,8 @@ SETTINGS = (
     "/proc/sys/fs/inotify/*",
     "/proc/sys/net/core/*",
     "/proc/sys/net/ipv4/*",
+    "/proc/sys/net/ipv4/neigh/default/*",
+    "/proc/sys/net/netfilter/*",
     "/proc/sys/net/bridge/*",
 )
 """Small files that match as they stand: the sysctls that somebody may tune."""

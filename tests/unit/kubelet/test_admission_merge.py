@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from itertools import product
 
 import pytest
@@ -10,7 +11,8 @@ from hypothesis import strategies as st
 
 from numaforge.kubelet.admission.cpusets import bits, masks_by_size
 from numaforge.kubelet.admission.hints import Hint, HintsByResource
-from numaforge.kubelet.admission.merge import MergePolicy
+from numaforge.kubelet.admission.merge import MergePolicy, counted_intersections
+from numaforge.kubelet.admission.refusal import KubeletHangError
 
 
 def walk(policy: MergePolicy, lists: list[list[Hint]]) -> Hint:
@@ -119,6 +121,32 @@ def test_policies_differ(
 ) -> None:
     policy = MergePolicy(name, 0b11)
     assert policy.merge([{"cpu": [Hint(*hint) for hint in hints]}]) == (Hint(*merged), admitted)
+
+
+MANY = masks_by_size((1 << 12) - 1)
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    st.lists(st.sampled_from(MANY), min_size=1, max_size=60),
+    st.lists(st.sampled_from(MANY), min_size=1, max_size=60),
+)
+def test_counting_the_pairs_gives_every_intersection(left: list[int], right: list[int]) -> None:
+    expected = {one & other for one in left for other in right} - {0}
+    assert counted_intersections({*left}, {*right}) == expected
+
+
+def test_sixteen_numa_nodes_with_every_hint_are_merged_at_once() -> None:
+    every = [Hint(mask, False) for mask in masks_by_size((1 << 16) - 1)]
+    policy = MergePolicy("best-effort", (1 << 16) - 1)
+    started = time.process_time()
+    assert policy.merge([{"cpu": every}, {"memory": every}]) == (Hint(1, False), True)
+    assert time.process_time() - started < 10
+
+
+def test_more_numa_nodes_than_a_kubelet_walks_are_an_error() -> None:
+    with pytest.raises(KubeletHangError, match=r"every set of 34 NUMA nodes, 2\^34 of them"):
+        masks_by_size((1 << 34) - 1)
 
 
 def test_masks_come_by_size_then_lexicographically() -> None:

@@ -14,9 +14,10 @@ from numaforge.cpulist import format_cpulist
 from numaforge.errors import KubeletConfigError, NumaforgeError
 from numaforge.kubelet.admission import Admission, Node
 from numaforge.kubelet.admission.cpusets import ids_of, mask_of
+from numaforge.kubelet.admission.refusal import KubeletHangError
 from numaforge.kubelet.checkpoints import _checksum, _memory_dump
 from numaforge.topology.model import HugepagePool, NodeTopology
-from tests.fixtures.machines import GIB, laptop, machine
+from tests.fixtures.machines import GIB, grace_blackwell_tray, laptop, machine
 
 SMALL = machine(packages=2, cores_per_numa_node=4, numa_memory_bytes=16 * GIB)
 FOUR_NODES = machine(packages=2, numa_nodes_per_package=2, cores_per_numa_node=4, numa_memory_bytes=8 * GIB)
@@ -522,3 +523,24 @@ def test_a_node_starts_from_its_device_checkpoint() -> None:
 def test_a_state_that_the_kubelet_would_not_start_with_is_refused(text: str, message: str) -> None:
     with pytest.raises(KubeletConfigError, match=message):
         Node(SMALL, STATIC, GPUS, state={"cpu_manager_state": text})
+
+
+TRAY_OPTIONS = {
+    "topologyManagerPolicy": "best-effort",
+    "topologyManagerPolicyOptions": {"max-allowable-numa-nodes": "34"},
+    "reservedSystemCPUs": "0",
+}
+
+
+def test_34_numa_nodes_are_answered_where_only_those_with_cpus_and_devices_are_walked():
+    node = Node(grace_blackwell_tray(), {**STATIC, **TRAY_OPTIONS})
+    assert node.admit(pod(8, **{"nvidia.com/gpu": 4})).admitted
+
+
+@pytest.mark.parametrize("policy", ["none", "best-effort", "single-numa-node"])
+def test_34_numa_nodes_under_the_memory_manager_are_an_error_at_once(policy):
+    topology = grace_blackwell_tray()
+    options = {**TRAY_OPTIONS, "topologyManagerPolicy": policy}
+    node = Node(topology, pinned(topology, **options))
+    with pytest.raises(KubeletHangError, match="every set of 34 NUMA nodes"):
+        node.admit(pod(8))

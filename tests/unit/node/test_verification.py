@@ -30,7 +30,7 @@ PROFILE = {
     "hugepages": [{"size": "2Mi", "count_per_numa_node": 64}],
     "tuning": {
         "governor": "performance",
-        "sysctls": {"vm.swappiness": 1},
+        "sysctls": {"vm.swappiness": 1, "vm.max_map_count": 1048576},
         "transparent_hugepages": "madvise",
         "swap": "off",
     },
@@ -66,6 +66,7 @@ def test_huge_pages_are_seen_to_by(plan: NodePlan, roles: list[str], seen_to: bo
         (expectations.governors, [f"cpu{cpu}" for cpu in range(16)]),
         (expectations.transparent_hugepages, ["enabled"]),
         (expectations.sysctls, ["vm.swappiness"]),
+        (expectations.raised_sysctls, ["vm.max_map_count"]),
         (expectations.swap, ["off"]),
         (expectations.hugepages, [f"numa-node-{n}-2Mi" for n in range(4)]),
         (expectations.boot_units, ["numaforge-tuning.service", "kubelet.service"]),

@@ -14,7 +14,9 @@ from numaforge.topology.model import NodeTopology
 from tests.fixtures.machines import (
     big_512,
     dgx_h100,
+    epyc_gpu,
     epyc_nps4,
+    grace_blackwell_tray,
     grace_memory_only,
     kubeadm_kubelet,
     lab_node,
@@ -208,6 +210,70 @@ def test_many_numa_nodes_without_alignment_are_fine_on_any_version():
 def test_a_limit_below_the_machines_numa_nodes_is_refused():
     message = refusal(big_512(), topology_manager_options={"max-allowable-numa-nodes": 8})
     assert "max-allowable-numa-nodes is 8, but the machine has 16 NUMA nodes" in message
+
+
+WALK = "manager walks 2^34 = 17,179,869,184 sets of NUMA nodes for each container"
+CDMM = "switch the NVIDIA driver (R580 or later) to CDMM, under which Grace's GPU memory is no NUMA node"
+NEWER = "use kubelet 1.36 or later, which walks only NUMA nodes with devices"
+NO_MEMORY = "set kubelet.memory_manager_policy: None"
+NO_HINTS = "set kubelet.topology_manager_policy: none"
+ENDLESS = {
+    "older-than-1.36": (
+        "1.35",
+        {"topology_manager_policy": "best-effort"},
+        (
+            f"kubelet.topology_manager_policy: the device {WALK}: kubelet 1.35 would admit no pod in time\n"
+            f"  {CDMM}; or {NEWER}; or {NO_HINTS}"
+        ),
+    ),
+    "memory-static": (
+        "1.36",
+        {"topology_manager_policy": "restricted", "memory_manager_policy": "Static"},
+        (
+            f"kubelet.memory_manager_policy: the memory {WALK}: kubelet 1.36 would admit no pod in time\n"
+            f"  {CDMM}; or {NO_MEMORY}"
+        ),
+    ),
+    "memory-static-without-alignment": (
+        "1.36",
+        {"topology_manager_policy": "none", "memory_manager_policy": "Static"},
+        f"would admit no pod in time\n  {CDMM}; or {NO_MEMORY}",
+    ),
+    "both": (
+        "1.35",
+        {"topology_manager_policy": "restricted", "memory_manager_policy": "Static"},
+        f"{CDMM}; or {NEWER} and {NO_MEMORY}; or {NO_HINTS} and {NO_MEMORY}",
+    ),
+}
+
+
+@pytest.mark.parametrize(("version", "wish", "message"), ENDLESS.values(), ids=ENDLESS.keys())
+def test_a_kubelet_that_would_never_answer_is_refused(version, wish, message):
+    profile = load_profile({"kubelet": wish, "memory": {"system_reserved": "1Gi"}})
+    with pytest.raises(PlanError) as caught:
+        plan_node(grace_blackwell_tray(), profile, version)
+    assert message in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "wish", [{}, {"topology_manager_policy": "restricted"}], ids=["default", "restricted"]
+)
+def test_from_1_36_on_34_numa_nodes_are_aligned_without_the_memory_manager(wish):
+    chosen = plan(grace_blackwell_tray(), "1.36", **wish)
+    assert chosen.kubelet is not None
+    settings = chosen.kubelet.settings
+    assert settings["topologyManagerPolicyOptions"]["max-allowable-numa-nodes"] == "34"
+    assert settings["memoryManagerPolicy"] == "None"
+    assert "many-hints" not in [notice.id for notice in chosen.notices]
+
+
+def test_hints_that_take_minutes_are_noticed():
+    wish = {"topology_manager_policy": "restricted", "memory_manager_policy": "Static"}
+    chosen = plan_node(epyc_gpu(), load_profile({"kubelet": wish, "memory": {"system_reserved": "1Gi"}}))
+    (notice,) = [notice for notice in chosen.notices if notice.id == "many-hints"]
+    assert "4,228,250,625 combinations of hints" in notice.message
+    assert "about 21 minutes" in notice.message
+    assert "or set kubelet.memory_manager_policy: None" in notice.message
 
 
 def test_align_by_socket_needs_a_numa_node_per_package():

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import shlex
+import subprocess
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -141,6 +144,37 @@ def test_sysctls_are_sorted_by_name() -> None:
 def test_the_unit_does_only_what_is_planned(tuning: TuningPlan, commands: list[str]) -> None:
     text = render_plan(plan_with(tuning=tuning))["/etc/systemd/system/numaforge-tuning.service"]
     assert [line.removeprefix("ExecStart=") for line in text.splitlines() if "ExecStart=" in line] == commands
+
+
+RAISED = TuningPlan(raised_sysctls={"vm.max_map_count": "262144"})
+
+
+@pytest.mark.parametrize("shell", ["dash", "bash", "busybox sh"])
+@pytest.mark.parametrize(
+    ("held", "after"),
+    [
+        pytest.param("65530", "262144", id="less-is-raised"),
+        pytest.param("262144", "262144", id="the-same-stays"),
+        pytest.param("1048576", "1048576", id="more-is-never-lowered"),
+        pytest.param("18446744073692774399", "18446744073692774399", id="what-no-shell-counts-to-stays"),
+    ],
+)
+def test_the_unit_raises_a_limit_and_never_lowers_it(
+    tmp_path: Path, shell: str, held: str, after: str
+) -> None:
+    text = render_plan(plan_with(tuning=RAISED))["/etc/systemd/system/numaforge-tuning.service"]
+    (command,) = [line.partition("=-")[2] for line in text.splitlines() if "ExecStart=" in line]
+    limit = tmp_path / "max_map_count"
+    limit.write_text(f"{held}\n")
+    # As systemd reads it: quotes as in a shell, "$$" is a dollar.
+    words = [word.replace("$$", "$") for word in shlex.split(command)]
+    assert words[:2] + words[3:] == ["/bin/sh", "-c", "/proc/sys/vm/max_map_count", "262144"]
+    subprocess.run([*shell.split(), "-c", words[2], str(limit), "262144"], check=False)
+    assert limit.read_text() == f"{after}\n"
+
+
+def test_a_limit_of_the_kernel_is_not_written_where_the_last_file_wins() -> None:
+    assert "/etc/sysctl.d/90-numaforge.conf" not in render_plan(plan_with(tuning=RAISED))
 
 
 def test_a_pool_is_filled_per_numa_node() -> None:

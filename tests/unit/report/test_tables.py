@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 from rich.console import Console, RenderableType
 
-from numaforge.planning.model import Allocatable, Notice
+from numaforge.planning.model import Allocatable, LargestPod, Notice
 from numaforge.planning.node import plan_node
 from numaforge.profile import load_profile
 from numaforge.report.tables import plan_tables, topology_tables
@@ -166,6 +166,17 @@ def test_allocatable_is_said_in_kubernetes_quantities(lab_plan):
     allocatable = Allocatable(7500, 3 * 2**30, {"2Mi": 2**30}, {"nvidia.com/gpu": 8})
     text = printed(plan_tables(replace(lab_plan, allocatable=allocatable)), width=120)
     assert "Allocatable predicted: cpu 7500m, memory 3Gi, hugepages-2Mi 1Gi, nvidia.com/gpu 8\n" in text
+
+
+def test_numbers_of_gpus_with_the_same_largest_pod_are_one_row(lab_plan):
+    pods = [LargestPod("nvidia.com/gpu", n, 110, 2**40, {"1Gi": 2**34}) for n in (1, 2)]
+    pods += [LargestPod("nvidia.com/gpu", n, 0, 0) for n in (3, 4)]
+    text = printed(plan_tables(replace(lab_plan, largest_pods=tuple(pods))))
+    lines = [line.split() for line in text.splitlines() if "nvidia.com/gpu" in line]
+    assert lines == [
+        ["1-2", "nvidia.com/gpu", "110", "1", "TiB", "16", "GiB", "of", "1Gi"],
+        ["3-4", "nvidia.com/gpu", "none"],
+    ]
 
 
 def test_a_pipe_gets_no_colours(lab_plan):

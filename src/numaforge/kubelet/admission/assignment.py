@@ -12,14 +12,11 @@ from dataclasses import dataclass
 from numaforge.errors import NumaforgeError
 from numaforge.kubelet.admission.cpusets import bits
 from numaforge.kubelet.admission.machine import CpuTopology
+from numaforge.kubelet.admission.refusal import KubeletHangError
 
 
 class AssignmentError(NumaforgeError):
     """The request cannot be met from the CPUs on offer; the message is the kubelet's."""
-
-
-class KubeletHangError(NumaforgeError):
-    """The kubelet's own loop never ends for this request on this machine."""
 
 
 def take_packed(

@@ -231,14 +231,16 @@ class CpuManager:
             (m.bit_count() for m, count in zip(masks, total, strict=True) if count >= requested), len(nodes)
         )
         return [
-            Hint(
-                mask,
-                mask.bit_count() == size
-                or (self.options.align_by_socket and self._is_socket_aligned(mask, size)),
-            )
+            Hint(mask, self.prefers(mask, size))
             for mask, count in zip(masks, free, strict=True)
             if count >= requested and mask & must_include == must_include
         ]
+
+    def prefers(self, mask: int, size: int) -> bool:
+        """Say whether a hint is preferred for a request that `size` NUMA nodes could serve."""
+        if mask.bit_count() == size:
+            return True
+        return self.options.align_by_socket and self._is_socket_aligned(mask, size)
 
     def _is_socket_aligned(self, mask: int, size: int) -> bool:
         nodes_per_socket = self.topology.num_numa_nodes // self.topology.num_sockets

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
 
+from numaforge.kubelet.admission.refusal import KubeletHangError
+from numaforge.kubelet.hint_work import ENDLESS_NUMA_NODES
+
 
 def mask_of(ids: Iterable[int]) -> int:
     """Return the bitmask with one bit set for each id."""
@@ -43,7 +46,14 @@ def masks_by_size(nodes: int) -> tuple[int, ...]:
     """Return every non-empty subset of a bitmask, by size, then lexicographically by its ids.
 
     pkg/kubelet/cm/topologymanager/bitmask/bitmask.go, IterateBitMasks: hints are generated in this order.
+    Raises KubeletHangError for more ids than a kubelet comes to the end of.
     """
+    if nodes.bit_count() >= ENDLESS_NUMA_NODES:
+        raise KubeletHangError(
+            f"the kubelet would walk every set of {nodes.bit_count()} NUMA nodes, "
+            f"2^{nodes.bit_count()} of them, for each container",
+            remedy="with memoryManagerPolicy None, only NUMA nodes that have CPUs or devices are walked",
+        )
     single = [1 << number for number in bits(nodes)]
     found: list[int] = []
     for size in range(1, len(single) + 1):

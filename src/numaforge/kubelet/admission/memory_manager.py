@@ -85,7 +85,7 @@ class MemoryManager:
         self.assignments: dict[str, dict[str, tuple[MemoryBlock, ...]]] = {}
         self.pods: dict[str, tuple[MemoryBlock, ...]] = {}
         self._reusable: tuple[str, dict[tuple[frozenset[int], str], int]] = ("", {})
-        self._masks = masks_by_size(machine.node_mask)
+        self._node_mask = machine.node_mask
 
     def restore(self, state: MemoryState) -> None:
         """Take over a checkpoint, or raise KubeletConfigError where the policy would not start with it."""
@@ -244,7 +244,7 @@ class MemoryManager:
 
         A NUMA node serves either single-node requests or one group of nodes, never both (KEP-1769).
         """
-        masks = self._masks
+        masks = masks_by_size(self._node_mask)
         possible = [True] * len(masks)
         roomy = [True] * len(masks)
         for resource, size in sizes.items():

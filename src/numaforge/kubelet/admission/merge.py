@@ -8,8 +8,10 @@ gives the same answer without the walk (16 million permutations on eight NUMA no
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
+from functools import reduce
+from operator import or_
 
 from numaforge.kubelet.admission.cpusets import bits
 from numaforge.kubelet.admission.hints import IMPOSSIBLE, NO_PREFERENCE, Hint, HintsByResource
@@ -17,6 +19,9 @@ from numaforge.kubelet.admission.hints import IMPOSSIBLE, NO_PREFERENCE, Hint, H
 BEST_EFFORT = "best-effort"
 RESTRICTED = "restricted"
 SINGLE_NUMA_NODE = "single-numa-node"
+
+# Up to so many pairs of masks are intersected one by one.
+_PAIRS = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -47,7 +52,10 @@ class MergePolicy:
             return Hint(min(preferred, key=self._narrowness), True)
         merged = _all_masks(lists, self.nodes)
         if merged:
-            return Hint(min(merged, key=self._closeness_to(_widest_need(lists))), False)
+            need = _widest_need(lists)
+            best = min(_closeness(mask, need) for mask in merged)
+            nearest = (mask for mask in merged if _closeness(mask, need) == best)
+            return Hint(min(nearest, key=self._narrowness), False)
         return Hint(self.nodes, False)
 
     def _narrowness(self, mask: int) -> tuple[int, float, int]:
@@ -55,24 +63,18 @@ class MergePolicy:
         closest = self.prefer_closest and self.name != SINGLE_NUMA_NODE
         return mask.bit_count(), self._average_distance(mask) if closest else 0.0, mask
 
-    def _closeness_to(self, need: int) -> Callable[[int], tuple[int, int, float, int]]:
-        """Order non-preferred masks as HintMerger.compare does.
-
-        Best is the size that the neediest resource wants, then the largest below it, then the smallest above
-        it.
-        """
-
-        def order(mask: int) -> tuple[int, int, float, int]:
-            size, distance, value = self._narrowness(mask)
-            if size <= need:
-                return 0, need - size, distance, value
-            return 1, size, distance, value
-
-        return order
-
     def _average_distance(self, mask: int) -> float:
         nodes = list(bits(mask))
         return sum(float(self.distances[a][b]) for a in nodes for b in nodes) / float(len(nodes) ** 2)
+
+
+def _closeness(mask: int, need: int) -> tuple[bool, int]:
+    """Order the sizes of non-preferred masks as HintMerger.compare does.
+
+    Best is the size that the neediest resource wants, then the largest below it, then the smallest above it.
+    """
+    size = mask.bit_count()
+    return size > need, abs(need - size)
 
 
 def _lists(providers: Sequence[HintsByResource]) -> list[list[Hint]]:
@@ -119,8 +121,47 @@ def _all_masks(lists: list[list[Hint]], nodes: int) -> set[int]:
     return merged
 
 
-def _intersections(merged: Iterable[int], masks: Iterable[int]) -> set[int]:
-    return {left & right for left in merged for right in masks} - {0}
+def _intersections(left: Set[int], right: Set[int]) -> set[int]:
+    if len(left) * len(right) > _PAIRS:
+        return counted_intersections(left, right)
+    return {one & other for one in left for other in right} - {0}
+
+
+def counted_intersections(left: Set[int], right: Set[int]) -> set[int]:
+    """Return every non-empty intersection of one mask of each side, without looking at each pair.
+
+    How many pairs both contain a set is a product; sieving the products leaves, for each set, the pairs that
+    meet in exactly that set. n * 2^n steps for n NUMA nodes.
+    """
+    shared = list(bits(_union(left) & _union(right)))
+    products = [
+        one * other for one, other in zip(_supersets(left, shared), _supersets(right, shared), strict=True)
+    ]
+    for step in (1 << place for place in range(len(shared))):
+        for index in range(len(products)):
+            if not index & step:
+                products[index] -= products[index | step]
+    return {_expanded(index, shared) for index, pairs in enumerate(products) if pairs} - {0}
+
+
+def _supersets(masks: Set[int], shared: Sequence[int]) -> list[int]:
+    """Return, for each set of the `shared` bits, how many masks contain it; sets are numbered by position."""
+    counts = [0] * (1 << len(shared))
+    for mask in masks:
+        counts[sum(1 << place for place, bit in enumerate(shared) if mask >> bit & 1)] += 1
+    for step in (1 << place for place in range(len(shared))):
+        for index in range(len(counts)):
+            if not index & step:
+                counts[index] += counts[index | step]
+    return counts
+
+
+def _expanded(index: int, shared: Sequence[int]) -> int:
+    return sum(1 << bit for place, bit in enumerate(shared) if index >> place & 1)
+
+
+def _union(masks: Iterable[int]) -> int:
+    return reduce(or_, masks, 0)
 
 
 def _widest_need(lists: list[list[Hint]]) -> int:

@@ -25,6 +25,10 @@ class RefusedError(NumaforgeError):
         self.resources = resources
 
 
+class KubeletHangError(NumaforgeError):
+    """The kubelet never comes to an answer for this request on this machine."""
+
+
 def unexpected(cause: str, *resources: str) -> RefusedError:
     """Return the refusal for an allocation error (pkg/kubelet/cm/admission/errors.go, GetPodAdmitResult)."""
     return RefusedError(UNEXPECTED, f"Allocate failed due to {cause}, which is unexpected", *resources)

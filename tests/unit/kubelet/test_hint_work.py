@@ -1,0 +1,137 @@
+"""How many NUMA nodes and hints a kubelet walks, and what is said where they are too many."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from numaforge.kubelet.hint_work import (
+    CPU_MANAGER,
+    DEVICE_MANAGER,
+    MEMORY_MANAGER,
+    HintWork,
+    Policies,
+    hint_work,
+)
+from numaforge.kubelet.startup import check
+from numaforge.kubelet.versions import KubeletVersion
+from numaforge.topology.model import NodeTopology
+from tests.fixtures.machines import (
+    big_512,
+    dgx_h100,
+    epyc_gpu,
+    epyc_nps4,
+    grace_blackwell_tray,
+    laptop,
+    machine,
+)
+
+
+def work(topology: NodeTopology, minor: int, policies: Policies) -> HintWork:
+    return hint_work(topology, KubeletVersion(minor), policies)
+
+
+ALIGNED = Policies("static", "Static", "best-effort")
+CPUS_ALONE = Policies("static", "None", "best-effort")
+
+
+@pytest.mark.parametrize(
+    ("topology", "minor", "policies", "walked"),
+    [
+        pytest.param(
+            grace_blackwell_tray(),
+            35,
+            CPUS_ALONE,
+            {DEVICE_MANAGER: 34, CPU_MANAGER: 2},
+            id="before 1.36 devices are looked for on all NUMA nodes",
+        ),
+        pytest.param(
+            grace_blackwell_tray(),
+            36,
+            CPUS_ALONE,
+            {DEVICE_MANAGER: 2, CPU_MANAGER: 2},
+            id="from 1.36 on only where there are some",
+        ),
+        pytest.param(
+            grace_blackwell_tray(),
+            36,
+            Policies("static", "Static", "none"),
+            {MEMORY_MANAGER: 34},
+            id="the memory manager walks all NUMA nodes under every topology policy",
+        ),
+        pytest.param(
+            epyc_nps4(), 35, CPUS_ALONE, {CPU_MANAGER: 8}, id="a machine without devices has no device hints"
+        ),
+        pytest.param(
+            grace_blackwell_tray(), 35, Policies("static", "None", "none"), {}, id="none asks for no hints"
+        ),
+        pytest.param(
+            replace(dgx_h100(), numa_nodes=()), 36, ALIGNED, {}, id="of an unknown machine nothing is claimed"
+        ),
+    ],
+)
+def test_numa_nodes_that_are_walked(topology, minor, policies, walked):
+    assert work(topology, minor, policies).numa_nodes == walked
+
+
+def test_eight_numa_nodes_take_21_minutes_as_in_kubernetes_131738():
+    done = work(epyc_gpu(), 33, Policies("static", "Static", "restricted", ["1Gi"]))
+    assert done.combinations == 255**4
+    assert str(done) == (
+        "the topology manager compares 4,228,250,625 combinations of hints (255 x 255 x 255 x 255, for GPUs, "
+        "CPUs, memory, hugepages-1Gi) for each container that asks for all of them, about 21 minutes"
+    )
+
+
+@pytest.mark.parametrize(
+    ("topology", "policies", "slow"),
+    [
+        pytest.param(dgx_h100(), ALIGNED, False, id="two NUMA nodes"),
+        pytest.param(laptop(), ALIGNED, False, id="one NUMA node"),
+        pytest.param(epyc_gpu(), CPUS_ALONE, False, id="eight NUMA nodes, CPUs and GPUs"),
+        pytest.param(epyc_gpu(), ALIGNED, True, id="eight NUMA nodes, CPUs, memory and GPUs"),
+        pytest.param(
+            epyc_gpu(), Policies("static", "Static", "single-numa-node"), False, id="single-numa-node filters"
+        ),
+        pytest.param(big_512(), CPUS_ALONE, True, id="sixteen NUMA nodes"),
+    ],
+)
+def test_slow_from_a_million_combinations_or_sixteen_numa_nodes(topology, policies, slow):
+    assert work(topology, 36, policies).slow is slow
+
+
+@pytest.mark.parametrize(("nodes", "endless"), [(19, False), (20, True)])
+def test_endless_from_twenty_numa_nodes(nodes, endless):
+    topology = machine(packages=nodes, cores_per_numa_node=1)
+    assert bool(work(topology, 36, CPUS_ALONE).endless) is endless
+
+
+TRAY = """\
+apiVersion: kubelet.config.k8s.io/v1beta1
+kind: KubeletConfiguration
+cpuManagerPolicy: static
+reservedSystemCPUs: "0"
+topologyManagerPolicy: best-effort
+topologyManagerPolicyOptions: {max-allowable-numa-nodes: "34"}
+"""
+
+
+def test_check_warns_of_a_kubelet_that_never_answers():
+    report = check(TRAY, topology=grace_blackwell_tray(), version="1.35")
+    assert report.starts
+    (found,) = [each for each in report.findings if each.id == "NF516"]
+    assert found.message == (
+        "the device manager walks 2^34 = 17,179,869,184 sets of NUMA nodes for each container: "
+        "no pod is admitted in time"
+    )
+    assert found.remedy == (
+        "switch the NVIDIA driver (R580 or later) to CDMM, under which Grace's GPU memory is no NUMA node; "
+        "or use kubelet 1.36 or later, which walks only NUMA nodes with devices; "
+        "or set topologyManagerPolicy: none"
+    )
+
+
+def test_check_says_nothing_where_the_kubelet_looks_only_where_devices_are():
+    report = check(TRAY, topology=grace_blackwell_tray(), version="1.36")
+    assert "NF516" not in [each.id for each in report.findings]

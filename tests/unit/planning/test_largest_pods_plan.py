@@ -1,0 +1,196 @@
+"""Which pods a planned node admits, and the default policy that follows from it."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any
+
+import pytest
+
+from numaforge.kubelet.admission import Container, Node, Pod
+from numaforge.planning.model import LargestPod, NodePlan
+from numaforge.planning.node import plan_node
+from numaforge.profile import load_profile, ready_profiles
+from numaforge.topology.model import HugepagePool, NodeTopology
+from tests.fixtures.machines import (
+    GIB,
+    KUBEADM_CONFIG,
+    big_512,
+    dgx_h100,
+    epyc_gpu,
+    grace_blackwell_tray,
+    kubeadm_kubelet,
+    lab_node,
+)
+
+GPU = "nvidia.com/gpu"
+
+
+def plan(topology: NodeTopology, version: str | None = None, **wish: Any) -> NodePlan:
+    profile = {"memory": {"system_reserved": "2Gi"}, "kubelet": wish}
+    return plan_node(topology, load_profile(profile), version)
+
+
+def gpus_near(*numa_nodes: int | None) -> NodeTopology:
+    """Return a DGX H100 with one GPU near each of these NUMA nodes."""
+    dgx = dgx_h100()
+    gpus = zip(dgx.gpus, numa_nodes, strict=False)
+    return replace(dgx, gpus=tuple(replace(gpu, numa_node=node) for gpu, node in gpus))
+
+
+def policy(chosen: NodePlan) -> tuple[str, str]:
+    (decision,) = [each for each in chosen.decisions if each.subject == "kubelet.topologyManagerPolicy"]
+    return decision.value, decision.reason
+
+
+def notice(chosen: NodePlan) -> str | None:
+    found = [each.message for each in chosen.notices if each.id == "whole-node-pod-refused"]
+    return found[0] if found else None
+
+
+def shapes(chosen: NodePlan) -> list[tuple[int, int]]:
+    return [(pod.devices, pod.cpus) for pod in chosen.largest_pods]
+
+
+@pytest.mark.parametrize(
+    ("topology", "expected", "because"),
+    [
+        pytest.param(
+            dgx_h100(),
+            "best-effort",
+            "the 8 GPUs are near 2 NUMA nodes: single-numa-node and restricted would refuse a pod with a "
+            "core and all of them; best-effort aligns what fits and admits the rest",
+            id="GPUs on both sockets",
+        ),
+        pytest.param(epyc_gpu(), "best-effort", "the 8 GPUs are near 8 NUMA nodes", id="a GPU per NUMA node"),
+        pytest.param(
+            grace_blackwell_tray(), "best-effort", "the 4 GPUs are near 2 NUMA nodes", id="a Grace tray"
+        ),
+        pytest.param(
+            gpus_near(1, 1, 1, 1),
+            "single-numa-node",
+            "single-numa-node admits a pod with all 4 GPUs",
+            id="all GPUs on one socket",
+        ),
+        pytest.param(
+            gpus_near(None, None),
+            "single-numa-node",
+            "single-numa-node admits a pod with all 2 GPUs",
+            id="GPUs without a NUMA node",
+        ),
+        pytest.param(lab_node(), "single-numa-node", "4 NUMA nodes have CPUs", id="no GPUs"),
+    ],
+)
+def test_the_default_admits_a_pod_with_all_gpus(topology: NodeTopology, expected: str, because: str) -> None:
+    chosen = plan(topology)
+    value, reason = policy(chosen)
+    assert value == expected
+    assert because in reason
+    assert notice(chosen) is None
+
+
+@pytest.mark.parametrize(
+    "topology", [dgx_h100(), epyc_gpu(), grace_blackwell_tray()], ids=lambda t: t.hostname
+)
+def test_the_kubelet_admits_all_gpus_under_the_default(topology: NodeTopology) -> None:
+    chosen = plan(topology)
+    assert chosen.kubelet is not None
+    whole = chosen.largest_pods[-1]
+    limits = {
+        "cpu": Fraction(whole.cpus),
+        "memory": Fraction(whole.memory_bytes),
+        GPU: Fraction(whole.devices),
+    }
+    pod = Pod("whole", (Container("main", limits, limits),))
+    assert whole.devices == len(topology.gpus)
+    assert Node(topology, chosen.kubelet.settings).admit(pod).admitted
+
+
+@pytest.mark.parametrize(
+    ("wanted", "expected"),
+    [
+        ("single-numa-node", [*((n, 110) for n in range(1, 5)), *((n, 0) for n in range(5, 9))]),
+        ("restricted", [*((n, 110) for n in range(1, 5)), *((n, 220) for n in range(5, 9))]),
+        ("best-effort", [(n, 220) for n in range(1, 9)]),
+        ("none", [(n, 220) for n in range(1, 9)]),
+    ],
+)
+def test_every_number_of_gpus_has_its_largest_pod(wanted: str, expected: list[tuple[int, int]]) -> None:
+    assert shapes(plan(dgx_h100(), topology_manager_policy=wanted)) == expected
+
+
+def test_without_gpus_the_largest_pod_of_all_is_said() -> None:
+    (largest,) = plan(lab_node()).largest_pods
+    assert (largest.resource, largest.devices, largest.cpus) == ("", 0, 2)
+
+
+def test_memory_and_huge_pages_are_those_of_the_same_numa_node() -> None:
+    dgx = dgx_h100()
+    pools = {"1Gi": HugepagePool(16, 16)}
+    dgx = replace(dgx, numa_nodes=tuple(replace(node, hugepages=pools) for node in dgx.numa_nodes))
+    chosen = plan(dgx, topology_manager_policy="single-numa-node")
+    pods = {pod.devices: pod for pod in chosen.largest_pods}
+    assert pods[4] == LargestPod(
+        GPU, 4, 110, chosen.numa_nodes[1].allocatable_memory_bytes, {"1Gi": 16 * GIB}
+    )
+    assert pods[5] == LargestPod(GPU, 5, 0, 0)
+
+
+def test_planned_huge_pages_count() -> None:
+    wish = {"extends": "inference-mig", "hugepages": [{"size": "1Gi", "count_per_numa_node": 8}]}
+    chosen = plan_node(dgx_h100(), load_profile(wish))
+    assert chosen.largest_pods[0].hugepages_bytes == {"1Gi": 8 * GIB}
+
+
+REMEDY = (
+    "where such pods run, set kubelet.topology_manager_policy: best-effort, as the profiles training and "
+    "best-effort-mixed do"
+)
+
+
+def test_a_whole_node_pod_that_never_fits_is_noticed() -> None:
+    assert notice(plan(dgx_h100(), topology_manager_policy="single-numa-node")) == (
+        f"single-numa-node refuses every container with all 8 nvidia.com/gpu, the most is 4; {REMEDY}"
+    )
+
+
+def test_a_whole_node_pod_that_fits_by_its_size_alone_is_noticed() -> None:
+    message = notice(plan(dgx_h100(), topology_manager_policy="restricted", topology_manager_scope="pod"))
+    assert message is not None
+    assert message.startswith(
+        "restricted refuses a pod with all 8 nvidia.com/gpu unless all else that it asks for needs as many "
+        "NUMA nodes: with one core and 1Gi it is refused, with 220 CPUs and "
+    )
+
+
+def test_a_policy_that_the_kubelet_has_already_is_judged_too() -> None:
+    text = KUBEADM_CONFIG + "topologyManagerPolicy: single-numa-node\n"
+    chosen = plan(replace(dgx_h100(), kubelet=kubeadm_kubelet(config_text=text)))
+    assert notice(chosen) is not None
+
+
+def test_a_policy_that_is_merged_into_the_main_file_is_judged_as_the_kubelet_reads_it() -> None:
+    chosen = plan(dgx_h100(), "1.29.0", topology_manager_policy="single-numa-node")
+    assert shapes(chosen)[3:5] == [(4, 110), (5, 0)]
+
+
+@pytest.mark.parametrize("name", ready_profiles())
+def test_of_the_ready_profiles_only_that_of_small_pods_refuses_a_whole_node(name: str) -> None:
+    chosen = plan_node(dgx_h100(), load_profile(name))
+    assert (notice(chosen) is not None) == (name == "inference-mig")
+
+
+def test_of_an_unknown_machine_nothing_is_claimed() -> None:
+    unknown = replace(dgx_h100(), memory_bytes=None, numa_nodes=())
+    assert plan_node(unknown, load_profile({})).largest_pods == ()
+
+
+@pytest.mark.parametrize("wanted", ["single-numa-node", "best-effort"])
+def test_512_cpus_and_8_gpus_are_planned_in_no_time(wanted: str) -> None:
+    topology = replace(big_512(), gpus=epyc_gpu().gpus)
+    plan(topology, topology_manager_policy=wanted)
+    started = time.process_time()
+    plan(topology, topology_manager_policy=wanted)
+    assert time.process_time() - started < 0.5
