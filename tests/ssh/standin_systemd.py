@@ -114,7 +114,7 @@ is-active*) [ -e "/run/active/$unit" ]; exit ;;
 esac
 echo "$*" >> /run/systemctl.log
 case $1,$unit in
-start,kubelet.service) ;;
+*,kubelet.service) ;;
 start,* | restart,*)
     [ -e "/run/bound/$unit" ] && [ ! -e "/run/broken/$unit" ] && [ ! -e /run/stopping ] &&
         : > "/run/active/$unit"
