@@ -36,7 +36,8 @@ PROFILE: dict[str, Any] = {
 def node(start_sandbox: StartSandbox) -> Sandbox:
     """A node of a cluster, its kubelet running."""
     port = free_port()
-    command = f"/usr/local/bin/kubelet --config={CONFIG} --kubeconfig=/etc/kubernetes/kubelet.conf --hostname-override=n1"
+    login = "--kubeconfig=/etc/kubernetes/kubelet.conf --hostname-override=n1"
+    command = f"/usr/local/bin/kubelet --config={CONFIG} {login}"
     sandbox = start_sandbox(
         {
             **machine(),
