@@ -6,7 +6,7 @@ import json
 import os
 import signal
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -233,7 +233,8 @@ def _roll_out(program: Pyinfra, output: str, *, go_on: bool) -> int:
         finally:
             notes = _given_back(lead, state, report)
     if not rolled.stopped and rolled.exit_code is ExitCode.YES:
-        report = replace(report, failed=_change_the_others(program, survey, members))
+        begun = {*refused, *(member.host for member in members)}
+        report = replace(report, failed=_change_the_others(program, survey, begun))
     if notes or report.failed:
         _show_addition(report, output, notes)
     return report.exit_code
@@ -244,26 +245,25 @@ def _given_back(lead: Lead, state: Mapping[str, Any], report: FleetReport) -> li
     end = {"ended": _now(), "exit_code": int(report.exit_code), "stopped": report.stopped}
     try:
         lead.end({**state, **end})
-    except (NumaforgeError, KeyboardInterrupt) as trouble:
+    except (NumaforgeError, OSError, KeyboardInterrupt) as trouble:
         why = str(trouble) or "interrupted"
         return [f"the cluster does not know that it has ended ({why}): the next one is a `rollout resume`"]
     return []
 
 
-def _change_the_others(program: Pyinfra, survey: Survey, members: Iterable[Member]) -> dict[str, str]:
+def _change_the_others(program: Pyinfra, survey: Survey, begun: Collection[str]) -> dict[str, str]:
     """Bring the hosts whose kubelets need no restart to their plans: nothing of theirs is interrupted.
 
     Returns why it failed, by host.
     """
-    rolled = {member.host for member in members}
     asked = [*(each.host for each in survey.outlooks), *survey.without_kubelet]
-    others = [host for host in asked if host not in rolled]
+    others = [host for host in asked if host not in begun]
     if not others:
         return {}
     try:
         return _waiting(program.apply(others), f"changing {len(others)} hosts that need no restart")
     except (NumaforgeError, OSError, KeyboardInterrupt) as trouble:
-        return dict.fromkeys(others, str(trouble) or "interrupted")
+        return dict.fromkeys(others, str(trouble) or "interrupted, and left to itself")
 
 
 def _members(nodes: Mapping[str, ClusterNode], survey: Survey) -> tuple[list[Member], dict[str, Outcome]]:
