@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pyinfra import host
 
+from numaforge.errors import HostError
 from numaforge.hosts import planned, role, seen, will_read
 from numaforge.planning.model import NodePlan
 from numaforge.render import kubelet_files
@@ -13,7 +14,6 @@ from numaforge.topology.model import NodeTopology
 
 from .change import check, outlook
 from .operations import kubelet_configuration
-from .rollout import introduce
 from .target import Target
 
 __all__ = ["kubelet"]
@@ -28,9 +28,8 @@ def kubelet() -> None:
     Host data: `kubelet_start_seconds` (120) and `kubelet_stable_seconds` (10), how long the kubelet may take
     to become healthy, and how long it has to stay so; `numaforge_rollout`, how a node of a cluster is taken
     out of service for a restart (numaforge.rollout.options). `numaforge rollout` adds what was said on its
-    command line as `numaforge_rollout_options`.
+    command line as `numaforge_rollout_options`, and as `numaforge_rollout_run` what this run is to it.
     """
-    introduce(host)
     plan = planned(host)
     if plan.kubelet is None:
         events.record("without-kubelet", host.name)
@@ -45,6 +44,12 @@ def kubelet() -> None:
         start_seconds=int(host.data.get("kubelet_start_seconds", 120)),
         stable_seconds=int(host.data.get("kubelet_stable_seconds", 10)),
     )
+    if target.joined and options.without_drain is not None and events.heard():
+        raise HostError(
+            f"the node {target.node} is joined, and a roll-out restarts no kubelet that it has not drained",
+            where=f"{PLACE}.without_drain",
+            remedy="take without_drain away, or run plain pyinfra, which obeys it",
+        )
     will_read(host, target.question.script)
     kubelet_configuration(
         name="Configure the kubelet",

@@ -5,16 +5,15 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack
-from weakref import WeakSet
 
-from pyinfra.api import Host, State
+from pyinfra.api import Host
 
 from numaforge.errors import HostError
 from numaforge.rollout import events
 from numaforge.rollout.budget import Budget, Lookout
 from numaforge.rollout.kubectl import KubectlCluster
 from numaforge.rollout.node import NodeRollout, Progress
-from numaforge.rollout.options import RolloutOptions
+from numaforge.rollout.options import PLACE, Part, RolloutOptions
 from numaforge.rollout.record import Ending
 from numaforge.rollout.runner import this_runner
 from numaforge.rollout.steps import run
@@ -52,15 +51,6 @@ class _Clusters:
 
 
 _clusters = _Clusters()
-_introduced: WeakSet[State] = WeakSet()
-
-
-def introduce(host: Host) -> None:
-    """Tell whoever started this run, once, which hosts there are."""
-    if host.state not in _introduced:
-        _introduced.add(host.state)
-        names = [each.name for each in host.state.inventory if host.state.is_host_in_limit(each)]
-        events.record("inventory", host.name, hosts=names)
 
 
 def announce_outlook(
@@ -88,6 +78,7 @@ def roll_out(host: Host, target: Target, options: RolloutOptions) -> None:
 
     Raises NumaforgeError unless it ends as planned.
     """
+    part = Part(**(host.data.get(f"{PLACE}_run") or {}))
     verification = verification_of(host) if options.verify else None
     if verification is not None:
         verification.refuse_unreachable()
@@ -105,8 +96,9 @@ def roll_out(host: Host, target: Target, options: RolloutOptions) -> None:
         settings=options.for_node(),
         clock=time.monotonic,
         tell=tell,
-        veto=lambda: _veto(options),
+        veto=lambda: _veto(options, part),
         lookout=_clusters.lookout(options),
+        rollout=part.name,
     )
     outcome = run(rollout.run())
     events.record("outcome", host.name, ending=outcome.ending, reason=outcome.reason, details=outcome.details)
@@ -118,8 +110,10 @@ def roll_out(host: Host, target: Target, options: RolloutOptions) -> None:
         raise HostError("\n".join([f"{outcome.ending}: {outcome.reason}", *outcome.details]))
 
 
-def _veto(options: RolloutOptions) -> str | None:
-    """Begin no further host of this run once too many have failed."""
+def _veto(options: RolloutOptions, part: Part) -> str | None:
+    """Begin no further host of this run once too many have failed, and none where it is to begin none."""
+    if not part.begins:
+        return "not begun: this run begins no roll-out, it goes on with one at most"
     if len(_clusters.failed) <= options.max_failures:
         return None
     host, ending = list(_clusters.failed.items())[-1]

@@ -17,7 +17,7 @@ from numaforge import __version__
 from numaforge.errors import ExitCode, HostError, NumaforgeError, TopologyError
 from numaforge.report.admit import admit, fit
 from numaforge.report.check import check
-from numaforge.report.terminal import progress, show, show_json
+from numaforge.report.terminal import plain, progress, show, show_json
 
 # Everything that takes time to import is imported by the command that needs it: `--help` answers at once.
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
 
 
 def _complain(message: str, exit_code: int) -> int:
-    click.echo(f"numaforge: {message}", err=True)
+    click.echo(f"numaforge: {plain(message)}", err=True)
     return exit_code
 
 

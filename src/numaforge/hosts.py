@@ -127,10 +127,17 @@ class _ReadAhead:
 def fail_host(host: Host, error: NumaforgeError) -> None:
     """Print the error once and take the host out of the run; the others go on, and pyinfra exits with 1."""
     _print_error(host, error)
-    if host.state.should_raise_failed_hosts and not sys.stdin.isatty():
-        # pyinfra would ask "continue?" of a terminal that is not there, and break off the run for every host.
-        host.state.should_raise_failed_hosts = lambda _state: False
+    go_on_without_failed(host.state)
     host.state.fail_hosts({host})  # type: ignore[no-untyped-call]
+
+
+def go_on_without_failed(state: State) -> None:
+    """Have a run go on without the hosts that fail, where there is no terminal to ask "continue?" of.
+
+    pyinfra asks all the same, and breaks off the run for every host when nothing answers.
+    """
+    if state.should_raise_failed_hosts and not sys.stdin.isatty():
+        state.should_raise_failed_hosts = lambda _state: False
 
 
 def role(name: str) -> Callable[[Callable[[], None]], PyinfraOperation[[]]]:
@@ -194,7 +201,8 @@ def host_command(
 
 
 def _print_error(host: Host, error: NumaforgeError) -> None:
-    events.record("refused", host.name, message=str(error))
+    kind = "unreachable" if isinstance(error, HostAwayError) else "refused"
+    events.record(kind, host.name, message=str(error))
     for line in str(error).splitlines():
         logger.error("%s%s", host.print_prefix, format_text(line, "red"))
 
@@ -211,12 +219,13 @@ _read_ahead: WeakKeyDictionary[Host, dict[str, _ReadAhead]] = WeakKeyDictionary(
 def detect(host: Host) -> Snapshot:
     """Take the host's snapshot in one round trip, and learn whether its commands need sudo.
 
-    Raises HostError for a host without root rights, SnapshotError for an answer that cannot be read.
+    Raises HostError for a host without root rights, HostAwayError for one that does not answer, SnapshotError
+    for an answer that cannot be read.
     """
     _send_at_once(host)
     answer = host.get_fact(Detection, _stdin=script(), _sudo=False, _ignore_errors=True)
     if answer is None:
-        raise HostError(
+        raise HostAwayError(
             "did not run the detection script", remedy="see the messages above; the host needs a POSIX sh"
         )
     if answer.right in _NO_ROOT:
@@ -442,7 +451,7 @@ def _run(host: Host, script_text: str) -> list[str]:
 
 def _answered(output: list[str] | None) -> list[str]:
     if not output:
-        raise HostError(
+        raise HostAwayError(
             "did not answer", remedy="see the messages above; run again when the host is reachable"
         )
     return output

@@ -12,7 +12,7 @@ import yaml
 from lab.cluster import Lab
 from lab.node import Node
 from lab.paths import REPOSITORY
-from numaforge.rollout.configz import KubeletDoor, SilentKubeletError, UnreadableError, read_answer
+from numaforge.rollout.configz import KubeletDoor, SilentKubeletError, UnreadableConfigError, read_answer
 from tests.lab import rollouts
 from tests.lab.rollouts import HEALTHY, QUICK, applied, begin, free, inventory, policy
 
@@ -56,7 +56,7 @@ def readable(node: Node) -> bool | None:
         told = read_answer(node.run(DOOR.script).splitlines())
     except SilentKubeletError:
         return None
-    except UnreadableError:
+    except UnreadableConfigError:
         return False
     assert told["cpuManagerPolicy"] == policy(node)
     return True
@@ -87,7 +87,7 @@ def test_a_node_that_may_not_read_it_is_refused_before_anything_is_touched(
 ) -> None:
     rollouts.kubectl(lab, "delete", "clusterrolebinding", "numaforge-configz")
     await_readable(lab, fresh, False)
-    with pytest.raises(UnreadableError, match=r"subresource\(s\)=\[configz proxy\]"):
+    with pytest.raises(UnreadableConfigError, match=r"subresource\(s\)=\[configz proxy\]"):
         read_answer(fresh.run(DOOR.script).splitlines())
     run = begin("run", inventory(lab, tmp_path, kubeconfig=str(login), **QUICK), state=tmp_path)
     assert run.end() == 2, run.events

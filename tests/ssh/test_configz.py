@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from lab import pki
-from numaforge.rollout.configz import KubeletDoor, SilentKubeletError, UnreadableError, read_answer
+from numaforge.rollout.configz import KubeletDoor, SilentKubeletError, UnreadableConfigError, read_answer
 from tests.ssh.conftest import StartSandbox
 from tests.ssh.machine import machine
 from tests.ssh.sandbox import Sandbox, free_port
@@ -126,7 +126,7 @@ def test_the_kubeconfig_names_the_certificate(
 
 def test_a_kubelet_that_forbids_it_is_told_from_one_that_is_silent(node: Sandbox, kubelet: Kubelet) -> None:
     kubelet.status = 403
-    with pytest.raises(UnreadableError, match=r"refuses it to its own node \(403: Forbidden"):
+    with pytest.raises(UnreadableConfigError, match=r"refuses it to its own node \(403: Forbidden"):
         ask(node, kubelet.door)
     kubelet.status = 500
     with pytest.raises(SilentKubeletError, match="500"):
@@ -141,7 +141,7 @@ def test_what_serves_with_another_certificate_is_asked_nothing(
 ) -> None:
     other = pki.issue(authority, "node", names=("node",))
     node.path(f"{PKI}/kubelet.crt").write_bytes(other.certificate_pem)
-    with pytest.raises(UnreadableError, match="another certificate than the kubelet"):
+    with pytest.raises(UnreadableConfigError, match="another certificate than the kubelet"):
         ask(node, kubelet.door)
     assert kubelet.asked == []
 
@@ -156,6 +156,6 @@ def test_what_serves_with_another_certificate_is_asked_nothing(
 )
 def test_a_node_without_the_means_says_which(node: Sandbox, kubelet: Kubelet, hidden: str, said: str) -> None:
     done = node.run(f"{hidden}\n{kubelet.door.script}")
-    with pytest.raises(UnreadableError, match=said):
+    with pytest.raises(UnreadableConfigError, match=said):
         read_answer(done.stdout.splitlines())
     assert kubelet.asked == []

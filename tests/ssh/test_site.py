@@ -225,13 +225,15 @@ def test_a_bad_host_fails_alone_with_one_message(
     assert good.path(PLAN).exists() is (mode == "-y")
 
 
-def test_a_host_that_cannot_be_reached_fails_alone(node: Sandbox, tmp_path: Path) -> None:
+@pytest.mark.parametrize("mode", ["-y", "--dry"])
+def test_a_host_that_cannot_be_reached_fails_alone(node: Sandbox, tmp_path: Path, mode: str) -> None:
     gone = {**data(node), "ssh_port": free_port()}
-    run = pyinfra(tmp_path, {"gone": gone, "good": data(node)}, "-y", "deploys/site.py")
+    run = pyinfra(tmp_path, {"gone": gone, "good": data(node)}, mode, "deploys/site.py")
     assert run.returncode == 1
     assert "[gone] Could not connect" in plain(run.stdout)
+    assert f"+++ {PLAN} (planned)" in plain(run.stdout) or mode == "-y"
     assert "Traceback" not in run.stdout
-    assert node.path(PLAN).exists()
+    assert node.path(PLAN).exists() is (mode == "-y")
 
 
 def test_a_host_whose_key_is_not_known_is_not_spoken_to(node: Sandbox, tmp_path: Path) -> None:

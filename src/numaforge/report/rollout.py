@@ -6,8 +6,9 @@ import json
 import os
 import signal
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from types import FrameType
@@ -25,19 +26,20 @@ from numaforge.report.rollout_tables import (
     situation_document,
     situation_tables,
 )
-from numaforge.report.terminal import progress, show, show_json
+from numaforge.report.terminal import plain, progress, show, show_json
+from numaforge.rollout.abort import Abort
 from numaforge.rollout.cluster import Cluster, ClusterNode
 from numaforge.rollout.configz import refuse_unreadable
 from numaforge.rollout.fleet import Fleet, FleetReport, Member
 from numaforge.rollout.kubectl import permissions
 from numaforge.rollout.launch import Pyinfra, Survey, tail
-from numaforge.rollout.lead import end_lead, stop_lead, take_lead
-from numaforge.rollout.options import RolloutOptions, read_options
-from numaforge.rollout.orders import silent, situation, unlock
+from numaforge.rollout.lead import Lead, take_lead
+from numaforge.rollout.options import PLACE, Part, RolloutOptions, read_options
+from numaforge.rollout.orders import situation, unlock
+from numaforge.rollout.outcome import Outcome
 from numaforge.rollout.outlook import look_ahead
-from numaforge.rollout.record import Ending, Phase, ask_to_abort, read_record
+from numaforge.rollout.record import DEFAULT_NAME, RECORD, Ending, unreadable
 from numaforge.rollout.runner import owner_of, this_runner
-from numaforge.rollout.slots import held_slots
 from numaforge.rollout.steps import Steps, run
 
 T = TypeVar("T")
@@ -45,6 +47,7 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 _LOGIN = ("kubeconfig", "context", "namespace", "kubectl")
 _NOT_HERE = ("without_drain",)  # a roll-out that asks no cluster is none
+_UNDONE = (Ending.ABORTED, Ending.DONE, Ending.UNCHANGED)
 _FOR_THE_FLEET = {*RolloutOptions.model_fields} - {*_NOT_HERE, "verify"}
 
 
@@ -81,7 +84,7 @@ def _fleet_command(command: Command) -> Command:
     """Give a command what every look at an inventory needs."""
     for decorator in (
         _options(name for name in RolloutOptions.model_fields if name not in _NOT_HERE),
-        click.option("--name", default="default", show_default=True, help="The roll-out's name."),
+        click.option("--name", default=DEFAULT_NAME, show_default=True, help="The roll-out's name."),
         click.option("--limit", "limits", multiple=True, metavar="HOST|GROUP", help="As pyinfra's --limit."),
         click.option(
             "--deploy", metavar="FILE", type=click.Path(), help="What to run on a node; else deploys/site.py."
@@ -113,7 +116,7 @@ def plan(
 
     Nothing is changed, on hosts or in the cluster.
     """
-    program = _program(inventory, deploy, limits, name, given)
+    program = _program(inventory, deploy, limits, Part(name), given)
     survey = _waiting(program.survey(), "asking every host what it needs")
     options = _common_options(survey)
     with options.cluster() as cluster:
@@ -133,7 +136,7 @@ def run_(
     inventory: str, deploy: str | None, limits: tuple[str, ...], name: str, output: str, **given: Any
 ) -> int:
     """Take nodes out of service within the budget, change them, prove them, and put them back."""
-    return _roll_out(_program(inventory, deploy, limits, name, given), name, output, go_on=False)
+    return _roll_out(_program(inventory, deploy, limits, Part(name), given), output, go_on=False)
 
 
 @rollout.command()
@@ -142,7 +145,7 @@ def resume(
     inventory: str, deploy: str | None, limits: tuple[str, ...], name: str, output: str, **given: Any
 ) -> int:
     """Go on where a roll-out was left: first the nodes that stand in the middle, then the others."""
-    return _roll_out(_program(inventory, deploy, limits, name, given), name, output, go_on=True)
+    return _roll_out(_program(inventory, deploy, limits, Part(name), given), output, go_on=True)
 
 
 @rollout.command()
@@ -161,37 +164,40 @@ def status(output: str, **given: Any) -> int:
 
 @rollout.command()
 @_fleet_command
+@click.option(
+    "--wait-seconds",
+    metavar="SECONDS",
+    type=click.FloatRange(min=0),
+    default=3600.0,
+    show_default=True,
+    help="How long to wait for processes that are at work on a node.",
+)
 def abort(
-    inventory: str, deploy: str | None, limits: tuple[str, ...], name: str, output: str, **given: Any
+    inventory: str,
+    deploy: str | None,
+    limits: tuple[str, ...],
+    name: str,
+    output: str,
+    wait_seconds: float,
+    **given: Any,
 ) -> int:
     """Undo the nodes that stand in the middle of a roll-out, and begin no further ones.
 
-    A process that is at work on a node undoes it itself; for one that has died this command does it.
+    Whoever leads it is told first, which needs no host. A process that is at work on a node undoes it itself;
+    for one that has died this command does it.
     """
-    program = _program(inventory, deploy, limits, name, given | {"slot_seconds": 120.0})
-    survey = _waiting(program.survey(), "asking every host where it stands")
-    options = _common_options(survey)
+    program = _program(inventory, deploy, limits, Part(name, begins=False), given | {"slot_seconds": 120.0})
+    options = _login(program)
     with options.cluster() as cluster:
-        _preflight(cluster, options, survey)
-        members = {each.node: Member(each.host, each.node) for each in survey.outlooks if each.joined}
-        who = owner_of(this_runner())
-        stop_lead(cluster, name, who)
-        asked = [node for node in members if ask_to_abort(cluster, node, who)]
-        ending = end_lead(cluster, name, "aborted", time.monotonic)
-        if not asked:
-            _waiting(ending, "waiting until nobody leads the roll-out")
-            click.echo("no node of this inventory is in a roll-out", err=True)
-            return ExitCode.YES
-        slots = [slot for slot in held_slots(cluster.leases()) if slot.node in asked]
-        dead = _waiting(silent(cluster, slots, time.monotonic), "finding out who is still at work")
-        left = [members[slot.node] for slot in dead]
-        fleet = _fleet(cluster, program, left, options, None)
-        report = _driven(fleet, program, output)
-        _waiting(_until_free(cluster, asked), "waiting until the nodes are as they were")
-        _waiting(ending, "waiting until nobody leads the roll-out")
-    _show_report(report, output)
-    aborted = all(outcome.ending in (Ending.ABORTED, Ending.DONE) for outcome in report.outcomes.values())
-    return ExitCode.YES if aborted else report.exit_code
+        order = Abort(cluster, name, owner_of(this_runner()), time.monotonic, options.away_seconds)
+        report = _undone(order, cluster, program, options, output, wait_seconds)
+    outcomes = report.outcomes.items()
+    amiss = {name: outcome for name, outcome in outcomes if outcome.ending not in _UNDONE}
+    exit_code = replace(report, outcomes=amiss, not_begun={}).exit_code
+    if report.stopped and exit_code is ExitCode.YES:
+        exit_code = ExitCode.BLOCKED
+    _show_report(report, output, exit_code, nothing="no node is in the middle of this roll-out")
+    return exit_code
 
 
 @rollout.command(name="unlock")
@@ -207,48 +213,177 @@ def unlock_(node: str, force: bool, **given: Any) -> int:
     return ExitCode.YES
 
 
-def _roll_out(program: Pyinfra, name: str, output: str, *, go_on: bool) -> int:
+def _roll_out(program: Pyinfra, output: str, *, go_on: bool) -> int:
     survey = _waiting(program.survey(), "asking every host what it needs")
     options = _common_options(survey)
     state = {"inventory": program.inventory, "deploy": program.deploy, "begun": _now()}
     with options.cluster() as cluster:
-        members = _members(_preflight(cluster, options, survey), survey)
+        nodes = _preflight(cluster, options, survey)
+        members, refused = _members(nodes, survey)
         _require_readable(cluster, survey)
-        taking = take_lead(cluster, name, this_runner(), state, go_on=go_on, clock=time.monotonic)
-        lead = _waiting(taking, "making sure that nobody else leads this roll-out")
-        fleet = _fleet(cluster, program, members, options, lead)
-        report = _driven(fleet, program, output, survey.silent)
-        lead.end({**state, "ended": _now(), "exit_code": int(report.exit_code), "stopped": report.stopped})
-    _show_report(report, output)
-    if report.stopped or report.exit_code is not ExitCode.YES:
-        return report.exit_code
-    return _change_the_others(program, survey, members)
-
-
-def _change_the_others(program: Pyinfra, survey: Survey, members: Iterable[Member]) -> int:
-    """Bring the hosts whose kubelets need no restart to their plans: nothing of theirs is interrupted."""
-    rolled = {member.host for member in members}
-    asked = [*(each.host for each in survey.outlooks), *survey.without_kubelet]
-    others = [host for host in asked if host not in rolled]
-    if not others:
-        return ExitCode.YES
-    code, log = _waiting(program.apply(others), f"changing {len(others)} hosts that need no restart")
-    if code:
-        raise NumaforgeError(
-            "hosts that need no restart could not all be changed:\n  " + "\n  ".join(tail(log)),
-            where=program.inventory,
-            remedy=f"the whole log is {log}",
+        taking = take_lead(
+            cluster, program.part.name, this_runner(), state, go_on=go_on, clock=time.monotonic
         )
-    return ExitCode.YES
+        lead = _waiting(taking, "making sure that nobody else leads this roll-out")
+        rolled = _driven(_fleet(cluster, program, members, options, lead), program, output)
+        report = replace(
+            rolled,
+            outcomes={**refused, **rolled.outcomes},
+            not_begun={**rolled.not_begun, **_did_not_answer(survey)},
+        )
+        # From here on something may have been changed: what is known is shown, whatever else fails.
+        try:
+            _show_report(report, output)
+        finally:
+            notes = _given_back(lead, state, report)
+    if not rolled.stopped and rolled.exit_code is ExitCode.YES:
+        begun = {*refused, *(member.host for member in members)}
+        report = replace(report, failed=_change_the_others(program, survey, begun))
+    if notes or report.failed:
+        _show_addition(report, output, notes)
+    return report.exit_code
 
 
-def _members(nodes: Mapping[str, ClusterNode], survey: Survey) -> list[Member]:
-    """Return who needs a restart, or stands in the middle of a roll-out."""
-    return [
-        Member(each.host, each.node)
-        for each in survey.outlooks
-        if each.joined and (each.restarts or read_record(nodes[each.node]) is not None)
-    ]
+def _given_back(lead: Lead, state: Mapping[str, Any], report: FleetReport) -> list[str]:
+    """Give the lead back with how the roll-out ended, and return what could not be written down."""
+    end = {"ended": _now(), "exit_code": int(report.exit_code), "stopped": report.stopped}
+    try:
+        lead.end({**state, **end})
+    except (NumaforgeError, OSError, KeyboardInterrupt) as trouble:
+        why = str(trouble) or "interrupted"
+        return [f"the cluster does not know that it has ended ({why}): the next one is a `rollout resume`"]
+    return []
+
+
+def _change_the_others(program: Pyinfra, survey: Survey, begun: Collection[str]) -> dict[str, str]:
+    """Bring the hosts whose kubelets need no restart to their plans: nothing of theirs is interrupted.
+
+    Returns why it failed, by host.
+    """
+    asked = [*(each.host for each in survey.outlooks), *survey.without_kubelet]
+    others = [host for host in asked if host not in begun]
+    if not others:
+        return {}
+    try:
+        return _waiting(program.apply(others), f"changing {len(others)} hosts that need no restart")
+    except (NumaforgeError, OSError, KeyboardInterrupt) as trouble:
+        return dict.fromkeys(others, str(trouble) or "interrupted, and left to itself")
+
+
+def _members(nodes: Mapping[str, ClusterNode], survey: Survey) -> tuple[list[Member], dict[str, Outcome]]:
+    """Return who needs a restart, or stands in the middle of a roll-out; and whose record cannot be read."""
+    members, refused = [], {}
+    for each in survey.outlooks:
+        if not each.joined:
+            continue
+        node = nodes[each.node]
+        if trouble := unreadable(node):
+            refused[each.host] = Outcome(Ending.BLOCKED, trouble)
+        elif each.restarts or RECORD in node.annotations:
+            members.append(Member(each.host, each.node))
+    return members, refused
+
+
+def _did_not_answer(survey: Survey) -> dict[str, str]:
+    return {host: f"did not answer: {why}" for host, why in survey.silent.items()}
+
+
+def _login(program: Pyinfra) -> RolloutOptions:
+    """Return how to reach the cluster, by the command line and the inventory; no host is asked.
+
+    Raises NumaforgeError where neither says it, and where hosts disagree.
+    """
+    said = {name: value for name, value in program.options.items() if name in {*_LOGIN, "away_seconds"}}
+    try:
+        settings = _waiting(program.settings(), "reading the inventory")
+    except NumaforgeError as error:
+        if "kubeconfig" in said:
+            return read_options(said)
+        raise NumaforgeError(
+            error.message, where=error.where, remedy="--kubeconfig says where the cluster is, too"
+        ) from error
+    found: dict[str, Any] = {}
+    said_by: dict[str, str] = {}
+    for host, document in settings.items():
+        named = document if isinstance(document, Mapping) else {}
+        for name in (name for name in _LOGIN if name in named and name not in said):
+            if found.setdefault(name, named[name]) != named[name]:
+                raise NumaforgeError(
+                    f"{host} says {named[name]!r}, {said_by[name]} says {found[name]!r}",
+                    where=f"{PLACE}.{name}",
+                    remedy="say it on the command line",
+                )
+            said_by.setdefault(name, host)
+    return read_options(found, said)
+
+
+def _undone(
+    order: Abort,
+    cluster: Cluster,
+    program: Pyinfra,
+    options: RolloutOptions,
+    output: str,
+    wait_seconds: float,
+) -> FleetReport:
+    """Have a roll-out undone, and report how far that went, whatever happens on the way."""
+    survey: Survey | None = None
+    stopped = None
+    try:
+        _waiting(order.tell(), "telling who is at work")
+        click.echo(plain(_told(order)), err=True)
+        while left := _waiting(order.undone(wait_seconds), "waiting until the nodes are as they were"):
+            survey = survey or _waiting(program.survey(), "asking every host where it stands")
+            _take_up(order, cluster, program, options, output, survey, left)
+        if order.leader:
+            stopped = f"{order.leader} leads the roll-out still, and was told to begin nothing new"
+    except (NumaforgeError, OSError, KeyboardInterrupt) as trouble:
+        if not (order.leader or order.asked or order.outcomes):
+            raise  # nothing was told, so nothing is to be reported
+        stopped = str(trouble) or "interrupted"
+    unreached = {**_did_not_answer(survey), **survey.refused} if survey else {}
+    under_way = dict.fromkeys(order.asked, "asked to be undone, and not known to be: abort again")
+    return FleetReport(order.outcomes, unreached, stopped, under_way)
+
+
+def _told(order: Abort) -> str:
+    leader = f"{order.leader} was told to begin nothing new" if order.leader else "nothing leads it any more"
+    nodes = ", ".join(order.asked) or "none"
+    return f"{leader}; in the middle, and told to be undone: {nodes}"
+
+
+def _take_up(
+    order: Abort,
+    cluster: Cluster,
+    program: Pyinfra,
+    options: RolloutOptions,
+    output: str,
+    survey: Survey,
+    left: Iterable[str],
+) -> None:
+    """Undo the nodes that nothing is at work on; one whose host cannot be reached is held."""
+    known = {each.node: Member(each.host, each.node) for each in survey.outlooks if each.joined}
+    members = [known[name] for name in left if name in known]
+    for name in left:
+        if name not in known:
+            order.end(name, Outcome(Ending.HELD, _no_host(name, survey)))
+    if not members:
+        return
+    report = _driven(_fleet(cluster, program, members, options, None), program, output)
+    for member in members:
+        if member.host in report.outcomes:
+            order.end(member.node, report.outcomes[member.host])
+        elif member.host in report.not_begun:
+            order.end(member.node, Outcome(Ending.HELD, f"not undone: {report.not_begun[member.host]}"))
+    if report.under_way:
+        raise KeyboardInterrupt
+
+
+def _no_host(name: str, survey: Survey) -> str:
+    """Say why a node cannot be undone that is in the middle."""
+    reasons = {**_did_not_answer(survey), **survey.refused}
+    why = next((f"{host}: {why}" for host, why in reasons.items() if host.lower() == name), None)
+    why = why or "no host of this inventory says that it is this node"
+    return f"it is left in the middle, and cannot be undone: {why}. Abort again once its host answers"
 
 
 def _fleet(
@@ -265,19 +400,27 @@ def _fleet(
     )
 
 
-def _driven(fleet: Fleet, program: Pyinfra, output: str, silent_hosts: Iterable[str] = ()) -> FleetReport:
-    """Run a fleet to its end, and show where it is all the time."""
+def _driven(fleet: Fleet, program: Pyinfra, output: str) -> FleetReport:
+    """Run a fleet to its end, or as far as it gets, and show where it is all the time."""
     view = LiveView(fleet, program, as_json=output == "json")
-    with _interrupted(fleet), view:
 
-        def sleep(seconds: float) -> None:
+    def sleep(seconds: float) -> None:
+        with suppress(BrokenPipeError):  # a roll-out goes on when nothing reads its output any more
             view.refresh()
-            time.sleep(seconds)
+        time.sleep(seconds)
 
-        report = run(fleet.run(), sleep)
-        view.refresh()
-    unasked = dict.fromkeys(silent_hosts, "did not answer")
-    return FleetReport(report.outcomes, {**report.not_begun, **unasked}, report.stopped)
+    try:
+        with _interrupted(fleet), view:
+            run(fleet.run(), sleep)
+            view.refresh()
+    except KeyboardInterrupt:
+        fleet.stop("interrupted")
+    except (NumaforgeError, OSError) as error:
+        fleet.stop(str(error))
+    except Exception:  # a fault of ours, and no reason to keep to ourselves what is known
+        _show_report(fleet.report(), output)
+        raise
+    return fleet.report()
 
 
 @contextmanager
@@ -300,18 +443,8 @@ def _interrupted(fleet: Fleet) -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def _until_free(cluster: Cluster, nodes: Iterable[str]) -> Steps[None]:
-    """Wait until nobody is in the middle of a roll-out on these nodes, or they are held."""
-    names = {*nodes}
-    while any(
-        node.name in names and (record := read_record(node)) is not None and record.phase is not Phase.HELD
-        for node in cluster.nodes()
-    ):
-        yield 2.0
-
-
 def _program(
-    inventory: str, deploy: str | None, limits: tuple[str, ...], name: str, given: Mapping[str, Any]
+    inventory: str, deploy: str | None, limits: tuple[str, ...], part: Part, given: Mapping[str, Any]
 ) -> Pyinfra:
     """Return how to run pyinfra here.
 
@@ -328,8 +461,10 @@ def _program(
     if not deploy_file.exists():
         raise NumaforgeError("there is no such deploy", where=str(deploy_file))
     state = Path(os.environ.get("XDG_STATE_HOME") or Path("~/.local/state").expanduser())
-    folder = state / "numaforge" / "rollouts" / f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}-{name}-{os.getpid()}"
-    return Pyinfra(str(place) if place.suffix == ".py" else inventory, str(deploy_file), limits, said, folder)
+    stem = f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}-{part.name.replace('/', '_')}-{os.getpid()}"
+    folder = state / "numaforge" / "rollouts" / stem
+    named = str(place) if place.suffix == ".py" else inventory
+    return Pyinfra(named, str(deploy_file), limits, said, folder, part)
 
 
 def _site() -> Path:
@@ -361,11 +496,12 @@ def _common_options(survey: Survey) -> RolloutOptions:
         lines = [f"{host}: {message}" for host, message in sorted(survey.refused.items())]
         raise NumaforgeError("nothing was begun:\n" + "\n".join(lines))
     if not survey.outlooks:
-        hosts = ", ".join((*survey.silent, *survey.without_kubelet))
+        hosts = {**_did_not_answer(survey), **dict.fromkeys(survey.without_kubelet, "has no kubelet")}
+        lines = [f"{host} {what}" for host, what in hosts.items()] or [*tail(survey.log)]
         raise NumaforgeError(
-            "\n  ".join(["no host with a kubelet said what it needs:", *tail(survey.log)]),
-            where=hosts,
-            remedy=f"the whole log is {survey.log}",
+            "\n  ".join(["no host with a kubelet said what it needs:", *lines]),
+            where=str(survey.log),
+            remedy="nothing was begun",
         )
     common: dict[str, Any] = {}
     said_by: dict[str, str] = {}
@@ -417,11 +553,25 @@ def _waiting(steps: Steps[T], what: str) -> T:
         return run(steps)
 
 
-def _show_report(report: FleetReport, output: str) -> None:
+def _show_report(
+    report: FleetReport,
+    output: str,
+    exit_code: ExitCode | None = None,
+    nothing: str = "no kubelet has to restart",
+) -> None:
     if output == "json":
-        click.echo(json.dumps(report_document(report)))
+        click.echo(json.dumps(report_document(report, exit_code)))
     else:
-        show(report_tables(report))
+        show(report_tables(report, nothing))
+
+
+def _show_addition(report: FleetReport, output: str, notes: Sequence[str]) -> None:
+    """Show what has come to a report that was shown already; the last line of JSON is the whole of it."""
+    if output == "json":
+        click.echo(json.dumps(report_document(report, notes=notes)))
+    failed = [f"{host} could not be changed: {why}" for host, why in report.failed.items()]
+    for line in (*failed, *notes):
+        click.echo(plain(line), err=True)
 
 
 def _now() -> str:

@@ -17,6 +17,7 @@ from rich.table import Table
 from rich.text import Text
 
 from numaforge.kubelet.comparison import meaning
+from numaforge.report.terminal import plain
 from numaforge.rollout.fleet import Fleet, FleetReport
 from numaforge.rollout.launch import Pyinfra, Survey
 from numaforge.rollout.options import RolloutOptions
@@ -85,7 +86,8 @@ class LiveView:
             click.echo(json.dumps(event))
         elif self._live is None:
             words = ": ".join(filter(None, (phase, "; ".join(waits_for))))
-            click.echo(f"{datetime.now().astimezone():%H:%M:%S} {host or 'the fleet'} {words}", err=True)
+            moment = f"{datetime.now().astimezone():%H:%M:%S}"
+            click.echo(plain(f"{moment} {host or 'the fleet'} {words}"), err=True)
 
     def _table(self) -> RenderableType:
         fleet = self.fleet
@@ -97,15 +99,22 @@ class LiveView:
             phase, waits_for = self._told.get(host, ("connects", ()))
             seconds = f"{time.monotonic() - self._begun.get(host, time.monotonic()):.0f} s"
             colour = next((colour for ending, colour in _COLOURS.items() if ending == phase), "")
-            table.add_row(host, Text(phase, style=colour), seconds, "\n".join(waits_for[:3]))
+            table.add_row(host, _text(phase, colour), seconds, _text("\n".join(waits_for[:3])))
         notes = [note for note in (fleet.stopped and f"stopped: {fleet.stopped}", fleet.waits_for) if note]
-        return Group(Text(counts, style="bold"), *(Text(note, style="yellow") for note in notes[:1]), table)
+        return Group(_text(counts, "bold"), *(_text(note, "yellow") for note in notes[:1]), table)
+
+
+def _text(text: object, style: str = "") -> Text:
+    """Return a text that is shown as it is written: no markup, no control characters."""
+    return Text(plain(text), style=style)
 
 
 def outlook_tables(ahead: Sequence[NodeOutlook], survey: Survey, options: RolloutOptions) -> RenderableType:
     """Return what a roll-out would do, in its order."""
     parts: list[RenderableType] = []
-    restarts = f"{len(ahead)} of {len(survey.outlooks)} kubelets have to restart"
+    restarts = (
+        f"{sum(each.outlook.restarts for each in ahead)} of {len(survey.outlooks)} kubelets have to restart"
+    )
     budget = f"out of service together at most: {options.max_unavailable}"
     parts += [Text(f"{restarts}; {budget}", style="bold"), Text("")]
     table = Table(box=None, pad_edge=False)
@@ -113,13 +122,14 @@ def outlook_tables(ahead: Sequence[NodeOutlook], survey: Survey, options: Rollou
         table.add_column(title, justify="right" if title in ("Turn", "Pods to evict") else "left")
     for turn, each in enumerate(ahead, start=1):
         troubles = "\n".join([*each.in_the_way, *each.waits_for]) or "-"
-        table.add_row(str(turn), each.outlook.host, each.domain or "-", str(each.evicted), troubles)
+        row = (str(turn), each.outlook.host, each.domain or "-", str(each.evicted), troubles)
+        table.add_row(*(_text(cell) for cell in row))
     parts.append(table)
     for each in ahead:
-        parts += [Text(""), Text(each.outlook.host, style="bold")]
-        parts += [Text(f"  {sentence}") for sentence in each.outlook.sentences]
-        parts += [Text(f"  Allocatable {line}") for line in _changes(each)]
-    parts += [Text(f"{host} did not answer", style="yellow") for host in survey.silent]
+        parts += [Text(""), _text(each.outlook.host, "bold")]
+        parts += [_text(f"  {sentence}") for sentence in each.outlook.sentences]
+        parts += [_text(f"  Allocatable {line}") for line in _changes(each)]
+    parts += [_text(f"{host} did not answer: {why}", "yellow") for host, why in survey.silent.items()]
     return Group(*parts)
 
 
@@ -151,36 +161,43 @@ def outlook_document(ahead: Sequence[NodeOutlook], survey: Survey) -> dict[str, 
         ],
         "without_restart": [each.host for each in survey.outlooks if not each.restarts],
         "without_kubelet": list(survey.without_kubelet),
-        "silent": list(survey.silent),
+        "silent": dict(survey.silent),
     }
 
 
-def report_tables(report: FleetReport) -> RenderableType:
-    """Return how a roll-out ended."""
+def report_tables(report: FleetReport, nothing: str = "no kubelet has to restart") -> RenderableType:
+    """Return how a roll-out ended; `nothing` is said where it had nothing to do."""
     table = Table(box=None, pad_edge=False)
     for title in ("Node", "", "Why"):
         table.add_column(title, overflow="fold")
     for host, outcome in report.outcomes.items():
         reason = "\n".join(filter(None, (outcome.reason, *outcome.details)))
-        table.add_row(host, Text(outcome.ending, style=_COLOURS[outcome.ending]), reason)
-    for host, reason in report.not_begun.items():
-        table.add_row(host, Text("not begun", style="yellow"), reason)
-    parts: list[RenderableType] = [table] if table.row_count else [Text("no kubelet has to restart")]
+        table.add_row(_text(host), _text(outcome.ending, _COLOURS[outcome.ending]), _text(reason))
+    others = (("under way", report.under_way), ("not begun", report.not_begun), ("failed", report.failed))
+    for state, hosts in others:
+        for host, reason in hosts.items():
+            table.add_row(_text(host), _text(state, "yellow"), _text(reason))
+    parts: list[RenderableType] = [table] if table.row_count else [_text(nothing)]
     if report.stopped:
-        parts.append(Text(f"stopped: {report.stopped}", style="yellow"))
+        parts.append(_text(f"stopped: {report.stopped}", "yellow"))
     return Group(*parts)
 
 
-def report_document(report: FleetReport) -> dict[str, Any]:
-    """Return the same for programs."""
+def report_document(
+    report: FleetReport, exit_code: int | None = None, notes: Sequence[str] = ()
+) -> dict[str, Any]:
+    """Return the same for programs; `notes` are what could not be written down."""
     return {
-        "exit_code": int(report.exit_code),
+        "exit_code": int(report.exit_code) if exit_code is None else int(exit_code),
         "stopped": report.stopped,
         "nodes": {
             host: {"ending": outcome.ending, "reason": outcome.reason, "details": list(outcome.details)}
             for host, outcome in report.outcomes.items()
         },
+        "under_way": dict(report.under_way),
         "not_begun": dict(report.not_begun),
+        "failed": dict(report.failed),
+        "notes": list(notes),
     }
 
 
@@ -189,15 +206,17 @@ def situation_tables(found: Situation) -> RenderableType:
     parts: list[RenderableType] = []
     for led in found.rollouts:
         who = f"led by {led.leader}" if led.leader else f"ended, {led.state.get('ended', 'at no known time')}"
-        parts.append(Text(f"Roll-out {led.name}: {who}" + (f", stopped by {led.stop}" if led.stop else "")))
-    parts += [Text(f"Slot {slot.lease.name}: held by {slot.node} for {slot.runner}") for slot in found.slots]
+        parts.append(_text(f"Roll-out {led.name}: {who}" + (f", stopped by {led.stop}" if led.stop else "")))
+    parts += [_text(f"Slot {slot.lease.name}: held by {slot.node} for {slot.runner}") for slot in found.slots]
+    parts += [_text(trouble, "yellow") for trouble in found.troubles]
     table = Table(box=None, pad_edge=False)
     for title in ("Node", "State", "By", "Why"):
         table.add_column(title, overflow="fold")
     for each in found.nodes:
-        state = each.record.phase.value if each.record else each.ending
+        state = "unreadable" if each.trouble else each.record.phase.value if each.record else each.ending
         marks = [state, *(["cordoned"] if each.unschedulable else []), *([] if each.ready else ["not Ready"])]
-        table.add_row(each.node, ", ".join(dict.fromkeys(marks)), working(each), each.reason)
+        row = (each.node, ", ".join(dict.fromkeys(marks)), working(each), each.trouble or each.reason)
+        table.add_row(*(_text(cell) for cell in row))
     return Group(*parts, table) if parts or table.row_count else Text("no roll-out has been here")
 
 
@@ -205,7 +224,7 @@ def situation_document(found: Situation) -> dict[str, Any]:
     """Return the same for programs."""
     return {
         "rollouts": [
-            {"name": led.name, "leader": led.leader, "stop": led.stop, **led.state} for led in found.rollouts
+            {**led.state, "name": led.name, "leader": led.leader, "stop": led.stop} for led in found.rollouts
         ],
         "slots": [
             {"slot": slot.lease.name, "node": slot.node, "runner": slot.runner} for slot in found.slots
@@ -217,10 +236,13 @@ def situation_document(found: Situation) -> dict[str, Any]:
                 "runner": each.record.runner if each.record else None,
                 "transaction": each.record.transaction if each.record else None,
                 "ending": each.ending or None,
+                "rollout": each.record.rollout if each.record else None,
                 "reason": each.reason,
+                "trouble": each.trouble or None,
                 "unschedulable": each.unschedulable,
                 "ready": each.ready,
             }
             for each in found.nodes
         ],
+        "troubles": list(found.troubles),
     }

@@ -26,6 +26,17 @@ def show_json(document: object) -> None:
     click.echo(json.dumps(document, indent=2))
 
 
+def plain(text: object) -> str:
+    """Return a text as a terminal may show it: what others wrote moves no cursor and hides nothing.
+
+    Only lines and tabulators are kept of what is not printable.
+    """
+    shown = (
+        char if char.isprintable() or char in "\n\t" else "\N{REPLACEMENT CHARACTER}" for char in str(text)
+    )
+    return "".join(shown)
+
+
 @contextmanager
 def progress(what: str) -> Iterator[None]:
     """Turn a spinner on standard error while a command waits, where that is a terminal."""

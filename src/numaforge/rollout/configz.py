@@ -39,7 +39,7 @@ _GRANT = (
 )
 
 
-class UnreadableError(HostError):
+class UnreadableConfigError(HostError):
     """A node may not read, or has no means to read, what its kubelet runs with."""
 
 
@@ -48,7 +48,7 @@ class SilentKubeletError(HostError):
 
 
 OwnConfig = Callable[[], Mapping[str, Any]]
-"""Returns what a kubelet tells its own node; raises UnreadableError, SilentKubeletError or HostAwayError."""
+"""Returns what a kubelet tells its own node; raises UnreadableConfigError, SilentKubeletError or HostAwayError."""
 
 
 @dataclass(frozen=True)
@@ -116,11 +116,11 @@ def _settings(install: KubeletInstall | None) -> Mapping[str, Any]:
 def read_answer(lines: Sequence[str]) -> Mapping[str, Any]:
     """Return the configuration that a kubelet has told its node.
 
-    Raises UnreadableError where the kubelet refuses, SilentKubeletError where it does not answer now.
+    Raises UnreadableConfigError where the kubelet refuses, SilentKubeletError where it does not answer now.
     """
     said = json.loads(lines[-1])
     if reason := said.get("unreadable"):
-        raise UnreadableError(reason)
+        raise UnreadableConfigError(reason)
     if reason := said.get("silent"):
         raise SilentKubeletError(f"the kubelet does not answer its node: {reason}")
     status, body = said["status"], said["body"]
@@ -128,7 +128,9 @@ def read_answer(lines: Sequence[str]) -> Mapping[str, Any]:
         config: Mapping[str, Any] = json.loads(body)["kubeletconfig"]
         return config
     if status in (401, 403, 404):
-        raise UnreadableError(f"the kubelet refuses it to its own node ({status}: {body.strip()[:200]})")
+        raise UnreadableConfigError(
+            f"the kubelet refuses it to its own node ({status}: {body.strip()[:200]})"
+        )
     raise SilentKubeletError(f"the kubelet answers its node {status}: {body.strip()[:200]}")
 
 
@@ -141,7 +143,7 @@ def running_config(cluster: Cluster, node: str, own: OwnConfig) -> Mapping[str, 
     """
     try:
         return own()
-    except UnreadableError as error:
+    except UnreadableConfigError as error:
         unreadable = error
     try:
         return cluster.running_config(node)
@@ -158,7 +160,7 @@ def why_unreadable(own: OwnConfig) -> str:
         own()
     except SilentKubeletError:
         return ""
-    except UnreadableError as unreadable:
+    except UnreadableConfigError as unreadable:
         return unreadable.message
     return ""
 

@@ -16,6 +16,11 @@ EVENTS = "NUMAFORGE_EVENTS"
 """The environment variable that names the file."""
 
 
+def heard() -> bool:
+    """Say whether `numaforge rollout` has started this run."""
+    return bool(os.environ.get(EVENTS))
+
+
 def record(kind: str, host: str, **fields: Any) -> None:
     """Append an event, where anybody wants to know."""
     path = os.environ.get(EVENTS)
@@ -25,7 +30,7 @@ def record(kind: str, host: str, **fields: Any) -> None:
 
 def append(path: Path, event: Mapping[str, Any]) -> None:
     """Append one line, with the time, in one write."""
-    line = json.dumps({"time": datetime.now(UTC).isoformat(timespec="milliseconds"), **event})
+    line = json.dumps({"time": datetime.now(UTC).isoformat(timespec="milliseconds"), **event}, default=str)
     descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
     try:
         os.write(descriptor, f"{line}\n".encode())

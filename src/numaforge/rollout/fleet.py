@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from numaforge.errors import ExitCode
+from numaforge.errors import ExitCode, NumaforgeError
 from numaforge.rollout.budget import Budget, Lookout
-from numaforge.rollout.cluster import ApiAwayError, Cluster, ClusterError, ClusterNode
+from numaforge.rollout.cluster import ApiAwayError, Cluster, ClusterNode
 from numaforge.rollout.lead import Lead
 from numaforge.rollout.node import Outcome
 from numaforge.rollout.patience import patiently
@@ -74,18 +74,26 @@ Launch = Callable[[Member], Running]
 
 @dataclass(frozen=True)
 class FleetReport:
-    """How a roll-out ended: the outcome of each host that was begun, the reason for each that was not."""
+    """How a roll-out ended: the outcome of each host that was begun, the reason for each that was not.
+
+    `under_way` are hosts that were begun and have not ended, and why nobody waits for them any more; `failed`
+    are those that need no restart and could not be changed, with the reason.
+    """
 
     outcomes: Mapping[str, Outcome]
     not_begun: Mapping[str, str]
     stopped: str | None = None
+    under_way: Mapping[str, str] = field(default_factory=dict)
+    failed: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def exit_code(self) -> ExitCode:
-        """The gravest of all: held, rolled back, blocked (or not begun), done."""
+        """The gravest of all: held (or left under way), rolled back, blocked (or not begun), done."""
+        if self.under_way:
+            return ExitCode.HELD
         endings = {outcome.ending for outcome in self.outcomes.values()}
         found = next((code for ending, code in _EXIT_CODES.items() if ending in endings), ExitCode.YES)
-        return ExitCode.BLOCKED if found is ExitCode.YES and self.not_begun else found
+        return ExitCode.BLOCKED if found is ExitCode.YES and (self.not_begun or self.failed) else found
 
 
 def in_order(members: Iterable[Member]) -> list[Member]:
@@ -137,7 +145,10 @@ class Fleet:
 
     def run(self) -> Steps[FleetReport]:
         """Roll out, and report."""
-        yield from self._go_on_with_unfinished()
+        try:
+            yield from self._go_on_with_unfinished()
+        except NumaforgeError as error:
+            self.stop(str(error))
         while True:
             self._collect()
             try:
@@ -147,7 +158,7 @@ class Fleet:
                     self._begin_some()
             except ApiAwayError as away:
                 self._wait_for(away.message)
-            except ClusterError as error:  # those that have begun go on, and meet it themselves
+            except NumaforgeError as error:  # those that have begun go on, and meet it themselves
                 self.stop(str(error))
             if not self.running and (self.stopped or not self.waiting):
                 return self.report()
@@ -156,7 +167,12 @@ class Fleet:
     def report(self) -> FleetReport:
         """Return how far it is."""
         reason = self.stopped or self.waits_for
-        return FleetReport(dict(self.outcomes), dict.fromkeys(self.waiting, reason), self.stopped)
+        return FleetReport(
+            outcomes=dict(self.outcomes),
+            not_begun=dict.fromkeys(self.waiting, reason),
+            stopped=self.stopped,
+            under_way=dict.fromkeys(self.running, "left to itself, and it ends by itself"),
+        )
 
     def _go_on_with_unfinished(self) -> Steps[None]:
         """Begin with the nodes that somebody has left in the middle; they hold their slots already."""
@@ -171,12 +187,12 @@ class Fleet:
             self._start(member, left[member.node])
 
     def _start(self, member: Member, node: ClusterNode | None) -> None:
+        self.running[member.host] = self.launch(member)
         del self.waiting[member.host]
         domain = self.settings.budget.domain_of(node) if node else ""
         self._domain_of[member.host] = domain
         self._in_domain[domain] += 1
         self._last_begun = self.clock()
-        self.running[member.host] = self.launch(member)
 
     def _collect(self) -> None:
         for host, running in list(self.running.items()):

@@ -11,7 +11,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ from numaforge.errors import HostError, NumaforgeError
 from numaforge.rollout import events
 from numaforge.rollout.cluster import Cluster, ClusterError
 from numaforge.rollout.fleet import Member
-from numaforge.rollout.options import PLACE
+from numaforge.rollout.options import PLACE, Part
 from numaforge.rollout.outcome import Outcome, Progress
 from numaforge.rollout.record import RECORD, Ending
 from numaforge.rollout.steps import Steps
@@ -53,7 +53,7 @@ class Survey:
     outlooks: tuple[Outlook, ...]
     without_kubelet: tuple[str, ...]
     refused: Mapping[str, str]  # a host that cannot be planned or configured, and the message
-    silent: tuple[str, ...]  # hosts that did not answer
+    silent: Mapping[str, str]  # a host that did not answer, and how it did not
     log: Path
 
 
@@ -79,7 +79,7 @@ class HostRun:
                     self.progress = Progress(self.member.node, event["phase"], tuple(event["waits_for"]))
                 case "outcome":
                     self._said = Outcome(Ending(event["ending"]), event["reason"], tuple(event["details"]))
-                case "refused":
+                case "refused" | "unreachable":
                     self._refused = event["message"]
         if not ended:
             return None
@@ -100,7 +100,7 @@ class HostRun:
 class Pyinfra:
     """How to run pyinfra: inventory, deploy, pyinfra's --limit, and what was said on our command line.
 
-    `folder` takes logs and events, one of each for every run.
+    `folder` takes logs and events, one of each for every run. The hosts' runs are `part` of a roll-out.
     """
 
     inventory: str
@@ -108,58 +108,101 @@ class Pyinfra:
     limits: Sequence[str]
     options: Mapping[str, Any]
     folder: Path
+    part: Part = field(default_factory=Part)
     runs: dict[str, HostRun] = field(default_factory=dict)
+
+    def settings(self) -> Steps[dict[str, object]]:
+        """Return what the inventory says of roll-outs for each host; no host is asked.
+
+        Raises HostError where the inventory names none.
+        """
+        process, log, heard = self._start("inventory", [], self.limits, ["debug-inventory"])
+        while process.poll() is None:
+            yield _POLL_SECONDS
+        return self._hosts(events.Reader(heard).new(), log)
 
     def survey(self) -> Steps[Survey]:
         """Ask every host what it needs, and change nothing.
 
-        Raises HostError where not even one host could be asked.
+        Raises HostError where the inventory names no host, and where pyinfra itself broke off.
         """
-        process, log, heard = self._start("survey", ["--dry"], self.limits)
+        process, log, heard = self._start("survey", ["--dry", *self._options()], self.limits, [self.deploy])
         while process.poll() is None:
             yield _POLL_SECONDS
         told = events.Reader(heard).new()
-        names = [name for event in told if event["kind"] == "inventory" for name in event["hosts"]]
-        refused = {event["host"]: event["message"] for event in told if event["kind"] == "refused"}
-        if not names and not refused:
-            raise HostError(
-                "no host could be asked what it needs:\n  " + "\n  ".join(tail(log)),
-                where=self.inventory,
-                remedy=f"the whole log is {log}",
-            )
+        names = self._hosts(told, log)
+        messages: dict[str, dict[str, str]] = {"refused": {}, "unreachable": {}}
+        for event in told:
+            if event["kind"] in messages:
+                messages[event["kind"]][event["host"]] = event["message"]
+        refused, unreachable = messages["refused"], messages["unreachable"]
         outlooks = {event["host"]: _outlook(event) for event in told if event["kind"] == "outlook"}
         without = tuple(event["host"] for event in told if event["kind"] == "without-kubelet")
-        silent = [name for name in names if name not in {*outlooks, *refused, *without}]
-        return Survey(tuple(outlooks.values()), without, refused, tuple(silent), log)
+        heard_of = {*outlooks, *refused, *without}
+        if not heard_of and unreachable.keys() != names.keys():
+            raise self._broken_off("no host could be asked what it needs", log)
+        silent = {
+            name: unreachable.get(name, f"it said nothing of its kubelet: see {log}")
+            for name in names
+            if name not in heard_of
+        }
+        return Survey(tuple(outlooks.values()), without, refused, silent, log)
 
-    def apply(self, hosts: Sequence[str]) -> Steps[tuple[int, Path]]:
-        """Run the deploy on hosts that need no restart, together; return pyinfra's exit code and the log."""
-        process, log, _ = self._start("others", ["-y"], hosts, asks_cluster=False)
+    def apply(self, hosts: Sequence[str]) -> Steps[dict[str, str]]:
+        """Run the deploy on hosts that need no restart, together; return why it failed on which.
+
+        Raises NumaforgeError where it cannot be started.
+        """
+        begins_none = self._part(replace(self.part, begins=False))
+        process, log, heard = self._start("others", ["-y", *begins_none], hosts, [self.deploy])
         while (code := process.poll()) is None:
             yield _POLL_SECONDS
-        return code, log
+        if code == 0:
+            return {}
+        told = events.Reader(heard).new()
+        failed = {event["host"]: event["message"] for event in told if "message" in event}
+        return failed or dict.fromkeys(hosts, "; ".join((*tail(log), f"the whole log is {log}")))
 
     def launch(self, member: Member, cluster: Cluster) -> HostRun:
-        """Begin a host's run."""
-        process, log, heard = self._start(member.host, ["-y"], [member.host])
+        """Begin a host's run.
+
+        Raises NumaforgeError where it cannot be started.
+        """
+        data = [*self._options(), *self._part(self.part)]
+        process, log, heard = self._start(member.host, ["-y", *data], [member.host], [self.deploy])
         run = HostRun(member, process, log, cluster, events.Reader(heard), Progress(member.node, "connects"))
         self.runs[member.host] = run
         return run
 
+    def _hosts(self, told: Sequence[Mapping[str, Any]], log: Path) -> dict[str, object]:
+        hosts = next((event["hosts"] for event in told if event["kind"] == "inventory"), None)
+        if not hosts:
+            raise self._broken_off("the inventory names no host", log)
+        return dict(hosts)
+
+    def _broken_off(self, what: str, log: Path) -> HostError:
+        lines = "\n  ".join([f"{what}:", *tail(log)])
+        return HostError(lines, where=self.inventory, remedy=f"the whole log is {log}")
+
+    def _options(self) -> list[str]:
+        return ["--data", f"{PLACE}_options={json.dumps(dict(self.options))}"]
+
+    def _part(self, part: Part) -> list[str]:
+        return ["--data", f"{PLACE}_run={json.dumps(asdict(part))}"]
+
     def _start(
-        self, name: str, arguments: Sequence[str], limits: Sequence[str], *, asks_cluster: bool = True
+        self, name: str, arguments: Sequence[str], limits: Sequence[str], what: Sequence[str]
     ) -> tuple[subprocess.Popen[bytes], Path, Path]:
-        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         stem = name.replace("/", "_")
         log, heard = self.folder / f"{stem}.log", self.folder / f"{stem}.events"
         command = [
-            *(sys.executable, "-m", "pyinfra", *arguments),
+            *(sys.executable, "-m", "numaforge.pyinfra_cli", *arguments),
             *(part for limit in limits for part in ("--limit", limit)),
-            *(["--data", f"{PLACE}_options={json.dumps(dict(self.options))}"] if asks_cluster else []),
-            *(self.inventory, self.deploy),
+            *(self.inventory, *what),
         ]
-        with log.open("ab") as output:
-            try:
+        try:
+            self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            with log.open("ab") as output:
                 process = subprocess.Popen(
                     command,
                     env=os.environ | {events.EVENTS: str(heard), "PYINFRA_PROGRESS": "off"},
@@ -168,8 +211,8 @@ class Pyinfra:
                     stderr=subprocess.STDOUT,
                     start_new_session=True,
                 )
-            except OSError as error:
-                raise NumaforgeError(f"pyinfra cannot be started: {error.strerror}") from error
+        except OSError as error:
+            raise NumaforgeError(f"pyinfra cannot be started: {error}", where=name) from error
         return process, log, heard
 
 

@@ -105,36 +105,36 @@ def take_lead(
     return Lead(cluster, lease, clock)
 
 
-def stop_lead(cluster: Cluster, name: str, who: str) -> None:
-    """Tell the leader of a roll-out, if there is one, to begin nothing new."""
+def stop_lead(cluster: Cluster, name: str, who: str) -> str:
+    """Tell the leader of a roll-out to begin nothing new, and return who that is; "" where nobody leads."""
 
-    def change() -> None:
+    def change() -> str:
         lease = find_lease(cluster, ROLLOUT + name)
         if lease.holder:
             cluster.put_lease(replace(lease, annotations={**lease.annotations, STOP: who}))
+        return lease.holder
 
-    retried(change, where=name)
+    return retried(change, where=name)
 
 
-def end_lead(cluster: Cluster, name: str, why: str, clock: Clock) -> Steps[None]:
-    """Return when nobody leads a roll-out any more: the living end theirs, that of the dead is ended."""
-    silence = Silence(clock)
-    while (lease := find_lease(cluster, ROLLOUT + name)).holder:
-        if silence.tells_dead(lease):
-            state = {**read_state(lease), "ended": why}
-            try:
-                cluster.put_lease(replace(lease, holder="", annotations={STATE: json.dumps(state)}))
-            except ConflictError:
-                continue
-            return
-        yield _ASK_AGAIN_SECONDS
+def end_lead(cluster: Cluster, name: str, why: str, silence: Silence) -> str:
+    """Return who leads a roll-out, "" where nobody does: the living end theirs, that of the dead is ended."""
+    lease = find_lease(cluster, ROLLOUT + name)
+    if not lease.holder or not silence.tells_dead(lease):
+        return lease.holder
+    state = {**read_state(lease), "ended": why}
+    try:
+        cluster.put_lease(replace(lease, holder="", annotations={STATE: json.dumps(state)}))
+    except ConflictError:  # not as dead as it seemed
+        return lease.holder
+    return ""
 
 
 def read_state(lease: Lease) -> dict[str, Any]:
     """Return what stands on the Lease about its roll-out."""
     try:
         state = json.loads(lease.annotations.get(STATE, "{}"))
-    except ValueError:  # somebody else's words
+    except (ValueError, RecursionError):  # not our words
         return {}
     return state if isinstance(state, dict) else {}
 

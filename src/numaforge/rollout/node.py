@@ -23,6 +23,7 @@ from numaforge.rollout.outcome import NodeSettings, Outcome, Progress
 from numaforge.rollout.patience import patiently
 from numaforge.rollout.phases import Phases
 from numaforge.rollout.record import (
+    DEFAULT_NAME,
     Ending,
     OvertakenError,
     Phase,
@@ -61,7 +62,7 @@ class NodeRollout:
     """The roll-out of one node by one runner (a name that no other process has).
 
     `veto` may say why no further node is to be begun. Those that one process runs at the same time share a
-    `lookout`.
+    `lookout`. `rollout` is the name of the fleet's, for the record.
     """
 
     cluster: Cluster
@@ -74,6 +75,7 @@ class NodeRollout:
     veto: Callable[[], str | None] = lambda: None
     dice: random.Random = field(default_factory=random.Random)
     lookout: Lookout | None = None
+    rollout: str = DEFAULT_NAME
     _phases: Phases | None = field(default=None, init=False)
     _last_told: Progress | None = field(default=None, init=False)
 
@@ -209,6 +211,7 @@ class NodeRollout:
                 was_unschedulable=node.unschedulable,
                 offered=extended_resources(node),
                 left_to=left_to(node),
+                rollout=self.rollout,
             )
             try:
                 claim(self.cluster, node, record)

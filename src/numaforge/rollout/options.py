@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -15,9 +16,18 @@ from numaforge.rollout.fleet import FleetSettings
 from numaforge.rollout.gate import GateSettings
 from numaforge.rollout.kubectl import LEASE_NAMESPACE, KubectlCluster
 from numaforge.rollout.node import NodeSettings
+from numaforge.rollout.record import DEFAULT_NAME
 from numaforge.section import Section, validated
 
 PLACE = "numaforge_rollout"
+
+
+@dataclass(frozen=True)
+class Part:
+    """What a run of pyinfra is to the roll-out of that name, and whether it may begin a node's."""
+
+    name: str = DEFAULT_NAME
+    begins: bool = True
 
 
 def _share(value: object) -> str:
@@ -54,7 +64,8 @@ class RolloutOptions(Section):
     )
     without_drain: Annotated[str, BeforeValidator(_reason)] | None = Field(
         default=None,
-        description="Restart kubelets of joined nodes without asking the cluster at all; the value says why.",
+        description="Plain pyinfra restarts kubelets of joined nodes without asking the cluster at all; the "
+        "value says why. `numaforge rollout` refuses it for a joined node.",
         examples=["new cluster, no workloads yet"],
     )
     max_unavailable: ShareText = Field(

@@ -1,17 +1,17 @@
-"""What an admin asks beside a roll-out: where nodes stand, who is silent, that a lock be broken."""
+"""What an admin asks beside a roll-out: where nodes stand, that a lock be broken."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from numaforge.errors import NumaforgeError
 from numaforge.rollout.cluster import Cluster, ClusterNode, Lease, find_lease
-from numaforge.rollout.lead import ROLLOUT, STOP, read_state
-from numaforge.rollout.record import RESULT, Record, read_record, read_result
+from numaforge.rollout.lead import ROLLOUT, STATE, STOP, read_state
+from numaforge.rollout.record import RECORD, RESULT, Record, read_record, read_result, unreadable
 from numaforge.rollout.runner import owner_of
-from numaforge.rollout.slots import SILENT_SECONDS, Silence, Slot, held_slots, release
+from numaforge.rollout.slots import NODE, SILENT_SECONDS, SLOT, Silence, Slot, held_slots, release
 from numaforge.rollout.steps import Clock, Steps
 
 _ASK_AGAIN_SECONDS = 2.0
@@ -20,7 +20,10 @@ _RENEWAL_SEEN_SECONDS = 15.0  # a live runner renews every 10 s
 
 @dataclass(frozen=True)
 class Standing:
-    """A node as the cluster has it: its roll-out under way, or how the last one ended."""
+    """A node as the cluster has it: its roll-out under way, or how the last one ended.
+
+    `trouble` says why neither can be read, and what to do.
+    """
 
     node: str
     record: Record | None
@@ -28,6 +31,7 @@ class Standing:
     reason: str
     unschedulable: bool
     ready: bool
+    trouble: str = ""
 
 
 @dataclass(frozen=True)
@@ -42,23 +46,20 @@ class Led:
 
 @dataclass(frozen=True)
 class Situation:
-    """Everything that the cluster says of roll-outs."""
+    """Everything that the cluster says of roll-outs; `troubles` are Leases that cannot be read."""
 
     rollouts: tuple[Led, ...]
     slots: tuple[Slot, ...]
     nodes: tuple[Standing, ...]
+    troubles: tuple[str, ...] = ()
 
 
 def situation(cluster: Cluster) -> Situation:
     """Read it, from nothing but the cluster."""
     leases = cluster.leases()
-    nodes = [
-        _standing(node)
-        for node in cluster.nodes()
-        if read_record(node) is not None or RESULT in node.annotations
-    ]
+    nodes = [_standing(node) for node in cluster.nodes() if {RECORD, RESULT} & node.annotations.keys()]
     rollouts = [_led(lease) for lease in leases if lease.name.startswith(ROLLOUT)]
-    return Situation(tuple(rollouts), tuple(held_slots(leases)), tuple(nodes))
+    return Situation(tuple(rollouts), tuple(held_slots(leases)), tuple(nodes), tuple(_troubles(leases)))
 
 
 def unlock(cluster: Cluster, node: str, *, force: bool, clock: Clock) -> Steps[Slot]:
@@ -72,7 +73,7 @@ def unlock(cluster: Cluster, node: str, *, force: bool, clock: Clock) -> Steps[S
         raise NumaforgeError("holds no slot", where=node, remedy="numaforge rollout status lists them")
     yield from _require_silence(cluster, slot, clock)
     found = next((each for each in cluster.nodes() if each.name == node), None)
-    if found is not None and read_record(found) is not None and not force:
+    if found is not None and RECORD in found.annotations and not force:
         raise NumaforgeError(
             "is in the middle of a roll-out",
             where=node,
@@ -80,26 +81,6 @@ def unlock(cluster: Cluster, node: str, *, force: bool, clock: Clock) -> Steps[S
         )
     release(cluster, slot)
     return slot
-
-
-def silent(cluster: Cluster, slots: Sequence[Slot], clock: Clock) -> Steps[list[Slot]]:
-    """Return those slots behind which nobody lives any more; waits until that is certain of each."""
-    silence = Silence(clock)
-    first = {slot.lease.name: slot.lease.resource_version for slot in slots}
-    waiting = {slot.lease.name: slot for slot in slots}
-    dead: list[Slot] = []
-    while waiting:
-        for lease in cluster.leases():
-            slot = waiting.get(lease.name)
-            if slot is None:
-                continue
-            if lease.holder != slot.runner or lease.resource_version != first[lease.name]:
-                del waiting[lease.name]
-            elif silence.tells_dead(lease):
-                dead.append(waiting.pop(lease.name))
-        if waiting:
-            yield _ASK_AGAIN_SECONDS
-    return dead
 
 
 def _require_silence(cluster: Cluster, slot: Slot, clock: Clock) -> Steps[None]:
@@ -122,15 +103,33 @@ def _led(lease: Lease) -> Led:
     return Led(lease.name.removeprefix(ROLLOUT), lease.holder, read_state(lease), stop)
 
 
+def _troubles(leases: Iterable[Lease]) -> Iterator[str]:
+    for lease in leases:
+        if (
+            lease.name.startswith(ROLLOUT)
+            and lease.annotations.get(STATE, "{}") != "{}"
+            and not read_state(lease)
+        ):
+            yield f"the Lease {lease.name} cannot be read: its annotation {STATE} is not one of ours"
+        if lease.name.startswith(SLOT) and lease.holder and not lease.annotations.get(NODE):
+            yield f"the Lease {lease.name} is held by {lease.holder} for no node: it counts as free"
+
+
 def _standing(node: ClusterNode) -> Standing:
-    record, result = read_record(node), read_result(node)
+    record, result = None, read_result(node)
+    trouble = unreadable(node) or ""
+    if not trouble:
+        record = read_record(node)
+    if record is None and not result and not trouble:
+        trouble = f"the annotation {RESULT} cannot be read"
     return Standing(
         node=node.name,
         record=record,
-        ending="" if record else str(result.get("ending", "")),
-        reason=record.reason if record else str(result.get("reason", "")),
+        ending="" if record or trouble else result.get("ending") or "",
+        reason=record.reason if record else result.get("reason") or "",
         unschedulable=node.unschedulable,
         ready=node.ready,
+        trouble=trouble,
     )
 
 

@@ -11,12 +11,12 @@ from numaforge.rollout.fleet import Member, in_order
 from numaforge.rollout.launch import Outlook, Survey
 from numaforge.rollout.node import obstacles
 from numaforge.rollout.options import RolloutOptions
-from numaforge.rollout.record import read_record
+from numaforge.rollout.record import RECORD, read_record, unreadable
 
 
 @dataclass(frozen=True)
 class NodeOutlook:
-    """One node that would be taken out of service.
+    """One node that would be taken out of service, or stands in the middle of a roll-out.
 
     `evicted` counts the pods that would go, `waits_for` names what the drain would have to wait for, and
     `in_the_way` what would block the node now.
@@ -39,7 +39,11 @@ def look_ahead(
     """
     budgets = cluster.disruption_budgets()
     budget = options.budget()
-    by_host = {each.host: each for each in survey.outlooks if each.restarts and each.joined}
+    by_host = {
+        each.host: each
+        for each in survey.outlooks
+        if each.joined and (each.restarts or RECORD in nodes[each.node].annotations)
+    }
     ordered = [by_host[member.host] for member in in_order(Member(host, "") for host in by_host)]
     ordered.sort(key=lambda each: each.host not in options.canary_hosts)
     return [
@@ -72,6 +76,8 @@ def _of(
 
 
 def _own_troubles(node: ClusterNode, options: RolloutOptions) -> list[str]:
+    if trouble := unreadable(node):
+        return [trouble]
     if (record := read_record(node)) is not None:
         return [f"in the middle of a roll-out ({record.phase}): resume or abort it"]
     return obstacles(node, include_cordoned=options.include_cordoned)

@@ -2,14 +2,20 @@
 
 The record stands on the Node from the cordon to the uncordon, both of which are one request with it. So
 nobody's memory is needed to know whose cordon it is.
+
+A kubelet may write the annotations of its own Node, and another release may have written them: they are read
+as input from outside, and what cannot be read is the trouble of that node alone.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from enum import StrEnum
+from typing import Annotated, Any
+
+from pydantic import Field, TypeAdapter
 
 from numaforge.rollout.cluster import Cluster, ClusterError, ClusterNode
 from numaforge.rollout.maintenance import foreign
@@ -18,8 +24,14 @@ from numaforge.rollout.patience import retried
 RECORD = "numaforge.io/rollout"
 RESULT = "numaforge.io/rollout-result"
 ABORT = "numaforge.io/rollout-abort"
+DEFAULT_NAME = "default"
+VERSION = 1
+"""Of a record. A release that adds a key keeps it; one that changes what a key means counts on."""
 
+_VERSION = "version"
+_OTHERS = "others"
 _LEFT_TO = "cordon left to"
+_TRANSACTION_ID = "^[A-Za-z0-9][A-Za-z0-9-]*$"  # it becomes part of a script for root
 
 
 class Phase(StrEnum):
@@ -51,16 +63,23 @@ class Record:
 
     `runner` is the process that works on it. `offered` are the extended resources that the node offered
     before, as quantities. `reason` says why it is undone or held. `left_to` says for whom an earlier roll-out
-    has left the node cordoned.
+    has left the node cordoned. `rollout` is the roll-out's name, "" where a release wrote it that kept none.
+    `others` are the keys of a newer release, which stay as they are.
     """
 
     runner: str
     phase: Phase
     was_unschedulable: bool
     offered: Mapping[str, str] = field(default_factory=dict)
-    transaction: str | None = None
+    transaction: Annotated[str, Field(pattern=_TRANSACTION_ID)] | None = None
     reason: str = ""
     left_to: str | None = None
+    rollout: str = DEFAULT_NAME
+    others: Mapping[str, Any] = field(default_factory=dict)
+
+    def belongs_to(self, rollout: str) -> bool:
+        """Say whether the node is in the roll-out of that name; one without a name may be any."""
+        return self.rollout in ("", rollout)
 
 
 class TakenError(ClusterError):
@@ -75,22 +94,51 @@ class UncordonedError(ClusterError):
     """Somebody has uncordoned the node, which is still this runner's."""
 
 
+class UnreadableError(ClusterError):
+    """What stands on the node is no record that this release can read."""
+
+
+_RECORD = TypeAdapter(Record)
+_FIELDS = {each.name for each in fields(Record)} - {_OTHERS}
+
+
 def read_record(node: ClusterNode) -> Record | None:
     """Return the record on a node, or None.
 
-    Raises ClusterError for an annotation that is not one of ours.
+    Raises UnreadableError for an annotation that is not one of ours, or of a release with other records.
     """
     text = node.annotations.get(RECORD)
-    if text is None:
-        return None
+    return None if text is None else _read(text, node.name)
+
+
+def unreadable(node: ClusterNode) -> str | None:
+    """Say why the record on a node cannot be read, and what to do, if so."""
+    try:
+        read_record(node)
+    except UnreadableError as error:
+        return str(error)
+    return None
+
+
+def _read(text: str, where: str) -> Record:
     try:
         document = json.loads(text)
-        return Record(**{**document, "phase": Phase(document["phase"])})
-    except (ValueError, KeyError, TypeError) as error:
-        raise ClusterError(
+        version = document.pop(_VERSION, VERSION)
+        if type(version) is not int or version < 1:
+            raise ValueError(_VERSION)
+        if version > VERSION:
+            raise UnreadableError(
+                f"a newer release wrote the annotation {RECORD}: version {version}, and this is {VERSION}",
+                where=where,
+                remedy="go on with that release",
+            )
+        ours = {name: document.pop(name) for name in _FIELDS & document.keys()}
+        return _RECORD.validate_python({"rollout": "", **ours, _OTHERS: document})
+    except (ValueError, TypeError, AttributeError, RecursionError) as error:
+        raise UnreadableError(
             f"the annotation {RECORD} cannot be read",
-            where=node.name,
-            remedy=f"look at it, and remove it: kubectl annotate node {node.name} {RECORD}-",
+            where=where,
+            remedy=f"look at it and at the node, and remove it: kubectl annotate node {where} {RECORD}-",
         ) from error
 
 
@@ -171,13 +219,20 @@ def hand_back(cluster: Cluster, name: str, record: Record, ending: Ending, reaso
     return _retried(cluster, name, change)
 
 
-def ask_to_abort(cluster: Cluster, name: str, who: str) -> bool:
-    """Write on a node that its roll-out is to be undone; False where it is in none."""
+def ask_to_abort(cluster: Cluster, name: str, rollout: str, who: str) -> Record | None:
+    """Write on a node that its roll-out is to be undone; return its record, None where it is in no such one.
 
-    def change(node: ClusterNode) -> ClusterNode:
-        return node if read_record(node) is None else cluster.patch_node(node, annotations={ABORT: who})
+    Raises UnreadableError where nothing says in which it is, NotFoundError where the node is gone.
+    """
 
-    return RECORD in _retried(cluster, name, change).annotations
+    def change(node: ClusterNode) -> Record | None:
+        record = read_record(node)
+        if record is None or not record.belongs_to(rollout):
+            return None
+        cluster.patch_node(node, annotations={ABORT: who})
+        return record
+
+    return retried(lambda: change(cluster.node(name)), where=name)
 
 
 def left_to(node: ClusterNode) -> str | None:
@@ -195,12 +250,17 @@ def left_cordoned(node: ClusterNode) -> str | None:
 
 
 def read_result(node: ClusterNode) -> dict[str, str | None]:
-    """Return what the last roll-out has left on a node: its "ending", "reason" and "runner"."""
+    """Return what the last roll-out has left on a node: its "ending", "reason" and "runner".
+
+    Nothing where there is none, or one that cannot be read.
+    """
     try:
         document = json.loads(node.annotations.get(RESULT, "{}"))
-    except ValueError:  # somebody else's words
+    except (ValueError, RecursionError):  # not our words
         return {}
-    return document if isinstance(document, dict) else {}
+    if not isinstance(document, dict):
+        return {}
+    return {name: value for name, value in document.items() if value is None or isinstance(value, str)}
 
 
 def _require_record(node: ClusterNode, record: Record) -> None:
@@ -220,4 +280,6 @@ def _retried(cluster: Cluster, name: str, change: Callable[[ClusterNode], Cluste
 
 
 def _dump(record: Record) -> str:
-    return json.dumps(vars(record) | {"offered": dict(record.offered)}, separators=(",", ":"))
+    ours = {name: getattr(record, name) for name in sorted(_FIELDS)}
+    document = {**record.others, _VERSION: VERSION, **ours, "offered": dict(record.offered)}
+    return json.dumps(document, separators=(",", ":"))

@@ -11,7 +11,7 @@ from numaforge.rollout.cluster import ClusterError
 from numaforge.rollout.configz import (
     KubeletDoor,
     SilentKubeletError,
-    UnreadableError,
+    UnreadableConfigError,
     kubelet_door,
     read_answer,
     refuse_unreadable,
@@ -94,21 +94,24 @@ def test_where_a_kubelet_serves(install, door):
 @pytest.mark.parametrize(
     ("answer", "error", "said"),
     [
-        pytest.param({"unreadable": "no python3"}, UnreadableError, "no python3", id="no-means"),
+        pytest.param({"unreadable": "no python3"}, UnreadableConfigError, "no python3", id="no-means"),
         pytest.param(
             {"status": 403, "body": "Forbidden (user=system:node:gpu-1, verb=get, resource=nodes)\n"},
-            UnreadableError,
+            UnreadableConfigError,
             r"refuses it to its own node \(403: Forbidden \(user=system:node:gpu-1",
             id="forbidden",
         ),
         pytest.param(
             {"status": 401, "body": "Unauthorized"},
-            UnreadableError,
+            UnreadableConfigError,
             "401",
             id="the-certificate-is-not-asked-for",
         ),
         pytest.param(
-            {"status": 404, "body": "404 page not found"}, UnreadableError, "404", id="no-debugging-handlers"
+            {"status": 404, "body": "404 page not found"},
+            UnreadableConfigError,
+            "404",
+            id="no-debugging-handlers",
         ),
         pytest.param(
             {"silent": "connection refused"}, SilentKubeletError, "connection refused", id="nothing-listens"

@@ -1,15 +1,26 @@
-"""Where nodes stand, that they be undone, that a lock be broken: orders beside a roll-out."""
+"""Where nodes stand, that a lock be broken: orders beside a roll-out."""
 
 from __future__ import annotations
 
+import json
+from io import StringIO
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.console import Console
 
 from numaforge.errors import NumaforgeError
-from numaforge.rollout.lead import end_lead, stop_lead, take_lead
-from numaforge.rollout.orders import silent, situation, unlock
-from numaforge.rollout.record import Phase, ask_to_abort
-from numaforge.rollout.slots import held_slots
+from numaforge.report.rollout_tables import situation_document, situation_tables
+from numaforge.rollout import slots
+from numaforge.rollout.cluster import Lease
+from numaforge.rollout.lead import ROLLOUT, STATE, STOP
+from numaforge.rollout.orders import situation, unlock
+from numaforge.rollout.record import ABORT, RECORD, RESULT, Phase
+from numaforge.rollout.slots import SLOT
 from tests.fixtures.rollout_world import NODE, World
+
+KEYS = ("version", "runner", "phase", "was_unschedulable", "offered", "transaction", "reason", "ending", "x")
 
 
 @pytest.fixture
@@ -36,44 +47,6 @@ def test_a_node_that_has_ended_is_shown_with_how(world: World) -> None:
     assert (node.ending, node.record, node.unschedulable) == ("done", None, False)
 
 
-def test_an_order_to_abort_reaches_only_nodes_in_the_middle(world: World) -> None:
-    task = world.begin()
-    world.reach(Phase.APPLIED)
-    nodes = (NODE, "node-0001")
-    assert [node for node in nodes if ask_to_abort(world.cluster, node, "ann")] == [NODE]
-    assert world.end(task).ending == "aborted"
-
-
-def test_an_order_to_abort_stops_the_leader(world: World) -> None:
-    lead = world.end(
-        world.time.spawn(take_lead(world.cluster, "a", "ann@a/b/1.1", {}, go_on=False, clock=world.time))
-    )
-    stop_lead(world.cluster, "a", "bob")
-    assert lead.keep() == "stopped by bob"
-
-
-def test_a_lead_of_the_dead_can_be_ended(world: World) -> None:
-    task = world.time.spawn(
-        take_lead(world.cluster, "a", "ann@a/b/1.1", {"begun": "x"}, go_on=False, clock=world.time)
-    )
-    world.end(task)
-    world.end(world.time.spawn(end_lead(world.cluster, "a", "aborted", world.time)))
-    (led,) = situation(world.cluster).rollouts
-    assert (led.leader, led.state) == ("", {"begun": "x", "ended": "aborted"})
-
-
-def test_a_living_leader_is_left_to_end_by_itself(world: World) -> None:
-    taking = take_lead(world.cluster, "a", "ann@a/b/1.1", {}, go_on=False, clock=world.time)
-    lead = world.end(world.time.spawn(taking))
-    ending = world.time.spawn(end_lead(world.cluster, "a", "aborted", world.time))
-    world.time.run(lambda: world.time.now >= 1010)
-    assert not ending.ended
-    lead.end({"ended": "by itself"})
-    world.end(ending)
-    (led,) = situation(world.cluster).rollouts
-    assert led.state == {"ended": "by itself"}
-
-
 def test_a_slot_of_the_living_is_not_taken(world: World) -> None:
     world.begin()
     world.reach(Phase.APPLYING)
@@ -97,9 +70,59 @@ def test_a_node_without_a_slot_is_said_to_have_none(world: World) -> None:
         break_lock(world)
 
 
-def test_the_silent_are_told_from_the_living(world: World) -> None:
-    killed = world.begin()
+RUBBISH = st.one_of(
+    st.text(max_size=50),
+    st.recursive(
+        st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+        lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(KEYS), inner, max_size=8),
+    ).map(json.dumps),
+)
+
+
+@given(record=RUBBISH, result=RUBBISH, state=RUBBISH, node=RUBBISH, holder=st.text(max_size=20))
+def test_nothing_that_a_kubelet_or_another_release_writes_breaks_the_view(
+    record: str, result: str, state: str, node: str, holder: str
+) -> None:
+    world = World()
+    world.cluster.change_node(NODE, annotations={RECORD: record, RESULT: result, ABORT: result})
+    world.cluster.put_lease(Lease(f"{SLOT}0", holder=holder, annotations={slots.NODE: node}))
+    world.cluster.put_lease(Lease(f"{ROLLOUT}a", holder=holder, annotations={STATE: state, STOP: state}))
+    found = situation(world.cluster)
+    (standing,) = found.nodes
+    assert standing.record or standing.trouble
+    assert json.dumps(situation_document(found))
+    console = Console(file=StringIO(), width=200)
+    console.print(situation_tables(found))
+    assert {*console.file.getvalue()} - {"\n", "\t"} <= {
+        c for c in console.file.getvalue() if c.isprintable()
+    }
+
+
+def test_a_result_that_cannot_be_read_is_said(world: World) -> None:
+    world.cluster.change_node(NODE, annotations={RESULT: "[]"})
+    (node,) = situation(world.cluster).nodes
+    assert node.trouble == f"the annotation {RESULT} cannot be read"
+
+
+@pytest.mark.parametrize(
+    ("lease", "said"),
+    [
+        pytest.param(Lease(f"{ROLLOUT}a", annotations={STATE: "["}), "cannot be read", id="a-lead"),
+        pytest.param(Lease(f"{SLOT}0", holder="ann"), "held by ann for no node", id="a-slot"),
+    ],
+)
+def test_a_lease_that_does_not_say_what_it_should_is_a_line(world: World, lease: Lease, said: str) -> None:
+    world.cluster.put_lease(lease)
+    (trouble,) = situation(world.cluster).troubles
+    assert said in trouble
+
+
+def test_a_slot_of_a_node_whose_record_cannot_be_read_is_taken_by_force_only(world: World) -> None:
+    task = world.begin()
     world.reach(Phase.APPLYING)
-    killed.kill()
-    slots = held_slots(world.cluster.leases())
-    assert world.end(world.time.spawn(silent(world.cluster, slots, world.time))) == slots
+    task.kill()
+    world.cluster.change_node(NODE, annotations={RECORD: "?"})
+    with pytest.raises(NumaforgeError, match="in the middle of a roll-out"):
+        break_lock(world)
+    break_lock(world, force=True)
+    assert world.slots() == []

@@ -10,7 +10,7 @@ from numaforge.rollout.cluster import DisruptionBudget
 from numaforge.rollout.launch import Outlook, Survey
 from numaforge.rollout.options import RolloutOptions
 from numaforge.rollout.outlook import NodeOutlook, look_ahead
-from numaforge.rollout.record import Phase
+from numaforge.rollout.record import RECORD, Phase
 from tests.fixtures.rollout_world import NODE, World, pod
 
 CORDONED = "somebody else has cordoned the node (permit: include_cordoned)"
@@ -22,7 +22,7 @@ def outlook(node: str, *, restarts: bool = True, joined: bool = True) -> Outlook
 
 def ahead(world: World, *outlooks: Outlook, **options: object) -> list[NodeOutlook]:
     nodes = {node.name: node for node in world.cluster.nodes()}
-    survey = Survey(outlooks, (), {}, (), Path("log"))
+    survey = Survey(outlooks, (), {}, {}, Path("log"))
     return look_ahead(world.cluster, nodes, survey, RolloutOptions(**options))
 
 
@@ -56,6 +56,14 @@ def test_a_node_in_the_middle_of_a_roll_out_is_to_be_resumed():
     world.reach(Phase.APPLYING)
     (node,) = ahead(world, outlook(NODE))
     assert node.in_the_way == ("in the middle of a roll-out (applying): resume or abort it",)
+
+
+def test_a_node_whose_record_cannot_be_read_is_shown_with_the_way_out():
+    world = World()
+    world.cluster.change_node(NODE, annotations={RECORD: "?"})
+    (node,) = ahead(world, outlook(NODE, restarts=False))
+    assert "cannot be read" in node.in_the_way[0]
+    assert f"kubectl annotate node {NODE} {RECORD}-" in node.in_the_way[0]
 
 
 def test_pods_are_named_that_block_the_node_or_that_it_waits_for():

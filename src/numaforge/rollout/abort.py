@@ -1,0 +1,154 @@
+"""Undo a roll-out: tell who leads it and who is at work, wait for them, and find what is left to go on with.
+
+No host is needed for that. A process that is at work on a node undoes it itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from numaforge.rollout.cluster import Cluster, ClusterNode, NotFoundError
+from numaforge.rollout.lead import ROLLOUT, end_lead, stop_lead
+from numaforge.rollout.outcome import Outcome
+from numaforge.rollout.patience import patiently
+from numaforge.rollout.record import (
+    RECORD,
+    Ending,
+    Phase,
+    Record,
+    UnreadableError,
+    ask_to_abort,
+    read_record,
+    read_result,
+)
+from numaforge.rollout.slots import Silence, held_slots
+from numaforge.rollout.steps import Clock, Steps
+
+T = TypeVar("T")
+
+_LOOK_AGAIN_SECONDS = 2.0
+
+
+@dataclass
+class Abort:
+    """The roll-out of that name, which `who` wants undone.
+
+    `asked` holds the nodes that are to be undone, with their records as they were then; `outcomes` how nodes
+    have ended. `leader` leads the roll-out, "" where nothing does any more.
+    """
+
+    cluster: Cluster
+    rollout: str
+    who: str
+    clock: Clock
+    away_seconds: float = 900.0
+    leader: str = field(default="", init=False)
+    asked: dict[str, Record] = field(default_factory=dict, init=False)
+    outcomes: dict[str, Outcome] = field(default_factory=dict, init=False)
+    _at_work: dict[str, str] = field(default_factory=dict, init=False)
+    _versions: dict[str, str] = field(default_factory=dict, init=False)
+
+    def __post_init__(self) -> None:
+        self._silence = Silence(self.clock)
+
+    def tell(self) -> Steps[None]:
+        """Tell the leader to begin nothing new, and each node in the middle that it is to be undone."""
+        self.leader = yield from self._ask(lambda: stop_lead(self.cluster, self.rollout, self.who))
+        yield from self._ask(lambda: self._ask_nodes(self.cluster.nodes()))
+
+    def undone(self, seconds: float) -> Steps[list[str]]:
+        """Wait until every node is undone, and return those that no process is at work on.
+
+        Returns these as soon as it is certain which they are, and none once the roll-out has ended. What is
+        under way after so many seconds is held, with who is at work on it.
+        """
+        deadline = self.clock() + seconds
+        while True:
+            left = yield from self._ask(self._look)
+            if left is not None:
+                return left
+            if self.clock() >= deadline:
+                self._give_up(seconds)
+                return []
+            yield _LOOK_AGAIN_SECONDS
+
+    def end(self, name: str, outcome: Outcome) -> None:
+        """Note how a node has ended."""
+        del self.asked[name]
+        self.outcomes[name] = outcome
+
+    def _look(self) -> list[str] | None:
+        """Return the nodes that are left, none where the roll-out has ended; None where that is uncertain."""
+        nodes = {node.name: node for node in self.cluster.nodes()}
+        if self.leader:  # a node that it had begun may have been cordoned since
+            self._ask_nodes(nodes.values())
+        leases = self.cluster.leases()
+        slots = {(slot.node, slot.node_uid): slot for slot in held_slots(leases)}
+        uncertain, left = False, []
+        for name in list(self.asked):
+            node = nodes.get(name)
+            if (outcome := self._outcome(name, node)) is not None:
+                self.end(name, outcome)
+                continue
+            slot = slots.get((name, node.uid)) if node else None
+            if slot is None or self._silence.tells_dead(slot.lease):
+                left.append(name)
+                continue
+            self._at_work[name] = slot.runner
+            version = slot.lease.resource_version
+            uncertain |= self._versions.setdefault(slot.lease.name, version) == version
+        for lease in leases:
+            if lease.name == ROLLOUT + self.rollout:
+                self._silence.of(lease)
+        if self.asked:
+            return left if left and not uncertain else None
+        self.leader = end_lead(self.cluster, self.rollout, "aborted", self._silence)
+        return None if self.leader else []
+
+    def _ask_nodes(self, nodes: Iterable[ClusterNode]) -> None:
+        for node in nodes:
+            if RECORD not in node.annotations or node.name in {*self.asked, *self.outcomes}:
+                continue
+            try:
+                if record := ask_to_abort(self.cluster, node.name, self.rollout, self.who):
+                    self.asked[node.name] = record
+            except UnreadableError as error:
+                self.outcomes[node.name] = Outcome(Ending.HELD, str(error))
+            except NotFoundError:
+                continue
+
+    def _outcome(self, name: str, node: ClusterNode | None) -> Outcome | None:
+        """Return how a node has ended, None while it is in the middle."""
+        if node is None:
+            return Outcome(Ending.BLOCKED, "the node has left the cluster")
+        try:
+            record = read_record(node)
+        except UnreadableError as error:
+            return Outcome(Ending.HELD, str(error))
+        if record is None:
+            return _outcome_on(node)
+        if not record.belongs_to(self.rollout):
+            return Outcome(Ending.BLOCKED, f"{record.runner} rolls it out as {record.rollout} by now")
+        if record.phase is Phase.HELD and self.asked[name].phase is not Phase.HELD:
+            return Outcome(Ending.HELD, record.reason)
+        return None
+
+    def _give_up(self, seconds: float) -> None:
+        for name in list(self.asked):
+            runner = self._at_work.get(name) or self.asked[name].runner
+            reason = f"{runner} is still at work on it after {seconds:.0f} s"
+            self.end(name, Outcome(Ending.HELD, f"{reason}: wait for it, or stop it and abort again"))
+
+    def _ask(self, call: Callable[[], T]) -> Steps[T]:
+        return patiently(call, tell=lambda _: None, patience_seconds=self.away_seconds)
+
+
+def _outcome_on(node: ClusterNode) -> Outcome:
+    """Return how the roll-out ended that has left its result on a node."""
+    result = read_result(node)
+    try:
+        return Outcome(Ending(str(result.get("ending"))), result.get("reason") or "")
+    except ValueError:
+        return Outcome(Ending.HELD, "its record was taken off the node, and nothing says how far it was")

@@ -1,0 +1,164 @@
+"""What a roll-out learns of an inventory over a real sshd, and what a run that it starts refuses to do."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from numaforge import cli
+from numaforge.rollout import launch
+from numaforge.rollout.fleet import Member
+from numaforge.rollout.launch import Survey
+from numaforge.rollout.steps import run
+from tests.fixtures.api_server import ApiServer, running_api_server
+from tests.fixtures.machines import KUBEADM_CONFIG
+from tests.ssh.conftest import StartSandbox
+from tests.ssh.machine import machine
+from tests.ssh.sandbox import REPOSITORY, Sandbox, free_port, pyinfra
+from tests.ssh.standin_systemd import standin_systemd
+
+CONFIG = "/var/lib/kubelet/config.yaml"
+WITHOUT_DRAIN = {"without_drain": "a new cluster without workloads"}
+PROFILE: dict[str, Any] = {
+    "name": "sandbox",
+    "cpus": {"reserved": {"cores_per_numa_node": 1}},
+    "memory": {"system_reserved": "1Gi"},
+    "kubelet": {"cpu_manager_policy": "static"},
+}
+
+
+@pytest.fixture
+def node(start_sandbox: StartSandbox) -> Sandbox:
+    """A node of a cluster, its kubelet running."""
+    port = free_port()
+    login = "--kubeconfig=/etc/kubernetes/kubelet.conf --hostname-override=n1"
+    command = f"/usr/local/bin/kubelet --config={CONFIG} {login}"
+    sandbox = start_sandbox(
+        {
+            **machine(),
+            **standin_systemd(port),
+            CONFIG: KUBEADM_CONFIG.replace("healthzPort: 10248", f"healthzPort: {port}"),
+            "/usr/lib/systemd/system/kubelet.service": f"[Service]\nExecStart={command}\n",
+        }
+    )
+    sandbox.run("mkdir -p /run/systemd/system")
+    sandbox.run(
+        f"systemctl start kubelet.service; until curl -fs http://127.0.0.1:{port}/; do sleep 0.05; done"
+    )
+    return sandbox
+
+
+@pytest.fixture
+def api(tmp_path: Path) -> Iterator[ApiServer]:
+    if shutil.which("kubectl") is None:
+        pytest.skip("needs kubectl")
+    with ExitStack() as stack:
+        yield stack.enter_context(running_api_server(tmp_path))
+
+
+def data(node: Sandbox, rollout: Mapping[str, object] | None = None) -> dict[str, object]:
+    waits = {"kubelet_start_seconds": 4, "kubelet_stable_seconds": 1}
+    return {**node.data(), **waits, "numaforge_profile": PROFILE, "numaforge_rollout": dict(rollout or {})}
+
+
+def program(folder: Path, hosts: Mapping[str, Mapping[str, object]]) -> launch.Pyinfra:
+    inventory = folder / "inventory.py"
+    inventory.write_text(f"nodes = {[(name, dict(data)) for name, data in hosts.items()]!r}\n")
+    deploy = str(REPOSITORY / "deploys/kubelet.py")
+    return launch.Pyinfra(str(inventory), deploy, (), {}, folder / "state")
+
+
+def survey(folder: Path, hosts: Mapping[str, Mapping[str, object]]) -> Survey:
+    return run(program(folder, hosts).survey())
+
+
+@pytest.mark.parametrize("installed", [False, True], ids=["in the repository", "as an installed copy"])
+def test_a_host_that_cannot_be_reached_is_one_line_and_the_others_are_asked(
+    node: Sandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, installed: bool
+) -> None:
+    monkeypatch.chdir(tmp_path if installed else REPOSITORY)
+    gone = {**data(node), "ssh_port": free_port()}
+    found = survey(tmp_path, {"a-gone": gone, "good": data(node), "z-gone": gone})
+    assert [(each.host, each.node, each.joined, each.restarts) for each in found.outlooks] == [
+        ("good", "n1", True, True)
+    ]
+    assert {*found.silent} == {"a-gone", "z-gone"}
+    assert all(why.startswith("Could not connect") for why in found.silent.values())
+
+
+def test_a_host_that_hangs_up_on_every_command_is_one_that_does_not_answer(
+    start_sandbox: StartSandbox, node: Sandbox, tmp_path: Path
+) -> None:
+    cut = start_sandbox(machine())
+    cut.log_in_with('kill -9 "$PPID"')
+    found = survey(tmp_path, {"cut": data(cut), "good": data(node)})
+    assert ([each.host for each in found.outlooks], {*found.silent}, found.refused) == (["good"], {"cut"}, {})
+
+
+def test_what_the_inventory_says_is_known_without_asking_a_host(node: Sandbox, tmp_path: Path) -> None:
+    hosts = {"good": data(node, {"kubeconfig": "/x"}), "gone": {**data(node), "ssh_port": free_port()}}
+    settings = program(tmp_path, hosts).settings()
+    assert run(settings) == {"good": {"kubeconfig": "/x"}, "gone": {}}
+
+
+def test_plan_shows_the_others_and_names_the_one(
+    node: Sandbox, api: ApiServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: Any
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    api.add_node("n1")
+    hosts = {"good": data(node), "gone": {**data(node), "ssh_port": free_port()}}
+    inventory = program(tmp_path, hosts).inventory
+    deploy = str(REPOSITORY / "deploys/kubelet.py")
+    arguments = ["--kubeconfig", str(api.kubeconfig), "--deploy", deploy]
+    assert cli.run(["rollout", "plan", *arguments, inventory]) == 0
+    shown = " ".join(capfd.readouterr().out.split())
+    assert "1 of 1 kubelets have to restart" in shown
+    assert "gone did not answer: Could not connect" in shown
+
+
+@pytest.mark.parametrize("verb", ["plan", "run", "resume"])
+def test_a_joined_node_without_drain_is_refused_by_a_roll_out_before_anything_is_begun(
+    node: Sandbox,
+    api: ApiServer,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: Any,
+    verb: str,
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    api.add_node("n1")
+    inventory = program(tmp_path, {"good": data(node, WITHOUT_DRAIN)}).inventory
+    deploy = str(REPOSITORY / "deploys/kubelet.py")
+    arguments = ["--kubeconfig", str(api.kubeconfig), "--deploy", deploy]
+    assert cli.run(["rollout", verb, *arguments, inventory]) == 2
+    said = capfd.readouterr().err
+    assert "good: numaforge_rollout.without_drain: the node n1 is joined" in said
+    assert "take without_drain away, or run plain pyinfra, which obeys it" in said
+    assert starts(node) == 1
+    assert api.leases == {}
+
+
+def test_no_run_of_a_roll_out_restarts_a_joined_kubelet_that_is_not_drained(
+    node: Sandbox, api: ApiServer, tmp_path: Path
+) -> None:
+    launcher = program(tmp_path, {"good": data(node, WITHOUT_DRAIN)})
+    begun = launcher.launch(Member("good", "n1"), None)  # type: ignore[arg-type]
+    begun.process.wait()
+    assert "a roll-out restarts no kubelet that it has not drained" in begun.log.read_text()
+    assert run(launcher.apply(["good"])).keys() == {"good"}
+    assert starts(node) == 1
+
+
+def test_plain_pyinfra_obeys_it(node: Sandbox, tmp_path: Path) -> None:
+    done = pyinfra(tmp_path, {"good": data(node, WITHOUT_DRAIN)}, "-y", "deploys/kubelet.py")
+    assert done.returncode == 0, done.stdout
+    assert starts(node) == 3  # the sandbox's own, and the change's two
+
+
+def starts(node: Sandbox) -> int:
+    return node.path("/run/systemctl.log").read_text().count("start kubelet.service")

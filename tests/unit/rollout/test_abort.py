@@ -1,0 +1,136 @@
+"""A roll-out is undone: who is told, who undoes it, what is left, and that it ends."""
+
+from __future__ import annotations
+
+import pytest
+
+from numaforge.rollout.abort import Abort
+from numaforge.rollout.cluster import ApiAwayError
+from numaforge.rollout.lead import ROLLOUT, Lead, take_lead
+from numaforge.rollout.orders import situation, unlock
+from numaforge.rollout.record import ABORT, RECORD, Ending, Phase
+from tests.fixtures.rollout_world import NODE, World
+
+ANN = "ann@a/boot/1.1"
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+def told(world: World, name: str = "default") -> Abort:
+    order = Abort(world.cluster, name, "carol", world.time)
+    world.end(world.time.spawn(order.tell()))
+    return order
+
+
+def undone(world: World, order: Abort, seconds: float = 600.0) -> list[str]:
+    return world.end(world.time.spawn(order.undone(seconds)))
+
+
+def led(world: World, state: dict[str, str] | None = None) -> Lead:
+    taking = take_lead(world.cluster, "default", ANN, state or {}, go_on=False, clock=world.time)
+    return world.end(world.time.spawn(taking))
+
+
+def test_the_leader_is_told_and_named(world: World) -> None:
+    lead = led(world)
+    assert told(world).leader == ANN
+    assert lead.keep() == "stopped by carol"
+
+
+@pytest.mark.parametrize("phase", [Phase.CORDONED, Phase.APPLYING, Phase.APPLIED])
+def test_a_living_process_undoes_its_node_itself(world: World, phase: Phase) -> None:
+    task = world.begin()
+    world.reach(phase)
+    order = told(world)
+    assert (undone(world, order), order.outcomes[NODE].ending) == ([], Ending.ABORTED)
+    assert world.end(task).ending is Ending.ABORTED
+
+
+@pytest.mark.parametrize("without_slot", [False, True], ids=["its process died", "its slot was broken"])
+def test_a_node_is_left_to_be_gone_on_with_where(world: World, without_slot: bool) -> None:
+    task = world.begin()
+    world.reach(Phase.APPLYING)
+    task.kill()
+    if without_slot:
+        world.end(world.time.spawn(unlock(world.cluster, NODE, force=True, clock=world.time)))
+    order = told(world)
+    assert undone(world, order) == [NODE]
+    order.end(NODE, world.run("dan@d/boot/4.4"))
+    assert (undone(world, order), order.outcomes[NODE].ending) == ([], Ending.ABORTED)
+
+
+def test_a_node_of_another_name_goes_on(world: World) -> None:
+    task = world.begin()
+    world.reach(Phase.APPLYING)
+    order = told(world, "another")
+    assert (undone(world, order), order.outcomes) == ([], {})
+    assert world.end(task).ending is Ending.DONE
+
+
+def test_a_node_that_an_older_release_has_left_is_of_any_name(world: World) -> None:
+    old = '{"runner": "dead", "phase": "cordoned", "was_unschedulable": false}'
+    world.cluster.change_node(NODE, annotations={RECORD: old}, unschedulable=True)
+    order = told(world, "another")
+    assert undone(world, order) == [NODE]
+
+
+def test_a_node_that_the_leader_has_begun_meanwhile_is_undone_too(world: World) -> None:
+    lead = led(world)
+    order = told(world)
+    task = world.begin()
+    waiting = world.time.spawn(order.undone(600.0))
+    world.time.run(lambda: task.ended)
+    lead.end({})
+    assert (world.end(waiting), order.outcomes[NODE].ending) == ([], Ending.ABORTED)
+
+
+def test_a_process_that_never_ends_is_named_and_not_waited_for(world: World) -> None:
+    led(world)
+    world.begin()
+    world.reach(Phase.APPLYING)
+    order = told(world)
+    begun = world.time.now
+    assert undone(world, order, 1.0) == []
+    assert world.time.now - begun < 10
+    assert f"{ANN} is still at work on it after 1 s" in order.outcomes[NODE].reason
+    assert (order.outcomes[NODE].ending, order.leader) == (Ending.HELD, ANN)
+
+
+def test_a_record_that_cannot_be_read_is_held(world: World) -> None:
+    world.cluster.change_node(NODE, annotations={RECORD: "?"})
+    order = told(world)
+    assert (undone(world, order), order.outcomes[NODE].ending) == ([], Ending.HELD)
+
+
+def test_the_lead_of_the_dead_is_ended_and_keeps_what_it_said(world: World) -> None:
+    led(world, {"begun": "x"})
+    order = told(world)
+    assert undone(world, order) == []
+    (found,) = situation(world.cluster).rollouts
+    assert (found.leader, found.state, order.leader) == ("", {"begun": "x", "ended": "aborted"}, "")
+
+
+def test_a_living_leader_is_left_to_end_by_itself(world: World) -> None:
+    lead = led(world)
+    order = told(world)
+    waiting = world.time.spawn(order.undone(600.0))
+    for _ in range(12):
+        world.time.run(9.0)
+        lead.cluster.put_lease(next(each for each in world.cluster.leases() if each.name.startswith(ROLLOUT)))
+    assert not waiting.ended
+    lead.end({"ended": "by itself"})
+    world.end(waiting)
+    (found,) = situation(world.cluster).rollouts
+    assert found.state == {"ended": "by itself"}
+
+
+def test_an_api_server_that_is_away_for_a_while_is_asked_again(world: World) -> None:
+    world.cluster.fault = lambda _: ApiAwayError("connection refused") if world.time.now < 1060 else None
+    task = world.begin()
+    world.time.run(lambda: ABORT in world.node.annotations or world.phase is Phase.APPLYING)
+    order = told(world)
+    assert (undone(world, order), order.outcomes[NODE].ending) == ([], Ending.ABORTED)
+    assert world.end(task).ending is Ending.ABORTED
