@@ -22,6 +22,8 @@ from pathlib import Path
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 SSHD = "/usr/sbin/sshd"
+NETWORK = "/run/network"
+"""The network namespace of a sandbox, for what runs there and has no business with sshd."""
 
 _MOUNT = r"""
 set -eu
@@ -33,6 +35,9 @@ mount -t proc proc proc
 mount --rbind /dev dev
 mount -t tmpfs tmpfs run
 mkdir -p run/sshd
+: > ".$NETWORK"
+unshare "--net=.$NETWORK" -- python3 -c 'import fcntl, socket, struct
+fcntl.ioctl(socket.socket(), 0x8914, struct.pack("16sh22x", b"lo", 1))' # SIOCSIFFLAGS: up
 mount -t tmpfs tmpfs sys
 cp -a "$TREE/sys/." sys/
 for folder in proc/sys; do mount -t tmpfs tmpfs "$folder"; done
@@ -65,9 +70,10 @@ class Sandbox:
         return self.root / path.lstrip("/")
 
     def run(self, script: str, shell: str = "sh -s") -> subprocess.CompletedProcess[str]:
-        """Run a script inside, without SSH."""
+        """Run a script inside, without SSH, in the sandbox's own network."""
+        inside = ["nsenter", "-t", str(self.pid), "-m", "-p", "-r", "-w", f"--net={self.path(NETWORK)}"]
         return subprocess.run(
-            ["nsenter", "-t", str(self.pid), "-m", "-p", "-r", "-w", *shlex.split(shell)],
+            [*inside, *shlex.split(shell)],
             input=script,
             capture_output=True,
             text=True,
@@ -131,6 +137,7 @@ def running_sandbox(folder: Path, files: Mapping[str, str]) -> Iterator[Sandbox]
             **{name: value for name, value in os.environ.items() if name in ("PATH", "LANG")},
             "BASE": str(base),
             "TREE": str(tree),
+            "NETWORK": NETWORK,
             "INIT": f"exec {SSHD} -D -e -f /etc/ssh/sandbox_config",
         },
         stderr=(folder / "sshd.log").open("wb"),

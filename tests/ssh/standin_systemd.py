@@ -10,9 +10,13 @@ start while there is one in /run/broken. While /run/stopping exists the system i
 
 A script in /run/when, named after a phase of the journal or a staged file, runs once when that has just been
 renamed into place; its $PPID is the shell that did it.
+
+What they start is in a network of its own, in which there is no other sandbox's kubelet.
 """
 
 from __future__ import annotations
+
+from tests.ssh.sandbox import NETWORK
 
 DROP_IN = "/etc/kubernetes/kubelet.conf.d/90-numaforge.conf"
 STATE = "/var/lib/kubelet/cpu_manager_state"
@@ -131,7 +135,7 @@ stop)
 start | restart)
     [ ! -e /run/refuse-start ] && [ ! -e /run/stopping ] || exit 1
     if alive; then exit; fi
-    setsid /usr/local/bin/kubelet PORT > /dev/null 2>&1 < /dev/null 8>&- 9>&- &
+    setsid nsenter --net=NETWORK /usr/local/bin/kubelet PORT > /dev/null 2>&1 < /dev/null 8>&- 9>&- &
     echo $! > /run/kubelet.pid
     ;;
 show)
@@ -167,9 +171,9 @@ done
 mkdir -p /run/units
 : > "/run/units/$unit"
 (
-    setsid "$@" & echo $! > "/run/units/$unit"
+    setsid nsenter --net=NETWORK "$@" & echo $! > "/run/units/$unit"
     wait $!
-    $after
+    nsenter --net=NETWORK $after
     rm -f "/run/units/$unit"
 ) > /run/unit.log 2>&1 < /dev/null &
 """
@@ -194,8 +198,8 @@ def standin_systemd(port: int) -> dict[str, str]:
     """Return the programs, by path."""
     return {
         "/usr/local/bin/kubelet": _KUBELET,
-        "/usr/local/bin/systemctl": _SYSTEMCTL.replace("PORT", str(port)),
-        "/usr/local/bin/systemd-run": _SYSTEMD_RUN,
+        "/usr/local/bin/systemctl": _SYSTEMCTL.replace("PORT", str(port)).replace("NETWORK", NETWORK),
+        "/usr/local/bin/systemd-run": _SYSTEMD_RUN.replace("NETWORK", NETWORK),
         "/usr/local/bin/journalctl": "#!/bin/sh\ncat /run/kubelet.log\n",
         "/usr/local/bin/mv": _MV,
         BOOT_ID: "the first boot\n",
