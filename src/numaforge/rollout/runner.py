@@ -66,9 +66,9 @@ def _text(path: str) -> str:
 def _namespace() -> str:
     """Return the inode of this process's PID namespace; "" where /proc is that of another one."""
     try:
-        if os.readlink("/proc/self") != str(os.getpid()):
+        if Path("/proc/self").readlink() != Path(str(os.getpid())):
             return ""
-        return str(os.stat("/proc/self/ns/pid").st_ino)
+        return str(Path("/proc/self/ns/pid").stat().st_ino)
     except OSError:
         return ""
 
