@@ -17,7 +17,7 @@ from numaforge.rollout.node import NodeRollout, Progress
 from numaforge.rollout.options import RolloutOptions
 from numaforge.rollout.record import Ending
 from numaforge.rollout.runner import this_runner
-from numaforge.rollout.steps import run
+from numaforge.rollout.steps import in_thread, run
 
 from .machine import PyinfraMachine
 from .target import Target
@@ -101,6 +101,7 @@ def roll_out(host: Host, target: Target, options: RolloutOptions) -> None:
         tell=tell,
         veto=lambda: _veto(options),
         lookout=_clusters.lookout(options),
+        beside=in_thread,
     )
     outcome = run(rollout.run())
     events.record("outcome", host.name, ending=outcome.ending, reason=outcome.reason, details=outcome.details)

@@ -34,7 +34,7 @@ from numaforge.rollout.record import (
     take_over,
 )
 from numaforge.rollout.slots import Holding, NoSlotError, Slot, held_slots, release, take_slot
-from numaforge.rollout.steps import Clock, Steps
+from numaforge.rollout.steps import Beside, Clock, Steps
 
 T = TypeVar("T")
 
@@ -60,7 +60,7 @@ class NodeRollout:
     """The roll-out of one node by one runner (a name that no other process has).
 
     `veto` may say why no further node is to be begun. Those that one process runs at the same time share a
-    `lookout`.
+    `lookout`. `beside` renews the slot while a call blocks; without it, that is done between the steps.
     """
 
     cluster: Cluster
@@ -73,6 +73,7 @@ class NodeRollout:
     veto: Callable[[], str | None] = lambda: None
     dice: random.Random = field(default_factory=random.Random)
     lookout: Lookout | None = None
+    beside: Beside | None = None
     _phases: Phases | None = field(default=None, init=False)
     _last_told: Progress | None = field(default=None, init=False)
 
@@ -149,7 +150,7 @@ class NodeRollout:
         held = False
         outcome: Outcome | None
         try:
-            outcome = yield from holding.during(self._work(node, holding))
+            outcome = yield from holding.during(self._work(node, holding), self.beside)
             held = outcome.ending is Ending.HELD
         except _RefusedError as refused:
             outcome = refused.outcome

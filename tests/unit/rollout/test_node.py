@@ -469,6 +469,24 @@ def test_a_runner_that_was_silent_for_too_long_finds_its_node_taken_over():
     assert (late.result.ending, world.machine.files) == (Ending.BLOCKED, OLD)
 
 
+@pytest.mark.parametrize("call", ["status", "begin"])
+def test_a_runner_that_a_host_blocks_for_minutes_is_not_taken_for_dead(call):
+    world = World()
+    world.beside = world.time.beside
+    first = world.begin(ANN)
+    world.reach(Phase.CORDONED)
+    second = world.begin(BOB, slot_seconds=3600.0)
+
+    def blocks(name):
+        if name == call:
+            world.machine.fault = None
+            world.time.run(300.0)
+
+    world.machine.fault = blocks
+    assert world.end(first, second).ending is Ending.DONE
+    assert second.result.ending is Ending.UNCHANGED
+
+
 def test_a_cordoned_node_goes_on_without_a_slot_that_somebody_deletes():
     world = World()
     task = world.begin()
