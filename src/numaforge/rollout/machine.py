@@ -18,12 +18,24 @@ class Change:
     sentences: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True)
+class Identity:
+    """Which host it is, and since when it runs, as it reads it itself; None where it cannot be read."""
+
+    boot_id: str | None = None
+    machine_id: str | None = None
+    system_uuid: str | None = None
+
+
 class Machine(Protocol):
     """A node as its administrator reaches it.
 
-    Every call may raise HostAwayError, whether it took effect or not, and is then made again: `begin`,
-    `revert` and `settle` do nothing where it has been done.
+    Every call may raise HostAwayError, whether it took effect or not. Each but `begin` is then made again:
+    `revert`, `settle` and `void` do nothing where it has been done.
     """
+
+    def identity(self) -> Identity:
+        """Return which host it is."""
 
     def change(self) -> Change | None:
         """Look at the node, and return what it needs to be as planned; None where it is."""
@@ -32,7 +44,13 @@ class Machine(Protocol):
         """Return what the node is to be once it is as planned."""
 
     def begin(self, transaction: Transaction) -> None:
-        """Hand a transaction to the node, which carries it out by itself."""
+        """Hand a transaction to the node, which carries it out by itself.
+
+        One whose node is not what it was planned on any more ends as "void".
+        """
+
+    def void(self, transaction: str) -> None:
+        """See to it that a transaction never begins; nothing happens to one that has begun."""
 
     def status(self, transaction: str | None) -> Status:
         """Return how far a transaction is on the node (None: none is meant), and the kubelet's process."""
