@@ -16,10 +16,10 @@ from numaforge.rollout.budget import Lookout
 from numaforge.rollout.cluster import ApiAwayError, Cluster, ClusterNode, ConflictError, NotFoundError
 from numaforge.rollout.drain import sort_pods
 from numaforge.rollout.gate import extended_resources
-from numaforge.rollout.machine import Machine
+from numaforge.rollout.machine import Identity, Machine
 from numaforge.rollout.maintenance import foreign
 from numaforge.rollout.outcome import NodeSettings, Outcome, Progress
-from numaforge.rollout.patience import patiently
+from numaforge.rollout.patience import HostAwayError, patiently
 from numaforge.rollout.phases import Phases
 from numaforge.rollout.record import (
     Ending,
@@ -41,6 +41,12 @@ T = TypeVar("T")
 _LOOK_AGAIN_SECONDS = 10.0
 _CONFLICT_SECONDS = 0.2
 _LATE_SECONDS = 30.0
+_WRONG_CLUSTER = "check the kubeconfig, its context, and the inventory"
+_CHECK_MACHINE = {
+    "system UUID": _WRONG_CLUSTER,
+    "machine ID": _WRONG_CLUSTER,
+    "boot ID": f"wait until its kubelet has reported where it was rebooted just now, else {_WRONG_CLUSTER}",
+}
 
 
 class _LateError(Exception):
@@ -48,11 +54,11 @@ class _LateError(Exception):
 
 
 class _RefusedError(Exception):
-    """The node is not to be taken; nothing was changed on it."""
+    """The node is not to be taken; it is left as it is."""
 
-    def __init__(self, reason: str, details: Sequence[str] = ()) -> None:
+    def __init__(self, reason: str, details: Sequence[str] = (), *, ending: Ending = Ending.BLOCKED) -> None:
         super().__init__(reason)
-        self.outcome = Outcome(Ending.BLOCKED, reason, tuple(details))
+        self.outcome = Outcome(ending, reason, tuple(details))
 
 
 @dataclass
@@ -89,9 +95,11 @@ class NodeRollout:
     def _run(self) -> Steps[Outcome]:
         node = yield from self._ask(lambda: self.cluster.node(self.name))
         try:
-            if not (yield from self._ask(lambda: self._unfinished(node))):
-                if (yield from self._ask(self.machine.change)) is None:
-                    return _unchanged(node)
+            if (yield from self._ask(lambda: self._unfinished(node))):
+                yield from self._require_same_machine(node)
+            elif (yield from self._ask(self.machine.change)) is None:
+                return _unchanged(node)
+            else:
                 yield from self._admissible(node)
             return (yield from self._take_slot_and_work())
         except _RefusedError as refused:
@@ -127,8 +135,22 @@ class NodeRollout:
             (slot.node, slot.node_uid) == (node.name, node.uid) for slot in held_slots(self.cluster.leases())
         )
 
+    def _require_same_machine(self, node: ClusterNode) -> Steps[None]:
+        """Refuse a node that is not this host; one that is left in the middle stays as it is."""
+        record = read_record(node)
+        try:
+            host = yield from self._ask(self.machine.identity)
+        except HostAwayError as away:
+            if record is None:
+                raise
+            raise _RefusedError(f"{away.message}: resume later", ending=Ending.HELD) from away
+        changed = record is not None and record.phase not in (Phase.CORDONED, Phase.DRAINED)
+        if reason := other_machine(node, host, rebooted=changed):
+            raise _RefusedError(reason, ending=Ending.HELD if record else Ending.BLOCKED)
+
     def _admissible(self, node: ClusterNode) -> Steps[ClusterNode]:
         """Return the node once nobody else works on it; refuse one that is not to be taken."""
+        yield from self._require_same_machine(node)
         deadline = self.clock() + self.settings.maintenance_seconds
         while (other := foreign(node)) is not None and self.clock() < deadline:
             self._say("waits for maintenance", (other,))
@@ -248,6 +270,33 @@ def obstacles(node: ClusterNode, *, include_cordoned: bool) -> list[str]:
     if node.unschedulable and not include_cordoned:
         found.append(left or "somebody else has cordoned the node (permit: include_cordoned)")
     return list(dict.fromkeys(found))
+
+
+def other_machine(node: ClusterNode, host: Identity, *, rebooted: bool = False) -> str | None:
+    """Say why a host is not the machine that a node's kubelet runs on, if so; their names prove nothing.
+
+    Only what both sides know is compared, and the boot ID has to be, unless the host may have `rebooted` and
+    its kubelet not have reported since.
+    """
+    known = {
+        "system UUID": (host.system_uuid, node.system_uuid),
+        "machine ID": (host.machine_id, node.machine_id),
+        "boot ID": (host.boot_id, node.boot_id),
+    }
+    if rebooted:
+        del known["boot ID"]
+    for name, (of_host, of_node) in known.items():
+        if of_host and of_node and of_host.lower() != of_node.lower():
+            return (
+                f"the host and the node are not the same machine: the {name} of the host is {of_host}, "
+                f"and of the node {of_node}: {_CHECK_MACHINE[name]}"
+            )
+        if name == "boot ID" and not (of_host and of_node):
+            return (
+                "the host and the node cannot be told to be the same machine: the boot ID of the host is "
+                f"{of_host or 'unknown'}, and of the node {of_node or 'unknown'}"
+            )
+    return None
 
 
 def _unchanged(node: ClusterNode) -> Outcome:
