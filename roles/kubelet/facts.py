@@ -1,4 +1,4 @@
-"""The kubelet on a host: its files, its unit, and a change of it that has not ended."""
+"""The kubelet on a host: its files, its unit, a change of it that has not ended, and which host that is."""
 
 from __future__ import annotations
 
@@ -9,6 +9,9 @@ from dataclasses import dataclass, field
 from numaforge.bundle import FileState, parse_states, read_script
 from numaforge.errors import HostError
 from numaforge.hosts import parse_values, values_script
+from numaforge.rollout import fence
+from numaforge.rollout.fence import Fingerprint, read_fingerprint
+from numaforge.rollout.machine import Identity
 from numaforge.rollout.transaction import CURRENT, TRANSACTIONS
 
 _FILES_SCRIPT = f"""
@@ -22,6 +25,14 @@ IFS='
 '
 for file in $found; do echo "drop-in $file"; done
 echo files
+"""
+# The files that the kubelet reads for the Node object (GetSystemUUID and machine/info.go in cAdvisor).
+_IDENTITY_SCRIPT = f"""
+first() {{ printf '%s %s\\n' "$1" "$(head -n 1 "$2" 2>/dev/null)"; }}
+first boot_id {fence.BOOT_ID}
+first machine_id /etc/machine-id
+first system_uuid /sys/class/dmi/id/product_uuid
+echo end
 """
 _UNIT_SCRIPT = """
 for asker in curl python3 wget bash; do
@@ -40,7 +51,8 @@ class KubeletFiles:
 
     `drop_ins` are paths in the order in which the kubelet reads them. `unfinished` is a transaction's id, as
     is `unproved`: one whose node nobody has proved yet, and which may still be cordoned. `pools` are the
-    pages of the hugepage pools that exist, by `nr_hugepages` path.
+    pages of the hugepage pools that exist, by `nr_hugepages` path. `fingerprint` is what a change has to find
+    again when it begins.
     """
 
     files: Mapping[str, FileState]
@@ -48,6 +60,7 @@ class KubeletFiles:
     unfinished: str | None
     unproved: str | None = None
     pools: Mapping[str, int] = field(default_factory=dict)
+    fingerprint: Fingerprint | None = None
 
     def text(self, path: str) -> str | None:
         """Return a file's text, or None where there is no such file."""
@@ -86,9 +99,10 @@ class KubeletQuestion:
     @property
     def script(self) -> str:
         """The script whose output `kubelet_files` reads."""
+        look = f"ROOT={TRANSACTIONS}\n{fence.FUNCTIONS}{fence.look_command(self.drop_in_folder, self.paths)}"
         folder = f"drop_ins={shlex.quote(self.drop_in_folder or '')}\n"
         files = read_script(self.paths, self.known, more="$found")
-        return f"{values_script(self.pools)}{folder}{_FILES_SCRIPT}{files}"
+        return f"{values_script(self.pools)}{look}{folder}{_FILES_SCRIPT}{files}"
 
 
 Ask = Callable[[str], Sequence[str]]
@@ -101,14 +115,24 @@ def kubelet_files(ask: Ask, question: KubeletQuestion) -> KubeletFiles:
     if "files" not in output:
         raise HostError("the answer about the kubelet's files is cut off", remedy="run again")
     begin, end = output.index(".") + 1, output.index("files")
-    words = [line.split(" ", 1) for line in output[begin:end]]
+    words = [line.partition(" ")[::2] for line in output[begin:end]]
     return KubeletFiles(
         files=parse_states(output[end + 1 :], question.known),
         drop_ins=tuple(sorted(path for kind, path in words if kind == "drop-in")),
         unfinished=next((name for kind, name in words if kind == "unfinished"), None),
         unproved=next((name for kind, name in words if kind == "unproved"), None),
         pools={path: int(pages) for path, pages in parse_values(question.pools, output[:begin]).items()},
+        fingerprint=read_fingerprint(output[begin:end], question.drop_in_folder),
     )
+
+
+def identity(ask: Ask) -> Identity:
+    """Ask which host it is, in one round trip."""
+    output = ask(_IDENTITY_SCRIPT)
+    if not output or output[-1] != "end":
+        raise HostError("the answer about the host's identity is cut off", remedy="run again")
+    values = dict(line.partition(" ")[::2] for line in output[:-1])
+    return Identity(**{name: value.strip().lower() or None for name, value in values.items()})
 
 
 def kubelet_unit(ask: Ask, unit: str) -> KubeletUnit:

@@ -10,7 +10,7 @@ from pyinfra.api import Host
 from numaforge.errors import HostError
 from numaforge.hosts import reached
 from numaforge.rollout.gate import Expected
-from numaforge.rollout.machine import Change
+from numaforge.rollout.machine import Change, Identity
 from numaforge.rollout.patience import RETRY_SECONDS, HostAwayError
 from numaforge.rollout.steps import Steps
 from numaforge.rollout.transaction import (
@@ -22,9 +22,10 @@ from numaforge.rollout.transaction import (
     settle_script,
     start_script,
     status_script,
+    void_script,
 )
 
-from .facts import kubelet_files, kubelet_unit
+from .facts import identity, kubelet_files, kubelet_unit
 from .target import Target
 from .verification import Verification
 
@@ -38,6 +39,10 @@ class PyinfraMachine:
         self._target = target
         self._verification = verification
         self._ask = partial(reached, host)
+
+    def identity(self) -> Identity:
+        """Return which host it is."""
+        return identity(self._ask)
 
     def change(self) -> Change | None:
         """Look at the host anew, and return what it needs; None where it is as planned."""
@@ -60,6 +65,10 @@ class PyinfraMachine:
         """Hand a transaction to the host, marked as one whose node is still to be proved."""
         mark = f"{transaction.folder}/unproved"
         self._ask(f"umask 077; mkdir -p {transaction.folder} && : > {mark}\n{start_script(transaction)}")
+
+    def void(self, transaction: str) -> None:
+        """See to it that a transaction never begins on the host."""
+        self._ask(void_script(transaction))
 
     def status(self, transaction: str | None) -> Status:
         """Return how far a transaction is, and the kubelet's process."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from functools import partial
 
 from pyinfra import host
@@ -34,6 +35,8 @@ from numaforge.rollout.transaction import (
 from .facts import kubelet_files, kubelet_unit
 from .rollout import announce_outlook, roll_out
 from .target import Target
+
+_LOOK_SECONDS = 120  # from the look at a host to the first attempt to change it
 
 
 @host_operation
@@ -77,12 +80,12 @@ def kubelet_configuration(target: Target, options: RolloutOptions, ask_cluster: 
 
 
 def _change(on: Host, transaction: Transaction, away_seconds: float) -> None:
-    """Carry out a transaction on a host whose pods are nobody's concern, and which may be away a while."""
+    """Carry out a transaction on a host without pods to move, and retry while the host is unreachable."""
 
     def answer(script: str) -> list[str]:
         return run(patiently(lambda: reached(on, script), tell=on.log, patience_seconds=away_seconds))
 
-    answer(start_script(transaction))
+    answer(start_script(replace(transaction, good_for_seconds=int(away_seconds) + _LOOK_SECONDS)))
     ask = status_script(transaction.id, transaction.unit)
     while (result := (status := read_status("\n".join(answer(ask)))).result) is None:
         if status.broken_off:
@@ -90,6 +93,8 @@ def _change(on: Host, transaction: Transaction, away_seconds: float) -> None:
                 f"the transaction {transaction.id} was broken off", remedy="run again, which ends it first"
             )
         time.sleep(1)
+    if result.outcome == "void":
+        raise HostError(result.reason, remedy="run again")
     if result.outcome != "applied":
         raise HostError(result.message)
     on.log(f"{result.outcome}: {result.reason or 'the files are written'}")

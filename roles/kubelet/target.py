@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from numaforge import bundle
@@ -121,6 +121,7 @@ class Target:
                 return None
         lines = tuple(moves(pools, found.pools))
         transaction, sentences = self._transaction(changed + boot_files, pools, expected, asked)
+        transaction = replace(transaction, planned_on=found.fingerprint)
         return Need(changed + boot_files, transaction, sentences, lines)
 
     def _outlook(self, found: KubeletFiles, wanted: Sequence[FileContent]) -> Outlook:

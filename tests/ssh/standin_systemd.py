@@ -4,6 +4,10 @@ They do for one unit what the real ones do. The kubelet obeys one word in its dr
 `deaf` (never healthy), `flap` (healthy, but its managers refuse their state), `idle` (healthy, but its
 managers never start), `late` (all is well at first, then it ends), `once` (cannot read what it wrote itself).
 
+A file in /run/bound is named after a unit that is bound to another one, and holds the property and the unit by
+which systemd says so. That unit is active while there is a file of its name in /run/active, and does not start
+while there is one in /run/broken. While /run/stopping exists the system is going down: nothing can be started.
+
 A script in /run/when, named after a phase of the journal or a staged file, runs once when that has just been
 renamed into place; its $PPID is the shell that did it.
 """
@@ -74,12 +78,58 @@ show,numaforge-*)
     exit
     ;;
 esac
+reverse() { # PROPERTY UNIT: the units that name it in the way of which the property is the reverse
+    for file in /run/bound/*; do
+        if [ "$(cat "$file" 2>/dev/null)" = "$1 $2" ]; then printf ' %s' "${file##*/}"; fi
+    done
+}
+deactivate() { # what is bound to UNIT
+    for file in /run/bound/*; do
+        case $(cat "$file" 2>/dev/null) in
+        *" $1") rm -f "/run/active/${file##*/}"; deactivate "${file##*/}" ;;
+        esac
+    done
+}
+case "$*" in
+"show -p RequiredBy "*)
+    shift
+    for property; do
+        case $property in
+        *.service) ;;
+        *) continue ;;
+        esac
+        for name in RequiredBy RequisiteOf BoundBy ConsistsOf; do
+            echo "$name=$(reverse "$name" "$property" | sed 's/^ //')"
+        done
+        echo
+    done
+    exit
+    ;;
+*shutdown.target)
+    if [ -e /run/stopping ]; then job=7; else job=; fi
+    printf 'ActiveState=inactive\nJob=%s\n' "$job"
+    exit
+    ;;
+is-active*) [ -e "/run/active/$unit" ]; exit ;;
+esac
 echo "$*" >> /run/systemctl.log
+case $1,$unit in
+start,kubelet.service) ;;
+start,* | restart,*)
+    [ -e "/run/bound/$unit" ] && [ ! -e "/run/broken/$unit" ] && [ ! -e /run/stopping ] &&
+        : > "/run/active/$unit"
+    exit
+    ;;
+esac
 case $1 in
 daemon-reload | reset-failed) ;;
-stop) if alive; then kill "$pid"; while alive; do sleep 0.05; done; fi; rm -f /run/kubelet.pid ;;
+stop)
+    deactivate "$unit"
+    if alive; then kill "$pid"; while alive; do sleep 0.05; done; fi
+    rm -f /run/kubelet.pid
+    ;;
 start | restart)
-    [ ! -e /run/refuse-start ] || exit 1
+    [ ! -e /run/refuse-start ] && [ ! -e /run/stopping ] || exit 1
     if alive; then exit; fi
     setsid /usr/local/bin/kubelet PORT > /dev/null 2>&1 < /dev/null 8>&- 9>&- &
     echo $! > /run/kubelet.pid
@@ -113,6 +163,7 @@ while :; do
     esac
     shift
 done
+[ ! -e /run/stopping ] || exit 1
 mkdir -p /run/units
 : > "/run/units/$unit"
 (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import subprocess
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -12,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from numaforge.bundle import FileContent
+from numaforge.rollout.fence import Fingerprint
 from numaforge.rollout.transaction import (
     BOOT_UNIT,
     CURRENT,
@@ -26,7 +28,9 @@ from numaforge.rollout.transaction import (
     settle_script,
     start_script,
     status_script,
+    void_script,
 )
+from roles.kubelet.facts import KubeletQuestion, kubelet_files
 from tests.ssh.conftest import StartSandbox
 from tests.ssh.machine import machine, pool
 from tests.ssh.sandbox import Sandbox, free_port
@@ -157,6 +161,31 @@ def assert_as_before(node: Sandbox) -> None:
     assert (found.st_mode & 0o777, found.st_uid, found.st_gid) == (0o600, 4001, 4002)
     assert leftovers(node) == []
     assert status(node).process.pid
+
+
+def looked_at(node: Sandbox, shell: str = "sh -s") -> Fingerprint:
+    """Look at the node as a run does that plans a change of it."""
+    question = KubeletQuestion((DROP_IN, UNIT_DROP_IN, STATE, MEMORY_STATE), str(Path(DROP_IN).parent), ())
+    found = kubelet_files(lambda script: node.run(script, shell).stdout.splitlines(), question).fingerprint
+    assert found
+    return found
+
+
+def planned(node: Sandbox, port: int, wish: str = "new", **changes: object) -> Transaction:
+    return transaction(port, wish, **{"planned_on": looked_at(node), **changes})
+
+
+def pinned(*pods: str) -> str:
+    """Return a state file in which each pod has CPUs, or nobody has any."""
+    entries = {"entries": {pod: {"main": "2-3"} for pod in pods}} if pods else {}
+    return json.dumps({"policyName": "none", "defaultCpuSet": "0-7", "writtenUnder": "old\n", **entries})
+
+
+def assert_untouched(node: Sandbox) -> None:
+    log = node.path("/run/systemctl.log").read_text()
+    assert "stop" not in log
+    assert "start kubelet.service" not in log
+    assert leftovers(node) == []
 
 
 # ---- what becomes of a change ----
@@ -723,3 +752,441 @@ def test_health_is_asked_with_what_the_host_has(node: Sandbox, port: int, missin
     assert node.run(check).returncode == 0
     node.run("systemctl stop kubelet.service")
     assert node.run(check).returncode != 0
+
+
+# ---- a node that is not what the change was planned on ----
+
+
+def test_a_node_that_is_as_it_was_looked_at_is_changed(node: Sandbox, port: int) -> None:
+    assert run(node, planned(node, port)).outcome == "applied"
+
+
+def test_a_begin_that_comes_late_is_void_by_the_nodes_own_clock(node: Sandbox, port: int) -> None:
+    now = looked_at(node)
+    result = run(node, planned(node, port, planned_on=replace(now, uptime_seconds=now.uptime_seconds - 121)))
+    assert result.outcome == "void"
+    assert result.reason.startswith("nothing was changed: the node was looked at 12")
+    assert result.reason.endswith(" s ago, and that is good for 120 s")
+    assert_untouched(node)
+
+
+def test_a_begin_on_another_boot_is_void(node: Sandbox, port: int) -> None:
+    change = planned(node, port)
+    node.path(BOOT_ID).write_text("the second boot\n")
+    result = run(node, change)
+    assert result.outcome == "void"
+    assert result.reason == "nothing was changed: the node was rebooted after it was looked at"
+    assert_untouched(node)
+
+
+def test_a_begin_after_another_transaction_is_void_although_every_file_is_as_before(
+    node: Sandbox, port: int
+) -> None:
+    change = planned(node, port)
+    run(node, planned(node, port, "other", id="T0"))
+    reverted(node, "why not", "T0")
+    node.run(": > /run/systemctl.log")
+    result = run(node, change)
+    assert result.outcome == "void"
+    assert result.reason == (
+        "nothing was changed: another transaction has ended after the node was looked at (T0 rolled-back)"
+    )
+    assert_untouched(node)
+
+
+OTHER_DROP_IN = str(Path(DROP_IN).with_name("50-else.conf"))
+ODD_DROP_IN = str(Path(DROP_IN).with_name("$(touch owned) 'a\" \\b.conf"))
+
+
+@pytest.mark.parametrize(
+    ("path", "text"),
+    [
+        pytest.param(DROP_IN, "edited\n", id="a-drop-in-is-edited"),
+        pytest.param(DROP_IN, None, id="a-drop-in-goes"),
+        pytest.param(OTHER_DROP_IN, "maxPods: 3\n", id="a-drop-in-comes"),
+        pytest.param(ODD_DROP_IN, "maxPods: 3\n", id="a-path-is-data"),
+        pytest.param(UNIT_DROP_IN, "[Service]\n", id="the-units-drop-in-comes"),
+        pytest.param(STATE, pinned("a"), id="a-pod-is-pinned"),
+        pytest.param(MEMORY_STATE, pinned("a"), id="a-pod-is-pinned-in-state-that-is-kept"),
+        pytest.param(STATE, None, id="a-state-file-goes"),
+    ],
+)
+def test_a_file_edited_after_the_look_is_not_overwritten(
+    node: Sandbox, port: int, path: str, text: str | None
+) -> None:
+    change = planned(node, port)
+    node.path(path).unlink(missing_ok=True)
+    if text is not None:
+        node.path(path).parent.mkdir(parents=True, exist_ok=True)
+        node.path(path).write_text(text)
+    result = run(node, change)
+    assert result.outcome == "void"
+    assert result.reason == f"nothing was changed: {path} was changed after it was looked at"
+    assert (node.path(path).read_text() if node.path(path).exists() else None) == text
+    assert node.run("ls owned root/owned run/owned").stdout == ""
+    assert_untouched(node)
+
+
+def test_odd_drop_ins_that_are_as_they_were_stop_nothing(node: Sandbox, port: int) -> None:
+    node.path(ODD_DROP_IN).write_text("maxPods: 3\n")
+    assert run(node, planned(node, port)).outcome == "applied"
+
+
+def test_state_from_which_the_last_pod_has_gone_is_not_in_the_way(node: Sandbox, port: int) -> None:
+    node.path(STATE).write_text(pinned("a", "b"))
+    change = planned(node, port)
+    node.path(STATE).write_text(pinned())
+    assert run(node, change).outcome == "applied"
+
+
+def test_a_pod_pinned_after_the_look_keeps_its_cpus(node: Sandbox, port: int) -> None:
+    change = planned(node, port)
+    when(node, "stopping", f"printf '%s\\n' {shlex.quote(pinned('a'))} > {STATE}")
+    result = run(node, change)
+    assert result.outcome == "rolled-back"
+    assert result.reason == (
+        f"{STATE} was changed after it was looked at; "
+        "nothing was replaced, that edit stays and the kubelet is healthy with it"
+    )
+    assert node.path(STATE).read_text() == pinned("a") + "\n"
+    assert_as_before(node)
+
+
+@pytest.mark.parametrize("event", ["stopping", "filling"])
+def test_a_file_edited_after_the_begin_is_not_overwritten_either(
+    node: Sandbox, port: int, event: str
+) -> None:
+    when(node, event, f"echo edited > {DROP_IN}")
+    result = run(node, planned(node, port))
+    assert result.outcome == "rolled-back"
+    assert result.reason.startswith(f"{DROP_IN} was changed after it was looked at; nothing was replaced")
+    assert node.path(DROP_IN).read_text() == "edited\n"
+    node.path(DROP_IN).write_text("old\n")
+    assert_as_before(node)
+
+
+def test_an_edit_before_anything_was_replaced_outlives_a_power_cut(node: Sandbox, port: int) -> None:
+    when(node, "filling", f"echo edited > {DROP_IN}\n{CUT_POWER}")
+    node.run(start_script(planned(node, port)))
+    until(node, f"grep -q second {BOOT_ID}")
+    reboot(node)
+    assert ended(node).outcome == "rolled-back"
+    assert node.path(DROP_IN).read_text() == "edited\n"
+
+
+def test_state_that_is_kept_may_change_until_the_kubelet_has_stopped(node: Sandbox, port: int) -> None:
+    when(node, "stopping", f"printf '%s\\n' {shlex.quote(pinned('a'))} > {MEMORY_STATE}")
+    assert run(node, planned(node, port)).outcome == "applied"
+    assert node.path(MEMORY_STATE).read_text() == pinned("a") + "\n"
+
+
+@pytest.mark.parametrize("shell", ["busybox sh", "dash", "bash --posix"])
+def test_every_posix_shell_sees_the_same_node_and_what_differs(node: Sandbox, port: int, shell: str) -> None:
+    assert {**vars(looked_at(node, f"{shell} -s")), "uptime_seconds": 0} == {
+        **vars(looked_at(node)),
+        "uptime_seconds": 0,
+    }
+    change = planned(node, port)
+    node.path(DROP_IN).write_text("edited\n")
+    node.run(f"mkdir -p {change.folder}")
+    node.path(f"{change.folder}/run.sh").write_text(node_script(change))
+    done = node.run(f"{shell} {change.folder}/run.sh begin apply")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert ended(node).outcome == "void"
+
+
+@pytest.mark.parametrize("shell", ["busybox sh -s", "dash -s", "bash --posix -s"])
+def test_a_voided_transaction_never_begins(node: Sandbox, port: int, shell: str) -> None:
+    change = planned(node, port)
+    done = node.run(void_script("T1"), shell)
+    assert (done.returncode, done.stderr) == (0, "")
+    result = run(node, change)
+    assert (result.id, result.outcome) == ("T1", "void")
+    assert result.reason == "nothing was changed: the transaction was withdrawn before it began"
+    assert_untouched(node)
+    assert node.path(DROP_IN).read_text() == "old\n"
+
+
+def test_of_a_void_and_a_begin_together_one_wins(node: Sandbox, port: int) -> None:
+    for number in range(4):
+        change = planned(node, port, f"new {number}", id=f"T{number}", restart=False)
+        with ThreadPoolExecutor() as pool:
+            begin = pool.submit(node.run, start_script(change))
+            void = pool.submit(node.run, void_script(change.id))
+        assert (begin.result().returncode, void.result().returncode) == (0, 0)
+        outcome = ended(node, change.id).outcome
+        assert outcome in ("applied", "void")
+        assert (node.path(DROP_IN).read_text() == change.files[0].text) is (outcome == "applied")
+
+
+def test_what_has_begun_is_not_voided(node: Sandbox, port: int) -> None:
+    when(node, "replacing", "until [ -e /run/go-on ]; do sleep 0.1; done")
+    node.run(start_script(planned(node, port)))
+    until(node, "! [ -e /run/when/replacing ]")
+    assert node.run(void_script("T1")).returncode == 0
+    assert status(node).result is None
+    node.run(": > /run/go-on")
+    assert ended(node).outcome == "applied"
+    assert node.run(void_script("T1")).returncode == 0
+    assert ended(node).outcome == "applied"
+
+
+def test_what_was_planned_before_a_void_one_is_still_true(node: Sandbox, port: int) -> None:
+    change = planned(node, port, id="T2")
+    node.run(void_script("T1"))
+    assert run(node, change).outcome == "applied"
+
+
+def test_void_transactions_push_no_backup_out(node: Sandbox, port: int) -> None:
+    run(node, planned(node, port))
+    for number in range(2 * KEPT_TRANSACTIONS):
+        node.run(void_script(f"V{number}"))
+    run(node, planned(node, port, "newer", id="T2"))
+    kept = {path.name for path in node.path(TRANSACTIONS).iterdir() if path.is_dir() and path.name[0] == "T"}
+    assert kept == {"T1", "T2"}
+
+
+def test_the_folder_of_a_void_one_stays_until_another_has_touched_the_node(node: Sandbox, port: int) -> None:
+    for number in range(2 * KEPT_TRANSACTIONS):
+        node.run(void_script(f"V{number}"))
+    assert len(list(node.path(TRANSACTIONS).glob("V*"))) == 2 * KEPT_TRANSACTIONS
+    run(node, planned(node, port))
+    assert len(list(node.path(TRANSACTIONS).glob("V*"))) == KEPT_TRANSACTIONS
+
+
+# ---- an edit during the change ----
+
+
+def test_an_edit_during_the_proof_is_kept_and_named(node: Sandbox, port: int) -> None:
+    run(node, planned(node, port))
+    node.run(f"echo edited > {DROP_IN}; chmod 600 {DROP_IN}; chown 4001:4002 {DROP_IN}")
+    result = reverted(node, "the node is not Ready")
+    edit = f"{TRANSACTIONS}/T1/edited{DROP_IN}"
+    assert result.outcome == "rolled-back"
+    assert result.reason == (
+        f"the node is not Ready; {DROP_IN} was edited during the change: its text is kept in {edit}; "
+        "the old configuration is back and the kubelet is healthy with it"
+    )
+    assert node.path(edit).read_text() == "edited\n"
+    found = node.path(edit).stat()
+    assert (found.st_mode & 0o777, found.st_uid, found.st_gid) == (0o600, 4001, 4002)
+    assert_as_before(node)
+
+
+def test_an_edit_is_kept_before_a_boot_puts_the_old_file_back(node: Sandbox, port: int) -> None:
+    when(node, "starting", f"echo edited > {DROP_IN}\n{CUT_POWER}")
+    node.run(start_script(planned(node, port)))
+    until(node, f"grep -q second {BOOT_ID}")
+    reboot(node)
+    assert node.path(DROP_IN).read_text() == "old\n"
+    assert f"{DROP_IN} was edited during the change: " in ended(node).reason
+    assert node.path(f"{TRANSACTIONS}/T1/edited{DROP_IN}").read_text() == "edited\n"
+    assert_as_before(node)
+
+
+def test_a_file_that_came_where_there_was_none_is_kept_too(node: Sandbox, port: int) -> None:
+    change = planned(node, port, files=(FileContent(DROP_IN, "new\n"),), absent=(UNIT_DROP_IN,))
+    run(node, change)
+    node.path(UNIT_DROP_IN).parent.mkdir(parents=True, exist_ok=True)
+    node.path(UNIT_DROP_IN).write_text("[Service]\n# mine\n")
+    assert f"{UNIT_DROP_IN} was edited during the change: " in reverted(node, "why").reason
+    assert node.path(f"{TRANSACTIONS}/T1/edited{UNIT_DROP_IN}").read_text() == "[Service]\n# mine\n"
+    assert_as_before(node)
+
+
+def test_what_was_put_back_by_hand_is_no_edit(node: Sandbox, port: int) -> None:
+    run(node, planned(node, port))
+    node.path(DROP_IN).write_text("old\n")
+    assert "edited" not in reverted(node, "why").reason
+    assert_as_before(node)
+
+
+def test_a_transaction_that_holds_an_edit_is_not_pruned(node: Sandbox, port: int) -> None:
+    run(node, planned(node, port))
+    node.path(DROP_IN).write_text("edited\n")
+    reverted(node, "why")
+    for number in range(2, 3 + KEPT_TRANSACTIONS):
+        run(node, planned(node, port, f"new {number}", id=f"T{number}", restart=False))
+    kept = {path.name for path in node.path(TRANSACTIONS).iterdir() if path.is_dir()}
+    assert kept == {"T1", *(f"T{number}" for number in range(4, 3 + KEPT_TRANSACTIONS))} | {"T3"}
+
+
+# ---- units that are bound to the kubelet ----
+
+BOUND = {
+    "requires.service": "RequiredBy kubelet.service",
+    "binds.service": "BoundBy kubelet.service",
+    "part.service": "ConsistsOf kubelet.service",
+    r"far\x2daway.service": "RequiredBy part.service",
+}
+
+
+@pytest.fixture
+def bound(node: Sandbox) -> Sandbox:
+    """The node with units that systemd stops with the kubelet; one more such unit was stopped already."""
+    for folder in ("bound", "active", "broken"):
+        node.path(f"/run/{folder}").mkdir()
+    for name, binding in {**BOUND, "stopped.service": "RequiredBy kubelet.service"}.items():
+        node.path(f"/run/bound/{name}").write_text(f"{binding}\n")
+    for name in BOUND:
+        node.path(f"/run/active/{name}").touch()
+    return node
+
+
+def active(node: Sandbox) -> set[str]:
+    return {path.name for path in node.path("/run/active").iterdir()}
+
+
+def test_a_stop_of_the_kubelet_stops_what_is_bound_to_it(bound: Sandbox) -> None:
+    bound.run("systemctl stop kubelet.service; systemctl start kubelet.service")
+    assert active(bound) == set()
+
+
+@pytest.mark.parametrize(("wish", "outcome"), [("new", "applied"), ("crash", "rolled-back")])
+def test_units_that_are_bound_to_the_kubelet_are_active_again(
+    bound: Sandbox, port: int, wish: str, outcome: str
+) -> None:
+    assert run(bound, planned(bound, port, wish)).outcome == outcome
+    assert active(bound) == {*BOUND}
+
+
+def test_units_are_active_again_after_a_revert(bound: Sandbox, port: int) -> None:
+    run(bound, planned(bound, port))
+    bound.run("systemctl start stopped.service")
+    reverted(bound, "why")
+    assert active(bound) == {*BOUND, "stopped.service"}
+
+
+def test_units_are_active_again_after_a_boot(bound: Sandbox, port: int) -> None:
+    when(bound, "starting", CUT_POWER)
+    bound.run(start_script(planned(bound, port)))
+    until(bound, f"grep -q second {BOOT_ID}")
+    bound.run("rm -f /run/active/*")
+    reboot(bound)
+    assert ended(bound).outcome == "rolled-back"
+    assert active(bound) == {*BOUND}
+
+
+def test_a_unit_that_does_not_come_up_again_is_named_and_everything_is_put_back(
+    bound: Sandbox, port: int
+) -> None:
+    when(bound, "starting", ": > /run/broken/part.service")
+    when(bound, "undoing", "rm /run/broken/part.service")
+    result = run(bound, planned(bound, port))
+    assert result.outcome == "rolled-back"
+    assert result.reason.startswith(
+        "part.service, which was active and which systemd stops with the kubelet, was not active again within"
+    )
+    assert active(bound) == {*BOUND}
+    assert_as_before(bound)
+
+
+def test_a_unit_that_does_not_come_up_with_the_old_kubelet_either_needs_a_person(
+    bound: Sandbox, port: int
+) -> None:
+    when(bound, "starting", ": > /run/broken/part.service")
+    result = run(bound, planned(bound, port))
+    assert result.outcome == "failed"
+    bound.run("rm /run/broken/part.service")
+    bound.run(f"journalctl() {{ :; }}; {result.reason.split('By hand: ')[1]}")
+    assert active(bound) == {*BOUND}
+
+
+# ---- a reboot in good order ----
+
+# What systemd does on its way down: nothing can be started any more, everything is stopped.
+GO_DOWN = ": > /run/stopping; systemctl stop kubelet.service\n"
+END_UNIT = "kill -TERM $PPID\n"
+
+
+def reboot_in_order(node: Sandbox) -> None:
+    until(node, "! ls /run/units/* 2> /dev/null")
+    found = status(node)
+    assert (found.result, found.broken_off) == (None, True)
+    node.run(settle_script())
+    assert status(node).result is None
+    assert node.path(CURRENT).is_symlink()
+    node.run(f"rm /run/stopping; echo the second boot > {BOOT_ID}; : > /run/systemctl.log")
+    reboot(node)
+
+
+IN_ORDER = [phase for phase in PHASES if phase.id != "staging"]
+
+
+@pytest.mark.parametrize(("event", "wish", "outcome"), IN_ORDER)
+@pytest.mark.parametrize("ends", [END_UNIT, ""], ids=["ended", "kubelet-goes-first"])
+def test_a_reboot_in_good_order_leaves_the_proof_to_the_next_boot(
+    node: Sandbox, port: int, event: str, wish: str, outcome: str, ends: str
+) -> None:
+    when(node, event, GO_DOWN + ends)
+    node.run(start_script(planned(node, port, wish)))
+    until(node, "[ -e /run/stopping ]")
+    reboot_in_order(node)
+    result = ended(node)
+    assert result.outcome == outcome, result
+    assert result.reason.startswith("the transaction was broken off while ")
+    assert_as_before(node)
+    assert "stop" not in node.path("/run/systemctl.log").read_text()
+
+
+def test_a_reboot_in_good_order_before_anything_was_changed_ends_it(node: Sandbox, port: int) -> None:
+    when(node, "staging", GO_DOWN + END_UNIT)
+    assert run(node, planned(node, port)).outcome == "refused"
+
+
+def test_a_reboot_in_good_order_leaves_a_revert_to_the_next_boot(node: Sandbox, port: int) -> None:
+    run(node, planned(node, port))
+    when(node, "reverting", GO_DOWN + END_UNIT)
+    node.run(revert_script("T1", "the node is not Ready"))
+    until(node, "[ -e /run/stopping ]")
+    reboot_in_order(node)
+    assert ended(node).reason.startswith("the node is not Ready; the old configuration is back")
+    assert_as_before(node)
+
+
+def test_a_second_reboot_before_the_proof_does_not_take_the_state_back_again(
+    node: Sandbox, port: int
+) -> None:
+    when(node, "replacing", CUT_POWER)
+    node.run(start_script(planned(node, port)))
+    until(node, f"grep -q second {BOOT_ID}")
+    when(node, "undoing", GO_DOWN + END_UNIT)
+    reboot(node)
+    until(node, "[ -e /run/stopping ] && ! ls /run/units/* 2> /dev/null")
+    node.path(MEMORY_STATE).write_text("written by the old kubelet\n")
+    node.run(f"rm /run/stopping; echo the third boot > {BOOT_ID}")
+    reboot(node)
+    assert ended(node).outcome == "rolled-back"
+    assert node.path(MEMORY_STATE).read_text() == "written by the old kubelet\n"
+
+
+def test_nothing_begins_on_a_node_that_is_going_down(node: Sandbox, port: int) -> None:
+    change = planned(node, port)
+    node.run(": > /run/stopping")
+    assert node.run(start_script(change)).returncode == 1
+    assert status(node).phase is None
+    assert leftovers(node) == []
+
+
+# ---- what the kubelet says ----
+
+BYTES = b'E1121 "caf\xe9" \xff\xfe "caf\xc3\xa9"\n'
+
+
+@pytest.mark.parametrize("without_iconv", [False, True], ids=["iconv", "no-iconv"])
+def test_bytes_that_are_not_utf8_in_the_kubelets_log_leave_the_result_readable(
+    node: Sandbox, port: int, without_iconv: bool
+) -> None:
+    if without_iconv:
+        node.run("rm $(command -v iconv)")
+    node.path("/run/kubelet.log").write_bytes(BYTES)
+    result = run(node, transaction(port, "crash"))
+    assert result.outcome == "rolled-back"
+    assert result.journal[0] == ('E1121 "caf?" ?? "caf??"' if without_iconv else 'E1121 "caf"  "caf\u00e9"')
+
+
+def test_a_result_that_holds_such_bytes_already_is_readable(node: Sandbox) -> None:
+    node.path(f"{TRANSACTIONS}/T1").mkdir(parents=True)
+    document = b'{"id": "T1", "outcome": "rolled-back", "reason": "why", "journal": ["caf\xe9"]}\n'
+    node.path(f"{TRANSACTIONS}/T1/result.json").write_bytes(document)
+    assert ended(node).journal == ("caf",)

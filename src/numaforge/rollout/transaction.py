@@ -6,13 +6,17 @@ about either, and a reboot ends with the old configuration too: while a transact
 node's own stands before the kubelet's. Every step stands in a journal below TRANSACTIONS, so that a later run
 finds out how an earlier one ended.
 
+It does nothing on a node that is not the one it was planned on any more (`fence`), and gives back what it
+took away with the kubelet (`bound_units`).
+
 What belongs before (cordon, drain) and after (prove, uncordon) concerns the cluster, not the node: a roll-out
-puts it around `start_script`, `status_script` and `revert_script`.
+puts it around `start_script`, `void_script`, `status_script` and `revert_script`.
 """
 
 from __future__ import annotations
 
 import base64
+import hashlib
 import json
 import re
 import shlex
@@ -22,6 +26,8 @@ from dataclasses import dataclass, field
 from numaforge import hugepages
 from numaforge.bundle import FUNCTIONS, FileContent, stage_command
 from numaforge.errors import HostError
+from numaforge.rollout import bound_units, fence
+from numaforge.rollout.fence import Fingerprint
 
 TRANSACTIONS = "/var/lib/numaforge/txn"
 CURRENT = (
@@ -49,6 +55,10 @@ class Transaction:
     of them are filled, or none. `health_url` is None where the kubelet serves no healthz. Without `restart`
     the kubelet is neither stopped nor started.
 
+    It begins only on the node that it was `planned_on` (None: on any): not after another boot or another
+    transaction, not when a file or a state file has another content, and not later than `good_for_seconds`
+    after the look, by the node's own clock.
+
     With it the kubelet has to come up twice: what it has written once must be readable to it. It has come up
     when, within `start_seconds`, it is healthy and its resource managers run. The first time that is enough;
     the second time the same process then has to stay healthy for `stable_seconds`. A kubelet whose managers
@@ -66,6 +76,8 @@ class Transaction:
     restart: bool = True
     start_seconds: int = 120
     stable_seconds: int = 10
+    planned_on: Fingerprint | None = None
+    good_for_seconds: int = 120
 
     @property
     def folder(self) -> str:
@@ -102,8 +114,9 @@ class Transaction:
 class Result:
     """How a transaction ended.
 
-    `outcome` is "applied", "refused" (nothing was changed), "rolled-back" or "failed" (a person is needed;
-    `reason` then ends with the commands).
+    `outcome` is "applied", "refused" (nothing was changed), "void" (nothing was changed, and it never begins
+    any more: it was withdrawn, or the node is not what it was planned on), "rolled-back" or "failed" (a
+    person is needed; `reason` then ends with the commands).
     """
 
     id: str
@@ -172,7 +185,8 @@ def start_script(transaction: Transaction) -> str:
     """Return the script that hands the transaction to systemd on the node and returns at once.
 
     It refuses while another transaction is running, undoes one that was broken off, and does nothing for one
-    that has begun already.
+    that has begun already or is void. On a node that is not what the transaction was planned on it ends
+    without an error, and the result is "void".
     """
     folder = transaction.folder
     return f"""numaforge_start() {{
@@ -186,6 +200,26 @@ def start_script(transaction: Transaction) -> str:
     sh {folder}/run.sh begin apply < /dev/null
 }}
 numaforge_start || exit 1
+"""
+
+
+def void_script(transaction_id: str) -> str:
+    """Return the script that makes a transaction void that has not begun, so that it never will.
+
+    Nothing happens to one that has begun. A `start_script` that arrives later finds the result, also where
+    the node had never heard of the transaction before.
+    """
+    return f"""numaforge_void() {{
+    umask 077
+    mkdir -p {_folder(transaction_id)} || return 1
+    exec 9> "$ROOT/lock" && flock 9 || return 1
+    if has_begun || [ -n "$(outcome "$FOLDER")" ]; then return; fi
+    finish void "nothing was changed: the transaction was withdrawn before it began"
+}}
+ROOT={TRANSACTIONS}
+ID={transaction_id}
+FOLDER=$ROOT/$ID
+{_JOURNAL}{_RELEASE}numaforge_void || exit 1
 """
 
 
@@ -226,13 +260,13 @@ fi
 def status_script(transaction_id: str, unit: str) -> str:
     """Return the script whose output `read_status` reads; `unit` is the kubelet's."""
     folder = _folder(transaction_id)
-    # The unit before the result: it ends after it has written that.
-    return f"""systemctl show -p LoadState {_systemd_unit(transaction_id)}
+    # The unit before the result: it ends after it has written that. An older version wrote any bytes into it.
+    return f"""{_VALID_UTF8}systemctl show -p LoadState {_systemd_unit(transaction_id)}
 systemctl show -p MainPID -p NRestarts -p ActiveEnterTimestampMonotonic {shlex.quote(unit)}
-echo "Boot=$(cat {_BOOT_ID})"
+echo "Boot=$(cat {fence.BOOT_ID})"
 echo "Phase=$(cat {folder}/state 2>/dev/null)"
 echo Result
-cat {folder}/result.json 2>/dev/null
+cat {folder}/result.json 2>/dev/null | valid_utf8
 echo .
 """
 
@@ -254,7 +288,8 @@ def read_status(text: str) -> Status:
             int(values["NRestarts"]),
             int(values["ActiveEnterTimestampMonotonic"]),
         )
-        phase, running = values["Phase"] or None, values["LoadState"] == "loaded"
+        running = values["LoadState"] == "loaded"
+        phase = values["Phase"] or ("staging" if running else None)  # systemd has it before it says a word
     except (KeyError, ValueError) as error:
         raise HostError("the answer about the kubelet's change is cut off", remedy="run again") from error
     result = body.removesuffix(".").strip()
@@ -278,8 +313,15 @@ def node_script(transaction: Transaction) -> str:
     places = _each("place {0} {1} || return 1", enumerate(file.path for file in transaction.files))
     removals = _each("remove {0} || return 1", zip(transaction.absent, strict=True))
     state_removals = _each("remove {0} || return 1", zip(transaction.invalid_state, strict=True))
-    put_backs = _each('put_back "$FOLDER/backup" {0} || by_hand {0}', zip(changed, strict=True))
+    placed = [_checksum(file.text) for file in transaction.files] + ["absent"] * len(transaction.absent)
+    put_backs = _each("take_back {0} {1} || by_hand {0}", zip(changed, placed, strict=True))
     put_backs_state = _each('put_back "$FOLDER/backup" {0} || by_hand {0}', zip(state, strict=True))
+    planned = fence.check_functions(
+        transaction.planned_on,
+        transaction.good_for_seconds,
+        transaction.invalid_state,
+        transaction.kept_state,
+    )
     return f"""#!/bin/sh
 # Written by numaforge: changes {transaction.unit} and undoes the change when it does not come up.
 ROOT={TRANSACTIONS}
@@ -294,8 +336,8 @@ CHANGE_SECONDS={transaction.change_seconds}
 UNDO_SECONDS={transaction.undo_seconds}
 BOOT_SECONDS={_BOOT_SECONDS + transaction.fill_seconds}
 MANAGERS_SOCKET={_MANAGERS_SOCKET}
-BOOT_UNIT={BOOT_UNIT}
-{FUNCTIONS}{hugepages.FUNCTIONS}{_POOLS}{_SETTLE}{_JOURNAL}{_LOCK}
+{FUNCTIONS}{fence.FUNCTIONS}{hugepages.FUNCTIONS}{bound_units.FUNCTIONS}\
+{_POOLS}{_SETTLE}{_JOURNAL}{_RELEASE}{_LOCK}{planned}
 health() {{
 {_health_command(transaction.health_url)}
 }}
@@ -313,17 +355,16 @@ keep_all() {{
 {keeps}{keeps_pools}    sync -f "$FOLDER"
 }}
 keep_state() {{ # the kubelet writes these until it is stopped
-{keeps_state}    : > "$FOLDER/state-kept" && sync -f "$FOLDER"
+{keeps_state}    sync -f "$FOLDER"
 }}
-replace_all() {{
+replace_all() {{ # from here on there is something to put back
+    : > "$FOLDER/replaced" && sync -f "$FOLDER" || return 1
 {places}{removals}{state_removals}    :
 }}
 put_back_all() {{
     commands=
-{put_backs}    if [ -e "$FOLDER/state-kept" ]; then
-        :
-{put_backs_state}    fi
-    [ -z "$commands" ]
+    [ -e "$FOLDER/replaced" ] || return 0
+{put_backs}{put_backs_state}    [ -z "$commands" ]
 }}
 {_VERBS}"""
 
@@ -337,8 +378,6 @@ def health_url(config: Mapping[str, object]) -> str | None:
     address = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(address, address)  # noqa: S104 (compared, not bound)
     return f"http://[{address}]:{port}/healthz" if ":" in address else f"http://{address}:{port}/healthz"
 
-
-_BOOT_ID = "/proc/sys/kernel/random/boot_id"
 
 _POOLS = (
     f"""
@@ -394,12 +433,20 @@ settle() { # wait for a transaction that is ending, undo one that was broken off
 }
 """
 
-# `state` and `result.json` are renamed into place and flushed: they are read after a power cut.
+_VALID_UTF8 = r"""
+valid_utf8() { # what reads it over SSH reads nothing else
+    if command -v iconv > /dev/null 2>&1; then
+        iconv -c -f UTF-8 -t UTF-8 2>/dev/null
+    else
+        LC_ALL=C tr '\200-\377' '?'
+    fi
+}
+"""
+
+# `state`, `last` and `result.json` are renamed into place and flushed: they are read after a power cut.
 _JOURNAL = (
-    r"""
-boot_id() { cat """
-    + _BOOT_ID
-    + r"""; }
+    _VALID_UTF8
+    + r"""
 phase() {
     printf '%s\n' "$1" > "$FOLDER/state.new" && sync "$FOLDER/state.new" &&
         mv -f "$FOLDER/state.new" "$FOLDER/state" && sync "$FOLDER"
@@ -408,7 +455,7 @@ outcome() { # FOLDER
     sed -n '1s/.*, "outcome": "\([a-z-]*\)", .*/\1/p' "$1/result.json" 2>/dev/null
 }
 json_line() { # a line of any bytes on stdin as the inside of a JSON string
-    tr -d '\000-\010\013-\037' | sed -e 's/\\/\\\\/g' -e 's/"/\\"/g' -e 's/\t/\\t/g'
+    valid_utf8 | tr -d '\000-\010\013-\037' | sed -e 's/\\/\\\\/g' -e 's/"/\\"/g' -e 's/\t/\\t/g'
 }
 keep_journal() { # the kubelet's last lines, of its first failure
     [ -e "$FOLDER/journal" ] && return
@@ -431,22 +478,48 @@ finish() { # OUTCOME REASON
             done
         fi
         printf ']}\n'
-    } > "$FOLDER/result.new" && sync "$FOLDER/result.new" &&
-        mv -f "$FOLDER/result.new" "$FOLDER/result.json" && sync -f "$FOLDER" || return 1
-    prune
+    } > "$FOLDER/result.new" && sync "$FOLDER/result.new" || return 1
+    touched=yes
+    case $1 in
+    void | refused) touched= ;; # the node is as it was: what was planned on it is still true
+    *) printf '%s %s\n' "$ID" "$1" > "$ROOT/last.new" && sync "$ROOT/last.new" &&
+        mv -f "$ROOT/last.new" "$ROOT/last" || return 1 ;;
+    esac
+    mv -f "$FOLDER/result.new" "$FOLDER/result.json" && sync -f "$FOLDER" || return 1
+    # Only with a new predecessor is it certain that one whose folder goes does not begin any more.
+    if [ -n "$touched" ]; then prune; fi
     release
 }
-prune() { # the oldest finished transactions, but none that needs a person
+prune() { # the oldest finished transactions, but none that needs a person, and none that holds an edit
     kept=0
+    untouched=0
     for id in $(ls -1t "$ROOT"); do
         if [ -L "$ROOT/$id" ] || [ ! -d "$ROOT/$id" ]; then continue; fi
-        kept=$((kept + 1))
-        if [ "$kept" -gt """
+        ended_as=$(outcome "$ROOT/$id")
+        case $ended_as in
+        void | refused) untouched=$((untouched + 1)) number=$untouched ;; # they hold no backup that counts
+        *) kept=$((kept + 1)) number=$kept ;;
+        esac
+        if [ "$number" -gt """
     + str(KEPT_TRANSACTIONS)
-    + r""" ] && [ "$id" != "$ID" ] && [ "$(outcome "$ROOT/$id")" != failed ]; then
+    + r""" ] && [ "$id" != "$ID" ] && [ "$ended_as" != failed ] && [ ! -e "$ROOT/$id/edited" ]; then
             rm -rf "${ROOT:?}/$id"
         fi
     done
+}
+"""
+)
+
+_RELEASE = (
+    f"""
+BOOT_UNIT={BOOT_UNIT}"""
+    r"""
+has_begun() { [ -e "$FOLDER/state" ] || [ "$(readlink "$ROOT/current")" = "$ID" ]; }
+release() {
+    if [ "$(readlink "$ROOT/current")" = "$ID" ]; then
+        rm -f "${BOOT_UNIT%/*}/multi-user.target.wants/${BOOT_UNIT##*/}" "$BOOT_UNIT"
+        rm -f "$ROOT/current"
+    fi
 }
 """
 )
@@ -478,12 +551,6 @@ END
 take() {
     stand_before_kubelet && ln -s "$ID" "$ROOT/current" && sync "$ROOT"
 }
-release() {
-    if [ "$(readlink "$ROOT/current")" = "$ID" ]; then
-        rm -f "${BOOT_UNIT%/*}/multi-user.target.wants/${BOOT_UNIT##*/}" "$BOOT_UNIT"
-        rm -f "$ROOT/current"
-    fi
-}
 begin() { # apply or revert
     umask 022
     exec 9> "$ROOT/lock" && flock 9 || return 1
@@ -507,6 +574,10 @@ begin() { # apply or revert
             echo "the transaction $ID was broken off, and its lock is gone: see $FOLDER" >&2
             return 1
         fi
+        if outdated; then
+            finish void "nothing was changed: $why"
+            return
+        fi
         ;;
     revert,applied) mv -f "$FOLDER/revert.new" "$FOLDER/revert" && sync "$FOLDER/revert" || return 1 ;;
     revert,)
@@ -521,7 +592,12 @@ begin() { # apply or revert
 
 _KUBELET = r"""
 unit_state() { systemctl show -p MainPID -p NRestarts -p SubState "$UNIT"; }
-uptime_seconds() { read -r uptime _ < /proc/uptime; echo "${uptime%%.*}"; }
+going_down() { # reboot, poweroff, halt, kexec: each of them is on its way to this target
+    case $(systemctl show -p ActiveState -p Job shutdown.target) in
+    *ActiveState=active* | *Job=[1-9]*) return 0 ;;
+    *) return 1 ;;
+    esac
+}
 managers_run() { grep -q " $MANAGERS_SOCKET\$" /proc/net/unix; }
 managers_run_as_before() { [ ! -e "$FOLDER/managers-ran" ] || managers_run; }
 comes_up() { # SECONDS that it has to stay up; sets `why` when it does not
@@ -546,7 +622,7 @@ comes_up() { # SECONDS that it has to stay up; sets `why` when it does not
                 steady=$unit
                 since=$now
             fi
-            if managers_run_as_before && [ $((now - since)) -ge "$1" ]; then return 0; fi
+            if managers_run_as_before && bound_run && [ $((now - since)) -ge "$1" ]; then return 0; fi
         else
             steady=
         fi
@@ -558,6 +634,10 @@ comes_up() { # SECONDS that it has to stay up; sets `why` when it does not
                 why="the kubelet's resource managers did not start within $START_SECONDS s;"
                 why="$why does the container runtime answer?"
                 return 1
+            elif ! bound_run; then
+                why="$down, which was active and which systemd stops with the kubelet,"
+                why="$why was not active again within $START_SECONDS s"
+                return 1
             fi
         fi
         pause
@@ -567,23 +647,30 @@ start_unit() { # SECONDS that it has to stay up
     systemctl daemon-reload || { why="systemctl daemon-reload failed"; return 1; }
     systemctl reset-failed "$UNIT" 2>/dev/null
     systemctl start "$UNIT" || { why="systemctl start $UNIT failed"; return 1; }
+    start_bound
     comes_up "$1"
+}
+stop_unit() {
+    note_bound
+    systemctl stop "$UNIT"
 }
 """
 
 _VERBS = r"""
 stage_and_keep() {
-    stage_all && keep_all && head -c 524288 /dev/zero > "$FOLDER/reserve" && phase stopping
+    stage_all && keep_all && note_bound && head -c 524288 /dev/zero > "$FOLDER/reserve" && phase stopping
 }
 change() {
     why="the kubelet could not be stopped"
-    if [ -n "$RESTART" ]; then systemctl stop "$UNIT" || return 1; fi
+    if [ -n "$RESTART" ]; then stop_unit || return 1; fi
     why="the kubelet's state could not be copied"
     keep_state || return 1
     if [ -n "$POOLS" ]; then
         why="the transaction's journal could not be written"
         phase filling && fill_pools || return 1
     fi
+    # The kubelet writes its state until it has ended; what is kept is kept as it is now.
+    if edited is_kept_state; then return 1; fi
     why="a file could not be replaced"
     phase replacing && replace_all || return 1
     why="the transaction's journal could not be written"
@@ -599,7 +686,7 @@ change() {
     why="the transaction's journal could not be written"
     phase starting-again || return 1
     why="the kubelet could not be stopped for its second start"
-    systemctl stop "$UNIT" || return 1
+    stop_unit || return 1
     if start_unit "$STABLE_SECONDS"; then return; fi
     why="the kubelet came up with the new configuration, and not a second time: $why"
     return 1
@@ -611,7 +698,22 @@ by_hand() { # PATH: add the command that puts it back
         commands="${commands}rm -f '$1'; "
     fi
 }
+take_back() { # PATH CHECKSUM of what was placed: put it back, but lose no text that came from elsewhere
+    now=$(content "$1")
+    if [ "$now" != absent ] && [ "$now" != "$2" ] && [ "$now" != "$(content "$FOLDER/backup$1")" ]; then
+        keep "$FOLDER/edited" "$1" || return 1
+    fi
+    put_back "$FOLDER/backup" "$1"
+}
+edits() { # what `take_back` has kept
+    [ -d "$FOLDER/edited" ] || return
+    find "$FOLDER/edited" -type f | LC_ALL=C sort | while IFS= read -r path; do
+        printf '; %s was edited during the change: its text is kept in %s' "${path#"$FOLDER/edited"}" "$path"
+    done
+}
 undo() { # PHASE REASON
+    # Nothing can be started or proved now. The next boot puts everything back before the kubelet starts.
+    if going_down; then return 1; fi
     reason=$2
     rm -f "$FOLDER/reserve" # what is written from here on may need the room
     keep_journal
@@ -619,31 +721,36 @@ undo() { # PHASE REASON
     discard_all
     stuck=
     if [ "$(cat "$FOLDER/back" 2>/dev/null)" != "$(boot_id)" ]; then # else `boot` has done it
-        if [ -n "$RESTART" ]; then systemctl stop "$UNIT" || stuck="the kubelet could not be stopped"; fi
+        if [ -n "$RESTART" ]; then stop_unit || stuck="the kubelet could not be stopped"; fi
         put_back_all || stuck="${stuck:+$stuck, and }not every file could be put back"
     fi
     put_back_pools
     failed=$lacking
+    old="the old configuration is back"
+    if [ ! -e "$FOLDER/replaced" ] && edited is_kept_state; then
+        old="nothing was replaced, that edit stays"
+    fi
     if [ -n "$stuck" ]; then
         failed=yes
-        back="$stuck. By hand: ${commands}systemctl daemon-reload; systemctl restart $UNIT"
+        back="$stuck. By hand: ${commands}systemctl daemon-reload; systemctl restart $UNIT$(bound_by_hand)"
     elif [ -z "$RESTART" ]; then
         systemctl daemon-reload
         back="the files are as they were"
     elif start_unit "$STABLE_SECONDS"; then
-        back="the old configuration is back and the kubelet is healthy with it"
+        back="$old and the kubelet is healthy with it"
     elif [ ! -e "$FOLDER/was-healthy" ]; then
-        back="the old configuration is back; the kubelet was not healthy before either"
+        back="$old; the kubelet was not healthy before either"
     else
         failed=yes
-        commands="journalctl -u $UNIT -n 50; systemctl restart $UNIT"
-        back="the old configuration is back, but $why with it too. By hand: $commands"
+        commands="journalctl -u $UNIT -n 50; systemctl restart $UNIT$(bound_by_hand)"
+        back="$old, but $why with it too. By hand: $commands"
     fi
     if [ -n "$failed" ]; then
-        finish failed "$reason; $back$lacking"
+        if going_down; then return 1; fi
+        finish failed "$reason$(edits); $back$lacking"
         return 1
     fi
-    finish rolled-back "$reason; $back"
+    finish rolled-back "$reason$(edits); $back"
 }
 apply() {
     umask 022
@@ -671,18 +778,14 @@ revert() {
     if [ ! -e "$FOLDER/applied.json" ]; then
         mv "$FOLDER/result.json" "$FOLDER/applied.json" && sync "$FOLDER" || return 1
     fi
-    if [ -e "$FOLDER/result.json" ]; then
-        release
-    else
-        undo reverting "$(cat "$FOLDER/revert")"
-    fi
+    undo reverting "$(cat "$FOLDER/revert")"
 }
 recover() {
     umask 022
-    if [ -e "$FOLDER/revert" ]; then
-        revert
-    elif [ -e "$FOLDER/result.json" ]; then
+    if ended; then
         release
+    elif [ -e "$FOLDER/revert" ]; then
+        revert
     elif unchanged; then
         refuse "the transaction was broken off before it began"
     else
@@ -700,7 +803,7 @@ boot() { # the kubelet waits for this; the proof that it comes up has to wait fo
     if [ "$(cat "$FOLDER/boot")" = "$(boot_id)" ]; then return; fi
     if ! ended && ! unchanged; then
         discard_all
-        put_back_all && systemctl daemon-reload && boot_id > "$FOLDER/back"
+        { [ -e "$FOLDER/back" ] || put_back_all; } && systemctl daemon-reload && boot_id > "$FOLDER/back"
         put_back_pools
     fi
     hand_over recover
@@ -717,6 +820,10 @@ def _folder(transaction_id: str) -> str:
     if not re.fullmatch("[A-Za-z0-9][A-Za-z0-9-]*", transaction_id):
         raise HostError(f"{transaction_id!r} is not the id of a transaction")
     return f"{TRANSACTIONS}/{transaction_id}"
+
+
+def _checksum(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()
 
 
 def _systemd_unit(transaction_id: str) -> str:
