@@ -127,6 +127,24 @@ def test_a_limit_ends_whatever_a_host_leaves_waiting(sandbox: Sandbox, tmp_path:
     assert after == "answer ['back']"
 
 
+def test_other_work_goes_on_while_a_host_does_not_answer(sandbox: Sandbox, tmp_path: Path) -> None:
+    scene = f"""
+from numaforge.rollout.steps import in_thread
+
+turns = []
+
+def count():
+    while True:
+        turns.append("turn")
+        yield 0.1
+
+with in_thread(count()):
+    reach({_CUT.format(signal="STOP")!r}, seconds=2)
+logger.info("answer %r", len(turns) > 10)
+"""
+    assert play(sandbox, tmp_path, scene)[-1] == "answer True"
+
+
 def test_half_a_script_does_nothing(sandbox: Sandbox, tmp_path: Path) -> None:
     (said,) = reach(sandbox, tmp_path, "touch /run/half\nif true; then")
     assert said.startswith("HostAwayError")

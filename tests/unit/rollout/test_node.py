@@ -571,6 +571,18 @@ def test_a_transaction_of_a_runner_that_was_killed_reaches_a_node_back_in_servic
     assert (begun, len(world.machine.applied)) == ([True], 1)
 
 
+def test_a_node_that_is_given_back_unchanged_is_not_changed_by_what_is_still_under_way():
+    world = World()
+    begun = begins(world)
+    handed_over(world, 110.0)  # the node is as it was looked at, and that was not long ago
+    world.machine.fault = lambda call: Killed() if call == "no answer" else None
+    world.time.finish(world.begin(ANN))
+    world.cluster.patch_node(world.node, annotations={ABORT: "carol"})
+    assert (world.run(BOB).ending, free(world)) == (Ending.ABORTED, True)
+    world.time.run(600.0)
+    assert (begun, world.machine.files) == ([], OLD)
+
+
 def test_a_runner_that_slept_before_it_handed_a_transaction_over_changes_nothing():
     world = World()
     begun = begins(world)
