@@ -206,8 +206,46 @@ def test_a_node_that_is_reset_between_two_files_starts_its_kubelet_with_the_old_
     assert started == 1
 
 
+def test_a_node_that_is_rebooted_during_a_change_proves_the_old_kubelet_after_the_boot(fresh: Node) -> None:
+    before = seen(fresh)
+    transaction = change(fresh, STATIC)
+    begin(fresh, transaction)
+    until(fresh, f"grep -qx starting {transaction.folder}/state")
+    boot = status(fresh).process.boot_id
+    fresh.try_run(": > /run/reset; systemctl reboot")  # it may not live to answer
+    _await_login(fresh)
+    result = ended(fresh)
+    assert status(fresh).process.boot_id != boot
+    assert result.outcome == "rolled-back", result
+    assert result.reason.startswith("the transaction was broken off while starting; ")
+    assert seen(fresh) == before
+
+
+def test_units_that_are_bound_to_the_kubelet_are_active_again(fresh: Node) -> None:
+    names = ("needs-kubelet", "part-of-kubelet", "needs-part")
+    for name, binding in zip(
+        names, (f"Requires={UNIT}", f"PartOf={UNIT}", "BindsTo=part-of-kubelet.service"), strict=True
+    ):
+        fresh.run(
+            f"cat > /etc/systemd/system/{name}.service",
+            input_text=f"[Unit]\n{binding}\n[Service]\nExecStart=/bin/sleep infinity\n",
+        )
+    units = " ".join(f"{name}.service" for name in reversed(names))
+    fresh.run(f"systemctl daemon-reload; systemctl start {units}")
+    try:
+        assert run(fresh, change(fresh, STATIC)).outcome == "applied"
+        assert fresh.run(f"systemctl is-active {units}").split() == ["active"] * len(names)
+        bound = fresh.run("cat /var/lib/numaforge/txn/T1/bound").split()
+        assert {*bound} == {f"{name}.service" for name in names}
+        fresh.run("sh -s", input_text=revert_script("T1", "why not"))
+        assert ended(fresh).outcome == "rolled-back"
+        assert fresh.run(f"systemctl is-active {units}").split() == ["active"] * len(names)
+    finally:
+        fresh.run(f"systemctl stop {units}")
+
+
 def _await_login(node: Node) -> None:
-    """Wait until the node that was reset lets us in."""
+    """Wait until the node that was reset, or rebooted, lets us in."""
     deadline = time.monotonic() + BOOT_SECONDS
     login = node.ssh_arguments("-o", "ConnectTimeout=20")
     while subprocess.run([*login, "[ ! -e /run/reset ]"], capture_output=True, check=False).returncode:

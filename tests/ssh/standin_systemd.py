@@ -4,9 +4,9 @@ They do for one unit what the real ones do. The kubelet obeys one word in its dr
 `deaf` (never healthy), `flap` (healthy, but its managers refuse their state), `idle` (healthy, but its
 managers never start), `late` (all is well at first, then it ends), `once` (cannot read what it wrote itself).
 
-A file in /run/bound is named after a unit that is bound to another one, and holds the property and the unit by
-which systemd says so. That unit is active while there is a file of its name in /run/active, and does not start
-while there is one in /run/broken. While /run/stopping exists the system is going down: nothing can be started.
+A file in /run/bound is named after a unit that is bound to another one, and holds the property and the unit
+by which systemd says so. Such a unit is active while there is a file of its name in /run/active, and does not
+start while there is one in /run/broken. While /run/stopping exists the system is going down: nothing starts.
 
 A script in /run/when, named after a phase of the journal or a staged file, runs once when that has just been
 renamed into place; its $PPID is the shell that did it.

@@ -336,6 +336,85 @@ def test_a_change_that_lost_its_unit_is_undone_before_a_new_one(node: Sandbox, t
     assert node.path("/run/recovered").exists()
 
 
+def test_a_file_edited_after_the_look_is_not_overwritten_and_named(node: Sandbox, tmp_path: Path) -> None:
+    # The unit is asked about after the files have been read, and before anything is handed over.
+    node.run("mv /usr/local/bin/systemctl /usr/local/bin/systemctl.real")
+    node.path("/usr/local/bin/systemctl").write_text(
+        f"""#!/bin/sh
+case "$*" in *"ActiveState -p SubState"*) [ ! -e /run/edit ] || echo '# mine' >> {CONFIG} ;; esac
+exec systemctl.real "$@"
+"""
+    )
+    node.run("chmod +x /usr/local/bin/systemctl; : > /run/edit")
+    run = pyinfra(tmp_path, data(node), "-y", "deploys/kubelet.py")
+    assert run.returncode == 1
+    assert f"nothing was changed: {CONFIG} was changed after it was looked at" in plain(run.stdout)
+    assert "run again" in plain(run.stdout)
+    assert not node.path(DROP_IN).exists()
+    assert starts(node) == 1
+    node.path("/run/edit").unlink()
+    again = pyinfra(tmp_path, data(node), "-y", "deploys/kubelet.py")
+    assert again.returncode == 0, again.stdout
+    assert node.path(CONFIG).read_text().endswith("# mine\n")
+
+
+# The deploy asks as a roll-out does.
+_ASK = """
+from functools import partial
+
+from pyinfra import host, logger
+
+from numaforge.hosts import reached
+from numaforge.rollout.transaction import read_status, status_script
+from roles.kubelet.facts import identity
+
+logger.info("%r", identity(partial(reached, host)))
+status = read_status("\\n".join(reached(host, status_script("T1", "kubelet.service"))))
+logger.info("%r", status.result)
+"""
+
+
+def asked(node: Sandbox, folder: Path) -> str:
+    deploy = folder / "ask.py"
+    deploy.write_text(_ASK)
+    run = pyinfra(folder, data(node), "-y", str(deploy))
+    assert run.returncode == 0, run.stdout
+    return plain(run.stdout)
+
+
+def test_a_host_says_which_one_it_is(node: Sandbox, tmp_path: Path) -> None:
+    node.path("/etc/machine-id").write_text("0123456789abcdef0123456789abcdef\n")
+    node.path("/sys/class/dmi/id").mkdir(parents=True)
+    node.path("/sys/class/dmi/id/product_uuid").write_text("4C4C4544-0042-4A10-8052-C3C04F4B5A32\n")
+    assert (
+        "Identity(boot_id='the first boot', machine_id='0123456789abcdef0123456789abcdef',"
+        " system_uuid='4c4c4544-0042-4a10-8052-c3c04f4b5a32')"
+    ) in asked(node, tmp_path)
+
+
+def test_what_a_host_does_not_say_of_itself_is_unknown(node: Sandbox, tmp_path: Path) -> None:
+    node.path("/etc/machine-id").unlink(missing_ok=True)
+    assert "machine_id=None, system_uuid=None)" in asked(node, tmp_path)
+
+
+def test_a_result_with_bytes_that_are_not_utf8_is_readable_over_ssh(node: Sandbox, tmp_path: Path) -> None:
+    node.path("/var/lib/numaforge/txn/T1").mkdir(parents=True)
+    node.path("/var/lib/numaforge/txn/T1/result.json").write_bytes(
+        b'{"id": "T1", "outcome": "rolled-back", "reason": "why", "journal": ["caf\xe9"]}\n'
+    )
+    assert "Result(id='T1', outcome='rolled-back', reason='why', journal=('caf',))" in asked(node, tmp_path)
+
+
+def test_bytes_that_are_not_utf8_in_the_kubelets_log_do_not_hide_how_it_ended(
+    node: Sandbox, tmp_path: Path
+) -> None:
+    node.path("/run/kubelet.log").write_bytes(b"E1121 caf\xe9 \xff\n")
+    profile = {**PROFILE, "name": "crash"}
+    run = pyinfra(tmp_path, data(node, numaforge_profile=profile), "-y", "deploys/kubelet.py")
+    assert run.returncode == 1
+    assert "the kubelet ended by itself; the old configuration is back" in plain(run.stdout)
+
+
 def test_a_host_without_a_kubelet_is_skipped_with_a_word(start_sandbox: StartSandbox, tmp_path: Path) -> None:
     node = start_sandbox(machine())
     run = pyinfra(tmp_path, data(node), "-y", "deploys/kubelet.py")

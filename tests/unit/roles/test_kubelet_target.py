@@ -15,6 +15,7 @@ from numaforge.planning.files import HUGEPAGES_TMPFILES_PATH
 from numaforge.planning.node import plan_node
 from numaforge.profile import load_profile
 from numaforge.render import hugepage_files, kubelet_files
+from numaforge.rollout.fence import Fingerprint
 from numaforge.topology.model import NodeTopology
 from roles.kubelet.facts import KubeletFiles, KubeletUnit
 from roles.kubelet.target import Need, Target
@@ -141,6 +142,23 @@ def test_a_file_for_the_boot_that_nobody_plans_is_removed() -> None:
     need = needed(on, found(on, **{HUGEPAGES_TMPFILES_PATH: "# Written by numaforge\n"}))
     assert need.transaction is not None
     assert need.transaction.absent == (HUGEPAGES_TMPFILES_PATH,)
+
+
+def test_a_change_begins_only_on_what_it_was_planned_on() -> None:
+    on = target()
+    fingerprint = Fingerprint("boot", 7, "T0 applied", {on.kubelet.config_file: "1f"}, on.kubelet.config_dir)
+    need = needed(on, replace(found(on, {POOL: 3}), fingerprint=fingerprint))
+    assert need.transaction is not None
+    assert need.transaction.planned_on == fingerprint
+
+
+def test_the_look_covers_every_file_that_the_decision_depends_on() -> None:
+    on = target()
+    question = on.question
+    assert {on.kubelet.config_file, HUGEPAGES_TMPFILES_PATH, MEMORY_STATE} <= {*question.paths}
+    assert {file.path for file in on.plan.files if file.role == "kubelet"} <= {*question.paths}
+    assert question.drop_in_folder == on.kubelet.config_dir
+    assert all(path in question.script.split("look ")[-1].split("\n")[0] for path in question.paths)
 
 
 @pytest.mark.parametrize("unit", [STOPPED, NO_SYSTEMD], ids=["stopped", "no-systemd"])

@@ -20,6 +20,7 @@ from numaforge.rollout.transaction import (
     read_status,
     revert_script,
     status_script,
+    void_script,
 )
 
 CHANGE = Transaction("20261121T101500Z-1a2b3c", "kubelet.service", (FileContent("/etc/a", "x\n"),))
@@ -46,6 +47,8 @@ def test_what_is_no_id_never_becomes_part_of_a_script(name: str) -> None:
         revert_script(name, "why")
     with pytest.raises(HostError, match="is not the id of a transaction"):
         status_script(name, "kubelet.service")
+    with pytest.raises(HostError, match="is not the id of a transaction"):
+        void_script(name)
 
 
 def test_the_deadline_leaves_time_for_two_starts_and_for_undoing_twice() -> None:
@@ -76,6 +79,12 @@ PROCESS = Process("b", 7, 1, 99)
             Status("starting", True, None, PROCESS),
             False,
             id="running",
+        ),
+        pytest.param(
+            HEAD.format("loaded", "") + ".",
+            Status("staging", True, None, PROCESS),
+            False,
+            id="handed-to-systemd-a-moment-ago",
         ),
         pytest.param(
             HEAD.format("not-found", "starting") + ".",
