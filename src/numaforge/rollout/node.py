@@ -286,16 +286,15 @@ def other_machine(node: ClusterNode, host: Identity, *, rebooted: bool = False) 
     if rebooted:
         del known["boot ID"]
     for name, (of_host, of_node) in known.items():
-        if of_host and of_node and of_host.lower() != of_node.lower():
-            return (
-                f"the host and the node are not the same machine: the {name} of the host is {of_host}, "
-                f"and of the node {of_node}: {_CHECK_MACHINE[name]}"
-            )
-        if name == "boot ID" and not (of_host and of_node):
-            return (
-                "the host and the node cannot be told to be the same machine: the boot ID of the host is "
-                f"{of_host or 'unknown'}, and of the node {of_node or 'unknown'}"
-            )
+        if of_host and of_node:
+            if of_host.lower() == of_node.lower():
+                continue
+        elif name != "boot ID":
+            continue
+        return (
+            f"the host is not known to be the machine of this node: the {name} of the host is "
+            f"{of_host or 'unknown'}, and of the node {of_node or 'unknown'}: {_CHECK_MACHINE[name]}"
+        )
     return None
 
 

@@ -186,7 +186,7 @@ class Phases:
                 return (yield from self._hold(result.reason, result.journal))
 
     def _plan_anew(self, reason: str) -> Steps[Outcome | None]:
-        """Go back behind a transaction that is void: pods may have come, and the node have changed."""
+        """Drain and look at the node again: its transaction is void, and nothing was changed."""
         self._void += 1
         if self._void == _MOST_VOID:
             return (yield from self._finish(Ending.BLOCKED, f"{_MOST_VOID} times in a row {reason}"))

@@ -36,7 +36,7 @@ RENEW_SECONDS = 10.0
 SILENT_SECONDS = 60.0
 """A runner that has not renewed its slot for so long, watched by one clock, is taken for dead."""
 _ASK_AGAIN_SECONDS = 10.0
-_LOOK_SECONDS = 2 * _ASK_AGAIN_SECONDS
+_LOOK_SECONDS = 2 * _ASK_AGAIN_SECONDS  # for how long the look at a Lease speaks, at most
 
 
 class NoSlotError(NumaforgeError):
@@ -91,15 +91,14 @@ class Silence:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._seen: dict[
-            str, tuple[str, float, float]
-        ] = {}  # version, silent for, when it was last looked at
+        # By name: the version, for how long it has been seen, and when it was last looked at.
+        self._seen: dict[str, tuple[str, float, float]] = {}
 
     def of(self, lease: Lease) -> float:
         """Return for how many seconds this Lease has been seen unchanged.
 
-        A look counts for the time since the last one, but not for long: while the API server is away its
-        holder cannot renew it either.
+        A long time without a look counts for little: while the API server is away, the holder cannot renew
+        its Lease either.
         """
         now = self._clock()
         version, silent, looked = self._seen.get(lease.name, ("", 0.0, now))
