@@ -307,17 +307,16 @@ class Phases:
         """End a roll-out whose cordon somebody has taken away: nothing is cordoned again behind his back."""
         if self.record.phase is Phase.VERIFIED:
             return (yield from self._finish(Ending.DONE, reason))
-        if not self.touched or (yield from self._never_begun()):
+        if not self.touched:
             return (yield from self._finish(Ending.BLOCKED, reason))
+        if self.record.phase is Phase.APPLYING:
+            status = yield from self._status()
+            if status.result is not None and status.result.outcome in ("void", "refused"):
+                return (yield from self._finish(Ending.BLOCKED, reason))
+            if status.broken_off:  # its kubelet may be down: to end that hurts no pod
+                yield from self._ask(self.machine.settle)
         self._event("RolloutHeld", reason, warning=True)
         return Outcome(Ending.HELD, f"{reason}, which was {self.record.phase}: cordon it again, and resume")
-
-    def _never_begun(self) -> Steps[bool]:
-        """Say whether the record's transaction has changed nothing, and never will."""
-        if self.record.phase is not Phase.APPLYING:
-            return False
-        result = (yield from self._status()).result
-        return result is not None and result.outcome in ("void", "refused")
 
     def _fail(self, error: NumaforgeError) -> Steps[Outcome | None]:
         """End where something is refused that neither waiting nor asking again would change."""

@@ -648,6 +648,18 @@ def test_a_node_that_refuses_three_transactions_in_a_row_is_given_back(times, en
         assert outcome.reason == "3 times in a row nothing was changed: the node was looked at 150 s ago"
 
 
+def test_a_transaction_that_was_broken_off_is_ended_also_where_the_node_was_uncordoned():
+    world = World()
+    world.trouble(broken_off=True)
+    killed = world.begin(ANN)
+    world.reach(Phase.APPLYING)
+    killed.kill()
+    world.cluster.change_node(NODE, unschedulable=False)
+    assert world.run(BOB).ending is Ending.HELD
+    world.time.run(60.0)
+    assert (world.machine.files, world.machine.busy) == (OLD, False)
+
+
 def test_an_undoing_is_not_asked_for_once_the_node_is_uncordoned():
     world = World()
     world.trouble(gpus="7")
