@@ -24,6 +24,7 @@ LIMIT_SECONDS = 600.0
 WHOLE_FLEET = Shape(
     members=(2000, 2000),
     troubled=0.0,
+    late=0.0,
     left_before=0.0,
     events=0,
     kills=0,

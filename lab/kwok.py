@@ -23,6 +23,8 @@ ZONE = "topology.kubernetes.io/zone"
 MANAGED = "kwok.x-k8s.io/node"
 """The label of the nodes that kwok plays; a node that loses it is not heard from any more."""
 ALLOCATABLE = {"cpu": "64", "memory": "512Gi", "pods": "110", "nvidia.com/gpu": "8"}
+NODE_INFO = {"machineID": "kwok-machine", "bootID": "kwok-boot", "systemUUID": "KWOK-UUID"}
+"""What every node says of the machine that it has not."""
 LEASE_SECONDS = 40
 """kwok renews a Lease four times in this time."""
 
@@ -188,7 +190,7 @@ class Fleet(Api):
 
     def _register(self, name: str, zone: str) -> None:
         labels = {"kubernetes.io/hostname": name, MANAGED: "fake", ZONE: zone}
-        status = {"allocatable": ALLOCATABLE, "capacity": ALLOCATABLE}
+        status = {"allocatable": ALLOCATABLE, "capacity": ALLOCATABLE, "nodeInfo": NODE_INFO}
         self.send("POST", "/api/v1/nodes", {"metadata": {"name": name, "labels": labels}, "status": status})
 
     def _takes_pods(self) -> bool:

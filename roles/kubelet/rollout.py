@@ -16,7 +16,7 @@ from numaforge.rollout.node import NodeRollout, Progress
 from numaforge.rollout.options import PLACE, Part, RolloutOptions
 from numaforge.rollout.record import Ending
 from numaforge.rollout.runner import this_runner
-from numaforge.rollout.steps import run
+from numaforge.rollout.steps import in_thread, run
 
 from .machine import PyinfraMachine
 from .target import Target
@@ -99,6 +99,7 @@ def roll_out(host: Host, target: Target, options: RolloutOptions) -> None:
         veto=lambda: _veto(options, part),
         lookout=_clusters.lookout(options),
         rollout=part.name,
+        beside=in_thread,
     )
     outcome = run(rollout.run())
     events.record("outcome", host.name, ending=outcome.ending, reason=outcome.reason, details=outcome.details)

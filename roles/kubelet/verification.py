@@ -25,6 +25,7 @@ SUITE = Path("tests/node")
 _POLL_SECONDS = 0.5
 _LONGEST_SECONDS = 600
 _CONNECT_SECONDS = 30
+_LOGIN_SECONDS = 2 * _CONNECT_SECONDS  # ConnectTimeout ends before ssh asks who may log in
 _WITHOUT = "or go without it: verify: False in numaforge_rollout"
 _SSH_OPTIONS = {
     "ssh_hostname": "HostName",
@@ -62,8 +63,15 @@ class Verification:
             command = ["ssh", "-F", config.name, f"-oConnectTimeout={_CONNECT_SECONDS}", "--", name, ":"]
             try:
                 done = subprocess.run(
-                    command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
+                    command,
+                    stdin=subprocess.DEVNULL,
+                    capture_output=True,
+                    text=True,
+                    check=False,
+                    timeout=_LOGIN_SECONDS,
                 )
+            except subprocess.TimeoutExpired as error:
+                raise HostError(f"ssh has not logged in within {_LOGIN_SECONDS} s") from error
             except FileNotFoundError as error:
                 raise HostError(
                     "the verification suite needs the program ssh", remedy=f"install it, {_WITHOUT}"

@@ -8,11 +8,13 @@ import shlex
 import socket
 import sys
 from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import wraps
 from typing import Any, Concatenate, ParamSpec, cast
 from weakref import WeakKeyDictionary
 
+from gevent import Timeout  # type: ignore[import-untyped]
 from paramiko import SSHException
 from pyinfra import host as current_host
 from pyinfra import logger
@@ -33,6 +35,8 @@ from numaforge.topology.model import NodeTopology
 
 Commands = Generator[StringCommand | FunctionCommand, None, None]
 P = ParamSpec("P")
+
+_HANG_UP_SECONDS = 5  # a connection through a host that does not answer is closed over that
 
 # Runs the script on stdin as root, by itself or through a sudo that asks for nothing, and says which it was.
 _RIGHT = "numaforge-right "
@@ -460,19 +464,28 @@ def _answered(output: list[str] | None) -> list[str]:
 def reached(host: Host, script_text: str, seconds: int = 120) -> list[str]:
     """Run a script on a host that may go away for a while, and return the lines it prints.
 
-    A connection that broke is made anew. Raises HostAwayError where the host does not answer to the end,
-    HostError with what the script complains of where it fails.
+    A connection that broke is made anew. The limit is for all of it: to connect, to open a channel, which
+    paramiko would await for an hour, to write the script and to read the answer. Raises HostAwayError where
+    the host does not answer to the end, HostError with what the script complains of where it fails.
     """
     mark = _new_mark()
+    limit = Timeout(seconds)  # interrupts what is patched by gevent, as all of a run of pyinfra is
     try:
-        if not host.connected:
-            host.connect(show_errors=False, raise_exceptions=True)
-        _, output = host.run_shell_command(
-            StringCommand("sh", "-s"),
-            _stdin=_marked(script_text, mark),
-            _sudo=bool(host.data.get("_sudo")),
-            _timeout=seconds,
-        )
+        with limit:
+            if not host.connected:
+                host.connect(show_errors=False, raise_exceptions=True)
+            _, output = host.run_shell_command(
+                StringCommand("sh", "-s"),
+                _stdin=_marked(script_text, mark),
+                _sudo=bool(host.data.get("_sudo")),
+            )
+    except Timeout as expired:
+        _hang_up(host)
+        if expired is not limit:
+            raise
+        raise HostAwayError(
+            f"the host does not answer: no answer within {seconds} s", where=host.name
+        ) from None
     except (ConnectError, SSHException, OSError, EOFError) as error:
         _hang_up(host)
         raise HostAwayError(
@@ -493,11 +506,13 @@ def reached(host: Host, script_text: str, seconds: int = 120) -> list[str]:
 
 
 def _hang_up(host: Host) -> None:
-    """Forget a connection that broke, so that the next call makes a new one."""
-    try:
+    """Forget a connection that broke, so that the next call makes a new one; wait for no host to agree."""
+    client = getattr(host.connector, "client", None)
+    with Timeout(_HANG_UP_SECONDS, False), suppress(SSHException, OSError, EOFError):
+        if client is not None:
+            client.close()  # first: pyinfra cleans up over a connection that still seems to be there
         host.disconnect()
-    except (SSHException, OSError, EOFError):
-        host.connected = False
+    host.connected = False
 
 
 def capture(name: str, data: Mapping[str, Any]) -> Snapshot:
@@ -505,7 +520,7 @@ def capture(name: str, data: Mapping[str, Any]) -> Snapshot:
 
     Raises HostError when the host cannot be reached or lacks the rights.
     """
-    from gevent import monkey  # type: ignore[import-untyped]
+    from gevent import monkey
 
     monkey.patch_all()
     from pyinfra.api import Config, Inventory

@@ -13,9 +13,9 @@ from typing import Any, Self
 
 from lab.api import Api
 from lab.errors import LabError
-from lab.kwok import ZONE
+from lab.kwok import NODE_INFO, ZONE
 from numaforge.rollout.gate import Expected
-from numaforge.rollout.machine import Change
+from numaforge.rollout.machine import Change, Identity
 from numaforge.rollout.node import NodeRollout
 from numaforge.rollout.outcome import Outcome
 from numaforge.rollout.record import Ending
@@ -25,6 +25,7 @@ from tests.fixtures.virtual_time import Killed
 
 NODES = "/api/v1/nodes"
 LAST = "observer.test/last"
+KWOK = Identity(NODE_INFO["bootID"], NODE_INFO["machineID"], NODE_INFO["systemUUID"].lower())
 _ids = itertools.count()
 
 
@@ -32,18 +33,25 @@ _ids = itertools.count()
 class ScriptedMachine:
     """A machine behind a node that has none: its transactions are applied a moment after they begin.
 
-    It outlives whoever began them. `unverified` is what is found wrong with it once it is changed. `asked`
-    hears of every call before it takes effect; `reverted` says why, by transaction.
+    It outlives the process that began them. `unverified` is what is found wrong with it once it is changed,
+    and `host` which machine it is. `asked` hears of every call before it takes effect; `reverted` says why,
+    by transaction.
     """
 
     seconds: float = 0.5
     outcome: str = "applied"
     unverified: tuple[str, ...] = ()
+    host: Identity = KWOK
     asked: Callable[[str], object] = lambda _call: None
     begun: list[str] = field(default_factory=list)
     reverted: dict[str, str] = field(default_factory=dict)
     _ends: dict[str, float] = field(default_factory=dict)
+    _void: set[str] = field(default_factory=set)
     _done: bool = False
+
+    def identity(self) -> Identity:
+        self.asked("identity")
+        return self.host
 
     def change(self) -> Change | None:
         self.asked("change")
@@ -58,13 +66,20 @@ class ScriptedMachine:
 
     def begin(self, transaction: Transaction) -> None:
         self.asked("begin")
-        if transaction.id not in self.begun:
+        if transaction.id not in [*self.begun, *self._void]:
             self.begun.append(transaction.id)
             self._ends[transaction.id] = time.monotonic() + self.seconds
+
+    def void(self, transaction: str) -> None:
+        self.asked("void")
+        if transaction not in self.begun:
+            self._void.add(transaction)
 
     def status(self, transaction: str | None) -> Status:
         self.asked("status")
         process = Process("boot", 1, 0, 0)
+        if transaction in self._void:
+            return Status(None, False, Result(transaction, "void", "nothing was changed"), process)
         ends = self._ends.get(transaction or "")
         if ends is None:
             return Status(None, False, None, process)

@@ -30,6 +30,7 @@ from numaforge.rollout.cluster import ApiAwayError, Pod
 from numaforge.rollout.drain import DrainSettings
 from numaforge.rollout.gate import GateSettings
 from numaforge.rollout.kubectl import KubectlCluster
+from numaforge.rollout.machine import Identity
 from numaforge.rollout.node import NodeRollout
 from numaforge.rollout.outcome import NodeSettings, Outcome, Progress
 from numaforge.rollout.record import RECORD, Ending
@@ -330,6 +331,17 @@ def test_a_pod_that_comes_back_to_the_cordoned_node_again_and_again_is_named_bef
     assert outcome.ending is Ending.BLOCKED
     [line] = outcome.details
     assert f"its ReplicaSet {pod.owner.name} re-creates it on this node again and again" in line
+    assert scene.free()
+
+
+def test_a_host_of_another_cluster_is_refused_before_its_namesake_is_cordoned(scene: Scene) -> None:
+    machine = ScriptedMachine(host=Identity("another-boot", "another-machine", "another-uuid"))
+    with Observer(scene.fleet) as observer:
+        outcome = scene.begin(machine=machine).end()
+    assert outcome.ending is Ending.BLOCKED
+    assert "system UUID of the host is another-uuid, and of the node KWOK-UUID" in outcome.reason
+    assert machine.begun == []
+    assert not any(scene.node in moment.out for moment in observer.moments)
     assert scene.free()
 
 

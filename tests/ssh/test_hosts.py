@@ -12,16 +12,28 @@ from tests.ssh.sandbox import Sandbox, pyinfra
 
 # The deploy runs each script with `reached`, and says how that ended.
 _DEPLOY = """
+import os
+import signal
+from pathlib import Path
+
 from pyinfra import host, logger
 
 from numaforge.errors import HostError
 from numaforge.hosts import reached
 
-for script in {scripts!r}:
+LISTENER = {sshd}
+
+def reach(script, **limit):
     try:
-        logger.info("answer %r", reached(host, script))
+        logger.info("answer %r", reached(host, script, **limit))
     except HostError as error:
         logger.info("%s %r", type(error).__name__, error.message)
+
+def signal_sessions(name):
+    for session in Path(f"/proc/{{LISTENER}}/task/{{LISTENER}}/children").read_text().split():
+        os.kill(int(session), signal.Signals[name])
+
+{scene}
 """
 # Ends the sshd that the script runs under, as a network that drops the connection does.
 _CUT = """
@@ -36,11 +48,15 @@ echo two
 """
 
 
-def reach(sandbox: Sandbox, folder: Path, *scripts: str, user: str = "root") -> list[str]:
+def play(sandbox: Sandbox, folder: Path, scene: str) -> list[str]:
     deploy = folder / "deploy.py"
-    deploy.write_text(_DEPLOY.format(scripts=scripts))
-    done = pyinfra(folder, {"node": sandbox.data(user)}, "-y", str(deploy))
+    deploy.write_text(_DEPLOY.format(sshd=sandbox.pid, scene=scene))
+    done = pyinfra(folder, {"node": sandbox.data()}, "-y", str(deploy))
     return [line.strip() for line in done.stdout.splitlines() if line.strip().startswith(("answer", "Host"))]
+
+
+def reach(sandbox: Sandbox, folder: Path, *scripts: str) -> list[str]:
+    return play(sandbox, folder, "\n".join(f"reach({script!r})" for script in scripts))
 
 
 @pytest.fixture
@@ -71,6 +87,62 @@ def test_a_connection_that_is_cut_is_no_script_that_failed_and_is_made_anew(
 ) -> None:
     said = reach(sandbox, tmp_path, _CUT.format(signal=signal), "echo back")
     assert said == ["HostAwayError 'the host does not answer: the connection was cut'", "answer ['back']"]
+
+
+# Each of them leaves an sshd stopped in the middle, which then never answers.
+FROZEN = {
+    "connecting": """
+signal_sessions("SIGKILL")
+reach(":")
+os.kill(LISTENER, signal.SIGSTOP)
+reach(":", seconds=2)
+os.kill(LISTENER, signal.SIGCONT)
+""",
+    "opening a channel": """
+signal_sessions("SIGSTOP")
+reach(":", seconds=2)
+""",
+    "writing the script": f"""
+reach(": > /run/stop-in-the-middle")
+reach("# {"x" * 8_000_000}", seconds=2)
+""",
+    "reading the answer": f"""
+reach({_CUT.format(signal="STOP")!r}, seconds=2)
+""",
+}
+_STOPS_IN_THE_MIDDLE = """
+if [ -e /run/stop-in-the-middle ]; then
+    rm /run/stop-in-the-middle
+    head -c 1000000 > /dev/null
+    kill -STOP "$PPID"
+fi
+"""
+
+
+@pytest.mark.parametrize("doing", FROZEN)
+def test_a_limit_ends_whatever_a_host_leaves_waiting(sandbox: Sandbox, tmp_path: Path, doing: str) -> None:
+    sandbox.log_in_with(_STOPS_IN_THE_MIDDLE)
+    *_, limited, after = play(sandbox, tmp_path, FROZEN[doing] + 'reach("echo back")')
+    assert limited == "HostAwayError 'the host does not answer: no answer within 2 s'"
+    assert after == "answer ['back']"
+
+
+def test_other_work_goes_on_while_a_host_does_not_answer(sandbox: Sandbox, tmp_path: Path) -> None:
+    scene = f"""
+from numaforge.rollout.steps import in_thread
+
+turns = []
+
+def count():
+    while True:
+        turns.append("turn")
+        yield 0.1
+
+with in_thread(count()):
+    reach({_CUT.format(signal="STOP")!r}, seconds=2)
+logger.info("answer %r", len(turns) > 10)
+"""
+    assert play(sandbox, tmp_path, scene)[-1] == "answer True"
 
 
 def test_half_a_script_does_nothing(sandbox: Sandbox, tmp_path: Path) -> None:

@@ -51,7 +51,10 @@ class Toleration:
 
 @dataclass(frozen=True)
 class ClusterNode:
-    """A Node object. `ready` is its Ready condition's status being True; `allocatable` holds quantities."""
+    """A Node object. `ready` is its Ready condition's status being True; `allocatable` holds quantities.
+
+    The last three say which machine its kubelet runs on, "" where the kubelet has not reported it.
+    """
 
     name: str
     uid: str
@@ -64,6 +67,9 @@ class ClusterNode:
     ready_message: str = ""
     allocatable: Mapping[str, str] = field(default_factory=dict)
     deleting: bool = False
+    machine_id: str = ""
+    boot_id: str = ""
+    system_uuid: str = ""
 
 
 @dataclass(frozen=True)

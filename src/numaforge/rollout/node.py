@@ -17,10 +17,10 @@ from numaforge.rollout.cluster import ApiAwayError, Cluster, ClusterNode, Confli
 from numaforge.rollout.configz import require_readable
 from numaforge.rollout.drain import sort_pods
 from numaforge.rollout.gate import extended_resources
-from numaforge.rollout.machine import Machine
+from numaforge.rollout.machine import Identity, Machine
 from numaforge.rollout.maintenance import foreign
 from numaforge.rollout.outcome import NodeSettings, Outcome, Progress
-from numaforge.rollout.patience import patiently
+from numaforge.rollout.patience import HostAwayError, patiently
 from numaforge.rollout.phases import Phases
 from numaforge.rollout.record import (
     DEFAULT_NAME,
@@ -36,13 +36,19 @@ from numaforge.rollout.record import (
     take_over,
 )
 from numaforge.rollout.slots import Holding, NoSlotError, Slot, held_slots, release, take_slot
-from numaforge.rollout.steps import Clock, Steps
+from numaforge.rollout.steps import Beside, Clock, Steps
 
 T = TypeVar("T")
 
 _LOOK_AGAIN_SECONDS = 10.0
 _CONFLICT_SECONDS = 0.2
 _LATE_SECONDS = 30.0
+_WRONG_CLUSTER = "check the kubeconfig, its context, and the inventory"
+_CHECK_MACHINE = {
+    "system UUID": _WRONG_CLUSTER,
+    "machine ID": _WRONG_CLUSTER,
+    "boot ID": f"wait until its kubelet has reported where it was rebooted just now, else {_WRONG_CLUSTER}",
+}
 
 
 class _LateError(Exception):
@@ -50,11 +56,11 @@ class _LateError(Exception):
 
 
 class _RefusedError(Exception):
-    """The node is not to be taken; nothing was changed on it."""
+    """The node is not to be taken; it is left as it is."""
 
-    def __init__(self, reason: str, details: Sequence[str] = ()) -> None:
+    def __init__(self, reason: str, details: Sequence[str] = (), *, ending: Ending = Ending.BLOCKED) -> None:
         super().__init__(reason)
-        self.outcome = Outcome(Ending.BLOCKED, reason, tuple(details))
+        self.outcome = Outcome(ending, reason, tuple(details))
 
 
 @dataclass
@@ -62,7 +68,8 @@ class NodeRollout:
     """The roll-out of one node by one runner (a name that no other process has).
 
     `veto` may say why no further node is to be begun. Those that one process runs at the same time share a
-    `lookout`. `rollout` is the name of the fleet's, for the record.
+    `lookout`. `rollout` is the name of the fleet's, for the record. `beside` renews the slot while a call
+    blocks; without it, that is done between the steps.
     """
 
     cluster: Cluster
@@ -76,6 +83,7 @@ class NodeRollout:
     dice: random.Random = field(default_factory=random.Random)
     lookout: Lookout | None = None
     rollout: str = DEFAULT_NAME
+    beside: Beside | None = None
     _phases: Phases | None = field(default=None, init=False)
     _last_told: Progress | None = field(default=None, init=False)
 
@@ -91,9 +99,11 @@ class NodeRollout:
     def _run(self) -> Steps[Outcome]:
         node = yield from self._ask(lambda: self.cluster.node(self.name))
         try:
-            if not (yield from self._ask(lambda: self._unfinished(node))):
-                if (yield from self._ask(self.machine.change)) is None:
-                    return _unchanged(node)
+            if (yield from self._ask(lambda: self._unfinished(node))):
+                yield from self._require_same_machine(node)
+            elif (yield from self._ask(self.machine.change)) is None:
+                return _unchanged(node)
+            else:
                 yield from self._admissible(node)
                 yield from self._ask(
                     lambda: require_readable(self.cluster, self.name, self.machine.running_config)
@@ -132,8 +142,22 @@ class NodeRollout:
             (slot.node, slot.node_uid) == (node.name, node.uid) for slot in held_slots(self.cluster.leases())
         )
 
+    def _require_same_machine(self, node: ClusterNode) -> Steps[None]:
+        """Refuse a node that is not this host; one that is left in the middle stays as it is."""
+        record = read_record(node)
+        try:
+            host = yield from self._ask(self.machine.identity)
+        except HostAwayError as away:
+            if record is None:
+                raise
+            raise _RefusedError(f"{away.message}: resume later", ending=Ending.HELD) from away
+        changed = record is not None and record.phase not in (Phase.CORDONED, Phase.DRAINED)
+        if reason := other_machine(node, host, rebooted=changed):
+            raise _RefusedError(reason, ending=Ending.HELD if record else Ending.BLOCKED)
+
     def _admissible(self, node: ClusterNode) -> Steps[ClusterNode]:
         """Return the node once nobody else works on it; refuse one that is not to be taken."""
+        yield from self._require_same_machine(node)
         deadline = self.clock() + self.settings.maintenance_seconds
         while (other := foreign(node)) is not None and self.clock() < deadline:
             self._say("waits for maintenance", (other,))
@@ -155,7 +179,7 @@ class NodeRollout:
         held = False
         outcome: Outcome | None
         try:
-            outcome = yield from holding.during(self._work(node, holding))
+            outcome = yield from holding.during(self._work(node, holding), self.beside)
             held = outcome.ending is Ending.HELD
         except _RefusedError as refused:
             outcome = refused.outcome
@@ -254,6 +278,32 @@ def obstacles(node: ClusterNode, *, include_cordoned: bool) -> list[str]:
     if node.unschedulable and not include_cordoned:
         found.append(left or "somebody else has cordoned the node (permit: include_cordoned)")
     return list(dict.fromkeys(found))
+
+
+def other_machine(node: ClusterNode, host: Identity, *, rebooted: bool = False) -> str | None:
+    """Say why a host is not the machine that a node's kubelet runs on, if so; their names prove nothing.
+
+    Only what both sides know is compared, and the boot ID has to be, unless the host may have `rebooted` and
+    its kubelet not have reported since.
+    """
+    known = {
+        "system UUID": (host.system_uuid, node.system_uuid),
+        "machine ID": (host.machine_id, node.machine_id),
+        "boot ID": (host.boot_id, node.boot_id),
+    }
+    if rebooted:
+        del known["boot ID"]
+    for name, (of_host, of_node) in known.items():
+        if of_host and of_node:
+            if of_host.lower() == of_node.lower():
+                continue
+        elif name != "boot ID":
+            continue
+        return (
+            f"the host is not known to be the machine of this node: the {name} of the host is "
+            f"{of_host or 'unknown'}, and of the node {of_node or 'unknown'}: {_CHECK_MACHINE[name]}"
+        )
+    return None
 
 
 def _unchanged(node: ClusterNode) -> Outcome:

@@ -19,6 +19,7 @@ def node(document: Document) -> ClusterNode:
     ready: Document = next(
         (condition for condition in status.get("conditions") or () if condition["type"] == "Ready"), {}
     )
+    machine: Document = status.get("nodeInfo") or {}
     return ClusterNode(
         name=metadata["name"],
         uid=metadata["uid"],
@@ -33,6 +34,9 @@ def node(document: Document) -> ClusterNode:
         ready_message=ready.get("message", "" if ready else "the kubelet has not reported yet"),
         allocatable=status.get("allocatable") or {},
         deleting="deletionTimestamp" in metadata,
+        machine_id=machine.get("machineID", ""),
+        boot_id=machine.get("bootID", ""),
+        system_uuid=machine.get("systemUUID", ""),
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Protocol, TypeVar
 
 from numaforge.errors import HostError, NumaforgeError
@@ -34,6 +34,7 @@ T = TypeVar("T")
 
 _POLL_SECONDS = 2.0
 _TRANSACTION_SECONDS = 3600.0  # the node has a result long before, unless systemd itself hangs
+_MOST_VOID = 3  # transactions in a row
 _ABORTED = "somebody has asked for it to be undone"
 
 
@@ -66,6 +67,7 @@ class Phases:
     say: Say
     dice: random.Random
     record: Record
+    _void: int = field(default=0, init=False)
 
     @property
     def touched(self) -> bool:
@@ -158,18 +160,21 @@ class Phases:
         transaction = change.transaction
         yield from self._advance(Phase.APPLYING, transaction=transaction.id)
         try:
-            yield from self._ask(lambda: self.machine.begin(transaction))
-        except HostError as error:
+            self.machine.begin(transaction)
+        except HostAwayError as away:
+            # Not sent again: it may have begun, or reach the node yet. What becomes of it is asked next.
+            self.say(self.record.phase, (away.message,))
+        except HostError as error:  # the node has tried, and failed: nothing is under way any more
             status: Status = yield from self._ask(lambda: self.machine.status(transaction.id))
-            if status.phase is None and status.result is None:
+            if _unknown(status):
                 return (yield from self._finish(Ending.BLOCKED, str(error)))
         return None
 
     def _await_transaction(self) -> Steps[Outcome | None]:
         result = yield from self._result("changes the kubelet")
-        if result is None:
-            return (yield from self._advance(Phase.CORDONED, transaction=None))
         match result.outcome:
+            case "void":
+                return (yield from self._plan_anew(result.reason))
             case "applied":
                 self._event("KubeletRestarted", "the kubelet is healthy with the new configuration")
                 return (yield from self._advance(Phase.APPLIED))
@@ -180,29 +185,53 @@ class Phases:
             case _:
                 return (yield from self._hold(result.reason, result.journal))
 
-    def _result(self, what: str, *, undo: bool = False) -> Steps[Result | None]:
-        """Wait until the record's transaction has ended; None where it has never begun.
+    def _plan_anew(self, reason: str) -> Steps[Outcome | None]:
+        """Drain and look at the node again: its transaction is void, and nothing was changed."""
+        self._void += 1
+        if self._void == _MOST_VOID:
+            return (yield from self._finish(Ending.BLOCKED, f"{_MOST_VOID} times in a row {reason}"))
+        self.say(self.record.phase, (reason,))
+        return (yield from self._advance(Phase.CORDONED, transaction=None))
+
+    def _status(self) -> Steps[Status]:
+        """Return how far the record's transaction is; from now on, one that the node does not know is void.
+
+        It may still be on its way to the node, from a runner that is dead or was asleep. Nothing follows from
+        its absence before it can never begin any more.
+        """
+        transaction = self.record.transaction
+        status: Status = yield from self._ask(lambda: self.machine.status(transaction))
+        if transaction is None or not _unknown(status):
+            return status
+        yield from self._ask(lambda: self.machine.void(transaction))
+        return (yield from self._ask(lambda: self.machine.status(transaction)))
+
+    def _result(self, what: str, *, undo: bool = False) -> Steps[Result]:
+        """Wait until the record's transaction has ended: one that the node does not know is void.
 
         With `undo`, one that was applied has not ended until it is reverted.
         """
         transaction, waited = self.record.transaction or "", 0.0
         while waited < _TRANSACTION_SECONDS:
-            status: Status = yield from self._ask(lambda: self.machine.status(transaction))
+            status = yield from self._status()
             result = status.result
-            if result is None and status.phase is None:
-                return None
             if result is not None and not (undo and result.outcome == "applied"):
                 return result
             if status.broken_off:
                 yield from self._ask(self.machine.settle)
             elif result is not None and not status.running:
-                yield from self._ask(lambda: self.machine.revert(transaction, self.record.reason))
+                yield from self._ask(lambda: self._revert(transaction))
             self.say(self.record.phase, (f"{what}: {status.phase}",))
             yield _POLL_SECONDS
             waited += _POLL_SECONDS
         raise HostError(
             f"the transaction {transaction} has not ended in {_TRANSACTION_SECONDS:.0f} s", where=self.name
         )
+
+    def _revert(self, transaction: str) -> None:
+        """Have the node undo the transaction, which stops its kubelet: each time while it is still ours."""
+        self._check(abortable=False)
+        self.machine.revert(transaction, self.record.reason)
 
     def _prove(self) -> Steps[Outcome | None]:
         expected = yield from self._ask(self.machine.expected)
@@ -234,7 +263,7 @@ class Phases:
     def _undo(self) -> Steps[Outcome | None]:
         reason = self.record.reason
         result = yield from self._result("puts the old configuration back", undo=True)
-        if result is None:
+        if result.outcome == "void":
             return (yield from self._hold(f"{reason}; the node knows nothing of {self.record.transaction}"))
         if result.outcome != "rolled-back":
             return (yield from self._hold(result.reason, result.journal))
@@ -266,7 +295,7 @@ class Phases:
 
     def _reconsider(self) -> Steps[Outcome | None]:
         """Look again at a node that was left to a person."""
-        status: Status = yield from self._ask(lambda: self.machine.status(self.record.transaction))
+        status = yield from self._status()
         if status.result is None and status.phase is not None:
             return (yield from self._advance(Phase.APPLYING))
         if status.result is not None and status.result.outcome == "applied":
@@ -281,6 +310,12 @@ class Phases:
             return (yield from self._finish(Ending.DONE, reason))
         if not self.touched:
             return (yield from self._finish(Ending.BLOCKED, reason))
+        if self.record.phase is Phase.APPLYING:
+            status = yield from self._status()
+            if status.result is not None and status.result.outcome in ("void", "refused"):
+                return (yield from self._finish(Ending.BLOCKED, reason))
+            if status.broken_off:  # its kubelet may be down: to end that hurts no pod
+                yield from self._ask(self.machine.settle)
         self._event("RolloutHeld", reason, warning=True)
         return Outcome(Ending.HELD, f"{reason}, which was {self.record.phase}: cordon it again, and resume")
 
@@ -332,3 +367,7 @@ class Phases:
             self.cluster.tell(self.cluster.node(self.name), reason, message, warning=warning)
         except ClusterError as error:
             self.say("could not record an Event", (str(error),))
+
+
+def _unknown(status: Status) -> bool:
+    return status.phase is None and status.result is None

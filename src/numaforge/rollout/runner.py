@@ -8,13 +8,18 @@ import re
 import socket
 from pathlib import Path
 
-_NAME = re.compile(r"(?P<owner>.*)@(?P<host>[^@/]*)/(?P<boot>[^/]*)/(?P<pid>\d+)\.(?P<start>\d*)")
+_NAME = re.compile(r".*@[^@/]*/[^/]*/(?P<boot>[^/]+)/(?P<namespace>[^/]+)/(?P<pid>\d+)\.(?P<start>\d+)")
+_MACHINE_CHARACTERS = 8
 
 
 def this_runner() -> str:
-    """Return the name of this process: user@host/boot/PID.start."""
+    """Return the name of this process: user@host/machine/boot/PID namespace/PID.start.
+
+    A part that is not known is empty.
+    """
     pid = os.getpid()
-    return f"{_user()}@{socket.gethostname()}/{_boot()}/{pid}.{_start(pid)}"
+    start = _start(pid) or ""
+    return f"{_user()}@{socket.gethostname()}/{_machine()}/{_boot()}/{_namespace()}/{pid}.{start}"
 
 
 def owner_of(runner: str) -> str:
@@ -23,11 +28,17 @@ def owner_of(runner: str) -> str:
 
 
 def is_gone(runner: str) -> bool:
-    """Say whether a runner is certainly dead: a process of this machine that does not live any more."""
+    """Say whether a runner is certainly dead.
+
+    Only of a process of this boot and this PID namespace can that be seen from here: hosts may share a
+    hostname, and containers their host's. Any other runner is dead only once it has been silent.
+    """
     found = _NAME.fullmatch(runner)
-    if not found or found["host"] != socket.gethostname():
+    if not found or (found["boot"], found["namespace"]) != (_boot(), _namespace()):
         return False
-    return found["boot"] != _boot() or _start(int(found["pid"])) != found["start"]
+    pid = int(found["pid"])
+    start = _start(pid)
+    return start != found["start"] if start is not None else not _exists(pid)
 
 
 def _user() -> str:
@@ -37,16 +48,47 @@ def _user() -> str:
         return str(os.getuid())
 
 
+def _machine() -> str:
+    return _text("/etc/machine-id")[:_MACHINE_CHARACTERS]
+
+
 def _boot() -> str:
-    boot = Path("/proc/sys/kernel/random/boot_id")
-    return boot.read_text().strip()[:8] if boot.exists() else ""
+    return _text("/proc/sys/kernel/random/boot_id")
 
 
-def _start(pid: int) -> str:
-    """Return when a process started, in the kernel's ticks; "" where there is no such process."""
+def _text(path: str) -> str:
+    try:
+        return Path(path).read_text().strip()
+    except OSError:
+        return ""
+
+
+def _namespace() -> str:
+    """Return the inode of this process's PID namespace; "" where /proc is that of another one."""
+    try:
+        if Path("/proc/self").readlink() != Path(str(os.getpid())):
+            return ""
+        return str(Path("/proc/self/ns/pid").stat().st_ino)
+    except OSError:
+        return ""
+
+
+def _start(pid: int) -> str | None:
+    """Return when a process started, in the kernel's ticks: "" for a zombie, None where it is not seen."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()
     except OSError:
-        return ""
+        return None
     fields = stat.rpartition(")")[2].split()
     return "" if fields[0] == "Z" else fields[19]
+
+
+def _exists(pid: int) -> bool:
+    """Say whether there is such a process: /proc may hide those of other users (hidepid)."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        return True
+    return True

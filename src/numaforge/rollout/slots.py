@@ -16,7 +16,6 @@ from numaforge.rollout.budget import Lookout, Pool
 from numaforge.rollout.cluster import (
     ApiAwayError,
     Cluster,
-    ClusterError,
     ClusterNode,
     ConflictError,
     Lease,
@@ -26,7 +25,7 @@ from numaforge.rollout.cluster import (
 from numaforge.rollout.patience import Patience, retried
 from numaforge.rollout.record import read_record
 from numaforge.rollout.runner import is_gone
-from numaforge.rollout.steps import Clock, Steps
+from numaforge.rollout.steps import Beside, Clock, Steps
 
 T = TypeVar("T")
 
@@ -37,6 +36,7 @@ RENEW_SECONDS = 10.0
 SILENT_SECONDS = 60.0
 """A runner that has not renewed its slot for so long, watched by one clock, is taken for dead."""
 _ASK_AGAIN_SECONDS = 10.0
+_LOOK_SECONDS = 2 * _ASK_AGAIN_SECONDS  # for how long the look at a Lease speaks, at most
 
 
 class NoSlotError(NumaforgeError):
@@ -91,15 +91,20 @@ class Silence:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._since: dict[str, tuple[str, float]] = {}
+        # By name: the version, for how long it has been seen, and when it was last looked at.
+        self._seen: dict[str, tuple[str, float, float]] = {}
 
     def of(self, lease: Lease) -> float:
-        """Return for how many seconds this Lease has been seen unchanged."""
-        version, since = self._since.get(lease.name, ("", 0.0))
-        if version != lease.resource_version:
-            since = self._clock()
-            self._since[lease.name] = (lease.resource_version, since)
-        return self._clock() - since
+        """Return for how many seconds this Lease has been seen unchanged.
+
+        A long time without a look counts for little: while the API server is away, the holder cannot renew
+        its Lease either.
+        """
+        now = self._clock()
+        version, silent, looked = self._seen.get(lease.name, ("", 0.0, now))
+        silent = silent + min(now - looked, _LOOK_SECONDS) if version == lease.resource_version else 0.0
+        self._seen[lease.name] = (lease.resource_version, silent, now)
+        return silent
 
     def tells_dead(self, lease: Lease) -> bool:
         """Say whether the holder of a Lease is dead, or has been silent for too long to be alive."""
@@ -247,8 +252,17 @@ class Holding:
         self._tell = tell
         self._renewed = self.since
 
-    def during(self, work: Steps[T]) -> Steps[T]:
-        """Do the work, and renew the slot whenever it waits."""
+    def during(self, work: Steps[T], beside: Beside | None = None) -> Steps[T]:
+        """Do the work, and renew the slot `beside` it; without that, only where the work waits.
+
+        The work may be blocked for longer than a slot may be silent, by a host that does not answer.
+        """
+        if beside is None:
+            return (yield from self._in_between(work))
+        with beside(self._renewals()):
+            return (yield from work)
+
+    def _in_between(self, work: Steps[T]) -> Steps[T]:
         while True:
             try:
                 seconds = next(work)
@@ -259,10 +273,16 @@ class Holding:
                 part = min(seconds, RENEW_SECONDS)
                 yield part
                 seconds -= part
-                self._renew()
+                if self._clock() - self._renewed >= RENEW_SECONDS:
+                    self._renew()
+
+    def _renewals(self) -> Steps[None]:
+        while not self.lost:
+            yield RENEW_SECONDS
+            self._renew()
 
     def _renew(self) -> None:
-        if self.lost or self._clock() - self._renewed < RENEW_SECONDS:
+        if self.lost:
             return
         try:
             self.slot = renew(self._cluster, self.slot)
@@ -270,5 +290,5 @@ class Holding:
         except ConflictError:
             self.lost = True
             self._tell("somebody has taken the node's slot away")
-        except ClusterError as error:
-            self._tell(str(error))
+        except Exception as error:  # told, and tried again: without renewals a living runner counts as dead
+            self._tell(str(error) or type(error).__name__)

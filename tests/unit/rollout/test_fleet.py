@@ -205,7 +205,7 @@ def test_two_fleets_share_one_budget():
     world.time.finish(first, second)
     assert world.most == 2
     assert len(first.result.outcomes) + len(second.result.outcomes) == 8
-    assert all(machine.applied == ["t1"] for machine in world.machines.values())
+    assert all(len(machine.applied) == 1 for machine in world.machines.values())
 
 
 def test_an_api_server_that_is_away_is_waited_for():

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from numaforge.errors import HostError
 from numaforge.rollout.cluster import (
     ApiAwayError,
     ConflictError,
@@ -16,6 +17,7 @@ from numaforge.rollout.cluster import (
 )
 from numaforge.rollout.drain import DrainSettings
 from numaforge.rollout.gate import GateSettings
+from numaforge.rollout.machine import Identity
 from numaforge.rollout.patience import HostAwayError
 from numaforge.rollout.record import ABORT, RECORD, RESULT, Ending, Phase
 from tests.fixtures.memory_machine import NEW, OLD
@@ -36,7 +38,7 @@ def test_a_change_ends_in_the_planned_state_and_gives_everything_back():
     outcome = world.run()
     assert (outcome.ending, world.machine.files, free(world)) == (Ending.DONE, NEW, True)
     assert world.events() == ["Cordoned", "KubeletRestarted", "Uncordoned"]
-    assert world.machine.applied == ["t1"]
+    assert len(world.machine.applied) == 1
 
 
 def test_a_node_as_planned_is_not_touched():
@@ -164,6 +166,93 @@ def test_a_node_that_is_not_to_be_taken_is_refused(state, said):
     world.cluster.change_node(NODE, **state)
     outcome = world.run()
     assert (outcome.ending, said in outcome.reason, untouched(world)) == (Ending.BLOCKED, True, True)
+
+
+TWINS = {"machine_id": "m-1", "boot_id": "b-1", "system_uuid": "U-1"}
+
+
+@pytest.mark.parametrize(
+    ("host", "said"),
+    [
+        pytest.param(
+            Identity("b-2", "m-2", "u-2"),
+            "the system UUID of the host is u-2, and of the node U-1",
+            id="the node of another cluster with this name",
+        ),
+        pytest.param(
+            Identity("b-2", "m-2", None),
+            "the machine ID of the host is m-2, and of the node m-1",
+            id="a system UUID that the host does not say",
+        ),
+        pytest.param(
+            Identity("b-2", "m-1", "u-1"),
+            "the boot ID of the host is b-2, and of the node b-1: wait until its kubelet has reported",
+            id="a clone, or a reboot that is not reported yet",
+        ),
+        pytest.param(
+            Identity(None, "m-1", "u-1"),
+            "the boot ID of the host is unknown, and of the node b-1",
+            id="a boot ID that is not known",
+        ),
+    ],
+)
+def test_a_host_that_is_not_the_node_is_refused_before_the_cordon(host, said):
+    world = World()
+    world.cluster.change_node(NODE, **TWINS)
+    world.machine.identity = lambda: host
+    outcome = world.run()
+    assert (outcome.ending, untouched(world)) == (Ending.BLOCKED, True)
+    assert said in outcome.reason
+    assert (world.cluster.calls["patch_node"], world.cluster.calls["put_lease"]) == (0, 0)
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        pytest.param(Identity("B-1", "M-1", "u-1"), id="whatever the case"),
+        pytest.param(Identity("b-1", None, None), id="a boot ID is enough"),
+    ],
+)
+def test_a_host_that_is_the_node_is_changed(host):
+    world = World()
+    world.cluster.change_node(NODE, **TWINS)
+    world.machine.identity = lambda: host
+    assert world.run().ending is Ending.DONE
+
+
+def test_a_host_is_compared_with_the_node_that_is_cordoned():
+    world = World()
+    task = world.begin(maintenance_seconds=600.0)
+    world.cluster.change_node(NODE, labels=DRIVER_UPGRADE)
+    world.time.run(20.0)
+    world.cluster.change_node(NODE, labels={}, boot_id="rebooted")
+    outcome = world.end(task)
+    assert (outcome.ending, "rebooted" in outcome.reason, untouched(world)) == (Ending.BLOCKED, True, True)
+
+
+@pytest.mark.parametrize(
+    ("phase", "differs", "ending"),
+    [
+        (Phase.CORDONED, "boot_id", Ending.HELD),
+        (Phase.APPLYING, "boot_id", Ending.DONE),
+        (Phase.APPLIED, "boot_id", Ending.DONE),
+        (Phase.CORDONED, "machine_id", Ending.HELD),
+        (Phase.APPLYING, "machine_id", Ending.HELD),
+        (Phase.APPLIED, "system_uuid", Ending.HELD),
+    ],
+)
+def test_on_resume_a_reboot_is_another_machine_only_before_the_change(phase, differs, ending):
+    world = World()
+    world.cluster.shutdown_seconds = 20.0
+    task = world.begin(ANN)
+    world.reach(phase)
+    task.kill()
+    world.cluster.change_node(NODE, **{differs: "another"})
+    before = world.node.annotations[RECORD]
+    outcome = world.run(BOB)
+    assert outcome.ending is ending
+    if ending is Ending.HELD:
+        assert (world.node.annotations[RECORD], world.node.unschedulable) == (before, True)
 
 
 def test_pods_that_may_not_be_evicted_are_named_before_the_cordon():
@@ -435,6 +524,166 @@ def test_a_host_that_refuses_to_begin_is_reported_and_given_back():
     assert "the transaction another is changing this kubelet" in outcome.reason
 
 
+# A transaction that is handed over, and how it can reach the node late.
+
+
+def begins(world: World) -> list[bool]:
+    """Return a list that is told of every transaction that begins: whether the node is out of service."""
+    found: list[bool] = []
+    world.machine.on_begin = lambda _: found.append(
+        world.node.unschedulable and RECORD in world.node.annotations
+    )
+    return found
+
+
+def handed_over(world: World, seconds: float) -> list[float]:
+    """Have the first transaction be under way for so long; return a list of what is handed over."""
+    found: list[float] = []
+
+    def on_the_way() -> float:
+        found.append(seconds if not found else 0.0)
+        return found[-1]
+
+    world.machine.on_the_way = on_the_way
+    return found
+
+
+@pytest.mark.parametrize("seconds", [1.0, 30.0, 300.0, 3000.0])
+def test_a_transaction_without_an_answer_is_made_void_and_another_one_planned(seconds):
+    world = World()
+    begun, handed = begins(world), handed_over(world, seconds)
+    outcome = world.run()
+    world.time.run(3600.0)
+    assert (outcome.ending, begun, len(handed), free(world)) == (Ending.DONE, [True], 2, True)
+
+
+@pytest.mark.parametrize("seconds", [90.0, 300.0])
+def test_a_transaction_of_a_runner_that_was_killed_reaches_a_node_back_in_service_and_does_nothing(seconds):
+    world = World()
+    begun = begins(world)
+    handed_over(world, seconds)
+    world.machine.fault = lambda call: Killed() if call == "no answer" else None
+    killed = world.begin(ANN)
+    world.time.finish(killed)
+    assert (killed.killed, world.phase) == (True, Phase.APPLYING)
+    assert (world.run(BOB).ending, free(world)) == (Ending.DONE, True)
+    world.time.run(600.0)
+    assert (begun, len(world.machine.applied)) == ([True], 1)
+
+
+def test_a_node_that_is_given_back_unchanged_is_not_changed_by_what_is_still_under_way():
+    world = World()
+    begun = begins(world)
+    handed_over(world, 110.0)  # the node is as it was looked at, and that was not long ago
+    world.machine.fault = lambda call: Killed() if call == "no answer" else None
+    world.time.finish(world.begin(ANN))
+    world.cluster.patch_node(world.node, annotations={ABORT: "carol"})
+    assert (world.run(BOB).ending, free(world)) == (Ending.ABORTED, True)
+    world.time.run(600.0)
+    assert (begun, world.machine.files) == ([], OLD)
+
+
+def test_a_runner_that_slept_before_it_handed_a_transaction_over_changes_nothing():
+    world = World()
+    begun = begins(world)
+
+    def sleeps(call):
+        if call == "begin":
+            world.machine.fault = None
+            assert world.run(BOB).ending is Ending.DONE
+
+    world.machine.fault = sleeps
+    outcome = world.run(ANN)
+    world.time.run(600.0)
+    assert (outcome.ending, begun, free(world)) == (Ending.BLOCKED, [True], True)
+
+
+def test_a_transaction_that_begins_just_before_it_is_made_void_goes_on():
+    world = World()
+    begun = begins(world)
+    handed_over(world, 3600.0)
+
+    def arrives(call):
+        if call == "void":
+            world.machine.fault = None
+            world.machine._begin("t3")
+
+    world.machine.fault = arrives
+    assert (world.run().ending, begun, world.machine.applied) == (Ending.DONE, [True], ["t3"])
+
+
+@pytest.mark.parametrize("again", [False, True], ids=["while it runs", "on resume"])
+def test_a_node_uncordoned_before_its_transaction_has_begun_is_left_in_service(again):
+    world = World()
+    begun = begins(world)
+    handed_over(world, 300.0)
+    world.machine.fault = lambda call: HostAwayError("no route") if call in ("status", "void") else None
+    task = world.begin()
+    world.reach(Phase.APPLYING)
+    world.time.run(10.0)
+    world.cluster.change_node(NODE, unschedulable=False)
+    if again:
+        task.kill()
+    world.machine.fault = None
+    outcome = world.run(BOB) if again else world.end(task)
+    world.time.run(600.0)
+    assert (outcome.ending, begun, free(world)) == (Ending.BLOCKED, [], True)
+    assert "uncordoned" in outcome.reason
+
+
+@pytest.mark.parametrize(("times", "ending"), [(1, Ending.DONE), (2, Ending.DONE), (3, Ending.BLOCKED)])
+def test_a_node_that_refuses_three_transactions_in_a_row_is_given_back(times, ending):
+    world = World()
+    world.beside = world.time.beside
+    count = iter(range(2 * times))  # before it takes effect, and before it is answered
+
+    def takes_long(call):
+        if call == "begin" and next(count, None) is not None:
+            world.time.run(150.0)
+
+    world.machine.fault = takes_long
+    outcome = world.run()
+    assert (outcome.ending, free(world)) == (ending, True)
+    if ending is Ending.BLOCKED:
+        assert outcome.reason == "3 times in a row nothing was changed: the node was looked at 150 s ago"
+
+
+def test_a_transaction_that_was_broken_off_is_ended_also_where_the_node_was_uncordoned():
+    world = World()
+    world.trouble(broken_off=True)
+    killed = world.begin(ANN)
+    world.reach(Phase.APPLYING)
+    killed.kill()
+    world.cluster.change_node(NODE, unschedulable=False)
+    assert world.run(BOB).ending is Ending.HELD
+    world.time.run(60.0)
+    assert (world.machine.files, world.machine.busy) == (OLD, False)
+
+
+def test_an_undoing_is_not_asked_for_once_the_node_is_uncordoned():
+    world = World()
+    world.trouble(gpus="7")
+    world.machine.fault = lambda call: HostAwayError("no route") if call == "revert" else None
+    task = world.begin()
+    world.reach(Phase.UNDOING)
+    world.time.run(10.0)
+    world.cluster.change_node(NODE, unschedulable=False)
+    world.machine.fault = None
+    assert (world.end(task).ending, world.machine.reverted) == (Ending.HELD, [])
+
+
+def test_what_a_held_node_does_not_know_is_void_before_the_node_is_given_back():
+    world = World()
+    begun = begins(world)
+    handed_over(world, 600.0)
+    world.machine.fault = lambda call: HostError("no room") if call == "void" else None
+    assert (world.run().ending, world.phase) == (Ending.HELD, Phase.HELD)
+    world.machine.fault = None
+    assert (world.run(BOB).ending, free(world)) == (Ending.ROLLED_BACK, True)
+    world.time.run(1200.0)
+    assert begun == []
+
+
 # Two runners.
 
 
@@ -447,14 +696,14 @@ def test_the_second_of_two_runners_waits_and_finds_nothing_left_to_do():
     assert (f"{ANN} is at work on it",) in [progress.waits_for for progress in world.told]
     assert world.end(first, second).ending is Ending.DONE
     assert second.result.ending is Ending.UNCHANGED
-    assert (world.machine.applied, world.events().count("Cordoned"), free(world)) == (["t1"], 1, True)
+    assert (len(world.machine.applied), world.events().count("Cordoned"), free(world)) == (1, 1, True)
 
 
 def test_two_that_begin_at_the_same_moment_change_the_node_once():
     world = World()
     first, second = world.begin(ANN), world.begin(BOB)
     world.end(first, second)
-    assert (world.machine.applied, world.machine.files, free(world)) == (["t1"], NEW, True)
+    assert (len(world.machine.applied), world.machine.files, free(world)) == (1, NEW, True)
 
 
 def test_a_runner_that_was_silent_for_too_long_finds_its_node_taken_over():
@@ -467,6 +716,24 @@ def test_a_runner_that_was_silent_for_too_long_finds_its_node_taken_over():
     late = world.time.spawn(first.steps)
     world.time.finish(late)
     assert (late.result.ending, world.machine.files) == (Ending.BLOCKED, OLD)
+
+
+@pytest.mark.parametrize("call", ["status", "begin"])
+def test_a_runner_that_a_host_blocks_for_minutes_is_not_taken_for_dead(call):
+    world = World()
+    world.beside = world.time.beside
+    first = world.begin(ANN)
+    world.reach(Phase.CORDONED)
+    second = world.begin(BOB, slot_seconds=3600.0)
+
+    def blocks(name):
+        if name == call:
+            world.machine.fault = None
+            world.time.run(300.0)
+
+    world.machine.fault = blocks
+    assert world.end(first, second).ending is Ending.DONE
+    assert second.result.ending is Ending.UNCHANGED
 
 
 def test_a_cordoned_node_goes_on_without_a_slot_that_somebody_deletes():

@@ -75,6 +75,23 @@ def test_a_node_carries_its_identity_labels_annotations_and_resources():
 
 
 @pytest.mark.parametrize(
+    ("status", "expected"),
+    [
+        pytest.param(
+            {"nodeInfo": {"machineID": "m", "bootID": "b", "systemUUID": "S", "kernelVersion": "6.1"}},
+            ("m", "b", "S"),
+            id="as-its-kubelet-reports",
+        ),
+        pytest.param({"nodeInfo": {"machineID": "", "bootID": "b"}}, ("", "b", ""), id="in-part"),
+        pytest.param({}, ("", "", ""), id="never-reported"),
+    ],
+)
+def test_a_node_says_which_machine_it_is(status, expected):
+    found = node(status=status)
+    assert (found.machine_id, found.boot_id, found.system_uuid) == expected
+
+
+@pytest.mark.parametrize(
     ("references", "expected"),
     [
         pytest.param([], None, id="nobody"),

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.fixtures.simulation import Simulation
+from tests.fixtures.simulation import Shape, Simulation, ViolationError
 
 SEEDS = 200
 CHUNK = 20
@@ -22,6 +22,17 @@ def test_no_seed_violates_anything(first):
             Simulation(seed).run()
         except AssertionError as violation:
             pytest.fail(f"seed {seed}: {violation}")
+
+
+def test_nodes_that_begin_whatever_they_are_handed_are_caught():
+    def violation(seed: int) -> str:
+        try:
+            Simulation(seed, Shape(fenced=False)).run()
+        except ViolationError as error:
+            return str(error)
+        return ""
+
+    assert any("which is in service" in violation(seed) for seed in range(SEEDS))
 
 
 def test_the_same_seed_is_the_same_story():

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import threading
 from dataclasses import replace
 
 import pytest
 
+from numaforge.rollout import slots
 from numaforge.rollout.budget import Budget, Lookout, Share
 from numaforge.rollout.cluster import ApiAwayError, ConflictError
 from numaforge.rollout.slots import SILENT_SECONDS, Holding, NoSlotError, Silence, release, renew, take_slot
+from numaforge.rollout.steps import in_thread, run
 from tests.fixtures.rollout_world import NODE, World
 
 ANN, BOB = "ann@a/boot/1.1", "bob@b/boot/2.2"
@@ -152,3 +155,82 @@ def test_a_slot_is_renewed_while_its_work_waits():
         world.time.run(5.0)
         longest = max(longest, silence.of(world.cluster.leases()[0]))
     assert longest <= 15.0
+
+
+def test_the_silence_of_a_runner_does_not_count_while_the_api_server_is_away():
+    world = World()
+    slot = taken(world)
+    waiting = take(world, runner=BOB, seconds=3600.0)
+    world.time.run(20.0)
+    world.cluster.fault = lambda _: ApiAwayError("connection refused")
+    world.time.run(5 * SILENT_SECONDS)
+    world.cluster.fault = None
+    world.time.run(9.0)  # until the runner's next renewal
+    renew(world.cluster, slot)
+    world.time.run(30.0)
+    assert not waiting.ended
+
+
+@pytest.fixture
+def often(monkeypatch):
+    """Have slots renewed all the time."""
+    monkeypatch.setattr(slots, "RENEW_SECONDS", 0.001)
+
+
+@pytest.mark.usefixtures("often")
+def test_a_slot_is_renewed_while_its_work_is_blocked_and_no_longer():
+    world = World()
+    holding = Holding(world.cluster, taken(world), world.time, lambda _: None)
+    renewed = threading.Semaphore(0)
+    world.cluster.fault = lambda call: renewed.release() if call == "put_lease" else None
+    threads = threading.active_count()
+
+    def work():
+        for _ in range(10):
+            assert renewed.acquire(timeout=30)
+        return "done"
+        yield
+
+    assert run(holding.during(work(), in_thread)) == "done"
+    assert threading.active_count() == threads
+    release(world.cluster, holding.slot)
+    assert world.slots() == []
+
+
+@pytest.mark.usefixtures("often")
+@pytest.mark.parametrize("failure", [ApiAwayError("refused"), OSError("no kubectl")], ids=["API", "kubectl"])
+def test_a_renewal_that_fails_is_told_and_made_again(failure):
+    world = World()
+    told = []
+    holding = Holding(world.cluster, taken(world), world.time, told.append)
+    failures, renewed = [failure], threading.Event()
+
+    def fault(call):
+        if failures:
+            return failures.pop()
+        renewed.set()
+        return None
+
+    world.cluster.fault = fault
+
+    def work():
+        assert renewed.wait(30)
+        yield 0.0
+
+    run(holding.during(work(), in_thread))
+    assert (told, holding.lost) == ([str(failure)], False)
+
+
+@pytest.mark.usefixtures("often")
+def test_a_slot_that_is_lost_while_its_work_is_blocked_is_known_to_be_lost():
+    world = World()
+    told = threading.Event()
+    holding = Holding(world.cluster, taken(world), world.time, lambda _: told.set())
+    world.cluster.delete_lease(holding.slot.lease.name)
+
+    def work():
+        assert told.wait(30)
+        yield 0.0
+        return holding.lost
+
+    assert run(holding.during(work(), in_thread)) is True
