@@ -35,9 +35,6 @@ mount -t proc proc proc
 mount --rbind /dev dev
 mount -t tmpfs tmpfs run
 mkdir -p run/sshd
-: > ".$NETWORK"
-unshare "--net=.$NETWORK" -- python3 -c 'import fcntl, socket, struct
-fcntl.ioctl(socket.socket(), 0x8914, struct.pack("16sh22x", b"lo", 1))' # SIOCSIFFLAGS: up
 mount -t tmpfs tmpfs sys
 cp -a "$TREE/sys/." sys/
 for folder in proc/sys; do mount -t tmpfs tmpfs "$folder"; done
@@ -48,6 +45,13 @@ cp -a "$TREE/etc/." etc/
 cp -a "$TREE/usr/." usr/
 cp -a "$TREE/var/." var/
 exec chroot . sh -c "$INIT"
+"""
+
+_INIT = f"""
+: > {NETWORK}
+unshare --net={NETWORK} -- python3 -c 'import fcntl, socket, struct
+fcntl.ioctl(socket.socket(), 0x8914, struct.pack("16sh22x", b"lo", 1))' # SIOCSIFFLAGS: up
+exec {SSHD} -D -e -f /etc/ssh/sandbox_config
 """
 
 
@@ -69,11 +73,13 @@ class Sandbox:
         """Return a file of the sandbox."""
         return self.root / path.lstrip("/")
 
-    def run(self, script: str, shell: str = "sh -s") -> subprocess.CompletedProcess[str]:
-        """Run a script inside, without SSH, in the sandbox's own network."""
-        inside = ["nsenter", "-t", str(self.pid), "-m", "-p", "-r", "-w", f"--net={self.path(NETWORK)}"]
+    def run(
+        self, script: str, shell: str = "sh -s", *, own_network: bool = True
+    ) -> subprocess.CompletedProcess[str]:
+        """Run a script inside, without SSH, in the sandbox's own network or in that of its sshd."""
+        network = [f"--net={self.path(NETWORK)}"] if own_network else []
         return subprocess.run(
-            [*inside, *shlex.split(shell)],
+            ["nsenter", "-t", str(self.pid), "-m", "-p", "-r", "-w", *network, *shlex.split(shell)],
             input=script,
             capture_output=True,
             text=True,
@@ -137,8 +143,7 @@ def running_sandbox(folder: Path, files: Mapping[str, str]) -> Iterator[Sandbox]
             **{name: value for name, value in os.environ.items() if name in ("PATH", "LANG")},
             "BASE": str(base),
             "TREE": str(tree),
-            "NETWORK": NETWORK,
-            "INIT": f"exec {SSHD} -D -e -f /etc/ssh/sandbox_config",
+            "INIT": _INIT,
         },
         stderr=(folder / "sshd.log").open("wb"),
     )

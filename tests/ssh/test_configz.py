@@ -91,7 +91,7 @@ def node(start_sandbox: StartSandbox, authority: pki.KeyPair, kubelet: Kubelet) 
 
 
 def ask(node: Sandbox, door: KubeletDoor, shell: str = "sh -s") -> dict[str, Any]:
-    done = node.run(door.script, shell)
+    done = node.run(door.script, shell, own_network=False)
     assert done.returncode == 0, done.stderr
     return dict(read_answer(done.stdout.splitlines()))
 
@@ -155,7 +155,7 @@ def test_what_serves_with_another_certificate_is_asked_nothing(
     ],
 )
 def test_a_node_without_the_means_says_which(node: Sandbox, kubelet: Kubelet, hidden: str, said: str) -> None:
-    done = node.run(f"{hidden}\n{kubelet.door.script}")
+    done = node.run(f"{hidden}\n{kubelet.door.script}", own_network=False)
     with pytest.raises(UnreadableConfigError, match=said):
         read_answer(done.stdout.splitlines())
     assert kubelet.asked == []

@@ -48,7 +48,7 @@ class SilentKubeletError(HostError):
 
 
 OwnConfig = Callable[[], Mapping[str, Any]]
-"""Returns what a kubelet tells its own node; raises UnreadableConfigError, SilentKubeletError or HostAwayError."""
+"""What a kubelet tells its own node; raises UnreadableConfigError, SilentKubeletError or HostAwayError."""
 
 
 @dataclass(frozen=True)

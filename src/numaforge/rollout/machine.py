@@ -47,7 +47,7 @@ class Machine(Protocol):
     def running_config(self) -> Mapping[str, Any]:
         """Return what the kubelet tells its own node that it runs with: its /configz.
 
-        Raises UnreadableConfigError where it refuses that to its node, SilentKubeletError where it does not answer.
+        Raises UnreadableConfigError where it refuses that to its node, SilentKubeletError where it is silent.
         """
 
     def begin(self, transaction: Transaction) -> None:

@@ -78,6 +78,7 @@ class Site:
             "restarts": restarts,
             "sentences": ["it changes"],
             "allocatable": {},
+            "unreadable": "",
             "options": options,
         }
         outcome = {"kind": "outcome", "ending": ending, "reason": f"it is {ending}", "details": []}
