@@ -263,6 +263,27 @@ def test_a_kubelet_that_does_not_run_is_configured_and_left_alone(node: Sandbox,
     assert starts(node) == 0
 
 
+@pytest.mark.parametrize(
+    ("files", "reloads"),
+    [
+        pytest.param((FileContent(DROP_IN, "new\n"),), False, id="a-configuration"),
+        pytest.param((FileContent(UNIT_DROP_IN, "[Service]\n"),), True, id="a-drop-in-of-the-unit"),
+    ],
+)
+def test_units_are_reloaded_only_where_one_changes(
+    node: Sandbox, port: int, files: tuple[FileContent, ...], reloads: bool
+) -> None:
+    assert run(node, transaction(port, "new", files=files)).outcome == "applied"
+    reverted(node, "the node is not Ready")
+    assert ("daemon-reload" in node.path("/run/systemctl.log").read_text()) is reloads
+
+
+def test_a_kubelet_that_runs_on_has_no_units_reloaded(node: Sandbox, port: int) -> None:
+    node.run("mkdir -p /run/active; : > /run/active/kubelet.service")
+    assert run(node, transaction(port, "new", restart=False, invalid_state={})).outcome == "applied"
+    assert "daemon-reload" not in node.path("/run/systemctl.log").read_text()
+
+
 @pytest.mark.parametrize("shell", ["busybox sh", "dash", "bash --posix"])
 @pytest.mark.parametrize(("wish", "outcome"), [("new", "applied"), ("flap", "rolled-back")])
 def test_it_runs_under_every_posix_shell(

@@ -36,6 +36,7 @@ CURRENT = (
 BOOT_UNIT = "/etc/systemd/system/numaforge-recover.service"  # there while a transaction is open
 JOURNAL_LINES = 200
 KEPT_TRANSACTIONS = 5
+_UNIT_FOLDERS = ("/etc/systemd/", "/run/systemd/", "/usr/lib/systemd/", "/lib/systemd/")
 _STOP_SECONDS = 120  # systemd gives a unit 90 s to stop
 _BOOT_SECONDS = 120
 _FILL_SECONDS = 600  # one CPU clears every page: two TiB in some minutes
@@ -329,6 +330,7 @@ ID={transaction.id}
 FOLDER=$ROOT/$ID
 UNIT={shlex.quote(transaction.unit)}
 RESTART={"yes" if transaction.restart else ""}
+UNIT_FILES={"yes" if any(path.startswith(_UNIT_FOLDERS) for path in changed) else ""}
 POOLS={"yes" if transaction.pools else ""}
 START_SECONDS={transaction.start_seconds}
 STABLE_SECONDS={transaction.stable_seconds}
@@ -643,8 +645,16 @@ comes_up() { # SECONDS that it has to stay up; sets `why` when it does not
         pause
     done
 }
+reload_units() { # only where that is needed: containers that still run may lose their devices by it
+    if [ -n "$UNIT_FILES" ] || [ "$(systemctl show -p NeedDaemonReload --value "$UNIT")" = yes ]; then
+        systemctl daemon-reload || { why="systemctl daemon-reload failed"; return 1; }
+    fi
+}
+reload_for_later() { # a kubelet that runs on reads its unit again when it restarts, which reloads it
+    systemctl is-active --quiet "$UNIT" || reload_units
+}
 start_unit() { # SECONDS that it has to stay up
-    systemctl daemon-reload || { why="systemctl daemon-reload failed"; return 1; }
+    reload_units || return 1
     systemctl reset-failed "$UNIT" 2>/dev/null
     systemctl start "$UNIT" || { why="systemctl start $UNIT failed"; return 1; }
     start_bound
@@ -676,8 +686,7 @@ change() {
     why="the transaction's journal could not be written"
     phase starting || return 1
     if [ -z "$RESTART" ]; then
-        why="systemctl daemon-reload failed"
-        systemctl daemon-reload
+        reload_for_later
         return
     fi
     enough=0
@@ -734,7 +743,7 @@ undo() { # PHASE REASON
         failed=yes
         back="$stuck. By hand: ${commands}systemctl daemon-reload; systemctl restart $UNIT$(bound_by_hand)"
     elif [ -z "$RESTART" ]; then
-        systemctl daemon-reload
+        reload_for_later
         back="the files are as they were"
     elif start_unit "$STABLE_SECONDS"; then
         back="$old and the kubelet is healthy with it"
