@@ -161,7 +161,8 @@ class Lookout:
     """The pool as this process last saw it, looked at no more often than needed.
 
     To list thousands of nodes for each one that wants a slot would keep an API server busy. Slots are read
-    anew each time; what is a few seconds old here is what befalls nodes for other reasons.
+    anew each time; what is a few seconds old here is what happens to nodes for other reasons. Who has taken a
+    slot looks at the pool once more: a node whose slot was deleted by hand is seen by its cordon alone.
     """
 
     def __init__(self, cluster: Cluster, budget: Budget, clock: Clock) -> None:
@@ -171,9 +172,9 @@ class Lookout:
         self._seen = float("-inf")
         self._pool = Pool.of(budget, ())
 
-    def pool(self) -> Pool:
-        """Return the pool."""
-        if self._clock() - self._seen >= FRESH_SECONDS:
+    def pool(self, *, now: bool = False) -> Pool:
+        """Return the pool; with `now` as it is at this moment."""
+        if now or self._clock() - self._seen >= FRESH_SECONDS:
             self._pool = Pool.of(self._budget, self._cluster.nodes(self._budget.pool), self._pool)
             self._seen = self._clock()
         return self._pool

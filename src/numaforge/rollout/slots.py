@@ -198,8 +198,11 @@ def _try(
     if not unfinished and own is None and (reason := _why_not(pool, held, node)):
         return reason
     slot = _put(cluster, own.lease if own else _free(leases, held), node, runner)
+    if unfinished:
+        return slot, node
     # Somebody may have taken another at the same moment, and who left this one may have taken it too early.
-    if not unfinished and (reason := _why_not(pool, live_slots(cluster, pool, cluster.leases()), node)):
+    pool = lookout.pool(now=True)
+    if reason := _why_not(pool, live_slots(cluster, pool, cluster.leases()), node):
         release(cluster, slot)
         return reason
     return slot, node
