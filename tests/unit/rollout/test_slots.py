@@ -19,9 +19,15 @@ OTHER = "node-0001"
 
 
 def take(
-    world: World, name: str = NODE, runner: str = ANN, count: int = 1, seconds: float = 300.0, **options
+    world: World,
+    name: str = NODE,
+    runner: str = ANN,
+    count: int = 1,
+    seconds: float = 300.0,
+    lookout: Lookout | None = None,
+    **options,
 ):
-    lookout = Lookout(world.cluster, Budget(Share(count=count)), world.time)
+    lookout = lookout or Lookout(world.cluster, Budget(Share(count=count)), world.time)
     steps = take_slot(
         world.cluster,
         name,
@@ -97,6 +103,17 @@ def test_the_slot_of_a_node_that_has_left_the_cluster_is_free(again):
     if again:
         world.cluster.add_node(replace(node, uid="another"))
     assert taken(world, OTHER, BOB).lease.name == "numaforge-slot-0"
+
+
+def test_a_node_whose_slot_was_deleted_by_hand_is_seen_by_its_cordon():
+    world = World()
+    lookout = Lookout(world.cluster, Budget(Share(count=1)), world.time)
+    lookout.pool()
+    slot = taken(world)
+    world.cluster.change_node(NODE, unschedulable=True)
+    world.cluster.delete_lease(slot.lease.name)
+    with pytest.raises(NoSlotError, match="1 of at most 1 nodes are out of service: node-0000"):
+        taken(world, OTHER, BOB, seconds=0.0, lookout=lookout)
 
 
 def test_a_slot_that_was_left_too_early_is_judged_by_the_budget_again():
