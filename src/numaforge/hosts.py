@@ -7,8 +7,8 @@ import secrets
 import shlex
 import socket
 import sys
-from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import wraps
 from typing import Any, Concatenate, ParamSpec, cast
@@ -36,6 +36,8 @@ from numaforge.topology.model import NodeTopology
 Commands = Generator[StringCommand | FunctionCommand, None, None]
 P = ParamSpec("P")
 
+LOOK_SECONDS = 600
+"""How long a host may take to say what it is: those of a large inventory are all asked together."""
 _HANG_UP_SECONDS = 5  # a connection through a host that does not answer is closed over that
 
 # Runs the script on stdin as root, by itself or through a sudo that asks for nothing, and says which it was.
@@ -227,7 +229,8 @@ def detect(host: Host) -> Snapshot:
     for an answer that cannot be read.
     """
     _send_at_once(host)
-    answer = host.get_fact(Detection, _stdin=script(), _sudo=False, _ignore_errors=True)
+    with _within(host, LOOK_SECONDS):
+        answer = host.get_fact(Detection, _stdin=script(), _sudo=False, _ignore_errors=True)
     if answer is None:
         raise HostAwayError(
             "did not run the detection script", remedy="see the messages above; the host needs a POSIX sh"
@@ -450,7 +453,8 @@ def _ended(output: Sequence[str], mark: str) -> list[tuple[int, list[str]]]:
 
 
 def _run(host: Host, script_text: str) -> list[str]:
-    return _answered(host.get_fact(ScriptOutput, _stdin=script_text, _ignore_errors=True))
+    with _within(host, LOOK_SECONDS):
+        return _answered(host.get_fact(ScriptOutput, _stdin=script_text, _ignore_errors=True))
 
 
 def _answered(output: list[str] | None) -> list[str]:
@@ -469,9 +473,8 @@ def reached(host: Host, script_text: str, seconds: int = 120) -> list[str]:
     the host does not answer to the end, HostError with what the script complains of where it fails.
     """
     mark = _new_mark()
-    limit = Timeout(seconds)  # interrupts what is patched by gevent, as all of a run of pyinfra is
     try:
-        with limit:
+        with _within(host, seconds):
             if not host.connected:
                 host.connect(show_errors=False, raise_exceptions=True)
             _, output = host.run_shell_command(
@@ -479,13 +482,6 @@ def reached(host: Host, script_text: str, seconds: int = 120) -> list[str]:
                 _stdin=_marked(script_text, mark),
                 _sudo=bool(host.data.get("_sudo")),
             )
-    except Timeout as expired:
-        _hang_up(host)
-        if expired is not limit:
-            raise
-        raise HostAwayError(
-            f"the host does not answer: no answer within {seconds} s", where=host.name
-        ) from None
     except (ConnectError, SSHException, OSError, EOFError) as error:
         _hang_up(host)
         raise HostAwayError(
@@ -503,6 +499,22 @@ def reached(host: Host, script_text: str, seconds: int = 120) -> list[str]:
     if status != 0:
         raise HostError(output.stderr.strip() or f"the script failed with {status}", where=host.name)
     return lines
+
+
+@contextmanager
+def _within(host: Host, seconds: int) -> Iterator[None]:
+    """Limit a call of a host, whatever it waits for; raises HostAwayError after so many seconds."""
+    limit = Timeout(seconds)  # interrupts what is patched by gevent, as all of a run of pyinfra is
+    try:
+        with limit:
+            yield
+    except Timeout as expired:
+        _hang_up(host)
+        if expired is not limit:
+            raise
+        raise HostAwayError(
+            f"the host does not answer: no answer within {seconds} s", where=host.name
+        ) from None
 
 
 def _hang_up(host: Host) -> None:

@@ -127,6 +127,24 @@ def test_a_limit_ends_whatever_a_host_leaves_waiting(sandbox: Sandbox, tmp_path:
     assert after == "answer ['back']"
 
 
+def test_a_host_that_never_says_what_it_is_is_away_after_the_limit(sandbox: Sandbox, tmp_path: Path) -> None:
+    scene = """
+from numaforge import hosts
+
+reach(":")
+hosts.LOOK_SECONDS = 2
+signal_sessions("SIGSTOP")
+try:
+    hosts.detect(host)
+except HostError as error:
+    logger.info("%s %r", type(error).__name__, error.message)
+reach("echo back")
+"""
+    _, limited, after = play(sandbox, tmp_path, scene)
+    assert limited == "HostAwayError 'the host does not answer: no answer within 2 s'"
+    assert after == "answer ['back']"
+
+
 def test_other_work_goes_on_while_a_host_does_not_answer(sandbox: Sandbox, tmp_path: Path) -> None:
     scene = f"""
 from numaforge.rollout.steps import in_thread
