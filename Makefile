@@ -7,8 +7,10 @@ PYTHON := $(VENV)/bin/python
 STAMP  := $(VENV)/.installed
 
 # Two workers take the files one by one, each with a lab of its own: the fast ones first, while the labs are made, then
-# those of the lab, the longest first.
-LONGEST := $(addprefix tests/lab/test_,rollout.py transaction.py kubelets.py site.py rollout_faults.py verify.py)
+# those of the lab; of each kind the longest first.
+LONGEST := ssh/test_transaction.py $(addprefix lab/test_,rollout.py transaction.py kubelets.py site.py rollout_faults.py)
+SORTED  = $(filter $(wildcard tests/$(1)/test_*.py),$(LONGEST:%=tests/%)) \
+  $(filter-out $(LONGEST:%=tests/%),$(wildcard tests/$(1)/test_*.py))
 PYTEST  := $(PYTHON) -m pytest -n 2 --dist loadfile --no-loadscope-reorder --durations 20
 
 include lab/lab.mk
@@ -30,7 +32,7 @@ demo: setup ## bring up the lab, provision it, verify it, run a pinned pod
 test: setup lint ## every check and every test but those that take long, the lab included
 	@$(PYTHON) -m lab require
 	@sh tests/beside.sh 'nice $(PYTHON) -m lab prepare .lab .lab-gw1' \
-	  '$(PYTEST) tests/unit tests/conformance tests/ssh $(LONGEST) $(filter-out $(LONGEST),$(wildcard tests/lab/test_*.py))'
+	  '$(PYTEST) $(call SORTED,ssh) tests/unit tests/conformance $(call SORTED,lab)'
 
 test-fast: setup ## the tests that need neither a lab nor an sshd
 	@$(PYTHON) -m pytest -q -m 'not lab and not ssh'

@@ -67,6 +67,15 @@ def pristine(lab: Lab) -> Lab:
     return lab
 
 
+@pytest.fixture
+def joined(lab: Lab) -> Node:
+    """The node as it was when it was first Ready: joined, its kubelet without a static policy."""
+    lab.reset()
+    node = lab.nodes[0]
+    node.run(rollouts.HEALTHY)
+    return node
+
+
 @pytest.fixture(scope="module")
 def provisioned(lab: Lab) -> Node:
     """The first node, put back as it was when first Ready and then provisioned."""

@@ -28,16 +28,7 @@ DOOR = KubeletDoor(
 
 
 @pytest.fixture
-def fresh(lab: Lab) -> Node:
-    """The node as it was when it was first Ready: joined, its kubelet without a static policy."""
-    lab.reset()
-    node = lab.nodes[0]
-    node.run(HEALTHY)
-    return node
-
-
-@pytest.fixture
-def login(lab: Lab, fresh: Node, tmp_path: Path) -> Iterator[Path]:
+def login(lab: Lab, joined: Node, tmp_path: Path) -> Iterator[Path]:
     """A kubeconfig of the documented service account."""
     rollouts.kubectl(lab, "apply", f"--filename={RBAC}")
     token = rollouts.kubectl(lab, "create", "token", "numaforge-rollout", "--namespace=kube-system").strip()
@@ -73,25 +64,25 @@ def await_readable(lab: Lab, node: Node, expected: bool, patience_s: float = 240
 
 
 def test_the_documented_login_rolls_out_and_the_node_reads_what_its_kubelet_runs_with(
-    lab: Lab, fresh: Node, login: Path, tmp_path: Path
+    lab: Lab, joined: Node, login: Path, tmp_path: Path
 ) -> None:
-    await_readable(lab, fresh, True)
+    await_readable(lab, joined, True)
     run = begin("run", inventory(lab, tmp_path, kubeconfig=str(login), **QUICK), state=tmp_path)
     assert run.end() == 0, (run.events, run.errors())
-    assert (policy(fresh), applied(fresh), free(lab, fresh)) == ("static", 1, True)
-    assert readable(fresh)
+    assert (policy(joined), applied(joined), free(lab, joined)) == ("static", 1, True)
+    assert readable(joined)
 
 
 def test_a_node_that_may_not_read_it_is_refused_before_anything_is_touched(
-    lab: Lab, fresh: Node, login: Path, tmp_path: Path
+    lab: Lab, joined: Node, login: Path, tmp_path: Path
 ) -> None:
     rollouts.kubectl(lab, "delete", "clusterrolebinding", "numaforge-configz")
-    await_readable(lab, fresh, False)
+    await_readable(lab, joined, False)
     with pytest.raises(UnreadableConfigError, match=r"subresource\(s\)=\[configz proxy\]"):
-        read_answer(fresh.run(DOOR.script).splitlines())
+        read_answer(joined.run(DOOR.script).splitlines())
     run = begin("run", inventory(lab, tmp_path, kubeconfig=str(login), **QUICK), state=tmp_path)
     assert run.end() == 2, run.events
     said = run.errors()
-    assert f"{fresh.name}: the kubelet refuses it to its own node (403" in said
+    assert f"{joined.name}: the kubelet refuses it to its own node (403" in said
     assert "nodes/configz" in said
-    assert (policy(fresh), applied(fresh), free(lab, fresh)) == ("none", 0, True)
+    assert (policy(joined), applied(joined), free(lab, joined)) == ("none", 0, True)

@@ -16,21 +16,12 @@ from tests.lab import rollouts
 from tests.lab.rollouts import HEALTHY, QUICK, WITHOUT_POLICY, applied, begin, free, inventory, policy
 
 
-@pytest.fixture
-def fresh(lab: Lab) -> Node:
-    """The node as it was when it was first Ready: joined, its kubelet without a static policy."""
-    lab.reset()
-    node = lab.nodes[0]
-    node.run(HEALTHY)
-    return node
-
-
 def events(lab: Lab, node: Node) -> set[str]:
     selector = f"--field-selector=involvedObject.kind=Node,involvedObject.name={node.name}"
     return {event["reason"] for event in lab.get("events", selector)["items"]}
 
 
-def test_a_node_with_pods_goes_to_the_plan_and_back(lab: Lab, fresh: Node, tmp_path: Path) -> None:
+def test_a_node_with_pods_goes_to_the_plan_and_back(lab: Lab, joined: Node, tmp_path: Path) -> None:
     rollouts.kubectl(lab, "create", "-f", "-", manifest=rollouts.deployment("web", 2))
     rollouts.kubectl(lab, "create", "-f", "-", manifest=rollouts.budget("web", 1))
     rollouts.await_deployment(lab, "web")
@@ -42,22 +33,22 @@ def test_a_node_with_pods_goes_to_the_plan_and_back(lab: Lab, fresh: Node, tmp_p
     there = begin("run", impatient, state=tmp_path)
     assert there.end() == 3, (there.events, there.errors())
     assert "default/web allows 0 disruptions" in json.dumps(there.report)
-    assert free(lab, fresh)
-    assert policy(fresh) == "none"
+    assert free(lab, joined)
+    assert policy(joined) == "none"
 
     rollouts.kubectl(lab, "delete", "poddisruptionbudget", "web")
     there = begin("run", inventory(lab, tmp_path, **QUICK), state=tmp_path)
     assert there.end() == 0, (there.events, there.errors())
-    assert free(lab, fresh)
-    assert policy(fresh) == "static"
+    assert free(lab, joined)
+    assert policy(joined) == "static"
     rollouts.await_deployment(lab, "web")
     assert not pods & {pod["metadata"]["uid"] for pod in lab.get("pods")["items"]}
-    assert {"Cordoned", "DrainBlocked", "KubeletRestarted", "Uncordoned"} <= events(lab, fresh)
+    assert {"Cordoned", "DrainBlocked", "KubeletRestarted", "Uncordoned"} <= events(lab, joined)
 
     back = begin("run", inventory(lab, tmp_path, profile=WITHOUT_POLICY, **QUICK), state=tmp_path)
     assert back.end() == 0, (back.events, back.errors())
-    assert policy(fresh) == "none"
-    assert free(lab, fresh)
+    assert policy(joined) == "none"
+    assert free(lab, joined)
 
 
 @pytest.mark.parametrize(
@@ -68,7 +59,7 @@ def test_a_node_with_pods_goes_to_the_plan_and_back(lab: Lab, fresh: Node, tmp_p
         pytest.param("proves", id="while-the-node-proves-itself", marks=pytest.mark.long),
     ],
 )
-def test_a_killed_roll_out_is_gone_on_with(lab: Lab, fresh: Node, tmp_path: Path, phase: str) -> None:
+def test_a_killed_roll_out_is_gone_on_with(lab: Lab, joined: Node, tmp_path: Path, phase: str) -> None:
     if phase == "drains":
         slow = rollouts.deployment("slow", 1, terminationGracePeriodSeconds=8)
         slow["spec"]["template"]["spec"]["containers"][0] |= {
@@ -83,70 +74,70 @@ def test_a_killed_roll_out_is_gone_on_with(lab: Lab, fresh: Node, tmp_path: Path
     killed.kill()
     resumed = begin("resume", file, state=tmp_path)
     assert resumed.end() == 0, (resumed.events, resumed.errors())
-    assert (policy(fresh), applied(fresh), free(lab, fresh)) == ("static", 1, True)
+    assert (policy(joined), applied(joined), free(lab, joined)) == ("static", 1, True)
 
 
 @pytest.mark.long
-def test_an_api_server_that_is_away_undoes_nothing(lab: Lab, fresh: Node, tmp_path: Path) -> None:
+def test_an_api_server_that_is_away_undoes_nothing(lab: Lab, joined: Node, tmp_path: Path) -> None:
     run = begin("run", inventory(lab, tmp_path, **QUICK), state=tmp_path)
     run.await_phase("applying")
     lab.control_plane.stop()
     time.sleep(20)
     lab.control_plane.start()
     assert run.end() == 0, (run.events, run.errors())
-    assert (policy(fresh), applied(fresh), free(lab, fresh)) == ("static", 1, True)
+    assert (policy(joined), applied(joined), free(lab, joined)) == ("static", 1, True)
 
 
-def test_a_connection_that_is_cut_undoes_nothing(lab: Lab, fresh: Node, tmp_path: Path) -> None:
+def test_a_connection_that_is_cut_undoes_nothing(lab: Lab, joined: Node, tmp_path: Path) -> None:
     run = begin("run", inventory(lab, tmp_path, **QUICK), state=tmp_path)
     run.await_phase("applying")
-    fresh.run(
+    joined.run(
         "systemd-run --quiet --on-active=20 systemctl start ssh;"
         "systemd-run --quiet sh -c 'systemctl stop ssh; pkill -x sshd'"
     )
     assert run.end() == 0, (run.events, run.errors())
     assert "the host does not answer" in json.dumps(run.events)
-    assert (policy(fresh), applied(fresh), free(lab, fresh)) == ("static", 1, True)
+    assert (policy(joined), applied(joined), free(lab, joined)) == ("static", 1, True)
 
 
-def test_a_node_that_offers_fewer_gpus_is_put_back(lab: Lab, fresh: Node, tmp_path: Path) -> None:
-    plugin = fresh.run("systemctl list-units --plain --no-legend '*plugin*' | cut -d' ' -f1").strip()
+def test_a_node_that_offers_fewer_gpus_is_put_back(lab: Lab, joined: Node, tmp_path: Path) -> None:
+    plugin = joined.run("systemctl list-units --plain --no-legend '*plugin*' | cut -d' ' -f1").strip()
     run = begin("run", inventory(lab, tmp_path, **{**QUICK, "ready_seconds": 60}), state=tmp_path)
     run.await_phase("applied", "proves")
-    fresh.run(f"systemctl stop {plugin}; systemctl restart kubelet")
+    joined.run(f"systemctl stop {plugin}; systemctl restart kubelet")
     run.await_phase("undoing")
-    fresh.run(f"systemctl start {plugin}")
+    joined.run(f"systemctl start {plugin}")
     assert run.end() == 4, (run.events, run.errors())
-    assert (policy(fresh), applied(fresh), free(lab, fresh)) == ("none", 0, True)
+    assert (policy(joined), applied(joined), free(lab, joined)) == ("none", 0, True)
 
 
 def test_a_node_whose_old_state_fails_too_is_held_for_a_person_and_given_back_when_it_is_mended(
-    lab: Lab, fresh: Node, tmp_path: Path
+    lab: Lab, joined: Node, tmp_path: Path
 ) -> None:
     file = inventory(lab, tmp_path, start_seconds=10, **QUICK)
     run = begin("run", file, state=tmp_path)
     run.await_phase("applying")
-    fresh.run("mv /usr/bin/kubelet /usr/bin/kubelet.away")
+    joined.run("mv /usr/bin/kubelet /usr/bin/kubelet.away")
     assert run.end() == 5, (run.events, run.errors())
     assert "the old configuration is back, but" in json.dumps(run.report)
     assert "By hand: journalctl -u kubelet.service" in json.dumps(run.report)
-    assert lab.get("node", fresh.name)["spec"]["unschedulable"]
-    fresh.run(f"mv /usr/bin/kubelet.away /usr/bin/kubelet; systemctl restart kubelet; {HEALTHY}")
+    assert lab.get("node", joined.name)["spec"]["unschedulable"]
+    joined.run(f"mv /usr/bin/kubelet.away /usr/bin/kubelet; systemctl restart kubelet; {HEALTHY}")
     mended = begin("resume", file, state=tmp_path)
     assert mended.end() == 4, (mended.events, mended.errors())
-    assert (policy(fresh), applied(fresh), free(lab, fresh)) == ("none", 0, True)
+    assert (policy(joined), applied(joined), free(lab, joined)) == ("none", 0, True)
 
 
-def test_an_abort_puts_the_node_back(lab: Lab, fresh: Node, tmp_path: Path) -> None:
+def test_an_abort_puts_the_node_back(lab: Lab, joined: Node, tmp_path: Path) -> None:
     file = inventory(lab, tmp_path, **{**QUICK, "settle_seconds": 30})
     run = begin("run", file, state=tmp_path)
     run.await_phase("proves")
     aborted = begin("abort", file, state=tmp_path)
     assert (aborted.end(), run.end()) == (0, 3), (aborted.errors(), run.events)
-    assert (policy(fresh), applied(fresh), free(lab, fresh)) == ("none", 0, True)
+    assert (policy(joined), applied(joined), free(lab, joined)) == ("none", 0, True)
 
 
-def test_a_second_runner_is_told_who_leads(lab: Lab, fresh: Node, tmp_path: Path) -> None:
+def test_a_second_runner_is_told_who_leads(lab: Lab, joined: Node, tmp_path: Path) -> None:
     file = inventory(lab, tmp_path, **QUICK)
     first = begin("run", file, state=tmp_path)
     first.await_phase("applying")
@@ -175,7 +166,7 @@ def test_what_cannot_work_is_refused_before_anything_is_touched(
     assert policy(node) == before
 
 
-def test_a_login_without_rights_is_told_what_it_lacks(lab: Lab, fresh: Node, tmp_path: Path) -> None:
+def test_a_login_without_rights_is_told_what_it_lacks(lab: Lab, joined: Node, tmp_path: Path) -> None:
     login = yaml.safe_load(lab.kubeconfig.read_text())
     login["users"][0]["user"] = {"token": rollouts.kubectl(lab, "create", "token", "default").strip()}
     kubeconfig = tmp_path / "kubeconfig"
@@ -186,12 +177,12 @@ def test_a_login_without_rights_is_told_what_it_lacks(lab: Lab, fresh: Node, tmp
     complaint = run.errors()
     assert "patch nodes" in complaint
     assert "create pods/eviction" in complaint
-    assert policy(fresh) == "none"
+    assert policy(joined) == "none"
 
 
-def test_a_host_that_the_cluster_does_not_know_is_refused(lab: Lab, fresh: Node, tmp_path: Path) -> None:
-    rollouts.kubectl(lab, "delete", "node", fresh.name)
+def test_a_host_that_the_cluster_does_not_know_is_refused(lab: Lab, joined: Node, tmp_path: Path) -> None:
+    rollouts.kubectl(lab, "delete", "node", joined.name)
     run = begin("run", inventory(lab, tmp_path, **QUICK), state=tmp_path)
     assert run.end() == 2
-    assert f"the cluster knows no node {fresh.name}" in run.errors()
-    assert policy(fresh) == "none"
+    assert f"the cluster knows no node {joined.name}" in run.errors()
+    assert policy(joined) == "none"

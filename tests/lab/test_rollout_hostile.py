@@ -14,7 +14,7 @@ from lab.cluster import Lab
 from lab.kwok import Fleet
 from lab.node import Node
 from tests.lab import rollouts
-from tests.lab.rollouts import HEALTHY, QUICK, RECORD, applied, begin, free, inventory, policy
+from tests.lab.rollouts import QUICK, RECORD, applied, begin, free, inventory, policy
 
 LATE_SECONDS = 400
 STANDSTILL_SECONDS = 180
@@ -29,15 +29,6 @@ until [ -e /run/go ]; do sleep 1; done
 exec /usr/bin/base64 "$@"
 """
 """Stands for the first program of the script that begins a transaction, once: the shell waits for it."""
-
-
-@pytest.fixture
-def fresh(lab: Lab) -> Node:
-    """The node as it was when it was first Ready: joined, its kubelet without a static policy."""
-    lab.reset()
-    node = lab.nodes[0]
-    node.run(HEALTHY)
-    return node
 
 
 def killed_with_a_shell_left_behind(lab: Lab, node: Node, file: Path, state: Path) -> None:
@@ -57,76 +48,76 @@ def let_it_go_on(node: Node) -> None:
 
 
 def test_a_begin_that_a_killed_runner_left_behind_does_nothing_once_another_has_gone_on(
-    lab: Lab, fresh: Node, tmp_path: Path
+    lab: Lab, joined: Node, tmp_path: Path
 ) -> None:
     file = inventory(lab, tmp_path, **QUICK)
-    killed_with_a_shell_left_behind(lab, fresh, file, tmp_path)
+    killed_with_a_shell_left_behind(lab, joined, file, tmp_path)
     resumed = begin("resume", file, state=tmp_path)
     assert resumed.end() == 0, (resumed.events, resumed.errors())
-    kubelet = fresh.run(KUBELET)
-    let_it_go_on(fresh)
-    assert fresh.run(VOID).strip() == "1"
-    assert fresh.run(KUBELET) == kubelet
-    assert (policy(fresh), applied(fresh), free(lab, fresh)) == ("static", 1, True)
+    kubelet = joined.run(KUBELET)
+    let_it_go_on(joined)
+    assert joined.run(VOID).strip() == "1"
+    assert joined.run(KUBELET) == kubelet
+    assert (policy(joined), applied(joined), free(lab, joined)) == ("static", 1, True)
 
 
 @pytest.mark.long
 def test_a_begin_that_comes_long_after_a_kill_does_nothing_to_a_node_in_service(
-    lab: Lab, fresh: Node, tmp_path: Path
+    lab: Lab, joined: Node, tmp_path: Path
 ) -> None:
-    killed_with_a_shell_left_behind(lab, fresh, inventory(lab, tmp_path, **QUICK), tmp_path)
-    rollouts.kubectl(lab, "annotate", "node", fresh.name, f"{RECORD}-")
-    rollouts.kubectl(lab, "uncordon", fresh.name)
+    killed_with_a_shell_left_behind(lab, joined, inventory(lab, tmp_path, **QUICK), tmp_path)
+    rollouts.kubectl(lab, "annotate", "node", joined.name, f"{RECORD}-")
+    rollouts.kubectl(lab, "uncordon", joined.name)
     rollouts.kubectl(lab, "create", "-f", "-", manifest=rollouts.deployment("web", 1))
     rollouts.await_deployment(lab, "web")
-    kubelet = fresh.run(KUBELET)
+    kubelet = joined.run(KUBELET)
     time.sleep(LATE_SECONDS)
-    let_it_go_on(fresh)
-    assert fresh.run(VOID).strip() == "1"
-    assert fresh.run(KUBELET) == kubelet
-    assert (policy(fresh), applied(fresh)) == ("none", 0)
+    let_it_go_on(joined)
+    assert joined.run(VOID).strip() == "1"
+    assert joined.run(KUBELET) == kubelet
+    assert (policy(joined), applied(joined)) == ("none", 0)
 
 
 def test_a_node_of_the_same_name_in_another_cluster_is_not_touched(
-    lab: Lab, fresh: Node, tmp_path: Path
+    lab: Lab, joined: Node, tmp_path: Path
 ) -> None:
-    kubelet = fresh.run(KUBELET)
+    kubelet = joined.run(KUBELET)
     with Fleet(tmp_path / "other") as other:
-        other.add_node(fresh.name)
-        before = other.get(f"/api/v1/nodes/{fresh.name}")
+        other.add_node(joined.name)
+        before = other.get(f"/api/v1/nodes/{joined.name}")
         file = inventory(lab, tmp_path, **QUICK, kubeconfig=str(other.kubeconfig))
         run = begin("run", file, state=tmp_path)
         assert run.end() == 3, (run.events, run.errors())
-        after = other.get(f"/api/v1/nodes/{fresh.name}")
+        after = other.get(f"/api/v1/nodes/{joined.name}")
     assert "is not the machine" in json.dumps(run.report)
     assert after["status"]["nodeInfo"]["bootID"] in json.dumps(run.report)
     assert after["spec"] == before["spec"]
     assert RECORD not in after["metadata"].get("annotations", {})
-    assert fresh.run(KUBELET) == kubelet
-    assert (policy(fresh), applied(fresh)) == ("none", 0)
+    assert joined.run(KUBELET) == kubelet
+    assert (policy(joined), applied(joined)) == ("none", 0)
 
 
 @pytest.mark.long
 def test_a_node_that_stands_still_while_it_changes_keeps_its_slot(
-    lab: Lab, fresh: Node, tmp_path: Path
+    lab: Lab, joined: Node, tmp_path: Path
 ) -> None:
     run = begin("run", inventory(lab, tmp_path, **QUICK), state=tmp_path)
     run.await_phase("applying")
-    renewed = [slot_renewed(lab, fresh)]
-    fresh.pause()
+    renewed = [slot_renewed(lab, joined)]
+    joined.pause()
     try:
         until = time.monotonic() + STANDSTILL_SECONDS
         while time.monotonic() < until:
             time.sleep(1)
-            renewed.append(slot_renewed(lab, fresh))
+            renewed.append(slot_renewed(lab, joined))
     finally:
-        fresh.resume()
-        fresh.set_clock()
+        joined.resume()
+        joined.set_clock()
     gaps = [(later - earlier).total_seconds() for earlier, later in itertools.pairwise(renewed)]
     assert max(gaps) < SILENT_SECONDS / 2
     assert (renewed[-1] - renewed[0]).total_seconds() > STANDSTILL_SECONDS - SILENT_SECONDS / 2
     assert run.end() == 0, (run.events, run.errors())
-    assert (policy(fresh), applied(fresh), free(lab, fresh)) == ("static", 1, True)
+    assert (policy(joined), applied(joined), free(lab, joined)) == ("static", 1, True)
 
 
 def slot_renewed(lab: Lab, node: Node) -> datetime:
