@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import json
 import time
 from datetime import datetime
 from pathlib import Path
@@ -23,9 +22,13 @@ SILENT_SECONDS = 60
 KUBELET = "systemctl show -p MainPID -p NRestarts -p ActiveEnterTimestampMonotonic kubelet"
 VOID = 'grep -l \'"outcome": "void"\' /var/lib/numaforge/txn/*/result.json | wc -l'
 LEFT_BEHIND = """#!/bin/sh
-mv "$0" "$0.away"
-echo $PPID > /run/left-behind.new && mv /run/left-behind.new /run/left-behind
-until [ -e /run/go ]; do sleep 1; done
+case $(readlink /proc/$$/fd/1) in
+*/run.new)
+    mv "$0" "$0.away"
+    echo $PPID > /run/left-behind.new && mv /run/left-behind.new /run/left-behind
+    until [ -e /run/go ]; do sleep 1; done
+    ;;
+esac
 exec /usr/bin/base64 "$@"
 """
 """Stands for the first program of the script that begins a transaction, once: the shell waits for it."""
@@ -89,8 +92,10 @@ def test_a_node_of_the_same_name_in_another_cluster_is_not_touched(
         run = begin("run", file, state=tmp_path)
         assert run.end() == 3, (run.events, run.errors())
         after = other.get(f"/api/v1/nodes/{joined.name}")
-    assert "is not the machine" in json.dumps(run.report)
-    assert after["status"]["nodeInfo"]["bootID"] in json.dumps(run.report)
+    reason = run.report["nodes"][joined.name]["reason"]
+    assert "the host is not known to be the machine of this node" in reason
+    assert joined.run("cat /etc/machine-id").strip() in reason
+    assert after["status"]["nodeInfo"]["machineID"] in reason
     assert after["spec"] == before["spec"]
     assert RECORD not in after["metadata"].get("annotations", {})
     assert joined.run(KUBELET) == kubelet
