@@ -6,12 +6,20 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 
 from pyinfra import host
-from pyinfra.api import Host, StringCommand
+from pyinfra.api import Host
 
 from numaforge import bundle
 from numaforge.bundle import FileContent
 from numaforge.errors import HostError
-from numaforge.hosts import Commands, host_operation, roles_of, script_output, show_changes, show_lines
+from numaforge.hosts import (
+    Commands,
+    host_operation,
+    roles_of,
+    script_command,
+    script_output,
+    show_changes,
+    show_lines,
+)
 from numaforge.hugepages import FUNCTIONS, differing, moves, pools_function
 from numaforge.planning.files import HUGEPAGES_TMPFILES_PATH
 from numaforge.planning.model import KubeletPlan
@@ -62,11 +70,11 @@ def hugepage_pools(
     show_changes(host, changed)
     show_lines(host, lines)
     if changed:
-        yield StringCommand("sh", "-s", _stdin=bundle.write_script(changed))
+        yield script_command(bundle.write_script(changed))
     if wanted:
         earlier = {path: found.pools[path] for path in wanted}
         steps = [FUNCTIONS, pools_function("planned", wanted), pools_function("earlier", earlier), _FILL]
-        yield StringCommand("sh", "-s", _stdin="".join(steps))
+        yield script_command("".join(steps))
 
 
 def kubelet_runs(on: Host, kubelet: KubeletPlan) -> bool:

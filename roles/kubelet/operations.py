@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import partial
 
 from pyinfra import host
-from pyinfra.api import Host, StringCommand
+from pyinfra.api import Host
 
 from numaforge import bundle
 from numaforge.errors import HostError
@@ -17,6 +17,7 @@ from numaforge.hosts import (
     host_command,
     host_operation,
     reached,
+    script_command,
     script_output,
     show_changes,
     show_lines,
@@ -58,7 +59,7 @@ def kubelet_configuration(target: Target, options: RolloutOptions, ask_cluster: 
             announce_outlook(host, target, options, [sentence])
             yield host_command(roll_out, target, options)
             return
-        yield StringCommand("sh", "-s", _stdin=settle_script())
+        yield script_command(settle_script())
         found = kubelet_files(ask, target.question)
 
     need = target.need(found, lambda: kubelet_unit(ask, target.kubelet.unit))
@@ -77,7 +78,7 @@ def kubelet_configuration(target: Target, options: RolloutOptions, ask_cluster: 
     elif need is None:
         host.noop("the kubelet is already configured as planned")
     elif need.transaction is None:
-        yield StringCommand("sh", "-s", _stdin=bundle.write_script(need.changed))
+        yield script_command(bundle.write_script(need.changed))
     else:
         if restarts and target.joined:
             announce(host, [f"the node is not drained: {options.without_drain}"])

@@ -5,10 +5,9 @@ from __future__ import annotations
 import shlex
 
 from pyinfra import host
-from pyinfra.api import StringCommand
 
 from numaforge import kernel_paths
-from numaforge.hosts import FIRST_LINE, Commands, host_operation, show_lines
+from numaforge.hosts import FIRST_LINE, Commands, host_operation, script_command, show_lines
 from numaforge.planning.files import SYSCTL_PATH, TUNING_TMPFILES_PATH, TUNING_UNIT_PATH
 from numaforge.planning.model import TuningPlan
 from numaforge.planning.sysctls import reaches
@@ -77,7 +76,7 @@ def kernel_settings(plan: TuningPlan, at_boot: bool) -> Commands:
         host.noop("the kernel settings are already as planned")
         return
     show_lines(host, told)
-    yield StringCommand("sh", "-s", _stdin="\n".join([FIRST_LINE, _SET, *steps, '[ -z "$failed" ]', ""]))
+    yield script_command("\n".join([FIRST_LINE, _SET, *steps, '[ -z "$failed" ]', ""]))
 
 
 def _is(now: str | None, wanted: str) -> bool:

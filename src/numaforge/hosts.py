@@ -38,6 +38,9 @@ P = ParamSpec("P")
 
 LOOK_SECONDS = 600
 """How long a host may take to say what it is: those of a large inventory are all asked together."""
+COMMAND_SECONDS = 3600
+"""How long a host may take for what it is told; the longest is to end a change that fills huge pages."""
+_CHANNEL_SECONDS = 60  # paramiko would wait for an hour until a host opens a channel
 _HANG_UP_SECONDS = 5  # a connection through a host that does not answer is closed over that
 
 # Runs the script on stdin as root, by itself or through a sudo that asks for nothing, and says which it was.
@@ -206,6 +209,11 @@ def host_command(
     return FunctionCommand(run, (), {})
 
 
+def script_command(script_text: str) -> StringCommand:
+    """Make an operation's command that runs a script; a host that does not end it in time fails alone."""
+    return StringCommand("sh", "-s", _stdin=script_text, _timeout=COMMAND_SECONDS)
+
+
 def _print_error(host: Host, error: NumaforgeError) -> None:
     kind = "unreachable" if isinstance(error, HostAwayError) else "refused"
     events.record(kind, host.name, message=str(error))
@@ -282,6 +290,7 @@ def _send_at_once(host: Host) -> None:
     transport = client.get_transport() if client else None
     if transport:
         transport.set_keepalive(15)
+        transport.channel_timeout = _CHANNEL_SECONDS
     if transport and isinstance(transport.sock, socket.socket):  # behind a ProxyJump it is a paramiko channel
         transport.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
@@ -343,7 +352,7 @@ def _bundle(files: Sequence[FileContent], absent: Sequence[str]) -> Commands:
         host.noop(f"{', '.join(paths)} {'is' if len(paths) == 1 else 'are'} already as planned")
         return
     show_changes(host, changed)
-    yield StringCommand("sh", "-s", _stdin=bundle.write_script(changed))
+    yield script_command(bundle.write_script(changed))
 
 
 def file_states(host: Host, paths: Sequence[str], known: Sequence[str]) -> dict[str, FileState]:
