@@ -6,12 +6,11 @@ VENV   := .venv
 PYTHON := $(VENV)/bin/python
 STAMP  := $(VENV)/.installed
 
-# Two workers take the files one by one, each with a lab of its own: the fast ones first, while the labs are made, then
-# those of the lab; of each kind the longest first.
-LONGEST := ssh/test_transaction.py $(addprefix lab/test_,rollout.py transaction.py kubelets.py site.py rollout_faults.py)
-SORTED  = $(filter $(wildcard tests/$(1)/test_*.py),$(LONGEST:%=tests/%)) \
-  $(filter-out $(LONGEST:%=tests/%),$(wildcard tests/$(1)/test_*.py))
-PYTEST  := $(PYTHON) -m pytest -n 2 --dist loadfile --no-loadscope-reorder --durations 20
+# The tests without a lab mostly wait: three workers share them while the labs are made. Those of the lab are taken file by
+# file, the longest first, by two workers with a lab each.
+LONGEST := $(addprefix tests/lab/test_,rollout.py transaction.py kubelets.py rollout_hostile.py site.py rollout_faults.py)
+LAB     := $(LONGEST) $(filter-out $(LONGEST),$(wildcard tests/lab/test_*.py))
+FAST    := -n 3 --dist worksteal --durations 20 tests/ssh tests/unit tests/conformance
 
 include lab/lab.mk
 
@@ -31,8 +30,8 @@ demo: setup ## bring up the lab, provision it, verify it, run a pinned pod
 
 test: setup lint ## every check and every test but those that take long, the lab included
 	@$(PYTHON) -m lab require
-	@sh tests/beside.sh 'nice $(PYTHON) -m lab prepare .lab .lab-gw1' \
-	  '$(PYTEST) $(call SORTED,ssh) tests/unit tests/conformance $(call SORTED,lab)'
+	@sh tests/beside.sh 'nice $(PYTHON) -m lab prepare .lab .lab-gw1' '$(PYTHON) -m pytest $(FAST)'
+	@$(PYTHON) -m pytest -n 2 --dist loadfile --no-loadscope-reorder --durations 20 $(LAB)
 
 test-fast: setup ## the tests that need neither a lab nor an sshd
 	@$(PYTHON) -m pytest -q -m 'not lab and not ssh'
