@@ -1,0 +1,28 @@
+"""What a reload of units takes away from a container that runs: with this runc and systemd, nothing."""
+
+from __future__ import annotations
+
+import pytest
+
+from lab.cluster import Lab
+
+DEVICE = "/dev/cpu_dma_latency"
+"""A device that no container has by default."""
+
+
+@pytest.mark.parametrize("link", ["present", "absent"])
+def test_a_container_keeps_its_device_when_units_are_reloaded(pristine: Lab, link: str) -> None:
+    node = pristine.nodes[0]
+    number = node.run(f"printf '%d:%d' 0x$(stat -c %t {DEVICE}) 0x$(stat -c %T {DEVICE})").strip()
+    if link == "absent":
+        node.run(f"rm /dev/char/{number}")
+    node.run(
+        "ctr -n k8s.io run -d --runc-systemd-cgroup --cgroup system.slice:lab:reload "
+        f"--device {DEVICE} lab.example/busybox:1 reload sleep 10000"
+    )
+    read = f"ctr -n k8s.io tasks exec --exec-id $$ reload head -c 4 {DEVICE} | wc -c"
+    assert node.run(read).strip() == "4"
+    node.run("systemctl daemon-reload")
+    assert node.run(read).strip() == "4"
+    # Without what systemd knows of it, the device would be denied: this is what a reload enforces.
+    assert f"/dev/char/{number}" in node.run("systemctl show -p DeviceAllow lab-reload.scope")
