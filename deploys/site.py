@@ -1,9 +1,9 @@
 """Provision a node: pyinfra INVENTORY deploys/site.py"""
 
-from roles.hugepages import hugepages
-from roles.kubelet import kubelet
-from roles.topology import topology
-from roles.tuning import tuning
+from numaforge.roles.hugepages import hugepages
+from numaforge.roles.kubelet import kubelet
+from numaforge.roles.topology import topology
+from numaforge.roles.tuning import tuning
 
 topology()
 tuning()

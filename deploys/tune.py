@@ -3,9 +3,9 @@
 Pools that would change beside a running kubelet are refused: it has to restart with them.
 """
 
-from roles.hugepages import hugepages
-from roles.topology import topology
-from roles.tuning import tuning
+from numaforge.roles.hugepages import hugepages
+from numaforge.roles.topology import topology
+from numaforge.roles.tuning import tuning
 
 topology()
 tuning()

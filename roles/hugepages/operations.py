@@ -23,7 +23,7 @@ from numaforge.hosts import (
 from numaforge.hugepages import FUNCTIONS, differing, moves, pools_function
 from numaforge.planning.files import HUGEPAGES_TMPFILES_PATH
 from numaforge.planning.model import KubeletPlan
-from roles.kubelet.facts import kubelet_unit
+from numaforge.roles.kubelet.facts import kubelet_unit
 
 from .facts import pools_question, pools_state
 

@@ -282,7 +282,7 @@ def test_a_kubelet_that_has_come_to_run_since_is_noticed(node: Sandbox, tmp_path
     deploy = tmp_path / "deploy.py"
     deploy.write_text(
         "from pyinfra.operations import server\n"
-        "from roles.hugepages import hugepages\nfrom roles.topology import topology\n"
+        "from numaforge.roles.hugepages import hugepages\nfrom roles.topology import topology\n"
         "topology()\n"
         "server.shell(commands='systemctl start kubelet.service')\n"
         "hugepages()\n"
@@ -366,7 +366,7 @@ from pyinfra import host, logger
 
 from numaforge.hosts import reached
 from numaforge.rollout.transaction import read_status, status_script
-from roles.kubelet.facts import identity
+from numaforge.roles.kubelet.facts import identity
 
 logger.info("%r", identity(partial(reached, host)))
 status = read_status("\\n".join(reached(host, status_script("T1", "kubelet.service"))))

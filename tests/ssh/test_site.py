@@ -97,8 +97,8 @@ def test_a_change_in_between_is_seen_by_the_roles_that_follow(node: Sandbox, tmp
     deploy = tmp_path / "deploy.py"
     deploy.write_text(
         "from pyinfra.operations import server\n"
-        "from roles.hugepages import hugepages\nfrom roles.topology import topology\n"
-        "from roles.tuning import tuning\n"
+        "from numaforge.roles.hugepages import hugepages\nfrom numaforge.roles.topology import topology\n"
+        "from numaforge.roles.tuning import tuning\n"
         "topology()\n"
         f"server.shell(commands='echo 3 > {pool(0, 2048)}')\n"
         "tuning()\n"
@@ -123,7 +123,7 @@ def test_a_limit_is_raised_and_what_is_higher_by_then_stays(node: Sandbox, tmp_p
 def test_packets_are_not_held_back_to_be_joined(node: Sandbox, tmp_path: Path) -> None:
     deploy = tmp_path / "deploy.py"
     deploy.write_text(
-        "import socket\nfrom pyinfra import host, logger\nfrom roles.topology import topology\n"
+        "import socket\nfrom pyinfra import host, logger\nfrom numaforge.roles.topology import topology\n"
         "topology()\n"
         "sock = host.connector.client.get_transport().sock\n"
         "logger.info('nodelay=%s', sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))\n"

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from numaforge.bundle import FileContent
+from numaforge.roles.kubelet.facts import KubeletQuestion, kubelet_files
 from numaforge.rollout.fence import Fingerprint
 from numaforge.rollout.transaction import (
     BOOT_UNIT,
@@ -30,7 +31,6 @@ from numaforge.rollout.transaction import (
     status_script,
     void_script,
 )
-from roles.kubelet.facts import KubeletQuestion, kubelet_files
 from tests.ssh.conftest import StartSandbox
 from tests.ssh.machine import machine, pool
 from tests.ssh.sandbox import Sandbox, free_port

@@ -471,7 +471,7 @@ def _site() -> Path:
     here = Path("deploys/site.py")
     if here.exists():
         return here
-    import deploys
+    from numaforge import deploys
 
     return Path(str(deploys.__file__)).with_name("site.py")
 

@@ -12,8 +12,8 @@ from numaforge.errors import KubeletConfigError
 from numaforge.planning.node import plan_node
 from numaforge.profile import load_profile
 from numaforge.render import kubelet_files
+from numaforge.roles.kubelet.change import Outlook, check, outlook
 from numaforge.topology.model import NodeTopology
-from roles.kubelet.change import Outlook, check, outlook
 from tests.fixtures.machines import KUBEADM_CONFIG, kubeadm_kubelet, lab_node
 
 PROFILE: dict[str, Any] = {

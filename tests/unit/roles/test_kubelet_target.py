@@ -15,10 +15,10 @@ from numaforge.planning.files import HUGEPAGES_TMPFILES_PATH
 from numaforge.planning.node import plan_node
 from numaforge.profile import load_profile
 from numaforge.render import hugepage_files, kubelet_files
+from numaforge.roles.kubelet.facts import KubeletFiles, KubeletUnit
+from numaforge.roles.kubelet.target import Need, Target
 from numaforge.rollout.fence import Fingerprint
 from numaforge.topology.model import NodeTopology
-from roles.kubelet.facts import KubeletFiles, KubeletUnit
-from roles.kubelet.target import Need, Target
 from tests.fixtures.machines import KUBEADM_CONFIG, kubeadm_kubelet, lab_node
 
 PROFILE: dict[str, Any] = {
