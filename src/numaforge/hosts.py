@@ -24,9 +24,9 @@ from pyinfra.api.command import FunctionCommand
 from pyinfra.api.exceptions import ConnectError
 from pyinfra.api.output import format_text
 
-from numaforge import bundle
-from numaforge.bundle import Change, FileContent, FileState
 from numaforge.errors import HostError, NumaforgeError
+from numaforge.node import bundle
+from numaforge.node.bundle import FileChange, FileContent, FileState
 from numaforge.planning.model import NodePlan
 from numaforge.rollout import events
 from numaforge.rollout.patience import HostAwayError
@@ -315,7 +315,7 @@ def announce(host: Host, lines: Sequence[str]) -> None:
             host.log(line)
 
 
-def show_changes(host: Host, changed: Sequence[Change]) -> None:
+def show_changes(host: Host, changed: Sequence[FileChange]) -> None:
     """Print a unified diff of every file, once in a run; in colour only on a terminal."""
     colours = {"+": "green", "-": "red", "@": "cyan"}
     lines = [line for change in changed for line in bundle.diff(change)]

@@ -10,8 +10,8 @@ import yaml
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from numaforge import kernel_paths
-from numaforge.bundle import FileContent
 from numaforge.errors import KubeletConfigError, PlanError
+from numaforge.node.bundle import FileContent
 from numaforge.planning.document import dumps
 from numaforge.planning.files import HUGEPAGES_TMPFILES_PATH
 from numaforge.planning.model import PLAN_PATH, NodePlan, PlannedFile

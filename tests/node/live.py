@@ -12,9 +12,10 @@ from typing import TypeVar
 import pytest
 from testinfra.host import Host
 
-from numaforge import bundle, kernel_paths
-from numaforge.bundle import FileState
+from numaforge import kernel_paths
+from numaforge.node import bundle
 from numaforge.errors import HostError, NumaforgeError
+from numaforge.node.bundle import FileState
 from numaforge.planning import document
 from numaforge.planning.model import PLAN_PATH, NodePlan
 from numaforge.topology.kubelet import flag_value

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from numaforge.bundle import Change, FileContent, diff
+from numaforge.node.bundle import FileChange, FileContent, diff
 from numaforge.planning.model import PlannedFile
 from numaforge.render import render_file
 from tests.node import expectations
@@ -25,7 +25,7 @@ def test_file_content(node: Node, name: str, expected: PlannedFile) -> None:
     planned = render_file(node.plan, expected, config_text=state.text)
     if state.text != planned:
         wanted = FileContent(name, planned, state.mode, state.owner, state.group)
-        pytest.fail("\n".join(diff(Change(name, state, wanted))), pytrace=False)
+        pytest.fail("\n".join(diff(FileChange(name, state, wanted))), pytrace=False)
 
 
 @pytest.mark.expects(table=expectations.units)

@@ -151,7 +151,7 @@ def test_a_host_that_never_ends_what_it_is_told_fails_alone(sandbox: Sandbox, tm
     freeze.chmod(0o755)
     deploy = tmp_path / "deploy.py"
     deploy.write_text(
-        "from numaforge import hosts\nfrom numaforge.bundle import FileContent\n"
+        "from numaforge import hosts\nfrom numaforge.node.bundle import FileContent\n"
         "hosts.COMMAND_SECONDS = 2\n"
         "hosts.file_bundle(name='write', files=[FileContent('/etc/numaforge/file', 'text')])\n"
     )

@@ -365,7 +365,7 @@ from functools import partial
 from pyinfra import host, logger
 
 from numaforge.hosts import reached
-from numaforge.rollout.transaction import read_status, status_script
+from numaforge.node.transaction import read_status, status_script
 from numaforge.roles.kubelet.facts import identity
 
 logger.info("%r", identity(partial(reached, host)))

@@ -24,8 +24,8 @@ from pyinfra import host, logger
 from numaforge.errors import HostError
 from numaforge.hosts import reached
 from numaforge.rollout.steps import run
-from numaforge.roles.kubelet.machine import PyinfraMachine
-from numaforge.roles.kubelet.verification import verification_of
+from numaforge.roles.maintenance.machine import PyinfraMachine
+from numaforge.roles.maintenance.verification import verification_of
 
 machine = PyinfraMachine(host, target=None, verification=verification_of(host))
 reached(host, "printf '%s\\n' {fates} > /run/fates")
@@ -40,7 +40,7 @@ from dataclasses import replace
 from pyinfra import host
 
 from numaforge.errors import HostError
-from numaforge.roles.kubelet.verification import verification_of
+from numaforge.roles.maintenance.verification import verification_of
 
 suite = verification_of(host)
 suite.refuse_unreachable()

@@ -181,3 +181,5 @@ class NodePlan:
     decisions: tuple[Decision, ...]
     notices: tuple[Notice, ...]
     largest_pods: tuple[LargestPod, ...] = ()
+    kernel_cmdline: tuple[str, ...] = ()  # parameters of the kernel's command line
+    reboot: str = "never"  # or "allowed", for what only a boot brings
