@@ -13,8 +13,8 @@ import pytest
 from testinfra.host import Host
 
 from numaforge import kernel_paths
-from numaforge.node import bundle
 from numaforge.errors import HostError, NumaforgeError
+from numaforge.node import bundle
 from numaforge.node.bundle import FileState
 from numaforge.planning import document
 from numaforge.planning.model import PLAN_PATH, NodePlan

@@ -232,7 +232,7 @@ boot() { # by systemd; the proof has to wait for what waits for this
 }
 recover() {
     umask 022
-    if going_down; then return 1; fi
+    if ! ended && ! unchanged && going_down; then return 1; fi
     if ! ended && [ "$(noted boot)" != "$(boot_id)" ]; then
         after_boot
         record boot "$(boot_id)"

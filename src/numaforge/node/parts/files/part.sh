@@ -50,7 +50,7 @@ files_by_hand() {
     done < "$PART/stuck"
 }
 files_discard() { files_each files_discard_one; }
-files_discard_one() { if [ "$1" != - ]; then discard "$1" "$6"; fi; }
+files_discard_one() { [ "$1" = - ] || discard "$1" "$6" || :; } # one that cannot go stops no other
 files_notes() { # what `files_take_back` has kept
     [ -d "$FOLDER/edited" ] || return 0
     find "$FOLDER/edited" -type f | LC_ALL=C sort | while IFS= read -r path; do
