@@ -6,7 +6,9 @@ from pydantic import Field
 
 from numaforge.profile.cpus import Cpus
 from numaforge.profile.hugepages import Hugepages
+from numaforge.profile.kernel import Kernel
 from numaforge.profile.kubelet import Kubelet
+from numaforge.profile.maintenance import Maintenance
 from numaforge.profile.memory import Memory
 from numaforge.profile.section import Section
 from numaforge.profile.tuning import Tuning
@@ -27,7 +29,11 @@ class NodeProfile(Section):
         default=(), description="Pools of huge pages, one entry per size and place."
     )
     kubelet: Kubelet = Field(default=Kubelet(), description="The kubelet's resource managers.")
-    tuning: Tuning = Field(default=Tuning(), description="Kernel settings.")
+    tuning: Tuning = Field(default=Tuning(), description="Kernel settings that change at once.")
+    kernel: Kernel = Field(default=Kernel(), description="Kernel settings that only a boot changes.")
+    maintenance: Maintenance = Field(
+        default=Maintenance(), description="What numaforge may do to a node to carry out its plan."
+    )
     sources: dict[str, str] = Field(
         default_factory=dict,
         description="Where values come from, by dotted path; the plan's decisions show it.",
