@@ -202,6 +202,22 @@ MISTAKES = {
         {"tuning": {"numa_balancing": True, "sysctls": {"kernel.numa_balancing": 0}}},
         "tuning: says numa_balancing and sysctls kernel.numa_balancing",
     ),
+    "reboot-unknown": (
+        {"maintenance": {"reboot": "always"}},
+        "maintenance.reboot: 'always' is not accepted; write 'never' or 'allowed'",
+    ),
+    "cmdline-as-one-text": (
+        {"kernel": {"cmdline": "iommu=pt quiet"}},
+        "kernel.cmdline: 'iommu=pt quiet' is not a list",
+    ),
+    "cmdline-repeats-a-parameter": (
+        {"kernel": {"cmdline": ["quiet", "iommu=pt", "quiet"]}},
+        "kernel.cmdline: says quiet and quiet; say each parameter once",
+    ),
+    "cmdline-repeats-a-parameter-with-another-value": (
+        {"kernel": {"cmdline": ["intel_iommu=on", "intel-iommu=off"]}},
+        "kernel.cmdline: says intel_iommu=on and intel-iommu=off; say each parameter once",
+    ),
     "section-not-a-mapping": ({"cpus": 3}, "cpus: 3 is not a mapping"),
 }
 
@@ -209,6 +225,78 @@ MISTAKES = {
 @pytest.mark.parametrize(("source", "message"), MISTAKES.values(), ids=MISTAKES.keys())
 def test_a_mistake_is_named_with_its_field_and_remedy(source, message):
     assert message in refusal(source)
+
+
+@pytest.mark.parametrize(
+    "parameter",
+    [
+        pytest.param("iommu=pt quiet", id="two-in-one"),
+        pytest.param("iommu=pt\nquiet", id="a-line-break"),
+        pytest.param("iommu=pt\n", id="a-line-break-at-the-end"),
+        pytest.param('dyndbg="module nvme +p"', id="quotes"),
+        pytest.param("quiet'", id="a-single-quote"),
+        pytest.param("memmap=64K$0x18690000", id="what-GRUB-expands"),
+        pytest.param("pci=config_acs=1@0;2@1", id="where-GRUB-ends-the-line"),
+        pytest.param("quiet|true", id="a-pipe"),
+        pytest.param("quiet`id`", id="a-command"),
+        pytest.param("a\\b", id="a-backslash"),
+        pytest.param("--", id="the-end-of-the-kernels-own"),
+        pytest.param("=on", id="no-name"),
+        pytest.param("", id="empty"),
+        pytest.param("größe=1", id="not-ascii"),
+        pytest.param(True, id="yaml-on"),
+        pytest.param(3, id="a-number"),
+        pytest.param({"iommu": "pt"}, id="a-mapping"),
+    ],
+)
+def test_what_is_no_kernel_parameter_is_refused(parameter):
+    message = refusal({"kernel": {"cmdline": ["quiet", parameter]}})
+    assert message.startswith(
+        f"profile: kernel.cmdline[1]: {parameter!r} is not a kernel parameter; write one"
+    )
+
+
+@pytest.mark.parametrize(
+    ("parameter", "reason"),
+    [
+        ("root=/dev/sda1", "it names the file system that this machine boots from"),
+        ("rw", "it names the file system that this machine boots from"),
+        ("init=/bin/sh", "it decides what starts at boot, and the kubelet might not"),
+        ("systemd.unit=rescue.target", "it decides what starts at boot, and the kubelet might not"),
+        ("rd.lvm.lv=vg/root", "it is for the initial RAM disk, which has to find this machine's disks"),
+        ("initrd=/boot/initrd.img", "the boot loader of each machine sets it"),
+        ("BOOT_IMAGE=/vmlinuz", "the boot loader of each machine sets it"),
+    ],
+)
+def test_a_parameter_that_decides_whether_the_machine_boots_is_refused(parameter, reason):
+    message = refusal({"kernel": {"cmdline": [parameter]}})
+    assert (
+        message == f"profile: kernel.cmdline[0]: {parameter!r} is not for a profile: {reason}; leave it out"
+    )
+
+
+@pytest.mark.parametrize(
+    "parameter",
+    [
+        "quiet",
+        "intel_iommu=on",
+        "default_hugepagesz=1G",
+        "isolcpus=managed_irq,domain,1-3,8-11:2/4",
+        "crashkernel=1G-4G:192M,4G-:256M",
+        "vfio-pci.ids=10de:2330,10de:22a3",
+        "memmap=4G!12G",
+        "module_blacklist=nouveau",
+        "8250.nr_uarts=4",
+        "console=",
+    ],
+)
+def test_a_kernel_parameter_is_kept_as_written(parameter):
+    assert load_profile({"kernel": {"cmdline": [parameter]}}).kernel.cmdline == (parameter,)
+
+
+def test_a_node_is_not_rebooted_unless_the_profile_allows_it():
+    assert load_profile({}).maintenance.reboot == "never"
+    assert load_profile({"maintenance": {"reboot": "allowed"}}).maintenance.reboot == "allowed"
 
 
 def test_several_mistakes_are_all_listed():

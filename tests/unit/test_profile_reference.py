@@ -30,6 +30,8 @@ def examples() -> Iterator[tuple[str, dict[str, Any]]]:
         "Memory": lambda entry: {"memory": entry},
         "Hugepages": lambda entry: {"hugepages": [with_amount(entry)]},
         "Kubelet": lambda entry: {"kubelet": entry},
+        "Kernel": lambda entry: {"kernel": entry},
+        "Maintenance": lambda entry: {"maintenance": entry},
         "Tuning": lambda entry: {"tuning": entry},
         "TransparentHugepages": lambda entry: {"tuning": {"transparent_hugepages": entry}},
     }

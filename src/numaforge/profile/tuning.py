@@ -1,0 +1,89 @@
+"""Section `tuning`: kernel settings that take effect at once."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Literal, Self
+
+from pydantic import BeforeValidator, Field, model_validator
+
+from numaforge.profile.section import Section
+from numaforge.profile.values import as_text
+
+_SYSCTL = re.compile(r"[a-z][\w-]*(\.[\w*/:@-]+)+", re.IGNORECASE | re.ASCII)
+
+
+def _sysctl_text(value: object) -> str:
+    if isinstance(value, bool) or not isinstance(value, (int, str)):
+        raise ValueError(
+            f'{value!r} is not a sysctl\'s value; write a number or a text such as "4096 87380 16777216"'
+        )
+    return " ".join(str(value).split())
+
+
+def _sysctl_name(value: object) -> str:
+    text = str(value)
+    if not _SYSCTL.fullmatch(text):
+        raise ValueError(f"{text!r} is not a sysctl; write its dotted name, for example vm.swappiness")
+    return text
+
+
+def _swap(value: object) -> object:
+    # YAML 1.1 reads an unquoted `off` as false.
+    return "off" if value is False else value
+
+
+def _thp(value: object) -> object:
+    return {"enabled": value} if isinstance(value, str) else value
+
+
+SysctlName = Annotated[str, BeforeValidator(_sysctl_name), as_text(form="sysctl name")]
+SysctlText = Annotated[str, BeforeValidator(_sysctl_text), as_text(form="sysctl value")]
+
+
+class TransparentHugepages(Section):
+    """The two switches below /sys/kernel/mm/transparent_hugepage."""
+
+    enabled: Literal["always", "madvise", "never"] | None = Field(
+        default=None, description="When the kernel uses huge pages by itself.", examples=["madvise"]
+    )
+    defrag: Literal["always", "defer", "defer+madvise", "madvise", "never"] | None = Field(
+        default=None, description="When it stops to make room for them.", examples=["defer+madvise"]
+    )
+
+
+class Tuning(Section):
+    """Kernel settings. Whatever is unset is left as the host has it."""
+
+    governor: (
+        Literal["performance", "powersave", "schedutil", "ondemand", "conservative", "userspace"] | None
+    ) = Field(default=None, description="Every CPU's cpufreq governor.", examples=["performance"])
+    energy_preference: (
+        Literal["default", "performance", "balance_performance", "balance_power", "power"] | None
+    ) = Field(
+        default=None,
+        description="Every CPU's energy_performance_preference.",
+        examples=["balance_performance"],
+    )
+    sysctls: dict[SysctlName, SysctlText] = Field(
+        default_factory=dict, description="Kernel parameters by dotted name.", examples=[{"vm.swappiness": 1}]
+    )
+    transparent_hugepages: Annotated[TransparentHugepages | None, BeforeValidator(_thp)] = Field(
+        default=None,
+        description="Both switches, or a text for `enabled` alone.",
+        examples=["madvise", {"enabled": "madvise", "defrag": "defer+madvise"}],
+    )
+    swap: Annotated[Literal["off", "keep"] | None, BeforeValidator(_swap)] = Field(
+        default=None, description="off takes all swap away, now and at every boot.", examples=["off"]
+    )
+    numa_balancing: bool | None = Field(
+        default=None,
+        description="kernel.numa_balancing: whether the kernel moves pages after threads.",
+        examples=[False],
+    )
+
+    @model_validator(mode="after")
+    def _numa_balancing_is_said_once(self) -> Self:
+        if self.numa_balancing is not None and "kernel.numa_balancing" in self.sysctls:
+            raise ValueError("says numa_balancing and sysctls kernel.numa_balancing; say one of them")
+        return self
