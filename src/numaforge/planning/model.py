@@ -115,6 +115,17 @@ class TuningPlan:
 
 
 @dataclass(frozen=True)
+class KernelPlan:
+    """What only a boot brings: parameters that the kernel's command line is to have, all others kept.
+
+    `reboot` is "allowed" or "never": then what is missing is reported, and nothing is written.
+    """
+
+    cmdline: tuple[str, ...] = ()
+    reboot: str = "never"
+
+
+@dataclass(frozen=True)
 class PlannedFile:
     """A file that numaforge writes on the host: which role, from which template, with which mode (octal)."""
 
@@ -181,5 +192,4 @@ class NodePlan:
     decisions: tuple[Decision, ...]
     notices: tuple[Notice, ...]
     largest_pods: tuple[LargestPod, ...] = ()
-    kernel_cmdline: tuple[str, ...] = ()  # parameters of the kernel's command line
-    reboot: str = "never"  # or "allowed", for what only a boot brings
+    kernel: KernelPlan = KernelPlan()

@@ -11,6 +11,7 @@ from numaforge.planning.document import loads
 from numaforge.planning.existing import ExistingSettings, read_existing
 from numaforge.planning.files import plan_files
 from numaforge.planning.hugepages import PagesBySize, plan_hugepages, pools_after
+from numaforge.planning.kernel import plan_kernel
 from numaforge.planning.kubelet import NodeDecisions, kubelet_version, plan_kubelet
 from numaforge.planning.largest_pods import plan_largest_pods
 from numaforge.planning.memory import Reservations, plan_numa_nodes, plan_reservations
@@ -45,10 +46,11 @@ def _plan(hostname: str, topology: NodeTopology, profile: NodeProfile, asked_ver
         topology, profile, existing, previous, cpus.value.reserved, reservations.value, hugepages.value
     )
     tuning = plan_tuning(topology, profile, previous)
+    kernel = plan_kernel(topology, profile)
     decided = NodeDecisions(cpus.value, reservations.value, nodes.value)
     kubelet = _plan_kubelet(topology, profile, asked_version, existing, decided, previous)
     largest = plan_largest_pods(topology, existing, hugepages.value, kubelet.value)
-    parts = (earlier, cpus, reservations, hugepages, nodes, kubelet, tuning, largest)
+    parts = (earlier, cpus, reservations, hugepages, nodes, kubelet, tuning, kernel, largest)
     return NodePlan(
         hostname=hostname,
         profile=profile.name,
@@ -68,6 +70,7 @@ def _plan(hostname: str, topology: NodeTopology, profile: NodeProfile, asked_ver
             *_swap_notice(topology, profile, existing, kubelet.value),
         ),
         largest_pods=largest.value,
+        kernel=kernel.value,
     )
 
 

@@ -17,6 +17,7 @@ from numaforge.node.need import need, pending
 from numaforge.node.part import Found, Goal, Part, Unit
 from numaforge.node.transaction import Transaction
 from numaforge.planning.files import HUGEPAGES_TMPFILES_PATH
+from numaforge.planning.model import KernelPlan
 from numaforge.planning.node import plan_node
 from numaforge.profile import load_profile
 from numaforge.render import hugepage_files, kubelet_files, role_files
@@ -293,7 +294,7 @@ def booted(
     cmdline: str, recorded: tuple[str, ...] = (), reboot: str = "allowed", loader: str = "grub"
 ) -> Any:
     on, files = tuned()
-    on = replace(on, plan=replace(on.plan, kernel_cmdline=WISH, reboot=reboot))
+    on = replace(on, plan=replace(on.plan, kernel=KernelPlan(WISH, reboot)))
     text = role_files(on.plan, "topology")[0]
     plan = {text.path: FileState(text.text, text.mode, text.owner, text.group)}
     lines = (f"loader {loader}", f"cmdline {cmdline}", *(f"recorded {parameter}" for parameter in recorded))

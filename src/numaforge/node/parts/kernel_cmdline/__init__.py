@@ -25,9 +25,9 @@ def need(goal: Goal, found: Found, below: Sequence[Part]) -> Part | None:  # noq
     """
     if not _concerned(goal):
         return None
-    planned = goal.plan.kernel_cmdline
+    planned = goal.plan.kernel.cmdline
     missing, removed = _differences(goal, found)
-    if not (missing or removed) or goal.plan.reboot != "allowed":
+    if not (missing or removed) or goal.plan.kernel.reboot != "allowed":
         return None
     loader = found.answers(NAME).get("loader", "none")
     if loader == "none":
@@ -40,15 +40,14 @@ def need(goal: Goal, found: Found, below: Sequence[Part]) -> Part | None:  # noq
 
 def pending(goal: Goal, found: Found) -> str | None:
     """Say what waits for a reboot that is not allowed; None where nothing does."""
-    if not _concerned(goal) or goal.plan.reboot == "allowed":
+    if not _concerned(goal) or goal.plan.kernel.reboot == "allowed":
         return None
     missing, removed = _differences(goal, found)
     if not (missing or removed):
         return None
     wishes = [f"{parameter} to come" for parameter in missing] + [f"{each} to go" for each in removed]
-    return (
-        f"pending: the kernel's command line ({', '.join(wishes)}); maintenance.reboot is {goal.plan.reboot}"
-    )
+    leave = goal.plan.kernel.reboot
+    return f"pending: the kernel's command line ({', '.join(wishes)}); maintenance.reboot is {leave}"
 
 
 def part(planned: Sequence[str], missing: Sequence[str], removed: Sequence[str], loader: str) -> Part:
@@ -76,6 +75,6 @@ def _differences(goal: Goal, found: Found) -> tuple[list[str], list[str]]:
     said = found.said.get(NAME, ())
     recorded = [text.removeprefix("recorded ") for text in said if text.startswith("recorded ")]
     running = found.answers(NAME).get("cmdline", "").split()
-    planned = goal.plan.kernel_cmdline
+    planned = goal.plan.kernel.cmdline
     missing = [parameter for parameter in planned if parameter not in running]
     return missing, [parameter for parameter in recorded if parameter not in planned]
