@@ -198,7 +198,7 @@ def test_a_kubelet_that_does_not_run_is_configured_and_not_started(node: Sandbox
 def test_pools_are_filled_while_the_kubelet_is_stopped(node: Sandbox, tmp_path: Path) -> None:
     node.run(
         f"mkdir /run/when; echo 'ls /run/kubelet.pid > /run/seen 2>&1; cat {POOLS[0]} >> /run/seen'"
-        " > /run/when/replacing"
+        " > '/run/when/start kubelet'"
     )
     run = pyinfra(tmp_path, data(node, numaforge_profile=with_pools(16)), "-y", "deploys/kubelet.py")
     assert run.returncode == 0, run.stdout
@@ -282,7 +282,7 @@ def test_a_kubelet_that_has_come_to_run_since_is_noticed(node: Sandbox, tmp_path
     deploy = tmp_path / "deploy.py"
     deploy.write_text(
         "from pyinfra.operations import server\n"
-        "from numaforge.roles.hugepages import hugepages\nfrom roles.topology import topology\n"
+        "from numaforge.roles.hugepages import hugepages\nfrom numaforge.roles.topology import topology\n"
         "topology()\n"
         "server.shell(commands='systemctl start kubelet.service')\n"
         "hugepages()\n"

@@ -71,6 +71,7 @@ apply() {
 keep_all() { # and room for the undoing
     mkdir -p "$FOLDER/backup" || return 1
     for part in $UPWARDS; do
+        mkdir -p "$FOLDER/$part" || return 1
         if provides "$part" keep; then call "$part" keep || return 1; fi
     done
     head -c 524288 /dev/zero > "$FOLDER/reserve" && sync -f "$FOLDER"
