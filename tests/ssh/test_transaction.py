@@ -106,7 +106,9 @@ def node(start_sandbox: StartSandbox, port: int) -> Sandbox:
     sandbox.run(f"systemctl start kubelet.service; until [ -e {STATE} ]; do sleep 0.05; done")
     sandbox.path(MEMORY_STATE).write_text("memory as it was\n")
     sandbox.path(MEMORY_STATE).chmod(0o600)
-    sandbox.run(f"chown 4001:4002 {MEMORY_STATE}; : > /run/systemctl.log; mkdir -p /run/when /run/systemd/system")
+    sandbox.run(
+        f"chown 4001:4002 {MEMORY_STATE}; : > /run/systemctl.log; mkdir -p /run/when /run/systemd/system"
+    )
     return sandbox
 
 
