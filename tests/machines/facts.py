@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any
 
 from numaforge.cpulist import format_cpulist
-from numaforge.errors import NumaforgeError, PlanError
+from numaforge.errors import PlanError
 from numaforge.kubelet.admission.cpusets import ids_of
 from numaforge.kubelet.admission.machine import Machine
 from numaforge.planning.node import plan_node
@@ -54,7 +54,9 @@ def host_facts(topology: NodeTopology) -> Facts:
         "hugepages": {
             size: f"{pool.total} pages, {pool.free} free" for size, pool in topology.hugepages.items()
         },
-        "gpus": {gpu.pci_address: f"{gpu.vendor}:{gpu.device}, {_at(gpu.numa_node)}" for gpu in topology.gpus},
+        "gpus": {
+            gpu.pci_address: f"{gpu.vendor}:{gpu.device}, {_at(gpu.numa_node)}" for gpu in topology.gpus
+        },
         "accelerators": {
             found.pci_address: f"{found.vendor}:{found.device}, {_at(found.numa_node)}"
             for found in topology.accelerators

@@ -1,4 +1,4 @@
-"""The machines in this folder: a snapshot, `NAME.json.xz`, and what is expected of it, `NAME.expected.json`."""
+"""The machines in this folder: each a snapshot, `NAME.json.xz`, with its `NAME.expected.json`."""
 
 from __future__ import annotations
 
@@ -48,6 +48,11 @@ class MachineFile:
     def expected(self) -> dict[str, Any]:
         """Load what is expected; empty where nothing is."""
         return json.loads(self.expected_file.read_text()) if self.expected_file.exists() else {}
+
+
+def stored(name: str) -> MachineFile:
+    """Return where a machine of this name is kept."""
+    return MachineFile(FOLDER / f"{name}.json.xz")
 
 
 def machine_files() -> list[MachineFile]:

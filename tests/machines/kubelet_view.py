@@ -1,4 +1,4 @@
-"""Ask the kubelet's own code how it sees a snapshot: cAdvisor and the CPU manager's Discover, on a tree of it."""
+"""Ask the kubelet's own code, cAdvisor and the CPU manager, how it sees a snapshot: on a tree made of it."""
 
 from __future__ import annotations
 
@@ -45,7 +45,9 @@ def ask_kubelet(snapshot: Snapshot) -> Facts:
         "sockets": groups(by("socket").values()),
         "numa_nodes": {str(node): format_cpulist(cpus) for node, cpus in by("numa_node").items()},
         "uncore_caches": groups(by("uncore").values()),
-        "memory_bytes": {str(node["id"]): node["memory_bytes"] for node in sorted(seen["numa_nodes"], key=_id)},
+        "memory_bytes": {
+            str(node["id"]): node["memory_bytes"] for node in sorted(seen["numa_nodes"], key=_id)
+        },
     }
 
 
@@ -54,7 +56,7 @@ def _id(node: dict[str, int]) -> int:
 
 
 def _write_tree(snapshot: Snapshot, root: Path) -> None:
-    """Lay out what cAdvisor reads: a snapshot has no links from NUMA nodes to CPUs and no numbers of caches."""
+    """Lay out what cAdvisor reads: a snapshot lacks the CPUs below NUMA nodes and the numbers of caches."""
     for path, text in snapshot.files.items():
         if not path.startswith("/sys/devices/system/"):
             continue

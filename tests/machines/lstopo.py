@@ -49,9 +49,14 @@ def read_lstopo(text: str) -> dict[str, Any]:
 
 
 def _last_level_caches(objects: list[_Object]) -> set[frozenset[int]]:
-    caches = [(int(found.kind[1]), found.cpus) for found in objects if re.fullmatch(r"L\d[du]?Cache", found.kind)]
+    caches = [
+        (int(found.kind[1]), found.cpus) for found in objects if re.fullmatch(r"L\d[du]?Cache", found.kind)
+    ]
     cpus = frozenset().union(*(found.cpus for found in objects))
-    shared = (max(((level, held) for level, held in caches if cpu in held), default=None, key=_level) for cpu in cpus)
+    shared = (
+        max(((level, held) for level, held in caches if cpu in held), default=None, key=_level)
+        for cpu in cpus
+    )
     return {deepest[1] for deepest in shared if deepest is not None}
 
 

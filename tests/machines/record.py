@@ -1,7 +1,7 @@
 """Record what is expected of a machine: `python -m tests.machines.record machine.json --help`.
 
-The facts of lstopo and of the kubelet's own code are recorded where they are given, else our own answer, to be read
-by eye before it is committed.
+What lstopo and the kubelet's own code say is recorded where it is given, else our own answer, which is to be
+read by eye before it is committed.
 """
 
 from __future__ import annotations
@@ -29,22 +29,32 @@ SECTIONS = {"host": host_facts, "topology": topology_facts, "kubelet": kubelet_f
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Store the snapshot and its expectations in this folder, and bring the README's table up to date."""
+    """Store a snapshot and what is expected of it in this folder, and bring the README's table up to date."""
     given = _parser().parse_args(arguments)
-    snapshot = from_root(given.snapshot) if given.snapshot.is_dir() else _load(given.snapshot)
+    snapshot = (
+        from_root(given.snapshot) if given.snapshot.is_dir() else files.MachineFile(given.snapshot).snapshot()
+    )
     name = given.name or files.MachineFile(given.snapshot).name
-    stored = files.MachineFile(files.FOLDER / f"{name}.json.xz")
-    earlier = stored.expected()
-    document = _header(given, earlier)
-    document |= _expectations(snapshot, _told(given, snapshot, earlier), earlier.get("differs", {}))
+    earlier = files.stored(name).expected()
+    record(name, snapshot, _header(given, earlier), _told(given, snapshot, earlier))
+    return 0
+
+
+def record(name: str, snapshot: Snapshot, header: Mapping[str, str], told: Mapping[str, Facts]) -> None:
+    """Write both files; `told` holds what others say, by section, each with its `source`.
+
+    Reasons that were written into `differs` stay.
+    """
+    stored = files.stored(name)
+    document = {**header, **_expectations(snapshot, told, stored.expected().get("differs", {}))}
     stored.expected_file.write_text(json.dumps(document, indent=2, ensure_ascii=False) + "\n")
-    stored.snapshot_file.write_bytes(lzma.compress(snapshot.to_json().encode(), preset=9 | lzma.PRESET_EXTREME))
-    dropped = files.FOLDER / f"{name}.json"
-    dropped.unlink(missing_ok=True)
+    stored.snapshot_file.write_bytes(
+        lzma.compress(snapshot.to_json().encode(), preset=9 | lzma.PRESET_EXTREME)
+    )
+    (files.FOLDER / f"{name}.json").unlink(missing_ok=True)
     write_table()
     for fact, difference in document.get("differs", {}).items():
         print(f"{name}: {fact} differs: {difference['why'] or 'say why in ' + stored.expected_file.name}")
-    return 0
 
 
 def write_table() -> None:
@@ -56,20 +66,20 @@ def write_table() -> None:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m tests.machines.record", description=main.__doc__)
-    parser.add_argument("snapshot", type=Path, help="what `numaforge capture` wrote, or the folder of a captured root")
+    parser.add_argument(
+        "snapshot", type=Path, help="what `numaforge capture` wrote, or the folder of a captured root"
+    )
     parser.add_argument("--name", help="the machine's name here (default: the file's)")
     parser.add_argument("--machine", help="what it is, in one line: maker, model, CPUs, what is special")
     parser.add_argument("--kind", choices=files.KINDS, help="default: real")
-    parser.add_argument("--origin", help="where it comes from: project, version and path, or the report's number")
+    parser.add_argument(
+        "--origin", help="where it comes from: project, version and path, or the report's number"
+    )
     parser.add_argument("--licence", help="SPDX id; default: Apache-2.0, as everything given to this project")
     parser.add_argument("--lstopo", type=Path, help="the output of `lstopo -v -` or `lstopo --of xml` there")
     parser.add_argument("--lstopo-source", help="where that output comes from")
     parser.add_argument("--kubelet", action="store_true", help=f"ask {KUBELET} (needs root and Go)")
     return parser
-
-
-def _load(path: Path) -> Snapshot:
-    return files.MachineFile(path).snapshot()
 
 
 def _header(given: argparse.Namespace, earlier: Mapping[str, Any]) -> dict[str, Any]:
@@ -88,11 +98,14 @@ def _told(given: argparse.Namespace, snapshot: Snapshot, earlier: Mapping[str, A
     """Return what others say, by section, each with its `source`; what was asked earlier stays."""
     told = {
         section: earlier[section]
-        for section in ("topology", "kubelet")
+        for section in SECTIONS
         if earlier.get(section, {}).get("source", RECORDED) != RECORDED
     }
     if given.lstopo:
-        told["topology"] = {"source": given.lstopo_source or "lstopo", **read_lstopo(given.lstopo.read_text())}
+        told["topology"] = {
+            "source": given.lstopo_source or "lstopo",
+            **read_lstopo(given.lstopo.read_text()),
+        }
         _leave_out_what_hwloc_adds(told["topology"], read_topology(snapshot))
     if given.kubelet:
         try:
@@ -103,7 +116,7 @@ def _told(given: argparse.Namespace, snapshot: Snapshot, earlier: Mapping[str, A
 
 
 def _leave_out_what_hwloc_adds(told: Facts, ours: NodeTopology) -> None:
-    """Drop hwloc's NUMA node of a machine without NUMA, and the CPUs that it finds near a node that has none."""
+    """Drop hwloc's NUMA node of a machine without NUMA, and the CPUs that it finds near a memory-only one."""
     shown = {str(node.id): node for node in ours.numa_nodes}
     if not shown:
         told["numa_nodes"] = {}
