@@ -27,6 +27,9 @@ MACHINES = files.machine_files()
 MINORS = (31, 33, LATEST_MINOR)
 
 every_machine = pytest.mark.parametrize("file", [pytest.param(file, id=file.name) for file in MACHINES])
+every_recorded_machine = pytest.mark.parametrize(
+    "file", [pytest.param(file, id=file.name) for file in MACHINES if file.expected()]
+)
 
 
 @cache
@@ -39,8 +42,8 @@ def topology_of(file):
     return read_topology(snapshot_of(file))
 
 
-@cache
-def expected_of(file):
+@every_machine
+def test_it_says_what_it_is_and_where_it_comes_from(file):
     expected = file.expected()
     if not expected:
         pytest.fail(
@@ -49,34 +52,28 @@ def expected_of(file):
             "--machine 'MAKER MODEL: CPUS' --origin 'WHERE IT COMES FROM'",
             pytrace=False,
         )
-    return expected
-
-
-@every_machine
-def test_it_says_what_it_is_and_where_it_comes_from(file):
-    expected = expected_of(file)
     assert expected["kind"] in files.KINDS
     assert all(expected[name] for name in ("machine", "origin", "licence"))
     assert file.snapshot_file.suffix == ".xz", "record it again: it is stored compressed"
 
 
 @pytest.mark.parametrize("section", SECTIONS)
-@every_machine
+@every_recorded_machine
 def test_it_is_as_expected(file, section):
-    expected = expected_of(file)
+    expected = file.expected()
     held = {name: fact for name, fact in expected[section].items() if name != "source"}
     ours = SECTIONS[section](topology_of(file))
     for name, difference in expected.get("differs", {}).items():
-        if name.startswith(f"{section}."):
-            fact = name.partition(".")[2]
-            assert held[fact] != difference["ours"], f"{name} no longer differs: record the machine again"
+        of, _, fact = name.partition(".")
+        if of == section:
+            assert ours[fact] != held[fact], f"{name} no longer differs: record the machine again"
             held[fact] = difference["ours"]
     assert ours == held
 
 
-@every_machine
+@every_recorded_machine
 def test_a_difference_from_what_others_say_has_its_reason(file):
-    expected = expected_of(file)
+    expected = file.expected()
     for name, difference in expected.get("differs", {}).items():
         assert difference["why"], name
         assert expected[name.partition(".")[0]]["source"] != RECORDED
@@ -169,4 +166,4 @@ def test_the_readme_names_every_machine():
 
 def test_every_expectation_has_its_machine():
     expected = {path.name.removesuffix(files.EXPECTED) for path in files.FOLDER.glob(f"*{files.EXPECTED}")}
-    assert expected == {file.name for file in MACHINES}
+    assert expected <= {file.name for file in MACHINES}
