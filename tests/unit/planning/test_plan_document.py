@@ -51,6 +51,10 @@ def test_another_schema_is_refused():
         from_document({**document(), "schema": 2})
 
 
+def test_the_schemas_address_is_accepted():
+    assert from_document({"$schema": "plan.json", **document()}) == from_document(document())
+
+
 def damaged(change) -> dict[str, Any]:
     copy = json.loads(json.dumps(document()))
     change(copy)
@@ -58,8 +62,8 @@ def damaged(change) -> dict[str, Any]:
 
 
 DAMAGE = {
-    "missing-field": (lambda d: d["cpus"].pop("reserved"), "plan.cpus.reserved: the field is missing"),
-    "unknown-field": (lambda d: d["memory"].update(extra=1), "plan.memory.extra: unknown field"),
+    "missing-field": (lambda d: d["cpus"].pop("reserved"), "plan.cpus.reserved: must be given"),
+    "unknown-field": (lambda d: d["memory"].update(extra=1), "plan.memory.extra: unknown key"),
     "wrong-kind": (
         lambda d: d["memory"].update(capacity_bytes="8Gi"),
         "plan.memory.capacity_bytes: '8Gi' is not a whole number",
@@ -69,8 +73,8 @@ DAMAGE = {
         "plan.memory.capacity_bytes: True is not a whole number",
     ),
     "broken-cpulist": (lambda d: d["cpus"].update(online="0-"), "plan.cpus.online: '0-' is not a cpulist"),
-    "in-a-list": (lambda d: d["files"][0].pop("path"), "plan.files[0].path: the field is missing"),
-    "null": (lambda d: d.update(tuning=None), "plan.tuning: None is not an object"),
+    "in-a-list": (lambda d: d["files"][0].pop("path"), "plan.files[0].path: must be given"),
+    "null": (lambda d: d.update(tuning=None), "plan.tuning: None is not a mapping"),
 }
 
 
