@@ -18,6 +18,7 @@ from numaforge.mistakes import dotted, path_of, sentence
 
 if TYPE_CHECKING:
     from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler, TypeAdapter
+    from pydantic.json_schema import GenerateJsonSchema
     from pydantic_core import CoreSchema
 
 Held = TypeVar("Held")
@@ -77,16 +78,19 @@ class DocumentKind(Generic[Held]):
             raise self._refusal(f"the {self.name} is not JSON: {error}") from error
         return self.decode(document)
 
-    def json_schema(self) -> dict[str, Any]:
+    def json_schema(self, generator: type[GenerateJsonSchema]) -> dict[str, Any]:
         """Return the JSON Schema of these documents, as their reader accepts them."""
-        body = self._adapter.json_schema()
+        body = self._adapter.json_schema(schema_generator=generator)
         head = {
-            "$schema": {"type": "string", "description": "The address of this schema, for editors."},
+            "$schema": {"type": "string", "description": "Where an editor finds the schema; not read."},
             "schema": {"const": self.number, "description": "The form of the document."},
             **{name: {"type": "string"} for name in self.written},
         }
-        properties = {**head, **body.pop("properties")}
-        return {**body, "properties": properties, "required": ["schema", *body["required"]]}
+        return {
+            **body,
+            "properties": {**head, **body["properties"]},
+            "required": ["schema", *body["required"]],
+        }
 
     @property
     def _head(self) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import BeforeValidator, Field
 
 from numaforge.profile.section import Section
-from numaforge.profile.values import PERCENT, ByteCount, as_text, byte_count
+from numaforge.profile.values import PERCENT, PERCENTAGE, QUANTITY, ByteCount, as_text, byte_count
 from numaforge.quantity import format_bytes
 
 
@@ -24,7 +24,9 @@ def _eviction_threshold(value: object) -> str:
 
 
 EvictionThreshold = Annotated[
-    str, BeforeValidator(_eviction_threshold), as_text(form="quantity or percentage")
+    str,
+    BeforeValidator(_eviction_threshold),
+    as_text("quantity or percentage", f"^({QUANTITY}|{PERCENTAGE})$", or_a=("integer",), minimum=1),
 ]
 EvictionSignal = Literal[
     "memory.available",

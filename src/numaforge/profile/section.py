@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from difflib import get_close_matches
+from itertools import combinations
 from types import UnionType
 from typing import Annotated, Any, TypeVar, Union, get_args, get_origin
 
@@ -20,6 +21,21 @@ class Section(BaseModel):
 
 
 Model = TypeVar("Model", bound=Section)
+
+
+def exactly_one_of(*keys: str) -> dict[str, Any]:
+    """Return what the schema says of a section in which exactly one of the keys is given."""
+    return {"oneOf": [given(key) for key in keys]}
+
+
+def at_most_one_of(*keys: str) -> dict[str, Any]:
+    """Return what the schema says of a section in which no two of the keys are given."""
+    return {"not": {"anyOf": [{"allOf": [given(one), given(other)]} for one, other in combinations(keys, 2)]}}
+
+
+def given(key: str, more: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """Return the schema of a section in which a key is given; null is as good as left out."""
+    return {"required": [key], "properties": {key: more or {"not": {"type": "null"}}}}
 
 
 def validated(
