@@ -154,6 +154,10 @@ MISTAKES = {
         {"memory": {"eviction_hard": {"memory.available": 0}}},
         "memory.eviction_hard.memory.available: the kubelet refuses a threshold of 0; write 0% for none",
     ),
+    "eviction-of-nothing-as-text": (
+        {"memory": {"eviction_hard": {"memory.available": "0"}}},
+        "memory.eviction_hard.memory.available: the kubelet refuses a threshold of 0; write 0% for none",
+    ),
     "split-unknown": (
         {"memory": {"split": "fair"}},
         "memory.split: 'fair' is not accepted; write 'proportional' or 'even'",

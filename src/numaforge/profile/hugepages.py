@@ -30,7 +30,7 @@ def _hugepage_size(value: object) -> str:
     return format_bytes(byte_count(text))
 
 
-Share = Annotated[str, BeforeValidator(_share), as_text("percentage", rf"^(?!0+(\.0+)?%){PERCENTAGE}$")]
+MemoryShare = Annotated[str, BeforeValidator(_share), as_text("percentage", rf"^(?!0+(\.0+)?%){PERCENTAGE}$")]
 HugepageSize = Annotated[
     str, BeforeValidator(_hugepage_size), as_text("hugepage size", f"^{_HUGEPAGE_SIZE.pattern}$")
 ]
@@ -54,7 +54,7 @@ class Hugepages(Section):
         description="This many pages in total, spread evenly over the NUMA nodes.",
         examples=[64],
     )
-    share: Share | None = Field(
+    share: MemoryShare | None = Field(
         default=None,
         description="This share of each NUMA node's memory, rounded down to whole pages.",
         examples=["25%"],
