@@ -74,8 +74,8 @@ class DocumentKind(Generic[Held]):
         """Return what the document in a text holds; raises `error` for text that is no such document."""
         try:
             document = json.loads(text)
-        except ValueError as error:
-            raise self._refusal(f"the {self.name} is not JSON: {error}") from error
+        except (ValueError, RecursionError) as error:
+            raise self._refusal(f"not JSON: {error}") from error
         return self.decode(document)
 
     def json_schema(self, generator: type[GenerateJsonSchema]) -> dict[str, Any]:

@@ -50,6 +50,8 @@ def sentence(detail: Mapping[str, Any]) -> str:
             return str(detail["ctx"]["error"])
         case "greater_than_equal":
             return f"{value} is too small; write {detail['ctx']['ge']} or more"
+        case "json_invalid":
+            return f"not JSON: {detail['ctx']['error']}"
         case _:
             return f"{value} is not accepted: {detail['msg']}"
 

@@ -85,7 +85,18 @@ def test_damage_is_named_by_its_place(change, message):
     assert str(caught.value).startswith(message)
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", dumps(plan_node(dgx_h100(), load_profile({})))[:-40]])
-def test_text_that_is_no_plan_is_refused(text):
-    with pytest.raises(PlanError):
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        pytest.param("", "plan: not JSON: ", id="empty"),
+        pytest.param("{", "plan: not JSON: ", id="cut-off-at-once"),
+        pytest.param(dumps(plan_node(dgx_h100(), load_profile({})))[:-40], "plan: not JSON: ", id="cut-off"),
+        pytest.param("[" * 100_000, "plan: not JSON: ", id="nested-too-deeply"),
+        pytest.param('{"schema": 1, "hostname": "\\udc80"}', "plan: not JSON: lone ", id="half-a-character"),
+        pytest.param("[]", "plan: a plan is a JSON object", id="a-list"),
+    ],
+)
+def test_text_that_is_no_plan_is_refused(text, message):
+    with pytest.raises(PlanError) as caught:
         loads(text)
+    assert str(caught.value).startswith(message)
