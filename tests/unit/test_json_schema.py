@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from functools import cache
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -40,8 +42,12 @@ Validator = validators.extend(Draft202012Validator, {"pattern": _pattern})
 
 def mistakes(name: str, document: object) -> list[str]:
     """Return what the schema finds wrong with a document."""
-    schema = json.loads((FOLDER / f"{name}.json").read_text(encoding="utf-8"))
-    return [error.message for error in Validator(schema).iter_errors(document)]
+    return [error.message for error in validator(name).iter_errors(document)]
+
+
+@cache
+def validator(name: str) -> Any:
+    return Validator(json.loads((FOLDER / f"{name}.json").read_text(encoding="utf-8")))
 
 
 def reread(document: dict[str, Any]) -> dict[str, Any]:
@@ -153,6 +159,35 @@ def test_a_kernel_parameter_fits_the_schema(parameter):
 def test_other_forms_of_a_value_are_accepted_by_schema_and_reader_alike(profile):
     assert mistakes("profile", profile) == []
     assert load_profile(profile)
+
+
+# Pieces of which texts are put together, right and wrong ones, and a profile that says such a text.
+VALUES = {
+    "quantity": ("0 7 . + e Ki G m", lambda text: {"memory": {"kube_reserved": text}}),
+    "threshold": ("0 7 100 . % Mi", lambda text: {"memory": {"eviction_hard": {"pid.available": text}}}),
+    "share": ("0 7 100 . %", lambda text: {"hugepages": [{"size": "2Mi", "share": text}]}),
+    "size": ("0 1 2 Ki Mi Gi", lambda text: {"hugepages": [{"size": text, "count": 1}]}),
+    "cpulist": ("0 3 17 , -", lambda text: {"cpus": {"reserved": {"cpulist": text}}}),
+    "version": ("v 1. 36 .2 -rc.1 +k3s1", lambda text: {"kubelet": {"version": text}}),
+    "sysctl": ("net . _x -y * /0 : @", lambda text: {"tuning": {"sysctls": {text: 1}}}),
+    "parameter": ("ro root rd. a-b = 1,2 ; $ !", lambda text: {"kernel": {"cmdline": [text]}}),
+}
+
+
+def accepts(profile: dict[str, Any]) -> bool:
+    try:
+        load_profile(profile)
+    except ProfileError:
+        return False
+    return True
+
+
+@pytest.mark.parametrize(("pieces", "profile"), VALUES.values(), ids=VALUES)
+def test_the_schema_accepts_whatever_the_reader_accepts(pieces, profile):
+    texts = ["".join(some) for length in (1, 2, 3) for some in product(pieces.split(), repeat=length)]
+    accepted = [text for text in texts if accepts(profile(text))]
+    assert len(accepted) > 5
+    assert [text for text in accepted if mistakes("profile", profile(text))] == []
 
 
 WRONG_PLANS = {

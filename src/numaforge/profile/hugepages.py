@@ -8,15 +8,16 @@ from typing import Annotated, Self
 from pydantic import BeforeValidator, ConfigDict, Field, model_validator
 
 from numaforge.profile.section import Section, at_most_one_of, exactly_one_of
-from numaforge.profile.values import PERCENT, PERCENTAGE, Count, as_text, byte_count
+from numaforge.profile.values import PERCENTAGE, Count, as_text, byte_count
 from numaforge.quantity import format_bytes
 
+_SHARE = rf"(?!0+(\.0+)?%){PERCENTAGE}"
 _HUGEPAGE_SIZE = re.compile(r"[1-9][0-9]*(Ki|Mi|Gi)")
 
 
 def _share(value: object) -> str:
     text = str(value)
-    if not PERCENT.fullmatch(text) or not 0 < float(text[:-1]) <= 100:
+    if not re.fullmatch(_SHARE, text):
         raise ValueError(f"{value!r} is not a share of a NUMA node's memory; write for example 25%")
     return text
 
@@ -30,7 +31,7 @@ def _hugepage_size(value: object) -> str:
     return format_bytes(byte_count(text))
 
 
-MemoryShare = Annotated[str, BeforeValidator(_share), as_text("percentage", rf"^(?!0+(\.0+)?%){PERCENTAGE}$")]
+MemoryShare = Annotated[str, BeforeValidator(_share), as_text("percentage", f"^{_SHARE}$")]
 HugepageSize = Annotated[
     str, BeforeValidator(_hugepage_size), as_text("hugepage size", f"^{_HUGEPAGE_SIZE.pattern}$")
 ]

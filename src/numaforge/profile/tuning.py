@@ -32,7 +32,7 @@ def _swap(value: object) -> object:
     return "off" if value is False else value
 
 
-def _thp(value: object) -> object:
+def _switches(value: object) -> object:
     return {"enabled": value} if isinstance(value, str) else value
 
 
@@ -82,7 +82,7 @@ class Tuning(Section):
     )
     transparent_hugepages: Annotated[
         TransparentHugepages | None,
-        BeforeValidator(_thp, json_schema_input_type=Enabled | TransparentHugepages | None),
+        BeforeValidator(_switches, json_schema_input_type=Enabled | TransparentHugepages | None),
     ] = Field(
         default=None,
         description="Both switches, or a text for `enabled` alone.",

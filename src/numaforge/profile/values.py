@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field, WithJsonSchema
 
 from numaforge.errors import NumaforgeError
 from numaforge.quantity import parse_quantity
-
-PERCENT = re.compile(r"\d+(\.\d+)?%")
 
 # A quantity that is not negative, for schemas; `parse_quantity` reads one.
 QUANTITY = r"\+?([0-9]+\.?[0-9]*|\.[0-9]+)([KMGTPE]i|[numkMGTPE]|[eE][+-]?[0-9]+)?"
