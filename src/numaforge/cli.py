@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from numaforge import __version__
+from numaforge.commands.schema import schema
 from numaforge.errors import ExitCode, HostError, NumaforgeError, TopologyError
 from numaforge.report.admit import admit, fit
 from numaforge.report.check import check
@@ -374,7 +375,7 @@ def rollout() -> None:
     """
 
 
-for _command in (check, admit, fit):
+for _command in (check, admit, fit, schema):
     numaforge.add_command(_command)
 
 

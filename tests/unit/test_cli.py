@@ -201,7 +201,9 @@ def written(tmp_path: Path, content: bytes) -> str:
         ),
         pytest.param(b"[1, 2]", "not a numaforge snapshot", id="another JSON"),
         pytest.param(b"[" * 100_000, "nested too deeply", id="nested too deeply"),
-        pytest.param(b'{"schema": 1, "packages": 7}', "lacks the field", id="half a topology document"),
+        pytest.param(
+            b'{"schema": 1, "packages": 7}', "hostname: must be given", id="half a topology document"
+        ),
         pytest.param(b'{"schema": 99, "packages": []}', "schema 99", id="a document of another schema"),
         pytest.param(b'{"cpus": 1, "numa_nodes": 1, "decisions": 1}', "", id="half a plan"),
     ],

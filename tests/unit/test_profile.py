@@ -154,6 +154,10 @@ MISTAKES = {
         {"memory": {"eviction_hard": {"memory.available": 0}}},
         "memory.eviction_hard.memory.available: the kubelet refuses a threshold of 0; write 0% for none",
     ),
+    "eviction-of-nothing-as-text": (
+        {"memory": {"eviction_hard": {"memory.available": "0"}}},
+        "memory.eviction_hard.memory.available: the kubelet refuses a threshold of 0; write 0% for none",
+    ),
     "split-unknown": (
         {"memory": {"split": "fair"}},
         "memory.split: 'fair' is not accepted; write 'proportional' or 'even'",
@@ -227,28 +231,28 @@ def test_a_mistake_is_named_with_its_field_and_remedy(source, message):
     assert message in refusal(source)
 
 
-@pytest.mark.parametrize(
-    "parameter",
-    [
-        pytest.param("iommu=pt quiet", id="two-in-one"),
-        pytest.param("iommu=pt\nquiet", id="a-line-break"),
-        pytest.param("iommu=pt\n", id="a-line-break-at-the-end"),
-        pytest.param('dyndbg="module nvme +p"', id="quotes"),
-        pytest.param("quiet'", id="a-single-quote"),
-        pytest.param("memmap=64K$0x18690000", id="what-GRUB-expands"),
-        pytest.param("pci=config_acs=1@0;2@1", id="where-GRUB-ends-the-line"),
-        pytest.param("quiet|true", id="a-pipe"),
-        pytest.param("quiet`id`", id="a-command"),
-        pytest.param("a\\b", id="a-backslash"),
-        pytest.param("--", id="the-end-of-the-kernels-own"),
-        pytest.param("=on", id="no-name"),
-        pytest.param("", id="empty"),
-        pytest.param("größe=1", id="not-ascii"),
-        pytest.param(True, id="yaml-on"),
-        pytest.param(3, id="a-number"),
-        pytest.param({"iommu": "pt"}, id="a-mapping"),
-    ],
-)
+NO_PARAMETERS = {
+    "two-in-one": "iommu=pt quiet",
+    "a-line-break": "iommu=pt\nquiet",
+    "a-line-break-at-the-end": "iommu=pt\n",
+    "quotes": 'dyndbg="module nvme +p"',
+    "a-single-quote": "quiet'",
+    "what-GRUB-expands": "memmap=64K$0x18690000",
+    "where-GRUB-ends-the-line": "pci=config_acs=1@0;2@1",
+    "a-pipe": "quiet|true",
+    "a-command": "quiet`id`",
+    "a-backslash": "a\\b",
+    "the-end-of-the-kernels-own": "--",
+    "no-name": "=on",
+    "empty": "",
+    "not-ascii": "größe=1",
+    "yaml-on": True,
+    "a-number": 3,
+    "a-mapping": {"iommu": "pt"},
+}
+
+
+@pytest.mark.parametrize("parameter", NO_PARAMETERS.values(), ids=NO_PARAMETERS)
 def test_what_is_no_kernel_parameter_is_refused(parameter):
     message = refusal({"kernel": {"cmdline": ["quiet", parameter]}})
     assert message.startswith(
@@ -256,18 +260,18 @@ def test_what_is_no_kernel_parameter_is_refused(parameter):
     )
 
 
-@pytest.mark.parametrize(
-    ("parameter", "reason"),
-    [
-        ("root=/dev/sda1", "it names the file system that this machine boots from"),
-        ("rw", "it names the file system that this machine boots from"),
-        ("init=/bin/sh", "it decides what starts at boot, and the kubelet might not"),
-        ("systemd.unit=rescue.target", "it decides what starts at boot, and the kubelet might not"),
-        ("rd.lvm.lv=vg/root", "it is for the initial RAM disk, which has to find this machine's disks"),
-        ("initrd=/boot/initrd.img", "the boot loader of each machine sets it"),
-        ("BOOT_IMAGE=/vmlinuz", "the boot loader of each machine sets it"),
-    ],
-)
+BOOT_PARAMETERS = {
+    "root=/dev/sda1": "it names the file system that this machine boots from",
+    "rw": "it names the file system that this machine boots from",
+    "init=/bin/sh": "it decides what starts at boot, and the kubelet might not",
+    "systemd.unit=rescue.target": "it decides what starts at boot, and the kubelet might not",
+    "rd.lvm.lv=vg/root": "it is for the initial RAM disk, which has to find this machine's disks",
+    "initrd=/boot/initrd.img": "the boot loader of each machine sets it",
+    "BOOT_IMAGE=/vmlinuz": "the boot loader of each machine sets it",
+}
+
+
+@pytest.mark.parametrize(("parameter", "reason"), BOOT_PARAMETERS.items(), ids=BOOT_PARAMETERS)
 def test_a_parameter_that_decides_whether_the_machine_boots_is_refused(parameter, reason):
     message = refusal({"kernel": {"cmdline": [parameter]}})
     assert (
@@ -275,21 +279,21 @@ def test_a_parameter_that_decides_whether_the_machine_boots_is_refused(parameter
     )
 
 
-@pytest.mark.parametrize(
-    "parameter",
-    [
-        "quiet",
-        "intel_iommu=on",
-        "default_hugepagesz=1G",
-        "isolcpus=managed_irq,domain,1-3,8-11:2/4",
-        "crashkernel=1G-4G:192M,4G-:256M",
-        "vfio-pci.ids=10de:2330,10de:22a3",
-        "memmap=4G!12G",
-        "module_blacklist=nouveau",
-        "8250.nr_uarts=4",
-        "console=",
-    ],
+PARAMETERS = (
+    "quiet",
+    "intel_iommu=on",
+    "default_hugepagesz=1G",
+    "isolcpus=managed_irq,domain,1-3,8-11:2/4",
+    "crashkernel=1G-4G:192M,4G-:256M",
+    "vfio-pci.ids=10de:2330,10de:22a3",
+    "memmap=4G!12G",
+    "module_blacklist=nouveau",
+    "8250.nr_uarts=4",
+    "console=",
 )
+
+
+@pytest.mark.parametrize("parameter", PARAMETERS)
 def test_a_kernel_parameter_is_kept_as_written(parameter):
     assert load_profile({"kernel": {"cmdline": [parameter]}}).kernel.cmdline == (parameter,)
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated, Self
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import BeforeValidator, ConfigDict, Field, model_validator
 
-from numaforge.cpulist import format_cpulist, parse_cpulist
+from numaforge.cpulist import CPULIST_PATTERN, format_cpulist, parse_cpulist
 from numaforge.errors import NumaforgeError
-from numaforge.profile.section import Section
+from numaforge.profile.section import Section, exactly_one_of
 from numaforge.profile.values import as_text
 
 
@@ -24,12 +24,21 @@ def _cpulist(value: object) -> str:
     return format_cpulist(cpus)
 
 
-CpulistText = Annotated[str, BeforeValidator(_cpulist), as_text(form="cpulist")]
+CpulistText = Annotated[
+    str,
+    BeforeValidator(_cpulist),
+    as_text("cpulist", CPULIST_PATTERN, or_a=("integer",), minimum=0, minLength=1),
+]
 CoreCount = Annotated[int, Field(ge=1, strict=True)]
+
+
+_WAYS = ("cores_per_numa_node", "cores_per_package", "cores", "cpulist")
 
 
 class ReservedCpus(Section):
     """Which CPUs workloads never get: exactly one of the four ways to say it."""
+
+    model_config = ConfigDict(json_schema_extra=exactly_one_of(*_WAYS))
 
     cores_per_numa_node: CoreCount | None = Field(
         default=None, description="Whole cores on every NUMA node that has CPUs.", examples=[1]
@@ -49,7 +58,7 @@ class ReservedCpus(Section):
         given = sorted(self.model_fields_set)
         if len(given) != 1 or getattr(self, given[0]) is None:
             said = "nothing" if not given else " and ".join(given)
-            raise ValueError(f"says {said}; say exactly one of {', '.join(type(self).model_fields)}")
+            raise ValueError(f"says {said}; say exactly one of {', '.join(_WAYS)}")
         return self
 
 

@@ -5,18 +5,19 @@ from __future__ import annotations
 import re
 from typing import Annotated, Self
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import BeforeValidator, ConfigDict, Field, model_validator
 
-from numaforge.profile.section import Section
-from numaforge.profile.values import PERCENT, Count, as_text, byte_count
+from numaforge.profile.section import Section, at_most_one_of, exactly_one_of
+from numaforge.profile.values import PERCENTAGE, Count, as_text, byte_count
 from numaforge.quantity import format_bytes
 
-_HUGEPAGE_SIZE = re.compile(r"[1-9]\d*(Ki|Mi|Gi)")
+_SHARE = rf"(?!0+(\.0+)?%){PERCENTAGE}"
+_HUGEPAGE_SIZE = re.compile(r"[1-9][0-9]*(Ki|Mi|Gi)")
 
 
 def _share(value: object) -> str:
     text = str(value)
-    if not PERCENT.fullmatch(text) or not 0 < float(text[:-1]) <= 100:
+    if not re.fullmatch(_SHARE, text):
         raise ValueError(f"{value!r} is not a share of a NUMA node's memory; write for example 25%")
     return text
 
@@ -30,12 +31,20 @@ def _hugepage_size(value: object) -> str:
     return format_bytes(byte_count(text))
 
 
-Share = Annotated[str, BeforeValidator(_share), as_text(form="percentage")]
-HugepageSize = Annotated[str, BeforeValidator(_hugepage_size), as_text(form="hugepage size")]
+MemoryShare = Annotated[str, BeforeValidator(_share), as_text("percentage", f"^{_SHARE}$")]
+HugepageSize = Annotated[
+    str, BeforeValidator(_hugepage_size), as_text("hugepage size", f"^{_HUGEPAGE_SIZE.pattern}$")
+]
+
+
+_AMOUNTS = ("count_per_numa_node", "count", "share")
+_PLACES = ("numa_node", "numa_nodes")
 
 
 class Hugepages(Section):
     """Pages of one size, said in exactly one of three ways."""
+
+    model_config = ConfigDict(json_schema_extra={**exactly_one_of(*_AMOUNTS), **at_most_one_of(*_PLACES)})
 
     size: HugepageSize = Field(description="The page's size as Kubernetes writes it.", examples=["1Gi"])
     count_per_numa_node: Count | None = Field(
@@ -46,7 +55,7 @@ class Hugepages(Section):
         description="This many pages in total, spread evenly over the NUMA nodes.",
         examples=[64],
     )
-    share: Share | None = Field(
+    share: MemoryShare | None = Field(
         default=None,
         description="This share of each NUMA node's memory, rounded down to whole pages.",
         examples=["25%"],
@@ -61,12 +70,10 @@ class Hugepages(Section):
 
     @model_validator(mode="after")
     def _one_amount_and_one_place(self) -> Self:
-        amounts = [
-            name for name in ("count_per_numa_node", "count", "share") if getattr(self, name) is not None
-        ]
+        amounts = [name for name in _AMOUNTS if getattr(self, name) is not None]
         if len(amounts) != 1:
             said = " and ".join(amounts) or "no amount"
-            raise ValueError(f"says {said}; say exactly one of count_per_numa_node, count, share")
+            raise ValueError(f"says {said}; say exactly one of {', '.join(_AMOUNTS)}")
         if self.numa_node is not None and self.numa_nodes is not None:
             raise ValueError("says numa_node and numa_nodes; say one of them")
         return self

@@ -27,6 +27,7 @@ _REFUSED_NAMES = {
     **dict.fromkeys(("systemd.unit", "systemd.wants", "systemd.mask", "systemd.run"), _FIRST_PROCESS),
     "break": _INITIAL_RAM_DISK,
 }
+_REFUSED_PREFIX = "rd."  # dracut's own
 
 
 def parameter_name(parameter: str) -> str:
@@ -41,7 +42,7 @@ def _parameter(value: object) -> str:
             'quotes, "$" or ";", for example intel_iommu=on'
         )
     name = parameter_name(value)
-    reason = _INITIAL_RAM_DISK if name.startswith("rd.") else _REFUSED_NAMES.get(name)
+    reason = _INITIAL_RAM_DISK if name.startswith(_REFUSED_PREFIX) else _REFUSED_NAMES.get(name)
     if reason:
         raise ValueError(f"{value!r} is not for a profile: {reason}; leave it out")
     return value
@@ -57,7 +58,17 @@ def _each_once(parameters: tuple[str, ...]) -> tuple[str, ...]:
     return parameters
 
 
-Parameter = Annotated[str, BeforeValidator(_parameter), as_text(form="kernel parameter")]
+def _refused() -> str:
+    """Return the pattern of what is refused, for schemas."""
+    names = "|".join(re.escape(name).replace("_", "[_-]") for name in _REFUSED_NAMES)
+    return f"^({re.escape(_REFUSED_PREFIX)}|({names})(=|$))"
+
+
+Parameter = Annotated[
+    str,
+    BeforeValidator(_parameter),
+    as_text("kernel parameter", f"^{_PARAMETER.pattern}$", none_of=_refused()),
+]
 
 
 class Kernel(Section):

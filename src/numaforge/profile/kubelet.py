@@ -10,7 +10,7 @@ from pydantic import BeforeValidator, Field
 from numaforge.profile.section import Section
 from numaforge.profile.values import as_text
 
-_VERSION = re.compile(r"v?1\.\d+(\.\d+)?([-+.].*)?")
+_VERSION = re.compile(r"v?1\.[0-9]+(\.[0-9]+)?([-+.].*)?")
 
 
 def _kubelet_version(value: object) -> str:
@@ -32,8 +32,12 @@ def _option_text(value: object) -> str:
     raise ValueError(f"{value!r} is not an option's value; write true, false or a number")
 
 
-VersionText = Annotated[str, BeforeValidator(_kubelet_version), as_text(form="kubelet version")]
-OptionText = Annotated[str, BeforeValidator(_option_text), as_text(form="option value")]
+VersionText = Annotated[
+    str, BeforeValidator(_kubelet_version), as_text("kubelet version", f"^{_VERSION.pattern}$")
+]
+OptionText = Annotated[
+    str, BeforeValidator(_option_text), as_text("option value", or_a=("boolean", "integer"))
+]
 
 
 class Kubelet(Section):

@@ -16,6 +16,9 @@ from numaforge.profile.section import validated
 # A mapping of which exactly one key is given: merging two of them would give two.
 _CHOICES = (("cpus", "reserved"),)
 
+# Keys of a profile that are no wishes: what it starts from, and where an editor finds the schema.
+_READ_HERE = ("extends", "$schema")
+
 
 def load_profile(source: str | Path | Mapping[str, Any], *, where: str | None = None) -> NodeProfile:
     """Return the profile that `source` names: a ready profile, a YAML file, or the mapping itself.
@@ -26,7 +29,7 @@ def load_profile(source: str | Path | Mapping[str, Any], *, where: str | None = 
     place, document = _read(source, where)
     merged = _extend(document, place, ())
     merged.setdefault("name", _unnamed(source, document))
-    return validated(NodeProfile, merged, place, also_known=("extends",), error=ProfileError)
+    return validated(NodeProfile, merged, place, also_known=_READ_HERE, error=ProfileError)
 
 
 def ready_profiles() -> tuple[str, ...]:
@@ -95,7 +98,7 @@ class _StrictLoader(yaml.SafeLoader):
 
 
 def _extend(document: dict[str, Any], place: str, seen: tuple[str, ...]) -> dict[str, Any]:
-    own = {key: value for key, value in document.items() if key != "extends"}
+    own = {key: value for key, value in document.items() if key not in _READ_HERE}
     parent = document.get("extends")
     if parent is None:
         return own

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field
 
 from numaforge.profile.section import Section
-from numaforge.profile.values import PERCENT, ByteCount, as_text, byte_count
+from numaforge.profile.values import PERCENTAGE, QUANTITY, ByteCount, as_text, byte_count
 from numaforge.quantity import format_bytes
 
 
@@ -18,13 +19,15 @@ def _eviction_threshold(value: object) -> str:
         if count == 0:
             raise ValueError("the kubelet refuses a threshold of 0; write 0% for none")
         return format_bytes(count)
-    if not PERCENT.fullmatch(text) or float(text[:-1]) > 100:
+    if not re.fullmatch(PERCENTAGE, text):
         raise ValueError(f"{text!r} is not a percentage from 0% to 100%; write for example 5% or 100Mi")
     return text
 
 
 EvictionThreshold = Annotated[
-    str, BeforeValidator(_eviction_threshold), as_text(form="quantity or percentage")
+    str,
+    BeforeValidator(_eviction_threshold),
+    as_text("quantity or percentage", f"^({QUANTITY}|{PERCENTAGE})$", or_a=("integer",), minimum=1),
 ]
 EvictionSignal = Literal[
     "memory.available",

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from difflib import get_close_matches
+from itertools import combinations
 from types import UnionType
 from typing import Annotated, Any, TypeVar, Union, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from numaforge.errors import NumaforgeError
+from numaforge.mistakes import dotted, path_of, sentence
 
 
 class Section(BaseModel):
@@ -19,6 +21,21 @@ class Section(BaseModel):
 
 
 Model = TypeVar("Model", bound=Section)
+
+
+def exactly_one_of(*keys: str) -> dict[str, Any]:
+    """Return what the schema says of a section in which exactly one of the keys is given."""
+    return {"oneOf": [given(key) for key in keys]}
+
+
+def at_most_one_of(*keys: str) -> dict[str, Any]:
+    """Return what the schema says of a section in which no two of the keys are given."""
+    return {"not": {"anyOf": [{"allOf": [given(one), given(other)]} for one, other in combinations(keys, 2)]}}
+
+
+def given(key: str, more: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """Return the schema of a section in which a key is given; null is as good as left out."""
+    return {"required": [key], "properties": {key: more or {"not": {"type": "null"}}}}
 
 
 def validated(
@@ -31,8 +48,8 @@ def validated(
 ) -> Model:
     """Return a mapping as its model.
 
-    `place` says where it was written, `also_known` are keys that somebody else reads. Raises `error` with
-    every mistake.
+    `place` says where it was written, `also_known` are keys at the top that are read elsewhere. Raises
+    `error` with every mistake.
     """
     try:
         return model.model_validate(document)
@@ -47,45 +64,20 @@ def validated(
 
 def _mistake(detail: Mapping[str, Any], model: type[Section], also_known: tuple[str, ...]) -> tuple[str, str]:
     """Return the field and the sentence for one of pydantic's error details."""
-    location = tuple(part for part in detail["loc"] if part != "[key]")
-    field = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in location).lstrip(".")
-    value = detail["input"]
-    match detail["type"]:
-        case "extra_forbidden":
-            return field, _unknown_key(location, model, also_known)
-        case "literal_error":
-            return field, f"{value!r} is not accepted; write {detail['ctx']['expected']}"
-        case "value_error":
-            return field, str(detail["ctx"]["error"])
-        case "missing":
-            return field, "must be given"
-        case "int_type" | "int_parsing" | "int_from_float":
-            return field, f"{value!r} is not a whole number"
-        case "greater_than_equal":
-            return field, f"{value!r} is too small; write {detail['ctx']['ge']} or more"
-        case "bool_type" | "bool_parsing":
-            return field, f"{value!r} is neither true nor false"
-        case "model_type" | "model_attributes_type" | "dict_type":
-            return field, f"{value!r} is not a mapping"
-        case "tuple_type":
-            return field, f"{value!r} is not a list"
-        case "string_type":
-            return field, f"{value!r} is not a text"
-        case _:
-            return field, f"{value!r} is not accepted: {detail['msg']}"
+    path = path_of(detail)
+    advice = f"; {_known_keys(path, model, also_known)}" if detail["type"] == "extra_forbidden" else ""
+    return dotted(path), f"{sentence(detail)}{advice}"
 
 
-def _unknown_key(location: tuple[str | int, ...], model: type[Section], also_known: tuple[str, ...]) -> str:
-    known = tuple(_section_at(location[:-1], model).model_fields)
-    if location[:-1] == ():
-        known = (*also_known, *known)
-    nearest = get_close_matches(str(location[-1]), known, n=1)
-    advice = f"did you mean {nearest[0]}?" if nearest else f"known here: {', '.join(known)}"
-    return f"unknown key; {advice}"
+def _known_keys(path: tuple[str | int, ...], model: type[Section], also_known: tuple[str, ...]) -> str:
+    *above, key = path
+    known = (*(() if above else also_known), *_section_at(above, model).model_fields)
+    nearest = get_close_matches(str(key), known, n=1)
+    return f"did you mean {nearest[0]}?" if nearest else f"known here: {', '.join(known)}"
 
 
-def _section_at(location: tuple[str | int, ...], section: type[Section]) -> type[Section]:
-    for part in location:
+def _section_at(path: Sequence[str | int], section: type[Section]) -> type[Section]:
+    for part in path:
         if isinstance(part, str):
             section = next(_sections_in(section.model_fields[part].annotation), section)
     return section

@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from typing import Annotated, Literal, Self
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
 
-from numaforge.profile.section import Section
+from numaforge.profile.section import Section, given
 from numaforge.profile.values import as_text
 
-_SYSCTL = re.compile(r"[a-z][\w-]*(\.[\w*/:@-]+)+", re.IGNORECASE | re.ASCII)
+_SYSCTL = re.compile(r"[A-Za-z][A-Za-z0-9_-]*(\.[A-Za-z0-9_*/:@-]+)+")
 
 
 def _sysctl_text(value: object) -> str:
@@ -29,22 +29,26 @@ def _sysctl_name(value: object) -> str:
 
 
 def _swap(value: object) -> object:
-    # YAML 1.1 reads an unquoted `off` as false.
     return "off" if value is False else value
 
 
-def _thp(value: object) -> object:
+def _switches(value: object) -> object:
     return {"enabled": value} if isinstance(value, str) else value
 
 
-SysctlName = Annotated[str, BeforeValidator(_sysctl_name), as_text(form="sysctl name")]
-SysctlText = Annotated[str, BeforeValidator(_sysctl_text), as_text(form="sysctl value")]
+# YAML 1.1 reads an unquoted `off` as false.
+Swap = Annotated[
+    Literal["off", "keep"], BeforeValidator(_swap), WithJsonSchema({"enum": ["off", "keep", False]})
+]
+Enabled = Literal["always", "madvise", "never"]
+SysctlName = Annotated[str, BeforeValidator(_sysctl_name), as_text("sysctl name", f"^{_SYSCTL.pattern}$")]
+SysctlText = Annotated[str, BeforeValidator(_sysctl_text), as_text("sysctl value", or_a=("integer",))]
 
 
 class TransparentHugepages(Section):
     """The two switches below /sys/kernel/mm/transparent_hugepage."""
 
-    enabled: Literal["always", "madvise", "never"] | None = Field(
+    enabled: Enabled | None = Field(
         default=None, description="When the kernel uses huge pages by itself.", examples=["madvise"]
     )
     defrag: Literal["always", "defer", "defer+madvise", "madvise", "never"] | None = Field(
@@ -54,6 +58,14 @@ class TransparentHugepages(Section):
 
 class Tuning(Section):
     """Kernel settings. Whatever is unset is left as the host has it."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "not": {
+                "allOf": [given("numa_balancing"), given("sysctls", {"required": ["kernel.numa_balancing"]})]
+            }
+        }
+    )
 
     governor: (
         Literal["performance", "powersave", "schedutil", "ondemand", "conservative", "userspace"] | None
@@ -68,12 +80,15 @@ class Tuning(Section):
     sysctls: dict[SysctlName, SysctlText] = Field(
         default_factory=dict, description="Kernel parameters by dotted name.", examples=[{"vm.swappiness": 1}]
     )
-    transparent_hugepages: Annotated[TransparentHugepages | None, BeforeValidator(_thp)] = Field(
+    transparent_hugepages: Annotated[
+        TransparentHugepages | None,
+        BeforeValidator(_switches, json_schema_input_type=Enabled | TransparentHugepages | None),
+    ] = Field(
         default=None,
         description="Both switches, or a text for `enabled` alone.",
         examples=["madvise", {"enabled": "madvise", "defrag": "defer+madvise"}],
     )
-    swap: Annotated[Literal["off", "keep"] | None, BeforeValidator(_swap)] = Field(
+    swap: Swap | None = Field(
         default=None, description="off takes all swap away, now and at every boot.", examples=["off"]
     )
     numa_balancing: bool | None = Field(

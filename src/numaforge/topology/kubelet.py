@@ -93,7 +93,7 @@ def _below(files: Mapping[str, str], folder: str) -> dict[str, str]:
 
 
 def _running_command_line(files: Mapping[str, str]) -> list[str] | None:
-    """Return the arguments of the kubelet that the unit runs; one inside a container is somebody else's."""
+    """Return the arguments of the kubelet that the unit runs; one inside a container is not the host's."""
     lines = {
         match[1]: text.rstrip("\0").split("\0")
         for path, text in files.items()
