@@ -359,6 +359,6 @@ def _seconds_of_help() -> float:
     ],
 )
 def test_a_host_is_named_as_people_name_it(host, expected):
-    from numaforge.cli import _address
+    from numaforge.commands.capture import _address
 
     assert _address(host) == expected

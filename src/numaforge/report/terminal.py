@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -24,6 +25,15 @@ def show(renderable: RenderableType) -> None:
 def show_json(document: object) -> None:
     """Print the JSON twin of what people see."""
     click.echo(json.dumps(document, indent=2))
+
+
+def save(text: str, output: str | None) -> None:
+    """Write a text to a file and say so; without one, or for `-`, print it."""
+    if output is None or output == "-":
+        click.echo(text, nl=False)
+        return
+    Path(output).write_text(text, encoding="utf-8")
+    click.echo(f"wrote {output}", err=True)
 
 
 def plain(text: object) -> str:

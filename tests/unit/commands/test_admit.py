@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
+from numaforge.commands.admit import admit
+from numaforge.commands.fit import fit
 from numaforge.errors import ExitCode, NumaforgeError
-from numaforge.report.admit import admit, fit
 from numaforge.topology.document import to_document
 from tests.fixtures.machines import GIB, dgx_h100, machine
 

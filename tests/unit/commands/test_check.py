@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
+from numaforge.commands.check import check
 from numaforge.errors import NumaforgeError
-from numaforge.report.check import check
 from numaforge.topology import to_document
 from numaforge.topology.model import Core, KubeletInstall, NodeTopology, NumaNode, Package
 

@@ -1,0 +1,161 @@
+"""Undo a roll-out."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Any
+
+import click
+
+from numaforge.commands.rollout.drive import driven, fleet, show_report
+from numaforge.commands.rollout.options import LOGIN, fleet_command
+from numaforge.commands.rollout.preflight import did_not_answer, waiting
+from numaforge.errors import ExitCode, NumaforgeError
+from numaforge.report.terminal import plain
+from numaforge.rollout.abort import Abort
+from numaforge.rollout.cluster import Cluster
+from numaforge.rollout.fleet import FleetReport, Member
+from numaforge.rollout.launch import Pyinfra, Survey
+from numaforge.rollout.options import PLACE, RolloutOptions, read_options
+from numaforge.rollout.outcome import Outcome
+from numaforge.rollout.record import Ending
+from numaforge.rollout.runner import owner_of, this_runner
+
+_SLOT_SECONDS = 120.0
+_UNDONE = (Ending.ABORTED, Ending.DONE, Ending.UNCHANGED)
+
+
+@click.command()
+@fleet_command
+@click.option(
+    "--wait-seconds",
+    metavar="SECONDS",
+    type=click.FloatRange(min=0),
+    default=3600.0,
+    show_default=True,
+    help="How long to wait for processes that are at work on a node.",
+)
+def abort(program: Pyinfra, output: str, wait_seconds: float) -> int:
+    """Undo the nodes that stand in the middle of a roll-out, and begin no further ones.
+
+    Whoever leads it is told first, which needs no host. A process that is at work on a node undoes it itself;
+    for one that has died this command does it.
+    """
+    program = replace(
+        program,
+        part=replace(program.part, begins=False),
+        options={**program.options, "slot_seconds": _SLOT_SECONDS},
+    )
+    options = _login(program)
+    with options.cluster() as cluster:
+        order = Abort(
+            cluster, program.part.name, owner_of(this_runner()), time.monotonic, options.away_seconds
+        )
+        report = _undone(order, cluster, program, options, output, wait_seconds)
+    outcomes = report.outcomes.items()
+    amiss = {name: outcome for name, outcome in outcomes if outcome.ending not in _UNDONE}
+    exit_code = replace(report, outcomes=amiss, not_begun={}).exit_code
+    if report.stopped and exit_code is ExitCode.YES:
+        exit_code = ExitCode.BLOCKED
+    show_report(report, output, exit_code, nothing="no node is in the middle of this roll-out")
+    return exit_code
+
+
+def _login(program: Pyinfra) -> RolloutOptions:
+    """Return how to reach the cluster, by the command line and the inventory; no host is asked.
+
+    Raises NumaforgeError where neither says it, and where hosts disagree.
+    """
+    said = {name: value for name, value in program.options.items() if name in {*LOGIN, "away_seconds"}}
+    try:
+        settings = waiting(program.settings(), "reading the inventory")
+    except NumaforgeError as error:
+        if "kubeconfig" in said:
+            return read_options(said)
+        raise NumaforgeError(
+            error.message, where=error.where, remedy="--kubeconfig says where the cluster is, too"
+        ) from error
+    found: dict[str, Any] = {}
+    said_by: dict[str, str] = {}
+    for host, document in settings.items():
+        named = document if isinstance(document, Mapping) else {}
+        for name in (name for name in LOGIN if name in named and name not in said):
+            if found.setdefault(name, named[name]) != named[name]:
+                raise NumaforgeError(
+                    f"{host} says {named[name]!r}, {said_by[name]} says {found[name]!r}",
+                    where=f"{PLACE}.{name}",
+                    remedy="say it on the command line",
+                )
+            said_by.setdefault(name, host)
+    return read_options(found, said)
+
+
+def _undone(
+    order: Abort,
+    cluster: Cluster,
+    program: Pyinfra,
+    options: RolloutOptions,
+    output: str,
+    wait_seconds: float,
+) -> FleetReport:
+    """Have a roll-out undone, and report how far that went, whatever happens on the way."""
+    survey: Survey | None = None
+    stopped = None
+    try:
+        waiting(order.tell(), "telling who is at work")
+        click.echo(plain(_told(order)), err=True)
+        while left := waiting(order.undone(wait_seconds), "waiting until the nodes are as they were"):
+            survey = survey or waiting(program.survey(), "asking every host where it stands")
+            _take_up(order, cluster, program, options, output, survey, left)
+        if order.leader:
+            stopped = f"{order.leader} leads the roll-out still, and was told to begin nothing new"
+    except (NumaforgeError, OSError, KeyboardInterrupt) as trouble:
+        if not (order.leader or order.asked or order.outcomes):
+            raise  # nothing was told, so nothing is to be reported
+        stopped = str(trouble) or "interrupted"
+    unreached = {**did_not_answer(survey), **survey.refused} if survey else {}
+    under_way = dict.fromkeys(order.asked, "asked to be undone, and not known to be: abort again")
+    return FleetReport(order.outcomes, unreached, stopped, under_way)
+
+
+def _told(order: Abort) -> str:
+    leader = f"{order.leader} was told to begin nothing new" if order.leader else "nothing leads it any more"
+    nodes = ", ".join(order.asked) or "none"
+    return f"{leader}; in the middle, and told to be undone: {nodes}"
+
+
+def _take_up(
+    order: Abort,
+    cluster: Cluster,
+    program: Pyinfra,
+    options: RolloutOptions,
+    output: str,
+    survey: Survey,
+    left: Iterable[str],
+) -> None:
+    """Undo the nodes that nothing is at work on; one whose host cannot be reached is held."""
+    known = {each.node: Member(each.host, each.node) for each in survey.outlooks if each.joined}
+    members = [known[name] for name in left if name in known]
+    for name in left:
+        if name not in known:
+            order.end(name, Outcome(Ending.HELD, _no_host(name, survey)))
+    if not members:
+        return
+    report = driven(fleet(cluster, program, members, options, None), program, output)
+    for member in members:
+        if member.host in report.outcomes:
+            order.end(member.node, report.outcomes[member.host])
+        elif member.host in report.not_begun:
+            order.end(member.node, Outcome(Ending.HELD, f"not undone: {report.not_begun[member.host]}"))
+    if report.under_way:
+        raise KeyboardInterrupt
+
+
+def _no_host(name: str, survey: Survey) -> str:
+    """Say why a node cannot be undone that is in the middle."""
+    reasons = {**did_not_answer(survey), **survey.refused}
+    why = next((f"{host}: {why}" for host, why in reasons.items() if host.lower() == name), None)
+    why = why or "no host of this inventory says that it is this node"
+    return f"it is left in the middle, and cannot be undone: {why}. Abort again once its host answers"

@@ -1,0 +1,95 @@
+"""Take nodes out of service within the budget, change them, prove them, and put them back."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+
+import click
+
+from numaforge.commands.rollout.drive import driven, fleet, show_addition, show_report
+from numaforge.commands.rollout.options import fleet_command
+from numaforge.commands.rollout.preflight import (
+    common_options,
+    did_not_answer,
+    members_of,
+    preflight,
+    require_readable,
+    waiting,
+)
+from numaforge.errors import ExitCode, NumaforgeError
+from numaforge.rollout.fleet import FleetReport
+from numaforge.rollout.launch import Pyinfra, Survey
+from numaforge.rollout.lead import Lead, take_lead
+from numaforge.rollout.runner import this_runner
+
+
+@click.command()
+@fleet_command
+def run(program: Pyinfra, output: str) -> int:
+    """Take nodes out of service within the budget, change them, prove them, and put them back."""
+    return roll_out(program, output, go_on=False)
+
+
+def roll_out(program: Pyinfra, output: str, *, go_on: bool) -> int:
+    survey = waiting(program.survey(), "asking every host what it needs")
+    options = common_options(survey)
+    state = {"inventory": program.inventory, "deploy": program.deploy, "begun": _now()}
+    with options.cluster() as cluster:
+        nodes = preflight(cluster, options, survey)
+        members, refused = members_of(nodes, survey)
+        require_readable(cluster, survey)
+        taking = take_lead(
+            cluster, program.part.name, this_runner(), state, go_on=go_on, clock=time.monotonic
+        )
+        lead = waiting(taking, "making sure that nobody else leads this roll-out")
+        rolled = driven(fleet(cluster, program, members, options, lead), program, output)
+        report = replace(
+            rolled,
+            outcomes={**refused, **rolled.outcomes},
+            not_begun={**rolled.not_begun, **did_not_answer(survey)},
+        )
+        # From here on something may have been changed: what is known is shown, whatever else fails.
+        try:
+            show_report(report, output)
+        finally:
+            notes = _given_back(lead, state, report)
+    if not rolled.stopped and rolled.exit_code is ExitCode.YES:
+        begun = {*refused, *(member.host for member in members)}
+        report = replace(report, failed=_change_the_others(program, survey, begun))
+    if notes or report.failed:
+        show_addition(report, output, notes)
+    return report.exit_code
+
+
+def _given_back(lead: Lead, state: Mapping[str, Any], report: FleetReport) -> list[str]:
+    """Give the lead back with how the roll-out ended, and return what could not be written down."""
+    end = {"ended": _now(), "exit_code": int(report.exit_code), "stopped": report.stopped}
+    try:
+        lead.end({**state, **end})
+    except (NumaforgeError, OSError, KeyboardInterrupt) as trouble:
+        why = str(trouble) or "interrupted"
+        return [f"the cluster does not know that it has ended ({why}): the next one is a `rollout resume`"]
+    return []
+
+
+def _change_the_others(program: Pyinfra, survey: Survey, begun: Collection[str]) -> dict[str, str]:
+    """Bring the hosts whose kubelets need no restart to their plans: nothing of theirs is interrupted.
+
+    Returns why it failed, by host.
+    """
+    asked = [*(each.host for each in survey.outlooks), *survey.without_kubelet]
+    others = [host for host in asked if host not in begun]
+    if not others:
+        return {}
+    try:
+        return waiting(program.apply(others), f"changing {len(others)} hosts that need no restart")
+    except (NumaforgeError, OSError, KeyboardInterrupt) as trouble:
+        return dict.fromkeys(others, str(trouble) or "interrupted, and left to itself")
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")
