@@ -1,107 +1,26 @@
-"""A roll-out as people and programs look at it: ahead, while it runs, afterwards."""
+"""What a roll-out would do, and what the cluster says of roll-outs."""
 
 from __future__ import annotations
 
-import json
-import time
-from collections.abc import Sequence
-from dataclasses import dataclass, field
-from datetime import UTC, datetime
-from types import TracebackType
-from typing import Any, Self
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Any
 
-import click
-from rich.console import Console, Group, RenderableType
-from rich.live import Live
+from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
 from numaforge.kubelet.comparison import meaning
+from numaforge.report.summary import grouped_by_reason
 from numaforge.report.terminal import plain
-from numaforge.rollout.fleet import Fleet, FleetReport
-from numaforge.rollout.launch import Pyinfra, Survey
+from numaforge.report.wording import counted, some_of
+from numaforge.rollout.launch import Survey
 from numaforge.rollout.options import RolloutOptions
-from numaforge.rollout.orders import Situation, working
+from numaforge.rollout.orders import Situation, Standing, working
 from numaforge.rollout.outlook import NodeOutlook
-from numaforge.rollout.record import Ending
 
-_COLOURS = {
-    Ending.DONE: "green",
-    Ending.UNCHANGED: "green",
-    Ending.BLOCKED: "yellow",
-    Ending.ABORTED: "yellow",
-    Ending.ROLLED_BACK: "red",
-    Ending.HELD: "bold red",
-}
-_LINES_OF_ENDED = 5
-
-
-@dataclass
-class LiveView:
-    """Where a fleet is, all the time: a table on a terminal, else a line for each change; or JSON lines."""
-
-    fleet: Fleet
-    program: Pyinfra
-    as_json: bool
-    _begun: dict[str, float] = field(default_factory=dict)
-    _told: dict[str, tuple[str, tuple[str, ...]]] = field(default_factory=dict)
-    _live: Live | None = None
-
-    def __enter__(self) -> Self:
-        console = Console(stderr=True, highlight=False)
-        if not self.as_json and console.is_terminal:
-            self._live = Live(console=console, refresh_per_second=4, transient=True)
-            self._live.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._live is not None:
-            self._live.stop()
-
-    def refresh(self) -> None:
-        """Show what has changed since the last time."""
-        for host, run in self.program.runs.items():
-            outcome = self.fleet.outcomes.get(host)
-            if outcome is None:
-                self._tell(host, run.progress.node, run.progress.phase, run.progress.waits_for)
-            else:
-                said = tuple(filter(None, (outcome.reason, *outcome.details)))
-                self._tell(host, run.progress.node, outcome.ending, said)
-        if not self.program.runs and self.fleet.waits_for:
-            self._tell("", "", "waits", (self.fleet.waits_for,))
-        if self._live is not None:
-            self._live.update(self._table())
-
-    def _tell(self, host: str, node: str, phase: str, waits_for: tuple[str, ...]) -> None:
-        if self._told.get(host) == (phase, waits_for):
-            return
-        if self._told.get(host, ("",))[0] != phase:
-            self._begun[host] = time.monotonic()
-        self._told[host] = (phase, waits_for)
-        if self.as_json:
-            moment = datetime.now(UTC).isoformat(timespec="milliseconds")
-            event = {"time": moment, "host": host, "node": node, "phase": phase, "waits_for": waits_for}
-            click.echo(json.dumps(event))
-        elif self._live is None:
-            words = ": ".join(filter(None, (phase, "; ".join(waits_for))))
-            moment = f"{datetime.now().astimezone():%H:%M:%S}"
-            click.echo(plain(f"{moment} {host or 'the fleet'} {words}"), err=True)
-
-    def _table(self) -> RenderableType:
-        fleet = self.fleet
-        counts = f"{len(fleet.outcomes)} ended, {len(fleet.running)} in work, {len(fleet.waiting)} waiting"
-        table = Table(box=None, pad_edge=False, expand=True)
-        for title in ("Node", "Phase", "Since", "Waits for"):
-            table.add_column(title, overflow="fold", ratio=1 if title == "Waits for" else None)
-        for host in (*list(fleet.outcomes)[-_LINES_OF_ENDED:], *fleet.running):
-            phase, waits_for = self._told.get(host, ("connects", ()))
-            seconds = f"{time.monotonic() - self._begun.get(host, time.monotonic()):.0f} s"
-            colour = next((colour for ending, colour in _COLOURS.items() if ending == phase), "")
-            table.add_row(host, _text(phase, colour), seconds, _text("\n".join(waits_for[:3])))
-        notes = [note for note in (fleet.stopped and f"stopped: {fleet.stopped}", fleet.waits_for) if note]
-        return Group(_text(counts, "bold"), *(_text(note, "yellow") for note in notes[:1]), table)
+_ROWS = 12
+"""The longest table of nodes that leaves room for what else there is to say on one screen."""
 
 
 def _text(text: object, style: str = "") -> Text:
@@ -109,28 +28,55 @@ def _text(text: object, style: str = "") -> Text:
     return Text(plain(text), style=style)
 
 
-def outlook_tables(ahead: Sequence[NodeOutlook], survey: Survey, options: RolloutOptions) -> RenderableType:
-    """Return what a roll-out would do, in its order."""
-    parts: list[RenderableType] = []
+def outlook_tables(
+    ahead: Sequence[NodeOutlook], survey: Survey, options: RolloutOptions, *, verbose: bool = False
+) -> RenderableType:
+    """Return what a roll-out would do, in its order; without `verbose`, what is alike stands there once."""
     restarts = (
         f"{sum(each.outlook.restarts for each in ahead)} of {len(survey.outlooks)} kubelets have to restart"
     )
     budget = f"out of service together at most: {options.max_unavailable}"
-    parts += [Text(f"{restarts}; {budget}", style="bold"), Text("")]
+    parts: list[RenderableType] = [Text(f"{restarts}; {budget}", style="bold"), Text("")]
+    parts += [_turns(ahead)] if verbose or len(ahead) <= _ROWS else _order(ahead)
+    alike: dict[tuple[str, ...], list[str]] = {}
+    for each in ahead:
+        changes = (*each.outlook.sentences, *(f"Allocatable {line}" for line in _changes(each)))
+        alike.setdefault(changes, []).append(each.outlook.host)
+    for lines, hosts in alike.items():
+        parts += [Text(""), _text(", ".join(hosts) if verbose else some_of(hosts), "bold")]
+        parts += [_text(f"  {line}") for line in lines]
+    silent = grouped_by_reason(survey.silent)
+    parts += [_text(f"{some_of(hosts)} did not answer: {why}", "yellow") for why, hosts in silent]
+    return Group(*parts)
+
+
+def _turns(ahead: Sequence[NodeOutlook]) -> Table:
     table = Table(box=None, pad_edge=False)
     for title in ("Turn", "Node", "Domain", "Pods to evict", "In the way"):
         table.add_column(title, justify="right" if title in ("Turn", "Pods to evict") else "left")
     for turn, each in enumerate(ahead, start=1):
-        troubles = "\n".join([*each.in_the_way, *each.waits_for]) or "-"
+        troubles = "\n".join(_troubles(each)) or "-"
         row = (str(turn), each.outlook.host, each.domain or "-", str(each.evicted), troubles)
         table.add_row(*(_text(cell) for cell in row))
-    parts.append(table)
-    for each in ahead:
-        parts += [Text(""), _text(each.outlook.host, "bold")]
-        parts += [_text(f"  {sentence}") for sentence in each.outlook.sentences]
-        parts += [_text(f"  Allocatable {line}") for line in _changes(each)]
-    parts += [_text(f"{host} did not answer: {why}", "yellow") for host, why in survey.silent.items()]
-    return Group(*parts)
+    return table
+
+
+def _order(ahead: Sequence[NodeOutlook]) -> list[RenderableType]:
+    """Return the same in few lines: who is first, and what is in the way of how many."""
+    hosts = some_of(each.outlook.host for each in ahead)
+    pods = counted(sum(each.evicted for each in ahead), "pod")
+    troubles = {each.outlook.host: "; ".join(_troubles(each)) for each in ahead if _troubles(each)}
+    return [
+        _text(f"In this order: {hosts}; {pods} to evict. --verbose names them all"),
+        *(
+            _text(f"In the way of {some_of(found)}: {why}", "yellow")
+            for why, found in grouped_by_reason(troubles)
+        ),
+    ]
+
+
+def _troubles(each: NodeOutlook) -> tuple[str, ...]:
+    return (*each.in_the_way, *each.waits_for)
 
 
 def _changes(each: NodeOutlook) -> list[str]:
@@ -165,59 +111,54 @@ def outlook_document(ahead: Sequence[NodeOutlook], survey: Survey) -> dict[str, 
     }
 
 
-def report_tables(report: FleetReport, nothing: str = "no kubelet has to restart") -> RenderableType:
-    """Return how a roll-out ended; `nothing` is said where it had nothing to do."""
-    table = Table(box=None, pad_edge=False)
-    for title in ("Node", "", "Why"):
-        table.add_column(title, overflow="fold")
-    for host, outcome in report.outcomes.items():
-        reason = "\n".join(filter(None, (outcome.reason, *outcome.details)))
-        table.add_row(_text(host), _text(outcome.ending, _COLOURS[outcome.ending]), _text(reason))
-    others = (("under way", report.under_way), ("not begun", report.not_begun), ("failed", report.failed))
-    for state, hosts in others:
-        for host, reason in hosts.items():
-            table.add_row(_text(host), _text(state, "yellow"), _text(reason))
-    parts: list[RenderableType] = [table] if table.row_count else [_text(nothing)]
-    if report.stopped:
-        parts.append(_text(f"stopped: {report.stopped}", "yellow"))
-    return Group(*parts)
-
-
-def report_document(
-    report: FleetReport, exit_code: int | None = None, notes: Sequence[str] = ()
-) -> dict[str, Any]:
-    """Return the same for programs; `notes` are what could not be written down."""
-    return {
-        "exit_code": int(report.exit_code) if exit_code is None else int(exit_code),
-        "stopped": report.stopped,
-        "nodes": {
-            host: {"ending": outcome.ending, "reason": outcome.reason, "details": list(outcome.details)}
-            for host, outcome in report.outcomes.items()
-        },
-        "under_way": dict(report.under_way),
-        "not_begun": dict(report.not_begun),
-        "failed": dict(report.failed),
-        "notes": list(notes),
-    }
-
-
-def situation_tables(found: Situation) -> RenderableType:
-    """Return what the cluster says of roll-outs."""
+def situation_tables(found: Situation, *, verbose: bool = False) -> RenderableType:
+    """Return what the cluster says of roll-outs; without `verbose`, of many nodes only what is not over."""
     parts: list[RenderableType] = []
     for led in found.rollouts:
         who = f"led by {led.leader}" if led.leader else f"ended, {led.state.get('ended', 'at no known time')}"
         parts.append(_text(f"Roll-out {led.name}: {who}" + (f", stopped by {led.stop}" if led.stop else "")))
     parts += [_text(f"Slot {slot.lease.name}: held by {slot.node} for {slot.runner}") for slot in found.slots]
     parts += [_text(trouble, "yellow") for trouble in found.troubles]
+    nodes = list(found.nodes)
+    if len(nodes) > _ROWS and not verbose:
+        parts.append(_text(f"{counted(len(nodes), 'node')}: {_states(nodes)}; --verbose names them all"))
+        nodes = [each for each in nodes if _is_open(each)]
+        if len(nodes) > _ROWS:
+            parts.append(_text(f"the first {_ROWS} of {len(nodes)} that are not over or not in service:"))
+        nodes = nodes[:_ROWS]
+    if nodes:
+        parts.append(_nodes(nodes))
+    return Group(*parts) if parts else Text("no roll-out has been here")
+
+
+def _nodes(nodes: Sequence[Standing]) -> Table:
     table = Table(box=None, pad_edge=False)
     for title in ("Node", "State", "By", "Why"):
         table.add_column(title, overflow="fold")
-    for each in found.nodes:
-        state = "unreadable" if each.trouble else each.record.phase.value if each.record else each.ending
-        marks = [state, *(["cordoned"] if each.unschedulable else []), *([] if each.ready else ["not Ready"])]
+    for each in nodes:
+        marks = [
+            _state(each),
+            *(["cordoned"] if each.unschedulable else []),
+            *([] if each.ready else ["not Ready"]),
+        ]
         row = (each.node, ", ".join(dict.fromkeys(marks)), working(each), each.trouble or each.reason)
         table.add_row(*(_text(cell) for cell in row))
-    return Group(*parts, table) if parts or table.row_count else Text("no roll-out has been here")
+    return table
+
+
+def _state(each: Standing) -> str:
+    if each.trouble:
+        return "unreadable"
+    return each.record.phase.value if each.record else each.ending
+
+
+def _states(nodes: Iterable[Standing]) -> str:
+    return ", ".join(f"{number} {state}" for state, number in Counter(map(_state, nodes)).most_common())
+
+
+def _is_open(each: Standing) -> bool:
+    """Say whether a node is in the middle of a roll-out, or out of service after one."""
+    return bool(each.trouble or each.record or each.unschedulable or not each.ready)
 
 
 def situation_document(found: Situation) -> dict[str, Any]:

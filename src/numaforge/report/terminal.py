@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,11 +17,25 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
 
-def show(renderable: RenderableType) -> None:
-    """Print tables and text for people."""
+@dataclass(frozen=True)
+class Screen:
+    """The size of a terminal in characters."""
+
+    width: int = 80
+    height: int = 24
+
+
+def screen() -> Screen:
+    """Return the size of this terminal; where there is none, that of the smallest usual one."""
+    size = shutil.get_terminal_size((Screen.width, Screen.height))
+    return Screen(size.columns, size.lines)
+
+
+def show(renderable: RenderableType, *, wrapped: bool = False) -> None:
+    """Print tables and text for people; `wrapped` is what has the lines of the screen already."""
     from rich.console import Console
 
-    Console(highlight=False).print(renderable)
+    Console(highlight=False).print(renderable, soft_wrap=wrapped)
 
 
 def show_json(document: object) -> None:

@@ -76,8 +76,9 @@ Launch = Callable[[Member], Running]
 class FleetReport:
     """How a roll-out ended: the outcome of each host that was begun, the reason for each that was not.
 
-    `under_way` are hosts that were begun and have not ended, and why nobody waits for them any more; `failed`
-    are those that need no restart and could not be changed, with the reason.
+    `under_way` are hosts that were begun and have not ended, and why nothing waits for them any more.
+    `unreachable` did not answer when they were asked what they need. Of the hosts that need no restart,
+    `without_restart` were changed or were as planned, and `failed` could not be changed, with the reason.
     """
 
     outcomes: Mapping[str, Outcome]
@@ -85,15 +86,18 @@ class FleetReport:
     stopped: str | None = None
     under_way: Mapping[str, str] = field(default_factory=dict)
     failed: Mapping[str, str] = field(default_factory=dict)
+    unreachable: Mapping[str, str] = field(default_factory=dict)
+    without_restart: tuple[str, ...] = ()
 
     @property
     def exit_code(self) -> ExitCode:
-        """The gravest of all: held (or left under way), rolled back, blocked (or not begun), done."""
+        """The gravest of all: held (or left in progress), rolled back, blocked (or not begun), done."""
         if self.under_way:
             return ExitCode.HELD
         endings = {outcome.ending for outcome in self.outcomes.values()}
         found = next((code for ending, code in _EXIT_CODES.items() if ending in endings), ExitCode.YES)
-        return ExitCode.BLOCKED if found is ExitCode.YES and (self.not_begun or self.failed) else found
+        left = self.not_begun or self.failed or self.unreachable
+        return ExitCode.BLOCKED if found is ExitCode.YES and left else found
 
 
 def in_order(members: Iterable[Member]) -> list[Member]:

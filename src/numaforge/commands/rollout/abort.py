@@ -37,7 +37,7 @@ _UNDONE = (Ending.ABORTED, Ending.DONE, Ending.UNCHANGED)
     show_default=True,
     help="How long to wait for processes that are at work on a node.",
 )
-def abort(program: Pyinfra, output: str, wait_seconds: float) -> int:
+def abort(program: Pyinfra, output: str, verbose: bool, wait_seconds: float) -> int:
     """Undo the nodes that stand in the middle of a roll-out, and begin no further ones.
 
     Whoever leads it is told first, which needs no host. A process that is at work on a node undoes it itself;
@@ -56,10 +56,17 @@ def abort(program: Pyinfra, output: str, wait_seconds: float) -> int:
         report = _undone(order, cluster, program, options, output, wait_seconds)
     outcomes = report.outcomes.items()
     amiss = {name: outcome for name, outcome in outcomes if outcome.ending not in _UNDONE}
-    exit_code = replace(report, outcomes=amiss, not_begun={}).exit_code
+    exit_code = replace(report, outcomes=amiss, not_begun={}, unreachable={}).exit_code
     if report.stopped and exit_code is ExitCode.YES:
         exit_code = ExitCode.BLOCKED
-    show_report(report, output, exit_code, nothing="no node is in the middle of this roll-out")
+    show_report(
+        report,
+        program,
+        output=output,
+        verbose=verbose,
+        exit_code=exit_code,
+        nothing="no node is in the middle of this roll-out",
+    )
     return exit_code
 
 
@@ -115,9 +122,14 @@ def _undone(
         if not (order.leader or order.asked or order.outcomes):
             raise  # nothing was told, so nothing is to be reported
         stopped = str(trouble) or "interrupted"
-    unreached = {**did_not_answer(survey), **survey.refused} if survey else {}
     under_way = dict.fromkeys(order.asked, "asked to be undone, and not known to be: abort again")
-    return FleetReport(order.outcomes, unreached, stopped, under_way)
+    return FleetReport(
+        order.outcomes,
+        survey.refused if survey else {},
+        stopped,
+        under_way,
+        unreachable=survey.silent if survey else {},
+    )
 
 
 def _told(order: Abort) -> str:

@@ -7,13 +7,15 @@ import signal
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from types import FrameType
 
 import click
 
 from numaforge.errors import ExitCode, NumaforgeError
-from numaforge.report.rollout import LiveView, report_document, report_tables
-from numaforge.report.terminal import plain, show
+from numaforge.report.live import LiveView
+from numaforge.report.summary import report_document, results_text, summary
+from numaforge.report.terminal import screen, show
 from numaforge.rollout.cluster import Cluster
 from numaforge.rollout.fleet import Fleet, FleetReport, Member
 from numaforge.rollout.launch import Pyinfra
@@ -38,7 +40,7 @@ def fleet(
 
 def driven(fleet: Fleet, program: Pyinfra, output: str) -> FleetReport:
     """Run a fleet to its end, or as far as it gets, and show where it is all the time."""
-    view = LiveView(fleet, program, as_json=output == "json")
+    view = LiveView(fleet, program.runs, as_json=output == "json")
 
     def sleep(seconds: float) -> None:
         with suppress(BrokenPipeError):  # a roll-out goes on when nothing reads its output any more
@@ -54,7 +56,7 @@ def driven(fleet: Fleet, program: Pyinfra, output: str) -> FleetReport:
     except (NumaforgeError, OSError) as error:
         fleet.stop(str(error))
     except Exception:  # a fault of ours, and no reason to keep to ourselves what is known
-        show_report(fleet.report(), output)
+        show_report(fleet.report(), program, output=output, verbose=True)
         raise
     return fleet.report()
 
@@ -68,7 +70,7 @@ def _interrupted(fleet: Fleet) -> Iterator[None]:
             raise KeyboardInterrupt
         fleet.stop("interrupted")
         click.echo(
-            "no further node is begun; once more, and those under way are left to themselves", err=True
+            "no further node is begun; once more, and those in progress go on without this command", err=True
         )
 
     before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
@@ -79,22 +81,33 @@ def _interrupted(fleet: Fleet) -> Iterator[None]:
             signal.signal(number, handler)
 
 
+def save_report(report: FleetReport, program: Pyinfra) -> tuple[Path | None, list[str]]:
+    """Write each host's result beside the logs; return the file, and a note where that failed."""
+    file = program.folder / "report.txt"
+    try:
+        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        file.write_text(results_text(report), encoding="utf-8")
+    except OSError as trouble:
+        return None, [f"the results of all hosts cannot be written to {file}: {trouble.strerror}"]
+    return file, []
+
+
 def show_report(
     report: FleetReport,
+    program: Pyinfra,
+    *,
     output: str,
+    verbose: bool,
+    notes: Sequence[str] = (),
     exit_code: ExitCode | None = None,
     nothing: str = "no kubelet has to restart",
 ) -> None:
+    """Write each host's result to a file, and show the sum of them."""
+    file, trouble = save_report(report, program)
+    told = (*notes, *trouble)
     if output == "json":
-        click.echo(json.dumps(report_document(report, exit_code)))
-    else:
-        show(report_tables(report, nothing))
-
-
-def show_addition(report: FleetReport, output: str, notes: Sequence[str]) -> None:
-    """Show what has come to a report that was shown already; the last line of JSON is the whole of it."""
-    if output == "json":
-        click.echo(json.dumps(report_document(report, notes=notes)))
-    failed = [f"{host} could not be changed: {why}" for host, why in report.failed.items()]
-    for line in (*failed, *notes):
-        click.echo(plain(line), err=True)
+        click.echo(json.dumps(report_document(report, exit_code, told, file)))
+        return
+    if verbose:
+        click.echo(results_text(report))
+    show(summary(report, screen(), file, told, nothing), wrapped=True)

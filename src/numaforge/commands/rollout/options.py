@@ -47,7 +47,9 @@ def rollout_options(names: Iterable[str]) -> Callable[[Command], Command]:
 
 
 def fleet_command(command: Callable[..., int]) -> Callable[..., int]:
-    """Give a command what every look at an inventory needs: it is called with `program` and `output`."""
+    """Give a command what every look at an inventory needs: it is called with
+    `program`, `output` and `verbose`.
+    """
 
     @wraps(command)
     def called(
@@ -71,6 +73,7 @@ def fleet_command(command: Callable[..., int]) -> Callable[..., int]:
         click.option(
             "--deploy", metavar="FILE", type=click.Path(), help="What to run on a node; else deploys/site.py."
         ),
+        click.option("--verbose", is_flag=True, help="Print every host, however many there are."),
         output_option("table", "json", more="; json is one object a line while it runs"),
         click.argument("inventory", type=click.Path()),
     ):

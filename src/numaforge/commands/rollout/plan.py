@@ -15,7 +15,7 @@ from numaforge.rollout.outlook import look_ahead
 
 @click.command()
 @fleet_command
-def plan(program: Pyinfra, output: str) -> int:
+def plan(program: Pyinfra, output: str, verbose: bool) -> int:
     """Show which nodes would be taken out of service in which order, and what is in the way.
 
     Nothing is changed, on hosts or in the cluster.
@@ -29,5 +29,5 @@ def plan(program: Pyinfra, output: str) -> int:
     if output == "json":
         show_json(outlook_document(ahead, survey))
     else:
-        show(outlook_tables(ahead, survey, options))
+        show(outlook_tables(ahead, survey, options, verbose=verbose))
     return ExitCode.YES

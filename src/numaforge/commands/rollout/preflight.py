@@ -7,7 +7,9 @@ from typing import Any, TypeVar
 
 from numaforge.commands.rollout.options import NOT_HERE
 from numaforge.errors import NumaforgeError
+from numaforge.report.summary import grouped_by_reason
 from numaforge.report.terminal import progress
+from numaforge.report.wording import some_of
 from numaforge.rollout.cluster import Cluster, ClusterNode
 from numaforge.rollout.configz import refuse_unreadable
 from numaforge.rollout.fleet import Member
@@ -35,11 +37,13 @@ def common_options(survey: Survey) -> RolloutOptions:
     Raises NumaforgeError for hosts that cannot be planned, and for hosts that disagree.
     """
     if survey.refused:
-        lines = [f"{host}: {message}" for host, message in sorted(survey.refused.items())]
+        refused = grouped_by_reason(dict(sorted(survey.refused.items())))
+        lines = [f"{some_of(hosts)}: {message}" for message, hosts in refused]
         raise NumaforgeError("nothing was begun:\n" + "\n".join(lines))
     if not survey.outlooks:
         hosts = {**did_not_answer(survey), **dict.fromkeys(survey.without_kubelet, "has no kubelet")}
-        lines = [f"{host} {what}" for host, what in hosts.items()] or [*tail(survey.log)]
+        silent = [f"{some_of(hosts)} {what}" for what, hosts in grouped_by_reason(hosts)]
+        lines = silent or [*tail(survey.log)]
         raise NumaforgeError(
             "\n  ".join(["no host with a kubelet said what it needs:", *lines]),
             where=str(survey.log),

@@ -11,6 +11,6 @@ from numaforge.rollout.launch import Pyinfra
 
 @click.command()
 @fleet_command
-def resume(program: Pyinfra, output: str) -> int:
+def resume(program: Pyinfra, output: str, verbose: bool) -> int:
     """Go on where a roll-out was left: first the nodes that stand in the middle, then the others."""
-    return roll_out(program, output, go_on=True)
+    return roll_out(program, output, verbose=verbose, go_on=True)

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
 import click
 
-from numaforge.commands.rollout.drive import driven, fleet, show_addition, show_report
+from numaforge.commands.rollout.drive import driven, fleet, save_report, show_report
 from numaforge.commands.rollout.options import fleet_command
 from numaforge.commands.rollout.preflight import (
     common_options,
-    did_not_answer,
     members_of,
     preflight,
     require_readable,
@@ -29,12 +28,13 @@ from numaforge.rollout.runner import this_runner
 
 @click.command()
 @fleet_command
-def run(program: Pyinfra, output: str) -> int:
+def run(program: Pyinfra, output: str, verbose: bool) -> int:
     """Take nodes out of service within the budget, change them, prove them, and put them back."""
-    return roll_out(program, output, go_on=False)
+    return roll_out(program, output, verbose=verbose, go_on=False)
 
 
-def roll_out(program: Pyinfra, output: str, *, go_on: bool) -> int:
+def roll_out(program: Pyinfra, output: str, *, verbose: bool, go_on: bool) -> int:
+    """Roll out over an inventory, show how it ended, and return the exit code."""
     survey = waiting(program.survey(), "asking every host what it needs")
     options = common_options(survey)
     state = {"inventory": program.inventory, "deploy": program.deploy, "begun": _now()}
@@ -47,22 +47,31 @@ def roll_out(program: Pyinfra, output: str, *, go_on: bool) -> int:
         )
         lead = waiting(taking, "making sure that nobody else leads this roll-out")
         rolled = driven(fleet(cluster, program, members, options, lead), program, output)
-        report = replace(
-            rolled,
-            outcomes={**refused, **rolled.outcomes},
-            not_begun={**rolled.not_begun, **did_not_answer(survey)},
-        )
+        report = replace(rolled, outcomes={**refused, **rolled.outcomes}, unreachable=survey.silent)
         # From here on something may have been changed: what is known is shown, whatever else fails.
+        save_report(report, program)
+        notes: list[str] = []
         try:
-            show_report(report, output)
+            notes += _given_back(lead, state, report)
+            report = _with_the_others(report, rolled, program, survey)
         finally:
-            notes = _given_back(lead, state, report)
-    if not rolled.stopped and rolled.exit_code is ExitCode.YES:
-        begun = {*refused, *(member.host for member in members)}
-        report = replace(report, failed=_change_the_others(program, survey, begun))
-    if notes or report.failed:
-        show_addition(report, output, notes)
+            show_report(report, program, output=output, verbose=verbose, notes=notes)
     return report.exit_code
+
+
+def _with_the_others(
+    report: FleetReport, rolled: FleetReport, program: Pyinfra, survey: Survey
+) -> FleetReport:
+    """Change the hosts whose kubelets need no restart, unless the roll-out has stopped or a node failed."""
+    asked = [*(each.host for each in survey.outlooks), *survey.without_kubelet]
+    begun = {*report.outcomes, *report.not_begun, *report.under_way}
+    others = [host for host in asked if host not in begun]
+    if rolled.stopped or rolled.exit_code is not ExitCode.YES:
+        why = "needs no restart; left as it is, as the roll-out did not succeed"
+        return replace(report, not_begun={**report.not_begun, **dict.fromkeys(others, why)})
+    failed = _change_the_others(program, others)
+    changed = tuple(host for host in others if host not in failed)
+    return replace(report, failed=failed, without_restart=changed)
 
 
 def _given_back(lead: Lead, state: Mapping[str, Any], report: FleetReport) -> list[str]:
@@ -76,13 +85,11 @@ def _given_back(lead: Lead, state: Mapping[str, Any], report: FleetReport) -> li
     return []
 
 
-def _change_the_others(program: Pyinfra, survey: Survey, begun: Collection[str]) -> dict[str, str]:
+def _change_the_others(program: Pyinfra, others: Sequence[str]) -> dict[str, str]:
     """Bring the hosts whose kubelets need no restart to their plans: nothing of theirs is interrupted.
 
     Returns why it failed, by host.
     """
-    asked = [*(each.host for each in survey.outlooks), *survey.without_kubelet]
-    others = [host for host in asked if host not in begun]
     if not others:
         return {}
     try:

@@ -16,13 +16,14 @@ from numaforge.rollout.orders import situation
 
 @click.command()
 @rollout_options(LOGIN)
+@click.option("--verbose", is_flag=True, help="Print every node, however many there are.")
 @output_option("table", "json")
-def status(output: str, **given: Any) -> int:
+def status(output: str, verbose: bool, **given: Any) -> int:
     """Show roll-outs, slots and nodes as the cluster has them; no host is asked."""
     with options_of(given).cluster() as cluster:
         found = situation(cluster)
     if output == "json":
         show_json(situation_document(found))
     else:
-        show(situation_tables(found))
+        show(situation_tables(found, verbose=verbose))
     return ExitCode.YES
