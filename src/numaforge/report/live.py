@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import time
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -22,6 +21,7 @@ from numaforge.report.terminal import Screen, plain, screen
 from numaforge.report.wording import ELLIPSIS, some_of
 from numaforge.rollout.fleet import Fleet
 from numaforge.rollout.outcome import Progress
+from numaforge.rollout.steps import Clock
 
 _SMALL = 10
 """In a fleet of so few hosts every change is a line."""
@@ -53,10 +53,13 @@ class LiveView:
     fleet: Fleet
     runs: Mapping[str, HostProgress]
     as_json: bool
+    clock: Clock = time.monotonic
     _said: dict[str, _Said] = field(default_factory=dict)
     _since: dict[str, float] = field(default_factory=dict)
-    _lines: _Lines = field(default_factory=lambda: _Lines())
     _live: Live | None = None
+
+    def __post_init__(self) -> None:
+        self._lines = _Lines(self.clock)
 
     def __enter__(self) -> Self:
         console = Console(stderr=True, highlight=False)
@@ -79,17 +82,21 @@ class LiveView:
         if waits:
             self._note("", _Said("", "waits", (waits,)))
         if self._live is not None:
-            self._live.update(fleet_screen(self.fleet, self._said, self._since, screen()))
+            self._live.update(fleet_screen(self.fleet, self._said, self._ages(), screen()))
         elif not self.as_json:
             for line in self._lines.new(self.fleet, self._said, waits):
                 click.echo(f"{datetime.now().astimezone():%H:%M:%S} {plain(line)}", err=True)
+
+    def _ages(self) -> dict[str, float]:
+        now = self.clock()
+        return {host: now - since for host, since in self._since.items()}
 
     def _note(self, host: str, said: _Said) -> None:
         before = self._said.get(host)
         if before == said:
             return
         if before is None or before.phase != said.phase:
-            self._since[host] = time.monotonic()
+            self._since[host] = self.clock()
         self._said[host] = said
         if self.as_json:
             moment = datetime.now(UTC).isoformat(timespec="milliseconds")
@@ -108,11 +115,14 @@ def _said_of(progress: Progress, fleet: Fleet, host: str) -> _Said:
 class _Lines:
     """What a log gets to read: each reason once, and how far the fleet is from time to time."""
 
+    clock: Clock
     _reasons: set[tuple[str, str]] = field(default_factory=set)
     _ended: int = 0
     _progress: str = ""
     _waits: str = ""
-    _told_at: float = field(default_factory=time.monotonic)
+
+    def __post_init__(self) -> None:
+        self._told_at = self.clock()
 
     def new(self, fleet: Fleet, said: Mapping[str, _Said], waits: str) -> list[str]:
         """Return what has not been said yet."""
@@ -125,9 +135,10 @@ class _Lines:
         quiet = 0.0 if size <= _SMALL else _QUIET_SECONDS
         ended = len(fleet.outcomes)
         progress = f"{fleet_counts(fleet)}{_in_progress(fleet, said)}"
-        due = ended - self._ended >= step or not fleet.running or time.monotonic() - self._told_at >= quiet
+        over = not fleet.running and (fleet.stopped is not None or not fleet.waiting)
+        due = over or ended - self._ended >= step or self.clock() - self._told_at >= quiet
         if due and progress != self._progress and fleet.outcomes.keys() | fleet.running.keys():
-            self._ended, self._progress, self._told_at = ended, progress, time.monotonic()
+            self._ended, self._progress, self._told_at = ended, progress, self.clock()
             lines.append(progress)
         return lines
 
@@ -170,26 +181,26 @@ def _in_progress(fleet: Fleet, said: Mapping[str, _Said]) -> str:
 
 
 def fleet_screen(
-    fleet: Fleet, said: Mapping[str, _Said], since: Mapping[str, float], room: Screen
+    fleet: Fleet, said: Mapping[str, _Said], ages: Mapping[str, float], room: Screen
 ) -> RenderableType:
     """Return where a fleet is, on one screen: counts, then the hosts in progress, the longest there first.
 
-    Where there is room, the hosts that ended last stand below them.
+    `ages` says for how many seconds each host has been in its phase. Where there is room, the hosts that
+    ended last stand below the others.
     """
-    now = time.monotonic()
     notes = [note for note in (fleet.stopped and f"stopped: {fleet.stopped}", fleet.waits_for) if note][:1]
     table = Table(box=None, pad_edge=False, expand=True)
     for title in ("Node", "Phase", "Since", "Waits for"):
         table.add_column(title, no_wrap=True, overflow="ellipsis", ratio=1 if title == "Waits for" else None)
     rows = max(1, room.height - 3 - len(notes))  # counts, headings, and the line of the cursor
-    running = sorted(fleet.running, key=lambda host: since.get(host, now))
+    running = sorted(fleet.running, key=lambda host: -ages.get(host, 0))
     hosts = [*running, *reversed(fleet.outcomes)]
-    hidden = Counter(host in fleet.outcomes for host in hosts[rows:])[False]
+    hidden = len(running) - rows + 1 if len(running) > rows else 0
     if hidden:
-        hosts, hidden = hosts[: rows - 1], hidden + 1
+        hosts = running[: rows - 1]
     for host in hosts[:rows]:
         state = said.get(host, _Said("", "connects", ()))
-        seconds = f"{now - since.get(host, now):.0f} s"
+        seconds = f"{ages.get(host, 0):.0f} s"
         style = STYLES.get(state.phase.replace("-", " "), "")
         table.add_row(_text(host), _text(state.phase, style), seconds, _text(" ".join(state.reasons)))
     lines = [_text(fleet_counts(fleet), "bold"), *(_text(note, "yellow") for note in notes)]

@@ -96,8 +96,8 @@ def summary(
     """Return how a roll-out ended, on one screen: counts, what failed and why, where the rest is.
 
     `file` is where each host's result is written, `notes` are what could not be written down, and `nothing`
-    is said where there was nothing to do. Counts, notes and the name of the file are always shown whole. To be
-    printed without wrapping: the lines are those of the screen.
+    is said where there was nothing to do. Counts, notes and the name of the file are always shown whole. The
+    lines are those of the screen: print them without wrapping.
     """
     results = results_of(report)
     said = f"{counted(len(results), 'host')}: {counts_of(result.state for result in results)}"

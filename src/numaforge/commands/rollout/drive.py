@@ -21,12 +21,20 @@ from numaforge.rollout.fleet import Fleet, FleetReport, Member
 from numaforge.rollout.launch import Pyinfra
 from numaforge.rollout.lead import Lead
 from numaforge.rollout.options import RolloutOptions
+from numaforge.rollout.shards import Shards
 from numaforge.rollout.steps import run
 
 
 def fleet(
-    cluster: Cluster, program: Pyinfra, members: list[Member], options: RolloutOptions, lead: Lead | None
+    cluster: Cluster,
+    program: Pyinfra,
+    members: list[Member],
+    options: RolloutOptions,
+    lead: Lead | None,
+    shards: frozenset[int] = frozenset(),
 ) -> Fleet:
+    """Return the roll-out of members; `shards` are those that have hosts, where the inventory is divided."""
+    shard, name = program.shard, program.part.name
     return Fleet(
         cluster=cluster,
         members=members,
@@ -35,6 +43,7 @@ def fleet(
         clock=time.monotonic,
         tell=lambda _reason: None,
         lead=lead,
+        shards=Shards(name.removesuffix(shard.suffix), shard, shards) if shard and lead else None,
     )
 
 
@@ -79,6 +88,13 @@ def _interrupted(fleet: Fleet) -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def show_nothing(program: Pyinfra, output: str) -> ExitCode:
+    """Say that a shard has no host, which is no failure."""
+    nothing = f"no host of the inventory is in shard {program.shard}"
+    show_report(FleetReport({}, {}), program, output=output, verbose=False, nothing=nothing)
+    return ExitCode.YES
 
 
 def save_report(report: FleetReport, program: Pyinfra) -> tuple[Path | None, list[str]]:

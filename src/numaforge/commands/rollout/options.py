@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import wraps
 from pathlib import Path
@@ -16,6 +17,7 @@ from numaforge.errors import NumaforgeError
 from numaforge.rollout.launch import Pyinfra
 from numaforge.rollout.options import Part, RolloutOptions, read_options
 from numaforge.rollout.record import DEFAULT_NAME
+from numaforge.rollout.shards import SHARD, Shard
 
 LOGIN = ("kubeconfig", "context", "namespace", "kubectl")
 NOT_HERE = ("without_drain",)  # a roll-out that asks no cluster is none
@@ -58,17 +60,27 @@ def fleet_command(command: Callable[..., int]) -> Callable[..., int]:
         deploy: str | None,
         limits: tuple[str, ...],
         name: str,
+        shard: str | None,
         output: str,
         **given: Any,
     ) -> int:
         said = {key: given.pop(key) for key in _OF_A_FLEET}
-        program = _program(inventory, deploy, limits, Part(name), said)
+        own = Shard.parse(shard) if shard else None
+        part = Part(own.name_of(name) if own else name)
+        program = replace(_program(inventory, deploy, limits, part, said), shard=own)
         return command(program=program, output=output, **given)
 
     decorated: Callable[..., int] = called
     for decorator in (
         rollout_options(_OF_A_FLEET),
         click.option("--name", default=DEFAULT_NAME, show_default=True, help="The roll-out's name."),
+        click.option(
+            "--shard",
+            envvar=SHARD,
+            metavar="I/N",
+            help="Take part I of N, from 0: 0/4 to 3/4, or $JOB_COMPLETION_INDEX/4. The parts share budget, "
+            "canaries and limits of failures.",
+        ),
         click.option("--limit", "limits", multiple=True, metavar="HOST|GROUP", help="As pyinfra's --limit."),
         click.option(
             "--deploy", metavar="FILE", type=click.Path(), help="What to run on a node; else deploys/site.py."

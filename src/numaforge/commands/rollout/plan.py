@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from numaforge.commands.rollout.drive import show_nothing
 from numaforge.commands.rollout.options import fleet_command
 from numaforge.commands.rollout.preflight import common_options, preflight, require_readable, waiting
 from numaforge.errors import ExitCode
@@ -21,6 +22,8 @@ def plan(program: Pyinfra, output: str, verbose: bool) -> int:
     Nothing is changed, on hosts or in the cluster.
     """
     survey = waiting(program.survey(), "asking every host what it needs")
+    if survey.is_empty:
+        return show_nothing(program, output)
     options = common_options(survey)
     with options.cluster() as cluster:
         nodes = preflight(cluster, options, survey)

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Any
 
 import click
 
-from numaforge.commands.rollout.drive import driven, fleet, save_report, show_report
+from numaforge.commands.rollout.drive import driven, fleet, save_report, show_nothing, show_report
 from numaforge.commands.rollout.options import fleet_command
 from numaforge.commands.rollout.preflight import (
     common_options,
@@ -36,6 +35,8 @@ def run(program: Pyinfra, output: str, verbose: bool) -> int:
 def roll_out(program: Pyinfra, output: str, *, verbose: bool, go_on: bool) -> int:
     """Roll out over an inventory, show how it ended, and return the exit code."""
     survey = waiting(program.survey(), "asking every host what it needs")
+    if survey.is_empty:
+        return show_nothing(program, output)
     options = common_options(survey)
     state = {"inventory": program.inventory, "deploy": program.deploy, "begun": _now()}
     with options.cluster() as cluster:
@@ -43,16 +44,22 @@ def roll_out(program: Pyinfra, output: str, *, verbose: bool, go_on: bool) -> in
         members, refused = members_of(nodes, survey)
         require_readable(cluster, survey)
         taking = take_lead(
-            cluster, program.part.name, this_runner(), state, go_on=go_on, clock=time.monotonic
+            cluster,
+            program.part.name,
+            this_runner(),
+            state,
+            go_on=go_on,
+            clock=time.monotonic,
+            once=program.shard is not None,
         )
         lead = waiting(taking, "making sure that nobody else leads this roll-out")
-        rolled = driven(fleet(cluster, program, members, options, lead), program, output)
+        rolled = driven(fleet(cluster, program, members, options, lead, survey.shards), program, output)
         report = replace(rolled, outcomes={**refused, **rolled.outcomes}, unreachable=survey.silent)
         # From here on something may have been changed: what is known is shown, whatever else fails.
         save_report(report, program)
         notes: list[str] = []
         try:
-            notes += _given_back(lead, state, report)
+            notes += _given_back(lead, report)
             report = _with_the_others(report, rolled, program, survey)
         finally:
             show_report(report, program, output=output, verbose=verbose, notes=notes)
@@ -74,11 +81,11 @@ def _with_the_others(
     return replace(report, failed=failed, without_restart=changed)
 
 
-def _given_back(lead: Lead, state: Mapping[str, Any], report: FleetReport) -> list[str]:
+def _given_back(lead: Lead, report: FleetReport) -> list[str]:
     """Give the lead back with how the roll-out ended, and return what could not be written down."""
     end = {"ended": _now(), "exit_code": int(report.exit_code), "stopped": report.stopped}
     try:
-        lead.end({**state, **end})
+        lead.end({**lead.state, **end})
     except (NumaforgeError, OSError, KeyboardInterrupt) as trouble:
         why = str(trouble) or "interrupted"
         return [f"the cluster does not know that it has ended ({why}): the next one is a `rollout resume`"]
