@@ -22,6 +22,7 @@ from numaforge.rollout.lead import ROLLOUT, STATE, STOP
 from numaforge.rollout.options import RolloutOptions
 from numaforge.rollout.record import ABORT, RECORD, RESULT
 from numaforge.rollout.runner import this_runner
+from numaforge.rollout.shards import FAR, shard_of
 from numaforge.rollout.slots import NODE, NODE_UID, SLOT
 from tests.fixtures.api_server import LEASES, ApiServer, running_api_server
 
@@ -417,3 +418,42 @@ def test_what_a_node_says_moves_no_cursor(site: Site) -> None:
     assert "[bold]" in shown
     assert "\x1b" not in shown
     assert "\x07" not in shown
+
+
+# ---- shards ----
+
+
+def own_shard(count: int) -> int:
+    return shard_of(HERE, count)
+
+
+def test_a_shard_takes_its_hosts_and_says_on_its_lease_how_far_it_is(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("JOB_COMPLETION_INDEX", str(own_shard(5)))
+    site.here()
+    for number in range(20):
+        site.gone(f"gone-{number}")
+    gone = {f"gone-{number}" for number in range(20) if shard_of(f"gone-{number}", 5) == own_shard(5)}
+    code, report, _ = site.command("run", "--shard", "$JOB_COMPLETION_INDEX/5")
+    assert (code, report["nodes"][HERE]["ending"]) == (3, "done")
+    assert report["unreachable"].keys() == gone
+    lease = site.api.leases[f"{ROLLOUT}default.{own_shard(5)}-of-5"]
+    state = json.loads(lease["metadata"]["annotations"][STATE])
+    assert state[FAR] == {"canaries_left": 0, "hosts_left": 0, "failed": 0, "blocked": 0}
+    assert "ended" in state
+
+
+@pytest.mark.parametrize("verb", ["plan", "run", "resume", "abort"])
+def test_a_shard_without_hosts_is_no_failure(site: Site, verb: str) -> None:
+    site.here()
+    code, _, _ = site.command(verb, "--shard", f"{(own_shard(2) + 1) % 2}/2")
+    assert (code, site.runs) == (0, [])
+
+
+@pytest.mark.parametrize("verb", ["plan", "run", "resume", "abort"])
+def test_a_bad_shard_is_one_message(site: Site, verb: str) -> None:
+    site.here()
+    code, _, said = site.command(verb, "--shard", "4/4")
+    assert code == 2
+    assert said.startswith("numaforge: --shard: '4/4' names no shard: there is no shard 4 of 4")

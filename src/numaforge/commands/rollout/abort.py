@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from numaforge.commands.rollout.drive import driven, fleet, show_report
+from numaforge.commands.rollout.drive import driven, fleet, show_nothing, show_report
 from numaforge.commands.rollout.options import LOGIN, fleet_command
 from numaforge.commands.rollout.preflight import did_not_answer, waiting
 from numaforge.errors import ExitCode, NumaforgeError
@@ -49,6 +49,8 @@ def abort(program: Pyinfra, output: str, verbose: bool, wait_seconds: float) -> 
         options={**program.options, "slot_seconds": _SLOT_SECONDS},
     )
     options = _login(program)
+    if options is None:
+        return show_nothing(program, output)
     with options.cluster() as cluster:
         order = Abort(
             cluster, program.part.name, owner_of(this_runner()), time.monotonic, options.away_seconds
@@ -70,10 +72,11 @@ def abort(program: Pyinfra, output: str, verbose: bool, wait_seconds: float) -> 
     return exit_code
 
 
-def _login(program: Pyinfra) -> RolloutOptions:
+def _login(program: Pyinfra) -> RolloutOptions | None:
     """Return how to reach the cluster, by the command line and the inventory; no host is asked.
 
-    Raises NumaforgeError where neither says it, and where hosts disagree.
+    Returns None for a shard without hosts. Raises NumaforgeError where neither says it, and where hosts
+    disagree.
     """
     said = {name: value for name, value in program.options.items() if name in {*LOGIN, "away_seconds"}}
     try:
@@ -84,6 +87,8 @@ def _login(program: Pyinfra) -> RolloutOptions:
         raise NumaforgeError(
             error.message, where=error.where, remedy="--kubeconfig says where the cluster is, too"
         ) from error
+    if not settings:
+        return None
     found: dict[str, Any] = {}
     said_by: dict[str, str] = {}
     for host, document in settings.items():
