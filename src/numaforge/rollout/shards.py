@@ -32,20 +32,22 @@ class Shard:
     count: int
 
     @classmethod
-    def parse(cls, text: str, environment: Mapping[str, str] = os.environ) -> Self:
+    def parse(cls, text: str, environment: Mapping[str, str] = os.environ, *, where: str = "--shard") -> Self:
         """Return the shard that is written I/N; I may be the name of a variable: `$JOB_COMPLETION_INDEX/4`.
 
-        Raises NumaforgeError for anything else.
+        Raises NumaforgeError for anything else, which names `where` it was written.
         """
         found = _TEXT.fullmatch(text.strip())
         if found is None:
-            raise _refused(text, "it is not I/N")
+            raise _refused(where, text, "it is not I/N")
         index = found["index"] or environment.get(found["variable"], "")
         if not index.isdecimal():
-            raise _refused(text, f"the environment variable {found['variable']} is {index or 'not set'}")
+            raise _refused(
+                where, text, f"the environment variable {found['variable']} is {index or 'not set'}"
+            )
         shard = cls(int(index), int(found["count"]))
         if shard.index >= shard.count:
-            raise _refused(text, f"there is no shard {shard.index} of {shard.count}: the first is 0")
+            raise _refused(where, text, f"there is no shard {shard.index} of {shard.count}: the first is 0")
         return shard
 
     def __str__(self) -> str:
@@ -68,7 +70,7 @@ class Shard:
 def shard_here(environment: Mapping[str, str] = os.environ) -> Shard | None:
     """Return the shard that the environment names, None where it names none."""
     text = environment.get(SHARD)
-    return Shard.parse(text, environment) if text else None
+    return Shard.parse(text, environment, where=SHARD) if text else None
 
 
 def shard_of(host: str, count: int) -> int:
@@ -146,9 +148,9 @@ class Shards:
         return min([own, *(others[index].canaries_left for index in lower)])
 
 
-def _refused(text: str, why: str) -> NumaforgeError:
+def _refused(where: str, text: str, why: str) -> NumaforgeError:
     return NumaforgeError(
         f"{text!r} names no shard: {why}",
-        where="--shard",
+        where=where,
         remedy="write I/N, such as 0/4, 1/4, 2/4 and 3/4 for four shards, or $JOB_COMPLETION_INDEX/4",
     )
