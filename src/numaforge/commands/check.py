@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from numaforge.commands.machine import machine_of
 from numaforge.commands.options import output_option
 from numaforge.errors import ExitCode, KubeletConfigError
 from numaforge.report.check import RENDERERS
@@ -49,7 +50,9 @@ def check(
     """
     if not (live or machine or root):
         raise click.UsageError("--topology says which machine; --live checks this one")
-    topology = _topology(machine, root)
+    if machine and root:
+        raise click.UsageError("give either --topology or --root, not both")
+    topology = machine_of(machine, root)
     return _report(topology, config, drop_in, flags, kubelet_version, state_dir, output, live=live)
 
 
@@ -92,19 +95,6 @@ def _report(
     if not report.readable:
         return ExitCode.BAD_INPUT
     return ExitCode.YES if report.starts else ExitCode.NO
-
-
-def _topology(machine: str | None, root: str | None) -> NodeTopology:
-    if machine and root:
-        raise click.UsageError("give either --topology or --root, not both")
-    if machine:
-        from numaforge.commands.inputs import read_machine
-
-        return read_machine(machine)
-    from numaforge.snapshot import from_local, from_root
-    from numaforge.topology import read_topology
-
-    return read_topology(from_root(Path(root)) if root else from_local())
 
 
 def _config_text(config: str | None, installed: KubeletInstall | None) -> str:

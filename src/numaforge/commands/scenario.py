@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from numaforge.commands.machine import machine_of
 from numaforge.commands.options import Command
 
 # What is not needed for `--help` is imported where it is used.
@@ -53,11 +54,11 @@ def scenario_of(
 
     Raises NumaforgeError for files that cannot be read, and for a kubelet that would not start.
     """
-    from numaforge.commands.inputs import read_config, read_devices, read_machine, read_state
+    from numaforge.commands.inputs import read_config, read_devices, read_state
     from numaforge.kubelet.admission import inventory_of
     from numaforge.kubelet.fit import Scenario
 
-    machine = read_machine(topology)
+    machine = machine_of(topology, None)
     return Scenario(
         topology=machine,
         config=read_config(config, drop_in, flags, kubelet_version, machine),

@@ -125,8 +125,8 @@ class Fleet:
     clock: Clock
     tell: Callable[[str], object]
     lead: Lead | None = None
-    shards: Shards | None = None
     lookout: Lookout | None = None
+    shards: Shards | None = None
     running: dict[str, Running] = field(default_factory=dict, init=False)
     outcomes: dict[str, Outcome] = field(default_factory=dict, init=False)
     stopped: str | None = field(default=None, init=False)

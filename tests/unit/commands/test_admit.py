@@ -161,7 +161,7 @@ def test_fit_adds_nodes_up(files: Path) -> None:
             "pod.yaml", pod("p", cpu="8 cores"), "is not a Kubernetes quantity", id="impossible quantity"
         ),
         pytest.param("pod.yaml", pod("p", cpu="-1"), "is negative", id="negative quantity"),
-        pytest.param("small.json", "{", "not JSON", id="topology is not JSON"),
+        pytest.param("small.json", "{", "not a complete JSON document", id="topology is not JSON"),
         pytest.param("devices.yaml", "nvidia.com/gpu: 8", "must be a list", id="devices are not a list"),
         pytest.param(
             "kubelet.yaml", "kind: Pod", "'apiVersion' is missing", id="not a kubelet configuration"

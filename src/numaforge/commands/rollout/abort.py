@@ -5,20 +5,19 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import Any
 
 import click
 
 from numaforge.commands.rollout.drive import driven, fleet, show_nothing, show_report
 from numaforge.commands.rollout.options import LOGIN, fleet_command
-from numaforge.commands.rollout.preflight import did_not_answer, waiting
+from numaforge.commands.rollout.preflight import agreed, did_not_answer, waiting
 from numaforge.errors import ExitCode, NumaforgeError
 from numaforge.report.terminal import plain
 from numaforge.rollout.abort import Abort
 from numaforge.rollout.cluster import Cluster
 from numaforge.rollout.fleet import FleetReport, Member
 from numaforge.rollout.launch import Pyinfra, Survey
-from numaforge.rollout.options import PLACE, RolloutOptions, read_options
+from numaforge.rollout.options import RolloutOptions, read_options
 from numaforge.rollout.outcome import Outcome
 from numaforge.rollout.record import Ending
 from numaforge.rollout.runner import owner_of, this_runner
@@ -40,8 +39,8 @@ _UNDONE = (Ending.ABORTED, Ending.DONE, Ending.UNCHANGED)
 def abort(program: Pyinfra, output: str, verbose: bool, wait_seconds: float) -> int:
     """Undo the nodes that stand in the middle of a roll-out, and begin no further ones.
 
-    Whoever leads it is told first, which needs no host. A process that is at work on a node undoes it itself;
-    for one that has died this command does it.
+    The process that leads it is told first, which needs no host. A process that is at work on a node undoes
+    it itself; for one that has died this command does it.
     """
     program = replace(
         program,
@@ -89,19 +88,8 @@ def _login(program: Pyinfra) -> RolloutOptions | None:
         ) from error
     if not settings:
         return None
-    found: dict[str, Any] = {}
-    said_by: dict[str, str] = {}
-    for host, document in settings.items():
-        named = document if isinstance(document, Mapping) else {}
-        for name in (name for name in LOGIN if name in named and name not in said):
-            if found.setdefault(name, named[name]) != named[name]:
-                raise NumaforgeError(
-                    f"{host} says {named[name]!r}, {said_by[name]} says {found[name]!r}",
-                    where=f"{PLACE}.{name}",
-                    remedy="say it on the command line",
-                )
-            said_by.setdefault(name, host)
-    return read_options(found, said)
+    named = {host: each for host, each in settings.items() if isinstance(each, Mapping)}
+    return read_options(agreed(named, [name for name in LOGIN if name not in said]), said)
 
 
 def _undone(
@@ -122,7 +110,7 @@ def _undone(
             survey = survey or waiting(program.survey(), "asking every host where it stands")
             _take_up(order, cluster, program, options, output, survey, left)
         if order.leader:
-            stopped = f"{order.leader} leads the roll-out still, and was told to begin nothing new"
+            stopped = f"{order.leader} still leads the roll-out, and was told to begin nothing new"
     except (NumaforgeError, OSError, KeyboardInterrupt) as trouble:
         if not (order.leader or order.asked or order.outcomes):
             raise  # nothing was told, so nothing is to be reported
@@ -138,7 +126,9 @@ def _undone(
 
 
 def _told(order: Abort) -> str:
-    leader = f"{order.leader} was told to begin nothing new" if order.leader else "nothing leads it any more"
+    leader = (
+        f"{order.leader} was told to begin nothing new" if order.leader else "no process leads it any more"
+    )
     nodes = ", ".join(order.asked) or "none"
     return f"{leader}; in the middle, and told to be undone: {nodes}"
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, TypeVar
 
 from numaforge.commands.rollout.options import NOT_HERE
@@ -49,19 +49,27 @@ def common_options(survey: Survey) -> RolloutOptions:
             where=str(survey.log),
             remedy="nothing was begun",
         )
+    return read_options(agreed({each.host: each.options for each in survey.outlooks}, _FOR_THE_FLEET))
+
+
+def agreed(said: Mapping[str, Mapping[str, Any]], names: Collection[str]) -> dict[str, Any]:
+    """Return those options that hosts say; `said` has those of each host.
+
+    Raises NumaforgeError for hosts that disagree.
+    """
     common: dict[str, Any] = {}
     said_by: dict[str, str] = {}
-    for each in survey.outlooks:
-        for name in _FOR_THE_FLEET:
-            value = each.options[name]
+    for host, options in said.items():
+        for name in (name for name in names if name in options):
+            value = options[name]
             if common.setdefault(name, value) != value:
                 raise NumaforgeError(
-                    f"{each.host} says {value!r}, {said_by[name]} says {common[name]!r}",
-                    where=f"numaforge_rollout.{name}",
+                    f"{host} says {value!r}, {said_by[name]} says {common[name]!r}",
+                    where=f"{PLACE}.{name}",
                     remedy="say the same for all hosts of a roll-out, or say it on the command line",
                 )
-            said_by.setdefault(name, each.host)
-    return read_options(common)
+            said_by.setdefault(name, host)
+    return common
 
 
 def preflight(cluster: Cluster, options: RolloutOptions, survey: Survey) -> dict[str, ClusterNode]:

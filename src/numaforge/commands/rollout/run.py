@@ -52,7 +52,7 @@ def roll_out(program: Pyinfra, output: str, *, verbose: bool, go_on: bool) -> in
             clock=time.monotonic,
             once=program.shard is not None,
         )
-        lead = waiting(taking, "making sure that nobody else leads this roll-out")
+        lead = waiting(taking, "making sure that no other process leads this roll-out")
         rolled = driven(fleet(cluster, program, members, options, lead, survey.shards), program, output)
         report = replace(rolled, outcomes={**refused, **rolled.outcomes}, unreachable=survey.silent)
         # From here on something may have been changed: what is known is shown, whatever else fails.
