@@ -15,7 +15,7 @@ from numaforge.rollout.configz import refuse_unreadable
 from numaforge.rollout.fleet import Member
 from numaforge.rollout.kubectl import permissions
 from numaforge.rollout.launch import Survey, tail
-from numaforge.rollout.options import RolloutOptions, read_options
+from numaforge.rollout.options import PLACE, RolloutOptions, read_options
 from numaforge.rollout.outcome import Outcome
 from numaforge.rollout.record import RECORD, Ending, unreadable
 from numaforge.rollout.steps import Steps, run
