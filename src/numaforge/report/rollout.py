@@ -16,11 +16,13 @@ from numaforge.report.terminal import plain
 from numaforge.report.wording import counted, some_of
 from numaforge.rollout.launch import Survey
 from numaforge.rollout.options import RolloutOptions
-from numaforge.rollout.orders import Situation, Standing, working
+from numaforge.rollout.orders import Led, Situation, Standing, working
 from numaforge.rollout.outlook import NodeOutlook
+from numaforge.rollout.slots import Slot
 
 _ROWS = 12
 """The longest table of nodes that leaves room for what else there is to say on one screen."""
+_FEW = 4
 
 
 def _text(text: object, style: str = "") -> Text:
@@ -113,11 +115,7 @@ def outlook_document(ahead: Sequence[NodeOutlook], survey: Survey) -> dict[str, 
 
 def situation_tables(found: Situation, *, verbose: bool = False) -> RenderableType:
     """Return what the cluster says of roll-outs; without `verbose`, of many nodes only what is not over."""
-    parts: list[RenderableType] = []
-    for led in found.rollouts:
-        who = f"led by {led.leader}" if led.leader else f"ended, {led.state.get('ended', 'at no known time')}"
-        parts.append(_text(f"Roll-out {led.name}: {who}" + (f", stopped by {led.stop}" if led.stop else "")))
-    parts += [_text(f"Slot {slot.lease.name}: held by {slot.node} for {slot.runner}") for slot in found.slots]
+    parts: list[RenderableType] = [*_leads(found.rollouts, verbose), *_slots(found.slots, verbose)]
     parts += [_text(trouble, "yellow") for trouble in found.troubles]
     nodes = list(found.nodes)
     if len(nodes) > _ROWS and not verbose:
@@ -129,6 +127,23 @@ def situation_tables(found: Situation, *, verbose: bool = False) -> RenderableTy
     if nodes:
         parts.append(_nodes(nodes))
     return Group(*parts) if parts else Text("no roll-out has been here")
+
+
+def _leads(rollouts: Sequence[Led], verbose: bool) -> list[Text]:
+    shown = rollouts if verbose or len(rollouts) <= _FEW else [led for led in rollouts if led.leader]
+    lines = []
+    for led in shown:
+        who = f"led by {led.leader}" if led.leader else f"ended, {led.state.get('ended', 'at no known time')}"
+        lines.append(_text(f"Roll-out {led.name}: {who}" + (f", stopped by {led.stop}" if led.stop else "")))
+    if len(shown) < len(rollouts):
+        lines.append(_text(f"{counted(len(rollouts) - len(shown), 'roll-out')} ended; --verbose names them"))
+    return lines
+
+
+def _slots(slots: Sequence[Slot], verbose: bool) -> list[Text]:
+    if verbose or len(slots) <= _FEW:
+        return [_text(f"Slot {slot.lease.name}: held by {slot.node} for {slot.runner}") for slot in slots]
+    return [_text(f"{len(slots)} slots are held, by {some_of(slot.node for slot in slots)}")]
 
 
 def _nodes(nodes: Sequence[Standing]) -> Table:
