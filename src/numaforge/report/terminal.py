@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -64,13 +64,16 @@ def plain(text: object) -> str:
 
 
 @contextmanager
-def progress(what: str) -> Iterator[None]:
-    """Turn a spinner on standard error while a command waits, where that is a terminal."""
+def progress(what: str) -> Iterator[Callable[[str], object]]:
+    """Turn a spinner on standard error while a command waits, where that is a terminal.
+
+    Yields what says how far it is.
+    """
     from rich.console import Console
 
     console = Console(stderr=True, highlight=False)
     if not console.is_terminal:
-        yield
+        yield lambda _: None
         return
-    with console.status(what):
-        yield
+    with console.status(what) as status:
+        yield lambda far: status.update(f"{what}: {far}" if far else what)

@@ -108,7 +108,8 @@ class Pyinfra:
     """How to run pyinfra: inventory, deploy, pyinfra's --limit, and what was said on our command line.
 
     `folder` takes logs and events, one of each for every run. The hosts' runs are `part` of a roll-out, and
-    only the hosts of `shard` are looked at, where one is given.
+    only the hosts of `shard` are looked at, where one is given. `answered` says how many hosts have answered
+    a survey that goes on: `120 of 300`.
     """
 
     inventory: str
@@ -119,6 +120,7 @@ class Pyinfra:
     part: Part = field(default_factory=Part)
     shard: Shard | None = None
     runs: dict[str, HostRun] = field(default_factory=dict)
+    answered: str = ""
 
     def settings(self) -> Steps[dict[str, object]]:
         """Return what the inventory says of roll-outs for each host; no host is asked.
@@ -136,9 +138,12 @@ class Pyinfra:
         Raises HostError where the inventory names no host, and where pyinfra itself broke off.
         """
         process, log, heard = self._start("survey", ["--dry", *self._options()], self.limits, [self.deploy])
+        reader, told = events.Reader(heard), list[dict[str, Any]]()
         while process.poll() is None:
+            told += reader.new()
+            self.answered = _answered(told)
             yield _POLL_SECONDS
-        told = events.Reader(heard).new()
+        told += reader.new()
         names = self._hosts(told, log)
         messages: dict[str, dict[str, str]] = {"refused": {}, "unreachable": {}}
         for event in told:
@@ -227,6 +232,14 @@ class Pyinfra:
         except OSError as error:
             raise NumaforgeError(f"pyinfra cannot be started: {error}", where=name) from error
         return process, log, heard
+
+
+def _answered(told: Sequence[Mapping[str, Any]]) -> str:
+    """Return how many hosts have answered, or cannot be reached: `120 of 300`."""
+    hosts = next((event["hosts"] for event in told if event["kind"] == "inventory"), None)
+    if hosts is None:
+        return ""
+    return f"{len({event['host'] for event in told if event['host']})} of {len(hosts)}"
 
 
 def _shards(told: Sequence[Mapping[str, Any]]) -> frozenset[int]:

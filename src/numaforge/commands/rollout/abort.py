@@ -10,7 +10,7 @@ import click
 
 from numaforge.commands.rollout.drive import driven, fleet, show_nothing, show_report
 from numaforge.commands.rollout.options import LOGIN, fleet_command
-from numaforge.commands.rollout.preflight import agreed, did_not_answer, waiting
+from numaforge.commands.rollout.preflight import agreed, asked, did_not_answer, waiting
 from numaforge.errors import ExitCode, NumaforgeError
 from numaforge.report.terminal import plain
 from numaforge.rollout.abort import Abort
@@ -107,7 +107,7 @@ def _undone(
         waiting(order.tell(), "telling who is at work")
         click.echo(plain(_told(order)), err=True)
         while left := waiting(order.undone(wait_seconds), "waiting until the nodes are as they were"):
-            survey = survey or waiting(program.survey(), "asking every host where it stands")
+            survey = survey or asked(program)
             _take_up(order, cluster, program, options, output, survey, left)
         if order.leader:
             stopped = f"{order.leader} still leads the roll-out, and was told to begin nothing new"

@@ -6,7 +6,7 @@ import click
 
 from numaforge.commands.rollout.drive import show_nothing
 from numaforge.commands.rollout.options import fleet_command
-from numaforge.commands.rollout.preflight import common_options, preflight, require_readable, waiting
+from numaforge.commands.rollout.preflight import asked, common_options, preflight, require_readable
 from numaforge.errors import ExitCode
 from numaforge.report.rollout import outlook_document, outlook_tables
 from numaforge.report.terminal import show, show_json
@@ -21,7 +21,7 @@ def plan(program: Pyinfra, output: str, verbose: bool) -> int:
 
     Nothing is changed, on hosts or in the cluster.
     """
-    survey = waiting(program.survey(), "asking every host what it needs")
+    survey = asked(program)
     if survey.is_empty:
         return show_nothing(program, output)
     options = common_options(survey)

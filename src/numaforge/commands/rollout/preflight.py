@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+import time
+from collections.abc import Callable, Collection, Mapping
+from pathlib import Path
 from typing import Any, TypeVar
 
 from numaforge.commands.rollout.options import NOT_HERE
 from numaforge.errors import NumaforgeError
 from numaforge.report.summary import grouped_by_reason
 from numaforge.report.terminal import progress
-from numaforge.report.wording import some_of
+from numaforge.report.wording import counted, some_of
 from numaforge.rollout.cluster import Cluster, ClusterNode
 from numaforge.rollout.configz import refuse_unreadable
 from numaforge.rollout.fleet import Member
 from numaforge.rollout.kubectl import permissions
-from numaforge.rollout.launch import Survey, tail
+from numaforge.rollout.launch import Pyinfra, Survey, tail
 from numaforge.rollout.options import PLACE, RolloutOptions, read_options
 from numaforge.rollout.outcome import Outcome
 from numaforge.rollout.record import RECORD, Ending, unreadable
@@ -22,13 +24,24 @@ from numaforge.rollout.steps import Steps, run
 
 T = TypeVar("T")
 
+_REASONS = 10
 _FOR_THE_FLEET = {*RolloutOptions.model_fields} - {*NOT_HERE, "verify"}
 
 
-def waiting(steps: Steps[T], what: str) -> T:
-    """Do work that takes more than a moment, with a sign of life on a terminal."""
-    with progress(what):
-        return run(steps)
+def waiting(steps: Steps[T], what: str, far: Callable[[], str] = str) -> T:
+    """Do work that takes more than a moment, with a sign of life on a terminal, and how `far` it is."""
+    with progress(what) as show_far:
+
+        def sleep(seconds: float) -> None:
+            show_far(far())
+            time.sleep(seconds)
+
+        return run(steps, sleep)
+
+
+def asked(program: Pyinfra) -> Survey:
+    """Ask every host what it needs."""
+    return waiting(program.survey(), "asking every host what it needs", lambda: program.answered)
 
 
 def common_options(survey: Survey) -> RolloutOptions:
@@ -37,19 +50,26 @@ def common_options(survey: Survey) -> RolloutOptions:
     Raises NumaforgeError for hosts that cannot be planned, and for hosts that disagree.
     """
     if survey.refused:
-        refused = grouped_by_reason(dict(sorted(survey.refused.items())))
-        lines = [f"{some_of(hosts)}: {message}" for message, hosts in refused]
+        lines = _by_reason(dict(sorted(survey.refused.items())), ": ", survey.log)
         raise NumaforgeError("nothing was begun:\n" + "\n".join(lines))
     if not survey.outlooks:
-        hosts = {**did_not_answer(survey), **dict.fromkeys(survey.without_kubelet, "has no kubelet")}
-        silent = [f"{some_of(hosts)} {what}" for what, hosts in grouped_by_reason(hosts)]
-        lines = silent or [*tail(survey.log)]
+        hosts = {**did_not_answer(survey), **dict.fromkeys(survey.without_kubelet, "without a kubelet")}
+        lines = _by_reason(hosts, " ", survey.log) or [*tail(survey.log)]
         raise NumaforgeError(
             "\n  ".join(["no host with a kubelet said what it needs:", *lines]),
             where=str(survey.log),
             remedy="nothing was begun",
         )
     return read_options(agreed({each.host: each.options for each in survey.outlooks}, _FOR_THE_FLEET))
+
+
+def _by_reason(reasons: Mapping[str, str], between: str, log: Path) -> list[str]:
+    """Return a line for each reason with its hosts, the first few, and where the others are."""
+    groups = grouped_by_reason(reasons)
+    lines = [f"{some_of(hosts)}{between}{reason}" for reason, hosts in groups[:_REASONS]]
+    if len(groups) > _REASONS:
+        lines.append(f"and {counted(len(groups) - _REASONS, 'more reason')}: see {log}")
+    return lines
 
 
 def agreed(said: Mapping[str, Mapping[str, Any]], names: Collection[str]) -> dict[str, Any]:

@@ -12,6 +12,7 @@ import click
 from numaforge.commands.rollout.drive import driven, fleet, save_report, show_nothing, show_report
 from numaforge.commands.rollout.options import fleet_command
 from numaforge.commands.rollout.preflight import (
+    asked,
     common_options,
     members_of,
     preflight,
@@ -34,7 +35,7 @@ def run(program: Pyinfra, output: str, verbose: bool) -> int:
 
 def roll_out(program: Pyinfra, output: str, *, verbose: bool, go_on: bool) -> int:
     """Roll out over an inventory, show how it ended, and return the exit code."""
-    survey = waiting(program.survey(), "asking every host what it needs")
+    survey = asked(program)
     if survey.is_empty:
         return show_nothing(program, output)
     options = common_options(survey)
