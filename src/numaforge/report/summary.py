@@ -178,8 +178,8 @@ def _grouped(results: Iterable[HostResult]) -> list[_Failure]:
 
 def _failures(failures: Sequence[_Failure], width: int, room: int) -> Iterator[Text]:
     """Yield the lines of as many failures as there is room for; what is left of it is for details."""
-    shown: list[tuple[_Failure, list[Text]]] = []
-    for number, failure in enumerate(failures, start=1):
+    shown: dict[_Failure, list[Text]] = {}
+    for number, failure in enumerate(_each_state_first(failures), start=1):
         lines = [
             *_wrapped(failure.heading, width, STYLES[failure.state], most=_LINES_OF_A_REASON),
             Text(_shortened(f"  {some_of(result.host for result in failure.results)}", width)),
@@ -187,17 +187,27 @@ def _failures(failures: Sequence[_Failure], width: int, room: int) -> Iterator[T
         if len(lines) + (number < len(failures)) > room:
             break
         room -= len(lines)
-        shown.append((failure, lines))
+        shown[failure] = lines
     left = len(failures) - len(shown)
     room -= bool(left)
-    for failure, lines in shown:
+    for failure in filter(shown.__contains__, failures):
+        yield from shown[failure]
         details = _details(failure.results[0], width)
-        if 0 < len(details) <= room:
-            lines += details
+        if len(details) <= room:
+            yield from details
             room -= len(details)
-        yield from lines
     if left:
         yield Text(f"and {counted(left, 'more reason')}")
+
+
+def _each_state_first(failures: Iterable[_Failure]) -> list[_Failure]:
+    """Return failures so that no state is left out for the many reasons of another one."""
+    seen: Counter[str] = Counter()
+    ranks = {}
+    for failure in failures:
+        ranks[failure] = seen[failure.state]
+        seen[failure.state] += 1
+    return sorted(ranks, key=lambda failure: min(ranks[failure], 1))
 
 
 def _details(result: HostResult, width: int) -> list[Text]:
@@ -211,15 +221,17 @@ def _details(result: HostResult, width: int) -> list[Text]:
 def _wrapped(text: str, width: int, style: str = "", most: int | None = None) -> list[Text]:
     """Return a text in lines of a screen, at most so many."""
     placeholder = f" {ELLIPSIS}"
+    # A count and its state stay on one line: textwrap does not break at a space of this kind.
+    kept = re.sub(r"(?<=\d) (?=[a-z])", "\N{NO-BREAK SPACE}", plain(text))
     lines = textwrap.wrap(
-        plain(text),
+        kept,
         width,
         subsequent_indent="  ",
         max_lines=most,
         placeholder=placeholder,
         break_on_hyphens=False,
     )
-    return [Text(line, style=style) for line in lines]
+    return [Text(line.replace("\N{NO-BREAK SPACE}", " "), style=style) for line in lines]
 
 
 def _shortened(text: str, width: int) -> str:

@@ -114,7 +114,18 @@ def test_nothing_exceeds_the_screen(reasons: int, size: Screen) -> None:
 def test_what_there_is_no_room_for_is_counted() -> None:
     (line,) = [line for line in shown(everything_at_once(150)) if "more reason" in line]
     listed = sum("rolled back: reason" in line for line in shown(everything_at_once(150)))
-    assert line == f"and {150 + 4 - listed - 1} more reasons"
+    assert line == f"and {150 - listed} more reasons"
+
+
+def test_no_state_is_left_out_for_the_many_reasons_of_another_one() -> None:
+    text = "\n".join(shown(everything_at_once(150)))
+    for heading in ("10 left in progress", "1 rolled back", "40 failed", "40 unreachable", "50 not begun"):
+        assert f"\n{heading}: " in text
+
+
+def test_a_count_and_its_state_stay_on_one_line() -> None:
+    lines = shown(everything_at_once(1), Screen(width=40))
+    assert lines[1:3] == ["  in progress, 150 rolled back,", "  40 failed, 40 unreachable, 50 not"]
 
 
 def test_the_gravest_comes_first() -> None:
