@@ -27,7 +27,7 @@ from tests.lab.fleet import Observer
 from tests.ssh.sandbox import Sandbox, cannot_run, running_sandbox
 
 JOB = REPOSITORY / "docs" / "rollout-job.yaml"
-IMAGE = REPOSITORY / "docs" / "image" / "Containerfile"
+IMAGE = REPOSITORY / "docs" / "Containerfile"
 RBAC = REPOSITORY / "docs" / "rollout-rbac.yaml"
 DEPLOY = REPOSITORY / "tests" / "lab" / "change_in_a_file.py"
 SHARDS = 3
