@@ -123,16 +123,17 @@ class _Lines:
 
     def __post_init__(self) -> None:
         self._told_at = self.clock()
+        self._waited_at = float("-inf")
 
     def new(self, fleet: Fleet, said: Mapping[str, _Said], waits: str) -> list[str]:
         """Return what has not been said yet."""
         lines = self._failures(fleet)
-        if waits and waits != self._waits:
-            lines.append(f"the fleet waits: {waits}")
-        self._waits = waits
         size = len(fleet.outcomes) + len(fleet.running) + len(fleet.waiting)
         step = 1 if size <= _SMALL else -(-size // _STEPS)
         quiet = 0.0 if size <= _SMALL else _QUIET_SECONDS
+        if waits and waits != self._waits and self.clock() - self._waited_at >= quiet:
+            self._waits, self._waited_at = waits, self.clock()
+            lines.append(f"the fleet waits: {waits}")
         ended = len(fleet.outcomes)
         progress = f"{fleet_counts(fleet)}{_in_progress(fleet, said)}"
         over = not fleet.running and (fleet.stopped is not None or not fleet.waiting)

@@ -94,6 +94,9 @@ def test_what_a_fleet_waits_for_is_said_once(capsys):
     log.fleet.waits_for = "no room in the budget"
     assert log.lines() == ["the fleet waits: no room in the budget"]
     assert log.lines() == []
+    log.fleet.waits_for = "another reason"
+    assert log.lines() == []
+    assert log.lines(60) == ["the fleet waits: another reason"]
 
 
 def test_after_a_minute_without_a_line_the_phases_are_said(capsys):

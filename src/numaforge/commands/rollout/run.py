@@ -71,9 +71,9 @@ def _with_the_others(
     report: FleetReport, rolled: FleetReport, program: Pyinfra, survey: Survey
 ) -> FleetReport:
     """Change the hosts whose kubelets need no restart, unless the roll-out has stopped or a node failed."""
-    asked = [*(each.host for each in survey.outlooks), *survey.without_kubelet]
+    answered = [*(each.host for each in survey.outlooks), *survey.without_kubelet]
     begun = {*report.outcomes, *report.not_begun, *report.under_way}
-    others = [host for host in asked if host not in begun]
+    others = [host for host in answered if host not in begun]
     if rolled.stopped or rolled.exit_code is not ExitCode.YES:
         why = "needs no restart; left as it is, as the roll-out did not succeed"
         return replace(report, not_begun={**report.not_begun, **dict.fromkeys(others, why)})
