@@ -45,8 +45,8 @@ test-kubelets: kubelets ## `check` against all seven kubelets; renews the record
 test-admissions: setup ## random pods, `admit` against the live kubelet (ADMISSIONS=5000 SEED=2)
 	@NUMAFORGE_ADMISSIONS=$(ADMISSIONS) NUMAFORGE_SEED=$(SEED) $(PYTHON) -m pytest -m '' tests/lab/test_admission_live.py
 
-test-fleet: setup ## 300 nodes on a real API server, two shards, one budget
-	@$(LONG) tests/lab/test_rollout_fleet.py tests/lab/test_rollout_faults.py
+test-fleet: setup ## 300 nodes on a real API server, shards with one budget, a Job whose shard is killed
+	@$(LONG) tests/lab/test_rollout_fleet.py tests/lab/test_rollout_faults.py tests/lab/test_rollout_job.py
 
 test-workers: setup ## three virtual workers, pods that move between them
 	@$(LONG) tests/lab/test_rollout_workers.py

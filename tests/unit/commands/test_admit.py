@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
+from numaforge.commands.admit import admit
+from numaforge.commands.fit import fit
 from numaforge.errors import ExitCode, NumaforgeError
-from numaforge.report.admit import admit, fit
 from numaforge.topology.document import to_document
 from tests.fixtures.machines import GIB, dgx_h100, machine
 
@@ -160,7 +161,7 @@ def test_fit_adds_nodes_up(files: Path) -> None:
             "pod.yaml", pod("p", cpu="8 cores"), "is not a Kubernetes quantity", id="impossible quantity"
         ),
         pytest.param("pod.yaml", pod("p", cpu="-1"), "is negative", id="negative quantity"),
-        pytest.param("small.json", "{", "not JSON", id="topology is not JSON"),
+        pytest.param("small.json", "{", "not a complete JSON document", id="topology is not JSON"),
         pytest.param("devices.yaml", "nvidia.com/gpu: 8", "must be a list", id="devices are not a list"),
         pytest.param(
             "kubelet.yaml", "kind: Pod", "'apiVersion' is missing", id="not a kubelet configuration"

@@ -22,6 +22,7 @@ from numaforge.rollout.lead import ROLLOUT, STATE, STOP
 from numaforge.rollout.options import RolloutOptions
 from numaforge.rollout.record import ABORT, RECORD, RESULT
 from numaforge.rollout.runner import this_runner
+from numaforge.rollout.shards import FAR, shard_of
 from numaforge.rollout.slots import NODE, NODE_UID, SLOT
 from tests.fixtures.api_server import LEASES, ApiServer, running_api_server
 
@@ -160,17 +161,16 @@ def test_the_others_go_on_and_the_report_names_who_did_not_answer(site: Site, ve
     code, report, _ = site.command(verb)
     assert (code, report["exit_code"]) == (3, 3)
     assert report["nodes"][HERE]["ending"] == "done"
-    assert "did not answer: Could not connect" in report["not_begun"]["gone"]
+    assert "Could not connect" in report["unreachable"]["gone"]
 
 
 @pytest.mark.parametrize("verb", ["plan", "run", "resume"])
-def test_where_none_answers_each_is_named(site: Site, verb: str) -> None:
+def test_where_none_answers_all_are_named(site: Site, verb: str) -> None:
     site.gone()
     site.gone("away")
     code, _, said = site.command(verb)
     assert code == 2
-    assert "gone did not answer: Could not connect" in said
-    assert "away did not answer: Could not connect" in said
+    assert "gone, away did not answer: Could not connect" in said
 
 
 def test_a_host_that_is_refused_is_named_beside_one_that_does_not_answer(site: Site) -> None:
@@ -208,11 +208,11 @@ def ending_of(site: Site) -> Callable[[str, str], int | None]:
 def test_a_report_is_shown_where_the_api_server_is_away_at_the_end(site: Site) -> None:
     site.here()
     site.api.refuse = ending_of(site)
-    code, report, said = site.command("run")
+    code, report, _ = site.command("run")
     assert (code, report["exit_code"]) == (0, 0)
     assert report["nodes"][HERE]["ending"] == "done"
     assert "the cluster does not know that it has ended" in report["notes"][0]
-    assert "rollout resume" in said
+    assert "rollout resume" in report["notes"][0]
 
 
 @pytest.mark.parametrize(("ending", "exit_code"), [("done", 0), ("rolled-back", 4), ("held", 5)])
@@ -236,10 +236,9 @@ def test_a_report_is_shown_where_the_lead_was_taken(site: Site, ending: str, exi
 def test_a_report_is_shown_where_hosts_without_a_restart_fail(site: Site) -> None:
     site.here(restarts=False)
     site.hosts[0][1]["said"] = {**site.hosts[0][1]["said"], "fails": True}
-    code, report, said = site.command("run")
-    assert (code, report["exit_code"]) == (3, 3)
+    code, report, _ = site.command("run")
+    assert (code, report["exit_code"], report["counts"]) == (3, 3, {"failed": 1})
     assert HERE in report["failed"]
-    assert "could not be changed" in said
     assert "'begins': False" in site.runs[0]
 
 
@@ -324,7 +323,7 @@ def test_abort_takes_up_a_node_where(site: Site, slot: str | None) -> None:
         0,
         {"n1": {"ending": "aborted", "reason": "it is aborted", "details": []}},
     )
-    assert "did not answer" in report["not_begun"]["gone"]
+    assert "Could not connect" in report["unreachable"]["gone"]
     assert "'begins': False" in site.runs[0]
 
 
@@ -418,3 +417,42 @@ def test_what_a_node_says_moves_no_cursor(site: Site) -> None:
     assert "[bold]" in shown
     assert "\x1b" not in shown
     assert "\x07" not in shown
+
+
+# ---- shards ----
+
+
+def own_shard(count: int) -> int:
+    return shard_of(HERE, count)
+
+
+def test_a_shard_takes_its_hosts_and_says_on_its_lease_how_far_it_is(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("JOB_COMPLETION_INDEX", str(own_shard(5)))
+    site.here()
+    for number in range(20):
+        site.gone(f"gone-{number}")
+    gone = {f"gone-{number}" for number in range(20) if shard_of(f"gone-{number}", 5) == own_shard(5)}
+    code, report, _ = site.command("run", "--shard", "$JOB_COMPLETION_INDEX/5")
+    assert (code, report["nodes"][HERE]["ending"]) == (3, "done")
+    assert report["unreachable"].keys() == gone
+    lease = site.api.leases[f"{ROLLOUT}default.{own_shard(5)}-of-5"]
+    state = json.loads(lease["metadata"]["annotations"][STATE])
+    assert state[FAR] == {"canaries_left": 0, "hosts_left": 0, "failed": 0, "blocked": 0}
+    assert "ended" in state
+
+
+@pytest.mark.parametrize("verb", ["plan", "run", "resume", "abort"])
+def test_a_shard_without_hosts_is_no_failure(site: Site, verb: str) -> None:
+    site.here()
+    code, _, _ = site.command(verb, "--shard", f"{(own_shard(2) + 1) % 2}/2")
+    assert (code, site.runs) == (0, [])
+
+
+@pytest.mark.parametrize("verb", ["plan", "run", "resume", "abort"])
+def test_a_bad_shard_is_one_message(site: Site, verb: str) -> None:
+    site.here()
+    code, _, said = site.command(verb, "--shard", "4/4")
+    assert code == 2
+    assert said.startswith("numaforge: --shard: '4/4' names no shard: there is no shard 4 of 4")

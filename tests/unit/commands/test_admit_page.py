@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from numaforge.report.admit import admit, fit
+from numaforge.commands.admit import admit
+from numaforge.commands.fit import fit
 from numaforge.topology.document import to_document
 from tests.fixtures.machines import dgx_h100
 

@@ -1,8 +1,7 @@
-"""Read what commands about a kubelet are given: machine, configuration, pods, devices, state files."""
+"""Read what commands about a kubelet are given: configuration, pods, devices, state files."""
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -19,28 +18,6 @@ _STATE_FILES = {
     "memory_manager_state": "memory_manager_state",
     "kubelet_internal_checkpoint": "device-plugins/kubelet_internal_checkpoint",
 }
-
-
-def read_machine(path: str) -> NodeTopology:
-    """Return the machine in a file: a topology document, or a snapshot."""
-    from numaforge.snapshot import Snapshot
-    from numaforge.topology import from_document, read_topology
-
-    try:
-        document = json.loads(_text(path))
-    except ValueError as error:
-        raise NumaforgeError(
-            f"not JSON: {error}",
-            where=path,
-            remedy="save one with `numaforge capture` or `numaforge topology -o json`",
-        ) from error
-    if not isinstance(document, dict):
-        raise NumaforgeError("neither a snapshot nor a topology", where=path)
-    snapshot = None if "packages" in document else Snapshot.load(Path(path))
-    try:
-        return from_document(document) if snapshot is None else read_topology(snapshot)
-    except NumaforgeError as error:
-        raise error.at(path) from error
 
 
 def read_config(

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
+from numaforge.commands.check import check
 from numaforge.errors import NumaforgeError
-from numaforge.report.check import check
 from numaforge.topology import to_document
 from numaforge.topology.model import Core, KubeletInstall, NodeTopology, NumaNode, Package
 
@@ -158,8 +158,8 @@ def test_what_is_no_configuration_is_bad_input(
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        pytest.param("{", "not JSON", id="not JSON"),
-        pytest.param("[]", "neither a snapshot nor a topology", id="a list"),
+        pytest.param("{", "not a complete JSON document", id="not JSON"),
+        pytest.param("[]", "not a numaforge snapshot", id="a list"),
         pytest.param('{"schema": 9, "packages": []}', "schema 9", id="another schema"),
     ],
 )
