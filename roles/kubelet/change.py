@@ -11,10 +11,10 @@ from numaforge.bundle import FileContent
 from numaforge.errors import KubeletConfigError
 from numaforge.kernel_paths import hugepage_counts, hugepage_totals, pool_pages
 from numaforge.kubelet.checkpoints import CPU_STATE_FILE, MEMORY_STATE_FILE, state_files_to_remove
+from numaforge.kubelet.config.loading import EMPTY_CONFIG
 from numaforge.kubelet.findings import Report, Severity
-from numaforge.kubelet.loading import EMPTY_CONFIG
-from numaforge.kubelet.startup import DROP_IN_DIR
-from numaforge.kubelet.startup import check as check_startup
+from numaforge.kubelet.startup.check import DROP_IN_DIR
+from numaforge.kubelet.startup.check import check as check_startup
 from numaforge.planning.model import KubeletPlan, NodePlan
 from numaforge.topology.kubelet import flag_value
 from numaforge.topology.model import HugepagePool, KubeletInstall, NodeTopology, NumaNode

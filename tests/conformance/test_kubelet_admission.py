@@ -19,9 +19,9 @@ import pytest
 from numaforge.cpulist import format_cpulist, parse_cpulist
 from numaforge.kubelet.admission import Admission, Machine, Node
 from numaforge.kubelet.admission.assignment import AssignmentError, take_distributed, take_packed
-from numaforge.kubelet.admission.cpusets import ids_of, mask_of
 from numaforge.kubelet.admission.hints import Hint, HintsByResource
 from numaforge.kubelet.admission.machine import CpuPlace, CpuTopology
+from numaforge.kubelet.admission.masks import ids_of, mask_of
 from numaforge.kubelet.admission.merge import MergePolicy
 from numaforge.topology.model import Core, HugepagePool, L3Cache, NodeTopology, NumaNode, Package
 

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from numaforge.cpulist import format_cpulist
-from numaforge.kubelet.cpusets import CpuSetError, parse_cpuset
-from numaforge.kubelet.gojson import GoJsonError, Types, decode, syntax_error
-from numaforge.kubelet.options import STRICT_CPU_RESERVATION
-from numaforge.kubelet.versions import KubeletVersion
+from numaforge.kubelet.minors.options import STRICT_CPU_RESERVATION
+from numaforge.kubelet.minors.versions import KubeletVersion
+from numaforge.kubelet.values.cpusets import CpuSetError, parse_cpuset
+from numaforge.kubelet.values.gojson import GoJsonError, Types, decode, syntax_error
 
 CPU_STATE_FILE = "cpu_manager_state"
 MEMORY_STATE_FILE = "memory_manager_state"
@@ -217,7 +217,7 @@ def state_files_to_remove(
 ) -> tuple[StateFileRemoval, ...]:
     """Return the state files that a change of the effective configuration invalidates, each with its reason.
 
-    Both mappings are effective configurations (`numaforge.kubelet.startup.effective_config`); None for the
+    Both mappings are effective configurations (`config.loading.effective_config`); None for the
     old one means that it is not known. `online_changed`: CPUs went on- or offline since the kubelet last
     started; `hugepages_changed`: a hugepage pool changed its size. A file that need not go stays: it holds
     the CPUs and the memory of pods that survive the restart.

@@ -10,8 +10,8 @@ from typing import Any
 from numaforge.cpulist import format_cpulist
 from numaforge.errors import KubeletConfigError, PlanError
 from numaforge.kubelet.admission import inventory_of
-from numaforge.kubelet.hint_work import MEMORY_MANAGER, HintWork, Policies, hint_work
-from numaforge.kubelet.options import (
+from numaforge.kubelet.admission.hint_work import MEMORY_MANAGER, HintWork, Policies, hint_work
+from numaforge.kubelet.minors.options import (
     ALIGN_BY_SOCKET,
     DEFAULT_MAX_NUMA_NODES,
     FULL_PCPUS_ONLY,
@@ -23,7 +23,7 @@ from numaforge.kubelet.options import (
     known_versions_of,
     topology_options,
 )
-from numaforge.kubelet.versions import KubeletVersion
+from numaforge.kubelet.minors.versions import KubeletVersion
 from numaforge.planning.cpus import uneven_smt
 from numaforge.planning.delivery import plan_delivery
 from numaforge.planning.existing import ExistingSettings

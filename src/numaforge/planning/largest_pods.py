@@ -8,8 +8,8 @@ from typing import Any
 
 from numaforge.errors import KubeletConfigError
 from numaforge.kubelet.admission import Node, inventory_of
+from numaforge.kubelet.admission.largest_pod import EmptyNode, PodShape
 from numaforge.kubelet.admission.merge import RESTRICTED, SINGLE_NUMA_NODE
-from numaforge.kubelet.largest_pod import EmptyNode, PodShape
 from numaforge.planning.existing import ExistingSettings
 from numaforge.planning.hugepages import PagesBySize, pools_after
 from numaforge.planning.model import KubeletPlan, LargestPod, Notice, Reasoned

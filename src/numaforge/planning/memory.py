@@ -8,10 +8,10 @@ from functools import partial
 from typing import Any
 
 from numaforge.errors import NumaforgeError, PlanError
-from numaforge.kubelet.defaults import EVICTION_HARD
-from numaforge.kubelet.quantities import Quantity
-from numaforge.kubelet.reservations import ReservationError, parse_thresholds
-from numaforge.kubelet.versions import LATEST_MINOR
+from numaforge.kubelet.config.defaults import EVICTION_HARD
+from numaforge.kubelet.config.reservations import ReservationError, parse_thresholds
+from numaforge.kubelet.minors.versions import LATEST_MINOR
+from numaforge.kubelet.values.quantities import Quantity
 from numaforge.planning.existing import ExistingSettings, Setting
 from numaforge.planning.hugepages import PagesBySize, describe_pools, pool_bytes, pools_after
 from numaforge.planning.model import Decision, MemoryPlan, NodePlan, Notice, NumaNodePlan, Reasoned

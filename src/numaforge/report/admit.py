@@ -16,10 +16,10 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from numaforge.kubelet.admission import Admission, Pod
+    from numaforge.kubelet.admission.fit import Fit, FitReport, LargestShape, Scenario
     from numaforge.kubelet.admission.hints import Hint
     from numaforge.kubelet.admission.node import Free
     from numaforge.kubelet.admission.qos import Remark
-    from numaforge.kubelet.fit import Fit, FitReport, LargestShape, Scenario
 
 _GPU = "gpu"
 
@@ -148,8 +148,8 @@ def fit(
 
     Exits with 0 where at least one pod fits somewhere, 1 where none does.
     """
-    from numaforge.kubelet.fit import fit as fit_node
-    from numaforge.kubelet.fit import largest_shapes
+    from numaforge.kubelet.admission.fit import fit as fit_node
+    from numaforge.kubelet.admission.fit import largest_shapes
 
     shape = _only_pod(pod)
     documents: list[dict[str, Any]] = []
@@ -384,7 +384,7 @@ def _scenario(
     state_dir: str | None,
 ) -> Scenario:
     from numaforge.kubelet.admission import inventory_of
-    from numaforge.kubelet.fit import Scenario
+    from numaforge.kubelet.admission.fit import Scenario
     from numaforge.report.inputs import read_config, read_devices, read_machine, read_state
 
     machine = read_machine(topology)

@@ -76,8 +76,8 @@ def _report(
     *,
     live: bool,
 ) -> int:
-    from numaforge.kubelet.loading import CONFIG_PATH, DROP_IN_DIR
-    from numaforge.kubelet.startup import check as check_startup
+    from numaforge.kubelet.config.loading import CONFIG_PATH, DROP_IN_DIR
+    from numaforge.kubelet.startup.check import check as check_startup
     from numaforge.report.inputs import read_drop_ins, read_state
 
     installed = topology.kubelet

@@ -50,7 +50,7 @@ def read_config(
 
     Raises KubeletConfigError, with the kubelet's words, for one that it would not start with on this machine.
     """
-    from numaforge.kubelet.startup import check
+    from numaforge.kubelet.startup.check import check
 
     installed = topology.kubelet
     drop_ins = {} if drop_in is None else read_drop_ins(drop_in)

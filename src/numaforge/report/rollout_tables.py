@@ -16,7 +16,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from numaforge.kubelet.comparison import meaning
+from numaforge.kubelet.config.comparison import meaning
 from numaforge.report.terminal import plain
 from numaforge.rollout.fleet import Fleet, FleetReport
 from numaforge.rollout.launch import Pyinfra, Survey

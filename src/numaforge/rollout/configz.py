@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from numaforge.errors import HostError, KubeletConfigError
-from numaforge.kubelet.loading import EMPTY_CONFIG, effective_config
+from numaforge.kubelet.config.loading import EMPTY_CONFIG, effective_config
 from numaforge.rollout import configz_probe
 from numaforge.rollout.cluster import (
     ApiAwayError,

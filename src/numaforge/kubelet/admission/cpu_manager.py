@@ -9,10 +9,10 @@ from collections.abc import Collection
 
 from numaforge.errors import KubeletConfigError
 from numaforge.kubelet.admission.assignment import AssignmentError, take_distributed, take_packed
-from numaforge.kubelet.admission.cpusets import bits, ids_of, mask_of, masks_by_size
 from numaforge.kubelet.admission.demand import Demand
 from numaforge.kubelet.admission.hints import Hint, HintsByResource, sums_by_mask
 from numaforge.kubelet.admission.machine import CpuTopology
+from numaforge.kubelet.admission.masks import bits, ids_of, mask_of, masks_by_size
 from numaforge.kubelet.admission.pod import CPU, Container
 from numaforge.kubelet.admission.refusal import EMPTY_POD_SHARED_POOL, SMT_ALIGNMENT, RefusedError, unexpected
 from numaforge.kubelet.admission.settings import Settings

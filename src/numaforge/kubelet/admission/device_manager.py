@@ -11,9 +11,9 @@ from math import ceil
 from typing import Any
 
 from numaforge.errors import NumaforgeError
-from numaforge.kubelet.admission.cpusets import bits, lowest_bits, mask_of, masks_by_size
 from numaforge.kubelet.admission.demand import Demand
 from numaforge.kubelet.admission.hints import Hint, HintsByResource
+from numaforge.kubelet.admission.masks import bits, lowest_bits, mask_of, masks_by_size
 from numaforge.kubelet.admission.pod import Container, Quantities, pod_limits
 from numaforge.kubelet.admission.refusal import unexpected
 from numaforge.topology.model import NodeTopology

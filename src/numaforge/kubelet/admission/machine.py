@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from numaforge.errors import TopologyError
-from numaforge.kubelet.admission.cpusets import mask_of
+from numaforge.kubelet.admission.masks import mask_of
 from numaforge.topology.model import Core, L3Cache, NodeTopology
 
 HUGEPAGES_PREFIX = "hugepages-"

@@ -9,10 +9,10 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
 from numaforge.errors import KubeletConfigError
-from numaforge.kubelet.admission.cpusets import bits, ids_of, mask_of, masks_by_size
 from numaforge.kubelet.admission.demand import GUARANTEED, Demand
 from numaforge.kubelet.admission.hints import Hint, HintsByResource, sums_by_mask
 from numaforge.kubelet.admission.machine import Machine
+from numaforge.kubelet.admission.masks import bits, ids_of, mask_of, masks_by_size
 from numaforge.kubelet.admission.pod import MEMORY, Container, Pod
 from numaforge.kubelet.admission.refusal import EMPTY_POD_SHARED_POOL, RefusedError, unexpected
 from numaforge.kubelet.checkpoints import MemoryState, check_memory_state

@@ -10,11 +10,11 @@ from typing import Any
 from numaforge.errors import KubeletConfigError, NumaforgeError
 from numaforge.kubelet.admission import checkpoint
 from numaforge.kubelet.admission.cpu_manager import CpuManager
-from numaforge.kubelet.admission.cpusets import ids_of
 from numaforge.kubelet.admission.demand import Demand
 from numaforge.kubelet.admission.device_manager import Device, DeviceManager, inventory_of, read_inventory
 from numaforge.kubelet.admission.hints import Hint
 from numaforge.kubelet.admission.machine import Machine
+from numaforge.kubelet.admission.masks import ids_of
 from numaforge.kubelet.admission.memory_manager import MemoryBlock, MemoryManager
 from numaforge.kubelet.admission.pod import CPU, MEMORY, UNNAMED, Pod
 from numaforge.kubelet.admission.predicates import Allocatable, check_fit, request_of

@@ -10,12 +10,13 @@ from typing import Any, TypeVar
 
 from numaforge.cpulist import format_cpulist, parse_cpulist
 from numaforge.errors import KubeletConfigError, NumaforgeError
-from numaforge.kubelet.admission.cpusets import ids_of, mask_of
 from numaforge.kubelet.admission.demand import Gates
 from numaforge.kubelet.admission.machine import Machine
+from numaforge.kubelet.admission.masks import ids_of, mask_of
 from numaforge.kubelet.admission.merge import SINGLE_NUMA_NODE
-from numaforge.kubelet.defaults import with_eviction_defaults
-from numaforge.kubelet.options import (
+from numaforge.kubelet.config.defaults import with_eviction_defaults
+from numaforge.kubelet.config.reservations import ReservationError, parse_thresholds
+from numaforge.kubelet.minors.options import (
     ALIGN_BY_SOCKET,
     CPU_MANAGER_POLICIES,
     DEFAULT_MAX_NUMA_NODES,
@@ -31,9 +32,8 @@ from numaforge.kubelet.options import (
     TOPOLOGY_MANAGER_SCOPES,
     forbidden_pairs,
 )
-from numaforge.kubelet.quantities import Quantity
-from numaforge.kubelet.reservations import ReservationError, parse_thresholds
-from numaforge.kubelet.versions import LATEST_MINOR, KubeletVersion
+from numaforge.kubelet.minors.versions import LATEST_MINOR, KubeletVersion
+from numaforge.kubelet.values.quantities import Quantity
 from numaforge.quantity import parse_bytes, parse_quantity
 
 T = TypeVar("T")

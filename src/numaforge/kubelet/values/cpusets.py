@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from numaforge.kubelet.gotext import quoted
+from numaforge.kubelet.values.gotext import quoted
 
 _INTEGER = re.compile(r"[+-]?[0-9]+")
 

@@ -15,8 +15,8 @@ from typing import Any
 
 import yaml
 
-from numaforge.kubelet.config_fields import API_VERSION, KIND
-from numaforge.kubelet.gojson import Path, format_number
+from numaforge.kubelet.minors.fields import API_VERSION, KIND
+from numaforge.kubelet.values.gojson import Path, format_number
 
 _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _STANDARD_TAGS = "tag:yaml.org,2002:"

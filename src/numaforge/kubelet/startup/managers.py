@@ -12,14 +12,12 @@ from typing import Any
 
 from numaforge.cpulist import format_cpulist
 from numaforge.kubelet.admission.assignment import AssignmentError, take_distributed, take_packed
-from numaforge.kubelet.admission.cpusets import bits
 from numaforge.kubelet.admission.machine import Machine
+from numaforge.kubelet.admission.masks import bits
 from numaforge.kubelet.checkpoints import MemoryTable
-from numaforge.kubelet.cpusets import CpuSetError, atoi
-from numaforge.kubelet.flags import parse_bool
-from numaforge.kubelet.gates import enabled
-from numaforge.kubelet.gotext import quoted
-from numaforge.kubelet.options import (
+from numaforge.kubelet.config.flags import parse_bool
+from numaforge.kubelet.config.gates import enabled
+from numaforge.kubelet.minors.options import (
     ALIGN_BY_SOCKET,
     CPU_MANAGER_POLICIES,
     DEFAULT_MAX_NUMA_NODES,
@@ -37,8 +35,10 @@ from numaforge.kubelet.options import (
     known_versions_of,
     topology_options,
 )
-from numaforge.kubelet.quantities import ZERO, Quantity
-from numaforge.kubelet.versions import KubeletVersion
+from numaforge.kubelet.minors.versions import KubeletVersion
+from numaforge.kubelet.values.cpusets import CpuSetError, atoi
+from numaforge.kubelet.values.gotext import quoted
+from numaforge.kubelet.values.quantities import ZERO, Quantity
 
 _HUGEPAGES = "hugepages-"
 _UINT64 = 2**64

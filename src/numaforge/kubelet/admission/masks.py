@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
 
+from numaforge.kubelet.admission.hint_work import ENDLESS_NUMA_NODES
 from numaforge.kubelet.admission.refusal import KubeletHangError
-from numaforge.kubelet.hint_work import ENDLESS_NUMA_NODES
 
 
 def mask_of(ids: Iterable[int]) -> int:

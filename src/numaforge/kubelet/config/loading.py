@@ -12,16 +12,16 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from numaforge.errors import KubeletConfigError
-from numaforge.kubelet.decode import ConfigFile, LoadError, decode_config, read_document
-from numaforge.kubelet.defaults import with_defaults, with_eviction_defaults
-from numaforge.kubelet.documents import Document, YamlError, find_embedded
-from numaforge.kubelet.dropins import FIRST_MINOR_WITHOUT_ENVIRONMENT_VARIABLE, DropInError, merge
+from numaforge.kubelet.config.decode import ConfigFile, LoadError, decode_config, read_document
+from numaforge.kubelet.config.defaults import with_defaults, with_eviction_defaults
+from numaforge.kubelet.config.documents import Document, YamlError, find_embedded
+from numaforge.kubelet.config.dropins import FIRST_MINOR_WITHOUT_ENVIRONMENT_VARIABLE, DropInError, merge
+from numaforge.kubelet.config.flags import FlagError, Flags, override, parse_flags
+from numaforge.kubelet.config.gates import aggregate, known_minors_of, set_gates
+from numaforge.kubelet.config.places import Places
 from numaforge.kubelet.findings import Finding, found
-from numaforge.kubelet.flags import FlagError, Flags, override, parse_flags
-from numaforge.kubelet.gates import aggregate, known_minors_of, set_gates
-from numaforge.kubelet.labels import label_value_complaints, qualified_name_complaints
-from numaforge.kubelet.places import Places
-from numaforge.kubelet.versions import KubeletVersion
+from numaforge.kubelet.minors.versions import KubeletVersion
+from numaforge.kubelet.values.labels import label_value_complaints, qualified_name_complaints
 
 CONFIG_PATH = "/var/lib/kubelet/config.yaml"
 EMPTY_CONFIG = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n"

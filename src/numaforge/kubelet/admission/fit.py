@@ -10,12 +10,12 @@ from typing import Any
 from numaforge.cpulist import format_cpulist
 from numaforge.errors import KubeletConfigError
 from numaforge.kubelet.admission import Admission, Container, Device, Node, Pod
-from numaforge.kubelet.admission.cpusets import bits, ids_of
+from numaforge.kubelet.admission.masks import bits, ids_of
 from numaforge.kubelet.admission.node import Free
 from numaforge.kubelet.admission.pod import CPU, MEMORY
 from numaforge.kubelet.admission.refusal import KubeletHangError
 from numaforge.kubelet.admission.settings import NONE, STATIC
-from numaforge.kubelet.options import TOPOLOGY_MANAGER_POLICIES, TOPOLOGY_MANAGER_SCOPES
+from numaforge.kubelet.minors.options import TOPOLOGY_MANAGER_POLICIES, TOPOLOGY_MANAGER_SCOPES
 from numaforge.topology.model import NodeTopology
 
 # Memory of the largest shape is found to this grain, which no scheduler of GPU work cares to go below.

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from fractions import Fraction
 from math import inf, isinf
 
-from numaforge.kubelet.durations import DurationError, parse_duration
-from numaforge.kubelet.gotext import quoted
-from numaforge.kubelet.quantities import ZERO, Quantity, QuantityError
+from numaforge.kubelet.values.durations import DurationError, parse_duration
+from numaforge.kubelet.values.gotext import quoted
+from numaforge.kubelet.values.quantities import ZERO, Quantity, QuantityError
 
 _RESERVABLE = frozenset({"cpu", "memory", "ephemeral-storage", "pid"})
 _MEMORY_SIGNAL = "memory.available"

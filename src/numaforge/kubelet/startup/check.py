@@ -24,12 +24,8 @@ from numaforge.kubelet.checkpoints import (
     restore_cpu_state,
     restore_memory_state,
 )
-from numaforge.kubelet.cpusets import parse_cpuset
-from numaforge.kubelet.durations import parse_duration
-from numaforge.kubelet.findings import Finding, Report, found
-from numaforge.kubelet.gates import aggregate, enabled
-from numaforge.kubelet.gotext import quoted
-from numaforge.kubelet.loading import (
+from numaforge.kubelet.config.gates import aggregate, enabled
+from numaforge.kubelet.config.loading import (
     CONFIG_PATH,
     DROP_IN_DIR,
     Configuration,
@@ -37,19 +33,8 @@ from numaforge.kubelet.loading import (
     effective_config,
     load,
 )
-from numaforge.kubelet.managers import (
-    CpuManager,
-    ManagerError,
-    MemoryManager,
-    set_up_cpu_manager,
-    set_up_memory_manager,
-    set_up_topology_manager,
-    shown_map,
-)
-from numaforge.kubelet.options import STRICT_CPU_RESERVATION
-from numaforge.kubelet.places import Places
-from numaforge.kubelet.quantities import Quantity, QuantityError
-from numaforge.kubelet.reservations import (
+from numaforge.kubelet.config.places import Places
+from numaforge.kubelet.config.reservations import (
     ReservationError,
     Threshold,
     beyond_capacity,
@@ -58,16 +43,31 @@ from numaforge.kubelet.reservations import (
     parse_reserved,
     parse_thresholds,
 )
-from numaforge.kubelet.sysctls import sysctl_complaint
-from numaforge.kubelet.tls import tls_complaint
-from numaforge.kubelet.traps import find_traps, unread_fields
-from numaforge.kubelet.validation import (
+from numaforge.kubelet.findings import Finding, Report, found
+from numaforge.kubelet.minors.options import STRICT_CPU_RESERVATION
+from numaforge.kubelet.minors.versions import KubeletVersion
+from numaforge.kubelet.startup.managers import (
+    CpuManager,
+    ManagerError,
+    MemoryManager,
+    set_up_cpu_manager,
+    set_up_memory_manager,
+    set_up_topology_manager,
+    shown_map,
+)
+from numaforge.kubelet.startup.sysctls import sysctl_complaint
+from numaforge.kubelet.startup.tls import tls_complaint
+from numaforge.kubelet.startup.traps import find_traps, unread_fields
+from numaforge.kubelet.startup.validation import (
     FIRST_MINOR_CHECKING_FLUSHES,
     Refusal,
     validate,
     validate_logging,
 )
-from numaforge.kubelet.versions import KubeletVersion
+from numaforge.kubelet.values.cpusets import parse_cpuset
+from numaforge.kubelet.values.durations import parse_duration
+from numaforge.kubelet.values.gotext import quoted
+from numaforge.kubelet.values.quantities import Quantity, QuantityError
 from numaforge.topology.model import NodeTopology
 
 __all__ = ["check", "effective_config"]

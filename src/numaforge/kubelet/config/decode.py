@@ -10,11 +10,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from numaforge.kubelet.config_fields import API_VERSION, KIND, ROOT_TYPE, types_of
-from numaforge.kubelet.documents import Document, YamlError, duplicate_keys_error, read
-from numaforge.kubelet.gojson import GoJsonError, Path, decode, kind_of, syntax_error
-from numaforge.kubelet.gotext import quoted
-from numaforge.kubelet.versions import KubeletVersion
+from numaforge.kubelet.config.documents import Document, YamlError, duplicate_keys_error, read
+from numaforge.kubelet.minors.fields import API_VERSION, KIND, ROOT_TYPE, types_of
+from numaforge.kubelet.minors.versions import KubeletVersion
+from numaforge.kubelet.values.gojson import GoJsonError, Path, decode, kind_of, syntax_error
+from numaforge.kubelet.values.gotext import quoted
 
 # Where runtime.NewScheme stands in k8s.io/apimachinery, which names the scheme; by the minor that moved it.
 _SCHEME_LINES = {28: 100, 33: 110, 35: 111}

@@ -12,10 +12,10 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
-from numaforge.kubelet.durations import parse_duration
-from numaforge.kubelet.gojson import GoJsonError, Types, kind_of
-from numaforge.kubelet.quantities import Quantity
-from numaforge.kubelet.versions import KubeletVersion
+from numaforge.kubelet.minors.versions import KubeletVersion
+from numaforge.kubelet.values.durations import parse_duration
+from numaforge.kubelet.values.gojson import GoJsonError, Types, kind_of
+from numaforge.kubelet.values.quantities import Quantity
 
 API_VERSION = "kubelet.config.k8s.io/v1beta1"
 KIND = "KubeletConfiguration"

@@ -13,12 +13,12 @@ from dataclasses import dataclass, field
 from ipaddress import ip_address
 from typing import Any
 
-from numaforge.kubelet.cpusets import CpuSetError, atoi
-from numaforge.kubelet.durations import DurationError, parse_duration
-from numaforge.kubelet.gotext import quoted
-from numaforge.kubelet.labels import label_value_complaints, qualified_name_complaints
-from numaforge.kubelet.quantities import Quantity, QuantityError
-from numaforge.kubelet.versions import KubeletVersion
+from numaforge.kubelet.minors.versions import KubeletVersion
+from numaforge.kubelet.values.cpusets import CpuSetError, atoi
+from numaforge.kubelet.values.durations import DurationError, parse_duration
+from numaforge.kubelet.values.gotext import quoted
+from numaforge.kubelet.values.labels import label_value_complaints, qualified_name_complaints
+from numaforge.kubelet.values.quantities import Quantity, QuantityError
 
 # Flags that set a field of the configuration: name -> (how the value parses, the field).
 _SETTINGS: Mapping[str, tuple[str, str]] = {

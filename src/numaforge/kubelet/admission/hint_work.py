@@ -14,7 +14,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from math import prod
 
-from numaforge.kubelet.versions import KubeletVersion
+from numaforge.kubelet.minors.versions import KubeletVersion
 from numaforge.topology.model import NodeTopology
 
 CPU_MANAGER = "the CPU manager"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from numaforge.kubelet.gotext import quoted
+from numaforge.kubelet.values.gotext import quoted
 
 _LONGEST = 253
 _PATTERN = r"([a-z0-9]([-_a-z0-9]*[a-z0-9])?[\./])*([a-z0-9][-_a-z0-9]*)?[a-z0-9*]"

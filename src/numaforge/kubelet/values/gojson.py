@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
 
-from numaforge.kubelet.gotext import quoted
+from numaforge.kubelet.values.gotext import quoted
 
 _INTEGER_BITS = {"int32": 31, "int64": 63, "int": 63, "uint32": 32, "uint64": 64}
 _DIGITS = "0123456789"

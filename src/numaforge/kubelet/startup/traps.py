@@ -11,18 +11,18 @@ from difflib import get_close_matches
 from typing import Any
 
 from numaforge.cpulist import format_cpulist
-from numaforge.kubelet.config_fields import ROOT_TYPE, SINCE_MINOR, struct_fields, types_of
-from numaforge.kubelet.decode import field_path
-from numaforge.kubelet.defaults import EVICTION_HARD
+from numaforge.kubelet.admission.hint_work import MEMORY_MANAGER, Policies, hint_work
+from numaforge.kubelet.config.decode import field_path
+from numaforge.kubelet.config.defaults import EVICTION_HARD
+from numaforge.kubelet.config.loading import Configuration
 from numaforge.kubelet.findings import Finding, dotted, found
-from numaforge.kubelet.gojson import GoJsonError, Path, decode
-from numaforge.kubelet.gotext import quoted
-from numaforge.kubelet.hint_work import MEMORY_MANAGER, Policies, hint_work
-from numaforge.kubelet.loading import Configuration
-from numaforge.kubelet.managers import CpuManager, MemoryManager
-from numaforge.kubelet.options import FULL_PCPUS_ONLY
-from numaforge.kubelet.quantities import Quantity
-from numaforge.kubelet.versions import KubeletVersion
+from numaforge.kubelet.minors.fields import ROOT_TYPE, SINCE_MINOR, struct_fields, types_of
+from numaforge.kubelet.minors.options import FULL_PCPUS_ONLY
+from numaforge.kubelet.minors.versions import KubeletVersion
+from numaforge.kubelet.startup.managers import CpuManager, MemoryManager
+from numaforge.kubelet.values.gojson import GoJsonError, Path, decode
+from numaforge.kubelet.values.gotext import quoted
+from numaforge.kubelet.values.quantities import Quantity
 from numaforge.topology.model import Core, CpuSet, NodeTopology
 
 _Findings = Iterator[Finding]

@@ -10,10 +10,10 @@ import copy
 from collections.abc import Mapping
 from typing import Any
 
-from numaforge.kubelet.config_fields import known_fields
-from numaforge.kubelet.durations import parse_duration
-from numaforge.kubelet.gates import enabled
-from numaforge.kubelet.versions import KubeletVersion
+from numaforge.kubelet.config.gates import enabled
+from numaforge.kubelet.minors.fields import known_fields
+from numaforge.kubelet.minors.versions import KubeletVersion
+from numaforge.kubelet.values.durations import parse_duration
 
 EVICTION_HARD: Mapping[str, str] = {
     "memory.available": "100Mi",

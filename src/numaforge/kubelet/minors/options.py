@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from types import MappingProxyType
 
-from numaforge.kubelet.versions import KNOWN_MINORS, KubeletVersion
+from numaforge.kubelet.minors.versions import KNOWN_MINORS, KubeletVersion
 
 CPU_MANAGER_POLICIES = ("none", "static")
 TOPOLOGY_MANAGER_POLICIES = ("none", "best-effort", "restricted", "single-numa-node")

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from itertools import combinations
 from math import comb
 
-from numaforge.kubelet.admission.cpusets import bits, mask_of
 from numaforge.kubelet.admission.machine import HUGEPAGES_PREFIX
+from numaforge.kubelet.admission.masks import bits, mask_of
 from numaforge.kubelet.admission.merge import RESTRICTED, SINGLE_NUMA_NODE
 from numaforge.kubelet.admission.node import Node
 from numaforge.kubelet.admission.pod import MEMORY

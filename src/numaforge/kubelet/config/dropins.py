@@ -12,11 +12,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from numaforge.kubelet.config_fields import API_VERSION, KIND, ROOT_TYPE, known_fields, types_of
-from numaforge.kubelet.decode import LoadError, decode_config, interpret, read_document
-from numaforge.kubelet.documents import Document, duplicate_keys_error
-from numaforge.kubelet.gojson import GoJsonError, Path, decode
-from numaforge.kubelet.versions import KubeletVersion
+from numaforge.kubelet.config.decode import LoadError, decode_config, interpret, read_document
+from numaforge.kubelet.config.documents import Document, duplicate_keys_error
+from numaforge.kubelet.minors.fields import API_VERSION, KIND, ROOT_TYPE, known_fields, types_of
+from numaforge.kubelet.minors.versions import KubeletVersion
+from numaforge.kubelet.values.gojson import GoJsonError, Path, decode
 
 _EXTENSION = ".conf"
 

@@ -14,15 +14,15 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
-from numaforge.kubelet.cpusets import CpuSetError, parse_cpuset
-from numaforge.kubelet.durations import Duration, parse_duration
-from numaforge.kubelet.gates import enabled, set_gates
-from numaforge.kubelet.gotext import quoted, shown_float
-from numaforge.kubelet.images import pattern_complaint
-from numaforge.kubelet.labels import label_value_complaints, qualified_name_complaints
-from numaforge.kubelet.options import TOPOLOGY_MANAGER_POLICIES, TOPOLOGY_MANAGER_SCOPES
-from numaforge.kubelet.quantities import Quantity
-from numaforge.kubelet.versions import KubeletVersion
+from numaforge.kubelet.config.gates import enabled, set_gates
+from numaforge.kubelet.minors.options import TOPOLOGY_MANAGER_POLICIES, TOPOLOGY_MANAGER_SCOPES
+from numaforge.kubelet.minors.versions import KubeletVersion
+from numaforge.kubelet.startup.images import pattern_complaint
+from numaforge.kubelet.values.cpusets import CpuSetError, parse_cpuset
+from numaforge.kubelet.values.durations import Duration, parse_duration
+from numaforge.kubelet.values.gotext import quoted, shown_float
+from numaforge.kubelet.values.labels import label_value_complaints, qualified_name_complaints
+from numaforge.kubelet.values.quantities import Quantity
 
 FIRST_MINOR_CHECKING_FLUSHES = 35
 """Earlier kubelets take any logging.flushFrequency, and panic when they start to flush."""

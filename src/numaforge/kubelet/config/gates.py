@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from numaforge.kubelet.gate_table import DEPENDENCIES, GATES
-from numaforge.kubelet.versions import KNOWN_MINORS, KubeletVersion
+from numaforge.kubelet.minors.gates import DEPENDENCIES, GATES
+from numaforge.kubelet.minors.versions import KNOWN_MINORS, KubeletVersion
 
 # Dependencies between gates are checked from this minor on.
 _FIRST_MINOR_WITH_DEPENDENCIES = 35

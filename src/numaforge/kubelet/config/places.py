@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from numaforge.kubelet.findings import Finding, dotted, found
-from numaforge.kubelet.gojson import Path
+from numaforge.kubelet.values.gojson import Path
 
 _STEP = re.compile(r'\["(?P<key>[^"]*)"\]|\[(?P<index>\d+)\]|\.?(?P<name>[^.\[]+)')
 
