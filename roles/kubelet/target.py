@@ -13,12 +13,12 @@ from numaforge.errors import HostError
 from numaforge.hugepages import differing, moves
 from numaforge.kernel_paths import hugepage_counts
 from numaforge.kubelet.checkpoints import CPU_STATE_FILE, MEMORY_STATE_FILE
+from numaforge.kubelet.config.flags import flag_value
 from numaforge.planning.model import KubeletPlan, NodePlan
 from numaforge.render import hugepage_files, kubelet_files
 from numaforge.rollout.configz import KubeletDoor, kubelet_door
 from numaforge.rollout.gate import Expected
 from numaforge.rollout.transaction import Transaction, health_url
-from numaforge.topology.kubelet import flag_value
 from numaforge.topology.model import NodeTopology
 
 from .change import Outlook, check, outlook, with_pools

@@ -95,18 +95,13 @@ def _refused(empty: EmptyNode, resource: str, config: Mapping[str, Any]) -> Noti
 
 
 def _effective(existing: ExistingSettings, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what the kubelet runs with as far as a plan knows it: its own settings, ours over them."""
-    merged: dict[str, Any] = {}
-    for path, setting in sorted(existing.settings.items(), key=lambda item: len(item[0])):
-        if len(path) == 1:
-            merged[path[0]] = setting.value
-        else:
-            # A flag gives the whole map as a text too.
-            entries = merged.get(path[0])
-            merged[path[0]] = {**(entries if isinstance(entries, dict) else {}), path[1]: setting.value}
+    """Return what the kubelet will run with: its own settings, ours over them."""
+    merged = dict(existing.effective)
     for name, value in settings.items():
         held = merged.get(name)
-        merged[name] = {**held, **value} if isinstance(value, Mapping) and isinstance(held, dict) else value
+        merged[name] = (
+            {**held, **value} if isinstance(value, Mapping) and isinstance(held, Mapping) else value
+        )
     return merged
 
 

@@ -8,7 +8,6 @@ from functools import partial
 from typing import Any
 
 from numaforge.errors import NumaforgeError, PlanError
-from numaforge.kubelet.config.defaults import EVICTION_HARD
 from numaforge.kubelet.config.reservations import ReservationError, parse_thresholds
 from numaforge.kubelet.minors.versions import LATEST_MINOR
 from numaforge.kubelet.values.quantities import Quantity
@@ -230,14 +229,7 @@ def _amount(
 
 def _eviction_map(profile: NodeProfile, existing: ExistingSettings) -> tuple[dict[str, str], str]:
     """Return the complete evictionHard map and where its memory.available comes from."""
-    merges_defaults = existing.get("mergeDefaultEvictionSettings")
-    keeps_defaults = existing.eviction_map is None or (
-        merges_defaults is not None and merges_defaults.value is True
-    )
-    complete = dict(EVICTION_HARD) if keeps_defaults else {}
-    complete.update(
-        {signal: str(setting.value) for signal, setting in existing.below("evictionHard").items()}
-    )
+    complete = dict(existing.effective.get("evictionHard") or {})
     for signal, threshold in sorted(profile.memory.eviction_hard.items()):
         existing.settle(
             ("evictionHard", signal),
@@ -253,7 +245,8 @@ def _eviction_map(profile: NodeProfile, existing: ExistingSettings) -> tuple[dic
 def _eviction_reason(profile: NodeProfile, existing: ExistingSettings, threshold: str | None) -> str:
     held = existing.get("evictionHard", _MEMORY_SIGNAL)
     if threshold is None:
-        return f"{existing.eviction_map} has an evictionHard without memory.available"
+        place = existing.eviction_map or "the kubelet's configuration"
+        return f"{place} has an evictionHard without memory.available"
     if _MEMORY_SIGNAL in profile.memory.eviction_hard:
         source = profile.choice(f"memory.eviction_hard.{_MEMORY_SIGNAL}", "the profile's threshold")
     else:

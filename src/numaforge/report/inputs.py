@@ -50,6 +50,7 @@ def read_config(
 
     Raises KubeletConfigError, with the kubelet's words, for one that it would not start with on this machine.
     """
+    from numaforge.kubelet.config.loading import DROP_IN_DIR, below
     from numaforge.kubelet.startup.check import check
 
     installed = topology.kubelet
@@ -58,7 +59,7 @@ def read_config(
         text = _text(path)
     elif installed is not None and installed.config_text is not None:
         text = installed.config_text
-        drop_ins = drop_ins or dict(installed.drop_ins)
+        drop_ins = drop_ins or below(installed.config_dir or DROP_IN_DIR, installed.drop_ins)
         flags = flags or installed.flags
     else:
         raise KubeletConfigError(

@@ -9,6 +9,7 @@ import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
+from numaforge.kubelet.config.flags import flag_value
 from numaforge.snapshot import catalogue
 from numaforge.snapshot.model import Snapshot
 from numaforge.topology.model import KubeletInstall
@@ -70,17 +71,6 @@ def _version(snapshot: Snapshot, binary: str | None) -> str | None:
     except (ValueError, KeyError, TypeError):
         return None
     return version if binary and said_of == binary and isinstance(version, str) else None
-
-
-def flag_value(flags: tuple[str, ...], name: str) -> str | None:
-    """Return the value of a flag written `--name=value` or `--name value`; the last one counts."""
-    value = None
-    for position, flag in enumerate(flags):
-        written, equals, text = flag.partition("=")
-        if written not in (f"--{name}", f"-{name}"):
-            continue
-        value = text if equals else next(iter(flags[position + 1 : position + 2]), None)
-    return value or None
 
 
 def _below(files: Mapping[str, str], folder: str) -> dict[str, str]:

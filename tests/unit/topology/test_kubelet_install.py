@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from numaforge.kubelet.config.flags import flag_value
 from numaforge.snapshot import Snapshot
-from numaforge.topology.kubelet import flag_value, read_kubelet
+from numaforge.topology.kubelet import read_kubelet
 from tests.fixtures.machines import EXEC_START
 from tests.fixtures.trees import KUBEADM_DROP_IN, KUBEADM_FLAGS, UNIT
 

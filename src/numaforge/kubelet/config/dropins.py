@@ -22,7 +22,7 @@ _EXTENSION = ".conf"
 
 FIRST_MINOR_WITHOUT_ENVIRONMENT_VARIABLE = 30
 _FIRST_MINOR_OF_JSON_MERGE = 29
-_FIRST_MINOR_OF_VERSIONED_BASE = 32
+FIRST_MINOR_OF_VERSIONED_BASE = 32
 
 # Up to 1.31 a drop-in's field had to match the internal field's name, and this one does not.
 _UNMATCHED_INTERNAL_NAME = "resolvConf"
@@ -80,7 +80,7 @@ def merge(
     """
     minor = version.rules_minor
     merged: dict[str, Any] = (
-        _omit_empty(base, version) if minor >= _FIRST_MINOR_OF_VERSIONED_BASE else dict(base)
+        _omit_empty(base, version) if minor >= FIRST_MINOR_OF_VERSIONED_BASE else dict(base)
     )
     origin: dict[str, str] = {}
     documents: dict[str, Document] = {}
@@ -91,7 +91,7 @@ def merge(
         documents[name] = document
         data = {key: value for key, value in document.data.items() if key not in ("apiVersion", "kind")}
         origin.update(dict.fromkeys(data, name))
-        if minor < _FIRST_MINOR_OF_VERSIONED_BASE:
+        if minor < FIRST_MINOR_OF_VERSIONED_BASE:
             data = _matched_to_internal(data, version)
         if minor < _FIRST_MINOR_OF_JSON_MERGE:
             data = {key: value for key, value in data.items() if value not in (None, "", 0, False, [], {})}
@@ -126,7 +126,7 @@ def _load(text: str, name: str, version: KubeletVersion, folder: str) -> Documen
     if duplicates:
         line = document.duplicates[0][1]
         raise DropInError(f"{loading}error: strict decoding error: {duplicates}", name, line=line)
-    if version.rules_minor >= _FIRST_MINOR_OF_VERSIONED_BASE:
+    if version.rules_minor >= FIRST_MINOR_OF_VERSIONED_BASE:
         _require_known_kind(api_version, kind, name, loading)
     return document
 
@@ -204,7 +204,7 @@ def _typed(
         file = origin.get(str(error.path[0]), "")
         line = documents[file].lines.get(error.path) if file else None
         text = str(error)
-        if version.rules_minor < _FIRST_MINOR_OF_VERSIONED_BASE:
+        if version.rules_minor < FIRST_MINOR_OF_VERSIONED_BASE:
             text = _in_internal_names(text)
         raise DropInError(
             f"failed to unmarshal merged JSON into kubelet configuration: {text}", file, error.path, line

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from ipaddress import ip_address
 from typing import Any
 
-from numaforge.kubelet.minors.versions import KubeletVersion
+from numaforge.kubelet.minors.versions import LATEST_MINOR, KubeletVersion
 from numaforge.kubelet.values.cpusets import CpuSetError, atoi
 from numaforge.kubelet.values.durations import DurationError, parse_duration
 from numaforge.kubelet.values.gotext import quoted
@@ -240,7 +240,7 @@ class FlagError(ValueError):
 class Flags:
     """A parsed command line: configuration fields by dotted name, and the other flags by name.
 
-    `names` tells which flag set a field.
+    `names` tells which flag set a field; feature gates stand there one by one, `featureGates.NodeSwap`.
     """
 
     settings: dict[str, Any] = field(default_factory=dict)
@@ -260,36 +260,77 @@ def parse_flags(arguments: Sequence[str], version: KubeletVersion) -> Flags:
     Raises FlagError with the kubelet's message.
     """
     flags = Flags()
-    rest = list(arguments)
     commands = []
-    while rest:
-        argument = rest.pop(0)
-        if argument == "--":
-            commands += rest
-            break
-        if not argument.startswith("-") or argument == "-":
-            commands.append(argument)
-            continue
-        if argument.startswith(("---", "--=")):
-            raise FlagError(f"failed to parse kubelet flag: bad flag syntax: {argument}", argument)
-        written, separator, value = _split(argument)
-        name = written.replace("_", "-").replace(".", "-")
-        kind = _kind(name, version)
-        if kind is None:
-            raise FlagError(_unknown(argument, written), argument)
-        if not separator and kind == "bool":
-            value = "true"
-        elif not separator:
-            if not rest:
-                raise FlagError(
-                    f"failed to parse kubelet flag: flag needs an argument: {_needs(argument, written)}",
-                    argument,
-                )
-            value = rest.pop(0)
-        _set(flags, name, kind, value)
+    for given in _given(arguments, version.rules_minor):
+        if given.name is None:
+            commands.append(given.argument)
+        elif given.kind is None:
+            raise FlagError(_unknown(given), given.argument)
+        elif given.value is None:
+            raise FlagError(
+                f"failed to parse kubelet flag: flag needs an argument: {_needs(given)}", given.argument
+            )
+        else:
+            _set(flags, given.name, given.kind, given.value)
     if commands:
         raise FlagError(f"unknown command {commands[0]}", commands[0])
     return flags
+
+
+def flag_value(arguments: Sequence[str], name: str) -> str | None:
+    """Return the last value that a command line gives a flag, None for no value or an empty one.
+
+    A command line that the kubelet refuses is read as far as it can be.
+    """
+    value = None
+    try:
+        for given in _given(arguments, LATEST_MINOR):
+            if given.name == name:
+                value = given.value
+    except FlagError:
+        return value or None
+    return value or None
+
+
+@dataclass(frozen=True)
+class _Given:
+    """An argument: a flag as it is `written` and by its `name`, or a word that is no flag (`name` is None).
+
+    `kind` tells how the value parses, None for an unknown flag; `value` is None where a flag lacks its own.
+    """
+
+    argument: str
+    written: str = ""
+    name: str | None = None
+    kind: str | None = None
+    value: str | None = None
+
+
+def _given(arguments: Sequence[str], minor: int) -> Iterator[_Given]:
+    """Divide a command line into flags and other words, as pflag does.
+
+    Raises FlagError for `---` and `--=`.
+    """
+    rest = list(arguments)
+    while rest:
+        argument = rest.pop(0)
+        if argument == "--":
+            yield from map(_Given, rest)
+            return
+        if not argument.startswith("-") or argument == "-":
+            yield _Given(argument)
+            continue
+        if argument.startswith(("---", "--=")):
+            raise FlagError(f"failed to parse kubelet flag: bad flag syntax: {argument}", argument)
+        written, separator, text = _split(argument)
+        name = written.replace("_", "-")
+        kind = _kind(name, minor)
+        value: str | None = text
+        if not separator and kind == "bool":
+            value = "true"
+        elif not separator and kind is not None:
+            value = rest.pop(0) if rest else None
+        yield _Given(argument, written, name, kind, value)
 
 
 def override(config: Mapping[str, Any], flags: Flags) -> dict[str, Any]:
@@ -325,8 +366,7 @@ def _split(argument: str) -> tuple[str, str, str]:
     return name, separator, value
 
 
-def _kind(name: str, version: KubeletVersion) -> str | None:
-    minor = version.rules_minor
+def _kind(name: str, minor: int) -> str | None:
     if not _FIRST_MINOR.get(name, 0) <= minor <= _LAST_MINOR.get(name, minor):
         return None
     if name == "h":
@@ -336,14 +376,16 @@ def _kind(name: str, version: KubeletVersion) -> str | None:
     return _SETTINGS[name][0] if name in _SETTINGS else _OTHERS.get(name)
 
 
-def _unknown(argument: str, name: str) -> str:
-    if argument.startswith("--"):
-        return f"failed to parse kubelet flag: unknown flag: --{name}"
-    return f"failed to parse kubelet flag: unknown shorthand flag: '{name[:1]}' in {argument}"
+def _unknown(given: _Given) -> str:
+    if given.argument.startswith("--"):
+        return f"failed to parse kubelet flag: unknown flag: --{given.written}"
+    return f"failed to parse kubelet flag: unknown shorthand flag: '{given.written[:1]}' in {given.argument}"
 
 
-def _needs(argument: str, name: str) -> str:
-    return f"--{name}" if argument.startswith("--") else f"'{name}' in {argument}"
+def _needs(given: _Given) -> str:
+    return (
+        f"--{given.written}" if given.argument.startswith("--") else f"'{given.written}' in {given.argument}"
+    )
 
 
 def _set(flags: Flags, name: str, kind: str, value: str) -> None:
@@ -365,7 +407,8 @@ def _set(flags: Flags, name: str, kind: str, value: str) -> None:
         flags.others[name] = parsed
         return
     flags.settings[target] = parsed
-    flags.names[target] = f"--{name}"
+    targets = [f"{target}.{gate}" for gate in parsed] if target == "featureGates" else [target]
+    flags.names.update(dict.fromkeys(targets, f"--{name}"))
 
 
 def _string(value: str, _before: Any) -> str:

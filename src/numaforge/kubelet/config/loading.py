@@ -15,13 +15,19 @@ from numaforge.errors import KubeletConfigError
 from numaforge.kubelet.config.decode import ConfigFile, LoadError, decode_config, read_document
 from numaforge.kubelet.config.defaults import with_defaults, with_eviction_defaults
 from numaforge.kubelet.config.documents import Document, YamlError, find_embedded
-from numaforge.kubelet.config.dropins import FIRST_MINOR_WITHOUT_ENVIRONMENT_VARIABLE, DropInError, merge
+from numaforge.kubelet.config.dropins import (
+    FIRST_MINOR_OF_VERSIONED_BASE,
+    FIRST_MINOR_WITHOUT_ENVIRONMENT_VARIABLE,
+    DropInError,
+    merge,
+)
 from numaforge.kubelet.config.flags import FlagError, Flags, override, parse_flags
 from numaforge.kubelet.config.gates import aggregate, known_minors_of, set_gates
 from numaforge.kubelet.config.places import Places
 from numaforge.kubelet.findings import Finding, found
-from numaforge.kubelet.minors.versions import KubeletVersion
+from numaforge.kubelet.minors.versions import LATEST_MINOR, KubeletVersion
 from numaforge.kubelet.values.labels import label_value_complaints, qualified_name_complaints
+from numaforge.topology.model import KubeletInstall
 
 CONFIG_PATH = "/var/lib/kubelet/config.yaml"
 EMPTY_CONFIG = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n"
@@ -61,17 +67,29 @@ _LABELS = (
     "topology.kubernetes.io/region",
     "topology.kubernetes.io/zone",
 )
+_NOWHERE = object()
+_EMPTY: tuple[Any, ...] = (None, "", [])
 _PANIC = "panic: failed to merge global and in-flight KubeletConfiguration while setting defaults, error: "
 _GATES_FAILED = "failed to set feature gates from initial flags-based config: "
+
+
+@dataclass(frozen=True)
+class Origin:
+    """What gives a setting its value: the path of a file, or a flag such as `--kube-reserved`."""
+
+    place: str
+    is_flag: bool = False
 
 
 @dataclass(frozen=True)
 class Configuration:
     """A kubelet's configuration as loaded: complete settings, where each stands, and what was read.
 
-    `main` is the decoded main file, `explicit` the top-level fields that somebody set, `drop_in_documents`
-    the data of each drop-in, `skipped` the files that are not read.
+    `main` is the decoded main file, `explicit` the top-level fields that a file or flag sets,
+    `drop_in_documents` the data of each drop-in in merge order, `skipped` the files that are not read.
     """
+
+    version: KubeletVersion
 
     settings: Mapping[str, Any]
     places: Places
@@ -87,9 +105,39 @@ class Configuration:
         gates: Mapping[str, bool] = self.settings.get("featureGates") or {}
         return gates
 
+    def origin(self, *path: str) -> Origin | None:
+        """Return what gives a setting its value, ("kubeReserved", "memory"), or None for a default.
 
-class Refused(Exception):  # noqa: N818
-    """The kubelet stops here: its text, and the findings that say why."""
+        Nothing but a flag gives an empty value: a file that has one leaves the setting to the kubelet.
+        """
+        flag = self.flags.names.get(".".join(path)) or self.flags.names.get(path[0])
+        if flag is not None:
+            return Origin(flag, is_flag=True)
+        drop_ins = {
+            f"{self.places.drop_in_dir}/{name}": document.data
+            for name, document in reversed(list(self.drop_in_documents.items()))
+        }
+        for place, data in (*drop_ins.items(), (self.places.main, self.main.settings)):
+            written = _written(data, path)
+            unheard = written is None and self.version.rules_minor < FIRST_MINOR_OF_VERSIONED_BASE
+            if written is not _NOWHERE and not unheard:
+                return None if written in _EMPTY else Origin(place)
+        return next(
+            (Origin(place) for place, data in drop_ins.items() if self._in_any_case(data, path)), None
+        )
+
+    def _in_any_case(self, data: Mapping[str, Any], path: Sequence[str]) -> bool:
+        """Whether a drop-in gives the value under `MaxPods`, which counts where nothing says `maxPods`."""
+        fields = {key.lower(): value for key, value in data.items()}
+        written = _written(fields, (path[0].lower(), *path[1:]))
+        return written not in (_NOWHERE, *_EMPTY) and written == _written(self.settings, path)
+
+
+class StartError(Exception):
+    """The kubelet does not start: its own text, and the findings that say why.
+
+    `readable` is False where what was given is no kubelet configuration at all.
+    """
 
     def __init__(self, error: str, *findings: Finding, readable: bool = True) -> None:
         super().__init__(error)
@@ -102,7 +150,7 @@ def effective_config(
     config_text: str,
     drop_ins: Mapping[str, str] | None = None,
     flags: Sequence[str] = (),
-    version: KubeletVersion | str = "1.36",
+    version: KubeletVersion | str = f"1.{LATEST_MINOR}",
     environment: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
     """Return the configuration a kubelet runs with: defaults, drop-ins in order, flags on top.
@@ -115,10 +163,58 @@ def effective_config(
         configuration, _ = load(
             config_text, drop_ins or {}, flags, kubelet, variables, CONFIG_PATH, DROP_IN_DIR
         )
-    except Refused as refusal:
-        remedy = refusal.findings[0].remedy if refusal.findings else None
-        raise KubeletConfigError(refusal.error, remedy=remedy) from refusal
+    except StartError as error:
+        raise _config_error(error) from error
     return dict(configuration.settings)
+
+
+def load_installed(install: KubeletInstall, version: KubeletVersion) -> Configuration:
+    """Load what an installed kubelet reads: its main file, its drop-ins, its flags.
+
+    It is assumed that the environment of a 1.28 or 1.29 lets it read drop-ins. Raises KubeletConfigError, in
+    the kubelet's words, where it could not load them.
+    """
+    folder = install.config_dir or DROP_IN_DIR
+    try:
+        configuration, _ = load(
+            install.config_text or EMPTY_CONFIG,
+            below(folder, install.drop_ins),
+            install.flags,
+            version,
+            {DROP_IN_VARIABLE: "1"},
+            install.config_file or CONFIG_PATH,
+            folder,
+        )
+    except StartError as error:
+        raise _config_error(error) from error
+    return configuration
+
+
+def _written(settings: Any, path: Sequence[str]) -> Any:
+    """Return what a file writes at a path: null also where it does so above, _NOWHERE where it is silent."""
+    value = settings
+    for step in path:
+        if value is None:
+            return None
+        if not isinstance(value, Mapping) or step not in value:
+            return _NOWHERE
+        value = value[step]
+    return value
+
+
+def below(folder: str, files: Mapping[str, str]) -> dict[str, str]:
+    """Return the files in a folder, by path, under the names that they have there."""
+    inside = f"{folder.rstrip('/')}/"
+    return {path.removeprefix(inside): text for path, text in files.items() if path.startswith(inside)}
+
+
+def _config_error(error: StartError) -> KubeletConfigError:
+    finding = next(iter(error.findings), None)
+    return KubeletConfigError(
+        error.error,
+        where=(finding.file or finding.path) if finding else None,
+        remedy=finding.remedy if finding else None,
+    )
 
 
 def load(
@@ -132,7 +228,7 @@ def load(
 ) -> tuple[Configuration, tuple[Finding, ...]]:
     """Load a configuration: main file, defaults, drop-ins, flags; with notes about how it was found.
 
-    Raises Refused where the kubelet would stop.
+    Raises StartError where the kubelet would stop.
     """
     flags = _parsed_flags(arguments, version)
     _require_gates(flags.gates, version, Places(config_path, {}, {}, flags.names, drop_in_dir), _GATES_FAILED)
@@ -141,7 +237,7 @@ def load(
     places = Places(config_path, main.lines, {}, flags.names, drop_in_dir)
     settings = _defaulted(main.settings, version, flags, places)
     settings = _with_absolute_paths(with_eviction_defaults(settings), config_path)
-    configuration = Configuration(settings, places, main, flags, frozenset(main.settings))
+    configuration = Configuration(version, settings, places, main, flags, frozenset(main.settings))
     if drop_ins or "config-dir" in flags.others:
         _require_drop_in_variable(version, environment, drop_in_dir)
         configuration = _with_drop_ins(configuration, drop_ins, version, drop_in_dir)
@@ -155,7 +251,7 @@ def _parsed_flags(arguments: Sequence[str], version: KubeletVersion) -> Flags:
     try:
         return parse_flags(arguments, version)
     except FlagError as error:
-        raise Refused(
+        raise StartError(
             str(error),
             found(
                 "NF006",
@@ -180,7 +276,7 @@ def _require_node_labels(flags: Flags) -> None:
         f"allowed prefix ({', '.join(_LABEL_PREFIXES)}) or be in the specifically allowed set "
         f"({', '.join(_LABELS)})"
     )
-    raise Refused(
+    raise StartError(
         error,
         found(
             "NF006",
@@ -202,7 +298,7 @@ def _require_label_syntax(labels: Mapping[str, str]) -> None:
         return
     error = f"failed to validate kubelet flags: invalid node labels: {'; '.join(texts)}"
     remedy = "write labels as key=value, both of letters, digits, '-', '_' and '.'"
-    raise Refused(
+    raise StartError(
         error, found("NF006", "a label has the wrong form", remedy, path="--node-labels", text=error)
     )
 
@@ -228,7 +324,7 @@ def _main_file(text: str, version: KubeletVersion, path: str) -> tuple[ConfigFil
             text=error,
             file=path,
         )
-        raise Refused(error, finding, readable=False)
+        raise StartError(error, finding, readable=False)
     try:
         embedded = find_embedded(text)
         document = embedded.document if embedded else read_document(text)
@@ -249,7 +345,7 @@ def _main_file(text: str, version: KubeletVersion, path: str) -> tuple[ConfigFil
     return main, (note,)
 
 
-def _unloadable(error: LoadError | YamlError, text: str, path: str) -> Refused:
+def _unloadable(error: LoadError | YamlError, text: str, path: str) -> StartError:
     rule = error.rule if isinstance(error, LoadError) else "NF001"
     readable = isinstance(error, LoadError) and error.readable
     messages = {
@@ -270,7 +366,7 @@ def _unloadable(error: LoadError | YamlError, text: str, path: str) -> Refused:
         else None
     )
     finding = found(rule, message, remedy, path=where, text=text, file=path, line=error.line)
-    return Refused(text, finding, readable=readable)
+    return StartError(text, finding, readable=readable)
 
 
 def _mismatch(text: str) -> tuple[str, str] | None:
@@ -312,7 +408,7 @@ def _require_gates(gates: Mapping[str, bool], version: KubeletVersion, places: P
     if not errors:
         return
     findings = [_gate_finding(error, gates, version, places) for error in errors]
-    raise Refused(prefix + aggregate(errors), *findings)
+    raise StartError(prefix + aggregate(errors), *findings)
 
 
 def _gate_finding(error: str, gates: Mapping[str, bool], version: KubeletVersion, places: Places) -> Finding:
@@ -357,7 +453,7 @@ def _require_drop_in_variable(version: KubeletVersion, environment: Mapping[str,
     error = (
         f"flag {folder} specified but environment variable {DROP_IN_VARIABLE} not set, cannot start kubelet"
     )
-    raise Refused(
+    raise StartError(
         error,
         found(
             "NF007",
@@ -385,7 +481,7 @@ def _with_drop_ins(
             file=f"{folder}/{error.file}",
             line=error.line,
         )
-        raise Refused(text, finding) from error
+        raise StartError(text, finding) from error
     lines = {name: document.lines for name, document in merged.documents.items()}
     places = replace(configuration.places, drop_in_lines=lines)
     settings: Mapping[str, Any] = merged.settings

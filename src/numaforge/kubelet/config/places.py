@@ -43,12 +43,12 @@ class Places:
         return found(rule, message, remedy, path=path, text=text, file=file, line=line)
 
     def flag_of(self, path: str) -> str | None:
-        """Return the flag that set a field, or None."""
+        """Return the flag that set a field, or a part of it, or None."""
         return next(
             (
                 flag
                 for name, flag in self.flag_names.items()
-                if path == name or path.startswith((f"{name}.", f"{name}["))
+                if path == name or path.startswith((f"{name}.", f"{name}[")) or name.startswith(f"{path}.")
             ),
             None,
         )

@@ -29,7 +29,7 @@ from numaforge.kubelet.config.loading import (
     CONFIG_PATH,
     DROP_IN_DIR,
     Configuration,
-    Refused,
+    StartError,
     effective_config,
     load,
 )
@@ -126,7 +126,7 @@ def check(
         _validate(configuration, kubelet, topology)
         _run(configuration, kubelet, topology, machine, managers)
         _start(configuration, kubelet, machine, managers, state_files or {}, root_dir)
-    except Refused as refusal:
+    except StartError as refusal:
         error, readable = refusal.error, refusal.readable
         findings += refusal.findings
     if configuration is not None:
@@ -149,13 +149,13 @@ def _validate(configuration: Configuration, version: KubeletVersion, topology: N
     refused = validate_logging(settings, version, gates)
     if refused:
         texts = aggregate(tuple(refusal.text for refusal in refused))
-        raise Refused(f"initialize logging: {texts}", *_refusal_findings(refused, configuration.places))
+        raise StartError(f"initialize logging: {texts}", *_refusal_findings(refused, configuration.places))
     _require_flush_interval(configuration, version)
     cgroup_version = topology.cgroup_version or 2
     refused = validate(settings, version, gates, cgroup_version=cgroup_version)
     if refused:
         texts = aggregate(tuple(refusal.text for refusal in refused))
-        raise Refused(
+        raise StartError(
             f"failed to validate kubelet configuration, error: {texts}",
             *_refusal_findings(refused, configuration.places),
         )
@@ -172,7 +172,7 @@ def _require_flush_interval(configuration: Configuration, version: KubeletVersio
             "logging.flushFrequency",
             text,
         )
-        raise Refused(text, finding)
+        raise StartError(text, finding)
 
 
 def _refusal_findings(refusals: Sequence[Refusal], places: Places) -> list[Finding]:
@@ -226,7 +226,7 @@ def _run(
             )
     except ManagerError as error:
         finding = places.finding(error.rule, str(error), error.remedy, error.path, str(error))
-        raise Refused(f"{_RUN}{error}", finding) from error
+        raise StartError(f"{_RUN}{error}", finding) from error
     _create_kubelet(configuration, version)
 
 
@@ -236,7 +236,7 @@ def _require_tls(configuration: Configuration, version: KubeletVersion) -> None:
         finding = configuration.places.finding(
             "NF219", complaint.text, complaint.remedy, complaint.path, complaint.text
         )
-        raise Refused(f"failed to construct kubelet dependencies: {complaint.text}", finding)
+        raise StartError(f"failed to construct kubelet dependencies: {complaint.text}", finding)
 
 
 def _require_authorization_mode(configuration: Configuration) -> None:
@@ -246,7 +246,7 @@ def _require_authorization_mode(configuration: Configuration) -> None:
         finding = configuration.places.finding(
             "NF219", text, "use Webhook or AlwaysAllow", "authorization.mode", text
         )
-        raise Refused(f"{_RUN}{text}", finding)
+        raise StartError(f"{_RUN}{text}", finding)
 
 
 def _reserved_cpus(configuration: Configuration, machine: Machine) -> frozenset[int]:
@@ -263,7 +263,7 @@ def _reserved_cpus(configuration: Configuration, machine: Machine) -> frozenset[
         "reservedSystemCPUs",
         error,
     )
-    raise Refused(f"{_RUN}{error}", finding)
+    raise StartError(f"{_RUN}{error}", finding)
 
 
 def _parsed_reserved(
@@ -274,7 +274,7 @@ def _parsed_reserved(
     except ReservationError as error:
         text = f"{flag} value failed to parse: {error}"
         remedy = "reserve cpu, memory, ephemeral-storage or pid, as quantities such as 500m, 2Gi, 1000"
-        raise Refused(
+        raise StartError(
             f"{_RUN}{text}", places.finding("NF202", text, remedy, f"{field_name}.{error.key}", text)
         ) from error
 
@@ -285,7 +285,7 @@ def _hard_thresholds(configuration: Configuration, version: KubeletVersion) -> d
     try:
         return parse_thresholds(configuration.settings.get("evictionHard") or {}, version.rules_minor)
     except ReservationError as error:
-        raise Refused(
+        raise StartError(
             f"{_RUN}{error}", _eviction_finding(error, "evictionHard", configuration.places)
         ) from error
 
@@ -309,7 +309,7 @@ def _require_qos_reserved(configuration: Configuration) -> None:
             finding = configuration.places.finding(
                 "NF219", text, 'reserve memory only, as a percentage: "50%"', f"qosReserved.{name}", text
             )
-            raise Refused(f"{_RUN}{text}", finding)
+            raise StartError(f"{_RUN}{text}", finding)
 
 
 def _qos_complaint(name: str, share: str) -> str | None:
@@ -349,7 +349,7 @@ def _require_option_gates(configuration: Configuration, version: KubeletVersion)
 
 def _refuse_option_gate(configuration: Configuration, text: str, path: str, gate_name: str) -> None:
     remedy = f"do not switch the feature gate {gate_name} off"
-    raise Refused(f"{_RUN}{text}", configuration.places.finding("NF207", text, remedy, path, text))
+    raise StartError(f"{_RUN}{text}", configuration.places.finding("NF207", text, remedy, path, text))
 
 
 def _require_swap(configuration: Configuration, version: KubeletVersion, topology: NodeTopology) -> None:
@@ -366,7 +366,7 @@ def _require_swap(configuration: Configuration, version: KubeletVersion, topolog
         finding = configuration.places.finding(
             "NF204", text, "boot the host with cgroup v2, or use NoSwap", "memorySwap.swapBehavior", text
         )
-        raise Refused(f"{_RUN}{text}", finding)
+        raise StartError(f"{_RUN}{text}", finding)
     if not topology.swap_bytes or not settings.get("failSwapOn"):
         return
     text = "running with swap on is not supported, please disable swap or set --fail-swap-on flag to false"
@@ -381,7 +381,7 @@ def _require_swap(configuration: Configuration, version: KubeletVersion, topolog
         "failSwapOn",
         text,
     )
-    raise Refused(f"{_RUN}{text}", finding)
+    raise StartError(f"{_RUN}{text}", finding)
 
 
 def _runs_memory_manager(configuration: Configuration, version: KubeletVersion) -> bool:
@@ -406,7 +406,7 @@ def _create_kubelet(configuration: Configuration, version: KubeletVersion) -> No
     if parse_duration(settings["syncFrequency"]).nanoseconds <= 0:
         text = f"invalid sync frequency {parse_duration(settings['syncFrequency']).nanoseconds}"
         finding = places.finding("NF219", text, "set a positive duration, such as 1m", "syncFrequency", text)
-        raise Refused(f"{_RUN}failed to create kubelet: {text}", finding)
+        raise StartError(f"{_RUN}failed to create kubelet: {text}", finding)
     soft, grace = settings.get("evictionSoft") or {}, settings.get("evictionSoftGracePeriod") or {}
     reclaims = settings.get("evictionMinimumReclaim") or {}
     try:
@@ -420,14 +420,14 @@ def _create_kubelet(configuration: Configuration, version: KubeletVersion) -> No
             ),
             "evictionMinimumReclaim",
         )
-        raise Refused(
+        raise StartError(
             f"{_RUN}failed to create kubelet: {error}", _eviction_finding(error, name, places)
         ) from error
     complaint = _creation_complaint(settings)
     if complaint:
         path, text, remedy = complaint
         finding = places.finding("NF219", text, remedy, path, text)
-        raise Refused(f"{_RUN}failed to create kubelet: {text}", finding)
+        raise StartError(f"{_RUN}failed to create kubelet: {text}", finding)
 
 
 def _creation_complaint(settings: Mapping[str, Any]) -> tuple[str, str, str] | None:
@@ -486,7 +486,7 @@ def _start(
             f"kubeReserved.{name}",
             text,
         )
-        raise Refused(text, finding)
+        raise StartError(text, finding)
 
 
 def _restore_cpu(
@@ -516,7 +516,7 @@ def _restore_memory(manager: MemoryManager, text: str, version: KubeletVersion, 
         raise _unrestorable("NF302", f"start memory manager error: {refusal}", path)
 
 
-def _unrestorable(rule: str, text: str, path: str) -> Refused:
+def _unrestorable(rule: str, text: str, path: str) -> StartError:
     reason = text.partition("error: ")[2].removeprefix("could not restore state from checkpoint: ")
     finding = found(
         rule,
@@ -526,4 +526,4 @@ def _unrestorable(rule: str, text: str, path: str) -> Refused:
         text=text,
         file=path,
     )
-    return Refused(text, finding)
+    return StartError(text, finding)

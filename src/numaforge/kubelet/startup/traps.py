@@ -150,7 +150,7 @@ def _lost_eviction_defaults(configuration: Configuration, version: KubeletVersio
 def _overriding_flags(configuration: Configuration) -> _Findings:
     files = [configuration.main.settings, *(each.data for each in configuration.drop_in_documents.values())]
     for field, flag in sorted(configuration.flags.names.items()):
-        if field == "featureGates":
+        if field.startswith("featureGates."):
             continue
         value = configuration.flags.settings[field]
         in_files = [_at(settings, field) for settings in files]
