@@ -15,6 +15,7 @@ from typing import Any
 from numaforge.cpulist import format_cpulist
 from numaforge.kubelet.minors.options import STRICT_CPU_RESERVATION
 from numaforge.kubelet.minors.versions import KubeletVersion
+from numaforge.kubelet.values.booleans import truth
 from numaforge.kubelet.values.cpusets import CpuSetError, parse_cpuset
 from numaforge.kubelet.values.gojson import GoJsonError, Types, decode, syntax_error
 
@@ -244,7 +245,7 @@ def _cpu_state_reason(
     if online_changed:
         return "the set of online CPUs changed, and the static policy compares it with the file"
     options = [each.get("cpuManagerPolicyOptions") or {} for each in (old, new)]
-    if _truth(options[0].get(STRICT_CPU_RESERVATION)) != _truth(options[1].get(STRICT_CPU_RESERVATION)):
+    if truth(options[0].get(STRICT_CPU_RESERVATION)) != truth(options[1].get(STRICT_CPU_RESERVATION)):
         return f"{STRICT_CPU_RESERVATION} changes, and with it whether reserved CPUs are in the shared pool"
     if _reservation(old) != _reservation(new):
         return "the reserved CPUs change, and the file's shared pool was computed from the old ones"
@@ -286,10 +287,6 @@ def _reserved_by_node(effective: Mapping[str, Any]) -> list[tuple[Any, ...]]:
         (entry.get("numaNode", 0), tuple(sorted((entry.get("limits") or {}).items())))
         for entry in effective.get("reservedMemory") or []
     )
-
-
-def _truth(value: str | None) -> bool:
-    return value in ("1", "t", "T", "TRUE", "true", "True")
 
 
 def _restore_error(error: CheckpointError, manager: str, path: str) -> str:

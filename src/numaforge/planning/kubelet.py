@@ -24,6 +24,7 @@ from numaforge.kubelet.minors.options import (
     topology_options,
 )
 from numaforge.kubelet.minors.versions import KubeletVersion
+from numaforge.kubelet.values.booleans import truth
 from numaforge.planning.cpus import uneven_smt
 from numaforge.planning.delivery import plan_delivery
 from numaforge.planning.existing import ExistingSettings
@@ -41,10 +42,6 @@ from numaforge.planning.model import (
 from numaforge.profile import NodeProfile
 from numaforge.quantity import format_bytes
 from numaforge.topology.model import NodeTopology
-
-# The values for which Go's strconv.ParseBool gives true and false.
-_TRUE = ("1", "t", "T", "true", "TRUE", "True")
-_FALSE = ("0", "f", "F", "false", "FALSE", "False")
 
 # Where a profile says what becomes a policy or a scope.
 _FIELDS = {
@@ -341,10 +338,10 @@ class _Chooser:
             for pair in forbidden_pairs(self.version)
             if FULL_PCPUS_ONLY in (pair.first, pair.second)
         }
-        return not any(effective.get(partner) in _TRUE for partner in partners)
+        return not any(truth(effective.get(partner)) for partner in partners)
 
     def _refuse_pairs(self, effective: Options, topology_policy: str, field: str) -> None:
-        on = {name for name, value in effective.items() if value in _TRUE}
+        on = {name for name, value in effective.items() if truth(value)}
         for pair in forbidden_pairs(self.version):
             if {pair.first, pair.second} <= on:
                 raise PlanError(
@@ -459,7 +456,7 @@ class _Chooser:
                     if versions
                     else f"kubelet {self.version} knows {', '.join(sorted(known))}",
                 )
-            if known[name].kind == "bool" and value not in (*_TRUE, *_FALSE):
+            if known[name].kind == "bool" and truth(value) is None:
                 raise PlanError(
                     f"{value!r} is neither true nor false",
                     where=f"{field}.{name}",
@@ -555,5 +552,4 @@ def _versions(option: str) -> str:
 
 
 def _same_bool(wanted: str, held: object) -> bool:
-    text = str(held)
-    return (text in _TRUE and wanted in _TRUE) or (text in _FALSE and wanted in _FALSE)
+    return truth(wanted) is not None and truth(wanted) == truth(held)

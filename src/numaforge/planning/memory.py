@@ -10,12 +10,11 @@ from typing import Any
 from numaforge.errors import NumaforgeError, PlanError
 from numaforge.kubelet.config.reservations import ReservationError, parse_thresholds
 from numaforge.kubelet.minors.versions import LATEST_MINOR
-from numaforge.kubelet.values.quantities import Quantity
 from numaforge.planning.existing import ExistingSettings, Setting
 from numaforge.planning.hugepages import PagesBySize, describe_pools, pool_bytes, pools_after
 from numaforge.planning.model import Decision, MemoryPlan, NodePlan, Notice, NumaNodePlan, Reasoned
 from numaforge.profile import NodeProfile
-from numaforge.quantity import format_bytes, parse_bytes, parse_quantity
+from numaforge.quantity import Quantity, format_bytes, parse_bytes, parse_quantity
 from numaforge.topology.model import CpuSet, NodeTopology
 
 MIB = 2**20

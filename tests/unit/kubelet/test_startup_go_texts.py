@@ -15,7 +15,7 @@ from numaforge.kubelet.values.cpusets import CpuSetError, parse_cpuset
 from numaforge.kubelet.values.durations import Duration, DurationError, parse_duration
 from numaforge.kubelet.values.gojson import GoJsonError, decode, syntax_error
 from numaforge.kubelet.values.gotext import quoted, shown_float
-from numaforge.kubelet.values.quantities import Quantity, QuantityError
+from numaforge.quantity import Quantity, QuantityError
 
 
 @pytest.mark.parametrize(

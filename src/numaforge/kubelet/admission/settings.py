@@ -33,15 +33,13 @@ from numaforge.kubelet.minors.options import (
     forbidden_pairs,
 )
 from numaforge.kubelet.minors.versions import LATEST_MINOR, KubeletVersion
-from numaforge.kubelet.values.quantities import Quantity
-from numaforge.quantity import parse_bytes, parse_quantity
+from numaforge.kubelet.values.booleans import truth
+from numaforge.quantity import Quantity, parse_bytes, parse_quantity
 
 T = TypeVar("T")
 
 NONE = "none"
 STATIC = "static"
-_TRUE = {"1", "t", "T", "TRUE", "true", "True"}
-_FALSE = {"0", "f", "F", "FALSE", "false", "False"}
 _MEMORY_SIGNAL = "memory.available"
 _DEFAULT_MAX_PODS = 110
 
@@ -179,11 +177,12 @@ def _cpu_options(config: Mapping[str, Any]) -> CpuOptions:
 
 
 def _boolean(value: Any, where: str) -> bool:
-    if str(value) in _TRUE:
-        return True
-    if str(value) in _FALSE:
-        return False
-    raise KubeletConfigError(f'bad value "{value}"', where=where, remedy='write "true" or "false", in quotes')
+    said = truth(value)
+    if said is None:
+        raise KubeletConfigError(
+            f'bad value "{value}"', where=where, remedy='write "true" or "false", in quotes'
+        )
+    return said
 
 
 def _reserved_cpus(config: Mapping[str, Any], machine: Machine) -> int:

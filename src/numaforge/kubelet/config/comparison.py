@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
-from fractions import Fraction
+from contextlib import suppress
 from typing import Any
 
 from numaforge.errors import NumaforgeError
+from numaforge.kubelet.values.durations import DurationError, parse_duration
 from numaforge.quantity import parse_quantity
-
-_DURATION = re.compile(r"(?:(\d+)h)?(?:(\d+)m)?(?:(\d+(?:\.\d+)?)s)?")
 
 
 def differences(name: str, expected: Any, actual: Any) -> list[str]:
@@ -46,13 +44,11 @@ def meaning(value: Any) -> Any:
     if isinstance(value, bool):
         return value
     text = str(value)
-    match = _DURATION.fullmatch(text)
-    if match and any(match.groups()):
-        hours, minutes, seconds = (Fraction(part or 0) for part in match.groups())
-        # "5m" is five minutes or five thousandths; what is on both sides decides alike, and the kubelet never
-        # writes a duration without its seconds.
-        if seconds or hours or text.endswith("s"):
-            return ("seconds", hours * 3600 + minutes * 60 + seconds)
+    # "5m" is five minutes or five thousandths; what is on both sides decides alike, and the kubelet never
+    # writes a duration without its seconds.
+    if text.endswith(("s", "h")):
+        with suppress(DurationError):
+            return parse_duration(text)
     try:
         return parse_quantity(text)
     except NumaforgeError:

@@ -14,11 +14,12 @@ from ipaddress import ip_address
 from typing import Any
 
 from numaforge.kubelet.minors.versions import LATEST_MINOR, KubeletVersion
+from numaforge.kubelet.values.booleans import parse_bool
 from numaforge.kubelet.values.cpusets import CpuSetError, atoi
 from numaforge.kubelet.values.durations import DurationError, parse_duration
 from numaforge.kubelet.values.gotext import quoted
 from numaforge.kubelet.values.labels import label_value_complaints, qualified_name_complaints
-from numaforge.kubelet.values.quantities import Quantity, QuantityError
+from numaforge.quantity import Quantity, QuantityError
 
 # Flags that set a field of the configuration: name -> (how the value parses, the field).
 _SETTINGS: Mapping[str, tuple[str, str]] = {
@@ -219,8 +220,6 @@ _LAST_MINOR = {
 # Up to this minor the flag took one pair at a time.
 _LAST_MINOR_OF_SINGLE_TOPOLOGY_OPTION = 30
 
-_TRUE = frozenset({"1", "t", "T", "TRUE", "true", "True"})
-_FALSE = frozenset({"0", "f", "F", "FALSE", "false", "False"})
 _HUGEPAGES = "hugepages-"
 _TAINT_EFFECTS = frozenset({"NoSchedule", "PreferNoSchedule", "NoExecute"})
 _INTEGER = re.compile(r"[+-]?[0-9][0-9A-Za-z_]*")
@@ -346,15 +345,6 @@ def override(config: Mapping[str, Any], flags: Flags) -> dict[str, Any]:
             holder = holder[parent]
         holder[name] = value
     return overridden
-
-
-def parse_bool(text: str) -> bool:
-    """Read a boolean as strconv.ParseBool does. Raises ValueError with its text."""
-    if text in _TRUE:
-        return True
-    if text in _FALSE:
-        return False
-    raise ValueError(f"strconv.ParseBool: parsing {quoted(text)}: invalid syntax")
 
 
 def _split(argument: str) -> tuple[str, str, str]:

@@ -14,7 +14,7 @@ from math import inf, isinf
 
 from numaforge.kubelet.values.durations import DurationError, parse_duration
 from numaforge.kubelet.values.gotext import quoted
-from numaforge.kubelet.values.quantities import ZERO, Quantity, QuantityError
+from numaforge.quantity import ZERO, Quantity, QuantityError
 
 _RESERVABLE = frozenset({"cpu", "memory", "ephemeral-storage", "pid"})
 _MEMORY_SIGNAL = "memory.available"

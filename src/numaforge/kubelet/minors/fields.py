@@ -15,7 +15,7 @@ from typing import Any
 from numaforge.kubelet.minors.versions import KubeletVersion
 from numaforge.kubelet.values.durations import parse_duration
 from numaforge.kubelet.values.gojson import GoJsonError, Types, kind_of
-from numaforge.kubelet.values.quantities import Quantity
+from numaforge.quantity import Quantity
 
 API_VERSION = "kubelet.config.k8s.io/v1beta1"
 KIND = "KubeletConfiguration"

@@ -67,7 +67,7 @@ from numaforge.kubelet.startup.validation import (
 from numaforge.kubelet.values.cpusets import parse_cpuset
 from numaforge.kubelet.values.durations import parse_duration
 from numaforge.kubelet.values.gotext import quoted
-from numaforge.kubelet.values.quantities import Quantity, QuantityError
+from numaforge.quantity import Quantity, QuantityError
 from numaforge.topology.model import NodeTopology
 
 __all__ = ["check", "effective_config"]

@@ -15,7 +15,6 @@ from numaforge.kubelet.admission.assignment import AssignmentError, take_distrib
 from numaforge.kubelet.admission.machine import Machine
 from numaforge.kubelet.admission.masks import bits
 from numaforge.kubelet.checkpoints import MemoryTable
-from numaforge.kubelet.config.flags import parse_bool
 from numaforge.kubelet.config.gates import enabled
 from numaforge.kubelet.minors.options import (
     ALIGN_BY_SOCKET,
@@ -36,9 +35,10 @@ from numaforge.kubelet.minors.options import (
     topology_options,
 )
 from numaforge.kubelet.minors.versions import KubeletVersion
+from numaforge.kubelet.values.booleans import parse_bool
 from numaforge.kubelet.values.cpusets import CpuSetError, atoi
 from numaforge.kubelet.values.gotext import quoted
-from numaforge.kubelet.values.quantities import ZERO, Quantity
+from numaforge.quantity import ZERO, Quantity
 
 _HUGEPAGES = "hugepages-"
 _UINT64 = 2**64

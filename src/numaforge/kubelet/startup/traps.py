@@ -22,7 +22,7 @@ from numaforge.kubelet.minors.versions import KubeletVersion
 from numaforge.kubelet.startup.managers import CpuManager, MemoryManager
 from numaforge.kubelet.values.gojson import GoJsonError, Path, decode
 from numaforge.kubelet.values.gotext import quoted
-from numaforge.kubelet.values.quantities import Quantity
+from numaforge.quantity import Quantity
 from numaforge.topology.model import Core, CpuSet, NodeTopology
 
 _Findings = Iterator[Finding]

@@ -22,7 +22,7 @@ from numaforge.kubelet.values.cpusets import CpuSetError, parse_cpuset
 from numaforge.kubelet.values.durations import Duration, parse_duration
 from numaforge.kubelet.values.gotext import quoted, shown_float
 from numaforge.kubelet.values.labels import label_value_complaints, qualified_name_complaints
-from numaforge.kubelet.values.quantities import Quantity
+from numaforge.quantity import Quantity
 
 FIRST_MINOR_CHECKING_FLUSHES = 35
 """Earlier kubelets take any logging.flushFrequency, and panic when they start to flush."""
