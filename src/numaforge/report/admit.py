@@ -29,7 +29,7 @@ _drop_in_option = click.option(
 )
 _flag_option = click.option("--flag", "flags", metavar="FLAG", multiple=True, help="A kubelet flag.")
 _version_option = click.option(
-    "--kubelet-version", metavar="VERSION", help="Whose defaults apply; else 1.36."
+    "--kubelet-version", metavar="VERSION", help="Whose defaults apply; else the newest one that is known."
 )
 _devices_option = click.option(
     "--devices",

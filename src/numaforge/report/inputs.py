@@ -51,6 +51,7 @@ def read_config(
     Raises KubeletConfigError, with the kubelet's words, for one that it would not start with on this machine.
     """
     from numaforge.kubelet.config.loading import DROP_IN_DIR, below
+    from numaforge.kubelet.minors.versions import LATEST_MINOR
     from numaforge.kubelet.startup.check import check
 
     installed = topology.kubelet
@@ -65,7 +66,7 @@ def read_config(
         raise KubeletConfigError(
             "the machine comes without a kubelet configuration", remedy="name the file: --config FILE"
         )
-    known = version or (installed.version if installed else None) or "1.36"
+    known = version or (installed.version if installed else None) or f"1.{LATEST_MINOR}"
     report = check(text, drop_ins=drop_ins, flags=flags, topology=topology, version=known)
     if not report.starts:
         raise KubeletConfigError(

@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from ipaddress import ip_address
 from typing import Any
 
+from numaforge.kubelet.minors.history import state_at
+from numaforge.kubelet.minors.tables import FLAGS
 from numaforge.kubelet.minors.versions import LATEST_MINOR, KubeletVersion
 from numaforge.kubelet.values.booleans import parse_bool
 from numaforge.kubelet.values.cpusets import CpuSetError, atoi
@@ -21,204 +23,40 @@ from numaforge.kubelet.values.gotext import quoted
 from numaforge.kubelet.values.labels import label_value_complaints, qualified_name_complaints
 from numaforge.quantity import Quantity, QuantityError
 
-# Flags that set a field of the configuration: name -> (how the value parses, the field).
-_SETTINGS: Mapping[str, tuple[str, str]] = {
-    "address": ("ip", "address"),
-    "allowed-unsafe-sysctls": ("list", "allowedUnsafeSysctls"),
-    "anonymous-auth": ("bool", "authentication.anonymous.enabled"),
-    "authentication-token-webhook": ("bool", "authentication.webhook.enabled"),
-    "authentication-token-webhook-cache-ttl": ("duration", "authentication.webhook.cacheTTL"),
-    "authorization-mode": ("string", "authorization.mode"),
-    "authorization-webhook-cache-authorized-ttl": ("duration", "authorization.webhook.cacheAuthorizedTTL"),
-    "authorization-webhook-cache-unauthorized-ttl": (
-        "duration",
-        "authorization.webhook.cacheUnauthorizedTTL",
-    ),
-    "cgroup-driver": ("string", "cgroupDriver"),
-    "cgroup-root": ("string", "cgroupRoot"),
-    "cgroups-per-qos": ("bool", "cgroupsPerQOS"),
-    "client-ca-file": ("string", "authentication.x509.clientCAFile"),
-    "cluster-dns": ("list", "clusterDNS"),
-    "cluster-domain": ("string", "clusterDomain"),
-    "container-log-max-files": ("int32", "containerLogMaxFiles"),
-    "container-log-max-size": ("string", "containerLogMaxSize"),
-    "container-runtime-endpoint": ("string", "containerRuntimeEndpoint"),
-    "contention-profiling": ("bool", "enableContentionProfiling"),
-    "cpu-cfs-quota": ("bool", "cpuCFSQuota"),
-    "cpu-cfs-quota-period": ("duration", "cpuCFSQuotaPeriod"),
-    "cpu-manager-policy": ("string", "cpuManagerPolicy"),
-    "cpu-manager-policy-options": ("pair", "cpuManagerPolicyOptions"),
-    "cpu-manager-reconcile-period": ("duration", "cpuManagerReconcilePeriod"),
-    "enable-controller-attach-detach": ("bool", "enableControllerAttachDetach"),
-    "enable-debugging-handlers": ("bool", "enableDebuggingHandlers"),
-    "enable-server": ("bool", "enableServer"),
-    "enforce-node-allocatable": ("list", "enforceNodeAllocatable"),
-    "event-burst": ("int32", "eventBurst"),
-    "event-qps": ("int32", "eventRecordQPS"),
-    "eviction-hard": ("less-than", "evictionHard"),
-    "eviction-max-pod-grace-period": ("int32", "evictionMaxPodGracePeriod"),
-    "eviction-minimum-reclaim": ("pairs", "evictionMinimumReclaim"),
-    "eviction-pressure-transition-period": ("duration", "evictionPressureTransitionPeriod"),
-    "eviction-soft": ("less-than", "evictionSoft"),
-    "eviction-soft-grace-period": ("pairs", "evictionSoftGracePeriod"),
-    "fail-cgroupv1": ("bool", "failCgroupV1"),
-    "fail-swap-on": ("bool", "failSwapOn"),
-    "feature-gates": ("gates", "featureGates"),
-    "file-check-frequency": ("duration", "fileCheckFrequency"),
-    "hairpin-mode": ("string", "hairpinMode"),
-    "healthz-bind-address": ("ip", "healthzBindAddress"),
-    "healthz-port": ("int32", "healthzPort"),
-    "http-check-frequency": ("duration", "httpCheckFrequency"),
-    "image-gc-high-threshold": ("int32", "imageGCHighThresholdPercent"),
-    "image-gc-low-threshold": ("int32", "imageGCLowThresholdPercent"),
-    "image-service-endpoint": ("string", "imageServiceEndpoint"),
-    "iptables-drop-bit": ("int32", "iptablesDropBit"),
-    "iptables-masquerade-bit": ("int32", "iptablesMasqueradeBit"),
-    "kernel-memcg-notification": ("bool", "kernelMemcgNotification"),
-    "kube-api-burst": ("int32", "kubeAPIBurst"),
-    "kube-api-content-type": ("string", "contentType"),
-    "kube-api-qps": ("int32", "kubeAPIQPS"),
-    "kube-reserved": ("pairs", "kubeReserved"),
-    "kube-reserved-cgroup": ("string", "kubeReservedCgroup"),
-    "kubelet-cgroups": ("string", "kubeletCgroups"),
-    "local-storage-capacity-isolation": ("bool", "localStorageCapacityIsolation"),
-    "log-flush-frequency": ("duration", "logging.flushFrequency"),
-    "logging-format": ("string", "logging.format"),
-    "make-iptables-util-chains": ("bool", "makeIPTablesUtilChains"),
-    "manifest-url": ("string", "staticPodURL"),
-    "max-open-files": ("int64", "maxOpenFiles"),
-    "max-pods": ("int32", "maxPods"),
-    "memory-manager-policy": ("string", "memoryManagerPolicy"),
-    "minimum-image-ttl-duration": ("duration", "imageMinimumGCAge"),
-    "node-status-max-images": ("int32", "nodeStatusMaxImages"),
-    "node-status-update-frequency": ("duration", "nodeStatusUpdateFrequency"),
-    "oom-score-adj": ("int32", "oomScoreAdj"),
-    "pod-cidr": ("string", "podCIDR"),
-    "pod-manifest-path": ("string", "staticPodPath"),
-    "pod-max-pids": ("int64", "podPidsLimit"),
-    "pods-per-core": ("int32", "podsPerCore"),
-    "port": ("int32", "port"),
-    "protect-kernel-defaults": ("bool", "protectKernelDefaults"),
-    "provider-id": ("string", "providerID"),
-    "qos-reserved": ("pairs", "qosReserved"),
-    "read-only-port": ("int32", "readOnlyPort"),
-    "register-node": ("bool", "registerNode"),
-    "register-with-taints": ("taints", "registerWithTaints"),
-    "registry-burst": ("int32", "registryBurst"),
-    "registry-qps": ("int32", "registryPullQPS"),
-    "reserved-cpus": ("string", "reservedSystemCPUs"),
-    "reserved-memory": ("reserved-memory", "reservedMemory"),
-    "resolv-conf": ("string", "resolvConf"),
-    "rotate-certificates": ("bool", "rotateCertificates"),
-    "rotate-server-certificates": ("bool", "serverTLSBootstrap"),
-    "runonce": ("bool", "runOnce"),
-    "runtime-request-timeout": ("duration", "runtimeRequestTimeout"),
-    "serialize-image-pulls": ("bool", "serializeImagePulls"),
-    "streaming-connection-idle-timeout": ("duration", "streamingConnectionIdleTimeout"),
-    "sync-frequency": ("duration", "syncFrequency"),
-    "system-cgroups": ("string", "systemCgroups"),
-    "system-reserved": ("pairs", "systemReserved"),
-    "system-reserved-cgroup": ("string", "systemReservedCgroup"),
-    "tls-cert-file": ("string", "tlsCertFile"),
-    "tls-cipher-suites": ("list", "tlsCipherSuites"),
-    "tls-min-version": ("string", "tlsMinVersion"),
-    "tls-private-key-file": ("string", "tlsPrivateKeyFile"),
-    "topology-manager-policy": ("string", "topologyManagerPolicy"),
-    "topology-manager-policy-options": ("pairs", "topologyManagerPolicyOptions"),
-    "topology-manager-scope": ("string", "topologyManagerScope"),
-    "v": ("uint32", "logging.verbosity"),
-    "volume-plugin-dir": ("string", "volumePluginDir"),
-    "volume-stats-agg-period": ("duration", "volumeStatsAggPeriod"),
+# Flags of the libraries of a kubelet, how each value parses and which field it sets: logging of
+# k8s.io/component-base, cAdvisor, klog. They are written as the tables write a kubelet's own.
+_LIBRARY_FLAGS: Mapping[str, str] = {
+    "application-metrics-count-limit": "28 int32",
+    "boot-id-file": "28 string",
+    "container-hints": "28 string",
+    "containerd": "28 string",
+    "containerd-namespace": "28 string",
+    "enable-load-reader": "28 bool",
+    "event-storage-age-limit": "28 string",
+    "event-storage-event-limit": "28 string",
+    "global-housekeeping-interval": "28 library-duration",
+    "h": "28 bool",
+    "help": "28 bool",
+    "housekeeping-interval": "28 library-duration",
+    "log-cadvisor-usage": "28 bool",
+    "log-flush-frequency": "28 duration logging.flushFrequency",
+    "log-json-info-buffer-size": "28 string",
+    "log-json-split-stream": "28 bool",
+    "log-text-info-buffer-size": "30 string",
+    "log-text-split-stream": "30 bool",
+    "logging-format": "28 string logging.format",
+    "machine-id-file": "28 string",
+    "storage-driver-buffer-duration": "28 library-duration",
+    "storage-driver-db": "28 string",
+    "storage-driver-host": "28 string",
+    "storage-driver-password": "28 string",
+    "storage-driver-secure": "28 bool",
+    "storage-driver-table": "28 string",
+    "storage-driver-user": "28 string",
+    "v": "28 uint32 logging.verbosity",
+    "version": "28 bool",
+    "vmodule": "28 modules",
 }
-
-# Flags that set no field of the configuration: name -> how the value parses.
-_OTHERS: Mapping[str, str] = {
-    **dict.fromkeys(
-        (
-            "boot-id-file",
-            "bootstrap-kubeconfig",
-            "cert-dir",
-            "cloud-config",
-            "cloud-provider",
-            "config",
-            "config-dir",
-            "container-hints",
-            "containerd",
-            "containerd-namespace",
-            "event-storage-age-limit",
-            "event-storage-event-limit",
-            "experimental-mounter-path",
-            "hostname-override",
-            "image-credential-provider-bin-dir",
-            "image-credential-provider-config",
-            "kubeconfig",
-            "lock-file",
-            "log-json-info-buffer-size",
-            "log-text-info-buffer-size",
-            "machine-id-file",
-            "node-ip",
-            "pod-infra-container-image",
-            "root-dir",
-            "runtime-cgroups",
-            "storage-driver-db",
-            "storage-driver-host",
-            "storage-driver-password",
-            "storage-driver-table",
-            "storage-driver-user",
-        ),
-        "string",
-    ),
-    **dict.fromkeys(
-        (
-            "enable-load-reader",
-            "exit-on-lock-contention",
-            "experimental-allocatable-ignore-eviction",
-            "help",
-            "keep-terminated-pod-volumes",
-            "log-cadvisor-usage",
-            "log-json-split-stream",
-            "log-text-split-stream",
-            "register-schedulable",
-            "seccomp-default",
-            "storage-driver-secure",
-            "version",
-        ),
-        "bool",
-    ),
-    **dict.fromkeys(
-        (
-            "global-housekeeping-interval",
-            "housekeeping-interval",
-            "storage-driver-buffer-duration",
-        ),
-        "library-duration",
-    ),
-    "minimum-container-ttl-duration": "duration",
-    "node-labels": "labels",
-    "manifest-url-header": "headers",
-    "vmodule": "modules",
-    **dict.fromkeys(
-        (
-            "application-metrics-count-limit",
-            "maximum-dead-containers",
-            "maximum-dead-containers-per-container",
-        ),
-        "int32",
-    ),
-}
-
-# The first and the last minor that know a flag, where that is not all of them.
-_FIRST_MINOR = {"fail-cgroupv1": 31}
-_LAST_MINOR = {
-    "iptables-drop-bit": 30,
-    "iptables-masquerade-bit": 30,
-    "keep-terminated-pod-volumes": 30,
-    "cloud-config": 33,
-    "register-schedulable": 33,
-    "pod-infra-container-image": 34,
-}
-# Up to this minor the flag took one pair at a time.
-_LAST_MINOR_OF_SINGLE_TOPOLOGY_OPTION = 30
 
 _HUGEPAGES = "hugepages-"
 _TAINT_EFFECTS = frozenset({"NoSchedule", "PreferNoSchedule", "NoExecute"})
@@ -270,7 +108,7 @@ def parse_flags(arguments: Sequence[str], version: KubeletVersion) -> Flags:
                 f"failed to parse kubelet flag: flag needs an argument: {_needs(given)}", given.argument
             )
         else:
-            _set(flags, given.name, given.kind, given.value)
+            _set(flags, given.name, given.kind, given.target, given.value)
     if commands:
         raise FlagError(f"unknown command {commands[0]}", commands[0])
     return flags
@@ -295,13 +133,15 @@ def flag_value(arguments: Sequence[str], name: str) -> str | None:
 class _Given:
     """An argument: a flag as it is `written` and by its `name`, or a word that is no flag (`name` is None).
 
-    `kind` tells how the value parses, None for an unknown flag; `value` is None where a flag lacks its own.
+    `kind` tells how the value parses, None for an unknown flag, `target` the field that it sets. `value` is
+    None where a flag lacks its own.
     """
 
     argument: str
     written: str = ""
     name: str | None = None
     kind: str | None = None
+    target: str = ""
     value: str | None = None
 
 
@@ -323,13 +163,13 @@ def _given(arguments: Sequence[str], minor: int) -> Iterator[_Given]:
             raise FlagError(f"failed to parse kubelet flag: bad flag syntax: {argument}", argument)
         written, separator, text = _split(argument)
         name = written.replace("_", "-")
-        kind = _kind(name, minor)
+        kind, target = _meaning(name, minor)
         value: str | None = text
         if not separator and kind == "bool":
             value = "true"
         elif not separator and kind is not None:
             value = rest.pop(0) if rest else None
-        yield _Given(argument, written, name, kind, value)
+        yield _Given(argument, written, name, kind, target, value)
 
 
 def override(config: Mapping[str, Any], flags: Flags) -> dict[str, Any]:
@@ -356,14 +196,11 @@ def _split(argument: str) -> tuple[str, str, str]:
     return name, separator, value
 
 
-def _kind(name: str, minor: int) -> str | None:
-    if not _FIRST_MINOR.get(name, 0) <= minor <= _LAST_MINOR.get(name, minor):
-        return None
-    if name == "h":
-        return "bool"
-    if name == "topology-manager-policy-options" and minor <= _LAST_MINOR_OF_SINGLE_TOPOLOGY_OPTION:
-        return "pair"
-    return _SETTINGS[name][0] if name in _SETTINGS else _OTHERS.get(name)
+def _meaning(name: str, minor: int) -> tuple[str | None, str]:
+    """Return how the value of a flag parses, None for an unknown one, and the field that it sets."""
+    history = _LIBRARY_FLAGS.get(name) or FLAGS.get(name)
+    kind, _, target = ((history and state_at(history, minor)) or "").partition(" ")
+    return kind or None, target
 
 
 def _unknown(given: _Given) -> str:
@@ -378,8 +215,7 @@ def _needs(given: _Given) -> str:
     )
 
 
-def _set(flags: Flags, name: str, kind: str, value: str) -> None:
-    _, target = _SETTINGS.get(name, ("", ""))
+def _set(flags: Flags, name: str, kind: str, target: str, value: str) -> None:
     if kind == "reserved-memory" and not value:
         # An empty list leaves the file's reservations alone.
         return

@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from numaforge.kubelet.minors.gates import DEPENDENCIES, GATES
+from numaforge.kubelet.minors.history import state_at
+from numaforge.kubelet.minors.tables import DEPENDENCIES, GATES
 from numaforge.kubelet.minors.versions import KNOWN_MINORS, KubeletVersion
 
 # Dependencies between gates are checked from this minor on.
@@ -94,14 +95,10 @@ def _unmet_dependencies(version: KubeletVersion, wanted: Mapping[str, bool]) -> 
 
 
 def _state_at(name: str, history: str, minor: int) -> GateState | None:
-    reached = None
-    for change in history.split(", "):
-        since, *state = change.split()
-        if int(since) <= minor:
-            reached = state
-    if reached is None or reached == ["gone"]:
+    state = state_at(history, minor)
+    if state is None:
         return None
-    maturity, default, *locked = reached
+    maturity, default, *locked = state.split()
     return GateState(name, maturity, default == "on", bool(locked))
 
 

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from types import MappingProxyType
 
+from numaforge.kubelet.minors.history import state_at, states_at
+from numaforge.kubelet.minors.tables import CPU_OPTIONS, TOPOLOGY_OPTIONS
 from numaforge.kubelet.minors.versions import KNOWN_MINORS, KubeletVersion
 
 CPU_MANAGER_POLICIES = ("none", "static")
@@ -68,19 +70,6 @@ class ForbiddenPair:
     since_minor: int
 
 
-# The minor in which an option reached a maturity; 28 stands for "28 or earlier".
-_CPU_HISTORY: Mapping[str, tuple[tuple[int, Maturity], ...]] = {
-    FULL_PCPUS_ONLY: ((28, Maturity.BETA), (33, Maturity.STABLE)),
-    DISTRIBUTE_ACROSS_NUMA: ((28, Maturity.ALPHA), (33, Maturity.BETA)),
-    ALIGN_BY_SOCKET: ((28, Maturity.ALPHA),),
-    DISTRIBUTE_ACROSS_CORES: ((31, Maturity.ALPHA),),
-    STRICT_CPU_RESERVATION: ((32, Maturity.ALPHA), (33, Maturity.BETA), (35, Maturity.STABLE)),
-    PREFER_ALIGN_BY_UNCORE_CACHE: ((32, Maturity.ALPHA), (34, Maturity.BETA), (36, Maturity.STABLE)),
-}
-_TOPOLOGY_HISTORY: Mapping[str, tuple[tuple[int, Maturity], ...]] = {
-    PREFER_CLOSEST_NUMA: ((28, Maturity.BETA), (32, Maturity.STABLE)),
-    MAX_ALLOWABLE_NUMA_NODES: ((31, Maturity.BETA), (35, Maturity.STABLE)),
-}
 _INTEGER_OPTIONS = frozenset({MAX_ALLOWABLE_NUMA_NODES})
 
 _FORBIDDEN_PAIRS = (
@@ -93,12 +82,12 @@ _FORBIDDEN_PAIRS = (
 
 def cpu_options(version: KubeletVersion) -> Mapping[str, OptionState]:
     """Return the cpuManagerPolicyOptions that this kubelet knows, by name."""
-    return _options_of(version, _CPU_HISTORY, "CPUManagerPolicy")
+    return _options_of(version, CPU_OPTIONS, "CPUManagerPolicy")
 
 
 def topology_options(version: KubeletVersion) -> Mapping[str, OptionState]:
     """Return the topologyManagerPolicyOptions that this kubelet knows, by name."""
-    return _options_of(version, _TOPOLOGY_HISTORY, "TopologyManagerPolicy")
+    return _options_of(version, TOPOLOGY_OPTIONS, "TopologyManagerPolicy")
 
 
 def cpu_option(version: KubeletVersion, name: str) -> OptionState | None:
@@ -113,9 +102,9 @@ def topology_option(version: KubeletVersion, name: str) -> OptionState | None:
 
 def known_versions_of(name: str) -> Mapping[int, Maturity]:
     """Return the maturity of a CPU or topology manager option in each kubelet minor that knows it."""
-    history = _CPU_HISTORY.get(name) or _TOPOLOGY_HISTORY.get(name) or ()
-    states = {minor: _maturity_at(history, minor) for minor in KNOWN_MINORS}
-    return MappingProxyType({minor: state for minor, state in states.items() if state is not None})
+    history = {**CPU_OPTIONS, **TOPOLOGY_OPTIONS}.get(name)
+    states = {minor: state_at(history, minor) for minor in KNOWN_MINORS} if history else {}
+    return MappingProxyType({minor: Maturity(state) for minor, state in states.items() if state})
 
 
 def forbidden_pairs(version: KubeletVersion) -> tuple[ForbiddenPair, ...]:
@@ -124,15 +113,11 @@ def forbidden_pairs(version: KubeletVersion) -> tuple[ForbiddenPair, ...]:
 
 
 def _options_of(
-    version: KubeletVersion, histories: Mapping[str, tuple[tuple[int, Maturity], ...]], gate_prefix: str
+    version: KubeletVersion, histories: Mapping[str, str], gate_prefix: str
 ) -> Mapping[str, OptionState]:
-    states = {name: _maturity_at(history, version.rules_minor) for name, history in histories.items()}
+    states = states_at(histories, version.rules_minor)
     return MappingProxyType(
-        {
-            name: _option_state(name, maturity, gate_prefix)
-            for name, maturity in states.items()
-            if maturity is not None
-        }
+        {name: _option_state(name, Maturity(state), gate_prefix) for name, state in states.items()}
     )
 
 
@@ -144,8 +129,3 @@ def _option_state(name: str, maturity: Maturity, gate_prefix: str) -> OptionStat
     }
     gate, default = gates[maturity]
     return OptionState(name, maturity, gate, default, "int" if name in _INTEGER_OPTIONS else "bool")
-
-
-def _maturity_at(history: tuple[tuple[int, Maturity], ...], minor: int) -> Maturity | None:
-    reached = [maturity for since, maturity in history if since <= minor]
-    return reached[-1] if reached else None

@@ -16,7 +16,7 @@ from numaforge.kubelet.config.decode import field_path
 from numaforge.kubelet.config.defaults import EVICTION_HARD
 from numaforge.kubelet.config.loading import Configuration
 from numaforge.kubelet.findings import Finding, dotted, found
-from numaforge.kubelet.minors.fields import ROOT_TYPE, SINCE_MINOR, struct_fields, types_of
+from numaforge.kubelet.minors.fields import ROOT_TYPE, first_minor_of, types_of
 from numaforge.kubelet.minors.options import FULL_PCPUS_ONLY
 from numaforge.kubelet.minors.versions import KubeletVersion
 from numaforge.kubelet.startup.managers import CpuManager, MemoryManager
@@ -71,8 +71,8 @@ def find_traps(
 
 def _unknown_field(path: Path, version: KubeletVersion, file: str, line: int | None) -> Finding:
     name = dotted(path)
-    since = SINCE_MINOR.get(str(path[-1])) if len(path) == 1 else None
-    if since is not None:
+    since = first_minor_of(str(path[-1])) if len(path) == 1 else None
+    if since is not None and since > version.rules_minor:
         remedy = f"{name} exists from kubelet 1.{since} on: remove it, or upgrade"
     else:
         nearest = get_close_matches(str(path[-1]), _fields_beside(path, version), n=1, cutoff=0.6)
@@ -90,10 +90,11 @@ def _unknown_field(path: Path, version: KubeletVersion, file: str, line: int | N
 
 
 def _fields_beside(path: Path, version: KubeletVersion) -> list[str]:
-    fields: Mapping[str, str] = types_of(version.rules_minor).structs[ROOT_TYPE]
+    structs = types_of(version.rules_minor).structs
+    fields = structs[ROOT_TYPE]
     for step in path[:-1]:
         if isinstance(step, str):
-            fields = struct_fields(fields.get(step, ""))
+            fields = structs.get(fields.get(step, "").lstrip("*[]"), {})
     return list(fields)
 
 
