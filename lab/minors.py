@@ -339,9 +339,9 @@ def _table(name: str, types: str, entries: Mapping[Any, Any]) -> str:
     return f"{name}: Mapping[{types}] = {pformat(entries, width=100, sort_dicts=False)}\n"
 
 
-_HEADER = '''"""What differs by Kubernetes minor. `python -m lab.minors` generates it from the kubelet's sources.
+_HEADER = '''"""What differs by Kubernetes minor: `python -m lab.minors` reads it in the kubelet's sources.
 
-A history lists changes: `28 beta on, 33 ga on locked, 36 gone` is a beta gate that is on by default from
+A history lists changes: `28 beta on, 33 ga on locked, 36 gone` is a beta gate, on by default from
 1.28 (or earlier) on, locked to its default from 1.33, unknown to 1.36. A flag has how its value parses and
 the field that it sets, a field its Go type, an option its maturity.
 """
