@@ -164,7 +164,7 @@ def check_cpu_state(
     return None
 
 
-def check_memory_state(state: MemoryState, machine: Mapping[int, Mapping[str, MemoryTable]]) -> str | None:
+def check_memory_state(state: MemoryState, machine: Mapping[int, Mapping[str, FreshTable]]) -> str | None:
     """Return why the Static policy refuses a restored state, in the kubelet's words, or None.
 
     `machine` is what a fresh state would hold: by NUMA node and resource ("memory", "hugepages-2Mi").
@@ -188,7 +188,7 @@ def check_memory_state(state: MemoryState, machine: Mapping[int, Mapping[str, Me
 
 
 @dataclass(frozen=True)
-class MemoryTable:
+class FreshTable:
     """One resource of one NUMA node in a fresh state, in bytes; `allocatable` wraps below zero, as uint64."""
 
     total: int
@@ -472,7 +472,7 @@ def _assign(expected: dict[int, _ExpectedNode], blocks: list[Mapping[str, Any]],
 
 def _same_machine(
     written: Mapping[int, Mapping[str, Any]],
-    machine: Mapping[int, Mapping[str, MemoryTable]],
+    machine: Mapping[int, Mapping[str, FreshTable]],
     expected: Mapping[int, _ExpectedNode],
 ) -> bool:
     if set(written) != set(machine):
@@ -483,7 +483,7 @@ def _same_machine(
 def _same_node(
     node: int,
     written: Mapping[int, Mapping[str, Any]],
-    machine: Mapping[int, Mapping[str, MemoryTable]],
+    machine: Mapping[int, Mapping[str, FreshTable]],
     expected: Mapping[int, _ExpectedNode],
 ) -> bool:
     state = written[node]

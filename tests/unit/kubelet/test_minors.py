@@ -64,6 +64,15 @@ def _promised() -> int:
     return max(int(minor) for minor in re.findall(r"kubelets 1\.\d+ to 1\.(\d+)", text))
 
 
+def _documented() -> int:
+    """Return the oldest of the newest minors that the docs name: `1.28 to 1.36`."""
+    pages = [REPOSITORY / "README.md", *sorted((REPOSITORY / "docs").glob("*.md"))]
+    found = [
+        re.findall(rf"1\.{OLDEST_MINOR} to 1\.(\d+)", page.read_text(encoding="utf-8")) for page in pages
+    ]
+    return min(int(minor) for minors_ in found for minor in minors_)
+
+
 PLACES: dict[str, Callable[[], int]] = {
     "lab/minors.py: RELEASES (then run python -m lab.minors --download)": lambda: max(minors.RELEASES),
     "src/numaforge/kubelet/minors/tables.py (run python -m lab.minors)": lambda: max(tables.RELEASES),
@@ -74,6 +83,7 @@ PLACES: dict[str, Callable[[], int]] = {
     "lab/kubelets.py: MINORS": lambda: _newest(list(kubelets.MINORS)),
     "lab/lab.mk: the help of kubelets": _promised,
     "docs/kubelets.json (run make test-kubelets)": _recorded,
+    "README.md and docs/*.md: `1.28 to ...`": _documented,
 }
 
 

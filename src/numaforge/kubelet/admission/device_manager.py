@@ -138,7 +138,7 @@ class DeviceManager:
         return {resource: plugin.healthy.bit_count() for resource, plugin in self.plugins.items()}
 
     def free_near(self, numa_node: int) -> dict[str, int]:
-        """Return the healthy devices near a NUMA node that nobody holds, by resource."""
+        """Return the healthy devices near a NUMA node that no container holds, by resource."""
         return {
             resource: (plugin.healthy & ~plugin.allocated & plugin.of_node.get(numa_node, 0)).bit_count()
             for resource, plugin in self.plugins.items()
@@ -170,7 +170,7 @@ class DeviceManager:
         }
 
     def allocate(self, demand: Demand, container: Container, hint: Hint) -> None:
-        """Give a container its devices, or raise RefusedError (Allocate)."""
+        """Give a container its devices, or raise PodRejectedError (Allocate)."""
         pod = demand.pod.name
         reusable = dict(self._reusable_by(demand))
         for resource, count in self._requests(container.limits).items():

@@ -1,4 +1,4 @@
-"""Kubelet versions: which minor's rules apply to a version somebody names."""
+"""Kubelet versions, and which minor's rules apply to each."""
 
 from __future__ import annotations
 

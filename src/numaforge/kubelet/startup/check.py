@@ -14,7 +14,7 @@ from fractions import Fraction
 from typing import Any
 
 from numaforge.cpulist import format_cpulist
-from numaforge.kubelet.admission.machine import Machine
+from numaforge.kubelet.admission.machine import MachineInfo
 from numaforge.kubelet.checkpoints import (
     CPU_STATE_FILE,
     MEMORY_STATE_FILE,
@@ -47,9 +47,9 @@ from numaforge.kubelet.findings import Finding, Report, found
 from numaforge.kubelet.minors.options import STRICT_CPU_RESERVATION
 from numaforge.kubelet.minors.versions import KubeletVersion
 from numaforge.kubelet.startup.managers import (
-    CpuManager,
+    CpuManagerSetup,
     ManagerError,
-    MemoryManager,
+    MemoryManagerSetup,
     set_up_cpu_manager,
     set_up_memory_manager,
     set_up_topology_manager,
@@ -60,7 +60,7 @@ from numaforge.kubelet.startup.tls import tls_complaint
 from numaforge.kubelet.startup.traps import find_traps, unread_fields
 from numaforge.kubelet.startup.validation import (
     FIRST_MINOR_CHECKING_FLUSHES,
-    Refusal,
+    InvalidSetting,
     validate,
     validate_logging,
 )
@@ -86,8 +86,8 @@ _WATCH_STRATEGIES = ("Get", "Cache", "Watch")
 class _Managers:
     """What the managers were set up with, as far as the start came."""
 
-    cpu: CpuManager | None = None
-    memory: MemoryManager | None = None
+    cpu: CpuManagerSetup | None = None
+    memory: MemoryManagerSetup | None = None
     reservation: Mapping[str, Quantity] = field(default_factory=dict)
 
 
@@ -122,7 +122,7 @@ def check(
             config_text, drop_ins or {}, flags, kubelet, environment or {}, config_path, drop_in_dir
         )
         findings += notes
-        machine = Machine.from_topology(topology)
+        machine = MachineInfo.from_topology(topology)
         _validate(configuration, kubelet, topology)
         _run(configuration, kubelet, topology, machine, managers)
         _start(configuration, kubelet, machine, managers, state_files or {}, root_dir)
@@ -175,7 +175,7 @@ def _require_flush_interval(configuration: Configuration, version: KubeletVersio
         raise StartError(text, finding)
 
 
-def _refusal_findings(refusals: Sequence[Refusal], places: Places) -> list[Finding]:
+def _refusal_findings(refusals: Sequence[InvalidSetting], places: Places) -> list[Finding]:
     return [
         places.finding(
             refusal.rule,
@@ -192,7 +192,7 @@ def _run(
     configuration: Configuration,
     version: KubeletVersion,
     topology: NodeTopology,
-    machine: Machine,
+    machine: MachineInfo,
     managers: _Managers,
 ) -> None:
     settings, places = configuration.settings, configuration.places
@@ -249,7 +249,7 @@ def _require_authorization_mode(configuration: Configuration) -> None:
         raise StartError(f"{_RUN}{text}", finding)
 
 
-def _reserved_cpus(configuration: Configuration, machine: Machine) -> frozenset[int]:
+def _reserved_cpus(configuration: Configuration, machine: MachineInfo) -> frozenset[int]:
     text = configuration.settings.get("reservedSystemCPUs") or ""
     reserved = parse_cpuset(text)
     online = frozenset(machine.cpus.places)
@@ -390,7 +390,7 @@ def _runs_memory_manager(configuration: Configuration, version: KubeletVersion) 
     return enabled(version, configuration.gates, "MemoryManager")
 
 
-def _capacity(machine: Machine) -> dict[str, Quantity]:
+def _capacity(machine: MachineInfo) -> dict[str, Quantity]:
     capacity = {
         "cpu": Quantity(Fraction(machine.cpus.num_cpus), "DecimalSI", -3),
         "memory": Quantity.of_bytes(machine.memory_bytes),
@@ -464,7 +464,7 @@ def _size_complaint(size: str) -> str | None:
 def _start(
     configuration: Configuration,
     version: KubeletVersion,
-    machine: Machine,
+    machine: MachineInfo,
     managers: _Managers,
     state_files: Mapping[str, str],
     root_dir: str,
@@ -490,7 +490,7 @@ def _start(
 
 
 def _restore_cpu(
-    manager: CpuManager, text: str, version: KubeletVersion, machine: Machine, path: str
+    manager: CpuManagerSetup, text: str, version: KubeletVersion, machine: MachineInfo, path: str
 ) -> None:
     try:
         state = restore_cpu_state(text, manager.policy, version, path)
@@ -504,7 +504,7 @@ def _restore_cpu(
         raise _unrestorable("NF301", f"start cpu manager error: {refusal}", path)
 
 
-def _restore_memory(manager: MemoryManager, text: str, version: KubeletVersion, path: str) -> None:
+def _restore_memory(manager: MemoryManagerSetup, text: str, version: KubeletVersion, path: str) -> None:
     try:
         state = restore_memory_state(text, manager.policy, version, path)
     except CheckpointError as error:

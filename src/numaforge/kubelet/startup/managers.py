@@ -12,9 +12,9 @@ from typing import Any
 
 from numaforge.cpulist import format_cpulist
 from numaforge.kubelet.admission.assignment import AssignmentError, take_distributed, take_packed
-from numaforge.kubelet.admission.machine import Machine
+from numaforge.kubelet.admission.machine import MachineInfo
 from numaforge.kubelet.admission.masks import bits
-from numaforge.kubelet.checkpoints import MemoryTable
+from numaforge.kubelet.checkpoints import FreshTable
 from numaforge.kubelet.config.gates import enabled
 from numaforge.kubelet.minors.options import (
     ALIGN_BY_SOCKET,
@@ -60,7 +60,7 @@ class ManagerError(ValueError):
 
 
 @dataclass(frozen=True)
-class CpuManager:
+class CpuManagerSetup:
     """The CPU manager as configured: `reserved` is empty under policy none."""
 
     policy: str
@@ -69,15 +69,15 @@ class CpuManager:
 
 
 @dataclass(frozen=True)
-class MemoryManager:
+class MemoryManagerSetup:
     """The memory manager as configured: what a fresh state holds, by NUMA node and resource."""
 
     policy: str
-    machine: Mapping[int, Mapping[str, MemoryTable]] = field(default_factory=dict)
+    machine: Mapping[int, Mapping[str, FreshTable]] = field(default_factory=dict)
 
 
 def set_up_topology_manager(
-    settings: Mapping[str, Any], machine: Machine, version: KubeletVersion, gates: Mapping[str, bool]
+    settings: Mapping[str, Any], machine: MachineInfo, version: KubeletVersion, gates: Mapping[str, bool]
 ) -> None:
     """Check the topology manager's options against this kubelet and machine. Raises ManagerError."""
     if settings["topologyManagerPolicy"] == "none":
@@ -110,13 +110,13 @@ def set_up_topology_manager(
 
 def set_up_cpu_manager(
     settings: Mapping[str, Any],
-    machine: Machine,
+    machine: MachineInfo,
     version: KubeletVersion,
     gates: Mapping[str, bool],
     *,
     reserved: frozenset[int],
     reservation: Mapping[str, Quantity],
-) -> CpuManager:
+) -> CpuManagerSetup:
     """Check the CPU manager's policy, options and reservation, and return it with its reserved CPUs.
 
     `reserved` is what reservedSystemCPUs names, `reservation` what Node Allocatable keeps back. Raises
@@ -132,7 +132,7 @@ def set_up_cpu_manager(
                 "cpuManagerPolicyOptions",
                 "remove cpuManagerPolicyOptions, or set cpuManagerPolicy: static",
             )
-        return CpuManager(policy)
+        return CpuManagerSetup(policy)
     if policy != "static":
         raise ManagerError(
             f'unknown policy: "{policy}"',
@@ -152,20 +152,20 @@ def set_up_cpu_manager(
             "kubeReserved.cpu",
             f"reserve fewer than the machine's {machine.cpus.num_cpus} CPUs",
         )
-    return CpuManager(policy, parsed, chosen)
+    return CpuManagerSetup(policy, parsed, chosen)
 
 
 def set_up_memory_manager(
     settings: Mapping[str, Any],
-    machine: Machine,
+    machine: MachineInfo,
     version: KubeletVersion,
     *,
     reservation: Mapping[str, Quantity],
-) -> MemoryManager:
+) -> MemoryManagerSetup:
     """Check the memory manager's policy and reservedMemory, and return it. Raises ManagerError."""
     policy = settings["memoryManagerPolicy"]
     if policy == "None":
-        return MemoryManager(policy)
+        return MemoryManagerSetup(policy)
     if policy == "BestEffort" and version.rules_minor >= _FIRST_MINOR_WITH_BEST_EFFORT:
         raise ManagerError(
             'policy "BestEffort" is not available for platform "linux"',
@@ -192,23 +192,23 @@ def set_up_memory_manager(
             "reserve memory in kubeReserved, systemReserved or evictionHard, and the same sum in "
             "reservedMemory",
         )
-    return MemoryManager(policy, fresh_memory(machine, reserved))
+    return MemoryManagerSetup(policy, fresh_memory(machine, reserved))
 
 
 def fresh_memory(
-    machine: Machine, reserved: Mapping[int, Mapping[str, int]]
-) -> dict[int, dict[str, MemoryTable]]:
+    machine: MachineInfo, reserved: Mapping[int, Mapping[str, int]]
+) -> dict[int, dict[str, FreshTable]]:
     """Return the machine state that Static starts with; allocatable wraps below zero, as uint64 does."""
     state = {}
     for node in machine.nodes:
         kept = reserved.get(node.id, {})
         tables = {
-            name: MemoryTable(size, kept.get(name, 0), (size - kept.get(name, 0)) % _UINT64)
+            name: FreshTable(size, kept.get(name, 0), (size - kept.get(name, 0)) % _UINT64)
             for name, size in node.hugepages.items()
         }
         memory = kept.get("memory", 0)
         pages = sum(node.hugepages.values())
-        tables["memory"] = MemoryTable(
+        tables["memory"] = FreshTable(
             node.memory_bytes, memory, (node.memory_bytes - memory - pages) % _UINT64
         )
         state[node.id] = tables
@@ -294,7 +294,7 @@ def _more_nodes_remedy(count: int, version: KubeletVersion) -> str:
     return "set topologyManagerPolicy: none: this kubelet has no option to raise the limit"
 
 
-def _reserved_count(reservation: Mapping[str, Quantity], machine: Machine) -> int:
+def _reserved_count(reservation: Mapping[str, Quantity], machine: MachineInfo) -> int:
     cpus = reservation.get("cpu")
     if cpus is None:
         raise ManagerError(
@@ -307,7 +307,7 @@ def _reserved_count(reservation: Mapping[str, Quantity], machine: Machine) -> in
     return ceil(cpus.milli_ceiling() / 1000)
 
 
-def _first_cores(machine: Machine) -> str:
+def _first_cores(machine: MachineInfo) -> str:
     """Return the lowest core of every NUMA node that has CPUs."""
     first: dict[int, int] = {}
     for place in machine.cpus.places.values():
@@ -342,7 +342,9 @@ def _static_options(
     return parsed
 
 
-def _require_compatible(options: Mapping[str, bool], settings: Mapping[str, Any], machine: Machine) -> None:
+def _require_compatible(
+    options: Mapping[str, bool], settings: Mapping[str, Any], machine: MachineInfo
+) -> None:
     if not options.get(ALIGN_BY_SOCKET):
         return
     path = f"cpuManagerPolicyOptions.{ALIGN_BY_SOCKET}"
@@ -366,7 +368,7 @@ def _require_compatible(options: Mapping[str, bool], settings: Mapping[str, Any]
         )
 
 
-def _reserve_by_count(machine: Machine, count: int, options: Mapping[str, bool]) -> frozenset[int]:
+def _reserve_by_count(machine: MachineInfo, count: int, options: Mapping[str, bool]) -> frozenset[int]:
     """Return the CPUs that the static policy reserves for a number: chosen with the policy's own options."""
     spread = options.get(DISTRIBUTE_ACROSS_CORES, False)
     try:
@@ -381,7 +383,7 @@ def _reserve_by_count(machine: Machine, count: int, options: Mapping[str, bool])
     return frozenset(bits(chosen))
 
 
-def _require_nodes(entries: list[Mapping[str, Any]], machine: Machine) -> None:
+def _require_nodes(entries: list[Mapping[str, Any]], machine: MachineInfo) -> None:
     known = {node.id for node in machine.nodes}
     for index, entry in enumerate(entries):
         node = entry.get("numaNode", 0)

@@ -19,7 +19,7 @@ from numaforge.kubelet.findings import Finding, dotted, found
 from numaforge.kubelet.minors.fields import ROOT_TYPE, first_minor_of, types_of
 from numaforge.kubelet.minors.options import FULL_PCPUS_ONLY
 from numaforge.kubelet.minors.versions import KubeletVersion
-from numaforge.kubelet.startup.managers import CpuManager, MemoryManager
+from numaforge.kubelet.startup.managers import CpuManagerSetup, MemoryManagerSetup
 from numaforge.kubelet.values.gojson import GoJsonError, Path, decode
 from numaforge.kubelet.values.gotext import quoted
 from numaforge.quantity import Quantity
@@ -50,8 +50,8 @@ def find_traps(
     configuration: Configuration,
     topology: NodeTopology,
     version: KubeletVersion,
-    cpu: CpuManager | None,
-    memory: MemoryManager | None,
+    cpu: CpuManagerSetup | None,
+    memory: MemoryManagerSetup | None,
 ) -> tuple[Finding, ...]:
     """Return warnings about a loaded configuration; a manager is None where the start did not reach it."""
     findings = [
@@ -218,7 +218,7 @@ def _options_without_policy(configuration: Configuration) -> _Findings:
         )
 
 
-def _cpu_traps(configuration: Configuration, topology: NodeTopology, cpu: CpuManager) -> list[Finding]:
+def _cpu_traps(configuration: Configuration, topology: NodeTopology, cpu: CpuManagerSetup) -> list[Finding]:
     path = "reservedSystemCPUs" if configuration.settings.get("reservedSystemCPUs") else "kubeReserved.cpu"
     free = topology.online - cpu.reserved
     if not free:
@@ -238,7 +238,7 @@ def _cpu_traps(configuration: Configuration, topology: NodeTopology, cpu: CpuMan
 
 
 def _uneven_threads(
-    configuration: Configuration, topology: NodeTopology, cpu: CpuManager, path: str
+    configuration: Configuration, topology: NodeTopology, cpu: CpuManagerSetup, path: str
 ) -> _Findings:
     # kubernetes/kubernetes#124066 and #140495: CPUs per core is rounded down, so a half-reserved core looks
     # free.
@@ -258,7 +258,7 @@ def _uneven_threads(
 
 
 def _partial_cores(
-    configuration: Configuration, topology: NodeTopology, cpu: CpuManager, path: str
+    configuration: Configuration, topology: NodeTopology, cpu: CpuManagerSetup, path: str
 ) -> _Findings:
     partial = _in_part(topology.cores, cpu.reserved)
     if not partial:
@@ -298,7 +298,7 @@ def _starved_gpus(configuration: Configuration, topology: NodeTopology, free: Cp
             )
 
 
-def _oversized_reservations(configuration: Configuration, memory: MemoryManager) -> _Findings:
+def _oversized_reservations(configuration: Configuration, memory: MemoryManagerSetup) -> _Findings:
     for node, tables in sorted(memory.machine.items()):
         table = tables["memory"]
         pages = sum(other.total for name, other in tables.items() if name != "memory")
@@ -317,7 +317,7 @@ def _oversized_reservations(configuration: Configuration, memory: MemoryManager)
 
 
 def _single_numa_node(
-    configuration: Configuration, topology: NodeTopology, cpu: CpuManager | None
+    configuration: Configuration, topology: NodeTopology, cpu: CpuManagerSetup | None
 ) -> _Findings:
     nodes = [node for node in topology.numa_nodes if node.cpus]
     if configuration.settings["topologyManagerPolicy"] != "single-numa-node" or len(nodes) < 2:

@@ -41,7 +41,7 @@ _TAINT_EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 
 
 @dataclass(frozen=True)
-class Refusal:
+class InvalidSetting:
     """One validation error: the finding's rule, the field (dotted), the kubelet's text, and a way out."""
 
     rule: str
@@ -89,7 +89,7 @@ class _Config:
 
 def validate(
     settings: Mapping[str, Any], version: KubeletVersion, gates: Mapping[str, bool], *, cgroup_version: int
-) -> tuple[Refusal, ...]:
+) -> tuple[InvalidSetting, ...]:
     """Return what this kubelet's validation refuses, in its order.
 
     `settings` is the complete configuration, `gates` the feature gates in force, `cgroup_version` the host's.
@@ -100,22 +100,22 @@ def validate(
 
 def validate_logging(
     settings: Mapping[str, Any], version: KubeletVersion, gates: Mapping[str, bool]
-) -> tuple[Refusal, ...]:
+) -> tuple[InvalidSetting, ...]:
     """Return what the logging set-up refuses before the configuration as a whole is validated."""
     return tuple(_logging(_Config(settings, version, gates, 2)))
 
 
-_Refusals = Iterator[Refusal]
+_Refusals = Iterator[InvalidSetting]
 
 
-def _invalid(rule: str, path: str, text: str, remedy: str) -> Refusal:
-    return Refusal(rule, path, f"invalid configuration: {text}", remedy)
+def _invalid(rule: str, path: str, text: str, remedy: str) -> InvalidSetting:
+    return InvalidSetting(rule, path, f"invalid configuration: {text}", remedy)
 
 
 def _gate_dependencies(config: _Config) -> _Refusals:
     if config.minor >= 35:
         for text in set_gates(config.version, config.gates):
-            yield Refusal(
+            yield InvalidSetting(
                 "NF103", "featureGates", text, "enable what the gate depends on, or disable the gate too"
             )
 
@@ -247,7 +247,7 @@ def _image_ages(config: _Config) -> _Refusals:
         )
 
 
-def _not_negative_duration(name: str, value: Duration) -> Refusal:
+def _not_negative_duration(name: str, value: Duration) -> InvalidSetting:
     return _invalid("NF110", name, f"{name} {value} must not be negative", f"set {name} to 0s or more")
 
 
@@ -311,7 +311,7 @@ def _taints(config: _Config) -> _Refusals:
         if not _is_valid_taint(taint):
             texts = " ".join(taint.get(name, "") for name in ("key", "value", "effect"))
             shown = f"{texts} {_shown_time(added)}"
-            yield Refusal(
+            yield InvalidSetting(
                 "NF119",
                 path,
                 f"invalid taint: {{{shown}}}",
@@ -688,7 +688,7 @@ def _host(config: _Config) -> _Refusals:
         fate = "is in maintenance mode"
         if config.minor >= 35:
             fate = "is unsupported and will be removed in a future release"
-        yield Refusal(
+        yield InvalidSetting(
             "NF117",
             "failCgroupV1",
             f"kubelet is configured to not run on a host using cgroup v1. cgroup v1 support {fate}",
@@ -766,9 +766,9 @@ def _log_options(config: _Config, options: Mapping[str, Any]) -> _Refusals:
             yield _field_error(f"options.{kind}.infoBufferSize", forbidden)
 
 
-def _field_error(field: str, text: str) -> Refusal:
+def _field_error(field: str, text: str) -> InvalidSetting:
     path = f"logging.{field}"
-    return Refusal(
+    return InvalidSetting(
         "NF118", path, f"{path}: {text}", "leave the logging settings at their defaults, or correct them"
     )
 
@@ -788,7 +788,7 @@ def _hidden_metrics(config: _Config) -> _Refusals:
             f"Invalid value: {quoted(shown)}: must be omitted or have the value '{previous}'; "
             "only the previous minor version is allowed"
         )
-    yield Refusal("NF111", "showHiddenMetricsForVersion", text, f'use "{previous}", or leave it out')
+    yield InvalidSetting("NF111", "showHiddenMetricsForVersion", text, f'use "{previous}", or leave it out')
 
 
 def _tracing(config: _Config) -> _Refusals:
@@ -811,7 +811,7 @@ def _tracing(config: _Config) -> _Refusals:
         complaint = "sampling rate per million must be less than or equal to one million"
     if complaint:
         path = "tracing.samplingRatePerMillion"
-        yield Refusal("NF110", path, f"{path}: Invalid value: {rate}: {complaint}", "use 0 to 1000000")
+        yield InvalidSetting("NF110", path, f"{path}: Invalid value: {rate}: {complaint}", "use 0 to 1000000")
     if "endpoint" in tracing:
         yield from _tracing_endpoint(tracing["endpoint"])
 
@@ -826,7 +826,7 @@ def _tracing_endpoint(endpoint: str) -> _Refusals:
             "See https://github.com/grpc/grpc/blob/master/doc/naming.md"
         )
     if complaint:
-        yield Refusal(
+        yield InvalidSetting(
             "NF111",
             "tracing.endpoint",
             f"tracing.endpoint: Invalid value: {quoted(url)}: {complaint}",
