@@ -120,6 +120,7 @@ def test_durations_survive_printing(nanoseconds: int) -> None:
         ("10x", 'time: unknown unit "x" in duration "10x"'),
         ("", 'time: invalid duration ""'),
         ("ten", 'time: invalid duration "ten"'),
+        ("-+1s", 'time: invalid duration "-+1s"'),
     ],
 )
 def test_what_is_no_duration(text: str, reason: str) -> None:

@@ -56,7 +56,7 @@ class Duration:
 
 def parse_duration(text: str) -> Duration:
     """Read a duration. Raises DurationError with Go's text."""
-    rest = text.removeprefix("-").removeprefix("+") if text[:1] in "+-" else text
+    rest = text[1:] if text.startswith(("-", "+")) else text
     if rest == "0":
         return Duration(0)
     if not rest:
