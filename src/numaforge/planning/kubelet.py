@@ -303,8 +303,7 @@ class _Chooser:
         if policy != "static" and wanted:
             raise PlanError(
                 f"{', '.join(wanted)} cannot be given with the CPU manager's policy {policy}: the kubelet "
-                "would not "
-                "start",
+                "would not start",
                 where=field,
                 remedy="set kubelet.cpu_manager_policy: static, or leave the options out",
             )
@@ -418,8 +417,7 @@ class _Chooser:
         if MAX_ALLOWABLE_NUMA_NODES not in known:
             raise PlanError(
                 f"the machine has {nodes} NUMA nodes, memory-only ones included, and kubelet {self.version} "
-                "aligns "
-                f"at most {DEFAULT_MAX_NUMA_NODES}",
+                f"aligns at most {DEFAULT_MAX_NUMA_NODES}",
                 where="kubelet.topology_manager_policy",
                 remedy=f"use a kubelet that has {MAX_ALLOWABLE_NUMA_NODES} "
                 f"({_versions(MAX_ALLOWABLE_NUMA_NODES)}), "
@@ -496,8 +494,7 @@ class _Chooser:
                 Notice(
                     "reserved-cpu-overruled",
                     f"{held.place} sets {name}.cpu: {held.value}, which the kubelet ignores once "
-                    "reservedSystemCPUs "
-                    "is set",
+                    "reservedSystemCPUs is set",
                 )
             )
 

@@ -73,8 +73,8 @@ def _refused(empty: EmptyNode, resource: str, config: Mapping[str, Any]) -> Noti
     policy, scope = config.get("topologyManagerPolicy"), config.get("topologyManagerScope", "container")
     every, most = empty.devices, max((n for n in range(empty.devices) if empty.largest(n)), default=0)
     instead = (
-        "where such pods run, set kubelet.topology_manager_policy: best-effort, as the profiles training and "
-        "best-effort-mixed do"
+        "where such pods run, set kubelet.topology_manager_policy: best-effort, as the profiles training "
+        "and best-effort-mixed do"
     )
     if policy == SINGLE_NUMA_NODE:
         cause = f"single-numa-node refuses every {scope} with all {every} {resource}, the most is {most}"

@@ -80,8 +80,7 @@ def plan_reservations(
     if plan.total_bytes >= capacity:
         raise PlanError(
             f"kube_reserved {format_bytes(kube)} + system_reserved {format_bytes(system)} + eviction "
-            "threshold "
-            f"{format_bytes(threshold)} = {format_bytes(plan.total_bytes)}, but the machine has "
+            f"threshold {format_bytes(threshold)} = {format_bytes(plan.total_bytes)}, but the machine has "
             f"{format_bytes(capacity)} of memory",
             where="memory",
             remedy="reserve less than the machine's memory",
@@ -253,8 +252,7 @@ def _eviction_reason(profile: NodeProfile, existing: ExistingSettings, threshold
     if threshold.endswith("%"):
         return (
             f"{source}, {threshold} of memory, written as an amount so that reservedMemory still adds up "
-            "when a "
-            "reboot moves MemTotal"
+            "when a reboot moves MemTotal"
         )
     return source
 
@@ -283,8 +281,7 @@ def _shares(
         if held.from_flag or profile.kubelet.on_conflict != "override":
             raise PlanError(
                 f"reservedMemory in {held.place} does not add up to {format_bytes(total)} on NUMA nodes that "
-                "can "
-                "hold it, which is what the kubelet wants to see",
+                "can hold it, which is what the kubelet wants to see",
                 where="memory",
                 remedy=f"remove it there, or make it: {_describe(shares)}",
             )

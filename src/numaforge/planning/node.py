@@ -90,8 +90,7 @@ def _earlier_plan(topology: NodeTopology) -> Reasoned[NodePlan | None]:
                 Notice(
                     "earlier-plan-unreadable",
                     f"{PLAN_PATH} on the host cannot be read ({error.where}: {error.message}): what an "
-                    "earlier run "
-                    "merged into the kubelet's own file is taken for the admin's",
+                    "earlier run merged into the kubelet's own file is taken for the admin's",
                 ),
             ),
         )
@@ -158,8 +157,7 @@ def _unread_notice(topology: NodeTopology) -> tuple[Notice, ...]:
         Notice(
             "kubelet-config-unread",
             f"{', '.join(unread)} could not be read by the user who took the snapshot: what the kubelet is "
-            "told "
-            "there is not in this plan; take it as root",
+            "told there is not in this plan; take it as root",
         ),
     )
 

@@ -209,8 +209,7 @@ class MemoryManager:
             if not candidates:
                 raise unexpected(
                     "[memorymanager] failed to get the default NUMA affinity, no NUMA nodes with enough "
-                    "memory is "
-                    "available",
+                    "memory is available",
                     *self._short_of(sizes),
                 )
             best = _best(candidates.get(MEMORY) or [])

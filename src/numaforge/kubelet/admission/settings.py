@@ -169,8 +169,8 @@ def _cpu_options(config: Mapping[str, Any]) -> CpuOptions:
             )
     if chosen.get(ALIGN_BY_SOCKET) and config.get("topologyManagerPolicy") == SINGLE_NUMA_NODE:
         raise KubeletConfigError(
-            "Topolgy manager single-numa-node policy is incompatible with CPUManager align-by-socket "
-            "policy option",
+            "Topolgy manager single-numa-node policy is incompatible with CPUManager align-by-socket policy "
+            "option",
             where="cpuManagerPolicyOptions",
         )
     return CpuOptions(**{names[option]: value for option, value in chosen.items()})

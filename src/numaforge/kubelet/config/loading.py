@@ -272,8 +272,7 @@ def _require_node_labels(flags: Flags) -> None:
     error = (
         "failed to validate kubelet flags: unknown 'kubernetes.io' or 'k8s.io' labels specified with "
         f"--node-labels: [{' '.join(unknown)}]\n--node-labels in the 'kubernetes.io' namespace must begin "
-        "with an "
-        f"allowed prefix ({', '.join(_LABEL_PREFIXES)}) or be in the specifically allowed set "
+        f"with an allowed prefix ({', '.join(_LABEL_PREFIXES)}) or be in the specifically allowed set "
         f"({', '.join(_LABELS)})"
     )
     raise StartError(
@@ -336,8 +335,8 @@ def _main_file(text: str, version: KubeletVersion, path: str) -> tuple[ConfigFil
         return main, ()
     note = found(
         "NF602",
-        f"the configuration is part of a {embedded.holder}; what the platform merges it with is not seen "
-        "here",
+        f"the configuration is part of a {embedded.holder}; what the platform merges it with is not "
+        "seen here",
         "check the file that the node ends up with as well",
         path=".".join(map(str, embedded.path)) or None,
         file=path,

@@ -333,8 +333,7 @@ def _static_options(
         if parsed.get(pair.first) and parsed.get(pair.second):
             raise ManagerError(
                 f"new static policy error: static policy options {pair.first} and {pair.second} can not be "
-                "used "
-                "at the same time",
+                "used at the same time",
                 "NF209",
                 "cpuManagerPolicyOptions",
                 f"keep {pair.first} or {pair.second}",
@@ -351,8 +350,7 @@ def _require_compatible(
     if settings["topologyManagerPolicy"] == "single-numa-node":
         raise ManagerError(
             "new static policy error: Topolgy manager single-numa-node policy is incompatible with "
-            "CPUManager "
-            f"{ALIGN_BY_SOCKET} policy option",
+            f"CPUManager {ALIGN_BY_SOCKET} policy option",
             "NF210",
             path,
             f"use topologyManagerPolicy: restricted, or remove {ALIGN_BY_SOCKET}",
@@ -360,8 +358,7 @@ def _require_compatible(
     if machine.cpus.num_sockets > machine.cpus.num_numa_nodes:
         raise ManagerError(
             "new static policy error: Align by socket is not compatible with hardware where number of "
-            "sockets are "
-            "more than number of NUMA",
+            "sockets are more than number of NUMA",
             "NF210",
             path,
             f"remove {ALIGN_BY_SOCKET}: on this machine a NUMA node spans sockets",
@@ -390,8 +387,7 @@ def _require_nodes(entries: list[Mapping[str, Any]], machine: MachineInfo) -> No
         if node not in known:
             raise ManagerError(
                 f"the reserved memory configuration references a NUMA node {node} that does not exist on "
-                "this "
-                "machine",
+                "this machine",
                 "NF214",
                 f"reservedMemory[{index}].numaNode",
                 f"this machine has the NUMA nodes {format_cpulist(known)}",

@@ -250,8 +250,7 @@ def _uneven_threads(
     yield configuration.places.finding(
         "NF505",
         "cores have different numbers of threads online, so the kubelet takes a half-reserved core for a "
-        "free one "
-        f"and hands out the reserved CPUs {format_cpulist(handed_out)}",
+        f"free one and hands out the reserved CPUs {format_cpulist(handed_out)}",
         "reserve whole cores, or bring all threads online",
         path,
     )
@@ -307,10 +306,8 @@ def _oversized_reservations(configuration: Configuration, memory: MemoryManagerS
             yield configuration.places.finding(
                 "NF504",
                 f"NUMA node {node} has {Quantity.of_bytes(table.total)} of memory, "
-                f"{Quantity.of_bytes(pages)} of it "
-                f"in hugepages, and reservedMemory takes {held}: what is left wraps around to a huge "
-                "number, and the "
-                "kubelet admits pods that the node cannot hold",
+                f"{Quantity.of_bytes(pages)} of it in hugepages, and reservedMemory takes {held}: what is "
+                "left wraps around to a huge number, and the kubelet admits pods that the node cannot hold",
                 "spread reservedMemory over the NUMA nodes",
                 "reservedMemory",
             )

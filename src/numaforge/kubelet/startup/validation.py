@@ -278,8 +278,7 @@ def _parallel_pulls(config: _Config) -> _Refusals:
             "NF116",
             "maxParallelImagePulls",
             "maxParallelImagePulls cannot be larger than 1 unless SerializeImagePulls "
-            "(--serialize-image-pulls) "
-            "is set to false",
+            "(--serialize-image-pulls) is set to false",
             "set serializeImagePulls: false",
         )
 
@@ -876,8 +875,8 @@ def _memory_throttling(config: _Config) -> _Refusals:
         yield _invalid(
             "NF110",
             "memoryThrottlingFactor",
-            f"memoryThrottlingFactor {shown_float(factor)} must be greater than 0 and less than or equal "
-            "to 1.0",
+            f"memoryThrottlingFactor {shown_float(factor)} must be greater than 0 and less than or equal to "
+            "1.0",
             "use a factor above 0 and up to 1",
         )
 
