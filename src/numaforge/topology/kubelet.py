@@ -8,6 +8,7 @@ import re
 import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import takewhile
 
 from numaforge.kubelet.config.flags import flag_value
 from numaforge.snapshot import catalogue
@@ -37,7 +38,7 @@ def read_kubelet(snapshot: Snapshot) -> KubeletInstall | None:
     if version is None and not unit_texts and command_line is None:
         return None
     words = command_line if command_line is not None else _expanded(unit, snapshot.files)
-    flags = tuple(words[1:])
+    flags = _arguments(words)
     config_file = flag_value(flags, "config")
     config_dir = flag_value(flags, "config-dir")
     root_dir = flag_value(flags, "root-dir") or catalogue.ROOT_DIR
@@ -71,6 +72,13 @@ def _version(snapshot: Snapshot, binary: str | None) -> str | None:
     except (ValueError, KeyError, TypeError):
         return None
     return version if binary and said_of == binary and isinstance(version, str) else None
+
+
+def _arguments(words: list[str]) -> tuple[str, ...]:
+    """Return what follows the kubelet's name; OpenShift's unit starts it through `kubenswrapper`."""
+    programs = list(takewhile(lambda word: not word.startswith("-"), words))
+    names = [place for place, word in enumerate(programs) if posixpath.basename(word) == "kubelet"]
+    return tuple(words[names[0] + 1 if names else 1 :])
 
 
 def _below(files: Mapping[str, str], folder: str) -> dict[str, str]:
