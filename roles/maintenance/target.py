@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from numaforge.kubelet.config.flags import flag_value
 from numaforge.node.look import Question, question
 from numaforge.node.part import Goal
 from numaforge.rollout.configz import KubeletDoor, kubelet_door
 from numaforge.rollout.gate import Expected
-from numaforge.topology.kubelet import flag_value
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,8 @@ from typing import Any
 
 from numaforge.cpulist import format_cpulist
 from numaforge.errors import PlanError
-from numaforge.kubelet.admission.cpusets import ids_of
 from numaforge.kubelet.admission.machine import Machine
+from numaforge.kubelet.admission.masks import ids_of
 from numaforge.planning.node import plan_node
 from numaforge.profile import load_profile, ready_profiles
 from numaforge.quantity import format_bytes

@@ -12,8 +12,8 @@ import yaml
 
 from numaforge.cpulist import format_cpulist, parse_cpulist
 from numaforge.errors import PlanError
-from numaforge.kubelet.startup import check
-from numaforge.kubelet.versions import LATEST_MINOR
+from numaforge.kubelet.minors.versions import LATEST_MINOR
+from numaforge.kubelet.startup.check import check
 from numaforge.planning.document import dumps, loads
 from numaforge.planning.node import plan_node
 from numaforge.profile import load_profile, ready_profiles

@@ -14,11 +14,11 @@ from testinfra.host import Host
 
 from numaforge import kernel_paths
 from numaforge.errors import HostError, NumaforgeError
+from numaforge.kubelet.config.flags import flag_value
 from numaforge.node import bundle
 from numaforge.node.bundle import FileState
 from numaforge.planning import document
 from numaforge.planning.model import PLAN_PATH, NodePlan
-from numaforge.topology.kubelet import flag_value
 from tests.node.expectations import HOSTNAME
 
 Found = TypeVar("Found")

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from numaforge.kubelet.comparison import differences
+from numaforge.kubelet.config.comparison import differences
 from numaforge.planning.model import PlannedFile
 from numaforge.quantity import parse_quantity
 from tests.node import expectations

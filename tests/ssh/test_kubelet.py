@@ -158,7 +158,7 @@ def test_a_kubelet_that_does_not_come_up_fails_the_run_and_is_as_it_was(
         pytest.param(
             "cpuManagerPolicy: none\n", "config.yaml says cpuManagerPolicy: none", id="contradiction"
         ),
-        pytest.param("kind: [\n", "not valid YAML", id="not-yaml"),
+        pytest.param("kind: [\n", "cannot load its configuration", id="not-yaml"),
     ],
 )
 @pytest.mark.parametrize("mode", ["-y", "--dry"])

@@ -68,8 +68,8 @@ def _report(
     live: bool,
 ) -> int:
     from numaforge.commands.inputs import read_drop_ins, read_state
-    from numaforge.kubelet.loading import CONFIG_PATH, DROP_IN_DIR
-    from numaforge.kubelet.startup import check as check_startup
+    from numaforge.kubelet.config.loading import CONFIG_PATH, DROP_IN_DIR, below
+    from numaforge.kubelet.startup.check import check as check_startup
 
     installed = topology.kubelet
     # A configuration given by name is judged by what is given with it, unless this node is what is checked.
@@ -78,11 +78,14 @@ def _report(
     if version is None:
         raise KubeletConfigError("no kubelet version is known", remedy="give it: --kubelet-version 1.36")
     states = state_dir or (inherited.root_dir if inherited and live else None)
+    drop_ins = {}
+    if inherited is not None:
+        drop_ins = below(inherited.config_dir or DROP_IN_DIR, inherited.drop_ins)
     report = check_startup(
         _config_text(config, inherited),
         topology=topology,
         version=version,
-        drop_ins=read_drop_ins(drop_in) if drop_in else dict(inherited.drop_ins) if inherited else {},
+        drop_ins=read_drop_ins(drop_in) if drop_in else drop_ins,
         flags=flags or (inherited.flags if inherited else ()),
         state_files=read_state(states, required=state_dir is not None) if states else {},
         config_path=config or (inherited.config_file if inherited else None) or CONFIG_PATH,

@@ -15,7 +15,7 @@ from numaforge.report.terminal import show, show_json
 # What is not needed for `--help` is imported where it is used.
 if TYPE_CHECKING:
     from numaforge.kubelet.admission import Pod
-    from numaforge.kubelet.fit import Scenario
+    from numaforge.kubelet.admission.fit import Scenario
 
 _GPU = "gpu"
 
@@ -38,8 +38,8 @@ def fit(pod: str, topologies: tuple[str, ...], output: str, **kubelet: Any) -> i
 
     Exits with 0 where at least one pod fits somewhere, 1 where none does.
     """
-    from numaforge.kubelet.fit import fit as fit_node
-    from numaforge.kubelet.fit import largest_shapes
+    from numaforge.kubelet.admission.fit import fit as fit_node
+    from numaforge.kubelet.admission.fit import largest_shapes
 
     shape = _only_pod(pod)
     documents: list[dict[str, Any]] = []

@@ -27,7 +27,9 @@ def read_config(
 
     Raises KubeletConfigError, with the kubelet's words, for one that it would not start with on this machine.
     """
-    from numaforge.kubelet.startup import check
+    from numaforge.kubelet.config.loading import DROP_IN_DIR, below
+    from numaforge.kubelet.minors.versions import LATEST_MINOR
+    from numaforge.kubelet.startup.check import check
 
     installed = topology.kubelet
     drop_ins = {} if drop_in is None else read_drop_ins(drop_in)
@@ -35,13 +37,13 @@ def read_config(
         text = _text(path)
     elif installed is not None and installed.config_text is not None:
         text = installed.config_text
-        drop_ins = drop_ins or dict(installed.drop_ins)
+        drop_ins = drop_ins or below(installed.config_dir or DROP_IN_DIR, installed.drop_ins)
         flags = flags or installed.flags
     else:
         raise KubeletConfigError(
             "the machine comes without a kubelet configuration", remedy="name the file: --config FILE"
         )
-    known = version or (installed.version if installed else None) or "1.36"
+    known = version or (installed.version if installed else None) or f"1.{LATEST_MINOR}"
     report = check(text, drop_ins=drop_ins, flags=flags, topology=topology, version=known)
     if not report.starts:
         raise KubeletConfigError(

@@ -11,13 +11,13 @@ from numaforge.commands.options import Command
 
 # What is not needed for `--help` is imported where it is used.
 if TYPE_CHECKING:
-    from numaforge.kubelet.fit import Scenario
+    from numaforge.kubelet.admission.fit import Scenario
 
 _OPTIONS = (
     click.option("--config", metavar="FILE", type=click.Path(), help="Else the machine's own."),
     click.option("--drop-in", metavar="DIR", type=click.Path(), help="The folder of --config-dir."),
     click.option("--flag", "flags", metavar="FLAG", multiple=True, help="A kubelet flag."),
-    click.option("--kubelet-version", metavar="VERSION", help="Whose defaults apply; else 1.36."),
+    click.option("--kubelet-version", metavar="VERSION", help="Whose defaults apply; else the newest one that is known."),
     click.option(
         "--devices",
         metavar="FILE",
@@ -56,7 +56,7 @@ def scenario_of(
     """
     from numaforge.commands.inputs import read_config, read_devices, read_state
     from numaforge.kubelet.admission import inventory_of
-    from numaforge.kubelet.fit import Scenario
+    from numaforge.kubelet.admission.fit import Scenario
 
     machine = machine_of(topology, None)
     return Scenario(

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import PurePosixPath
 
 from numaforge.errors import PlanError
+from numaforge.kubelet.minors.versions import LATEST_MINOR, KubeletVersion
 from numaforge.planning.cpus import plan_cpus
 from numaforge.planning.document import loads
 from numaforge.planning.existing import ExistingSettings, read_existing
@@ -38,7 +39,12 @@ def plan_node(topology: NodeTopology, profile: NodeProfile, kubelet_version: str
 def _plan(hostname: str, topology: NodeTopology, profile: NodeProfile, asked_version: str | None) -> NodePlan:
     earlier = _earlier_plan(topology)
     previous = earlier.value
-    existing = read_existing(topology.kubelet, previous.kubelet if previous else None)
+    version = kubelet_version(topology, profile, asked_version)
+    existing = read_existing(
+        topology.kubelet,
+        previous.kubelet if previous else None,
+        version.value or KubeletVersion(LATEST_MINOR),
+    )
     cpus = plan_cpus(topology, profile, existing)
     reservations = plan_reservations(topology, profile, existing, previous)
     hugepages = plan_hugepages(topology, profile, previous)
@@ -48,7 +54,7 @@ def _plan(hostname: str, topology: NodeTopology, profile: NodeProfile, asked_ver
     tuning = plan_tuning(topology, profile, previous)
     kernel = plan_kernel(topology, profile)
     decided = NodeDecisions(cpus.value, reservations.value, nodes.value)
-    kubelet = _plan_kubelet(topology, profile, asked_version, existing, decided, previous)
+    kubelet = _plan_kubelet(topology, profile, version, existing, decided, previous)
     largest = plan_largest_pods(topology, existing, hugepages.value, kubelet.value)
     parts = (earlier, cpus, reservations, hugepages, nodes, kubelet, tuning, kernel, largest)
     return NodePlan(
@@ -87,8 +93,7 @@ def _earlier_plan(topology: NodeTopology) -> Reasoned[NodePlan | None]:
                 Notice(
                     "earlier-plan-unreadable",
                     f"{PLAN_PATH} on the host cannot be read ({error.where}: {error.message}): what an "
-                    "earlier run "
-                    "merged into the kubelet's own file is taken for the admin's",
+                    "earlier run merged into the kubelet's own file is taken for the admin's",
                 ),
             ),
         )
@@ -97,12 +102,11 @@ def _earlier_plan(topology: NodeTopology) -> Reasoned[NodePlan | None]:
 def _plan_kubelet(
     topology: NodeTopology,
     profile: NodeProfile,
-    asked_version: str | None,
+    version: Reasoned[KubeletVersion | None],
     existing: ExistingSettings,
     decided: NodeDecisions,
     previous: NodePlan | None,
 ) -> Reasoned[KubeletPlan | None]:
-    version = kubelet_version(topology, profile, asked_version)
     if version.value is None:
         return Reasoned(None, notices=version.notices)
     planned = plan_kubelet(topology, profile, version.value, existing, decided, previous)
@@ -156,8 +160,7 @@ def _unread_notice(topology: NodeTopology) -> tuple[Notice, ...]:
         Notice(
             "kubelet-config-unread",
             f"{', '.join(unread)} could not be read by the user who took the snapshot: what the kubelet is "
-            "told "
-            "there is not in this plan; take it as root",
+            "told there is not in this plan; take it as root",
         ),
     )
 
@@ -169,8 +172,7 @@ def _is_below(file: str, folder: str | None) -> bool:
 def _swap_notice(
     topology: NodeTopology, profile: NodeProfile, existing: ExistingSettings, kubelet: KubeletPlan | None
 ) -> tuple[Notice, ...]:
-    fails = existing.get("failSwapOn")
-    tolerated = fails is not None and fails.value is False
+    tolerated = existing.effective.get("failSwapOn") is False
     if kubelet is None or not topology.swap_bytes or profile.tuning.swap == "off" or tolerated:
         return ()
     return (

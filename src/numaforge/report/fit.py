@@ -11,8 +11,8 @@ from numaforge.report.admit import in_the_way
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
+    from numaforge.kubelet.admission.fit import Fit, FitReport, LargestShape
     from numaforge.kubelet.admission.node import Free
-    from numaforge.kubelet.fit import Fit, FitReport, LargestShape
 
 
 def fit_document(report: FitReport) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from numaforge.kubelet.comparison import meaning
+from numaforge.kubelet.config.comparison import meaning
 from numaforge.report.summary import grouped_by_reason
 from numaforge.report.terminal import plain
 from numaforge.report.wording import counted, some_of

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from numaforge.kubelet.comparison import differences, meaning
+from numaforge.kubelet.config.comparison import differences, meaning
 from numaforge.node.transaction import Process
 from numaforge.rollout.cluster import ApiAwayError, Cluster, ClusterNode
 from numaforge.rollout.configz import OwnConfig, SilentKubeletError, running_config

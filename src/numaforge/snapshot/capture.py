@@ -443,6 +443,7 @@ def _kubelet_flags(text: str) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {"--config": [], "--config-dir": [], "--root-dir": []}
     words = re.split(r"[\s\"'=]+", text)
     for flag, value in pairwise(words):
-        if flag in found and value.startswith("/"):
-            found[flag].append(value)
+        name = flag.replace("_", "-")  # as the kubelet reads its flags
+        if name in found and value.startswith("/"):
+            found[name].append(value)
     return found

@@ -217,8 +217,8 @@ kubelet() {
     for word in $words; do
         case $previous in
         --config) config_files="$config_files $word" ;;
-        --config-dir) config_folders="$config_folders $word" ;;
-        --root-dir) root_folders="$root_folders $word" ;;
+        --config[-_]dir) config_folders="$config_folders $word" ;;
+        --root[-_]dir) root_folders="$root_folders $word" ;;
         esac
         case $word in
         /*/kubelet) [ ! -f "$word" ] || [ ! -x "$word" ] || binary=$word ;;

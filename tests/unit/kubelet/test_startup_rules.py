@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from numaforge.kubelet.startup import check, effective_config
+from numaforge.kubelet.startup.check import check, effective_config
 from tests.fixtures.machines import lab_node
 
 HEADER = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n"

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from numaforge.errors import HostError
-from numaforge.kubelet.comparison import differences
+from numaforge.kubelet.config.comparison import differences
 from numaforge.planning.document import dumps, loads
 from numaforge.planning.files import HUGEPAGES_TMPFILES_PATH
 from numaforge.planning.model import Allocatable, NodePlan, PlannedFile, TuningPlan

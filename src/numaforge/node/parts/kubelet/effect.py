@@ -4,19 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import PurePosixPath
 from typing import Any
 
 from numaforge.errors import KubeletConfigError
 from numaforge.kernel_paths import hugepage_counts, hugepage_totals, pool_pages
 from numaforge.kubelet.checkpoints import CPU_STATE_FILE, MEMORY_STATE_FILE, state_files_to_remove
+from numaforge.kubelet.config.flags import flag_value
+from numaforge.kubelet.config.loading import EMPTY_CONFIG, below
 from numaforge.kubelet.findings import Report, Severity
-from numaforge.kubelet.loading import EMPTY_CONFIG
-from numaforge.kubelet.startup import DROP_IN_DIR
-from numaforge.kubelet.startup import check as check_startup
+from numaforge.kubelet.startup.check import DROP_IN_DIR
+from numaforge.kubelet.startup.check import check as check_startup
 from numaforge.node.bundle import FileContent
 from numaforge.planning.model import KubeletPlan, NodePlan
-from numaforge.topology.kubelet import flag_value
 from numaforge.topology.model import HugepagePool, KubeletInstall, NodeTopology, NumaNode
 
 # The findings that say a state file cannot be restored under an otherwise good configuration.
@@ -160,11 +159,7 @@ def _judge(
         config_text or EMPTY_CONFIG,
         topology=machine,
         version=kubelet.version,
-        drop_ins={
-            str(PurePosixPath(path).relative_to(folder)): text
-            for path, text in drop_ins.items()
-            if folder and PurePosixPath(path).is_relative_to(folder)
-        },
+        drop_ins=below(folder, drop_ins) if folder else {},
         flags=flags,
         state_files=state_files,
         config_path=kubelet.config_file,
