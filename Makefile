@@ -45,7 +45,7 @@ bench: setup ## measure every figure that the README quotes
 	@for bench in bench/*.py; do echo "== $$bench"; $(PYTHON) $$bench || exit 1; done
 
 lock: setup ## pin the dependencies again
-	@$(VENV)/bin/pip-compile --quiet --strip-extras --extra verify --extra dev --generate-hashes --allow-unsafe \
+	@$(VENV)/bin/pip-compile --quiet --strip-extras --extra dev --generate-hashes --allow-unsafe \
 	  --no-emit-index-url --no-emit-trusted-host --no-emit-find-links --output-file requirements.lock pyproject.toml
 
 clean: ## remove what make made (the cache outside the tree stays)

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from numaforge import __version__
+from numaforge.commands.init import init
+from numaforge.commands.verify import verify
 from numaforge.errors import ExitCode, HostError, NumaforgeError, TopologyError
 from numaforge.report.admit import admit, fit
 from numaforge.report.check import check
@@ -374,7 +376,7 @@ def rollout() -> None:
     """
 
 
-for _command in (check, admit, fit):
+for _command in (check, admit, fit, init, verify):
     numaforge.add_command(_command)
 
 

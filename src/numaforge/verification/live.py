@@ -18,12 +18,18 @@ from numaforge.errors import HostError, NumaforgeError
 from numaforge.planning import document
 from numaforge.planning.model import PLAN_PATH, NodePlan
 from numaforge.topology.kubelet import flag_value
-from tests.node.expectations import HOSTNAME
+from numaforge.verification.expectations import HOSTNAME
 
 Found = TypeVar("Found")
 
 _NO_PLAN = 3
 _NOT_ROOT = 77
+# Runs the script $0 as root, by itself or through a sudo that asks for nothing.
+_AS_ROOT = f"""
+[ "$(id -u)" = 0 ] && exec sh -c "$0"
+sudo -n true 2>/dev/null && exec sudo -n sh -c "$0"
+exit {_NOT_ROOT}
+"""
 
 # First lines of files, as "value PATH<TAB>LINE". The shell's own `read` needs no process, which counts with a
 # thousand CPUs; it asks for one byte at a time, and some files of the kernel answer a first read only.
@@ -136,19 +142,22 @@ class Node:
 
     def _run(self, script: str) -> str:
         try:
-            answer = self.host.run("sh -c %s", f'[ "$(id -u)" = 0 ] || exit {_NOT_ROOT}\n{script}')
+            answer = self.host.run("sh -c %s %s", _AS_ROOT, script)
         except Exception as error:
             # Every connection backend has exceptions of its own; all of them mean the same here.
             self.away = True
             raise HostError(
-                f"cannot be reached: {error}", remedy="check --hosts, --ssh-config and the keys"
+                f"cannot be reached: {error}", remedy="check its name, port, user and key"
             ) from error
         if answer.rc == _NO_PLAN:
             raise HostError(
                 f"has no {PLAN_PATH}", remedy="run `pyinfra INVENTORY deploys/site.py` on it first"
             )
         if answer.rc == _NOT_ROOT:
-            raise HostError("the login user is not root", remedy="add --sudo, or log in as root")
+            raise HostError(
+                "the login user is not root and sudo does not let it in without a password",
+                remedy="log in as root, or give this user a sudoers rule with NOPASSWD: ALL",
+            )
         if answer.rc != 0:
             raise HostError(
                 f"could not be read: {answer.stderr.strip()}", remedy="try the same login by hand"
