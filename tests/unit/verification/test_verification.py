@@ -326,7 +326,7 @@ def test_without_hosts_the_suite_refuses_to_run():
 )
 def test_nothing_in_the_callers_folder_takes_part(tmp_path, path, text):
     (tmp_path / path).write_text(text)
-    run = run_suite(tmp_path, "--collect-only", "--junitxml", str(tmp_path / path))  # a path of this folder
+    run = run_suite(tmp_path, "--collect-only", "--kubeconfig", str(tmp_path / path))  # a path of this folder
     assert "test_own" not in run.stdout
     assert "test_node_plan.py::test_the_host_has_a_plan_that_promises_something[local]" in run.stdout
 
