@@ -10,7 +10,7 @@ STAMP  := $(VENV)/.installed
 # file, the longest first, by two workers with a lab each.
 LONGEST := $(addprefix tests/lab/test_,rollout.py transaction.py kubelets.py rollout_hostile.py site.py rollout_faults.py)
 LAB     := $(LONGEST) $(filter-out $(LONGEST),$(wildcard tests/lab/test_*.py))
-FAST    := -n 3 --dist worksteal --durations 20 tests/ssh tests/unit tests/conformance
+FAST    := -n 3 --dist worksteal --durations 20 tests/ssh tests/unit tests/conformance tests/wheel
 
 include lab/lab.mk
 
