@@ -101,18 +101,23 @@ class Live:
 class Node:
     """A host under verification. What cannot be read fails every test that needs it, with the reason.
 
-    `away` is a host that has not answered, of which the failures say nothing.
+    A host that has not answered is `unreachable`: its failed tests say nothing of it.
     """
 
     def __init__(self, host: Host) -> None:
         self.host = host
         self.id: str = host.backend.get_pytest_id()
-        self.away = False
+        self.unreachable = False
 
     @cached_property
     def plan_or_reason(self) -> NodePlan | NumaforgeError:
         """The host's plan, or why there is none."""
         return _or_reason(self._read_plan)
+
+    def read(self) -> None:
+        """Ask the host for everything, so that no test has to wait for it."""
+        if not isinstance(self.plan_or_reason, NumaforgeError):
+            _ = self._live_or_reason
 
     @property
     def plan(self) -> NodePlan:
@@ -145,7 +150,7 @@ class Node:
             answer = self.host.run("sh -c %s %s", _AS_ROOT, script)
         except Exception as error:
             # Every connection backend has exceptions of its own; all of them mean the same here.
-            self.away = True
+            self.unreachable = True
             raise HostError(
                 f"cannot be reached: {error}", remedy="check its name, port, user and key"
             ) from error

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import testinfra
@@ -15,6 +16,7 @@ from numaforge.verification.cluster import Cluster
 from numaforge.verification.expectations import Expectations, of_roles
 from numaforge.verification.live import Node
 
+_ASKED_AT_ONCE = 16
 _NODES = pytest.StashKey[list[Node]]()
 
 
@@ -84,7 +86,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """Tell a host that did not answer from one that is not as planned."""
-    if any(node.away for node in session.config.stash.get(_NODES, [])):
+    if any(node.unreachable for node in session.config.stash.get(_NODES, [])):
         session.exitstatus = AWAY_EXIT_CODE
 
 
@@ -101,7 +103,10 @@ def _nodes(config: pytest.Config) -> list[Node]:
             ansible_inventory=config.getoption("ansible_inventory"),
             force_ansible=config.getoption("force_ansible"),
         )
-        config.stash[_NODES] = sorted((Node(host) for host in hosts), key=lambda node: node.id)
+        nodes = sorted((Node(host) for host in hosts), key=lambda node: node.id)
+        with ThreadPoolExecutor(_ASKED_AT_ONCE) as pool:
+            list(pool.map(Node.read, nodes))
+        config.stash[_NODES] = nodes
     return config.stash[_NODES]
 
 
