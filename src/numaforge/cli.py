@@ -14,15 +14,18 @@ from numaforge.commands.capture import capture
 from numaforge.commands.check import check
 from numaforge.commands.draw import draw
 from numaforge.commands.fit import fit
+from numaforge.commands.init import init
 from numaforge.commands.plan import plan
 from numaforge.commands.rollout import rollout
 from numaforge.commands.schema import schema
 from numaforge.commands.topology import topology
+from numaforge.commands.verify import verify
 from numaforge.errors import ExitCode, NumaforgeError
 from numaforge.report.terminal import plain
 
 # A command imports what takes time when it runs: `--help` answers at once.
 COMMANDS: tuple[click.Command, ...] = (
+    init,
     capture,
     topology,
     plan,
@@ -31,6 +34,7 @@ COMMANDS: tuple[click.Command, ...] = (
     admit,
     fit,
     rollout,
+    verify,
     schema,
 )
 

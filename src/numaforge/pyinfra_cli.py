@@ -1,12 +1,14 @@
-"""pyinfra's command line where nobody sits at a terminal: `python -m numaforge.pyinfra_cli ARGUMENTS`.
+"""pyinfra's command line as numaforge uses it: without a terminal a host that cannot be reached fails alone.
 
-A host that cannot be reached fails alone, as any host that fails does, and who started the run learns which
-hosts there are before any of them is asked. With `debug-inventory` none of them is.
+`python -m numaforge.pyinfra_cli ARGUMENTS` is what numaforge starts itself: it tells by `events` which hosts
+there are before any of them is asked. With `debug-inventory` none of them is.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
 
 from pyinfra.api import Host, State
 from pyinfra.api.connect import connect_all as connect_to_all
@@ -14,6 +16,7 @@ from pyinfra.api.exceptions import ConnectError
 from pyinfra.api.state import BaseStateCallback
 from pyinfra_cli import cli  # type: ignore[import-untyped]
 from pyinfra_cli.exceptions import CliError  # type: ignore[import-untyped]
+from pyinfra_cli.inventory import make_inventory  # type: ignore[import-untyped]
 from pyinfra_cli.main import main  # type: ignore[import-untyped]
 
 from numaforge.errors import NumaforgeError
@@ -21,6 +24,7 @@ from numaforge.hosts import go_on_without_failed
 from numaforge.rollout import events
 from numaforge.rollout.options import PLACE
 from numaforge.rollout.shards import Shard, shard_here
+from numaforge.verification.login import CONNECTION_DATA
 
 
 class _Unreachable(BaseStateCallback):
@@ -29,6 +33,21 @@ class _Unreachable(BaseStateCallback):
     @staticmethod
     def host_connect_error(state: State, host: Host, error: ConnectError) -> None:  # noqa: ARG004 (pyinfra's)
         events.record("unreachable", host.name, message=str(error))
+
+
+def adapt() -> None:
+    """Change what `pyinfra` does in this process; a `config.py` calls it, which pyinfra runs first.
+
+    A folder stands for its `inventory.py`, and without a terminal a host that cannot be reached fails alone.
+    """
+    cli.make_inventory = _inventory_of_file_or_folder
+    cli.connect_all = connect_all
+
+
+def _inventory_of_file_or_folder(inventory: str, *args: Any, **options: Any) -> Any:
+    """Take the file where a folder is named; pyinfra itself takes files only."""
+    file = Path(inventory, "inventory.py")
+    return make_inventory(str(file) if file.is_file() else inventory, *args, **options)
 
 
 def connect_all(state: State) -> None:
@@ -40,7 +59,10 @@ def connect_all(state: State) -> None:
 
 
 def introduce(state: State) -> None:
-    """Say which hosts there are, with what their inventory says of roll-outs; keep those of this shard."""
+    """Tell which hosts there are, what their inventory says of roll-outs, and how each is reached.
+
+    Those of other shards are left out.
+    """
     hosts = [host for host in state.inventory if state.is_host_in_limit(host)]
     shard, present = _shard(), []
     if shard is not None:
@@ -50,6 +72,7 @@ def introduce(state: State) -> None:
         state.limit_hosts = hosts
     found = {host.name: host.data.get(PLACE) for host in hosts}
     events.record("inventory", "", hosts=found, shards=present)
+    events.record("connections", "", hosts={host.name: _connection(host) for host in hosts})
 
 
 def _shard() -> Shard | None:
@@ -70,7 +93,12 @@ def _canaries(host: Host) -> Iterable[str]:
             yield from said.get("canary_hosts") or ()
 
 
+def _connection(host: Host) -> dict[str, object]:
+    data = {key: host.data.get(key) for key in CONNECTION_DATA}
+    return {"connector": host.connector_cls.__name__, "data": data}
+
+
 if __name__ == "__main__":
-    cli.connect_all = connect_all
+    adapt()
     cli.print_inventory = introduce
     main()

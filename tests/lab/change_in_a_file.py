@@ -13,12 +13,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from numaforge.rollout.transaction import Process, Result, Status, Transaction
 from pyinfra import host
 
+from numaforge.node.identity import Identity
+from numaforge.node.transaction import Process, Result, Status, Transaction
 from numaforge.rollout import events
 from numaforge.rollout.gate import Expected
-from numaforge.rollout.machine import Change, Identity
 from numaforge.rollout.node import NodeRollout
 from numaforge.rollout.options import PLACE, Part, read_options
 from numaforge.rollout.runner import this_runner
@@ -38,10 +38,10 @@ class FileMachine:
     def identity(self) -> Identity:
         return KWOK
 
-    def change(self) -> Change | None:
+    def change(self) -> Transaction | None:
         if self._begun():
             return None
-        return Change(Transaction(f"T{os.getpid()}-{next(_numbers)}", "kubelet.service", ()))
+        return Transaction(f"T{os.getpid()}-{next(_numbers)}")
 
     def expected(self) -> Expected:
         return Expected()

@@ -46,7 +46,8 @@ suite = verification_of(host)
 suite.refuse_unreachable()
 print("goes through")
 try:
-    replace(suite, ssh_config=suite.ssh_config.replace("IdentityFile", "# ")).refuse_unreachable()
+    section = suite.login.section.replace("IdentityFile", "# ")
+    replace(suite, login=replace(suite.login, section=section)).refuse_unreachable()
 except HostError as error:
     print(error)
 """

@@ -17,7 +17,11 @@ _OPTIONS = (
     click.option("--config", metavar="FILE", type=click.Path(), help="Else the machine's own."),
     click.option("--drop-in", metavar="DIR", type=click.Path(), help="The folder of --config-dir."),
     click.option("--flag", "flags", metavar="FLAG", multiple=True, help="A kubelet flag."),
-    click.option("--kubelet-version", metavar="VERSION", help="Whose defaults apply; else the newest one that is known."),
+    click.option(
+        "--kubelet-version",
+        metavar="VERSION",
+        help="Whose defaults apply; else the newest one that is known.",
+    ),
     click.option(
         "--devices",
         metavar="FILE",

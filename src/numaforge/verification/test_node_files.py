@@ -7,8 +7,8 @@ import pytest
 from numaforge.node.bundle import FileChange, FileContent, diff
 from numaforge.planning.model import PlannedFile
 from numaforge.render import render_file
-from tests.node import expectations
-from tests.node.live import Node
+from numaforge.verification import expectations
+from numaforge.verification.live import Node
 
 
 @pytest.mark.expects(table=expectations.files)

@@ -18,10 +18,11 @@ from numaforge.planning.model import Allocatable, NodePlan, PlannedFile, TuningP
 from numaforge.planning.node import plan_node
 from numaforge.profile import load_profile
 from numaforge.render import render_plan
+from numaforge.verification import expectations, suite
+from numaforge.verification.cluster import Cluster
+from numaforge.verification.live import Live, probe, read_live
+from numaforge.verification.login import Login, login, ssh_config
 from tests.fixtures import machines
-from tests.node import expectations
-from tests.node.cluster import Cluster
-from tests.node.live import Live, probe, read_live
 
 PROFILE = {
     "name": "training",
@@ -257,25 +258,100 @@ def test_without_kubectl_it_says_so(monkeypatch, tmp_path):
         Cluster("/root/admin.conf").allocatable("gpu-1")
 
 
+# ---- how a host is reached ----
+
+
+def test_what_pyinfra_knows_of_a_host_is_what_ssh_is_told():
+    data = {"ssh_hostname": "10.0.0.7", "ssh_port": 2222, "ssh_user": "ops", "ssh_key": "my keys/id"}
+    reached = login("gpu-1", "SSHConnector", {**data, "ssh_config_file": "/no/such/file"})
+    assert reached.host == "ssh://gpu-1"
+    assert [line.strip() for line in reached.section.splitlines()] == [
+        "Host gpu-1",
+        "HostName 10.0.0.7",
+        "Port 2222",
+        "User ops",
+        'IdentityFile "my keys/id"',
+        "IdentitiesOnly yes",
+        "BatchMode yes",
+        "LogLevel ERROR",
+    ]
+
+
+def test_the_admins_own_ssh_config_holds_for_the_rest_and_for_jump_hosts(tmp_path):
+    own = tmp_path / "config"
+    own.touch()
+    logins = [login(name, "SSHConnector", {"ssh_config_file": str(own)}) for name in ("gpu-1", "gpu-2")]
+    assert ssh_config(logins).splitlines()[-2:] == ["Host *", f"    Include {own}"]
+    assert ssh_config(logins).count("Include") == 1
+
+
+def test_the_machine_itself_needs_no_ssh():
+    assert ssh_config([login("@local", "LocalConnector", {})]) == ""
+
+
+def test_another_way_to_a_host_is_refused_with_its_name():
+    with pytest.raises(HostError, match=r"@docker/node: .* over DockerConnector"):
+        login("@docker/node", "DockerConnector", {})
+
+
 # ---- a run of the suite ----
 
 
-def run_suite(*arguments: str) -> subprocess.CompletedProcess[str]:
-    root = Path(__file__).parents[3]
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *arguments]
-    return subprocess.run(command, cwd=root, capture_output=True, text=True, check=False)
+def run_suite(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = suite.command([Login("local://")], folder / "ssh_config", *arguments)
+    return subprocess.run(
+        command, cwd=folder, env=suite.environment(), capture_output=True, text=True, check=False
+    )
 
 
 def test_without_hosts_the_suite_refuses_to_run():
-    run = run_suite("tests/node")
+    run = subprocess.run(
+        [*(sys.executable, "-m", "pytest", "-p", "numaforge.verification.plugin"), str(suite.FOLDER)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert run.returncode == pytest.ExitCode.USAGE_ERROR
     assert "name them with --hosts=ssh://NAME" in run.stderr
 
 
+@pytest.mark.parametrize(
+    ("path", "text"),
+    [
+        pytest.param("pytest.ini", "[pytest]\naddopts = --no-such-option\n", id="settings of pytest"),
+        pytest.param("conftest.py", "raise SystemExit(9)\n", id="a conftest"),
+        pytest.param("test_own.py", "def test_own(): pass\n", id="tests"),
+        pytest.param("testinfra.py", "raise SystemExit(9)\n", id="a module of a name that it imports"),
+    ],
+)
+def test_nothing_in_the_callers_folder_takes_part(tmp_path, path, text):
+    (tmp_path / path).write_text(text)
+    run = run_suite(tmp_path, "--collect-only", "--kubeconfig", str(tmp_path / path))  # a path of this folder
+    assert "test_own" not in run.stdout
+    assert "test_node_plan.py::test_the_host_has_a_plan_that_promises_something[local]" in run.stdout
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        pytest.param("PYTEST_ADDOPTS", "--no-such-option", id="options"),
+        pytest.param("PYTEST_PLUGINS", "no_such_plugin", id="plugins"),
+    ],
+)
+def test_nothing_in_the_environment_takes_part(tmp_path, monkeypatch, name, value):
+    monkeypatch.setenv(name, value)
+    assert "test_node_plan.py::" in run_suite(tmp_path, "--collect-only").stdout
+
+
+def test_nothing_is_left_in_the_callers_folder(tmp_path):
+    run_suite(tmp_path, "--collect-only")
+    assert list(tmp_path.iterdir()) == []
+
+
 @pytest.mark.skipif(Path("/etc/numaforge/plan.json").exists(), reason="this machine has a plan")
 @pytest.mark.skipif(os.getuid() != 0, reason="reads this machine as root")
-def test_a_host_without_a_plan_fails_with_one_message():
-    run = run_suite("tests/node", "--hosts=local://")
+def test_a_host_without_a_plan_fails_with_one_message(tmp_path):
+    run = run_suite(tmp_path)
     assert run.returncode == pytest.ExitCode.TESTS_FAILED
     assert "local: has no /etc/numaforge/plan.json" in run.stdout
     assert "1 failed" in run.stdout
@@ -284,7 +360,7 @@ def test_a_host_without_a_plan_fails_with_one_message():
 
 @pytest.mark.skipif(Path("/etc/numaforge/plan.json").exists(), reason="this machine has a plan")
 @pytest.mark.skipif(os.getuid() != 0, reason="reads this machine as root")
-def test_a_part_of_the_suite_does_not_pass_on_a_host_without_a_plan():
-    run = run_suite("tests/node/test_node_tuning.py", "--hosts=local://")
+def test_a_part_of_the_suite_does_not_pass_on_a_host_without_a_plan(tmp_path):
+    run = run_suite(tmp_path, "-k", "governor")
     assert run.returncode == pytest.ExitCode.USAGE_ERROR
     assert "has no /etc/numaforge/plan.json" in run.stderr

@@ -19,12 +19,18 @@ from numaforge.node import bundle
 from numaforge.node.bundle import FileState
 from numaforge.planning import document
 from numaforge.planning.model import PLAN_PATH, NodePlan
-from tests.node.expectations import HOSTNAME
+from numaforge.verification.expectations import HOSTNAME
 
 Found = TypeVar("Found")
 
 _NO_PLAN = 3
 _NOT_ROOT = 77
+# Runs the script $0 as root, by itself or through a sudo that asks for nothing.
+_AS_ROOT = f"""
+[ "$(id -u)" = 0 ] && exec sh -c "$0"
+sudo -n true 2>/dev/null && exec sudo -n sh -c "$0"
+exit {_NOT_ROOT}
+"""
 
 # First lines of files, as "value PATH<TAB>LINE". The shell's own `read` needs no process, which counts with a
 # thousand CPUs; it asks for one byte at a time, and some files of the kernel answer a first read only.
@@ -96,18 +102,23 @@ class Live:
 class Node:
     """A host under verification. What cannot be read fails every test that needs it, with the reason.
 
-    `away` is a host that has not answered, of which the failures say nothing.
+    A host that has not answered is `unreachable`: its failed tests say nothing of it.
     """
 
     def __init__(self, host: Host) -> None:
         self.host = host
         self.id: str = host.backend.get_pytest_id()
-        self.away = False
+        self.unreachable = False
 
     @cached_property
     def plan_or_reason(self) -> NodePlan | NumaforgeError:
         """The host's plan, or why there is none."""
         return _or_reason(self._read_plan)
+
+    def read(self) -> None:
+        """Ask the host for everything, so that no test has to wait for it."""
+        if not isinstance(self.plan_or_reason, NumaforgeError):
+            _ = self._live_or_reason
 
     @property
     def plan(self) -> NodePlan:
@@ -137,19 +148,22 @@ class Node:
 
     def _run(self, script: str) -> str:
         try:
-            answer = self.host.run("sh -c %s", f'[ "$(id -u)" = 0 ] || exit {_NOT_ROOT}\n{script}')
+            answer = self.host.run("sh -c %s %s", _AS_ROOT, script)
         except Exception as error:
             # Every connection backend has exceptions of its own; all of them mean the same here.
-            self.away = True
+            self.unreachable = True
             raise HostError(
-                f"cannot be reached: {error}", remedy="check --hosts, --ssh-config and the keys"
+                f"cannot be reached: {error}", remedy="check its name, port, user and key"
             ) from error
         if answer.rc == _NO_PLAN:
             raise HostError(
                 f"has no {PLAN_PATH}", remedy="run `pyinfra INVENTORY deploys/site.py` on it first"
             )
         if answer.rc == _NOT_ROOT:
-            raise HostError("the login user is not root", remedy="add --sudo, or log in as root")
+            raise HostError(
+                "the login user is not root and sudo does not let it in without a password",
+                remedy="log in as root, or give this user a sudoers rule with NOPASSWD: ALL",
+            )
         if answer.rc != 0:
             raise HostError(
                 f"could not be read: {answer.stderr.strip()}", remedy="try the same login by hand"

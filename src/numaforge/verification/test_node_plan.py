@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.node import expectations
-from tests.node.live import Node
+from numaforge.verification import expectations
+from numaforge.verification.live import Node
 
 
 def test_the_host_has_a_plan_that_promises_something(node: Node) -> None:

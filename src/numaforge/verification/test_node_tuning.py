@@ -7,8 +7,8 @@ import re
 import pytest
 
 from numaforge.planning.sysctls import reaches
-from tests.node import expectations
-from tests.node.live import Node
+from numaforge.verification import expectations
+from numaforge.verification.live import Node
 
 
 @pytest.mark.expects(table=expectations.governors)

@@ -9,9 +9,9 @@ import pytest
 from numaforge.kubelet.config.comparison import differences
 from numaforge.planning.model import PlannedFile
 from numaforge.quantity import parse_quantity
-from tests.node import expectations
-from tests.node.cluster import Cluster
-from tests.node.live import Node
+from numaforge.verification import expectations
+from numaforge.verification.cluster import Cluster
+from numaforge.verification.live import Node
 
 
 @pytest.mark.expects(table=expectations.kubelet_files)

@@ -1,9 +1,9 @@
-"""Hold hosts to their plans: `pytest tests/node --hosts=ssh://gpu-1,ssh://gpu-2 [--kubeconfig FILE]`."""
+"""The suite's options and fixtures, as a plugin of pytest: `pytest -p numaforge.verification.plugin ...`."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from pathlib import Path
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import testinfra
@@ -12,12 +12,11 @@ from _pytest.mark import ParameterSet
 from numaforge.errors import NumaforgeError
 from numaforge.planning.model import NodePlan
 from numaforge.rollout.patience import AWAY_EXIT_CODE
-from tests.node.cluster import Cluster
-from tests.node.expectations import Expectations, of_roles
-from tests.node.live import Node
+from numaforge.verification.cluster import Cluster
+from numaforge.verification.expectations import Expectations, of_roles
+from numaforge.verification.live import Node
 
-_HERE = Path(__file__).parent
-_NO_HOSTS = "checks real hosts: name them with --hosts=ssh://NAME"
+_ASKED_AT_ONCE = 16
 _NODES = pytest.StashKey[list[Node]]()
 
 
@@ -36,20 +35,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "expects(table): one test for each entry of a table of expectations")
-    if config.getoption("hosts") is None and any(_is_ours(argument) for argument in config.args):
-        raise pytest.UsageError(f"tests/node {_NO_HOSTS}")
-
-
-def _is_ours(argument: str) -> bool:
-    return Path(argument.partition("::")[0]).resolve().is_relative_to(_HERE)
+    if config.getoption("hosts") is None:
+        raise pytest.UsageError("numaforge.verification checks real hosts: name them with --hosts=ssh://NAME")
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    if metafunc.config.getoption("hosts") is None:
-        skipped = pytest.mark.skip(reason=_NO_HOSTS)
-        names = [name for name in ("node", "name", "expected") if name in metafunc.fixturenames]
-        metafunc.parametrize(names, [pytest.param(*(None for _ in names), marks=skipped, id="no-hosts")])
-        return
     nodes = _nodes(metafunc.config)
     marker = metafunc.definition.get_closest_marker("expects")
     if marker is None:
@@ -81,6 +71,7 @@ def _nothing(reason: str, name: str) -> ParameterSet:
     return pytest.param(None, None, None, marks=pytest.mark.skip(reason=reason), id=name)
 
 
+@pytest.hookimpl(trylast=True)  # after -k has taken tests away
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Refuse a run that would not say that a host has no plan, because its own test was not selected."""
     mentioned = {
@@ -95,7 +86,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """Tell a host that did not answer from one that is not as planned."""
-    if any(node.away for node in session.config.stash.get(_NODES, [])):
+    if any(node.unreachable for node in session.config.stash.get(_NODES, [])):
         session.exitstatus = AWAY_EXIT_CODE
 
 
@@ -112,7 +103,10 @@ def _nodes(config: pytest.Config) -> list[Node]:
             ansible_inventory=config.getoption("ansible_inventory"),
             force_ansible=config.getoption("force_ansible"),
         )
-        config.stash[_NODES] = sorted((Node(host) for host in hosts), key=lambda node: node.id)
+        nodes = sorted((Node(host) for host in hosts), key=lambda node: node.id)
+        with ThreadPoolExecutor(_ASKED_AT_ONCE) as pool:
+            list(pool.map(Node.read, nodes))
+        config.stash[_NODES] = nodes
     return config.stash[_NODES]
 
 
