@@ -14,6 +14,7 @@ from typing import Any
 
 from numaforge.kubelet.durations import parse_duration
 from numaforge.kubelet.gojson import GoJsonError, Types, kind_of
+from numaforge.kubelet.gotext import quoted
 from numaforge.kubelet.quantities import Quantity
 from numaforge.kubelet.versions import KubeletVersion
 
@@ -252,7 +253,14 @@ def _duration(value: Any) -> str:
 def _flush_frequency(value: Any) -> str:
     if isinstance(value, int) and not isinstance(value, bool):
         return str(parse_duration(f"{value}ns"))
-    return _duration(value)
+    if value is None or isinstance(value, str):
+        return _duration(value)
+    written = json.dumps(value, separators=(",", ":"))
+    kind = f"number {written}" if isinstance(value, float) else kind_of(value)
+    raise ValueError(
+        f"invalid duration {quoted(written)}: "
+        f"json: cannot unmarshal {kind} into Go value of type time.Duration"
+    )
 
 
 def _quantity(value: Any) -> str:
