@@ -13,6 +13,7 @@ import (
 	"os"
 	"path/filepath"
 
+	_ "k8s.io/component-base/logs/json/register" // as cmd/kubelet does
 	"k8s.io/klog/v2"
 )
 

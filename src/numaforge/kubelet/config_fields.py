@@ -275,8 +275,18 @@ def _quantity(value: Any) -> str:
 def _time(value: Any) -> str:
     text = _text(value)
     if not _RFC_3339.fullmatch(text):
-        raise ValueError(f'parsing time "{text}" as "{_LAYOUT}": cannot parse "{text}" as "2006"')
+        shown = "".join(map(_in_time_error, text))
+        raise ValueError(f'parsing time "{shown}" as "{_LAYOUT}": cannot parse "{shown}" as "2006"')
     return text
+
+
+def _in_time_error(character: str) -> str:
+    """Show a character as the errors of Go's package time do (quote in time/format.go)."""
+    if character in '"\\':
+        return f"\\{character}"
+    if " " <= character < "\x80":
+        return character
+    return "".join(f"\\x{byte:02x}" for byte in character.encode())
 
 
 _PARSERS = {
