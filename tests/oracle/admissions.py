@@ -10,6 +10,7 @@ from typing import Any
 from numaforge.kubelet.admission import Node
 from numaforge.kubelet.admission.refusal import KubeletHangError
 from numaforge.kubelet.startup import check
+from numaforge.kubelet.versions import KubeletVersion
 from tests.oracle.case import API, Case
 from tests.oracle.machines import described, random_shape, topology
 from tests.oracle.starts import MIB, resource_settings
@@ -19,6 +20,11 @@ PODS = 14
 _MOST_COMBINATIONS = 2**16
 """More take the kubelet seconds; see numaforge.kubelet.hint_work."""
 _PLUGINS = ("nvidia.com/gpu", "rdma/hca", "example.com/unplaced")
+# Where a kubelet's answers became those of the newest.
+_FIRST_MINOR_OF_SMT_TEXTS = 32  # none free: older ones say that the request is no multiple of a core
+_FIRST_MINOR_OF_PREFERRED_GROUPS = 32  # memory across groups of NUMA nodes is refused
+_FIRST_MINOR_OF_UNCORE_ROUNDING = 34  # an odd rest of CPUs is rounded up
+_FIRST_MINOR_OF_NARROW_DEVICE_HINTS = 36  # only NUMA nodes with a device of the resource are looked at
 _GUARANTEED, _BURSTABLE, _BEST_EFFORT = "Guaranteed", "Burstable", "BestEffort"
 
 Inventory = Mapping[str, Sequence[Sequence[int] | None]]
@@ -27,17 +33,36 @@ Inventory = Mapping[str, Sequence[Sequence[int] | None]]
 
 def sequence(random: Random, version: str) -> Case:
     """Return a configuration, a machine with devices, and `PODS` pods to admit with removals between them."""
+    minor = KubeletVersion.parse(version).minor
     while True:
         shape = random_shape(random)
         machine = described(shape)
         case = Case({**API, **resource_settings(random, machine, faults=False)}, machine=shape)
         inventory = _inventory(random, machine)
+        if not _is_simulated(minor, case.settings, machine, inventory):
+            continue
         report = check(case.text, topology=topology(machine), version=version)
         if report.starts and _combinations(case.settings, machine, inventory) <= _MOST_COMBINATIONS:
             break
     node = Node(topology(machine), report.effective, inventory, predicates=False)
     operations = _Pods(random, machine, inventory).operations(node)
     return replace(case, devices=_plugged(inventory), operations=tuple(operations))
+
+
+def _is_simulated(
+    minor: int, settings: Mapping[str, Any], machine: Mapping[str, Any], inventory: Inventory
+) -> bool:
+    """Say whether the rules for such a node are those of the newest kubelet, which the simulator has."""
+    options = settings.get("cpuManagerPolicyOptions", {})
+    if minor < _FIRST_MINOR_OF_SMT_TEXTS and "full-pcpus-only" in options:
+        return False
+    if minor < _FIRST_MINOR_OF_PREFERRED_GROUPS and settings.get("memoryManagerPolicy") == "Static":
+        return False
+    if minor < _FIRST_MINOR_OF_UNCORE_ROUNDING and "prefer-align-cpus-by-uncorecache" in options:
+        return False
+    every = {node["id"] for node in machine["numa"]}
+    hosts = [{node for nodes in listed if nodes for node in nodes} for listed in inventory.values()]
+    return minor >= _FIRST_MINOR_OF_NARROW_DEVICE_HINTS or all(not nodes or nodes == every for nodes in hosts)
 
 
 def _combinations(settings: Mapping[str, Any], machine: Mapping[str, Any], inventory: Inventory) -> int:
