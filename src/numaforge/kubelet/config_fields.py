@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
-from numaforge.kubelet.durations import parse_duration
+from numaforge.kubelet.durations import parse_duration, quoted_in_bytes
 from numaforge.kubelet.gojson import GoJsonError, Types, kind_of
 from numaforge.kubelet.gotext import quoted
 from numaforge.kubelet.quantities import Quantity
@@ -275,18 +275,9 @@ def _quantity(value: Any) -> str:
 def _time(value: Any) -> str:
     text = _text(value)
     if not _RFC_3339.fullmatch(text):
-        shown = "".join(map(_in_time_error, text))
-        raise ValueError(f'parsing time "{shown}" as "{_LAYOUT}": cannot parse "{shown}" as "2006"')
+        shown = quoted_in_bytes(text)
+        raise ValueError(f'parsing time {shown} as "{_LAYOUT}": cannot parse {shown} as "2006"')
     return text
-
-
-def _in_time_error(character: str) -> str:
-    """Show a character as the errors of Go's package time do (quote in time/format.go)."""
-    if character in '"\\':
-        return f"\\{character}"
-    if " " <= character < "\x80":
-        return character
-    return "".join(f"\\x{byte:02x}" for byte in character.encode())
 
 
 _PARSERS = {
