@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import zip_longest
 from typing import Any
 
@@ -10,7 +11,7 @@ from lab.oracle import Answer, Oracle
 from tests.oracle.case import Case, shrink
 
 BATCH = 500
-_SHOWN = 5
+_SHOWN = 3
 _REPEATS = 12
 """How often a disputed question is asked again: the kubelet walks its maps in another order each time."""
 
@@ -48,21 +49,23 @@ class Comparison:
     def _begin(self, cases: Sequence[Case]) -> Callable[[], list[Answer]]:
         return self._oracle.begin([case.question() for case in cases])
 
-    def in_dispute(self, cases: Sequence[Case]) -> list[str | None]:
+    def in_dispute(self, cases: Sequence[Case], repeats: int = _REPEATS) -> list[str | None]:
         """Say of each case how the two sides differ every time that it is asked."""
-        questions = [case.question() for case in cases for _ in range(_REPEATS)]
+        questions = [case.question() for case in cases for _ in range(repeats)]
         answers = self._oracle.ask(questions)
         found = []
         for number, case in enumerate(cases):
             said = [
                 self._disagreement(case, answer, self._oracle)
-                for answer in answers[number * _REPEATS : (number + 1) * _REPEATS]
+                for answer in answers[number * repeats : (number + 1) * repeats]
             ]
             found.append(None if None in said else said[0])
         return found
 
     def _shown(self, case: Case) -> str:
-        small = shrink(case, self.in_dispute)
+        small = shrink(case, partial(self.in_dispute, repeats=1))
+        if self.in_dispute([small])[0] is None:
+            small = case
         return f"kubelet {self._oracle.version}: {self.in_dispute([small])[0]}\n{small}"
 
 
