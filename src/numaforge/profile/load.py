@@ -12,6 +12,7 @@ import yaml
 from numaforge.errors import ProfileError
 from numaforge.profile.node import NodeProfile
 from numaforge.profile.section import validated
+from numaforge.resources import profile_dir
 
 # A mapping of which exactly one key is given: merging two of them would give two.
 _CHOICES = (("cpus", "reserved"),)
@@ -34,12 +35,7 @@ def load_profile(source: str | Path | Mapping[str, Any], *, where: str | None = 
 
 def ready_profiles() -> tuple[str, ...]:
     """Return the names of the ready profiles, sorted."""
-    return tuple(sorted(path.stem for path in _ready_folder().glob("*.yaml")))
-
-
-def _ready_folder() -> Path:
-    packaged = Path(__file__).parents[1] / "profiles"
-    return packaged if packaged.is_dir() else Path(__file__).parents[3] / "profiles"
+    return tuple(sorted(path.stem for path in profile_dir().glob("*.yaml")))
 
 
 def _read(source: str | Path | Mapping[str, Any], where: str | None) -> tuple[str, dict[str, Any]]:
@@ -58,7 +54,7 @@ def _read_ready(name: str, where: str | None) -> tuple[str, dict[str, Any]]:
             where=where,
             remedy=f"name one of {', '.join(ready_profiles())}, or the path of a YAML file",
         )
-    path = _ready_folder() / f"{name}.yaml"
+    path = profile_dir() / f"{name}.yaml"
     return f"profile {name}", _read_file(path, where)
 
 

@@ -14,6 +14,7 @@ import click
 
 from numaforge.commands.options import Command, output_option
 from numaforge.errors import NumaforgeError
+from numaforge.resources import deploy_dir
 from numaforge.rollout.launch import Pyinfra
 from numaforge.rollout.options import Part, RolloutOptions, read_options
 from numaforge.rollout.record import DEFAULT_NAME
@@ -126,9 +127,7 @@ def _site() -> Path:
     here = Path("deploys/site.py")
     if here.exists():
         return here
-    from numaforge import deploys
-
-    return Path(str(deploys.__file__)).with_name("site.py")
+    return deploy_dir() / "site.py"
 
 
 def _said(given: Mapping[str, Any]) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -393,13 +393,19 @@ def _with_absolute_paths(settings: Mapping[str, Any], config_path: str) -> dict[
 
     Where --config is relative itself, it is so to the working directory, which systemd sets to the root.
     """
-    resolved = dict(settings)
     folder = posixpath.join("/", posixpath.dirname(config_path))
-    for name in _PATHS:
-        path = resolved.get(name)
-        if path and not path.startswith("/"):
-            resolved[name] = posixpath.normpath(posixpath.join(folder, path))
+    resolved = _with_absolute(settings, _PATHS, folder)
+    authentication = settings.get("authentication") or {}
+    if authentication.get("x509"):
+        x509 = _with_absolute(authentication["x509"], ("clientCAFile",), folder)
+        resolved["authentication"] = {**authentication, "x509": x509}
     return resolved
+
+
+def _with_absolute(settings: Mapping[str, Any], names: Iterable[str], folder: str) -> dict[str, Any]:
+    relative = {name: settings[name] for name in names if settings.get(name)}
+    paths = {name: posixpath.normpath(posixpath.join(folder, path)) for name, path in relative.items()}
+    return {**settings, **{name: path for name, path in paths.items() if not relative[name].startswith("/")}}
 
 
 def _require_gates(gates: Mapping[str, bool], version: KubeletVersion, places: Places, prefix: str) -> None:

@@ -14,8 +14,9 @@ from typing import Any
 from numaforge.kubelet.minors.history import first_minor, states_at
 from numaforge.kubelet.minors.tables import ALIASES, FIELDS
 from numaforge.kubelet.minors.versions import KubeletVersion
-from numaforge.kubelet.values.durations import parse_duration
+from numaforge.kubelet.values.durations import parse_duration, quoted_in_bytes
 from numaforge.kubelet.values.gojson import GoJsonError, Types, kind_of
+from numaforge.kubelet.values.gotext import quoted
 from numaforge.quantity import Quantity
 
 API_VERSION = "kubelet.config.k8s.io/v1beta1"
@@ -77,7 +78,14 @@ def _duration(value: Any) -> str:
 def _flush_frequency(value: Any) -> str:
     if isinstance(value, int) and not isinstance(value, bool):
         return str(parse_duration(f"{value}ns"))
-    return _duration(value)
+    if value is None or isinstance(value, str):
+        return _duration(value)
+    written = json.dumps(value, separators=(",", ":"))
+    kind = f"number {written}" if isinstance(value, float) else kind_of(value)
+    raise ValueError(
+        f"invalid duration {quoted(written)}: "
+        f"json: cannot unmarshal {kind} into Go value of type time.Duration"
+    )
 
 
 def _quantity(value: Any) -> str:
@@ -92,7 +100,8 @@ def _quantity(value: Any) -> str:
 def _time(value: Any) -> str:
     text = _text(value)
     if not _RFC_3339.fullmatch(text):
-        raise ValueError(f'parsing time "{text}" as "{_LAYOUT}": cannot parse "{text}" as "2006"')
+        shown = quoted_in_bytes(text)
+        raise ValueError(f'parsing time {shown} as "{_LAYOUT}": cannot parse {shown} as "2006"')
     return text
 
 

@@ -60,29 +60,31 @@ def parse_duration(text: str) -> Duration:
     if rest == "0":
         return Duration(0)
     if not rest:
-        raise DurationError(f"time: invalid duration {_quoted(text)}")
+        raise DurationError(f"time: invalid duration {quoted_in_bytes(text)}")
     total = Fraction(0)
     while rest:
         match = _PART.match(rest)
         if not match:
-            raise DurationError(f"time: invalid duration {_quoted(text)}")
+            raise DurationError(f"time: invalid duration {quoted_in_bytes(text)}")
         unit, number = match["unit"], match["number"]
         if int(number.partition(".")[0] or "0") > _LARGEST + 1:
-            raise DurationError(f"time: invalid duration {_quoted(text)}")
+            raise DurationError(f"time: invalid duration {quoted_in_bytes(text)}")
         if not unit:
-            raise DurationError(f"time: missing unit in duration {_quoted(text)}")
+            raise DurationError(f"time: missing unit in duration {quoted_in_bytes(text)}")
         if unit not in _UNITS:
-            raise DurationError(f"time: unknown unit {_quoted(unit)} in duration {_quoted(text)}")
+            raise DurationError(
+                f"time: unknown unit {quoted_in_bytes(unit)} in duration {quoted_in_bytes(text)}"
+            )
         total += Fraction(number.rstrip(".") or "0") * _UNITS[unit]
         rest = rest[match.end() :]
     nanoseconds = int(total)
     if nanoseconds > _LARGEST:
-        raise DurationError(f"time: invalid duration {_quoted(text)}")
+        raise DurationError(f"time: invalid duration {quoted_in_bytes(text)}")
     return Duration(-nanoseconds if text.startswith("-") else nanoseconds)
 
 
-def _quoted(text: str) -> str:
-    # The time package quotes on its own: bytes in hexadecimal where they are no printable ASCII.
+def quoted_in_bytes(text: str) -> str:
+    """Return a text as Go's package time quotes it: bytes in hexadecimal where not printable ASCII."""
     shown = "".join(
         chr(byte) if 0x20 <= byte < 0x80 else f"\\x{byte:02x}"
         for byte in _ESCAPED.sub(r"\\\g<0>", text).encode()
