@@ -129,13 +129,13 @@ def test_a_limit_ends_whatever_a_host_leaves_waiting(sandbox: Sandbox, tmp_path:
 
 def test_a_host_that_never_says_what_it_is_is_away_after_the_limit(sandbox: Sandbox, tmp_path: Path) -> None:
     scene = """
-from numaforge import hosts
+from numaforge.hosts import connection, detect
 
 reach(":")
-hosts.LOOK_SECONDS = 2
+connection.LOOK_SECONDS = 2
 signal_sessions("SIGSTOP")
 try:
-    hosts.detect(host)
+    detect(host)
 except HostError as error:
     logger.info("%s %r", type(error).__name__, error.message)
 reach("echo back")
@@ -151,9 +151,9 @@ def test_a_host_that_never_ends_what_it_is_told_fails_alone(sandbox: Sandbox, tm
     freeze.chmod(0o755)
     deploy = tmp_path / "deploy.py"
     deploy.write_text(
-        "from numaforge import hosts\nfrom numaforge.bundle import FileContent\n"
-        "hosts.COMMAND_SECONDS = 2\n"
-        "hosts.file_bundle(name='write', files=[FileContent('/etc/numaforge/file', 'text')])\n"
+        "from numaforge.hosts import file_bundle, operations\nfrom numaforge.bundle import FileContent\n"
+        "operations.COMMAND_SECONDS = 2\n"
+        "file_bundle(name='write', files=[FileContent('/etc/numaforge/file', 'text')])\n"
     )
     done = pyinfra(tmp_path, {"node": sandbox.data()}, "-y", str(deploy))
     assert done.returncode == 1
