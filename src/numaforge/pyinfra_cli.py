@@ -13,7 +13,7 @@ from pyinfra.api.state import BaseStateCallback
 from pyinfra_cli import cli  # type: ignore[import-untyped]
 from pyinfra_cli.main import main  # type: ignore[import-untyped]
 
-from numaforge.hosts import go_on_without_failed
+from numaforge.hosts import go_on_without_failed, inspect_once
 from numaforge.rollout import events
 from numaforge.rollout.options import PLACE
 
@@ -30,6 +30,7 @@ def connect_all(state: State) -> None:
     """Connect to all hosts, and go on with those that answer; takes the place of pyinfra's own."""
     introduce(state)
     go_on_without_failed(state)
+    inspect_once()
     state.add_callback_handler(_Unreachable())  # type: ignore[no-untyped-call]
     connect_to_all(state)
 

@@ -4,6 +4,7 @@ from numaforge.hosts.capture import capture
 from numaforge.hosts.display import announce, show_changes, show_lines, show_once
 from numaforge.hosts.facts import FIRST_LINE, detect, parse_values, values_script
 from numaforge.hosts.failures import fail_host, go_on_without_failed
+from numaforge.hosts.inspection import inspect_once
 from numaforge.hosts.operations import (
     Commands,
     file_bundle,
@@ -28,6 +29,7 @@ __all__ = [
     "go_on_without_failed",
     "host_command",
     "host_operation",
+    "inspect_once",
     "parse_values",
     "planned",
     "reached",

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from numaforge.errors import KubeletConfigError
+from numaforge.kinds import once_per_kind
 from numaforge.kubelet.decode import ConfigFile, LoadError, decode_config, read_document
 from numaforge.kubelet.defaults import with_defaults, with_eviction_defaults
 from numaforge.kubelet.documents import Document, YamlError, find_embedded
@@ -121,6 +122,7 @@ def effective_config(
     return dict(configuration.settings)
 
 
+@once_per_kind
 def load(
     config_text: str,
     drop_ins: Mapping[str, str],
