@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import base64
 import re
 import shlex
+import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from pyinfra.api import FactBase, Host
 
-from numaforge.errors import HostError
+from numaforge.errors import HostError, SnapshotError
 from numaforge.hosts import connection
 from numaforge.rollout.patience import HostAwayError
 from numaforge.snapshot import Snapshot, parse_output, script
@@ -22,6 +24,7 @@ _AS_ROOT = (_SHELL / "as_root.sh").read_text("ascii")
 _READ_VALUES = (_SHELL / "read_values.sh").read_text("ascii")
 
 _RIGHT = "numaforge-right "
+_PACKED = "packed"
 _NO_ROOT = {
     "nosudo": "is not root and there is no sudo",
     "password": "is not root and sudo asks for a password",
@@ -50,8 +53,22 @@ class Detection(FactBase[Answer | None]):
         """Split the line that names the right from the script's output; a login banner may come first."""
         for number, line in enumerate(output):
             if line.startswith(_RIGHT):
-                return Answer(line.removeprefix(_RIGHT), tuple(output[number + 1 :]))
+                right, _, form = line.removeprefix(_RIGHT).partition(" ")
+                said = output[number + 1 :]
+                return Answer(right, tuple(_unpacked("".join(said)) if form == _PACKED else said))
         return None
+
+
+def _unpacked(text: str) -> list[str]:
+    """Return the lines that a host packed; of a text that is cut off, those that can be read."""
+    unpack = zlib.decompressobj(wbits=zlib.MAX_WBITS | 16)  # 16: with gzip's header
+    try:
+        raw = unpack.decompress(base64.b64decode(text[: len(text) // 4 * 4]))
+    except (ValueError, zlib.error) as error:
+        raise SnapshotError(
+            f"the host's answer cannot be unpacked: {error}", remedy="capture the host again"
+        ) from error
+    return raw.decode("utf-8", "replace").removesuffix("\n").split("\n")
 
 
 class ScriptOutput(FactBase["list[str] | None"]):

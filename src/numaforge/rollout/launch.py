@@ -126,7 +126,8 @@ class Pyinfra:
 
         Raises HostError where the inventory names no host, and where pyinfra itself broke off.
         """
-        process, log, heard = self._start("survey", ["--dry", *self._options()], self.limits, [self.deploy])
+        arguments = ["--dry", *self._options()]
+        process, log, heard = self._start("survey", arguments, self.limits, [self.deploy], _every_core())
         while process.poll() is None:
             yield _POLL_SECONDS
         told = events.Reader(heard).new()
@@ -154,7 +155,8 @@ class Pyinfra:
         Raises NumaforgeError where it cannot be started.
         """
         begins_none = self._part(replace(self.part, begins=False))
-        process, log, heard = self._start("others", ["-y", *begins_none], hosts, [self.deploy])
+        arguments = ["-y", *begins_none]
+        process, log, heard = self._start("others", arguments, hosts, [self.deploy], _every_core())
         while (code := process.poll()) is None:
             yield _POLL_SECONDS
         if code == 0:
@@ -191,7 +193,12 @@ class Pyinfra:
         return ["--data", f"{PLACE}_run={json.dumps(asdict(part))}"]
 
     def _start(
-        self, name: str, arguments: Sequence[str], limits: Sequence[str], what: Sequence[str]
+        self,
+        name: str,
+        arguments: Sequence[str],
+        limits: Sequence[str],
+        what: Sequence[str],
+        processes: int = 1,
     ) -> tuple[subprocess.Popen[bytes], Path, Path]:
         stem = name.replace("/", "_")
         log, heard = self.folder / f"{stem}.log", self.folder / f"{stem}.events"
@@ -205,7 +212,12 @@ class Pyinfra:
             with log.open("ab") as output:
                 process = subprocess.Popen(
                     command,
-                    env=os.environ | {events.EVENTS: str(heard), "PYINFRA_PROGRESS": "off"},
+                    env=os.environ
+                    | {
+                        events.EVENTS: str(heard),
+                        events.PROCESSES: str(processes),
+                        "PYINFRA_PROGRESS": "off",
+                    },
                     stdin=subprocess.DEVNULL,
                     stdout=output,
                     stderr=subprocess.STDOUT,
@@ -214,6 +226,10 @@ class Pyinfra:
         except OSError as error:
             raise NumaforgeError(f"pyinfra cannot be started: {error}", where=name) from error
         return process, log, heard
+
+
+def _every_core() -> int:
+    return len(os.sched_getaffinity(0))
 
 
 def tail(log: Path, lines: int = _LAST_LINES) -> tuple[str, ...]:
