@@ -3,8 +3,8 @@
 A host that cannot be reached fails alone, as any host that fails does, and the program that started the run
 learns which hosts there are before any of them is asked. With `debug-inventory` none of them is.
 
-A run that begins no roll-out may use every core (NUMAFORGE_PROCESSES): its hosts are divided between processes,
-which write to the same log and the same events. A run that begins some counts its failures in one process.
+A run that begins no roll-out may use every core (NUMAFORGE_PROCESSES): its hosts are divided between
+processes, which write to the same log and the same events. One that begins any counts failures in one.
 """
 
 from __future__ import annotations

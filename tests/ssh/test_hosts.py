@@ -81,12 +81,50 @@ def test_a_script_is_answered_with_its_lines_or_its_complaint(sandbox: Sandbox, 
     assert dict(zip(ENDINGS, said, strict=True)) == {name: answer for name, (_, answer) in ENDINGS.items()}
 
 
-@pytest.mark.parametrize("signal", ["TERM", "KILL"])
+# paramiko notices each of them in another way.
+CUTS = {
+    "opening a channel": """
+reach(":")
+signal_sessions("SIGKILL")
+reach(":")
+""",
+    "starting the shell": """
+reach(": > /run/KILL-at-once")
+reach(":")
+""",
+    "writing the script": f"""
+reach(": > /run/KILL-in-the-middle")
+reach("# {"x" * 8_000_000}")
+""",
+    "reading the answer": f"""
+reach({_CUT.format(signal="KILL")!r})
+""",
+    "reading the answer of one that says goodbye": f"""
+reach({_CUT.format(signal="TERM")!r})
+""",
+}
+# What root's login shell does when a script has asked for it.
+_SIGNALS = """
+if [ -e /run/{signal}-at-once ]; then
+    rm /run/{signal}-at-once
+    kill -{signal} "$PPID"
+fi
+if [ -e /run/{signal}-in-the-middle ]; then
+    rm /run/{signal}-in-the-middle
+    head -c 1000000 > /dev/null
+    kill -{signal} "$PPID"
+fi
+"""
+
+
+@pytest.mark.parametrize("doing", CUTS)
 def test_a_connection_that_is_cut_is_no_script_that_failed_and_is_made_anew(
-    sandbox: Sandbox, tmp_path: Path, signal: str
+    sandbox: Sandbox, tmp_path: Path, doing: str
 ) -> None:
-    said = reach(sandbox, tmp_path, _CUT.format(signal=signal), "echo back")
-    assert said == ["HostAwayError 'the host does not answer: the connection was cut'", "answer ['back']"]
+    sandbox.log_in_with(_SIGNALS.format(signal="KILL"))
+    *_, cut, after = play(sandbox, tmp_path, CUTS[doing] + 'reach("echo back")')
+    assert cut == "HostAwayError 'the host does not answer: the connection was cut'"
+    assert after == "answer ['back']"
 
 
 # Each of them leaves an sshd stopped in the middle, which then never answers.
@@ -103,25 +141,18 @@ signal_sessions("SIGSTOP")
 reach(":", seconds=2)
 """,
     "writing the script": f"""
-reach(": > /run/stop-in-the-middle")
+reach(": > /run/STOP-in-the-middle")
 reach("# {"x" * 8_000_000}", seconds=2)
 """,
     "reading the answer": f"""
 reach({_CUT.format(signal="STOP")!r}, seconds=2)
 """,
 }
-_STOPS_IN_THE_MIDDLE = """
-if [ -e /run/stop-in-the-middle ]; then
-    rm /run/stop-in-the-middle
-    head -c 1000000 > /dev/null
-    kill -STOP "$PPID"
-fi
-"""
 
 
 @pytest.mark.parametrize("doing", FROZEN)
 def test_a_limit_ends_whatever_a_host_leaves_waiting(sandbox: Sandbox, tmp_path: Path, doing: str) -> None:
-    sandbox.log_in_with(_STOPS_IN_THE_MIDDLE)
+    sandbox.log_in_with(_SIGNALS.format(signal="STOP"))
     *_, limited, after = play(sandbox, tmp_path, FROZEN[doing] + 'reach("echo back")')
     assert limited == "HostAwayError 'the host does not answer: no answer within 2 s'"
     assert after == "answer ['back']"

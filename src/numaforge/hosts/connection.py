@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 from gevent import Timeout  # type: ignore[import-untyped]
-from paramiko import SSHException
+from paramiko import SSHClient, SSHException, Transport
 from pyinfra.api import Host
 
 from numaforge.rollout.patience import HostAwayError
@@ -23,13 +23,23 @@ def send_at_once(host: Host) -> None:
 
     And ask for signs of life, so that a connection that has silently died is noticed.
     """
-    client = getattr(host.connector, "client", None)
-    transport = client.get_transport() if client else None
+    transport = _transport(host)
     if transport:
         transport.set_keepalive(15)
-        transport.channel_timeout = _CHANNEL_SECONDS
+        transport.channel_timeout = _CHANNEL_SECONDS  # type: ignore[attr-defined] # missing in the stubs
     if transport and isinstance(transport.sock, socket.socket):  # behind a ProxyJump it is a paramiko channel
         transport.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+
+def is_open(host: Host) -> bool:
+    """Say whether the host's SSH connection is still there, as far as this side knows."""
+    transport = _transport(host)
+    return transport is not None and transport.is_active()
+
+
+def _transport(host: Host) -> Transport | None:
+    client: SSHClient | None = getattr(host.connector, "client", None)
+    return client.get_transport() if client else None
 
 
 @contextmanager

@@ -11,8 +11,10 @@ from pyinfra.api import Host, StringCommand
 from pyinfra.api.exceptions import ConnectError
 
 from numaforge.errors import HostError
-from numaforge.hosts.connection import hang_up, within
+from numaforge.hosts.connection import hang_up, is_open, send_at_once, within
 from numaforge.rollout.patience import HostAwayError
+
+_CUT = "the connection was cut"
 
 
 def new_mark() -> str:
@@ -43,7 +45,7 @@ def ended(output: Sequence[str], mark: str) -> list[tuple[int, list[str]]]:
 
 
 def reached(host: Host, script_text: str, seconds: int = 120) -> list[str]:
-    """Run a script on a host that may go away for a while, and return the lines it prints.
+    """Run a script on a host that may be unreachable for a while, and return the lines it prints.
 
     A connection that broke is made anew. The limit is for all of it: to connect, to open a channel, which
     paramiko would await for an hour, to write the script and to read the answer. Raises HostAwayError where
@@ -54,25 +56,30 @@ def reached(host: Host, script_text: str, seconds: int = 120) -> list[str]:
         with within(host, seconds):
             if not host.connected:
                 host.connect(show_errors=False, raise_exceptions=True)
+                send_at_once(host)
             _, output = host.run_shell_command(
                 StringCommand("sh", "-s"),
                 _stdin=marked(script_text, mark),
                 _sudo=bool(host.data.get("_sudo")),
             )
     except (ConnectError, SSHException, OSError, EOFError) as error:
-        hang_up(host)
-        raise HostAwayError(
-            f"the host does not answer: {error or type(error).__name__}", where=host.name
-        ) from error
-    # A connection that is cut looks to pyinfra like a script that fails; one that fails says so itself.
+        raise _unreachable(host, _why(host, error)) from error
     answers = ended(output.stdout_lines, mark)
-    if not answers:
-        hang_up(host)
+    if not answers:  # to pyinfra this is a script that failed; one that fails says so itself
         said = output.stderr.strip()
-        raise HostAwayError(
-            f"the host does not answer: the connection was cut{said and f' ({said})'}", where=host.name
-        )
+        raise _unreachable(host, f"{_CUT}{said and f' ({said})'}")
     ((status, lines),) = answers
     if status != 0:
         raise HostError(output.stderr.strip() or f"the script failed with {status}", where=host.name)
     return lines
+
+
+def _why(host: Host, error: Exception) -> str:
+    """Say why a call failed: how paramiko notices a cut depends on what it was doing at that moment."""
+    lost = not isinstance(error, ConnectError) and not is_open(host)
+    return _CUT if lost else str(error) or type(error).__name__
+
+
+def _unreachable(host: Host, why: str) -> HostAwayError:
+    hang_up(host)
+    return HostAwayError(f"the host does not answer: {why}", where=host.name)
