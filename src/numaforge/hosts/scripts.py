@@ -75,9 +75,15 @@ def reached(host: Host, script_text: str, seconds: int = 120) -> list[str]:
 
 
 def _why(host: Host, error: Exception) -> str:
-    """Say why a call failed: how paramiko notices a cut depends on what it was doing at that moment."""
-    lost = not isinstance(error, ConnectError) and not is_open(host)
-    return _CUT if lost else str(error) or type(error).__name__
+    """Say why a call failed: how paramiko notices a cut depends on what it was doing at that moment.
+
+    A write may fail before the thread that reads has noticed anything.
+    """
+    while_connecting = isinstance(error, ConnectError)
+    noticed_by_socket = isinstance(error, OSError | EOFError)
+    if not while_connecting and (noticed_by_socket or not is_open(host)):
+        return _CUT
+    return str(error) or type(error).__name__
 
 
 def _unreachable(host: Host, why: str) -> HostAwayError:
