@@ -28,10 +28,12 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from numaforge.rollout import events
 from tests.fixtures.machines import KUBEADM_CONFIG
 from tests.ssh.machine import machine
 from tests.ssh.sandbox import REPOSITORY, SSHD, Sandbox, cannot_run, free_port, running_sandbox
@@ -40,6 +42,8 @@ from tests.ssh.standin_systemd import standin_systemd
 COUNTS = (1, 30, 100, 300)
 FORKS = 50  # of Ansible; pyinfra has a connection to every host at once
 SAMPLE_SECONDS = 0.25
+PR_SET_CHILD_SUBREAPER = 36
+CORES = len(os.sched_getaffinity(0))
 TICK = os.sysconf("SC_CLK_TCK")
 PROFILE = {
     "name": "bench",
@@ -96,9 +100,6 @@ def main() -> None:
     parser.add_argument("counts", nargs="*", type=int, default=COUNTS, metavar="HOSTS")
     parser.add_argument("--no-ansible", action="store_true", help="do not measure a play beside it")
     parser.add_argument("--runs", type=int, default=3)
-    parser.add_argument(
-        "--run", action="append", help="measure this command instead; INVENTORY stands for ours"
-    )
     chosen = parser.parse_args()
     reason = cannot_run()
     if reason:
@@ -117,41 +118,42 @@ def measure(fleet: Fleet, folder: Path, chosen: argparse.Namespace) -> None:
         output = run(site(inventory), folder)
         if ("Success" in output.split("Results:")[0]) != changed:
             sys.exit(output)
-    commands = {"pyinfra -y deploys/site.py": site}
-    if chosen.run:
-        commands = {
-            text: (lambda inventory, text=text: ["sh", "-c", text.replace("INVENTORY", str(inventory))])
-            for text in chosen.run
-        }
-    playbook = None if chosen.no_ansible else write_playbook(fleet.sandbox, folder)
-    play = install_ansible(fleet, folder) if playbook else None
-    print(f"{os.cpu_count()} cores, nothing to change, median of {chosen.runs} runs")
-    print(f"{'hosts':>5}  {'':42} {'wall s':>7} {'CPU ms per host':>16} {'sshd, shells':>13} {'MiB':>5}")
+    play = None if chosen.no_ansible else install_ansible(fleet, folder)
+    print(f"{CORES} cores, of which others use {os.getloadavg()[0]:.1f}; median of {chosen.runs} runs")
+    print(f"{'hosts':>5}  {'':38} {'wall s':>7} {'CPU ms per host':>16} {'of sshd, shells':>16} {'MiB':>5}")
     for count in chosen.counts:
         inventory = write_inventory(folder, fleet.hosts(count))
-        costs = {
-            name: median(chosen.runs, lambda command=command: cost(command(inventory), folder, fleet))
-            for name, command in commands.items()
+        commands = {
+            "pyinfra -y deploys/site.py": site(inventory),
+            "the survey of a roll-out": survey(inventory),
         }
         if play:
-            costs["ansible-playbook (files only)"] = median(
-                chosen.runs, lambda: cost(play(fleet.hosts(count), playbook), folder, fleet)
-            )
+            commands["ansible-playbook (files only)"] = play(fleet.hosts(count))
+        costs = {
+            name: median(chosen.runs, partial(cost, each, folder, fleet)) for name, each in commands.items()
+        }
         for name, each in costs.items():
             print(
-                f"{count:5}  {name:42} {each.wall:7.2f} {each.controller / count * 1000:16.0f} "
-                f"{each.hosts / count * 1000:13.0f} {each.peak_mib:5.0f}",
+                f"{count:5}  {name:38} {each.wall:7.2f} {each.controller / count * 1000:16.0f} "
+                f"{each.hosts / count * 1000:16.0f} {each.peak_mib:5.0f}",
                 flush=True,
             )
         if play:
-            ours, *_, theirs = costs.values()
+            ours, _, theirs = costs.values()
+            cpu = theirs.controller / ours.controller
             print(
-                f"       ratio {theirs.wall / ours.wall:.1f}, of CPU {theirs.controller / ours.controller:.1f}"
+                f"       ansible-playbook takes {theirs.wall / ours.wall:.1f} times as long, {cpu:.1f} of CPU"
             )
 
 
 def site(inventory: Path) -> list[str]:
     return [str(Path(sys.executable).parent / "pyinfra"), "-y", str(inventory), "deploys/site.py"]
+
+
+def survey(inventory: Path) -> list[str]:
+    """Return the command with which a roll-out asks its hosts what they need: with every core."""
+    pyinfra = [sys.executable, "-m", "numaforge.pyinfra_cli", "--dry", str(inventory), "deploys/site.py"]
+    return ["env", f"{events.PROCESSES}={CORES}", *pyinfra]
 
 
 def median(runs: int, action: Callable[[], Cost]) -> Cost:
@@ -164,8 +166,8 @@ def median(runs: int, action: Callable[[], Cost]) -> Cost:
 
 
 def adopt_orphans() -> None:
-    """Become the parent of what our children leave behind (PR_SET_CHILD_SUBREAPER): ssh's shared connections."""
-    if ctypes.CDLL(None, use_errno=True).prctl(36, 1, 0, 0, 0):
+    """Become the parent of what our children leave behind: the connections that ssh shares."""
+    if ctypes.CDLL(None, use_errno=True).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0):
         raise OSError(ctypes.get_errno(), "prctl")
 
 
@@ -332,8 +334,9 @@ def write_playbook(sandbox: Sandbox, folder: Path) -> Path:
     return playbook
 
 
-def install_ansible(fleet: Fleet, folder: Path) -> Callable[[Hosts, Path], list[str]]:
-    """Install ansible-core beside the playbook; return what makes the command that plays it."""
+def install_ansible(fleet: Fleet, folder: Path) -> Callable[[Hosts], list[str]]:
+    """Install ansible-core beside a playbook; return what makes the command that plays it."""
+    playbook = write_playbook(fleet.sandbox, folder)
     environment = folder / "ansible"
     subprocess.run([sys.executable, "-m", "venv", str(environment)], check=True)
     subprocess.run(
@@ -347,7 +350,7 @@ def install_ansible(fleet: Fleet, folder: Path) -> Callable[[Hosts, Path], list[
         f"-o ControlPersist=60s -o ControlPath={folder}/%C\n"
     )
 
-    def play(hosts: Hosts, playbook: Path) -> list[str]:
+    def play(hosts: Hosts) -> list[str]:
         inventory = folder / "hosts.ini"
         inventory.write_text(
             "".join(
