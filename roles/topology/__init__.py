@@ -8,6 +8,7 @@ from pyinfra import host
 
 from numaforge.errors import HostError, ProfileError
 from numaforge.hosts import detect, planned, remember, role
+from numaforge.kinds import once_per_kind
 from numaforge.planning.document import dumps as plan_document
 from numaforge.planning.node import plan_node
 from numaforge.profile import load_profile
@@ -15,6 +16,8 @@ from numaforge.snapshot import Snapshot
 from numaforge.topology import read_topology
 
 __all__ = ["record", "topology"]
+
+_load_profile = once_per_kind(load_profile)
 
 
 @role("Topology")
@@ -57,7 +60,7 @@ def _plan() -> Snapshot:
             where="host data numaforge_profile",
             remedy="name a ready profile or a YAML file in the inventory's group_data",
         )
-    profile = load_profile(wish)
+    profile = _load_profile(wish)
     snapshot = detect(host)
     machine = read_topology(snapshot)
     plan = plan_node(machine, profile)

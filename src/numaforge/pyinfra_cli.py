@@ -2,10 +2,15 @@
 
 `python -m numaforge.pyinfra_cli ARGUMENTS` is what numaforge starts itself: it tells by `events` which hosts
 there are before any of them is asked. With `debug-inventory` none of them is.
+
+A run that begins no roll-out may use every core (NUMAFORGE_PROCESSES): its hosts are divided between
+processes, which write to the same log and the same events. One that begins any counts failures in one.
 """
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -20,7 +25,8 @@ from pyinfra_cli.inventory import make_inventory  # type: ignore[import-untyped]
 from pyinfra_cli.main import main  # type: ignore[import-untyped]
 
 from numaforge.errors import NumaforgeError
-from numaforge.hosts import go_on_without_failed
+from numaforge.hosts import go_on_without_failed, inspect_once
+from numaforge.hosts.processes import divide, end_with_others, hosts_of
 from numaforge.rollout import events
 from numaforge.rollout.options import PLACE
 from numaforge.rollout.shards import Shard, shard_here
@@ -53,7 +59,9 @@ def _inventory_of_file_or_folder(inventory: str, *args: Any, **options: Any) -> 
 def connect_all(state: State) -> None:
     """Connect to all hosts, and go on with those that answer; takes the place of pyinfra's own."""
     introduce(state)
+    divide(state, int(os.environ.get(events.PROCESSES, 1)))
     go_on_without_failed(state)
+    inspect_once()
     state.add_callback_handler(_Unreachable())  # type: ignore[no-untyped-call]
     connect_to_all(state)
 
@@ -63,7 +71,7 @@ def introduce(state: State) -> None:
 
     Those of other shards are left out.
     """
-    hosts = [host for host in state.inventory if state.is_host_in_limit(host)]
+    hosts = hosts_of(state)
     shard, present = _shard(), []
     if shard is not None:
         canaries = {name for host in hosts for name in _canaries(host)}
@@ -98,7 +106,16 @@ def _connection(host: Host) -> dict[str, object]:
     return {"connector": host.connector_cls.__name__, "data": data}
 
 
-if __name__ == "__main__":
+def run() -> int:
+    """Run pyinfra with the program's arguments, and return its exit code."""
     adapt()
     cli.print_inventory = introduce
-    main()
+    try:
+        main()
+    except SystemExit as end:
+        return end_with_others(end.code if isinstance(end.code, int) else int(end.code is not None))
+    return end_with_others(0)
+
+
+if __name__ == "__main__":
+    sys.exit(run())

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import PurePosixPath
 
 from numaforge.errors import PlanError
+from numaforge.kinds import kind_of, once_per_kind
 from numaforge.kubelet.minors.versions import LATEST_MINOR, KubeletVersion
 from numaforge.planning.cpus import plan_cpus
 from numaforge.planning.document import loads
 from numaforge.planning.existing import ExistingSettings, read_existing
 from numaforge.planning.files import plan_files
-from numaforge.planning.hugepages import PagesBySize, plan_hugepages, pools_after
+from numaforge.planning.hugepages import VMEMMAP, PagesBySize, plan_hugepages, pools_after
 from numaforge.planning.kernel import plan_kernel
 from numaforge.planning.kubelet import NodeDecisions, kubelet_version, plan_kubelet
 from numaforge.planning.largest_pods import plan_largest_pods
@@ -31,12 +33,25 @@ def plan_node(topology: NodeTopology, profile: NodeProfile, kubelet_version: str
     """
     hostname = topology.hostname or "localhost"
     try:
-        return _plan(hostname, topology, profile, kubelet_version)
+        plan = _plan(kind_of(topology, _sysctls(profile)), profile, kubelet_version)
     except PlanError as error:
         raise error.at(hostname) from error.__cause__
+    binary = topology.kubelet.binary if topology.kubelet else None
+    kubelet = plan.kubelet and replace(
+        plan.kubelet,
+        binary=binary,
+        binary_version=topology.kubelet.version if binary and topology.kubelet else None,
+    )
+    return replace(plan, hostname=hostname, kubelet=kubelet)
 
 
-def _plan(hostname: str, topology: NodeTopology, profile: NodeProfile, asked_version: str | None) -> NodePlan:
+def _sysctls(profile: NodeProfile) -> tuple[str, ...]:
+    """Return the sysctls whose values on the host a plan may depend on."""
+    return (*profile.tuning.sysctls, VMEMMAP)
+
+
+@once_per_kind
+def _plan(topology: NodeTopology, profile: NodeProfile, asked_version: str | None) -> NodePlan:
     earlier = _earlier_plan(topology)
     previous = earlier.value
     version = kubelet_version(topology, profile, asked_version)
@@ -58,7 +73,7 @@ def _plan(hostname: str, topology: NodeTopology, profile: NodeProfile, asked_ver
     largest = plan_largest_pods(topology, existing, hugepages.value, kubelet.value)
     parts = (earlier, cpus, reservations, hugepages, nodes, kubelet, tuning, kernel, largest)
     return NodePlan(
-        hostname=hostname,
+        hostname="",
         profile=profile.name,
         cpus=cpus.value,
         memory=reservations.value.memory,

@@ -137,7 +137,8 @@ class Pyinfra:
 
         Raises HostError where the inventory names no host, and where pyinfra itself broke off.
         """
-        process, log, heard = self._start("survey", ["--dry", *self._options()], self.limits, [self.deploy])
+        arguments = ["--dry", *self._options()]
+        process, log, heard = self._start("survey", arguments, self.limits, [self.deploy], _every_core())
         reader, told = events.Reader(heard), list[dict[str, Any]]()
         while process.poll() is None:
             told += reader.new()
@@ -168,7 +169,8 @@ class Pyinfra:
         Raises NumaforgeError where it cannot be started.
         """
         begins_none = self._part(replace(self.part, begins=False))
-        process, log, heard = self._start("others", ["-y", *begins_none], hosts, [self.deploy])
+        arguments = ["-y", *begins_none]
+        process, log, heard = self._start("others", arguments, hosts, [self.deploy], _every_core())
         while (code := process.poll()) is None:
             yield _POLL_SECONDS
         if code == 0:
@@ -209,7 +211,12 @@ class Pyinfra:
         return {**os.environ, **own}
 
     def _start(
-        self, name: str, arguments: Sequence[str], limits: Sequence[str], what: Sequence[str]
+        self,
+        name: str,
+        arguments: Sequence[str],
+        limits: Sequence[str],
+        what: Sequence[str],
+        processes: int = 1,
     ) -> tuple[subprocess.Popen[bytes], Path, Path]:
         stem = name.replace("/", "_")
         log, heard = self.folder / f"{stem}.log", self.folder / f"{stem}.events"
@@ -223,7 +230,7 @@ class Pyinfra:
             with log.open("ab") as output:
                 process = subprocess.Popen(
                     command,
-                    env=self._environment(heard),
+                    env=self._environment(heard) | {events.PROCESSES: str(processes)},
                     stdin=subprocess.DEVNULL,
                     stdout=output,
                     stderr=subprocess.STDOUT,
@@ -245,6 +252,10 @@ def _answered(told: Sequence[Mapping[str, Any]]) -> str:
 def _shards(told: Sequence[Mapping[str, Any]]) -> frozenset[int]:
     """Return the shards that have hosts."""
     return frozenset(next((event["shards"] for event in told if event["kind"] == "inventory"), ()))
+
+
+def _every_core() -> int:
+    return len(os.sched_getaffinity(0))
 
 
 def tail(log: Path, lines: int = _LAST_LINES) -> tuple[str, ...]:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from numaforge.errors import KubeletConfigError
+from numaforge.kinds import once_per_kind
 from numaforge.kubelet.config.decode import ConfigFile, LoadError, decode_config, read_document
 from numaforge.kubelet.config.defaults import with_defaults, with_eviction_defaults
 from numaforge.kubelet.config.documents import Document, YamlError, find_embedded
@@ -217,6 +218,7 @@ def _config_error(error: StartError) -> KubeletConfigError:
     )
 
 
+@once_per_kind
 def load(
     config_text: str,
     drop_ins: Mapping[str, str],

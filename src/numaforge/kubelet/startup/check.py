@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any
 
 from numaforge.cpulist import format_cpulist
+from numaforge.kinds import kind_of, once_per_kind
 from numaforge.kubelet.admission.machine import MachineInfo
 from numaforge.kubelet.checkpoints import (
     CPU_STATE_FILE,
@@ -110,7 +111,38 @@ def check(
     maps names below `root_dir` (`cpu_manager_state`) to texts. The three paths appear in the kubelet's
     texts only. Raises KubeletConfigError for a version that is none, or older than the oldest known one.
     """
-    kubelet = version if isinstance(version, KubeletVersion) else KubeletVersion.parse(version)
+    return _check(
+        config_text,
+        _as_kubelets_see_it(topology),
+        version if isinstance(version, KubeletVersion) else KubeletVersion.parse(version),
+        drop_ins or {},
+        tuple(flags),
+        state_files or {},
+        environment or {},
+        config_path,
+        drop_in_dir,
+        root_dir,
+    )
+
+
+def _as_kubelets_see_it(topology: NodeTopology) -> NodeTopology:
+    """Return the machine without what a kubelet that starts does not look at."""
+    return replace(kind_of(topology), kubelet=None, previous_plan=None, sysctls={})
+
+
+@once_per_kind
+def _check(
+    config_text: str,
+    topology: NodeTopology,
+    kubelet: KubeletVersion,
+    drop_ins: Mapping[str, str],
+    flags: tuple[str, ...],
+    state_files: Mapping[str, str],
+    environment: Mapping[str, str],
+    config_path: str,
+    drop_in_dir: str,
+    root_dir: str,
+) -> Report:
     findings: list[Finding] = []
     if kubelet.notice:
         findings.append(found("NF601", kubelet.notice, "check again with a newer numaforge"))
@@ -119,13 +151,13 @@ def check(
     error, readable = None, True
     try:
         configuration, notes = load(
-            config_text, drop_ins or {}, flags, kubelet, environment or {}, config_path, drop_in_dir
+            config_text, drop_ins, flags, kubelet, environment, config_path, drop_in_dir
         )
         findings += notes
         machine = MachineInfo.from_topology(topology)
         _validate(configuration, kubelet, topology)
         _run(configuration, kubelet, topology, machine, managers)
-        _start(configuration, kubelet, machine, managers, state_files or {}, root_dir)
+        _start(configuration, kubelet, machine, managers, state_files, root_dir)
     except StartError as refusal:
         error, readable = refusal.error, refusal.readable
         findings += refusal.findings
