@@ -9,6 +9,7 @@ from pyinfra.api import Host
 from pyinfra.api.output import format_text
 
 from numaforge.node import bundle
+from numaforge.node.bundle import FileChange
 
 
 def show_once(host: Host) -> bool:

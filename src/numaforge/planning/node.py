@@ -42,7 +42,15 @@ def plan_node(topology: NodeTopology, profile: NodeProfile, kubelet_version: str
         binary=binary,
         binary_version=topology.kubelet.version if binary and topology.kubelet else None,
     )
-    return replace(plan, hostname=hostname, kubelet=kubelet)
+    kernel = plan_kernel(topology, profile)
+    return replace(
+        plan,
+        hostname=hostname,
+        kubelet=kubelet,
+        kernel=kernel.value,
+        decisions=plan.decisions + kernel.decisions,
+        notices=plan.notices + kernel.notices,
+    )
 
 
 def _sysctls(profile: NodeProfile) -> tuple[str, ...]:
@@ -67,11 +75,10 @@ def _plan(topology: NodeTopology, profile: NodeProfile, asked_version: str | Non
         topology, profile, existing, previous, cpus.value.reserved, reservations.value, hugepages.value
     )
     tuning = plan_tuning(topology, profile, previous)
-    kernel = plan_kernel(topology, profile)
     decided = NodeDecisions(cpus.value, reservations.value, nodes.value)
     kubelet = _plan_kubelet(topology, profile, version, existing, decided, previous)
     largest = plan_largest_pods(topology, existing, hugepages.value, kubelet.value)
-    parts = (earlier, cpus, reservations, hugepages, nodes, kubelet, tuning, kernel, largest)
+    parts = (earlier, cpus, reservations, hugepages, nodes, kubelet, tuning, largest)
     return NodePlan(
         hostname="",
         profile=profile.name,
@@ -91,7 +98,6 @@ def _plan(topology: NodeTopology, profile: NodeProfile, asked_version: str | Non
             *_swap_notice(topology, profile, existing, kubelet.value),
         ),
         largest_pods=largest.value,
-        kernel=kernel.value,
     )
 
 
