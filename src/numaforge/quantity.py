@@ -127,7 +127,8 @@ def parse_quantity(text: str | int) -> Fraction:
         value = Quantity.parse(written).amount
     except QuantityError:
         value = None
-    if value is None or not any(each.isdigit() for each in written):
+    shape = _SHAPE.fullmatch(written)
+    if value is None or shape is None or not any(each.isdigit() for each in shape["number"]):
         raise NumaforgeError(
             f"{text!r} is not a Kubernetes quantity",
             remedy="write a number with one of the suffixes Ki Mi Gi Ti Pi Ei, k M G T P E, m, or none, "

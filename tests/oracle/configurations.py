@@ -5,12 +5,14 @@ from __future__ import annotations
 from random import Random
 from typing import Any
 
-from numaforge.kubelet.minors.fields import FIELDS, struct_fields
+from numaforge.kubelet.minors.fields import ROOT_TYPE, types_of
 from numaforge.kubelet.minors.tables import GATES
+from numaforge.kubelet.minors.versions import LATEST_MINOR
 from tests.oracle.case import API, Case
 from tests.oracle.machines import described, random_shape
 from tests.oracle.starts import resource_settings
 
+_TYPES = types_of(LATEST_MINOR)
 _INTEGERS = (0, 1, -1, 2, 5, 10, 40, 84, 85, 86, 100, 101, 110, 255, 256, -999, -1000, -1001, 1000, 1001)
 _LARGE = (65535, 65536, 10250, 10255, 2**31 - 1, 2**31, -(2**31), 2**63 - 1)
 _DURATIONS = (
@@ -213,8 +215,9 @@ def _start(random: Random) -> Case:
 
 
 def _settings(random: Random, count: int) -> dict[str, Any]:
-    names = [name for name in FIELDS if name not in _LEFT_OUT]
-    chosen = {name: _value(random, name, FIELDS[name]) for name in random.sample(names, count)}
+    fields = _TYPES.structs[ROOT_TYPE]
+    names = [name for name in fields if name not in (*_LEFT_OUT, "apiVersion", "kind")]
+    chosen = {name: _value(random, name, fields[name]) for name in random.sample(names, count)}
     if random.random() < 0.1:
         chosen[random.choice(("nonsense", "maxpods", "cpuManagerPolicyOption"))] = random.choice(_WRONG)
     return chosen
@@ -239,7 +242,8 @@ def _value(random: Random, name: str, go_type: str) -> Any:
 
 def _typed(random: Random, go_type: str) -> Any:
     plain = go_type.removeprefix("*")
-    fields = struct_fields(plain)
+    plain = _TYPES.aliases.get(plain, plain)
+    fields = _TYPES.structs.get(plain, {})
     if plain.startswith("[]"):
         return [_typed(random, plain.removeprefix("[]")) for _ in range(random.randint(0, 2))]
     if fields:

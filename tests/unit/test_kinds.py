@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from numaforge import kinds, render
 from numaforge.errors import NumaforgeError, PlanError
 from numaforge.kinds import kind_of, once_per_kind
-from numaforge.kubelet import startup
 from numaforge.kubelet.minors.versions import KubeletVersion
+from numaforge.kubelet.startup import check as judge
 from numaforge.planning import node
 from numaforge.planning.document import dumps
 from numaforge.planning.model import PLAN_PATH
@@ -139,9 +139,9 @@ reservedMemory: [{numaNode: 0, limits: {memory: 100Mi}}]
 def test_a_kubelet_is_judged_as_on_the_machine_alone(fleet, flags):
     for machine in fleet:
         version = KubeletVersion.parse(machine.kubelet.version)
-        places = startup.CONFIG_PATH, startup.DROP_IN_DIR, startup.ROOT_DIR
-        expected = startup._check.__wrapped__(STATIC, machine, version, {}, flags, {}, {}, *places)
-        assert startup.check(STATIC, topology=machine, version=version, flags=flags) == expected
+        places = judge.CONFIG_PATH, judge.DROP_IN_DIR, judge.ROOT_DIR
+        expected = judge._check.__wrapped__(STATIC, machine, version, {}, flags, {}, {}, *places)
+        assert judge.check(STATIC, topology=machine, version=version, flags=flags) == expected
 
 
 def test_machines_of_a_kind_are_planned_once():

@@ -132,7 +132,7 @@ undo() { # REASON
     old="the old configuration is back"
     if ! touched; then old="nothing was replaced, what was edited stays"; fi
     if ! { upwards start old && upwards prove old; }; then
-        failed=yes
+        failed=yes told=
         if going_down; then return 1; fi
         old="$old, but $why with it too. By hand: $(call "$part" by_hand)"
     fi

@@ -150,10 +150,13 @@ kubelet_prove() { # NEW|OLD
     return 1
 }
 kubelet_prove_old() {
-    told="the kubelet is healthy with it"
-    if comes_up "$STABLE_SECONDS"; then return; fi
-    if [ -e "$PART/was-healthy" ]; then return 1; fi
-    told="the kubelet was not healthy before either"
+    if comes_up "$STABLE_SECONDS"; then
+        told="the kubelet is healthy with it"
+    elif [ ! -e "$PART/was-healthy" ]; then
+        told="the kubelet was not healthy before either"
+    else
+        return 1
+    fi
 }
 kubelet_undo() { # once: an old kubelet that has started since writes its state anew
     if [ -e "$PART/put-back" ]; then return; fi

@@ -3,7 +3,11 @@
 
 reboot_apply() {
     if ! any_pending new; then return; fi
-    await_boot new
+    if [ -e "$FOLDER/awaits-new" ]; then
+        call "$each" prove new # the boot has not brought it: say what is missing
+    else
+        await_boot new
+    fi
 }
 reboot_undo() { :; } # what was booted is put back first: see reboot_start
 reboot_start() {     # NEW|OLD
