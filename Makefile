@@ -36,9 +36,10 @@ test: setup lint ## every check and every test but those that take long, the lab
 test-fast: setup ## the tests that need neither a lab nor an sshd
 	@$(PYTHON) -m pytest -q -m 'not lab and not ssh'
 
-lint: setup ## format, lint and types
+lint: setup ## format, lint and types; shell too
 	@$(VENV)/bin/ruff format --check .
 	@$(VENV)/bin/ruff check .
+	@$(VENV)/bin/shellcheck .ci/run $$(find src roles lab tests -name '*.sh' -not -path 'src/numaforge/roles/*') lab/rootfs/usr/lib/lab/*
 	@$(VENV)/bin/mypy
 
 bench: setup ## measure every figure that the README quotes

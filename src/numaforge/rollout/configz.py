@@ -9,12 +9,12 @@ itself asks, with the certificate by which its kubelet logs in to the API server
 from __future__ import annotations
 
 import json
-import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from numaforge import shell
 from numaforge.errors import HostError, KubeletConfigError
 from numaforge.kubelet.config.flags import flag_value
 from numaforge.kubelet.config.loading import load_installed
@@ -69,18 +69,8 @@ class KubeletDoor:
     def script(self) -> str:
         """The script whose output `read_answer` reads."""
         probe = Path(str(configz_probe.__file__)).read_text(encoding="utf-8")
-        return _SCRIPT.format(question=shlex.quote(json.dumps(asdict(self))), probe=probe)
-
-
-_SCRIPT = """
-if ! command -v python3 >/dev/null 2>&1; then
-    echo '{{"unreadable": "there is no python3 on the node"}}'
-else
-    python3 - {question} << 'END_OF_PROBE' || echo '{{"unreadable": "the python3 of the node is too old"}}'
-{probe}
-END_OF_PROBE
-fi
-"""
+        question = json.dumps(asdict(self))
+        return shell.library("rollout/configz") + shell.call("ask_configz", [question], data=probe)
 
 
 def kubelet_door(install: KubeletInstall | None) -> KubeletDoor:

@@ -12,7 +12,7 @@ from typing import Any
 
 from numaforge import kernel_paths
 from numaforge.cpulist import format_cpulist
-from numaforge.planning.model import NodePlan, TuningPlan
+from numaforge.planning.model import KernelPlan, NodePlan, TuningPlan
 from numaforge.quantity import parse_quantity
 
 Expectations = Mapping[str, Any]
@@ -33,6 +33,7 @@ def of_roles(plan: NodePlan, roles: Sequence[str] | None) -> NodePlan:
     return replace(
         plan,
         tuning=plan.tuning if "tuning" in roles else TuningPlan(),
+        kernel=plan.kernel if "tuning" in roles else KernelPlan(),
         numa_nodes=nodes,
         files=tuple(file for file in plan.files if file.role in roles),
         kubelet=plan.kubelet if "kubelet" in roles else None,
@@ -89,6 +90,11 @@ def raised_sysctls(plan: NodePlan) -> Expectations:
     return {
         name: (kernel_paths.sysctl(name), value) for name, value in sorted(plan.tuning.raised_sysctls.items())
     }
+
+
+def kernel_cmdline(plan: NodePlan) -> Expectations:
+    """The parameters of the kernel's command line, where a reboot for them is allowed; else they may wait."""
+    return {parameter: parameter for parameter in plan.kernel.cmdline if plan.kernel.reboot == "allowed"}
 
 
 def swap(plan: NodePlan) -> Expectations:
@@ -149,6 +155,7 @@ ALL: tuple[Callable[[NodePlan], Expectations], ...] = (
     transparent_hugepages,
     sysctls,
     raised_sysctls,
+    kernel_cmdline,
     swap,
     hugepages,
     files,

@@ -12,7 +12,7 @@ from typing import TypeVar
 import pytest
 from testinfra.host import Host
 
-from numaforge import kernel_paths
+from numaforge import kernel_paths, shell
 from numaforge.errors import HostError, NumaforgeError
 from numaforge.kubelet.config.flags import flag_value
 from numaforge.node import bundle
@@ -24,54 +24,8 @@ from numaforge.verification.expectations import HOSTNAME
 Found = TypeVar("Found")
 
 _NO_PLAN = 3
-_NOT_ROOT = 77
-# Runs the script $0 as root, by itself or through a sudo that asks for nothing.
-_AS_ROOT = f"""
-[ "$(id -u)" = 0 ] && exec sh -c "$0"
-sudo -n true 2>/dev/null && exec sudo -n sh -c "$0"
-exit {_NOT_ROOT}
-"""
-
-# First lines of files, as "value PATH<TAB>LINE". The shell's own `read` needs no process, which counts with a
-# thousand CPUs; it asks for one byte at a time, and some files of the kernel answer a first read only.
-# Then what only commands know.
-_PROBE = r"""
-value() {
-    [ -r "$1" ] || return 0
-    case $1 in
-    /proc/sys/* | */cpulist) line=$(head -n 1 "$1") ;;
-    *) IFS= read -r line < "$1" || return 0 ;;
-    esac
-    printf 'value %s\t%s\n' "$1" "$line"
-}
-for path in /sys/devices/system/cpu/online /sys/devices/system/node/node*/cpulist \
-    /sys/devices/system/cpu/cpu[0-9]*/cpufreq/scaling_governor \
-    /sys/devices/system/cpu/cpu[0-9]*/cpufreq/energy_performance_preference \
-    /sys/devices/system/node/node*/hugepages/*/nr_hugepages \
-    /sys/kernel/mm/transparent_hugepage/enabled /sys/kernel/mm/transparent_hugepage/defrag \
-    /proc/sys/kernel/hostname @SYSCTLS@; do
-    value "$path"
-done
-while read -r device _; do
-    [ "$device" = Filename ] || printf 'swap %s\n' "$device"
-done < /proc/swaps
-for unit in @UNITS@; do
-    printf 'active %s\t%s\n' "$unit" "$(systemctl is-active "$unit" 2>/dev/null)"
-    printf 'enabled %s\t%s\n' "$unit" "$(systemctl is-enabled "$unit" 2>/dev/null)"
-done
-for path in @FILES@; do
-    [ -e "$path" ] && stat -L -c 'changed %n	%Y' "$path"
-done
-if [ -n "@KUBELET@" ]; then
-    pid=$(systemctl show -p MainPID --value "@KUBELET@" 2>/dev/null)
-    since=$(systemctl show -p ExecMainStartTimestampMonotonic --value "@KUBELET@" 2>/dev/null)
-    printf 'kubelet since\t%s\n' "${since:-0}"
-    printf 'kubelet uptime\t%s\n' "$(cat /proc/uptime)"
-    printf 'kubelet now\t%s\n' "$(date +%s)"
-    printf 'kubelet arguments\t%s\n' "$(tr '\0' ' ' < "/proc/${pid:-0}/cmdline" 2>/dev/null)"
-fi
-echo files
-"""
+_NOT_ROOT = 77  # as_root.sh says so
+_AS_ROOT = shell.library("verification/as_root")
 
 
 @dataclass(frozen=True)
@@ -181,18 +135,15 @@ def probe(plan: NodePlan) -> str:
     paths = [file.path for file in plan.files]
     units = [path.rsplit("/", 1)[1] for path in paths if path.endswith(".service")]
     kubelet = plan.kubelet.unit if plan.kubelet else ""
-    words = {
-        "@SYSCTLS@": shlex.join(
-            kernel_paths.sysctl(name) for name in (*plan.tuning.sysctls, *plan.tuning.raised_sysctls)
-        ),
-        "@UNITS@": shlex.join([*units, *([kubelet] if kubelet else [])]),
-        "@FILES@": shlex.join(paths),
-        "@KUBELET@": kubelet,
-    }
-    script = _PROBE
-    for word, value in words.items():
-        script = script.replace(word, value)
-    return script + bundle.read_script(paths)
+    sysctls = [kernel_paths.sysctl(name) for name in (*plan.tuning.sysctls, *plan.tuning.raised_sysctls)]
+    calls = [
+        shell.call("tell_values", sysctls),
+        shell.call("tell_units", [*units, *([kubelet] if kubelet else [])]),
+        shell.call("tell_ages", paths),
+        *([shell.call("tell_kubelet", [kubelet])] if kubelet else []),
+        "echo files\n",
+    ]
+    return shell.library("verification/probe") + "".join(calls) + bundle.read_script(paths)
 
 
 def read_live(output: str) -> Live:

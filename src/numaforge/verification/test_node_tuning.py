@@ -42,6 +42,11 @@ def test_sysctl_is_at_least(node: Node, name: str, expected: tuple[str, str]) ->
     assert reaches(node.value(path), least), name
 
 
+@pytest.mark.expects(table=expectations.kernel_cmdline)
+def test_kernel_parameter(node: Node, name: str, expected: str) -> None:
+    assert expected in (node.value("/proc/cmdline") or "").split()
+
+
 @pytest.mark.expects(table=expectations.swap)
 def test_swap(node: Node, name: str, expected: tuple[str, ...]) -> None:
     devices = node.live.swap_devices

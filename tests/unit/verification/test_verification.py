@@ -35,6 +35,8 @@ PROFILE = {
         "transparent_hugepages": "madvise",
         "swap": "off",
     },
+    "kernel": {"cmdline": ["iommu=pt"]},
+    "maintenance": {"reboot": "allowed"},
 }
 
 
@@ -68,6 +70,7 @@ def test_huge_pages_are_seen_to_by(plan: NodePlan, roles: list[str], seen_to: bo
         (expectations.transparent_hugepages, ["enabled"]),
         (expectations.sysctls, ["vm.swappiness"]),
         (expectations.raised_sysctls, ["vm.max_map_count"]),
+        (expectations.kernel_cmdline, ["iommu=pt"]),
         (expectations.swap, ["off"]),
         (expectations.hugepages, [f"numa-node-{n}-2Mi" for n in range(4)]),
         (expectations.boot_units, ["numaforge-tuning.service", "kubelet.service"]),
