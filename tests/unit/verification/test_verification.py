@@ -14,7 +14,7 @@ from numaforge.errors import HostError
 from numaforge.kubelet.config.comparison import differences
 from numaforge.planning.document import dumps, loads
 from numaforge.planning.files import HUGEPAGES_TMPFILES_PATH
-from numaforge.planning.model import Allocatable, NodePlan, PlannedFile, TuningPlan
+from numaforge.planning.model import Allocatable, KernelPlan, NodePlan, PlannedFile, TuningPlan
 from numaforge.planning.node import plan_node
 from numaforge.profile import load_profile
 from numaforge.render import render_plan
@@ -110,7 +110,9 @@ def test_the_smallest_plan_promises_at_least_what_every_plan_does():
 
 def test_a_plan_that_lost_its_content_is_seen_to_promise_too_little(plan):
     kubelet = replace(plan.kubelet, settings={})
-    hollow = replace(plan, files=(), allocatable=None, tuning=TuningPlan(), kubelet=kubelet)
+    hollow = replace(
+        plan, files=(), allocatable=None, tuning=TuningPlan(), kernel=KernelPlan(), kubelet=kubelet
+    )
     nodes = tuple(replace(node, hugepages={}) for node in plan.numa_nodes)
     promised = replace(hollow, numa_nodes=nodes)
     assert expectations.count(replace(promised, kubelet=None)) < expectations.at_least(promised)

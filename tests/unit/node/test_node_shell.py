@@ -1,0 +1,106 @@
+"""The shell that a node carries out: read by every shell that a host may have, and by shellcheck."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from numaforge import shell
+from numaforge.errors import HostError
+from numaforge.node.look import Question
+from numaforge.node.parts import KINDS
+from numaforge.node.transaction import (
+    Transaction,
+    node_script,
+    revert_script,
+    settle_script,
+    start_script,
+    status_script,
+    void_script,
+)
+
+NODE_SCRIPT = node_script(kind.NAME for kind in KINDS)
+LOOK = Question(("/sys/a",), ("/etc/b",), ("c",), (("kernel_values", "look_kernel_values", "/d"),), "/e", "u")
+SCRIPTS = {
+    "node": NODE_SCRIPT,
+    "start": start_script(Transaction("T1")),
+    "void": void_script("T1"),
+    "revert": revert_script("T1", "why"),
+    "settle": settle_script(),
+    "status": status_script("T1", "kubelet.service"),
+    "look": LOOK.script,
+    "unit": LOOK.unit_script,
+}
+PACKAGE = Path(shell.__file__).parent
+LIBRARIES = sorted(
+    str(file.relative_to(PACKAGE).with_suffix("")) for file in (PACKAGE / "node").rglob("*.sh")
+)
+SHELLCHECK = Path(sys.executable).with_name("shellcheck")
+
+
+@pytest.mark.parametrize("interpreter", ["dash", "busybox sh", "bash --posix"])
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_every_shell_reads_it(name: str, interpreter: str) -> None:
+    done = subprocess.run(
+        [*interpreter.split(), "-n"], input=SCRIPTS[name], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def unassigned(text: str) -> list[str]:
+    """Return the variables that a file reads and no file of the node's assigns."""
+    done = subprocess.run(
+        [SHELLCHECK, "--norc", "-f", "json", "-s", "sh", "-i", "SC2154", "-"],
+        input=text,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    read = {complaint["message"].split()[0] for complaint in json.loads(done.stdout)}
+    together = f"{NODE_SCRIPT}{text}"
+    return sorted(
+        variable
+        for variable in read
+        if not re.search(rf"(^|[\s;{{]){variable}=|(read|for)\b[^;|]*\b{variable}\b", together, re.MULTILINE)
+    )
+
+
+@pytest.mark.parametrize("name", LIBRARIES)
+def test_nothing_is_read_that_is_not_set_anywhere(name: str) -> None:
+    assert unassigned(shell.library(name)) == []
+
+
+def test_a_misspelt_variable_is_found() -> None:
+    assert unassigned(shell.library("node/lock").replace("$why", "$wy")) == ["wy"]
+
+
+@pytest.mark.parametrize("cut", [0.2, 0.5, 0.9, 0.99])
+@pytest.mark.parametrize("name", ["start", "void", "revert", "settle"])
+def test_a_script_that_arrives_cut_off_begins_nothing(name: str, cut: float) -> None:
+    whole = SCRIPTS[name]
+    call = "numaforge_main || exit 1\n"
+    assert whole.endswith(call)
+    assert call.strip() not in whole[: int((len(whole) - len(call)) * cut)]
+
+
+def test_a_value_reaches_a_script_as_it_is(tmp_path: Path) -> None:
+    odd = 'a\'b "c" $(touch owned) `touch owned` \\ \n; d'
+    text = (
+        shell.assignments({"VALUE": odd})
+        + 'show() { printf "%s|%s" "$VALUE" "$1"; }\n'
+        + shell.call("show", [odd])
+    )
+    done = subprocess.run(["sh"], input=text, capture_output=True, text=True, check=True, cwd=tmp_path)
+    assert done.stdout == f"{odd}|{odd}"
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("text", ["a\nb", "a\rb", "a\0b"], ids=["newline", "carriage-return", "nul"])
+def test_what_is_no_line_is_refused_in_a_data_file(text: str) -> None:
+    with pytest.raises(HostError, match="more than one line"):
+        shell.line(text)
