@@ -322,6 +322,30 @@ def test_without_a_running_kubelet_the_pools_are_the_hugepages_roles(
     assert starts(node) == 1
 
 
+# ---- what disturbs no pod ----
+
+
+def test_a_kernel_setting_of_a_joined_node_is_applied_without_a_drain(node: Sandbox, tmp_path: Path) -> None:
+    """There is no cluster to drain it in: a roll-out would fail."""
+    drop_in = "/etc/systemd/system/kubelet.service.d/20-join.conf"
+    node.path(drop_in).parent.mkdir(parents=True)
+    command = "/usr/local/bin/kubelet --config=/var/lib/kubelet/config.yaml --kubeconfig=/etc/kubernetes/k"
+    node.path(drop_in).write_text(f"[Service]\nExecStart=\nExecStart={command}\n")
+    bare = {"numaforge_rollout": {"without_drain": "no pods yet"}}
+    first = pyinfra(tmp_path, data(node, **bare), "-y", "deploys/site.py")
+    assert first.returncode == 0, first.stdout
+    begun = starts(node)
+    tuned = {**PROFILE, "tuning": {"sysctls": {"vm.swappiness": "10"}}}
+    run = pyinfra(tmp_path, data(node, numaforge_profile=tuned), "-y", "deploys/site.py")
+    assert run.returncode == 0, run.stdout
+    assert node.path("/proc/sys/vm/swappiness").read_text() == "10\n"
+    assert starts(node) == begun
+    restart = {**with_kubelet(cpu_manager_policy="none"), "tuning": tuned["tuning"]}
+    refused = pyinfra(tmp_path, data(node, numaforge_profile=restart), "-y", "deploys/site.py")
+    assert refused.returncode == 1  # this one needs the drain
+    assert starts(node) == begun
+
+
 # ---- what is in the way ----
 
 
@@ -360,15 +384,13 @@ exec systemctl.real "$@"
 
 # The deploy asks as a roll-out does.
 _ASK = """
-from functools import partial
-
 from pyinfra import host, logger
 
 from numaforge.hosts import reached
 from numaforge.node.transaction import read_status, status_script
-from numaforge.roles.kubelet.facts import identity
+from numaforge.node.identity import identity_script, read_identity
 
-logger.info("%r", identity(partial(reached, host)))
+logger.info("%r", read_identity(reached(host, identity_script())))
 status = read_status("\\n".join(reached(host, status_script("T1", "kubelet.service"))))
 logger.info("%r", status.result)
 """

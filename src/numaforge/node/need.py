@@ -7,7 +7,6 @@ from datetime import UTC, datetime
 
 from numaforge.node import parts
 from numaforge.node.part import Found, Goal, Part
-from numaforge.node.parts import kernel_cmdline
 from numaforge.node.transaction import Transaction
 
 
@@ -29,5 +28,6 @@ def need(goal: Goal, found: Found) -> Transaction | None:
 
 def pending(goal: Goal, found: Found) -> tuple[str, ...]:
     """Return a sentence for each thing that waits for a reboot which is not allowed."""
-    sentence = kernel_cmdline.pending(goal, found)
-    return (sentence,) if sentence else ()
+    asked = (getattr(kind, "pending", None) for kind in parts.KINDS)  # few parts have anything to wait for
+    sentences = (pending(goal, found) for pending in asked if pending is not None)
+    return tuple(sentence for sentence in sentences if sentence)

@@ -58,6 +58,7 @@ def part(wanted: Mapping[str, int], now: Mapping[str, int], *, drains: bool = Tr
         data={"planned": lines(*(f"{pages} {line(path)}" for path, pages in pools))},
         settings={"NO_SUCH_POOL": f"{NO_SUCH_POOL}; {OTHER_SIZES}"},
         drains=drains,
+        restarts_kubelet=True,
         apply_seconds=_FILL_SECONDS,
         undo_seconds=_FILL_SECONDS,
         boot_seconds=_FILL_SECONDS,

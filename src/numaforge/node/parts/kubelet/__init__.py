@@ -40,16 +40,16 @@ def need(goal: Goal, found: Found, below: Sequence[Part]) -> Part | None:
     if kubelet is None:
         return None
     expected = _effect(goal, kubelet, found)
-    pools_change = any(part.name == "hugepages" for part in below)
+    others = [part.name for part in below if part.restarts_kubelet]
     written = {change.path for part in below for change in part.changed}
     ours = {file.path for file in goal.plan.files if file.role == "kubelet"} | {kubelet.config_file}
-    if not (written & ours or pools_change or expected.removals):
+    if not (written & ours or others or expected.removals):
         return None
     check(expected)
     unit = found.unit()
     if unit.active_state is None:
         return None
-    restart = unit.runs and expected.needs_restart
+    restart = unit.runs and (expected.needs_restart or bool(others))
     url = health_url(expected.after.effective)
     if restart and url and not unit.askers:
         raise HostError(
@@ -67,7 +67,7 @@ def need(goal: Goal, found: Found, below: Sequence[Part]) -> Part | None:
         unit_files=any(path.startswith(_UNIT_FOLDERS) for path in written),
         start_seconds=goal.start_seconds,
         stable_seconds=goal.stable_seconds,
-        sentences=_sentences(expected, unit, restart, pools_change),
+        sentences=_sentences(expected, unit, restart, others),
     )
 
 
@@ -145,10 +145,10 @@ def _effect(goal: Goal, kubelet: KubeletPlan, found: Found) -> Effect:
     return effect(goal.plan, machine, kubelet_files(goal.plan, config), config, drop_ins, state_files)
 
 
-def _sentences(expected: Effect, unit: Unit, restart: bool, pools_change: bool) -> tuple[str, ...]:
+def _sentences(expected: Effect, unit: Unit, restart: bool, others: Sequence[str]) -> tuple[str, ...]:
     removals = [f"{path} is removed: {reason}" for path, reason in expected.removals.items()]
     if restart:
-        causes = [*expected.changed_settings, *(["hugepages"] if pools_change else [])] or ["its state files"]
+        causes = [*expected.changed_settings, *others] or ["its state files"]
         return (*removals, f"the kubelet restarts, because this changes: {', '.join(causes)}")
     if unit.runs:
         return (*removals, "the kubelet's effective settings stay the same: it is not restarted")
