@@ -98,10 +98,10 @@ class Part:
     `name` is that of the folder with its part.sh, and the prefix of its functions (their contract stands in
     transaction.sh). `data` are the files that they find in $PART, `settings` their variables. `drains` says
     whether pods have to be gone for it, `reboots` whether only a boot makes it true, `restarts_kubelet`
-    whether it changes what a kubelet looks at when it starts. `units` must not start after a reboot before the change
-    has been continued or undone. The `sentences` say what it does beside the files that are `changed` and the
-    values that it `moves`, a line for each. The seconds are how long it may take to apply, to undo, and at
-    most while a boot waits for it.
+    whether it changes what a kubelet looks at when it starts. `units` must not start after a reboot before
+    the change has been continued or undone. The `sentences` say what it does beside the files that are
+    `changed` and the values that it `moves`, a line for each. The seconds are how long it may take to apply,
+    to undo, and at most while a boot waits for it.
     """
 
     name: str
