@@ -67,7 +67,8 @@ def test_tuning_a_node_with_pods_reloads_no_units(start_sandbox: StartSandbox, t
     assert run.returncode == 0, run.stdout
     link = node.path(f"/etc/systemd/system/multi-user.target.wants/{Path(TUNING_UNIT_PATH).name}")
     assert str(link.readlink()) == TUNING_UNIT_PATH
-    assert text(node, "/run/systemctl.log") == ""
+    told = text(node, "/run/systemctl.log").splitlines()
+    assert [line for line in told if not line.startswith("show ")] == []
 
 
 def test_a_second_run_changes_nothing_and_says_so(node: Sandbox, tmp_path: Path) -> None:

@@ -30,8 +30,13 @@ void_transaction() { # nothing happens to one that has begun
 }
 # The unit before the result: it ends after it has written that. An older version wrote any bytes into it.
 tell_status() { # KUBELET-UNIT
-    systemctl show -p LoadState "numaforge-$ID.service"
-    systemctl show -p MainPID -p NRestarts -p ActiveEnterTimestampMonotonic "$1"
+    if has_systemd; then
+        systemctl show -p LoadState "numaforge-$ID.service"
+        systemctl show -p MainPID -p NRestarts -p ActiveEnterTimestampMonotonic "$1"
+    else
+        printf '%s=0\n' MainPID NRestarts ActiveEnterTimestampMonotonic
+        echo LoadState=not-found
+    fi
     echo "Boot=$(boot_id)"
     echo "Booted=$(sed -n 's/^btime //p' /proc/stat)"
     echo "Phase=$(noted state)"

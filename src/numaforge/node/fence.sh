@@ -2,7 +2,7 @@
 # What a change was planned on, and whether that is still so. The look and the check are the same words: they
 # cannot disagree about what differs. /proc/uptime goes on while a machine sleeps, and no time server sets it.
 
-boot_id() { cat /proc/sys/kernel/random/boot_id; }
+boot_id() { cat /proc/sys/kernel/random/boot_id 2> /dev/null || echo unknown; }
 last() { cat "$ROOT/last" 2> /dev/null; }
 uptime_seconds() {
     read -r uptime _ < /proc/uptime
