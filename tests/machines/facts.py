@@ -7,7 +7,7 @@ from typing import Any
 
 from numaforge.cpulist import format_cpulist
 from numaforge.errors import PlanError
-from numaforge.kubelet.admission.machine import Machine
+from numaforge.kubelet.admission.machine import MachineInfo
 from numaforge.kubelet.admission.masks import ids_of
 from numaforge.planning.node import plan_node
 from numaforge.profile import load_profile, ready_profiles
@@ -72,7 +72,7 @@ def host_facts(topology: NodeTopology) -> Facts:
 
 def kubelet_facts(topology: NodeTopology) -> Facts:
     """Return the machine as the kubelet's CPU and memory managers see it."""
-    machine = Machine.from_topology(topology)
+    machine = MachineInfo.from_topology(topology)
     seen = machine.cpus
     return {
         "cores": groups(ids_of(mask) for mask in seen.cores.values()),
