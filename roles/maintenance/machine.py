@@ -61,7 +61,7 @@ class PyinfraMachine:
 
     def running_config(self) -> Mapping[str, Any]:
         """Return what the kubelet tells its own node that it runs with."""
-        return read_answer(self._ask(self._target.door.script))
+        return read_answer(self._ask(self._target.endpoint.script))
 
     def begin(self, transaction: Transaction) -> None:
         """Hand a transaction to the host, marked as one whose node is still to be proved."""

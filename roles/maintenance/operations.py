@@ -65,7 +65,9 @@ def maintain(target: Target, options: RolloutOptions, ask_cluster: bool) -> Comm
     transaction = need(target.goal, found)
     drains = transaction is not None and transaction.drains
     sentences = [*transaction.sentences, *transaction.moves] if transaction and drains else []
-    unreadable = why_unreadable(lambda: read_answer(ask(target.door.script))) if by_rollout and drains else ""
+    unreadable = (
+        why_unreadable(lambda: read_answer(ask(target.endpoint.script))) if by_rollout and drains else ""
+    )
     announce_outlook(host, target, options, sentences, unreadable)
     announce(host, pending(target.goal, found))
     if transaction is not None:

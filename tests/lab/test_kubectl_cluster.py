@@ -25,10 +25,10 @@ from numaforge.rollout.cluster import (
     ApiAwayError,
     ClusterError,
     ClusterNode,
+    ClusterPod,
     Eviction,
     ForbiddenError,
     Lease,
-    Pod,
 )
 from numaforge.rollout.kubectl import KubectlCluster, permissions
 from tests.fixtures.cluster_contract import NODES, ClusterContract, World
@@ -56,7 +56,7 @@ class KubectlWorld(World):
         labels = {"app": name}
         metadata = {"labels": labels, "finalizers": list(finalizers)}
         spec = {"containers": [{"name": "main", "image": "none"}], "terminationGracePeriodSeconds": 1}
-        if kind == "Pod":
+        if kind == "ClusterPod":
             self.fleet.send("POST", f"{DEFAULT}/pods", {"metadata": {"name": name, **metadata}, "spec": spec})
         else:
             template = {"metadata": metadata, "spec": spec}
@@ -173,7 +173,7 @@ def nobody(fleet):
 
 
 NODE = ClusterNode("node-000", uid="some-uid", resource_version="1")
-POD = Pod("default", "some-pod", "some-uid", "node-000")
+POD = ClusterPod("default", "some-pod", "some-uid", "node-000")
 
 
 @pytest.mark.parametrize(
@@ -215,7 +215,7 @@ def test_the_documented_role_allows_a_roll_out_and_nothing_more(world):
     fleet = world.fleet
     run_kubectl(fleet, "apply", f"--filename={RBAC}")
     token = run_kubectl(fleet, "create", "token", "numaforge-rollout", "--namespace=kube-system").strip()
-    world.run("Pod", "permitted", 1)
+    world.run("ClusterPod", "permitted", 1)
     [pod] = world.pods("permitted")
     with login(fleet, "rollout", token=token) as cluster:
         world.until(lambda: all(cluster.may(permission) for permission in permissions()))
@@ -329,7 +329,7 @@ def test_an_admission_policy_refuses_with_its_words(world):
     }
     world.fleet.send("POST", f"{group}/validatingadmissionpolicies", policy)
     world.fleet.send("POST", f"{group}/validatingadmissionpolicybindings", binding)
-    world.run("Pod", "guarded", 1)
+    world.run("ClusterPod", "guarded", 1)
     [pod] = world.pods("guarded")
     world.until(lambda: world.cluster.evict(pod, dry_run=True).result is Eviction.REFUSED)
     answer = world.cluster.evict(pod)

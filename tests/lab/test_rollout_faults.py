@@ -26,7 +26,7 @@ from lab.paths import REPOSITORY
 from lab.process import Daemon
 from numaforge.rollout import slots
 from numaforge.rollout.budget import Budget, Share
-from numaforge.rollout.cluster import ApiAwayError, Pod
+from numaforge.rollout.cluster import ApiAwayError, ClusterPod
 from numaforge.rollout.drain import DrainSettings
 from numaforge.rollout.gate import GateSettings
 from numaforge.rollout.kubectl import KubectlCluster
@@ -126,7 +126,7 @@ class Scene:
         kind: str = "Deployment",
         finalizers: Sequence[str] = (),
         **pod_spec: Any,
-    ) -> list[Pod]:
+    ) -> list[ClusterPod]:
         """Run pods on the nodes that there are, and return them."""
         name = f"{self.zone}-{app}"
         spec = {
@@ -145,7 +145,7 @@ class Scene:
         self.until(lambda: [pod.phase for pod in self.pods(app)] == ["Running"] * replicas)
         return self.pods(app)
 
-    def pods(self, app: str) -> list[Pod]:
+    def pods(self, app: str) -> list[ClusterPod]:
         name = f"{self.zone}-{app}"
         return [
             pod for node in self.nodes for pod in self.cluster.pods(node) if pod.labels.get("app") == name

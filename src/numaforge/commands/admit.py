@@ -9,7 +9,7 @@ import click
 from numaforge.commands.options import output_option
 from numaforge.commands.scenario import scenario_of, scenario_options
 from numaforge.errors import ExitCode, NumaforgeError
-from numaforge.report.admit import Answer, answer_document, answer_text
+from numaforge.report.admit import JudgedAdmission, answer_document, answer_text
 from numaforge.report.terminal import show_json
 
 
@@ -32,7 +32,7 @@ def admit(pods: tuple[str, ...], topology: str, output: str, **kubelet: Any) -> 
 
     node = scenario_of(topology, **kubelet).node()
     static = node.settings.cpu_policy == STATIC
-    answers: list[Answer] = []
+    answers: list[JudgedAdmission] = []
     held = node.pods
     for operation in read_operations(pods, replicas=True):
         if isinstance(operation, str):
@@ -44,7 +44,7 @@ def admit(pods: tuple[str, ...], topology: str, output: str, **kubelet: Any) -> 
                 remedy=f"take it away first, with a document `remove: {operation.name}`, or rename one",
             )
         remarks = explain(operation, cpu_manager_is_static=static, gates=node.settings.gates)
-        answers.append(Answer(node.admit(operation), remarks))
+        answers.append(JudgedAdmission(node.admit(operation), remarks))
     if output == "json":
         show_json({"schema": 1, "admissions": [answer_document(answer) for answer in answers]})
     else:

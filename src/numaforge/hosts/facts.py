@@ -32,14 +32,14 @@ _NO_ROOT = {
 
 
 @dataclass(frozen=True)
-class Answer:
+class RightedOutput:
     """What a host answered: by which right the script ran ("root", "sudo", or why not), and its output."""
 
     right: str
     output: tuple[str, ...]
 
 
-class Detection(FactBase[Answer | None]):
+class Detection(FactBase[RightedOutput | None]):
     """Everything there is to know about a host, in one round trip; `parse_output` reads the output.
 
     Takes the script through `_stdin`. None where the host did not answer.
@@ -49,13 +49,13 @@ class Detection(FactBase[Answer | None]):
         """Run the script as root where that is possible."""
         return _AS_ROOT
 
-    def process(self, output: list[str]) -> Answer | None:
+    def process(self, output: list[str]) -> RightedOutput | None:
         """Split the line that names the right from the script's output; a login banner may come first."""
         for number, line in enumerate(output):
             if line.startswith(_RIGHT):
                 right, _, form = line.removeprefix(_RIGHT).partition(" ")
                 said = output[number + 1 :]
-                return Answer(right, tuple(_unpacked("".join(said)) if form == _PACKED else said))
+                return RightedOutput(right, tuple(_unpacked("".join(said)) if form == _PACKED else said))
         return None
 
 

@@ -24,7 +24,7 @@ from numaforge.rollout.record import (
     read_result,
 )
 from numaforge.rollout.shards import is_part_of
-from numaforge.rollout.slots import Silence, held_slots
+from numaforge.rollout.slots import LeaseWatch, held_slots
 from numaforge.rollout.steps import Clock, Steps
 
 T = TypeVar("T")
@@ -52,7 +52,7 @@ class Abort:
     _versions: dict[str, str] = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:
-        self._silence = Silence(self.clock)
+        self._watch = LeaseWatch(self.clock)
 
     def tell(self) -> Steps[None]:
         """Tell the leader to begin nothing new, and each node in the middle that it is to be undone."""
@@ -94,7 +94,7 @@ class Abort:
                 self.end(name, outcome)
                 continue
             slot = slots.get((name, node.uid)) if node else None
-            if slot is None or self._silence.tells_dead(slot.lease):
+            if slot is None or self._watch.tells_dead(slot.lease):
                 left.append(name)
                 continue
             self._at_work[name] = slot.runner
@@ -102,10 +102,10 @@ class Abort:
             uncertain |= self._versions.setdefault(slot.lease.name, version) == version
         for lease in leases:
             if lease.name.startswith(ROLLOUT) and is_part_of(lease.name.removeprefix(ROLLOUT), self.rollout):
-                self._silence.of(lease)
+                self._watch.of(lease)
         if self.asked:
             return left if left and not uncertain else None
-        self.leader = end_lead(self.cluster, self.rollout, "aborted", self._silence)
+        self.leader = end_lead(self.cluster, self.rollout, "aborted", self._watch)
         return None if self.leader else []
 
     def _ask_nodes(self, nodes: Iterable[ClusterNode]) -> None:

@@ -157,7 +157,7 @@ class Usage:
         return None
 
 
-class Lookout:
+class CachedPool:
     """The pool as this process last saw it, looked at no more often than needed.
 
     To list thousands of nodes for each one that wants a slot would keep an API server busy. Slots are read

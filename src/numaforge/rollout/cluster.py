@@ -82,7 +82,7 @@ class Owner:
 
 
 @dataclass(frozen=True)
-class Pod:
+class ClusterPod:
     """A Pod object. `empty_dirs` names its emptyDir volumes; `deleting` says it has a deletionTimestamp."""
 
     namespace: str
@@ -190,13 +190,13 @@ class Cluster(Protocol):
         Raises ConflictError where the node is another version now, NotFoundError where it is gone.
         """
 
-    def pods(self, node: str) -> list[Pod]:
+    def pods(self, node: str) -> list[ClusterPod]:
         """Return the pods that are bound to a node."""
 
-    def evict(self, pod: Pod, *, dry_run: bool = False) -> EvictionAnswer:
+    def evict(self, pod: ClusterPod, *, dry_run: bool = False) -> EvictionAnswer:
         """Ask for the pod's eviction, this very pod (UID) only."""
 
-    def delete_pod(self, pod: Pod) -> None:
+    def delete_pod(self, pod: ClusterPod) -> None:
         """Delete this very pod (UID); one that is gone is no error."""
 
     def disruption_budgets(self) -> list[DisruptionBudget]:

@@ -52,7 +52,7 @@ OwnConfig = Callable[[], Mapping[str, Any]]
 
 
 @dataclass(frozen=True)
-class KubeletDoor:
+class KubeletEndpoint:
     """Where a node's kubelet serves, and the files of its certificates.
 
     `kubeconfig` names its client certificate, or that is `rotated`. One of the `serving` files that exist is
@@ -83,7 +83,7 @@ fi
 """
 
 
-def kubelet_door(install: KubeletInstall | None) -> KubeletDoor:
+def kubelet_endpoint(install: KubeletInstall | None) -> KubeletEndpoint:
     """Return where a kubelet that is set up like this serves."""
     flags = install.flags if install else ()
     settings = _settings(install)
@@ -91,7 +91,7 @@ def kubelet_door(install: KubeletInstall | None) -> KubeletDoor:
     files = [f"{folder}/kubelet-server-current.pem", f"{folder}/kubelet.crt"]
     own = settings.get("tlsCertFile")
     address = str(settings.get("address") or "")
-    return KubeletDoor(
+    return KubeletEndpoint(
         address=_LOOPBACK.get(address, address),
         port=int(settings.get("port") or 10250),
         kubeconfig=flag_value(flags, "kubeconfig") or "",

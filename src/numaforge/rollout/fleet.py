@@ -13,13 +13,13 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from numaforge.errors import ExitCode, NumaforgeError
-from numaforge.rollout.budget import Budget, Lookout, Usage
+from numaforge.rollout.budget import Budget, CachedPool, Usage
 from numaforge.rollout.cluster import ApiAwayError, Cluster, ClusterNode, Lease
 from numaforge.rollout.lead import Lead, states
 from numaforge.rollout.node import Outcome
 from numaforge.rollout.patience import patiently
 from numaforge.rollout.record import RECORD, Ending
-from numaforge.rollout.shards import FAR, Far, Shards
+from numaforge.rollout.shards import FAR, ShardProgress, Shards
 from numaforge.rollout.slots import held_slots, live_slots
 from numaforge.rollout.steps import Clock, Steps
 
@@ -115,7 +115,7 @@ class Fleet:
     """The roll-out of a fleet; `lead` is None where no other process could run it.
 
     `tell` hears why nothing new is begun. `shards` says which part of a roll-out this is, None where it is
-    the whole. The nodes' own roll-outs share `lookout`.
+    the whole. The nodes' own roll-outs share `cached_pool`.
     """
 
     cluster: Cluster
@@ -125,7 +125,7 @@ class Fleet:
     clock: Clock
     tell: Callable[[str], object]
     lead: Lead | None = None
-    lookout: Lookout | None = None
+    cached_pool: CachedPool | None = None
     shards: Shards | None = None
     running: dict[str, Running] = field(default_factory=dict, init=False)
     outcomes: dict[str, Outcome] = field(default_factory=dict, init=False)
@@ -141,13 +141,13 @@ class Fleet:
         self._node_of = {member.host: member.node for member in ordered}
         self._canaries_left = len(first) or self.settings.canaries
         self._count: Counter[Ending] = Counter()
-        if self.shards and self.lead and (before := Far.read(self.lead.state)):
+        if self.shards and self.lead and (before := ShardProgress.read(self.lead.state)):
             self._canaries_left = min(self._canaries_left, before.canaries_left)
             self._count.update({Ending.ROLLED_BACK: before.failed, Ending.BLOCKED: before.blocked})
         self._domain_of: dict[str, str] = {}
         self._in_domain: Counter[str] = Counter()
         self._look_at = self._soak_until = self._last_begun = self.clock()
-        self._lookout = self.lookout or Lookout(self.cluster, self.settings.budget, self.clock)
+        self._cached_pool = self.cached_pool or CachedPool(self.cluster, self.settings.budget, self.clock)
 
     def stop(self, reason: str) -> None:
         """Begin nothing new; what has begun goes on to its end."""
@@ -246,7 +246,7 @@ class Fleet:
         if self.shards is None or self.lead is None:
             return
         left = len(self.waiting) + len(self.running)
-        far = Far(self._canaries_left, left, self._failed, self._count[Ending.BLOCKED])
+        far = ShardProgress(self._canaries_left, left, self._failed, self._count[Ending.BLOCKED])
         self.lead.note({FAR: far.document()})
 
     def _may_begin(self, shards: Shards, leases: Iterable[Lease]) -> bool:
@@ -276,7 +276,7 @@ class Fleet:
         if self.clock() < max(self._look_at, self._soak_until):
             return
         self._look_at = self.clock() + _LOOK_SECONDS
-        pool = self._lookout.pool()
+        pool = self._cached_pool.pool()
         nodes = pool.nodes
         leases = self.cluster.leases()
         slots = live_slots(self.cluster, pool, leases)

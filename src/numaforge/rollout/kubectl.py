@@ -28,6 +28,7 @@ from numaforge.rollout.cluster import (
     ApiAwayError,
     ClusterError,
     ClusterNode,
+    ClusterPod,
     ConflictError,
     DisruptionBudget,
     Eviction,
@@ -36,7 +37,6 @@ from numaforge.rollout.cluster import (
     Lease,
     NotFoundError,
     Permission,
-    Pod,
 )
 
 MANAGED_BY = "app.kubernetes.io/managed-by"
@@ -81,7 +81,7 @@ def permissions(namespace: str = LEASE_NAMESPACE) -> tuple[Permission, ...]:
 
 
 @dataclass(frozen=True)
-class _Login:
+class _Kubeconfig:
     """What the kubeconfig says now: the server's URL, and a digest of server and login together."""
 
     server: str
@@ -89,7 +89,7 @@ class _Login:
 
 
 @dataclass(frozen=True)
-class _Answer:
+class _Response:
     """What the API server said to one request; `document` is None where it is not a JSON object."""
 
     status: int
@@ -134,7 +134,7 @@ class KubectlCluster:
         self._folder: Path | None = None
         self._proxy: subprocess.Popen[bytes] | None = None
         self._starting = threading.Lock()
-        self._login = _Login("", b"")
+        self._login = _Kubeconfig("", b"")
         self._login_read_at = 0.0
 
     def __enter__(self) -> Self:
@@ -189,11 +189,11 @@ class KubectlCluster:
         path = f"/api/v1/nodes/{quote(node.name)}"
         return objects.node(self._do("PATCH", path, f"patch node {node.name}", patch))
 
-    def pods(self, node: str) -> list[Pod]:
+    def pods(self, node: str) -> list[ClusterPod]:
         query = {"fieldSelector": f"spec.nodeName={node}"}
         return [objects.pod(item) for item in self._list("/api/v1/pods", f"list pods of node {node}", query)]
 
-    def evict(self, pod: Pod, *, dry_run: bool = False) -> EvictionAnswer:
+    def evict(self, pod: ClusterPod, *, dry_run: bool = False) -> EvictionAnswer:
         eviction = {
             "apiVersion": "policy/v1",
             "kind": "Eviction",
@@ -221,7 +221,7 @@ class KubectlCluster:
                 raise _error(f"evict pod {pod}", answer)
         return EvictionAnswer(Eviction.REFUSED, message)
 
-    def delete_pod(self, pod: Pod) -> None:
+    def delete_pod(self, pod: ClusterPod) -> None:
         options = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": pod.uid}}
         answer = self._ask("DELETE", _path(pod), options)
         gone = answer.status == 404 or (answer.status == 409 and "UID" in answer.message)
@@ -362,7 +362,7 @@ class KubectlCluster:
                 remedy="check the server's URL in the kubeconfig",
             )
 
-    def _ask(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> _Answer:
+    def _ask(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> _Response:
         """Return the API server's answer.
 
         One that starts refuses for a while what it allows later: logins (401) while it cannot reach who
@@ -376,7 +376,7 @@ class KubectlCluster:
                 return self._ask_when_ready(answer, method, path, body)
         return answer
 
-    def _ask_with_new_login(self, method: str, path: str, body: Mapping[str, Any] | None) -> _Answer:
+    def _ask_with_new_login(self, method: str, path: str, body: Mapping[str, Any] | None) -> _Response:
         """Ask again after a 401: kubectl fetches a new token then, or the kubeconfig has a new login.
 
         A login that has worked and does not now is no answer about what was asked: raises ApiAwayError.
@@ -391,14 +391,14 @@ class KubectlCluster:
         return answer
 
     def _ask_when_ready(
-        self, refusal: _Answer, method: str, path: str, body: Mapping[str, Any] | None
-    ) -> _Answer:
+        self, refusal: _Response, method: str, path: str, body: Mapping[str, Any] | None
+    ) -> _Response:
         readiness = self._ask_at_once("GET", "/readyz")
         if readiness.status == http.HTTPStatus.FORBIDDEN or readiness.status >= 500:
             raise ApiAwayError(f"the API server is not ready: {refusal.message}")
         return self._ask_at_once(method, path, body)
 
-    def _ask_at_once(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> _Answer:
+    def _ask_at_once(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> _Response:
         try:
             try:
                 return self._ask_once(method, path, body)
@@ -410,7 +410,7 @@ class KubectlCluster:
             silence = str(error) or type(error).__name__
             raise ApiAwayError(f"{method} {path.partition('?')[0]} has no answer: {silence}") from error
 
-    def _ask_once(self, method: str, path: str, body: Mapping[str, Any] | None) -> _Answer:
+    def _ask_once(self, method: str, path: str, body: Mapping[str, Any] | None) -> _Response:
         connection = self._connect()
         try:
             headers = {"Accept": "application/json"}
@@ -451,7 +451,7 @@ class KubectlCluster:
                     self._stop()
             self._login_read_at = time.monotonic()
 
-    def _read_login(self) -> _Login:
+    def _read_login(self) -> _Kubeconfig:
         """Ask kubectl what the kubeconfig says; raises ClusterError where it is of no use."""
         if shutil.which(self._kubectl) is None:
             raise ClusterError(
@@ -474,12 +474,12 @@ class KubectlCluster:
         if done.returncode == 0:
             [cluster] = json.loads(done.stdout)["clusters"]
             server = str(cluster["cluster"].get("server", ""))
-            return _Login(server, hashlib.sha256(done.stdout.encode()).digest())
+            return _Kubeconfig(server, hashlib.sha256(done.stdout.encode()).digest())
         complaint = done.stderr.strip().removeprefix("error: ")
         if "current-context must exist" in complaint:
             own = None if self._kubeconfig or self._context else _own_cluster()
             if own is not None:
-                return _Login(own, b"the pod's service account")
+                return _Kubeconfig(own, b"the pod's service account")
             complaint = "there is no kubeconfig with a current context"
         raise ClusterError(
             complaint,
@@ -570,26 +570,26 @@ def _answers(path: str) -> bool:
     return True
 
 
-def _path(pod: Pod) -> str:
+def _path(pod: ClusterPod) -> str:
     return f"/api/v1/namespaces/{quote(pod.namespace)}/pods/{quote(pod.name)}"
 
 
-def _read(status: int, text: str, retry_after: str | None) -> _Answer:
+def _read(status: int, text: str, retry_after: str | None) -> _Response:
     try:
         document = json.loads(text)
     except ValueError:
         document = None
     seconds = float(retry_after) if retry_after and retry_after.isdigit() else None
-    return _Answer(status, document if isinstance(document, dict) else None, text, seconds)
+    return _Response(status, document if isinstance(document, dict) else None, text, seconds)
 
 
-def _document(doing: str, answer: _Answer) -> Mapping[str, Any]:
+def _document(doing: str, answer: _Response) -> Mapping[str, Any]:
     if answer.status >= 300 or answer.document is None:
         raise _error(doing, answer)
     return answer.document
 
 
-def _error(doing: str, answer: _Answer) -> NumaforgeError:
+def _error(doing: str, answer: _Response) -> NumaforgeError:
     kinds: dict[int, type[ClusterError]] = {
         403: ForbiddenError,
         404: NotFoundError,

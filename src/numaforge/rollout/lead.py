@@ -11,7 +11,7 @@ from numaforge.rollout.cluster import ApiAwayError, Cluster, ClusterError, Confl
 from numaforge.rollout.patience import retried
 from numaforge.rollout.runner import owner_of
 from numaforge.rollout.shards import FAR, is_part_of
-from numaforge.rollout.slots import RENEW_SECONDS, SILENT_SECONDS, Silence
+from numaforge.rollout.slots import RENEW_SECONDS, SILENT_SECONDS, LeaseWatch
 from numaforge.rollout.steps import Clock, Steps
 
 ROLLOUT = "numaforge-rollout-"
@@ -107,7 +107,7 @@ def take_lead(
     """
     lease = find_lease(cluster, ROLLOUT + name)
     if lease.holder != runner:
-        lease = yield from _await_death(cluster, lease, Silence(clock))
+        lease = yield from _await_death(cluster, lease, LeaseWatch(clock))
     if lease.holder not in ("", runner) and not go_on:
         raise LedError(
             f"{owner_of(lease.holder)} has left this roll-out unfinished",
@@ -145,13 +145,13 @@ def stop_lead(cluster: Cluster, name: str, who: str) -> str:
     return retried(change, where=name)
 
 
-def end_lead(cluster: Cluster, name: str, why: str, silence: Silence) -> str:
+def end_lead(cluster: Cluster, name: str, why: str, watch: LeaseWatch) -> str:
     """Return who leads a roll-out or its shards, "" where no process does; a dead one's lead is ended."""
-    return _listed([_end(cluster, lease, why, silence) for lease in _leads(cluster, name)])
+    return _listed([_end(cluster, lease, why, watch) for lease in _leads(cluster, name)])
 
 
-def _end(cluster: Cluster, lease: Lease, why: str, silence: Silence) -> str:
-    if not lease.holder or not silence.tells_dead(lease):
+def _end(cluster: Cluster, lease: Lease, why: str, watch: LeaseWatch) -> str:
+    if not lease.holder or not watch.tells_dead(lease):
         return lease.holder
     state = {**read_state(lease), "ended": why}
     try:
@@ -189,10 +189,10 @@ def read_state(lease: Lease) -> dict[str, Any]:
     return state if isinstance(state, dict) else {}
 
 
-def _await_death(cluster: Cluster, lease: Lease, silence: Silence) -> Steps[Lease]:
+def _await_death(cluster: Cluster, lease: Lease, watch: LeaseWatch) -> Steps[Lease]:
     """Return the Lease once nobody alive holds it."""
     first = lease
-    while lease.holder and not silence.tells_dead(lease):
+    while lease.holder and not watch.tells_dead(lease):
         yield _ASK_AGAIN_SECONDS
         lease = find_lease(cluster, lease.name)
         if lease.holder and lease.resource_version != first.resource_version:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from numaforge.errors import NumaforgeError
-from numaforge.rollout.budget import Lookout
+from numaforge.rollout.budget import CachedPool
 from numaforge.rollout.cluster import ApiAwayError, Cluster, ClusterNode, ConflictError, NotFoundError
 from numaforge.rollout.configz import require_readable
 from numaforge.rollout.drain import sort_pods
@@ -35,7 +35,7 @@ from numaforge.rollout.record import (
     read_record,
     take_over,
 )
-from numaforge.rollout.slots import Holding, NoSlotError, Slot, held_slots, release, take_slot
+from numaforge.rollout.slots import NoSlotError, RenewedSlot, Slot, held_slots, release, take_slot
 from numaforge.rollout.steps import Beside, Clock, Steps
 
 T = TypeVar("T")
@@ -68,7 +68,7 @@ class NodeRollout:
     """The roll-out of one node by one runner (a name that no other process has).
 
     `veto` may say why no further node is to be begun. Those that one process runs at the same time share a
-    `lookout`. `rollout` is the name of the fleet's, for the record. `beside` renews the slot while a call
+    `cached_pool`. `rollout` is the name of the fleet's, for the record. `beside` renews the slot while a call
     blocks; without it, that is done between the steps.
     """
 
@@ -81,7 +81,7 @@ class NodeRollout:
     tell: Callable[[Progress], object]
     veto: Callable[[], str | None] = lambda: None
     dice: random.Random = field(default_factory=random.Random)
-    lookout: Lookout | None = None
+    cached_pool: CachedPool | None = None
     rollout: str = DEFAULT_NAME
     beside: Beside | None = None
     _phases: Phases | None = field(default=None, init=False)
@@ -123,7 +123,7 @@ class NodeRollout:
                     self.cluster,
                     self.name,
                     self.runner,
-                    self.lookout or Lookout(self.cluster, self.settings.budget, self.clock),
+                    self.cached_pool or CachedPool(self.cluster, self.settings.budget, self.clock),
                     clock=self.clock,
                     tell=lambda reason: self._say("waits for a slot", (reason,)),
                     veto=self.veto,
@@ -175,11 +175,13 @@ class NodeRollout:
 
         The slot stays with a node that is left in the middle. None: in vain, and it is to be taken anew.
         """
-        holding = Holding(self.cluster, slot, self.clock, lambda why: self._say("renews its slot", (why,)))
+        renewed = RenewedSlot(
+            self.cluster, slot, self.clock, lambda why: self._say("renews its slot", (why,))
+        )
         held = False
         outcome: Outcome | None
         try:
-            outcome = yield from holding.during(self._work(node, holding), self.beside)
+            outcome = yield from renewed.during(self._work(node, renewed), self.beside)
             held = outcome.ending is Ending.HELD
         except _RefusedError as refused:
             outcome = refused.outcome
@@ -193,23 +195,23 @@ class NodeRollout:
             outcome = self._left_the_cluster()
         except NumaforgeError as error:
             if self._phases is None and not isinstance(error, (ApiAwayError, ConflictError)):
-                yield from self._ask(lambda: release(self.cluster, holding.slot))
+                yield from self._ask(lambda: release(self.cluster, renewed.slot))
                 raise
             held = True
             outcome = Outcome(Ending.HELD, f"{error}; what the node has begun ends by itself: resume later")
         if not held:
             try:
-                yield from self._ask(lambda: release(self.cluster, holding.slot))
+                yield from self._ask(lambda: release(self.cluster, renewed.slot))
             except NumaforgeError as error:
                 ending, reason = (outcome.ending, outcome.reason) if outcome else (Ending.BLOCKED, "no slot")
                 return Outcome(ending, f"{reason}; its slot could not be given back", (str(error),))
         return outcome
 
-    def _work(self, node: ClusterNode, holding: Holding) -> Steps[Outcome]:
+    def _work(self, node: ClusterNode, renewed: RenewedSlot) -> Steps[Outcome]:
         if read_record(node) is None:
             if (yield from self._ask(self.machine.change)) is None:
                 return _unchanged(node)
-            record = yield from self._cordon(node, holding)
+            record = yield from self._cordon(node, renewed)
             return (yield from self._go_through(record))
         node, record = yield from self._ask(lambda: take_over(self.cluster, self.name, self.runner))
         return (yield from self._go_through(record, resumed=node))
@@ -220,14 +222,14 @@ class NodeRollout:
         )
         return (yield from self._phases.run(resumed))
 
-    def _cordon(self, node: ClusterNode, holding: Holding) -> Steps[Record]:
+    def _cordon(self, node: ClusterNode, renewed: RenewedSlot) -> Steps[Record]:
         while True:
             node = yield from self._admissible(node)
-            if holding.lost:
+            if renewed.lost:
                 raise _RefusedError("somebody has taken the node's slot away")
-            if node.uid != holding.slot.node_uid:
+            if node.uid != renewed.slot.node_uid:
                 raise NotFoundError("another node has the name now", where=self.name)
-            if self.clock() - holding.since > _LATE_SECONDS:
+            if self.clock() - renewed.since > _LATE_SECONDS:
                 raise _LateError
             record = Record(
                 runner=self.runner,

@@ -23,7 +23,7 @@ PLACE = "numaforge_rollout"
 
 
 @dataclass(frozen=True)
-class Part:
+class RunRole:
     """What a run of pyinfra is to the roll-out of that name, and whether it may begin a node's."""
 
     name: str = DEFAULT_NAME

@@ -12,7 +12,7 @@ from itertools import count
 from typing import TypeVar
 
 from numaforge.errors import NumaforgeError
-from numaforge.rollout.budget import Lookout, Pool
+from numaforge.rollout.budget import CachedPool, Pool
 from numaforge.rollout.cluster import (
     ApiAwayError,
     Cluster,
@@ -86,7 +86,7 @@ def _exists(cluster: Cluster, slot: Slot) -> bool:
         return False
 
 
-class Silence:
+class LeaseWatch:
     """Who has not renewed a Lease for how long, as one process sees it by its own clock."""
 
     def __init__(self, clock: Clock) -> None:
@@ -116,7 +116,7 @@ def take_slot(
     cluster: Cluster,
     name: str,
     runner: str,
-    lookout: Lookout,
+    cached_pool: CachedPool,
     *,
     clock: Clock,
     tell: Callable[[str], object],
@@ -132,14 +132,14 @@ def take_slot(
     answer, when nobody knows whether the node holds a slot.
     """
     deadline = clock() + patience_seconds
-    silence = Silence(clock)
+    watch = LeaseWatch(clock)
     patience = Patience(away_seconds)
     while True:
         try:
             node = cluster.node(name)
             if read_record(node) is None and (reason := veto()):
                 raise NoSlotError(reason, where=name)
-            taken = _try(cluster, node, runner, lookout, silence)
+            taken = _try(cluster, node, runner, cached_pool, watch)
         except ApiAwayError as away:
             seconds = patience.wait(away)
             tell(away.message)
@@ -181,18 +181,18 @@ def release(cluster: Cluster, slot: Slot) -> None:
 
 
 def _try(
-    cluster: Cluster, node: ClusterNode, runner: str, lookout: Lookout, silence: Silence
+    cluster: Cluster, node: ClusterNode, runner: str, cached_pool: CachedPool, watch: LeaseWatch
 ) -> tuple[Slot, ClusterNode] | str:
     """Return the slot, or why there is none now.
 
     The pool is looked at before the slots: a node that is given back between the two counts once too often,
     never once too rarely.
     """
-    pool = lookout.pool()
+    pool = cached_pool.pool()
     leases = cluster.leases()
     held = live_slots(cluster, pool, leases)
     own = next((slot for slot in held if _is_of(slot, node)), None)
-    if own is not None and own.runner != runner and not silence.tells_dead(own.lease):
+    if own is not None and own.runner != runner and not watch.tells_dead(own.lease):
         return f"{own.runner} is at work on it"
     unfinished = read_record(node) is not None
     if not unfinished and own is None and (reason := _why_not(pool, held, node)):
@@ -201,7 +201,7 @@ def _try(
     if unfinished:
         return slot, node
     # Somebody may have taken another at the same moment, and who left this one may have taken it too early.
-    pool = lookout.pool(now=True)
+    pool = cached_pool.pool(now=True)
     if reason := _why_not(pool, live_slots(cluster, pool, cluster.leases()), node):
         release(cluster, slot)
         return reason
@@ -239,7 +239,7 @@ def _without_node(annotations: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in annotations.items() if name not in (NODE, NODE_UID)}
 
 
-class Holding:
+class RenewedSlot:
     """A slot that is renewed while work goes on.
 
     `since` is when it was taken. `lost` says that somebody has taken it away; a node that is cordoned already

@@ -8,13 +8,13 @@ import pytest
 
 from numaforge.rollout.cluster import (
     ApiAwayError,
+    ClusterPod,
     DisruptionBudget,
     Eviction,
     ForbiddenError,
     Lease,
     Owner,
     Permission,
-    Pod,
     Toleration,
 )
 from tests.fixtures.cluster_contract import NODES, ClusterContract, World
@@ -44,13 +44,13 @@ class MemoryWorld(World):
         kind = {"Deployment": "ReplicaSet"}.get(kind, kind)
         for number in range(replicas):
             self.cluster.add_pod(
-                Pod(
+                ClusterPod(
                     "default",
-                    f"{name}-{number}" if kind != "Pod" else name,
+                    f"{name}-{number}" if kind != "ClusterPod" else name,
                     f"{name}-uid-{number}",
                     NODES[number % len(NODES)],
                     labels={"app": name},
-                    owner=Owner(kind, name, f"{name}-uid") if kind != "Pod" else None,
+                    owner=Owner(kind, name, f"{name}-uid") if kind != "ClusterPod" else None,
                     finalizers=finalizers,
                 )
             )
@@ -93,7 +93,7 @@ class TestMemoryCluster(ClusterContract):
 
 
 def pod_on(node, name="web-1", **fields):
-    return Pod(
+    return ClusterPod(
         "default",
         name,
         f"{name}-uid",

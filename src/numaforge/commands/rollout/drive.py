@@ -34,7 +34,7 @@ def fleet(
     shards: frozenset[int] = frozenset(),
 ) -> Fleet:
     """Return the roll-out of members; `shards` are those that have hosts, where the inventory is divided."""
-    shard, name = program.shard, program.part.name
+    shard, name = program.shard, program.role.name
     return Fleet(
         cluster=cluster,
         members=members,
