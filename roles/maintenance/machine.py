@@ -26,7 +26,7 @@ from numaforge.node.transaction import (
 )
 from numaforge.rollout.configz import read_answer
 from numaforge.rollout.gate import Expected
-from numaforge.rollout.patience import RETRY_SECONDS, HostAwayError
+from numaforge.rollout.patience import RETRY_SECONDS, HostUnreachableError
 from numaforge.rollout.steps import Steps
 
 from .target import Target
@@ -94,12 +94,12 @@ class PyinfraMachine:
             return ()
         try:
             return (yield from self._verification.run())
-        except HostAwayError:
+        except HostUnreachableError:
             self._ask(":")
             yield RETRY_SECONDS
         try:
             return (yield from self._verification.run())
-        except HostAwayError as error:
+        except HostUnreachableError as error:
             self._ask(":")  # it answers us: to wait longer would not help the suite
             return (str(error),)
 

@@ -26,7 +26,7 @@ from lab.paths import REPOSITORY
 from lab.process import Daemon
 from numaforge.rollout import slots
 from numaforge.rollout.budget import Budget, Share
-from numaforge.rollout.cluster import ApiAwayError, ClusterPod
+from numaforge.rollout.cluster import ApiUnreachableError, ClusterPod
 from numaforge.rollout.drain import DrainSettings
 from numaforge.rollout.gate import GateSettings
 from numaforge.rollout.kubectl import KubectlCluster
@@ -180,7 +180,7 @@ class Scene:
         cluster: KubectlCluster | None = None,
         budget: Budget | None = None,
         drain_seconds: float = 60.0,
-        away_seconds: float = 900.0,
+        unreachable_seconds: float = 900.0,
         sleep: Callable[[float], object] = briefly,
     ) -> Play:
         """Begin to roll out a node: where none is named, the first one, within a budget of all nodes."""
@@ -189,7 +189,7 @@ class Scene:
             budget=budget or Budget(Share(percent=100), pool=""),
             drain=DrainSettings(timeout_seconds=drain_seconds),
             gate=GateSettings(ready_seconds=60, stable_seconds=0.5),
-            away_seconds=away_seconds,
+            unreachable_seconds=unreachable_seconds,
         )
         rollout = NodeRollout(
             cluster or self.cluster,
@@ -614,7 +614,9 @@ def test_a_login_that_has_ended_for_good_leaves_the_node_as_it_is_and_says_so(
 
         kubectl = str(scene.fleet.control_plane.kubectl())
         with KubectlCluster(front.kubeconfig, kubectl=kubectl) as cluster:
-            play = scene.begin(DEAD, cluster=cluster, machine=machine, at={phase: begin}, away_seconds=30.0)
+            play = scene.begin(
+                DEAD, cluster=cluster, machine=machine, at={phase: begin}, unreachable_seconds=30.0
+            )
             outcome = play.end()
     assert outcome.ending is Ending.HELD, outcome
     assert "does not accept this login now: Unauthorized (401)" in outcome.reason
@@ -631,7 +633,7 @@ def test_an_api_server_that_starts_forbids_nothing(fleet: Fleet, cluster: Kubect
         try:
             cluster.nodes()
             cluster.leases()
-        except ApiAwayError:
+        except ApiUnreachableError:
             return False
         return True
 

@@ -14,7 +14,7 @@ from pyinfra.api import FactBase, Host
 
 from numaforge.errors import HostError, SnapshotError
 from numaforge.hosts import connection
-from numaforge.rollout.patience import HostAwayError
+from numaforge.rollout.patience import HostUnreachableError
 from numaforge.snapshot import Snapshot, parse_output, script
 
 _SHELL = Path(__file__).parent
@@ -86,14 +86,14 @@ class ScriptOutput(FactBase["list[str] | None"]):
 def detect(host: Host) -> Snapshot:
     """Take the host's snapshot in one round trip, and learn whether its commands need sudo.
 
-    Raises HostError for a host without root rights, HostAwayError for one that does not answer, SnapshotError
-    for an answer that cannot be read.
+    Raises HostError for a host without root rights, HostUnreachableError for one that does not answer,
+    SnapshotError for an answer that cannot be read.
     """
     connection.send_at_once(host)
     with connection.within(host, connection.LOOK_SECONDS):
         answer = host.get_fact(Detection, _stdin=script(), _sudo=False, _ignore_errors=True)
     if answer is None:
-        raise HostAwayError(
+        raise HostUnreachableError(
             "did not run the detection script", remedy="see the messages above; the host needs a POSIX sh"
         )
     if answer.right in _NO_ROOT:

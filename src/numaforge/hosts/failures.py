@@ -10,7 +10,7 @@ from pyinfra.api.output import format_text
 
 from numaforge.errors import NumaforgeError
 from numaforge.rollout import events
-from numaforge.rollout.patience import HostAwayError
+from numaforge.rollout.patience import HostUnreachableError
 
 
 def fail_host(host: Host, error: NumaforgeError) -> None:
@@ -31,7 +31,7 @@ def go_on_without_failed(state: State) -> None:
 
 def print_error(host: Host, error: NumaforgeError) -> None:
     """Print why a host fails, and record it for the program that started the run."""
-    kind = "unreachable" if isinstance(error, HostAwayError) else "refused"
+    kind = "unreachable" if isinstance(error, HostUnreachableError) else "refused"
     events.record(kind, host.name, message=str(error))
     for line in str(error).splitlines():
         logger.error("%s%s", host.print_prefix, format_text(line, "red"))

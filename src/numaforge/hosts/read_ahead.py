@@ -12,7 +12,7 @@ from numaforge.errors import HostError
 from numaforge.hosts import connection
 from numaforge.hosts.facts import ScriptOutput
 from numaforge.hosts.scripts import ended, marked, new_mark
-from numaforge.rollout.patience import HostAwayError
+from numaforge.rollout.patience import HostUnreachableError
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ def _run(host: Host, script_text: str) -> list[str]:
 
 def _answered(output: list[str] | None) -> list[str]:
     if not output:
-        raise HostAwayError(
+        raise HostUnreachableError(
             "did not answer", remedy="see the messages above; run again when the host is reachable"
         )
     return output

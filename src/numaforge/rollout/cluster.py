@@ -14,7 +14,7 @@ class ClusterError(NumaforgeError):
     """The cluster refuses, or cannot be asked."""
 
 
-class ApiAwayError(ClusterError):
+class ApiUnreachableError(ClusterError):
     """The API server does not answer, or answers that it cannot now (5xx, 429 to a request of any kind)."""
 
 
@@ -170,7 +170,7 @@ class Permission:
 
 
 class Cluster(Protocol):
-    """A Kubernetes API server. Every call may raise ApiAwayError or ForbiddenError."""
+    """A Kubernetes API server. Every call may raise ApiUnreachableError or ForbiddenError."""
 
     def node(self, name: str) -> ClusterNode:
         """Return a node; raises NotFoundError."""

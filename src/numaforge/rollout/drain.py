@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from numaforge.rollout.cluster import (
-    ApiAwayError,
+    ApiUnreachableError,
     Cluster,
     ClusterPod,
     DisruptionBudget,
@@ -162,7 +162,7 @@ def drain(
     """Drain a cordoned node; return what is still in the way when time is up, () when it is empty.
 
     `check` is called on every pass and raises when the node is not to be drained any more. The time for which
-    the API server is away does not count. Raises ApiAwayError where it is away for too long.
+    the API server is away does not count. Raises ApiUnreachableError where it is away for too long.
     """
     attempts = _Attempts()
     begun = clock()
@@ -177,9 +177,9 @@ def drain(
             hopeless = _comes_back(pods.evict, attempts)
             if not (pods.forbidden or hopeless):
                 _evict(cluster, pods, attempts, clock, dice)
-        except ApiAwayError as away:
-            seconds = patience.wait(away)
-            tell((Blocker(node, away.message),))
+        except ApiUnreachableError as unreachable:
+            seconds = patience.wait(unreachable)
+            tell((Blocker(node, unreachable.message),))
             yield seconds
             begun += clock() - pass_begun
             continue

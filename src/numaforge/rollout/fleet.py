@@ -14,7 +14,7 @@ from typing import Protocol
 
 from numaforge.errors import ExitCode, NumaforgeError
 from numaforge.rollout.budget import Budget, CachedPool, Usage
-from numaforge.rollout.cluster import ApiAwayError, Cluster, ClusterNode, Lease
+from numaforge.rollout.cluster import ApiUnreachableError, Cluster, ClusterNode, Lease
 from numaforge.rollout.lead import Lead, states
 from numaforge.rollout.node import Outcome
 from numaforge.rollout.patience import patiently
@@ -25,7 +25,7 @@ from numaforge.rollout.steps import Clock, Steps
 
 _TICK_SECONDS = 2.0
 _LOOK_SECONDS = 30.0
-_AWAY_SECONDS = 900.0
+_UNREACHABLE_SECONDS = 900.0
 _NUMBERS = re.compile(r"(\d+)")
 
 _EXIT_CODES = {
@@ -167,8 +167,8 @@ class Fleet:
                     self.stop(reason)
                 if not self.stopped and self.waiting:
                     self._begin_some()
-            except ApiAwayError as away:
-                self._wait_for(away.message)
+            except ApiUnreachableError as unreachable:
+                self._wait_for(unreachable.message)
             except NumaforgeError as error:  # those that have begun go on, and meet it themselves
                 self.stop(str(error))
             if not self.running and (self.stopped or not self.waiting):
@@ -193,7 +193,7 @@ class Fleet:
             nodes = self.cluster.nodes()
             return {node.name: node for node in nodes if RECORD in node.annotations or node.name in slots}
 
-        left = yield from patiently(unfinished, tell=self._wait_for, patience_seconds=_AWAY_SECONDS)
+        left = yield from patiently(unfinished, tell=self._wait_for, patience_seconds=_UNREACHABLE_SECONDS)
         for member in [member for member in self.waiting.values() if member.node in left]:
             self._start(member, left[member.node])
 

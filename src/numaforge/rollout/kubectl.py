@@ -25,7 +25,7 @@ from urllib.parse import quote, urlencode
 from numaforge.errors import NumaforgeError
 from numaforge.rollout import objects
 from numaforge.rollout.cluster import (
-    ApiAwayError,
+    ApiUnreachableError,
     ClusterError,
     ClusterNode,
     ClusterPod,
@@ -379,12 +379,13 @@ class KubectlCluster:
     def _ask_with_new_login(self, method: str, path: str, body: Mapping[str, Any] | None) -> _Response:
         """Ask again after a 401: kubectl fetches a new token then, or the kubeconfig has a new login.
 
-        A login that has worked and does not now is no answer about what was asked: raises ApiAwayError.
+        A login that has worked and does not now is no answer about what was asked: raises
+        ApiUnreachableError.
         """
         self._take_new_login()
         answer = self._ask_at_once(method, path, body)
         if answer.status == http.HTTPStatus.UNAUTHORIZED:
-            raise ApiAwayError(
+            raise ApiUnreachableError(
                 f"{self._login.server} does not accept this login now: {answer.message} (401)",
                 remedy=_LOG_IN_AGAIN,
             )
@@ -395,7 +396,7 @@ class KubectlCluster:
     ) -> _Response:
         readiness = self._ask_at_once("GET", "/readyz")
         if readiness.status == http.HTTPStatus.FORBIDDEN or readiness.status >= 500:
-            raise ApiAwayError(f"the API server is not ready: {refusal.message}")
+            raise ApiUnreachableError(f"the API server is not ready: {refusal.message}")
         return self._ask_at_once(method, path, body)
 
     def _ask_at_once(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> _Response:
@@ -408,7 +409,9 @@ class KubectlCluster:
                 return self._ask_once(method, path, body)
         except (OSError, http.client.HTTPException) as error:
             silence = str(error) or type(error).__name__
-            raise ApiAwayError(f"{method} {path.partition('?')[0]} has no answer: {silence}") from error
+            raise ApiUnreachableError(
+                f"{method} {path.partition('?')[0]} has no answer: {silence}"
+            ) from error
 
     def _ask_once(self, method: str, path: str, body: Mapping[str, Any] | None) -> _Response:
         connection = self._connect()
@@ -516,7 +519,7 @@ class KubectlCluster:
             while not _answers(path):
                 if self._proxy.poll() is not None or time.monotonic() > deadline:
                     said = log.read_text(errors="replace").strip() or "it says nothing"
-                    raise ApiAwayError(f"kubectl proxy does not serve: {said}")
+                    raise ApiUnreachableError(f"kubectl proxy does not serve: {said}")
                 time.sleep(0.02)
 
     def _stop(self) -> None:
@@ -594,8 +597,8 @@ def _error(doing: str, answer: _Response) -> NumaforgeError:
         403: ForbiddenError,
         404: NotFoundError,
         409: ConflictError,
-        410: ApiAwayError,  # a list that expired while it was read
-        429: ApiAwayError,
+        410: ApiUnreachableError,  # a list that expired while it was read
+        429: ApiUnreachableError,
     }
-    kind = kinds.get(answer.status, ApiAwayError if answer.status >= 500 else ClusterError)
+    kind = kinds.get(answer.status, ApiUnreachableError if answer.status >= 500 else ClusterError)
     return kind(f"{answer.message} ({answer.status})", where=doing)

@@ -7,7 +7,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from numaforge.rollout.cluster import ApiAwayError, Cluster, ClusterError, ConflictError, Lease, find_lease
+from numaforge.rollout.cluster import (
+    ApiUnreachableError,
+    Cluster,
+    ClusterError,
+    ConflictError,
+    Lease,
+    find_lease,
+)
 from numaforge.rollout.patience import retried
 from numaforge.rollout.runner import owner_of
 from numaforge.rollout.shards import FAR, is_part_of
@@ -40,7 +47,7 @@ class Lead:
             return None
         try:
             self.lease = self.cluster.put_lease(self.lease)
-        except ApiAwayError:
+        except ApiUnreachableError:
             return None
         except ConflictError:
             return self._why_it_changed()
@@ -63,7 +70,7 @@ class Lead:
     def end(self, state: Mapping[str, Any]) -> None:
         """Give the lead back, and leave on it how the roll-out ended.
 
-        Raises LedError where somebody else has taken it. After ApiAwayError it may be called again.
+        Raises LedError where somebody else has taken it. After ApiUnreachableError it may be called again.
         """
         annotations = {STATE: json.dumps(state)}
 
@@ -80,7 +87,7 @@ class Lead:
     def _why_it_changed(self) -> str | None:
         try:
             found = find_lease(self.cluster, self.lease.name)
-        except ApiAwayError:
+        except ApiUnreachableError:
             return None
         if found.holder != self.lease.holder:
             return f"{found.holder or 'nobody'} leads it now"

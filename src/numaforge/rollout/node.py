@@ -13,14 +13,14 @@ from typing import TypeVar
 
 from numaforge.errors import NumaforgeError
 from numaforge.rollout.budget import CachedPool
-from numaforge.rollout.cluster import ApiAwayError, Cluster, ClusterNode, ConflictError, NotFoundError
+from numaforge.rollout.cluster import ApiUnreachableError, Cluster, ClusterNode, ConflictError, NotFoundError
 from numaforge.rollout.configz import require_readable
 from numaforge.rollout.drain import sort_pods
 from numaforge.rollout.gate import extended_resources
 from numaforge.rollout.machine import Identity, Machine
 from numaforge.rollout.maintenance import foreign
 from numaforge.rollout.outcome import NodeSettings, Outcome, Progress
-from numaforge.rollout.patience import HostAwayError, patiently
+from numaforge.rollout.patience import HostUnreachableError, patiently
 from numaforge.rollout.phases import Phases
 from numaforge.rollout.record import (
     DEFAULT_NAME,
@@ -128,10 +128,10 @@ class NodeRollout:
                     tell=lambda reason: self._say("waits for a slot", (reason,)),
                     veto=self.veto,
                     patience_seconds=self.settings.slot_seconds,
-                    away_seconds=self.settings.away_seconds,
+                    unreachable_seconds=self.settings.unreachable_seconds,
                 )
-            except ApiAwayError as away:
-                return Outcome(Ending.HELD, f"{away.message}; it may hold a slot by now: resume later")
+            except ApiUnreachableError as unreachable:
+                return Outcome(Ending.HELD, f"{unreachable.message}; it may hold a slot by now: resume later")
             outcome = yield from self._with_slot(slot, node)
             if outcome is not None:
                 return outcome
@@ -147,10 +147,10 @@ class NodeRollout:
         record = read_record(node)
         try:
             host = yield from self._ask(self.machine.identity)
-        except HostAwayError as away:
+        except HostUnreachableError as unreachable:
             if record is None:
                 raise
-            raise _RefusedError(f"{away.message}: resume later", ending=Ending.HELD) from away
+            raise _RefusedError(f"{unreachable.message}: resume later", ending=Ending.HELD) from unreachable
         changed = record is not None and record.phase not in (Phase.CORDONED, Phase.DRAINED)
         if reason := other_machine(node, host, rebooted=changed):
             raise _RefusedError(reason, ending=Ending.HELD if record else Ending.BLOCKED)
@@ -194,7 +194,7 @@ class NodeRollout:
         except NotFoundError:
             outcome = self._left_the_cluster()
         except NumaforgeError as error:
-            if self._phases is None and not isinstance(error, (ApiAwayError, ConflictError)):
+            if self._phases is None and not isinstance(error, (ApiUnreachableError, ConflictError)):
                 yield from self._ask(lambda: release(self.cluster, renewed.slot))
                 raise
             held = True
@@ -242,7 +242,7 @@ class NodeRollout:
             try:
                 claim(self.cluster, node, record)
                 return record
-            except (ConflictError, ApiAwayError):
+            except (ConflictError, ApiUnreachableError):
                 yield _CONFLICT_SECONDS
             node = yield from self._ask(lambda: self.cluster.node(self.name))
             if read_record(node) is not None:  # the cordon is ours, and only the answer was lost
@@ -259,7 +259,7 @@ class NodeRollout:
         return patiently(
             call,
             tell=lambda why: self._say(self._last_told.phase if self._last_told else "asks", (why,)),
-            patience_seconds=self.settings.away_seconds,
+            patience_seconds=self.settings.unreachable_seconds,
         )
 
     def _say(self, phase: str, waits_for: Sequence[str] = ()) -> None:

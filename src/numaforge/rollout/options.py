@@ -127,7 +127,7 @@ class RolloutOptions(Section):
     maintenance_seconds: Seconds = Field(
         default=0, description="How long to wait for other tools to end their work.", examples=[1800]
     )
-    away_seconds: Seconds = Field(
+    unreachable_seconds: Seconds = Field(
         default=900, description="How long to wait for an API server or a host that is away.", examples=[1800]
     )
     ready_seconds: Seconds = Field(
@@ -169,7 +169,7 @@ class RolloutOptions(Section):
             include_cordoned=self.include_cordoned,
             slot_seconds=self.slot_seconds,
             maintenance_seconds=self.maintenance_seconds,
-            away_seconds=self.away_seconds,
+            unreachable_seconds=self.unreachable_seconds,
         )
 
     def for_fleet(self) -> FleetSettings:

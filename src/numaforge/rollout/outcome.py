@@ -25,7 +25,7 @@ class NodeSettings:
     include_cordoned: bool = False
     slot_seconds: float = 3600.0
     maintenance_seconds: float = 0.0
-    away_seconds: float = 900.0
+    unreachable_seconds: float = 900.0
 
 
 @dataclass(frozen=True)

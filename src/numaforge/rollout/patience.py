@@ -6,17 +6,17 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from numaforge.errors import HostError
-from numaforge.rollout.cluster import ApiAwayError, ConflictError
+from numaforge.rollout.cluster import ApiUnreachableError, ConflictError
 from numaforge.rollout.steps import Steps
 
 T = TypeVar("T")
 
 RETRY_SECONDS = 3.0
-AWAY_EXIT_CODE = 6  # of a verification suite that a host did not answer
+UNREACHABLE_EXIT_CODE = 6  # of a verification suite that a host did not answer
 _ATTEMPTS = 20
 
 
-class HostAwayError(HostError):
+class HostUnreachableError(HostError):
     """The host does not answer now; what runs there runs on."""
 
 
@@ -27,10 +27,10 @@ class Patience:
         self._seconds = seconds
         self._waited = 0.0
 
-    def wait(self, away: Exception) -> float:
-        """Return for how many seconds to wait now; raises `away` where it was enough."""
+    def wait(self, error: Exception) -> float:
+        """Return for how many seconds to wait now; raises `error` where it was enough."""
         if self._waited >= self._seconds:
-            raise away
+            raise error
         self._waited += RETRY_SECONDS
         return RETRY_SECONDS
 
@@ -45,9 +45,9 @@ def patiently(call: Callable[[], T], *, tell: Callable[[str], object], patience_
     while True:
         try:
             return call()
-        except (ApiAwayError, HostAwayError) as away:
-            seconds = patience.wait(away)
-            tell(away.message)
+        except (ApiUnreachableError, HostUnreachableError) as unreachable:
+            seconds = patience.wait(unreachable)
+            tell(unreachable.message)
         yield seconds
 
 

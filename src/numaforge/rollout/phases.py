@@ -9,13 +9,13 @@ from typing import Protocol, TypeVar
 
 from numaforge.errors import HostError, NumaforgeError
 from numaforge.node.transaction import Result, Status
-from numaforge.rollout.cluster import ApiAwayError, Cluster, ClusterError, ClusterNode, NotFoundError
+from numaforge.rollout.cluster import ApiUnreachableError, Cluster, ClusterError, ClusterNode, NotFoundError
 from numaforge.rollout.drain import Blocker, drain
 from numaforge.rollout.gate import Expected, Mismatch, prove
 from numaforge.rollout.machine import Machine
 from numaforge.rollout.maintenance import foreign
 from numaforge.rollout.outcome import NodeSettings, Outcome
-from numaforge.rollout.patience import HostAwayError, Patience, patiently
+from numaforge.rollout.patience import HostUnreachableError, Patience, patiently
 from numaforge.rollout.record import (
     ABORT,
     Ending,
@@ -78,8 +78,8 @@ class Phases:
     def run(self, resumed: ClusterNode | None) -> Steps[Outcome]:
         """Go through the phases; `resumed` is the node where somebody else has left it.
 
-        Raises TakenError where the node is not ours any more, NotFoundError where it is gone, ApiAwayError or
-        HostAwayError where nobody answers and the node cannot be handed back.
+        Raises TakenError where the node is not ours any more, NotFoundError where it is gone,
+        ApiUnreachableError or HostUnreachableError where nobody answers and the node cannot be handed back.
         """
         try:
             if resumed is None:
@@ -90,7 +90,7 @@ class Phases:
                 self.say(self.record.phase)
                 try:
                     outcome = yield from self._next()
-                except (ApiAwayError, TakenError, UncordonedError, NotFoundError):
+                except (ApiUnreachableError, TakenError, UncordonedError, NotFoundError):
                     raise
                 except NumaforgeError as error:
                     outcome = yield from self._fail(error)
@@ -142,7 +142,7 @@ class Phases:
                 check=check,
                 tell=told,
                 dice=self.dice,
-                patience=Patience(self.settings.away_seconds),
+                patience=Patience(self.settings.unreachable_seconds),
             )
         except _AbortedError:
             return (yield from self._finish(Ending.ABORTED, "aborted before anything was changed"))
@@ -161,9 +161,9 @@ class Phases:
         yield from self._advance(Phase.APPLYING, transaction=transaction.id)
         try:
             self.machine.begin(transaction)
-        except HostAwayError as away:
+        except HostUnreachableError as unreachable:
             # Not sent again: it may have begun, or reach the node yet. What becomes of it is asked next.
-            self.say(self.record.phase, (away.message,))
+            self.say(self.record.phase, (unreachable.message,))
         except HostError as error:  # the node has tried, and failed: nothing is under way any more
             status: Status = yield from self._ask(lambda: self.machine.status(transaction.id))
             if _unknown(status):
@@ -251,13 +251,13 @@ class Phases:
 
     def _verification(self) -> Steps[tuple[str, ...]]:
         self.say("verifies")
-        patience = Patience(self.settings.away_seconds)
+        patience = Patience(self.settings.unreachable_seconds)
         while True:
             try:
                 return (yield from self.machine.verify())
-            except (ApiAwayError, HostAwayError) as away:
-                seconds = patience.wait(away)
-                self.say("verifies", (away.message,))
+            except (ApiUnreachableError, HostUnreachableError) as unreachable:
+                seconds = patience.wait(unreachable)
+                self.say("verifies", (unreachable.message,))
             yield seconds
 
     def _undo(self) -> Steps[Outcome | None]:
@@ -290,7 +290,7 @@ class Phases:
             clock=self.clock,
             check=lambda: self._check(abortable=abortable),
             tell=lambda wrong: self.say("proves", [str(mismatch) for mismatch in wrong]),
-            patience=Patience(self.settings.away_seconds),
+            patience=Patience(self.settings.unreachable_seconds),
         )
 
     def _reconsider(self) -> Steps[Outcome | None]:
@@ -323,7 +323,7 @@ class Phases:
         """End where something is refused that neither waiting nor asking again would change."""
         if not self.touched:
             return (yield from self._finish(Ending.BLOCKED, str(error)))
-        if isinstance(error, HostAwayError):
+        if isinstance(error, HostUnreachableError):
             raise error
         return (yield from self._hold(str(error)))
 
@@ -356,11 +356,11 @@ class Phases:
 
     def _ask(self, call: Callable[[], T], *, reboots: bool = False) -> Steps[T]:
         """Ask until there is an answer; a node that may be rebooting has more time for it."""
-        away_seconds = self.settings.away_seconds
+        unreachable_seconds = self.settings.unreachable_seconds
         return patiently(
             call,
             tell=lambda why: self.say(self.record.phase, (why,)),
-            patience_seconds=max(away_seconds, _BOOT_SECONDS) if reboots else away_seconds,
+            patience_seconds=max(unreachable_seconds, _BOOT_SECONDS) if reboots else unreachable_seconds,
         )
 
     def _event(self, reason: str, message: str, *, warning: bool = False) -> None:

@@ -14,7 +14,7 @@ from typing import TypeVar
 from numaforge.errors import NumaforgeError
 from numaforge.rollout.budget import CachedPool, Pool
 from numaforge.rollout.cluster import (
-    ApiAwayError,
+    ApiUnreachableError,
     Cluster,
     ClusterNode,
     ConflictError,
@@ -122,27 +122,27 @@ def take_slot(
     tell: Callable[[str], object],
     veto: Callable[[], str | None] = lambda: None,
     patience_seconds: float,
-    away_seconds: float = 900.0,
+    unreachable_seconds: float = 900.0,
 ) -> Steps[tuple[Slot, ClusterNode]]:
     """Wait until the node may be taken out of service; return its slot, and the node as it was then.
 
     A node whose roll-out is unfinished is out of service already: it gets its slot in any case, from a runner
     that is dead. For any other `veto` is asked on every attempt, and may say why it is not to be begun any
-    more. Raises NoSlotError then, and when it takes too long; ApiAwayError after `away_seconds` without an
-    answer, when nobody knows whether the node holds a slot.
+    more. Raises NoSlotError then, and when it takes too long; ApiUnreachableError after `unreachable_seconds`
+    without an answer, when nobody knows whether the node holds a slot.
     """
     deadline = clock() + patience_seconds
     watch = LeaseWatch(clock)
-    patience = Patience(away_seconds)
+    patience = Patience(unreachable_seconds)
     while True:
         try:
             node = cluster.node(name)
             if read_record(node) is None and (reason := veto()):
                 raise NoSlotError(reason, where=name)
             taken = _try(cluster, node, runner, cached_pool, watch)
-        except ApiAwayError as away:
-            seconds = patience.wait(away)
-            tell(away.message)
+        except ApiUnreachableError as unreachable:
+            seconds = patience.wait(unreachable)
+            tell(unreachable.message)
             yield seconds
             continue
         except ConflictError:

@@ -11,7 +11,7 @@ from _pytest.mark import ParameterSet
 
 from numaforge.errors import NumaforgeError
 from numaforge.planning.model import NodePlan
-from numaforge.rollout.patience import AWAY_EXIT_CODE
+from numaforge.rollout.patience import UNREACHABLE_EXIT_CODE
 from numaforge.verification.cluster import ApiServer
 from numaforge.verification.expectations import Expectations, of_roles
 from numaforge.verification.live import VerifiedNode
@@ -87,7 +87,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """Tell a host that did not answer from one that is not as planned."""
     if any(node.unreachable for node in session.config.stash.get(_NODES, [])):
-        session.exitstatus = AWAY_EXIT_CODE
+        session.exitstatus = UNREACHABLE_EXIT_CODE
 
 
 def _nodes(config: pytest.Config) -> list[VerifiedNode]:

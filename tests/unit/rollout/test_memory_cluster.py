@@ -7,7 +7,7 @@ import dataclasses
 import pytest
 
 from numaforge.rollout.cluster import (
-    ApiAwayError,
+    ApiUnreachableError,
     ClusterPod,
     DisruptionBudget,
     Eviction,
@@ -110,17 +110,17 @@ WEB = DisruptionBudget(
 
 
 def test_an_answer_can_be_lost_after_the_effect():
-    answers = iter([None, ApiAwayError("lost")])
+    answers = iter([None, ApiUnreachableError("lost")])
     cluster = MemoryCluster(lambda: 0.0, workers(1), fault=lambda _: next(answers))
-    with pytest.raises(ApiAwayError):
+    with pytest.raises(ApiUnreachableError):
         cluster.put_lease(Lease("slot", holder="somebody"))
     cluster.fault = None
     assert [lease.holder for lease in cluster.leases()] == ["somebody"]
 
 
 def test_a_request_can_be_lost_before_the_effect():
-    cluster = MemoryCluster(lambda: 0.0, workers(1), fault=lambda _: ApiAwayError("lost"))
-    with pytest.raises(ApiAwayError):
+    cluster = MemoryCluster(lambda: 0.0, workers(1), fault=lambda _: ApiUnreachableError("lost"))
+    with pytest.raises(ApiUnreachableError):
         cluster.put_lease(Lease("slot", holder="somebody"))
     cluster.fault = None
     assert cluster.leases() == []
@@ -131,7 +131,7 @@ def test_a_busy_api_server_throttles_evictions_and_is_away_for_the_rest():
     [pod] = cluster.pods("node-0000")
     cluster.throttled_until = 10.0
     assert cluster.evict(pod).result is Eviction.THROTTLED
-    with pytest.raises(ApiAwayError):
+    with pytest.raises(ApiUnreachableError):
         cluster.nodes()
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from numaforge.rollout import slots
 from numaforge.rollout.budget import Budget, CachedPool, Share
-from numaforge.rollout.cluster import ApiAwayError, ConflictError
+from numaforge.rollout.cluster import ApiUnreachableError, ConflictError
 from numaforge.rollout.slots import (
     SILENT_SECONDS,
     LeaseWatch,
@@ -149,8 +149,8 @@ def test_a_slot_whose_answer_was_lost_is(write):
     world = World()
     slot = taken(world)
     calls = iter(range(100))
-    world.cluster.fault = lambda _: ApiAwayError("connection reset") if next(calls) == 1 else None
-    with pytest.raises(ApiAwayError):
+    world.cluster.fault = lambda _: ApiUnreachableError("connection reset") if next(calls) == 1 else None
+    with pytest.raises(ApiUnreachableError):
         write(world.cluster, slot)
     write(world.cluster, slot)
     assert world.slots() == ([NODE] if write is renew else [])
@@ -187,7 +187,7 @@ def test_the_silence_of_a_runner_does_not_count_while_the_api_server_is_away():
     slot = taken(world)
     waiting = take(world, runner=BOB, seconds=3600.0)
     world.time.run(20.0)
-    world.cluster.fault = lambda _: ApiAwayError("connection refused")
+    world.cluster.fault = lambda _: ApiUnreachableError("connection refused")
     world.time.run(5 * SILENT_SECONDS)
     world.cluster.fault = None
     world.time.run(9.0)  # until the runner's next renewal
@@ -223,7 +223,9 @@ def test_a_slot_is_renewed_while_its_work_is_blocked_and_no_longer():
 
 
 @pytest.mark.usefixtures("often")
-@pytest.mark.parametrize("failure", [ApiAwayError("refused"), OSError("no kubectl")], ids=["API", "kubectl"])
+@pytest.mark.parametrize(
+    "failure", [ApiUnreachableError("refused"), OSError("no kubectl")], ids=["API", "kubectl"]
+)
 def test_a_renewal_that_fails_is_told_and_made_again(failure):
     world = World()
     told = []

@@ -52,7 +52,7 @@ def abort(program: Pyinfra, output: str, verbose: bool, wait_seconds: float) -> 
         return show_nothing(program, output)
     with options.cluster() as cluster:
         order = Abort(
-            cluster, program.role.name, owner_of(this_runner()), time.monotonic, options.away_seconds
+            cluster, program.role.name, owner_of(this_runner()), time.monotonic, options.unreachable_seconds
         )
         report = _undone(order, cluster, program, options, output, wait_seconds)
     outcomes = report.outcomes.items()
@@ -77,7 +77,7 @@ def _login(program: Pyinfra) -> RolloutOptions | None:
     Returns None for a shard without hosts. Raises NumaforgeError where neither says it, and where hosts
     disagree.
     """
-    said = {name: value for name, value in program.options.items() if name in {*LOGIN, "away_seconds"}}
+    said = {name: value for name, value in program.options.items() if name in {*LOGIN, "unreachable_seconds"}}
     try:
         settings = waiting(program.settings(), "reading the inventory")
     except NumaforgeError as error:
