@@ -88,7 +88,7 @@ class PyinfraMachine:
     def verify(self) -> Steps[tuple[str, ...]]:
         """Run the verification suite against the host; without one nothing is amiss.
 
-        A host that was away for a moment is asked again.
+        A host that was unreachable for a moment is asked again.
         """
         if self._verification is None:
             return ()
@@ -104,5 +104,5 @@ class PyinfraMachine:
             return (str(error),)
 
     def proved(self) -> None:
-        """Take the marks away: nothing is left to be proved, and nobody has to look again."""
+        """Remove the marks: nothing is left to be verified."""
         self._ask(f"rm -f {shlex.quote(TRANSACTIONS)}/*/unproved")

@@ -56,7 +56,7 @@ _clusters = _Clusters()
 def announce_outlook(
     host: Host, target: Target, options: RolloutOptions, sentences: Sequence[str], unreadable: str = ""
 ) -> None:
-    """Tell whoever started this run what it would do to a host.
+    """Report to the process that started this run what it would do to a host.
 
     `unreadable` says why the host may not read what its kubelet runs with.
     """
@@ -114,7 +114,7 @@ def roll_out(host: Host, target: Target, options: RolloutOptions) -> None:
 def _veto(options: RolloutOptions, role: RunRole) -> str | None:
     """Begin no further host of this run once too many have failed, and none where it is to begin none."""
     if not role.begins:
-        return "not begun: this run begins no roll-out, it goes on with one at most"
+        return "not begun: this run only resumes a roll-out, and begins none"
     if len(_clusters.failed) <= options.max_failures:
         return None
     host, ending = list(_clusters.failed.items())[-1]

@@ -358,7 +358,7 @@ def test_an_uncordon_in_the_middle_of_the_drain_ends_it_and_is_respected(scene: 
         )
         outcome = play.end()
     assert outcome.ending is Ending.BLOCKED
-    assert "somebody has uncordoned the node in the middle of its roll-out" in outcome.reason
+    assert "the node was uncordoned in the middle of its roll-out" in outcome.reason
     assert machine.begun == []
     assert [scene.node in moment.out for moment in observer.moments if moment.node == scene.node][-2:] == [
         True,
@@ -388,7 +388,7 @@ def test_somebody_elses_maintenance_in_the_middle_of_the_drain_ends_it_and_keeps
     machine = ScriptedMachine()
     outcome = scene.begin(machine=machine, at={"drains": lambda: scene.change_node(mark)}).end()
     assert outcome.ending is Ending.BLOCKED
-    assert f"left cordoned, because somebody else was at work on the node: {who}" in outcome.reason
+    assert f"left cordoned, because another maintenance was in progress: {who}" in outcome.reason
     assert machine.begun == []
     node = scene.cluster.node(scene.node)
     assert (node.unschedulable, RECORD in node.annotations, scene.slots()) == (True, False, [])
@@ -411,7 +411,7 @@ def test_a_node_that_leaves_the_cluster_is_reported_and_gives_its_slot_back(
             scene.fleet.add_node(scene.node, zone=scene.zone)
 
     outcome = scene.begin(at={phase: leave}).end()
-    said = "taken the roll-out's record off the node" if again else "the node has left the cluster"
+    said = "the roll-out's record was removed from the node" if again else "the node has left the cluster"
     assert outcome.ending is ending
     assert said in outcome.reason
     assert scene.slots() == []

@@ -138,7 +138,7 @@ def test_a_joined_node_without_drain_is_refused_by_a_roll_out_before_anything_is
     assert cli.run(["rollout", verb, *arguments, inventory]) == 2
     said = capfd.readouterr().err
     assert "good: numaforge_rollout.without_drain: the node n1 is joined" in said
-    assert "take without_drain away, or run plain pyinfra, which obeys it" in said
+    assert "remove without_drain, or run plain pyinfra, which obeys it" in said
     assert starts(node) == 1
     assert api.leases == {}
 

@@ -14,14 +14,14 @@ from numaforge.rollout.patience import HostUnreachableError
 
 
 def fail_host(host: Host, error: NumaforgeError) -> None:
-    """Print the error once and take the host out of the run; the others go on, and pyinfra exits with 1."""
+    """Print the error once and take the host out of the run; the rest continues; pyinfra exits with 1."""
     print_error(host, error)
     go_on_without_failed(host.state)
     host.state.fail_hosts({host})  # type: ignore[no-untyped-call]
 
 
 def go_on_without_failed(state: State) -> None:
-    """Have a run go on without the hosts that fail, where there is no terminal to ask "continue?" of.
+    """Have a run continue without the hosts that fail, where there is no terminal to ask "continue?" of.
 
     pyinfra asks all the same, and breaks off the run for every host when nothing answers.
     """

@@ -32,7 +32,7 @@ def will_read(host: Host, script_text: str) -> None:
     """Say in a role what its operation is going to give to `script_output`.
 
     The first operation that asks has the scripts of all that follow run in the same round trip. A change to
-    the host makes what was read so far invalid, and so does an operation of somebody else in between: then
+    the host makes what was read so far invalid, and so does another operation in between: then
     the next of ours asks anew.
     """
     _to_be_read.setdefault(host, []).append(script_text)

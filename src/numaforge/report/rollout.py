@@ -62,7 +62,7 @@ def _turns(ahead: Sequence[NodeOutlook]) -> Table:
 
 
 def _order(ahead: Sequence[NodeOutlook]) -> list[RenderableType]:
-    """Return the same in few lines: who is first, and what is in the way of how many."""
+    """Return the same in few lines: which is first, and what blocks how many."""
     hosts = some_of(each.needs.host for each in ahead)
     pods = counted(sum(each.evicted for each in ahead), "pod")
     troubles = {each.needs.host: "; ".join(_troubles(each)) for each in ahead if _troubles(each)}

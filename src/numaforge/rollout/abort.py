@@ -1,4 +1,4 @@
-"""Undo a roll-out: tell who leads it and who is at work, wait for them, and find what is left to go on with.
+"""Undo a roll-out: tell its leader and its runners, wait for them, and find what is left to resume.
 
 No host is needed for that. A process that is at work on a node undoes it itself.
 """
@@ -63,7 +63,7 @@ class Abort:
         """Wait until every node is undone, and return those that no process is at work on.
 
         Returns these as soon as it is certain which they are, and none once the roll-out has ended. What is
-        under way after so many seconds is held, with who is at work on it.
+        under way after so many seconds is held, with the runner that works on it.
         """
         deadline = self.clock() + seconds
         while True:

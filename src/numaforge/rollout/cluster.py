@@ -122,7 +122,7 @@ class DisruptionBudget:
 
 @dataclass(frozen=True)
 class Lease:
-    """A Lease object. `holder` is "" where nobody holds it; `resource_version` is "" before it exists.
+    """A Lease object. `holder` is "" where it is free; `resource_version` is "" before it exists.
 
     `document` is the object as it was read, for the API client that is to replace it.
     """

@@ -1,6 +1,6 @@
 """Empty a cordoned node: look at the world again on every pass, until no pod that has to go is left.
 
-Done is when the pods are gone, not when their evictions were accepted. What does not go away is a result
+Done is when the pods are gone, not when their evictions were accepted. What does not terminate is a result
 with a name and a cause, never an endless wait, and never a reason to ignore a PodDisruptionBudget.
 """
 
@@ -162,7 +162,7 @@ def drain(
     """Drain a cordoned node; return what is still in the way when time is up, () when it is empty.
 
     `check` is called on every pass and raises when the node is not to be drained any more. The time for which
-    the API server is away does not count. Raises ApiUnreachableError where it is away for too long.
+    the API server is unreachable does not count. Raises ApiUnreachableError where that takes too long.
     """
     attempts = _Attempts()
     begun = clock()
@@ -233,7 +233,7 @@ def _evict(
         delay = attempts.delay.get(pod.uid, _FIRST_RETRY_SECONDS)
         attempts.delay[pod.uid] = min(2 * delay, _LAST_RETRY_SECONDS)
         pause = max(delay * dice.uniform(0.8, 1.2), answer.retry_after or 0.0)
-        if answer.result is Eviction.THROTTLED:  # the server is busy, whoever asks
+        if answer.result is Eviction.THROTTLED:  # the server is busy, for every client
             attempts.throttled_until = clock() + pause
             return
         attempts.retry_at[pod.uid] = clock() + pause

@@ -1,6 +1,6 @@
 """Roll out over many nodes: in a fixed order, within a budget, canaries first, and no further than is safe.
 
-The fleet decides who is next; each node then takes its own slot, so that others who roll out in the same
+The fleet decides which is next; each node then takes its own slot, so that other roll-outs in the same
 cluster at the same time, with this program or a shard of the same inventory, share the budget.
 """
 
@@ -67,7 +67,7 @@ class Running(Protocol):
     """A node's roll-out under way."""
 
     def outcome(self) -> Outcome | None:
-        """Return how it ended, None while it goes on."""
+        """Return how it ended, None while it is in progress."""
 
 
 Launch = Callable[[Member], Running]
@@ -150,7 +150,7 @@ class Fleet:
         self._cached_pool = self.cached_pool or CachedPool(self.cluster, self.settings.budget, self.clock)
 
     def stop(self, reason: str) -> None:
-        """Begin nothing new; what has begun goes on to its end."""
+        """Begin nothing new; what has begun continues to its end."""
         self.stopped = self.stopped or reason
 
     def run(self) -> Steps[FleetReport]:
@@ -169,7 +169,7 @@ class Fleet:
                     self._begin_some()
             except ApiUnreachableError as unreachable:
                 self._wait_for(unreachable.message)
-            except NumaforgeError as error:  # those that have begun go on, and meet it themselves
+            except NumaforgeError as error:  # those that have begun continue, and meet it themselves
                 self.stop(str(error))
             if not self.running and (self.stopped or not self.waiting):
                 return self.report()
@@ -186,7 +186,7 @@ class Fleet:
         )
 
     def _go_on_with_unfinished(self) -> Steps[None]:
-        """Begin with the nodes that somebody has left in the middle; they hold their slots already."""
+        """Begin with the nodes whose roll-out was left unfinished; they hold their slots already."""
 
         def unfinished() -> dict[str, ClusterNode]:
             slots = {slot.node for slot in held_slots(self.cluster.leases())}
@@ -304,7 +304,7 @@ class Fleet:
                 usage = usage.taking(node)
 
     def _queues(self, nodes: Mapping[str, ClusterNode]) -> dict[str, list[Member]]:
-        """Return who may be next, by failure domain; the canaries first, and nobody beside them."""
+        """Return which may be next, by failure domain; the canaries first, and none beside them."""
         members = list(self.waiting.values())
         if self._canaries_left:
             return {"": members[: max(0, self._canaries_left - len(self.running))]}

@@ -1,4 +1,4 @@
-"""The proof that a node works again: fresh evidence from the cluster and the node, for a while on end."""
+"""The proof that a node works again: fresh evidence from cluster and node, for some time without a break."""
 
 from __future__ import annotations
 
@@ -66,11 +66,11 @@ def prove(
     """Return () once a node has been as expected for a while, else what was not when time was up.
 
     `process` returns the kubelet's process; another one than at the beginning ends the proof at once, unless
-    the node has rebooted: then the proof begins anew, once.
-    `own_config` returns what the kubelet tells its own node that it runs with; else the cluster is asked. The
-    heartbeat counts from the first one after the beginning, so that nobody's clock matters. `check` returns
-    the node, and raises when it is not ours any more. The time for which nobody answers does not count.
-    Raises ApiUnreachableError or HostUnreachableError where that is too long.
+    the node has rebooted: then the proof begins anew, once. `own_config` returns what the kubelet tells its
+    own node that it runs with; else the cluster is asked. The heartbeat counts from the first one after the
+    beginning, so that no clock has to agree with another. `check` returns the node, and raises when it is not
+    ours any more. The time for which there is no answer does not count. Raises ApiUnreachableError or
+    HostUnreachableError where that is too long.
     """
     deadline = clock() + settings.ready_seconds
     first_process: Process | None = None

@@ -59,7 +59,7 @@ _LOGIN_AGAIN_SECONDS = 0.5
 _KUBECONFIG_AGAIN_SECONDS = 2.0
 _TWO_BUDGETS = "more than one PodDisruptionBudget"
 
-# sh ends kubectl when this process is gone, however it went: then nobody holds the other end of its stdin.
+# sh ends kubectl when this process has ended, however it ended: that closes the other end of its stdin.
 _UNTIL_STDIN_ENDS = 'exec 3<&0; "$@" 3<&- & k=$!; { read -r _ <&3; kill "$k"; } 2>/dev/null & wait "$k"'
 
 
@@ -428,7 +428,7 @@ class KubectlCluster:
             connection.close()
 
     def _connect(self) -> _UnixConnection:
-        """Connect to the proxy, which is started again when it has died."""
+        """Connect to the proxy, which is started again when it has ended."""
         connection = _UnixConnection(self._socket(), self._request_seconds)
         try:
             connection.connect()
@@ -537,7 +537,7 @@ class KubectlCluster:
 
 
 class _UnixConnection(http.client.HTTPConnection):
-    """HTTP over a unix socket; the proxy serves nobody who does not call it localhost."""
+    """HTTP over a unix socket; the proxy serves only requests that call it localhost."""
 
     def __init__(self, path: str, timeout: float) -> None:
         super().__init__("localhost", timeout=timeout)

@@ -1,6 +1,6 @@
 """The runs of pyinfra that a roll-out of a fleet starts: one that changes nothing, then one for each host.
 
-Each is a process of its own with its own log. It goes on when the process that started it dies, and what it
+Each is a process of its own with its own log. It continues when the process that started it dies, and what it
 says stands in a file: a node that has been begun is ended.
 """
 
@@ -78,7 +78,7 @@ class HostRun:
     _refused: str = ""
 
     def outcome(self) -> Outcome | None:
-        """Return how it ended, None while it goes on."""
+        """Return how it ended, None while it is in progress."""
         ended = self.process.poll() is not None
         for event in self.reader.new():
             match event["kind"]:
@@ -109,7 +109,7 @@ class Pyinfra:
 
     `folder` takes logs and events, one of each for every run. `role` is what the hosts' runs are to a
     roll-out. Only the hosts of `shard` are looked at, where one is given. `answered` says how many hosts have
-    answered a survey that goes on: `120 of 300`.
+    answered a survey in progress: `120 of 300`.
     """
 
     inventory: str

@@ -29,7 +29,7 @@ _ASK_AGAIN_SECONDS = 2.0
 
 
 class LedError(ClusterError):
-    """Somebody else leads this roll-out, or has left it unfinished."""
+    """Another process leads this roll-out, or has left it unfinished."""
 
 
 @dataclass
@@ -70,7 +70,7 @@ class Lead:
     def end(self, state: Mapping[str, Any]) -> None:
         """Give the lead back, and leave on it how the roll-out ended.
 
-        Raises LedError where somebody else has taken it. After ApiUnreachableError it may be called again.
+        Raises LedError where another process has taken it. After ApiUnreachableError it may be called again.
         """
         annotations = {STATE: json.dumps(state)}
 
@@ -79,7 +79,7 @@ class Lead:
             if (found.holder, dict(found.annotations)) == ("", annotations):
                 return  # done, and only the answer was lost
             if found.holder != self.lease.holder:
-                raise LedError(f"{found.holder or 'nobody'} leads it now", where=self.lease.name)
+                raise LedError(f"{found.holder or 'no process'} leads it now", where=self.lease.name)
             self.cluster.put_lease(replace(found, holder="", annotations=annotations))
 
         retried(change, where=self.lease.name)
@@ -90,7 +90,7 @@ class Lead:
         except ApiUnreachableError:
             return None
         if found.holder != self.lease.holder:
-            return f"{found.holder or 'nobody'} leads it now"
+            return f"{found.holder or 'no process'} leads it now"
         self.lease = found
         stop = found.annotations.get(STOP)
         return f"stopped by {stop}" if stop else None
@@ -133,7 +133,7 @@ def take_lead(
     try:  # the Lease as it was looked at: who has taken it since leads
         lease = cluster.put_lease(replace(lease, holder=runner, annotations={STATE: json.dumps(state)}))
     except ConflictError as conflict:
-        raise LedError("somebody else takes the lead at this moment", where=name) from conflict
+        raise LedError("another process takes the lead at this moment", where=name) from conflict
     return Lead(cluster, lease, clock)
 
 
@@ -197,7 +197,7 @@ def read_state(lease: Lease) -> dict[str, Any]:
 
 
 def _await_death(cluster: Cluster, lease: Lease, watch: LeaseWatch) -> Steps[Lease]:
-    """Return the Lease once nobody alive holds it."""
+    """Return the Lease once no live process holds it."""
     first = lease
     while lease.holder and not watch.tells_dead(lease):
         yield _ASK_AGAIN_SECONDS

@@ -1,7 +1,7 @@
 """Change one node of a cluster: slot, cordon, drain, transaction, proof, uncordon, slot given back.
 
 Each phase stands in the node's record before the next begins, and each begins by looking at what is there.
-So whoever goes on after a runner that died does what is left to do, and nothing twice.
+So a runner that resumes after another that died does what is left to do, and nothing twice.
 """
 
 from __future__ import annotations
@@ -137,7 +137,7 @@ class NodeRollout:
                 return outcome
 
     def _unfinished(self, node: ClusterNode) -> bool:
-        """Say whether somebody has left a record on the node, or a slot with it."""
+        """Say whether there is a record on the node, or a slot with it."""
         return read_record(node) is not None or any(
             (slot.node, slot.node_uid) == (node.name, node.uid) for slot in held_slots(self.cluster.leases())
         )
@@ -156,7 +156,7 @@ class NodeRollout:
             raise _RefusedError(reason, ending=Ending.HELD if record else Ending.BLOCKED)
 
     def _admissible(self, node: ClusterNode) -> Steps[ClusterNode]:
-        """Return the node once nobody else works on it; refuse one that is not to be taken."""
+        """Return the node once no other tool works on it; refuse one that is not to be taken."""
         yield from self._require_same_machine(node)
         deadline = self.clock() + self.settings.maintenance_seconds
         while (other := foreign(node)) is not None and self.clock() < deadline:
@@ -226,7 +226,7 @@ class NodeRollout:
         while True:
             node = yield from self._admissible(node)
             if renewed.lost:
-                raise _RefusedError("somebody has taken the node's slot away")
+                raise _RefusedError("another process has released the node's slot")
             if node.uid != renewed.slot.node_uid:
                 raise NotFoundError("another node has the name now", where=self.name)
             if self.clock() - renewed.since > _LATE_SECONDS:
@@ -274,11 +274,11 @@ def obstacles(node: ClusterNode, *, include_cordoned: bool) -> list[str]:
     found = []
     left = left_cordoned(node)
     if other := foreign(node):
-        found.append(left or f"somebody else is at work on the node: {other}")
+        found.append(left or f"another maintenance of the node is in progress: {other}")
     if not node.ready:
         found.append(f"the node is not Ready: {node.ready_message or 'no reason given'}")
     if node.unschedulable and not include_cordoned:
-        found.append(left or "somebody else has cordoned the node (permit: include_cordoned)")
+        found.append(left or "the node was cordoned before (permit: include_cordoned)")
     return list(dict.fromkeys(found))
 
 

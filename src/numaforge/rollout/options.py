@@ -118,7 +118,7 @@ class RolloutOptions(Section):
     )
     include_cordoned: bool = Field(
         default=False,
-        description="Also change nodes that somebody else has cordoned; they stay cordoned.",
+        description="Also change nodes that are cordoned already; they stay cordoned.",
         examples=[True],
     )
     slot_seconds: Seconds = Field(
@@ -128,7 +128,7 @@ class RolloutOptions(Section):
         default=0, description="How long to wait for other tools to end their work.", examples=[1800]
     )
     unreachable_seconds: Seconds = Field(
-        default=900, description="How long to wait for an API server or a host that is away.", examples=[1800]
+        default=900, description="How long to wait for an unreachable API server or host.", examples=[1800]
     )
     ready_seconds: Seconds = Field(
         default=300, description="How long a changed node may take to be as planned.", examples=[600]

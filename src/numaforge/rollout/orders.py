@@ -63,9 +63,9 @@ def situation(cluster: Cluster) -> RolloutStatus:
 
 
 def unlock(cluster: Cluster, node: str, *, force: bool, clock: Clock) -> Steps[Slot]:
-    """Take a node's slot away from it, and return what it was.
+    """Release a node's slot, and return what it was.
 
-    Raises NumaforgeError where the node holds none, where somebody is at work on it, and, without `force`,
+    Raises NumaforgeError where the node holds none, where work on it is in progress, and, without `force`,
     where its roll-out is unfinished.
     """
     slot = next((slot for slot in held_slots(cluster.leases()) if slot.node == node), None)

@@ -1,4 +1,4 @@
-"""Go on asking while nobody answers: an API server or a host that is away is no reason to undo anything."""
+"""Retry while an API server or a host is unreachable, which is no reason to undo anything."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Patience:
 
 
 def patiently(call: Callable[[], T], *, tell: Callable[[str], object], patience_seconds: float) -> Steps[T]:
-    """Return what `call` returns, asking again while its other side is away, for so long at most."""
+    """Return what `call` returns; retry while its other side is unreachable, for so long at most."""
     patience = Patience(patience_seconds)
     while True:
         try:
@@ -52,9 +52,9 @@ def patiently(call: Callable[[], T], *, tell: Callable[[str], object], patience_
 
 
 def retried(change: Callable[[], T], *, where: str) -> T:
-    """Return what `change` returns, which reads an object and writes it, whoever else writes to it.
+    """Return what `change` returns, which reads an object and writes it; retry after another's write.
 
-    Raises ConflictError where somebody else is faster again and again.
+    Raises ConflictError where another process writes first every time.
     """
     for _ in range(_ATTEMPTS):
         try:

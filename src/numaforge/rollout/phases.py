@@ -36,7 +36,7 @@ _POLL_SECONDS = 2.0
 _TRANSACTION_SECONDS = 3600.0  # the node has a result long before, unless systemd itself hangs
 _BOOT_SECONDS = 1800.0  # a server with terabytes of memory takes a quarter of an hour until it answers
 _MOST_VOID = 3  # transactions in a row
-_ABORTED = "somebody has asked for it to be undone"
+_ABORTED = "an abort was requested"
 
 
 class Say(Protocol):
@@ -46,11 +46,11 @@ class Say(Protocol):
 
 
 class _AbortedError(Exception):
-    """Somebody has asked for the roll-out of this node to be undone."""
+    """An abort of this node's roll-out was requested."""
 
 
 class _ForeignError(Exception):
-    """Somebody else has begun to work on this node."""
+    """Another maintenance of this node has begun."""
 
 
 @dataclass
@@ -76,10 +76,11 @@ class Phases:
         return self.record.phase not in (Phase.CORDONED, Phase.DRAINED)
 
     def run(self, resumed: ClusterNode | None) -> Steps[Outcome]:
-        """Go through the phases; `resumed` is the node where somebody else has left it.
+        """Go through the phases; `resumed` is the node where an earlier runner has left it.
 
         Raises TakenError where the node is not ours any more, NotFoundError where it is gone,
-        ApiUnreachableError or HostUnreachableError where nobody answers and the node cannot be handed back.
+        ApiUnreachableError or HostUnreachableError where there is no answer and the node cannot be handed
+        back.
         """
         try:
             if resumed is None:
@@ -305,7 +306,7 @@ class Phases:
         return (yield from self._prove_old(self.record.reason))
 
     def _interfered(self, reason: str) -> Steps[Outcome]:
-        """End a roll-out whose cordon somebody has taken away: nothing is cordoned again behind his back."""
+        """End a roll-out whose node was uncordoned by another: it is not cordoned again unasked."""
         if self.record.phase is Phase.VERIFIED:
             return (yield from self._finish(Ending.DONE, reason))
         if not self.touched:
@@ -333,7 +334,7 @@ class Phases:
         return Outcome(Ending.HELD, reason, tuple(journal[-5:]))
 
     def _finish(self, ending: Ending, reason: str, details: Sequence[str] = ()) -> Steps[Outcome]:
-        """Uncordon only what this roll-out has cordoned, and only where nobody else needs the cordon."""
+        """Uncordon only what this roll-out has cordoned, and only where no other needs it."""
         node = yield from self._ask(lambda: hand_back(self.cluster, self.name, self.record, ending, reason))
         if left := left_cordoned(node):
             reason = f"{reason}; {left}"
@@ -347,7 +348,7 @@ class Phases:
         return None
 
     def _check(self, *, abortable: bool = True) -> ClusterNode:
-        """Return the node; raise unless it is still ours and nobody has asked for the roll-out to end."""
+        """Return the node; raise unless it is still ours and no abort was requested."""
         node = self.cluster.node(self.name)
         require_ours(node, self.record)
         if abortable and ABORT in node.annotations:

@@ -71,7 +71,7 @@ def _nothing(reason: str, name: str) -> ParameterSet:
     return pytest.param(None, None, None, marks=pytest.mark.skip(reason=reason), id=name)
 
 
-@pytest.hookimpl(trylast=True)  # after -k has taken tests away
+@pytest.hookimpl(trylast=True)  # after -k has deselected tests
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Refuse a run that would not say that a host has no plan, because its own test was not selected."""
     mentioned = {

@@ -154,7 +154,7 @@ def untouched(world: World) -> bool:
 @pytest.mark.parametrize(
     ("state", "said"),
     [
-        pytest.param({"unschedulable": True}, "cordoned the node", id="somebody else's cordon"),
+        pytest.param({"unschedulable": True}, "node was cordoned before", id="somebody else's cordon"),
         pytest.param(
             {"ready": False, "ready_message": "PLEG"}, "not Ready: PLEG", id="a node that is not Ready"
         ),
@@ -420,7 +420,7 @@ def test_a_node_that_somebody_else_works_on_by_now_is_left_cordoned(phase):
     world.reach(phase)
     world.cluster.change_node(NODE, labels=DRIVER_UPGRADE)
     outcome = world.end(task)
-    assert "left cordoned, because somebody else was at work on the node: the GPU operator" in outcome.reason
+    assert "left cordoned, because another maintenance was in progress: the GPU operator" in outcome.reason
     assert (outcome.ending, world.machine.files) == (
         (Ending.BLOCKED, OLD) if phase is Phase.CORDONED else (Ending.DONE, NEW)
     )
@@ -438,7 +438,7 @@ def test_a_record_that_somebody_removes_is_reported_with_the_cordon_that_stays(p
     world.cluster.patch_node(world.node, annotations={RECORD: None})
     outcome = world.end(task)
     assert outcome.ending is ending
-    assert "taken the roll-out's record off the node, and left it cordoned" in outcome.reason
+    assert "the roll-out's record was removed from the node, which stays cordoned" in outcome.reason
     assert world.slots() == []
 
 
@@ -744,7 +744,9 @@ def test_a_cordoned_node_goes_on_without_a_slot_that_somebody_deletes():
     world.reach(Phase.APPLIED)
     world.cluster.delete_lease("numaforge-slot-0")
     assert (world.end(task).ending, free(world)) == (Ending.DONE, True)
-    assert ("somebody has taken the node's slot away",) in [progress.waits_for for progress in world.told]
+    assert ("another process has released the node's slot",) in [
+        progress.waits_for for progress in world.told
+    ]
 
 
 def test_a_node_is_not_cordoned_once_its_slot_is_gone():
@@ -758,7 +760,7 @@ def test_a_node_is_not_cordoned_once_its_slot_is_gone():
     world.time.run(20.0)
     world.cluster.change_node(NODE, labels={})
     outcome = world.end(task)
-    assert (outcome.reason, untouched(world)) == ("somebody has taken the node's slot away", True)
+    assert (outcome.reason, untouched(world)) == ("another process has released the node's slot", True)
 
 
 def test_a_runner_far_from_this_machine_is_dead_after_a_minute_of_silence():

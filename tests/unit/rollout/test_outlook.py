@@ -13,7 +13,7 @@ from numaforge.rollout.outlook import NodeOutlook, look_ahead
 from numaforge.rollout.record import RECORD, Phase
 from tests.fixtures.rollout_world import NODE, World, pod
 
-CORDONED = "somebody else has cordoned the node (permit: include_cordoned)"
+CORDONED = "the node was cordoned before (permit: include_cordoned)"
 
 
 def needs(node: str, *, restarts: bool = True, joined: bool = True) -> HostNeeds:
@@ -38,7 +38,7 @@ def ahead(world: World, *hosts: HostNeeds, **options: object) -> list[NodeOutloo
         pytest.param(
             {"unschedulable": True, "deleting": True},
             {},
-            ("somebody else is at work on the node: its Node object is being deleted", CORDONED),
+            ("another maintenance of the node is in progress: its Node object is being deleted", CORDONED),
             id="everything-that-is-in-the-way",
         ),
     ],

@@ -104,7 +104,7 @@ def _undone(
     survey: Survey | None = None
     stopped = None
     try:
-        waiting(order.tell(), "telling who is at work")
+        waiting(order.tell(), "asking the runners in progress to abort")
         click.echo(plain(_told(order)), err=True)
         while left := waiting(order.undone(wait_seconds), "waiting until the nodes are as they were"):
             survey = survey or asked(program)

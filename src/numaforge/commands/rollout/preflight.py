@@ -122,7 +122,7 @@ def require_readable(cluster: Cluster, survey: Survey) -> None:
 
 
 def members_of(nodes: Mapping[str, ClusterNode], survey: Survey) -> tuple[list[Member], dict[str, Outcome]]:
-    """Return who needs a restart, or stands in the middle of a roll-out; and whose record cannot be read."""
+    """Return the hosts that need a restart or are in a roll-out; and those whose record cannot be read."""
     members, refused = [], {}
     for each in survey.needs:
         if not each.joined:
