@@ -64,7 +64,7 @@ def _carry_out() -> None:
         raise HostError(
             f"the node {target.node} is joined, and a roll-out changes no node that it has not drained",
             where=f"{PLACE}.without_drain",
-            remedy="take without_drain away, or run plain pyinfra, which obeys it",
+            remedy="remove without_drain, or run plain pyinfra, which obeys it",
         )
     maintain(
         name="Carry out the maintenance",

@@ -26,7 +26,7 @@ from numaforge.node.transaction import (
 )
 from numaforge.rollout.configz import read_answer
 from numaforge.rollout.gate import Expected
-from numaforge.rollout.patience import RETRY_SECONDS, HostAwayError
+from numaforge.rollout.patience import RETRY_SECONDS, HostUnreachableError
 from numaforge.rollout.steps import Steps
 
 from .target import Target
@@ -61,7 +61,7 @@ class PyinfraMachine:
 
     def running_config(self) -> Mapping[str, Any]:
         """Return what the kubelet tells its own node that it runs with."""
-        return read_answer(self._ask(self._target.door.script))
+        return read_answer(self._ask(self._target.endpoint.script))
 
     def begin(self, transaction: Transaction) -> None:
         """Hand a transaction to the host, marked as one whose node is still to be proved."""
@@ -88,21 +88,21 @@ class PyinfraMachine:
     def verify(self) -> Steps[tuple[str, ...]]:
         """Run the verification suite against the host; without one nothing is amiss.
 
-        A host that was away for a moment is asked again.
+        A host that was unreachable for a moment is asked again.
         """
         if self._verification is None:
             return ()
         try:
             return (yield from self._verification.run())
-        except HostAwayError:
+        except HostUnreachableError:
             self._ask(":")
             yield RETRY_SECONDS
         try:
             return (yield from self._verification.run())
-        except HostAwayError as error:
+        except HostUnreachableError as error:
             self._ask(":")  # it answers us: to wait longer would not help the suite
             return (str(error),)
 
     def proved(self) -> None:
-        """Take the marks away: nothing is left to be proved, and nobody has to look again."""
+        """Remove the marks: nothing is left to be verified."""
         self._ask(f"rm -f {shlex.quote(TRANSACTIONS)}/*/unproved")

@@ -65,7 +65,9 @@ def maintain(target: Target, options: RolloutOptions, ask_cluster: bool) -> Comm
     transaction = need(target.goal, found)
     drains = transaction is not None and transaction.drains
     sentences = [*transaction.sentences, *transaction.moves] if transaction and drains else []
-    unreadable = why_unreadable(lambda: read_answer(ask(target.door.script))) if by_rollout and drains else ""
+    unreadable = (
+        why_unreadable(lambda: read_answer(ask(target.endpoint.script))) if by_rollout and drains else ""
+    )
     announce_outlook(host, target, options, sentences, unreadable)
     announce(host, pending(target.goal, found))
     if transaction is not None:
@@ -79,16 +81,16 @@ def maintain(target: Target, options: RolloutOptions, ask_cluster: bool) -> Comm
     else:
         if drains and target.joined:
             announce(host, [f"the node is not drained: {options.without_drain}"])
-        yield host_command(_change, transaction, options.away_seconds, target.kubelet_unit)
+        yield host_command(_change, transaction, options.unreachable_seconds, target.kubelet_unit)
 
 
-def _change(on: Host, transaction: Transaction, away_seconds: float, unit: str) -> None:
+def _change(on: Host, transaction: Transaction, unreachable_seconds: float, unit: str) -> None:
     """Carry out a transaction on a host without pods to move, and retry while the host is unreachable."""
 
     def answer(script: str) -> list[str]:
-        return run(patiently(lambda: reached(on, script), tell=on.log, patience_seconds=away_seconds))
+        return run(patiently(lambda: reached(on, script), tell=on.log, patience_seconds=unreachable_seconds))
 
-    answer(start_script(replace(transaction, good_for_seconds=int(away_seconds) + _LOOK_SECONDS)))
+    answer(start_script(replace(transaction, good_for_seconds=int(unreachable_seconds) + _LOOK_SECONDS)))
     ask = status_script(transaction.id, unit)
     while (result := (status := read_status("\n".join(answer(ask)))).result) is None:
         if status.broken_off and status.phase != "reboot":

@@ -10,10 +10,10 @@ from pyinfra.api import Host
 
 from numaforge.errors import HostError
 from numaforge.rollout import events
-from numaforge.rollout.budget import Budget, Lookout
+from numaforge.rollout.budget import Budget, CachedPool
 from numaforge.rollout.kubectl import KubectlCluster
 from numaforge.rollout.node import NodeRollout, Progress
-from numaforge.rollout.options import PLACE, Part, RolloutOptions
+from numaforge.rollout.options import PLACE, RolloutOptions, RunRole
 from numaforge.rollout.record import Ending
 from numaforge.rollout.runner import this_runner
 from numaforge.rollout.steps import in_thread, run
@@ -32,7 +32,7 @@ class _Clusters:
     def __init__(self) -> None:
         self._open = ExitStack()
         self._known: dict[str, KubectlCluster] = {}
-        self._lookouts: dict[tuple[KubectlCluster, Budget], Lookout] = {}
+        self._cached_pools: dict[tuple[KubectlCluster, Budget], CachedPool] = {}
         self.failed: dict[str, Ending] = {}
 
     def of(self, options: RolloutOptions) -> KubectlCluster:
@@ -42,12 +42,12 @@ class _Clusters:
             self._known[key] = self._open.enter_context(options.cluster())
         return self._known[key]
 
-    def lookout(self, options: RolloutOptions) -> Lookout:
+    def cached_pool(self, options: RolloutOptions) -> CachedPool:
         """Return what this run sees of the pool."""
         key = self.of(options), options.budget()
-        if key not in self._lookouts:
-            self._lookouts[key] = Lookout(*key, time.monotonic)
-        return self._lookouts[key]
+        if key not in self._cached_pools:
+            self._cached_pools[key] = CachedPool(*key, time.monotonic)
+        return self._cached_pools[key]
 
 
 _clusters = _Clusters()
@@ -56,7 +56,7 @@ _clusters = _Clusters()
 def announce_outlook(
     host: Host, target: Target, options: RolloutOptions, sentences: Sequence[str], unreadable: str = ""
 ) -> None:
-    """Tell whoever started this run what it would do to a host.
+    """Report to the process that started this run what it would do to a host.
 
     `unreadable` says why the host may not read what its kubelet runs with.
     """
@@ -78,7 +78,7 @@ def roll_out(host: Host, target: Target, options: RolloutOptions) -> None:
 
     Raises NumaforgeError unless it ends as planned.
     """
-    part = Part(**(host.data.get(f"{PLACE}_run") or {}))
+    role = RunRole(**(host.data.get(f"{PLACE}_run") or {}))
     verification = verification_of(host) if options.verify else None
     if verification is not None:
         verification.refuse_unreachable()
@@ -96,9 +96,9 @@ def roll_out(host: Host, target: Target, options: RolloutOptions) -> None:
         settings=options.for_node(),
         clock=time.monotonic,
         tell=tell,
-        veto=lambda: _veto(options, part),
-        lookout=_clusters.lookout(options),
-        rollout=part.name,
+        veto=lambda: _veto(options, role),
+        cached_pool=_clusters.cached_pool(options),
+        rollout=role.name,
         beside=in_thread,
     )
     outcome = run(rollout.run())
@@ -111,10 +111,10 @@ def roll_out(host: Host, target: Target, options: RolloutOptions) -> None:
         raise HostError("\n".join([f"{outcome.ending}: {outcome.reason}", *outcome.details]))
 
 
-def _veto(options: RolloutOptions, part: Part) -> str | None:
+def _veto(options: RolloutOptions, role: RunRole) -> str | None:
     """Begin no further host of this run once too many have failed, and none where it is to begin none."""
-    if not part.begins:
-        return "not begun: this run begins no roll-out, it goes on with one at most"
+    if not role.begins:
+        return "not begun: this run only resumes a roll-out, and begins none"
     if len(_clusters.failed) <= options.max_failures:
         return None
     host, ending = list(_clusters.failed.items())[-1]

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from numaforge.kubelet.config.flags import flag_value
-from numaforge.node.look import Question, question
+from numaforge.node.look import NodeQuery, question
 from numaforge.node.part import Goal
-from numaforge.rollout.configz import KubeletDoor, kubelet_door
+from numaforge.rollout.configz import KubeletEndpoint, kubelet_endpoint
 from numaforge.rollout.gate import Expected
 
 
@@ -42,12 +42,12 @@ class Target:
         return Expected(plan.kubelet.settings, plan.allocatable.quantities if plan.allocatable else {})
 
     @property
-    def door(self) -> KubeletDoor:
+    def endpoint(self) -> KubeletEndpoint:
         """Where the kubelet tells its own node what it runs with, which no plan changes."""
-        return kubelet_door(self.goal.machine.kubelet)
+        return kubelet_endpoint(self.goal.machine.kubelet)
 
     @property
-    def question(self) -> Question:
+    def question(self) -> NodeQuery:
         """What a change of the host is decided on."""
         return question(self.goal)
 

@@ -11,7 +11,7 @@ from pyinfra.api import Host
 
 from numaforge.errors import HostError
 from numaforge.hosts import roles_of
-from numaforge.rollout.patience import AWAY_EXIT_CODE, HostAwayError
+from numaforge.rollout.patience import UNREACHABLE_EXIT_CODE, HostUnreachableError
 from numaforge.rollout.steps import Steps
 from numaforge.verification import suite
 from numaforge.verification.login import WITHOUT, Login, login, ssh_config
@@ -66,7 +66,7 @@ class Verification:
     def run(self) -> Steps[tuple[str, ...]]:
         """Return each test that fails, with its first line.
 
-        Raises HostAwayError where the host did not answer.
+        Raises HostUnreachableError where the host did not answer.
         """
         with tempfile.TemporaryDirectory(prefix="numaforge-") as folder:
             config, report = Path(folder, "ssh_config"), Path(folder, "report.xml")
@@ -90,8 +90,10 @@ class Verification:
                 output.seek(0)
                 said = output.read().strip().splitlines()
             found = suite.failures(suite.results(report)) if report.exists() else ()
-        if process.returncode == AWAY_EXIT_CODE:
-            raise HostAwayError("the host does not answer the verification suite", where=self.login.host)
+        if process.returncode == UNREACHABLE_EXIT_CODE:
+            raise HostUnreachableError(
+                "the host does not answer the verification suite", where=self.login.host
+            )
         if process.returncode and not found:
             return (f"the verification suite could not run: {said[-1] if said else process.returncode}",)
         return tuple(str(result) for result in found)

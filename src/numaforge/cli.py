@@ -66,7 +66,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return _complain("interrupted", _INTERRUPTED)
     except BrokenPipeError:
-        # What reads our output went away; without this Python complains again when it flushes at exit.
+        # The reader of our output closed it; without this Python complains again when it flushes at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return _BROKEN_PIPE
     except (OSError, UnicodeDecodeError) as error:

@@ -143,7 +143,7 @@ class _GroupedByCpu:
         )
 
 
-class _Sorted:
+class _SortedByName:
     """A mapping by name that a document has in the order of the names, at every depth."""
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
@@ -158,7 +158,7 @@ class _Sorted:
 
 CpuSet = Annotated[frozenset[int], _Cpulist()]
 ByCpu = Annotated[Mapping[int, str], _GroupedByCpu()]
-ByName = Annotated[Mapping[str, Held], _Sorted()]
+ByName = Annotated[Mapping[str, Held], _SortedByName()]
 
 
 def _cpus(text: str) -> frozenset[int]:

@@ -57,7 +57,7 @@ def _inventory_of_file_or_folder(inventory: str, *args: Any, **options: Any) -> 
 
 
 def connect_all(state: State) -> None:
-    """Connect to all hosts, and go on with those that answer; takes the place of pyinfra's own."""
+    """Connect to all hosts, and continue with those that answer; takes the place of pyinfra's own."""
     introduce(state)
     divide(state, int(os.environ.get(events.PROCESSES, 1)))
     go_on_without_failed(state)

@@ -20,7 +20,7 @@ from numaforge.node.transaction import Process, Result, Status, Transaction
 from numaforge.rollout import events
 from numaforge.rollout.gate import Expected
 from numaforge.rollout.node import NodeRollout
-from numaforge.rollout.options import PLACE, Part, read_options
+from numaforge.rollout.options import PLACE, RunRole, read_options
 from numaforge.rollout.runner import this_runner
 from numaforge.rollout.steps import Steps, in_thread, run
 from tests.lab.fleet import KWOK
@@ -111,7 +111,7 @@ def _roll_out() -> None:
             options.for_node(),
             time.monotonic,
             tell,
-            rollout=Part(**(host.data.get(f"{PLACE}_run") or {})).name,
+            rollout=RunRole(**(host.data.get(f"{PLACE}_run") or {})).name,
             beside=in_thread,
         )
         outcome = run(rollout.run())

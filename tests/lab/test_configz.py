@@ -12,13 +12,13 @@ import yaml
 from lab.cluster import Lab
 from lab.node import Node
 from lab.paths import REPOSITORY
-from numaforge.rollout.configz import KubeletDoor, SilentKubeletError, UnreadableConfigError, read_answer
+from numaforge.rollout.configz import KubeletEndpoint, SilentKubeletError, UnreadableConfigError, read_answer
 from tests.lab import rollouts
 from tests.lab.rollouts import HEALTHY, QUICK, applied, begin, free, inventory, policy
 
 RBAC = REPOSITORY / "docs" / "rollout-rbac.yaml"
 PKI = "/var/lib/kubelet/pki"
-DOOR = KubeletDoor(
+DOOR = KubeletEndpoint(
     address="127.0.0.1",
     port=10250,
     kubeconfig="/etc/kubernetes/kubelet.conf",

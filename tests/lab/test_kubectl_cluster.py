@@ -22,13 +22,13 @@ from lab.paths import REPOSITORY
 from lab.process import Daemon
 from numaforge.rollout import kubectl
 from numaforge.rollout.cluster import (
-    ApiAwayError,
+    ApiUnreachableError,
     ClusterError,
     ClusterNode,
+    ClusterPod,
     Eviction,
     ForbiddenError,
     Lease,
-    Pod,
 )
 from numaforge.rollout.kubectl import KubectlCluster, permissions
 from tests.fixtures.cluster_contract import NODES, ClusterContract, World
@@ -56,7 +56,7 @@ class KubectlWorld(World):
         labels = {"app": name}
         metadata = {"labels": labels, "finalizers": list(finalizers)}
         spec = {"containers": [{"name": "main", "image": "none"}], "terminationGracePeriodSeconds": 1}
-        if kind == "Pod":
+        if kind == "ClusterPod":
             self.fleet.send("POST", f"{DEFAULT}/pods", {"metadata": {"name": name, **metadata}, "spec": spec})
         else:
             template = {"metadata": metadata, "spec": spec}
@@ -173,7 +173,7 @@ def nobody(fleet):
 
 
 NODE = ClusterNode("node-000", uid="some-uid", resource_version="1")
-POD = Pod("default", "some-pod", "some-uid", "node-000")
+POD = ClusterPod("default", "some-pod", "some-uid", "node-000")
 
 
 @pytest.mark.parametrize(
@@ -215,7 +215,7 @@ def test_the_documented_role_allows_a_roll_out_and_nothing_more(world):
     fleet = world.fleet
     run_kubectl(fleet, "apply", f"--filename={RBAC}")
     token = run_kubectl(fleet, "create", "token", "numaforge-rollout", "--namespace=kube-system").strip()
-    world.run("Pod", "permitted", 1)
+    world.run("ClusterPod", "permitted", 1)
     [pod] = world.pods("permitted")
     with login(fleet, "rollout", token=token) as cluster:
         world.until(lambda: all(cluster.may(permission) for permission in permissions()))
@@ -329,7 +329,7 @@ def test_an_admission_policy_refuses_with_its_words(world):
     }
     world.fleet.send("POST", f"{group}/validatingadmissionpolicies", policy)
     world.fleet.send("POST", f"{group}/validatingadmissionpolicybindings", binding)
-    world.run("Pod", "guarded", 1)
+    world.run("ClusterPod", "guarded", 1)
     [pod] = world.pods("guarded")
     world.until(lambda: world.cluster.evict(pod, dry_run=True).result is Eviction.REFUSED)
     answer = world.cluster.evict(pod)
@@ -378,7 +378,7 @@ def test_a_busy_api_server_throttles(world):
             answer = method(*arguments)
         except ForbiddenError:  # a request that was alone gets through, to be told that it may not
             return
-        except ApiAwayError as away:
+        except ApiUnreachableError as away:
             throttled.append(away.message)
         else:
             if answer.result is Eviction.THROTTLED:
@@ -488,7 +488,7 @@ def test_one_401_is_asked_again_whatever_it_was(fleet, front, method, arguments,
 def test_a_login_that_is_refused_in_the_middle_is_an_api_server_that_is_away(fleet, front, method, arguments):
     with KubectlCluster(front.kubeconfig, kubectl=str(fleet.control_plane.kubectl())) as cluster:
         front.refuses = lambda _method, _path: True
-        with pytest.raises(ApiAwayError) as refusal:
+        with pytest.raises(ApiUnreachableError) as refusal:
             getattr(cluster, method)(*arguments)
     assert refusal.value.message == f"{front.url} does not accept this login now: Unauthorized (401)"
     assert "log in again" in str(refusal.value)
@@ -519,7 +519,7 @@ def test_a_login_that_has_ended_is_away_until_the_kubeconfig_has_a_new_one(world
     with KubectlCluster(log_in(), kubectl=str(fleet.control_plane.kubectl())) as cluster:
         assert said(cluster)[0] is ForbiddenError, "logged in, without rights of its own"
         run_kubectl(fleet, "delete", "serviceaccount", *account)
-        world.until(lambda: said(cluster)[0] is ApiAwayError)
+        world.until(lambda: said(cluster)[0] is ApiUnreachableError)
         assert "does not accept this login now: Unauthorized (401)" in said(cluster)[1]
         log_in()
         world.until(lambda: said(cluster)[0] is ForbiddenError)
@@ -536,7 +536,7 @@ def test_an_api_server_that_is_stopped_is_away_and_comes_back(world):
             lambda: world.cluster.evict(POD),
             lambda: world.cluster.put_lease(Lease("away")),
         ):
-            with pytest.raises(ApiAwayError, match="connection refused"):
+            with pytest.raises(ApiUnreachableError, match="connection refused"):
                 call()
     finally:
         world.fleet.control_plane.start_api_server()
@@ -567,7 +567,7 @@ monkey.patch_all()
 import sys, time
 from pathlib import Path
 import gevent
-from numaforge.rollout.cluster import ApiAwayError
+from numaforge.rollout.cluster import ApiUnreachableError
 from numaforge.rollout.kubectl import KubectlCluster
 
 def ask(number):
@@ -576,7 +576,7 @@ def ask(number):
 def fail(number):
     try:
         cluster.nodes()
-    except ApiAwayError:
+    except ApiUnreachableError:
         return 1
     return 0
 

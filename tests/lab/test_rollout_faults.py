@@ -26,7 +26,7 @@ from lab.paths import REPOSITORY
 from lab.process import Daemon
 from numaforge.rollout import slots
 from numaforge.rollout.budget import Budget, Share
-from numaforge.rollout.cluster import ApiAwayError, Pod
+from numaforge.rollout.cluster import ApiUnreachableError, ClusterPod
 from numaforge.rollout.drain import DrainSettings
 from numaforge.rollout.gate import GateSettings
 from numaforge.rollout.kubectl import KubectlCluster
@@ -126,7 +126,7 @@ class Scene:
         kind: str = "Deployment",
         finalizers: Sequence[str] = (),
         **pod_spec: Any,
-    ) -> list[Pod]:
+    ) -> list[ClusterPod]:
         """Run pods on the nodes that there are, and return them."""
         name = f"{self.zone}-{app}"
         spec = {
@@ -145,7 +145,7 @@ class Scene:
         self.until(lambda: [pod.phase for pod in self.pods(app)] == ["Running"] * replicas)
         return self.pods(app)
 
-    def pods(self, app: str) -> list[Pod]:
+    def pods(self, app: str) -> list[ClusterPod]:
         name = f"{self.zone}-{app}"
         return [
             pod for node in self.nodes for pod in self.cluster.pods(node) if pod.labels.get("app") == name
@@ -180,7 +180,7 @@ class Scene:
         cluster: KubectlCluster | None = None,
         budget: Budget | None = None,
         drain_seconds: float = 60.0,
-        away_seconds: float = 900.0,
+        unreachable_seconds: float = 900.0,
         sleep: Callable[[float], object] = briefly,
     ) -> Play:
         """Begin to roll out a node: where none is named, the first one, within a budget of all nodes."""
@@ -189,7 +189,7 @@ class Scene:
             budget=budget or Budget(Share(percent=100), pool=""),
             drain=DrainSettings(timeout_seconds=drain_seconds),
             gate=GateSettings(ready_seconds=60, stable_seconds=0.5),
-            away_seconds=away_seconds,
+            unreachable_seconds=unreachable_seconds,
         )
         rollout = NodeRollout(
             cluster or self.cluster,
@@ -358,7 +358,7 @@ def test_an_uncordon_in_the_middle_of_the_drain_ends_it_and_is_respected(scene: 
         )
         outcome = play.end()
     assert outcome.ending is Ending.BLOCKED
-    assert "somebody has uncordoned the node in the middle of its roll-out" in outcome.reason
+    assert "the node was uncordoned in the middle of its roll-out" in outcome.reason
     assert machine.begun == []
     assert [scene.node in moment.out for moment in observer.moments if moment.node == scene.node][-2:] == [
         True,
@@ -388,7 +388,7 @@ def test_somebody_elses_maintenance_in_the_middle_of_the_drain_ends_it_and_keeps
     machine = ScriptedMachine()
     outcome = scene.begin(machine=machine, at={"drains": lambda: scene.change_node(mark)}).end()
     assert outcome.ending is Ending.BLOCKED
-    assert f"left cordoned, because somebody else was at work on the node: {who}" in outcome.reason
+    assert f"left cordoned, because another maintenance was in progress: {who}" in outcome.reason
     assert machine.begun == []
     node = scene.cluster.node(scene.node)
     assert (node.unschedulable, RECORD in node.annotations, scene.slots()) == (True, False, [])
@@ -411,7 +411,7 @@ def test_a_node_that_leaves_the_cluster_is_reported_and_gives_its_slot_back(
             scene.fleet.add_node(scene.node, zone=scene.zone)
 
     outcome = scene.begin(at={phase: leave}).end()
-    said = "taken the roll-out's record off the node" if again else "the node has left the cluster"
+    said = "the roll-out's record was removed from the node" if again else "the node has left the cluster"
     assert outcome.ending is ending
     assert said in outcome.reason
     assert scene.slots() == []
@@ -614,7 +614,9 @@ def test_a_login_that_has_ended_for_good_leaves_the_node_as_it_is_and_says_so(
 
         kubectl = str(scene.fleet.control_plane.kubectl())
         with KubectlCluster(front.kubeconfig, kubectl=kubectl) as cluster:
-            play = scene.begin(DEAD, cluster=cluster, machine=machine, at={phase: begin}, away_seconds=30.0)
+            play = scene.begin(
+                DEAD, cluster=cluster, machine=machine, at={phase: begin}, unreachable_seconds=30.0
+            )
             outcome = play.end()
     assert outcome.ending is Ending.HELD, outcome
     assert "does not accept this login now: Unauthorized (401)" in outcome.reason
@@ -631,7 +633,7 @@ def test_an_api_server_that_starts_forbids_nothing(fleet: Fleet, cluster: Kubect
         try:
             cluster.nodes()
             cluster.leases()
-        except ApiAwayError:
+        except ApiUnreachableError:
             return False
         return True
 

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from lab import pki
-from numaforge.rollout.configz import KubeletDoor, SilentKubeletError, UnreadableConfigError, read_answer
+from numaforge.rollout.configz import KubeletEndpoint, SilentKubeletError, UnreadableConfigError, read_answer
 from tests.ssh.conftest import StartSandbox
 from tests.ssh.machine import machine
 from tests.ssh.sandbox import Sandbox, free_port
@@ -35,8 +35,8 @@ class Kubelet:
     asked: list[tuple[str, dict[str, str]]] = field(default_factory=list)
 
     @property
-    def door(self) -> KubeletDoor:
-        return KubeletDoor("127.0.0.1", self.port, KUBECONFIG, CURRENT, (f"{PKI}/kubelet.crt",))
+    def endpoint(self) -> KubeletEndpoint:
+        return KubeletEndpoint("127.0.0.1", self.port, KUBECONFIG, CURRENT, (f"{PKI}/kubelet.crt",))
 
 
 @pytest.fixture(scope="module")
@@ -90,15 +90,15 @@ def node(start_sandbox: StartSandbox, authority: pki.KeyPair, kubelet: Kubelet) 
     )
 
 
-def ask(node: Sandbox, door: KubeletDoor, shell: str = "sh -s") -> dict[str, Any]:
-    done = node.run(door.script, shell, own_network=False)
+def ask(node: Sandbox, endpoint: KubeletEndpoint, shell: str = "sh -s") -> dict[str, Any]:
+    done = node.run(endpoint.script, shell, own_network=False)
     assert done.returncode == 0, done.stderr
     return dict(read_answer(done.stdout.splitlines()))
 
 
 @pytest.mark.parametrize("shell", ["dash -s", "bash -s"])
 def test_a_kubelet_tells_its_node_what_it_runs_with(node: Sandbox, kubelet: Kubelet, shell: str) -> None:
-    assert ask(node, kubelet.door, shell) == CONFIG
+    assert ask(node, kubelet.endpoint, shell) == CONFIG
     [(path, login)] = kubelet.asked
     assert path == "/configz"
     assert login == {"organizationName": "system:nodes", "commonName": "system:node:node"}
@@ -121,17 +121,17 @@ def test_the_kubeconfig_names_the_certificate(
     changed = file.read_text().replace(*replaced)
     assert changed != file.read_text()
     file.write_text(changed)
-    assert ask(node, kubelet.door) == CONFIG
+    assert ask(node, kubelet.endpoint) == CONFIG
 
 
 def test_a_kubelet_that_forbids_it_is_told_from_one_that_is_silent(node: Sandbox, kubelet: Kubelet) -> None:
     kubelet.status = 403
     with pytest.raises(UnreadableConfigError, match=r"refuses it to its own node \(403: Forbidden"):
-        ask(node, kubelet.door)
+        ask(node, kubelet.endpoint)
     kubelet.status = 500
     with pytest.raises(SilentKubeletError, match="500"):
-        ask(node, kubelet.door)
-    closed = KubeletDoor("127.0.0.1", free_port(), KUBECONFIG, CURRENT, (f"{PKI}/kubelet.crt",))
+        ask(node, kubelet.endpoint)
+    closed = KubeletEndpoint("127.0.0.1", free_port(), KUBECONFIG, CURRENT, (f"{PKI}/kubelet.crt",))
     with pytest.raises(SilentKubeletError, match="refused"):
         ask(node, closed)
 
@@ -142,7 +142,7 @@ def test_what_serves_with_another_certificate_is_asked_nothing(
     other = pki.issue(authority, "node", names=("node",))
     node.path(f"{PKI}/kubelet.crt").write_bytes(other.certificate_pem)
     with pytest.raises(UnreadableConfigError, match="another certificate than the kubelet"):
-        ask(node, kubelet.door)
+        ask(node, kubelet.endpoint)
     assert kubelet.asked == []
 
 
@@ -155,7 +155,7 @@ def test_what_serves_with_another_certificate_is_asked_nothing(
     ],
 )
 def test_a_node_without_the_means_says_which(node: Sandbox, kubelet: Kubelet, hidden: str, said: str) -> None:
-    done = node.run(f"{hidden}\n{kubelet.door.script}", own_network=False)
+    done = node.run(f"{hidden}\n{kubelet.endpoint.script}", own_network=False)
     with pytest.raises(UnreadableConfigError, match=said):
         read_answer(done.stdout.splitlines())
     assert kubelet.asked == []

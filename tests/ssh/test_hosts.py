@@ -123,7 +123,7 @@ def test_a_connection_that_is_cut_is_no_script_that_failed_and_is_made_anew(
 ) -> None:
     sandbox.log_in_with(_SIGNALS.format(signal="KILL"))
     *_, cut, after = play(sandbox, tmp_path, CUTS[doing] + 'reach("echo back")')
-    assert cut == "HostAwayError 'the host does not answer: the connection was cut'"
+    assert cut == "HostUnreachableError 'the host does not answer: the connection was cut'"
     assert after == "answer ['back']"
 
 
@@ -154,7 +154,7 @@ reach({_CUT.format(signal="STOP")!r}, seconds=2)
 def test_a_limit_ends_whatever_a_host_leaves_waiting(sandbox: Sandbox, tmp_path: Path, doing: str) -> None:
     sandbox.log_in_with(_SIGNALS.format(signal="STOP"))
     *_, limited, after = play(sandbox, tmp_path, FROZEN[doing] + 'reach("echo back")')
-    assert limited == "HostAwayError 'the host does not answer: no answer within 2 s'"
+    assert limited == "HostUnreachableError 'the host does not answer: no answer within 2 s'"
     assert after == "answer ['back']"
 
 
@@ -172,7 +172,7 @@ except HostError as error:
 reach("echo back")
 """
     _, limited, after = play(sandbox, tmp_path, scene)
-    assert limited == "HostAwayError 'the host does not answer: no answer within 2 s'"
+    assert limited == "HostUnreachableError 'the host does not answer: no answer within 2 s'"
     assert after == "answer ['back']"
 
 
@@ -211,5 +211,5 @@ logger.info("answer %r", len(turns) > 10)
 
 def test_half_a_script_does_nothing(sandbox: Sandbox, tmp_path: Path) -> None:
     (said,) = reach(sandbox, tmp_path, "touch /run/half\nif true; then")
-    assert said.startswith("HostAwayError")
+    assert said.startswith("HostUnreachableError")
     assert not sandbox.path("/run/half").exists()

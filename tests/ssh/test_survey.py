@@ -84,7 +84,7 @@ def test_a_host_that_cannot_be_reached_is_one_line_and_the_others_are_asked(
     monkeypatch.chdir(tmp_path if installed else REPOSITORY)
     gone = {**data(node), "ssh_port": free_port()}
     found = survey(tmp_path, {"a-gone": gone, "good": data(node), "z-gone": gone})
-    assert [(each.host, each.node, each.joined, each.restarts) for each in found.outlooks] == [
+    assert [(each.host, each.node, each.joined, each.restarts) for each in found.needs] == [
         ("good", "n1", True, True)
     ]
     assert {*found.silent} == {"a-gone", "z-gone"}
@@ -97,7 +97,7 @@ def test_a_host_that_hangs_up_on_every_command_is_one_that_does_not_answer(
     cut = start_sandbox(machine())
     cut.log_in_with('kill -9 "$PPID"')
     found = survey(tmp_path, {"cut": data(cut), "good": data(node)})
-    assert ([each.host for each in found.outlooks], {*found.silent}, found.refused) == (["good"], {"cut"}, {})
+    assert ([each.host for each in found.needs], {*found.silent}, found.refused) == (["good"], {"cut"}, {})
 
 
 def test_what_the_inventory_says_is_known_without_asking_a_host(node: Sandbox, tmp_path: Path) -> None:
@@ -138,7 +138,7 @@ def test_a_joined_node_without_drain_is_refused_by_a_roll_out_before_anything_is
     assert cli.run(["rollout", verb, *arguments, inventory]) == 2
     said = capfd.readouterr().err
     assert "good: numaforge_rollout.without_drain: the node n1 is joined" in said
-    assert "take without_drain away, or run plain pyinfra, which obeys it" in said
+    assert "remove without_drain, or run plain pyinfra, which obeys it" in said
     assert starts(node) == 1
     assert api.leases == {}
 

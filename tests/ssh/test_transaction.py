@@ -16,7 +16,7 @@ import pytest
 from numaforge import shell
 from numaforge.node.bundle import FileChange, FileContent
 from numaforge.node.fence import Fingerprint
-from numaforge.node.look import Question, look
+from numaforge.node.look import NodeQuery, look
 from numaforge.node.parts import files, hugepages, kernel_values, kubelet
 from numaforge.node.transaction import (
     BOOT_UNIT,
@@ -198,7 +198,7 @@ def assert_as_before(node: Sandbox) -> None:
 def looked_at(node: Sandbox, shell: str = "sh -s") -> Fingerprint:
     """Look at the node as a run does that plans a change of it."""
     paths = (DROP_IN, UNIT_DROP_IN, STATE, MEMORY_STATE)
-    asked = Question((), paths, (), (), str(Path(DROP_IN).parent), "kubelet.service")
+    asked = NodeQuery((), paths, (), (), str(Path(DROP_IN).parent), "kubelet.service")
     found = look(lambda script: node.run(script, shell).stdout.splitlines(), asked).fingerprint
     assert found
     return found

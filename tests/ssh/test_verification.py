@@ -67,7 +67,7 @@ def sandbox(start_sandbox: StartSandbox) -> Sandbox:
         pytest.param("go", NO_PLAN, id="nothing-is-cut"),
         pytest.param("cut", NO_PLAN, id="cut-once-it-is-asked-again"),
         pytest.param("cut go cut", "the host does not answer the verification suite", id="cut-for-the-suite"),
-        pytest.param("cut cut", "HostAwayError", id="away-for-everybody"),
+        pytest.param("cut cut", "HostUnreachableError", id="away-for-everybody"),
     ],
 )
 def test_a_host_that_does_not_answer_the_suite_is_asked_again(
@@ -76,7 +76,7 @@ def test_a_host_that_does_not_answer_the_suite_is_asked_again(
     deploy = tmp_path / "deploy.py"
     deploy.write_text(_DEPLOY.format(fates=fates))
     said = pyinfra(tmp_path, {"node": sandbox.data()}, "-y", str(deploy)).stdout
-    (line,) = [line for line in said.splitlines() if "found (" in line or "HostAwayError" in line]
+    (line,) = [line for line in said.splitlines() if "found (" in line or "HostUnreachableError" in line]
     assert found in line
 
 

@@ -45,7 +45,7 @@ def init(folder: Path, hosts: tuple[str, ...], user: str, profile: str) -> None:
     write_folder(folder, texts)
     for path in texts:
         click.echo(f"wrote {folder / path}", err=True)
-    click.echo(f"{folder / 'README.md'} says how to go on", err=True)
+    click.echo(f"{folder / 'README.md'} says what to do next", err=True)
 
 
 def starting_files(hosts: tuple[str, ...], user: str, profile: str) -> dict[str, str]:

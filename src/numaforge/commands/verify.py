@@ -14,11 +14,11 @@ import click
 from numaforge.errors import ExitCode, HostError
 from numaforge.report.terminal import show_json
 from numaforge.rollout import events
-from numaforge.rollout.patience import AWAY_EXIT_CODE
+from numaforge.rollout.patience import UNREACHABLE_EXIT_CODE
 from numaforge.verification import suite
 from numaforge.verification.login import Login, login, ssh_config
 
-_ANSWERS = {0: ExitCode.YES, 1: ExitCode.NO, AWAY_EXIT_CODE: AWAY_EXIT_CODE}
+_ANSWERS = {0: ExitCode.YES, 1: ExitCode.NO, UNREACHABLE_EXIT_CODE: UNREACHABLE_EXIT_CODE}
 _LAST_LINES = 5
 
 

@@ -10,7 +10,7 @@ from gevent import Timeout  # type: ignore[import-untyped]
 from paramiko import SSHClient, SSHException, Transport
 from pyinfra.api import Host
 
-from numaforge.rollout.patience import HostAwayError
+from numaforge.rollout.patience import HostUnreachableError
 
 LOOK_SECONDS = 600
 """How long a host may take to say what it is: those of a large inventory are all asked together."""
@@ -44,7 +44,7 @@ def _transport(host: Host) -> Transport | None:
 
 @contextmanager
 def within(host: Host, seconds: int) -> Iterator[None]:
-    """Limit a call of a host, whatever it waits for; raises HostAwayError after so many seconds."""
+    """Limit a call of a host, whatever it waits for; raises HostUnreachableError after so many seconds."""
     limit = Timeout(seconds)  # interrupts what is patched by gevent, as all of a run of pyinfra is
     try:
         with limit:
@@ -53,7 +53,7 @@ def within(host: Host, seconds: int) -> Iterator[None]:
         hang_up(host)
         if expired is not limit:
             raise
-        raise HostAwayError(
+        raise HostUnreachableError(
             f"the host does not answer: no answer within {seconds} s", where=host.name
         ) from None
 

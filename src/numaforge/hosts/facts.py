@@ -14,7 +14,7 @@ from pyinfra.api import FactBase, Host
 
 from numaforge.errors import HostError, SnapshotError
 from numaforge.hosts import connection
-from numaforge.rollout.patience import HostAwayError
+from numaforge.rollout.patience import HostUnreachableError
 from numaforge.snapshot import Snapshot, parse_output, script
 
 _SHELL = Path(__file__).parent
@@ -32,14 +32,14 @@ _NO_ROOT = {
 
 
 @dataclass(frozen=True)
-class Answer:
+class RightedOutput:
     """What a host answered: by which right the script ran ("root", "sudo", or why not), and its output."""
 
     right: str
     output: tuple[str, ...]
 
 
-class Detection(FactBase[Answer | None]):
+class Detection(FactBase[RightedOutput | None]):
     """Everything there is to know about a host, in one round trip; `parse_output` reads the output.
 
     Takes the script through `_stdin`. None where the host did not answer.
@@ -49,13 +49,13 @@ class Detection(FactBase[Answer | None]):
         """Run the script as root where that is possible."""
         return _AS_ROOT
 
-    def process(self, output: list[str]) -> Answer | None:
+    def process(self, output: list[str]) -> RightedOutput | None:
         """Split the line that names the right from the script's output; a login banner may come first."""
         for number, line in enumerate(output):
             if line.startswith(_RIGHT):
                 right, _, form = line.removeprefix(_RIGHT).partition(" ")
                 said = output[number + 1 :]
-                return Answer(right, tuple(_unpacked("".join(said)) if form == _PACKED else said))
+                return RightedOutput(right, tuple(_unpacked("".join(said)) if form == _PACKED else said))
         return None
 
 
@@ -86,14 +86,14 @@ class ScriptOutput(FactBase["list[str] | None"]):
 def detect(host: Host) -> Snapshot:
     """Take the host's snapshot in one round trip, and learn whether its commands need sudo.
 
-    Raises HostError for a host without root rights, HostAwayError for one that does not answer, SnapshotError
-    for an answer that cannot be read.
+    Raises HostError for a host without root rights, HostUnreachableError for one that does not answer,
+    SnapshotError for an answer that cannot be read.
     """
     connection.send_at_once(host)
     with connection.within(host, connection.LOOK_SECONDS):
         answer = host.get_fact(Detection, _stdin=script(), _sudo=False, _ignore_errors=True)
     if answer is None:
-        raise HostAwayError(
+        raise HostUnreachableError(
             "did not run the detection script", remedy="see the messages above; the host needs a POSIX sh"
         )
     if answer.right in _NO_ROOT:

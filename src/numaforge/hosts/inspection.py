@@ -18,7 +18,7 @@ from pyinfra.api import arguments, util
 
 
 @dataclass(frozen=True)
-class _Place:
+class _Frame:
     """A frame, as far as `pyinfra.api.util` looks at it."""
 
     filename: str
@@ -44,5 +44,5 @@ def _stack() -> list[tuple[FrameType]]:
     return frames
 
 
-def _place(frame: FrameType) -> _Place:
-    return _Place(frame.f_code.co_filename, frame.f_lineno)
+def _place(frame: FrameType) -> _Frame:
+    return _Frame(frame.f_code.co_filename, frame.f_lineno)

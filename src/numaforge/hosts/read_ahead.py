@@ -12,7 +12,7 @@ from numaforge.errors import HostError
 from numaforge.hosts import connection
 from numaforge.hosts.facts import ScriptOutput
 from numaforge.hosts.scripts import ended, marked, new_mark
-from numaforge.rollout.patience import HostAwayError
+from numaforge.rollout.patience import HostUnreachableError
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ def will_read(host: Host, script_text: str) -> None:
     """Say in a role what its operation is going to give to `script_output`.
 
     The first operation that asks has the scripts of all that follow run in the same round trip. A change to
-    the host makes what was read so far invalid, and so does an operation of somebody else in between: then
+    the host makes what was read so far invalid, and so does another operation in between: then
     the next of ours asks anew.
     """
     _to_be_read.setdefault(host, []).append(script_text)
@@ -81,7 +81,7 @@ def _run(host: Host, script_text: str) -> list[str]:
 
 def _answered(output: list[str] | None) -> list[str]:
     if not output:
-        raise HostAwayError(
+        raise HostUnreachableError(
             "did not answer", remedy="see the messages above; run again when the host is reachable"
         )
     return output

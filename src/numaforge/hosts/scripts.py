@@ -12,7 +12,7 @@ from pyinfra.api.exceptions import ConnectError
 
 from numaforge.errors import HostError
 from numaforge.hosts.connection import hang_up, is_open, send_at_once, within
-from numaforge.rollout.patience import HostAwayError
+from numaforge.rollout.patience import HostUnreachableError
 
 _CUT = "the connection was cut"
 
@@ -48,8 +48,8 @@ def reached(host: Host, script_text: str, seconds: int = 120) -> list[str]:
     """Run a script on a host that may be unreachable for a while, and return the lines it prints.
 
     A connection that broke is made anew. The limit is for all of it: to connect, to open a channel, which
-    paramiko would await for an hour, to write the script and to read the answer. Raises HostAwayError where
-    the host does not answer to the end, HostError with what the script complains of where it fails.
+    paramiko would await for an hour, to write the script and to read the answer. Raises HostUnreachableError
+    where the host does not answer to the end, HostError with what the script complains of where it fails.
     """
     mark = new_mark()
     try:
@@ -86,6 +86,6 @@ def _why(host: Host, error: Exception) -> str:
     return str(error) or type(error).__name__
 
 
-def _unreachable(host: Host, why: str) -> HostAwayError:
+def _unreachable(host: Host, why: str) -> HostUnreachableError:
     hang_up(host)
-    return HostAwayError(f"the host does not answer: {why}", where=host.name)
+    return HostUnreachableError(f"the host does not answer: {why}", where=host.name)

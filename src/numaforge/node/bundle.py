@@ -114,7 +114,7 @@ def checksum(text: str) -> str:
 def changes(
     wanted: Sequence[FileContent], absent: Sequence[str], states: Mapping[str, FileState]
 ) -> tuple[FileChange, ...]:
-    """Return what must change for the `wanted` files to be as described and the `absent` ones away."""
+    """Return what must change for the `wanted` files to be as described and the `absent` ones removed."""
     written = [
         FileChange(file.path, states.get(file.path), file)
         for file in wanted

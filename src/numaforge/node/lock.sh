@@ -91,7 +91,7 @@ begin() { # apply or revert
     case $1,$(outcome "$FOLDER") in
     apply,)
         if [ -e "$FOLDER/state" ]; then # to begin again would take what is half written for the old
-            echo "the transaction $ID was broken off, and its lock is gone: see $FOLDER" >&2
+            echo "the transaction $ID was interrupted, and its lock is gone: see $FOLDER" >&2
             return 1
         fi
         if outdated; then

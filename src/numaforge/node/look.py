@@ -19,7 +19,7 @@ Ask = Callable[[str], Sequence[str]]
 
 
 @dataclass(frozen=True)
-class Question:
+class NodeQuery:
     """What the parts of a goal have to know of a node; `unit` is the kubelet's, "" where there is none."""
 
     values: tuple[str, ...]
@@ -51,12 +51,12 @@ class Question:
         return shell.library("node/look") + shell.call("tell_unit", [self.unit])
 
 
-def question(goal: Goal) -> Question:
+def question(goal: Goal) -> NodeQuery:
     """Return what the parts have to know; what the detection saw a moment ago is not sent again."""
     looks = {kind.NAME: kind.look(goal) for kind in parts.KINDS}
     kubelet, install = goal.plan.kubelet, goal.machine.kubelet
     folder = (kubelet and kubelet.config_dir) or (install and install.config_dir)
-    return Question(
+    return NodeQuery(
         values=tuple(dict.fromkeys(path for look in looks.values() for path in look.values)),
         files=tuple(dict.fromkeys(path for look in looks.values() for path in look.files)),
         known=tuple(dict.fromkeys(text for look in looks.values() for text in look.known)),
@@ -66,12 +66,12 @@ def question(goal: Goal) -> Question:
     )
 
 
-def look(ask: Ask, asked: Question) -> Found:
+def look(ask: Ask, asked: NodeQuery) -> Found:
     """Look at a node, in one round trip."""
     return read_found(asked, ask(asked.script), lambda: read_unit(ask(asked.unit_script)))
 
 
-def read_found(asked: Question, output: Sequence[str], unit: Callable[[], Unit]) -> Found:
+def read_found(asked: NodeQuery, output: Sequence[str], unit: Callable[[], Unit]) -> Found:
     """Read what the question's script has printed.
 
     Raises HostError for an answer that is cut off.

@@ -2,9 +2,9 @@
 
 The admin's machine hands the node the transaction and polls; systemd runs it as a unit of its own with a
 deadline, and runs its `recover` half when it ends in any other way than by itself. A lost connection changes
-nothing about either, and after a reboot the node goes on by itself, or back: while a transaction is open, a
-unit stands before what the change has stopped. Every step stands in a journal below TRANSACTIONS, so that a
-later run finds out how an earlier one ended.
+nothing about either, and after a reboot the node resumes by itself, or rolls back: while a transaction is
+open, a unit stands before what the change has stopped. Every step stands in a journal below TRANSACTIONS, so
+that a later run finds out how an earlier one ended.
 
 What is changed, and how it is undone, is for the parts to know (numaforge.node.parts); the order is in
 transaction.sh. Nothing happens on a node that is not the one it was planned on any more (`fence`).
@@ -213,7 +213,7 @@ def void_script(transaction_id: str) -> str:
     """Return the script that makes a transaction void that has not begun, so that it never will.
 
     Nothing happens to one that has begun. A `start_script` that arrives later finds the result, also where
-    the node had never heard of the transaction before.
+    the node did not know the transaction before.
     """
     return _script(transaction_id, "void_transaction")
 

@@ -139,7 +139,7 @@ class PlannedFile:
 
 
 @dataclass(frozen=True)
-class Allocatable:
+class PredictedAllocatable:
     """The node's predicted Allocatable: CPUs in millicores, memory in bytes, extended resources in units."""
 
     cpu_millis: int
@@ -187,7 +187,7 @@ class NodePlan:
     tuning: TuningPlan
     kubelet: KubeletPlan | None  # None: no kubelet on the host and none was named
     files: tuple[PlannedFile, ...]
-    allocatable: Allocatable | None
+    allocatable: PredictedAllocatable | None
     decisions: tuple[Decision, ...]
     notices: tuple[Notice, ...]
     largest_pods: tuple[LargestPod, ...] = ()

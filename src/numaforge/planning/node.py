@@ -18,7 +18,15 @@ from numaforge.planning.kernel import plan_kernel
 from numaforge.planning.kubelet import NodeDecisions, kubelet_version, plan_kubelet
 from numaforge.planning.largest_pods import plan_largest_pods
 from numaforge.planning.memory import Reservations, plan_numa_nodes, plan_reservations
-from numaforge.planning.model import PLAN_PATH, Allocatable, CpuPlan, KubeletPlan, NodePlan, Notice, Reasoned
+from numaforge.planning.model import (
+    PLAN_PATH,
+    CpuPlan,
+    KubeletPlan,
+    NodePlan,
+    Notice,
+    PredictedAllocatable,
+    Reasoned,
+)
 from numaforge.planning.tuning import plan_tuning
 from numaforge.profile import NodeProfile
 from numaforge.quantity import parse_bytes, parse_quantity
@@ -140,7 +148,7 @@ def _allocatable(
     cpus: CpuPlan,
     reservations: Reservations,
     hugepages: Mapping[int, PagesBySize],
-) -> Allocatable:
+) -> PredictedAllocatable:
     """Predict what the kubelet reports: capacity less the reservations, and huge pages out of memory.
 
     pkg/kubelet/nodestatus/setters.go: every huge page's memory is taken from Allocatable memory, used or not.
@@ -159,7 +167,7 @@ def _allocatable(
         if (setting := existing.get(name, "cpu"))
     )
     memory = reservations.memory.capacity_bytes - reservations.total_bytes - sum(pools.values())
-    return Allocatable(
+    return PredictedAllocatable(
         cpu_millis=len(cpus.online) * 1000 - reserved_millis,
         memory_bytes=max(0, memory),
         hugepages_bytes=dict(sorted(pools.items())),

@@ -89,7 +89,7 @@ class Tuning(Section):
         examples=["madvise", {"enabled": "madvise", "defrag": "defer+madvise"}],
     )
     swap: Swap | None = Field(
-        default=None, description="off takes all swap away, now and at every boot.", examples=["off"]
+        default=None, description="off turns all swap off, now and at every boot.", examples=["off"]
     )
     numa_balancing: bool | None = Field(
         default=None,

@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Answer:
+class JudgedAdmission:
     """One admission, with what the pod's author should know about its QoS class."""
 
     admission: Admission
     remarks: tuple[Remark, ...]
 
 
-def answer_text(answer: Answer) -> str:
+def answer_text(answer: JudgedAdmission) -> str:
     """Return one admission for a terminal: the verdict, what each container got, remarks on QoS."""
     admission = answer.admission
     name = click.style(admission.name, bold=True)
@@ -40,7 +40,7 @@ def answer_text(answer: Answer) -> str:
     return "\n".join(lines)
 
 
-def answer_document(answer: Answer) -> dict[str, Any]:
+def answer_document(answer: JudgedAdmission) -> dict[str, Any]:
     """Return one admission as JSON data."""
     from numaforge.cpulist import format_cpulist
 

@@ -38,7 +38,7 @@ class HostProgress(Protocol):
 
 
 @dataclass(frozen=True)
-class _Said:
+class _HostStatus:
     """What is known of a host: its phase or how it ended, and why or what it waits for."""
 
     node: str
@@ -54,7 +54,7 @@ class LiveView:
     runs: Mapping[str, HostProgress]
     as_json: bool
     clock: Clock = time.monotonic
-    _said: dict[str, _Said] = field(default_factory=dict)
+    _said: dict[str, _HostStatus] = field(default_factory=dict)
     _since: dict[str, float] = field(default_factory=dict)
     _live: Live | None = None
 
@@ -80,7 +80,7 @@ class LiveView:
             self._note(host, _said_of(run.progress, self.fleet, host))
         waits = self.fleet.waits_for if self.fleet.waiting and not self.fleet.running else ""
         if waits:
-            self._note("", _Said("", "waits", (waits,)))
+            self._note("", _HostStatus("", "waits", (waits,)))
         if self._live is not None:
             self._live.update(fleet_screen(self.fleet, self._said, self._ages(), screen()))
         elif not self.as_json:
@@ -91,7 +91,7 @@ class LiveView:
         now = self.clock()
         return {host: now - since for host, since in self._since.items()}
 
-    def _note(self, host: str, said: _Said) -> None:
+    def _note(self, host: str, said: _HostStatus) -> None:
         before = self._said.get(host)
         if before == said:
             return
@@ -104,11 +104,11 @@ class LiveView:
             click.echo(json.dumps({**event, "waits_for": said.reasons}))
 
 
-def _said_of(progress: Progress, fleet: Fleet, host: str) -> _Said:
+def _said_of(progress: Progress, fleet: Fleet, host: str) -> _HostStatus:
     outcome = fleet.outcomes.get(host)
     if outcome is None:
-        return _Said(progress.node, progress.phase, progress.waits_for)
-    return _Said(progress.node, outcome.ending, tuple(filter(None, (outcome.reason, *outcome.details))))
+        return _HostStatus(progress.node, progress.phase, progress.waits_for)
+    return _HostStatus(progress.node, outcome.ending, tuple(filter(None, (outcome.reason, *outcome.details))))
 
 
 @dataclass
@@ -125,7 +125,7 @@ class _Lines:
         self._told_at = self.clock()
         self._waited_at = float("-inf")
 
-    def new(self, fleet: Fleet, said: Mapping[str, _Said], waits: str) -> list[str]:
+    def new(self, fleet: Fleet, said: Mapping[str, _HostStatus], waits: str) -> list[str]:
         """Return what has not been said yet."""
         lines = self._failures(fleet)
         size = len(fleet.outcomes) + len(fleet.running) + len(fleet.waiting)
@@ -167,11 +167,11 @@ def fleet_counts(fleet: Fleet) -> str:
     return f"{ended}, {len(fleet.running)} in progress"
 
 
-def _in_progress(fleet: Fleet, said: Mapping[str, _Said]) -> str:
+def _in_progress(fleet: Fleet, said: Mapping[str, _HostStatus]) -> str:
     """Return what the hosts in progress do: the phases that most are in, and what they wait for."""
     phases: dict[tuple[str, tuple[str, ...]], list[str]] = {}
     for host in fleet.running:
-        now = said.get(host, _Said("", "connects", ()))
+        now = said.get(host, _HostStatus("", "connects", ()))
         phases.setdefault((now.phase, now.reasons), []).append(host)
     ordered = sorted(phases.items(), key=lambda item: -len(item[1]))
     parts = [
@@ -182,7 +182,7 @@ def _in_progress(fleet: Fleet, said: Mapping[str, _Said]) -> str:
 
 
 def fleet_screen(
-    fleet: Fleet, said: Mapping[str, _Said], ages: Mapping[str, float], room: Screen
+    fleet: Fleet, said: Mapping[str, _HostStatus], ages: Mapping[str, float], room: Screen
 ) -> RenderableType:
     """Return where a fleet is, on one screen: counts, then the hosts in progress, the longest there first.
 
@@ -200,7 +200,7 @@ def fleet_screen(
     if hidden:
         hosts = running[: rows - 1]
     for host in hosts[:rows]:
-        state = said.get(host, _Said("", "connects", ()))
+        state = said.get(host, _HostStatus("", "connects", ()))
         seconds = f"{ages.get(host, 0):.0f} s"
         style = STYLES.get(state.phase.replace("-", " "), "")
         table.add_row(_text(host), _text(state.phase, style), seconds, _text(" ".join(state.reasons)))

@@ -16,7 +16,7 @@ from numaforge.report.terminal import plain
 from numaforge.report.wording import counted, some_of
 from numaforge.rollout.launch import Survey
 from numaforge.rollout.options import RolloutOptions
-from numaforge.rollout.orders import Led, Situation, Standing, working
+from numaforge.rollout.orders import NamedRollout, NodeStatus, RolloutStatus, working
 from numaforge.rollout.outlook import NodeOutlook
 from numaforge.rollout.slots import Slot
 
@@ -34,16 +34,14 @@ def outlook_tables(
     ahead: Sequence[NodeOutlook], survey: Survey, options: RolloutOptions, *, verbose: bool = False
 ) -> RenderableType:
     """Return what a roll-out would do, in its order; without `verbose`, what is alike stands there once."""
-    restarts = (
-        f"{sum(each.outlook.restarts for each in ahead)} of {len(survey.outlooks)} kubelets have to restart"
-    )
+    restarts = f"{sum(each.needs.restarts for each in ahead)} of {len(survey.needs)} kubelets have to restart"
     budget = f"out of service together at most: {options.max_unavailable}"
     parts: list[RenderableType] = [Text(f"{restarts}; {budget}", style="bold"), Text("")]
     parts += [_turns(ahead)] if verbose or len(ahead) <= _ROWS else _order(ahead)
     alike: dict[tuple[str, ...], list[str]] = {}
     for each in ahead:
-        changes = (*each.outlook.sentences, *(f"Allocatable {line}" for line in _changes(each)))
-        alike.setdefault(changes, []).append(each.outlook.host)
+        changes = (*each.needs.sentences, *(f"Allocatable {line}" for line in _changes(each)))
+        alike.setdefault(changes, []).append(each.needs.host)
     for lines, hosts in alike.items():
         parts += [Text(""), _text(", ".join(hosts) if verbose else some_of(hosts), "bold")]
         parts += [_text(f"  {line}") for line in lines]
@@ -58,16 +56,16 @@ def _turns(ahead: Sequence[NodeOutlook]) -> Table:
         table.add_column(title, justify="right" if title in ("Turn", "Pods to evict") else "left")
     for turn, each in enumerate(ahead, start=1):
         troubles = "\n".join(_troubles(each)) or "-"
-        row = (str(turn), each.outlook.host, each.domain or "-", str(each.evicted), troubles)
+        row = (str(turn), each.needs.host, each.domain or "-", str(each.evicted), troubles)
         table.add_row(*(_text(cell) for cell in row))
     return table
 
 
 def _order(ahead: Sequence[NodeOutlook]) -> list[RenderableType]:
-    """Return the same in few lines: who is first, and what is in the way of how many."""
-    hosts = some_of(each.outlook.host for each in ahead)
+    """Return the same in few lines: which is first, and what blocks how many."""
+    hosts = some_of(each.needs.host for each in ahead)
     pods = counted(sum(each.evicted for each in ahead), "pod")
-    troubles = {each.outlook.host: "; ".join(_troubles(each)) for each in ahead if _troubles(each)}
+    troubles = {each.needs.host: "; ".join(_troubles(each)) for each in ahead if _troubles(each)}
     return [
         _text(f"In this order: {hosts}; {pods} to evict. --verbose names them all"),
         *(
@@ -94,26 +92,26 @@ def outlook_document(ahead: Sequence[NodeOutlook], survey: Survey) -> dict[str, 
     return {
         "nodes": [
             {
-                "host": each.outlook.host,
-                "node": each.outlook.node,
+                "host": each.needs.host,
+                "node": each.needs.node,
                 "failure_domain": each.domain,
                 "pods_to_evict": each.evicted,
                 "in_the_way": list(each.in_the_way),
                 "waits_for": list(each.waits_for),
-                "changes": list(each.outlook.sentences),
+                "changes": list(each.needs.sentences),
                 "allocatable": {
                     name: {"now": now, "predicted": then} for name, (now, then) in each.allocatable.items()
                 },
             }
             for each in ahead
         ],
-        "without_restart": [each.host for each in survey.outlooks if not each.restarts],
+        "without_restart": [each.host for each in survey.needs if not each.restarts],
         "without_kubelet": list(survey.without_kubelet),
         "silent": dict(survey.silent),
     }
 
 
-def situation_tables(found: Situation, *, verbose: bool = False) -> RenderableType:
+def situation_tables(found: RolloutStatus, *, verbose: bool = False) -> RenderableType:
     """Return what the cluster says of roll-outs; without `verbose`, of many nodes only what is not over."""
     parts: list[RenderableType] = [*_leads(found.rollouts, verbose), *_slots(found.slots, verbose)]
     parts += [_text(trouble, "yellow") for trouble in found.troubles]
@@ -129,7 +127,7 @@ def situation_tables(found: Situation, *, verbose: bool = False) -> RenderableTy
     return Group(*parts) if parts else Text("no roll-out has been here")
 
 
-def _leads(rollouts: Sequence[Led], verbose: bool) -> list[Text]:
+def _leads(rollouts: Sequence[NamedRollout], verbose: bool) -> list[Text]:
     shown = rollouts if verbose or len(rollouts) <= _FEW else [led for led in rollouts if led.leader]
     lines = []
     for led in shown:
@@ -146,7 +144,7 @@ def _slots(slots: Sequence[Slot], verbose: bool) -> list[Text]:
     return [_text(f"{len(slots)} slots are held, by {some_of(slot.node for slot in slots)}")]
 
 
-def _nodes(nodes: Sequence[Standing]) -> Table:
+def _nodes(nodes: Sequence[NodeStatus]) -> Table:
     table = Table(box=None, pad_edge=False)
     for title in ("Node", "State", "By", "Why"):
         table.add_column(title, overflow="fold")
@@ -161,22 +159,22 @@ def _nodes(nodes: Sequence[Standing]) -> Table:
     return table
 
 
-def _state(each: Standing) -> str:
+def _state(each: NodeStatus) -> str:
     if each.trouble:
         return "unreadable"
     return each.record.phase.value if each.record else each.ending
 
 
-def _states(nodes: Iterable[Standing]) -> str:
+def _states(nodes: Iterable[NodeStatus]) -> str:
     return ", ".join(f"{number} {state}" for state, number in Counter(map(_state, nodes)).most_common())
 
 
-def _is_open(each: Standing) -> bool:
+def _is_open(each: NodeStatus) -> bool:
     """Say whether a node is in the middle of a roll-out, or out of service after one."""
     return bool(each.trouble or each.record or each.unschedulable or not each.ready)
 
 
-def situation_document(found: Situation) -> dict[str, Any]:
+def situation_document(found: RolloutStatus) -> dict[str, Any]:
     """Return the same for programs."""
     return {
         "rollouts": [

@@ -12,7 +12,14 @@ from rich.table import Table
 from rich.text import Text
 
 from numaforge.cpulist import format_cpulist
-from numaforge.planning.model import Allocatable, Decision, LargestPod, NodePlan, Notice, NumaNodePlan
+from numaforge.planning.model import (
+    Decision,
+    LargestPod,
+    NodePlan,
+    Notice,
+    NumaNodePlan,
+    PredictedAllocatable,
+)
 from numaforge.quantity import format_bytes, parse_bytes
 from numaforge.report.wording import (
     counted,
@@ -328,7 +335,7 @@ def _memory_sum(plan: NodePlan) -> Text:
     )
 
 
-def _allocatable(allocatable: Allocatable) -> Text:
+def _allocatable(allocatable: PredictedAllocatable) -> Text:
     return Text.assemble(
         ("Allocatable predicted: ", "bold"),
         ", ".join(f"{name} {value}" for name, value in allocatable.quantities.items()),

@@ -1,4 +1,4 @@
-"""Undo a roll-out: tell who leads it and who is at work, wait for them, and find what is left to go on with.
+"""Undo a roll-out: tell its leader and its runners, wait for them, and find what is left to resume.
 
 No host is needed for that. A process that is at work on a node undoes it itself.
 """
@@ -24,7 +24,7 @@ from numaforge.rollout.record import (
     read_result,
 )
 from numaforge.rollout.shards import is_part_of
-from numaforge.rollout.slots import Silence, held_slots
+from numaforge.rollout.slots import LeaseWatch, held_slots
 from numaforge.rollout.steps import Clock, Steps
 
 T = TypeVar("T")
@@ -44,7 +44,7 @@ class Abort:
     rollout: str
     who: str
     clock: Clock
-    away_seconds: float = 900.0
+    unreachable_seconds: float = 900.0
     leader: str = field(default="", init=False)
     asked: dict[str, Record] = field(default_factory=dict, init=False)
     outcomes: dict[str, Outcome] = field(default_factory=dict, init=False)
@@ -52,7 +52,7 @@ class Abort:
     _versions: dict[str, str] = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:
-        self._silence = Silence(self.clock)
+        self._watch = LeaseWatch(self.clock)
 
     def tell(self) -> Steps[None]:
         """Tell the leader to begin nothing new, and each node in the middle that it is to be undone."""
@@ -63,7 +63,7 @@ class Abort:
         """Wait until every node is undone, and return those that no process is at work on.
 
         Returns these as soon as it is certain which they are, and none once the roll-out has ended. What is
-        under way after so many seconds is held, with who is at work on it.
+        under way after so many seconds is held, with the runner that works on it.
         """
         deadline = self.clock() + seconds
         while True:
@@ -94,7 +94,7 @@ class Abort:
                 self.end(name, outcome)
                 continue
             slot = slots.get((name, node.uid)) if node else None
-            if slot is None or self._silence.tells_dead(slot.lease):
+            if slot is None or self._watch.tells_dead(slot.lease):
                 left.append(name)
                 continue
             self._at_work[name] = slot.runner
@@ -102,10 +102,10 @@ class Abort:
             uncertain |= self._versions.setdefault(slot.lease.name, version) == version
         for lease in leases:
             if lease.name.startswith(ROLLOUT) and is_part_of(lease.name.removeprefix(ROLLOUT), self.rollout):
-                self._silence.of(lease)
+                self._watch.of(lease)
         if self.asked:
             return left if left and not uncertain else None
-        self.leader = end_lead(self.cluster, self.rollout, "aborted", self._silence)
+        self.leader = end_lead(self.cluster, self.rollout, "aborted", self._watch)
         return None if self.leader else []
 
     def _ask_nodes(self, nodes: Iterable[ClusterNode]) -> None:
@@ -143,7 +143,7 @@ class Abort:
             self.end(name, Outcome(Ending.HELD, f"{reason}: wait for it, or stop it and abort again"))
 
     def _ask(self, call: Callable[[], T]) -> Steps[T]:
-        return patiently(call, tell=lambda _: None, patience_seconds=self.away_seconds)
+        return patiently(call, tell=lambda _: None, patience_seconds=self.unreachable_seconds)
 
 
 def _outcome_on(node: ClusterNode) -> Outcome:

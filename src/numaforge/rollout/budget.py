@@ -116,26 +116,26 @@ class Pool:
     def usage(self, in_work: Iterable[str]) -> Usage:
         """Return what is out of service, given the nodes that hold a slot each.
 
-        A node with a record is in work, whatever has become of its slot.
+        A node with a record is in progress, whatever has become of its slot.
         """
         return Usage(self, self.begun.union(in_work))
 
 
 @dataclass(frozen=True)
 class Usage:
-    """What of a pool is out of service: the nodes in work, and others for reasons that are not ours."""
+    """What of a pool is out of service: the nodes in progress, and others for reasons that are not ours."""
 
     pool: Pool
     in_work: frozenset[str]
 
     def taking(self, node: ClusterNode) -> Usage:
-        """Return the usage with one more node in work."""
+        """Return the usage with one more node in progress."""
         return Usage(self.pool, self.in_work | {node.name})
 
     def refusal(self, node: ClusterNode) -> str | None:
         """Say why a node may not be taken out of service now; None: it may."""
         budget = self.pool.budget
-        out = (self.in_work | self.pool.out) - {node.name}  # that takes nothing away where it is out already
+        out = (self.in_work | self.pool.out) - {node.name}  # a node that is out already costs nothing
         limit = budget.max_unavailable.of(len(self.pool.nodes))
         if len(out) >= limit:
             return f"{len(out)} of at most {limit} nodes are out of service: {_named(out)}"
@@ -157,7 +157,7 @@ class Usage:
         return None
 
 
-class Lookout:
+class CachedPool:
     """The pool as this process last saw it, looked at no more often than needed.
 
     To list thousands of nodes for each one that wants a slot would keep an API server busy. Slots are read

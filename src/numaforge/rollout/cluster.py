@@ -14,7 +14,7 @@ class ClusterError(NumaforgeError):
     """The cluster refuses, or cannot be asked."""
 
 
-class ApiAwayError(ClusterError):
+class ApiUnreachableError(ClusterError):
     """The API server does not answer, or answers that it cannot now (5xx, 429 to a request of any kind)."""
 
 
@@ -82,7 +82,7 @@ class Owner:
 
 
 @dataclass(frozen=True)
-class Pod:
+class ClusterPod:
     """A Pod object. `empty_dirs` names its emptyDir volumes; `deleting` says it has a deletionTimestamp."""
 
     namespace: str
@@ -122,7 +122,7 @@ class DisruptionBudget:
 
 @dataclass(frozen=True)
 class Lease:
-    """A Lease object. `holder` is "" where nobody holds it; `resource_version` is "" before it exists.
+    """A Lease object. `holder` is "" where it is free; `resource_version` is "" before it exists.
 
     `document` is the object as it was read, for the API client that is to replace it.
     """
@@ -170,7 +170,7 @@ class Permission:
 
 
 class Cluster(Protocol):
-    """A Kubernetes API server. Every call may raise ApiAwayError or ForbiddenError."""
+    """A Kubernetes API server. Every call may raise ApiUnreachableError or ForbiddenError."""
 
     def node(self, name: str) -> ClusterNode:
         """Return a node; raises NotFoundError."""
@@ -190,13 +190,13 @@ class Cluster(Protocol):
         Raises ConflictError where the node is another version now, NotFoundError where it is gone.
         """
 
-    def pods(self, node: str) -> list[Pod]:
+    def pods(self, node: str) -> list[ClusterPod]:
         """Return the pods that are bound to a node."""
 
-    def evict(self, pod: Pod, *, dry_run: bool = False) -> EvictionAnswer:
+    def evict(self, pod: ClusterPod, *, dry_run: bool = False) -> EvictionAnswer:
         """Ask for the pod's eviction, this very pod (UID) only."""
 
-    def delete_pod(self, pod: Pod) -> None:
+    def delete_pod(self, pod: ClusterPod) -> None:
         """Delete this very pod (UID); one that is gone is no error."""
 
     def disruption_budgets(self) -> list[DisruptionBudget]:

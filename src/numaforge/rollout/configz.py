@@ -21,7 +21,7 @@ from numaforge.kubelet.config.loading import load_installed
 from numaforge.kubelet.minors.versions import KubeletVersion
 from numaforge.rollout import configz_probe
 from numaforge.rollout.cluster import (
-    ApiAwayError,
+    ApiUnreachableError,
     Cluster,
     ClusterError,
     ForbiddenError,
@@ -48,11 +48,11 @@ class SilentKubeletError(HostError):
 
 
 OwnConfig = Callable[[], Mapping[str, Any]]
-"""What a kubelet tells its own node; raises UnreadableConfigError, SilentKubeletError or HostAwayError."""
+"""A kubelet's own configuration. Raises UnreadableConfigError, SilentKubeletError, HostUnreachableError."""
 
 
 @dataclass(frozen=True)
-class KubeletDoor:
+class KubeletEndpoint:
     """Where a node's kubelet serves, and the files of its certificates.
 
     `kubeconfig` names its client certificate, or that is `rotated`. One of the `serving` files that exist is
@@ -73,7 +73,7 @@ class KubeletDoor:
         return shell.library("rollout/configz") + shell.call("ask_configz", [question], data=probe)
 
 
-def kubelet_door(install: KubeletInstall | None) -> KubeletDoor:
+def kubelet_endpoint(install: KubeletInstall | None) -> KubeletEndpoint:
     """Return where a kubelet that is set up like this serves."""
     flags = install.flags if install else ()
     settings = _settings(install)
@@ -81,7 +81,7 @@ def kubelet_door(install: KubeletInstall | None) -> KubeletDoor:
     files = [f"{folder}/kubelet-server-current.pem", f"{folder}/kubelet.crt"]
     own = settings.get("tlsCertFile")
     address = str(settings.get("address") or "")
-    return KubeletDoor(
+    return KubeletEndpoint(
         address=_LOOPBACK.get(address, address),
         port=int(settings.get("port") or 10250),
         kubeconfig=flag_value(flags, "kubeconfig") or "",
@@ -124,8 +124,8 @@ def read_answer(lines: Sequence[str]) -> Mapping[str, Any]:
 def running_config(cluster: Cluster, node: str, own: OwnConfig) -> Mapping[str, Any]:
     """Return what the node's kubelet runs with: as its node reads it, else as this login does.
 
-    Raises SilentKubeletError where the kubelet does not answer, which may be because the API server does
-    not; ApiAwayError where neither may read it now: an API server that starts permits nothing for a while,
+    Raises SilentKubeletError where the kubelet does not answer, which may be because the API server does not;
+    ApiUnreachableError where neither may read it now: an API server that starts permits nothing for a while,
     and a kubelet remembers that half a minute.
     """
     try:
@@ -134,11 +134,11 @@ def running_config(cluster: Cluster, node: str, own: OwnConfig) -> Mapping[str, 
         unreadable = error
     try:
         return cluster.running_config(node)
-    except ApiAwayError as away:
-        raise SilentKubeletError(away.message) from away
+    except ApiUnreachableError as unreachable:
+        raise SilentKubeletError(unreachable.message) from unreachable
     except (ForbiddenError, NotFoundError) as error:
         cluster.node(node)  # not found: the node, or only what its kubelet serves
-        raise ApiAwayError(f"{unreadable.message}; {error.message}", remedy=_GRANT) from error
+        raise ApiUnreachableError(f"{unreadable.message}; {error.message}", remedy=_GRANT) from error
 
 
 def why_unreadable(own: OwnConfig) -> str:

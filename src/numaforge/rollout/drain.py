@@ -1,6 +1,6 @@
 """Empty a cordoned node: look at the world again on every pass, until no pod that has to go is left.
 
-Done is when the pods are gone, not when their evictions were accepted. What does not go away is a result
+Done is when the pods are gone, not when their evictions were accepted. What does not terminate is a result
 with a name and a cause, never an endless wait, and never a reason to ignore a PodDisruptionBudget.
 """
 
@@ -13,12 +13,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from numaforge.rollout.cluster import (
-    ApiAwayError,
+    ApiUnreachableError,
     Cluster,
+    ClusterPod,
     DisruptionBudget,
     Eviction,
     EvictionAnswer,
-    Pod,
 )
 from numaforge.rollout.patience import Patience
 from numaforge.rollout.steps import Clock, Steps
@@ -58,15 +58,15 @@ class Blocker:
 
 
 @dataclass(frozen=True)
-class Sorted:
+class SortedPods:
     """The pods of a node by what is to happen to them; pods that may stay are in none of the lists.
 
     `forbidden` are those that a setting would have to permit to be evicted.
     """
 
-    evict: tuple[Pod, ...]
-    delete: tuple[Pod, ...]
-    wait: tuple[Pod, ...]
+    evict: tuple[ClusterPod, ...]
+    delete: tuple[ClusterPod, ...]
+    wait: tuple[ClusterPod, ...]
     forbidden: tuple[Blocker, ...]
 
     @property
@@ -75,11 +75,11 @@ class Sorted:
         return not (self.evict or self.delete or self.wait or self.forbidden)
 
 
-def sort_pods(pods: Iterable[Pod], settings: DrainSettings) -> Sorted:
+def sort_pods(pods: Iterable[ClusterPod], settings: DrainSettings) -> SortedPods:
     """Decide what is to happen to each pod of a node."""
-    evict: list[Pod] = []
-    delete: list[Pod] = []
-    wait: list[Pod] = []
+    evict: list[ClusterPod] = []
+    delete: list[ClusterPod] = []
+    wait: list[ClusterPod] = []
     forbidden: list[Blocker] = []
     for pod in pods:
         if _stays(pod):
@@ -99,10 +99,10 @@ def sort_pods(pods: Iterable[Pod], settings: DrainSettings) -> Sorted:
         else:
             evict.append(pod)
     evict.sort(key=lambda pod: (pod.priority, str(pod)))
-    return Sorted(tuple(evict), tuple(delete), tuple(wait), tuple(forbidden))
+    return SortedPods(tuple(evict), tuple(delete), tuple(wait), tuple(forbidden))
 
 
-def _stays(pod: Pod) -> bool:
+def _stays(pod: ClusterPod) -> bool:
     """Static pods are the kubelet's own; a DaemonSet's pods would only come back."""
     finished = pod.phase in ("Succeeded", "Failed")
     return pod.mirror or (pod.owner is not None and pod.owner.kind == "DaemonSet" and not finished)
@@ -127,7 +127,7 @@ def _holds(requirement: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
     return bool((key in labels) == (operator == "Exists"))
 
 
-def budgets_of(pod: Pod, budgets: Iterable[DisruptionBudget]) -> list[DisruptionBudget]:
+def budgets_of(pod: ClusterPod, budgets: Iterable[DisruptionBudget]) -> list[DisruptionBudget]:
     """Return the PodDisruptionBudgets that select a pod."""
     return [
         budget
@@ -162,7 +162,7 @@ def drain(
     """Drain a cordoned node; return what is still in the way when time is up, () when it is empty.
 
     `check` is called on every pass and raises when the node is not to be drained any more. The time for which
-    the API server is away does not count. Raises ApiAwayError where it is away for too long.
+    the API server is unreachable does not count. Raises ApiUnreachableError where that takes too long.
     """
     attempts = _Attempts()
     begun = clock()
@@ -177,9 +177,9 @@ def drain(
             hopeless = _comes_back(pods.evict, attempts)
             if not (pods.forbidden or hopeless):
                 _evict(cluster, pods, attempts, clock, dice)
-        except ApiAwayError as away:
-            seconds = patience.wait(away)
-            tell((Blocker(node, away.message),))
+        except ApiUnreachableError as unreachable:
+            seconds = patience.wait(unreachable)
+            tell((Blocker(node, unreachable.message),))
             yield seconds
             begun += clock() - pass_begun
             continue
@@ -197,7 +197,7 @@ def drain(
         yield min(_PASS_SECONDS, left)
 
 
-def _comes_back(pods: Sequence[Pod], attempts: _Attempts) -> list[Blocker]:
+def _comes_back(pods: Sequence[ClusterPod], attempts: _Attempts) -> list[Blocker]:
     """Return the pods whose predecessors have come back to this node too often."""
     if attempts.at_first is None:
         attempts.at_first = {pod.uid: pod.owner.uid for pod in pods if pod.owner is not None}
@@ -214,7 +214,9 @@ def _comes_back(pods: Sequence[Pod], attempts: _Attempts) -> list[Blocker]:
     return hopeless
 
 
-def _evict(cluster: Cluster, pods: Sorted, attempts: _Attempts, clock: Clock, dice: random.Random) -> None:
+def _evict(
+    cluster: Cluster, pods: SortedPods, attempts: _Attempts, clock: Clock, dice: random.Random
+) -> None:
     for pod in pods.delete:
         cluster.delete_pod(pod)
     budgets: list[DisruptionBudget] | None = None
@@ -231,13 +233,13 @@ def _evict(cluster: Cluster, pods: Sorted, attempts: _Attempts, clock: Clock, di
         delay = attempts.delay.get(pod.uid, _FIRST_RETRY_SECONDS)
         attempts.delay[pod.uid] = min(2 * delay, _LAST_RETRY_SECONDS)
         pause = max(delay * dice.uniform(0.8, 1.2), answer.retry_after or 0.0)
-        if answer.result is Eviction.THROTTLED:  # the server is busy, whoever asks
+        if answer.result is Eviction.THROTTLED:  # the server is busy, for every client
             attempts.throttled_until = clock() + pause
             return
         attempts.retry_at[pod.uid] = clock() + pause
 
 
-def _cause(pod: Pod, answer: EvictionAnswer, budgets: Sequence[DisruptionBudget]) -> str:
+def _cause(pod: ClusterPod, answer: EvictionAnswer, budgets: Sequence[DisruptionBudget]) -> str:
     own = budgets_of(pod, budgets)
     if answer.result is Eviction.TWO_BUDGETS:
         return f"more than one PodDisruptionBudget selects it: {', '.join(map(str, own)) or answer.message}"
@@ -252,7 +254,7 @@ def _cause(pod: Pod, answer: EvictionAnswer, budgets: Sequence[DisruptionBudget]
     return answer.message
 
 
-def _blockers(pods: Sorted, attempts: _Attempts) -> tuple[Blocker, ...]:
+def _blockers(pods: SortedPods, attempts: _Attempts) -> tuple[Blocker, ...]:
     waiting = [Blocker(str(pod), _why_it_is_here(pod)) for pod in pods.wait]
     evicted = [
         Blocker(str(pod), attempts.cause.get(pod.uid, "its eviction is accepted")) for pod in pods.evict
@@ -260,7 +262,7 @@ def _blockers(pods: Sorted, attempts: _Attempts) -> tuple[Blocker, ...]:
     return (*pods.forbidden, *evicted, *waiting)
 
 
-def _why_it_is_here(pod: Pod) -> str:
+def _why_it_is_here(pod: ClusterPod) -> str:
     if not pod.deleting:
         return "it is left to complete by itself"
     if pod.finalizers:

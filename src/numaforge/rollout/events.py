@@ -1,6 +1,6 @@
 """What a run under pyinfra tells the program that started it: JSON lines in a file, one for each event.
 
-A file and no pipe: a run goes on when nobody listens any more.
+A file and no pipe: a run continues when its reader has ended.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def heard() -> bool:
 
 
 def record(kind: str, host: str, **fields: Any) -> None:
-    """Append an event, where anybody wants to know."""
+    """Append an event, where the run was given a file for them."""
     path = os.environ.get(EVENTS)
     if path:
         append(Path(path), {"kind": kind, "host": host, **fields})

@@ -1,6 +1,6 @@
 """Roll out over many nodes: in a fixed order, within a budget, canaries first, and no further than is safe.
 
-The fleet decides who is next; each node then takes its own slot, so that others who roll out in the same
+The fleet decides which is next; each node then takes its own slot, so that other roll-outs in the same
 cluster at the same time, with this program or a shard of the same inventory, share the budget.
 """
 
@@ -13,19 +13,19 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from numaforge.errors import ExitCode, NumaforgeError
-from numaforge.rollout.budget import Budget, Lookout, Usage
-from numaforge.rollout.cluster import ApiAwayError, Cluster, ClusterNode, Lease
+from numaforge.rollout.budget import Budget, CachedPool, Usage
+from numaforge.rollout.cluster import ApiUnreachableError, Cluster, ClusterNode, Lease
 from numaforge.rollout.lead import Lead, states
 from numaforge.rollout.node import Outcome
 from numaforge.rollout.patience import patiently
 from numaforge.rollout.record import RECORD, Ending
-from numaforge.rollout.shards import FAR, Far, Shards
+from numaforge.rollout.shards import FAR, ShardProgress, Shards
 from numaforge.rollout.slots import held_slots, live_slots
 from numaforge.rollout.steps import Clock, Steps
 
 _TICK_SECONDS = 2.0
 _LOOK_SECONDS = 30.0
-_AWAY_SECONDS = 900.0
+_UNREACHABLE_SECONDS = 900.0
 _NUMBERS = re.compile(r"(\d+)")
 
 _EXIT_CODES = {
@@ -67,7 +67,7 @@ class Running(Protocol):
     """A node's roll-out under way."""
 
     def outcome(self) -> Outcome | None:
-        """Return how it ended, None while it goes on."""
+        """Return how it ended, None while it is in progress."""
 
 
 Launch = Callable[[Member], Running]
@@ -115,7 +115,7 @@ class Fleet:
     """The roll-out of a fleet; `lead` is None where no other process could run it.
 
     `tell` hears why nothing new is begun. `shards` says which part of a roll-out this is, None where it is
-    the whole. The nodes' own roll-outs share `lookout`.
+    the whole. The nodes' own roll-outs share `cached_pool`.
     """
 
     cluster: Cluster
@@ -125,7 +125,7 @@ class Fleet:
     clock: Clock
     tell: Callable[[str], object]
     lead: Lead | None = None
-    lookout: Lookout | None = None
+    cached_pool: CachedPool | None = None
     shards: Shards | None = None
     running: dict[str, Running] = field(default_factory=dict, init=False)
     outcomes: dict[str, Outcome] = field(default_factory=dict, init=False)
@@ -141,16 +141,16 @@ class Fleet:
         self._node_of = {member.host: member.node for member in ordered}
         self._canaries_left = len(first) or self.settings.canaries
         self._count: Counter[Ending] = Counter()
-        if self.shards and self.lead and (before := Far.read(self.lead.state)):
+        if self.shards and self.lead and (before := ShardProgress.read(self.lead.state)):
             self._canaries_left = min(self._canaries_left, before.canaries_left)
             self._count.update({Ending.ROLLED_BACK: before.failed, Ending.BLOCKED: before.blocked})
         self._domain_of: dict[str, str] = {}
         self._in_domain: Counter[str] = Counter()
         self._look_at = self._soak_until = self._last_begun = self.clock()
-        self._lookout = self.lookout or Lookout(self.cluster, self.settings.budget, self.clock)
+        self._cached_pool = self.cached_pool or CachedPool(self.cluster, self.settings.budget, self.clock)
 
     def stop(self, reason: str) -> None:
-        """Begin nothing new; what has begun goes on to its end."""
+        """Begin nothing new; what has begun continues to its end."""
         self.stopped = self.stopped or reason
 
     def run(self) -> Steps[FleetReport]:
@@ -167,9 +167,9 @@ class Fleet:
                     self.stop(reason)
                 if not self.stopped and self.waiting:
                     self._begin_some()
-            except ApiAwayError as away:
-                self._wait_for(away.message)
-            except NumaforgeError as error:  # those that have begun go on, and meet it themselves
+            except ApiUnreachableError as unreachable:
+                self._wait_for(unreachable.message)
+            except NumaforgeError as error:  # those that have begun continue, and meet it themselves
                 self.stop(str(error))
             if not self.running and (self.stopped or not self.waiting):
                 return self.report()
@@ -186,14 +186,14 @@ class Fleet:
         )
 
     def _go_on_with_unfinished(self) -> Steps[None]:
-        """Begin with the nodes that somebody has left in the middle; they hold their slots already."""
+        """Begin with the nodes whose roll-out was left unfinished; they hold their slots already."""
 
         def unfinished() -> dict[str, ClusterNode]:
             slots = {slot.node for slot in held_slots(self.cluster.leases())}
             nodes = self.cluster.nodes()
             return {node.name: node for node in nodes if RECORD in node.annotations or node.name in slots}
 
-        left = yield from patiently(unfinished, tell=self._wait_for, patience_seconds=_AWAY_SECONDS)
+        left = yield from patiently(unfinished, tell=self._wait_for, patience_seconds=_UNREACHABLE_SECONDS)
         for member in [member for member in self.waiting.values() if member.node in left]:
             self._start(member, left[member.node])
 
@@ -246,7 +246,7 @@ class Fleet:
         if self.shards is None or self.lead is None:
             return
         left = len(self.waiting) + len(self.running)
-        far = Far(self._canaries_left, left, self._failed, self._count[Ending.BLOCKED])
+        far = ShardProgress(self._canaries_left, left, self._failed, self._count[Ending.BLOCKED])
         self.lead.note({FAR: far.document()})
 
     def _may_begin(self, shards: Shards, leases: Iterable[Lease]) -> bool:
@@ -276,7 +276,7 @@ class Fleet:
         if self.clock() < max(self._look_at, self._soak_until):
             return
         self._look_at = self.clock() + _LOOK_SECONDS
-        pool = self._lookout.pool()
+        pool = self._cached_pool.pool()
         nodes = pool.nodes
         leases = self.cluster.leases()
         slots = live_slots(self.cluster, pool, leases)
@@ -304,7 +304,7 @@ class Fleet:
                 usage = usage.taking(node)
 
     def _queues(self, nodes: Mapping[str, ClusterNode]) -> dict[str, list[Member]]:
-        """Return who may be next, by failure domain; the canaries first, and nobody beside them."""
+        """Return which may be next, by failure domain; the canaries first, and none beside them."""
         members = list(self.waiting.values())
         if self._canaries_left:
             return {"": members[: max(0, self._canaries_left - len(self.running))]}

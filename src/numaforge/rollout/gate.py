@@ -1,4 +1,4 @@
-"""The proof that a node works again: fresh evidence from the cluster and the node, for a while on end."""
+"""The proof that a node works again: fresh evidence from cluster and node, for some time without a break."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Any
 
 from numaforge.kubelet.config.comparison import differences, meaning
 from numaforge.node.transaction import Process
-from numaforge.rollout.cluster import ApiAwayError, Cluster, ClusterNode
+from numaforge.rollout.cluster import ApiUnreachableError, Cluster, ClusterNode
 from numaforge.rollout.configz import OwnConfig, SilentKubeletError, running_config
-from numaforge.rollout.patience import HostAwayError, Patience
+from numaforge.rollout.patience import HostUnreachableError, Patience
 from numaforge.rollout.steps import Clock, Steps
 
 _ASK_AGAIN_SECONDS = 2.0
@@ -66,11 +66,11 @@ def prove(
     """Return () once a node has been as expected for a while, else what was not when time was up.
 
     `process` returns the kubelet's process; another one than at the beginning ends the proof at once, unless
-    the node has rebooted: then the proof begins anew, once.
-    `own_config` returns what the kubelet tells its own node that it runs with; else the cluster is asked. The
-    heartbeat counts from the first one after the beginning, so that nobody's clock matters. `check` returns
-    the node, and raises when it is not ours any more. The time for which nobody answers does not count.
-    Raises ApiAwayError or HostAwayError where that is too long.
+    the node has rebooted: then the proof begins anew, once. `own_config` returns what the kubelet tells its
+    own node that it runs with; else the cluster is asked. The heartbeat counts from the first one after the
+    beginning, so that no clock has to agree with another. `check` returns the node, and raises when it is not
+    ours any more. The time for which there is no answer does not count. Raises ApiUnreachableError or
+    HostUnreachableError where that is too long.
     """
     deadline = clock() + settings.ready_seconds
     first_process: Process | None = None
@@ -92,9 +92,9 @@ def prove(
             stable = good_since is not None and clock() - good_since >= settings.stable_seconds
             if not wrong and (good_since is None or stable):
                 wrong = _running_otherwise(cluster, node, own_config, expected)
-        except (ApiAwayError, HostAwayError) as away:
-            seconds = patience.wait(away)
-            tell((Mismatch("an answer", "one", away.message),))
+        except (ApiUnreachableError, HostUnreachableError) as unreachable:
+            seconds = patience.wait(unreachable)
+            tell((Mismatch("an answer", "one", unreachable.message),))
             begun = begun if good_since is None else good_since  # all that has to be seen again
             good_since = wrong_since = None
             yield seconds

@@ -25,9 +25,10 @@ from urllib.parse import quote, urlencode
 from numaforge.errors import NumaforgeError
 from numaforge.rollout import objects
 from numaforge.rollout.cluster import (
-    ApiAwayError,
+    ApiUnreachableError,
     ClusterError,
     ClusterNode,
+    ClusterPod,
     ConflictError,
     DisruptionBudget,
     Eviction,
@@ -36,7 +37,6 @@ from numaforge.rollout.cluster import (
     Lease,
     NotFoundError,
     Permission,
-    Pod,
 )
 
 MANAGED_BY = "app.kubernetes.io/managed-by"
@@ -59,7 +59,7 @@ _LOGIN_AGAIN_SECONDS = 0.5
 _KUBECONFIG_AGAIN_SECONDS = 2.0
 _TWO_BUDGETS = "more than one PodDisruptionBudget"
 
-# sh ends kubectl when this process is gone, however it went: then nobody holds the other end of its stdin.
+# sh ends kubectl when this process has ended, however it ended: that closes the other end of its stdin.
 _UNTIL_STDIN_ENDS = 'exec 3<&0; "$@" 3<&- & k=$!; { read -r _ <&3; kill "$k"; } 2>/dev/null & wait "$k"'
 
 
@@ -81,7 +81,7 @@ def permissions(namespace: str = LEASE_NAMESPACE) -> tuple[Permission, ...]:
 
 
 @dataclass(frozen=True)
-class _Login:
+class _Kubeconfig:
     """What the kubeconfig says now: the server's URL, and a digest of server and login together."""
 
     server: str
@@ -89,7 +89,7 @@ class _Login:
 
 
 @dataclass(frozen=True)
-class _Answer:
+class _Response:
     """What the API server said to one request; `document` is None where it is not a JSON object."""
 
     status: int
@@ -134,7 +134,7 @@ class KubectlCluster:
         self._folder: Path | None = None
         self._proxy: subprocess.Popen[bytes] | None = None
         self._starting = threading.Lock()
-        self._login = _Login("", b"")
+        self._login = _Kubeconfig("", b"")
         self._login_read_at = 0.0
 
     def __enter__(self) -> Self:
@@ -189,11 +189,11 @@ class KubectlCluster:
         path = f"/api/v1/nodes/{quote(node.name)}"
         return objects.node(self._do("PATCH", path, f"patch node {node.name}", patch))
 
-    def pods(self, node: str) -> list[Pod]:
+    def pods(self, node: str) -> list[ClusterPod]:
         query = {"fieldSelector": f"spec.nodeName={node}"}
         return [objects.pod(item) for item in self._list("/api/v1/pods", f"list pods of node {node}", query)]
 
-    def evict(self, pod: Pod, *, dry_run: bool = False) -> EvictionAnswer:
+    def evict(self, pod: ClusterPod, *, dry_run: bool = False) -> EvictionAnswer:
         eviction = {
             "apiVersion": "policy/v1",
             "kind": "Eviction",
@@ -221,7 +221,7 @@ class KubectlCluster:
                 raise _error(f"evict pod {pod}", answer)
         return EvictionAnswer(Eviction.REFUSED, message)
 
-    def delete_pod(self, pod: Pod) -> None:
+    def delete_pod(self, pod: ClusterPod) -> None:
         options = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": pod.uid}}
         answer = self._ask("DELETE", _path(pod), options)
         gone = answer.status == 404 or (answer.status == 409 and "UID" in answer.message)
@@ -362,7 +362,7 @@ class KubectlCluster:
                 remedy="check the server's URL in the kubeconfig",
             )
 
-    def _ask(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> _Answer:
+    def _ask(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> _Response:
         """Return the API server's answer.
 
         One that starts refuses for a while what it allows later: logins (401) while it cannot reach who
@@ -376,29 +376,30 @@ class KubectlCluster:
                 return self._ask_when_ready(answer, method, path, body)
         return answer
 
-    def _ask_with_new_login(self, method: str, path: str, body: Mapping[str, Any] | None) -> _Answer:
+    def _ask_with_new_login(self, method: str, path: str, body: Mapping[str, Any] | None) -> _Response:
         """Ask again after a 401: kubectl fetches a new token then, or the kubeconfig has a new login.
 
-        A login that has worked and does not now is no answer about what was asked: raises ApiAwayError.
+        A login that has worked and does not now is no answer about what was asked: raises
+        ApiUnreachableError.
         """
         self._take_new_login()
         answer = self._ask_at_once(method, path, body)
         if answer.status == http.HTTPStatus.UNAUTHORIZED:
-            raise ApiAwayError(
+            raise ApiUnreachableError(
                 f"{self._login.server} does not accept this login now: {answer.message} (401)",
                 remedy=_LOG_IN_AGAIN,
             )
         return answer
 
     def _ask_when_ready(
-        self, refusal: _Answer, method: str, path: str, body: Mapping[str, Any] | None
-    ) -> _Answer:
+        self, refusal: _Response, method: str, path: str, body: Mapping[str, Any] | None
+    ) -> _Response:
         readiness = self._ask_at_once("GET", "/readyz")
         if readiness.status == http.HTTPStatus.FORBIDDEN or readiness.status >= 500:
-            raise ApiAwayError(f"the API server is not ready: {refusal.message}")
+            raise ApiUnreachableError(f"the API server is not ready: {refusal.message}")
         return self._ask_at_once(method, path, body)
 
-    def _ask_at_once(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> _Answer:
+    def _ask_at_once(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> _Response:
         try:
             try:
                 return self._ask_once(method, path, body)
@@ -408,9 +409,11 @@ class KubectlCluster:
                 return self._ask_once(method, path, body)
         except (OSError, http.client.HTTPException) as error:
             silence = str(error) or type(error).__name__
-            raise ApiAwayError(f"{method} {path.partition('?')[0]} has no answer: {silence}") from error
+            raise ApiUnreachableError(
+                f"{method} {path.partition('?')[0]} has no answer: {silence}"
+            ) from error
 
-    def _ask_once(self, method: str, path: str, body: Mapping[str, Any] | None) -> _Answer:
+    def _ask_once(self, method: str, path: str, body: Mapping[str, Any] | None) -> _Response:
         connection = self._connect()
         try:
             headers = {"Accept": "application/json"}
@@ -425,7 +428,7 @@ class KubectlCluster:
             connection.close()
 
     def _connect(self) -> _UnixConnection:
-        """Connect to the proxy, which is started again when it has died."""
+        """Connect to the proxy, which is started again when it has ended."""
         connection = _UnixConnection(self._socket(), self._request_seconds)
         try:
             connection.connect()
@@ -451,7 +454,7 @@ class KubectlCluster:
                     self._stop()
             self._login_read_at = time.monotonic()
 
-    def _read_login(self) -> _Login:
+    def _read_login(self) -> _Kubeconfig:
         """Ask kubectl what the kubeconfig says; raises ClusterError where it is of no use."""
         if shutil.which(self._kubectl) is None:
             raise ClusterError(
@@ -474,12 +477,12 @@ class KubectlCluster:
         if done.returncode == 0:
             [cluster] = json.loads(done.stdout)["clusters"]
             server = str(cluster["cluster"].get("server", ""))
-            return _Login(server, hashlib.sha256(done.stdout.encode()).digest())
+            return _Kubeconfig(server, hashlib.sha256(done.stdout.encode()).digest())
         complaint = done.stderr.strip().removeprefix("error: ")
         if "current-context must exist" in complaint:
             own = None if self._kubeconfig or self._context else _own_cluster()
             if own is not None:
-                return _Login(own, b"the pod's service account")
+                return _Kubeconfig(own, b"the pod's service account")
             complaint = "there is no kubeconfig with a current context"
         raise ClusterError(
             complaint,
@@ -516,7 +519,7 @@ class KubectlCluster:
             while not _answers(path):
                 if self._proxy.poll() is not None or time.monotonic() > deadline:
                     said = log.read_text(errors="replace").strip() or "it says nothing"
-                    raise ApiAwayError(f"kubectl proxy does not serve: {said}")
+                    raise ApiUnreachableError(f"kubectl proxy does not serve: {said}")
                 time.sleep(0.02)
 
     def _stop(self) -> None:
@@ -534,7 +537,7 @@ class KubectlCluster:
 
 
 class _UnixConnection(http.client.HTTPConnection):
-    """HTTP over a unix socket; the proxy serves nobody who does not call it localhost."""
+    """HTTP over a unix socket; the proxy serves only requests that call it localhost."""
 
     def __init__(self, path: str, timeout: float) -> None:
         super().__init__("localhost", timeout=timeout)
@@ -570,32 +573,32 @@ def _answers(path: str) -> bool:
     return True
 
 
-def _path(pod: Pod) -> str:
+def _path(pod: ClusterPod) -> str:
     return f"/api/v1/namespaces/{quote(pod.namespace)}/pods/{quote(pod.name)}"
 
 
-def _read(status: int, text: str, retry_after: str | None) -> _Answer:
+def _read(status: int, text: str, retry_after: str | None) -> _Response:
     try:
         document = json.loads(text)
     except ValueError:
         document = None
     seconds = float(retry_after) if retry_after and retry_after.isdigit() else None
-    return _Answer(status, document if isinstance(document, dict) else None, text, seconds)
+    return _Response(status, document if isinstance(document, dict) else None, text, seconds)
 
 
-def _document(doing: str, answer: _Answer) -> Mapping[str, Any]:
+def _document(doing: str, answer: _Response) -> Mapping[str, Any]:
     if answer.status >= 300 or answer.document is None:
         raise _error(doing, answer)
     return answer.document
 
 
-def _error(doing: str, answer: _Answer) -> NumaforgeError:
+def _error(doing: str, answer: _Response) -> NumaforgeError:
     kinds: dict[int, type[ClusterError]] = {
         403: ForbiddenError,
         404: NotFoundError,
         409: ConflictError,
-        410: ApiAwayError,  # a list that expired while it was read
-        429: ApiAwayError,
+        410: ApiUnreachableError,  # a list that expired while it was read
+        429: ApiUnreachableError,
     }
-    kind = kinds.get(answer.status, ApiAwayError if answer.status >= 500 else ClusterError)
+    kind = kinds.get(answer.status, ApiUnreachableError if answer.status >= 500 else ClusterError)
     return kind(f"{answer.message} ({answer.status})", where=doing)

@@ -1,6 +1,6 @@
 """The runs of pyinfra that a roll-out of a fleet starts: one that changes nothing, then one for each host.
 
-Each is a process of its own with its own log. It goes on when the process that started it dies, and what it
+Each is a process of its own with its own log. It continues when the process that started it dies, and what it
 says stands in a file: a node that has been begun is ended.
 """
 
@@ -19,7 +19,7 @@ from numaforge.errors import HostError, NumaforgeError
 from numaforge.rollout import events
 from numaforge.rollout.cluster import Cluster, ClusterError
 from numaforge.rollout.fleet import Member
-from numaforge.rollout.options import PLACE, Part
+from numaforge.rollout.options import PLACE, RunRole
 from numaforge.rollout.outcome import Outcome, Progress
 from numaforge.rollout.record import RECORD, Ending
 from numaforge.rollout.shards import SHARD, Shard
@@ -30,7 +30,7 @@ _LAST_LINES = 5
 
 
 @dataclass(frozen=True)
-class Outlook:
+class HostNeeds:
     """What a host needs, as it said itself; `sentences` are empty where its kubelet need not restart.
 
     `allocatable` is what its node is to offer afterwards, `options` are those of its inventory. `unreadable`
@@ -49,9 +49,9 @@ class Outlook:
 
 @dataclass(frozen=True)
 class Survey:
-    """What was found out of an inventory: the outlook of each host, or why there is none."""
+    """What was found out of an inventory: what each host needs, or why there is none."""
 
-    outlooks: tuple[Outlook, ...]
+    needs: tuple[HostNeeds, ...]
     without_kubelet: tuple[str, ...]
     refused: Mapping[str, str]  # a host that cannot be planned or configured, and the message
     silent: Mapping[str, str]  # a host that did not answer, and how it did not
@@ -61,7 +61,7 @@ class Survey:
     @property
     def is_empty(self) -> bool:
         """Say whether there was no host to ask, as in a shard that no host belongs to."""
-        return not (self.outlooks or self.without_kubelet or self.refused or self.silent)
+        return not (self.needs or self.without_kubelet or self.refused or self.silent)
 
 
 @dataclass
@@ -78,7 +78,7 @@ class HostRun:
     _refused: str = ""
 
     def outcome(self) -> Outcome | None:
-        """Return how it ended, None while it goes on."""
+        """Return how it ended, None while it is in progress."""
         ended = self.process.poll() is not None
         for event in self.reader.new():
             match event["kind"]:
@@ -107,9 +107,9 @@ class HostRun:
 class Pyinfra:
     """How to run pyinfra: inventory, deploy, pyinfra's --limit, and what was said on our command line.
 
-    `folder` takes logs and events, one of each for every run. The hosts' runs are `part` of a roll-out, and
-    only the hosts of `shard` are looked at, where one is given. `answered` says how many hosts have answered
-    a survey that goes on: `120 of 300`.
+    `folder` takes logs and events, one of each for every run. `role` is what the hosts' runs are to a
+    roll-out. Only the hosts of `shard` are looked at, where one is given. `answered` says how many hosts have
+    answered a survey in progress: `120 of 300`.
     """
 
     inventory: str
@@ -117,7 +117,7 @@ class Pyinfra:
     limits: Sequence[str]
     options: Mapping[str, Any]
     folder: Path
-    part: Part = field(default_factory=Part)
+    role: RunRole = field(default_factory=RunRole)
     shard: Shard | None = None
     runs: dict[str, HostRun] = field(default_factory=dict)
     answered: str = ""
@@ -151,9 +151,9 @@ class Pyinfra:
             if event["kind"] in messages:
                 messages[event["kind"]][event["host"]] = event["message"]
         refused, unreachable = messages["refused"], messages["unreachable"]
-        outlooks = {event["host"]: _outlook(event) for event in told if event["kind"] == "outlook"}
+        needs = {event["host"]: _needs(event) for event in told if event["kind"] == "outlook"}
         without = tuple(event["host"] for event in told if event["kind"] == "without-kubelet")
-        heard_of = {*outlooks, *refused, *without}
+        heard_of = {*needs, *refused, *without}
         if not heard_of and unreachable.keys() != names.keys():
             raise self._broken_off("no host could be asked what it needs", log)
         silent = {
@@ -161,14 +161,14 @@ class Pyinfra:
             for name in names
             if name not in heard_of
         }
-        return Survey(tuple(outlooks.values()), without, refused, silent, log, _shards(told))
+        return Survey(tuple(needs.values()), without, refused, silent, log, _shards(told))
 
     def apply(self, hosts: Sequence[str]) -> Steps[dict[str, str]]:
         """Run the deploy on hosts that need no restart, together; return why it failed on which.
 
         Raises NumaforgeError where it cannot be started.
         """
-        begins_none = self._part(replace(self.part, begins=False))
+        begins_none = self._role(replace(self.role, begins=False))
         arguments = ["-y", *begins_none]
         process, log, heard = self._start("others", arguments, hosts, [self.deploy], _every_core())
         while (code := process.poll()) is None:
@@ -184,7 +184,7 @@ class Pyinfra:
 
         Raises NumaforgeError where it cannot be started.
         """
-        data = [*self._options(), *self._part(self.part)]
+        data = [*self._options(), *self._role(self.role)]
         process, log, heard = self._start(member.host, ["-y", *data], [member.host], [self.deploy])
         run = HostRun(member, process, log, cluster, events.Reader(heard), Progress(member.node, "connects"))
         self.runs[member.host] = run
@@ -203,8 +203,8 @@ class Pyinfra:
     def _options(self) -> list[str]:
         return ["--data", f"{PLACE}_options={json.dumps(dict(self.options))}"]
 
-    def _part(self, part: Part) -> list[str]:
-        return ["--data", f"{PLACE}_run={json.dumps(asdict(part))}"]
+    def _role(self, role: RunRole) -> list[str]:
+        return ["--data", f"{PLACE}_run={json.dumps(asdict(role))}"]
 
     def _environment(self, heard: Path) -> dict[str, str]:
         own = {events.EVENTS: str(heard), "PYINFRA_PROGRESS": "off", SHARD: str(self.shard or "")}
@@ -264,8 +264,8 @@ def tail(log: Path, lines: int = _LAST_LINES) -> tuple[str, ...]:
     return tuple(line for line in said if line.strip())[-lines:]
 
 
-def _outlook(event: Mapping[str, Any]) -> Outlook:
-    return Outlook(
+def _needs(event: Mapping[str, Any]) -> HostNeeds:
+    return HostNeeds(
         host=event["host"],
         node=event["node"],
         joined=event["joined"],

@@ -7,11 +7,18 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from numaforge.rollout.cluster import ApiAwayError, Cluster, ClusterError, ConflictError, Lease, find_lease
+from numaforge.rollout.cluster import (
+    ApiUnreachableError,
+    Cluster,
+    ClusterError,
+    ConflictError,
+    Lease,
+    find_lease,
+)
 from numaforge.rollout.patience import retried
 from numaforge.rollout.runner import owner_of
 from numaforge.rollout.shards import FAR, is_part_of
-from numaforge.rollout.slots import RENEW_SECONDS, SILENT_SECONDS, Silence
+from numaforge.rollout.slots import RENEW_SECONDS, SILENT_SECONDS, LeaseWatch
 from numaforge.rollout.steps import Clock, Steps
 
 ROLLOUT = "numaforge-rollout-"
@@ -22,7 +29,7 @@ _ASK_AGAIN_SECONDS = 2.0
 
 
 class LedError(ClusterError):
-    """Somebody else leads this roll-out, or has left it unfinished."""
+    """Another process leads this roll-out, or has left it unfinished."""
 
 
 @dataclass
@@ -40,7 +47,7 @@ class Lead:
             return None
         try:
             self.lease = self.cluster.put_lease(self.lease)
-        except ApiAwayError:
+        except ApiUnreachableError:
             return None
         except ConflictError:
             return self._why_it_changed()
@@ -63,7 +70,7 @@ class Lead:
     def end(self, state: Mapping[str, Any]) -> None:
         """Give the lead back, and leave on it how the roll-out ended.
 
-        Raises LedError where somebody else has taken it. After ApiAwayError it may be called again.
+        Raises LedError where another process has taken it. After ApiUnreachableError it may be called again.
         """
         annotations = {STATE: json.dumps(state)}
 
@@ -72,7 +79,7 @@ class Lead:
             if (found.holder, dict(found.annotations)) == ("", annotations):
                 return  # done, and only the answer was lost
             if found.holder != self.lease.holder:
-                raise LedError(f"{found.holder or 'nobody'} leads it now", where=self.lease.name)
+                raise LedError(f"{found.holder or 'no process'} leads it now", where=self.lease.name)
             self.cluster.put_lease(replace(found, holder="", annotations=annotations))
 
         retried(change, where=self.lease.name)
@@ -80,10 +87,10 @@ class Lead:
     def _why_it_changed(self) -> str | None:
         try:
             found = find_lease(self.cluster, self.lease.name)
-        except ApiAwayError:
+        except ApiUnreachableError:
             return None
         if found.holder != self.lease.holder:
-            return f"{found.holder or 'nobody'} leads it now"
+            return f"{found.holder or 'no process'} leads it now"
         self.lease = found
         stop = found.annotations.get(STOP)
         return f"stopped by {stop}" if stop else None
@@ -107,7 +114,7 @@ def take_lead(
     """
     lease = find_lease(cluster, ROLLOUT + name)
     if lease.holder != runner:
-        lease = yield from _await_death(cluster, lease, Silence(clock))
+        lease = yield from _await_death(cluster, lease, LeaseWatch(clock))
     if lease.holder not in ("", runner) and not go_on:
         raise LedError(
             f"{owner_of(lease.holder)} has left this roll-out unfinished",
@@ -126,7 +133,7 @@ def take_lead(
     try:  # the Lease as it was looked at: who has taken it since leads
         lease = cluster.put_lease(replace(lease, holder=runner, annotations={STATE: json.dumps(state)}))
     except ConflictError as conflict:
-        raise LedError("somebody else takes the lead at this moment", where=name) from conflict
+        raise LedError("another process takes the lead at this moment", where=name) from conflict
     return Lead(cluster, lease, clock)
 
 
@@ -145,13 +152,13 @@ def stop_lead(cluster: Cluster, name: str, who: str) -> str:
     return retried(change, where=name)
 
 
-def end_lead(cluster: Cluster, name: str, why: str, silence: Silence) -> str:
+def end_lead(cluster: Cluster, name: str, why: str, watch: LeaseWatch) -> str:
     """Return who leads a roll-out or its shards, "" where no process does; a dead one's lead is ended."""
-    return _listed([_end(cluster, lease, why, silence) for lease in _leads(cluster, name)])
+    return _listed([_end(cluster, lease, why, watch) for lease in _leads(cluster, name)])
 
 
-def _end(cluster: Cluster, lease: Lease, why: str, silence: Silence) -> str:
-    if not lease.holder or not silence.tells_dead(lease):
+def _end(cluster: Cluster, lease: Lease, why: str, watch: LeaseWatch) -> str:
+    if not lease.holder or not watch.tells_dead(lease):
         return lease.holder
     state = {**read_state(lease), "ended": why}
     try:
@@ -189,10 +196,10 @@ def read_state(lease: Lease) -> dict[str, Any]:
     return state if isinstance(state, dict) else {}
 
 
-def _await_death(cluster: Cluster, lease: Lease, silence: Silence) -> Steps[Lease]:
-    """Return the Lease once nobody alive holds it."""
+def _await_death(cluster: Cluster, lease: Lease, watch: LeaseWatch) -> Steps[Lease]:
+    """Return the Lease once no live process holds it."""
     first = lease
-    while lease.holder and not silence.tells_dead(lease):
+    while lease.holder and not watch.tells_dead(lease):
         yield _ASK_AGAIN_SECONDS
         lease = find_lease(cluster, lease.name)
         if lease.holder and lease.resource_version != first.resource_version:

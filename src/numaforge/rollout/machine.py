@@ -14,8 +14,8 @@ from numaforge.rollout.steps import Steps
 class Machine(Protocol):
     """A node as its administrator reaches it.
 
-    Every call may raise HostAwayError, whether it took effect or not. Each but `begin` is then made again:
-    `revert`, `settle` and `void` do nothing where it has been done.
+    Every call may raise HostUnreachableError, whether it took effect or not. Each but `begin` is then made
+    again: `revert`, `settle` and `void` do nothing where it has been done.
     """
 
     def identity(self) -> Identity:

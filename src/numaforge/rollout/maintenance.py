@@ -1,4 +1,4 @@
-"""Somebody else's work on a node: seen by the marks that other tools leave, and named."""
+"""Another tool's maintenance of a node: found by the marks that the tool leaves, and named."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _SKYHOOK = "skyhook.nvidia.com/cordon_"
 
 
 def foreign(node: ClusterNode) -> str | None:
-    """Return who else is at work on a node, in words; None where nobody is."""
+    """Return which other tool maintains a node, in words; None where there is none."""
     if node.deleting:
         return "its Node object is being deleted"
     for name, value in node.labels.items():

@@ -1,7 +1,7 @@
 """Change one node of a cluster: slot, cordon, drain, transaction, proof, uncordon, slot given back.
 
 Each phase stands in the node's record before the next begins, and each begins by looking at what is there.
-So whoever goes on after a runner that died does what is left to do, and nothing twice.
+So a runner that resumes after another that died does what is left to do, and nothing twice.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from numaforge.errors import NumaforgeError
-from numaforge.rollout.budget import Lookout
-from numaforge.rollout.cluster import ApiAwayError, Cluster, ClusterNode, ConflictError, NotFoundError
+from numaforge.rollout.budget import CachedPool
+from numaforge.rollout.cluster import ApiUnreachableError, Cluster, ClusterNode, ConflictError, NotFoundError
 from numaforge.rollout.configz import require_readable
 from numaforge.rollout.drain import sort_pods
 from numaforge.rollout.gate import extended_resources
 from numaforge.rollout.machine import Identity, Machine
 from numaforge.rollout.maintenance import foreign
 from numaforge.rollout.outcome import NodeSettings, Outcome, Progress
-from numaforge.rollout.patience import HostAwayError, patiently
+from numaforge.rollout.patience import HostUnreachableError, patiently
 from numaforge.rollout.phases import Phases
 from numaforge.rollout.record import (
     DEFAULT_NAME,
@@ -35,7 +35,7 @@ from numaforge.rollout.record import (
     read_record,
     take_over,
 )
-from numaforge.rollout.slots import Holding, NoSlotError, Slot, held_slots, release, take_slot
+from numaforge.rollout.slots import NoSlotError, RenewedSlot, Slot, held_slots, release, take_slot
 from numaforge.rollout.steps import Beside, Clock, Steps
 
 T = TypeVar("T")
@@ -68,7 +68,7 @@ class NodeRollout:
     """The roll-out of one node by one runner (a name that no other process has).
 
     `veto` may say why no further node is to be begun. Those that one process runs at the same time share a
-    `lookout`. `rollout` is the name of the fleet's, for the record. `beside` renews the slot while a call
+    `cached_pool`. `rollout` is the name of the fleet's, for the record. `beside` renews the slot while a call
     blocks; without it, that is done between the steps.
     """
 
@@ -81,7 +81,7 @@ class NodeRollout:
     tell: Callable[[Progress], object]
     veto: Callable[[], str | None] = lambda: None
     dice: random.Random = field(default_factory=random.Random)
-    lookout: Lookout | None = None
+    cached_pool: CachedPool | None = None
     rollout: str = DEFAULT_NAME
     beside: Beside | None = None
     _phases: Phases | None = field(default=None, init=False)
@@ -123,21 +123,21 @@ class NodeRollout:
                     self.cluster,
                     self.name,
                     self.runner,
-                    self.lookout or Lookout(self.cluster, self.settings.budget, self.clock),
+                    self.cached_pool or CachedPool(self.cluster, self.settings.budget, self.clock),
                     clock=self.clock,
                     tell=lambda reason: self._say("waits for a slot", (reason,)),
                     veto=self.veto,
                     patience_seconds=self.settings.slot_seconds,
-                    away_seconds=self.settings.away_seconds,
+                    unreachable_seconds=self.settings.unreachable_seconds,
                 )
-            except ApiAwayError as away:
-                return Outcome(Ending.HELD, f"{away.message}; it may hold a slot by now: resume later")
+            except ApiUnreachableError as unreachable:
+                return Outcome(Ending.HELD, f"{unreachable.message}; it may hold a slot by now: resume later")
             outcome = yield from self._with_slot(slot, node)
             if outcome is not None:
                 return outcome
 
     def _unfinished(self, node: ClusterNode) -> bool:
-        """Say whether somebody has left a record on the node, or a slot with it."""
+        """Say whether there is a record on the node, or a slot with it."""
         return read_record(node) is not None or any(
             (slot.node, slot.node_uid) == (node.name, node.uid) for slot in held_slots(self.cluster.leases())
         )
@@ -147,16 +147,16 @@ class NodeRollout:
         record = read_record(node)
         try:
             host = yield from self._ask(self.machine.identity)
-        except HostAwayError as away:
+        except HostUnreachableError as unreachable:
             if record is None:
                 raise
-            raise _RefusedError(f"{away.message}: resume later", ending=Ending.HELD) from away
+            raise _RefusedError(f"{unreachable.message}: resume later", ending=Ending.HELD) from unreachable
         changed = record is not None and record.phase not in (Phase.CORDONED, Phase.DRAINED)
         if reason := other_machine(node, host, rebooted=changed):
             raise _RefusedError(reason, ending=Ending.HELD if record else Ending.BLOCKED)
 
     def _admissible(self, node: ClusterNode) -> Steps[ClusterNode]:
-        """Return the node once nobody else works on it; refuse one that is not to be taken."""
+        """Return the node once no other tool works on it; refuse one that is not to be taken."""
         yield from self._require_same_machine(node)
         deadline = self.clock() + self.settings.maintenance_seconds
         while (other := foreign(node)) is not None and self.clock() < deadline:
@@ -175,11 +175,13 @@ class NodeRollout:
 
         The slot stays with a node that is left in the middle. None: in vain, and it is to be taken anew.
         """
-        holding = Holding(self.cluster, slot, self.clock, lambda why: self._say("renews its slot", (why,)))
+        renewed = RenewedSlot(
+            self.cluster, slot, self.clock, lambda why: self._say("renews its slot", (why,))
+        )
         held = False
         outcome: Outcome | None
         try:
-            outcome = yield from holding.during(self._work(node, holding), self.beside)
+            outcome = yield from renewed.during(self._work(node, renewed), self.beside)
             held = outcome.ending is Ending.HELD
         except _RefusedError as refused:
             outcome = refused.outcome
@@ -192,24 +194,24 @@ class NodeRollout:
         except NotFoundError:
             outcome = self._left_the_cluster()
         except NumaforgeError as error:
-            if self._phases is None and not isinstance(error, (ApiAwayError, ConflictError)):
-                yield from self._ask(lambda: release(self.cluster, holding.slot))
+            if self._phases is None and not isinstance(error, (ApiUnreachableError, ConflictError)):
+                yield from self._ask(lambda: release(self.cluster, renewed.slot))
                 raise
             held = True
             outcome = Outcome(Ending.HELD, f"{error}; what the node has begun ends by itself: resume later")
         if not held:
             try:
-                yield from self._ask(lambda: release(self.cluster, holding.slot))
+                yield from self._ask(lambda: release(self.cluster, renewed.slot))
             except NumaforgeError as error:
                 ending, reason = (outcome.ending, outcome.reason) if outcome else (Ending.BLOCKED, "no slot")
                 return Outcome(ending, f"{reason}; its slot could not be given back", (str(error),))
         return outcome
 
-    def _work(self, node: ClusterNode, holding: Holding) -> Steps[Outcome]:
+    def _work(self, node: ClusterNode, renewed: RenewedSlot) -> Steps[Outcome]:
         if read_record(node) is None:
             if (yield from self._ask(self.machine.change)) is None:
                 return _unchanged(node)
-            record = yield from self._cordon(node, holding)
+            record = yield from self._cordon(node, renewed)
             return (yield from self._go_through(record))
         node, record = yield from self._ask(lambda: take_over(self.cluster, self.name, self.runner))
         return (yield from self._go_through(record, resumed=node))
@@ -220,14 +222,14 @@ class NodeRollout:
         )
         return (yield from self._phases.run(resumed))
 
-    def _cordon(self, node: ClusterNode, holding: Holding) -> Steps[Record]:
+    def _cordon(self, node: ClusterNode, renewed: RenewedSlot) -> Steps[Record]:
         while True:
             node = yield from self._admissible(node)
-            if holding.lost:
-                raise _RefusedError("somebody has taken the node's slot away")
-            if node.uid != holding.slot.node_uid:
+            if renewed.lost:
+                raise _RefusedError("another process has released the node's slot")
+            if node.uid != renewed.slot.node_uid:
                 raise NotFoundError("another node has the name now", where=self.name)
-            if self.clock() - holding.since > _LATE_SECONDS:
+            if self.clock() - renewed.since > _LATE_SECONDS:
                 raise _LateError
             record = Record(
                 runner=self.runner,
@@ -240,7 +242,7 @@ class NodeRollout:
             try:
                 claim(self.cluster, node, record)
                 return record
-            except (ConflictError, ApiAwayError):
+            except (ConflictError, ApiUnreachableError):
                 yield _CONFLICT_SECONDS
             node = yield from self._ask(lambda: self.cluster.node(self.name))
             if read_record(node) is not None:  # the cordon is ours, and only the answer was lost
@@ -257,7 +259,7 @@ class NodeRollout:
         return patiently(
             call,
             tell=lambda why: self._say(self._last_told.phase if self._last_told else "asks", (why,)),
-            patience_seconds=self.settings.away_seconds,
+            patience_seconds=self.settings.unreachable_seconds,
         )
 
     def _say(self, phase: str, waits_for: Sequence[str] = ()) -> None:
@@ -272,11 +274,11 @@ def obstacles(node: ClusterNode, *, include_cordoned: bool) -> list[str]:
     found = []
     left = left_cordoned(node)
     if other := foreign(node):
-        found.append(left or f"somebody else is at work on the node: {other}")
+        found.append(left or f"another maintenance of the node is in progress: {other}")
     if not node.ready:
         found.append(f"the node is not Ready: {node.ready_message or 'no reason given'}")
     if node.unschedulable and not include_cordoned:
-        found.append(left or "somebody else has cordoned the node (permit: include_cordoned)")
+        found.append(left or "the node was cordoned before (permit: include_cordoned)")
     return list(dict.fromkeys(found))
 
 

@@ -5,7 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from numaforge.rollout.cluster import ClusterNode, DisruptionBudget, Lease, Owner, Pod, Taint, Toleration
+from numaforge.rollout.cluster import (
+    ClusterNode,
+    ClusterPod,
+    DisruptionBudget,
+    Lease,
+    Owner,
+    Taint,
+    Toleration,
+)
 
 _MIRROR = "kubernetes.io/config.mirror"
 _DEFAULT_GRACE_SECONDS = 30
@@ -40,11 +48,11 @@ def node(document: Document) -> ClusterNode:
     )
 
 
-def pod(document: Document) -> Pod:
+def pod(document: Document) -> ClusterPod:
     """Return a Pod."""
     metadata, spec, status = _parts(document)
     annotations = metadata.get("annotations") or {}
-    return Pod(
+    return ClusterPod(
         namespace=metadata["namespace"],
         name=metadata["name"],
         uid=metadata["uid"],

@@ -23,7 +23,7 @@ PLACE = "numaforge_rollout"
 
 
 @dataclass(frozen=True)
-class Part:
+class RunRole:
     """What a run of pyinfra is to the roll-out of that name, and whether it may begin a node's."""
 
     name: str = DEFAULT_NAME
@@ -118,7 +118,7 @@ class RolloutOptions(Section):
     )
     include_cordoned: bool = Field(
         default=False,
-        description="Also change nodes that somebody else has cordoned; they stay cordoned.",
+        description="Also change nodes that are cordoned already; they stay cordoned.",
         examples=[True],
     )
     slot_seconds: Seconds = Field(
@@ -127,8 +127,8 @@ class RolloutOptions(Section):
     maintenance_seconds: Seconds = Field(
         default=0, description="How long to wait for other tools to end their work.", examples=[1800]
     )
-    away_seconds: Seconds = Field(
-        default=900, description="How long to wait for an API server or a host that is away.", examples=[1800]
+    unreachable_seconds: Seconds = Field(
+        default=900, description="How long to wait for an unreachable API server or host.", examples=[1800]
     )
     ready_seconds: Seconds = Field(
         default=300, description="How long a changed node may take to be as planned.", examples=[600]
@@ -169,7 +169,7 @@ class RolloutOptions(Section):
             include_cordoned=self.include_cordoned,
             slot_seconds=self.slot_seconds,
             maintenance_seconds=self.maintenance_seconds,
-            away_seconds=self.away_seconds,
+            unreachable_seconds=self.unreachable_seconds,
         )
 
     def for_fleet(self) -> FleetSettings:

@@ -11,7 +11,7 @@ from numaforge.rollout.cluster import Cluster, ClusterNode, Lease, find_lease
 from numaforge.rollout.lead import ROLLOUT, STATE, STOP, read_state
 from numaforge.rollout.record import RECORD, RESULT, Record, read_record, read_result, unreadable
 from numaforge.rollout.runner import owner_of
-from numaforge.rollout.slots import NODE, SILENT_SECONDS, SLOT, Silence, Slot, held_slots, release
+from numaforge.rollout.slots import NODE, SILENT_SECONDS, SLOT, LeaseWatch, Slot, held_slots, release
 from numaforge.rollout.steps import Clock, Steps
 
 _ASK_AGAIN_SECONDS = 2.0
@@ -19,7 +19,7 @@ _RENEWAL_SEEN_SECONDS = 15.0  # a live runner renews every 10 s
 
 
 @dataclass(frozen=True)
-class Standing:
+class NodeStatus:
     """A node as the cluster has it: its roll-out under way, or how the last one ended.
 
     `trouble` says why neither can be read, and what to do.
@@ -35,7 +35,7 @@ class Standing:
 
 
 @dataclass(frozen=True)
-class Led:
+class NamedRollout:
     """A roll-out by its name; `leader` is "" when it has ended."""
 
     name: str
@@ -45,33 +45,33 @@ class Led:
 
 
 @dataclass(frozen=True)
-class Situation:
+class RolloutStatus:
     """Everything that the cluster says of roll-outs; `troubles` are Leases that cannot be read."""
 
-    rollouts: tuple[Led, ...]
+    rollouts: tuple[NamedRollout, ...]
     slots: tuple[Slot, ...]
-    nodes: tuple[Standing, ...]
+    nodes: tuple[NodeStatus, ...]
     troubles: tuple[str, ...] = ()
 
 
-def situation(cluster: Cluster) -> Situation:
+def situation(cluster: Cluster) -> RolloutStatus:
     """Read it, from nothing but the cluster."""
     leases = cluster.leases()
     nodes = [_standing(node) for node in cluster.nodes() if {RECORD, RESULT} & node.annotations.keys()]
     rollouts = [_led(lease) for lease in leases if lease.name.startswith(ROLLOUT)]
-    return Situation(tuple(rollouts), tuple(held_slots(leases)), tuple(nodes), tuple(_troubles(leases)))
+    return RolloutStatus(tuple(rollouts), tuple(held_slots(leases)), tuple(nodes), tuple(_troubles(leases)))
 
 
 def unlock(cluster: Cluster, node: str, *, force: bool, clock: Clock) -> Steps[Slot]:
-    """Take a node's slot away from it, and return what it was.
+    """Release a node's slot, and return what it was.
 
-    Raises NumaforgeError where the node holds none, where somebody is at work on it, and, without `force`,
+    Raises NumaforgeError where the node holds none, where work on it is in progress, and, without `force`,
     where its roll-out is unfinished.
     """
     slot = next((slot for slot in held_slots(cluster.leases()) if slot.node == node), None)
     if slot is None:
         raise NumaforgeError("holds no slot", where=node, remedy="numaforge rollout status lists them")
-    yield from _require_silence(cluster, slot, clock)
+    yield from _require_watch(cluster, slot, clock)
     found = next((each for each in cluster.nodes() if each.name == node), None)
     if found is not None and RECORD in found.annotations and not force:
         raise NumaforgeError(
@@ -83,11 +83,11 @@ def unlock(cluster: Cluster, node: str, *, force: bool, clock: Clock) -> Steps[S
     return slot
 
 
-def _require_silence(cluster: Cluster, slot: Slot, clock: Clock) -> Steps[None]:
-    silence = Silence(clock)
+def _require_watch(cluster: Cluster, slot: Slot, clock: Clock) -> Steps[None]:
+    watch = LeaseWatch(clock)
     begun = clock()
     lease = slot.lease
-    while not silence.tells_dead(lease) and clock() - begun < _RENEWAL_SEEN_SECONDS:
+    while not watch.tells_dead(lease) and clock() - begun < _RENEWAL_SEEN_SECONDS:
         yield _ASK_AGAIN_SECONDS
         found = find_lease(cluster, lease.name)
         if found.resource_version != slot.lease.resource_version:
@@ -98,9 +98,9 @@ def _require_silence(cluster: Cluster, slot: Slot, clock: Clock) -> Steps[None]:
             )
 
 
-def _led(lease: Lease) -> Led:
+def _led(lease: Lease) -> NamedRollout:
     stop = lease.annotations.get(STOP, "")
-    return Led(lease.name.removeprefix(ROLLOUT), lease.holder, read_state(lease), stop)
+    return NamedRollout(lease.name.removeprefix(ROLLOUT), lease.holder, read_state(lease), stop)
 
 
 def _troubles(leases: Iterable[Lease]) -> Iterator[str]:
@@ -115,14 +115,14 @@ def _troubles(leases: Iterable[Lease]) -> Iterator[str]:
             yield f"the Lease {lease.name} is held by {lease.holder} for no node: it counts as free"
 
 
-def _standing(node: ClusterNode) -> Standing:
+def _standing(node: ClusterNode) -> NodeStatus:
     record, result = None, read_result(node)
     trouble = unreadable(node) or ""
     if not trouble:
         record = read_record(node)
     if record is None and not result and not trouble:
         trouble = f"the annotation {RESULT} cannot be read"
-    return Standing(
+    return NodeStatus(
         node=node.name,
         record=record,
         ending="" if record or trouble else result.get("ending") or "",
@@ -133,6 +133,6 @@ def _standing(node: ClusterNode) -> Standing:
     )
 
 
-def working(standing: Standing) -> str:
+def working(standing: NodeStatus) -> str:
     """Return who works on a node, for people."""
     return owner_of(standing.record.runner) if standing.record else ""

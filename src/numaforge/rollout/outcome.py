@@ -14,9 +14,9 @@ from numaforge.rollout.record import Ending
 class NodeSettings:
     """How one node is changed.
 
-    `include_cordoned` also takes nodes that somebody else has cordoned, and leaves them so. The others say
-    for how many seconds to wait: for a slot, for somebody else's maintenance to end, and for an API server or
-    a host that is away.
+    `include_cordoned` also takes nodes that are cordoned already, and leaves them so. The others say for how
+    many seconds to wait: for a slot, for another maintenance to end, and for an unreachable API server or
+    host.
     """
 
     budget: Budget = field(default_factory=Budget)
@@ -25,7 +25,7 @@ class NodeSettings:
     include_cordoned: bool = False
     slot_seconds: float = 3600.0
     maintenance_seconds: float = 0.0
-    away_seconds: float = 900.0
+    unreachable_seconds: float = 900.0
 
 
 @dataclass(frozen=True)

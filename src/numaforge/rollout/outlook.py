@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from numaforge.rollout.cluster import Cluster, ClusterNode, DisruptionBudget, Pod
+from numaforge.rollout.cluster import Cluster, ClusterNode, ClusterPod, DisruptionBudget
 from numaforge.rollout.drain import budgets_of, sort_pods
 from numaforge.rollout.fleet import Member, in_order
-from numaforge.rollout.launch import Outlook, Survey
+from numaforge.rollout.launch import HostNeeds, Survey
 from numaforge.rollout.node import obstacles
 from numaforge.rollout.options import RolloutOptions
 from numaforge.rollout.record import RECORD, read_record, unreadable
@@ -22,7 +22,7 @@ class NodeOutlook:
     `in_the_way` what would block the node now.
     """
 
-    outlook: Outlook
+    needs: HostNeeds
     domain: str
     evicted: int
     waits_for: tuple[str, ...]
@@ -41,7 +41,7 @@ def look_ahead(
     budget = options.budget()
     by_host = {
         each.host: each
-        for each in survey.outlooks
+        for each in survey.needs
         if each.joined and (each.restarts or RECORD in nodes[each.node].annotations)
     }
     ordered = [by_host[member.host] for member in in_order(Member(host, "") for host in by_host)]
@@ -53,7 +53,7 @@ def look_ahead(
 
 
 def _of(
-    outlook: Outlook,
+    needs: HostNeeds,
     node: ClusterNode,
     domain: str,
     cluster: Cluster,
@@ -63,14 +63,13 @@ def _of(
     pods = sort_pods(cluster.pods(node.name), options.for_node().drain)
     in_the_way = [*_own_troubles(node, options), *(str(blocker) for blocker in pods.forbidden)]
     return NodeOutlook(
-        outlook=outlook,
+        needs=needs,
         domain=domain,
         evicted=len(pods.evict),
         waits_for=tuple(line for pod in pods.evict for line in _budget_troubles(pod, budgets)),
         in_the_way=tuple(in_the_way),
         allocatable={
-            name: (node.allocatable.get(name, "0"), quantity)
-            for name, quantity in outlook.allocatable.items()
+            name: (node.allocatable.get(name, "0"), quantity) for name, quantity in needs.allocatable.items()
         },
     )
 
@@ -83,7 +82,7 @@ def _own_troubles(node: ClusterNode, options: RolloutOptions) -> list[str]:
     return obstacles(node, include_cordoned=options.include_cordoned)
 
 
-def _budget_troubles(pod: Pod, budgets: Sequence[DisruptionBudget]) -> list[str]:
+def _budget_troubles(pod: ClusterPod, budgets: Sequence[DisruptionBudget]) -> list[str]:
     own = budgets_of(pod, budgets)
     if len(own) > 1:
         return [f"{pod}: more than one PodDisruptionBudget selects it: {', '.join(map(str, own))}"]

@@ -1,4 +1,4 @@
-"""Go on asking while nobody answers: an API server or a host that is away is no reason to undo anything."""
+"""Retry while an API server or a host is unreachable, which is no reason to undo anything."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from numaforge.errors import HostError
-from numaforge.rollout.cluster import ApiAwayError, ConflictError
+from numaforge.rollout.cluster import ApiUnreachableError, ConflictError
 from numaforge.rollout.steps import Steps
 
 T = TypeVar("T")
 
 RETRY_SECONDS = 3.0
-AWAY_EXIT_CODE = 6  # of a verification suite that a host did not answer
+UNREACHABLE_EXIT_CODE = 6  # of a verification suite that a host did not answer
 _ATTEMPTS = 20
 
 
-class HostAwayError(HostError):
+class HostUnreachableError(HostError):
     """The host does not answer now; what runs there runs on."""
 
 
@@ -27,10 +27,10 @@ class Patience:
         self._seconds = seconds
         self._waited = 0.0
 
-    def wait(self, away: Exception) -> float:
-        """Return for how many seconds to wait now; raises `away` where it was enough."""
+    def wait(self, error: Exception) -> float:
+        """Return for how many seconds to wait now; raises `error` where it was enough."""
         if self._waited >= self._seconds:
-            raise away
+            raise error
         self._waited += RETRY_SECONDS
         return RETRY_SECONDS
 
@@ -40,21 +40,21 @@ class Patience:
 
 
 def patiently(call: Callable[[], T], *, tell: Callable[[str], object], patience_seconds: float) -> Steps[T]:
-    """Return what `call` returns, asking again while its other side is away, for so long at most."""
+    """Return what `call` returns; retry while its other side is unreachable, for so long at most."""
     patience = Patience(patience_seconds)
     while True:
         try:
             return call()
-        except (ApiAwayError, HostAwayError) as away:
-            seconds = patience.wait(away)
-            tell(away.message)
+        except (ApiUnreachableError, HostUnreachableError) as unreachable:
+            seconds = patience.wait(unreachable)
+            tell(unreachable.message)
         yield seconds
 
 
 def retried(change: Callable[[], T], *, where: str) -> T:
-    """Return what `change` returns, which reads an object and writes it, whoever else writes to it.
+    """Return what `change` returns, which reads an object and writes it; retry after another's write.
 
-    Raises ConflictError where somebody else is faster again and again.
+    Raises ConflictError where another process writes first every time.
     """
     for _ in range(_ATTEMPTS):
         try:

@@ -9,13 +9,13 @@ from typing import Protocol, TypeVar
 
 from numaforge.errors import HostError, NumaforgeError
 from numaforge.node.transaction import Result, Status
-from numaforge.rollout.cluster import ApiAwayError, Cluster, ClusterError, ClusterNode, NotFoundError
+from numaforge.rollout.cluster import ApiUnreachableError, Cluster, ClusterError, ClusterNode, NotFoundError
 from numaforge.rollout.drain import Blocker, drain
 from numaforge.rollout.gate import Expected, Mismatch, prove
 from numaforge.rollout.machine import Machine
 from numaforge.rollout.maintenance import foreign
 from numaforge.rollout.outcome import NodeSettings, Outcome
-from numaforge.rollout.patience import HostAwayError, Patience, patiently
+from numaforge.rollout.patience import HostUnreachableError, Patience, patiently
 from numaforge.rollout.record import (
     ABORT,
     Ending,
@@ -36,7 +36,7 @@ _POLL_SECONDS = 2.0
 _TRANSACTION_SECONDS = 3600.0  # the node has a result long before, unless systemd itself hangs
 _BOOT_SECONDS = 1800.0  # a server with terabytes of memory takes a quarter of an hour until it answers
 _MOST_VOID = 3  # transactions in a row
-_ABORTED = "somebody has asked for it to be undone"
+_ABORTED = "an abort was requested"
 
 
 class Say(Protocol):
@@ -46,11 +46,11 @@ class Say(Protocol):
 
 
 class _AbortedError(Exception):
-    """Somebody has asked for the roll-out of this node to be undone."""
+    """An abort of this node's roll-out was requested."""
 
 
 class _ForeignError(Exception):
-    """Somebody else has begun to work on this node."""
+    """Another maintenance of this node has begun."""
 
 
 @dataclass
@@ -76,10 +76,11 @@ class Phases:
         return self.record.phase not in (Phase.CORDONED, Phase.DRAINED)
 
     def run(self, resumed: ClusterNode | None) -> Steps[Outcome]:
-        """Go through the phases; `resumed` is the node where somebody else has left it.
+        """Go through the phases; `resumed` is the node where an earlier runner has left it.
 
-        Raises TakenError where the node is not ours any more, NotFoundError where it is gone, ApiAwayError or
-        HostAwayError where nobody answers and the node cannot be handed back.
+        Raises TakenError where the node is not ours any more, NotFoundError where it is gone,
+        ApiUnreachableError or HostUnreachableError where there is no answer and the node cannot be handed
+        back.
         """
         try:
             if resumed is None:
@@ -90,7 +91,7 @@ class Phases:
                 self.say(self.record.phase)
                 try:
                     outcome = yield from self._next()
-                except (ApiAwayError, TakenError, UncordonedError, NotFoundError):
+                except (ApiUnreachableError, TakenError, UncordonedError, NotFoundError):
                     raise
                 except NumaforgeError as error:
                     outcome = yield from self._fail(error)
@@ -142,7 +143,7 @@ class Phases:
                 check=check,
                 tell=told,
                 dice=self.dice,
-                patience=Patience(self.settings.away_seconds),
+                patience=Patience(self.settings.unreachable_seconds),
             )
         except _AbortedError:
             return (yield from self._finish(Ending.ABORTED, "aborted before anything was changed"))
@@ -161,9 +162,9 @@ class Phases:
         yield from self._advance(Phase.APPLYING, transaction=transaction.id)
         try:
             self.machine.begin(transaction)
-        except HostAwayError as away:
+        except HostUnreachableError as unreachable:
             # Not sent again: it may have begun, or reach the node yet. What becomes of it is asked next.
-            self.say(self.record.phase, (away.message,))
+            self.say(self.record.phase, (unreachable.message,))
         except HostError as error:  # the node has tried, and failed: nothing is under way any more
             status: Status = yield from self._ask(lambda: self.machine.status(transaction.id))
             if _unknown(status):
@@ -251,13 +252,13 @@ class Phases:
 
     def _verification(self) -> Steps[tuple[str, ...]]:
         self.say("verifies")
-        patience = Patience(self.settings.away_seconds)
+        patience = Patience(self.settings.unreachable_seconds)
         while True:
             try:
                 return (yield from self.machine.verify())
-            except (ApiAwayError, HostAwayError) as away:
-                seconds = patience.wait(away)
-                self.say("verifies", (away.message,))
+            except (ApiUnreachableError, HostUnreachableError) as unreachable:
+                seconds = patience.wait(unreachable)
+                self.say("verifies", (unreachable.message,))
             yield seconds
 
     def _undo(self) -> Steps[Outcome | None]:
@@ -290,7 +291,7 @@ class Phases:
             clock=self.clock,
             check=lambda: self._check(abortable=abortable),
             tell=lambda wrong: self.say("proves", [str(mismatch) for mismatch in wrong]),
-            patience=Patience(self.settings.away_seconds),
+            patience=Patience(self.settings.unreachable_seconds),
         )
 
     def _reconsider(self) -> Steps[Outcome | None]:
@@ -305,7 +306,7 @@ class Phases:
         return (yield from self._prove_old(self.record.reason))
 
     def _interfered(self, reason: str) -> Steps[Outcome]:
-        """End a roll-out whose cordon somebody has taken away: nothing is cordoned again behind his back."""
+        """End a roll-out whose node was uncordoned by another: it is not cordoned again unasked."""
         if self.record.phase is Phase.VERIFIED:
             return (yield from self._finish(Ending.DONE, reason))
         if not self.touched:
@@ -323,7 +324,7 @@ class Phases:
         """End where something is refused that neither waiting nor asking again would change."""
         if not self.touched:
             return (yield from self._finish(Ending.BLOCKED, str(error)))
-        if isinstance(error, HostAwayError):
+        if isinstance(error, HostUnreachableError):
             raise error
         return (yield from self._hold(str(error)))
 
@@ -333,7 +334,7 @@ class Phases:
         return Outcome(Ending.HELD, reason, tuple(journal[-5:]))
 
     def _finish(self, ending: Ending, reason: str, details: Sequence[str] = ()) -> Steps[Outcome]:
-        """Uncordon only what this roll-out has cordoned, and only where nobody else needs the cordon."""
+        """Uncordon only what this roll-out has cordoned, and only where no other needs it."""
         node = yield from self._ask(lambda: hand_back(self.cluster, self.name, self.record, ending, reason))
         if left := left_cordoned(node):
             reason = f"{reason}; {left}"
@@ -347,7 +348,7 @@ class Phases:
         return None
 
     def _check(self, *, abortable: bool = True) -> ClusterNode:
-        """Return the node; raise unless it is still ours and nobody has asked for the roll-out to end."""
+        """Return the node; raise unless it is still ours and no abort was requested."""
         node = self.cluster.node(self.name)
         require_ours(node, self.record)
         if abortable and ABORT in node.annotations:
@@ -356,11 +357,11 @@ class Phases:
 
     def _ask(self, call: Callable[[], T], *, reboots: bool = False) -> Steps[T]:
         """Ask until there is an answer; a node that may be rebooting has more time for it."""
-        away_seconds = self.settings.away_seconds
+        unreachable_seconds = self.settings.unreachable_seconds
         return patiently(
             call,
             tell=lambda why: self.say(self.record.phase, (why,)),
-            patience_seconds=max(away_seconds, _BOOT_SECONDS) if reboots else away_seconds,
+            patience_seconds=max(unreachable_seconds, _BOOT_SECONDS) if reboots else unreachable_seconds,
         )
 
     def _event(self, reason: str, message: str, *, warning: bool = False) -> None:

@@ -1,7 +1,7 @@
 """What a roll-out writes on a Node about itself: who has cordoned it, how far it is, how it ended.
 
 The record stands on the Node from the cordon to the uncordon, both of which are one request with it. So
-nobody's memory is needed to know whose cordon it is.
+nothing else is needed to know whose cordon it is.
 
 A kubelet may write the annotations of its own Node, and another release may have written them: they are read
 as input from outside, and what cannot be read is the trouble of that node alone.
@@ -53,7 +53,7 @@ class Ending(StrEnum):
     DONE = "done"
     UNCHANGED = "unchanged"
     BLOCKED = "blocked"  # nothing was changed
-    ABORTED = "aborted"  # the node is as it was, because somebody said so
+    ABORTED = "aborted"  # the node is as it was, because an abort was requested
     ROLLED_BACK = "rolled-back"
     HELD = "held"
 
@@ -95,7 +95,7 @@ class OvertakenError(TakenError):
 
 
 class UncordonedError(ClusterError):
-    """Somebody has uncordoned the node, which is still this runner's."""
+    """The node was uncordoned, and is still this runner's."""
 
 
 class UnreadableError(ClusterError):
@@ -149,8 +149,8 @@ def _read(text: str, where: str) -> Record:
 def claim(cluster: Cluster, node: ClusterNode, record: Record) -> ClusterNode:
     """Cordon a node as it was read, and say on it whose cordon that is, in one request.
 
-    Whoever asked for an end did not mean this roll-out, which had not begun. Raises ConflictError where the
-    node has changed since.
+    An earlier request to abort does not mean this roll-out, which had not begun. Raises ConflictError where
+    the node has changed since.
     """
     return cluster.patch_node(
         node, unschedulable=True, annotations={RECORD: _dump(record), RESULT: None, ABORT: None}
@@ -194,16 +194,14 @@ def require_ours(node: ClusterNode, record: Record) -> None:
     """Raise TakenError unless the node is still this record's runner's, UncordonedError unless cordoned."""
     _require_record(node, record)
     if not node.unschedulable:
-        raise UncordonedError(
-            "somebody has uncordoned the node in the middle of its roll-out", where=node.name
-        )
+        raise UncordonedError("the node was uncordoned in the middle of its roll-out", where=node.name)
 
 
 def hand_back(cluster: Cluster, name: str, record: Record, ending: Ending, reason: str) -> ClusterNode:
-    """Take the record away, leave how it ended, uncordon the node, and return it as it is then.
+    """Remove the record, leave how it ended, uncordon the node, and return it as it is then.
 
-    A node that was cordoned before stays so, and one that somebody else is at work on by now. Raises
-    TakenError where the record is not this runner's any more.
+    A node that was cordoned before stays so, and one of which another maintenance is in progress by now.
+    Raises TakenError where the record is not this runner's any more.
     """
     result = {"ending": ending.value, "reason": reason, "runner": record.runner}
 
@@ -242,7 +240,7 @@ def ask_to_abort(cluster: Cluster, name: str, rollout: str, who: str) -> Record 
 def left_to(node: ClusterNode) -> str | None:
     """Return for whom a roll-out that has ended has left its cordon on the node, if it is so.
 
-    It may have been taken away since, and the cordon be another one: so nobody may take it for a roll-out's.
+    It may have been removed since, and the cordon be another one, which is then not taken for a roll-out's.
     """
     return read_result(node).get(_LEFT_TO) if node.unschedulable and RECORD not in node.annotations else None
 
@@ -250,7 +248,7 @@ def left_to(node: ClusterNode) -> str | None:
 def left_cordoned(node: ClusterNode) -> str | None:
     """Say why a roll-out that has ended has left its cordon on the node, if it is so."""
     other = left_to(node)
-    return f"left cordoned, because somebody else was at work on the node: {other}" if other else None
+    return f"left cordoned, because another maintenance was in progress: {other}" if other else None
 
 
 def read_result(node: ClusterNode) -> dict[str, str | None]:
@@ -269,11 +267,11 @@ def read_result(node: ClusterNode) -> dict[str, str | None]:
 
 def _require_record(node: ClusterNode, record: Record) -> None:
     found = read_record(node)
-    if found is None and RESULT in node.annotations:  # the claim took away an older one
-        raise OvertakenError("somebody else has ended the node's roll-out", where=node.name)
+    if found is None and RESULT in node.annotations:  # the claim removed an older one
+        raise OvertakenError("another process has ended the node's roll-out", where=node.name)
     if found is None:
-        cordoned = ", and left it cordoned" if node.unschedulable else ""
-        raise TakenError(f"somebody has taken the roll-out's record off the node{cordoned}", where=node.name)
+        cordoned = ", which stays cordoned" if node.unschedulable else ""
+        raise TakenError(f"the roll-out's record was removed from the node{cordoned}", where=node.name)
     if found.runner != record.runner:
         raise OvertakenError(f"{found.runner} has taken the node over", where=node.name)
 

@@ -90,7 +90,7 @@ def is_part_of(name: str, rollout: str) -> bool:
 
 
 @dataclass(frozen=True)
-class Far:
+class ShardProgress:
     """How far a shard is: how many canaries have to succeed still, how many hosts have not ended."""
 
     canaries_left: int
@@ -120,19 +120,19 @@ class Shards:
     shard: Shard
     present: frozenset[int]
 
-    def others(self, states: Iterable[tuple[str, Mapping[str, Any]]]) -> dict[int, Far]:
+    def others(self, states: Iterable[tuple[str, Mapping[str, Any]]]) -> dict[int, ShardProgress]:
         """Return how far the others are, by the states of roll-outs and their names."""
         found = {}
         for name, state in states:
             part = _PART.fullmatch(name)
             if part is None or (part["rollout"], int(part["count"])) != (self.rollout, self.shard.count):
                 continue
-            far = Far.read(state)
+            far = ShardProgress.read(state)
             if int(part["index"]) != self.shard.index and far is not None:
                 found[int(part["index"])] = far
         return found
 
-    def canaries_left(self, own: int, others: Mapping[int, Far]) -> int | str:
+    def canaries_left(self, own: int, others: Mapping[int, ShardProgress]) -> int | str:
         """Return how many canaries this shard has to do still, or which shard it has to wait for.
 
         The shards do them in their order: one that has too few hosts leaves the rest to the next.

@@ -1,7 +1,8 @@
-"""Slots: Leases in the cluster, so that everybody who rolls out there shares one budget.
+"""Slots: Leases in the cluster, so that all roll-outs there share one budget.
 
-A slot belongs to a node from before its cordon until after its uncordon, whoever works on it. A process
-that dies leaves the slot with the node: nobody else gets it, and who goes on with the node takes it over.
+A slot belongs to a node from before its cordon until after its uncordon, whichever process works on it. A
+process that dies leaves the slot with the node: no other node gets it, and the runner that resumes takes it
+over.
 """
 
 from __future__ import annotations
@@ -12,9 +13,9 @@ from itertools import count
 from typing import TypeVar
 
 from numaforge.errors import NumaforgeError
-from numaforge.rollout.budget import Lookout, Pool
+from numaforge.rollout.budget import CachedPool, Pool
 from numaforge.rollout.cluster import (
-    ApiAwayError,
+    ApiUnreachableError,
     Cluster,
     ClusterNode,
     ConflictError,
@@ -40,7 +41,7 @@ _LOOK_SECONDS = 2 * _ASK_AGAIN_SECONDS  # for how long the look at a Lease speak
 
 
 class NoSlotError(NumaforgeError):
-    """No slot came free in time, or the node is in somebody else's hands."""
+    """No slot came free in time, or another runner holds the node."""
 
 
 @dataclass(frozen=True)
@@ -86,7 +87,7 @@ def _exists(cluster: Cluster, slot: Slot) -> bool:
         return False
 
 
-class Silence:
+class LeaseWatch:
     """Who has not renewed a Lease for how long, as one process sees it by its own clock."""
 
     def __init__(self, clock: Clock) -> None:
@@ -97,8 +98,8 @@ class Silence:
     def of(self, lease: Lease) -> float:
         """Return for how many seconds this Lease has been seen unchanged.
 
-        A long time without a look counts for little: while the API server is away, the holder cannot renew
-        its Lease either.
+        A long time without a look counts for little: while the API server is unreachable, the holder cannot
+        renew its Lease either.
         """
         now = self._clock()
         version, silent, looked = self._seen.get(lease.name, ("", 0.0, now))
@@ -116,37 +117,37 @@ def take_slot(
     cluster: Cluster,
     name: str,
     runner: str,
-    lookout: Lookout,
+    cached_pool: CachedPool,
     *,
     clock: Clock,
     tell: Callable[[str], object],
     veto: Callable[[], str | None] = lambda: None,
     patience_seconds: float,
-    away_seconds: float = 900.0,
+    unreachable_seconds: float = 900.0,
 ) -> Steps[tuple[Slot, ClusterNode]]:
     """Wait until the node may be taken out of service; return its slot, and the node as it was then.
 
     A node whose roll-out is unfinished is out of service already: it gets its slot in any case, from a runner
     that is dead. For any other `veto` is asked on every attempt, and may say why it is not to be begun any
-    more. Raises NoSlotError then, and when it takes too long; ApiAwayError after `away_seconds` without an
-    answer, when nobody knows whether the node holds a slot.
+    more. Raises NoSlotError then, and when it takes too long; ApiUnreachableError after `unreachable_seconds`
+    without an answer, when it is unknown whether the node holds a slot.
     """
     deadline = clock() + patience_seconds
-    silence = Silence(clock)
-    patience = Patience(away_seconds)
+    watch = LeaseWatch(clock)
+    patience = Patience(unreachable_seconds)
     while True:
         try:
             node = cluster.node(name)
             if read_record(node) is None and (reason := veto()):
                 raise NoSlotError(reason, where=name)
-            taken = _try(cluster, node, runner, lookout, silence)
-        except ApiAwayError as away:
-            seconds = patience.wait(away)
-            tell(away.message)
+            taken = _try(cluster, node, runner, cached_pool, watch)
+        except ApiUnreachableError as unreachable:
+            seconds = patience.wait(unreachable)
+            tell(unreachable.message)
             yield seconds
             continue
         except ConflictError:
-            taken = "somebody takes slots at this moment"
+            taken = "another process takes slots at this moment"
         patience.answered()
         if not isinstance(taken, str):
             return taken
@@ -159,7 +160,7 @@ def take_slot(
 def renew(cluster: Cluster, slot: Slot) -> Slot:
     """Show that the runner lives.
 
-    Raises ConflictError where somebody has taken the slot over.
+    Raises ConflictError where another process has taken the slot over.
     """
     try:
         return Slot(cluster.put_lease(slot.lease))
@@ -181,18 +182,18 @@ def release(cluster: Cluster, slot: Slot) -> None:
 
 
 def _try(
-    cluster: Cluster, node: ClusterNode, runner: str, lookout: Lookout, silence: Silence
+    cluster: Cluster, node: ClusterNode, runner: str, cached_pool: CachedPool, watch: LeaseWatch
 ) -> tuple[Slot, ClusterNode] | str:
     """Return the slot, or why there is none now.
 
     The pool is looked at before the slots: a node that is given back between the two counts once too often,
     never once too rarely.
     """
-    pool = lookout.pool()
+    pool = cached_pool.pool()
     leases = cluster.leases()
     held = live_slots(cluster, pool, leases)
     own = next((slot for slot in held if _is_of(slot, node)), None)
-    if own is not None and own.runner != runner and not silence.tells_dead(own.lease):
+    if own is not None and own.runner != runner and not watch.tells_dead(own.lease):
         return f"{own.runner} is at work on it"
     unfinished = read_record(node) is not None
     if not unfinished and own is None and (reason := _why_not(pool, held, node)):
@@ -200,8 +201,9 @@ def _try(
     slot = _put(cluster, own.lease if own else _free(leases, held), node, runner)
     if unfinished:
         return slot, node
-    # Somebody may have taken another at the same moment, and who left this one may have taken it too early.
-    pool = lookout.pool(now=True)
+    # Another process may have taken a slot at the same moment, and the holder of this one may be alive after
+    # all.
+    pool = cached_pool.pool(now=True)
     if reason := _why_not(pool, live_slots(cluster, pool, cluster.leases()), node):
         release(cluster, slot)
         return reason
@@ -239,11 +241,11 @@ def _without_node(annotations: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in annotations.items() if name not in (NODE, NODE_UID)}
 
 
-class Holding:
+class RenewedSlot:
     """A slot that is renewed while work goes on.
 
-    `since` is when it was taken. `lost` says that somebody has taken it away; a node that is cordoned already
-    goes on without: it is out of service in any case, and its record says whose it is.
+    `since` is when it was taken. `lost` says that another process has released it; a node that is cordoned
+    already goes on without: it is out of service in any case, and its record says whose it is.
     """
 
     def __init__(self, cluster: Cluster, slot: Slot, clock: Clock, tell: Callable[[str], object]) -> None:
@@ -292,6 +294,6 @@ class Holding:
             self._renewed = self._clock()
         except ConflictError:
             self.lost = True
-            self._tell("somebody has taken the node's slot away")
+            self._tell("another process has released the node's slot")
         except Exception as error:  # told, and tried again: without renewals a living runner counts as dead
             self._tell(str(error) or type(error).__name__)

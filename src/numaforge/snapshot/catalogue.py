@@ -75,7 +75,7 @@ SETTINGS = (
     "/proc/sys/net/netfilter/*",
     "/proc/sys/net/bridge/*",
 )
-"""Small files that match as they stand: the sysctls that somebody may tune."""
+"""Small files that match as they stand: the sysctls that a profile may tune."""
 
 UNWANTED_SETTINGS = ("*key*", "*secret*", "*stat_refresh", "*ns_last_pid", "*drop_caches", "*compact_memory")
 """Sysctls that hold a secret, that act when they are read, or that say nothing."""

@@ -20,7 +20,7 @@ _PROCESS = re.compile(r"/proc/(\d+)/cmdline")
 
 
 @dataclass
-class _Unit:
+class _ServiceUnit:
     """What the [Service] sections of a unit and its drop-ins add up to."""
 
     exec_start: str | None = None
@@ -128,8 +128,8 @@ def _unit_texts(files: Mapping[str, str]) -> Iterator[str]:
         yield drop_ins[name]
 
 
-def _read_unit(texts: list[str]) -> _Unit:
-    unit = _Unit()
+def _read_unit(texts: list[str]) -> _ServiceUnit:
+    unit = _ServiceUnit()
     for text in texts:
         section = ""
         for line in re.sub(r"\\\n\s*", " ", text).splitlines():
@@ -160,7 +160,7 @@ def _words(text: str) -> list[str]:
         return []
 
 
-def _expanded(unit: _Unit, files: Mapping[str, str]) -> list[str]:
+def _expanded(unit: _ServiceUnit, files: Mapping[str, str]) -> list[str]:
     """Return the words of ExecStart as systemd would start them."""
     environment = dict(unit.environment)
     for path in unit.environment_files:

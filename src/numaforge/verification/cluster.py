@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 
-class Cluster:
+class ApiServer:
     """The API server that a kubeconfig names; each answer is fetched once."""
 
     def __init__(self, kubeconfig: str) -> None:

@@ -98,7 +98,7 @@ def kernel_cmdline(plan: NodePlan) -> Expectations:
 
 
 def swap(plan: NodePlan) -> Expectations:
-    """No swap, where the plan takes it away."""
+    """No swap, where the plan turns it off."""
     return {"off": ()} if plan.tuning.swap_off else {}
 
 

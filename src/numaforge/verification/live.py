@@ -53,7 +53,7 @@ class Live:
         return int(self.kubelet["now"]) - uptime + int(self.kubelet["since"]) / 1e6
 
 
-class Node:
+class VerifiedNode:
     """A host under verification. What cannot be read fails every test that needs it, with the reason.
 
     A host that has not answered is `unreachable`: its failed tests say nothing of it.

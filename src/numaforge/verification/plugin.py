@@ -11,13 +11,13 @@ from _pytest.mark import ParameterSet
 
 from numaforge.errors import NumaforgeError
 from numaforge.planning.model import NodePlan
-from numaforge.rollout.patience import AWAY_EXIT_CODE
-from numaforge.verification.cluster import Cluster
+from numaforge.rollout.patience import UNREACHABLE_EXIT_CODE
+from numaforge.verification.cluster import ApiServer
 from numaforge.verification.expectations import Expectations, of_roles
-from numaforge.verification.live import Node
+from numaforge.verification.live import VerifiedNode
 
 _ASKED_AT_ONCE = 16
-_NODES = pytest.StashKey[list[Node]]()
+_NODES = pytest.StashKey[list[VerifiedNode]]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -53,7 +53,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 def _entries(
-    node: Node, table: Callable[[NodePlan], Expectations], roles: Sequence[str] | None
+    node: VerifiedNode, table: Callable[[NodePlan], Expectations], roles: Sequence[str] | None
 ) -> Sequence[ParameterSet]:
     """One parameter set for each expectation of a host; none without a plan, for which its own test fails."""
     plan = node.plan_or_reason
@@ -71,7 +71,7 @@ def _nothing(reason: str, name: str) -> ParameterSet:
     return pytest.param(None, None, None, marks=pytest.mark.skip(reason=reason), id=name)
 
 
-@pytest.hookimpl(trylast=True)  # after -k has taken tests away
+@pytest.hookimpl(trylast=True)  # after -k has deselected tests
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Refuse a run that would not say that a host has no plan, because its own test was not selected."""
     mentioned = {
@@ -87,10 +87,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """Tell a host that did not answer from one that is not as planned."""
     if any(node.unreachable for node in session.config.stash.get(_NODES, [])):
-        session.exitstatus = AWAY_EXIT_CODE
+        session.exitstatus = UNREACHABLE_EXIT_CODE
 
 
-def _nodes(config: pytest.Config) -> list[Node]:
+def _nodes(config: pytest.Config) -> list[VerifiedNode]:
     """The hosts of --hosts, the same objects for every test, so that each is read once."""
     if _NODES not in config.stash:
         hosts = testinfra.get_hosts(
@@ -103,17 +103,17 @@ def _nodes(config: pytest.Config) -> list[Node]:
             ansible_inventory=config.getoption("ansible_inventory"),
             force_ansible=config.getoption("force_ansible"),
         )
-        nodes = sorted((Node(host) for host in hosts), key=lambda node: node.id)
+        nodes = sorted((VerifiedNode(host) for host in hosts), key=lambda node: node.id)
         with ThreadPoolExecutor(_ASKED_AT_ONCE) as pool:
-            list(pool.map(Node.read, nodes))
+            list(pool.map(VerifiedNode.read, nodes))
         config.stash[_NODES] = nodes
     return config.stash[_NODES]
 
 
 @pytest.fixture(scope="session")
-def cluster(request: pytest.FixtureRequest) -> Cluster:
+def cluster(request: pytest.FixtureRequest) -> ApiServer:
     """The cluster of --kubeconfig; without it the test is skipped."""
     kubeconfig = request.config.getoption("kubeconfig", None)
     if not kubeconfig:
         pytest.skip("asks the cluster: give --kubeconfig FILE")
-    return Cluster(kubeconfig)
+    return ApiServer(kubeconfig)

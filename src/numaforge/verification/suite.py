@@ -15,7 +15,7 @@ FOLDER = Path(__file__).parent
 
 
 @dataclass(frozen=True)
-class Result:
+class CaseResult:
     """One test: its name with host and setting, "passed", "failed" or "skipped", and why in one line."""
 
     name: str
@@ -45,22 +45,22 @@ def environment() -> dict[str, str]:
     return kept | {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTEST_PLUGINS": "testinfra.plugin"}
 
 
-def results(report: Path) -> tuple[Result, ...]:
+def results(report: Path) -> tuple[CaseResult, ...]:
     """Return what a run with `--junitxml=REPORT` found."""
     cases = ET.parse(report).iter("testcase")  # noqa: S314 (written by our own child)
     return tuple(_result(case) for case in cases)
 
 
-def failures(found: Sequence[Result]) -> tuple[Result, ...]:
+def failures(found: Sequence[CaseResult]) -> tuple[CaseResult, ...]:
     """Return the tests that failed."""
     return tuple(result for result in found if result.outcome == "failed")
 
 
-def _result(case: ET.Element) -> Result:
+def _result(case: ET.Element) -> CaseResult:
     name = case.get("name") or ""
     for kind, outcome in (("failure", "failed"), ("error", "failed"), ("skipped", "skipped")):
         found = case.find(kind)
         if found is not None:
             lines = (found.get("message") or "").strip().splitlines()
-            return Result(name, outcome, lines[0] if lines else kind)
-    return Result(name, "passed")
+            return CaseResult(name, outcome, lines[0] if lines else kind)
+    return CaseResult(name, "passed")

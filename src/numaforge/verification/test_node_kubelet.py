@@ -10,13 +10,13 @@ from numaforge.kubelet.config.comparison import differences
 from numaforge.planning.model import PlannedFile
 from numaforge.quantity import parse_quantity
 from numaforge.verification import expectations
-from numaforge.verification.cluster import Cluster
-from numaforge.verification.live import Node
+from numaforge.verification.cluster import ApiServer
+from numaforge.verification.live import VerifiedNode
 
 
 @pytest.mark.expects(table=expectations.kubelet_files)
 def test_the_kubelet_started_after_its_file_was_written(
-    node: Node, name: str, expected: PlannedFile, request: pytest.FixtureRequest
+    node: VerifiedNode, name: str, expected: PlannedFile, request: pytest.FixtureRequest
 ) -> None:
     if request.config.getoption("kubeconfig", None):
         pytest.skip("the running configuration itself is compared: --kubeconfig is given")
@@ -31,13 +31,13 @@ def test_the_kubelet_started_after_its_file_was_written(
 
 
 @pytest.mark.expects(table=expectations.kubelet_settings)
-def test_running_kubelet(node: Node, name: str, expected: Any, cluster: Cluster) -> None:
+def test_running_kubelet(node: VerifiedNode, name: str, expected: Any, cluster: ApiServer) -> None:
     running = cluster.running_config(node.live.node_name)
     assert differences(name, expected, running.get(name)) == []
 
 
 @pytest.mark.expects(table=expectations.allocatable)
-def test_allocatable(node: Node, name: str, expected: float, cluster: Cluster) -> None:
+def test_allocatable(node: VerifiedNode, name: str, expected: float, cluster: ApiServer) -> None:
     quantities = cluster.allocatable(node.live.node_name)
     assert name in quantities, f"the node offers no {name}: {quantities}"
     assert float(parse_quantity(quantities[name])) == expected, name

@@ -12,7 +12,7 @@ import pytest
 
 from numaforge.errors import HostError, SnapshotError
 from numaforge.hosts import FIRST_LINE, parse_values, values_script
-from numaforge.hosts.facts import Answer, Detection
+from numaforge.hosts.facts import Detection, RightedOutput
 
 Run = Callable[..., list[str]]
 
@@ -60,7 +60,7 @@ def write(program: Path, text: str) -> None:
     program.chmod(0o755)
 
 
-def detect(run: Run, programs: Path, script: str, **environment: str) -> Answer | None:
+def detect(run: Run, programs: Path, script: str, **environment: str) -> RightedOutput | None:
     output = run("-c", Detection().command(), stdin=script, path=str(programs), **environment)
     return Detection().process(output)
 
@@ -68,9 +68,9 @@ def detect(run: Run, programs: Path, script: str, **environment: str) -> Answer 
 @pytest.mark.parametrize(
     ("environment", "answer"),
     [
-        ({"FAKE_UID": "0"}, Answer("root", ("one", "", "two"))),
-        ({"FAKE_UID": "1000", "MAY": "yes"}, Answer("sudo", ("one", "", "two"))),
-        ({"FAKE_UID": "1000"}, Answer("password", ())),
+        ({"FAKE_UID": "0"}, RightedOutput("root", ("one", "", "two"))),
+        ({"FAKE_UID": "1000", "MAY": "yes"}, RightedOutput("sudo", ("one", "", "two"))),
+        ({"FAKE_UID": "1000"}, RightedOutput("password", ())),
     ],
     ids=["root", "sudo-asks-for-nothing", "sudo-asks-for-a-password"],
 )
@@ -85,12 +85,12 @@ def test_a_script_runs_as_root_by_the_right_that_there_is(
 
 
 def test_without_sudo_nothing_runs(run, programs) -> None:
-    assert detect(run, programs, "echo one", FAKE_UID="1000") == Answer("nosudo", ())
+    assert detect(run, programs, "echo one", FAKE_UID="1000") == RightedOutput("nosudo", ())
 
 
 def test_a_banner_before_the_answer_is_left_out(run, programs) -> None:
     output = run("-c", Detection().command(), stdin="echo one", path=str(programs), FAKE_UID="0")
-    assert Detection().process(["Welcome", *output]) == Answer("root", ("one",))
+    assert Detection().process(["Welcome", *output]) == RightedOutput("root", ("one",))
 
 
 def test_a_packed_answer_that_is_cut_off_is_what_came(run, programs) -> None:

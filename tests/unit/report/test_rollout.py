@@ -10,9 +10,9 @@ from rich.console import Console, RenderableType
 
 from numaforge.report.rollout import outlook_tables, situation_tables
 from numaforge.rollout.cluster import Lease
-from numaforge.rollout.launch import Outlook, Survey
+from numaforge.rollout.launch import HostNeeds, Survey
 from numaforge.rollout.options import RolloutOptions
-from numaforge.rollout.orders import Led, Situation, Standing
+from numaforge.rollout.orders import NamedRollout, NodeStatus, RolloutStatus
 from numaforge.rollout.outlook import NodeOutlook
 from numaforge.rollout.record import Phase, Record
 from numaforge.rollout.slots import NODE, Slot
@@ -31,7 +31,7 @@ def names(count: int) -> list[str]:
 
 
 def outlook(host: str, in_the_way: tuple[str, ...] = ()) -> NodeOutlook:
-    said = Outlook(host, host, True, True, SENTENCES, {}, {})
+    said = HostNeeds(host, host, True, True, SENTENCES, {}, {})
     return NodeOutlook(said, "zone-0", 3, (), in_the_way, {"cpu": ("64", "60")})
 
 
@@ -42,7 +42,7 @@ def ahead(count: int, *, verbose: bool = False) -> list[str]:
         for number, host in enumerate(names(count))
     ]
     silent = {f"off-{number}": f"off-{number}: no route to host" for number in range(count // 10)}
-    survey = Survey(tuple(each.outlook for each in nodes), (), {}, silent, Path("log"))
+    survey = Survey(tuple(each.needs for each in nodes), (), {}, silent, Path("log"))
     return lines(outlook_tables(nodes, survey, RolloutOptions(), verbose=verbose))
 
 
@@ -70,7 +70,7 @@ def situation(count: int, *, verbose: bool = False) -> list[str]:
     """Return what is shown of so many nodes, of which a tenth is in the middle, after many roll-outs."""
     record = Record("ann@a/1", Phase.APPLYING, False)
     nodes = [
-        Standing(
+        NodeStatus(
             host, record if number % 10 == 0 else None, "" if number % 10 == 0 else "done", "", False, True
         )
         for number, host in enumerate(names(count))
@@ -79,8 +79,11 @@ def situation(count: int, *, verbose: bool = False) -> list[str]:
         Slot(Lease(f"numaforge-slot-{number}", holder="ann@a/1", annotations={NODE: each.node}))
         for number, each in enumerate(node for node in nodes if node.record)
     ]
-    leads = [Led("now", "ann@a/1", {}, ""), *(Led(f"old-{number}", "", {}, "") for number in range(count))]
-    return lines(situation_tables(Situation(tuple(leads), tuple(slots), tuple(nodes)), verbose=verbose))
+    leads = [
+        NamedRollout("now", "ann@a/1", {}, ""),
+        *(NamedRollout(f"old-{number}", "", {}, "") for number in range(count)),
+    ]
+    return lines(situation_tables(RolloutStatus(tuple(leads), tuple(slots), tuple(nodes)), verbose=verbose))
 
 
 @pytest.mark.parametrize("count", [1, 12, 30, 300])

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 from rich.console import Console, RenderableType
 
-from numaforge.planning.model import Allocatable, LargestPod, Notice
+from numaforge.planning.model import LargestPod, Notice, PredictedAllocatable
 from numaforge.planning.node import plan_node
 from numaforge.profile import load_profile
 from numaforge.report.tables import plan_tables, topology_tables
@@ -163,7 +163,7 @@ def test_notices_show_their_id(lab_plan):
 
 
 def test_allocatable_is_said_in_kubernetes_quantities(lab_plan):
-    allocatable = Allocatable(7500, 3 * 2**30, {"2Mi": 2**30}, {"nvidia.com/gpu": 8})
+    allocatable = PredictedAllocatable(7500, 3 * 2**30, {"2Mi": 2**30}, {"nvidia.com/gpu": 8})
     text = printed(plan_tables(replace(lab_plan, allocatable=allocatable)), width=120)
     assert "Allocatable predicted: cpu 7500m, memory 3Gi, hugepages-2Mi 1Gi, nvidia.com/gpu 8\n" in text
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from numaforge.rollout.abort import Abort
-from numaforge.rollout.cluster import ApiAwayError
+from numaforge.rollout.cluster import ApiUnreachableError
 from numaforge.rollout.lead import ROLLOUT, Lead, take_lead
 from numaforge.rollout.orders import situation, unlock
 from numaforge.rollout.record import ABORT, RECORD, Ending, Phase
@@ -128,7 +128,9 @@ def test_a_living_leader_is_left_to_end_by_itself(world: World) -> None:
 
 
 def test_an_api_server_that_is_away_for_a_while_is_asked_again(world: World) -> None:
-    world.cluster.fault = lambda _: ApiAwayError("connection refused") if world.time.now < 1060 else None
+    world.cluster.fault = lambda _: (
+        ApiUnreachableError("connection refused") if world.time.now < 1060 else None
+    )
     task = world.begin()
     world.time.run(lambda: ABORT in world.node.annotations or world.phase is Phase.APPLYING)
     order = told(world)

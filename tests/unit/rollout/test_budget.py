@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from numaforge.errors import NumaforgeError
-from numaforge.rollout.budget import FRESH_SECONDS, Budget, Lookout, Pool, Share, out_of_service
+from numaforge.rollout.budget import FRESH_SECONDS, Budget, CachedPool, Pool, Share, out_of_service
 from numaforge.rollout.record import RECORD
 from tests.fixtures.memory_cluster import ZONE, workers
 from tests.fixtures.rollout_world import World
@@ -159,10 +159,10 @@ def test_a_pool_seen_before_is_counted_as_one_seen_anew(before, now):
 
 def test_a_lookout_lists_the_nodes_no_more_often_than_needed():
     world = World()
-    lookout = Lookout(world.cluster, Budget(pool=""), world.time)
+    cached_pool = CachedPool(world.cluster, Budget(pool=""), world.time)
     for _ in range(10):
-        lookout.pool()
+        cached_pool.pool()
     assert world.cluster.calls["nodes"] == 1
     world.time.run(FRESH_SECONDS)
-    assert len(lookout.pool().nodes) == 3
+    assert len(cached_pool.pool().nodes) == 3
     assert world.cluster.calls["nodes"] == 2

@@ -9,10 +9,10 @@ import pytest
 
 from numaforge.rollout.cluster import ClusterError
 from numaforge.rollout.configz import (
-    KubeletDoor,
+    KubeletEndpoint,
     SilentKubeletError,
     UnreadableConfigError,
-    kubelet_door,
+    kubelet_endpoint,
     read_answer,
     refuse_unreadable,
 )
@@ -23,7 +23,7 @@ from tests.fixtures.rollout_world import NODE, World
 
 HEADER = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n"
 PKI = "/var/lib/kubelet/pki"
-DOOR = KubeletDoor(
+DOOR = KubeletEndpoint(
     address="127.0.0.1",
     port=10250,
     kubeconfig="/etc/kubernetes/kubelet.conf",
@@ -49,7 +49,7 @@ def with_flags(*flags: str) -> KubeletInstall:
 
 
 @pytest.mark.parametrize(
-    ("install", "door"),
+    ("install", "endpoint"),
     [
         pytest.param(KUBEADM, DOOR, id="as-kubeadm-sets-it-up"),
         pytest.param(
@@ -87,8 +87,8 @@ def with_flags(*flags: str) -> KubeletInstall:
         ),
     ],
 )
-def test_where_a_kubelet_serves(install, door):
-    assert kubelet_door(install) == door
+def test_where_a_kubelet_serves(install, endpoint):
+    assert kubelet_endpoint(install) == endpoint
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from numaforge.rollout.cluster import ApiAwayError, DisruptionBudget, Owner, Toleration
+from numaforge.rollout.cluster import ApiUnreachableError, DisruptionBudget, Owner, Toleration
 from numaforge.rollout.drain import Blocker, DrainSettings, drain, selects, sort_pods
 from numaforge.rollout.patience import Patience
 from tests.fixtures.memory_cluster import UNSCHEDULABLE
@@ -198,7 +198,7 @@ def test_the_time_for_which_the_api_server_is_away_does_not_count():
     world.cluster.shutdown_seconds = 30.0
     task = begin(world)
     world.time.run(4.0)
-    world.cluster.fault = lambda _: ApiAwayError("connection refused")
+    world.cluster.fault = lambda _: ApiUnreachableError("connection refused")
     world.time.run(600.0)
     world.cluster.fault = None
     world.time.finish(task)
@@ -208,6 +208,6 @@ def test_the_time_for_which_the_api_server_is_away_does_not_count():
 def test_an_api_server_that_stays_away_ends_a_drain():
     world = World()
     task = begin(world)
-    world.cluster.fault = lambda _: ApiAwayError("connection refused")
+    world.cluster.fault = lambda _: ApiUnreachableError("connection refused")
     world.time.finish(task)
-    assert isinstance(task.error, ApiAwayError)
+    assert isinstance(task.error, ApiUnreachableError)

@@ -8,7 +8,7 @@ import pytest
 
 from numaforge.errors import ExitCode
 from numaforge.rollout.budget import Budget, Share
-from numaforge.rollout.cluster import ApiAwayError, ForbiddenError
+from numaforge.rollout.cluster import ApiUnreachableError, ForbiddenError
 from numaforge.rollout.fleet import Fleet, FleetReport, FleetSettings, Member, in_order
 from numaforge.rollout.node import Outcome
 from numaforge.rollout.record import Ending, Phase
@@ -212,7 +212,7 @@ def test_an_api_server_that_is_away_is_waited_for():
     world = Watched(3)
     task = world.time.spawn(world.fleet().run())
     world.time.run(100.0)
-    world.cluster.fault = lambda _: ApiAwayError("connection refused")
+    world.cluster.fault = lambda _: ApiUnreachableError("connection refused")
     world.time.run(300.0)
     world.cluster.fault = None
     assert len(world.end(task).outcomes) == 3

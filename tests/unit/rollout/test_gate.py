@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from numaforge.rollout.cluster import ApiAwayError
+from numaforge.rollout.cluster import ApiUnreachableError
 from numaforge.rollout.configz import SilentKubeletError
 from numaforge.rollout.gate import Expected, GateSettings, prove
-from numaforge.rollout.patience import HostAwayError, Patience
+from numaforge.rollout.patience import HostUnreachableError, Patience
 from tests.fixtures.memory_machine import NEW, OFFERED
 from tests.fixtures.rollout_world import NODE, World
 from tests.fixtures.virtual_time import Task
@@ -141,9 +141,9 @@ def test_who_does_not_answer_costs_no_time_of_the_node_s(side):
     task = begin(world)
     world.time.run(25.0)
     if side == "the API server":
-        world.cluster.fault = lambda _: ApiAwayError("503")
+        world.cluster.fault = lambda _: ApiUnreachableError("503")
     else:
-        world.machine.fault = lambda _: HostAwayError("no route")
+        world.machine.fault = lambda _: HostUnreachableError("no route")
     world.time.run(300.0)
     world.cluster.fault = world.machine.fault = None
     assert wrong(world, task) == []
@@ -165,7 +165,7 @@ def test_a_kubelet_that_cannot_ask_the_api_server_who_may_read_costs_no_time_of_
     task = begin(world)
     world.time.run(25.0)
     world.machine.fault = silent
-    world.cluster.fault = lambda _: ApiAwayError("503")
+    world.cluster.fault = lambda _: ApiUnreachableError("503")
     world.time.run(300.0)
     world.machine.fault = world.cluster.fault = None
     assert wrong(world, task) == []
@@ -183,7 +183,7 @@ def test_a_configz_that_does_not_come_through_while_the_api_server_answers_is_th
     world = World()
     world.trouble(unreadable="the kubelet refuses it to its own node (403)")
     task = begin(world)
-    world.cluster.fault = lambda call: ApiAwayError("502") if call == "running_config" else None
+    world.cluster.fault = lambda call: ApiUnreachableError("502") if call == "running_config" else None
     assert wrong(world, task) == ["/configz: predicted an answer, found 502"]
 
 
@@ -212,7 +212,7 @@ def test_permissions_that_are_gone_are_no_answer_and_say_what_to_grant():
     world.trouble(unreadable="the kubelet refuses it to its own node (403)")
     world.cluster.denied.add("get nodes/proxy")
     world.time.finish(task)
-    assert isinstance(task.error, ApiAwayError)
+    assert isinstance(task.error, ApiUnreachableError)
     assert "refuses it to its own node (403); may not get nodes/proxy" in str(task.error)
     assert "nodes/configz" in str(task.error)
 

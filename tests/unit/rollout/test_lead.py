@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from numaforge.rollout.cluster import ApiAwayError
+from numaforge.rollout.cluster import ApiUnreachableError
 from numaforge.rollout.lead import STOP, Lead, LedError, take_lead
 from numaforge.rollout.slots import SILENT_SECONDS
 from tests.fixtures.rollout_world import World
@@ -107,7 +107,7 @@ def test_a_lead_that_somebody_has_taken_ends_a_run():
 def test_an_api_server_that_is_away_is_no_reason_to_stop():
     world = World()
     held = lead(world)
-    world.cluster.fault = lambda _: ApiAwayError("connection refused")
+    world.cluster.fault = lambda _: ApiUnreachableError("connection refused")
     assert held.keep() is None
 
 
@@ -116,8 +116,8 @@ def test_an_end_whose_answer_was_lost_has_happened():
     held = lead(world)
     calls = iter(range(100))
     world.cluster.fault = lambda call: (
-        ApiAwayError("connection reset") if call == "put_lease" and next(calls) == 1 else None
+        ApiUnreachableError("connection reset") if call == "put_lease" and next(calls) == 1 else None
     )
-    with pytest.raises(ApiAwayError):
+    with pytest.raises(ApiUnreachableError):
         held.end({})
     held.end({})

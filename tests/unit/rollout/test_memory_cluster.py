@@ -7,14 +7,14 @@ import dataclasses
 import pytest
 
 from numaforge.rollout.cluster import (
-    ApiAwayError,
+    ApiUnreachableError,
+    ClusterPod,
     DisruptionBudget,
     Eviction,
     ForbiddenError,
     Lease,
     Owner,
     Permission,
-    Pod,
     Toleration,
 )
 from tests.fixtures.cluster_contract import NODES, ClusterContract, World
@@ -44,13 +44,13 @@ class MemoryWorld(World):
         kind = {"Deployment": "ReplicaSet"}.get(kind, kind)
         for number in range(replicas):
             self.cluster.add_pod(
-                Pod(
+                ClusterPod(
                     "default",
-                    f"{name}-{number}" if kind != "Pod" else name,
+                    f"{name}-{number}" if kind != "ClusterPod" else name,
                     f"{name}-uid-{number}",
                     NODES[number % len(NODES)],
                     labels={"app": name},
-                    owner=Owner(kind, name, f"{name}-uid") if kind != "Pod" else None,
+                    owner=Owner(kind, name, f"{name}-uid") if kind != "ClusterPod" else None,
                     finalizers=finalizers,
                 )
             )
@@ -93,7 +93,7 @@ class TestMemoryCluster(ClusterContract):
 
 
 def pod_on(node, name="web-1", **fields):
-    return Pod(
+    return ClusterPod(
         "default",
         name,
         f"{name}-uid",
@@ -110,17 +110,17 @@ WEB = DisruptionBudget(
 
 
 def test_an_answer_can_be_lost_after_the_effect():
-    answers = iter([None, ApiAwayError("lost")])
+    answers = iter([None, ApiUnreachableError("lost")])
     cluster = MemoryCluster(lambda: 0.0, workers(1), fault=lambda _: next(answers))
-    with pytest.raises(ApiAwayError):
+    with pytest.raises(ApiUnreachableError):
         cluster.put_lease(Lease("slot", holder="somebody"))
     cluster.fault = None
     assert [lease.holder for lease in cluster.leases()] == ["somebody"]
 
 
 def test_a_request_can_be_lost_before_the_effect():
-    cluster = MemoryCluster(lambda: 0.0, workers(1), fault=lambda _: ApiAwayError("lost"))
-    with pytest.raises(ApiAwayError):
+    cluster = MemoryCluster(lambda: 0.0, workers(1), fault=lambda _: ApiUnreachableError("lost"))
+    with pytest.raises(ApiUnreachableError):
         cluster.put_lease(Lease("slot", holder="somebody"))
     cluster.fault = None
     assert cluster.leases() == []
@@ -131,7 +131,7 @@ def test_a_busy_api_server_throttles_evictions_and_is_away_for_the_rest():
     [pod] = cluster.pods("node-0000")
     cluster.throttled_until = 10.0
     assert cluster.evict(pod).result is Eviction.THROTTLED
-    with pytest.raises(ApiAwayError):
+    with pytest.raises(ApiUnreachableError):
         cluster.nodes()
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from numaforge.errors import HostError
 from numaforge.rollout.cluster import (
-    ApiAwayError,
+    ApiUnreachableError,
     ConflictError,
     DisruptionBudget,
     ForbiddenError,
@@ -18,7 +18,7 @@ from numaforge.rollout.cluster import (
 from numaforge.rollout.drain import DrainSettings
 from numaforge.rollout.gate import GateSettings
 from numaforge.rollout.machine import Identity
-from numaforge.rollout.patience import HostAwayError
+from numaforge.rollout.patience import HostUnreachableError
 from numaforge.rollout.record import ABORT, RECORD, RESULT, Ending, Phase
 from tests.fixtures.memory_machine import NEW, OLD
 from tests.fixtures.rollout_world import NODE, World, pod
@@ -154,7 +154,7 @@ def untouched(world: World) -> bool:
 @pytest.mark.parametrize(
     ("state", "said"),
     [
-        pytest.param({"unschedulable": True}, "cordoned the node", id="somebody else's cordon"),
+        pytest.param({"unschedulable": True}, "node was cordoned before", id="somebody else's cordon"),
         pytest.param(
             {"ready": False, "ready_message": "PLEG"}, "not Ready: PLEG", id="a node that is not Ready"
         ),
@@ -331,7 +331,7 @@ def test_a_drain_that_is_blocked_gives_the_node_back_and_names_the_budget():
 
 def test_a_budget_that_was_looked_at_long_ago_is_looked_at_again_before_the_cordon():
     world = World()
-    world.machine.fault = lambda _: HostAwayError("no route to host") if world.slots() else None
+    world.machine.fault = lambda _: HostUnreachableError("no route to host") if world.slots() else None
     task = world.begin()
     world.time.run(100.0)
     assert world.slots() == [NODE]
@@ -420,7 +420,7 @@ def test_a_node_that_somebody_else_works_on_by_now_is_left_cordoned(phase):
     world.reach(phase)
     world.cluster.change_node(NODE, labels=DRIVER_UPGRADE)
     outcome = world.end(task)
-    assert "left cordoned, because somebody else was at work on the node: the GPU operator" in outcome.reason
+    assert "left cordoned, because another maintenance was in progress: the GPU operator" in outcome.reason
     assert (outcome.ending, world.machine.files) == (
         (Ending.BLOCKED, OLD) if phase is Phase.CORDONED else (Ending.DONE, NEW)
     )
@@ -438,7 +438,7 @@ def test_a_record_that_somebody_removes_is_reported_with_the_cordon_that_stays(p
     world.cluster.patch_node(world.node, annotations={RECORD: None})
     outcome = world.end(task)
     assert outcome.ending is ending
-    assert "taken the roll-out's record off the node, and left it cordoned" in outcome.reason
+    assert "the roll-out's record was removed from the node, which stays cordoned" in outcome.reason
     assert world.slots() == []
 
 
@@ -477,7 +477,7 @@ def test_an_api_server_that_is_away_for_minutes_undoes_nothing(phase):
     world.trouble(gpus="7" if phase is Phase.UNDOING else "8")
     task = world.begin()
     world.reach(phase)
-    world.cluster.fault = lambda _: ApiAwayError("etcdserver: leader changed")
+    world.cluster.fault = lambda _: ApiUnreachableError("etcdserver: leader changed")
     world.time.run(300.0)
     assert not task.ended
     world.cluster.fault = None
@@ -490,7 +490,7 @@ def test_a_host_that_is_away_for_minutes_undoes_nothing(phase):
     world = World()
     task = world.begin()
     world.reach(phase)
-    world.machine.fault = lambda _: HostAwayError("ssh: connection refused")
+    world.machine.fault = lambda _: HostUnreachableError("ssh: connection refused")
     world.time.run(300.0)
     assert not task.ended
     world.machine.fault = None
@@ -505,9 +505,9 @@ def test_patience_ends_and_somebody_else_goes_on(side, phase):
     task = world.begin()
     world.reach(phase)
     if side == "the host":
-        world.machine.fault = lambda _: HostAwayError("ssh: connection refused")
+        world.machine.fault = lambda _: HostUnreachableError("ssh: connection refused")
     else:
-        world.cluster.fault = lambda _: ApiAwayError("connection refused")
+        world.cluster.fault = lambda _: ApiUnreachableError("connection refused")
     outcome = world.end(task)
     untouched_host = side == "the host" and phase is Phase.CORDONED
     assert outcome.ending is (Ending.BLOCKED if untouched_host else Ending.HELD)
@@ -617,7 +617,9 @@ def test_a_node_uncordoned_before_its_transaction_has_begun_is_left_in_service(a
     world = World()
     begun = begins(world)
     handed_over(world, 300.0)
-    world.machine.fault = lambda call: HostAwayError("no route") if call in ("status", "void") else None
+    world.machine.fault = lambda call: (
+        HostUnreachableError("no route") if call in ("status", "void") else None
+    )
     task = world.begin()
     world.reach(Phase.APPLYING)
     world.time.run(10.0)
@@ -663,7 +665,7 @@ def test_a_transaction_that_was_broken_off_is_ended_also_where_the_node_was_unco
 def test_an_undoing_is_not_asked_for_once_the_node_is_uncordoned():
     world = World()
     world.trouble(gpus="7")
-    world.machine.fault = lambda call: HostAwayError("no route") if call == "revert" else None
+    world.machine.fault = lambda call: HostUnreachableError("no route") if call == "revert" else None
     task = world.begin()
     world.reach(Phase.UNDOING)
     world.time.run(10.0)
@@ -742,7 +744,9 @@ def test_a_cordoned_node_goes_on_without_a_slot_that_somebody_deletes():
     world.reach(Phase.APPLIED)
     world.cluster.delete_lease("numaforge-slot-0")
     assert (world.end(task).ending, free(world)) == (Ending.DONE, True)
-    assert ("somebody has taken the node's slot away",) in [progress.waits_for for progress in world.told]
+    assert ("another process has released the node's slot",) in [
+        progress.waits_for for progress in world.told
+    ]
 
 
 def test_a_node_is_not_cordoned_once_its_slot_is_gone():
@@ -756,7 +760,7 @@ def test_a_node_is_not_cordoned_once_its_slot_is_gone():
     world.time.run(20.0)
     world.cluster.change_node(NODE, labels={})
     outcome = world.end(task)
-    assert (outcome.reason, untouched(world)) == ("somebody has taken the node's slot away", True)
+    assert (outcome.reason, untouched(world)) == ("another process has released the node's slot", True)
 
 
 def test_a_runner_far_from_this_machine_is_dead_after_a_minute_of_silence():
@@ -781,8 +785,8 @@ class Boundaries:
         self.count = 0
         self._chosen = chosen
         self._failure = failure
-        world.cluster.fault = self._on(ApiAwayError)
-        world.machine.fault = self._on(HostAwayError)
+        world.cluster.fault = self._on(ApiUnreachableError)
+        world.machine.fault = self._on(HostUnreachableError)
 
     def _on(self, away):
         def fault(call: str) -> BaseException | None:

@@ -7,22 +7,22 @@ from pathlib import Path
 import pytest
 
 from numaforge.rollout.cluster import DisruptionBudget
-from numaforge.rollout.launch import Outlook, Survey
+from numaforge.rollout.launch import HostNeeds, Survey
 from numaforge.rollout.options import RolloutOptions
 from numaforge.rollout.outlook import NodeOutlook, look_ahead
 from numaforge.rollout.record import RECORD, Phase
 from tests.fixtures.rollout_world import NODE, World, pod
 
-CORDONED = "somebody else has cordoned the node (permit: include_cordoned)"
+CORDONED = "the node was cordoned before (permit: include_cordoned)"
 
 
-def outlook(node: str, *, restarts: bool = True, joined: bool = True) -> Outlook:
-    return Outlook(node, node, joined, restarts, (), {"cpu": "60"}, {})
+def needs(node: str, *, restarts: bool = True, joined: bool = True) -> HostNeeds:
+    return HostNeeds(node, node, joined, restarts, (), {"cpu": "60"}, {})
 
 
-def ahead(world: World, *outlooks: Outlook, **options: object) -> list[NodeOutlook]:
+def ahead(world: World, *hosts: HostNeeds, **options: object) -> list[NodeOutlook]:
     nodes = {node.name: node for node in world.cluster.nodes()}
-    survey = Survey(outlooks, (), {}, {}, Path("log"))
+    survey = Survey(hosts, (), {}, {}, Path("log"))
     return look_ahead(world.cluster, nodes, survey, RolloutOptions(**options))
 
 
@@ -38,7 +38,7 @@ def ahead(world: World, *outlooks: Outlook, **options: object) -> list[NodeOutlo
         pytest.param(
             {"unschedulable": True, "deleting": True},
             {},
-            ("somebody else is at work on the node: its Node object is being deleted", CORDONED),
+            ("another maintenance of the node is in progress: its Node object is being deleted", CORDONED),
             id="everything-that-is-in-the-way",
         ),
     ],
@@ -46,7 +46,7 @@ def ahead(world: World, *outlooks: Outlook, **options: object) -> list[NodeOutlo
 def test_in_the_way_of_a_node_is(fields, options, in_the_way):
     world = World()
     world.cluster.change_node(NODE, **fields)
-    (node,) = ahead(world, outlook(NODE), **options)
+    (node,) = ahead(world, needs(NODE), **options)
     assert node.in_the_way == in_the_way
 
 
@@ -54,14 +54,14 @@ def test_a_node_in_the_middle_of_a_roll_out_is_to_be_resumed():
     world = World()
     world.begin()
     world.reach(Phase.APPLYING)
-    (node,) = ahead(world, outlook(NODE))
+    (node,) = ahead(world, needs(NODE))
     assert node.in_the_way == ("in the middle of a roll-out (applying): resume or abort it",)
 
 
 def test_a_node_whose_record_cannot_be_read_is_shown_with_the_way_out():
     world = World()
     world.cluster.change_node(NODE, annotations={RECORD: "?"})
-    (node,) = ahead(world, outlook(NODE, restarts=False))
+    (node,) = ahead(world, needs(NODE, restarts=False))
     assert "cannot be read" in node.in_the_way[0]
     assert f"kubectl annotate node {NODE} {RECORD}-" in node.in_the_way[0]
 
@@ -69,7 +69,7 @@ def test_a_node_whose_record_cannot_be_read_is_shown_with_the_way_out():
 def test_pods_are_named_that_block_the_node_or_that_it_waits_for():
     world = World(pods=[pod("web-1"), pod("bare", owner=None)])
     world.cluster.set_budget(DisruptionBudget("default", "web", {"matchLabels": {"app": "web"}}, 0, 1, 1))
-    (node,) = ahead(world, outlook(NODE))
+    (node,) = ahead(world, needs(NODE))
     assert (node.evicted, node.waits_for) == (
         1,
         ("default/web-1: PodDisruptionBudget default/web allows no disruption now",),
@@ -80,15 +80,15 @@ def test_pods_are_named_that_block_the_node_or_that_it_waits_for():
 def test_who_restarts_is_shown_in_order_with_the_canaries_first():
     world = World()
     names = ("node-0001", "node-0000", "node-0002")
-    shown = ahead(world, *(outlook(name) for name in names), canary_hosts=["node-0002"])
-    assert [each.outlook.host for each in shown] == ["node-0002", "node-0000", "node-0001"]
+    shown = ahead(world, *(needs(name) for name in names), canary_hosts=["node-0002"])
+    assert [each.needs.host for each in shown] == ["node-0002", "node-0000", "node-0001"]
 
 
 @pytest.mark.parametrize("fields", [{"restarts": False}, {"joined": False}], ids=["no restart", "not joined"])
 def test_a_node_is_not_taken_out_of_service_with(fields):
-    assert ahead(World(), outlook(NODE, **fields)) == []
+    assert ahead(World(), needs(NODE, **fields)) == []
 
 
 def test_what_changes_is_shown_with_what_there_is_now():
-    (node,) = ahead(World(), outlook(NODE))
+    (node,) = ahead(World(), needs(NODE))
     assert node.allocatable == {"cpu": ("64", "60")}

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from numaforge.errors import HostError
-from numaforge.rollout.cluster import ApiAwayError, ConflictError
-from numaforge.rollout.patience import HostAwayError, Patience, patiently, retried
+from numaforge.rollout.cluster import ApiUnreachableError, ConflictError
+from numaforge.rollout.patience import HostUnreachableError, Patience, patiently, retried
 from tests.fixtures.virtual_time import VirtualTime
 
 
@@ -18,7 +18,9 @@ def ask(call, seconds=60.0):
     return task, time.now - begun
 
 
-@pytest.mark.parametrize("away", [ApiAwayError("no"), HostAwayError("no")], ids=["API server", "host"])
+@pytest.mark.parametrize(
+    "away", [ApiUnreachableError("no"), HostUnreachableError("no")], ids=["API server", "host"]
+)
 def test_who_is_away_is_asked_again_until_patience_ends(away):
     def call():
         raise away
@@ -28,7 +30,7 @@ def test_who_is_away_is_asked_again_until_patience_ends(away):
 
 
 def test_an_answer_ends_the_waiting():
-    answers = [ApiAwayError("no"), ApiAwayError("no"), None]
+    answers = [ApiUnreachableError("no"), ApiUnreachableError("no"), None]
 
     def call():
         if (error := answers.pop(0)) is not None:
@@ -49,13 +51,13 @@ def test_what_is_refused_is_not_asked_again():
 def test_every_answer_makes_patience_new():
     patience = Patience(5.0)
     for _ in range(10):
-        patience.wait(ApiAwayError("no"))
-        patience.wait(ApiAwayError("no"))
+        patience.wait(ApiUnreachableError("no"))
+        patience.wait(ApiUnreachableError("no"))
         patience.answered()
-    patience.wait(ApiAwayError("no"))
-    patience.wait(ApiAwayError("no"))
-    with pytest.raises(ApiAwayError):
-        patience.wait(ApiAwayError("no"))
+    patience.wait(ApiUnreachableError("no"))
+    patience.wait(ApiUnreachableError("no"))
+    with pytest.raises(ApiUnreachableError):
+        patience.wait(ApiUnreachableError("no"))
 
 
 def test_a_change_that_somebody_else_was_faster_with_is_made_anew():

@@ -172,7 +172,7 @@ def test_an_uncordoned_node_is_told_from_one_without_a_record():
     with pytest.raises(UncordonedError):
         advance(world.cluster, NODE, OURS)
     world.cluster.change_node(NODE, annotations={})
-    with pytest.raises(TakenError, match="taken the roll-out's record off"):
+    with pytest.raises(TakenError, match="roll-out's record was removed from"):
         advance(world.cluster, NODE, OURS)
 
 

@@ -8,9 +8,17 @@ from dataclasses import replace
 import pytest
 
 from numaforge.rollout import slots
-from numaforge.rollout.budget import Budget, Lookout, Share
-from numaforge.rollout.cluster import ApiAwayError, ConflictError
-from numaforge.rollout.slots import SILENT_SECONDS, Holding, NoSlotError, Silence, release, renew, take_slot
+from numaforge.rollout.budget import Budget, CachedPool, Share
+from numaforge.rollout.cluster import ApiUnreachableError, ConflictError
+from numaforge.rollout.slots import (
+    SILENT_SECONDS,
+    LeaseWatch,
+    NoSlotError,
+    RenewedSlot,
+    release,
+    renew,
+    take_slot,
+)
 from numaforge.rollout.steps import in_thread, run
 from tests.fixtures.rollout_world import NODE, World
 
@@ -24,15 +32,15 @@ def take(
     runner: str = ANN,
     count: int = 1,
     seconds: float = 300.0,
-    lookout: Lookout | None = None,
+    cached_pool: CachedPool | None = None,
     **options,
 ):
-    lookout = lookout or Lookout(world.cluster, Budget(Share(count=count)), world.time)
+    cached_pool = cached_pool or CachedPool(world.cluster, Budget(Share(count=count)), world.time)
     steps = take_slot(
         world.cluster,
         name,
         runner,
-        lookout,
+        cached_pool,
         clock=world.time,
         tell=lambda _: None,
         patience_seconds=seconds,
@@ -107,13 +115,13 @@ def test_the_slot_of_a_node_that_has_left_the_cluster_is_free(again):
 
 def test_a_node_whose_slot_was_deleted_by_hand_is_seen_by_its_cordon():
     world = World()
-    lookout = Lookout(world.cluster, Budget(Share(count=1)), world.time)
-    lookout.pool()
+    cached_pool = CachedPool(world.cluster, Budget(Share(count=1)), world.time)
+    cached_pool.pool()
     slot = taken(world)
     world.cluster.change_node(NODE, unschedulable=True)
     world.cluster.delete_lease(slot.lease.name)
     with pytest.raises(NoSlotError, match="1 of at most 1 nodes are out of service: node-0000"):
-        taken(world, OTHER, BOB, seconds=0.0, lookout=lookout)
+        taken(world, OTHER, BOB, seconds=0.0, cached_pool=cached_pool)
 
 
 def test_a_slot_that_was_left_too_early_is_judged_by_the_budget_again():
@@ -141,8 +149,8 @@ def test_a_slot_whose_answer_was_lost_is(write):
     world = World()
     slot = taken(world)
     calls = iter(range(100))
-    world.cluster.fault = lambda _: ApiAwayError("connection reset") if next(calls) == 1 else None
-    with pytest.raises(ApiAwayError):
+    world.cluster.fault = lambda _: ApiUnreachableError("connection reset") if next(calls) == 1 else None
+    with pytest.raises(ApiUnreachableError):
         write(world.cluster, slot)
     write(world.cluster, slot)
     assert world.slots() == ([NODE] if write is renew else [])
@@ -160,8 +168,8 @@ def test_a_slot_that_another_has_taken_over_is_neither_renewed_nor_given_back():
 
 def test_a_slot_is_renewed_while_its_work_waits():
     world = World()
-    holding = Holding(world.cluster, taken(world), world.time, lambda _: None)
-    silence = Silence(world.time)
+    holding = RenewedSlot(world.cluster, taken(world), world.time, lambda _: None)
+    watch = LeaseWatch(world.time)
 
     def work():
         yield 600.0
@@ -170,7 +178,7 @@ def test_a_slot_is_renewed_while_its_work_waits():
     longest = 0.0
     while not task.ended:
         world.time.run(5.0)
-        longest = max(longest, silence.of(world.cluster.leases()[0]))
+        longest = max(longest, watch.of(world.cluster.leases()[0]))
     assert longest <= 15.0
 
 
@@ -179,7 +187,7 @@ def test_the_silence_of_a_runner_does_not_count_while_the_api_server_is_away():
     slot = taken(world)
     waiting = take(world, runner=BOB, seconds=3600.0)
     world.time.run(20.0)
-    world.cluster.fault = lambda _: ApiAwayError("connection refused")
+    world.cluster.fault = lambda _: ApiUnreachableError("connection refused")
     world.time.run(5 * SILENT_SECONDS)
     world.cluster.fault = None
     world.time.run(9.0)  # until the runner's next renewal
@@ -197,7 +205,7 @@ def often(monkeypatch):
 @pytest.mark.usefixtures("often")
 def test_a_slot_is_renewed_while_its_work_is_blocked_and_no_longer():
     world = World()
-    holding = Holding(world.cluster, taken(world), world.time, lambda _: None)
+    holding = RenewedSlot(world.cluster, taken(world), world.time, lambda _: None)
     renewed = threading.Semaphore(0)
     world.cluster.fault = lambda call: renewed.release() if call == "put_lease" else None
     threads = threading.active_count()
@@ -215,11 +223,13 @@ def test_a_slot_is_renewed_while_its_work_is_blocked_and_no_longer():
 
 
 @pytest.mark.usefixtures("often")
-@pytest.mark.parametrize("failure", [ApiAwayError("refused"), OSError("no kubectl")], ids=["API", "kubectl"])
+@pytest.mark.parametrize(
+    "failure", [ApiUnreachableError("refused"), OSError("no kubectl")], ids=["API", "kubectl"]
+)
 def test_a_renewal_that_fails_is_told_and_made_again(failure):
     world = World()
     told = []
-    holding = Holding(world.cluster, taken(world), world.time, told.append)
+    holding = RenewedSlot(world.cluster, taken(world), world.time, told.append)
     failures, renewed = [failure], threading.Event()
 
     def fault(call):
@@ -242,7 +252,7 @@ def test_a_renewal_that_fails_is_told_and_made_again(failure):
 def test_a_slot_that_is_lost_while_its_work_is_blocked_is_known_to_be_lost():
     world = World()
     told = threading.Event()
-    holding = Holding(world.cluster, taken(world), world.time, lambda _: told.set())
+    holding = RenewedSlot(world.cluster, taken(world), world.time, lambda _: told.set())
     world.cluster.delete_lease(holding.slot.lease.name)
 
     def work():

@@ -14,12 +14,12 @@ from numaforge.errors import HostError
 from numaforge.kubelet.config.comparison import differences
 from numaforge.planning.document import dumps, loads
 from numaforge.planning.files import HUGEPAGES_TMPFILES_PATH
-from numaforge.planning.model import Allocatable, KernelPlan, NodePlan, PlannedFile, TuningPlan
+from numaforge.planning.model import KernelPlan, NodePlan, PlannedFile, PredictedAllocatable, TuningPlan
 from numaforge.planning.node import plan_node
 from numaforge.profile import load_profile
 from numaforge.render import render_plan
 from numaforge.verification import expectations, suite
-from numaforge.verification.cluster import Cluster
+from numaforge.verification.cluster import ApiServer
 from numaforge.verification.live import Live, probe, read_live
 from numaforge.verification.login import Login, login, ssh_config
 from tests.fixtures import machines
@@ -94,7 +94,7 @@ def test_every_setting_of_the_kubelet_is_a_promise(plan):
 
 
 def test_allocatable_is_promised_in_kubernetes_names(plan):
-    allocatable = Allocatable(7500, 2**30, {"2Mi": 2**29}, {"nvidia.com/gpu": 8})
+    allocatable = PredictedAllocatable(7500, 2**30, {"2Mi": 2**29}, {"nvidia.com/gpu": 8})
     assert expectations.allocatable(replace(plan, allocatable=allocatable)) == {
         "cpu": 7.5,
         "memory": 2**30,
@@ -244,7 +244,7 @@ def kubectl(tmp_path, monkeypatch):
 
 def test_the_running_configuration_is_the_kubelets_own_and_fetched_once(kubectl):
     calls = kubectl("""echo '{"kubeletconfig": {"cpuManagerPolicy": "static"}}'""")
-    cluster = Cluster("/root/admin.conf")
+    cluster = ApiServer("/root/admin.conf")
     assert [cluster.running_config("gpu-1") for _ in range(2)] == [{"cpuManagerPolicy": "static"}] * 2
     assert calls.read_text().splitlines() == [
         "--kubeconfig /root/admin.conf --request-timeout=20s get --raw /api/v1/nodes/gpu-1/proxy/configz"
@@ -254,13 +254,13 @@ def test_the_running_configuration_is_the_kubelets_own_and_fetched_once(kubectl)
 def test_an_error_of_the_cluster_fails_the_test_with_its_words(kubectl):
     kubectl("echo 'Error from server (NotFound): nodes gpu-1 not found' >&2; exit 1")
     with pytest.raises(pytest.fail.Exception, match="nodes gpu-1 not found"):
-        Cluster("/root/admin.conf").allocatable("gpu-1")
+        ApiServer("/root/admin.conf").allocatable("gpu-1")
 
 
 def test_without_kubectl_it_says_so(monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(pytest.fail.Exception, match="cannot run kubectl"):
-        Cluster("/root/admin.conf").allocatable("gpu-1")
+        ApiServer("/root/admin.conf").allocatable("gpu-1")
 
 
 # ---- how a host is reached ----

@@ -10,7 +10,7 @@ COMMANDS = ("plan", "run", "resume", "status", "abort", "unlock")
 
 
 class _Commands(click.Group):
-    """Each command is a module here; they take a while to import, so that waits until one is asked for."""
+    """Each command is a module here; each is imported only when it is called, which saves time."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 (click's signature)
         return [*COMMANDS]

@@ -44,7 +44,7 @@ def abort(program: Pyinfra, output: str, verbose: bool, wait_seconds: float) -> 
     """
     program = replace(
         program,
-        part=replace(program.part, begins=False),
+        role=replace(program.role, begins=False),
         options={**program.options, "slot_seconds": _SLOT_SECONDS},
     )
     options = _login(program)
@@ -52,7 +52,7 @@ def abort(program: Pyinfra, output: str, verbose: bool, wait_seconds: float) -> 
         return show_nothing(program, output)
     with options.cluster() as cluster:
         order = Abort(
-            cluster, program.part.name, owner_of(this_runner()), time.monotonic, options.away_seconds
+            cluster, program.role.name, owner_of(this_runner()), time.monotonic, options.unreachable_seconds
         )
         report = _undone(order, cluster, program, options, output, wait_seconds)
     outcomes = report.outcomes.items()
@@ -77,7 +77,7 @@ def _login(program: Pyinfra) -> RolloutOptions | None:
     Returns None for a shard without hosts. Raises NumaforgeError where neither says it, and where hosts
     disagree.
     """
-    said = {name: value for name, value in program.options.items() if name in {*LOGIN, "away_seconds"}}
+    said = {name: value for name, value in program.options.items() if name in {*LOGIN, "unreachable_seconds"}}
     try:
         settings = waiting(program.settings(), "reading the inventory")
     except NumaforgeError as error:
@@ -104,7 +104,7 @@ def _undone(
     survey: Survey | None = None
     stopped = None
     try:
-        waiting(order.tell(), "telling who is at work")
+        waiting(order.tell(), "asking the runners in progress to abort")
         click.echo(plain(_told(order)), err=True)
         while left := waiting(order.undone(wait_seconds), "waiting until the nodes are as they were"):
             survey = survey or asked(program)
@@ -143,7 +143,7 @@ def _take_up(
     left: Iterable[str],
 ) -> None:
     """Undo the nodes that nothing is at work on; one whose host cannot be reached is held."""
-    known = {each.node: Member(each.host, each.node) for each in survey.outlooks if each.joined}
+    known = {each.node: Member(each.host, each.node) for each in survey.needs if each.joined}
     members = [known[name] for name in left if name in known]
     for name in left:
         if name not in known:

@@ -34,7 +34,7 @@ def fleet(
     shards: frozenset[int] = frozenset(),
 ) -> Fleet:
     """Return the roll-out of members; `shards` are those that have hosts, where the inventory is divided."""
-    shard, name = program.shard, program.part.name
+    shard, name = program.shard, program.role.name
     return Fleet(
         cluster=cluster,
         members=members,
@@ -52,7 +52,7 @@ def driven(fleet: Fleet, program: Pyinfra, output: str) -> FleetReport:
     view = LiveView(fleet, program.runs, as_json=output == "json")
 
     def sleep(seconds: float) -> None:
-        with suppress(BrokenPipeError):  # a roll-out goes on when nothing reads its output any more
+        with suppress(BrokenPipeError):  # a roll-out continues without a reader of its output
             view.refresh()
         time.sleep(seconds)
 
@@ -72,14 +72,14 @@ def driven(fleet: Fleet, program: Pyinfra, output: str) -> FleetReport:
 
 @contextmanager
 def _interrupted(fleet: Fleet) -> Iterator[None]:
-    """Let the first interrupt stop the fleet and the second leave it: what has begun goes on by itself."""
+    """Let the first interrupt stop the fleet and the second leave it: what has begun continues by itself."""
 
     def stop(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 (a signal handler's signature)
         if fleet.stopped:
             raise KeyboardInterrupt
         fleet.stop("interrupted")
         click.echo(
-            "no further node is begun; once more, and those in progress go on without this command", err=True
+            "no further node is begun; interrupt again to leave: what is in progress continues", err=True
         )
 
     before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}

@@ -16,7 +16,7 @@ from numaforge.commands.options import Command, output_option
 from numaforge.errors import NumaforgeError
 from numaforge.resources import deploy_dir
 from numaforge.rollout.launch import Pyinfra
-from numaforge.rollout.options import Part, RolloutOptions, read_options
+from numaforge.rollout.options import RolloutOptions, RunRole, read_options
 from numaforge.rollout.record import DEFAULT_NAME
 from numaforge.rollout.shards import SHARD, Shard
 
@@ -67,8 +67,8 @@ def fleet_command(command: Callable[..., int]) -> Callable[..., int]:
     ) -> int:
         said = {key: given.pop(key) for key in _OF_A_FLEET}
         own = Shard.parse(shard) if shard else None
-        part = Part(own.name_of(name) if own else name)
-        program = replace(_program(inventory, deploy, limits, part, said), shard=own)
+        role = RunRole(own.name_of(name) if own else name)
+        program = replace(_program(inventory, deploy, limits, role, said), shard=own)
         return command(program=program, output=output, **given)
 
     decorated: Callable[..., int] = called
@@ -100,7 +100,7 @@ def options_of(given: Mapping[str, Any]) -> RolloutOptions:
 
 
 def _program(
-    inventory: str, deploy: str | None, limits: tuple[str, ...], part: Part, given: Mapping[str, Any]
+    inventory: str, deploy: str | None, limits: tuple[str, ...], role: RunRole, given: Mapping[str, Any]
 ) -> Pyinfra:
     """Return how to run pyinfra here.
 
@@ -117,10 +117,10 @@ def _program(
     if not deploy_file.exists():
         raise NumaforgeError("there is no such deploy", where=str(deploy_file))
     state = Path(os.environ.get("XDG_STATE_HOME") or Path("~/.local/state").expanduser())
-    stem = f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}-{part.name.replace('/', '_')}-{os.getpid()}"
+    stem = f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}-{role.name.replace('/', '_')}-{os.getpid()}"
     folder = state / "numaforge" / "rollouts" / stem
     named = str(place) if place.suffix == ".py" else inventory
-    return Pyinfra(named, str(deploy_file), limits, said, folder, part)
+    return Pyinfra(named, str(deploy_file), limits, said, folder, role)
 
 
 def _site() -> Path:

@@ -52,7 +52,7 @@ def common_options(survey: Survey) -> RolloutOptions:
     if survey.refused:
         lines = _by_reason(dict(sorted(survey.refused.items())), ": ", survey.log)
         raise NumaforgeError("nothing was begun:\n" + "\n".join(lines))
-    if not survey.outlooks:
+    if not survey.needs:
         hosts = {**did_not_answer(survey), **dict.fromkeys(survey.without_kubelet, "without a kubelet")}
         lines = _by_reason(hosts, " ", survey.log) or [*tail(survey.log)]
         raise NumaforgeError(
@@ -60,7 +60,7 @@ def common_options(survey: Survey) -> RolloutOptions:
             where=str(survey.log),
             remedy="nothing was begun",
         )
-    return read_options(agreed({each.host: each.options for each in survey.outlooks}, _FOR_THE_FLEET))
+    return read_options(agreed({each.host: each.options for each in survey.needs}, _FOR_THE_FLEET))
 
 
 def _by_reason(reasons: Mapping[str, str], between: str, log: Path) -> list[str]:
@@ -105,7 +105,7 @@ def preflight(cluster: Cluster, options: RolloutOptions, survey: Survey) -> dict
             remedy="docs/rollout-rbac.yaml has exactly those that a roll-out needs",
         )
     known = {node.name: node for node in cluster.nodes()}
-    for each in survey.outlooks:
+    for each in survey.needs:
         if each.joined and each.node not in known:
             raise NumaforgeError(
                 f"the cluster knows no node {each.node}; it has {len(known)} others",
@@ -118,13 +118,13 @@ def preflight(cluster: Cluster, options: RolloutOptions, survey: Survey) -> dict
 
 def require_readable(cluster: Cluster, survey: Survey) -> None:
     """Refuse hosts whose kubelets could not be proved to run with the new configuration."""
-    refuse_unreadable(cluster, {each.host: each.unreadable for each in survey.outlooks if each.unreadable})
+    refuse_unreadable(cluster, {each.host: each.unreadable for each in survey.needs if each.unreadable})
 
 
 def members_of(nodes: Mapping[str, ClusterNode], survey: Survey) -> tuple[list[Member], dict[str, Outcome]]:
-    """Return who needs a restart, or stands in the middle of a roll-out; and whose record cannot be read."""
+    """Return the hosts that need a restart or are in a roll-out; and those whose record cannot be read."""
     members, refused = [], {}
-    for each in survey.outlooks:
+    for each in survey.needs:
         if not each.joined:
             continue
         node = nodes[each.node]

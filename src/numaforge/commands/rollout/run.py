@@ -46,7 +46,7 @@ def roll_out(program: Pyinfra, output: str, *, verbose: bool, go_on: bool) -> in
         require_readable(cluster, survey)
         taking = take_lead(
             cluster,
-            program.part.name,
+            program.role.name,
             this_runner(),
             state,
             go_on=go_on,
@@ -71,7 +71,7 @@ def _with_the_others(
     report: FleetReport, rolled: FleetReport, program: Pyinfra, survey: Survey
 ) -> FleetReport:
     """Change the hosts whose kubelets need no restart, unless the roll-out has stopped or a node failed."""
-    answered = [*(each.host for each in survey.outlooks), *survey.without_kubelet]
+    answered = [*(each.host for each in survey.needs), *survey.without_kubelet]
     begun = {*report.outcomes, *report.not_begun, *report.under_way}
     others = [host for host in answered if host not in begun]
     if rolled.stopped or rolled.exit_code is not ExitCode.YES:

@@ -27,7 +27,7 @@ def take_packed(
     takeByTopologyNUMAPacked. `spread` is distribute-cpus-across-cores, `align_uncore` prefer-align-cpus-by-
     uncorecache. Raises AssignmentError where fewer are available.
     """
-    taking = _Taking(topology, available, count)
+    taking = _CpuAccumulator(topology, available, count)
     if taking.satisfied:
         return taking.result
     taking.refuse_shortage()
@@ -56,7 +56,7 @@ def take_distributed(
     """
     if count % group:
         return take_packed(topology, available, count, spread=spread)
-    taking = _Taking(topology, available, count)
+    taking = _CpuAccumulator(topology, available, count)
     if taking.satisfied:
         return taking.result
     taking.refuse_shortage()
@@ -69,7 +69,7 @@ def take_distributed(
     return take_packed(topology, available, count, spread=spread)
 
 
-class _Taking:
+class _CpuAccumulator:
     """One request being met: what is still free, what was taken, how many CPUs are still needed."""
 
     def __init__(self, topology: CpuTopology, available: int, count: int) -> None:
@@ -264,7 +264,7 @@ def _combine(ids: list[int], size: int, start: int, chosen: _Combination) -> Ite
         yield from _combine(ids, size - 1, index + 1, chosen.append(ids[index]))
 
 
-def _numa_node_range(taking: _Taking, group: int) -> tuple[int, int]:
+def _numa_node_range(taking: _CpuAccumulator, group: int) -> tuple[int, int]:
     """Return the fewest and the most NUMA nodes worth trying (rangeNUMANodesNeededToSatisfy)."""
     topology = taking.topology
     groups = (len(topology.places) - 1) // group + 1
@@ -274,7 +274,7 @@ def _numa_node_range(taking: _Taking, group: int) -> tuple[int, int]:
     return (needed - 1) // groups_per_node + 1, min(needed, with_free_cpus)
 
 
-def _most_balanced(taking: _Taking, nodes: list[int], size: int, group: int) -> _Choice | None:
+def _most_balanced(taking: _CpuAccumulator, nodes: list[int], size: int, group: int) -> _Choice | None:
     """Return the combination of `size` NUMA nodes that leaves the free CPUs most evenly spread."""
     count = taking.requested
     free = {node: (taking.topology.numa_nodes[node] & taking.free).bit_count() for node in nodes}
@@ -340,7 +340,7 @@ def _hand_out(free: dict[int, int], nodes: list[int], remainder: int, group: int
             )
 
 
-def _take_choice(taking: _Taking, choice: _Choice, count: int, group: int, spread: bool) -> int:
+def _take_choice(taking: _CpuAccumulator, choice: _Choice, count: int, group: int, spread: bool) -> int:
     nodes = taking.topology.numa_nodes
     share = count // len(choice.nodes) // group * group
     for node in choice.nodes:
@@ -362,7 +362,7 @@ def _take_choice(taking: _Taking, choice: _Choice, count: int, group: int, sprea
     return taking.result
 
 
-def _take_or_nothing(taking: _Taking, available: int, count: int, spread: bool) -> int:
+def _take_or_nothing(taking: _CpuAccumulator, available: int, count: int, spread: bool) -> int:
     # The kubelet drops this error and finds the shortage when it adds up.
     try:
         return take_packed(taking.topology, available, count, spread=spread)

@@ -81,7 +81,7 @@ def check_fit(
 
 
 def _counts(resource: str, allocatable: NodeAllocatable) -> bool:
-    """Leave out extended resources that the node has never heard of (removeMissingExtendedResources)."""
+    """Leave out extended resources that the node does not know (removeMissingExtendedResources)."""
     if is_extended(resource):
         return resource in allocatable.scalars
     return resource in (CPU, MEMORY) or resource.startswith(HUGEPAGES_PREFIX)

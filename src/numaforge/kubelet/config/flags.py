@@ -407,7 +407,7 @@ def _taints(value: str, _before: Any) -> list[dict[str, str]]:
     for part in value.split(",") if value else []:
         taint = _taint(part.removesuffix("-"))
         if part.endswith("-"):
-            # kubectl's way to take a taint away, which means nothing here.
+            # kubectl's way to remove a taint, which means nothing here.
             continue
         if not taint["effect"]:
             raise ValueError(f"invalid taint spec: {part}")

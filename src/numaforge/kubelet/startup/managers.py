@@ -421,7 +421,7 @@ def _sum_remedy(name: str, total: Quantity, target: Quantity) -> str:
     if name != "memory":
         return f"remove {name} from reservedMemory: kubeReserved and systemReserved cannot name hugepages"
     difference = target.amount - total.amount
-    change = "add" if difference > 0 else "take away"
+    change = "add" if difference > 0 else "remove"
     amount = Quantity(abs(difference), "BinarySI")
     return (
         f"{change} {amount} so that reservedMemory sums up to {target}: kubeReserved.memory + "

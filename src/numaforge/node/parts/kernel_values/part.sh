@@ -57,7 +57,7 @@ set_value() { # PATH VALUE
     fi
 }
 # systemd reads the link at the next boot. `systemctl enable` would reload all units now, on a node with pods, which
-# takes the GPUs of containers away where /dev/char lacks their links
+# removes the GPUs of containers where /dev/char lacks their links
 # (github.com/NVIDIA/nvidia-container-toolkit/issues/48).
 kernel_values_link() { # TARGET, or nothing for no link
     if [ -n "$1" ]; then mkdir -p "${BOOT_LINK%/*}" && ln -sfn "$1" "$BOOT_LINK"; else rm -f "$BOOT_LINK"; fi
