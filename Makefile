@@ -41,7 +41,7 @@ lint: setup ## format, lint and types
 	@$(VENV)/bin/ruff check .
 	@$(VENV)/bin/mypy
 
-bench: setup ## measure every figure that the README quotes
+bench: setup ## measure the figures of docs/figures.md
 	@for bench in bench/*.py; do echo "== $$bench"; $(PYTHON) $$bench || exit 1; done
 
 lock: setup ## pin the dependencies again

@@ -381,7 +381,7 @@ _IN_PROGRESS = {
     "gpu-07": (
         96,
         "drains",
-        "team-a/web-5d9c-x2x7p: PodDisruptionBudget team-a/web allows 0 disruptions (2 of 2 required pods are healthy)",
+        "web/web-1: PodDisruptionBudget web/web allows 0 disruptions (2 of 2 required pods are healthy)",
     ),
     "gpu-08": (41, "proves", "nvidia.com/gpu: predicted 8, found 6"),
     "gpu-09": (12, "applying", "changes the node: prove kubelet again"),
