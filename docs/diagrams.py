@@ -179,25 +179,25 @@ _ARROWS = {
 }
 
 
-class Steps(NamedTuple):
+class Following(NamedTuple):
     """What may follow a phase."""
 
     phases: tuple[Phase, ...]
     endings: tuple[Ending, ...]
 
 
-def transitions() -> dict[Phase, Steps]:
+def transitions() -> dict[Phase, Following]:
     """Return what follows each phase, as the methods of `Phases` say it."""
     (tree,) = ast.parse(inspect.getsource(phases.Phases)).body
     assert isinstance(tree, ast.ClassDef)  # noqa: S101 (what getsource gives for a class)
     methods = {each.name: each for each in tree.body if isinstance(each, ast.FunctionDef)}
-    found: dict[Phase, Steps] = {}
+    found: dict[Phase, Following] = {}
     for case in (node for node in ast.walk(methods["_next"]) if isinstance(node, ast.match_case)):
         (phase,) = _members(case.pattern, "Phase")
         follow = _reached(case.body, methods)
         names = [Phase[name] for node in follow for name in _advances(node)]
         endings = [Ending[name] for node in follow for name in _members(node, "Ending")]
-        found[Phase[phase]] = Steps(
+        found[Phase[phase]] = Following(
             tuple(each for each in Phase if each in names and each is not Phase[phase]),
             tuple(each for each in Ending if each in endings),
         )

@@ -22,6 +22,7 @@ PARTS = (
     model.MemoryPlan,
     model.NumaNodePlan,
     model.TuningPlan,
+    model.KernelPlan,
     model.KubeletPlan,
     model.PlannedFile,
     model.Allocatable,
