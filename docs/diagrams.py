@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import NamedTuple
 from xml.sax.saxutils import escape
 
-from rich._export_format import CONSOLE_SVG_FORMAT
 from rich.console import Console
 from rich.terminal_theme import TerminalTheme
 
@@ -391,6 +390,31 @@ _IN_PROGRESS = {
         "4 of at most 4 nodes are out of service: gpu-06, gpu-07, gpu-08 and 1 more",
     ),
 }
+_COMMAND = "numaforge rollout run inventory.py"
+_TERMINAL = """\
+<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" role="img" aria-labelledby="title">
+<title id="title">A roll-out of twelve nodes in a terminal</title>
+<style>
+.{unique_id}-matrix {{ font-family: 'DejaVu Sans Mono', Menlo, Consolas, monospace; \
+font-size: {char_height}px; line-height: {line_height}px; }}
+.{unique_id}-title {{ font-family: 'DejaVu Sans Mono', Menlo, Consolas, monospace; font-size: 15px; }}
+{styles}
+</style>
+<defs>
+<clipPath id="{unique_id}-clip-terminal">
+<rect x="0" y="0" width="{terminal_width}" height="{terminal_height}"/>
+</clipPath>
+{lines}
+</defs>
+{chrome}
+<g transform="translate({terminal_x}, {terminal_y})" clip-path="url(#{unique_id}-clip-terminal)">
+{backgrounds}
+<g class="{unique_id}-matrix">
+{matrix}
+</g>
+</g>
+</svg>
+"""
 _THEME = TerminalTheme(
     (255, 255, 255),
     (27, 31, 36),
@@ -429,12 +453,8 @@ def live() -> str:
         highlight=False,
     )
     console.print(fleet_screen(fleet, said, ages, room))  # type: ignore[arg-type]
-    shape = re.sub(r"@font-face \{\{.*?\}\}\s*", "", CONSOLE_SVG_FORMAT, flags=re.DOTALL)
-    shape = shape.replace("Fira Code, monospace", "'DejaVu Sans Mono', Menlo, Consolas, monospace")
-    picture = console.export_svg(
-        title="numaforge rollout run inventory.py", theme=_THEME, code_format=shape, unique_id="live"
-    )
-    return re.sub(r"[ \t]+$", "", picture, flags=re.MULTILINE).rstrip("\n") + "\n"
+    picture = console.export_svg(title=_COMMAND, theme=_THEME, code_format=_TERMINAL, unique_id="live")
+    return re.sub(r"[ \t]+$", "", picture, flags=re.MULTILINE)
 
 
 def diagrams() -> dict[str, str]:
