@@ -42,7 +42,7 @@ lint: setup ## format, lint and types; shell too
 	@$(VENV)/bin/shellcheck .ci/run $$(find src roles lab tests -name '*.sh' -not -path 'src/numaforge/roles/*') lab/rootfs/usr/lib/lab/*
 	@$(VENV)/bin/mypy
 
-bench: setup ## measure every figure that the README quotes
+bench: setup ## measure the figures of docs/figures.md
 	@for bench in bench/*.py; do echo "== $$bench"; $(PYTHON) $$bench || exit 1; done
 
 lock: setup ## pin the dependencies again

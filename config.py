@@ -1,4 +1,4 @@
-"""pyinfra reads this first: a folder stands for its inventory.py, and a host that fails, fails alone."""
+"""pyinfra reads this first: a folder means its inventory.py, and a failed host does not stop the others."""
 
 from numaforge.pyinfra_cli import adapt as _adapt
 

@@ -1,4 +1,4 @@
-"""Draw the examples of docs/draw.md again: `python docs/picture_examples.py`."""
+"""Draw the pictures of the documentation again: `python docs/picture_examples.py`."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from pathlib import Path
 REPOSITORY = Path(__file__).parents[1]
 sys.path.insert(0, str(REPOSITORY))
 
+from docs.diagrams import diagrams  # noqa: E402
 from numaforge.planning.node import plan_node  # noqa: E402
 from numaforge.profile import load_profile  # noqa: E402
 from numaforge.report.svg import draw  # noqa: E402
@@ -33,6 +34,7 @@ def examples() -> dict[str, str]:
         "lab-node.svg": draw(lab, plan_node(lab, load_profile(SMALL))),
         "dgx-h100.svg": draw(dgx, plan_node(dgx, training)),
         "512-cpus.svg": draw(big, plan_node(big, training)),
+        **diagrams(),
     }
 
 

@@ -1,4 +1,4 @@
-"""`pip install numaforge` on an empty machine: `numaforge init`, then the commands that its README gives."""
+"""`pip install numaforge` on an empty machine: the README's commands, then those of the one by `init`."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from lab.paths import REPOSITORY
 from tests.fixtures import wheel
 from tests.fixtures.wheel import Admin
 from tests.ssh.conftest import StartSandbox
@@ -16,6 +17,7 @@ from tests.ssh.sandbox import Sandbox, free_port
 pytestmark = pytest.mark.ssh
 
 PLAN = "/etc/numaforge/plan.json"
+DEFRAG = "/sys/kernel/mm/transparent_hugepage/defrag"
 
 
 SYSTEMCTL = """#!/bin/sh
@@ -62,6 +64,32 @@ def test_every_command_of_the_readme_but_those_of_a_cluster_runs_as_written(
     assert f"+++ {PLAN} (planned)" in said["pyinfra --dry inventory.py deploys/site.py"]
     assert {node.path(governor(cpu)).read_text() for cpu in CPUS} == {"performance\n"}
     assert "passed" in said["numaforge verify inventory.py"]
+
+
+def test_the_commands_of_numaforges_own_readme_run_as_written(
+    venv: Path, node: Sandbox, tmp_path: Path
+) -> None:
+    # The sandbox's file would hold what is written to it, and the kernel's lists what can be chosen.
+    node.path(DEFRAG).write_text("always defer [defer+madvise] madvise never\n")
+    hosts = "".join(ssh_config(node, name) for name in ("gpu-01", "gpu-02"))
+    admin, folder = wheel.admin(venv, tmp_path / "home", hosts), tmp_path
+    commands = wheel.commands(REPOSITORY / "README.md")
+    for command in commands:
+        if command.startswith("numaforge rollout"):
+            continue
+        admin.succeed(command, folder)
+        if command.endswith("&& cd fleet"):
+            folder = tmp_path / "fleet"
+    assert (tmp_path / "node.svg").read_text().startswith("<?xml")
+    assert node.path(PLAN).exists()
+    of_a_cluster = [command for command in commands if command.startswith("numaforge rollout")]
+    assert of_a_cluster
+    assert {bare(command) for command in of_a_cluster} <= {*wheel.commands(folder / "README.md")}
+
+
+def bare(command: str) -> str:
+    """Return a command line without its comment."""
+    return command.partition("#")[0].strip()
 
 
 def test_a_folder_without_hosts_runs_as_written(admin: Admin, tmp_path: Path) -> None:

@@ -43,7 +43,7 @@ def test_sysctl_is_at_least(node: VerifiedNode, name: str, expected: tuple[str, 
 
 
 @pytest.mark.expects(table=expectations.kernel_cmdline)
-def test_kernel_parameter(node: Node, name: str, expected: str) -> None:
+def test_kernel_parameter(node: VerifiedNode, name: str, expected: str) -> None:
     assert expected in (node.value("/proc/cmdline") or "").split()
 
 

@@ -1,16 +1,24 @@
-"""The pictures in the documentation are what `numaforge draw` draws now."""
+"""The pictures in the documentation are what the code draws now, and each is shown."""
 
 from __future__ import annotations
 
 import pytest
 
-from docs.picture_examples import IMAGES, examples
+from docs.picture_examples import IMAGES, REPOSITORY, examples
+
+EXAMPLES = examples()
+PAGES = "".join(page.read_text() for page in (REPOSITORY / "README.md", *IMAGES.parent.glob("*.md")))
 
 
-@pytest.mark.parametrize("name", examples())
+@pytest.mark.parametrize("name", EXAMPLES)
 def test_the_picture_in_the_documentation_is_current(name):
-    assert (IMAGES / name).read_text() == examples()[name], "run: python docs/picture_examples.py"
+    assert (IMAGES / name).read_text() == EXAMPLES[name], "run: python docs/picture_examples.py"
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_the_picture_is_on_a_page(name):
+    assert f"images/{name})" in PAGES
 
 
 def test_no_picture_is_left_over():
-    assert {path.name for path in IMAGES.glob("*.svg")} == set(examples())
+    assert {path.name for path in IMAGES.glob("*.svg")} == set(EXAMPLES)

@@ -1,0 +1,467 @@
+"""Draw the diagrams of the documentation from the code that they show: `python docs/picture_examples.py`.
+
+The phases are those of `Phases`, the parts those of KINDS, the steps those of transaction.sh. What has no
+place here makes `diagrams` fail, so that a change of the code asks for a look at the picture.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from io import StringIO
+from pathlib import Path
+from typing import NamedTuple
+from xml.sax.saxutils import escape
+
+from rich.console import Console
+from rich.terminal_theme import TerminalTheme
+
+from numaforge.node import parts
+from numaforge.node.transaction import Transaction
+from numaforge.planning.model import NodePlan
+from numaforge.profile import NodeProfile
+from numaforge.report.layout import text_width
+from numaforge.report.live import fleet_screen
+from numaforge.report.terminal import Screen
+from numaforge.rollout import phases
+from numaforge.rollout.fleet import Fleet, FleetSettings, Member
+from numaforge.rollout.outcome import Outcome
+from numaforge.rollout.record import Ending, Phase
+from numaforge.snapshot import Snapshot
+from numaforge.topology.model import NodeTopology
+from tests.fixtures.rollout_world import World
+
+NODE = Path(parts.__file__).parents[1]
+
+_STYLE = """
+text { font-family: Inter, Helvetica, Arial, 'Liberation Sans', 'DejaVu Sans', sans-serif; fill: #1b1f24; }
+.muted { fill: #57606a; }
+.bold { font-weight: 600; }
+.canvas { fill: #ffffff; }
+.plain { fill: #f6f8fa; stroke: #8c959f; }
+.forwards { fill: #cfe8f7; stroke: #0072b2; }
+.back { fill: #fde9c9; stroke: #b35c00; }
+.good { fill: #eef7ee; stroke: #00795c; }
+.bad { fill: #fbf3f8; stroke: #a6467d; stroke-dasharray: 4 2; }
+.line { fill: none; stroke: #57606a; stroke-width: 1.4; }
+""".strip()
+_ARROW = (
+    '<marker id="arrow" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="8" markerHeight="8" orient="auto">'
+    '<path d="M0 0L8 4L0 8z" fill="#57606a"/></marker>'
+)
+_LINE = 16
+_SIZE = 12
+_SMALL = 11
+_PADDING = 10
+
+
+@dataclass(frozen=True)
+class Block:
+    """A box with a heading and lines below it; every text has to fit."""
+
+    kind: str
+    x: float
+    y: float
+    width: float
+    height: float
+    heading: str
+    lines: tuple[str, ...] = ()
+
+    def svg(self) -> Iterator[str]:
+        """Yield its elements.
+
+        Raises ValueError for a text that is wider or lower than the box.
+        """
+        if _PADDING + _LINE * (1 + len(self.lines)) > self.height + 4:
+            raise ValueError(f"{self.heading}: {len(self.lines)} lines do not fit into {self.height} pixels")
+        yield (
+            f'<rect class="{self.kind}" x="{self.x}" y="{self.y}" width="{self.width}" '
+            f'height="{self.height}" rx="5"/>'
+        )
+        rows = [(self.heading, _SIZE, "bold"), *((line, _SMALL, "muted") for line in self.lines)]
+        for number, (line, size, style) in enumerate(rows):
+            if text_width(line, size, style == "bold") > self.width - 8:
+                raise ValueError(f"{line!r} does not fit into {self.width} pixels")
+            y = self.y + self.height / 2 + 4 + (number - (len(rows) - 1) / 2) * _LINE
+            yield _text(line, self.x + self.width / 2, y, size, style, "middle")
+
+
+def _text(
+    line: str, x: float, y: float, size: int = _SMALL, style: str = "muted", anchor: str = "start"
+) -> str:
+    placed = f'x="{x:g}" y="{y:g}" font-size="{size}" text-anchor="{anchor}"'
+    return f'<text {placed} class="{style}">{escape(line)}</text>'
+
+
+def _arrow(path: str) -> str:
+    return f'<path class="line" d="{path}" marker-end="url(#arrow)"/>'
+
+
+def _document(title: str, width: int, height: int, elements: Iterable[str]) -> str:
+    head = (
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" '
+        f'viewBox="0 0 {width} {height}" role="img" aria-labelledby="title">'
+    )
+    canvas = f'<rect class="canvas" width="{width}" height="{height}"/>'
+    defined = f"<style>{_STYLE}</style>\n<defs>{_ARROW}</defs>"
+    body = "\n".join(elements)
+    return f'{head}\n<title id="title">{escape(title)}</title>\n{defined}\n{canvas}\n{body}\n</svg>\n'
+
+
+# ---- the path ----
+
+
+def path() -> str:
+    """Return the path that everything takes, from a snapshot to what is verified."""
+    width, height, gap, top = 158, 66, 34, 100
+    stations = (
+        (Snapshot.__name__, ("raw text of the host", "numaforge capture")),
+        (NodeTopology.__name__, ("what is there", "numaforge topology")),
+        (NodePlan.__name__, ("decisions with reasons", "numaforge plan")),
+        (Transaction.__name__, ("one maintenance", "deploys/site.py")),
+        ("verified", ("against the same plan", "numaforge verify")),
+    )
+    elements: list[str] = []
+    for number, (name, lines) in enumerate(stations):
+        x = 20 + number * (width + gap)
+        kind = "good" if name == "verified" else "forwards"
+        elements += Block(kind, x, top, width, height, name, lines).svg()
+        if number:
+            elements.append(_arrow(f"M{x - gap} {top + height / 2}H{x - 1}"))
+    x = 20 + 2 * (width + gap)
+    elements += Block("plain", x, 14, width, 48, NodeProfile.__name__, ("what you want",)).svg()
+    elements.append(_arrow(f"M{x + width / 2} 62V{top - 1}"))
+    return _document("The path from a snapshot to a verified node", 20 + 5 * (width + gap), 186, elements)
+
+
+# ---- the phases of a node ----
+
+_BOX = (160, 62)
+_PLACES = {
+    Phase.CORDONED: (20, 96),
+    Phase.DRAINED: (242, 96),
+    Phase.APPLYING: (464, 96),
+    Phase.APPLIED: (686, 96),
+    Phase.VERIFIED: (908, 96),
+    Phase.HELD: (464, 246),
+    Phase.UNDOING: (686, 246),
+}
+_KINDS_OF_PHASE = {Phase.VERIFIED: "good", Phase.HELD: "bad", Phase.UNDOING: "back"}
+
+
+class Course(NamedTuple):
+    """How an arrow runs, and what stands beside it: where, in which words, with which anchor."""
+
+    line: str
+    x: float = 0
+    y: float = 0
+    words: str = ""
+    anchor: str = "middle"
+
+
+_ARROWS = {
+    (Phase.CORDONED, Phase.DRAINED): Course("M180 127H241", 211, 119, "drain"),
+    (Phase.DRAINED, Phase.APPLYING): Course("M402 127H463", 433, 119, "begin"),
+    (Phase.APPLYING, Phase.APPLIED): Course("M624 127H685", 655, 119, "applied"),
+    (Phase.APPLIED, Phase.VERIFIED): Course("M846 127H907", 877, 119, "proof"),
+    (Phase.DRAINED, Phase.APPLIED): Course("M322 96C322 52 766 52 766 95", 660, 58, "already as planned"),
+    (Phase.APPLYING, Phase.CORDONED): Course("M520 96C520 14 100 14 100 95", 300, 26, "void: planned again"),
+    (Phase.APPLYING, Phase.HELD): Course("M500 158V245", 492, 206, "failed", "end"),
+    (Phase.APPLIED, Phase.UNDOING): Course("M790 158V245", 798, 206, "not as planned, or abort", "start"),
+    (Phase.APPLIED, Phase.HELD): Course("M720 158L606 245"),
+    (Phase.UNDOING, Phase.HELD): Course("M686 277H625", 655, 269, "failed"),
+    (Phase.HELD, Phase.APPLYING): Course("M530 246V159", 538, 206, "resume", "start"),
+    (Phase.HELD, Phase.APPLIED): Course("M580 246L694 159"),
+}
+
+
+class Following(NamedTuple):
+    """What may follow a phase."""
+
+    phases: tuple[Phase, ...]
+    endings: tuple[Ending, ...]
+
+
+def transitions() -> dict[Phase, Following]:
+    """Return what follows each phase, as the methods of `Phases` say it."""
+    (tree,) = ast.parse(inspect.getsource(phases.Phases)).body
+    assert isinstance(tree, ast.ClassDef)  # noqa: S101 (what getsource gives for a class)
+    methods = {each.name: each for each in tree.body if isinstance(each, ast.FunctionDef)}
+    found: dict[Phase, Following] = {}
+    for case in (node for node in ast.walk(methods["_next"]) if isinstance(node, ast.match_case)):
+        (phase,) = _members(case.pattern, "Phase")
+        follow = _reached(case.body, methods)
+        names = [Phase[name] for node in follow for name in _advances(node)]
+        endings = [Ending[name] for node in follow for name in _members(node, "Ending")]
+        found[Phase[phase]] = Following(
+            tuple(each for each in Phase if each in names and each is not Phase[phase]),
+            tuple(each for each in Ending if each in endings),
+        )
+    return found
+
+
+def _reached(body: Iterable[ast.AST], methods: dict[str, ast.FunctionDef]) -> list[ast.AST]:
+    """Return the nodes and the methods of the class that they call, directly or not."""
+    found: list[ast.AST] = list(body)
+    for node in found:
+        for each in ast.walk(node):
+            if isinstance(each, ast.Attribute) and each.attr in methods and methods[each.attr] not in found:
+                found.append(methods[each.attr])
+    return found
+
+
+def _advances(tree: ast.AST) -> list[str]:
+    calls = (node for node in ast.walk(tree) if isinstance(node, ast.Call))
+    return [
+        name
+        for call in calls
+        if isinstance(call.func, ast.Attribute) and call.func.attr == "_advance"
+        for name in _members(call, "Phase")
+    ]
+
+
+def _members(tree: ast.AST, enum: str) -> list[str]:
+    attributes = (node for node in ast.walk(tree) if isinstance(node, ast.Attribute))
+    return [each.attr for each in attributes if isinstance(each.value, ast.Name) and each.value.id == enum]
+
+
+def node_phases() -> str:
+    """Return the phases of a node in a roll-out, and how each may end.
+
+    Raises KeyError for a phase without a place or a transition without an arrow.
+    """
+    elements: list[str] = []
+    width, height = _BOX
+    for phase in Phase:
+        x, y = _PLACES[phase]
+        steps = transitions()[phase]
+        kind = _KINDS_OF_PHASE.get(phase, "forwards")
+        elements += Block(kind, x, y, width, height, str(phase), _in_lines(steps.endings)).svg()
+        for following in steps.phases:
+            course = _ARROWS[phase, following]
+            elements.append(_arrow(course.line))
+            elements.append(_text(course.words, course.x, course.y, anchor=course.anchor))
+    elements += [
+        _text("a slot, then the cordon", 20, 184),
+        _text("uncordon, then the slot is released", 1068, 184, anchor="end"),
+        _text("Below a phase: how the roll-out of the node may end in it.", 20, 316),
+        _text(
+            "Each phase stands in the node's record before the next begins: a roll-out resumes there.",
+            20,
+            334,
+        ),
+        _text("An error before applying ends as blocked, nothing is changed; one after it is held.", 20, 352),
+    ]
+    return _document("The phases of a node in a roll-out", 1088, 366, elements)
+
+
+def _in_lines(endings: tuple[Ending, ...]) -> tuple[str, ...]:
+    """Return the endings in lines of two; that a node is held stands in a phase of its own."""
+    names = [ending.replace("-", " ") for ending in endings if ending is not Ending.HELD]
+    return tuple(", ".join(names[start : start + 2]) for start in range(0, len(names), 2))
+
+
+# ---- the transaction ----
+
+_FUNCTION = re.compile(r"^(\w+)\(\) \{[^\n]*\n(.*?)^\}", re.MULTILINE | re.DOTALL)
+_STEP = re.compile(
+    r"for part in \$(?P<order>UPWARDS|DOWNWARDS)"
+    r"|(?:step|call) \"\$part\" (?P<verb>keep|stop|apply|undo)\b(?: (?P<one>old|new))?"
+    r"|\b(?P<way>upwards|downwards) (?P<all>\w+) (?P<side>old|new)"
+    r"|^\s*(?:if )?(?P<function>keep_all|change|apply_all|undo_all)\b",
+    re.MULTILINE,
+)
+
+
+class Row(NamedTuple):
+    """One step of every part: its verb, and in which order the parts take it."""
+
+    verb: str
+    upwards: bool
+
+
+def rows(*functions: str) -> list[Row]:
+    """Return the steps of functions of transaction.sh, in their order."""
+    bodies = dict(_FUNCTION.findall((NODE / "transaction.sh").read_text(encoding="utf-8")))
+    found: list[Row] = []
+    for function in functions:
+        upwards = True
+        for match in _STEP.finditer(bodies[function]):
+            if match["order"]:
+                upwards = match["order"] == "UPWARDS"
+            elif match["verb"]:
+                found.append(Row(" ".join(filter(None, (match["verb"], match["one"]))), upwards))
+            elif match["way"]:
+                found.append(Row(f"{match['all']} {match['side']}", match["way"] == "upwards"))
+            else:
+                found += rows(match["function"])
+    return found
+
+
+def provided(part: str) -> set[str]:
+    """Return the verbs that a part has."""
+    text = (NODE / "parts" / part / "part.sh").read_text(encoding="utf-8")
+    return {name.removeprefix(f"{part}_") for name in re.findall(r"^(\w+)\(\)", text, re.MULTILINE)}
+
+
+def transaction() -> str:
+    """Return the steps of a transaction by part, forwards and back."""
+    names = [kind.NAME for kind in parts.KINDS]
+    left, column, height, gap = 150, 126, 26, 8
+    elements = [_text("part (the lowest first)", left - 14, 32, anchor="end")]
+    for number, name in enumerate(names):
+        elements.append(_text(name, left + number * column + column / 2, 32, _SIZE, "bold", "middle"))
+    right = left + len(names) * column + 10
+    top = 48
+    forwards, back = rows("keep_all", "change", "go_on"), rows("undo")
+    forwards = [row for row in forwards if "old" not in row.verb]
+    for title, kind, block in (("forwards", "forwards", forwards), ("back", "back", back)):
+        elements.append(_text(title, 14, top + 17, _SIZE, "bold"))
+        first = top
+        for row in block:
+            verb = row.verb.partition(" ")[0]
+            elements.append(
+                _text(f"{row.verb} {'→' if row.upwards else '←'}", left - 14, top + 17, anchor="end")
+            )
+            for number, name in enumerate(names):
+                if verb in provided(name):
+                    x = left + number * column
+                    elements += Block(kind, x + 3, top, column - 6, height, verb).svg()
+            top += height + gap
+        words = ("applied",) if kind == "forwards" else ("rolled-back,", "or failed")
+        elements += Block(
+            "good" if kind == "forwards" else "bad", right + 22, top - 52, 96, 44, words[0], words[1:]
+        ).svg()
+        elements.append(_arrow(f"M{right} {first}V{top - 30}H{right + 21}"))
+        top += 34
+    middle = 48 + len(forwards) * (height + gap)
+    reasons = (
+        "a step fails, exceeds its time, is killed, or loses power: everything that was touched goes back"
+    )
+    elements.append(_arrow(f"M{left + 20} {middle}V{middle + 30}"))
+    elements.append(_text(reasons, left + 30, middle + 18))
+    end = top - 20
+    elements.append(
+        _text(
+            "→ the lowest part first, ← the highest part first. Only the parts that a node needs take part.",
+            14,
+            end,
+        )
+    )
+    return _document("The steps of a transaction, forwards and back", right + 132, int(end) + 16, elements)
+
+
+# ---- a live roll-out ----
+
+
+class _Shown(NamedTuple):
+    node: str
+    phase: str
+    reasons: tuple[str, ...]
+
+
+class _Run:
+    def outcome(self) -> Outcome | None:
+        return None
+
+
+_ENDED = {
+    "gpu-01": Outcome(Ending.DONE, "the node is as planned"),
+    "gpu-02": Outcome(Ending.DONE, "the node is as planned"),
+    "gpu-03": Outcome(Ending.UNCHANGED, "the node is already as planned"),
+    "gpu-04": Outcome(Ending.DONE, "the node is as planned"),
+    "gpu-05": Outcome(Ending.BLOCKED, "the node could not be drained"),
+}
+_IN_PROGRESS = {
+    "gpu-06": (212, "applying", "changes the node: reboot"),
+    "gpu-07": (
+        96,
+        "drains",
+        "web/web-1: PodDisruptionBudget web/web allows 0 disruptions (2 of 2 required pods are healthy)",
+    ),
+    "gpu-08": (41, "proves", "nvidia.com/gpu: predicted 8, found 6"),
+    "gpu-09": (12, "applying", "changes the node: prove kubelet again"),
+    "gpu-10": (
+        3,
+        "waits for a slot",
+        "4 of at most 4 nodes are out of service: gpu-06, gpu-07, gpu-08 and 1 more",
+    ),
+}
+_COMMAND = "numaforge rollout run inventory.py"
+_TERMINAL = """\
+<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" role="img" aria-labelledby="title">
+<title id="title">A roll-out of twelve nodes in a terminal</title>
+<style>
+.{unique_id}-matrix {{ font-family: 'DejaVu Sans Mono', Menlo, Consolas, monospace; \
+font-size: {char_height}px; line-height: {line_height}px; }}
+.{unique_id}-title {{ font-family: 'DejaVu Sans Mono', Menlo, Consolas, monospace; font-size: 15px; }}
+{styles}
+</style>
+<defs>
+<clipPath id="{unique_id}-clip-terminal">
+<rect x="0" y="0" width="{terminal_width}" height="{terminal_height}"/>
+</clipPath>
+{lines}
+</defs>
+{chrome}
+<g transform="translate({terminal_x}, {terminal_y})" clip-path="url(#{unique_id}-clip-terminal)">
+{backgrounds}
+<g class="{unique_id}-matrix">
+{matrix}
+</g>
+</g>
+</svg>
+"""
+_THEME = TerminalTheme(
+    (255, 255, 255),
+    (27, 31, 36),
+    [
+        (27, 31, 36),
+        (164, 14, 38),
+        (0, 121, 92),
+        (179, 92, 0),
+        (0, 114, 178),
+        (166, 70, 125),
+        (0, 121, 146),
+        (87, 96, 106),
+    ],
+)
+
+
+def live() -> str:
+    """Return what a terminal shows of a roll-out of twelve nodes."""
+    members = [Member(name, name) for name in (f"gpu-{number:02}" for number in range(1, 13))]
+    fleet = Fleet(World().cluster, members, FleetSettings(), lambda _: _Run(), lambda: 0.0, lambda _: None)
+    fleet.outcomes.update(_ENDED)
+    fleet.running.update({host: _Run() for host in _IN_PROGRESS})
+    for host in {**_ENDED, **_IN_PROGRESS}:
+        del fleet.waiting[host]
+    said = {host: _Shown(host, ended.ending, (ended.reason,)) for host, ended in _ENDED.items()}
+    said |= {host: _Shown(host, phase, (why,)) for host, (_, phase, why) in _IN_PROGRESS.items()}
+    ages = {host: float(seconds) for host, (seconds, _, _) in _IN_PROGRESS.items()}
+    ages |= {host: 900.0 - 60 * number for number, host in enumerate(_ENDED)}
+    room = Screen(108, 24)
+    console = Console(
+        file=StringIO(),
+        record=True,
+        width=room.width,
+        force_terminal=True,
+        color_system="standard",
+        highlight=False,
+    )
+    console.print(fleet_screen(fleet, said, ages, room))  # type: ignore[arg-type]
+    picture = console.export_svg(title=_COMMAND, theme=_THEME, code_format=_TERMINAL, unique_id="live")
+    return re.sub(r"[ \t]+$", "", picture, flags=re.MULTILINE)
+
+
+def diagrams() -> dict[str, str]:
+    """Return each diagram by its file's name."""
+    return {
+        "path.svg": path(),
+        "node-phases.svg": node_phases(),
+        "transaction.svg": transaction(),
+        "rollout-live.svg": live(),
+    }

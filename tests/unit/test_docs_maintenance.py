@@ -1,0 +1,78 @@
+"""docs/maintenance.md describes the parts, the outcomes and the paths that there are."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+import yaml
+
+from lab.paths import REPOSITORY
+from numaforge.node import transaction
+from numaforge.node.parts import KINDS, files, hugepages, kernel_cmdline, kernel_values, kubelet, reboot
+from numaforge.profile import load_profile
+
+PAGE = (REPOSITORY / "docs" / "maintenance.md").read_text(encoding="utf-8")
+SHELL = "".join(path.read_text() for path in (REPOSITORY / "src/numaforge/node").glob("*.sh"))
+
+# Each part in every form that decides whether pods have to be gone for it.
+FORMS = {
+    "files": [files.part([])],
+    "kernel_cmdline": [kernel_cmdline.part(["iommu=pt"], ["iommu=pt"], [], "grub")],
+    "reboot": [reboot.part()],
+    "kernel_values": [kernel_values.part({}, {})],
+    "hugepages": [hugepages.part({}, {}, drains=drains) for drains in (True, False)],
+    "kubelet": [kubelet.part("kubelet.service", restart=restart) for restart in (True, False)],
+}
+
+
+def table(heading: str) -> list[list[str]]:
+    """Return the rows of the first table below a heading."""
+    section = PAGE.partition(f"\n{heading}\n")[2]
+    rows = re.search(r"(?:^\|.*\n)+", section, re.MULTILINE)
+    assert rows is not None
+    return [line.strip("| ").split(" | ") for line in rows[0].splitlines()[2:]]
+
+
+PARTS = {row[0].strip("`"): row for row in table("## The parts")}
+
+
+def test_every_part_has_its_row_in_the_order_of_a_maintenance():
+    assert list(PARTS) == [kind.NAME for kind in KINDS]
+
+
+@pytest.mark.parametrize("name", PARTS)
+def test_the_row_says_whether_pods_have_to_be_gone(name):
+    said = {"no": {False}, "yes": {True}}.get(PARTS[name][2], {True, False})
+    assert {part.drains for part in FORMS[name]} == said
+
+
+@pytest.mark.parametrize("name", PARTS)
+def test_a_part_that_needs_a_boot_says_so(name):
+    assert PARTS[name][3] == "yes" or not any(part.reboots for part in FORMS[name])
+
+
+def test_every_outcome_is_explained():
+    outcomes = set(re.findall(r"\b(?:finish |ended_as=)([a-z]+(?:-[a-z]+)*)\b", SHELL))
+    assert {row[0].strip("`") for row in table("## The transaction")} == outcomes
+
+
+PATHS = (
+    transaction.TRANSACTIONS,
+    transaction.CURRENT,
+    transaction.BOOT_UNIT,
+    kernel_cmdline.RECORD,
+    kernel_cmdline.DROP_IN,
+)
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_where_it_writes_is_named(path):
+    assert path in PAGE
+
+
+def test_the_profile_on_the_page_lets_a_node_reboot():
+    (block,) = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
+    profile = load_profile(yaml.safe_load(block))
+    assert profile.maintenance.reboot == "allowed"
+    assert profile.kernel.cmdline
