@@ -25,7 +25,7 @@ PARTS = (
     model.KernelPlan,
     model.KubeletPlan,
     model.PlannedFile,
-    model.Allocatable,
+    model.PredictedAllocatable,
     model.LargestPod,
     model.Decision,
     model.Notice,

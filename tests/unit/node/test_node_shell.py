@@ -12,7 +12,7 @@ import pytest
 
 from numaforge import shell
 from numaforge.errors import HostError
-from numaforge.node.look import Question
+from numaforge.node.look import NodeQuery
 from numaforge.node.parts import KINDS
 from numaforge.node.transaction import (
     Transaction,
@@ -25,7 +25,7 @@ from numaforge.node.transaction import (
 )
 
 NODE_SCRIPT = node_script(kind.NAME for kind in KINDS)
-LOOK = Question(("/sys/a",), ("/etc/b",), ("c",), (("kernel_values", "look_kernel_values", "/d"),), "/e", "u")
+LOOK = NodeQuery(("/sys/a",), ("/etc/b",), ("c",), (("kernel_values", "look_kernel_values", "/d"),), "/e", "u")
 SCRIPTS = {
     "node": NODE_SCRIPT,
     "start": start_script(Transaction("T1")),
