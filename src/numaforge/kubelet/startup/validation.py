@@ -633,8 +633,7 @@ def _reserved_cpus(config: _Config) -> _Refusals:
             "NF113",
             "reservedSystemCPUs",
             "can't use reservedSystemCPUs (--reserved-cpus) with systemReservedCgroup "
-            "(--system-reserved-cgroup) "
-            "or kubeReservedCgroup (--kube-reserved-cgroup)",
+            "(--system-reserved-cgroup) or kubeReservedCgroup (--kube-reserved-cgroup)",
             "remove systemReservedCgroup and kubeReservedCgroup, or reserve CPUs by number in "
             "systemReserved.cpu",
         )
