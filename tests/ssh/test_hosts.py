@@ -176,21 +176,6 @@ reach("echo back")
     assert after == "answer ['back']"
 
 
-def test_a_host_that_never_ends_what_it_is_told_fails_alone(sandbox: Sandbox, tmp_path: Path) -> None:
-    freeze = sandbox.path("/usr/local/bin/mv")
-    freeze.write_text("#!/bin/sh" + _CUT.format(signal="STOP"))
-    freeze.chmod(0o755)
-    deploy = tmp_path / "deploy.py"
-    deploy.write_text(
-        "from numaforge.hosts import file_bundle, operations\nfrom numaforge.node.bundle import FileContent\n"
-        "operations.COMMAND_SECONDS = 2\n"
-        "file_bundle(name='write', files=[FileContent('/etc/numaforge/file', 'text')])\n"
-    )
-    done = pyinfra(tmp_path, {"node": sandbox.data()}, "-y", str(deploy))
-    assert done.returncode == 1
-    assert "timed out" in done.stdout.lower()
-
-
 def test_other_work_goes_on_while_a_host_does_not_answer(sandbox: Sandbox, tmp_path: Path) -> None:
     scene = f"""
 from numaforge.rollout.steps import in_thread

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import base64
-import re
-import shlex
 import zlib
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,10 +15,7 @@ from numaforge.rollout.patience import HostUnreachableError
 from numaforge.snapshot import Snapshot, parse_output, script
 
 _SHELL = Path(__file__).parent
-FIRST_LINE = (_SHELL / "first_line.sh").read_text("ascii")
-"""The shell function `first_line PATH`, which reads a kernel file into `$line`."""
 _AS_ROOT = (_SHELL / "as_root.sh").read_text("ascii")
-_READ_VALUES = (_SHELL / "read_values.sh").read_text("ascii")
 
 _RIGHT = "numaforge-right "
 _PACKED = "packed"
@@ -106,24 +100,15 @@ def detect(host: Host) -> Snapshot:
     return parse_output(answer.output)
 
 
-def values_script(paths: Sequence[str]) -> str:
-    """Return the script whose output `parse_values` reads."""
-    return f"set -- {shlex.join(paths)}\n{_READ_VALUES}"
+def script_output(host: Host, script_text: str) -> list[str]:
+    """Run a script that changes nothing and return the lines it prints, at least one.
 
-
-def parse_values(paths: Sequence[str], lines: Sequence[str]) -> dict[str, str]:
-    """Return what `values_script` printed, by path.
-
-    Raises HostError for an answer that is cut off.
+    Raises HostUnreachableError when it fails or prints nothing.
     """
-    if not lines or lines[-1] != ".":
-        raise HostError("the answer about kernel settings is cut off", remedy="run again")
-    asked = {*paths}
-    values: dict[str, str] = {}
-    for line in lines[:-1]:
-        for colon in re.finditer(":", line):  # the path may hold one, as for the interface eth0:1
-            path, value = line[: colon.start()], line[colon.end() :]
-            if path in asked:
-                values.setdefault(path, value)
-                break
-    return values
+    with connection.within(host, connection.LOOK_SECONDS):
+        output: list[str] | None = host.get_fact(ScriptOutput, _stdin=script_text, _ignore_errors=True)
+    if not output:
+        raise HostUnreachableError(
+            "did not answer", remedy="see the messages above; run again when the host is reachable"
+        )
+    return output

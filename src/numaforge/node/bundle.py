@@ -16,8 +16,6 @@ from itertools import takewhile
 from numaforge import shell
 from numaforge.errors import HostError
 
-BACKUP_DIR = "/var/lib/numaforge/backup"
-
 _GONE = "-"  # no character of base64
 
 
@@ -141,23 +139,6 @@ def diff(change: FileChange) -> list[str]:
     if not lines:
         lines.append(f"{change.path}: {'removed' if old else 'created'}, empty")
     return lines
-
-
-def write_script(changed: Sequence[FileChange]) -> str:
-    """Return the script that makes the changes: all of them, or none.
-
-    A script that arrives cut off does nothing.
-    """
-    written = [change.new for change in changed if change.new]
-    lines = [
-        f"{number} {file.mode} {file.owner} {file.group} {encoded(file.text) or '_'} {file.path}"
-        for number, file in enumerate(written)
-    ] + [f"- - - - - {change.path}" for change in changed if change.new is None]
-    return (
-        shell.assignments({"BACKUP_DIR": BACKUP_DIR})
-        + shell.library("node/files", "node/bundle_write")
-        + shell.call("write_files", data="".join(f"{shell.line(each)}\n" for each in lines))
-    )
 
 
 def encoded(text: str) -> str:

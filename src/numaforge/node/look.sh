@@ -2,16 +2,15 @@
 # What a change of a node is decided on, read in one go.
 
 read_values() { # PATH...: prints PATH:VALUE for the first line of each kernel file that can be read
-    sysctls=
     for path in "$@"; do
+        shift
         case $path in
         # A sysctl gives its value to the first read only, and the shell reads one byte at a time.
-        /proc/sys/*) sysctls="$sysctls $path" ;;
-        *) if [ -r "$path" ] && IFS= read -r line < "$path"; then echo "$path:$line"; fi ;;
+        /proc/sys/*) set -- "$@" "$path" ;;
+        *) if [ -r "$path" ] && IFS= read -r line < "$path"; then printf '%s\n' "$path:$line"; fi ;;
         esac
     done 2> /dev/null
-    # shellcheck disable=SC2086 # several paths
-    if [ -n "$sysctls" ]; then grep -sH '' $sysctls; fi
+    if [ "$#" -gt 0 ]; then grep -sH '' "$@"; fi
     echo .
 }
 tell_transactions() {

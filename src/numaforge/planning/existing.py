@@ -100,8 +100,7 @@ class ExistingSettings:
             f"the profile says {said}, {held.place} says {'.'.join(path)}: {held.value}",
             where=subject,
             remedy=f"remove the key from that file, leave {subject} out of the profile to keep the value "
-            "that is "
-            "there, or set kubelet.on_conflict: override",
+            "that is there, or set kubelet.on_conflict: override",
         )
 
     def below(self, name: str) -> dict[str, Setting]:

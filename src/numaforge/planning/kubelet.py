@@ -361,8 +361,7 @@ class _Chooser:
         if len(self.topology.packages) > nodes:
             raise PlanError(
                 f"{ALIGN_BY_SOCKET} needs a NUMA node in every package; there are "
-                f"{len(self.topology.packages)} "
-                f"packages and {nodes} NUMA nodes with CPUs",
+                f"{len(self.topology.packages)} packages and {nodes} NUMA nodes with CPUs",
                 where=field,
                 remedy="leave the option out",
             )
@@ -420,8 +419,7 @@ class _Chooser:
                 f"aligns at most {DEFAULT_MAX_NUMA_NODES}",
                 where="kubelet.topology_manager_policy",
                 remedy=f"use a kubelet that has {MAX_ALLOWABLE_NUMA_NODES} "
-                f"({_versions(MAX_ALLOWABLE_NUMA_NODES)}), "
-                "or set kubelet.topology_manager_policy: none",
+                f"({_versions(MAX_ALLOWABLE_NUMA_NODES)}), or set kubelet.topology_manager_policy: none",
             )
         held = self.existing.get("topologyManagerPolicyOptions", MAX_ALLOWABLE_NUMA_NODES)
         value = chosen.get(MAX_ALLOWABLE_NUMA_NODES) or (str(held.value) if held else None)

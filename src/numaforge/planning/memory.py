@@ -363,8 +363,7 @@ def _refuse_too_little_room(
     )
     raise PlanError(
         f"{format_bytes(reservations.total_bytes)} of memory are to be reserved, but only "
-        f"{format_bytes(free)} are "
-        f"left on the NUMA nodes that have CPUs:{lines}",
+        f"{format_bytes(free)} are left on the NUMA nodes that have CPUs:{lines}",
         where="memory",
         remedy=f"take {format_bytes(reservations.total_bytes - free)} from the huge pages or the "
         "reservations",

@@ -54,8 +54,7 @@ def _refuse_contradiction(cpufreq: Cpufreq | None, wish: Tuning) -> None:
     if strict and wish.governor == "performance" and wish.energy_preference not in (None, "performance"):
         raise PlanError(
             f"with the governor performance, {cpufreq.driver if cpufreq else ''} accepts no other energy "
-            "preference "
-            f"than performance, not {wish.energy_preference}",
+            f"preference than performance, not {wish.energy_preference}",
             where="tuning.energy_preference",
             remedy="leave energy_preference out, or choose the governor powersave, which leaves the choice "
             "to it",

@@ -56,8 +56,7 @@ class Kubelet(Section):
     cpu_manager_options: dict[str, OptionText] = Field(
         default_factory=dict,
         description="cpuManagerPolicyOptions, each checked against the kubelet's version. full-pcpus-only is "
-        "on "
-        "by default where every core has several threads.",
+        "on by default where every core has several threads.",
         examples=[{"distribute-cpus-across-numa": True}],
     )
     topology_manager_policy: Literal["none", "best-effort", "restricted", "single-numa-node"] | None = Field(

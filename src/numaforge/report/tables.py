@@ -330,8 +330,7 @@ def _memory_sum(plan: NodePlan) -> Text:
         ("Memory reserved: ", "bold"),
         f"kubeReserved {format_bytes(memory.kube_reserved_bytes)}"
         f" + systemReserved {format_bytes(memory.system_reserved_bytes)}"
-        f" + evictionHard {format_bytes(memory.eviction_hard_bytes)}"
-        f" = {format_bytes(reserved)}",
+        f" + evictionHard {format_bytes(memory.eviction_hard_bytes)} = {format_bytes(reserved)}",
     )
 
 

@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from numaforge.errors import HostError, SnapshotError
-from numaforge.hosts import FIRST_LINE, parse_values, values_script
+from numaforge.errors import SnapshotError
 from numaforge.hosts.facts import Detection, RightedOutput
 
 Run = Callable[..., list[str]]
@@ -105,34 +104,3 @@ def test_a_packed_answer_that_is_cut_off_is_what_came(run, programs) -> None:
 def test_a_packed_answer_that_is_none_is_refused() -> None:
     with pytest.raises(SnapshotError, match="cannot be unpacked"):
         Detection().process(["numaforge-right root packed", "bm9uc2Vuc2U="])
-
-
-def test_values_are_the_first_lines_of_what_can_be_read(run, tmp_path: Path) -> None:
-    odd = tmp_path / "two words; echo 'mine'"
-    odd.write_text(" first\\n \nsecond\n")
-    empty = tmp_path / "empty"
-    empty.write_text("")
-    sysctl = "/proc/sys/kernel/ostype"
-    paths = [str(odd), str(tmp_path / "missing"), str(empty), sysctl, "/proc/sys/missing"]
-    assert parse_values(paths, run("-s", stdin=values_script(paths))) == {
-        str(odd): " first\\n ",
-        sysctl: "Linux",
-    }
-
-
-def test_values_of_nothing_are_none(run) -> None:
-    assert parse_values([], run("-s", stdin=values_script([]))) == {}
-
-
-def test_values_that_are_cut_off_are_refused() -> None:
-    with pytest.raises(HostError, match="cut off"):
-        parse_values(["/a"], ["/a:1"])
-
-
-@pytest.mark.parametrize("sysctl", [False, True], ids=["a-file", "a-sysctl"])
-def test_a_first_line(run, tmp_path: Path, sysctl: bool) -> None:
-    file = tmp_path / "file"
-    file.write_text(" one\\n two \nthree\n")
-    path = "/proc/sys/kernel/ostype" if sysctl else str(file)
-    (line,) = run("-s", stdin=f'{FIRST_LINE}first_line "{path}"\nprintf "%s\\n" "$line"\n')
-    assert line == ("Linux" if sysctl else " one\\n two ")

@@ -72,7 +72,6 @@ class _Plugin:
         self.all = (1 << len(self.devices)) - 1
         self.healthy = mask_of(i for i, device in enumerate(self.devices) if device.healthy)
         self.allocated = 0
-        self.without_nodes = mask_of(i for i, device in enumerate(self.devices) if not device.numa_nodes)
         self.without_topology = mask_of(
             i for i, device in enumerate(self.devices) if device.numa_nodes is None
         )

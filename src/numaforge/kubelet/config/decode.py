@@ -10,11 +10,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from numaforge.kubelet.config.documents import Document, YamlError, duplicate_keys_error, read
+from numaforge.kubelet.config.documents import Document, YamlError, read
 from numaforge.kubelet.minors.fields import API_VERSION, KIND, ROOT_TYPE, types_of
 from numaforge.kubelet.minors.versions import KubeletVersion
 from numaforge.kubelet.values.gojson import GoJsonError, Path, decode, kind_of, syntax_error
-from numaforge.kubelet.values.gotext import quoted
 
 # Where runtime.NewScheme stands in k8s.io/apimachinery, which names the scheme; by the minor that moved it.
 _SCHEME_LINES = {28: 100, 33: 110, 35: 111}
@@ -61,7 +60,6 @@ class ConfigFile:
     lines: Mapping[Path, int]
     unknown: tuple[Path, ...]
     duplicates: tuple[tuple[Path, int], ...]
-    strict_error: str | None
 
 
 def decode_config(text: str, version: KubeletVersion, document: Document | None = None) -> ConfigFile:
@@ -80,7 +78,6 @@ def decode_config(text: str, version: KubeletVersion, document: Document | None 
         lines=document.lines,
         unknown=decoded.unknown,
         duplicates=document.duplicates,
-        strict_error=_strict_error(document, decoded.unknown),
     )
 
 
@@ -136,13 +133,6 @@ def _require_kind(document: Document, text: str, version: KubeletVersion) -> Non
         "NF002",
         *where,
     )
-
-
-def _strict_error(document: Document, unknown: tuple[Path, ...]) -> str | None:
-    duplicates = duplicate_keys_error(document)
-    complaints = [duplicates] if duplicates else []
-    complaints += [f"unknown field {quoted(field_path(path))}" for path in unknown]
-    return f"strict decoding error: {', '.join(complaints)}" if complaints else None
 
 
 def field_path(path: Path) -> str:

@@ -55,11 +55,6 @@ class OptionState:
     gate_default: bool
     kind: str = "bool"
 
-    @property
-    def usable_by_default(self) -> bool:
-        """Whether the option works without naming any feature gate."""
-        return self.gate is None or self.gate_default
-
 
 @dataclass(frozen=True)
 class ForbiddenPair:
@@ -88,16 +83,6 @@ def cpu_options(version: KubeletVersion) -> Mapping[str, OptionState]:
 def topology_options(version: KubeletVersion) -> Mapping[str, OptionState]:
     """Return the topologyManagerPolicyOptions that this kubelet knows, by name."""
     return _options_of(version, TOPOLOGY_OPTIONS, "TopologyManagerPolicy")
-
-
-def cpu_option(version: KubeletVersion, name: str) -> OptionState | None:
-    """Return a cpuManagerPolicyOptions key as this kubelet knows it, or None for an unknown one."""
-    return cpu_options(version).get(name)
-
-
-def topology_option(version: KubeletVersion, name: str) -> OptionState | None:
-    """Return a topologyManagerPolicyOptions key as this kubelet knows it, or None for an unknown one."""
-    return topology_options(version).get(name)
 
 
 def known_versions_of(name: str) -> Mapping[int, Maturity]:

@@ -288,8 +288,7 @@ def _more_nodes_remedy(count: int, version: KubeletVersion) -> str:
     if MAX_ALLOWABLE_NUMA_NODES in topology_options(version):
         return (
             f'set topologyManagerPolicyOptions: {{{MAX_ALLOWABLE_NUMA_NODES}: "{count}"}}: NUMA nodes '
-            "without CPUs "
-            "count too"
+            "without CPUs count too"
         )
     return "set topologyManagerPolicy: none: this kubelet has no option to raise the limit"
 
@@ -410,8 +409,7 @@ def _require_sum(entries: list[Mapping[str, Any]], reservation: Mapping[str, Qua
         if total.amount != target.amount:
             text = (
                 f'the total amount "{total}" of type "{name}" is not equal to the value "{target}" '
-                "determined by "
-                "Node Allocatable feature"
+                "determined by Node Allocatable feature"
             )
             rule = "NF215" if name == "memory" else "NF216"
             raise ManagerError(text, rule, "reservedMemory", _sum_remedy(name, total, target))

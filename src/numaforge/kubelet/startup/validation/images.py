@@ -1,0 +1,136 @@
+"""What validation refuses of pulling images and of collecting those that are unused."""
+
+from __future__ import annotations
+
+from numaforge.kubelet.startup.images import pattern_complaint
+from numaforge.kubelet.startup.validation.numbers import between
+from numaforge.kubelet.startup.validation.refusals import CompleteConfig, InvalidSetting, Refusals, invalid
+from numaforge.kubelet.values.durations import Duration
+from numaforge.kubelet.values.gotext import quoted
+
+
+def image_thresholds(config: CompleteConfig) -> Refusals:
+    high, low = "imageGCHighThresholdPercent", "imageGCLowThresholdPercent"
+    yield from between(high, "--image-gc-high-threshold", 0, 100)(config)
+    yield from between(low, "--image-gc-low-threshold", 0, 100)(config)
+    if config.number(low) >= config.number(high):
+        yield invalid(
+            "NF116",
+            low,
+            f"{low} (--image-gc-low-threshold) {config.number(low)} must be less than {high} "
+            f"(--image-gc-high-threshold) {config.number(high)}",
+            "leave the low threshold below the high one (80 and 85 by default)",
+        )
+
+
+def image_ages(config: CompleteConfig) -> Refusals:
+    if config.minor < 29:
+        return
+    oldest, youngest = config.duration("imageMaximumGCAge"), config.duration("imageMinimumGCAge")
+    if oldest.nanoseconds and not config.gate("ImageMaximumGCAge"):
+        name = "ImageMaximumGCAge" if config.minor == 29 else "imageMaximumGCAge"
+        yield invalid(
+            "NF115",
+            "imageMaximumGCAge",
+            f"ImageMaximumGCAge feature gate is required for Kubelet configuration option {name}",
+            "enable the feature gate ImageMaximumGCAge, or leave the setting out",
+        )
+    if config.minor >= 36 and youngest.nanoseconds < 0:
+        yield _not_negative_duration("imageMinimumGCAge", youngest)
+    if oldest.nanoseconds < 0:
+        yield _not_negative_duration("imageMaximumGCAge", oldest)
+    if 0 < oldest.nanoseconds <= youngest.nanoseconds:
+        yield invalid(
+            "NF116",
+            "imageMaximumGCAge",
+            f"imageMaximumGCAge {oldest} must be greater than imageMinimumGCAge {youngest}",
+            "raise imageMaximumGCAge above imageMinimumGCAge (2m by default)",
+        )
+
+
+def _not_negative_duration(name: str, value: Duration) -> InvalidSetting:
+    return invalid("NF110", name, f"{name} {value} must not be negative", f"set {name} to 0s or more")
+
+
+def max_images(config: CompleteConfig) -> Refusals:
+    value = config.number("nodeStatusMaxImages")
+    if value < -1:
+        yield invalid(
+            "NF110",
+            "nodeStatusMaxImages",
+            f"nodeStatusMaxImages (--node-status-max-images) {value} must be -1 or greater",
+            "set -1 for no limit, or a limit from 0",
+        )
+
+
+def parallel_pulls(config: CompleteConfig) -> Refusals:
+    pulls = config.settings.get("maxParallelImagePulls")
+    if pulls is None:
+        return
+    if pulls < 1:
+        yield invalid(
+            "NF110",
+            "maxParallelImagePulls",
+            f"maxParallelImagePulls {pulls} must be a positive number",
+            "set 1 or more, or leave it out",
+        )
+    if config.flag("serializeImagePulls") and pulls > 1:
+        yield invalid(
+            "NF116",
+            "maxParallelImagePulls",
+            "maxParallelImagePulls cannot be larger than 1 unless SerializeImagePulls "
+            "(--serialize-image-pulls) is set to false",
+            "set serializeImagePulls: false",
+        )
+
+
+_PULL_POLICIES = ("NeverVerify", "NeverVerifyPreloadedImages", "NeverVerifyAllowlistedImages", "AlwaysVerify")
+
+
+def image_credentials(config: CompleteConfig) -> Refusals:
+    if config.minor < 33:
+        return
+    field, allowed = "imagePullCredentialsVerificationPolicy", "preloadedImagesVerificationAllowlist"
+    policy = config.text(field)
+    if not config.gate("KubeletEnsureSecretPulledImages"):
+        for name in (field, allowed):
+            if config.settings.get(name):
+                yield invalid(
+                    "NF115",
+                    name,
+                    f"`{name}` must not be set if KubeletEnsureSecretPulledImages feature gate is not "
+                    "enabled",
+                    "enable the feature gate KubeletEnsureSecretPulledImages, or remove the setting",
+                )
+        return
+    if policy not in _PULL_POLICIES:
+        first, second, third, fourth = (f'"{each}"' for each in _PULL_POLICIES)
+        yield invalid(
+            "NF111",
+            field,
+            f"option {quoted(policy)} specified for {field}. Valid options are {first}, {second}, {third} or "
+            f"{fourth}",
+            f"use one of {', '.join(_PULL_POLICIES)}",
+        )
+    if config.items(allowed) and policy != "NeverVerifyAllowlistedImages":
+        yield invalid(
+            "NF116",
+            allowed,
+            f"can't set `{allowed}` if `imagePullCredentialsVertificationPolicy` is not "
+            '"NeverVerifyAllowlistedImages"',
+            f"set {field}: NeverVerifyAllowlistedImages, or remove the list",
+        )
+        return
+    complaint = _first_complaint(config.items(allowed), config.minor)
+    if complaint:
+        yield invalid(
+            "NF111",
+            allowed,
+            f"invalid image pattern in `{allowed}`: {complaint}",
+            "name images without tag, or everything below a path: registry.example/team/*",
+        )
+
+
+def _first_complaint(patterns: list[str], minor: int) -> str | None:
+    complaints = (pattern_complaint(pattern, minor) for pattern in patterns)
+    return next(filter(None, complaints), None)

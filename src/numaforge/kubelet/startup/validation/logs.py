@@ -1,0 +1,145 @@
+"""What validation refuses of the kubelet's own log, and of those of the containers."""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Mapping
+from typing import Any
+
+from numaforge.kubelet.startup.validation.refusals import (
+    SECOND,
+    CompleteConfig,
+    InvalidSetting,
+    Refusals,
+    invalid,
+)
+from numaforge.kubelet.values.durations import parse_duration
+from numaforge.kubelet.values.gotext import quoted
+from numaforge.quantity import Quantity
+
+FIRST_MINOR_CHECKING_FLUSHES = 35
+"""Earlier kubelets take any logging.flushFrequency, and panic when they start to flush."""
+
+
+_LARGEST_VERBOSITY = 2**31 - 1
+
+
+def logging(config: CompleteConfig) -> Refusals:
+    logging = config.settings.get("logging") or {}
+    flush = logging.get("flushFrequency", "5s")
+    if config.minor >= FIRST_MINOR_CHECKING_FLUSHES and parse_duration(flush).nanoseconds <= 0:
+        yield _field_error("flushFrequency", f'Invalid value: "{flush}": Must be greater than zero')
+    log_format = logging.get("format", "text")
+    if log_format not in ("text", "json"):
+        yield _field_error("format", f"Invalid value: {quoted(log_format)}: Unsupported log format")
+    elif log_format == "json" and not config.gate("LoggingBetaOptions"):
+        yield _field_error("format", "Forbidden: Log format json is disabled, see LoggingBetaOptions feature")
+    verbosity = logging.get("verbosity", 0)
+    if verbosity > _LARGEST_VERBOSITY:
+        yield _field_error("verbosity", f"Invalid value: {verbosity}: Must be <= {_LARGEST_VERBOSITY}")
+    yield from _log_modules(logging.get("vmodule") or [], log_format)
+    yield from _log_options(config, logging.get("options") or {})
+
+
+def _log_modules(modules: list[Mapping[str, Any]], log_format: str) -> Refusals:
+    if modules and log_format not in ("", "text"):
+        yield _field_error("vmodule", "Forbidden: Only supported for text log format")
+    for index, module in enumerate(modules):
+        pattern, verbosity = module.get("filePattern", ""), module.get("verbosity", 0)
+        field = f"vmodule[{index}]"
+        if not pattern:
+            yield _field_error(field, "Required value: File pattern must not be empty")
+        if "=" in pattern or "," in pattern:
+            yield _field_error(
+                field, f"Invalid value: {quoted(pattern)}: File pattern must not contain equal sign or comma"
+            )
+        if verbosity > _LARGEST_VERBOSITY:
+            yield _field_error(field, f"Invalid value: {verbosity}: Must be <= {_LARGEST_VERBOSITY}")
+
+
+def _log_options(config: CompleteConfig, options: Mapping[str, Any]) -> Refusals:
+    if config.gate("LoggingAlphaOptions"):
+        return
+    # splitStream is not seen here: registering its flag puts the file's value back to false.
+    for kind in ("text", "json"):
+        routing = options.get(kind) or {}
+        forbidden = "Forbidden: Feature LoggingAlphaOptions is disabled"
+        if Quantity.parse(routing.get("infoBufferSize", "0")).amount:
+            yield _field_error(f"options.{kind}.infoBufferSize", forbidden)
+
+
+def _field_error(field: str, text: str) -> InvalidSetting:
+    path = f"logging.{field}"
+    return InvalidSetting(
+        "NF118", path, f"{path}: {text}", "leave the logging settings at their defaults, or correct them"
+    )
+
+
+def log_query(config: CompleteConfig) -> Refusals:
+    if not config.flag("enableSystemLogQuery"):
+        return
+    if not config.gate("NodeLogQuery"):
+        option = "enableSystemLogQuery" if config.minor >= 35 else "enableSystemLogHandler"
+        yield invalid(
+            "NF115",
+            "enableSystemLogQuery",
+            f"NodeLogQuery feature gate is required for {option}",
+            "enable the feature gate NodeLogQuery, or remove enableSystemLogQuery",
+        )
+    if not config.flag("enableSystemLogHandler"):
+        yield invalid(
+            "NF116",
+            "enableSystemLogQuery",
+            "enableSystemLogHandler is required for enableSystemLogQuery",
+            "set enableSystemLogHandler: true",
+        )
+
+
+def container_logs(config: CompleteConfig) -> Refusals:
+    if config.minor < 30:
+        return
+    if config.number("containerLogMaxWorkers") < 1:
+        yield invalid(
+            "NF110",
+            "containerLogMaxWorkers",
+            "containerLogMaxWorkers must be greater than or equal to 1",
+            "set 1 or more",
+        )
+    if config.duration("containerLogMonitorInterval").nanoseconds < 3 * SECOND:
+        yield invalid(
+            "NF110",
+            "containerLogMonitorInterval",
+            "containerLogMonitorInterval must be a positive time duration greater than or equal to 3s",
+            "set 3s or more",
+        )
+    if config.minor >= 33 and config.number("containerLogMaxFiles") <= 1:
+        yield invalid(
+            "NF110",
+            "containerLogMaxFiles",
+            "containerLogMaxFiles must be greater than 1",
+            "set 2 or more",
+        )
+
+
+def pod_logs(config: CompleteConfig) -> Refusals:
+    if config.minor < 30:
+        return
+    path = config.text("podLogsDir")
+    remedy = "set an absolute path in its shortest form, for example /var/log/pods"
+    complaints = []
+    if not path:
+        complaints.append("podLogsDir was not specified")
+    if not path.startswith("/"):
+        complaints.append(f"pod logs path {quoted(path)} must be absolute path")
+    if path != _cleaned(path):
+        complaints.append(f"pod logs path {quoted(path)} must be normalized")
+    if not path.isascii():
+        complaints.append(f"pod logs path {quoted(path)} mut contains ASCII characters only")
+    for complaint in complaints:
+        yield invalid("NF111", "podLogsDir", complaint, remedy)
+
+
+def _cleaned(path: str) -> str:
+    cleaned = posixpath.normpath(path)
+    # POSIX keeps two leading slashes, Go's filepath.Clean does not.
+    return cleaned[1:] if cleaned.startswith("//") else cleaned
