@@ -25,7 +25,9 @@ from numaforge.node.transaction import (
 )
 
 NODE_SCRIPT = node_script(kind.NAME for kind in KINDS)
-LOOK = NodeQuery(("/sys/a",), ("/etc/b",), ("c",), (("kernel_values", "look_kernel_values", "/d"),), "/e", "u")
+LOOK = NodeQuery(
+    ("/sys/a",), ("/etc/b",), ("c",), (("kernel_values", "look_kernel_values", "/d"),), "/e", "u"
+)
 SCRIPTS = {
     "node": NODE_SCRIPT,
     "start": start_script(Transaction("T1")),
