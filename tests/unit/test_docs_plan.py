@@ -24,7 +24,7 @@ PARTS = (
     model.TuningPlan,
     model.KubeletPlan,
     model.PlannedFile,
-    model.Allocatable,
+    model.PredictedAllocatable,
     model.LargestPod,
     model.Decision,
     model.Notice,
