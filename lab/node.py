@@ -20,7 +20,7 @@ from lab.requirements import command
 
 SAVED_STATE = "ready"
 MACHINE_ARGUMENTS = "machine-arguments"
-"""The file with the kernel parameters that belong to the machine and not to its disk; GRUB takes them from the
+"""The file with the kernel parameters of the machine, which are not on its disk; GRUB takes them from the
 firmware (`/etc/grub.d/01_machine`). They are measured once: each boot of a node has the same."""
 ACCELERATOR = "tcg,thread=single,tb-size=1024"
 """One host thread for all virtual CPUs. With one each (thread=multi) a guest hangs now and then while it
