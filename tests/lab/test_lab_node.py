@@ -114,7 +114,7 @@ def changed(pristine):
     pristine.reset()
 
 
-def await_another_boot(lab, node, boot_id, patience_s=300):
+def await_another_boot(lab, node, boot_id, patience_s=600):
     """Return when the node is Ready in another boot than this one."""
     deadline = time.monotonic() + patience_s
     while True:
@@ -127,14 +127,15 @@ def await_another_boot(lab, node, boot_id, patience_s=300):
 
 
 def test_update_grub_finds_nothing_to_change_on_a_new_node(changed):
-    changed.run("cp /boot/grub/grub.cfg /tmp && update-grub && cmp /boot/grub/grub.cfg /tmp/grub.cfg")
+    written = "/boot/grub/grub.cfg"
+    changed.run(f"cp {written} /tmp && update-grub && cmp {written} /tmp/grub.cfg", timeout_s=300)
 
 
 def test_a_kernel_parameter_in_a_grub_drop_in_takes_effect_at_the_next_boot(lab, changed):
     boot_id = changed.run("cat /proc/sys/kernel/random/boot_id").strip()
     before = changed.run("cat /proc/cmdline").split()
     drop_in = 'GRUB_CMDLINE_LINUX="$GRUB_CMDLINE_LINUX transparent_hugepage=never"\n'
-    changed.run("cat >/etc/default/grub.d/50-test.cfg && update-grub", input_text=drop_in)
+    changed.run("cat >/etc/default/grub.d/50-test.cfg && update-grub", input_text=drop_in, timeout_s=300)
     changed.try_run("systemctl reboot")  # may take the connection with it
     await_another_boot(lab, changed, boot_id)
     assert set(changed.run("cat /proc/cmdline").split()) - set(before) == {"transparent_hugepage=never"}
