@@ -10,7 +10,7 @@ STAMP  := $(VENV)/.installed
 # file, the longest first, by two workers with a lab each.
 LONGEST := $(addprefix tests/lab/test_,rollout.py transaction.py kubelets.py rollout_hostile.py site.py rollout_faults.py)
 LAB     := $(LONGEST) $(filter-out $(LONGEST),$(wildcard tests/lab/test_*.py))
-FAST    := -n 3 --dist worksteal --durations 20 tests/ssh tests/unit tests/conformance
+FAST    := -n 3 --dist worksteal --durations 20 tests/ssh tests/unit tests/machines tests/conformance tests/wheel
 
 include lab/lab.mk
 
@@ -45,7 +45,7 @@ bench: setup ## measure every figure that the README quotes
 	@for bench in bench/*.py; do echo "== $$bench"; $(PYTHON) $$bench || exit 1; done
 
 lock: setup ## pin the dependencies again
-	@$(VENV)/bin/pip-compile --quiet --strip-extras --extra verify --extra dev --generate-hashes --allow-unsafe \
+	@$(VENV)/bin/pip-compile --quiet --strip-extras --extra dev --generate-hashes --allow-unsafe \
 	  --no-emit-index-url --no-emit-trusted-host --no-emit-find-links --output-file requirements.lock pyproject.toml
 
 clean: ## remove what make made (the cache outside the tree stays)

@@ -13,7 +13,7 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
-from numaforge.kubelet.admission import Machine, Node, Pod
+from numaforge.kubelet.admission import MachineInfo, Node, Pod
 from numaforge.kubelet.admission.machine import CpuPlace, CpuTopology, MachineNode
 
 GIB = 2**30
@@ -33,7 +33,7 @@ class Shape:
     gpus: int
     floor: int
 
-    def machine(self) -> Machine:
+    def machine(self) -> MachineInfo:
         cores = self.numa_nodes * self.cores_per_node
         whole_node = self.cores_per_l3 == self.cores_per_node
         places = {
@@ -52,7 +52,7 @@ class Shape:
             )
             for i in range(self.numa_nodes)
         )
-        return Machine(nodes, CpuTopology.of(places), self.numa_nodes * self.memory_per_node)
+        return MachineInfo(nodes, CpuTopology.of(places), self.numa_nodes * self.memory_per_node)
 
     def devices(self) -> dict[str, list[int]]:
         return {"nvidia.com/gpu": [i * self.numa_nodes // self.gpus for i in range(self.gpus)]}

@@ -1,11 +1,13 @@
-"""Provision a node: pyinfra INVENTORY deploys/site.py"""
+"""Provision a node, in one maintenance: pyinfra INVENTORY deploys/site.py"""
 
 from numaforge.roles.hugepages import hugepages
 from numaforge.roles.kubelet import kubelet
+from numaforge.roles.maintenance import maintenance
 from numaforge.roles.topology import topology
 from numaforge.roles.tuning import tuning
 
 topology()
-tuning()
-kubelet()
-hugepages()
+with maintenance():
+    tuning()
+    hugepages()
+    kubelet()

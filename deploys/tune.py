@@ -4,9 +4,11 @@ Pools that would change beside a running kubelet are refused: it has to restart 
 """
 
 from numaforge.roles.hugepages import hugepages
+from numaforge.roles.maintenance import maintenance
 from numaforge.roles.topology import topology
 from numaforge.roles.tuning import tuning
 
 topology()
-tuning()
-hugepages()
+with maintenance():
+    tuning()
+    hugepages()

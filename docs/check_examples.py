@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from numaforge.kubelet.findings import RULES
-from numaforge.kubelet.startup import check
-from numaforge.kubelet.versions import KNOWN_MINORS
+from numaforge.kubelet.minors.versions import KNOWN_MINORS
+from numaforge.kubelet.startup.check import check
 from numaforge.report.check import as_text
 from numaforge.topology.model import Core, NodeTopology, NumaNode, Package
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import yaml
 
-from numaforge.profile import NodeProfile
+from numaforge.json_schema import json_schema
 
 PAGE = Path(__file__).with_name("profiles.md")
 BEGIN, END = "<!-- begin reference -->", "<!-- end reference -->"
@@ -22,17 +22,14 @@ _FORMS = {
     "hugepage size": "a size as Kubernetes writes it: `2Mi`, `1Gi`",
     "kubelet version": '`"1.36"`, `"1.36.2"`',
     "option value": "`true`, `false`, a number",
+    "kernel parameter": "`NAME`, `NAME=VALUE`",
     "sysctl value": "a number or text",
 }
 
 
-# Resolved while a profile is loaded, so it is no field of the schema.
-_EXTENDS = "| `extends` | unset | a ready profile's name | `training` | The ready profile to start from. |"
-
-
 def reference() -> str:
     """Return a table per section: every key with its default, what it accepts, an example, its meaning."""
-    schema = NodeProfile.model_json_schema()
+    schema = json_schema("profile")
     return "\n".join(_section(schema, title, properties) for title, properties in _sections(schema))
 
 
@@ -73,8 +70,6 @@ def _section(schema: Mapping[str, Any], path: str, section: Mapping[str, Any]) -
         _row(schema, name, value, name in section.get("required", ()))
         for name, value in section["properties"].items()
     ]
-    if not path:
-        rows.insert(0, _EXTENDS)
     heading = f"### `{path}`\n\n{section['description']}" if path else "### At the top"
     table = ["| key | default | accepts | example | meaning |", "| --- | --- | --- | --- | --- |", *rows]
     return "\n".join((heading, "", *table, ""))
@@ -98,7 +93,8 @@ def _accepts(value: Mapping[str, Any]) -> str:
 
 def _kind(option: Mapping[str, Any]) -> str:
     if "enum" in option:
-        return ", ".join(f"`{item}`" for item in option["enum"])
+        # To YAML 1.1, `off` is false.
+        return ", ".join(f"`{item}`" for item in option["enum"] if item not in (None, False))
     if "format" in option:
         return _FORMS[option["format"]]
     match option["type"]:

@@ -33,10 +33,9 @@ def show(lab: Lab) -> None:
     out.mkdir(exist_ok=True)
     inventory = "inventories/lab"
     _run("pyinfra", "-y", "--limit", node.name, inventory, "deploys/site.py")
-    ssh_config, kubeconfig = _relative(lab.state / "ssh_config"), _relative(lab.kubeconfig)
+    kubeconfig = f"--kubeconfig={_relative(lab.kubeconfig)}"
     _run(
-        *("pytest", "-q", "tests/node", f"--hosts=ssh://{node.name}"),
-        *(f"--ssh-config={ssh_config}", f"--kubeconfig={kubeconfig}"),
+        *("numaforge", "verify", f"--limit={node.name}", kubeconfig, inventory),
         environment={"PATH": f"{lab.control_plane.kubectl().parent}{os.pathsep}{os.environ['PATH']}"},
     )
     _show_pinned_pod(lab, node)

@@ -30,10 +30,18 @@ class Component:
     tags: tuple[str, ...] = ()
     version_module: str | None = None
     """The module whose version the programs report through k8s.io/component-base."""
+    sources: str | None = None
+    """The folder of the sources, where several components share them."""
+    modules: str | None = None
+    """The folder whose module file is used, where it is another component's."""
 
     @property
     def folder(self) -> Path:
-        return LAB / "go" / self.name
+        return LAB / "go" / (self.sources or self.name)
+
+    @property
+    def module_file(self) -> Path:
+        return LAB / "go" / (self.modules or self.sources or self.name) / "go.mod"
 
 
 def kubernetes(minor: str, *programs: str) -> Component:
@@ -107,7 +115,10 @@ def build(component: Component) -> Path:
 
 def key(component: Component) -> str:
     """Return the hash of everything that decides what the programs of `component` are."""
-    return cache.digest([_go_release(), *_flags(component), *cache.tree_parts(component.folder)])
+    recipe = [*cache.tree_parts(component.folder)]
+    if component.modules:
+        recipe += cache.tree_parts(component.module_file.parent)
+    return cache.digest([_go_release(), *_flags(component), *recipe])
 
 
 @functools.cache
@@ -127,14 +138,16 @@ def _flags(component: Component) -> list[str]:
             f" -X k8s.io/component-base/version.{name}={value}" for name, value in stamped.items()
         )
     flags = ["-trimpath", "-buildvcs=false", "-mod=readonly", "-ldflags", symbols]
+    if component.modules:
+        flags.append(f"-modfile=../{component.modules}/go.mod")
     return [*flags, "-tags", ",".join(component.tags)] if component.tags else flags
 
 
 def _required_version(component: Component, module: str) -> str:
-    text = (component.folder / "go.mod").read_text()
+    text = component.module_file.read_text()
     found = re.search(rf"^\s*(?:require )?{re.escape(module)} (v\S+)", text, re.MULTILINE)
     if found is None:
-        raise LabError(f"{module} is not required", where=str(component.folder / "go.mod"))
+        raise LabError(f"{module} is not required", where=str(component.module_file))
     return found.group(1)
 
 

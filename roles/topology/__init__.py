@@ -1,4 +1,4 @@
-"""Look at the host, decide, and keep the plan on the host; every other role reads it."""
+"""Look at the host and decide; every other role reads the plan."""
 
 from __future__ import annotations
 
@@ -7,23 +7,26 @@ from pathlib import Path
 from pyinfra import host
 
 from numaforge.errors import HostError, ProfileError
-from numaforge.hosts import detect, file_bundle, planned, remember, role
+from numaforge.hosts import detect, planned, remember, role
+from numaforge.kinds import once_per_kind
 from numaforge.planning.document import dumps as plan_document
 from numaforge.planning.node import plan_node
 from numaforge.profile import load_profile
-from numaforge.render import role_files
 from numaforge.snapshot import Snapshot
 from numaforge.topology import read_topology
 
 __all__ = ["record", "topology"]
 
+_load_profile = once_per_kind(load_profile)
+
 
 @role("Topology")
 def topology() -> None:
-    """Detect the machine, plan it by the host data `numaforge_profile`, and save the plan on the host."""
+    """Detect the machine and plan it by the host data `numaforge_profile`.
+
+    The plan is saved on the host with what it changes there.
+    """
     _plan()
-    # pyinfra settled this deploy's `_sudo` before the detection found out whether the host needs it.
-    file_bundle(name="Save the plan", files=role_files(planned(host), "topology"), _sudo=host.data._sudo)
 
 
 @role("Record")
@@ -57,7 +60,7 @@ def _plan() -> Snapshot:
             where="host data numaforge_profile",
             remedy="name a ready profile or a YAML file in the inventory's group_data",
         )
-    profile = load_profile(wish)
+    profile = _load_profile(wish)
     snapshot = detect(host)
     machine = read_topology(snapshot)
     plan = plan_node(machine, profile)

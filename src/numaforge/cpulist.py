@@ -10,6 +10,9 @@ from numaforge.errors import NumaforgeError
 # The kernel's largest NR_CPUS is 8192; a range beyond it is a typing error, not a machine.
 _LARGEST_ID = 65535
 
+# Its form, for schemas; that ranges ascend is for `parse_cpulist` to say.
+CPULIST_PATTERN = r"^(\s*[0-9]+(-[0-9]+)?\s*(,\s*[0-9]+(-[0-9]+)?\s*)*)?$"
+
 
 def parse_cpulist(text: str) -> frozenset[int]:
     """Return the ids in a cpulist; the empty string is the empty set.

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -10,8 +12,9 @@ import yaml
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from numaforge import kernel_paths
-from numaforge.bundle import FileContent
 from numaforge.errors import KubeletConfigError, PlanError
+from numaforge.kinds import once_per_kind
+from numaforge.node.bundle import FileContent
 from numaforge.planning.document import dumps
 from numaforge.planning.files import HUGEPAGES_TMPFILES_PATH
 from numaforge.planning.model import PLAN_PATH, NodePlan, PlannedFile
@@ -70,7 +73,30 @@ def render_file(plan: NodePlan, planned_file: PlannedFile, config_text: str | No
     KubeletConfigError for a main config file that cannot be read.
     """
     if planned_file.path == PLAN_PATH:
-        return dumps(plan)
+        return _plan_text(plan)
+    return _rendered(_with_identity(plan, "", None), planned_file, config_text)
+
+
+def _with_identity(plan: NodePlan, hostname: str, binary: str | None) -> NodePlan:
+    """Return the plan for another machine of the same kind: no template says which one it is."""
+    return replace(plan, hostname=hostname, kubelet=plan.kubelet and replace(plan.kubelet, binary=binary))
+
+
+_HOSTNAME, _BINARY = "<hostname>", "<binary>"
+_dumps = once_per_kind(dumps)
+
+
+def _plan_text(plan: NodePlan) -> str:
+    """Return what `dumps` does; only the identity is written for each machine."""
+    binary = plan.kubelet and plan.kubelet.binary
+    text = _dumps(_with_identity(plan, _HOSTNAME, _BINARY if binary is not None else None))
+    for mark, identity in ((_HOSTNAME, plan.hostname), (_BINARY, binary)):
+        text = text.replace(f'"{mark}"', json.dumps(identity, ensure_ascii=False))
+    return text
+
+
+@once_per_kind
+def _rendered(plan: NodePlan, planned_file: PlannedFile, config_text: str | None) -> str:
     if planned_file.template is None:
         text = _merge(plan, config_text)
     else:

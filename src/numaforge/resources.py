@@ -1,4 +1,4 @@
-"""Where the templates and the ready profiles lie: in a checkout beside the package, in a wheel inside it."""
+"""Where in the package the templates, the ready profiles and the deploys lie."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ _PACKAGE = Path(__file__).resolve().parent
 
 def template_dir() -> Path:
     """Return the folder that holds the templates, one folder per role."""
-    return _resource("templates")
+    return _PACKAGE / "templates"
 
 
 def profile_dir() -> Path:
     """Return the folder that holds the ready profiles, one YAML file each."""
-    return _resource("profiles")
+    return _PACKAGE / "profiles"
 
 
-def _resource(name: str) -> Path:
-    installed = _PACKAGE / name
-    return installed if installed.is_dir() else _PACKAGE.parents[1] / name
+def deploy_dir() -> Path:
+    """Return the folder that holds the deploys, one file per thing that an admin runs."""
+    return _PACKAGE / "deploys"

@@ -17,11 +17,11 @@ from typing import Any
 import pytest
 
 from numaforge.cpulist import format_cpulist, parse_cpulist
-from numaforge.kubelet.admission import Admission, Machine, Node
+from numaforge.kubelet.admission import Admission, MachineInfo, Node
 from numaforge.kubelet.admission.assignment import AssignmentError, take_distributed, take_packed
-from numaforge.kubelet.admission.cpusets import ids_of, mask_of
 from numaforge.kubelet.admission.hints import Hint, HintsByResource
 from numaforge.kubelet.admission.machine import CpuPlace, CpuTopology
+from numaforge.kubelet.admission.masks import ids_of, mask_of
 from numaforge.kubelet.admission.merge import MergePolicy
 from numaforge.topology.model import Core, HugepagePool, L3Cache, NodeTopology, NumaNode, Package
 
@@ -144,7 +144,7 @@ def recorded_topologies() -> dict[str, CpuTopology]:
         for name, recorded in document["topologies"].items()
     }
     for name, machine in document["oracle_machines"].items():
-        topologies[name] = Machine.from_topology(node_topology(machine)).cpus
+        topologies[name] = MachineInfo.from_topology(node_topology(machine)).cpus
     return topologies
 
 

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from numaforge.cpulist import format_cpulist
-from numaforge.kubelet.startup import check
+from numaforge.kubelet.startup.check import check
 from numaforge.snapshot import from_root
 from numaforge.topology import read_topology
 from numaforge.topology.model import Core, CpuSet, HugepagePool, NodeTopology, NumaNode, Package

@@ -1,4 +1,4 @@
-"""Real machines: every dump of the corpus is read as its truth says.
+"""Real machines that are not in `tests/machines`: every dump of the corpus is read as its truth says.
 
 `NUMAFORGE_CORPUS` names a folder with `truth.json` and, per dump, NAME.tar.xz or an unpacked folder NAME.
 """
@@ -17,6 +17,7 @@ import pytest
 from numaforge.quantity import format_bytes
 from numaforge.snapshot import from_root, parse_output, script
 from numaforge.topology import from_document, read_topology, to_document
+from tests.machines.files import machine_files
 
 CORPUS = Path(
     os.environ.get("NUMAFORGE_CORPUS") or Path(__file__).parents[2].parent / "shared" / "corpus" / "sysfs"
@@ -28,7 +29,12 @@ def dumps():
     if not truth.is_file():
         reason = f"no corpus: {truth} does not exist (set NUMAFORGE_CORPUS to the folder that holds it)"
         return [pytest.param(None, id="corpus", marks=pytest.mark.skip(reason=reason))]
-    return [pytest.param(dump, id=dump["name"]) for dump in json.loads(truth.read_text())["dumps"]]
+    here = {file.expected().get("origin", "").rpartition("/")[2] for file in machine_files()}
+    return [
+        pytest.param(dump, id=dump["name"])
+        for dump in json.loads(truth.read_text())["dumps"]
+        if Path(dump["source"]["path"]).name not in here
+    ]
 
 
 every_dump = pytest.mark.parametrize("dump", dumps())

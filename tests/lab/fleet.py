@@ -14,13 +14,13 @@ from typing import Any, Self
 from lab.api import Api
 from lab.errors import LabError
 from lab.kwok import NODE_INFO, ZONE
+from numaforge.node.identity import Identity
+from numaforge.node.transaction import Process, Result, Status, Transaction
 from numaforge.rollout.gate import Expected
-from numaforge.rollout.machine import Change, Identity
 from numaforge.rollout.node import NodeRollout
 from numaforge.rollout.outcome import Outcome
 from numaforge.rollout.record import Ending
 from numaforge.rollout.steps import Steps, run
-from numaforge.rollout.transaction import Process, Result, Status, Transaction
 from tests.fixtures.virtual_time import Killed
 
 NODES = "/api/v1/nodes"
@@ -53,9 +53,9 @@ class ScriptedMachine:
         self.asked("identity")
         return self.host
 
-    def change(self) -> Change | None:
+    def change(self) -> Transaction | None:
         self.asked("change")
-        return None if self._done else Change(Transaction(f"T{next(_ids)}", "kubelet.service", ()))
+        return None if self._done else Transaction(f"T{next(_ids)}")
 
     def expected(self) -> Expected:
         return Expected()

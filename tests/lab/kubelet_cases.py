@@ -15,7 +15,7 @@ from lab import kubelets
 from lab.kubelets import Trial
 from lab.paths import REPOSITORY
 from numaforge.kubelet.findings import Report
-from numaforge.kubelet.startup import check
+from numaforge.kubelet.startup.check import check
 from numaforge.topology.model import NodeTopology
 
 PAGE = REPOSITORY / "docs" / "check.md"

@@ -27,7 +27,7 @@ from lab.cluster import GPU_RESOURCE, Lab
 from lab.errors import LabError
 from numaforge.cpulist import format_cpulist, parse_cpulist
 from numaforge.kubelet.admission import Admission, Device, Node
-from numaforge.kubelet.loading import CONFIG_PATH, DROP_IN_DIR, effective_config
+from numaforge.kubelet.config.loading import CONFIG_PATH, DROP_IN_DIR, effective_config
 from numaforge.snapshot import parse_output, script
 from numaforge.topology import read_topology
 

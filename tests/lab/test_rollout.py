@@ -43,7 +43,7 @@ def test_a_node_with_pods_goes_to_the_plan_and_back(lab: Lab, joined: Node, tmp_
     assert policy(joined) == "static"
     rollouts.await_deployment(lab, "web")
     assert not pods & {pod["metadata"]["uid"] for pod in lab.get("pods")["items"]}
-    assert {"Cordoned", "DrainBlocked", "KubeletRestarted", "Uncordoned"} <= events(lab, joined)
+    assert {"Cordoned", "DrainBlocked", "NodeChanged", "Uncordoned"} <= events(lab, joined)
 
     back = begin("run", inventory(lab, tmp_path, profile=WITHOUT_POLICY, **QUICK), state=tmp_path)
     assert back.end() == 0, (back.events, back.errors())

@@ -10,8 +10,8 @@ import yaml
 
 from lab.cluster import Lab
 from lab.node import Node
-from numaforge.bundle import FileContent
-from numaforge.rollout.transaction import (
+from numaforge.node.bundle import FileContent
+from numaforge.node.transaction import (
     BOOT_UNIT,
     CURRENT,
     Result,

@@ -1,9 +1,9 @@
 """A host to write to without writing to this machine: a private mount namespace with its own sshd.
 
 The sandbox's root is an overlay over this machine's root with an empty upper layer, so that everything
-installed here is there and everything written there is gone afterwards. /sys is a generated tree, /proc/sys
-and /proc/swaps are generated files over a proc of its own; neither reaches the kernel. Needs root, for the
-mounts.
+installed here is there and everything written there is gone afterwards. /sys is a generated tree, /proc/sys,
+/proc/swaps and /proc/cmdline are generated files over a proc of its own; neither reaches the kernel. Needs
+root, for the mounts.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ mount -t tmpfs tmpfs sys
 cp -a "$TREE/sys/." sys/
 for folder in proc/sys; do mount -t tmpfs tmpfs "$folder"; done
 cp -a "$TREE/proc/sys/." proc/sys/
-mount --bind "$TREE/proc/swaps" proc/swaps
+for file in swaps cmdline; do mount --bind "$TREE/proc/$file" "proc/$file"; done
 rm -rf etc/numaforge etc/kubernetes var/lib/numaforge var/lib/kubelet root/.bashrc root/.profile
 cp -a "$TREE/etc/." etc/
 cp -a "$TREE/usr/." usr/
@@ -115,6 +115,7 @@ def running_sandbox(folder: Path, files: Mapping[str, str]) -> Iterator[Sandbox]
     for part in ("sys", "proc/sys", "etc", "usr", "var"):
         (tree / part).mkdir(parents=True)
     (tree / "proc/swaps").write_text("Filename\tType\tSize\tUsed\tPriority\n")
+    (tree / "proc/cmdline").write_text("BOOT_IMAGE=/boot/vmlinuz root=/dev/sda1 ro quiet\n")
     for path, text in files.items():
         target = tree / path.lstrip("/")
         target.parent.mkdir(parents=True, exist_ok=True)

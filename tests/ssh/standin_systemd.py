@@ -7,6 +7,7 @@ managers never start), `late` (all is well at first, then it ends), `once` (cann
 A file in /run/bound is named after a unit that is bound to another one, and holds the property and the unit
 by which systemd says so. Such a unit is active while there is a file of its name in /run/active, and does not
 start while there is one in /run/broken. While /run/stopping exists the system is going down: nothing starts.
+`systemctl reboot` has it go down; what a boot does is for the test.
 
 A script in /run/when, named after a phase of the journal or a staged file, runs once when that has just been
 renamed into place; its $PPID is the shell that did it.
@@ -118,7 +119,7 @@ is-active*) [ -e "/run/active/$unit" ]; exit ;;
 esac
 echo "$*" >> /run/systemctl.log
 case $1,$unit in
-*,kubelet.service) ;;
+*,kubelet.service | reboot,*) ;;
 start,* | restart,*)
     [ -e "/run/bound/$unit" ] && [ ! -e "/run/broken/$unit" ] && [ ! -e /run/stopping ] &&
         : > "/run/active/$unit"
@@ -127,6 +128,13 @@ start,* | restart,*)
 esac
 case $1 in
 daemon-reload | reset-failed) ;;
+reboot)
+    [ ! -e /run/refuse-reboot ] || exit 1
+    : > /run/stopping
+    for running in /run/units/*; do
+        if [ -e "$running" ]; then setsid kill -TERM "$(cat "$running")"; fi
+    done
+    ;;
 stop)
     deactivate "$unit"
     if alive; then kill "$pid"; while alive; do sleep 0.05; done; fi

@@ -81,12 +81,50 @@ def test_a_script_is_answered_with_its_lines_or_its_complaint(sandbox: Sandbox, 
     assert dict(zip(ENDINGS, said, strict=True)) == {name: answer for name, (_, answer) in ENDINGS.items()}
 
 
-@pytest.mark.parametrize("signal", ["TERM", "KILL"])
+# paramiko notices each of them in another way.
+CUTS = {
+    "opening a channel": """
+reach(":")
+signal_sessions("SIGKILL")
+reach(":")
+""",
+    "starting the shell": """
+reach(": > /run/KILL-at-once")
+reach(":")
+""",
+    "writing the script": f"""
+reach(": > /run/KILL-in-the-middle")
+reach("# {"x" * 8_000_000}")
+""",
+    "reading the answer": f"""
+reach({_CUT.format(signal="KILL")!r})
+""",
+    "reading the answer of one that says goodbye": f"""
+reach({_CUT.format(signal="TERM")!r})
+""",
+}
+# What root's login shell does when a script has asked for it.
+_SIGNALS = """
+if [ -e /run/{signal}-at-once ]; then
+    rm /run/{signal}-at-once
+    kill -{signal} "$PPID"
+fi
+if [ -e /run/{signal}-in-the-middle ]; then
+    rm /run/{signal}-in-the-middle
+    head -c 1000000 > /dev/null
+    kill -{signal} "$PPID"
+fi
+"""
+
+
+@pytest.mark.parametrize("doing", CUTS)
 def test_a_connection_that_is_cut_is_no_script_that_failed_and_is_made_anew(
-    sandbox: Sandbox, tmp_path: Path, signal: str
+    sandbox: Sandbox, tmp_path: Path, doing: str
 ) -> None:
-    said = reach(sandbox, tmp_path, _CUT.format(signal=signal), "echo back")
-    assert said == ["HostAwayError 'the host does not answer: the connection was cut'", "answer ['back']"]
+    sandbox.log_in_with(_SIGNALS.format(signal="KILL"))
+    *_, cut, after = play(sandbox, tmp_path, CUTS[doing] + 'reach("echo back")')
+    assert cut == "HostAwayError 'the host does not answer: the connection was cut'"
+    assert after == "answer ['back']"
 
 
 # Each of them leaves an sshd stopped in the middle, which then never answers.
@@ -103,25 +141,18 @@ signal_sessions("SIGSTOP")
 reach(":", seconds=2)
 """,
     "writing the script": f"""
-reach(": > /run/stop-in-the-middle")
+reach(": > /run/STOP-in-the-middle")
 reach("# {"x" * 8_000_000}", seconds=2)
 """,
     "reading the answer": f"""
 reach({_CUT.format(signal="STOP")!r}, seconds=2)
 """,
 }
-_STOPS_IN_THE_MIDDLE = """
-if [ -e /run/stop-in-the-middle ]; then
-    rm /run/stop-in-the-middle
-    head -c 1000000 > /dev/null
-    kill -STOP "$PPID"
-fi
-"""
 
 
 @pytest.mark.parametrize("doing", FROZEN)
 def test_a_limit_ends_whatever_a_host_leaves_waiting(sandbox: Sandbox, tmp_path: Path, doing: str) -> None:
-    sandbox.log_in_with(_STOPS_IN_THE_MIDDLE)
+    sandbox.log_in_with(_SIGNALS.format(signal="STOP"))
     *_, limited, after = play(sandbox, tmp_path, FROZEN[doing] + 'reach("echo back")')
     assert limited == "HostAwayError 'the host does not answer: no answer within 2 s'"
     assert after == "answer ['back']"
@@ -129,13 +160,13 @@ def test_a_limit_ends_whatever_a_host_leaves_waiting(sandbox: Sandbox, tmp_path:
 
 def test_a_host_that_never_says_what_it_is_is_away_after_the_limit(sandbox: Sandbox, tmp_path: Path) -> None:
     scene = """
-from numaforge import hosts
+from numaforge.hosts import connection, detect
 
 reach(":")
-hosts.LOOK_SECONDS = 2
+connection.LOOK_SECONDS = 2
 signal_sessions("SIGSTOP")
 try:
-    hosts.detect(host)
+    detect(host)
 except HostError as error:
     logger.info("%s %r", type(error).__name__, error.message)
 reach("echo back")
@@ -151,9 +182,9 @@ def test_a_host_that_never_ends_what_it_is_told_fails_alone(sandbox: Sandbox, tm
     freeze.chmod(0o755)
     deploy = tmp_path / "deploy.py"
     deploy.write_text(
-        "from numaforge import hosts\nfrom numaforge.bundle import FileContent\n"
-        "hosts.COMMAND_SECONDS = 2\n"
-        "hosts.file_bundle(name='write', files=[FileContent('/etc/numaforge/file', 'text')])\n"
+        "from numaforge.hosts import file_bundle, operations\nfrom numaforge.node.bundle import FileContent\n"
+        "operations.COMMAND_SECONDS = 2\n"
+        "file_bundle(name='write', files=[FileContent('/etc/numaforge/file', 'text')])\n"
     )
     done = pyinfra(tmp_path, {"node": sandbox.data()}, "-y", str(deploy))
     assert done.returncode == 1

@@ -9,13 +9,16 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from numaforge.bundle import FileContent
-from numaforge.roles.kubelet.facts import KubeletQuestion, kubelet_files
-from numaforge.rollout.fence import Fingerprint
-from numaforge.rollout.transaction import (
+from numaforge import shell
+from numaforge.node.bundle import FileChange, FileContent
+from numaforge.node.fence import Fingerprint
+from numaforge.node.look import Question, look
+from numaforge.node.parts import files, hugepages, kernel_values, kubelet
+from numaforge.node.transaction import (
     BOOT_UNIT,
     CURRENT,
     KEPT_TRANSACTIONS,
@@ -23,7 +26,6 @@ from numaforge.rollout.transaction import (
     Result,
     Status,
     Transaction,
-    node_script,
     read_status,
     revert_script,
     settle_script,
@@ -41,6 +43,7 @@ MEMORY_STATE = "/var/lib/kubelet/memory_manager_state"
 UNIT_DROP_IN = "/etc/systemd/system/kubelet.service.d/90-numaforge.conf"
 BOOT_LINK = "/etc/systemd/system/multi-user.target.wants/numaforge-recover.service"
 PATIENCE_SECONDS = 90
+SWAPPINESS = "/proc/sys/vm/swappiness"
 LARGE, SMALL = pool(0, 2**20), pool(0, 2048)
 COMPACTED = "/proc/sys/vm/compact_memory"
 
@@ -54,21 +57,40 @@ kill -KILL $PPID "$main"
 """
 
 
-def transaction(port: int, wish: str, **changes: object) -> Transaction:
-    return replace(
-        Transaction(
-            id="T1",
-            unit="kubelet.service",
-            files=(FileContent(DROP_IN, f"{wish}\n"), FileContent(UNIT_DROP_IN, "[Service]\n", mode="0600")),
-            invalid_state={STATE: "the reserved CPUs changed"},
-            kept_state=(MEMORY_STATE,),
-            pools={LARGE: 2, SMALL: 16},
-            health_url=f"http://127.0.0.1:{port}/healthz",
-            start_seconds=4,
-            stable_seconds=1,
-        ),
+def transaction(port: int, wish: str, **changes: Any) -> Transaction:
+    """Return a change of everything that the first parts know; `changes` are of its ingredients."""
+    wanted: dict[str, Any] = {
+        "id": "T1",
+        "files": (FileContent(DROP_IN, f"{wish}\n"), FileContent(UNIT_DROP_IN, "[Service]\n", mode="0600")),
+        "absent": (),
+        "values": {SWAPPINESS: "10"},
+        "invalid_state": {STATE: "the reserved CPUs changed"},
+        "pools": {LARGE: 2, SMALL: 16},
+        "restart": True,
+        "start_seconds": 4,
+        "stable_seconds": 1,
+        "planned_on": None,
         **changes,
+    }
+    changed = [FileChange(file.path, None, file) for file in wanted["files"]]
+    changed += [FileChange(path, None, None) for path in wanted["absent"]]
+    pools = wanted["pools"]
+    parts = (
+        files.part(changed),
+        kernel_values.part(wanted["values"], dict.fromkeys(wanted["values"], "60")),
+        *([hugepages.part(pools, dict.fromkeys(pools, 0))] if pools else []),
+        kubelet.part(
+            "kubelet.service",
+            invalid_state=wanted["invalid_state"],
+            kept_state=[path for path in (STATE, MEMORY_STATE) if path not in wanted["invalid_state"]],
+            health=("127.0.0.1", port),
+            restart=wanted["restart"],
+            unit_files=any(file.path == UNIT_DROP_IN for file in wanted["files"]),
+            start_seconds=wanted["start_seconds"],
+            stable_seconds=wanted["stable_seconds"],
+        ),
     )
+    return Transaction(wanted["id"], parts, planned_on=wanted["planned_on"])
 
 
 @pytest.fixture
@@ -84,7 +106,9 @@ def node(start_sandbox: StartSandbox, port: int) -> Sandbox:
     sandbox.run(f"systemctl start kubelet.service; until [ -e {STATE} ]; do sleep 0.05; done")
     sandbox.path(MEMORY_STATE).write_text("memory as it was\n")
     sandbox.path(MEMORY_STATE).chmod(0o600)
-    sandbox.run(f"chown 4001:4002 {MEMORY_STATE}; : > /run/systemctl.log; mkdir /run/when")
+    sandbox.run(
+        f"chown 4001:4002 {MEMORY_STATE}; : > /run/systemctl.log; mkdir -p /run/when /run/systemd/system"
+    )
     return sandbox
 
 
@@ -120,6 +144,13 @@ def run(node: Sandbox, change: Transaction) -> Result:
     started = node.run(start_script(change))
     assert started.returncode == 0, started.stderr
     return ended(node, change.id)
+
+
+def deliver(node: Sandbox, change: Transaction) -> None:
+    for name, text in change.files.items():
+        file = node.path(f"{change.folder}/{name}")
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
 
 
 def reverted(node: Sandbox, reason: str, name: str = "T1") -> Result:
@@ -160,18 +191,20 @@ def assert_as_before(node: Sandbox) -> None:
     found = node.path(MEMORY_STATE).stat()
     assert (found.st_mode & 0o777, found.st_uid, found.st_gid) == (0o600, 4001, 4002)
     assert leftovers(node) == []
+    assert node.path(SWAPPINESS).read_text() == "60\n"
     assert status(node).process.pid
 
 
 def looked_at(node: Sandbox, shell: str = "sh -s") -> Fingerprint:
     """Look at the node as a run does that plans a change of it."""
-    question = KubeletQuestion((DROP_IN, UNIT_DROP_IN, STATE, MEMORY_STATE), str(Path(DROP_IN).parent), ())
-    found = kubelet_files(lambda script: node.run(script, shell).stdout.splitlines(), question).fingerprint
+    paths = (DROP_IN, UNIT_DROP_IN, STATE, MEMORY_STATE)
+    asked = Question((), paths, (), (), str(Path(DROP_IN).parent), "kubelet.service")
+    found = look(lambda script: node.run(script, shell).stdout.splitlines(), asked).fingerprint
     assert found
     return found
 
 
-def planned(node: Sandbox, port: int, wish: str = "new", **changes: object) -> Transaction:
+def planned(node: Sandbox, port: int, wish: str = "new", **changes: Any) -> Transaction:
     return transaction(port, wish, **{"planned_on": looked_at(node), **changes})
 
 
@@ -290,8 +323,7 @@ def test_it_runs_under_every_posix_shell(
     node: Sandbox, port: int, shell: str, wish: str, outcome: str
 ) -> None:
     change = transaction(port, wish)
-    node.run(f"mkdir -p {change.folder}")
-    node.path(f"{change.folder}/run.sh").write_text(node_script(change))
+    deliver(node, change)
     done = node.run(f"{shell} {change.folder}/run.sh apply")
     assert "run.sh" not in done.stderr
     result = status(node).result
@@ -303,8 +335,8 @@ def test_it_runs_under_every_posix_shell(
 
 
 def test_pools_are_filled_while_the_kubelet_is_stopped(node: Sandbox, port: int) -> None:
-    when(node, "filling", f"cat {LARGE} /run/kubelet.pid > /run/before 2>&1")
-    when(node, "replacing", f"cat {LARGE} {SMALL} /run/kubelet.pid > /run/after 2>&1")
+    when(node, "apply hugepages", f"cat {LARGE} /run/kubelet.pid > /run/before 2>&1")
+    when(node, "start kubelet", f"cat {LARGE} {SMALL} /run/kubelet.pid > /run/after 2>&1")
     assert run(node, transaction(port, "new")).outcome == "applied"
     assert node.path("/run/before").read_text().split("\n")[0] == "1"
     assert node.path("/run/after").read_text().split("\n")[:2] == ["2", "16"]
@@ -313,10 +345,10 @@ def test_pools_are_filled_while_the_kubelet_is_stopped(node: Sandbox, port: int)
 
 
 def test_how_many_pages_there_were_is_kept_before_anything_is_stopped(node: Sandbox, port: int) -> None:
-    when(node, "stopping", f"cat {TRANSACTIONS}/T1/backup{SMALL} /run/systemctl.log > /run/kept")
+    when(node, "stop kubelet", f"cat {TRANSACTIONS}/T1/hugepages/earlier /run/systemctl.log > /run/kept")
     run(node, transaction(port, "new"))
     kept = node.path("/run/kept").read_text().splitlines()
-    assert kept[0] == "512"
+    assert f"512 {SMALL}" in kept
     assert "stop kubelet.service" not in kept
 
 
@@ -389,7 +421,7 @@ def test_pools_that_cannot_be_put_back_are_said_with_the_commands_that_do(node: 
     assert f"the node is not Ready; {back}; not every pool of huge pages has what it had: " in result.reason
     assert f"{LARGE}: wanted 1, got 0 (" in result.reason
     commands = f"echo 512 > '{SMALL}'; echo 1 > '{LARGE}'; "
-    assert result.reason.endswith(f". Reboot the host, which fills them, or by hand: {commands}")
+    assert result.reason.endswith(f" (a reboot fills them, too). By hand: {commands}")
     node.run(f"umount {LARGE} {SMALL}")
     by_hand = node.run(f"set -e; {commands}")
     assert by_hand.returncode == 0, by_hand.stderr
@@ -439,7 +471,7 @@ def test_a_full_disk_below_var_begins_nothing(node: Sandbox, port: int) -> None:
 def test_a_disk_that_fills_up_meanwhile_leaves_room_for_the_undoing(node: Sandbox, port: int) -> None:
     folder = Path(TRANSACTIONS).parent
     node.run(f"mkdir -p {folder}; mount -t tmpfs -o size=2m tmpfs {folder}")
-    when(node, "stopping", f"cat /dev/zero > {folder}/fill")
+    when(node, "stop kubelet", f"cat /dev/zero > {folder}/fill")
     result = run(node, transaction(port, "new"))
     assert result.outcome == "rolled-back"
     assert result.reason.startswith("the kubelet's state could not be copied; ")
@@ -453,7 +485,7 @@ def read_only(folder: Path) -> str:
 def test_a_disk_that_becomes_read_only_before_the_first_file_changes_nothing(
     node: Sandbox, port: int
 ) -> None:
-    when(node, "replacing", read_only(Path(DROP_IN).parent))
+    when(node, "apply files", read_only(Path(DROP_IN).parent))
     result = run(node, transaction(port, "new"))
     assert (result.outcome, result.reason.split(";")[0]) == ("rolled-back", "a file could not be replaced")
     node.run(f"umount {Path(DROP_IN).parent}; rm {Path(DROP_IN).parent}/.numaforge-0")
@@ -475,7 +507,7 @@ def test_files_that_cannot_be_put_back_are_said_with_the_commands_that_do(node: 
 
 
 def test_an_old_kubelet_that_fails_too_is_said_to_need_a_person(node: Sandbox, port: int) -> None:
-    when(node, "starting", ": > /run/refuse-start")
+    when(node, "start kubelet", ": > /run/refuse-start")
     result = run(node, transaction(port, "new"))
     assert result.outcome == "failed"
     assert "the old configuration is back, but systemctl start kubelet.service failed" in result.reason
@@ -487,14 +519,18 @@ def test_an_old_kubelet_that_fails_too_is_said_to_need_a_person(node: Sandbox, p
 # ---- broken off ----
 
 PHASES = [
-    pytest.param("staging", "new", "refused", id="staging"),
-    pytest.param("stopping", "new", "rolled-back", id="stopping"),
-    pytest.param("filling", "new", "rolled-back", id="filling"),
-    pytest.param("replacing", "new", "rolled-back", id="replacing"),
+    pytest.param("keeping", "new", "refused", id="keeping"),
+    pytest.param("stop kubelet", "new", "rolled-back", id="stop-the-kubelet"),
+    pytest.param("apply files", "new", "rolled-back", id="apply-files"),
     pytest.param(".numaforge-0", "new", "rolled-back", id="between-two-files"),
-    pytest.param("starting", "new", "rolled-back", id="starting"),
-    pytest.param("starting-again", "new", "rolled-back", id="starting-again"),
-    pytest.param("undoing", "crash", "rolled-back", id="undoing"),
+    pytest.param("apply kernel_values", "new", "rolled-back", id="apply-kernel-values"),
+    pytest.param("apply hugepages", "new", "rolled-back", id="apply-hugepages"),
+    pytest.param("apply kubelet", "new", "rolled-back", id="apply-the-kubelet"),
+    pytest.param("start kubelet", "new", "rolled-back", id="start-the-kubelet"),
+    pytest.param("prove kubelet", "new", "rolled-back", id="prove-the-kubelet"),
+    pytest.param("prove kubelet again", "new", "rolled-back", id="prove-the-kubelet-again"),
+    pytest.param("undo kubelet", "crash", "rolled-back", id="undo-the-kubelet"),
+    pytest.param("undo files", "crash", "rolled-back", id="undo-files"),
 ]
 
 
@@ -505,7 +541,8 @@ def test_a_unit_that_is_killed_undoes_itself(
     when(node, event, KILL)
     result = run(node, transaction(port, wish))
     assert result.outcome == outcome
-    assert "the transaction was broken off " in result.reason
+    why = "the kubelet ended by itself" if wish == "crash" else "the transaction was broken off "
+    assert why in result.reason
     assert_as_before(node)
 
 
@@ -527,9 +564,9 @@ def test_a_power_cut_is_undone_before_the_kubelet_starts(
 
 
 def test_what_stands_before_the_kubelet_waits_for_another_boot(node: Sandbox, port: int) -> None:
-    when(node, "replacing", "until [ -e /run/go-on ]; do sleep 0.1; done")
+    when(node, "apply files", "until [ -e /run/go-on ]; do sleep 0.1; done")
     node.run(start_script(transaction(port, "new")))
-    until(node, "! [ -e /run/when/replacing ]")
+    until(node, "! [ -e '/run/when/apply files' ]")
     node.run(f"sh {CURRENT}/run.sh boot; : > /run/go-on")
     assert ended(node).outcome == "applied"
 
@@ -548,10 +585,10 @@ def test_a_transaction_without_its_lock_does_not_take_half_written_files_for_the
 
 
 def test_an_undoing_that_is_killed_too_is_ended_by_the_next_run(node: Sandbox, port: int) -> None:
-    when(node, "starting", KILL)
-    when(node, "undoing", KILL)
+    when(node, "start kubelet", KILL)
+    when(node, "undo kubelet", KILL)
     node.run(start_script(transaction(port, "new")))
-    until(node, "! [ -e /run/when/undoing ] && ! [ -e /run/units/* ]")
+    until(node, "! [ -e '/run/when/undo kubelet' ] && ! [ -e /run/units/* ]")
     assert status(node).broken_off
     settled = node.run(settle_script())
     assert settled.returncode == 0, settled.stderr
@@ -560,14 +597,14 @@ def test_an_undoing_that_is_killed_too_is_ended_by_the_next_run(node: Sandbox, p
 
 
 def test_what_was_broken_off_is_undone_before_a_new_change(node: Sandbox, port: int) -> None:
-    when(node, "starting", CUT_POWER)
+    when(node, "start kubelet", CUT_POWER)
     node.run(start_script(transaction(port, "lost")))
     until(node, f"grep -q second {BOOT_ID}")
     result = run(node, transaction(port, "new", id="T2"))
     assert (result.id, result.outcome) == ("T2", "applied")
     broken = ended(node, "T1")
     assert broken.outcome == "rolled-back"
-    assert broken.reason.startswith("the transaction was broken off while starting; ")
+    assert broken.reason.startswith('the node rebooted during "start kubelet"; ')
     assert node.path(DROP_IN).read_text() == "new\n"
 
 
@@ -595,12 +632,12 @@ def test_a_script_that_arrives_cut_off_does_nothing(node: Sandbox, port: int) ->
 
 
 def test_a_second_transaction_is_refused_and_told_the_first(node: Sandbox, port: int) -> None:
-    when(node, "replacing", "until [ -e /run/go-on ]; do sleep 0.1; done")
+    when(node, "apply files", "until [ -e /run/go-on ]; do sleep 0.1; done")
     node.run(start_script(transaction(port, "new")))
-    until(node, "! [ -e /run/when/replacing ]")
+    until(node, "! [ -e '/run/when/apply files' ]")
     second = node.run(start_script(transaction(port, "other", id="T2")))
     assert second.returncode == 1
-    assert "the transaction T1 is changing this kubelet (replacing)" in second.stderr
+    assert "the transaction T1 is changing this node (apply files)" in second.stderr
     node.run(": > /run/go-on")
     assert ended(node).outcome == "applied"
     assert status(node, "T2").phase is None
@@ -614,7 +651,7 @@ def test_of_two_that_begin_together_one_runs(node: Sandbox, port: int) -> None:
     assert sorted(begun) == [0, 1, 1, 1]
     winner = changes[begun.index(0)]
     assert ended(node, winner.id).outcome == "applied"
-    assert node.path(DROP_IN).read_text() == winner.files[0].text
+    assert node.path(DROP_IN).read_text() == f"new {winner.id[1:]}\n"
     assert starts(node) == 2
 
 
@@ -694,7 +731,7 @@ def test_a_revert_that_lost_power_before_it_did_anything_is_carried_on(node: San
     ("name", "message"),
     [
         pytest.param("T9", "this node knows no transaction T9", id="unknown"),
-        pytest.param("T1", "the transaction T1 is changing this kubelet", id="running"),
+        pytest.param("T1", "the transaction T1 is changing this node", id="running"),
     ],
 )
 def test_what_was_not_applied_cannot_be_reverted(node: Sandbox, port: int, name: str, message: str) -> None:
@@ -714,9 +751,9 @@ def test_a_transaction_that_never_began_is_absent(node: Sandbox) -> None:
 
 def test_a_running_one_has_a_phase(node: Sandbox, port: int) -> None:
     node.run(start_script(transaction(port, "deaf", start_seconds=100)))
-    until(node, f"grep -q starting {TRANSACTIONS}/T1/state")
+    until(node, f"grep -q prove {TRANSACTIONS}/T1/state")
     found = status(node)
-    assert (found.phase, found.running, found.result) == ("starting", True, None)
+    assert (found.phase, found.running, found.result) == ("prove kubelet", True, None)
 
 
 def test_a_kubelet_that_restarted_is_another_process(node: Sandbox) -> None:
@@ -765,11 +802,10 @@ def test_the_last_transactions_are_kept_and_those_that_need_a_person(node: Sandb
     ],
 )
 def test_health_is_asked_with_what_the_host_has(node: Sandbox, port: int, missing: list[str]) -> None:
-    change = transaction(port, "new")
     pattern = "|".join(missing or ["none"])
     hidden = f"command() {{ case $2 in {pattern}) return 1 ;; *) unset -f command ;; esac; }}"
-    health = node_script(change).split("health() {")[1].split("\n}\n")[0]
-    check = f"{hidden}\nhealth() {{{health}\n}}\nhealth"
+    settings = shell.assignments({"HEALTH_HOST": "127.0.0.1", "HEALTH_PORT": str(port)})
+    check = settings + shell.library("node/parts/kubelet/part") + f"{hidden}\nhealth"
     assert node.run(check).returncode == 0
     node.run("systemctl stop kubelet.service")
     assert node.run(check).returncode != 0
@@ -862,32 +898,32 @@ def test_state_from_which_the_last_pod_has_gone_is_not_in_the_way(node: Sandbox,
 
 def test_a_pod_pinned_after_the_look_keeps_its_cpus(node: Sandbox, port: int) -> None:
     change = planned(node, port)
-    when(node, "stopping", f"printf '%s\\n' {shlex.quote(pinned('a'))} > {STATE}")
+    when(node, "stop kubelet", f"printf '%s\\n' {shlex.quote(pinned('a'))} > {STATE}")
     result = run(node, change)
     assert result.outcome == "rolled-back"
     assert result.reason == (
         f"{STATE} was changed after it was looked at; "
-        "nothing was replaced, that edit stays and the kubelet is healthy with it"
+        "nothing was replaced, what was edited stays and the kubelet is healthy with it"
     )
     assert node.path(STATE).read_text() == pinned("a") + "\n"
     assert_as_before(node)
 
 
-@pytest.mark.parametrize("event", ["stopping", "filling"])
-def test_a_file_edited_after_the_begin_is_not_overwritten_either(
-    node: Sandbox, port: int, event: str
-) -> None:
-    when(node, event, f"echo edited > {DROP_IN}")
+def test_a_file_edited_after_the_begin_is_not_overwritten_either(node: Sandbox, port: int) -> None:
+    when(node, "stop kubelet", f"echo edited > {DROP_IN}")
     result = run(node, planned(node, port))
     assert result.outcome == "rolled-back"
-    assert result.reason.startswith(f"{DROP_IN} was changed after it was looked at; nothing was replaced")
+    assert result.reason == (
+        f"{DROP_IN} was changed after it was looked at; nothing was replaced, what was edited stays "
+        "and the kubelet is healthy with it"
+    )
     assert node.path(DROP_IN).read_text() == "edited\n"
     node.path(DROP_IN).write_text("old\n")
     assert_as_before(node)
 
 
 def test_an_edit_before_anything_was_replaced_outlives_a_power_cut(node: Sandbox, port: int) -> None:
-    when(node, "filling", f"echo edited > {DROP_IN}\n{CUT_POWER}")
+    when(node, "stop kubelet", f"echo edited > {DROP_IN}\n{CUT_POWER}")
     node.run(start_script(planned(node, port)))
     until(node, f"grep -q second {BOOT_ID}")
     reboot(node)
@@ -896,7 +932,7 @@ def test_an_edit_before_anything_was_replaced_outlives_a_power_cut(node: Sandbox
 
 
 def test_state_that_is_kept_may_change_until_the_kubelet_has_stopped(node: Sandbox, port: int) -> None:
-    when(node, "stopping", f"printf '%s\\n' {shlex.quote(pinned('a'))} > {MEMORY_STATE}")
+    when(node, "stop kubelet", f"printf '%s\\n' {shlex.quote(pinned('a'))} > {MEMORY_STATE}")
     assert run(node, planned(node, port)).outcome == "applied"
     assert node.path(MEMORY_STATE).read_text() == pinned("a") + "\n"
 
@@ -909,8 +945,7 @@ def test_every_posix_shell_sees_the_same_node_and_what_differs(node: Sandbox, po
     }
     change = planned(node, port)
     node.path(DROP_IN).write_text("edited\n")
-    node.run(f"mkdir -p {change.folder}")
-    node.path(f"{change.folder}/run.sh").write_text(node_script(change))
+    deliver(node, change)
     done = node.run(f"{shell} {change.folder}/run.sh begin apply")
     assert (done.returncode, done.stderr) == (0, "")
     assert ended(node).outcome == "void"
@@ -937,13 +972,13 @@ def test_of_a_void_and_a_begin_together_one_wins(node: Sandbox, port: int) -> No
         assert (begin.result().returncode, void.result().returncode) == (0, 0)
         outcome = ended(node, change.id).outcome
         assert outcome in ("applied", "void")
-        assert (node.path(DROP_IN).read_text() == change.files[0].text) is (outcome == "applied")
+        assert (node.path(DROP_IN).read_text() == f"new {change.id[1:]}\n") is (outcome == "applied")
 
 
 def test_what_has_begun_is_not_voided(node: Sandbox, port: int) -> None:
-    when(node, "replacing", "until [ -e /run/go-on ]; do sleep 0.1; done")
+    when(node, "apply files", "until [ -e /run/go-on ]; do sleep 0.1; done")
     node.run(start_script(planned(node, port)))
-    until(node, "! [ -e /run/when/replacing ]")
+    until(node, "! [ -e '/run/when/apply files' ]")
     assert node.run(void_script("T1")).returncode == 0
     assert status(node).result is None
     node.run(": > /run/go-on")
@@ -995,7 +1030,7 @@ def test_an_edit_during_the_proof_is_kept_and_named(node: Sandbox, port: int) ->
 
 
 def test_an_edit_is_kept_before_a_boot_puts_the_old_file_back(node: Sandbox, port: int) -> None:
-    when(node, "starting", f"echo edited > {DROP_IN}\n{CUT_POWER}")
+    when(node, "start kubelet", f"echo edited > {DROP_IN}\n{CUT_POWER}")
     node.run(start_script(planned(node, port)))
     until(node, f"grep -q second {BOOT_ID}")
     reboot(node)
@@ -1079,7 +1114,7 @@ def test_units_are_active_again_after_a_revert(bound: Sandbox, port: int) -> Non
 
 
 def test_units_are_active_again_after_a_boot(bound: Sandbox, port: int) -> None:
-    when(bound, "starting", CUT_POWER)
+    when(bound, "start kubelet", CUT_POWER)
     bound.run(start_script(planned(bound, port)))
     until(bound, f"grep -q second {BOOT_ID}")
     bound.run("rm -f /run/active/*")
@@ -1091,8 +1126,8 @@ def test_units_are_active_again_after_a_boot(bound: Sandbox, port: int) -> None:
 def test_a_unit_that_does_not_come_up_again_is_named_and_everything_is_put_back(
     bound: Sandbox, port: int
 ) -> None:
-    when(bound, "starting", ": > /run/broken/part.service")
-    when(bound, "undoing", "rm /run/broken/part.service")
+    when(bound, "start kubelet", ": > /run/broken/part.service")
+    when(bound, "undo kubelet", "rm /run/broken/part.service")
     result = run(bound, planned(bound, port))
     assert result.outcome == "rolled-back"
     assert result.reason.startswith(
@@ -1105,7 +1140,7 @@ def test_a_unit_that_does_not_come_up_again_is_named_and_everything_is_put_back(
 def test_a_unit_that_does_not_come_up_with_the_old_kubelet_either_needs_a_person(
     bound: Sandbox, port: int
 ) -> None:
-    when(bound, "starting", ": > /run/broken/part.service")
+    when(bound, "start kubelet", ": > /run/broken/part.service")
     result = run(bound, planned(bound, port))
     assert result.outcome == "failed"
     bound.run("rm /run/broken/part.service")
@@ -1131,7 +1166,7 @@ def reboot_in_order(node: Sandbox) -> None:
     reboot(node)
 
 
-IN_ORDER = [phase for phase in PHASES if phase.id != "staging"]
+IN_ORDER = [phase for phase in PHASES if phase.id != "keeping"]
 
 
 @pytest.mark.parametrize(("event", "wish", "outcome"), IN_ORDER)
@@ -1145,13 +1180,13 @@ def test_a_reboot_in_good_order_leaves_the_proof_to_the_next_boot(
     reboot_in_order(node)
     result = ended(node)
     assert result.outcome == outcome, result
-    assert result.reason.startswith("the transaction was broken off while ")
+    assert result.reason.startswith("the kubelet ended" if wish == "crash" else "the node rebooted during ")
     assert_as_before(node)
     assert "stop" not in node.path("/run/systemctl.log").read_text()
 
 
 def test_a_reboot_in_good_order_before_anything_was_changed_ends_it(node: Sandbox, port: int) -> None:
-    when(node, "staging", GO_DOWN + END_UNIT)
+    when(node, "keeping", GO_DOWN + END_UNIT)
     assert run(node, planned(node, port)).outcome == "refused"
 
 
@@ -1168,10 +1203,10 @@ def test_a_reboot_in_good_order_leaves_a_revert_to_the_next_boot(node: Sandbox, 
 def test_a_second_reboot_before_the_proof_does_not_take_the_state_back_again(
     node: Sandbox, port: int
 ) -> None:
-    when(node, "replacing", CUT_POWER)
+    when(node, "apply files", CUT_POWER)
     node.run(start_script(planned(node, port)))
     until(node, f"grep -q second {BOOT_ID}")
-    when(node, "undoing", GO_DOWN + END_UNIT)
+    when(node, "start kubelet", GO_DOWN + END_UNIT)
     reboot(node)
     until(node, "[ -e /run/stopping ] && ! ls /run/units/* 2> /dev/null")
     node.path(MEMORY_STATE).write_text("written by the old kubelet\n")

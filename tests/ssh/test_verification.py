@@ -24,8 +24,8 @@ from pyinfra import host, logger
 from numaforge.errors import HostError
 from numaforge.hosts import reached
 from numaforge.rollout.steps import run
-from numaforge.roles.kubelet.machine import PyinfraMachine
-from numaforge.roles.kubelet.verification import verification_of
+from numaforge.roles.maintenance.machine import PyinfraMachine
+from numaforge.roles.maintenance.verification import verification_of
 
 machine = PyinfraMachine(host, target=None, verification=verification_of(host))
 reached(host, "printf '%s\\n' {fates} > /run/fates")
@@ -40,13 +40,14 @@ from dataclasses import replace
 from pyinfra import host
 
 from numaforge.errors import HostError
-from numaforge.roles.kubelet.verification import verification_of
+from numaforge.roles.maintenance.verification import verification_of
 
 suite = verification_of(host)
 suite.refuse_unreachable()
 print("goes through")
 try:
-    replace(suite, ssh_config=suite.ssh_config.replace("IdentityFile", "# ")).refuse_unreachable()
+    section = suite.login.section.replace("IdentityFile", "# ")
+    replace(suite, login=replace(suite.login, section=section)).refuse_unreachable()
 except HostError as error:
     print(error)
 """

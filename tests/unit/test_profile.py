@@ -154,6 +154,10 @@ MISTAKES = {
         {"memory": {"eviction_hard": {"memory.available": 0}}},
         "memory.eviction_hard.memory.available: the kubelet refuses a threshold of 0; write 0% for none",
     ),
+    "eviction-of-nothing-as-text": (
+        {"memory": {"eviction_hard": {"memory.available": "0"}}},
+        "memory.eviction_hard.memory.available: the kubelet refuses a threshold of 0; write 0% for none",
+    ),
     "split-unknown": (
         {"memory": {"split": "fair"}},
         "memory.split: 'fair' is not accepted; write 'proportional' or 'even'",
@@ -202,6 +206,22 @@ MISTAKES = {
         {"tuning": {"numa_balancing": True, "sysctls": {"kernel.numa_balancing": 0}}},
         "tuning: says numa_balancing and sysctls kernel.numa_balancing",
     ),
+    "reboot-unknown": (
+        {"maintenance": {"reboot": "always"}},
+        "maintenance.reboot: 'always' is not accepted; write 'never' or 'allowed'",
+    ),
+    "cmdline-as-one-text": (
+        {"kernel": {"cmdline": "iommu=pt quiet"}},
+        "kernel.cmdline: 'iommu=pt quiet' is not a list",
+    ),
+    "cmdline-repeats-a-parameter": (
+        {"kernel": {"cmdline": ["quiet", "iommu=pt", "quiet"]}},
+        "kernel.cmdline: says quiet and quiet; say each parameter once",
+    ),
+    "cmdline-repeats-a-parameter-with-another-value": (
+        {"kernel": {"cmdline": ["intel_iommu=on", "intel-iommu=off"]}},
+        "kernel.cmdline: says intel_iommu=on and intel-iommu=off; say each parameter once",
+    ),
     "section-not-a-mapping": ({"cpus": 3}, "cpus: 3 is not a mapping"),
 }
 
@@ -209,6 +229,78 @@ MISTAKES = {
 @pytest.mark.parametrize(("source", "message"), MISTAKES.values(), ids=MISTAKES.keys())
 def test_a_mistake_is_named_with_its_field_and_remedy(source, message):
     assert message in refusal(source)
+
+
+NO_PARAMETERS = {
+    "two-in-one": "iommu=pt quiet",
+    "a-line-break": "iommu=pt\nquiet",
+    "a-line-break-at-the-end": "iommu=pt\n",
+    "quotes": 'dyndbg="module nvme +p"',
+    "a-single-quote": "quiet'",
+    "what-GRUB-expands": "memmap=64K$0x18690000",
+    "where-GRUB-ends-the-line": "pci=config_acs=1@0;2@1",
+    "a-pipe": "quiet|true",
+    "a-command": "quiet`id`",
+    "a-backslash": "a\\b",
+    "the-end-of-the-kernels-own": "--",
+    "no-name": "=on",
+    "empty": "",
+    "not-ascii": "größe=1",
+    "yaml-on": True,
+    "a-number": 3,
+    "a-mapping": {"iommu": "pt"},
+}
+
+
+@pytest.mark.parametrize("parameter", NO_PARAMETERS.values(), ids=NO_PARAMETERS)
+def test_what_is_no_kernel_parameter_is_refused(parameter):
+    message = refusal({"kernel": {"cmdline": ["quiet", parameter]}})
+    assert message.startswith(
+        f"profile: kernel.cmdline[1]: {parameter!r} is not a kernel parameter; write one"
+    )
+
+
+BOOT_PARAMETERS = {
+    "root=/dev/sda1": "it names the file system that this machine boots from",
+    "rw": "it names the file system that this machine boots from",
+    "init=/bin/sh": "it decides what starts at boot, and the kubelet might not",
+    "systemd.unit=rescue.target": "it decides what starts at boot, and the kubelet might not",
+    "rd.lvm.lv=vg/root": "it is for the initial RAM disk, which has to find this machine's disks",
+    "initrd=/boot/initrd.img": "the boot loader of each machine sets it",
+    "BOOT_IMAGE=/vmlinuz": "the boot loader of each machine sets it",
+}
+
+
+@pytest.mark.parametrize(("parameter", "reason"), BOOT_PARAMETERS.items(), ids=BOOT_PARAMETERS)
+def test_a_parameter_that_decides_whether_the_machine_boots_is_refused(parameter, reason):
+    message = refusal({"kernel": {"cmdline": [parameter]}})
+    assert (
+        message == f"profile: kernel.cmdline[0]: {parameter!r} is not for a profile: {reason}; leave it out"
+    )
+
+
+PARAMETERS = (
+    "quiet",
+    "intel_iommu=on",
+    "default_hugepagesz=1G",
+    "isolcpus=managed_irq,domain,1-3,8-11:2/4",
+    "crashkernel=1G-4G:192M,4G-:256M",
+    "vfio-pci.ids=10de:2330,10de:22a3",
+    "memmap=4G!12G",
+    "module_blacklist=nouveau",
+    "8250.nr_uarts=4",
+    "console=",
+)
+
+
+@pytest.mark.parametrize("parameter", PARAMETERS)
+def test_a_kernel_parameter_is_kept_as_written(parameter):
+    assert load_profile({"kernel": {"cmdline": [parameter]}}).kernel.cmdline == (parameter,)
+
+
+def test_a_node_is_not_rebooted_unless_the_profile_allows_it():
+    assert load_profile({}).maintenance.reboot == "never"
+    assert load_profile({"maintenance": {"reboot": "allowed"}}).maintenance.reboot == "allowed"
 
 
 def test_several_mistakes_are_all_listed():

@@ -10,7 +10,8 @@ import pytest
 import yaml
 
 from docs.profile_reference import PAGE, page
-from numaforge.profile import NodeProfile, load_profile, ready_profiles
+from numaforge.json_schema import json_schema
+from numaforge.profile import load_profile, ready_profiles
 
 
 def test_the_page_is_what_the_schema_says():
@@ -20,7 +21,7 @@ def test_the_page_is_what_the_schema_says():
 
 def examples() -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield each key with a profile that holds its example, and the least that must stand beside it."""
-    schema = NodeProfile.model_json_schema()
+    schema = json_schema("profile")
     for section, properties in schema["properties"].items():
         for example in properties.get("examples", ()):
             yield section, {section: example}
@@ -30,6 +31,8 @@ def examples() -> Iterator[tuple[str, dict[str, Any]]]:
         "Memory": lambda entry: {"memory": entry},
         "Hugepages": lambda entry: {"hugepages": [with_amount(entry)]},
         "Kubelet": lambda entry: {"kubelet": entry},
+        "Kernel": lambda entry: {"kernel": entry},
+        "Maintenance": lambda entry: {"maintenance": entry},
         "Tuning": lambda entry: {"tuning": entry},
         "TransparentHugepages": lambda entry: {"tuning": {"transparent_hugepages": entry}},
     }
@@ -50,7 +53,7 @@ def test_an_example_is_accepted(profile):
 
 
 def test_every_key_has_a_description():
-    schema = NodeProfile.model_json_schema()
+    schema = json_schema("profile")
     for section in (schema, *schema["$defs"].values()):
         assert all(value.get("description") for value in section["properties"].values())
 

@@ -1,1 +1,4 @@
-"""The kubelet's own rules: options by version, and whether it would start with a configuration."""
+"""The kubelet's own rules: how it reads its configuration, whether it would start, which pods it would admit.
+
+Rooms, each of which imports only from those before it: `values`, `minors`, `config`, `admission`, `startup`.
+"""

@@ -13,10 +13,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from numaforge.cpulist import format_cpulist
-from numaforge.kubelet.cpusets import CpuSetError, parse_cpuset
-from numaforge.kubelet.gojson import GoJsonError, Types, decode, syntax_error
-from numaforge.kubelet.options import STRICT_CPU_RESERVATION
-from numaforge.kubelet.versions import KubeletVersion
+from numaforge.kubelet.minors.options import STRICT_CPU_RESERVATION
+from numaforge.kubelet.minors.versions import KubeletVersion
+from numaforge.kubelet.values.booleans import truth
+from numaforge.kubelet.values.cpusets import CpuSetError, parse_cpuset
+from numaforge.kubelet.values.gojson import GoJsonError, Types, decode, syntax_error
 
 CPU_STATE_FILE = "cpu_manager_state"
 MEMORY_STATE_FILE = "memory_manager_state"
@@ -163,7 +164,7 @@ def check_cpu_state(
     return None
 
 
-def check_memory_state(state: MemoryState, machine: Mapping[int, Mapping[str, MemoryTable]]) -> str | None:
+def check_memory_state(state: MemoryState, machine: Mapping[int, Mapping[str, FreshTable]]) -> str | None:
     """Return why the Static policy refuses a restored state, in the kubelet's words, or None.
 
     `machine` is what a fresh state would hold: by NUMA node and resource ("memory", "hugepages-2Mi").
@@ -187,7 +188,7 @@ def check_memory_state(state: MemoryState, machine: Mapping[int, Mapping[str, Me
 
 
 @dataclass(frozen=True)
-class MemoryTable:
+class FreshTable:
     """One resource of one NUMA node in a fresh state, in bytes; `allocatable` wraps below zero, as uint64."""
 
     total: int
@@ -217,7 +218,7 @@ def state_files_to_remove(
 ) -> tuple[StateFileRemoval, ...]:
     """Return the state files that a change of the effective configuration invalidates, each with its reason.
 
-    Both mappings are effective configurations (`numaforge.kubelet.startup.effective_config`); None for the
+    Both mappings are effective configurations (`config.loading.effective_config`); None for the
     old one means that it is not known. `online_changed`: CPUs went on- or offline since the kubelet last
     started; `hugepages_changed`: a hugepage pool changed its size. A file that need not go stays: it holds
     the CPUs and the memory of pods that survive the restart.
@@ -244,7 +245,7 @@ def _cpu_state_reason(
     if online_changed:
         return "the set of online CPUs changed, and the static policy compares it with the file"
     options = [each.get("cpuManagerPolicyOptions") or {} for each in (old, new)]
-    if _truth(options[0].get(STRICT_CPU_RESERVATION)) != _truth(options[1].get(STRICT_CPU_RESERVATION)):
+    if truth(options[0].get(STRICT_CPU_RESERVATION)) != truth(options[1].get(STRICT_CPU_RESERVATION)):
         return f"{STRICT_CPU_RESERVATION} changes, and with it whether reserved CPUs are in the shared pool"
     if _reservation(old) != _reservation(new):
         return "the reserved CPUs change, and the file's shared pool was computed from the old ones"
@@ -286,10 +287,6 @@ def _reserved_by_node(effective: Mapping[str, Any]) -> list[tuple[Any, ...]]:
         (entry.get("numaNode", 0), tuple(sorted((entry.get("limits") or {}).items())))
         for entry in effective.get("reservedMemory") or []
     )
-
-
-def _truth(value: str | None) -> bool:
-    return value in ("1", "t", "T", "TRUE", "true", "True")
 
 
 def _restore_error(error: CheckpointError, manager: str, path: str) -> str:
@@ -475,7 +472,7 @@ def _assign(expected: dict[int, _ExpectedNode], blocks: list[Mapping[str, Any]],
 
 def _same_machine(
     written: Mapping[int, Mapping[str, Any]],
-    machine: Mapping[int, Mapping[str, MemoryTable]],
+    machine: Mapping[int, Mapping[str, FreshTable]],
     expected: Mapping[int, _ExpectedNode],
 ) -> bool:
     if set(written) != set(machine):
@@ -486,7 +483,7 @@ def _same_machine(
 def _same_node(
     node: int,
     written: Mapping[int, Mapping[str, Any]],
-    machine: Mapping[int, Mapping[str, MemoryTable]],
+    machine: Mapping[int, Mapping[str, FreshTable]],
     expected: Mapping[int, _ExpectedNode],
 ) -> bool:
     state = written[node]

@@ -195,8 +195,7 @@ def _refuse_nothing_left(topology: NodeTopology, reserved: CpuSet) -> None:
     if reserved >= topology.online:
         raise PlanError(
             f"all {len(topology.online)} online CPUs ({format_cpulist(topology.online)}) would be reserved, "
-            "so no "
-            "pod could ever get one",
+            "so no pod could ever get one",
             where=SUBJECT,
             remedy=f"reserve at most {len(topology.cores) - 1} of the machine's {len(topology.cores)} cores"
             if len(topology.cores) > 1
@@ -210,8 +209,7 @@ def _refuse_gpus_without_cpus(topology: NodeTopology, reserved: CpuSet) -> None:
         if gpus and node.cpus and node.cpus <= reserved:
             raise PlanError(
                 f"all CPUs of NUMA node {node.id} ({format_cpulist(node.cpus)}) would be reserved, but it "
-                "has "
-                f"{gpus} GPU{'s' if gpus > 1 else ''}, whose pods need CPUs there",
+                f"has {gpus} GPU{'s' if gpus > 1 else ''}, whose pods need CPUs there",
                 where=SUBJECT,
                 remedy="reserve fewer cores on that NUMA node",
             )
@@ -232,8 +230,7 @@ def _cpu_notices(topology: NodeTopology, plan: CpuPlan) -> tuple[Notice, ...]:
             Notice(
                 "uneven-smt",
                 f"{kinds} online threads: the kubelet counts {len(topology.online) // len(topology.cores)} "
-                "per core "
-                "and may hand out parts of cores (kubernetes/kubernetes#140495)",
+                "per core and may hand out parts of cores (kubernetes/kubernetes#140495)",
             )
         )
     if topology.offline:
@@ -241,8 +238,7 @@ def _cpu_notices(topology: NodeTopology, plan: CpuPlan) -> tuple[Notice, ...]:
             Notice(
                 "offline-cpus",
                 f"CPUs {format_cpulist(topology.offline)} are offline and not planned; when they come online "
-                "the "
-                "kubelet's state file no longer fits, so plan again",
+                "the kubelet's state file no longer fits, so plan again",
             )
         )
     if plan.reserved & topology.isolated:
@@ -250,10 +246,8 @@ def _cpu_notices(topology: NodeTopology, plan: CpuPlan) -> tuple[Notice, ...]:
             Notice(
                 "reserved-isolated",
                 f"reserved CPUs {format_cpulist(plan.reserved & topology.isolated)} are isolated by the "
-                "kernel's "
-                "command line, so the system's own tasks are not balanced onto them; reserve housekeeping "
-                "CPUs with "
-                "cpus.reserved.cpulist",
+                "kernel's command line, so the system's own tasks are not balanced onto them; reserve "
+                "housekeeping CPUs with cpus.reserved.cpulist",
             )
         )
     for node in sorted(topology.numa_nodes, key=lambda node: node.id):

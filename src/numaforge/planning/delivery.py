@@ -7,7 +7,7 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from numaforge.errors import PlanError
-from numaforge.kubelet.versions import KubeletVersion
+from numaforge.kubelet.minors.versions import KubeletVersion
 from numaforge.planning.existing import DROP_IN_NAME, ExistingSettings, SettingPath, flatten_settings
 from numaforge.planning.model import KubeletPlan, NodePlan, Notice
 from numaforge.profile import NodeProfile

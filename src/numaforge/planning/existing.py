@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
 from typing import Any
 
-import yaml
-
-from numaforge.errors import PlanError
+from numaforge.errors import KubeletConfigError, PlanError
+from numaforge.kubelet.config.defaults import EVICTION_HARD
+from numaforge.kubelet.config.documents import YamlError, read
+from numaforge.kubelet.config.loading import Configuration, Origin, load_installed
+from numaforge.kubelet.minors.versions import KubeletVersion
 from numaforge.planning.model import KubeletPlan
 from numaforge.topology.model import KubeletInstall
 
@@ -39,28 +42,10 @@ _MAPPINGS = (
 )
 _LISTS = ("reservedMemory",)
 
-_FLAGS = {
-    "reserved-cpus": "reservedSystemCPUs",
-    "cpu-manager-policy": "cpuManagerPolicy",
-    "cpu-manager-policy-options": "cpuManagerPolicyOptions",
-    "topology-manager-policy": "topologyManagerPolicy",
-    "topology-manager-scope": "topologyManagerScope",
-    "topology-manager-policy-options": "topologyManagerPolicyOptions",
-    "memory-manager-policy": "memoryManagerPolicy",
-    "reserved-memory": "reservedMemory",
-    "kube-reserved": "kubeReserved",
-    "system-reserved": "systemReserved",
-    "eviction-hard": "evictionHard",
-    "feature-gates": "featureGates",
-    "system-reserved-cgroup": "systemReservedCgroup",
-    "kube-reserved-cgroup": "kubeReservedCgroup",
-    "fail-swap-on": "failSwapOn",
-}
-
 
 @dataclass(frozen=True)
 class Setting:
-    """A value that somebody else set: `place` is a file or a flag; a flag cannot be overridden by a file."""
+    """A value that is not ours: `place` is a file or a flag; no file overrides a flag."""
 
     value: Any
     place: str
@@ -71,11 +56,13 @@ class Setting:
 class ExistingSettings:
     """The kubelet's settings that are not ours, by path: ("kubeReserved", "memory").
 
-    `eviction_map` tells where the kubelet finds an evictionHard map in its main file, None where it has none
-    there and so uses its defaults.
+    `effective` is the configuration with which the kubelet would run without ours, defaults filled in;
+    `settings` is what files and flags set of it. `eviction_map` is the main file or the flag whose
+    evictionHard replaces the kubelet's defaults, None where none does.
     """
 
     settings: Mapping[SettingPath, Setting] = field(default_factory=dict)
+    effective: Mapping[str, Any] = field(default_factory=dict)
     eviction_map: str | None = None
 
     def get(self, *path: str) -> Setting | None:
@@ -125,32 +112,75 @@ class ExistingSettings:
         return dict(sorted(entries.items()))
 
 
-def read_existing(install: KubeletInstall | None, previous: KubeletPlan | None) -> ExistingSettings:
-    """Return what the main file, the drop-ins and the flags say, the strongest last word kept.
+def read_existing(
+    install: KubeletInstall | None, previous: KubeletPlan | None, version: KubeletVersion
+) -> ExistingSettings:
+    """Return what the kubelet runs with, as it loads its main file, its drop-ins and its flags.
 
     Our own drop-in is left out, and so is what `previous` merged into the main file as long as it is
-    unchanged. Raises PlanError for a file that is not a YAML mapping.
+    unchanged. Raises PlanError, in the kubelet's words, for what this version could not load.
     """
     if install is None:
-        return ExistingSettings()
-    settings: dict[SettingPath, Setting] = {}
-    main_file = install.config_file or "kubelet configuration"
-    main = _parse(install.config_text, main_file)
-    ours = _merged_by_us(previous)
-    for path, value in flatten_settings(main):
-        if not (path in ours and ours[path] == value):
-            settings[path] = Setting(value, main_file)
-    has_map = isinstance(main.get("evictionHard"), Mapping) and (
-        any(path[0] == "evictionHard" for path in settings) or not main["evictionHard"]
+        return ExistingSettings(effective={"evictionHard": EVICTION_HARD})
+    without_ours = replace(
+        install,
+        config_text=_less(install.config_text, _merged_by_us(previous)),
+        drop_ins={
+            path: text for path, text in install.drop_ins.items() if PurePosixPath(path).name != DROP_IN_NAME
+        },
     )
-    for file, text in sorted(install.drop_ins.items()):
-        if PurePosixPath(file).name != DROP_IN_NAME:
-            found = flatten_settings(_parse(text, file))
-            settings.update({path: Setting(value, file) for path, value in found})
-    for flag, value in _flag_values(install.flags):
-        _apply_flag(settings, flag, value)
+    try:
+        configuration = load_installed(without_ours, version)
+    except KubeletConfigError as error:
+        raise PlanError(
+            f"kubelet {version} cannot load its configuration: {error.message}",
+            where=error.where,
+            remedy=error.remedy,
+        ) from error
+    settings = dict(_given(configuration))
     whole = settings.get(("evictionHard",))
-    return ExistingSettings(settings, whole.place if whole else main_file if has_map else None)
+    in_main = configuration.places.main if "evictionHard" in configuration.main.settings else None
+    return ExistingSettings(settings, configuration.settings, whole.place if whole else in_main)
+
+
+def _given(configuration: Configuration) -> Iterator[tuple[SettingPath, Setting]]:
+    """Yield every setting that a plan manages or needs and that a file or a flag sets."""
+    names = {name: text for name, text in configuration.settings.items() if text is not None}
+    for name in (*_SCALARS, *_LISTS):
+        if name in names and (origin := configuration.origin(name)):
+            yield (name,), _setting(names[name], origin)
+    for name in _MAPPINGS:
+        entries = names.get(name) or {}
+        whole = configuration.origin(name)
+        if name != "featureGates" and whole and whole.is_flag:
+            # A flag replaces the whole map, except feature gates, which the kubelet merges gate by gate.
+            yield (name,), _setting(",".join(f"{key}={value}" for key, value in entries.items()), whole)
+        for key, value in entries.items():
+            if origin := configuration.origin(name, key):
+                yield (name, key), _setting(value, origin)
+
+
+def _setting(value: Any, origin: Origin) -> Setting:
+    return Setting(value, f"flag {origin.place}" if origin.is_flag else origin.place, origin.is_flag)
+
+
+def _less(text: str | None, ours: Mapping[SettingPath, Any]) -> str | None:
+    """Return a main file without the values of ours that it still has; what is no YAML stays as it is."""
+    try:
+        document = read(text).data if text and ours else None
+    except YamlError:
+        return text
+    if not isinstance(document, dict):
+        return text
+    kept = dict(document)
+    for path in [path for path, value in flatten_settings(document) if path in ours and ours[path] == value]:
+        name, *key = path
+        rest = {each: value for each, value in kept[name].items() if each not in key} if key else None
+        if rest:
+            kept[name] = rest
+        else:
+            del kept[name]
+    return json.dumps(kept)
 
 
 def _refused_by_flag(held: Setting, said: str, subject: str) -> PlanError:
@@ -171,24 +201,6 @@ def _merged_by_us(previous: KubeletPlan | None) -> dict[SettingPath, Any]:
     return merged
 
 
-def _parse(text: str | None, place: str) -> Mapping[str, Any]:
-    try:
-        document = yaml.safe_load(text or "")
-    except yaml.YAMLError as error:
-        raise PlanError(
-            f"the kubelet's configuration is not valid YAML: {error}",
-            where=place,
-            remedy="repair the file first",
-        ) from error
-    if document is None:
-        return {}
-    if not isinstance(document, Mapping):
-        raise PlanError(
-            "the kubelet's configuration is not a mapping", where=place, remedy="repair the file first"
-        )
-    return document
-
-
 def flatten_settings(document: Mapping[str, Any]) -> Iterator[tuple[SettingPath, Any]]:
     """Yield every setting that a plan manages or needs, by path; kubeadm's empty values are not settings."""
     for name in (*_SCALARS, *_LISTS):
@@ -200,53 +212,3 @@ def flatten_settings(document: Mapping[str, Any]) -> Iterator[tuple[SettingPath,
         for key, value in (entries if isinstance(entries, Mapping) else {}).items():
             if value is not None and value != "":
                 yield (name, str(key)), value
-
-
-def _flag_values(flags: tuple[str, ...]) -> Iterator[tuple[str, str]]:
-    """Yield (flag, value) for the flags that have a field, in order, from `--a=b` and `--a b`."""
-    for index, argument in enumerate(flags):
-        name, equals, value = argument.lstrip("-").partition("=")
-        if not argument.startswith("-") or name not in _FLAGS:
-            continue
-        follower = flags[index + 1] if index + 1 < len(flags) else ""
-        if equals:
-            yield name, value
-        elif _FLAGS[name] == "failSwapOn":
-            yield name, "true"
-        elif not follower.startswith("-"):
-            yield name, follower
-
-
-def _apply_flag(settings: dict[SettingPath, Setting], flag: str, text: str) -> None:
-    name, place = _FLAGS[flag], f"flag --{flag}"
-    if name == "reservedMemory":
-        settings[(name,)] = Setting(_reserved_memory_of(text), place, from_flag=True)
-    elif name == "failSwapOn":
-        settings[(name,)] = Setting(text.lower() in ("1", "t", "true"), place, from_flag=True)
-    elif name in _MAPPINGS:
-        # A flag replaces the whole map, except feature gates, which the kubelet merges gate by gate.
-        if name != "featureGates":
-            for path in [path for path in settings if path[0] == name]:
-                del settings[path]
-            settings[(name,)] = Setting(text, place, from_flag=True)
-        separator = "<" if name == "evictionHard" else "="
-        for entry in filter(None, text.split(",")):
-            key, _, value = entry.partition(separator)
-            settings[(name, key.strip())] = Setting(value.strip(), place, from_flag=True)
-    elif text:
-        settings[(name,)] = Setting(text, place, from_flag=True)
-
-
-def _reserved_memory_of(text: str) -> list[dict[str, Any]]:
-    """Return the config file's form of `0:memory=1Gi;1:memory=1Gi`."""
-    entries = []
-    for part in filter(None, text.split(";")):
-        node, _, limits = part.partition(":")
-        pairs = (limit.partition("=") for limit in filter(None, limits.split(",")))
-        entries.append(
-            {
-                "numaNode": int(node) if node.strip().isdigit() else node,
-                "limits": {key.strip(): value.strip() for key, _, value in pairs},
-            }
-        )
-    return entries

@@ -13,7 +13,7 @@ from numaforge.quantity import format_bytes, parse_bytes
 from numaforge.topology.model import NodeTopology, NumaNode
 
 SUBJECT = "hugepages"
-_VMEMMAP = "vm.hugetlb_optimize_vmemmap"
+VMEMMAP = "vm.hugetlb_optimize_vmemmap"
 
 PagesBySize = Mapping[str, int]
 
@@ -165,7 +165,7 @@ def _refuse_memory_that_grows(
     said before, and a kubelet with the memory manager's old state file would not start again.
     """
     runs = topology.kubelet is not None and topology.kubelet.running
-    optimized = profile.tuning.sysctls.get(_VMEMMAP, topology.sysctls.get(_VMEMMAP, "0")) != "0"
+    optimized = profile.tuning.sysctls.get(VMEMMAP, topology.sysctls.get(VMEMMAP, "0")) != "0"
     grows = any(
         count > node.hugepages[size].total
         for node in topology.numa_nodes
@@ -173,7 +173,7 @@ def _refuse_memory_that_grows(
     )
     if runs and optimized and grows:
         raise PlanError(
-            f"{_VMEMMAP} is on: MemTotal grows with every new page, under a kubelet that runs",
+            f"{VMEMMAP} is on: MemTotal grows with every new page, under a kubelet that runs",
             where=SUBJECT,
-            remedy=f'set {_VMEMMAP}: "0" in tuning.sysctls, or reserve the pages by kernel arguments',
+            remedy=f'set {VMEMMAP}: "0" in tuning.sysctls, or reserve the pages by kernel arguments',
         )

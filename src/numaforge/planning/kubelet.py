@@ -10,8 +10,8 @@ from typing import Any
 from numaforge.cpulist import format_cpulist
 from numaforge.errors import KubeletConfigError, PlanError
 from numaforge.kubelet.admission import inventory_of
-from numaforge.kubelet.hint_work import MEMORY_MANAGER, HintWork, Policies, hint_work
-from numaforge.kubelet.options import (
+from numaforge.kubelet.admission.hint_work import MEMORY_MANAGER, HintWork, Policies, hint_work
+from numaforge.kubelet.minors.options import (
     ALIGN_BY_SOCKET,
     DEFAULT_MAX_NUMA_NODES,
     FULL_PCPUS_ONLY,
@@ -23,7 +23,8 @@ from numaforge.kubelet.options import (
     known_versions_of,
     topology_options,
 )
-from numaforge.kubelet.versions import KubeletVersion
+from numaforge.kubelet.minors.versions import KubeletVersion
+from numaforge.kubelet.values.booleans import truth
 from numaforge.planning.cpus import uneven_smt
 from numaforge.planning.delivery import plan_delivery
 from numaforge.planning.existing import ExistingSettings
@@ -41,10 +42,6 @@ from numaforge.planning.model import (
 from numaforge.profile import NodeProfile
 from numaforge.quantity import format_bytes
 from numaforge.topology.model import NodeTopology
-
-# The values for which Go's strconv.ParseBool gives true and false.
-_TRUE = ("1", "t", "T", "true", "TRUE", "True")
-_FALSE = ("0", "f", "F", "false", "FALSE", "False")
 
 # Where a profile says what becomes a policy or a scope.
 _FIELDS = {
@@ -306,8 +303,7 @@ class _Chooser:
         if policy != "static" and wanted:
             raise PlanError(
                 f"{', '.join(wanted)} cannot be given with the CPU manager's policy {policy}: the kubelet "
-                "would not "
-                "start",
+                "would not start",
                 where=field,
                 remedy="set kubelet.cpu_manager_policy: static, or leave the options out",
             )
@@ -341,10 +337,10 @@ class _Chooser:
             for pair in forbidden_pairs(self.version)
             if FULL_PCPUS_ONLY in (pair.first, pair.second)
         }
-        return not any(effective.get(partner) in _TRUE for partner in partners)
+        return not any(truth(effective.get(partner)) for partner in partners)
 
     def _refuse_pairs(self, effective: Options, topology_policy: str, field: str) -> None:
-        on = {name for name, value in effective.items() if value in _TRUE}
+        on = {name for name, value in effective.items() if truth(value)}
         for pair in forbidden_pairs(self.version):
             if {pair.first, pair.second} <= on:
                 raise PlanError(
@@ -421,8 +417,7 @@ class _Chooser:
         if MAX_ALLOWABLE_NUMA_NODES not in known:
             raise PlanError(
                 f"the machine has {nodes} NUMA nodes, memory-only ones included, and kubelet {self.version} "
-                "aligns "
-                f"at most {DEFAULT_MAX_NUMA_NODES}",
+                f"aligns at most {DEFAULT_MAX_NUMA_NODES}",
                 where="kubelet.topology_manager_policy",
                 remedy=f"use a kubelet that has {MAX_ALLOWABLE_NUMA_NODES} "
                 f"({_versions(MAX_ALLOWABLE_NUMA_NODES)}), "
@@ -459,7 +454,7 @@ class _Chooser:
                     if versions
                     else f"kubelet {self.version} knows {', '.join(sorted(known))}",
                 )
-            if known[name].kind == "bool" and value not in (*_TRUE, *_FALSE):
+            if known[name].kind == "bool" and truth(value) is None:
                 raise PlanError(
                     f"{value!r} is neither true nor false",
                     where=f"{field}.{name}",
@@ -499,8 +494,7 @@ class _Chooser:
                 Notice(
                     "reserved-cpu-overruled",
                     f"{held.place} sets {name}.cpu: {held.value}, which the kubelet ignores once "
-                    "reservedSystemCPUs "
-                    "is set",
+                    "reservedSystemCPUs is set",
                 )
             )
 
@@ -555,5 +549,4 @@ def _versions(option: str) -> str:
 
 
 def _same_bool(wanted: str, held: object) -> bool:
-    text = str(held)
-    return (text in _TRUE and wanted in _TRUE) or (text in _FALSE and wanted in _FALSE)
+    return truth(wanted) is not None and truth(wanted) == truth(held)

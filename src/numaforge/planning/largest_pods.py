@@ -8,8 +8,8 @@ from typing import Any
 
 from numaforge.errors import KubeletConfigError
 from numaforge.kubelet.admission import Node, inventory_of
+from numaforge.kubelet.admission.largest_pod import EmptyNode, PodShape
 from numaforge.kubelet.admission.merge import RESTRICTED, SINGLE_NUMA_NODE
-from numaforge.kubelet.largest_pod import EmptyNode, PodShape
 from numaforge.planning.existing import ExistingSettings
 from numaforge.planning.hugepages import PagesBySize, pools_after
 from numaforge.planning.model import KubeletPlan, LargestPod, Notice, Reasoned
@@ -73,8 +73,8 @@ def _refused(empty: EmptyNode, resource: str, config: Mapping[str, Any]) -> Noti
     policy, scope = config.get("topologyManagerPolicy"), config.get("topologyManagerScope", "container")
     every, most = empty.devices, max((n for n in range(empty.devices) if empty.largest(n)), default=0)
     instead = (
-        "where such pods run, set kubelet.topology_manager_policy: best-effort, as the profiles training and "
-        "best-effort-mixed do"
+        "where such pods run, set kubelet.topology_manager_policy: best-effort, as the profiles training "
+        "and best-effort-mixed do"
     )
     if policy == SINGLE_NUMA_NODE:
         cause = f"single-numa-node refuses every {scope} with all {every} {resource}, the most is {most}"
@@ -95,18 +95,13 @@ def _refused(empty: EmptyNode, resource: str, config: Mapping[str, Any]) -> Noti
 
 
 def _effective(existing: ExistingSettings, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what the kubelet runs with as far as a plan knows it: its own settings, ours over them."""
-    merged: dict[str, Any] = {}
-    for path, setting in sorted(existing.settings.items(), key=lambda item: len(item[0])):
-        if len(path) == 1:
-            merged[path[0]] = setting.value
-        else:
-            # A flag gives the whole map as a text too.
-            entries = merged.get(path[0])
-            merged[path[0]] = {**(entries if isinstance(entries, dict) else {}), path[1]: setting.value}
+    """Return what the kubelet will run with: its own settings, ours over them."""
+    merged = dict(existing.effective)
     for name, value in settings.items():
         held = merged.get(name)
-        merged[name] = {**held, **value} if isinstance(value, Mapping) and isinstance(held, dict) else value
+        merged[name] = (
+            {**held, **value} if isinstance(value, Mapping) and isinstance(held, Mapping) else value
+        )
     return merged
 
 

@@ -8,15 +8,13 @@ from functools import partial
 from typing import Any
 
 from numaforge.errors import NumaforgeError, PlanError
-from numaforge.kubelet.defaults import EVICTION_HARD
-from numaforge.kubelet.quantities import Quantity
-from numaforge.kubelet.reservations import ReservationError, parse_thresholds
-from numaforge.kubelet.versions import LATEST_MINOR
+from numaforge.kubelet.config.reservations import ReservationError, parse_thresholds
+from numaforge.kubelet.minors.versions import LATEST_MINOR
 from numaforge.planning.existing import ExistingSettings, Setting
 from numaforge.planning.hugepages import PagesBySize, describe_pools, pool_bytes, pools_after
 from numaforge.planning.model import Decision, MemoryPlan, NodePlan, Notice, NumaNodePlan, Reasoned
 from numaforge.profile import NodeProfile
-from numaforge.quantity import format_bytes, parse_bytes, parse_quantity
+from numaforge.quantity import Quantity, format_bytes, parse_bytes, parse_quantity
 from numaforge.topology.model import CpuSet, NodeTopology
 
 MIB = 2**20
@@ -82,8 +80,7 @@ def plan_reservations(
     if plan.total_bytes >= capacity:
         raise PlanError(
             f"kube_reserved {format_bytes(kube)} + system_reserved {format_bytes(system)} + eviction "
-            "threshold "
-            f"{format_bytes(threshold)} = {format_bytes(plan.total_bytes)}, but the machine has "
+            f"threshold {format_bytes(threshold)} = {format_bytes(plan.total_bytes)}, but the machine has "
             f"{format_bytes(capacity)} of memory",
             where="memory",
             remedy="reserve less than the machine's memory",
@@ -230,14 +227,7 @@ def _amount(
 
 def _eviction_map(profile: NodeProfile, existing: ExistingSettings) -> tuple[dict[str, str], str]:
     """Return the complete evictionHard map and where its memory.available comes from."""
-    merges_defaults = existing.get("mergeDefaultEvictionSettings")
-    keeps_defaults = existing.eviction_map is None or (
-        merges_defaults is not None and merges_defaults.value is True
-    )
-    complete = dict(EVICTION_HARD) if keeps_defaults else {}
-    complete.update(
-        {signal: str(setting.value) for signal, setting in existing.below("evictionHard").items()}
-    )
+    complete = dict(existing.effective.get("evictionHard") or {})
     for signal, threshold in sorted(profile.memory.eviction_hard.items()):
         existing.settle(
             ("evictionHard", signal),
@@ -253,7 +243,8 @@ def _eviction_map(profile: NodeProfile, existing: ExistingSettings) -> tuple[dic
 def _eviction_reason(profile: NodeProfile, existing: ExistingSettings, threshold: str | None) -> str:
     held = existing.get("evictionHard", _MEMORY_SIGNAL)
     if threshold is None:
-        return f"{existing.eviction_map} has an evictionHard without memory.available"
+        place = existing.eviction_map or "the kubelet's configuration"
+        return f"{place} has an evictionHard without memory.available"
     if _MEMORY_SIGNAL in profile.memory.eviction_hard:
         source = profile.choice(f"memory.eviction_hard.{_MEMORY_SIGNAL}", "the profile's threshold")
     else:
@@ -261,8 +252,7 @@ def _eviction_reason(profile: NodeProfile, existing: ExistingSettings, threshold
     if threshold.endswith("%"):
         return (
             f"{source}, {threshold} of memory, written as an amount so that reservedMemory still adds up "
-            "when a "
-            "reboot moves MemTotal"
+            "when a reboot moves MemTotal"
         )
     return source
 
@@ -291,8 +281,7 @@ def _shares(
         if held.from_flag or profile.kubelet.on_conflict != "override":
             raise PlanError(
                 f"reservedMemory in {held.place} does not add up to {format_bytes(total)} on NUMA nodes that "
-                "can "
-                "hold it, which is what the kubelet wants to see",
+                "can hold it, which is what the kubelet wants to see",
                 where="memory",
                 remedy=f"remove it there, or make it: {_describe(shares)}",
             )

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
+from numaforge.codec import NOTHING_ELSE, ByCpu, ByName, CpuSet
 from numaforge.quantity import format_bytes, format_millis
-from numaforge.topology.model import CpuSet
 
 PLAN_PATH = "/etc/numaforge/plan.json"
 
@@ -49,7 +48,7 @@ class NumaNodePlan:
     reserved_cpus: CpuSet
     memory_bytes: int
     reserved_memory_bytes: int
-    hugepages: Mapping[str, int]  # wanted pages by size: {"2Mi": 512}
+    hugepages: ByName[int]  # wanted pages by size: {"2Mi": 512}
     allocatable_memory_bytes: int  # for pods, ordinary pages, as the static memory manager counts it
 
 
@@ -88,13 +87,13 @@ class KubeletPlan:
     version: str
     unit: str
     delivery: str
-    settings: Mapping[str, Any]
+    settings: ByName[Any]
     config_file: str
     config_dir: str | None
     drop_in: str | None
     exec_start: str | None
     root_dir: str
-    retired: Mapping[str, Any] = field(default_factory=dict)
+    retired: ByName[Any] = field(default_factory=dict)
     binary: str | None = None
     binary_version: str | None = None
 
@@ -106,12 +105,23 @@ class TuningPlan:
     `raised_sysctls` are the least that each limit is to be: a host that has more keeps it, now and at boot.
     """
 
-    governors: Mapping[int, str] = field(default_factory=dict)  # by CPU
-    energy_preferences: Mapping[int, str] = field(default_factory=dict)  # by CPU
-    sysctls: Mapping[str, str] = field(default_factory=dict)
-    raised_sysctls: Mapping[str, str] = field(default_factory=dict)
-    transparent_hugepages: Mapping[str, str] = field(default_factory=dict)  # "enabled", "defrag" -> value
+    governors: ByCpu = field(default_factory=dict)  # by CPU
+    energy_preferences: ByCpu = field(default_factory=dict)  # by CPU
+    sysctls: ByName[str] = field(default_factory=dict)
+    raised_sysctls: ByName[str] = field(default_factory=dict)
+    transparent_hugepages: ByName[str] = field(default_factory=dict)  # "enabled", "defrag" -> value
     swap_off: bool = False
+
+
+@dataclass(frozen=True)
+class KernelPlan:
+    """What only a boot brings: parameters that the kernel's command line is to have, all others kept.
+
+    `reboot` is "allowed" or "never": then what is missing is reported, and nothing is written.
+    """
+
+    cmdline: tuple[str, ...] = ()
+    reboot: str = "never"
 
 
 @dataclass(frozen=True)
@@ -134,10 +144,8 @@ class Allocatable:
 
     cpu_millis: int
     memory_bytes: int
-    hugepages_bytes: Mapping[str, int] = field(default_factory=dict)  # "2Mi" -> bytes
-    devices: Mapping[str, int] = field(
-        default_factory=dict
-    )  # "nvidia.com/gpu" -> 8, where it can be predicted
+    hugepages_bytes: ByName[int] = field(default_factory=dict)  # "2Mi" -> bytes
+    devices: ByName[int] = field(default_factory=dict)  # "nvidia.com/gpu" -> 8, where it can be predicted
 
     @property
     def quantities(self) -> dict[str, str]:
@@ -162,12 +170,14 @@ class LargestPod:
     devices: int
     cpus: int
     memory_bytes: int
-    hugepages_bytes: Mapping[str, int] = field(default_factory=dict)  # "1Gi" -> bytes
+    hugepages_bytes: ByName[int] = field(default_factory=dict)  # "1Gi" -> bytes
 
 
 @dataclass(frozen=True)
 class NodePlan:
     """Everything decided for one host; roles, templates and the verification suite read nothing else."""
+
+    __pydantic_config__ = NOTHING_ELSE  # and so for what it holds
 
     hostname: str
     profile: str
@@ -181,3 +191,4 @@ class NodePlan:
     decisions: tuple[Decision, ...]
     notices: tuple[Notice, ...]
     largest_pods: tuple[LargestPod, ...] = ()
+    kernel: KernelPlan = KernelPlan()

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import PurePosixPath
 
 from numaforge.errors import PlanError
+from numaforge.kinds import kind_of, once_per_kind
+from numaforge.kubelet.minors.versions import LATEST_MINOR, KubeletVersion
 from numaforge.planning.cpus import plan_cpus
 from numaforge.planning.document import loads
 from numaforge.planning.existing import ExistingSettings, read_existing
 from numaforge.planning.files import plan_files
-from numaforge.planning.hugepages import PagesBySize, plan_hugepages, pools_after
+from numaforge.planning.hugepages import VMEMMAP, PagesBySize, plan_hugepages, pools_after
+from numaforge.planning.kernel import plan_kernel
 from numaforge.planning.kubelet import NodeDecisions, kubelet_version, plan_kubelet
 from numaforge.planning.largest_pods import plan_largest_pods
 from numaforge.planning.memory import Reservations, plan_numa_nodes, plan_reservations
@@ -29,15 +33,41 @@ def plan_node(topology: NodeTopology, profile: NodeProfile, kubelet_version: str
     """
     hostname = topology.hostname or "localhost"
     try:
-        return _plan(hostname, topology, profile, kubelet_version)
+        plan = _plan(kind_of(topology, _sysctls(profile)), profile, kubelet_version)
     except PlanError as error:
         raise error.at(hostname) from error.__cause__
+    binary = topology.kubelet.binary if topology.kubelet else None
+    kubelet = plan.kubelet and replace(
+        plan.kubelet,
+        binary=binary,
+        binary_version=topology.kubelet.version if binary and topology.kubelet else None,
+    )
+    kernel = plan_kernel(topology, profile)
+    return replace(
+        plan,
+        hostname=hostname,
+        kubelet=kubelet,
+        kernel=kernel.value,
+        decisions=plan.decisions + kernel.decisions,
+        notices=plan.notices + kernel.notices,
+    )
 
 
-def _plan(hostname: str, topology: NodeTopology, profile: NodeProfile, asked_version: str | None) -> NodePlan:
+def _sysctls(profile: NodeProfile) -> tuple[str, ...]:
+    """Return the sysctls whose values on the host a plan may depend on."""
+    return (*profile.tuning.sysctls, VMEMMAP)
+
+
+@once_per_kind
+def _plan(topology: NodeTopology, profile: NodeProfile, asked_version: str | None) -> NodePlan:
     earlier = _earlier_plan(topology)
     previous = earlier.value
-    existing = read_existing(topology.kubelet, previous.kubelet if previous else None)
+    version = kubelet_version(topology, profile, asked_version)
+    existing = read_existing(
+        topology.kubelet,
+        previous.kubelet if previous else None,
+        version.value or KubeletVersion(LATEST_MINOR),
+    )
     cpus = plan_cpus(topology, profile, existing)
     reservations = plan_reservations(topology, profile, existing, previous)
     hugepages = plan_hugepages(topology, profile, previous)
@@ -46,11 +76,11 @@ def _plan(hostname: str, topology: NodeTopology, profile: NodeProfile, asked_ver
     )
     tuning = plan_tuning(topology, profile, previous)
     decided = NodeDecisions(cpus.value, reservations.value, nodes.value)
-    kubelet = _plan_kubelet(topology, profile, asked_version, existing, decided, previous)
+    kubelet = _plan_kubelet(topology, profile, version, existing, decided, previous)
     largest = plan_largest_pods(topology, existing, hugepages.value, kubelet.value)
     parts = (earlier, cpus, reservations, hugepages, nodes, kubelet, tuning, largest)
     return NodePlan(
-        hostname=hostname,
+        hostname="",
         profile=profile.name,
         cpus=cpus.value,
         memory=reservations.value.memory,
@@ -84,8 +114,7 @@ def _earlier_plan(topology: NodeTopology) -> Reasoned[NodePlan | None]:
                 Notice(
                     "earlier-plan-unreadable",
                     f"{PLAN_PATH} on the host cannot be read ({error.where}: {error.message}): what an "
-                    "earlier run "
-                    "merged into the kubelet's own file is taken for the admin's",
+                    "earlier run merged into the kubelet's own file is taken for the admin's",
                 ),
             ),
         )
@@ -94,12 +123,11 @@ def _earlier_plan(topology: NodeTopology) -> Reasoned[NodePlan | None]:
 def _plan_kubelet(
     topology: NodeTopology,
     profile: NodeProfile,
-    asked_version: str | None,
+    version: Reasoned[KubeletVersion | None],
     existing: ExistingSettings,
     decided: NodeDecisions,
     previous: NodePlan | None,
 ) -> Reasoned[KubeletPlan | None]:
-    version = kubelet_version(topology, profile, asked_version)
     if version.value is None:
         return Reasoned(None, notices=version.notices)
     planned = plan_kubelet(topology, profile, version.value, existing, decided, previous)
@@ -153,8 +181,7 @@ def _unread_notice(topology: NodeTopology) -> tuple[Notice, ...]:
         Notice(
             "kubelet-config-unread",
             f"{', '.join(unread)} could not be read by the user who took the snapshot: what the kubelet is "
-            "told "
-            "there is not in this plan; take it as root",
+            "told there is not in this plan; take it as root",
         ),
     )
 
@@ -166,8 +193,7 @@ def _is_below(file: str, folder: str | None) -> bool:
 def _swap_notice(
     topology: NodeTopology, profile: NodeProfile, existing: ExistingSettings, kubelet: KubeletPlan | None
 ) -> tuple[Notice, ...]:
-    fails = existing.get("failSwapOn")
-    tolerated = fails is not None and fails.value is False
+    tolerated = existing.effective.get("failSwapOn") is False
     if kubelet is None or not topology.swap_bytes or profile.tuning.swap == "off" or tolerated:
         return ()
     return (

@@ -27,6 +27,14 @@ def counted(count: int, singular: str, plural: str | None = None) -> str:
     return f"{count} {singular if count == 1 else plural or singular + 's'}"
 
 
+def some_of(names: Iterable[str], most: int = 3) -> str:
+    """Return a list of names that stays short: `a, b, c and 4 others`."""
+    listed = list(names)
+    if len(listed) <= most:
+        return ", ".join(listed)
+    return f"{', '.join(listed[:most])} and {counted(len(listed) - most, 'other')}"
+
+
 def cpu_counts(topology: NodeTopology) -> tuple[str, ...]:
     """Return what computes, as phrases (`2 packages`, `4 NUMA nodes`); what is absent is left out."""
     cpus = f"{counted(len(topology.online), 'CPU')}{_threads_per_core(topology)}"

@@ -23,6 +23,7 @@ from numaforge.rollout.record import (
     read_record,
     read_result,
 )
+from numaforge.rollout.shards import is_part_of
 from numaforge.rollout.slots import Silence, held_slots
 from numaforge.rollout.steps import Clock, Steps
 
@@ -100,7 +101,7 @@ class Abort:
             version = slot.lease.resource_version
             uncertain |= self._versions.setdefault(slot.lease.name, version) == version
         for lease in leases:
-            if lease.name == ROLLOUT + self.rollout:
+            if lease.name.startswith(ROLLOUT) and is_part_of(lease.name.removeprefix(ROLLOUT), self.rollout):
                 self._silence.of(lease)
         if self.asked:
             return left if left and not uncertain else None

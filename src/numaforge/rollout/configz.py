@@ -9,7 +9,6 @@ itself asks, with the certificate by which its kubelet logs in to the API server
 from __future__ import annotations
 
 import json
-import posixpath
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -17,7 +16,9 @@ from pathlib import Path
 from typing import Any
 
 from numaforge.errors import HostError, KubeletConfigError
-from numaforge.kubelet.loading import EMPTY_CONFIG, effective_config
+from numaforge.kubelet.config.flags import flag_value
+from numaforge.kubelet.config.loading import load_installed
+from numaforge.kubelet.minors.versions import KubeletVersion
 from numaforge.rollout import configz_probe
 from numaforge.rollout.cluster import (
     ApiAwayError,
@@ -27,7 +28,6 @@ from numaforge.rollout.cluster import (
     NotFoundError,
     Permission,
 )
-from numaforge.topology.kubelet import flag_value
 from numaforge.topology.model import KubeletInstall
 
 NODES_PROXY = Permission("get", "nodes/proxy")
@@ -104,11 +104,8 @@ def _settings(install: KubeletInstall | None) -> Mapping[str, Any]:
     """Return what the kubelet is set to run with; nothing where it could not load it."""
     if install is None or install.version is None:
         return {}
-    main = install.config_text or EMPTY_CONFIG
-    folder = install.config_dir or ""
-    drop_ins = {posixpath.relpath(path, folder): text for path, text in install.drop_ins.items() if folder}
     try:
-        return effective_config(main, drop_ins, install.flags, install.version)
+        return load_installed(install, KubeletVersion.parse(install.version)).settings
     except KubeletConfigError:
         return {}
 

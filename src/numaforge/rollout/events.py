@@ -14,6 +14,8 @@ from typing import Any
 
 EVENTS = "NUMAFORGE_EVENTS"
 """The environment variable that names the file."""
+PROCESSES = "NUMAFORGE_PROCESSES"
+"""The environment variable that says how many processes a run may divide its hosts between; 1 if not set."""
 
 
 def heard() -> bool:

@@ -13,12 +13,13 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from numaforge.errors import ExitCode, NumaforgeError
-from numaforge.rollout.budget import Budget, Lookout
-from numaforge.rollout.cluster import ApiAwayError, Cluster, ClusterNode
-from numaforge.rollout.lead import Lead
+from numaforge.rollout.budget import Budget, Lookout, Usage
+from numaforge.rollout.cluster import ApiAwayError, Cluster, ClusterNode, Lease
+from numaforge.rollout.lead import Lead, states
 from numaforge.rollout.node import Outcome
 from numaforge.rollout.patience import patiently
 from numaforge.rollout.record import RECORD, Ending
+from numaforge.rollout.shards import FAR, Far, Shards
 from numaforge.rollout.slots import held_slots, live_slots
 from numaforge.rollout.steps import Clock, Steps
 
@@ -76,8 +77,9 @@ Launch = Callable[[Member], Running]
 class FleetReport:
     """How a roll-out ended: the outcome of each host that was begun, the reason for each that was not.
 
-    `under_way` are hosts that were begun and have not ended, and why nobody waits for them any more; `failed`
-    are those that need no restart and could not be changed, with the reason.
+    `under_way` are hosts that were begun and have not ended, and why nothing waits for them any more.
+    `unreachable` did not answer when they were asked what they need. Of the hosts that need no restart,
+    `without_restart` were changed or were as planned, and `failed` could not be changed, with the reason.
     """
 
     outcomes: Mapping[str, Outcome]
@@ -85,15 +87,18 @@ class FleetReport:
     stopped: str | None = None
     under_way: Mapping[str, str] = field(default_factory=dict)
     failed: Mapping[str, str] = field(default_factory=dict)
+    unreachable: Mapping[str, str] = field(default_factory=dict)
+    without_restart: tuple[str, ...] = ()
 
     @property
     def exit_code(self) -> ExitCode:
-        """The gravest of all: held (or left under way), rolled back, blocked (or not begun), done."""
+        """The gravest of all: held (or left in progress), rolled back, blocked (or not begun), done."""
         if self.under_way:
             return ExitCode.HELD
         endings = {outcome.ending for outcome in self.outcomes.values()}
         found = next((code for ending, code in _EXIT_CODES.items() if ending in endings), ExitCode.YES)
-        return ExitCode.BLOCKED if found is ExitCode.YES and (self.not_begun or self.failed) else found
+        left = self.not_begun or self.failed or self.unreachable
+        return ExitCode.BLOCKED if found is ExitCode.YES and left else found
 
 
 def in_order(members: Iterable[Member]) -> list[Member]:
@@ -107,9 +112,10 @@ def _natural(name: str) -> list[tuple[int, str]]:
 
 @dataclass
 class Fleet:
-    """The roll-out of a fleet; `lead` is None where nobody else could run it.
+    """The roll-out of a fleet; `lead` is None where no other process could run it.
 
-    `tell` hears why nothing new is begun. The nodes' own roll-outs share `lookout`.
+    `tell` hears why nothing new is begun. `shards` says which part of a roll-out this is, None where it is
+    the whole. The nodes' own roll-outs share `lookout`.
     """
 
     cluster: Cluster
@@ -120,6 +126,7 @@ class Fleet:
     tell: Callable[[str], object]
     lead: Lead | None = None
     lookout: Lookout | None = None
+    shards: Shards | None = None
     running: dict[str, Running] = field(default_factory=dict, init=False)
     outcomes: dict[str, Outcome] = field(default_factory=dict, init=False)
     stopped: str | None = field(default=None, init=False)
@@ -134,6 +141,9 @@ class Fleet:
         self._node_of = {member.host: member.node for member in ordered}
         self._canaries_left = len(first) or self.settings.canaries
         self._count: Counter[Ending] = Counter()
+        if self.shards and self.lead and (before := Far.read(self.lead.state)):
+            self._canaries_left = min(self._canaries_left, before.canaries_left)
+            self._count.update({Ending.ROLLED_BACK: before.failed, Ending.BLOCKED: before.blocked})
         self._domain_of: dict[str, str] = {}
         self._in_domain: Counter[str] = Counter()
         self._look_at = self._soak_until = self._last_begun = self.clock()
@@ -151,6 +161,7 @@ class Fleet:
             self.stop(str(error))
         while True:
             self._collect()
+            self._tell_shards()
             try:
                 if self.lead is not None and (reason := self.lead.keep()):
                     self.stop(reason)
@@ -220,12 +231,45 @@ class Fleet:
     def _judge(self, host: str, ending: Ending) -> None:
         """Decide what an ending means for those that have not begun."""
         self._count[ending] += 1
-        failed = self._count[Ending.ROLLED_BACK] + self._count[Ending.HELD]
-        if failed > self.settings.max_failures:
+        if self._failed > self.settings.max_failures:
             self.stop(f"{host} is {ending}, and no more than {self.settings.max_failures} may fail")
         blocked, limit = self._count[Ending.BLOCKED], self.settings.max_blocked
         if limit is not None and blocked > limit:
             self.stop(f"{blocked} nodes are blocked, and no more than {limit} may be")
+
+    @property
+    def _failed(self) -> int:
+        return self._count[Ending.ROLLED_BACK] + self._count[Ending.HELD]
+
+    def _tell_shards(self) -> None:
+        """Say on the Lease how far this shard is."""
+        if self.shards is None or self.lead is None:
+            return
+        left = len(self.waiting) + len(self.running)
+        far = Far(self._canaries_left, left, self._failed, self._count[Ending.BLOCKED])
+        self.lead.note({FAR: far.document()})
+
+    def _may_begin(self, shards: Shards, leases: Iterable[Lease]) -> bool:
+        """Say whether this shard may begin a node now, by what the others say; stop where they failed."""
+        others = shards.others(states(leases))
+        failed = self._failed + sum(far.failed for far in others.values())
+        blocked = self._count[Ending.BLOCKED] + sum(far.blocked for far in others.values())
+        if failed > self.settings.max_failures:
+            most = self.settings.max_failures
+            self.stop(
+                f"{failed} nodes of all shards were rolled back or held, and no more than {most} may fail"
+            )
+            return False
+        limit = self.settings.max_blocked
+        if limit is not None and blocked > limit:
+            self.stop(f"{blocked} nodes of all shards are blocked, and no more than {limit} may be")
+            return False
+        canaries = shards.canaries_left(self._canaries_left, others)
+        if isinstance(canaries, str):
+            self._wait_for(canaries)
+            return False
+        self._canaries_left = canaries
+        return True
 
     def _begin_some(self) -> None:
         """Begin as many nodes as the budget has room for, when it is time to look."""
@@ -234,11 +278,18 @@ class Fleet:
         self._look_at = self.clock() + _LOOK_SECONDS
         pool = self._lookout.pool()
         nodes = pool.nodes
-        slots = live_slots(self.cluster, pool, self.cluster.leases())
+        leases = self.cluster.leases()
+        slots = live_slots(self.cluster, pool, leases)
         if lost := self._lost(nodes):
             self.stop(f"{lost}, which was changed before, is not Ready any more")
             return
-        usage = pool.usage({slot.node for slot in slots} | {self._node_of[host] for host in self.running})
+        if self.shards is None or self._may_begin(self.shards, leases):
+            out = {slot.node for slot in slots} | {self._node_of[host] for host in self.running}
+            self._begin_within(pool.usage(out), nodes)
+        if not self.running and self.clock() - self._last_begun >= self.settings.slot_seconds:
+            self.stop(f"no room in the budget for {self.settings.slot_seconds:.0f} s: {self.waits_for}")
+
+    def _begin_within(self, usage: Usage, nodes: Mapping[str, ClusterNode]) -> None:
         for queue in self._queues(nodes).values():
             for member in queue:
                 node = nodes.get(member.node)
@@ -251,8 +302,6 @@ class Fleet:
                     break
                 self._start(member, node)
                 usage = usage.taking(node)
-        if not self.running and self.clock() - self._last_begun >= self.settings.slot_seconds:
-            self.stop(f"no room in the budget for {self.settings.slot_seconds:.0f} s: {self.waits_for}")
 
     def _queues(self, nodes: Mapping[str, ClusterNode]) -> dict[str, list[Member]]:
         """Return who may be next, by failure domain; the canaries first, and nobody beside them."""

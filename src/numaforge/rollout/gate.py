@@ -6,12 +6,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from numaforge.kubelet.comparison import differences, meaning
+from numaforge.kubelet.config.comparison import differences, meaning
+from numaforge.node.transaction import Process
 from numaforge.rollout.cluster import ApiAwayError, Cluster, ClusterNode
 from numaforge.rollout.configz import OwnConfig, SilentKubeletError, running_config
 from numaforge.rollout.patience import HostAwayError, Patience
 from numaforge.rollout.steps import Clock, Steps
-from numaforge.rollout.transaction import Process
 
 _ASK_AGAIN_SECONDS = 2.0
 _NO_FLICKER_SECONDS = 10.0
@@ -65,7 +65,8 @@ def prove(
 ) -> Steps[tuple[Mismatch, ...]]:
     """Return () once a node has been as expected for a while, else what was not when time was up.
 
-    `process` returns the kubelet's process; another one than at the beginning ends the proof at once.
+    `process` returns the kubelet's process; another one than at the beginning ends the proof at once, unless
+    the node has rebooted: then the proof begins anew, once.
     `own_config` returns what the kubelet tells its own node that it runs with; else the cluster is asked. The
     heartbeat counts from the first one after the beginning, so that nobody's clock matters. `check` returns
     the node, and raises when it is not ours any more. The time for which nobody answers does not count.
@@ -77,6 +78,7 @@ def prove(
     heard = False
     good_since: float | None = None
     wrong_since: float | None = None
+    rebooted = False
     while True:
         begun = clock()
         try:
@@ -99,8 +101,15 @@ def prove(
             deadline += clock() - begun
             continue
         patience.answered()
+        if now.boot_id != first_process.boot_id and not rebooted:
+            tell((Mismatch("the node", "up", f"it rebooted at {now.booted}: the proof begins anew"),))
+            rebooted, heard, good_since, wrong_since = True, False, None, None
+            first_process, first_heartbeat = now, heartbeat
+            deadline = clock() + settings.ready_seconds
+            yield _ASK_AGAIN_SECONDS
+            continue
         if now != first_process:
-            return (Mismatch("the kubelet's process", str(first_process), str(now)),)
+            return (_restarted(first_process, now),)
         if not wrong and stable:
             return ()
         if wrong:
@@ -112,6 +121,14 @@ def prove(
         if wrong and clock() >= deadline + (settings.ready_seconds if flickers else 0.0):
             return wrong
         yield _ASK_AGAIN_SECONDS
+
+
+def _restarted(before: Process, now: Process) -> Mismatch:
+    if now.boot_id != before.boot_id:
+        return Mismatch("the node", "up", f"it rebooted again at {now.booted}")
+    if not now.pid:
+        return Mismatch("the kubelet", "running", "it ended by itself")
+    return Mismatch("the kubelet", "running without a break", "it ended by itself and was restarted")
 
 
 def _wrong(node: ClusterNode, heard: bool, expected: Expected) -> tuple[Mismatch, ...]:

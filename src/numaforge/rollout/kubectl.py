@@ -48,6 +48,8 @@ EVENTS = "default"
 LEASE_SECONDS = 60
 MESSAGE_BYTES = 1024
 """The longest message that the API takes in an Event."""
+SERVICE_ACCOUNT_TOKEN = Path("/var/run/secrets/kubernetes.io/serviceaccount/token")
+"""Where a pod has the token of its service account."""
 PAGE = 500
 START_SECONDS = 10.0
 LOGIN_SECONDS = 10.0
@@ -108,7 +110,7 @@ class _Answer:
 
 
 class KubectlCluster:
-    """The cluster of a kubeconfig: a context manager that runs `kubectl proxy` while it is entered.
+    """The cluster of a kubeconfig, or of the pod that this runs in: a context manager over `kubectl proxy`.
 
     Calls may come from several threads and greenlets. Each has a connection of its own and takes at most
     `request_seconds`. A read is repeated once when its connection breaks, any call once when it is refused
@@ -475,6 +477,9 @@ class KubectlCluster:
             return _Login(server, hashlib.sha256(done.stdout.encode()).digest())
         complaint = done.stderr.strip().removeprefix("error: ")
         if "current-context must exist" in complaint:
+            own = None if self._kubeconfig or self._context else _own_cluster()
+            if own is not None:
+                return _Login(own, b"the pod's service account")
             complaint = "there is no kubeconfig with a current context"
         raise ClusterError(
             complaint,
@@ -544,6 +549,16 @@ class _UnixConnection(http.client.HTTPConnection):
             sock.close()
             raise
         self.sock = sock
+
+
+def _own_cluster() -> str | None:
+    """Return the server of the cluster in whose pod this runs, None outside of one.
+
+    There kubectl logs in with the pod's service account where it finds no kubeconfig, and reads the token
+    again when it is renewed.
+    """
+    host, port = (os.environ.get(f"KUBERNETES_SERVICE_{name}") for name in ("HOST", "PORT"))
+    return f"https://{host}:{port}" if host and port and SERVICE_ACCOUNT_TOKEN.exists() else None
 
 
 def _answers(path: str) -> bool:

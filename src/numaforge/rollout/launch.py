@@ -22,6 +22,7 @@ from numaforge.rollout.fleet import Member
 from numaforge.rollout.options import PLACE, Part
 from numaforge.rollout.outcome import Outcome, Progress
 from numaforge.rollout.record import RECORD, Ending
+from numaforge.rollout.shards import SHARD, Shard
 from numaforge.rollout.steps import Steps
 
 _POLL_SECONDS = 0.3
@@ -55,6 +56,12 @@ class Survey:
     refused: Mapping[str, str]  # a host that cannot be planned or configured, and the message
     silent: Mapping[str, str]  # a host that did not answer, and how it did not
     log: Path
+    shards: frozenset[int] = frozenset()  # those that have hosts, where the inventory is divided
+
+    @property
+    def is_empty(self) -> bool:
+        """Say whether there was no host to ask, as in a shard that no host belongs to."""
+        return not (self.outlooks or self.without_kubelet or self.refused or self.silent)
 
 
 @dataclass
@@ -100,7 +107,9 @@ class HostRun:
 class Pyinfra:
     """How to run pyinfra: inventory, deploy, pyinfra's --limit, and what was said on our command line.
 
-    `folder` takes logs and events, one of each for every run. The hosts' runs are `part` of a roll-out.
+    `folder` takes logs and events, one of each for every run. The hosts' runs are `part` of a roll-out, and
+    only the hosts of `shard` are looked at, where one is given. `answered` says how many hosts have answered
+    a survey that goes on: `120 of 300`.
     """
 
     inventory: str
@@ -109,7 +118,9 @@ class Pyinfra:
     options: Mapping[str, Any]
     folder: Path
     part: Part = field(default_factory=Part)
+    shard: Shard | None = None
     runs: dict[str, HostRun] = field(default_factory=dict)
+    answered: str = ""
 
     def settings(self) -> Steps[dict[str, object]]:
         """Return what the inventory says of roll-outs for each host; no host is asked.
@@ -126,10 +137,14 @@ class Pyinfra:
 
         Raises HostError where the inventory names no host, and where pyinfra itself broke off.
         """
-        process, log, heard = self._start("survey", ["--dry", *self._options()], self.limits, [self.deploy])
+        arguments = ["--dry", *self._options()]
+        process, log, heard = self._start("survey", arguments, self.limits, [self.deploy], _every_core())
+        reader, told = events.Reader(heard), list[dict[str, Any]]()
         while process.poll() is None:
+            told += reader.new()
+            self.answered = _answered(told)
             yield _POLL_SECONDS
-        told = events.Reader(heard).new()
+        told += reader.new()
         names = self._hosts(told, log)
         messages: dict[str, dict[str, str]] = {"refused": {}, "unreachable": {}}
         for event in told:
@@ -146,7 +161,7 @@ class Pyinfra:
             for name in names
             if name not in heard_of
         }
-        return Survey(tuple(outlooks.values()), without, refused, silent, log)
+        return Survey(tuple(outlooks.values()), without, refused, silent, log, _shards(told))
 
     def apply(self, hosts: Sequence[str]) -> Steps[dict[str, str]]:
         """Run the deploy on hosts that need no restart, together; return why it failed on which.
@@ -154,7 +169,8 @@ class Pyinfra:
         Raises NumaforgeError where it cannot be started.
         """
         begins_none = self._part(replace(self.part, begins=False))
-        process, log, heard = self._start("others", ["-y", *begins_none], hosts, [self.deploy])
+        arguments = ["-y", *begins_none]
+        process, log, heard = self._start("others", arguments, hosts, [self.deploy], _every_core())
         while (code := process.poll()) is None:
             yield _POLL_SECONDS
         if code == 0:
@@ -176,9 +192,9 @@ class Pyinfra:
 
     def _hosts(self, told: Sequence[Mapping[str, Any]], log: Path) -> dict[str, object]:
         hosts = next((event["hosts"] for event in told if event["kind"] == "inventory"), None)
-        if not hosts:
+        if not hosts and not _shards(told):
             raise self._broken_off("the inventory names no host", log)
-        return dict(hosts)
+        return dict(hosts or {})
 
     def _broken_off(self, what: str, log: Path) -> HostError:
         lines = "\n  ".join([f"{what}:", *tail(log)])
@@ -190,8 +206,17 @@ class Pyinfra:
     def _part(self, part: Part) -> list[str]:
         return ["--data", f"{PLACE}_run={json.dumps(asdict(part))}"]
 
+    def _environment(self, heard: Path) -> dict[str, str]:
+        own = {events.EVENTS: str(heard), "PYINFRA_PROGRESS": "off", SHARD: str(self.shard or "")}
+        return {**os.environ, **own}
+
     def _start(
-        self, name: str, arguments: Sequence[str], limits: Sequence[str], what: Sequence[str]
+        self,
+        name: str,
+        arguments: Sequence[str],
+        limits: Sequence[str],
+        what: Sequence[str],
+        processes: int = 1,
     ) -> tuple[subprocess.Popen[bytes], Path, Path]:
         stem = name.replace("/", "_")
         log, heard = self.folder / f"{stem}.log", self.folder / f"{stem}.events"
@@ -205,7 +230,7 @@ class Pyinfra:
             with log.open("ab") as output:
                 process = subprocess.Popen(
                     command,
-                    env=os.environ | {events.EVENTS: str(heard), "PYINFRA_PROGRESS": "off"},
+                    env=self._environment(heard) | {events.PROCESSES: str(processes)},
                     stdin=subprocess.DEVNULL,
                     stdout=output,
                     stderr=subprocess.STDOUT,
@@ -214,6 +239,23 @@ class Pyinfra:
         except OSError as error:
             raise NumaforgeError(f"pyinfra cannot be started: {error}", where=name) from error
         return process, log, heard
+
+
+def _answered(told: Sequence[Mapping[str, Any]]) -> str:
+    """Return how many hosts have answered, or cannot be reached: `120 of 300`."""
+    hosts = next((event["hosts"] for event in told if event["kind"] == "inventory"), None)
+    if hosts is None:
+        return ""
+    return f"{len({event['host'] for event in told if event['host']})} of {len(hosts)}"
+
+
+def _shards(told: Sequence[Mapping[str, Any]]) -> frozenset[int]:
+    """Return the shards that have hosts."""
+    return frozenset(next((event["shards"] for event in told if event["kind"] == "inventory"), ()))
+
+
+def _every_core() -> int:
+    return len(os.sched_getaffinity(0))
 
 
 def tail(log: Path, lines: int = _LAST_LINES) -> tuple[str, ...]:

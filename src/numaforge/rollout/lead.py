@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 from numaforge.rollout.cluster import ApiAwayError, Cluster, ClusterError, ConflictError, Lease, find_lease
 from numaforge.rollout.patience import retried
 from numaforge.rollout.runner import owner_of
+from numaforge.rollout.shards import FAR, is_part_of
 from numaforge.rollout.slots import RENEW_SECONDS, SILENT_SECONDS, Silence
 from numaforge.rollout.steps import Clock, Steps
 
@@ -45,6 +46,19 @@ class Lead:
             return self._why_it_changed()
         self._renewed = self.clock()
         return None
+
+    @property
+    def state(self) -> dict[str, Any]:
+        """What stands on the Lease about the roll-out."""
+        return read_state(self.lease)
+
+    def note(self, news: Mapping[str, Any]) -> None:
+        """Have the Lease say so, with a renewal that does not wait where this is new."""
+        state = {**self.state, **news}
+        if state != self.state:
+            annotations = {**self.lease.annotations, STATE: json.dumps(state)}
+            self.lease = replace(self.lease, annotations=annotations)
+            self._renewed = float("-inf")
 
     def end(self, state: Mapping[str, Any]) -> None:
         """Give the lead back, and leave on it how the roll-out ended.
@@ -83,11 +97,13 @@ def take_lead(
     *,
     go_on: bool,
     clock: Clock,
+    once: bool = False,
 ) -> Steps[Lead]:
     """Take the lead of the roll-out of that name; with `go_on`, also from a process that died.
 
-    Raises LedError where somebody else leads it, or where it was left unfinished and is not to be gone on
-    with.
+    A name that is used `once` is that of one roll-out for good, as a shard's is: how far it was is kept, and
+    it is not begun again. Raises LedError where another process leads it, or where it was left unfinished and
+    is not to be resumed.
     """
     lease = find_lease(cluster, ROLLOUT + name)
     if lease.holder != runner:
@@ -98,6 +114,15 @@ def take_lead(
             where=name,
             remedy="go on with it (numaforge rollout resume), or end it (numaforge rollout abort)",
         )
+    before = read_state(lease)
+    if once and "ended" in before and not go_on:
+        raise LedError(
+            "this roll-out has ended, and its other shards know it by its name",
+            where=name,
+            remedy="choose another --name, for all shards; or resume this one (numaforge rollout resume)",
+        )
+    if once and FAR in before:
+        state = {**state, FAR: before[FAR]}
     try:  # the Lease as it was looked at: who has taken it since leads
         lease = cluster.put_lease(replace(lease, holder=runner, annotations={STATE: json.dumps(state)}))
     except ConflictError as conflict:
@@ -106,20 +131,26 @@ def take_lead(
 
 
 def stop_lead(cluster: Cluster, name: str, who: str) -> str:
-    """Tell the leader of a roll-out to begin nothing new, and return who that is; "" where nobody leads."""
+    """Tell the leaders of a roll-out and of its shards to begin nothing new, and return who they are.
+
+    Returns "" where no process leads it.
+    """
 
     def change() -> str:
-        lease = find_lease(cluster, ROLLOUT + name)
-        if lease.holder:
+        led = [lease for lease in _leads(cluster, name) if lease.holder]
+        for lease in led:
             cluster.put_lease(replace(lease, annotations={**lease.annotations, STOP: who}))
-        return lease.holder
+        return _listed(lease.holder for lease in led)
 
     return retried(change, where=name)
 
 
 def end_lead(cluster: Cluster, name: str, why: str, silence: Silence) -> str:
-    """Return who leads a roll-out, "" where nobody does: the living end theirs, that of the dead is ended."""
-    lease = find_lease(cluster, ROLLOUT + name)
+    """Return who leads a roll-out or its shards, "" where no process does; a dead one's lead is ended."""
+    return _listed([_end(cluster, lease, why, silence) for lease in _leads(cluster, name)])
+
+
+def _end(cluster: Cluster, lease: Lease, why: str, silence: Silence) -> str:
     if not lease.holder or not silence.tells_dead(lease):
         return lease.holder
     state = {**read_state(lease), "ended": why}
@@ -128,6 +159,25 @@ def end_lead(cluster: Cluster, name: str, why: str, silence: Silence) -> str:
     except ConflictError:  # not as dead as it seemed
         return lease.holder
     return ""
+
+
+def _leads(cluster: Cluster, name: str) -> list[Lease]:
+    """Return the Leases of a roll-out: its own, and those of its shards."""
+    leases = [lease for lease in cluster.leases() if lease.name.startswith(ROLLOUT)]
+    return [lease for lease in leases if is_part_of(lease.name.removeprefix(ROLLOUT), name)]
+
+
+def _listed(holders: Iterable[str]) -> str:
+    return ", ".join(filter(None, holders))
+
+
+def states(leases: Iterable[Lease]) -> list[tuple[str, dict[str, Any]]]:
+    """Return the names of roll-outs, with what stands on their Leases."""
+    return [
+        (lease.name.removeprefix(ROLLOUT), read_state(lease))
+        for lease in leases
+        if lease.name.startswith(ROLLOUT)
+    ]
 
 
 def read_state(lease: Lease) -> dict[str, Any]:

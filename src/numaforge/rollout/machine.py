@@ -3,29 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Protocol
 
+from numaforge.node.identity import Identity
+from numaforge.node.transaction import Status, Transaction
 from numaforge.rollout.gate import Expected
 from numaforge.rollout.steps import Steps
-from numaforge.rollout.transaction import Status, Transaction
-
-
-@dataclass(frozen=True)
-class Change:
-    """A change that the node needs: its transaction, and one sentence for each thing that it does."""
-
-    transaction: Transaction
-    sentences: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-class Identity:
-    """Which host it is, and since when it runs, as it reads it itself; None where it cannot be read."""
-
-    boot_id: str | None = None
-    machine_id: str | None = None
-    system_uuid: str | None = None
 
 
 class Machine(Protocol):
@@ -38,7 +21,7 @@ class Machine(Protocol):
     def identity(self) -> Identity:
         """Return which host it is."""
 
-    def change(self) -> Change | None:
+    def change(self) -> Transaction | None:
         """Look at the node, and return what it needs to be as planned; None where it is."""
 
     def expected(self) -> Expected:

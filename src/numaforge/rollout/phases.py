@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol, TypeVar
 
 from numaforge.errors import HostError, NumaforgeError
+from numaforge.node.transaction import Result, Status
 from numaforge.rollout.cluster import ApiAwayError, Cluster, ClusterError, ClusterNode, NotFoundError
 from numaforge.rollout.drain import Blocker, drain
 from numaforge.rollout.gate import Expected, Mismatch, prove
@@ -28,12 +29,12 @@ from numaforge.rollout.record import (
     require_ours,
 )
 from numaforge.rollout.steps import Clock, Steps
-from numaforge.rollout.transaction import Result, Status
 
 T = TypeVar("T")
 
 _POLL_SECONDS = 2.0
 _TRANSACTION_SECONDS = 3600.0  # the node has a result long before, unless systemd itself hangs
+_BOOT_SECONDS = 1800.0  # a server with terabytes of memory takes a quarter of an hour until it answers
 _MOST_VOID = 3  # transactions in a row
 _ABORTED = "somebody has asked for it to be undone"
 
@@ -154,10 +155,9 @@ class Phases:
         return (yield from self._advance(Phase.DRAINED))
 
     def _apply(self) -> Steps[Outcome | None]:
-        change = yield from self._ask(self.machine.change)
-        if change is None:
+        transaction = yield from self._ask(self.machine.change)
+        if transaction is None:
             return (yield from self._advance(Phase.APPLIED, transaction=None))
-        transaction = change.transaction
         yield from self._advance(Phase.APPLYING, transaction=transaction.id)
         try:
             self.machine.begin(transaction)
@@ -171,12 +171,12 @@ class Phases:
         return None
 
     def _await_transaction(self) -> Steps[Outcome | None]:
-        result = yield from self._result("changes the kubelet")
+        result = yield from self._result("changes the node")
         match result.outcome:
             case "void":
                 return (yield from self._plan_anew(result.reason))
             case "applied":
-                self._event("KubeletRestarted", "the kubelet is healthy with the new configuration")
+                self._event("NodeChanged", result.reason or "the change is applied")
                 return (yield from self._advance(Phase.APPLIED))
             case "refused":
                 return (yield from self._finish(Ending.BLOCKED, result.reason))
@@ -200,7 +200,7 @@ class Phases:
         its absence before it can never begin any more.
         """
         transaction = self.record.transaction
-        status: Status = yield from self._ask(lambda: self.machine.status(transaction))
+        status: Status = yield from self._ask(lambda: self.machine.status(transaction), reboots=True)
         if transaction is None or not _unknown(status):
             return status
         yield from self._ask(lambda: self.machine.void(transaction))
@@ -354,11 +354,13 @@ class Phases:
             raise _AbortedError
         return node
 
-    def _ask(self, call: Callable[[], T]) -> Steps[T]:
+    def _ask(self, call: Callable[[], T], *, reboots: bool = False) -> Steps[T]:
+        """Ask until there is an answer; a node that may be rebooting has more time for it."""
+        away_seconds = self.settings.away_seconds
         return patiently(
             call,
             tell=lambda why: self.say(self.record.phase, (why,)),
-            patience_seconds=self.settings.away_seconds,
+            patience_seconds=max(away_seconds, _BOOT_SECONDS) if reboots else away_seconds,
         )
 
     def _event(self, reason: str, message: str, *, warning: bool = False) -> None:

@@ -20,6 +20,7 @@ from pydantic import Field, TypeAdapter
 from numaforge.rollout.cluster import Cluster, ClusterError, ClusterNode
 from numaforge.rollout.maintenance import foreign
 from numaforge.rollout.patience import retried
+from numaforge.rollout.shards import is_part_of
 
 RECORD = "numaforge.io/rollout"
 RESULT = "numaforge.io/rollout-result"
@@ -78,8 +79,11 @@ class Record:
     others: Mapping[str, Any] = field(default_factory=dict)
 
     def belongs_to(self, rollout: str) -> bool:
-        """Say whether the node is in the roll-out of that name; one without a name may be any."""
-        return self.rollout in ("", rollout)
+        """Say whether the node is in the roll-out of that name, or in a shard of it.
+
+        One without a name may be in any.
+        """
+        return not self.rollout or is_part_of(self.rollout, rollout)
 
 
 class TakenError(ClusterError):

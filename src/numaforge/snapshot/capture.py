@@ -6,17 +6,16 @@ import base64
 import json
 import posixpath
 import re
-import shlex
 import subprocess
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from fnmatch import fnmatchcase
 from functools import cache
-from importlib import resources
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from numaforge import shell
 from numaforge.errors import SnapshotError
 from numaforge.snapshot import catalogue, nvml_library, redaction
 from numaforge.snapshot.model import SCHEMA, Snapshot
@@ -31,24 +30,26 @@ def script(root: str = "") -> str:
 
     With `root` it captures the tree below that folder instead and runs none of the host's commands.
     """
-    body = resources.files("numaforge.snapshot").joinpath("capture.sh").read_text(encoding="ascii")
     values = {
-        "SCHEMA": str(SCHEMA),
-        "ROOT": shlex.quote(root),
-        "ATTRIBUTES": "\n".join(f"        {line}" for line in _attribute_calls()),
-        "LINKS": " ".join(_relative(glob) for glob in catalogue.LINKS),
-        "TEXTS": " ".join(_relative(glob) for glob in catalogue.TEXTS),
-        "UNWANTED_SETTINGS": " | ".join(catalogue.UNWANTED_SETTINGS),
-        "UNIT_FILES": " ".join(_relative(glob) for glob in _unit_globs()),
-        "CONFIG_FILE": catalogue.CONFIG_FILE,
-        "CONFIG_DIR": catalogue.CONFIG_DIR,
-        "ROOT_DIR": catalogue.ROOT_DIR,
-        "STATE_FILES": " ".join(catalogue.STATE_FILES),
-        "CPUINFO": catalogue.CPUINFO,
-        "PLAN": _relative(catalogue.PLAN),
-        "PROBE": _probe(),
+        "schema": str(SCHEMA),
+        "root": root,
+        "attributes_wanted": "\n".join(
+            f"{_relative(wanted.folders)}\t{wanted.names}" for wanted in catalogue.ATTRIBUTES
+        ),
+        "settings_wanted": " ".join(map(_relative, catalogue.SETTINGS)),
+        "unwanted_settings": " ".join(catalogue.UNWANTED_SETTINGS),
+        "links_wanted": " ".join(map(_relative, catalogue.LINKS)),
+        "texts_wanted": " ".join(map(_relative, catalogue.TEXTS)),
+        "unit_files_wanted": " ".join(map(_relative, _unit_globs())),
+        "config_file": catalogue.CONFIG_FILE,
+        "config_dir": catalogue.CONFIG_DIR,
+        "root_dir": catalogue.ROOT_DIR,
+        "state_files": " ".join(catalogue.STATE_FILES),
+        "cpuinfo": catalogue.CPUINFO,
+        "plan": _relative(catalogue.PLAN),
+        "probe": _probe(),
     }
-    return re.sub(r"@([A-Z_]+)@", lambda match: values[match[1]], body)
+    return shell.assignments(values) + shell.library("snapshot/capture")
 
 
 def from_local() -> Snapshot:
@@ -249,13 +250,6 @@ def _unit_globs() -> Iterator[str]:
         yield f"{folder}/{catalogue.UNIT}.d/*.conf"
 
 
-def _attribute_calls() -> Iterator[str]:
-    for wanted in catalogue.ATTRIBUTES:
-        yield f"attributes {shlex.quote(_relative(wanted.folders))} {shlex.quote(wanted.names)}"
-    for glob in catalogue.SETTINGS:
-        yield f"settings {shlex.quote(_relative(glob))}"
-
-
 @cache
 def _probe() -> str:
     """Return a Python program that brings pynvml along: a host needs nothing but python3 and the driver."""
@@ -449,6 +443,7 @@ def _kubelet_flags(text: str) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {"--config": [], "--config-dir": [], "--root-dir": []}
     words = re.split(r"[\s\"'=]+", text)
     for flag, value in pairwise(words):
-        if flag in found and value.startswith("/"):
-            found[flag].append(value)
+        name = flag.replace("_", "-")  # as the kubelet reads its flags
+        if name in found and value.startswith("/"):
+            found[name].append(value)
     return found

@@ -1,3 +1,4 @@
+# shellcheck shell=sh disable=SC2086,SC2044,SC2012 # lists of words and patterns; folders of the kernel
 # Prints a snapshot of this host, or of the tree below $root, in lines that no content can imitate:
 #   sys/FILE:LINE, proc/FILE:LINE   a line of a file, as grep prints it
 #   l LS-LINE   a symbolic link, as `ls -ln` prints it
@@ -38,11 +39,27 @@ attributes() {
 
 settings() {
     for file in $1; do
-        case ${file##*/} in
-        @UNWANTED_SETTINGS@) ;;
-        *) [ ! -f "$file" ] || echo "$file" ;;
+        [ ! -f "$file" ] || unwanted "${file##*/}" || echo "$file"
+    done
+}
+unwanted() { # NAME: whether a pattern of $unwanted_settings matches it
+    set -f
+    for pattern in $unwanted_settings; do
+        # shellcheck disable=SC2254 # a pattern
+        case $1 in $pattern)
+            set +f
+            return 0
+            ;;
         esac
     done
+    set +f
+    return 1
+}
+everything_small() { # the lines of $attributes_wanted are FOLDERS<tab>NAMES
+    while IFS=$tab read -r folders names; do attributes "$folders" "$names"; done << END
+$attributes_wanted
+END
+    for pattern in $settings_wanted; do settings "$pattern"; done
 }
 
 links() {
@@ -136,8 +153,8 @@ nvml_installed() {
 }
 
 nvml() {
-    ask 60 python3 - << 'END_OF_PROBE'
-@PROBE@
+    ask 60 python3 - << END_OF_PROBE
+$probe
 END_OF_PROBE
 }
 
@@ -181,7 +198,7 @@ kubelet() {
         texts "${comm%/comm}/cmdline" "${comm%/comm}/cgroup"
         words="$words $({ tr '\0' ' ' < "${comm%/comm}/cmdline"; } 2> /dev/null)"
     done
-    for unit in @UNIT_FILES@; do
+    for unit in $unit_files_wanted; do
         text "$unit"
         read_words "$unit"
     done
@@ -191,17 +208,17 @@ kubelet() {
     done
 
     binary=
-    config_files='@CONFIG_FILE@'
-    config_folders='@CONFIG_DIR@'
-    root_folders='@ROOT_DIR@'
+    config_files=$config_file
+    config_folders=$config_dir
+    root_folders=$root_dir
     previous=
     set -f
     IFS=" $tab$newline\"'="
     for word in $words; do
         case $previous in
         --config) config_files="$config_files $word" ;;
-        --config-dir) config_folders="$config_folders $word" ;;
-        --root-dir) root_folders="$root_folders $word" ;;
+        --config[-_]dir) config_folders="$config_folders $word" ;;
+        --root[-_]dir) root_folders="$root_folders $word" ;;
         esac
         case $word in
         /*/kubelet) [ ! -f "$word" ] || [ ! -x "$word" ] || binary=$word ;;
@@ -216,7 +233,7 @@ kubelet() {
         [ ! -d "./$folder" ] || drop_ins "./$folder"
     done
     for folder in $root_folders; do
-        for name in @STATE_FILES@; do
+        for name in $state_files; do
             text "$folder/$name"
         done
     done
@@ -225,23 +242,21 @@ kubelet() {
     [ -n "$binary" ] || binary=$(PATH=$PATH:/usr/local/bin:/opt/bin command -v kubelet) || return 0
     # Starting it takes long on a slow machine; the plan of an earlier run knows the version of this very file.
     identity=$(stat -L -c '%i %s %Y %n' "$binary" 2> /dev/null) && printf 'v kubelet binary:%s\n' "$identity"
-    [ -z "$identity" ] || ! grep -qsF "\"$identity\"" ./@PLAN@ || return 0
+    [ -z "$identity" ] || ! grep -qsF "\"$identity\"" "./$plan" || return 0
     ! ask 60 "$binary" --version < /dev/null || command_output 'kubelet --version' "$answer"
 }
 
 capture() {
-    echo 'numaforge-snapshot @SCHEMA@'
+    echo "numaforge-snapshot $schema"
     cd "${root:-/}" || exit 2
-    {
-@ATTRIBUTES@
-    } | xargs grep $as_text -s '' /dev/null | tr -d '\000'
-    links @LINKS@
-    texts @TEXTS@
-    if [ -f ./@CPUINFO@ ] && [ -e sys/devices/system/cpu/cpu0/topology ]; then
-        echo 't @CPUINFO@'
-        sed '/^$/q' ./@CPUINFO@ 2> /dev/null | hex
+    everything_small | xargs grep $as_text -s '' /dev/null | tr -d '\000'
+    links $links_wanted
+    texts $texts_wanted
+    if [ -f "./$cpuinfo" ] && [ -e sys/devices/system/cpu/cpu0/topology ]; then
+        echo "t $cpuinfo"
+        sed '/^$/q' "./$cpuinfo" 2> /dev/null | hex
     else
-        text @CPUINFO@
+        text "$cpuinfo"
     fi
     kubelet
     if [ -z "$root" ]; then
@@ -252,7 +267,6 @@ capture() {
     echo end
 }
 
-root=@ROOT@
 noted=
 timeout=
 capture

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 REDACTED = "REDACTED"
 
@@ -46,6 +47,7 @@ _SERIAL_ELEMENT = re.compile(r"^.*<[^>]*(?:serial|guid)[^>]*>.*\n?", re.IGNORECA
 _PROCESSES = re.compile(r"[ \t]*<processes>.*?</processes>\n?", re.DOTALL)
 
 
+@lru_cache(maxsize=512)
 def redact(text: str) -> str:
     """Return a configuration text, command line or environment file with every secret replaced."""
     if _KUBECONFIG.search(text):

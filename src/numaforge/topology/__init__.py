@@ -12,7 +12,7 @@ __all__ = ["from_document", "read_topology", "to_document"]
 
 
 def __getattr__(name: str) -> Any:
-    # Loaded at first use: whoever needs the model alone does not pay for the readers.
+    # Loaded at first use: importing the model alone does not import the readers.
     if name == "read_topology":
         from numaforge.topology import read
 

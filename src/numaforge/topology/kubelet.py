@@ -8,7 +8,9 @@ import re
 import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import takewhile
 
+from numaforge.kubelet.config.flags import flag_value
 from numaforge.snapshot import catalogue
 from numaforge.snapshot.model import Snapshot
 from numaforge.topology.model import KubeletInstall
@@ -36,7 +38,7 @@ def read_kubelet(snapshot: Snapshot) -> KubeletInstall | None:
     if version is None and not unit_texts and command_line is None:
         return None
     words = command_line if command_line is not None else _expanded(unit, snapshot.files)
-    flags = tuple(words[1:])
+    flags = _arguments(words)
     config_file = flag_value(flags, "config")
     config_dir = flag_value(flags, "config-dir")
     root_dir = flag_value(flags, "root-dir") or catalogue.ROOT_DIR
@@ -72,15 +74,11 @@ def _version(snapshot: Snapshot, binary: str | None) -> str | None:
     return version if binary and said_of == binary and isinstance(version, str) else None
 
 
-def flag_value(flags: tuple[str, ...], name: str) -> str | None:
-    """Return the value of a flag written `--name=value` or `--name value`; the last one counts."""
-    value = None
-    for position, flag in enumerate(flags):
-        written, equals, text = flag.partition("=")
-        if written not in (f"--{name}", f"-{name}"):
-            continue
-        value = text if equals else next(iter(flags[position + 1 : position + 2]), None)
-    return value or None
+def _arguments(words: list[str]) -> tuple[str, ...]:
+    """Return what follows the kubelet's name; OpenShift's unit starts it through `kubenswrapper`."""
+    programs = list(takewhile(lambda word: not word.startswith("-"), words))
+    names = [place for place, word in enumerate(programs) if posixpath.basename(word) == "kubelet"]
+    return tuple(words[names[0] + 1 if names else 1 :])
 
 
 def _below(files: Mapping[str, str], folder: str) -> dict[str, str]:
@@ -93,7 +91,7 @@ def _below(files: Mapping[str, str], folder: str) -> dict[str, str]:
 
 
 def _running_command_line(files: Mapping[str, str]) -> list[str] | None:
-    """Return the arguments of the kubelet that the unit runs; one inside a container is somebody else's."""
+    """Return the arguments of the kubelet that the unit runs; one inside a container is not the host's."""
     lines = {
         match[1]: text.rstrip("\0").split("\0")
         for path, text in files.items()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-CpuSet = frozenset[int]
+from numaforge.codec import NOTHING_ELSE, ByCpu, CpuSet
 
 
 @dataclass(frozen=True)
@@ -63,15 +63,17 @@ class Cpufreq:
     """
 
     driver: str | None
-    governors: Mapping[int, str]
+    governors: ByCpu
     available: tuple[str, ...]
-    energy_preferences: Mapping[int, str] = field(default_factory=dict)
+    energy_preferences: ByCpu = field(default_factory=dict)
     available_energy_preferences: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class PciLink:
     """A PCIe link: speeds in GT/s, widths in lanes."""
+
+    __pydantic_config__ = NOTHING_ELSE
 
     speed: float | None
     width: int | None
@@ -82,6 +84,8 @@ class PciLink:
 @dataclass(frozen=True)
 class Gpu:
     """A GPU by PCI address; what only NVML knows is None without it. `vendor` and `device` are hex digits."""
+
+    __pydantic_config__ = NOTHING_ELSE
 
     pci_address: str
     vendor: str
@@ -101,6 +105,8 @@ class Gpu:
 class Nic:
     """A network device with a PCI function; `rdma_device` is its name below /sys/class/infiniband."""
 
+    __pydantic_config__ = NOTHING_ELSE
+
     pci_address: str
     interface: str | None
     rdma_device: str | None
@@ -113,6 +119,8 @@ class Nic:
 @dataclass(frozen=True)
 class Accelerator:
     """A PCI function of class 0x12 (processing accelerator) or 0x0b40 (co-processor): Gaudi, NEC VE."""
+
+    __pydantic_config__ = NOTHING_ELSE
 
     pci_address: str
     vendor: str
@@ -129,6 +137,8 @@ class KubeletInstall:
     last ExecStart as written. `config_text` is the file of --config, `drop_ins` the *.conf files below
     --config-dir.
     """
+
+    __pydantic_config__ = NOTHING_ELSE
 
     version: str | None  # "1.36.3"
     unit: str | None  # "kubelet.service"

@@ -7,17 +7,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from numaforge.cpulist import format_cpulist, parse_cpulist
-from numaforge.kubelet.admission import Machine
+from numaforge.kubelet.admission import MachineInfo
 from numaforge.kubelet.admission.assignment import AssignmentError, take_distributed, take_packed
-from numaforge.kubelet.admission.cpusets import ids_of, mask_of
 from numaforge.kubelet.admission.machine import CpuPlace, CpuTopology
+from numaforge.kubelet.admission.masks import ids_of, mask_of
 from numaforge.kubelet.admission.refusal import KubeletHangError
 from tests.fixtures.machines import dgx_h100, epyc_nps4, machine
 
-SMALL = Machine.from_topology(machine(packages=2, cores_per_numa_node=4)).cpus
-UNCORE = Machine.from_topology(machine(packages=1, cores_per_numa_node=8, cores_per_l3=4)).cpus
-EIGHT_NODES = Machine.from_topology(epyc_nps4()).cpus
-DGX = Machine.from_topology(dgx_h100()).cpus
+SMALL = MachineInfo.from_topology(machine(packages=2, cores_per_numa_node=4)).cpus
+UNCORE = MachineInfo.from_topology(machine(packages=1, cores_per_numa_node=8, cores_per_l3=4)).cpus
+EIGHT_NODES = MachineInfo.from_topology(epyc_nps4()).cpus
+DGX = MachineInfo.from_topology(dgx_h100()).cpus
 
 
 def cpus(text: str) -> int:

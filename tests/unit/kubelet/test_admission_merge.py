@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from numaforge.kubelet.admission.cpusets import bits, masks_by_size
 from numaforge.kubelet.admission.hints import Hint, HintsByResource
+from numaforge.kubelet.admission.masks import bits, masks_by_size
 from numaforge.kubelet.admission.merge import MergePolicy, counted_intersections
 from numaforge.kubelet.admission.refusal import KubeletHangError
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from numaforge.cpulist import format_cpulist
 from numaforge.errors import KubeletConfigError, NumaforgeError
 from numaforge.kubelet.admission import Admission, Node
-from numaforge.kubelet.admission.cpusets import ids_of, mask_of
+from numaforge.kubelet.admission.masks import ids_of, mask_of
 from numaforge.kubelet.admission.refusal import KubeletHangError
 from numaforge.kubelet.checkpoints import _checksum, _memory_dump
 from numaforge.topology.model import HugepagePool, NodeTopology

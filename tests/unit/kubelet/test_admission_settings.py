@@ -8,8 +8,8 @@ import pytest
 
 from numaforge.cpulist import format_cpulist
 from numaforge.errors import KubeletConfigError
-from numaforge.kubelet.admission import Machine, Node
-from numaforge.kubelet.admission.cpusets import ids_of
+from numaforge.kubelet.admission import MachineInfo, Node
+from numaforge.kubelet.admission.masks import ids_of
 from numaforge.kubelet.admission.settings import Settings
 from tests.fixtures.machines import GIB, MIB, epyc_nps4, grace_memory_only, machine
 
@@ -39,7 +39,7 @@ SMALL = machine(packages=2, cores_per_numa_node=4, numa_memory_bytes=16 * GIB)
     ],
 )
 def test_memory_kept_back(config: dict[str, Any], reserved_bytes: int) -> None:
-    assert Settings.from_config(config, Machine.from_topology(SMALL)).reserved_bytes == reserved_bytes
+    assert Settings.from_config(config, MachineInfo.from_topology(SMALL)).reserved_bytes == reserved_bytes
 
 
 @pytest.mark.parametrize(
@@ -137,5 +137,5 @@ def test_more_numa_nodes_than_allowed_are_refused() -> None:
 def test_an_l3_cache_of_a_whole_numa_node_is_no_uncore_cache() -> None:
     """cadvisor counts it as the node's own, so the CPU manager falls back to the socket."""
     topology = machine(packages=2, numa_nodes_per_package=2, cores_per_numa_node=4, cores_per_l3=4)
-    assert Machine.from_topology(topology).cpus.num_uncores == 2
-    assert Machine.from_topology(epyc_nps4()).cpus.num_uncores == 24
+    assert MachineInfo.from_topology(topology).cpus.num_uncores == 2
+    assert MachineInfo.from_topology(epyc_nps4()).cpus.num_uncores == 24

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from numaforge.kubelet.admission import Pod, read_inventory
-from numaforge.kubelet.fit import Advice, LargestShape, Scenario, fill, fit, largest_shapes
+from numaforge.kubelet.admission.fit import Advice, LargestShape, Scenario, fill, fit, largest_shapes
 from tests.fixtures.machines import GIB, machine
 
 SMALL = machine(packages=2, cores_per_numa_node=4, numa_memory_bytes=16 * GIB)

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from numaforge.kubelet.hint_work import (
+from numaforge.kubelet.admission.hint_work import (
     CPU_MANAGER,
     DEVICE_MANAGER,
     MEMORY_MANAGER,
@@ -14,8 +14,8 @@ from numaforge.kubelet.hint_work import (
     Policies,
     hint_work,
 )
-from numaforge.kubelet.startup import check
-from numaforge.kubelet.versions import KubeletVersion
+from numaforge.kubelet.minors.versions import KubeletVersion
+from numaforge.kubelet.startup.check import check
 from numaforge.topology.model import NodeTopology
 from tests.fixtures.machines import (
     big_512,

@@ -10,7 +10,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from numaforge.kubelet.admission import Container, Device, Node, Pod
-from numaforge.kubelet.largest_pod import EmptyNode, PodShape
+from numaforge.kubelet.admission.largest_pod import EmptyNode, PodShape
 from numaforge.topology.model import HugepagePool, NodeTopology
 from tests.fixtures.machines import GIB, dgx_h100, machine
 

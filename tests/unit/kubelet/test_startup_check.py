@@ -9,7 +9,7 @@ import pytest
 
 from numaforge.errors import KubeletConfigError
 from numaforge.kubelet.findings import RULES, Report
-from numaforge.kubelet.startup import check, effective_config
+from numaforge.kubelet.startup.check import check, effective_config
 from numaforge.topology.model import Core, Gpu, HugepagePool, NodeTopology, NumaNode, Package
 
 GIB = 2**30

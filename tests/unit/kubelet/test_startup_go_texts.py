@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from numaforge.kubelet.config_fields import ROOT_TYPE, types_of
-from numaforge.kubelet.cpusets import CpuSetError, parse_cpuset
-from numaforge.kubelet.durations import Duration, DurationError, parse_duration
-from numaforge.kubelet.gojson import GoJsonError, decode, syntax_error
-from numaforge.kubelet.gotext import quoted, shown_float
-from numaforge.kubelet.quantities import Quantity, QuantityError
-from numaforge.kubelet.reservations import ReservationError, parse_thresholds
+from numaforge.kubelet.config.reservations import ReservationError, parse_thresholds
+from numaforge.kubelet.minors.fields import ROOT_TYPE, types_of
+from numaforge.kubelet.values.cpusets import CpuSetError, parse_cpuset
+from numaforge.kubelet.values.durations import Duration, DurationError, parse_duration
+from numaforge.kubelet.values.gojson import GoJsonError, decode, syntax_error
+from numaforge.kubelet.values.gotext import quoted, shown_float
+from numaforge.quantity import Quantity, QuantityError
 
 
 @pytest.mark.parametrize(
@@ -120,6 +120,7 @@ def test_durations_survive_printing(nanoseconds: int) -> None:
         ("10x", 'time: unknown unit "x" in duration "10x"'),
         ("", 'time: invalid duration ""'),
         ("ten", 'time: invalid duration "ten"'),
+        ("-+1s", 'time: invalid duration "-+1s"'),
     ],
 )
 def test_what_is_no_duration(text: str, reason: str) -> None:

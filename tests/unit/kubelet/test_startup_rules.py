@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from numaforge.kubelet.startup import check, effective_config
+from numaforge.kubelet.startup.check import check, effective_config
 from tests.fixtures.machines import lab_node
 
 HEADER = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n"
@@ -211,6 +211,14 @@ def test_gates_of_flags_add_to_those_of_the_file() -> None:
     assert effective["featureGates"] == {"AllAlpha": False, "AllBeta": False}
 
 
+def test_a_relative_path_is_one_beside_the_file() -> None:
+    effective = effective_config(
+        f"{HEADER}staticPodPath: manifests\nauthentication: {{x509: {{clientCAFile: pki/ca.crt}}}}\n"
+    )
+    assert effective["staticPodPath"] == "/var/lib/kubelet/manifests"
+    assert effective["authentication"]["x509"]["clientCAFile"] == "/var/lib/kubelet/pki/ca.crt"
+
+
 def test_all_validation_errors_come_together() -> None:
     report = check(f"{HEADER}maxPods: -1\nport: -1\n", topology=lab_node(), version="1.36")
     assert [finding.path for finding in report.findings if finding.id == "NF110"] == ["maxPods", "port"]
@@ -330,6 +338,18 @@ DECODING = (
             'syncFrequency: "1µs\\n"\n',
             'time: unknown unit "\\xc2\\xb5s\\x0a" in duration "1\\xc2\\xb5s\\x0a"',
             id="a unit beyond ASCII, in bytes",
+        ),
+        pytest.param(
+            "1.36",
+            "registerWithTaints: [{key: a, effect: NoSchedule, timeAdded: é}]\n",
+            'parsing time "\\xc3\\xa9" as "2006-01-02T15:04:05Z07:00": cannot parse "\\xc3\\xa9" as "2006"',
+            id="a time beyond ASCII, in bytes",
+        ),
+        pytest.param(
+            "1.36",
+            "logging: {flushFrequency: 1.5}\n",
+            'invalid duration "1.5": json: cannot unmarshal number 1.5 into Go value of type time.Duration',
+            id="a fraction of nanoseconds",
         ),
         pytest.param(
             "1.36",

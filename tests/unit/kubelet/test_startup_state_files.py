@@ -18,7 +18,7 @@ from numaforge.kubelet.checkpoints import (
     restore_memory_state,
     state_files_to_remove,
 )
-from numaforge.kubelet.versions import KubeletVersion
+from numaforge.kubelet.minors.versions import KubeletVersion
 
 LATEST = KubeletVersion.parse("1.36.3")
 OLDEST = KubeletVersion.parse("1.30.14")

@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
 import yaml
 
+from numaforge.cpulist import parse_cpulist
 from numaforge.errors import PlanError
+from numaforge.kubelet.config.loading import below
+from numaforge.kubelet.findings import Report
+from numaforge.kubelet.startup.check import check
 from numaforge.planning.document import dumps
 from numaforge.planning.model import NodePlan
 from numaforge.planning.node import plan_node
 from numaforge.profile import load_profile
+from numaforge.quantity import parse_bytes
 from numaforge.topology.model import NodeTopology
 from tests.fixtures.machines import KUBEADM_CONFIG, kubeadm_kubelet, lab_node
 
 MIB = 2**20
-DROP_IN = "/etc/kubernetes/kubelet.conf.d/50-admin.conf"
+FOLDER = "/etc/kubernetes/kubelet.conf.d"
+DROP_IN = f"{FOLDER}/50-admin.conf"
+HEADER = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n"
 
 
 def node(
@@ -31,7 +39,7 @@ def node(
     install = kubeadm_kubelet(version, KUBEADM_CONFIG + text)
     install = replace(install, flags=(*install.flags, *flags), drop_ins=drop_ins or {})
     if drop_ins:
-        install = replace(install, config_dir="/etc/kubernetes/kubelet.conf.d")
+        install = replace(install, config_dir=FOLDER, flags=(*install.flags, f"--config-dir={FOLDER}"))
     return replace(lab_node(), kubelet=install)
 
 
@@ -206,7 +214,7 @@ def test_a_split_that_does_not_add_up_is_a_conflict():
 
 
 def test_a_drop_in_of_the_admins_wins_over_the_main_file():
-    text = "kind: KubeletConfiguration\nkubeReserved:\n  memory: 400Mi\n"
+    text = f"{HEADER}kubeReserved:\n  memory: 400Mi\n"
     chosen = plan(node("kubeReserved:\n  memory: 300Mi\n", drop_ins={DROP_IN: text}))
     assert chosen.memory.kube_reserved_bytes == 400 * MIB
     assert reasons(chosen)["memory.kube_reserved"] == f"kept as {DROP_IN} has it"
@@ -220,7 +228,7 @@ def test_an_eviction_map_in_the_main_file_replaces_the_defaults():
 
 
 def test_an_eviction_map_in_a_drop_in_adds_to_the_defaults():
-    chosen = plan(node(drop_ins={DROP_IN: "evictionHard:\n  nodefs.available: 5%\n"}))
+    chosen = plan(node(drop_ins={DROP_IN: f"{HEADER}evictionHard:\n  nodefs.available: 5%\n"}))
     assert chosen.kubelet is not None
     assert chosen.kubelet.settings["evictionHard"]["memory.available"] == "100Mi"
     assert chosen.kubelet.settings["evictionHard"]["nodefs.available"] == "5%"
@@ -243,12 +251,273 @@ def test_a_reserved_cgroup_excludes_reserved_cpus():
     assert "remove systemReservedCgroup from" in refusal(node("systemReservedCgroup: /system.slice\n"), {})
 
 
-@pytest.mark.parametrize("text", ["evictionHard: [", "- a"], ids=["broken", "a-list"])
-def test_a_configuration_that_cannot_be_read_is_refused(text):
-    install = replace(kubeadm_kubelet(), config_text=text)
-    assert "/var/lib/kubelet/config.yaml: the kubelet's configuration is not" in refusal(
-        replace(lab_node(), kubelet=install), {}
+def checked(topology: NodeTopology) -> Report:
+    """Return what `check` says of the kubelet as it is set up on the machine."""
+    install = topology.kubelet
+    assert install is not None
+    return check(
+        install.config_text or "",
+        topology=topology,
+        version=install.version or "",
+        drop_ins=below(FOLDER, install.drop_ins),
+        flags=install.flags,
+        drop_in_dir=FOLDER,
     )
+
+
+def seen_by_plan(topology: NodeTopology) -> dict[str, Any]:
+    """Return what a plan keeps of the kubelet's settings where the profile is silent."""
+    chosen = plan(topology)
+    values = {decision.subject: decision.value for decision in chosen.decisions}
+    return {
+        "cpuManagerPolicy": values["kubelet.cpuManagerPolicy"],
+        "topologyManagerPolicy": values["kubelet.topologyManagerPolicy"],
+        "topologyManagerScope": values["kubelet.topologyManagerScope"],
+        "reservedSystemCPUs": chosen.cpus.reserved,
+        "kubeReserved": chosen.memory.kube_reserved_bytes,
+        "systemReserved": chosen.memory.system_reserved_bytes,
+        "evictionHard": chosen.memory.eviction_hard_bytes,
+        "failSwapOn": "swap-on" in {notice.id for notice in chosen.notices},
+    }
+
+
+def seen_by_check(topology: NodeTopology) -> dict[str, Any]:
+    """Return the same of the configuration with which `check` starts the kubelet."""
+    effective = checked(topology).effective
+    return {
+        **effective,
+        "reservedSystemCPUs": parse_cpulist(effective.get("reservedSystemCPUs", "")),
+        "kubeReserved": parse_bytes(effective.get("kubeReserved", {}).get("memory", 0)),
+        "systemReserved": parse_bytes(effective.get("systemReserved", {}).get("memory", 0)),
+        "evictionHard": parse_bytes(effective.get("evictionHard", {}).get("memory.available", 0)),
+    }
+
+
+@dataclass(frozen=True)
+class Setup:
+    """How a kubelet is set up: what is added to kubeadm's file, the drop-ins by name, the flags."""
+
+    text: str = ""
+    drop_ins: Mapping[str, str] = field(default_factory=dict)
+    flags: tuple[str, ...] = ()
+
+    def node(self, version: str = "1.36.3") -> NodeTopology:
+        """Return the lab node with this kubelet, and with swap."""
+        files = {f"{FOLDER}/{name}": HEADER + text for name, text in self.drop_ins.items()}
+        topology = node(self.text, flags=self.flags, drop_ins=files, version=version)
+        return replace(topology, swap_bytes=MIB)
+
+
+# A setup, a field, and its value to plan and check.
+AGREED: dict[str, tuple[Setup, str, Any]] = {
+    "a-flag-with-underscores": (
+        Setup(flags=("--topology_manager_policy=restricted",)),
+        "topologyManagerPolicy",
+        "restricted",
+    ),
+    "a-flag-with-underscores-and-its-value-apart": (
+        Setup(flags=("--topology_manager_policy", "best-effort")),
+        "topologyManagerPolicy",
+        "best-effort",
+    ),
+    "a-policy-given-twice-is-the-last": (
+        Setup(flags=("--topology-manager-policy=none", "--topology-manager-policy=restricted")),
+        "topologyManagerPolicy",
+        "restricted",
+    ),
+    "a-map-given-twice-adds-up": (
+        Setup(flags=("--kube-reserved=memory=300Mi", "--kube-reserved=cpu=1")),
+        "kubeReserved",
+        300 * MIB,
+    ),
+    "a-map-entry-given-twice-is-the-last": (
+        Setup(flags=("--kube-reserved=memory=300Mi", "--kube-reserved=memory=200Mi,cpu=1")),
+        "kubeReserved",
+        200 * MIB,
+    ),
+    "a-flags-map-replaces-the-files": (
+        Setup("systemReserved:\n  memory: 300Mi\n", flags=("--system-reserved=cpu=1",)),
+        "systemReserved",
+        0,
+    ),
+    "blanks-in-a-flags-map": (
+        Setup(flags=("--kube-reserved= memory = 300Mi , cpu = 1 ",)),
+        "kubeReserved",
+        300 * MIB,
+    ),
+    "thresholds-given-twice-add-up": (
+        Setup(flags=("--eviction-hard=memory.available<200Mi", "--eviction-hard=nodefs.available<5%")),
+        "evictionHard",
+        200 * MIB,
+    ),
+    "a-flags-thresholds-replace-the-defaults": (
+        Setup(flags=("--eviction-hard=nodefs.available<5%",)),
+        "evictionHard",
+        0,
+    ),
+    "swap-is-tolerated": (Setup(flags=("--fail-swap-on=F",)), "failSwapOn", False),
+    "a-boolean-flag-takes-no-value-apart": (
+        Setup("failSwapOn: false\n", flags=("--fail-swap-on",)),
+        "failSwapOn",
+        True,
+    ),
+    "what-follows-a-flag-may-begin-with-a-dash": (
+        Setup(flags=("--node-ip", "--reserved-cpus=0", "--reserved-cpus=2-3,6-7")),
+        "reservedSystemCPUs",
+        frozenset({2, 3, 6, 7}),
+    ),
+    "a-flag-that-is-another-flags-value": (
+        Setup(
+            flags=(
+                "--hostname-override",
+                "--topology-manager-policy=none",
+                "--topology-manager-policy=restricted",
+            )
+        ),
+        "topologyManagerPolicy",
+        "restricted",
+    ),
+    "a-boolean-of-yaml-1-1": (Setup("failSwapOn: no\n"), "failSwapOn", False),
+    "a-drop-in-wins-over-the-main-file": (
+        Setup("topologyManagerPolicy: none\n", drop_ins={"50.conf": "topologyManagerPolicy: restricted\n"}),
+        "topologyManagerPolicy",
+        "restricted",
+    ),
+    "the-last-drop-in-wins": (
+        Setup(
+            drop_ins={
+                "60.conf": "topologyManagerPolicy: restricted\n",
+                "50.conf": "topologyManagerPolicy: none\n",
+            }
+        ),
+        "topologyManagerPolicy",
+        "restricted",
+    ),
+    "a-flag-wins-over-a-drop-in": (
+        Setup(
+            drop_ins={"50.conf": "topologyManagerPolicy: none\n"},
+            flags=("--topology-manager-policy=restricted",),
+        ),
+        "topologyManagerPolicy",
+        "restricted",
+    ),
+    "a-drop-in-of-another-ending-is-not-read": (
+        Setup("topologyManagerPolicy: restricted\n", drop_ins={"50.yaml": "topologyManagerPolicy: none\n"}),
+        "topologyManagerPolicy",
+        "restricted",
+    ),
+    "a-drop-ins-map-adds-to-the-main-files": (
+        Setup("kubeReserved:\n  memory: 300Mi\n", drop_ins={"50.conf": "kubeReserved:\n  cpu: 500m\n"}),
+        "kubeReserved",
+        300 * MIB,
+    ),
+    "a-drop-ins-null-takes-a-map-away": (
+        Setup("kubeReserved:\n  memory: 300Mi\n", drop_ins={"50.conf": "kubeReserved: null\n"}),
+        "kubeReserved",
+        0,
+    ),
+    "a-drop-in-in-capitals": (
+        Setup(drop_ins={"50.conf": "ReservedSystemCPUs: 2-3,6-7\n"}),
+        "reservedSystemCPUs",
+        frozenset({2, 3, 6, 7}),
+    ),
+    "a-key-given-twice-is-the-last": (
+        Setup("topologyManagerPolicy: none\ntopologyManagerPolicy: restricted\n"),
+        "topologyManagerPolicy",
+        "restricted",
+    ),
+    "an-eviction-map-replaces-the-defaults": (
+        Setup("evictionHard:\n  nodefs.available: 5%\n"),
+        "evictionHard",
+        0,
+    ),
+    "an-eviction-map-may-keep-the-defaults": (
+        Setup("evictionHard:\n  nodefs.available: 5%\nmergeDefaultEvictionSettings: true\n"),
+        "evictionHard",
+        100 * MIB,
+    ),
+    "a-drop-ins-eviction-map-keeps-the-defaults": (
+        Setup(drop_ins={"50.conf": "evictionHard:\n  nodefs.available: 5%\n"}),
+        "evictionHard",
+        100 * MIB,
+    ),
+    "nothing-after-two-dashes-is-a-flag": (
+        Setup("topologyManagerScope: pod\n", flags=("--",)),
+        "topologyManagerScope",
+        "pod",
+    ),
+    "capitals-do-not-win-over-a-default": (
+        Setup(drop_ins={"50.conf": "FailSwapOn: false\n"}),
+        "failSwapOn",
+        True,
+    ),
+}
+
+
+@pytest.mark.parametrize(("setup", "name", "value"), AGREED.values(), ids=AGREED.keys())
+def test_plan_and_check_read_the_same(setup, name, value):
+    topology = setup.node()
+    assert (seen_by_check(topology)[name], seen_by_plan(topology)[name]) == (value, value)
+
+
+REFUSED: dict[str, tuple[Setup, str]] = {
+    "a-boolean-that-go-does-not-know": (
+        Setup(flags=("--fail-swap-on=no",)),
+        'strconv.ParseBool: parsing "no": invalid syntax',
+    ),
+    "a-flag-with-one-dash": (
+        Setup(flags=("-cpu-manager-policy=static",)),
+        "unknown shorthand flag: 'c' in -cpu-manager-policy=static",
+    ),
+    "a-flag-with-dots": (Setup(flags=("--cpu.manager.policy=static",)), "unknown flag: --cpu.manager.policy"),
+    "a-flag-without-its-value": (
+        Setup(flags=("--kube-reserved",)),
+        "flag needs an argument: --kube-reserved",
+    ),
+    "a-word-that-is-no-flag": (Setup(flags=("--fail-swap-on", "false")), "unknown command false"),
+    "a-map-without-its-equals-sign": (
+        Setup(flags=("--kube-reserved=memory:1Gi",)),
+        "malformed pair, expect string=string",
+    ),
+    "a-number-where-text-is-wanted": (
+        Setup("kubeReserved:\n  memory: 1\n"),
+        "cannot unmarshal number into Go struct field",
+    ),
+    "a-drop-in-without-its-kind": (
+        Setup(drop_ins={"50.conf": "kind:\nkubeReserved:\n  cpu: 500m\n"}),
+        "Object 'Kind' is missing",
+    ),
+    "a-file-that-is-not-yaml": (Setup("kubeReserved: [\n"), "failed to decode: yaml:"),
+    "a-gate-that-does-not-exist": (
+        Setup("featureGates:\n  NoSuchGate: true\n"),
+        "unrecognized feature gate: NoSuchGate",
+    ),
+}
+
+
+@pytest.mark.parametrize(("setup", "words"), REFUSED.values(), ids=REFUSED.keys())
+def test_plan_and_check_refuse_the_same_in_the_kubelets_words(setup, words):
+    topology = setup.node()
+    error = checked(topology).error
+    assert error is not None
+    assert words in error
+    assert error in refusal(topology, {})
+
+
+def test_a_refused_file_is_named_with_the_way_out():
+    message = refusal(node("evictionHard: [\n"), {})
+    assert message.startswith(
+        "node1: /var/lib/kubelet/config.yaml: kubelet 1.36.3 cannot load its configuration"
+    )
+    assert message.endswith("correct the syntax")
+
+
+@pytest.mark.parametrize("version", ["1.30.14", "1.31.0"], ids=str)
+def test_null_in_a_drop_in_said_nothing_before_1_32(version):
+    setup = Setup("topologyManagerPolicy: restricted\n", {"50.conf": "topologyManagerPolicy:\n"})
+    topology = setup.node(version)
+    assert seen_by_plan(topology)["topologyManagerPolicy"] == "restricted"
+    assert seen_by_check(topology)["topologyManagerPolicy"] == "restricted"
 
 
 @pytest.mark.parametrize("file", ["/var/lib/kubelet/config.yaml", DROP_IN], ids=["main-file", "drop-in"])
@@ -283,7 +552,7 @@ def after_drop_in(topology: NodeTopology, chosen: NodePlan) -> NodeTopology:
         flags=(*topology.kubelet.flags, f"--config-dir={chosen.kubelet.config_dir}"),
         drop_ins={
             **topology.kubelet.drop_ins,
-            chosen.kubelet.drop_in: yaml.safe_dump(chosen.kubelet.settings),
+            chosen.kubelet.drop_in: HEADER + yaml.safe_dump(chosen.kubelet.settings),
         },
     )
     return replace(topology, kubelet=install, previous_plan=dumps(chosen))

@@ -51,6 +51,10 @@ def test_another_schema_is_refused():
         from_document({**document(), "schema": 2})
 
 
+def test_the_schemas_address_is_accepted():
+    assert from_document({"$schema": "plan.json", **document()}) == from_document(document())
+
+
 def damaged(change) -> dict[str, Any]:
     copy = json.loads(json.dumps(document()))
     change(copy)
@@ -58,8 +62,8 @@ def damaged(change) -> dict[str, Any]:
 
 
 DAMAGE = {
-    "missing-field": (lambda d: d["cpus"].pop("reserved"), "plan.cpus.reserved: the field is missing"),
-    "unknown-field": (lambda d: d["memory"].update(extra=1), "plan.memory.extra: unknown field"),
+    "missing-field": (lambda d: d["cpus"].pop("reserved"), "plan.cpus.reserved: must be given"),
+    "unknown-field": (lambda d: d["memory"].update(extra=1), "plan.memory.extra: unknown key"),
     "wrong-kind": (
         lambda d: d["memory"].update(capacity_bytes="8Gi"),
         "plan.memory.capacity_bytes: '8Gi' is not a whole number",
@@ -69,8 +73,8 @@ DAMAGE = {
         "plan.memory.capacity_bytes: True is not a whole number",
     ),
     "broken-cpulist": (lambda d: d["cpus"].update(online="0-"), "plan.cpus.online: '0-' is not a cpulist"),
-    "in-a-list": (lambda d: d["files"][0].pop("path"), "plan.files[0].path: the field is missing"),
-    "null": (lambda d: d.update(tuning=None), "plan.tuning: None is not an object"),
+    "in-a-list": (lambda d: d["files"][0].pop("path"), "plan.files[0].path: must be given"),
+    "null": (lambda d: d.update(tuning=None), "plan.tuning: None is not a mapping"),
 }
 
 
@@ -81,7 +85,18 @@ def test_damage_is_named_by_its_place(change, message):
     assert str(caught.value).startswith(message)
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", dumps(plan_node(dgx_h100(), load_profile({})))[:-40]])
-def test_text_that_is_no_plan_is_refused(text):
-    with pytest.raises(PlanError):
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        pytest.param("", "plan: not JSON: ", id="empty"),
+        pytest.param("{", "plan: not JSON: ", id="cut-off-at-once"),
+        pytest.param(dumps(plan_node(dgx_h100(), load_profile({})))[:-40], "plan: not JSON: ", id="cut-off"),
+        pytest.param("[" * 100_000, "plan: not JSON: ", id="nested-too-deeply"),
+        pytest.param('{"schema": 1, "hostname": "\\udc80"}', "plan: not JSON: lone ", id="half-a-character"),
+        pytest.param("[]", "plan: a plan is a JSON object", id="a-list"),
+    ],
+)
+def test_text_that_is_no_plan_is_refused(text, message):
+    with pytest.raises(PlanError) as caught:
         loads(text)
+    assert str(caught.value).startswith(message)

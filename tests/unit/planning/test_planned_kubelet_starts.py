@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from numaforge.errors import PlanError
 from numaforge.kubelet.findings import Report
-from numaforge.kubelet.startup import check
-from numaforge.kubelet.versions import KNOWN_MINORS
+from numaforge.kubelet.minors.versions import KNOWN_MINORS
+from numaforge.kubelet.startup.check import check
 from numaforge.planning.model import NodePlan
 from numaforge.planning.node import plan_node
 from numaforge.profile import load_profile, ready_profiles

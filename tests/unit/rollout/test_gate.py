@@ -85,8 +85,29 @@ def test_another_process_ends_the_proof_at_once():
     world.time.run(10.0)
     world.machine.restart()
     begun = world.time.now
-    assert "the kubelet's process" in wrong(world, task)[0]
+    assert "it ended by itself and was restarted" in wrong(world, task)[0]
     assert world.time.now - begun <= 2.0
+
+
+def test_a_node_that_reboots_is_proved_anew():
+    world = World()
+    task = begin(world)
+    world.time.run(20.0)
+    world.machine.reboot()
+    begun = world.time.now
+    assert wrong(world, task) == []
+    assert world.time.now - begun >= 30.0
+
+
+def test_a_node_that_reboots_twice_is_not_as_planned():
+    world = World()
+    task = begin(world)
+    for _ in range(2):
+        world.time.run(10.0)
+        world.machine.reboot()
+    assert wrong(world, task) == [
+        f"the node: predicted up, found it rebooted again at {world.machine.status(None).process.booted}"
+    ]
 
 
 def test_ready_that_goes_away_begins_the_while_anew():

@@ -37,7 +37,7 @@ def test_a_change_ends_in_the_planned_state_and_gives_everything_back():
     world = World()
     outcome = world.run()
     assert (outcome.ending, world.machine.files, free(world)) == (Ending.DONE, NEW, True)
-    assert world.events() == ["Cordoned", "KubeletRestarted", "Uncordoned"]
+    assert world.events() == ["Cordoned", "NodeChanged", "Uncordoned"]
     assert len(world.machine.applied) == 1
 
 
@@ -69,7 +69,7 @@ def test_a_node_as_planned_is_not_touched():
             {"dies_after": 10.0},
             Ending.ROLLED_BACK,
             OLD,
-            "the kubelet's process",
+            "it ended by itself and was restarted",
             id="a kubelet that dies during the proof is undone",
         ),
         pytest.param(

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from numaforge.errors import NumaforgeError
-from numaforge.report.rollout_tables import situation_document, situation_tables
+from numaforge.report.rollout import situation_document, situation_tables
 from numaforge.rollout import slots
 from numaforge.rollout.cluster import Lease
 from numaforge.rollout.lead import ROLLOUT, STATE, STOP

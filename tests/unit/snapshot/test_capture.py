@@ -87,9 +87,16 @@ def test_a_text_without_its_last_newline_is_kept_exactly(shell, tmp_path):
     assert captured.files["/var/lib/kubelet/config.yaml"] == "kind: KubeletConfiguration"
 
 
-def test_files_that_flags_name_are_taken_along(shell, tmp_path):
+@pytest.mark.parametrize(
+    "flags",
+    [
+        "--config /opt/kubelet.yaml --config-dir=/opt/kubelet.d --root-dir=/data/kubelet",
+        "--config=/opt/kubelet.yaml --config_dir /opt/kubelet.d --root_dir=/data/kubelet",
+    ],
+    ids=["hyphens", "underscores"],
+)
+def test_files_that_flags_name_are_taken_along(shell, tmp_path, flags):
     write_tree(tmp_path, lab_node())
-    flags = "--config /opt/kubelet.yaml --config-dir=/opt/kubelet.d --root-dir=/data/kubelet"
     write(tmp_path, "/etc/default/kubelet", f'KUBELET_EXTRA_ARGS="{flags}"\n')
     wanted = {
         "/opt/kubelet.yaml": "kind: KubeletConfiguration\n",

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from numaforge.kubelet.config.flags import flag_value
 from numaforge.snapshot import Snapshot
-from numaforge.topology.kubelet import flag_value, read_kubelet
+from numaforge.topology.kubelet import read_kubelet
 from tests.fixtures.machines import EXEC_START
 from tests.fixtures.trees import KUBEADM_DROP_IN, KUBEADM_FLAGS, UNIT
 
@@ -62,6 +63,27 @@ def test_a_drop_in_of_etc_replaces_the_one_of_the_package_with_the_same_name():
     assert install(changed).flags == ("--v=4",)
 
 
+@pytest.mark.parametrize(
+    ("command", "flags"),
+    [
+        pytest.param("/usr/bin/kubelet --v=2", ("--v=2",), id="by-its-name"),
+        pytest.param("/opt/kubelet-1.36 --v=2", ("--v=2",), id="by-another-name"),
+        pytest.param(
+            "/usr/local/bin/kubenswrapper /usr/bin/kubelet --v=2", ("--v=2",), id="through-a-wrapper"
+        ),
+        pytest.param("/usr/bin/hyperkube kubelet --v=2", ("--v=2",), id="as-a-command-of-another"),
+        pytest.param(
+            "/opt/kubelet-1.36 --root-dir /var/lib/kubelet",
+            ("--root-dir", "/var/lib/kubelet"),
+            id="a-value-is-no-program",
+        ),
+    ],
+)
+def test_flags_are_what_follows_the_program(command, flags):
+    files = {"/etc/systemd/system/kubelet.service": f"[Service]\nExecStart={command}\n"}
+    assert install(files).flags == flags
+
+
 def test_environment_files_win_over_environment_and_quotes_are_read():
     unit = (
         '[Service]\nEnvironment=ARGS=--v=1 "MORE=--a b"\nEnvironmentFile=-/etc/default/kubelet\n'
@@ -100,6 +122,12 @@ def test_a_host_without_a_trace_of_a_kubelet_has_none():
         pytest.param(("--config=/a", "--config=/b"), "/b", id="the-last-one-counts"),
         pytest.param(("--config-dir=/a", "--kubeconfig=/b"), None, id="other-flags-do-not-count"),
         pytest.param(("--config",), None, id="without-a-value"),
+        pytest.param(("--config_dir=/b", "--config=/a"), "/a", id="beside-a-flag-with-underscores"),
+        pytest.param(("--node-ip", "--config=/b", "--config=/a"), "/a", id="a-value-that-looks-like-a-flag"),
+        pytest.param(("--v", "--config=/b"), None, id="taken-as-another-flags-value"),
+        pytest.param(("-config=/a",), None, id="one-dash-is-a-shorthand"),
+        pytest.param(("--", "--config=/a"), None, id="not-after-two-dashes"),
+        pytest.param(("--no-such-flag", "--config=/a"), "/a", id="beside-a-flag-that-is-unknown"),
     ],
 )
 def test_flag_values(flags, value):

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 
 import pytest
 
 from numaforge.errors import TopologyError
 from numaforge.snapshot import Snapshot, from_root
-from numaforge.topology import from_document, read_topology, to_document
-from tests.fixtures.machines import MACHINES, lab_node
+from numaforge.topology import read_topology
+from tests.fixtures.machines import MACHINES
 from tests.fixtures.trees import write_tree
 
 
@@ -36,39 +35,6 @@ def machine(request):
 
 def test_a_tree_is_read_as_the_machine_it_was_written_for(machine, tmp_path):
     assert read_topology(from_root(write_tree(tmp_path, machine))) == machine
-
-
-def test_the_document_holds_everything(machine):
-    assert from_document(json.loads(json.dumps(to_document(machine)))) == machine
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        pytest.param(lambda d: d.pop("schema"), "no schema number", id="no-schema"),
-        pytest.param(
-            lambda d: d.update(schema=2), "schema 2; this numaforge reads schema 1", id="another-schema"
-        ),
-        pytest.param(lambda d: d.pop("numa_nodes"), "lacks the field 'numa_nodes'", id="a-field-is-missing"),
-        pytest.param(lambda d: d.update(cpus="0-3"), "wrong shape", id="a-field-of-another-type"),
-        pytest.param(lambda d: d["cpus"].update(online="4-1"), "wrong shape", id="a-broken-cpulist"),
-        pytest.param(
-            lambda d: d["nics"].append({"mac": "x"}), "wrong shape", id="an-unknown-key-of-a-device"
-        ),
-    ],
-)
-def test_a_document_that_is_not_ours_is_refused(change, message):
-    document = to_document(lab_node())
-    change(document)
-    with pytest.raises(TopologyError, match=message):
-        from_document(document)
-
-
-def test_the_document_groups_cpus_by_governor():
-    governors = {cpu: "performance" if cpu < 8 else "ondemand" for cpu in range(16)}
-    node = lab_node()
-    document = to_document(replace(node, cpufreq=replace(node.cpufreq, governors=governors)))
-    assert document["cpufreq"]["governors"] == {"0-7": "performance", "8-15": "ondemand"}
 
 
 def test_a_snapshot_without_cpus_is_no_machine():

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from numaforge.kubelet.admission.device_manager import Device, inventory_of, read_inventory
     from numaforge.kubelet.admission.hints import Hint
-    from numaforge.kubelet.admission.machine import Machine
+    from numaforge.kubelet.admission.machine import MachineInfo
     from numaforge.kubelet.admission.memory_manager import MemoryBlock
     from numaforge.kubelet.admission.node import Admission, Node
     from numaforge.kubelet.admission.pod import Container, Pod
@@ -18,7 +18,7 @@ __all__ = [
     "Container",
     "Device",
     "Hint",
-    "Machine",
+    "MachineInfo",
     "MemoryBlock",
     "Node",
     "Pod",
@@ -31,7 +31,7 @@ _HOMES = {
     "Container": "pod",
     "Device": "device_manager",
     "Hint": "hints",
-    "Machine": "machine",
+    "MachineInfo": "machine",
     "MemoryBlock": "memory_manager",
     "Node": "node",
     "Pod": "pod",

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from numaforge.errors import NumaforgeError
-from numaforge.kubelet.admission.cpusets import bits
 from numaforge.kubelet.admission.machine import CpuTopology
+from numaforge.kubelet.admission.masks import bits
 from numaforge.kubelet.admission.refusal import KubeletHangError
 
 

@@ -14,7 +14,7 @@ from numaforge.kubelet.checkpoints import (
     restore_cpu_state,
     restore_memory_state,
 )
-from numaforge.kubelet.versions import LATEST_MINOR, KubeletVersion
+from numaforge.kubelet.minors.versions import LATEST_MINOR, KubeletVersion
 
 CPU_STATE = "cpu_manager_state"
 MEMORY_STATE = "memory_manager_state"

@@ -9,12 +9,17 @@ from collections.abc import Collection
 
 from numaforge.errors import KubeletConfigError
 from numaforge.kubelet.admission.assignment import AssignmentError, take_distributed, take_packed
-from numaforge.kubelet.admission.cpusets import bits, ids_of, mask_of, masks_by_size
 from numaforge.kubelet.admission.demand import Demand
 from numaforge.kubelet.admission.hints import Hint, HintsByResource, sums_by_mask
 from numaforge.kubelet.admission.machine import CpuTopology
+from numaforge.kubelet.admission.masks import bits, ids_of, mask_of, masks_by_size
 from numaforge.kubelet.admission.pod import CPU, Container
-from numaforge.kubelet.admission.refusal import EMPTY_POD_SHARED_POOL, SMT_ALIGNMENT, RefusedError, unexpected
+from numaforge.kubelet.admission.refusal import (
+    EMPTY_POD_SHARED_POOL,
+    SMT_ALIGNMENT,
+    PodRejectedError,
+    unexpected,
+)
 from numaforge.kubelet.admission.settings import Settings
 from numaforge.kubelet.checkpoints import CpuState, check_cpu_state
 
@@ -99,7 +104,7 @@ class CpuManager:
         return {CPU: self._hints(self.available, self._reusable_by(demand) | assigned, requested)}
 
     def allocate(self, demand: Demand, container: Container, hint: Hint) -> None:
-        """Give a container its CPUs, or raise RefusedError (Allocate)."""
+        """Give a container its CPUs, or raise PodRejectedError (Allocate)."""
         requested = demand.cpus[container.name]
         if requested == 0 or not demand.pinned:
             return
@@ -118,7 +123,7 @@ class CpuManager:
             return
         empty = _shared_pool_is_empty(demand)
         if empty is not None:
-            raise RefusedError(EMPTY_POD_SHARED_POOL, empty, CPU)
+            raise PodRejectedError(EMPTY_POD_SHARED_POOL, empty, CPU)
         self._enforce_smt_alignment(demand.pod_cpus)
         cpus = self._allocate_cpus(demand.pod_cpus, hint, 0)
         self.pods[demand.pod.name] = cpus
@@ -163,14 +168,14 @@ class CpuManager:
             return
         per_core = self.topology.cpus_per_core
         if requested % per_core:
-            raise RefusedError(
+            raise PodRejectedError(
                 SMT_ALIGNMENT,
                 f"SMT Alignment Error: requested {requested} cpus not multiple cpus per core = {per_core}",
                 CPU,
             )
         free = (self.default & ~self.reserved_cores).bit_count()
         if requested > free:
-            raise RefusedError(
+            raise PodRejectedError(
                 SMT_ALIGNMENT,
                 "SMT Alignment Error: not enough free physical CPUs: available physical CPUs = "
                 f"{free}, requested CPUs = {requested}, CPUs per core = {per_core}",

@@ -11,9 +11,9 @@ from math import ceil
 from typing import Any
 
 from numaforge.errors import NumaforgeError
-from numaforge.kubelet.admission.cpusets import bits, lowest_bits, mask_of, masks_by_size
 from numaforge.kubelet.admission.demand import Demand
 from numaforge.kubelet.admission.hints import Hint, HintsByResource
+from numaforge.kubelet.admission.masks import bits, lowest_bits, mask_of, masks_by_size
 from numaforge.kubelet.admission.pod import Container, Quantities, pod_limits
 from numaforge.kubelet.admission.refusal import unexpected
 from numaforge.topology.model import NodeTopology
@@ -138,7 +138,7 @@ class DeviceManager:
         return {resource: plugin.healthy.bit_count() for resource, plugin in self.plugins.items()}
 
     def free_near(self, numa_node: int) -> dict[str, int]:
-        """Return the healthy devices near a NUMA node that nobody holds, by resource."""
+        """Return the healthy devices near a NUMA node that no container holds, by resource."""
         return {
             resource: (plugin.healthy & ~plugin.allocated & plugin.of_node.get(numa_node, 0)).bit_count()
             for resource, plugin in self.plugins.items()
@@ -170,7 +170,7 @@ class DeviceManager:
         }
 
     def allocate(self, demand: Demand, container: Container, hint: Hint) -> None:
-        """Give a container its devices, or raise RefusedError (Allocate)."""
+        """Give a container its devices, or raise PodRejectedError (Allocate)."""
         pod = demand.pod.name
         reusable = dict(self._reusable_by(demand))
         for resource, count in self._requests(container.limits).items():

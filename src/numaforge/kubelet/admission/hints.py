@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from numaforge.kubelet.admission.cpusets import ids_of
+from numaforge.kubelet.admission.masks import ids_of
 
 
 class Hint(NamedTuple):

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from numaforge.errors import TopologyError
-from numaforge.kubelet.admission.cpusets import mask_of
+from numaforge.kubelet.admission.masks import mask_of
 from numaforge.topology.model import Core, L3Cache, NodeTopology
 
 HUGEPAGES_PREFIX = "hugepages-"
@@ -144,7 +144,7 @@ class CpuTopology:
 
 
 @dataclass(frozen=True, eq=False)
-class Machine:
+class MachineInfo:
     """What the four managers know about the machine; `memory_bytes` is the capacity that predicates use."""
 
     nodes: tuple[MachineNode, ...]
@@ -157,7 +157,7 @@ class Machine:
         return mask_of(node.id for node in self.nodes)
 
     @classmethod
-    def from_topology(cls, topology: NodeTopology) -> Machine:
+    def from_topology(cls, topology: NodeTopology) -> MachineInfo:
         """Read a NodeTopology as cadvisor reads the same machine.
 
         cadvisor utils/sysinfo/sysinfo.go: cores are grouped below their NUMA node; an L3 cache counts as an

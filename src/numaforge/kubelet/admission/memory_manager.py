@@ -9,14 +9,13 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
 from numaforge.errors import KubeletConfigError
-from numaforge.kubelet.admission.cpusets import bits, ids_of, mask_of, masks_by_size
 from numaforge.kubelet.admission.demand import GUARANTEED, Demand
 from numaforge.kubelet.admission.hints import Hint, HintsByResource, sums_by_mask
-from numaforge.kubelet.admission.machine import Machine
+from numaforge.kubelet.admission.machine import MachineInfo
+from numaforge.kubelet.admission.masks import bits, ids_of, mask_of, masks_by_size
 from numaforge.kubelet.admission.pod import MEMORY, Container, Pod
-from numaforge.kubelet.admission.refusal import EMPTY_POD_SHARED_POOL, RefusedError, unexpected
-from numaforge.kubelet.checkpoints import MemoryState, check_memory_state
-from numaforge.kubelet.checkpoints import MemoryTable as FreshTable
+from numaforge.kubelet.admission.refusal import EMPTY_POD_SHARED_POOL, PodRejectedError, unexpected
+from numaforge.kubelet.checkpoints import FreshTable, MemoryState, check_memory_state
 
 # The kubelet keeps sizes in uint64 and lets them wrap: more reserved than the node has makes it look endless.
 _UINT64 = 2**64
@@ -74,7 +73,7 @@ class MemoryManager:
     pod -> the blocks of a pod that is managed as one unit.
     """
 
-    def __init__(self, machine: Machine, reserved: Mapping[int, Sizes]) -> None:
+    def __init__(self, machine: MachineInfo, reserved: Mapping[int, Sizes]) -> None:
         if not sum(sizes.get(MEMORY, 0) for sizes in reserved.values()):
             raise KubeletConfigError(
                 "[memorymanager] you should specify the system reserved memory",
@@ -162,7 +161,7 @@ class MemoryManager:
         return self._hints(demand, sizes)
 
     def allocate(self, demand: Demand, container: Container, hint: Hint) -> None:
-        """Pin a container's memory, or raise RefusedError (Allocate)."""
+        """Pin a container's memory, or raise PodRejectedError (Allocate)."""
         if demand.qos != GUARANTEED or not demand.pinned:
             return
         pod = demand.pod.name
@@ -190,7 +189,7 @@ class MemoryManager:
             return
         empty = _shared_pool_is_empty(demand)
         if empty is not None:
-            raise RefusedError(EMPTY_POD_SHARED_POOL, empty, MEMORY)
+            raise PodRejectedError(EMPTY_POD_SHARED_POOL, empty, MEMORY)
         numa = self._placement(demand, total, hint)
         nodes = ids_of(numa)
         pod = demand.pod.name
@@ -210,8 +209,7 @@ class MemoryManager:
             if not candidates:
                 raise unexpected(
                     "[memorymanager] failed to get the default NUMA affinity, no NUMA nodes with enough "
-                    "memory is "
-                    "available",
+                    "memory is available",
                     *self._short_of(sizes),
                 )
             best = _best(candidates.get(MEMORY) or [])
@@ -382,7 +380,7 @@ class MemoryManager:
                 held[earlier.name] = tuple(shrunk)
 
 
-def _empty_nodes(machine: Machine, reserved: Mapping[int, Sizes]) -> dict[int, NodeMemory]:
+def _empty_nodes(machine: MachineInfo, reserved: Mapping[int, Sizes]) -> dict[int, NodeMemory]:
     """getDefaultMachineState: hugepages are taken out of a node's memory as well as the reservation."""
     nodes: dict[int, NodeMemory] = {}
     for node in machine.nodes:

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from functools import reduce
 from operator import or_
 
-from numaforge.kubelet.admission.cpusets import bits
 from numaforge.kubelet.admission.hints import IMPOSSIBLE, NO_PREFERENCE, Hint, HintsByResource
+from numaforge.kubelet.admission.masks import bits
 
 BEST_EFFORT = "best-effort"
 RESTRICTED = "restricted"

@@ -10,15 +10,15 @@ from typing import Any
 from numaforge.errors import KubeletConfigError, NumaforgeError
 from numaforge.kubelet.admission import checkpoint
 from numaforge.kubelet.admission.cpu_manager import CpuManager
-from numaforge.kubelet.admission.cpusets import ids_of
 from numaforge.kubelet.admission.demand import Demand
 from numaforge.kubelet.admission.device_manager import Device, DeviceManager, inventory_of, read_inventory
 from numaforge.kubelet.admission.hints import Hint
-from numaforge.kubelet.admission.machine import Machine
+from numaforge.kubelet.admission.machine import MachineInfo
+from numaforge.kubelet.admission.masks import ids_of
 from numaforge.kubelet.admission.memory_manager import MemoryBlock, MemoryManager
 from numaforge.kubelet.admission.pod import CPU, MEMORY, UNNAMED, Pod
-from numaforge.kubelet.admission.predicates import Allocatable, check_fit, request_of
-from numaforge.kubelet.admission.refusal import RefusedError
+from numaforge.kubelet.admission.predicates import NodeAllocatable, check_fit, request_of
+from numaforge.kubelet.admission.refusal import PodRejectedError
 from numaforge.kubelet.admission.settings import STATIC, Settings
 from numaforge.kubelet.admission.topology_manager import HintProvider, TopologyManager
 from numaforge.topology.model import CpuSet, NodeTopology
@@ -67,7 +67,7 @@ class FreeOnNumaNode:
 
 @dataclass(frozen=True)
 class Free:
-    """What is left of the node's Allocatable: thousandths of a CPU, bytes, devices by resource; and where."""
+    """What is left for pods: thousandths of a CPU, bytes, devices by resource; and where."""
 
     cpu_milli: int
     memory_bytes: int
@@ -78,7 +78,7 @@ class Free:
 class Node:
     """The admission of one node: machine, kubelet configuration, devices, and the pods admitted so far.
 
-    `topology` is a NodeTopology (or a Machine), `config` an effective KubeletConfiguration as a mapping,
+    `topology` is a NodeTopology (or a MachineInfo), `config` an effective KubeletConfiguration as a mapping,
     `devices` an inventory or what `read_inventory` reads; without it the machine's GPUs are offered as their
     vendor's plugin does. `state` maps state file names to their texts and starts the node from them: pods
     held there are known by UID, count with what they hold, and can be removed. `predicates=False` leaves out
@@ -91,14 +91,14 @@ class Node:
 
     def __init__(
         self,
-        topology: NodeTopology | Machine,
+        topology: NodeTopology | MachineInfo,
         config: Mapping[str, Any],
         devices: Mapping[str, Any] | None = None,
         *,
         state: Mapping[str, str] | None = None,
         predicates: bool = True,
     ) -> None:
-        self.machine = topology if isinstance(topology, Machine) else Machine.from_topology(topology)
+        self.machine = topology if isinstance(topology, MachineInfo) else MachineInfo.from_topology(topology)
         self.settings = Settings.from_config(config, self.machine)
         self.device_manager = DeviceManager(_inventory(topology, devices), self.machine.node_mask)
         self.cpu_manager: CpuManager | None = None
@@ -110,7 +110,7 @@ class Node:
         if self.settings.memory_policy == "Static":
             self.memory_manager = MemoryManager(self.machine, self.settings.reserved_memory)
             providers.append(self.memory_manager)
-        self.allocatable = Allocatable.of(self.machine, self.settings, self.device_manager.allocatable())
+        self.allocatable = NodeAllocatable.of(self.machine, self.settings, self.device_manager.allocatable())
         self._topology_manager = TopologyManager(self.machine, self.settings, providers)
         self._predicates = predicates
         self._requests: dict[str, Mapping[str, int]] = {}
@@ -143,7 +143,7 @@ class Node:
             self._topology_manager.admit(demand, hints)
             if self._predicates:
                 check_fit(request, others, self.allocatable)
-        except RefusedError as refusal:
+        except PodRejectedError as refusal:
             self._requests.pop(pod.name, None)
             self._admitted.pop(pod.name, None)
             return Admission(
@@ -190,7 +190,7 @@ class Node:
         reboot (kubernetes/kubernetes#125579).
         """
         self.device_manager.register(read_inventory(devices))
-        self.allocatable = Allocatable.of(self.machine, self.settings, self.device_manager.allocatable())
+        self.allocatable = NodeAllocatable.of(self.machine, self.settings, self.device_manager.allocatable())
 
     def settle(self) -> None:
         """Give back at once what removed and refused pods held."""
@@ -272,7 +272,7 @@ class Node:
 
 
 def _inventory(
-    topology: NodeTopology | Machine, devices: Mapping[str, Any] | None
+    topology: NodeTopology | MachineInfo, devices: Mapping[str, Any] | None
 ) -> dict[str, tuple[Device, ...]]:
     if devices is not None:
         return read_inventory(devices)

@@ -11,16 +11,16 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from math import ceil
 
-from numaforge.kubelet.admission.machine import HUGEPAGES_PREFIX, Machine
+from numaforge.kubelet.admission.machine import HUGEPAGES_PREFIX, MachineInfo
 from numaforge.kubelet.admission.pod import CPU, MEMORY, Pod, is_extended, pod_requests
-from numaforge.kubelet.admission.refusal import RefusedError
+from numaforge.kubelet.admission.refusal import PodRejectedError
 from numaforge.kubelet.admission.settings import Settings
 
 PODS = "pods"
 
 
 @dataclass(frozen=True)
-class Allocatable:
+class NodeAllocatable:
     """What the node offers: thousandths of a CPU, bytes of memory, pods, hugepages and devices by name."""
 
     cpu_milli: int
@@ -29,8 +29,8 @@ class Allocatable:
     scalars: Mapping[str, int]
 
     @classmethod
-    def of(cls, machine: Machine, settings: Settings, devices: Mapping[str, int]) -> Allocatable:
-        """Work out the node's Allocatable (pkg/kubelet/nodestatus/setters.go, MachineInfo).
+    def of(cls, machine: MachineInfo, settings: Settings, devices: Mapping[str, int]) -> NodeAllocatable:
+        """Work out the node's NodeAllocatable (pkg/kubelet/nodestatus/setters.go, MachineInfo).
 
         All hugepages are taken out of the memory that is left after the reservations.
         """
@@ -64,9 +64,9 @@ def request_of(pod: Pod, *, pod_level: bool) -> dict[str, int]:
 
 
 def check_fit(
-    request: Mapping[str, int], others: Iterable[Mapping[str, int]], allocatable: Allocatable
+    request: Mapping[str, int], others: Iterable[Mapping[str, int]], allocatable: NodeAllocatable
 ) -> None:
-    """Raise RefusedError for the first resource, in the kubelet's order, that a pod asks too much of."""
+    """Raise PodRejectedError for the first resource, in the kubelet's order, that a pod asks too much of."""
     running = list(others)
     if len(running) + 1 > allocatable.pods:
         raise _out_of(PODS, 1, len(running), allocatable.pods)
@@ -80,15 +80,15 @@ def check_fit(
             raise _out_of(resource, request[resource], used, capacity)
 
 
-def _counts(resource: str, allocatable: Allocatable) -> bool:
+def _counts(resource: str, allocatable: NodeAllocatable) -> bool:
     """Leave out extended resources that the node has never heard of (removeMissingExtendedResources)."""
     if is_extended(resource):
         return resource in allocatable.scalars
     return resource in (CPU, MEMORY) or resource.startswith(HUGEPAGES_PREFIX)
 
 
-def _out_of(resource: str, requested: int, used: int, capacity: int) -> RefusedError:
-    return RefusedError(
+def _out_of(resource: str, requested: int, used: int, capacity: int) -> PodRejectedError:
+    return PodRejectedError(
         f"OutOf{resource}",
         f"Node didn't have enough resource: {resource}, requested: {requested}, used: {used}, capacity: "
         f"{capacity}",

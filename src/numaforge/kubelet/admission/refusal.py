@@ -10,7 +10,7 @@ UNEXPECTED = "UnexpectedAdmissionError"
 EMPTY_POD_SHARED_POOL = "EmptyPodSharedPoolError"
 
 
-class RefusedError(NumaforgeError):
+class PodRejectedError(NumaforgeError):
     """A manager or a predicate says no; `reason` and `message` are the kubelet's.
 
     `resources` names what stood in the way: one resource that has run out, or several that do not go
@@ -29,6 +29,6 @@ class KubeletHangError(NumaforgeError):
     """The kubelet never comes to an answer for this request on this machine."""
 
 
-def unexpected(cause: str, *resources: str) -> RefusedError:
+def unexpected(cause: str, *resources: str) -> PodRejectedError:
     """Return the refusal for an allocation error (pkg/kubelet/cm/admission/errors.go, GetPodAdmitResult)."""
-    return RefusedError(UNEXPECTED, f"Allocate failed due to {cause}, which is unexpected", *resources)
+    return PodRejectedError(UNEXPECTED, f"Allocate failed due to {cause}, which is unexpected", *resources)

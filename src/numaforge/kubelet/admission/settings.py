@@ -10,12 +10,13 @@ from typing import Any, TypeVar
 
 from numaforge.cpulist import format_cpulist, parse_cpulist
 from numaforge.errors import KubeletConfigError, NumaforgeError
-from numaforge.kubelet.admission.cpusets import ids_of, mask_of
 from numaforge.kubelet.admission.demand import Gates
-from numaforge.kubelet.admission.machine import Machine
+from numaforge.kubelet.admission.machine import MachineInfo
+from numaforge.kubelet.admission.masks import ids_of, mask_of
 from numaforge.kubelet.admission.merge import SINGLE_NUMA_NODE
-from numaforge.kubelet.defaults import with_eviction_defaults
-from numaforge.kubelet.options import (
+from numaforge.kubelet.config.defaults import with_eviction_defaults
+from numaforge.kubelet.config.reservations import ReservationError, parse_thresholds
+from numaforge.kubelet.minors.options import (
     ALIGN_BY_SOCKET,
     CPU_MANAGER_POLICIES,
     DEFAULT_MAX_NUMA_NODES,
@@ -31,17 +32,14 @@ from numaforge.kubelet.options import (
     TOPOLOGY_MANAGER_SCOPES,
     forbidden_pairs,
 )
-from numaforge.kubelet.quantities import Quantity
-from numaforge.kubelet.reservations import ReservationError, parse_thresholds
-from numaforge.kubelet.versions import LATEST_MINOR, KubeletVersion
-from numaforge.quantity import parse_bytes, parse_quantity
+from numaforge.kubelet.minors.versions import LATEST_MINOR, KubeletVersion
+from numaforge.kubelet.values.booleans import truth
+from numaforge.quantity import Quantity, parse_bytes, parse_quantity
 
 T = TypeVar("T")
 
 NONE = "none"
 STATIC = "static"
-_TRUE = {"1", "t", "T", "TRUE", "true", "True"}
-_FALSE = {"0", "f", "F", "FALSE", "false", "False"}
 _MEMORY_SIGNAL = "memory.available"
 _DEFAULT_MAX_PODS = 110
 
@@ -86,7 +84,7 @@ class Settings:
         return -(-self.reserved_cpu_milli // 1000)
 
     @classmethod
-    def from_config(cls, config: Mapping[str, Any], machine: Machine) -> Settings:
+    def from_config(cls, config: Mapping[str, Any], machine: MachineInfo) -> Settings:
         """Read an effective KubeletConfiguration (drop-ins and flags merged in; defaults may be missing).
 
         Raises KubeletConfigError, with the kubelet's words where it has some, for a configuration that no
@@ -171,22 +169,23 @@ def _cpu_options(config: Mapping[str, Any]) -> CpuOptions:
             )
     if chosen.get(ALIGN_BY_SOCKET) and config.get("topologyManagerPolicy") == SINGLE_NUMA_NODE:
         raise KubeletConfigError(
-            "Topolgy manager single-numa-node policy is incompatible with CPUManager align-by-socket "
-            "policy option",
+            "Topolgy manager single-numa-node policy is incompatible with CPUManager align-by-socket policy "
+            "option",
             where="cpuManagerPolicyOptions",
         )
     return CpuOptions(**{names[option]: value for option, value in chosen.items()})
 
 
 def _boolean(value: Any, where: str) -> bool:
-    if str(value) in _TRUE:
-        return True
-    if str(value) in _FALSE:
-        return False
-    raise KubeletConfigError(f'bad value "{value}"', where=where, remedy='write "true" or "false", in quotes')
+    said = truth(value)
+    if said is None:
+        raise KubeletConfigError(
+            f'bad value "{value}"', where=where, remedy='write "true" or "false", in quotes'
+        )
+    return said
 
 
-def _reserved_cpus(config: Mapping[str, Any], machine: Machine) -> int:
+def _reserved_cpus(config: Mapping[str, Any], machine: MachineInfo) -> int:
     text = config.get("reservedSystemCPUs") or ""
     reserved = mask_of(_located(parse_cpulist, str(text), "reservedSystemCPUs"))
     if reserved & ~machine.cpus.cpus:
@@ -204,7 +203,7 @@ def _reserved_milli(config: Mapping[str, Any]) -> int:
     )
 
 
-def _reserved_bytes(config: Mapping[str, Any], machine: Machine) -> int:
+def _reserved_bytes(config: Mapping[str, Any], machine: MachineInfo) -> int:
     reserved = sum(
         (_reserved(config, key, "memory") for key in ("kubeReserved", "systemReserved")), Fraction(0)
     )
@@ -216,7 +215,7 @@ def _reserved(config: Mapping[str, Any], key: str, resource: str) -> Fraction:
     return Fraction(0) if value is None else _located(parse_quantity, str(value), f"{key}.{resource}")
 
 
-def _reserved_memory(config: Mapping[str, Any], machine: Machine) -> dict[int, dict[str, int]]:
+def _reserved_memory(config: Mapping[str, Any], machine: MachineInfo) -> dict[int, dict[str, int]]:
     known = {node.id for node in machine.nodes}
     reserved: dict[int, dict[str, int]] = {}
     for number, entry in enumerate(config.get("reservedMemory") or ()):
@@ -235,7 +234,7 @@ def _reserved_memory(config: Mapping[str, Any], machine: Machine) -> dict[int, d
     return reserved
 
 
-def _prefers_closest(config: Mapping[str, Any], machine: Machine) -> bool:
+def _prefers_closest(config: Mapping[str, Any], machine: MachineInfo) -> bool:
     if (config.get("topologyManagerPolicy") or NONE) == NONE:
         return False
     options = config.get("topologyManagerPolicyOptions") or {}
@@ -252,7 +251,7 @@ def _prefers_closest(config: Mapping[str, Any], machine: Machine) -> bool:
     return _boolean(options.get(PREFER_CLOSEST_NUMA, "false"), "topologyManagerPolicyOptions")
 
 
-def _max_pods(config: Mapping[str, Any], machine: Machine) -> int:
+def _max_pods(config: Mapping[str, Any], machine: MachineInfo) -> int:
     most = int(config.get("maxPods") or _DEFAULT_MAX_PODS)
     per_core = int(config.get("podsPerCore") or 0)
     return min(most, per_core * machine.cpus.num_cpus) if per_core > 0 else most

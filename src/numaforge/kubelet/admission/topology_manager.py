@@ -11,13 +11,13 @@ from typing import Protocol
 
 from numaforge.kubelet.admission.demand import Demand
 from numaforge.kubelet.admission.hints import Hint, HintsByResource
-from numaforge.kubelet.admission.machine import Machine
+from numaforge.kubelet.admission.machine import MachineInfo
 from numaforge.kubelet.admission.merge import MergePolicy
 from numaforge.kubelet.admission.pod import Container
-from numaforge.kubelet.admission.refusal import TOPOLOGY_AFFINITY, RefusedError
+from numaforge.kubelet.admission.refusal import TOPOLOGY_AFFINITY, PodRejectedError
 from numaforge.kubelet.admission.settings import NONE, Settings
 
-# What a container is placed with where no hint was set: anywhere, and nobody asked for better.
+# What a container is placed with where no hint was set: anywhere, with nothing better asked for.
 _UNSET = Hint(None, False)
 
 
@@ -31,16 +31,16 @@ class HintProvider(Protocol):
         """Return the hints for a pod as a whole."""
 
     def allocate(self, demand: Demand, container: Container, hint: Hint) -> None:
-        """Allocate for one container, or raise RefusedError."""
+        """Allocate for one container, or raise PodRejectedError."""
 
     def allocate_pod(self, demand: Demand, hint: Hint) -> None:
-        """Allocate for a pod that is managed as one unit, or raise RefusedError."""
+        """Allocate for a pod that is managed as one unit, or raise PodRejectedError."""
 
 
 class TopologyManager:
     """One policy in one scope over the providers, which are asked in their order: devices, CPUs, memory."""
 
-    def __init__(self, machine: Machine, settings: Settings, providers: Sequence[HintProvider]) -> None:
+    def __init__(self, machine: MachineInfo, settings: Settings, providers: Sequence[HintProvider]) -> None:
         self.providers = tuple(providers)
         self.scope = settings.topology_scope
         self.policy: MergePolicy | None = None
@@ -53,7 +53,7 @@ class TopologyManager:
             )
 
     def admit(self, demand: Demand, hints: dict[str, Hint]) -> None:
-        """Allocate all that a pod needs and note each container's hint in `hints`, or raise RefusedError."""
+        """Allocate what a pod needs and note each container's hint in `hints`, or raise PodRejectedError."""
         if self.policy is None:
             for container in demand.pod.containers:
                 self._allocate(demand, container, _UNSET)
@@ -91,11 +91,11 @@ class TopologyManager:
             provider.allocate(demand, container, hint)
 
 
-def _affinity_refusal(demand: Demand, circumstance: str, cause: list[str]) -> RefusedError:
+def _affinity_refusal(demand: Demand, circumstance: str, cause: list[str]) -> PodRejectedError:
     if demand.by_pod:
         message = f"Pod Scope pod with pod-level resources failed admission {circumstance}"
-        return RefusedError(TOPOLOGY_AFFINITY, message, *cause)
-    return RefusedError(TOPOLOGY_AFFINITY, "Resources cannot be allocated with Topology locality", *cause)
+        return PodRejectedError(TOPOLOGY_AFFINITY, message, *cause)
+    return PodRejectedError(TOPOLOGY_AFFINITY, "Resources cannot be allocated with Topology locality", *cause)
 
 
 def _in_the_way(policy: MergePolicy, answers: Sequence[HintsByResource]) -> list[str]:

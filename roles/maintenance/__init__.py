@@ -1,0 +1,74 @@
+"""One maintenance of a node: everything that the roles within it want changed, carried out together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from pyinfra import host
+
+from numaforge.errors import HostError
+from numaforge.hosts import planned, role, roles_of, seen
+from numaforge.node.part import Goal
+from numaforge.rollout import events
+from numaforge.rollout.options import PLACE, read_options
+
+from .operations import maintain
+from .target import Target
+
+__all__ = ["maintenance", "take_part"]
+
+_open: set[str] = set()
+"""The hosts whose deploy is within a `with maintenance():`, by name."""
+
+
+@contextmanager
+def maintenance() -> Iterator[None]:
+    """Carry out together what the roles that are called within it want changed: one drain serves them all.
+
+    A role that is called outside of one is a maintenance of its own.
+
+    Host data: `kubelet_start_seconds` (120) and `kubelet_stable_seconds` (10), how long the kubelet may take
+    to become healthy, and how long it has to stay so; `numaforge_rollout`, how a node of a cluster is taken
+    out of service (numaforge.rollout.options). `numaforge rollout` adds what was said on its command line as
+    `numaforge_rollout_options`, and as `numaforge_rollout_run` what this run is to it.
+    """
+    name = host.name
+    _open.add(name)
+    try:
+        yield
+    finally:
+        _open.discard(name)
+    _carry_out()
+
+
+def take_part() -> None:
+    """Have the role that calls this carried out: with the others of its maintenance, else by itself."""
+    if host.name not in _open:
+        _carry_out()
+
+
+@role("Maintenance")
+def _carry_out() -> None:
+    plan = planned(host)
+    goal = Goal(
+        plan,
+        seen(host),
+        frozenset(roles_of(host)),
+        start_seconds=int(host.data.get("kubelet_start_seconds", 120)),
+        stable_seconds=int(host.data.get("kubelet_stable_seconds", 10)),
+    )
+    target = Target(goal)
+    options = read_options(host.data.get(PLACE), host.data.get(f"{PLACE}_options"))
+    if target.joined and options.without_drain is not None and events.heard():
+        raise HostError(
+            f"the node {target.node} is joined, and a roll-out changes no node that it has not drained",
+            where=f"{PLACE}.without_drain",
+            remedy="take without_drain away, or run plain pyinfra, which obeys it",
+        )
+    maintain(
+        name="Carry out the maintenance",
+        target=target,
+        options=options,
+        ask_cluster=host.data.get(f"{PLACE}_options") is not None,
+    )

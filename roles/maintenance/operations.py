@@ -1,0 +1,103 @@
+"""Carry out a maintenance: one transaction on the node, within a roll-out where pods have to be gone."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from functools import partial
+
+from pyinfra import host
+from pyinfra.api import Host
+
+from numaforge.errors import HostError
+from numaforge.hosts import (
+    Commands,
+    announce,
+    host_command,
+    host_operation,
+    reached,
+    script_command,
+    script_output,
+    show_changes,
+    show_lines,
+)
+from numaforge.node.look import look
+from numaforge.node.need import need, pending
+from numaforge.node.transaction import (
+    Transaction,
+    read_status,
+    settle_script,
+    start_script,
+    status_script,
+)
+from numaforge.rollout.configz import read_answer, why_unreadable
+from numaforge.rollout.options import RolloutOptions
+from numaforge.rollout.patience import patiently
+from numaforge.rollout.steps import run
+
+from .rollout import announce_outlook, roll_out
+from .target import Target
+
+_LOOK_SECONDS = 120  # from the look at a host to the first attempt to change it
+
+
+@host_operation
+def maintain(target: Target, options: RolloutOptions, ask_cluster: bool) -> Commands:
+    """Bring a node to its plan: what disturbs no pod at once, all else in one drain.
+
+    + target: what the node is to be
+    + options: how a node of a cluster is taken out of service for that, and put back
+    + ask_cluster: also look in the cluster for a roll-out of this node that was left unfinished
+    """
+    ask = partial(script_output, host)
+    by_rollout = target.joined and options.without_drain is None
+    found = look(ask, target.question)
+    if found.unfinished:
+        sentence = f"the transaction {found.unfinished} of an earlier run has not ended: ending it"
+        announce(host, [sentence])
+        if by_rollout:  # which knows how far the node is in the cluster, and ends it
+            announce_outlook(host, target, options, [sentence])
+            yield host_command(roll_out, target, options)
+            return
+        yield script_command(settle_script())
+        found = look(ask, target.question)
+
+    transaction = need(target.goal, found)
+    drains = transaction is not None and transaction.drains
+    sentences = [*transaction.sentences, *transaction.moves] if transaction and drains else []
+    unreadable = why_unreadable(lambda: read_answer(ask(target.door.script))) if by_rollout and drains else ""
+    announce_outlook(host, target, options, sentences, unreadable)
+    announce(host, pending(target.goal, found))
+    if transaction is not None:
+        show_changes(host, [change for part in transaction.parts for change in part.changed])
+        show_lines(host, transaction.moves)
+        announce(host, transaction.sentences)
+    if by_rollout and (drains or found.unproved or ask_cluster):
+        yield host_command(roll_out, target, options)
+    elif transaction is None:
+        host.noop("the node is already as planned")
+    else:
+        if drains and target.joined:
+            announce(host, [f"the node is not drained: {options.without_drain}"])
+        yield host_command(_change, transaction, options.away_seconds, target.kubelet_unit)
+
+
+def _change(on: Host, transaction: Transaction, away_seconds: float, unit: str) -> None:
+    """Carry out a transaction on a host without pods to move, and retry while the host is unreachable."""
+
+    def answer(script: str) -> list[str]:
+        return run(patiently(lambda: reached(on, script), tell=on.log, patience_seconds=away_seconds))
+
+    answer(start_script(replace(transaction, good_for_seconds=int(away_seconds) + _LOOK_SECONDS)))
+    ask = status_script(transaction.id, unit)
+    while (result := (status := read_status("\n".join(answer(ask)))).result) is None:
+        if status.broken_off and status.phase != "reboot":
+            raise HostError(
+                f"the transaction {transaction.id} was broken off", remedy="run again, which ends it first"
+            )
+        time.sleep(1)
+    if result.outcome == "void":
+        raise HostError(result.reason, remedy="run again")
+    if result.outcome != "applied":
+        raise HostError(result.message)
+    on.log(f"{result.outcome}: {result.reason or 'the node is as planned'}")

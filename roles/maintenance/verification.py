@@ -1,0 +1,106 @@
+"""The verification suite, run against one host before its node is put back."""
+
+from __future__ import annotations
+
+import subprocess
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from pyinfra.api import Host
+
+from numaforge.errors import HostError
+from numaforge.hosts import roles_of
+from numaforge.rollout.patience import AWAY_EXIT_CODE, HostAwayError
+from numaforge.rollout.steps import Steps
+from numaforge.verification import suite
+from numaforge.verification.login import WITHOUT, Login, login, ssh_config
+
+_POLL_SECONDS = 0.5
+_LONGEST_SECONDS = 600
+_CONNECT_SECONDS = 30
+_LOGIN_SECONDS = 2 * _CONNECT_SECONDS  # ConnectTimeout ends before ssh asks who may log in
+
+
+@dataclass(frozen=True)
+class Verification:
+    """How the suite logs in to a host, and the roles for which the host is held to its plan."""
+
+    login: Login
+    roles: tuple[str, ...]
+
+    def refuse_unreachable(self) -> None:
+        """Log in as the suite will: a node is not drained to find out that its proof cannot be had.
+
+        Raises HostError with what ssh says.
+        """
+        if not self.login.section:
+            return
+        name = self.login.host.removeprefix("ssh://")
+        with tempfile.NamedTemporaryFile("w", prefix="numaforge-", encoding="utf-8") as config:
+            config.write(ssh_config([self.login]))
+            config.flush()
+            command = ["ssh", "-F", config.name, f"-oConnectTimeout={_CONNECT_SECONDS}", "--", name, ":"]
+            try:
+                done = subprocess.run(
+                    command,
+                    stdin=subprocess.DEVNULL,
+                    capture_output=True,
+                    text=True,
+                    check=False,
+                    timeout=_LOGIN_SECONDS,
+                )
+            except subprocess.TimeoutExpired as error:
+                raise HostError(f"ssh has not logged in within {_LOGIN_SECONDS} s") from error
+            except FileNotFoundError as error:
+                raise HostError(
+                    "the verification suite needs the program ssh", remedy=f"install it, {WITHOUT}"
+                ) from error
+        if done.returncode:
+            said = done.stderr.strip().splitlines() or [f"ssh ended with {done.returncode}"]
+            raise HostError(
+                f"the verification suite cannot log in: {said[-1]}",
+                remedy=f"let ssh in without a question, by a key or an agent, {WITHOUT}",
+            )
+
+    def run(self) -> Steps[tuple[str, ...]]:
+        """Return each test that fails, with its first line.
+
+        Raises HostAwayError where the host did not answer.
+        """
+        with tempfile.TemporaryDirectory(prefix="numaforge-") as folder:
+            config, report = Path(folder, "ssh_config"), Path(folder, "report.xml")
+            config.write_text(ssh_config([self.login]), encoding="utf-8")
+            arguments = ["--tb=line", f"--junitxml={report}", f"--roles={','.join(self.roles)}"]
+            with Path(folder, "output").open("w+", encoding="utf-8") as output:
+                process = subprocess.Popen(
+                    suite.command([self.login], config, *arguments),
+                    env=suite.environment(),
+                    stdin=subprocess.DEVNULL,
+                    stdout=output,
+                    stderr=subprocess.STDOUT,
+                )
+                waited = 0.0
+                while process.poll() is None:
+                    if waited > _LONGEST_SECONDS:
+                        process.kill()
+                        return (f"the verification suite did not end within {_LONGEST_SECONDS} s",)
+                    yield _POLL_SECONDS
+                    waited += _POLL_SECONDS
+                output.seek(0)
+                said = output.read().strip().splitlines()
+            found = suite.failures(suite.results(report)) if report.exists() else ()
+        if process.returncode == AWAY_EXIT_CODE:
+            raise HostAwayError("the host does not answer the verification suite", where=self.login.host)
+        if process.returncode and not found:
+            return (f"the verification suite could not run: {said[-1] if said else process.returncode}",)
+        return tuple(str(result) for result in found)
+
+
+def verification_of(host: Host) -> Verification:
+    """Return how the suite reaches a host.
+
+    Raises HostError where it cannot: the host is reached neither by SSH nor locally.
+    """
+    data = host.data.dict()  # type: ignore[no-untyped-call]
+    return Verification(login(host.name, type(host.connector).__name__, data), roles_of(host))

@@ -1,0 +1,1 @@
+"""What a command of the command line does: one module for each."""

@@ -1,0 +1,52 @@
+"""Say whether a node's kubelet would admit pods."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from numaforge.commands.options import output_option
+from numaforge.commands.scenario import scenario_of, scenario_options
+from numaforge.errors import ExitCode, NumaforgeError
+from numaforge.report.admit import Answer, answer_document, answer_text
+from numaforge.report.terminal import show_json
+
+
+@click.command()
+@click.argument("pods", metavar="POD.yaml...", nargs=-1, required=True, type=click.Path(allow_dash=True))
+@click.option(
+    "--topology", metavar="FILE", required=True, type=click.Path(), help="A snapshot or a topology (JSON)."
+)
+@scenario_options
+@output_option("table", "json")
+def admit(pods: tuple[str, ...], topology: str, output: str, **kubelet: Any) -> int:
+    """Say whether a node's kubelet would admit pods, one after the other.
+
+    POD.yaml holds pods, or anything with a pod template, as many times as it has replicas; a document
+    `remove: NAME` takes a pod away again. Exits with 0 where all are admitted, 1 where one is refused.
+    """
+    from numaforge.commands.inputs import read_operations
+    from numaforge.kubelet.admission.qos import explain
+    from numaforge.kubelet.admission.settings import STATIC
+
+    node = scenario_of(topology, **kubelet).node()
+    static = node.settings.cpu_policy == STATIC
+    answers: list[Answer] = []
+    held = node.pods
+    for operation in read_operations(pods, replicas=True):
+        if isinstance(operation, str):
+            node.remove(operation)
+            continue
+        if operation.name in node.pods and operation.name not in held:
+            raise NumaforgeError(
+                f"pod {operation.name!r} is admitted already",
+                remedy=f"take it away first, with a document `remove: {operation.name}`, or rename one",
+            )
+        remarks = explain(operation, cpu_manager_is_static=static, gates=node.settings.gates)
+        answers.append(Answer(node.admit(operation), remarks))
+    if output == "json":
+        show_json({"schema": 1, "admissions": [answer_document(answer) for answer in answers]})
+    else:
+        click.echo("\n".join(answer_text(answer) for answer in answers))
+    return ExitCode.YES if all(answer.admission.admitted for answer in answers) else ExitCode.NO

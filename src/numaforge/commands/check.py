@@ -1,0 +1,111 @@
+"""Say whether a kubelet would start with a configuration."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from numaforge.commands.machine import machine_of
+from numaforge.commands.options import output_option
+from numaforge.errors import ExitCode, KubeletConfigError
+from numaforge.report.check import RENDERERS
+
+# What is not needed for `--help` is imported where it is used.
+if TYPE_CHECKING:
+    from numaforge.topology.model import KubeletInstall, NodeTopology
+
+
+@click.command()
+@click.argument("config", metavar="[CONFIG.yaml]", required=False, type=click.Path())
+@click.option("--drop-in", "drop_in", metavar="DIR", type=click.Path(), help="The folder of --config-dir.")
+@click.option("--flag", "flags", metavar="FLAG", multiple=True, help="A kubelet flag, such as --flag=--v=2.")
+@click.option(
+    "--topology", "machine", metavar="FILE", type=click.Path(), help="A snapshot or a topology (JSON)."
+)
+@click.option("--root", metavar="DIR", type=click.Path(), help="A captured root directory instead.")
+@click.option("--kubelet-version", metavar="VERSION", help="Such as 1.33 or v1.33.4; else the snapshot's.")
+@click.option(
+    "--state-dir", metavar="DIR", type=click.Path(), help="The folder that holds cpu_manager_state."
+)
+@click.option("--live", is_flag=True, help="Check this node: its files, flags, version and state.")
+@output_option("table", "json", "sarif")
+def check(
+    config: str | None,
+    drop_in: str | None,
+    flags: tuple[str, ...],
+    machine: str | None,
+    root: str | None,
+    kubelet_version: str | None,
+    state_dir: str | None,
+    live: bool,
+    output: str,
+) -> int:
+    """Say whether a kubelet would start with a configuration, in its own words.
+
+    CONFIG.yaml is a KubeletConfiguration, an OpenShift KubeletConfig or a kubeadm file that embeds one.
+    Without it, the configuration in the snapshot is checked. Exits with 0 where the kubelet starts, 1 where
+    it does not.
+    """
+    if not (live or machine or root):
+        raise click.UsageError("--topology says which machine; --live checks this one")
+    if machine and root:
+        raise click.UsageError("give either --topology or --root, not both")
+    topology = machine_of(machine, root)
+    return _report(topology, config, drop_in, flags, kubelet_version, state_dir, output, live=live)
+
+
+def _report(
+    topology: NodeTopology,
+    config: str | None,
+    drop_in: str | None,
+    flags: tuple[str, ...],
+    kubelet_version: str | None,
+    state_dir: str | None,
+    output: str,
+    *,
+    live: bool,
+) -> int:
+    from numaforge.commands.inputs import read_drop_ins, read_state
+    from numaforge.kubelet.config.loading import CONFIG_PATH, DROP_IN_DIR, below
+    from numaforge.kubelet.startup.check import check as check_startup
+
+    installed = topology.kubelet
+    # A configuration given by name is judged by what is given with it, unless this node is what is checked.
+    inherited = installed if live or config is None else None
+    version = kubelet_version or (installed.version if installed else None)
+    if version is None:
+        raise KubeletConfigError("no kubelet version is known", remedy="give it: --kubelet-version 1.36")
+    states = state_dir or (inherited.root_dir if inherited and live else None)
+    drop_ins = {}
+    if inherited is not None:
+        drop_ins = below(inherited.config_dir or DROP_IN_DIR, inherited.drop_ins)
+    report = check_startup(
+        _config_text(config, inherited),
+        topology=topology,
+        version=version,
+        drop_ins=read_drop_ins(drop_in) if drop_in else drop_ins,
+        flags=flags or (inherited.flags if inherited else ()),
+        state_files=read_state(states, required=state_dir is not None) if states else {},
+        config_path=config or (inherited.config_file if inherited else None) or CONFIG_PATH,
+        drop_in_dir=drop_in or (inherited.config_dir if inherited else None) or DROP_IN_DIR,
+        root_dir=states or (inherited.root_dir if inherited else "/var/lib/kubelet"),
+    )
+    if not report.readable and output != "sarif":
+        raise KubeletConfigError(report.error or "", where=config, remedy=report.findings[0].remedy)
+    click.echo(RENDERERS[output](report))
+    if not report.readable:
+        return ExitCode.BAD_INPUT
+    return ExitCode.YES if report.starts else ExitCode.NO
+
+
+def _config_text(config: str | None, installed: KubeletInstall | None) -> str:
+    if config is not None:
+        return Path(config).read_text(encoding="utf-8")
+    if installed is None or installed.config_text is None:
+        raise KubeletConfigError(
+            "the snapshot holds no kubelet configuration",
+            remedy="name the file: numaforge check CONFIG.yaml ...",
+        )
+    return installed.config_text

@@ -1,0 +1,36 @@
+"""Draw a machine, with what is reserved on it."""
+
+from __future__ import annotations
+
+import click
+
+from numaforge.commands.machine import (
+    kubelet_version_option,
+    machine_and_plan,
+    profile_option,
+    root_option,
+    snapshot_or_plan_argument,
+)
+from numaforge.report.terminal import save
+
+
+@click.command()
+@snapshot_or_plan_argument
+@root_option
+@profile_option
+@kubelet_version_option
+@click.option(
+    "-o", "--output", metavar="FILE.svg", type=click.Path(), help="Where to save it; else standard output."
+)
+def draw(
+    source: str | None, root: str | None, profile: str | None, kubelet_version: str | None, output: str | None
+) -> None:
+    """Draw a machine, with what is reserved on it, as SVG.
+
+    With --profile, that profile's plan is drawn; without it, the plan that the host already has, if any. A
+    PLAN file alone shows NUMA nodes and CPUs: it does not say which cores, caches and devices there are.
+    """
+    from numaforge.report.svg import draw as drawn
+
+    machine, decided = machine_and_plan(source, root, profile, kubelet_version)
+    save(drawn(machine, decided), output)

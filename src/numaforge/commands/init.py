@@ -1,0 +1,129 @@
+"""`numaforge init`: the folder from which a fleet is provisioned."""
+
+from __future__ import annotations
+
+import json
+import secrets
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+
+import click
+
+from numaforge.errors import NumaforgeError
+
+EXAMPLE_HOST = "gpu-01.example.net"
+DEFAULT_PROFILE = "best-effort-mixed"
+"""It refuses no pod, whatever the nodes are for."""
+_SUFFIX = ".j2"
+_NAMED_AT_MOST = 8
+
+
+@click.command()
+@click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
+@click.option(
+    "--host",
+    "hosts",
+    multiple=True,
+    metavar="NAME",
+    help="A host to begin with, as ssh calls it; repeatable.",
+)
+@click.option("--user", default="root", show_default=True, metavar="NAME", help="Who logs in to the hosts.")
+@click.option(
+    "--profile",
+    default=DEFAULT_PROFILE,
+    show_default=True,
+    metavar="NAME",
+    help="The ready profile to begin with.",
+)
+def init(folder: Path, hosts: tuple[str, ...], user: str, profile: str) -> None:
+    """Write the folder from which nodes are provisioned: inventory, data, a profile, deploys.
+
+    DIR must not exist yet, or be empty. Its README.md has the next commands.
+    """
+    texts = starting_files(tuple(dict.fromkeys(hosts)), user, profile)
+    write_folder(folder, texts)
+    for path in texts:
+        click.echo(f"wrote {folder / path}", err=True)
+    click.echo(f"{folder / 'README.md'} says how to go on", err=True)
+
+
+def starting_files(hosts: tuple[str, ...], user: str, profile: str) -> dict[str, str]:
+    """Return the text of each file of the folder, by its path below it.
+
+    Raises NumaforgeError for a name that no host has, and for a profile that is not a ready one.
+    """
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+    from numaforge.profile import load_profile, ready_profiles
+    from numaforge.resources import deploy_dir, template_dir
+
+    for host in hosts:
+        if not host or set(host) & set(" \t\n,"):
+            raise NumaforgeError(
+                f"{host!r} is no name of a host", where="--host", remedy="give one --host for each host"
+            )
+    if profile not in ready_profiles():
+        raise NumaforgeError(
+            f"there is no ready profile {profile!r}",
+            where="--profile",
+            remedy=f"name one of {', '.join(ready_profiles())}",
+        )
+    templates = template_dir() / "init"
+    environment = Environment(  # noqa: S701 (the output is Python, YAML and Markdown, not HTML)
+        loader=FileSystemLoader(templates),
+        undefined=StrictUndefined,
+        keep_trailing_newline=True,
+        trim_blocks=True,
+    )
+    environment.filters["quoted"] = json.dumps
+    values = {
+        "hosts": hosts,
+        "host": hosts[0] if hosts else EXAMPLE_HOST,
+        "example": EXAMPLE_HOST,
+        "user": user,
+        "profile": profile,
+        "description": load_profile(profile).description,
+    }
+    paths = sorted(str(path.relative_to(templates)) for path in templates.rglob(f"*{_SUFFIX}"))
+    texts = {path.removesuffix(_SUFFIX): environment.get_template(path).render(values) for path in paths}
+    deploys = sorted(path for path in deploy_dir().glob("*.py") if path.stem != "__init__")
+    return texts | {f"deploys/{path.name}": path.read_text(encoding="utf-8") for path in deploys}
+
+
+def write_folder(folder: Path, texts: Mapping[str, str]) -> None:
+    """Write a folder with these files, all of them or none.
+
+    Raises NumaforgeError where there is something already.
+    """
+    _refuse_what_is_there(folder)
+    target = folder.resolve()
+    target.parent.mkdir(parents=True, exist_ok=True)
+    staged = target.with_name(f".{target.name}.{secrets.token_hex(4)}")
+    try:
+        for path, text in texts.items():
+            file = staged / path
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(text, encoding="utf-8")
+        staged.rename(target)  # takes the place of an empty folder only
+    finally:
+        shutil.rmtree(staged, ignore_errors=True)
+
+
+def _refuse_what_is_there(folder: Path) -> None:
+    if not folder.exists():
+        return
+    if not folder.is_dir():
+        raise NumaforgeError("is a file", where=str(folder), remedy="name a folder that does not exist yet")
+    names = sorted(path.name for path in folder.iterdir())
+    if names:
+        more = [f"and {len(names) - _NAMED_AT_MOST} more"] if len(names) > _NAMED_AT_MOST else []
+        raise NumaforgeError(
+            f"the folder is not empty: {', '.join([*names[:_NAMED_AT_MOST], *more])}",
+            where=str(folder),
+            remedy="nothing is overwritten: name a folder that does not exist yet, or an empty one",
+        )
+    if folder.samefile(Path.cwd()):
+        raise NumaforgeError(
+            "is the folder that you are in", where=str(folder), remedy="name one that does not exist yet"
+        )

@@ -1,0 +1,147 @@
+"""Read what commands about a kubelet are given: configuration, pods, devices, state files."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from numaforge.errors import KubeletConfigError, NumaforgeError
+
+if TYPE_CHECKING:
+    from numaforge.kubelet.admission import Device, Pod
+    from numaforge.topology.model import NodeTopology
+
+_STATE_FILES = {
+    "cpu_manager_state": "cpu_manager_state",
+    "memory_manager_state": "memory_manager_state",
+    "kubelet_internal_checkpoint": "device-plugins/kubelet_internal_checkpoint",
+}
+
+
+def read_config(
+    path: str | None, drop_in: str | None, flags: Sequence[str], version: str | None, topology: NodeTopology
+) -> dict[str, Any]:
+    """Return the effective configuration: of the file at `path`, else of the kubelet that the machine has.
+
+    Raises KubeletConfigError, with the kubelet's words, for one that it would not start with on this machine.
+    """
+    from numaforge.kubelet.config.loading import DROP_IN_DIR, below
+    from numaforge.kubelet.minors.versions import LATEST_MINOR
+    from numaforge.kubelet.startup.check import check
+
+    installed = topology.kubelet
+    drop_ins = {} if drop_in is None else read_drop_ins(drop_in)
+    if path is not None:
+        text = _text(path)
+    elif installed is not None and installed.config_text is not None:
+        text = installed.config_text
+        drop_ins = drop_ins or below(installed.config_dir or DROP_IN_DIR, installed.drop_ins)
+        flags = flags or installed.flags
+    else:
+        raise KubeletConfigError(
+            "the machine comes without a kubelet configuration", remedy="name the file: --config FILE"
+        )
+    known = version or (installed.version if installed else None) or f"1.{LATEST_MINOR}"
+    report = check(text, drop_ins=drop_ins, flags=flags, topology=topology, version=known)
+    if not report.starts:
+        raise KubeletConfigError(
+            f"kubelet {report.version} would not start: {report.error}",
+            where=path or topology.hostname,
+            remedy="`numaforge check` says more",
+        )
+    return dict(report.effective)
+
+
+def read_drop_ins(folder: str) -> dict[str, str]:
+    """Return the texts below the folder of --config-dir by their relative paths."""
+    root = Path(folder)
+    if not root.is_dir():
+        raise KubeletConfigError("not a folder", where=folder, remedy="name the folder of --config-dir")
+    files = sorted(path for path in root.rglob("*") if path.is_file())
+    return {str(path.relative_to(root)): path.read_text(encoding="utf-8") for path in files}
+
+
+def read_state(folder: str, *, required: bool = True) -> dict[str, str]:
+    """Return the kubelet's state files below its root directory, by name; `required` wants one at least."""
+    present = {name: Path(folder) / place for name, place in _STATE_FILES.items()}
+    found = {name: path.read_text(encoding="utf-8") for name, path in present.items() if path.is_file()}
+    if required and not found:
+        raise NumaforgeError(
+            f"holds none of {', '.join(_STATE_FILES)}",
+            where=folder,
+            remedy="name the kubelet's root directory, such as /var/lib/kubelet",
+        )
+    return found
+
+
+def read_devices(path: str) -> dict[str, tuple[Device, ...]]:
+    """Return the devices that a JSON or YAML file lists by resource name."""
+    from numaforge.kubelet.admission import read_inventory
+
+    try:
+        document: Any = next(_documents(path), None)
+        return read_inventory(document)
+    except NumaforgeError as error:
+        raise error.at(path) from error
+
+
+def read_operations(paths: Sequence[str], *, replicas: bool = False) -> Iterator[Pod | str]:
+    """Yield the pods in YAML files in their order, and a pod's name for each document `remove: NAME`.
+
+    Pods without a name are called after their file. Lists are unfolded; with `replicas`, a Deployment of
+    three yields three pods. Raises NumaforgeError for anything that holds no pod.
+    """
+    from numaforge.kubelet.admission import Pod
+    from numaforge.kubelet.admission.pod import UNNAMED
+
+    for path in paths:
+        for number, document in enumerate(_unfolded(path)):
+            if isinstance(document, Mapping) and set(document) == {"remove"}:
+                yield str(document["remove"])
+                continue
+            try:
+                pod = Pod.from_manifest(document)
+            except NumaforgeError as error:
+                raise error.at(path) from error
+            if pod.name == UNNAMED:
+                pod = pod.named(f"{Path(path).stem}-{number}" if number else Path(path).stem)
+            wanted = _replicas(document, path) if replicas else None
+            yield from [pod] if wanted is None else [pod.named(f"{pod.name}-{n}") for n in range(wanted)]
+
+
+def _replicas(document: Mapping[str, Any], path: str) -> int | None:
+    """Return how many pods a controller keeps, or None for a pod."""
+    spec = document.get("spec")
+    if not isinstance(spec, Mapping) or "containers" in spec:
+        return None
+    count = spec.get("replicas", spec.get("parallelism", 1))
+    if not isinstance(count, int) or count < 0:
+        raise NumaforgeError(f"{count!r} is not a number of pods", where=f"{path}: spec.replicas")
+    return count
+
+
+def _unfolded(path: str) -> Iterator[Any]:
+    found = False
+    for document in _documents(path):
+        if document is None:
+            continue
+        found = True
+        is_list = isinstance(document, Mapping) and str(document.get("kind", "")).endswith("List")
+        yield from (document.get("items") or []) if is_list else [document]
+    if not found:
+        raise NumaforgeError("holds no pod", where=path)
+
+
+def _documents(path: str) -> Iterator[Any]:
+    import yaml
+
+    try:
+        yield from yaml.safe_load_all(_text(path))
+    except yaml.YAMLError as error:
+        raise NumaforgeError(f"not YAML: {' '.join(str(error).split())}", where=path) from error
+
+
+def _text(path: str) -> str:
+    return sys.stdin.read() if path == "-" else Path(path).read_text(encoding="utf-8")

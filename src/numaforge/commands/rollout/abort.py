@@ -1,0 +1,168 @@
+"""Undo a roll-out."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+
+import click
+
+from numaforge.commands.rollout.drive import driven, fleet, show_nothing, show_report
+from numaforge.commands.rollout.options import LOGIN, fleet_command
+from numaforge.commands.rollout.preflight import agreed, asked, did_not_answer, waiting
+from numaforge.errors import ExitCode, NumaforgeError
+from numaforge.report.terminal import plain
+from numaforge.rollout.abort import Abort
+from numaforge.rollout.cluster import Cluster
+from numaforge.rollout.fleet import FleetReport, Member
+from numaforge.rollout.launch import Pyinfra, Survey
+from numaforge.rollout.options import RolloutOptions, read_options
+from numaforge.rollout.outcome import Outcome
+from numaforge.rollout.record import Ending
+from numaforge.rollout.runner import owner_of, this_runner
+
+_SLOT_SECONDS = 120.0
+_UNDONE = (Ending.ABORTED, Ending.DONE, Ending.UNCHANGED)
+
+
+@click.command()
+@fleet_command
+@click.option(
+    "--wait-seconds",
+    metavar="SECONDS",
+    type=click.FloatRange(min=0),
+    default=3600.0,
+    show_default=True,
+    help="How long to wait for processes that are at work on a node.",
+)
+def abort(program: Pyinfra, output: str, verbose: bool, wait_seconds: float) -> int:
+    """Undo the nodes that stand in the middle of a roll-out, and begin no further ones.
+
+    The process that leads it is told first, which needs no host. A process that is at work on a node undoes
+    it itself; for one that has died this command does it.
+    """
+    program = replace(
+        program,
+        part=replace(program.part, begins=False),
+        options={**program.options, "slot_seconds": _SLOT_SECONDS},
+    )
+    options = _login(program)
+    if options is None:
+        return show_nothing(program, output)
+    with options.cluster() as cluster:
+        order = Abort(
+            cluster, program.part.name, owner_of(this_runner()), time.monotonic, options.away_seconds
+        )
+        report = _undone(order, cluster, program, options, output, wait_seconds)
+    outcomes = report.outcomes.items()
+    amiss = {name: outcome for name, outcome in outcomes if outcome.ending not in _UNDONE}
+    exit_code = replace(report, outcomes=amiss, not_begun={}, unreachable={}).exit_code
+    if report.stopped and exit_code is ExitCode.YES:
+        exit_code = ExitCode.BLOCKED
+    show_report(
+        report,
+        program,
+        output=output,
+        verbose=verbose,
+        exit_code=exit_code,
+        nothing="no node is in the middle of this roll-out",
+    )
+    return exit_code
+
+
+def _login(program: Pyinfra) -> RolloutOptions | None:
+    """Return how to reach the cluster, by the command line and the inventory; no host is asked.
+
+    Returns None for a shard without hosts. Raises NumaforgeError where neither says it, and where hosts
+    disagree.
+    """
+    said = {name: value for name, value in program.options.items() if name in {*LOGIN, "away_seconds"}}
+    try:
+        settings = waiting(program.settings(), "reading the inventory")
+    except NumaforgeError as error:
+        if "kubeconfig" in said:
+            return read_options(said)
+        raise NumaforgeError(
+            error.message, where=error.where, remedy="--kubeconfig says where the cluster is, too"
+        ) from error
+    if not settings:
+        return None
+    named = {host: each for host, each in settings.items() if isinstance(each, Mapping)}
+    return read_options(agreed(named, [name for name in LOGIN if name not in said]), said)
+
+
+def _undone(
+    order: Abort,
+    cluster: Cluster,
+    program: Pyinfra,
+    options: RolloutOptions,
+    output: str,
+    wait_seconds: float,
+) -> FleetReport:
+    """Have a roll-out undone, and report how far that went, whatever happens on the way."""
+    survey: Survey | None = None
+    stopped = None
+    try:
+        waiting(order.tell(), "telling who is at work")
+        click.echo(plain(_told(order)), err=True)
+        while left := waiting(order.undone(wait_seconds), "waiting until the nodes are as they were"):
+            survey = survey or asked(program)
+            _take_up(order, cluster, program, options, output, survey, left)
+        if order.leader:
+            stopped = f"{order.leader} still leads the roll-out, and was told to begin nothing new"
+    except (NumaforgeError, OSError, KeyboardInterrupt) as trouble:
+        if not (order.leader or order.asked or order.outcomes):
+            raise  # nothing was told, so nothing is to be reported
+        stopped = str(trouble) or "interrupted"
+    under_way = dict.fromkeys(order.asked, "asked to be undone, and not known to be: abort again")
+    return FleetReport(
+        order.outcomes,
+        survey.refused if survey else {},
+        stopped,
+        under_way,
+        unreachable=survey.silent if survey else {},
+    )
+
+
+def _told(order: Abort) -> str:
+    leader = (
+        f"{order.leader} was told to begin nothing new" if order.leader else "no process leads it any more"
+    )
+    nodes = ", ".join(order.asked) or "none"
+    return f"{leader}; in the middle, and told to be undone: {nodes}"
+
+
+def _take_up(
+    order: Abort,
+    cluster: Cluster,
+    program: Pyinfra,
+    options: RolloutOptions,
+    output: str,
+    survey: Survey,
+    left: Iterable[str],
+) -> None:
+    """Undo the nodes that nothing is at work on; one whose host cannot be reached is held."""
+    known = {each.node: Member(each.host, each.node) for each in survey.outlooks if each.joined}
+    members = [known[name] for name in left if name in known]
+    for name in left:
+        if name not in known:
+            order.end(name, Outcome(Ending.HELD, _no_host(name, survey)))
+    if not members:
+        return
+    report = driven(fleet(cluster, program, members, options, None), program, output)
+    for member in members:
+        if member.host in report.outcomes:
+            order.end(member.node, report.outcomes[member.host])
+        elif member.host in report.not_begun:
+            order.end(member.node, Outcome(Ending.HELD, f"not undone: {report.not_begun[member.host]}"))
+    if report.under_way:
+        raise KeyboardInterrupt
+
+
+def _no_host(name: str, survey: Survey) -> str:
+    """Say why a node cannot be undone that is in the middle."""
+    reasons = {**did_not_answer(survey), **survey.refused}
+    why = next((f"{host}: {why}" for host, why in reasons.items() if host.lower() == name), None)
+    why = why or "no host of this inventory says that it is this node"
+    return f"it is left in the middle, and cannot be undone: {why}. Abort again once its host answers"

@@ -1,0 +1,129 @@
+"""Run a fleet to its end, and show where it is all the time."""
+
+from __future__ import annotations
+
+import json
+import signal
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from types import FrameType
+
+import click
+
+from numaforge.errors import ExitCode, NumaforgeError
+from numaforge.report.live import LiveView
+from numaforge.report.summary import report_document, results_text, summary
+from numaforge.report.terminal import screen, show
+from numaforge.rollout.cluster import Cluster
+from numaforge.rollout.fleet import Fleet, FleetReport, Member
+from numaforge.rollout.launch import Pyinfra
+from numaforge.rollout.lead import Lead
+from numaforge.rollout.options import RolloutOptions
+from numaforge.rollout.shards import Shards
+from numaforge.rollout.steps import run
+
+
+def fleet(
+    cluster: Cluster,
+    program: Pyinfra,
+    members: list[Member],
+    options: RolloutOptions,
+    lead: Lead | None,
+    shards: frozenset[int] = frozenset(),
+) -> Fleet:
+    """Return the roll-out of members; `shards` are those that have hosts, where the inventory is divided."""
+    shard, name = program.shard, program.part.name
+    return Fleet(
+        cluster=cluster,
+        members=members,
+        settings=options.for_fleet(),
+        launch=lambda member: program.launch(member, cluster),
+        clock=time.monotonic,
+        tell=lambda _reason: None,
+        lead=lead,
+        shards=Shards(name.removesuffix(shard.suffix), shard, shards) if shard and lead else None,
+    )
+
+
+def driven(fleet: Fleet, program: Pyinfra, output: str) -> FleetReport:
+    """Run a fleet to its end, or as far as it gets, and show where it is all the time."""
+    view = LiveView(fleet, program.runs, as_json=output == "json")
+
+    def sleep(seconds: float) -> None:
+        with suppress(BrokenPipeError):  # a roll-out goes on when nothing reads its output any more
+            view.refresh()
+        time.sleep(seconds)
+
+    try:
+        with _interrupted(fleet), view:
+            run(fleet.run(), sleep)
+            view.refresh()
+    except KeyboardInterrupt:
+        fleet.stop("interrupted")
+    except (NumaforgeError, OSError) as error:
+        fleet.stop(str(error))
+    except Exception:  # a fault of ours, and no reason to keep to ourselves what is known
+        show_report(fleet.report(), program, output=output, verbose=True)
+        raise
+    return fleet.report()
+
+
+@contextmanager
+def _interrupted(fleet: Fleet) -> Iterator[None]:
+    """Let the first interrupt stop the fleet and the second leave it: what has begun goes on by itself."""
+
+    def stop(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 (a signal handler's signature)
+        if fleet.stopped:
+            raise KeyboardInterrupt
+        fleet.stop("interrupted")
+        click.echo(
+            "no further node is begun; once more, and those in progress go on without this command", err=True
+        )
+
+    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def show_nothing(program: Pyinfra, output: str) -> ExitCode:
+    """Say that a shard has no host, which is no failure."""
+    nothing = f"no host of the inventory is in shard {program.shard}"
+    show_report(FleetReport({}, {}), program, output=output, verbose=False, nothing=nothing)
+    return ExitCode.YES
+
+
+def save_report(report: FleetReport, program: Pyinfra) -> tuple[Path | None, list[str]]:
+    """Write each host's result beside the logs; return the file, and a note where that failed."""
+    file = program.folder / "report.txt"
+    try:
+        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        file.write_text(results_text(report), encoding="utf-8")
+    except OSError as trouble:
+        return None, [f"the results of all hosts cannot be written to {file}: {trouble.strerror}"]
+    return file, []
+
+
+def show_report(
+    report: FleetReport,
+    program: Pyinfra,
+    *,
+    output: str,
+    verbose: bool,
+    notes: Sequence[str] = (),
+    exit_code: ExitCode | None = None,
+    nothing: str = "no kubelet has to restart",
+) -> None:
+    """Write each host's result to a file, and show the sum of them."""
+    file, trouble = save_report(report, program)
+    told = (*notes, *trouble)
+    if output == "json":
+        click.echo(json.dumps(report_document(report, exit_code, told, file)))
+        return
+    if verbose:
+        click.echo(results_text(report))
+    show(summary(report, screen(), file, told, nothing), wrapped=True)

@@ -1,0 +1,141 @@
+"""What every command of a roll-out takes, and the run of pyinfra that it asks for."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from datetime import UTC, datetime
+from functools import wraps
+from pathlib import Path
+from typing import Any, get_args
+
+import click
+
+from numaforge.commands.options import Command, output_option
+from numaforge.errors import NumaforgeError
+from numaforge.resources import deploy_dir
+from numaforge.rollout.launch import Pyinfra
+from numaforge.rollout.options import Part, RolloutOptions, read_options
+from numaforge.rollout.record import DEFAULT_NAME
+from numaforge.rollout.shards import SHARD, Shard
+
+LOGIN = ("kubeconfig", "context", "namespace", "kubectl")
+NOT_HERE = ("without_drain",)  # a roll-out that asks no cluster is none
+_OF_A_FLEET = tuple(name for name in RolloutOptions.model_fields if name not in NOT_HERE)
+
+
+def rollout_options(names: Iterable[str]) -> Callable[[Command], Command]:
+    """Offer fields of RolloutOptions as options, with their own descriptions."""
+
+    def decorate(command: Command) -> Command:
+        for name in reversed([*names]):
+            field = RolloutOptions.model_fields[name]
+            flag = "--" + ("canary" if name == "canary_hosts" else name.replace("_", "-"))
+            settings: dict[str, Any] = {"help": field.description, "default": None}
+            if field.annotation is bool:
+                settings["is_flag"] = True
+                flag = f"{flag}/--no-{flag[2:]}" if field.default else flag
+            elif name in ("canary_hosts", "wait_for"):
+                settings |= {"multiple": True, "metavar": "KEY=VALUE" if name == "wait_for" else "HOST"}
+            else:
+                kinds = (field.annotation, *get_args(field.annotation))
+                settings["metavar"] = (
+                    "SECONDS" if name.endswith("_seconds") else "N" if int in kinds else "TEXT"
+                )
+            command = click.option(flag, name, **settings)(command)
+        return command
+
+    return decorate
+
+
+def fleet_command(command: Callable[..., int]) -> Callable[..., int]:
+    """Give a command what every look at an inventory needs: it is called with
+    `program`, `output` and `verbose`.
+    """
+
+    @wraps(command)
+    def called(
+        *,
+        inventory: str,
+        deploy: str | None,
+        limits: tuple[str, ...],
+        name: str,
+        shard: str | None,
+        output: str,
+        **given: Any,
+    ) -> int:
+        said = {key: given.pop(key) for key in _OF_A_FLEET}
+        own = Shard.parse(shard) if shard else None
+        part = Part(own.name_of(name) if own else name)
+        program = replace(_program(inventory, deploy, limits, part, said), shard=own)
+        return command(program=program, output=output, **given)
+
+    decorated: Callable[..., int] = called
+    for decorator in (
+        rollout_options(_OF_A_FLEET),
+        click.option("--name", default=DEFAULT_NAME, show_default=True, help="The roll-out's name."),
+        click.option(
+            "--shard",
+            envvar=SHARD,
+            metavar="I/N",
+            help="Take part I of N, from 0: 0/4 to 3/4, or $JOB_COMPLETION_INDEX/4. The parts share budget, "
+            "canaries and limits of failures.",
+        ),
+        click.option("--limit", "limits", multiple=True, metavar="HOST|GROUP", help="As pyinfra's --limit."),
+        click.option(
+            "--deploy", metavar="FILE", type=click.Path(), help="What to run on a node; else deploys/site.py."
+        ),
+        click.option("--verbose", is_flag=True, help="Print every host, however many there are."),
+        output_option("table", "json", more="; json is one object a line while it runs"),
+        click.argument("inventory", type=click.Path()),
+    ):
+        decorated = decorator(decorated)
+    return decorated
+
+
+def options_of(given: Mapping[str, Any]) -> RolloutOptions:
+    """Return the options of the command line alone."""
+    return read_options(_said(given))
+
+
+def _program(
+    inventory: str, deploy: str | None, limits: tuple[str, ...], part: Part, given: Mapping[str, Any]
+) -> Pyinfra:
+    """Return how to run pyinfra here.
+
+    Raises NumaforgeError for options that say nothing acceptable, and for files that do not exist.
+    """
+    said = _said(given)
+    read_options(said, where="the command line")
+    place = Path(inventory)
+    if place.is_dir():
+        place = place / "inventory.py"
+    if place.suffix == ".py" and not place.exists():
+        raise NumaforgeError("there is no such inventory", where=str(place))
+    deploy_file = Path(deploy) if deploy else _site()
+    if not deploy_file.exists():
+        raise NumaforgeError("there is no such deploy", where=str(deploy_file))
+    state = Path(os.environ.get("XDG_STATE_HOME") or Path("~/.local/state").expanduser())
+    stem = f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}-{part.name.replace('/', '_')}-{os.getpid()}"
+    folder = state / "numaforge" / "rollouts" / stem
+    named = str(place) if place.suffix == ".py" else inventory
+    return Pyinfra(named, str(deploy_file), limits, said, folder, part)
+
+
+def _site() -> Path:
+    here = Path("deploys/site.py")
+    if here.exists():
+        return here
+    return deploy_dir() / "site.py"
+
+
+def _said(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what was said on the command line, in the words of RolloutOptions."""
+    said = {name: value for name, value in given.items() if value not in (None, ())}
+    if pairs := said.get("wait_for"):
+        wrong = next((pair for pair in pairs if "=" not in pair), None)
+        if wrong is not None:
+            raise click.BadParameter(f"{wrong!r} is not KEY=VALUE", param_hint="--wait-for")
+        said["wait_for"] = dict(pair.split("=", 1) for pair in pairs)
+    return said

@@ -1,0 +1,16 @@
+"""Go on where a roll-out was left."""
+
+from __future__ import annotations
+
+import click
+
+from numaforge.commands.rollout.options import fleet_command
+from numaforge.commands.rollout.run import roll_out
+from numaforge.rollout.launch import Pyinfra
+
+
+@click.command()
+@fleet_command
+def resume(program: Pyinfra, output: str, verbose: bool) -> int:
+    """Go on where a roll-out was left: first the nodes that stand in the middle, then the others."""
+    return roll_out(program, output, verbose=verbose, go_on=True)

@@ -1,0 +1,29 @@
+"""Show roll-outs as the cluster has them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from numaforge.commands.options import output_option
+from numaforge.commands.rollout.options import LOGIN, options_of, rollout_options
+from numaforge.errors import ExitCode
+from numaforge.report.rollout import situation_document, situation_tables
+from numaforge.report.terminal import show, show_json
+from numaforge.rollout.orders import situation
+
+
+@click.command()
+@rollout_options(LOGIN)
+@click.option("--verbose", is_flag=True, help="Print every node, however many there are.")
+@output_option("table", "json")
+def status(output: str, verbose: bool, **given: Any) -> int:
+    """Show roll-outs, slots and nodes as the cluster has them; no host is asked."""
+    with options_of(given).cluster() as cluster:
+        found = situation(cluster)
+    if output == "json":
+        show_json(situation_document(found))
+    else:
+        show(situation_tables(found, verbose=verbose))
+    return ExitCode.YES

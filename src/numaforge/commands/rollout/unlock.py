@@ -1,0 +1,26 @@
+"""Take a node's slot from it."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import click
+
+from numaforge.commands.rollout.options import LOGIN, options_of, rollout_options
+from numaforge.commands.rollout.preflight import waiting
+from numaforge.errors import ExitCode
+from numaforge.rollout import orders
+
+
+@click.command()
+@click.argument("node")
+@click.option("--force", is_flag=True, help="Also for a node in the middle of a roll-out; it stays as it is.")
+@rollout_options(LOGIN)
+def unlock(node: str, force: bool, **given: Any) -> int:
+    """Take its slot from NODE, the name in the cluster, when no process is at work on it any more."""
+    with options_of(given).cluster() as cluster:
+        steps = orders.unlock(cluster, node, force=force, clock=time.monotonic)
+        slot = waiting(steps, "making sure that no process is at work on it")
+    click.echo(f"{node} holds {slot.lease.name} no more; it was held by {slot.runner}")
+    return ExitCode.YES

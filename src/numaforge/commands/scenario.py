@@ -1,0 +1,71 @@
+"""The node and the kubelet that `admit` and `fit` judge pods by."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from numaforge.commands.machine import machine_of
+from numaforge.commands.options import Command
+
+# What is not needed for `--help` is imported where it is used.
+if TYPE_CHECKING:
+    from numaforge.kubelet.admission.fit import Scenario
+
+_OPTIONS = (
+    click.option("--config", metavar="FILE", type=click.Path(), help="Else the machine's own."),
+    click.option("--drop-in", metavar="DIR", type=click.Path(), help="The folder of --config-dir."),
+    click.option("--flag", "flags", metavar="FLAG", multiple=True, help="A kubelet flag."),
+    click.option(
+        "--kubelet-version",
+        metavar="VERSION",
+        help="Whose defaults apply; else the newest one that is known.",
+    ),
+    click.option(
+        "--devices",
+        metavar="FILE",
+        type=click.Path(),
+        help='What device plugins advertise, as {"nvidia.com/gpu": [0, 0, 1, 1]}; else the machine\'s GPUs.',
+    ),
+    click.option(
+        "--state-dir",
+        metavar="DIR",
+        type=click.Path(),
+        help="Start from the state files in this kubelet root directory.",
+    ),
+)
+
+
+def scenario_options(command: Command) -> Command:
+    """Give a command the options that say which kubelet: the keywords of `scenario_of`."""
+    for option in reversed(_OPTIONS):
+        command = option(command)
+    return command
+
+
+def scenario_of(
+    topology: str,
+    *,
+    config: str | None,
+    drop_in: str | None,
+    flags: tuple[str, ...],
+    kubelet_version: str | None,
+    devices: str | None,
+    state_dir: str | None,
+) -> Scenario:
+    """Return the machine in the file `topology` with its kubelet's configuration, devices and state.
+
+    Raises NumaforgeError for files that cannot be read, and for a kubelet that would not start.
+    """
+    from numaforge.commands.inputs import read_config, read_devices, read_state
+    from numaforge.kubelet.admission import inventory_of
+    from numaforge.kubelet.admission.fit import Scenario
+
+    machine = machine_of(topology, None)
+    return Scenario(
+        topology=machine,
+        config=read_config(config, drop_in, flags, kubelet_version, machine),
+        devices=read_devices(devices) if devices else inventory_of(machine),
+        state=read_state(state_dir) if state_dir else None,
+    )

@@ -1,0 +1,26 @@
+# shellcheck shell=sh
+# Runs the script on stdin as root, by itself or through a sudo that asks for nothing. The first line says by which
+# right, or why not, and whether what follows is packed: that is one line instead of thousands, and a fifth of the bytes.
+if [ "$(id -u)" = 0 ]; then
+    right=root
+    as_root() { "$@"; }
+elif ! command -v sudo >/dev/null 2>&1; then
+    right=nosudo
+elif sudo -n true 2>/dev/null; then
+    right=sudo
+    as_root() { sudo -n "$@"; }
+else
+    right=password
+fi
+case $right in
+root | sudo)
+    if command -v gzip >/dev/null 2>&1 && base64 -w 0 </dev/null >/dev/null 2>&1; then
+        echo "numaforge-right $right packed"
+        as_root sh -s | gzip -1 | base64 -w 0
+    else
+        echo "numaforge-right $right plain"
+        as_root sh -s
+    fi
+    ;;
+*) echo "numaforge-right $right" ;;
+esac

@@ -1,0 +1,42 @@
+"""Take the snapshot of one host, without an inventory."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from pyinfra.api import State
+
+from numaforge.errors import HostError, NumaforgeError
+from numaforge.hosts.facts import detect
+from numaforge.snapshot import Snapshot
+
+
+def capture(name: str, data: Mapping[str, Any]) -> Snapshot:
+    """Connect to one host, named as in an inventory (`gpu-1`, `@local`, ...), and take its snapshot.
+
+    Raises HostError when the host cannot be reached or lacks the rights.
+    """
+    from gevent import monkey  # type: ignore[import-untyped]
+
+    monkey.patch_all()
+    from pyinfra.api import Config, Inventory
+    from pyinfra.api.connect import connect_all, disconnect_all
+    from pyinfra.api.exceptions import PyinfraError
+    from pyinfra.context import ctx_host, ctx_state
+
+    inventory = Inventory(([name], {}), override_data=dict(data))  # type: ignore[no-untyped-call]
+    state = State(inventory, Config(), check_for_changes=False)  # type: ignore[no-untyped-call]
+    (host,) = list(state.inventory)
+    try:
+        connect_all(state)
+        with ctx_state.use(state), ctx_host.use(host):
+            return detect(host)
+    except PyinfraError as error:
+        raise HostError(
+            f"cannot be reached: {error}", where=name, remedy="check its name, port, user and key"
+        ) from error
+    except NumaforgeError as error:
+        raise error.at(name) from error
+    finally:
+        disconnect_all(state)

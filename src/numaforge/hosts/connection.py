@@ -1,0 +1,68 @@
+"""A connection to a host: sent at once, limited in time, and made anew where it broke."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+
+from gevent import Timeout  # type: ignore[import-untyped]
+from paramiko import SSHClient, SSHException, Transport
+from pyinfra.api import Host
+
+from numaforge.rollout.patience import HostAwayError
+
+LOOK_SECONDS = 600
+"""How long a host may take to say what it is: those of a large inventory are all asked together."""
+_CHANNEL_SECONDS = 60  # paramiko would wait for an hour until a host opens a channel
+_HANG_UP_SECONDS = 5  # a connection through a host that does not answer is closed over that
+
+
+def send_at_once(host: Host) -> None:
+    """Set TCP_NODELAY: without it Nagle's algorithm and delayed ACKs add 40 ms to every command over SSH.
+
+    And ask for signs of life, so that a connection that has silently died is noticed.
+    """
+    transport = _transport(host)
+    if transport:
+        transport.set_keepalive(15)
+        transport.channel_timeout = _CHANNEL_SECONDS  # type: ignore[attr-defined] # missing in the stubs
+    if transport and isinstance(transport.sock, socket.socket):  # behind a ProxyJump it is a paramiko channel
+        transport.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+
+def is_open(host: Host) -> bool:
+    """Say whether the host's SSH connection is still there, as far as this side knows."""
+    transport = _transport(host)
+    return transport is not None and transport.is_active()
+
+
+def _transport(host: Host) -> Transport | None:
+    client: SSHClient | None = getattr(host.connector, "client", None)
+    return client.get_transport() if client else None
+
+
+@contextmanager
+def within(host: Host, seconds: int) -> Iterator[None]:
+    """Limit a call of a host, whatever it waits for; raises HostAwayError after so many seconds."""
+    limit = Timeout(seconds)  # interrupts what is patched by gevent, as all of a run of pyinfra is
+    try:
+        with limit:
+            yield
+    except Timeout as expired:
+        hang_up(host)
+        if expired is not limit:
+            raise
+        raise HostAwayError(
+            f"the host does not answer: no answer within {seconds} s", where=host.name
+        ) from None
+
+
+def hang_up(host: Host) -> None:
+    """Forget a connection that broke, so that the next call makes a new one; wait for no host to agree."""
+    client = getattr(host.connector, "client", None)
+    with Timeout(_HANG_UP_SECONDS, False), suppress(SSHException, OSError, EOFError):
+        if client is not None:
+            client.close()  # first: pyinfra cleans up over a connection that still seems to be there
+        host.disconnect()
+    host.connected = False

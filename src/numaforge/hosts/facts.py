@@ -1,0 +1,129 @@
+"""Facts of a host: what it is, and what a script prints on it."""
+
+from __future__ import annotations
+
+import base64
+import re
+import shlex
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from pyinfra.api import FactBase, Host
+
+from numaforge.errors import HostError, SnapshotError
+from numaforge.hosts import connection
+from numaforge.rollout.patience import HostAwayError
+from numaforge.snapshot import Snapshot, parse_output, script
+
+_SHELL = Path(__file__).parent
+FIRST_LINE = (_SHELL / "first_line.sh").read_text("ascii")
+"""The shell function `first_line PATH`, which reads a kernel file into `$line`."""
+_AS_ROOT = (_SHELL / "as_root.sh").read_text("ascii")
+_READ_VALUES = (_SHELL / "read_values.sh").read_text("ascii")
+
+_RIGHT = "numaforge-right "
+_PACKED = "packed"
+_NO_ROOT = {
+    "nosudo": "is not root and there is no sudo",
+    "password": "is not root and sudo asks for a password",
+}
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a host answered: by which right the script ran ("root", "sudo", or why not), and its output."""
+
+    right: str
+    output: tuple[str, ...]
+
+
+class Detection(FactBase[Answer | None]):
+    """Everything there is to know about a host, in one round trip; `parse_output` reads the output.
+
+    Takes the script through `_stdin`. None where the host did not answer.
+    """
+
+    def command(self) -> str:
+        """Run the script as root where that is possible."""
+        return _AS_ROOT
+
+    def process(self, output: list[str]) -> Answer | None:
+        """Split the line that names the right from the script's output; a login banner may come first."""
+        for number, line in enumerate(output):
+            if line.startswith(_RIGHT):
+                right, _, form = line.removeprefix(_RIGHT).partition(" ")
+                said = output[number + 1 :]
+                return Answer(right, tuple(_unpacked("".join(said)) if form == _PACKED else said))
+        return None
+
+
+def _unpacked(text: str) -> list[str]:
+    """Return the lines that a host packed; of a text that is cut off, those that can be read."""
+    unpack = zlib.decompressobj(wbits=zlib.MAX_WBITS | 16)  # 16: with gzip's header
+    try:
+        raw = unpack.decompress(base64.b64decode(text[: len(text) // 4 * 4]))
+    except (ValueError, zlib.error) as error:
+        raise SnapshotError(
+            f"the host's answer cannot be unpacked: {error}", remedy="capture the host again"
+        ) from error
+    return raw.decode("utf-8", "replace").removesuffix("\n").split("\n")
+
+
+class ScriptOutput(FactBase["list[str] | None"]):
+    """The output lines of a script given through `_stdin`; None where it printed nothing or failed."""
+
+    def command(self) -> str:
+        """Run the script."""
+        return "sh -s"
+
+    def process(self, output: list[str]) -> list[str]:
+        """Return the lines as they are."""
+        return output
+
+
+def detect(host: Host) -> Snapshot:
+    """Take the host's snapshot in one round trip, and learn whether its commands need sudo.
+
+    Raises HostError for a host without root rights, HostAwayError for one that does not answer, SnapshotError
+    for an answer that cannot be read.
+    """
+    connection.send_at_once(host)
+    with connection.within(host, connection.LOOK_SECONDS):
+        answer = host.get_fact(Detection, _stdin=script(), _sudo=False, _ignore_errors=True)
+    if answer is None:
+        raise HostAwayError(
+            "did not run the detection script", remedy="see the messages above; the host needs a POSIX sh"
+        )
+    if answer.right in _NO_ROOT:
+        raise HostError(
+            f"the login user {_NO_ROOT[answer.right]}",
+            where="ssh_user",
+            remedy="log in as root, or give this user a sudoers rule with NOPASSWD: ALL",
+        )
+    host.data._sudo = answer.right == "sudo"
+    return parse_output(answer.output)
+
+
+def values_script(paths: Sequence[str]) -> str:
+    """Return the script whose output `parse_values` reads."""
+    return f"set -- {shlex.join(paths)}\n{_READ_VALUES}"
+
+
+def parse_values(paths: Sequence[str], lines: Sequence[str]) -> dict[str, str]:
+    """Return what `values_script` printed, by path.
+
+    Raises HostError for an answer that is cut off.
+    """
+    if not lines or lines[-1] != ".":
+        raise HostError("the answer about kernel settings is cut off", remedy="run again")
+    asked = {*paths}
+    values: dict[str, str] = {}
+    for line in lines[:-1]:
+        for colon in re.finditer(":", line):  # the path may hold one, as for the interface eth0:1
+            path, value = line[: colon.start()], line[colon.end() :]
+            if path in asked:
+                values.setdefault(path, value)
+                break
+    return values

@@ -1,0 +1,67 @@
+"""Roles on a host: which were called in this run, and what they know of the host."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import wraps
+from typing import cast
+from weakref import WeakKeyDictionary
+
+from pyinfra import host as current_host
+from pyinfra.api import Host, deploy
+from pyinfra.api.arguments_typed import PyinfraOperation
+
+from numaforge.errors import HostError, NumaforgeError
+from numaforge.hosts.failures import fail_host
+from numaforge.planning.model import NodePlan
+from numaforge.topology.model import NodeTopology
+
+_roles: WeakKeyDictionary[Host, list[str]] = WeakKeyDictionary()
+
+
+def role(name: str) -> Callable[[Callable[[], None]], PyinfraOperation[[]]]:
+    """Make a role's deploy function: it skips a host that has failed; an error fails its own host only."""
+
+    def decorate(function: Callable[[], None]) -> PyinfraOperation[[]]:
+        @wraps(function)
+        def guarded() -> None:
+            host = current_host
+            if host in host.state.failed_hosts:
+                return
+            _roles.setdefault(host, []).append(name.lower())
+            try:
+                function()
+            except NumaforgeError as error:
+                fail_host(host, error)
+
+        return deploy(name)(guarded)
+
+    return decorate
+
+
+def remember(host: Host, topology: NodeTopology, plan: NodePlan) -> None:
+    """Keep what the run knows about a host, for the roles that follow."""
+    host.data.numaforge_topology = topology
+    host.data.numaforge_plan = plan
+
+
+def planned(host: Host) -> NodePlan:
+    """Return the host's plan.
+
+    Raises HostError in a deploy that calls a role before the role `topology`.
+    """
+    plan: NodePlan | None = host.data.get("numaforge_plan")
+    if plan is None:
+        raise HostError("there is no plan yet", remedy="call topology() first in the deploy")
+    return plan
+
+
+def seen(host: Host) -> NodeTopology:
+    """Return the host's topology as the role `topology` found it."""
+    planned(host)
+    return cast(NodeTopology, host.data.numaforge_topology)
+
+
+def roles_of(host: Host) -> tuple[str, ...]:
+    """Return the roles that this run has called for a host, as the plan's files name them."""
+    return tuple(_roles.get(host, ()))

@@ -1,0 +1,84 @@
+"""What depends only on the kind of a machine is computed once for all machines of that kind."""
+
+from __future__ import annotations
+
+import pickle
+from collections import OrderedDict
+from collections.abc import Callable, Collection
+from dataclasses import replace
+from functools import wraps
+from hashlib import blake2b
+from typing import ParamSpec, TypeVar
+
+from numaforge.topology.model import HugepagePool, KubeletInstall, NodeTopology, NumaNode
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+_KEPT = 256  # answers of each function; a fleet has fewer kinds than that, or gains nothing here
+
+
+def once_per_kind(function: Callable[P, R]) -> Callable[P, R]:
+    """Make a pure function of plain data remember what it returned for equal arguments.
+
+    They are compared by a digest of their whole content. What it returns is shared: nothing may change it. An
+    error is raised anew each time.
+    """
+    answers: OrderedDict[bytes, R] = OrderedDict()
+
+    @wraps(function)
+    def remembering(*args: P.args, **kwargs: P.kwargs) -> R:
+        content = pickle.dumps((args, sorted(kwargs.items())), pickle.HIGHEST_PROTOCOL)
+        key = blake2b(content, digest_size=32).digest()
+        if key in answers:
+            answers.move_to_end(key)
+            return answers[key]
+        answer = function(*args, **kwargs)
+        answers[key] = answer
+        if len(answers) > _KEPT:
+            answers.popitem(last=False)
+        return answer
+
+    return remembering
+
+
+def kind_of(machine: NodeTopology, sysctls: Collection[str] = ()) -> NodeTopology:
+    """Return the machine without what tells it from others of its kind, and what changes by itself.
+
+    That is its name, its GPUs' identities, what its kernel was started with, what is free, the state files of
+    its kubelet, which file the kubelet is, and the values of all sysctls but those named.
+    """
+    return replace(
+        machine,
+        hostname=None,
+        kernel_cmdline=None,
+        sysctls={name: value if name in sysctls else "" for name, value in machine.sysctls.items()},
+        gpus=tuple(replace(gpu, uuid=None, fabric=None) for gpu in machine.gpus),
+        numa_nodes=tuple(_without_free_pages(node) for node in machine.numa_nodes),
+        hugepages={size: _full(pool) for size, pool in machine.hugepages.items()},
+        kubelet=_kubelet_kind(machine.kubelet),
+        previous_plan=_plan_kind(machine),
+    )
+
+
+def _without_free_pages(node: NumaNode) -> NumaNode:
+    return replace(node, hugepages={size: _full(pool) for size, pool in node.hugepages.items()})
+
+
+def _full(pool: HugepagePool) -> HugepagePool:
+    return HugepagePool(pool.total, pool.total)
+
+
+def _kubelet_kind(install: KubeletInstall | None) -> KubeletInstall | None:
+    """Without a version the file is what a message names."""
+    return install and replace(install, binary=None if install.version else install.binary, state_files={})
+
+
+def _plan_kind(machine: NodeTopology) -> str | None:
+    """Return the earlier plan's text with this machine's own identity blotted out, its length kept."""
+    text = machine.previous_plan
+    identities = {"hostname": machine.hostname, "binary": machine.kubelet and machine.kubelet.binary}
+    for key, identity in identities.items():
+        if text and identity:
+            text = text.replace(f'"{key}": "{identity}"', f'"{key}": "{"x" * len(identity)}"')
+    return text

@@ -1,0 +1,267 @@
+"""How many pods of a shape fit on a node, what runs out first, what is left over, and what would help."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Any
+
+from numaforge.cpulist import format_cpulist
+from numaforge.errors import KubeletConfigError
+from numaforge.kubelet.admission import Admission, Container, Device, Node, Pod
+from numaforge.kubelet.admission.masks import bits, ids_of
+from numaforge.kubelet.admission.node import Free
+from numaforge.kubelet.admission.pod import CPU, MEMORY
+from numaforge.kubelet.admission.refusal import KubeletHangError
+from numaforge.kubelet.admission.settings import NONE, STATIC
+from numaforge.kubelet.minors.options import TOPOLOGY_MANAGER_POLICIES, TOPOLOGY_MANAGER_SCOPES
+from numaforge.topology.model import NodeTopology
+
+# Memory of the largest shape is found to this grain, which no scheduler of GPU work cares to go below.
+_MEMORY_GRAIN = 256 * 2**20
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """A node to be filled: the arguments of `Node`."""
+
+    topology: NodeTopology
+    config: Mapping[str, Any]
+    devices: Mapping[str, tuple[Device, ...]] | None = None
+    state: Mapping[str, str] | None = None
+
+    def node(self) -> Node:
+        """Return a fresh node."""
+        return Node(self.topology, self.config, self.devices, state=self.state)
+
+    def configured(self, **changes: Any) -> Scenario:
+        """Return the same node with some settings of its kubelet configuration changed."""
+        return replace(self, config={**self.config, **changes})
+
+
+@dataclass(frozen=True)
+class Fit:
+    """One node filled with pods of one shape.
+
+    `pods` is how many fit, `refusal` the answer to the first that did not, `free` what is left then. `error`
+    says why the kubelet would not start under this policy, or would never answer one of the pods; in either
+    case nothing fits.
+    """
+
+    policy: str
+    scope: str
+    pods: int
+    refusal: Admission | None = None
+    free: Free | None = None
+    error: str | None = None
+
+    @property
+    def runs_out(self) -> tuple[str, ...]:
+        """Return the resource that has run out, or those that are not left on the same NUMA nodes."""
+        return self.refusal.in_the_way if self.refusal else ()
+
+
+@dataclass(frozen=True)
+class Advice:
+    """A change that makes room for more pods, and how many fit then."""
+
+    change: str
+    pods: int
+
+
+@dataclass(frozen=True)
+class LargestShape:
+    """The largest pod with `devices` devices such that as many fit as devices allow.
+
+    `cpus` are whole CPUs; `memory_bytes` is the most that goes with them.
+    """
+
+    devices: int
+    pods: int
+    cpus: int
+    memory_bytes: int
+
+
+@dataclass(frozen=True)
+class FitReport:
+    """The answer for one node: as configured, under every other policy and scope, and what would help."""
+
+    configured: Fit
+    alternatives: tuple[Fit, ...]
+    advice: tuple[Advice, ...]
+
+
+def fit(scenario: Scenario, pod: Pod) -> FitReport:
+    """Fill a node as it is configured and under each policy and scope, and look for changes that help.
+
+    Raises KubeletConfigError where the kubelet would not start as it is configured.
+    """
+    configured = fill(scenario, pod)
+    alternatives = tuple(_alternatives(scenario, pod, configured))
+    advice = sorted(
+        [
+            *_another_policy(configured, alternatives),
+            *_fewer_cpus(scenario, pod, configured),
+            *_another_reservation(scenario, pod, configured),
+        ],
+        key=lambda item: -item.pods,
+    )
+    return FitReport(configured, alternatives, tuple(advice))
+
+
+def fill(scenario: Scenario, pod: Pod) -> Fit:
+    """Admit pods of one shape until the first is refused.
+
+    Raises KubeletConfigError where the kubelet would not start.
+    """
+    node = scenario.node()
+    policy, scope = node.settings.topology_policy, node.settings.topology_scope
+    pods = 0
+    try:
+        while (answer := node.admit(pod, f"{pod.name}-{pods}")).admitted:
+            pods += 1
+    except KubeletHangError as hang:
+        return Fit(policy, scope, 0, error=f"pod {pods + 1}: {hang.message}")
+    return Fit(policy, scope, pods, answer, node.free())
+
+
+def largest_shapes(scenario: Scenario, resource: str) -> tuple[LargestShape, ...]:
+    """Return the largest Guaranteed pod for each number of devices of `resource`, up to all of them.
+
+    A number of devices of which no pod is admitted has `pods` 0.
+    """
+    total = scenario.node().allocatable.amount(resource)
+    return tuple(_largest_shape(scenario, resource, count) for count in range(1, total + 1))
+
+
+def _largest_shape(scenario: Scenario, resource: str, devices: int) -> LargestShape:
+    node = scenario.node()
+    step = node.machine.cpus.cpus_per_core
+    starts = [
+        (fill(scenario, _shape(resource, devices, *start)).pods, start) for start in _smallest_spans(node)
+    ]
+    pods, (cpus, memory) = max(starts, key=lambda start: start[0])
+    if pods == 0:
+        return LargestShape(devices, 0, 0, 0)
+    cpus = _largest(
+        cpus,
+        node.allocatable.cpu_milli // 1000,
+        step,
+        lambda more: _holds(scenario, _shape(resource, devices, more, memory), pods),
+    )
+    memory = _largest(
+        memory,
+        node.allocatable.memory_bytes,
+        _MEMORY_GRAIN,
+        lambda more: _holds(scenario, _shape(resource, devices, cpus, more), pods),
+    )
+    return LargestShape(devices, pods, cpus, memory)
+
+
+def _smallest_spans(node: Node) -> list[tuple[int, int]]:
+    """Return the fewest CPUs and bytes of memory that take one NUMA node, two, three, and so on.
+
+    Under the policy restricted a pod whose devices span NUMA nodes is admitted only if its CPUs and its
+    memory need as many, so the search cannot begin with the smallest pod alone.
+    """
+    step = node.machine.cpus.cpus_per_core
+    cpus = sorted((members.bit_count() for members in node.machine.cpus.numa_nodes.values()), reverse=True)
+    memory = [0] * len(cpus)
+    if node.memory_manager:
+        tables = node.memory_manager.nodes.values()
+        memory = sorted((table.allocatable(MEMORY) for table in tables), reverse=True)
+    return [
+        (
+            sum(cpus[:nodes]) // step * step + step,
+            sum(memory[:nodes]) // _MEMORY_GRAIN * _MEMORY_GRAIN + _MEMORY_GRAIN,
+        )
+        for nodes in range(len(cpus))
+    ]
+
+
+def _alternatives(scenario: Scenario, pod: Pod, configured: Fit) -> Iterator[Fit]:
+    for policy in TOPOLOGY_MANAGER_POLICIES:
+        for scope in TOPOLOGY_MANAGER_SCOPES if policy != NONE else TOPOLOGY_MANAGER_SCOPES[:1]:
+            if (policy, scope) == (configured.policy, configured.scope):
+                yield configured
+                continue
+            changed = scenario.configured(topologyManagerPolicy=policy, topologyManagerScope=scope)
+            try:
+                yield fill(changed, pod)
+            except KubeletConfigError as refusal:
+                yield Fit(policy, scope, 0, error=refusal.message)
+
+
+def _another_policy(configured: Fit, alternatives: tuple[Fit, ...]) -> Iterator[Advice]:
+    """Offer the strictest policy that holds the most pods; `alternatives` go from loose to strict."""
+    most = max(alternative.pods for alternative in alternatives)
+    if most > configured.pods:
+        best = [alternative for alternative in alternatives if alternative.pods == most][-1]
+        scope = "" if best.policy == NONE else f", topologyManagerScope: {best.scope}"
+        yield Advice(f"topologyManagerPolicy: {best.policy}{scope}", most)
+
+
+def _fewer_cpus(scenario: Scenario, pod: Pod, configured: Fit) -> Iterator[Advice]:
+    """Offer the smallest cut of the largest container's CPUs that makes room for another pod."""
+    step = scenario.node().machine.cpus.cpus_per_core
+    largest = max(pod.containers, key=lambda container: container.whole_cpus)
+    for cpus in range((largest.whole_cpus - 1) // step * step, 0, -step):
+        pods = fill(scenario, _with_cpus(pod, largest, cpus)).pods
+        if pods > configured.pods:
+            yield Advice(
+                f"{cpus} CPUs instead of {largest.whole_cpus} for the container {largest.name}", pods
+            )
+            return
+
+
+def _another_reservation(scenario: Scenario, pod: Pod, configured: Fit) -> Iterator[Advice]:
+    """Offer one whole reserved core on each NUMA node."""
+    node = scenario.node()
+    if node.settings.cpu_policy != STATIC or node.cpu_manager is None or scenario.state:
+        return
+    topology = node.machine.cpus
+    reserved = 0
+    for cpus in topology.numa_nodes.values():
+        reserved |= topology.cores[topology.places[next(bits(cpus))].core]
+    if reserved == node.cpu_manager.reserved:
+        return
+    cpulist = format_cpulist(ids_of(reserved))
+    pods = fill(scenario.configured(reservedSystemCPUs=cpulist), pod).pods
+    if pods > configured.pods:
+        yield Advice(f'reservedSystemCPUs: "{cpulist}" (a whole core on each NUMA node)', pods)
+
+
+def _with_cpus(pod: Pod, container: Container, cpus: int) -> Pod:
+    changed = {CPU: Fraction(cpus)}
+    smaller = replace(
+        container,
+        requests={**container.requests, **changed},
+        limits={**container.limits, **changed} if CPU in container.limits else container.limits,
+    )
+    return replace(pod, containers=tuple(smaller if c is container else c for c in pod.containers))
+
+
+def _shape(resource: str, devices: int, cpus: int, memory_bytes: int) -> Pod:
+    limits = {CPU: Fraction(cpus), MEMORY: Fraction(memory_bytes), resource: Fraction(devices)}
+    return Pod("shape", (Container("main", limits, limits),))
+
+
+def _holds(scenario: Scenario, pod: Pod, pods: int) -> bool:
+    node = scenario.node()
+    try:
+        return all(node.admit(pod, f"{pod.name}-{number}").admitted for number in range(pods))
+    except KubeletHangError:
+        return False
+
+
+def _largest(least: int, most: int, step: int, holds: Callable[[int], bool]) -> int:
+    """Return the largest `least` + n * `step` up to `most` that `holds`, given that `least` does."""
+    low, high = 0, max(0, (most - least) // step)
+    while low < high:
+        middle = (low + high + 1) // 2
+        if holds(least + middle * step):
+            low = middle
+        else:
+            high = middle - 1
+    return least + low * step

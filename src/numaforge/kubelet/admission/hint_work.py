@@ -1,0 +1,184 @@
+"""How long a kubelet thinks before it answers a pod: the hints of its managers, and the merge of them.
+
+Each manager looks at every set of the NUMA nodes that it knows, 2^n - 1 of them, and the topology manager
+compares every combination of one hint per resource, for each container (in the scope pod: for each pod).
+
+Sources: IterateBitMasks in pkg/kubelet/cm/topologymanager/bitmask, GenerateTopologyHints and calculateHints
+of the managers, kubernetes/kubernetes#135541 (34 NUMA nodes, no pod is ever admitted), #131738 (8 NUMA nodes,
+255^4 combinations, 21 minutes), #138244 (since 1.36 devices are looked for only where there are some).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from math import prod
+
+from numaforge.kubelet.minors.versions import KubeletVersion
+from numaforge.topology.model import NodeTopology
+
+CPU_MANAGER = "the CPU manager"
+DEVICE_MANAGER = "the device manager"
+MEMORY_MANAGER = "the memory manager"
+
+# 2^20 sets, each compared with every CPU, device and memory block: many seconds for each container, and twice
+# as long with each further NUMA node. With 34 of them no pod was ever admitted.
+ENDLESS_NUMA_NODES = 20
+_SLOW_NUMA_NODES = 16
+_SLOW_COMBINATIONS = 1_000_000
+
+# 255^4 combinations took 21 minutes (kubernetes/kubernetes#131738).
+_COMBINATIONS_PER_SECOND = 255**4 // (21 * 60)
+
+_STALLS_SECONDS = 60.0
+_HOPELESS_SECONDS = 3600.0
+
+_FIRST_MINOR_WITH_NARROW_DEVICE_HINTS = 36
+_NEWER_KUBELET = "use kubelet 1.36 or later, which walks only NUMA nodes with devices"
+
+
+@dataclass(frozen=True)
+class Policies:
+    """What decides which managers give hints; `hugepages` are the sizes with pages, such as "2Mi"."""
+
+    cpu: str
+    memory: str
+    topology: str
+    hugepages: Collection[str] = ()
+
+
+@dataclass(frozen=True)
+class HintWork:
+    """What one container costs that asks for CPUs, memory, huge pages of each size, and a GPU.
+
+    `numa_nodes` are those that each manager walks every set of; `hints` is how many each resource gives to
+    the merge at most, in the order in which the kubelet asks. `walks_all_for_devices` tells an older kubelet
+    with many NUMA nodes, which looks for devices on all of them.
+    """
+
+    numa_nodes: Mapping[str, int]
+    hints: Mapping[str, int]
+    walks_all_for_devices: bool = False
+
+    @property
+    def combinations(self) -> int:
+        """How many combinations of hints the topology manager compares."""
+        return prod(self.hints.values()) if self.hints else 0
+
+    @property
+    def seconds(self) -> float:
+        """How long the merge takes, by the one measurement that is public."""
+        return self.combinations / _COMBINATIONS_PER_SECOND
+
+    @property
+    def endless(self) -> Mapping[str, int]:
+        """The managers that do not come to an end in any useful time, with the NUMA nodes that they walk."""
+        return {name: n for name, n in self.numa_nodes.items() if n >= ENDLESS_NUMA_NODES}
+
+    @property
+    def stalls(self) -> bool:
+        """Whether a default must not choose this: a pod waits for minutes."""
+        return bool(self.endless) or self.seconds >= _STALLS_SECONDS
+
+    @property
+    def hopeless(self) -> bool:
+        """Whether no pod is answered in any useful time."""
+        return bool(self.endless) or self.seconds >= _HOPELESS_SECONDS
+
+    @property
+    def slow(self) -> bool:
+        """Whether an admin should know of it."""
+        walks = any(nodes >= _SLOW_NUMA_NODES for nodes in self.numa_nodes.values())
+        return walks or self.combinations >= _SLOW_COMBINATIONS
+
+    def remedies(
+        self,
+        topology: NodeTopology,
+        memory_field: str = "memoryManagerPolicy",
+        topology_field: str = "topologyManagerPolicy",
+    ) -> str:
+        """Return what an admin can do about it on this machine; the fields are where the policies are set."""
+        no_memory = [f"set {memory_field}: None"] if MEMORY_MANAGER in self.numa_nodes else []
+        newer = [_NEWER_KUBELET] if self.walks_all_for_devices else []
+        no_hints = [f"set {topology_field}: none"] if self.hints else []
+        if not self.endless:
+            return "; or ".join([fewer_numa_nodes(topology), *newer, *no_memory, *no_hints])
+        # The memory manager walks the sets under every topology policy; the others do for hints alone.
+        no_memory = no_memory if MEMORY_MANAGER in self.endless else []
+        by_hints = {*self.endless} - {MEMORY_MANAGER}
+        ways = [
+            [fewer_numa_nodes(topology)],
+            newer + no_memory if CPU_MANAGER not in self.endless else [],
+            no_hints + no_memory if by_hints else [],
+        ]
+        return "; or ".join(" and ".join(way) for way in ways if way)
+
+    def __str__(self) -> str:
+        """Say what is slow, in numbers."""
+        if self.endless:
+            name, nodes = max(self.endless.items(), key=lambda walked: walked[1])
+            return f"{name} walks 2^{nodes} = {2**nodes:,} sets of NUMA nodes for each container"
+        if self.combinations < _SLOW_COMBINATIONS:
+            name, nodes = max(self.numa_nodes.items(), key=lambda walked: walked[1])
+            return f"{name} walks {2**nodes - 1:,} sets of NUMA nodes for each container"
+        factors = " x ".join(str(count) for count in self.hints.values())
+        return (
+            f"the topology manager compares {self.combinations:,} combinations of hints ({factors}, for "
+            f"{', '.join(self.hints)}) for each container that asks for all of them, about "
+            f"{_time(self.seconds)}"
+        )
+
+
+def hint_work(topology: NodeTopology, version: KubeletVersion, policies: Policies) -> HintWork:
+    """Return the work on one machine; a machine whose NUMA nodes are not known has none."""
+    every = len(topology.numa_nodes)
+    with_cpus = sum(bool(node.cpus) for node in topology.numa_nodes)
+    with_memory = sum(bool(node.memory_bytes) for node in topology.numa_nodes)
+    numa_nodes: dict[str, int] = {}
+    hints: dict[str, int] = {}
+    gpus = {gpu.numa_node for gpu in topology.gpus} - {None}
+    rdma = [nic for nic in topology.nics if nic.rdma_device]
+    others = {one.numa_node for one in topology.accelerators} | {nic.numa_node for nic in rdma}
+    others -= {None}
+    narrow = version.rules_minor >= _FIRST_MINOR_WITH_NARROW_DEVICE_HINTS
+    if policies.topology != "none" and (gpus or others):
+        numa_nodes[DEVICE_MANAGER] = max(len(gpus), len(others)) if narrow else every
+    if policies.topology != "none" and gpus:
+        hints["GPUs"] = _sets_with(len(gpus), len(gpus) if narrow else every)
+    if policies.topology != "none" and policies.cpu == "static":
+        numa_nodes[CPU_MANAGER] = with_cpus
+        hints["CPUs"] = _sets_with(with_cpus, with_cpus)
+    if policies.memory == "Static":
+        # Under the policy none it walks them too, when it allocates (getDefaultHint).
+        numa_nodes[MEMORY_MANAGER] = every
+        if policies.topology != "none":
+            sizes = [f"hugepages-{size}" for size in sorted(policies.hugepages)]
+            hints |= dict.fromkeys(["memory", *sizes], _sets_with(with_memory, every))
+    if policies.topology == "single-numa-node":
+        # Only preferred hints of one NUMA node reach the merge (filterSingleNumaHints).
+        hints = {resource: min(count, every) for resource, count in hints.items()}
+    if not every:
+        return HintWork({}, {})
+    return HintWork(numa_nodes, hints, not narrow and numa_nodes.get(DEVICE_MANAGER, 0) >= _SLOW_NUMA_NODES)
+
+
+def fewer_numa_nodes(topology: NodeTopology) -> str:
+    """Return how this machine shows fewer NUMA nodes."""
+    without_cpus = any(node.memory_bytes and not node.cpus for node in topology.numa_nodes)
+    if without_cpus and topology.architecture == "aarch64" and topology.gpus:
+        return (
+            "switch the NVIDIA driver (R580 or later) to CDMM, under which Grace's GPU memory is no NUMA node"
+        )
+    return "show fewer NUMA nodes in the firmware (NPS on EPYC, SNC on Xeon)"
+
+
+def _sets_with(members: int, every: int) -> int:
+    """Return how many sets of `every` NUMA nodes hold at least one of `members`."""
+    return int(2**every - 2 ** (every - members))
+
+
+def _time(seconds: float) -> str:
+    for size, unit in ((86400, "days"), (3600, "hours"), (60, "minutes")):
+        if seconds >= 2 * size:
+            return f"{seconds / size:,.0f} {unit}"
+    return f"{max(1, seconds):.0f} s"

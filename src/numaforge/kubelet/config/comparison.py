@@ -1,0 +1,59 @@
+"""When two ways to write a kubelet setting mean the same: `1Gi` and `1024Mi`, `60s` and `1m0s`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import Any
+
+from numaforge.errors import NumaforgeError
+from numaforge.kubelet.values.durations import DurationError, parse_duration
+from numaforge.quantity import parse_quantity
+
+
+def differences(name: str, expected: Any, actual: Any) -> list[str]:
+    """Say where a running configuration lacks what is expected of it.
+
+    A mapping may hold more than expected, because the kubelet fills in its defaults; a list may not.
+    """
+    if isinstance(expected, Mapping):
+        held = actual if isinstance(actual, Mapping) else {}
+        return [
+            line
+            for key, value in expected.items()
+            for line in differences(f"{name}.{key}", value, held.get(key))
+        ]
+    if _is_list(expected):
+        held = actual if _is_list(actual) else []
+        if len(held) != len(expected):
+            return [f"{name} has {len(held)} entries instead of {len(expected)}: {actual!r}"]
+        return [
+            line
+            for place, (value, own) in enumerate(zip(expected, held, strict=True))
+            for line in differences(f"{name}[{place}]", value, own)
+        ]
+    if meaning(expected) == meaning(actual):
+        return []
+    return [f"{name} is {actual!r}, the plan says {expected!r}"]
+
+
+def meaning(value: Any) -> Any:
+    """Return what a scalar means: quantities and durations as numbers, nothing and empty text as None."""
+    if value is None or value == "":
+        return None
+    if isinstance(value, bool):
+        return value
+    text = str(value)
+    # "5m" is five minutes or five thousandths; what is on both sides decides alike, and the kubelet never
+    # writes a duration without its seconds.
+    if text.endswith(("s", "h")):
+        with suppress(DurationError):
+            return parse_duration(text)
+    try:
+        return parse_quantity(text)
+    except NumaforgeError:
+        return text
+
+
+def _is_list(value: Any) -> bool:
+    return isinstance(value, Sequence) and not isinstance(value, str)

@@ -1,0 +1,235 @@
+"""Merge drop-in files of --config-dir over a defaulted configuration.
+
+Source: mergeKubeletConfigurations in cmd/kubelet/app/server.go. Up to 1.31 the base was the internal type,
+which changes what null does and in which words a wrong type is refused; 1.28 merged typed structures
+instead of JSON.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from numaforge.kubelet.config.decode import LoadError, decode_config, interpret, read_document
+from numaforge.kubelet.config.documents import Document, duplicate_keys_error
+from numaforge.kubelet.minors.fields import API_VERSION, KIND, ROOT_TYPE, known_fields, types_of
+from numaforge.kubelet.minors.versions import KubeletVersion
+from numaforge.kubelet.values.gojson import GoJsonError, Path, decode
+
+_EXTENSION = ".conf"
+
+FIRST_MINOR_WITHOUT_ENVIRONMENT_VARIABLE = 30
+_FIRST_MINOR_OF_JSON_MERGE = 29
+FIRST_MINOR_OF_VERSIONED_BASE = 32
+
+# Up to 1.31 a drop-in's field had to match the internal field's name, and this one does not.
+_UNMATCHED_INTERNAL_NAME = "resolvConf"
+# Internal names that are more than the field's name with a capital.
+_INTERNAL_NAMES = {
+    "httpCheckFrequency": "HTTPCheckFrequency",
+    "tlsCertFile": "TLSCertFile",
+    "tlsPrivateKeyFile": "TLSPrivateKeyFile",
+    "tlsCipherSuites": "TLSCipherSuites",
+    "tlsMinVersion": "TLSMinVersion",
+    "oomScoreAdj": "OOMScoreAdj",
+    "cpuManagerPolicy": "CPUManagerPolicy",
+    "cpuManagerPolicyOptions": "CPUManagerPolicyOptions",
+    "cpuManagerReconcilePeriod": "CPUManagerReconcilePeriod",
+    "qosReserved": "QOSReserved",
+    "cpuCFSQuota": "CPUCFSQuota",
+    "cpuCFSQuotaPeriod": "CPUCFSQuotaPeriod",
+    "iptablesMasqueradeBit": "IPTablesMasqueradeBit",
+    "iptablesDropBit": "IPTablesDropBit",
+}
+# Types of other packages carry their JSON names also inside the internal type.
+_TAGGED = frozenset({"logging", "tracing", "registerWithTaints"})
+_FIELD = re.compile(r"into Go struct field (?P<struct>\w+)\.(?P<path>[\w.]+) of type")
+
+
+class DropInError(ValueError):
+    """The drop-ins cannot be merged; the message is the kubelet's. `file` is the drop-in's name."""
+
+    def __init__(self, message: str, file: str, path: Path = (), line: int | None = None) -> None:
+        super().__init__(message)
+        self.file = file
+        self.path = path
+        self.line = line
+
+
+@dataclass(frozen=True)
+class Merged:
+    """Settings after all drop-ins, before defaults are filled in again.
+
+    `origin` names the drop-in that last wrote a top-level field, `documents` holds each one's data and lines.
+    """
+
+    settings: Mapping[str, Any]
+    origin: Mapping[str, str]
+    documents: Mapping[str, Document]
+    skipped: tuple[str, ...]
+
+
+def merge(
+    base: Mapping[str, Any], drop_ins: Mapping[str, str], version: KubeletVersion, folder: str
+) -> Merged:
+    """Merge drop-ins (relative name -> text) over a defaulted base in the kubelet's order.
+
+    Only `*.conf` is read. Raises DropInError with the text that follows `failed to merge kubelet configs: `.
+    """
+    minor = version.rules_minor
+    merged: dict[str, Any] = (
+        _omit_empty(base, version) if minor >= FIRST_MINOR_OF_VERSIONED_BASE else dict(base)
+    )
+    origin: dict[str, str] = {}
+    documents: dict[str, Document] = {}
+    for name in sorted(drop_ins, key=lambda name: name.split("/")):
+        if not name.endswith(_EXTENSION):
+            continue
+        document = _load(drop_ins[name], name, version, folder)
+        documents[name] = document
+        data = {key: value for key, value in document.data.items() if key not in ("apiVersion", "kind")}
+        origin.update(dict.fromkeys(data, name))
+        if minor < FIRST_MINOR_OF_VERSIONED_BASE:
+            data = _matched_to_internal(data, version)
+        if minor < _FIRST_MINOR_OF_JSON_MERGE:
+            data = {key: value for key, value in data.items() if value not in (None, "", 0, False, [], {})}
+        merged = _patched(merged, data)
+    return Merged(
+        _typed(merged, version, origin, documents),
+        origin,
+        documents,
+        tuple(name for name in drop_ins if not name.endswith(_EXTENSION)),
+    )
+
+
+def _load(text: str, name: str, version: KubeletVersion, folder: str) -> Document:
+    path = f"{folder}/{name}"
+    prefix = f'failed to walk through kubelet dropin directory "{folder}": '
+    if version.rules_minor < _FIRST_MINOR_OF_JSON_MERGE:
+        return _load_typed(text, name, version, path, prefix)
+    loading = f"{prefix}failed to load kubelet dropin file, path: {path}, "
+    if not text:
+        raise DropInError(f'{loading}error: kubelet config file "{path}" was empty', name)
+    try:
+        document = read_document(text)
+        interpret(document)
+    except LoadError as error:
+        raise DropInError(f"{loading}error: {error}", name, line=error.line) from error
+    # Unlike in the main file, only these two spellings count.
+    data = document.data or {}
+    api_version, kind = data.get("apiVersion") or "", data.get("kind") or ""
+    if not kind:
+        raise DropInError(f"{loading}error: Object 'Kind' is missing in '{text}'", name)
+    duplicates = duplicate_keys_error(document)
+    if duplicates:
+        line = document.duplicates[0][1]
+        raise DropInError(f"{loading}error: strict decoding error: {duplicates}", name, line=line)
+    if version.rules_minor >= FIRST_MINOR_OF_VERSIONED_BASE:
+        _require_known_kind(api_version, kind, name, loading)
+    return document
+
+
+def _load_typed(text: str, name: str, version: KubeletVersion, path: str, prefix: str) -> Document:
+    loading = (
+        f"{prefix}failed to load kubelet dropin file, path: {path}, error: failed to load Kubelet config file"
+    )
+    if not text:
+        raise DropInError(f'{loading} {path}, error kubelet config file "{path}" was empty', name)
+    try:
+        document = read_document(text)
+        decode_config(text, version, document)
+    except LoadError as error:
+        raise DropInError(
+            f"{loading} {path}, error {error.reported}", name, error.path, error.line
+        ) from error
+    return document
+
+
+def _require_known_kind(api_version: str, kind: str, name: str, loading: str) -> None:
+    if (api_version, kind) == (API_VERSION, KIND):
+        return
+    group, slash, minor = api_version.rpartition("/")
+    group_version = f"{group}/{minor}" if slash else f"/{minor}"
+    raise DropInError(f"{loading}unknown apiVersion/kind: {group_version}, Kind={kind}", name, ("kind",))
+
+
+def _patched(base: Mapping[str, Any], patch: Mapping[str, Any]) -> dict[str, Any]:
+    """Apply a JSON merge patch (RFC 7396): null deletes, objects merge, everything else replaces."""
+    merged = dict(base)
+    for key, value in patch.items():
+        if value is None:
+            merged.pop(key, None)
+        elif isinstance(value, dict):
+            held = merged.get(key)
+            merged[key] = _patched(held if isinstance(held, dict) else {}, value)
+        else:
+            merged[key] = value
+    return merged
+
+
+def _matched_to_internal(data: Mapping[str, Any], version: KubeletVersion) -> dict[str, Any]:
+    # The base had the internal names (CPUManagerPolicy). A drop-in's names stood beside them and were read
+    # after them, so null deleted nothing; a drop-in with the internal names writes over the base.
+    external = {_internal_name(name): name for name in known_fields(version)}
+    internal = {external[key]: value for key, value in data.items() if key in external}
+    named = {key: value for key, value in data.items() if key not in external}
+    return {
+        key: value
+        for key, value in {**internal, **named}.items()
+        if value is not None and key != _UNMATCHED_INTERNAL_NAME
+    }
+
+
+def _omit_empty(base: Mapping[str, Any], version: KubeletVersion) -> dict[str, Any]:
+    types = known_fields(version)
+    return {
+        name: value
+        for name, value in base.items()
+        if types.get(name, "*").startswith("*") or value not in ("", 0, False, [], {})
+    }
+
+
+def _typed(
+    merged: Mapping[str, Any],
+    version: KubeletVersion,
+    origin: Mapping[str, str],
+    documents: Mapping[str, Document],
+) -> Mapping[str, Any]:
+    try:
+        matched = _matched_in_any_case(merged, version)
+        settings: Mapping[str, Any] = decode(matched, ROOT_TYPE, types_of(version.rules_minor)).value
+    except GoJsonError as error:
+        file = origin.get(str(error.path[0]), "")
+        line = documents[file].lines.get(error.path) if file else None
+        text = str(error)
+        if version.rules_minor < FIRST_MINOR_OF_VERSIONED_BASE:
+            text = _in_internal_names(text)
+        raise DropInError(
+            f"failed to unmarshal merged JSON into kubelet configuration: {text}", file, error.path, line
+        ) from error
+    return settings
+
+
+def _matched_in_any_case(merged: Mapping[str, Any], version: KubeletVersion) -> dict[str, Any]:
+    # Unlike the main file, the merged JSON is read by Go's own decoder, to which MaxPods is maxPods.
+    exact = {name.lower(): name for name in known_fields(version)}
+    matched: dict[str, Any] = {}
+    for key in sorted(merged):
+        matched[exact.get(key.lower(), key)] = merged[key]
+    return matched
+
+
+def _in_internal_names(text: str) -> str:
+    match = _FIELD.search(text)
+    if not match:
+        return text
+    first, *others = match["path"].split(".")
+    steps = [_internal_name(first), *(others if first in _TAGGED else map(_internal_name, others))]
+    field = f"into Go struct field {match['struct']}.{'.'.join(steps)} of type"
+    return text.replace(match[0], field).replace("v1beta1.", "config.")
+
+
+def _internal_name(name: str) -> str:
+    return _INTERNAL_NAMES.get(name, name[:1].upper() + name[1:])

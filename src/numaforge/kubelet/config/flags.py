@@ -1,0 +1,456 @@
+"""The kubelet's command line: which flags exist, how they parse, and how they override the configuration.
+
+Sources: cmd/kubelet/app/options/options.go and globalflags.go, k8s.io/component-base/cli/flag,
+pkg/util/flag, and github.com/spf13/pflag for the errors.
+"""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from ipaddress import ip_address
+from typing import Any
+
+from numaforge.kubelet.minors.history import state_at
+from numaforge.kubelet.minors.tables import FLAGS
+from numaforge.kubelet.minors.versions import LATEST_MINOR, KubeletVersion
+from numaforge.kubelet.values.booleans import parse_bool
+from numaforge.kubelet.values.cpusets import CpuSetError, atoi
+from numaforge.kubelet.values.durations import DurationError, parse_duration
+from numaforge.kubelet.values.gotext import quoted
+from numaforge.kubelet.values.labels import label_value_complaints, qualified_name_complaints
+from numaforge.quantity import Quantity, QuantityError
+
+# Flags of the libraries of a kubelet, how each value parses and which field it sets: logging of
+# k8s.io/component-base, cAdvisor, klog. They are written as the tables write a kubelet's own.
+_LIBRARY_FLAGS: Mapping[str, str] = {
+    "application-metrics-count-limit": "28 int32",
+    "boot-id-file": "28 string",
+    "container-hints": "28 string",
+    "containerd": "28 string",
+    "containerd-namespace": "28 string",
+    "enable-load-reader": "28 bool",
+    "event-storage-age-limit": "28 string",
+    "event-storage-event-limit": "28 string",
+    "global-housekeeping-interval": "28 library-duration",
+    "h": "28 bool",
+    "help": "28 bool",
+    "housekeeping-interval": "28 library-duration",
+    "log-cadvisor-usage": "28 bool",
+    "log-flush-frequency": "28 duration logging.flushFrequency",
+    "log-json-info-buffer-size": "28 string",
+    "log-json-split-stream": "28 bool",
+    "log-text-info-buffer-size": "30 string",
+    "log-text-split-stream": "30 bool",
+    "logging-format": "28 string logging.format",
+    "machine-id-file": "28 string",
+    "storage-driver-buffer-duration": "28 library-duration",
+    "storage-driver-db": "28 string",
+    "storage-driver-host": "28 string",
+    "storage-driver-password": "28 string",
+    "storage-driver-secure": "28 bool",
+    "storage-driver-table": "28 string",
+    "storage-driver-user": "28 string",
+    "v": "28 uint32 logging.verbosity",
+    "version": "28 bool",
+    "vmodule": "28 modules",
+}
+
+_HUGEPAGES = "hugepages-"
+_TAINT_EFFECTS = frozenset({"NoSchedule", "PreferNoSchedule", "NoExecute"})
+_INTEGER = re.compile(r"[+-]?[0-9][0-9A-Za-z_]*")
+_DIGITS = re.compile(r"[0-9]+")
+_BITS = {"int32": 31, "int64": 63}
+
+
+class FlagError(ValueError):
+    """The command line cannot be parsed; the message is the kubelet's, `flag` the argument it is about."""
+
+    def __init__(self, message: str, flag: str) -> None:
+        super().__init__(message)
+        self.flag = flag
+
+
+@dataclass
+class Flags:
+    """A parsed command line: configuration fields by dotted name, and the other flags by name.
+
+    `names` tells which flag set a field; feature gates stand there one by one, `featureGates.NodeSwap`.
+    """
+
+    settings: dict[str, Any] = field(default_factory=dict)
+    others: dict[str, Any] = field(default_factory=dict)
+    names: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def gates(self) -> Mapping[str, bool]:
+        """Feature gates given as flags."""
+        gates: Mapping[str, bool] = self.settings.get("featureGates", {})
+        return gates
+
+
+def parse_flags(arguments: Sequence[str], version: KubeletVersion) -> Flags:
+    """Parse the arguments after the program's name.
+
+    Raises FlagError with the kubelet's message.
+    """
+    flags = Flags()
+    commands = []
+    for given in _given(arguments, version.rules_minor):
+        if given.name is None:
+            commands.append(given.argument)
+        elif given.kind is None:
+            raise FlagError(_unknown(given), given.argument)
+        elif given.value is None:
+            raise FlagError(
+                f"failed to parse kubelet flag: flag needs an argument: {_needs(given)}", given.argument
+            )
+        else:
+            _set(flags, given.name, given.kind, given.target, given.value)
+    if commands:
+        raise FlagError(f"unknown command {commands[0]}", commands[0])
+    return flags
+
+
+def flag_value(arguments: Sequence[str], name: str) -> str | None:
+    """Return the last value that a command line gives a flag, None for no value or an empty one.
+
+    A command line that the kubelet refuses is read as far as it can be.
+    """
+    value = None
+    try:
+        for given in _given(arguments, LATEST_MINOR):
+            if given.name == name:
+                value = given.value
+    except FlagError:
+        return value or None
+    return value or None
+
+
+@dataclass(frozen=True)
+class _Given:
+    """An argument: a flag as it is `written` and by its `name`, or a word that is no flag (`name` is None).
+
+    `kind` tells how the value parses, None for an unknown flag, `target` the field that it sets. `value` is
+    None where a flag lacks its own.
+    """
+
+    argument: str
+    written: str = ""
+    name: str | None = None
+    kind: str | None = None
+    target: str = ""
+    value: str | None = None
+
+
+def _given(arguments: Sequence[str], minor: int) -> Iterator[_Given]:
+    """Divide a command line into flags and other words, as pflag does.
+
+    Raises FlagError for `---` and `--=`.
+    """
+    rest = list(arguments)
+    while rest:
+        argument = rest.pop(0)
+        if argument == "--":
+            yield from map(_Given, rest)
+            return
+        if not argument.startswith("-") or argument == "-":
+            yield _Given(argument)
+            continue
+        if argument.startswith(("---", "--=")):
+            raise FlagError(f"failed to parse kubelet flag: bad flag syntax: {argument}", argument)
+        written, separator, text = _split(argument)
+        name = written.replace("_", "-")
+        kind, target = _meaning(name, minor)
+        value: str | None = text
+        if not separator and kind == "bool":
+            value = "true"
+        elif not separator and kind is not None:
+            value = rest.pop(0) if rest else None
+        yield _Given(argument, written, name, kind, target, value)
+
+
+def override(config: Mapping[str, Any], flags: Flags) -> dict[str, Any]:
+    """Return the configuration with the flags over it; feature gates add up, everything else is replaced."""
+    overridden = dict(config)
+    for dotted, value in flags.settings.items():
+        if dotted == "featureGates":
+            value = {**(config.get("featureGates") or {}), **value}
+        *parents, name = dotted.split(".")
+        holder = overridden
+        for parent in parents:
+            holder[parent] = dict(holder.get(parent) or {})
+            holder = holder[parent]
+        holder[name] = value
+    return overridden
+
+
+def _split(argument: str) -> tuple[str, str, str]:
+    if not argument.startswith("--"):
+        # A shorthand is one letter; its value may be attached: -v4, -v=4
+        attached = argument[2:].removeprefix("=")
+        return argument[1], "=" if argument[2:] else "", attached
+    name, separator, value = argument.removeprefix("--").partition("=")
+    return name, separator, value
+
+
+def _meaning(name: str, minor: int) -> tuple[str | None, str]:
+    """Return how the value of a flag parses, None for an unknown one, and the field that it sets."""
+    history = _LIBRARY_FLAGS.get(name) or FLAGS.get(name)
+    kind, _, target = ((history and state_at(history, minor)) or "").partition(" ")
+    return kind or None, target
+
+
+def _unknown(given: _Given) -> str:
+    if given.argument.startswith("--"):
+        return f"failed to parse kubelet flag: unknown flag: --{given.written}"
+    return f"failed to parse kubelet flag: unknown shorthand flag: '{given.written[:1]}' in {given.argument}"
+
+
+def _needs(given: _Given) -> str:
+    return (
+        f"--{given.written}" if given.argument.startswith("--") else f"'{given.written}' in {given.argument}"
+    )
+
+
+def _set(flags: Flags, name: str, kind: str, target: str, value: str) -> None:
+    if kind == "reserved-memory" and not value:
+        # An empty list leaves the file's reservations alone.
+        return
+    before = flags.settings.get(target) if target else flags.others.get(name)
+    try:
+        parsed = _PARSERS[kind](value, before)
+    except (ValueError, CpuSetError) as error:
+        shown = "-v, --v" if name == "v" else f"--{name}"
+        raise FlagError(
+            f"failed to parse kubelet flag: invalid argument {quoted(value)} for {quoted(shown)} flag: "
+            f"{error}",
+            f"--{name}",
+        ) from error
+    if not target:
+        flags.others[name] = parsed
+        return
+    flags.settings[target] = parsed
+    targets = [f"{target}.{gate}" for gate in parsed] if target == "featureGates" else [target]
+    flags.names.update(dict.fromkeys(targets, f"--{name}"))
+
+
+def _string(value: str, _before: Any) -> str:
+    return value
+
+
+def _bool(value: str, _before: Any) -> bool:
+    return parse_bool(value)
+
+
+def _integer(kind: str) -> Callable[[str, Any], int]:
+    def parse(value: str, _before: Any) -> int:
+        number = _in_any_base(value)
+        if number is None:
+            raise ValueError(f"strconv.ParseInt: parsing {quoted(value)}: invalid syntax")
+        if not -(2 ** _BITS[kind]) <= number < 2 ** _BITS[kind]:
+            raise ValueError(f"strconv.ParseInt: parsing {quoted(value)}: value out of range")
+        return number
+
+    return parse
+
+
+def _in_any_base(text: str) -> int | None:
+    """Read an integer as strconv.ParseInt with base 0 does: `0x10`, `010` for 8, `1_000`."""
+    if not _INTEGER.fullmatch(text):
+        return None
+    old_octal = re.fullmatch(r"([+-]?)0_?([0-9][0-9_]*)", text)
+    try:
+        return int(f"{old_octal[1]}0o{old_octal[2]}" if old_octal else text, 0)
+    except ValueError:
+        return None
+
+
+def _verbosity(value: str, _before: Any) -> int:
+    if not _DIGITS.fullmatch(value):
+        raise ValueError(f"strconv.ParseUint: parsing {quoted(value)}: invalid syntax")
+    if int(value) >= 2**31:
+        raise ValueError(f"strconv.ParseUint: parsing {quoted(value)}: value out of range")
+    return int(value)
+
+
+def _duration(value: str, _before: Any) -> str:
+    return str(parse_duration(value))
+
+
+def _library_duration(value: str, _before: Any) -> str:
+    # cAdvisor's flags come from Go's own flag package, which does not say what is wrong.
+    try:
+        return str(parse_duration(value))
+    except DurationError as error:
+        raise ValueError("parse error") from error
+
+
+def _list(value: str, before: Any) -> list[str]:
+    # pflag reads lists as CSV, so that quotes protect a comma.
+    return [*(before or []), *(next(csv.reader([value])) if value else [])]
+
+
+def _pairs(value: str, before: Any) -> dict[str, str]:
+    return _key_values(value.split(","), "=", "string=string", before)
+
+
+def _pair(value: str, before: Any) -> dict[str, str]:
+    if "=" not in value:
+        raise ValueError("malformed pair, expect string=string")
+    return _key_values([value], "=", "string=string", before)
+
+
+def _less_than(value: str, before: Any) -> dict[str, str]:
+    return _key_values(value.split(","), "<", "string<string", before)
+
+
+def _key_values(parts: Sequence[str], separator: str, expected: str, before: Any) -> dict[str, str]:
+    pairs = dict(before or {})
+    for part in filter(None, parts):
+        key, found, value = part.partition(separator)
+        if not found:
+            raise ValueError(f"malformed pair, expect {expected}")
+        pairs[key.strip()] = value.strip()
+    return pairs
+
+
+def _labels(value: str, before: Any) -> dict[str, str]:
+    labels = dict(before or {})
+    for part in filter(None, value.split(",")):
+        key, _, label = part.partition("=")
+        labels[key.strip()] = label.strip()
+    return labels
+
+
+def _headers(value: str, _before: Any) -> str:
+    if any(":" not in part for part in filter(None, value.split(","))):
+        raise ValueError("malformed pair, expect string:string")
+    return value
+
+
+def _gates(value: str, before: Any) -> dict[str, bool]:
+    gates = dict(before or {})
+    for part in filter(None, value.split(",")):
+        key, found, text = part.partition("=")
+        if not found:
+            raise ValueError("malformed pair, expect string=bool")
+        try:
+            gates[key.strip()] = parse_bool(text.strip())
+        except ValueError as error:
+            raise ValueError(f"invalid value of {key.strip()}: {text.strip()}, err: {error}") from error
+    return gates
+
+
+def _modules(value: str, _before: Any) -> str:
+    for part in filter(None, value.split(",")):
+        pattern, _, verbosity = part.partition("=")
+        if not pattern or not verbosity or "=" in verbosity:
+            raise ValueError(f"{quoted(part)} does not have the pattern=N format")
+        try:
+            _verbosity(verbosity, None)
+        except ValueError as error:
+            raise ValueError(f"parsing verbosity in {quoted(part)}: {error}") from error
+    return value
+
+
+def _ip(value: str, _before: Any) -> str:
+    if value:
+        try:
+            ip_address(value)
+        except ValueError as error:
+            raise ValueError(f'"{value}" is not a valid IP address') from error
+    return value
+
+
+def _reserved_memory(value: str, before: Any) -> list[dict[str, Any]]:
+    reservations = list(before or [])
+    for reservation in value.split(";") if value else []:
+        node, colon, limits = reservation.partition(":")
+        if not colon or ":" in limits:
+            raise ValueError(
+                "the reserved memory has incorrect format, expected "
+                f"numaNodeID:type=quantity[,type=quantity...], got {reservation}"
+            )
+        reservations.append({"numaNode": _numa_node(node), "limits": _limits(limits)})
+    return reservations
+
+
+def _numa_node(text: str) -> int:
+    try:
+        return atoi(text)
+    except CpuSetError as error:
+        raise ValueError(f"failed to convert the NUMA node ID, expected integer, got {text}") from error
+
+
+def _limits(text: str) -> dict[str, str]:
+    limits = {}
+    for limit in text.split(","):
+        parts = limit.split("=")
+        if len(parts) != 2:
+            raise ValueError(f"the reserved limit has incorrect value, expected type=quantity, got {limit}")
+        name, quantity = parts
+        if name != "memory" and not name.startswith(_HUGEPAGES):
+            raise ValueError(f'memory type conversion error, unknown type: "{name}"')
+        try:
+            Quantity.parse(quantity)
+        except QuantityError as error:
+            raise ValueError(f"failed to parse the quantity: {quantity}") from error
+        limits[name] = quantity
+    return limits
+
+
+def _taints(value: str, _before: Any) -> list[dict[str, str]]:
+    taints: list[dict[str, str]] = []
+    for part in value.split(",") if value else []:
+        taint = _taint(part.removesuffix("-"))
+        if part.endswith("-"):
+            # kubectl's way to take a taint away, which means nothing here.
+            continue
+        if not taint["effect"]:
+            raise ValueError(f"invalid taint spec: {part}")
+        if any((each["key"], each["effect"]) == (taint["key"], taint["effect"]) for each in taints):
+            shown = " ".join((taint["key"], taint["value"], taint["effect"]))
+            raise ValueError(f"duplicated taints with the same key and effect: {{{shown} <nil>}}")
+        taints.append(taint)
+    return taints
+
+
+def _taint(text: str) -> dict[str, str]:
+    """Read `key=value:effect`, `key:effect` or `key`, as parseTaint in pkg/util/taints does."""
+    key_value, colon, effect = text.partition(":")
+    if ":" in effect:
+        raise ValueError(f"invalid taint spec: {text}")
+    if colon and effect not in _TAINT_EFFECTS:
+        raise ValueError(f"invalid taint effect: {effect}, unsupported taint effect")
+    key, _, value = key_value.partition("=") if colon else (key_value, "", "")
+    if "=" in value:
+        raise ValueError(f"invalid taint spec: {text}")
+    complaints = label_value_complaints(value) or qualified_name_complaints(key)
+    if complaints:
+        raise ValueError(f"invalid taint spec: {text}, {'; '.join(complaints)}")
+    return {"key": key, "value": value, "effect": effect}
+
+
+_PARSERS: Mapping[str, Callable[[str, Any], Any]] = {
+    "string": _string,
+    "bool": _bool,
+    "int32": _integer("int32"),
+    "uint32": _verbosity,
+    "int64": _integer("int64"),
+    "duration": _duration,
+    "library-duration": _library_duration,
+    "list": _list,
+    "pairs": _pairs,
+    "pair": _pair,
+    "less-than": _less_than,
+    "gates": _gates,
+    "headers": _headers,
+    "labels": _labels,
+    "ip": _ip,
+    "modules": _modules,
+    "reserved-memory": _reserved_memory,
+    "taints": _taints,
+}

@@ -1,0 +1,106 @@
+"""Feature gates as a kubelet resolves them: unknown, locked, group gates, dependencies.
+
+Source: staging/src/k8s.io/component-base/featuregate/feature_gate.go (SetFromMap, Validate) of each minor.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from numaforge.kubelet.minors.history import state_at
+from numaforge.kubelet.minors.tables import DEPENDENCIES, GATES
+from numaforge.kubelet.minors.versions import KNOWN_MINORS, KubeletVersion
+
+# Dependencies between gates are checked from this minor on.
+_FIRST_MINOR_WITH_DEPENDENCIES = 35
+
+# Before this minor the first error ends the walk; later ones collect what they can.
+_FIRST_MINOR_WITH_SEVERAL_ERRORS = 31
+
+_GROUPS = {"AllAlpha": "alpha", "AllBeta": "beta"}
+
+
+@dataclass(frozen=True)
+class GateState:
+    """A feature gate as one kubelet minor knows it: `maturity` is alpha, beta, ga, deprecated or prealpha."""
+
+    name: str
+    maturity: str
+    default: bool
+    locked: bool
+
+
+def gate(version: KubeletVersion, name: str) -> GateState | None:
+    """Return a feature gate as this kubelet knows it, or None where it is unknown or removed."""
+    history = GATES.get(name)
+    return None if history is None else _state_at(name, history, version.rules_minor)
+
+
+def known_minors_of(name: str) -> tuple[int, ...]:
+    """Return the kubelet minors that know a gate, in order."""
+    return tuple(minor for minor in KNOWN_MINORS if gate(KubeletVersion(minor), name) is not None)
+
+
+def set_gates(version: KubeletVersion, wanted: Mapping[str, bool]) -> tuple[str, ...]:
+    """Return the errors with which this kubelet refuses these featureGates; empty when it takes them.
+
+    The kubelet walks the map in random order and stops at the first unknown gate; here the order is by name.
+    """
+    errors: list[str] = []
+    for name in sorted(wanted):
+        state = gate(version, name)
+        if state is None:
+            return (*errors, f"unrecognized feature gate: {name}")
+        if state.locked and state.default != wanted[name]:
+            errors.append(
+                f"cannot set feature gate {name} to {_go_bool(wanted[name])}, "
+                f"feature is locked to {_go_bool(state.default)}"
+            )
+            if version.rules_minor < _FIRST_MINOR_WITH_SEVERAL_ERRORS:
+                break
+    if errors or version.rules_minor < _FIRST_MINOR_WITH_DEPENDENCIES:
+        return tuple(errors)
+    return _unmet_dependencies(version, wanted)
+
+
+def aggregate(errors: tuple[str, ...]) -> str:
+    """Return several errors as Kubernetes' aggregate prints them: one bare, more in brackets, each once."""
+    distinct = tuple(dict.fromkeys(errors))
+    return distinct[0] if len(distinct) == 1 else f"[{', '.join(distinct)}]"
+
+
+def enabled(version: KubeletVersion, wanted: Mapping[str, bool], name: str) -> bool:
+    """Return whether a gate is on under these featureGates; a gate that this kubelet does not know is off."""
+    state = gate(version, name)
+    if state is None:
+        return False
+    if name in wanted:
+        return wanted[name]
+    group = next((group for group, maturity in _GROUPS.items() if maturity == state.maturity), None)
+    return wanted[group] if group in wanted and group is not None else state.default
+
+
+def _unmet_dependencies(version: KubeletVersion, wanted: Mapping[str, bool]) -> tuple[str, ...]:
+    errors = []
+    for name, needs in sorted(DEPENDENCIES[version.rules_minor].items()):
+        if not enabled(version, wanted, name):
+            continue
+        missing = [need for need in needs if not enabled(version, wanted, need)]
+        if missing:
+            errors.append(
+                f"{name} is enabled, but depends on features that are disabled: [{' '.join(missing)}]"
+            )
+    return tuple(errors)
+
+
+def _state_at(name: str, history: str, minor: int) -> GateState | None:
+    state = state_at(history, minor)
+    if state is None:
+        return None
+    maturity, default, *locked = state.split()
+    return GateState(name, maturity, default == "on", bool(locked))
+
+
+def _go_bool(value: bool) -> str:
+    return "true" if value else "false"

@@ -1,0 +1,504 @@
+"""Load a kubelet's configuration as it does itself: flags, main file, defaults, drop-ins, flags again, gates.
+
+Source: NewKubeletCommand, loadConfigFile and kubeletConfigFlagPrecedence in cmd/kubelet/app/server.go.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from numaforge.errors import KubeletConfigError
+from numaforge.kinds import once_per_kind
+from numaforge.kubelet.config.decode import ConfigFile, LoadError, decode_config, read_document
+from numaforge.kubelet.config.defaults import with_defaults, with_eviction_defaults
+from numaforge.kubelet.config.documents import Document, YamlError, find_embedded
+from numaforge.kubelet.config.dropins import (
+    FIRST_MINOR_OF_VERSIONED_BASE,
+    FIRST_MINOR_WITHOUT_ENVIRONMENT_VARIABLE,
+    DropInError,
+    merge,
+)
+from numaforge.kubelet.config.flags import FlagError, Flags, override, parse_flags
+from numaforge.kubelet.config.gates import aggregate, known_minors_of, set_gates
+from numaforge.kubelet.config.places import Places
+from numaforge.kubelet.findings import Finding, found
+from numaforge.kubelet.minors.versions import LATEST_MINOR, KubeletVersion
+from numaforge.kubelet.values.labels import label_value_complaints, qualified_name_complaints
+from numaforge.topology.model import KubeletInstall
+
+CONFIG_PATH = "/var/lib/kubelet/config.yaml"
+EMPTY_CONFIG = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n"
+"""What a kubelet without a main file is taken to read."""
+DROP_IN_DIR = "/etc/kubernetes/kubelet.conf.d"
+DROP_IN_VARIABLE = "KUBELET_CONFIG_DROPIN_DIR_ALPHA"
+
+_FIRST_MINOR_OF_PANIC = 32
+_MISMATCH = re.compile(r"cannot unmarshal (?P<found>.+?) into Go struct field \S+ of type (?P<wanted>\S+)")
+_TYPES = {
+    "string": "text",
+    "bool": "true or false",
+    "number": "a number",
+    "int32": "a whole number",
+    "int64": "a whole number",
+    "uint32": "a whole number",
+    "float64": "a number",
+    "array": "a list",
+    "object": "a map",
+    "map[string]string": "a map of text",
+    "map[string]bool": "a map of true or false",
+    "[]string": "a list of text",
+}
+_PATHS = ("staticPodPath", "tlsCertFile", "tlsPrivateKeyFile", "resolvConf", "volumePluginDir", "podLogsDir")
+# k8s.io/kubelet/pkg/apis/well_known_labels.go
+_LABEL_PREFIXES = ("kubelet.kubernetes.io", "node.kubernetes.io")
+_LABELS = (
+    "beta.kubernetes.io/arch",
+    "beta.kubernetes.io/instance-type",
+    "beta.kubernetes.io/os",
+    "failure-domain.beta.kubernetes.io/region",
+    "failure-domain.beta.kubernetes.io/zone",
+    "kubernetes.io/arch",
+    "kubernetes.io/hostname",
+    "kubernetes.io/os",
+    "node.kubernetes.io/instance-type",
+    "topology.kubernetes.io/region",
+    "topology.kubernetes.io/zone",
+)
+_NOWHERE = object()
+_EMPTY: tuple[Any, ...] = (None, "", [])
+_PANIC = "panic: failed to merge global and in-flight KubeletConfiguration while setting defaults, error: "
+_GATES_FAILED = "failed to set feature gates from initial flags-based config: "
+
+
+@dataclass(frozen=True)
+class Origin:
+    """What gives a setting its value: the path of a file, or a flag such as `--kube-reserved`."""
+
+    place: str
+    is_flag: bool = False
+
+
+@dataclass(frozen=True)
+class Configuration:
+    """A kubelet's configuration as loaded: complete settings, where each stands, and what was read.
+
+    `main` is the decoded main file, `explicit` the top-level fields that a file or flag sets,
+    `drop_in_documents` the data of each drop-in in merge order, `skipped` the files that are not read.
+    """
+
+    version: KubeletVersion
+
+    settings: Mapping[str, Any]
+    places: Places
+    main: ConfigFile
+    flags: Flags
+    explicit: frozenset[str]
+    drop_in_documents: Mapping[str, Document] = field(default_factory=dict)
+    skipped: tuple[str, ...] = ()
+
+    @property
+    def gates(self) -> Mapping[str, bool]:
+        """The feature gates of files and flags together."""
+        gates: Mapping[str, bool] = self.settings.get("featureGates") or {}
+        return gates
+
+    def origin(self, *path: str) -> Origin | None:
+        """Return what gives a setting its value, ("kubeReserved", "memory"), or None for a default.
+
+        Nothing but a flag gives an empty value: a file that has one leaves the setting to the kubelet.
+        """
+        flag = self.flags.names.get(".".join(path)) or self.flags.names.get(path[0])
+        if flag is not None:
+            return Origin(flag, is_flag=True)
+        drop_ins = {
+            f"{self.places.drop_in_dir}/{name}": document.data
+            for name, document in reversed(list(self.drop_in_documents.items()))
+        }
+        for place, data in (*drop_ins.items(), (self.places.main, self.main.settings)):
+            written = _written(data, path)
+            unheard = written is None and self.version.rules_minor < FIRST_MINOR_OF_VERSIONED_BASE
+            if written is not _NOWHERE and not unheard:
+                return None if written in _EMPTY else Origin(place)
+        return next(
+            (Origin(place) for place, data in drop_ins.items() if self._in_any_case(data, path)), None
+        )
+
+    def _in_any_case(self, data: Mapping[str, Any], path: Sequence[str]) -> bool:
+        """Whether a drop-in gives the value under `MaxPods`, which counts where nothing says `maxPods`."""
+        fields = {key.lower(): value for key, value in data.items()}
+        written = _written(fields, (path[0].lower(), *path[1:]))
+        return written not in (_NOWHERE, *_EMPTY) and written == _written(self.settings, path)
+
+
+class StartError(Exception):
+    """The kubelet does not start: its own text, and the findings that say why.
+
+    `readable` is False where what was given is no kubelet configuration at all.
+    """
+
+    def __init__(self, error: str, *findings: Finding, readable: bool = True) -> None:
+        super().__init__(error)
+        self.error = error
+        self.findings = findings
+        self.readable = readable
+
+
+def effective_config(
+    config_text: str,
+    drop_ins: Mapping[str, str] | None = None,
+    flags: Sequence[str] = (),
+    version: KubeletVersion | str = f"1.{LATEST_MINOR}",
+    environment: Mapping[str, str] | None = None,
+) -> dict[str, Any]:
+    """Return the configuration a kubelet runs with: defaults, drop-ins in order, flags on top.
+
+    Raises KubeletConfigError where the kubelet could not load it.
+    """
+    kubelet = version if isinstance(version, KubeletVersion) else KubeletVersion.parse(version)
+    variables = {DROP_IN_VARIABLE: "1"} if environment is None else environment
+    try:
+        configuration, _ = load(
+            config_text, drop_ins or {}, flags, kubelet, variables, CONFIG_PATH, DROP_IN_DIR
+        )
+    except StartError as error:
+        raise _config_error(error) from error
+    return dict(configuration.settings)
+
+
+def load_installed(install: KubeletInstall, version: KubeletVersion) -> Configuration:
+    """Load what an installed kubelet reads: its main file, its drop-ins, its flags.
+
+    It is assumed that the environment of a 1.28 or 1.29 lets it read drop-ins. Raises KubeletConfigError, in
+    the kubelet's words, where it could not load them.
+    """
+    folder = install.config_dir or DROP_IN_DIR
+    try:
+        configuration, _ = load(
+            install.config_text or EMPTY_CONFIG,
+            below(folder, install.drop_ins),
+            install.flags,
+            version,
+            {DROP_IN_VARIABLE: "1"},
+            install.config_file or CONFIG_PATH,
+            folder,
+        )
+    except StartError as error:
+        raise _config_error(error) from error
+    return configuration
+
+
+def _written(settings: Any, path: Sequence[str]) -> Any:
+    """Return what a file writes at a path: null also where it does so above, _NOWHERE where it is silent."""
+    value = settings
+    for step in path:
+        if value is None:
+            return None
+        if not isinstance(value, Mapping) or step not in value:
+            return _NOWHERE
+        value = value[step]
+    return value
+
+
+def below(folder: str, files: Mapping[str, str]) -> dict[str, str]:
+    """Return the files in a folder, by path, under the names that they have there."""
+    inside = f"{folder.rstrip('/')}/"
+    return {path.removeprefix(inside): text for path, text in files.items() if path.startswith(inside)}
+
+
+def _config_error(error: StartError) -> KubeletConfigError:
+    finding = next(iter(error.findings), None)
+    return KubeletConfigError(
+        error.error,
+        where=(finding.file or finding.path) if finding else None,
+        remedy=finding.remedy if finding else None,
+    )
+
+
+@once_per_kind
+def load(
+    config_text: str,
+    drop_ins: Mapping[str, str],
+    arguments: Sequence[str],
+    version: KubeletVersion,
+    environment: Mapping[str, str],
+    config_path: str,
+    drop_in_dir: str,
+) -> tuple[Configuration, tuple[Finding, ...]]:
+    """Load a configuration: main file, defaults, drop-ins, flags; with notes about how it was found.
+
+    Raises StartError where the kubelet would stop.
+    """
+    flags = _parsed_flags(arguments, version)
+    _require_gates(flags.gates, version, Places(config_path, {}, {}, flags.names, drop_in_dir), _GATES_FAILED)
+    _require_node_labels(flags)
+    main, notes = _main_file(config_text, version, config_path)
+    places = Places(config_path, main.lines, {}, flags.names, drop_in_dir)
+    settings = _defaulted(main.settings, version, flags, places)
+    settings = _with_absolute_paths(with_eviction_defaults(settings), config_path)
+    configuration = Configuration(version, settings, places, main, flags, frozenset(main.settings))
+    if drop_ins or "config-dir" in flags.others:
+        _require_drop_in_variable(version, environment, drop_in_dir)
+        configuration = _with_drop_ins(configuration, drop_ins, version, drop_in_dir)
+    settings = override(configuration.settings, flags)
+    _require_gates(settings.get("featureGates") or {}, version, configuration.places, _GATES_FAILED)
+    explicit = configuration.explicit | {name.partition(".")[0] for name in flags.settings}
+    return replace(configuration, settings=settings, explicit=explicit), notes
+
+
+def _parsed_flags(arguments: Sequence[str], version: KubeletVersion) -> Flags:
+    try:
+        return parse_flags(arguments, version)
+    except FlagError as error:
+        raise StartError(
+            str(error),
+            found(
+                "NF006",
+                f"kubelet {version} cannot parse its command line",
+                "correct or remove the flag; `kubelet --help` lists the ones it knows",
+                path=error.flag,
+                text=str(error),
+            ),
+        ) from error
+
+
+def _require_node_labels(flags: Flags) -> None:
+    labels: Mapping[str, str] = flags.others.get("node-labels") or {}
+    unknown = sorted(label for label in labels if _is_reserved_label(label))
+    if not unknown:
+        _require_label_syntax(labels)
+        return
+    error = (
+        "failed to validate kubelet flags: unknown 'kubernetes.io' or 'k8s.io' labels specified with "
+        f"--node-labels: [{' '.join(unknown)}]\n--node-labels in the 'kubernetes.io' namespace must begin "
+        f"with an allowed prefix ({', '.join(_LABEL_PREFIXES)}) or be in the specifically allowed set "
+        f"({', '.join(_LABELS)})"
+    )
+    raise StartError(
+        error,
+        found(
+            "NF006",
+            f"a kubelet may not give its node the labels {', '.join(unknown)}",
+            "label the node through the API, or use another prefix",
+            path="--node-labels",
+            text=error,
+        ),
+    )
+
+
+def _require_label_syntax(labels: Mapping[str, str]) -> None:
+    complaints: dict[str, list[str]] = {}
+    for label, value in sorted(labels.items()):
+        complaints.setdefault(label, []).extend(qualified_name_complaints(label))
+        complaints.setdefault(value, []).extend(label_value_complaints(value))
+    texts = [f"'{text}' - {', '.join(said)}" for text, said in complaints.items() if said]
+    if not texts:
+        return
+    error = f"failed to validate kubelet flags: invalid node labels: {'; '.join(texts)}"
+    remedy = "write labels as key=value, both of letters, digits, '-', '_' and '.'"
+    raise StartError(
+        error, found("NF006", "a label has the wrong form", remedy, path="--node-labels", text=error)
+    )
+
+
+def _is_reserved_label(label: str) -> bool:
+    prefix = label.partition("/")[0] if "/" in label else ""
+    reserved = any(prefix == each or prefix.endswith(f".{each}") for each in ("kubernetes.io", "k8s.io"))
+    allowed = any(prefix == each or prefix.endswith(f".{each}") for each in _LABEL_PREFIXES)
+    return reserved and not allowed and label not in _LABELS
+
+
+def _main_file(text: str, version: KubeletVersion, path: str) -> tuple[ConfigFile, tuple[Finding, ...]]:
+    loading = (
+        f"failed to load kubelet config file, path: {path}, error: "
+        f"failed to load Kubelet config file {path}, error"
+    )
+    if not text:
+        error = f'{loading} kubelet config file "{path}" was empty'
+        finding = found(
+            "NF003",
+            "the configuration file is empty",
+            "give it a KubeletConfiguration",
+            text=error,
+            file=path,
+        )
+        raise StartError(error, finding, readable=False)
+    try:
+        embedded = find_embedded(text)
+        document = embedded.document if embedded else read_document(text)
+        main = decode_config(text, version, document)
+    except (LoadError, YamlError) as error:
+        reported = error.reported if isinstance(error, LoadError) else f"failed to decode: {error}"
+        raise _unloadable(error, f"{loading} {reported}", path) from error
+    if embedded is None:
+        return main, ()
+    note = found(
+        "NF602",
+        f"the configuration is part of a {embedded.holder}; what the platform merges it with is not "
+        "seen here",
+        "check the file that the node ends up with as well",
+        path=".".join(map(str, embedded.path)) or None,
+        file=path,
+    )
+    return main, (note,)
+
+
+def _unloadable(error: LoadError | YamlError, text: str, path: str) -> StartError:
+    rule = error.rule if isinstance(error, LoadError) else "NF001"
+    readable = isinstance(error, LoadError) and error.readable
+    messages = {
+        "NF001": ("this is not YAML", "correct the syntax"),
+        "NF002": (
+            "this is not a KubeletConfiguration that the kubelet knows",
+            "begin the file with apiVersion: kubelet.config.k8s.io/v1beta1 and kind: KubeletConfiguration",
+        ),
+        "NF004": (
+            "a value has the wrong type or cannot be parsed",
+            "write the value as the field's type wants it",
+        ),
+    }
+    message, remedy = _mismatch(str(error)) or messages[rule]
+    where = (
+        Places(path, {}, {}, {}, "").named(error.path)
+        if isinstance(error, LoadError) and error.path
+        else None
+    )
+    finding = found(rule, message, remedy, path=where, text=text, file=path, line=error.line)
+    return StartError(text, finding, readable=readable)
+
+
+def _mismatch(text: str) -> tuple[str, str] | None:
+    """Say in plain words which type a value has and which one is wanted."""
+    match = _MISMATCH.search(text)
+    if not match:
+        return None
+    wanted = _TYPES.get(match["wanted"].removeprefix("v1beta1."), match["wanted"])
+    remedy = "put the value in quotes" if wanted == "text" else f"write {wanted} there"
+    found_type = _TYPES.get(match["found"].partition(" ")[0], match["found"])
+    return f"the value is {found_type}, and the kubelet wants {wanted}", remedy
+
+
+def _defaulted(
+    settings: Mapping[str, Any], version: KubeletVersion, flags: Flags, places: Places
+) -> dict[str, Any]:
+    gates = {**flags.gates, **(settings.get("featureGates") or {})}
+    if version.rules_minor >= _FIRST_MINOR_OF_PANIC:
+        _require_gates(gates, version, places, _PANIC)
+    return with_defaults(settings, version, gates)
+
+
+def _with_absolute_paths(settings: Mapping[str, Any], config_path: str) -> dict[str, Any]:
+    """Resolve relative paths against the main file's folder, as configfiles.go does.
+
+    Where --config is relative itself, it is so to the working directory, which systemd sets to the root.
+    """
+    folder = posixpath.join("/", posixpath.dirname(config_path))
+    resolved = _with_absolute(settings, _PATHS, folder)
+    authentication = settings.get("authentication") or {}
+    if authentication.get("x509"):
+        x509 = _with_absolute(authentication["x509"], ("clientCAFile",), folder)
+        resolved["authentication"] = {**authentication, "x509": x509}
+    return resolved
+
+
+def _with_absolute(settings: Mapping[str, Any], names: Iterable[str], folder: str) -> dict[str, Any]:
+    relative = {name: settings[name] for name in names if settings.get(name)}
+    paths = {name: posixpath.normpath(posixpath.join(folder, path)) for name, path in relative.items()}
+    return {**settings, **{name: path for name, path in paths.items() if not relative[name].startswith("/")}}
+
+
+def _require_gates(gates: Mapping[str, bool], version: KubeletVersion, places: Places, prefix: str) -> None:
+    errors = set_gates(version, gates)
+    if not errors:
+        return
+    findings = [_gate_finding(error, gates, version, places) for error in errors]
+    raise StartError(prefix + aggregate(errors), *findings)
+
+
+def _gate_finding(error: str, gates: Mapping[str, bool], version: KubeletVersion, places: Places) -> Finding:
+    name = next((name for name in sorted(gates, key=len, reverse=True) if name in error.split()), None)
+    if error.startswith("unrecognized"):
+        return places.finding(
+            "NF101",
+            f"feature gate {name} does not exist in kubelet {version}",
+            _unknown_gate_remedy(name or "", version),
+            f"featureGates.{name}",
+            error,
+        )
+    if error.startswith("cannot set"):
+        return places.finding(
+            "NF102",
+            f"feature gate {name} cannot be changed any more in kubelet {version}",
+            f"remove {name} from featureGates",
+            f"featureGates.{name}",
+            error,
+        )
+    return places.finding(
+        "NF103",
+        "a feature gate is on that needs one that is off",
+        "enable what the gate depends on, or disable the gate too",
+        "featureGates",
+        error,
+    )
+
+
+def _unknown_gate_remedy(name: str, version: KubeletVersion) -> str:
+    minors = known_minors_of(name)
+    if not minors:
+        return f"remove {name} from featureGates, or correct its spelling"
+    if min(minors) > version.rules_minor:
+        return f"remove {name} from featureGates: it comes with kubelet 1.{min(minors)}"
+    return f"remove {name} from featureGates: kubelet 1.{max(minors)} was the last to know it"
+
+
+def _require_drop_in_variable(version: KubeletVersion, environment: Mapping[str, str], folder: str) -> None:
+    if version.rules_minor >= FIRST_MINOR_WITHOUT_ENVIRONMENT_VARIABLE or DROP_IN_VARIABLE in environment:
+        return
+    error = (
+        f"flag {folder} specified but environment variable {DROP_IN_VARIABLE} not set, cannot start kubelet"
+    )
+    raise StartError(
+        error,
+        found(
+            "NF007",
+            f"kubelet {version} has --config-dir as an alpha feature only",
+            f"set the environment variable {DROP_IN_VARIABLE}, or merge the drop-ins into the main file",
+            path="--config-dir",
+            text=error,
+        ),
+    )
+
+
+def _with_drop_ins(
+    configuration: Configuration, drop_ins: Mapping[str, str], version: KubeletVersion, folder: str
+) -> Configuration:
+    try:
+        merged = merge(configuration.settings, drop_ins, version, folder)
+    except DropInError as error:
+        text = f"failed to merge kubelet configs: {error}"
+        finding = found(
+            "NF005",
+            "a drop-in file cannot be loaded",
+            "a drop-in is a KubeletConfiguration with apiVersion and kind that holds only what it changes",
+            path=configuration.places.named(error.path) if error.path else None,
+            text=text,
+            file=f"{folder}/{error.file}",
+            line=error.line,
+        )
+        raise StartError(text, finding) from error
+    lines = {name: document.lines for name, document in merged.documents.items()}
+    places = replace(configuration.places, drop_in_lines=lines)
+    settings: Mapping[str, Any] = merged.settings
+    if version.rules_minor >= _FIRST_MINOR_OF_PANIC:
+        settings = _defaulted(settings, version, configuration.flags, places)
+    return replace(
+        configuration,
+        settings=settings,
+        places=places,
+        explicit=configuration.explicit | frozenset(merged.origin),
+        drop_in_documents=merged.documents,
+        skipped=merged.skipped,
+    )

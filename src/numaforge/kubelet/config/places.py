@@ -1,0 +1,65 @@
+"""Where a setting stands: in the main file, in a drop-in, or on the command line."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from numaforge.kubelet.findings import Finding, dotted, found
+from numaforge.kubelet.values.gojson import Path
+
+_STEP = re.compile(r'\["(?P<key>[^"]*)"\]|\[(?P<index>\d+)\]|\.?(?P<name>[^.\[]+)')
+
+
+def split_path(path: str) -> Path:
+    """Return the steps of a dotted path: `reservedMemory[0].limits` -> ("reservedMemory", 0, "limits")."""
+    return tuple(
+        int(match["index"]) if match["index"] else match["key"] or match["name"]
+        for match in _STEP.finditer(path)
+    )
+
+
+@dataclass(frozen=True)
+class Places:
+    """The lines of the main file and of each drop-in, and the flag that set a field, by dotted name."""
+
+    main: str
+    main_lines: Mapping[Path, int]
+    drop_in_lines: Mapping[str, Mapping[Path, int]]
+    flag_names: Mapping[str, str]
+    drop_in_dir: str
+
+    def named(self, path: Path) -> str:
+        """Return a path as people write it."""
+        return dotted(path)
+
+    def finding(self, rule: str, message: str, remedy: str, path: str, text: str | None = None) -> Finding:
+        """Return a finding about a setting, with the file and line (or the flag) that set it."""
+        flag = self.flag_of(path)
+        if flag is not None:
+            return found(rule, message, remedy, path=flag, text=text)
+        file, line = self.locate(split_path(path))
+        return found(rule, message, remedy, path=path, text=text, file=file, line=line)
+
+    def flag_of(self, path: str) -> str | None:
+        """Return the flag that set a field, or a part of it, or None."""
+        return next(
+            (
+                flag
+                for name, flag in self.flag_names.items()
+                if path == name or path.startswith((f"{name}.", f"{name}[")) or name.startswith(f"{path}.")
+            ),
+            None,
+        )
+
+    def locate(self, path: Path) -> tuple[str | None, int | None]:
+        """Return the file and line that say most about a path; the last drop-in that holds it comes first."""
+        for length in range(len(path), 0, -1):
+            prefix = path[:length]
+            for name in reversed(list(self.drop_in_lines)):
+                if prefix in self.drop_in_lines[name]:
+                    return f"{self.drop_in_dir}/{name}", self.drop_in_lines[name][prefix]
+            if prefix in self.main_lines:
+                return self.main, self.main_lines[prefix]
+        return None, None

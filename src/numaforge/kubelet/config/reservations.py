@@ -1,0 +1,214 @@
+"""What the kubelet keeps back from pods: reserved resources, eviction thresholds, and the sum of both.
+
+Sources: parseResourceList in cmd/kubelet/app/server.go, pkg/kubelet/eviction/helpers.go,
+pkg/kubelet/cm/node_container_manager_linux.go and helpers.go.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from math import inf, isinf
+
+from numaforge.kubelet.values.durations import DurationError, parse_duration
+from numaforge.kubelet.values.gotext import quoted
+from numaforge.quantity import ZERO, Quantity, QuantityError
+
+_RESERVABLE = frozenset({"cpu", "memory", "ephemeral-storage", "pid"})
+_MEMORY_SIGNAL = "memory.available"
+_OLD_SIGNALS = frozenset(
+    {
+        "memory.available",
+        "nodefs.available",
+        "nodefs.inodesFree",
+        "imagefs.available",
+        "imagefs.inodesFree",
+        "allocatableMemory.available",
+        "pid.available",
+    }
+)
+_FIRST_MINOR_WITH_CONTAINERFS = 29
+
+
+class ReservationError(ValueError):
+    """A reservation or threshold is refused; the message is the kubelet's, `key` the map's key."""
+
+    def __init__(self, message: str, key: str) -> None:
+        super().__init__(message)
+        self.key = key
+
+
+@dataclass(frozen=True)
+class Threshold:
+    """An eviction threshold: a quantity, or a share of the capacity as the kubelet's float32."""
+
+    quantity: Quantity | None
+    share: float = 0.0
+
+    def of(self, capacity: Quantity) -> Quantity:
+        """Return the threshold in the capacity's unit."""
+        if self.quantity is not None:
+            return self.quantity
+        return Quantity(Fraction(int(float(capacity.ceiling()) * self.share)), "BinarySI")
+
+
+def parse_reserved(reserved: Mapping[str, str]) -> dict[str, Quantity]:
+    """Return kubeReserved or systemReserved as quantities.
+
+    Raises ReservationError with the text after `--kube-reserved value failed to parse: `.
+    """
+    return {name: _reserved_quantity(name, text) for name, text in sorted(reserved.items())}
+
+
+def parse_thresholds(thresholds: Mapping[str, str], minor: int) -> dict[str, Threshold]:
+    """Return thresholds by signal; `0%` and `100%` mean that there is none. Raises ReservationError."""
+    parsed = {}
+    for signal, text in sorted(thresholds.items()):
+        _require_signal(signal, minor)
+        if text in ("0%", "100%"):
+            continue
+        parsed[signal] = _threshold(signal, text)
+    return parsed
+
+
+def check_soft_thresholds(
+    soft: Mapping[str, str], grace_periods: Mapping[str, str], reclaims: Mapping[str, str], minor: int
+) -> None:
+    """Raise ReservationError where the eviction manager refuses its soft thresholds, periods or reclaims."""
+    thresholds = parse_thresholds(soft, minor)
+    for signal, text in sorted(grace_periods.items()):
+        _require_signal(signal, minor)
+        _check_grace_period(signal, text)
+    for signal, text in sorted(reclaims.items()):
+        _require_signal(signal, minor)
+        _check_reclaim(signal, text)
+    for signal in thresholds:
+        if signal not in grace_periods:
+            raise ReservationError(
+                f"grace period must be specified for the soft eviction threshold {signal}", signal
+            )
+
+
+def node_reservation(
+    kube: Mapping[str, Quantity],
+    system: Mapping[str, Quantity],
+    hard: Mapping[str, Threshold],
+    capacity: Mapping[str, Quantity],
+) -> dict[str, Quantity]:
+    """Return what is kept back of each resource in the capacity (GetNodeAllocatableReservation).
+
+    Only memory has an eviction part here: the file systems' capacity is not known before the kubelet runs.
+    """
+    reservation = {}
+    for name, whole in capacity.items():
+        total = system.get(name, ZERO).plus(kube.get(name, ZERO))
+        if name == "memory" and _MEMORY_SIGNAL in hard:
+            total = total.plus(hard[_MEMORY_SIGNAL].of(whole))
+        if total.amount:
+            reservation[name] = total
+    return reservation
+
+
+def beyond_capacity(
+    reservation: Mapping[str, Quantity], capacity: Mapping[str, Quantity]
+) -> tuple[str, str] | None:
+    """Return the resources reserved beyond the capacity and the kubelet's text about them, or None."""
+    names = [name for name in sorted(reservation) if capacity[name].amount < reservation[name].amount]
+    if not names:
+        return None
+    complaints = " ".join(
+        f'Resource "{name}" has a reservation of {reservation[name].structure()} but capacity of '
+        f"{capacity[name].structure()}. Expected capacity >= reservation."
+        for name in names
+    )
+    return names[0], f"invalid Node Allocatable configuration. {complaints}"
+
+
+def _reserved_quantity(name: str, text: str) -> Quantity:
+    if name not in _RESERVABLE:
+        raise ReservationError(f"cannot reserve {quoted(name)} resource", name)
+    try:
+        quantity = Quantity.parse(text)
+    except QuantityError as error:
+        raise ReservationError(
+            f"failed to parse quantity {quoted(text)} for {quoted(name)} resource: {error}", name
+        ) from error
+    if quantity.amount < 0:
+        raise ReservationError(f'resource quantity for "{name}" cannot be negative: {text}', name)
+    return quantity
+
+
+def _require_signal(signal: str, minor: int) -> None:
+    known = signal in _OLD_SIGNALS
+    if minor >= _FIRST_MINOR_WITH_CONTAINERFS:
+        known = known or signal in ("containerfs.available", "containerfs.inodesFree")
+    if not known:
+        raise ReservationError(f"unsupported eviction signal {signal}", signal)
+
+
+def _threshold(signal: str, text: str) -> Threshold:
+    if text.endswith("%"):
+        share = _percentage(signal, text)
+        if share < 0:
+            raise ReservationError(f"eviction percentage threshold {signal} must be >= 0%: {text}", signal)
+        if share > 1:
+            raise ReservationError(f"eviction percentage threshold {signal} must be <= 100%: {text}", signal)
+        return Threshold(None, share)
+    quantity = _quantity(signal, text)
+    if quantity.amount <= 0:
+        raise ReservationError(f"eviction threshold {signal} must be positive: {quantity}", signal)
+    return Threshold(quantity)
+
+
+def _percentage(signal: str, text: str) -> float:
+    number = text.rstrip("%")
+    try:
+        value = float(number)
+    except ValueError as error:
+        raise ReservationError(
+            f"strconv.ParseFloat: parsing {quoted(number)}: invalid syntax", signal
+        ) from error
+    if number != number.strip() or "_" in number:
+        raise ReservationError(f"strconv.ParseFloat: parsing {quoted(number)}: invalid syntax", signal)
+    single = _float32(value)
+    if isinf(single) and not isinf(value):
+        raise ReservationError(f"strconv.ParseFloat: parsing {quoted(number)}: value out of range", signal)
+    return _float32(single / 100)
+
+
+def _float32(value: float) -> float:
+    try:
+        return float(struct.unpack("f", struct.pack("f", value))[0])
+    except OverflowError:
+        return inf if value > 0 else -inf
+
+
+def _quantity(signal: str, text: str) -> Quantity:
+    try:
+        return Quantity.parse(text)
+    except QuantityError as error:
+        raise ReservationError(str(error), signal) from error
+
+
+def _check_grace_period(signal: str, text: str) -> None:
+    try:
+        period = parse_duration(text)
+    except DurationError as error:
+        raise ReservationError(str(error), signal) from error
+    if period.nanoseconds < 0:
+        raise ReservationError(
+            f"invalid eviction grace period specified: {text}, must be a positive value", signal
+        )
+
+
+def _check_reclaim(signal: str, text: str) -> None:
+    if text.endswith("%"):
+        if _percentage(signal, text) <= 0:
+            raise ReservationError(
+                f"eviction percentage minimum reclaim {signal} must be positive: {text}", signal
+            )
+        return
+    if _quantity(signal, text).amount < 0:
+        raise ReservationError(f"negative eviction minimum reclaim specified for {signal}", signal)

@@ -1,0 +1,1 @@
+"""Whether a kubelet would start with a configuration on a machine."""

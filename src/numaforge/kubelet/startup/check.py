@@ -1,0 +1,561 @@
+"""Whether a kubelet would start with a configuration on a machine, in the kubelet's own order and words.
+
+Source: run and RunKubelet in cmd/kubelet/app/server.go, NewContainerManager and Start in
+pkg/kubelet/cm/container_manager_linux.go, NewMainKubelet in pkg/kubelet/kubelet.go. Assumed is a kubelet that
+reaches its API server and its container runtime.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from typing import Any
+
+from numaforge.cpulist import format_cpulist
+from numaforge.kinds import kind_of, once_per_kind
+from numaforge.kubelet.admission.machine import MachineInfo
+from numaforge.kubelet.checkpoints import (
+    CPU_STATE_FILE,
+    MEMORY_STATE_FILE,
+    CheckpointError,
+    check_cpu_state,
+    check_memory_state,
+    restore_cpu_state,
+    restore_memory_state,
+)
+from numaforge.kubelet.config.gates import aggregate, enabled
+from numaforge.kubelet.config.loading import (
+    CONFIG_PATH,
+    DROP_IN_DIR,
+    Configuration,
+    StartError,
+    effective_config,
+    load,
+)
+from numaforge.kubelet.config.places import Places
+from numaforge.kubelet.config.reservations import (
+    ReservationError,
+    Threshold,
+    beyond_capacity,
+    check_soft_thresholds,
+    node_reservation,
+    parse_reserved,
+    parse_thresholds,
+)
+from numaforge.kubelet.findings import Finding, Report, found
+from numaforge.kubelet.minors.options import STRICT_CPU_RESERVATION
+from numaforge.kubelet.minors.versions import KubeletVersion
+from numaforge.kubelet.startup.managers import (
+    CpuManagerSetup,
+    ManagerError,
+    MemoryManagerSetup,
+    set_up_cpu_manager,
+    set_up_memory_manager,
+    set_up_topology_manager,
+    shown_map,
+)
+from numaforge.kubelet.startup.sysctls import sysctl_complaint
+from numaforge.kubelet.startup.tls import tls_complaint
+from numaforge.kubelet.startup.traps import find_traps, unread_fields
+from numaforge.kubelet.startup.validation import (
+    FIRST_MINOR_CHECKING_FLUSHES,
+    InvalidSetting,
+    validate,
+    validate_logging,
+)
+from numaforge.kubelet.values.cpusets import parse_cpuset
+from numaforge.kubelet.values.durations import parse_duration
+from numaforge.kubelet.values.gotext import quoted
+from numaforge.quantity import Quantity, QuantityError
+from numaforge.topology.model import NodeTopology
+
+__all__ = ["check", "effective_config"]
+
+ROOT_DIR = "/var/lib/kubelet"
+
+_LAST_MINOR_OF_CPU_OPTIONS_GATE = 32
+_LAST_MINOR_OF_MEMORY_MANAGER_GATE = 31
+_FIRST_MINOR_OF_SHORT_SWAP_TEXT = 31
+_LARGEST_INTEGER = 2**63 - 1
+_RUN = "failed to run Kubelet: "
+_WATCH_STRATEGIES = ("Get", "Cache", "Watch")
+
+
+@dataclass
+class _Managers:
+    """What the managers were set up with, as far as the start came."""
+
+    cpu: CpuManagerSetup | None = None
+    memory: MemoryManagerSetup | None = None
+    reservation: Mapping[str, Quantity] = field(default_factory=dict)
+
+
+def check(
+    config_text: str,
+    *,
+    topology: NodeTopology,
+    version: KubeletVersion | str,
+    drop_ins: Mapping[str, str] | None = None,
+    flags: Sequence[str] = (),
+    state_files: Mapping[str, str] | None = None,
+    environment: Mapping[str, str] | None = None,
+    config_path: str = CONFIG_PATH,
+    drop_in_dir: str = DROP_IN_DIR,
+    root_dir: str = ROOT_DIR,
+) -> Report:
+    """Say whether this kubelet would start, with every finding on the way.
+
+    `drop_ins` maps names below `drop_in_dir` to texts, `flags` are the kubelet's arguments, `state_files`
+    maps names below `root_dir` (`cpu_manager_state`) to texts. The three paths appear in the kubelet's
+    texts only. Raises KubeletConfigError for a version that is none, or older than the oldest known one.
+    """
+    return _check(
+        config_text,
+        _as_kubelets_see_it(topology),
+        version if isinstance(version, KubeletVersion) else KubeletVersion.parse(version),
+        drop_ins or {},
+        tuple(flags),
+        state_files or {},
+        environment or {},
+        config_path,
+        drop_in_dir,
+        root_dir,
+    )
+
+
+def _as_kubelets_see_it(topology: NodeTopology) -> NodeTopology:
+    """Return the machine without what a kubelet that starts does not look at."""
+    return replace(kind_of(topology), kubelet=None, previous_plan=None, sysctls={})
+
+
+@once_per_kind
+def _check(
+    config_text: str,
+    topology: NodeTopology,
+    kubelet: KubeletVersion,
+    drop_ins: Mapping[str, str],
+    flags: tuple[str, ...],
+    state_files: Mapping[str, str],
+    environment: Mapping[str, str],
+    config_path: str,
+    drop_in_dir: str,
+    root_dir: str,
+) -> Report:
+    findings: list[Finding] = []
+    if kubelet.notice:
+        findings.append(found("NF601", kubelet.notice, "check again with a newer numaforge"))
+    configuration = None
+    managers = _Managers()
+    error, readable = None, True
+    try:
+        configuration, notes = load(
+            config_text, drop_ins, flags, kubelet, environment, config_path, drop_in_dir
+        )
+        findings += notes
+        machine = MachineInfo.from_topology(topology)
+        _validate(configuration, kubelet, topology)
+        _run(configuration, kubelet, topology, machine, managers)
+        _start(configuration, kubelet, machine, managers, state_files, root_dir)
+    except StartError as refusal:
+        error, readable = refusal.error, refusal.readable
+        findings += refusal.findings
+    if configuration is not None:
+        findings += unread_fields(configuration, kubelet)
+        findings += find_traps(configuration, topology, kubelet, managers.cpu, managers.memory)
+    return Report(
+        version=str(kubelet),
+        starts=error is None,
+        error=error,
+        findings=tuple(findings),
+        effective={} if configuration is None else configuration.settings,
+        readable=readable,
+        reserved_cpus=managers.cpu.reserved if managers.cpu else None,
+        reservation={name: str(quantity) for name, quantity in managers.reservation.items()},
+    )
+
+
+def _validate(configuration: Configuration, version: KubeletVersion, topology: NodeTopology) -> None:
+    settings, gates = configuration.settings, configuration.gates
+    refused = validate_logging(settings, version, gates)
+    if refused:
+        texts = aggregate(tuple(refusal.text for refusal in refused))
+        raise StartError(f"initialize logging: {texts}", *_refusal_findings(refused, configuration.places))
+    _require_flush_interval(configuration, version)
+    cgroup_version = topology.cgroup_version or 2
+    refused = validate(settings, version, gates, cgroup_version=cgroup_version)
+    if refused:
+        texts = aggregate(tuple(refusal.text for refusal in refused))
+        raise StartError(
+            f"failed to validate kubelet configuration, error: {texts}",
+            *_refusal_findings(refused, configuration.places),
+        )
+
+
+def _require_flush_interval(configuration: Configuration, version: KubeletVersion) -> None:
+    flush = configuration.settings["logging"]["flushFrequency"]
+    if version.rules_minor < FIRST_MINOR_CHECKING_FLUSHES and parse_duration(flush).nanoseconds < 0:
+        text = "panic: non-positive interval for NewTicker"
+        finding = configuration.places.finding(
+            "NF118",
+            f"the kubelet panics when it starts to flush its log every {flush}",
+            "leave logging.flushFrequency out (5s), or set a positive duration",
+            "logging.flushFrequency",
+            text,
+        )
+        raise StartError(text, finding)
+
+
+def _refusal_findings(refusals: Sequence[InvalidSetting], places: Places) -> list[Finding]:
+    return [
+        places.finding(
+            refusal.rule,
+            refusal.text.removeprefix("invalid configuration: "),
+            refusal.remedy,
+            refusal.path,
+            refusal.text,
+        )
+        for refusal in refusals
+    ]
+
+
+def _run(
+    configuration: Configuration,
+    version: KubeletVersion,
+    topology: NodeTopology,
+    machine: MachineInfo,
+    managers: _Managers,
+) -> None:
+    settings, places = configuration.settings, configuration.places
+    _require_tls(configuration, version)
+    _require_authorization_mode(configuration)
+    reserved_cpus = _reserved_cpus(configuration, machine)
+    kube, system = dict(settings.get("kubeReserved") or {}), dict(settings.get("systemReserved") or {})
+    if reserved_cpus:
+        kube.pop("cpu", None)
+        system["cpu"] = str(len(reserved_cpus))
+    kube_reserved = _parsed_reserved(kube, "kubeReserved", "--kube-reserved", places)
+    system_reserved = _parsed_reserved(system, "systemReserved", "--system-reserved", places)
+    hard = _hard_thresholds(configuration, version)
+    _require_qos_reserved(configuration)
+    _require_option_gates(configuration, version)
+    _require_swap(configuration, version, topology)
+    managers.reservation = node_reservation(kube_reserved, system_reserved, hard, _capacity(machine))
+    try:
+        set_up_topology_manager(settings, machine, version, configuration.gates)
+        managers.cpu = set_up_cpu_manager(
+            settings,
+            machine,
+            version,
+            configuration.gates,
+            reserved=reserved_cpus,
+            reservation=managers.reservation,
+        )
+        if _runs_memory_manager(configuration, version):
+            managers.memory = set_up_memory_manager(
+                settings, machine, version, reservation=managers.reservation
+            )
+    except ManagerError as error:
+        finding = places.finding(error.rule, str(error), error.remedy, error.path, str(error))
+        raise StartError(f"{_RUN}{error}", finding) from error
+    _create_kubelet(configuration, version)
+
+
+def _require_tls(configuration: Configuration, version: KubeletVersion) -> None:
+    complaint = tls_complaint(configuration.settings, version)
+    if complaint:
+        finding = configuration.places.finding(
+            "NF219", complaint.text, complaint.remedy, complaint.path, complaint.text
+        )
+        raise StartError(f"failed to construct kubelet dependencies: {complaint.text}", finding)
+
+
+def _require_authorization_mode(configuration: Configuration) -> None:
+    mode = configuration.settings["authorization"]["mode"]
+    if mode not in ("AlwaysAllow", "Webhook"):
+        text = f"unknown authorization mode {mode}"
+        finding = configuration.places.finding(
+            "NF219", text, "use Webhook or AlwaysAllow", "authorization.mode", text
+        )
+        raise StartError(f"{_RUN}{text}", finding)
+
+
+def _reserved_cpus(configuration: Configuration, machine: MachineInfo) -> frozenset[int]:
+    text = configuration.settings.get("reservedSystemCPUs") or ""
+    reserved = parse_cpuset(text)
+    online = frozenset(machine.cpus.places)
+    if reserved <= online:
+        return reserved
+    error = f"reserved-cpus: {text} is not a subset of online-cpus: {format_cpulist(online)}"
+    finding = configuration.places.finding(
+        "NF201",
+        error,
+        f"remove {format_cpulist(reserved - online)}, or bring these CPUs online before the kubelet starts",
+        "reservedSystemCPUs",
+        error,
+    )
+    raise StartError(f"{_RUN}{error}", finding)
+
+
+def _parsed_reserved(
+    reserved: Mapping[str, str], field_name: str, flag: str, places: Places
+) -> dict[str, Quantity]:
+    try:
+        return parse_reserved(reserved)
+    except ReservationError as error:
+        text = f"{flag} value failed to parse: {error}"
+        remedy = "reserve cpu, memory, ephemeral-storage or pid, as quantities such as 500m, 2Gi, 1000"
+        raise StartError(
+            f"{_RUN}{text}", places.finding("NF202", text, remedy, f"{field_name}.{error.key}", text)
+        ) from error
+
+
+def _hard_thresholds(configuration: Configuration, version: KubeletVersion) -> dict[str, Threshold]:
+    if configuration.flags.others.get("experimental-allocatable-ignore-eviction"):
+        return {}
+    try:
+        return parse_thresholds(configuration.settings.get("evictionHard") or {}, version.rules_minor)
+    except ReservationError as error:
+        raise StartError(
+            f"{_RUN}{error}", _eviction_finding(error, "evictionHard", configuration.places)
+        ) from error
+
+
+def _eviction_finding(error: ReservationError, field_name: str, places: Places) -> Finding:
+    return places.finding(
+        "NF203",
+        str(error),
+        "use memory.available, nodefs.available, nodefs.inodesFree, imagefs.available, imagefs.inodesFree or "
+        "pid.available with a quantity (500Mi) or a percentage (5%)",
+        f'{field_name}["{error.key}"]',
+        str(error),
+    )
+
+
+def _require_qos_reserved(configuration: Configuration) -> None:
+    for name, share in sorted((configuration.settings.get("qosReserved") or {}).items()):
+        complaint = _qos_complaint(name, share)
+        if complaint:
+            text = f"--qos-reserved value failed to parse: {complaint}"
+            finding = configuration.places.finding(
+                "NF219", text, 'reserve memory only, as a percentage: "50%"', f"qosReserved.{name}", text
+            )
+            raise StartError(f"{_RUN}{text}", finding)
+
+
+def _qos_complaint(name: str, share: str) -> str | None:
+    if name != "memory":
+        return f"cannot reserve {quoted(name)} resource"
+    prefix = f"failed to parse percentage {quoted(share)} for {quoted(name)} resource: "
+    if not share.endswith("%"):
+        return f"{prefix}percentage expected, got '{share}'"
+    digits = share.rstrip("%")
+    if not re.fullmatch(r"[+-]?[0-9]+", digits) or abs(int(digits)) > _LARGEST_INTEGER:
+        return f"{prefix}invalid number in percentage '{share}'"
+    return None if 0 <= int(digits) <= 100 else f"{prefix}percentage must be between 0 and 100"
+
+
+def _require_option_gates(configuration: Configuration, version: KubeletVersion) -> None:
+    settings, gates = configuration.settings, configuration.gates
+    cpu, topology = settings.get("cpuManagerPolicyOptions"), settings.get("topologyManagerPolicyOptions")
+    if (
+        version.rules_minor <= _LAST_MINOR_OF_CPU_OPTIONS_GATE
+        and cpu is not None
+        and not enabled(version, gates, "CPUManagerPolicyOptions")
+    ):
+        text = (
+            f"CPU Manager policy options {shown_map(cpu)} require feature gates "
+            '"CPUManager", "CPUManagerPolicyOptions" enabled'
+        )
+        _refuse_option_gate(configuration, text, "cpuManagerPolicyOptions", "CPUManagerPolicyOptions")
+    if topology is not None and not enabled(version, gates, "TopologyManagerPolicyOptions"):
+        text = (
+            f"topology manager policy options {shown_map(topology)} require feature gates "
+            '"TopologyManagerPolicyOptions" enabled'
+        )
+        _refuse_option_gate(
+            configuration, text, "topologyManagerPolicyOptions", "TopologyManagerPolicyOptions"
+        )
+
+
+def _refuse_option_gate(configuration: Configuration, text: str, path: str, gate_name: str) -> None:
+    remedy = f"do not switch the feature gate {gate_name} off"
+    raise StartError(f"{_RUN}{text}", configuration.places.finding("NF207", text, remedy, path, text))
+
+
+def _require_swap(configuration: Configuration, version: KubeletVersion, topology: NodeTopology) -> None:
+    settings = configuration.settings
+    limited = (settings.get("memorySwap") or {}).get("swapBehavior") == "LimitedSwap"
+    on_cgroup_v1 = topology.cgroup_version == 1
+    if (
+        version.rules_minor >= 30
+        and limited
+        and on_cgroup_v1
+        and enabled(version, configuration.gates, "NodeSwap")
+    ):
+        text = "swap feature is enabled and LimitedSwap but it is only supported with cgroupv2"
+        finding = configuration.places.finding(
+            "NF204", text, "boot the host with cgroup v2, or use NoSwap", "memorySwap.swapBehavior", text
+        )
+        raise StartError(f"{_RUN}{text}", finding)
+    if not topology.swap_bytes or not settings.get("failSwapOn"):
+        return
+    text = "running with swap on is not supported, please disable swap or set --fail-swap-on flag to false"
+    if version.rules_minor < _FIRST_MINOR_OF_SHORT_SWAP_TEXT:
+        text = (
+            "running with swap on is not supported, please disable swap! or set --fail-swap-on flag to false."
+        )
+    finding = configuration.places.finding(
+        "NF204",
+        text,
+        "switch swap off (swapoff -a, and in /etc/fstab), or set failSwapOn: false",
+        "failSwapOn",
+        text,
+    )
+    raise StartError(f"{_RUN}{text}", finding)
+
+
+def _runs_memory_manager(configuration: Configuration, version: KubeletVersion) -> bool:
+    if version.rules_minor > _LAST_MINOR_OF_MEMORY_MANAGER_GATE:
+        return True
+    return enabled(version, configuration.gates, "MemoryManager")
+
+
+def _capacity(machine: MachineInfo) -> dict[str, Quantity]:
+    capacity = {
+        "cpu": Quantity(Fraction(machine.cpus.num_cpus), "DecimalSI", -3),
+        "memory": Quantity.of_bytes(machine.memory_bytes),
+    }
+    for node in machine.nodes:
+        for name, size in node.hugepages.items():
+            capacity[name] = Quantity.of_bytes(size).plus(capacity.get(name, Quantity.of_bytes(0)))
+    return capacity
+
+
+def _create_kubelet(configuration: Configuration, version: KubeletVersion) -> None:
+    settings, places = configuration.settings, configuration.places
+    if parse_duration(settings["syncFrequency"]).nanoseconds <= 0:
+        text = f"invalid sync frequency {parse_duration(settings['syncFrequency']).nanoseconds}"
+        finding = places.finding("NF219", text, "set a positive duration, such as 1m", "syncFrequency", text)
+        raise StartError(f"{_RUN}failed to create kubelet: {text}", finding)
+    soft, grace = settings.get("evictionSoft") or {}, settings.get("evictionSoftGracePeriod") or {}
+    reclaims = settings.get("evictionMinimumReclaim") or {}
+    try:
+        check_soft_thresholds(soft, grace, reclaims, version.rules_minor)
+    except ReservationError as error:
+        name = next(
+            (
+                name
+                for name, keys in (("evictionSoft", soft), ("evictionSoftGracePeriod", grace))
+                if error.key in keys
+            ),
+            "evictionMinimumReclaim",
+        )
+        raise StartError(
+            f"{_RUN}failed to create kubelet: {error}", _eviction_finding(error, name, places)
+        ) from error
+    complaint = _creation_complaint(settings)
+    if complaint:
+        path, text, remedy = complaint
+        finding = places.finding("NF219", text, remedy, path, text)
+        raise StartError(f"{_RUN}failed to create kubelet: {text}", finding)
+
+
+def _creation_complaint(settings: Mapping[str, Any]) -> tuple[str, str, str] | None:
+    strategy = settings["configMapAndSecretChangeDetectionStrategy"]
+    if strategy not in _WATCH_STRATEGIES:
+        return (
+            "configMapAndSecretChangeDetectionStrategy",
+            f"unknown configmap and secret manager mode: {strategy}",
+            f"use one of {', '.join(_WATCH_STRATEGIES)}",
+        )
+    files, size = settings["containerLogMaxFiles"], settings["containerLogMaxSize"]
+    failed = "failed to initialize container log manager: "
+    if files <= 1:
+        return "containerLogMaxFiles", f"{failed}invalid MaxFiles {files}, must be > 1", "set 2 or more"
+    unreadable = _size_complaint(size)
+    if unreadable:
+        text = f"{failed}failed to parse container log max size {quoted(size)}: {unreadable}"
+        return "containerLogMaxSize", text, "write a whole quantity such as 10Mi"
+    sysctl = next(filter(None, map(sysctl_complaint, settings.get("allowedUnsafeSysctls") or [])), None)
+    if sysctl:
+        remedy = "name sysctls of a namespace: kernel.shm*, kernel.msg*, kernel.sem, fs.mqueue.*, net.*"
+        return "allowedUnsafeSysctls", sysctl, remedy
+    return None
+
+
+def _size_complaint(size: str) -> str | None:
+    try:
+        quantity = Quantity.parse(size)
+    except QuantityError as error:
+        return str(error)
+    return "invalid max log size" if quantity.as_int64() is None else None
+
+
+def _start(
+    configuration: Configuration,
+    version: KubeletVersion,
+    machine: MachineInfo,
+    managers: _Managers,
+    state_files: Mapping[str, str],
+    root_dir: str,
+) -> None:
+    root = configuration.flags.others.get("root-dir") or root_dir
+    if managers.cpu and CPU_STATE_FILE in state_files:
+        _restore_cpu(managers.cpu, state_files[CPU_STATE_FILE], version, machine, f"{root}/{CPU_STATE_FILE}")
+    if managers.memory and MEMORY_STATE_FILE in state_files:
+        _restore_memory(
+            managers.memory, state_files[MEMORY_STATE_FILE], version, f"{root}/{MEMORY_STATE_FILE}"
+        )
+    beyond = beyond_capacity(managers.reservation, _capacity(machine))
+    if beyond:
+        name, text = beyond
+        finding = configuration.places.finding(
+            "NF218",
+            f"more {name} is reserved than the node has",
+            "lower kubeReserved, systemReserved or the hard eviction threshold",
+            f"kubeReserved.{name}",
+            text,
+        )
+        raise StartError(text, finding)
+
+
+def _restore_cpu(
+    manager: CpuManagerSetup, text: str, version: KubeletVersion, machine: MachineInfo, path: str
+) -> None:
+    try:
+        state = restore_cpu_state(text, manager.policy, version, path)
+    except CheckpointError as error:
+        raise _unrestorable("NF301", f"start cpu manager error: {error}", path) from error
+    if manager.policy != "static":
+        return
+    strict = manager.options.get(STRICT_CPU_RESERVATION, False)
+    refusal = check_cpu_state(state, frozenset(machine.cpus.places), manager.reserved, strict=strict)
+    if refusal:
+        raise _unrestorable("NF301", f"start cpu manager error: {refusal}", path)
+
+
+def _restore_memory(manager: MemoryManagerSetup, text: str, version: KubeletVersion, path: str) -> None:
+    try:
+        state = restore_memory_state(text, manager.policy, version, path)
+    except CheckpointError as error:
+        raise _unrestorable("NF302", f"start memory manager error: {error}", path) from error
+    if manager.policy != "Static":
+        return
+    refusal = check_memory_state(state, manager.machine)
+    if refusal:
+        raise _unrestorable("NF302", f"start memory manager error: {refusal}", path)
+
+
+def _unrestorable(rule: str, text: str, path: str) -> StartError:
+    reason = text.partition("error: ")[2].removeprefix("could not restore state from checkpoint: ")
+    finding = found(
+        rule,
+        f"{path} does not fit the configuration: {reason.partition(', please drain')[0]}",
+        f"drain the node, stop the kubelet, delete {path}, then start it",
+        path=path,
+        text=text,
+        file=path,
+    )
+    return StartError(text, finding)

@@ -1,0 +1,355 @@
+"""What a kubelet accepts and should not: each with its consequence.
+
+The behaviour behind each warning was seen on real kubelets; where an issue of kubernetes/kubernetes tells
+more, it is named beside the rule.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from difflib import get_close_matches
+from typing import Any
+
+from numaforge.cpulist import format_cpulist
+from numaforge.kubelet.admission.hint_work import MEMORY_MANAGER, Policies, hint_work
+from numaforge.kubelet.config.decode import field_path
+from numaforge.kubelet.config.defaults import EVICTION_HARD
+from numaforge.kubelet.config.loading import Configuration
+from numaforge.kubelet.findings import Finding, dotted, found
+from numaforge.kubelet.minors.fields import ROOT_TYPE, first_minor_of, types_of
+from numaforge.kubelet.minors.options import FULL_PCPUS_ONLY
+from numaforge.kubelet.minors.versions import KubeletVersion
+from numaforge.kubelet.startup.managers import CpuManagerSetup, MemoryManagerSetup
+from numaforge.kubelet.values.gojson import GoJsonError, Path, decode
+from numaforge.kubelet.values.gotext import quoted
+from numaforge.quantity import Quantity
+from numaforge.topology.model import Core, CpuSet, NodeTopology
+
+_Findings = Iterator[Finding]
+
+
+def unread_fields(configuration: Configuration, version: KubeletVersion) -> tuple[Finding, ...]:
+    """Return the fields that lenient decoding drops, keys that appear twice, and files that are not read."""
+    places = configuration.places
+    findings = [
+        _unknown_field(path, version, places.main, configuration.main.lines.get(path))
+        for path in configuration.main.unknown
+    ]
+    findings += [_duplicate(path, places.main, line) for path, line in configuration.main.duplicates]
+    for name, document in configuration.drop_in_documents.items():
+        file = f"{places.drop_in_dir}/{name}"
+        findings += [
+            _unknown_field(path, version, file, document.lines.get(path))
+            for path in _unknown_in(document.data, version)
+        ]
+    findings += [_skipped(f"{places.drop_in_dir}/{name}") for name in configuration.skipped]
+    return tuple(findings)
+
+
+def find_traps(
+    configuration: Configuration,
+    topology: NodeTopology,
+    version: KubeletVersion,
+    cpu: CpuManagerSetup | None,
+    memory: MemoryManagerSetup | None,
+) -> tuple[Finding, ...]:
+    """Return warnings about a loaded configuration; a manager is None where the start did not reach it."""
+    findings = [
+        *_lost_eviction_defaults(configuration, version),
+        *_overriding_flags(configuration),
+        *_overwritten_reservation(configuration),
+        *_options_without_policy(configuration),
+    ]
+    if cpu is not None and cpu.policy == "static":
+        findings += _cpu_traps(configuration, topology, cpu)
+    if memory is not None and memory.policy == "Static":
+        findings += _oversized_reservations(configuration, memory)
+    findings += _single_numa_node(configuration, topology, cpu)
+    findings += _many_hints(configuration, topology, version)
+    return tuple(findings)
+
+
+def _unknown_field(path: Path, version: KubeletVersion, file: str, line: int | None) -> Finding:
+    name = dotted(path)
+    since = first_minor_of(str(path[-1])) if len(path) == 1 else None
+    if since is not None and since > version.rules_minor:
+        remedy = f"{name} exists from kubelet 1.{since} on: remove it, or upgrade"
+    else:
+        nearest = get_close_matches(str(path[-1]), _fields_beside(path, version), n=1, cutoff=0.6)
+        remedy = f"did you mean {nearest[0]}?" if nearest else "remove it, or look up the field's name"
+    return found(
+        "NF501",
+        f"kubelet {version} does not know the field {name}; it drops it with a line in its log and starts "
+        "without",
+        remedy,
+        path=name,
+        text=f"strict decoding error: unknown field {quoted(field_path(path))}",
+        file=file,
+        line=line,
+    )
+
+
+def _fields_beside(path: Path, version: KubeletVersion) -> list[str]:
+    structs = types_of(version.rules_minor).structs
+    fields = structs[ROOT_TYPE]
+    for step in path[:-1]:
+        if isinstance(step, str):
+            fields = structs.get(fields.get(step, "").lstrip("*[]"), {})
+    return list(fields)
+
+
+def _unknown_in(data: Any, version: KubeletVersion) -> tuple[Path, ...]:
+    try:
+        return decode(data, ROOT_TYPE, types_of(version.rules_minor)).unknown
+    except GoJsonError:
+        # The wrong type was reported where the drop-ins were merged.
+        return ()
+
+
+def _duplicate(path: Path, file: str, line: int) -> Finding:
+    return found(
+        "NF502",
+        f"{dotted(path)} appears twice; the kubelet takes the last one",
+        "keep one of them",
+        path=dotted(path),
+        file=file,
+        line=line,
+    )
+
+
+def _skipped(file: str) -> Finding:
+    return found(
+        "NF514",
+        "the kubelet reads only files that end in .conf, so this one has no effect",
+        "rename it to *.conf, or remove it",
+        path="--config-dir",
+        file=file,
+    )
+
+
+def _lost_eviction_defaults(configuration: Configuration, version: KubeletVersion) -> _Findings:
+    written = configuration.main.settings.get("evictionHard")
+    if written is None or configuration.settings.get("mergeDefaultEvictionSettings"):
+        return
+    lost = [
+        signal for signal in EVICTION_HARD if signal not in (configuration.settings.get("evictionHard") or {})
+    ]
+    if not lost:
+        return
+    consequence = "these thresholds are off"
+    if "memory.available" in lost:
+        consequence += ": without memory.available the kernel's OOM killer comes before any eviction"
+    merge = " or set mergeDefaultEvictionSettings: true" if version.rules_minor >= 33 else ""
+    yield configuration.places.finding(
+        "NF507",
+        f"an evictionHard map replaces all defaults; it leaves out {', '.join(lost)}, and {consequence}",
+        f"add them{merge}",
+        "evictionHard",
+    )
+
+
+def _overriding_flags(configuration: Configuration) -> _Findings:
+    files = [configuration.main.settings, *(each.data for each in configuration.drop_in_documents.values())]
+    for field, flag in sorted(configuration.flags.names.items()):
+        if field.startswith("featureGates."):
+            continue
+        value = configuration.flags.settings[field]
+        in_files = [_at(settings, field) for settings in files]
+        if any(each is not None and each != value for each in in_files):
+            yield found(
+                "NF509",
+                f"the flag {flag} overrides {field} of the files: the kubelet runs with {_shown(value)}",
+                f"remove the flag (in the unit or its environment file), or {field} from the files",
+                path=flag,
+            )
+
+
+def _at(settings: Mapping[str, Any], field: str) -> Any:
+    value: Any = settings
+    for step in field.split("."):
+        value = value.get(step) if isinstance(value, dict) else None
+    return value
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, dict):
+        return ",".join(f"{key}={each}" for key, each in value.items())
+    return str(value)
+
+
+def _overwritten_reservation(configuration: Configuration) -> _Findings:
+    settings = configuration.settings
+    if not settings.get("reservedSystemCPUs"):
+        return
+    for field in ("kubeReserved", "systemReserved"):
+        if "cpu" in (settings.get(field) or {}):
+            yield configuration.places.finding(
+                "NF515",
+                f"reservedSystemCPUs overwrites {field}.cpu: its size is what is kept back",
+                f"remove cpu from {field}",
+                f"{field}.cpu",
+            )
+
+
+def _options_without_policy(configuration: Configuration) -> _Findings:
+    settings, places = configuration.settings, configuration.places
+    policy = settings["topologyManagerPolicy"]
+    if policy == "none" and settings.get("topologyManagerPolicyOptions"):
+        yield places.finding(
+            "NF511",
+            "topologyManagerPolicyOptions are not even read while topologyManagerPolicy is none",
+            "set topologyManagerPolicy, or remove the options",
+            "topologyManagerPolicyOptions",
+        )
+    if settings["memoryManagerPolicy"] == "None" and settings.get("reservedMemory"):
+        yield places.finding(
+            "NF512",
+            "reservedMemory has no effect while memoryManagerPolicy is None",
+            "set memoryManagerPolicy: Static, or remove reservedMemory",
+            "reservedMemory",
+        )
+    no_hints = settings["cpuManagerPolicy"] == "none" and settings["memoryManagerPolicy"] == "None"
+    if policy != "none" and no_hints:
+        yield places.finding(
+            "NF513",
+            f"topologyManagerPolicy {policy} aligns devices only: the CPU and memory managers give no hints",
+            "set cpuManagerPolicy: static, and memoryManagerPolicy: Static where memory matters",
+            "topologyManagerPolicy",
+        )
+
+
+def _cpu_traps(configuration: Configuration, topology: NodeTopology, cpu: CpuManagerSetup) -> list[Finding]:
+    path = "reservedSystemCPUs" if configuration.settings.get("reservedSystemCPUs") else "kubeReserved.cpu"
+    free = topology.online - cpu.reserved
+    if not free:
+        return [
+            configuration.places.finding(
+                "NF503",
+                "every CPU is reserved: the kubelet starts, and no container can get exclusive CPUs",
+                "reserve fewer CPUs: whole cores on each NUMA node",
+                path,
+            )
+        ]
+    return [
+        *_uneven_threads(configuration, topology, cpu, path),
+        *_partial_cores(configuration, topology, cpu, path),
+        *_starved_gpus(configuration, topology, free, path),
+    ]
+
+
+def _uneven_threads(
+    configuration: Configuration, topology: NodeTopology, cpu: CpuManagerSetup, path: str
+) -> _Findings:
+    # kubernetes/kubernetes#124066 and #140495: CPUs per core is rounded down, so a half-reserved core looks
+    # free.
+    sizes = {len(core.cpus) for core in topology.cores if core.cpus}
+    at_risk = _in_part(topology.cores, cpu.reserved)
+    if len(sizes) < 2 or not at_risk:
+        return
+    handed_out = frozenset[int]().union(*(core.cpus & cpu.reserved for core in at_risk))
+    yield configuration.places.finding(
+        "NF505",
+        "cores have different numbers of threads online, so the kubelet takes a half-reserved core for a "
+        f"free one and hands out the reserved CPUs {format_cpulist(handed_out)}",
+        "reserve whole cores, or bring all threads online",
+        path,
+    )
+
+
+def _partial_cores(
+    configuration: Configuration, topology: NodeTopology, cpu: CpuManagerSetup, path: str
+) -> _Findings:
+    partial = _in_part(topology.cores, cpu.reserved)
+    if not partial:
+        return
+    siblings = frozenset[int]().union(*(core.cpus - cpu.reserved for core in partial))
+    if cpu.options.get(FULL_PCPUS_ONLY):
+        consequence = (
+            f"under {FULL_PCPUS_ONLY} no container gets the CPUs {format_cpulist(siblings)} beside them"
+        )
+    else:
+        consequence = f"containers on the CPUs {format_cpulist(siblings)} share their cores with the system"
+    whole = cpu.reserved | siblings
+    yield configuration.places.finding(
+        "NF506",
+        f"{len(partial)} cores are reserved in part: {consequence}",
+        f'reserve whole cores: reservedSystemCPUs: "{format_cpulist(whole)}"',
+        path,
+    )
+
+
+def _in_part(cores: Iterable[Core], reserved: CpuSet) -> list[Core]:
+    return [core for core in cores if core.cpus & reserved and not core.cpus <= reserved]
+
+
+def _starved_gpus(configuration: Configuration, topology: NodeTopology, free: CpuSet, path: str) -> _Findings:
+    threads = max((len(core.cpus) for core in topology.cores), default=1)
+    for node in topology.numa_nodes:
+        gpus = sum(gpu.numa_node == node.id for gpu in topology.gpus)
+        left = node.cpus & free
+        if node.cpus and len(left) < gpus * threads:
+            yield configuration.places.finding(
+                "NF508",
+                f"NUMA node {node.id} has {gpus} GPUs and {len(left)} CPUs left for pods: not a core for "
+                "each GPU",
+                "reserve CPUs on another NUMA node, or fewer of them",
+                path,
+            )
+
+
+def _oversized_reservations(configuration: Configuration, memory: MemoryManagerSetup) -> _Findings:
+    for node, tables in sorted(memory.machine.items()):
+        table = tables["memory"]
+        pages = sum(other.total for name, other in tables.items() if name != "memory")
+        if table.total and table.system_reserved and table.system_reserved + pages > table.total:
+            held = Quantity.of_bytes(table.system_reserved)
+            yield configuration.places.finding(
+                "NF504",
+                f"NUMA node {node} has {Quantity.of_bytes(table.total)} of memory, "
+                f"{Quantity.of_bytes(pages)} of it in hugepages, and reservedMemory takes {held}: what is "
+                "left wraps around to a huge number, and the kubelet admits pods that the node cannot hold",
+                "spread reservedMemory over the NUMA nodes",
+                "reservedMemory",
+            )
+
+
+def _single_numa_node(
+    configuration: Configuration, topology: NodeTopology, cpu: CpuManagerSetup | None
+) -> _Findings:
+    nodes = [node for node in topology.numa_nodes if node.cpus]
+    if configuration.settings["topologyManagerPolicy"] != "single-numa-node" or len(nodes) < 2:
+        return
+    reserved = cpu.reserved if cpu else frozenset()
+    cpus = max(len(node.cpus - reserved) for node in nodes)
+    largest = f"{cpus} exclusive CPUs"
+    if topology.gpus:
+        gpus = max(sum(gpu.numa_node == node.id for gpu in topology.gpus) for node in topology.numa_nodes)
+        largest += f" or {gpus} of the {len(topology.gpus)} GPUs"
+    scope = configuration.settings["topologyManagerScope"]
+    yield configuration.places.finding(
+        "NF510",
+        f"single-numa-node refuses every {scope} that needs more than one NUMA node has: at most {largest}",
+        "use topologyManagerPolicy: best-effort where larger shapes must run",
+        "topologyManagerPolicy",
+    )
+
+
+def _many_hints(configuration: Configuration, topology: NodeTopology, version: KubeletVersion) -> _Findings:
+    settings = configuration.settings
+    pages = {size for node in topology.numa_nodes for size, pool in node.hugepages.items() if pool.total}
+    policies = Policies(
+        settings["cpuManagerPolicy"],
+        settings["memoryManagerPolicy"],
+        settings["topologyManagerPolicy"],
+        pages,
+    )
+    work = hint_work(topology, version, policies)
+    if not work.slow:
+        return
+    consequence = "no pod is admitted in time" if work.hopeless else "every pod waits for it"
+    yield configuration.places.finding(
+        "NF516",
+        f"{work}: {consequence}",
+        work.remedies(topology),
+        "memoryManagerPolicy" if MEMORY_MANAGER in work.numa_nodes else "topologyManagerPolicy",
+    )

@@ -1,0 +1,1 @@
+"""How Go and Kubernetes read and print values: durations, JSON, CPU lists, labels."""

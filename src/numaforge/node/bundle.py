@@ -1,0 +1,169 @@
+"""Many files on a host in two round trips: one POSIX sh script reads them, one replaces them atomically.
+
+Both scripts run on dash and busybox and need nothing but coreutils' (or busybox') base64, stat, readlink and
+sync.
+"""
+
+from __future__ import annotations
+
+import base64
+import difflib
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import takewhile
+
+from numaforge import shell
+from numaforge.errors import HostError
+
+BACKUP_DIR = "/var/lib/numaforge/backup"
+
+_GONE = "-"  # no character of base64
+
+
+@dataclass(frozen=True)
+class FileContent:
+    """A file as it is to be: text, mode in octal digits, owner and group by name."""
+
+    path: str
+    text: str
+    mode: str = "0644"
+    owner: str = "root"
+    group: str = "root"
+
+
+@dataclass(frozen=True)
+class FileState:
+    """A file as it is now; bytes that are not UTF-8 are kept as surrogates."""
+
+    text: str
+    mode: str
+    owner: str
+    group: str
+
+
+@dataclass(frozen=True)
+class FileChange:
+    """One file that differs: `old` is None for a new file, `new` for one that is to go."""
+
+    path: str
+    old: FileState | None
+    new: FileContent | None
+
+
+def read_script(paths: Sequence[str], known: Iterable[str] = ()) -> str:
+    """Return the script whose output `parse_states` reads.
+
+    A file whose text is among the `known` ones is not sent.
+    """
+    return shell.library("node/bundle_read") + shell.call("read_files", [known_sums(known), *paths])
+
+
+def known_sums(known: Iterable[str]) -> str:
+    """Return the checksums of texts as `read_files` in bundle_read.sh takes them."""
+    return " ".join(sorted({checksum(text) for text in known}))
+
+
+def parse_states(output: Sequence[str], known: Iterable[str] = ()) -> dict[str, FileState]:
+    """Return the files that exist, by path, from the read script's output lines.
+
+    Raises HostError when the output is cut off, or a path is neither a regular file nor absent.
+    """
+    if not {"stat", "sum", "text"} <= {*output} or output[-1] != "end":
+        raise HostError("the host's answer about its files is cut off", remedy="run again")
+    sums_at, texts_at = output.index("sum"), output.index("text")
+    rights = dict(_rights_line(line) for line in output[output.index("stat") + 1 : sums_at])
+    sums = {
+        path: digest for digest, _, path in (line.partition("  ") for line in output[sums_at + 1 : texts_at])
+    }
+    texts = {checksum(text): text for text in known}
+    texts_sent = _sent_texts(output[texts_at + 1 : -1])
+    states = {}
+    for path, digest in sums.items():
+        if path in rights:
+            text = texts_sent[path] if path in texts_sent else texts[digest]
+            if text is not None:
+                states[path] = FileState(text, *rights[path])
+    return states
+
+
+def _rights_line(line: str) -> tuple[str, tuple[str, str, str]]:
+    mode, owner, group, path = line.split(" ", 3)
+    return path, (mode.zfill(4), owner, group)
+
+
+def _sent_texts(lines: Sequence[str]) -> dict[str, str | None]:
+    """Return the texts by path, None for a file that has gone before it could be sent."""
+    texts: dict[str, str | None] = {}
+    rest = iter(lines)
+    for line in rest:
+        kind, path = line.split(" ", 1)
+        if kind == "other":
+            raise HostError("is not a regular file", where=path, remedy="move it away and run again")
+        body = "".join(takewhile(lambda encoded: encoded != ".", rest))
+        gone = body == _GONE
+        texts[path] = None if gone else base64.b64decode(body).decode("utf-8", "surrogateescape")
+    return texts
+
+
+def checksum(text: str) -> str:
+    """Return the checksum of a file with this text."""
+    return hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()
+
+
+def changes(
+    wanted: Sequence[FileContent], absent: Sequence[str], states: Mapping[str, FileState]
+) -> tuple[FileChange, ...]:
+    """Return what must change for the `wanted` files to be as described and the `absent` ones away."""
+    written = [
+        FileChange(file.path, states.get(file.path), file)
+        for file in wanted
+        if states.get(file.path) != FileState(file.text, file.mode.zfill(4), file.owner, file.group)
+    ]
+    removed = [FileChange(path, states[path], None) for path in absent if path in states]
+    return tuple(written + removed)
+
+
+def diff(change: FileChange) -> list[str]:
+    """Return a unified diff of one change, its mode and owner included, as printable lines."""
+    old, new = change.old, change.new
+    lines = [
+        line.rstrip("\n").encode("utf-8", "backslashreplace").decode()
+        for line in difflib.unified_diff(
+            (old.text if old else "").splitlines(keepends=True),
+            (new.text if new else "").splitlines(keepends=True),
+            f"{change.path} (now)" if old else "/dev/null",
+            f"{change.path} (planned)" if new else "/dev/null",
+        )
+    ]
+    if old and new and _rights(old) != _rights(new):
+        lines.append(f"{change.path}: {_rights(old)} -> {_rights(new)}")
+    if not lines:
+        lines.append(f"{change.path}: {'removed' if old else 'created'}, empty")
+    return lines
+
+
+def write_script(changed: Sequence[FileChange]) -> str:
+    """Return the script that makes the changes: all of them, or none.
+
+    A script that arrives cut off does nothing.
+    """
+    written = [change.new for change in changed if change.new]
+    lines = [
+        f"{number} {file.mode} {file.owner} {file.group} {encoded(file.text) or '_'} {file.path}"
+        for number, file in enumerate(written)
+    ] + [f"- - - - - {change.path}" for change in changed if change.new is None]
+    return (
+        shell.assignments({"BACKUP_DIR": BACKUP_DIR})
+        + shell.library("node/files", "node/bundle_write")
+        + shell.call("write_files", data="".join(f"{shell.line(each)}\n" for each in lines))
+    )
+
+
+def encoded(text: str) -> str:
+    """Return a text as one line of base64."""
+    return base64.b64encode(text.encode("utf-8", "surrogateescape")).decode()
+
+
+def _rights(file: FileState | FileContent) -> str:
+    return f"mode {file.mode.zfill(4)} {file.owner}:{file.group}"

@@ -1,0 +1,35 @@
+# shellcheck shell=sh
+# Says everything about all files in two processes, and sends only the texts that are not known already. Other
+# programs may be at work on them: a file that is not there all the time is not there.
+
+read_files() { # KNOWN-CHECKSUMS PATH...
+    known=$1
+    shift
+    echo stat
+    stat -L -c '%a %U %G %n' "$@" 2> /dev/null
+    echo sum
+    sums=$(sha256sum "$@" 2> /dev/null)
+    printf '%s\n' "$sums"
+    echo text
+    for path in "$@"; do
+        if [ -e "$path" ] && [ ! -f "$path" ]; then echo "other $path"; fi
+    done
+    set -f
+    IFS='
+'
+    for line in $sums; do
+        case $known in
+        *"${line%% *}"*) ;;
+        *)
+            path=${line#*  }
+            echo "file $path"
+            if ! base64 < "$path" 2> /dev/null; then
+                if [ -e "$path" ]; then return 1; fi
+                echo "-" # no character of base64
+            fi
+            echo .
+            ;;
+        esac
+    done
+    echo end
+}

@@ -1,0 +1,68 @@
+"""What a change was planned on, so that a node on which it is not true any more refuses it.
+
+fence.sh has both the look at a node and the check on it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from numaforge.errors import HostError
+from numaforge.shell import line
+
+BOOT_ID = "/proc/sys/kernel/random/boot_id"
+
+
+@dataclass(frozen=True)
+class Fingerprint:
+    """What a node was like when a change of it was planned.
+
+    `uptime_seconds` is the node's own clock. `predecessor` is the last transaction that touched the node,
+    with its outcome ("T1 applied"), "" for none. `contents` are the checksums of the files that the plan
+    depends on, by path ("absent" for one that does not exist), with every drop-in of `drop_in_folder`.
+    """
+
+    boot_id: str
+    uptime_seconds: int
+    predecessor: str
+    contents: Mapping[str, str]
+    drop_in_folder: str | None = None
+
+
+def read_fingerprint(lines: Iterable[str], drop_in_folder: str | None) -> Fingerprint:
+    """Read what `look_command` printed, among other lines.
+
+    Raises HostError for an answer that is cut off.
+    """
+    words = [line.partition(" ") for line in lines]
+    said = {name: value for name, _, value in words}
+    contents = [value.partition(" ") for name, _, value in words if name == "content"]
+    try:
+        return Fingerprint(
+            said["boot"],
+            int(said["uptime"]),
+            said["last"],
+            {path: checksum for checksum, _, path in contents},
+            drop_in_folder,
+        )
+    except (KeyError, ValueError) as error:
+        raise HostError("the answer about the kubelet's files is cut off", remedy="run again") from error
+
+
+def settings(planned_on: Fingerprint | None, good_for_seconds: int) -> dict[str, str]:
+    """Return the variables of fence.sh; without a fingerprint any node will do."""
+    found = planned_on or Fingerprint("", 0, "", {})
+    return {
+        "PLANNED_BOOT": found.boot_id,
+        "PLANNED_UPTIME": str(found.uptime_seconds),
+        "PLANNED_LAST": found.predecessor,
+        "PLANNED_FOLDER": found.drop_in_folder or "",
+        "GOOD_FOR_SECONDS": str(good_for_seconds),
+    }
+
+
+def planned_lines(planned_on: Fingerprint | None) -> str:
+    """Return the data file with the contents that were found, as fence.sh prints them."""
+    contents = planned_on.contents if planned_on else {}
+    return "".join(f"{checksum} {line(path)}\n" for path, checksum in contents.items())

@@ -1,0 +1,62 @@
+# shellcheck shell=sh
+# What a change was planned on, and whether that is still so. The look and the check are the same words: they
+# cannot disagree about what differs. /proc/uptime goes on while a machine sleeps, and no time server sets it.
+
+boot_id() { cat /proc/sys/kernel/random/boot_id; }
+last() { cat "$ROOT/last" 2> /dev/null; }
+uptime_seconds() {
+    read -r uptime _ < /proc/uptime
+    echo "${uptime%%.*}"
+}
+contents() { # FOLDER PATH...: the checksum of each and of the drop-ins in the folder, then the path
+    {
+        if [ -d "$1" ]; then find -L "$1" -type f -name '*.conf'; fi
+        shift
+        printf '%s\n' "$@"
+    } | LC_ALL=C sort -u | while IFS= read -r path; do
+        printf '%s %s\n' "$(content "$path")" "$path"
+    done
+}
+look() { # FOLDER PATH...: first, so that an edit while the files are being read is one after the look
+    printf 'boot %s\nuptime %s\nlast %s\n' "$(boot_id)" "$(uptime_seconds)" "$(last)"
+    contents "$@" | sed 's/^/content /'
+}
+
+# PLANNED_BOOT, PLANNED_UPTIME, PLANNED_LAST, PLANNED_FOLDER and GOOD_FOR_SECONDS are settings; the lines of
+# $FOLDER/planned are those that `look` printed.
+outdated() { # sets `why` where the node is not what the change was planned on
+    [ -n "$PLANNED_BOOT" ] || return 1
+    age=$(($(uptime_seconds) - PLANNED_UPTIME))
+    if [ "$(boot_id)" != "$PLANNED_BOOT" ]; then
+        why="the node was rebooted after it was looked at"
+    elif [ "$age" -gt "$GOOD_FOR_SECONDS" ]; then
+        why="the node was looked at $age s ago, and that is good for $GOOD_FOR_SECONDS s"
+    elif [ "$(last)" != "$PLANNED_LAST" ]; then
+        why="another transaction has ended after the node was looked at ($(last))"
+    else
+        edited before-stop
+    fi
+}
+present_contents() {
+    set -- "$PLANNED_FOLDER"
+    while IFS= read -r line; do set -- "$@" "${line#* }"; done < "$FOLDER/planned"
+    contents "$@"
+}
+edited() { # before-stop|after-stop: sets `why` to the files that were changed, but those that a part tolerates
+    [ -n "$PLANNED_BOOT" ] || return 1
+    when=$1
+    why=$({
+        cat "$FOLDER/planned"
+        present_contents
+    } | LC_ALL=C sort | uniq -u | cut -d ' ' -f 2- | LC_ALL=C sort -u | while IFS= read -r path; do
+        if ! tolerated "$path" "$when"; then printf '%s was changed after it was looked at; ' "$path"; fi
+    done)
+    why=${why%; }
+    [ -n "$why" ]
+}
+tolerated() { # PATH before-stop|after-stop: whether some part expects the file to change by itself
+    for each in $UPWARDS; do
+        if provides "$each" tolerates && call "$each" tolerates "$1" "$2"; then return 0; fi
+    done
+    return 1
+}

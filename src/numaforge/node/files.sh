@@ -1,0 +1,45 @@
+# shellcheck shell=sh
+# What everything that replaces files is made of. Every path is resolved first, so that a file behind a symbolic
+# link is replaced and the link stays.
+
+resolved() { readlink -f "$1" 2> /dev/null || printf '%s\n' "$1"; }
+temporary() { printf '%s/.numaforge-%s\n' "$(dirname "$(resolved "$1")")" "$2"; }
+stage() { # NUMBER PATH MODE OWNER GROUP, content as base64 on stdin: write it beside its target and flush it
+    target=$(resolved "$2")
+    if [ -e "$target" ] && [ ! -f "$target" ]; then
+        echo "$2: is not a regular file; move it away and run again" >&2
+        return 1
+    fi
+    mkdir -p "$(dirname "$target")" || return 1
+    new=$(temporary "$2" "$1")
+    base64 -d > "$new" && chown "$4:$5" "$new" && chmod "$3" "$new" && sync "$new"
+}
+discard() { rm -f "$(temporary "$2" "$1")"; } # NUMBER PATH
+place() {                                     # NUMBER PATH: let the staged file take its target's place
+    mv -f "$(temporary "$2" "$1")" "$(resolved "$2")" && sync "$(dirname "$(resolved "$2")")"
+}
+keep() { # FOLDER PATH: copy what is there now below FOLDER
+    target=$(resolved "$2")
+    if [ -e "$target" ]; then
+        mkdir -p "$1$(dirname "$2")" && cp -a "$target" "$1$2" && sync "$1$2"
+    fi
+}
+remove() { # PATH
+    target=$(resolved "$1")
+    if [ -e "$target" ]; then rm -f "$target" && sync "$(dirname "$target")"; fi
+}
+same() { # PATH PATH: in content, rights and age
+    [ "$(stat -c '%a %u %g %Y' "$1")" = "$(stat -c '%a %u %g %Y' "$2" 2> /dev/null)" ] &&
+        [ "$(sha256sum < "$1")" = "$(sha256sum < "$2")" ]
+}
+put_back() { # FOLDER PATH: make PATH what it was when `keep` saw it
+    if [ ! -e "$1$2" ]; then
+        remove "$2"
+    elif ! same "$1$2" "$(resolved "$2")"; then
+        cp -a "$1$2" "$(temporary "$2" back)" && sync "$(temporary "$2" back)" && place back "$2"
+    fi
+}
+content() { # PATH: the checksum of what is in it
+    sum=$(sha256sum < "$1") || sum=absent
+    printf '%s\n' "${sum%% *}"
+} 2> /dev/null

@@ -1,0 +1,70 @@
+# shellcheck shell=sh
+# How far a transaction is and how it ended. `state`, `last` and `result.json` are renamed into place and
+# flushed: they are read after a power cut.
+
+KEPT_TRANSACTIONS=5
+
+valid_utf8() { # what reads it over SSH reads nothing else
+    if command -v iconv > /dev/null 2>&1; then
+        iconv -c -f UTF-8 -t UTF-8 2> /dev/null
+    else
+        LC_ALL=C tr '\200-\377' '?'
+    fi
+}
+record() { # NAME TEXT: write it to a file of the transaction, whole and flushed
+    printf '%s\n' "$2" > "$FOLDER/$1.new" && sync "$FOLDER/$1.new" &&
+        mv -f "$FOLDER/$1.new" "$FOLDER/$1" && sync "$FOLDER"
+}
+noted() { cat "$FOLDER/$1" 2> /dev/null; } # NAME
+phase() { record state "$1"; }
+outcome() { # FOLDER
+    sed -n '1s/.*, "outcome": "\([a-z-]*\)", .*/\1/p' "$1/result.json" 2> /dev/null
+}
+json_line() { # a line of any bytes on stdin as the inside of a JSON string
+    valid_utf8 | tr -d '\000-\010\013-\037' | sed -e 's/\\/\\\\/g' -e 's/"/\\"/g' -e 's/\t/\\t/g'
+}
+result() { # OUTCOME REASON
+    printf '{"id": "%s", "outcome": "%s", "reason": "%s", "journal": [' "$ID" "$1" \
+        "$(printf '%s' "$2" | tr '\n' ' ' | json_line)"
+    separator=
+    if [ -e "$FOLDER/journal" ]; then
+        json_line < "$FOLDER/journal" | while IFS= read -r line; do
+            printf '%s\n  "%s"' "$separator" "$line"
+            separator=,
+        done
+    fi
+    printf ']}\n'
+}
+finish() { # OUTCOME REASON
+    rm -f "$FOLDER/reserve"
+    result "$1" "$2" > "$FOLDER/result.new" && sync "$FOLDER/result.new" || return 1
+    touched=yes
+    case $1 in
+    void | refused) touched= ;; # the node is as it was: what was planned on it is still true
+    *)
+        printf '%s %s\n' "$ID" "$1" > "$ROOT/last.new" && sync "$ROOT/last.new" &&
+            mv -f "$ROOT/last.new" "$ROOT/last" || return 1
+        ;;
+    esac
+    mv -f "$FOLDER/result.new" "$FOLDER/result.json" && sync -f "$FOLDER" || return 1
+    # Only with a new predecessor is it certain that one whose folder goes does not begin any more.
+    if [ -n "$touched" ]; then prune; fi
+    release
+}
+prune() { # the oldest finished transactions, but none that needs a person, and none that holds an edit
+    kept=0
+    untouched=0
+    # shellcheck disable=SC2045 # by age; the names are our ids
+    for id in $(ls -1t "$ROOT"); do
+        if [ -L "$ROOT/$id" ] || [ ! -d "$ROOT/$id" ]; then continue; fi
+        ended_as=$(outcome "$ROOT/$id")
+        case $ended_as in
+        void | refused) untouched=$((untouched + 1)) number=$untouched ;; # they hold no backup that counts
+        *) kept=$((kept + 1)) number=$kept ;;
+        esac
+        if [ "$number" -gt "$KEPT_TRANSACTIONS" ] && [ "$id" != "$ID" ] && [ "$ended_as" != failed ] &&
+            [ ! -e "$ROOT/$id/edited" ]; then
+            rm -rf "${ROOT:?}/$id"
+        fi
+    done
+}

@@ -1,0 +1,113 @@
+# shellcheck shell=sh
+# Which transaction is at work: $ROOT/current is a link to the one that has begun and not ended. While it is
+# there, a unit of the node's own stands before the units that the parts have stopped.
+
+BOOT_UNIT=/etc/systemd/system/numaforge-recover.service
+WANTS=${BOOT_UNIT%/*}/multi-user.target.wants
+
+pause() { sleep 0.5 2> /dev/null || sleep 1; }
+has_systemd() { [ -d /run/systemd/system ]; } # as sd_booted(3) asks
+runs() { # ID: a unit is loaded until systemd has run its recover half too
+    [ "$(systemctl show -p LoadState --value "numaforge-$1.service" 2> /dev/null)" = loaded ]
+}
+going_down() { # reboot, poweroff, halt, kexec: each of them is on its way to this target
+    case $(systemctl show -p ActiveState -p Job shutdown.target 2> /dev/null) in
+    *ActiveState=active* | *Job=[1-9]*) return 0 ;;
+    *) return 1 ;;
+    esac
+}
+has_begun() { [ -e "$FOLDER/state" ] || [ "$(readlink "$ROOT/current")" = "$ID" ]; }
+settle() { # wait for a transaction that is ending, undo one that was broken off
+    other=$(readlink "$ROOT/current") || return 0
+    while runs "$other"; do pause; done
+    if [ ! -e "$ROOT/$other/run.sh" ]; then
+        rm -f "$ROOT/current"
+    elif [ -L "$ROOT/current" ]; then
+        sh "$ROOT/$other/run.sh" recover 9>&-
+    fi
+}
+settle_current() {
+    [ -d "$ROOT" ] || return 0
+    while other=$(readlink "$ROOT/current") && runs "$other"; do pause; done
+    exec 9> "$ROOT/lock" && flock 9 && settle
+}
+release() {
+    if [ "$(readlink "$ROOT/current")" = "$ID" ]; then
+        rm -f "$WANTS/${BOOT_UNIT##*/}" "$BOOT_UNIT"
+        rm -f "$ROOT/current"
+    fi
+}
+take() {
+    record boot "$(boot_id)" && stand_in_front && ln -s "$ID" "$ROOT/current" && sync "$ROOT"
+}
+stand_in_front() { # after a reboot nothing may start with what is half written
+    has_systemd || return 0
+    mkdir -p "$WANTS" && boot_unit > "$BOOT_UNIT" && ln -sf "$BOOT_UNIT" "$WANTS/${BOOT_UNIT##*/}" &&
+        sync "$BOOT_UNIT" "$WANTS"
+}
+boot_unit() {
+    cat << END
+# Written by numaforge; it is removed when the change of the node has ended.
+[Unit]
+Description=Go on with a change of this node after a reboot, or undo it
+${UNITS:+Before=$UNITS}
+RequiresMountsFor=$ROOT
+ConditionPathIsSymbolicLink=$ROOT/current
+
+[Service]
+Type=oneshot
+ExecStart=/bin/sh $ROOT/current/run.sh boot
+TimeoutStartSec=$BOOT_SECONDS
+END
+}
+hand_over() { # VERB: have systemd do it, whatever becomes of the connection over which it was asked for
+    if ! has_systemd; then
+        sh "$FOLDER/run.sh" "$1" 9>&- # a change that failed has its result
+        [ -e "$FOLDER/result.json" ]
+        return
+    fi
+    systemd-run "--unit=numaforge-$ID.service" --collect "--description=numaforge changes this node" \
+        "--property=RuntimeMaxSec=$((CHANGE_SECONDS + UNDO_SECONDS))" \
+        "--property=TimeoutStopSec=$UNDO_SECONDS" "--property=ExecStopPost=/bin/sh $FOLDER/run.sh recover" \
+        /bin/sh "$FOLDER/run.sh" "$1" 9>&-
+}
+begin() { # apply or revert
+    umask 022
+    exec 9> "$ROOT/lock" && flock 9 || return 1
+    other=$(readlink "$ROOT/current")
+    if [ -n "$other" ] && runs "$other" && [ ! -e "$ROOT/$other/result.json" ]; then
+        if [ "$other $1" = "$ID apply" ]; then return; fi
+        if [ "$other $1" = "$ID revert" ] && [ -e "$FOLDER/revert" ]; then return; fi
+        echo "the transaction $other is changing this node ($(cat "$ROOT/$other/state")):" \
+            "wait until it has ended" >&2
+        return 1
+    fi
+    settle
+    while runs "$ID"; do pause; done
+    if [ -L "$ROOT/current" ]; then
+        echo "the transaction $other was broken off and cannot be ended: see $ROOT/$other" >&2
+        return 1
+    fi
+    case $1,$(outcome "$FOLDER") in
+    apply,)
+        if [ -e "$FOLDER/state" ]; then # to begin again would take what is half written for the old
+            echo "the transaction $ID was broken off, and its lock is gone: see $FOLDER" >&2
+            return 1
+        fi
+        if outdated; then
+            finish void "nothing was changed: $why"
+            return
+        fi
+        ;;
+    revert,applied) mv -f "$FOLDER/revert.new" "$FOLDER/revert" && sync "$FOLDER/revert" || return 1 ;;
+    revert,)
+        echo "the transaction $ID has not been applied: there is nothing to undo" >&2
+        return 1
+        ;;
+    *) return ;;
+    esac
+    if ! { take && hand_over "$1"; }; then
+        release
+        return 1
+    fi
+}

@@ -1,0 +1,142 @@
+"""The look at a node: everything that a change is decided on, in one round trip."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from numaforge import shell
+from numaforge.errors import HostError
+from numaforge.node import parts
+from numaforge.node.bundle import known_sums, parse_states
+from numaforge.node.fence import read_fingerprint
+from numaforge.node.part import Found, Goal, Unit
+from numaforge.node.transaction import TRANSACTIONS
+
+Ask = Callable[[str], Sequence[str]]
+"""Runs a script on a node, and returns the lines it prints."""
+
+
+@dataclass(frozen=True)
+class Question:
+    """What the parts of a goal have to know of a node; `unit` is the kubelet's, "" where there is none."""
+
+    values: tuple[str, ...]
+    files: tuple[str, ...]
+    known: tuple[str, ...]
+    calls: tuple[tuple[str, ...], ...]
+    drop_in_folder: str
+    unit: str
+
+    @property
+    def script(self) -> str:
+        """The script whose output `read_found` reads."""
+        names = [f"node/parts/{part}/look" for part, *_ in self.calls]
+        return (
+            shell.assignments({"ROOT": TRANSACTIONS})
+            + shell.library("node/files", "node/fence", "node/bundle_read", "node/look", *names)
+            + shell.call("read_values", self.values)
+            + shell.call("look", [self.drop_in_folder, *self.files])
+            + shell.call("tell_transactions")
+            + "".join(shell.call("tell_part", call) for call in self.calls)
+            + shell.call(
+                "read_files_and_drop_ins", [self.drop_in_folder, known_sums(self.known), *self.files]
+            )
+        )
+
+    @property
+    def unit_script(self) -> str:
+        """The script whose output `read_unit` reads."""
+        return shell.library("node/look") + shell.call("tell_unit", [self.unit])
+
+
+def question(goal: Goal) -> Question:
+    """Return what the parts have to know; what the detection saw a moment ago is not sent again."""
+    looks = {kind.NAME: kind.look(goal) for kind in parts.KINDS}
+    kubelet, install = goal.plan.kubelet, goal.machine.kubelet
+    folder = (kubelet and kubelet.config_dir) or (install and install.config_dir)
+    return Question(
+        values=tuple(dict.fromkeys(path for look in looks.values() for path in look.values)),
+        files=tuple(dict.fromkeys(path for look in looks.values() for path in look.files)),
+        known=tuple(dict.fromkeys(text for look in looks.values() for text in look.known)),
+        calls=tuple((name, *look.call) for name, look in looks.items() if look.call),
+        drop_in_folder=folder if folder and "kubelet" in goal.roles else "",
+        unit=kubelet.unit if kubelet else "",
+    )
+
+
+def look(ask: Ask, asked: Question) -> Found:
+    """Look at a node, in one round trip."""
+    return read_found(asked, ask(asked.script), lambda: read_unit(ask(asked.unit_script)))
+
+
+def read_found(asked: Question, output: Sequence[str], unit: Callable[[], Unit]) -> Found:
+    """Read what the question's script has printed.
+
+    Raises HostError for an answer that is cut off.
+    """
+    if "." not in output or "files" not in output:
+        raise HostError("the answer about the node is cut off", remedy="run again")
+    begin, end = output.index(".") + 1, output.index("files")
+    said: dict[str, list[str]] = {}
+    words = [line.partition(" ")[::2] for line in output[begin:end]]
+    for kind, text in words:
+        if kind == "part":
+            part, _, answer = text.partition(" ")
+            said.setdefault(part, []).append(answer)
+    return Found(
+        files=parse_states(output[end + 1 :], asked.known),
+        drop_ins=tuple(sorted(path for kind, path in words if kind == "drop-in")),
+        unfinished=next((name for kind, name in words if kind == "unfinished"), None),
+        unproved=next((name for kind, name in words if kind == "unproved"), None),
+        values=parse_values(asked.values, output[:begin]),
+        said={part: tuple(answers) for part, answers in said.items()},
+        fingerprint=read_fingerprint(output[begin:end], asked.drop_in_folder or None),
+        unit=_once(unit),
+    )
+
+
+def parse_values(paths: Sequence[str], output: Sequence[str]) -> dict[str, str]:
+    """Return what `read_values` in look.sh printed, by path.
+
+    Raises HostError for an answer that is cut off.
+    """
+    if not output or output[-1] != ".":
+        raise HostError("the answer about kernel settings is cut off", remedy="run again")
+    asked = {*paths}
+    values: dict[str, str] = {}
+    for line in output[:-1]:
+        for colon in re.finditer(":", line):  # the path may hold one, as for the interface eth0:1
+            path, value = line[: colon.start()], line[colon.end() :]
+            if path in asked:
+                values.setdefault(path, value)
+                break
+    return values
+
+
+def read_unit(output: Sequence[str]) -> Unit:
+    """Read what `tell_unit` in look.sh printed.
+
+    Raises HostError for an answer that is cut off.
+    """
+    if not output or output[-1] != "end":
+        raise HostError("the answer about the kubelet's unit is cut off", remedy="run again")
+    pairs = [line.partition("=") for line in output[:-1]]
+    values = {name: value for name, _, value in pairs}
+    return Unit(
+        active_state=values.get("ActiveState"),
+        sub_state=values.get("SubState"),
+        askers=tuple(value for name, _, value in pairs if name == "asker"),
+    )
+
+
+def _once(ask: Callable[[], Unit]) -> Callable[[], Unit]:
+    answers: list[Unit] = []
+
+    def unit() -> Unit:
+        if not answers:
+            answers.append(ask())
+        return answers[0]
+
+    return unit

@@ -1,0 +1,33 @@
+"""What a node needs to be as planned: the transaction, made of the parts that differ."""
+
+from __future__ import annotations
+
+import secrets
+from datetime import UTC, datetime
+
+from numaforge.node import parts
+from numaforge.node.part import Found, Goal, Part
+from numaforge.node.parts import kernel_cmdline
+from numaforge.node.transaction import Transaction
+
+
+def need(goal: Goal, found: Found) -> Transaction | None:
+    """Return the transaction that makes a node as planned; None where it is.
+
+    Raises NumaforgeError for what cannot be carried out on this node.
+    """
+    needed: list[Part] = []
+    for kind in parts.KINDS:
+        part = kind.need(goal, found, needed)
+        if part is not None:
+            needed.append(part)
+    if not needed:
+        return None
+    name = f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}-{secrets.token_hex(3)}"
+    return Transaction(name, tuple(needed), planned_on=found.fingerprint)
+
+
+def pending(goal: Goal, found: Found) -> tuple[str, ...]:
+    """Return a sentence for each thing that waits for a reboot which is not allowed."""
+    sentence = kernel_cmdline.pending(goal, found)
+    return (sentence,) if sentence else ()

@@ -1,0 +1,137 @@
+"""The contract of a part: one concern of a maintenance, such as the hugepage pools."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from numaforge.node.bundle import FileChange, FileState
+from numaforge.node.fence import Fingerprint
+from numaforge.planning.model import NodePlan
+from numaforge.topology.model import NodeTopology
+
+
+@dataclass(frozen=True)
+class Goal:
+    """What a node is to be: its plan, for the roles that were called.
+
+    `machine` is the node as it was detected. A start of the kubelet may take `start_seconds`, and it then has
+    to stay healthy for `stable_seconds`.
+    """
+
+    plan: NodePlan
+    machine: NodeTopology
+    roles: frozenset[str]
+    start_seconds: int = 120
+    stable_seconds: int = 10
+
+
+@dataclass(frozen=True)
+class Look:
+    """What a part has to know of a node.
+
+    `values` are files of the kernel, of which the first line is read; `files` are read whole, unless their
+    text is among those that are `known`. `call` is a function of the part's look.sh with its arguments, which
+    prints lines "KEY TEXT".
+    """
+
+    values: tuple[str, ...] = ()
+    files: tuple[str, ...] = ()
+    known: tuple[str, ...] = ()
+    call: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Unit:
+    """What systemd says of a unit, None without systemd; `askers` are programs that can ask for /healthz."""
+
+    active_state: str | None
+    sub_state: str | None
+    askers: tuple[str, ...]
+
+    @property
+    def runs(self) -> bool:
+        """Whether it was running, rather than stopped, disabled, or starting over and over."""
+        return self.active_state == "active" and self.sub_state == "running"
+
+    @property
+    def may_start(self) -> bool:
+        """Whether it runs, or systemd starts it over and over: then it takes what it finds at any moment."""
+        return self.active_state in ("active", "activating")
+
+
+@dataclass(frozen=True)
+class Found:
+    """A node as it is now.
+
+    `values` and `files` are those that exist of the ones asked for, by path; `drop_ins` are the paths of the
+    kubelet's drop-ins in the order in which it reads them. `said` are the lines of each part's own look, by
+    part. `unfinished` is the id of a transaction that has not ended, `unproved` that of one whose node was
+    not proved yet and may still be cordoned. `fingerprint` is what a change has to find again when it begins.
+    `unit` asks systemd about the kubelet; it costs a round trip, so only what changes asks.
+    """
+
+    files: Mapping[str, FileState]
+    drop_ins: tuple[str, ...]
+    unfinished: str | None = None
+    unproved: str | None = None
+    values: Mapping[str, str] = field(default_factory=dict)
+    said: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    fingerprint: Fingerprint | None = None
+    unit: Callable[[], Unit] = lambda: Unit(None, None, ())
+
+    def text(self, path: str) -> str | None:
+        """Return a file's text, or None where there is no such file."""
+        file = self.files.get(path)
+        return file.text if file else None
+
+    def answers(self, part: str) -> dict[str, str]:
+        """Return the lines of a part's own look, by their first word."""
+        return dict(line.partition(" ")[::2] for line in self.said.get(part, ()))
+
+
+@dataclass(frozen=True)
+class Part:
+    """One concern of a maintenance, as one node needs it.
+
+    `name` is that of the folder with its part.sh, and the prefix of its functions (their contract stands in
+    transaction.sh). `data` are the files that they find in $PART, `settings` their variables. `drains` says
+    whether pods have to be gone for it, `reboots` whether only a boot makes it true. `units` must not start
+    after a reboot before the change has been continued or undone. The `sentences` say what it does beside the
+    files that are `changed` and the values that it `moves`, a line for each. The seconds are how long it may
+    take to apply, to undo, and at most while a boot waits for it.
+    """
+
+    name: str
+    sentences: tuple[str, ...] = ()
+    changed: tuple[FileChange, ...] = ()
+    moves: tuple[str, ...] = ()
+    data: Mapping[str, str] = field(default_factory=dict)
+    settings: Mapping[str, str] = field(default_factory=dict)
+    drains: bool = False
+    reboots: bool = False
+    apply_seconds: int = 30
+    undo_seconds: int = 30
+    boot_seconds: int = 0
+    units: tuple[str, ...] = ()
+
+
+class Kind(Protocol):
+    """A module of numaforge.node.parts."""
+
+    NAME: str
+
+    def look(self, goal: Goal) -> Look:
+        """Return what has to be known of the node."""
+
+    def need(self, goal: Goal, found: Found, below: Sequence[Part]) -> Part | None:
+        """Return what the node needs, given the parts below it; None where it is as planned.
+
+        Raises NumaforgeError for what cannot be carried out.
+        """
+
+
+def lines(*texts: str) -> str:
+    """Return a data file of one line each."""
+    return "".join(f"{text}\n" for text in texts)

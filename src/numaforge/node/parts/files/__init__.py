@@ -1,0 +1,81 @@
+"""Files: the plan itself, and what the roles write."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from numaforge.node.bundle import FileChange, FileContent, changes, checksum, encoded
+from numaforge.node.part import Found, Goal, Look, Part, lines
+from numaforge.planning.files import SYSCTL_PATH, TUNING_TMPFILES_PATH, TUNING_UNIT_PATH
+from numaforge.render import hugepage_files, kubelet_files, role_files
+from numaforge.shell import line
+
+NAME = "files"
+_TUNING_FILES = (SYSCTL_PATH, TUNING_TMPFILES_PATH, TUNING_UNIT_PATH)
+
+
+def look(goal: Goal) -> Look:
+    """Return the paths, and the texts that are known already."""
+    install = goal.machine.kubelet
+    files, absent = _files(goal, install.config_text if install else None)
+    paths = [*(file.path for file in files), *absent]
+    known = [file.text for file in files]
+    if goal.plan.kubelet and "kubelet" in goal.roles:
+        paths.append(goal.plan.kubelet.config_file)
+        if install:
+            known += [*install.drop_ins.values(), install.config_text or ""]
+    return Look(files=tuple(paths), known=tuple(known))
+
+
+def need(goal: Goal, found: Found, below: Sequence[Part]) -> Part | None:  # noqa: ARG001 (the lowest part)
+    """Return what has to be written and removed."""
+    kubelet = goal.plan.kubelet
+    files, absent = _files(goal, found.text(kubelet.config_file) if kubelet else None)
+    changed = changes(files, absent, found.files)
+    if "hugepages" not in goal.roles and not _pools_are_the_kubelets(goal, found, changed):
+        apart, gone = hugepage_files(goal.plan)
+        paths = {*(file.path for file in apart), *gone}
+        changed = tuple(change for change in changed if change.path not in paths)
+    return part(changed) if changed else None
+
+
+def part(changed: Sequence[FileChange]) -> Part:
+    """Return the part that makes these changes."""
+    written = [change.new for change in changed if change.new]
+    rows = [
+        f"{number} {checksum(file.text)} {file.mode} {file.owner} {file.group} {line(file.path)}"
+        for number, file in enumerate(written)
+    ]
+    absent = [line(change.path) for change in changed if change.new is None]
+    return Part(
+        NAME,
+        changed=tuple(changed),
+        data={
+            "written": lines(*rows),
+            "absent": lines(*absent),
+            **{str(number): lines(encoded(file.text)) for number, file in enumerate(written)},
+        },
+    )
+
+
+def _files(goal: Goal, config_text: str | None) -> tuple[list[FileContent], list[str]]:
+    """Return the files of the roles that were called, and the paths that must not exist."""
+    files, absent = role_files(goal.plan, "topology"), []
+    if "tuning" in goal.roles:
+        tuning = role_files(goal.plan, "tuning")
+        files += tuning
+        absent += [path for path in _TUNING_FILES if path not in [file.path for file in tuning]]
+    if {"hugepages", "kubelet"} & goal.roles:
+        pools, gone = hugepage_files(goal.plan)
+        files += pools
+        absent += gone
+    if "kubelet" in goal.roles and goal.plan.kubelet:
+        files += kubelet_files(goal.plan, config_text)
+    return files, absent
+
+
+def _pools_are_the_kubelets(goal: Goal, found: Found, changed: Sequence[FileChange]) -> bool:
+    """Say whether the pools change with the kubelet: while it may start at any moment."""
+    return (
+        "kubelet" in goal.roles and goal.plan.kubelet is not None and bool(changed) and found.unit().may_start
+    )

@@ -1,0 +1,59 @@
+# shellcheck shell=sh
+# Files, replaced atomically. `written` has a line for each: NUMBER CHECKSUM MODE OWNER GROUP PATH, and its
+# content as base64 in a file named by the number; `absent` has the paths that must not exist.
+
+files_each() { # COMMAND: run it with NUMBER CHECKSUM MODE OWNER GROUP PATH; the number and the rest may be "-"
+    while IFS=' ' read -r number checksum mode owner group path <&3; do
+        "$1" "$number" "$checksum" "$mode" "$owner" "$group" "$path" 3<&- || return 1
+    done 3< "$PART/written"
+    while IFS= read -r path <&3; do
+        "$1" - absent - - - "$path" 3<&- || return 1
+    done 3< "$PART/absent"
+}
+files_keep() { files_each files_keep_one; }
+files_keep_one() {
+    if [ "$1" != - ]; then stage "$1" "$6" "$3" "$4" "$5" < "$PART/$1" || return 1; fi
+    keep "$FOLDER/backup" "$6"
+}
+files_apply() {
+    why="a file could not be replaced"
+    files_each files_place_one
+}
+files_place_one() { if [ "$1" = - ]; then remove "$6"; else place "$1" "$6"; fi; }
+files_undo() { # once: what is edited after that is no part of the change
+    if [ -e "$PART/put-back" ]; then return; fi
+    rm -f "$PART/stuck"
+    files_each files_take_back
+    if [ -e "$PART/stuck" ]; then
+        why="not every file could be put back"
+        return 1
+    fi
+    : > "$PART/put-back"
+}
+files_take_back() { # put it back, but lose no text that came from elsewhere
+    now=$(content "$6")
+    if [ "$now" != absent ] && [ "$now" != "$2" ] && [ "$now" != "$(content "$FOLDER/backup$6")" ]; then
+        keep "$FOLDER/edited" "$6" || {
+            printf '%s\n' "$6" >> "$PART/stuck"
+            return
+        }
+    fi
+    put_back "$FOLDER/backup" "$6" || printf '%s\n' "$6" >> "$PART/stuck"
+}
+files_by_hand() {
+    while IFS= read -r path; do
+        if [ -e "$FOLDER/backup$path" ]; then
+            printf "cp -a '%s' '%s'; " "$FOLDER/backup$path" "$path"
+        else
+            printf "rm -f '%s'; " "$path"
+        fi
+    done < "$PART/stuck"
+}
+files_discard() { files_each files_discard_one; }
+files_discard_one() { [ "$1" = - ] || discard "$1" "$6" || :; } # one that cannot go stops no other
+files_notes() { # what `files_take_back` has kept
+    [ -d "$FOLDER/edited" ] || return 0
+    find "$FOLDER/edited" -type f | LC_ALL=C sort | while IFS= read -r path; do
+        printf '; %s was edited during the change: its text is kept in %s' "${path#"$FOLDER/edited"}" "$path"
+    done
+}

@@ -1,0 +1,75 @@
+"""Hugepage pools per NUMA node: all of them filled, or none. The kubelet is stopped meanwhile."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from numaforge.errors import HostError
+from numaforge.kernel_paths import hugepage_counts
+from numaforge.node.part import Found, Goal, Look, Part, lines
+from numaforge.shell import line
+
+NAME = "hugepages"
+NO_SUCH_POOL = "this kernel has no such pool"
+OTHER_SIZES = "choose a hugepage size that /sys/devices/system/node/node*/hugepages lists"
+_FILL_SECONDS = 600  # one CPU clears every page: two TiB in some minutes
+
+
+def look(goal: Goal) -> Look:
+    """Return the pools that the plan names."""
+    return Look(values=tuple(hugepage_counts(goal.plan)) if {"hugepages", "kubelet"} & goal.roles else ())
+
+
+def pages_found(goal: Goal, found: Found) -> dict[str, int]:
+    """Return the pages of the pools that exist, by `nr_hugepages` path."""
+    return {path: int(found.values[path]) for path in hugepage_counts(goal.plan) if path in found.values}
+
+
+def need(goal: Goal, found: Found, below: Sequence[Part]) -> Part | None:  # noqa: ARG001 (the contract's)
+    """Return which pools change.
+
+    Raises HostError for a pool that the kernel does not have, and where a kubelet runs that may not restart.
+    """
+    if not {"hugepages", "kubelet"} & goal.roles:
+        return None
+    now = pages_found(goal, found)
+    wanted = {path: pages for path, pages in hugepage_counts(goal.plan).items() if now.get(path) != pages}
+    if not wanted:
+        return None
+    drains = goal.plan.kubelet is not None and found.unit().may_start
+    if drains and "kubelet" not in goal.roles:
+        raise _beside_kubelet(wanted, now)
+    if not drains and "hugepages" not in goal.roles:
+        return None
+    return part(wanted, now, drains=drains)
+
+
+def part(wanted: Mapping[str, int], now: Mapping[str, int], *, drains: bool = True) -> Part:
+    """Return the part that gives each pool its pages, by `nr_hugepages` path.
+
+    Raises HostError for a pool that the kernel does not have.
+    """
+    if missing := sorted({*wanted} - {*now}):
+        raise HostError(NO_SUCH_POOL, where=", ".join(missing), remedy=OTHER_SIZES)
+    pools = sorted(wanted.items())
+    return Part(
+        NAME,
+        moves=tuple(f"{path}: {now[path]} -> {pages}" for path, pages in pools),
+        data={"planned": lines(*(f"{pages} {line(path)}" for path, pages in pools))},
+        settings={"NO_SUCH_POOL": f"{NO_SUCH_POOL}; {OTHER_SIZES}"},
+        drains=drains,
+        apply_seconds=_FILL_SECONDS,
+        undo_seconds=_FILL_SECONDS,
+        boot_seconds=_FILL_SECONDS,
+    )
+
+
+def _beside_kubelet(wanted: Mapping[str, int], now: Mapping[str, int]) -> HostError:
+    path, pages = next(iter(sorted(wanted.items())))
+    others = f" (one of {len(wanted)} pools that differ)" if len(wanted) > 1 else ""
+    return HostError(
+        f"{pages} huge pages are planned, and there are {now.get(path, 'none')}{others}; but the kubelet "
+        "runs: it offers what it found when it started, and may not start again with anything else",
+        where=path,
+        remedy="deploys/site.py or deploys/kubelet.py changes both together, and drains the node for that",
+    )

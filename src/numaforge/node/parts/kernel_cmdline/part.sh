@@ -1,0 +1,92 @@
+# shellcheck shell=sh
+# Parameters of the kernel's command line. `planned` has one a line, `removed` those that an earlier plan has
+# added and this one has not. CMDLINE_RECORD (which parameters are ours) and CMDLINE_DROP_IN are settings.
+# Debian and Ubuntu read drop-ins of /etc/default/grub.d, RHEL and its kin have grubby.
+
+kernel_cmdline_files() { # what changes on a disk, and is put back from a copy
+    printf '%s\n' "$CMDLINE_RECORD"
+    if [ "$CMDLINE_LOADER" = grub ]; then
+        printf '%s\n' "$CMDLINE_DROP_IN" /boot/grub/grub.cfg
+        return
+    fi
+    printf '%s\n' /etc/default/grub /etc/kernel/cmdline /boot/grub2/grubenv /boot/grub2/grub.cfg
+    for entry in /boot/loader/entries/*.conf; do printf '%s\n' "$entry"; done
+}
+kernel_cmdline_keep() {
+    kernel_cmdline_files > "$PART/files"
+    while IFS= read -r path <&3; do keep "$FOLDER/backup" "$path" || return 1; done 3< "$PART/files"
+    cp /proc/cmdline "$PART/before" && sync "$PART/before"
+}
+kernel_cmdline_apply() {
+    why="the kernel's command line could not be written"
+    mkdir -p "${CMDLINE_RECORD%/*}" && {
+        echo "# Written by numaforge: what it has added to the kernel's command line."
+        cat "$PART/planned"
+    } > "$CMDLINE_RECORD" || return 1
+    "kernel_cmdline_by_$CMDLINE_LOADER" > "$PART/output" 2>&1 || {
+        why="$why: $(tail -n 1 "$PART/output")"
+        return 1
+    }
+    sync
+}
+kernel_cmdline_by_grub() {
+    umask 022
+    mkdir -p "${CMDLINE_DROP_IN%/*}" && {
+        echo "# Written by numaforge."
+        # shellcheck disable=SC2016 # GRUB's shell expands it; no parameter holds a quote, a dollar or a backslash
+        printf 'GRUB_CMDLINE_LINUX_DEFAULT="$GRUB_CMDLINE_LINUX_DEFAULT %s"\n' "$(paste -s -d ' ' "$PART/planned")"
+    } > "$CMDLINE_DROP_IN" && update-grub
+}
+kernel_cmdline_by_grubby() {
+    set -- --update-kernel=ALL
+    if [ -s "$PART/removed" ]; then set -- "$@" "--remove-args=$(paste -s -d ' ' "$PART/removed")"; fi
+    if [ -s "$PART/planned" ]; then set -- "$@" "--args=$(paste -s -d ' ' "$PART/planned")"; fi
+    grubby "$@"
+}
+kernel_cmdline_prove() { # NEW|OLD
+    if ! kernel_cmdline_pending "$1"; then return; fi
+    why="the kernel's command line is \"$(cat /proc/cmdline)\": $pending"
+    return 1
+}
+given() { # PARAMETER FILE: whether it stands there
+    case " $(cat "$2") " in
+    *" $1 "*) return 0 ;;
+    *) return 1 ;;
+    esac
+}
+kernel_cmdline_pending() { # NEW|OLD: sets `pending` to what only a boot brings
+    pending=
+    while IFS= read -r parameter; do
+        given "$parameter" "$PART/before" && before=yes || before=
+        given "$parameter" /proc/cmdline && now=yes || now=
+        case $1,$now,$before in
+        new,,*) pending="$parameter is not there" ;;
+        old,yes,) pending="$parameter is still there" ;;
+        esac
+    done < "$PART/planned"
+    while IFS= read -r parameter; do
+        given "$parameter" "$PART/before" && before=yes || before=
+        given "$parameter" /proc/cmdline && now=yes || now=
+        case $1,$now,$before in
+        new,yes,*) pending="$parameter is still there" ;;
+        old,,yes) pending="$parameter is not there" ;;
+        esac
+    done < "$PART/removed"
+    [ -n "$pending" ]
+}
+kernel_cmdline_undo() {
+    if [ -e "$PART/put-back" ]; then return; fi
+    rm -f "$PART/stuck"
+    while IFS= read -r path <&3; do
+        put_back "$FOLDER/backup" "$path" || printf '%s\n' "$path" >> "$PART/stuck"
+    done 3< "$PART/files"
+    if [ -e "$PART/stuck" ]; then
+        why="the kernel's command line could not be put back"
+        return 1
+    fi
+    sync
+    : > "$PART/put-back"
+}
+kernel_cmdline_by_hand() {
+    while IFS= read -r path; do printf "cp -a '%s' '%s'; " "$FOLDER/backup$path" "$path"; done < "$PART/stuck"
+}

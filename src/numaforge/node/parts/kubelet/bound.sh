@@ -1,0 +1,52 @@
+# shellcheck shell=sh
+# The units that systemd stops with the kubelet and does not start with it: Requires=, BindsTo=, PartOf=. A stop
+# goes on to every unit that names the stopped one in that way, and from there to the next; a start does not
+# (systemd.unit(5)). So those that were active are noted before each stop and started after each start.
+
+# The reverse of Requires=, Requisite=, BindsTo=, PartOf= and StopPropagatedFrom=, as `systemctl show` names
+# them; a systemd that does not know one says nothing about it.
+bound_to() { # UNIT...
+    systemctl show -p RequiredBy -p RequisiteOf -p BoundBy -p ConsistsOf -p PropagatesStopTo "$@" |
+        sed 's/^[A-Za-z]*=//'
+}
+bound_units() { # sets `bound` to every unit that systemd stops with the kubelet, and with one of those
+    bound=
+    more=$KUBELET_UNIT
+    while [ -n "$more" ]; do
+        # shellcheck disable=SC2086 # several units
+        names=$(bound_to $more)
+        more=
+        for unit in $names; do
+            case " $KUBELET_UNIT $bound " in
+            *" $unit "*) ;;
+            *)
+                bound="$bound $unit"
+                more="$more $unit"
+                ;;
+            esac
+        done
+    done
+}
+bound_before() { cat "$PART/bound" 2> /dev/null; }
+note_bound() { # add those that are active
+    bound_units
+    {
+        bound_before
+        for unit in $bound; do
+            if systemctl is-active --quiet "$unit"; then printf '%s\n' "$unit"; fi
+        done
+    } | sort -u > "$PART/bound.new" && sync "$PART/bound.new" && mv -f "$PART/bound.new" "$PART/bound"
+}
+start_bound() { # whether they come up is for `bound_run` to say
+    for unit in $(bound_before); do
+        systemctl reset-failed "$unit" 2> /dev/null
+        systemctl start --no-block "$unit"
+    done
+}
+bound_run() { # sets `down` to one that does not
+    for unit in $(bound_before); do
+        down=$unit
+        systemctl is-active --quiet "$unit" || return 1
+    done
+}
+bound_by_hand() { for unit in $(bound_before); do printf '; systemctl start %s' "'$unit'"; done; }

@@ -1,0 +1,198 @@
+# shellcheck shell=sh
+# The kubelet: stopped while anything that it reads is changed, and healthy twice afterwards. `invalid-state` has
+# the state files that the new settings make unreadable, `kept-state` the others. KUBELET_RESTART (empty: it
+# neither runs nor is started), KUBELET_UNIT, KUBELET_UNIT_FILES (not empty: its unit changes), START_SECONDS,
+# STABLE_SECONDS, HEALTH_HOST and HEALTH_PORT (empty: it serves no healthz) are settings.
+
+# The kubelet opens it when its resource managers have read their state, as the last thing of their start. It
+# is the same path whatever --root-dir says.
+MANAGERS_SOCKET=/var/lib/kubelet/device-plugins/kubelet.sock
+JOURNAL_LINES=200
+
+health() { # asked with what the host has. The answer is the body `ok`; proxies are for other places
+    [ -n "$HEALTH_PORT" ] || return 0
+    url="http://$HEALTH_HOST:$HEALTH_PORT/healthz"
+    if command -v curl > /dev/null 2>&1; then
+        [ "$(curl -fsS --noproxy '*' -m 2 "$url" 2> /dev/null)" = ok ]
+    elif command -v python3 > /dev/null 2>&1; then
+        python3 -c 'import sys, urllib.request as r
+sys.exit(r.build_opener(r.ProxyHandler({})).open(sys.argv[1], timeout=2).read() != b"ok")' "$url" 2> /dev/null
+    elif command -v wget > /dev/null 2>&1; then
+        [ "$(env -u http_proxy wget -q -T 2 -O - "$url" 2> /dev/null)" = ok ]
+    else
+        # shellcheck disable=SC2016 # bash expands it
+        timeout 2 bash -c 'host=${1#[}; exec 3<> "/dev/tcp/${host%]}/$2" &&
+            printf "GET /healthz HTTP/1.0\r\n\r\n" >&3 && [ "$(tail -n 1 <&3)" = ok ]' \
+            bash "$HEALTH_HOST" "$HEALTH_PORT" 2> /dev/null
+    fi
+}
+unit_state() { systemctl show -p MainPID -p NRestarts -p SubState "$KUBELET_UNIT"; }
+managers_run() { grep -q " $MANAGERS_SOCKET\$" /proc/net/unix; }
+managers_run_as_before() { [ ! -e "$PART/managers-ran" ] || managers_run; }
+comes_up() { # SECONDS that it has to stay up; sets `why` when it does not
+    deadline=$(($(uptime_seconds) + START_SECONDS))
+    steady=
+    while :; do
+        now=$(uptime_seconds)
+        unit=$(unit_state)
+        case $unit in
+        *SubState=auto-restart* | *SubState=failed* | *SubState=dead*)
+            why="the kubelet ended by itself"
+            return 1
+            ;;
+        *NRestarts=0*) ;;
+        *)
+            why="the kubelet ended by itself and was restarted"
+            return 1
+            ;;
+        esac
+        if health; then
+            if [ "$unit" != "$steady" ]; then
+                steady=$unit
+                since=$now
+            fi
+            if managers_run_as_before && bound_run && [ $((now - since)) -ge "$1" ]; then return 0; fi
+        else
+            steady=
+        fi
+        if [ "$now" -ge "$deadline" ]; then
+            if [ -z "$steady" ]; then
+                why="the kubelet was not healthy within $START_SECONDS s"
+                return 1
+            elif ! managers_run_as_before; then
+                why="the kubelet's resource managers did not start within $START_SECONDS s;"
+                why="$why does the container runtime answer?"
+                return 1
+            elif ! bound_run; then
+                why="$down, which was active and which systemd stops with the kubelet,"
+                why="$why was not active again within $START_SECONDS s"
+                return 1
+            fi
+        fi
+        pause
+    done
+}
+reload_units() { # only where that is needed: containers that still run may lose their devices by it
+    if [ -n "$KUBELET_UNIT_FILES" ] ||
+        [ "$(systemctl show -p NeedDaemonReload --value "$KUBELET_UNIT")" = yes ]; then
+        systemctl daemon-reload || {
+            why="systemctl daemon-reload failed"
+            return 1
+        }
+    fi
+}
+start_unit() {
+    reload_units || return 1
+    systemctl reset-failed "$KUBELET_UNIT" 2> /dev/null
+    systemctl start "$KUBELET_UNIT" || {
+        why="systemctl start $KUBELET_UNIT failed"
+        return 1
+    }
+    start_bound
+}
+stop_unit() {
+    note_bound
+    systemctl stop "$KUBELET_UNIT"
+}
+
+kubelet_keep() {
+    if [ -z "$KUBELET_RESTART" ]; then return; fi
+    if health; then
+        : > "$PART/was-healthy"
+        if managers_run; then : > "$PART/managers-ran"; fi
+    fi
+    note_bound
+}
+kubelet_stop() { # NEW|OLD; it writes its state until it is stopped
+    if [ -n "$KUBELET_RESTART" ]; then
+        why="the kubelet could not be stopped"
+        stop_unit || return 1
+    fi
+    if [ "$1" = old ]; then return; fi
+    why="the kubelet's state could not be copied"
+    kubelet_each_state kubelet_keep_state && sync -f "$FOLDER"
+}
+kubelet_each_state() { # COMMAND: run it with the path of each state file
+    while IFS= read -r path <&3; do "$1" "$path" 3<&- || return 1; done 3<<END
+$(cat "$PART/invalid-state" "$PART/kept-state")
+END
+}
+kubelet_keep_state() { [ -z "$1" ] || keep "$FOLDER/backup" "$1"; }
+kubelet_apply() {
+    why="a state file could not be removed"
+    while IFS= read -r path <&3; do remove "$path" || return 1; done 3< "$PART/invalid-state"
+}
+kubelet_start() { # NEW|OLD
+    if [ -n "$KUBELET_RESTART" ]; then
+        start_unit
+    elif ! systemctl is-active --quiet "$KUBELET_UNIT"; then
+        reload_units # one that runs on reads its unit again when it restarts, which reloads it
+    fi
+}
+kubelet_prove() { # NEW|OLD
+    [ -n "$KUBELET_RESTART" ] || return 0
+    if [ "$1" = old ]; then
+        kubelet_prove_old
+        return
+    fi
+    enough=0
+    if [ ! -e "$PART/managers-ran" ]; then enough=$STABLE_SECONDS; fi
+    comes_up "$enough" || return 1
+    why="the transaction's journal could not be written"
+    phase "prove kubelet again" || return 1
+    why="the kubelet could not be stopped for its second start"
+    stop_unit || return 1
+    if start_unit && comes_up "$STABLE_SECONDS"; then
+        told="the kubelet is healthy with the new configuration"
+        return
+    fi
+    why="the kubelet came up with the new configuration, and not a second time: $why"
+    return 1
+}
+kubelet_prove_old() {
+    told="the kubelet is healthy with it"
+    if comes_up "$STABLE_SECONDS"; then return; fi
+    if [ -e "$PART/was-healthy" ]; then return 1; fi
+    told="the kubelet was not healthy before either"
+}
+kubelet_undo() { # once: an old kubelet that has started since writes its state anew
+    if [ -e "$PART/put-back" ]; then return; fi
+    rm -f "$PART/stuck"
+    kubelet_each_state kubelet_put_back
+    if [ -e "$PART/stuck" ]; then
+        why="not every state file could be put back"
+        return 1
+    fi
+    : > "$PART/put-back"
+}
+kubelet_put_back() {
+    [ -z "$1" ] || put_back "$FOLDER/backup" "$1" || printf '%s\n' "$1" >> "$PART/stuck"
+}
+kubelet_by_hand() {
+    if [ -e "$PART/stuck" ]; then
+        while IFS= read -r path; do printf "cp -a '%s' '%s'; " "$FOLDER/backup$path" "$path"; done < "$PART/stuck"
+    else
+        printf 'journalctl -u %s -n 50; systemctl restart %s' "$KUBELET_UNIT" "$KUBELET_UNIT"
+        bound_by_hand
+    fi
+}
+kubelet_restart_by_hand() {
+    [ -n "$KUBELET_RESTART" ] || return 0
+    printf 'systemctl daemon-reload; systemctl restart %s' "$KUBELET_UNIT"
+    bound_by_hand
+}
+kubelet_explain() { # the kubelet's last lines, of its first failure
+    if [ -e "$FOLDER/journal" ]; then return; fi
+    invocation=$(systemctl show -p InvocationID --value "$KUBELET_UNIT")
+    journalctl -u "$KUBELET_UNIT" _SYSTEMD_INVOCATION_ID="$invocation" -n "$JOURNAL_LINES" --no-pager -o cat \
+        > "$FOLDER/journal.new" 2> /dev/null
+    mv -f "$FOLDER/journal.new" "$FOLDER/journal"
+}
+# A kubelet whose node is drained still writes its state: a pod that has gone goes from it up to ten seconds
+# later (removeStaleState in pkg/kubelet/cm/cpumanager). So a state file in which no pod has anything is never
+# in the way: a map of entries that is empty is left out (state/checkpoint.go). Until the kubelet has stopped
+# it may also write what is only kept.
+kubelet_tolerates() { # PATH before-stop|after-stop
+    if [ "$2" = after-stop ] && grep -qxF "$1" "$PART/kept-state"; then return 0; fi
+    grep -qxF "$1" "$PART/kept-state" "$PART/invalid-state" && [ -e "$1" ] && ! grep -qi entries "$1"
+}

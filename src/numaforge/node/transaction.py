@@ -1,0 +1,291 @@
+"""A change of a live node as one transaction, which the node carries out by itself and undoes by itself.
+
+The admin's machine hands the node the transaction and polls; systemd runs it as a unit of its own with a
+deadline, and runs its `recover` half when it ends in any other way than by itself. A lost connection changes
+nothing about either, and after a reboot the node goes on by itself, or back: while a transaction is open, a
+unit stands before what the change has stopped. Every step stands in a journal below TRANSACTIONS, so that a
+later run finds out how an earlier one ended.
+
+What is changed, and how it is undone, is for the parts to know (numaforge.node.parts); the order is in
+transaction.sh. Nothing happens on a node that is not the one it was planned on any more (`fence`).
+
+What belongs before (cordon, drain) and after (prove, uncordon) concerns the cluster, not the node: a roll-out
+puts it around `start_script`, `void_script`, `status_script` and `revert_script`.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+from numaforge import shell
+from numaforge.errors import HostError
+from numaforge.node import fence
+from numaforge.node.bundle import encoded
+from numaforge.node.fence import Fingerprint
+from numaforge.node.part import Part
+from numaforge.node.parts import shell_of
+
+TRANSACTIONS = "/var/lib/numaforge/txn"
+CURRENT = (
+    f"{TRANSACTIONS}/current"  # a link to the transaction that has begun and not ended; it is also the lock
+)
+BOOT_UNIT = "/etc/systemd/system/numaforge-recover.service"  # there while a transaction is open
+KEPT_TRANSACTIONS = 5
+_BOOT_SECONDS = 120
+
+_NODE = ("node/files", "node/fence", "node/journal", "node/lock")
+
+
+@dataclass(frozen=True)
+class Transaction:
+    """One change of one node: its parts, the lowest first.
+
+    It begins only on the node that it was `planned_on` (None: on any): not after another boot or another
+    transaction, not when a file or a state file has another content, and not later than `good_for_seconds`
+    after the look, by the node's own clock.
+    """
+
+    id: str
+    parts: tuple[Part, ...] = ()
+    planned_on: Fingerprint | None = None
+    good_for_seconds: int = 120
+
+    @property
+    def folder(self) -> str:
+        """Where the transaction keeps its journal, its backup and its result on the node."""
+        return _folder(self.id)
+
+    @property
+    def systemd_unit(self) -> str:
+        """The transient unit that runs it."""
+        return f"numaforge-{self.id}.service"
+
+    @property
+    def drains(self) -> bool:
+        """Whether the pods have to be gone from the node."""
+        return any(part.drains for part in self.parts)
+
+    @property
+    def sentences(self) -> tuple[str, ...]:
+        """What it does beside writing files, a sentence for each thing."""
+        return tuple(sentence for part in self.parts for sentence in part.sentences)
+
+    @property
+    def moves(self) -> tuple[str, ...]:
+        """A line for each value that changes."""
+        return tuple(line for part in self.parts for line in part.moves)
+
+    @property
+    def change_seconds(self) -> int:
+        """How long the change may take."""
+        return sum(part.apply_seconds for part in self.parts)
+
+    @property
+    def undo_seconds(self) -> int:
+        """How long its undoing may take."""
+        return sum(part.undo_seconds for part in self.parts)
+
+    @property
+    def deadline_seconds(self) -> int:
+        """After how long there is a result on a node that did not restart, whatever happened."""
+        return self.change_seconds + 2 * self.undo_seconds
+
+    @property
+    def settings(self) -> dict[str, str]:
+        """The variables of what the node carries out."""
+        own = {
+            "UPWARDS": " ".join(part.name for part in self.parts),
+            "UNITS": " ".join(dict.fromkeys(unit for part in self.parts for unit in part.units)),
+            "CHANGE_SECONDS": str(self.change_seconds),
+            "UNDO_SECONDS": str(self.undo_seconds),
+            "BOOT_SECONDS": str(_BOOT_SECONDS + sum(part.boot_seconds for part in self.parts)),
+            **fence.settings(self.planned_on, self.good_for_seconds),
+        }
+        return own | {name: value for part in self.parts for name, value in part.settings.items()}
+
+    @property
+    def files(self) -> dict[str, str]:
+        """What the node is given, by name below the transaction's folder; run.sh is what it carries out."""
+        settings = "".join(f"{name} {shell.line(value)}\n" for name, value in self.settings.items())
+        data = {f"{part.name}/{name}": text for part in self.parts for name, text in part.data.items()}
+        return {
+            "settings": settings,
+            "planned": fence.planned_lines(self.planned_on),
+            **data,
+            "run.sh": node_script(part.name for part in self.parts),
+        }
+
+
+@dataclass(frozen=True)
+class Result:
+    """How a transaction ended.
+
+    `outcome` is "applied", "refused" (nothing was changed), "void" (nothing was changed, and it never begins
+    any more: it was withdrawn, or the node is not what it was planned on), "rolled-back" or "failed" (a
+    person is needed; `reason` then ends with the commands).
+    """
+
+    id: str
+    outcome: str
+    reason: str
+    journal: tuple[str, ...] = ()  # the kubelet's last lines, where the change was undone
+
+    @property
+    def message(self) -> str:
+        """The reason, with the kubelet's last complaints where it did not come up."""
+        if not self.journal:
+            return self.reason
+        complaints = [line for line in self.journal if re.match("[EF][0-9]", line)] or self.journal
+        return "\n".join([self.reason, "the last it said:", *(line[:400] for line in complaints[-5:])])
+
+
+@dataclass(frozen=True)
+class Process:
+    """The kubelet's process: two that are equal are the same one, which has run all the time between.
+
+    `pid` is 0 where it does not run, `restarts` what systemd did by itself, `since_us` the machine's
+    monotonic clock in microseconds, `booted_at` when the machine booted, in seconds since 1970 by its own
+    clock.
+    """
+
+    boot_id: str
+    pid: int
+    restarts: int
+    since_us: int
+    booted_at: int = field(default=0, compare=False)
+
+    @property
+    def booted(self) -> str:
+        """When the machine booted, as people write it."""
+        return f"{datetime.fromtimestamp(self.booted_at, UTC):%Y-%m-%dT%H:%M:%SZ}"
+
+
+@dataclass(frozen=True)
+class Status:
+    """How far a transaction is: `phase` is None where the node knows no such transaction.
+
+    A phase is a verb and a part ("apply files", "prove kubelet"), or "keeping", "reboot", "reverting".
+    """
+
+    phase: str | None
+    running: bool
+    result: Result | None
+    process: Process
+
+    @property
+    def broken_off(self) -> bool:
+        """Whether it has begun, not ended, and nothing works on it: `settle_script` ends it."""
+        return self.phase is not None and not self.running and self.result is None
+
+
+def read_result(text: str) -> Result:
+    """Read a result.json.
+
+    Raises HostError for a text that is none.
+    """
+    try:
+        document = json.loads(text)
+        return Result(document["id"], document["outcome"], document["reason"], tuple(document["journal"]))
+    except (ValueError, KeyError, TypeError) as error:
+        raise HostError(
+            "is not a transaction's result",
+            where="result.json",
+            remedy=f"look below {TRANSACTIONS} on the host",
+        ) from error
+
+
+def start_script(transaction: Transaction) -> str:
+    """Return the script that hands the transaction to systemd on the node and returns at once.
+
+    It refuses while another transaction is running, undoes one that was broken off, and does nothing for one
+    that has begun already or is void. On a node that is not what the transaction was planned on it ends
+    without an error, and the result is "void".
+    """
+    lines = "".join(f"{name} {encoded(text)}\n" for name, text in transaction.files.items())
+    return _script(transaction.id, "start_transaction", data=lines)
+
+
+def void_script(transaction_id: str) -> str:
+    """Return the script that makes a transaction void that has not begun, so that it never will.
+
+    Nothing happens to one that has begun. A `start_script` that arrives later finds the result, also where
+    the node had never heard of the transaction before.
+    """
+    return _script(transaction_id, "void_transaction")
+
+
+def revert_script(transaction_id: str, reason: str) -> str:
+    """Return the script that has systemd undo a transaction that was applied, and returns at once.
+
+    The transaction's result is "rolled-back" or "failed" then, with this reason; `applied.json` keeps the
+    first one. Nothing happens to a transaction that is undone already. It refuses for one that the node does
+    not know or that has not ended, and while another one is running.
+    """
+    text = encoded(reason.encode("utf-8", "replace").decode())
+    return _script(transaction_id, "revert_transaction", data=f"{text}\n")
+
+
+def settle_script() -> str:
+    """Return the script that ends an unfinished transaction: waits for a running one, undoes a broken one."""
+    return _script("none", "settle_current")
+
+
+def status_script(transaction_id: str, unit: str) -> str:
+    """Return the script whose output `read_status` reads; `unit` is the kubelet's."""
+    return _script(transaction_id, "tell_status", unit)
+
+
+def _script(transaction_id: str, function: str, *arguments: str, data: str = "") -> str:
+    folder = _folder(transaction_id)
+    variables = {"ROOT": TRANSACTIONS, "ID": transaction_id, "FOLDER": folder}
+    library = shell.library(*_NODE, "node/deliver")
+    return shell.assignments(variables) + library + shell.call(function, arguments, data)
+
+
+def read_status(text: str) -> Status:
+    """Read what `status_script` printed.
+
+    Raises HostError for an answer that is cut off.
+    """
+    head, found, tail = text.partition("\nResult\n")
+    body = tail.strip()
+    values = dict(line.partition("=")[::2] for line in head.splitlines())
+    try:
+        if not found or not body.endswith("."):
+            raise ValueError(text)
+        process = Process(
+            values["Boot"],
+            int(values["MainPID"]),
+            int(values["NRestarts"]),
+            int(values["ActiveEnterTimestampMonotonic"]),
+            int(values["Booted"]),
+        )
+        running = values["LoadState"] == "loaded"
+        phase = values["Phase"] or ("keeping" if running else None)  # systemd has it before it says a word
+    except (KeyError, ValueError) as error:
+        raise HostError("the answer about the node's change is cut off", remedy="run again") from error
+    result = body.removesuffix(".").strip()
+    return Status(phase, running, read_result(result) if result else None, process)
+
+
+def node_script(parts: Iterable[str]) -> str:
+    """Return what carries out transactions with these parts on the node.
+
+    `begin apply` and `begin revert` take the lock and hand `apply` or `revert` to systemd, `recover` ends
+    what was broken off, `boot` stands before what was stopped while a transaction is open.
+    """
+    return "#!/bin/sh\n" + shell.library(*_NODE, "node/transaction", *shell_of(parts), "node/main")
+
+
+def _folder(transaction_id: str) -> str:
+    """Return a transaction's folder.
+
+    Raises HostError for what is no id: it may come from a cluster, and becomes part of a script for root.
+    """
+    if not re.fullmatch("[A-Za-z0-9][A-Za-z0-9-]*", transaction_id):
+        raise HostError(f"{transaction_id!r} is not the id of a transaction")
+    return f"{TRANSACTIONS}/{transaction_id}"

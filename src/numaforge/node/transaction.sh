@@ -1,0 +1,252 @@
+# shellcheck shell=sh
+# The order of a maintenance. UPWARDS are its parts, the lowest first; none is known here by its name. A part is
+# a set of functions PART_VERB, of which it may lack any but `apply` and `undo`; each finds its data in $PART.
+#
+#   keep          copy what is there, prepare: the last moment at which nothing has changed
+#   stop NEW|OLD  make way for what follows
+#   apply         change what is there
+#   start NEW|OLD start what was stopped; OLD: after everything was undone
+#   prove NEW|OLD say whether it works; sets `told`
+#   undo          put back what was kept; 2: go on all the same, 1: start nothing
+#   by_hand       print the commands that do what `undo` or `prove OLD` could not
+#   notes         print what a reader of the result has to know
+#   explain       keep what tells why it failed
+#   discard       remove what `keep` has prepared
+#   pending NEW|OLD  whether only a boot makes it true
+#   tolerates PATH before-stop|after-stop  whether that file changes by itself
+#
+# A verb that fails sets `why`. Forwards: keep, stop downwards, apply upwards, start and prove upwards. Back: stop
+# and undo downwards, start and prove upwards.
+
+provides() { command -v "$1_$2" > /dev/null 2>&1; } # PART VERB
+call() {                                            # PART VERB ARGUMENT...
+    PART=$FOLDER/$1
+    function=$1_$2
+    shift 2
+    "$function" "$@"
+}
+step() { # PART VERB ARGUMENT...: journalled
+    provides "$1" "$2" || return 0
+    why="the transaction's journal could not be written"
+    phase "$2 $1" || return 1
+    why="the step \"$2 $1\" failed"
+    call "$@"
+}
+upwards() { # VERB ARGUMENT...: stops at the first part that fails
+    verb=$1
+    shift
+    for part in $UPWARDS; do step "$part" "$verb" "$@" || return 1; done
+}
+downwards() {
+    verb=$1
+    shift
+    for part in $DOWNWARDS; do step "$part" "$verb" "$@" || return 1; done
+}
+collect() { # VERB: what the parts print
+    for part in $UPWARDS; do
+        if provides "$part" "$1"; then call "$part" "$1"; fi
+    done
+}
+reversed() {
+    reverse=
+    for word; do reverse="$word $reverse"; done
+    echo "$reverse"
+}
+
+# ---- forwards ----
+
+apply() {
+    umask 022
+    phase keeping
+    if ! keep_all 2> "$FOLDER/errors"; then
+        refuse "$(tail -n 3 "$FOLDER/errors")"
+        return 1
+    fi
+    if ! change; then
+        undo "$why"
+        return 1
+    fi
+    go_on
+}
+keep_all() { # and room for the undoing
+    mkdir -p "$FOLDER/backup" || return 1
+    for part in $UPWARDS; do
+        mkdir -p "$FOLDER/$part" || return 1
+        if provides "$part" keep; then call "$part" keep || return 1; fi
+    done
+    head -c 524288 /dev/zero > "$FOLDER/reserve" && sync -f "$FOLDER"
+}
+change() {
+    downwards stop new || return 1
+    # What is stopped writes until it has ended; what is kept is kept as it is now.
+    if edited after-stop; then return 1; fi
+    apply_all
+}
+apply_all() { # also after a boot in between: what was applied is not applied again
+    for part in $UPWARDS; do
+        if [ -e "$FOLDER/$part/applied" ]; then continue; fi
+        why="the transaction's journal could not be written"
+        record "$part/touched" yes || return 1
+        step "$part" apply || return 1
+        record "$part/applied" yes || return 1
+    done
+}
+go_on() { # everything is applied: the proof
+    umask 022
+    told=
+    if upwards start new && upwards prove new; then
+        finish applied "$told"
+    else
+        undo "$why"
+        return 1
+    fi
+}
+refuse() { # REASON
+    collect discard
+    finish refused "nothing was changed: $1"
+}
+
+# ---- back ----
+
+turn_back() { # REASON: from here on there is no way but back; the first reason is the one that counts
+    if [ ! -e "$FOLDER/why" ]; then record why "$1"; fi
+}
+undo() { # REASON
+    # Nothing can be started or proved now. The next boot puts everything back before anything starts.
+    if going_down; then return 1; fi
+    rm -f "$FOLDER/reserve" # what is written from here on may need the room
+    collect explain
+    turn_back "$1"
+    collect discard
+    failed=
+    amiss=
+    if [ "$(noted back)" != "$(boot_id)" ]; then # else `boot` has done it
+        for part in $DOWNWARDS; do step "$part" stop old || complain fatally; done
+    fi
+    undo_all
+    if [ "$failed" = fatally ]; then
+        conclude "$amiss. By hand: $(by_hand)$(collect restart_by_hand)"
+        return 1
+    fi
+    told=
+    old="the old configuration is back"
+    if ! touched; then old="nothing was replaced, what was edited stays"; fi
+    if ! { upwards start old && upwards prove old; }; then
+        failed=yes
+        if going_down; then return 1; fi
+        old="$old, but $why with it too. By hand: $(call "$part" by_hand)"
+    fi
+    conclude "$old${told:+ and $told}${amiss:+; $amiss. By hand: $(by_hand)}"
+    [ -z "$failed" ]
+}
+undo_all() { # what was touched, once in a boot: some of it does not outlive one
+    for part in $DOWNWARDS; do
+        if [ ! -e "$FOLDER/$part/touched" ] || [ "$(noted "$part/undone")" = "$(boot_id)" ]; then continue; fi
+        step "$part" undo
+        case $? in
+        0) record "$part/undone" "$(boot_id)" ;;
+        2) complain yes ;;
+        *) complain fatally ;;
+        esac
+    done
+}
+complain() { # yes|fatally
+    if [ "$failed" != fatally ]; then failed=$1; fi
+    amiss="${amiss:+$amiss, and }$why"
+    stuck="$stuck $part"
+}
+by_hand() {
+    for part in $stuck; do
+        if provides "$part" by_hand; then call "$part" by_hand; fi
+    done
+}
+touched() {
+    for part in $UPWARDS; do
+        if [ -e "$FOLDER/$part/touched" ]; then return 0; fi
+    done
+    return 1
+}
+conclude() { # WHAT CAME OF IT
+    if going_down; then return 1; fi
+    if [ -n "$failed" ]; then ended_as=failed; else ended_as=rolled-back; fi
+    finish "$ended_as" "$(noted why)$(collect notes); $1"
+}
+revert() {
+    umask 022
+    if [ ! -e "$FOLDER/applied.json" ]; then
+        mv "$FOLDER/result.json" "$FOLDER/applied.json" && sync "$FOLDER" || return 1
+    fi
+    phase reverting
+    undo "$(cat "$FOLDER/revert")"
+}
+
+# ---- broken off, and after a boot ----
+
+unchanged() {
+    case $(noted state) in
+    '' | keeping) return 0 ;;
+    *) return 1 ;;
+    esac
+}
+ended() { [ -e "$FOLDER/result.json" ] && { [ ! -e "$FOLDER/revert" ] || [ -e "$FOLDER/applied.json" ]; }; }
+await_boot() { # NEW|OLD: have the node rebooted, once in each direction
+    if [ -e "$FOLDER/awaits-$1" ]; then
+        why="the node was rebooted for it, and it still is not so"
+        return 1
+    fi
+    record "awaits-$1" "$(boot_id)" && phase "reboot" || return 1
+    sync
+    systemctl reboot || {
+        why="systemctl reboot failed"
+        return 1
+    }
+    deadline=$(($(uptime_seconds) + REBOOT_SECONDS))
+    while [ "$(uptime_seconds)" -lt "$deadline" ]; do pause; done
+    why="the node did not reboot within $REBOOT_SECONDS s"
+    return 1
+}
+rebooted_as_asked() { # NEW|OLD
+    [ "$(noted state)" = reboot ] && [ -e "$FOLDER/awaits-$1" ] && [ "$(noted "awaits-$1")" != "$(boot_id)" ]
+}
+after_boot() { # once in a boot, before anything that was stopped starts again
+    if ended || unchanged; then return; fi
+    if [ ! -e "$FOLDER/why" ] && [ ! -e "$FOLDER/revert" ] && rebooted_as_asked new; then
+        if apply_all; then
+            phase booted
+            return
+        fi
+        turn_back "$why"
+    fi
+    if [ -e "$FOLDER/revert" ]; then turn_back "$(cat "$FOLDER/revert")"; fi
+    turn_back "the node rebooted during \"$(noted state)\""
+    collect discard
+    undo_all
+    systemctl daemon-reload
+    record back "$(boot_id)"
+}
+boot() { # by systemd; the proof has to wait for what waits for this
+    umask 022
+    exec 9> "$ROOT/lock" && flock 9 || return 1
+    if [ "$(noted boot)" = "$(boot_id)" ]; then return; fi
+    after_boot
+    record boot "$(boot_id)" && hand_over recover
+}
+recover() {
+    umask 022
+    if ! ended && ! unchanged && going_down; then return 1; fi
+    if ! ended && [ "$(noted boot)" != "$(boot_id)" ]; then
+        after_boot
+        record boot "$(boot_id)"
+    fi
+    if ended; then
+        release
+    elif [ -e "$FOLDER/revert" ]; then
+        revert
+    elif unchanged; then
+        refuse "the transaction was broken off before it began"
+    elif [ "$(noted state)" = booted ] && [ ! -e "$FOLDER/why" ]; then
+        go_on
+    else
+        undo "the transaction was broken off during \"$(noted state)\""
+    fi
+}

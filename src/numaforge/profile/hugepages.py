@@ -1,0 +1,79 @@
+"""Section `hugepages`: pools of huge pages, each of one size and in one place."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Self
+
+from pydantic import BeforeValidator, ConfigDict, Field, model_validator
+
+from numaforge.profile.section import Section, at_most_one_of, exactly_one_of
+from numaforge.profile.values import PERCENTAGE, Count, as_text, byte_count
+from numaforge.quantity import format_bytes
+
+_SHARE = rf"(?!0+(\.0+)?%){PERCENTAGE}"
+_HUGEPAGE_SIZE = re.compile(r"[1-9][0-9]*(Ki|Mi|Gi)")
+
+
+def _share(value: object) -> str:
+    text = str(value)
+    if not re.fullmatch(_SHARE, text):
+        raise ValueError(f"{value!r} is not a share of a NUMA node's memory; write for example 25%")
+    return text
+
+
+def _hugepage_size(value: object) -> str:
+    text = str(value)
+    if not _HUGEPAGE_SIZE.fullmatch(text):
+        raise ValueError(
+            f"{text!r} is not a hugepage size as Kubernetes writes it; write for example 2Mi or 1Gi"
+        )
+    return format_bytes(byte_count(text))
+
+
+MemoryShare = Annotated[str, BeforeValidator(_share), as_text("percentage", f"^{_SHARE}$")]
+HugepageSize = Annotated[
+    str, BeforeValidator(_hugepage_size), as_text("hugepage size", f"^{_HUGEPAGE_SIZE.pattern}$")
+]
+
+
+_AMOUNTS = ("count_per_numa_node", "count", "share")
+_PLACES = ("numa_node", "numa_nodes")
+
+
+class Hugepages(Section):
+    """Pages of one size, said in exactly one of three ways."""
+
+    model_config = ConfigDict(json_schema_extra={**exactly_one_of(*_AMOUNTS), **at_most_one_of(*_PLACES)})
+
+    size: HugepageSize = Field(description="The page's size as Kubernetes writes it.", examples=["1Gi"])
+    count_per_numa_node: Count | None = Field(
+        default=None, description="This many pages on each of the NUMA nodes.", examples=[16]
+    )
+    count: Count | None = Field(
+        default=None,
+        description="This many pages in total, spread evenly over the NUMA nodes.",
+        examples=[64],
+    )
+    share: MemoryShare | None = Field(
+        default=None,
+        description="This share of each NUMA node's memory, rounded down to whole pages.",
+        examples=["25%"],
+    )
+    numa_node: Count | None = Field(default=None, description="Only on this NUMA node.", examples=[0])
+    numa_nodes: tuple[Count, ...] | None = Field(
+        default=None,
+        description="Only on these NUMA nodes. Unset: all NUMA nodes that have both CPUs and memory.",
+        min_length=1,
+        examples=[[0, 1]],
+    )
+
+    @model_validator(mode="after")
+    def _one_amount_and_one_place(self) -> Self:
+        amounts = [name for name in _AMOUNTS if getattr(self, name) is not None]
+        if len(amounts) != 1:
+            said = " and ".join(amounts) or "no amount"
+            raise ValueError(f"says {said}; say exactly one of {', '.join(_AMOUNTS)}")
+        if self.numa_node is not None and self.numa_nodes is not None:
+            raise ValueError("says numa_node and numa_nodes; say one of them")
+        return self

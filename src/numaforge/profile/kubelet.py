@@ -1,0 +1,91 @@
+"""Section `kubelet`: which resource managers run, and how."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Literal
+
+from pydantic import BeforeValidator, Field
+
+from numaforge.profile.section import Section
+from numaforge.profile.values import as_text
+
+_VERSION = re.compile(r"v?1\.[0-9]+(\.[0-9]+)?([-+.].*)?")
+
+
+def _kubelet_version(value: object) -> str:
+    if isinstance(value, float):
+        raise ValueError(
+            f'{value!r} is a number to YAML, which turns 1.30 into 1.3; write it in quotes: "1.36"'
+        )
+    text = str(value)
+    if not _VERSION.fullmatch(text):
+        raise ValueError(f'{text!r} is not a kubelet version; write for example "1.36" or "1.36.2"')
+    return text.removeprefix("v")
+
+
+def _option_text(value: object) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, (int, str)):
+        return str(value)
+    raise ValueError(f"{value!r} is not an option's value; write true, false or a number")
+
+
+VersionText = Annotated[
+    str, BeforeValidator(_kubelet_version), as_text("kubelet version", f"^{_VERSION.pattern}$")
+]
+OptionText = Annotated[
+    str, BeforeValidator(_option_text), as_text("option value", or_a=("boolean", "integer"))
+]
+
+
+class Kubelet(Section):
+    """Which resource managers run, and how. Unset: as the kubelet has it, else chosen by the machine."""
+
+    version: VersionText | None = Field(
+        default=None,
+        description="The kubelet's version, for hosts on which none is installed yet; in quotes.",
+        examples=["1.36"],
+    )
+    cpu_manager_policy: Literal["none", "static"] | None = Field(
+        default=None,
+        description="static gives whole CPUs to Guaranteed pods that ask for them.",
+        examples=["static"],
+    )
+    cpu_manager_options: dict[str, OptionText] = Field(
+        default_factory=dict,
+        description="cpuManagerPolicyOptions, each checked against the kubelet's version. full-pcpus-only is "
+        "on "
+        "by default where every core has several threads.",
+        examples=[{"distribute-cpus-across-numa": True}],
+    )
+    topology_manager_policy: Literal["none", "best-effort", "restricted", "single-numa-node"] | None = Field(
+        default=None,
+        description="How strictly CPUs, memory and devices of a pod must be on the same NUMA nodes. Unset: "
+        "single-numa-node on machines with several NUMA nodes, best-effort where a pod with all GPUs would "
+        "not fit one of them.",
+        examples=["restricted"],
+    )
+    topology_manager_scope: Literal["container", "pod"] | None = Field(
+        default=None,
+        description="Whether each container is aligned, or the pod as a whole.",
+        examples=["pod"],
+    )
+    topology_manager_options: dict[str, OptionText] = Field(
+        default_factory=dict,
+        description="topologyManagerPolicyOptions, each checked against the kubelet's version. "
+        "max-allowable-numa-nodes is set by itself on machines that need it.",
+        examples=[{"prefer-closest-numa-nodes": True}],
+    )
+    memory_manager_policy: Literal["None", "Static"] | None = Field(
+        default=None,
+        description="Static gives memory and huge pages of Guaranteed pods NUMA nodes of their own. "
+        "Unset: Static with restricted and single-numa-node, else None.",
+        examples=["Static"],
+    )
+    on_conflict: Literal["refuse", "override"] = Field(
+        default="refuse",
+        description="What to do where the kubelet's own files say something else than this profile.",
+        examples=["override"],
+    )

@@ -1,0 +1,154 @@
+"""Find a profile by name or path, merge it over what it extends, and check it: errors name their field."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from numaforge.errors import ProfileError
+from numaforge.profile.node import NodeProfile
+from numaforge.profile.section import validated
+from numaforge.resources import profile_dir
+
+# A mapping of which exactly one key is given: merging two of them would give two.
+_CHOICES = (("cpus", "reserved"),)
+
+# Keys of a profile that are no wishes: what it starts from, and where an editor finds the schema.
+_READ_HERE = ("extends", "$schema")
+
+
+def load_profile(source: str | Path | Mapping[str, Any], *, where: str | None = None) -> NodeProfile:
+    """Return the profile that `source` names: a ready profile, a YAML file, or the mapping itself.
+
+    `where` says where a name or a mapping was written, for errors. A profile that `extends` a ready one is
+    merged over it: mappings key by key, everything else replaced. Raises ProfileError with every mistake.
+    """
+    place, document = _read(source, where)
+    merged = _extend(document, place, ())
+    merged.setdefault("name", _unnamed(source, document))
+    return validated(NodeProfile, merged, place, also_known=_READ_HERE, error=ProfileError)
+
+
+def ready_profiles() -> tuple[str, ...]:
+    """Return the names of the ready profiles, sorted."""
+    return tuple(sorted(path.stem for path in profile_dir().glob("*.yaml")))
+
+
+def _read(source: str | Path | Mapping[str, Any], where: str | None) -> tuple[str, dict[str, Any]]:
+    if isinstance(source, Mapping):
+        return where or "profile", dict(source)
+    if isinstance(source, Path) or "/" in source or source.endswith((".yaml", ".yml")):
+        return str(source), _read_file(Path(source), where)
+    return _read_ready(source, where)
+
+
+def _read_ready(name: str, where: str | None) -> tuple[str, dict[str, Any]]:
+    if name not in ready_profiles():
+        nearest = get_close_matches(name, ready_profiles(), n=1)
+        raise ProfileError(
+            f"there is no ready profile {name!r}" + (f"; did you mean {nearest[0]!r}?" if nearest else ""),
+            where=where,
+            remedy=f"name one of {', '.join(ready_profiles())}, or the path of a YAML file",
+        )
+    path = profile_dir() / f"{name}.yaml"
+    return f"profile {name}", _read_file(path, where)
+
+
+def _read_file(path: Path, where: str | None) -> dict[str, Any]:
+    try:
+        document = yaml.load(path.read_text(encoding="utf-8"), Loader=_StrictLoader)  # noqa: S506 - a SafeLoader
+    except OSError as error:
+        raise ProfileError(
+            f"the profile {path} cannot be read: {error.strerror}",
+            where=where,
+            remedy=f"name a YAML file, or a ready profile: {', '.join(ready_profiles())}",
+        ) from error
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise ProfileError(f"not valid YAML: {error}", where=str(path)) from error
+    if document is None:
+        return {}
+    if not isinstance(document, dict):
+        raise ProfileError(
+            f"a profile is a mapping, not a {type(document).__name__}",
+            where=str(path),
+            remedy="begin with a key such as `extends: training` or `cpus:`",
+        )
+    return document
+
+
+class _StrictLoader(yaml.SafeLoader):
+    """A SafeLoader that refuses a key that is written twice, where YAML would drop the first."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        keys = [key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode)]
+        for key in keys:
+            if keys.count(key) > 1:
+                raise yaml.constructor.ConstructorError(
+                    None, None, f"the key {key!r} is written twice", node.start_mark
+                )
+        return super().construct_mapping(node, deep)
+
+
+def _extend(document: dict[str, Any], place: str, seen: tuple[str, ...]) -> dict[str, Any]:
+    own = {key: value for key, value in document.items() if key not in _READ_HERE}
+    parent = document.get("extends")
+    if parent is None:
+        return own
+    if not isinstance(parent, str):
+        raise ProfileError(
+            f"{parent!r} is not a ready profile's name",
+            where=f"{place}: extends",
+            remedy=f"name one of {', '.join(ready_profiles())}",
+        )
+    if parent in seen:
+        raise ProfileError(f"{' -> '.join((*seen, parent))} goes in a circle", where=f"{place}: extends")
+    parent_place, parent_document = _read_ready(parent, f"{place}: extends")
+    inherited = _extend(parent_document, parent_place, (*seen, parent))
+    for personal in ("name", "description"):
+        inherited.pop(personal, None)
+    if isinstance(inherited.get("sources"), Mapping):
+        inherited["sources"] = _sources_of_inherited(inherited["sources"], own)
+    return _merge(inherited, own)
+
+
+def _sources_of_inherited(sources: Mapping[str, str], own: Mapping[str, Any]) -> dict[str, str]:
+    """Leave out the sources of values that are replaced: a source speaks of one value."""
+    choices = [".".join(choice) + "." for choice in _CHOICES]
+    paths = [f"{path}." for path, _ in leaves(own)]
+    replaced = {next((choice for choice in choices if path.startswith(choice)), path) for path in paths}
+    return {
+        path: source
+        for path, source in sources.items()
+        if not any(f"{path}.".startswith(each) or each.startswith(f"{path}.") for each in replaced)
+    }
+
+
+def leaves(document: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield every value of a profile by its dotted path; a list is one value."""
+    for key, value in document.items():
+        here = f"{path}.{key}" if path else str(key)
+        if isinstance(value, Mapping) and value:
+            yield from leaves(value, here)
+        else:
+            yield here, value
+
+
+def _merge(below: Mapping[str, Any], above: Mapping[str, Any], path: tuple[str, ...] = ()) -> dict[str, Any]:
+    merged = dict(below)
+    for key, value in above.items():
+        held, here = merged.get(key), (*path, key)
+        if isinstance(held, Mapping) and isinstance(value, Mapping) and here not in _CHOICES:
+            merged[key] = _merge(held, value, here)
+        else:
+            merged[key] = value
+    return merged
+
+
+def _unnamed(source: str | Path | Mapping[str, Any], document: Mapping[str, Any]) -> str:
+    if not isinstance(source, Mapping):
+        return Path(source).stem
+    return f"{document['extends']}, adjusted" if document.get("extends") else "unnamed"

@@ -1,0 +1,20 @@
+"""Section `maintenance`: what numaforge may do to a node to carry out its plan."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from numaforge.profile.section import Section
+
+
+class Maintenance(Section):
+    """What numaforge may do to a node while it is drained."""
+
+    reboot: Literal["never", "allowed"] = Field(
+        default="never",
+        description="allowed lets numaforge reboot the node for changes that only a boot brings; never "
+        "reports them as pending.",
+        examples=["allowed"],
+    )

@@ -1,0 +1,91 @@
+"""Mappings that an admin writes: checked where they enter, with every mistake naming its field."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from difflib import get_close_matches
+from itertools import combinations
+from types import UnionType
+from typing import Annotated, Any, TypeVar, Union, get_args, get_origin
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from numaforge.errors import NumaforgeError
+from numaforge.mistakes import dotted, path_of, sentence
+
+
+class Section(BaseModel):
+    """A mapping of settings: unknown keys are refused, values do not change once read."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+Model = TypeVar("Model", bound=Section)
+
+
+def exactly_one_of(*keys: str) -> dict[str, Any]:
+    """Return what the schema says of a section in which exactly one of the keys is given."""
+    return {"oneOf": [given(key) for key in keys]}
+
+
+def at_most_one_of(*keys: str) -> dict[str, Any]:
+    """Return what the schema says of a section in which no two of the keys are given."""
+    return {"not": {"anyOf": [{"allOf": [given(one), given(other)]} for one, other in combinations(keys, 2)]}}
+
+
+def given(key: str, more: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """Return the schema of a section in which a key is given; null is as good as left out."""
+    return {"required": [key], "properties": {key: more or {"not": {"type": "null"}}}}
+
+
+def validated(
+    model: type[Model],
+    document: Mapping[str, Any],
+    place: str,
+    *,
+    also_known: tuple[str, ...] = (),
+    error: type[NumaforgeError] = NumaforgeError,
+) -> Model:
+    """Return a mapping as its model.
+
+    `place` says where it was written, `also_known` are keys at the top that are read elsewhere. Raises
+    `error` with every mistake.
+    """
+    try:
+        return model.model_validate(document)
+    except ValidationError as invalid:
+        mistakes = [_mistake(detail, model, also_known) for detail in invalid.errors()]
+    if len(mistakes) == 1:
+        field, message = mistakes[0]
+        raise error(message, where=f"{place}: {field}" if field else place)
+    lines = "".join(f"\n  {field}: {message}" if field else f"\n  {message}" for field, message in mistakes)
+    raise error(f"{len(mistakes)} mistakes:{lines}", where=place)
+
+
+def _mistake(detail: Mapping[str, Any], model: type[Section], also_known: tuple[str, ...]) -> tuple[str, str]:
+    """Return the field and the sentence for one of pydantic's error details."""
+    path = path_of(detail)
+    advice = f"; {_known_keys(path, model, also_known)}" if detail["type"] == "extra_forbidden" else ""
+    return dotted(path), f"{sentence(detail)}{advice}"
+
+
+def _known_keys(path: tuple[str | int, ...], model: type[Section], also_known: tuple[str, ...]) -> str:
+    *above, key = path
+    known = (*(() if above else also_known), *_section_at(above, model).model_fields)
+    nearest = get_close_matches(str(key), known, n=1)
+    return f"did you mean {nearest[0]}?" if nearest else f"known here: {', '.join(known)}"
+
+
+def _section_at(path: Sequence[str | int], section: type[Section]) -> type[Section]:
+    for part in path:
+        if isinstance(part, str):
+            section = next(_sections_in(section.model_fields[part].annotation), section)
+    return section
+
+
+def _sections_in(annotation: Any) -> Iterator[type[Section]]:
+    if isinstance(annotation, type) and issubclass(annotation, Section):
+        yield annotation
+    elif get_origin(annotation) in (Union, UnionType, tuple, Annotated):
+        for argument in get_args(annotation):
+            yield from _sections_in(argument)

@@ -1,0 +1,140 @@
+"""How many pods of one shape fit: tables and JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from numaforge.report.admit import in_the_way
+
+# What is not needed for `--help` is imported where it is used.
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from numaforge.kubelet.admission.fit import Fit, FitReport, LargestShape
+    from numaforge.kubelet.admission.node import Free
+
+
+def fit_document(report: FitReport) -> dict[str, Any]:
+    """Return what fits on one node as JSON data."""
+    free = report.configured.free
+    return {
+        "pods": report.configured.pods,
+        "policies": [
+            {
+                "policy": each.policy,
+                "scope": each.scope,
+                "pods": each.pods,
+                "runs_out": list(each.runs_out),
+                "reason": each.refusal.reason if each.refusal else None,
+                "error": each.error,
+            }
+            for each in report.alternatives
+        ],
+        "left": _free_document(free) if free else None,
+        "advice": [{"change": advice.change, "pods": advice.pods} for advice in report.advice],
+    }
+
+
+def shape_documents(resource: str | None, shapes: Iterable[LargestShape]) -> list[dict[str, Any]]:
+    """Return the largest shapes as JSON data."""
+    return [
+        {
+            "resource": resource,
+            "devices": shape.devices,
+            "pods": shape.pods,
+            "cpus": shape.cpus,
+            "memory_bytes": shape.memory_bytes,
+        }
+        for shape in shapes
+    ]
+
+
+def fit_tables(
+    node: str, pod: str, report: FitReport, resource: str | None, shapes: Iterable[LargestShape]
+) -> RenderableType:
+    """Return what fits on one node: by policy, what is left over, what would help, the largest shapes."""
+    from rich.console import Group
+    from rich.text import Text
+
+    from numaforge.report.wording import counted
+
+    configured = report.configured
+    parts: list[RenderableType] = [
+        Text.assemble((node, "bold"), f"  {counted(configured.pods, 'pod')} of {pod}"),
+        Text(""),
+        _policy_table(configured, report.alternatives),
+    ]
+    if configured.free:
+        parts += [Text(""), Text("Left over", style="bold"), _left_table(configured.free)]
+    if report.advice:
+        lines = [f"  {counted(each.pods, 'pod')} with {each.change}" for each in report.advice]
+        parts += [Text(""), Text("What would help", style="bold"), Text("\n".join(lines))]
+    if resource and shapes:
+        parts += [Text(""), Text(f"Largest Guaranteed pod by {resource}", style="bold"), _shape_table(shapes)]
+    return Group(*parts, Text(""))
+
+
+def _policy_table(configured: Fit, alternatives: Iterable[Fit]) -> RenderableType:
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    for heading in ("policy", "scope", "pods", "runs out"):
+        table.add_column(heading, justify="right" if heading == "pods" else "left")
+    for each in alternatives:
+        mark = "  <- configured" if each is configured else ""
+        runs_out = each.error or in_the_way(each.runs_out)
+        table.add_row(
+            each.policy, "" if each.policy == "none" else each.scope, str(each.pods), runs_out + mark
+        )
+    return table
+
+
+def _left_table(free: Free) -> RenderableType:
+    from rich.table import Table
+
+    from numaforge.report.wording import human_bytes
+
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    for heading in ("NUMA node", "exclusive CPUs", "memory", *free.devices):
+        table.add_column(heading, justify="right")
+    for node in free.numa_nodes:
+        cpus = "-" if node.cpus is None else str(len(node.cpus))
+        memory = "-" if node.memory_bytes is None else human_bytes(node.memory_bytes)
+        table.add_row(str(node.id), cpus, memory, *(str(node.devices[resource]) for resource in free.devices))
+    counts = (str(count) for count in free.devices.values())
+    table.add_row("all", f"{free.cpu_milli / 1000:g}", human_bytes(free.memory_bytes), *counts)
+    return table
+
+
+def _shape_table(shapes: Iterable[LargestShape]) -> RenderableType:
+    from rich.table import Table
+
+    from numaforge.report.wording import human_bytes
+
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    for heading in ("devices", "pods", "CPUs each", "memory each"):
+        table.add_column(heading, justify="right")
+    for shape in shapes:
+        sizes = (str(shape.cpus), human_bytes(shape.memory_bytes)) if shape.pods else ("-", "-")
+        table.add_row(str(shape.devices), str(shape.pods), *sizes)
+    return table
+
+
+def _free_document(free: Free) -> dict[str, Any]:
+    from numaforge.cpulist import format_cpulist
+
+    return {
+        "cpu_milli": free.cpu_milli,
+        "memory_bytes": free.memory_bytes,
+        "devices": dict(free.devices),
+        "numa_nodes": [
+            {
+                "id": node.id,
+                "cpus": None if node.cpus is None else format_cpulist(node.cpus),
+                "memory_bytes": node.memory_bytes,
+                "devices": dict(node.devices),
+            }
+            for node in free.numa_nodes
+        ],
+    }

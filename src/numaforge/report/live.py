@@ -1,0 +1,213 @@
+"""Where a roll-out is, all the time: a screen on a terminal, else few lines; or JSON lines."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from types import TracebackType
+from typing import Protocol, Self
+
+import click
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from numaforge.report.summary import AS_WISHED, STYLES, counts_of, grouped_by_reason, without_name
+from numaforge.report.terminal import Screen, plain, screen
+from numaforge.report.wording import ELLIPSIS, some_of
+from numaforge.rollout.fleet import Fleet
+from numaforge.rollout.outcome import Progress
+from numaforge.rollout.steps import Clock
+
+_SMALL = 10
+"""In a fleet of so few hosts every change is a line."""
+_QUIET_SECONDS = 60.0
+_STEPS = 20
+"""The lines that say how far a larger fleet is: one for each part of it that has ended."""
+_PHASES = 3
+
+
+class HostProgress(Protocol):
+    """A host's run: where it is now."""
+
+    progress: Progress
+
+
+@dataclass(frozen=True)
+class _Said:
+    """What is known of a host: its phase or how it ended, and why or what it waits for."""
+
+    node: str
+    phase: str
+    reasons: tuple[str, ...]
+
+
+@dataclass
+class LiveView:
+    """Where a fleet is; `runs` are the hosts that were begun."""
+
+    fleet: Fleet
+    runs: Mapping[str, HostProgress]
+    as_json: bool
+    clock: Clock = time.monotonic
+    _said: dict[str, _Said] = field(default_factory=dict)
+    _since: dict[str, float] = field(default_factory=dict)
+    _live: Live | None = None
+
+    def __post_init__(self) -> None:
+        self._lines = _Lines(self.clock)
+
+    def __enter__(self) -> Self:
+        console = Console(stderr=True, highlight=False)
+        if not self.as_json and console.is_terminal:
+            self._live = Live(console=console, refresh_per_second=4, transient=True)
+            self._live.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._live is not None:
+            self._live.stop()
+
+    def refresh(self) -> None:
+        """Show what has changed since the last time."""
+        for host, run in self.runs.items():
+            self._note(host, _said_of(run.progress, self.fleet, host))
+        waits = self.fleet.waits_for if self.fleet.waiting and not self.fleet.running else ""
+        if waits:
+            self._note("", _Said("", "waits", (waits,)))
+        if self._live is not None:
+            self._live.update(fleet_screen(self.fleet, self._said, self._ages(), screen()))
+        elif not self.as_json:
+            for line in self._lines.new(self.fleet, self._said, waits):
+                click.echo(f"{datetime.now().astimezone():%H:%M:%S} {plain(line)}", err=True)
+
+    def _ages(self) -> dict[str, float]:
+        now = self.clock()
+        return {host: now - since for host, since in self._since.items()}
+
+    def _note(self, host: str, said: _Said) -> None:
+        before = self._said.get(host)
+        if before == said:
+            return
+        if before is None or before.phase != said.phase:
+            self._since[host] = self.clock()
+        self._said[host] = said
+        if self.as_json:
+            moment = datetime.now(UTC).isoformat(timespec="milliseconds")
+            event = {"time": moment, "host": host, "node": said.node, "phase": said.phase}
+            click.echo(json.dumps({**event, "waits_for": said.reasons}))
+
+
+def _said_of(progress: Progress, fleet: Fleet, host: str) -> _Said:
+    outcome = fleet.outcomes.get(host)
+    if outcome is None:
+        return _Said(progress.node, progress.phase, progress.waits_for)
+    return _Said(progress.node, outcome.ending, tuple(filter(None, (outcome.reason, *outcome.details))))
+
+
+@dataclass
+class _Lines:
+    """What a log gets to read: each reason once, and how far the fleet is from time to time."""
+
+    clock: Clock
+    _reasons: set[tuple[str, str]] = field(default_factory=set)
+    _ended: int = 0
+    _progress: str = ""
+    _waits: str = ""
+
+    def __post_init__(self) -> None:
+        self._told_at = self.clock()
+        self._waited_at = float("-inf")
+
+    def new(self, fleet: Fleet, said: Mapping[str, _Said], waits: str) -> list[str]:
+        """Return what has not been said yet."""
+        lines = self._failures(fleet)
+        size = len(fleet.outcomes) + len(fleet.running) + len(fleet.waiting)
+        step = 1 if size <= _SMALL else -(-size // _STEPS)
+        quiet = 0.0 if size <= _SMALL else _QUIET_SECONDS
+        if waits and waits != self._waits and self.clock() - self._waited_at >= quiet:
+            self._waits, self._waited_at = waits, self.clock()
+            lines.append(f"the fleet waits: {waits}")
+        ended = len(fleet.outcomes)
+        progress = f"{fleet_counts(fleet)}{_in_progress(fleet, said)}"
+        over = not fleet.running and (fleet.stopped is not None or not fleet.waiting)
+        due = over or ended - self._ended >= step or self.clock() - self._told_at >= quiet
+        if due and progress != self._progress and fleet.outcomes.keys() | fleet.running.keys():
+            self._ended, self._progress, self._told_at = ended, progress, self.clock()
+            lines.append(progress)
+        return lines
+
+    def _failures(self, fleet: Fleet) -> list[str]:
+        """Return the reasons that no host had before; the counts say how many hosts have them by now."""
+        found: dict[str, dict[str, str]] = {}
+        for host, outcome in fleet.outcomes.items():
+            state = outcome.ending.replace("-", " ")
+            if state not in AS_WISHED and (state, without_name(outcome.reason, host)) not in self._reasons:
+                found.setdefault(state, {})[host] = outcome.reason
+        for state, reasons in found.items():
+            self._reasons |= {(state, without_name(reason, host)) for host, reason in reasons.items()}
+        return [
+            ": ".join(filter(None, (state, some_of(hosts), reason)))
+            for state, reasons in found.items()
+            for reason, hosts in grouped_by_reason(reasons)
+        ]
+
+
+def fleet_counts(fleet: Fleet) -> str:
+    """Return how far a fleet is: `120 of 300 ended (118 done, 2 blocked), 4 in progress`."""
+    size = len(fleet.outcomes) + len(fleet.running) + len(fleet.waiting)
+    endings = counts_of(outcome.ending.replace("-", " ") for outcome in fleet.outcomes.values())
+    ended = f"{len(fleet.outcomes)} of {size} ended" + (f" ({endings})" if endings else "")
+    return f"{ended}, {len(fleet.running)} in progress"
+
+
+def _in_progress(fleet: Fleet, said: Mapping[str, _Said]) -> str:
+    """Return what the hosts in progress do: the phases that most are in, and what they wait for."""
+    phases: dict[tuple[str, tuple[str, ...]], list[str]] = {}
+    for host in fleet.running:
+        now = said.get(host, _Said("", "connects", ()))
+        phases.setdefault((now.phase, now.reasons), []).append(host)
+    ordered = sorted(phases.items(), key=lambda item: -len(item[1]))
+    parts = [
+        f"; {phase}: {some_of(hosts)}" + (f" ({reasons[0]})" if reasons else "")
+        for (phase, reasons), hosts in ordered[:_PHASES]
+    ]
+    return "".join([*parts, f"; {ELLIPSIS}" if len(ordered) > _PHASES else ""])
+
+
+def fleet_screen(
+    fleet: Fleet, said: Mapping[str, _Said], ages: Mapping[str, float], room: Screen
+) -> RenderableType:
+    """Return where a fleet is, on one screen: counts, then the hosts in progress, the longest there first.
+
+    `ages` says for how many seconds each host has been in its phase. Where there is room, the hosts that
+    ended last stand below the others.
+    """
+    notes = [note for note in (fleet.stopped and f"stopped: {fleet.stopped}", fleet.waits_for) if note][:1]
+    table = Table(box=None, pad_edge=False, expand=True)
+    for title in ("Node", "Phase", "Since", "Waits for"):
+        table.add_column(title, no_wrap=True, overflow="ellipsis", ratio=1 if title == "Waits for" else None)
+    rows = max(1, room.height - 3 - len(notes))  # counts, headings, and the line of the cursor
+    running = sorted(fleet.running, key=lambda host: -ages.get(host, 0))
+    hosts = [*running, *reversed(fleet.outcomes)]
+    hidden = len(running) - rows + 1 if len(running) > rows else 0
+    if hidden:
+        hosts = running[: rows - 1]
+    for host in hosts[:rows]:
+        state = said.get(host, _Said("", "connects", ()))
+        seconds = f"{ages.get(host, 0):.0f} s"
+        style = STYLES.get(state.phase.replace("-", " "), "")
+        table.add_row(_text(host), _text(state.phase, style), seconds, _text(" ".join(state.reasons)))
+    lines = [_text(fleet_counts(fleet), "bold"), *(_text(note, "yellow") for note in notes)]
+    return Group(*lines, table, *([_text(f"and {hidden} more in progress")] if hidden else []))
+
+
+def _text(text: object, style: str = "") -> Text:
+    """Return a line that is shown as it is written: no markup, no control characters."""
+    return Text(" ".join(plain(text).splitlines()), style=style, no_wrap=True, overflow="ellipsis")

@@ -1,0 +1,239 @@
+"""How a roll-out ended: one screen for people, each host's result for a file, and JSON."""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from numaforge.report.terminal import Screen, plain
+from numaforge.report.wording import ELLIPSIS, counted, some_of
+from numaforge.rollout.fleet import FleetReport
+
+STYLES = {
+    "held": "bold red",
+    "left in progress": "bold red",
+    "rolled back": "red",
+    "failed": "red",
+    "blocked": "yellow",
+    "aborted": "yellow",
+    "unreachable": "yellow",
+    "not begun": "yellow",
+    "done": "green",
+    "unchanged": "green",
+    "without a restart": "green",
+}
+"""How each state of a host is coloured; the gravest first."""
+AS_WISHED = ("done", "unchanged", "without a restart")
+_HOST = "HOST"
+_LINES_OF_A_REASON = 2
+_LINES_OF_DETAILS = 3
+
+
+@dataclass(frozen=True)
+class HostResult:
+    """How the roll-out ended for one host; `state` is a key of STYLES."""
+
+    host: str
+    state: str
+    reason: str = ""
+    details: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class _Failure:
+    """Hosts that ended in one state for one reason."""
+
+    state: str
+    reason: str
+    results: tuple[HostResult, ...]
+
+    @property
+    def heading(self) -> str:
+        """What is said of them: `5 rolled back: not Ready after 300 s`."""
+        return ": ".join(filter(None, (f"{len(self.results)} {self.state}", self.reason)))
+
+
+def results_of(report: FleetReport) -> list[HostResult]:
+    """Return the result of every host, the gravest first and then by name as the report has them."""
+    found = [
+        HostResult(host, outcome.ending.replace("-", " "), outcome.reason, outcome.details)
+        for host, outcome in report.outcomes.items()
+    ]
+    others: tuple[tuple[str, Mapping[str, str]], ...] = (
+        ("left in progress", report.under_way),
+        ("failed", report.failed),
+        ("unreachable", report.unreachable),
+        ("not begun", report.not_begun),
+        ("without a restart", dict.fromkeys(report.without_restart, "")),
+    )
+    found += [HostResult(host, state, why) for state, hosts in others for host, why in hosts.items()]
+    gravity = list(STYLES)
+    return sorted(found, key=lambda result: gravity.index(result.state))
+
+
+def counts_of(states: Iterable[str]) -> str:
+    """Return how many hosts are in which state, the good ones first: `290 done, 7 rolled back`."""
+    number = Counter(states)
+    order = [*AS_WISHED, *(state for state in STYLES if state not in AS_WISHED)]
+    return ", ".join(f"{number[state]} {state}" for state in order if number[state])
+
+
+def summary(
+    report: FleetReport,
+    screen: Screen,
+    file: Path | None = None,
+    notes: Sequence[str] = (),
+    nothing: str = "no kubelet has to restart",
+) -> RenderableType:
+    """Return how a roll-out ended, on one screen: counts, what failed and why, where the rest is.
+
+    `file` is where each host's result is written, `notes` are what could not be written down, and `nothing`
+    is said where there was nothing to do. Counts, notes and the name of the file are always shown whole. The
+    lines are those of the screen: print them without wrapping.
+    """
+    results = results_of(report)
+    said = f"{counted(len(results), 'host')}: {counts_of(result.state for result in results)}"
+    head = _wrapped(said if results else nothing, screen.width, "bold")
+    if report.stopped:
+        head += _wrapped(f"stopped: {report.stopped}", screen.width, "yellow", most=_LINES_OF_A_REASON)
+    foot = [line for note in notes for line in _wrapped(note, screen.width, "yellow")]
+    if file is not None:
+        foot.append(Text(f"each host: {file}"))  # left to the terminal to wrap, so that it can be copied
+        foot += _wrapped("its log is beside that file; --verbose prints them all", screen.width)
+    lines = sum(-(-len(line) // screen.width) for line in (*head, *foot))
+    room = screen.height - 1 - lines  # the last line of a screen is the prompt's
+    return Group(*head, *_failures(_grouped(results), screen.width, room), *foot)
+
+
+def results_text(report: FleetReport) -> str:
+    """Return each host's result with every detail, as the text of a file."""
+    lines = []
+    for result in results_of(report):
+        lines.append(": ".join(filter(None, (result.host, result.state, result.reason))))
+        lines += [f"    {detail}" for detail in result.details]
+    if report.stopped:
+        lines.append(f"stopped: {report.stopped}")
+    return plain("".join(f"{line}\n" for line in lines))
+
+
+def report_document(
+    report: FleetReport, exit_code: int | None = None, notes: Sequence[str] = (), file: Path | None = None
+) -> dict[str, Any]:
+    """Return the same for programs; `notes` are what could not be written down."""
+    return {
+        "exit_code": int(report.exit_code) if exit_code is None else int(exit_code),
+        "stopped": report.stopped,
+        "counts": dict(Counter(result.state for result in results_of(report))),
+        "nodes": {
+            host: {"ending": outcome.ending, "reason": outcome.reason, "details": list(outcome.details)}
+            for host, outcome in report.outcomes.items()
+        },
+        "under_way": dict(report.under_way),
+        "unreachable": dict(report.unreachable),
+        "not_begun": dict(report.not_begun),
+        "failed": dict(report.failed),
+        "without_restart": list(report.without_restart),
+        "notes": list(notes),
+        "file": str(file) if file else None,
+    }
+
+
+def without_name(reason: str, host: str) -> str:
+    """Return a reason that names its host as one that many hosts may share."""
+    return re.sub(rf"(?<![\w.-]){re.escape(host)}(?![\w-])", _HOST, reason)
+
+
+def grouped_by_reason(reasons: Mapping[str, str]) -> list[tuple[str, list[str]]]:
+    """Return what was said of hosts, and of which; what is said of most hosts first.
+
+    A reason that one host alone has is left as it is; in others the host's name is `HOST`.
+    """
+    groups: dict[str, list[str]] = {}
+    for host, reason in reasons.items():
+        groups.setdefault(without_name(reason, host), []).append(host)
+    ordered = sorted(groups.items(), key=lambda group: -len(group[1]))
+    return [(reasons[hosts[0]] if len(hosts) == 1 else reason, hosts) for reason, hosts in ordered]
+
+
+def _grouped(results: Iterable[HostResult]) -> list[_Failure]:
+    """Return what did not go as wished, the gravest first."""
+    by_state: dict[str, dict[str, HostResult]] = {}
+    for result in results:
+        if result.state not in AS_WISHED:
+            by_state.setdefault(result.state, {})[result.host] = result
+    return [
+        _Failure(state, reason, tuple(found[host] for host in hosts))
+        for state, found in by_state.items()
+        for reason, hosts in grouped_by_reason({host: result.reason for host, result in found.items()})
+    ]
+
+
+def _failures(failures: Sequence[_Failure], width: int, room: int) -> Iterator[Text]:
+    """Yield the lines of as many failures as there is room for; what is left of it is for details."""
+    shown: dict[_Failure, list[Text]] = {}
+    for number, failure in enumerate(_each_state_first(failures), start=1):
+        lines = [
+            *_wrapped(failure.heading, width, STYLES[failure.state], most=_LINES_OF_A_REASON),
+            Text(_shortened(f"  {some_of(result.host for result in failure.results)}", width)),
+        ]
+        if len(lines) + (number < len(failures)) > room:
+            break
+        room -= len(lines)
+        shown[failure] = lines
+    left = len(failures) - len(shown)
+    room -= bool(left)
+    for failure in filter(shown.__contains__, failures):
+        yield from shown[failure]
+        details = _details(failure.results[0], width)
+        if len(details) <= room:
+            yield from details
+            room -= len(details)
+    if left:
+        yield Text(f"and {counted(left, 'more reason')}")
+
+
+def _each_state_first(failures: Iterable[_Failure]) -> list[_Failure]:
+    """Return failures so that no state is left out for the many reasons of another one."""
+    seen: Counter[str] = Counter()
+    ranks = {}
+    for failure in failures:
+        ranks[failure] = seen[failure.state]
+        seen[failure.state] += 1
+    return sorted(ranks, key=lambda failure: min(ranks[failure], 1))
+
+
+def _details(result: HostResult, width: int) -> list[Text]:
+    lines = [f"  {result.host}: {detail}" for detail in result.details]
+    if len(lines) > _LINES_OF_DETAILS:
+        hidden = len(lines) - _LINES_OF_DETAILS + 1
+        lines = [*lines[: _LINES_OF_DETAILS - 1], f"  {result.host}: and {hidden} more"]
+    return [Text(_shortened(line, width)) for line in lines]
+
+
+def _wrapped(text: str, width: int, style: str = "", most: int | None = None) -> list[Text]:
+    """Return a text in lines of a screen, at most so many."""
+    placeholder = f" {ELLIPSIS}"
+    # A count and its state stay on one line: textwrap does not break at a space of this kind.
+    kept = re.sub(r"(?<=\d) (?=[a-z])", "\N{NO-BREAK SPACE}", plain(text))
+    lines = textwrap.wrap(
+        kept,
+        width,
+        subsequent_indent="  ",
+        max_lines=most,
+        placeholder=placeholder,
+        break_on_hyphens=False,
+    )
+    return [Text(line.replace("\N{NO-BREAK SPACE}", " "), style=style) for line in lines]
+
+
+def _shortened(text: str, width: int) -> str:
+    line = " ".join(plain(text).splitlines())
+    return line if len(line) <= width else line[: width - 1] + ELLIPSIS

@@ -1,0 +1,156 @@
+"""Shards: an inventory divided among several processes, which go through it as one roll-out.
+
+Each shard is a roll-out of its own, with its own Lease, on which it says how far it is. From the Leases of
+the others it learns whether the canaries have succeeded, and how many nodes have failed. All share the slots.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, Self
+
+from numaforge.errors import NumaforgeError
+
+SHARD = "NUMAFORGE_SHARD"
+"""The environment variable that says which shard a run of pyinfra takes."""
+FAR = "shard"
+"""The key of a roll-out's state under which a shard says how far it is."""
+
+_TEXT = re.compile(r"(?:(?P<index>\d+)|\$\{?(?P<variable>\w+)\}?)/(?P<count>\d+)", re.ASCII)
+_PART = re.compile(r"(?P<rollout>.+)\.(?P<index>\d+)-of-(?P<count>\d+)", re.ASCII)
+
+
+@dataclass(frozen=True)
+class Shard:
+    """One of `count` parts of an inventory, numbered from 0 as Kubernetes numbers the pods of a Job."""
+
+    index: int
+    count: int
+
+    @classmethod
+    def parse(cls, text: str, environment: Mapping[str, str] = os.environ, *, where: str = "--shard") -> Self:
+        """Return the shard that is written I/N; I may be the name of a variable: `$JOB_COMPLETION_INDEX/4`.
+
+        Raises NumaforgeError for anything else, which names `where` it was written.
+        """
+        found = _TEXT.fullmatch(text.strip())
+        if found is None:
+            raise _refused(where, text, "it is not I/N")
+        index = found["index"] or environment.get(found["variable"], "")
+        if not index.isdecimal():
+            raise _refused(
+                where, text, f"the environment variable {found['variable']} is {index or 'not set'}"
+            )
+        shard = cls(int(index), int(found["count"]))
+        if shard.index >= shard.count:
+            raise _refused(where, text, f"there is no shard {shard.index} of {shard.count}: the first is 0")
+        return shard
+
+    def __str__(self) -> str:
+        return f"{self.index}/{self.count}"
+
+    def name_of(self, rollout: str) -> str:
+        """Return the name of this part of a roll-out."""
+        return f"{rollout}{self.suffix}"
+
+    @property
+    def suffix(self) -> str:
+        """The end of the names of all roll-outs that this shard is a part of."""
+        return f".{self.index}-of-{self.count}"
+
+    def of(self, host: str, canaries: Collection[str] = ()) -> int:
+        """Return which shard takes a host; those named as canaries go first, and belong to shard 0."""
+        return 0 if host in canaries else shard_of(host, self.count)
+
+
+def shard_here(environment: Mapping[str, str] = os.environ) -> Shard | None:
+    """Return the shard that the environment names, None where it names none."""
+    text = environment.get(SHARD)
+    return Shard.parse(text, environment, where=SHARD) if text else None
+
+
+def shard_of(host: str, count: int) -> int:
+    """Return which of so many shards takes a host.
+
+    By a hash of its name and not by its position: a host that joins or leaves moves no other one, so that a
+    killed shard that is started again finds the hosts that it had. The highest hash wins (rendezvous), which
+    moves as few hosts as can be when the number of shards changes.
+    """
+    return max(range(count), key=lambda index: hashlib.sha256(f"{index}/{host}".encode()).digest())
+
+
+def is_part_of(name: str, rollout: str) -> bool:
+    """Say whether a name is that of a roll-out, or of one of its shards."""
+    part = _PART.fullmatch(name)
+    return name == rollout or (part is not None and part["rollout"] == rollout)
+
+
+@dataclass(frozen=True)
+class Far:
+    """How far a shard is: how many canaries have to succeed still, how many hosts have not ended."""
+
+    canaries_left: int
+    hosts_left: int
+    failed: int = 0
+    blocked: int = 0
+
+    def document(self) -> dict[str, int]:
+        """Return it as it stands on the Lease."""
+        return asdict(self)
+
+    @classmethod
+    def read(cls, state: Mapping[str, Any]) -> Self | None:
+        """Return what a shard says of itself, None where it says nothing that can be read."""
+        found = state.get(FAR)
+        names = cls.__dataclass_fields__
+        if not isinstance(found, Mapping) or not all(isinstance(found.get(name), int) for name in names):
+            return None
+        return cls(**{name: found[name] for name in names})
+
+
+@dataclass(frozen=True)
+class Shards:
+    """This shard and the others of a roll-out; `present` are those that have hosts."""
+
+    rollout: str
+    shard: Shard
+    present: frozenset[int]
+
+    def others(self, states: Iterable[tuple[str, Mapping[str, Any]]]) -> dict[int, Far]:
+        """Return how far the others are, by the states of roll-outs and their names."""
+        found = {}
+        for name, state in states:
+            part = _PART.fullmatch(name)
+            if part is None or (part["rollout"], int(part["count"])) != (self.rollout, self.shard.count):
+                continue
+            far = Far.read(state)
+            if int(part["index"]) != self.shard.index and far is not None:
+                found[int(part["index"])] = far
+        return found
+
+    def canaries_left(self, own: int, others: Mapping[int, Far]) -> int | str:
+        """Return how many canaries this shard has to do still, or which shard it has to wait for.
+
+        The shards do them in their order: one that has too few hosts leaves the rest to the next.
+        """
+        if not own:
+            return 0
+        lower = [index for index in sorted(self.present) if index < self.shard.index]
+        if any(index in others and not others[index].canaries_left for index in lower):
+            return 0
+        for index in lower:
+            if index not in others or others[index].hosts_left:
+                return f"the canaries of shard {index}/{self.shard.count} have not succeeded yet"
+        return min([own, *(others[index].canaries_left for index in lower)])
+
+
+def _refused(where: str, text: str, why: str) -> NumaforgeError:
+    return NumaforgeError(
+        f"{text!r} names no shard: {why}",
+        where=where,
+        remedy="write I/N, such as 0/4, 1/4, 2/4 and 3/4 for four shards, or $JOB_COMPLETION_INDEX/4",
+    )

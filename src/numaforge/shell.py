@@ -1,0 +1,43 @@
+"""Scripts for hosts: `.sh` files of this package, put together, with values as variables and arguments."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+
+from numaforge.errors import HostError
+
+_PACKAGE = Path(__file__).parent
+
+
+@cache
+def library(*names: str) -> str:
+    """Return the text of `.sh` files, named by their paths below this package without the suffix."""
+    return "".join((_PACKAGE / f"{name}.sh").read_text(encoding="utf-8") for name in names)
+
+
+def assignments(variables: dict[str, str]) -> str:
+    """Return the shell's assignments of values, which may be any text."""
+    return "".join(f"{name}={shlex.quote(value)}\n" for name, value in variables.items())
+
+
+def call(function: str, arguments: Sequence[str] = (), data: str = "") -> str:
+    """Return a call of a shell function that does nothing when it arrives cut off.
+
+    `data` reaches it on stdin; it is plain lines, none of which may be END_OF_DATA.
+    """
+    here = f" <<'END_OF_DATA'\n{data}END_OF_DATA\n" if data else "\n"
+    return f"numaforge_main() {{\n{shlex.join([function, *arguments])}{here}}}\nnumaforge_main || exit 1\n"
+
+
+def line(text: str) -> str:
+    """Return a text that has to be one line of a data file.
+
+    Raises HostError for one that is not: a path or a value that was read from a host may hold anything.
+    """
+    if re.search(r"[\n\r\0]", text):
+        raise HostError(f"{text!r} is more than one line")
+    return text

@@ -1,0 +1,233 @@
+"""A host as it is now: its plan, and everything the plan speaks of, each read with one command."""
+
+from __future__ import annotations
+
+import base64
+import shlex
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TypeVar
+
+import pytest
+from testinfra.host import Host
+
+from numaforge import kernel_paths
+from numaforge.errors import HostError, NumaforgeError
+from numaforge.kubelet.config.flags import flag_value
+from numaforge.node import bundle
+from numaforge.node.bundle import FileState
+from numaforge.planning import document
+from numaforge.planning.model import PLAN_PATH, NodePlan
+from numaforge.verification.expectations import HOSTNAME
+
+Found = TypeVar("Found")
+
+_NO_PLAN = 3
+_NOT_ROOT = 77
+# Runs the script $0 as root, by itself or through a sudo that asks for nothing.
+_AS_ROOT = f"""
+[ "$(id -u)" = 0 ] && exec sh -c "$0"
+sudo -n true 2>/dev/null && exec sudo -n sh -c "$0"
+exit {_NOT_ROOT}
+"""
+
+# First lines of files, as "value PATH<TAB>LINE". The shell's own `read` needs no process, which counts with a
+# thousand CPUs; it asks for one byte at a time, and some files of the kernel answer a first read only.
+# Then what only commands know.
+_PROBE = r"""
+value() {
+    [ -r "$1" ] || return 0
+    case $1 in
+    /proc/sys/* | */cpulist) line=$(head -n 1 "$1") ;;
+    *) IFS= read -r line < "$1" || return 0 ;;
+    esac
+    printf 'value %s\t%s\n' "$1" "$line"
+}
+for path in /sys/devices/system/cpu/online /sys/devices/system/node/node*/cpulist \
+    /sys/devices/system/cpu/cpu[0-9]*/cpufreq/scaling_governor \
+    /sys/devices/system/cpu/cpu[0-9]*/cpufreq/energy_performance_preference \
+    /sys/devices/system/node/node*/hugepages/*/nr_hugepages \
+    /sys/kernel/mm/transparent_hugepage/enabled /sys/kernel/mm/transparent_hugepage/defrag \
+    /proc/sys/kernel/hostname @SYSCTLS@; do
+    value "$path"
+done
+while read -r device _; do
+    [ "$device" = Filename ] || printf 'swap %s\n' "$device"
+done < /proc/swaps
+for unit in @UNITS@; do
+    printf 'active %s\t%s\n' "$unit" "$(systemctl is-active "$unit" 2>/dev/null)"
+    printf 'enabled %s\t%s\n' "$unit" "$(systemctl is-enabled "$unit" 2>/dev/null)"
+done
+for path in @FILES@; do
+    [ -e "$path" ] && stat -L -c 'changed %n	%Y' "$path"
+done
+if [ -n "@KUBELET@" ]; then
+    pid=$(systemctl show -p MainPID --value "@KUBELET@" 2>/dev/null)
+    since=$(systemctl show -p ExecMainStartTimestampMonotonic --value "@KUBELET@" 2>/dev/null)
+    printf 'kubelet since\t%s\n' "${since:-0}"
+    printf 'kubelet uptime\t%s\n' "$(cat /proc/uptime)"
+    printf 'kubelet now\t%s\n' "$(date +%s)"
+    printf 'kubelet arguments\t%s\n' "$(tr '\0' ' ' < "/proc/${pid:-0}/cmdline" 2>/dev/null)"
+fi
+echo files
+"""
+
+
+@dataclass(frozen=True)
+class Live:
+    """The host as it was when it was asked: first lines by path, units by name, file states by path."""
+
+    values: Mapping[str, str]
+    swap_devices: tuple[str, ...]
+    active: Mapping[str, str]
+    enabled: Mapping[str, str]
+    changed: Mapping[str, int]  # modification time in seconds since 1970, by path
+    kubelet: Mapping[str, str]
+    files: Mapping[str, FileState]
+
+    @property
+    def node_name(self) -> str:
+        """The name under which the kubelet registers: its flag --hostname-override, else the host's name."""
+        flags = tuple(self.kubelet.get("arguments", "").split())
+        return (flag_value(flags, "hostname-override") or self.values.get(HOSTNAME, "")).lower()
+
+    @property
+    def kubelet_started(self) -> float:
+        """When the kubelet's process started, in seconds since 1970."""
+        uptime = float(self.kubelet["uptime"].split()[0])
+        return int(self.kubelet["now"]) - uptime + int(self.kubelet["since"]) / 1e6
+
+
+class Node:
+    """A host under verification. What cannot be read fails every test that needs it, with the reason.
+
+    A host that has not answered is `unreachable`: its failed tests say nothing of it.
+    """
+
+    def __init__(self, host: Host) -> None:
+        self.host = host
+        self.id: str = host.backend.get_pytest_id()
+        self.unreachable = False
+
+    @cached_property
+    def plan_or_reason(self) -> NodePlan | NumaforgeError:
+        """The host's plan, or why there is none."""
+        return _or_reason(self._read_plan)
+
+    def read(self) -> None:
+        """Ask the host for everything, so that no test has to wait for it."""
+        if not isinstance(self.plan_or_reason, NumaforgeError):
+            _ = self._live_or_reason
+
+    @property
+    def plan(self) -> NodePlan:
+        """The host's plan; fails the test where there is none."""
+        return self._need(self.plan_or_reason)
+
+    @property
+    def live(self) -> Live:
+        """The host as it is now; fails the test where it cannot be read."""
+        return self._need(self._live_or_reason)
+
+    def value(self, path: str) -> str | None:
+        """Return the first line of a file of the kernel; None where there is no such file."""
+        return self.live.values.get(path)
+
+    @cached_property
+    def _live_or_reason(self) -> Live | NumaforgeError:
+        return _or_reason(lambda: read_live(self._run(probe(self.plan))))
+
+    def _read_plan(self) -> NodePlan:
+        path = shlex.quote(PLAN_PATH)
+        text = self._run(f"[ -e {path} ] || exit {_NO_PLAN}\nbase64 < {path}\n")
+        try:
+            return document.loads(base64.b64decode(text).decode("utf-8", "replace"))
+        except NumaforgeError as error:
+            raise error.at(PLAN_PATH) from error
+
+    def _run(self, script: str) -> str:
+        try:
+            answer = self.host.run("sh -c %s %s", _AS_ROOT, script)
+        except Exception as error:
+            # Every connection backend has exceptions of its own; all of them mean the same here.
+            self.unreachable = True
+            raise HostError(
+                f"cannot be reached: {error}", remedy="check its name, port, user and key"
+            ) from error
+        if answer.rc == _NO_PLAN:
+            raise HostError(
+                f"has no {PLAN_PATH}", remedy="run `pyinfra INVENTORY deploys/site.py` on it first"
+            )
+        if answer.rc == _NOT_ROOT:
+            raise HostError(
+                "the login user is not root and sudo does not let it in without a password",
+                remedy="log in as root, or give this user a sudoers rule with NOPASSWD: ALL",
+            )
+        if answer.rc != 0:
+            raise HostError(
+                f"could not be read: {answer.stderr.strip()}", remedy="try the same login by hand"
+            )
+        return str(answer.stdout)
+
+    def _need(self, found: Found | NumaforgeError) -> Found:
+        if isinstance(found, NumaforgeError):
+            pytest.fail(str(found.at(self.id)), pytrace=False)
+        return found
+
+
+def probe(plan: NodePlan) -> str:
+    """Return the sh script whose output `read_live` reads: everything that the plan speaks of."""
+    paths = [file.path for file in plan.files]
+    units = [path.rsplit("/", 1)[1] for path in paths if path.endswith(".service")]
+    kubelet = plan.kubelet.unit if plan.kubelet else ""
+    words = {
+        "@SYSCTLS@": shlex.join(
+            kernel_paths.sysctl(name) for name in (*plan.tuning.sysctls, *plan.tuning.raised_sysctls)
+        ),
+        "@UNITS@": shlex.join([*units, *([kubelet] if kubelet else [])]),
+        "@FILES@": shlex.join(paths),
+        "@KUBELET@": kubelet,
+    }
+    script = _PROBE
+    for word, value in words.items():
+        script = script.replace(word, value)
+    return script + bundle.read_script(paths)
+
+
+def read_live(output: str) -> Live:
+    """Return what the probe said.
+
+    Raises HostError for an answer that is cut off.
+    """
+    lines = output.splitlines()
+    if "files" not in lines:
+        raise HostError("the answer is cut off", remedy="run again")
+    end = lines.index("files")
+    said: dict[str, dict[str, str]] = {
+        kind: {} for kind in ("value", "active", "enabled", "changed", "kubelet")
+    }
+    swap_devices = []
+    for line in lines[:end]:
+        kind, _, rest = line.partition(" ")
+        if kind == "swap":
+            swap_devices.append(rest)
+        else:
+            name, _, value = rest.partition("\t")
+            said[kind][name] = value
+    return Live(
+        values=said["value"],
+        swap_devices=tuple(swap_devices),
+        active=said["active"],
+        enabled=said["enabled"],
+        changed={path: int(time) for path, time in said["changed"].items()},
+        kubelet=said["kubelet"],
+        files=bundle.parse_states(lines[end + 1 :]),
+    )
+
+
+def _or_reason(read: Callable[[], Found]) -> Found | NumaforgeError:
+    try:
+        return read()
+    except NumaforgeError as error:
+        return error

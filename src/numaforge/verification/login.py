@@ -1,0 +1,74 @@
+"""How the suite reaches a host that pyinfra reaches: testinfra's name of it, and what ssh needs to know."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from numaforge.errors import HostError
+
+WITHOUT = "or go without it: verify: False in numaforge_rollout"
+_SSH_OPTIONS = {
+    "ssh_hostname": "HostName",
+    "ssh_port": "Port",
+    "ssh_user": "User",
+    "ssh_key": "IdentityFile",
+    "ssh_known_hosts_file": "UserKnownHostsFile",
+    "ssh_strict_host_key_checking": "StrictHostKeyChecking",
+}
+_OWN_CONFIG = "ssh_config_file"
+CONNECTION_DATA = (*_SSH_OPTIONS, _OWN_CONFIG)
+"""The host data of pyinfra that a login is made of."""
+
+
+@dataclass(frozen=True)
+class Login:
+    """A host as testinfra names it, its section of an ssh_config, and the admin's own ssh_config, if any.
+
+    The section is empty for a host that is not reached by ssh.
+    """
+
+    host: str
+    section: str = ""
+    own_config: Path | None = None
+
+
+def login(name: str, connector: str, data: Mapping[str, object]) -> Login:
+    """Return how to reach a host, by the name of pyinfra's connector and the host's data.
+
+    Raises HostError where the suite has no way to reach it.
+    """
+    if connector == "LocalConnector":
+        return Login("local://")
+    if connector != "SSHConnector":
+        raise HostError(
+            f"the verification suite does not know how to reach a host over {connector}",
+            where=name,
+            remedy=f"reach it over SSH, {WITHOUT}",
+        )
+    lines = [f"Host {name}"]
+    for key, option in _SSH_OPTIONS.items():
+        if (value := data.get(key)) is not None:
+            lines.append(f"    {option} {_quoted(str(value))}")
+    if data.get("ssh_key"):
+        lines.append("    IdentitiesOnly yes")
+    lines += ["    BatchMode yes", "    LogLevel ERROR"]
+    own = Path(str(data.get(_OWN_CONFIG) or "~/.ssh/config")).expanduser()
+    return Login(f"ssh://{name}", "\n".join(lines), own.resolve() if own.exists() else None)
+
+
+def ssh_config(logins: Iterable[Login]) -> str:
+    """Return the ssh_config with which ssh reaches these hosts; "" where none of them needs ssh."""
+    over_ssh = [login for login in logins if login.section]
+    if not over_ssh:
+        return ""
+    own = dict.fromkeys(login.own_config for login in over_ssh if login.own_config)
+    includes = [f"    Include {_quoted(str(path))}" for path in own]
+    # For every host: a ProxyJump is looked up here as well.
+    return "\n".join([*(login.section for login in over_ssh), "Host *", *includes]) + "\n"
+
+
+def _quoted(value: str) -> str:
+    return f'"{value}"' if shlex.quote(value) != value else value

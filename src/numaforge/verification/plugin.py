@@ -1,0 +1,119 @@
+"""The suite's options and fixtures, as a plugin of pytest: `pytest -p numaforge.verification.plugin ...`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+import testinfra
+from _pytest.mark import ParameterSet
+
+from numaforge.errors import NumaforgeError
+from numaforge.planning.model import NodePlan
+from numaforge.rollout.patience import AWAY_EXIT_CODE
+from numaforge.verification.cluster import Cluster
+from numaforge.verification.expectations import Expectations, of_roles
+from numaforge.verification.live import Node
+
+_ASKED_AT_ONCE = 16
+_NODES = pytest.StashKey[list[Node]]()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.getgroup("numaforge").addoption(
+        "--kubeconfig",
+        metavar="FILE",
+        help="also compare the running kubelet's /configz and the node's Allocatable, through this cluster",
+    )
+    parser.getgroup("numaforge").addoption(
+        "--roles",
+        metavar="NAMES",
+        help="hold hosts only to what these roles see to, such as topology,kubelet after deploys/kubelet.py",
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "expects(table): one test for each entry of a table of expectations")
+    if config.getoption("hosts") is None:
+        raise pytest.UsageError("numaforge.verification checks real hosts: name them with --hosts=ssh://NAME")
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    nodes = _nodes(metafunc.config)
+    marker = metafunc.definition.get_closest_marker("expects")
+    if marker is None:
+        metafunc.parametrize("node", nodes, ids=[node.id for node in nodes])
+        return
+    table = marker.kwargs["table"]
+    names = metafunc.config.getoption("roles")
+    roles = names.split(",") if names else None
+    entries = [entry for node in nodes for entry in _entries(node, table, roles)]
+    metafunc.parametrize(("node", "name", "expected"), entries or [_nothing("no host has a plan", "no-plan")])
+
+
+def _entries(
+    node: Node, table: Callable[[NodePlan], Expectations], roles: Sequence[str] | None
+) -> Sequence[ParameterSet]:
+    """One parameter set for each expectation of a host; none without a plan, for which its own test fails."""
+    plan = node.plan_or_reason
+    if isinstance(plan, NumaforgeError):
+        return []
+    expectations = table(of_roles(plan, roles))
+    if not expectations:
+        return [_nothing(f"the plan says nothing about it: {table.__name__}", node.id)]
+    return [
+        pytest.param(node, name, expected, id=f"{node.id}-{name}") for name, expected in expectations.items()
+    ]
+
+
+def _nothing(reason: str, name: str) -> ParameterSet:
+    return pytest.param(None, None, None, marks=pytest.mark.skip(reason=reason), id=name)
+
+
+@pytest.hookimpl(trylast=True)  # after -k has taken tests away
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Refuse a run that would not say that a host has no plan, because its own test was not selected."""
+    mentioned = {
+        item.callspec.params.get("node")
+        for item in items
+        if isinstance(item, pytest.Function) and hasattr(item, "callspec")
+    }
+    for node in config.stash.get(_NODES, []):
+        if isinstance(node.plan_or_reason, NumaforgeError) and node not in mentioned:
+            raise pytest.UsageError(str(node.plan_or_reason.at(node.id)))
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Tell a host that did not answer from one that is not as planned."""
+    if any(node.unreachable for node in session.config.stash.get(_NODES, [])):
+        session.exitstatus = AWAY_EXIT_CODE
+
+
+def _nodes(config: pytest.Config) -> list[Node]:
+    """The hosts of --hosts, the same objects for every test, so that each is read once."""
+    if _NODES not in config.stash:
+        hosts = testinfra.get_hosts(
+            config.getoption("hosts").split(","),
+            connection=config.getoption("connection"),
+            ssh_config=config.getoption("ssh_config"),
+            ssh_identity_file=config.getoption("ssh_identity_file"),
+            sudo=config.getoption("sudo"),
+            sudo_user=config.getoption("sudo_user"),
+            ansible_inventory=config.getoption("ansible_inventory"),
+            force_ansible=config.getoption("force_ansible"),
+        )
+        nodes = sorted((Node(host) for host in hosts), key=lambda node: node.id)
+        with ThreadPoolExecutor(_ASKED_AT_ONCE) as pool:
+            list(pool.map(Node.read, nodes))
+        config.stash[_NODES] = nodes
+    return config.stash[_NODES]
+
+
+@pytest.fixture(scope="session")
+def cluster(request: pytest.FixtureRequest) -> Cluster:
+    """The cluster of --kubeconfig; without it the test is skipped."""
+    kubeconfig = request.config.getoption("kubeconfig", None)
+    if not kubeconfig:
+        pytest.skip("asks the cluster: give --kubeconfig FILE")
+    return Cluster(kubeconfig)

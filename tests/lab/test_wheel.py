@@ -1,0 +1,49 @@
+"""The wheel on an empty machine: the lab's node provisioned and verified from what `init` writes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from lab.cluster import Lab
+from lab.node import Node
+from tests.fixtures import wheel
+from tests.lab.rollouts import policy
+
+SLOW_MACHINE = "\nkubelet_start_seconds = 300\n"
+"""An emulated node is slow; everything else stays as `init` writes it."""
+
+
+def test_what_init_writes_provisions_rolls_out_and_verifies(
+    lab: Lab, joined: Node, tmp_path_factory: pytest.TempPathFactory, tmp_path: Path
+) -> None:
+    admin = wheel.admin(
+        wheel.installed(tmp_path_factory),
+        tmp_path / "home",
+        (lab.state / "ssh_config").read_text(),
+        lab.control_plane.kubectl().parent,
+    )
+    (admin.home / ".kube").mkdir()
+    (admin.home / ".kube/config").symlink_to(lab.kubeconfig)
+    admin.succeed(f"numaforge init fleet --host {joined.name} --profile cpu-only", tmp_path)
+    fleet = tmp_path / "fleet"
+    data = fleet / "group_data/all.py"
+    data.write_text(data.read_text() + SLOW_MACHINE)
+
+    said = {command: admin.succeed(command, fleet) for command in wheel.commands(fleet / "README.md")}
+    assert (
+        "done: the node is as planned"
+        in said[f"pyinfra -y --limit {joined.name} inventory.py deploys/site.py"]
+    )
+    assert policy(joined) == "static"
+
+    profile = fleet / "profiles/nodes.yaml"
+    profile.write_text(profile.read_text() + "\nkubelet:\n  cpu_manager_policy: none\n")
+    assert "1 of 1" in admin.succeed("numaforge rollout plan inventory.py", fleet)
+    admin.succeed("numaforge rollout run inventory.py --max-unavailable 10%", fleet)
+    assert policy(joined) == "none"
+    verified = admin.succeed("numaforge verify -o json --kubeconfig ~/.kube/config inventory.py", fleet)
+    running = [test for test in json.loads(verified)["tests"] if "test_running_kubelet" in test["name"]]
+    assert {test["outcome"] for test in running} == {"passed"}

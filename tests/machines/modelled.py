@@ -1,0 +1,188 @@
+"""Machines of which no capture may stand here: laid out as their makers document them.
+
+`python -m tests.machines.modelled` writes their trees, reads these back as snapshots and records them.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+from numaforge.snapshot import from_root
+from numaforge.topology.model import NodeTopology, NumaNode
+from tests.fixtures.machines import (
+    GIB,
+    MIB,
+    big_512,
+    dgx_h100,
+    epyc_gpu,
+    epyc_nps4,
+    grace_blackwell_tray,
+    grace_memory_only,
+    kubeadm_kubelet,
+    machine,
+)
+from tests.fixtures.trees import write_tree
+from tests.machines.facts import topology_facts
+from tests.machines.kubelet_view import SOURCE, ask_kubelet
+from tests.machines.record import record
+
+ORIGIN = "tests/machines/modelled.py"
+
+
+def epyc_l3_as_numa() -> NodeTopology:
+    """2 EPYC 9654 with "L3 as NUMA domain": 24 NUMA nodes of 8 cores."""
+    return machine(
+        hostname="epyc-l3",
+        packages=2,
+        numa_nodes_per_package=12,
+        cores_per_numa_node=8,
+        cores_per_l3=8,
+        numa_memory_bytes=32 * GIB,
+        kubelet=kubeadm_kubelet(),
+    )
+
+
+def epyc_nps2() -> NodeTopology:
+    """2 EPYC 9654 in NPS2: 4 NUMA nodes of 48 cores, 6 L3 groups each."""
+    return machine(
+        hostname="epyc-nps2",
+        packages=2,
+        numa_nodes_per_package=2,
+        cores_per_numa_node=48,
+        cores_per_l3=8,
+        numa_memory_bytes=192 * GIB,
+        kubelet=kubeadm_kubelet(),
+    )
+
+
+def epyc_nps1_cxl() -> NodeTopology:
+    """2 EPYC 9654 in NPS1 with 256 GiB of CXL memory as NUMA node 2, without CPUs."""
+    host = machine(
+        hostname="epyc-cxl",
+        packages=2,
+        cores_per_numa_node=96,
+        cores_per_l3=8,
+        numa_memory_bytes=384 * GIB,
+        kubelet=kubeadm_kubelet(),
+    )
+    return _with_memory_only_nodes(host, 1, 256 * GIB, distance=50)
+
+
+def epyc_smt_off_isolated() -> NodeTopology:
+    """2 EPYC 7763 in NPS1 with SMT switched off and CPUs 8-63 isolated on the command line."""
+    cores = 128
+    host = machine(
+        hostname="epyc-isolated",
+        packages=2,
+        cores_per_numa_node=64,
+        threads=1,
+        cores_per_l3=8,
+        numa_memory_bytes=512 * GIB,
+        isolated=frozenset(range(8, 64)),
+        kubelet=kubeadm_kubelet(),
+    )
+    return replace(
+        host,
+        offline=frozenset(range(cores, 2 * cores)),
+        kernel_cmdline=f"{host.kernel_cmdline} nosmt isolcpus=8-63",
+    )
+
+
+def xeon_max_snc4() -> NodeTopology:
+    """2 Xeon Max 9480 in SNC4, flat mode: 8 NUMA nodes of 14 cores, and 8 of 16 GiB of HBM without CPUs."""
+    host = machine(
+        hostname="xeon-max",
+        packages=2,
+        numa_nodes_per_package=4,
+        cores_per_numa_node=14,
+        l3_bytes=112 * MIB + MIB // 2,
+        numa_memory_bytes=64 * GIB,
+        kubelet=kubeadm_kubelet(),
+    )
+    return _with_memory_only_nodes(host, 8, 16 * GIB, distance=13)
+
+
+def ampere_altra() -> NodeTopology:
+    """2 Ampere Altra of 80 cores, whose system cache the kernel does not show."""
+    host = machine(
+        hostname="altra",
+        architecture="aarch64",
+        packages=2,
+        cores_per_numa_node=80,
+        threads=1,
+        numa_memory_bytes=256 * GIB,
+        kubelet=kubeadm_kubelet(),
+    )
+    private = tuple(
+        replace(host.l3_caches[0], cpus=core.cpus, size_bytes=MIB, level=2) for core in host.cores
+    )
+    return replace(host, l3_caches=private)
+
+
+def _with_memory_only_nodes(host: NodeTopology, count: int, memory_bytes: int, distance: int) -> NodeTopology:
+    first = len(host.numa_nodes)
+    added = range(first, first + count)
+    old = tuple(
+        replace(node, distances={**node.distances, **dict.fromkeys(added, distance)})
+        for node in host.numa_nodes
+    )
+    new = tuple(
+        NumaNode(
+            id=number,
+            cpus=frozenset(),
+            memory_bytes=memory_bytes,
+            distances={other: 10 if other == number else distance for other in range(first + count)},
+            hugepages=host.numa_nodes[0].hugepages,
+        )
+        for number in added
+    )
+    total = (host.memory_bytes or 0) + count * memory_bytes
+    return replace(host, memory_bytes=total, numa_nodes=(*old, *new))
+
+
+MODELLED: dict[str, tuple[Callable[[], NodeTopology], str]] = {
+    "ampere-altra-2p": (ampere_altra, "2 ARM64 Ampere Altra of 80 cores without an L3 that the kernel shows"),
+    "epyc-512-cpus": (big_512, "2 packages of 128 cores on 16 NUMA nodes: 512 CPUs"),
+    "epyc-7763-smt-off-isolated": (epyc_smt_off_isolated, "2 EPYC 7763 with SMT off and CPUs 8-63 isolated"),
+    "epyc-9654-8-h100-nps4": (
+        epyc_gpu,
+        "2 EPYC 9654 in NPS4, an H100 and 8 huge pages of 1 GiB on each NUMA node",
+    ),
+    "epyc-9654-l3-as-numa": (epyc_l3_as_numa, "2 EPYC 9654 with each L3 as a NUMA node: 24 of 8 cores"),
+    "epyc-9654-nps1-cxl": (epyc_nps1_cxl, "2 EPYC 9654 in NPS1, CXL memory as a NUMA node without CPUs"),
+    "epyc-9654-nps2": (epyc_nps2, "2 EPYC 9654 in NPS2"),
+    "epyc-9654-nps4": (epyc_nps4, "2 EPYC 9654 in NPS4"),
+    "nvidia-dgx-h100": (
+        dgx_h100,
+        "NVIDIA DGX H100: 2 packages of 56 cores, 8 H100, 8 InfiniBand NICs, one per rail",
+    ),
+    "nvidia-gb200-tray": (
+        grace_blackwell_tray,
+        "NVIDIA GB200 tray: 2 Grace of 72 cores, 4 GPUs, 34 NUMA nodes",
+    ),
+    "nvidia-gh200": (grace_memory_only, "NVIDIA GH200: a Grace of 72 cores, the GPU's memory as a NUMA node"),
+    "xeon-max-9480-snc4-flat": (xeon_max_snc4, "2 Xeon Max 9480 in SNC4, HBM as 8 NUMA nodes without CPUs"),
+}
+
+
+def main() -> int:
+    """Write every modelled machine anew."""
+    for name, (build, text) in MODELLED.items():
+        laid_out = build()
+        with tempfile.TemporaryDirectory() as folder:
+            snapshot = from_root(write_tree(Path(folder), laid_out))
+        told = {
+            "topology": {"source": f"{ORIGIN}: what was laid out", **topology_facts(laid_out)},
+            "kubelet": {"source": SOURCE, **ask_kubelet(snapshot)},
+        }
+        header = {"machine": text, "kind": "modelled", "origin": ORIGIN, "licence": "Apache-2.0"}
+        record(name, snapshot, header, told)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

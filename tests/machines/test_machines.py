@@ -1,0 +1,169 @@
+"""Real machines: every snapshot of this folder is read, seen and planned as its expectations say."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from dataclasses import replace
+from functools import cache
+
+import pytest
+import yaml
+
+from numaforge.cpulist import format_cpulist, parse_cpulist
+from numaforge.errors import PlanError
+from numaforge.kubelet.minors.versions import LATEST_MINOR
+from numaforge.kubelet.startup.check import check
+from numaforge.planning.document import dumps, loads
+from numaforge.planning.node import plan_node
+from numaforge.profile import load_profile, ready_profiles
+from numaforge.snapshot import Snapshot
+from numaforge.topology import from_document, read_topology, to_document
+from tests.fixtures.machines import KUBEADM_CONFIG
+from tests.machines import files
+from tests.machines.record import RECORDED, SECTIONS
+
+MACHINES = files.machine_files()
+MINORS = (31, 33, LATEST_MINOR)
+
+every_machine = pytest.mark.parametrize("file", [pytest.param(file, id=file.name) for file in MACHINES])
+every_recorded_machine = pytest.mark.parametrize(
+    "file", [pytest.param(file, id=file.name) for file in MACHINES if file.expected()]
+)
+
+
+@cache
+def snapshot_of(file):
+    return file.snapshot()
+
+
+@cache
+def topology_of(file):
+    return read_topology(snapshot_of(file))
+
+
+@every_machine
+def test_it_says_what_it_is_and_where_it_comes_from(file):
+    expected = file.expected()
+    if not expected:
+        pytest.fail(
+            f"nothing is expected of {file.name} yet. Record it, then read what was written:\n"
+            f"    python -m tests.machines.record {file.snapshot_file.relative_to(files.FOLDER.parents[1])} "
+            "--machine 'MAKER MODEL: CPUS' --origin 'WHERE IT COMES FROM'",
+            pytrace=False,
+        )
+    assert expected["kind"] in files.KINDS
+    assert all(expected[name] for name in ("machine", "origin", "licence"))
+    assert file.snapshot_file.suffix == ".xz", "record it again: it is stored compressed"
+
+
+@pytest.mark.parametrize("section", SECTIONS)
+@every_recorded_machine
+def test_it_is_as_expected(file, section):
+    expected = file.expected()
+    held = {name: fact for name, fact in expected[section].items() if name != "source"}
+    ours = SECTIONS[section](topology_of(file))
+    for name, difference in expected.get("differs", {}).items():
+        of, _, fact = name.partition(".")
+        if of == section:
+            assert ours[fact] != held[fact], f"{name} no longer differs: record the machine again"
+            held[fact] = difference["ours"]
+    assert ours == held
+
+
+@every_recorded_machine
+def test_a_difference_from_what_others_say_has_its_reason(file):
+    expected = file.expected()
+    for name, difference in expected.get("differs", {}).items():
+        assert difference["why"], name
+        assert expected[name.partition(".")[0]]["source"] != RECORDED
+
+
+@every_machine
+def test_every_online_cpu_is_in_one_core_one_package_and_at_most_one_last_level_cache(file):
+    topology = topology_of(file)
+    for sets in (topology.cores, topology.packages):
+        assert Counter(cpu for held in sets for cpu in held.cpus) == Counter(topology.online)
+    cached = Counter(cpu for held in topology.l3_caches for cpu in held.cpus)
+    assert max(cached.values(), default=1) == 1
+    assert not topology.online & topology.offline
+
+
+@every_machine
+def test_every_core_lies_in_one_package_and_one_numa_node(file):
+    topology = topology_of(file)
+    packages = {package.id: package.cpus for package in topology.packages}
+    nodes = {node.id: node.cpus for node in topology.numa_nodes}
+    for core in topology.cores:
+        assert core.cpus <= packages[core.package]
+        assert core.numa_node is None or core.cpus <= nodes[core.numa_node]
+
+
+@every_machine
+def test_the_numa_nodes_together_hold_no_more_than_the_machine(file):
+    topology = topology_of(file)
+    memory = sum(node.memory_bytes or 0 for node in topology.numa_nodes)
+    assert topology.memory_bytes is None or memory <= topology.memory_bytes * 1.05  # firmware's share differs
+
+
+@every_machine
+def test_cpulists_bring_back_their_cpus(file):
+    topology = topology_of(file)
+    for held in (*topology.cores, *topology.packages, *topology.numa_nodes, *topology.l3_caches):
+        assert parse_cpulist(format_cpulist(held.cpus)) == held.cpus
+
+
+@every_machine
+def test_documents_bring_back_what_they_tell(file):
+    snapshot, topology = snapshot_of(file), topology_of(file)
+    assert Snapshot.from_json(snapshot.to_json()) == snapshot
+    assert from_document(json.loads(json.dumps(to_document(topology)))) == topology
+
+
+@pytest.mark.parametrize("profile", ready_profiles())
+@every_machine
+def test_a_plan_reserves_whole_cores_and_is_one_with_which_the_kubelet_starts(file, profile):
+    topology = topology_of(file)
+    # Swap and cgroup v1, which a kubelet may refuse, are the host's matter and not the configuration's.
+    prepared = replace(topology, swap_bytes=0, cgroup_version=2)
+    for minor in MINORS:
+        plan = planned(topology, load_profile(profile), f"1.{minor}.0")
+        if plan is None:
+            continue
+        assert loads(dumps(plan)) == plan
+        assert plan.cpus.reserved | plan.cpus.allocatable == topology.online
+        for core in topology.cores:
+            assert core.cpus <= plan.cpus.reserved or not core.cpus & plan.cpus.reserved
+        for cpus in reserved_on(topology, load_profile(profile)):
+            assert cpus & plan.cpus.reserved
+        settings = yaml.safe_load(KUBEADM_CONFIG) | plan.kubelet.settings
+        judged = check(yaml.safe_dump(settings), topology=prepared, version=plan.kubelet.version)
+        assert judged.starts, judged.error
+
+
+def planned(topology, profile, version):
+    """Return the plan, or None where it is refused: the expectations hold the refusal's message."""
+    try:
+        return plan_node(topology, profile, version)
+    except PlanError:
+        return None
+
+
+def reserved_on(topology, profile):
+    """Return the sets of CPUs of which each is to have a reserved core."""
+    if len(topology.cores) == 1:
+        return []
+    wish = profile.cpus.reserved
+    if wish is not None and wish.cores_per_package:
+        return [package.cpus for package in topology.packages]
+    return [node.cpus for node in topology.numa_nodes if node.cpus]
+
+
+def test_the_readme_names_every_machine():
+    page = files.README.read_text()
+    assert page.partition(files.BEGIN)[2].partition(files.END)[0] == files.table()
+
+
+def test_every_expectation_has_its_machine():
+    expected = {path.name.removesuffix(files.EXPECTED) for path in files.FOLDER.glob(f"*{files.EXPECTED}")}
+    assert expected <= {file.name for file in MACHINES}

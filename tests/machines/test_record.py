@@ -1,0 +1,134 @@
+"""How a snapshot that was dropped in becomes a test, and how lstopo's answers are read."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.machines import files
+from tests.machines.files import MachineFile
+from tests.machines.lstopo import read_lstopo
+from tests.machines.record import main
+
+SMALLEST = "opteron-2p-2n"
+
+TEXT = """\
+Machine (P#0 total=3145728KB Backend=Linux)
+  Package L#0 (P#0 total=3145728KB)
+    NUMANode(HBM) L#1 (P#1 local=1048576KB total=1048576KB)
+    L3Cache L#0 (size=8192KB linesize=64 ways=16)
+      Group0 L#0 (total=2097152KB)
+        NUMANode L#0 (P#0 local=2097152KB total=2097152KB)
+        L2Cache L#0 (size=256KB linesize=64 ways=8)
+          Core L#0 (P#0)
+            PU L#0 (P#0)
+            PU L#1 (P#2)
+      L2Cache L#1 (size=256KB linesize=64 ways=8)
+        Core L#1 (P#1)
+          PU L#2 (P#1)
+  HostBridge L#0 (buses=0000:[00-09])
+    PCI L#0 (busid=0000:09:00.0 id=8086:10a7 class=0200(Ethernet))
+depth 0:           1 Machine (type #0)
+  NUMANode L#0 (P#9 local=1KB total=1KB)
+"""
+
+XML = """\
+<?xml version="1.0" encoding="UTF-8"?>
+<!DOCTYPE topology SYSTEM "hwloc2.dtd">
+<topology version="2.0">
+  <object type="Machine" os_index="0" cpuset="0x00000003,0x00000001">
+    <object type="Package" os_index="0" cpuset="0x00000003,0x00000001">
+      <object type="NUMANode" os_index="4" cpuset="0x00000003,0x00000001" local_memory="4096"/>
+      <object type="L2Cache" cpuset="0x00000003,0x00000001" depth="2" cache_type="0">
+        <object type="L2iCache" cpuset="0x00000001" depth="2" cache_type="2"/>
+        <object type="Core" os_index="0" cpuset="0x00000003,0x00000001"/>
+      </object>
+    </object>
+  </object>
+</topology>
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        pytest.param(
+            TEXT,
+            {
+                "packages": "0-2",
+                "cores": "0,2 1",
+                "numa_nodes": {
+                    "0": {"cpus": "0,2", "memory_bytes": 2 << 30},
+                    "1": {"cpus": "0-2", "memory_bytes": 1 << 30},
+                },
+                "last_level_caches": "0-2",
+            },
+            id="text: memory has the CPUs that it is attached to, the summary is not read",
+        ),
+        pytest.param(
+            XML,
+            {
+                "packages": "0,32-33",
+                "cores": "0,32-33",
+                "numa_nodes": {"4": {"cpus": "0,32-33", "memory_bytes": 4096}},
+                "last_level_caches": "0,32-33",
+            },
+            id="xml: masks have 32 bits a word, instruction caches do not count",
+        ),
+    ],
+)
+def test_lstopo_tells_packages_cores_numa_nodes_and_caches(text, told):
+    assert read_lstopo(text) == told
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """Give an empty folder of machines with a README."""
+    monkeypatch.setattr(files, "FOLDER", tmp_path)
+    monkeypatch.setattr(files, "README", tmp_path / "README.md")
+    files.README.write_text(f"# Machines\n{files.BEGIN}{files.END}end\n")
+    return tmp_path
+
+
+@pytest.fixture
+def dropped(folder):
+    """Drop a snapshot in, as `numaforge capture` wrote it."""
+    file = folder / "report.json"
+    file.write_text(MachineFile(Path(__file__).parent / f"{SMALLEST}.json.xz").snapshot().to_json())
+    return file
+
+
+def test_a_dropped_snapshot_is_recorded_and_listed(folder, dropped):
+    assert main([str(dropped), "--machine", "Two CPUs", "--origin", "a report"]) == 0
+    (file,) = files.machine_files()
+    assert file.name == "report"
+    assert file.snapshot_file.name == "report.json.xz"
+    assert file.expected()["topology"]["cores"] == "0 1"
+    assert "| `report` | Two CPUs | real | a report | Apache-2.0 |\n" in files.README.read_text()
+    assert not dropped.exists()
+
+
+def test_it_must_be_said_what_the_machine_is(dropped):
+    with pytest.raises(SystemExit, match="say what this machine is: --machine and --origin"):
+        main([str(dropped)])
+
+
+def test_what_lstopo_says_is_expected_and_our_answer_stands_beside_it(folder, dropped):
+    lstopo = folder / "lstopo.txt"
+    lstopo.write_text(TEXT)
+    main([str(dropped), "--machine", "Two CPUs", "--origin", "a report", "--lstopo", str(lstopo)])
+    expected = json.loads((folder / "report.expected.json").read_text())
+    assert expected["topology"]["cores"] == "0,2 1"
+    assert expected["differs"]["topology.cores"] == {"ours": "0 1", "why": ""}
+
+
+def test_reasons_stay_when_a_machine_is_recorded_again(folder, dropped):
+    test_what_lstopo_says_is_expected_and_our_answer_stands_beside_it(folder, dropped)
+    expected_file = folder / "report.expected.json"
+    expected = json.loads(expected_file.read_text())
+    expected["differs"]["topology.cores"]["why"] = "it is another machine"
+    expected_file.write_text(json.dumps(expected))
+    main([str(folder / "report.json.xz")])
+    assert json.loads(expected_file.read_text()) == expected

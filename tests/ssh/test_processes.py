@@ -1,0 +1,114 @@
+"""A run whose hosts are divided between processes: what comes of it is the same as with one."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from numaforge.hosts.processes import shared
+from tests.ssh.conftest import StartSandbox
+from tests.ssh.machine import machine
+from tests.ssh.sandbox import REPOSITORY, Sandbox
+
+NAMES = [f"node-{number}" for number in range(5)]
+_RUN = """
+import sys
+from numaforge import pyinfra_cli
+from numaforge.hosts import processes
+processes.HOSTS_OF_PROCESS = 1
+sys.exit(pyinfra_cli.run())
+"""
+_DEPLOY = """
+import os
+from pyinfra import host, logger
+from numaforge.errors import HostError
+from numaforge.hosts import reached, role
+
+@role("Ask")
+def ask():
+    logger.info("%s answered %s in %s", host.name, reached(host, "echo yes")[0], os.getpid())
+    if host.name in host.data.get("refuses", []):
+        raise HostError("refused")
+
+ask()
+"""
+
+
+@pytest.fixture
+def sandbox(start_sandbox: StartSandbox) -> Sandbox:
+    return start_sandbox(machine())
+
+
+def divided(sandbox: Sandbox, folder: Path, processes: int, **data: object) -> SimpleNamespace:
+    deploy, inventory, events = folder / "deploy.py", folder / "inventory.py", folder / "events"
+    deploy.write_text(_DEPLOY)
+    inventory.write_text(f"nodes = {[(name, {**sandbox.data(), **data}) for name in NAMES]!r}\n")
+    done = subprocess.run(
+        [sys.executable, "-c", _RUN, "--dry", str(inventory), str(deploy)],
+        cwd=REPOSITORY,
+        env={
+            **os.environ,
+            "HOME": str(folder),
+            "NUMAFORGE_PROCESSES": str(processes),
+            "NUMAFORGE_EVENTS": str(events),
+        },
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    answers = re.findall(r"(node-\d) answered yes in (\d+)", done.stdout)
+    told = [json.loads(line) for line in events.read_text().splitlines()]
+    return SimpleNamespace(code=done.returncode, output=done.stdout, answers=answers, events=told)
+
+
+@pytest.mark.parametrize("processes", [1, 2, 3])
+def test_every_host_is_asked_once(sandbox: Sandbox, tmp_path: Path, processes: int) -> None:
+    run = divided(sandbox, tmp_path, processes)
+    assert run.code == 0, run.output
+    assert sorted(name for name, _ in run.answers) == NAMES
+    assert len({process for _, process in run.answers}) == processes
+
+
+def test_the_inventory_is_told_once_and_whole(sandbox: Sandbox, tmp_path: Path) -> None:
+    run = divided(sandbox, tmp_path, 2)
+    assert [sorted(event["hosts"]) for event in run.events if event["kind"] == "inventory"] == [NAMES]
+
+
+@pytest.mark.parametrize(
+    "refuses", [["node-0"], ["node-1"], ["node-1", "node-3"]], ids=["one", "another", "a-share"]
+)
+def test_a_host_that_fails_in_any_process_fails_the_run_and_no_other_host(
+    sandbox: Sandbox, tmp_path: Path, refuses: list[str]
+) -> None:
+    run = divided(sandbox, tmp_path, 2, refuses=refuses)
+    assert run.code == 1, run.output
+    assert sorted(event["host"] for event in run.events if event["kind"] == "refused") == refuses
+    assert sorted(name for name, _ in run.answers) == NAMES
+
+
+@pytest.mark.parametrize(
+    ("hosts", "processes", "sizes"),
+    [
+        (1, 8, [1]),
+        (79, 8, [79]),
+        (80, 8, [40, 40]),
+        (300, 2, [150, 150]),
+        (301, 2, [151, 150]),
+        (300, 1, [300]),
+    ],
+)
+def test_a_process_has_its_share(hosts: int, processes: int, sizes: list[int]) -> None:
+    names = [SimpleNamespace(name=number) for number in range(hosts)]
+    shares = shared(names, processes)
+    assert [len(share) for share in shares] == sizes
+    assert sorted(host.name for share in shares for host in share) == list(range(hosts))

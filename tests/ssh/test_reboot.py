@@ -1,0 +1,246 @@
+"""A change that only a boot brings: proved after it, undone with a second one, whole at every boundary."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import pytest
+
+from numaforge.node.parts import kernel_cmdline, reboot
+from numaforge.node.parts.kernel_cmdline import RECORD
+from numaforge.node.transaction import (
+    CURRENT,
+    Result,
+    Transaction,
+    revert_script,
+    settle_script,
+    start_script,
+)
+from tests.ssh.conftest import StartSandbox
+from tests.ssh.machine import machine
+from tests.ssh.sandbox import Sandbox, free_port
+from tests.ssh.standin_bootloader import CMDLINE, boot, boots, debian, install, options, red_hat
+from tests.ssh.standin_systemd import DROP_IN, STATE, standin_systemd
+from tests.ssh.test_transaction import (
+    LARGE,
+    MEMORY_STATE,
+    SMALL,
+    SWAPPINESS,
+    leftovers,
+    pages,
+    status,
+    transaction,
+    until,
+    when,
+)
+
+WISH = "iommu=pt"
+PATIENCE_SECONDS = 120
+LOADERS = {"grub": debian(), "grubby": red_hat()}
+CUT_POWER = """
+for unit in /run/units/*; do
+    if [ -e "$unit" ]; then main=$(cat "$unit"); kill -KILL "$(ps -o ppid= -p "$main")" "$main"; fi
+done
+rm -f /run/units/*
+if [ -e /run/kubelet.pid ]; then kill -KILL "$(cat /run/kubelet.pid)"; rm -f /run/kubelet.pid; fi
+: > /run/off
+kill -KILL $PPID
+"""
+
+
+@pytest.fixture
+def port() -> int:
+    return free_port()
+
+
+@pytest.fixture
+def node(start_sandbox: StartSandbox, port: int, request: pytest.FixtureRequest) -> Sandbox:
+    """A node that runs with an older drop-in, older pools, and the boot loader of Debian or as asked for."""
+    loader = getattr(request, "param", "grub")
+    files = {**machine(), **standin_systemd(port), **LOADERS[loader]}
+    sandbox = start_sandbox({**files, LARGE: "1\n", SMALL: "512\n", DROP_IN: "old\n"})
+    install(sandbox)
+    sandbox.run(f"systemctl start kubelet.service; until [ -e {STATE} ]; do sleep 0.05; done")
+    sandbox.path(MEMORY_STATE).write_text("memory as it was\n")
+    sandbox.run(f"chmod 600 {MEMORY_STATE}; : > /run/systemctl.log; mkdir -p /run/when /run/systemd/system")
+    return sandbox
+
+
+def change(port: int, wish: str = "new", loader: str = "grub", **more: Any) -> Transaction:
+    files, *others = transaction(port, wish, **more).parts
+    cmdline = kernel_cmdline.part((WISH,), (WISH,), (), loader)
+    return Transaction("T1", (files, cmdline, reboot.part(), *others))
+
+
+def through_boots(node: Sandbox, *, deaf: bool = False) -> Result:
+    """Boot the node whenever it has gone down, until the transaction has ended."""
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while True:
+        until(node, "{ [ -e /run/stopping ] || [ -e /run/off ] || ! ls /run/units/* > /dev/null 2>&1; }")
+        found = status(node)
+        if found.result is not None and not found.running:
+            return found.result
+        assert time.monotonic() < deadline, (found, node.path("/run/unit.log").read_text())
+        if node.path("/run/stopping").exists() or node.path("/run/off").exists():
+            until(node, "! ls /run/units/* > /dev/null 2>&1")
+            boot(node, deaf=deaf)
+        elif found.broken_off:
+            node.run(settle_script())
+
+
+def assert_old(node: Sandbox) -> None:
+    assert node.path(DROP_IN).read_text() == "old\n"
+    assert node.path(MEMORY_STATE).read_text() == "memory as it was\n"
+    assert (pages(node), node.path(SWAPPINESS).read_text()) == ({LARGE: 1, SMALL: 512}, "60\n")
+    assert options(node) == CMDLINE == node.path("/proc/cmdline").read_text().strip()
+    assert not node.path(RECORD).exists()
+    assert leftovers(node) == []
+    assert status(node).process.pid
+
+
+def assert_new(node: Sandbox) -> None:
+    assert node.path(DROP_IN).read_text() == "new\n"
+    assert (pages(node), node.path(SWAPPINESS).read_text()) == ({LARGE: 2, SMALL: 16}, "10\n")
+    assert node.path("/proc/cmdline").read_text().strip() == options(node) == f"{CMDLINE} {WISH}"
+    assert leftovers(node) == []
+    assert status(node).process.pid
+
+
+@pytest.mark.parametrize(("node", "loader"), [("grub", "grub"), ("grubby", "grubby")], indirect=["node"])
+def test_a_parameter_is_proved_after_one_boot_with_all_the_rest(
+    node: Sandbox, port: int, loader: str
+) -> None:
+    node.run(start_script(change(port, loader=loader)))
+    result = through_boots(node)
+    assert result.outcome == "applied", result
+    assert boots(node) == 1
+    assert_new(node)
+
+
+@pytest.mark.parametrize(("node", "loader"), [("grub", "grub"), ("grubby", "grubby")], indirect=["node"])
+def test_a_node_that_does_not_prove_itself_after_the_boot_goes_back_with_a_second_one(
+    node: Sandbox, port: int, loader: str
+) -> None:
+    node.run(start_script(change(port, "crash", loader=loader)))
+    result = through_boots(node)
+    assert (result.outcome, result.reason) == (
+        "rolled-back",
+        "the kubelet ended by itself; the old configuration is back and the kubelet is healthy with it",
+    )
+    assert boots(node) == 2
+    assert_old(node)
+
+
+def test_a_kernel_that_does_not_take_the_parameter_is_said_and_not_booted_again(
+    node: Sandbox, port: int
+) -> None:
+    node.run(start_script(change(port)))
+    result = through_boots(node, deaf=True)
+    assert result.outcome == "rolled-back"
+    assert result.reason.startswith(f'the kernel\'s command line is "{CMDLINE}": {WISH} is not there; ')
+    assert boots(node) == 1
+    assert_old(node)
+
+
+def test_what_was_applied_is_reverted_with_a_second_boot(node: Sandbox, port: int) -> None:
+    node.run(start_script(change(port)))
+    assert through_boots(node).outcome == "applied"
+    node.run(revert_script("T1", "the node is not Ready"))
+    until(node, "[ -e /run/stopping ]")
+    result = through_boots(node)
+    assert (result.outcome, result.reason.split(";")[0]) == ("rolled-back", "the node is not Ready")
+    assert boots(node) == 2
+    assert_old(node)
+
+
+@pytest.mark.parametrize(
+    ("spoil", "reason"),
+    [
+        pytest.param("refuse-reboot", "systemctl reboot failed", id="the-node-does-not-reboot"),
+        pytest.param(
+            "refuse-update-grub",
+            "the kernel's command line could not be written: error: cannot find a device for /",
+            id="the-boot-loader-refuses",
+        ),
+    ],
+)
+def test_nothing_is_booted_where_it_cannot_be(node: Sandbox, port: int, spoil: str, reason: str) -> None:
+    node.path(f"/run/{spoil}").touch()
+    node.run(start_script(change(port)))
+    result = through_boots(node)
+    assert (result.outcome, result.reason.split(";")[0]) == ("rolled-back", reason)
+    assert boots(node) == 0
+    assert_old(node)
+
+
+FORWARDS = [
+    "keeping",
+    "stop kubelet",
+    "apply files",
+    ".numaforge-0",
+    "apply kernel_cmdline",
+    "apply reboot",
+    "reboot",
+    "apply kernel_values",
+    "apply hugepages",
+    "apply kubelet",
+    "booted",
+    "start kubelet",
+    "prove kernel_cmdline",
+    "prove kubelet",
+    "prove kubelet again",
+]
+BACK = [
+    "stop kubelet",
+    "undo kubelet",
+    "undo hugepages",
+    "undo kernel_values",
+    "undo reboot",
+    "undo kernel_cmdline",
+    "undo files",
+    "start reboot",
+    "reboot",
+    "start kubelet",
+    "prove kubelet",
+]
+
+
+@pytest.mark.parametrize("event", FORWARDS)
+def test_a_power_cut_at_any_step_forwards_leaves_the_old_state_or_the_new(
+    node: Sandbox, port: int, event: str
+) -> None:
+    when(node, event, CUT_POWER)
+    node.run(start_script(change(port)))
+    result = through_boots(node)
+    assert not node.path(f"/run/when/{event}").exists()
+    if result.outcome == "applied":
+        assert event == "reboot"  # the boot that was asked for has come all the same
+        assert_new(node)
+    else:
+        assert result.outcome == ("refused" if event == "keeping" else "rolled-back"), result
+        assert_old(node)
+
+
+@pytest.mark.parametrize("event", BACK)
+def test_a_power_cut_at_any_step_back_leaves_the_old_state(node: Sandbox, port: int, event: str) -> None:
+    node.run(start_script(change(port)))
+    assert through_boots(node).outcome == "applied"
+    when(node, event, CUT_POWER)
+    node.run(revert_script("T1", "the node is not Ready"))
+    until(node, "[ -e /run/stopping ] || [ -e /run/off ]")
+    result = through_boots(node)
+    assert not node.path(f"/run/when/{event}").exists()
+    assert (result.outcome, result.reason.split(";")[0]) == ("rolled-back", "the node is not Ready"), result
+    assert_old(node)
+
+
+def test_a_runner_that_asks_during_the_boot_disturbs_nothing(node: Sandbox, port: int) -> None:
+    node.run(start_script(change(port)))
+    until(node, "[ -e /run/stopping ] && ! ls /run/units/* > /dev/null 2>&1")
+    assert status(node).broken_off
+    assert node.run(settle_script()).returncode == 0  # still on its way down
+    assert status(node).result is None
+    assert node.path(CURRENT).is_symlink()
+    assert through_boots(node).outcome == "applied"
+    assert_new(node)

@@ -1,0 +1,177 @@
+"""The `admit` and `fit` commands: what they read, what they print, how they exit."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from numaforge.commands.admit import admit
+from numaforge.commands.fit import fit
+from numaforge.errors import ExitCode, NumaforgeError
+from numaforge.topology.document import to_document
+from tests.fixtures.machines import GIB, dgx_h100, machine
+
+CONFIG = """\
+apiVersion: kubelet.config.k8s.io/v1beta1
+kind: KubeletConfiguration
+cpuManagerPolicy: static
+reservedSystemCPUs: "0,8"
+topologyManagerPolicy: single-numa-node
+"""
+
+
+def pod(name: str, **limits: Any) -> str:
+    document = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name},
+        "spec": {"containers": [{"name": "main", "image": "x", "resources": {"limits": limits}}]},
+    }
+    return json.dumps(document)
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Path:
+    small = machine(packages=2, cores_per_numa_node=4, numa_memory_bytes=16 * GIB, hostname="small")
+    (tmp_path / "small.json").write_text(json.dumps(to_document(small)))
+    (tmp_path / "dgx.json").write_text(json.dumps(to_document(dgx_h100())))
+    (tmp_path / "kubelet.yaml").write_text(CONFIG)
+    (tmp_path / "devices.yaml").write_text("nvidia.com/gpu: [0, 0, 1, 1]\n")
+    (tmp_path / "fits.yaml").write_text(pod("fits", cpu="4", memory="1Gi", **{"nvidia.com/gpu": "1"}))
+    (tmp_path / "spans.yaml").write_text(pod("spans", cpu="2", memory="1Gi", **{"nvidia.com/gpu": "3"}))
+    (tmp_path / "burstable.yaml").write_text(pod("burstable", cpu="2"))
+    return tmp_path
+
+
+def run(command: Any, files: Path, *arguments: str) -> Result:
+    options = ["--topology", "small.json", "--config", "kubelet.yaml", "--devices", "devices.yaml"]
+    given = [str(files / each) if (files / each).is_file() else each for each in [*options, *arguments]]
+    return CliRunner().invoke(command, given, standalone_mode=False, catch_exceptions=False)
+
+
+def test_an_admitted_pod_shows_what_it_got(files: Path) -> None:
+    result = run(admit, files, "fits.yaml")
+    assert result.return_value == ExitCode.YES
+    assert result.output.splitlines() == [
+        "fits  admitted  Guaranteed",
+        "  main: CPUs 1-2,9-10; nvidia.com/gpu 0",
+    ]
+
+
+def test_a_refused_pod_shows_why(files: Path) -> None:
+    result = run(admit, files, "fits.yaml", "spans.yaml")
+    assert result.return_value == ExitCode.NO
+    assert result.output.splitlines()[2:] == [
+        "spans  refused, TopologyAffinityError  Guaranteed",
+        "  Pod was rejected: Resources cannot be allocated with Topology locality",
+        "  in the way: nvidia.com/gpu",
+    ]
+
+
+def test_a_pod_that_is_not_guaranteed_shows_the_line_to_change(files: Path) -> None:
+    result = run(admit, files, "burstable.yaml")
+    assert result.output.splitlines()[1:] == [
+        "  main: shared CPUs",
+        "  containers[0].resources.limits.memory: has no memory limit",
+        "  -> containers[0].resources.limits.memory: <set it>",
+    ]
+
+
+def test_the_json_twin_says_the_same(files: Path) -> None:
+    document = json.loads(run(admit, files, "fits.yaml", "-o", "json").output)
+    (admission,) = document["admissions"]
+    assert admission["containers"]["main"] == {
+        "cpus": "1-2,9-10",
+        "devices": {"nvidia.com/gpu": ["0"]},
+        "hint": {"numa_nodes": "0", "preferred": True},
+    }
+
+
+def test_a_remove_document_makes_room_again(files: Path) -> None:
+    whole = pod("first", cpu="6", memory="1Gi"), pod("second", cpu="8", memory="1Gi")
+    again = pod("third", cpu="6", memory="1Gi")
+    (files / "replay.yaml").write_text("\n---\n".join([*whole, "remove: first", again]))
+    result = run(admit, files, "replay.yaml")
+    assert result.return_value == ExitCode.YES
+    assert result.output.splitlines()[-1] == "  main: CPUs 1-3,9-11"
+
+
+def test_a_deployment_is_admitted_with_its_replicas(files: Path) -> None:
+    template = {"spec": json.loads(pod("x", cpu="2", memory="1Gi"))["spec"]}
+    spec = {"replicas": 3, "template": template}
+    (files / "web.yaml").write_text(
+        json.dumps({"kind": "Deployment", "metadata": {"name": "web"}, "spec": spec})
+    )
+    answers = json.loads(run(admit, files, "web.yaml", "-o", "json").output)["admissions"]
+    assert [answer["name"] for answer in answers] == ["web-0", "web-1", "web-2"]
+
+
+def test_one_name_twice_is_an_error(files: Path) -> None:
+    with pytest.raises(NumaforgeError, match="'fits' is admitted already"):
+        run(admit, files, "fits.yaml", "fits.yaml")
+
+
+def test_the_simulation_starts_from_the_state_files(files: Path) -> None:
+    state = {"policyName": "static", "defaultCpuSet": "0,4-8,12-15", "entries": {"u": {"c": "1-3,9-11"}}}
+    (files / "cpu_manager_state").write_text(json.dumps({**state, "checksum": 0}))
+    (files / "wide.yaml").write_text(pod("wide", cpu="6", memory="1Gi"))
+    result = run(admit, files, "wide.yaml", "--state-dir", str(files))
+    assert result.output.splitlines()[-1] == "  main: CPUs 4-6,12-14"
+
+
+def test_fit_counts_and_says_what_runs_out(files: Path) -> None:
+    result = run(fit, files, "fits.yaml", "-o", "json")
+    assert result.return_value == ExitCode.YES
+    (node,) = json.loads(result.output)["nodes"]
+    assert node["pods"] == 3
+    assert {(p["policy"], p["scope"]): (p["pods"], p["runs_out"]) for p in node["policies"]} == {
+        ("none", "container"): (3, ["cpu"]),
+        ("best-effort", "container"): (3, ["cpu"]),
+        ("best-effort", "pod"): (3, ["cpu"]),
+        ("restricted", "container"): (3, ["cpu"]),
+        ("restricted", "pod"): (3, ["cpu"]),
+        ("single-numa-node", "container"): (3, ["cpu"]),
+        ("single-numa-node", "pod"): (3, ["cpu"]),
+    }
+    assert node["left"]["devices"] == {"nvidia.com/gpu": 1}
+
+
+def test_fit_exits_with_no_where_nothing_fits(files: Path) -> None:
+    result = run(fit, files, "spans.yaml")
+    assert result.return_value == ExitCode.NO
+    assert "0 pods of spans" in result.output
+
+
+def test_fit_adds_nodes_up(files: Path) -> None:
+    result = run(fit, files, "fits.yaml", "--topology", "small.json")
+    assert result.output.splitlines()[-1] == "all 2 nodes together: 6 pods of fits"
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        pytest.param("pod.yaml", "a: [", "not YAML", id="not YAML"),
+        pytest.param("pod.yaml", "", "holds no pod", id="empty"),
+        pytest.param("pod.yaml", "kind: Service", "holds no pod", id="another kind"),
+        pytest.param(
+            "pod.yaml", pod("p", cpu="8 cores"), "is not a Kubernetes quantity", id="impossible quantity"
+        ),
+        pytest.param("pod.yaml", pod("p", cpu="-1"), "is negative", id="negative quantity"),
+        pytest.param("small.json", "{", "not a complete JSON document", id="topology is not JSON"),
+        pytest.param("devices.yaml", "nvidia.com/gpu: 8", "must be a list", id="devices are not a list"),
+        pytest.param(
+            "kubelet.yaml", "kind: Pod", "'apiVersion' is missing", id="not a kubelet configuration"
+        ),
+    ],
+)
+def test_bad_input_is_one_clear_error(files: Path, name: str, text: str, message: str) -> None:
+    (files / "pod.yaml").write_text(pod("p", cpu="1", memory="1Gi"))
+    (files / name).write_text(text)
+    with pytest.raises(NumaforgeError, match=message) as refused:
+        run(admit, files, "pod.yaml")
+    assert refused.value.exit_code == ExitCode.BAD_INPUT
+    assert name in str(refused.value)

@@ -1,0 +1,174 @@
+"""The `check` command: what it reads, what it prints, and with which code it exits."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from numaforge.commands.check import check
+from numaforge.errors import NumaforgeError
+from numaforge.topology import to_document
+from numaforge.topology.model import Core, KubeletInstall, NodeTopology, NumaNode, Package
+
+HEADER = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n"
+SOUND = f"{HEADER}cpuManagerPolicy: static\nreservedSystemCPUs: '0,4'\n"
+BROKEN = f"{HEADER}cpuManagerPolicy: static\nmaxPodz: 3\n"
+
+
+def machine(kubelet: KubeletInstall | None = None) -> NodeTopology:
+    cpus = frozenset(range(8))
+    return NodeTopology(
+        hostname="n1",
+        architecture="x86_64",
+        kernel=None,
+        kernel_cmdline=None,
+        memory_bytes=2**34,
+        swap_bytes=0,
+        cgroup_version=2,
+        online=cpus,
+        offline=frozenset(),
+        isolated=frozenset(),
+        packages=(Package(0, cpus),),
+        numa_nodes=(NumaNode(0, cpus, 2**34, {0: 10}, {}),),
+        cores=tuple(Core(0, 0, frozenset({core, core + 4})) for core in range(4)),
+        l3_caches=(),
+        kubelet=kubelet,
+    )
+
+
+@pytest.fixture
+def topology(tmp_path: Path) -> str:
+    return saved(tmp_path, machine())
+
+
+def saved(folder: Path, topology: NodeTopology) -> str:
+    file = folder / "topology.json"
+    file.write_text(json.dumps(to_document(topology)))
+    return str(file)
+
+
+def config(folder: Path, text: str) -> str:
+    file = folder / "config.yaml"
+    file.write_text(text)
+    return str(file)
+
+
+def run(*arguments: str) -> Result:
+    return CliRunner().invoke(check, arguments, standalone_mode=False, catch_exceptions=False)
+
+
+def test_a_sound_configuration_starts(tmp_path: Path, topology: str) -> None:
+    result = run(config(tmp_path, SOUND), "--topology", topology, "--kubelet-version", "1.36")
+    assert result.return_value == 0
+    assert "kubelet 1.36 starts" in result.output
+
+
+def test_a_refused_one_exits_1_with_the_kubelets_text(tmp_path: Path, topology: str) -> None:
+    result = run(config(tmp_path, BROKEN), "--topology", topology, "--kubelet-version", "1.36")
+    assert result.return_value == 1
+    assert "unable to determine reserved CPU resources for static policy" in result.output
+
+
+def test_errors_come_before_warnings(tmp_path: Path, topology: str) -> None:
+    output = run(config(tmp_path, BROKEN), "--topology", topology, "--kubelet-version", "1.36").output
+    assert output.index("NF212") < output.index("NF501")
+
+
+def test_json_names_file_and_line(tmp_path: Path, topology: str) -> None:
+    file = config(tmp_path, BROKEN)
+    result = run(file, "--topology", topology, "--kubelet-version", "1.36", "-o", "json")
+    document = json.loads(result.output)
+    assert document["schema"] == 1
+    assert document["starts"] is False
+    misspelt = next(each for each in document["findings"] if each["id"] == "NF501")
+    assert (misspelt["file"], misspelt["line"]) == (file, 4)
+
+
+def test_sarif_points_at_the_line_and_describes_its_rules(tmp_path: Path, topology: str) -> None:
+    file = config(tmp_path, BROKEN)
+    log = json.loads(run(file, "--topology", topology, "--kubelet-version", "1.36", "-o", "sarif").output)
+    assert log["version"] == "2.1.0"
+    (sarif,) = log["runs"]
+    rules = sarif["tool"]["driver"]["rules"]
+    for result in sarif["results"]:
+        assert rules[result["ruleIndex"]]["id"] == result["ruleId"]
+    misspelt = next(each for each in sarif["results"] if each["ruleId"] == "NF501")
+    location: dict[str, Any] = misspelt["locations"][0]["physicalLocation"]
+    assert location == {"artifactLocation": {"uri": file}, "region": {"startLine": 4}}
+
+
+def test_drop_ins_flags_and_state_files_take_part(tmp_path: Path, topology: str) -> None:
+    (tmp_path / "conf.d").mkdir()
+    (tmp_path / "conf.d" / "10-a.conf").write_text(f"{HEADER}reservedSystemCPUs: '1,5'\n")
+    (tmp_path / "cpu_manager_state").write_text('{"policyName":"none","defaultCpuSet":""}')
+    result = run(
+        config(tmp_path, BROKEN),
+        "--topology",
+        topology,
+        "--kubelet-version",
+        "1.36",
+        "--drop-in",
+        str(tmp_path / "conf.d"),
+        "--flag=--max-pods=9",
+        "--state-dir",
+        str(tmp_path),
+        "-o",
+        "json",
+    )
+    document = json.loads(result.output)
+    assert document["effective"]["maxPods"] == 9
+    assert document["reserved_cpus"] == "1,5"
+    assert f'"{tmp_path}/cpu_manager_state"' in document["error"]
+
+
+def test_without_a_file_the_snapshots_kubelet_is_checked(tmp_path: Path) -> None:
+    installed = KubeletInstall(
+        version="1.33.4",
+        unit="kubelet.service",
+        config_file="/var/lib/kubelet/config.yaml",
+        config_dir=None,
+        flags=("--cpu-manager-policy=static",),
+        config_text=HEADER,
+    )
+    result = run("--topology", saved(tmp_path, machine(installed)))
+    assert result.return_value == 1
+    assert "kubelet 1.33.4 does not start" in result.output
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        pytest.param("a: b: c\n", "mapping values are not allowed", id="not YAML"),
+        pytest.param("apiVersion: v1\nkind: Pod\n", 'no kind "Pod" is registered', id="not a kubelet config"),
+        pytest.param("", "was empty", id="empty"),
+    ],
+)
+def test_what_is_no_configuration_is_bad_input(
+    tmp_path: Path, topology: str, text: str, message: str
+) -> None:
+    with pytest.raises(NumaforgeError, match=message) as refusal:
+        run(config(tmp_path, text), "--topology", topology, "--kubelet-version", "1.36")
+    assert refusal.value.exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        pytest.param("{", "not a complete JSON document", id="not JSON"),
+        pytest.param("[]", "not a numaforge snapshot", id="a list"),
+        pytest.param('{"schema": 9, "packages": []}', "schema 9", id="another schema"),
+    ],
+)
+def test_what_is_no_topology_is_bad_input(tmp_path: Path, text: str, message: str) -> None:
+    (tmp_path / "t.json").write_text(text)
+    with pytest.raises(NumaforgeError, match=message):
+        run(config(tmp_path, SOUND), "--topology", str(tmp_path / "t.json"), "--kubelet-version", "1.36")
+
+
+def test_a_version_is_needed(tmp_path: Path, topology: str) -> None:
+    with pytest.raises(NumaforgeError, match="no kubelet version is known"):
+        run(config(tmp_path, SOUND), "--topology", topology)

@@ -1,0 +1,140 @@
+"""`numaforge init`: all of the folder or nothing, and what it writes is what the other programs accept."""
+
+from __future__ import annotations
+
+import re
+import runpy
+from pathlib import Path
+
+import pytest
+import yaml
+
+from lab.paths import REPOSITORY
+from numaforge.cli import run
+from numaforge.commands.init import starting_files, write_folder
+from numaforge.errors import ExitCode
+from numaforge.profile import load_profile, ready_profiles
+from numaforge.rollout.options import read_options
+
+
+def contents(folder: Path) -> dict[str, str]:
+    return {
+        str(path.relative_to(folder)): path.read_text()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+    }
+
+
+def test_it_writes_inventory_data_profile_deploys_and_the_next_commands(tmp_path: Path) -> None:
+    assert run(["init", str(tmp_path / "fleet")]) == ExitCode.YES
+    assert {*contents(tmp_path / "fleet")} == {
+        "README.md",
+        "config.py",
+        "inventory.py",
+        "group_data/all.py",
+        "profiles/nodes.yaml",
+        *(f"deploys/{name}.py" for name in ("detect", "kubelet", "site", "tune")),
+    }
+
+
+def test_hosts_and_user_are_written_as_given(tmp_path: Path) -> None:
+    hosts = ["gpu-1", "gpu-2", "gpu-1"]
+    run(["init", str(tmp_path / "fleet"), *(f"--host={name}" for name in hosts), "--user=o'ps"])
+    assert runpy.run_path(str(tmp_path / "fleet/inventory.py"))["nodes"] == ["gpu-1", "gpu-2"]
+    assert runpy.run_path(str(tmp_path / "fleet/group_data/all.py"))["ssh_user"] == "o'ps"
+
+
+def test_without_hosts_the_inventory_names_none_and_shows_how() -> None:
+    texts = starting_files((), "root", "training")
+    assert re.search(r"nodes = \[\n    # \"[\w.-]+\",\n\]", texts["inventory.py"])
+    assert "First name your hosts" in texts["README.md"]
+
+
+@pytest.mark.parametrize("profile", ready_profiles())
+def test_every_ready_profile_can_be_started_from(tmp_path: Path, profile: str) -> None:
+    write_folder(tmp_path / "fleet", starting_files(("gpu-1",), "root", profile))
+    started = load_profile(tmp_path / "fleet/profiles/nodes.yaml")
+    assert started.model_dump(exclude={"name"}) == load_profile(profile).model_dump(exclude={"name"})
+
+
+def test_what_the_profile_only_mentions_is_valid_too() -> None:
+    text = starting_files((), "root", "training")["profiles/nodes.yaml"]
+    mentioned = re.sub(r"^#(?=(  +(- )?)?[\w.]+:)", "", text, flags=re.MULTILINE)
+    assert load_profile(yaml.safe_load(mentioned)).hugepages
+    assert {*yaml.safe_load(mentioned)} - {*yaml.safe_load(text)}
+
+
+def test_the_options_of_a_roll_out_that_are_only_mentioned_are_valid_too(tmp_path: Path) -> None:
+    text = starting_files((), "root", "training")["group_data/all.py"]
+    data = tmp_path / "all.py"
+    data.write_text(text.replace('    # "', '    "'))
+    rollout = runpy.run_path(str(data))["numaforge_rollout"]
+    assert rollout
+    assert read_options(rollout)
+
+
+def test_pyinfra_is_told_what_it_is_told_in_the_repository() -> None:
+    assert starting_files((), "root", "training")["config.py"] == (REPOSITORY / "config.py").read_text()
+
+
+def test_an_empty_folder_is_taken(tmp_path: Path) -> None:
+    (tmp_path / "fleet").mkdir()
+    assert run(["init", str(tmp_path / "fleet")]) == ExitCode.YES
+
+
+@pytest.mark.parametrize(
+    ("prepare", "message"),
+    [
+        pytest.param(
+            lambda folder: (
+                folder.mkdir(),
+                (folder / "inventory.py").write_text("mine"),
+                (folder / ".git").mkdir(),
+            ),
+            "the folder is not empty: .git, inventory.py",
+            id="a-folder-with-files",
+        ),
+        pytest.param(lambda folder: folder.write_text("mine"), "is a file", id="a-file"),
+    ],
+)
+def test_what_is_there_is_named_and_left_as_it_is(tmp_path: Path, capfd, prepare, message: str) -> None:
+    prepare(tmp_path / "fleet")
+    before = contents(tmp_path)
+    assert run(["init", str(tmp_path / "fleet")]) == ExitCode.BAD_INPUT
+    assert f"{tmp_path / 'fleet'}: {message}\n" in capfd.readouterr().err
+    assert contents(tmp_path) == before
+
+
+def test_many_files_in_the_way_are_not_all_named(tmp_path: Path, capfd) -> None:
+    for number in range(20):
+        (tmp_path / f"file-{number:02}").touch()
+    run(["init", str(tmp_path)])
+    assert "file-07, and 12 more\n" in capfd.readouterr().err
+
+
+def test_the_folder_that_one_is_in_is_not_replaced(tmp_path: Path, monkeypatch, capfd) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert run(["init", "."]) == ExitCode.BAD_INPUT
+    assert ".: is the folder that you are in\n" in capfd.readouterr().err
+
+
+def test_it_writes_all_or_nothing(tmp_path: Path) -> None:
+    texts = {"a.py": "", "a.py/b.py": ""}  # the second cannot be written
+    with pytest.raises(OSError, match=r"a\.py"):
+        write_folder(tmp_path / "fleet", texts)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("option", "message"),
+    [
+        pytest.param("--profile=trainin", "there is no ready profile 'trainin'", id="profile"),
+        pytest.param("--profile=profiles/training.yaml", "there is no ready profile", id="profile-file"),
+        pytest.param("--host=gpu-1,gpu-2", "is no name of a host", id="several-hosts-in-one"),
+        pytest.param("--host=", "is no name of a host", id="no-host"),
+    ],
+)
+def test_a_bad_option_is_refused_before_anything_is_written(tmp_path, capfd, option, message) -> None:
+    assert run(["init", str(tmp_path / "fleet"), option]) == ExitCode.BAD_INPUT
+    assert message in capfd.readouterr().err
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,62 @@
+"""What is refused before the first node is taken out of service, in few lines for many hosts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from numaforge.commands.rollout.preflight import agreed, common_options
+from numaforge.errors import NumaforgeError
+from numaforge.rollout.launch import Survey
+
+LOG = Path("/logs/survey.log")
+
+
+def complaint(survey: Survey) -> list[str]:
+    with pytest.raises(NumaforgeError) as refused:
+        common_options(survey)
+    return str(refused.value).splitlines()
+
+
+def names(count: int) -> list[str]:
+    return [f"gpu-{number:03}" for number in range(1, count + 1)]
+
+
+def test_hosts_that_are_refused_for_one_reason_are_one_line():
+    refused = {name: f"{name}: there is no ready profile 'trainig'" for name in names(300)}
+    assert complaint(Survey((), (), refused, {}, LOG)) == [
+        "nothing was begun:",
+        "gpu-001, gpu-002, gpu-003 and 297 others: HOST: there is no ready profile 'trainig'",
+    ]
+
+
+def test_a_host_that_is_refused_alone_keeps_its_words():
+    refused = {"gpu-001": "gpu-001: no such profile"}
+    assert complaint(Survey((), (), refused, {}, LOG))[1] == "gpu-001: gpu-001: no such profile"
+
+
+def test_of_many_reasons_the_first_are_shown():
+    refused = {name: f"reason {number}" for number, name in enumerate(names(300))}
+    lines = complaint(Survey((), (), refused, {}, LOG))
+    assert len(lines) == 12
+    assert lines[-1] == "and 290 more reasons: see /logs/survey.log"
+
+
+def test_hosts_without_an_answer_and_without_a_kubelet_are_told_apart():
+    survey = Survey((), ("cpu-1", "cpu-2"), {}, dict.fromkeys(names(30), "no route"), LOG)
+    lines = complaint(survey)
+    assert "  gpu-001, gpu-002, gpu-003 and 27 others did not answer: no route" in lines
+    assert "  cpu-1, cpu-2 without a kubelet" in lines
+
+
+def test_what_hosts_agree_on_is_taken():
+    assert agreed({"a": {"pool": "x"}, "b": {"pool": "x", "context": "y"}}, ["pool", "context"]) == {
+        "pool": "x",
+        "context": "y",
+    }
+
+
+def test_hosts_that_disagree_are_named_with_the_option():
+    with pytest.raises(NumaforgeError, match=r"numaforge_rollout\.pool: b says 'y', a says 'x'"):
+        agreed({"a": {"pool": "x"}, "b": {"pool": "y"}}, ["pool"])

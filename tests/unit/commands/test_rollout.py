@@ -1,0 +1,458 @@
+"""`numaforge rollout` with a real pyinfra and a real kubectl, against an API server in memory.
+
+The hosts are this machine, which says what the test wants it to say, and ports where nothing listens.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from numaforge import cli
+from numaforge.rollout.lead import ROLLOUT, STATE, STOP
+from numaforge.rollout.options import RolloutOptions
+from numaforge.rollout.record import ABORT, RECORD, RESULT
+from numaforge.rollout.runner import this_runner
+from numaforge.rollout.shards import FAR, shard_of
+from numaforge.rollout.slots import NODE, NODE_UID, SLOT
+from tests.fixtures.api_server import LEASES, ApiServer, running_api_server
+
+pytestmark = pytest.mark.skipif(shutil.which("kubectl") is None, reason="needs kubectl")
+
+HERE = "@local"
+DEAD = f"{this_runner()}0"
+LIVING = "bob@elsewhere/boot/7.7"
+_DEPLOY = """
+from pathlib import Path
+from pyinfra import host
+from numaforge.rollout import events
+
+said = host.data.get("said") or {}
+if host.state.check_for_changes:
+    for event in said.get("dry", ()):
+        events.record(event.pop("kind"), host.name, **event)
+else:
+    with Path(host.data.get("runs")).open("a") as runs:
+        print(host.data.get("numaforge_rollout_run"), file=runs)
+    for event in said.get("run", ()):
+        events.record(event.pop("kind"), host.name, **event)
+    while (hold := host.data.get("hold")) and not Path(hold).exists():
+        import time
+        time.sleep(0.05)
+    assert not said.get("fails")
+"""
+
+
+@dataclass
+class Site:
+    """An inventory, a deploy, and the cluster that they belong to."""
+
+    folder: Path
+    api: ApiServer
+    capture: pytest.CaptureFixture[str]
+    hosts: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
+
+    @property
+    def runs(self) -> list[str]:
+        """What each of the hosts' runs was told to be."""
+        path = self.folder / "runs"
+        return path.read_text().splitlines() if path.exists() else []
+
+    def here(self, node: str = "n1", *, ending: str = "done", restarts: bool = True, **data: Any) -> None:
+        """Have this machine be a node, whose run ends so."""
+        options = RolloutOptions(
+            kubeconfig=str(self.api.kubeconfig), canaries=0, max_unavailable="2", slot_seconds=10
+        ).model_dump()
+        outlook = {
+            "kind": "outlook",
+            "node": node,
+            "joined": True,
+            "restarts": restarts,
+            "sentences": ["it changes"],
+            "allocatable": {},
+            "unreadable": "",
+            "options": options,
+        }
+        outcome = {"kind": "outcome", "ending": ending, "reason": f"it is {ending}", "details": []}
+        said = {"dry": [outlook], "run": [outcome]}
+        self.host(HERE, said=said, **data)
+
+    def gone(self, name: str = "gone") -> None:
+        """Have a host where nothing listens."""
+        self.host(name, ssh_hostname="127.0.0.1", ssh_port=1, ssh_strict_host_key_checking="off")
+
+    def host(self, name: str, **data: Any) -> None:
+        settings = {"kubeconfig": str(self.api.kubeconfig)}
+        common = {"runs": str(self.folder / "runs"), "numaforge_rollout": settings}
+        self.hosts.append((name, {**common, **data}))
+
+    def command(self, verb: str, *arguments: str) -> tuple[int, dict[str, Any], str]:
+        """Run a command; return its exit code, its last line of JSON, and what it said on stderr."""
+        inventory, deploy = self.folder / "inventory.py", self.folder / "deploy.py"
+        inventory.write_text(f"nodes = {self.hosts!r}\n")
+        deploy.write_text(_DEPLOY)
+        code = cli.run(["rollout", verb, "-o", "json", "--deploy", str(deploy), *arguments, str(inventory)])
+        return code, *self._said()
+
+    def status(self) -> tuple[int, dict[str, Any], str]:
+        """Run `status`."""
+        return cli.run(["rollout", "status", "-o", "json", *self.login]), *self._said()
+
+    @property
+    def login(self) -> list[str]:
+        return ["--kubeconfig", str(self.api.kubeconfig)]
+
+    def _said(self) -> tuple[dict[str, Any], str]:
+        out, err = self.capture.readouterr()
+        text = out if out.startswith("{\n") else (out.splitlines() or ["{}"])[-1]
+        return json.loads(text), err
+
+
+@pytest.fixture
+def site(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> Iterator[Site]:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    monkeypatch.setenv("HOME", str(tmp_path))
+    with running_api_server(tmp_path) as api:
+        api.add_node("n1")
+        yield Site(tmp_path, api, capfd)
+
+
+def record(runner: str = DEAD, phase: str = "applying", **changes: object) -> str:
+    document = {"runner": runner, "phase": phase, "was_unschedulable": False, "transaction": "t1"}
+    return json.dumps({**document, "rollout": "default", "version": 1, **changes})
+
+
+def in_the_middle(site: Site, node: str = "n1", runner: str = DEAD, slot: str | None = "1") -> None:
+    """Have a node in the middle of a roll-out, with a slot."""
+    if node not in site.api.nodes:
+        site.api.add_node(node)
+    site.api.annotate(node, {RECORD: record(runner)})
+    if slot is not None:
+        site.api.add_lease(f"{SLOT}{slot}", runner, **{NODE: node, NODE_UID: f"uid-{node}"})
+
+
+# ---- a host that does not answer ----
+
+
+def test_plan_names_who_does_not_answer_and_shows_the_others(site: Site) -> None:
+    site.gone()
+    site.here()
+    code, document, _ = site.command("plan")
+    assert code == 0
+    assert [node["node"] for node in document["nodes"]] == ["n1"]
+    assert "Could not connect" in document["silent"]["gone"]
+
+
+@pytest.mark.parametrize("verb", ["run", "resume"])
+def test_the_others_go_on_and_the_report_names_who_did_not_answer(site: Site, verb: str) -> None:
+    site.gone()
+    site.here()
+    code, report, _ = site.command(verb)
+    assert (code, report["exit_code"]) == (3, 3)
+    assert report["nodes"][HERE]["ending"] == "done"
+    assert "Could not connect" in report["unreachable"]["gone"]
+
+
+@pytest.mark.parametrize("verb", ["plan", "run", "resume"])
+def test_where_none_answers_all_are_named(site: Site, verb: str) -> None:
+    site.gone()
+    site.gone("away")
+    code, _, said = site.command(verb)
+    assert code == 2
+    assert "gone, away did not answer: Could not connect" in said
+
+
+def test_a_host_that_is_refused_is_named_beside_one_that_does_not_answer(site: Site) -> None:
+    site.gone()
+    site.host(HERE, said={"dry": [{"kind": "refused", "message": "no such profile"}]})
+    code, _, said = site.command("plan")
+    assert code == 2
+    assert "@local: no such profile" in said
+
+
+def test_a_deploy_that_breaks_off_is_no_host_that_does_not_answer(site: Site) -> None:
+    site.host(HERE, said=3)
+    code, _, said = site.command("plan")
+    assert code == 2
+    assert "no host could be asked what it needs" in said
+
+
+# ---- the report ----
+
+
+def lead_is(site: Site, holder: str) -> None:
+    site.api.leases[f"{ROLLOUT}default"]["spec"]["holderIdentity"] = holder
+    site.api.renew(f"{ROLLOUT}default")
+
+
+def ending_of(site: Site) -> Callable[[str, str], int | None]:
+    """Return what refuses every write of how the roll-out has ended."""
+
+    def refuse(method: str, path: str) -> int | None:
+        return 503 if method in ("PUT", "GET") and site.runs and path.startswith(LEASES) else None
+
+    return refuse
+
+
+def test_a_report_is_shown_where_the_api_server_is_away_at_the_end(site: Site) -> None:
+    site.here()
+    site.api.refuse = ending_of(site)
+    code, report, _ = site.command("run")
+    assert (code, report["exit_code"]) == (0, 0)
+    assert report["nodes"][HERE]["ending"] == "done"
+    assert "the cluster does not know that it has ended" in report["notes"][0]
+    assert "rollout resume" in report["notes"][0]
+
+
+@pytest.mark.parametrize(("ending", "exit_code"), [("done", 0), ("rolled-back", 4), ("held", 5)])
+def test_a_report_is_shown_where_the_lead_was_taken(site: Site, ending: str, exit_code: int) -> None:
+    site.here(ending=ending)
+    taken = []
+
+    def take(method: str, path: str) -> int | None:
+        if site.runs and not taken and path.startswith(LEASES):
+            taken.append(path)
+            lead_is(site, LIVING)
+        return None
+
+    site.api.refuse = take
+    code, report, _ = site.command("run")
+    assert (code, report["exit_code"]) == (exit_code, exit_code)
+    assert report["nodes"][HERE]["ending"] == ending
+    assert f"{LIVING} leads it now" in report["notes"][0]
+
+
+def test_a_report_is_shown_where_hosts_without_a_restart_fail(site: Site) -> None:
+    site.here(restarts=False)
+    site.hosts[0][1]["said"] = {**site.hosts[0][1]["said"], "fails": True}
+    code, report, _ = site.command("run")
+    assert (code, report["exit_code"], report["counts"]) == (3, 3, {"failed": 1})
+    assert HERE in report["failed"]
+    assert "'begins': False" in site.runs[0]
+
+
+def test_a_second_interrupt_leaves_the_nodes_under_way_and_says_which(site: Site) -> None:
+    done = site.folder / "done"
+    site.here(hold=str(done))
+    stop = threading.Event()
+
+    def interrupt() -> None:
+        while not site.runs and not stop.wait(0.05):
+            pass
+        while not stop.wait(0.3):
+            os.kill(os.getpid(), signal.SIGINT)
+            if stop.wait(2.5):
+                return
+
+    thread = threading.Thread(target=interrupt)
+    thread.start()
+    try:
+        code, report, _ = site.command("run")
+    finally:
+        stop.set()
+        thread.join()
+        done.touch()
+    assert (code, report["stopped"]) == (5, "interrupted")
+    assert report["under_way"] == {HERE: "left to itself, and it ends by itself"}
+
+
+# ---- abort ----
+
+
+def result(site: Site, node: str, ending: str) -> None:
+    """Have the process that is at work on a node end its roll-out."""
+    annotations = site.api.nodes[node]["metadata"]["annotations"]
+    annotations.pop(RECORD), annotations.pop(ABORT, None)
+    site.api.annotate(node, {RESULT: json.dumps({"ending": ending, "reason": "as asked", "runner": LIVING})})
+
+
+def renew_all(site: Site, path: str) -> None:
+    """Have whoever holds a Lease live: it is renewed between two looks at the nodes."""
+    if path.startswith("/api/v1/nodes?"):
+        for name in site.api.leases:
+            site.api.renew(name)
+
+
+def living(site: Site, nodes: Mapping[str, str]) -> Callable[[str, str], int | None]:
+    """Have processes live that undo their nodes once they hear of it, each with the ending given."""
+
+    def live(method: str, path: str) -> int | None:
+        renew_all(site, path)
+        for node, ending in nodes.items():
+            if method == "GET" and ABORT in site.api.annotations(node):
+                result(site, node, ending)
+        if method == "GET" and not any(RECORD in site.api.annotations(node) for node in nodes):
+            for lease in site.api.leases.values():
+                if STOP in lease["metadata"]["annotations"]:
+                    lease["spec"]["holderIdentity"] = ""
+        return None
+
+    return live
+
+
+def test_abort_tells_the_living_without_asking_a_host(site: Site) -> None:
+    site.gone("n1")
+    site.api.add_lease(f"{ROLLOUT}default", LIVING)
+    in_the_middle(site, runner=LIVING)
+    site.api.refuse = living(site, {"n1": "aborted"})
+    code, report, said = site.command("abort")
+    assert (code, report["nodes"]["n1"]["ending"]) == (0, "aborted")
+    assert f"{LIVING} was told to begin nothing new" in said
+    assert not list(site.folder.rglob("survey.log"))
+
+
+@pytest.mark.parametrize("slot", ["1", None], ids=["its runner is dead", "its slot was taken by force"])
+def test_abort_takes_up_a_node_where(site: Site, slot: str | None) -> None:
+    site.gone()
+    site.here(ending="aborted")
+    site.host("refused", ssh_hostname="127.0.0.1", ssh_port=2)
+    in_the_middle(site, slot=slot)
+    code, report, _ = site.command("abort")
+    assert (code, report["nodes"]) == (
+        0,
+        {"n1": {"ending": "aborted", "reason": "it is aborted", "details": []}},
+    )
+    assert "Could not connect" in report["unreachable"]["gone"]
+    assert "'begins': False" in site.runs[0]
+
+
+def test_abort_holds_a_node_whose_host_cannot_be_reached_and_undoes_the_others(site: Site) -> None:
+    site.gone("n2")
+    site.here(ending="aborted")
+    in_the_middle(site)
+    in_the_middle(site, "n2", slot="2")
+    code, report, _ = site.command("abort")
+    assert code == 5
+    assert {node: outcome["ending"] for node, outcome in report["nodes"].items()} == {
+        "n1": "aborted",
+        "n2": "held",
+    }
+    assert "Abort again once its host answers" in report["nodes"]["n2"]["reason"]
+
+
+def test_abort_leaves_the_roll_outs_of_other_names_alone(site: Site) -> None:
+    site.here(ending="aborted")
+    in_the_middle(site)
+    code, _, _ = site.command("abort", "--name", "another")
+    assert (code, ABORT in site.api.annotations("n1")) == (0, False)
+
+
+def test_abort_ends_while_a_process_is_still_at_work_and_names_it(site: Site) -> None:
+    site.gone()
+    in_the_middle(site, runner=LIVING)
+
+    def live(method: str, path: str) -> int | None:
+        return renew_all(site, path)
+
+    site.api.refuse = live
+    code, report, _ = site.command("abort", "--wait-seconds", "3")
+    assert code == 5
+    assert f"{LIVING} is still at work on it" in report["nodes"]["n1"]["reason"]
+
+
+def test_abort_ends_the_lead_of_the_dead(site: Site) -> None:
+    site.here(ending="aborted")
+    site.api.add_lease(f"{ROLLOUT}default", DEAD, **{STATE: '{"begun": "x"}'})
+    code, _, _ = site.command("abort")
+    lease = site.api.leases[f"{ROLLOUT}default"]
+    assert (code, lease["spec"]["holderIdentity"]) == (0, None)
+    assert json.loads(lease["metadata"]["annotations"][STATE]) == {"begun": "x", "ended": "aborted"}
+
+
+def test_abort_without_an_inventory_that_can_be_read_needs_a_login(site: Site) -> None:
+    site.hosts = []
+    code, _, said = site.command("abort")
+    assert (code, "--kubeconfig says where the cluster is" in said) == (2, True)
+    in_the_middle(site)
+    code, _, _ = site.command("abort", *site.login)
+    assert ABORT in site.api.annotations("n1")
+    assert code == 5
+
+
+# ---- annotations that cannot be read ----
+
+
+def test_a_record_that_cannot_be_read_is_no_reason_to_stop_for_other_nodes(site: Site) -> None:
+    site.here()
+    site.api.add_node("n2")
+    site.api.annotate("n2", {RECORD: "?"})
+    assert site.command("run")[0] == 0
+
+
+@pytest.mark.parametrize("verb", ["run", "resume"])
+def test_a_record_that_cannot_be_read_blocks_its_node(site: Site, verb: str) -> None:
+    site.here()
+    site.api.annotate("n1", {RECORD: '{"version": 2}'})
+    code, report, _ = site.command(verb)
+    assert (code, report["nodes"][HERE]["ending"]) == (3, "blocked")
+    assert RECORD in report["nodes"][HERE]["reason"]
+
+
+def test_a_record_that_cannot_be_read_is_a_line_of_plan_and_status(site: Site) -> None:
+    site.here()
+    site.api.annotate("n1", {RECORD: "?"})
+    code, document, _ = site.command("plan")
+    assert (code, len(document["nodes"])) == (0, 1)
+    assert "cannot be read" in document["nodes"][0]["in_the_way"][0]
+    code, document, _ = site.status()
+    assert code == 0
+    assert "cannot be read" in document["nodes"][0]["trouble"]
+
+
+def test_what_a_node_says_moves_no_cursor(site: Site) -> None:
+    site.api.annotate("n1", {RECORD: record(runner="\x1b[2J[red]x", reason="\x1b]0;title\x07[bold]")})
+    assert cli.run(["rollout", "status", *site.login]) == 0
+    shown = site.capture.readouterr().out
+    assert "[bold]" in shown
+    assert "\x1b" not in shown
+    assert "\x07" not in shown
+
+
+# ---- shards ----
+
+
+def own_shard(count: int) -> int:
+    return shard_of(HERE, count)
+
+
+def test_a_shard_takes_its_hosts_and_says_on_its_lease_how_far_it_is(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("JOB_COMPLETION_INDEX", str(own_shard(5)))
+    site.here()
+    for number in range(20):
+        site.gone(f"gone-{number}")
+    gone = {f"gone-{number}" for number in range(20) if shard_of(f"gone-{number}", 5) == own_shard(5)}
+    code, report, _ = site.command("run", "--shard", "$JOB_COMPLETION_INDEX/5")
+    assert (code, report["nodes"][HERE]["ending"]) == (3, "done")
+    assert report["unreachable"].keys() == gone
+    lease = site.api.leases[f"{ROLLOUT}default.{own_shard(5)}-of-5"]
+    state = json.loads(lease["metadata"]["annotations"][STATE])
+    assert state[FAR] == {"canaries_left": 0, "hosts_left": 0, "failed": 0, "blocked": 0}
+    assert "ended" in state
+
+
+@pytest.mark.parametrize("verb", ["plan", "run", "resume", "abort"])
+def test_a_shard_without_hosts_is_no_failure(site: Site, verb: str) -> None:
+    site.here()
+    code, _, _ = site.command(verb, "--shard", f"{(own_shard(2) + 1) % 2}/2")
+    assert (code, site.runs) == (0, [])
+
+
+@pytest.mark.parametrize("verb", ["plan", "run", "resume", "abort"])
+def test_a_bad_shard_is_one_message(site: Site, verb: str) -> None:
+    site.here()
+    code, _, said = site.command(verb, "--shard", "4/4")
+    assert code == 2
+    assert said.startswith("numaforge: --shard: '4/4' names no shard: there is no shard 4 of 4")

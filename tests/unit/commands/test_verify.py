@@ -1,0 +1,66 @@
+"""`numaforge verify`: the hosts of an inventory, and the answer as an exit code and as a document."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from numaforge.cli import run
+from numaforge.errors import ExitCode
+
+PLAN = Path("/etc/numaforge/plan.json")
+
+
+@pytest.fixture
+def inventory(tmp_path: Path) -> Path:
+    file = tmp_path / "inventory.py"
+    file.write_text('nodes = ["@local"]\nothers = ["gpu-1"]\n')
+    return file
+
+
+@pytest.mark.skipif(PLAN.exists(), reason="this machine has a plan")
+@pytest.mark.skipif(os.getuid() != 0, reason="reads this machine as root")
+@pytest.mark.parametrize("named", ["inventory.py", "."], ids=["file", "folder"])
+def test_a_host_that_is_not_as_planned_is_a_no_and_a_document_says_which_test(
+    inventory: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], named: str
+) -> None:
+    monkeypatch.chdir(inventory.parent)
+    assert run(["verify", named, "--limit", "@local", "-o", "json"]) == ExitCode.NO
+    document = json.loads(capfd.readouterr().out)
+    assert document["failed"] == 1
+    (failed,) = [test for test in document["tests"] if test["outcome"] == "failed"]
+    assert failed["name"] == "test_the_host_has_a_plan_that_promises_something[local]"
+    assert f"has no {PLAN}" in failed["reason"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        pytest.param(["no/such/inventory.py"], "the inventory names no host", id="no-inventory"),
+        pytest.param(["INVENTORY", "--limit", "gpu-7"], "the inventory names no host", id="no-such-host"),
+        pytest.param(
+            ["@local", "--", "--no-such-option"], "the verification suite could not run", id="no-such-option"
+        ),
+        pytest.param(
+            ["@docker/node"], "does not know how to reach a host over DockerConnector", id="another-connector"
+        ),
+    ],
+)
+def test_what_cannot_be_verified_is_bad_input(
+    inventory: Path, capfd: pytest.CaptureFixture[str], arguments: list[str], message: str
+) -> None:
+    given = [str(inventory) if argument == "INVENTORY" else argument for argument in arguments]
+    assert run(["verify", *given]) == ExitCode.BAD_INPUT
+    assert message in capfd.readouterr().err
+
+
+def test_a_host_that_cannot_be_reached_is_told_apart(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    inventory = tmp_path / "inventory.py"
+    inventory.write_text('nodes = [("gone", {"ssh_hostname": "127.0.0.1", "ssh_port": 1})]\n')
+    assert run(["verify", str(inventory)]) == 6
+    assert "ssh://gone: cannot be reached" in capfd.readouterr().out

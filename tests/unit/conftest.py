@@ -1,0 +1,41 @@
+"""Machines as files."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from numaforge.cli import run
+from numaforge.snapshot import Snapshot, from_local
+from numaforge.topology import to_document
+from tests.fixtures import machines
+
+
+@pytest.fixture(scope="module")
+def snapshot() -> Snapshot:
+    return from_local()
+
+
+@pytest.fixture
+def saved(tmp_path, snapshot) -> str:
+    """A snapshot of the machine that runs the tests, as a file."""
+    path = tmp_path / "snapshot.json"
+    path.write_text(snapshot.to_json())
+    return str(path)
+
+
+@pytest.fixture
+def lab_document(tmp_path) -> str:
+    """The topology document of a machine with 16 CPUs on 4 NUMA nodes, as a file."""
+    path = tmp_path / "topology.json"
+    path.write_text(json.dumps(to_document(machines.lab_node())))
+    return str(path)
+
+
+@pytest.fixture
+def saved_plan(lab_document, tmp_path, capsys) -> str:
+    path = tmp_path / "plan.json"
+    run(["plan", lab_document, "--profile", "best-effort-mixed", "-o", "json"])
+    path.write_text(capsys.readouterr().out)
+    return str(path)

@@ -1,0 +1,113 @@
+"""What differs by minor is what the kubelet's sources say, and every place knows the newest minor."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+
+import pytest
+
+from lab import gobuild, kubelets, minors
+from lab.paths import LAB, REPOSITORY
+from numaforge.kubelet.minors import tables
+from numaforge.kubelet.minors.history import state_at, states_at
+from numaforge.kubelet.minors.versions import KNOWN_MINORS, LATEST_MINOR, OLDEST_MINOR
+
+
+@pytest.mark.parametrize(
+    ("minor", "state"),
+    [
+        pytest.param(28, None, id="before-the-first-change"),
+        pytest.param(29, "alpha off", id="from-the-first-change-on"),
+        pytest.param(30, "alpha off", id="until-the-next-change"),
+        pytest.param(33, "ga on locked", id="from-the-next-change-on"),
+        pytest.param(36, None, id="where-it-is-gone"),
+    ],
+)
+def test_a_history_is_read(minor, state):
+    assert state_at("29 alpha off, 33 ga on locked, 36 gone", minor) == state
+
+
+def test_what_a_minor_has_leaves_out_what_it_does_not():
+    assert states_at({"a": "28 string", "b": "31 bool", "c": "28 bool, 30 gone"}, 30) == {"a": "string"}
+
+
+@pytest.fixture(scope="module")
+def releases() -> list[minors.Release]:
+    try:
+        found = minors.releases(minors.module_cache())
+    except minors.SourceError as error:
+        pytest.skip(str(error))
+    missing = [module for release in found for module in release.missing]
+    if missing:
+        pytest.skip(f"not in Go's module cache: {', '.join(missing)}; `python -m lab.minors --download`")
+    return found
+
+
+def test_the_tables_are_what_the_sources_say(releases):
+    assert minors.TABLES.read_text(encoding="utf-8") == minors.tables(releases)
+
+
+def _newest(names: list[str]) -> int:
+    return max(int(minor) for name in names if (minor := name.rpartition("1.")[2]).isdigit())
+
+
+def _recorded() -> int:
+    record = json.loads((REPOSITORY / "docs/kubelets.json").read_text(encoding="utf-8"))
+    return _newest(list(record["releases"]))
+
+
+def _promised() -> int:
+    """Return the newest minor that `make help` promises to build."""
+    text = (LAB / "lab.mk").read_text(encoding="utf-8")
+    return max(int(minor) for minor in re.findall(r"kubelets 1\.\d+ to 1\.(\d+)", text))
+
+
+def _documented() -> int:
+    """Return the oldest of the newest minors that the docs name: `1.28 to 1.36`."""
+    pages = [REPOSITORY / "README.md", *sorted((REPOSITORY / "docs").glob("*.md"))]
+    found = [
+        re.findall(rf"1\.{OLDEST_MINOR} to 1\.(\d+)", page.read_text(encoding="utf-8")) for page in pages
+    ]
+    return min(int(minor) for minors_ in found for minor in minors_)
+
+
+PLACES: dict[str, Callable[[], int]] = {
+    "lab/minors.py: RELEASES (then run python -m lab.minors --download)": lambda: max(minors.RELEASES),
+    "src/numaforge/kubelet/minors/tables.py (run python -m lab.minors)": lambda: max(tables.RELEASES),
+    "lab/go: a module file to build the kubelet from": lambda: _newest(
+        [folder.name for folder in (LAB / "go").glob("kube*-1.*")]
+    ),
+    "lab/gobuild.py: KUBERNETES": lambda: _newest([gobuild.KUBERNETES.name]),
+    "lab/kubelets.py: MINORS": lambda: _newest(list(kubelets.MINORS)),
+    "lab/lab.mk: the help of kubelets": _promised,
+    "docs/kubelets.json (run make test-kubelets)": _recorded,
+    "README.md and docs/*.md: `1.28 to ...`": _documented,
+}
+
+
+@pytest.mark.parametrize("newest", PLACES.values(), ids=PLACES.keys())
+def test_every_place_has_heard_of_the_latest_minor(newest):
+    assert newest() == LATEST_MINOR
+
+
+def test_every_known_minor_has_a_release():
+    assert tuple(tables.RELEASES) == KNOWN_MINORS
+    assert min(tables.RELEASES) == OLDEST_MINOR
+
+
+@pytest.mark.parametrize("minor", kubelets.MINORS)
+def test_the_lab_builds_the_release_that_the_tables_were_read_from(minor):
+    component = next((LAB / "go").glob(f"kube*-{minor}/go.mod")).read_text(encoding="utf-8")
+    release = re.search(r"k8s\.io/kubernetes v(\S+)", component)
+    assert release is not None
+    assert release[1] == tables.RELEASES[int(minor.rpartition(".")[2])]
+
+
+def test_a_flag_of_a_type_that_is_not_known_is_named(releases):
+    release = releases[-1]
+    found = minors._FLAG.search('fs.Var(newkind.NewThing(&c.MaxPods), "new-flag", "")')
+    assert found is not None
+    with pytest.raises(minors.SourceError, match="--new-flag has a type that is not known"):
+        release._flag(found)

@@ -1,0 +1,128 @@
+"""What a change of the kubelet's files means for it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from numaforge.errors import KubeletConfigError
+from numaforge.node.parts.kubelet.effect import Effect, check, effect
+from numaforge.planning.node import plan_node
+from numaforge.profile import load_profile
+from numaforge.render import kubelet_files
+from numaforge.topology.model import NodeTopology
+from tests.fixtures.machines import KUBEADM_CONFIG, kubeadm_kubelet, lab_node
+
+PROFILE: dict[str, Any] = {
+    "name": "t",
+    "cpus": {"reserved": {"cores_per_numa_node": 1}},
+    "memory": {"system_reserved": "512Mi"},
+    "kubelet": {"cpu_manager_policy": "static", "memory_manager_policy": "Static"},
+}
+CPU_STATE = "/var/lib/kubelet/cpu_manager_state"
+MEMORY_STATE = "/var/lib/kubelet/memory_manager_state"
+NEW_STATES = {
+    "cpu_manager_state": json.dumps({"policyName": "none", "defaultCpuSet": "", "checksum": 1353318690}),
+    "memory_manager_state": json.dumps({"policyName": "None", "checksum": 0}),
+}
+
+
+def node(**changes: Any) -> NodeTopology:
+    return replace(lab_node(), kubelet=replace(kubeadm_kubelet(), **changes))
+
+
+def change(machine: NodeTopology, profile: dict[str, Any] = PROFILE, **states: str) -> Effect:
+    plan = plan_node(machine, load_profile(profile))
+    assert machine.kubelet is not None
+    config_text = machine.kubelet.config_text
+    wanted = kubelet_files(plan, config_text)
+    return effect(plan, machine, wanted, config_text, machine.kubelet.drop_ins, states)
+
+
+def provisioned(profile: dict[str, Any] = PROFILE) -> NodeTopology:
+    """Return the node as it is after a run."""
+    machine = node()
+    plan = plan_node(machine, load_profile(profile))
+    assert plan.kubelet is not None
+    assert machine.kubelet is not None
+    drop_in = next(file for file in kubelet_files(plan, KUBEADM_CONFIG) if file.path == plan.kubelet.drop_in)
+    return node(
+        config_dir=plan.kubelet.config_dir,
+        drop_ins={drop_in.path: drop_in.text},
+        flags=(*machine.kubelet.flags, f"--config-dir={plan.kubelet.config_dir}"),
+        exec_start=plan.kubelet.exec_start,
+    )
+
+
+def test_a_first_run_restarts_the_kubelet_for_what_it_sets() -> None:
+    expected = change(node())
+    assert expected.after.starts, expected.after.error
+    assert expected.needs_restart
+    assert {"cpuManagerPolicy", "reservedSystemCPUs", "reservedMemory"} <= {*expected.changed_settings}
+
+
+def test_a_second_run_has_nothing_to_restart_for() -> None:
+    assert not change(provisioned()).needs_restart
+
+
+def test_a_setting_that_is_a_default_already_restarts_nothing() -> None:
+    machine = node(config_text=KUBEADM_CONFIG + "maxPods: 110\n")
+    lean = {"name": "t", "cpus": {"reserved": {"cores_per_numa_node": 1}}}
+    before = change(machine, lean)
+    assert "maxPods" not in before.changed_settings
+
+
+def test_state_of_another_policy_is_removed_with_its_reason() -> None:
+    expected = change(node(), **NEW_STATES)
+    assert expected.removals == {
+        CPU_STATE: 'cpuManagerPolicy changes from "none" to "static", and the file names the old one',
+        MEMORY_STATE: 'memoryManagerPolicy changes from "None" to "Static", and the file names the old one',
+    }
+
+
+def test_state_that_is_not_there_is_not_removed() -> None:
+    assert change(node()).removals == {}
+
+
+def test_state_that_stays_valid_stays() -> None:
+    more = {**PROFILE, "kubelet": {**PROFILE["kubelet"], "topology_manager_policy": "restricted"}}
+    expected = change(provisioned(), more)
+    assert "topologyManagerPolicy" in expected.changed_settings
+    assert expected.removals == {}
+
+
+def test_state_that_this_machine_no_longer_fits_is_removed_although_no_setting_changes() -> None:
+    expected = change(provisioned(), **NEW_STATES)
+    assert expected.changed_settings == ()
+    assert {*expected.removals} == {CPU_STATE, MEMORY_STATE}
+    assert expected.needs_restart
+
+
+def test_pools_that_change_restart_the_kubelet_without_a_memory_manager_too() -> None:
+    pools = [{"size": "2Mi", "count_per_numa_node": 16}]
+    lean = {**PROFILE, "kubelet": {"cpu_manager_policy": "static"}}
+    expected = change(provisioned(lean), {**lean, "hugepages": pools})
+    assert expected.changed_settings == ()
+    assert expected.needs_restart
+
+
+def test_a_configuration_that_the_kubelet_refuses_is_refused_in_its_words() -> None:
+    broken = node(config_text=KUBEADM_CONFIG + "maxPods: -1\n")
+    with pytest.raises(KubeletConfigError, match=r"would not start.*maxPods"):
+        check(change(broken))
+
+
+def test_swap_that_the_plan_turns_off_is_no_reason_to_refuse() -> None:
+    swapping = replace(node(), swap_bytes=2**30)
+    assert change(swapping, {**PROFILE, "tuning": {"swap": "off"}}).after.starts
+    assert not change(swapping, PROFILE).after.starts
+
+
+def test_a_kubelet_before_1_30_is_judged_by_its_merged_file() -> None:
+    old = node(version="1.29.6")
+    expected = change(old)
+    assert expected.after.starts, expected.after.error
+    assert expected.after.effective["cpuManagerPolicy"] == "static"

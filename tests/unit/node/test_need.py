@@ -1,0 +1,340 @@
+"""What a host needs for its kubelet to be as planned, huge pages included."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from numaforge.errors import HostError
+from numaforge.kernel_paths import hugepage_counts, hugepage_totals, pool_pages
+from numaforge.node.bundle import FileState
+from numaforge.node.fence import Fingerprint
+from numaforge.node.look import question
+from numaforge.node.need import need, pending
+from numaforge.node.part import Found, Goal, Part, Unit
+from numaforge.node.transaction import Transaction
+from numaforge.planning.files import HUGEPAGES_TMPFILES_PATH
+from numaforge.planning.model import KernelPlan
+from numaforge.planning.node import plan_node
+from numaforge.profile import load_profile
+from numaforge.render import hugepage_files, kubelet_files, role_files
+from numaforge.topology.model import NodeTopology
+from tests.fixtures.machines import KUBEADM_CONFIG, kubeadm_kubelet, lab_node
+
+PROFILE: dict[str, Any] = {
+    "name": "t",
+    "cpus": {"reserved": {"cores_per_numa_node": 1}},
+    "memory": {"system_reserved": "512Mi"},
+    "hugepages": [{"size": "2Mi", "count_per_numa_node": 16}],
+    "kubelet": {"cpu_manager_policy": "static"},
+}
+STATIC = {**PROFILE, "kubelet": {"cpu_manager_policy": "static", "memory_manager_policy": "Static"}}
+MEMORY_STATE = "/var/lib/kubelet/memory_manager_state"
+STATIC_STATE = {MEMORY_STATE: '{"policyName":"Static","machineState":{},"entries":{},"checksum":0}'}
+RUNNING = Unit("active", "running", ("curl",))
+STOPPED = Unit("inactive", "dead", ("curl",))
+OTHER_DROP_IN = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\nmaxPods: 30\n"
+NO_SYSTEMD = Unit(None, None, ("curl",))
+
+
+def target(profile: Mapping[str, Any] = PROFILE, *roles: str) -> Goal:
+    """Return the plan of a host that is as planned already, but for what a test finds there."""
+    machine = replace(lab_node(), kubelet=kubeadm_kubelet())
+    plan = plan_node(machine, load_profile(dict(profile)))
+    assert plan.kubelet is not None
+    return Goal(plan, replace(machine, kubelet=_provisioned(machine, plan)), frozenset(roles or ("kubelet",)))
+
+
+def _provisioned(machine: NodeTopology, plan: Any) -> Any:
+    return replace(
+        machine.kubelet,
+        config_dir=plan.kubelet.config_dir,
+        flags=(*machine.kubelet.flags, f"--config-dir={plan.kubelet.config_dir}"),  # type: ignore[union-attr]
+        exec_start=plan.kubelet.exec_start,
+    )
+
+
+def found(on: Goal, pools: Mapping[str, int] | None = None, **changes: str | None) -> Found:
+    """Return the host's files as planned and its pools, with `changes`: None for a file that is not there."""
+    kubelet = on.plan.kubelet
+    assert kubelet is not None
+    assert kubelet.drop_in is not None
+    files = [*kubelet_files(on.plan, KUBEADM_CONFIG), *hugepage_files(on.plan)[0]]
+    files += [*role_files(on.plan, "topology"), *role_files(on.plan, "tuning")]
+    states = {file.path: FileState(file.text, file.mode, file.owner, file.group) for file in files}
+    states[kubelet.config_file] = FileState(KUBEADM_CONFIG, "0644", "root", "root")
+    for path, text in changes.items():
+        states.pop(path, None)
+        if text is not None:
+            states[path] = FileState(text, "0644", "root", "root")
+    pages = {path: str(count) for path, count in {**hugepage_counts(on.plan), **(pools or {})}.items()}
+    return Found(states, (kubelet.drop_in,), values=pages, unit=not_asked)
+
+
+def drop_in(on: Goal) -> str:
+    assert on.plan.kubelet is not None
+    assert on.plan.kubelet.drop_in is not None
+    return on.plan.kubelet.drop_in
+
+
+def needed(on: Goal, files: Found, unit: Unit = RUNNING) -> Transaction:
+    transaction = need(on, replace(files, unit=lambda: unit))
+    assert transaction is not None
+    return transaction
+
+
+def part(transaction: Transaction, name: str) -> Part:
+    return next(part for part in transaction.parts if part.name == name)
+
+
+def names(transaction: Transaction) -> list[str]:
+    return [part.name for part in transaction.parts]
+
+
+def written(transaction: Transaction) -> list[str]:
+    return [change.path for part in transaction.parts for change in part.changed if change.new]
+
+
+def not_asked() -> Unit:
+    pytest.fail("systemd was asked, and nothing changes")
+
+
+POOL = pool_pages(1, "2Mi")
+
+
+def test_a_host_that_is_as_planned_needs_nothing_and_is_not_asked_about_its_unit() -> None:
+    on = target()
+    assert need(on, found(on)) is None
+
+
+def test_the_question_names_every_planned_pool_and_the_file_that_fills_them_at_boot() -> None:
+    asked = question(target())
+    assert POOL in asked.values
+    assert HUGEPAGES_TMPFILES_PATH in asked.files
+
+
+def test_only_the_pools_that_differ_are_filled() -> None:
+    on = target()
+    transaction = needed(on, found(on, {POOL: 3}))
+    assert part(transaction, "hugepages").data["planned"] == f"16 {POOL}\n"
+    assert transaction.moves == (f"{POOL}: 3 -> 16",)
+    assert names(transaction) == ["hugepages", "kubelet"]
+
+
+def test_pools_restart_the_kubelet_although_no_setting_changes() -> None:
+    on = target()
+    transaction = needed(on, found(on, {POOL: 3}))
+    assert transaction.drains
+    assert transaction.sentences == ("the kubelet restarts, because this changes: hugepages",)
+
+
+def test_pools_stand_beside_the_settings_that_change() -> None:
+    on = target()
+    transaction = needed(on, found(on, {POOL: 3}, **{drop_in(on): OTHER_DROP_IN}))
+    assert transaction.sentences[-1].endswith(", systemReserved, topologyManagerPolicy, hugepages")
+
+
+def test_what_counts_is_what_the_host_has_now_and_not_what_was_detected() -> None:
+    on = target()
+    assert hugepage_totals(on.machine)[POOL] != 16
+    assert need(on, found(on)) is None
+
+
+def test_memory_state_of_other_pools_goes() -> None:
+    on = target(STATIC)
+    transaction = needed(on, found(on, {POOL: 3}, **STATIC_STATE))
+    assert part(transaction, "kubelet").data["invalid-state"] == f"{MEMORY_STATE}\n"
+    assert transaction.sentences[0].startswith(f"{MEMORY_STATE} is removed: a hugepage pool changed its size")
+
+
+def test_the_file_for_the_boot_alone_restarts_nothing() -> None:
+    on = target()
+    transaction = needed(on, found(on, **{HUGEPAGES_TMPFILES_PATH: None}))
+    assert written(transaction) == [HUGEPAGES_TMPFILES_PATH]
+    assert not transaction.drains
+
+
+def test_a_file_for_the_boot_that_is_not_planned_is_removed() -> None:
+    on = target({name: value for name, value in PROFILE.items() if name != "hugepages"})
+    transaction = needed(on, found(on, **{HUGEPAGES_TMPFILES_PATH: "# Written by numaforge\n"}))
+    assert part(transaction, "files").data["absent"] == f"{HUGEPAGES_TMPFILES_PATH}\n"
+
+
+def test_a_change_begins_only_on_what_it_was_planned_on() -> None:
+    on = target()
+    fingerprint = Fingerprint("boot", 7, "T0 applied", {"/etc/a": "1f"}, "/etc/kubernetes/kubelet.conf.d")
+    transaction = needed(on, replace(found(on, {POOL: 3}), fingerprint=fingerprint))
+    assert transaction.planned_on == fingerprint
+
+
+def test_the_look_covers_every_file_that_the_decision_depends_on() -> None:
+    on = target()
+    asked = question(on)
+    kubelet = on.plan.kubelet
+    assert kubelet is not None
+    assert {kubelet.config_file, HUGEPAGES_TMPFILES_PATH, MEMORY_STATE} <= {*asked.files}
+    assert {file.path for file in on.plan.files if file.role == "kubelet"} <= {*asked.files}
+    assert asked.drop_in_folder == kubelet.config_dir
+    looked = next(line for line in asked.script.splitlines() if line.startswith(f"look {kubelet.config_dir}"))
+    assert all(path in looked for path in asked.files)
+
+
+@pytest.mark.parametrize("unit", [STOPPED, NO_SYSTEMD], ids=["stopped", "no-systemd"])
+def test_pools_of_a_kubelet_that_does_not_run_are_not_its_own(unit: Unit) -> None:
+    on = target()
+    files = found(on, {POOL: 3}, **{HUGEPAGES_TMPFILES_PATH: None})
+    assert need(on, replace(files, unit=lambda: unit)) is None
+
+
+@pytest.mark.parametrize("unit", [STOPPED, NO_SYSTEMD], ids=["stopped", "no-systemd"])
+def test_the_role_hugepages_fills_them_then_and_drains_nothing(unit: Unit) -> None:
+    on = target(PROFILE, "hugepages", "kubelet")
+    transaction = needed(on, found(on, {POOL: 3}, **{HUGEPAGES_TMPFILES_PATH: None}), unit)
+    assert names(transaction)[:2] == ["files", "hugepages"]
+    assert not transaction.drains
+
+
+def test_pools_beside_a_kubelet_that_may_not_restart_are_refused() -> None:
+    on = target(PROFILE, "hugepages")
+    with pytest.raises(HostError, match="16 huge pages are planned, and there are 3; but the kubelet runs"):
+        needed(on, found(on, {POOL: 3}))
+
+
+def test_a_kubelet_that_does_not_run_is_configured_without_its_pools() -> None:
+    on = target()
+    changes = {HUGEPAGES_TMPFILES_PATH: None, drop_in(on): OTHER_DROP_IN}
+    transaction = needed(on, found(on, {POOL: 3}, **changes), STOPPED)
+    assert written(transaction) == [drop_in(on)]
+    assert (names(transaction), transaction.drains) == (["files", "kubelet"], False)
+
+
+def test_a_kubelet_that_starts_over_and_over_finds_its_settings_and_its_pools_together() -> None:
+    on = target()
+    crashing = replace(RUNNING, active_state="activating", sub_state="auto-restart")
+    transaction = needed(on, found(on, {POOL: 3}, **{HUGEPAGES_TMPFILES_PATH: None}), crashing)
+    assert names(transaction) == ["files", "hugepages", "kubelet"]
+    assert part(transaction, "kubelet").settings["KUBELET_RESTART"] == ""
+
+
+def test_state_that_the_next_start_could_not_read_goes_where_no_kubelet_runs() -> None:
+    on = target(STATIC)
+    transaction = needed(on, found(on, {POOL: 3}, **STATIC_STATE), STOPPED)
+    assert part(transaction, "kubelet").data["invalid-state"] == f"{MEMORY_STATE}\n"
+    assert not transaction.drains
+
+
+def test_without_systemd_no_state_is_touched() -> None:
+    on = target(STATIC)
+    assert need(on, replace(found(on, {POOL: 3}, **STATIC_STATE), unit=lambda: NO_SYSTEMD)) is None
+
+
+def test_a_pool_that_the_kernel_does_not_have_is_refused() -> None:
+    on = target()
+    files = found(on)
+    there = {path: pages for path, pages in files.values.items() if path != POOL}
+    with pytest.raises(HostError, match=f"{POOL}: this kernel has no such pool"):
+        needed(on, replace(files, values=there))
+
+
+# ---- kernel values ----
+
+TUNED = {**PROFILE, "tuning": {"sysctls": {"vm.swappiness": "10", "vm.max_map_count": "262144"}}}
+SWAPPINESS, MAPS = "/proc/sys/vm/swappiness", "/proc/sys/vm/max_map_count"
+"""One value that is set, and a limit that is only ever raised."""
+
+
+def tuned(swap: str = "off", unit: str = "enabled", **values: str) -> tuple[Goal, Found]:
+    on = target(TUNED, "tuning")
+    now = {SWAPPINESS: "10", MAPS: "262144"} | {f"/proc/sys/vm/{name}": text for name, text in values.items()}
+    files = found(on)
+    said = {"kernel_values": (f"swap {swap}", f"unit {unit}")}
+    return on, replace(files, values={**files.values, **now}, said=said)
+
+
+def test_values_that_are_as_planned_need_nothing() -> None:
+    on, files = tuned()
+    assert need(on, files) is None
+
+
+def test_only_the_value_that_differs_is_set_and_nothing_is_drained() -> None:
+    on, files = tuned(swappiness="60")
+    transaction = needed(on, files)
+    assert names(transaction) == ["kernel_values"]
+    assert part(transaction, "kernel_values").data["planned"] == f"{SWAPPINESS}\t10\n"
+    assert transaction.moves == (f"{SWAPPINESS}: 60 -> 10",)
+    assert not transaction.drains
+
+
+def test_a_limit_that_is_higher_already_is_left_alone() -> None:
+    on, files = tuned(max_map_count="1048576")
+    assert need(on, files) is None
+
+
+def test_a_unit_that_is_not_enabled_is_linked() -> None:
+    on, files = tuned(unit="disabled")
+    assert needed(on, files).moves == ("numaforge-tuning.service: disabled -> enabled",)
+
+
+def test_a_value_that_the_kernel_does_not_have_is_refused() -> None:
+    on, files = tuned()
+    there = {path: text for path, text in files.values.items() if path != SWAPPINESS}
+    with pytest.raises(HostError, match="this kernel does not have it"):
+        needed(on, replace(files, values=there))
+
+
+# ---- the kernel's command line ----
+
+WISH = ("intel_iommu=on", "iommu=pt")
+
+
+def booted(
+    cmdline: str, recorded: tuple[str, ...] = (), reboot: str = "allowed", loader: str = "grub"
+) -> Any:
+    on, files = tuned()
+    on = replace(on, plan=replace(on.plan, kernel=KernelPlan(WISH, reboot)))
+    text = role_files(on.plan, "topology")[0]
+    plan = {text.path: FileState(text.text, text.mode, text.owner, text.group)}
+    lines = (f"loader {loader}", f"cmdline {cmdline}", *(f"recorded {parameter}" for parameter in recorded))
+    return on, replace(files, files={**files.files, **plan}, said={**files.said, "kernel_cmdline": lines})
+
+
+def test_parameters_that_the_kernel_has_need_nothing() -> None:
+    on, files = booted("root=/dev/sda intel_iommu=on iommu=pt quiet")
+    assert need(on, files) is None
+
+
+def test_a_parameter_that_is_missing_needs_a_reboot_in_the_same_drain() -> None:
+    on, files = booted("root=/dev/sda iommu=pt")
+    transaction = needed(on, files)
+    assert names(transaction) == ["kernel_cmdline", "reboot"]
+    assert transaction.drains
+    assert transaction.moves == ("kernel command line: + intel_iommu=on",)
+    assert "the node reboots" in transaction.sentences
+
+
+def test_a_parameter_of_an_earlier_plan_goes() -> None:
+    on, files = booted("intel_iommu=on iommu=pt nosmt", recorded=("nosmt", *WISH))
+    transaction = needed(on, files)
+    assert part(transaction, "kernel_cmdline").data["removed"] == "nosmt\n"
+
+
+def test_a_part_of_a_word_is_no_parameter() -> None:
+    on, files = booted("xintel_iommu=on iommu=pt")
+    assert names(needed(on, files)) == ["kernel_cmdline", "reboot"]
+
+
+def test_without_leave_to_reboot_it_is_pending_and_nothing_is_written() -> None:
+    on, files = booted("iommu=pt", reboot="never")
+    assert need(on, files) is None
+    assert pending(on, files) == (
+        "pending: the kernel's command line (intel_iommu=on to come); maintenance.reboot is never",
+    )
+
+
+def test_a_boot_loader_that_is_not_known_is_refused() -> None:
+    on, files = booted("iommu=pt", loader="none")
+    with pytest.raises(HostError, match="neither update-grub nor grubby"):
+        needed(on, files)

@@ -1,0 +1,175 @@
+"""What the transaction's scripts are told; what they do is in tests/ssh and tests/lab."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from numaforge import shell
+from numaforge.errors import HostError
+from numaforge.node.bundle import FileChange, FileContent
+from numaforge.node.part import Part
+from numaforge.node.parts import KINDS, files, hugepages, kubelet, shell_of
+from numaforge.node.parts.kubelet import health_url
+from numaforge.node.transaction import (
+    Process,
+    Result,
+    Status,
+    Transaction,
+    read_result,
+    read_status,
+    revert_script,
+    status_script,
+    void_script,
+)
+
+FILES = files.part([FileChange("/etc/a", None, FileContent("/etc/a", "x\n"))])
+KUBELET = kubelet.part("kubelet.service", start_seconds=100, stable_seconds=10)
+POOLS = hugepages.part({"/sys/pool/nr_hugepages": 1}, {"/sys/pool/nr_hugepages": 0})
+
+
+@pytest.mark.parametrize(
+    ("config", "url"),
+    [
+        pytest.param({}, ("127.0.0.1", 10248), id="defaults"),
+        pytest.param({"healthzPort": 1234}, ("127.0.0.1", 1234), id="port"),
+        pytest.param({"healthzBindAddress": "0.0.0.0"}, ("127.0.0.1", 10248), id="any-address"),  # noqa: S104
+        pytest.param({"healthzBindAddress": "::"}, ("[::1]", 10248), id="any-ipv6-address"),
+        pytest.param({"healthzBindAddress": "10.1.2.3"}, ("10.1.2.3", 10248), id="address"),
+        pytest.param({"healthzPort": 0}, None, id="off"),
+    ],
+)
+def test_health_is_asked_where_the_configuration_puts_it(
+    config: dict[str, Any], url: tuple[str, int] | None
+) -> None:
+    assert health_url(config) == url
+
+
+@pytest.mark.parametrize("name", ["", "..", "a/b", "a b", "$(reboot)", "a;reboot", "-a", "a\nb"])
+def test_what_is_no_id_never_becomes_part_of_a_script(name: str) -> None:
+    with pytest.raises(HostError, match="is not the id of a transaction"):
+        revert_script(name, "why")
+    with pytest.raises(HostError, match="is not the id of a transaction"):
+        status_script(name, "kubelet.service")
+    with pytest.raises(HostError, match="is not the id of a transaction"):
+        void_script(name)
+
+
+def test_the_deadline_leaves_time_for_two_starts_and_for_undoing_twice() -> None:
+    change = Transaction("T1", (KUBELET,))
+    assert change.change_seconds == 2 * (120 + 100) + 10
+    assert change.deadline_seconds == change.change_seconds + 2 * (120 + 100 + 10)
+
+
+def test_pools_may_take_their_time_on_the_way_there_and_back() -> None:
+    without, change = Transaction("T1", (KUBELET,)), Transaction("T1", (POOLS, KUBELET))
+    assert change.change_seconds == without.change_seconds + 600
+    assert change.undo_seconds == without.undo_seconds + 600
+
+
+@pytest.mark.parametrize(
+    ("parts", "drains"),
+    [
+        ((FILES,), False),
+        ((FILES, POOLS), True),
+        ((FILES, KUBELET), True),
+        ((kubelet.part("u", restart=False),), False),
+    ],
+    ids=["files-alone", "one-part-needs-it", "the-kubelet-restarts", "the-kubelet-runs-on"],
+)
+def test_the_pods_have_to_go_where_one_part_needs_it(parts: tuple[Part, ...], drains: bool) -> None:
+    assert Transaction("T1", parts).drains is drains
+
+
+def test_a_value_that_is_more_than_one_line_never_becomes_a_setting() -> None:
+    odd = replace(FILES, settings={"NAME": "a\nRESTART yes"})
+    with pytest.raises(HostError, match="more than one line"):
+        _ = Transaction("T1", (odd,)).files
+
+
+@pytest.mark.parametrize("name", [kind.NAME for kind in KINDS])
+def test_each_part_can_apply_and_undo(name: str) -> None:
+    text = shell.library(*shell_of([name]))
+    defined = set(re.findall(rf"^{name}_([a-z_]+)\(\)", text, re.MULTILINE))
+    assert {"apply", "undo"} <= defined
+
+
+def test_the_transaction_knows_no_part_by_name() -> None:
+    library = shell.library("node/journal", "node/lock", "node/transaction", "node/fence", "node/main")
+    code = "\n".join(line.partition("#")[0] for line in library.splitlines())
+    assert not [kind.NAME for kind in KINDS if re.search(rf"\b{kind.NAME}_", code)]
+
+
+HEAD = (
+    "LoadState={}\nMainPID=7\nNRestarts=1\nActiveEnterTimestampMonotonic=99\nBoot=b\nBooted=1795340400\n"
+    "Phase={}\nResult\n"
+)
+RESULT = json.dumps({"id": "T", "outcome": "applied", "reason": "", "journal": []})
+PROCESS = Process("b", 7, 1, 99)
+
+
+@pytest.mark.parametrize(
+    ("text", "status", "broken_off"),
+    [
+        pytest.param(
+            HEAD.format("not-found", "") + ".", Status(None, False, None, PROCESS), False, id="absent"
+        ),
+        pytest.param(
+            HEAD.format("loaded", "starting") + ".",
+            Status("starting", True, None, PROCESS),
+            False,
+            id="running",
+        ),
+        pytest.param(
+            HEAD.format("loaded", "") + ".",
+            Status("keeping", True, None, PROCESS),
+            False,
+            id="handed-to-systemd-a-moment-ago",
+        ),
+        pytest.param(
+            HEAD.format("not-found", "starting") + ".",
+            Status("starting", False, None, PROCESS),
+            True,
+            id="broken-off",
+        ),
+        pytest.param(
+            f"{HEAD.format('not-found', 'prove kubelet')}{RESULT}\n.\n",
+            Status("prove kubelet", False, Result("T", "applied", ""), PROCESS),
+            False,
+            id="ended",
+        ),
+    ],
+)
+def test_a_status_is_read(text: str, status: Status, broken_off: bool) -> None:
+    assert read_status(text) == status
+    assert status.broken_off is broken_off
+
+
+@pytest.mark.parametrize("cut", [1, 20, 60, 95, 110])
+def test_a_status_that_is_cut_off_is_refused(cut: int) -> None:
+    whole = f"{HEAD.format('not-found', 'prove kubelet')}{RESULT}\n.\n"
+    with pytest.raises(HostError):
+        read_status(whole[:cut])
+
+
+def test_a_message_quotes_complaints_before_anything_else() -> None:
+    journal = ("I1 fine", "E1121 bad", "W1 hm", *[f"F{number} worse" for number in range(5)])
+    message = Result("T", "rolled-back", "why", journal).message.splitlines()
+    assert message == ["why", "the last it said:", *[f"F{number} worse" for number in range(5)]]
+
+
+def test_a_result_is_read_back() -> None:
+    text = json.dumps({"id": "T", "outcome": "applied", "reason": "", "journal": ["a", "b"]})
+    assert read_result(text) == Result("T", "applied", "", ("a", "b"))
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{}", "[]", '{"id": "T"'], ids=["empty", "no-fields", "a-list", "cut-off"]
+)
+def test_a_result_that_is_none_is_refused(text: str) -> None:
+    with pytest.raises(HostError):
+        read_result(text)

@@ -1,0 +1,53 @@
+"""What the package imports is what it declares: nothing comes along by chance with another package."""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+import tomllib
+from importlib.metadata import packages_distributions
+from pathlib import Path
+
+from lab.paths import REPOSITORY
+
+PACKAGE = REPOSITORY / "src" / "numaforge"
+SOURCES = sorted(
+    path for folder in (PACKAGE, PACKAGE / "roles", PACKAGE / "deploys") for path in folder.rglob("*.py")
+)
+
+
+def imported(source: Path) -> set[str]:
+    """Return the top-level packages that a file imports or looks for, our own left out."""
+    names = set()
+    for node in ast.walk(ast.parse(source.read_text())):
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            names.add(node.module)
+        elif isinstance(node, ast.Call) and getattr(node.func, "attr", "") == "find_spec":
+            names |= {argument.value for argument in node.args if isinstance(argument, ast.Constant)}
+    tops = {name.partition(".")[0] for name in names}
+    return tops - sys.stdlib_module_names - {"numaforge"}
+
+
+def normal(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def declared() -> set[str]:
+    project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
+    return {normal(re.split(r"[^\w.-]", requirement)[0]) for requirement in project["dependencies"]}
+
+
+def test_every_import_is_a_declared_dependency_and_every_dependency_is_imported() -> None:
+    providers = packages_distributions()
+    used = {normal(providers[name][0]) for source in SOURCES for name in imported(source)}
+    assert used == declared()
+
+
+def test_every_dependency_is_locked_and_the_lock_names_no_index() -> None:
+    lock = (REPOSITORY / "requirements.lock").read_text()
+    locked = {normal(name) for name in re.findall(r"^([\w.-]+)==", lock, re.MULTILINE)}
+    assert declared() <= locked
+    assert "://" not in lock

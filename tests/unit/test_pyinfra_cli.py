@@ -1,0 +1,57 @@
+"""Plain pyinfra, started in this repository: what config.py has it do differently."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from numaforge.rollout.shards import SHARD, shard_of
+
+REPOSITORY = Path(__file__).parents[2]
+HERE = "@local"
+DEPLOY = """
+from pathlib import Path
+from pyinfra import host
+
+Path(host.data.get("seen")).write_text(host.name)
+"""
+
+
+def pyinfra(folder: Path, shard: str) -> tuple[subprocess.CompletedProcess[str], bool]:
+    """Run a deploy on this machine as that shard of an inventory; say whether it was deployed, too."""
+    seen = folder / "seen"
+    (folder / "inventory.py").write_text(f"nodes = [({HERE!r}, {{'seen': {str(seen)!r}}})]\n")
+    (folder / "deploy.py").write_text(DEPLOY)
+    done = subprocess.run(
+        [
+            str(Path(sys.executable).with_name("pyinfra")),
+            "-y",
+            str(folder / "inventory.py"),
+            str(folder / "deploy.py"),
+        ],
+        cwd=REPOSITORY,
+        env={**os.environ, SHARD: shard, "PYINFRA_PROGRESS": "off"},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    return done, seen.exists()
+
+
+@pytest.mark.parametrize("index", [0, 1])
+def test_a_shard_takes_its_hosts_alone(index, tmp_path):
+    done, deployed = pyinfra(tmp_path, f"{index}/2")
+    assert (done.returncode, deployed) == (0, index == shard_of(HERE, 2))
+
+
+def test_a_bad_shard_is_one_message(tmp_path):
+    done, deployed = pyinfra(tmp_path, "2/2")
+    assert (done.returncode, deployed) == (2, False)
+    assert f"{SHARD}: '2/2' names no shard: there is no shard 2 of 2" in done.stdout + done.stderr
+    assert "Traceback" not in done.stdout + done.stderr

@@ -1,0 +1,366 @@
+"""The verification suite's own parts: what a plan promises, how a host is read, what means the same."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from numaforge.errors import HostError
+from numaforge.kubelet.config.comparison import differences
+from numaforge.planning.document import dumps, loads
+from numaforge.planning.files import HUGEPAGES_TMPFILES_PATH
+from numaforge.planning.model import Allocatable, NodePlan, PlannedFile, TuningPlan
+from numaforge.planning.node import plan_node
+from numaforge.profile import load_profile
+from numaforge.render import render_plan
+from numaforge.verification import expectations, suite
+from numaforge.verification.cluster import Cluster
+from numaforge.verification.live import Live, probe, read_live
+from numaforge.verification.login import Login, login, ssh_config
+from tests.fixtures import machines
+
+PROFILE = {
+    "name": "training",
+    "cpus": {"reserved": {"cores_per_numa_node": 1}},
+    "memory": {"kube_reserved": "256Mi", "system_reserved": "256Mi"},
+    "hugepages": [{"size": "2Mi", "count_per_numa_node": 64}],
+    "tuning": {
+        "governor": "performance",
+        "sysctls": {"vm.swappiness": 1, "vm.max_map_count": 1048576},
+        "transparent_hugepages": "madvise",
+        "swap": "off",
+    },
+}
+
+
+@pytest.fixture
+def plan() -> NodePlan:
+    return plan_node(machines.lab_node(), load_profile(PROFILE))
+
+
+# ---- what a plan promises ----
+
+
+@pytest.mark.parametrize(
+    ("roles", "seen_to"),
+    [
+        pytest.param(["topology", "tuning"], False, id="neither"),
+        pytest.param(["topology", "hugepages"], True, id="its-own-role"),
+        pytest.param(["topology", "kubelet"], True, id="the-kubelet-that-offers-them"),
+    ],
+)
+def test_huge_pages_are_seen_to_by(plan: NodePlan, roles: list[str], seen_to: bool) -> None:
+    part = expectations.of_roles(plan, roles)
+    assert bool(expectations.hugepages(part)) is seen_to
+    assert (HUGEPAGES_TMPFILES_PATH in [file.path for file in part.files]) is seen_to
+
+
+@pytest.mark.parametrize(
+    ("table", "names"),
+    [
+        (expectations.machine, ["hostname", "online-cpus", *(f"numa-node-{n}" for n in range(4))]),
+        (expectations.governors, [f"cpu{cpu}" for cpu in range(16)]),
+        (expectations.transparent_hugepages, ["enabled"]),
+        (expectations.sysctls, ["vm.swappiness"]),
+        (expectations.raised_sysctls, ["vm.max_map_count"]),
+        (expectations.swap, ["off"]),
+        (expectations.hugepages, [f"numa-node-{n}-2Mi" for n in range(4)]),
+        (expectations.boot_units, ["numaforge-tuning.service", "kubelet.service"]),
+    ],
+    ids=lambda value: getattr(value, "__name__", ""),
+)
+def test_every_setting_is_one_promise_with_the_settings_name(plan, table, names):
+    assert list(table(plan)) == names
+
+
+def test_every_planned_file_is_a_promise(plan):
+    assert set(expectations.files(plan)) == {file.path for file in plan.files}
+
+
+def test_a_plan_read_back_from_a_host_means_the_same_files(plan):
+    assert render_plan(loads(dumps(plan))) == render_plan(plan)
+
+
+def test_every_setting_of_the_kubelet_is_a_promise(plan):
+    assert expectations.kubelet_settings(plan) == plan.kubelet.settings
+
+
+def test_allocatable_is_promised_in_kubernetes_names(plan):
+    allocatable = Allocatable(7500, 2**30, {"2Mi": 2**29}, {"nvidia.com/gpu": 8})
+    assert expectations.allocatable(replace(plan, allocatable=allocatable)) == {
+        "cpu": 7.5,
+        "memory": 2**30,
+        "hugepages-2Mi": 2**29,
+        "nvidia.com/gpu": 8,
+    }
+
+
+def test_the_smallest_plan_promises_at_least_what_every_plan_does():
+    plan = plan_node(replace(machines.two_cpu_vm(), kubelet=None), load_profile({"name": "detect"}))
+    assert expectations.count(plan) >= expectations.at_least(plan)
+
+
+def test_a_plan_that_lost_its_content_is_seen_to_promise_too_little(plan):
+    kubelet = replace(plan.kubelet, settings={})
+    hollow = replace(plan, files=(), allocatable=None, tuning=TuningPlan(), kubelet=kubelet)
+    nodes = tuple(replace(node, hugepages={}) for node in plan.numa_nodes)
+    promised = replace(hollow, numa_nodes=nodes)
+    assert expectations.count(replace(promised, kubelet=None)) < expectations.at_least(promised)
+
+
+# ---- how a host is read ----
+
+
+def read_here(plan: NodePlan) -> Live:
+    answer = subprocess.run(["sh", "-c", probe(plan)], capture_output=True, text=True, check=True)
+    return read_live(answer.stdout)
+
+
+def test_the_probe_reads_this_machine(plan):
+    live = read_here(replace(plan, files=plan.files[:1], kubelet=None))
+    assert live.values[expectations.ONLINE] == Path(expectations.ONLINE).read_text().strip()
+    assert live.values[expectations.HOSTNAME] == Path(expectations.HOSTNAME).read_text().strip()
+
+
+def test_the_probe_reads_files_with_their_rights_and_leaves_out_missing_ones(plan, tmp_path):
+    here = tmp_path / "it's here.conf"
+    here.write_bytes(b"first\nfiles\nno newline at the end \xff")
+    here.chmod(0o640)
+    missing = tmp_path / "missing.conf"
+    files = tuple(PlannedFile(str(path), "tuning", None) for path in (here, missing))
+    live = read_here(replace(plan, files=files, kubelet=None))
+    assert set(live.files) == {str(here)}
+    assert live.files[str(here)].mode == "0640"
+    assert live.files[str(here)].text == "first\nfiles\nno newline at the end \udcff"
+    assert live.changed[str(here)] == int(here.stat().st_mtime)
+
+
+def test_an_answer_that_is_cut_off_is_refused(plan):
+    with pytest.raises(HostError, match="cut off"):
+        read_live("value /sys/devices/system/cpu/online\t0-1\n")
+
+
+def live_with(**kubelet: str) -> Live:
+    return Live({expectations.HOSTNAME: "GPU-1"}, (), {}, {}, {}, kubelet, {})
+
+
+@pytest.mark.parametrize(
+    ("arguments", "name"),
+    [
+        pytest.param("/usr/bin/kubelet --v=2 ", "gpu-1", id="the host's name in lower case"),
+        pytest.param("/usr/bin/kubelet --hostname-override=worker-7 ", "worker-7", id="the flag's value"),
+        pytest.param("/usr/bin/kubelet --hostname-override worker-7 ", "worker-7", id="the flag's next word"),
+    ],
+)
+def test_node_name(arguments, name):
+    assert live_with(arguments=arguments).node_name == name
+
+
+def test_the_kubelets_start_is_counted_from_boot():
+    assert (
+        live_with(since="40500000", uptime="100.50 180.00", now="1700000100").kubelet_started == 1700000040.0
+    )
+
+
+# ---- when settings mean the same ----
+
+
+@pytest.mark.parametrize(
+    ("expected", "actual"),
+    [
+        pytest.param("1Gi", "1024Mi", id="quantities"),
+        pytest.param("60s", "1m0s", id="durations"),
+        pytest.param(
+            {"memory.available": "100Mi"},
+            {"memory.available": "100Mi", "nodefs.available": "10%"},
+            id="the kubelet's defaults besides",
+        ),
+        pytest.param(
+            [{"numaNode": 0, "limits": {"memory": "1Gi"}}],
+            [{"numaNode": 0, "limits": {"memory": "1Gi"}}],
+            id="lists",
+        ),
+        pytest.param({}, None, id="nothing in a mapping"),
+        pytest.param("", None, id="empty text"),
+        pytest.param(True, True, id="booleans"),
+    ],
+)
+def test_same_meaning(expected, actual):
+    assert differences("field", expected, actual) == []
+
+
+@pytest.mark.parametrize(
+    ("expected", "actual", "complaint"),
+    [
+        pytest.param("static", "none", "field is 'none', the plan says 'static'", id="another value"),
+        pytest.param("static", None, "field is None, the plan says 'static'", id="missing"),
+        pytest.param(
+            {"full-pcpus-only": "true"},
+            None,
+            "field.full-pcpus-only is None, the plan says 'true'",
+            id="a missing option",
+        ),
+        pytest.param([1, 2], [1], "field has 1 entries instead of 2: [1]", id="a shorter list"),
+        pytest.param([1], [1, 2], "field has 2 entries instead of 1: [1, 2]", id="a longer list"),
+        pytest.param(
+            [{"limits": {"memory": "1Gi"}}],
+            [{"limits": {"memory": "1023Mi"}}],
+            "field[0].limits.memory is '1023Mi', the plan says '1Gi'",
+            id="deep inside",
+        ),
+        pytest.param(True, "true", "field is 'true', the plan says True", id="a text is no boolean"),
+    ],
+)
+def test_other_meaning(expected, actual, complaint):
+    assert differences("field", expected, actual) == [complaint]
+
+
+# ---- what the cluster says ----
+
+
+@pytest.fixture
+def kubectl(tmp_path, monkeypatch):
+    """Put a program called kubectl in PATH that answers from files and counts its calls."""
+
+    def install(body: str) -> Path:
+        program = tmp_path / "kubectl"
+        program.write_text(f'#!/bin/sh\necho "$@" >> {tmp_path}/calls\n{body}\n')
+        program.chmod(0o755)
+        monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
+        return tmp_path / "calls"
+
+    return install
+
+
+def test_the_running_configuration_is_the_kubelets_own_and_fetched_once(kubectl):
+    calls = kubectl("""echo '{"kubeletconfig": {"cpuManagerPolicy": "static"}}'""")
+    cluster = Cluster("/root/admin.conf")
+    assert [cluster.running_config("gpu-1") for _ in range(2)] == [{"cpuManagerPolicy": "static"}] * 2
+    assert calls.read_text().splitlines() == [
+        "--kubeconfig /root/admin.conf --request-timeout=20s get --raw /api/v1/nodes/gpu-1/proxy/configz"
+    ]
+
+
+def test_an_error_of_the_cluster_fails_the_test_with_its_words(kubectl):
+    kubectl("echo 'Error from server (NotFound): nodes gpu-1 not found' >&2; exit 1")
+    with pytest.raises(pytest.fail.Exception, match="nodes gpu-1 not found"):
+        Cluster("/root/admin.conf").allocatable("gpu-1")
+
+
+def test_without_kubectl_it_says_so(monkeypatch, tmp_path):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(pytest.fail.Exception, match="cannot run kubectl"):
+        Cluster("/root/admin.conf").allocatable("gpu-1")
+
+
+# ---- how a host is reached ----
+
+
+def test_what_pyinfra_knows_of_a_host_is_what_ssh_is_told():
+    data = {"ssh_hostname": "10.0.0.7", "ssh_port": 2222, "ssh_user": "ops", "ssh_key": "my keys/id"}
+    reached = login("gpu-1", "SSHConnector", {**data, "ssh_config_file": "/no/such/file"})
+    assert reached.host == "ssh://gpu-1"
+    assert [line.strip() for line in reached.section.splitlines()] == [
+        "Host gpu-1",
+        "HostName 10.0.0.7",
+        "Port 2222",
+        "User ops",
+        'IdentityFile "my keys/id"',
+        "IdentitiesOnly yes",
+        "BatchMode yes",
+        "LogLevel ERROR",
+    ]
+
+
+def test_the_admins_own_ssh_config_holds_for_the_rest_and_for_jump_hosts(tmp_path):
+    own = tmp_path / "config"
+    own.touch()
+    logins = [login(name, "SSHConnector", {"ssh_config_file": str(own)}) for name in ("gpu-1", "gpu-2")]
+    assert ssh_config(logins).splitlines()[-2:] == ["Host *", f"    Include {own}"]
+    assert ssh_config(logins).count("Include") == 1
+
+
+def test_the_machine_itself_needs_no_ssh():
+    assert ssh_config([login("@local", "LocalConnector", {})]) == ""
+
+
+def test_another_way_to_a_host_is_refused_with_its_name():
+    with pytest.raises(HostError, match=r"@docker/node: .* over DockerConnector"):
+        login("@docker/node", "DockerConnector", {})
+
+
+# ---- a run of the suite ----
+
+
+def run_suite(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = suite.command([Login("local://")], folder / "ssh_config", *arguments)
+    return subprocess.run(
+        command, cwd=folder, env=suite.environment(), capture_output=True, text=True, check=False
+    )
+
+
+def test_without_hosts_the_suite_refuses_to_run():
+    run = subprocess.run(
+        [*(sys.executable, "-m", "pytest", "-p", "numaforge.verification.plugin"), str(suite.FOLDER)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert run.returncode == pytest.ExitCode.USAGE_ERROR
+    assert "name them with --hosts=ssh://NAME" in run.stderr
+
+
+@pytest.mark.parametrize(
+    ("path", "text"),
+    [
+        pytest.param("pytest.ini", "[pytest]\naddopts = --no-such-option\n", id="settings of pytest"),
+        pytest.param("conftest.py", "raise SystemExit(9)\n", id="a conftest"),
+        pytest.param("test_own.py", "def test_own(): pass\n", id="tests"),
+        pytest.param("testinfra.py", "raise SystemExit(9)\n", id="a module of a name that it imports"),
+    ],
+)
+def test_nothing_in_the_callers_folder_takes_part(tmp_path, path, text):
+    (tmp_path / path).write_text(text)
+    run = run_suite(tmp_path, "--collect-only", "--kubeconfig", str(tmp_path / path))  # a path of this folder
+    assert "test_own" not in run.stdout
+    assert "test_node_plan.py::test_the_host_has_a_plan_that_promises_something[local]" in run.stdout
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        pytest.param("PYTEST_ADDOPTS", "--no-such-option", id="options"),
+        pytest.param("PYTEST_PLUGINS", "no_such_plugin", id="plugins"),
+    ],
+)
+def test_nothing_in_the_environment_takes_part(tmp_path, monkeypatch, name, value):
+    monkeypatch.setenv(name, value)
+    assert "test_node_plan.py::" in run_suite(tmp_path, "--collect-only").stdout
+
+
+def test_nothing_is_left_in_the_callers_folder(tmp_path):
+    run_suite(tmp_path, "--collect-only")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.skipif(Path("/etc/numaforge/plan.json").exists(), reason="this machine has a plan")
+@pytest.mark.skipif(os.getuid() != 0, reason="reads this machine as root")
+def test_a_host_without_a_plan_fails_with_one_message(tmp_path):
+    run = run_suite(tmp_path)
+    assert run.returncode == pytest.ExitCode.TESTS_FAILED
+    assert "local: has no /etc/numaforge/plan.json" in run.stdout
+    assert "1 failed" in run.stdout
+    assert "passed" not in run.stdout
+
+
+@pytest.mark.skipif(Path("/etc/numaforge/plan.json").exists(), reason="this machine has a plan")
+@pytest.mark.skipif(os.getuid() != 0, reason="reads this machine as root")
+def test_a_part_of_the_suite_does_not_pass_on_a_host_without_a_plan(tmp_path):
+    run = run_suite(tmp_path, "-k", "governor")
+    assert run.returncode == pytest.ExitCode.USAGE_ERROR
+    assert "has no /etc/numaforge/plan.json" in run.stderr

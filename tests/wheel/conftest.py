@@ -1,0 +1,15 @@
+"""numaforge installed from its wheel, outside of the repository."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.fixtures import wheel
+from tests.ssh.conftest import start_sandbox as start_sandbox
+
+
+@pytest.fixture(scope="session")
+def venv(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return wheel.installed(tmp_path_factory)

@@ -1,0 +1,102 @@
+"""`pip install numaforge` on an empty machine: `numaforge init`, then the commands that its README gives."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.fixtures import wheel
+from tests.fixtures.wheel import Admin
+from tests.ssh.conftest import StartSandbox
+from tests.ssh.machine import CPUS, governor, machine
+from tests.ssh.sandbox import Sandbox, free_port
+
+pytestmark = pytest.mark.ssh
+
+PLAN = "/etc/numaforge/plan.json"
+
+
+SYSTEMCTL = """#!/bin/sh
+[ "$1" = is-active ] || exec /usr/bin/systemctl "$@"
+echo inactive
+exit 3
+"""
+"""A machine whose systemd runs; the sandbox has none, and units that act at boot have not acted there."""
+
+
+@pytest.fixture
+def node(start_sandbox: StartSandbox) -> Sandbox:
+    return start_sandbox({**machine(), "/usr/local/bin/systemctl": SYSTEMCTL})
+
+
+@pytest.fixture
+def admin(venv: Path, node: Sandbox, tmp_path: Path) -> Admin:
+    return wheel.admin(venv, tmp_path / "home", ssh_config(node, "node-1"))
+
+
+@pytest.fixture
+def fleet(admin: Admin, tmp_path: Path) -> Path:
+    admin.succeed("numaforge init fleet --host node-1 --profile cpu-only", tmp_path)
+    return tmp_path / "fleet"
+
+
+def ssh_config(node: Sandbox, name: str, port: int | None = None) -> str:
+    return f"""Host {name}
+    HostName 127.0.0.1
+    Port {port or node.port}
+    IdentityFile {node.keys / "user"}
+    UserKnownHostsFile {node.keys / "known_hosts"}
+    StrictHostKeyChecking yes
+"""
+
+
+def test_every_command_of_the_readme_but_those_of_a_cluster_runs_as_written(
+    admin: Admin, fleet: Path, node: Sandbox
+) -> None:
+    commands = wheel.commands(fleet / "README.md")
+    outside = [command for command in commands if not command.startswith("numaforge rollout")]
+    assert len(outside) == 6
+    said = {command: admin.succeed(command, fleet) for command in outside}
+    assert f"+++ {PLAN} (planned)" in said["pyinfra --dry inventory.py deploys/site.py"]
+    assert {node.path(governor(cpu)).read_text() for cpu in CPUS} == {"performance\n"}
+    assert "passed" in said["numaforge verify inventory.py"]
+
+
+def test_a_folder_without_hosts_runs_as_written(admin: Admin, tmp_path: Path) -> None:
+    admin.succeed("numaforge init empty", tmp_path)
+    admin.succeed("pyinfra --dry inventory.py deploys/site.py", tmp_path / "empty")
+
+
+def test_dry_changes_nothing(admin: Admin, fleet: Path, node: Sandbox) -> None:
+    admin.succeed("pyinfra --dry inventory.py deploys/site.py", fleet)
+    assert not node.path(PLAN).exists()
+
+
+def test_a_host_that_cannot_be_reached_fails_alone_and_nothing_is_asked(
+    admin: Admin, fleet: Path, node: Sandbox
+) -> None:
+    with (admin.home / ".ssh/config").open("a") as config:
+        config.write(ssh_config(node, "gone", free_port()))
+    inventory = fleet / "inventory.py"
+    inventory.write_text(inventory.read_text().replace('"node-1",', '"gone", "node-1",'))
+    run = admin.run("pyinfra --dry inventory.py deploys/site.py", fleet)
+    assert run.returncode == 1
+    assert re.search(r"\[gone\] +Could not connect", run.stdout)
+    assert f"+++ {PLAN} (planned)" in run.stdout
+    assert "continue?" not in run.stdout
+    assert "Traceback" not in run.stdout
+
+
+def test_a_change_on_the_node_is_found_by_verify(admin: Admin, fleet: Path, node: Sandbox) -> None:
+    admin.succeed("pyinfra -y inventory.py deploys/site.py", fleet)
+    node.path(governor(3)).write_text("schedutil\n")
+    run = admin.run("numaforge verify inventory.py", fleet)
+    assert run.returncode == 1
+    assert "test_governor[ssh://node-1-cpu3]" in run.stdout
+
+
+@pytest.mark.parametrize("command", ["topology", "plan --profile cpu-only", "draw -o node.svg"])
+def test_the_machine_itself_can_be_looked_at(admin: Admin, tmp_path: Path, command: str) -> None:
+    admin.succeed(f"numaforge {command}", tmp_path)
