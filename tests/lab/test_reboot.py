@@ -13,7 +13,9 @@ from lab.node import Node
 from numaforge.node.bundle import FileContent
 from numaforge.node.parts import hugepages, kernel_cmdline, kernel_values, reboot
 from numaforge.node.parts.kernel_cmdline import DROP_IN, RECORD
+from numaforge.node.parts.kernel_values import BOOT_LINK
 from numaforge.node.transaction import Result, Transaction
+from numaforge.planning.files import TUNING_UNIT_PATH
 from tests.lab import rollouts, transactions
 from tests.lab.rollouts import QUICK, applied, free, inventory, policy
 from tests.lab.transactions import STATIC, boots, ended, ready, seen, until_through_boots
@@ -26,6 +28,12 @@ PAGES = 32
 GRUB_CFG = "/boot/grub/grub.cfg"
 NOTE = FileContent("/etc/numaforge-test.conf", "a file of the plan\n")
 """A file that is placed before the kubelet's."""
+SETS_AT_BOOT = FileContent(
+    TUNING_UNIT_PATH,
+    "[Unit]\nBefore=kubelet.service\n[Service]\nType=oneshot\n"
+    f"ExecStart=/bin/sh -c 'sleep 10; echo 7 > {SWAPPINESS}'\n",
+)
+"""systemd has it in its queue before a boot takes it back."""
 
 
 @pytest.fixture
@@ -42,16 +50,17 @@ def maintenance(node: Node, *, parameter: str = WISH, addition: str = STATIC) ->
     between = (
         kernel_cmdline.part((parameter,), (parameter,), (), "grub"),
         reboot.part(),
-        kernel_values.part({SWAPPINESS: "7"}, now),
+        kernel_values.part({SWAPPINESS: "7"}, now, relinks=True),
         hugepages.part({POOL: PAGES}, {POOL: int(now[POOL])}),
     )
-    return transactions.change(node, addition, NOTE, between=between)
+    return transactions.change(node, addition, NOTE, SETS_AT_BOOT, between=between)
 
 
 def everything(node: Node) -> str:
     """Return what an undone maintenance must leave as it was; the kernel's words about itself included."""
     return seen(node) + node.run(
-        f"cat /proc/cmdline {SWAPPINESS} {POOL} {GRUB_CFG}; ls {NOTE.path} {DROP_IN} {RECORD} 2>&1; true"
+        f"cat /proc/cmdline {SWAPPINESS} {POOL} {GRUB_CFG};"
+        f" ls {NOTE.path} {SETS_AT_BOOT.path} {BOOT_LINK} {DROP_IN} {RECORD} 2>&1; true"
     )
 
 
