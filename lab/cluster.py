@@ -47,8 +47,6 @@ class Layout:
 
     recipe: str
     """Hash of image, binaries, machine shapes and how they are started; another recipe makes a new lab."""
-    image: str
-    """The folder of the image that the disks are laid over."""
     ports: dict[str, int]
     kubelet_network: str
     """The first three numbers of the loopback addresses that lead to the nodes' kubelets."""
@@ -220,7 +218,6 @@ class Lab:
         free = iter(free_ports(len(PORT_NAMES) + count))
         layout = Layout(
             recipe=recipe,
-            image=str(image.folder),
             ports={name: next(free) for name in PORT_NAMES},
             kubelet_network=_free_loopback_network(count),
             ssh_ports={name: next(free) for name in names},
@@ -277,7 +274,7 @@ class Lab:
         names = ", ".join(node.name for node in self.nodes)
         with step(f"power on {names}; start the control plane"):
             for node in self.nodes:
-                node.power_on(self.image())
+                node.power_on()
             self.control_plane.start()
         with step("wait until every node is Ready"):
             self._await("Ready", READY_WITHIN_S * len(self.nodes), self._every_node_is_ready)
@@ -331,17 +328,13 @@ class Lab:
         """
         since = datetime.now(UTC)
         for node in self.nodes:
-            node.power_on(self.image(), restore=True)
+            node.power_on(restore=True)
         self.control_plane.start(restore=True)
         for node in self.nodes:
             node.resume()
         with ThreadPoolExecutor() as pool:
             list(pool.map(Node.set_clock, self.nodes))
         self._await_heartbeats(since)
-
-    def image(self) -> Image:
-        """Return the image that the disks are laid over."""
-        return Image(Path(self._layout().image))
 
     def _every_node_is_ready(self) -> bool:
         found = {item["metadata"]["name"]: item for item in self.control_plane.get("/api/v1/nodes")["items"]}

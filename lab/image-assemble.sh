@@ -1,8 +1,9 @@
 #!/bin/sh
-# Make root.img, vmlinuz and initrd.img in the folder $3 from the archives $1 (Debian) and $2 (what is laid over it);
-# the disk has $4 bytes. Runs as root, or as root of a user namespace.
+# Make root.img in the folder $3 from the archives $1 (Debian) and $2 (what is laid over it): $4 bytes, with the file system
+# from byte $5 on. What belongs before it, GRUB's boot.img and core.img, is put beside it. Runs as root, or as root of a
+# user namespace.
 set -eu
-base=$1 overlay=$2 folder=$3 bytes=$4
+base=$1 overlay=$2 folder=$3 bytes=$4 partition=$5
 root=$folder/root
 trap 'rm -rf "$root"' EXIT
 
@@ -40,11 +41,37 @@ chroot "$root" systemctl --quiet mask getty@tty1.service apt-daily.timer apt-dai
     serial-getty@ttyS0.service cni-dhcp.socket rdma-load-modules@.service rdma-ndd.service
 rm -f "$root"/etc/ssh/ssh_host_* "$root/etc/resolv.conf" "$root/etc/machine-id"
 printf 'nameserver 10.0.2.3\n' >"$root/etc/resolv.conf"
-printf '/dev/vda / ext4 defaults 0 1\n' >"$root/etc/fstab"
+printf '/dev/vda1 / ext4 defaults 0 1\n' >"$root/etc/fstab"
 printf 'LANG=C.UTF-8\n' >"$root/etc/default/locale"
 
-mv "$root"/boot/vmlinuz-* "$folder/vmlinuz"
-mv "$root"/boot/initrd.img-* "$folder/initrd.img"
-chmod 644 "$folder/vmlinuz" "$folder/initrd.img"
+# GRUB as grub-install leaves it. grub-probe asks the kernel what is mounted, and the node's disk is not: while grub.cfg is
+# written for the first time, a script stands in for it and answers what it will answer on the node.
+modules=/usr/lib/grub/i386-pc
+mkdir -p "$root/boot/grub/i386-pc"
+cp "$root$modules"/*.mod "$root$modules"/*.lst "$root/boot/grub/i386-pc"
+chroot "$root" grub-editenv /boot/grub/grubenv create
+# What looks for other systems, and for a picture, costs an emulated CPU seconds and finds nothing.
+chmod -x "$root"/etc/grub.d/05_debian_theme "$root"/etc/grub.d/20_linux_xen "$root"/etc/grub.d/30_*
+mv "$root/usr/sbin/grub-probe" "$root/usr/sbin/grub-probe.real"
+cat >"$root/usr/sbin/grub-probe" <<'EOF'
+#!/bin/sh
+case " $* " in
+*" --target=device "*) echo /dev/vda1 ;;
+*" --target=partmap "*) echo msdos ;;
+*" --target=fs "*) echo ext2 ;;
+esac
+EOF
+chmod 755 "$root/usr/sbin/grub-probe"
+: >"$root/dev/null"
+chroot "$root" update-grub
+rm "$root/dev/null"
+mv "$root/usr/sbin/grub-probe.real" "$root/usr/sbin/grub-probe"
+chroot "$root" grub-mkimage -O i386-pc -o /core.img -p '(hd0,msdos1)/boot/grub' biosdisk part_msdos ext2
+mv "$root/core.img" "$folder/core.img"
+cp "$root$modules/boot.img" "$folder/boot.img"
+
+# With the node's own mke2fs.conf, so that a newer mke2fs uses no feature that the node's GRUB cannot read.
 truncate -s "$bytes" "$folder/root.img"
-mke2fs -q -t ext4 -E lazy_itable_init=1,lazy_journal_init=1 -d "$root" "$folder/root.img"
+MKE2FS_CONFIG="$root/etc/mke2fs.conf" mke2fs -q -t ext4 \
+    -E "offset=$partition,lazy_itable_init=1,lazy_journal_init=1" -d "$root" \
+    "$folder/root.img" "$(((bytes - partition) / 1024))k"

@@ -1,4 +1,4 @@
-"""The node's disk: Debian with systemd and sshd, containerd and a kubelet laid out as kubeadm leaves them."""
+"""The node's disk: Debian with GRUB and sshd, containerd and a kubelet laid out as kubeadm leaves them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import tarfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from lab import cache, gobuild, oci
+from lab import cache, gobuild, mbr, oci
 from lab.errors import LabError
 from lab.paths import LAB
 from lab.requirements import command
@@ -18,6 +18,8 @@ PACKAGES = (
     # boot and log in
     "linux-image-amd64",
     "initramfs-tools",
+    "grub2-common",
+    "grub-pc-bin",
     "systemd-sysv",
     "dbus",
     "udev",
@@ -92,14 +94,6 @@ class Image:
     def disk(self) -> Path:
         return self.folder / "root.img"
 
-    @property
-    def kernel(self) -> Path:
-        return self.folder / "vmlinuz"
-
-    @property
-    def initrd(self) -> Path:
-        return self.folder / "initrd.img"
-
 
 def mirror() -> list[str]:
     """Return the Debian mirror that packages come from, where one is named; else mmdebstrap chooses."""
@@ -124,8 +118,7 @@ def build() -> Image:
         str(DISK_BYTES),
         *(f"{target} {path.parent.name}" for target, path in programs.items()),
         *cache.tree_parts(LAB / "rootfs"),
-        (LAB / "image-assemble.sh").read_bytes(),
-        (LAB / "oci.py").read_bytes(),
+        *((LAB / name).read_bytes() for name in ("image-assemble.sh", "mbr.py", "oci.py")),
         repr(IMAGES),
     ]
     folder = cache.obtain("image", cache.digest(recipe), lambda making: _assemble(making, base, programs))
@@ -169,8 +162,11 @@ def _assemble(folder: Path, base: Path, programs: dict[str, Path]) -> None:
         str(overlay),
         str(folder),
         str(DISK_BYTES),
+        str(mbr.PARTITION_AT_BYTE),
     )
-    for used in (overlay, images):
+    boot_code, core_image = folder / "boot.img", folder / "core.img"
+    mbr.write(folder / "root.img", boot_code.read_bytes(), core_image.read_bytes())
+    for used in (overlay, images, boot_code, core_image):
         used.unlink()
 
 

@@ -5,7 +5,7 @@ ADMISSIONS ?= 1000
 SEED ?= 1
 
 # What `make test` leaves out, in parts that can be run alone.
-PARTS := oracle kubelets admissions fleet workers rollout
+PARTS := oracle kubelets admissions fleet workers rollout maintenance
 PART  ?= $(PARTS)
 LONG  := $(PYTHON) -m pytest -m long --durations 20
 
@@ -35,7 +35,7 @@ lab-kubectl: setup ## run kubectl against the lab's cluster (CMD="get nodes")
 kubelets: setup ## build kubelets 1.30 to 1.36
 	@$(PYTHON) -m lab kubelets
 
-test-all: setup ## what takes long, or some of it (PART="oracle kubelets admissions fleet workers rollout")
+test-all: setup ## what takes long, or some of it (PART="oracle kubelets admissions fleet workers rollout maintenance")
 	@set -e; for part in $(PART); do $(MAKE) --no-print-directory test-$$part; done
 
 test-oracle: setup ## 47,000 configurations and 27,000 pods against the kubelet's own code (ORACLE_MINORS="1.36" ORACLE_SCALE=2)
@@ -56,3 +56,6 @@ test-workers: setup ## three virtual workers, pods that move between them
 
 test-rollout: setup ## a roll-out on the virtual node that is killed, delayed, cut off at every moment
 	@$(LONG) tests/lab/test_rollout.py tests/lab/test_rollout_hostile.py tests/lab/test_transaction.py
+
+test-maintenance: setup ## a maintenance with a reboot on the virtual node that is reset at every step
+	@$(LONG) tests/lab/test_reboot.py

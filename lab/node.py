@@ -19,11 +19,9 @@ from lab.qmp import Monitor, connect
 from lab.requirements import command
 
 SAVED_STATE = "ready"
-KERNEL_COMMAND_LINE = (
-    "root=/dev/vda rw console=ttyS0 quiet mitigations=off random.trust_cpu=on init_on_alloc=0 audit=0"
-    " nowatchdog cryptomgr.notests tsc=nowatchdog"
-)
-"""Without what costs an emulated CPU time and protects or tells nobody here."""
+MACHINE_ARGUMENTS = "machine-arguments"
+"""The file with the kernel parameters of the machine, which are not on its disk; GRUB takes them from the
+firmware (`/etc/grub.d/01_machine`). They are measured once: each boot of a node has the same."""
 ACCELERATOR = "tcg,thread=single,tb-size=1024"
 """One host thread for all virtual CPUs. With one each (thread=multi) a guest hangs now and then while it
 boots: Linux patches code that all CPUs run (static keys), and QEMU 7.2 may keep the translation of the
@@ -64,12 +62,13 @@ class Node:
         return Monitor(self.folder / "qmp.sock")
 
     def create(self, image: Image, identity: dict[str, tuple[bytes, int, int]]) -> None:
-        """Write an empty disk over the image, the ACPI table, and what the node unpacks on its first boot.
+        """Write an empty disk over the image, what the firmware says, and what the first boot unpacks.
 
         `identity` maps paths in the guest to content, mode and owner.
         """
         self.folder.mkdir(parents=True)
         acpi.compile_table(self.machine.cpus, self.folder)
+        (self.folder / MACHINE_ARGUMENTS).write_text(_machine_arguments())
         backing = ["-b", str(image.disk), "-F", "raw"]
         _quietly(command("qemu-img"), "create", "-q", "-f", "qcow2", *backing, str(self.disk))
         macs = " ".join(self.machine.nic_macs(rdma_only=True))
@@ -87,14 +86,14 @@ class Node:
                 tar.addfile(entry, io.BytesIO(content))
         (self.folder / "identity.tar").chmod(0o600)
 
-    def power_on(self, image: Image, *, restore: bool = False) -> None:
+    def power_on(self, *, restore: bool = False) -> None:
         """Start QEMU, from power-on or paused in the saved state."""
         (self.folder / "qmp.sock").unlink(missing_ok=True)
-        arguments = self.qemu_arguments(image)
+        arguments = self.qemu_arguments()
         self.daemon.start([*arguments, "-S", "-loadvm", SAVED_STATE] if restore else arguments)
         self._await_monitor()
 
-    def qemu_arguments(self, image: Image) -> list[str]:
+    def qemu_arguments(self) -> list[str]:
         """Return QEMU's command line, which must be the same for a saved state to load."""
         forwards = (
             f"hostfwd=tcp:127.0.0.1:{self.ssh_port}-:22,"
@@ -109,9 +108,9 @@ class Node:
             *("-name", self.name, "-machine", "q35", "-nodefaults", "-no-user-config", "-display", "none"),
             *("-accel", ACCELERATOR, "-cpu", "Skylake-Server-v1"),
             *("-smp", f"{machine.cpus},{sockets}", "-m", f"{machine.memory_mib}M", "-rtc", "base=utc"),
-            *("-kernel", str(image.kernel), "-initrd", str(image.initrd), "-append", _kernel_command_line()),
+            *("-smbios", f"type=11,path={self.folder / MACHINE_ARGUMENTS}"),
             *("-drive", f"file={self.disk},if=none,id=root,format=qcow2,cache=unsafe,discard=unmap"),
-            *("-device", "virtio-blk-pci,drive=root,bus=pcie.0,addr=3"),
+            *("-device", "virtio-blk-pci,drive=root,bus=pcie.0,addr=3,bootindex=0"),
             *("-netdev", f"user,id=management,{forwards}"),
             *("-device", f"virtio-net-pci,netdev=management,mac={MANAGEMENT_MAC},bus=pcie.0,addr=4,romfile="),
             *("-device", "virtio-rng-pci,bus=pcie.0,addr=5"),
@@ -189,9 +188,9 @@ class Node:
             raise LabError(f"the guest does not set its clock: {answer!r}", where=self.name)
 
 
-def _kernel_command_line() -> str:
+def _machine_arguments() -> str:
     khz = tsc.frequency_khz()
-    return KERNEL_COMMAND_LINE if khz is None else f"{KERNEL_COMMAND_LINE} tsc_early_khz={khz}"
+    return "tsc=nowatchdog" if khz is None else f"tsc=nowatchdog tsc_early_khz={khz}"
 
 
 def _numa_arguments(machine: Machine) -> list[str]:

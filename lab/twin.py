@@ -9,8 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from lab.cluster import Lab
-from lab.image import Image
-from lab.node import Node
+from lab.node import MACHINE_ARGUMENTS, Node
 from lab.ports import LOOPBACK, free_ports
 from lab.progress import step
 
@@ -21,12 +20,12 @@ class Twin(Node):
 
     original: Node
 
-    def qemu_arguments(self, image: Image) -> list[str]:
+    def qemu_arguments(self) -> list[str]:
         """Return QEMU's command line with a network that only leads in.
 
         The twin's kubelet would otherwise speak to the API server for the original.
         """
-        arguments = super().qemu_arguments(image)
+        arguments = super().qemu_arguments()
         network = next(each for each in arguments if each.startswith("user,id=management,"))
         arguments[arguments.index(network)] = (
             f"user,id=management,restrict=on,hostfwd=tcp:{LOOPBACK}:{self.ssh_port}-:22"
@@ -38,9 +37,9 @@ class Twin(Node):
         known_as = f"HostKeyAlias=[{LOOPBACK}]:{self.original.ssh_port}"
         return self.original.ssh_arguments("-p", str(self.ssh_port), "-o", known_as, *extra)
 
-    def wake(self, image: Image) -> None:
+    def wake(self) -> None:
         """Start from the saved state."""
-        self.power_on(image, restore=True)
+        self.power_on(restore=True)
         self.resume()
         self.set_clock()
 
@@ -54,7 +53,7 @@ class Twin(Node):
 @contextmanager
 def twins(lab: Lab, count: int) -> Iterator[list[Twin]]:
     """Run `count` twins of the lab's first node, each as that node was when first Ready."""
-    node, image = lab.nodes[0], lab.image()
+    node = lab.nodes[0]
     made = [
         Twin(f"{node.name}-twin-{number}", node.machine, node.state, port, LOOPBACK, node)
         for number, port in enumerate(free_ports(count), start=1)
@@ -63,7 +62,7 @@ def twins(lab: Lab, count: int) -> Iterator[list[Twin]]:
         with step(f"restore {count} twins of {node.name}"):
             _copy_machine(node, made)
             with ThreadPoolExecutor() as pool:
-                list(pool.map(lambda twin: twin.wake(image), made))
+                list(pool.map(Twin.wake, made))
         yield made
     finally:
         for twin in made:
@@ -75,7 +74,7 @@ def _copy_machine(node: Node, made: list[Twin]) -> None:
     for twin in made:
         twin.discard()
         twin.folder.mkdir()
-        for name in ("identity.tar", "cpufreq.aml"):
+        for name in ("identity.tar", "cpufreq.aml", MACHINE_ARGUMENTS):
             shutil.copy(node.folder / name, twin.folder)
     first, *others = made
     node.pause()

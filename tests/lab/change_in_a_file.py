@@ -63,7 +63,7 @@ class FileMachine:
         if begun is None:
             return Status(None, False, None, process)
         if time.time() < begun + _SECONDS:
-            return Status("starting", True, None, process)
+            return Status("start kubelet", True, None, process)
         return Status("applied", False, Result(transaction or "", "applied", "as written"), process)
 
     def revert(self, transaction: str, reason: str) -> None:

@@ -85,7 +85,7 @@ class ScriptedMachine:
             return Status(None, False, None, process)
         undone = transaction in self.reverted
         if time.monotonic() < ends:
-            return Status("reverting" if undone else "starting", True, None, process)
+            return Status("undo files" if undone else "start kubelet", True, None, process)
         outcome = "rolled-back" if undone else self.outcome
         self._done = outcome == "applied"
         reason = self.reverted.get(transaction or "", "as scripted")

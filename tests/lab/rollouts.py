@@ -125,12 +125,19 @@ STARTED: list[Rollout] = []
 """What this test has started."""
 
 
-def begin(verb: str, inventory_file: Path, *arguments: str, state: Path, output: str = "json") -> Rollout:
+def begin(
+    verb: str,
+    inventory_file: Path,
+    *arguments: str,
+    state: Path,
+    output: str = "json",
+    deploy: str = "deploys/kubelet.py",
+) -> Rollout:
     """Start `numaforge rollout VERB`, with its logs below `state`."""
     command = [str(Path(sys.executable).with_name("numaforge")), "rollout", verb, "-o", output, *arguments]
     started = Rollout(
         subprocess.Popen(
-            [*command, "--deploy", "deploys/kubelet.py", str(inventory_file)],
+            [*command, "--deploy", deploy, str(inventory_file)],
             cwd=REPOSITORY,
             env=os.environ | {"XDG_STATE_HOME": str(state)},
             stdin=subprocess.DEVNULL,

@@ -23,7 +23,7 @@ KUBELET = "systemctl show -p MainPID -p NRestarts -p ActiveEnterTimestampMonoton
 VOID = 'grep -l \'"outcome": "void"\' /var/lib/numaforge/txn/*/result.json | wc -l'
 LEFT_BEHIND = """#!/bin/sh
 case $(readlink /proc/$$/fd/1) in
-*/run.new)
+*/settings.new)
     mv "$0" "$0.away"
     echo $PPID > /run/left-behind.new && mv /run/left-behind.new /run/left-behind
     until [ -e /run/go ]; do sleep 1; done

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import subprocess
-import time
 
 import pytest
 import yaml
@@ -11,26 +10,24 @@ import yaml
 from lab.cluster import Lab
 from lab.node import Node
 from numaforge.node.bundle import FileContent
-from numaforge.node.transaction import (
-    BOOT_UNIT,
-    CURRENT,
-    Result,
-    Status,
-    Transaction,
-    read_status,
-    revert_script,
-    start_script,
-    status_script,
+from numaforge.node.transaction import start_script
+from tests.lab.transactions import (
+    CONFIG,
+    CPU_STATE,
+    MANAGERS_RUN,
+    MEMORY_STATE,
+    STATIC,
+    UNIT,
+    UNIT_DROP_IN,
+    begin,
+    change,
+    ended,
+    revert,
+    run,
+    seen,
+    status,
+    until,
 )
-
-UNIT = "kubelet.service"
-CONFIG = "/var/lib/kubelet/config.yaml"
-UNIT_DROP_IN = "/etc/systemd/system/kubelet.service.d/90-numaforge.conf"
-CPU_STATE = "/var/lib/kubelet/cpu_manager_state"
-MEMORY_STATE = "/var/lib/kubelet/memory_manager_state"
-STATIC = "cpuManagerPolicy: static\nreservedSystemCPUs: 0-1\n"
-MANAGERS_RUN = "grep -q /var/lib/kubelet/device-plugins/kubelet.sock /proc/net/unix"
-BOOT_SECONDS = 600
 
 
 @pytest.fixture
@@ -39,55 +36,6 @@ def fresh(lab: Lab) -> Node:
     node = lab.nodes[0]
     until(node, MANAGERS_RUN)
     return node
-
-
-def until(node: Node, condition: str, patience_s: int = 600) -> None:
-    node.run(
-        f"for _ in $(seq {patience_s * 2}); do if {condition}; then exit; fi; sleep 0.5; done; exit 1",
-        timeout_s=patience_s + 60,
-    )
-
-
-def change(node: Node, addition: str, *files: FileContent, **settings: object) -> Transaction:
-    """Describe a change of the main file, past every check of ours."""
-    config = FileContent(CONFIG, node.run(f"cat {CONFIG}") + addition)
-    values: dict[str, object] = {
-        "invalid_state": {CPU_STATE: "the policy changes"},
-        "kept_state": (MEMORY_STATE,),
-        "start_seconds": 300,
-        "stable_seconds": 3,
-    }
-    return Transaction("T1", UNIT, (*files, config), **(values | settings))  # type: ignore[arg-type]
-
-
-def begin(node: Node, transaction: Transaction) -> None:
-    node.run("sh -s", input_text=start_script(transaction))
-
-
-def status(node: Node) -> Status:
-    return read_status(node.run("sh -s", input_text=status_script("T1", UNIT)))
-
-
-def ended(node: Node) -> Result:
-    """Wait until the transaction has its result, and its unit is gone."""
-    until(node, f"[ -e /var/lib/numaforge/txn/T1/result.json ] && [ ! -L {CURRENT} ]", 400)
-    found = status(node)
-    assert found.result
-    assert not found.broken_off
-    return found.result
-
-
-def run(node: Node, transaction: Transaction) -> Result:
-    begin(node, transaction)
-    return ended(node)
-
-
-def seen(node: Node) -> str:
-    """Return everything that an undone change must leave as it was."""
-    return node.run(
-        f"cat {CONFIG} {CPU_STATE} {MEMORY_STATE}; stat -c '%n %a %U %G' {CONFIG} {CPU_STATE} {MEMORY_STATE};"
-        f" ls {BOOT_UNIT} {UNIT_DROP_IN} {CURRENT} 2>&1; curl -fs http://127.0.0.1:10248/healthz"
-    )
 
 
 def test_settings_that_the_kubelet_refuses_are_taken_back(fresh: Node) -> None:
@@ -100,7 +48,7 @@ def test_settings_that_the_kubelet_refuses_are_taken_back(fresh: Node) -> None:
 
 def test_a_kubelet_that_is_healthy_until_it_reads_its_state_is_taken_back(fresh: Node) -> None:
     before = seen(fresh)
-    result = run(fresh, change(fresh, STATIC, invalid_state={}, kept_state=(CPU_STATE, MEMORY_STATE)))
+    result = run(fresh, change(fresh, STATIC, invalid_state=(), kept_state=(CPU_STATE, MEMORY_STATE)))
     assert result.outcome == "rolled-back", result
     assert 'differs from state checkpoint policy \\"none\\"' in "\n".join(result.journal)
     assert seen(fresh) == before
@@ -126,7 +74,7 @@ def test_a_policy_change_comes_up_once_its_state_file_is_gone_and_is_undone_on_r
     process = status(fresh).process
     assert status(fresh).process == process
 
-    fresh.run("sh -s", input_text=revert_script("T1", "Allocatable cpu: predicted 14, found 8"))
+    revert(fresh, "Allocatable cpu: predicted 14, found 8")
     until(fresh, "[ -e /var/lib/numaforge/txn/T1/applied.json ]")
     result = ended(fresh)
     assert (result.outcome, result.reason.split(";")[0]) == (
@@ -141,11 +89,11 @@ def test_a_transaction_whose_unit_is_killed_undoes_itself(fresh: Node) -> None:
     before = seen(fresh)
     transaction = change(fresh, STATIC)
     begin(fresh, transaction)
-    until(fresh, f"grep -q starting-again {transaction.folder}/state")
+    until(fresh, f"grep -qx 'prove kubelet again' {transaction.folder}/state")
     fresh.run(f"systemctl kill -s KILL {transaction.systemd_unit}")
     result = ended(fresh)
     assert result.outcome == "rolled-back", result
-    assert result.reason.startswith("the transaction was broken off while starting-again; ")
+    assert result.reason.startswith('the transaction was broken off during "prove kubelet again"; ')
     assert seen(fresh) == before
 
 
@@ -191,14 +139,13 @@ def test_a_node_that_is_reset_between_two_files_starts_its_kubelet_with_the_old_
     )
     begin(fresh, change(fresh, STATIC, drop_in))
     until(fresh, "[ -e /run/reset ]")
-    assert status(fresh).phase == "replacing"
+    assert status(fresh).phase == "apply files"
     assert fresh.run(f"cat {UNIT_DROP_IN}") == drop_in.text
     with fresh.monitor() as monitor:
         monitor.execute("system_reset")
-    _await_login(fresh)
     result = ended(fresh)
     assert result.outcome == "rolled-back", result
-    assert result.reason.startswith("the transaction was broken off while replacing; ")
+    assert result.reason.startswith('the node rebooted during "apply files"; ')
     assert seen(fresh) == before
     pid = status(fresh).process.pid
     assert "HALF" not in fresh.run(f"tr '\\0' '\\n' < /proc/{pid}/environ")
@@ -210,14 +157,13 @@ def test_a_node_that_is_rebooted_during_a_change_proves_the_old_kubelet_after_th
     before = seen(fresh)
     transaction = change(fresh, STATIC)
     begin(fresh, transaction)
-    until(fresh, f"grep -qx starting {transaction.folder}/state")
+    until(fresh, f"grep -qx 'prove kubelet' {transaction.folder}/state")
     boot = status(fresh).process.boot_id
     fresh.try_run(": > /run/reset; systemctl reboot")  # it may not live to answer
-    _await_login(fresh)
     result = ended(fresh)
     assert status(fresh).process.boot_id != boot
     assert result.outcome == "rolled-back", result
-    assert result.reason.startswith("the transaction was broken off while starting; ")
+    assert result.reason.startswith('the node rebooted during "prove kubelet"; ')
     assert seen(fresh) == before
 
 
@@ -235,18 +181,10 @@ def test_units_that_are_bound_to_the_kubelet_are_active_again(fresh: Node) -> No
     try:
         assert run(fresh, change(fresh, STATIC)).outcome == "applied"
         assert fresh.run(f"systemctl is-active {units}").split() == ["active"] * len(names)
-        bound = fresh.run("cat /var/lib/numaforge/txn/T1/bound").split()
+        bound = fresh.run("cat /var/lib/numaforge/txn/T1/kubelet/bound").split()
         assert {*bound} == {f"{name}.service" for name in names}
-        fresh.run("sh -s", input_text=revert_script("T1", "why not"))
+        revert(fresh, "why not")
         assert ended(fresh).outcome == "rolled-back"
         assert fresh.run(f"systemctl is-active {units}").split() == ["active"] * len(names)
     finally:
         fresh.run(f"systemctl stop {units}")
-
-
-def _await_login(node: Node) -> None:
-    """Wait until the node that was reset, or rebooted, lets us in."""
-    deadline = time.monotonic() + BOOT_SECONDS
-    login = node.ssh_arguments("-o", "ConnectTimeout=20")
-    while subprocess.run([*login, "[ ! -e /run/reset ]"], capture_output=True, check=False).returncode:
-        assert time.monotonic() < deadline, "the node does not come back"

@@ -84,6 +84,7 @@ def part(
         apply_seconds=300 if swap_off else 60,  # what is swapped out is read back first
         undo_seconds=60,
         boot_seconds=60,
+        units=(UNIT,),  # systemd has it in its queue when a boot takes the change back
     )
 
 

@@ -1,0 +1,231 @@
+"""A maintenance with a reboot of a real kernel, boot loader and kubelet: new or old, never between."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lab.cluster import Lab
+from lab.node import Node
+from numaforge.node.bundle import FileContent
+from numaforge.node.parts import hugepages, kernel_cmdline, kernel_values, reboot
+from numaforge.node.parts.kernel_cmdline import DROP_IN, RECORD
+from numaforge.node.parts.kernel_values import BOOT_LINK
+from numaforge.node.transaction import Result, Transaction
+from numaforge.planning.files import TUNING_UNIT_PATH
+from tests.lab import rollouts, transactions
+from tests.lab.rollouts import QUICK, applied, free, inventory, policy
+from tests.lab.transactions import STATIC, boots, ended, ready, seen, until_through_boots
+from tests.ssh.test_reboot import BACK, FORWARDS
+
+WISH = "transparent_hugepage=never"
+SWAPPINESS = "/proc/sys/vm/swappiness"
+POOL = "/sys/devices/system/node/node1/hugepages/hugepages-2048kB/nr_hugepages"
+PAGES = 32
+GRUB_CFG = "/boot/grub/grub.cfg"
+NOTE = FileContent("/etc/numaforge-test.conf", "a file of the plan\n")
+"""A file that is placed before the kubelet's."""
+SETS_AT_BOOT = FileContent(
+    TUNING_UNIT_PATH,
+    "[Unit]\nBefore=kubelet.service\n[Service]\nType=oneshot\n"
+    f"ExecStart=/bin/sh -c 'sleep 10; echo 7 > {SWAPPINESS}'\n",
+)
+"""systemd has it in its queue before a boot takes it back."""
+
+
+@pytest.fixture
+def fresh(lab: Lab) -> Node:
+    lab.reset()
+    node = lab.nodes[0]
+    transactions.until(node, transactions.MANAGERS_RUN)
+    return node
+
+
+def maintenance(node: Node, *, parameter: str = WISH, addition: str = STATIC) -> Transaction:
+    """Describe a change of everything: files, command line, kernel value, pool, kubelet."""
+    now = {path: node.run(f"cat {path}").strip() for path in (SWAPPINESS, POOL)}
+    between = (
+        kernel_cmdline.part((parameter,), (parameter,), (), "grub"),
+        reboot.part(),
+        kernel_values.part({SWAPPINESS: "7"}, now, relinks=True),
+        hugepages.part({POOL: PAGES}, {POOL: int(now[POOL])}),
+    )
+    return transactions.change(node, addition, NOTE, SETS_AT_BOOT, between=between)
+
+
+def everything(node: Node) -> str:
+    """Return what an undone maintenance must leave as it was; the kernel's words about itself included."""
+    return seen(node) + node.run(
+        f"cat /proc/cmdline {SWAPPINESS} {POOL} {GRUB_CFG};"
+        f" ls {NOTE.path} {SETS_AT_BOOT.path} {BOOT_LINK} {DROP_IN} {RECORD} 2>&1; true"
+    )
+
+
+def reverted(node: Node) -> Result:
+    """Wait until an applied maintenance has been taken back."""
+    until_through_boots(node, "[ -e /var/lib/numaforge/txn/T1/applied.json ]")
+    return ended(node)
+
+
+def assert_new(lab: Lab, node: Node, parameter: str = WISH) -> None:
+    ready(lab, node)
+    assert parameter in node.run("cat /proc/cmdline").split()
+    assert node.run(f"cat {SWAPPINESS} {POOL}").split() == ["7", str(PAGES)]
+    assert node.run(f"cat {NOTE.path}") == NOTE.text
+    assert policy(node) == "static"
+    assert node.run("curl -fs http://127.0.0.1:10248/healthz") == "ok"
+
+
+def assert_old(lab: Lab, node: Node, before: str) -> None:
+    ready(lab, node)
+    assert everything(node) == before
+
+
+def test_one_boot_brings_all_of_a_maintenance_and_another_takes_it_back(lab: Lab, fresh: Node) -> None:
+    before = everything(fresh)
+    result = transactions.run(fresh, maintenance(fresh))
+    assert result.outcome == "applied", result
+    assert boots(fresh) == 1
+    assert_new(lab, fresh)
+    assert "[never]" in fresh.run("cat /sys/kernel/mm/transparent_hugepage/enabled")
+
+    transactions.revert(fresh, "the node is not Ready")
+    result = reverted(fresh)
+    assert (result.outcome, result.reason.split(";")[0]) == ("rolled-back", "the node is not Ready"), result
+    assert boots(fresh) == 2
+    assert_old(lab, fresh, before)
+
+
+@pytest.mark.parametrize(
+    ("spoil", "said"),
+    [
+        pytest.param(
+            {"addition": "cpuManagerPolicy: no-such-policy\n"},
+            "no-such-policy",
+            id="settings-that-the-kubelet-refuses",
+        ),
+        pytest.param(
+            {"parameter": "systemd.unified_cgroup_hierarchy=0"}, "cgroup v1", id="control-groups-of-version-1"
+        ),
+    ],
+)
+def test_a_node_whose_kubelet_does_not_come_up_after_the_boot_goes_back_with_a_second_one(
+    lab: Lab, fresh: Node, spoil: dict[str, str], said: str
+) -> None:
+    before = everything(fresh)
+    result = transactions.run(fresh, maintenance(fresh, **spoil))
+    assert result.outcome == "rolled-back", result
+    assert "the old configuration is back and the kubelet is healthy with it" in result.reason
+    assert any(said in line for line in result.journal), result.journal
+    assert boots(fresh) == 2
+    assert_old(lab, fresh, before)
+
+
+RESET = """#!/bin/sh
+/bin/mv "$@" || exit
+for target; do :; done
+case $target in
+*/T1/state) read -r at < "$target" ;;
+*) at=${2##*/} ;;
+esac
+if [ "$at" = "EVENT" ]; then
+    rm "$0"
+    sync
+    echo b > /proc/sysrq-trigger
+    sleep 1000
+fi
+"""
+"""Stands for `mv`, with which each step is recorded and each file placed; it resets the machine once."""
+
+
+def reset_at(node: Node, event: str) -> None:
+    """Have the machine reset, as by its button, when a step is recorded or a file has been placed."""
+    script = RESET.replace("EVENT", event)
+    node.run("cat > /usr/local/bin/mv; chmod +x /usr/local/bin/mv; sync", input_text=script)
+
+
+def boundaries(events: list[str], *quick: str) -> list[Any]:
+    """Return each event as a case; only the `quick` ones are not long."""
+    return [pytest.param(each, marks=() if each in quick else pytest.mark.long) for each in events]
+
+
+@pytest.mark.parametrize("event", boundaries(FORWARDS, "apply hugepages"))
+def test_a_reset_at_any_step_forwards_leaves_the_old_state_or_the_new(
+    lab: Lab, fresh: Node, event: str
+) -> None:
+    before = everything(fresh)
+    reset_at(fresh, event)
+    transactions.begin(fresh, maintenance(fresh), check=False)  # it may not live to answer
+    result = ended(fresh)
+    assert_was_reset(fresh)
+    if event == "reboot":  # the boot that was asked for has come all the same
+        assert (result.outcome, boots(fresh)) == ("applied", 1), result
+        assert_new(lab, fresh)
+        return
+    assert result.outcome == ("refused" if event == "keeping" else "rolled-back"), result
+    assert_old(lab, fresh, before)
+
+
+@pytest.mark.parametrize("event", boundaries(BACK, "undo kernel_cmdline"))
+def test_a_reset_at_any_step_back_leaves_the_old_state(lab: Lab, fresh: Node, event: str) -> None:
+    before = everything(fresh)
+    result = transactions.run(fresh, maintenance(fresh))
+    assert result.outcome == "applied", result
+    reset_at(fresh, event)
+    transactions.revert(fresh, "the node is not Ready", check=False)
+    result = reverted(fresh)
+    assert_was_reset(fresh)
+    assert (result.outcome, result.reason.split(";")[0]) == ("rolled-back", "the node is not Ready"), result
+    assert_old(lab, fresh, before)
+
+
+def assert_was_reset(node: Node) -> None:
+    assert node.run("ls /usr/local/bin/mv 2>&1 || true").endswith("No such file or directory\n")
+
+
+PROFILE: dict[str, Any] = {
+    **rollouts.PROFILE,
+    "kernel": {"cmdline": [WISH]},
+    "maintenance": {"reboot": "allowed"},
+    "hugepages": [{"size": "2Mi", "count_per_numa_node": PAGES}],
+}
+
+
+def test_a_roll_out_drains_reboots_proves_and_uncordons(lab: Lab, joined: Node, tmp_path: Path) -> None:
+    rollouts.kubectl(lab, "create", "-f", "-", manifest=rollouts.deployment("web", 1))
+    rollouts.await_deployment(lab, "web")
+    pods = {pod["metadata"]["uid"] for pod in lab.get("pods")["items"]}
+    file = inventory(lab, tmp_path, profile=PROFILE, **QUICK)
+    run = rollouts.begin("run", file, state=tmp_path, deploy="deploys/site.py")
+    assert run.end() == 0, (run.events, run.errors())
+    assert boots(joined) == 1
+    phases = [phase for phase, _ in itertools.groupby(event.get("phase") for event in run.events)]
+    assert phases.count("drained") == 1, phases
+    rollouts.await_deployment(lab, "web")
+    assert not pods & {pod["metadata"]["uid"] for pod in lab.get("pods")["items"]}
+    assert WISH in joined.run("cat /proc/cmdline").split()
+    assert joined.run(f"cat {POOL}").strip() == str(PAGES)
+    assert (policy(joined), applied(joined), free(lab, joined)) == ("static", 1, True)
+    again = rollouts.begin("run", file, state=tmp_path, deploy="deploys/site.py")
+    assert again.end() == 0, (again.events, again.errors())
+    assert (boots(joined), applied(joined)) == (1, 1)
+
+
+def test_a_roll_out_whose_node_is_not_proved_after_the_boot_goes_back_with_a_second_one(
+    lab: Lab, joined: Node, tmp_path: Path
+) -> None:
+    before = joined.run("cat /proc/cmdline")
+    plugin = joined.run("systemctl list-units --plain --no-legend '*plugin*' | cut -d' ' -f1").strip()
+    file = inventory(lab, tmp_path, profile=PROFILE, **{**QUICK, "ready_seconds": 60})
+    run = rollouts.begin("run", file, state=tmp_path, deploy="deploys/site.py")
+    run.await_phase("applying")
+    joined.run(f"systemctl disable {plugin}")  # it runs on, and is not there after the boot: no GPUs
+    run.await_phase("undoing")
+    joined.run(f"systemctl enable --now {plugin}")
+    assert run.end() == 4, (run.events, run.errors())
+    assert boots(joined) == 2
+    assert joined.run("cat /proc/cmdline") == before
+    assert (policy(joined), applied(joined), free(lab, joined)) == ("none", 0, True)

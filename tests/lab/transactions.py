@@ -1,0 +1,137 @@
+"""Transactions on the virtual node, past every check of ours, watched through reboots and resets."""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from collections.abc import Callable, Iterable
+
+from lab.cluster import Lab
+from lab.node import Node
+from numaforge.node.bundle import FileChange, FileContent
+from numaforge.node.part import Part
+from numaforge.node.parts import files, kubelet
+from numaforge.node.transaction import (
+    BOOT_UNIT,
+    CURRENT,
+    Result,
+    Status,
+    Transaction,
+    read_status,
+    revert_script,
+    start_script,
+    status_script,
+)
+
+UNIT = "kubelet.service"
+CONFIG = "/var/lib/kubelet/config.yaml"
+UNIT_DROP_IN = "/etc/systemd/system/kubelet.service.d/90-numaforge.conf"
+CPU_STATE = "/var/lib/kubelet/cpu_manager_state"
+MEMORY_STATE = "/var/lib/kubelet/memory_manager_state"
+STATIC = "cpuManagerPolicy: static\nreservedSystemCPUs: 0-1\n"
+MANAGERS_RUN = "grep -q /var/lib/kubelet/device-plugins/kubelet.sock /proc/net/unix"
+MORTAL = ("-o", "ConnectTimeout=20", "-o", "ServerAliveInterval=10")
+"""Options of a login to a node that may be reset, and then does not even end the connection."""
+PATIENCE_SECONDS = 1500
+"""Two boots and two proofs, with room for a busy machine."""
+
+
+def change(
+    node: Node,
+    addition: str,
+    *written: FileContent,
+    between: Iterable[Part] = (),
+    invalid_state: Iterable[str] = (CPU_STATE,),
+    kept_state: Iterable[str] = (MEMORY_STATE,),
+) -> Transaction:
+    """Describe a change of the kubelet's main file and others; `between` are parts below the kubelet."""
+    config = FileContent(CONFIG, node.run(f"cat {CONFIG}") + addition)
+    changed = [FileChange(file.path, None, file) for file in (*written, config)]
+    last = kubelet.part(
+        UNIT,
+        invalid_state=dict.fromkeys(invalid_state, "the policy changes"),
+        kept_state=tuple(kept_state),
+        unit_files=any(file.path == UNIT_DROP_IN for file in written),
+        start_seconds=300,
+        stable_seconds=3,
+    )
+    return Transaction("T1", (files.part(changed), *between, last))
+
+
+def begin(node: Node, transaction: Transaction, *, check: bool = True) -> None:
+    """Hand the node the transaction; without `check` it may be reset before it has answered."""
+    _hand(node, start_script(transaction), check=check)
+
+
+def revert(node: Node, reason: str, *, check: bool = True) -> None:
+    """Have the node undo what was applied; without `check` it may be reset before it has answered."""
+    _hand(node, revert_script("T1", reason), check=check)
+
+
+def status(node: Node) -> Status:
+    return read_status(node.run("sh -s", input_text=status_script("T1", UNIT)))
+
+
+def until(node: Node, condition: str, patience_s: int = 600) -> None:
+    """Wait on the node, which must not reboot meanwhile."""
+    node.run(
+        f"for _ in $(seq {patience_s * 2}); do if {condition}; then exit; fi; sleep 0.5; done; exit 1",
+        timeout_s=patience_s + 60,
+    )
+
+
+def until_through_boots(node: Node, condition: str) -> None:
+    """Wait for a node that may reboot meanwhile, and then lets nobody in."""
+    login = node.ssh_arguments(*MORTAL)
+    _until(lambda: subprocess.run([*login, condition], capture_output=True, check=False).returncode == 0)
+
+
+def ended(node: Node) -> Result:
+    """Wait until the transaction has its result, and its unit is gone."""
+    until_through_boots(node, f"[ -e /var/lib/numaforge/txn/T1/result.json ] && [ ! -L {CURRENT} ]")
+    found = status(node)
+    assert found.result
+    assert not found.broken_off
+    return found.result
+
+
+def run(node: Node, transaction: Transaction) -> Result:
+    begin(node, transaction)
+    return ended(node)
+
+
+def boots(node: Node) -> int:
+    """Count the boots since the node was put back, by what GRUB says on its console."""
+    return (node.folder / "console.log").read_bytes().count(b"Loading initial ramdisk")
+
+
+def ready(lab: Lab, node: Node) -> None:
+    """Wait until the API has the node Ready in the boot that it is in."""
+    boot = node.run("cat /proc/sys/kernel/random/boot_id").strip()
+
+    def is_ready() -> bool:
+        now = lab.get("node", node.name)["status"]
+        conditions = {each["type"]: each["status"] for each in now["conditions"]}
+        return conditions["Ready"] == "True" and now["nodeInfo"]["bootID"] == boot
+
+    _until(is_ready)
+
+
+def seen(node: Node) -> str:
+    """Return everything that an undone change must leave as it was."""
+    return node.run(
+        f"cat {CONFIG} {CPU_STATE} {MEMORY_STATE}; stat -c '%n %a %U %G' {CONFIG} {CPU_STATE} {MEMORY_STATE};"
+        f" ls {BOOT_UNIT} {UNIT_DROP_IN} {CURRENT} 2>&1; curl -fs http://127.0.0.1:10248/healthz"
+    )
+
+
+def _hand(node: Node, script: str, *, check: bool) -> None:
+    login = node.ssh_arguments(*MORTAL)
+    subprocess.run([*login, "sh -s"], input=script, capture_output=True, text=True, check=check)
+
+
+def _until(holds: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while not holds():
+        assert time.monotonic() < deadline, "the node does not come to be what the test needs"
+        time.sleep(1)
