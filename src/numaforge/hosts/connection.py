@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -14,6 +15,10 @@ from numaforge.rollout.patience import HostUnreachableError
 
 LOOK_SECONDS = 600
 """How long a host may take to say what it is: those of a large inventory are all asked together."""
+# A host that goes down cuts each attempt to reach it: paramiko logs a traceback for every one, and what
+# comes of the attempt is reported by us.
+logging.getLogger("paramiko").setLevel(logging.CRITICAL)
+
 _CHANNEL_SECONDS = 60  # paramiko would wait for an hour until a host opens a channel
 _HANG_UP_SECONDS = 5  # a connection through a host that does not answer is closed over that
 
