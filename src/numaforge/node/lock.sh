@@ -24,6 +24,7 @@ settle() { # wait for a transaction that is ending, undo one that was broken off
         rm -f "$ROOT/current"
     elif [ -L "$ROOT/current" ]; then
         sh "$ROOT/$other/run.sh" recover 9>&- || : # what became of it is in its result; none: it waits for a boot
+        while runs "$other"; do pause; done
     fi
 }
 settle_current() {
