@@ -84,7 +84,7 @@ def boot(node: Sandbox, *, deaf: bool = False) -> None:
     node.run("rm -f /run/stopping /run/off /run/kubelet.pid")
     if node.path(_BOOT_LINK).is_symlink() and node.path(CURRENT).is_symlink():
         unit = node.path(BOOT_UNIT).read_text().splitlines()
-        assert "Before=kubelet.service" in unit
+        assert "Before=numaforge-tuning.service kubelet.service" in unit
         node.run(next(line for line in unit if line.startswith("ExecStart=")).split("=", 1)[1])
     if not node.path("/run/stopping").exists() and not node.path("/run/off").exists():
         node.run("systemctl start kubelet.service")

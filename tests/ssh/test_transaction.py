@@ -163,7 +163,7 @@ def reboot(node: Sandbox) -> None:
     """Do what systemd does at boot: first what stands before the kubelet, then the kubelet."""
     if node.path(BOOT_LINK).is_symlink() and node.path(CURRENT).is_symlink():
         lines = node.path(BOOT_UNIT).read_text().splitlines()
-        assert "Before=kubelet.service" in lines
+        assert "Before=numaforge-tuning.service kubelet.service" in lines
         started = node.run(next(line for line in lines if line.startswith("ExecStart=")).split("=", 1)[1])
         assert started.returncode == 0, started.stderr
     node.run("systemctl start kubelet.service")
