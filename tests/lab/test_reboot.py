@@ -99,6 +99,7 @@ def test_one_boot_brings_all_of_a_maintenance_and_another_takes_it_back(lab: Lab
     assert_old(lab, fresh, before)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("spoil", "said"),
     [
@@ -147,12 +148,8 @@ def reset_at(node: Node, event: str) -> None:
     node.run("cat > /usr/local/bin/mv; chmod +x /usr/local/bin/mv; sync", input_text=script)
 
 
-def boundaries(events: list[str], *quick: str) -> list[Any]:
-    """Return each event as a case; only the `quick` ones are not long."""
-    return [pytest.param(each, marks=() if each in quick else pytest.mark.long) for each in events]
-
-
-@pytest.mark.parametrize("event", boundaries(FORWARDS, "apply hugepages"))
+@pytest.mark.long
+@pytest.mark.parametrize("event", FORWARDS)
 def test_a_reset_at_any_step_forwards_leaves_the_old_state_or_the_new(
     lab: Lab, fresh: Node, event: str
 ) -> None:
@@ -169,7 +166,8 @@ def test_a_reset_at_any_step_forwards_leaves_the_old_state_or_the_new(
     assert_old(lab, fresh, before)
 
 
-@pytest.mark.parametrize("event", boundaries(BACK, "undo kernel_cmdline"))
+@pytest.mark.long
+@pytest.mark.parametrize("event", BACK)
 def test_a_reset_at_any_step_back_leaves_the_old_state(lab: Lab, fresh: Node, event: str) -> None:
     before = everything(fresh)
     result = transactions.run(fresh, maintenance(fresh))
@@ -194,6 +192,7 @@ PROFILE: dict[str, Any] = {
 }
 
 
+@pytest.mark.long
 def test_a_roll_out_drains_reboots_proves_and_uncordons(lab: Lab, joined: Node, tmp_path: Path) -> None:
     rollouts.kubectl(lab, "create", "-f", "-", manifest=rollouts.deployment("web", 1))
     rollouts.await_deployment(lab, "web")
@@ -214,6 +213,7 @@ def test_a_roll_out_drains_reboots_proves_and_uncordons(lab: Lab, joined: Node, 
     assert (boots(joined), applied(joined)) == (1, 1)
 
 
+@pytest.mark.long
 def test_a_roll_out_whose_node_is_not_proved_after_the_boot_goes_back_with_a_second_one(
     lab: Lab, joined: Node, tmp_path: Path
 ) -> None:
