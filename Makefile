@@ -8,7 +8,7 @@ STAMP  := $(VENV)/.installed
 
 # The tests without a lab mostly wait: three workers share them while the labs are made. Those of the lab are taken file by
 # file, the longest first, by two workers with a lab each.
-LONGEST := $(addprefix tests/lab/test_,rollout.py transaction.py kubelets.py rollout_hostile.py site.py rollout_faults.py)
+LONGEST := $(addprefix tests/lab/test_,reboot.py rollout.py transaction.py kubelets.py rollout_hostile.py site.py rollout_faults.py)
 LAB     := $(LONGEST) $(filter-out $(LONGEST),$(wildcard tests/lab/test_*.py))
 FAST    := -n 3 --dist worksteal --durations 20 tests/ssh tests/unit tests/machines tests/conformance tests/wheel
 
