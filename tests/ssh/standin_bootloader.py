@@ -81,10 +81,10 @@ def boot(node: Sandbox, *, deaf: bool = False) -> None:
     node.path(BOOT_ID).write_text(f"boot {number + 1}\n")
     node.path("/proc/cmdline").write_text(f"{CMDLINE if deaf else options(node)}\n")
     node.path("/proc/sys/vm/swappiness").write_text("60\n")
-    node.run("rm -f /run/stopping /run/off /run/kubelet.pid")
+    node.run("kill -KILL $(cat /run/kubelet.pid); rm -f /run/stopping /run/off /run/kubelet.pid")
     if node.path(_BOOT_LINK).is_symlink() and node.path(CURRENT).is_symlink():
         unit = node.path(BOOT_UNIT).read_text().splitlines()
-        assert "Before=numaforge-tuning.service kubelet.service" in unit
+        assert any(line.startswith("Before=") and "kubelet.service" in line for line in unit)
         node.run(next(line for line in unit if line.startswith("ExecStart=")).split("=", 1)[1])
     if not node.path("/run/stopping").exists() and not node.path("/run/off").exists():
         node.run("systemctl start kubelet.service")
