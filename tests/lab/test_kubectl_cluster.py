@@ -391,7 +391,10 @@ def test_a_busy_api_server_throttles(world):
 
     with login(world.fleet, "throttled") as cluster, ThreadPoolExecutor(16) as pool:
         world.until(lambda: is_throttled(cluster.evict, POD))
-        assert set(throttled) == {1.0}, "seconds to wait, as the API server asks for"
+        # the API server asks for more the more it dropped of late: from 1 to 32 s
+        assert {int(seconds) for seconds in throttled} <= set(range(1, 33)), (
+            "seconds to wait, as the API server asks for"
+        )
         world.until(lambda: is_throttled(cluster.nodes))
         assert all("(429)" in message for message in throttled)
 
