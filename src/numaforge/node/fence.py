@@ -11,8 +11,6 @@ from dataclasses import dataclass
 from numaforge.errors import HostError
 from numaforge.shell import line
 
-BOOT_ID = "/proc/sys/kernel/random/boot_id"
-
 
 @dataclass(frozen=True)
 class Fingerprint:

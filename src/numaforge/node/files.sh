@@ -39,6 +39,24 @@ put_back() { # FOLDER PATH: make PATH what it was when `keep` saw it
         cp -a "$1$2" "$(temporary "$2" back)" && sync "$(temporary "$2" back)" && place back "$2"
     fi
 }
+# How a part puts files back: `take_back` notes below $PART what cannot be, for `stuck_by_hand`.
+take_back_once() { # COMMAND...: what is edited, or written by what has started, after that is no part of the change
+    if [ -e "$PART/put-back" ]; then return; fi
+    rm -f "$PART/stuck"
+    "$@"
+    if [ -e "$PART/stuck" ]; then return 1; fi
+    : > "$PART/put-back"
+}
+take_back() { put_back "$FOLDER/backup" "$1" || printf '%s\n' "$1" >> "$PART/stuck"; } # PATH
+stuck_by_hand() {
+    while IFS= read -r path; do
+        if [ -e "$FOLDER/backup$path" ]; then
+            printf "cp -a '%s' '%s'; " "$FOLDER/backup$path" "$path"
+        else
+            printf "rm -f '%s'; " "$path"
+        fi
+    done < "$PART/stuck"
+}
 content() { # PATH: the checksum of what is in it
     sum=$(sha256sum < "$1") || sum=absent
     printf '%s\n' "${sum%% *}"

@@ -1,8 +1,6 @@
 # shellcheck shell=sh
 # How far a transaction is and how it ended. `state`, `last` and `result.json` are renamed into place and
-# flushed: they are read after a power cut.
-
-KEPT_TRANSACTIONS=5
+# flushed: they are read after a power cut. KEPT_TRANSACTIONS is how many finished ones stay.
 
 valid_utf8() { # what reads it over SSH reads nothing else
     if command -v iconv > /dev/null 2>&1; then

@@ -98,6 +98,7 @@ class Transaction:
     def settings(self) -> dict[str, str]:
         """The variables of what the node carries out."""
         own = {
+            "KEPT_TRANSACTIONS": str(KEPT_TRANSACTIONS),
             "UPWARDS": " ".join(part.name for part in self.parts),
             "UNITS": " ".join(dict.fromkeys(unit for part in self.parts for unit in part.units)),
             "CHANGE_SECONDS": str(self.change_seconds),
@@ -241,7 +242,12 @@ def status_script(transaction_id: str, unit: str) -> str:
 
 def _script(transaction_id: str, function: str, *arguments: str, data: str = "") -> str:
     folder = _folder(transaction_id)
-    variables = {"ROOT": TRANSACTIONS, "ID": transaction_id, "FOLDER": folder}
+    variables = {
+        "ROOT": TRANSACTIONS,
+        "ID": transaction_id,
+        "FOLDER": folder,
+        "KEPT_TRANSACTIONS": str(KEPT_TRANSACTIONS),
+    }
     library = shell.library(*_NODE, "node/deliver")
     return shell.assignments(variables) + library + shell.call(function, arguments, data)
 

@@ -205,12 +205,12 @@ await_boot() { # NEW|OLD: have the node rebooted, once in each direction
     why="the node did not reboot within $REBOOT_SECONDS s"
     return 1
 }
-rebooted_as_asked() { # NEW|OLD
-    [ "$(noted state)" = reboot ] && [ -e "$FOLDER/awaits-$1" ] && [ "$(noted "awaits-$1")" != "$(boot_id)" ]
+rebooted_as_asked() { # for what is new
+    [ "$(noted state)" = reboot ] && [ -e "$FOLDER/awaits-new" ] && [ "$(noted awaits-new)" != "$(boot_id)" ]
 }
 after_boot() { # once in a boot, before anything that was stopped starts again
     if ended || unchanged; then return; fi
-    if [ ! -e "$FOLDER/why" ] && [ ! -e "$FOLDER/revert" ] && rebooted_as_asked new; then
+    if [ ! -e "$FOLDER/why" ] && [ ! -e "$FOLDER/revert" ] && rebooted_as_asked; then
         if apply_all; then
             phase booted
             return

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from numaforge.node.bundle import FileChange, FileContent, changes, checksum, encoded
 from numaforge.node.part import Found, Goal, Look, Part, lines
+from numaforge.node.parts.hugepages import change_with_kubelet
 from numaforge.planning.files import SYSCTL_PATH, TUNING_TMPFILES_PATH, TUNING_UNIT_PATH
 from numaforge.render import hugepage_files, kubelet_files, role_files
 from numaforge.shell import line
@@ -32,7 +33,8 @@ def need(goal: Goal, found: Found, below: Sequence[Part]) -> Part | None:  # noq
     kubelet = goal.plan.kubelet
     files, absent = _files(goal, found.text(kubelet.config_file) if kubelet else None)
     changed = changes(files, absent, found.files)
-    if "hugepages" not in goal.roles and not _pools_are_the_kubelets(goal, found, changed):
+    beside = "kubelet" in goal.roles and "hugepages" not in goal.roles
+    if changed and beside and not change_with_kubelet(goal, found):
         apart, gone = hugepage_files(goal.plan)
         paths = {*(file.path for file in apart), *gone}
         changed = tuple(change for change in changed if change.path not in paths)
@@ -72,10 +74,3 @@ def _files(goal: Goal, config_text: str | None) -> tuple[list[FileContent], list
     if "kubelet" in goal.roles and goal.plan.kubelet:
         files += kubelet_files(goal.plan, config_text)
     return files, absent
-
-
-def _pools_are_the_kubelets(goal: Goal, found: Found, changed: Sequence[FileChange]) -> bool:
-    """Say whether the pools change with the kubelet: while it may start at any moment."""
-    return (
-        "kubelet" in goal.roles and goal.plan.kubelet is not None and bool(changed) and found.unit().may_start
-    )

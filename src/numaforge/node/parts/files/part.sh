@@ -20,15 +20,9 @@ files_apply() {
     files_each files_place_one
 }
 files_place_one() { if [ "$1" = - ]; then remove "$6"; else place "$1" "$6"; fi; }
-files_undo() { # once: what is edited after that is no part of the change
-    if [ -e "$PART/put-back" ]; then return; fi
-    rm -f "$PART/stuck"
-    files_each files_take_back
-    if [ -e "$PART/stuck" ]; then
-        why="not every file could be put back"
-        return 1
-    fi
-    : > "$PART/put-back"
+files_undo() {
+    why="not every file could be put back"
+    take_back_once files_each files_take_back
 }
 files_take_back() { # put it back, but lose no text that came from elsewhere
     now=$(content "$6")
@@ -38,17 +32,9 @@ files_take_back() { # put it back, but lose no text that came from elsewhere
             return
         }
     fi
-    put_back "$FOLDER/backup" "$6" || printf '%s\n' "$6" >> "$PART/stuck"
+    take_back "$6"
 }
-files_by_hand() {
-    while IFS= read -r path; do
-        if [ -e "$FOLDER/backup$path" ]; then
-            printf "cp -a '%s' '%s'; " "$FOLDER/backup$path" "$path"
-        else
-            printf "rm -f '%s'; " "$path"
-        fi
-    done < "$PART/stuck"
-}
+files_by_hand() { stuck_by_hand; }
 files_discard() { files_each files_discard_one; }
 files_discard_one() { [ "$1" = - ] || discard "$1" "$6" || :; } # one that cannot go stops no other
 files_notes() { # what `files_take_back` has kept

@@ -25,6 +25,11 @@ def pages_found(goal: Goal, found: Found) -> dict[str, int]:
     return {path: int(found.values[path]) for path in hugepage_counts(goal.plan) if path in found.values}
 
 
+def change_with_kubelet(goal: Goal, found: Found) -> bool:
+    """Say whether the pools are changed with the kubelet stopped: while it may start at any moment."""
+    return goal.plan.kubelet is not None and found.unit().may_start
+
+
 def need(goal: Goal, found: Found, below: Sequence[Part]) -> Part | None:  # noqa: ARG001 (the contract's)
     """Return which pools change.
 
@@ -36,7 +41,7 @@ def need(goal: Goal, found: Found, below: Sequence[Part]) -> Part | None:  # noq
     wanted = {path: pages for path, pages in hugepage_counts(goal.plan).items() if now.get(path) != pages}
     if not wanted:
         return None
-    drains = goal.plan.kubelet is not None and found.unit().may_start
+    drains = change_with_kubelet(goal, found)
     if drains and "kubelet" not in goal.roles:
         raise _beside_kubelet(wanted, now)
     if not drains and "hugepages" not in goal.roles:

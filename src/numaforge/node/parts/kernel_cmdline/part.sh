@@ -19,23 +19,26 @@ kernel_cmdline_keep() {
 }
 kernel_cmdline_apply() {
     why="the kernel's command line could not be written"
-    mkdir -p "${CMDLINE_RECORD%/*}" && {
+    {
         echo "# Written by numaforge: what it has added to the kernel's command line."
         cat "$PART/planned"
-    } > "$CMDLINE_RECORD" || return 1
+    } | kernel_cmdline_write "$CMDLINE_RECORD" || return 1
     "kernel_cmdline_by_$CMDLINE_LOADER" > "$PART/output" 2>&1 || {
         why="$why: $(tail -n 1 "$PART/output")"
         return 1
     }
     sync
 }
-kernel_cmdline_by_grub() {
+kernel_cmdline_write() { # PATH, content on stdin
     umask 022
-    mkdir -p "${CMDLINE_DROP_IN%/*}" && {
+    mkdir -p "${1%/*}" && cat > "$(temporary "$1" new)" && sync "$(temporary "$1" new)" && place new "$1"
+}
+kernel_cmdline_by_grub() {
+    {
         echo "# Written by numaforge."
         # shellcheck disable=SC2016 # GRUB's shell expands it; no parameter holds a quote, a dollar or a backslash
         printf 'GRUB_CMDLINE_LINUX_DEFAULT="$GRUB_CMDLINE_LINUX_DEFAULT %s"\n' "$(paste -s -d ' ' "$PART/planned")"
-    } > "$CMDLINE_DROP_IN" && update-grub
+    } | kernel_cmdline_write "$CMDLINE_DROP_IN" && update-grub
 }
 kernel_cmdline_by_grubby() {
     set -- --update-kernel=ALL
@@ -75,18 +78,12 @@ kernel_cmdline_pending() { # NEW|OLD: sets `pending` to what only a boot brings
     [ -n "$pending" ]
 }
 kernel_cmdline_undo() {
-    if [ -e "$PART/put-back" ]; then return; fi
-    rm -f "$PART/stuck"
-    while IFS= read -r path <&3; do
-        put_back "$FOLDER/backup" "$path" || printf '%s\n' "$path" >> "$PART/stuck"
-    done 3< "$PART/files"
-    if [ -e "$PART/stuck" ]; then
-        why="the kernel's command line could not be put back"
-        return 1
-    fi
-    sync
-    : > "$PART/put-back"
+    why="the kernel's command line could not be put back"
+    take_back_once kernel_cmdline_take_back && sync
 }
-kernel_cmdline_by_hand() {
-    while IFS= read -r path; do printf "cp -a '%s' '%s'; " "$FOLDER/backup$path" "$path"; done < "$PART/stuck"
+kernel_cmdline_take_back() {
+    while IFS= read -r path <&3; do take_back "$path"; done 3< "$PART/files"
+}
+kernel_cmdline_by_hand() { # the files are back where only the boot is missing
+    if [ -e "$PART/stuck" ]; then stuck_by_hand; else printf 'cat /proc/cmdline; systemctl reboot; '; fi
 }

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from numaforge.errors import HostError
-from numaforge.kernel_paths import hugepage_counts
 from numaforge.kubelet.checkpoints import CPU_STATE_FILE, MEMORY_STATE_FILE
 from numaforge.node.part import Found, Goal, Look, Part, Unit, lines
+from numaforge.node.parts.hugepages import pages_found
 from numaforge.node.parts.kubelet.effect import Effect, check, effect, with_pools
 from numaforge.planning.model import KubeletPlan
 from numaforge.render import kubelet_files
@@ -140,8 +140,7 @@ def _effect(goal: Goal, kubelet: KubeletPlan, found: Found) -> Effect:
         name: text for name in _STATE_FILES if (text := found.text(f"{kubelet.root_dir}/{name}")) is not None
     }
     config = found.text(kubelet.config_file)
-    pools = {path: int(found.values[path]) for path in hugepage_counts(goal.plan) if path in found.values}
-    machine = with_pools(goal.machine, pools)
+    machine = with_pools(goal.machine, pages_found(goal, found))
     return effect(goal.plan, machine, kubelet_files(goal.plan, config), config, drop_ins, state_files)
 
 

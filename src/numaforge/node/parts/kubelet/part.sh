@@ -158,22 +158,14 @@ kubelet_prove_old() {
         return 1
     fi
 }
-kubelet_undo() { # once: an old kubelet that has started since writes its state anew
-    if [ -e "$PART/put-back" ]; then return; fi
-    rm -f "$PART/stuck"
-    kubelet_each_state kubelet_put_back
-    if [ -e "$PART/stuck" ]; then
-        why="not every state file could be put back"
-        return 1
-    fi
-    : > "$PART/put-back"
+kubelet_undo() {
+    why="not every state file could be put back"
+    take_back_once kubelet_each_state kubelet_take_back
 }
-kubelet_put_back() {
-    [ -z "$1" ] || put_back "$FOLDER/backup" "$1" || printf '%s\n' "$1" >> "$PART/stuck"
-}
+kubelet_take_back() { [ -z "$1" ] || take_back "$1"; }
 kubelet_by_hand() {
     if [ -e "$PART/stuck" ]; then
-        while IFS= read -r path; do printf "cp -a '%s' '%s'; " "$FOLDER/backup$path" "$path"; done < "$PART/stuck"
+        stuck_by_hand
     else
         printf 'journalctl -u %s -n 50; systemctl restart %s' "$KUBELET_UNIT" "$KUBELET_UNIT"
         bound_by_hand
