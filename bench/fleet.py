@@ -26,7 +26,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -219,7 +219,8 @@ def start_run(command: Sequence[str], folder: Path, log: object) -> subprocess.P
 def children(pid: int | str = "self") -> set[int]:
     found: set[int] = set()
     for task in Path(f"/proc/{pid}/task").glob("*"):
-        found |= {int(child) for child in (task / "children").read_text().split()}
+        with suppress(FileNotFoundError, ProcessLookupError):  # a thread that has ended meanwhile
+            found |= {int(child) for child in (task / "children").read_text().split()}
     return found
 
 

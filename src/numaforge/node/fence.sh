@@ -8,15 +8,24 @@ uptime_seconds() {
     read -r uptime _ < /proc/uptime
     echo "${uptime%%.*}"
 }
-contents() { # FOLDER PATH...: the checksum of each and of the drop-ins in the folder, then the path
+contents() ( # FOLDER PATH...: the checksum of each and of the drop-ins in the folder, then the path
+    folder=$1
+    shift
+    set -f
+    IFS='
+'
+    # shellcheck disable=SC2046 # a line each
+    if [ -d "$folder" ]; then set -- "$@" $(find -L "$folder" -type f -name '*.conf'); fi
     {
-        if [ -d "$1" ]; then find -L "$1" -type f -name '*.conf'; fi
-        shift
-        printf '%s\n' "$@"
-    } | LC_ALL=C sort -u | while IFS= read -r path; do
-        printf '%s %s\n' "$(content "$path")" "$path"
-    done
-}
+        sha256sum "$@" < /dev/null 2> /dev/null | sed -n 's/^\([0-9a-f]\{64\}\)  \//\1 \//p'
+        for path; do
+            case $path in
+            *\\*) printf '%s %s\n' "$(content "$path")" "$path" ;; # sha256sum would print another name
+            *) if [ ! -f "$path" ]; then printf 'absent %s\n' "$path"; fi ;;
+            esac
+        done
+    } | LC_ALL=C sort -u
+)
 look() { # FOLDER PATH...: first, so that an edit while the files are being read is one after the look
     printf 'boot %s\nuptime %s\nlast %s\n' "$(boot_id)" "$(uptime_seconds)" "$(last)"
     contents "$@" | sed 's/^/content /'

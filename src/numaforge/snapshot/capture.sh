@@ -217,7 +217,12 @@ kubelet() {
     for word in $words; do
         case $previous in
         --config) config_files="$config_files $word" ;;
-        --config[-_]dir) config_folders="$config_folders $word" ;;
+        --config[-_]dir)
+            case " $config_folders " in
+            *" $word "*) ;;
+            *) config_folders="$config_folders $word" ;;
+            esac
+            ;;
         --root[-_]dir) root_folders="$root_folders $word" ;;
         esac
         case $word in
