@@ -6,15 +6,16 @@ VENV   := .venv
 PYTHON := $(VENV)/bin/python
 STAMP  := $(VENV)/.installed
 
-# The tests without a lab mostly wait: three workers share them while the labs are made. Those of the lab are taken file by
-# file, the longest first, by two workers with a lab each.
-LONGEST := $(addprefix tests/lab/test_,reboot.py rollout.py transaction.py kubelets.py rollout_hostile.py site.py rollout_faults.py)
-LAB     := $(LONGEST) $(filter-out $(LONGEST),$(wildcard tests/lab/test_*.py))
-FAST    := -n 3 --dist worksteal --durations 20 tests/ssh tests/unit tests/machines tests/conformance tests/wheel
+# The tests without a virtual node mostly wait: three workers share them, and a fourth takes those with an API server once
+# the labs are made. Those of the node are taken file by file, the longest first, by two workers with a lab each.
+LONGEST    := $(addprefix tests/lab/test_,rollout.py transaction.py kubelets.py verify.py site.py admission_live.py reboot.py)
+LAB        := $(LONGEST) $(filter-out $(LONGEST),$(wildcard tests/lab/test_*.py))
+FAST       := -n 3 --dist worksteal --durations 20 tests/ssh tests/unit tests/machines tests/conformance tests/wheel
+NODE_TESTS := -n 2 --dist loadfile --no-loadscope-reorder --durations 20 -m 'vm and not long' $(LAB)
 
 include lab/lab.mk
 
-.PHONY: help setup demo test test-fast lint lock bench clean
+.PHONY: help setup demo test test-beside test-fast lint lock bench clean
 
 help: ## list the verbs
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 14
@@ -30,8 +31,12 @@ demo: setup ## bring up the lab, provision it, verify it, run a pinned pod
 
 test: setup lint ## every check and every test but those that take long, the lab included
 	@$(PYTHON) -m lab require
-	@sh tests/beside.sh 'nice $(PYTHON) -m lab prepare .lab .lab-gw1' '$(PYTHON) -m pytest $(FAST)'
-	@$(PYTHON) -m pytest -n 2 --dist loadfile --no-loadscope-reorder --durations 20 $(LAB)
+	@sh tests/beside.sh 'nice $(MAKE) --no-print-directory test-beside' '$(PYTHON) -m pytest $(FAST)'
+	@$(PYTHON) -m pytest $(NODE_TESTS)
+
+test-beside:
+	@$(PYTHON) -m lab prepare .lab .lab-gw1
+	@$(PYTHON) -m pytest --durations 20 -m 'lab and not vm and not long' tests/lab
 
 test-fast: setup ## the tests that need neither a lab nor an sshd
 	@$(PYTHON) -m pytest -q -m 'not lab and not ssh'

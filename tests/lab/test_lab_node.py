@@ -131,6 +131,7 @@ def test_update_grub_finds_nothing_to_change_on_a_new_node(changed):
     changed.run(f"cp {written} /tmp && update-grub && cmp {written} /tmp/grub.cfg", timeout_s=300)
 
 
+@pytest.mark.long
 def test_a_kernel_parameter_in_a_grub_drop_in_takes_effect_at_the_next_boot(lab, changed):
     boot_id = changed.run("cat /proc/sys/kernel/random/boot_id").strip()
     before = changed.run("cat /proc/cmdline").split()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from numaforge.node.bundle import FileContent
 from numaforge.node.parts import hugepages, kernel_cmdline, kernel_values, reboot
 from numaforge.node.parts.kernel_cmdline import DROP_IN, RECORD
 from numaforge.node.parts.kernel_values import BOOT_LINK
-from numaforge.node.transaction import Result, Transaction
+from numaforge.node.transaction import Result, Transaction, settle_script
 from numaforge.planning.files import TUNING_UNIT_PATH
 from tests.lab import rollouts, transactions
 from tests.lab.rollouts import QUICK, applied, free, inventory, policy
@@ -177,6 +178,43 @@ def test_a_reset_at_any_step_back_leaves_the_old_state(lab: Lab, fresh: Node, ev
     result = reverted(fresh)
     assert_was_reset(fresh)
     assert (result.outcome, result.reason.split(";")[0]) == ("rolled-back", "the node is not Ready"), result
+    assert_old(lab, fresh, before)
+
+
+LATE = """[Service]
+Type=oneshot
+TimeoutStartSec=600
+ExecStart=/bin/sh -c 'until [ -e /run/go ]; do sleep 1; done'
+"""
+
+
+@pytest.mark.long
+def test_a_run_that_comes_before_the_boot_unit_waits_for_it(lab: Lab, fresh: Node) -> None:
+    before = everything(fresh)
+    fresh.run(  # a login succeeds before that unit has run
+        "mkdir /etc/systemd/system/numaforge-recover.service.d;"
+        " cat > /etc/systemd/system/numaforge-recover.service.d/late.conf",
+        input_text="[Unit]\nAfter=late.service\nWants=late.service\n",
+    )
+    fresh.run("cat > /etc/systemd/system/late.service", input_text=LATE)
+    reset_at(fresh, "apply files")
+    transactions.begin(fresh, maintenance(fresh), check=False)
+    until_through_boots(
+        fresh, "! [ -e /usr/local/bin/mv ] && systemctl list-jobs | grep -q numaforge-recover"
+    )
+    login = fresh.ssh_arguments(*transactions.MORTAL)
+    second = subprocess.Popen([*login, "sh -s"], stdin=subprocess.PIPE, text=True)
+    assert second.stdin
+    second.stdin.write(settle_script())
+    second.stdin.close()
+    transactions.until(fresh, "pgrep -f '[r]un.sh recover'")
+    assert fresh.run("cat /var/lib/numaforge/txn/T1/state").strip() == "apply files"
+    assert not fresh.run("pgrep -x kubelet || true")
+    fresh.run(": > /run/go")
+    assert second.wait() == 0
+    result = ended(fresh)
+    assert result.outcome == "rolled-back", result
+    fresh.run("rm -r /etc/systemd/system/numaforge-recover.service.d /etc/systemd/system/late.service")
     assert_old(lab, fresh, before)
 
 

@@ -137,6 +137,7 @@ def test_an_abort_puts_the_node_back(lab: Lab, joined: Node, tmp_path: Path) -> 
     assert (policy(joined), applied(joined), free(lab, joined)) == ("none", 0, True)
 
 
+@pytest.mark.long
 def test_a_second_runner_is_told_who_leads(lab: Lab, joined: Node, tmp_path: Path) -> None:
     file = inventory(lab, tmp_path, **QUICK)
     first = begin("run", file, state=tmp_path)

@@ -50,6 +50,7 @@ def let_it_go_on(node: Node) -> None:
     node.run(": > /run/go; while [ -d /proc/$(cat /run/left-behind) ]; do sleep 0.5; done")
 
 
+@pytest.mark.long
 def test_a_begin_that_a_killed_runner_left_behind_does_nothing_once_another_has_gone_on(
     lab: Lab, joined: Node, tmp_path: Path
 ) -> None:

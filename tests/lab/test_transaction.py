@@ -153,6 +153,7 @@ def test_a_node_that_is_reset_between_two_files_starts_its_kubelet_with_the_old_
     assert started == 1
 
 
+@pytest.mark.long
 def test_a_node_that_is_rebooted_during_a_change_proves_the_old_kubelet_after_the_boot(fresh: Node) -> None:
     before = seen(fresh)
     transaction = change(fresh, STATIC)
