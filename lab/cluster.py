@@ -24,7 +24,7 @@ from lab.controlplane import PORT_NAMES, PROGRAMS, ControlPlane
 from lab.errors import LabError
 from lab.image import Image
 from lab.machines import machines
-from lab.node import HOST_SEEN_FROM_NODE, KUBELET_PORT, UID_OF_USER, Node
+from lab.node import HOST_SEEN_FROM_NODE, KUBELET_PORT, SAVED_STATE, UID_OF_USER, Node
 from lab.paths import LAB, state_directory
 from lab.ports import LOOPBACK, free_ports, is_free
 from lab.process import daemons
@@ -328,7 +328,7 @@ class Lab:
         """
         since = datetime.now(UTC)
         for node in self.nodes:
-            node.power_on(restore=True)
+            node.power_on(restore=SAVED_STATE)
         self.control_plane.start(restore=True)
         for node in self.nodes:
             node.resume()

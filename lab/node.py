@@ -89,11 +89,11 @@ class Node:
                 tar.addfile(entry, io.BytesIO(content))
         (self.folder / "identity.tar").chmod(0o600)
 
-    def power_on(self, *, restore: bool = False) -> None:
-        """Start QEMU, from power-on or paused in the saved state."""
+    def power_on(self, *, restore: str | None = None) -> None:
+        """Start QEMU, from power-on or paused in a saved state."""
         (self.folder / "qmp.sock").unlink(missing_ok=True)
         arguments = self.qemu_arguments()
-        self.daemon.start([*arguments, "-S", "-loadvm", SAVED_STATE] if restore else arguments)
+        self.daemon.start([*arguments, "-S", "-loadvm", restore] if restore else arguments)
         self._await_monitor()
 
     def qemu_arguments(self) -> list[str]:
@@ -139,10 +139,10 @@ class Node:
         """End QEMU at once; the saved state stays."""
         self.daemon.stop()
 
-    def save(self) -> None:
+    def save(self, state: str = SAVED_STATE) -> None:
         """Save the paused machine."""
         with self.monitor() as monitor:
-            monitor.save(SAVED_STATE)
+            monitor.save(state)
 
     def pause(self) -> None:
         """Stop the virtual CPUs."""

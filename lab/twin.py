@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from lab.cluster import Lab
-from lab.node import MACHINE_ARGUMENTS, Node
+from lab.node import MACHINE_ARGUMENTS, SAVED_STATE, Node
 from lab.ports import LOOPBACK, free_ports
 from lab.progress import step
 
@@ -39,7 +39,7 @@ class Twin(Node):
 
     def wake(self) -> None:
         """Start from the saved state."""
-        self.power_on(restore=True)
+        self.power_on(restore=SAVED_STATE)
         self.resume()
         self.set_clock()
 

@@ -27,6 +27,8 @@ SWAPPINESS = "/proc/sys/vm/swappiness"
 POOL = "/sys/devices/system/node/node1/hugepages/hugepages-2048kB/nr_hugepages"
 PAGES = 32
 GRUB_CFG = "/boot/grub/grub.cfg"
+CHANGED = "changed"
+"""The saved state of a node to which the maintenance was applied."""
 NOTE = FileContent("/etc/numaforge-test.conf", "a file of the plan\n")
 """A file that is placed before the kubelet's."""
 SETS_AT_BOOT = FileContent(
@@ -167,18 +169,44 @@ def test_a_reset_at_any_step_forwards_leaves_the_old_state_or_the_new(
     assert_old(lab, fresh, before)
 
 
+@pytest.fixture(scope="module")
+def before_it_was_changed(lab: Lab) -> str:
+    """Save a node to which the maintenance was applied, and return what it was like before."""
+    lab.reset()
+    node = lab.nodes[0]
+    transactions.until(node, transactions.MANAGERS_RUN)
+    before = everything(node)
+    result = transactions.run(node, maintenance(node))
+    assert result.outcome == "applied", result
+    ready(lab, node)
+    node.pause()
+    node.save(CHANGED)
+    return before
+
+
+@pytest.fixture
+def changed(lab: Lab, before_it_was_changed: str) -> Node:
+    """The node with the maintenance applied."""
+    node = lab.nodes[0]
+    node.power_off()
+    node.power_on(restore=CHANGED)
+    node.resume()
+    node.set_clock()
+    assert_new(lab, node)
+    return node
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("event", BACK)
-def test_a_reset_at_any_step_back_leaves_the_old_state(lab: Lab, fresh: Node, event: str) -> None:
-    before = everything(fresh)
-    result = transactions.run(fresh, maintenance(fresh))
-    assert result.outcome == "applied", result
-    reset_at(fresh, event)
-    transactions.revert(fresh, "the node is not Ready", check=False)
-    result = reverted(fresh)
-    assert_was_reset(fresh)
+def test_a_reset_at_any_step_back_leaves_the_old_state(
+    lab: Lab, changed: Node, before_it_was_changed: str, event: str
+) -> None:
+    reset_at(changed, event)
+    transactions.revert(changed, "the node is not Ready", check=False)
+    result = reverted(changed)
+    assert_was_reset(changed)
     assert (result.outcome, result.reason.split(";")[0]) == ("rolled-back", "the node is not Ready"), result
-    assert_old(lab, fresh, before)
+    assert_old(lab, changed, before_it_was_changed)
 
 
 LATE = """[Service]
