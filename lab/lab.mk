@@ -55,7 +55,7 @@ test-workers: setup ## three virtual workers, pods that move between them
 	@$(LONG) tests/lab/test_rollout_workers.py
 
 test-rollout: setup ## a roll-out on the virtual node that is killed, delayed, cut off at every moment
-	@$(LONG) tests/lab/test_rollout.py tests/lab/test_rollout_hostile.py tests/lab/test_transaction.py
+	@$(LONG) -n 2 --dist loadfile tests/lab/test_rollout.py tests/lab/test_rollout_hostile.py tests/lab/test_transaction.py
 
 test-maintenance: setup ## a maintenance with a reboot on the virtual node that is reset at every step, two labs at once
 	@$(LONG) -n 2 --dist worksteal tests/lab/test_reboot.py tests/lab/test_lab_node.py

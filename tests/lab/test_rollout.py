@@ -88,6 +88,7 @@ def test_an_api_server_that_is_away_undoes_nothing(lab: Lab, joined: Node, tmp_p
     assert (policy(joined), applied(joined), free(lab, joined)) == ("static", 1, True)
 
 
+@pytest.mark.long
 def test_a_connection_that_is_cut_undoes_nothing(lab: Lab, joined: Node, tmp_path: Path) -> None:
     run = begin("run", inventory(lab, tmp_path, **QUICK), state=tmp_path)
     run.await_phase("applying")
@@ -111,6 +112,7 @@ def test_a_node_that_offers_fewer_gpus_is_put_back(lab: Lab, joined: Node, tmp_p
     assert (policy(joined), applied(joined), free(lab, joined)) == ("none", 0, True)
 
 
+@pytest.mark.long
 def test_a_node_whose_old_state_fails_too_is_held_for_a_person_and_given_back_when_it_is_mended(
     lab: Lab, joined: Node, tmp_path: Path
 ) -> None:

@@ -54,6 +54,7 @@ def test_a_kubelet_that_is_healthy_until_it_reads_its_state_is_taken_back(fresh:
     assert seen(fresh) == before
 
 
+@pytest.mark.long
 def test_a_kubelet_that_comes_up_once_only_is_taken_back(fresh: Node) -> None:
     before = seen(fresh)
     spoil = f"until grep -q static {CPU_STATE}; do sleep 0.1; done; sed -i s/0-15/0-14/ {CPU_STATE}"
@@ -97,6 +98,7 @@ def test_a_transaction_whose_unit_is_killed_undoes_itself(fresh: Node) -> None:
     assert seen(fresh) == before
 
 
+@pytest.mark.long
 def test_neither_the_connection_nor_the_api_server_is_needed(lab: Lab, fresh: Node) -> None:
     transaction = change(fresh, STATIC)
     lab.control_plane.stop()
@@ -114,6 +116,7 @@ def test_neither_the_connection_nor_the_api_server_is_needed(lab: Lab, fresh: No
         lab.control_plane.start()
 
 
+@pytest.mark.long
 def test_a_node_of_no_cluster_is_changed_in_the_same_way(fresh: Node) -> None:
     config = yaml.safe_load(fresh.run(f"cat {CONFIG}"))
     config["authentication"] = {"anonymous": {"enabled": True}, "webhook": {"enabled": False}}
