@@ -60,7 +60,7 @@ def geometry_text(
     """Return where GPU instances lie, or why they do not fit."""
     parts: list[RenderableType] = [_title(model), Text("")]
     if placed is not None:
-        parts += [picture(model, placed), Text(""), Text(f"nvidia-smi mig -cgi {creation(placed)} -C")]
+        parts += [picture(model, placed), Text(""), _placement_table(placed)]
     if collision is not None:
         parts += _collision_lines(collision)
     return Group(*parts)
@@ -92,9 +92,11 @@ def picture(model: MigModel, placed: Sequence[Placement]) -> Text:
     return Text(f"{numbers.rstrip()}\n{row}")
 
 
-def creation(placed: Iterable[Placement]) -> str:
-    """Return placements as `nvidia-smi mig -cgi` takes them: profile ids with their starts."""
-    return ",".join(f"{one.profile.id}:{one.start}" for one in placed)
+def _placement_table(placed: Iterable[Placement]) -> RenderableType:
+    table = _table("Profile", "Id", "Start:size")
+    for one in placed:
+        _row(table, one.profile.name, one.profile.id, f"{one.start}:{one.profile.size}")
+    return table
 
 
 def _free(slices: int, width: int) -> str:
@@ -235,10 +237,8 @@ def _gpu_lines(alike: Sequence[GpuMigPlan]) -> list[RenderableType]:
     ]
     if plan.create and plan.model:
         placed = [one.placement for one in plan.create]
-        lines += [
-            Padding(picture(plan.model, placed), _INDENT),
-            Padding(_instance_table(plan.create), _INDENT),
-        ]
+        lines += [Text(""), *_indented([picture(plan.model, placed)])]
+        lines += [Text(""), *_indented([_instance_table(plan.create)])]
     return lines
 
 

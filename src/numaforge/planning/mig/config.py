@@ -78,6 +78,12 @@ def _mig_devices(value: object) -> dict[str, int]:
     return value
 
 
+def _not_empty(value: object) -> object:
+    if value in ([], {}):
+        raise ValueError("is empty; write at least one config, with at least one entry")
+    return value
+
+
 class MigConfigEntry(Section):
     """What some GPUs get. `devices` are indices in PCI order, or None for all of them."""
 
@@ -105,9 +111,10 @@ class MigConfigFile(Section):
     """A file of mig-parted: named lists of entries."""
 
     version: Literal["v1"]
-    mig_configs: dict[str, Annotated[tuple[MigConfigEntry, ...], Field(min_length=1)]] = Field(
-        alias="mig-configs", min_length=1
-    )
+    mig_configs: Annotated[
+        dict[str, Annotated[tuple[MigConfigEntry, ...], BeforeValidator(_not_empty)]],
+        BeforeValidator(_not_empty),
+    ] = Field(alias="mig-configs")
 
 
 def parse_config(text: str, place: str) -> Mapping[str, tuple[MigConfigEntry, ...]]:
