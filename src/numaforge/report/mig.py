@@ -41,9 +41,7 @@ def profile_table(model: MigModel) -> RenderableType:
             profile.size,
             ",".join(map(str, profile.starts)),
         )
-    return Group(
-        _title(model), Text(""), table, *([Text(f"\nNot confirmed: {model.doubt}")] if model.doubt else [])
-    )
+    return Group(_title(model), Text(""), table, *_doubt(model))
 
 
 def model_document(model: MigModel) -> Document:
@@ -63,7 +61,7 @@ def geometry_text(
         parts += [picture(model, placed), Text(""), _placement_table(placed)]
     if collision is not None:
         parts += _collision_lines(collision)
-    return Group(*parts)
+    return Group(*parts, *_doubt(model))
 
 
 def geometry_document(
@@ -164,7 +162,7 @@ def check_table(answers: Mapping[str, MachineMigPlan | PlanError]) -> Renderable
     lines: list[RenderableType] = []
     for name, answer in answers.items():
         if isinstance(answer, PlanError):
-            lines += [_verdict(name, "no"), *_indented([Text(str(answer))])]
+            lines += [_verdict(name, "no"), *_indented(_lines(str(answer)))]
             continue
         lines.append(_verdict(name, "fits" if answer.fits else "no", counted(len(answer.gpus), "GPU")))
         for alike in _alike(answer.gpus):
@@ -222,7 +220,9 @@ def _alike(plans: Iterable[GpuMigPlan]) -> Iterator[Sequence[GpuMigPlan]]:
     """Yield the GPUs that get the same for the same reason, together."""
     groups: dict[GpuMigPlan, list[GpuMigPlan]] = {}
     for plan in plans:
-        gpu = replace(plan.gpu, pci_address="", uuid=None, numa_node=None, fabric=None, link=None)
+        gpu = replace(
+            plan.gpu, pci_address="", uuid=None, numa_node=None, link=None, nvlinks=None, fabric=None
+        )
         groups.setdefault(replace(plan, index=0, gpu=gpu), []).append(plan)
     yield from groups.values()
 
@@ -245,7 +245,11 @@ def _gpu_lines(alike: Sequence[GpuMigPlan]) -> list[RenderableType]:
 def _refusal_lines(alike: Sequence[GpuMigPlan]) -> list[RenderableType]:
     plan = alike[0]
     collision = _collision_lines(plan.collision) if plan.collision else []
-    return [_gpu_title(alike), *_indented([Text(plan.refusal or ""), *collision])]
+    return [_gpu_title(alike), *_indented([*_lines(plan.refusal or ""), *collision])]
+
+
+def _lines(text: str) -> list[RenderableType]:
+    return [Text(line) for line in text.splitlines()]
 
 
 def _indented(lines: Iterable[RenderableType]) -> list[RenderableType]:
@@ -282,6 +286,10 @@ def _title(model: MigModel) -> Text:
         f"{model.memory_slices} memory slices"
     )
     return Text.assemble((model.key, "bold"), (details, "dim"))
+
+
+def _doubt(model: MigModel) -> list[RenderableType]:
+    return [Text(""), Text(f"Not confirmed: {model.doubt}")] if model.doubt else []
 
 
 def _table(*headers: str) -> Table:

@@ -55,7 +55,9 @@ def test_explain_shows_the_profiles_of_a_model(capsys):
 
 
 def test_explain_says_what_is_not_confirmed(capsys):
-    assert "Not confirmed: placements taken from its family" in answer(capsys, "explain", "B300")
+    said = "Not confirmed: placements taken from its family"
+    assert said in answer(capsys, "explain", "B300")
+    assert said in answer(capsys, "explain", "B300", "1g.34gb")
 
 
 def test_explain_shows_where_profiles_lie(capsys):
@@ -98,6 +100,7 @@ def test_explain_for_programs(capsys):
         pytest.param(["thor-igpu"], "is not known", id="placements unknown"),
         pytest.param(["2330", "1g.99gb"], "choose among 1g.10gb, ", id="no such profile"),
         pytest.param(["2330", "1g"], "write for example 1g.10gb", id="no profile"),
+        pytest.param(["2330", "5c.7g.80gb"], "choose among 1, 2, 3, 4, 7", id="no such compute instance"),
         pytest.param(["2330", "1g.10gb=0"], "write for example 1g.10gb=2", id="a count of zero"),
         pytest.param(["2330", "1g.10gb=x"], "has no count", id="a count that is none"),
         pytest.param(["2330", "1g.10gb=65"], "at most 64", id="a count beyond any GPU"),

@@ -61,7 +61,7 @@ def broken_limits(model: MigModel, profiles: Sequence[MigProfile]) -> Iterator[s
     """Yield in words what a geometry asks beyond the limits of a model, wherever it would lie."""
     for profile, count in Counter(profiles).items():
         if count > profile.limit:
-            yield f"{profile.name} exists at most {profile.limit} times at once, not {count} times"
+            yield f"at most {profile.limit} of {profile.name} can exist at once, not {count}"
     media = [profile for profile in profiles if profile.media]
     if len(media) > 1:
         yield f"only one GPU instance can have the media engines: {counted_names(media)}"

@@ -41,6 +41,8 @@ class GpuMigPlan:
     @property
     def mode_changes(self) -> bool | None:
         """Say whether the MIG mode has to change; None where the present mode is not known."""
+        if self.gpu.mig_capable is False and self.mode == "disabled":
+            return False
         return None if self.gpu.mig_mode is None else self.gpu.mig_mode != self.mode
 
 
@@ -158,4 +160,4 @@ def _notices(plan: GpuMigPlan, model: MigModel) -> Iterator[str]:
     if plan.mode == "enabled" and not model.reset_for_mode:
         yield f"the MIG mode is lost at a reboot ({model.generation})"
     if model.doubt:
-        yield f"{model.key}: {model.doubt}"
+        yield f"not confirmed: {model.doubt}"

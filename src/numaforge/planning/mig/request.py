@@ -40,7 +40,8 @@ def wanted_instances(model: MigModel, counts: Mapping[str, int]) -> tuple[Wanted
     """Return the GPU instances that hold the MIG devices of these counts.
 
     Compute instances of one profile, such as `1c.3g.40gb`, share as few GPU instances as hold them. Raises
-    PlanError for a profile that the model does not have, and for more devices than any GPU holds.
+    PlanError for a profile or a compute instance that the model does not have, and for more devices than any
+    GPU holds.
     """
     if sum(counts.values()) > MOST_DEVICES:
         raise PlanError(f"{sum(counts.values())} MIG devices are more than any GPU holds")
@@ -48,12 +49,23 @@ def wanted_instances(model: MigModel, counts: Mapping[str, int]) -> tuple[Wanted
     for text, count in counts.items():
         name = parse_profile_name(text)
         profile = profile_of(model, name)
-        parts[profile] += [name.compute or profile.slices] * count
+        parts[profile] += [_compute_slices(model, text, name.compute) or profile.slices] * count
     return tuple(
         WantedInstance(profile, instance)
         for profile, sizes in parts.items()
         for instance in _packed(sizes, profile.slices)
     )
+
+
+def _compute_slices(model: MigModel, text: str, compute: int | None) -> int | None:
+    """Return the size of a compute instance; there are those that GPU instances have, too."""
+    sizes = sorted({profile.slices for profile in model.profiles})
+    if compute is not None and compute not in sizes:
+        raise PlanError(
+            f"{text}: no compute instance has {compute} compute slices",
+            remedy=f"choose among {', '.join(map(str, sizes))}",
+        )
+    return compute
 
 
 def _packed(sizes: Iterable[int], slices: int) -> list[tuple[int, ...]]:

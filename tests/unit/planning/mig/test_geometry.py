@@ -146,7 +146,13 @@ def test_what_collides_is_minimal_and_the_advice_fits(model):
         pytest.param(
             "a100-40gb", "4g.20gb 2g.10gb=2", "4g.20gb, 2 x 2g.10gb", "8 compute slices", id="slices"
         ),
-        pytest.param("a100-40gb", "4g.20gb=3", "2 x 4g.20gb", "at most 1 times at once", id="limit"),
+        pytest.param(
+            "a100-40gb",
+            "4g.20gb=3",
+            "2 x 4g.20gb",
+            "at most 1 of 4g.20gb can exist at once, not 2",
+            id="limit",
+        ),
         pytest.param(
             "a30-24gb", "1g.6gb+me 2g.12gb+me", "2g.12gb+me, 1g.6gb+me", "media engines", id="media"
         ),
