@@ -40,6 +40,16 @@ def geometries(model: MigModel) -> set[tuple[MigProfile, ...]]:
     return found
 
 
+def completes(model: MigModel, instances: list[Placement], missing: list[MigProfile]) -> bool:
+    """Say whether a GPU could hold these GPU instances as they lie, and the missing ones anywhere."""
+    if not allowed(model, instances):
+        return False
+    if not missing:
+        return True
+    first, *rest = missing
+    return any(completes(model, [*instances, Placement(first, start)], rest) for start in first.starts)
+
+
 def fewest_destroyed(
     model: MigModel, there: list[tuple[Placement, bool]], wanted: list[MigProfile]
 ) -> int | None:
@@ -52,10 +62,7 @@ def fewest_destroyed(
         if any(busy and not keep for (_, busy), keep in pairs) or Counter(p.profile for p in stay) - target:
             continue
         missing = list((target - Counter(placement.profile for placement in stay)).elements())
-        if any(
-            allowed(model, [*stay, *map(Placement, missing, starts)])
-            for starts in product(*(profile.starts for profile in missing))
-        ):
+        if completes(model, stay, missing):
             destroyed = len(there) - len(stay)
             best = destroyed if best is None else min(best, destroyed)
     return best

@@ -146,7 +146,8 @@ def test_a_file_for_several_models_is_told_what_matches_nothing():
 
 
 def test_subsystems_are_not_compared():
-    plan = planned(dgx_h100(), 'device-filter: "0x233010DE:0x16C010DE", ' + on("1g.10gb: 7"))
+    filters = 'device-filter: ["0x233110DE", "0x233010DE:0x16C010DE"], '
+    plan = planned(dgx_h100(), filters + on("1g.10gb: 7"))
     assert len(plan.gpus) == 8
     assert "subsystem ids of GPUs are not known" in plan.notices[0]
 
