@@ -15,6 +15,7 @@ from numaforge.commands.check import check
 from numaforge.commands.draw import draw
 from numaforge.commands.fit import fit
 from numaforge.commands.init import init
+from numaforge.commands.mig import mig
 from numaforge.commands.plan import plan
 from numaforge.commands.rollout import rollout
 from numaforge.commands.schema import schema
@@ -33,6 +34,7 @@ COMMANDS: tuple[click.Command, ...] = (
     check,
     admit,
     fit,
+    mig,
     rollout,
     verify,
     schema,

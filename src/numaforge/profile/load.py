@@ -60,7 +60,7 @@ def _read_ready(name: str, where: str | None) -> tuple[str, dict[str, Any]]:
 
 def _read_file(path: Path, where: str | None) -> dict[str, Any]:
     try:
-        document = yaml.load(path.read_text(encoding="utf-8"), Loader=_StrictLoader)  # noqa: S506 - a SafeLoader
+        document = yaml.load(path.read_text(encoding="utf-8"), Loader=StrictLoader)  # noqa: S506 - a SafeLoader
     except OSError as error:
         raise ProfileError(
             f"the profile {path} cannot be read: {error.strerror}",
@@ -80,7 +80,7 @@ def _read_file(path: Path, where: str | None) -> dict[str, Any]:
     return document
 
 
-class _StrictLoader(yaml.SafeLoader):
+class StrictLoader(yaml.SafeLoader):
     """A SafeLoader that refuses a key that is written twice, where YAML would drop the first."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:

@@ -9,6 +9,7 @@ from types import UnionType
 from typing import Annotated, Any, TypeVar, Union, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic.fields import FieldInfo
 
 from numaforge.errors import NumaforgeError
 from numaforge.mistakes import dotted, path_of, sentence
@@ -71,21 +72,26 @@ def _mistake(detail: Mapping[str, Any], model: type[Section], also_known: tuple[
 
 def _known_keys(path: tuple[str | int, ...], model: type[Section], also_known: tuple[str, ...]) -> str:
     *above, key = path
-    known = (*(() if above else also_known), *_section_at(above, model).model_fields)
+    known = (*(() if above else also_known), *_fields(_section_at(above, model)))
     nearest = get_close_matches(str(key), known, n=1)
     return f"did you mean {nearest[0]}?" if nearest else f"known here: {', '.join(known)}"
 
 
 def _section_at(path: Sequence[str | int], section: type[Section]) -> type[Section]:
     for part in path:
-        if isinstance(part, str):
-            section = next(_sections_in(section.model_fields[part].annotation), section)
+        if isinstance(part, str) and (field := _fields(section).get(part)):
+            section = next(_sections_in(field.annotation), section)
     return section
+
+
+def _fields(section: type[Section]) -> dict[str, FieldInfo]:
+    """Return the fields of a section by the names under which they are written."""
+    return {field.alias or name: field for name, field in section.model_fields.items()}
 
 
 def _sections_in(annotation: Any) -> Iterator[type[Section]]:
     if isinstance(annotation, type) and issubclass(annotation, Section):
         yield annotation
-    elif get_origin(annotation) in (Union, UnionType, tuple, Annotated):
+    elif get_origin(annotation) in (Union, UnionType, tuple, dict, Annotated):
         for argument in get_args(annotation):
             yield from _sections_in(argument)

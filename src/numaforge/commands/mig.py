@@ -1,0 +1,146 @@
+"""The commands that plan MIG geometries, without touching a GPU."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from numaforge.commands.machine import machine_of, root_option, snapshot_argument
+from numaforge.commands.options import output_option
+from numaforge.errors import ExitCode, PlanError
+from numaforge.report.terminal import show, show_json
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numaforge.planning.mig.config import MigConfigEntry
+
+_file_argument = click.argument("file", metavar="FILE", type=click.Path())
+_config_option = click.option("--config", metavar="NAME", help="The config of the file to take.")
+
+
+@click.group()
+def mig() -> None:
+    """Plan how GPUs are cut into MIG instances, without touching a GPU.
+
+    FILE is a configuration of mig-parted.
+    """
+
+
+@mig.command()
+@click.argument("model", metavar="MODEL|PCI-ID")
+@click.argument("profiles", metavar="[PROFILE[=COUNT] ...]", nargs=-1)
+@output_option("table", "json")
+def explain(model: str, profiles: tuple[str, ...], output: str) -> int:
+    """Show the profiles of a GPU model, or where some of them lie.
+
+    Exits with 1 where they do not fit, and says which collide and what would fit.
+
+    \b
+    Example:
+      numaforge mig explain h100-80gb
+      numaforge mig explain 10de:2330 3g.40gb 1g.10gb=4
+    """
+    from numaforge.planning.mig.advice import explain as reasons
+    from numaforge.planning.mig.geometry import place
+    from numaforge.planning.mig.models import model_named
+    from numaforge.planning.mig.request import parse_counts, wanted_instances
+    from numaforge.report import mig as report
+
+    found = model_named(model)
+    if not profiles:
+        if output == "json":
+            show_json(report.model_document(found))
+        else:
+            show(report.profile_table(found))
+        return ExitCode.YES
+    wanted = [one.profile for one in wanted_instances(found, parse_counts(profiles))]
+    placed = place(found, wanted)
+    collision = reasons(found, wanted) if placed is None else None
+    if output == "json":
+        show_json(report.geometry_document(found, placed, collision))
+    else:
+        show(report.geometry_text(found, placed, collision))
+    return ExitCode.NO if placed is None else ExitCode.YES
+
+
+@mig.command()
+@_file_argument
+@snapshot_argument
+@root_option
+@_config_option
+@output_option("table", "json")
+def check(file: str, source: str | None, root: str | None, config: str | None, output: str) -> int:
+    """Check a file of mig-parted against the GPUs of a machine.
+
+    Exits with 1 where a config (or the one of --config) does not fit, with 2 where the file is not valid.
+
+    \b
+    Example:
+      numaforge mig check config.yaml gpu-1.json --config all-balanced
+    """
+    from numaforge.planning.mig.machine import MachineMigPlan, plan_machine
+    from numaforge.report import mig as report
+
+    configs = _configs(file, config)
+    machine = machine_of(source, root)
+    answers: dict[str, MachineMigPlan | PlanError] = {}
+    for name, entries in configs.items():
+        try:
+            answers[name] = plan_machine(machine, name, entries)
+        except PlanError as error:
+            answers[name] = error
+    if output == "json":
+        show_json(report.check_document(answers))
+    else:
+        show(report.check_table(answers))
+    fits = all(isinstance(answer, MachineMigPlan) and answer.fits for answer in answers.values())
+    return ExitCode.YES if fits else ExitCode.NO
+
+
+@mig.command()
+@_file_argument
+@snapshot_argument
+@root_option
+@_config_option
+@output_option("table", "json")
+def plan(file: str, source: str | None, root: str | None, config: str | None, output: str) -> int:
+    """Show what each GPU of a machine gets: the mode, and each GPU instance with its placement.
+
+    A file with one config needs no --config. Exits with 1 where a GPU cannot have what the config says.
+
+    \b
+    Example:
+      numaforge mig plan config.yaml gpu-1.json --config all-balanced
+    """
+    from numaforge.planning.mig.machine import plan_machine
+    from numaforge.report import mig as report
+
+    configs = _configs(file, config)
+    if len(configs) > 1:
+        raise click.UsageError(f"--config says which one of {', '.join(configs)}")
+    [(name, entries)] = configs.items()
+    machine = machine_of(source, root)
+    try:
+        planned = plan_machine(machine, name, entries)
+    except PlanError as error:
+        raise error.at(file) from error
+    if output == "json":
+        show_json(report.plan_document(machine.hostname, planned))
+    else:
+        show(report.plan_text(machine.hostname, planned))
+    return ExitCode.YES if planned.fits else ExitCode.NO
+
+
+def _configs(file: str, config: str | None) -> Mapping[str, tuple[MigConfigEntry, ...]]:
+    """Return the configs of a file, or the one that is asked for."""
+    from numaforge.planning.mig.config import parse_config
+
+    configs = parse_config(Path(file).read_text(encoding="utf-8"), file)
+    if config is None:
+        return configs
+    if config not in configs:
+        raise PlanError(f"has no config {config!r}", where=file, remedy=f"it has {', '.join(configs)}")
+    return {config: configs[config]}

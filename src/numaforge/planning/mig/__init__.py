@@ -1,0 +1,1 @@
+"""Plan MIG geometries: which GPU instances of a GPU lie where, and what changes for them."""

@@ -1,0 +1,53 @@
+"""Names of MIG profiles as NVIDIA's go-nvlib reads them: `[Cc.]Gg.GBgb[+attribute,...|-attribute,...]`."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from numaforge.errors import NumaforgeError
+
+_NUMBER = "[1-9][0-9]{0,3}"
+_ATTRIBUTE = "[a-zA-Z][a-zA-Z0-9.]*"
+_NAME = re.compile(
+    rf"((?P<compute>{_NUMBER})c\.)?(?P<slices>{_NUMBER})g\.(?P<gigabytes>0|{_NUMBER})gb"
+    rf"(?P<attributes>[+-]{_ATTRIBUTE}(,{_ATTRIBUTE})*)?"
+)
+
+
+@dataclass(frozen=True)
+class ProfileName:
+    """What the name of a MIG profile says.
+
+    `compute` is the size of a compute instance that is smaller than its GPU instance, in compute slices.
+    `attributes` is "" or the sign and the attributes in order: "+me", "-me".
+    """
+
+    slices: int
+    gigabytes: int
+    attributes: str = ""
+    compute: int | None = None
+
+
+def parse_profile_name(text: str) -> ProfileName:
+    """Return what a profile's name says. Raises NumaforgeError for what go-nvlib would not read."""
+    match = _NAME.fullmatch(text)
+    if match is None:
+        raise NumaforgeError(
+            f"{text!r} is not the name of a MIG profile; write for example 1g.10gb, 1g.10gb+me or 1c.3g.40gb"
+        )
+    slices = int(match["slices"])
+    compute = int(match["compute"]) if match["compute"] else None
+    if compute is not None and compute > slices:
+        raise NumaforgeError(
+            f"{text!r} wants {compute} compute slices of a GPU instance that has {slices}; "
+            f"write {slices}c or less"
+        )
+    return ProfileName(slices, int(match["gigabytes"]), _in_order(text, match["attributes"] or ""), compute)
+
+
+def _in_order(text: str, attributes: str) -> str:
+    names = attributes[1:].split(",") if attributes else []
+    if len(set(names)) != len(names):
+        raise NumaforgeError(f"{text!r} says an attribute twice; write each once")
+    return attributes[:1] + ",".join(sorted(names))

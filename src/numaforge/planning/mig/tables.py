@@ -1,0 +1,154 @@
+"""The facts of GPU models with MIG: what their families offer, and which models belong to a family.
+
+Sources: NVIDIA MIG User Guide, supported MIG profiles; `nvidia-smi mig -lgip` and `-lgipp` of real GPUs;
+config-default.yaml of mig-parted for PCI ids. Placements are in memory slices. The names of profiles follow
+from slices and memory.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class ProfileRow:
+    """A profile of a family; the fields of `MigProfile` without the name."""
+
+    id: int
+    slices: int
+    size: int
+    starts: tuple[int, ...]
+    limit: int
+    attributes: str = ""
+    media: bool = False
+
+
+@dataclass(frozen=True)
+class FamilyRow:
+    """GPUs that are cut in the same way, whatever memory they have."""
+
+    compute_slices: int
+    memory_slices: int
+    profiles: tuple[ProfileRow, ...]
+
+
+@dataclass(frozen=True)
+class ModelRow:
+    """A model; without a family its placements are not known. `gigabytes` is in units of 2^30 bytes."""
+
+    key: str
+    generation: str
+    family: str | None
+    gigabytes: int
+    devices: tuple[str, ...]
+    products: tuple[str, ...]
+    doubt: str | None = None
+
+
+_ANY = tuple(range(7))
+_QUARTERS = (0, 3, 6, 9)
+_HALVES = (0, 6)
+
+FAMILIES = {
+    "seven": FamilyRow(
+        7,
+        8,
+        (
+            ProfileRow(19, 1, 1, _ANY, 7),
+            ProfileRow(20, 1, 1, _ANY, 1, "+me", media=True),
+            ProfileRow(15, 1, 2, (0, 2, 4, 6), 4),
+            ProfileRow(14, 2, 2, (0, 2, 4), 3),
+            ProfileRow(9, 3, 4, (0, 4), 2),
+            ProfileRow(5, 4, 4, (0,), 1),
+            ProfileRow(0, 7, 8, (0,), 1),
+        ),
+    ),
+    "a30": FamilyRow(
+        4,
+        4,
+        (
+            ProfileRow(14, 1, 1, (0, 1, 2, 3), 4),
+            ProfileRow(21, 1, 1, (0, 1, 2, 3), 1, "+me", media=True),
+            ProfileRow(5, 2, 2, (0, 2), 2),
+            ProfileRow(6, 2, 2, (0, 2), 1, "+me", media=True),
+            ProfileRow(0, 4, 4, (0,), 1, media=True),
+        ),
+    ),
+    "rtx-pro-6000": FamilyRow(
+        4,
+        12,
+        (
+            ProfileRow(14, 1, 3, _QUARTERS, 4),
+            ProfileRow(21, 1, 3, _QUARTERS, 1, "+me", media=True),
+            ProfileRow(47, 1, 3, _QUARTERS, 4, "+gfx"),
+            ProfileRow(65, 1, 3, _QUARTERS, 1, "+me.all", media=True),
+            ProfileRow(67, 1, 3, _QUARTERS, 4, "-me"),
+            ProfileRow(5, 2, 6, _HALVES, 2),
+            ProfileRow(35, 2, 6, _HALVES, 2, "+gfx"),
+            ProfileRow(64, 2, 6, _HALVES, 1, "+me.all", media=True),
+            ProfileRow(66, 2, 6, _HALVES, 2, "-me"),
+            ProfileRow(0, 4, 12, (0,), 1, media=True),
+            ProfileRow(32, 4, 12, (0,), 1, "+gfx", media=True),
+        ),
+    ),
+}
+
+_FROM_FAMILY = "placements taken from its family"
+
+MODELS = (
+    ModelRow(
+        "a100-40gb",
+        "Ampere",
+        "seven",
+        40,
+        ("20b0", "20b1", "20f1", "20f6"),
+        ("A100-SXM4-40GB", "A100-PCIE-40GB", "A800-40GB"),
+    ),
+    ModelRow(
+        "a100-80gb",
+        "Ampere",
+        "seven",
+        80,
+        ("20b2", "20b5", "20f3", "20f5"),
+        ("A100-SXM4-80GB", "A100-PCIE-80GB", "A800-80GB"),
+    ),
+    ModelRow("a30-24gb", "Ampere", "a30", 24, ("20b7",), ("A30",)),
+    ModelRow(
+        "h100-80gb",
+        "Hopper",
+        "seven",
+        80,
+        ("2330", "2331", "2322", "2324"),
+        ("H100-SXM5-80GB", "H100-PCIe-80GB", "H800-80GB"),
+    ),
+    ModelRow(
+        "h100-94gb", "Hopper", "seven", 94, ("2321", "233a"), ("H100 NVL", "H100-SXM5-94GB", "H800 NVL")
+    ),
+    ModelRow(
+        "h100-96gb", "Hopper", "seven", 96, ("2342", "233d", "2329"), ("GH200-96GB", "H100-96GB", "H20")
+    ),
+    ModelRow("h200-141gb", "Hopper", "seven", 141, ("2335", "233b"), ("H200-SXM5", "H200 NVL")),
+    ModelRow("gh200-144gb", "Hopper", "seven", 144, ("2348",), ("GH200 144G HBM3e",)),
+    ModelRow("b200-180gb", "Blackwell", "seven", 180, ("2901",), ("B200",)),
+    ModelRow("gb200-186gb", "Blackwell", "seven", 186, ("2941",), ("GB200",), _FROM_FAMILY),
+    ModelRow("gb200-189gb", "Blackwell", "seven", 189, ("2941",), ("GB200 (older driver)",), _FROM_FAMILY),
+    ModelRow("b300-269gb", "Blackwell", "seven", 269, ("3182",), ("B300",), _FROM_FAMILY),
+    ModelRow("gb300-278gb", "Blackwell", "seven", 278, ("31c2",), ("GB300",), _FROM_FAMILY),
+    ModelRow(
+        "rtx-pro-6000-96gb",
+        "Blackwell",
+        "rtx-pro-6000",
+        96,
+        ("2bb5", "2bb1", "2bb4"),
+        (
+            "RTX PRO 6000 Blackwell Server Edition",
+            "RTX PRO 6000 Blackwell Workstation Edition",
+            "RTX PRO 6000 Blackwell Max-Q Workstation Edition",
+        ),
+        "PCI ids 2bb1 and 2bb4, and which media profiles exclude each other, are not confirmed",
+    ),
+    # Their profiles differ by driver and VBIOS, and no list of their placements is public.
+    ModelRow("rtx-pro-5000-48gb", "Blackwell", None, 48, (), ("RTX PRO 5000 Blackwell",)),
+    ModelRow("rtx-pro-4500-32gb", "Blackwell", None, 32, (), ("RTX PRO 4500 Blackwell",)),
+    ModelRow("thor-igpu", "Blackwell", None, 0, (), ("Thor iGPU",)),
+)

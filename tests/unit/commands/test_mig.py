@@ -1,0 +1,224 @@
+"""The commands of `numaforge mig`: what they read, what they print, and with which code they exit."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from numaforge.cli import run
+from numaforge.topology import to_document
+from tests.fixtures.machines import dgx_h100, lab_node
+
+FITS = "devices: all, mig-enabled: true, mig-devices: {3g.40gb: 1, 1g.10gb: 4}"
+TOO_MUCH = "devices: [0], mig-enabled: true, mig-devices: {3g.40gb: 2, 1g.10gb: 1}"
+FOR_OTHERS = 'devices: all, device-filter: "0x20B010DE", mig-enabled: true, mig-devices: {}'
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> str:
+    file = tmp_path / "gpu-1.json"
+    file.write_text(json.dumps(to_document(dgx_h100())))
+    return str(file)
+
+
+def config(folder: Path, **entries: str) -> str:
+    file = folder / "config.yaml"
+    lines = "".join(f"  {name}:\n    - {{{entry}}}\n" for name, entry in entries.items())
+    file.write_text(f"version: v1\nmig-configs:\n{lines}")
+    return str(file)
+
+
+def answer(capsys, *arguments: str, code: int = 0) -> str:
+    """Run a command that is to exit with `code`, and return what it printed."""
+    assert run(["mig", *arguments]) == code
+    out, err = capsys.readouterr()
+    assert "Traceback" not in err
+    assert (out == "") == (code == 2)
+    return err if code == 2 else out
+
+
+# ---- explain ----
+
+
+def test_explain_shows_the_profiles_of_a_model(capsys):
+    shown = answer(capsys, "explain", "a30-24gb")
+    assert "4 compute slices" in shown
+    assert [line.split()[0] for line in shown.splitlines()[3:]] == [
+        "1g.6gb",
+        "1g.6gb+me",
+        "2g.12gb",
+        "2g.12gb+me",
+        "4g.24gb",
+    ]
+
+
+def test_explain_says_what_is_not_confirmed(capsys):
+    said = "Not confirmed: placements taken from its family"
+    assert said in answer(capsys, "explain", "B300")
+    assert said in answer(capsys, "explain", "B300", "1g.34gb")
+
+
+def test_explain_shows_where_profiles_lie(capsys):
+    shown = answer(capsys, "explain", "rtx-pro-6000-96gb", "2g.48gb", "1g.24gb+me.all").splitlines()
+    assert "|2g                           |1g+me.all     |----|----|----|" in shown
+
+
+@pytest.mark.parametrize("model", ["h100-80gb", "rtx-pro-6000-96gb", "a30-24gb"])
+def test_a_picture_keeps_to_80_columns(capsys, model):
+    smallest = {"a30-24gb": "1g.6gb+me", "h100-80gb": "1g.10gb+me", "rtx-pro-6000-96gb": "1g.24gb+me.all"}
+    shown = answer(capsys, "explain", model, smallest[model])
+    assert max(len(line) for line in shown.splitlines()) <= 80
+
+
+def test_explain_says_why_profiles_do_not_fit(capsys):
+    shown = answer(capsys, "explain", "h100-80gb", "3g.40gb=2", "1g.10gb", code=1)
+    assert "These do not fit together: 2 x 3g.40gb, 1g.10gb" in shown
+
+
+def test_explain_for_programs(capsys):
+    document = json.loads(answer(capsys, "explain", "2330", "3g.40gb", "-o", "json"))
+    placement = {"profile": "3g.40gb", "profile_id": 9, "start": 0, "size": 4}
+    assert document == {
+        "schema": 1,
+        "model": "h100-80gb",
+        "fits": True,
+        "placements": [placement],
+        "collision": None,
+    }
+    document = json.loads(answer(capsys, "explain", "2330", "7g.80gb=2", "-o", "json", code=1))
+    assert document["collision"]["profiles"] == ["7g.80gb", "7g.80gb"]
+    document = json.loads(answer(capsys, "explain", "2330", "-o", "json"))
+    assert document["profiles"][0]["name"] == "1g.10gb"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        pytest.param(["H100"], "'H100' is not among the GPUs", id="a piece of a name"),
+        pytest.param(["thor-igpu"], "is not known", id="placements unknown"),
+        pytest.param(["2330", "1g.99gb"], "choose among 1g.10gb, ", id="no such profile"),
+        pytest.param(["2330", "1g"], "write for example 1g.10gb", id="no profile"),
+        pytest.param(["2330", "5c.7g.80gb"], "choose among 1, 2, 3, 4, 7", id="no such compute instance"),
+        pytest.param(["2330", "1g.10gb=0"], "write for example 1g.10gb=2", id="a count of zero"),
+        pytest.param(["2330", "1g.10gb=x"], "has no count", id="a count that is none"),
+        pytest.param(["2330", "1g.10gb=65"], "at most 64", id="a count beyond any GPU"),
+        pytest.param(
+            ["2330", "1g.10gb=64", "2g.20gb"], "65 MIG devices are more than", id="a sum beyond any"
+        ),
+    ],
+)
+def test_explain_refuses_what_means_nothing(capsys, arguments, said):
+    assert said in answer(capsys, "explain", *arguments, code=2)
+
+
+# ---- check ----
+
+
+def test_check_says_yes(capsys, tmp_path, machine):
+    assert answer(capsys, "check", config(tmp_path, a=FITS), machine) == "a  fits  8 GPUs\n"
+
+
+@pytest.mark.parametrize(
+    ("entry", "said"),
+    [
+        pytest.param(TOO_MUCH, "they need 9 memory slices, the GPU has 8", id="it does not fit"),
+        pytest.param(FOR_OTHERS, "matches no GPU of this machine", id="it is for other machines"),
+    ],
+)
+def test_check_says_no_for_one_config_of_several(capsys, tmp_path, machine, entry, said):
+    file = config(tmp_path, a=FITS, b=entry)
+    shown = answer(capsys, "check", file, machine, code=1)
+    assert shown.startswith("a  fits  8 GPUs\nb  no")
+    assert said in shown
+    assert answer(capsys, "check", file, machine, "--config", "a")
+
+
+def test_check_for_programs(capsys, tmp_path, machine):
+    file = config(tmp_path, a=FITS, b=FOR_OTHERS)
+    configs = json.loads(answer(capsys, "check", file, machine, "-o", "json", code=1))["configs"]
+    assert [(one["config"], one["fits"], len(one["gpus"])) for one in configs] == [
+        ("a", True, 8),
+        ("b", False, 0),
+    ]
+    assert configs[0]["refusal"] is None
+    assert "matches no GPU" in configs[1]["refusal"]
+
+
+@pytest.mark.parametrize("command", ["check", "plan"])
+def test_a_file_that_is_not_valid_is_bad_input(capsys, tmp_path, machine, command):
+    file = config(tmp_path, a="devices: 0, mig-enabled: false")
+    said = f"numaforge: {file}: mig-configs.a[0].devices: 0 names no GPUs"
+    assert answer(capsys, command, file, machine, code=2).startswith(said)
+
+
+@pytest.mark.parametrize("command", ["check", "plan"])
+def test_a_config_that_the_file_does_not_have_is_bad_input(capsys, tmp_path, machine, command):
+    error = answer(capsys, command, config(tmp_path, a=FITS), machine, "--config", "b", code=2)
+    assert "has no config 'b'" in error
+    assert "it has a" in error
+
+
+@pytest.mark.parametrize("command", ["check", "plan"])
+def test_a_file_that_is_not_there_is_bad_input(capsys, tmp_path, machine, command):
+    file = str(tmp_path / "absent.yaml")
+    assert answer(capsys, command, file, machine, code=2) == f"numaforge: {file}: No such file or directory\n"
+
+
+# ---- plan ----
+
+
+def test_plan_takes_the_only_config(capsys, tmp_path, machine):
+    shown = answer(capsys, "plan", config(tmp_path, a=FITS), machine)
+    assert "Instances that exist are not known: each GPU is planned as empty." in shown
+    assert "GPU 0-7  H100 80GB HBM3" in shown
+    assert "MIG mode changes from disabled to enabled" in shown
+    assert "the MIG mode is lost at a reboot (Hopper)" in shown
+    assert "3g.40gb  9   4:4         3c" in shown
+
+
+def test_plan_of_a_file_with_several_configs_needs_a_name(capsys, tmp_path, machine):
+    error = answer(capsys, "plan", config(tmp_path, a=FITS, b=FITS), machine, code=2)
+    assert "--config says which one of a, b" in error
+
+
+def test_plan_for_programs(capsys, tmp_path, machine):
+    document = json.loads(answer(capsys, "plan", config(tmp_path, a=FITS), machine, "-o", "json"))
+    assert (document["schema"], document["hostname"], document["config"]) == (1, "dgx-01", "a")
+    assert document["assumes_no_instances"]
+    assert document["gpus"][1] == {
+        "index": 1,
+        "pci_address": "0000:43:00.0",
+        "uuid": "GPU-00000000-0000-4000-8000-000000000001",
+        "model": "h100-80gb",
+        "mig_mode": "disabled",
+        "wanted_mig_mode": "enabled",
+        "mode_changes": True,
+        "create": [
+            {"profile": "3g.40gb", "profile_id": 9, "start": 4, "size": 4, "compute_instances": [3]},
+            *(
+                {"profile": "1g.10gb", "profile_id": 19, "start": start, "size": 1, "compute_instances": [1]}
+                for start in range(4)
+            ),
+        ],
+        "notices": ["the MIG mode is lost at a reboot (Hopper)"],
+        "refusal": None,
+        "collision": None,
+    }
+
+
+def test_plan_of_what_does_not_fit_says_no(capsys, tmp_path, machine):
+    shown = answer(capsys, "plan", config(tmp_path, a=TOO_MUCH), machine, code=1)
+    assert "These do not fit together" in shown
+    assert "Left as they are: GPU 1-7" in shown
+
+
+def test_plan_of_a_machine_without_gpus_is_bad_input(capsys, tmp_path):
+    snapshot = tmp_path / "node.json"
+    snapshot.write_text(json.dumps(to_document(lab_node())))
+    file = config(tmp_path, a=FITS)
+    error = answer(capsys, "plan", file, str(snapshot), code=2)
+    assert error == (
+        f"numaforge: {file}: mig-configs.a: matches no GPU of this machine\n  it has no NVIDIA GPU\n"
+    )

@@ -1,0 +1,196 @@
+"""Which geometries fit, where they lie, and what is said of those that do not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import combinations, permutations, product
+
+import pytest
+
+from numaforge.planning.mig.advice import explain
+from numaforge.planning.mig.geometry import Placement, counted_names, place
+from numaforge.planning.mig.models import MigModel, MigProfile, model_named, profile_of
+from numaforge.planning.mig.request import parse_counts, wanted_instances
+from tests.unit.planning.mig.oracle import allowed, geometries
+
+ONE_OF_EACH_FAMILY = [model_named(key) for key in ("h100-80gb", "a30-24gb", "rtx-pro-6000-96gb")]
+
+
+def profiles(key: str, text: str) -> list[MigProfile]:
+    return [one.profile for one in wanted_instances(model_named(key), parse_counts(text.split()))]
+
+
+def lies(key: str, text: str, fixed: tuple[Placement, ...] = ()) -> str | None:
+    placed = place(model_named(key), profiles(key, text), fixed)
+    return None if placed is None else ", ".join(f"{one.profile.name}@{one.start}" for one in placed)
+
+
+@pytest.mark.parametrize(
+    ("key", "wanted", "expected"),
+    [
+        pytest.param(
+            "a100-40gb",
+            "1g.5gb 1g.5gb 2g.10gb 3g.20gb",
+            "3g.20gb@4, 2g.10gb@0, 1g.5gb@2, 1g.5gb@3",
+            id="what NVML's own placement fails for",
+        ),
+        pytest.param("a100-40gb", "4g.20gb 3g.20gb", "4g.20gb@0, 3g.20gb@4", id="4g beside 3g"),
+        pytest.param(
+            "a100-40gb",
+            "1g.5gb=7",
+            "1g.5gb@0, 1g.5gb@1, 1g.5gb@2, 1g.5gb@3, 1g.5gb@4, 1g.5gb@5, 1g.5gb@6",
+            id="seven of 1g: the last memory slice stays free",
+        ),
+        pytest.param(
+            "rtx-pro-6000-96gb",
+            "1g.24gb=2 2g.48gb",
+            "2g.48gb@0, 1g.24gb@6, 1g.24gb@9",
+            id="twelve memory slices",
+        ),
+        pytest.param(
+            "a30-24gb", "1g.6gb=2 2g.12gb", "2g.12gb@0, 1g.6gb@2, 1g.6gb@3", id="four memory slices"
+        ),
+        pytest.param("a100-40gb", "3g.20gb=2 1g.5gb", None, id="3g twice leaves no memory for 1g"),
+        pytest.param("a100-40gb", "1g.10gb=4 1g.5gb", None, id="1g of a quarter four times takes it all"),
+        pytest.param("a100-40gb", "4g.20gb 1g.10gb=3", None, id="a quarter has three places beside 4g: no"),
+        pytest.param("a100-40gb", "7g.40gb 1g.5gb", None, id="7g is the whole GPU"),
+        pytest.param("a30-24gb", "1g.6gb+me 2g.12gb+me", None, id="one has the media engines"),
+        pytest.param("a100-40gb", "4g.20gb=2", None, id="the limit of a profile"),
+    ],
+)
+def test_a_geometry_lies_there_or_does_not_fit(key, wanted, expected):
+    assert lies(key, wanted) == expected
+
+
+def test_the_order_of_the_wish_does_not_matter():
+    wishes = permutations(profiles("a100-40gb", "1g.5gb=2 2g.10gb 3g.20gb"))
+    assert len({place(model_named("a100-40gb"), wish) for wish in wishes}) == 1
+
+
+def test_what_stays_is_an_obstacle():
+    model = model_named("a100-40gb")
+    stays = (Placement(profile_of(model, "1g.5gb"), 1),)
+    assert lies("a100-40gb", "3g.20gb", stays) == "3g.20gb@4"
+    assert lies("a100-40gb", "4g.20gb", stays) is None
+    assert lies("a100-40gb", "1g.5gb=7", stays) is None
+
+
+def test_the_base_profiles_of_the_seven_slice_family_have_77_geometries():
+    model = model_named("h100-80gb")
+    base = [profile for profile in model.profiles if not profile.media]
+    wishes = product(*(range(profile.limit + 1) for profile in base))
+    possible = [
+        wish
+        for wish in wishes
+        if 0 < sum(n * profile.slices for n, profile in zip(wish, base, strict=True)) <= model.compute_slices
+    ]
+    fitting = [
+        wish
+        for wish in possible
+        if place(model, [p for n, p in zip(wish, base, strict=True) for _ in range(n)]) is not None
+    ]
+    assert (len(possible), len(fitting)) == (102, 77)
+
+
+def multisets(model: MigModel) -> Iterator[tuple[MigProfile, ...]]:
+    """Yield every multiset up to the limits of each profile, one more, and one slice more than there are."""
+
+    def extend(
+        chosen: tuple[MigProfile, ...], rest: tuple[MigProfile, ...]
+    ) -> Iterator[tuple[MigProfile, ...]]:
+        if not rest:
+            yield chosen
+            return
+        for count in range(rest[0].limit + 2):
+            more = chosen + (rest[0],) * count
+            if sum(profile.slices for profile in more) > model.compute_slices + 1:
+                return
+            yield from extend(more, rest[1:])
+
+    yield from extend((), model.profiles)
+
+
+@pytest.mark.parametrize("model", ONE_OF_EACH_FAMILY, ids=lambda model: model.key)
+def test_every_multiset_is_judged_as_by_trying_everything(model):
+    legal = geometries(model)
+    for wanted in multisets(model):
+        placed = place(model, wanted)
+        assert (placed is not None) == (wanted in legal), counted_names(wanted)
+        if placed is not None:
+            assert allowed(model, list(placed))
+            assert sorted(p.profile.name for p in placed) == sorted(p.name for p in wanted)
+
+
+# ---- what does not fit ----
+
+
+@pytest.mark.parametrize("model", ONE_OF_EACH_FAMILY[:2], ids=lambda model: model.key)
+def test_what_collides_is_minimal_and_the_advice_fits(model):
+    for wanted in multisets(model):
+        if place(model, wanted) is not None:
+            continue
+        collision = explain(model, wanted)
+        colliding = collision.profiles
+        assert place(model, colliding) is None
+        assert all(place(model, fewer) is not None for fewer in combinations(colliding, len(colliding) - 1))
+        assert collision.reasons
+        assert all(place(model, one) is not None for one in (*collision.fewer, *collision.swapped))
+
+
+@pytest.mark.parametrize(
+    ("key", "wanted", "colliding", "reason"),
+    [
+        pytest.param(
+            "a100-40gb", "3g.20gb=2 1g.5gb", "2 x 3g.20gb, 1g.5gb", "they need 9 memory slices", id="memory"
+        ),
+        pytest.param(
+            "a100-40gb", "4g.20gb 2g.10gb=2", "4g.20gb, 2 x 2g.10gb", "8 compute slices", id="slices"
+        ),
+        pytest.param(
+            "a100-40gb",
+            "4g.20gb=3",
+            "2 x 4g.20gb",
+            "at most 1 of 4g.20gb can exist at once, not 2",
+            id="limit",
+        ),
+        pytest.param(
+            "a30-24gb", "1g.6gb+me 2g.12gb+me", "2g.12gb+me, 1g.6gb+me", "media engines", id="media"
+        ),
+        pytest.param(
+            "a100-40gb", "2g.10gb=3 1g.10gb=2", "3 x 2g.10gb, 2 x 1g.10gb", "8 compute slices", id="both"
+        ),
+    ],
+)
+def test_the_reason_names_what_collides(key, wanted, colliding, reason):
+    collision = explain(model_named(key), profiles(key, wanted))
+    assert counted_names(collision.profiles) == colliding
+    assert reason in collision.reasons[0]
+
+
+def test_the_reason_names_what_stays():
+    model = model_named("a100-40gb")
+    stays = (Placement(profile_of(model, "1g.5gb"), 2),)
+    collision = explain(model, profiles("a100-40gb", "4g.20gb"), stays)
+    assert collision.reasons == (
+        "they overlap in memory wherever they lie: 4g.20gb takes 4 memory slices from 0; 1g.5gb at 2:1 stays",
+    )
+
+
+def test_the_advice_is_what_fits_with_fewer_and_with_smaller_instances():
+    collision = explain(model_named("a100-40gb"), profiles("a100-40gb", "3g.20gb=2 1g.5gb"))
+    assert [*map(counted_names, collision.fewer)] == ["2 x 3g.20gb", "3g.20gb, 1g.5gb"]
+    assert [*map(counted_names, collision.swapped)] == ["3g.20gb, 2g.10gb, 1g.5gb"]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "expected"),
+    [
+        pytest.param("1c.3g.20gb=3", [(1, 1, 1)], id="three share one GPU instance"),
+        pytest.param("1c.3g.20gb=4", [(1, 1, 1), (1,)], id="the fourth needs another"),
+        pytest.param("2c.3g.20gb 1c.3g.20gb=2", [(2, 1), (1,)], id="the largest first"),
+        pytest.param("3g.20gb", [(3,)], id="a whole one by default"),
+    ],
+)
+def test_compute_instances_share_as_few_gpu_instances_as_hold_them(wanted, expected):
+    found = wanted_instances(model_named("a100-40gb"), parse_counts(wanted.split()))
+    assert [one.compute_instances for one in found] == expected

@@ -1,0 +1,172 @@
+"""What the GPUs of a machine get from a config."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from numaforge.errors import PlanError
+from numaforge.planning.mig.config import parse_config
+from numaforge.planning.mig.machine import MachineMigPlan, plan_machine
+from numaforge.topology.model import Gpu, NodeTopology
+from tests.fixtures.machines import dgx_h100, grace_blackwell_tray, lab_node
+
+
+def planned(topology: NodeTopology, *entries: str) -> MachineMigPlan:
+    lines = "".join(f"    - {{{entry}}}\n" for entry in entries)
+    return plan_machine(
+        topology, "a", parse_config(f"version: v1\nmig-configs:\n  a:\n{lines}", "config.yaml")["a"]
+    )
+
+
+def with_gpus(*gpus: Gpu) -> NodeTopology:
+    return replace(lab_node(), gpus=gpus)
+
+
+def gpu(device: str, bus: int = 1, *, mode: str | None = "disabled", capable: bool | None = True) -> Gpu:
+    return Gpu(f"0000:{bus:02x}:00.0", "10de", device, 0, mig_capable=capable, mig_mode=mode)
+
+
+def on(profiles: str, devices: str = "all") -> str:
+    return f"devices: {devices}, mig-enabled: true, mig-devices: {{{profiles}}}"
+
+
+OFF = "devices: all, mig-enabled: false"
+
+
+def test_every_gpu_gets_placements():
+    plan = planned(dgx_h100(), on("3g.40gb: 1, 2g.20gb: 1, 1g.10gb: 2"))
+    assert plan.fits
+    assert [one.index for one in plan.gpus] == [*range(8)]
+    for one in plan.gpus:
+        assert [str(each.placement) for each in one.create] == [
+            "3g.40gb at 4:4",
+            "2g.20gb at 0:2",
+            "1g.10gb at 2:1",
+            "1g.10gb at 3:1",
+        ]
+
+
+def test_gpus_are_counted_in_pci_order_and_only_nvidias():
+    other = replace(gpu("0000", 0), vendor="1002")
+    plan = planned(with_gpus(gpu("2330", 9), other, gpu("20b0", 3)), on("1g.5gb: 1", "[0]"), on("", "[1]"))
+    assert [(one.index, one.model.key) for one in plan.gpus] == [(0, "a100-40gb"), (1, "h100-80gb")]
+
+
+def test_gpus_that_no_entry_names_are_left_as_they_are():
+    plan = planned(dgx_h100(), on("1g.10gb: 7", "[0, 3]"))
+    assert [one.index for one in plan.gpus] == [0, 3]
+    assert plan.untouched == (1, 2, 4, 5, 6, 7)
+
+
+def test_profiles_are_found_by_the_name_of_another_driver():
+    plan = planned(grace_blackwell_tray(), on("1g.24gb: 1, 3g.95gb: 1"))
+    assert [each.placement.profile.name for each in plan.gpus[0].create] == ["3g.93gb", "1g.23gb"]
+
+
+def test_compute_instances_lie_in_their_gpu_instance():
+    plan = planned(dgx_h100(), on("1c.3g.40gb: 4"))
+    assert [each.compute_instances for each in plan.gpus[0].create] == [(1, 1, 1), (1,)]
+
+
+@pytest.mark.parametrize(
+    ("device", "mode", "entry", "changes", "notices"),
+    [
+        pytest.param(
+            "20b0",
+            "disabled",
+            on(""),
+            True,
+            ("a change of the MIG mode needs a reset of the GPU (Ampere)",),
+            id="Ampere needs a reset",
+        ),
+        pytest.param("20b0", "enabled", on(""), False, (), id="Ampere keeps its mode"),
+        pytest.param(
+            "2330",
+            "disabled",
+            on(""),
+            True,
+            ("the MIG mode is lost at a reboot (Hopper)",),
+            id="Hopper loses it at a reboot",
+        ),
+        pytest.param("2901", "enabled", OFF, True, (), id="off is not lost"),
+        pytest.param(
+            "20b7",
+            None,
+            on(""),
+            None,
+            ("its MIG mode is not known: it needs the driver's answer",),
+            id="no answer of the driver",
+        ),
+    ],
+)
+def test_what_the_mode_needs(device, mode, entry, changes, notices):
+    [one] = planned(with_gpus(gpu(device, mode=mode)), entry).gpus
+    assert (one.mode_changes, one.notices) == (changes, notices)
+
+
+@pytest.mark.parametrize(
+    ("machine", "entry", "said"),
+    [
+        pytest.param(dgx_h100(), on("1g.99gb: 1"), "has no profile 1g.99gb", id="an unknown profile"),
+        pytest.param(dgx_h100(), on("3g.40gb: 2, 1g.10gb: 1"), "do not fit", id="too much"),
+        pytest.param(
+            with_gpus(gpu("1db6")), on("1g.5gb: 1"), "10de:1db6 is not among", id="an unknown model"
+        ),
+        pytest.param(with_gpus(gpu("2330", capable=False)), on(""), "has no MIG", id="the driver says no"),
+    ],
+)
+def test_what_a_gpu_cannot_have_is_refused(machine, entry, said):
+    plan = planned(machine, entry)
+    assert not plan.fits
+    assert all(said in (one.refusal or "") and not one.create for one in plan.gpus)
+
+
+def test_what_does_not_fit_has_its_collision():
+    collision = planned(dgx_h100(), on("3g.40gb: 2, 1g.10gb: 1")).gpus[0].collision
+    assert collision is not None
+    assert collision.swapped
+
+
+def test_a_gpu_without_mig_is_as_a_config_wants_it_that_turns_mig_off():
+    plan = planned(with_gpus(gpu("1db6", capable=False, mode=None)), OFF)
+    assert plan.fits
+    assert plan.gpus[0].mode_changes is False
+
+
+H100_FILTER = 'device-filter: "0x233010DE", '
+A100_FILTER = 'device-filter: "0x20B010DE", '
+
+
+def test_a_file_for_several_models_is_told_what_matches_nothing():
+    plan = planned(dgx_h100(), A100_FILTER + on("1g.5gb: 7"), H100_FILTER + on("1g.10gb: 7"))
+    assert plan.fits
+    assert plan.notices == ("mig-configs.a[0] matches no GPU of this machine",)
+
+
+def test_subsystems_are_not_compared():
+    filters = 'device-filter: ["0x233110DE", "0x233010DE:0x16C010DE"], '
+    plan = planned(dgx_h100(), filters + on("1g.10gb: 7"))
+    assert len(plan.gpus) == 8
+    assert "subsystem ids of GPUs are not known" in plan.notices[0]
+
+
+@pytest.mark.parametrize(
+    ("machine", "entries", "said"),
+    [
+        pytest.param(
+            dgx_h100(), [A100_FILTER + on("1g.5gb: 7")], "its GPUs are 10de:2330", id="a filter for others"
+        ),
+        pytest.param(lab_node(), [OFF], "it has no NVIDIA GPU", id="a machine without GPUs"),
+        pytest.param(dgx_h100(), [on("", "[8]")], "there is no GPU 8", id="an index beyond the last"),
+        pytest.param(
+            dgx_h100(), [on("", "[0, 1]"), OFF], "GPU 0 is named by entry 0 already", id="a GPU named twice"
+        ),
+    ],
+)
+def test_a_config_that_is_not_for_this_machine_is_refused(machine, entries, said):
+    with pytest.raises(PlanError) as caught:
+        planned(machine, *entries)
+    assert said in str(caught.value)
+    assert str(caught.value).startswith("mig-configs.a")
