@@ -31,11 +31,11 @@ demo: setup ## bring up the lab, provision it, verify it, run a pinned pod
 
 test: setup lint ## every check and every test but those that take long, the lab included
 	@$(PYTHON) -m lab require
-	@sh tests/beside.sh 'nice $(MAKE) --no-print-directory test-beside' '$(PYTHON) -m pytest $(FAST)'
+	@sh tests/beside.sh '$(MAKE) --no-print-directory test-beside' '$(PYTHON) -m pytest $(FAST)'
 	@$(PYTHON) -m pytest $(NODE_TESTS)
 
 test-beside:
-	@$(PYTHON) -m lab prepare .lab .lab-gw1
+	@nice $(PYTHON) -m lab prepare .lab .lab-gw1
 	@$(PYTHON) -m pytest --durations 20 -m 'lab and not vm and not long' tests/lab
 
 test-fast: setup ## the tests that need neither a lab nor an sshd
