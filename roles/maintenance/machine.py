@@ -9,6 +9,7 @@ from typing import Any
 
 from pyinfra.api import Host
 
+from numaforge.errors import HostUnreachableError
 from numaforge.hosts import reached
 from numaforge.node.identity import Identity, identity_script, read_identity
 from numaforge.node.look import look
@@ -26,7 +27,7 @@ from numaforge.node.transaction import (
 )
 from numaforge.rollout.configz import read_answer
 from numaforge.rollout.gate import Expected
-from numaforge.rollout.patience import RETRY_SECONDS, HostUnreachableError
+from numaforge.rollout.patience import RETRY_SECONDS
 from numaforge.rollout.steps import Steps
 
 from .target import Target

@@ -24,6 +24,7 @@ from numaforge.hosts import (
 from numaforge.node.look import look
 from numaforge.node.need import need, pending
 from numaforge.node.transaction import (
+    Status,
     Transaction,
     read_status,
     settle_script,
@@ -87,12 +88,15 @@ def maintain(target: Target, options: RolloutOptions, ask_cluster: bool) -> Comm
 def _change(on: Host, transaction: Transaction, unreachable_seconds: float, unit: str) -> None:
     """Carry out a transaction on a host without pods to move, and retry while the host is unreachable."""
 
-    def answer(script: str) -> list[str]:
-        return run(patiently(lambda: reached(on, script), tell=on.log, patience_seconds=unreachable_seconds))
-
-    answer(start_script(replace(transaction, good_for_seconds=int(unreachable_seconds) + _LOOK_SECONDS)))
+    retry = partial(patiently, tell=on.log, patience_seconds=unreachable_seconds)
+    start = start_script(replace(transaction, good_for_seconds=int(unreachable_seconds) + _LOOK_SECONDS))
+    run(retry(lambda: reached(on, start)))
     ask = status_script(transaction.id, unit)
-    while (result := (status := read_status("\n".join(answer(ask)))).result) is None:
+    while True:
+        status: Status = run(retry(lambda: read_status("\n".join(reached(on, ask)))))
+        result = status.result
+        if result is not None:
+            break
         if status.broken_off and status.phase != "reboot":
             raise HostError(
                 f"the transaction {transaction.id} was broken off", remedy="run again, which ends it first"

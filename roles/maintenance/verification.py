@@ -9,9 +9,9 @@ from pathlib import Path
 
 from pyinfra.api import Host
 
-from numaforge.errors import HostError
+from numaforge.errors import HostError, HostUnreachableError
 from numaforge.hosts import roles_of
-from numaforge.rollout.patience import UNREACHABLE_EXIT_CODE, HostUnreachableError
+from numaforge.rollout.patience import UNREACHABLE_EXIT_CODE
 from numaforge.rollout.steps import Steps
 from numaforge.verification import suite
 from numaforge.verification.login import WITHOUT, Login, login, ssh_config

@@ -67,3 +67,7 @@ class KubeletConfigError(NumaforgeError):
 
 class HostError(NumaforgeError):
     """A host cannot be reached, or lacks what the work needs."""
+
+
+class HostUnreachableError(HostError):
+    """A host does not answer now, or its answer is cut off; what runs there runs on."""

@@ -11,7 +11,7 @@ from gevent import Timeout  # type: ignore[import-untyped]
 from paramiko import SSHClient, SSHException, Transport
 from pyinfra.api import Host
 
-from numaforge.rollout.patience import HostUnreachableError
+from numaforge.errors import HostUnreachableError
 
 LOOK_SECONDS = 600
 """How long a host may take to say what it is: those of a large inventory are all asked together."""

@@ -9,9 +9,8 @@ from pathlib import Path
 
 from pyinfra.api import FactBase, Host
 
-from numaforge.errors import HostError, SnapshotError
+from numaforge.errors import HostError, HostUnreachableError, SnapshotError
 from numaforge.hosts import connection
-from numaforge.rollout.patience import HostUnreachableError
 from numaforge.snapshot import Snapshot, parse_output, script
 
 _SHELL = Path(__file__).parent

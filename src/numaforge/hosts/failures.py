@@ -8,9 +8,8 @@ from pyinfra import logger
 from pyinfra.api import Host, State
 from pyinfra.api.output import format_text
 
-from numaforge.errors import NumaforgeError
+from numaforge.errors import HostUnreachableError, NumaforgeError
 from numaforge.rollout import events
-from numaforge.rollout.patience import HostUnreachableError
 
 
 def fail_host(host: Host, error: NumaforgeError) -> None:

@@ -10,9 +10,8 @@ from paramiko import SSHException
 from pyinfra.api import Host, StringCommand
 from pyinfra.api.exceptions import ConnectError
 
-from numaforge.errors import HostError
+from numaforge.errors import HostError, HostUnreachableError
 from numaforge.hosts.connection import hang_up, is_open, send_at_once, within
-from numaforge.rollout.patience import HostUnreachableError
 
 _CUT = "the connection was cut"
 

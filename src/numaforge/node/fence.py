@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from numaforge.errors import HostError
+from numaforge.errors import HostUnreachableError
 from numaforge.shell import line
 
 
@@ -31,7 +31,7 @@ class Fingerprint:
 def read_fingerprint(lines: Iterable[str], drop_in_folder: str | None) -> Fingerprint:
     """Read what `look_command` printed, among other lines.
 
-    Raises HostError for an answer that is cut off.
+    Raises HostUnreachableError for an answer that is cut off: the host may be on its way down.
     """
     words = [line.partition(" ") for line in lines]
     said = {name: value for name, _, value in words}
@@ -45,7 +45,9 @@ def read_fingerprint(lines: Iterable[str], drop_in_folder: str | None) -> Finger
             drop_in_folder,
         )
     except (KeyError, ValueError) as error:
-        raise HostError("the answer about the kubelet's files is cut off", remedy="run again") from error
+        raise HostUnreachableError(
+            "the answer about the kubelet's files is cut off", remedy="run again"
+        ) from error
 
 
 def settings(planned_on: Fingerprint | None, good_for_seconds: int) -> dict[str, str]:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from numaforge import shell
-from numaforge.errors import HostError
+from numaforge.errors import HostUnreachableError
 
 
 @dataclass(frozen=True)
@@ -26,9 +26,9 @@ def identity_script() -> str:
 def read_identity(output: Sequence[str]) -> Identity:
     """Read what `identity_script` printed.
 
-    Raises HostError for an answer that is cut off.
+    Raises HostUnreachableError for an answer that is cut off: the host may be on its way down.
     """
     if not output or output[-1] != "end":
-        raise HostError("the answer about the host's identity is cut off", remedy="run again")
+        raise HostUnreachableError("the answer about the host's identity is cut off", remedy="run again")
     values = dict(line.partition(" ")[::2] for line in output[:-1])
     return Identity(**{name: value.strip().lower() or None for name, value in values.items()})

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from numaforge import shell
-from numaforge.errors import HostError
+from numaforge.errors import HostUnreachableError
 from numaforge.node import parts
 from numaforge.node.bundle import known_sums, parse_states
 from numaforge.node.fence import read_fingerprint
@@ -74,10 +74,10 @@ def look(ask: Ask, asked: NodeQuery) -> Found:
 def read_found(asked: NodeQuery, output: Sequence[str], unit: Callable[[], Unit]) -> Found:
     """Read what the question's script has printed.
 
-    Raises HostError for an answer that is cut off.
+    Raises HostUnreachableError for an answer that is cut off: the host may be on its way down.
     """
     if "." not in output or "files" not in output:
-        raise HostError("the answer about the node is cut off", remedy="run again")
+        raise HostUnreachableError("the answer about the node is cut off", remedy="run again")
     begin, end = output.index(".") + 1, output.index("files")
     said: dict[str, list[str]] = {}
     words = [line.partition(" ")[::2] for line in output[begin:end]]
@@ -100,10 +100,10 @@ def read_found(asked: NodeQuery, output: Sequence[str], unit: Callable[[], Unit]
 def parse_values(paths: Sequence[str], output: Sequence[str]) -> dict[str, str]:
     """Return what `read_values` in look.sh printed, by path.
 
-    Raises HostError for an answer that is cut off.
+    Raises HostUnreachableError for an answer that is cut off: the host may be on its way down.
     """
     if not output or output[-1] != ".":
-        raise HostError("the answer about kernel settings is cut off", remedy="run again")
+        raise HostUnreachableError("the answer about kernel settings is cut off", remedy="run again")
     asked = {*paths}
     values: dict[str, str] = {}
     for line in output[:-1]:
@@ -118,10 +118,10 @@ def parse_values(paths: Sequence[str], output: Sequence[str]) -> dict[str, str]:
 def read_unit(output: Sequence[str]) -> Unit:
     """Read what `tell_unit` in look.sh printed.
 
-    Raises HostError for an answer that is cut off.
+    Raises HostUnreachableError for an answer that is cut off: the host may be on its way down.
     """
     if not output or output[-1] != "end":
-        raise HostError("the answer about the kubelet's unit is cut off", remedy="run again")
+        raise HostUnreachableError("the answer about the kubelet's unit is cut off", remedy="run again")
     pairs = [line.partition("=") for line in output[:-1]]
     values = {name: value for name, _, value in pairs}
     return Unit(

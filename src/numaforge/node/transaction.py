@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from numaforge import shell
-from numaforge.errors import HostError
+from numaforge.errors import HostError, HostUnreachableError
 from numaforge.node import fence
 from numaforge.node.bundle import encoded
 from numaforge.node.fence import Fingerprint
@@ -255,7 +255,7 @@ def _script(transaction_id: str, function: str, *arguments: str, data: str = "")
 def read_status(text: str) -> Status:
     """Read what `status_script` printed.
 
-    Raises HostError for an answer that is cut off.
+    Raises HostUnreachableError for an answer that is cut off: the host may be on its way down.
     """
     head, found, tail = text.partition("\nResult\n")
     body = tail.strip()
@@ -273,7 +273,9 @@ def read_status(text: str) -> Status:
         running = values["LoadState"] == "loaded"
         phase = values["Phase"] or ("keeping" if running else None)  # systemd has it before it says a word
     except (KeyError, ValueError) as error:
-        raise HostError("the answer about the node's change is cut off", remedy="run again") from error
+        raise HostUnreachableError(
+            "the answer about the node's change is cut off", remedy="run again"
+        ) from error
     result = body.removesuffix(".").strip()
     return Status(phase, running, read_result(result) if result else None, process)
 

@@ -6,11 +6,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from numaforge.errors import HostUnreachableError
 from numaforge.kubelet.config.comparison import differences, meaning
 from numaforge.node.transaction import Process
 from numaforge.rollout.cluster import ApiUnreachableError, Cluster, ClusterNode
 from numaforge.rollout.configz import OwnConfig, SilentKubeletError, running_config
-from numaforge.rollout.patience import HostUnreachableError, Patience
+from numaforge.rollout.patience import Patience
 from numaforge.rollout.steps import Clock, Steps
 
 _ASK_AGAIN_SECONDS = 2.0

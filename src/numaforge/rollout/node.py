@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from numaforge.errors import NumaforgeError
+from numaforge.errors import HostUnreachableError, NumaforgeError
 from numaforge.rollout.budget import CachedPool
 from numaforge.rollout.cluster import ApiUnreachableError, Cluster, ClusterNode, ConflictError, NotFoundError
 from numaforge.rollout.configz import require_readable
@@ -20,7 +20,7 @@ from numaforge.rollout.gate import extended_resources
 from numaforge.rollout.machine import Identity, Machine
 from numaforge.rollout.maintenance import foreign
 from numaforge.rollout.outcome import NodeSettings, Outcome, Progress
-from numaforge.rollout.patience import HostUnreachableError, patiently
+from numaforge.rollout.patience import patiently
 from numaforge.rollout.phases import Phases
 from numaforge.rollout.record import (
     DEFAULT_NAME,

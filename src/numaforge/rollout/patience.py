@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
-from numaforge.errors import HostError
+from numaforge.errors import HostUnreachableError
 from numaforge.rollout.cluster import ApiUnreachableError, ConflictError
 from numaforge.rollout.steps import Steps
 
@@ -14,10 +14,6 @@ T = TypeVar("T")
 RETRY_SECONDS = 3.0
 UNREACHABLE_EXIT_CODE = 6  # of a verification suite that a host did not answer
 _ATTEMPTS = 20
-
-
-class HostUnreachableError(HostError):
-    """The host does not answer now; what runs there runs on."""
 
 
 class Patience:

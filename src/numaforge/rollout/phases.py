@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol, TypeVar
 
-from numaforge.errors import HostError, NumaforgeError
+from numaforge.errors import HostError, HostUnreachableError, NumaforgeError
 from numaforge.node.transaction import Result, Status
 from numaforge.rollout.cluster import ApiUnreachableError, Cluster, ClusterError, ClusterNode, NotFoundError
 from numaforge.rollout.drain import Blocker, drain
@@ -15,7 +15,7 @@ from numaforge.rollout.gate import Expected, Mismatch, prove
 from numaforge.rollout.machine import Machine
 from numaforge.rollout.maintenance import foreign
 from numaforge.rollout.outcome import NodeSettings, Outcome
-from numaforge.rollout.patience import HostUnreachableError, Patience, patiently
+from numaforge.rollout.patience import Patience, patiently
 from numaforge.rollout.record import (
     ABORT,
     Ending,

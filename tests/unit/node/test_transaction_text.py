@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from numaforge import shell
-from numaforge.errors import HostError
+from numaforge.errors import HostError, HostUnreachableError
 from numaforge.node.bundle import FileChange, FileContent
 from numaforge.node.part import Part
 from numaforge.node.parts import KINDS, files, hugepages, kubelet, shell_of
@@ -150,10 +150,17 @@ def test_a_status_is_read(text: str, status: Status, broken_off: bool) -> None:
 
 
 @pytest.mark.parametrize("cut", [1, 20, 60, 95, 110])
-def test_a_status_that_is_cut_off_is_refused(cut: int) -> None:
+def test_a_status_that_is_cut_off_counts_as_no_answer(cut: int) -> None:
     whole = f"{HEAD.format('not-found', 'prove kubelet')}{RESULT}\n.\n"
-    with pytest.raises(HostError):
+    with pytest.raises(HostUnreachableError):
         read_status(whole[:cut])
+
+
+@pytest.mark.parametrize("unsaid", ["LoadState", "MainPID", "NRestarts", "ActiveEnterTimestampMonotonic"])
+def test_a_node_whose_systemd_answers_no_more_goes_down(unsaid: str) -> None:
+    whole = f"{HEAD.format('loaded', 'reboot')}\n.\n"
+    with pytest.raises(HostUnreachableError):
+        read_status("".join(line for line in whole.splitlines(keepends=True) if not line.startswith(unsaid)))
 
 
 def test_a_message_quotes_complaints_before_anything_else() -> None:

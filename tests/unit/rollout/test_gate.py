@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from numaforge.errors import HostUnreachableError
 from numaforge.rollout.cluster import ApiUnreachableError
 from numaforge.rollout.configz import SilentKubeletError
 from numaforge.rollout.gate import Expected, GateSettings, prove
-from numaforge.rollout.patience import HostUnreachableError, Patience
+from numaforge.rollout.patience import Patience
 from tests.fixtures.memory_machine import NEW, OFFERED
 from tests.fixtures.rollout_world import NODE, World
 from tests.fixtures.virtual_time import Task

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from numaforge.errors import HostError
+from numaforge.errors import HostError, HostUnreachableError
 from numaforge.rollout.cluster import (
     ApiUnreachableError,
     ConflictError,
@@ -18,7 +18,6 @@ from numaforge.rollout.cluster import (
 from numaforge.rollout.drain import DrainSettings
 from numaforge.rollout.gate import GateSettings
 from numaforge.rollout.machine import Identity
-from numaforge.rollout.patience import HostUnreachableError
 from numaforge.rollout.record import ABORT, RECORD, RESULT, Ending, Phase
 from tests.fixtures.memory_machine import NEW, OLD
 from tests.fixtures.rollout_world import NODE, World, pod

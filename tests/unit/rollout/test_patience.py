@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from numaforge.errors import HostError
+from numaforge.errors import HostError, HostUnreachableError
 from numaforge.rollout.cluster import ApiUnreachableError, ConflictError
-from numaforge.rollout.patience import HostUnreachableError, Patience, patiently, retried
+from numaforge.rollout.patience import Patience, patiently, retried
 from tests.fixtures.virtual_time import VirtualTime
 
 
