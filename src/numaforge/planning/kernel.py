@@ -8,26 +8,25 @@ from numaforge.topology.model import NodeTopology
 
 
 def plan_kernel(topology: NodeTopology, profile: NodeProfile) -> Reasoned[KernelPlan]:
-    """Return the parameters to have; a notice names those that wait for a reboot which is not allowed."""
+    """Return the parameters to have, in words that are as true after the boot as before it.
+
+    A second run has to find the same plan. Where a reboot is not allowed, a notice names what waits for one.
+    """
     plan = KernelPlan(profile.kernel.cmdline, profile.maintenance.reboot)
     if not plan.cmdline:
         return Reasoned(plan)
+    wish = " ".join(plan.cmdline)
+    reason = profile.choice("kernel.cmdline", f"the profile {profile.name} asks for it")
+    return Reasoned(plan, (Decision("kernel.cmdline", wish, reason),), _notices(plan, topology))
+
+
+def _notices(plan: KernelPlan, topology: NodeTopology) -> tuple[Notice, ...]:
+    if plan.reboot == "allowed":
+        return (Notice("reboots", f"a node that runs without {' '.join(plan.cmdline)} reboots for it"),)
     running = (topology.kernel_cmdline or "").split()
     missing = [parameter for parameter in plan.cmdline if parameter not in running]
-    decision = Decision(
-        "kernel.cmdline",
-        " ".join(plan.cmdline),
-        f"the profile {profile.name} asks for it; "
-        + (f"the kernel runs without {' '.join(missing)}" if missing else "the kernel runs with it"),
-    )
-    return Reasoned(plan, (decision,), _notices(plan, missing))
-
-
-def _notices(plan: KernelPlan, missing: list[str]) -> tuple[Notice, ...]:
     if not missing:
         return ()
-    if plan.reboot == "allowed":
-        return (Notice("reboots", f"the node reboots for the kernel parameters {' '.join(missing)}"),)
     return (
         Notice(
             "reboot-pending",

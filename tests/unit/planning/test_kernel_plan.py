@@ -25,8 +25,10 @@ def profile(reboot: str = "never", *cmdline: str) -> NodeProfile:
     [
         pytest.param("quiet iommu=pt", "never", None, id="the-kernel-has-it"),
         pytest.param("quiet", "never", "reboot-pending", id="missing-and-no-leave-to-reboot"),
-        pytest.param("quiet", "allowed", "reboots", id="missing-and-leave-to-reboot"),
-        pytest.param("xiommu=pt iommu=ptx", "allowed", "reboots", id="part-of-a-word-is-another-parameter"),
+        pytest.param(
+            "xiommu=pt iommu=ptx", "never", "reboot-pending", id="part-of-a-word-is-another-parameter"
+        ),
+        pytest.param("quiet", "allowed", "reboots", id="leave-to-reboot"),
     ],
 )
 def test_what_is_missing_is_named_with_what_becomes_of_it(
@@ -35,6 +37,15 @@ def test_what_is_missing_is_named_with_what_becomes_of_it(
     planned = plan_kernel(replace(lab_node(), kernel_cmdline=running), profile(reboot, "iommu=pt"))
     assert planned.value == KernelPlan(("iommu=pt",), reboot)
     assert [each.id for each in planned.notices] == ([notice] if notice else [])
+
+
+def test_the_plan_is_the_same_after_the_boot_that_it_brings() -> None:
+    wish = profile("allowed", "iommu=pt")
+    before, after = (
+        plan_node(replace(lab_node(), kernel_cmdline=running), wish)
+        for running in ("quiet", "quiet iommu=pt")
+    )
+    assert dumps(after) == dumps(before)
 
 
 def test_without_a_wish_nothing_is_said() -> None:
