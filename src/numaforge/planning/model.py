@@ -125,6 +125,37 @@ class KernelPlan:
 
 
 @dataclass(frozen=True)
+class MigInstance:
+    """A GPU instance that is to be: its profile and where it lies, in memory slices.
+
+    `compute_instances` are the compute slices of each of its compute instances.
+    """
+
+    profile: str  # "3g.40gb"
+    profile_id: int  # NVML's
+    start: int
+    size: int
+    compute_instances: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class MigGpu:
+    """How one GPU is to be cut."""
+
+    pci_address: str
+    uuid: str | None
+    mode: str  # "enabled", "disabled"
+    instances: tuple[MigInstance, ...] = ()
+
+
+@dataclass(frozen=True)
+class MigPlan:
+    """How the GPUs of a node are to be cut; GPUs that are not named stay as they are."""
+
+    gpus: tuple[MigGpu, ...] = ()
+
+
+@dataclass(frozen=True)
 class PlannedFile:
     """A file that numaforge writes on the host: which role, from which template, with which mode (octal)."""
 
@@ -192,3 +223,4 @@ class NodePlan:
     notices: tuple[Notice, ...]
     largest_pods: tuple[LargestPod, ...] = ()
     kernel: KernelPlan = KernelPlan()
+    mig: MigPlan = MigPlan()

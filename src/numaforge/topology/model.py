@@ -82,8 +82,52 @@ class PciLink:
 
 
 @dataclass(frozen=True)
+class ComputeInstance:
+    """A compute instance of a GPU instance; `uuid` is that of the MIG device which it is ("MIG-...")."""
+
+    __pydantic_config__ = NOTHING_ELSE
+
+    id: int
+    slices: int | None
+    uuid: str | None = None
+
+
+@dataclass(frozen=True)
+class GpuInstance:
+    """A GPU instance that exists: NVML's ids, where it lies in memory slices, and the processes in it."""
+
+    __pydantic_config__ = NOTHING_ELSE
+
+    id: int
+    profile_id: int  # as `nvidia-smi mig -lgip` shows it: 19, not NVML's enumeration
+    start: int
+    size: int
+    compute_instances: tuple[ComputeInstance, ...] = ()
+    pids: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class MigProfileOffer:
+    """A profile that NVML offers on a GPU; `starts` are its possible placements, in memory slices."""
+
+    __pydantic_config__ = NOTHING_ELSE
+
+    id: int
+    name: str | None
+    slices: int
+    limit: int
+    memory_bytes: int | None
+    size: int | None
+    starts: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
 class Gpu:
-    """A GPU by PCI address; what only NVML knows is None without it. `vendor` and `device` are hex digits."""
+    """A GPU by PCI address; what only NVML knows is None without it. `vendor` and `device` are hex digits.
+
+    `index` is NVML's (PCI order), `minor` that of /dev/nvidiaN: they may differ. `gpu_instances` is None where
+    they are not known, and empty where there are none.
+    """
 
     __pydantic_config__ = NOTHING_ELSE
 
@@ -99,6 +143,17 @@ class Gpu:
     link: PciLink | None = None
     nvlinks: int | None = None  # active links
     fabric: str | None = None  # "<cluster uuid>.<clique id>"
+    driver: str | None = None  # the kernel driver that has it: "nvidia", "vfio-pci"
+    index: int | None = None
+    minor: int | None = None
+    mig_pending: str | None = None  # what a reset or a reboot brings, as `mig_mode`
+    gpu_instances: tuple[GpuInstance, ...] | None = None
+    mig_profiles: tuple[MigProfileOffer, ...] = ()
+    pids: tuple[int, ...] = ()  # processes that use it, those in GPU instances among them
+    nvlink_peers: Mapping[str, int] = field(default_factory=dict)  # PCI address or "switch" -> active links
+    memory_numa_node: int | None = None  # where its own memory is a NUMA node (Grace)
+    virtualization: str | None = None  # "none", "passthrough", "vgpu", "host-vgpu", "host-vsga"
+    unanswered: str | None = None  # why NVML had no answer for it: "GPU is lost"
 
 
 @dataclass(frozen=True)
