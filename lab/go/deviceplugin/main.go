@@ -1,15 +1,20 @@
-// Deviceplugin stands in for NVIDIA's device plugin on a lab node: it offers
-// every PCI display device of vendor 0x10de as nvidia.com/gpu, with the NUMA
-// node that sysfs names.
+// Deviceplugin stands in for NVIDIA's device plugin on a lab node. Where NVML
+// is there it offers the GPUs and the MIG devices that NVML shows (migStrategy
+// mixed); else every PCI display device of vendor 0x10de as nvidia.com/gpu,
+// with the NUMA node that sysfs names.
 package main
 
 import (
+	"bufio"
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"log"
+	"maps"
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -22,10 +27,31 @@ import (
 )
 
 const (
-	resource   = "nvidia.com/gpu"
-	socketName = "lab-gpu.sock"
+	fullGPU    = "nvidia.com/gpu"
 	pciDevices = "/sys/bus/pci/devices"
+	nvml       = "/usr/local/lib/libnvidia-ml.so.1"
+	lister     = "/usr/lib/lab/nvml-devices"
 )
+
+// offers lists the devices of each resource that has some.
+func offers() (map[string][]*api.Device, error) {
+	if _, err := os.Stat(nvml); err != nil {
+		return map[string][]*api.Device{fullGPU: gpus()}, nil
+	}
+	output, err := exec.Command(lister).Output()
+	if err != nil {
+		return nil, fmt.Errorf("ask NVML: %w", err)
+	}
+	found := map[string][]*api.Device{}
+	for lines := bufio.NewScanner(bytes.NewReader(output)); lines.Scan(); {
+		var resource, id, address string
+		if _, err := fmt.Sscan(lines.Text(), &resource, &id, &address); err != nil {
+			return nil, fmt.Errorf("read %q: %w", lines.Text(), err)
+		}
+		found[resource] = append(found[resource], at(id, address))
+	}
+	return found, nil
+}
 
 func attribute(device, name string) string {
 	text, err := os.ReadFile(filepath.Join(pciDevices, device, name))
@@ -33,6 +59,19 @@ func attribute(device, name string) string {
 		log.Fatalf("read PCI device %s: %v", device, err)
 	}
 	return strings.TrimSpace(string(text))
+}
+
+// at returns a device on the NUMA node of a PCI function.
+func at(id, address string) *api.Device {
+	device := &api.Device{ID: id, Health: api.Healthy}
+	numaNode, err := strconv.ParseInt(attribute(address, "numa_node"), 10, 64)
+	if err != nil {
+		log.Fatalf("NUMA node of PCI device %s: %v", address, err)
+	}
+	if numaNode >= 0 {
+		device.Topology = &api.TopologyInfo{Nodes: []*api.NUMANode{{ID: numaNode}}}
+	}
+	return device
 }
 
 // gpus lists the GPUs in the order of their PCI addresses, which are also
@@ -45,18 +84,9 @@ func gpus() []*api.Device {
 	var found []*api.Device
 	for _, entry := range entries {
 		address := entry.Name()
-		if attribute(address, "vendor") != "0x10de" || !strings.HasPrefix(attribute(address, "class"), "0x03") {
-			continue
+		if attribute(address, "vendor") == "0x10de" && strings.HasPrefix(attribute(address, "class"), "0x03") {
+			found = append(found, at(address, address))
 		}
-		device := &api.Device{ID: address, Health: api.Healthy}
-		numaNode, err := strconv.ParseInt(attribute(address, "numa_node"), 10, 64)
-		if err != nil {
-			log.Fatalf("NUMA node of PCI device %s: %v", address, err)
-		}
-		if numaNode >= 0 {
-			device.Topology = &api.TopologyInfo{Nodes: []*api.NUMANode{{ID: numaNode}}}
-		}
-		found = append(found, device)
 	}
 	return found
 }
@@ -112,41 +142,47 @@ func (p *plugin) Allocate(_ context.Context, request *api.AllocateRequest) (*api
 	return response, nil
 }
 
-// serve registers with the kubelet and returns when the plugin's socket is
-// gone: a starting kubelet deletes every socket in its device plugin folder
-// and expects the plugins to come back.
-func serve(devices []*api.Device) error {
-	socket := filepath.Join(api.DevicePluginPath, socketName)
-	if err := os.Remove(socket); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return err
+// serve registers every resource with the kubelet and returns when the socket
+// of one is gone: a starting kubelet deletes every socket in its device plugin
+// folder and expects the plugins to come back.
+func serve(offers map[string][]*api.Device) error {
+	failed := make(chan error, len(offers))
+	var sockets []string
+	for _, resource := range slices.Sorted(maps.Keys(offers)) {
+		name := "lab-" + strings.ReplaceAll(resource, "/", "-") + ".sock"
+		socket := filepath.Join(api.DevicePluginPath, name)
+		if err := os.Remove(socket); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return err
+		}
+		listener, err := net.Listen("unix", socket)
+		if err != nil {
+			return err
+		}
+		server := grpc.NewServer()
+		api.RegisterDevicePluginServer(server, &plugin{devices: offers[resource]})
+		go func() { failed <- server.Serve(listener) }()
+		defer server.Stop()
+		if err := register(resource, name); err != nil {
+			return err
+		}
+		log.Printf("registered %d %s", len(offers[resource]), resource)
+		sockets = append(sockets, socket)
 	}
-	listener, err := net.Listen("unix", socket)
-	if err != nil {
-		return err
-	}
-	server := grpc.NewServer()
-	api.RegisterDevicePluginServer(server, &plugin{devices: devices})
-	failed := make(chan error, 1)
-	go func() { failed <- server.Serve(listener) }()
-	defer server.Stop()
-
-	if err := register(); err != nil {
-		return err
-	}
-	log.Printf("registered %d %s", len(devices), resource)
 	for {
 		select {
 		case err := <-failed:
 			return err
 		case <-time.After(200 * time.Millisecond):
-			if _, err := os.Stat(socket); err != nil {
-				return fmt.Errorf("socket withdrawn: %w", err)
+			for _, socket := range sockets {
+				if _, err := os.Stat(socket); err != nil {
+					return fmt.Errorf("socket withdrawn: %w", err)
+				}
 			}
 		}
 	}
 }
 
-func register() error {
+func register(resource, socketName string) error {
 	connection, err := grpc.NewClient("unix://"+api.KubeletSocket,
 		grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
@@ -164,12 +200,20 @@ func register() error {
 	return err
 }
 
+// run offers what is there until the kubelet starts again.
+func run() error {
+	devices, err := offers()
+	if err != nil {
+		return err
+	}
+	return serve(devices)
+}
+
 func main() {
 	log.SetFlags(0)
-	devices := gpus()
 	reported := ""
 	for {
-		if reason := serve(devices).Error(); reason != reported {
+		if reason := run().Error(); reason != reported {
 			log.Printf("registering again: %s", reason)
 			reported = reason
 		}
