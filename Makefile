@@ -44,7 +44,7 @@ test-fast: setup ## the tests that need neither a lab nor an sshd
 lint: setup ## format, lint and types; shell too
 	@$(VENV)/bin/ruff format --check .
 	@$(VENV)/bin/ruff check .
-	@$(VENV)/bin/shellcheck .ci/run $$(find src roles lab tests -name '*.sh' -not -path 'src/numaforge/roles/*') lab/rootfs/usr/lib/lab/*
+	@$(VENV)/bin/shellcheck .ci/run $$(find src roles lab tests -name '*.sh' -not -path 'src/numaforge/roles/*') $$(find lab/rootfs/usr/lib/lab -type f -not -name '*.py')
 	@$(VENV)/bin/mypy
 
 bench: setup ## measure the figures of docs/figures.md

@@ -30,7 +30,7 @@ const (
 	fullGPU    = "nvidia.com/gpu"
 	pciDevices = "/sys/bus/pci/devices"
 	nvml       = "/usr/local/lib/libnvidia-ml.so.1"
-	lister     = "/usr/lib/lab/nvml-devices"
+	lister     = "/usr/lib/lab/nvml_devices.py"
 )
 
 // offers lists the devices of each resource that has some.
