@@ -5,22 +5,30 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from numaforge.planning.existing import DROP_IN_NAME
-from numaforge.planning.model import PLAN_PATH, KubeletPlan, NumaNodePlan, PlannedFile, TuningPlan
+from numaforge.planning.model import PLAN_PATH, KubeletPlan, MigPlan, NumaNodePlan, PlannedFile, TuningPlan
 
 SYSCTL_PATH = "/etc/sysctl.d/90-numaforge.conf"
 TUNING_TMPFILES_PATH = "/etc/tmpfiles.d/numaforge-tuning.conf"
 TUNING_UNIT_PATH = "/etc/systemd/system/numaforge-tuning.service"
 HUGEPAGES_TMPFILES_PATH = "/etc/tmpfiles.d/numaforge-hugepages.conf"
+MIG_UNIT_PATH = "/etc/systemd/system/numaforge-mig.service"
+MIG_WORKER_PATH = "/usr/local/lib/numaforge/mig.py"
+MIG_LIBRARY_PATH = "/usr/local/lib/numaforge/pynvml.py"
+_NO_MIG = MigPlan()
 
 
 def plan_files(
-    tuning: TuningPlan, numa_nodes: Sequence[NumaNodePlan], kubelet: KubeletPlan | None
+    tuning: TuningPlan,
+    numa_nodes: Sequence[NumaNodePlan],
+    kubelet: KubeletPlan | None,
+    mig: MigPlan = _NO_MIG,
 ) -> tuple[PlannedFile, ...]:
     """Return the files in the order in which the roles write them; one with nothing to say is left out."""
     return (
         PlannedFile(PLAN_PATH, "topology", None),
         *_tuning_files(tuning),
         *_hugepages_files(numa_nodes),
+        *_mig_files(mig),
         *(_kubelet_files(kubelet) if kubelet else ()),
     )
 
@@ -41,6 +49,16 @@ def _hugepages_files(numa_nodes: Sequence[NumaNodePlan]) -> tuple[PlannedFile, .
     if not any(node.hugepages for node in numa_nodes):
         return ()
     return (PlannedFile(HUGEPAGES_TMPFILES_PATH, "hugepages", "hugepages/tmpfiles.conf.j2"),)
+
+
+def _mig_files(mig: MigPlan) -> tuple[PlannedFile, ...]:
+    if not mig.gpus:
+        return ()
+    return (
+        PlannedFile(MIG_LIBRARY_PATH, "mig", "mig/pynvml.py.j2"),
+        PlannedFile(MIG_WORKER_PATH, "mig", "mig/mig.py.j2"),
+        PlannedFile(MIG_UNIT_PATH, "mig", "mig/mig.service.j2"),
+    )
 
 
 def _kubelet_files(kubelet: KubeletPlan) -> tuple[PlannedFile, ...]:

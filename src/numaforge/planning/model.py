@@ -160,7 +160,7 @@ class PlannedFile:
     """A file that numaforge writes on the host: which role, from which template, with which mode (octal)."""
 
     path: str
-    role: str  # "topology", "tuning", "hugepages", "kubelet"
+    role: str  # "topology", "tuning", "hugepages", "mig", "kubelet"
     template: (
         str | None
     )  # below templates/, e.g. "kubelet/drop-in.conf.j2"; None: the role writes it from the plan

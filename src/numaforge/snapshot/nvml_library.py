@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import re
 from collections.abc import Iterator
+from functools import cache
 from itertools import takewhile
 from pathlib import Path
 
@@ -17,14 +18,18 @@ def probe_source() -> str:
     return Path(str(nvml_probe.__file__)).read_text(encoding="utf-8")
 
 
-def library_source() -> str:
-    """Return the source of the installed pynvml without the definitions that the probe never reaches."""
+@cache
+def library_source(user: str | None = None) -> str:
+    """Return the source of the installed pynvml without the definitions that `user` never reaches.
+
+    `user` is the source of what uses it: the probe, where it is None.
+    """
     found = importlib.util.find_spec("pynvml")
     if found is None or found.origin is None:
         raise SnapshotError("pynvml is not installed", remedy="install the package nvidia-ml-py")
     source = Path(found.origin).read_text(encoding="utf-8")
     licence = takewhile(lambda line: line.startswith("#"), source.splitlines())
-    return "\n".join((*licence, reduced(source, probe_source())))
+    return "\n".join((*licence, reduced(source, user or probe_source())))
 
 
 # Statements begin at the left margin, and so may their later lines: brackets and quotes that close, the other
