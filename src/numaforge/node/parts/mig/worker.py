@@ -146,7 +146,7 @@ def devices() -> dict[str, Any]:
             device = nvml.nvmlDeviceGetHandleByIndex(index)
             bus_id = nvml.nvmlDeviceGetPciInfo(device).busId
         except nvml.NVMLError:
-            continue  # a GPU that is lost: whoever plans for it is told that it is not there
+            continue  # it is lost; a plan that names it fails, because it is not there
         text = bus_id.decode() if isinstance(bus_id, bytes) else str(bus_id)
         found[text.lower()[-12:]] = device
     return found
@@ -549,7 +549,7 @@ def patiently(what: str, call: Callable[..., Any], *arguments: Any) -> Any:
 def bring(wanted: list[dict[str, Any]], folder: Path | None) -> None:
     """Bring GPUs to what is wanted; what is so already is not touched.
 
-    Without a folder, which is for a boot, nobody is made to let go and nothing is destroyed. Raises MigError.
+    Without a folder, which is for a boot, no holder is stopped and nothing is destroyed. Raises MigError.
     """
     works = work_on(wanted)
     if folder is None:
