@@ -1,7 +1,7 @@
 """What a sandbox without GPUs lacks: the fake libnvidia-ml, `nvidia-smi`, and processes that hold a GPU.
 
-The GPUs are in /run/gpus, what has been done to them in /run/gpus.state. A process holds the GPU of minor 0
-while it has /run/nvidia/dev/nvidia0 open. `nvidia-smi` resets GPUs, as long as no process holds them and there
+The GPUs are in /run/gpus, what has been done to them in /run/gpus.state. A process holds the GPU of minor
+0 while it has /run/nvidia/dev/nvidia0 open. `nvidia-smi` resets GPUs, as long as no process holds them and there
 is no /run/refuse-reset, and knows of `mig` what a person needs to put a geometry back.
 """
 
@@ -15,9 +15,9 @@ from tests.fakes.nvml.build import LIBRARY, build
 from tests.ssh.sandbox import Sandbox
 
 STATE = "/run/gpus.state"
+PYTHON = "/usr/local/bin/python3"
 DEVICES = "/run/nvidia/dev"
 PERSISTENCED = "nvidia-persistenced.service"
-HOPPER, AMPERE = "233010de", "20b010de"
 
 _PYTHON = """#!/bin/sh
 FAKE_NVML_MACHINE=/run/gpus exec /usr/bin/python3 "$@"
@@ -102,7 +102,7 @@ def standin_gpus() -> dict[str, str]:
     assert found is not None
     assert found.origin is not None
     return {
-        "/usr/local/bin/python3": _PYTHON,
+        PYTHON: _PYTHON,
         "/usr/local/bin/nvidia-smi": _NVIDIA_SMI,
         "/usr/local/share/nvidia-smi/pynvml.py": Path(found.origin).read_text(encoding="utf-8"),
     }
@@ -113,6 +113,7 @@ def install(node: Sandbox, description: str) -> None:
     shutil.copy(build() / LIBRARY, node.path(f"/usr/lib/x86_64-linux-gnu/{LIBRARY}"))
     for folder in ("services", "active", "broken", "cgroups", "bound", "nvidia/dev"):
         node.path(f"/run/{folder}").mkdir(parents=True, exist_ok=True)
+    node.run(f'until [ "$(command -v python3)" = {PYTHON} ]; do rm "$(command -v python3)"; done')
     describe(node, description)
     for minor in range(description.count("gpu ")):
         node.path(f"{DEVICES}/nvidia{minor}").touch()
@@ -124,13 +125,6 @@ def install(node: Sandbox, description: str) -> None:
 def describe(node: Sandbox, description: str) -> None:
     """Change what the GPUs are, but not what has been done to them."""
     node.path("/run/gpus").write_text(f"driver 580.95.05\nstate {STATE}\n{description}")
-
-
-def gpu(address: str, device: str = HOPPER, *lines: str) -> str:
-    """Return the description of a GPU without instances whose MIG mode is disabled."""
-    name = {HOPPER: "NVIDIA H100 80GB HBM3", AMPERE: "NVIDIA A100-SXM4-40GB"}[device]
-    said = (f"device {device}", f"name {name}", f"uuid GPU-{address}", "mig disabled", *lines)
-    return f"gpu {address}\n" + "".join(f"  {line}\n" for line in said)
 
 
 def hold(node: Sandbox, minor: int, group: str, traps: str = "") -> int:

@@ -871,8 +871,15 @@ def main(verb: str, *arguments: str) -> None:
         verbs[verb](*map(Path, arguments))
 
 
-if __name__ == "__main__":
+def run(*words: str) -> None:
+    """Do one thing; end with 1 and what is amiss."""
     try:
-        main(*sys.argv[1:])
-    except (MigError, nvml.NVMLError) as error:
-        sys.exit(str(error) if isinstance(error, MigError) else f"NVML: {reasoned(error)}")
+        main(*words)
+    except MigError as error:
+        sys.exit(str(error))
+    except nvml.NVMLError as error:
+        sys.exit(f"NVML: {reasoned(error)}")
+
+
+if __name__ == "__main__":
+    run(*sys.argv[1:])
