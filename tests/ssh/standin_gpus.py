@@ -1,8 +1,8 @@
 """What a sandbox without GPUs lacks: the fake libnvidia-ml, `nvidia-smi`, and processes that hold a GPU.
 
 The GPUs are in /run/gpus, what has been done to them in /run/gpus.state. A process holds the GPU of minor
-0 while it has /run/nvidia/dev/nvidia0 open. `nvidia-smi` resets GPUs, as long as no process holds them and there
-is no /run/refuse-reset, and knows of `mig` what a person needs to put a geometry back.
+0 while it has /run/nvidia/dev/nvidia0 open. `nvidia-smi` resets GPUs, as long as no process holds them and
+there is no /run/refuse-reset, and knows of `mig` what a person needs to put a geometry back.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ def install(node: Sandbox, description: str) -> None:
         node.path(f"{DEVICES}/nvidia{minor}").touch()
     opened = " ".join(f"{3 + m}< {DEVICES}/nvidia{m}" for m in range(description.count("gpu ")))
     node.path(f"/run/services/{PERSISTENCED}").write_text(f"exec {opened}; exec sleep 1000\n")
-    node.run(f"systemctl start {PERSISTENCED}")
+    node.run(f"systemctl start {PERSISTENCED}; nvidia-smi -i none")  # from here on, a boot is one for them
 
 
 def describe(node: Sandbox, description: str) -> None:
@@ -129,7 +129,7 @@ def describe(node: Sandbox, description: str) -> None:
 
 def hold(node: Sandbox, minor: int, group: str, traps: str = "") -> int:
     """Start a process that holds a GPU, in a control group; return its pid."""
-    opened = f"exec 3< {DEVICES}/nvidia{minor}; while :; do sleep 0.1; done"
+    opened = f"exec 3< {DEVICES}/nvidia{minor}; exec sleep 1000"
     script = f"""
 setsid sh -c '{traps} {opened}' > /dev/null 2>&1 < /dev/null &
 echo '0::{group}' > /run/cgroups/$!
