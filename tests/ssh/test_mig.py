@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from numaforge.node.parts import files, kubelet, mig
+from numaforge.node.parts import files, kernel_cmdline, kubelet, mig, reboot
 from numaforge.node.parts.mig import BOOT_LINK
 from numaforge.node.transaction import Result, Transaction, revert_script, start_script
 from numaforge.planning.files import MIG_UNIT_PATH
@@ -17,7 +17,7 @@ from tests.fakes.nvml.gpus import gpu_text
 from tests.ssh.conftest import StartSandbox
 from tests.ssh.machine import machine
 from tests.ssh.sandbox import Sandbox, free_port
-from tests.ssh.standin_bootloader import boot, debian
+from tests.ssh.standin_bootloader import boot, boots, debian
 from tests.ssh.standin_bootloader import install as install_bootloader
 from tests.ssh.standin_gpus import DEVICES, PERSISTENCED, STATE, describe, hold, install, standin_gpus
 from tests.ssh.standin_systemd import STATE as KUBELET_STATE
@@ -442,6 +442,31 @@ def assert_old_after_boot(node: Sandbox) -> None:
     """A service that the change has stopped is its to start; the others start with the boot."""
     if not node.path("/var/lib/numaforge/txn/T1/mig/stopped").exists():
         node.run(f"systemctl start {PERSISTENCED}")
+    assert_old(node)
+
+
+# ---- with a boot in between ----
+
+
+def with_boot(transaction: Transaction) -> Transaction:
+    first, *others = transaction.parts
+    cmdline = kernel_cmdline.part(("iommu=pt",), ("iommu=pt",), (), "grub")
+    return Transaction("T1", (first, cmdline, reboot.part(), *others))
+
+
+def test_gpus_are_cut_in_the_boot_that_comes_before_the_kubelet(node: Sandbox, port: int) -> None:
+    node.run(start_script(with_boot(change(port))))
+    result = through_boots(node)
+    assert result.outcome == "applied", result
+    assert boots(node) == 1
+    assert_new(node)
+
+
+def test_gpus_are_as_they_were_after_the_boot_that_takes_it_back(node: Sandbox, port: int) -> None:
+    node.run(start_script(with_boot(change(port, comes_up=False))))
+    result = through_boots(node)
+    assert result.outcome == "rolled-back", result
+    assert boots(node) == 2
     assert_old(node)
 
 
