@@ -9,7 +9,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from numaforge.planning.mig.config import parse_config
+from numaforge.profile.mig_parted import parse_config
 from numaforge.planning.mig.machine import plan_machine
 from tests.fixtures.machines import dgx_h100
 

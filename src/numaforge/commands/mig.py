@@ -15,7 +15,7 @@ from numaforge.report.terminal import show, show_json
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from numaforge.planning.mig.config import MigConfigEntry
+    from numaforge.profile.mig_parted import MigConfigEntry
 
 _file_argument = click.argument("file", metavar="FILE", type=click.Path())
 _config_option = click.option("--config", metavar="NAME", help="The config of the file to take.")
@@ -136,7 +136,7 @@ def plan(file: str, source: str | None, root: str | None, config: str | None, ou
 
 def _configs(file: str, config: str | None) -> Mapping[str, tuple[MigConfigEntry, ...]]:
     """Return the configs of a file, or the one that is asked for."""
-    from numaforge.planning.mig.config import parse_config
+    from numaforge.profile.mig_parted import parse_config
 
     configs = parse_config(Path(file).read_text(encoding="utf-8"), file)
     if config is None:

@@ -6,7 +6,7 @@ import pytest
 
 from numaforge.errors import NumaforgeError, PlanError
 from numaforge.planning.mig.models import model_named, model_of, models, profile_of
-from numaforge.planning.mig.names import ProfileName, parse_profile_name
+from numaforge.profile.mig_names import ProfileName, parse_profile_name
 from numaforge.planning.mig.tables import MODELS
 from numaforge.topology.model import Gpu
 
