@@ -9,9 +9,9 @@ from typing import Any
 
 from numaforge.cpulist import format_cpulist
 from numaforge.errors import KubeletConfigError, PlanError
-from numaforge.kubelet.admission.inventory import whole_gpus
 from numaforge.kubelet.admission.device_manager import Inventory
 from numaforge.kubelet.admission.hint_work import MEMORY_MANAGER, HintWork, Policies, hint_work
+from numaforge.kubelet.admission.inventory import whole_gpus
 from numaforge.kubelet.minors.options import (
     ALIGN_BY_SOCKET,
     DEFAULT_MAX_NUMA_NODES,

@@ -135,9 +135,10 @@ class Mig(Section):
     gpus: tuple[MigGpus, ...] | None = Field(
         default=None, description="What GPUs get; each GPU is named by one entry at most."
     )
-    mig_parted: Annotated[
-        MigConfigFile, WithJsonSchema({"type": ["string", "object"], "format": "mig-parted"})
-    ] | None = Field(
+    mig_parted: (
+        Annotated[MigConfigFile, WithJsonSchema({"type": ["string", "object"], "format": "mig-parted"})]
+        | None
+    ) = Field(
         default=None,
         description="A configuration of mig-parted instead: a file, relative to the profile's, or what it says.",
         examples=[

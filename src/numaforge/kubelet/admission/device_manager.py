@@ -17,6 +17,7 @@ from numaforge.kubelet.admission.masks import bits, lowest_bits, mask_of, masks_
 from numaforge.kubelet.admission.pod import Container, Quantities, pod_limits
 from numaforge.kubelet.admission.refusal import unexpected
 
+
 class DeviceError(NumaforgeError):
     """A document does not describe devices."""
 

@@ -69,7 +69,9 @@ def choose_by_profile(gpus: Mapping[int, Gpu], entries: Sequence[MigGpus]) -> Ch
         wish = GpuWish(where, entry.mode or "enabled", entry.devices or {}, entry.placements or {})
         _add(wishes, _named(gpus, entry, where), wish)
     if entries and not wishes:
-        return Choice({}, (Notice("no-mig-gpu", "this machine has no NVIDIA GPU: no MIG geometry is planned"),))
+        return Choice(
+            {}, (Notice("no-mig-gpu", "this machine has no NVIDIA GPU: no MIG geometry is planned"),)
+        )
     return Choice(wishes)
 
 

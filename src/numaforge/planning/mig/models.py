@@ -9,8 +9,8 @@ from fractions import Fraction
 from functools import cache, lru_cache
 
 from numaforge.errors import NumaforgeError, PlanError
-from numaforge.profile.mig_names import ProfileName, parse_profile_name
 from numaforge.planning.mig.tables import FAMILIES, MODELS, ModelRow, ProfileRow
+from numaforge.profile.mig_names import ProfileName, parse_profile_name
 from numaforge.topology.model import Gpu, MigProfileOffer
 
 NVIDIA = "10de"

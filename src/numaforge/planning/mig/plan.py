@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 
 from numaforge.cpulist import format_cpulist
@@ -161,7 +161,7 @@ def _notices(machine: MachineMigPlan, plan: MigPlan) -> Iterator[Notice]:
     if machine.unknown and plan.managed_by != "dra-driver":
         yield Notice(
             "mig-instances-unknown",
-            f"which GPU instances GPU {format_cpulist(machine.unknown)} has is not known: planned as empty",
+            f"the GPU instances of GPU {format_cpulist(machine.unknown)} are not known: planned as empty",
         )
     for doubt, indices in _doubts(machine).items():
         yield Notice("mig-not-confirmed", f"GPU {format_cpulist(indices)}: {doubt}")
