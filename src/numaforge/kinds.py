@@ -45,9 +45,8 @@ def once_per_kind(function: Callable[P, R]) -> Callable[P, R]:
 def kind_of(machine: NodeTopology, sysctls: Collection[str] = ()) -> NodeTopology:
     """Return the machine without what tells it from others of its kind, and what changes by itself.
 
-    That is its name, its GPUs' identities and the processes on them, what its kernel was started with, what is
-    free, the state files of its kubelet, which file the kubelet is, and the values of all sysctls but those
-    named.
+    That is its name, its GPUs' identities and processes, what its kernel was started with, what is free, the
+    state files of its kubelet, which file the kubelet is, and the values of all sysctls but those named.
     """
     return replace(
         machine,

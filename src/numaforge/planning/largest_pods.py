@@ -30,8 +30,8 @@ def plan_largest_pods(
 ) -> Reasoned[tuple[LargestPod, ...]]:
     """Return the largest pod of one container for each number of GPUs; without GPUs, the largest of all.
 
-    Of MIG devices it is the largest pod with one: no program joins several of them. A machine whose memory or NUMA nodes are not known has none. A notice says where no pod of one core may
-    have all GPUs.
+    Of MIG devices it is the largest pod with one: no program joins several of them. A machine whose memory or
+    NUMA nodes are not known has none. A notice says where no pod of one core may have all GPUs.
     """
     if kubelet is None or not topology.memory_bytes or not topology.numa_nodes:
         return Reasoned(())

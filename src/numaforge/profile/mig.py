@@ -31,7 +31,7 @@ def _device_count(value: object) -> object:
     if value == ALL or (type(value) is int and 1 <= value <= MOST_DEVICES):
         return value
     raise ValueError(
-        f"{value!r} is not a count; write 1 to {MOST_DEVICES}, all for as many as fit, or leave the profile out"
+        f"{value!r} is not a count; write 1 to {MOST_DEVICES}, or all for as many as fit, or leave it out"
     )
 
 
@@ -140,7 +140,7 @@ class Mig(Section):
         | None
     ) = Field(
         default=None,
-        description="A configuration of mig-parted instead: a file, relative to the profile's, or what it says.",
+        description="A configuration of mig-parted: its file, relative to the profile's, or what it says.",
         examples=[
             {
                 "version": "v1",
@@ -168,7 +168,7 @@ class Mig(Section):
     )
     label: bool = Field(
         default=False,
-        description="Whether the node is labelled mig-enabled or mig-disabled, for jobs that need whole GPUs.",
+        description="Whether the node is labelled mig-enabled or mig-disabled, for jobs on whole GPUs.",
         examples=[True],
         strict=True,
     )

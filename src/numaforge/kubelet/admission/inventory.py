@@ -38,7 +38,7 @@ def inventory_of(topology: NodeTopology, mig_strategy: str = "mixed") -> dict[st
 
 
 def whole_gpus(topology: NodeTopology, mig_strategy: str = "mixed") -> dict[str, tuple[Device, ...]]:
-    """Return what `inventory_of` does without resources that hold slices of GPUs: no pod joins these to one."""
+    """Return what `inventory_of` does, without the resources that hold slices of GPUs."""
     found = inventory_of(topology, mig_strategy)
     return {
         resource: devices

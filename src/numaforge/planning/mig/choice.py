@@ -45,7 +45,7 @@ def choose_by_config(gpus: Mapping[int, Gpu], config: str, entries: Sequence[Mig
     GPU that two entries name.
     """
     wishes: dict[int, GpuWish] = {}
-    notices = []
+    notices: list[Notice] = []
     for number, entry in enumerate(entries):
         where = f"mig-configs.{config}[{number}]"
         matched = _matched(gpus, entry, where)

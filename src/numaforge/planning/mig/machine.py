@@ -203,7 +203,7 @@ def _obstacles(plan: GpuMigPlan, allowed: _Allowed) -> Iterator[str]:
     if pending not in (None, gpu.mig_mode, plan.mode):
         yield (
             f"its MIG mode is {gpu.mig_mode}, and {pending} after the next reset or reboot\n"
-            f"  set it back (`nvidia-smi -i {gpu.pci_address} -mig {int(plan.mode == _ON)}`), or reset the GPU"
+            f"  set it back: `nvidia-smi -i {gpu.pci_address} -mig {int(plan.mode == _ON)}`"
         )
     if plan.change.in_the_way and not allowed.in_use:
         users = "; ".join(f"{one.placement} by {one.busy}" for one in plan.change.in_the_way)

@@ -61,7 +61,7 @@ class MigModel:
 
     @property
     def reset_for_mode(self) -> bool:
-        """Say whether a change of the MIG mode may need a reset (NVIDIA MIG User Guide, enabling MIG mode)."""
+        """Say whether a change of the mode may need a reset (NVIDIA MIG User Guide, enabling MIG mode)."""
         return self.generation in ("Ampere", UNKNOWN)
 
     def share(self, profile: MigProfile) -> Fraction:
@@ -105,7 +105,8 @@ def profile_of(model: MigModel, name: str | ProfileName) -> MigProfile:
     """Return what a name means on a model: slices and attributes are exact, gigabytes nearly.
 
     Gigabytes in names follow the driver's idea of the memory, so `1g.23gb` is found where the model says
-    `1g.24gb`. A name without them is the smallest profile with so many slices. Raises PlanError, with the model's profiles, for a name that fits none.
+    `1g.24gb`. A name without them is the smallest profile with so many slices. Raises PlanError, with the
+    model's profiles, for a name that fits none.
     """
     wanted = parse_profile_name(name) if isinstance(name, str) else name
     alike = [

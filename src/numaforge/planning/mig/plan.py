@@ -19,8 +19,8 @@ _MIXED = "mixed"
 def plan_mig(topology: NodeTopology, profile: NodeProfile) -> Reasoned[MigPlan]:
     """Return the MIG mode and the GPU instances of each GPU that the profile names.
 
-    The answer is the same before and after it was carried out. Raises PlanError, naming the GPUs, for what one
-    of them cannot have, and for a change that would take what is in use.
+    The answer is the same before and after it was carried out. Raises PlanError, naming the GPUs, for what
+    one of them cannot have, and for a change that would take what is in use.
     """
     wish = profile.mig
     if wish.gpus is None and wish.mig_parted is None:
@@ -87,7 +87,7 @@ def _gpu(plan: GpuMigPlan) -> MigGpu:
 
 
 def _refuse_for_plugin(topology: NodeTopology, plan: MigPlan) -> None:
-    """Refuse what the device plugin does not start beside (k8s-device-plugin, internal/rm and internal/mig)."""
+    """Refuse what the device plugin does not start beside (k8s-device-plugin, internal/rm)."""
     names = {name for gpu in plan.gpus for one in gpu.instances for name in _device_names(one)}
     if plan.strategy == _MIXED and (smaller := sorted(name for name in names if "c." in name)):
         raise PlanError(
