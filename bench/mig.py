@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -68,10 +69,8 @@ def planning(topology: NodeTopology, profile: NodeProfile) -> Callable[[], None]
 
     def work() -> None:
         forget()
-        try:
+        with suppress(PlanError):
             plan_mig(topology, profile)
-        except PlanError:
-            pass
 
     return work
 

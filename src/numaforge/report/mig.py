@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from rich.console import Group, RenderableType
@@ -211,7 +211,7 @@ def _model(gpu: Gpu) -> MigModel | None:
 def plan_text(hostname: str | None, plan: MachineMigPlan) -> RenderableType:
     """Return what each GPU of a machine gets."""
     parts: list[RenderableType] = [
-        Text.assemble((hostname or "this machine", "bold"), (f"  {plan.config}", "dim")),
+        Text.assemble((hostname or "this machine", "bold"), (f"  {plan.source} {plan.name}", "dim")),
         *(Text(notice.message) for notice in plan.notices),
     ]
     for alike in _alike(plan.gpus):
@@ -256,7 +256,7 @@ def check_document(answers: Mapping[str, MachineMigPlan | PlanError]) -> Documen
 
 def _machine(plan: MachineMigPlan) -> Document:
     return {
-        "config": plan.config,
+        plan.source: plan.name,
         "fits": plan.fits,
         "assumes_no_instances": bool(plan.unknown),
         "notices": [notice.message for notice in plan.notices],
@@ -296,12 +296,12 @@ def _instance_document(one: PlannedInstance) -> Document:
 
 def _alike(plans: Iterable[GpuMigPlan]) -> Iterator[Sequence[GpuMigPlan]]:
     """Yield the GPUs that get the same for the same reason, together."""
-    groups: dict[tuple[GpuMigPlan, bool], list[GpuMigPlan]] = {}
+    groups: dict[tuple[Any, ...], list[GpuMigPlan]] = {}
     for plan in plans:
         gpu = plan.gpu
-        alike = Gpu("", "", gpu_label(gpu), None, mig_capable=gpu.mig_capable, mig_mode=gpu.mig_mode)
-        shown, unknown = replace(plan, index=0, gpu=alike), gpu.gpu_instances is None
-        groups.setdefault((shown, unknown), []).append(plan)
+        there = (gpu_label(gpu), gpu.mig_mode, plan.mode_changes, gpu.gpu_instances is None)
+        wanted = (plan.mode, plan.model, plan.change, plan.notices, plan.refusal, plan.collision)
+        groups.setdefault((*there, *wanted), []).append(plan)
     yield from groups.values()
 
 

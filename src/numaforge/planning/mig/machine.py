@@ -52,9 +52,13 @@ class GpuMigPlan:
 
 @dataclass(frozen=True)
 class MachineMigPlan:
-    """What the GPUs of a machine get. GPUs in `untouched` are named by no entry."""
+    """What the GPUs of a machine get, from a `source` named `name`.
 
-    config: str
+    GPUs in `untouched` are named by no entry.
+    """
+
+    source: str  # "config", "profile"
+    name: str
     gpus: tuple[GpuMigPlan, ...]
     untouched: tuple[int, ...]
     notices: tuple[Notice, ...]
@@ -86,7 +90,7 @@ def plan_machine(topology: NodeTopology, config: str, entries: Sequence[MigConfi
     GPU that two entries name.
     """
     choice = choose_by_config(nvidia_gpus(topology), config, entries)
-    return _planned(topology, f"config {config}", choice, _Allowed())
+    return _planned(topology, ("config", config), choice, _Allowed())
 
 
 def plan_profile(topology: NodeTopology, profile: NodeProfile) -> MachineMigPlan:
@@ -106,10 +110,12 @@ def plan_profile(topology: NodeTopology, profile: NodeProfile) -> MachineMigPlan
     else:
         config = wish.config or next(iter(wish.mig_parted.mig_configs))
         choice = choose_by_config(gpus, config, wish.mig_parted.mig_configs[config])
-    return _planned(topology, f"profile {profile.name}", choice, allowed)
+    return _planned(topology, ("profile", profile.name), choice, allowed)
 
 
-def _planned(topology: NodeTopology, config: str, choice: Choice, allowed: _Allowed) -> MachineMigPlan:
+def _planned(
+    topology: NodeTopology, source: tuple[str, str], choice: Choice, allowed: _Allowed
+) -> MachineMigPlan:
     gpus = nvidia_gpus(topology)
     planned = tuple(
         _plan_gpu(GpuMigPlan(index, gpu, choice.wishes[index].mode), choice.wishes[index], allowed)
@@ -117,7 +123,7 @@ def _planned(topology: NodeTopology, config: str, choice: Choice, allowed: _Allo
         if index in choice.wishes
     )
     untouched = tuple(index for index in gpus if index not in choice.wishes)
-    return MachineMigPlan(config, planned, untouched, choice.notices)
+    return MachineMigPlan(*source, planned, untouched, choice.notices)
 
 
 def _plan_gpu(plan: GpuMigPlan, wish: GpuWish, allowed: _Allowed) -> GpuMigPlan:
