@@ -57,7 +57,7 @@ def answers(nvml: ModuleType) -> dict[str, Any]:
         return {
             "driver_version": probe.ask("nvmlSystemGetDriverVersion"),
             "nvml_version": probe.ask("nvmlSystemGetNVMLVersion"),
-            "cuda_version": probe.ask("nvmlSystemGetCudaDriverVersion_v2"),
+            "cuda_version": probe.ask("nvmlSystemGetCudaDriverVersion"),
             "confidential_computing": state and [state.environment, state.ccFeature, state.devToolsMode],
             "gpus": [probe.gpu(index) for index in range(nvml.nvmlDeviceGetCount())],
             "pids": sorted(probe.pids),

@@ -10,7 +10,8 @@ import pytest
 
 from numaforge.snapshot import Snapshot, parse_output, script
 from numaforge.snapshot.nvml_library import library_source, reduced
-from numaforge.topology.nvidia import read_gpu_answers, sysfs_address
+from numaforge.topology.nvidia import read_gpu_answers
+from numaforge.topology.nvml import sysfs_address
 
 MACHINE = """\
 driver 580.95.05
