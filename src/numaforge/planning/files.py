@@ -14,21 +14,16 @@ HUGEPAGES_TMPFILES_PATH = "/etc/tmpfiles.d/numaforge-hugepages.conf"
 MIG_UNIT_PATH = "/etc/systemd/system/numaforge-mig.service"
 MIG_WORKER_PATH = "/usr/local/lib/numaforge/mig.py"
 MIG_LIBRARY_PATH = "/usr/local/lib/numaforge/pynvml.py"
-_NO_MIG = MigPlan()
 
 
 def plan_files(
-    tuning: TuningPlan,
-    numa_nodes: Sequence[NumaNodePlan],
-    kubelet: KubeletPlan | None,
-    mig: MigPlan = _NO_MIG,
+    tuning: TuningPlan, numa_nodes: Sequence[NumaNodePlan], kubelet: KubeletPlan | None
 ) -> tuple[PlannedFile, ...]:
     """Return the files in the order in which the roles write them; one with nothing to say is left out."""
     return (
         PlannedFile(PLAN_PATH, "topology", None),
         *_tuning_files(tuning),
         *_hugepages_files(numa_nodes),
-        *_mig_files(mig),
         *(_kubelet_files(kubelet) if kubelet else ()),
     )
 
@@ -51,8 +46,9 @@ def _hugepages_files(numa_nodes: Sequence[NumaNodePlan]) -> tuple[PlannedFile, .
     return (PlannedFile(HUGEPAGES_TMPFILES_PATH, "hugepages", "hugepages/tmpfiles.conf.j2"),)
 
 
-def _mig_files(mig: MigPlan) -> tuple[PlannedFile, ...]:
-    if not mig.gpus:
+def mig_files(mig: MigPlan) -> tuple[PlannedFile, ...]:
+    """Return the files that cut the GPUs after a boot; none where the GPU operator does that."""
+    if not mig.gpus or mig.managed_by == "gpu-operator":
         return ()
     return (
         PlannedFile(MIG_LIBRARY_PATH, "mig", "mig/pynvml.py.j2"),

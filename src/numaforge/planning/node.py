@@ -13,7 +13,7 @@ from numaforge.kubelet.minors.versions import LATEST_MINOR, KubeletVersion
 from numaforge.planning.cpus import plan_cpus
 from numaforge.planning.document import loads
 from numaforge.planning.existing import ExistingSettings, read_existing
-from numaforge.planning.files import plan_files
+from numaforge.planning.files import mig_files, plan_files
 from numaforge.planning.hugepages import VMEMMAP, PagesBySize, plan_hugepages, pools_after
 from numaforge.planning.kernel import plan_kernel
 from numaforge.planning.kubelet import NodeDecisions, kubelet_version, plan_kubelet
@@ -62,6 +62,7 @@ def plan_node(topology: NodeTopology, profile: NodeProfile, kubelet_version: str
         kubelet=kubelet,
         kernel=kernel.value,
         mig=mig.value,
+        files=(*plan.files, *mig_files(mig.value)),
         allocatable=_with_devices(plan.allocatable, machine, mig.value),
         decisions=plan.decisions + mig.decisions + kernel.decisions,
         notices=plan.notices + mig.notices + kernel.notices,

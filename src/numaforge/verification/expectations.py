@@ -116,8 +116,10 @@ def hugepages(plan: NodePlan) -> Expectations:
 
 
 def mig(plan: NodePlan) -> Expectations:
-    """How each GPU is cut, by PCI address."""
-    return {gpu.pci_address: gpu for gpu in plan.mig.gpus}
+    """How each GPU is cut, by PCI address, and whether that is ours: the DRA driver cuts by itself."""
+    if plan.mig.managed_by == "gpu-operator":
+        return {}
+    return {gpu.pci_address: (gpu, plan.mig.managed_by == "numaforge") for gpu in plan.mig.gpus}
 
 
 def files(plan: NodePlan) -> Expectations:

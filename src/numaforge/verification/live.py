@@ -18,7 +18,7 @@ from numaforge.kubelet.config.flags import flag_value
 from numaforge.node import bundle
 from numaforge.node.bundle import FileState
 from numaforge.planning import document
-from numaforge.planning.files import MIG_WORKER_PATH
+from numaforge.planning.files import MIG_WORKER_PATH, mig_files
 from numaforge.planning.model import PLAN_PATH, NodePlan
 from numaforge.verification.expectations import HOSTNAME
 
@@ -145,7 +145,7 @@ def probe(plan: NodePlan) -> str:
         shell.call("tell_units", [*units, *([kubelet] if kubelet else [])]),
         shell.call("tell_ages", paths),
         *([shell.call("tell_kubelet", [kubelet])] if kubelet else []),
-        *([shell.call("tell_mig", [MIG_WORKER_PATH])] if plan.mig.gpus else []),
+        *([shell.call("tell_mig", [MIG_WORKER_PATH])] if mig_files(plan.mig) else []),
         "echo files\n",
     ]
     return shell.library("verification/probe") + "".join(calls) + bundle.read_script(paths)

@@ -12,7 +12,7 @@ import pytest
 from numaforge.errors import HostError
 from numaforge.node.part import Found, Goal, Look, Part, Unit
 from numaforge.node.parts import mig
-from numaforge.planning.files import MIG_LIBRARY_PATH, MIG_UNIT_PATH, MIG_WORKER_PATH, plan_files
+from numaforge.planning.files import MIG_LIBRARY_PATH, MIG_UNIT_PATH, MIG_WORKER_PATH, mig_files
 from numaforge.planning.model import MigGpu, MigInstance, MigPlan
 from numaforge.planning.node import plan_node
 from numaforge.profile import load_profile
@@ -42,12 +42,15 @@ def cut(*instances: MigInstance, address: str = ADDRESS, mode: str = "enabled") 
     return MigGpu(address, f"GPU-{address}", mode, instances)
 
 
-def goal(wanted: Sequence[MigGpu], gpus: Sequence[Gpu], *roles: str) -> Goal:
+def goal(wanted: Sequence[MigGpu], gpus: Sequence[Gpu], *roles: str, by: str = "numaforge") -> Goal:
     machine = replace(lab_node(), kubelet=kubeadm_kubelet(), gpus=tuple(gpus))
     plan = plan_node(machine, load_profile({"name": "t", "memory": {"system_reserved": "512Mi"}}))
-    planned = MigPlan(tuple(wanted))
-    files = plan_files(plan.tuning, plan.numa_nodes, plan.kubelet, planned)
-    return Goal(replace(plan, mig=planned, files=files), machine, frozenset(roles or ("mig", "kubelet")))
+    planned = MigPlan(tuple(wanted), by)
+    return Goal(
+        replace(plan, mig=planned, files=(*plan.files, *mig_files(planned))),
+        machine,
+        frozenset(roles or ("mig", "kubelet")),
+    )
 
 
 def needed(on: Goal, said: Sequence[str] = READY, unit: Unit = RUNNING) -> Part | None:
@@ -117,6 +120,19 @@ def test_each_thing_that_changes_has_a_line(wanted: MigGpu, now: Gpu, moves: lis
     part = needed(goal([wanted], [now]))
     assert part is not None
     assert list(part.moves) == [f"{ADDRESS}: {line}" for line in moves]
+
+
+def test_gpus_that_the_gpu_operator_cuts_are_left_to_it() -> None:
+    on = goal([cut(HALF)], [gpu(mode="disabled")], by="gpu-operator")
+    assert needed(on, READY[1:]) is None
+    assert role_files(on.plan, "mig") == []
+
+
+def test_of_gpus_that_the_dra_driver_cuts_the_mode_alone_is_ours() -> None:
+    assert needed(goal([cut()], [gpu(gpu_instances=(seen(HALF),))], by="dra-driver")) is None
+    part = needed(goal([cut()], [gpu(mode="disabled")], by="dra-driver"))
+    assert part is not None
+    assert part.moves == (f"{ADDRESS}: MIG mode disabled -> enabled",)
 
 
 def test_the_kubelet_restarts_with_it_so_that_device_plugins_register_anew() -> None:

@@ -41,8 +41,9 @@ def need(goal: Goal, found: Found, below: Sequence[Part]) -> Part | None:  # noq
     if "mig" not in goal.roles:
         return None
     there = {gpu.pci_address: gpu for gpu in goal.machine.gpus}
-    wanted = goal.plan.mig.gpus
-    changed = [each for each in wanted if _form(each) != _now(each, there.get(each.pci_address))]
+    wanted = goal.plan.mig.gpus if goal.plan.mig.managed_by != "gpu-operator" else ()
+    mode_only = goal.plan.mig.managed_by == "dra-driver"
+    changed = [each for each in wanted if _differs(each, there.get(each.pci_address), mode_only=mode_only)]
     relinks = (found.answers(NAME).get("unit") == "enabled") is not bool(wanted)
     if not (changed or relinks):
         return None
@@ -105,6 +106,13 @@ def part(
 
 def _document(gpus: Iterable[Mapping[str, Any]]) -> str:
     return json.dumps({"gpus": list(gpus)}, indent=1) + "\n"
+
+
+def _differs(gpu: MigGpu, now: Gpu | None, *, mode_only: bool) -> bool:
+    old, new = _now(gpu, now), _form(gpu)
+    if mode_only and "pending" not in old:
+        return bool(old["mode"] != new["mode"])
+    return old != new
 
 
 def _form(gpu: MigGpu) -> dict[str, Any]:

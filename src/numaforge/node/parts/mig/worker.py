@@ -839,9 +839,17 @@ def gpu_by_hand(gpu: dict[str, Any], device: Any, folder: Path) -> None:
 
 
 def boot(plan: Path) -> None:
-    """Bring the GPUs of a plan to it after a boot."""
+    """Bring the GPUs of a plan to it after a boot: only their mode, where the DRA driver cuts them."""
+    mig = json.loads(plan.read_text(encoding="utf-8"))["mig"]
+    gpus, found = mig["gpus"], devices()
+    if mig.get("managed_by") == "dra-driver":
+        gpus = [
+            gpu
+            for gpu in gpus
+            if not (gpu["pci_address"] in found and mode(found[gpu["pci_address"]]) == gpu["mode"])
+        ]
     try:
-        bring_each(json.loads(plan.read_text(encoding="utf-8"))["mig"]["gpus"], None)
+        bring_each(gpus, None)
     finally:
         refresh_cdi()
 
