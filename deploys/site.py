@@ -3,6 +3,7 @@
 from numaforge.roles.hugepages import hugepages
 from numaforge.roles.kubelet import kubelet
 from numaforge.roles.maintenance import maintenance
+from numaforge.roles.mig import mig
 from numaforge.roles.topology import topology
 from numaforge.roles.tuning import tuning
 
@@ -10,4 +11,5 @@ topology()
 with maintenance():
     tuning()
     hugepages()
+    mig()
     kubelet()

@@ -16,9 +16,10 @@ from numaforge.errors import KubeletConfigError, PlanError
 from numaforge.kinds import once_per_kind
 from numaforge.node.bundle import FileContent
 from numaforge.planning.document import dumps
-from numaforge.planning.files import HUGEPAGES_TMPFILES_PATH
+from numaforge.planning.files import HUGEPAGES_TMPFILES_PATH, MIG_WORKER_PATH
 from numaforge.planning.model import PLAN_PATH, NodePlan, PlannedFile
-from numaforge.resources import template_dir
+from numaforge.resources import mig_worker, template_dir
+from numaforge.snapshot.nvml_library import library_source
 
 _KIND = {"apiVersion": "kubelet.config.k8s.io/v1beta1", "kind": "KubeletConfiguration"}
 
@@ -109,10 +110,23 @@ def _rendered(plan: NodePlan, planned_file: PlannedFile, config_text: str | None
                 kernel_values=kernel_paths.tuning_values(plan.tuning),
                 raised_values=kernel_paths.raised_values(plan.tuning),
                 hugepage_pools=kernel_paths.hugepage_counts(plan),
+                **(_mig_values() if planned_file.role == "mig" else {}),
             )
         )
     _check(plan, planned_file, text, config_text)
     return text
+
+
+@cache
+def _mig_values() -> dict[str, str]:
+    """Return what the files of the role mig are made of: the same sources that the part mig sends."""
+    worker = mig_worker().read_text(encoding="utf-8")
+    return {
+        "mig_worker": worker.rstrip("\n"),
+        "mig_library": library_source(worker).rstrip("\n"),
+        "worker_path": MIG_WORKER_PATH,
+        "plan_path": PLAN_PATH,
+    }
 
 
 def merge(base: Mapping[str, Any], patch: Mapping[str, Any]) -> dict[str, Any]:
@@ -231,6 +245,12 @@ def _said_and_meant(plan: NodePlan, file: PlannedFile, text: str, config_text: s
             raises = dict(line.split()[-2:] for line in starts if line.startswith("ExecStart=-/bin/sh "))
             values, raised = kernel_paths.tuning_values(plan.tuning), kernel_paths.raised_values(plan.tuning)
             return (len(starts), raises), (len(raised) + bool(values) + plan.tuning.swap_off, raised)
+        case "mig/mig.py.j2" | "mig/pynvml.py.j2":
+            source = _mig_values()["mig_worker" if file.path == MIG_WORKER_PATH else "mig_library"]
+            return text.split("\n", 1)[1].rstrip("\n"), source
+        case "mig/mig.service.j2":
+            starts = [line for line in _lines(text) if line.startswith("ExecStart=")]
+            return starts, [f"ExecStart=python3 -BEs {MIG_WORKER_PATH} boot {PLAN_PATH}"]
         case unknown:
             raise PlanError(f"there is no template {unknown!r}", where=file.path)
 

@@ -9,6 +9,9 @@ by which systemd says so. Such a unit is active while there is a file of its nam
 start while there is one in /run/broken. While /run/stopping exists the system is going down: nothing starts.
 `systemctl reboot` has it go down; what a boot does is for the test.
 
+A script in /run/services is a service of its name: it runs in a control group of that name, and its
+process is in /run/active while it does. It does not start while there is a file of its name in /run/broken.
+
 A script in /run/when, named after a phase of the journal or a staged file, runs once when that has just been
 renamed into place; its $PPID is the shell that did it.
 
@@ -74,7 +77,8 @@ _SYSTEMCTL = """#!/bin/sh
 exec 8> /run/systemctl.lock
 flock 8
 pid=$(cat /run/kubelet.pid 2>/dev/null)
-alive() { [ -n "$pid" ] && [ -d "/proc/$pid" ] && ! grep -q '^State:.Z' "/proc/$pid/status"; }
+running() { [ -d "/proc/$1" ] && ! grep -q '^State:.Z' "/proc/$1/status"; }
+alive() { [ -n "$pid" ] && running "$pid"; }
 for unit; do :; done
 case $1,$unit in
 show,numaforge-*)
@@ -95,7 +99,27 @@ deactivate() { # what is bound to UNIT
         esac
     done
 }
+service() { [ -e "/run/services/$1" ]; }
+start_service() {
+    [ ! -e "/run/active/$1" ] || return 0
+    [ ! -e "/run/broken/$1" ] && [ ! -e /run/stopping ] || return 1
+    mkdir -p /run/active /run/cgroups
+    setsid sh "/run/services/$1" > /dev/null 2>&1 < /dev/null 8>&- 9>&- &
+    echo "0::/system.slice/$1" > "/run/cgroups/$1"
+    mount --bind "/run/cgroups/$1" "/proc/$!/cgroup"
+    echo $! > "/run/active/$1"
+}
+stop_service() {
+    [ -e "/run/active/$1" ] || return
+    kill -KILL "$(cat "/run/active/$1")"
+    while running "$(cat "/run/active/$1")"; do sleep 0.05; done
+    rm "/run/active/$1"
+}
 case "$*" in
+"show -p LoadState --value nvidia-"*)
+    if service "$unit"; then echo loaded; else echo not-found; fi
+    exit
+    ;;
 "show -p RequiredBy "*)
     shift
     for property; do
@@ -115,9 +139,25 @@ case "$*" in
     printf 'ActiveState=inactive\nJob=%s\n' "$job"
     exit
     ;;
-is-active*) [ -e "/run/active/$unit" ]; exit ;;
+is-active*)
+    if [ -e "/run/active/$unit" ]; then state=active; else state=inactive; fi
+    case $* in *--quiet*) ;; *) echo $state ;; esac
+    [ $state = active ]
+    exit
+    ;;
 esac
 echo "$*" >> /run/systemctl.log
+if service "$unit"; then
+    verb=$1
+    for unit; do
+        case $verb,$unit in
+        start,*.service) start_service "$unit" ;;
+        stop,*.service) stop_service "$unit" ;;
+        restart,*.service) stop_service "$unit"; start_service "$unit" ;;
+        esac
+    done
+    exit
+fi
 case $1,$unit in
 *,kubelet.service | reboot,*) ;;
 start,* | restart,*)

@@ -9,7 +9,7 @@ import yaml
 
 from lab.paths import REPOSITORY
 from numaforge.node import transaction
-from numaforge.node.parts import KINDS, files, hugepages, kernel_cmdline, kernel_values, kubelet, reboot
+from numaforge.node.parts import KINDS, files, hugepages, kernel_cmdline, kernel_values, kubelet, mig, reboot
 from numaforge.profile import load_profile
 
 PAGE = (REPOSITORY / "docs" / "maintenance.md").read_text(encoding="utf-8")
@@ -21,6 +21,7 @@ FORMS = {
     "kernel_cmdline": [kernel_cmdline.part(["iommu=pt"], ["iommu=pt"], [], "grub")],
     "reboot": [reboot.part()],
     "kernel_values": [kernel_values.part({}, {})],
+    "mig": [mig.part([], [], drains=drains) for drains in (True, False)],
     "hugepages": [hugepages.part({}, {}, drains=drains) for drains in (True, False)],
     "kubelet": [kubelet.part("kubelet.service", restart=restart) for restart in (True, False)],
 }

@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from numaforge.planning.existing import DROP_IN_NAME
-from numaforge.planning.model import PLAN_PATH, KubeletPlan, NumaNodePlan, PlannedFile, TuningPlan
+from numaforge.planning.model import PLAN_PATH, KubeletPlan, MigPlan, NumaNodePlan, PlannedFile, TuningPlan
 
 SYSCTL_PATH = "/etc/sysctl.d/90-numaforge.conf"
 TUNING_TMPFILES_PATH = "/etc/tmpfiles.d/numaforge-tuning.conf"
 TUNING_UNIT_PATH = "/etc/systemd/system/numaforge-tuning.service"
 HUGEPAGES_TMPFILES_PATH = "/etc/tmpfiles.d/numaforge-hugepages.conf"
+MIG_UNIT_PATH = "/etc/systemd/system/numaforge-mig.service"
+MIG_WORKER_PATH = "/usr/local/lib/numaforge/mig.py"
+MIG_LIBRARY_PATH = "/usr/local/lib/numaforge/pynvml.py"
 
 
 def plan_files(
@@ -41,6 +44,17 @@ def _hugepages_files(numa_nodes: Sequence[NumaNodePlan]) -> tuple[PlannedFile, .
     if not any(node.hugepages for node in numa_nodes):
         return ()
     return (PlannedFile(HUGEPAGES_TMPFILES_PATH, "hugepages", "hugepages/tmpfiles.conf.j2"),)
+
+
+def mig_files(mig: MigPlan) -> tuple[PlannedFile, ...]:
+    """Return the files that cut the GPUs after a boot; none where the GPU operator does that."""
+    if not mig.gpus or mig.managed_by == "gpu-operator":
+        return ()
+    return (
+        PlannedFile(MIG_LIBRARY_PATH, "mig", "mig/pynvml.py.j2"),
+        PlannedFile(MIG_WORKER_PATH, "mig", "mig/mig.py.j2"),
+        PlannedFile(MIG_UNIT_PATH, "mig", "mig/mig.service.j2"),
+    )
 
 
 def _kubelet_files(kubelet: KubeletPlan) -> tuple[PlannedFile, ...]:

@@ -150,9 +150,17 @@ class MigGpu:
 
 @dataclass(frozen=True)
 class MigPlan:
-    """How the GPUs of a node are to be cut; GPUs that are not named stay as they are."""
+    """How the GPUs of a node are to be cut; GPUs that are not named stay as they are.
+
+    `managed_by` carries it out: "numaforge", "gpu-operator" (its MIG manager is handed the same), or
+    "dra-driver": then the mode alone is numaforge's, and the GPU instances are left to that driver.
+    `strategy` is the device plugin's migStrategy. `label` is what the node is to be labelled, if anything.
+    """
 
     gpus: tuple[MigGpu, ...] = ()
+    managed_by: str = "numaforge"
+    strategy: str = "mixed"  # "mixed", "single", "none"
+    label: str | None = None  # "mig-enabled", "mig-disabled"
 
 
 @dataclass(frozen=True)
@@ -160,7 +168,7 @@ class PlannedFile:
     """A file that numaforge writes on the host: which role, from which template, with which mode (octal)."""
 
     path: str
-    role: str  # "topology", "tuning", "hugepages", "kubelet"
+    role: str  # "topology", "tuning", "hugepages", "mig", "kubelet"
     template: (
         str | None
     )  # below templates/, e.g. "kubelet/drop-in.conf.j2"; None: the role writes it from the plan

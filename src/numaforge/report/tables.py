@@ -21,6 +21,7 @@ from numaforge.planning.model import (
     PredictedAllocatable,
 )
 from numaforge.quantity import format_bytes, parse_bytes
+from numaforge.report.mig import geometry_section
 from numaforge.report.wording import (
     counted,
     cpu_counts,
@@ -56,8 +57,11 @@ def topology_tables(topology: NodeTopology) -> RenderableType:
     return Group(*parts)
 
 
-def plan_tables(plan: NodePlan) -> RenderableType:
-    """Return what was decided: NUMA nodes, sums, each decision with its reason, files, notices."""
+def plan_tables(plan: NodePlan, machine: NodeTopology | None = None) -> RenderableType:
+    """Return what was decided: NUMA nodes, sums, each decision with its reason, files, notices.
+
+    With the machine the geometry of its GPUs is shown before and after.
+    """
     kubelet = f"kubelet {plan.kubelet.version}" if plan.kubelet else "no kubelet"
     parts: list[RenderableType] = [
         _title(plan.hostname, joined([f"profile {plan.profile}", kubelet])),
@@ -70,6 +74,8 @@ def plan_tables(plan: NodePlan) -> RenderableType:
         parts.append(_allocatable(plan.allocatable))
     if plan.largest_pods:
         parts += [Text(""), _largest_pod_table(plan.largest_pods)]
+    if plan.mig.gpus:
+        parts += _section("MIG", [geometry_section(plan.mig, machine)])
     parts += _section("Notices", [_notice(notice) for notice in plan.notices])
     parts += _section("Decisions", [line for decision in plan.decisions for line in _decision(decision)])
     parts += _section(

@@ -1,10 +1,11 @@
-"""pynvml, cut down to what the probe uses: 5 KB on the wire instead of 65, and quick to compile."""
+"""pynvml, cut down to what the probe uses: 8 KB on the wire instead of 67, and quick to compile."""
 
 from __future__ import annotations
 
 import importlib.util
 import re
 from collections.abc import Iterator
+from functools import cache
 from itertools import takewhile
 from pathlib import Path
 
@@ -13,18 +14,31 @@ from numaforge.snapshot import nvml_probe
 
 
 def probe_source() -> str:
-    """Return the probe's own source."""
-    return Path(str(nvml_probe.__file__)).read_text(encoding="utf-8")
+    """Return the probe's own source, as it is sent."""
+    return _without_words(Path(str(nvml_probe.__file__)).read_text(encoding="utf-8"))
 
 
-def library_source() -> str:
-    """Return the source of the installed pynvml without the definitions that the probe never reaches."""
+@cache
+def library_source(user: str | None = None) -> str:
+    """Return the source of the installed pynvml without the definitions that `user` never reaches.
+
+    `user` is the source of what uses it: the probe, where it is None.
+    """
     found = importlib.util.find_spec("pynvml")
     if found is None or found.origin is None:
         raise SnapshotError("pynvml is not installed", remedy="install the package nvidia-ml-py")
     source = Path(found.origin).read_text(encoding="utf-8")
     licence = takewhile(lambda line: line.startswith("#"), source.splitlines())
-    return "\n".join((*licence, reduced(source, probe_source())))
+    used = _without_words(user) if user else probe_source()
+    return "\n".join((*licence, reduced(_without_words(source), used)))
+
+
+_WORDS = re.compile(r"^[ \t]*(?:#.*|(\"\"\"|''')[\s\S]*?\1[ \t]*|)\n", re.MULTILINE)
+
+
+def _without_words(source: str) -> str:
+    """Return a program without comments, docstrings and blank lines, which are a third of it."""
+    return _WORDS.sub("", source)
 
 
 # Statements begin at the left margin, and so may their later lines: brackets and quotes that close, the other

@@ -12,7 +12,7 @@ from typing import Any
 
 from numaforge import kernel_paths
 from numaforge.cpulist import format_cpulist
-from numaforge.planning.model import KernelPlan, NodePlan, TuningPlan
+from numaforge.planning.model import KernelPlan, MigPlan, NodePlan, TuningPlan
 from numaforge.quantity import parse_quantity
 
 Expectations = Mapping[str, Any]
@@ -34,6 +34,7 @@ def of_roles(plan: NodePlan, roles: Sequence[str] | None) -> NodePlan:
         plan,
         tuning=plan.tuning if "tuning" in roles else TuningPlan(),
         kernel=plan.kernel if "tuning" in roles else KernelPlan(),
+        mig=plan.mig if "mig" in roles else MigPlan(),
         numa_nodes=nodes,
         files=tuple(file for file in plan.files if file.role in roles),
         kubelet=plan.kubelet if "kubelet" in roles else None,
@@ -114,6 +115,13 @@ def hugepages(plan: NodePlan) -> Expectations:
     }
 
 
+def mig(plan: NodePlan) -> Expectations:
+    """How each GPU is cut, by PCI address, and whether that is ours: the DRA driver cuts by itself."""
+    if plan.mig.managed_by == "gpu-operator":
+        return {}
+    return {gpu.pci_address: (gpu, plan.mig.managed_by == "numaforge") for gpu in plan.mig.gpus}
+
+
 def files(plan: NodePlan) -> Expectations:
     """Each file that numaforge wrote."""
     return {file.path: file for file in plan.files}
@@ -158,6 +166,7 @@ ALL: tuple[Callable[[NodePlan], Expectations], ...] = (
     kernel_cmdline,
     swap,
     hugepages,
+    mig,
     files,
     units,
     boot_units,

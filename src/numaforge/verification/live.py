@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import shlex
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TypeVar
 
@@ -18,6 +18,7 @@ from numaforge.kubelet.config.flags import flag_value
 from numaforge.node import bundle
 from numaforge.node.bundle import FileState
 from numaforge.planning import document
+from numaforge.planning.files import MIG_WORKER_PATH, mig_files
 from numaforge.planning.model import PLAN_PATH, NodePlan
 from numaforge.verification.expectations import HOSTNAME
 
@@ -39,6 +40,9 @@ class Live:
     changed: Mapping[str, int]  # modification time in seconds since 1970, by path
     kubelet: Mapping[str, str]
     files: Mapping[str, FileState]
+    gpus: Mapping[str, str] = field(
+        default_factory=dict
+    )  # JSON by PCI address, in the form of the plan's `mig`
 
     @property
     def node_name(self) -> str:
@@ -141,6 +145,7 @@ def probe(plan: NodePlan) -> str:
         shell.call("tell_units", [*units, *([kubelet] if kubelet else [])]),
         shell.call("tell_ages", paths),
         *([shell.call("tell_kubelet", [kubelet])] if kubelet else []),
+        *([shell.call("tell_mig", [MIG_WORKER_PATH])] if mig_files(plan.mig) else []),
         "echo files\n",
     ]
     return shell.library("verification/probe") + "".join(calls) + bundle.read_script(paths)
@@ -156,7 +161,7 @@ def read_live(output: str) -> Live:
         raise HostError("the answer is cut off", remedy="run again")
     end = lines.index("files")
     said: dict[str, dict[str, str]] = {
-        kind: {} for kind in ("value", "active", "enabled", "changed", "kubelet")
+        kind: {} for kind in ("value", "active", "enabled", "changed", "kubelet", "mig")
     }
     swap_devices = []
     for line in lines[:end]:
@@ -173,6 +178,7 @@ def read_live(output: str) -> Live:
         enabled=said["enabled"],
         changed={path: int(time) for path, time in said["changed"].items()},
         kubelet=said["kubelet"],
+        gpus=said["mig"],
         files=bundle.parse_states(lines[end + 1 :]),
     )
 

@@ -30,6 +30,9 @@ tell_units() { # UNIT...
         printf 'enabled %s\t%s\n' "$unit" "$(systemctl is-enabled "$unit" 2> /dev/null)"
     done
 }
+tell_mig() { # WORKER
+    python3 -BEs "$1" show | sed 's/^/mig /'
+}
 tell_ages() { # PATH...
     for path in "$@"; do
         [ ! -e "$path" ] || stat -L -c 'changed %n	%Y' "$path"

@@ -171,11 +171,11 @@ def test_a_file_that_is_not_there_is_bad_input(capsys, tmp_path, machine, comman
 
 def test_plan_takes_the_only_config(capsys, tmp_path, machine):
     shown = answer(capsys, "plan", config(tmp_path, a=FITS), machine)
-    assert "Instances that exist are not known: each GPU is planned as empty." in shown
+    assert "its GPU instances are not known: planned as empty" in shown
     assert "GPU 0-7  H100 80GB HBM3" in shown
     assert "MIG mode changes from disabled to enabled" in shown
     assert "the MIG mode is lost at a reboot (Hopper)" in shown
-    assert "3g.40gb  9   4:4         3c" in shown
+    assert "create  3g.40gb  9   4:4         3c" in shown
 
 
 def test_plan_of_a_file_with_several_configs_needs_a_name(capsys, tmp_path, machine):
@@ -187,6 +187,13 @@ def test_plan_for_programs(capsys, tmp_path, machine):
     document = json.loads(answer(capsys, "plan", config(tmp_path, a=FITS), machine, "-o", "json"))
     assert (document["schema"], document["hostname"], document["config"]) == (1, "dgx-01", "a")
     assert document["assumes_no_instances"]
+    instances = [
+        *(
+            {"profile": "1g.10gb", "profile_id": 19, "start": start, "size": 1, "compute_instances": [1]}
+            for start in range(4)
+        ),
+        {"profile": "3g.40gb", "profile_id": 9, "start": 4, "size": 4, "compute_instances": [3]},
+    ]
     assert document["gpus"][1] == {
         "index": 1,
         "pci_address": "0000:43:00.0",
@@ -195,13 +202,11 @@ def test_plan_for_programs(capsys, tmp_path, machine):
         "mig_mode": "disabled",
         "wanted_mig_mode": "enabled",
         "mode_changes": True,
-        "create": [
-            {"profile": "3g.40gb", "profile_id": 9, "start": 4, "size": 4, "compute_instances": [3]},
-            *(
-                {"profile": "1g.10gb", "profile_id": 19, "start": start, "size": 1, "compute_instances": [1]}
-                for start in range(4)
-            ),
-        ],
+        "keep": [],
+        "destroy": [],
+        "recut": [],
+        "create": instances,
+        "instances": instances,
         "notices": ["the MIG mode is lost at a reboot (Hopper)"],
         "refusal": None,
         "collision": None,

@@ -11,8 +11,9 @@ from numaforge.errors import KubeletConfigError, NumaforgeError
 from numaforge.kubelet.admission import checkpoint
 from numaforge.kubelet.admission.cpu_manager import CpuManager
 from numaforge.kubelet.admission.demand import Demand
-from numaforge.kubelet.admission.device_manager import Device, DeviceManager, inventory_of, read_inventory
+from numaforge.kubelet.admission.device_manager import Device, DeviceManager, read_inventory
 from numaforge.kubelet.admission.hints import Hint
+from numaforge.kubelet.admission.inventory import inventory_of
 from numaforge.kubelet.admission.machine import MachineInfo
 from numaforge.kubelet.admission.masks import ids_of
 from numaforge.kubelet.admission.memory_manager import MemoryBlock, MemoryManager

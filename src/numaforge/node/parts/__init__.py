@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from numaforge.node.part import Kind
-from numaforge.node.parts import files, hugepages, kernel_cmdline, kernel_values, kubelet, reboot
+from numaforge.node.parts import files, hugepages, kernel_cmdline, kernel_values, kubelet, mig, reboot
 
 KINDS: tuple[Kind, ...] = (
     files,
@@ -17,6 +17,7 @@ KINDS: tuple[Kind, ...] = (
     reboot,
     kernel_values,
     hugepages,
+    mig,
     kubelet,
 )
 

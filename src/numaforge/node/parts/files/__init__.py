@@ -7,12 +7,22 @@ from collections.abc import Sequence
 from numaforge.node.bundle import FileChange, FileContent, changes, checksum, encoded
 from numaforge.node.part import Found, Goal, Look, Part, lines
 from numaforge.node.parts.hugepages import change_with_kubelet
-from numaforge.planning.files import SYSCTL_PATH, TUNING_TMPFILES_PATH, TUNING_UNIT_PATH
+from numaforge.planning.files import (
+    MIG_LIBRARY_PATH,
+    MIG_UNIT_PATH,
+    MIG_WORKER_PATH,
+    SYSCTL_PATH,
+    TUNING_TMPFILES_PATH,
+    TUNING_UNIT_PATH,
+)
 from numaforge.render import hugepage_files, kubelet_files, role_files
 from numaforge.shell import line
 
 NAME = "files"
-_TUNING_FILES = (SYSCTL_PATH, TUNING_TMPFILES_PATH, TUNING_UNIT_PATH)
+_PATHS = {
+    "tuning": (SYSCTL_PATH, TUNING_TMPFILES_PATH, TUNING_UNIT_PATH),
+    "mig": (MIG_LIBRARY_PATH, MIG_WORKER_PATH, MIG_UNIT_PATH),
+}
 
 
 def look(goal: Goal) -> Look:
@@ -62,11 +72,12 @@ def part(changed: Sequence[FileChange]) -> Part:
 
 def _files(goal: Goal, config_text: str | None) -> tuple[list[FileContent], list[str]]:
     """Return the files of the roles that were called, and the paths that must not exist."""
-    files, absent = role_files(goal.plan, "topology"), []
-    if "tuning" in goal.roles:
-        tuning = role_files(goal.plan, "tuning")
-        files += tuning
-        absent += [path for path in _TUNING_FILES if path not in [file.path for file in tuning]]
+    files, absent = role_files(goal.plan, "topology"), list[str]()
+    for role, paths in _PATHS.items():
+        if role in goal.roles:
+            ours = role_files(goal.plan, role)
+            files += ours
+            absent += [path for path in paths if path not in [file.path for file in ours]]
     if {"hugepages", "kubelet"} & goal.roles:
         pools, gone = hugepage_files(goal.plan)
         files += pools

@@ -1,0 +1,10 @@
+# shellcheck shell=sh
+
+look_mig() { # BOOT-LINK
+    if [ -L "$1" ]; then echo unit enabled; else echo unit disabled; fi
+    python3 -c 'import ctypes, sys
+print("python %d.%d" % sys.version_info[:2])
+ctypes.CDLL("libnvidia-ml.so.1")
+print("library yes")' 2> /dev/null
+    :
+}

@@ -1,0 +1,38 @@
+# shellcheck shell=sh
+# MIG: the GPUs of planned.json are cut as it says, by worker.py, which brings its own pynvml. What holds a GPU is
+# stopped and started again within `apply` and within `undo`: wherever those are broken off, `undo` comes after.
+# MIG_BOOT_LINK (our unit's link below multi-user.target.wants) and MIG_BOOT_LINK_TARGET (empty: the link has to
+# go) are settings. Without planned.json only the link changes.
+
+mig_worker() { # VERB; sets `why` to what it says
+    if [ ! -e "$PART/planned.json" ]; then return; fi
+    python3 -BEs "$PART/worker.py" "$1" "$PART" 2> "$PART/said" && return
+    why=$(tail -n 3 "$PART/said" | paste -s -d ' ' -)
+    return 1
+}
+mig_keep() {
+    readlink "$MIG_BOOT_LINK" > "$PART/link" || : > "$PART/link"
+    mig_worker keep && return
+    printf '%s\n' "$why" >&2
+    return 1
+}
+# Not with `systemctl enable`, which reloads all units: see kernel_values_link.
+mig_link() { # TARGET, or nothing for no link
+    if [ -n "$1" ]; then
+        mkdir -p "${MIG_BOOT_LINK%/*}" && ln -sfn "$1" "$MIG_BOOT_LINK"
+    else
+        rm -f "$MIG_BOOT_LINK"
+    fi
+}
+mig_apply() {
+    why="$MIG_BOOT_LINK could not be written"
+    mig_link "$MIG_BOOT_LINK_TARGET" && mig_worker apply
+}
+mig_prove() { if [ "$1" = new ]; then mig_worker prove; else mig_worker settled; fi; } # NEW|OLD
+mig_undo() {
+    why="$MIG_BOOT_LINK could not be put back"
+    mig_link "$(cat "$PART/link")" && mig_worker undo && return
+    why="not every GPU is cut as it was: $why"
+    return 2
+}
+mig_by_hand() { mig_worker by-hand; }

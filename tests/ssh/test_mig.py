@@ -1,0 +1,502 @@
+"""GPUs that are cut within a transaction: as planned or as they were, and what held them runs again."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+import pytest
+
+from numaforge.node.parts import files, kernel_cmdline, kubelet, mig, reboot
+from numaforge.node.parts.mig import BOOT_LINK
+from numaforge.node.transaction import Result, Transaction, revert_script, start_script
+from numaforge.planning.files import MIG_UNIT_PATH
+from numaforge.planning.model import MigGpu, MigInstance
+from numaforge.topology.model import ComputeInstance, Gpu, GpuInstance
+from tests.fakes.nvml.gpus import gpu_text
+from tests.ssh.conftest import StartSandbox
+from tests.ssh.machine import machine
+from tests.ssh.sandbox import Sandbox, free_port
+from tests.ssh.standin_bootloader import boot, boots, debian
+from tests.ssh.standin_bootloader import install as install_bootloader
+from tests.ssh.standin_gpus import DEVICES, PERSISTENCED, STATE, describe, hold, install, standin_gpus
+from tests.ssh.standin_systemd import STATE as KUBELET_STATE
+from tests.ssh.standin_systemd import standin_systemd
+from tests.ssh.test_reboot import CUT_POWER, through_boots
+from tests.ssh.test_transaction import END_UNIT, GO_DOWN, KILL, ended, leftovers, run, status, until, when
+
+FIRST, SECOND = "0000:1b:00.0", "0000:43:00.0"
+POD = "/kubepods.slice/kubepods-besteffort.slice/kubepods-besteffort-pod1.slice/cri-containerd-a.scope"
+PERSON = "/user.slice/user-1000.slice/session-3.scope"
+
+OLD = (MigInstance("3g.40gb", 9, 0, 4, (3,)), MigInstance("1g.10gb", 19, 6, 1, (1,)))
+NEW = (MigInstance("3g.40gb", 9, 0, 4, (3,)), MigInstance("2g.20gb", 14, 4, 2, (1, 1)))
+CUT = "instance 9 0", "compute 0 2 0 0", "instance 19 6", "compute 0 0 0 1"
+HOPPERS = gpu_text("h100-80gb", FIRST, *CUT, number=1, mig="enabled") + gpu_text(
+    "h100-80gb", SECOND, number=2
+)
+AMPERES = gpu_text("a100-40gb", FIRST, number=1) + gpu_text("a100-40gb", SECOND, number=2)
+
+Cuts = dict[str, tuple[str, tuple[MigInstance, ...]]]
+WAS: Cuts = {FIRST: ("enabled", OLD), SECOND: ("disabled", ())}
+IS: Cuts = {FIRST: ("enabled", NEW), SECOND: ("enabled", NEW)}
+
+
+def uuid(address: str) -> str:
+    return f"GPU-{(FIRST, SECOND).index(address) + 1:08d}-0000-4000-8000-000000000000"
+
+
+def wanted(cuts: Cuts) -> list[MigGpu]:
+    return [MigGpu(address, uuid(address), mode, cut) for address, (mode, cut) in cuts.items()]
+
+
+def seen(cuts: Cuts) -> list[Gpu]:
+    def instance(number: int, each: MigInstance) -> GpuInstance:
+        compute = tuple(ComputeInstance(at, slices) for at, slices in enumerate(each.compute_instances))
+        return GpuInstance(number, each.profile_id, each.start, each.size, compute)
+
+    return [
+        Gpu(
+            address,
+            "10de",
+            "2330",
+            0,
+            uuid=uuid(address),
+            mig_mode=mode,
+            mig_pending=mode,
+            gpu_instances=tuple(instance(*each) for each in enumerate(cut)),
+        )
+        for address, (mode, cut) in cuts.items()
+    ]
+
+
+def change(port: int, was: Cuts = WAS, to: Cuts = IS, *, comes_up: bool = True) -> Transaction:
+    return Transaction(
+        "T1",
+        (
+            files.part([]),
+            mig.part(wanted(to), seen(was), relinks=True),
+            kubelet.part(
+                "kubelet.service",
+                health=("127.0.0.1", port if comes_up else free_port()),
+                start_seconds=4,
+                stable_seconds=1,
+            ),
+        ),
+    )
+
+
+def found(node: Sandbox) -> Cuts:
+    """Return how the GPUs are cut, from the state of the fake library alone."""
+    cuts: dict[str, tuple[str, list[tuple[int, int, list[int]]]]] = {}
+    for line in node.path(STATE).read_text().splitlines():
+        key, *values = line.split()
+        if key == "gpu":
+            address = values[0]
+            cuts[address] = ("", [])
+        elif key == "mig":
+            cuts[address] = (values[0], cuts[address][1])
+        elif key == "instance":
+            cuts[address][1].append((int(values[0]), int(values[1]), []))
+        elif key == "compute":
+            cuts[address][1][-1][2].append(int(values[1]) + 1)
+    return {address: (mode, sorted(cut)) for address, (mode, cut) in cuts.items()}  # type: ignore[misc]
+
+
+def as_found(cuts: Cuts) -> Cuts:
+    return {
+        address: (mode, sorted((each.profile_id, each.start, list(each.compute_instances)) for each in cut))
+        for address, (mode, cut) in cuts.items()
+    }  # type: ignore[misc]
+
+
+@pytest.fixture
+def port() -> int:
+    return free_port()
+
+
+@pytest.fixture
+def node(start_sandbox: StartSandbox, port: int, request: pytest.FixtureRequest) -> Sandbox:
+    """A node with two Hoppers, or the GPUs asked for, a running kubelet and nvidia-persistenced."""
+    sandbox = start_sandbox({**machine(), **standin_systemd(port), **debian(), **standin_gpus()})
+    install_bootloader(sandbox)
+    install(sandbox, getattr(request, "param", HOPPERS))
+    sandbox.run(f"systemctl start kubelet.service; until [ -e {KUBELET_STATE} ]; do sleep 0.05; done")
+    sandbox.run(": > /run/systemctl.log; mkdir -p /run/when /run/systemd/system")
+    return sandbox
+
+
+def applied(node: Sandbox, transaction: Transaction) -> None:
+    result = run(node, transaction)
+    assert result.outcome == "applied", (result, node.path("/run/unit.log").read_text())
+
+
+def active(node: Sandbox, unit: str = PERSISTENCED) -> bool:
+    return node.path(f"/run/active/{unit}").exists()
+
+
+def alive(node: Sandbox, pid: int) -> bool:
+    return node.path(f"/proc/{pid}/fd").exists() and any(node.path(f"/proc/{pid}/fd").iterdir())
+
+
+def assert_old(node: Sandbox, was: Cuts = WAS) -> None:
+    assert found(node) == as_found(was)
+    assert not node.path(BOOT_LINK).is_symlink()
+    assert active(node)
+    assert leftovers(node) == []
+    assert status(node).process.pid
+
+
+def assert_new(node: Sandbox, to: Cuts = IS) -> None:
+    assert found(node) == as_found(to)
+    assert str(node.path(BOOT_LINK).readlink()) == MIG_UNIT_PATH
+    assert active(node)
+    assert leftovers(node) == []
+    assert status(node).process.pid
+
+
+# ---- what becomes of a change ----
+
+
+def test_gpus_are_cut_as_planned_and_what_held_them_runs_again(node: Sandbox, port: int) -> None:
+    applied(node, change(port))
+    assert_new(node)
+    assert f"stop {PERSISTENCED}" in node.path("/run/systemctl.log").read_text()
+
+
+def test_an_instance_that_stays_is_not_touched(node: Sandbox, port: int) -> None:
+    describe(node, HOPPERS.replace(CUT[0], "fail nvmlGpuInstanceDestroy 2 NVML_ERROR_IN_USE\n  " + CUT[0], 1))
+    applied(node, change(port))  # only one instance is destroyed
+    assert_new(node)
+
+
+def test_a_unit_is_not_stopped_for_instances_alone(node: Sandbox, port: int) -> None:
+    to = {FIRST: ("enabled", NEW)}
+    applied(node, change(port, {FIRST: WAS[FIRST]}, to))
+    assert PERSISTENCED not in node.path("/run/systemctl.log").read_text()
+
+
+def test_a_kubelet_that_does_not_come_up_gets_the_old_gpus_back(node: Sandbox, port: int) -> None:
+    assert run(node, change(port, comes_up=False)).outcome == "rolled-back"
+    assert_old(node)
+
+
+def test_what_was_applied_is_reverted(node: Sandbox, port: int) -> None:
+    run(node, change(port))
+    assert node.run(revert_script("T1", "the node is not Ready")).returncode == 0
+    assert ended(node).outcome == "rolled-back"
+    assert_old(node)
+
+
+@pytest.mark.parametrize(
+    ("call", "code", "reason"),
+    [
+        pytest.param(
+            "nvmlDeviceCreateGpuInstanceWithPlacement 1",
+            "NVML_ERROR_INSUFFICIENT_RESOURCES",
+            "the GPU instance 14 at 4 cannot be created: there is no room for it",
+            id="creating",
+        ),
+        pytest.param(
+            "nvmlGpuInstanceCreateComputeInstance 2",
+            "NVML_ERROR_UNKNOWN",
+            "the GPU instance 14 at 4 cannot get a compute instance of 1 slices: Unknown Error",
+            id="a-compute-instance",
+        ),
+        pytest.param(
+            "nvmlGpuInstanceDestroy 1",
+            "NVML_ERROR_NO_PERMISSION",
+            "cannot be destroyed: this machine may not",
+            id="destroying",
+        ),
+    ],
+)
+def test_a_step_that_fails_brings_back_what_was_there(
+    node: Sandbox, port: int, call: str, code: str, reason: str
+) -> None:
+    describe(node, HOPPERS.replace("mig enabled", f"mig enabled\n  fail {call} {code}", 1))
+    result = run(node, change(port))
+    assert result.outcome == "rolled-back", result
+    assert result.reason.startswith(f"{FIRST}: ")
+    assert reason in result.reason
+    assert_old(node)
+
+
+def test_gpus_that_cannot_be_put_back_are_said_with_the_commands_that_do(node: Sandbox, port: int) -> None:
+    run(node, change(port))
+    broken = "fail nvmlDeviceCreateGpuInstanceWithPlacement every NVML_ERROR_UNKNOWN"
+    describe(node, HOPPERS.replace("mig enabled", f"mig enabled\n  {broken}", 1))
+    node.run(revert_script("T1", "the node is not Ready"))
+    result = ended(node)
+    assert result.outcome == "failed"
+    assert f"not every GPU is cut as it was: {FIRST}: the GPU instance " in result.reason
+    commands = result.reason.split("By hand: ")[1]
+    assert f"nvidia-smi mig -i {FIRST} -cgi 9:0,19:6 -C; " in commands
+    assert SECOND not in commands
+    describe(node, HOPPERS)
+    by_hand = node.run(f"set -e; {commands}")
+    assert by_hand.returncode == 0, by_hand.stderr
+    assert_old(node)
+
+
+# ---- what holds a GPU ----
+
+
+def test_a_pods_container_is_ended_and_one_that_ignores_that_is_killed(node: Sandbox, port: int) -> None:
+    polite, deaf = hold(node, 1, POD), hold(node, 1, POD, 'trap "" TERM;')
+    applied(node, change(port))
+    assert not alive(node, polite)
+    assert not alive(node, deaf)
+
+
+@pytest.mark.parametrize("group", [PERSON, "/system.slice/ssh.service", "/"])
+def test_a_process_of_a_person_is_named_and_nothing_is_changed(node: Sandbox, port: int, group: str) -> None:
+    pid = hold(node, 1, group)
+    result = run(node, change(port))
+    assert result.outcome == "refused"
+    assert f"{SECOND} is in use by pid {pid} (sleep 1000) of root; end what " in result.reason
+    assert "stop" not in node.path("/run/systemctl.log").read_text()
+    assert alive(node, pid)
+    assert_old(node)
+
+
+def test_a_person_who_comes_later_is_not_ended_either(node: Sandbox, port: int) -> None:
+    when(
+        node,
+        "apply mig",
+        f"setsid sh -c 'exec 3< {DEVICES}/nvidia1; exec sleep 1000' > /dev/null 2>&1 &\n"
+        f"echo '0::{PERSON}' > /run/cgroups/$!; mount --bind /run/cgroups/$! /proc/$!/cgroup; sleep 0.2",
+    )
+    result = run(node, change(port))
+    assert result.outcome == "rolled-back"
+    assert f"{SECOND} is in use by pid " in result.reason
+    assert_old(node)
+
+
+def test_a_process_in_an_instance_that_stays_is_left_alone(node: Sandbox, port: int) -> None:
+    pid = hold(node, 0, PERSON)
+    stays = f"process {pid} compute 1024 1 0"
+    describe(node, HOPPERS.replace("mig enabled", f"mig enabled\n  {stays}", 1))
+    applied(node, change(port, {FIRST: WAS[FIRST]}, {FIRST: IS[FIRST]}))
+    assert alive(node, pid)
+
+
+def test_a_unit_that_does_not_start_again_takes_everything_back(node: Sandbox, port: int) -> None:
+    when(node, "apply mig", f": > /run/broken/{PERSISTENCED}")
+    when(node, "undo mig", f"rm /run/broken/{PERSISTENCED}")
+    result = run(node, change(port))
+    assert result.outcome == "rolled-back"
+    assert result.reason.startswith(f"{PERSISTENCED}, which held a GPU, is not active again after ")
+    assert_old(node)
+
+
+# ---- what is not as it was planned on ----
+
+
+def test_gpus_that_were_cut_otherwise_meanwhile_are_not_touched(node: Sandbox, port: int) -> None:
+    was: Cuts = {FIRST: ("enabled", OLD[:1]), SECOND: ("disabled", ())}
+    result = run(node, change(port, was))
+    assert result.outcome == "refused"
+    assert f"{FIRST} has MIG mode enabled, 9@0 (3), 19@6 (1); when it was looked at it had " in result.reason
+    assert_old(node)
+
+
+def test_a_gpu_that_has_vanished_changes_nothing(node: Sandbox, port: int) -> None:
+    describe(node, HOPPERS.partition(f"gpu {SECOND}")[0])
+    result = run(node, change(port))
+    assert result.outcome == "refused"
+    assert f"{SECOND}: the GPU {uuid(SECOND)} is not there any more" in result.reason
+    assert active(node)
+
+
+# ---- a reset ----
+
+AMPERE_WAS: Cuts = {FIRST: ("disabled", ())}
+SMALL = (MigInstance("3g.20gb", 9, 4, 4, (3,)),)
+AMPERE_IS: Cuts = {FIRST: ("enabled", SMALL)}
+
+
+@pytest.mark.parametrize("node", [AMPERES], indirect=True)
+def test_only_the_gpu_that_changes_is_reset(node: Sandbox, port: int) -> None:
+    applied(node, change(port, AMPERE_WAS, AMPERE_IS))
+    assert node.path("/run/nvidia-smi.log").read_text() == f"-r -i {FIRST}\n"
+    assert_new(node, {**AMPERE_IS, SECOND: ("disabled", ())})
+
+
+@pytest.mark.parametrize("node", [AMPERES], indirect=True)
+def test_a_gpu_that_cannot_be_reset_keeps_its_mode_and_says_what_does_it(node: Sandbox, port: int) -> None:
+    node.path("/run/refuse-reset").touch()
+    result = run(node, change(port, AMPERE_WAS, AMPERE_IS))
+    assert result.outcome == "rolled-back"
+    assert result.reason.startswith(
+        f"{FIRST}: the MIG mode needs a reset: Resetting GPU {FIRST} is not supported.. Where a GPU cannot"
+    )
+    assert_old(node, {FIRST: ("disabled", ()), SECOND: ("disabled", ())})
+
+
+LINKED = AMPERES.replace("mig disabled", "mig disabled\n  nvlinks 12 of 12")
+
+
+@pytest.mark.parametrize("node", [LINKED], indirect=True)
+def test_gpus_that_are_reset_together_are_where_all_of_them_are_idle(node: Sandbox, port: int) -> None:
+    node.path("/run/reset-together").write_text("2")
+    applied(node, change(port, AMPERE_WAS, AMPERE_IS))
+    assert node.path("/run/nvidia-smi.log").read_text() == f"-r -i {FIRST}\n-r -i {FIRST},{SECOND}\n"
+    assert_new(node, {**AMPERE_IS, SECOND: ("disabled", ())})
+
+
+@pytest.mark.parametrize("node", [LINKED], indirect=True)
+def test_gpus_that_are_reset_together_are_not_where_one_is_in_use(node: Sandbox, port: int) -> None:
+    node.path("/run/reset-together").write_text("2")
+    pid = hold(node, 1, PERSON)
+    second = LINKED.index(f"gpu {SECOND}")
+    busy = LINKED[second:].replace("mig disabled", f"mig disabled\n  process {pid} compute 1024")
+    describe(node, LINKED[:second] + busy)
+    result = run(node, change(port, AMPERE_WAS, AMPERE_IS))
+    assert result.outcome == "rolled-back"
+    assert f"They are reset together with {SECOND}, which is in use by pid {pid} " in result.reason
+    assert alive(node, pid)
+
+
+# ---- killed, powered off, booted ----
+
+EVENTS = [
+    "keeping",
+    "stop kubelet",
+    "apply mig",
+    "apply kubelet",
+    "start kubelet",
+    "prove mig",
+    "prove kubelet",
+    "prove kubelet again",
+]
+BACK = ["stop kubelet", "undo kubelet", "undo mig", "start kubelet", "prove mig", "prove kubelet"]
+CALLS = [
+    f"{call} {nth} {killed}"
+    for call, times in (
+        ("nvmlComputeInstanceDestroy", 1),
+        ("nvmlGpuInstanceDestroy", 1),
+        ("nvmlDeviceCreateGpuInstanceWithPlacement", 1),
+        ("nvmlGpuInstanceCreateComputeInstance", 2),
+    )
+    for nth in range(1, times + 1)
+    for killed in ("killed-before", "killed-after")
+]
+
+
+def assert_whole(node: Sandbox, result: Result, outcomes: Sequence[str]) -> None:
+    assert result.outcome in outcomes, result
+    assert_old(node)
+
+
+@pytest.mark.parametrize("event", EVENTS)
+def test_a_unit_that_is_killed_undoes_itself(node: Sandbox, port: int, event: str) -> None:
+    when(node, event, KILL)
+    assert_whole(node, run(node, change(port)), ("refused",) if event == "keeping" else ("rolled-back",))
+
+
+@pytest.mark.parametrize("event", BACK)
+def test_an_undoing_that_is_killed_is_done_again(node: Sandbox, port: int, event: str) -> None:
+    run(node, change(port))
+    when(node, event, KILL)
+    node.run(revert_script("T1", "the node is not Ready"))
+    assert_whole(node, ended(node), ("rolled-back",))
+
+
+@pytest.mark.parametrize("fault", CALLS)
+def test_a_worker_that_is_killed_within_a_change_of_a_gpu_leaves_the_old_gpus(
+    node: Sandbox, port: int, fault: str
+) -> None:
+    describe(node, HOPPERS.replace("mig enabled", f"mig enabled\n  fail {fault}", 1))
+    assert_whole(node, run(node, change(port)), ("rolled-back",))
+
+
+@pytest.mark.parametrize("event", EVENTS)
+def test_a_power_cut_is_undone_before_the_kubelet_starts(node: Sandbox, port: int, event: str) -> None:
+    when(node, event, CUT_POWER)
+    node.run(start_script(change(port)))
+    until(node, "[ -e /run/off ]")
+    power_off(node)
+    result = through_boots(node)
+    assert result.outcome == ("refused" if event == "keeping" else "rolled-back"), result
+    if event != "keeping":  # which had not kept anything: our unit does that, where the plan says so
+        assert_old_after_boot(node)
+
+
+@pytest.mark.parametrize("event", ["stop kubelet", "apply mig", "start kubelet"])
+def test_a_reboot_in_good_order_ends_with_the_old_gpus(node: Sandbox, port: int, event: str) -> None:
+    when(node, event, GO_DOWN + END_UNIT)
+    node.run(start_script(change(port)))
+    until(node, "[ -e /run/stopping ]")
+    power_off(node)
+    assert through_boots(node).outcome == "rolled-back"
+    assert_old_after_boot(node)
+
+
+def power_off(node: Sandbox) -> None:
+    """End what the sandbox's boot does not end: the services."""
+    node.run("for pid in $(cat /run/active/*); do kill -KILL $pid; done; rm -f /run/active/*")
+
+
+def assert_old_after_boot(node: Sandbox) -> None:
+    """A service that the change has stopped is its to start; the others start with the boot."""
+    if not node.path("/var/lib/numaforge/txn/T1/mig/stopped").exists():
+        node.run(f"systemctl start {PERSISTENCED}")
+    assert_old(node)
+
+
+# ---- with a boot in between ----
+
+
+def with_boot(transaction: Transaction) -> Transaction:
+    first, *others = transaction.parts
+    cmdline = kernel_cmdline.part(("iommu=pt",), ("iommu=pt",), (), "grub")
+    return Transaction("T1", (first, cmdline, reboot.part(), *others))
+
+
+def test_gpus_are_cut_in_the_boot_that_comes_before_the_kubelet(node: Sandbox, port: int) -> None:
+    node.run(start_script(with_boot(change(port))))
+    result = through_boots(node)
+    assert result.outcome == "applied", result
+    assert boots(node) == 1
+    assert_new(node)
+
+
+def test_gpus_are_as_they_were_after_the_boot_that_takes_it_back(node: Sandbox, port: int) -> None:
+    node.run(start_script(with_boot(change(port, comes_up=False))))
+    result = through_boots(node)
+    assert result.outcome == "rolled-back", result
+    assert boots(node) == 2
+    assert_old(node)
+
+
+# ---- at a boot ----
+
+
+def test_our_unit_brings_the_plan_back_after_a_boot(node: Sandbox, port: int) -> None:
+    transaction = change(port)
+    run(node, transaction)
+    node.path("/etc/numaforge").mkdir(exist_ok=True)
+    document = {"mig": json.loads(transaction.parts[1].data["planned.json"])}
+    node.path("/etc/numaforge/plan.json").write_text(json.dumps(document))
+    boot(node)
+    worker = f"python3 -BEs {transaction.folder}/mig/worker.py boot /etc/numaforge/plan.json"
+    done = node.run(worker)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert found(node) == as_found(IS)
+    again = node.run(worker)
+    assert (again.returncode, found(node)) == (0, as_found(IS))
+
+
+def test_our_unit_destroys_nothing_and_brings_every_other_gpu_to_the_plan(node: Sandbox, port: int) -> None:
+    transaction = change(port)
+    node.path("/run/part").mkdir()
+    for name, text in transaction.parts[1].data.items():
+        node.path(f"/run/part/{name}").write_text(text)
+    document = {"mig": json.loads(transaction.parts[1].data["planned.json"])}
+    node.path("/run/plan.json").write_text(json.dumps(document))
+    node.run("python3 -BEs /run/part/worker.py show")
+    done = node.run("python3 -BEs /run/part/worker.py boot /run/plan.json")
+    assert done.returncode == 1
+    assert done.stderr.startswith(f"{FIRST} has MIG mode enabled, 9@0 (3), 19@6 (1), and the plan ")
+    assert found(node) == as_found({FIRST: WAS[FIRST], SECOND: IS[SECOND]})
