@@ -458,9 +458,15 @@ static bool read_boot_id(struct machine *machine)
     return good;
 }
 
+#ifndef DEFAULT_MACHINE
+#define DEFAULT_MACHINE NULL
+#endif
+
 bool model_read(struct machine *machine)
 {
     const char *description = getenv("FAKE_NVML_MACHINE"), *state = getenv("FAKE_NVML_STATE");
+    if (description == NULL)
+        description = DEFAULT_MACHINE;
     *machine = (struct machine){.nvml = "13.580.95.05", .cuda = 13000};
     if (description == NULL || access(description, R_OK) != 0 || !read_file(machine, description, false))
         return false;

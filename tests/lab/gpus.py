@@ -1,0 +1,61 @@
+"""GPUs on a node of the lab: the fake libnvidia-ml and nvidia-smi, where the driver's own would be."""
+
+from __future__ import annotations
+
+import base64
+import importlib.util
+import io
+import tarfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from lab.node import Node
+from numaforge.snapshot import parse_output, script
+from numaforge.topology import read_topology
+from numaforge.topology.model import Gpu
+from tests.fakes.nvml.build import LIBRARY, SMI, build
+from tests.fakes.nvml.gpus import gpu_text
+
+DESCRIPTION = "/etc/fake-nvml/gpus"
+STATE = "/etc/fake-nvml/state"
+PLUGIN = "lab-deviceplugin.service"
+
+
+def seen(node: Node) -> tuple[Gpu, ...]:
+    """Return the GPUs of a node as a capture shows them."""
+    return read_topology(parse_output(node.run("sh -s", input_text=script()))).gpus
+
+
+def install(node: Node, model: str = "h100-80gb") -> Sequence[str]:
+    """Have NVML answer for each GPU that sysfs places, and return their PCI addresses.
+
+    The device plugin then offers what NVML shows. What is done to the GPUs is kept on the node's disk, and a
+    boot of the node is one for them.
+    """
+    addresses = [gpu.pci_address for gpu in seen(node)]
+    gpus = "".join(gpu_text(model, address, number=number) for number, address in enumerate(addresses))
+    programs = build(f'-DDEFAULT_MACHINE="{DESCRIPTION}"')
+    found = importlib.util.find_spec("pynvml")
+    assert found is not None
+    assert found.origin is not None
+    files = {
+        f"/usr/local/lib/{LIBRARY}": (programs / LIBRARY).read_bytes(),
+        f"/usr/local/bin/{SMI}": (programs / SMI).read_bytes(),
+        "/usr/local/lib/pynvml/pynvml.py": Path(found.origin).read_bytes(),  # for the device plugin
+        DESCRIPTION: f"driver 580.95.05\nstate {STATE}\n{gpus}".encode(),
+    }
+    node.run(
+        f"base64 -d | tar -C / -xz && ldconfig && nvidia-smi -L && sync && systemctl restart {PLUGIN}",
+        input_text=base64.b64encode(_archive(files)).decode(),
+    )
+    return addresses
+
+
+def _archive(files: dict[str, bytes]) -> bytes:
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w:gz") as tar:
+        for path, content in files.items():
+            entry = tarfile.TarInfo(path.removeprefix("/"))
+            entry.size, entry.mode = len(content), 0o755
+            tar.addfile(entry, io.BytesIO(content))
+    return packed.getvalue()
