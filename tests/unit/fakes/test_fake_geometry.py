@@ -55,8 +55,8 @@ RULES = {
     "rtx-pro-6000-96gb": (4, TWELVE),
 }
 
-# Creates and destroys GPU instances so that each set of placements that the GPU accepts is reached once; answers
-# with their multisets.
+# Creates and destroys GPU instances so that each set of placements that the GPU accepts is reached once, and
+# answers with their multisets.
 EXPLORE = """
 def explore(first, held):
     reached.add(tuple(sorted(profile for profile, _ in held)))
@@ -73,19 +73,22 @@ def explore(first, held):
 def offers():
     for kind in range(18):
         try:
-            profile = nvmlDeviceGetGpuInstanceProfileInfo(gpu, kind).id
+            info = nvmlDeviceGetGpuInstanceProfileInfo(gpu, kind)
         except NVMLError_NotSupported:
             continue
+        profile = info.id
+        counts[profile] = [info.sliceCount, info.instanceCount]
         count = c_uint()
         nvmlDeviceGetGpuInstancePossiblePlacements(gpu, profile, None, byref(count))
         places = (c_nvmlGpuInstancePlacement_t * count.value)()
         nvmlDeviceGetGpuInstancePossiblePlacements(gpu, profile, places, byref(count))
         yield from ((profile, place.start, place.size) for place in places)
 
+counts = {}
 offered = list(offers())
 reached = set()
 explore(0, [])
-answer([offered, sorted(reached)])
+answer([counts, offered, sorted(reached)])
 """
 
 
@@ -121,13 +124,16 @@ def feasible(slices: int, rules: dict) -> set[tuple[int, ...]]:
 
 @pytest.mark.parametrize("model", RULES)
 def test_what_can_be_created_is_what_a_brute_force_finds(gpus, model):
-    slices, rules = RULES[model]
+    compute_slices, rules = RULES[model]
     without_state = {"FAKE_NVML_STATE": ""}
-    offered, reached = gpus(model).ask(EXPLORE, without_state)
+    counts, offered, reached = gpus(model).ask(EXPLORE, without_state)
+    assert {int(profile): tuple(count) for profile, count in counts.items()} == {
+        profile: (slices, limit) for profile, (slices, _, _, limit, _) in rules.items()
+    }
     assert sorted(map(tuple, offered)) == sorted(
         (profile, start, size) for profile, (_, size, starts, _, _) in rules.items() for start in starts
     )
-    assert {tuple(wanted) for wanted in reached} == feasible(slices, rules)
+    assert {tuple(wanted) for wanted in reached} == feasible(compute_slices, rules)
 
 
 def test_the_brute_force_knows_the_documented_limits():
