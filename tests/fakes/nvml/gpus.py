@@ -125,6 +125,7 @@ class FakeGpus:
         return subprocess.Popen(
             [sys.executable, "-c", PREAMBLE + code],
             env=self.environment | dict(environment or {}),
+            stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
