@@ -125,8 +125,8 @@ class MigProfileOffer:
 class Gpu:
     """A GPU by PCI address; what only NVML knows is None without it. `vendor` and `device` are hex digits.
 
-    `index` is NVML's (PCI order), `minor` that of /dev/nvidiaN: they may differ. `gpu_instances` is None where
-    they are not known, and empty where there are none.
+    `index` is NVML's (PCI order), `minor` that of /dev/nvidiaN: they may differ. `gpu_instances` is None
+    where they are not known, and empty where there are none.
     """
 
     __pydantic_config__ = NOTHING_ELSE
