@@ -461,7 +461,7 @@ bool model_read(struct machine *machine)
     *machine = (struct machine){.nvml = "13.580.95.05", .cuda = 13000, .confidential = MODEL_UNKNOWN};
     if (description == NULL || access(description, R_OK) != 0 || !read_file(machine, description, false))
         return false;
-    if (state && !copy_text(machine->state, sizeof machine->state, state))
+    if (state && *state && !copy_text(machine->state, sizeof machine->state, state))
         return false;
     if (machine->boot[0] == '\0' && !read_boot_id(machine))
         return false;

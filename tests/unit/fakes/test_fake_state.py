@@ -90,6 +90,13 @@ answer([before, len(instances(gpu, 9))])
     assert [fake.ask(code, {"FAKE_NVML_STATE": ""}) for _ in range(2)] == [[0, 1], [0, 1]]
 
 
+def test_the_description_may_name_the_state_file_and_leave_the_boot_to_the_kernel(gpus):
+    fake = gpus()
+    fake.describe(fake.description.read_text().replace("boot 0\n", f"state {fake.state}\n"))
+    code = "nvmlDeviceCreateGpuInstance(gpu, 9); answer(len(instances(gpu, 9)))"
+    assert [fake.ask(code, {"FAKE_NVML_STATE": ""}) for _ in range(2)] == [1, 2]
+
+
 def test_a_gpu_that_is_no_longer_described_is_gone_with_its_instances(gpus):
     fake = gpus("instance 9 4")
     fake.ask("nvmlDeviceCreateGpuInstance(gpu, 9); answer(None)")
