@@ -252,6 +252,11 @@ static bool read_held_while(struct gpu *gpu, const char *path)
     return true;
 }
 
+static bool read_device_file(struct gpu *gpu, const char *path)
+{
+    return copy_text(gpu->device_file, sizeof gpu->device_file, path);
+}
+
 static const char *const switched[] = {"disabled", "enabled", NULL};
 static const char *const virtualizations[] = {"none", "passthrough", "vgpu", "host-vgpu", "host-vsga", NULL};
 static const char *const addressings[] = {"none", "hmm", "ats", NULL};
@@ -296,6 +301,7 @@ static const struct key {
     {"lost", NULL, CHOICE, AT(lost), losses, false},
     {"reset", NULL, CHOICE, AT(reset), resets, false},
     {"held_while", read_held_while, READER, 0, NULL, false},
+    {"device_file", read_device_file, READER, 0, NULL, false},
     {"process", read_process, READER, 0, NULL, false},
     {"fail", read_fault, READER, 0, NULL, false},
     {"calls", read_calls, READER, 0, NULL, true},

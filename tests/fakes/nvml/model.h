@@ -9,6 +9,7 @@
 #include <stdio.h>
 
 #define MODEL_MOST_GPUS 16
+#define MODEL_PATH_SIZE 256
 #define MODEL_MOST_LINKS 18 /* of every board since Hopper */
 #define MODEL_MOST_INSTANCES 8
 #define MODEL_MOST_PROCESSES 32
@@ -83,6 +84,7 @@ struct gpu {
     unsigned clique, fabric_status, fabric_health;
     int lost, reset; /* enum lost, enum reset */
     bool held;       /* by a client that is no process in NVML's lists */
+    char device_file[MODEL_PATH_SIZE]; /* a process that has it open holds the GPU, too */
     unsigned process_count, fault_count, instance_count;
     struct process processes[MODEL_MOST_PROCESSES];
     struct fault faults[MODEL_MOST_FAULTS];
@@ -90,7 +92,7 @@ struct gpu {
 };
 
 struct machine {
-    char driver[NAME_SIZE], nvml[NAME_SIZE], boot[NAME_SIZE], state[256];
+    char driver[NAME_SIZE], nvml[NAME_SIZE], boot[NAME_SIZE], state[MODEL_PATH_SIZE];
     int cuda, confidential;
     enum privileged privileged;
     unsigned gpu_count;

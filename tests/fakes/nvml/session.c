@@ -1,5 +1,6 @@
 #include "session.h"
 
+#include <glob.h>
 #include <signal.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -170,9 +171,25 @@ int change_end(int error)
     return error;
 }
 
+static bool is_open(const char *path)
+{
+    glob_t files;
+    bool open = false;
+    if (*path == '\0' || glob("/proc/[0-9]*/fd/*", GLOB_NOSORT, NULL, &files) != 0)
+        return false;
+    for (size_t place = 0; place < files.gl_pathc && !open; place++) {
+        char target[MODEL_PATH_SIZE];
+        ssize_t length = readlink(files.gl_pathv[place], target, sizeof target - 1);
+        target[length < 0 ? 0 : length] = '\0';
+        open = strcmp(target, path) == 0;
+    }
+    globfree(&files);
+    return open;
+}
+
 bool gpu_in_use(const struct gpu *gpu)
 {
-    return gpu->held || gpu->process_count > 0;
+    return gpu->held || gpu->process_count > 0 || is_open(gpu->device_file);
 }
 
 int can_reset(const struct gpu *gpu)

@@ -254,6 +254,13 @@ def test_a_process_with_nvml_initialised_stands_in_the_way_of_a_reset(gpus):
     client.communicate("\n")
 
 
+def test_a_process_with_the_device_file_open_stands_in_the_way_as_well(gpus, tmp_path):
+    fake = gpus(f"device_file {tmp_path}/nvidia0")
+    with (tmp_path / "nvidia0").open("w"):
+        assert "In use by another client" in fake.smi("-r").stdout
+    assert fake.smi("-r").returncode == 0
+
+
 def test_what_an_admin_types_by_hand_brings_a_geometry(gpus):
     fake = gpus(mig="disabled")
     for line in ("-i 0000:1b:00.0 -mig 1", "mig -i 0000:1b:00.0 -cgi 9:4,14:2,19:0 -C", "-i 0 -pm 1"):
