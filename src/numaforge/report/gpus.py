@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from itertools import groupby
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from rich.text import Text
 
@@ -13,19 +12,12 @@ from numaforge.report.wording import counted, some_of
 from numaforge.topology.holders import pods_on, uuids_of
 from numaforge.topology.model import Gpu, NodeTopology, NvidiaDriver
 
+_Say = Callable[[Gpu, NodeTopology], str]
+
 
 def gpu_notes(topology: NodeTopology) -> list[Text]:
     """Return a line for each thing that is so of some GPUs: `In use: GPU 0: team-a/train-0`."""
-    holders = _users(topology)
-    notes: dict[str, Callable[[Gpu], str]] = {
-        "MIG instances": _instances,
-        "Waiting for a reset or a reboot": _pending,
-        "In use": lambda gpu: holders.get(gpu.pci_address, ""),
-        "NVLink fabric": _fabric,
-        "Faults": _faults,
-        "No answer": lambda gpu: gpu.unanswered or "",
-    }
-    found = ((title, "; ".join(_alike(topology.gpus, say))) for title, say in notes.items())
+    found = ((title, "; ".join(_alike(topology, say))) for title, say in NOTES.items())
     return [Text.assemble((f"{title}: ", "bold"), said) for title, said in found if said]
 
 
@@ -47,16 +39,15 @@ def gpu_names(gpus: Sequence[Gpu]) -> str:
     return ", ".join(gpu.pci_address for gpu in gpus)
 
 
-def _alike(gpus: Sequence[Gpu], say: Callable[[Gpu], str]) -> Iterator[str]:
+def _alike(topology: NodeTopology, say: _Say) -> Iterator[str]:
     """Yield what is said, for GPUs of which the same is said together."""
-    said = sorted(((say(gpu), gpu) for gpu in gpus), key=lambda pair: (pair[0], pair[1].pci_address))
-    groups = [(words, [gpu for _, gpu in pairs]) for words, pairs in groupby(said, key=lambda pair: pair[0])]
-    for words, alike in sorted(groups, key=lambda group: group[1][0].pci_address):
-        if words:
-            yield f"{gpu_names(alike)}: {words}"
+    said: dict[str, list[Gpu]] = {}
+    for gpu in sorted(topology.gpus, key=lambda gpu: gpu.pci_address):
+        said.setdefault(say(gpu, topology), []).append(gpu)
+    yield from (f"{gpu_names(alike)}: {words}" for words, alike in said.items() if words)
 
 
-def _instances(gpu: Gpu) -> str:
+def _instances(gpu: Gpu, _: NodeTopology) -> str:
     """Say what lies in a GPU: profiles with counts, or how many devices where only that is known."""
     if gpu.mig_mode != "enabled":
         return ""
@@ -68,7 +59,7 @@ def _instances(gpu: Gpu) -> str:
     return ", ".join(f"{count} x {name}" for name, count in counts.items()) or "none"
 
 
-def _pending(gpu: Gpu) -> str:
+def _pending(gpu: Gpu, _: NodeTopology) -> str:
     mig = gpu.mig_pending if gpu.mig_pending not in (None, gpu.mig_mode) else None
     ecc = gpu.ecc if gpu.ecc and None not in (gpu.ecc.enabled, gpu.ecc.pending) else None
     waits = [
@@ -79,7 +70,7 @@ def _pending(gpu: Gpu) -> str:
     return ", ".join(filter(None, waits))
 
 
-def _fabric(gpu: Gpu) -> str:
+def _fabric(gpu: Gpu, _: NodeTopology) -> str:
     fabric = gpu.fabric_state
     if fabric is None:
         return ""
@@ -87,7 +78,7 @@ def _fabric(gpu: Gpu) -> str:
     return ", ".join(filter(None, (fabric.state, status, *(fabric.faults or ()))))
 
 
-def _faults(gpu: Gpu) -> str:
+def _faults(gpu: Gpu, _: NodeTopology) -> str:
     faults = [
         "row remapping failed" if gpu.remapped_rows and gpu.remapped_rows.failed else "",
         f"the driver asks for {gpu.recovery_action}" if gpu.recovery_action not in (None, "none") else "",
@@ -95,12 +86,8 @@ def _faults(gpu: Gpu) -> str:
     return ", ".join(filter(None, faults))
 
 
-def _users(topology: NodeTopology) -> dict[str, str]:
-    """Return who uses each GPU, by PCI address: pods by name, then units, then processes."""
-    return {gpu.pci_address: some_of(users) for gpu in topology.gpus if (users := _users_of(gpu, topology))}
-
-
-def _users_of(gpu: Gpu, topology: NodeTopology) -> list[str]:
+def _users(gpu: Gpu, topology: NodeTopology) -> str:
+    """Say who uses a GPU: pods by name, then units, then processes."""
     pods = set(pods_on(topology.device_holders or (), uuids_of(gpu)))
     others = set()
     for pid in gpu.pids:
@@ -109,4 +96,19 @@ def _users_of(gpu: Gpu, topology: NodeTopology) -> list[str]:
             pods.add(process.pod)
         else:
             others.add((process and (process.unit or process.name)) or f"process {pid}")
-    return sorted(pods) + sorted(others)
+    return some_of(sorted(pods) + sorted(others))
+
+
+def _silence(gpu: Gpu, _: NodeTopology) -> str:
+    return gpu.unanswered or ""
+
+
+NOTES: Mapping[str, _Say] = {
+    "MIG instances": _instances,
+    "Waiting for a reset or a reboot": _pending,
+    "In use": _users,
+    "NVLink fabric": _fabric,
+    "Faults": _faults,
+    "No answer": _silence,
+}
+"""The lines in their order, each with what it says of one GPU; "" is nothing."""
