@@ -24,10 +24,10 @@ class GpuWish:
 
 
 @dataclass(frozen=True)
-class Choice:
+class Wishes:
     """The wishes by GPU index, and what to know about how they came about."""
 
-    wishes: Mapping[int, GpuWish]
+    by_index: Mapping[int, GpuWish]
     notices: tuple[Notice, ...] = ()
 
 
@@ -38,7 +38,7 @@ def nvidia_gpus(topology: NodeTopology) -> dict[int, Gpu]:
     return dict(sorted(told.items())) if len(told) == len(gpus) else dict(enumerate(gpus))
 
 
-def choose_by_config(gpus: Mapping[int, Gpu], config: str, entries: Sequence[MigConfigEntry]) -> Choice:
+def choose_by_config(gpus: Mapping[int, Gpu], config: str, entries: Sequence[MigConfigEntry]) -> Wishes:
     """Return the wishes of a config of mig-parted.
 
     Raises PlanError for a config that matches no GPU, for an index that the machine does not have, and for a
@@ -54,10 +54,10 @@ def choose_by_config(gpus: Mapping[int, Gpu], config: str, entries: Sequence[Mig
         notices += _notices(entry, where, [gpus[index] for index in matched])
     if not wishes:
         raise PlanError("matches no GPU of this machine", where=f"mig-configs.{config}", remedy=_there(gpus))
-    return Choice(wishes, tuple(notices))
+    return Wishes(wishes, tuple(notices))
 
 
-def choose_by_profile(gpus: Mapping[int, Gpu], entries: Sequence[MigGpus]) -> Choice:
+def choose_by_profile(gpus: Mapping[int, Gpu], entries: Sequence[MigGpus]) -> Wishes:
     """Return the wishes of a profile's short form.
 
     Raises PlanError for an entry that names a GPU or a model which the machine does not have, and for a GPU
@@ -69,10 +69,10 @@ def choose_by_profile(gpus: Mapping[int, Gpu], entries: Sequence[MigGpus]) -> Ch
         wish = GpuWish(where, entry.mode or "enabled", entry.devices or {}, entry.placements or {})
         _add(wishes, _named(gpus, entry, where), wish)
     if entries and not wishes:
-        return Choice(
+        return Wishes(
             {}, (Notice("no-mig-gpu", "this machine has no NVIDIA GPU: no MIG geometry is planned"),)
         )
-    return Choice(wishes)
+    return Wishes(wishes)
 
 
 def _add(wishes: dict[int, GpuWish], indices: Sequence[int], wish: GpuWish) -> None:

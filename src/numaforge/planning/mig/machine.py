@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from numaforge.errors import PlanError
 from numaforge.planning.mig.advice import Collision
-from numaforge.planning.mig.choice import Choice, GpuWish, choose_by_config, choose_by_profile, nvidia_gpus
+from numaforge.planning.mig.choice import GpuWish, Wishes, choose_by_config, choose_by_profile, nvidia_gpus
 from numaforge.planning.mig.difference import Difference, LiveInstance, PlannedInstance, difference
 from numaforge.planning.mig.geometry import Placement
 from numaforge.planning.mig.models import UNKNOWN, MigModel, MigProfile, model_of
@@ -89,8 +89,8 @@ def plan_machine(topology: NodeTopology, config: str, entries: Sequence[MigConfi
     Raises PlanError for a config that matches no GPU, for an index that the machine does not have, and for a
     GPU that two entries name.
     """
-    choice = choose_by_config(nvidia_gpus(topology), config, entries)
-    return _planned(topology, ("config", config), choice, _Allowed())
+    wishes = choose_by_config(nvidia_gpus(topology), config, entries)
+    return _planned(topology, ("config", config), wishes, _Allowed())
 
 
 def plan_profile(topology: NodeTopology, profile: NodeProfile) -> MachineMigPlan:
@@ -106,24 +106,26 @@ def plan_profile(topology: NodeTopology, profile: NodeProfile) -> MachineMigPlan
     )
     gpus = nvidia_gpus(topology)
     if wish.mig_parted is None:
-        choice = choose_by_profile(gpus, wish.gpus or ())
+        wishes = choose_by_profile(gpus, wish.gpus)
     else:
         config = wish.config or next(iter(wish.mig_parted.mig_configs))
-        choice = choose_by_config(gpus, config, wish.mig_parted.mig_configs[config])
-    return _planned(topology, ("profile", profile.name), choice, allowed)
+        wishes = choose_by_config(gpus, config, wish.mig_parted.mig_configs[config])
+    return _planned(topology, ("profile", profile.name), wishes, allowed)
 
 
 def _planned(
-    topology: NodeTopology, source: tuple[str, str], choice: Choice, allowed: _Allowed
+    topology: NodeTopology, source: tuple[str, str], wishes: Wishes, allowed: _Allowed
 ) -> MachineMigPlan:
     gpus = nvidia_gpus(topology)
     planned = tuple(
-        _plan_gpu(topology, GpuMigPlan(index, gpu, choice.wishes[index].mode), choice.wishes[index], allowed)
+        _plan_gpu(
+            topology, GpuMigPlan(index, gpu, wishes.by_index[index].mode), wishes.by_index[index], allowed
+        )
         for index, gpu in gpus.items()
-        if index in choice.wishes
+        if index in wishes.by_index
     )
-    untouched = tuple(index for index in gpus if index not in choice.wishes)
-    return MachineMigPlan(*source, planned, untouched, choice.notices)
+    untouched = tuple(index for index in gpus if index not in wishes.by_index)
+    return MachineMigPlan(*source, planned, untouched, wishes.notices)
 
 
 def _plan_gpu(topology: NodeTopology, plan: GpuMigPlan, wish: GpuWish, allowed: _Allowed) -> GpuMigPlan:

@@ -23,7 +23,7 @@ def plan_mig(topology: NodeTopology, profile: NodeProfile) -> Reasoned[MigPlan]:
     one of them cannot have, and for a change that would take what is in use.
     """
     wish = profile.mig
-    if wish.gpus is None and wish.mig_parted is None:
+    if not wish.gpus and wish.mig_parted is None:
         return Reasoned(MigPlan())
     machine = plan_profile(topology, profile)
     _refuse(machine)

@@ -1,4 +1,4 @@
-"""What a node's plan says of MIG: the smallest change, refusals before a host is touched, what it advertises."""
+"""What a plan says of MIG: the smallest change, refusals before a host is touched, what is advertised."""
 
 from __future__ import annotations
 
@@ -568,7 +568,7 @@ def test_the_dra_driver_keeps_its_gpu_instances():
         pytest.param(
             [{"mode": "enabled"}], {"managed_by": "dra-driver"}, {}, id="the DRA driver: not predicted"
         ),
-        pytest.param(None, {}, {}, id="without MIG it is not predicted"),
+        pytest.param([], {}, {}, id="without MIG it is not predicted"),
     ],
 )
 def test_allocatable(gpus, mig, devices):
