@@ -118,11 +118,9 @@ def _planned(
 ) -> MachineMigPlan:
     gpus = nvidia_gpus(topology)
     planned = tuple(
-        _plan_gpu(
-            topology, GpuMigPlan(index, gpu, wishes.by_index[index].mode), wishes.by_index[index], allowed
-        )
+        _plan_gpu(topology, GpuMigPlan(index, gpu, wish.mode), wish, allowed)
         for index, gpu in gpus.items()
-        if index in wishes.by_index
+        if (wish := wishes.by_index.get(index))
     )
     untouched = tuple(index for index in gpus if index not in wishes.by_index)
     return MachineMigPlan(*source, planned, untouched, wishes.notices)

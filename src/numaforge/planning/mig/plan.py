@@ -34,7 +34,7 @@ def plan_mig(topology: NodeTopology, profile: NodeProfile) -> Reasoned[MigPlan]:
         gpus,
         wish.managed_by,
         wish.strategy,
-        ("mig-enabled" if cut else "mig-disabled") if wish.label else None,
+        ("mig-enabled" if cut else "mig-disabled") if wish.label and gpus else None,
     )
     _refuse_for_plugin(topology, plan)
     return Reasoned(plan, tuple(_decisions(machine, plan, profile)), tuple(_notices(machine, plan)))
