@@ -315,22 +315,22 @@ def _gpu_lines(alike: Sequence[GpuMigPlan]) -> list[RenderableType]:
     ]
     if plan.gpu.gpu_instances is None:
         lines += _indented([Text("its GPU instances are not known: planned as empty")])
-    if plan.model:
-        lines += _indented(_before_and_after(plan, plan.model))
+    for shown in _before_and_after(plan, plan.model) if plan.model else ():
+        lines += [Text(""), *_indented(shown)]
     if plan.change.instances or plan.change.destroy:
         lines += [Text(""), *_indented([_change_table(plan)])]
     return lines
 
 
-def _before_and_after(plan: GpuMigPlan, model: MigModel) -> Iterator[RenderableType]:
+def _before_and_after(plan: GpuMigPlan, model: MigModel) -> Iterator[Sequence[RenderableType]]:
     """Yield the geometry that is there, where it is another one, and the one that is wanted."""
     before = [one.placement for one in (*plan.change.keep, *plan.change.destroy)]
     after = [one.placement for one in plan.change.instances]
     if before and set(before) != set(after):
-        yield from (Text(""), Text("before"), _placed(model, before))
-        yield from (Text(""), Text("after"), _placed(model, after))
+        yield Text("before"), _placed(model, before)
+        yield Text("after"), _placed(model, after)
     elif after:
-        yield from (Text(""), _placed(model, after))
+        yield (_placed(model, after),)
 
 
 def _refusal_lines(alike: Sequence[GpuMigPlan]) -> list[RenderableType]:
