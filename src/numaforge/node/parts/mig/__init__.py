@@ -23,7 +23,7 @@ NAME = "mig"
 UNIT = PurePosixPath(MIG_UNIT_PATH).name
 BOOT_LINK = f"/etc/systemd/system/multi-user.target.wants/{UNIT}"
 OLDEST_PYTHON = (3, 9)
-_ONCE_SECONDS = 240  # to have every holder stopped, a reset of all, and the driver back
+_ONCE_SECONDS = 360  # two commands that take their time (a unit that stops, a reset), and the driver back
 _GPU_SECONDS = 30
 
 

@@ -4,9 +4,9 @@
     worker.py boot PLAN    numaforge-mig.service, from the field `mig` of a plan
     worker.py show    a line ADDRESS<tab>JSON for each GPU, for the verification
 
-FOLDER is the part's own. It holds planned.json, found.json (what that was planned on) and, once it is kept, earlier.json: each has
-GPUs in the form of the plan's field `mig`. `stopped` has the units that were stopped, a line each. What is
-amiss goes to stderr, a line each; the exit status is 1 then.
+FOLDER is the part's own. It holds planned.json, found.json (what that was planned on) and, once it is kept,
+earlier.json: each has GPUs in the form of the plan's field `mig`. `stopped` has the units that were stopped, a
+line each. What is amiss goes to stderr, a line each; the exit status is 1 then.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ import pynvml as nvml
 ENABLED, DISABLED = "enabled", "disabled"
 LARGEST_ENUMERATION = 32  # of NVML's profiles: 18 in R580
 MOST_INSTANCES = 16  # of one profile; NVML's own limit is wrong for the A30
+MOST_LINKS = 36
 DRIVER_SECONDS = 60  # until the driver answers after a boot or a reset
 HOLDER_SECONDS = 40
 TERM_SECONDS = 10
@@ -661,10 +662,13 @@ class Linked(Work):
 
 def has_links(device: Any) -> bool:
     """Say whether NVLink connects a GPU to anything."""
-    try:
-        return device is not None and bool(nvml.nvmlDeviceGetNvLinkState(device, 0))
-    except nvml.NVMLError:
-        return False
+    for link in range(MOST_LINKS if device is not None else 0):
+        try:
+            if nvml.nvmlDeviceGetNvLinkState(device, link):
+                return True
+        except nvml.NVMLError:
+            break  # there are no more
+    return False
 
 
 def persistence(address: str) -> bool:

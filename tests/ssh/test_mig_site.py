@@ -1,0 +1,124 @@
+"""deploys/mig.py over a real sshd: from a profile to GPUs that are cut, verified, and not changed twice."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from numaforge.node.parts.mig import BOOT_LINK
+from numaforge.planning.files import MIG_UNIT_PATH
+from numaforge.verification import suite
+from numaforge.verification.login import login, ssh_config
+from tests.fakes.nvml.gpus import gpu_text
+from tests.fixtures.machines import KUBEADM_CONFIG
+from tests.ssh.conftest import StartSandbox
+from tests.ssh.machine import machine
+from tests.ssh.sandbox import Sandbox, free_port, pyinfra
+from tests.ssh.standin_gpus import STATE, describe, install, standin_gpus
+from tests.ssh.standin_systemd import standin_systemd
+from tests.ssh.test_kubelet import CONFIG, UNIT
+
+FIRST, SECOND = "0000:1b:00.0", "0000:43:00.0"
+GPUS = gpu_text("h100-80gb", FIRST, number=1) + gpu_text("h100-80gb", SECOND, number=2)
+PROFILE: dict[str, Any] = {
+    "name": "sandbox",
+    "cpus": {"reserved": {"cores_per_numa_node": 1}},
+    "memory": {"system_reserved": "1Gi"},
+    "mig": {"gpus": [{"indices": [1], "devices": {"3g.40gb": 1, "1g.10gb": 2}}]},
+}
+
+
+def pci(address: str, numa_node: int) -> dict[str, str]:
+    folder = f"/sys/bus/pci/devices/{address}"
+    facts = {"class": "0x030200", "vendor": "0x10de", "device": "0x2330", "numa_node": str(numa_node)}
+    return {f"{folder}/{name}": f"{text}\n" for name, text in facts.items()}
+
+
+@pytest.fixture
+def node(start_sandbox: StartSandbox) -> Sandbox:
+    port = free_port()
+    sandbox = start_sandbox(
+        {
+            **machine(),
+            **pci(FIRST, 0),
+            **pci(SECOND, 1),
+            **standin_systemd(port),
+            **standin_gpus(),
+            CONFIG: KUBEADM_CONFIG.replace("healthzPort: 10248", f"healthzPort: {port}"),
+            UNIT: "[Service]\nExecStart=/usr/local/bin/kubelet --config=/var/lib/kubelet/config.yaml\n",
+        }
+    )
+    install(sandbox, GPUS)
+    sandbox.run("mkdir -p /run/systemd/system; systemctl start kubelet.service")
+    sandbox.run(f"until curl -fs http://127.0.0.1:{port}/; do sleep 0.05; done")
+    sandbox.log_in_with("PATH=/usr/local/bin:$PATH")
+    return sandbox
+
+
+def data(node: Sandbox, **mig: object) -> dict[str, dict[str, object]]:
+    waits = {"kubelet_start_seconds": 4, "kubelet_stable_seconds": 1}
+    profile = {**PROFILE, "mig": mig} if mig else PROFILE
+    return {"node": {**node.data(), **waits, "numaforge_profile": profile}}
+
+
+def plain(output: str) -> str:
+    return re.sub(r"\x1b\[[0-9;]*m", "", output)
+
+
+def verified(node: Sandbox, folder: Path) -> tuple[str, ...]:
+    """Return the tests of the suite about MIG that fail, each with its first line."""
+    how = login("node", "SSHConnector", node.data())
+    (folder / "ssh_config").write_text(ssh_config([how]))
+    report = folder / "report.xml"
+    options = ["--roles=topology,mig", "-k", "test_mig or test_host", f"--junitxml={report}", "--tb=line"]
+    command = suite.command([how], folder / "ssh_config", *options)
+    done = subprocess.run(command, env=suite.environment(), capture_output=True, text=True, check=False)
+    assert report.exists(), done.stdout
+    assert "passed" in done.stdout or suite.failures(suite.results(report)), done.stdout
+    return tuple(str(result) for result in suite.failures(suite.results(report)))
+
+
+def test_from_the_profile_to_the_gpu_and_no_further_the_second_time(node: Sandbox, tmp_path: Path) -> None:
+    dry = pyinfra(tmp_path, data(node), "--dry", "deploys/mig.py")
+    assert f"{SECOND}: + 3g.40gb at 0, compute slices 3" in plain(dry.stdout), dry.stdout
+    assert "instance" not in node.path(STATE).read_text()
+    run = pyinfra(tmp_path, data(node), "-y", "deploys/mig.py")
+    assert run.returncode == 0, run.stdout
+    state = node.path(STATE).read_text()
+    assert state.partition(f"gpu {SECOND}")[0].count("mig disabled") == 1
+    assert state.partition(f"gpu {SECOND}")[2].count("instance ") == 3
+    (planned,) = json.loads(node.path("/etc/numaforge/plan.json").read_text())["mig"]["gpus"]
+    assert (planned["pci_address"], len(planned["instances"])) == (SECOND, 3)
+    assert str(node.path(BOOT_LINK).readlink()) == MIG_UNIT_PATH
+    again = pyinfra(tmp_path, data(node), "-y", "-v", "deploys/mig.py")
+    assert "noop: the node is already as planned" in plain(again.stdout), again.stdout
+    assert verified(node, tmp_path) == ()
+
+
+def test_what_the_plan_does_not_name_any_more_stays_and_our_unit_goes(node: Sandbox, tmp_path: Path) -> None:
+    pyinfra(tmp_path, data(node), "-y", "deploys/mig.py")
+    before = node.path(STATE).read_text()
+    hosts = data(node, managed_by="numaforge")
+    run = pyinfra(tmp_path, hosts, "-y", "deploys/mig.py")
+    assert run.returncode == 0, run.stdout
+    assert node.path(STATE).read_text() == before
+    assert not node.path(BOOT_LINK).is_symlink()
+    assert not node.path(MIG_UNIT_PATH).exists()
+
+
+def test_a_boot_brings_back_what_the_plan_says(node: Sandbox, tmp_path: Path) -> None:
+    pyinfra(tmp_path, data(node), "-y", "deploys/mig.py")
+    cut = node.path(STATE).read_text().partition("gpu")[2]
+    describe(node, f"boot again\n{GPUS}")
+    assert len(verified(node, tmp_path)) == 1
+    unit = node.path(MIG_UNIT_PATH).read_text().splitlines()
+    start = next(line for line in unit if line.startswith("ExecStart=")).partition("=")[2]
+    done = node.run(start)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert node.path(STATE).read_text().partition("gpu")[2] == cut
+    assert verified(node, tmp_path) == ()

@@ -1,0 +1,232 @@
+"""The program that cuts GPUs, on the real pynvml and a libnvidia-ml without GPUs."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from numaforge.resources import mig_worker
+from numaforge.snapshot.nvml_library import library_source
+from tests.fakes.nvml.gpus import FakeGpus, Instance, gpu_text
+
+ADDRESS, OTHER = "0000:1b:00.0", "0000:43:00.0"
+UUIDS = {
+    ADDRESS: "GPU-00000001-0000-4000-8000-000000000000",
+    OTHER: "GPU-00000002-0000-4000-8000-000000000000",
+}
+RUN = "import sys, worker; worker.LOCK = sys.argv[1]; worker.BUSY_SECONDS = 0; worker.run(*sys.argv[2:])"
+
+Cut = tuple[int, int, int, tuple[int, ...]]  # profile id, start, size, compute slices
+
+HALF: Cut = (9, 4, 4, (3,))
+GEOMETRIES: tuple[tuple[Cut, ...], ...] = (
+    (),
+    ((0, 0, 8, (7,)),),
+    ((0, 0, 8, (3, 2, 2)),),
+    (HALF,),
+    (HALF, (14, 0, 2, (1, 1)), (19, 2, 1, (1,)), (19, 3, 1, (1,))),
+    ((5, 0, 4, (4,)), HALF),
+    (HALF, (15, 0, 2, (1,)), (14, 2, 2, (2,))),
+    tuple((19, start, 1, (1,)) for start in range(7)),
+)
+
+
+def form(cuts: Sequence[Cut], address: str = ADDRESS, mode: str = "enabled") -> dict[str, Any]:
+    names = ("profile_id", "start", "size", "compute_instances")
+    instances = [dict(zip(names, cut, strict=True)) for cut in cuts]
+    return {"pci_address": address, "uuid": UUIDS[address], "mode": mode, "instances": instances}
+
+
+class Node:
+    """GPUs, and the folder of the part that cuts them."""
+
+    def __init__(self, folder: Path, *gpus: str, flags: Sequence[str] = ()) -> None:
+        self.gpus = FakeGpus(folder, "".join(gpus), *flags)
+        self.folder = folder / "part"
+        self.folder.mkdir()
+        source = mig_worker().read_text(encoding="utf-8")
+        (self.folder / "worker.py").write_text(source)
+        (self.folder / "pynvml.py").write_text(library_source(source))
+
+    def plan(self, wanted: Sequence[dict[str, Any]], found: Sequence[dict[str, Any]]) -> None:
+        for name, gpus in (("planned", wanted), ("found", found)):
+            (self.folder / f"{name}.json").write_text(json.dumps({"gpus": list(gpus)}))
+
+    def run(self, verb: str, *arguments: str) -> tuple[int, str]:
+        """Run the worker without its patience; return its exit status and what it says is amiss."""
+        words = arguments or (() if verb == "show" else (str(self.folder),))
+        lock = str(self.folder / "lock")
+        done = subprocess.run(
+            [sys.executable, "-B", "-c", RUN, lock, verb, *words],
+            env={**self.gpus.environment, "PYTHONPATH": str(self.folder)},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        self.said = done.stdout
+        return done.returncode, done.stderr.strip()
+
+    def change(self, wanted: Sequence[dict[str, Any]], found: Sequence[dict[str, Any]]) -> tuple[int, str]:
+        """Keep and apply."""
+        self.plan(wanted, found)
+        kept = self.run("keep")
+        return kept if kept[0] else self.run("apply")
+
+    def show(self) -> dict[str, Any]:
+        assert self.run("show") == (0, "")
+        return {address: json.loads(text) for address, text in map(self._parts, self.said.splitlines())}
+
+    @staticmethod
+    def _parts(line: str) -> tuple[str, str]:
+        address, _, text = line.partition("\t")
+        return address, text
+
+
+def in_order(gpu: dict[str, Any]) -> dict[str, Any]:
+    instances = sorted(
+        ({**each, "compute_instances": sorted(each["compute_instances"])} for each in gpu["instances"]),
+        key=lambda each: each["start"],
+    )
+    return {**gpu, "instances": instances}
+
+
+@pytest.fixture
+def hopper(tmp_path: Path) -> Node:
+    return Node(tmp_path, gpu_text("h100-80gb", ADDRESS, number=1), gpu_text("h100-80gb", OTHER, number=2))
+
+
+@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.sampled_from(GEOMETRIES), st.sampled_from(GEOMETRIES))
+def test_any_geometry_becomes_any_other_and_again_what_it_was(
+    tmp_path_factory: pytest.TempPathFactory, first: tuple[Cut, ...], second: tuple[Cut, ...]
+) -> None:
+    node = Node(tmp_path_factory.mktemp("node"), gpu_text("h100-80gb", ADDRESS, number=1))
+    assert node.change([form(first)], [form((), mode="disabled")]) == (0, "")
+    assert node.change([form(second)], [form(first)]) == (0, "")
+    assert in_order(node.show()[ADDRESS]) == in_order(form(second))
+    assert node.run("undo") == (0, "")
+    assert in_order(node.show()[ADDRESS]) == in_order(form(first))
+
+
+def test_the_undoing_rebuilds_what_a_boot_has_taken_away(hopper: Node) -> None:
+    hopper.change([form((HALF,))], [form((), mode="disabled")])
+    hopper.change([form(GEOMETRIES[-1])], [form((HALF,))])
+    hopper.gpus.reboot()
+    assert hopper.show()[ADDRESS]["mode"] == "disabled"
+    assert hopper.run("undo") == (0, "")
+    assert in_order(hopper.show()[ADDRESS]) == in_order(form((HALF,)))
+
+
+def test_other_compute_instances_leave_their_gpu_instance_where_it_is(hopper: Node) -> None:
+    hopper.change([form(((14, 0, 2, (2,)), HALF))], [form((), mode="disabled")])
+    hopper.gpus.add(ADDRESS, "fail nvmlGpuInstanceDestroy every NVML_ERROR_UNKNOWN")
+    assert hopper.change([form(((14, 0, 2, (1, 1)), HALF))], [form(((14, 0, 2, (2,)), HALF))]) == (0, "")
+    assert hopper.gpus.instances(ADDRESS) == [Instance(14, 0, (0, 0)), Instance(9, 4, (2,))]
+
+
+def test_the_gpus_that_are_not_named_are_not_touched(hopper: Node) -> None:
+    hopper.gpus.add(OTHER, "fail nvmlDeviceSetMigMode every NVML_ERROR_UNKNOWN")
+    assert hopper.change([form((HALF,))], [form((), mode="disabled")]) == (0, "")
+    assert hopper.show()[OTHER]["mode"] == "disabled"
+
+
+def test_one_gpu_that_cannot_be_put_back_keeps_no_other_from_it(hopper: Node) -> None:
+    new = [form((HALF,)), form((HALF,), OTHER)]
+    hopper.change(new, [form((), mode="disabled"), form((), OTHER, "disabled")])
+    hopper.gpus.add(ADDRESS, "fail nvmlGpuInstanceDestroy every NVML_ERROR_IN_USE")
+    assert hopper.run("undo") == (1, f"{ADDRESS}: the GPU instance 1 cannot be destroyed: it is in use")
+    assert hopper.show()[OTHER]["mode"] == "disabled"
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        pytest.param("lost yes", f"the GPU {UUIDS[ADDRESS]} is not there any more", id="lost"),
+        pytest.param("lost off-the-bus", "is not there any more", id="off-the-bus"),
+        pytest.param(
+            "virtualization vgpu", "the MIG mode cannot be set: it does not support that", id="vgpu"
+        ),
+        pytest.param(
+            "fail nvmlDeviceSetMigMode 1 NVML_ERROR_NO_PERMISSION",
+            "the MIG mode cannot be set: this machine may not change it, as in a vGPU guest",
+            id="no-permission",
+        ),
+        pytest.param(
+            "fail nvmlDeviceCreateGpuInstanceWithPlacement 1 NVML_ERROR_INSUFFICIENT_RESOURCES",
+            "the GPU instance 9 at 4 cannot be created: there is no room for it",
+            id="no-room",
+        ),
+        pytest.param(
+            "fail nvmlDeviceCreateGpuInstanceWithPlacement 1 NVML_ERROR_FUNCTION_NOT_FOUND",
+            "cannot be created: the driver is too old for that",
+            id="old-driver",
+        ),
+    ],
+)
+def test_what_nvml_refuses_is_said_in_plain_english(hopper: Node, line: str, reason: str) -> None:
+    hopper.gpus.add(ADDRESS, line)
+    status, said = hopper.change([form((HALF,))], [form((), mode="disabled")])
+    assert status == 1
+    assert said.startswith(f"{ADDRESS}: ")
+    assert reason in said
+
+
+def test_a_placement_that_the_gpu_does_not_have_is_refused(hopper: Node) -> None:
+    status, said = hopper.change([form(((9, 2, 4, (3,)),))], [form((), mode="disabled")])
+    assert (status, said.partition(": ")[2]) == (
+        1,
+        "the GPU instance 9 at 2 cannot be created: NVML knows no such profile or placement",
+    )
+
+
+def test_without_a_driver_that_is_said(hopper: Node) -> None:
+    hopper.plan([form((HALF,))], [form((), mode="disabled")])
+    hopper.gpus.description.unlink()
+    assert hopper.run("keep") == (1, "NVML does not answer: the NVIDIA driver is not loaded")
+
+
+def test_a_gpu_that_was_replaced_is_not_cut(hopper: Node) -> None:
+    wanted = {**form((HALF,)), "uuid": UUIDS[OTHER]}
+    assert hopper.change([wanted], [form((), mode="disabled")])[0] == 1
+    assert hopper.gpus.mode(ADDRESS) == "disabled"
+
+
+def test_a_driver_before_550_is_asked_in_its_own_way(tmp_path: Path) -> None:
+    node = Node(tmp_path, gpu_text("a100-40gb", ADDRESS, number=1, mig="enabled"), flags=("-DOLD_DRIVER",))
+    assert node.change([form((HALF,))], [form(())]) == (0, "")
+    assert in_order(node.show()[ADDRESS]) == in_order(form((HALF,)))
+
+
+@pytest.mark.parametrize(
+    ("model", "cuts"),
+    [
+        ("a30-24gb", ((5, 0, 2, (2,)), (14, 2, 1, (1,)), (21, 3, 1, (1,)))),
+        ("h200-141gb", ((5, 0, 4, (4,)), (15, 4, 2, (1,)), (20, 6, 1, (1,)))),
+        ("b200-180gb", ((9, 0, 4, (3,)), (9, 4, 4, (3,)))),
+        ("rtx-pro-6000-96gb", ((5, 0, 6, (2,)), (14, 6, 3, (1,)), (47, 9, 3, (1,)))),
+    ],
+)
+def test_every_family_is_cut_by_profile_id_and_placement(
+    tmp_path: Path, model: str, cuts: Sequence[Cut]
+) -> None:
+    node = Node(tmp_path, gpu_text(model, ADDRESS, number=1, mig="enabled"))
+    assert node.change([form(cuts)], [form(())]) == (0, "")
+    assert in_order(node.show()[ADDRESS]) == in_order(form(cuts))
+
+
+def test_a_boot_sets_the_mode_alone_where_the_dra_driver_cuts(hopper: Node, tmp_path: Path) -> None:
+    plan = tmp_path / "plan.json"
+    plan.write_text(json.dumps({"mig": {"gpus": [form(())], "managed_by": "dra-driver"}}))
+    assert hopper.run("boot", str(plan)) == (0, "")
+    assert hopper.gpus.mode(ADDRESS) == "enabled"
+    hopper.change([form((HALF,))], [form(())])
+    assert hopper.run("boot", str(plan)) == (0, "")
+    assert hopper.gpus.instances(ADDRESS) == [Instance(9, 4, (2,))]
