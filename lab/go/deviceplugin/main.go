@@ -202,6 +202,9 @@ func register(resource, socketName string) error {
 
 // run offers what is there until the kubelet starts again.
 func run() error {
+	if _, err := os.Stat(api.KubeletSocket); err != nil {
+		return fmt.Errorf("wait for the kubelet: %w", err)
+	}
 	devices, err := offers()
 	if err != nil {
 		return err
