@@ -27,7 +27,7 @@ static void reboot(struct machine *machine)
 static bool read_boot_id(struct machine *machine)
 {
     FILE *file = fopen("/proc/sys/kernel/random/boot_id", "re");
-    bool good = file && fscanf(file, "%95s", machine->boot) == 1;
+    bool good = file && fscanf(file, "%95[^\n]", machine->boot) == 1;
     if (file)
         fclose(file);
     return good;

@@ -2,7 +2,7 @@
 
    NVML's own order of placements was seen on an A100 for 1g (6, 4, 5, 0, 1, 2, 3) and 3g (4, 0); that of 2g
    follows from the documented failure of `-cgi 19,19,14,9`: 0, once 4 and 6 are taken. The others are assumed:
-   upper half first. Engines of B200 and RTX PRO 6000 are those of the guide, multiplied where it gives one set. */
+   upper half first. So are the engines of B200 from 3g upwards, and those of RTX PRO 6000. */
 #include "profiles.h"
 
 #include <stddef.h>
