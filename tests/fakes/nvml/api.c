@@ -213,7 +213,8 @@ int nvmlDeviceGetMemoryInfo(handle device, struct memory *memory)
     int error = find_device(__func__, device, &found);
     if (error)
         return error;
-    unsigned long long total = found.compute ? mig_device_memory_bytes(&found) : found.gpu->memory_bytes, used = 0;
+    unsigned long long total = found.compute ? mig_device_memory_bytes(&found) : found.gpu->memory_bytes,
+                       used = 0;
     for (unsigned row = 0; found.compute == NULL && row < found.gpu->process_count; row++)
         used += found.gpu->processes[row].memory;
     *memory = (struct memory){.total = total, .free = total - used, .used = used};
@@ -222,20 +223,20 @@ int nvmlDeviceGetMemoryInfo(handle device, struct memory *memory)
 
 /* Single values */
 
-#define TEXT_OF_GPU(call, field)                             \
-    int call(handle device, char *text, unsigned length)     \
-    {                                                        \
-        struct gpu *gpu;                                     \
-        int error = find_gpu(__func__, device, &gpu);        \
+#define TEXT_OF_GPU(call, field)                                    \
+    int call(handle device, char *text, unsigned length)            \
+    {                                                               \
+        struct gpu *gpu;                                            \
+        int error = find_gpu(__func__, device, &gpu);               \
         return error ? error : give_text(gpu->field, text, length); \
     }
 
-#define NUMBER_OF_GPU(call, expression)                          \
-    int call(handle device, unsigned *number)                    \
-    {                                                            \
-        struct gpu *gpu;                                         \
-        int error = find_gpu(__func__, device, &gpu);            \
-        return error ? error : give_number(expression, number);  \
+#define NUMBER_OF_GPU(call, expression)                         \
+    int call(handle device, unsigned *number)                   \
+    {                                                           \
+        struct gpu *gpu;                                        \
+        int error = find_gpu(__func__, device, &gpu);           \
+        return error ? error : give_number(expression, number); \
     }
 
 static int architecture_of(const struct gpu *gpu)
@@ -317,7 +318,8 @@ int nvmlDeviceGetEccMode(handle device, unsigned *current, unsigned *pending)
     return error ? error : give_number(gpu->ecc.pending, pending);
 }
 
-int nvmlDeviceGetTotalEccErrors(handle device, unsigned uncorrected, unsigned aggregate, unsigned long long *count)
+int nvmlDeviceGetTotalEccErrors(handle device, unsigned uncorrected, unsigned aggregate,
+                                unsigned long long *count)
 {
     struct gpu *gpu;
     int error = find_gpu(__func__, device, &gpu);
@@ -331,7 +333,8 @@ int nvmlDeviceGetTotalEccErrors(handle device, unsigned uncorrected, unsigned ag
     return SUCCESS;
 }
 
-int nvmlDeviceGetRemappedRows(handle device, unsigned *correctable, unsigned *uncorrectable, unsigned *pending, unsigned *failed)
+int nvmlDeviceGetRemappedRows(handle device, unsigned *correctable, unsigned *uncorrectable,
+                              unsigned *pending, unsigned *failed)
 {
     struct gpu *gpu;
     int error = find_gpu(__func__, device, &gpu);
@@ -353,7 +356,8 @@ static bool is_in(const struct process *process, const struct found *device)
                                        process->compute_instance == device->compute->id);
 }
 
-static int give_processes(const char *call, handle what, enum process_kind kind, unsigned *count, struct process_info *infos)
+static int give_processes(const char *call, handle what, enum process_kind kind, unsigned *count,
+                          struct process_info *infos)
 {
     struct found device;
     int error = find_device(call, what, &device);
@@ -377,10 +381,10 @@ static int give_processes(const char *call, handle what, enum process_kind kind,
     return *count <= room ? SUCCESS : INSUFFICIENT_SIZE;
 }
 
-#define PROCESSES_OF_DEVICE(call, kind)                                      \
-    int call(handle device, unsigned *count, struct process_info *infos)     \
-    {                                                                        \
-        return give_processes(__func__, device, kind, count, infos);         \
+#define PROCESSES_OF_DEVICE(call, kind)                                  \
+    int call(handle device, unsigned *count, struct process_info *infos) \
+    {                                                                    \
+        return give_processes(__func__, device, kind, count, infos);     \
     }
 
 PROCESSES_OF_DEVICE(nvmlDeviceGetComputeRunningProcesses_v3, COMPUTE)

@@ -1,4 +1,5 @@
-/* A machine with GPUs, apart from how NVML presents it: what its description says, and what has been done to it since. */
+/* A machine with GPUs, apart from how NVML presents it: what its description says, and what has been done to
+ * it since. */
 #ifndef MODEL_H
 #define MODEL_H
 
@@ -15,9 +16,9 @@
 #define MODEL_MOST_PROCESSES 32
 #define MODEL_MOST_FAULTS 16
 #define MODEL_EVERYWHERE 0xffffffffu /* NVML's "no GPU instance", "no compute instance" */
-#define MODEL_KILLED_BEFORE (-1)         /* faults that are no error of NVML: the process is killed */
+#define MODEL_KILLED_BEFORE (-1)     /* faults that are no error of NVML: the process is killed */
 #define MODEL_KILLED_AFTER (-2)
-#define MODEL_UNKNOWN (-1)           /* the description does not say: NVML answers "Not Supported" */
+#define MODEL_UNKNOWN (-1) /* the description does not say: NVML answers "Not Supported" */
 
 enum mode { OFF, ON };
 enum fabric { FABRIC_UNSUPPORTED, FABRIC_NOT_STARTED, FABRIC_IN_PROGRESS, FABRIC_COMPLETED };
@@ -32,7 +33,8 @@ struct address {
     unsigned domain, bus, device, function;
 };
 
-struct setting { /* what holds now, and what a reset or a reboot brings; both MODEL_UNKNOWN where there is none */
+struct setting { /* what holds now, and what a reset or a reboot brings; both MODEL_UNKNOWN where there is
+                    none */
     int current, pending;
 };
 
@@ -82,8 +84,8 @@ struct gpu {
     enum fabric fabric;
     unsigned char cluster[16];
     unsigned clique, fabric_status, fabric_health;
-    int lost, reset; /* enum lost, enum reset */
-    bool held;       /* by a client that is no process in NVML's lists */
+    int lost, reset;                   /* enum lost, enum reset */
+    bool held;                         /* by a client that is no process in NVML's lists */
     char device_file[MODEL_PATH_SIZE]; /* a process that has it open holds the GPU, too */
     unsigned process_count, fault_count, instance_count;
     struct process processes[MODEL_MOST_PROCESSES];
@@ -99,7 +101,8 @@ struct machine {
     struct gpu gpus[MODEL_MOST_GPUS];
 };
 
-/* Reads the file that FAKE_NVML_MACHINE names, and the state if it names one; false when one cannot be read. */
+/* Reads the file that FAKE_NVML_MACHINE names, and the state if it names one; false when one cannot be read.
+ */
 bool model_read(struct machine *machine);
 
 /* Takes the lock of the state, for a change; what it returns is for model_unlock. */
