@@ -53,7 +53,7 @@ def kind_of(machine: NodeTopology, sysctls: Collection[str] = ()) -> NodeTopolog
         hostname=None,
         kernel_cmdline=None,
         sysctls={name: value if name in sysctls else "" for name, value in machine.sysctls.items()},
-        gpus=tuple(replace(gpu, uuid=None, fabric=None) for gpu in machine.gpus),
+        gpus=tuple(replace(gpu, uuid=None, fabric=None, xgmi_hive=None) for gpu in machine.gpus),
         numa_nodes=tuple(_without_free_pages(node) for node in machine.numa_nodes),
         hugepages={size: _full(pool) for size, pool in machine.hugepages.items()},
         kubelet=_kubelet_kind(machine.kubelet),
