@@ -57,8 +57,7 @@ class LinkMatrix:
 def link_matrix(topology: NodeTopology) -> LinkMatrix:
     """Return how near every GPU, accelerator and NIC is to every other one.
 
-    NICs are those with an RDMA device, as nvidia-smi has it; where there are none, all. A GPU has NVML's index
-    in its name, the place by PCI address where no GPU has an index, and a letter where it alone has none.
+    NICs are those with an RDMA device, as nvidia-smi has it; where there are none, all.
     """
     devices = tuple(
         LinkedDevice(name, label, device, node, _cpus_of(node, topology))
@@ -132,7 +131,7 @@ def nearest_numa_node(device: Device, topology: NodeTopology) -> int | None:
 
 
 def nvlink_domains(gpus: Iterable[Gpu]) -> tuple[NvlinkDomain, ...]:
-    """Return the groups of GPUs that NVLink joins; a GPU alone is one where its fabric reaches other hosts."""
+    """Return the groups of GPUs that NVLink joins; one GPU is a group where its fabric reaches other hosts."""
     listed = {gpu.pci_address: gpu for gpu in gpus}
     neighbours: dict[object, set[object]] = {address: set() for address in listed}
     for address, gpu in listed.items():
@@ -180,7 +179,11 @@ def gpu_memory_nodes(topology: NodeTopology) -> dict[int, str]:
 
 
 def gpu_names(gpus: Iterable[Gpu]) -> dict[str, str]:
-    """Return the name of each GPU by PCI address: GPU0, as NVML numbers them."""
+    """Return the name of each GPU by PCI address: GPU0, with NVML's index.
+
+    Where no GPU has an index they are counted by PCI address, as NVML does. One that alone has none is given a
+    letter instead: the numbers belong to the others.
+    """
     ordered = sorted(gpus, key=lambda gpu: gpu.pci_address)
     if all(gpu.index is None for gpu in ordered):
         return {gpu.pci_address: f"GPU{place}" for place, gpu in enumerate(ordered)}

@@ -113,7 +113,7 @@ class _RdmaDevice:
 
 
 def read_gpus(snapshot: Snapshot) -> tuple[Gpu, ...]:
-    """Return every GPU, a display controller or AMD's Instinct, with what its driver, NVML or nvidia-smi say."""
+    """Return every GPU that can compute, with what its driver, NVML or nvidia-smi say of it."""
     answers = {answer.pci_address: answer for answer in read_gpu_answers(snapshot)}
     return tuple(
         _with_driver(_with_answer(_gpu(function), answers.get(function.address)), snapshot.files)
@@ -166,7 +166,9 @@ def read_accelerators(snapshot: Snapshot) -> tuple[Accelerator, ...]:
             device=function.hex_id("device"),
             driver=function.driver,
             numa_node=function.numa_node,
-            name=_HABANA_NAMES.get(function.hex_id("device")) if function.hex_id("vendor") == _HABANA else None,
+            name=_HABANA_NAMES.get(function.hex_id("device"))
+            if function.hex_id("vendor") == _HABANA
+            else None,
         )
         for function in _functions(snapshot)
         if function.is_accelerator

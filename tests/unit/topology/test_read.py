@@ -12,7 +12,6 @@ from numaforge.topology import read_topology
 from tests.fixtures.machines import MACHINES
 from tests.fixtures.trees import write_tree
 
-
 # What only NVML tells.
 _NVML = dict.fromkeys(
     ("uuid", "name", "memory_bytes", "mig_capable", "mig_mode", "nvlinks", "fabric", "index")
