@@ -64,7 +64,7 @@ def pcie_link(link: PciLink | None) -> str:
 
 def gpu_label(gpu: Gpu) -> str:
     """Return the GPU's model without the vendor's name, else its PCI ids."""
-    return gpu.name.removeprefix("NVIDIA ") if gpu.name else f"{gpu.vendor}:{gpu.device}"
+    return gpu.name.removeprefix("NVIDIA ").removeprefix("AMD ") if gpu.name else f"{gpu.vendor}:{gpu.device}"
 
 
 def slices_label(gpu: Gpu) -> str:
@@ -75,6 +75,13 @@ def slices_label(gpu: Gpu) -> str:
     if slicing.technique == "mig":
         return {"enabled": "MIG on", "disabled": "MIG off"}.get(slicing.mode or "", "MIG unknown")
     return " ".join(mode for mode in (slicing.mode, slicing.memory_mode) if mode) or "unknown"
+
+
+def slicing_in_force(gpu: Gpu) -> str:
+    """Return how a GPU is cut right now, `MIG`, `CPX NPS4`; nothing where it is whole or not known."""
+    if gpu.mig_mode == "enabled":
+        return "MIG"
+    return slices_label(gpu) if gpu.partition and gpu.partition.compute not in (None, "SPX") else ""
 
 
 def accelerator_label(accelerator: Accelerator) -> str:

@@ -85,11 +85,13 @@ def link_between(one: Device, other: Device, topology: NodeTopology) -> str | No
 
 def nvlinks_between(one: Gpu, other: Gpu) -> int:
     """Return how many NVLinks join two GPUs, directly or through switches of the same fabric; 0 is none."""
-    direct = max(
-        one.nvlink_peers.get(other.pci_address, 0), other.nvlink_peers.get(one.pci_address, 0)
-    )  # a GPU in MIG mode does not tell its own side
     switched = min(gpu.nvlink_peers.get("switch", 0) for gpu in (one, other))
-    return direct or (switched if one.fabric == other.fabric else 0)
+    return direct_nvlinks(one, other) or (switched if one.fabric == other.fabric else 0)
+
+
+def direct_nvlinks(one: Gpu, other: Gpu) -> int:
+    """Return how many NVLinks lead from one GPU to the other; either side may tell it, 0 is none."""
+    return max(one.nvlink_peers.get(other.pci_address, 0), other.nvlink_peers.get(one.pci_address, 0))
 
 
 def pci_distance(one: Device, other: Device, topology: NodeTopology) -> str | None:
@@ -131,7 +133,7 @@ def nearest_numa_node(device: Device, topology: NodeTopology) -> int | None:
 
 
 def nvlink_domains(gpus: Iterable[Gpu]) -> tuple[NvlinkDomain, ...]:
-    """Return the groups of GPUs that NVLink joins; one GPU is a group where its fabric reaches other hosts."""
+    """Return the groups of GPUs that NVLink joins; a single GPU is one where it has a fabric."""
     listed = {gpu.pci_address: gpu for gpu in gpus}
     neighbours: dict[object, set[object]] = {address: set() for address in listed}
     for address, gpu in listed.items():
@@ -181,8 +183,8 @@ def gpu_memory_nodes(topology: NodeTopology) -> dict[int, str]:
 def gpu_names(gpus: Iterable[Gpu]) -> dict[str, str]:
     """Return the name of each GPU by PCI address: GPU0, with NVML's index.
 
-    Where no GPU has an index they are counted by PCI address, as NVML does. One that alone has none is given a
-    letter instead: the numbers belong to the others.
+    Where no GPU has an index they are counted by PCI address, as NVML does. One that alone has none is
+    given a letter instead: the numbers belong to the others.
     """
     ordered = sorted(gpus, key=lambda gpu: gpu.pci_address)
     if all(gpu.index is None for gpu in ordered):
