@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from numaforge.topology.model import Gpu, Slicing
 
 # The partitions of a mode. CPX has one per compute die, and sysfs does not say how many those are.
@@ -22,6 +24,15 @@ def slicing_of(gpu: Gpu) -> Slicing | None:
     if not gpu.mig_capable:
         return None
     return Slicing("mig", gpu.mig_mode, ("disabled", "enabled"), _mig_devices(gpu))
+
+
+def countable_gpus(gpus: Sequence[Gpu]) -> list[Gpu]:
+    """Return the GPUs of which is known how many devices their vendor's plugin makes.
+
+    Where one of AMD's is partitioned, or may be, its plugin advertises partitions: none of AMD's is counted.
+    """
+    partitioned = {gpu.vendor for gpu in gpus if gpu.partition and gpu.partition.compute != "SPX"}
+    return [gpu for gpu in gpus if gpu.vendor not in partitioned]
 
 
 def _mig_devices(gpu: Gpu) -> int | None:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from numaforge.kubelet.admission import inventory_of
 from numaforge.topology.model import ComputeInstance, Gpu, GpuInstance, GpuPartition
-from numaforge.topology.slices import slicing_of
+from numaforge.topology.slices import countable_gpus, slicing_of
+from tests.fixtures import machines
 
 
 def gpu(**more):
@@ -69,3 +71,18 @@ def test_modes_are_those_that_the_device_offers():
 @pytest.mark.parametrize("more", [{}, {"mig_capable": False}], ids=["not-known-to-be-cut", "always-whole"])
 def test_a_device_that_is_whole(more):
     assert slicing_of(gpu(**more)) is None
+
+
+@pytest.mark.parametrize(
+    ("build", "resources"),
+    [
+        pytest.param(machines.mi300x, {"amd.com/gpu": 8}, id="whole"),
+        pytest.param(lambda: machines.mi300x("DPX"), {}, id="partitioned"),
+        pytest.param(machines.mi300x_cpx, {}, id="a-mode-is-not-known"),
+        pytest.param(machines.dgx_h100, {"nvidia.com/gpu": 8}, id="another-vendor"),
+    ],
+)
+def test_partitions_that_cannot_be_counted_are_not_promised(build, resources):
+    topology = build()
+    assert {name: len(devices) for name, devices in inventory_of(topology).items()} == resources
+    assert len(countable_gpus(topology.gpus)) == sum(resources.values())
