@@ -254,6 +254,19 @@ def test_memory_of_gpus_is_on_numa_nodes_without_cpus():
     assert gpu_memory_nodes(machines.gb200_cdmm()) == {}
 
 
+def test_memory_of_real_gpus_is_where_hwloc_finds_it():
+    file = next(file for file in files.machine_files() if file.name == "ibm-ac922-power9-6-v100")
+    # NUMANode(GPUMemory) with PCIBusID in hwloc's nvidiagpunumanodes.kept.output.
+    assert gpu_memory_nodes(read_topology(file.snapshot())) == {
+        250: "0035:05:00.0",
+        251: "0035:04:00.0",
+        252: "0007:00:00.0",
+        253: "0006:00:00.0",
+        254: "0004:06:00.0",
+        255: "0004:05:00.0",
+    }
+
+
 @pytest.mark.parametrize(
     ("indexes", "names"),
     [
