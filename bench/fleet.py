@@ -119,7 +119,7 @@ def measure(fleet: Fleet, folder: Path, chosen: argparse.Namespace) -> None:
         if ("Success" in output.split("Results:")[0]) != changed:
             sys.exit(output)
     play = None if chosen.no_ansible else install_ansible(fleet, folder)
-    print(f"{CORES} cores, of which others use {os.getloadavg()[0]:.1f}; median of {chosen.runs} runs")
+    print(f"{CORES} cores, a load of {os.getloadavg()[0]:.1f} before; median of {chosen.runs} runs")
     print(f"{'hosts':>5}  {'':38} {'wall s':>7} {'CPU ms per host':>16} {'of sshd, shells':>16} {'MiB':>5}")
     for count in chosen.counts:
         inventory = write_inventory(folder, fleet.hosts(count))

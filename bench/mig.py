@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+from bench.draw import best_ms
 from numaforge.planning.mig.config import parse_config
 from numaforge.planning.mig.machine import plan_machine
 from tests.fixtures.machines import dgx_h100
 
-ROUNDS = 5
 LIMIT_MS = 50
 
 GEOMETRIES = {
@@ -23,16 +21,6 @@ GEOMETRIES = {
     "7 of 7 profiles: do not fit": "{1g.10gb: 7, 1g.10gb+me: 1, 1g.20gb: 4, 2g.20gb: 3, 3g.40gb: 2, "
     "4g.40gb: 1, 7g.80gb: 1}",
 }
-
-
-def best_ms(work: Callable[[], object]) -> float:
-    """Return the shortest of a few runs, in milliseconds."""
-    times = []
-    for _ in range(ROUNDS):
-        begun = time.perf_counter()
-        work()
-        times.append(time.perf_counter() - begun)
-    return min(times) * 1000
 
 
 def main() -> str | int:

@@ -154,6 +154,12 @@ class Node:
         with self.monitor() as monitor:
             monitor.execute("cont")
 
+    def wake(self, state: str = SAVED_STATE) -> None:
+        """Start from a saved state."""
+        self.power_on(restore=state)
+        self.resume()
+        self.set_clock()
+
     def ssh_arguments(self, *extra: str) -> list[str]:
         """Return the command line that logs in as root; append a command to run it instead."""
         return [command("ssh"), "-F", str(self.state / "ssh_config"), *extra, self.name]

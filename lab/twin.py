@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from lab.cluster import Lab
-from lab.node import MACHINE_ARGUMENTS, SAVED_STATE, Node
+from lab.node import MACHINE_ARGUMENTS, Node
 from lab.ports import LOOPBACK, free_ports
 from lab.progress import step
 
@@ -36,12 +36,6 @@ class Twin(Node):
         """Return the command line that logs in as root; append a command to run it instead."""
         known_as = f"HostKeyAlias=[{LOOPBACK}]:{self.original.ssh_port}"
         return self.original.ssh_arguments("-p", str(self.ssh_port), "-o", known_as, *extra)
-
-    def wake(self) -> None:
-        """Start from the saved state."""
-        self.power_on(restore=SAVED_STATE)
-        self.resume()
-        self.set_clock()
 
     def discard(self) -> None:
         """End the machine and remove its disk."""

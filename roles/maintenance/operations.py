@@ -92,11 +92,11 @@ def _change(on: Host, transaction: Transaction, unreachable_seconds: float, unit
     start = start_script(replace(transaction, good_for_seconds=int(unreachable_seconds) + _LOOK_SECONDS))
     run(retry(lambda: reached(on, start)))
     ask = status_script(transaction.id, unit)
-    while True:
-        status: Status = run(retry(lambda: read_status("\n".join(reached(on, ask)))))
-        result = status.result
-        if result is not None:
-            break
+
+    def how_far() -> Status:
+        return run(retry(lambda: read_status("\n".join(reached(on, ask)))))
+
+    while (result := (status := how_far()).result) is None:
         if status.broken_off and status.phase != "reboot":
             raise HostError(
                 f"the transaction {transaction.id} was broken off", remedy="run again, which ends it first"

@@ -41,6 +41,11 @@ SETS_AT_BOOT = FileContent(
 
 @pytest.fixture
 def fresh(lab: Lab) -> Node:
+    return put_back(lab)
+
+
+def put_back(lab: Lab) -> Node:
+    """Return the node as it was when it was first Ready."""
     lab.reset()
     node = lab.nodes[0]
     transactions.until(node, transactions.MANAGERS_RUN)
@@ -172,9 +177,7 @@ def test_a_reset_at_any_step_forwards_leaves_the_old_state_or_the_new(
 @pytest.fixture(scope="module")
 def before_it_was_changed(lab: Lab) -> str:
     """Save a node to which the maintenance was applied, and return what it was like before."""
-    lab.reset()
-    node = lab.nodes[0]
-    transactions.until(node, transactions.MANAGERS_RUN)
+    node = put_back(lab)
     before = everything(node)
     result = transactions.run(node, maintenance(node))
     assert result.outcome == "applied", result
@@ -189,9 +192,7 @@ def changed(lab: Lab, before_it_was_changed: str) -> Node:
     """The node with the maintenance applied."""
     node = lab.nodes[0]
     node.power_off()
-    node.power_on(restore=CHANGED)
-    node.resume()
-    node.set_clock()
+    node.wake(CHANGED)
     assert_new(lab, node)
     return node
 

@@ -31,7 +31,7 @@ void_transaction() { # nothing happens to one that has begun
 # The unit before the result: it ends after it has written that. An older version wrote any bytes into it.
 tell_status() { # KUBELET-UNIT
     if has_systemd; then
-        if boots; then echo LoadState=loaded; else systemctl show -p LoadState "numaforge-$ID.service"; fi
+        if boots "$ID"; then echo LoadState=loaded; else systemctl show -p LoadState "numaforge-$ID.service"; fi
         systemctl show -p MainPID -p NRestarts -p ActiveEnterTimestampMonotonic "$1"
     else
         printf '%s=0\n' MainPID NRestarts ActiveEnterTimestampMonotonic

@@ -8,10 +8,10 @@ WANTS=${BOOT_UNIT%/*}/multi-user.target.wants
 pause() { sleep 0.5 2> /dev/null || sleep 1; }
 has_systemd() { [ -d /run/systemd/system ]; } # as sd_booted(3) asks
 runs() { # ID: a unit is loaded until systemd has run its recover half too
-    [ "$(systemctl show -p LoadState --value "numaforge-$1.service" 2> /dev/null)" = loaded ] || boots
+    [ "$(systemctl show -p LoadState --value "numaforge-$1.service" 2> /dev/null)" = loaded ] || boots "$1"
 }
-boots() { # after a boot another unit goes on with it first, and a login may come before that has ended
-    [ -L "$ROOT/current" ] &&
+boots() { # ID: after a boot another unit goes on with it first, and a login may come before that has ended
+    [ "$(readlink "$ROOT/current")" = "$1" ] &&
         [ "$(systemctl show -p ActiveState --value "${BOOT_UNIT##*/}" 2> /dev/null)" = activating ]
 }
 going_down() { # reboot, poweroff, halt, kexec: each of them is on its way to this target

@@ -29,10 +29,7 @@ kernel_cmdline_apply() {
     }
     sync
 }
-kernel_cmdline_write() { # PATH, content on stdin
-    umask 022
-    mkdir -p "${1%/*}" && cat > "$(temporary "$1" new)" && sync "$(temporary "$1" new)" && place new "$1"
-}
+kernel_cmdline_write() { base64 | stage new "$1" 0644 root root && place new "$1"; } # PATH, content on stdin
 kernel_cmdline_by_grub() {
     {
         echo "# Written by numaforge."
