@@ -72,6 +72,7 @@ def _gpu_kind(gpu: Gpu) -> Gpu:
         gpu,
         uuid=None,
         fabric=None,
+        xgmi_hive=None,
         fabric_state=None,
         minor=None,
         pids=(),

@@ -27,7 +27,7 @@ def program(folder, name, body):
     return str(folder)
 
 
-@pytest.mark.parametrize("name", ["dgx-h100", "lab-node", "laptop", "grace-memory-only"])
+@pytest.mark.parametrize("name", ["dgx-h100", "lab-node", "laptop", "gb200-nvl72-tray", "mi300x-cpx"])
 def test_the_script_captures_what_the_reader_of_folders_reads(shell, name, tmp_path):
     write_tree(tmp_path, MACHINES[name]())
     finished = shell(script(str(tmp_path)))
@@ -245,7 +245,9 @@ def test_of_pods_with_devices_the_names_are_taken_and_of_no_others(shell, tmp_pa
     ):
         write(root, f"/var/log/pods/{folder}/main/0.log", "")
     write(root, f"/var/lib/kubelet/pods/{UID}/etc-hosts", "")
-    captured = parse_output(shell(script(str(root))).stdout)
+    finished = shell(script(str(root)))
+    assert b"Cmgo".hex(" ") not in finished.stdout
+    captured = parse_output(finished.stdout)
     assert captured.commands["pods"].split() == [
         f"kube-system_etcd-node_{STATIC}",
         f"team-a_train-0_{UID}",
@@ -253,8 +255,22 @@ def test_of_pods_with_devices_the_names_are_taken_and_of_no_others(shell, tmp_pa
     ]
     held = captured.files["/var/lib/kubelet/device-plugins/kubelet_internal_checkpoint"]
     assert UID in held
-    assert "Cmgo" not in held
     assert captured == from_root(root)
+
+
+def test_the_pods_of_processes_on_gpus_are_named(shell, tmp_path):
+    root = write_tree(tmp_path / "root", lab_node())
+    write(root, "/proc/4242/comm", "python3\n")
+    group = f"kubepods-burstable-pod{UID.replace('-', '_')}.slice/cri-containerd-1.scope"
+    write(root, "/proc/4242/cgroup", f"0::/kubepods.slice/kubepods-burstable.slice/{group}\n")
+    for folder in (f"team-a_train-0_{UID}", f"team-b_web_{OTHER}"):
+        write(root, f"/var/log/pods/{folder}/main/0.log", "")
+    path = program(tmp_path / "bin", "nvidia-smi", f"cat << 'END'\n{SMI.replace('PID', '4242')}END")
+    # Programs are asked on live hosts only; this one has another root.
+    live = script().replace('cd "${root:-/}"', f"cd {root}")
+    captured = parse_output(shell(live, {"PATH_FIRST": path}).stdout)
+    assert captured.commands["pods"] == f"team-a_train-0_{UID}"
+    assert captured.files["/proc/4242/comm"] == "python3\n"
 
 
 def test_devices_of_a_kubelet_with_another_root_are_found(shell, tmp_path):

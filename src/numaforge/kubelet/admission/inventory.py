@@ -11,6 +11,7 @@ from collections.abc import Iterator
 
 from numaforge.kubelet.admission.device_manager import Device
 from numaforge.topology.model import ComputeInstance, Gpu, GpuInstance, NodeTopology
+from numaforge.topology.slices import countable_gpus
 
 NVIDIA = "10de"
 GPU_RESOURCES = {NVIDIA: "nvidia.com/gpu", "1002": "amd.com/gpu", "8086": "gpu.intel.com/xe"}
@@ -22,7 +23,7 @@ def inventory_of(topology: NodeTopology, mig_strategy: str = "mixed") -> dict[st
     MIG devices whose profile has no known name are left out.
     """
     found: dict[str, list[Device]] = {}
-    for gpu in topology.gpus:
+    for gpu in countable_gpus(topology.gpus):
         resource = GPU_RESOURCES.get(gpu.vendor.removeprefix("0x"))
         if resource is None:
             continue
