@@ -125,11 +125,22 @@ def pcie_switches(path: Sequence[str]) -> tuple[str, ...]:
 
 
 def nearest_numa_node(device: Device, topology: NodeTopology) -> int | None:
-    """Return the NUMA node of a device: where the kernel does not say, the only one that has CPUs."""
-    if device.numa_node is not None:
-        return device.numa_node
+    """Return the NUMA node with CPUs that a device is near to; None where that is not known.
+
+    Where the kernel does not say, it is the only one that has CPUs; where it names one without CPUs, as the
+    GPU's own memory on Grace, the one with CPUs at the shortest distance from there.
+    """
+    own = next((node for node in topology.numa_nodes if node.id == device.numa_node), None)
+    if own is not None and own.cpus:
+        return own.id
     with_cpus = [node.id for node in topology.numa_nodes if node.cpus]
-    return with_cpus[0] if len(with_cpus) == 1 else None
+    if device.numa_node is None:
+        return with_cpus[0] if len(with_cpus) == 1 else None
+    distances = {node: own.distances[node] for node in with_cpus if own and node in own.distances}
+    nearest = [node for node, distance in distances.items() if distance == min(distances.values())]
+    if not nearest:
+        return device.numa_node
+    return nearest[0] if len(nearest) == 1 else None
 
 
 def nvlink_domains(gpus: Iterable[Gpu]) -> tuple[NvlinkDomain, ...]:

@@ -15,13 +15,16 @@ from numaforge.topology.links import (
     gpu_names,
     link_between,
     link_matrix,
+    nearest_numa_node,
     nvlink_domains,
     pci_distance,
 )
-from numaforge.topology.model import Gpu, Nic
+from numaforge.topology.model import Gpu, Nic, NumaNode
 from numaforge.topology.pci import read_pci_paths
 from tests.fixtures import machines
 from tests.machines import files
+
+A, B, C = "0000:1b:00.0", "0000:43:00.0", "0000:52:00.0"
 
 ROOT = "pci0000:15"
 PORT, OTHER_PORT = "0000:15:01.0", "0000:15:05.0"
@@ -82,6 +85,23 @@ def test_on_the_only_numa_node_with_cpus_a_device_without_one_is_near_to_it():
     ends = {"0009:01:00.0": ("pci0009:00",), "0002:01:00.0": ("pci0002:00",)}
     topology = replace(grace, pci_paths={end: (*path, end) for end, path in ends.items()})
     assert pci_distance(gpu("0009:01:00.0", None), nic("0002:01:00.0", None), topology) == "NODE"
+
+
+@pytest.mark.parametrize(
+    ("numa_node", "distances", "nearest"),
+    [
+        pytest.param(1, {}, 1, id="its-own"),
+        pytest.param(None, {}, None, id="two-nodes-with-cpus-and-none-named"),
+        pytest.param(2, {0: 120, 1: 80}, 1, id="a-node-of-memory-is-near-to-the-closer-cpus"),
+        pytest.param(2, {0: 80, 1: 80}, None, id="a-node-of-memory-at-the-same-distance-from-both"),
+        pytest.param(9, {}, 9, id="a-node-that-is-not-shown"),
+    ],
+)
+def test_the_numa_node_with_cpus_that_a_device_is_near_to(numa_node, distances, nearest):
+    host = machines.machine(packages=2, cores_per_numa_node=2)
+    memory = NumaNode(2, frozenset(), 2**36, distances, {})
+    topology = replace(host, numa_nodes=(*host.numa_nodes, memory))
+    assert nearest_numa_node(gpu(A, numa_node), topology) == nearest
 
 
 # What hwloc read from the bridges' own registers, which bus numbers lie below each: tests/hwloc/linux of its
@@ -191,7 +211,6 @@ def test_nccl_says_the_same_of_every_tree_of_switches(ends):
         assert {"NODE": "PHB"}.get(ours, ours) == theirs
 
 
-A, B, C = "0000:1b:00.0", "0000:43:00.0", "0000:52:00.0"
 SWITCH = {"switch": 18}
 
 
