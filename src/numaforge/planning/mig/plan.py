@@ -100,8 +100,9 @@ def _refuse_for_plugin(topology: NodeTopology, plan: MigPlan) -> None:
         return
     after = [gpu for gpu in as_planned(topology, plan).gpus if gpu.vendor == "10de"]
     modes = {gpu.mig_mode == "enabled" for gpu in after}
-    if len(modes) > 1 or len(names) > 1:
-        found = ", ".join(sorted(names)) if len(names) > 1 else "GPUs with MIG and without"
+    empty = any(gpu.mode == "enabled" and not gpu.instances for gpu in plan.gpus)
+    if len(modes) > 1 or len(names) > 1 or empty:
+        found = "GPUs with MIG and without" if len(modes) > 1 else ", ".join(sorted(names)) or "none"
         raise PlanError(
             f"migStrategy single takes one kind of MIG device on all GPUs, and there would be {found}",
             where="mig.strategy",

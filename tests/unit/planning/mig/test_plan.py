@@ -373,6 +373,12 @@ A100 = {"device": "20b0"}
         ),
         pytest.param(
             machine(gpu()),
+            wish({"mode": "enabled"}, strategy="single"),
+            "and there would be none\n",
+            id="single without any",
+        ),
+        pytest.param(
+            machine(gpu()),
             wish({"indices": [1], "mode": "enabled"}),
             "mig.gpus[0].indices: there is no GPU 1\n  its GPUs are 0",
             id="an index that is not there",
