@@ -618,14 +618,20 @@ def changes(draw: st.DrawFn) -> tuple[MigModel, list[Placement], list[bool], lis
     return model, present, busy, kept + draw(st.lists(st.sampled_from(model.profiles), max_size=2))
 
 
-def holding(model: MigModel, present: list[Placement], busy: list[bool]) -> NodeTopology:
+def holding(
+    model: MigModel, present: list[Placement], busy: list[bool], split: set[MigProfile] | None = None
+) -> NodeTopology:
+    """Return a machine with these GPU instances, those of `split` in compute instances of one slice."""
+    sizes = [
+        [1] * one.profile.slices if one.profile in (split or ()) else [one.profile.slices] for one in present
+    ]
     instances = tuple(
         GpuInstance(
             number,
             one.profile.id,
             one.start,
             one.profile.size,
-            (ComputeInstance(0, one.profile.slices),),
+            tuple(ComputeInstance(n, size) for n, size in enumerate(sizes[number])),
             (100 + number,) if used else (),
         )
         for number, (one, used) in enumerate(zip(present, busy, strict=True))
@@ -633,8 +639,12 @@ def holding(model: MigModel, present: list[Placement], busy: list[bool]) -> Node
     return machine(gpu(model.devices[0], mig_mode="enabled", gpu_instances=instances))
 
 
-def asking(profiles: list[MigProfile], **mig: Any) -> NodeProfile:
-    counts = {one.name: profiles.count(one) for one in profiles}
+def asking(profiles: list[MigProfile], split: set[MigProfile] | None = None, **mig: Any) -> NodeProfile:
+    counts = {
+        f"1c.{one.name}" if one in (split or ()) else one.name: profiles.count(one)
+        * (one.slices if one in (split or ()) else 1)
+        for one in profiles
+    }
     return wish({"devices": counts} if counts else {"mode": "enabled"}, **mig)
 
 
@@ -649,11 +659,13 @@ def test_no_plan_destroys_fewer(case):
         assert len(one.change.destroy) == fewest
 
 
-@given(changes())
+@given(changes(), st.data())
 @settings(deadline=None)
-def test_the_plan_is_the_same_once_it_is_carried_out(case):
+def test_the_plan_is_the_same_once_it_is_carried_out(case, data):
     model, present, busy, wanted = case
-    before, profile = holding(model, present, busy), asking(wanted, in_use="drain")
+    has, gets = (data.draw(st.sets(st.sampled_from(model.profiles))) for _ in range(2))
+    before = holding(model, present, busy, has)
+    profile = asking(wanted, gets, in_use="drain", strategy="none")
     try:
         planned = plan_mig(before, profile)
     except PlanError:
