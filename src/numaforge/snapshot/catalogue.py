@@ -1,7 +1,8 @@
 """What a snapshot collects: the one list that the script on a host and the reader of a folder both follow.
 
 Left out on purpose, because they identify a machine or give access to it: MAC addresses, GUIDs and GIDs,
-serial numbers (`topology/ppin` is one), kubeconfig files, keys, and the environment of processes.
+serial numbers (`topology/ppin` is one), kubeconfig files, keys, and the environment of processes. Of those on
+GPUs the name and the control group are taken, not the command line.
 """
 
 from __future__ import annotations
