@@ -126,10 +126,14 @@ def _decisions(machine: MachineMigPlan, plan: MigPlan, profile: NodeProfile) -> 
         yield Decision(f"mig.gpu[{format_cpulist(indices)}]", value, f"{asked}; {mode}" if mode else asked)
     if not plan.gpus:
         return
-    yield Decision("mig.managed_by", plan.managed_by, _MANAGERS[plan.managed_by])
-    yield Decision("mig.strategy", plan.strategy, _STRATEGIES[plan.strategy])
-    if plan.label:
-        yield Decision("mig.label", plan.label, "jobs that need whole GPUs keep off nodes that have MIG")
+    reasons = {
+        "managed_by": (plan.managed_by, _MANAGERS[plan.managed_by]),
+        "strategy": (plan.strategy, _STRATEGIES[plan.strategy]),
+        "label": (plan.label, "jobs that need whole GPUs keep off nodes that have MIG"),
+    }
+    for key, (value, reason) in reasons.items():
+        if value is not None:
+            yield Decision(f"mig.{key}", value, profile.choice(f"mig.{key}", reason))
 
 
 _MANAGERS = {

@@ -124,9 +124,20 @@ def test_gpus_are_named(selection, chosen):
     assert [one.uuid for one in plan_mig(found, wish({**selection, "mode": "enabled"})).value.gpus] == chosen
 
 
-def test_indices_are_nvmls_where_it_says_them():
-    found = machine(gpu(bus=1, index=1), gpu(bus=2, index=0))
-    assert plan_mig(found, wish({"indices": [0], "mode": "enabled"})).value.gpus[0].uuid == "GPU-2"
+@pytest.mark.parametrize(
+    ("indices", "expected"),
+    [
+        pytest.param((1, 0), ["GPU-2", "GPU-1"], id="NVML's"),
+        pytest.param((None, None), ["GPU-1", "GPU-2"], id="PCI order without NVML"),
+        pytest.param((None, 0), ["GPU-2", "GPU-1"], id="a lost GPU gets the number that is left"),
+    ],
+)
+def test_gpus_are_counted_as_nvml_does(indices, expected):
+    found = machine(*(gpu(bus=bus, index=index) for bus, index in enumerate(indices, 1)))
+    chosen = [
+        plan_mig(found, wish({"indices": [index], "mode": "enabled"})).value.gpus[0].uuid for index in (0, 1)
+    ]
+    assert chosen == expected
 
 
 def test_a_gpu_without_mig_is_as_it_is_wanted_where_mig_is_off():
