@@ -126,12 +126,12 @@ def _decisions(machine: MachineMigPlan, plan: MigPlan, profile: NodeProfile) -> 
         yield Decision(f"mig.gpu[{format_cpulist(indices)}]", value, f"{asked}; {mode}" if mode else asked)
     if not plan.gpus:
         return
-    reasons = {
+    chosen: dict[str, tuple[str | None, str]] = {
         "managed_by": (plan.managed_by, _MANAGERS[plan.managed_by]),
         "strategy": (plan.strategy, _STRATEGIES[plan.strategy]),
         "label": (plan.label, "jobs that need whole GPUs keep off nodes that have MIG"),
     }
-    for key, (value, reason) in reasons.items():
+    for key, (value, reason) in chosen.items():
         if value is not None:
             yield Decision(f"mig.{key}", value, profile.choice(f"mig.{key}", reason))
 
