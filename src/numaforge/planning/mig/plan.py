@@ -131,9 +131,9 @@ def _decisions(machine: MachineMigPlan, plan: MigPlan, profile: NodeProfile) -> 
         "strategy": (plan.strategy, _STRATEGIES[plan.strategy]),
         "label": (plan.label, "jobs that need whole GPUs keep off nodes that have MIG"),
     }
-    for key, (value, reason) in chosen.items():
-        if value is not None:
-            yield Decision(f"mig.{key}", value, profile.choice(f"mig.{key}", reason))
+    for key, (answer, reason) in chosen.items():
+        if answer is not None:
+            yield Decision(f"mig.{key}", answer, profile.choice(f"mig.{key}", reason))
 
 
 _MANAGERS = {
