@@ -15,6 +15,7 @@ from numaforge.kubelet.minors.versions import KubeletVersion
 from numaforge.kubelet.startup import check as judge
 from numaforge.planning import node
 from numaforge.planning.document import dumps
+from numaforge.planning.mig.plan import as_planned
 from numaforge.planning.model import PLAN_PATH
 from numaforge.planning.node import plan_node
 from numaforge.profile import load_profile
@@ -239,3 +240,15 @@ def test_what_is_remembered_has_a_limit():
     assert len(calls) == kinds._KEPT + 1
     counted(0)
     assert len(calls) == kinds._KEPT + 2
+
+
+def test_gpus_that_are_cut_alike_are_of_one_kind_with_the_plan_on_their_host():
+    wish = load_profile("inference-mig")
+
+    def cut(host: str) -> NodeTopology:
+        gpus = tuple(replace(gpu, uuid=f"GPU-{host}-{n}") for n, gpu in enumerate(DGX.gpus))
+        bare = replace(DGX, hostname=host, gpus=gpus)
+        plan = plan_node(bare, wish)
+        return replace(as_planned(bare, plan.mig), previous_plan=dumps(plan))
+
+    assert kind_of(cut("gpu-1")) == kind_of(cut("gpu-2"))

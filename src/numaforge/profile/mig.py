@@ -154,7 +154,8 @@ class Mig(Section):
         | None
     ) = Field(
         default=None,
-        description="A configuration of mig-parted: its file, relative to the profile's, or what it says.",
+        description="A configuration of mig-parted: its file, relative to the profile's (to the working "
+        "directory where the profile is a mapping), or what it says.",
         examples=[
             {
                 "version": "v1",

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from numaforge.cli import run
+from numaforge.planning.mig.plan import as_planned, plan_mig
+from numaforge.profile import load_profile
 from numaforge.topology import to_document
 from tests.fixtures.machines import dgx_h100, lab_node
 
@@ -227,3 +231,95 @@ def test_plan_of_a_machine_without_gpus_is_bad_input(capsys, tmp_path):
     assert error == (
         f"numaforge: {file}: mig-configs.a: matches no GPU of this machine\n  it has no NVIDIA GPU\n"
     )
+
+
+# ---- plan, with GPU instances that are there, and by a profile ----
+
+
+@pytest.fixture
+def cut(tmp_path: Path) -> str:
+    """Return a machine whose first GPU has 1g at 0, in use, and 3g at 4; its other GPUs are whole."""
+    bare = dgx_h100()
+    bare = replace(bare, gpus=tuple(replace(gpu, gpu_instances=()) for gpu in bare.gpus))
+    wish = load_profile({"mig": {"gpus": [{"indices": [0], "placements": {"1g": [0], "3g": [4]}}]}})
+    planned = as_planned(bare, plan_mig(bare, wish).value)
+    first, *others = planned.gpus
+    busy, idle = first.gpu_instances or ()
+    first = replace(first, gpu_instances=(replace(busy, pids=(42,)), idle))
+    file = tmp_path / "cut.json"
+    file.write_text(json.dumps(to_document(replace(planned, gpus=(first, *others)))))
+    return str(file)
+
+
+def profile(folder: Path, **mig: Any) -> str:
+    file = folder / "mine.yaml"
+    file.write_text(json.dumps({"mig": mig}))
+    return str(file)
+
+
+def test_plan_keeps_what_is_wanted_and_in_use(capsys, tmp_path, cut):
+    wish = profile(tmp_path, gpus=[{"indices": [0], "devices": {"1g": 1, "2g": 1}}])
+    shown = answer(capsys, "plan", "--profile", wish, cut)
+    assert "dgx-01  profile mine" in shown
+    rows = [line.split() for line in shown.splitlines() if "gb " in line]
+    assert rows == [
+        ["destroy", "3g.40gb", "9", "4:4", "3c"],
+        ["keep", "1g.10gb", "19", "0:1", "1c", "process", "42"],
+        ["create", "2g.20gb", "14", "2:2", "2c"],
+    ]
+    assert "|1g  |----|----|----|3g                 |" in shown
+    assert "|1g  |----|2g       |----|----|----|----|" in shown
+
+
+def test_plan_says_no_where_what_is_in_use_would_go(capsys, tmp_path, cut):
+    wish = profile(tmp_path, gpus=[{"indices": [0], "devices": {"7g": 1}}])
+    shown = answer(capsys, "plan", "--profile", wish, cut, code=1)
+    assert "what would have to go is in use: 1g.10gb at 0:1 by process 42" in shown
+    drained = profile(tmp_path, gpus=[{"indices": [0], "devices": {"7g": 1}}], in_use="drain")
+    assert answer(capsys, "plan", "--profile", drained, cut)
+
+
+def test_plan_by_a_profile_for_programs(capsys, tmp_path, cut):
+    wish = profile(tmp_path, gpus=[{"indices": [0], "devices": {"1g": 1}}])
+    document = json.loads(answer(capsys, "plan", "--profile", wish, cut, "-o", "json"))
+    assert (document["profile"], document["assumes_no_instances"]) == ("mine", False)
+    [gpu] = document["gpus"]
+    assert [(one["profile"], one["used_by"]) for one in gpu["keep"]] == [("1g.10gb", "process 42")]
+    assert [one["profile"] for one in gpu["destroy"]] == ["3g.40gb"]
+    assert (gpu["recut"], gpu["create"]) == ([], [])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        pytest.param([], "give a FILE or --profile", id="nothing"),
+        pytest.param(["a.yaml", "b.json", "c.json"], "at most one SNAPSHOT", id="two snapshots"),
+        pytest.param(
+            ["--profile", "training", "cut.json"], "says nothing about MIG", id="a profile without MIG"
+        ),
+        pytest.param(
+            ["--profile", "inference-mig", "--config", "a", "cut.json"],
+            "a profile names it",
+            id="a config beside",
+        ),
+    ],
+)
+def test_plan_refuses_what_means_nothing(capsys, monkeypatch, tmp_path, cut, arguments, said):
+    monkeypatch.chdir(tmp_path)
+    assert said in answer(capsys, "plan", *arguments, code=2)
+
+
+def test_a_nodes_plan_shows_the_geometry_before_and_after(capsys, tmp_path, cut):
+    wish = profile(tmp_path, gpus=[{"devices": {"1g": 1}}])
+    assert run(["plan", cut, "--profile", wish]) == 0
+    shown = capsys.readouterr().out.partition("\nMIG\n")[2].partition("\nNotices")[0].splitlines()
+    assert shown[0] == "0000:1b:00.0  MIG enabled"
+    assert [line.strip() for line in shown[1:7]] == [
+        "before",
+        "0    1    2    3    4    5    6    7",
+        "|1g  |----|----|----|3g                 |",
+        "after",
+        "0    1    2    3    4    5    6    7",
+        "|1g  |----|----|----|----|----|----|----|",
+    ]
+    assert shown[7].startswith("0000:43:00.0, 0000:52:00.0")

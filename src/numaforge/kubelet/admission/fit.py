@@ -14,6 +14,7 @@ from numaforge.kubelet.admission.masks import bits, ids_of
 from numaforge.kubelet.admission.node import Free
 from numaforge.kubelet.admission.pod import CPU, MEMORY
 from numaforge.kubelet.admission.refusal import KubeletHangError
+from numaforge.kubelet.admission.scheduler import unschedulable
 from numaforge.kubelet.admission.settings import NONE, STATIC
 from numaforge.kubelet.minors.options import TOPOLOGY_MANAGER_POLICIES, TOPOLOGY_MANAGER_SCOPES
 from numaforge.topology.model import NodeTopology
@@ -118,6 +119,8 @@ def fill(scenario: Scenario, pod: Pod) -> Fit:
     node = scenario.node()
     policy, scope = node.settings.topology_policy, node.settings.topology_scope
     pods = 0
+    if refusal := unschedulable(node, pod):
+        return Fit(policy, scope, 0, refusal, node.free())
     try:
         while (answer := node.admit(pod, f"{pod.name}-{pods}")).admitted:
             pods += 1

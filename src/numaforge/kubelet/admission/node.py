@@ -24,6 +24,8 @@ from numaforge.kubelet.admission.settings import STATIC, Settings
 from numaforge.kubelet.admission.topology_manager import HintProvider, TopologyManager
 from numaforge.topology.model import CpuSet, NodeTopology
 
+UNSCHEDULABLE = "Unschedulable"  # the scheduler's reason; all others are the kubelet's
+
 
 @dataclass(frozen=True)
 class Admission:
@@ -50,7 +52,8 @@ class Admission:
     @property
     def status_message(self) -> str | None:
         """Return the message as the pod's status shows it."""
-        return None if self.message is None else f"Pod was rejected: {self.message}"
+        from_scheduler = self.message is None or self.reason == UNSCHEDULABLE
+        return self.message if from_scheduler else f"Pod was rejected: {self.message}"
 
 
 @dataclass(frozen=True)

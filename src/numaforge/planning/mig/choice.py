@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import count
 
 from numaforge.errors import PlanError
 from numaforge.planning.mig.models import NVIDIA, MigModel, model_named, model_of
@@ -32,10 +33,12 @@ class Wishes:
 
 
 def nvidia_gpus(topology: NodeTopology) -> dict[int, Gpu]:
-    """Return NVIDIA's GPUs by NVML's index; where NVML has not answered, by their place in PCI order."""
+    """Return NVIDIA's GPUs by NVML's index; those that have none get the numbers left, in PCI order."""
     gpus = sorted((gpu for gpu in topology.gpus if gpu.vendor == NVIDIA), key=lambda gpu: gpu.pci_address)
     told = {gpu.index: gpu for gpu in gpus if gpu.index is not None}
-    return dict(sorted(told.items())) if len(told) == len(gpus) else dict(enumerate(gpus))
+    left = (number for number in count() if number not in told)
+    others = {next(left): gpu for gpu in gpus if gpu.index is None}
+    return dict(sorted({**told, **others}.items()))
 
 
 def choose_by_config(gpus: Mapping[int, Gpu], config: str, entries: Sequence[MigConfigEntry]) -> Wishes:

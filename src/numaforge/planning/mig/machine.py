@@ -19,6 +19,7 @@ from numaforge.topology.model import Gpu, GpuInstance, NodeTopology
 
 _ON, _OFF = "enabled", "disabled"
 _NOTHING = Difference((), (), (), (), ())
+_WAY_OUT = "end them, or let a drain do it with mig.in_use: drain"
 
 
 @dataclass(frozen=True)
@@ -236,9 +237,6 @@ def _obstacles(topology: NodeTopology, plan: GpuMigPlan, allowed: _Allowed) -> I
             "a change of its MIG mode needs a reboot of this virtual machine\n"
             "  allow it with maintenance.reboot: allowed"
         )
-
-
-_WAY_OUT = "end them, or let a drain do it with mig.in_use: drain"
 
 
 def _needs_reboot(plan: GpuMigPlan) -> bool:

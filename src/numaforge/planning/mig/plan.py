@@ -100,8 +100,9 @@ def _refuse_for_plugin(topology: NodeTopology, plan: MigPlan) -> None:
         return
     after = [gpu for gpu in as_planned(topology, plan).gpus if gpu.vendor == "10de"]
     modes = {gpu.mig_mode == "enabled" for gpu in after}
-    if len(modes) > 1 or len(names) > 1:
-        found = ", ".join(sorted(names)) if len(names) > 1 else "GPUs with MIG and without"
+    empty = any(gpu.mode == "enabled" and not gpu.instances for gpu in plan.gpus)
+    if len(modes) > 1 or len(names) > 1 or empty:
+        found = "GPUs with MIG and without" if len(modes) > 1 else ", ".join(sorted(names)) or "none"
         raise PlanError(
             f"migStrategy single takes one kind of MIG device on all GPUs, and there would be {found}",
             where="mig.strategy",
@@ -125,10 +126,14 @@ def _decisions(machine: MachineMigPlan, plan: MigPlan, profile: NodeProfile) -> 
         yield Decision(f"mig.gpu[{format_cpulist(indices)}]", value, f"{asked}; {mode}" if mode else asked)
     if not plan.gpus:
         return
-    yield Decision("mig.managed_by", plan.managed_by, _MANAGERS[plan.managed_by])
-    yield Decision("mig.strategy", plan.strategy, _STRATEGIES[plan.strategy])
-    if plan.label:
-        yield Decision("mig.label", plan.label, "jobs that need whole GPUs keep off nodes that have MIG")
+    chosen: dict[str, tuple[str | None, str]] = {
+        "managed_by": (plan.managed_by, _MANAGERS[plan.managed_by]),
+        "strategy": (plan.strategy, _STRATEGIES[plan.strategy]),
+        "label": (plan.label, "jobs that need whole GPUs keep off nodes that have MIG"),
+    }
+    for key, (answer, reason) in chosen.items():
+        if answer is not None:
+            yield Decision(f"mig.{key}", answer, profile.choice(f"mig.{key}", reason))
 
 
 _MANAGERS = {

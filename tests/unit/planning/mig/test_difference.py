@@ -124,6 +124,13 @@ def test_compute_instances(present, wanted, in_the_end, recut):
     assert (change.destroy, change.create) == ((), ())
 
 
+def test_of_two_that_one_stays_which_needs_no_other_compute_instances():
+    present = there("3g.20gb@0:3", "3g.20gb@4:1+1+1")
+    change = difference(A100, present, wanted_instances(A100, {"1c.3g.20gb": 3}))
+    assert isinstance(change, Difference)
+    assert (written(one.placement for one in change.keep), change.recut) == ("3g.20gb@4", ())
+
+
 def test_a_recut_of_what_is_in_use_is_in_the_way():
     change = difference(A100, there("3g.20gb@0:3!"), wanted_instances(A100, {"1c.3g.20gb": 3}))
     assert isinstance(change, Difference)

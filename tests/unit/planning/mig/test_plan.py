@@ -124,9 +124,20 @@ def test_gpus_are_named(selection, chosen):
     assert [one.uuid for one in plan_mig(found, wish({**selection, "mode": "enabled"})).value.gpus] == chosen
 
 
-def test_indices_are_nvmls_where_it_says_them():
-    found = machine(gpu(bus=1, index=1), gpu(bus=2, index=0))
-    assert plan_mig(found, wish({"indices": [0], "mode": "enabled"})).value.gpus[0].uuid == "GPU-2"
+@pytest.mark.parametrize(
+    ("indices", "expected"),
+    [
+        pytest.param((1, 0), ["GPU-2", "GPU-1"], id="NVML's"),
+        pytest.param((None, None), ["GPU-1", "GPU-2"], id="PCI order without NVML"),
+        pytest.param((None, 0), ["GPU-2", "GPU-1"], id="a lost GPU gets the number that is left"),
+    ],
+)
+def test_gpus_are_counted_as_nvml_does(indices, expected):
+    found = machine(*(gpu(bus=bus, index=index) for bus, index in enumerate(indices, 1)))
+    chosen = [
+        plan_mig(found, wish({"indices": [index], "mode": "enabled"})).value.gpus[0].uuid for index in (0, 1)
+    ]
+    assert chosen == expected
 
 
 def test_a_gpu_without_mig_is_as_it_is_wanted_where_mig_is_off():
@@ -373,6 +384,12 @@ A100 = {"device": "20b0"}
         ),
         pytest.param(
             machine(gpu()),
+            wish({"mode": "enabled"}, strategy="single"),
+            "and there would be none\n",
+            id="single without any",
+        ),
+        pytest.param(
+            machine(gpu()),
             wish({"indices": [1], "mode": "enabled"}),
             "mig.gpus[0].indices: there is no GPU 1\n  its GPUs are 0",
             id="an index that is not there",
@@ -612,14 +629,20 @@ def changes(draw: st.DrawFn) -> tuple[MigModel, list[Placement], list[bool], lis
     return model, present, busy, kept + draw(st.lists(st.sampled_from(model.profiles), max_size=2))
 
 
-def holding(model: MigModel, present: list[Placement], busy: list[bool]) -> NodeTopology:
+def holding(
+    model: MigModel, present: list[Placement], busy: list[bool], split: set[MigProfile] | None = None
+) -> NodeTopology:
+    """Return a machine with these GPU instances, those of `split` in compute instances of one slice."""
+    sizes = [
+        [1] * one.profile.slices if one.profile in (split or ()) else [one.profile.slices] for one in present
+    ]
     instances = tuple(
         GpuInstance(
             number,
             one.profile.id,
             one.start,
             one.profile.size,
-            (ComputeInstance(0, one.profile.slices),),
+            tuple(ComputeInstance(n, size) for n, size in enumerate(sizes[number])),
             (100 + number,) if used else (),
         )
         for number, (one, used) in enumerate(zip(present, busy, strict=True))
@@ -627,8 +650,12 @@ def holding(model: MigModel, present: list[Placement], busy: list[bool]) -> Node
     return machine(gpu(model.devices[0], mig_mode="enabled", gpu_instances=instances))
 
 
-def asking(profiles: list[MigProfile], **mig: Any) -> NodeProfile:
-    counts = {one.name: profiles.count(one) for one in profiles}
+def asking(profiles: list[MigProfile], split: set[MigProfile] | None = None, **mig: Any) -> NodeProfile:
+    counts = {
+        f"1c.{one.name}" if one in (split or ()) else one.name: profiles.count(one)
+        * (one.slices if one in (split or ()) else 1)
+        for one in profiles
+    }
     return wish({"devices": counts} if counts else {"mode": "enabled"}, **mig)
 
 
@@ -643,11 +670,13 @@ def test_no_plan_destroys_fewer(case):
         assert len(one.change.destroy) == fewest
 
 
-@given(changes())
+@given(changes(), st.data())
 @settings(deadline=None)
-def test_the_plan_is_the_same_once_it_is_carried_out(case):
+def test_the_plan_is_the_same_once_it_is_carried_out(case, data):
     model, present, busy, wanted = case
-    before, profile = holding(model, present, busy), asking(wanted, in_use="drain")
+    has, gets = (data.draw(st.sets(st.sampled_from(model.profiles))) for _ in range(2))
+    before = holding(model, present, busy, has)
+    profile = asking(wanted, gets, in_use="drain", strategy="none")
     try:
         planned = plan_mig(before, profile)
     except PlanError:
