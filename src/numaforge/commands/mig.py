@@ -145,7 +145,7 @@ def _by_profile(profile: str, machine: NodeTopology) -> MachineMigPlan:
     from numaforge.profile import load_profile
 
     wanted = load_profile(profile)
-    if wanted.mig.gpus is None and wanted.mig.mig_parted is None:
+    if not wanted.mig.gpus and wanted.mig.mig_parted is None:
         raise PlanError("says nothing about MIG", where=profile, remedy="give it a section mig with gpus")
     try:
         return plan_profile(machine, wanted)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
 
 from numaforge.errors import NumaforgeError
 from numaforge.profile.mig_names import MOST_DEVICES, NAME_PATTERN, parse_profile_name
 from numaforge.profile.mig_parted import MigConfigFile
-from numaforge.profile.section import Section, at_most_one_of
+from numaforge.profile.section import Section, at_most_one_of, given
 from numaforge.profile.values import Count, as_text
 
 ALL = "all"
@@ -57,13 +57,20 @@ def _not_empty(value: dict[str, object] | None) -> dict[str, object] | None:
     return value
 
 
+def _never_together(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
+    return {"not": {"allOf": [one, other]}}
+
+
 ProfileText = Annotated[str, AfterValidator(_profile_name), as_text("MIG profile", f"^({NAME_PATTERN})$")]
 DeviceCount = Annotated[
     int | str,
     BeforeValidator(_device_count),
     as_text("device count", f"^{ALL}$", or_a=("integer",), minimum=1, maximum=MOST_DEVICES),
 ]
-Starts = Annotated[tuple[Count, ...], AfterValidator(_each_once), Field(json_schema_extra={"minItems": 1})]
+_EACH_ONCE = Field(json_schema_extra={"minItems": 1, "uniqueItems": True})
+Numbers = Annotated[tuple[Count, ...], AfterValidator(_each_once), _EACH_ONCE]
+Uuids = Annotated[tuple[str, ...], AfterValidator(_each_once), _EACH_ONCE]
+_SOME = Field(json_schema_extra={"minProperties": 1})
 
 
 class MigGpus(Section):
@@ -71,8 +78,12 @@ class MigGpus(Section):
 
     model_config = ConfigDict(
         json_schema_extra={
-            "allOf": [at_most_one_of(*_SELECTIONS), at_most_one_of(*_GEOMETRIES)],
-            "minProperties": 1,
+            "allOf": [
+                at_most_one_of(*_SELECTIONS),
+                at_most_one_of(*_GEOMETRIES),
+                {"anyOf": [given(key) for key in _ANSWERS]},
+                *(_never_together(given("mode", {"const": "disabled"}), given(key)) for key in _GEOMETRIES),
+            ]
         }
     )
 
@@ -81,10 +92,10 @@ class MigGpus(Section):
         description="Only GPUs of this model: a key or a PCI id, as `numaforge mig explain` takes it.",
         examples=["h100-80gb"],
     )
-    indices: Starts | None = Field(
+    indices: Numbers | None = Field(
         default=None, description="Only these GPUs, by NVML's index (PCI order).", examples=[[0, 1]]
     )
-    uuids: Annotated[tuple[str, ...], AfterValidator(_each_once)] | None = Field(
+    uuids: Uuids | None = Field(
         default=None,
         description="Only the GPUs with these UUIDs.",
         examples=[["GPU-8a5c1a2e-0f4b-4f7e-9a49-6a7d3c2b1e10"]],
@@ -95,7 +106,7 @@ class MigGpus(Section):
         "enabled, with devices or placements.",
         examples=["disabled"],
     )
-    devices: Annotated[dict[ProfileText, DeviceCount], AfterValidator(_not_empty)] | None = Field(
+    devices: Annotated[dict[ProfileText, DeviceCount], AfterValidator(_not_empty), _SOME] | None = Field(
         default=None,
         description="MIG devices by profile. A name without memory is the smallest profile with so many "
         "slices; all is as many as fit beside the others.",
@@ -103,9 +114,10 @@ class MigGpus(Section):
     )
     placements: (
         Annotated[
-            dict[ProfileText, Starts],
+            dict[ProfileText, Numbers],
             AfterValidator(_without_compute_instances),
             AfterValidator(_not_empty),
+            _SOME,
         ]
         | None
     ) = Field(
@@ -130,10 +142,12 @@ class MigGpus(Section):
 class Mig(Section):
     """How GPUs are cut into MIG instances. GPUs that are not named stay as they are."""
 
-    model_config = ConfigDict(json_schema_extra=at_most_one_of("mig_parted", "gpus"))
+    model_config = ConfigDict(
+        json_schema_extra=_never_together(given("gpus", {"minItems": 1}), given("mig_parted"))
+    )
 
-    gpus: tuple[MigGpus, ...] | None = Field(
-        default=None, description="What GPUs get; each GPU is named by one entry at most."
+    gpus: tuple[MigGpus, ...] = Field(
+        default=(), description="What GPUs get; each GPU is named by one entry at most."
     )
     mig_parted: (
         Annotated[MigConfigFile, WithJsonSchema({"type": ["string", "object"], "format": "mig-parted"})]
@@ -181,8 +195,8 @@ class Mig(Section):
 
     @model_validator(mode="after")
     def _one_form(self) -> Self:
-        if self.gpus is not None and self.mig_parted is not None:
-            raise ValueError("says gpus and mig_parted; say one of them, and null for one that is inherited")
+        if self.gpus and self.mig_parted is not None:
+            raise ValueError("says gpus and mig_parted; say one of them, and gpus: [] for inherited ones")
         configs = self.mig_parted.mig_configs if self.mig_parted else {}
         if self.config is not None and self.config not in configs:
             known = f"it has {', '.join(configs)}" if configs else "say mig_parted, which has the configs"
@@ -197,6 +211,6 @@ class Mig(Section):
 
     def _names_instances(self) -> bool:
         entries = (self.mig_parted.mig_configs if self.mig_parted else {}).values()
-        return any(one.devices or one.placements for one in self.gpus or ()) or any(
+        return any(one.devices or one.placements for one in self.gpus) or any(
             one.mig_devices for config in entries for one in config
         )

@@ -29,7 +29,7 @@ Document = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class Box:
+class InstanceBox:
     """A GPU instance in a picture, in memory slices."""
 
     label: str
@@ -89,7 +89,7 @@ def geometry_document(
     }
 
 
-def picture(memory_slices: int, boxes: Iterable[Box]) -> Text:
+def picture(memory_slices: int, boxes: Iterable[InstanceBox]) -> Text:
     """Return the memory slices of a GPU, each GPU instance as a box over those that it takes."""
     ordered = sorted(boxes, key=lambda box: box.start)
     width = max([5, *(-(-(len(box.label) + 1) // box.size) for box in ordered)])
@@ -107,8 +107,8 @@ def _placed(model: MigModel, placed: Iterable[Placement]) -> Text:
     return picture(model.memory_slices, map(_box, placed))
 
 
-def _box(one: Placement) -> Box:
-    return Box(_short(one.profile.name), one.start, one.profile.size)
+def _box(one: Placement) -> InstanceBox:
+    return InstanceBox(_short(one.profile.name), one.start, one.profile.size)
 
 
 def _placement_table(placed: Iterable[Placement]) -> RenderableType:
@@ -183,17 +183,17 @@ def _geometry_lines(addresses: Sequence[str], mode: str, before: str, after: str
         yield from _indented([Text(after)])
 
 
-def _boxes_planned(gpu: MigGpu) -> list[Box]:
-    return [Box(_short(one.profile), one.start, one.size) for one in gpu.instances]
+def _boxes_planned(gpu: MigGpu) -> list[InstanceBox]:
+    return [InstanceBox(_short(one.profile), one.start, one.size) for one in gpu.instances]
 
 
-def _boxes_there(gpu: Gpu | None) -> list[Box]:
+def _boxes_there(gpu: Gpu | None) -> list[InstanceBox]:
     if gpu is None or gpu.mig_mode != "enabled":
         return []
     model = _model(gpu)
     names = {profile.id: profile.name for profile in model.profiles} if model else {}
     return [
-        Box(_short(names.get(one.profile_id, f"id {one.profile_id}")), one.start, one.size)
+        InstanceBox(_short(names.get(one.profile_id, f"id {one.profile_id}")), one.start, one.size)
         for one in gpu.gpu_instances or ()
     ]
 
@@ -315,22 +315,22 @@ def _gpu_lines(alike: Sequence[GpuMigPlan]) -> list[RenderableType]:
     ]
     if plan.gpu.gpu_instances is None:
         lines += _indented([Text("its GPU instances are not known: planned as empty")])
-    if plan.model:
-        lines += _indented(_before_and_after(plan, plan.model))
+    for shown in _before_and_after(plan, plan.model) if plan.model else ():
+        lines += [Text(""), *_indented(shown)]
     if plan.change.instances or plan.change.destroy:
         lines += [Text(""), *_indented([_change_table(plan)])]
     return lines
 
 
-def _before_and_after(plan: GpuMigPlan, model: MigModel) -> Iterator[RenderableType]:
+def _before_and_after(plan: GpuMigPlan, model: MigModel) -> Iterator[Sequence[RenderableType]]:
     """Yield the geometry that is there, where it is another one, and the one that is wanted."""
     before = [one.placement for one in (*plan.change.keep, *plan.change.destroy)]
     after = [one.placement for one in plan.change.instances]
     if before and set(before) != set(after):
-        yield from (Text(""), Text("before"), _placed(model, before))
-        yield from (Text(""), Text("after"), _placed(model, after))
+        yield Text("before"), _placed(model, before)
+        yield Text("after"), _placed(model, after)
     elif after:
-        yield from (Text(""), _placed(model, after))
+        yield (_placed(model, after),)
 
 
 def _refusal_lines(alike: Sequence[GpuMigPlan]) -> list[RenderableType]:

@@ -129,9 +129,11 @@ def fill(scenario: Scenario, pod: Pod) -> Fit:
 def largest_shapes(scenario: Scenario, resource: str) -> tuple[LargestShape, ...]:
     """Return the largest Guaranteed pod for each number of devices of `resource`, up to all of them.
 
-    A number of devices of which no pod is admitted has `pods` 0.
+    Of slices of GPUs it is the pod with one. A number of devices of which no pod is admitted has `pods` 0.
     """
     total = scenario.node().allocatable.amount(resource)
+    if any(device.part_of for device in (scenario.devices or {}).get(resource, ())):
+        total = min(total, 1)
     return tuple(_largest_shape(scenario, resource, count) for count in range(1, total + 1))
 
 

@@ -9,7 +9,7 @@ from numaforge.errors import PlanError
 from numaforge.planning.mig.models import NVIDIA, MigModel, model_named, model_of
 from numaforge.planning.model import Notice
 from numaforge.profile.mig import MigGpus
-from numaforge.profile.mig_parted import MigConfigEntry
+from numaforge.profile.mig_parted import DeviceFilter, MigConfigEntry
 from numaforge.topology.model import Gpu, NodeTopology
 
 
@@ -24,10 +24,10 @@ class GpuWish:
 
 
 @dataclass(frozen=True)
-class Choice:
+class Wishes:
     """The wishes by GPU index, and what to know about how they came about."""
 
-    wishes: Mapping[int, GpuWish]
+    by_index: Mapping[int, GpuWish]
     notices: tuple[Notice, ...] = ()
 
 
@@ -38,7 +38,7 @@ def nvidia_gpus(topology: NodeTopology) -> dict[int, Gpu]:
     return dict(sorted(told.items())) if len(told) == len(gpus) else dict(enumerate(gpus))
 
 
-def choose_by_config(gpus: Mapping[int, Gpu], config: str, entries: Sequence[MigConfigEntry]) -> Choice:
+def choose_by_config(gpus: Mapping[int, Gpu], config: str, entries: Sequence[MigConfigEntry]) -> Wishes:
     """Return the wishes of a config of mig-parted.
 
     Raises PlanError for a config that matches no GPU, for an index that the machine does not have, and for a
@@ -51,13 +51,13 @@ def choose_by_config(gpus: Mapping[int, Gpu], config: str, entries: Sequence[Mig
         matched = _matched(gpus, entry, where)
         mode = "enabled" if entry.mig_enabled else "disabled"
         _add(wishes, matched, GpuWish(where, mode, entry.mig_devices or {}))
-        notices += _notices(entry, where, matched)
+        notices += _notices(entry, where, [gpus[index] for index in matched])
     if not wishes:
         raise PlanError("matches no GPU of this machine", where=f"mig-configs.{config}", remedy=_there(gpus))
-    return Choice(wishes, tuple(notices))
+    return Wishes(wishes, tuple(notices))
 
 
-def choose_by_profile(gpus: Mapping[int, Gpu], entries: Sequence[MigGpus]) -> Choice:
+def choose_by_profile(gpus: Mapping[int, Gpu], entries: Sequence[MigGpus]) -> Wishes:
     """Return the wishes of a profile's short form.
 
     Raises PlanError for an entry that names a GPU or a model which the machine does not have, and for a GPU
@@ -69,10 +69,10 @@ def choose_by_profile(gpus: Mapping[int, Gpu], entries: Sequence[MigGpus]) -> Ch
         wish = GpuWish(where, entry.mode or "enabled", entry.devices or {}, entry.placements or {})
         _add(wishes, _named(gpus, entry, where), wish)
     if entries and not wishes:
-        return Choice(
+        return Wishes(
             {}, (Notice("no-mig-gpu", "this machine has no NVIDIA GPU: no MIG geometry is planned"),)
         )
-    return Choice(wishes)
+    return Wishes(wishes)
 
 
 def _add(wishes: dict[int, GpuWish], indices: Sequence[int], wish: GpuWish) -> None:
@@ -129,16 +129,22 @@ def _with_uuids(gpus: Mapping[int, Gpu], uuids: Sequence[str], where: str) -> Se
 
 def _matched(gpus: Mapping[int, Gpu], entry: MigConfigEntry, where: str) -> list[int]:
     named = [*gpus] if entry.devices is None else _with_indices(gpus, entry.devices, f"{where}.devices")
-    ids = {(one.vendor, one.device) for one in entry.device_filter}
-    return [
-        index for index in named if not ids or (gpus[index].vendor.lower(), gpus[index].device.lower()) in ids
-    ]
+    filters = entry.device_filter
+    return [index for index in named if not filters or any(_passes(gpus[index], one) for one in filters)]
 
 
-def _notices(entry: MigConfigEntry, where: str, matched: Sequence[int]) -> Iterator[Notice]:
+def _passes(gpu: Gpu, wanted: DeviceFilter) -> bool:
+    """Say whether a GPU has the PCI ids; a board whose ids are not known is not told from others."""
+    if (gpu.vendor.lower(), gpu.device.lower()) != (wanted.vendor, wanted.device):
+        return False
+    vendor, _, device = (gpu.subsystem or "").lower().partition(":")
+    return not wanted.subsystem or not gpu.subsystem or wanted.subsystem == device + vendor
+
+
+def _notices(entry: MigConfigEntry, where: str, matched: Sequence[Gpu]) -> Iterator[Notice]:
     if not matched:
         yield Notice("mig-entry-unmatched", f"{where} matches no GPU of this machine")
-    elif any(one.subsystem for one in entry.device_filter):
+    elif any(one.subsystem for one in entry.device_filter) and any(not one.subsystem for one in matched):
         yield Notice(
             "mig-subsystem", f"{where}: the subsystem ids of GPUs are not known, so they are not compared"
         )

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from numaforge.errors import PlanError
 from numaforge.planning.mig.advice import Collision
-from numaforge.planning.mig.choice import Choice, GpuWish, choose_by_config, choose_by_profile, nvidia_gpus
+from numaforge.planning.mig.choice import GpuWish, Wishes, choose_by_config, choose_by_profile, nvidia_gpus
 from numaforge.planning.mig.difference import Difference, LiveInstance, PlannedInstance, difference
 from numaforge.planning.mig.geometry import Placement
-from numaforge.planning.mig.models import MigModel, MigProfile, model_of
+from numaforge.planning.mig.models import UNKNOWN, MigModel, MigProfile, model_of
 from numaforge.planning.mig.request import WantedInstance, placed_instances, wanted_instances
 from numaforge.planning.model import Notice
 from numaforge.profile import NodeProfile
@@ -89,8 +89,8 @@ def plan_machine(topology: NodeTopology, config: str, entries: Sequence[MigConfi
     Raises PlanError for a config that matches no GPU, for an index that the machine does not have, and for a
     GPU that two entries name.
     """
-    choice = choose_by_config(nvidia_gpus(topology), config, entries)
-    return _planned(topology, ("config", config), choice, _Allowed())
+    wishes = choose_by_config(nvidia_gpus(topology), config, entries)
+    return _planned(topology, ("config", config), wishes, _Allowed())
 
 
 def plan_profile(topology: NodeTopology, profile: NodeProfile) -> MachineMigPlan:
@@ -106,42 +106,42 @@ def plan_profile(topology: NodeTopology, profile: NodeProfile) -> MachineMigPlan
     )
     gpus = nvidia_gpus(topology)
     if wish.mig_parted is None:
-        choice = choose_by_profile(gpus, wish.gpus or ())
+        wishes = choose_by_profile(gpus, wish.gpus)
     else:
         config = wish.config or next(iter(wish.mig_parted.mig_configs))
-        choice = choose_by_config(gpus, config, wish.mig_parted.mig_configs[config])
-    return _planned(topology, ("profile", profile.name), choice, allowed)
+        wishes = choose_by_config(gpus, config, wish.mig_parted.mig_configs[config])
+    return _planned(topology, ("profile", profile.name), wishes, allowed)
 
 
 def _planned(
-    topology: NodeTopology, source: tuple[str, str], choice: Choice, allowed: _Allowed
+    topology: NodeTopology, source: tuple[str, str], wishes: Wishes, allowed: _Allowed
 ) -> MachineMigPlan:
     gpus = nvidia_gpus(topology)
     planned = tuple(
-        _plan_gpu(GpuMigPlan(index, gpu, choice.wishes[index].mode), choice.wishes[index], allowed)
+        _plan_gpu(topology, GpuMigPlan(index, gpu, wish.mode), wish, allowed)
         for index, gpu in gpus.items()
-        if index in choice.wishes
+        if (wish := wishes.by_index.get(index))
     )
-    untouched = tuple(index for index in gpus if index not in choice.wishes)
-    return MachineMigPlan(*source, planned, untouched, choice.notices)
+    untouched = tuple(index for index in gpus if index not in wishes.by_index)
+    return MachineMigPlan(*source, planned, untouched, wishes.notices)
 
 
-def _plan_gpu(plan: GpuMigPlan, wish: GpuWish, allowed: _Allowed) -> GpuMigPlan:
+def _plan_gpu(topology: NodeTopology, plan: GpuMigPlan, wish: GpuWish, allowed: _Allowed) -> GpuMigPlan:
     gpu = plan.gpu
     try:
         _refuse_unreachable(gpu)
         if wish.mode == _OFF and gpu.mig_capable is False:
             return plan  # without MIG it is as a wish wants it that turns MIG off
-        model = _model(gpu, wish.mode)
+        model = _model(topology, gpu, wish.mode)
         plan = replace(plan, model=model)
         plan = replace(plan, notices=tuple(_notices(plan)))
-        change = _change(gpu, model, wish) if allowed.instances or wish.mode == _OFF else _NOTHING
+        change = _change(topology, gpu, model, wish) if allowed.instances or wish.mode == _OFF else _NOTHING
     except PlanError as error:
         return replace(plan, refusal=str(error))
     if isinstance(change, Collision):
         return replace(plan, refusal="its GPU instances do not fit", collision=change)
     plan = replace(plan, change=change)
-    return replace(plan, refusal=next(_obstacles(plan, allowed), None))
+    return replace(plan, refusal=next(_obstacles(topology, plan, allowed), None))
 
 
 def _refuse_unreachable(gpu: Gpu) -> None:
@@ -156,7 +156,7 @@ def _refuse_unreachable(gpu: Gpu) -> None:
         raise PlanError(f"the kernel driver {gpu.driver} has it", remedy="bind it to nvidia, or leave it out")
 
 
-def _model(gpu: Gpu, mode: str) -> MigModel | None:
+def _model(topology: NodeTopology, gpu: Gpu, mode: str) -> MigModel | None:
     """Return the model; one that turns MIG off needs not be known."""
     if mode == _OFF:
         try:
@@ -165,11 +165,16 @@ def _model(gpu: Gpu, mode: str) -> MigModel | None:
             return None
     if gpu.mig_capable is False:
         raise PlanError("its driver says that it has no MIG")
+    confidential = topology.nvidia and topology.nvidia.confidential_computing
+    if confidential not in (None, "off"):
+        raise PlanError(f"confidential computing is {confidential}, and MIG needs it off")
     return model_of(gpu)
 
 
-def _change(gpu: Gpu, model: MigModel | None, wish: GpuWish) -> Difference | Collision:
-    there = tuple(_live(gpu, model, one) for one in gpu.gpu_instances or () if gpu.mig_mode == _ON)
+def _change(
+    topology: NodeTopology, gpu: Gpu, model: MigModel | None, wish: GpuWish
+) -> Difference | Collision:
+    there = tuple(_live(topology, model, one) for one in gpu.gpu_instances or () if gpu.mig_mode == _ON)
     if model is None or wish.mode == _OFF:
         return replace(_NOTHING, destroy=there)
     wanted: tuple[WantedInstance, ...]
@@ -177,14 +182,14 @@ def _change(gpu: Gpu, model: MigModel | None, wish: GpuWish) -> Difference | Col
     return difference(model, there, wanted)
 
 
-def _live(gpu: Gpu, model: MigModel | None, found: GpuInstance) -> LiveInstance:
+def _live(topology: NodeTopology, model: MigModel | None, found: GpuInstance) -> LiveInstance:
     profiles = {profile.id: profile for profile in model.profiles} if model else {}
     profile = profiles.get(found.profile_id) or _unknown_profile(found)
     slices = [one.slices for one in found.compute_instances]
     known = tuple(sorted((one for one in slices if one is not None), reverse=True))
     return LiveInstance(
         Placement(profile, found.start),
-        _users(gpu, found),
+        _users(topology, found.pids, {one.uuid for one in found.compute_instances}),
         known if len(known) == len(slices) else None,
     )
 
@@ -194,15 +199,24 @@ def _unknown_profile(found: GpuInstance) -> MigProfile:
     return MigProfile(f"profile {found.profile_id}", found.profile_id, 0, found.size, (found.start,), 1)
 
 
-def _users(_gpu: Gpu, found: GpuInstance) -> str | None:
-    return _processes(found.pids) if found.pids else None
+def _users(topology: NodeTopology, pids: Sequence[int], uuids: Collection[str | None]) -> str | None:
+    """Return who uses a GPU or a MIG device: processes, and pods to which the kubelet has given it."""
+    words = []
+    named = set()
+    for pid in sorted(pids):
+        process = topology.gpu_processes.get(pid)
+        owner = process and (process.pod or process.unit or process.name)
+        named.add(owner)
+        words.append(f"process {pid} ({owner})" if owner else f"process {pid}")
+    holders = {
+        one.pod
+        for one in topology.device_holders or ()
+        if one.present and one.device.partition("::")[0] in uuids
+    }
+    return ", ".join([*words, *(f"pod {pod}" for pod in sorted(holders - named))]) or None
 
 
-def _processes(pids: Sequence[int]) -> str:
-    return f"{'process' if len(pids) == 1 else 'processes'} {', '.join(map(str, sorted(pids)))}"
-
-
-def _obstacles(plan: GpuMigPlan, allowed: _Allowed) -> Iterator[str]:
+def _obstacles(topology: NodeTopology, plan: GpuMigPlan, allowed: _Allowed) -> Iterator[str]:
     """Yield why a change cannot be carried out on the GPU as it is, with the way out."""
     gpu = plan.gpu
     pending = gpu.mig_pending
@@ -212,10 +226,11 @@ def _obstacles(plan: GpuMigPlan, allowed: _Allowed) -> Iterator[str]:
             f"  set it back: `nvidia-smi -i {gpu.pci_address} -mig {int(plan.mode == _ON)}`"
         )
     if plan.change.in_the_way and not allowed.in_use:
-        users = "; ".join(f"{one.placement} by {one.busy}" for one in plan.change.in_the_way)
-        yield f"what would have to go is in use: {users}\n  {_WAY_OUT}"
-    if plan.mode_changes and gpu.pids and not allowed.in_use:
-        yield f"its MIG mode has to change, and {_processes(gpu.pids)} use it\n  {_WAY_OUT}"
+        taken = "; ".join(f"{one.placement} by {one.busy}" for one in plan.change.in_the_way)
+        yield f"what would have to go is in use: {taken}\n  {_WAY_OUT}"
+    users = _users(topology, gpu.pids, {gpu.uuid})
+    if plan.mode_changes and users and not allowed.in_use:
+        yield f"its MIG mode has to change while it is in use by {users}\n  {_WAY_OUT}"
     if plan.mode_changes and _needs_reboot(plan) and not allowed.reboot:
         yield (
             "a change of its MIG mode needs a reboot of this virtual machine\n"
@@ -234,7 +249,7 @@ def _needs_reboot(plan: GpuMigPlan) -> bool:
 
 def mode_change(plan: GpuMigPlan) -> str:
     """Return what a change of the MIG mode takes on this GPU."""
-    generation = plan.model.generation if plan.model else "unknown"
+    generation = plan.model.generation if plan.model else UNKNOWN
     if _needs_reboot(plan):
         return f"a change of the MIG mode needs a reboot of this virtual machine ({generation})"
     if plan.model is None or plan.model.reset_for_mode:

@@ -14,7 +14,7 @@ from numaforge.profile.mig_names import ProfileName, parse_profile_name
 from numaforge.topology.model import Gpu, MigProfileOffer
 
 NVIDIA = "10de"
-UNKNOWN = "unknown"  # the generation of a model that is not in the table
+UNKNOWN = "Unknown"  # the generation of a model that is not in the table
 _KEPT = 64  # models as NVML offers them; a fleet has a few
 _GIBIBYTE = 2**30
 
@@ -80,7 +80,8 @@ def model_of(gpu: Gpu) -> MigModel:
 
     Raises PlanError for a GPU that is not in the table and of which NVML does not say the placements.
     """
-    offered = _offered(gpu.vendor, gpu.device, gpu.memory_bytes, gpu.mig_profiles)
+    generation = (gpu.architecture or UNKNOWN).title()
+    offered = _offered(gpu.vendor, gpu.device, gpu.memory_bytes, generation, gpu.mig_profiles)
     return offered or _in_table(gpu.vendor, gpu.device, gpu.memory_bytes)
 
 
@@ -155,7 +156,11 @@ def _in_table(vendor: str, device: str, memory_bytes: int | None) -> MigModel:
 
 @lru_cache(_KEPT)
 def _offered(
-    vendor: str, device: str, memory_bytes: int | None, offers: tuple[MigProfileOffer, ...]
+    vendor: str,
+    device: str,
+    memory_bytes: int | None,
+    generation: str,
+    offers: tuple[MigProfileOffer, ...],
 ) -> MigModel | None:
     """Return the model that NVML's offers make; None where they do not say all that is needed.
 
@@ -178,11 +183,11 @@ def _offered(
         return replace(known, profiles=tuple(found), doubt=None)
     return MigModel(
         key=f"{vendor}:{device}",
-        generation=UNKNOWN,
+        generation=generation,
         products=(f"{vendor}:{device}",),
         devices=(device,),
         gigabytes=-(-(memory_bytes or 0) // _GIBIBYTE),
-        compute_slices=max(profile.slices for profile in found),
+        compute_slices=max(profile.slices * profile.limit for profile in found),
         memory_slices=max(start + profile.size for profile in found for start in profile.starts),
         profiles=tuple(found),
     )

@@ -23,17 +23,18 @@ def plan_mig(topology: NodeTopology, profile: NodeProfile) -> Reasoned[MigPlan]:
     one of them cannot have, and for a change that would take what is in use.
     """
     wish = profile.mig
-    if wish.gpus is None and wish.mig_parted is None:
+    if not wish.gpus and wish.mig_parted is None:
         return Reasoned(MigPlan())
     machine = plan_profile(topology, profile)
     _refuse(machine)
+    machine = replace(machine, gpus=tuple(one for one in machine.gpus if one.gpu.mig_capable is not False))
     gpus = tuple(_gpu(one) for one in machine.gpus)
     cut = any(one.mode == "enabled" for one in gpus)
     plan = MigPlan(
         gpus,
         wish.managed_by,
         wish.strategy,
-        ("mig-enabled" if cut else "mig-disabled") if wish.label else None,
+        ("mig-enabled" if cut else "mig-disabled") if wish.label and gpus else None,
     )
     _refuse_for_plugin(topology, plan)
     return Reasoned(plan, tuple(_decisions(machine, plan, profile)), tuple(_notices(machine, plan)))
@@ -153,7 +154,7 @@ def _value(gpu: MigGpu, plan: MigPlan) -> str:
 
 def _mode_words(plan: GpuMigPlan) -> str:
     lasting = plan.model is not None and not plan.model.reset_for_mode and plan.mode == "disabled"
-    return "" if lasting or plan.gpu.mig_capable is False else mode_change(plan)
+    return "" if lasting else mode_change(plan)
 
 
 def _notices(machine: MachineMigPlan, plan: MigPlan) -> Iterator[Notice]:
