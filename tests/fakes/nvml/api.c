@@ -83,6 +83,15 @@ int nvmlSystemGetCudaDriverVersion(int *version)
     return error;
 }
 
+int nvmlSystemGetConfComputeState(struct confidential *state)
+{
+    int error = session_look();
+    if (error == SUCCESS && machine.confidential == MODEL_UNKNOWN)
+        error = NOT_SUPPORTED;
+    *state = (struct confidential){.feature = machine.confidential == ON};
+    return error;
+}
+
 int nvmlDeviceGetCount_v2(unsigned *count)
 {
     int error = session_look();
@@ -204,7 +213,8 @@ int nvmlDeviceGetMemoryInfo(handle device, struct memory *memory)
     int error = find_device(__func__, device, &found);
     if (error)
         return error;
-    unsigned long long total = found.compute ? mig_device_memory_bytes(&found) : found.gpu->memory_bytes, used = 0;
+    unsigned long long total = found.compute ? mig_device_memory_bytes(&found) : found.gpu->memory_bytes,
+                       used = 0;
     for (unsigned row = 0; found.compute == NULL && row < found.gpu->process_count; row++)
         used += found.gpu->processes[row].memory;
     *memory = (struct memory){.total = total, .free = total - used, .used = used};
@@ -213,20 +223,20 @@ int nvmlDeviceGetMemoryInfo(handle device, struct memory *memory)
 
 /* Single values */
 
-#define TEXT_OF_GPU(call, field)                             \
-    int call(handle device, char *text, unsigned length)     \
-    {                                                        \
-        struct gpu *gpu;                                     \
-        int error = find_gpu(__func__, device, &gpu);        \
+#define TEXT_OF_GPU(call, field)                                    \
+    int call(handle device, char *text, unsigned length)            \
+    {                                                               \
+        struct gpu *gpu;                                            \
+        int error = find_gpu(__func__, device, &gpu);               \
         return error ? error : give_text(gpu->field, text, length); \
     }
 
-#define NUMBER_OF_GPU(call, expression)                          \
-    int call(handle device, unsigned *number)                    \
-    {                                                            \
-        struct gpu *gpu;                                         \
-        int error = find_gpu(__func__, device, &gpu);            \
-        return error ? error : give_number(expression, number);  \
+#define NUMBER_OF_GPU(call, expression)                         \
+    int call(handle device, unsigned *number)                   \
+    {                                                           \
+        struct gpu *gpu;                                        \
+        int error = find_gpu(__func__, device, &gpu);           \
+        return error ? error : give_number(expression, number); \
     }
 
 static int architecture_of(const struct gpu *gpu)
@@ -242,10 +252,10 @@ NUMBER_OF_GPU(nvmlDeviceGetMinorNumber, gpu->minor)
 NUMBER_OF_GPU(nvmlDeviceGetArchitecture, architecture_of(gpu))
 NUMBER_OF_GPU(nvmlDeviceGetVirtualizationMode, gpu->virtualization)
 NUMBER_OF_GPU(nvmlDeviceGetPersistenceMode, gpu->persistence)
-NUMBER_OF_GPU(nvmlDeviceGetCurrPcieLinkGeneration, gpu->pcie[0] == MODEL_UNKNOWN ? MODEL_UNKNOWN : gpu->pcie[0])
-NUMBER_OF_GPU(nvmlDeviceGetCurrPcieLinkWidth, gpu->pcie[0] == MODEL_UNKNOWN ? MODEL_UNKNOWN : gpu->pcie[1])
-NUMBER_OF_GPU(nvmlDeviceGetMaxPcieLinkGeneration, gpu->pcie[0] == MODEL_UNKNOWN ? MODEL_UNKNOWN : gpu->pcie[2])
-NUMBER_OF_GPU(nvmlDeviceGetMaxPcieLinkWidth, gpu->pcie[0] == MODEL_UNKNOWN ? MODEL_UNKNOWN : gpu->pcie[3])
+NUMBER_OF_GPU(nvmlDeviceGetCurrPcieLinkGeneration, gpu->pcie[0])
+NUMBER_OF_GPU(nvmlDeviceGetCurrPcieLinkWidth, gpu->pcie[1])
+NUMBER_OF_GPU(nvmlDeviceGetMaxPcieLinkGeneration, gpu->pcie[2])
+NUMBER_OF_GPU(nvmlDeviceGetMaxPcieLinkWidth, gpu->pcie[3])
 #ifndef OLD_DRIVER
 NUMBER_OF_GPU(nvmlDeviceGetNumaNodeId, gpu->numa_node)
 NUMBER_OF_GPU(nvmlDeviceGetC2cModeInfoV, gpu->c2c)
@@ -308,7 +318,8 @@ int nvmlDeviceGetEccMode(handle device, unsigned *current, unsigned *pending)
     return error ? error : give_number(gpu->ecc.pending, pending);
 }
 
-int nvmlDeviceGetTotalEccErrors(handle device, unsigned uncorrected, unsigned aggregate, unsigned long long *count)
+int nvmlDeviceGetTotalEccErrors(handle device, unsigned uncorrected, unsigned aggregate,
+                                unsigned long long *count)
 {
     struct gpu *gpu;
     int error = find_gpu(__func__, device, &gpu);
@@ -322,7 +333,8 @@ int nvmlDeviceGetTotalEccErrors(handle device, unsigned uncorrected, unsigned ag
     return SUCCESS;
 }
 
-int nvmlDeviceGetRemappedRows(handle device, unsigned *correctable, unsigned *uncorrectable, unsigned *pending, unsigned *failed)
+int nvmlDeviceGetRemappedRows(handle device, unsigned *correctable, unsigned *uncorrectable,
+                              unsigned *pending, unsigned *failed)
 {
     struct gpu *gpu;
     int error = find_gpu(__func__, device, &gpu);
@@ -344,7 +356,8 @@ static bool is_in(const struct process *process, const struct found *device)
                                        process->compute_instance == device->compute->id);
 }
 
-static int give_processes(const char *call, handle what, enum process_kind kind, unsigned *count, struct process_info *infos)
+static int give_processes(const char *call, handle what, enum process_kind kind, unsigned *count,
+                          struct process_info *infos)
 {
     struct found device;
     int error = find_device(call, what, &device);
@@ -368,20 +381,18 @@ static int give_processes(const char *call, handle what, enum process_kind kind,
     return *count <= room ? SUCCESS : INSUFFICIENT_SIZE;
 }
 
-int nvmlDeviceGetComputeRunningProcesses_v3(handle device, unsigned *count, struct process_info *infos)
-{
-    return give_processes(__func__, device, COMPUTE, count, infos);
-}
+#define PROCESSES_OF_DEVICE(call, kind)                                  \
+    int call(handle device, unsigned *count, struct process_info *infos) \
+    {                                                                    \
+        return give_processes(__func__, device, kind, count, infos);     \
+    }
 
-int nvmlDeviceGetGraphicsRunningProcesses_v3(handle device, unsigned *count, struct process_info *infos)
-{
-    return give_processes(__func__, device, GRAPHICS, count, infos);
-}
-
-int nvmlDeviceGetMPSComputeRunningProcesses_v3(handle device, unsigned *count, struct process_info *infos)
-{
-    return give_processes(__func__, device, MPS, count, infos);
-}
+PROCESSES_OF_DEVICE(nvmlDeviceGetComputeRunningProcesses_v3, COMPUTE)
+PROCESSES_OF_DEVICE(nvmlDeviceGetComputeRunningProcesses_v2, COMPUTE)
+PROCESSES_OF_DEVICE(nvmlDeviceGetGraphicsRunningProcesses_v3, GRAPHICS)
+PROCESSES_OF_DEVICE(nvmlDeviceGetGraphicsRunningProcesses_v2, GRAPHICS)
+PROCESSES_OF_DEVICE(nvmlDeviceGetMPSComputeRunningProcesses_v3, MPS)
+PROCESSES_OF_DEVICE(nvmlDeviceGetMPSComputeRunningProcesses_v2, MPS)
 
 /* NVLink and fabric */
 
@@ -459,6 +470,21 @@ int nvmlDeviceGetFieldValues(handle device, int count, struct field_value *value
             value->error = count_links(gpu, value->field, &value->value.number);
     }
     return error;
+}
+
+/* Without version and health. */
+int nvmlDeviceGetGpuFabricInfo(handle device, struct fabric_info_v1 *info)
+{
+    struct gpu *gpu;
+    int error = find_gpu(__func__, device, &gpu);
+    if (error)
+        return error;
+    if (gpu->fabric == FABRIC_UNSUPPORTED)
+        return NOT_SUPPORTED;
+    *info = (struct fabric_info_v1){
+        .status = gpu->fabric_status, .clique = gpu->clique, .state = (unsigned char)gpu->fabric};
+    memcpy(info->cluster, gpu->cluster, sizeof info->cluster);
+    return SUCCESS;
 }
 
 #ifndef OLD_DRIVER /* the symbol came with driver 550 */

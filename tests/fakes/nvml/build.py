@@ -15,7 +15,6 @@ SOURCES = Path(__file__).parent
 LIBRARY = "libnvidia-ml.so.1"
 SMI = "nvidia-smi"
 COMPILER = ("gcc", "-std=c11", "-D_GNU_SOURCE", "-O1", "-Wall", "-Wextra", "-Werror")
-SMI_SOURCE = SOURCES / "smi.c"
 
 
 def build(*flags: str) -> Path:
@@ -27,10 +26,10 @@ def build(*flags: str) -> Path:
     digest = hashlib.sha256(contents + " ".join((*COMPILER, *flags)).encode()).hexdigest()[:16]
     folder = Path(tempfile.gettempdir()) / f"numaforge-fake-nvml-{os.getuid()}-{digest}"
     folder.mkdir(mode=0o700, exist_ok=True)
-    library = [str(source) for source in sorted(SOURCES.glob("*.c")) if source != SMI_SOURCE]
+    library = [str(source) for source in sorted(SOURCES.glob("*.c")) if not source.name.startswith("smi")]
     exports = f"-Wl,-soname,{LIBRARY},--version-script={SOURCES / 'exports.map'}"
     _compile(folder / LIBRARY, *flags, "-shared", "-fPIC", exports, *library)
-    _compile(folder / SMI, *flags, str(SMI_SOURCE), *library)
+    _compile(folder / SMI, *flags, *map(str, SOURCES.glob("smi*.c")), *library)
     return folder
 
 

@@ -8,7 +8,8 @@
 
 #define GPU_PROFILES 18    /* NVML_GPU_INSTANCE_PROFILE_COUNT */
 #define COMPUTE_PROFILES 9 /* NVML_COMPUTE_INSTANCE_PROFILE_COUNT */
-#define FIRST_TO_LIST_WITHOUT_MIG 550 /* drivers before it know a GPU's profiles only while its MIG mode is on */
+#define FIRST_TO_LIST_WITHOUT_MIG \
+    550 /* drivers before it know a GPU's profiles only while its MIG mode is on */
 
 static bool mig_is_on(const struct gpu *gpu)
 {
@@ -45,7 +46,7 @@ static int activate(struct gpu *gpu)
     if (needs_reset(gpu)) {
         if (gpu_in_use(gpu))
             return IN_USE;
-        return gpu->resets_itself && reset_gpu(gpu) == SUCCESS ? SUCCESS : RESET_REQUIRED;
+        return gpu->reset == RESET_BY_ITSELF && reset_gpu(gpu) == SUCCESS ? SUCCESS : RESET_REQUIRED;
     }
     gpu->mig.current = gpu->mig.pending;
     return SUCCESS;
@@ -74,15 +75,22 @@ static unsigned profile_row(const struct model *model, const struct profile *pro
 }
 
 /* The gigabytes in a name are the share of the memory, rounded (go-nvlib, getMigMemorySizeGB). */
-static void name_profile(const struct gpu *gpu, const struct profile *profile, unsigned compute_slices, char *name)
+static void name_profile(const struct gpu *gpu, const struct profile *profile, unsigned compute_slices,
+                         char *name)
 {
     const struct model *model = model_of(gpu);
-    unsigned gigabytes = gpu->memory_bytes ? (unsigned)((gpu->memory_bytes + (1u << 30) - 1) >> 30) : model->gigabytes;
+    unsigned gigabytes =
+        gpu->memory_bytes ? (unsigned)((gpu->memory_bytes + (1u << 30) - 1) >> 30) : model->gigabytes;
     unsigned share = (2 * profile->size * gigabytes + model->memory_slices) / (2 * model->memory_slices);
     char part[16] = "";
     if (compute_slices != profile->slices)
         snprintf(part, sizeof part, "%uc.", compute_slices);
     snprintf(name, NAME_SIZE, "MIG %s%ug.%ugb%s", part, profile->slices, share, profile->attributes);
+}
+
+void gpu_instance_name(const struct gpu *gpu, const struct profile *profile, char name[NAME_SIZE])
+{
+    name_profile(gpu, profile, profile->slices, name);
 }
 
 static struct gpu_profile_info describe_profile(const struct gpu *gpu, const struct profile *profile)
@@ -118,7 +126,8 @@ int nvmlDeviceGetGpuInstanceProfileInfo(handle device, unsigned kind, struct gpu
     return error;
 }
 
-static int give_profile(const struct gpu *gpu, const struct profile *profile, struct gpu_profile_info_v2 *info)
+static int give_profile(const struct gpu *gpu, const struct profile *profile,
+                        struct gpu_profile_info_v2 *info)
 {
     if (info->version != STRUCT_VERSION(struct gpu_profile_info_v2, 2))
         return ARGUMENT_VERSION_MISMATCH;
@@ -128,7 +137,7 @@ static int give_profile(const struct gpu *gpu, const struct profile *profile, st
     struct gpu_profile_info found = describe_profile(gpu, profile);
     memcpy(&info->id, &found.id, offsetof(struct gpu_profile_info, memory_mib));
     info->memory_mib = found.memory_mib;
-    name_profile(gpu, profile, profile->slices, info->name);
+    gpu_instance_name(gpu, profile, info->name);
     return SUCCESS;
 }
 
@@ -178,7 +187,8 @@ static unsigned count_left(const struct gpu *gpu, const struct profile *profile)
         if (other->media && profile->media)
             return 0;
     }
-    unsigned by_limit = profile->limit > same ? profile->limit - same : 0, by_slices = slices / profile->slices;
+    unsigned by_limit = profile->limit > same ? profile->limit - same : 0,
+             by_slices = slices / profile->slices;
     return by_limit < by_slices ? by_limit : by_slices;
 }
 
@@ -198,7 +208,8 @@ static bool is_placement(const struct profile *profile, unsigned start, unsigned
     return false;
 }
 
-int nvmlDeviceGetGpuInstancePossiblePlacements_v2(handle device, unsigned id, struct placement *placements, unsigned *count)
+int nvmlDeviceGetGpuInstancePossiblePlacements_v2(handle device, unsigned id, struct placement *placements,
+                                                  unsigned *count)
 {
     struct gpu *gpu;
     int error = find_gpu(__func__, device, &gpu);
@@ -241,7 +252,8 @@ static int create(struct gpu *gpu, const struct profile *profile, unsigned start
     if (count_left(gpu, profile) == 0 || occupied(gpu) & mask_of(profile, start))
         return INSUFFICIENT_RESOURCES;
     unsigned id = model_instance_id(model_of(gpu), profile, start);
-    gpu->instances[gpu->instance_count++] = (struct gpu_instance){.id = id, .profile = profile, .start = start};
+    gpu->instances[gpu->instance_count++] =
+        (struct gpu_instance){.id = id, .profile = profile, .start = start};
     *created = handle_of(GPU_INSTANCE_HANDLE, gpu, id, 0);
     return SUCCESS;
 }
@@ -268,7 +280,8 @@ int nvmlDeviceCreateGpuInstance(handle device, unsigned id, handle *created)
     return change_end(error);
 }
 
-int nvmlDeviceCreateGpuInstanceWithPlacement(handle device, unsigned id, const struct placement *where, handle *created)
+int nvmlDeviceCreateGpuInstanceWithPlacement(handle device, unsigned id, const struct placement *where,
+                                             handle *created)
 {
     struct found found;
     int error = change_begin(__func__, device, GPU_HANDLE, &found);
@@ -361,7 +374,8 @@ int nvmlGpuInstanceDestroy(handle what)
 
 static const unsigned compute_slices[COMPUTE_PROFILES] = {1, 2, 3, 4, 7, 8, 6, 1, 7};
 
-/* As `nvidia-smi mig -lcip` lists them: 1c, 2c and the whole; 3c and 4c in a GPU instance of seven as well. */
+/* As `nvidia-smi mig -lcip` lists them: 1c, 2c and the whole; 3c and 4c in a GPU instance of seven as well.
+ */
 static bool offers_compute(const struct profile *profile, unsigned id)
 {
     if (id > 4)
@@ -378,11 +392,13 @@ static struct compute_profile_info describe_compute(const struct found *found, u
     return (struct compute_profile_info){.id = id,
                                          .slices = slices,
                                          .instances = profile->slices / slices,
-                                         .multiprocessors = model->multiprocessors[row] * slices / profile->slices,
+                                         .multiprocessors =
+                                             model->multiprocessors[row] * slices / profile->slices,
                                          .shared = model->engines[row]};
 }
 
-static int find_compute_profile(const char *call, handle what, unsigned kind, unsigned engine, struct found *found)
+static int find_compute_profile(const char *call, handle what, unsigned kind, unsigned engine,
+                                struct found *found)
 {
     int error = find(call, what, GPU_INSTANCE_HANDLE, found);
     if (error)
@@ -392,7 +408,8 @@ static int find_compute_profile(const char *call, handle what, unsigned kind, un
     return offers_compute(found->instance->profile, kind) ? SUCCESS : NOT_SUPPORTED;
 }
 
-int nvmlGpuInstanceGetComputeInstanceProfileInfo(handle what, unsigned kind, unsigned engine, struct compute_profile_info *info)
+int nvmlGpuInstanceGetComputeInstanceProfileInfo(handle what, unsigned kind, unsigned engine,
+                                                 struct compute_profile_info *info)
 {
     struct found found;
     int error = find_compute_profile(__func__, what, kind, engine, &found);
@@ -420,7 +437,8 @@ static unsigned occupied_slices(const struct gpu_instance *instance)
 {
     unsigned mask = 0;
     for (unsigned row = 0; row < instance->compute_count; row++)
-        mask |= ((1u << compute_slices[instance->computes[row].profile]) - 1) << instance->computes[row].start;
+        mask |= ((1u << compute_slices[instance->computes[row].profile]) - 1)
+                << instance->computes[row].start;
     return mask;
 }
 
@@ -497,8 +515,8 @@ int nvmlGpuInstanceGetComputeInstances(handle what, unsigned id, handle *compute
     *count = 0;
     for (unsigned row = 0; row < found.instance->compute_count; row++)
         if (found.instance->computes[row].profile == id)
-            computes[(*count)++] =
-                handle_of(COMPUTE_INSTANCE_HANDLE, found.gpu, found.instance->id, found.instance->computes[row].id);
+            computes[(*count)++] = handle_of(COMPUTE_INSTANCE_HANDLE, found.gpu, found.instance->id,
+                                             found.instance->computes[row].id);
     return SUCCESS;
 }
 
@@ -587,7 +605,8 @@ int nvmlDeviceGetMigDeviceHandleByIndex(handle device, unsigned index, handle *m
     for (unsigned row = 0; row < gpu->instance_count; row++)
         for (unsigned column = 0; column < gpu->instances[row].compute_count; column++)
             if (gpu->instances[row].computes[column].device == index) {
-                *mig_device = handle_of(MIG_DEVICE_HANDLE, gpu, gpu->instances[row].id, gpu->instances[row].computes[column].id);
+                *mig_device = handle_of(MIG_DEVICE_HANDLE, gpu, gpu->instances[row].id,
+                                        gpu->instances[row].computes[column].id);
                 return SUCCESS;
             }
     return NOT_FOUND;
@@ -635,10 +654,11 @@ int nvmlDeviceGetAttributes_v2(handle mig_device, struct device_attributes *attr
     if (error)
         return error;
     struct compute_profile_info compute = describe_compute(&found, found.compute->profile);
-    *attributes = (struct device_attributes){.multiprocessors = compute.multiprocessors,
-                                             .shared = compute.shared,
-                                             .gpu_instance_slices = found.instance->profile->slices,
-                                             .compute_instance_slices = compute.slices,
-                                             .memory_mib = describe_profile(found.gpu, found.instance->profile).memory_mib};
+    *attributes = (struct device_attributes){
+        .multiprocessors = compute.multiprocessors,
+        .shared = compute.shared,
+        .gpu_instance_slices = found.instance->profile->slices,
+        .compute_instance_slices = compute.slices,
+        .memory_mib = describe_profile(found.gpu, found.instance->profile).memory_mib};
     return SUCCESS;
 }

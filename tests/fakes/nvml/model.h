@@ -1,4 +1,5 @@
-/* A machine with GPUs, apart from how NVML presents it: what its description says, and what has been done to it since. */
+/* A machine with GPUs, apart from how NVML presents it: what its description says, and what has been done to
+ * it since. */
 #ifndef MODEL_H
 #define MODEL_H
 
@@ -9,20 +10,22 @@
 #include <stdio.h>
 
 #define MODEL_MOST_GPUS 16
+#define MODEL_PATH_SIZE 256
 #define MODEL_MOST_LINKS 18 /* of every board since Hopper */
 #define MODEL_MOST_INSTANCES 8
 #define MODEL_MOST_PROCESSES 32
 #define MODEL_MOST_FAULTS 16
 #define MODEL_EVERYWHERE 0xffffffffu /* NVML's "no GPU instance", "no compute instance" */
-#define MODEL_KILLED_BEFORE (-1)         /* faults that are no error of NVML: the process is killed */
+#define MODEL_KILLED_BEFORE (-1)     /* faults that are no error of NVML: the process is killed */
 #define MODEL_KILLED_AFTER (-2)
-#define MODEL_UNKNOWN (-1)           /* the description does not say: NVML answers "Not Supported" */
+#define MODEL_UNKNOWN (-1) /* the description does not say: NVML answers "Not Supported" */
 
 enum mode { OFF, ON };
 enum fabric { FABRIC_UNSUPPORTED, FABRIC_NOT_STARTED, FABRIC_IN_PROGRESS, FABRIC_COMPLETED };
 enum virtualization { VIRTUALIZATION_NONE, PASSTHROUGH, VGPU, HOST_VGPU, HOST_VSGA };
 enum remote { REMOTE_GPU = 0, REMOTE_SWITCH = 2, REMOTE_UNKNOWN = 255 };
 enum process_kind { COMPUTE, GRAPHICS, MPS };
+enum reset { RESET_FROM_OUTSIDE, RESET_BY_ITSELF, RESET_TOGETHER };
 enum lost { PRESENT, LOST, OFF_THE_BUS };
 enum privileged { EVERYONE, ROOT, NOBODY };
 
@@ -30,7 +33,8 @@ struct address {
     unsigned domain, bus, device, function;
 };
 
-struct setting { /* what holds now, and what a reset or a reboot brings; both MODEL_UNKNOWN where there is none */
+struct setting { /* what holds now, and what a reset or a reboot brings; both MODEL_UNKNOWN where there is
+                    none */
     int current, pending;
 };
 
@@ -80,9 +84,9 @@ struct gpu {
     enum fabric fabric;
     unsigned char cluster[16];
     unsigned clique, fabric_status, fabric_health;
-    enum lost lost;
-    bool resets_itself; /* when its mode is set and nothing holds it */
-    bool held;          /* by a client that is no process in NVML's lists */
+    int lost, reset;                   /* enum lost, enum reset */
+    bool held;                         /* by a client that is no process in NVML's lists */
+    char device_file[MODEL_PATH_SIZE]; /* a process that has it open holds the GPU, too */
     unsigned process_count, fault_count, instance_count;
     struct process processes[MODEL_MOST_PROCESSES];
     struct fault faults[MODEL_MOST_FAULTS];
@@ -90,19 +94,26 @@ struct gpu {
 };
 
 struct machine {
-    char driver[NAME_SIZE], nvml[NAME_SIZE], boot[NAME_SIZE], state[256];
-    int cuda;
+    char driver[NAME_SIZE], nvml[NAME_SIZE], boot[NAME_SIZE], state[MODEL_PATH_SIZE];
+    int cuda, confidential;
     enum privileged privileged;
     unsigned gpu_count;
     struct gpu gpus[MODEL_MOST_GPUS];
 };
 
-/* Reads the file that FAKE_NVML_MACHINE names, and the state if it names one; false when one cannot be read. */
+/* Reads the file that FAKE_NVML_MACHINE names, and the state if it names one; false when one cannot be read.
+ */
 bool model_read(struct machine *machine);
 
 /* Takes the lock of the state, for a change; what it returns is for model_unlock. */
 int model_lock(const struct machine *machine);
 void model_unlock(int lock);
+
+/* Counts this process among the clients of the driver until it closes what this returns. */
+int model_attach(const struct machine *machine);
+
+/* False where another process is among the clients. */
+bool model_is_alone(const struct machine *machine);
 
 /* Keeps what may change in the state file, whole or not at all; true as well where there is no state file. */
 bool model_write(const struct machine *machine);

@@ -2,23 +2,23 @@
 #ifndef NVML_H
 #define NVML_H
 
-#define ERRORS(X)                                          \
-    X(SUCCESS, 0, "Success")                               \
-    X(UNINITIALIZED, 1, "Uninitialized")                   \
-    X(INVALID_ARGUMENT, 2, "Invalid Argument")             \
-    X(NOT_SUPPORTED, 3, "Not Supported")                   \
-    X(NO_PERMISSION, 4, "Insufficient Permissions")        \
-    X(NOT_FOUND, 6, "Not Found")                           \
-    X(INSUFFICIENT_SIZE, 7, "Insufficient Size")           \
-    X(DRIVER_NOT_LOADED, 9, "Driver Not Loaded")           \
-    X(TIMEOUT, 10, "Timeout")                              \
-    X(FUNCTION_NOT_FOUND, 13, "Function Not Found")        \
-    X(GPU_IS_LOST, 15, "GPU is lost")                      \
-    X(RESET_REQUIRED, 16, "GPU requires reset")            \
+#define ERRORS(X)                                                     \
+    X(SUCCESS, 0, "Success")                                          \
+    X(UNINITIALIZED, 1, "Uninitialized")                              \
+    X(INVALID_ARGUMENT, 2, "Invalid Argument")                        \
+    X(NOT_SUPPORTED, 3, "Not Supported")                              \
+    X(NO_PERMISSION, 4, "Insufficient Permissions")                   \
+    X(NOT_FOUND, 6, "Not Found")                                      \
+    X(INSUFFICIENT_SIZE, 7, "Insufficient Size")                      \
+    X(DRIVER_NOT_LOADED, 9, "Driver Not Loaded")                      \
+    X(TIMEOUT, 10, "Timeout")                                         \
+    X(FUNCTION_NOT_FOUND, 13, "Function Not Found")                   \
+    X(GPU_IS_LOST, 15, "GPU is lost")                                 \
+    X(RESET_REQUIRED, 16, "GPU requires reset")                       \
     X(LIB_RM_VERSION_MISMATCH, 18, "Driver/library version mismatch") \
-    X(IN_USE, 19, "In use by another client")              \
-    X(INSUFFICIENT_RESOURCES, 23, "Insufficient Resources") \
-    X(ARGUMENT_VERSION_MISMATCH, 25, "Argument Version Mismatch") \
+    X(IN_USE, 19, "In use by another client")                         \
+    X(INSUFFICIENT_RESOURCES, 23, "Insufficient Resources")           \
+    X(ARGUMENT_VERSION_MISMATCH, 25, "Argument Version Mismatch")     \
     X(UNKNOWN, 999, "Unknown Error")
 
 enum nvml_error {
@@ -41,6 +41,13 @@ struct memory {
     unsigned long long total, free, used;
 };
 _Static_assert(sizeof(struct memory) == 24, "nvmlMemory_t");
+
+struct fabric_info_v1 {
+    unsigned char cluster[16];
+    unsigned status, clique;
+    unsigned char state;
+};
+_Static_assert(sizeof(struct fabric_info_v1) == 28, "nvmlGpuFabricInfo_t");
 
 struct fabric_info { /* version 2; version 3 goes on with the summary */
     unsigned version;
@@ -71,6 +78,11 @@ struct field_value {
     } value;
 };
 _Static_assert(sizeof(struct field_value) == 40, "nvmlFieldValue_t");
+
+struct confidential {
+    unsigned environment, feature, developer_tools;
+};
+_Static_assert(sizeof(struct confidential) == 12, "nvmlConfComputeSystemState_t");
 
 struct placement {
     unsigned start, size;

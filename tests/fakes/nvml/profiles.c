@@ -1,7 +1,8 @@
 /* Sources: NVIDIA MIG User Guide, supported MIG profiles; `nvidia-smi mig -lgip`, `-lgipp` and `-cgi` of real GPUs.
 
-   NVML's own order of placements was seen on an A100 for 1g (6, 4, 5, 0, 1, 2, 3) and 3g (4, 0); that of 2g follows from
-   the documented failure of `-cgi 19,19,14,9`: 0, once 4 and 6 are taken. The others are assumed: upper half first. */
+   NVML's own order of placements was seen on an A100 for 1g (6, 4, 5, 0, 1, 2, 3) and 3g (4, 0); that of 2g
+   follows from the documented failure of `-cgi 19,19,14,9`: 0, once 4 and 6 are taken. The others are assumed:
+   upper half first. So are the engines of B200 from 3g upwards, and those of RTX PRO 6000. */
 #include "profiles.h"
 
 #include <stddef.h>
@@ -65,25 +66,71 @@ static const struct engines rtx_engines[] = {
     {2, 2, 2, 2, 0}, {2, 4, 4, 4, 1}, {2, 0, 0, 0, 0}, {4, 4, 4, 4, 1}, {4, 4, 4, 4, 1},
 };
 
-#define OFFERS(table) COUNT(table), table
+#define OFFERS(table) .profile_count = COUNT(table), .profiles = table
+#define SEVEN_OF_EIGHT .compute_slices = 7, .memory_slices = 8, OFFERS(seven)
 
 static const struct model models[] = {
-    {{0x20b0, 0x20b1, 0x20f1, 0x20f6}, AMPERE, 80, 40, 7, 8, OFFERS(seven),
-     {4864, 4864, 9856, 9856, 19968, 19968, 40192}, {14, 14, 14, 28, 42, 56, 98}, a100_engines},
-    {{0x20b2, 0x20b5, 0x20f3, 0x20f5}, AMPERE, 80, 80, 7, 8, OFFERS(seven),
-     {9856, 9856, 19968, 19968, 40192, 40192, 80384}, {14, 14, 14, 28, 42, 56, 98}, a100_engines},
-    {{0x20b7}, AMPERE, 80, 24, 4, 4, OFFERS(a30),
-     {5952, 5952, 11968, 11968, 24000}, {14, 14, 28, 28, 56}, a30_engines},
-    {{0x2330, 0x2331, 0x2322, 0x2324}, HOPPER, 90, 80, 7, 8, OFFERS(seven),
-     {9984, 9984, 20096, 20096, 40448, 40448, 81152}, {16, 16, 26, 32, 60, 64, 132}, hopper_engines},
-    {{0x2335, 0x233b}, HOPPER, 90, 141, 7, 8, OFFERS(seven),
-     {16384, 16384, 33024, 33024, 71168, 71168, 143360}, {16, 16, 26, 32, 60, 64, 132}, hopper_engines},
+    {.devices = {0x20b0, 0x20b1, 0x20f1, 0x20f6},
+     .generation = AMPERE,
+     .capability = 80,
+     .gigabytes = 40,
+     SEVEN_OF_EIGHT,
+     .memory_mib = {4864, 4864, 9856, 9856, 19968, 19968, 40192},
+     .multiprocessors = {14, 14, 14, 28, 42, 56, 98},
+     .engines = a100_engines},
+    {.devices = {0x20b2, 0x20b5, 0x20f3, 0x20f5},
+     .generation = AMPERE,
+     .capability = 80,
+     .gigabytes = 80,
+     SEVEN_OF_EIGHT,
+     .memory_mib = {9856, 9856, 19968, 19968, 40192, 40192, 80384},
+     .multiprocessors = {14, 14, 14, 28, 42, 56, 98},
+     .engines = a100_engines},
+    {.devices = {0x20b7},
+     .generation = AMPERE,
+     .capability = 80,
+     .gigabytes = 24,
+     .compute_slices = 4,
+     .memory_slices = 4,
+     OFFERS(a30),
+     .memory_mib = {5952, 5952, 11968, 11968, 24000},
+     .multiprocessors = {14, 14, 28, 28, 56},
+     .engines = a30_engines},
+    {.devices = {0x2330, 0x2331, 0x2322, 0x2324},
+     .generation = HOPPER,
+     .capability = 90,
+     .gigabytes = 80,
+     SEVEN_OF_EIGHT,
+     .memory_mib = {9984, 9984, 20096, 20096, 40448, 40448, 81152},
+     .multiprocessors = {16, 16, 26, 32, 60, 64, 132},
+     .engines = hopper_engines},
+    {.devices = {0x2335, 0x233b},
+     .generation = HOPPER,
+     .capability = 90,
+     .gigabytes = 141,
+     SEVEN_OF_EIGHT,
+     .memory_mib = {16384, 16384, 33024, 33024, 71168, 71168, 143360},
+     .multiprocessors = {16, 16, 26, 32, 60, 64, 132},
+     .engines = hopper_engines},
     /* Memory and multiprocessors from 3g upwards are assumed: multiples of what 1g and 2g have. */
-    {{0x2901}, BLACKWELL, 100, 180, 7, 8, OFFERS(seven),
-     {22528, 22528, 45312, 45312, 90624, 90624, 181248}, {18, 18, 30, 36, 54, 72, 148}, b200_engines},
-    {{0x2bb5, 0x2bb1, 0x2bb4}, BLACKWELL, 120, 96, 4, 12, OFFERS(rtx_pro_6000),
-     {24192, 24192, 24192, 24192, 24192, 48512, 48512, 48512, 48512, 97408, 97408},
-     {46, 46, 46, 46, 46, 94, 94, 94, 94, 188, 188}, rtx_engines},
+    {.devices = {0x2901},
+     .generation = BLACKWELL,
+     .capability = 100,
+     .gigabytes = 180,
+     SEVEN_OF_EIGHT,
+     .memory_mib = {22528, 22528, 45312, 45312, 90624, 90624, 181248},
+     .multiprocessors = {18, 18, 30, 36, 54, 72, 148},
+     .engines = b200_engines},
+    {.devices = {0x2bb5, 0x2bb1, 0x2bb4},
+     .generation = BLACKWELL,
+     .capability = 120,
+     .gigabytes = 96,
+     .compute_slices = 4,
+     .memory_slices = 12,
+     OFFERS(rtx_pro_6000),
+     .memory_mib = {24192, 24192, 24192, 24192, 24192, 48512, 48512, 48512, 48512, 97408, 97408},
+     .multiprocessors = {46, 46, 46, 46, 46, 94, 94, 94, 94, 188, 188},
+     .engines = rtx_engines},
 };
 
 const struct model *model_of_device(unsigned device)

@@ -11,7 +11,7 @@
 
 enum generation { AMPERE = 7, HOPPER = 9, BLACKWELL = 10 }; /* NVML_DEVICE_ARCH_* */
 
-struct profile { /* slices: compute; size and starts: memory slices */
+struct profile {   /* slices: compute; size and starts: memory slices */
     unsigned kind; /* NVML_GPU_INSTANCE_PROFILE_* */
     unsigned id, slices, size, limit;
     int starts[MOST_PLACEMENTS + 1]; /* in the order in which NVML takes them by itself; -1 ends them */

@@ -1,5 +1,6 @@
 #include "session.h"
 
+#include <glob.h>
 #include <signal.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -8,7 +9,7 @@
 
 struct machine machine;
 static unsigned users;
-static int lock = -1;
+static int lock = -1, client = -1;
 static bool killed_after; /* the change that is under way */
 
 int session_look(void)
@@ -31,6 +32,7 @@ int session_begin(void)
                 (void)model_write(&machine);
             model_unlock(lock);
         }
+        client = model_attach(&machine);
     }
     users++;
     return SUCCESS;
@@ -40,7 +42,8 @@ int session_end(void)
 {
     if (users == 0)
         return UNINITIALIZED;
-    users--;
+    if (--users == 0)
+        model_unlock(client);
     return SUCCESS;
 }
 
@@ -168,17 +171,39 @@ int change_end(int error)
     return error;
 }
 
+static bool is_open(const char *path)
+{
+    glob_t files;
+    bool open = false;
+    if (*path == '\0' || glob("/proc/[0-9]*/fd/*", GLOB_NOSORT, NULL, &files) != 0)
+        return false;
+    for (size_t place = 0; place < files.gl_pathc && !open; place++) {
+        char target[MODEL_PATH_SIZE];
+        ssize_t length = readlink(files.gl_pathv[place], target, sizeof target - 1);
+        target[length < 0 ? 0 : length] = '\0';
+        open = strcmp(target, path) == 0;
+    }
+    globfree(&files);
+    return open;
+}
+
 bool gpu_in_use(const struct gpu *gpu)
 {
-    return gpu->held || gpu->process_count > 0;
+    return gpu->held || gpu->process_count > 0 || is_open(gpu->device_file);
+}
+
+int can_reset(const struct gpu *gpu)
+{
+    if (gpu->virtualization == PASSTHROUGH || gpu->virtualization == VGPU)
+        return NOT_SUPPORTED;
+    return gpu_in_use(gpu) ? IN_USE : SUCCESS;
 }
 
 int reset_gpu(struct gpu *gpu)
 {
-    if (gpu->virtualization == PASSTHROUGH || gpu->virtualization == VGPU)
-        return NOT_SUPPORTED;
-    if (gpu_in_use(gpu))
-        return IN_USE;
+    int error = can_reset(gpu);
+    if (error)
+        return error;
     gpu->mig.current = gpu->mig.pending;
     gpu->ecc.current = gpu->ecc.pending;
     if (gpu->remapped[0] != MODEL_UNKNOWN)
