@@ -39,6 +39,11 @@ GEOMETRIES: tuple[tuple[Cut, ...], ...] = (
 )
 
 
+def described(model: str, address: str, *, number: int, mig: str = "disabled") -> str:
+    """Describe a GPU whose /dev/nvidiaN nothing on this machine can hold: the worker looks below /proc."""
+    return gpu_text(model, address, f"minor {240 + number}", number=number, mig=mig)
+
+
 def form(cuts: Sequence[Cut], address: str = ADDRESS, mode: str = "enabled") -> dict[str, Any]:
     names = ("profile_id", "start", "size", "compute_instances")
     instances = [dict(zip(names, cut, strict=True)) for cut in cuts]
@@ -100,7 +105,7 @@ def in_order(gpu: dict[str, Any]) -> dict[str, Any]:
 
 @pytest.fixture
 def hopper(tmp_path: Path) -> Node:
-    return Node(tmp_path, gpu_text("h100-80gb", ADDRESS, number=1), gpu_text("h100-80gb", OTHER, number=2))
+    return Node(tmp_path, described("h100-80gb", ADDRESS, number=1), described("h100-80gb", OTHER, number=2))
 
 
 @settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -108,7 +113,7 @@ def hopper(tmp_path: Path) -> Node:
 def test_any_geometry_becomes_any_other_and_again_what_it_was(
     tmp_path_factory: pytest.TempPathFactory, first: tuple[Cut, ...], second: tuple[Cut, ...]
 ) -> None:
-    node = Node(tmp_path_factory.mktemp("node"), gpu_text("h100-80gb", ADDRESS, number=1))
+    node = Node(tmp_path_factory.mktemp("node"), described("h100-80gb", ADDRESS, number=1))
     assert node.change([form(first)], [form((), mode="disabled")]) == (0, "")
     assert node.change([form(second)], [form(first)]) == (0, "")
     assert in_order(node.show()[ADDRESS]) == in_order(form(second))
@@ -200,7 +205,7 @@ def test_a_gpu_that_was_replaced_is_not_cut(hopper: Node) -> None:
 
 
 def test_a_driver_before_550_is_asked_in_its_own_way(tmp_path: Path) -> None:
-    node = Node(tmp_path, gpu_text("a100-40gb", ADDRESS, number=1, mig="enabled"), flags=("-DOLD_DRIVER",))
+    node = Node(tmp_path, described("a100-40gb", ADDRESS, number=1, mig="enabled"), flags=("-DOLD_DRIVER",))
     assert node.change([form((HALF,))], [form(())]) == (0, "")
     assert in_order(node.show()[ADDRESS]) == in_order(form((HALF,)))
 
@@ -217,7 +222,7 @@ def test_a_driver_before_550_is_asked_in_its_own_way(tmp_path: Path) -> None:
 def test_every_family_is_cut_by_profile_id_and_placement(
     tmp_path: Path, model: str, cuts: Sequence[Cut]
 ) -> None:
-    node = Node(tmp_path, gpu_text(model, ADDRESS, number=1, mig="enabled"))
+    node = Node(tmp_path, described(model, ADDRESS, number=1, mig="enabled"))
     assert node.change([form(cuts)], [form(())]) == (0, "")
     assert in_order(node.show()[ADDRESS]) == in_order(form(cuts))
 

@@ -28,8 +28,10 @@ _GPU_SECONDS = 30
 
 
 def look(goal: Goal) -> Look:
-    """Return whether our unit is enabled, and whether the node has what the worker needs."""
-    return Look(call=("look_mig", BOOT_LINK)) if "mig" in goal.roles else Look()
+    """Return whether our unit is enabled and, for a plan with GPUs, what the worker finds there."""
+    if "mig" not in goal.roles:
+        return Look()
+    return Look(call=("look_mig", BOOT_LINK, *(["python"] if goal.plan.mig.gpus else [])))
 
 
 def need(goal: Goal, found: Found, below: Sequence[Part]) -> Part | None:  # noqa: ARG001 (the contract's)

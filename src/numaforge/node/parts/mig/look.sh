@@ -1,7 +1,8 @@
 # shellcheck shell=sh
 
-look_mig() { # BOOT-LINK
+look_mig() { # BOOT-LINK [python]
     if [ -L "$1" ]; then echo unit enabled; else echo unit disabled; fi
+    if [ -z "${2-}" ]; then return; fi
     python3 -c 'import ctypes, sys
 print("python %d.%d" % sys.version_info[:2])
 ctypes.CDLL("libnvidia-ml.so.1")

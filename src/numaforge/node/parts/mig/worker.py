@@ -5,8 +5,8 @@
     worker.py show    a line ADDRESS<tab>JSON for each GPU, for the verification
 
 FOLDER is the part's own. It holds planned.json, found.json (what that was planned on) and, once it is kept,
-earlier.json: each has GPUs in the form of the plan's field `mig`. `stopped` has the units that were stopped, a
-line each. What is amiss goes to stderr, a line each; the exit status is 1 then.
+earlier.json: each has GPUs in the form of the plan's field `mig`. `stopped` has the units that were stopped,
+a line each. What is amiss goes to stderr, a line each; the exit status is 1 then.
 """
 
 from __future__ import annotations
