@@ -21,4 +21,4 @@ echo "installing Python packages into $venv"
 "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
 "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 # pyinfra runs with sys.dont_write_bytecode: without this, every run would compile our modules again.
-"$venv/bin/python" -m compileall -q src roles lab
+"$venv/bin/python" -m compileall -q -x rootfs src roles lab
