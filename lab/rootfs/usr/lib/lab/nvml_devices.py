@@ -32,16 +32,15 @@ def in_mig_mode(gpu: Any) -> bool:
 
 def mig_devices(gpu: Any) -> Iterator[tuple[str, str]]:
     """Yield resource and UUID of each MIG device; their indices may have holes."""
-    resources = {}
-    for profile, name in profile_names(gpu):
-        for instance in nvml.nvmlDeviceGetGpuInstances(gpu, profile):
-            resources[nvml.nvmlGpuInstanceGetInfo(instance).id] = f"nvidia.com/mig-{name}"
+    names = dict(profile_names(gpu))
     for index in range(nvml.nvmlDeviceGetMaxMigDeviceCount(gpu)):
         try:
             device = nvml.nvmlDeviceGetMigDeviceHandleByIndex(gpu, index)
         except nvml.NVMLError_NotFound:
             continue
-        yield resources[nvml.nvmlDeviceGetGpuInstanceId(device)], nvml.nvmlDeviceGetUUID(device)
+        instance = nvml.nvmlDeviceGetGpuInstanceById(gpu, nvml.nvmlDeviceGetGpuInstanceId(device))
+        name = names[nvml.nvmlGpuInstanceGetInfo(instance).profileId]
+        yield f"nvidia.com/mig-{name}", nvml.nvmlDeviceGetUUID(device)
 
 
 def profile_names(gpu: Any) -> Iterator[tuple[int, str]]:
