@@ -150,9 +150,33 @@ class MigGpu:
 
 @dataclass(frozen=True)
 class MigPlan:
-    """How the GPUs of a node are to be cut; GPUs that are not named stay as they are."""
+    """How the GPUs of a node are to be cut; GPUs that are not named stay as they are.
+
+    `managed_by` carries it out: "numaforge", "gpu-operator" (its MIG manager is handed the same), or
+    "dra-driver": then the mode alone is numaforge's, and the GPU instances are left to that driver.
+    `strategy` is the device plugin's migStrategy. `label` is what the node is to be labelled, if anything.
+    """
 
     gpus: tuple[MigGpu, ...] = ()
+    managed_by: str = "numaforge"
+    strategy: str = "mixed"  # "mixed", "single", "none"
+    label: str | None = None  # "mig-enabled", "mig-disabled"
+
+
+@dataclass(frozen=True)
+class DevicePluginPlan:
+    """What NVIDIA's device plugin is to do; `replicas` are by resource: each device so many times.
+
+    `config` is its key in the plugin's ConfigMap. `advertised` is what comes of it, in devices.
+    """
+
+    mig_strategy: str  # "none", "single", "mixed"
+    sharing: str = "none"  # "time-slicing", "mps"
+    replicas: ByName[int] = field(default_factory=dict)
+    renamed: bool = False  # shared devices are nvidia.com/gpu.shared
+    one_per_pod: bool | None = None
+    config: str | None = None
+    advertised: ByName[int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -224,3 +248,5 @@ class NodePlan:
     largest_pods: tuple[LargestPod, ...] = ()
     kernel: KernelPlan = KernelPlan()
     mig: MigPlan = MigPlan()
+    device_plugin: DevicePluginPlan | None = None  # None: the profile says nothing of it
+    labels: ByName[str] = field(default_factory=dict)  # that the roll-out sets on the Node

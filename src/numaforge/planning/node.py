@@ -10,6 +10,7 @@ from numaforge.errors import PlanError
 from numaforge.kinds import kind_of, once_per_kind
 from numaforge.kubelet.minors.versions import LATEST_MINOR, KubeletVersion
 from numaforge.planning.cpus import plan_cpus
+from numaforge.planning.device_plugin.plan import with_device_plugin
 from numaforge.planning.document import loads
 from numaforge.planning.existing import ExistingSettings, read_existing
 from numaforge.planning.files import plan_files
@@ -51,7 +52,7 @@ def plan_node(topology: NodeTopology, profile: NodeProfile, kubelet_version: str
         binary_version=topology.kubelet.version if binary and topology.kubelet else None,
     )
     kernel = plan_kernel(topology, profile)
-    return replace(
+    plan = replace(
         plan,
         hostname=hostname,
         kubelet=kubelet,
@@ -59,6 +60,10 @@ def plan_node(topology: NodeTopology, profile: NodeProfile, kubelet_version: str
         decisions=plan.decisions + kernel.decisions,
         notices=plan.notices + kernel.notices,
     )
+    try:
+        return with_device_plugin(plan, topology, profile)
+    except PlanError as error:
+        raise error.at(hostname) from error
 
 
 def _sysctls(profile: NodeProfile) -> tuple[str, ...]:
