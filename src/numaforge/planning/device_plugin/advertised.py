@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from numaforge.errors import PlanError
-from numaforge.planning.device_plugin.config import PREFIX
+from numaforge.planning.device_plugin.config import PREFIX, SHARED, DevicePluginConfig
 from numaforge.planning.mig.devices import FoundGpu
 
 GPU = f"{PREFIX}gpu"
@@ -43,6 +43,19 @@ def shared(counts: Mapping[str, int], replicas: Mapping[str, int], suffix: str =
         name + (suffix if name in replicas else ""): count * replicas.get(name, 1)
         for name, count in counts.items()
     }
+
+
+def of_config(config: DevicePluginConfig, gpus: Sequence[FoundGpu]) -> dict[str, int]:
+    """Return how many devices of which resource the plugin advertises with a configuration.
+
+    Nothing where it would refuse the machine.
+    """
+    if refused(gpus, config.flags.mig_strategy):
+        return {}
+    sharing = config.sharing.active
+    replicas = {one.name: one.replicas for one in sharing.resources} if sharing else {}
+    suffix = SHARED if sharing and sharing.rename_by_default else ""
+    return shared(advertised(gpus, config.flags.mig_strategy), replicas, suffix)
 
 
 def mig_resource(profile: str) -> str:

@@ -19,6 +19,7 @@ from numaforge.profile.load import StrictLoader
 from numaforge.profile.section import Section, validated
 
 PREFIX = "nvidia.com/"
+SHARED = ".shared"
 MIG_STRATEGIES = ("none", "single", "mixed")
 LONGEST_NAME = 63
 _SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
@@ -192,7 +193,7 @@ class SharedResources(_CamelCase):
 
     def advertised_as(self, name: str) -> str:
         """Return the name under which the replicas of a resource are advertised."""
-        return f"{name}.shared" if self.rename_by_default else name
+        return f"{name}{SHARED}" if self.rename_by_default else name
 
 
 class Sharing(_CamelCase):

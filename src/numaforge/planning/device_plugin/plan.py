@@ -8,7 +8,7 @@ from typing import Any
 
 from numaforge.errors import PlanError
 from numaforge.kubelet.findings import Finding, Severity
-from numaforge.planning.device_plugin.advertised import GPU_RESOURCE, advertised, shared
+from numaforge.planning.device_plugin.advertised import GPU_RESOURCE, of_config
 from numaforge.planning.device_plugin.checks import check_config, check_machine
 from numaforge.planning.device_plugin.config import DevicePluginConfig
 from numaforge.planning.mig.devices import FoundGpu, found_gpus
@@ -77,7 +77,7 @@ def plan_device_plugin(
     for finding in findings:
         if finding.severity is Severity.ERROR:
             raise PlanError(_sentence(finding), where="device_plugin", remedy=finding.remedy)
-    counts = shared(advertised(gpus, strategy), replicas, ".shared" if wish.rename_shared else "")
+    counts = of_config(config, gpus)
     return Reasoned(
         replace(plan, advertised=counts),
         tuple(_decisions(profile, plan, counts)),
