@@ -180,9 +180,14 @@ class KubectlCluster:
         *,
         unschedulable: bool | None = None,
         annotations: Mapping[str, str | None],
+        labels: Mapping[str, str | None] | None = None,
     ) -> ClusterNode:
         patch: dict[str, Any] = {
-            "metadata": {"resourceVersion": node.resource_version, "annotations": dict(annotations)}
+            "metadata": {
+                "resourceVersion": node.resource_version,
+                "annotations": dict(annotations),
+                "labels": dict(labels or {}),
+            }
         }
         if unschedulable is not None:
             patch["spec"] = {"unschedulable": unschedulable or None}

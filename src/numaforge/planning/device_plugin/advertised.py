@@ -5,17 +5,13 @@ Source: k8s-device-plugin, internal/rm/device_map.go and rm.go.
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from numaforge.errors import PlanError
-from numaforge.planning.device_plugin.config import PREFIX, SHARED, DevicePluginConfig
+from numaforge.planning.device_plugin.config import DevicePluginConfig
+from numaforge.planning.device_plugin.names import GPU, SHARED, mig_resource
 from numaforge.planning.mig.devices import FoundGpu
-
-GPU = f"{PREFIX}gpu"
-GPU_RESOURCE = re.compile(r"nvidia\.com/(gpu|mig-[0-9]+g\.[0-9]+gb[a-z.-]*?)(\.shared)?")
-"""The names of all resources that the plugin advertises."""
 
 
 def advertised(gpus: Sequence[FoundGpu], strategy: str) -> dict[str, int]:
@@ -56,11 +52,6 @@ def of_config(config: DevicePluginConfig, gpus: Sequence[FoundGpu]) -> dict[str,
     replicas = {one.name: one.replicas for one in sharing.resources} if sharing else {}
     suffix = SHARED if sharing and sharing.rename_by_default else ""
     return shared(advertised(gpus, config.flags.mig_strategy), replicas, suffix)
-
-
-def mig_resource(profile: str) -> str:
-    """Return the resource of a MIG profile under the strategy `mixed`."""
-    return f"{PREFIX}mig-{profile.replace('+', '.')}"
 
 
 def refused(gpus: Sequence[FoundGpu], strategy: str) -> str | None:

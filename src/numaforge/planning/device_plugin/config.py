@@ -15,11 +15,10 @@ from pydantic import BeforeValidator, ConfigDict, Field, model_validator
 from pydantic.alias_generators import to_camel
 
 from numaforge.errors import PlanError
+from numaforge.planning.device_plugin.names import PREFIX, SHARED
 from numaforge.profile.load import StrictLoader
 from numaforge.profile.section import Section, validated
 
-PREFIX = "nvidia.com/"
-SHARED = ".shared"
 MIG_STRATEGIES = ("none", "single", "mixed")
 LONGEST_NAME = 63
 _SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")

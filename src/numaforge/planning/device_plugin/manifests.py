@@ -8,8 +8,9 @@ from typing import Any
 import yaml
 
 from numaforge.errors import PlanError
+from numaforge.planning.device_plugin.names import OPERATOR_LABEL
 from numaforge.planning.device_plugin.plan import config_document
-from numaforge.planning.mig.operator import OPERATOR_LABEL, operator_entries, operator_name
+from numaforge.planning.mig.operator import operator_entries, operator_name
 from numaforge.planning.model import NodePlan
 from numaforge.topology.model import NodeTopology
 

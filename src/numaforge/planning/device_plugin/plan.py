@@ -8,11 +8,18 @@ from typing import Any
 
 from numaforge.errors import PlanError
 from numaforge.kubelet.findings import Finding, Severity
-from numaforge.planning.device_plugin.advertised import GPU_RESOURCE, of_config
+from numaforge.planning.device_plugin.advertised import of_config
 from numaforge.planning.device_plugin.checks import check_config, check_machine
 from numaforge.planning.device_plugin.config import DevicePluginConfig
+from numaforge.planning.device_plugin.names import (
+    CONFIG_LABEL,
+    GPU_RESOURCE,
+    MIG_LABEL,
+    OPERATOR_LABEL,
+    STRATEGY_LABEL,
+)
 from numaforge.planning.mig.devices import FoundGpu, found_gpus
-from numaforge.planning.mig.operator import OPERATOR_LABEL, operator_config
+from numaforge.planning.mig.operator import operator_config
 from numaforge.planning.model import (
     Decision,
     DevicePluginPlan,
@@ -24,10 +31,6 @@ from numaforge.planning.model import (
 from numaforge.profile import NodeProfile
 from numaforge.profile.device_plugin import DevicePlugin
 from numaforge.topology.model import NodeTopology
-
-CONFIG_LABEL = "nvidia.com/device-plugin.config"
-STRATEGY_LABEL = "nvidia.com/mig.strategy"
-MIG_LABEL = "numaforge.io/mig"
 
 _FIELDS = {"time-slicing": "timeSlicing", "mps": "mps"}
 

@@ -16,8 +16,6 @@ from numaforge.planning.mig.models import NVIDIA, model_of
 from numaforge.planning.model import MigPlan, NodePlan
 from numaforge.topology.model import Gpu, NodeTopology
 
-OPERATOR_LABEL = "nvidia.com/mig.config"
-
 Entry = dict[str, Any]
 
 

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from numaforge.errors import PlanError
-from numaforge.planning.device_plugin.advertised import GPU_RESOURCE, advertised, mig_resource, shared
+from numaforge.planning.device_plugin.advertised import advertised, shared
+from numaforge.planning.device_plugin.names import GPU_RESOURCE, mig_resource
 from numaforge.planning.mig.devices import FoundGpu, found_gpus
 from numaforge.planning.mig.models import models
 from numaforge.planning.model import MigGpu, MigInstance, MigPlan
