@@ -216,7 +216,7 @@ class NodeRollout:
 
     def _work(self, node: ClusterNode, renewed: RenewedSlot) -> Steps[Outcome]:
         if read_record(node) is None:
-            if (yield from self._ask(self.machine.change)) is None:
+            if not (yield from self._needs_change(node)):
                 return _unchanged(node)
             record = yield from self._cordon(node, renewed)
             return (yield from self._go_through(record))
