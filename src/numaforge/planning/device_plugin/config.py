@@ -137,7 +137,7 @@ class FeatureFlags(_CamelCase):
     machine_type_file: str | None = None
 
 
-class Flags(_CamelCase):
+class CommonFlags(_CamelCase):
     """Flags of both; a flag or an environment variable of the container goes before them."""
 
     mig_strategy: Annotated[str, _one_of("unknown MIG strategy: ", *MIG_STRATEGIES)] = "none"
@@ -247,7 +247,7 @@ class DevicePluginConfig(_CamelCase):
     """A file of the device plugin."""
 
     version: Annotated[str, _one_of("unknown version: ", "v1")] = "v1"
-    flags: Flags = Flags()
+    flags: CommonFlags = CommonFlags()
     resources: Resources = Resources()
     sharing: Sharing = Sharing()
     imex: Imex = Imex()
