@@ -24,6 +24,7 @@ PARTS = (
     model.TuningPlan,
     model.KernelPlan,
     model.KubeletPlan,
+    model.DevicePluginPlan,
     model.PlannedFile,
     model.PredictedAllocatable,
     model.LargestPod,
