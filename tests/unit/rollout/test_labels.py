@@ -10,7 +10,7 @@ from numaforge.rollout.cluster import ApiUnreachableError, ClusterNode
 from numaforge.rollout.gate import Expected, GateSettings
 from numaforge.rollout.labels import kept, to_put_back, to_set
 from numaforge.rollout.record import ABORT, RECORD, Ending, Phase, read_record
-from tests.fixtures.memory_machine import NEW, OFFERED, PLANNED
+from tests.fixtures.memory_machine import NEW, OFFERED, OLD, PLANNED
 from tests.fixtures.rollout_world import NODE, World
 
 CONFIG, MIG = "nvidia.com/device-plugin.config", "numaforge.io/mig"
@@ -122,6 +122,19 @@ def test_an_abort_puts_them_back():
     here.cluster.patch_node(here.node, annotations={ABORT: "carol"})
     assert here.end(task).ending is Ending.ABORTED
     assert labels(here) == {}
+
+
+def test_a_node_that_is_changed_twice_goes_back_to_the_labels_of_before():
+    here = world()
+    here.cluster.change_node(NODE, labels={**here.node.labels, CONFIG: "big"})
+    task = here.begin(ANN)
+    here.reach(Phase.APPLIED)
+    task.kill()
+    here.time.run(1.0)
+    here.machine.files = OLD  # by hand, so that a resume changes it again
+    here.trouble(gpus="7")
+    assert here.run(BOB).ending is Ending.ROLLED_BACK
+    assert labels(here) == {CONFIG: "big"}
 
 
 def test_labels_alone_are_a_change_within_a_drain_that_restarts_nothing():

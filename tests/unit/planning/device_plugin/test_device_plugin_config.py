@@ -67,10 +67,10 @@ def mps(*resources: str, flags: str = "mpsRoot: /run/nvidia/mps") -> str:
         ),
         pytest.param(
             time_slicing(
-                "{name: nvidia.com/mig-1g.10gb.a-very-long-name-that-is-not-from-here-at-all.me, replicas: 2}"
+                "{name: nvidia.com/mig-xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx, replicas: 2}"
             ),
             "sharing.timeSlicing.resources[0].name",
-            "fully-qualified resource name must be 63 characters or less: nvidia.com/mig-1g",
+            "fully-qualified resource name must be 63 characters or less: nvidia.com/mig-x",
             id="a name of 64 characters",
         ),
         pytest.param(
@@ -151,6 +151,12 @@ def test_what_the_plugin_refuses_is_refused_in_its_words(text, field, said):
     with pytest.raises(PlanError) as refused:
         parse_device_plugin(text, "plugin.yaml")
     assert str(refused.value).startswith(f"plugin.yaml: {field}: {said}")
+
+
+def test_a_name_of_63_characters_is_accepted():
+    name = f"nvidia.com/{'x' * 52}"
+    config = parse_device_plugin(time_slicing(f"{{name: {name}, replicas: 2}}"), "plugin.yaml")
+    assert config.sharing.active.resources[0].name == name
 
 
 @pytest.mark.parametrize(
