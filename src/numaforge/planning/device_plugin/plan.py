@@ -32,6 +32,12 @@ from numaforge.profile import NodeProfile
 from numaforge.profile.device_plugin import DevicePlugin
 from numaforge.topology.model import NodeTopology
 
+_REASONS = {
+    CONFIG_LABEL: "the device plugin takes the configuration of this name",
+    STRATEGY_LABEL: "GPU feature discovery says the same of the device plugin",
+    OPERATOR_LABEL: "the GPU operator's MIG manager cuts the GPUs so",
+    MIG_LABEL: "jobs that need whole GPUs choose by it",
+}
 _FIELDS = {"time-slicing": "timeSlicing", "mps": "mps"}
 
 
@@ -44,7 +50,13 @@ def with_device_plugin(plan: NodePlan, topology: NodeTopology, profile: NodeProf
     if plan.mig.managed_by == "gpu-operator":
         labels[OPERATOR_LABEL] = operator_config(plan, topology)
     if profile.device_plugin == DevicePlugin():
-        return replace(plan, labels=_labels(labels))
+        return _with_labels(plan, labels)
+    if plan.mig.managed_by == "dra-driver":
+        raise PlanError(
+            "a DRA driver has the GPUs, so no device plugin may have them",
+            where="device_plugin",
+            remedy="leave the section out, or have mig.managed_by say another",
+        )
     gpus = found_gpus(topology, plan.mig)
     in_mig_mode = any(gpu.mig_devices is not None for gpu in gpus)
     # The plugin refuses MPS with `mixed` even where no GPU is in MIG mode.
@@ -52,14 +64,14 @@ def with_device_plugin(plan: NodePlan, topology: NodeTopology, profile: NodeProf
     decided = plan_device_plugin(profile, strategy, gpus)
     labels[CONFIG_LABEL] = profile.device_plugin.config
     labels[STRATEGY_LABEL] = strategy if in_mig_mode else None
-    return replace(
+    plan = replace(
         plan,
         device_plugin=decided.value,
-        labels=_labels(labels),
         allocatable=_with_advertised(plan.allocatable, decided.value),
         decisions=plan.decisions + decided.decisions,
         notices=plan.notices + decided.notices,
     )
+    return _with_labels(plan, labels)
 
 
 def plan_device_plugin(
@@ -103,8 +115,10 @@ def config_document(plan: DevicePluginPlan) -> dict[str, Any]:
     return document
 
 
-def _labels(labels: Mapping[str, str | None]) -> dict[str, str]:
-    return {name: value for name, value in sorted(labels.items()) if value is not None}
+def _with_labels(plan: NodePlan, labels: Mapping[str, str | None]) -> NodePlan:
+    wanted = {name: value for name, value in sorted(labels.items()) if value is not None}
+    decisions = (Decision(f"labels.{name}", value, _REASONS[name]) for name, value in wanted.items())
+    return replace(plan, labels=wanted, decisions=(*plan.decisions, *decisions))
 
 
 def _with_advertised(

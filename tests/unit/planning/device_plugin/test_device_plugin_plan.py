@@ -154,7 +154,15 @@ def test_sharing_what_the_machine_does_not_have_is_a_notice():
     ],
 )
 def test_labels_of_the_node(mig, section, labels):
-    assert planned(mig, **section).labels == labels
+    plan = planned(mig, **section)
+    assert plan.labels == labels
+    said = {one.subject: one.value for one in plan.decisions if one.subject.startswith("labels.")}
+    assert said == {f"labels.{name}": value for name, value in labels.items()}
+
+
+def test_where_a_dra_driver_has_the_gpus_no_device_plugin_is_planned():
+    with pytest.raises(PlanError, match="a DRA driver has the GPUs"):
+        planned(cut(managed_by="dra-driver"), time_slicing={"gpu": 2})
 
 
 def test_a_node_that_leaves_its_geometry_to_the_operator_names_the_operator_s_config():
