@@ -19,6 +19,8 @@ _FORMS = {
     "quantity or percentage": "a quantity, or a percentage from `0%` (none) to `100%`",
     "percentage": "a percentage above `0%`",
     "cpulist": "a cpulist: `0-1,64-65`",
+    "device count": "a number from 1 to 64, or `all`",
+    "mig-parted": "a path, or a configuration in mig-parted's form",
     "hugepage size": "a size as Kubernetes writes it: `2Mi`, `1Gi`",
     "kubelet version": '`"1.36"`, `"1.36.2"`',
     "option value": "`true`, `false`, a number",

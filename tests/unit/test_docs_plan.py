@@ -12,7 +12,7 @@ from numaforge.planning import model
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "read-a-plan.md").read_text(encoding="utf-8")
-PLANNING = sorted((ROOT / "src" / "numaforge" / "planning").glob("*.py"))
+PLANNING = sorted((ROOT / "src" / "numaforge" / "planning").rglob("*.py"))
 NOTICES = sorted(
     {name for file in PLANNING for name in re.findall(r"Notice\(\s*\"([^\"]+)\"", file.read_text())}
 )
@@ -23,6 +23,9 @@ PARTS = (
     model.NumaNodePlan,
     model.TuningPlan,
     model.KernelPlan,
+    model.MigPlan,
+    model.MigGpu,
+    model.MigInstance,
     model.KubeletPlan,
     model.DevicePluginPlan,
     model.PlannedFile,

@@ -118,6 +118,13 @@ ARITHMETIC = {
     "eviction-of-nothing-as-text",
     "cmdline-repeats-a-parameter",
     "cmdline-repeats-a-parameter-with-another-value",
+    "mig-placement-of-a-compute-instance",
+    "mig-parted-with-a-mistake",
+    "mig-parted-that-is-not-there",
+    "mig-config-that-is-not-there",
+    "mig-config-of-several",
+    "mig-config-of-nothing",
+    "mig-instances-for-the-dra-driver",
 }
 
 

@@ -92,6 +92,9 @@ def test_transparent_hugepages_may_be_one_word():
     assert (switches.enabled, switches.defrag) == ("never", None)
 
 
+_OFF = [{"devices": "all", "mig-enabled": False}]
+PARTED = {"version": "v1", "mig-configs": {"a": _OFF, "b": _OFF}}
+
 MISTAKES = {
     "unknown-key-names-the-nearest": (
         {"cpus": {"reserved": {"cores_per_numanode": 1}}},
@@ -223,12 +226,121 @@ MISTAKES = {
         "kernel.cmdline: says intel_iommu=on and intel-iommu=off; say each parameter once",
     ),
     "section-not-a-mapping": ({"cpus": 3}, "cpus: 3 is not a mapping"),
+    "mig-unknown-key": ({"mig": {"gpu": []}}, "mig.gpu: unknown key; did you mean gpus?"),
+    "mig-entry-says-nothing": (
+        {"mig": {"gpus": [{}]}},
+        "mig.gpus[0]: does not say what the GPUs get; say one of mode, devices, placements",
+    ),
+    "mig-entry-names-gpus-in-two-ways": (
+        {"mig": {"gpus": [{"model": "a30-24gb", "indices": [0], "mode": "enabled"}]}},
+        "mig.gpus[0]: says model and indices; say one of them",
+    ),
+    "mig-counts-and-placements": (
+        {"mig": {"gpus": [{"devices": {"1g": 1}, "placements": {"1g": [0]}}]}},
+        "mig.gpus[0]: says devices and placements; say one of them",
+    ),
+    "mig-off-with-devices": (
+        {"mig": {"gpus": [{"mode": "disabled", "devices": {"1g": 1}}]}},
+        "mig.gpus[0]: says mode: disabled and GPU instances; leave one of them out",
+    ),
+    "mig-off-as-yaml-reads-it": (
+        {"mig": {"gpus": [{"mode": False}]}},
+        "mig.gpus[0].mode: False is not accepted; write 'enabled' or 'disabled'",
+    ),
+    "mig-count-of-zero": (
+        {"mig": {"gpus": [{"devices": {"1g.10gb": 0}}]}},
+        "mig.gpus[0].devices.1g.10gb: 0 is not a count; write 1 to 64, or all",
+    ),
+    "mig-count-as-text": (
+        {"mig": {"gpus": [{"devices": {"1g": "2"}}]}},
+        "mig.gpus[0].devices.1g: '2' is not a count",
+    ),
+    "mig-no-devices": (
+        {"mig": {"gpus": [{"devices": {}}]}},
+        "mig.gpus[0].devices: is empty; write mode: enabled for MIG without GPU instances",
+    ),
+    "mig-no-profile-name": (
+        {"mig": {"gpus": [{"devices": {"small": 1}}]}},
+        "mig.gpus[0].devices.small: 'small' is not the name of a MIG profile; write for example 1g.10gb",
+    ),
+    "mig-placement-of-a-compute-instance": (
+        {"mig": {"gpus": [{"placements": {"1c.3g.40gb": [0]}}]}},
+        "mig.gpus[0].placements: 1c.3g.40gb is a compute instance; place GPU instances",
+    ),
+    "mig-placement-below-zero": (
+        {"mig": {"gpus": [{"placements": {"1g": [-1]}}]}},
+        "mig.gpus[0].placements.1g[0]: -1 is too small; write 0 or more",
+    ),
+    "mig-index-twice": (
+        {"mig": {"gpus": [{"indices": [1, 1], "mode": "enabled"}]}},
+        "mig.gpus[0].indices: says 1 twice; say it once",
+    ),
+    "mig-no-index": (
+        {"mig": {"gpus": [{"indices": [], "mode": "enabled"}]}},
+        "mig.gpus[0].indices: the list is empty; leave the key out, or name at least one",
+    ),
+    "mig-in-two-forms": (
+        {"mig": {"gpus": [{"mode": "enabled"}], "mig_parted": PARTED}},
+        "mig: says gpus and mig_parted; say one of them",
+    ),
+    "mig-parted-with-a-mistake": (
+        {
+            "mig": {
+                "mig_parted": {"version": "v1", "mig-configs": {"a": [{"devices": 0, "mig-enabled": True}]}}
+            }
+        },
+        "mig.mig_parted.mig-configs.a[0].devices: 0 names no GPUs; write all, or a list of indices",
+    ),
+    "mig-parted-that-is-not-there": (
+        {"mig": {"mig_parted": "nowhere/config.yaml"}},
+        "mig.mig_parted: nowhere/config.yaml cannot be read: No such file or directory",
+    ),
+    "mig-parted-as-a-list": ({"mig": {"mig_parted": []}}, "mig.mig_parted: [] is not a mapping"),
+    "mig-config-that-is-not-there": (
+        {"mig": {"mig_parted": PARTED, "config": "c"}},
+        "mig: mig_parted has no config 'c'; it has a, b",
+    ),
+    "mig-config-of-several": (
+        {"mig": {"mig_parted": PARTED}},
+        "mig: mig_parted has several configs; say config: one of a, b",
+    ),
+    "mig-config-of-nothing": ({"mig": {"config": "a"}}, "mig: mig_parted has no config 'a'; say mig_parted"),
+    "mig-instances-for-the-dra-driver": (
+        {"mig": {"gpus": [{"devices": {"1g": 1}}], "managed_by": "dra-driver"}},
+        "mig: managed_by is dra-driver, which creates GPU instances itself; say mode: enabled alone",
+    ),
+    "mig-managed-by-somebody": (
+        {"mig": {"managed_by": "me"}},
+        "mig.managed_by: 'me' is not accepted; write 'numaforge', 'gpu-operator' or 'dra-driver'",
+    ),
+    "mig-label-as-text": ({"mig": {"label": "yes"}}, "mig.label: 'yes' is neither true nor false"),
 }
 
 
 @pytest.mark.parametrize(("source", "message"), MISTAKES.values(), ids=MISTAKES.keys())
 def test_a_mistake_is_named_with_its_field_and_remedy(source, message):
     assert message in refusal(source)
+
+
+def test_a_file_of_mig_parted_is_read_from_beside_the_profile(tmp_path: Path):
+    (tmp_path / "mig").mkdir()
+    (tmp_path / "mig" / "config.yaml").write_text(
+        "version: v1\nmig-configs:\n  a: [{devices: all, mig-enabled: false}]\n"
+    )
+    file = tmp_path / "mine.yaml"
+    file.write_text("mig:\n  mig_parted: mig/config.yaml\n")
+    parted = load_profile(file).mig.mig_parted
+    assert parted is not None
+    assert [*parted.mig_configs] == ["a"]
+
+
+def test_a_file_of_mig_parted_that_is_no_yaml_is_named(tmp_path: Path):
+    (tmp_path / "config.yaml").write_text("version: v1\nversion: v1\n")
+    file = tmp_path / "mine.yaml"
+    file.write_text("mig:\n  mig_parted: config.yaml\n")
+    message = refusal(file)
+    assert message.startswith(f"{file}: mig.mig_parted: {tmp_path}/config.yaml is not valid YAML")
+    assert "the key 'version' is written twice" in message
 
 
 NO_PARAMETERS = {

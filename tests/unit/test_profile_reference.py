@@ -34,6 +34,8 @@ def examples() -> Iterator[tuple[str, dict[str, Any]]]:
         "DevicePlugin": lambda entry: {"device_plugin": entry},
         "Kernel": lambda entry: {"kernel": entry},
         "Maintenance": lambda entry: {"maintenance": entry},
+        "Mig": lambda entry: {"mig": with_config(entry)},
+        "MigGpus": lambda entry: {"mig": {"gpus": [with_mode(entry)]}},
         "Tuning": lambda entry: {"tuning": entry},
         "TransparentHugepages": lambda entry: {"tuning": {"transparent_hugepages": entry}},
     }
@@ -46,6 +48,18 @@ def examples() -> Iterator[tuple[str, dict[str, Any]]]:
 def with_amount(entry: dict[str, Any]) -> dict[str, Any]:
     amounts = {"count", "count_per_numa_node", "share"}
     return {"size": "2Mi", **({} if amounts & set(entry) else {"count": 1}), **entry}
+
+
+def with_config(entry: dict[str, Any]) -> dict[str, Any]:
+    """Add the configs of which `config` names one."""
+    if "config" not in entry:
+        return entry
+    gpus = {"devices": "all", "mig-enabled": False}
+    return {**entry, "mig_parted": {"version": "v1", "mig-configs": {entry["config"]: [gpus]}}}
+
+
+def with_mode(entry: dict[str, Any]) -> dict[str, Any]:
+    return entry if {"mode", "devices", "placements"} & set(entry) else {**entry, "mode": "enabled"}
 
 
 @pytest.mark.parametrize("profile", [pytest.param(profile, id=key) for key, profile in examples()])

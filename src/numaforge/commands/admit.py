@@ -28,6 +28,7 @@ def admit(pods: tuple[str, ...], topology: str, output: str, **kubelet: Any) -> 
     """
     from numaforge.commands.inputs import read_operations
     from numaforge.kubelet.admission.qos import explain
+    from numaforge.kubelet.admission.scheduler import unschedulable
     from numaforge.kubelet.admission.settings import STATIC
 
     node = scenario_of(topology, **kubelet).node()
@@ -44,7 +45,7 @@ def admit(pods: tuple[str, ...], topology: str, output: str, **kubelet: Any) -> 
                 remedy=f"remove it first, with a document `remove: {operation.name}`, or rename one",
             )
         remarks = explain(operation, cpu_manager_is_static=static, gates=node.settings.gates)
-        answers.append(JudgedAdmission(node.admit(operation), remarks))
+        answers.append(JudgedAdmission(unschedulable(node, operation) or node.admit(operation), remarks))
     if output == "json":
         show_json({"schema": 1, "admissions": [answer_document(answer) for answer in answers]})
     else:

@@ -76,7 +76,8 @@ def _only_pod(path: str) -> Pod:
 
 
 def _device_resource(scenario: Scenario, pod: Pod) -> str | None:
-    """Return the resource to vary: the devices that the pod asks for, else the node's GPUs."""
+    """Return the resource to vary: the devices that the pod asks for, else the node's GPUs, else slices."""
     offered = scenario.devices or {}
     asked = [resource for container in pod.containers for resource in container.limits if resource in offered]
-    return next(iter([*asked, *(resource for resource in offered if _GPU in resource)]), None)
+    slices = [resource for resource, devices in offered.items() if any(one.part_of for one in devices)]
+    return next(iter([*asked, *(resource for resource in offered if _GPU in resource), *slices]), None)

@@ -16,7 +16,9 @@ from numaforge.report.terminal import show, show_json
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from numaforge.planning.mig.config import MigConfigEntry
+    from numaforge.planning.mig.machine import MachineMigPlan
+    from numaforge.profile.mig_parted import MigConfigEntry
+    from numaforge.topology.model import NodeTopology
 
 _file_argument = click.argument("file", metavar="FILE", type=click.Path())
 _config_option = click.option("--config", metavar="NAME", help="The config of the file to take.")
@@ -105,32 +107,36 @@ def check(file: str, source: str | None, root: str | None, config: str | None, o
 
 
 @mig.command()
-@_file_argument
-@snapshot_argument
+@click.argument("sources", metavar="[FILE] [SNAPSHOT]", nargs=-1, type=click.Path())
+@click.option("--profile", metavar="NAME|FILE", help="Take the section mig of this profile instead of FILE.")
 @root_option
 @_config_option
 @output_option("table", "json")
-def plan(file: str, source: str | None, root: str | None, config: str | None, output: str) -> int:
-    """Show what each GPU of a machine gets: the mode, and each GPU instance with its placement.
+def plan(
+    sources: tuple[str, ...], profile: str | None, root: str | None, config: str | None, output: str
+) -> int:
+    """Show what each GPU of a machine gets: the mode, what stays, what is destroyed, what is created where.
 
-    A file with one config needs no --config. Exits with 1 where a GPU cannot have what the config says.
+    A FILE with one config needs no --config. Exits with 1 where a GPU cannot have what is wanted, or what
+    would have to go is in use.
 
     \b
     Example:
       numaforge mig plan config.yaml gpu-1.json --config all-balanced
+      numaforge mig plan --profile inference-mig gpu-1.json
     """
-    from numaforge.planning.mig.machine import plan_machine
     from numaforge.report import mig as report
 
-    configs = _configs(file, config)
-    if len(configs) > 1:
-        raise click.UsageError(f"--config says which one of {', '.join(configs)}")
-    [(name, entries)] = configs.items()
-    machine = machine_of(source, root)
-    try:
-        planned = plan_machine(machine, name, entries)
-    except PlanError as error:
-        raise error.at(file) from error
+    files = sources if profile else sources[1:]
+    if not (profile or sources) or len(files) > 1:
+        raise click.UsageError("give a FILE or --profile, and at most one SNAPSHOT")
+    machine = machine_of(files[0] if files else None, root)
+    if profile:
+        if config:
+            raise click.UsageError("--config is for a FILE; a profile names it with mig.config")
+        planned = _by_profile(profile, machine)
+    else:
+        planned = _by_file(sources[0], config, machine)
     if output == "json":
         show_json(report.plan_document(machine.hostname, planned))
     else:
@@ -138,9 +144,35 @@ def plan(file: str, source: str | None, root: str | None, config: str | None, ou
     return ExitCode.YES if planned.fits else ExitCode.NO
 
 
+def _by_profile(profile: str, machine: NodeTopology) -> MachineMigPlan:
+    from numaforge.planning.mig.machine import plan_profile
+    from numaforge.profile import load_profile
+
+    wanted = load_profile(profile)
+    if not wanted.mig.gpus and wanted.mig.mig_parted is None:
+        raise PlanError("says nothing about MIG", where=profile, remedy="give it a section mig with gpus")
+    try:
+        return plan_profile(machine, wanted)
+    except PlanError as error:
+        raise error.at(profile) from error
+
+
+def _by_file(file: str, config: str | None, machine: NodeTopology) -> MachineMigPlan:
+    from numaforge.planning.mig.machine import plan_machine
+
+    configs = _configs(file, config)
+    if len(configs) > 1:
+        raise click.UsageError(f"--config says which one of {', '.join(configs)}")
+    [(name, entries)] = configs.items()
+    try:
+        return plan_machine(machine, name, entries)
+    except PlanError as error:
+        raise error.at(file) from error
+
+
 def _configs(file: str, config: str | None) -> Mapping[str, tuple[MigConfigEntry, ...]]:
     """Return the configs of a file, or the one that is asked for."""
-    from numaforge.planning.mig.config import parse_config
+    from numaforge.profile.mig_parted import parse_config
 
     configs = parse_config(Path(file).read_text(encoding="utf-8"), file)
     if config is None:

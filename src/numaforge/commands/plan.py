@@ -29,7 +29,7 @@ def plan(
     With --profile, that profile's plan is made; without it, the plan that the host already has is shown. A
     PLAN file is shown as it is.
     """
-    _, decided = machine_and_plan(source, root, profile, kubelet_version)
+    machine, decided = machine_and_plan(source, root, profile, kubelet_version)
     if decided is None:
         raise click.UsageError(f"--profile says what the node is for; ready ones: {_ready_profiles()}")
     if output == "json":
@@ -39,7 +39,7 @@ def plan(
         return
     from numaforge.report.tables import plan_tables
 
-    show(plan_tables(decided))
+    show(plan_tables(decided, machine))
 
 
 def _ready_profiles() -> str:

@@ -11,7 +11,9 @@ from numaforge.commands.options import Command
 
 # What is not needed for `--help` is imported where it is used.
 if TYPE_CHECKING:
+    from numaforge.kubelet.admission import Device
     from numaforge.kubelet.admission.fit import Scenario
+    from numaforge.topology.model import NodeTopology
 
 _OPTIONS = (
     click.option("--config", metavar="FILE", type=click.Path(), help="Else the machine's own."),
@@ -27,6 +29,11 @@ _OPTIONS = (
         metavar="FILE",
         type=click.Path(),
         help='What device plugins advertise, as {"nvidia.com/gpu": [0, 0, 1, 1]}; else the machine\'s GPUs.',
+    ),
+    click.option(
+        "--mig",
+        metavar="NAME|FILE",
+        help="Take the GPUs as the section mig of this profile cuts them, not as they are.",
     ),
     click.option(
         "--state-dir",
@@ -52,6 +59,7 @@ def scenario_of(
     flags: tuple[str, ...],
     kubelet_version: str | None,
     devices: str | None,
+    mig: str | None,
     state_dir: str | None,
 ) -> Scenario:
     """Return the machine in the file `topology` with its kubelet's configuration, devices and state.
@@ -59,13 +67,27 @@ def scenario_of(
     Raises NumaforgeError for files that cannot be read, and for a kubelet that would not start.
     """
     from numaforge.commands.inputs import read_config, read_devices, read_state
-    from numaforge.kubelet.admission import inventory_of
     from numaforge.kubelet.admission.fit import Scenario
 
+    if devices and mig:
+        raise click.UsageError("give --devices or --mig, not both")
     machine = machine_of(topology, None)
     return Scenario(
         topology=machine,
         config=read_config(config, drop_in, flags, kubelet_version, machine),
-        devices=read_devices(devices) if devices else inventory_of(machine),
+        devices=read_devices(devices) if devices else _devices(machine, mig),
         state=read_state(state_dir) if state_dir else None,
     )
+
+
+def _devices(machine: NodeTopology, profile: str | None) -> dict[str, tuple[Device, ...]]:
+    """Return what the machine advertises as it is, or once a profile's MIG geometry is there."""
+    from numaforge.kubelet.admission import inventory_of
+
+    if profile is None:
+        return inventory_of(machine)
+    from numaforge.planning.mig.plan import as_planned, plan_mig
+    from numaforge.profile import load_profile
+
+    planned = plan_mig(machine, load_profile(profile)).value
+    return inventory_of(as_planned(machine, planned), planned.strategy)

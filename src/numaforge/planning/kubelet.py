@@ -9,8 +9,9 @@ from typing import Any
 
 from numaforge.cpulist import format_cpulist
 from numaforge.errors import KubeletConfigError, PlanError
-from numaforge.kubelet.admission import inventory_of
+from numaforge.kubelet.admission.device_manager import Inventory
 from numaforge.kubelet.admission.hint_work import MEMORY_MANAGER, HintWork, Policies, hint_work
+from numaforge.kubelet.admission.inventory import whole_gpus
 from numaforge.kubelet.minors.options import (
     ALIGN_BY_SOCKET,
     DEFAULT_MAX_NUMA_NODES,
@@ -28,7 +29,7 @@ from numaforge.kubelet.values.booleans import truth
 from numaforge.planning.cpus import uneven_smt
 from numaforge.planning.delivery import plan_delivery
 from numaforge.planning.existing import ExistingSettings
-from numaforge.planning.largest_pods import admits_all_gpus
+from numaforge.planning.largest_pods import admits_all_devices
 from numaforge.planning.memory import Reservations
 from numaforge.planning.model import (
     CpuPlan,
@@ -232,20 +233,22 @@ class _Chooser:
         if nodes <= 1:
             return "none", "there is one NUMA node with CPUs, so there is nothing to align"
         aligned = f"{nodes} NUMA nodes have CPUs: a pod's CPUs, memory and devices stay on one of them"
-        gpus = sum(len(devices) for devices in inventory_of(self.topology).values())
+        whole = whole_gpus(self.topology, self.profile.mig.strategy)
+        devices = [device for listed in whole.values() for device in listed]
+        gpus = len(devices)
         if not gpus:
             return "single-numa-node", aligned
-        strict = [p for p in ("single-numa-node", "restricted") if self._admits_all_gpus(p, cpu_policy)]
+        strict = [p for p in ("single-numa-node", "restricted") if self._admits_all(whole, p, cpu_policy)]
         if strict:
             return strict[0], f"{aligned}, and {strict[0]} admits a pod with all {gpus} GPUs"
-        near = len({gpu.numa_node for gpu in self.topology.gpus})
+        near = len({device.numa_nodes for device in devices})
         reason = (
             f"the {gpus} GPUs are near {near} NUMA nodes: single-numa-node and restricted would refuse a pod "
             "with a core and all of them; best-effort aligns what fits and admits the rest"
         )
         return "best-effort", reason
 
-    def _admits_all_gpus(self, topology_policy: str, cpu_policy: str) -> bool:
+    def _admits_all(self, devices: Inventory, topology_policy: str, cpu_policy: str) -> bool:
         limit = max(len(self.topology.numa_nodes), DEFAULT_MAX_NUMA_NODES)
         config = {
             "cpuManagerPolicy": cpu_policy,
@@ -253,7 +256,7 @@ class _Chooser:
             "topologyManagerPolicy": topology_policy,
             "topologyManagerPolicyOptions": {MAX_ALLOWABLE_NUMA_NODES: str(limit)},
         }
-        return admits_all_gpus(self.topology, config)
+        return admits_all_devices(self.topology, config, devices)
 
     def _memory_policy_default(self, topology_policy: str) -> tuple[str, str]:
         if self.decided.reservations.total_bytes == 0:

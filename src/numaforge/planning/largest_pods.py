@@ -7,7 +7,9 @@ from dataclasses import replace
 from typing import Any
 
 from numaforge.errors import KubeletConfigError
-from numaforge.kubelet.admission import Node, inventory_of
+from numaforge.kubelet.admission import Node
+from numaforge.kubelet.admission.device_manager import Inventory
+from numaforge.kubelet.admission.inventory import inventory_of, whole_gpus
 from numaforge.kubelet.admission.largest_pod import EmptyNode, PodShape
 from numaforge.kubelet.admission.merge import RESTRICTED, SINGLE_NUMA_NODE
 from numaforge.planning.existing import ExistingSettings
@@ -24,37 +26,44 @@ def plan_largest_pods(
     existing: ExistingSettings,
     hugepages: Mapping[int, PagesBySize],
     kubelet: KubeletPlan | None,
+    mig_strategy: str,
 ) -> Reasoned[tuple[LargestPod, ...]]:
     """Return the largest pod of one container for each number of GPUs; without GPUs, the largest of all.
 
-    A machine whose memory or NUMA nodes are not known has none. A notice says where no pod of one core may
-    have all GPUs.
+    Of MIG devices it is the largest pod with one: no program joins several of them. A machine whose memory or
+    NUMA nodes are not known has none. A notice says where no pod of one core may have all GPUs.
     """
     if kubelet is None or not topology.memory_bytes or not topology.numa_nodes:
         return Reasoned(())
     config = _effective(existing, kubelet.settings)
+    inventory = inventory_of(topology, mig_strategy)
+    whole = whole_gpus(topology, mig_strategy)
     try:
-        node = Node(_with_pools(topology, hugepages), config)
+        node = Node(_with_pools(topology, hugepages), config, inventory)
     except KubeletConfigError:
         # What keeps a kubelet from starting is for `check` to say.
         return Reasoned(())
     rows: list[LargestPod] = []
     notices: list[Notice] = []
-    for resource in inventory_of(topology) or ("",):
+    for resource in inventory or ("",):
         empty = EmptyNode(node, resource)
-        counts = range(1, empty.devices + 1) if resource else range(1)
+        counts = _counts(resource, empty.devices if resource in whole else 1)
         rows += [
             _row(resource, count, empty.largest(count)) for count in counts if not empty.too_many_sets(count)
         ]
-        if resource and not empty.too_many_sets(empty.devices) and not admits_all(empty):
+        if resource in whole and not empty.too_many_sets(empty.devices) and not admits_all(empty):
             notices.append(_refused(empty, resource, config))
     return Reasoned(tuple(rows), notices=tuple(notices))
 
 
-def admits_all_gpus(topology: NodeTopology, config: Mapping[str, Any]) -> bool:
-    """Say whether a pod of one core and 1Gi may have all GPUs under a kubelet's configuration."""
-    node = Node(topology, config)
-    return all(admits_all(EmptyNode(node, resource)) for resource in inventory_of(topology))
+def admits_all_devices(topology: NodeTopology, config: Mapping[str, Any], devices: Inventory) -> bool:
+    """Say whether a pod of one core and 1Gi may have all devices under a kubelet's configuration."""
+    node = Node(topology, config, devices)
+    return all(admits_all(EmptyNode(node, resource)) for resource in devices)
+
+
+def _counts(resource: str, devices: int) -> range:
+    return range(1, devices + 1) if resource else range(1)
 
 
 def admits_all(empty: EmptyNode) -> bool:

@@ -8,6 +8,7 @@ from pathlib import PurePosixPath
 
 from numaforge.errors import PlanError
 from numaforge.kinds import kind_of, once_per_kind
+from numaforge.kubelet.admission import inventory_of
 from numaforge.kubelet.minors.versions import LATEST_MINOR, KubeletVersion
 from numaforge.planning.cpus import plan_cpus
 from numaforge.planning.device_plugin.plan import with_device_plugin
@@ -19,10 +20,12 @@ from numaforge.planning.kernel import plan_kernel
 from numaforge.planning.kubelet import NodeDecisions, kubelet_version, plan_kubelet
 from numaforge.planning.largest_pods import plan_largest_pods
 from numaforge.planning.memory import Reservations, plan_numa_nodes, plan_reservations
+from numaforge.planning.mig.plan import as_planned, plan_mig
 from numaforge.planning.model import (
     PLAN_PATH,
     CpuPlan,
     KubeletPlan,
+    MigPlan,
     NodePlan,
     Notice,
     PredictedAllocatable,
@@ -42,7 +45,9 @@ def plan_node(topology: NodeTopology, profile: NodeProfile, kubelet_version: str
     """
     hostname = topology.hostname or "localhost"
     try:
-        plan = _plan(kind_of(topology, _sysctls(profile)), profile, kubelet_version)
+        mig = plan_mig(topology, profile)
+        machine = as_planned(topology, mig.value)
+        plan = _plan(kind_of(machine, _sysctls(profile)), profile, kubelet_version)
     except PlanError as error:
         raise error.at(hostname) from error.__cause__
     binary = topology.kubelet.binary if topology.kubelet else None
@@ -57,13 +62,26 @@ def plan_node(topology: NodeTopology, profile: NodeProfile, kubelet_version: str
         hostname=hostname,
         kubelet=kubelet,
         kernel=kernel.value,
-        decisions=plan.decisions + kernel.decisions,
-        notices=plan.notices + kernel.notices,
+        mig=mig.value,
+        allocatable=_with_devices(plan.allocatable, machine, mig.value),
+        decisions=plan.decisions + mig.decisions + kernel.decisions,
+        notices=plan.notices + mig.notices + kernel.notices,
     )
     try:
         return with_device_plugin(plan, topology, profile)
     except PlanError as error:
         raise error.at(hostname) from error
+
+
+def _with_devices(
+    allocatable: PredictedAllocatable | None, machine: NodeTopology, mig: MigPlan
+) -> PredictedAllocatable | None:
+    """Add what the device plugin advertises, where the plan decides what NVIDIA's GPUs are cut into."""
+    known = all(gpu.mig_mode != "enabled" or gpu.gpu_instances is not None for gpu in machine.gpus)
+    if allocatable is None or not mig.gpus or mig.managed_by == "dra-driver" or not known:
+        return allocatable
+    counts = {name: len(devices) for name, devices in inventory_of(machine, mig.strategy).items()}
+    return replace(allocatable, devices=counts)
 
 
 def _sysctls(profile: NodeProfile) -> tuple[str, ...]:
@@ -90,7 +108,7 @@ def _plan(topology: NodeTopology, profile: NodeProfile, asked_version: str | Non
     tuning = plan_tuning(topology, profile, previous)
     decided = NodeDecisions(cpus.value, reservations.value, nodes.value)
     kubelet = _plan_kubelet(topology, profile, version, existing, decided, previous)
-    largest = plan_largest_pods(topology, existing, hugepages.value, kubelet.value)
+    largest = plan_largest_pods(topology, existing, hugepages.value, kubelet.value, profile.mig.strategy)
     parts = (earlier, cpus, reservations, hugepages, nodes, kubelet, tuning, largest)
     return NodePlan(
         hostname="",

@@ -12,6 +12,7 @@ import yaml
 from numaforge.errors import ProfileError
 from numaforge.profile.node import NodeProfile
 from numaforge.profile.section import validated
+from numaforge.profile.strict_yaml import StrictLoader
 from numaforge.resources import profile_dir
 
 # A mapping of which exactly one key is given: merging two of them would give two.
@@ -30,6 +31,7 @@ def load_profile(source: str | Path | Mapping[str, Any], *, where: str | None = 
     place, document = _read(source, where)
     merged = _extend(document, place, ())
     merged.setdefault("name", _unnamed(source, document))
+    _read_mig_parted(merged, place, Path(place).parent if isinstance(source, (str, Path)) else Path())
     return validated(NodeProfile, merged, place, also_known=_READ_HERE, error=ProfileError)
 
 
@@ -80,17 +82,24 @@ def _read_file(path: Path, where: str | None) -> dict[str, Any]:
     return document
 
 
-class StrictLoader(yaml.SafeLoader):
-    """A SafeLoader that refuses a key that is written twice, where YAML would drop the first."""
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        keys = [key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode)]
-        for key in keys:
-            if keys.count(key) > 1:
-                raise yaml.constructor.ConstructorError(
-                    None, None, f"the key {key!r} is written twice", node.start_mark
-                )
-        return super().construct_mapping(node, deep)
+def _read_mig_parted(profile: dict[str, Any], place: str, folder: Path) -> None:
+    """Put what a file of mig-parted says in the place of its path, which is relative to `folder`."""
+    section = profile.get("mig")
+    if not isinstance(section, Mapping) or not isinstance(path := section.get("mig_parted"), str):
+        return
+    where = f"{place}: mig.mig_parted"
+    try:
+        text = (folder / path).read_text(encoding="utf-8")
+        document = yaml.load(text, Loader=StrictLoader)  # noqa: S506 - a SafeLoader
+    except OSError as error:
+        raise ProfileError(
+            f"{folder / path} cannot be read: {error.strerror}",
+            where=where,
+            remedy="name a file in mig-parted's form, relative to the profile's file, or write what it says",
+        ) from error
+    except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
+        raise ProfileError(f"{folder / path} is not valid YAML: {error}", where=where) from error
+    profile["mig"] = {**section, "mig_parted": document}
 
 
 def _extend(document: dict[str, Any], place: str, seen: tuple[str, ...]) -> dict[str, Any]:

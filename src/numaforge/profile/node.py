@@ -11,6 +11,7 @@ from numaforge.profile.kernel import Kernel
 from numaforge.profile.kubelet import Kubelet
 from numaforge.profile.maintenance import Maintenance
 from numaforge.profile.memory import Memory
+from numaforge.profile.mig import Mig
 from numaforge.profile.section import Section
 from numaforge.profile.tuning import Tuning
 
@@ -38,6 +39,7 @@ class NodeProfile(Section):
     maintenance: Maintenance = Field(
         default=Maintenance(), description="What numaforge may do to a node to carry out its plan."
     )
+    mig: Mig = Field(default=Mig(), description="How GPUs are cut into MIG instances.")
     sources: dict[str, str] = Field(
         default_factory=dict,
         description="Where values come from, by dotted path; the plan's decisions show it.",

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from rich.console import Group, RenderableType
@@ -14,15 +15,26 @@ from rich.text import Text
 from numaforge.cpulist import format_cpulist
 from numaforge.errors import PlanError
 from numaforge.planning.mig.advice import Collision
+from numaforge.planning.mig.difference import LiveInstance, PlannedInstance
 from numaforge.planning.mig.geometry import Placement, counted_names
-from numaforge.planning.mig.machine import GpuMigPlan, MachineMigPlan, PlannedInstance
-from numaforge.planning.mig.models import MigModel, MigProfile
+from numaforge.planning.mig.machine import GpuMigPlan, MachineMigPlan
+from numaforge.planning.mig.models import MigModel, model_of
+from numaforge.planning.model import MigGpu, MigPlan
 from numaforge.report.wording import counted, gpu_label
+from numaforge.topology.model import Gpu, NodeTopology
 
-EMPTY = "Instances that exist are not known: each GPU is planned as empty."
 _SCHEMA = 1
 
 Document = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class InstanceBox:
+    """A GPU instance in a picture, in memory slices."""
+
+    label: str
+    start: int
+    size: int
 
 
 # ---- a model ----
@@ -58,7 +70,7 @@ def geometry_text(
     """Return where GPU instances lie, or why they do not fit."""
     parts: list[RenderableType] = [_title(model), Text("")]
     if placed is not None:
-        parts += [picture(model, placed), Text(""), _placement_table(placed)]
+        parts += [_placed(model, placed), Text(""), _placement_table(placed)]
     if collision is not None:
         parts += _collision_lines(collision)
     return Group(*parts, *_doubt(model))
@@ -77,17 +89,26 @@ def geometry_document(
     }
 
 
-def picture(model: MigModel, placed: Sequence[Placement]) -> Text:
+def picture(memory_slices: int, boxes: Iterable[InstanceBox]) -> Text:
     """Return the memory slices of a GPU, each GPU instance as a box over those that it takes."""
-    width = max([5, *(-(-(len(_short(one.profile)) + 1) // one.profile.size) for one in placed)])
-    numbers = "".join(f" {number:<{width - 1}}" for number in range(model.memory_slices))
+    ordered = sorted(boxes, key=lambda box: box.start)
+    width = max([5, *(-(-(len(box.label) + 1) // box.size) for box in ordered)])
+    numbers = "".join(f" {number:<{width - 1}}" for number in range(memory_slices))
     row, position = "", 0
-    for one in sorted(placed, key=lambda one: one.start):
-        row += _free(one.start - position, width)
-        row += f"|{_short(one.profile):<{one.profile.size * width - 1}}"
-        position = one.start + one.profile.size
-    row += f"{_free(model.memory_slices - position, width)}|"
+    for box in ordered:
+        row += _free(box.start - position, width)
+        row += f"|{box.label:<{box.size * width - 1}}"
+        position = box.start + box.size
+    row += f"{_free(memory_slices - position, width)}|"
     return Text(f"{numbers.rstrip()}\n{row}")
+
+
+def _placed(model: MigModel, placed: Iterable[Placement]) -> Text:
+    return picture(model.memory_slices, map(_box, placed))
+
+
+def _box(one: Placement) -> InstanceBox:
+    return InstanceBox(_short(one.profile.name), one.start, one.profile.size)
 
 
 def _placement_table(placed: Iterable[Placement]) -> RenderableType:
@@ -101,8 +122,9 @@ def _free(slices: int, width: int) -> str:
     return f"|{'':-<{width - 1}}" * slices
 
 
-def _short(profile: MigProfile) -> str:
-    return f"{profile.slices}g{profile.attributes}"
+def _short(name: str) -> str:
+    """Return the name of a profile without its memory, which the picture shows: `1g+me`."""
+    return re.sub(r"\.[0-9]+gb", "", name)
 
 
 def _collision_lines(collision: Collision) -> list[RenderableType]:
@@ -135,15 +157,62 @@ def _placement(one: Placement) -> Document:
     }
 
 
+# ---- a plan ----
+
+
+def geometry_section(plan: MigPlan, machine: NodeTopology | None) -> RenderableType:
+    """Return the geometry of each GPU of a plan, with the one that the machine has where it is another."""
+    there = {gpu.pci_address: gpu for gpu in machine.gpus} if machine else {}
+    alike: dict[tuple[str, str, str], list[str]] = {}
+    for one in plan.gpus:
+        before, after = _boxes_there(there.get(one.pci_address)), _boxes_planned(one)
+        slices = max([box.start + box.size for box in (*before, *after)], default=0)
+        if one.pci_address in there and (model := _model(there[one.pci_address])):
+            slices = model.memory_slices
+        pictures = ["" if not boxes else picture(slices, boxes).plain for boxes in (before, after)]
+        alike.setdefault((one.mode, pictures[0], pictures[1]), []).append(one.pci_address)
+    return Group(*(line for key, addresses in alike.items() for line in _geometry_lines(addresses, *key)))
+
+
+def _geometry_lines(addresses: Sequence[str], mode: str, before: str, after: str) -> Iterator[RenderableType]:
+    yield Text.assemble((", ".join(addresses), "bold"), f"  MIG {mode}")
+    if before and before != after:
+        yield from _indented([Text("before"), Text(before), Text("after")])
+        yield from _indented([Text(after or "no GPU instances")])
+    elif after:
+        yield from _indented([Text(after)])
+
+
+def _boxes_planned(gpu: MigGpu) -> list[InstanceBox]:
+    return [InstanceBox(_short(one.profile), one.start, one.size) for one in gpu.instances]
+
+
+def _boxes_there(gpu: Gpu | None) -> list[InstanceBox]:
+    if gpu is None or gpu.mig_mode != "enabled":
+        return []
+    model = _model(gpu)
+    names = {profile.id: profile.name for profile in model.profiles} if model else {}
+    return [
+        InstanceBox(_short(names.get(one.profile_id, f"id {one.profile_id}")), one.start, one.size)
+        for one in gpu.gpu_instances or ()
+    ]
+
+
+def _model(gpu: Gpu) -> MigModel | None:
+    try:
+        return model_of(gpu)
+    except PlanError:
+        return None
+
+
 # ---- a machine ----
 
 
 def plan_text(hostname: str | None, plan: MachineMigPlan) -> RenderableType:
     """Return what each GPU of a machine gets."""
     parts: list[RenderableType] = [
-        Text.assemble((hostname or "this machine", "bold"), (f"  config {plan.config}", "dim")),
-        Text(EMPTY),
-        *(Text(notice) for notice in plan.notices),
+        Text.assemble((hostname or "this machine", "bold"), (f"  {plan.source} {plan.name}", "dim")),
+        *(Text(notice.message) for notice in plan.notices),
     ]
     for alike in _alike(plan.gpus):
         parts += [Text(""), *_gpu_lines(alike)]
@@ -168,7 +237,7 @@ def check_table(answers: Mapping[str, MachineMigPlan | PlanError]) -> Renderable
         for alike in _alike(answer.gpus):
             if alike[0].refusal:
                 lines += _indented(_refusal_lines(alike))
-        lines += _indented(Text(notice) for notice in answer.notices)
+        lines += _indented(Text(notice.message) for notice in answer.notices)
     return Group(*lines)
 
 
@@ -187,10 +256,10 @@ def check_document(answers: Mapping[str, MachineMigPlan | PlanError]) -> Documen
 
 def _machine(plan: MachineMigPlan) -> Document:
     return {
-        "config": plan.config,
+        plan.source: plan.name,
         "fits": plan.fits,
-        "assumes_no_instances": True,
-        "notices": list(plan.notices),
+        "assumes_no_instances": bool(plan.unknown),
+        "notices": [notice.message for notice in plan.notices],
         "untouched": list(plan.untouched),
         "gpus": [_gpu_document(gpu) for gpu in plan.gpus],
     }
@@ -205,11 +274,20 @@ def _gpu_document(plan: GpuMigPlan) -> Document:
         "mig_mode": plan.gpu.mig_mode,
         "wanted_mig_mode": plan.mode,
         "mode_changes": plan.mode_changes,
+        "keep": [_live_document(one) for one in plan.change.keep],
+        "destroy": [_live_document(one) for one in plan.change.destroy],
+        "recut": [_live_document(one) for one in plan.change.recut],
         "create": [_instance_document(one) for one in plan.create],
+        "instances": [_instance_document(one) for one in plan.change.instances],
         "notices": list(plan.notices),
         "refusal": plan.refusal,
         "collision": _collision_document(plan.collision),
     }
+
+
+def _live_document(one: LiveInstance) -> Document:
+    compute = None if one.compute_instances is None else list(one.compute_instances)
+    return {**_placement(one.placement), "compute_instances": compute, "used_by": one.busy}
 
 
 def _instance_document(one: PlannedInstance) -> Document:
@@ -218,12 +296,12 @@ def _instance_document(one: PlannedInstance) -> Document:
 
 def _alike(plans: Iterable[GpuMigPlan]) -> Iterator[Sequence[GpuMigPlan]]:
     """Yield the GPUs that get the same for the same reason, together."""
-    groups: dict[GpuMigPlan, list[GpuMigPlan]] = {}
+    groups: dict[tuple[Any, ...], list[GpuMigPlan]] = {}
     for plan in plans:
-        gpu = replace(
-            plan.gpu, pci_address="", uuid=None, numa_node=None, link=None, nvlinks=None, fabric=None
-        )
-        groups.setdefault(replace(plan, index=0, gpu=gpu), []).append(plan)
+        gpu = plan.gpu
+        there = (gpu_label(gpu), gpu.mig_mode, plan.mode_changes, gpu.gpu_instances is None)
+        wanted = (plan.mode, plan.model, plan.change, plan.notices, plan.refusal, plan.collision)
+        groups.setdefault((*there, *wanted), []).append(plan)
     yield from groups.values()
 
 
@@ -235,11 +313,24 @@ def _gpu_lines(alike: Sequence[GpuMigPlan]) -> list[RenderableType]:
         _gpu_title(alike),
         *_indented(Text(line) for line in (f"MIG mode {_mode(plan)}", *plan.notices)),
     ]
-    if plan.create and plan.model:
-        placed = [one.placement for one in plan.create]
-        lines += [Text(""), *_indented([picture(plan.model, placed)])]
-        lines += [Text(""), *_indented([_instance_table(plan.create)])]
+    if plan.gpu.gpu_instances is None:
+        lines += _indented([Text("its GPU instances are not known: planned as empty")])
+    for shown in _before_and_after(plan, plan.model) if plan.model else ():
+        lines += [Text(""), *_indented(shown)]
+    if plan.change.instances or plan.change.destroy:
+        lines += [Text(""), *_indented([_change_table(plan)])]
     return lines
+
+
+def _before_and_after(plan: GpuMigPlan, model: MigModel) -> Iterator[Sequence[RenderableType]]:
+    """Yield the geometry that is there, where it is another one, and the one that is wanted."""
+    before = [one.placement for one in (*plan.change.keep, *plan.change.destroy)]
+    after = [one.placement for one in plan.change.instances]
+    if before and set(before) != set(after):
+        yield Text("before"), _placed(model, before)
+        yield Text("after"), _placed(model, after)
+    elif after:
+        yield (_placed(model, after),)
 
 
 def _refusal_lines(alike: Sequence[GpuMigPlan]) -> list[RenderableType]:
@@ -256,13 +347,26 @@ def _indented(lines: Iterable[RenderableType]) -> list[RenderableType]:
     return [Padding(line, (0, 0, 0, 2), expand=False) for line in lines]
 
 
-def _instance_table(instances: Sequence[PlannedInstance]) -> RenderableType:
-    table = _table("Create", "Id", "Start:size", "Compute instances")
-    for one in instances:
-        compute = " + ".join(f"{size}c" for size in one.compute_instances)
-        profile = one.placement.profile
-        _row(table, profile.name, profile.id, f"{one.placement.start}:{profile.size}", compute)
+def _change_table(plan: GpuMigPlan) -> RenderableType:
+    change = plan.change
+    there = {one.placement: one for one in change.keep}
+    used = any(one.busy for one in (*change.keep, *change.destroy))
+    table = _table(
+        "Change", "Profile", "Id", "Start:size", "Compute instances", *(["Used by"] if used else [])
+    )
+    for gone in change.destroy:
+        _row(table, "destroy", *_cells(gone.placement, gone.compute_instances), gone.busy or "")
+    for one in change.instances:
+        live = there.get(one.placement)
+        verb = "create" if live is None else "recut" if live in change.recut else "keep"
+        _row(table, verb, *_cells(one.placement, one.compute_instances), (live.busy if live else None) or "")
     return table
+
+
+def _cells(placement: Placement, compute_instances: Sequence[int] | None) -> tuple[object, ...]:
+    profile = placement.profile
+    compute = "" if compute_instances is None else " + ".join(f"{size}c" for size in compute_instances)
+    return profile.name, profile.id, f"{placement.start}:{profile.size}", compute
 
 
 def _mode(plan: GpuMigPlan) -> str:
@@ -300,4 +404,4 @@ def _table(*headers: str) -> Table:
 
 
 def _row(table: Table, *cells: object) -> None:
-    table.add_row(*(Text(str(cell)) for cell in cells))
+    table.add_row(*(Text(str(cell)) for cell in cells[: len(table.columns)]))

@@ -1,7 +1,8 @@
 """What a snapshot collects: the one list that the script on a host and the reader of a folder both follow.
 
 Left out on purpose, because they identify a machine or give access to it: MAC addresses, GUIDs and GIDs,
-serial numbers (`topology/ppin` is one), kubeconfig files, keys, and the environment of processes.
+serial numbers (`topology/ppin` is one), kubeconfig files, keys, and the environment of processes. Of those on
+GPUs the name and the control group are taken, not the command line.
 """
 
 from __future__ import annotations
@@ -119,3 +120,9 @@ CONFIG_FILE = "/var/lib/kubelet/config.yaml"
 CONFIG_DIR = "/etc/kubernetes/kubelet.conf.d"
 ROOT_DIR = "/var/lib/kubelet"
 STATE_FILES = ("cpu_manager_state", "memory_manager_state")
+
+DEVICE_CHECKPOINT = "device-plugins/kubelet_internal_checkpoint"
+"""Which container has which device, below the kubelet's root; taken without what device plugins answered."""
+
+POD_LOGS = "/var/log/pods"
+"""Folders NAMESPACE_NAME_UID: only the names of pods with devices are taken, and of those that use a GPU."""

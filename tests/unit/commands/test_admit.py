@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click import UsageError
 from click.testing import CliRunner, Result
 
 from numaforge.commands.admit import admit
@@ -175,3 +176,40 @@ def test_bad_input_is_one_clear_error(files: Path, name: str, text: str, message
         run(admit, files, "pod.yaml")
     assert refused.value.exit_code == ExitCode.BAD_INPUT
     assert name in str(refused.value)
+
+
+SLICES = pod("slices", cpu="2", memory="1Gi", **{"nvidia.com/mig-1g.10gb": "2"})
+
+
+@pytest.mark.parametrize("command", [admit, fit])
+@pytest.mark.parametrize(("mig", "code"), [((), ExitCode.NO), (("--mig", "inference-mig"), ExitCode.YES)])
+def test_pods_are_judged_by_the_slices_that_a_profile_brings(files: Path, command, mig, code) -> None:
+    (files / "slices.yaml").write_text(SLICES)
+    where = ["--topology", str(files / "dgx.json"), "--config", str(files / "kubelet.yaml")]
+    result = CliRunner().invoke(
+        command, [str(files / "slices.yaml"), *where, *mig], standalone_mode=False, catch_exceptions=False
+    )
+    assert result.return_value == code
+
+
+def test_what_the_node_does_not_offer_is_the_schedulers_to_refuse(files: Path) -> None:
+    (files / "slices.yaml").write_text(SLICES)
+    assert run(admit, files, "slices.yaml").output.splitlines()[:3] == [
+        "slices  refused, Unschedulable  Guaranteed",
+        "  0/1 nodes are available: 1 Insufficient nvidia.com/mig-1g.10gb.",
+        "  in the way: nvidia.com/mig-1g.10gb",
+    ]
+
+
+def test_fit_varies_the_number_of_gpus_and_shows_one_slice(files: Path) -> None:
+    (files / "slices.yaml").write_text(SLICES)
+    where = ["--topology", str(files / "dgx.json"), "--config", str(files / "kubelet.yaml")]
+    given = [str(files / "slices.yaml"), *where, "--mig", "inference-mig", "-o", "json"]
+    result = CliRunner().invoke(fit, given, standalone_mode=False, catch_exceptions=False)
+    [node] = json.loads(result.output)["nodes"]
+    assert [shape["devices"] for shape in node["largest"]] == [1]
+
+
+def test_devices_and_a_profile_are_one_too_many(files: Path) -> None:
+    with pytest.raises(UsageError, match="give --devices or --mig, not both"):
+        run(admit, files, "fits.yaml", "--mig", "inference-mig")

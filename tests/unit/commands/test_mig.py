@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from numaforge.cli import run
+from numaforge.planning.mig.plan import as_planned, plan_mig
+from numaforge.profile import load_profile
 from numaforge.topology import to_document
 from tests.fixtures.machines import dgx_h100, lab_node
 
@@ -171,11 +175,11 @@ def test_a_file_that_is_not_there_is_bad_input(capsys, tmp_path, machine, comman
 
 def test_plan_takes_the_only_config(capsys, tmp_path, machine):
     shown = answer(capsys, "plan", config(tmp_path, a=FITS), machine)
-    assert "Instances that exist are not known: each GPU is planned as empty." in shown
+    assert "its GPU instances are not known: planned as empty" in shown
     assert "GPU 0-7  H100 80GB HBM3" in shown
     assert "MIG mode changes from disabled to enabled" in shown
     assert "the MIG mode is lost at a reboot (Hopper)" in shown
-    assert "3g.40gb  9   4:4         3c" in shown
+    assert "create  3g.40gb  9   4:4         3c" in shown
 
 
 def test_plan_of_a_file_with_several_configs_needs_a_name(capsys, tmp_path, machine):
@@ -187,6 +191,13 @@ def test_plan_for_programs(capsys, tmp_path, machine):
     document = json.loads(answer(capsys, "plan", config(tmp_path, a=FITS), machine, "-o", "json"))
     assert (document["schema"], document["hostname"], document["config"]) == (1, "dgx-01", "a")
     assert document["assumes_no_instances"]
+    instances = [
+        *(
+            {"profile": "1g.10gb", "profile_id": 19, "start": start, "size": 1, "compute_instances": [1]}
+            for start in range(4)
+        ),
+        {"profile": "3g.40gb", "profile_id": 9, "start": 4, "size": 4, "compute_instances": [3]},
+    ]
     assert document["gpus"][1] == {
         "index": 1,
         "pci_address": "0000:43:00.0",
@@ -195,13 +206,11 @@ def test_plan_for_programs(capsys, tmp_path, machine):
         "mig_mode": "disabled",
         "wanted_mig_mode": "enabled",
         "mode_changes": True,
-        "create": [
-            {"profile": "3g.40gb", "profile_id": 9, "start": 4, "size": 4, "compute_instances": [3]},
-            *(
-                {"profile": "1g.10gb", "profile_id": 19, "start": start, "size": 1, "compute_instances": [1]}
-                for start in range(4)
-            ),
-        ],
+        "keep": [],
+        "destroy": [],
+        "recut": [],
+        "create": instances,
+        "instances": instances,
         "notices": ["the MIG mode is lost at a reboot (Hopper)"],
         "refusal": None,
         "collision": None,
@@ -222,3 +231,95 @@ def test_plan_of_a_machine_without_gpus_is_bad_input(capsys, tmp_path):
     assert error == (
         f"numaforge: {file}: mig-configs.a: matches no GPU of this machine\n  it has no NVIDIA GPU\n"
     )
+
+
+# ---- plan, with GPU instances that are there, and by a profile ----
+
+
+@pytest.fixture
+def cut(tmp_path: Path) -> str:
+    """Return a machine whose first GPU has 1g at 0, in use, and 3g at 4; its other GPUs are whole."""
+    bare = dgx_h100()
+    bare = replace(bare, gpus=tuple(replace(gpu, gpu_instances=()) for gpu in bare.gpus))
+    wish = load_profile({"mig": {"gpus": [{"indices": [0], "placements": {"1g": [0], "3g": [4]}}]}})
+    planned = as_planned(bare, plan_mig(bare, wish).value)
+    first, *others = planned.gpus
+    busy, idle = first.gpu_instances or ()
+    first = replace(first, gpu_instances=(replace(busy, pids=(42,)), idle))
+    file = tmp_path / "cut.json"
+    file.write_text(json.dumps(to_document(replace(planned, gpus=(first, *others)))))
+    return str(file)
+
+
+def profile(folder: Path, **mig: Any) -> str:
+    file = folder / "mine.yaml"
+    file.write_text(json.dumps({"mig": mig}))
+    return str(file)
+
+
+def test_plan_keeps_what_is_wanted_and_in_use(capsys, tmp_path, cut):
+    wish = profile(tmp_path, gpus=[{"indices": [0], "devices": {"1g": 1, "2g": 1}}])
+    shown = answer(capsys, "plan", "--profile", wish, cut)
+    assert "dgx-01  profile mine" in shown
+    rows = [line.split() for line in shown.splitlines() if "gb " in line]
+    assert rows == [
+        ["destroy", "3g.40gb", "9", "4:4", "3c"],
+        ["keep", "1g.10gb", "19", "0:1", "1c", "process", "42"],
+        ["create", "2g.20gb", "14", "2:2", "2c"],
+    ]
+    assert "|1g  |----|----|----|3g                 |" in shown
+    assert "|1g  |----|2g       |----|----|----|----|" in shown
+
+
+def test_plan_says_no_where_what_is_in_use_would_go(capsys, tmp_path, cut):
+    wish = profile(tmp_path, gpus=[{"indices": [0], "devices": {"7g": 1}}])
+    shown = answer(capsys, "plan", "--profile", wish, cut, code=1)
+    assert "what would have to go is in use: 1g.10gb at 0:1 by process 42" in shown
+    drained = profile(tmp_path, gpus=[{"indices": [0], "devices": {"7g": 1}}], in_use="drain")
+    assert answer(capsys, "plan", "--profile", drained, cut)
+
+
+def test_plan_by_a_profile_for_programs(capsys, tmp_path, cut):
+    wish = profile(tmp_path, gpus=[{"indices": [0], "devices": {"1g": 1}}])
+    document = json.loads(answer(capsys, "plan", "--profile", wish, cut, "-o", "json"))
+    assert (document["profile"], document["assumes_no_instances"]) == ("mine", False)
+    [gpu] = document["gpus"]
+    assert [(one["profile"], one["used_by"]) for one in gpu["keep"]] == [("1g.10gb", "process 42")]
+    assert [one["profile"] for one in gpu["destroy"]] == ["3g.40gb"]
+    assert (gpu["recut"], gpu["create"]) == ([], [])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        pytest.param([], "give a FILE or --profile", id="nothing"),
+        pytest.param(["a.yaml", "b.json", "c.json"], "at most one SNAPSHOT", id="two snapshots"),
+        pytest.param(
+            ["--profile", "training", "cut.json"], "says nothing about MIG", id="a profile without MIG"
+        ),
+        pytest.param(
+            ["--profile", "inference-mig", "--config", "a", "cut.json"],
+            "a profile names it",
+            id="a config beside",
+        ),
+    ],
+)
+def test_plan_refuses_what_means_nothing(capsys, monkeypatch, tmp_path, cut, arguments, said):
+    monkeypatch.chdir(tmp_path)
+    assert said in answer(capsys, "plan", *arguments, code=2)
+
+
+def test_a_nodes_plan_shows_the_geometry_before_and_after(capsys, tmp_path, cut):
+    wish = profile(tmp_path, gpus=[{"devices": {"1g": 1}}])
+    assert run(["plan", cut, "--profile", wish]) == 0
+    shown = capsys.readouterr().out.partition("\nMIG\n")[2].partition("\nNotices")[0].splitlines()
+    assert shown[0] == "0000:1b:00.0  MIG enabled"
+    assert [line.strip() for line in shown[1:7]] == [
+        "before",
+        "0    1    2    3    4    5    6    7",
+        "|1g  |----|----|----|3g                 |",
+        "after",
+        "0    1    2    3    4    5    6    7",
+        "|1g  |----|----|----|----|----|----|----|",
+    ]
+    assert shown[7].startswith("0000:43:00.0, 0000:52:00.0")

@@ -178,8 +178,15 @@ def test_a_policy_that_is_merged_into_the_main_file_is_judged_as_the_kubelet_rea
 
 @pytest.mark.parametrize("name", ready_profiles())
 def test_of_the_ready_profiles_only_that_of_small_pods_refuses_a_whole_node(name: str) -> None:
-    chosen = plan_node(dgx_h100(), load_profile(name))
+    chosen = plan_node(dgx_h100(), load_profile({"extends": name, "mig": {"gpus": []}}))
     assert (notice(chosen) is not None) == (name == "inference-mig")
+
+
+@pytest.mark.parametrize("strategy", ["mixed", "single"])
+def test_of_mig_devices_the_largest_pod_has_one(strategy: str) -> None:
+    chosen = plan_node(dgx_h100(), load_profile({"extends": "inference-mig", "mig": {"strategy": strategy}}))
+    assert [pod.devices for pod in chosen.largest_pods] == [1]
+    assert notice(chosen) is None
 
 
 def test_of_an_unknown_machine_nothing_is_claimed() -> None:

@@ -6,8 +6,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from numaforge.kubelet.admission.device_manager import Device, inventory_of, read_inventory
+    from numaforge.kubelet.admission.device_manager import Device, read_inventory
     from numaforge.kubelet.admission.hints import Hint
+    from numaforge.kubelet.admission.inventory import inventory_of
     from numaforge.kubelet.admission.machine import MachineInfo
     from numaforge.kubelet.admission.memory_manager import MemoryBlock
     from numaforge.kubelet.admission.node import Admission, Node
@@ -35,7 +36,7 @@ _HOMES = {
     "MemoryBlock": "memory_manager",
     "Node": "node",
     "Pod": "pod",
-    "inventory_of": "device_manager",
+    "inventory_of": "inventory",
     "read_inventory": "device_manager",
 }
 

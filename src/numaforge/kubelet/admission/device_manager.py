@@ -16,9 +16,6 @@ from numaforge.kubelet.admission.hints import Hint, HintsByResource
 from numaforge.kubelet.admission.masks import bits, lowest_bits, mask_of, masks_by_size
 from numaforge.kubelet.admission.pod import Container, Quantities, pod_limits
 from numaforge.kubelet.admission.refusal import unexpected
-from numaforge.topology.model import NodeTopology
-
-GPU_RESOURCES = {"10de": "nvidia.com/gpu", "1002": "amd.com/gpu", "8086": "gpu.intel.com/xe"}
 
 
 class DeviceError(NumaforgeError):
@@ -27,11 +24,15 @@ class DeviceError(NumaforgeError):
 
 @dataclass(frozen=True)
 class Device:
-    """A device that a plugin advertises; `numa_nodes` is None where it says nothing about topology."""
+    """A device that a plugin advertises; `numa_nodes` is None where it says nothing about topology.
+
+    `part_of` is the PCI address of the GPU that it is a slice of; None for a whole device.
+    """
 
     id: str
     numa_nodes: frozenset[int] | None
     healthy: bool = True
+    part_of: str | None = None
 
 
 Inventory = Mapping[str, Sequence[Device]]
@@ -49,19 +50,6 @@ def read_inventory(document: Mapping[str, Any]) -> dict[str, tuple[Device, ...]]
             "devices must map resource names to lists", remedy='for example {"nvidia.com/gpu": [0, 0, 1, 1]}'
         )
     return {str(resource): _read_devices(entries, str(resource)) for resource, entries in document.items()}
-
-
-def inventory_of(topology: NodeTopology) -> dict[str, tuple[Device, ...]]:
-    """Return a machine's GPUs as their vendor's device plugin advertises them: whole, by UUID or index."""
-    found: dict[str, list[Device]] = {}
-    for gpu in topology.gpus:
-        resource = GPU_RESOURCES.get(gpu.vendor.removeprefix("0x"))
-        if resource is None:
-            continue
-        listed = found.setdefault(resource, [])
-        nodes = None if gpu.numa_node is None else frozenset({gpu.numa_node})
-        listed.append(Device(gpu.uuid or str(len(listed)), nodes))
-    return {resource: tuple(devices) for resource, devices in found.items()}
 
 
 class _Plugin:

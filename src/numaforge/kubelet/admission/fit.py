@@ -14,6 +14,7 @@ from numaforge.kubelet.admission.masks import bits, ids_of
 from numaforge.kubelet.admission.node import Free
 from numaforge.kubelet.admission.pod import CPU, MEMORY
 from numaforge.kubelet.admission.refusal import KubeletHangError
+from numaforge.kubelet.admission.scheduler import unschedulable
 from numaforge.kubelet.admission.settings import NONE, STATIC
 from numaforge.kubelet.minors.options import TOPOLOGY_MANAGER_POLICIES, TOPOLOGY_MANAGER_SCOPES
 from numaforge.topology.model import NodeTopology
@@ -118,6 +119,8 @@ def fill(scenario: Scenario, pod: Pod) -> Fit:
     node = scenario.node()
     policy, scope = node.settings.topology_policy, node.settings.topology_scope
     pods = 0
+    if refusal := unschedulable(node, pod):
+        return Fit(policy, scope, 0, refusal, node.free())
     try:
         while (answer := node.admit(pod, f"{pod.name}-{pods}")).admitted:
             pods += 1
@@ -129,9 +132,11 @@ def fill(scenario: Scenario, pod: Pod) -> Fit:
 def largest_shapes(scenario: Scenario, resource: str) -> tuple[LargestShape, ...]:
     """Return the largest Guaranteed pod for each number of devices of `resource`, up to all of them.
 
-    A number of devices of which no pod is admitted has `pods` 0.
+    Of slices of GPUs it is the pod with one. A number of devices of which no pod is admitted has `pods` 0.
     """
     total = scenario.node().allocatable.amount(resource)
+    if any(device.part_of for device in (scenario.devices or {}).get(resource, ())):
+        total = min(total, 1)
     return tuple(_largest_shape(scenario, resource, count) for count in range(1, total + 1))
 
 

@@ -11,8 +11,9 @@ from numaforge.errors import KubeletConfigError, NumaforgeError
 from numaforge.kubelet.admission import checkpoint
 from numaforge.kubelet.admission.cpu_manager import CpuManager
 from numaforge.kubelet.admission.demand import Demand
-from numaforge.kubelet.admission.device_manager import Device, DeviceManager, inventory_of, read_inventory
+from numaforge.kubelet.admission.device_manager import Device, DeviceManager, read_inventory
 from numaforge.kubelet.admission.hints import Hint
+from numaforge.kubelet.admission.inventory import inventory_of
 from numaforge.kubelet.admission.machine import MachineInfo
 from numaforge.kubelet.admission.masks import ids_of
 from numaforge.kubelet.admission.memory_manager import MemoryBlock, MemoryManager
@@ -22,6 +23,8 @@ from numaforge.kubelet.admission.refusal import PodRejectedError
 from numaforge.kubelet.admission.settings import STATIC, Settings
 from numaforge.kubelet.admission.topology_manager import HintProvider, TopologyManager
 from numaforge.topology.model import CpuSet, NodeTopology
+
+UNSCHEDULABLE = "Unschedulable"  # the scheduler's reason; all others are the kubelet's
 
 
 @dataclass(frozen=True)
@@ -49,7 +52,8 @@ class Admission:
     @property
     def status_message(self) -> str | None:
         """Return the message as the pod's status shows it."""
-        return None if self.message is None else f"Pod was rejected: {self.message}"
+        from_scheduler = self.message is None or self.reason == UNSCHEDULABLE
+        return self.message if from_scheduler else f"Pod was rejected: {self.message}"
 
 
 @dataclass(frozen=True)

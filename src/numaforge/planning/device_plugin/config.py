@@ -16,8 +16,8 @@ from pydantic.alias_generators import to_camel
 
 from numaforge.errors import PlanError
 from numaforge.planning.device_plugin.names import PREFIX, SHARED
-from numaforge.profile.load import StrictLoader
 from numaforge.profile.section import Section, validated
+from numaforge.profile.strict_yaml import StrictLoader
 
 MIG_STRATEGIES = ("none", "single", "mixed")
 LONGEST_NAME = 63

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from numaforge.planning.mig.geometry import Placement, broken_limits, in_order, place
 from numaforge.planning.mig.models import MigModel, MigProfile
 
+_KEPT = 64  # answers: the GPUs of a machine, and often of a fleet, are asked for the same
 _MOST = 3  # of each kind of advice, and the most swaps in one
 
 Profiles = tuple[MigProfile, ...]
@@ -30,7 +32,16 @@ class Collision:
 
 def explain(model: MigModel, wanted: Iterable[MigProfile], fixed: Sequence[Placement] = ()) -> Collision:
     """Return why wanted GPU instances do not fit beside those that stay, and what would."""
-    order = in_order(wanted)
+    return _explained(model, in_order(wanted), tuple(fixed))
+
+
+def forget() -> None:
+    """Forget what was explained, as measurements need it."""
+    _explained.cache_clear()
+
+
+@lru_cache(_KEPT)
+def _explained(model: MigModel, order: Profiles, fixed: tuple[Placement, ...]) -> Collision:
     colliding = _colliding(model, order, fixed)
     return Collision(
         colliding,

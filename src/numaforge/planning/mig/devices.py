@@ -29,10 +29,10 @@ def found_gpus(topology: NodeTopology, plan: MigPlan) -> tuple[FoundGpu, ...]:
     profile is not known.
     """
     planned = {gpu.pci_address: gpu for gpu in plan.gpus}
-    listed = [gpu for gpu in nvidia_gpus(topology) if gpu.driver in _NVIDIA_DRIVER]
     return tuple(
         FoundGpu(index, _planned(planned[gpu.pci_address]) if gpu.pci_address in planned else _present(gpu))
-        for index, gpu in enumerate(listed)
+        for index, gpu in nvidia_gpus(topology).items()
+        if gpu.driver in _NVIDIA_DRIVER
     )
 
 

@@ -1,39 +1,39 @@
-"""What the GPUs of one machine get from a config: mode, placements, and what to know about it."""
+"""What the GPUs of one machine get: mode, placements, what of it is there, and why a GPU cannot have it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from numaforge.errors import PlanError
-from numaforge.planning.mig.advice import Collision, explain
-from numaforge.planning.mig.config import MigConfigEntry
-from numaforge.planning.mig.geometry import Placement, place
-from numaforge.planning.mig.models import NVIDIA, MigModel, MigProfile, model_of
-from numaforge.planning.mig.request import WantedInstance, wanted_instances
-from numaforge.topology.model import Gpu, NodeTopology
+from numaforge.planning.mig.advice import Collision
+from numaforge.planning.mig.choice import GpuWish, Wishes, choose_by_config, choose_by_profile, nvidia_gpus
+from numaforge.planning.mig.difference import Difference, LiveInstance, PlannedInstance, difference
+from numaforge.planning.mig.geometry import Placement
+from numaforge.planning.mig.models import UNKNOWN, MigModel, MigProfile, model_of
+from numaforge.planning.mig.request import WantedInstance, placed_instances, wanted_instances
+from numaforge.planning.model import Notice
+from numaforge.profile import NodeProfile
+from numaforge.profile.mig_parted import MigConfigEntry
+from numaforge.topology.model import Gpu, GpuInstance, NodeTopology
 
-
-@dataclass(frozen=True)
-class PlannedInstance:
-    """A GPU instance to create, with the compute slices of each of its compute instances."""
-
-    placement: Placement
-    compute_instances: tuple[int, ...]
+_ON, _OFF = "enabled", "disabled"
+_NOTHING = Difference((), (), (), (), ())
+_WAY_OUT = "end them, or let a drain do it with mig.in_use: drain"
 
 
 @dataclass(frozen=True)
 class GpuMigPlan:
-    """What one GPU gets. `index` counts NVIDIA's GPUs in PCI order, as mig-parted and nvidia-smi do.
+    """What one GPU gets. `index` is NVML's.
 
-    `refusal` says why it cannot have what the config says, with the `collision` where that is one.
+    `refusal` says why it cannot have what is wanted, with the `collision` where that is one.
     """
 
     index: int
     gpu: Gpu
     mode: str  # "enabled", "disabled"
     model: MigModel | None = None
-    create: tuple[PlannedInstance, ...] = ()
+    change: Difference = _NOTHING
     notices: tuple[str, ...] = ()
     refusal: str | None = None
     collision: Collision | None = None
@@ -41,123 +41,227 @@ class GpuMigPlan:
     @property
     def mode_changes(self) -> bool | None:
         """Say whether the MIG mode has to change; None where the present mode is not known."""
-        if self.gpu.mig_capable is False and self.mode == "disabled":
+        if self.gpu.mig_capable is False and self.mode == _OFF:
             return False
         return None if self.gpu.mig_mode is None else self.gpu.mig_mode != self.mode
+
+    @property
+    def create(self) -> tuple[PlannedInstance, ...]:
+        """Return the GPU instances that are to be created, as they lie in memory."""
+        return tuple(one for one in self.change.instances if one.placement in self.change.create)
 
 
 @dataclass(frozen=True)
 class MachineMigPlan:
-    """What the GPUs of a machine get from one config. GPUs in `untouched` are named by no entry."""
+    """What the GPUs of a machine get, from a `source` named `name`.
 
-    config: str
+    GPUs in `untouched` are named by no entry.
+    """
+
+    source: str  # "config", "profile"
+    name: str
     gpus: tuple[GpuMigPlan, ...]
     untouched: tuple[int, ...]
-    notices: tuple[str, ...]
+    notices: tuple[Notice, ...]
 
     @property
     def fits(self) -> bool:
-        """Say whether each GPU can have what the config says."""
+        """Say whether each GPU can have what is wanted."""
         return not any(gpu.refusal for gpu in self.gpus)
+
+    @property
+    def unknown(self) -> tuple[int, ...]:
+        """Return the GPUs whose GPU instances are not known: they are planned as empty."""
+        return tuple(one.index for one in self.gpus if one.gpu.gpu_instances is None)
+
+
+@dataclass(frozen=True)
+class _Allowed:
+    """What a change may do: take GPU instances that are in use, reboot the machine, change GPU instances."""
+
+    in_use: bool = False
+    reboot: bool = True
+    instances: bool = True
 
 
 def plan_machine(topology: NodeTopology, config: str, entries: Sequence[MigConfigEntry]) -> MachineMigPlan:
-    """Return what a config gives to the GPUs of a machine.
+    """Return what a config of mig-parted gives to the GPUs of a machine.
 
-    GPU instances that exist are not known: each GPU is taken as empty. Raises PlanError for a config that
-    matches no GPU, for an index that the machine does not have, and for a GPU that two entries name.
+    Raises PlanError for a config that matches no GPU, for an index that the machine does not have, and for a
+    GPU that two entries name.
     """
+    wishes = choose_by_config(nvidia_gpus(topology), config, entries)
+    return _planned(topology, ("config", config), wishes, _Allowed())
+
+
+def plan_profile(topology: NodeTopology, profile: NodeProfile) -> MachineMigPlan:
+    """Return what the section `mig` of a profile gives to the GPUs of a machine.
+
+    Raises PlanError, as `plan_machine` does.
+    """
+    wish = profile.mig
+    allowed = _Allowed(
+        in_use=wish.in_use == "drain",
+        reboot=profile.maintenance.reboot == "allowed",
+        instances=wish.managed_by != "dra-driver",
+    )
     gpus = nvidia_gpus(topology)
-    chosen, notices = _chosen(gpus, config, entries)
-    planned = tuple(_plan_gpu(index, gpus[index], entries[chosen[index]]) for index in sorted(chosen))
-    untouched = tuple(index for index in range(len(gpus)) if index not in chosen)
-    return MachineMigPlan(config, planned, untouched, tuple(notices))
+    if wish.mig_parted is None:
+        wishes = choose_by_profile(gpus, wish.gpus)
+    else:
+        config = wish.config or next(iter(wish.mig_parted.mig_configs))
+        wishes = choose_by_config(gpus, config, wish.mig_parted.mig_configs[config])
+    return _planned(topology, ("profile", profile.name), wishes, allowed)
 
 
-def nvidia_gpus(topology: NodeTopology) -> tuple[Gpu, ...]:
-    """Return NVIDIA's GPUs in PCI order."""
-    return tuple(
-        sorted((gpu for gpu in topology.gpus if gpu.vendor == NVIDIA), key=lambda gpu: gpu.pci_address)
+def _planned(
+    topology: NodeTopology, source: tuple[str, str], wishes: Wishes, allowed: _Allowed
+) -> MachineMigPlan:
+    gpus = nvidia_gpus(topology)
+    planned = tuple(
+        _plan_gpu(topology, GpuMigPlan(index, gpu, wish.mode), wish, allowed)
+        for index, gpu in gpus.items()
+        if (wish := wishes.by_index.get(index))
+    )
+    untouched = tuple(index for index in gpus if index not in wishes.by_index)
+    return MachineMigPlan(*source, planned, untouched, wishes.notices)
+
+
+def _plan_gpu(topology: NodeTopology, plan: GpuMigPlan, wish: GpuWish, allowed: _Allowed) -> GpuMigPlan:
+    gpu = plan.gpu
+    try:
+        _refuse_unreachable(gpu)
+        if wish.mode == _OFF and gpu.mig_capable is False:
+            return plan  # without MIG it is as a wish wants it that turns MIG off
+        model = _model(topology, gpu, wish.mode)
+        plan = replace(plan, model=model)
+        plan = replace(plan, notices=tuple(_notices(plan)))
+        change = _change(topology, gpu, model, wish) if allowed.instances or wish.mode == _OFF else _NOTHING
+    except PlanError as error:
+        return replace(plan, refusal=str(error))
+    if isinstance(change, Collision):
+        return replace(plan, refusal="its GPU instances do not fit", collision=change)
+    plan = replace(plan, change=change)
+    return replace(plan, refusal=next(_obstacles(topology, plan, allowed), None))
+
+
+def _refuse_unreachable(gpu: Gpu) -> None:
+    if gpu.unanswered is not None:
+        raise PlanError(
+            f"NVML has no answer for it: {gpu.unanswered}",
+            remedy="reset the GPU or reboot the machine, and look for its Xid in the kernel's log",
+        )
+    if gpu.virtualization == "vgpu":
+        raise PlanError("it is a vGPU", remedy="its host decides about MIG; leave it out here")
+    if gpu.driver not in (None, "nvidia"):
+        raise PlanError(f"the kernel driver {gpu.driver} has it", remedy="bind it to nvidia, or leave it out")
+
+
+def _model(topology: NodeTopology, gpu: Gpu, mode: str) -> MigModel | None:
+    """Return the model; one that turns MIG off needs not be known."""
+    if mode == _OFF:
+        try:
+            return model_of(gpu)
+        except PlanError:
+            return None
+    if gpu.mig_capable is False:
+        raise PlanError("its driver says that it has no MIG")
+    confidential = topology.nvidia and topology.nvidia.confidential_computing
+    if confidential not in (None, "off"):
+        raise PlanError(f"confidential computing is {confidential}, and MIG needs it off")
+    return model_of(gpu)
+
+
+def _change(
+    topology: NodeTopology, gpu: Gpu, model: MigModel | None, wish: GpuWish
+) -> Difference | Collision:
+    there = tuple(_live(topology, model, one) for one in gpu.gpu_instances or () if gpu.mig_mode == _ON)
+    if model is None or wish.mode == _OFF:
+        return replace(_NOTHING, destroy=there)
+    wanted: tuple[WantedInstance, ...]
+    wanted = placed_instances(model, wish.starts) if wish.starts else wanted_instances(model, wish.counts)
+    return difference(model, there, wanted)
+
+
+def _live(topology: NodeTopology, model: MigModel | None, found: GpuInstance) -> LiveInstance:
+    profiles = {profile.id: profile for profile in model.profiles} if model else {}
+    profile = profiles.get(found.profile_id) or _unknown_profile(found)
+    slices = [one.slices for one in found.compute_instances]
+    known = tuple(sorted((one for one in slices if one is not None), reverse=True))
+    return LiveInstance(
+        Placement(profile, found.start),
+        _users(topology, found.pids, {one.uuid for one in found.compute_instances}),
+        known if len(known) == len(slices) else None,
     )
 
 
-def _chosen(
-    gpus: Sequence[Gpu], config: str, entries: Sequence[MigConfigEntry]
-) -> tuple[dict[int, int], list[str]]:
-    """Return the entry of each GPU that has one, by index, and what to know about it."""
-    chosen: dict[int, int] = {}
-    notices = []
-    for number, entry in enumerate(entries):
-        where = f"mig-configs.{config}[{number}]"
-        matched = _matched(gpus, entry, where)
-        for index in matched:
-            if index in chosen:
-                raise PlanError(
-                    f"GPU {index} is named by entry {chosen[index]} already",
-                    where=where,
-                    remedy="name each GPU in one entry of a config",
-                )
-            chosen[index] = number
-        if not matched:
-            notices.append(f"{where} matches no GPU of this machine")
-        elif any(one.subsystem for one in entry.device_filter):
-            notices.append(f"{where}: the subsystem ids of GPUs are not known, so they are not compared")
-    if not chosen:
-        there = ", ".join(sorted({f"{gpu.vendor}:{gpu.device}" for gpu in gpus}))
-        raise PlanError(
-            "matches no GPU of this machine",
-            where=f"mig-configs.{config}",
-            remedy=f"its GPUs are {there}" if there else "it has no NVIDIA GPU",
+def _unknown_profile(found: GpuInstance) -> MigProfile:
+    """Return a profile that the model does not offer: it takes its place, and is never wanted."""
+    return MigProfile(f"profile {found.profile_id}", found.profile_id, 0, found.size, (found.start,), 1)
+
+
+def _users(topology: NodeTopology, pids: Sequence[int], uuids: Collection[str | None]) -> str | None:
+    """Return who uses a GPU or a MIG device: processes, and pods to which the kubelet has given it."""
+    words = []
+    named = set()
+    for pid in sorted(pids):
+        process = topology.gpu_processes.get(pid)
+        owner = process and (process.pod or process.unit or process.name)
+        named.add(owner)
+        words.append(f"process {pid} ({owner})" if owner else f"process {pid}")
+    holders = {
+        one.pod
+        for one in topology.device_holders or ()
+        if one.present and one.device.partition("::")[0] in uuids
+    }
+    return ", ".join([*words, *(f"pod {pod}" for pod in sorted(holders - named))]) or None
+
+
+def _obstacles(topology: NodeTopology, plan: GpuMigPlan, allowed: _Allowed) -> Iterator[str]:
+    """Yield why a change cannot be carried out on the GPU as it is, with the way out."""
+    gpu = plan.gpu
+    pending = gpu.mig_pending
+    if pending not in (None, gpu.mig_mode, plan.mode):
+        yield (
+            f"its MIG mode is {gpu.mig_mode}, and {pending} after the next reset or reboot\n"
+            f"  set it back: `nvidia-smi -i {gpu.pci_address} -mig {int(plan.mode == _ON)}`"
         )
-    return chosen, notices
+    if plan.change.in_the_way and not allowed.in_use:
+        taken = "; ".join(f"{one.placement} by {one.busy}" for one in plan.change.in_the_way)
+        yield f"what would have to go is in use: {taken}\n  {_WAY_OUT}"
+    users = _users(topology, gpu.pids, {gpu.uuid})
+    if plan.mode_changes and users and not allowed.in_use:
+        yield f"its MIG mode has to change while it is in use by {users}\n  {_WAY_OUT}"
+    if plan.mode_changes and _needs_reboot(plan) and not allowed.reboot:
+        yield (
+            "a change of its MIG mode needs a reboot of this virtual machine\n"
+            "  allow it with maintenance.reboot: allowed"
+        )
 
 
-def _matched(gpus: Sequence[Gpu], entry: MigConfigEntry, where: str) -> list[int]:
-    absent = [index for index in entry.devices or () if index >= len(gpus)]
-    if absent:
-        last = f"write 0 to {len(gpus) - 1}" if gpus else "it has no NVIDIA GPU"
-        raise PlanError(f"there is no GPU {absent[0]}", where=f"{where}.devices", remedy=last)
-    ids = {(one.vendor, one.device) for one in entry.device_filter}
-    return [
-        index
-        for index, gpu in enumerate(gpus)
-        if (entry.devices is None or index in entry.devices)
-        and (not ids or (gpu.vendor.lower(), gpu.device.lower()) in ids)
-    ]
+def _needs_reboot(plan: GpuMigPlan) -> bool:
+    """Say whether a change of the mode needs a reboot: a guest cannot reset a GPU that is passed through."""
+    reset = plan.model is None or plan.model.reset_for_mode
+    return reset and plan.gpu.virtualization == "passthrough"
 
 
-def _plan_gpu(index: int, gpu: Gpu, entry: MigConfigEntry) -> GpuMigPlan:
-    plan = GpuMigPlan(index, gpu, "enabled" if entry.mig_enabled else "disabled")
-    try:
-        model = model_of(gpu)
-        plan = replace(plan, model=model, notices=tuple(_notices(plan, model)))
-        wanted = wanted_instances(model, entry.mig_devices or {})
-    except PlanError as error:
-        # A GPU without MIG is as a config wants it that turns MIG off.
-        return plan if not entry.mig_enabled else replace(plan, refusal=str(error))
-    if gpu.mig_capable is False and entry.mig_enabled:
-        return replace(plan, refusal="its driver says that it has no MIG")
-    profiles = [one.profile for one in wanted]
-    placed = place(model, profiles)
-    if placed is None:
-        return replace(plan, refusal="its GPU instances do not fit", collision=explain(model, profiles))
-    return replace(plan, create=tuple(_planned(placed, wanted)))
+def mode_change(plan: GpuMigPlan) -> str:
+    """Return what a change of the MIG mode takes on this GPU."""
+    generation = plan.model.generation if plan.model else UNKNOWN
+    if _needs_reboot(plan):
+        return f"a change of the MIG mode needs a reboot of this virtual machine ({generation})"
+    if plan.model is None or plan.model.reset_for_mode:
+        return f"a change of the MIG mode needs a reset of the GPU ({generation})"
+    return f"the MIG mode is lost at a reboot ({generation})"
 
 
-def _planned(placements: Sequence[Placement], wanted: Sequence[WantedInstance]) -> Iterator[PlannedInstance]:
-    compute: Mapping[MigProfile, list[tuple[int, ...]]] = {one.profile: [] for one in wanted}
-    for one in wanted:
-        compute[one.profile].append(one.compute_instances)
-    for placement in placements:
-        yield PlannedInstance(placement, compute[placement.profile].pop(0))
-
-
-def _notices(plan: GpuMigPlan, model: MigModel) -> Iterator[str]:
+def _notices(plan: GpuMigPlan) -> Iterator[str]:
     if plan.mode_changes is None:
         yield "its MIG mode is not known: it needs the driver's answer"
-    if plan.mode_changes and model.reset_for_mode:
-        yield f"a change of the MIG mode needs a reset of the GPU ({model.generation})"
-    if plan.mode == "enabled" and not model.reset_for_mode:
-        yield f"the MIG mode is lost at a reboot ({model.generation})"
+    model = plan.model
+    if model is None:
+        return
+    if plan.mode_changes if model.reset_for_mode else plan.mode == _ON:
+        yield mode_change(plan)
     if model.doubt:
         yield f"not confirmed: {model.doubt}"

@@ -52,7 +52,7 @@ def operator_entries(plan: MigPlan, topology: NodeTopology) -> list[Entry]:
         )
     planned = {gpu.pci_address for gpu in plan.gpus}
     groups: dict[tuple[str, str], list[int]] = defaultdict(list)
-    for index, (gpu, after) in enumerate(zip(gpus, found, strict=True)):
+    for (index, gpu), after in zip(gpus.items(), found, strict=True):
         if gpu.pci_address not in planned:
             _require_known(index, gpu)
         counts = None if after.mig_devices is None else dict(sorted(Counter(after.mig_devices).items()))
@@ -81,9 +81,9 @@ def _has_mig(gpu: Gpu) -> bool:
 
 
 def _entry(
-    device: str, counts: Mapping[str, int] | None, indices: Sequence[int], gpus: Sequence[Gpu]
+    device: str, counts: Mapping[str, int] | None, indices: Sequence[int], gpus: Mapping[int, Gpu]
 ) -> Entry:
-    of_model = [index for index, gpu in enumerate(gpus) if gpu.device.lower() == device]
+    of_model = [index for index, gpu in gpus.items() if gpu.device.lower() == device]
     entry: Entry = {
         "device-filter": [f"0x{device.upper()}{NVIDIA.upper()}"],
         "devices": "all" if of_model == [*indices] else [*indices],

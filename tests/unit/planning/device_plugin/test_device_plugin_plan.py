@@ -27,7 +27,7 @@ def profile(**section: object) -> NodeProfile:
 
 def cut(*geometries: tuple[MigInstance, ...], **fields: str) -> MigPlan:
     """Return a plan that cuts the first GPUs so, and leaves the others whole."""
-    gpus = nvidia_gpus(dgx_h100())
+    gpus = nvidia_gpus(dgx_h100()).values()
     wanted = [*geometries, *[()] * (len(gpus) - len(geometries))]
     return MigPlan(
         tuple(

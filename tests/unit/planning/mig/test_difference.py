@@ -7,23 +7,30 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from numaforge.planning.mig.advice import Collision
-from numaforge.planning.mig.difference import Difference, GpuInstance, InTheWay, difference
+from numaforge.planning.mig.difference import Difference, LiveInstance, difference
 from numaforge.planning.mig.geometry import Placement
-from numaforge.planning.mig.models import MigModel, model_named, profile_of
+from numaforge.planning.mig.models import MigModel, MigProfile, model_named, profile_of
+from numaforge.planning.mig.request import WantedInstance, parse_counts, wanted_instances
 from tests.unit.planning.mig.oracle import allowed, fewest_destroyed
 
 A100 = model_named("a100-40gb")
 SMALL = [model_named("a30-24gb"), A100, model_named("rtx-pro-6000-96gb")]
 
 
-def there(*texts: str) -> list[GpuInstance]:
-    """Return GPU instances written as `1g.5gb@0`, or `1g.5gb@0!` for one in use."""
+def there(*texts: str) -> list[LiveInstance]:
+    """Return GPU instances written as `1g.5gb@0`, `1g.5gb@0!` in use, or `3g.20gb@0:2+1` with sizes."""
     found = []
     for text in texts:
-        name, start = text.rstrip("!").split("@")
+        name, place = text.rstrip("!").split("@")
+        start, _, sizes = place.partition(":")
         placement = Placement(profile_of(A100, name), int(start))
-        found.append(GpuInstance(placement, "a process" if text.endswith("!") else None))
+        compute = tuple(map(int, sizes.split("+"))) if sizes else None
+        found.append(LiveInstance(placement, "a process" if text.endswith("!") else None, compute))
     return found
+
+
+def whole(*profiles: MigProfile) -> list[WantedInstance]:
+    return [WantedInstance(profile, (profile.slices,)) for profile in profiles]
 
 
 def written(placements) -> str:
@@ -53,7 +60,7 @@ def written(placements) -> str:
     ],
 )
 def test_a_change(present, wanted, keep, destroy, create):
-    change = difference(A100, there(*present), [profile_of(A100, name) for name in wanted])
+    change = difference(A100, there(*present), whole(*(profile_of(A100, name) for name in wanted)))
     assert isinstance(change, Difference)
     assert written(one.placement for one in change.keep) == keep
     assert written(one.placement for one in change.destroy) == destroy
@@ -73,27 +80,72 @@ def test_a_change(present, wanted, keep, destroy, create):
         ),
     ],
 )
-def test_what_is_in_use_is_never_destroyed(present, wanted, named):
-    answer = difference(A100, there(*present), [profile_of(A100, name) for name in wanted])
-    assert isinstance(answer, InTheWay)
-    assert written(one.placement for one in answer.instances) == named
-    assert all(one.busy == "a process" for one in answer.instances)
+def test_what_is_in_use_and_in_the_way_is_named(present, wanted, named):
+    answer = difference(A100, there(*present), whole(*(profile_of(A100, name) for name in wanted)))
+    assert isinstance(answer, Difference)
+    assert written(one.placement for one in answer.in_the_way) == named
+    assert all(one.busy == "a process" for one in answer.in_the_way)
 
 
 def test_what_does_not_fit_an_empty_gpu_is_a_collision():
-    wanted = [profile_of(A100, name) for name in ("3g.20gb", "3g.20gb", "1g.5gb")]
+    wanted = whole(*(profile_of(A100, name) for name in ("3g.20gb", "3g.20gb", "1g.5gb")))
     assert isinstance(difference(A100, there("1g.5gb@0!"), wanted), Collision)
 
 
+@pytest.mark.parametrize(
+    ("present", "wanted", "in_the_end", "recut"),
+    [
+        pytest.param(
+            ["3g.20gb@0:1+1+1", "3g.20gb@4:3"],
+            "3g.20gb 1c.3g.20gb=3",
+            "0:1+1+1 4:3",
+            "",
+            id="what is there as it is wanted stays so",
+        ),
+        pytest.param(
+            ["3g.20gb@0:1+1+1", "3g.20gb@4:3"], "3g.20gb=2", "0:3 4:3", "3g.20gb@0", id="the other is recut"
+        ),
+        pytest.param(
+            ["3g.20gb@0:3", "3g.20gb@4:3!"],
+            "3g.20gb 1c.3g.20gb=3",
+            "0:1+1+1 4:3",
+            "3g.20gb@0",
+            id="that in use stays as it is",
+        ),
+        pytest.param(["3g.20gb@4"], "1c.3g.20gb=3", "4:1+1+1", "", id="what is not known is not claimed"),
+    ],
+)
+def test_compute_instances(present, wanted, in_the_end, recut):
+    change = difference(A100, there(*present), wanted_instances(A100, parse_counts(wanted.split())))
+    assert isinstance(change, Difference)
+    sizes = [f"{one.placement.start}:{'+'.join(map(str, one.compute_instances))}" for one in change.instances]
+    assert " ".join(sizes) == in_the_end
+    assert written(one.placement for one in change.recut) == recut
+    assert (change.destroy, change.create) == ((), ())
+
+
+def test_of_two_that_one_stays_which_needs_no_other_compute_instances():
+    present = there("3g.20gb@0:3", "3g.20gb@4:1+1+1")
+    change = difference(A100, present, wanted_instances(A100, {"1c.3g.20gb": 3}))
+    assert isinstance(change, Difference)
+    assert (written(one.placement for one in change.keep), change.recut) == ("3g.20gb@4", ())
+
+
+def test_a_recut_of_what_is_in_use_is_in_the_way():
+    change = difference(A100, there("3g.20gb@0:3!"), wanted_instances(A100, {"1c.3g.20gb": 3}))
+    assert isinstance(change, Difference)
+    assert written(one.placement for one in change.in_the_way) == "3g.20gb@0"
+
+
 @st.composite
-def cases(draw) -> tuple[MigModel, list[GpuInstance], list]:
+def cases(draw) -> tuple[MigModel, list[LiveInstance], list]:
     model = draw(st.sampled_from(SMALL))
     places = [Placement(profile, start) for profile in model.profiles for start in profile.starts]
     present: list[Placement] = []
     for placement in draw(st.lists(st.sampled_from(places), max_size=5)):
         if allowed(model, [*present, placement]):
             present.append(placement)
-    instances = [GpuInstance(one, draw(st.sampled_from([None, None, "a process"]))) for one in present]
+    instances = [LiveInstance(one, draw(st.sampled_from([None, None, "a process"]))) for one in present]
     kept = [one.profile for one in present if draw(st.booleans())]
     return model, instances, kept + draw(st.lists(st.sampled_from(model.profiles), max_size=2))
 
@@ -101,10 +153,10 @@ def cases(draw) -> tuple[MigModel, list[GpuInstance], list]:
 @given(cases())
 def test_no_change_destroys_fewer(case):
     model, present, wanted = case
-    answer = difference(model, present, wanted)
+    answer = difference(model, present, whole(*wanted))
     known = [(one.placement, one.busy is not None) for one in present]
     fewest = fewest_destroyed(model, known, wanted)
-    if not isinstance(answer, Difference):
+    if not isinstance(answer, Difference) or answer.in_the_way:
         assert fewest is None
         return
     assert len(answer.destroy) == fewest

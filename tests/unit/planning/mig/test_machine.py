@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from numaforge.errors import PlanError
-from numaforge.planning.mig.config import parse_config
 from numaforge.planning.mig.machine import MachineMigPlan, plan_machine
+from numaforge.profile.mig_parted import parse_config
 from numaforge.topology.model import Gpu, NodeTopology
 from tests.fixtures.machines import dgx_h100, grace_blackwell_tray, lab_node
 
@@ -41,10 +41,10 @@ def test_every_gpu_gets_placements():
     assert [one.index for one in plan.gpus] == [*range(8)]
     for one in plan.gpus:
         assert [str(each.placement) for each in one.create] == [
-            "3g.40gb at 4:4",
             "2g.20gb at 0:2",
             "1g.10gb at 2:1",
             "1g.10gb at 3:1",
+            "3g.40gb at 4:4",
         ]
 
 
@@ -142,14 +142,14 @@ A100_FILTER = 'device-filter: "0x20B010DE", '
 def test_a_file_for_several_models_is_told_what_matches_nothing():
     plan = planned(dgx_h100(), A100_FILTER + on("1g.5gb: 7"), H100_FILTER + on("1g.10gb: 7"))
     assert plan.fits
-    assert plan.notices == ("mig-configs.a[0] matches no GPU of this machine",)
+    assert [one.message for one in plan.notices] == ["mig-configs.a[0] matches no GPU of this machine"]
 
 
 def test_subsystems_are_not_compared():
     filters = 'device-filter: ["0x233110DE", "0x233010DE:0x16C010DE"], '
     plan = planned(dgx_h100(), filters + on("1g.10gb: 7"))
     assert len(plan.gpus) == 8
-    assert "subsystem ids of GPUs are not known" in plan.notices[0]
+    assert "subsystem ids of GPUs are not known" in plan.notices[0].message
 
 
 @pytest.mark.parametrize(
@@ -161,7 +161,10 @@ def test_subsystems_are_not_compared():
         pytest.param(lab_node(), [OFF], "it has no NVIDIA GPU", id="a machine without GPUs"),
         pytest.param(dgx_h100(), [on("", "[8]")], "there is no GPU 8", id="an index beyond the last"),
         pytest.param(
-            dgx_h100(), [on("", "[0, 1]"), OFF], "GPU 0 is named by entry 0 already", id="a GPU named twice"
+            dgx_h100(),
+            [on("", "[0, 1]"), OFF],
+            "GPU 0 is named by mig-configs.a[0] already",
+            id="a GPU twice",
         ),
     ],
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from numaforge.errors import PlanError
-from numaforge.planning.mig.config import parse_config
+from numaforge.profile.mig_parted import parse_config
 
 
 def file(entry: str) -> str:

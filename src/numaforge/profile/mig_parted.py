@@ -15,10 +15,9 @@ import yaml
 from pydantic import BeforeValidator, Field, model_validator
 
 from numaforge.errors import NumaforgeError, PlanError
-from numaforge.planning.mig.names import parse_profile_name
-from numaforge.planning.mig.request import MOST_DEVICES
-from numaforge.profile.load import StrictLoader
+from numaforge.profile.mig_names import MOST_DEVICES, parse_profile_name
 from numaforge.profile.section import Section, validated
+from numaforge.profile.strict_yaml import StrictLoader
 
 _FILTER = re.compile(
     "0x(?P<device>[0-9a-f]{4})(?P<vendor>[0-9a-f]{4})(?P<subsystem>:0x[0-9a-f]{8})?", re.IGNORECASE

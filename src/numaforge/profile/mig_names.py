@@ -10,9 +10,13 @@ from numaforge.errors import NumaforgeError
 _NUMBER = "[1-9][0-9]{0,3}"
 _ATTRIBUTE = "[a-zA-Z][a-zA-Z0-9.]*"
 _NAME = re.compile(
-    rf"((?P<compute>{_NUMBER})c\.)?(?P<slices>{_NUMBER})g\.(?P<gigabytes>0|{_NUMBER})gb"
+    rf"((?P<compute>{_NUMBER})c\.)?(?P<slices>{_NUMBER})g(\.(?P<gigabytes>0|{_NUMBER})gb)?"
     rf"(?P<attributes>[+-]{_ATTRIBUTE}(,{_ATTRIBUTE})*)?"
 )
+MOST_DEVICES = 64  # of one profile that may be asked of a GPU; more than any holds
+
+# A name as a profile of numaforge may have it, for schemas.
+NAME_PATTERN = re.sub(r"\?P<[a-z]+>", "", _NAME.pattern)
 
 
 @dataclass(frozen=True)
@@ -20,21 +24,27 @@ class ProfileName:
     """What the name of a MIG profile says.
 
     `compute` is the size of a compute instance that is smaller than its GPU instance, in compute slices.
-    `attributes` is "" or the sign and the attributes in order: "+me", "-me".
+    `attributes` is "" or the sign and the attributes in order: "+me", "-me". `gigabytes` is None in a short
+    name, such as `1g`.
     """
 
     slices: int
-    gigabytes: int
+    gigabytes: int | None
     attributes: str = ""
     compute: int | None = None
 
 
-def parse_profile_name(text: str) -> ProfileName:
-    """Return what a profile's name says. Raises NumaforgeError for what go-nvlib would not read."""
+def parse_profile_name(text: str, *, short: bool = False) -> ProfileName:
+    """Return what a profile's name says; `short` takes names without memory, too: `1g`, `1g+me`.
+
+    Raises NumaforgeError for what go-nvlib would not read.
+    """
     match = _NAME.fullmatch(text)
-    if match is None:
+    if match is None or not (short or match["gigabytes"]):
+        more = ", or 1g" if short else ""
         raise NumaforgeError(
             f"{text!r} is not the name of a MIG profile; write for example 1g.10gb, 1g.10gb+me or 1c.3g.40gb"
+            f"{more}"
         )
     slices = int(match["slices"])
     compute = int(match["compute"]) if match["compute"] else None
@@ -43,7 +53,8 @@ def parse_profile_name(text: str) -> ProfileName:
             f"{text!r} wants {compute} compute slices of a GPU instance that has {slices}; "
             f"write {slices}c or less"
         )
-    return ProfileName(slices, int(match["gigabytes"]), _in_order(text, match["attributes"] or ""), compute)
+    gigabytes = int(match["gigabytes"]) if match["gigabytes"] else None
+    return ProfileName(slices, gigabytes, _in_order(text, match["attributes"] or ""), compute)
 
 
 def _in_order(text: str, attributes: str) -> str:

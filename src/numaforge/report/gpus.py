@@ -1,0 +1,114 @@
+"""What stands below the table of GPUs: their instances and users, what waits, what does not answer."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+from rich.text import Text
+
+from numaforge.cpulist import format_cpulist
+from numaforge.report.wording import counted, some_of
+from numaforge.topology.holders import pods_on, uuids_of
+from numaforge.topology.model import Gpu, NodeTopology, NvidiaDriver
+
+_Say = Callable[[Gpu, NodeTopology], str]
+
+
+def gpu_notes(topology: NodeTopology) -> list[Text]:
+    """Return a line for each thing that is so of some GPUs: `In use: GPU 0: team-a/train-0`."""
+    found = ((title, "; ".join(_alike(topology, say))) for title, say in NOTES.items())
+    return [Text.assemble((f"{title}: ", "bold"), said) for title, said in found if said]
+
+
+def driver_words(driver: NvidiaDriver | None) -> str:
+    """Return the driver in one line, "" where there is none: `580.95.05, CUDA 13.0`."""
+    if driver is None:
+        return ""
+    cuda = f"CUDA {driver.cuda_version}" if driver.cuda_version else ""
+    computing = driver.confidential_computing
+    confidential = f"confidential computing {computing}" if computing not in (None, "off") else ""
+    return ", ".join(words for words in (driver.version, cuda, confidential, driver.error) if words)
+
+
+def gpu_names(gpus: Sequence[Gpu]) -> str:
+    """Return NVML's indexes as a list, `GPU 0-3`; PCI addresses where an index is not known."""
+    indexes = [gpu.index for gpu in gpus if gpu.index is not None]
+    if len(indexes) == len(gpus):
+        return f"GPU {format_cpulist(indexes)}"
+    return ", ".join(gpu.pci_address for gpu in gpus)
+
+
+def _alike(topology: NodeTopology, say: _Say) -> Iterator[str]:
+    """Yield what is said, for GPUs of which the same is said together."""
+    said: dict[str, list[Gpu]] = {}
+    for gpu in sorted(topology.gpus, key=lambda gpu: gpu.pci_address):
+        said.setdefault(say(gpu, topology), []).append(gpu)
+    yield from (f"{gpu_names(alike)}: {words}" for words, alike in said.items() if words)
+
+
+def _instances(gpu: Gpu, _: NodeTopology) -> str:
+    """Say what lies in a GPU: profiles with counts, or how many devices where only that is known."""
+    if gpu.mig_mode != "enabled":
+        return ""
+    if gpu.gpu_instances is None:
+        return f"{counted(len(gpu.mig_devices), 'MIG device')}, placement not known"
+    names = {offer.id: offer.name for offer in gpu.mig_profiles}
+    in_place = sorted(gpu.gpu_instances, key=lambda one: one.start)
+    counts = Counter(names.get(one.profile_id) or f"profile {one.profile_id}" for one in in_place)
+    return ", ".join(f"{count} x {name}" for name, count in counts.items()) or "none"
+
+
+def _pending(gpu: Gpu, _: NodeTopology) -> str:
+    mig = gpu.mig_pending if gpu.mig_pending not in (None, gpu.mig_mode) else None
+    ecc = gpu.ecc if gpu.ecc and None not in (gpu.ecc.enabled, gpu.ecc.pending) else None
+    waits = [
+        f"MIG {mig}" if mig else "",
+        f"ECC {'on' if ecc.pending else 'off'}" if ecc and ecc.pending != ecc.enabled else "",
+        "rows to remap" if gpu.remapped_rows and gpu.remapped_rows.pending else "",
+    ]
+    return ", ".join(filter(None, waits))
+
+
+def _fabric(gpu: Gpu, _: NodeTopology) -> str:
+    fabric = gpu.fabric_state
+    if fabric is None:
+        return ""
+    status = fabric.status if fabric.status != "Success" else None
+    return ", ".join(filter(None, (fabric.state, status, *(fabric.faults or ()))))
+
+
+def _faults(gpu: Gpu, _: NodeTopology) -> str:
+    faults = [
+        "row remapping failed" if gpu.remapped_rows and gpu.remapped_rows.failed else "",
+        f"the driver asks for {gpu.recovery_action}" if gpu.recovery_action not in (None, "none") else "",
+    ]
+    return ", ".join(filter(None, faults))
+
+
+def _users(gpu: Gpu, topology: NodeTopology) -> str:
+    """Say who uses a GPU: pods by name, then units, then processes."""
+    pods = set(pods_on(topology.device_holders or (), uuids_of(gpu)))
+    others = set()
+    for pid in gpu.pids:
+        process = topology.gpu_processes.get(pid)
+        if process is not None and process.pod is not None:
+            pods.add(process.pod)
+        else:
+            others.add((process and (process.unit or process.name)) or f"process {pid}")
+    return some_of(sorted(pods) + sorted(others))
+
+
+def _silence(gpu: Gpu, _: NodeTopology) -> str:
+    return gpu.unanswered or ""
+
+
+NOTES: Mapping[str, _Say] = {
+    "MIG instances": _instances,
+    "Waiting for a reset or a reboot": _pending,
+    "In use": _users,
+    "NVLink fabric": _fabric,
+    "Faults": _faults,
+    "No answer": _silence,
+}
+"""The lines in their order, each with what it says of one GPU; "" is nothing."""

@@ -1,0 +1,703 @@
+"""What a plan says of MIG: the smallest change, refusals before a host is touched, what is advertised."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from numaforge.errors import PlanError
+from numaforge.planning.document import dumps, loads
+from numaforge.planning.mig.geometry import Placement
+from numaforge.planning.mig.machine import plan_profile
+from numaforge.planning.mig.models import MigModel, MigProfile, model_named
+from numaforge.planning.mig.plan import as_planned, plan_mig
+from numaforge.planning.model import MigPlan, NodePlan
+from numaforge.planning.node import plan_node
+from numaforge.profile import NodeProfile, load_profile
+from numaforge.topology.model import (
+    ComputeInstance,
+    DeviceHolder,
+    Gpu,
+    GpuInstance,
+    GpuProcess,
+    MigProfileOffer,
+    NodeTopology,
+    NvidiaDriver,
+)
+from tests.fixtures.machines import dgx_h100, lab_node
+from tests.unit.planning.mig.oracle import allowed, fewest_destroyed
+
+GIB = 2**30
+H100 = model_named("h100-80gb")
+
+
+def wish(*gpus: dict[str, Any], **mig: Any) -> NodeProfile:
+    return load_profile({"name": "t", "mig": {"gpus": [*gpus], **mig}})
+
+
+def gpu(device: str = "2330", bus: int = 1, **more: Any) -> Gpu:
+    said: dict[str, Any] = {"mig_capable": True, "mig_mode": "disabled", "gpu_instances": ()}
+    return Gpu(f"0000:{bus:02x}:00.0", "10de", device, 0, uuid=f"GPU-{bus}", **{**said, **more})
+
+
+def cut(*texts: str, device: str = "2330", **more: Any) -> Gpu:
+    """Return a GPU with GPU instances written as `19@0`, or `9@4:1+2` with compute instances, `!` in use."""
+    sizes = {profile.id: profile for profile in model_named(device).profiles}
+    instances = []
+    for number, text in enumerate(texts):
+        profile, place = text.rstrip("!").split("@")
+        start, _, compute = place.partition(":")
+        model = sizes[int(profile)]
+        slices = [int(one) for one in compute.split("+")] if compute else [model.slices]
+        instances.append(
+            GpuInstance(
+                number + 3,
+                model.id,
+                int(start),
+                model.size,
+                tuple(ComputeInstance(n, each, f"MIG-{number}-{n}") for n, each in enumerate(slices)),
+                (100 + number,) if text.endswith("!") else (),
+            )
+        )
+    pids = tuple(pid for one in instances for pid in one.pids)
+    return gpu(device, mig_mode="enabled", gpu_instances=tuple(instances), pids=pids, **more)
+
+
+def machine(*gpus: Gpu, **more: Any) -> NodeTopology:
+    return replace(lab_node(), gpus=gpus, **more)
+
+
+def lies(plan: MigPlan, index: int = 0) -> str:
+    return ", ".join(f"{one.profile}@{one.start}" for one in plan.gpus[index].instances)
+
+
+def refusal(topology: NodeTopology, profile: NodeProfile) -> str:
+    with pytest.raises(PlanError) as caught:
+        plan_mig(topology, profile)
+    return str(caught.value)
+
+
+# ---- what is wanted ----
+
+
+@pytest.mark.parametrize(
+    ("devices", "expected"),
+    [
+        pytest.param({"3g.40gb": 1, "1g.10gb": 2}, "3g.40gb@0, 1g.10gb@4, 1g.10gb@5", id="by full name"),
+        pytest.param({"1g": 1, "1g+me": 1}, "1g.10gb@0, 1g.10gb+me@1", id="by slices: the smallest memory"),
+        pytest.param({"1g": "all"}, ", ".join(f"1g.10gb@{n}" for n in range(7)), id="as many as fit"),
+        pytest.param(
+            {"4g": 1, "1g": "all"}, "4g.40gb@0, 1g.10gb@4, 1g.10gb@5, 1g.10gb@6", id="as many as fit beside"
+        ),
+    ],
+)
+def test_counts(devices, expected):
+    assert lies(plan_mig(machine(gpu()), wish({"devices": devices})).value) == expected
+
+
+def test_placements_are_taken_as_they_are_said():
+    plan = plan_mig(machine(gpu()), wish({"placements": {"3g": [4], "1g.10gb": [2, 0]}})).value
+    assert lies(plan) == "1g.10gb@0, 1g.10gb@2, 3g.40gb@4"
+
+
+def test_the_mode_alone():
+    plan = plan_mig(machine(gpu(), gpu(bus=2)), wish({"indices": [0], "mode": "enabled"})).value
+    assert [(one.mode, one.instances) for one in plan.gpus] == [("enabled", ())]
+
+
+@pytest.mark.parametrize(
+    ("selection", "chosen"),
+    [
+        pytest.param({}, ["GPU-1", "GPU-2", "GPU-3"], id="all"),
+        pytest.param({"indices": [0, 2]}, ["GPU-1", "GPU-3"], id="by index"),
+        pytest.param({"uuids": ["GPU-2"]}, ["GPU-2"], id="by UUID"),
+        pytest.param({"model": "h100-80gb"}, ["GPU-1", "GPU-3"], id="by model"),
+        pytest.param({"model": "10de:20b0"}, ["GPU-2"], id="by PCI id"),
+    ],
+)
+def test_gpus_are_named(selection, chosen):
+    found = machine(gpu(bus=1), gpu("20b0", bus=2), gpu(bus=3))
+    assert [one.uuid for one in plan_mig(found, wish({**selection, "mode": "enabled"})).value.gpus] == chosen
+
+
+@pytest.mark.parametrize(
+    ("indices", "expected"),
+    [
+        pytest.param((1, 0), ["GPU-2", "GPU-1"], id="NVML's"),
+        pytest.param((None, None), ["GPU-1", "GPU-2"], id="PCI order without NVML"),
+        pytest.param((None, 0), ["GPU-2", "GPU-1"], id="a lost GPU gets the number that is left"),
+    ],
+)
+def test_gpus_are_counted_as_nvml_does(indices, expected):
+    found = machine(*(gpu(bus=bus, index=index) for bus, index in enumerate(indices, 1)))
+    chosen = [
+        plan_mig(found, wish({"indices": [index], "mode": "enabled"})).value.gpus[0].uuid for index in (0, 1)
+    ]
+    assert chosen == expected
+
+
+def test_a_gpu_without_mig_is_as_it_is_wanted_where_mig_is_off():
+    plan = plan_mig(machine(gpu("1db6", mig_capable=False, mig_mode=None)), wish({"mode": "disabled"}))
+    assert plan.value.gpus == ()
+
+
+def test_a_machine_without_nvidia_gpus_has_nothing_to_cut():
+    planned = plan_mig(machine(replace(gpu(), vendor="1002")), wish({"devices": {"1g": "all"}}))
+    assert planned.value == MigPlan()
+    assert [one.id for one in planned.notices] == ["no-mig-gpu"]
+
+
+def test_a_profile_without_mig_says_nothing():
+    planned = plan_mig(dgx_h100(), load_profile({}))
+    assert (planned.value, planned.decisions, planned.notices) == (MigPlan(), (), ())
+
+
+def test_mig_parted_says_it_as_well():
+    entry = {"devices": [1], "mig-enabled": True, "mig-devices": {"1g.10gb": 2}}
+    parted = {"version": "v1", "mig-configs": {"a": [entry], "b": [{**entry, "devices": [0]}]}}
+    profile = load_profile({"mig": {"mig_parted": parted, "config": "a"}})
+    [one] = plan_mig(machine(gpu(), gpu(bus=2)), profile).value.gpus
+    assert (one.uuid, [each.start for each in one.instances]) == ("GPU-2", [0, 1])
+
+
+def test_boards_are_told_apart_by_their_subsystem():
+    filters = {"device-filter": "0x233010DE:0x16C110DE", "devices": "all", "mig-enabled": False}
+    profile = load_profile({"mig": {"mig_parted": {"version": "v1", "mig-configs": {"a": [filters]}}}})
+    found = machine(gpu(bus=1, subsystem="10de:16c0"), gpu(bus=2, subsystem="10de:16c1"))
+    planned = plan_mig(found, profile)
+    assert [one.uuid for one in planned.value.gpus] == ["GPU-2"]
+    assert planned.notices == ()
+
+
+# ---- what is there ----
+
+
+@pytest.mark.parametrize(
+    ("there", "devices", "keep", "destroy", "create"),
+    [
+        pytest.param(["19@5"], {"3g": 1, "1g": 1}, "5", "", "0", id="what is there and wanted stays"),
+        pytest.param(["14@0", "19@4"], {"1g": 1}, "4", "0", "", id="what is not wanted goes"),
+        pytest.param(["19@0", "19@1!"], {"1g": 1}, "1", "0", "", id="of two alike that in use stays"),
+        pytest.param(
+            ["9@0:1+1+1"], {"3g": 1}, "0", "", "", id="other compute instances keep the GPU instance"
+        ),
+    ],
+)
+def test_the_smallest_change(there, devices, keep, destroy, create):
+    [one] = plan_profile(machine(cut(*there)), wish({"devices": devices}, strategy="none")).gpus
+    found = [
+        " ".join(str(each.start) for each in placements)
+        for placements in (
+            [live.placement for live in one.change.keep],
+            [live.placement for live in one.change.destroy],
+            one.change.create,
+        )
+    ]
+    assert (one.refusal, *found) == (None, keep, destroy, create)
+
+
+def test_a_gpu_instance_of_a_profile_that_is_not_known_makes_room():
+    found = cut("19@0")
+    unknown = GpuInstance(9, 99, 4, 2)
+    plan = machine(replace(found, gpu_instances=(*(found.gpu_instances or ()), unknown)))
+    assert lies(plan_mig(plan, wish({"devices": {"1g": 1, "3g": 1}})).value) == "1g.10gb@0, 3g.40gb@4"
+
+
+IN_USE = "what would have to go is in use: 1g.10gb at 0:1 by"
+PODS = (DeviceHolder("MIG-0-0", "nvidia.com/mig-1g.10gb", "a/web", "main", present=True),)
+
+
+@pytest.mark.parametrize(
+    ("found", "entry", "said"),
+    [
+        pytest.param(
+            machine(cut("19@0!")),
+            {"devices": {"7g": 1}},
+            f"mig: GPU 0: {IN_USE} process 100\n  end them, or let a drain do it with mig.in_use: drain",
+            id="a process",
+        ),
+        pytest.param(
+            machine(cut("19@0!"), gpu_processes={100: GpuProcess("python", "a/web")}),
+            {"mode": "disabled"},
+            f"{IN_USE} process 100 (a/web)",
+            id="a process of a pod",
+        ),
+        pytest.param(
+            machine(cut("19@0"), device_holders=PODS),
+            {"devices": {"7g": 1}},
+            f"{IN_USE} pod a/web",
+            id="a pod to which the kubelet has given it",
+        ),
+        pytest.param(
+            machine(cut("9@0!")),
+            {"devices": {"1c.3g.40gb": 3}},
+            "what would have to go is in use: 3g.40gb at 0:4 by process 100",
+            id="other compute instances",
+        ),
+        pytest.param(
+            machine(gpu(pids=(7, 8))),
+            {"mode": "enabled"},
+            "its MIG mode has to change while it is in use by process 7, process 8",
+            id="a change of the mode",
+        ),
+        pytest.param(
+            machine(
+                gpu(),
+                device_holders=(DeviceHolder("GPU-1::2", "nvidia.com/gpu", "a/web", "main", present=True),),
+            ),
+            {"mode": "enabled"},
+            "in use by pod a/web",
+            id="a shared GPU",
+        ),
+    ],
+)
+def test_what_is_in_use_is_not_taken_unless_a_drain_may(found, entry, said):
+    assert said in refusal(found, wish(entry, strategy="none"))
+    assert plan_mig(found, wish(entry, strategy="none", in_use="drain")).value.gpus
+
+
+def test_a_pod_that_is_gone_holds_nothing():
+    found = machine(cut("19@0"), device_holders=tuple(replace(one, present=False) for one in PODS))
+    assert plan_mig(found, wish({"devices": {"7g": 1}})).value.gpus
+
+
+# ---- what cannot be ----
+
+A100 = {"device": "20b0"}
+
+
+@pytest.mark.parametrize(
+    ("found", "profile", "said"),
+    [
+        pytest.param(
+            machine(gpu(), gpu(bus=2)),
+            wish({"devices": {"1g.99gb": 1}}),
+            "mig: GPU 0-1: H100-SXM5-80GB has no profile 1g.99gb\n  choose among 1g.10gb, 1g.10gb+me",
+            id="a profile that the model does not have",
+        ),
+        pytest.param(
+            machine(gpu("20b7")),
+            wish({"devices": {"3g": 1}}),
+            "A30 has no profile 3g\n",
+            id="a short name, too",
+        ),
+        pytest.param(
+            machine(gpu()),
+            wish({"devices": {"3g": 2, "1g": 1}}),
+            "mig: GPU 0: these do not fit together: 2 x 3g.40gb, 1g.10gb\n"
+            "  they need 9 memory slices, the GPU has 8\n"
+            "  what fits: 2 x 3g.40gb, or 3g.40gb, 1g.10gb, or 3g.40gb, 2g.20gb, 1g.10gb",
+            id="what does not fit",
+        ),
+        pytest.param(
+            machine(gpu()), wish({"devices": {"7g": 1, "1g": "all"}}), "do not fit together", id="none of all"
+        ),
+        pytest.param(
+            machine(gpu()),
+            wish({"devices": {"1g": "all", "2g": "all"}}),
+            "1g and 2g cannot both be all\n  give one of them a number",
+            id="all of two",
+        ),
+        pytest.param(
+            machine(gpu()),
+            wish({"placements": {"3g.40gb": [1]}}),
+            "no 3g.40gb starts at 1\n  choose among 0, 4",
+            id="a start that a profile does not have",
+        ),
+        pytest.param(
+            machine(gpu()),
+            wish({"placements": {"3g.40gb": [0], "1g.10gb": [3]}}),
+            "3g.40gb at 0 and 1g.10gb at 3 overlap",
+            id="placements that overlap",
+        ),
+        pytest.param(
+            machine(gpu()),
+            wish({"placements": {"1g.10gb+me": [0, 1]}}),
+            "at most 1 of 1g.10gb+me can exist at once, not 2",
+            id="placements beyond a limit",
+        ),
+        pytest.param(
+            machine(gpu("1db6", mig_capable=False)), wish({"mode": "enabled"}), "has no MIG", id="no MIG"
+        ),
+        pytest.param(
+            machine(gpu("1db6")), wish({"mode": "enabled"}), "10de:1db6 is not among", id="an unknown model"
+        ),
+        pytest.param(
+            machine(gpu(virtualization="vgpu")),
+            wish({"mode": "disabled"}),
+            "it is a vGPU\n  its host decides about MIG",
+            id="a vGPU",
+        ),
+        pytest.param(
+            machine(gpu(unanswered="GPU is lost")),
+            wish({"mode": "disabled"}),
+            "NVML has no answer for it: GPU is lost\n  reset the GPU",
+            id="a lost GPU",
+        ),
+        pytest.param(
+            machine(gpu(driver="vfio-pci")),
+            wish({"mode": "enabled"}),
+            "the kernel driver vfio-pci has it\n  bind it to nvidia",
+            id="a GPU for virtual machines",
+        ),
+        pytest.param(
+            machine(gpu(mig_pending="enabled")),
+            wish({"mode": "disabled"}),
+            "its MIG mode is disabled, and enabled after the next reset or reboot\n"
+            "  set it back: `nvidia-smi -i 0000:01:00.0 -mig 0`",
+            id="another mode is pending",
+        ),
+        pytest.param(
+            machine(gpu(**A100, virtualization="passthrough")),
+            wish({"mode": "enabled"}),
+            "a change of its MIG mode needs a reboot of this virtual machine\n"
+            "  allow it with maintenance.reboot: allowed",
+            id="a reboot that is not allowed",
+        ),
+        pytest.param(
+            machine(gpu(), nvidia=NvidiaDriver("580", confidential_computing="on")),
+            wish({"mode": "enabled"}),
+            "confidential computing is on, and MIG needs it off",
+            id="confidential computing",
+        ),
+        pytest.param(
+            machine(gpu()),
+            wish({"devices": {"1c.3g.40gb": 2}}),
+            "mig.strategy: with migStrategy mixed the device plugin does not start beside 1c.3g.40gb\n",
+            id="compute instances that the device plugin does not take",
+        ),
+        pytest.param(
+            machine(gpu(), gpu(bus=2)),
+            wish({"indices": [0], "devices": {"1g": 1}}, strategy="single"),
+            "single takes one kind of MIG device on all GPUs, and there would be GPUs with MIG and without",
+            id="single with a whole GPU",
+        ),
+        pytest.param(
+            machine(gpu()),
+            wish({"devices": {"1g": 1, "2g": 1}}, strategy="single"),
+            "and there would be 1g.10gb, 2g.20gb\n",
+            id="single with two kinds",
+        ),
+        pytest.param(
+            machine(gpu()),
+            wish({"mode": "enabled"}, strategy="single"),
+            "and there would be none\n",
+            id="single without any",
+        ),
+        pytest.param(
+            machine(gpu()),
+            wish({"indices": [1], "mode": "enabled"}),
+            "mig.gpus[0].indices: there is no GPU 1\n  its GPUs are 0",
+            id="an index that is not there",
+        ),
+        pytest.param(
+            machine(gpu()),
+            wish({"uuids": ["GPU-7"], "mode": "enabled"}),
+            "mig.gpus[0].uuids: there is no GPU GPU-7\n  its GPUs are GPU-1",
+            id="a UUID that is not there",
+        ),
+        pytest.param(
+            machine(gpu()),
+            wish({"model": "a30-24gb", "mode": "enabled"}),
+            "mig.gpus[0].model: no GPU is a a30-24gb\n  its GPUs are 10de:2330",
+            id="a model that is not there",
+        ),
+        pytest.param(
+            machine(gpu()),
+            wish({"model": "h100", "mode": "enabled"}),
+            "mig.gpus[0].model: 'h100' is not among the GPUs",
+            id="a model that does not exist",
+        ),
+        pytest.param(
+            machine(gpu()),
+            wish({"mode": "enabled"}, {"indices": [0], "mode": "disabled"}),
+            "mig.gpus[1]: GPU 0 is named by mig.gpus[0] already",
+            id="a GPU that two entries name",
+        ),
+        pytest.param(
+            machine(),
+            wish({"indices": [0], "mode": "enabled"}),
+            "it has no NVIDIA GPU",
+            id="an index, no GPUs",
+        ),
+    ],
+)
+def test_what_cannot_be_is_refused_before_a_host_is_touched(found, profile, said):
+    assert said in refusal(found, profile)
+
+
+def test_each_reason_is_said_once_with_its_gpus():
+    found = machine(gpu(bus=1, unanswered="GPU is lost"), gpu("20b7", bus=2), gpu("20b7", bus=3))
+    lines = refusal(found, wish({"devices": {"3g": 1}})).splitlines()
+    assert lines[0].startswith("mig: GPU 0: NVML has no answer")
+    assert lines[2].startswith("GPU 1-2: A30 has no profile 3g")
+
+
+def test_a_mode_that_is_pending_and_wanted_is_no_obstacle():
+    assert plan_mig(machine(gpu(**A100, mig_pending="enabled")), wish({"mode": "enabled"})).value.gpus
+
+
+# ---- models that NVML describes ----
+
+
+def offers(model: MigModel, **names: str) -> tuple[MigProfileOffer, ...]:
+    return tuple(
+        MigProfileOffer(
+            one.id, names.get(f"_{one.id}", one.name), one.slices, one.limit, None, one.size, one.starts
+        )
+        for one in model.profiles
+    )
+
+
+def test_names_are_the_drivers():
+    found = gpu("2941", memory_bytes=186 * GIB, mig_profiles=offers(model_named("GB200"), _19="1g.24gb"))
+    planned = plan_mig(machine(found), wish({"devices": {"1g": 1}}))
+    assert lies(planned.value) == "1g.24gb@0"
+    assert "mig-not-confirmed" not in [one.id for one in planned.notices]
+
+
+def test_a_model_that_is_not_in_the_table_is_what_nvml_offers():
+    found = gpu("2bb3", memory_bytes=48 * GIB, mig_profiles=(
+        MigProfileOffer(5, "2g.24gb", 2, 2, None, 6, (0, 6)),
+        MigProfileOffer(14, "1g.12gb", 1, 4, None, 3, (0, 3, 6, 9)),
+        MigProfileOffer(21, "1g.12gb+me", 1, 1, None, 3, (0, 3, 6, 9)),
+    ))  # fmt: skip
+    assert lies(plan_mig(machine(found), wish({"devices": {"1g": 2, "2g": 1}})).value) == (
+        "2g.24gb@0, 1g.12gb@6, 1g.12gb@9"
+    )
+    assert "only one GPU instance can have the media engines" not in refusal(
+        machine(found), wish({"devices": {"2g": 3}})
+    )
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        pytest.param({"starts": ()}, id="placements"),
+        pytest.param({"size": None}, id="sizes"),
+        pytest.param({"name": None}, id="names"),
+        pytest.param({"name": "nonsense"}, id="names that can be read"),
+    ],
+)
+def test_an_unknown_model_needs_all_of_nvmls_answers(change):
+    offer = MigProfileOffer(14, "1g.12gb", 1, 4, None, 3, (0, 3, 6, 9))
+    found = gpu("2bb3", memory_bytes=48 * GIB, mig_profiles=(replace(offer, **change),))
+    assert "10de:2bb3 is not among the GPUs" in refusal(machine(found), wish({"devices": {"1g": 1}}))
+
+
+# ---- what is said ----
+
+
+@pytest.mark.parametrize(
+    ("found", "entry", "said"),
+    [
+        pytest.param(
+            gpu(**A100), {"devices": {"3g": 1}},
+            ("MIG enabled: 3g.20gb at 0:4", "needs a reset of the GPU (Ampere)"), id="Ampere: a reset",
+        ),
+        pytest.param(
+            gpu(), {"mode": "enabled"}, ("MIG enabled: no GPU instances", "lost at a reboot (Hopper)"),
+            id="Hopper: a reboot loses it",
+        ),
+        pytest.param(gpu(), {"mode": "disabled"}, ("MIG disabled", "the profile's choice"), id="Hopper, off"),
+    ],
+)  # fmt: skip
+def test_a_decision_says_what_a_change_takes(found, entry, said):
+    decision = plan_mig(machine(found), wish(entry)).decisions[0]
+    assert decision.subject == "mig.gpu[0]"
+    assert (decision.value, decision.reason[-len(said[1]) :]) == said
+
+
+@pytest.mark.parametrize(
+    ("found", "mig", "notice"),
+    [
+        pytest.param(gpu(gpu_instances=None), {}, "mig-instances-unknown", id="what is there is not known"),
+        pytest.param(gpu(nvlinks=18), {}, "mig-beside-nvlink", id="links that MIG cannot use"),
+        pytest.param(gpu(nvlink_peers={"switch": 18}), {}, "mig-beside-nvlink", id="peers behind switches"),
+        pytest.param(gpu("3182"), {}, "mig-not-confirmed", id="placements of a family"),
+        pytest.param(gpu(), {"strategy": "none"}, "mig-not-advertised", id="none advertises whole GPUs"),
+        pytest.param(gpu(), {}, None, id="nothing to know"),
+    ],
+)
+def test_what_to_know(found, mig, notice):
+    planned = plan_mig(machine(found), wish({"devices": {"1g": 1}}, **mig))
+    assert [one.id for one in planned.notices] == ([notice] if notice else [])
+
+
+def test_a_guest_reboots_for_the_mode_of_an_ampere():
+    profile = load_profile({"mig": {"gpus": [{"mode": "enabled"}]}, "maintenance": {"reboot": "allowed"}})
+    planned = plan_mig(machine(gpu(**A100, virtualization="passthrough")), profile)
+    assert [one.id for one in planned.notices] == ["mig-reboot"]
+    assert "needs a reboot of this virtual machine" in planned.decisions[0].reason
+
+
+@pytest.mark.parametrize(
+    ("entry", "label", "expected"),
+    [
+        ({"mode": "enabled"}, True, "mig-enabled"),
+        ({"mode": "disabled"}, True, "mig-disabled"),
+        ({"mode": "enabled"}, False, None),
+    ],
+    ids=["some MIG", "no MIG", "not asked"],
+)
+def test_the_label(entry, label, expected):
+    assert plan_mig(machine(gpu()), wish(entry, label=label)).value.label == expected
+
+
+def test_the_dra_driver_keeps_its_gpu_instances():
+    found = machine(cut("19@0!"))
+    profile = wish({"mode": "enabled"}, managed_by="dra-driver")
+    assert plan_mig(found, profile).value.gpus[0].instances == ()
+    assert (
+        as_planned(found, plan_mig(found, profile).value).gpus[0].gpu_instances == found.gpus[0].gpu_instances
+    )
+
+
+# ---- what the node advertises ----
+
+
+@pytest.mark.parametrize(
+    ("gpus", "mig", "devices"),
+    [
+        pytest.param(
+            [{"indices": [0, 1], "devices": {"2g": 3}}],
+            {},
+            {"nvidia.com/gpu": 6, "nvidia.com/mig-2g.20gb": 6},
+            id="mixed: whole GPUs beside slices",
+        ),
+        pytest.param(
+            [{"devices": {"1g+me": 1}}], {}, {"nvidia.com/mig-1g.10gb.me": 8}, id="attributes after a dot"
+        ),
+        pytest.param([{"devices": {"1g": 7}}], {"strategy": "single"}, {"nvidia.com/gpu": 56}, id="single"),
+        pytest.param(
+            [{"devices": {"1c.3g.40gb": 6}}],
+            {"strategy": "single"},
+            {"nvidia.com/gpu": 48},
+            id="single counts compute instances",
+        ),
+        pytest.param([{"devices": {"1g": 7}}], {"strategy": "none"}, {"nvidia.com/gpu": 8}, id="none"),
+        pytest.param([{"mode": "enabled"}], {}, {}, id="MIG without GPU instances offers nothing"),
+        pytest.param([{"mode": "disabled"}], {}, {"nvidia.com/gpu": 8}, id="whole GPUs"),
+        pytest.param(
+            [{"mode": "enabled"}], {"managed_by": "dra-driver"}, {}, id="the DRA driver: not predicted"
+        ),
+        pytest.param([], {}, {}, id="without MIG it is not predicted"),
+    ],
+)
+def test_allocatable(gpus, mig, devices):
+    plan = plan_node(dgx_h100(), load_profile({"mig": {"gpus": gpus, **mig}}))
+    assert plan.allocatable is not None
+    assert plan.allocatable.devices == devices
+
+
+def test_what_the_plan_does_not_touch_counts_as_it_is():
+    gpus = [gpu(bus=1), cut("19@0", "19@1", mig_profiles=offers(H100))]
+    found = machine(*[replace(one, pci_address=f"0000:0{n}:00.0") for n, one in enumerate(gpus)])
+    plan = plan_node(
+        found, load_profile({"mig": {"gpus": [{"indices": [0], "devices": {"7g": 1}}]}}), "1.36.0"
+    )
+    assert plan.allocatable is not None
+    assert plan.allocatable.devices == {"nvidia.com/mig-7g.80gb": 1, "nvidia.com/mig-1g.10gb": 2}
+
+
+# ---- the same before and after ----
+
+
+MODELS = [model_named(key) for key in ("a30-24gb", "a100-40gb", "rtx-pro-6000-96gb")]
+
+
+@st.composite
+def reachable(draw: st.DrawFn, model: MigModel) -> tuple[list[Placement], list[bool]]:
+    """Draw GPU instances that a GPU can hold, and which of them are in use."""
+    places = [Placement(profile, start) for profile in model.profiles for start in profile.starts]
+    present: list[Placement] = []
+    for placement in draw(st.lists(st.sampled_from(places), max_size=6)):
+        if allowed(model, [*present, placement]):
+            present.append(placement)
+    return present, draw(st.lists(st.booleans(), min_size=len(present), max_size=len(present)))
+
+
+@st.composite
+def changes(draw: st.DrawFn) -> tuple[MigModel, list[Placement], list[bool], list[MigProfile]]:
+    model = draw(st.sampled_from(MODELS))
+    present, busy = draw(reachable(model))
+    kept = [one.profile for one in present if draw(st.booleans())]
+    return model, present, busy, kept + draw(st.lists(st.sampled_from(model.profiles), max_size=2))
+
+
+def holding(
+    model: MigModel, present: list[Placement], busy: list[bool], split: set[MigProfile] | None = None
+) -> NodeTopology:
+    """Return a machine with these GPU instances, those of `split` in compute instances of one slice."""
+    sizes = [
+        [1] * one.profile.slices if one.profile in (split or ()) else [one.profile.slices] for one in present
+    ]
+    instances = tuple(
+        GpuInstance(
+            number,
+            one.profile.id,
+            one.start,
+            one.profile.size,
+            tuple(ComputeInstance(n, size) for n, size in enumerate(sizes[number])),
+            (100 + number,) if used else (),
+        )
+        for number, (one, used) in enumerate(zip(present, busy, strict=True))
+    )
+    return machine(gpu(model.devices[0], mig_mode="enabled", gpu_instances=instances))
+
+
+def asking(profiles: list[MigProfile], split: set[MigProfile] | None = None, **mig: Any) -> NodeProfile:
+    counts = {
+        f"1c.{one.name}" if one in (split or ()) else one.name: profiles.count(one)
+        * (one.slices if one in (split or ()) else 1)
+        for one in profiles
+    }
+    return wish({"devices": counts} if counts else {"mode": "enabled"}, **mig)
+
+
+@given(changes())
+@settings(deadline=None)
+def test_no_plan_destroys_fewer(case):
+    model, present, busy, wanted = case
+    [one] = plan_profile(holding(model, present, busy), asking(wanted)).gpus
+    fewest = fewest_destroyed(model, [*zip(present, busy, strict=True)], wanted)
+    assert (one.refusal is None) == (fewest is not None)
+    if fewest is not None:
+        assert len(one.change.destroy) == fewest
+
+
+@given(changes(), st.data())
+@settings(deadline=None)
+def test_the_plan_is_the_same_once_it_is_carried_out(case, data):
+    model, present, busy, wanted = case
+    has, gets = (data.draw(st.sets(st.sampled_from(model.profiles))) for _ in range(2))
+    before = holding(model, present, busy, has)
+    profile = asking(wanted, gets, in_use="drain", strategy="none")
+    try:
+        planned = plan_mig(before, profile)
+    except PlanError:
+        return
+    after = as_planned(before, planned.value)
+    assert plan_mig(after, profile) == planned
+    [one] = plan_profile(after, profile).gpus
+    assert (one.mode_changes, one.change.destroy, one.change.create, one.change.recut) == (False, (), (), ())
+    assert allowed(model, [each.placement for each in one.change.instances])
+
+
+def test_the_document_of_a_plan_is_the_same_once_it_is_carried_out():
+    profile = load_profile({"extends": "inference-mig", "mig": {"strategy": "single"}})
+    before = dgx_h100()
+    before = replace(before, gpus=tuple(replace(one, gpu_instances=()) for one in before.gpus))
+    plan = plan_node(before, profile)
+    assert dumps(plan_node(as_planned(before, plan.mig), profile)) == dumps(plan)
+
+
+def test_the_plan_keeps_it():
+    plan: NodePlan = plan_node(dgx_h100(), load_profile("inference-mig"))
+    assert loads(dumps(plan)).mig == plan.mig
+    assert plan.mig.label == "mig-enabled"
+    assert len(plan.mig.gpus) == 8
