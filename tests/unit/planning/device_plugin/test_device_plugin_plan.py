@@ -226,3 +226,22 @@ def test_a_plan_without_the_section_has_no_configuration():
 def test_wishes_that_are_none(section, said):
     with pytest.raises(ProfileError, match=said):
         profile(**section)
+
+
+def test_a_profile_with_a_geometry_is_planned_shared_and_labelled_together():
+    wish = {
+        "name": "slices",
+        "mig": {"gpus": [{"devices": {"1g.10gb": 7}}], "label": True, "managed_by": "gpu-operator"},
+        "device_plugin": {"time_slicing": {"mig-1g.10gb": 2}, "config": "slices"},
+    }
+    plan = plan_node(dgx_h100(), load_profile(wish), "1.36.2")
+    assert plan.allocatable is not None
+    assert plan.allocatable.devices == {"nvidia.com/mig-1g.10gb": 112}
+    config = plan.labels["nvidia.com/mig.config"]
+    assert config.startswith("slices-")
+    assert plan.labels == {
+        "nvidia.com/mig.config": config,
+        "numaforge.io/mig": "mig-enabled",
+        "nvidia.com/device-plugin.config": "slices",
+        "nvidia.com/mig.strategy": "mixed",
+    }
