@@ -24,6 +24,7 @@ _FORMS = {
     "hugepage size": "a size as Kubernetes writes it: `2Mi`, `1Gi`",
     "kubelet version": '`"1.36"`, `"1.36.2"`',
     "option value": "`true`, `false`, a number",
+    "label value": "at most 63 letters, digits, `-`, `_`, `.`",
     "kernel parameter": "`NAME`, `NAME=VALUE`",
     "sysctl value": "a number or text",
 }

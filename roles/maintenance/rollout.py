@@ -68,6 +68,7 @@ def announce_outlook(
         restarts=bool(sentences),
         sentences=list(sentences),
         allocatable=target.expected.allocatable,
+        labels=target.expected.labels,
         options=options.model_dump(),
         unreadable=unreadable,
     )

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from numaforge.kubelet.config.flags import flag_value
 from numaforge.node.look import NodeQuery, question
 from numaforge.node.part import Goal
+from numaforge.planning.device_plugin.names import GPU_RESOURCE
 from numaforge.rollout.configz import KubeletEndpoint, kubelet_endpoint
 from numaforge.rollout.gate import Expected
 
@@ -36,10 +37,19 @@ class Target:
     @property
     def expected(self) -> Expected:
         """What the cluster is to say of the node afterwards: what the roles that were called are to bring."""
-        plan = self.goal.plan
-        if plan.kubelet is None or "kubelet" not in self.goal.roles:
+        plan, roles = self.goal.plan, self.goal.roles
+        if plan.kubelet is None or not roles & {"kubelet", "mig"}:
             return Expected()
-        return Expected(plan.kubelet.settings, plan.allocatable.quantities if plan.allocatable else {})
+        quantities = plan.allocatable.quantities if plan.allocatable else {}
+        gpus = any(GPU_RESOURCE.fullmatch(name) for name in quantities)
+        if "kubelet" not in roles:
+            quantities = {name: value for name, value in quantities.items() if "/" in name}
+        return Expected(
+            settings=plan.kubelet.settings if "kubelet" in roles else {},
+            allocatable=quantities,
+            all_gpus=gpus or (plan.device_plugin is not None and bool(quantities)),
+            labels=plan.labels,
+        )
 
     @property
     def endpoint(self) -> KubeletEndpoint:

@@ -12,6 +12,7 @@ from numaforge import __version__
 from numaforge.commands.admit import admit
 from numaforge.commands.capture import capture
 from numaforge.commands.check import check
+from numaforge.commands.device_plugin import device_plugin
 from numaforge.commands.draw import draw
 from numaforge.commands.fit import fit
 from numaforge.commands.init import init
@@ -35,6 +36,7 @@ COMMANDS: tuple[click.Command, ...] = (
     admit,
     fit,
     mig,
+    device_plugin,
     rollout,
     verify,
     schema,

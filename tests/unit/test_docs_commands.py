@@ -53,7 +53,7 @@ def test_every_script_exists(name):
 
 @pages()
 def test_every_command_exists(name):
-    pattern = r"(?:^ {4}|^\$ |`)numaforge ([a-z]+)(?: ([a-z]+)(?=[ `\n]))?"
+    pattern = r"(?:^ {4}|^\$ |`)numaforge ([a-z][a-z-]*)(?: ([a-z][a-z-]*)(?=[ `\n]))?"
     commands = re.findall(pattern, PAGES[name], re.MULTILINE)
     known = {command.name: command for command in COMMANDS}
     for command, below in commands:

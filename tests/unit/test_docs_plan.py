@@ -27,6 +27,7 @@ PARTS = (
     model.MigGpu,
     model.MigInstance,
     model.KubeletPlan,
+    model.DevicePluginPlan,
     model.PlannedFile,
     model.PredictedAllocatable,
     model.LargestPod,

@@ -31,6 +31,7 @@ def examples() -> Iterator[tuple[str, dict[str, Any]]]:
         "Memory": lambda entry: {"memory": entry},
         "Hugepages": lambda entry: {"hugepages": [with_amount(entry)]},
         "Kubelet": lambda entry: {"kubelet": entry},
+        "DevicePlugin": lambda entry: {"device_plugin": entry},
         "Kernel": lambda entry: {"kernel": entry},
         "Maintenance": lambda entry: {"maintenance": entry},
         "Mig": lambda entry: {"mig": with_config(entry)},

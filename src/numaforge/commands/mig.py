@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from numaforge.commands.machine import machine_of, root_option, snapshot_argument
+from numaforge.commands.operator_config import operator_config
 from numaforge.commands.options import output_option
 from numaforge.errors import ExitCode, PlanError
 from numaforge.report.terminal import show, show_json
@@ -29,6 +30,9 @@ def mig() -> None:
 
     FILE is a configuration of mig-parted.
     """
+
+
+mig.add_command(operator_config)
 
 
 @mig.command()

@@ -164,6 +164,22 @@ class MigPlan:
 
 
 @dataclass(frozen=True)
+class DevicePluginPlan:
+    """What NVIDIA's device plugin is to do; `replicas` are by resource: each device so many times.
+
+    `config` is its key in the plugin's ConfigMap. `advertised` is what comes of it, in devices.
+    """
+
+    mig_strategy: str  # "none", "single", "mixed"
+    sharing: str = "none"  # "time-slicing", "mps"
+    replicas: ByName[int] = field(default_factory=dict)
+    renamed: bool = False  # shared devices are nvidia.com/gpu.shared
+    one_per_pod: bool | None = None
+    config: str | None = None
+    advertised: ByName[int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
 class PlannedFile:
     """A file that numaforge writes on the host: which role, from which template, with which mode (octal)."""
 
@@ -232,3 +248,5 @@ class NodePlan:
     largest_pods: tuple[LargestPod, ...] = ()
     kernel: KernelPlan = KernelPlan()
     mig: MigPlan = MigPlan()
+    device_plugin: DevicePluginPlan | None = None  # None: the profile says nothing of it
+    labels: ByName[str] = field(default_factory=dict)  # that the roll-out sets on the Node

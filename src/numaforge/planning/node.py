@@ -11,6 +11,7 @@ from numaforge.kinds import kind_of, once_per_kind
 from numaforge.kubelet.admission import inventory_of
 from numaforge.kubelet.minors.versions import LATEST_MINOR, KubeletVersion
 from numaforge.planning.cpus import plan_cpus
+from numaforge.planning.device_plugin.plan import with_device_plugin
 from numaforge.planning.document import loads
 from numaforge.planning.existing import ExistingSettings, read_existing
 from numaforge.planning.files import mig_files, plan_files
@@ -56,7 +57,7 @@ def plan_node(topology: NodeTopology, profile: NodeProfile, kubelet_version: str
         binary_version=topology.kubelet.version if binary and topology.kubelet else None,
     )
     kernel = plan_kernel(topology, profile)
-    return replace(
+    plan = replace(
         plan,
         hostname=hostname,
         kubelet=kubelet,
@@ -67,6 +68,10 @@ def plan_node(topology: NodeTopology, profile: NodeProfile, kubelet_version: str
         decisions=plan.decisions + mig.decisions + kernel.decisions,
         notices=plan.notices + mig.notices + kernel.notices,
     )
+    try:
+        return with_device_plugin(plan, topology, profile)
+    except PlanError as error:
+        raise error.at(hostname) from error
 
 
 def _with_devices(

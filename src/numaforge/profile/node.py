@@ -5,6 +5,7 @@ from __future__ import annotations
 from pydantic import Field
 
 from numaforge.profile.cpus import Cpus
+from numaforge.profile.device_plugin import DevicePlugin
 from numaforge.profile.hugepages import Hugepages
 from numaforge.profile.kernel import Kernel
 from numaforge.profile.kubelet import Kubelet
@@ -32,6 +33,9 @@ class NodeProfile(Section):
     kubelet: Kubelet = Field(default=Kubelet(), description="The kubelet's resource managers.")
     tuning: Tuning = Field(default=Tuning(), description="Kernel settings that change at once.")
     kernel: Kernel = Field(default=Kernel(), description="Kernel settings that only a boot changes.")
+    device_plugin: DevicePlugin = Field(
+        default=DevicePlugin(), description="How NVIDIA's device plugin shares GPUs."
+    )
     maintenance: Maintenance = Field(
         default=Maintenance(), description="What numaforge may do to a node to carry out its plan."
     )

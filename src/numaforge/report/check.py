@@ -12,7 +12,7 @@ from numaforge import __version__
 if TYPE_CHECKING:
     from numaforge.kubelet.findings import Finding, Report
 
-_COLOURS = {"error": "red", "warning": "yellow", "note": "cyan"}
+COLOURS = {"error": "red", "warning": "yellow", "note": "cyan"}
 _SARIF_LEVELS = {"error": "error", "warning": "warning", "note": "note"}
 _SARIF_SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 
@@ -20,8 +20,8 @@ _SARIF_SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 def as_text(report: Report) -> str:
     """Return the verdict and the findings for a terminal, errors first."""
     lines = []
-    for finding in sorted(report.findings, key=lambda each: list(_COLOURS).index(each.severity)):
-        label = click.style(f"{finding.severity} {finding.id}", fg=_COLOURS[finding.severity], bold=True)
+    for finding in sorted(report.findings, key=lambda each: list(COLOURS).index(each.severity)):
+        label = click.style(f"{finding.severity} {finding.id}", fg=COLOURS[finding.severity], bold=True)
         place = _place(finding)
         lines.append(f"{label}  {place}" if place else label)
         lines.append(f"  {finding.message}")

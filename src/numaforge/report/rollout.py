@@ -40,7 +40,7 @@ def outlook_tables(
     parts += [_turns(ahead)] if verbose or len(ahead) <= _ROWS else _order(ahead)
     alike: dict[tuple[str, ...], list[str]] = {}
     for each in ahead:
-        changes = (*each.needs.sentences, *(f"Allocatable {line}" for line in _changes(each)))
+        changes = (*each.needs.sentences, *(f"Allocatable {line}" for line in _changes(each)), *_labels(each))
         alike.setdefault(changes, []).append(each.needs.host)
     for lines, hosts in alike.items():
         parts += [Text(""), _text(", ".join(hosts) if verbose else some_of(hosts), "bold")]
@@ -87,6 +87,10 @@ def _changes(each: NodeOutlook) -> list[str]:
     ]
 
 
+def _labels(each: NodeOutlook) -> list[str]:
+    return [f"label {name}: {now or 'none'} -> {then}" for name, (now, then) in each.labels.items()]
+
+
 def outlook_document(ahead: Sequence[NodeOutlook], survey: Survey) -> dict[str, Any]:
     """Return the same for programs."""
     return {
@@ -102,6 +106,7 @@ def outlook_document(ahead: Sequence[NodeOutlook], survey: Survey) -> dict[str, 
                 "allocatable": {
                     name: {"now": now, "predicted": then} for name, (now, then) in each.allocatable.items()
                 },
+                "labels": {name: {"now": now, "planned": then} for name, (now, then) in each.labels.items()},
             }
             for each in ahead
         ],

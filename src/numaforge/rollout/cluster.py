@@ -50,10 +50,20 @@ class Toleration:
 
 
 @dataclass(frozen=True)
+class LabelWrite:
+    """Who wrote a label last, as it calls itself, and when (RFC 3339, by the API server's clock)."""
+
+    manager: str
+    time: str
+
+
+@dataclass(frozen=True)
 class ClusterNode:
     """A Node object. `ready` is its Ready condition's status being True; `allocatable` holds quantities.
 
-    The last three say which machine its kubelet runs on, "" where the kubelet has not reported it.
+    `capacity` also counts the devices that their plugin holds for unhealthy. `label_writes` says who wrote
+    labels of NVIDIA last. The last three say which machine its kubelet runs on, "" where the kubelet has not
+    reported it.
     """
 
     name: str
@@ -66,6 +76,8 @@ class ClusterNode:
     ready: bool = True
     ready_message: str = ""
     allocatable: Mapping[str, str] = field(default_factory=dict)
+    capacity: Mapping[str, str] = field(default_factory=dict)
+    label_writes: Mapping[str, LabelWrite] = field(default_factory=dict)
     deleting: bool = False
     machine_id: str = ""
     boot_id: str = ""
@@ -184,8 +196,11 @@ class Cluster(Protocol):
         *,
         unschedulable: bool | None = None,
         annotations: Mapping[str, str | None],
+        labels: Mapping[str, str | None] | None = None,
     ) -> ClusterNode:
-        """Change a node as it was read, in one request; None removes an annotation, or leaves the field.
+        """Change a node as it was read, in one request.
+
+        None removes an annotation or a label, or leaves the field.
 
         Raises ConflictError where the node is another version now, NotFoundError where it is gone.
         """

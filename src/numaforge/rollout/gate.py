@@ -9,6 +9,7 @@ from typing import Any
 from numaforge.errors import HostUnreachableError
 from numaforge.kubelet.config.comparison import differences, meaning
 from numaforge.node.transaction import Process
+from numaforge.planning.device_plugin.names import GPU_RESOURCE, OPERATOR_LABEL, OPERATOR_STATE_LABEL
 from numaforge.rollout.cluster import ApiUnreachableError, Cluster, ClusterNode
 from numaforge.rollout.configz import OwnConfig, SilentKubeletError, running_config
 from numaforge.rollout.patience import Patience
@@ -16,14 +17,21 @@ from numaforge.rollout.steps import Clock, Steps
 
 _ASK_AGAIN_SECONDS = 2.0
 _NO_FLICKER_SECONDS = 10.0
+_DONE = "success"
 
 
 @dataclass(frozen=True)
 class Expected:
-    """What the node is to be: fields of the running KubeletConfiguration, and Allocatable in quantities."""
+    """What the node is to be: fields of the running KubeletConfiguration, and Allocatable in quantities.
+
+    With `all_gpus`, `allocatable` has all that NVIDIA's device plugin is to advertise: nothing else may be
+    there. `labels` are those that the Node is to have.
+    """
 
     settings: Mapping[str, Any] = field(default_factory=dict)
     allocatable: Mapping[str, str] = field(default_factory=dict)
+    all_gpus: bool = False
+    labels: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -51,6 +59,21 @@ def extended_resources(node: ClusterNode) -> dict[str, str]:
     return {name: quantity for name, quantity in sorted(node.allocatable.items()) if "/" in name}
 
 
+def stale_resources(node: ClusterNode, expected: Expected) -> dict[str, str]:
+    """Return what a node still advertises of NVIDIA's and should not, with the quantities: "0" is harmless.
+
+    A kubelet that starts anew turns resources that no plugin registers into 0 and keeps their names
+    (k8s-device-plugin#240); without that they keep their counts, and pods are sent to them.
+    """
+    if not expected.all_gpus:
+        return {}
+    return {
+        name: quantity
+        for name, quantity in sorted(node.allocatable.items())
+        if GPU_RESOURCE.fullmatch(name) and name not in expected.allocatable
+    }
+
+
 def prove(
     cluster: Cluster,
     node: str,
@@ -70,8 +93,9 @@ def prove(
     the node has rebooted: then the proof begins anew, once. `own_config` returns what the kubelet tells its
     own node that it runs with; else the cluster is asked. The heartbeat counts from the first one after the
     beginning, so that no clock has to agree with another. `check` returns the node, and raises when it is not
-    ours any more. The time for which there is no answer does not count. Raises ApiUnreachableError or
-    HostUnreachableError where that is too long.
+    ours any more. While the node's MIG manager is at work, the kubelet may restart and the node reboot. The
+    time for which there is no answer does not count. Raises ApiUnreachableError or HostUnreachableError where
+    that is too long.
     """
     deadline = clock() + settings.ready_seconds
     first_process: Process | None = None
@@ -80,16 +104,18 @@ def prove(
     good_since: float | None = None
     wrong_since: float | None = None
     rebooted = False
+    settled = _mig_manager_state(None, expected) is None
     while True:
         begun = clock()
         try:
             found = check()
             heartbeat = cluster.node_heartbeat(node)
             now = process()
-            if first_process is None:
-                first_process, first_heartbeat = now, heartbeat
+            if first_process is None or (now != first_process and not settled):
+                first_process, first_heartbeat, heard = now, heartbeat, False
             heard = heard or heartbeat != first_heartbeat
             wrong = _wrong(found, heard, expected)
+            settled = _mig_manager_state(found, expected) is None
             stable = good_since is not None and clock() - good_since >= settings.stable_seconds
             if not wrong and (good_since is None or stable):
                 wrong = _running_otherwise(cluster, node, own_config, expected)
@@ -141,8 +167,30 @@ def _wrong(node: ClusterNode, heard: bool, expected: Expected) -> tuple[Mismatch
     for name, quantity in expected.allocatable.items():
         actual = node.allocatable.get(name, "0")
         if actual != quantity and meaning(actual) != meaning(quantity):
-            wrong.append(Mismatch(f"Allocatable {name}", quantity, actual))
+            wrong.append(Mismatch(f"Allocatable {name}", quantity, actual + _unhealthy(node, name, quantity)))
+    for name, actual in stale_resources(node, expected).items():
+        if actual != "0":
+            wrong.append(Mismatch(f"Allocatable {name}", "not advertised", actual))
+    for name, value in expected.labels.items():
+        if node.labels.get(name) != value:
+            wrong.append(Mismatch(f"the label {name}", value, node.labels.get(name, "no such label")))
+    if state := _mig_manager_state(node, expected):
+        wrong.append(Mismatch(f"the label {OPERATOR_STATE_LABEL}", _DONE, state))
     return tuple(wrong)
+
+
+def _unhealthy(node: ClusterNode, name: str, quantity: str) -> str:
+    """Say that a device plugin knows as many devices as predicted, if it does."""
+    known = "/" in name and node.capacity.get(name) == quantity
+    return f", the other devices of {quantity} are unhealthy" if known else ""
+
+
+def _mig_manager_state(node: ClusterNode | None, expected: Expected) -> str | None:
+    """Say how far the GPU operator's MIG manager is, where it has to do something and is not done."""
+    if OPERATOR_LABEL not in expected.labels:
+        return None
+    state = node.labels.get(OPERATOR_STATE_LABEL, "no such label") if node else "not known"
+    return None if state == _DONE else state
 
 
 def _running_otherwise(

@@ -180,10 +180,15 @@ class KubectlCluster:
         *,
         unschedulable: bool | None = None,
         annotations: Mapping[str, str | None],
+        labels: Mapping[str, str | None] | None = None,
     ) -> ClusterNode:
-        patch: dict[str, Any] = {
-            "metadata": {"resourceVersion": node.resource_version, "annotations": dict(annotations)}
+        metadata: dict[str, Any] = {
+            "resourceVersion": node.resource_version,
+            "annotations": dict(annotations),
         }
+        if labels:
+            metadata["labels"] = dict(labels)
+        patch: dict[str, Any] = {"metadata": metadata}
         if unschedulable is not None:
             patch["spec"] = {"unschedulable": unschedulable or None}
         path = f"/api/v1/nodes/{quote(node.name)}"

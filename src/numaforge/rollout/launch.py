@@ -17,8 +17,9 @@ from typing import Any
 
 from numaforge.errors import HostError, NumaforgeError
 from numaforge.rollout import events
-from numaforge.rollout.cluster import Cluster, ClusterError
+from numaforge.rollout.cluster import Cluster, ClusterError, ClusterNode
 from numaforge.rollout.fleet import Member
+from numaforge.rollout.labels import to_set
 from numaforge.rollout.options import PLACE, RunRole
 from numaforge.rollout.outcome import Outcome, Progress
 from numaforge.rollout.record import RECORD, Ending
@@ -33,8 +34,9 @@ _LAST_LINES = 5
 class HostNeeds:
     """What a host needs, as it said itself; `sentences` are empty where its kubelet need not restart.
 
-    `allocatable` is what its node is to offer afterwards, `options` are those of its inventory. `unreadable`
-    says why the host may not read what its kubelet runs with; "" where it may, or need not.
+    `allocatable` is what its node is to offer afterwards, `labels` are those that it is to have, `options`
+    those of its inventory. `unreadable` says why the host may not read what its kubelet runs with; "" where
+    it may, or need not.
     """
 
     host: str
@@ -45,6 +47,11 @@ class HostNeeds:
     allocatable: Mapping[str, str]
     options: Mapping[str, Any]
     unreadable: str = ""
+    labels: Mapping[str, str] = field(default_factory=dict)
+
+    def is_member(self, node: ClusterNode) -> bool:
+        """Say whether its node is to be taken out of service, or is in the middle of it."""
+        return self.restarts or RECORD in node.annotations or bool(to_set(node, self.labels))
 
 
 @dataclass(frozen=True)
@@ -274,4 +281,5 @@ def _needs(event: Mapping[str, Any]) -> HostNeeds:
         allocatable=event["allocatable"],
         options=event["options"],
         unreadable=event["unreadable"],
+        labels=event.get("labels", {}),
     )

@@ -17,6 +17,7 @@ from numaforge.rollout.cluster import ApiUnreachableError, Cluster, ClusterNode,
 from numaforge.rollout.configz import require_readable
 from numaforge.rollout.drain import sort_pods
 from numaforge.rollout.gate import extended_resources
+from numaforge.rollout.labels import to_set
 from numaforge.rollout.machine import Identity, Machine
 from numaforge.rollout.maintenance import foreign
 from numaforge.rollout.outcome import NodeSettings, Outcome, Progress
@@ -101,7 +102,7 @@ class NodeRollout:
         try:
             if (yield from self._ask(lambda: self._unfinished(node))):
                 yield from self._require_same_machine(node)
-            elif (yield from self._ask(self.machine.change)) is None:
+            elif not (yield from self._needs_change(node)):
                 return _unchanged(node)
             else:
                 yield from self._admissible(node)
@@ -115,6 +116,12 @@ class NodeRollout:
             return Outcome(Ending.BLOCKED, late.message)
         except NotFoundError:
             return self._left_the_cluster()
+
+    def _needs_change(self, node: ClusterNode) -> Steps[bool]:
+        """Say whether the machine is not as planned, or its node lacks a label."""
+        if (yield from self._ask(self.machine.change)) is not None:
+            return True
+        return bool(to_set(node, (yield from self._ask(self.machine.expected)).labels))
 
     def _take_slot_and_work(self) -> Steps[Outcome]:
         while True:
@@ -209,7 +216,7 @@ class NodeRollout:
 
     def _work(self, node: ClusterNode, renewed: RenewedSlot) -> Steps[Outcome]:
         if read_record(node) is None:
-            if (yield from self._ask(self.machine.change)) is None:
+            if not (yield from self._needs_change(node)):
                 return _unchanged(node)
             record = yield from self._cordon(node, renewed)
             return (yield from self._go_through(record))

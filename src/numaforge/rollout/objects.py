@@ -9,6 +9,7 @@ from numaforge.rollout.cluster import (
     ClusterNode,
     ClusterPod,
     DisruptionBudget,
+    LabelWrite,
     Lease,
     Owner,
     Taint,
@@ -17,6 +18,7 @@ from numaforge.rollout.cluster import (
 
 _MIRROR = "kubernetes.io/config.mirror"
 _DEFAULT_GRACE_SECONDS = 30
+_NVIDIA = "nvidia.com/"
 
 Document = Mapping[str, Any]
 
@@ -41,6 +43,8 @@ def node(document: Document) -> ClusterNode:
         ready=ready.get("status") == "True",
         ready_message=ready.get("message", "" if ready else "the kubelet has not reported yet"),
         allocatable=status.get("allocatable") or {},
+        capacity=status.get("capacity") or {},
+        label_writes=_label_writes(metadata),
         deleting="deletionTimestamp" in metadata,
         machine_id=machine.get("machineID", ""),
         boot_id=machine.get("bootID", ""),
@@ -99,6 +103,16 @@ def lease(document: Document) -> Lease:
 
 def _parts(document: Document) -> tuple[Document, Document, Document]:
     return document["metadata"], document.get("spec") or {}, document.get("status") or {}
+
+
+def _label_writes(metadata: Document) -> dict[str, LabelWrite]:
+    """Return who wrote NVIDIA's labels last, by name, as the API server keeps it for server-side apply."""
+    return {
+        name: LabelWrite(entry.get("manager", ""), entry.get("time", ""))
+        for entry in metadata.get("managedFields") or ()
+        for key in entry.get("fieldsV1", {}).get("f:metadata", {}).get("f:labels", ())
+        if (name := key.removeprefix("f:")).startswith(_NVIDIA)
+    }
 
 
 def _controller(metadata: Document) -> Owner | None:

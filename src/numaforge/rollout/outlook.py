@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from numaforge.rollout.cluster import Cluster, ClusterNode, ClusterPod, DisruptionBudget
 from numaforge.rollout.drain import budgets_of, sort_pods
@@ -11,7 +11,7 @@ from numaforge.rollout.fleet import Member, in_order
 from numaforge.rollout.launch import HostNeeds, Survey
 from numaforge.rollout.node import obstacles
 from numaforge.rollout.options import RolloutOptions
-from numaforge.rollout.record import RECORD, read_record, unreadable
+from numaforge.rollout.record import read_record, unreadable
 
 
 @dataclass(frozen=True)
@@ -28,6 +28,7 @@ class NodeOutlook:
     waits_for: tuple[str, ...]
     in_the_way: tuple[str, ...]
     allocatable: dict[str, tuple[str, str]]  # what changes: the quantity now, and the one predicted
+    labels: dict[str, tuple[str | None, str]] = field(default_factory=dict)  # the same of labels
 
 
 def look_ahead(
@@ -39,11 +40,7 @@ def look_ahead(
     """
     budgets = cluster.disruption_budgets()
     budget = options.budget()
-    by_host = {
-        each.host: each
-        for each in survey.needs
-        if each.joined and (each.restarts or RECORD in nodes[each.node].annotations)
-    }
+    by_host = {each.host: each for each in survey.needs if each.joined and each.is_member(nodes[each.node])}
     ordered = [by_host[member.host] for member in in_order(Member(host, "") for host in by_host)]
     ordered.sort(key=lambda each: each.host not in options.canary_hosts)
     return [
@@ -70,6 +67,11 @@ def _of(
         in_the_way=tuple(in_the_way),
         allocatable={
             name: (node.allocatable.get(name, "0"), quantity) for name, quantity in needs.allocatable.items()
+        },
+        labels={
+            name: (node.labels.get(name), value)
+            for name, value in needs.labels.items()
+            if node.labels.get(name) != value
         },
     )
 

@@ -9,9 +9,11 @@ from typing import Protocol, TypeVar
 
 from numaforge.errors import HostError, HostUnreachableError, NumaforgeError
 from numaforge.node.transaction import Result, Status
+from numaforge.planning.device_plugin.names import GPU_RESOURCE
 from numaforge.rollout.cluster import ApiUnreachableError, Cluster, ClusterError, ClusterNode, NotFoundError
 from numaforge.rollout.drain import Blocker, drain
-from numaforge.rollout.gate import Expected, Mismatch, prove
+from numaforge.rollout.gate import Expected, Mismatch, prove, stale_resources
+from numaforge.rollout.labels import Labels, kept, to_put_back, to_set
 from numaforge.rollout.machine import Machine
 from numaforge.rollout.maintenance import foreign
 from numaforge.rollout.outcome import NodeSettings, Outcome
@@ -158,7 +160,7 @@ class Phases:
     def _apply(self) -> Steps[Outcome | None]:
         transaction = yield from self._ask(self.machine.change)
         if transaction is None:
-            return (yield from self._advance(Phase.APPLIED, transaction=None))
+            return (yield from self._set_labels(transaction=None))
         yield from self._advance(Phase.APPLYING, transaction=transaction.id)
         try:
             self.machine.begin(transaction)
@@ -178,7 +180,7 @@ class Phases:
                 return (yield from self._plan_anew(result.reason))
             case "applied":
                 self._event("NodeChanged", result.reason or "the change is applied")
-                return (yield from self._advance(Phase.APPLIED))
+                return (yield from self._set_labels())
             case "refused":
                 return (yield from self._finish(Ending.BLOCKED, result.reason))
             case "rolled-back":
@@ -236,19 +238,44 @@ class Phases:
 
     def _prove(self) -> Steps[Outcome | None]:
         expected = yield from self._ask(self.machine.expected)
-        allocatable = {**self.record.offered, **expected.allocatable}
-        can_be_undone = self.record.transaction is not None
+        allocatable = {**self._offered_of_others(expected), **expected.allocatable}
+        can_be_undone = self.record.transaction is not None or bool(self.record.labels)
         try:
-            wrong = yield from self._proof(Expected(expected.settings, allocatable), abortable=can_be_undone)
+            wrong = yield from self._proof(
+                replace(expected, allocatable=allocatable), abortable=can_be_undone
+            )
         except _AbortedError:
             return (yield from self._advance(Phase.UNDOING, reason=_ABORTED))
         lines = tuple(str(mismatch) for mismatch in wrong) or (yield from self._verification())
         if not lines:
+            yield from self._tell_stale_resources(expected)
             return (yield from self._advance(Phase.VERIFIED))
         reason = f"the changed node was not as planned: {'; '.join(lines)}"
         if not can_be_undone:
             return (yield from self._hold(reason))
         return (yield from self._advance(Phase.UNDOING, reason=reason))
+
+    def _set_labels(self, **changes: str | None) -> Steps[Outcome | None]:
+        """Give the node its labels, once it is as planned, and keep in the record what was there before."""
+        expected = yield from self._ask(self.machine.expected)
+        node = yield from self._ask(lambda: self.cluster.node(self.name))
+        before = kept(node, to_set(node, expected.labels))
+        self.record = replace(self.record, labels={**before, **self.record.labels})
+        return (yield from self._advance(Phase.APPLIED, lambda now: to_set(now, expected.labels), **changes))
+
+    def _offered_of_others(self, expected: Expected) -> dict[str, str]:
+        """Return what the node offered before, but for what the plan says itself: all of NVIDIA's plugin."""
+        return {
+            name: quantity
+            for name, quantity in self.record.offered.items()
+            if not (expected.all_gpus and GPU_RESOURCE.fullmatch(name))
+        }
+
+    def _tell_stale_resources(self, expected: Expected) -> Steps[None]:
+        """Record an Event about resources of an earlier geometry that are left with a count of 0."""
+        node = yield from self._ask(lambda: self.cluster.node(self.name))
+        if stale := stale_resources(node, expected):
+            self._event("StaleResources", f"of an earlier geometry, with 0 devices: {', '.join(stale)}")
 
     def _verification(self) -> Steps[tuple[str, ...]]:
         self.say("verifies")
@@ -263,6 +290,8 @@ class Phases:
 
     def _undo(self) -> Steps[Outcome | None]:
         reason = self.record.reason
+        if self.record.transaction is None:  # the labels alone were changed
+            return (yield from self._prove_old(reason))
         result = yield from self._result("puts the old configuration back", undo=True)
         if result.outcome == "void":
             return (yield from self._hold(f"{reason}; the node knows nothing of {self.record.transaction}"))
@@ -271,7 +300,16 @@ class Phases:
         return (yield from self._prove_old(reason))
 
     def _prove_old(self, reason: str, journal: Sequence[str] = ()) -> Steps[Outcome | None]:
-        wrong = yield from self._proof(Expected(allocatable=self.record.offered), abortable=False)
+        before = self.record.labels
+        if before:
+            yield from self._advance(self.record.phase, lambda now: to_put_back(now, before))
+        expected = yield from self._ask(self.machine.expected)
+        old = Expected(
+            allocatable=self.record.offered,
+            all_gpus=expected.all_gpus,
+            labels={name: value for name, value in before.items() if value is not None},
+        )
+        wrong = yield from self._proof(old, abortable=False)
         if wrong:
             lines = "; ".join(str(mismatch) for mismatch in wrong)
             return (yield from self._hold(f"{reason}; with the old configuration {lines}", journal))
@@ -300,9 +338,9 @@ class Phases:
         if status.result is None and status.phase is not None:
             return (yield from self._advance(Phase.APPLYING))
         if status.result is not None and status.result.outcome == "applied":
-            return (yield from self._advance(Phase.APPLIED, reason=""))
+            return (yield from self._set_labels(reason=""))
         if (yield from self._ask(self.machine.change)) is None:
-            return (yield from self._advance(Phase.APPLIED, transaction=None, reason=""))
+            return (yield from self._set_labels(transaction=None, reason=""))
         return (yield from self._prove_old(self.record.reason))
 
     def _interfered(self, reason: str) -> Steps[Outcome]:
@@ -342,9 +380,14 @@ class Phases:
             self._event("LeftCordoned" if left else "Uncordoned", reason)
         return Outcome(ending, reason, tuple(details))
 
-    def _advance(self, phase: Phase, **changes: str | None) -> Steps[Outcome | None]:
+    def _advance(
+        self,
+        phase: Phase,
+        labels: Callable[[ClusterNode], Labels] = lambda _: {},
+        **changes: str | None,
+    ) -> Steps[Outcome | None]:
         following = replace(self.record, phase=phase, **changes)  # type: ignore[arg-type]
-        self.record = yield from self._ask(lambda: advance(self.cluster, self.name, following))
+        self.record = yield from self._ask(lambda: advance(self.cluster, self.name, following, labels))
         return None
 
     def _check(self, *, abortable: bool = True) -> ClusterNode:

@@ -18,6 +18,7 @@ from typing import Annotated, Any
 from pydantic import Field, TypeAdapter
 
 from numaforge.rollout.cluster import Cluster, ClusterError, ClusterNode
+from numaforge.rollout.labels import Labels
 from numaforge.rollout.maintenance import foreign
 from numaforge.rollout.patience import retried
 from numaforge.rollout.shards import is_part_of
@@ -65,6 +66,7 @@ class Record:
     `runner` is the process that works on it. `offered` are the extended resources that the node offered
     before, as quantities. `reason` says why it is undone or held. `left_to` says for whom an earlier roll-out
     has left the node cordoned. `rollout` is the roll-out's name, "" where a release wrote it that kept none.
+    `labels` are those that it has changed, as they were before: None where there was none.
     `others` are the keys of a newer release, which stay as they are.
     """
 
@@ -76,6 +78,7 @@ class Record:
     reason: str = ""
     left_to: str | None = None
     rollout: str = DEFAULT_NAME
+    labels: Labels = field(default_factory=dict)
     others: Mapping[str, Any] = field(default_factory=dict)
 
     def belongs_to(self, rollout: str) -> bool:
@@ -176,15 +179,17 @@ def take_over(cluster: Cluster, name: str, runner: str) -> tuple[ClusterNode, Re
     return node, record
 
 
-def advance(cluster: Cluster, name: str, record: Record) -> Record:
-    """Write down how far the node is.
+def advance(
+    cluster: Cluster, name: str, record: Record, labels: Callable[[ClusterNode], Labels] = lambda _: {}
+) -> Record:
+    """Write down how far the node is, and in the same request change the labels that `labels` returns for it.
 
     Raises TakenError where it is no longer ours.
     """
 
     def change(node: ClusterNode) -> ClusterNode:
         require_ours(node, record)
-        return cluster.patch_node(node, annotations={RECORD: _dump(record)})
+        return cluster.patch_node(node, annotations={RECORD: _dump(record)}, labels=labels(node))
 
     _retried(cluster, name, change)
     return record
@@ -283,5 +288,6 @@ def _retried(cluster: Cluster, name: str, change: Callable[[ClusterNode], Cluste
 
 def _dump(record: Record) -> str:
     ours = {name: getattr(record, name) for name in sorted(_FIELDS)}
-    document = {**record.others, _VERSION: VERSION, **ours, "offered": dict(record.offered)}
+    plain = {"offered": dict(record.offered), "labels": dict(record.labels)}
+    document = {**record.others, _VERSION: VERSION, **ours, **plain}
     return json.dumps(document, separators=(",", ":"))

@@ -67,7 +67,15 @@ class Site:
         path = self.folder / "runs"
         return path.read_text().splitlines() if path.exists() else []
 
-    def here(self, node: str = "n1", *, ending: str = "done", restarts: bool = True, **data: Any) -> None:
+    def here(
+        self,
+        node: str = "n1",
+        *,
+        ending: str = "done",
+        restarts: bool = True,
+        labels: Mapping[str, str] | None = None,
+        **data: Any,
+    ) -> None:
         """Have this machine be a node, whose run ends so."""
         options = RolloutOptions(
             kubeconfig=str(self.api.kubeconfig), canaries=0, max_unavailable="2", slot_seconds=10
@@ -79,6 +87,7 @@ class Site:
             "restarts": restarts,
             "sentences": ["it changes"],
             "allocatable": {},
+            "labels": dict(labels or {}),
             "unreadable": "",
             "options": options,
         }
@@ -456,3 +465,43 @@ def test_a_bad_shard_is_one_message(site: Site, verb: str) -> None:
     code, _, said = site.command(verb, "--shard", "4/4")
     assert code == 2
     assert said.startswith("numaforge: --shard: '4/4' names no shard: there is no shard 4 of 4")
+
+
+# ---- what a MIG manager left behind ----
+
+STUCK = {"nvidia.com/mig.config.state": "pending", "nvidia.com/gpu.deploy.dcgm": "paused-for-mig-change"}
+
+
+def mig_labels(site: Site, *arguments: str) -> tuple[int, dict[str, Any]]:
+    code = cli.run(["rollout", "mig-labels", "-o", "json", *site.login, *arguments])
+    return code, json.loads(site.capture.readouterr().out)
+
+
+def test_labels_that_a_mig_manager_left_are_reported_and_repaired_when_asked(site: Site) -> None:
+    site.api.add_node("n2")
+    site.api.nodes["n1"]["metadata"]["labels"] = {**STUCK}
+    code, document = mig_labels(site)
+    assert code == 1
+    assert [(one["node"], one["at_work"], one["repaired"]) for one in document["nodes"]] == [
+        ("n1", False, False)
+    ]
+    assert site.api.nodes["n1"]["metadata"]["labels"] == STUCK
+    code, document = mig_labels(site, "--repair")
+    assert (code, [one["repaired"] for one in document["nodes"]]) == (0, [True])
+    assert [*site.api.nodes["n1"]["metadata"]["labels"].values()] == ["failed", "true"]
+    assert mig_labels(site) == (0, {"schema": 1, "nodes": []})
+
+
+def test_a_node_where_a_mig_manager_may_be_at_work_is_never_repaired(site: Site) -> None:
+    site.api.nodes["n1"]["metadata"]["labels"] = {**STUCK}
+    site.api.annotate("n1", {RECORD: record()})
+    code, document = mig_labels(site, "n1", "--repair")
+    assert (code, [one["repaired"] for one in document["nodes"]]) == (1, [False])
+    assert site.api.nodes["n1"]["metadata"]["labels"] == STUCK
+
+
+def test_a_node_that_lacks_only_a_label_is_taken_into_the_roll_out(site: Site) -> None:
+    site.here(restarts=False, labels={"numaforge.io/mig": "mig-enabled"})
+    code, document, _ = site.command("plan")
+    [node] = document["nodes"]
+    assert (code, node["labels"]) == (0, {"numaforge.io/mig": {"now": None, "planned": "mig-enabled"}})

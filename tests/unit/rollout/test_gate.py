@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from numaforge.errors import HostUnreachableError
@@ -17,7 +19,11 @@ EXPECTED = Expected({"cpuManagerPolicy": "static"}, {"cpu": "60", "nvidia.com/gp
 SETTINGS = GateSettings(ready_seconds=60.0, stable_seconds=20.0)
 
 
-def begin(world: World, ready_after: float = 2.0, **changes) -> Task:
+CUT = replace(EXPECTED, allocatable={"nvidia.com/mig-1g.10gb": "56"}, all_gpus=True)
+MIG = {"nvidia.com/gpu": "0", "nvidia.com/mig-1g.10gb": "56"}
+
+
+def begin(world: World, ready_after: float = 2.0, expected: Expected = EXPECTED, **changes) -> Task:
     world.cluster.stop_kubelet(NODE)
     world.cluster.start_kubelet(
         NODE, config=NEW, allocatable={**OFFERED, "cpu": "60", **changes}, ready_after=ready_after
@@ -26,7 +32,7 @@ def begin(world: World, ready_after: float = 2.0, **changes) -> Task:
         prove(
             world.cluster,
             NODE,
-            EXPECTED,
+            expected,
             SETTINGS,
             process=lambda: world.machine.status(None).process,
             own_config=world.machine.running_config,
@@ -71,6 +77,59 @@ def test_the_last_heartbeat_of_before_proves_nothing():
 def test_allocatable_is_held_to_the_prediction(changes, said):
     world = World()
     assert wrong(world, begin(world, **changes)) == said
+
+
+@pytest.mark.parametrize(
+    ("advertised", "said"),
+    [
+        pytest.param(MIG, [], id="all that is planned, and a name that is left with 0"),
+        pytest.param(
+            {"nvidia.com/gpu": "8", "nvidia.com/mig-1g.10gb": "56"},
+            ["Allocatable nvidia.com/gpu: predicted not advertised, found 8"],
+            id="GPUs of before that are still advertised",
+        ),
+        pytest.param(
+            {**MIG, "nvidia.com/mig-3g.40gb": "2"},
+            ["Allocatable nvidia.com/mig-3g.40gb: predicted not advertised, found 2"],
+            id="MIG devices of another geometry",
+        ),
+        pytest.param(
+            {**MIG, "nvidia.com/mig-1g.10gb.shared": "112"},
+            ["Allocatable nvidia.com/mig-1g.10gb.shared: predicted not advertised, found 112"],
+            id="the shared ones of a resource that is not to be shared",
+        ),
+        pytest.param(
+            {"nvidia.com/gpu": "0"},
+            ["Allocatable nvidia.com/mig-1g.10gb: predicted 56, found 0"],
+            id="MIG devices that no plugin has registered",
+        ),
+        pytest.param(
+            {**MIG, "rdma/hca": "63", "nvidia.com/hostdev": "2"}, [], id="others' resources are left alone"
+        ),
+    ],
+)
+def test_the_names_of_resources_are_held_to_the_plan(advertised, said):
+    world = World()
+    assert wrong(world, begin(world, expected=CUT, **advertised)) == said
+
+
+def test_a_plugin_that_registers_late_has_its_time():
+    world = World()
+    task = begin(world, expected=CUT, **{"nvidia.com/gpu": "0"})
+    world.time.run(55.0)
+    world.cluster.change_node(NODE, allocatable={**OFFERED, **MIG})
+    begun = world.time.now
+    assert wrong(world, task) == []
+    assert world.time.now - begun >= 20.0
+
+
+def test_devices_that_their_plugin_knows_and_holds_for_unhealthy_are_told_apart():
+    world = World()
+    task = begin(world, **{"nvidia.com/gpu": "7"})
+    world.cluster.change_node(NODE, capacity={"nvidia.com/gpu": "8"})
+    assert wrong(world, task) == [
+        "Allocatable nvidia.com/gpu: predicted 8, found 7, the other devices of 8 are unhealthy"
+    ]
 
 
 def test_time_is_up_after_the_deadline_and_not_before():

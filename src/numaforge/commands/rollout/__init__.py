@@ -6,7 +6,7 @@ from importlib import import_module
 
 import click
 
-COMMANDS = ("plan", "run", "resume", "status", "abort", "unlock")
+COMMANDS = ("plan", "run", "resume", "status", "abort", "unlock", "mig-labels")
 
 
 class _Commands(click.Group):
@@ -18,7 +18,8 @@ class _Commands(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
         if cmd_name not in COMMANDS:
             return None
-        command: click.Command = getattr(import_module(f"{__name__}.{cmd_name}"), cmd_name)
+        module = cmd_name.replace("-", "_")
+        command: click.Command = getattr(import_module(f"{__name__}.{module}"), module)
         return command
 
 

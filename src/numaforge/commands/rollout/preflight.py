@@ -19,7 +19,7 @@ from numaforge.rollout.kubectl import permissions
 from numaforge.rollout.launch import Pyinfra, Survey, tail
 from numaforge.rollout.options import PLACE, RolloutOptions, read_options
 from numaforge.rollout.outcome import Outcome
-from numaforge.rollout.record import RECORD, Ending, unreadable
+from numaforge.rollout.record import Ending, unreadable
 from numaforge.rollout.steps import Steps, run
 
 T = TypeVar("T")
@@ -130,7 +130,7 @@ def members_of(nodes: Mapping[str, ClusterNode], survey: Survey) -> tuple[list[M
         node = nodes[each.node]
         if trouble := unreadable(node):
             refused[each.host] = Outcome(Ending.BLOCKED, trouble)
-        elif each.restarts or RECORD in node.annotations:
+        elif each.is_member(node):
             members.append(Member(each.host, each.node))
     return members, refused
 

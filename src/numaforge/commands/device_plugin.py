@@ -1,0 +1,103 @@
+"""The commands about NVIDIA's device plugin, none of which needs a cluster."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from numaforge.commands.machine import kubelet_version_option, machine_and_plan, profile_option
+from numaforge.commands.options import output_option
+from numaforge.errors import ExitCode
+from numaforge.report.terminal import save, show_json
+
+if TYPE_CHECKING:
+    from numaforge.planning.model import NodePlan
+
+
+@click.group("device-plugin")
+def device_plugin() -> None:
+    """Check and write configurations of NVIDIA's Kubernetes device plugin."""
+
+
+@device_plugin.command()
+@click.argument("file", metavar="FILE", type=click.Path())
+@click.argument("source", metavar="[SNAPSHOT]", required=False, type=click.Path())
+@profile_option
+@output_option("text", "json")
+def check(file: str, source: str | None, profile: str | None, output: str) -> int:
+    """Check a file of the device plugin more strictly than the plugin does.
+
+    FILE is one configuration: a text in the ConfigMap. With SNAPSHOT it is held against the GPUs of that
+    machine, as they are or, with --profile, as they will be cut, and what the node advertises is shown. Exits
+    with 1 where the plugin would not start, with 2 where the file is not valid.
+
+    \b
+    Example:
+      numaforge device-plugin check inference.yaml gpu-1.json
+    """
+    from numaforge.planning.device_plugin.advertised import of_config
+    from numaforge.planning.device_plugin.checks import check_config, check_machine
+    from numaforge.planning.device_plugin.config import parse_device_plugin
+    from numaforge.planning.mig.devices import found_gpus
+    from numaforge.planning.model import MigPlan
+    from numaforge.report import device_plugin as report
+
+    if profile is not None and source is None:
+        raise click.UsageError("--profile says how the GPUs of a SNAPSHOT will be cut: name it")
+    config = parse_device_plugin(Path(file).read_text(encoding="utf-8"), file)
+    findings = check_config(config)
+    counts = None
+    if source is not None:
+        machine, planned = machine_and_plan(source, None, profile, None)
+        gpus = found_gpus(machine, planned.mig if planned else MigPlan())
+        findings = (*findings, *check_machine(config, gpus))
+        counts = of_config(config, gpus)
+    if output == "json":
+        show_json(report.to_document(findings, counts))
+    else:
+        click.echo(report.as_text(findings, counts))
+    return ExitCode.NO if any(one.severity == "error" for one in findings) else ExitCode.YES
+
+
+@device_plugin.command()
+@click.argument("sources", metavar="SNAPSHOT|PLAN...", nargs=-1, required=True, type=click.Path())
+@profile_option
+@kubelet_version_option
+@click.option("--name", default="numaforge-device-plugin", show_default=True, help="The ConfigMap's name.")
+@click.option("--namespace", default="gpu-operator", show_default=True, help="Where the ConfigMap belongs.")
+@output_option("yaml", "json")
+def config(
+    sources: tuple[str, ...],
+    profile: str | None,
+    kubelet_version: str | None,
+    name: str,
+    namespace: str,
+    output: str,
+) -> int:
+    """Write the plugin's ConfigMap for some nodes: a key for each kind of node.
+
+    The label nvidia.com/device-plugin.config of a Node says which key it takes; the roll-out sets it.
+
+    \b
+    Example:
+      numaforge device-plugin config gpu-1.json gpu-2.json --profile inference.yaml | kubectl apply -f -
+    """
+    from numaforge.planning.device_plugin.manifests import as_yaml, device_plugin_config_map
+
+    plans = [plan_of(source, profile, kubelet_version) for source in sources]
+    manifest = device_plugin_config_map(plans, name, namespace)
+    if output == "json":
+        show_json(manifest)
+    else:
+        save(as_yaml(manifest), None)
+    return ExitCode.YES
+
+
+def plan_of(source: str, profile: str | None, kubelet_version: str | None) -> NodePlan:
+    """Return the plan that a file is or holds, or the one that a profile gives to its machine."""
+    _, planned = machine_and_plan(source, None, profile, kubelet_version)
+    if planned is None:
+        raise click.UsageError(f"{source} holds no plan: --profile says what to plan")
+    return planned

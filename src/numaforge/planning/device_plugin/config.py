@@ -1,0 +1,279 @@
+"""The configuration of NVIDIA's device plugin, read strictly: each key that it knows, and nothing else.
+
+Source: k8s-device-plugin, api/config/v1, and validateFlags of cmd/nvidia-device-plugin. The plugin itself
+drops unknown keys without a word. What it refuses is refused here in its own words.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Annotated, Any, Self
+
+import yaml
+from pydantic import BeforeValidator, ConfigDict, Field, model_validator
+from pydantic.alias_generators import to_camel
+
+from numaforge.errors import PlanError
+from numaforge.planning.device_plugin.names import PREFIX, SHARED
+from numaforge.profile.section import Section, validated
+from numaforge.profile.strict_yaml import StrictLoader
+
+MIG_STRATEGIES = ("none", "single", "mixed")
+LONGEST_NAME = 63
+_SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+_DEVICE = re.compile(r"\d+(:\d+)?|(MIG-)?GPU-[0-9a-f-]{36}(/\d+/\d+)?|MIG-[0-9a-f-]{36}", re.IGNORECASE)
+
+
+def resource_name(text: object) -> str:
+    """Return the full name of a resource: the plugin puts its prefix before a name without it.
+
+    Raises ValueError, in the plugin's words, for what it refuses.
+    """
+    if not isinstance(text, str):
+        raise ValueError(f"{text!r} is not a resource's name; write for example nvidia.com/gpu")
+    name = text if text.startswith(PREFIX) else PREFIX + text
+    if len(name) > LONGEST_NAME:
+        raise ValueError(f"fully-qualified resource name must be {LONGEST_NAME} characters or less: {name}")
+    if not _SUBDOMAIN.fullmatch(name.removeprefix(PREFIX)):
+        raise ValueError(
+            f"incorrect format for resource name '{name}': after {PREFIX} write small letters, digits, "
+            "'-' and '.', for example nvidia.com/mig-1g.10gb"
+        )
+    return name
+
+
+def _one_of(says: str, *accepted: str) -> BeforeValidator:
+    """Return a check for one of some texts, which `says` what the plugin says of another one."""
+
+    def check(value: object) -> str:
+        if value not in accepted:
+            raise ValueError(f"{says}{value}; write {' or '.join(accepted)}")
+        return str(value)
+
+    return BeforeValidator(check)
+
+
+def _strategies(value: object) -> tuple[str, ...]:
+    accepted = ("envvar", "volume-mounts", "cdi-annotations", "cdi-cri")
+    values = value if isinstance(value, list) else [value]
+    for one in values:
+        if one not in accepted:
+            raise ValueError(
+                f"invalid --device-list-strategy option: invalid strategy: {one}; write {', '.join(accepted)}"
+            )
+    return tuple(values)
+
+
+def _duration(value: object) -> object:
+    if type(value) is int or (isinstance(value, str) and re.fullmatch(r"([0-9.]+(ns|us|ms|s|m|h))+", value)):
+        return value
+    raise ValueError(f"{value!r} is not a duration; write for example 60s")
+
+
+def _channels(value: object) -> tuple[int, ...]:
+    if value not in ([], [0]):
+        found = f"[{' '.join(map(str, value))}]" if isinstance(value, list) else value
+        raise ValueError(
+            f"invalid IMEX channel IDs: invalid IMEX config: channelIDs must be [] or [0]; found {found}"
+        )
+    return tuple(value)
+
+
+def _replicas(value: object) -> int:
+    if type(value) is not int:
+        raise ValueError(f"{value!r} is not a whole number; write 2 or more")
+    if value < 2:
+        raise ValueError(f"number of replicas must be >= 2; found {value}")
+    return value
+
+
+def _devices(value: object) -> object:
+    if isinstance(value, str) and value != "all":
+        raise ValueError(f"devices set as '{value}' but the only valid string input is 'all'")
+    if type(value) is int and value <= 0:
+        raise ValueError(f"devices set as '{value}' but a count of devices must be > 0")
+    for one in value if isinstance(value, list) else ():
+        if not _DEVICE.fullmatch(str(one)):
+            raise ValueError(f"unsupported type for device in devices list: {one}; write an index or a UUID")
+    if isinstance(value, str | list) or type(value) is int:
+        return value
+    raise ValueError(f"unrecognized type for devices spec: {value}")
+
+
+ResourceName = Annotated[str, BeforeValidator(resource_name)]
+Switch = Annotated[bool, Field(strict=True)]
+
+
+class _CamelCase(Section):
+    """Settings under the names that the plugin's Go types give them."""
+
+    model_config = ConfigDict(alias_generator=to_camel)
+
+
+class PluginFlags(_CamelCase):
+    """Flags of the device plugin alone."""
+
+    pass_device_specs: Switch | None = None
+    device_list_strategy: Annotated[tuple[str, ...] | None, BeforeValidator(_strategies)] = None
+    device_id_strategy: Annotated[
+        str | None, _one_of("invalid --device-id-strategy option: ", "uuid", "index")
+    ] = Field(default=None, alias="deviceIDStrategy")
+    cdi_annotation_prefix: str | None = None
+    nvidia_ctk_path: str | None = Field(default=None, alias="nvidiaCTKPath")
+    container_driver_root: str | None = None
+    shared_devices_allocation_policy: Annotated[
+        str | None, _one_of("invalid --shared-devices-allocation-policy option: ", "distributed", "packed")
+    ] = None
+
+
+class FeatureFlags(_CamelCase):
+    """Flags of GPU feature discovery alone, which may read the same file."""
+
+    oneshot: Switch | None = None
+    no_timestamp: Switch | None = None
+    sleep_interval: Annotated[int | str | None, BeforeValidator(_duration)] = None
+    output_file: str | None = None
+    machine_type_file: str | None = None
+
+
+class CommonFlags(_CamelCase):
+    """Flags of both; a flag or an environment variable of the container goes before them."""
+
+    mig_strategy: Annotated[str, _one_of("unknown MIG strategy: ", *MIG_STRATEGIES)] = "none"
+    fail_on_init_error: Switch | None = None
+    mps_root: str | None = None
+    nvidia_driver_root: str | None = None
+    nvidia_dev_root: str | None = None
+    gdrcopy_enabled: Switch | None = None
+    gds_enabled: Switch | None = None
+    mofed_enabled: Switch | None = None
+    use_node_feature_api: Switch | None = Field(default=None, alias="useNodeFeatureAPI")
+    device_discovery_strategy: Annotated[
+        str | None, _one_of("invalid --device-discovery-strategy option ", "auto", "nvml", "tegra")
+    ] = None
+    plugin: PluginFlags = PluginFlags()
+    gfd: FeatureFlags = FeatureFlags()
+
+
+class SharedResource(_CamelCase):
+    """A resource each of whose devices is advertised `replicas` times."""
+
+    name: ResourceName
+    replicas: Annotated[int, BeforeValidator(_replicas)]
+    rename: ResourceName | None = None
+    devices: Annotated[Any, BeforeValidator(_devices)] = "all"
+
+    @model_validator(mode="before")
+    @classmethod
+    def _name_and_replicas(cls, value: Any) -> Any:
+        return _having(value, name="no resource name specified", replicas="no replicas specified")
+
+
+class SharedResources(_CamelCase):
+    """One way of sharing, and the resources that are shared so."""
+
+    resources: tuple[SharedResource, ...]
+    rename_by_default: Switch = False
+    fail_requests_greater_than_one: Switch | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _some_resources(cls, value: Any) -> Any:
+        return _having(value, resources="no resources specified")
+
+    @model_validator(mode="after")
+    def _each_once(self) -> Self:
+        names = [one.name for one in self.resources]
+        for name in names:
+            if names.count(name) > 1:
+                raise ValueError(f"{name} is shared twice; write each resource once")
+        return self
+
+    def advertised_as(self, name: str) -> str:
+        """Return the name under which the replicas of a resource are advertised."""
+        return f"{name}{SHARED}" if self.rename_by_default else name
+
+
+class Sharing(_CamelCase):
+    """How devices are shared; with both, the plugin takes `mps` and never looks at `time_slicing`."""
+
+    time_slicing: SharedResources | None = None
+    mps: SharedResources | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _said_or_left_out(cls, value: Any) -> Any:
+        return (
+            _having(value, timeSlicing="no resources specified") if "timeSlicing" in (value or ()) else value
+        )
+
+    @property
+    def active(self) -> SharedResources | None:
+        """What the plugin takes."""
+        return self.mps or self.time_slicing
+
+
+class Imex(_CamelCase):
+    """IMEX channels that containers get."""
+
+    channel_ids: Annotated[tuple[int, ...], BeforeValidator(_channels)] = Field(
+        default=(), alias="channelIDs"
+    )
+    required: Switch = False
+
+
+class NamedPattern(_CamelCase):
+    """A resource's name for GPUs or MIG profiles of a pattern; the plugin reads it, and ignores it."""
+
+    pattern: str
+    name: ResourceName
+
+    @model_validator(mode="before")
+    @classmethod
+    def _both(cls, value: Any) -> Any:
+        said = "resources must have a '{}' field set"
+        return _having(value, pattern=said.format("pattern"), name=said.format("name"))
+
+
+class Resources(_CamelCase):
+    """Names of resources by pattern."""
+
+    gpus: tuple[NamedPattern, ...] = ()
+    mig: tuple[NamedPattern, ...] = ()
+
+
+class DevicePluginConfig(_CamelCase):
+    """A file of the device plugin."""
+
+    version: Annotated[str, _one_of("unknown version: ", "v1")] = "v1"
+    flags: CommonFlags = CommonFlags()
+    resources: Resources = Resources()
+    sharing: Sharing = Sharing()
+    imex: Imex = Imex()
+
+
+def parse_device_plugin(text: str, place: str) -> DevicePluginConfig:
+    """Return a configuration of the device plugin; `place` names the file in messages.
+
+    Raises PlanError with every mistake.
+    """
+    try:
+        document = yaml.load(text, Loader=StrictLoader)  # noqa: S506 - a SafeLoader
+    except (yaml.YAMLError, RecursionError, ValueError) as error:
+        raise PlanError(f"not valid YAML: {error}", where=place) from error
+    if not isinstance(document, dict):
+        raise PlanError(
+            "not a configuration of the device plugin", where=place, remedy="begin with version: v1"
+        )
+    if document.get("kind") == "ConfigMap":
+        raise PlanError("is a ConfigMap", where=place, remedy="give one of the texts in its data")
+    return validated(DevicePluginConfig, document, place, error=PlanError)
+
+
+def _having(value: Any, **missing: str) -> Any:
+    """Return a mapping that has some keys; else raise ValueError with what the plugin says of the first."""
+    for key, said in missing.items() if isinstance(value, Mapping) else ():
+        if value.get(key) in (None, []):
+            raise ValueError(said)
+    return value

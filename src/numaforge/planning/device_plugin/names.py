@@ -1,0 +1,22 @@
+"""The names of the resources that NVIDIA's device plugin advertises, and of the labels around it."""
+
+from __future__ import annotations
+
+import re
+
+PREFIX = "nvidia.com/"
+SHARED = ".shared"
+GPU = f"{PREFIX}gpu"
+GPU_RESOURCE = re.compile(r"nvidia\.com/(gpu|mig-[0-9]+g\.[0-9]+gb[a-z.-]*?)(\.shared)?")
+"""Matches each resource that the plugin advertises, and none of other plugins."""
+
+CONFIG_LABEL = "nvidia.com/device-plugin.config"
+STRATEGY_LABEL = "nvidia.com/mig.strategy"
+OPERATOR_LABEL = "nvidia.com/mig.config"
+OPERATOR_STATE_LABEL = "nvidia.com/mig.config.state"
+MIG_LABEL = "numaforge.io/mig"
+
+
+def mig_resource(profile: str) -> str:
+    """Return the resource of a MIG profile under the strategy `mixed`."""
+    return f"{PREFIX}mig-{profile.replace('+', '.')}"

@@ -1,0 +1,90 @@
+"""Section `device_plugin`: how NVIDIA's device plugin shares GPUs, and which configuration a node takes."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Self
+
+from pydantic import BeforeValidator, ConfigDict, Field, model_validator
+
+from numaforge.profile.section import Section, given
+from numaforge.profile.values import as_text
+
+PREFIX = "nvidia.com/"
+_RESOURCE = re.compile(r"(nvidia\.com/)?(gpu|mig-[1-9][0-9]*g\.[0-9]+gb([.-][a-z][a-z.]*)?)")
+_CONFIG = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
+
+
+def _resource(value: object) -> str:
+    text = str(value)
+    if not _RESOURCE.fullmatch(text):
+        raise ValueError(
+            f"{text!r} is no resource of the device plugin; write nvidia.com/gpu, or for example "
+            "nvidia.com/mig-1g.10gb"
+        )
+    return text if text.startswith(PREFIX) else PREFIX + text
+
+
+def _config(value: object) -> str:
+    text = str(value)
+    if not _CONFIG.fullmatch(text):
+        raise ValueError(
+            f"{text!r} is no label's value; write at most 63 letters, digits, '-', '_' and '.', for example "
+            "inference"
+        )
+    return text
+
+
+Resource = Annotated[str, BeforeValidator(_resource), as_text("extended resource", f"^{_RESOURCE.pattern}$")]
+Replicas = Annotated[int, Field(ge=2, strict=True)]
+ConfigName = Annotated[str, BeforeValidator(_config), as_text("label value", f"^{_CONFIG.pattern}$")]
+
+
+class DevicePlugin(Section):
+    """How NVIDIA's device plugin shares GPUs and MIG devices. Unset: numaforge says nothing of it."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "not": {
+                "allOf": [
+                    given("time_slicing", {"minProperties": 1}),
+                    given("mps", {"minProperties": 1}),
+                ]
+            }
+        }
+    )
+
+    time_slicing: dict[Resource, Replicas] = Field(
+        default_factory=dict,
+        description="How often each device of a resource is advertised; its pods take turns on it.",
+        examples=[{"nvidia.com/gpu": 4}],
+    )
+    mps: dict[Resource, Annotated[Replicas, Field(le=48)]] = Field(
+        default_factory=dict,
+        description="The same with MPS: its pods run at once, each with its share of the memory. Full GPUs "
+        "only.",
+        examples=[{"nvidia.com/gpu": 8}],
+    )
+    rename_shared: bool = Field(
+        default=False,
+        description="Advertise shared devices under another name: nvidia.com/gpu.shared.",
+        examples=[True],
+    )
+    one_per_pod: bool | None = Field(
+        default=None,
+        description="Refuse pods that ask for more than one shared device. Unset: as the plugin does, with "
+        "MPS only.",
+        examples=[True],
+    )
+    config: ConfigName | None = Field(
+        default=None,
+        description="The plugin's configuration for this kind of node: a key of its ConfigMap, and the value "
+        "of the label nvidia.com/device-plugin.config.",
+        examples=["inference"],
+    )
+
+    @model_validator(mode="after")
+    def _one_way_of_sharing(self) -> Self:
+        if self.time_slicing and self.mps:
+            raise ValueError("says time_slicing and mps; the plugin does one of them")
+        return self

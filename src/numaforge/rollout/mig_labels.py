@@ -1,0 +1,128 @@
+"""Labels that a MIG manager of the GPU operator has left behind: recognised with evidence, and repaired.
+
+It pauses the operator's operands by label, changes the geometry, and starts them again. Where a pod does not
+go in time, or its validator does not start again, it ends without that (mig-parted#485, gpu-operator#2833):
+the node advertises no GPU until its labels are put right.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+from numaforge.errors import NumaforgeError
+from numaforge.planning.device_plugin.names import OPERATOR_STATE_LABEL
+from numaforge.rollout.cluster import Cluster, ClusterNode, ClusterPod
+from numaforge.rollout.patience import retried
+from numaforge.rollout.record import RECORD
+
+_PAUSED = "paused-for-mig-change"
+_OPERANDS = "nvidia.com/gpu.deploy."
+_UNDER_WAY = ("pending", "rebooting")
+_MANAGER = {"app": "nvidia-mig-manager"}
+# mig-manager waits up to 5 minutes for each of 5 kinds of pods, and then for the GPUs.
+_LONGEST_CHANGE = timedelta(minutes=30)
+_MANAGER_COMES_BACK = timedelta(minutes=5)  # its pod is replaced, or the node reboots
+
+
+@dataclass(frozen=True)
+class MigChange:
+    """A MIG change that a node's labels say is under way.
+
+    `paused` are the labels of operands that wait for it, `evidence` lines for people. `at_work` says that a
+    MIG manager may still be carrying it out.
+    """
+
+    node: str
+    state: str | None
+    paused: tuple[str, ...]
+    at_work: bool
+    evidence: tuple[str, ...]
+
+    @property
+    def repair(self) -> dict[str, str | None]:
+        """The labels as the MIG manager itself leaves them when a change has failed."""
+        labels: dict[str, str | None] = dict.fromkeys(self.paused, "true")
+        return {**labels, OPERATOR_STATE_LABEL: "failed"} if self.state in _UNDER_WAY else labels
+
+
+def mig_changes(cluster: Cluster, names: Sequence[str], now: datetime) -> list[MigChange]:
+    """Return the MIG changes that are under way by the labels of some nodes, or of all."""
+    nodes = [cluster.node(name) for name in names] if names else cluster.nodes()
+    return [change for node in nodes if (change := _change(cluster, node, now))]
+
+
+def repair_labels(cluster: Cluster, name: str, now: datetime) -> MigChange | None:
+    """Put a node's labels right, and return what was wrong; None where nothing is any more.
+
+    Raises NumaforgeError while a MIG manager may be at work.
+    """
+
+    def change() -> MigChange | None:
+        node = cluster.node(name)
+        found = _change(cluster, node, now)
+        if found is None:
+            return None
+        if found.at_work:
+            raise NumaforgeError(
+                f"a MIG manager may be at work: {'; '.join(found.evidence)}",
+                where=name,
+                remedy="wait for it, or delete its pod and ask again in 5 minutes",
+            )
+        cluster.patch_node(node, annotations={}, labels=found.repair)
+        return found
+
+    return retried(change, where=name)
+
+
+def _change(cluster: Cluster, node: ClusterNode, now: datetime) -> MigChange | None:
+    paused = tuple(
+        name for name, value in sorted(node.labels.items()) if name.startswith(_OPERANDS) and value == _PAUSED
+    )
+    state = node.labels.get(OPERATOR_STATE_LABEL)
+    if not paused and state not in _UNDER_WAY:
+        return None
+    managers = [pod for pod in cluster.pods(node.name) if _is_manager(pod)]
+    written = _last_write(node, (*paused, OPERATOR_STATE_LABEL))
+    age = None if written is None else now - written[1]
+    patience = _LONGEST_CHANGE if managers else _MANAGER_COMES_BACK
+    at_work = RECORD in node.annotations or (bool(managers) if age is None else age < patience)
+    return MigChange(
+        node.name, state, paused, at_work, tuple(_evidence(node, paused, state, managers, written, now))
+    )
+
+
+def _evidence(
+    node: ClusterNode,
+    paused: Sequence[str],
+    state: str | None,
+    managers: Sequence[ClusterPod],
+    written: tuple[str, datetime] | None,
+    now: datetime,
+) -> Iterator[str]:
+    yield f"{OPERATOR_STATE_LABEL} is {state or 'not there'}"
+    if paused:
+        yield f"paused: {', '.join(name.removeprefix(_OPERANDS) for name in paused)}"
+    if written is None:
+        yield "when that was written is not known"
+    else:
+        minutes = int((now - written[1]).total_seconds() // 60)
+        yield f"written {minutes} minutes ago by {written[0]}"
+    yield f"{managers[0]} runs" if managers else "no MIG manager runs on the node"
+    if RECORD in node.annotations:
+        yield "the node is in a roll-out of numaforge"
+
+
+def _is_manager(pod: ClusterPod) -> bool:
+    return _MANAGER.items() <= pod.labels.items() and pod.phase == "Running" and not pod.deleting
+
+
+def _last_write(node: ClusterNode, names: Sequence[str]) -> tuple[str, datetime] | None:
+    """Return who wrote one of these labels last, and when."""
+    writes = [
+        (write.manager, datetime.fromisoformat(write.time).astimezone(UTC))
+        for name in names
+        if (write := node.label_writes.get(name)) and write.time
+    ]
+    return max(writes, key=lambda write: write[1], default=None)

@@ -1,0 +1,130 @@
+"""`numaforge device-plugin` and `numaforge mig operator-config`: what they print, and how they exit."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import yaml
+
+from numaforge.cli import run
+from numaforge.planning.document import dumps
+from numaforge.planning.model import MigGpu, MigInstance, MigPlan
+from numaforge.planning.node import plan_node
+from numaforge.profile import load_profile
+from numaforge.topology import to_document
+from numaforge.topology.model import NodeTopology
+from tests.fixtures.machines import dgx_h100, lab_node
+
+SEVEN = tuple(MigInstance("1g.10gb", 19, start, 1, (1,)) for start in range(7))
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def saved(name: str, machine: NodeTopology, *, cut: bool = False) -> str:
+    """Save a machine whose GPUs its last plan has cut, if so."""
+    gpus = tuple(MigGpu(gpu.pci_address, gpu.uuid, "enabled", SEVEN) for gpu in machine.gpus) if cut else ()
+    plan = replace(plan_node(machine, load_profile({"name": "serve"}), "1.36.2"), mig=MigPlan(gpus))
+    Path(name).write_text(json.dumps(to_document(replace(machine, previous_plan=dumps(plan)))))
+    return name
+
+
+def answer(capsys, *arguments: str, code: int = 0) -> str:
+    """Run a command that is to exit with `code`, and return what it printed."""
+    assert run([*arguments]) == code
+    out, err = capsys.readouterr()
+    assert "Traceback" not in err
+    return err if code == 2 else out
+
+
+@pytest.mark.parametrize(
+    ("text", "code", "said"),
+    [
+        ("version: v1", 0, "the device plugin takes it"),
+        ("resources: {gpus: [{pattern: a, name: b}]}", 0, "warning resources-ignored"),
+        (
+            "flags: {migStrategy: mixed}\nsharing: {mps: {resources: [{name: gpu, replicas: 2}]}}",
+            1,
+            "does not start",
+        ),
+        ("version: v2", 2, "unknown version: v2"),
+    ],
+    ids=["nothing wrong", "a warning alone is no refusal", "what ends the plugin", "no valid file"],
+)
+def test_a_file_is_checked_without_a_machine(folder, capsys, text, code, said):
+    Path("plugin.yaml").write_text(text)
+    assert said in answer(capsys, "device-plugin", "check", "plugin.yaml", code=code)
+
+
+def test_with_a_machine_it_says_what_the_node_advertises(folder, capsys):
+    Path("plugin.yaml").write_text("sharing: {timeSlicing: {resources: [{name: gpu, replicas: 4}]}}")
+    saved("gpu-1.json", dgx_h100())
+    assert "32 nvidia.com/gpu" in answer(capsys, "device-plugin", "check", "plugin.yaml", "gpu-1.json")
+    told = json.loads(answer(capsys, "device-plugin", "check", "plugin.yaml", "gpu-1.json", "-o", "json"))
+    assert told == {"schema": 1, "starts": True, "advertised": {"nvidia.com/gpu": 32}, "findings": []}
+
+
+def test_a_file_is_held_against_the_planned_geometry(folder, capsys):
+    Path("plugin.yaml").write_text("flags: {migStrategy: mixed}")
+    saved("gpu-1.json", dgx_h100(), cut=True)
+    assert "56 nvidia.com/mig-1g.10gb" in answer(
+        capsys, "device-plugin", "check", "plugin.yaml", "gpu-1.json"
+    )
+
+
+def test_a_profile_without_a_machine_is_refused(folder, capsys):
+    Path("plugin.yaml").write_text("version: v1")
+    said = answer(capsys, "device-plugin", "check", "plugin.yaml", "--profile", "training", code=2)
+    assert "--profile says how the GPUs of a SNAPSHOT will be cut" in said
+
+
+def test_a_config_map_is_written_for_several_nodes(folder, capsys):
+    Path("profile.yaml").write_text("name: serve\ndevice_plugin: {time_slicing: {gpu: 4}, config: shared}")
+    nodes = [saved("gpu-1.json", dgx_h100()), saved("gpu-2.json", replace(dgx_h100(), hostname="gpu-2"))]
+    out = answer(
+        capsys, "device-plugin", "config", *nodes, "--profile", "profile.yaml", "--kubelet-version", "1.36.2"
+    )
+    manifest = yaml.safe_load(out)
+    assert manifest["metadata"] == {
+        "name": "numaforge-device-plugin",
+        "namespace": "gpu-operator",
+        "labels": {"app.kubernetes.io/managed-by": "numaforge"},
+    }
+    Path("shared.yaml").write_text(manifest["data"]["shared"])
+    assert "32 nvidia.com/gpu" in answer(capsys, "device-plugin", "check", "shared.yaml", "gpu-1.json")
+
+
+def test_a_plan_without_the_section_is_refused_with_its_host(folder, capsys):
+    saved("gpu-1.json", dgx_h100())
+    said = answer(capsys, "device-plugin", "config", "gpu-1.json", code=2)
+    assert "says nothing of the device plugin" in said
+
+
+def test_the_operator_s_config_map_is_valid_for_our_own_check_of_mig_parted(folder, capsys):
+    saved("gpu-1.json", dgx_h100(), cut=True)
+    out = answer(capsys, "mig", "operator-config", "gpu-1.json", "-o", "json")
+    document = json.loads(out)
+    [(_, labels)] = document["labels"].items()
+    Path("config.yaml").write_text(document["config_map"]["data"]["config.yaml"])
+    checked = json.loads(answer(capsys, "mig", "check", "config.yaml", "gpu-1.json", "-o", "json"))
+    assert [(one["config"], one["fits"]) for one in checked["configs"]] == [
+        (labels["nvidia.com/mig.config"], True)
+    ]
+
+
+def test_as_yaml_the_operator_s_config_map_says_which_node_takes_what(folder, capsys):
+    saved("gpu-1.json", dgx_h100(), cut=True)
+    first, *_ = (out := answer(capsys, "mig", "operator-config", "gpu-1.json")).splitlines()
+    assert first.startswith("# dgx-01: nvidia.com/mig.config=serve-")
+    assert yaml.safe_load(out)["kind"] == "ConfigMap"
+
+
+def test_a_machine_without_gpus_has_nothing_to_hand_over(folder, capsys):
+    saved("cpu.json", replace(lab_node(), gpus=()))
+    assert "says nothing of GPUs" in answer(capsys, "mig", "operator-config", "cpu.json", code=2)

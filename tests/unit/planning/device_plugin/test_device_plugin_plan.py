@@ -1,0 +1,247 @@
+"""What the plan says of the device plugin, and which labels its Node gets."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from numaforge.errors import PlanError, ProfileError
+from numaforge.planning.device_plugin.config import parse_device_plugin
+from numaforge.planning.device_plugin.manifests import device_plugin_config_map, device_plugin_text
+from numaforge.planning.device_plugin.plan import plan_device_plugin, with_device_plugin
+from numaforge.planning.mig.devices import FoundGpu
+from numaforge.planning.mig.machine import nvidia_gpus
+from numaforge.planning.model import MigGpu, MigInstance, MigPlan, NodePlan
+from numaforge.planning.node import plan_node
+from numaforge.profile import NodeProfile, load_profile
+from tests.fixtures.machines import dgx_h100
+
+SEVEN = tuple(MigInstance("1g.10gb", 19, start, 1, (1,)) for start in range(7))
+MIXED = (MigInstance("3g.40gb", 9, 4, 4, (3,)), MigInstance("1g.10gb", 19, 0, 1, (1,)))
+
+
+def profile(**section: object) -> NodeProfile:
+    return load_profile({"name": "serve", "device_plugin": section})
+
+
+def cut(*geometries: tuple[MigInstance, ...], **fields: str) -> MigPlan:
+    """Return a plan that cuts the first GPUs so, and leaves the others whole."""
+    gpus = nvidia_gpus(dgx_h100()).values()
+    wanted = [*geometries, *[()] * (len(gpus) - len(geometries))]
+    return MigPlan(
+        tuple(
+            MigGpu(gpu.pci_address, None, "enabled" if instances else "disabled", instances)
+            for gpu, instances in zip(gpus, wanted, strict=True)
+        ),
+        **fields,
+    )
+
+
+def planned(mig: MigPlan, **section: object) -> NodePlan:
+    base = replace(plan_node(dgx_h100(), load_profile({"name": "serve"}), "1.36.2"), mig=mig)
+    return with_device_plugin(base, dgx_h100(), profile(**section))
+
+
+def test_a_profile_without_the_section_says_nothing():
+    plan = plan_node(dgx_h100(), load_profile({"name": "serve"}), "1.36.2")
+    assert (plan.device_plugin, plan.labels) == (None, {})
+
+
+@pytest.mark.parametrize(
+    ("mig", "section", "advertised"),
+    [
+        pytest.param(
+            MigPlan(),
+            {"time_slicing": {"gpu": 4}},
+            {"nvidia.com/gpu": 32},
+            id="each GPU is advertised so often",
+        ),
+        pytest.param(
+            MigPlan(),
+            {"mps": {"nvidia.com/gpu": 8}, "rename_shared": True},
+            {"nvidia.com/gpu.shared": 64},
+            id="shared GPUs under another name",
+        ),
+        pytest.param(
+            cut(MIXED, SEVEN),
+            {"time_slicing": {"mig-1g.10gb": 2}},
+            {"nvidia.com/gpu": 6, "nvidia.com/mig-1g.10gb": 16, "nvidia.com/mig-3g.40gb": 1},
+            id="MIG devices are shared by profile",
+        ),
+        pytest.param(
+            cut(*[SEVEN] * 8, strategy="single"),
+            {"config": "small"},
+            {"nvidia.com/gpu": 56},
+            id="single counts MIG devices as GPUs",
+        ),
+    ],
+)
+def test_what_is_advertised_stands_in_the_plugin_s_part_and_in_allocatable(mig, section, advertised):
+    plan = planned(mig, **section)
+    assert plan.device_plugin is not None
+    assert plan.device_plugin.advertised == advertised
+    assert plan.allocatable is not None
+    assert plan.allocatable.devices == advertised
+
+
+def test_resources_of_other_plugins_stay_in_allocatable():
+    base = plan_node(dgx_h100(), load_profile({"name": "serve"}), "1.36.2")
+    assert base.allocatable is not None
+    known = {"nvidia.com/gpu": 8, "rdma/hca": 63}
+    base = replace(base, allocatable=replace(base.allocatable, devices=known))
+    plan = with_device_plugin(base, dgx_h100(), profile(time_slicing={"gpu": 2}))
+    assert plan.allocatable is not None
+    assert plan.allocatable.devices == {"nvidia.com/gpu": 16, "rdma/hca": 63}
+
+
+@pytest.mark.parametrize(
+    ("mig", "section", "said"),
+    [
+        pytest.param(
+            cut(SEVEN),
+            {"mps": {"gpu": 2}},
+            "using --mig-strategy=mixed is not supported with MPS",
+            id="MPS with MIG",
+        ),
+        pytest.param(
+            cut(*[SEVEN] * 8, strategy="single"),
+            {"mps": {"gpu": 2}},
+            "sharing using MPS is not supported for MIG devices",
+            id="MPS with MIG devices as GPUs",
+        ),
+        pytest.param(
+            cut(SEVEN, strategy="single"),
+            {"time_slicing": {"gpu": 2}},
+            "all devices on the node must be configured with the same migEnabled value",
+            id="single with some GPUs whole",
+        ),
+    ],
+)
+def test_what_the_plugin_refuses_is_refused_while_planning(mig, section, said):
+    with pytest.raises(PlanError, match=said):
+        planned(mig, **section)
+
+
+def test_sharing_what_the_machine_does_not_have_is_a_notice():
+    plan = planned(MigPlan(), time_slicing={"mig-1g.10gb": 2})
+    assert [one.message for one in plan.notices if one.id == "shares-nothing"] == [
+        "this machine has no nvidia.com/mig-1g.10gb to share"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("mig", "section", "labels"),
+    [
+        pytest.param(
+            MigPlan(),
+            {"config": "shared"},
+            {"nvidia.com/device-plugin.config": "shared"},
+            id="the plugin's configuration",
+        ),
+        pytest.param(
+            cut(SEVEN),
+            {"config": "small"},
+            {"nvidia.com/device-plugin.config": "small", "nvidia.com/mig.strategy": "mixed"},
+            id="the strategy where a GPU is in MIG mode",
+        ),
+        pytest.param(
+            cut(SEVEN, label="mig-enabled"), {}, {"numaforge.io/mig": "mig-enabled"}, id="a node with MIG"
+        ),
+        pytest.param(
+            cut(label="mig-disabled"), {}, {"numaforge.io/mig": "mig-disabled"}, id="a node without MIG"
+        ),
+    ],
+)
+def test_labels_of_the_node(mig, section, labels):
+    plan = planned(mig, **section)
+    assert plan.labels == labels
+    said = {one.subject: one.value for one in plan.decisions if one.subject.startswith("labels.")}
+    assert said == {f"labels.{name}": value for name, value in labels.items()}
+
+
+def test_where_a_dra_driver_has_the_gpus_no_device_plugin_is_planned():
+    with pytest.raises(PlanError, match="a DRA driver has the GPUs"):
+        planned(cut(managed_by="dra-driver"), time_slicing={"gpu": 2})
+
+
+def test_a_node_that_leaves_its_geometry_to_the_operator_names_the_operator_s_config():
+    [(name, value)] = planned(cut(SEVEN, managed_by="gpu-operator")).labels.items()
+    assert name == "nvidia.com/mig.config"
+    assert value.startswith("serve-")
+
+
+@pytest.mark.parametrize(
+    "section",
+    [
+        {"time_slicing": {"gpu": 4}},
+        {"mps": {"gpu": 8}, "rename_shared": True, "one_per_pod": False},
+        {"config": "plain"},
+    ],
+    ids=["time-slicing", "MPS with another name", "nothing shared"],
+)
+def test_what_is_rendered_is_read_strictly_and_says_the_same(section):
+    plan = planned(MigPlan(), **section)
+    config = parse_device_plugin(device_plugin_text(plan), "rendered")
+    again = plan_device_plugin(profile(**section), config.flags.mig_strategy, [FoundGpu(n) for n in range(8)])
+    assert again.value == plan.device_plugin
+    resources = config.sharing.active.resources if config.sharing.active else ()
+    assert {one.name: one.replicas for one in resources} == plan.device_plugin.replicas
+
+
+def test_the_config_map_has_a_key_for_each_kind_of_node():
+    plans = [
+        planned(MigPlan(), time_slicing={"gpu": 4}, config="shared"),
+        planned(MigPlan(), time_slicing={"gpu": 4}, config="shared"),
+        planned(cut(SEVEN), time_slicing={"mig-1g.10gb": 2}),
+    ]
+    manifest = device_plugin_config_map(plans, "plugin", "gpu-operator")
+    assert (manifest["kind"], manifest["metadata"]["namespace"]) == ("ConfigMap", "gpu-operator")
+    assert [*manifest["data"]] == ["serve", "shared"]
+
+
+def test_two_texts_under_one_key_are_refused():
+    plans = [planned(MigPlan(), time_slicing={"gpu": count}, config="shared") for count in (2, 4)]
+    with pytest.raises(PlanError, match="want different configurations under the key shared"):
+        device_plugin_config_map(plans, "plugin", "gpu-operator")
+
+
+def test_a_plan_without_the_section_has_no_configuration():
+    with pytest.raises(PlanError, match="section device_plugin"):
+        device_plugin_text(plan_node(dgx_h100(), load_profile({"name": "serve"}), "1.36.2"))
+
+
+@pytest.mark.parametrize(
+    ("section", "said"),
+    [
+        pytest.param({"time_slicing": {"gpu": 1}}, "too small; write 2 or more", id="one replica"),
+        pytest.param(
+            {"time_slicing": {"amd.com/gpu": 2}}, "no resource of the device plugin", id="another vendor"
+        ),
+        pytest.param({"time_slicing": {"gpu": 2}, "mps": {"gpu": 2}}, "says time_slicing and mps", id="both"),
+        pytest.param({"mps": {"gpu": 49}}, "49", id="more clients than an MPS server has"),
+        pytest.param({"config": "a b"}, "is no label's value", id="a name that is no label"),
+    ],
+)
+def test_wishes_that_are_none(section, said):
+    with pytest.raises(ProfileError, match=said):
+        profile(**section)
+
+
+def test_a_profile_with_a_geometry_is_planned_shared_and_labelled_together():
+    wish = {
+        "name": "slices",
+        "mig": {"gpus": [{"devices": {"1g.10gb": 7}}], "label": True, "managed_by": "gpu-operator"},
+        "device_plugin": {"time_slicing": {"mig-1g.10gb": 2}, "config": "slices"},
+    }
+    plan = plan_node(dgx_h100(), load_profile(wish), "1.36.2")
+    assert plan.allocatable is not None
+    assert plan.allocatable.devices == {"nvidia.com/mig-1g.10gb": 112}
+    config = plan.labels["nvidia.com/mig.config"]
+    assert config.startswith("slices-")
+    assert plan.labels == {
+        "nvidia.com/mig.config": config,
+        "numaforge.io/mig": "mig-enabled",
+        "nvidia.com/device-plugin.config": "slices",
+        "nvidia.com/mig.strategy": "mixed",
+    }

@@ -1,0 +1,192 @@
+"""The geometry in mig-parted's words: what our own strict reader makes of it is the plan again."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+import yaml
+
+from numaforge.errors import PlanError
+from numaforge.planning.device_plugin.manifests import as_yaml, operator_config_map
+from numaforge.planning.mig.devices import device_names, found_gpus
+from numaforge.planning.mig.machine import plan_machine
+from numaforge.planning.mig.operator import operator_entries, operator_name
+from numaforge.planning.model import MigGpu, MigInstance, MigPlan, NodePlan
+from numaforge.planning.node import plan_node
+from numaforge.profile import load_profile
+from numaforge.profile.mig_parted import parse_config
+from numaforge.topology.model import ComputeInstance, Gpu, GpuInstance, NodeTopology
+from tests.fixtures.machines import dgx_h100, lab_node
+
+PARTS = (MigInstance("3g.40gb", 9, 4, 4, (2, 1)), MigInstance("1g.10gb", 19, 0, 1, (1,)))
+SEVEN = tuple(MigInstance("1g.10gb", 19, start, 1, (1,)) for start in range(7))
+A100 = (MigInstance("7g.40gb", 0, 0, 8, (7,)),)
+
+
+def gpu(bus: int, device: str = "2330", **fields) -> Gpu:
+    return Gpu(f"0000:{bus:02x}:00.0", "10de", device, 0, **{"mig_mode": "disabled", **fields})
+
+
+def machine(*gpus: Gpu) -> NodeTopology:
+    return replace(lab_node(), gpus=gpus)
+
+
+def plan(**geometries: tuple[MigInstance, ...] | None) -> MigPlan:
+    """Return a plan by bus: `b01=SEVEN`; None turns MIG off."""
+    return MigPlan(
+        tuple(
+            MigGpu(f"0000:{bus[1:]}:00.0", None, "disabled" if cut is None else "enabled", cut or ())
+            for bus, cut in geometries.items()
+        )
+    )
+
+
+@pytest.mark.parametrize(
+    ("topology", "mig", "entries"),
+    [
+        pytest.param(
+            machine(gpu(1), gpu(2)),
+            plan(b01=SEVEN, b02=SEVEN),
+            [("all", "0x233010DE", {"1g.10gb": 7})],
+            id="GPUs that are alike are one entry",
+        ),
+        pytest.param(
+            machine(gpu(1), gpu(2)),
+            plan(b01=SEVEN, b02=PARTS),
+            [
+                ([0], "0x233010DE", {"1g.10gb": 7}),
+                ([1], "0x233010DE", {"1c.3g.40gb": 1, "1g.10gb": 1, "2c.3g.40gb": 1}),
+            ],
+            id="else they are named by index",
+        ),
+        pytest.param(
+            machine(gpu(1), gpu(2, "20b0")),
+            plan(b01=SEVEN, b02=A100),
+            [("all", "0x233010DE", {"1g.10gb": 7}), ("all", "0x20B010DE", {"7g.40gb": 1})],
+            id="each model has its filter",
+        ),
+        pytest.param(
+            machine(gpu(1), gpu(2)),
+            plan(b01=None, b02=()),
+            [([0], "0x233010DE", None), ([1], "0x233010DE", {})],
+            id="MIG off, and the mode alone",
+        ),
+        pytest.param(
+            machine(gpu(1), gpu(2), gpu(3, "26b9", mig_mode=None)),
+            plan(b01=SEVEN),
+            [([0], "0x233010DE", {"1g.10gb": 7}), ([1], "0x233010DE", None), ("all", "0x26B910DE", None)],
+            id="GPUs outside the plan are said as they are, those without MIG too",
+        ),
+        pytest.param(
+            machine(
+                gpu(1),
+                gpu(
+                    2, mig_mode="enabled", gpu_instances=(GpuInstance(1, 9, 4, 4, (ComputeInstance(0, 3),)),)
+                ),
+            ),
+            plan(b01=SEVEN),
+            [([0], "0x233010DE", {"1g.10gb": 7}), ([1], "0x233010DE", {"3g.40gb": 1})],
+            id="instances outside the plan stay",
+        ),
+    ],
+)
+def test_entries_of_a_machine(topology, mig, entries):
+    assert [
+        (one["devices"], one["device-filter"][0], one.get("mig-devices"))
+        for one in operator_entries(mig, topology)
+    ] == entries
+
+
+@pytest.mark.parametrize(
+    ("topology", "said"),
+    [
+        pytest.param(
+            machine(gpu(1), gpu(2, mig_mode=None)), "GPU 1: is in no plan", id="the mode is not known"
+        ),
+        pytest.param(
+            machine(gpu(1), gpu(2, mig_mode="enabled")),
+            "GPU 1: is in no plan",
+            id="the instances are not known",
+        ),
+        pytest.param(
+            machine(gpu(1), gpu(2, mig_mode="enabled", gpu_instances=(GpuInstance(1, 9, 4, 4),))),
+            "GPU 1: is in no plan",
+            id="a GPU instance without compute instances",
+        ),
+        pytest.param(
+            machine(gpu(1), gpu(2, driver="vfio-pci")), "another driver", id="a GPU that is passed through"
+        ),
+    ],
+)
+def test_what_mig_parted_cannot_say_is_refused(topology, said):
+    with pytest.raises(PlanError, match=said):
+        operator_entries(plan(b01=SEVEN), topology)
+
+
+def test_a_config_is_named_by_profile_and_geometry():
+    seven, parts = (operator_entries(plan(b01=cut), machine(gpu(1))) for cut in (SEVEN, PARTS))
+    assert operator_name("serve", seven) == operator_name("serve", seven)
+    assert (
+        len({operator_name("serve", seven), operator_name("serve", parts), operator_name("train", seven)})
+        == 3
+    )
+
+
+@pytest.mark.parametrize("profile", ["my profile/ä", "x" * 80, "-", "a.b-"])
+def test_a_config_s_name_is_a_label_s_value(profile):
+    name = operator_name(profile, [])
+    assert len(name) <= 63
+    assert name.replace("-", "").replace(".", "").isalnum()
+    assert name.isascii()
+    assert name[0].isalnum()
+    assert name[-1].isalnum()
+
+
+def node(name: str, **geometries: tuple[MigInstance, ...] | None) -> tuple[NodePlan, NodeTopology]:
+    topology = replace(machine(gpu(1), gpu(2), gpu(3, "20b0")), hostname=name)
+    base = plan_node(topology, load_profile({"name": "serve"}), "1.36.2")
+    return replace(base, mig=plan(**geometries)), topology
+
+
+def test_the_config_map_is_read_by_our_own_strict_reader_and_gives_the_plan_again():
+    nodes = [
+        node("n1", b01=SEVEN, b02=SEVEN, b03=A100),
+        node("n2", b01=PARTS, b02=SEVEN, b03=None),
+        node("n3", b01=SEVEN, b02=SEVEN, b03=A100),
+    ]
+    manifest, labels = operator_config_map(nodes, "mig", "gpu-operator")
+    text = yaml.safe_load(as_yaml(manifest))["data"]["config.yaml"]
+    configs = parse_config(text, "config.yaml")
+    assert len(configs) == 2
+    assert labels["n1"] == labels["n3"] != labels["n2"]
+    for wanted, topology in nodes:
+        name = labels[wanted.hostname]["nvidia.com/mig.config"]
+        given = plan_machine(topology, name, configs[name])
+        assert given.fits
+        assert not given.untouched
+        for after, planned_gpu in zip(found_gpus(topology, wanted.mig), given.gpus, strict=True):
+            assert planned_gpu.mode == ("disabled" if after.mig_devices is None else "enabled")
+            names = [
+                device
+                for one in planned_gpu.create
+                for device in device_names(
+                    MigInstance(one.placement.profile.name, 0, 0, 0, one.compute_instances)
+                )
+            ]
+            assert Counter(names) == Counter(after.mig_devices or ())
+
+
+def test_a_refusal_names_the_host():
+    wanted, topology = node("n1", b01=SEVEN)
+    topology = replace(topology, gpus=(*topology.gpus, gpu(9, mig_mode="enabled")))
+    with pytest.raises(PlanError, match="n1: GPU 3"):
+        operator_config_map([(wanted, topology)], "mig", "gpu-operator")
+
+
+def test_a_whole_dgx_is_one_entry():
+    gpus = tuple(replace(one, mig_mode="disabled") for one in dgx_h100().gpus)
+    topology = replace(dgx_h100(), gpus=gpus)
+    everything = MigPlan(tuple(MigGpu(one.pci_address, None, "enabled", SEVEN) for one in gpus))
+    assert [one["devices"] for one in operator_entries(everything, topology)] == ["all"]

@@ -1,0 +1,315 @@
+"""Labels and resources of a geometry: set within the drain, proved, and put back where the node goes back."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from numaforge.rollout.cluster import ApiUnreachableError, ClusterNode
+from numaforge.rollout.gate import Expected, GateSettings
+from numaforge.rollout.labels import kept, to_put_back, to_set
+from numaforge.rollout.record import ABORT, RECORD, Ending, Phase, read_record
+from tests.fixtures.memory_machine import NEW, OFFERED, OLD, PLANNED
+from tests.fixtures.rollout_world import NODE, World
+
+CONFIG, MIG = "nvidia.com/device-plugin.config", "numaforge.io/mig"
+OPERATOR, STATE = "nvidia.com/mig.config", "nvidia.com/mig.config.state"
+WANTED = {CONFIG: "small", MIG: "mig-enabled"}
+CUT = {**PLANNED, "nvidia.com/mig-1g.10gb": "56"}
+OF_NFD = {"nfd.node.kubernetes.io/feature-labels": f"nvidia.com/gpu.count,{CONFIG}"}
+ANN, BOB = "ann@a/boot/1.1", "bob@b/boot/2.2"
+
+
+def node(labels: dict[str, str], annotations: dict[str, str] | None = None) -> ClusterNode:
+    return ClusterNode("n1", "uid", "1", labels=labels, annotations=annotations or {})
+
+
+@pytest.mark.parametrize(
+    ("there", "annotations", "wanted", "changes"),
+    [
+        pytest.param({}, {}, {MIG: "mig-enabled"}, {MIG: "mig-enabled"}, id="one that is missing"),
+        pytest.param({MIG: "mig-enabled"}, {}, {MIG: "mig-enabled"}, {}, id="one that is there"),
+        pytest.param({MIG: "a", "other": "b"}, {}, {MIG: "c"}, {MIG: "c"}, id="others are left alone"),
+        pytest.param({CONFIG: "a"}, OF_NFD, {CONFIG: "b"}, {}, id="those of node-feature-discovery too"),
+        pytest.param(
+            {OPERATOR: "old", STATE: "success"},
+            {},
+            {OPERATOR: "new"},
+            {OPERATOR: "new", STATE: None},
+            id="what the MIG manager said of another configuration goes",
+        ),
+        pytest.param(
+            {OPERATOR: "new", STATE: "success"},
+            {},
+            {OPERATOR: "new"},
+            {},
+            id="what it said of this one stays",
+        ),
+    ],
+)
+def test_labels_that_have_to_be_set(there, annotations, wanted, changes):
+    found = node(there, annotations)
+    assert to_set(found, wanted) == changes
+
+
+def test_what_is_put_back_is_what_was_there():
+    before = {CONFIG: "big", OPERATOR: "old", "other": "stays"}
+    wanted = {**WANTED, OPERATOR: "new"}
+    found = node({**before, STATE: "success"})
+    remembered = kept(found, to_set(found, wanted))
+    changed = node({**before, **wanted, STATE: "success"})
+    assert to_put_back(changed, remembered) == {CONFIG: "big", MIG: None, OPERATOR: "old", STATE: None}
+    assert to_put_back(node(before), remembered) == {}
+
+
+def world(wanted: dict[str, str] = WANTED, **machine: object) -> World:
+    made = World()
+    made.machine.wanted = Expected(NEW, PLANNED, labels=wanted)
+    for name, value in machine.items():
+        setattr(made.machine, name, value)
+    return made
+
+
+def as_planned() -> World:
+    """Return a world whose node lacks only the labels, and runs with what is planned."""
+    here = world(files=NEW)
+    here.cluster.start_kubelet(NODE, config=NEW, allocatable={**OFFERED, **PLANNED}, ready_after=0.0)
+    return here
+
+
+def labels(of: World) -> dict[str, str]:
+    return {name: value for name, value in of.node.labels.items() if "nvidia.com" in name or name == MIG}
+
+
+def test_a_changed_node_gets_its_labels():
+    here = world()
+    assert here.run().ending is Ending.DONE
+    assert labels(here) == WANTED
+
+
+def test_labels_are_set_once_the_node_is_changed_and_not_before():
+    here = world()
+    here.begin()
+    here.reach(Phase.APPLYING)
+    assert labels(here) == {}
+    here.reach(Phase.APPLIED)
+    assert labels(here) == WANTED
+
+
+@pytest.mark.parametrize(
+    "trouble",
+    [
+        {"gpus": "7"},
+        {"verification": ("CPU 3 is not isolated",)},
+        {"does_not_start": True},
+        {"refused": "full"},
+    ],
+    ids=["not proved", "not verified", "undone on the node itself", "refused by the node"],
+)
+def test_a_node_that_goes_back_has_the_labels_of_before(trouble):
+    here = world()
+    here.cluster.change_node(NODE, labels={**here.node.labels, CONFIG: "big"})
+    here.trouble(**trouble)
+    assert here.run().ending in (Ending.ROLLED_BACK, Ending.BLOCKED)
+    assert labels(here) == {CONFIG: "big"}
+
+
+def test_an_abort_puts_them_back():
+    here = world()
+    task = here.begin()
+    here.reach(Phase.APPLIED)
+    here.cluster.patch_node(here.node, annotations={ABORT: "carol"})
+    assert here.end(task).ending is Ending.ABORTED
+    assert labels(here) == {}
+
+
+def test_a_node_that_is_changed_twice_goes_back_to_the_labels_of_before():
+    here = world()
+    here.cluster.change_node(NODE, labels={**here.node.labels, CONFIG: "big"})
+    task = here.begin(ANN)
+    here.reach(Phase.APPLIED)
+    task.kill()
+    here.time.run(1.0)
+    here.machine.files = OLD  # by hand, so that a resume changes it again
+    here.trouble(gpus="7")
+    assert here.run(BOB).ending is Ending.ROLLED_BACK
+    assert labels(here) == {CONFIG: "big"}
+
+
+def test_labels_alone_are_a_change_within_a_drain_that_restarts_nothing():
+    here = as_planned()
+    task = here.begin()
+    here.reach(Phase.CORDONED)
+    assert here.node.unschedulable
+    assert here.end(task).ending is Ending.DONE
+    assert (labels(here), here.machine.applied) == (WANTED, [])
+
+
+def test_a_node_with_its_labels_is_not_touched():
+    here = world(files=NEW)
+    here.cluster.change_node(NODE, labels={**here.node.labels, **WANTED})
+    assert here.run().ending is Ending.UNCHANGED
+    assert here.cluster.calls["patch_node"] == 0
+
+
+def test_labels_alone_are_put_back_where_the_node_does_not_prove_itself():
+    here = as_planned()
+    task = here.begin()
+    here.reach(Phase.APPLIED)
+    here.cluster.change_node(NODE, allocatable={**here.node.allocatable, "nvidia.com/gpu": "7"})
+    here.reach(Phase.UNDOING)
+    here.cluster.change_node(NODE, allocatable=OFFERED)
+    assert here.end(task).ending is Ending.ROLLED_BACK
+    assert labels(here) == {}
+
+
+def test_a_label_that_another_changes_back_is_a_mismatch():
+    here = world()
+
+    def change_back(_: object, now: ClusterNode | None) -> None:
+        if now is not None and now.labels.get(MIG) == "mig-enabled":
+            here.cluster.later(
+                1.0, lambda: here.cluster.change_node(NODE, labels={**now.labels, MIG: "other"})
+            )
+
+    here.cluster.watchers.append(change_back)
+    outcome = here.run(gate=GateSettings(20.0, 5.0))
+    assert outcome.ending is Ending.ROLLED_BACK
+    assert f"the label {MIG}: predicted mig-enabled, found other" in outcome.reason
+
+
+def test_a_label_of_node_feature_discovery_is_waited_for_and_not_written():
+    here = world({CONFIG: "small"})
+    here.cluster.change_node(NODE, annotations=OF_NFD)
+    task = here.begin()
+    here.reach(Phase.APPLIED)
+    assert labels(here) == {}
+    here.cluster.change_node(NODE, labels={**here.node.labels, CONFIG: "small"})
+    assert here.end(task).ending is Ending.DONE
+
+
+@pytest.mark.parametrize("chosen", range(12))
+def test_a_runner_that_dies_at_any_write_leaves_labels_that_another_ends(chosen):
+    here = world()
+    here.trouble(gpus="7")
+    task = here.begin(ANN)
+    seen = iter(range(1000))
+
+    def fault(call: str) -> Exception | None:
+        if call == "patch_node" and next(seen) == chosen:
+            task.kill()
+        return None
+
+    here.cluster.fault = fault
+    here.time.run(lambda: task.ended)
+    here.cluster.fault = None
+    here.time.run(90.0)
+    assert here.run(BOB).ending in (Ending.ROLLED_BACK, Ending.BLOCKED)
+    assert (labels(here), RECORD in here.node.annotations) == ({}, False)
+
+
+@pytest.mark.parametrize("chosen", range(12))
+def test_an_answer_that_is_lost_at_any_write_loses_no_label(chosen):
+    here = world()
+    here.cluster.change_node(NODE, labels={**here.node.labels, CONFIG: "big"})
+    seen = iter(range(1000))
+    here.cluster.fault = lambda call: (
+        ApiUnreachableError("reset") if call == "patch_node" and next(seen) == chosen else None
+    )
+    task = here.begin()
+    here.reach(Phase.APPLIED)
+    record = read_record(here.node)
+    assert record is not None
+    assert record.labels == {CONFIG: "big", MIG: None}
+    assert here.end(task).ending is Ending.DONE
+    assert labels(here) == WANTED
+
+
+# ---- the GPU operator's MIG manager ----
+
+
+def manager(here: World, *, fails: bool = False, restarts: bool = False) -> None:
+    """Have a MIG manager follow the label of its configuration, as mig-parted's reconfigure.go does."""
+
+    def state(value: str) -> None:
+        if value == "success" and restarts:
+            here.machine.restart()
+        here.cluster.change_node(NODE, labels={**here.node.labels, STATE: value})
+
+    def follow(old: ClusterNode | None, now: ClusterNode | None) -> None:
+        if old and now and old.labels.get(OPERATOR) != now.labels.get(OPERATOR):
+            wrong = fails and now.labels.get(OPERATOR) == "new"
+            here.cluster.later(1.0, lambda: state("pending"))
+            here.cluster.later(40.0, lambda: state("failed" if wrong else "success"))
+
+    here.cluster.watchers.append(follow)
+
+
+@pytest.mark.parametrize("restarts", [False, True], ids=["alone", "and restarts the kubelet"])
+def test_the_proof_waits_for_the_mig_manager(restarts):
+    here = world({OPERATOR: "new"})
+    here.cluster.change_node(NODE, labels={**here.node.labels, OPERATOR: "old", STATE: "success"})
+    manager(here, restarts=restarts)
+    assert here.run().ending is Ending.DONE
+    assert labels(here) == {OPERATOR: "new", STATE: "success"}
+    waited = [line for progress in here.told for line in progress.waits_for if STATE in line]
+    assert any("found pending" in line for line in waited)
+
+
+def test_a_mig_manager_that_fails_is_given_the_old_configuration_again():
+    here = world({OPERATOR: "new"})
+    here.cluster.change_node(NODE, labels={**here.node.labels, OPERATOR: "old", STATE: "success"})
+    manager(here, fails=True)
+    outcome = here.run()
+    assert outcome.ending is Ending.ROLLED_BACK
+    assert f"the label {STATE}: predicted success, found failed" in outcome.reason
+    assert labels(here) == {OPERATOR: "old", STATE: "success"}
+
+
+def test_a_mig_manager_that_is_not_there_is_no_success():
+    here = world({OPERATOR: "new"})
+    outcome = here.run()
+    assert outcome.ending is Ending.ROLLED_BACK
+    assert f"the label {STATE}: predicted success, found no such label" in outcome.reason
+
+
+# ---- resources ----
+
+
+def cut(**offers: str) -> World:
+    """Return a world whose node is to advertise 56 MIG devices and no GPU, and advertises this beside."""
+    here = World()
+    here.machine.wanted = Expected(NEW, CUT, all_gpus=True)
+    here.trouble(
+        gpus="0",
+        offers={"nvidia.com/mig-1g.10gb": "56", **{k.replace("_", "/"): v for k, v in offers.items()}},
+    )
+    return here
+
+
+def test_what_the_node_offered_before_the_cut_is_not_asked_for():
+    here = cut()
+    assert here.run().ending is Ending.DONE
+
+
+def test_a_name_that_is_left_with_no_device_is_told_and_no_failure():
+    here = cut()
+    here.run()
+    [told] = [event for event in here.cluster.events if event.reason == "StaleResources"]
+    assert told.message == "of an earlier geometry, with 0 devices: nvidia.com/gpu"
+    assert not told.warning
+
+
+def test_a_geometry_that_is_advertised_beside_another_goes_back():
+    here = cut(**{"nvidia.com_mig-3g.40gb": "2"})
+    outcome = here.run()
+    assert outcome.ending is Ending.ROLLED_BACK
+    assert "Allocatable nvidia.com/mig-3g.40gb: predicted not advertised, found 2" in outcome.reason
+
+
+def test_what_a_plan_does_not_know_all_of_is_left_alone():
+    here = cut(**{"nvidia.com_mig-3g.40gb": "2"})
+    here.machine.wanted = replace(here.machine.wanted, all_gpus=False)
+    here.trouble(gpus="8", offers={"nvidia.com/mig-1g.10gb": "56", "nvidia.com/mig-3g.40gb": "2"})
+    assert here.run().ending is Ending.DONE

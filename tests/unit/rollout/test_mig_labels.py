@@ -1,0 +1,186 @@
+"""A MIG change that the labels say is under way: at work, or left behind, and then repaired."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from numaforge.errors import NumaforgeError
+from numaforge.rollout import objects
+from numaforge.rollout.cluster import ConflictError, LabelWrite
+from numaforge.rollout.mig_labels import MigChange, mig_changes, repair_labels
+from numaforge.rollout.record import RECORD
+from tests.fixtures.rollout_world import NODE, World, pod
+
+STATE = "nvidia.com/mig.config.state"
+PLUGIN, GFD = "nvidia.com/gpu.deploy.device-plugin", "nvidia.com/gpu.deploy.gpu-feature-discovery"
+PAUSED = "paused-for-mig-change"
+NOW = datetime(2026, 11, 22, 12, 0, tzinfo=UTC)
+LEFT = {STATE: "pending", PLUGIN: PAUSED, GFD: PAUSED, "nvidia.com/gpu.deploy.dcgm": "false"}
+
+
+def world(
+    labels: dict[str, str], minutes: float | None = 60, *, manager: dict[str, Any] | None = None
+) -> World:
+    """Return a world whose node has these labels, written so long ago; `manager` are fields of its pod."""
+    here = World(pods=[])
+    time = "" if minutes is None else (NOW - timedelta(minutes=minutes)).isoformat()
+    here.cluster.change_node(
+        NODE,
+        labels={**here.node.labels, **labels},
+        label_writes={name: LabelWrite("nvidia-mig-manager", time) for name in labels},
+    )
+    if manager is not None:
+        fields = {"labels": {"app": "nvidia-mig-manager"}, "namespace": "gpu-operator", **manager}
+        here.cluster.add_pod(pod("mig-manager-1", **fields))
+    return here
+
+
+def found(here: World) -> list[MigChange]:
+    return mig_changes(here.cluster, [NODE], NOW)
+
+
+@pytest.mark.parametrize(
+    ("labels", "state", "paused"),
+    [
+        pytest.param(LEFT, "pending", (PLUGIN, GFD), id="pending with paused operands"),
+        pytest.param({STATE: "rebooting"}, "rebooting", (), id="rebooting"),
+        pytest.param(
+            {STATE: "failed", PLUGIN: PAUSED}, "failed", (PLUGIN,), id="ended with operands still paused"
+        ),
+        pytest.param({PLUGIN: PAUSED}, None, (PLUGIN,), id="paused without a state"),
+    ],
+)
+def test_a_change_that_is_left_is_recognised(labels, state, paused):
+    [change] = found(world(labels))
+    assert (change.state, change.paused, change.at_work) == (state, paused, False)
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [
+        {},
+        {STATE: "success", PLUGIN: "true"},
+        {STATE: "failed", PLUGIN: "true"},
+        {PLUGIN: "false"},
+        {PLUGIN: "paused-for-driver-upgrade"},
+    ],
+    ids=["no operator", "success", "failed, and cleaned up", "switched off", "paused for something else"],
+)
+def test_no_change_is_under_way(labels):
+    assert found(world(labels)) == []
+
+
+@pytest.mark.parametrize(
+    ("minutes", "manager", "at_work"),
+    [
+        pytest.param(4, None, True, id="no manager, for less time than its pod takes to come back"),
+        pytest.param(6, None, False, id="no manager any more"),
+        pytest.param(29, {}, True, id="a manager, for less than its longest change"),
+        pytest.param(31, {}, False, id="a manager that has given up"),
+        pytest.param(31, {"phase": "Failed"}, False, id="a manager that has failed"),
+        pytest.param(6, {"deleting": True}, False, id="a manager that is being deleted"),
+        pytest.param(6, {"labels": {"app": "other"}}, False, id="another pod"),
+        pytest.param(None, {}, True, id="a manager, and nothing says since when"),
+        pytest.param(None, None, False, id="no manager, and nothing says since when"),
+    ],
+)
+def test_whether_a_mig_manager_is_at_work(minutes, manager, at_work):
+    [change] = found(world(LEFT, minutes, manager=manager))
+    assert change.at_work is at_work
+
+
+def test_a_node_in_a_roll_out_of_ours_is_at_work():
+    here = world(LEFT)
+    here.cluster.change_node(NODE, annotations={RECORD: "{}"})
+    [change] = found(here)
+    assert change.at_work
+
+
+def test_the_evidence_says_what_who_when():
+    [change] = found(world(LEFT, 61, manager={}))
+    assert change.evidence == (
+        f"{STATE} is pending",
+        "paused: device-plugin, gpu-feature-discovery",
+        "written 61 minutes ago by nvidia-mig-manager",
+        "gpu-operator/mig-manager-1 runs",
+    )
+
+
+def test_only_the_latest_write_counts():
+    here = world(LEFT)
+    writes = {**here.node.label_writes, GFD: LabelWrite("kubectl", (NOW - timedelta(minutes=1)).isoformat())}
+    here.cluster.change_node(NODE, label_writes=writes)
+    [change] = found(here)
+    assert change.at_work
+    assert "written 1 minutes ago by kubectl" in change.evidence
+
+
+def test_a_repair_leaves_what_the_manager_leaves_after_a_failure():
+    here = world(LEFT)
+    others = {name: value for name, value in here.node.labels.items() if name not in LEFT}
+    repair_labels(here.cluster, NODE, NOW)
+    assert here.node.labels == {
+        **others,
+        STATE: "failed",
+        PLUGIN: "true",
+        GFD: "true",
+        "nvidia.com/gpu.deploy.dcgm": "false",
+    }
+    assert found(here) == []
+    assert repair_labels(here.cluster, NODE, NOW) is None
+
+
+def test_a_state_of_success_stays():
+    here = world({STATE: "success", PLUGIN: PAUSED})
+    repair_labels(here.cluster, NODE, NOW)
+    assert (here.node.labels[STATE], here.node.labels[PLUGIN]) == ("success", "true")
+
+
+def test_nothing_is_repaired_while_a_manager_may_be_at_work():
+    here = world(LEFT, 3)
+    with pytest.raises(NumaforgeError, match=rf"{NODE}: a MIG manager may be at work: {STATE} is pending"):
+        repair_labels(here.cluster, NODE, NOW)
+    assert here.cluster.calls["patch_node"] == 0
+
+
+def test_a_node_that_changes_meanwhile_is_looked_at_again():
+    here = world(LEFT)
+    conflicts = iter([True])
+
+    def fault(call: str) -> Exception | None:
+        if call == "patch_node" and next(conflicts, False):
+            here.cluster.change_node(
+                NODE, labels={**here.node.labels, STATE: "success", PLUGIN: "true", GFD: "true"}
+            )
+            return ConflictError("modified")
+        return None
+
+    here.cluster.fault = fault
+    assert repair_labels(here.cluster, NODE, NOW) is None
+    assert here.node.labels[STATE] == "success"
+
+
+def test_without_names_all_nodes_are_looked_at():
+    here = world(LEFT)
+    assert [change.node for change in mig_changes(here.cluster, [], NOW)] == [NODE]
+
+
+def test_the_api_server_says_who_wrote_a_label():
+    fields = {"f:metadata": {"f:labels": {".": {}, f"f:{STATE}": {}, "f:zone": {}}}}
+    document = {
+        "metadata": {
+            "name": "n1",
+            "uid": "u",
+            "resourceVersion": "1",
+            "managedFields": [
+                {"manager": "kubelet", "time": "2026-11-22T11:00:00Z", "fieldsV1": {"f:status": {}}},
+                {"manager": "nvidia-mig-manager", "time": "2026-11-22T11:30:00Z", "fieldsV1": fields},
+            ],
+        }
+    }
+    assert objects.node(document).label_writes == {
+        STATE: LabelWrite("nvidia-mig-manager", "2026-11-22T11:30:00Z")
+    }
