@@ -45,6 +45,8 @@ def script(root: str = "") -> str:
         "config_dir": catalogue.CONFIG_DIR,
         "root_dir": catalogue.ROOT_DIR,
         "state_files": " ".join(catalogue.STATE_FILES),
+        "device_checkpoint": catalogue.DEVICE_CHECKPOINT,
+        "pod_logs": _relative(catalogue.POD_LOGS),
         "cpuinfo": catalogue.CPUINFO,
         "plan": _relative(catalogue.PLAN),
         "probe": _probe(),
@@ -219,6 +221,8 @@ def _clean(attributes: Mapping[str, str], texts: Mapping[str, str]) -> dict[str,
             files[path] = redaction.redact_cpuinfo(text)
         elif path == "/proc/mounts":
             files[path] = _host_mounts(text)
+        elif path.endswith(f"/{catalogue.DEVICE_CHECKPOINT}"):
+            files[path] = redaction.redact_device_checkpoint(text)
         elif path.startswith(("/sys/", "/proc/")) and not path.endswith("cmdline"):
             files[path] = text
         else:
@@ -280,12 +284,16 @@ def from_root(root: Path) -> Snapshot:
     return _Tree(root).snapshot()
 
 
+_POD_UID = re.compile(r"[0-9a-f-]{32,}")
+
+
 class _Tree:
     """A root file system below a folder: absolute links and `..` stay inside it."""
 
     def __init__(self, root: Path) -> None:
         self._root = root.resolve()
         self._real: dict[str, str | None] = {"/": str(self._root)}
+        self._roots: list[str] = []  # the kubelet's
 
     def snapshot(self) -> Snapshot:
         attributes = dict(self._attributes())
@@ -306,8 +314,10 @@ class _Tree:
             text = cpuinfo.decode("utf-8", "replace")
             first = re.match(r"(?:.+\n)*\n?", text)
             texts[catalogue.CPUINFO] = first[0] if known and first else text
+        pods = self._pods(texts)
         return Snapshot(
             files=_clean(attributes, texts),
+            commands={"pods": pods} if pods else {},
             links=_resolved(
                 {
                     path: target
@@ -352,11 +362,23 @@ class _Tree:
             yield path
             words.append(self._text(path))
         flags = _kubelet_flags(" ".join(words))
+        self._roots = list(dict.fromkeys((catalogue.ROOT_DIR, *flags["--root-dir"])))
         yield from sorted({catalogue.CONFIG_FILE, *flags["--config"]})
         for folder in sorted({catalogue.CONFIG_DIR, *flags["--config-dir"]}):
             yield from self._below(folder, "*.conf")
-        for folder in sorted({catalogue.ROOT_DIR, *flags["--root-dir"]}):
+        for folder in self._roots:
             yield from (f"{folder}/{name}" for name in catalogue.STATE_FILES)
+            yield f"{folder}/{catalogue.DEVICE_CHECKPOINT}"
+
+    def _pods(self, texts: Mapping[str, str]) -> str:
+        """Return the names of the folders of pods that have devices, as the kubelet writes them."""
+        held = "".join(
+            text for path, text in texts.items() if path.endswith(f"/{catalogue.DEVICE_CHECKPOINT}")
+        )
+        folders = [catalogue.POD_LOGS, *(f"{root}/pods" for root in self._roots)]
+        names = [posixpath.basename(path) for folder in folders for path in self._glob(f"{folder}/*")]
+        uids = {name: name.rpartition("_")[2] for name in names}
+        return " ".join(name for name, uid in uids.items() if _POD_UID.fullmatch(uid) and uid in held)
 
     def _below(self, folder: str, pattern: str) -> Iterator[str]:
         for path in self._glob(f"{folder}/*"):

@@ -158,13 +158,69 @@ $probe
 END_OF_PROBE
 }
 
-# NVML where the host has python3 and the library, else nvidia-smi where it has that.
+# A GPU that does not answer makes nvidia-smi fail, and the others are in the document none the less. The clocks
+# that a GPU supports are most of it, and command lines of processes are not ours to read.
+nvidia_smi() {
+    ask 60 nvidia-smi -q -x < /dev/null
+    case $answer in
+    *'</nvidia_smi_log>'*) ;;
+    *) return 1 ;;
+    esac
+    answer=$(printf '%s\n' "$answer" | sed -e '/<supported_clocks>.*<\/supported_clocks>/d' \
+        -e '/<supported_clocks>/,/<\/supported_clocks>/d' -e 's/<process_name>[^<]*<\/process_name>//g')
+}
+
+# NVML where the host has python3 and the library, else nvidia-smi where it has that; then what the processes are
+# that they name.
 gpus() {
     if command -v python3 > /dev/null && nvml_installed && nvml; then
         command_output nvml "$answer"
-    elif command -v nvidia-smi > /dev/null; then
-        ask 60 nvidia-smi -q -x < /dev/null && command_output 'nvidia-smi -q -x' "$answer"
+    elif command -v nvidia-smi > /dev/null && nvidia_smi; then
+        command_output 'nvidia-smi -q -x' "$answer"
+    else
+        return 0
     fi
+    for pid in $(printf '%s\n' "$answer" | sed -n -e 's/.*"pids": \[\([0-9, ]*\)\].*/\1/p' \
+        -e 's/.*<pid>\([0-9]*\)<.*/\1/p' | tr ',' ' '); do
+        texts "proc/$pid/comm" "proc/$pid/cgroup"
+        hold "proc/$pid/cgroup"
+    done
+}
+
+# Adds a small file to $held, in which the UIDs of pods are looked for.
+hold() {
+    while IFS= read -r line; do
+        held="$held $line"
+    done < "$1"
+} 2> /dev/null
+
+device_holders() { # the file is FOLDER/$device_checkpoint
+    file=${1#/}/$device_checkpoint
+    [ ! -f "$file" ] || [ -r "$file" ] || printf 'u /%s\n' "$file"
+    [ -r "$file" ] && answer=$(sed 's/\("AllocResp":\)"[^"]*"/\1""/g' "$file") || return 0
+    printf 't /%s\n' "$file"
+    printf '%s' "$answer" | hex
+    held="$held $answer"
+}
+
+# Says the folders of those pods whose UIDs are in $held; in systemd's control groups they have _ for -.
+pods() {
+    [ -n "$held" ] || return 0
+    held=$(printf '%s' "$held" | tr '_' '-')
+    named=
+    for folder in "$pod_logs" $root_folders; do
+        folder=${folder#/}
+        [ "$folder" = "$pod_logs" ] || folder=$folder/pods
+        for pod in "$folder"/*; do
+            uid=${pod##*[_/]}
+            [ "${#uid}" -ge 32 ] || continue
+            case $uid,$held in
+            *[!0-9a-f-]*,*) ;;
+            *,*"$uid"*) named="$named ${pod##*/}" ;;
+            esac
+        done
+    done
+    [ -z "$named" ] || printf 'v pods:%s\n' "${named# }"
 }
 
 drop_ins() {
@@ -223,7 +279,12 @@ kubelet() {
             *) config_folders="$config_folders $word" ;;
             esac
             ;;
-        --root[-_]dir) root_folders="$root_folders $word" ;;
+        --root[-_]dir)
+            case " $root_folders " in
+            *" $word "*) ;;
+            *) root_folders="$root_folders $word" ;;
+            esac
+            ;;
         esac
         case $word in
         /*/kubelet) [ ! -f "$word" ] || [ ! -x "$word" ] || binary=$word ;;
@@ -241,6 +302,7 @@ kubelet() {
         for name in $state_files; do
             text "$folder/$name"
         done
+        device_holders "$folder"
     done
 
     [ -z "$root" ] || return 0
@@ -268,10 +330,12 @@ capture() {
         printf 'v uname -m:%s\nv id -u:%s\n' "$(uname -m)" "$(id -u)"
         gpus
     fi
+    pods
     noted_texts
     echo end
 }
 
 noted=
+held=
 timeout=
 capture

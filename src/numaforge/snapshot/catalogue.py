@@ -119,3 +119,9 @@ CONFIG_FILE = "/var/lib/kubelet/config.yaml"
 CONFIG_DIR = "/etc/kubernetes/kubelet.conf.d"
 ROOT_DIR = "/var/lib/kubelet"
 STATE_FILES = ("cpu_manager_state", "memory_manager_state")
+
+DEVICE_CHECKPOINT = "device-plugins/kubelet_internal_checkpoint"
+"""Which container has which device, below the kubelet's root; taken without what device plugins answered."""
+
+POD_LOGS = "/var/log/pods"
+"""Folders NAMESPACE_NAME_UID: only the names of pods with devices are taken, and of those that use a GPU."""

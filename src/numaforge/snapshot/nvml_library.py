@@ -1,4 +1,4 @@
-"""pynvml, cut down to what the probe uses: 5 KB on the wire instead of 65, and quick to compile."""
+"""pynvml, cut down to what the probe uses: 8 KB on the wire instead of 67, and quick to compile."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from numaforge.snapshot import nvml_probe
 
 
 def probe_source() -> str:
-    """Return the probe's own source."""
-    return Path(str(nvml_probe.__file__)).read_text(encoding="utf-8")
+    """Return the probe's own source, as it is sent."""
+    return _without_words(Path(str(nvml_probe.__file__)).read_text(encoding="utf-8"))
 
 
 def library_source() -> str:
@@ -24,7 +24,15 @@ def library_source() -> str:
         raise SnapshotError("pynvml is not installed", remedy="install the package nvidia-ml-py")
     source = Path(found.origin).read_text(encoding="utf-8")
     licence = takewhile(lambda line: line.startswith("#"), source.splitlines())
-    return "\n".join((*licence, reduced(source, probe_source())))
+    return "\n".join((*licence, reduced(_without_words(source), probe_source())))
+
+
+_WORDS = re.compile(r"^[ \t]*(?:#.*|(\"\"\"|''')[\s\S]*?\1[ \t]*|)\n", re.MULTILINE)
+
+
+def _without_words(source: str) -> str:
+    """Return a program without comments, docstrings and blank lines, which are a third of it."""
+    return _WORDS.sub("", source)
 
 
 # Statements begin at the left margin, and so may their later lines: brackets and quotes that close, the other

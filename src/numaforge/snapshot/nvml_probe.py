@@ -1,78 +1,267 @@
-"""Ask NVML about every GPU; sent to hosts, where it runs on the standard library and pynvml alone."""
+"""Ask NVML about every GPU; sent to hosts, where it runs on the standard library and pynvml alone.
+
+Numbers stay NVML's own: the reader of a snapshot knows what they mean. Functions are named in full, because
+pynvml is cut down to the names that stand here.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
-LARGEST_NVLINK = 36
+MOST_INSTANCES = 32
+
+# What one call answers, as it stands.
+PLAIN = {
+    "minor": "nvmlDeviceGetMinorNumber",
+    "uuid": "nvmlDeviceGetUUID",
+    "name": "nvmlDeviceGetName",
+    "architecture": "nvmlDeviceGetArchitecture",
+    "compute_capability": "nvmlDeviceGetCudaComputeCapability",
+    "persistence": "nvmlDeviceGetPersistenceMode",
+    "ecc_mode": "nvmlDeviceGetEccMode",
+    "remapped_rows": "nvmlDeviceGetRemappedRows",
+    "pcie_generation": "nvmlDeviceGetCurrPcieLinkGeneration",
+    "pcie_width": "nvmlDeviceGetCurrPcieLinkWidth",
+    "pcie_max_generation": "nvmlDeviceGetMaxPcieLinkGeneration",
+    "pcie_max_width": "nvmlDeviceGetMaxPcieLinkWidth",
+    "virtualization": "nvmlDeviceGetVirtualizationMode",
+    "addressing_mode": "nvmlDeviceGetAddressingMode",
+    "memory_numa_node": "nvmlDeviceGetNumaNodeId",
+    "gsp_firmware": "nvmlDeviceGetGspFirmwareVersion",
+    "max_mig_devices": "nvmlDeviceGetMaxMigDeviceCount",
+}
+
+# The newest form first: a driver that lacks its symbol has the older one.
+PROCESSES = (
+    ("nvmlDeviceGetComputeRunningProcesses_v3", "nvmlDeviceGetComputeRunningProcesses_v2"),
+    ("nvmlDeviceGetGraphicsRunningProcesses_v3", "nvmlDeviceGetGraphicsRunningProcesses_v2"),
+    ("nvmlDeviceGetMPSComputeRunningProcesses_v3", "nvmlDeviceGetMPSComputeRunningProcesses_v2"),
+)
 
 
 def answers(nvml: ModuleType) -> dict[str, Any]:
-    """Return what NVML says of this machine, as plain JSON data; whatever it does not answer is None."""
-    nvml.nvmlInit()
+    """Return what NVML says of this machine, as plain JSON data; whatever it does not answer is None.
+
+    A driver that does not start leaves its reason under "error".
+    """
     try:
+        nvml.nvmlInit()
+    except nvml.NVMLError_FunctionNotFound:
+        raise  # older than the binding: nvidia-smi, which came with the driver, knows it
+    except nvml.NVMLError as error:
+        return {"error": str(error), "gpus": []}
+    probe = _Probe(nvml)
+    try:
+        state = probe.ask("nvmlSystemGetConfComputeState")
         return {
-            "driver_version": _ask(nvml, nvml.nvmlSystemGetDriverVersion),
-            "gpus": [_gpu(nvml, index) for index in range(nvml.nvmlDeviceGetCount())],
+            "driver_version": probe.ask("nvmlSystemGetDriverVersion"),
+            "nvml_version": probe.ask("nvmlSystemGetNVMLVersion"),
+            "cuda_version": probe.ask("nvmlSystemGetCudaDriverVersion_v2"),
+            "confidential_computing": state and [state.environment, state.ccFeature, state.devToolsMode],
+            "gpus": [probe.gpu(index) for index in range(nvml.nvmlDeviceGetCount())],
+            "pids": sorted(probe.pids),
         }
     finally:
         nvml.nvmlShutdown()
 
 
-def _gpu(nvml: ModuleType, index: int) -> dict[str, Any]:
-    device = nvml.nvmlDeviceGetHandleByIndex(index)
-    memory = _ask(nvml, nvml.nvmlDeviceGetMemoryInfo, device)
-    return {
-        "pci_address": _text(nvml.nvmlDeviceGetPciInfo(device).busId),
-        "uuid": _ask(nvml, nvml.nvmlDeviceGetUUID, device),
-        "name": _ask(nvml, nvml.nvmlDeviceGetName, device),
-        "memory_bytes": memory and memory.total,
-        "nvlinks": _active_nvlinks(nvml, device),
-        "fabric": _fabric(nvml, device),
-        **_mig(nvml, device),
-    }
+class _Probe:
+    def __init__(self, nvml: ModuleType) -> None:
+        self.nvml = nvml
+        self.trouble: str | None = None  # why the GPU at hand has stopped answering
+        self.offers: dict[Any, list[dict[str, Any]]] = {}
+        self.pids: set[int] = set()
 
+    def ask(self, question: str, *arguments: Any) -> Any:
+        try:
+            answer = getattr(self.nvml, question)(*arguments)
+        except (self.nvml.NVMLError_GpuIsLost, self.nvml.NVMLError_ResetRequired) as error:
+            self.trouble = str(error)
+            return None
+        except self.nvml.NVMLError:
+            return None
+        return answer.decode("ascii", "replace") if isinstance(answer, bytes) else answer
 
-def _mig(nvml: ModuleType, device: Any) -> dict[str, Any]:
-    try:
-        current, pending = nvml.nvmlDeviceGetMigMode(device)
-    except nvml.NVMLError_NotSupported:
-        return {"mig_capable": False, "mig_current": None, "mig_pending": None}
-    except nvml.NVMLError:
-        return {"mig_capable": None, "mig_current": None, "mig_pending": None}
-    return {"mig_capable": True, "mig_current": bool(current), "mig_pending": bool(pending)}
+    def gpu(self, index: int) -> dict[str, Any]:
+        self.trouble = None
+        try:
+            device = self.nvml.nvmlDeviceGetHandleByIndex(index)
+            pci = self.nvml.nvmlDeviceGetPciInfo(device)
+        except self.nvml.NVMLError as error:
+            return {"index": index, "unanswered": str(error)}
+        memory = self.ask("nvmlDeviceGetMemoryInfo", device)
+        found = {
+            "index": index,
+            "pci_address": str(pci.busId),
+            "pci_device_id": pci.pciDeviceId,
+            "pci_subsystem_id": pci.pciSubSystemId,
+            "memory_bytes": memory and memory.total,
+            **{name: self.ask(question, device) for name, question in PLAIN.items()},
+            "ecc_uncorrected": [self.uncorrected(device, since) for since in ("VOLATILE", "AGGREGATE")],
+            "recovery_action": self.recovery_action(device),
+            "processes": self.processes(device),
+            **self.nvlinks(device),
+            **self.fabric(device),
+        }
+        found.update(self.mig(device, found))
+        return {**found, "unanswered": self.trouble}
 
+    def uncorrected(self, device: Any, since: str) -> int | None:
+        nvml = self.nvml
+        counter = {"VOLATILE": nvml.NVML_VOLATILE_ECC, "AGGREGATE": nvml.NVML_AGGREGATE_ECC}[since]
+        kind = nvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED
+        count: int | None = self.ask("nvmlDeviceGetTotalEccErrors", device, kind, counter)
+        return count
 
-def _active_nvlinks(nvml: ModuleType, device: Any) -> int | None:
-    active = None
-    for link in range(LARGEST_NVLINK):
-        state = _ask(nvml, nvml.nvmlDeviceGetNvLinkState, device, link)
-        if state is not None:
+    def recovery_action(self, device: Any) -> int | None:
+        field = self.nvml.NVML_FI_DEV_GET_GPU_RECOVERY_ACTION
+        values = self.ask("nvmlDeviceGetFieldValues", device, [field])
+        return values[0].value.uiVal if values and values[0].nvmlReturn == self.nvml.NVML_SUCCESS else None
+
+    def processes(self, device: Any) -> list[list[int]]:
+        """Return process id, GPU instance and compute instance of each; the largest number is no instance."""
+        found: set[tuple[int, int, int]] = set()
+        for questions in PROCESSES:
+            answered = (self.ask(question, device) for question in questions)
+            running = next((answer for answer in answered if answer is not None), ())
+            found.update((one.pid, one.gpuInstanceId, one.computeInstanceId) for one in running)
+        self.pids.update(pid for pid, _, _ in found)
+        return [list(one) for one in sorted(found)]
+
+    def nvlinks(self, device: Any) -> dict[str, Any]:
+        """Return how many links are active, None without NVLink, and how many lead to each peer."""
+        active = None
+        peers: dict[str, int] = {}
+        for link in range(self.nvml.NVML_NVLINK_MAX_LINKS):
+            try:
+                state = self.nvml.nvmlDeviceGetNvLinkState(device, link)
+            except self.nvml.NVMLError_InvalidArgument:
+                break  # the board has no more
+            except self.nvml.NVMLError:
+                continue
             active = (active or 0) + state
-    return active
+            if state:
+                peer = self.peer(device, link)
+                peers[peer] = peers.get(peer, 0) + 1
+        return {"nvlinks": active, "nvlink_peers": peers}
 
+    def peer(self, device: Any, link: int) -> str:
+        kind = self.ask("nvmlDeviceGetNvLinkRemoteDeviceType", device, link)
+        if kind == self.nvml.NVML_NVLINK_DEVICE_TYPE_SWITCH:
+            return "switch"
+        if kind == self.nvml.NVML_NVLINK_DEVICE_TYPE_IBMNPU:
+            return "npu"
+        remote = self.ask("nvmlDeviceGetNvLinkRemotePciInfo", device, link)
+        address = str(remote.busId) if remote else "FFFF"
+        return "unknown" if address.upper().startswith("FFFF") else address
 
-def _fabric(nvml: ModuleType, device: Any) -> str | None:
-    """Return "<cluster uuid>.<clique id>" once the fabric manager has registered the GPU."""
-    info = nvml.c_nvmlGpuFabricInfoV_t()
-    if _ask(nvml, nvml.nvmlDeviceGetGpuFabricInfoV, device, nvml.byref(info)) is None:
-        return None
-    cluster = bytes(bytearray(info.clusterUuid)).hex()
-    if info.state != nvml.NVML_GPU_FABRIC_STATE_COMPLETED or not cluster.strip("0"):
-        return None
-    parts = (cluster[:8], cluster[8:12], cluster[12:16], cluster[16:20], cluster[20:])
-    return "{}.{}".format("-".join(parts), info.cliqueId)
+    def fabric(self, device: Any) -> dict[str, Any]:
+        """Return "CLUSTER.CLIQUE" once the fabric manager has registered the GPU, and how that went."""
+        nvml = self.nvml
+        for question, info in (
+            ("nvmlDeviceGetGpuFabricInfoV", nvml.c_nvmlGpuFabricInfoV_t()),
+            ("nvmlDeviceGetGpuFabricInfo", nvml.c_nvmlGpuFabricInfo_t()),
+        ):
+            if self.ask(question, device, nvml.byref(info)) is not None:
+                break
+        else:
+            return {"fabric": None, "fabric_state": None}
+        cluster = bytes(bytearray(info.clusterUuid)).hex()
+        completed = info.state == nvml.NVML_GPU_FABRIC_STATE_COMPLETED and cluster.strip("0")
+        parts = (cluster[:8], cluster[8:12], cluster[12:16], cluster[16:20], cluster[20:])
+        return {
+            "fabric": "{}.{}".format("-".join(parts), info.cliqueId) if completed else None,
+            "fabric_state": info.state,
+            "fabric_status": self.ask("nvmlErrorString", info.status),
+            "fabric_health_mask": getattr(info, "healthMask", None),
+        }
 
+    def mig(self, device: Any, gpu: dict[str, Any]) -> dict[str, Any]:
+        try:
+            current, pending = self.nvml.nvmlDeviceGetMigMode(device)
+        except self.nvml.NVMLError_NotSupported:
+            return {"mig_capable": False, "mig_current": None, "mig_pending": None}
+        except self.nvml.NVMLError:
+            return {"mig_capable": None, "mig_current": None, "mig_pending": None}
+        # GPUs of one board offer the same; drivers before R550 show profiles only of a GPU in MIG mode.
+        board = (gpu["pci_device_id"], gpu["pci_subsystem_id"], gpu["memory_bytes"], current)
+        if board not in self.offers:
+            self.offers[board] = self.profiles(device)
+        return {
+            "mig_capable": True,
+            "mig_current": bool(current),
+            "mig_pending": bool(pending),
+            "mig_profiles": self.offers[board],
+            "gpu_instances": self.gpu_instances(device, self.offers[board]) if current else [],
+            "mig_devices": self.mig_devices(device, gpu["max_mig_devices"] or 0) if current else [],
+        }
 
-def _ask(nvml: ModuleType, question: Callable[..., Any], *arguments: Any) -> Any:
-    try:
-        answer = question(*arguments)
-    except nvml.NVMLError:
-        return None
-    return _text(answer) if isinstance(answer, bytes) else answer
+    def profiles(self, device: Any) -> list[dict[str, Any]]:
+        found = []
+        for number in range(self.nvml.NVML_GPU_INSTANCE_PROFILE_COUNT):
+            info = self.profile(device, number)
+            if info is None:
+                continue
+            places = (self.nvml.c_nvmlGpuInstancePlacement_t * MOST_INSTANCES)()
+            question = "nvmlDeviceGetGpuInstancePossiblePlacements"
+            count = self.filled(question, device, info.id, places)
+            found.append(
+                {
+                    "id": info.id,
+                    "name": getattr(info, "name", None),
+                    "slices": info.sliceCount,
+                    "limit": info.instanceCount,
+                    "memory_mib": info.memorySizeMB,
+                    "placements": count and [[place.start, place.size] for place in places[:count]],
+                }
+            )
+        return found
 
+    def profile(self, device: Any, number: int) -> Any:
+        too_new = (self.nvml.NVMLError_FunctionNotFound, self.nvml.NVMLError_ArgumentVersionMismatch)
+        try:
+            return self.nvml.nvmlDeviceGetGpuInstanceProfileInfo(device, number)
+        except too_new:
+            return self.ask("nvmlDeviceGetGpuInstanceProfileInfo", device, number, 1)
+        except self.nvml.NVMLError:
+            return None
 
-def _text(answer: Any) -> str:
-    return answer.decode("ascii", "replace") if isinstance(answer, bytes) else str(answer)
+    def filled(self, question: str, device: Any, profile: int, array: Any) -> int | None:
+        """Return how many elements of the array NVML has filled, None where it may or can not."""
+        count = self.nvml.c_uint(len(array))
+        answered = self.ask(question, device, profile, array, self.nvml.byref(count))
+        return None if answered is None else count.value
+
+    def gpu_instances(self, device: Any, offers: list[dict[str, Any]]) -> list[dict[str, int]] | None:
+        """Return the instances by id; None where this user may not list them."""
+        found = []
+        for offer in offers:
+            handles = (self.nvml.c_nvmlGpuInstance_t * MOST_INSTANCES)()
+            count = self.filled("nvmlDeviceGetGpuInstances", device, offer["id"], handles)
+            if count is None:
+                return None
+            for handle in handles[:count]:
+                info = self.nvml.nvmlGpuInstanceGetInfo(handle)
+                place = info.placement
+                found.append(
+                    {"id": info.id, "profile": info.profileId, "start": place.start, "size": place.size}
+                )
+        return sorted(found, key=lambda one: one["id"])
+
+    def mig_devices(self, device: Any, most: int) -> list[dict[str, Any]]:
+        found = []
+        for index in range(most):
+            mig = self.ask("nvmlDeviceGetMigDeviceHandleByIndex", device, index)
+            if mig is None:
+                continue  # a hole: indexes of devices that were destroyed are not filled again
+            attributes = self.ask("nvmlDeviceGetAttributes_v2", mig)
+            found.append(
+                {
+                    "gpu_instance": self.ask("nvmlDeviceGetGpuInstanceId", mig),
+                    "compute_instance": self.ask("nvmlDeviceGetComputeInstanceId", mig),
+                    "uuid": self.ask("nvmlDeviceGetUUID", mig),
+                    "slices": attributes and attributes.computeInstanceSliceCount,
+                }
+            )
+        return found

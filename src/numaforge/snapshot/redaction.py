@@ -43,8 +43,9 @@ _HEADERS_BLOCK = re.compile(
 )
 _KUBECONFIG = re.compile(r"^[\"'\s{]*kind[\"']?\s*:\s*[\"']?Config\b", re.MULTILINE)
 _SERIAL_OF_BOARD = re.compile(r"^serial(?: number)?[ \t]*:.*\n?", re.IGNORECASE | re.MULTILINE)
-_SERIAL_ELEMENT = re.compile(r"^.*<[^>]*(?:serial|guid)[^>]*>.*\n?", re.IGNORECASE | re.MULTILINE)
-_PROCESSES = re.compile(r"[ \t]*<processes>.*?</processes>\n?", re.DOTALL)
+_SERIAL_ELEMENT = re.compile(r"^.*<(?:[^>]*(?:serial|guid)[^>]*|pdi)>.*\n?", re.IGNORECASE | re.MULTILINE)
+_COMMAND_LINE = re.compile(r"[ \t]*<process_name>[^<]*</process_name>\n?")
+_ANSWER_OF_PLUGIN = re.compile(r'("AllocResp":)"[^"]*"')
 
 
 @lru_cache(maxsize=512)
@@ -66,4 +67,9 @@ def redact_cpuinfo(text: str) -> str:
 
 def redact_nvidia_smi(text: str) -> str:
     """Return nvidia-smi's XML without serial numbers, GUIDs and the command lines of processes."""
-    return _SERIAL_ELEMENT.sub("", _PROCESSES.sub("", text))
+    return _SERIAL_ELEMENT.sub("", _COMMAND_LINE.sub("", text))
+
+
+def redact_device_checkpoint(text: str) -> str:
+    """Return the kubelet's device checkpoint without what device plugins set in containers."""
+    return _ANSWER_OF_PLUGIN.sub(r'\1""', text)

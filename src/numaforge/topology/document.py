@@ -12,13 +12,16 @@ from numaforge.topology.model import (
     Accelerator,
     Core,
     Cpufreq,
+    DeviceHolder,
     Gpu,
+    GpuProcess,
     HugepagePool,
     KubeletInstall,
     L3Cache,
     Nic,
     NodeTopology,
     NumaNode,
+    NvidiaDriver,
     Package,
 )
 
@@ -64,6 +67,9 @@ class TopologyDocument:
     transparent_hugepages: Mapping[str, str] = field(default_factory=dict)
     previous_plan: str | None = None
     unreadable: tuple[str, ...] = ()
+    nvidia: NvidiaDriver | None = None
+    gpu_processes: Mapping[int, GpuProcess] = field(default_factory=dict)
+    device_holders: tuple[DeviceHolder, ...] | None = None
 
 
 TOPOLOGY = DocumentKind(

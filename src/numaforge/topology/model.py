@@ -122,6 +122,55 @@ class MigProfileOffer:
 
 
 @dataclass(frozen=True)
+class MigDevice:
+    """A MIG device as any user may list it: the ids of its two instances, and its UUID ("MIG-...")."""
+
+    __pydantic_config__ = NOTHING_ELSE
+
+    gpu_instance: int
+    compute_instance: int
+    uuid: str | None
+
+
+@dataclass(frozen=True)
+class Ecc:
+    """Error correction now and after the next boot, and uncorrected errors since the boot and ever."""
+
+    __pydantic_config__ = NOTHING_ELSE
+
+    enabled: bool | None
+    pending: bool | None
+    uncorrected_volatile: int | None = None
+    uncorrected_aggregate: int | None = None
+
+
+@dataclass(frozen=True)
+class RemappedRows:
+    """Rows of memory that were replaced; `pending` waits for a reset, `failed` is a board to return."""
+
+    __pydantic_config__ = NOTHING_ELSE
+
+    correctable: int | None
+    uncorrectable: int | None
+    pending: bool | None
+    failed: bool | None
+
+
+@dataclass(frozen=True)
+class FabricState:
+    """A GPU's registration with its NVLink fabric: sound is "completed", "Success" and no fault.
+
+    `status` is NVML's word for the result, `faults` what its health says; each is None where it is not told.
+    """
+
+    __pydantic_config__ = NOTHING_ELSE
+
+    state: str  # "not-started", "in-progress", "completed"
+    status: str | None = None
+    faults: tuple[str, ...] | None = None  # "degraded bandwidth", "incorrect configuration: no partition"
+
+
+@dataclass(frozen=True)
 class Gpu:
     """A GPU by PCI address; what only NVML knows is None without it. `vendor` and `device` are hex digits.
 
@@ -150,10 +199,26 @@ class Gpu:
     gpu_instances: tuple[GpuInstance, ...] | None = None
     mig_profiles: tuple[MigProfileOffer, ...] = ()
     pids: tuple[int, ...] = ()  # processes that use it, those in GPU instances among them
-    nvlink_peers: Mapping[str, int] = field(default_factory=dict)  # PCI address or "switch" -> active links
+    # Active links by the PCI address of the GPU at the other end, or "switch", "npu", "unknown".
+    nvlink_peers: Mapping[str, int] = field(default_factory=dict)
     memory_numa_node: int | None = None  # where its own memory is a NUMA node (Grace)
     virtualization: str | None = None  # "none", "passthrough", "vgpu", "host-vgpu", "host-vsga"
     unanswered: str | None = None  # why NVML had no answer for it: "GPU is lost"
+    subsystem: str | None = None  # vendor and device of the board, "10de:16c1"
+    architecture: str | None = None  # "ampere", "hopper"
+    compute_capability: str | None = None  # "9.0"
+    persistence: bool | None = None
+    ecc: Ecc | None = None
+    remapped_rows: RemappedRows | None = None
+    recovery_action: str | None = (
+        None  # what the driver asks for: "none", "reset", "reboot", "drain-and-reset"
+    )
+    fabric_state: FabricState | None = None
+    driver_link: PciLink | None = None  # as NVML sees it: the maximum is what GPU and slot reach together
+    addressing_mode: str | None = None  # "none", "hmm", "ats"
+    gsp_firmware: str | None = None
+    max_mig_devices: int | None = None
+    mig_devices: tuple[MigDevice, ...] = ()  # in NVML's order, without its holes
 
 
 @dataclass(frozen=True)
@@ -182,6 +247,50 @@ class Accelerator:
     device: str
     driver: str | None
     numa_node: int | None
+
+
+@dataclass(frozen=True)
+class NvidiaDriver:
+    """NVIDIA's driver as NVML or nvidia-smi names it, and what it says of the whole machine."""
+
+    __pydantic_config__ = NOTHING_ELSE
+
+    version: str | None  # "580.95.05"
+    nvml_version: str | None = None  # of the library, which may be another one than the kernel's
+    cuda_version: str | None = None  # the newest that the driver runs: "13.0"
+    confidential_computing: str | None = None  # "off", "on", "devtools"
+    error: str | None = None  # why NVML did not start: "Driver Not Loaded"
+
+
+@dataclass(frozen=True)
+class GpuProcess:
+    """A process that uses a GPU: its name, and to what it belongs, as its control group says.
+
+    `pod` is "namespace/name", or the pod's UID where its name is not known.
+    """
+
+    __pydantic_config__ = NOTHING_ELSE
+
+    name: str | None
+    pod: str | None = None
+    unit: str | None = None  # "nvidia-persistenced.service", "session-3.scope"
+
+
+@dataclass(frozen=True)
+class DeviceHolder:
+    """A device that the kubelet has given to a container, as its device manager's checkpoint says.
+
+    `device` is the id that the device plugin advertises: for NVIDIA the UUID of a GPU or a MIG device, with
+    "::N" where it is shared. `present` is False where only the checkpoint is left of the pod.
+    """
+
+    __pydantic_config__ = NOTHING_ELSE
+
+    device: str
+    resource: str
+    pod: str  # "namespace/name", or the UID where the name is not known
+    container: str
+    present: bool
 
 
 @dataclass(frozen=True)
@@ -246,3 +355,8 @@ class NodeTopology:
     accelerators: tuple[Accelerator, ...] = ()
     smt: str | None = None  # the kernel's SMT control: "on", "off", "forceoff", "notsupported"
     unreadable: tuple[str, ...] = ()  # files that the capturing user was not allowed to read
+    nvidia: NvidiaDriver | None = None
+    gpu_processes: Mapping[int, GpuProcess] = field(default_factory=dict)  # by process id
+    device_holders: tuple[DeviceHolder, ...] | None = (
+        None  # None: the checkpoint is not there or not readable
+    )

@@ -1,95 +1,80 @@
-"""What NVML or nvidia-smi says of each GPU, by the PCI address that sysfs uses."""
+"""NVIDIA's GPUs as sysfs shows them, together with what NVML or nvidia-smi says of each."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any
-from xml.etree import ElementTree
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
-from numaforge.errors import TopologyError
 from numaforge.snapshot.model import Snapshot
+from numaforge.topology.model import Gpu, NvidiaDriver
+from numaforge.topology.nvidia_smi import read_smi_driver, read_smi_gpus
+from numaforge.topology.nvml import NVIDIA, read_nvml_driver, read_nvml_gpus
+
+_NVSWITCH_CLASS = "0x0680"  # "other bridge": NVSwitches before NVLink 4 are PCI functions
+_NOT_LISTED = "NVML does not list it"
 
 
-@dataclass(frozen=True)
-class GpuAnswer:
-    """One GPU as NVIDIA's driver sees it; fields as in `topology.model.Gpu`."""
-
-    pci_address: str
-    uuid: str | None
-    name: str | None
-    memory_bytes: int | None
-    mig_capable: bool | None
-    mig_mode: str | None
-    nvlinks: int | None
-    fabric: str | None
-
-
-def read_gpu_answers(snapshot: Snapshot) -> Iterator[GpuAnswer]:
-    """Yield one answer per GPU, from NVML where it answered, else from `nvidia-smi -q -x`."""
+def read_driver(snapshot: Snapshot) -> NvidiaDriver | None:
+    """Return NVIDIA's driver, None on a host that was not asked or has none."""
     if snapshot.nvml is not None:
-        for gpu in snapshot.nvml.get("gpus", []):
-            yield _from_nvml(gpu)
+        return read_nvml_driver(snapshot.nvml)
+    return read_smi_driver(snapshot.nvidia_smi) if snapshot.nvidia_smi else None
+
+
+def read_gpu_answers(snapshot: Snapshot) -> Iterator[Gpu]:
+    """Yield what the driver says of each GPU, from NVML where it was asked, else from `nvidia-smi -q -x`."""
+    if snapshot.nvml is not None:
+        yield from read_nvml_gpus(snapshot.nvml)
     elif snapshot.nvidia_smi:
-        yield from _from_nvidia_smi(snapshot.nvidia_smi)
+        yield from read_smi_gpus(snapshot.nvidia_smi)
 
 
-def sysfs_address(bus_id: str) -> str:
-    """Return "0000:1b:00.0" for NVML's "00000000:1B:00.0"; a domain that needs more digits keeps them."""
-    domain, _, rest = bus_id.lower().partition(":")
-    return f"{int(domain, 16):04x}:{rest}"
+def with_answers(gpus: Sequence[Gpu], snapshot: Snapshot) -> tuple[Gpu, ...]:
+    """Return the GPUs of sysfs with the driver's answers: place and PCI ids are sysfs', the rest is NVML's.
 
-
-def _from_nvml(gpu: Mapping[str, Any]) -> GpuAnswer:
-    current = gpu.get("mig_current")
-    return GpuAnswer(
-        pci_address=sysfs_address(gpu["pci_address"]),
-        uuid=gpu.get("uuid"),
-        name=gpu.get("name"),
-        memory_bytes=gpu.get("memory_bytes"),
-        mig_capable=gpu.get("mig_capable"),
-        mig_mode=None if current is None else ("enabled" if current else "disabled"),
-        nvlinks=gpu.get("nvlinks"),
-        fabric=gpu.get("fabric"),
+    A GPU that its driver should answer for, and does not, says why in `unanswered`.
+    """
+    asked = [gpu for gpu in gpus if gpu.vendor == NVIDIA and gpu.driver in (None, "nvidia")]
+    answers = _by_address(asked, list(read_gpu_answers(snapshot)))
+    driver = read_driver(snapshot)
+    reason = None if driver is None else driver.error or _NOT_LISTED
+    silent = {gpu.pci_address: replace(gpu, unanswered=reason) for gpu in asked}
+    return tuple(
+        _merged(gpu, answers[gpu.pci_address], answers, snapshot)
+        if gpu.pci_address in answers
+        else silent.get(gpu.pci_address, gpu)
+        for gpu in gpus
     )
 
 
-def _from_nvidia_smi(text: str) -> Iterator[GpuAnswer]:
-    # Without its DOCTYPE the document can define no entities.
-    xml = re.sub(r"<!DOCTYPE[^>]*>", "", text)
-    try:
-        log = ElementTree.fromstring(xml.strip())  # noqa: S314
-    except ElementTree.ParseError as error:
-        raise TopologyError(f"the XML of nvidia-smi is broken: {error}") from error
-    for gpu in log.iter("gpu"):
-        address = gpu.get("id") or _said(gpu, "pci/pci_bus_id")
-        if address is None:
-            continue
-        mig = gpu.findtext("mig_mode/current_mig", "").strip()
-        yield GpuAnswer(
-            pci_address=sysfs_address(address),
-            uuid=_said(gpu, "uuid"),
-            name=_said(gpu, "product_name"),
-            memory_bytes=_mebibytes(_said(gpu, "fb_memory_usage/total")),
-            mig_capable={"Enabled": True, "Disabled": True, "N/A": False}.get(mig),
-            mig_mode={"Enabled": "enabled", "Disabled": "disabled"}.get(mig),
-            nvlinks=None,
-            fabric=_fabric(gpu),
-        )
+def _by_address(asked: Sequence[Gpu], answers: Sequence[Gpu]) -> dict[str, Gpu]:
+    """Return the answers by address. GPUs that NVML could not even name are told by what is left of both.
+
+    Both lists are in PCI order, so that as many of each are the same ones.
+    """
+    found = {answer.pci_address: answer for answer in answers if answer.pci_address}
+    nameless = [answer for answer in answers if not answer.pci_address]
+    left = sorted(gpu.pci_address for gpu in asked if gpu.pci_address not in found)
+    return found | (dict(zip(left, nameless, strict=True)) if len(left) == len(nameless) else {})
 
 
-def _fabric(gpu: ElementTree.Element) -> str | None:
-    cluster, clique = (_said(gpu, f"fabric/{name}") for name in ("clusterUuid", "cliqueId"))
-    completed = _said(gpu, "fabric/state") == "Completed"
-    return f"{cluster}.{clique}" if completed and cluster and clique and cluster.strip("0-") else None
+def _merged(gpu: Gpu, answer: Gpu, answers: Mapping[str, Gpu], snapshot: Snapshot) -> Gpu:
+    peers: dict[str, int] = {}
+    for peer, count in answer.nvlink_peers.items():
+        known = peer if peer in answers or not _is_nvswitch(peer, snapshot) else "switch"
+        peers[known] = peers.get(known, 0) + count
+    return replace(
+        answer,
+        pci_address=gpu.pci_address,
+        vendor=gpu.vendor,
+        device=gpu.device,
+        numa_node=gpu.numa_node,
+        link=gpu.link or answer.driver_link,
+        driver=gpu.driver,
+        nvlink_peers=peers,
+    )
 
 
-def _said(gpu: ElementTree.Element, path: str) -> str | None:
-    text = gpu.findtext(path, "").strip()
-    return text if text and text not in ("N/A", "[N/A]", "Unknown Error", "Not Supported") else None
-
-
-def _mebibytes(text: str | None) -> int | None:
-    match = re.fullmatch(r"(\d+) MiB", text or "")
-    return int(match[1]) * 2**20 if match else None
+def _is_nvswitch(peer: str, snapshot: Snapshot) -> bool:
+    """A driver that does not tell what is at the other end gives the address of the switch there."""
+    return snapshot.files.get(f"/sys/bus/pci/devices/{peer}/class", "").startswith(_NVSWITCH_CLASS)

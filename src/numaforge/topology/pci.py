@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from numaforge.snapshot.model import Snapshot
 from numaforge.topology.model import Accelerator, Gpu, Nic, PciLink
-from numaforge.topology.nvidia import GpuAnswer, read_gpu_answers
+from numaforge.topology.nvidia import with_answers
 
 _ADDRESS = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-9a-f]")
 _DEVICE_FILE = re.compile(rf"/sys/bus/pci/devices/({_ADDRESS.pattern})/(\w+)")
@@ -91,12 +91,8 @@ class _RdmaDevice:
 
 def read_gpus(snapshot: Snapshot) -> tuple[Gpu, ...]:
     """Return every display controller that can compute, with what NVML or nvidia-smi says of it."""
-    answers = {answer.pci_address: answer for answer in read_gpu_answers(snapshot)}
-    return tuple(
-        _with_answer(_gpu(function), answers.get(function.address))
-        for function in _functions(snapshot)
-        if function.is_gpu
-    )
+    gpus = [_gpu(function) for function in _functions(snapshot) if function.is_gpu]
+    return with_answers(gpus, snapshot)
 
 
 def _gpu(function: _Function) -> Gpu:
@@ -106,21 +102,7 @@ def _gpu(function: _Function) -> Gpu:
         device=function.hex_id("device"),
         numa_node=function.numa_node,
         link=function.link,
-    )
-
-
-def _with_answer(gpu: Gpu, answer: GpuAnswer | None) -> Gpu:
-    if answer is None:
-        return gpu
-    return replace(
-        gpu,
-        uuid=answer.uuid,
-        name=answer.name,
-        memory_bytes=answer.memory_bytes,
-        mig_capable=answer.mig_capable,
-        mig_mode=answer.mig_mode,
-        nvlinks=answer.nvlinks,
-        fabric=answer.fabric,
+        driver=function.driver,
     )
 
 

@@ -6,12 +6,15 @@ import re
 import shlex
 from collections.abc import Iterable, Mapping
 
+from numaforge.snapshot import catalogue
 from numaforge.snapshot.model import Snapshot
 from numaforge.topology.cpufreq import read_cpufreq
 from numaforge.topology.cpus import read_cores, read_inventory, read_last_level_caches, read_packages
+from numaforge.topology.holders import read_device_holders, read_gpu_processes
 from numaforge.topology.kubelet import read_kubelet
 from numaforge.topology.model import Core, CpuSet, NodeTopology, NumaNode, Package
 from numaforge.topology.numa import meminfo_bytes, read_numa_nodes, read_pools
+from numaforge.topology.nvidia import read_driver
 from numaforge.topology.pci import read_accelerators, read_gpus, read_nics, read_pci_paths
 
 _SYSCTLS = "/proc/sys/"
@@ -34,6 +37,7 @@ def read_topology(snapshot: Snapshot) -> NodeTopology:
         | {accelerator.pci_address for accelerator in accelerators}
     )
     meminfo = files.get("/proc/meminfo", "")
+    kubelet = read_kubelet(snapshot)
     return NodeTopology(
         hostname=_one_line(files, "/proc/sys/kernel/hostname"),
         architecture=snapshot.commands.get("uname -m") or _architecture(files),
@@ -53,7 +57,7 @@ def read_topology(snapshot: Snapshot) -> NodeTopology:
         gpus=gpus,
         nics=nics,
         pci_paths=read_pci_paths(snapshot, addresses),
-        kubelet=read_kubelet(snapshot),
+        kubelet=kubelet,
         os_release=_os_release(files),
         sysctls=_sysctls(files),
         transparent_hugepages=_transparent_hugepages(files),
@@ -64,6 +68,9 @@ def read_topology(snapshot: Snapshot) -> NodeTopology:
         accelerators=accelerators,
         smt=_one_line(files, "/sys/devices/system/cpu/smt/control"),
         unreadable=snapshot.unreadable,
+        nvidia=read_driver(snapshot),
+        gpu_processes=read_gpu_processes(snapshot, gpus),
+        device_holders=read_device_holders(snapshot, kubelet.root_dir if kubelet else catalogue.ROOT_DIR),
     )
 
 

@@ -1,0 +1,84 @@
+"""Who holds a GPU: the processes that NVML names, and the containers that the kubelet gave devices to."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Iterable, Iterator, Mapping
+
+from numaforge.errors import KubeletConfigError
+from numaforge.kubelet.admission.checkpoint import read_device_state
+from numaforge.snapshot import catalogue
+from numaforge.snapshot.model import Snapshot
+from numaforge.topology.model import DeviceHolder, Gpu, GpuProcess
+
+# The kubelet's control groups: "pod1234..." with cgroupfs, "kubepods-pod1234_....slice" with systemd, where
+# underscores stand for hyphens. The UID of a static pod is a hash without any.
+_POD = re.compile(r"pod([0-9a-f]{8}(?:[-_][0-9a-f]{4}){3}[-_][0-9a-f]{12}|[0-9a-f]{32})\b")
+_UNIT = re.compile(r"([^/\n]+\.(?:service|scope))(?=[/\n]|\Z)")
+
+
+def read_gpu_processes(snapshot: Snapshot, gpus: Iterable[Gpu]) -> dict[int, GpuProcess]:
+    """Return what the processes on the GPUs are, by process id; those that have ended meanwhile are left out."""
+    names = _pod_names(snapshot)
+    pids = sorted({pid for gpu in gpus for pid in gpu.pids})
+    return {pid: process for pid in pids if (process := _process(snapshot.files, pid, names)) is not None}
+
+
+def read_device_holders(snapshot: Snapshot, root_dir: str) -> tuple[DeviceHolder, ...] | None:
+    """Return every device that a container has; None without a checkpoint that can be read.
+
+    It lags behind: devices of a pod that has ended are taken back when the next pod asks for some.
+    """
+    text = snapshot.files.get(posixpath.join(root_dir, catalogue.DEVICE_CHECKPOINT))
+    if text is None:
+        return None
+    try:
+        held = read_device_state(text)
+    except KubeletConfigError:
+        return None  # the kubelet itself begins anew with such a file
+    names = _pod_names(snapshot)
+    return tuple(
+        DeviceHolder(device, resource, names.get(uid, uid), container, present=uid in names)
+        for uid, containers in sorted(held.items())
+        for container, resources in sorted(containers.items())
+        for resource, devices in sorted(resources.items())
+        for device in sorted(devices)
+    )
+
+
+def pods_on(holders: Iterable[DeviceHolder], uuids: Iterable[str]) -> tuple[str, ...]:
+    """Return the pods on the node that hold one of these GPUs or MIG devices, shared ones ("UUID::0") too."""
+    wanted = frozenset(uuids)
+    found = {one.pod for one in holders if one.present and one.device.partition("::")[0] in wanted}
+    return tuple(sorted(found))
+
+
+def uuids_of(gpu: Gpu) -> Iterator[str]:
+    """Yield the UUIDs under which a GPU is given to containers: its own, and those of its MIG devices."""
+    yield from (uuid for uuid in (gpu.uuid, *(mig.uuid for mig in gpu.mig_devices)) if uuid)
+
+
+def _process(files: Mapping[str, str], pid: int, names: Mapping[str, str]) -> GpuProcess | None:
+    name, group = (files.get(f"/proc/{pid}/{file}", "").rstrip("\n") for file in ("comm", "cgroup"))
+    if not name and not group:
+        return None
+    pod = _POD.search(group)
+    if pod is not None:
+        uid = pod[1].replace("_", "-")
+        return GpuProcess(name or None, pod=names.get(uid, uid))
+    units = _UNIT.findall(group)
+    return GpuProcess(name or None, unit=units[-1] if units else None)
+
+
+def _pod_names(snapshot: Snapshot) -> dict[str, str]:
+    """Return "namespace/name" by UID; a pod that has written no log yet is known by its UID alone."""
+    names: dict[str, str] = {}
+    for folder in snapshot.commands.get("pods", "").split():
+        namespace, _, rest = folder.partition("_")
+        name, _, uid = rest.rpartition("_")
+        if uid:
+            names[uid] = f"{namespace}/{name}"
+        else:
+            names.setdefault(folder, folder)
+    return names
