@@ -10,7 +10,7 @@ from functools import wraps
 from hashlib import blake2b
 from typing import ParamSpec, TypeVar
 
-from numaforge.topology.model import HugepagePool, KubeletInstall, NodeTopology, NumaNode
+from numaforge.topology.model import Gpu, GpuInstance, HugepagePool, KubeletInstall, NodeTopology, NumaNode
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -45,20 +45,50 @@ def once_per_kind(function: Callable[P, R]) -> Callable[P, R]:
 def kind_of(machine: NodeTopology, sysctls: Collection[str] = ()) -> NodeTopology:
     """Return the machine without what tells it from others of its kind, and what changes by itself.
 
-    That is its name, its GPUs' identities, what its kernel was started with, what is free, the state files of
-    its kubelet, which file the kubelet is, and the values of all sysctls but those named.
+    That is its name, its GPUs' identities, health and users, what its kernel was started with, what is free,
+    the state files of its kubelet, which file the kubelet is, and the values of all sysctls but those named.
     """
     return replace(
         machine,
         hostname=None,
         kernel_cmdline=None,
         sysctls={name: value if name in sysctls else "" for name, value in machine.sysctls.items()},
-        gpus=tuple(replace(gpu, uuid=None, fabric=None) for gpu in machine.gpus),
+        gpus=tuple(map(_gpu_kind, machine.gpus)),
+        gpu_processes={},
+        device_holders=None,
         numa_nodes=tuple(_without_free_pages(node) for node in machine.numa_nodes),
         hugepages={size: _full(pool) for size, pool in machine.hugepages.items()},
         kubelet=_kubelet_kind(machine.kubelet),
         previous_plan=_plan_kind(machine),
     )
+
+
+def _gpu_kind(gpu: Gpu) -> Gpu:
+    """Model, place, MIG mode and where instances lie make the kind; who uses the GPU does not.
+
+    A GPU at rest lowers its link by itself, and numbers of /dev/nvidiaN follow the order of an earlier probe.
+    """
+    return replace(
+        gpu,
+        uuid=None,
+        fabric=None,
+        fabric_state=None,
+        minor=None,
+        pids=(),
+        mig_devices=(),
+        gpu_instances=gpu.gpu_instances and tuple(map(_instance_kind, gpu.gpu_instances)),
+        link=None,
+        driver_link=None,
+        persistence=None,
+        ecc=None,
+        remapped_rows=None,
+        recovery_action=None,
+    )
+
+
+def _instance_kind(instance: GpuInstance) -> GpuInstance:
+    computes = tuple(replace(one, uuid=None) for one in instance.compute_instances)
+    return replace(instance, compute_instances=computes, pids=())
 
 
 def _without_free_pages(node: NumaNode) -> NumaNode:

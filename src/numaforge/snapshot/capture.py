@@ -268,7 +268,7 @@ def _probe() -> str:
             "    return made",
             f'pynvml = module("pynvml", "{_packed(nvml_library.library_source())}")',
             f'probe = module("probe", "{_packed(nvml_library.probe_source())}")',
-            "print(json.dumps(probe.answers(pynvml)))",
+            'print(json.dumps(probe.answers(pynvml), separators=(",", ":")))',
         )
     )
 

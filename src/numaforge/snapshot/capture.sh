@@ -180,7 +180,7 @@ gpus() {
     else
         return 0
     fi
-    for pid in $(printf '%s\n' "$answer" | sed -n -e 's/.*"pids": \[\([0-9, ]*\)\].*/\1/p' \
+    for pid in $(printf '%s\n' "$answer" | sed -n -e 's/.*"pids":\[\([0-9,]*\)\].*/\1/p' \
         -e 's/.*<pid>\([0-9]*\)<.*/\1/p' | tr ',' ' '); do
         texts "proc/$pid/comm" "proc/$pid/cgroup"
         hold "proc/$pid/cgroup"

@@ -57,7 +57,7 @@ def answers(nvml: ModuleType) -> dict[str, Any]:
         return {
             "driver_version": probe.ask("nvmlSystemGetDriverVersion"),
             "nvml_version": probe.ask("nvmlSystemGetNVMLVersion"),
-            "cuda_version": probe.ask("nvmlSystemGetCudaDriverVersion_v2"),
+            "cuda_version": probe.ask("nvmlSystemGetCudaDriverVersion"),
             "confidential_computing": state and [state.environment, state.ccFeature, state.devToolsMode],
             "gpus": [probe.gpu(index) for index in range(nvml.nvmlDeviceGetCount())],
             "pids": sorted(probe.pids),
@@ -213,7 +213,8 @@ class _Probe:
                     "slices": info.sliceCount,
                     "limit": info.instanceCount,
                     "memory_mib": info.memorySizeMB,
-                    "placements": count and [[place.start, place.size] for place in places[:count]],
+                    "starts": sorted(place.start for place in places[: count or 0]),
+                    "size": places[0].size if count else None,
                 }
             )
         return found
@@ -242,7 +243,9 @@ class _Probe:
             if count is None:
                 return None
             for handle in handles[:count]:
-                info = self.nvml.nvmlGpuInstanceGetInfo(handle)
+                info = self.ask("nvmlGpuInstanceGetInfo", handle)
+                if info is None:
+                    return None
                 place = info.placement
                 found.append(
                     {"id": info.id, "profile": info.profileId, "start": place.start, "size": place.size}

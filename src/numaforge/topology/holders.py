@@ -19,7 +19,7 @@ _UNIT = re.compile(r"([^/\n]+\.(?:service|scope))(?=[/\n]|\Z)")
 
 
 def read_gpu_processes(snapshot: Snapshot, gpus: Iterable[Gpu]) -> dict[int, GpuProcess]:
-    """Return what the processes on the GPUs are, by process id; those that have ended meanwhile are left out."""
+    """Return what the processes on the GPUs are, by process id; those that have ended are left out."""
     names = _pod_names(snapshot)
     pids = sorted({pid for gpu in gpus for pid in gpu.pids})
     return {pid: process for pid in pids if (process := _process(snapshot.files, pid, names)) is not None}

@@ -197,15 +197,14 @@ def _offers(profiles: Iterable[Mapping[str, Any]]) -> tuple[MigProfileOffer, ...
 
 
 def _offer(profile: Mapping[str, Any]) -> MigProfileOffer:
-    places = profile["placements"] or ()
     return MigProfileOffer(
         id=profile["id"],
         name=profile["name"] and profile["name"].removeprefix("MIG "),
         slices=profile["slices"],
         limit=profile["limit"],
         memory_bytes=profile["memory_mib"] * 2**20,
-        size=places[0][1] if places else None,
-        starts=tuple(sorted(start for start, _ in places)),
+        size=profile["size"],
+        starts=tuple(profile["starts"]),
     )
 
 

@@ -1,4 +1,4 @@
-"""Build the fake libnvidia-ml.so.1, once for each state of its sources."""
+"""Build the fake libnvidia-ml.so.1 and nvidia-smi, once for each state of their sources."""
 
 from __future__ import annotations
 
@@ -13,21 +13,30 @@ import pytest
 
 SOURCES = Path(__file__).parent
 LIBRARY = "libnvidia-ml.so.1"
+SMI = "nvidia-smi"
+COMPILER = ("gcc", "-std=c11", "-D_GNU_SOURCE", "-O1", "-Wall", "-Wextra", "-Werror")
+SMI_SOURCE = SOURCES / "smi.c"
 
 
 def build(*flags: str) -> Path:
-    """Return the folder that holds the library; skip where there is no compiler."""
+    """Return the folder that holds the library and nvidia-smi; skip where there is no compiler."""
     if shutil.which("gcc") is None:
         pytest.skip("gcc is not installed")
-    contents = b"".join(source.read_bytes() for source in sorted(SOURCES.glob("*.[ch]")))
-    digest = hashlib.sha256(contents + " ".join(flags).encode()).hexdigest()[:16]
+    inputs = sorted([*SOURCES.glob("*.[ch]"), *SOURCES.glob("*.map")])
+    contents = b"".join(source.read_bytes() for source in inputs)
+    digest = hashlib.sha256(contents + " ".join((*COMPILER, *flags)).encode()).hexdigest()[:16]
     folder = Path(tempfile.gettempdir()) / f"numaforge-fake-nvml-{os.getuid()}-{digest}"
-    library = folder / LIBRARY
-    if not library.exists():
-        folder.mkdir(mode=0o700, exist_ok=True)
-        unfinished = folder / f"{LIBRARY}.{os.getpid()}"
-        compiler = ["gcc", "-shared", "-fPIC", "-std=c11", "-Wall", "-Wextra", "-Werror", *flags]
-        linked = [f"-Wl,-soname,{LIBRARY}", "-o", str(unfinished), *map(str, SOURCES.glob("*.c"))]
-        subprocess.run([*compiler, *linked], check=True)
-        unfinished.rename(library)
+    folder.mkdir(mode=0o700, exist_ok=True)
+    library = [str(source) for source in sorted(SOURCES.glob("*.c")) if source != SMI_SOURCE]
+    exports = f"-Wl,-soname,{LIBRARY},--version-script={SOURCES / 'exports.map'}"
+    _compile(folder / LIBRARY, *flags, "-shared", "-fPIC", exports, *library)
+    _compile(folder / SMI, *flags, str(SMI_SOURCE), *library)
     return folder
+
+
+def _compile(target: Path, *arguments: str) -> None:
+    if target.exists():
+        return
+    unfinished = target.with_name(f"{target.name}.{os.getpid()}")
+    subprocess.run([*COMPILER, "-o", str(unfinished), *arguments], check=True)
+    unfinished.rename(target)

@@ -1,0 +1,112 @@
+/* Sources: NVIDIA MIG User Guide, supported MIG profiles; `nvidia-smi mig -lgip`, `-lgipp` and `-cgi` of real GPUs.
+
+   NVML's own order of placements was seen on an A100 for 1g (6, 4, 5, 0, 1, 2, 3) and 3g (4, 0); that of 2g follows from
+   the documented failure of `-cgi 19,19,14,9`: 0, once 4 and 6 are taken. The others are assumed: upper half first. */
+#include "profiles.h"
+
+#include <stddef.h>
+
+#define COUNT(array) (sizeof(array) / sizeof *(array))
+#define SINGLE_SLICES {6, 4, 5, 0, 1, 2, 3, -1}
+#define QUARTERS {6, 9, 0, 3, -1}
+#define HALVES {6, 0, -1}
+#define WHOLE {0, -1}
+
+static const struct profile seven[] = {
+    {0, 19, 1, 1, 7, SINGLE_SLICES, "", false},
+    {7, 20, 1, 1, 1, SINGLE_SLICES, "+me", true},
+    {9, 15, 1, 2, 4, {6, 4, 0, 2, -1}, "", false},
+    {1, 14, 2, 2, 3, {4, 0, 2, -1}, "", false},
+    {2, 9, 3, 4, 2, {4, 0, -1}, "", false},
+    {3, 5, 4, 4, 1, WHOLE, "", false},
+    {4, 0, 7, 8, 1, WHOLE, "", false},
+};
+
+static const struct profile a30[] = {
+    {0, 14, 1, 1, 4, {2, 3, 0, 1, -1}, "", false},
+    {7, 21, 1, 1, 1, {2, 3, 0, 1, -1}, "+me", true},
+    {1, 5, 2, 2, 2, {2, 0, -1}, "", false},
+    {8, 6, 2, 2, 1, {2, 0, -1}, "+me", true},
+    {3, 0, 4, 4, 1, WHOLE, "", true},
+};
+
+static const struct profile rtx_pro_6000[] = {
+    {0, 14, 1, 3, 4, QUARTERS, "", false},
+    {7, 21, 1, 3, 1, QUARTERS, "+me", true},
+    {10, 47, 1, 3, 4, QUARTERS, "+gfx", false},
+    {15, 65, 1, 3, 1, QUARTERS, "+me.all", true},
+    {13, 67, 1, 3, 4, QUARTERS, "-me", false},
+    {1, 5, 2, 6, 2, HALVES, "", false},
+    {11, 35, 2, 6, 2, HALVES, "+gfx", false},
+    {16, 64, 2, 6, 1, HALVES, "+me.all", true},
+    {14, 66, 2, 6, 2, HALVES, "-me", false},
+    {3, 0, 4, 12, 1, WHOLE, "", true},
+    {12, 32, 4, 12, 1, WHOLE, "+gfx", true},
+};
+
+/* Copy, decode, encode, JPEG and OFA engines of each profile. */
+static const struct engines a100_engines[] = {
+    {1, 0, 0, 0, 0}, {1, 1, 0, 1, 1}, {1, 1, 0, 0, 0}, {2, 1, 0, 0, 0},
+    {3, 2, 0, 0, 0}, {4, 2, 0, 0, 0}, {7, 5, 0, 1, 1},
+};
+static const struct engines a30_engines[] = {
+    {1, 0, 0, 0, 0}, {1, 1, 0, 1, 1}, {2, 2, 0, 0, 0}, {2, 2, 0, 1, 1}, {4, 4, 0, 1, 1},
+};
+static const struct engines hopper_engines[] = {
+    {1, 1, 0, 1, 0}, {1, 1, 0, 1, 1}, {1, 1, 0, 1, 0}, {2, 2, 0, 2, 0},
+    {3, 3, 0, 3, 0}, {4, 4, 0, 4, 0}, {8, 7, 0, 7, 1},
+};
+static const struct engines b200_engines[] = {
+    {2, 1, 0, 1, 0}, {2, 1, 0, 1, 1}, {2, 1, 0, 1, 0}, {4, 2, 0, 2, 0},
+    {6, 3, 0, 3, 0}, {8, 4, 0, 4, 0}, {16, 7, 0, 7, 1},
+};
+static const struct engines rtx_engines[] = {
+    {1, 1, 1, 1, 0}, {1, 1, 1, 1, 1}, {1, 1, 1, 1, 0}, {1, 4, 4, 4, 1}, {1, 0, 0, 0, 0}, {2, 2, 2, 2, 0},
+    {2, 2, 2, 2, 0}, {2, 4, 4, 4, 1}, {2, 0, 0, 0, 0}, {4, 4, 4, 4, 1}, {4, 4, 4, 4, 1},
+};
+
+#define OFFERS(table) COUNT(table), table
+
+static const struct model models[] = {
+    {{0x20b0, 0x20b1, 0x20f1, 0x20f6}, AMPERE, 80, 40, 7, 8, OFFERS(seven),
+     {4864, 4864, 9856, 9856, 19968, 19968, 40192}, {14, 14, 14, 28, 42, 56, 98}, a100_engines},
+    {{0x20b2, 0x20b5, 0x20f3, 0x20f5}, AMPERE, 80, 80, 7, 8, OFFERS(seven),
+     {9856, 9856, 19968, 19968, 40192, 40192, 80384}, {14, 14, 14, 28, 42, 56, 98}, a100_engines},
+    {{0x20b7}, AMPERE, 80, 24, 4, 4, OFFERS(a30),
+     {5952, 5952, 11968, 11968, 24000}, {14, 14, 28, 28, 56}, a30_engines},
+    {{0x2330, 0x2331, 0x2322, 0x2324}, HOPPER, 90, 80, 7, 8, OFFERS(seven),
+     {9984, 9984, 20096, 20096, 40448, 40448, 81152}, {16, 16, 26, 32, 60, 64, 132}, hopper_engines},
+    {{0x2335, 0x233b}, HOPPER, 90, 141, 7, 8, OFFERS(seven),
+     {16384, 16384, 33024, 33024, 71168, 71168, 143360}, {16, 16, 26, 32, 60, 64, 132}, hopper_engines},
+    /* Memory and multiprocessors from 3g upwards are assumed: multiples of what 1g and 2g have. */
+    {{0x2901}, BLACKWELL, 100, 180, 7, 8, OFFERS(seven),
+     {22528, 22528, 45312, 45312, 90624, 90624, 181248}, {18, 18, 30, 36, 54, 72, 148}, b200_engines},
+    {{0x2bb5, 0x2bb1, 0x2bb4}, BLACKWELL, 120, 96, 4, 12, OFFERS(rtx_pro_6000),
+     {24192, 24192, 24192, 24192, 24192, 48512, 48512, 48512, 48512, 97408, 97408},
+     {46, 46, 46, 46, 46, 94, 94, 94, 94, 188, 188}, rtx_engines},
+};
+
+const struct model *model_of_device(unsigned device)
+{
+    for (size_t row = 0; row < COUNT(models); row++)
+        for (size_t id = 0; id < COUNT(models[row].devices); id++)
+            if (device && models[row].devices[id] == device)
+                return &models[row];
+    return NULL;
+}
+
+const struct profile *profile_by_id(const struct model *model, unsigned id)
+{
+    for (unsigned row = 0; model && row < model->profile_count; row++)
+        if (model->profiles[row].id == id)
+            return &model->profiles[row];
+    return NULL;
+}
+
+const struct profile *profile_by_kind(const struct model *model, unsigned kind)
+{
+    for (unsigned row = 0; model && row < model->profile_count; row++)
+        if (model->profiles[row].kind == kind)
+            return &model->profiles[row];
+    return NULL;
+}
