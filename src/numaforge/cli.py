@@ -14,6 +14,7 @@ from numaforge.commands.capture import capture
 from numaforge.commands.check import check
 from numaforge.commands.draw import draw
 from numaforge.commands.fit import fit
+from numaforge.commands.gpus import gpus
 from numaforge.commands.init import init
 from numaforge.commands.mig import mig
 from numaforge.commands.plan import plan
@@ -34,6 +35,7 @@ COMMANDS: tuple[click.Command, ...] = (
     check,
     admit,
     fit,
+    gpus,
     mig,
     rollout,
     verify,

@@ -1,4 +1,4 @@
-"""Findings, wherever they come from: one form, the rules behind them, and on which machines a rule applies."""
+"""Findings, wherever they come from: their one form, and rules that say on which machines they apply."""
 
 from __future__ import annotations
 

@@ -54,6 +54,8 @@ ATTRIBUTES = (
         "/sys/bus/pci/devices/*",
         "class vendor device numa_node current_link_speed current_link_width max_link_speed max_link_width",
     ),
+    Attributes("/proc/driver/nvidia", "version"),
+    Attributes("/sys/module/nvidia", "version"),
     Attributes("/sys/class/net/*", "type speed"),
     Attributes("/sys/class/infiniband/*", "node_type parent"),
     Attributes("/sys/class/infiniband/*/ports/[0-9]*", "link_layer rate state gid_attrs/ndevs/0"),
@@ -87,8 +89,46 @@ LINKS = (
     "/sys/class/net/*/device",
     "/sys/class/infiniband/*",
     "/sys/class/infiniband/*/device",
+    # The file behind the name has the version in its own.
+    *(
+        f"{folder}/libnvidia-ml.so.1"
+        for folder in ("/usr/lib/*-linux-gnu", "/usr/lib64", "/usr/lib", "/usr/local/lib")
+    ),
+    # Masked is a link to /dev/null.
+    "/etc/systemd/system/nvidia-imex.service",
 )
-"""Symbolic links whose targets tell where a device is."""
+"""Symbolic links whose targets tell where a device is, and which file or unit is meant."""
+
+PRESENT = (
+    *(
+        f"/sys/module/{name}"
+        for name in ("nvidia", "nouveau", "ib_umad", "mlx5_ib", "nvidia_peermem", "gdrdrv")
+    ),
+    "/dev/char/1:3",  # /dev/null: udev has made these links
+    "/dev/char/195:*",
+    "/etc/cdi/*.yaml",
+    "/etc/cdi/*.json",
+    "/var/run/cdi/*.yaml",
+    "/var/run/cdi/*.json",
+    "/usr/bin/nvidia-imex",
+    "/etc/systemd/system/*.wants/nvidia-imex.service",
+    "/var/lib/kubelet/plugins/compute-domain.nvidia.com",
+)
+"""What says enough by being there: only the names are taken."""
+
+DAEMONS = ("nv-fabricmanage", "nvlsm", "nvidia-imex", "nvidia-persiste")
+"""NVIDIA's daemons, by what the kernel keeps of a process's name: its first 15 characters."""
+
+IMEX_NODES = "/etc/nvidia-imex/nodes_config.cfg"
+"""Addresses of the nodes that share memory over NVLink: only how many is taken."""
+
+PACKAGES = ("nvidia-fabric*", "nvidia-imex*", "nvlsm*")
+"""Packages whose versions are asked for where NVIDIA's driver is."""
+
+MODPROBE = tuple(
+    f"{folder}/modprobe.d/*.conf" for folder in ("/etc", "/run", "/usr/local/lib", "/usr/lib", "/lib")
+)
+"""What modprobe is told, taken where NVIDIA's driver or nouveau is loaded."""
 
 PLAN = "/etc/numaforge/plan.json"
 """What an earlier run decided for the host."""

@@ -22,6 +22,7 @@ from numaforge.topology.model import (
     NodeTopology,
     NumaNode,
     NvidiaDriver,
+    NvidiaInstall,
     Package,
 )
 
@@ -68,6 +69,8 @@ class TopologyDocument:
     previous_plan: str | None = None
     unreadable: tuple[str, ...] = ()
     nvidia: NvidiaDriver | None = None
+    nvidia_install: NvidiaInstall | None = None
+    nvswitches: tuple[str, ...] = ()
     gpu_processes: Mapping[int, GpuProcess] = field(default_factory=dict)
     device_holders: tuple[DeviceHolder, ...] | None = None
 
