@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import pytest
 from hypothesis import given, settings
@@ -18,7 +18,19 @@ from numaforge.planning.document import dumps
 from numaforge.planning.model import PLAN_PATH
 from numaforge.planning.node import plan_node
 from numaforge.profile import load_profile
-from numaforge.topology.model import HugepagePool, NodeTopology
+from numaforge.topology.model import (
+    ComputeInstance,
+    Ecc,
+    FabricState,
+    Gpu,
+    GpuInstance,
+    GpuProcess,
+    HugepagePool,
+    MigDevice,
+    NodeTopology,
+    PciLink,
+    RemappedRows,
+)
 from tests.fixtures import machines as fixtures
 from tests.unit.planning.strategies import machines
 
@@ -151,6 +163,50 @@ def test_machines_of_a_kind_are_planned_once():
         gpus = tuple(replace(gpu, uuid=f"GPU-{number}-{gpu.pci_address}") for gpu in DGX.gpus)
         counted(kind_of(replace(DGX, hostname=f"gpu-{number}", gpus=gpus, kernel_cmdline=f"root={number}")))
     assert len(calls) == 1
+
+
+CHANGING = {
+    "uuid": "GPU-1",
+    "fabric": "0.1",
+    "fabric_state": FabricState("in-progress"),
+    "minor": 3,
+    "pids": (7,),
+    "mig_devices": (MigDevice(1, 0, "MIG-a"),),
+    "gpu_instances": (GpuInstance(1, 9, 4, 4, (ComputeInstance(0, 3, "MIG-a"),), (7,)),),
+    "link": PciLink(2.5, 16, 32.0, 16),
+    "driver_link": PciLink(2.5, 16, 32.0, 16),
+    "persistence": True,
+    "ecc": Ecc(True, True, 0, 1),
+    "remapped_rows": RemappedRows(0, 1, False, False),
+    "recovery_action": "reset",
+}
+
+
+def with_gpu(**changes):
+    return kind_of(replace(DGX, gpus=(replace(DGX.gpus[0], **changes), *DGX.gpus[1:])))
+
+
+@pytest.mark.parametrize("name", sorted(set(CHANGING) - {"gpu_instances"}))
+def test_what_changes_by_itself_on_a_gpu_makes_no_kind(name):
+    assert with_gpu(**{name: CHANGING[name]}) == with_gpu()
+
+
+def test_who_is_in_an_instance_makes_no_kind_and_where_it_lies_does():
+    (instance,) = CHANGING["gpu_instances"]
+    idle = replace(instance, pids=(), compute_instances=(ComputeInstance(0, 3, "MIG-b"),))
+    assert with_gpu(gpu_instances=(instance,)) == with_gpu(gpu_instances=(idle,))
+    assert with_gpu(gpu_instances=(instance,)) != with_gpu(gpu_instances=(replace(instance, start=0),))
+    assert with_gpu(gpu_instances=()) != with_gpu(gpu_instances=None)
+
+
+@pytest.mark.parametrize("name", sorted({each.name for each in fields(Gpu)} - set(CHANGING)))
+def test_everything_else_of_a_gpu_makes_a_kind(name):
+    assert with_gpu(**{name: "another"}) != with_gpu()
+
+
+def test_users_of_gpus_make_no_kind():
+    used = replace(DGX, gpu_processes={7: GpuProcess("python3")}, device_holders=())
+    assert kind_of(used) == kind_of(DGX)
 
 
 @pytest.mark.parametrize(

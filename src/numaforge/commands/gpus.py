@@ -32,7 +32,7 @@ def check(source: str | None, root: str | None, verbose: bool, output: str) -> i
       numaforge gpus check -v
     """
     from numaforge.gpus.check import check_gpus
-    from numaforge.report import gpus as report
+    from numaforge.report import gpu_findings as report
 
     machine = machine_of(source, root)
     judgements = check_gpus(machine)

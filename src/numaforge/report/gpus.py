@@ -1,101 +1,114 @@
-"""What is wrong with the GPUs of a machine, for people and for programs."""
+"""What stands below the table of GPUs: their instances and users, what waits, what does not answer."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict
-from typing import Any
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
-import click
+from rich.text import Text
 
-from numaforge.findings import Finding, Judgement, Severity, Verdict
-from numaforge.report.terminal import plain
-from numaforge.report.wording import counted
+from numaforge.cpulist import format_cpulist
+from numaforge.report.wording import counted, some_of
+from numaforge.topology.holders import pods_on, uuids_of
+from numaforge.topology.model import Gpu, NodeTopology, NvidiaDriver
 
-_COLOURS = {Severity.ERROR: "red", Severity.WARNING: "yellow", Severity.NOTE: "cyan"}
-_OTHERS = {
-    Verdict.PASSED: "Looked for, and not found",
-    Verdict.NOT_APPLICABLE: "Does not apply",
-    Verdict.UNKNOWN: "Unknown",
-}
+_Say = Callable[[Gpu, NodeTopology], str]
 
 
-def as_text(hostname: str | None, judgements: Sequence[Judgement], *, verbose: bool = False) -> str:
-    """Return the findings for a terminal, errors first; `verbose` adds what every other rule came to."""
-    lines = []
-    for severity in Severity:
-        for judgement in judgements:
-            if judgement.findings and judgement.rule.severity is severity:
-                lines += [*_found(judgement), ""]
-    if verbose:
-        for verdict, heading in _OTHERS.items():
-            others = [each for each in judgements if each.verdict is verdict]
-            if others:
-                lines += [click.style(heading, bold=True), *map(_one_line, others), ""]
-    return "\n".join([*lines, _summary(hostname, judgements)])
+def gpu_notes(topology: NodeTopology) -> list[Text]:
+    """Return a line for each thing that is so of some GPUs: `In use: GPU 0: team-a/train-0`."""
+    found = ((title, "; ".join(_alike(topology, say))) for title, say in NOTES.items())
+    return [Text.assemble((f"{title}: ", "bold"), said) for title, said in found if said]
 
 
-def to_document(hostname: str | None, judgements: Sequence[Judgement]) -> dict[str, Any]:
-    """Return the findings and what each rule came to as JSON data, schema 1."""
-    return {
-        "schema": 1,
-        "hostname": hostname,
-        "sound": not has_errors(judgements),
-        "findings": [_finding(finding) for each in judgements for finding in each.findings],
-        "rules": [
-            {
-                "id": each.rule.id,
-                "severity": str(each.rule.severity),
-                "title": each.rule.title,
-                "verdict": str(each.verdict),
-                "reason": each.reason,
-            }
-            for each in judgements
-        ],
-    }
+def driver_words(driver: NvidiaDriver | None) -> str:
+    """Return the driver in one line, "" where there is none: `580.95.05, CUDA 13.0`."""
+    if driver is None:
+        return ""
+    cuda = f"CUDA {driver.cuda_version}" if driver.cuda_version else ""
+    computing = driver.confidential_computing
+    confidential = f"confidential computing {computing}" if computing not in (None, "off") else ""
+    return ", ".join(words for words in (driver.version, cuda, confidential, driver.error) if words)
 
 
-def has_errors(judgements: Iterable[Judgement]) -> bool:
-    """Say whether something keeps the GPUs from their work."""
-    return any(each.findings and each.rule.severity is Severity.ERROR for each in judgements)
+def gpu_names(gpus: Sequence[Gpu]) -> str:
+    """Return NVML's indexes as a list, `GPU 0-3`; PCI addresses where an index is not known."""
+    indexes = [gpu.index for gpu in gpus if gpu.index is not None]
+    if len(indexes) == len(gpus):
+        return f"GPU {format_cpulist(indexes)}"
+    return ", ".join(gpu.pci_address for gpu in gpus)
 
 
-def _finding(finding: Finding) -> dict[str, Any]:
-    names = ("id", "severity", "where", "evidence", "source", "remedy")
-    return {name: asdict(finding)[name] for name in names}
+def _alike(topology: NodeTopology, say: _Say) -> Iterator[str]:
+    """Yield what is said, for GPUs of which the same is said together."""
+    said: dict[str, list[Gpu]] = {}
+    for gpu in sorted(topology.gpus, key=lambda gpu: gpu.pci_address):
+        said.setdefault(say(gpu, topology), []).append(gpu)
+    yield from (f"{gpu_names(alike)}: {words}" for words, alike in said.items() if words)
 
 
-def _found(judgement: Judgement) -> Iterator[str]:
-    """Yield a rule's findings: the places of equal evidence in one line."""
-    rule = judgement.rule
-    label = click.style(f"{rule.severity} {rule.id}", fg=_COLOURS[rule.severity], bold=True)
-    yield f"{label}  {rule.title}"
-    places: dict[str, list[str]] = {}
-    for finding in judgement.findings:
-        places.setdefault(finding.evidence, []).extend(filter(None, [finding.where]))
-    for evidence, where in places.items():
-        yield "  " + plain(f"{', '.join(where)}: {evidence}" if where else evidence)
-    first = judgement.findings[0]
-    yield click.style(f"  source: {first.source}", dim=True)
-    yield f"  -> {first.remedy}"
+def _instances(gpu: Gpu, _: NodeTopology) -> str:
+    """Say what lies in a GPU: profiles with counts, or how many devices where only that is known."""
+    if gpu.mig_mode != "enabled":
+        return ""
+    if gpu.gpu_instances is None:
+        return f"{counted(len(gpu.mig_devices), 'MIG device')}, placement not known"
+    names = {offer.id: offer.name for offer in gpu.mig_profiles}
+    in_place = sorted(gpu.gpu_instances, key=lambda one: one.start)
+    counts = Counter(names.get(one.profile_id) or f"profile {one.profile_id}" for one in in_place)
+    return ", ".join(f"{count} x {name}" for name, count in counts.items()) or "none"
 
 
-def _one_line(judgement: Judgement) -> str:
-    reason = f": {plain(judgement.reason)}" if judgement.reason else ""
-    return f"  {judgement.rule.id}  {judgement.rule.title}{reason}"
-
-
-def _summary(hostname: str | None, judgements: Sequence[Judgement]) -> str:
-    counts = [
-        counted(count, str(severity))
-        for severity in Severity
-        if (count := sum(len(each.findings) for each in judgements if each.rule.severity is severity))
+def _pending(gpu: Gpu, _: NodeTopology) -> str:
+    mig = gpu.mig_pending if gpu.mig_pending not in (None, gpu.mig_mode) else None
+    ecc = gpu.ecc if gpu.ecc and None not in (gpu.ecc.enabled, gpu.ecc.pending) else None
+    waits = [
+        f"MIG {mig}" if mig else "",
+        f"ECC {'on' if ecc.pending else 'off'}" if ecc and ecc.pending != ecc.enabled else "",
+        "rows to remap" if gpu.remapped_rows and gpu.remapped_rows.pending else "",
     ]
-    rest = {verdict: sum(each.verdict is verdict for each in judgements) for verdict in Verdict}
-    rules = (
-        f"{counted(rest[Verdict.PASSED], 'rule')} passed, {rest[Verdict.NOT_APPLICABLE]} do not apply, "
-        f"{rest[Verdict.UNKNOWN]} unknown"
-    )
-    found = ", ".join(counts) or "nothing found"
-    colour = "red" if has_errors(judgements) else "yellow" if counts else "green"
-    return f"{plain(hostname or 'this machine')}: {click.style(found, fg=colour, bold=True)}; {rules}"
+    return ", ".join(filter(None, waits))
+
+
+def _fabric(gpu: Gpu, _: NodeTopology) -> str:
+    fabric = gpu.fabric_state
+    if fabric is None:
+        return ""
+    status = fabric.status if fabric.status != "Success" else None
+    return ", ".join(filter(None, (fabric.state, status, *(fabric.faults or ()))))
+
+
+def _faults(gpu: Gpu, _: NodeTopology) -> str:
+    faults = [
+        "row remapping failed" if gpu.remapped_rows and gpu.remapped_rows.failed else "",
+        f"the driver asks for {gpu.recovery_action}" if gpu.recovery_action not in (None, "none") else "",
+    ]
+    return ", ".join(filter(None, faults))
+
+
+def _users(gpu: Gpu, topology: NodeTopology) -> str:
+    """Say who uses a GPU: pods by name, then units, then processes."""
+    pods = set(pods_on(topology.device_holders or (), uuids_of(gpu)))
+    others = set()
+    for pid in gpu.pids:
+        process = topology.gpu_processes.get(pid)
+        if process is not None and process.pod is not None:
+            pods.add(process.pod)
+        else:
+            others.add((process and (process.unit or process.name)) or f"process {pid}")
+    return some_of(sorted(pods) + sorted(others))
+
+
+def _silence(gpu: Gpu, _: NodeTopology) -> str:
+    return gpu.unanswered or ""
+
+
+NOTES: Mapping[str, _Say] = {
+    "MIG instances": _instances,
+    "Waiting for a reset or a reboot": _pending,
+    "In use": _users,
+    "NVLink fabric": _fabric,
+    "Faults": _faults,
+    "No answer": _silence,
+}
+"""The lines in their order, each with what it says of one GPU; "" is nothing."""

@@ -21,6 +21,7 @@ from numaforge.planning.model import (
     PredictedAllocatable,
 )
 from numaforge.quantity import format_bytes, parse_bytes
+from numaforge.report.gpus import driver_words, gpu_notes
 from numaforge.report.wording import (
     counted,
     cpu_counts,
@@ -48,7 +49,7 @@ def topology_tables(topology: NodeTopology) -> RenderableType:
         _numa_node_table(topology),
     ]
     if topology.gpus:
-        parts += [Text(""), _gpu_table(topology.gpus)]
+        parts += [Text(""), _gpu_table(topology.gpus), *gpu_notes(topology)]
     if topology.accelerators:
         parts += [Text(""), _accelerator_table(topology.accelerators)]
     if topology.nics:
@@ -98,6 +99,7 @@ def _facts(topology: NodeTopology) -> list[Text]:
         ("Frequency", _frequency(topology)),
         ("Distances", _distances(topology)),
         ("Kubelet", _kubelet(topology)),
+        ("NVIDIA driver", driver_words(topology.nvidia)),
         ("Not readable", _unreadable(topology.unreadable)),
     ]
     return [Text.assemble((f"{name}: ", "bold"), value) for name, value in facts if value]
@@ -216,7 +218,10 @@ def _l3(node: NumaNode, caches: Sequence[L3Cache]) -> str:
 
 def _gpu_table(gpus: Sequence[Gpu]) -> RenderableType:
     table = _table()
-    table.add_column("GPU", no_wrap=True)
+    numbered = any(gpu.index is not None for gpu in gpus)
+    if numbered:
+        table.add_column("GPU", justify="right")
+    table.add_column("PCI" if numbered else "GPU", no_wrap=True)
     table.add_column("NUMA", justify="right")
     table.add_column("Model", no_wrap=True)
     table.add_column("Memory", justify="right", no_wrap=True)
@@ -226,6 +231,7 @@ def _gpu_table(gpus: Sequence[Gpu]) -> RenderableType:
     for gpu in sorted(gpus, key=lambda gpu: gpu.pci_address):
         _add_row(
             table,
+            *(("" if gpu.index is None else str(gpu.index),) if numbered else ()),
             gpu.pci_address,
             _numa_node(gpu.numa_node),
             gpu_label(gpu),

@@ -167,7 +167,7 @@ nvidia_smi() {
     *) return 1 ;;
     esac
     answer=$(printf '%s\n' "$answer" | sed -e '/<supported_clocks>.*<\/supported_clocks>/d' \
-        -e '/<supported_clocks>/,/<\/supported_clocks>/d' -e 's/<process_name>[^<]*<\/process_name>//g')
+        -e '/<supported_clocks>/,/<\/supported_clocks>/d' -e 's/<process_name>[^<]*<\/process_name>//g' -e '/^[[:space:]]*$/d')
 }
 
 # NVML where the host has python3 and the library, else nvidia-smi where it has that; then what the processes are
@@ -216,10 +216,12 @@ pods() {
         [ "$folder" = "$pod_logs" ] || folder=$folder/pods
         for pod in "$folder"/*; do
             uid=${pod##*[_/]}
+            case $uid in
+            *[!0-9a-f-]*) continue ;;
+            esac
             [ "${#uid}" -ge 32 ] || continue
-            case $uid,$held in
-            *[!0-9a-f-]*,*) ;;
-            *,*"$uid"*) named="$named ${pod##*/}" ;;
+            case $held in
+            *"$uid"*) named="$named ${pod##*/}" ;;
             esac
         done
     done

@@ -98,7 +98,7 @@ class _Probe:
             "pci_subsystem_id": pci.pciSubSystemId,
             "memory_bytes": memory and memory.total,
             **{name: self.ask(question, device) for name, question in PLAIN.items()},
-            "ecc_uncorrected": [self.uncorrected(device, since) for since in ("VOLATILE", "AGGREGATE")],
+            "ecc_uncorrected": self.uncorrected(device),
             "recovery_action": self.recovery_action(device),
             "processes": self.processes(device),
             **self.nvlinks(device),
@@ -107,12 +107,11 @@ class _Probe:
         found.update(self.mig(device, found))
         return {**found, "unanswered": self.trouble}
 
-    def uncorrected(self, device: Any, since: str) -> int | None:
-        nvml = self.nvml
-        counter = {"VOLATILE": nvml.NVML_VOLATILE_ECC, "AGGREGATE": nvml.NVML_AGGREGATE_ECC}[since]
-        kind = nvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED
-        count: int | None = self.ask("nvmlDeviceGetTotalEccErrors", device, kind, counter)
-        return count
+    def uncorrected(self, device: Any) -> list[int | None]:
+        """Return the uncorrected errors since the driver was loaded, and ever."""
+        counters = (self.nvml.NVML_VOLATILE_ECC, self.nvml.NVML_AGGREGATE_ECC)
+        kind = self.nvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED
+        return [self.ask("nvmlDeviceGetTotalEccErrors", device, kind, counter) for counter in counters]
 
     def recovery_action(self, device: Any) -> int | None:
         field = self.nvml.NVML_FI_DEV_GET_GPU_RECOVERY_ACTION

@@ -134,7 +134,7 @@ class MigDevice:
 
 @dataclass(frozen=True)
 class Ecc:
-    """Error correction now and after the next boot, and uncorrected errors since the boot and ever."""
+    """Error correction now and after a reset, and uncorrected errors since the driver was loaded and ever."""
 
     __pydantic_config__ = NOTHING_ELSE
 

@@ -11,7 +11,7 @@ from numaforge.topology.nvidia_smi import read_smi_driver, read_smi_gpus
 from numaforge.topology.nvml import NVIDIA, read_nvml_driver, read_nvml_gpus
 
 _NVSWITCH_CLASS = "0x0680"  # "other bridge": NVSwitches before NVLink 4 are PCI functions
-_NOT_LISTED = "NVML does not list it"
+_NOT_LISTED = "the driver does not list it"
 
 
 def read_driver(snapshot: Snapshot) -> NvidiaDriver | None:

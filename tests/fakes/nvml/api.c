@@ -83,6 +83,15 @@ int nvmlSystemGetCudaDriverVersion(int *version)
     return error;
 }
 
+int nvmlSystemGetConfComputeState(struct confidential *state)
+{
+    int error = session_look();
+    if (error == SUCCESS && machine.confidential == MODEL_UNKNOWN)
+        error = NOT_SUPPORTED;
+    *state = (struct confidential){.feature = machine.confidential == ON};
+    return error;
+}
+
 int nvmlDeviceGetCount_v2(unsigned *count)
 {
     int error = session_look();
@@ -242,10 +251,10 @@ NUMBER_OF_GPU(nvmlDeviceGetMinorNumber, gpu->minor)
 NUMBER_OF_GPU(nvmlDeviceGetArchitecture, architecture_of(gpu))
 NUMBER_OF_GPU(nvmlDeviceGetVirtualizationMode, gpu->virtualization)
 NUMBER_OF_GPU(nvmlDeviceGetPersistenceMode, gpu->persistence)
-NUMBER_OF_GPU(nvmlDeviceGetCurrPcieLinkGeneration, gpu->pcie[0] == MODEL_UNKNOWN ? MODEL_UNKNOWN : gpu->pcie[0])
-NUMBER_OF_GPU(nvmlDeviceGetCurrPcieLinkWidth, gpu->pcie[0] == MODEL_UNKNOWN ? MODEL_UNKNOWN : gpu->pcie[1])
-NUMBER_OF_GPU(nvmlDeviceGetMaxPcieLinkGeneration, gpu->pcie[0] == MODEL_UNKNOWN ? MODEL_UNKNOWN : gpu->pcie[2])
-NUMBER_OF_GPU(nvmlDeviceGetMaxPcieLinkWidth, gpu->pcie[0] == MODEL_UNKNOWN ? MODEL_UNKNOWN : gpu->pcie[3])
+NUMBER_OF_GPU(nvmlDeviceGetCurrPcieLinkGeneration, gpu->pcie[0])
+NUMBER_OF_GPU(nvmlDeviceGetCurrPcieLinkWidth, gpu->pcie[1])
+NUMBER_OF_GPU(nvmlDeviceGetMaxPcieLinkGeneration, gpu->pcie[2])
+NUMBER_OF_GPU(nvmlDeviceGetMaxPcieLinkWidth, gpu->pcie[3])
 #ifndef OLD_DRIVER
 NUMBER_OF_GPU(nvmlDeviceGetNumaNodeId, gpu->numa_node)
 NUMBER_OF_GPU(nvmlDeviceGetC2cModeInfoV, gpu->c2c)
@@ -368,20 +377,18 @@ static int give_processes(const char *call, handle what, enum process_kind kind,
     return *count <= room ? SUCCESS : INSUFFICIENT_SIZE;
 }
 
-int nvmlDeviceGetComputeRunningProcesses_v3(handle device, unsigned *count, struct process_info *infos)
-{
-    return give_processes(__func__, device, COMPUTE, count, infos);
-}
+#define PROCESSES_OF_DEVICE(call, kind)                                      \
+    int call(handle device, unsigned *count, struct process_info *infos)     \
+    {                                                                        \
+        return give_processes(__func__, device, kind, count, infos);         \
+    }
 
-int nvmlDeviceGetGraphicsRunningProcesses_v3(handle device, unsigned *count, struct process_info *infos)
-{
-    return give_processes(__func__, device, GRAPHICS, count, infos);
-}
-
-int nvmlDeviceGetMPSComputeRunningProcesses_v3(handle device, unsigned *count, struct process_info *infos)
-{
-    return give_processes(__func__, device, MPS, count, infos);
-}
+PROCESSES_OF_DEVICE(nvmlDeviceGetComputeRunningProcesses_v3, COMPUTE)
+PROCESSES_OF_DEVICE(nvmlDeviceGetComputeRunningProcesses_v2, COMPUTE)
+PROCESSES_OF_DEVICE(nvmlDeviceGetGraphicsRunningProcesses_v3, GRAPHICS)
+PROCESSES_OF_DEVICE(nvmlDeviceGetGraphicsRunningProcesses_v2, GRAPHICS)
+PROCESSES_OF_DEVICE(nvmlDeviceGetMPSComputeRunningProcesses_v3, MPS)
+PROCESSES_OF_DEVICE(nvmlDeviceGetMPSComputeRunningProcesses_v2, MPS)
 
 /* NVLink and fabric */
 
@@ -459,6 +466,21 @@ int nvmlDeviceGetFieldValues(handle device, int count, struct field_value *value
             value->error = count_links(gpu, value->field, &value->value.number);
     }
     return error;
+}
+
+/* Without version and health. */
+int nvmlDeviceGetGpuFabricInfo(handle device, struct fabric_info_v1 *info)
+{
+    struct gpu *gpu;
+    int error = find_gpu(__func__, device, &gpu);
+    if (error)
+        return error;
+    if (gpu->fabric == FABRIC_UNSUPPORTED)
+        return NOT_SUPPORTED;
+    *info = (struct fabric_info_v1){
+        .status = gpu->fabric_status, .clique = gpu->clique, .state = (unsigned char)gpu->fabric};
+    memcpy(info->cluster, gpu->cluster, sizeof info->cluster);
+    return SUCCESS;
 }
 
 #ifndef OLD_DRIVER /* the symbol came with driver 550 */

@@ -1,4 +1,4 @@
-"""GPUs for a test: a description in a folder, the library that presents them, and what has been done to them."""
+"""GPUs for a test: their description in a folder, the library that presents them, what was done to them."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class FakeGpus:
         }
 
     def describe(self, text: str) -> None:
-        """Replace the description, at once for everybody; what was done to the GPUs stays."""
+        """Replace the description, at once for every process; what was done to the GPUs stays."""
         unfinished = self.description.with_suffix(".new")
         unfinished.write_text(text)
         unfinished.rename(self.description)

@@ -45,7 +45,7 @@ static int activate(struct gpu *gpu)
     if (needs_reset(gpu)) {
         if (gpu_in_use(gpu))
             return IN_USE;
-        return gpu->resets_itself && reset_gpu(gpu) == SUCCESS ? SUCCESS : RESET_REQUIRED;
+        return gpu->reset == RESET_BY_ITSELF && reset_gpu(gpu) == SUCCESS ? SUCCESS : RESET_REQUIRED;
     }
     gpu->mig.current = gpu->mig.pending;
     return SUCCESS;
@@ -83,6 +83,11 @@ static void name_profile(const struct gpu *gpu, const struct profile *profile, u
     if (compute_slices != profile->slices)
         snprintf(part, sizeof part, "%uc.", compute_slices);
     snprintf(name, NAME_SIZE, "MIG %s%ug.%ugb%s", part, profile->slices, share, profile->attributes);
+}
+
+void gpu_instance_name(const struct gpu *gpu, const struct profile *profile, char name[NAME_SIZE])
+{
+    name_profile(gpu, profile, profile->slices, name);
 }
 
 static struct gpu_profile_info describe_profile(const struct gpu *gpu, const struct profile *profile)
@@ -128,7 +133,7 @@ static int give_profile(const struct gpu *gpu, const struct profile *profile, st
     struct gpu_profile_info found = describe_profile(gpu, profile);
     memcpy(&info->id, &found.id, offsetof(struct gpu_profile_info, memory_mib));
     info->memory_mib = found.memory_mib;
-    name_profile(gpu, profile, profile->slices, info->name);
+    gpu_instance_name(gpu, profile, info->name);
     return SUCCESS;
 }
 

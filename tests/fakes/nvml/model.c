@@ -246,12 +246,6 @@ static bool read_pcie(struct gpu *gpu, const char *text)
     return read_four(gpu->pcie, text);
 }
 
-static bool read_reset(struct gpu *gpu, const char *text)
-{
-    gpu->resets_itself = strcmp(text, "by-itself") == 0;
-    return gpu->resets_itself || strcmp(text, "from-outside") == 0;
-}
-
 static bool read_held_while(struct gpu *gpu, const char *path)
 {
     gpu->held = gpu->held || access(path, F_OK) == 0;
@@ -261,6 +255,7 @@ static bool read_held_while(struct gpu *gpu, const char *path)
 static const char *const switched[] = {"disabled", "enabled", NULL};
 static const char *const virtualizations[] = {"none", "passthrough", "vgpu", "host-vgpu", "host-vsga", NULL};
 static const char *const addressings[] = {"none", "hmm", "ats", NULL};
+static const char *const resets[] = {"from-outside", "by-itself", "together", NULL};
 static const char *const losses[] = {"no", "yes", "off-the-bus", NULL};
 
 static const struct key {
@@ -299,7 +294,7 @@ static const struct key {
     {"fabric_status", NULL, NUMBER, AT(fabric_status), NULL, false},
     {"fabric_health", NULL, HEX, AT(fabric_health), NULL, false},
     {"lost", NULL, CHOICE, AT(lost), losses, false},
-    {"reset", read_reset, READER, 0, NULL, false},
+    {"reset", NULL, CHOICE, AT(reset), resets, false},
     {"held_while", read_held_while, READER, 0, NULL, false},
     {"process", read_process, READER, 0, NULL, false},
     {"fail", read_fault, READER, 0, NULL, false},
@@ -345,7 +340,7 @@ static struct gpu *start_gpu(struct machine *machine, struct address address)
         .mig = {MODEL_UNKNOWN, MODEL_UNKNOWN},
         .ecc = {MODEL_UNKNOWN, MODEL_UNKNOWN},
         .remapped = {MODEL_UNKNOWN},
-        .pcie = {MODEL_UNKNOWN},
+        .pcie = {MODEL_UNKNOWN, MODEL_UNKNOWN, MODEL_UNKNOWN, MODEL_UNKNOWN},
         .nvlinks = MODEL_UNKNOWN,
     };
     return gpu;
@@ -382,6 +377,8 @@ static bool read_machine_key(struct machine *machine, const char *key, const cha
         return copy_text(machine->boot, sizeof machine->boot, value);
     if (strcmp(key, "state") == 0)
         return copy_text(machine->state, sizeof machine->state, value);
+    if (strcmp(key, "confidential") == 0)
+        return read_choice(value, switched, &machine->confidential);
     if (strcmp(key, "cuda") == 0 && read_number(value, 10, INT_MAX, &cuda)) {
         machine->cuda = (int)cuda;
         return true;
@@ -461,7 +458,7 @@ static bool read_boot_id(struct machine *machine)
 bool model_read(struct machine *machine)
 {
     const char *description = getenv("FAKE_NVML_MACHINE"), *state = getenv("FAKE_NVML_STATE");
-    *machine = (struct machine){.nvml = "13.580.95.05", .cuda = 13000};
+    *machine = (struct machine){.nvml = "13.580.95.05", .cuda = 13000, .confidential = MODEL_UNKNOWN};
     if (description == NULL || access(description, R_OK) != 0 || !read_file(machine, description, false))
         return false;
     if (state && !copy_text(machine->state, sizeof machine->state, state))
@@ -538,16 +535,35 @@ void model_write_half(const struct machine *machine)
     fclose(file);
 }
 
-int model_lock(const struct machine *machine)
+static int open_beside(const struct machine *machine, const char *suffix, int operation)
 {
     char path[sizeof machine->state + 16];
     if (machine->state[0] == '\0')
         return -1;
-    snprintf(path, sizeof path, "%s.lock", machine->state);
-    int lock = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0644);
-    if (lock >= 0)
-        flock(lock, LOCK_EX);
-    return lock;
+    snprintf(path, sizeof path, "%s%s", machine->state, suffix);
+    int file = open(path, O_RDONLY | O_CREAT | O_CLOEXEC, 0644);
+    if (file >= 0 && flock(file, operation) != 0) {
+        close(file);
+        return -1;
+    }
+    return file;
+}
+
+int model_lock(const struct machine *machine)
+{
+    return open_beside(machine, ".lock", LOCK_EX);
+}
+
+int model_attach(const struct machine *machine)
+{
+    return open_beside(machine, ".clients", LOCK_SH);
+}
+
+bool model_is_alone(const struct machine *machine)
+{
+    int clients = open_beside(machine, ".clients", LOCK_EX | LOCK_NB);
+    model_unlock(clients);
+    return machine->state[0] == '\0' || clients >= 0;
 }
 
 void model_unlock(int lock)

@@ -23,6 +23,7 @@ enum fabric { FABRIC_UNSUPPORTED, FABRIC_NOT_STARTED, FABRIC_IN_PROGRESS, FABRIC
 enum virtualization { VIRTUALIZATION_NONE, PASSTHROUGH, VGPU, HOST_VGPU, HOST_VSGA };
 enum remote { REMOTE_GPU = 0, REMOTE_SWITCH = 2, REMOTE_UNKNOWN = 255 };
 enum process_kind { COMPUTE, GRAPHICS, MPS };
+enum reset { RESET_FROM_OUTSIDE, RESET_BY_ITSELF, RESET_TOGETHER };
 enum lost { PRESENT, LOST, OFF_THE_BUS };
 enum privileged { EVERYONE, ROOT, NOBODY };
 
@@ -80,9 +81,8 @@ struct gpu {
     enum fabric fabric;
     unsigned char cluster[16];
     unsigned clique, fabric_status, fabric_health;
-    enum lost lost;
-    bool resets_itself; /* when its mode is set and nothing holds it */
-    bool held;          /* by a client that is no process in NVML's lists */
+    int lost, reset; /* enum lost, enum reset */
+    bool held;       /* by a client that is no process in NVML's lists */
     unsigned process_count, fault_count, instance_count;
     struct process processes[MODEL_MOST_PROCESSES];
     struct fault faults[MODEL_MOST_FAULTS];
@@ -91,7 +91,7 @@ struct gpu {
 
 struct machine {
     char driver[NAME_SIZE], nvml[NAME_SIZE], boot[NAME_SIZE], state[256];
-    int cuda;
+    int cuda, confidential;
     enum privileged privileged;
     unsigned gpu_count;
     struct gpu gpus[MODEL_MOST_GPUS];
@@ -103,6 +103,12 @@ bool model_read(struct machine *machine);
 /* Takes the lock of the state, for a change; what it returns is for model_unlock. */
 int model_lock(const struct machine *machine);
 void model_unlock(int lock);
+
+/* Counts this process among the clients of the driver until it closes what this returns. */
+int model_attach(const struct machine *machine);
+
+/* False where another process is among the clients. */
+bool model_is_alone(const struct machine *machine);
 
 /* Keeps what may change in the state file, whole or not at all; true as well where there is no state file. */
 bool model_write(const struct machine *machine);

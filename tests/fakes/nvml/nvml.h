@@ -42,6 +42,13 @@ struct memory {
 };
 _Static_assert(sizeof(struct memory) == 24, "nvmlMemory_t");
 
+struct fabric_info_v1 {
+    unsigned char cluster[16];
+    unsigned status, clique;
+    unsigned char state;
+};
+_Static_assert(sizeof(struct fabric_info_v1) == 28, "nvmlGpuFabricInfo_t");
+
 struct fabric_info { /* version 2; version 3 goes on with the summary */
     unsigned version;
     unsigned char cluster[16];
@@ -71,6 +78,11 @@ struct field_value {
     } value;
 };
 _Static_assert(sizeof(struct field_value) == 40, "nvmlFieldValue_t");
+
+struct confidential {
+    unsigned environment, feature, developer_tools;
+};
+_Static_assert(sizeof(struct confidential) == 12, "nvmlConfComputeSystemState_t");
 
 struct placement {
     unsigned start, size;

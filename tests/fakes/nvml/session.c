@@ -8,7 +8,7 @@
 
 struct machine machine;
 static unsigned users;
-static int lock = -1;
+static int lock = -1, client = -1;
 static bool killed_after; /* the change that is under way */
 
 int session_look(void)
@@ -31,6 +31,7 @@ int session_begin(void)
                 (void)model_write(&machine);
             model_unlock(lock);
         }
+        client = model_attach(&machine);
     }
     users++;
     return SUCCESS;
@@ -40,7 +41,8 @@ int session_end(void)
 {
     if (users == 0)
         return UNINITIALIZED;
-    users--;
+    if (--users == 0)
+        model_unlock(client);
     return SUCCESS;
 }
 
@@ -173,12 +175,18 @@ bool gpu_in_use(const struct gpu *gpu)
     return gpu->held || gpu->process_count > 0;
 }
 
-int reset_gpu(struct gpu *gpu)
+int can_reset(const struct gpu *gpu)
 {
     if (gpu->virtualization == PASSTHROUGH || gpu->virtualization == VGPU)
         return NOT_SUPPORTED;
-    if (gpu_in_use(gpu))
-        return IN_USE;
+    return gpu_in_use(gpu) ? IN_USE : SUCCESS;
+}
+
+int reset_gpu(struct gpu *gpu)
+{
+    int error = can_reset(gpu);
+    if (error)
+        return error;
     gpu->mig.current = gpu->mig.pending;
     gpu->ecc.current = gpu->ecc.pending;
     if (gpu->remapped[0] != MODEL_UNKNOWN)

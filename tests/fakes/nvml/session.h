@@ -40,6 +40,7 @@ bool session_privileged(void);
 
 /* What the driver does in a reset: pending settings hold, instances are gone. IN_USE, NOT_SUPPORTED. */
 int reset_gpu(struct gpu *gpu);
+int can_reset(const struct gpu *gpu);
 bool gpu_in_use(const struct gpu *gpu);
 
 #endif

@@ -177,19 +177,126 @@ def test_this_machine_is_captured_as_a_live_host(shell):
     assert read_topology(from_local()).online == read_topology(snapshot).online
 
 
-def test_serials_and_processes_of_nvidia_smi_stay_out(shell, tmp_path):
-    xml = (
-        "<nvidia_smi_log>\n<gpu id='0'>\n<serial>123</serial>\n<uuid>GPU-1</uuid>\n"
-        "<gpu_fabric_guid>0x1</gpu_fabric_guid>\n"
-        "<processes>\n<process_info><process_name>train --key k</process_name></process_info>\n</processes>\n"
-        "</gpu>\n</nvidia_smi_log>\n"
+SMI = """\
+<nvidia_smi_log>
+<gpu id='0'>
+<serial>123</serial>
+<uuid>GPU-1</uuid>
+<gpu_fabric_guid>0x1</gpu_fabric_guid>
+<supported_clocks>
+<supported_mem_clock>
+</supported_clocks>
+<processes>
+<process_info>
+<pid>PID</pid>
+<process_name>train --key k</process_name>
+</process_info>
+</processes>
+</gpu>
+<gpu id='1'>
+<supported_clocks>N/A</supported_clocks>
+<uuid>GPU-2</uuid>
+</gpu>
+</nvidia_smi_log>
+"""
+
+
+@pytest.mark.parametrize("status", [0, 15], ids=["well", "one-gpu-does-not-answer"])
+def test_of_nvidia_smi_comes_what_is_of_use(shell, tmp_path, status):
+    xml = SMI.replace("PID", str(os.getpid()))
+    path = program(tmp_path, "nvidia-smi", f"cat << 'END'\n{xml}END\nexit {status}")
+    finished = shell(script(), {"PATH_FIRST": path})
+    # Neither command lines nor the hundreds of clocks leave the host.
+    assert b"key k".hex(" ") not in finished.stdout
+    snapshot = parse_output(finished.stdout)
+    assert snapshot.nvidia_smi == (
+        "<nvidia_smi_log>\n<gpu id='0'>\n<uuid>GPU-1</uuid>\n"
+        f"<processes>\n<process_info>\n<pid>{os.getpid()}</pid>\n"
+        "</process_info>\n</processes>\n</gpu>\n<gpu id='1'>\n<uuid>GPU-2</uuid>\n</gpu>\n</nvidia_smi_log>"
     )
-    path = program(tmp_path, "nvidia-smi", f"cat << 'END'\n{xml}END")
-    snapshot = parse_output(shell(script(), {"PATH_FIRST": path}).stdout)
-    assert (
-        snapshot.nvidia_smi
-        == "<nvidia_smi_log>\n<gpu id='0'>\n<uuid>GPU-1</uuid>\n</gpu>\n</nvidia_smi_log>\n"
-    )
+    assert snapshot.files[f"/proc/{os.getpid()}/comm"] == Path("/proc/self/comm").read_text()
+
+
+UID, OTHER, STATIC = (
+    "0f5a7d1e-1111-4222-8333-444455556666",
+    "11111111-2222-4333-8444-555555555555",
+    "0123456789abcdef0123456789abcdef",
+)
+
+
+def checkpoint(*uids):
+    entries = [
+        f'{{"PodUID":"{uid}","ContainerName":"main","ResourceName":"nvidia.com/gpu","DeviceIDs":{{"0":["GPU-{n}"]}},'
+        f'"AllocResp":"Cmgo_{n}+/="}}'
+        for n, uid in enumerate(uids)
+    ]
+    return f'{{"Data":{{"PodDeviceEntries":[{",".join(entries)}],"RegisteredDevices":{{}}}},"Checksum":1}}'
+
+
+def test_of_pods_with_devices_the_names_are_taken_and_of_no_others(shell, tmp_path):
+    root = write_tree(tmp_path, lab_node())
+    write(root, "/var/lib/kubelet/device-plugins/kubelet_internal_checkpoint", checkpoint(UID, STATIC))
+    for folder in (
+        f"team-a_train-0_{UID}",
+        f"kube-system_etcd-node_{STATIC}",
+        f"team-b_web_{OTHER}",
+        "a",
+        "0",
+    ):
+        write(root, f"/var/log/pods/{folder}/main/0.log", "")
+    write(root, f"/var/lib/kubelet/pods/{UID}/etc-hosts", "")
+    finished = shell(script(str(root)))
+    assert b"Cmgo".hex(" ") not in finished.stdout
+    captured = parse_output(finished.stdout)
+    assert captured.commands["pods"].split() == [
+        f"kube-system_etcd-node_{STATIC}",
+        f"team-a_train-0_{UID}",
+        UID,
+    ]
+    held = captured.files["/var/lib/kubelet/device-plugins/kubelet_internal_checkpoint"]
+    assert UID in held
+    assert captured == from_root(root)
+
+
+def test_the_pods_of_processes_on_gpus_are_named(shell, tmp_path):
+    root = write_tree(tmp_path / "root", lab_node())
+    write(root, "/proc/4242/comm", "python3\n")
+    group = f"kubepods-burstable-pod{UID.replace('-', '_')}.slice/cri-containerd-1.scope"
+    write(root, "/proc/4242/cgroup", f"0::/kubepods.slice/kubepods-burstable.slice/{group}\n")
+    for folder in (f"team-a_train-0_{UID}", f"team-b_web_{OTHER}"):
+        write(root, f"/var/log/pods/{folder}/main/0.log", "")
+    path = program(tmp_path / "bin", "nvidia-smi", f"cat << 'END'\n{SMI.replace('PID', '4242')}END")
+    # Programs are asked on live hosts only; this one has another root.
+    live = script().replace('cd "${root:-/}"', f"cd {root}")
+    captured = parse_output(shell(live, {"PATH_FIRST": path}).stdout)
+    assert captured.commands["pods"] == f"team-a_train-0_{UID}"
+    assert captured.files["/proc/4242/comm"] == "python3\n"
+
+
+def test_devices_of_a_kubelet_with_another_root_are_found(shell, tmp_path):
+    root = write_tree(tmp_path, lab_node())
+    write(root, "/etc/default/kubelet", 'KUBELET_EXTRA_ARGS="--root-dir=/data/kubelet"\n')
+    write(root, "/data/kubelet/device-plugins/kubelet_internal_checkpoint", checkpoint(UID))
+    write(root, f"/data/kubelet/pods/{UID}/etc-hosts", "")
+    captured = parse_output(shell(script(str(root))).stdout)
+    assert captured.commands["pods"] == UID
+    assert "/data/kubelet/device-plugins/kubelet_internal_checkpoint" in captured.files
+    assert captured == from_root(root)
+
+
+def test_a_checkpoint_that_the_user_may_not_read_is_named():
+    with tempfile.TemporaryDirectory() as folder:
+        root = write_tree(Path(folder), lab_node())
+        root.chmod(0o755)
+        held = write(root, "/var/lib/kubelet/device-plugins/kubelet_internal_checkpoint", checkpoint(UID))
+        held.chmod(0)
+        user = NOBODY if os.getuid() == 0 else None
+        finished = subprocess.run(
+            ["sh", "-s"], input=script(folder), capture_output=True, text=True, check=True, user=user
+        )
+    captured = parse_output(finished.stdout)
+    assert captured.unreadable == ("/var/lib/kubelet/device-plugins/kubelet_internal_checkpoint",)
+    assert "pods" not in captured.commands
 
 
 def test_a_program_that_ignores_every_signal_does_not_hang_the_capture(shell, tmp_path):

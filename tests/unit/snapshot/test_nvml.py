@@ -209,9 +209,10 @@ def test_an_old_driver_is_asked_in_its_older_forms(gpus):
     assert found["gpu_instances"] == whole["gpu_instances"]
 
 
-def test_a_driver_before_550_does_not_tell_of_a_fabric(gpus):
+def test_a_driver_before_550_tells_of_a_fabric_without_its_health(gpus):
     found = first(gpus(H100, "-DOLD_DRIVER"))
-    assert (found["fabric"], found["fabric_state"], found["nvlinks"]) == (None, None, 18)
+    assert (found["fabric"], found["fabric_state"], found["fabric_status"]) == (f"{CLUSTER}.7", 3, "Success")
+    assert found["fabric_health_mask"] is None
 
 
 def test_who_may_not_list_instances_still_sees_the_devices(gpus):
@@ -258,6 +259,16 @@ def test_instances_are_not_looked_for_where_mig_is_off(gpus):
     fake.add(SECOND, "fail nvmlDeviceGetGpuInstances every NVML_ERROR_NO_PERMISSION")
     found = first(fake)
     assert (found["gpu_instances"], found["mig_devices"]) == ([], [])
+
+
+def test_a_device_that_was_destroyed_leaves_a_hole_that_ends_nothing(gpus):
+    holed = H100.replace("compute 0 2 0 0", "compute 0 2 0 3")
+    assert [device["gpu_instance"] for device in first(gpus(holed))["mig_devices"]] == [1]
+
+
+def test_a_library_older_than_the_binding_leaves_the_answer_to_nvidia_smi(host, gpus):
+    older = gpus(PLAIN, "-DnvmlInitWithFlags=nvmlInitWithoutFlags")
+    assert host(older.environment).nvml is None
 
 
 def test_profiles_are_asked_once_for_gpus_of_one_board(gpus):

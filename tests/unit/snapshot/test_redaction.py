@@ -7,7 +7,7 @@ import json
 import pytest
 import yaml
 
-from numaforge.snapshot.redaction import redact, redact_cpuinfo
+from numaforge.snapshot.redaction import redact, redact_cpuinfo, redact_device_checkpoint, redact_nvidia_smi
 from tests.fixtures.machines import KUBEADM_CONFIG
 
 HEADER = "kind: KubeletConfiguration\n"
@@ -82,6 +82,27 @@ def test_a_redacted_config_still_parses(load):
     config = {"kind": "KubeletConfiguration", "staticPodURLHeader": {"A": ["b", "c"]}, "maxPods": 110}
     text = yaml.safe_dump(config) if load is yaml.safe_load else json.dumps(config, indent=2)
     assert load(redact(text)) == config | {"staticPodURLHeader": {}}
+
+
+def test_what_device_plugins_set_in_containers_leaves_the_checkpoint():
+    text = '{"PodUID":"u","AllocResp":"CkgKHE5WSURJQQ=="},{"PodUID":"v","AllocResp":null}'
+    assert redact_device_checkpoint(text) == '{"PodUID":"u","AllocResp":""},{"PodUID":"v","AllocResp":null}'
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "<serial>1650000000000</serial>",
+        "<chassis_serial_number>18200</chassis_serial_number>",
+        "<gpu_fabric_guid>0x0123456789abcdef</gpu_fabric_guid>",
+        "<pdi>0x123456789a0bcdef</pdi>",
+        "<process_name>train --key k</process_name>",
+    ],
+)
+def test_what_identifies_a_board_or_tells_of_its_users_leaves_nvidia_smi(line):
+    assert (
+        redact_nvidia_smi(f"<gpu>\n\t{line}\n\t<pid>7</pid>\n</gpu>\n") == "<gpu>\n\t<pid>7</pid>\n</gpu>\n"
+    )
 
 
 def test_the_serial_number_of_a_board_leaves_cpuinfo():

@@ -225,7 +225,7 @@ def test_gpus_that_cannot_be_told_apart_are_not_guessed():
     answers = {"gpus": [answer(FIRST, index=0), {"index": 1, "unanswered": "GPU is lost"}]}
     found = machine(answers, FIRST, SECOND, THIRD)
     assert [(found[address].index, found[address].unanswered) for address in (SECOND, THIRD)] == [
-        (None, "NVML does not list it")
+        (None, "the driver does not list it")
     ] * 2
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any
 
 import pytest
@@ -11,14 +11,29 @@ from hypothesis import given
 
 from numaforge.errors import TopologyError
 from numaforge.topology import from_document, to_document
-from numaforge.topology.model import Accelerator, Gpu, Nic, PciLink
+from numaforge.topology.model import (
+    Accelerator,
+    ComputeInstance,
+    DeviceHolder,
+    Ecc,
+    FabricState,
+    Gpu,
+    GpuInstance,
+    GpuProcess,
+    MigDevice,
+    MigProfileOffer,
+    Nic,
+    NvidiaDriver,
+    PciLink,
+    RemappedRows,
+)
 from tests.fixtures.machines import MACHINES, dgx_h100, lab_node
 from tests.unit.planning.strategies import machines
 
 FIELDS = """
     schema hostname architecture kernel kernel_cmdline memory_bytes swap_bytes cgroup_version kubelet cpus smt
     packages numa_nodes cores l3_caches hugepages cpufreq gpus accelerators nics pci_paths os_release sysctls
-    transparent_hugepages previous_plan unreadable
+    transparent_hugepages previous_plan unreadable nvidia gpu_processes device_holders
 """
 
 
@@ -48,6 +63,46 @@ def test_devices_keep_every_field():
         unreadable=("/proc/1/environ",),
     )
     assert from_document(reread(to_document(machine))) == machine
+
+
+def test_what_is_known_of_gpus_is_kept_whole():
+    gpu = Gpu(
+        "0000:01:00.0",
+        "10de",
+        "2330",
+        0,
+        index=0,
+        minor=3,
+        gpu_instances=(GpuInstance(1, 9, 4, 4, (ComputeInstance(0, 3, "MIG-a"),), (7,)),),
+        mig_profiles=(MigProfileOffer(19, "1g.10gb", 1, 7, 2**30, 1, (0, 1)),),
+        pids=(7, 8),
+        nvlink_peers={"0000:02:00.0": 6, "switch": 12},
+        ecc=Ecc(True, False, 0, None),
+        remapped_rows=RemappedRows(0, 1, True, False),
+        fabric_state=FabricState("completed", "Success", ("degraded bandwidth",)),
+        driver_link=PciLink(16.0, 8, 32.0, 16),
+        mig_devices=(MigDevice(1, 0, "MIG-a"),),
+    )
+    machine = replace(
+        lab_node(),
+        gpus=(gpu,),
+        nvidia=NvidiaDriver("580.95.05", "13.580.95.05", "13.0", "off"),
+        gpu_processes={
+            7: GpuProcess("python3", pod="team-a/train-0"),
+            8: GpuProcess(None, unit="dcgm.service"),
+        },
+        device_holders=(DeviceHolder("MIG-a", "nvidia.com/mig-3g.40gb", "team-a/train-0", "main", True),),
+    )
+    assert from_document(reread(to_document(machine))) == machine
+
+
+def test_a_document_of_a_version_that_knew_less_of_gpus_is_read():
+    document = reread(to_document(dgx_h100()))
+    for name in ("nvidia", "gpu_processes", "device_holders"):
+        del document[name]
+    known = [each.name for each in fields(Gpu)][:13]
+    document["gpus"] = [{name: gpu[name] for name in known} for gpu in document["gpus"]]
+    assert from_document(document) == dgx_h100()
 
 
 def test_fields_come_in_the_order_in_which_a_person_reads_them():

@@ -1,0 +1,230 @@
+"""What the fake GPUs accept, against a brute force over every multiset of every model's profiles.
+
+The rules are written again here, from NVIDIA's listings: neither numaforge's tables nor the fake's are read.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from itertools import product
+
+import pytest
+
+from tests.fakes.nvml.gpus import FakeGpus, gpu_text
+
+ADDRESS = "0000:1b:00.0"
+
+# Profile id: compute slices, memory slices, starts, how many at most, whether it has the media engines.
+SEVEN = {
+    19: (1, 1, (0, 1, 2, 3, 4, 5, 6), 7, False),
+    20: (1, 1, (0, 1, 2, 3, 4, 5, 6), 1, True),
+    15: (1, 2, (0, 2, 4, 6), 4, False),
+    14: (2, 2, (0, 2, 4), 3, False),
+    9: (3, 4, (0, 4), 2, False),
+    5: (4, 4, (0,), 1, False),
+    0: (7, 8, (0,), 1, False),
+}
+FOUR = {
+    14: (1, 1, (0, 1, 2, 3), 4, False),
+    21: (1, 1, (0, 1, 2, 3), 1, True),
+    5: (2, 2, (0, 2), 2, False),
+    6: (2, 2, (0, 2), 1, True),
+    0: (4, 4, (0,), 1, True),
+}
+TWELVE = {
+    14: (1, 3, (0, 3, 6, 9), 4, False),
+    21: (1, 3, (0, 3, 6, 9), 1, True),
+    47: (1, 3, (0, 3, 6, 9), 4, False),
+    65: (1, 3, (0, 3, 6, 9), 1, True),
+    67: (1, 3, (0, 3, 6, 9), 4, False),
+    5: (2, 6, (0, 6), 2, False),
+    35: (2, 6, (0, 6), 2, False),
+    64: (2, 6, (0, 6), 1, True),
+    66: (2, 6, (0, 6), 2, False),
+    0: (4, 12, (0,), 1, True),
+    32: (4, 12, (0,), 1, True),
+}
+RULES = {
+    "a100-40gb": (7, SEVEN),
+    "a100-80gb": (7, SEVEN),
+    "h100-80gb": (7, SEVEN),
+    "h200-141gb": (7, SEVEN),
+    "b200-180gb": (7, SEVEN),
+    "a30-24gb": (4, FOUR),
+    "rtx-pro-6000-96gb": (4, TWELVE),
+}
+
+# Creates and destroys GPU instances so that each set of placements that the GPU accepts is reached once, and
+# answers with their multisets.
+EXPLORE = """
+def explore(first, held):
+    reached.add(tuple(sorted(profile for profile, _ in held)))
+    for number, (profile, start, size) in enumerate(offered):
+        if number < first:
+            continue
+        try:
+            instance = nvmlDeviceCreateGpuInstanceWithPlacement(gpu, profile, placement(start, size))
+        except NVMLError_InsufficientResources:
+            continue
+        explore(number + 1, [*held, (profile, start)])
+        nvmlGpuInstanceDestroy(instance)
+
+def offers():
+    for kind in range(18):
+        try:
+            info = nvmlDeviceGetGpuInstanceProfileInfo(gpu, kind)
+        except NVMLError_NotSupported:
+            continue
+        profile = info.id
+        counts[profile] = [info.sliceCount, info.instanceCount]
+        count = c_uint()
+        nvmlDeviceGetGpuInstancePossiblePlacements(gpu, profile, None, byref(count))
+        places = (c_nvmlGpuInstancePlacement_t * count.value)()
+        nvmlDeviceGetGpuInstancePossiblePlacements(gpu, profile, places, byref(count))
+        yield from ((profile, place.start, place.size) for place in places)
+
+counts = {}
+offered = list(offers())
+reached = set()
+explore(0, [])
+answer([counts, offered, sorted(reached)])
+"""
+
+
+@pytest.fixture
+def gpus(tmp_path):
+    return lambda model, *lines: FakeGpus(tmp_path, gpu_text(model, ADDRESS, *lines, mig="enabled"))
+
+
+def fits(rules: dict, wanted: list[int], taken: int = 0) -> bool:
+    """Try every placement of every profile that is wanted."""
+    if not wanted:
+        return True
+    _, size, starts, _, _ = rules[wanted[0]]
+    masks = [((1 << size) - 1) << start for start in starts]
+    return any(fits(rules, wanted[1:], taken | mask) for mask in masks if not mask & taken)
+
+
+def multisets(slices: int, rules: dict) -> Iterator[tuple[int, ...]]:
+    """Yield what the counts allow: limits of profiles, compute slices, one with media engines."""
+    for counts in product(*(range(limit + 1) for _, _, _, limit, _ in rules.values())):
+        wanted = list(Counter(dict(zip(rules, counts, strict=True))).elements())
+        if sum(rules[profile][0] for profile in wanted) <= slices:
+            yield tuple(wanted)
+
+
+def feasible(slices: int, rules: dict) -> set[tuple[int, ...]]:
+    return {
+        tuple(sorted(wanted))
+        for wanted in multisets(slices, rules)
+        if sum(rules[profile][4] for profile in wanted) <= 1 and fits(rules, list(wanted))
+    }
+
+
+@pytest.mark.parametrize("model", RULES)
+def test_what_can_be_created_is_what_a_brute_force_finds(gpus, model):
+    compute_slices, rules = RULES[model]
+    without_state = {"FAKE_NVML_STATE": ""}
+    counts, offered, reached = gpus(model).ask(EXPLORE, without_state)
+    assert {int(profile): tuple(count) for profile, count in counts.items()} == {
+        profile: (slices, limit) for profile, (slices, _, _, limit, _) in rules.items()
+    }
+    assert sorted(map(tuple, offered)) == sorted(
+        (profile, start, size) for profile, (_, size, starts, _, _) in rules.items() for start in starts
+    )
+    assert {tuple(wanted) for wanted in reached} == feasible(compute_slices, rules)
+
+
+def test_the_brute_force_knows_the_documented_limits():
+    """Two 3g leave no memory for the compute slice that is free; of 102 counts 77 fit, and the empty GPU."""
+    base = {profile: rule for profile, rule in SEVEN.items() if not rule[4]}
+    assert len(list(multisets(7, base))) == 102 + 1
+    assert len(feasible(7, base)) == 77 + 1
+    assert (9, 9) in feasible(7, SEVEN)
+    assert (9, 9, 19) not in feasible(7, SEVEN)
+
+
+CREATE = """
+created = []
+for profile in {profiles}:
+    try:
+        info = nvmlGpuInstanceGetInfo(nvmlDeviceCreateGpuInstance(gpu, profile))
+    except NVMLError_InsufficientResources:
+        break
+    created.append([info.id, info.placement.start])
+answer(created)
+"""
+
+
+@pytest.mark.parametrize(
+    ("profiles", "created"),
+    [
+        pytest.param([19, 19, 14, 9], [[9, 6], [7, 4], [5, 0]], id="the-documented-order-fails-at-3g"),
+        pytest.param(
+            [9, 19, 14, 19], [[1, 4], [11, 0], [6, 2], [12, 1]], id="the-documented-order-that-works"
+        ),
+        pytest.param(
+            [19] * 8,
+            [[9, 6], [7, 4], [8, 5], [11, 0], [12, 1], [13, 2], [14, 3]],
+            id="1g-as-an-A100-numbers-and-places-it",
+        ),
+        pytest.param([9, 9, 19], [[1, 4], [2, 0]], id="3g-takes-the-upper-half-first"),
+        pytest.param([5, 9], [[2, 0], [1, 4]], id="4g-has-the-lower-half-alone"),
+        pytest.param([0, 19], [[0, 0]], id="7g-takes-all"),
+    ],
+)
+def test_without_a_placement_nvml_has_an_order_of_its_own(gpus, profiles, created):
+    assert gpus("a100-40gb").ask(CREATE.format(profiles=profiles)) == created
+
+
+@pytest.mark.parametrize(
+    ("held", "capacity"),
+    [
+        pytest.param([], {19: 7, 20: 1, 15: 4, 14: 3, 9: 2, 5: 1, 0: 1}, id="an-empty-gpu-offers-the-limits"),
+        pytest.param([(9, 4)], {19: 4, 15: 2, 14: 2, 9: 1, 5: 1, 0: 0}, id="3g-above-leaves-the-lower-half"),
+        pytest.param([(19, 0)], {19: 6, 15: 3, 14: 2, 9: 1, 5: 0}, id="one-1g-takes-4g-away"),
+        pytest.param([(20, 6)], {20: 0, 19: 6, 0: 0}, id="media-engines-are-given-once"),
+        pytest.param([(9, 0), (9, 4)], {19: 0, 15: 0}, id="a-free-compute-slice-has-no-memory-left"),
+    ],
+)
+def test_the_remaining_capacity_is_what_still_fits(gpus, held, capacity):
+    code = f"""
+for profile, start in {held}:
+    size = {{19: 1, 20: 1, 9: 4}}[profile]
+    nvmlDeviceCreateGpuInstanceWithPlacement(gpu, profile, placement(start, size))
+answer([nvmlDeviceGetGpuInstanceRemainingCapacity(gpu, profile) for profile in {list(capacity)}])
+"""
+    assert gpus("a100-40gb").ask(code) == list(capacity.values())
+
+
+@pytest.mark.parametrize(
+    ("model", "names"),
+    [
+        pytest.param(
+            "a100-40gb",
+            ["1g.5gb", "2g.10gb", "3g.20gb", "4g.20gb", "7g.40gb", "1g.5gb+me", "1g.10gb"],
+            id="A100",
+        ),
+        pytest.param("a30-24gb", ["1g.6gb", "2g.12gb", "4g.24gb", "1g.6gb+me", "2g.12gb+me"], id="A30"),
+        pytest.param(
+            "h200-141gb",
+            ["1g.18gb", "2g.35gb", "3g.71gb", "4g.71gb", "7g.141gb", "1g.18gb+me", "1g.35gb"],
+            id="H200",
+        ),
+        pytest.param(
+            "b200-180gb",
+            ["1g.23gb", "2g.45gb", "3g.90gb", "4g.90gb", "7g.180gb", "1g.23gb+me", "1g.45gb"],
+            id="B200",
+        ),
+    ],
+)
+def test_profiles_have_the_names_that_listings_show(gpus, model, names):
+    code = """
+names = []
+for kind in range(18):
+    if error_of(nvmlDeviceGetGpuInstanceProfileInfo, gpu, kind) is None:
+        names.append(nvmlDeviceGetGpuInstanceProfileInfo(gpu, kind).name)
+answer(names)
+"""
+    assert gpus(model).ask(code) == [f"MIG {name}" for name in names]

@@ -1,0 +1,135 @@
+"""The lines below the table of GPUs: one for each thing that is so, GPUs of which the same is so together."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from numaforge.report.gpus import driver_words, gpu_names, gpu_notes
+from numaforge.report.tables import topology_tables
+from numaforge.topology.model import (
+    DeviceHolder,
+    Ecc,
+    FabricState,
+    GpuInstance,
+    GpuProcess,
+    MigDevice,
+    MigProfileOffer,
+    NvidiaDriver,
+    RemappedRows,
+)
+from tests.fixtures.machines import dgx_h100
+from tests.unit.report.test_tables import printed
+
+OFFERS = (MigProfileOffer(19, "1g.10gb", 1, 7, None, 1), MigProfileOffer(9, "3g.40gb", 3, 2, None, 4))
+SLICED = {
+    "mig_mode": "enabled",
+    "mig_pending": "enabled",
+    "mig_profiles": OFFERS,
+    "gpu_instances": (GpuInstance(2, 9, 4, 4), GpuInstance(7, 19, 0, 1), GpuInstance(8, 19, 1, 1)),
+    "mig_devices": (MigDevice(7, 0, "MIG-a"),),
+}
+
+
+def dgx(**changes):
+    """Return a DGX whose first two GPUs are changed, indexes and minors as they may be."""
+    machine = dgx_h100()
+    gpus = [replace(gpu, index=index, minor=7 - index) for index, gpu in enumerate(machine.gpus)]
+    return replace(machine, gpus=(*(replace(gpu, **changes) for gpu in gpus[:2]), *gpus[2:]))
+
+
+@pytest.mark.parametrize(
+    ("changes", "line"),
+    [
+        pytest.param(SLICED, "MIG instances: GPU 0-1: 2 x 1g.10gb, 1 x 3g.40gb", id="what-lies-in-them"),
+        pytest.param(
+            SLICED | {"mig_profiles": ()},
+            "MIG instances: GPU 0-1: 2 x profile 19, 1 x profile 9",
+            id="profiles-without-names",
+        ),
+        pytest.param(
+            SLICED | {"gpu_instances": None},
+            "MIG instances: GPU 0-1: 1 MIG device, placement not known",
+            id="devices-alone",
+        ),
+        pytest.param(SLICED | {"gpu_instances": ()}, "MIG instances: GPU 0-1: none", id="not-cut"),
+        pytest.param(
+            {"mig_pending": "enabled"}, "Waiting for a reset or a reboot: GPU 0-1: MIG enabled", id="mode"
+        ),
+        pytest.param(
+            {"ecc": Ecc(True, False), "remapped_rows": RemappedRows(0, 1, True, False)},
+            "Waiting for a reset or a reboot: GPU 0-1: ECC off, rows to remap",
+            id="memory",
+        ),
+        pytest.param(
+            {"fabric_state": FabricState("completed", "Success", ("route unhealthy",))},
+            "NVLink fabric: GPU 0-1: completed, route unhealthy",
+            id="fabric",
+        ),
+        pytest.param(
+            {"remapped_rows": RemappedRows(0, 9, False, True), "recovery_action": "reset"},
+            "Faults: GPU 0-1: row remapping failed, the driver asks for reset",
+            id="faults",
+        ),
+        pytest.param({"unanswered": "GPU is lost"}, "No answer: GPU 0-1: GPU is lost", id="lost"),
+    ],
+)
+def test_a_note_names_the_gpus_of_which_it_is_so(changes, line):
+    assert [note.plain for note in gpu_notes(dgx(**changes))] == [line]
+
+
+def test_of_gpus_as_they_should_be_nothing_is_said():
+    sound = {
+        "mig_pending": "disabled",
+        "ecc": Ecc(True, True, 0, 0),
+        "remapped_rows": RemappedRows(0, 0, False, False),
+        "recovery_action": "none",
+    }
+    assert gpu_notes(dgx(**sound)) == []
+
+
+def test_users_are_pods_by_name_then_units_then_processes():
+    machine = replace(
+        dgx(**SLICED, pids=(7, 8, 9)),
+        gpu_processes={
+            7: GpuProcess("python3", pod="b/train-0"),
+            8: GpuProcess("dcgmi", unit="dcgm.service"),
+        },
+        device_holders=(
+            DeviceHolder("MIG-a", "nvidia.com/mig-1g.10gb", "c/web", "main", True),
+            DeviceHolder("MIG-a", "nvidia.com/mig-1g.10gb", "a/gone", "main", False),
+        ),
+    )
+    (line,) = [note.plain for note in gpu_notes(machine) if note.plain.startswith("In use")]
+    assert line == "In use: GPU 0-1: b/train-0, c/web, dcgm.service and 1 other"
+
+
+def test_gpus_without_an_index_go_by_their_address():
+    assert gpu_names(dgx_h100().gpus[:2]) == "0000:1b:00.0, 0000:43:00.0"
+
+
+@pytest.mark.parametrize(
+    ("driver", "words"),
+    [
+        pytest.param(None, "", id="none"),
+        pytest.param(NvidiaDriver("580.95.05", cuda_version="13.0"), "580.95.05, CUDA 13.0", id="versions"),
+        pytest.param(
+            NvidiaDriver("580.95.05", confidential_computing="on"),
+            "580.95.05, confidential computing on",
+            id="cc",
+        ),
+        pytest.param(NvidiaDriver("580.95.05", confidential_computing="off"), "580.95.05", id="without-cc"),
+        pytest.param(
+            NvidiaDriver(None, error="Driver Not Loaded"), "Driver Not Loaded", id="it-did-not-start"
+        ),
+    ],
+)
+def test_the_driver_is_one_line(driver, words):
+    assert driver_words(driver) == words
+
+
+def test_the_table_has_indexes_where_they_are_known_and_fits_80_columns():
+    text = printed(topology_tables(dgx(**SLICED, unanswered="GPU is lost")))
+    assert "\n  1  0000:43:00.0     0  H100 80GB HBM3" in text
+    assert max(len(line) for line in text.splitlines()) <= 80
