@@ -118,12 +118,12 @@ def _imex_runs_here(machine: NodeTopology) -> Applicability:
     return Applicability(True, "the host's own IMEX service is enabled")
 
 
-def _persistence(machine: NodeTopology) -> Iterator[Seen]:
-    for gpu in filter(scope.not_vgpu, scope.answering(machine)):
-        if gpu.persistence is None:
-            yield Seen(unknown="persistence was not told")
-        elif not gpu.persistence:
-            yield Seen("persistence is off", gpu.pci_address)
+_persistence = scope.each(
+    scope.not_vgpu,
+    lambda gpu: gpu.persistence,
+    lambda on: None if on else "persistence is off",
+    unknown="persistence was not told",
+)
 
 
 def _missing(machine: NodeTopology) -> Iterator[Seen]:
@@ -145,6 +145,19 @@ def _whole_board(machine: NodeTopology) -> Applicability:
     return Applicability(bare, "a whole board" if bare else "a guest has the GPUs that it was given")
 
 
+UNANSWERED: MachineRule[NodeTopology] = MachineRule(
+    "NG102",
+    Severity.ERROR,
+    "a GPU does not answer",
+    "where NVIDIA's driver has a GPU",
+    NVML,
+    "drain the node, look for its Xid in the kernel's log, reset it or power-cycle the host; a GPU that "
+    "is lost again is one to return",
+    scope.any_gpu(scope.driven, none="NVIDIA's driver has no GPU"),
+    _unanswered,
+)
+"""Of a GPU that the kernel shows and NVML cannot reach."""
+
 RULES: tuple[MachineRule[NodeTopology], ...] = (
     MachineRule(
         "NG101",
@@ -157,17 +170,7 @@ RULES: tuple[MachineRule[NodeTopology], ...] = (
         scope.any_gpu(scope.driven, none="NVIDIA's driver has no GPU"),
         _nvml_error,
     ),
-    MachineRule(
-        "NG102",
-        Severity.ERROR,
-        "a GPU does not answer",
-        "where NVIDIA's driver has a GPU",
-        NVML,
-        "drain the node, look for its Xid in the kernel's log, reset it or power-cycle the host; a GPU that "
-        "is lost again is one to return",
-        scope.any_gpu(scope.driven, none="NVIDIA's driver has no GPU"),
-        _unanswered,
-    ),
+    UNANSWERED,
     MachineRule(
         "NG103",
         Severity.WARNING,

@@ -8,7 +8,7 @@ from numaforge.findings import Applicability, MachineRule, Seen, Severity
 from numaforge.gpus import scope
 from numaforge.gpus.boards import NVLINKS, RACK
 from numaforge.gpus.driver import NVML
-from numaforge.topology.model import Gpu, GpuProcess, NodeTopology, NvidiaInstall
+from numaforge.topology.model import FabricState, Gpu, GpuProcess, NodeTopology, NvidiaInstall
 
 _PROCESSES = "/proc"
 
@@ -39,26 +39,34 @@ def _in_fabric(gpu: Gpu) -> bool:
     return gpu.fabric_state is not None and scope.without_mig(gpu)
 
 
-def _registration(machine: NodeTopology) -> Iterator[Seen]:
-    for gpu in filter(_in_fabric, scope.answering(machine)):
-        found = gpu.fabric_state
-        if found is None:
-            continue
-        if found.state != "completed":
-            yield Seen(f"its registration is {found.state}", gpu.pci_address)
-        elif found.status is None:
-            yield Seen(unknown="the driver does not tell how the registration went")
-        elif found.status.lower() != "success":
-            yield Seen(f"its registration completed with: {found.status}", gpu.pci_address)
+def _registered(gpu: Gpu) -> FabricState | None:
+    """Return the registration; one that is completed tells nothing without its status."""
+    found = gpu.fabric_state
+    return None if found is None or (found.state == "completed" and found.status is None) else found
 
 
-def _fabric_faults(machine: NodeTopology) -> Iterator[Seen]:
-    for gpu in filter(_in_fabric, scope.answering(machine)):
-        faults = gpu.fabric_state.faults if gpu.fabric_state else None
-        if faults is None:
-            yield Seen(unknown="the driver does not tell the health of the fabric")
-        elif faults:
-            yield Seen(", ".join(faults), gpu.pci_address)
+def _unsound(found: FabricState) -> str | None:
+    if found.state != "completed":
+        return f"its registration is {found.state}"
+    status = found.status or ""
+    return None if status.lower() == "success" else f"its registration completed with: {status}"
+
+
+_registration = scope.each(
+    _in_fabric, _registered, _unsound, unknown="the driver does not tell how the registration went"
+)
+
+
+def _told_faults(gpu: Gpu) -> tuple[str, ...] | None:
+    return gpu.fabric_state and gpu.fabric_state.faults
+
+
+_fabric_faults = scope.each(
+    _in_fabric,
+    _told_faults,
+    lambda faults: ", ".join(faults) or None,
+    unknown="the driver does not tell the health of the fabric",
+)
 
 
 def _on_nvlink_board(gpu: Gpu) -> bool:
@@ -67,13 +75,16 @@ def _on_nvlink_board(gpu: Gpu) -> bool:
     return joined and scope.without_mig(gpu) and scope.on_bare_metal(gpu)
 
 
-def _links_down(machine: NodeTopology) -> Iterator[Seen]:
-    for gpu in filter(_on_nvlink_board, scope.answering(machine)):
-        expected = NVLINKS[gpu.device]
-        if gpu.nvlinks is None:
-            yield Seen(unknown="the number of active NVLinks was not told")
-        elif gpu.nvlinks < expected:
-            yield Seen(f"{gpu.nvlinks} of {expected} NVLinks are up", gpu.pci_address)
+def _links(gpu: Gpu) -> tuple[int, int] | None:
+    return None if gpu.nvlinks is None else (gpu.nvlinks, NVLINKS[gpu.device])
+
+
+def _down(links: tuple[int, int]) -> str | None:
+    up, expected = links
+    return f"{up} of {expected} NVLinks are up" if up < expected else None
+
+
+_links_down = scope.each(_on_nvlink_board, _links, _down, unknown="the number of active NVLinks was not told")
 
 
 def _compute_domains(machine: NodeTopology) -> Applicability:

@@ -19,58 +19,58 @@ def _real_with_hbm(gpu: Gpu) -> bool:
     return has_hbm(gpu) and scope.not_vgpu(gpu)
 
 
-def _ecc_off(machine: NodeTopology) -> Iterator[Seen]:
-    for gpu in filter(_real_with_hbm, scope.answering(machine)):
-        if gpu.ecc is None or gpu.ecc.enabled is None:
-            yield Seen(unknown="the ECC mode was not told")
-        elif not gpu.ecc.enabled:
-            yield Seen("ECC is off", gpu.pci_address)
+_ecc_off = scope.each(
+    _real_with_hbm,
+    lambda gpu: gpu.ecc and gpu.ecc.enabled,
+    lambda enabled: None if enabled else "ECC is off",
+    unknown="the ECC mode was not told",
+)
 
 
 def _has_ecc(gpu: Gpu) -> bool:
     return gpu.ecc is not None and scope.not_vgpu(gpu)
 
 
-def _ecc_pending(machine: NodeTopology) -> Iterator[Seen]:
-    for gpu in filter(_has_ecc, scope.answering(machine)):
-        ecc = gpu.ecc
-        if ecc is None or ecc.pending is None or ecc.enabled is None:
-            yield Seen(unknown="the ECC mode after a boot was not told")
-        elif ecc.pending != ecc.enabled:
-            words = {True: "on", False: "off"}
-            yield Seen(
-                f"ECC is {words[ecc.enabled]}, and {words[ecc.pending]} after a reset", gpu.pci_address
-            )
+def _ecc_modes(gpu: Gpu) -> tuple[bool, bool] | None:
+    if gpu.ecc is None or gpu.ecc.enabled is None or gpu.ecc.pending is None:
+        return None
+    return gpu.ecc.enabled, gpu.ecc.pending
+
+
+def _ecc_changes(modes: tuple[bool, bool]) -> str | None:
+    now, then = ("on" if mode else "off" for mode in modes)
+    return None if now == then else f"ECC is {now}, and {then} after a reset"
+
+
+_ecc_pending = scope.each(
+    _has_ecc, _ecc_modes, _ecc_changes, unknown="the ECC mode after a reset was not told"
+)
 
 
 def _remaps(gpu: Gpu) -> bool:
     return gpu.remapped_rows is not None
 
 
-def _remap_pending(machine: NodeTopology) -> Iterator[Seen]:
-    for gpu in filter(_remaps, scope.answering(machine)):
-        pending = gpu.remapped_rows.pending if gpu.remapped_rows else None
-        if pending is None:
-            yield Seen(unknown="pending remaps were not told")
-        elif pending:
-            yield Seen("a row of its memory waits to be remapped", gpu.pci_address)
+_remap_pending = scope.each(
+    _remaps,
+    lambda gpu: gpu.remapped_rows and gpu.remapped_rows.pending,
+    lambda pending: "a row of its memory waits to be remapped" if pending else None,
+    unknown="pending remaps were not told",
+)
 
+_remap_failed = scope.each(
+    _remaps,
+    lambda gpu: gpu.remapped_rows and gpu.remapped_rows.failed,
+    lambda failed: "a row of its memory could not be remapped" if failed else None,
+    unknown="failed remaps were not told",
+)
 
-def _remap_failed(machine: NodeTopology) -> Iterator[Seen]:
-    for gpu in filter(_remaps, scope.answering(machine)):
-        failed = gpu.remapped_rows.failed if gpu.remapped_rows else None
-        if failed is None:
-            yield Seen(unknown="failed remaps were not told")
-        elif failed:
-            yield Seen("a row of its memory could not be remapped", gpu.pci_address)
-
-
-def _recovery(machine: NodeTopology) -> Iterator[Seen]:
-    for gpu in filter(scope.not_vgpu, scope.answering(machine)):
-        if gpu.recovery_action is None:
-            yield Seen(unknown="the driver does not tell whether it wants a reset")
-        elif gpu.recovery_action != "none":
-            yield Seen(f"the driver asks for: {gpu.recovery_action}", gpu.pci_address)
+_recovery = scope.each(
+    scope.not_vgpu,
+    lambda gpu: gpu.recovery_action,
+    lambda action: None if action == "none" else f"the driver asks for: {action}",
+    unknown="the driver does not tell whether it wants a reset",
+)
 
 
 def _with_own_pcie(gpu: Gpu) -> bool:
@@ -116,12 +116,18 @@ def _mig_capable(gpu: Gpu) -> bool:
     return bool(gpu.mig_capable) and scope.not_vgpu(gpu)
 
 
-def _mig_pending(machine: NodeTopology) -> Iterator[Seen]:
-    for gpu in filter(_mig_capable, scope.answering(machine)):
-        if gpu.mig_mode is None or gpu.mig_pending is None:
-            yield Seen(unknown="the MIG mode after a reset was not told")
-        elif gpu.mig_pending != gpu.mig_mode:
-            yield Seen(f"MIG mode is {gpu.mig_mode}, and {gpu.mig_pending} after a reset", gpu.pci_address)
+def _mig_modes(gpu: Gpu) -> tuple[str, str] | None:
+    return None if gpu.mig_mode is None or gpu.mig_pending is None else (gpu.mig_mode, gpu.mig_pending)
+
+
+def _mig_changes(modes: tuple[str, str]) -> str | None:
+    now, then = modes
+    return None if now == then else f"MIG mode is {now}, and {then} after a reset"
+
+
+_mig_pending = scope.each(
+    _mig_capable, _mig_modes, _mig_changes, unknown="the MIG mode after a reset was not told"
+)
 
 
 def _systemd_containers(machine: NodeTopology) -> Applicability:

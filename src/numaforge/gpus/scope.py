@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from typing import TypeVar
 
-from numaforge.findings import Applicability
+from numaforge.findings import Applicability, Seen
 from numaforge.gpus.boards import HGX_BLACKWELL, NVIDIA, RACK
 from numaforge.topology.model import Gpu, NodeTopology
 
 Applies = Callable[[NodeTopology], Applicability]
 Pick = Callable[[Gpu], bool]
+Look = Callable[[NodeTopology], Iterator[Seen]]
+Value = TypeVar("Value")
 
 FABRIC_MANAGER, NVLSM, IMEX = "nv-fabricmanage", "nvlsm", "nvidia-imex"  # as the kernel cuts their names
 
@@ -59,6 +62,25 @@ def told(pick: Pick, *, none: str) -> Applies:
         return Applicability(True, _counted(count)) if count else Applicability(False, none)
 
     return applies
+
+
+def each(
+    pick: Pick, value: Callable[[Gpu], Value | None], wrong: Callable[[Value], str | None], *, unknown: str
+) -> Look:
+    """Look at one value of each GPU that answers and is picked.
+
+    `wrong` words what is wrong with a value, None where it is sound. A value that is None is `unknown`.
+    """
+
+    def look(machine: NodeTopology) -> Iterator[Seen]:
+        for gpu in filter(pick, answering(machine)):
+            found = value(gpu)
+            if found is None:
+                yield Seen(unknown=unknown)
+            elif (evidence := wrong(found)) is not None:
+                yield Seen(evidence, gpu.pci_address)
+
+    return look
 
 
 def not_vgpu(gpu: Gpu) -> bool:

@@ -34,7 +34,8 @@ from tests.unit.planning.strategies import machines
 FIELDS = """
     schema hostname architecture kernel kernel_cmdline memory_bytes swap_bytes cgroup_version kubelet cpus smt
     packages numa_nodes cores l3_caches hugepages cpufreq gpus accelerators nics pci_paths os_release sysctls
-    transparent_hugepages previous_plan unreadable nvidia nvidia_install nvswitches gpu_processes device_holders
+    transparent_hugepages previous_plan unreadable nvidia nvidia_install nvswitches gpu_processes
+    device_holders
 """
 
 
