@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from numaforge.findings import Applicability, MachineRule, Seen, Severity
 from numaforge.gpus import scope
-from numaforge.gpus.boards import HGX_BLACKWELL, RACK, has_open_module, needs_open_module
+from numaforge.gpus.boards import HGX_BLACKWELL, NVIDIA, RACK, has_open_module, needs_open_module
 from numaforge.topology.model import Gpu, NodeTopology, NvidiaInstall
 
 NVML = "NVML"
@@ -127,7 +127,7 @@ _persistence = scope.each(
 
 
 def _missing(machine: NodeTopology) -> Iterator[Seen]:
-    gpus = [gpu for gpu in machine.gpus if gpu.vendor == scope.NVIDIA]
+    gpus = [gpu for gpu in machine.gpus if gpu.vendor == NVIDIA]
     on_rack = any(gpu.device in RACK for gpu in gpus)
     whole = (1, 2, 4) if on_rack else (8, 16)
     if len(gpus) not in whole:
@@ -136,7 +136,7 @@ def _missing(machine: NodeTopology) -> Iterator[Seen]:
 
 
 def _whole_board(machine: NodeTopology) -> Applicability:
-    gpus = [gpu for gpu in machine.gpus if gpu.vendor == scope.NVIDIA]
+    gpus = [gpu for gpu in machine.gpus if gpu.vendor == NVIDIA]
     if not machine.nvswitches and not any(gpu.device in HGX_BLACKWELL | RACK for gpu in gpus):
         return Applicability(False, "no board with a known number of GPUs")
     if not scope.answering(machine):

@@ -58,7 +58,7 @@ _registration = scope.each(
 
 
 def _told_faults(gpu: Gpu) -> tuple[str, ...] | None:
-    return gpu.fabric_state and gpu.fabric_state.faults
+    return None if gpu.fabric_state is None else gpu.fabric_state.faults
 
 
 _fabric_faults = scope.each(

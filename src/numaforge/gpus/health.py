@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from numaforge.findings import Applicability, MachineRule, Seen, Severity
 from numaforge.gpus import scope
-from numaforge.gpus.boards import has_hbm
+from numaforge.gpus.boards import GRACE, NVIDIA, has_hbm
 from numaforge.gpus.driver import NVML
 from numaforge.topology.model import Gpu, NodeTopology
 
@@ -74,16 +74,20 @@ _recovery = scope.each(
 
 
 def _with_own_pcie(gpu: Gpu) -> bool:
-    """AMD's GPUs too: the kernel tells their links, and no guest of theirs is known here by a field."""
-    return gpu.link is not None and (
-        scope.on_bare_metal(gpu) if gpu.vendor == scope.NVIDIA else gpu.vendor == _AMD
-    )
+    """AMD's GPUs too: no field says here that they are a guest's. Grace talks to its GPU by C2C instead."""
+    if gpu.link is None or gpu.device in GRACE:
+        return False
+    return scope.on_bare_metal(gpu) if gpu.vendor == NVIDIA else gpu.vendor == _AMD
 
 
 def _pcie(machine: NodeTopology) -> Applicability:
-    wanted = [gpu for gpu in machine.gpus if gpu.vendor in (scope.NVIDIA, _AMD) and gpu.link is not None]
+    wanted = [
+        gpu
+        for gpu in machine.gpus
+        if gpu.vendor in (NVIDIA, _AMD) and gpu.link is not None and gpu.device not in GRACE
+    ]
     if not wanted:
-        return Applicability(False, "no GPU with a PCIe link")
+        return Applicability(False, "no GPU that works over PCIe")
     if any(map(_with_own_pcie, wanted)):
         return Applicability(True, "GPUs on PCIe of their own")
     if all(gpu.virtualization is None for gpu in wanted):
@@ -203,7 +207,7 @@ RULES: tuple[MachineRule[NodeTopology], ...] = (
         "NG501",
         Severity.WARNING,
         "a PCIe link has fewer lanes than the GPU",
-        "on bare metal with an NVIDIA or AMD GPU",
+        "on bare metal with an NVIDIA or AMD GPU, no Grace",
         "/sys/bus/pci",
         "reseat the GPU or its riser, and look whether the slot has as many lanes: a link at rest keeps its "
         "width",
@@ -214,7 +218,7 @@ RULES: tuple[MachineRule[NodeTopology], ...] = (
         "NG502",
         Severity.NOTE,
         "a PCIe link is slower than the GPU",
-        "on bare metal with an NVIDIA or AMD GPU in use",
+        "on bare metal with an NVIDIA or AMD GPU in use, no Grace",
         "/sys/bus/pci",
         "look again under load: a GPU that waits lowers the speed by itself. One that stays slow has a bad "
         "contact, or a slot of an older generation",
@@ -236,7 +240,7 @@ RULES: tuple[MachineRule[NodeTopology], ...] = (
         Severity.WARNING,
         "a daemon-reload of systemd takes GPUs from containers",
         "where NVIDIA's driver has a GPU and the kubelet uses systemd's control groups",
-        "/dev/char, /etc/cdi, /var/run/cdi",
+        "/dev/char, /etc/cdi, /run/cdi",
         "`nvidia-ctk system create-dev-char-symlinks --create-all` at each boot, or give devices by CDI",
         _systemd_containers,
         _lost_at_reload,
