@@ -43,6 +43,9 @@ def _unanswered(machine: NodeTopology) -> Iterator[Seen]:
 
 
 def _without_driver(machine: NodeTopology) -> Iterator[Seen]:
+    if not any(device.driver for device in (*machine.gpus, *machine.nics, *machine.accelerators)):
+        yield Seen(unknown="no driver of any device was captured")
+        return
     for gpu in scope.nvidia_gpus(machine):
         if gpu.driver is None and gpu.uuid is None:
             yield Seen("no kernel driver has it", gpu.pci_address)

@@ -9,6 +9,7 @@ import pytest
 
 from numaforge.findings import Judgement, Severity, Verdict
 from numaforge.gpus.check import RULES, check_gpus
+from numaforge.topology import read_topology
 from numaforge.topology.model import (
     Ecc,
     FabricState,
@@ -21,6 +22,7 @@ from numaforge.topology.model import (
     RemappedRows,
 )
 from tests.fixtures.gpu_machines import COMPLETED, FABRIC_MANAGER, KINDS
+from tests.machines.files import stored
 
 ANY_GPU = "NG103 NG104"
 DRIVER = f"{ANY_GPU} NG101 NG102 NG105 NG201 NG202 NG601"
@@ -110,6 +112,13 @@ def without_answers(machine: NodeTopology) -> NodeTopology:
 )
 def test_what_a_capture_does_not_hold_is_no_alarm(kind, older):
     assert alarms(older(KINDS[kind]())) == []
+
+
+@pytest.mark.parametrize(
+    "name", ["nvidia-dgx-h100", "nvidia-gb200-tray", "nvidia-gh200", "epyc-9654-8-h100-nps4"]
+)
+def test_a_machine_that_was_captured_without_its_drivers_raises_no_alarm(name):
+    assert alarms(read_topology(stored(name).snapshot())) == []
 
 
 @pytest.mark.parametrize("kind", KINDS)
