@@ -43,7 +43,8 @@ def _unanswered(machine: NodeTopology) -> Iterator[Seen]:
 
 
 def _without_driver(machine: NodeTopology) -> Iterator[Seen]:
-    if not any(device.driver for device in (*machine.gpus, *machine.nics, *machine.accelerators)):
+    drivers = {gpu.driver for gpu in machine.gpus} | {nic.driver for nic in machine.nics}
+    if drivers == {None}:
         yield Seen(unknown="no driver of any device was captured")
         return
     for gpu in scope.nvidia_gpus(machine):
