@@ -73,19 +73,18 @@ _recovery = scope.each(
 )
 
 
+def _by_pcie(gpu: Gpu) -> bool:
+    """Say whether the GPU works over PCIe: Grace talks to its GPU by NVLink-C2C instead."""
+    return gpu.vendor in (NVIDIA, _AMD) and gpu.link is not None and gpu.device not in GRACE
+
+
 def _with_own_pcie(gpu: Gpu) -> bool:
-    """AMD's GPUs too: no field says here that they are a guest's. Grace talks to its GPU by C2C instead."""
-    if gpu.link is None or gpu.device in GRACE:
-        return False
-    return scope.on_bare_metal(gpu) if gpu.vendor == NVIDIA else gpu.vendor == _AMD
+    """Say whether the link is the GPU's own; of AMD's no field says whether they are a guest's."""
+    return _by_pcie(gpu) and (gpu.vendor == _AMD or scope.on_bare_metal(gpu))
 
 
 def _pcie(machine: NodeTopology) -> Applicability:
-    wanted = [
-        gpu
-        for gpu in machine.gpus
-        if gpu.vendor in (NVIDIA, _AMD) and gpu.link is not None and gpu.device not in GRACE
-    ]
+    wanted = list(filter(_by_pcie, machine.gpus))
     if not wanted:
         return Applicability(False, "no GPU that works over PCIe")
     if any(map(_with_own_pcie, wanted)):
