@@ -23,7 +23,7 @@ from numaforge.node import parts
 from numaforge.node.transaction import Transaction
 from numaforge.planning.model import NodePlan
 from numaforge.profile import NodeProfile
-from numaforge.report.layout import text_width
+from numaforge.report.boxes import text_width
 from numaforge.report.live import fleet_screen
 from numaforge.report.terminal import Screen
 from numaforge.rollout import phases

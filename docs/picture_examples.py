@@ -33,6 +33,9 @@ def examples() -> dict[str, str]:
         "two-cpus.svg": draw(machines.two_cpu_vm()),
         "lab-node.svg": draw(lab, plan_node(lab, load_profile(SMALL))),
         "dgx-h100.svg": draw(dgx, plan_node(dgx, training)),
+        "hgx-a100.svg": draw(machines.hgx_a100()),
+        "gb200-tray.svg": draw(machines.gb200_nvl72_tray()),
+        "nvlink-bridges.svg": draw(machines.nvlink_bridges()),
         "512-cpus.svg": draw(big, plan_node(big, training)),
         **diagrams(),
     }

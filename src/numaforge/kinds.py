@@ -73,6 +73,7 @@ def _gpu_kind(gpu: Gpu) -> Gpu:
         gpu,
         uuid=None,
         fabric=None,
+        xgmi_hive=None,
         fabric_state=None,
         minor=None,
         pids=(),

@@ -167,6 +167,7 @@ def test_machines_of_a_kind_are_planned_once():
 
 CHANGING = {
     "uuid": "GPU-1",
+    "xgmi_hive": "1",
     "fabric": "0.1",
     "fabric_state": FabricState("in-progress"),
     "minor": 3,

@@ -2,84 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from itertools import groupby
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from math import ceil, log
 
 from numaforge.cpulist import format_cpulist
 from numaforge.errors import PlanError
 from numaforge.planning.model import NodePlan, NumaNodePlan
 from numaforge.quantity import format_bytes, parse_bytes
-from numaforge.report.wording import (
-    ELLIPSIS,
-    counted,
-    cpu_counts,
-    gpu_label,
-    human_bytes,
-    joined,
-    memory_and_devices,
-    nic_label,
-    nic_speed,
-    pcie_link,
+from numaforge.report.boxes import (
+    BODY,
+    HEADING,
+    LINE,
+    PADDING,
+    SMALL,
+    TITLE,
+    Box,
+    Text,
+    bottom,
+    fitted,
+    in_grid,
+    stacked,
+    text_width,
 )
-from numaforge.topology.model import Accelerator, Core, CpuSet, Gpu, L3Cache, Nic, NodeTopology, NumaNode
-
-Device = Gpu | Accelerator | Nic
-
-# Widths of DejaVu Sans in thousandths of the font size. It is the widest of the common sans-serif fonts: what
-# fits in it fits in the others.
-_NARROW, _USUAL, _WIDE = 420, 650, 1000
-_NARROW_CHARACTERS = frozenset(" .,:;!|'()[]ijltfr-/·…")
-_WIDE_CHARACTERS = frozenset("mwMWQO@%+=<>#&")
+from numaforge.report.device_boxes import all_devices, devices_box, links_box
+from numaforge.report.wording import counted, cpu_counts, human_bytes, joined, memory_and_devices
+from numaforge.topology.links import gpu_memory_nodes, gpu_names
+from numaforge.topology.model import Core, CpuSet, L3Cache, NodeTopology, NumaNode
 
 _MARGIN = 24
 _GAP = 12
-_PADDING = 10
-_LINE = 1.45  # line height per font size
-_SMALL, _BODY, _HEADING, _TITLE = 10, 11, 13, 20
 _LEAST_NUMA_WIDTH = 254.0
 _LEAST_CANVAS_WIDTH = 540.0
-_LEAST_CHIP_WIDTH = 150.0
 _CANVAS_ASPECT = 1.5
 _CORES_ASPECT = 1.9
-
-
-@dataclass(frozen=True)
-class Text:
-    """One line of text in its box: `x` is where its start, middle or end stands, `y` its baseline."""
-
-    content: str
-    x: float
-    y: float
-    size: float
-    anchor: str = "start"
-    bold: bool = False
-    muted: bool = False
-
-    @property
-    def width(self) -> float:
-        """The width it takes at most."""
-        return text_width(self.content, self.size, self.bold)
-
-
-@dataclass(frozen=True)
-class Box:
-    """A rectangle in its parent's coordinates. `kinds` become its classes, `title` what a pointer shows."""
-
-    kinds: tuple[str, ...]
-    width: float
-    height: float
-    x: float = 0.0
-    y: float = 0.0
-    title: str = ""
-    texts: tuple[Text, ...] = ()
-    children: tuple[Box, ...] = ()
-    data: Mapping[str, str] = field(default_factory=dict)
-
-    def at(self, x: float, y: float) -> Box:
-        """Return the same box elsewhere in its parent."""
-        return replace(self, x=x, y=y)
 
 
 @dataclass(frozen=True)
@@ -140,11 +96,11 @@ def lay_out(topology: NodeTopology, plan: NodePlan | None = None) -> Picture:
     width = max(_LEAST_CANVAS_WIDTH, machine.width)
     heading = _heading(topology, plan, width)
     legend = _legend(_kinds(machine), width)
-    content = _stack([heading, legend, machine], _GAP)
+    content = stacked([heading, legend, machine], _GAP)
     root = Box(
         ("canvas",),
         width + 2 * _MARGIN,
-        _bottom(content) + 2 * _MARGIN,
+        bottom(content) + 2 * _MARGIN,
         children=tuple(box.at(box.x + _MARGIN, box.y + _MARGIN) for box in content),
     )
     name = topology.hostname or (plan.hostname if plan else None) or "this machine"
@@ -178,31 +134,6 @@ def topology_of(plan: NodePlan) -> NodeTopology:
     )
 
 
-def text_width(text: str, size: float, bold: bool = False) -> float:
-    """Return the width in pixels that a text takes at most."""
-    thousandths = sum(_character_width(character) for character in text)
-    return thousandths * size / 1000 * (1.1 if bold else 1.0)
-
-
-def fitted(candidates: Iterable[str], width: float, size: float, bold: bool = False) -> str:
-    """Return the first text that fits into `width`, else the last one cut short with an ellipsis."""
-    last = ""
-    for last in candidates:
-        if text_width(last, size, bold) <= width:
-            return last
-    while last and text_width(last + ELLIPSIS, size, bold) > width:
-        last = last[:-1]
-    return last.rstrip(" ,·") + ELLIPSIS if last else ""
-
-
-def _character_width(character: str) -> int:
-    if character in _NARROW_CHARACTERS:
-        return _NARROW
-    if not character.isascii() or character in _WIDE_CHARACTERS:
-        return _WIDE
-    return _USUAL + 60 if character.isupper() else _USUAL
-
-
 def _heading(topology: NodeTopology, plan: NodePlan | None, width: float) -> Box:
     name = topology.hostname or (plan.hostname if plan else None) or "this machine"
     lines = [joined([*cpu_counts(topology), *memory_and_devices(topology)])]
@@ -218,15 +149,15 @@ def _heading(topology: NodeTopology, plan: NodePlan | None, width: float) -> Box
         if plan
         else ""
     )
-    profile_shown = fitted([profile], width / 2, _HEADING)
-    title = fitted([name], width - text_width(profile_shown, _HEADING) - _GAP, _TITLE, bold=True)
-    texts = [Text(title, 0, _TITLE, _TITLE, bold=True)]
+    profile_shown = fitted([profile], width / 2, HEADING)
+    title = fitted([name], width - text_width(profile_shown, HEADING) - _GAP, TITLE, bold=True)
+    texts = [Text(title, 0, TITLE, TITLE, bold=True)]
     if profile_shown:
-        texts.append(Text(profile_shown, width, _TITLE, _HEADING, anchor="end"))
-    baseline = _TITLE + 4.0
+        texts.append(Text(profile_shown, width, TITLE, HEADING, anchor="end"))
+    baseline = TITLE + 4.0
     for line in lines:
-        baseline += _BODY * _LINE
-        texts.append(Text(fitted([line], width, _BODY), 0, baseline, _BODY, muted=True))
+        baseline += BODY * LINE
+        texts.append(Text(fitted([line], width, BODY), 0, baseline, BODY, muted=True))
     return Box(("heading",), width, baseline + 4, title=joined([name, profile, *lines]), texts=tuple(texts))
 
 
@@ -261,6 +192,8 @@ _LEGEND = {
     ("gpu",): "GPU",
     ("accelerator",): "accelerator",
     ("nic",): "NIC",
+    ("pcie-switch",): "PCIe switch",
+    ("gpu-switch", "gpu-link"): "NVLink, XGMI",
 }
 
 
@@ -270,7 +203,7 @@ def _legend(kinds: frozenset[str], width: float) -> Box:
     for alike, label in _LEGEND.items():
         if kinds.isdisjoint(alike):
             continue
-        entry_width = swatch + 5 + text_width(label, _SMALL)
+        entry_width = swatch + 5 + text_width(label, SMALL)
         if x and x + entry_width > width:
             x, y = 0.0, y + swatch + 6
         entries.append(
@@ -280,7 +213,7 @@ def _legend(kinds: frozenset[str], width: float) -> Box:
                 swatch,
                 x=x,
                 y=y,
-                texts=(Text(label, swatch + 5, swatch - 2.5, _SMALL),),
+                texts=(Text(label, swatch + 5, swatch - 2.5, SMALL),),
                 children=(Box(("swatch", alike[0]), swatch, swatch),),
             )
         )
@@ -297,28 +230,31 @@ def _machine(topology: NodeTopology, plan: NodePlan | None) -> Box:
     planned = {node.id: node for node in plan.numa_nodes} if plan else {}
     reserved = plan.cpus.reserved if plan else None
     nodes = _nodes_with_cpus(topology)
+    without_cpus = [node for node in topology.numa_nodes if not node.cpus]
+    with_devices = {device.numa_node for device in all_devices(topology)}
+    empty = [node for node in without_cpus if node.memory_bytes == 0 and node.id not in with_devices]
     areas = {node.id: _core_area(node.cpus, topology) for node in nodes}
     cell = _cell(topology)
     grid = _core_grid(areas.values(), cell)
     widest = max((_area_width(area, grid, cell) for area in areas.values()), default=0.0)
     alone = len(topology.numa_nodes) <= 1
-    inner = max(widest, (_LEAST_CANVAS_WIDTH - 4 * _PADDING) if alone else (_LEAST_NUMA_WIDTH - 2 * _PADDING))
+    inner = max(widest, (_LEAST_CANVAS_WIDTH - 4 * PADDING) if alone else (_LEAST_NUMA_WIDTH - 2 * PADDING))
     cell = _widened(cell, grid, areas.values(), inner - widest)
     cores = {node.id: _cores(areas[node.id], node.cpus, grid, cell, reserved) for node in nodes}
     drawn = {
         node.id: _numa_node(node, topology, planned.get(node.id), plan is not None, cores.get(node.id), inner)
-        for node in (*nodes, *(node for node in topology.numa_nodes if not node.cpus))
+        for node in (*nodes, *(node for node in without_cpus if node not in empty))
     }
     packages = [
         (label, [drawn[node.id] for node in members]) for label, members in _by_package(topology, nodes)
     ]
-    memory_only = [drawn[node.id] for node in topology.numa_nodes if not node.cpus]
+    memory_only = [drawn[node.id] for node in without_cpus if node not in empty]
+    if empty:
+        memory_only.append(_empty_numa_nodes(empty, inner))
     machine = _package_grid(packages, memory_only)
-    homeless = _devices_elsewhere(topology, set(drawn), machine.width)
-    if homeless is None:
-        return machine
-    content = _stack([machine, homeless], _GAP)
-    return Box(("machine",), machine.width, _bottom(content), children=tuple(content))
+    below = (_devices_elsewhere(topology, set(drawn), machine.width), links_box(topology, machine.width))
+    content = stacked([machine, *(box for box in below if box is not None)], _GAP)
+    return Box(("machine",), machine.width, bottom(content), children=tuple(content))
 
 
 def _nodes_with_cpus(topology: NodeTopology) -> tuple[NumaNode, ...]:
@@ -367,7 +303,7 @@ def _package_grid(packages: Sequence[tuple[str, Sequence[Box]]], memory_only: Se
         ]
         arrangements = [[*drawn, without] for drawn in arrangements for without in beside]
     candidates = [
-        _grid("machine", drawn, columns, _GAP)
+        in_grid("machine", drawn, columns, _GAP)
         for drawn in arrangements
         for columns in range(1, len(drawn) + 1)
     ]
@@ -391,19 +327,19 @@ def _ragged_rows(packages: Sequence[Box]) -> int:
 
 
 def _package(label: str, nodes: Sequence[Box], columns: int) -> Box:
-    grid = _grid("numa-nodes", nodes, columns, _GAP)
-    top = _PADDING + _HEADING * _LINE
-    children = tuple(child.at(child.x + _PADDING, child.y + top) for child in grid.children)
-    width = grid.width + 2 * _PADDING
+    grid = in_grid("numa-nodes", nodes, columns, _GAP)
+    top = PADDING + HEADING * LINE
+    children = tuple(child.at(child.x + PADDING, child.y + top) for child in grid.children)
+    width = grid.width + 2 * PADDING
     text = Text(
-        fitted([label], grid.width, _HEADING, bold=True),
-        _PADDING,
-        _PADDING + _HEADING - 1,
-        _HEADING,
+        fitted([label], grid.width, HEADING, bold=True),
+        PADDING,
+        PADDING + HEADING - 1,
+        HEADING,
         bold=True,
     )
     return Box(
-        ("package",), width, top + grid.height + _PADDING, title=label, texts=(text,), children=children
+        ("package",), width, top + grid.height + PADDING, title=label, texts=(text,), children=children
     )
 
 
@@ -416,36 +352,50 @@ def _numa_node(
     inner: float,
 ) -> Box:
     parts = [
-        _numa_heading(node, planned, inner),
+        _numa_heading(node, topology, planned, inner),
         cores,
         _memory(node, planned, has_plan, inner),
-        _devices(
-            [device for device in _all_devices(topology) if device.numa_node == node.id],
-            inner,
+        devices_box(
+            [device for device in all_devices(topology) if device.numa_node == node.id], topology, inner
         ),
     ]
-    content = _stack([part for part in parts if part is not None], 8)
+    content = stacked([part for part in parts if part is not None], 8)
     return Box(
         ("numa-node",),
-        inner + 2 * _PADDING,
-        _bottom(content) + 2 * _PADDING,
+        inner + 2 * PADDING,
+        bottom(content) + 2 * PADDING,
         title=f"{_numa_label(node)}, CPUs {format_cpulist(node.cpus) or 'none'}",
-        children=tuple(box.at(box.x + _PADDING, box.y + _PADDING) for box in content),
+        children=tuple(box.at(box.x + PADDING, box.y + PADDING) for box in content),
         data={"numa-node": str(node.id)},
     )
+
+
+def _empty_numa_nodes(nodes: Sequence[NumaNode], inner: float) -> Box:
+    """One box for all NUMA nodes with nothing on them: Grace's GPUs keep some for MIG instances."""
+    ids = format_cpulist(node.id for node in nodes)
+    label = f"NUMA nodes {ids}"
+    texts = (
+        Text(fitted([label], inner, HEADING, bold=True), PADDING, PADDING + HEADING - 2, HEADING, bold=True),
+        Text("no CPUs, no memory", PADDING, PADDING + 2 * HEADING + 2, SMALL, muted=True),
+    )
+    size = (inner + 2 * PADDING, 2 * HEADING + 2 * PADDING + 6)
+    title = f"{label}: no CPUs, no memory"
+    return Box(("numa-node",), *size, title=title, texts=texts, data={"numa-node": ids})
 
 
 def _numa_label(node: NumaNode) -> str:
     return f"NUMA node {node.id}" if node.id >= 0 else "NUMA node unknown"
 
 
-def _numa_heading(node: NumaNode, planned: NumaNodePlan | None, inner: float) -> Box:
+def _numa_heading(node: NumaNode, topology: NodeTopology, planned: NumaNodePlan | None, inner: float) -> Box:
     label = _numa_label(node)
-    count = counted(len(node.cpus), "CPU") if node.cpus else "no CPUs"
-    count = fitted([count], inner - text_width(label, _HEADING, bold=True) - 6, _SMALL)
+    gpu = gpu_memory_nodes(topology).get(node.id)
+    without_cpus = f"memory of {gpu_names(topology.gpus)[gpu]}" if gpu else "no CPUs"
+    count = counted(len(node.cpus), "CPU") if node.cpus else without_cpus
+    count = fitted([count], inner - text_width(label, HEADING, bold=True) - 6, SMALL)
     texts = [
-        Text(label, 0, _HEADING - 2, _HEADING, bold=True),
-        Text(count, inner, _HEADING - 2, _SMALL, anchor="end", muted=True),
+        Text(label, 0, HEADING - 2, HEADING, bold=True),
+        Text(count, inner, HEADING - 2, SMALL, anchor="end", muted=True),
     ]
     lines = []
     if planned is not None and node.cpus:
@@ -455,10 +405,10 @@ def _numa_heading(node: NumaNode, planned: NumaNodePlan | None, inner: float) ->
         ]
     elif node.cpus:
         lines = [f"CPUs {format_cpulist(node.cpus)}"]
-    baseline = _HEADING - 2.0
+    baseline = HEADING - 2.0
     for line in lines:
-        baseline += _BODY * _LINE
-        texts.append(Text(fitted([line], inner, _BODY), 0, baseline, _BODY))
+        baseline += BODY * LINE
+        texts.append(Text(fitted([line], inner, BODY), 0, baseline, BODY))
     return Box(("numa-heading",), inner, baseline + 3, title=joined([label, *lines]), texts=tuple(texts))
 
 
@@ -501,7 +451,7 @@ _CORE_PADDING = 2.0
 _CORE_GAP = 4.0
 _GROUP_PADDING = 6.0
 _GROUP_GAP = 6.0
-_GROUP_LABEL = _SMALL * _LINE
+_GROUP_LABEL = SMALL * LINE
 
 
 def _core_grid(areas: Iterable[_CoreArea], cell: _Cell) -> _CoreGrid:
@@ -554,7 +504,7 @@ def _core_size(threads: int, cell: _Cell) -> tuple[float, float]:
 
 def _cores(area: _CoreArea, cpus: CpuSet, grid: _CoreGrid, cell: _Cell, reserved: CpuSet | None) -> Box:
     groups = [_group(cache, cores, cpus, grid.cores, cell, reserved) for cache, cores in area.groups]
-    return _grid("cores", groups, grid.groups, _GROUP_GAP)
+    return in_grid("cores", groups, grid.groups, _GROUP_GAP)
 
 
 def _group(
@@ -565,7 +515,7 @@ def _group(
     cell: _Cell,
     reserved: CpuSet | None,
 ) -> Box:
-    grid = _grid(
+    grid = in_grid(
         "core-grid", [_core(core, cell, reserved) for core in cores], columns, _CORE_GAP, stretched=False
     )
     if cache is None:
@@ -576,16 +526,16 @@ def _group(
     shared = f"part of an {name}" if cache.cpus - cpus else name
     full = f"{joined([f'{shared} {size}'.strip(), f'CPUs {format_cpulist(inside)}'])}"
     short = f"{shared} {size}".strip()
-    label_width = max(grid.width, text_width("L3 9.9 MiB", _SMALL))
+    label_width = max(grid.width, text_width("L3 9.9 MiB", SMALL))
     candidates = [short] if inside == cpus else [full, f"{shared} {format_cpulist(inside)}", short]
-    label = fitted(candidates, label_width, _SMALL)
+    label = fitted(candidates, label_width, SMALL)
     top = _GROUP_PADDING + _GROUP_LABEL
     return Box(
         ("l3",),
         label_width + 2 * _GROUP_PADDING,
         top + grid.height + _GROUP_PADDING,
         title=full,
-        texts=(Text(label, _GROUP_PADDING, _GROUP_PADDING + _SMALL - 1, _SMALL, muted=True),),
+        texts=(Text(label, _GROUP_PADDING, _GROUP_PADDING + SMALL - 1, SMALL, muted=True),),
         children=tuple(child.at(child.x + _GROUP_PADDING, child.y + top) for child in grid.children),
     )
 
@@ -625,10 +575,10 @@ def _memory(node: NumaNode, planned: NumaNodePlan | None, has_plan: bool, inner:
     parts = _memory_parts(node, planned, has_plan)
     total_shown = human_bytes(total)
     texts = (
-        Text("Memory", 0, _BODY, _BODY, bold=True),
-        Text(total_shown, inner, _BODY, _BODY, anchor="end", bold=True),
+        Text("Memory", 0, BODY, BODY, bold=True),
+        Text(total_shown, inner, BODY, BODY, anchor="end", bold=True),
     )
-    top = _BODY * _LINE
+    top = BODY * LINE
     children = [_bar(parts, total, inner).at(0, top)] if total else []
     y = top + (18 if total else 0)
     for part in parts:
@@ -695,111 +645,34 @@ def _bar(parts: Sequence[_MemoryPart], total: int, inner: float) -> Box:
 
 def _memory_row(part: _MemoryPart, inner: float) -> Box:
     swatch = 9.0
-    numbers = fitted([part.numbers], inner * 0.6, _SMALL)
-    label = fitted([part.label], inner - swatch - 12 - text_width(numbers, _SMALL), _SMALL)
+    numbers = fitted([part.numbers], inner * 0.6, SMALL)
+    label = fitted([part.label], inner - swatch - 12 - text_width(numbers, SMALL), SMALL)
     return Box(
         ("memory-row",),
         inner,
         13,
-        texts=(Text(label, swatch + 6, 10, _SMALL), Text(numbers, inner, 10, _SMALL, anchor="end")),
+        texts=(Text(label, swatch + 6, 10, SMALL), Text(numbers, inner, 10, SMALL, anchor="end")),
         children=(Box(("swatch", part.kind), swatch, swatch, y=2),),
     )
 
 
-def _all_devices(topology: NodeTopology) -> list[Device]:
-    """GPUs, accelerators, NICs, each by PCI address, which keeps those of one root complex together."""
-    kinds: tuple[tuple[Device, ...], ...] = (topology.gpus, topology.accelerators, topology.nics)
-    return [device for kind in kinds for device in sorted(kind, key=lambda device: device.pci_address)]
-
-
-def _devices(devices: Sequence[Device], inner: float) -> Box | None:
-    """One row of chips after the other, each kind beginning a new one."""
-    if not devices:
-        return None
-    columns = max(1, int((inner + 6) // (_LEAST_CHIP_WIDTH + 6)))
-    width = (inner - 6 * (columns - 1)) / columns
-    rows = [
-        _grid("device-row", [_device(device, width) for device in alike], columns, 6)
-        for _, alike in groupby(devices, key=type)
-    ]
-    content = _stack(rows, 6)
-    return Box(("devices",), inner, _bottom(content), children=tuple(content))
-
-
-def _device(device: Device, width: float) -> Box:
-    if isinstance(device, Gpu):
-        memory = human_bytes(device.memory_bytes) if device.memory_bytes is not None else ""
-        mig = "MIG" if device.mig_mode == "enabled" else ""
-        details = [device.pci_address, memory, mig, pcie_link(device.link)]
-        return _chip("gpu", f"GPU {gpu_label(device)}", details, width)
-    if isinstance(device, Nic):
-        return _chip("nic", nic_label(device), [device.pci_address, nic_speed(device)], width)
-    name = f"{device.vendor}:{device.device}"
-    return _chip("accelerator", name, [device.pci_address, device.driver or ""], width)
-
-
-def _chip(kind: str, name: str, details: Sequence[str], width: float) -> Box:
-    room = width - 14
-    known = [detail for detail in details if detail]
-    shorter = [joined(known[:count]) for count in range(len(known), 0, -1)]
-    return Box(
-        ("device", kind),
-        width,
-        33,
-        title=joined([name, *known]),
-        texts=(
-            Text(fitted([name], room, _BODY, bold=True), 9, 13.5, _BODY, bold=True),
-            Text(fitted(shorter, room, _SMALL), 9, 27, _SMALL, muted=True),
-        ),
-    )
-
-
 def _devices_elsewhere(topology: NodeTopology, numa_nodes: set[int], width: float) -> Box | None:
-    inner = width - 2 * _PADDING
-    devices = _devices(
-        [device for device in _all_devices(topology) if device.numa_node not in numa_nodes],
-        inner,
+    inner = width - 2 * PADDING
+    devices = devices_box(
+        [device for device in all_devices(topology) if device.numa_node not in numa_nodes], topology, inner
     )
     if devices is None:
         return None
     label = "Devices of no known NUMA node"
     text = Text(
-        fitted([label], inner, _HEADING, bold=True), _PADDING, _PADDING + _HEADING - 1, _HEADING, bold=True
+        fitted([label], inner, HEADING, bold=True), PADDING, PADDING + HEADING - 1, HEADING, bold=True
     )
-    top = _PADDING + _HEADING * _LINE
+    top = PADDING + HEADING * LINE
     return Box(
         ("package",),
         width,
-        top + devices.height + _PADDING,
+        top + devices.height + PADDING,
         title=label,
         texts=(text,),
-        children=(devices.at(_PADDING, top),),
+        children=(devices.at(PADDING, top),),
     )
-
-
-def _grid(kind: str, boxes: Sequence[Box], columns: int, gap: float, stretched: bool = True) -> Box:
-    """The boxes in rows of `columns`; stretched ones are as wide as their column and as high as their row."""
-    columns = min(columns, len(boxes))
-    widths = [max(box.width for box in boxes[column::columns]) for column in range(columns)]
-    placed: list[Box] = []
-    y = 0.0
-    for start in range(0, len(boxes), columns):
-        row = boxes[start : start + columns]
-        height = max(box.height for box in row)
-        for column, box in enumerate(row):
-            sized = replace(box, width=widths[column], height=height) if stretched else box
-            placed.append(sized.at(sum(widths[:column]) + column * gap, y))
-        y += height + gap
-    return Box((kind,), sum(widths) + gap * (columns - 1), y - gap, children=tuple(placed))
-
-
-def _stack(boxes: Sequence[Box], gap: float) -> list[Box]:
-    placed, y = [], 0.0
-    for box in boxes:
-        placed.append(box.at(0, y))
-        y += box.height + gap
-    return placed
-
-
-def _bottom(boxes: Sequence[Box]) -> float:
-    return max((box.y + box.height for box in boxes), default=0.0)

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from xml.sax.saxutils import escape, quoteattr
 
 from numaforge.planning.model import NodePlan
-from numaforge.report.layout import Box, Picture, Text, lay_out
+from numaforge.report.boxes import Box, Text
+from numaforge.report.layout import Picture, lay_out
 from numaforge.topology.model import NodeTopology
 
 # Colours of Okabe and Ito, which people with any colour vision tell apart; what matters has a pattern too.
@@ -33,6 +34,9 @@ text { font-family: Inter, Helvetica, Arial, 'Liberation Sans', 'DejaVu Sans', s
 .gpu { fill: #eef7ee; stroke: #00795c; }
 .accelerator { fill: #eef4fb; stroke: #0072b2; stroke-dasharray: 8 2; }
 .nic { fill: #fbf3f8; stroke: #a6467d; stroke-dasharray: 4 2; }
+.pcie-switch { fill: #f6f8fa; stroke: #57606a; stroke-dasharray: 2 2; }
+.gpu-switch { fill: #d5eee6; stroke: #00795c; }
+.gpu-link { fill: #00795c; }
 .on-reserved { font-weight: 600; stroke: #fde9c9; stroke-width: 2.4; paint-order: stroke; }
 """.strip()
 
@@ -48,7 +52,8 @@ _PATTERNS = """
 <rect width="4" height="4" fill="#fbf8d6"/><rect width="4" height="1.4" fill="#a89b00"/></pattern>
 """.strip()
 
-_ROUNDED = {"package": 8, "numa-node": 6, "l3": 4, "core": 3, "device": 4, "thread": 2, "swatch": 2}
+_ROUNDED = {"package": 8, "numa-node": 6, "l3": 4, "core": 3, "thread": 2, "swatch": 2}
+_ROUNDED |= dict.fromkeys(("device", "pcie-switch", "gpu-switch"), 4)
 _INVISIBLE = frozenset(
     {"machine", "heading", "legend", "legend-entry", "numa-heading", "cores", "group", "memory", "memory-row"}
     | {"devices", "device-row"}

@@ -23,6 +23,7 @@ from numaforge.planning.model import (
 from numaforge.quantity import format_bytes, parse_bytes
 from numaforge.report.gpus import driver_words, gpu_notes
 from numaforge.report.wording import (
+    accelerator_label,
     counted,
     cpu_counts,
     gpu_label,
@@ -31,8 +32,10 @@ from numaforge.report.wording import (
     memory_and_devices,
     nic_speed,
     pcie_link,
+    slices_label,
     wrapped_cpulist,
 )
+from numaforge.topology.links import gpu_memory_nodes, gpu_names
 from numaforge.topology.model import Accelerator, Gpu, L3Cache, Nic, NodeTopology, NumaNode
 
 _CPULIST_WIDTH = 16  # the table of a plan has two of them side by side, and 80 columns
@@ -154,12 +157,14 @@ def _numa_node_table(topology: NodeTopology) -> RenderableType:
     table.add_column("L3", no_wrap=True)
     table.add_column("Memory", justify="right", no_wrap=True)
     table.add_column("Hugepages", no_wrap=True)
+    names, memory_of = gpu_names(topology.gpus), gpu_memory_nodes(topology)
     for node in topology.numa_nodes:
+        without_cpus = f"{names[memory_of[node.id]]} memory" if node.id in memory_of else "none"
         _add_row(
             table,
             str(node.id),
             _ids(package.id for package in topology.packages if package.cpus & node.cpus),
-            wrapped_cpulist(format_cpulist(node.cpus), _CPULIST_WIDTH) or "none",
+            wrapped_cpulist(format_cpulist(node.cpus), _CPULIST_WIDTH) or without_cpus,
             str(sum(1 for core in topology.cores if core.cpus & node.cpus)),
             _l3(node, topology.l3_caches),
             human_bytes(node.memory_bytes),
@@ -225,7 +230,7 @@ def _gpu_table(gpus: Sequence[Gpu]) -> RenderableType:
     table.add_column("NUMA", justify="right")
     table.add_column("Model", no_wrap=True)
     table.add_column("Memory", justify="right", no_wrap=True)
-    table.add_column("MIG")
+    table.add_column("Slices", no_wrap=True)
     table.add_column("Link", no_wrap=True)
     table.add_column("NVLinks", justify="right")
     for gpu in sorted(gpus, key=lambda gpu: gpu.pci_address):
@@ -236,7 +241,7 @@ def _gpu_table(gpus: Sequence[Gpu]) -> RenderableType:
             _numa_node(gpu.numa_node),
             gpu_label(gpu),
             human_bytes(gpu.memory_bytes) if gpu.memory_bytes is not None else "",
-            gpu.mig_mode or ("" if gpu.mig_capable is None else "off" if gpu.mig_capable else "no"),
+            slices_label(gpu),
             pcie_link(gpu.link),
             "" if gpu.nvlinks is None else str(gpu.nvlinks),
         )
@@ -250,8 +255,7 @@ def _accelerator_table(accelerators: Sequence[Accelerator]) -> RenderableType:
     table.add_column("Device")
     table.add_column("Driver")
     for one in sorted(accelerators, key=lambda accelerator: accelerator.pci_address):
-        device = f"{one.vendor}:{one.device}"
-        _add_row(table, one.pci_address, _numa_node(one.numa_node), device, one.driver or "")
+        _add_row(table, one.pci_address, _numa_node(one.numa_node), accelerator_label(one), one.driver or "")
     return table
 
 

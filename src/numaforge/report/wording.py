@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sized
 
-from numaforge.topology.model import Gpu, Nic, NodeTopology, PciLink
+from numaforge.topology.model import Accelerator, Gpu, Nic, NodeTopology, PciLink
+from numaforge.topology.slices import slicing_of
 
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 _PCIE_GENERATION = {2.5: 1, 5.0: 2, 8.0: 3, 16.0: 4, 32.0: 5, 64.0: 6}
@@ -63,7 +64,29 @@ def pcie_link(link: PciLink | None) -> str:
 
 def gpu_label(gpu: Gpu) -> str:
     """Return the GPU's model without the vendor's name, else its PCI ids."""
-    return gpu.name.removeprefix("NVIDIA ") if gpu.name else f"{gpu.vendor}:{gpu.device}"
+    return gpu.name.removeprefix("NVIDIA ").removeprefix("AMD ") if gpu.name else f"{gpu.vendor}:{gpu.device}"
+
+
+def slices_label(gpu: Gpu) -> str:
+    """Return how a GPU is cut into slices: `MIG on`, `CPX NPS4`, `no` where it cannot be."""
+    slicing = slicing_of(gpu)
+    if slicing is None:
+        return "" if gpu.mig_capable is None else "no"
+    if slicing.technique == "mig":
+        return {"enabled": "MIG on", "disabled": "MIG off"}.get(slicing.mode or "", "MIG unknown")
+    return " ".join(mode for mode in (slicing.mode, slicing.memory_mode) if mode) or "unknown"
+
+
+def slicing_in_force(gpu: Gpu) -> str:
+    """Return how a GPU is cut right now, `MIG`, `CPX NPS4`; nothing where it is whole or not known."""
+    if gpu.mig_mode == "enabled":
+        return "MIG"
+    return slices_label(gpu) if gpu.partition and gpu.partition.compute not in (None, "SPX") else ""
+
+
+def accelerator_label(accelerator: Accelerator) -> str:
+    """Return the accelerator's model, else its PCI ids."""
+    return accelerator.name or f"{accelerator.vendor}:{accelerator.device}"
 
 
 def nic_label(nic: Nic) -> str:

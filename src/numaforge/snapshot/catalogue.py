@@ -1,7 +1,8 @@
 """What a snapshot collects: the one list that the script on a host and the reader of a folder both follow.
 
 Left out on purpose, because they identify a machine or give access to it: MAC addresses, GUIDs and GIDs,
-serial numbers (`topology/ppin` is one), kubeconfig files, keys, and the environment of processes.
+serial numbers (`topology/ppin` is one), kubeconfig files, keys, and the environment of processes. Of those on
+GPUs the name and the control group are taken, not the command line.
 """
 
 from __future__ import annotations
@@ -54,6 +55,14 @@ ATTRIBUTES = (
         "/sys/bus/pci/devices/*",
         "class vendor device numa_node current_link_speed current_link_width max_link_speed max_link_width",
     ),
+    # Below the drivers' own folders, so that other functions are not even looked at.
+    Attributes(
+        "/sys/bus/pci/drivers/amdgpu/*:*:*.*",
+        "product_name mem_info_vram_total current_compute_partition current_memory_partition"
+        " available_compute_partition|compute_partition_config/supported_xcp_configs"
+        " available_memory_partition xgmi_hive_info/xgmi_hive_id",
+    ),
+    Attributes("/proc/driver/nvidia/gpus/*", "numa_status"),
     Attributes("/proc/driver/nvidia", "version"),
     Attributes("/sys/module/nvidia", "version"),
     Attributes("/sys/class/net/*", "type speed"),

@@ -8,6 +8,7 @@ from typing import Any
 
 from numaforge.codec import CpuSet, DocumentKind
 from numaforge.errors import TopologyError
+from numaforge.topology.links import nvlink_domains
 from numaforge.topology.model import (
     Accelerator,
     Core,
@@ -23,6 +24,7 @@ from numaforge.topology.model import (
     NumaNode,
     NvidiaDriver,
     NvidiaInstall,
+    NvlinkDomain,
     Package,
 )
 
@@ -62,6 +64,7 @@ class TopologyDocument:
     gpus: tuple[Gpu, ...]
     accelerators: tuple[Accelerator, ...] = ()
     nics: tuple[Nic, ...]
+    nvlink_domains: tuple[NvlinkDomain, ...] = ()  # what `gpus` say; not read back
     pci_paths: Mapping[str, tuple[str, ...]]
     os_release: Mapping[str, str] = field(default_factory=dict)
     sysctls: Mapping[str, str] = field(default_factory=dict)
@@ -84,13 +87,16 @@ TOPOLOGY = DocumentKind(
 )
 
 _STATES = [each.name for each in fields(CpuStates)]
-_ALIKE = [each.name for each in fields(TopologyDocument) if each.name != "cpus"]
+_ALIKE = [each.name for each in fields(TopologyDocument) if each.name not in ("cpus", "nvlink_domains")]
 
 
 def to_document(topology: NodeTopology) -> dict[str, Any]:
     """Return the topology as JSON data: CPU sets as cpulists, mappings by CPU keyed by cpulist."""
     states = CpuStates(**_members(topology, _STATES))
-    return TOPOLOGY.encode(TopologyDocument(cpus=states, **_members(topology, _ALIKE)))
+    domains = nvlink_domains(topology.gpus)
+    return TOPOLOGY.encode(
+        TopologyDocument(cpus=states, nvlink_domains=domains, **_members(topology, _ALIKE))
+    )
 
 
 def from_document(document: object) -> NodeTopology:

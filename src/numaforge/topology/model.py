@@ -82,6 +82,38 @@ class PciLink:
 
 
 @dataclass(frozen=True)
+class GpuPartition:
+    """How the amdgpu driver has partitioned a GPU; None where it does not say, as during a reset.
+
+    `compute` is one of SPX, DPX, TPX, QPX and CPX (1, 2, 3, 4 partitions, one per compute die), `memory` is
+    NPS1, NPS2, NPS4 or NPS8. The available ones are those that this GPU can be switched to.
+    """
+
+    __pydantic_config__ = NOTHING_ELSE
+
+    compute: str | None
+    memory: str | None
+    available_compute: tuple[str, ...] = ()
+    available_memory: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Slicing:
+    """How one device is cut into slices, whatever its vendor calls them.
+
+    `technique` is "mig" or "xcp" (AMD's accelerated compute partitions). `slices` counts the devices that
+    workloads see of it: 1 where it is whole, None where that is not known.
+    """
+
+    technique: str
+    mode: str | None
+    modes: tuple[str, ...]
+    slices: int | None
+    memory_mode: str | None = None
+    memory_modes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class ComputeInstance:
     """A compute instance of a GPU instance; `uuid` is that of the MIG device which it is ("MIG-...")."""
 
@@ -193,6 +225,8 @@ class Gpu:
     nvlinks: int | None = None  # active links
     fabric: str | None = None  # "<cluster uuid>.<clique id>"
     driver: str | None = None  # the kernel driver that has it: "nvidia", "vfio-pci"
+    partition: GpuPartition | None = None  # AMD's
+    xgmi_hive: str | None = None  # AMD's name for the GPUs that XGMI joins
     index: int | None = None
     minor: int | None = None
     mig_pending: str | None = None  # what a reset or a reboot brings, as `mig_mode`
@@ -237,8 +271,24 @@ class Nic:
 
 
 @dataclass(frozen=True)
+class NvlinkDomain:
+    """GPUs that NVLink joins, directly or through switches, by PCI address.
+
+    `fabric` is that of `Gpu`: GPUs of other hosts with the same one belong to the domain as well.
+    """
+
+    __pydantic_config__ = NOTHING_ELSE
+
+    gpus: tuple[str, ...]
+    fabric: str | None = None
+
+
+@dataclass(frozen=True)
 class Accelerator:
-    """A PCI function of class 0x12 (processing accelerator) or 0x0b40 (co-processor): Gaudi, NEC VE."""
+    """A PCI function of class 0x12 (processing accelerator) or 0x0b40 (co-processor): Gaudi, NEC VE.
+
+    AMD's Instinct GPUs are of class 0x12, too, and are GPUs here.
+    """
 
     __pydantic_config__ = NOTHING_ELSE
 
@@ -247,6 +297,7 @@ class Accelerator:
     device: str
     driver: str | None
     numa_node: int | None
+    name: str | None = None
 
 
 @dataclass(frozen=True)

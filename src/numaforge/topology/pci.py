@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from numaforge.snapshot.model import Snapshot
+from numaforge.topology.amd import with_amdgpu
 from numaforge.topology.model import Accelerator, Gpu, Nic, PciLink
 from numaforge.topology.nvidia import with_answers
 
@@ -42,6 +43,22 @@ _CONSOLE_DEVICES = frozenset(
     {("1002", "4752"), ("1002", "515e"), ("1002", "5159"), ("1002", "5960")}  # Rage XL, ES1000, RV100, RV280
 )
 
+_AMD, _HABANA = "1002", "1da3"
+
+# Habana's devices by PCI device id, as the habanalabs driver claims them.
+_HABANA_NAMES = {
+    "0001": "Goya",
+    "1000": "Gaudi",
+    "1001": "Gaudi",
+    "1010": "Gaudi",
+    "1011": "Gaudi",
+    "1020": "Gaudi 2",
+    "1021": "Gaudi 2",
+    "1060": "Gaudi 3",
+    "1062": "Gaudi 3",
+    "1063": "Gaudi 3",
+}
+
 _ARPHRD = {"1": "Ethernet", "32": "InfiniBand"}
 
 
@@ -67,7 +84,13 @@ class _Function:
     def is_gpu(self) -> bool:
         identity = (self.hex_id("vendor"), self.hex_id("device"))
         console = identity[0] in _CONSOLE_VENDORS or identity in _CONSOLE_DEVICES
-        return self.pci_class.startswith(_DISPLAY) and not console
+        # AMD's Instinct from MI300 on has no display class any more.
+        instinct = identity[0] == _AMD and self.pci_class.startswith(_ACCELERATOR)
+        return instinct or (self.pci_class.startswith(_DISPLAY) and not console)
+
+    @property
+    def is_accelerator(self) -> bool:
+        return self.pci_class.startswith((_ACCELERATOR, _COPROCESSOR)) and not self.is_gpu
 
     @property
     def link(self) -> PciLink | None:
@@ -90,9 +113,19 @@ class _RdmaDevice:
 
 
 def read_gpus(snapshot: Snapshot) -> tuple[Gpu, ...]:
-    """Return every display controller that can compute, with what NVML or nvidia-smi says of it."""
+    """Return every GPU that can compute, with what its driver, NVML or nvidia-smi say of it."""
     gpus = [_gpu(function) for function in _functions(snapshot) if function.is_gpu]
-    return with_answers(gpus, snapshot)
+    return tuple(_with_driver(gpu, snapshot.files) for gpu in with_answers(gpus, snapshot))
+
+
+def _with_driver(gpu: Gpu, files: Mapping[str, str]) -> Gpu:
+    """Return the GPU with what its kernel driver shows in files."""
+    gpu = with_amdgpu(gpu, files)
+    if gpu.memory_numa_node is not None:
+        return gpu
+    status = files.get(f"/proc/driver/nvidia/gpus/{gpu.pci_address}/numa_status", "")
+    online = re.fullmatch(r"Node:\s*(\d+)\s+Status:\s*online\b.*", status, re.DOTALL)
+    return replace(gpu, memory_numa_node=int(online[1])) if online else gpu
 
 
 def _gpu(function: _Function) -> Gpu:
@@ -107,7 +140,7 @@ def _gpu(function: _Function) -> Gpu:
 
 
 def read_accelerators(snapshot: Snapshot) -> tuple[Accelerator, ...]:
-    """Return the accelerators that are no display controllers."""
+    """Return the accelerators that are no GPUs."""
     return tuple(
         Accelerator(
             pci_address=function.address,
@@ -115,9 +148,12 @@ def read_accelerators(snapshot: Snapshot) -> tuple[Accelerator, ...]:
             device=function.hex_id("device"),
             driver=function.driver,
             numa_node=function.numa_node,
+            name=_HABANA_NAMES.get(function.hex_id("device"))
+            if function.hex_id("vendor") == _HABANA
+            else None,
         )
         for function in _functions(snapshot)
-        if function.pci_class.startswith((_ACCELERATOR, _COPROCESSOR))
+        if function.is_accelerator
     )
 
 

@@ -14,7 +14,8 @@ from numaforge.errors import PlanError
 from numaforge.planning.model import NodePlan
 from numaforge.planning.node import plan_node
 from numaforge.profile import load_profile
-from numaforge.report.layout import Box, fitted, lay_out, text_width, topology_of
+from numaforge.report.boxes import Box, fitted, text_width
+from numaforge.report.layout import lay_out, topology_of
 from numaforge.topology.model import Gpu, Nic, NodeTopology
 from tests.fixtures import machines
 
@@ -26,6 +27,11 @@ MACHINES = {
     "EPYC with an L3 per 8 cores": machines.epyc_nps4(),
     "memory-only NUMA nodes": machines.grace_memory_only(),
     "512 CPUs on 16 NUMA nodes": machines.big_512(),
+    "switches below switches": machines.hgx_a100(),
+    "bridges between GPUs": machines.nvlink_bridges(pairs=2),
+    "GPU memory as NUMA nodes": machines.gb200_nvl72_tray(),
+    "partitioned GPUs": machines.mi300x_cpx(),
+    "accelerators": machines.gaudi2(),
 }
 each_machine = pytest.mark.parametrize("topology", MACHINES.values(), ids=MACHINES)
 
@@ -140,18 +146,33 @@ def shapes(draw) -> NodeTopology:
     numa_nodes = packages * nodes
     where = st.one_of(st.none(), st.integers(0, numa_nodes - 1))
     names = st.text(st.characters(codec="utf-8"), max_size=60)
-    gpus = draw(
-        st.lists(
-            st.builds(Gpu, st.just("0000:01:00.0"), st.just("10de"), st.just("2330"), where, name=names),
-            max_size=9,
-        )
+    gpu_count, nic_count = draw(st.integers(0, 20)), draw(st.integers(0, 9))
+    peers = st.dictionaries(
+        st.sampled_from(["switch", "0000:00:00.0", "0000:01:00.0"]), st.integers(1, 18), max_size=3
     )
-    nics = draw(
-        st.lists(
-            st.builds(Nic, st.just("0000:02:00.0"), names, st.none(), st.none(), names, st.none(), where),
-            max_size=9,
+    hives, fabrics = st.sampled_from([None, "1", "2"]), st.sampled_from([None, "cluster.1"])
+    gpus = [
+        Gpu(
+            f"0000:{place:02x}:00.0",
+            "10de",
+            "2330",
+            draw(where),
+            name=draw(names),
+            nvlink_peers=draw(peers),
+            fabric=draw(fabrics),
+            xgmi_hive=draw(hives),
         )
-    )
+        for place in range(gpu_count)
+    ]
+    nics = [
+        Nic(f"0000:{0x80 + place:02x}:00.0", draw(names), None, None, draw(names), None, draw(where))
+        for place in range(nic_count)
+    ]
+    ports = st.lists(st.sampled_from(["0000:e0:00.0", "0000:e1:00.0"]), max_size=6)
+    paths = {
+        device.pci_address: ("pci0000:d0", "0000:d0:01.0", *draw(ports), device.pci_address)
+        for device in (*gpus, *nics)
+    }
     return machines.machine(
         packages=packages,
         numa_nodes_per_package=nodes,
@@ -163,6 +184,7 @@ def shapes(draw) -> NodeTopology:
         hostname=draw(names),
         gpus=gpus,
         nics=nics,
+        pci_paths=paths,
     )
 
 
@@ -185,8 +207,9 @@ def test_large_numa_nodes_keep_a_shape_that_fits_a_screen(cores):
     assert 0.7 < root.width / root.height < 3
 
 
-def test_devices_stand_in_the_box_of_their_numa_node():
-    topology = machines.dgx_h100()
+@pytest.mark.parametrize("build", [machines.dgx_h100, machines.hgx_a100])
+def test_devices_stand_in_the_box_of_their_numa_node(build):
+    topology = build()
     for node in of_kind(lay_out(topology).root, "numa-node"):
         titles = [device.title for device in of_kind(node, "device")]
         expected = [
@@ -204,6 +227,62 @@ def test_devices_of_no_known_numa_node_are_drawn_outside_of_all():
     root = lay_out(replace(topology, gpus=(gpu,))).root
     assert len(of_kind(root, "gpu")) == 2  # the device and its swatch in the legend
     assert not any(of_kind(node, "gpu") for node in of_kind(root, "numa-node"))
+
+
+def test_a_gpu_and_the_nic_on_its_switch_stand_in_one_box():
+    topology = machines.dgx_h100()
+    boxes = of_kind(lay_out(topology).root, "pcie-switch")
+    drawn = [[device.title.split()[0] for device in of_kind(box, "device")] for box in boxes if box.title]
+    assert drawn == [[f"GPU{place}", f"mlx5_{place}"] for place in range(8)]
+
+
+def test_a_switch_below_a_switch_is_a_box_in_its_box():
+    outer = next(box for box in of_kind(lay_out(machines.hgx_a100()).root, "pcie-switch") if box.title)
+    (inner,) = of_kind(outer, "pcie-switch")[1:]
+    assert (len(of_kind(outer, "device")), len(of_kind(inner, "device"))) == (4, 2)
+
+
+@pytest.mark.parametrize(
+    ("topology", "switches", "lines"),
+    [
+        pytest.param(machines.dgx_h100(), ["NVSwitch"], 8, id="a line from every GPU to the switch"),
+        pytest.param(machines.nvlink_bridges(pairs=2), [], 2, id="a line for every bridge"),
+        pytest.param(machines.mi300x(), ["XGMI"], 8, id="a bar for the hive"),
+        pytest.param(
+            machines.gb200_nvl72_tray(),
+            ["NVSwitch · also to other hosts of the fabric"],
+            4,
+            id="a fabric reaches beyond the host",
+        ),
+        pytest.param(machines.epyc_gpu(), [], 0, id="nothing where no links are known"),
+    ],
+)
+def test_links_between_gpus(topology, switches, lines):
+    machine = next(
+        box for box in lay_out(topology).root.children if not box.texts and "legend" not in box.kinds
+    )
+    assert [box.texts[0].content for box in of_kind(machine, "gpu-switch")] == switches
+    assert len(of_kind(machine, "gpu-link")) == lines
+
+
+def test_numa_nodes_with_nothing_on_them_share_a_box():
+    root = lay_out(machines.gb200_nvl72_tray()).root
+    titles = [node.title for node in of_kind(root, "numa-node")]
+    assert "NUMA nodes 3-9,11-17,19-25,27-33: no CPUs, no memory" in titles
+    assert len(titles) == 2 + 4 + 1
+
+
+def test_a_numa_node_that_is_a_gpus_memory_says_whose():
+    root = lay_out(machines.gb200_nvl72_tray()).root
+    told = {
+        node.data["numa-node"]: node.children[0].texts[1].content for node in of_kind(root, "numa-node")[2:6]
+    }
+    assert told == {
+        "2": "memory of GPU0",
+        "10": "memory of GPU1",
+        "18": "memory of GPU2",
+        "26": "memory of GPU3",
+    }
 
 
 def test_a_numa_node_that_spans_packages_joins_them():

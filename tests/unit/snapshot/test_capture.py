@@ -27,7 +27,7 @@ def program(folder, name, body):
     return str(folder)
 
 
-@pytest.mark.parametrize("name", ["dgx-h100", "lab-node", "laptop", "grace-memory-only"])
+@pytest.mark.parametrize("name", ["dgx-h100", "lab-node", "laptop", "gb200-nvl72-tray", "mi300x-cpx"])
 def test_the_script_captures_what_the_reader_of_folders_reads(shell, name, tmp_path):
     write_tree(tmp_path, MACHINES[name]())
     finished = shell(script(str(tmp_path)))

@@ -247,6 +247,12 @@ def test_a_board_without_mig_and_nvlink_has_neither(gpus):
     assert "gpu_instances" not in found
 
 
+def test_a_vgpu_guest_is_read_as_what_it_is(gpus):
+    found = first(gpus(gpu_text("h100-80gb", FIRST, "virtualization vgpu", mig="unsupported")))
+    assert (found["virtualization"], found["mig_capable"], found["nvlinks"]) == (2, False, None)
+    assert (found["name"], found["unanswered"]) == ("NVIDIA H100 80GB HBM3", None)
+
+
 def test_links_that_join_gpus_name_them(gpus):
     links = ["nvlinks 11 of 12", f"nvlink 0-5 gpu {SECOND}", f"nvlink 6-11 gpu {THIRD}", "nvlink 11 down"]
     found = first(gpus(gpu_text("a100-80gb", FIRST, *links)))

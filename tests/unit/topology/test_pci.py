@@ -26,7 +26,9 @@ def function(address, pci_class, vendor="10de", device="2330", numa_node="0", **
     [
         pytest.param("0x030200", "10de", "2330", 1, 0, id="nvidia-3d-controller"),
         pytest.param("0x030000", "10de", "2684", 1, 0, id="nvidia-vga"),
-        pytest.param("0x038000", "1002", "740c", 1, 0, id="amd-instinct"),
+        pytest.param("0x038000", "1002", "740c", 1, 0, id="amd-instinct-mi250"),
+        pytest.param("0x120000", "1002", "74a1", 1, 0, id="amd-instinct-mi300x-has-no-display-class"),
+        pytest.param("0x120000", "10ee", "500c", 0, 1, id="amd-alveo-is-an-accelerator"),
         pytest.param("0x038000", "8086", "0bd5", 1, 0, id="intel-max"),
         pytest.param("0x030000", "1a03", "2000", 0, 0, id="aspeed-console"),
         pytest.param("0x030000", "102b", "0532", 0, 0, id="matrox-console"),
@@ -39,6 +41,40 @@ def function(address, pci_class, vendor="10de", device="2330", numa_node="0", **
 def test_what_counts(pci_class, vendor, device, gpus, accelerators):
     snapshot = Snapshot(files=function("0000:01:00.0", pci_class, vendor, device))
     assert (len(read_gpus(snapshot)), len(read_accelerators(snapshot))) == (gpus, accelerators)
+
+
+@pytest.mark.parametrize(
+    ("vendor", "device", "name"),
+    [
+        pytest.param("1da3", "1000", "Gaudi", id="gaudi"),
+        pytest.param("1da3", "1020", "Gaudi 2", id="gaudi-2"),
+        pytest.param("1da3", "1060", "Gaudi 3", id="gaudi-3"),
+        pytest.param("1da3", "2000", None, id="a-device-that-is-newer-than-the-table"),
+        pytest.param("8086", "1020", None, id="another-vendor"),
+    ],
+)
+def test_names_of_accelerators(vendor, device, name):
+    links = {f"{PCI}/0000:01:00.0/driver": "/sys/bus/pci/drivers/habanalabs"}
+    files = function("0000:01:00.0", "0x120000", vendor, device, numa_node="1")
+    (found,) = read_accelerators(Snapshot(files, links))
+    assert (found.name, found.driver, found.numa_node) == (name, "habanalabs", 1)
+
+
+@pytest.mark.parametrize(
+    ("status", "numa_node"),
+    [
+        pytest.param("Node:      253\nStatus:    online\nAddress:   40000000000", 253, id="online"),
+        pytest.param("Node:      253\nStatus:    offline\nAddress:   40000000000", None, id="offline"),
+        pytest.param("Node:      253\nStatus:    online_failed", None, id="failed"),
+        pytest.param("Node:      -1\nStatus:    disabled", None, id="the-driver-keeps-it-to-itself"),
+        pytest.param("", None, id="no-such-file"),
+    ],
+)
+def test_the_numa_node_of_a_gpus_memory(status, numa_node):
+    files = function("0009:01:00.0", "0x030200", device="2342")
+    files["/proc/driver/nvidia/gpus/0009:01:00.0/numa_status"] = status
+    (gpu,) = read_gpus(Snapshot(files))
+    assert gpu.memory_numa_node == numa_node
 
 
 def test_a_numa_node_of_minus_one_is_unknown():

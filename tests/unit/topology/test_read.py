@@ -12,6 +12,11 @@ from numaforge.topology import read_topology
 from tests.fixtures.machines import MACHINES
 from tests.fixtures.trees import write_tree
 
+# What only NVML tells.
+_NVML = dict.fromkeys(
+    ("uuid", "name", "memory_bytes", "mig_capable", "mig_mode", "nvlinks", "fabric", "index")
+) | {"nvlink_peers": {}}
+
 
 @pytest.fixture(params=[name for name in MACHINES if name != "big-512"])
 def machine(request):
@@ -20,12 +25,7 @@ def machine(request):
     return replace(
         built,
         architecture="x86_64",
-        gpus=tuple(
-            replace(
-                gpu, uuid=None, name=None, memory_bytes=None, mig_capable=None, mig_mode=None, nvlinks=None
-            )
-            for gpu in built.gpus
-        ),
+        gpus=tuple(replace(gpu, **_NVML) if gpu.vendor == "10de" else gpu for gpu in built.gpus),
         pci_paths=built.pci_paths
         or {gpu.pci_address: (f"pci{gpu.pci_address[:7]}", gpu.pci_address) for gpu in built.gpus},
         kubelet=replace(built.kubelet, version=None) if built.kubelet else None,

@@ -17,6 +17,7 @@ from numaforge.kubelet.admission.masks import bits, lowest_bits, mask_of, masks_
 from numaforge.kubelet.admission.pod import Container, Quantities, pod_limits
 from numaforge.kubelet.admission.refusal import unexpected
 from numaforge.topology.model import NodeTopology
+from numaforge.topology.slices import countable_gpus
 
 GPU_RESOURCES = {"10de": "nvidia.com/gpu", "1002": "amd.com/gpu", "8086": "gpu.intel.com/xe"}
 
@@ -54,7 +55,7 @@ def read_inventory(document: Mapping[str, Any]) -> dict[str, tuple[Device, ...]]
 def inventory_of(topology: NodeTopology) -> dict[str, tuple[Device, ...]]:
     """Return a machine's GPUs as their vendor's device plugin advertises them: whole, by UUID or index."""
     found: dict[str, list[Device]] = {}
-    for gpu in topology.gpus:
+    for gpu in countable_gpus(topology.gpus):
         resource = GPU_RESOURCES.get(gpu.vendor.removeprefix("0x"))
         if resource is None:
             continue

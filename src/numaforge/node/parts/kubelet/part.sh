@@ -29,6 +29,9 @@ sys.exit(r.build_opener(r.ProxyHandler({})).open(sys.argv[1], timeout=2).read() 
 unit_state() { systemctl show -p MainPID -p NRestarts -p SubState "$KUBELET_UNIT"; }
 managers_run() { grep -q " $MANAGERS_SOCKET\$" /proc/net/unix; }
 managers_run_as_before() { [ ! -e "$PART/managers-ran" ] || managers_run; }
+steady_for() { # SECONDS: clocks that count whole ones are up to one ahead of what has passed
+    [ "$1" -eq 0 ] || [ $((now - since)) -gt "$1" ]
+}
 comes_up() { # SECONDS that it has to stay up; sets `why` when it does not
     deadline=$(($(uptime_seconds) + START_SECONDS))
     steady=
@@ -51,7 +54,7 @@ comes_up() { # SECONDS that it has to stay up; sets `why` when it does not
                 steady=$unit
                 since=$now
             fi
-            if managers_run_as_before && bound_run && [ $((now - since)) -ge "$1" ]; then return 0; fi
+            if managers_run_as_before && bound_run && steady_for "$1"; then return 0; fi
         else
             steady=
         fi

@@ -1,0 +1,109 @@
+"""Boxes in boxes, with every text measured before it is placed: what pictures are made of."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from numaforge.report.wording import ELLIPSIS
+
+# Widths of DejaVu Sans in thousandths of the font size. It is the widest of the common sans-serif fonts: what
+# fits in it fits in the others.
+_NARROW, _USUAL, _WIDE = 420, 650, 1000
+_NARROW_CHARACTERS = frozenset(" .,:;!|'()[]ijltfr-/·…")
+_WIDE_CHARACTERS = frozenset("mwMWQO@%+=<>#&")
+
+
+PADDING = 10
+LINE = 1.45  # line height per font size
+SMALL, BODY, HEADING, TITLE = 10, 11, 13, 20
+
+
+@dataclass(frozen=True)
+class Text:
+    """One line of text in its box: `x` is where its start, middle or end stands, `y` its baseline."""
+
+    content: str
+    x: float
+    y: float
+    size: float
+    anchor: str = "start"
+    bold: bool = False
+    muted: bool = False
+
+    @property
+    def width(self) -> float:
+        """The width it takes at most."""
+        return text_width(self.content, self.size, self.bold)
+
+
+@dataclass(frozen=True)
+class Box:
+    """A rectangle in its parent's coordinates. `kinds` become its classes, `title` what a pointer shows."""
+
+    kinds: tuple[str, ...]
+    width: float
+    height: float
+    x: float = 0.0
+    y: float = 0.0
+    title: str = ""
+    texts: tuple[Text, ...] = ()
+    children: tuple[Box, ...] = ()
+    data: Mapping[str, str] = field(default_factory=dict)
+
+    def at(self, x: float, y: float) -> Box:
+        """Return the same box elsewhere in its parent."""
+        return replace(self, x=x, y=y)
+
+
+def text_width(text: str, size: float, bold: bool = False) -> float:
+    """Return the width in pixels that a text takes at most."""
+    thousandths = sum(_character_width(character) for character in text)
+    return thousandths * size / 1000 * (1.1 if bold else 1.0)
+
+
+def fitted(candidates: Iterable[str], width: float, size: float, bold: bool = False) -> str:
+    """Return the first text that fits into `width`, else the last one cut short with an ellipsis."""
+    last = ""
+    for last in candidates:
+        if text_width(last, size, bold) <= width:
+            return last
+    while last and text_width(last + ELLIPSIS, size, bold) > width:
+        last = last[:-1]
+    return last.rstrip(" ,·") + ELLIPSIS if last else ""
+
+
+def _character_width(character: str) -> int:
+    if character in _NARROW_CHARACTERS:
+        return _NARROW
+    if not character.isascii() or character in _WIDE_CHARACTERS:
+        return _WIDE
+    return _USUAL + 60 if character.isupper() else _USUAL
+
+
+def in_grid(kind: str, boxes: Sequence[Box], columns: int, gap: float, stretched: bool = True) -> Box:
+    """The boxes in rows of `columns`; stretched ones are as wide as their column and as high as their row."""
+    columns = min(columns, len(boxes))
+    widths = [max(box.width for box in boxes[column::columns]) for column in range(columns)]
+    placed: list[Box] = []
+    y = 0.0
+    for start in range(0, len(boxes), columns):
+        row = boxes[start : start + columns]
+        height = max(box.height for box in row)
+        for column, box in enumerate(row):
+            sized = replace(box, width=widths[column], height=height) if stretched else box
+            placed.append(sized.at(sum(widths[:column]) + column * gap, y))
+        y += height + gap
+    return Box((kind,), sum(widths) + gap * (columns - 1), y - gap, children=tuple(placed))
+
+
+def stacked(boxes: Sequence[Box], gap: float) -> list[Box]:
+    placed, y = [], 0.0
+    for box in boxes:
+        placed.append(box.at(0, y))
+        y += box.height + gap
+    return placed
+
+
+def bottom(boxes: Sequence[Box]) -> float:
+    return max((box.y + box.height for box in boxes), default=0.0)

@@ -1,0 +1,265 @@
+"""Draw devices: chips below their PCIe switches, and the GPUs that NVLink or XGMI joins."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import combinations, groupby
+
+from numaforge.report.boxes import (
+    BODY,
+    HEADING,
+    LINE,
+    PADDING,
+    SMALL,
+    Box,
+    Text,
+    bottom,
+    fitted,
+    in_grid,
+    stacked,
+    text_width,
+)
+from numaforge.report.wording import (
+    accelerator_label,
+    counted,
+    gpu_label,
+    human_bytes,
+    joined,
+    nic_label,
+    nic_speed,
+    pcie_link,
+    slicing_in_force,
+)
+from numaforge.topology.links import (
+    Device,
+    gpu_names,
+    nvlink_domains,
+    pcie_switches,
+)
+from numaforge.topology.model import Gpu, Nic, NodeTopology, NvlinkDomain
+
+_LEAST_CHIP_WIDTH = 150.0
+_GAP = 6.0
+_SMALL_CHIP = 62.0  # holds "GPU15" and "18 links"
+_BAR = 20.0
+_STUB = 10.0  # how long a line between a bar and a chip is
+
+
+def all_devices(topology: NodeTopology) -> list[Device]:
+    """Return GPUs, accelerators, NICs, each by PCI address: those of one root complex stand together."""
+    kinds: tuple[tuple[Device, ...], ...] = (topology.gpus, topology.accelerators, topology.nics)
+    return [device for kind in kinds for device in sorted(kind, key=lambda device: device.pci_address)]
+
+
+def devices_box(devices: Sequence[Device], topology: NodeTopology, inner: float) -> Box | None:
+    """Return devices as chips: those that share a PCIe switch in its box, the others in rows."""
+    if not devices:
+        return None
+    paths = {
+        device.pci_address: pcie_switches(topology.pci_paths.get(device.pci_address, ()))
+        for device in devices
+    }
+    content = stacked(_below(devices, paths, gpu_names(topology.gpus), inner), _GAP)
+    return Box(("devices",), inner, bottom(content), children=tuple(content))
+
+
+def _below(
+    devices: Sequence[Device],
+    paths: Mapping[str, tuple[str, ...]],
+    names: Mapping[str, str],
+    inner: float,
+) -> list[Box]:
+    """The boxes of the outermost switches that several devices share, then rows of the other devices."""
+    by_switch: dict[str, list[Device]] = {}
+    for device in devices:
+        for switch in paths[device.pci_address][:1]:
+            by_switch.setdefault(switch, []).append(device)
+    shared = {switch: below for switch, below in by_switch.items() if len(below) > 1}
+    columns = max(1, int((inner + _GAP) // (2 * (_LEAST_CHIP_WIDTH + 2 * _GAP))))
+    width = (inner - _GAP * (columns - 1)) / columns
+    deeper = {address: path[1:] for address, path in paths.items()}
+    switches = [_switch(switch, below, deeper, names, width) for switch, below in sorted(shared.items())]
+    boxes = [in_grid("device-row", switches, columns, _GAP)] if switches else []
+    loose = [device for device in devices if not shared.keys() & set(paths[device.pci_address][:1])]
+    return boxes + _rows(loose, names, inner)
+
+
+def _switch(
+    switch: str,
+    devices: Sequence[Device],
+    paths: Mapping[str, tuple[str, ...]],
+    names: Mapping[str, str],
+    width: float,
+) -> Box:
+    inner = width - 2 * _GAP
+    top = _GAP + SMALL * LINE
+    one_switch_further = {paths[device.pci_address][:1] for device in devices}
+    if len(one_switch_further) == 1 and one_switch_further != {()}:  # nothing else hangs on this one
+        deeper = {address: path[1:] for address, path in paths.items()}
+        return _switch(next(iter(one_switch_further))[0], devices, deeper, names, width)
+    content = stacked(_below(devices, paths, names, inner), _GAP)
+    label = f"PCIe switch {switch}"
+    return Box(
+        ("pcie-switch",),
+        width,
+        top + bottom(content) + _GAP,
+        title=f"{label}: {counted(len(devices), 'device')}",
+        texts=(Text(fitted([label, switch], inner, SMALL), _GAP, _GAP + SMALL - 2, SMALL, muted=True),),
+        children=tuple(box.at(box.x + _GAP, box.y + top) for box in content),
+    )
+
+
+def _rows(devices: Sequence[Device], names: Mapping[str, str], inner: float) -> list[Box]:
+    """One row of chips after the other; each kind begins a new one unless a row holds them all."""
+    columns = max(1, int((inner + _GAP) // (_LEAST_CHIP_WIDTH + _GAP)))
+    width = (inner - _GAP * (columns - 1)) / columns
+    kinds = [list(devices)] if len(devices) <= columns else [list(g) for _, g in groupby(devices, key=type)]
+    return [
+        in_grid("device-row", [_device(device, names, width) for device in alike], columns, _GAP)
+        for alike in kinds
+        if alike
+    ]
+
+
+def _device(device: Device, names: Mapping[str, str], width: float) -> Box:
+    if isinstance(device, Gpu):
+        memory = human_bytes(device.memory_bytes) if device.memory_bytes is not None else ""
+        details = [device.pci_address, memory, slicing_in_force(device), pcie_link(device.link)]
+        return _chip("gpu", f"{names[device.pci_address]} {gpu_label(device)}", details, width)
+    if isinstance(device, Nic):
+        return _chip("nic", nic_label(device), [device.pci_address, nic_speed(device)], width)
+    return _chip("accelerator", accelerator_label(device), [device.pci_address, device.driver or ""], width)
+
+
+def _chip(kind: str, name: str, details: Sequence[str], width: float) -> Box:
+    room = width - 14
+    known = [detail for detail in details if detail]
+    shorter = [joined(known[:count]) for count in range(len(known), 0, -1)]
+    return Box(
+        ("device", kind),
+        width,
+        33,
+        title=joined([name, *known]),
+        texts=(
+            Text(fitted([name], room, BODY, bold=True), 9, 13.5, BODY, bold=True),
+            Text(fitted(shorter, room, SMALL), 9, 27, SMALL, muted=True),
+        ),
+    )
+
+
+def links_box(topology: NodeTopology, width: float) -> Box | None:
+    """Return how NVLink or XGMI joins the GPUs: a bar for each switch or hive, a line for each bridge."""
+    inner = width - 2 * PADDING
+    names = gpu_names(topology.gpus)
+    parts = [
+        part for domain in nvlink_domains(topology.gpus) for part in _domain(domain, topology, names, inner)
+    ]
+    hives: dict[str, list[Gpu]] = {}
+    for gpu in topology.gpus:
+        if gpu.xgmi_hive is not None:
+            hives.setdefault(gpu.xgmi_hive, []).append(gpu)
+    parts += [_bar(["XGMI"], gpus, names, inner) for gpus in hives.values() if len(gpus) > 1]
+    if not parts:
+        return None
+    label = "Links between GPUs"
+    top = PADDING + HEADING * LINE
+    content = stacked(parts, 2 * _GAP)
+    return Box(
+        ("package",),
+        width,
+        top + bottom(content) + PADDING,
+        title=label,
+        texts=(Text(label, PADDING, PADDING + HEADING - 1, HEADING, bold=True),),
+        children=tuple(box.at(box.x + PADDING, box.y + top) for box in content),
+    )
+
+
+def _domain(
+    domain: NvlinkDomain, topology: NodeTopology, names: Mapping[str, str], inner: float
+) -> list[Box]:
+    gpus = [gpu for gpu in topology.gpus if gpu.pci_address in domain.gpus]
+    switched = [gpu for gpu in gpus if "switch" in gpu.nvlink_peers or gpu.fabric is not None]
+    parts = []
+    if switched:
+        beyond = ["NVSwitch · also to other hosts of the fabric"] if domain.fabric else []
+        parts.append(_bar([*beyond, "NVSwitch"], switched, names, inner, domain.fabric))
+    pairs = [
+        _pair(names[one.pci_address], names[other.pci_address], count)
+        for one, other in combinations(gpus, 2)
+        for count in (
+            max(one.nvlink_peers.get(other.pci_address, 0), other.nvlink_peers.get(one.pci_address, 0)),
+        )
+        if count
+    ]
+    if pairs:
+        columns = max(1, int((inner + 4 * _GAP) // (pairs[0].width + 4 * _GAP)))
+        parts.append(in_grid("device-row", pairs, columns, 4 * _GAP, stretched=False))
+    return parts
+
+
+def _bar(
+    labels: Sequence[str],
+    gpus: Sequence[Gpu],
+    names: Mapping[str, str],
+    inner: float,
+    fabric: str | None = None,
+) -> Box:
+    """A bar with a line to each GPU below it; more GPUs than fit beside each other take another bar."""
+    chips = [_small_chip(names[gpu.pci_address], gpu.nvlink_peers.get("switch")) for gpu in gpus]
+    columns = max(1, int((inner + _GAP) // (_SMALL_CHIP + _GAP)))
+    title = joined([labels[-1], fabric or ""])
+    rows = [
+        _bar_row(labels, chips[start : start + columns], inner, title)
+        for start in range(0, len(chips), columns)
+    ]
+    content = stacked(rows, 2 * _GAP)
+    return Box(("group",), max(row.width for row in rows), bottom(content), children=tuple(content))
+
+
+def _bar_row(labels: Sequence[str], chips: Sequence[Box], inner: float, title: str) -> Box:
+    named = min(inner, text_width(labels[0], BODY, bold=True) + 16)
+    width = max(len(chips) * (_SMALL_CHIP + _GAP) - _GAP, named)
+    step = (width + _GAP) / len(chips)
+    first = (step - _GAP - _SMALL_CHIP) / 2
+    placed = [chip.at(first + number * step, _BAR + _STUB) for number, chip in enumerate(chips)]
+    lines = [
+        Box(("gpu-link",), 3, _STUB, x=chip.x + _SMALL_CHIP / 2 - 1.5, y=_BAR, title=chip.title)
+        for chip in placed
+    ]
+    label = fitted(labels, width - 16, BODY, bold=True)
+    text = Text(label, width / 2, _BAR - 6, BODY, anchor="middle", bold=True)
+    bar = Box(("gpu-switch",), width, _BAR, title=title, texts=(text,))
+    return Box(("group",), width, bottom(placed), children=(bar, *lines, *placed))
+
+
+def _pair(one: str, other: str, count: int) -> Box:
+    """Two GPUs with a line between them, and above it how many NVLinks it stands for."""
+    label = f"NV{count}"
+    length = text_width(label, SMALL) + 10
+    chips = (_small_chip(one, None), _small_chip(other, None).at(_SMALL_CHIP + length, 0))
+    height = chips[0].height
+    line = Box(
+        ("gpu-link",),
+        length,
+        3,
+        x=_SMALL_CHIP,
+        y=height / 2,
+        title=f"{one} and {other}: {counted(count, 'NVLink')}",
+    )
+    text = Text(label, _SMALL_CHIP + length / 2, height / 2 - 4, SMALL, anchor="middle")
+    return Box(("group",), 2 * _SMALL_CHIP + length, height, texts=(text,), children=(*chips, line))
+
+
+def _small_chip(name: str, links: int | None) -> Box:
+    told = counted(links, "link") if links else ""
+    room, middle = _SMALL_CHIP - 6, _SMALL_CHIP / 2
+    texts = [Text(fitted([name], room, BODY, bold=True), middle, 14.5, BODY, anchor="middle", bold=True)]
+    if told:
+        texts.append(Text(fitted([told], room, SMALL), middle, 27, SMALL, anchor="middle", muted=True))
+    return Box(
+        ("device", "gpu"),
+        _SMALL_CHIP,
+        33.0 if told else 22.0,
+        title=joined([name, told]),
+        texts=tuple(texts),
+    )

@@ -1,0 +1,221 @@
+"""How near two devices are: the distances of `nvidia-smi topo -m`, from sysfs and the GPUs' own links."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from numaforge.topology.model import Accelerator, CpuSet, Gpu, Nic, NodeTopology, NvlinkDomain
+
+Device = Gpu | Accelerator | Nic
+
+SELF = "X"
+
+# As NVIDIA explains them below the table of nvidia-smi, nearest first.
+LEGEND: Mapping[str, str] = {
+    SELF: "the device itself",
+    "NV#": "so many NVLinks, bonded",
+    "XGMI": "AMD's links between GPUs",
+    "PIX": "at most one PCIe switch between them",
+    "PXB": "several PCIe switches below one root port",
+    "PHB": "through one PCIe host bridge, as a rule the CPU",
+    "NODE": "through several host bridges of one NUMA node",
+    "SYS": "through the interconnect between NUMA nodes",
+}
+
+
+@dataclass(frozen=True)
+class LinkedDevice:
+    """A device as the matrix shows it.
+
+    `name` is GPU0, ACC0 or NIC0, `label` what others call it (`mlx5_0`, the model). `cpus` are those of the
+    NUMA node that it is near to.
+    """
+
+    name: str
+    label: str
+    device: Device
+    numa_node: int | None
+    cpus: CpuSet | None
+
+    @property
+    def memory_numa_node(self) -> int | None:
+        """The NUMA node that its own memory is, where there is one."""
+        return self.device.memory_numa_node if isinstance(self.device, Gpu) else None
+
+
+@dataclass(frozen=True)
+class LinkMatrix:
+    """Every pair of devices: `links` has a row for each device, and in it a link to each device."""
+
+    devices: tuple[LinkedDevice, ...]
+    links: tuple[tuple[str | None, ...], ...]
+    nvlink_domains: tuple[NvlinkDomain, ...]
+
+
+def link_matrix(topology: NodeTopology) -> LinkMatrix:
+    """Return how near every GPU, accelerator and NIC is to every other one.
+
+    NICs are those with an RDMA device, as nvidia-smi has it; where there are none, all.
+    """
+    devices = tuple(
+        LinkedDevice(name, label, device, node, _cpus_of(node, topology))
+        for name, label, device in _named(topology)
+        for node in (nearest_numa_node(device, topology),)
+    )
+    links = tuple(
+        tuple(link_between(one.device, other.device, topology) for other in devices) for one in devices
+    )
+    return LinkMatrix(devices, links, nvlink_domains(topology.gpus))
+
+
+def link_between(one: Device, other: Device, topology: NodeTopology) -> str | None:
+    """Return `X`, `NV18`, `XGMI`, or the distance over PCIe; None where that is not known."""
+    if one is other:
+        return SELF
+    if isinstance(one, Gpu) and isinstance(other, Gpu):
+        count = nvlinks_between(one, other)
+        if count:
+            return f"NV{count}"
+        if one.xgmi_hive is not None and one.xgmi_hive == other.xgmi_hive:
+            return "XGMI"
+    return pci_distance(one, other, topology)
+
+
+def nvlinks_between(one: Gpu, other: Gpu) -> int:
+    """Return how many NVLinks join two GPUs, directly or through switches of the same fabric; 0 is none."""
+    switched = min(gpu.nvlink_peers.get("switch", 0) for gpu in (one, other))
+    return direct_nvlinks(one, other) or (switched if one.fabric == other.fabric else 0)
+
+
+def direct_nvlinks(one: Gpu, other: Gpu) -> int:
+    """Return how many NVLinks lead from one GPU to the other; either side may tell it, 0 is none."""
+    return max(one.nvlink_peers.get(other.pci_address, 0), other.nvlink_peers.get(one.pci_address, 0))
+
+
+def pci_distance(one: Device, other: Device, topology: NodeTopology) -> str | None:
+    """Return PIX, PXB, PHB, NODE or SYS for two functions, None where the firmware does not tell it.
+
+    NCCL calls NODE PHB, and functions of one card without a switch PHB instead of PIX.
+    """
+    paths = [topology.pci_paths.get(device.pci_address, ()) for device in (one, other)]
+    if all(paths) and paths[0][0] == paths[1][0]:
+        return _below_one_host_bridge(*paths)
+    nodes = [nearest_numa_node(device, topology) for device in (one, other)]
+    if None in nodes:
+        return None
+    if nodes[0] != nodes[1]:
+        return "SYS"
+    return "NODE" if all(paths) else None
+
+
+def _below_one_host_bridge(one: Sequence[str], other: Sequence[str]) -> str:
+    if one[1:2] != other[1:2]:  # the root port
+        return "PHB"
+    return "PIX" if pcie_switches(one) == pcie_switches(other) else "PXB"
+
+
+def pcie_switches(path: Sequence[str]) -> tuple[str, ...]:
+    """Return the switches on the way from the root port down to a function, each by its upstream port.
+
+    A switch shows as two bridges, its upstream and one downstream port.
+    """
+    return tuple(path[2:-1:2])
+
+
+def nearest_numa_node(device: Device, topology: NodeTopology) -> int | None:
+    """Return the NUMA node of a device: where the kernel does not say, the only one that has CPUs."""
+    if device.numa_node is not None:
+        return device.numa_node
+    with_cpus = [node.id for node in topology.numa_nodes if node.cpus]
+    return with_cpus[0] if len(with_cpus) == 1 else None
+
+
+def nvlink_domains(gpus: Iterable[Gpu]) -> tuple[NvlinkDomain, ...]:
+    """Return the groups of GPUs that NVLink joins; a single GPU is one where it has a fabric."""
+    listed = {gpu.pci_address: gpu for gpu in gpus}
+    neighbours: dict[object, set[object]] = {address: set() for address in listed}
+    for address, gpu in listed.items():
+        joined: set[object] = {peer for peer in gpu.nvlink_peers if peer in listed}
+        if gpu.fabric is not None or "switch" in gpu.nvlink_peers:
+            joined.add(("fabric", gpu.fabric))
+        for neighbour in joined:
+            neighbours[address].add(neighbour)
+            neighbours.setdefault(neighbour, set()).add(address)
+    domains = []
+    seen: set[object] = set()
+    for address, gpu in sorted(listed.items()):
+        group = _reached(address, neighbours, seen)
+        members = tuple(sorted(each for each in group if isinstance(each, str)))
+        if len(members) > 1 or (members and gpu.fabric is not None):
+            fabric = next((listed[each].fabric for each in members if listed[each].fabric), None)
+            domains.append(NvlinkDomain(members, fabric))
+    return tuple(domains)
+
+
+def _reached(start: object, neighbours: Mapping[object, set[object]], seen: set[object]) -> set[object]:
+    """Return what can be reached from `start` and was not seen before, and add it to `seen`."""
+    group: set[object] = set()
+    waiting = [start]
+    while waiting:
+        one = waiting.pop()
+        if one not in seen:
+            seen.add(one)
+            group.add(one)
+            waiting.extend(neighbours[one])
+    return group
+
+
+def gpu_memory_nodes(topology: NodeTopology) -> dict[int, str]:
+    """Return the NUMA nodes without CPUs that are a GPU's memory, each with the GPU's PCI address.
+
+    There are none where the driver manages that memory itself (CDMM, from R580), nor on PCIe cards.
+    """
+    without_cpus = {node.id for node in topology.numa_nodes if not node.cpus}
+    return {
+        gpu.memory_numa_node: gpu.pci_address
+        for gpu in topology.gpus
+        if gpu.memory_numa_node is not None and gpu.memory_numa_node in without_cpus
+    }
+
+
+def gpu_names(gpus: Iterable[Gpu]) -> dict[str, str]:
+    """Return the name of each GPU by PCI address: GPU0, with NVML's index.
+
+    Where no GPU has an index they are counted by PCI address, as NVML does. One that alone has none is
+    given a letter instead: the numbers belong to the others.
+    """
+    ordered = sorted(gpus, key=lambda gpu: gpu.pci_address)
+    if all(gpu.index is None for gpu in ordered):
+        return {gpu.pci_address: f"GPU{place}" for place, gpu in enumerate(ordered)}
+    names = {gpu.pci_address: f"GPU{gpu.index}" for gpu in ordered if gpu.index is not None}
+    unnumbered = [gpu.pci_address for gpu in ordered if gpu.index is None]
+    return names | {address: f"GPU{chr(ord('a') + place)}" for place, address in enumerate(unnumbered)}
+
+
+def _named(topology: NodeTopology) -> Iterable[tuple[str, str, Device]]:
+    names = gpu_names(topology.gpus)
+    for gpu in sorted(topology.gpus, key=lambda gpu: _natural(names[gpu.pci_address])):
+        yield names[gpu.pci_address], gpu.name or f"{gpu.vendor}:{gpu.device}", gpu
+    for place, one in enumerate(sorted(topology.accelerators, key=lambda one: one.pci_address)):
+        yield f"ACC{place}", one.name or f"{one.vendor}:{one.device}", one
+    for place, (label, nic) in enumerate(_nics(topology.nics)):
+        yield f"NIC{place}", label, nic
+
+
+def _nics(nics: Iterable[Nic]) -> list[tuple[str, Nic]]:
+    """The NICs by the name of their RDMA device, each once: a function may have several interfaces."""
+    rdma = {nic.rdma_device: nic for nic in nics if nic.rdma_device is not None}
+    if not rdma:
+        rdma = {nic.interface or nic.pci_address: nic for nic in nics}
+    return sorted(rdma.items(), key=lambda named: _natural(named[0]))
+
+
+def _natural(name: str) -> list[tuple[int, str]]:
+    """A key that puts mlx5_2 before mlx5_10."""
+    return [(int(part), "") if part.isdigit() else (0, part) for part in re.split(r"(\d+)", name)]
+
+
+def _cpus_of(numa_node: int | None, topology: NodeTopology) -> CpuSet | None:
+    return next((node.cpus for node in topology.numa_nodes if node.id == numa_node), None)

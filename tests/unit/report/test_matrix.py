@@ -1,0 +1,141 @@
+"""The table of links: readable at its width, complete, and the same as data."""
+
+from __future__ import annotations
+
+import io
+import json
+from dataclasses import replace
+
+import pytest
+from rich.console import Console
+
+from numaforge.report.matrix import MatrixTable, matrix_document
+from numaforge.topology.links import link_matrix
+from tests.fixtures import machines
+
+MACHINES = {
+    "8 GPUs and 10 NICs": machines.hgx_a100(),
+    "DGX H100": machines.dgx_h100(),
+    "GPU memory as NUMA nodes": machines.gb200_nvl72_tray(),
+    "AMD": machines.mi300x(),
+    "accelerators": machines.gaudi2(),
+    "one GPU": machines.one_gpu(),
+}
+
+
+def printed(topology, width):
+    out = io.StringIO()
+    Console(file=out, width=width, highlight=False).print(MatrixTable(link_matrix(topology)))
+    return out.getvalue()
+
+
+def blocks(text):
+    """Return the cells of the table's blocks, each by the name of its row."""
+    table = text.partition("\nDevices\n")[0]
+    rows = [
+        [line.split() for line in block.splitlines() if line[:1].strip()] for block in table.split("\n\n")
+    ]
+    return [{row[0]: row[1:] for row in block} for block in rows]
+
+
+@pytest.mark.parametrize("width", [60, 80, 120, 200])
+@pytest.mark.parametrize("topology", MACHINES.values(), ids=MACHINES)
+def test_every_link_is_shown_at_every_width_uncut(topology, width):
+    text = printed(topology, width)
+    assert max(len(line) for line in text.splitlines()) <= width
+    matrix = link_matrix(topology)
+    for device, links in zip(matrix.devices, matrix.links, strict=True):
+        row = [cell for block in blocks(text) for cell in block[device.name]]
+        assert row[: len(links)] == [link or "?" for link in links]
+
+
+def test_8_gpus_and_10_nics_stand_beside_each_other_at_120_columns():
+    assert len(blocks(printed(machines.hgx_a100(), 120))) == 1
+
+
+def test_what_does_not_fit_is_divided_by_kind():
+    first, second = printed(machines.dgx_h100(), 80).partition("\nDevices\n")[0].split("\n\n")
+    assert first.splitlines()[0].split() == [f"GPU{place}" for place in range(8)]
+    assert second.splitlines()[0].split() == [*(f"NIC{place}" for place in range(8)), "CPU", "NUMA", "GPU"]
+
+
+def test_a_gpu_shows_its_cpus_its_numa_node_and_that_of_its_memory():
+    (rows,) = blocks(printed(machines.gb200_nvl72_tray(), 80))
+    assert rows["GPU2"][-3:] == ["72-143", "1", "18"]
+    assert rows["NIC2"][-2:] == ["72-143", "1"]
+    (rows,) = blocks(printed(machines.gb200_cdmm(), 80))
+    assert rows["GPU2"][-3:] == ["72-143", "1", "N/A"]
+
+
+def test_the_legend_explains_what_is_shown_and_nothing_else():
+    legend = printed(machines.nvlink_bridges(), 80).partition("\nLegend\n")[2]
+    assert [line.split()[0] for line in legend.splitlines()] == ["X", "NV#", "PHB", "SYS"]
+
+
+def test_the_devices_are_listed_by_address_and_the_name_that_others_use():
+    devices = printed(machines.dgx_h100(), 80).partition("\nDevices\n")[2].partition("\n\n")[0]
+    assert "  GPU0 0000:1b:00.0 NVIDIA H100 80GB HBM3" in devices.splitlines()
+    assert "  NIC7 0000:dc:00.0 mlx5_7" in devices.splitlines()
+
+
+def without_numa_nodes(topology):
+    """Return the machine as firmware without _PXM leaves it."""
+    return replace(
+        topology,
+        gpus=tuple(replace(gpu, numa_node=None) for gpu in topology.gpus),
+        nics=tuple(replace(nic, numa_node=None) for nic in topology.nics),
+    )
+
+
+def test_what_is_not_known_is_a_question_mark():
+    text = printed(without_numa_nodes(machines.dgx_h100()), 120)
+    rows = blocks(text)[0]
+    assert rows["GPU0"][8:11] == ["PIX", "?", "?"]
+    assert rows["GPU0"][-3:] == ["?", "?", "N/A"]
+    assert "? not known" in " ".join(text.split())
+
+
+@pytest.mark.parametrize(
+    ("topology", "noted"),
+    [
+        pytest.param(machines.one_gpu(), True, id="nvidia-without-an-answer"),
+        pytest.param(machines.nvlink_bridges(), False, id="nvidia-with-an-answer"),
+        pytest.param(machines.mi300x(), False, id="amd-has-no-nvlink"),
+    ],
+)
+def test_nvlinks_that_no_driver_told_are_noted(topology, noted):
+    assert ("NVLinks are not known of GPU0" in printed(topology, 80)) == noted
+
+
+def test_a_machine_without_devices_says_so():
+    assert printed(machines.two_cpu_vm(), 80) == "no GPU, accelerator or NIC\n"
+
+
+def test_the_same_as_data():
+    document = json.loads(json.dumps(matrix_document(link_matrix(machines.gb200_nvl72_tray()))))
+    assert document["links"]["GPU0"] == {
+        "GPU0": "X",
+        "GPU1": "NV18",
+        "GPU2": "NV18",
+        "GPU3": "NV18",
+        "NIC0": "NODE",
+        "NIC1": "NODE",
+        "NIC2": "SYS",
+        "NIC3": "SYS",
+    }
+    assert document["devices"][0] == {
+        "name": "GPU0",
+        "pci_address": "0008:01:00.0",
+        "label": "NVIDIA GB200",
+        "cpu_affinity": "0-71",
+        "numa_node": 0,
+        "memory_numa_node": 2,
+    }
+    (domain,) = document["nvlink_domains"]
+    assert domain["gpus"] == ["0008:01:00.0", "0009:01:00.0", "0018:01:00.0", "0019:01:00.0"]
+
+
+def test_an_unknown_link_is_null():
+    document = matrix_document(link_matrix(without_numa_nodes(machines.dgx_h100())))
+    assert document["links"]["GPU0"]["NIC1"] is None
+    assert document["devices"][0]["cpu_affinity"] is None
