@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Generic, TypeVar
 
-Machine = TypeVar("Machine")
+Subject = TypeVar("Subject")
 
 
 class Severity(StrEnum):
@@ -74,7 +74,7 @@ class Seen:
 
 
 @dataclass(frozen=True)
-class MachineRule(Rule, Generic[Machine]):
+class MachineRule(Rule, Generic[Subject]):
     """A rule about machines: where it applies, what it looks at, and what helps.
 
     `look` yields nothing of what is sound. `machines` says in one phrase for which machines it is made.
@@ -83,8 +83,8 @@ class MachineRule(Rule, Generic[Machine]):
     machines: str
     source: str
     remedy: str
-    applies: Callable[[Machine], Applicability]
-    look: Callable[[Machine], Iterable[Seen]]
+    applies: Callable[[Subject], Applicability]
+    look: Callable[[Subject], Iterable[Seen]]
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,7 @@ class Judgement:
     findings: tuple[Finding, ...] = ()
 
 
-def judge(rule: MachineRule[Machine], machine: Machine) -> Judgement:
+def judge(rule: MachineRule[Subject], machine: Subject) -> Judgement:
     """Return what a rule comes to on a machine.
 
     One thing that is wrong is found whatever is unknown of others; passed means that nothing was unknown.

@@ -110,18 +110,6 @@ def _fits(machine: NodeTopology, prefix: str) -> Iterator[Seen]:
             yield Seen(f"{name} is {version}, the driver is {install.loaded}")
 
 
-def _imex_runs_here(machine: NodeTopology) -> Applicability:
-    where = scope.in_a_rack(machine)
-    install = _install(machine)
-    if not where.applies:
-        return where
-    if install.imex_service is None and install.daemons is None:
-        return Applicability(None, "the host's IMEX service was not looked for")
-    if install.imex_service != "enabled":
-        return Applicability(False, "the host's own IMEX service is not enabled")
-    return Applicability(True, "the host's own IMEX service is enabled")
-
-
 _persistence = scope.each(
     scope.not_vgpu,
     lambda gpu: gpu.persistence,
@@ -287,7 +275,7 @@ RULES: tuple[MachineRule[NodeTopology], ...] = (
         "with GPUs of a rack (GB200, GB300) and the host's own IMEX service enabled",
         "the package database",
         "install nvidia-imex of the driver's version on every node of the rack",
-        _imex_runs_here,
+        scope.imex_of_the_host,
         lambda machine: _fits(machine, "nvidia-imex"),
     ),
 )

@@ -109,16 +109,6 @@ def _two_imex_daemons(machine: NodeTopology) -> Iterator[Seen]:
         yield Seen("an nvidia-imex of a pod and one of the host run side by side")
 
 
-def _imex_of_the_host(machine: NodeTopology) -> Applicability:
-    where = scope.in_a_rack(machine)
-    if not where.applies:
-        return where
-    service = (machine.nvidia_install or NvidiaInstall()).imex_service
-    if service != "enabled":
-        return Applicability(False, "the host's own IMEX service is not enabled")
-    return Applicability(True, "the host's own IMEX service is enabled")
-
-
 def _no_imex_nodes(machine: NodeTopology) -> Iterator[Seen]:
     nodes = machine.nvidia_install.imex_nodes if machine.nvidia_install else None
     if nodes is None:
@@ -207,7 +197,7 @@ RULES: tuple[MachineRule[NodeTopology], ...] = (
         "with GPUs of a rack (GB200, GB300) and the host's own IMEX service enabled",
         "/etc/nvidia-imex/nodes_config.cfg",
         "list the nodes that share memory, or disable the service where each node works alone",
-        _imex_of_the_host,
+        scope.imex_of_the_host,
         _no_imex_nodes,
     ),
 )

@@ -139,5 +139,18 @@ def in_a_rack(machine: NodeTopology) -> Applicability:
     return Applicability(found, "GPUs of a rack" if found else "no GPU of a rack")
 
 
+def imex_of_the_host(machine: NodeTopology) -> Applicability:
+    """Say whether the host shares memory with others of its rack by an IMEX service of its own."""
+    where = in_a_rack(machine)
+    if not where.applies:
+        return where
+    install = machine.nvidia_install
+    if install is None or install.daemons is None:
+        return Applicability(None, "the host's IMEX service was not looked for")
+    if install.imex_service != "enabled":
+        return Applicability(False, "the host's own IMEX service is not enabled")
+    return Applicability(True, "the host's own IMEX service is enabled")
+
+
 def _counted(count: int) -> str:
     return f"{count} GPU{'' if count == 1 else 's'}"

@@ -12,7 +12,7 @@ import pytest
 from numaforge.snapshot import from_root, parse_output, script
 from numaforge.topology import read_topology
 from numaforge.topology.model import GpuProcess, NvidiaInstall
-from tests.fixtures.machines import dgx_h100, lab_node
+from tests.fixtures.machines import lab_node
 from tests.fixtures.trees import link, write, write_tree
 
 SAID = (
@@ -26,7 +26,7 @@ SMI = "<nvidia_smi_log>\n<driver_version>580.95.05</driver_version>\n</nvidia_sm
 @pytest.fixture
 def host(tmp_path):
     """Write the tree of a host with NVIDIA's driver, its daemons and a list of IMEX nodes."""
-    root = write_tree(tmp_path / "root", dgx_h100())
+    root = write_tree(tmp_path / "root", lab_node())
     write(root, "/proc/driver/nvidia/version", SAID)
     write(root, "/sys/module/nvidia/version", "580.95.05\n")
     write(root, "/sys/module/ib_umad/initstate", "live\n")
