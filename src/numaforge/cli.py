@@ -15,6 +15,7 @@ from numaforge.commands.check import check
 from numaforge.commands.device_plugin import device_plugin
 from numaforge.commands.draw import draw
 from numaforge.commands.fit import fit
+from numaforge.commands.gpus import gpus
 from numaforge.commands.init import init
 from numaforge.commands.mig import mig
 from numaforge.commands.plan import plan
@@ -35,6 +36,7 @@ COMMANDS: tuple[click.Command, ...] = (
     check,
     admit,
     fit,
+    gpus,
     mig,
     device_plugin,
     rollout,

@@ -55,6 +55,7 @@ def kind_of(machine: NodeTopology, sysctls: Collection[str] = ()) -> NodeTopolog
         sysctls={name: value if name in sysctls else "" for name, value in machine.sysctls.items()},
         gpus=tuple(map(_gpu_kind, machine.gpus)),
         gpu_processes={},
+        nvidia_install=None,
         device_holders=None,
         numa_nodes=tuple(_without_free_pages(node) for node in machine.numa_nodes),
         hugepages={size: _full(pool) for size, pool in machine.hugepages.items()},

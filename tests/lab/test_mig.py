@@ -17,7 +17,7 @@ from tests.lab.rollouts import QUICK, applied, free, inventory
 from tests.lab.transactions import boots, ready
 
 CUT: Mapping[int, tuple[tuple[int, int], ...]] = {
-    0: ((19, 0), (19, 1), (19, 2), (9, 4)),
+    0: ((9, 0), (19, 4), (19, 5), (19, 6)),
     1: tuple((19, start) for start in range(7)),
 }
 """Profile and start of each GPU instance, by the index of its GPU."""
@@ -37,7 +37,10 @@ OFFERED_WITHIN_S = 120
 def cut(found: tuple[Gpu, ...]) -> dict[int, tuple[tuple[int, int], ...]]:
     """Return where the GPU instances of the GPUs in MIG mode lie, by the index of the GPU."""
     return {
-        index: tuple((each.profile_id, each.start) for each in gpu.gpu_instances or ())
+        index: tuple(
+            (each.profile_id, each.start)
+            for each in sorted(gpu.gpu_instances or (), key=lambda each: each.start)
+        )
         for index, gpu in enumerate(found)
         if gpu.mig_mode == "enabled"
     }

@@ -4,43 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from enum import StrEnum
 from typing import Any
 
+from numaforge.findings import Finding, Rule, Severity
 
-class Severity(StrEnum):
-    """An error keeps the kubelet from starting, a warning is what it accepts and should not."""
-
-    ERROR = "error"
-    WARNING = "warning"
-    NOTE = "note"
-
-
-@dataclass(frozen=True)
-class Rule:
-    """A kind of finding. `id` never changes its meaning; `title` is one clause."""
-
-    id: str
-    severity: Severity
-    title: str
-
-
-@dataclass(frozen=True)
-class Finding:
-    """One thing that is wrong.
-
-    `path` is the setting (`reservedMemory[0].limits.memory`), a flag (`--reserved-cpus`) or a file; `file`
-    and `line` (from 1) say where it stands. `text` is the kubelet's own text where it has one.
-    """
-
-    id: str
-    severity: Severity
-    message: str
-    remedy: str
-    path: str | None = None
-    text: str | None = None
-    file: str | None = None
-    line: int | None = None
+_SOURCE = "the kubelet's rules"
 
 
 @dataclass(frozen=True)
@@ -143,8 +111,8 @@ def found(
     file: str | None = None,
     line: int | None = None,
 ) -> Finding:
-    """Return a finding of a rule, with the rule's severity."""
-    return Finding(rule_id, RULES[rule_id].severity, message, remedy, path, text, file, line)
+    """Return a finding of a rule, with the rule's severity; `text` is what the kubelet itself says."""
+    return Finding(rule_id, RULES[rule_id].severity, message, remedy, path, _SOURCE, text, file, line)
 
 
 def dotted(path: tuple[str | int, ...]) -> str:

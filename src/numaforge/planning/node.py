@@ -7,6 +7,8 @@ from dataclasses import replace
 from pathlib import PurePosixPath
 
 from numaforge.errors import PlanError
+from numaforge.findings import judge
+from numaforge.gpus.driver import UNANSWERED
 from numaforge.kinds import kind_of, once_per_kind
 from numaforge.kubelet.admission import inventory_of
 from numaforge.kubelet.minors.versions import LATEST_MINOR, KubeletVersion
@@ -128,6 +130,7 @@ def _plan(topology: NodeTopology, profile: NodeProfile, asked_version: str | Non
             *(notice for part in parts for notice in part.notices),
             *_unread_notice(topology),
             *_swap_notice(topology, profile, existing, kubelet.value),
+            *_lost_gpu_notice(topology),
         ),
         largest_pods=largest.value,
     )
@@ -220,6 +223,20 @@ def _unread_notice(topology: NodeTopology) -> tuple[Notice, ...]:
 
 def _is_below(file: str, folder: str | None) -> bool:
     return folder is not None and PurePosixPath(file).is_relative_to(folder)
+
+
+def _lost_gpu_notice(topology: NodeTopology) -> tuple[Notice, ...]:
+    lost = judge(UNANSWERED, topology).findings
+    if not lost:
+        return ()
+    gpus = ", ".join(f"{finding.where} ({finding.evidence})" for finding in lost)
+    return (
+        Notice(
+            "gpu-unanswered",
+            f"{gpus}: no answer. The plan leaves CPUs for it as for the others, and no pod gets it: "
+            "`numaforge gpus check` says what helps",
+        ),
+    )
 
 
 def _swap_notice(

@@ -10,7 +10,8 @@ import click
 from numaforge import __version__
 
 if TYPE_CHECKING:
-    from numaforge.kubelet.findings import Finding, Report
+    from numaforge.findings import Finding
+    from numaforge.kubelet.findings import Report
 
 COLOURS = {"error": "red", "warning": "yellow", "note": "cyan"}
 _SARIF_LEVELS = {"error": "error", "warning": "warning", "note": "note"}
@@ -24,8 +25,8 @@ def as_text(report: Report) -> str:
         label = click.style(f"{finding.severity} {finding.id}", fg=COLOURS[finding.severity], bold=True)
         place = _place(finding)
         lines.append(f"{label}  {place}" if place else label)
-        lines.append(f"  {finding.message}")
-        if finding.text and finding.message not in finding.text:
+        lines.append(f"  {finding.evidence}")
+        if finding.text and finding.evidence not in finding.text:
             lines.append(click.style(f"  kubelet: {finding.text}", dim=True))
         lines.append(f"  -> {finding.remedy}")
         lines.append("")
@@ -50,10 +51,10 @@ def to_document(report: Report) -> dict[str, Any]:
             {
                 "id": finding.id,
                 "severity": str(finding.severity),
-                "path": finding.path,
+                "path": finding.where,
                 "file": finding.file,
                 "line": finding.line,
-                "message": finding.message,
+                "message": finding.evidence,
                 "text": finding.text,
                 "remedy": finding.remedy,
             }
@@ -100,9 +101,9 @@ def _sarif_result(finding: Finding, ids: list[str]) -> dict[str, Any]:
         "ruleId": finding.id,
         "ruleIndex": ids.index(finding.id),
         "level": _SARIF_LEVELS[finding.severity],
-        "message": {"text": f"{finding.message}. Remedy: {finding.remedy}"},
+        "message": {"text": f"{finding.evidence}. Remedy: {finding.remedy}"},
     }
-    properties = {"path": finding.path, "kubelet": finding.text}
+    properties = {"path": finding.where, "kubelet": finding.text}
     result["properties"] = {name: value for name, value in properties.items() if value is not None}
     if finding.file:
         location: dict[str, Any] = {"artifactLocation": {"uri": finding.file}}
@@ -116,7 +117,7 @@ def _place(finding: Finding) -> str:
     where = finding.file or ""
     if finding.line:
         where += f":{finding.line}"
-    return "  ".join(filter(None, (where, finding.path if finding.path != finding.file else None)))
+    return "  ".join(filter(None, (where, finding.where if finding.where != finding.file else None)))
 
 
 def _json_text(report: Report) -> str:

@@ -49,6 +49,11 @@ def script(root: str = "") -> str:
         "pod_logs": _relative(catalogue.POD_LOGS),
         "cpuinfo": catalogue.CPUINFO,
         "plan": _relative(catalogue.PLAN),
+        "present_wanted": " ".join(map(_relative, catalogue.PRESENT)),
+        "daemons_wanted": " ".join(catalogue.DAEMONS),
+        "imex_nodes": _relative(catalogue.IMEX_NODES),
+        "packages_wanted": " ".join(catalogue.PACKAGES),
+        "modprobe_wanted": " ".join(map(_relative, catalogue.MODPROBE)),
         "probe": _probe(),
     }
     return shell.assignments(values) + shell.library("snapshot/capture")
@@ -299,7 +304,8 @@ class _Tree:
         attributes = dict(self._attributes())
         texts: dict[str, str] = {}
         unreadable: list[str] = []
-        paths = [path for glob in catalogue.TEXTS for path in self._glob(glob)]
+        globs = (*catalogue.TEXTS, *(catalogue.MODPROBE if self._has_nvidia() else ()))
+        paths = [path for glob in globs for path in self._glob(glob)]
         for path in (*paths, *self._kubelet_paths()):
             try:
                 content = self._read(path)
@@ -317,7 +323,7 @@ class _Tree:
         pods = self._pods(texts)
         return Snapshot(
             files=_clean(attributes, texts),
-            commands={"pods": pods} if pods else {},
+            commands={**({"pods": pods} if pods else {}), **self._nvidia()},
             links=_resolved(
                 {
                     path: target
@@ -353,6 +359,7 @@ class _Tree:
             if self._small(path) == "kubelet"
         ]
         yield from (f"{process}/{name}" for process in processes for name in ("cmdline", "cgroup"))
+        yield from (f"{process}/{name}" for process in self._daemons() for name in ("comm", "cgroup"))
         units = [path for glob in _unit_globs() for path in self._glob(glob)]
         yield from units
         sources = [f"{process}/cmdline" for process in processes] + units
@@ -379,6 +386,34 @@ class _Tree:
         names = [posixpath.basename(path) for folder in folders for path in self._glob(f"{folder}/*")]
         uids = {name: name.rpartition("_")[2] for name in names}
         return " ".join(name for name, uid in uids.items() if _POD_UID.fullmatch(uid) and uid in held)
+
+    def _has_nvidia(self) -> bool:
+        return any(self._find(f"/sys/module/{name}") for name in ("nvidia", "nouveau"))
+
+    def _daemons(self) -> list[str]:
+        """Return the folders of the processes that are NVIDIA's daemons."""
+        return [
+            posixpath.dirname(path)
+            for path in self._glob("/proc/[0-9]*/comm")
+            if self._small(path) in catalogue.DAEMONS
+        ]
+
+    def _nvidia(self) -> dict[str, str]:
+        """Return what the script says in words of NVIDIA's software."""
+        present = [
+            path
+            for glob in catalogue.PRESENT
+            for path in self._glob(glob)
+            if self._find(path) or self._link(path) is not None
+        ]
+        said = {
+            "present": " ".join(present),
+            "daemons": " ".join(posixpath.basename(folder) for folder in self._daemons()),
+        }
+        if self._is_file(catalogue.IMEX_NODES):
+            nodes = [line for line in self._text(catalogue.IMEX_NODES).split("\n") if _is_entry(line)]
+            said["imex nodes"] = str(len(nodes))
+        return said
 
     def _below(self, folder: str, pattern: str) -> Iterator[str]:
         for path in self._glob(f"{folder}/*"):
@@ -459,6 +494,10 @@ class _Tree:
             found = self._find(_absolute(f"{inside}/{entry.name}", str(entry.readlink())), followed + 1)
         self._real[path] = found
         return found
+
+
+def _is_entry(line: str) -> bool:
+    return bool(line.strip()) and not line.lstrip().startswith("#")
 
 
 def _kubelet_flags(text: str) -> dict[str, list[str]]:

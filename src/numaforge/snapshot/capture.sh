@@ -180,6 +180,9 @@ gpus() {
     else
         return 0
     fi
+    users=$answer
+    nvidia_versions
+    answer=$users
     for pid in $(printf '%s\n' "$answer" | sed -n -e 's/.*"pids":\[\([0-9,]*\)\].*/\1/p' \
         -e 's/.*<pid>\([0-9]*\)<.*/\1/p' | tr ',' ' '); do
         texts "proc/$pid/comm" "proc/$pid/cgroup"
@@ -245,6 +248,42 @@ read_words() {
     done < "$1"
 }
 
+# Says which files are there of those that tell enough by that, and how many nodes the IMEX service knows.
+present() {
+    found=
+    for file in $present_wanted; do
+        [ ! -e "$file" ] && [ ! -L "$file" ] || found="$found /$file"
+    done
+    printf 'v present:%s\n' "${found# }"
+    [ ! -e sys/module/nvidia ] && [ ! -e sys/module/nouveau ] || texts $modprobe_wanted
+    [ -f "$imex_nodes" ] && [ -r "$imex_nodes" ] || return 0
+    count=0
+    while read -r entry || [ -n "$entry" ]; do
+        case $entry in
+        '' | '#'*) ;;
+        *) count=$((count + 1)) ;;
+        esac
+    done < "$imex_nodes"
+    printf 'v imex nodes:%s\n' "$count"
+}
+
+# Asks for versions that no file tells: of the module that is loaded next, and of what has to fit to it.
+# shellcheck disable=SC2016 # what dpkg-query and rpm put in for each package
+nvidia_versions() {
+    ! ask 20 modinfo -F version nvidia < /dev/null || command_output 'modinfo nvidia' "$answer"
+    set -f
+    if command -v dpkg-query > /dev/null; then
+        set -- dpkg-query -W -f '${db:Status-Status} ${Package} ${Version}\n' $packages_wanted
+    elif command -v rpm > /dev/null; then
+        set -- rpm -qa --qf 'installed %{NAME} %{VERSION}\n' $packages_wanted
+    else
+        set --
+    fi
+    set +f
+    # A pattern without a package is no failure here.
+    [ "$#" = 0 ] || command_output 'nvidia packages' "$(bounded 20 "$@" 2> /dev/null < /dev/null)"
+}
+
 # The files that the kubelet reads are named by its flags, and those by its command line, unit or environment files.
 kubelet() {
     words=
@@ -252,6 +291,13 @@ kubelet() {
     for comm in proc/[0-9]*/comm; do
         name=
         { IFS= read -r name < "$comm"; } 2> /dev/null
+        case " $daemons_wanted " in
+        *" ${name:-none} "*)
+            pid=${comm%/comm}
+            daemons="$daemons ${pid#proc/}"
+            texts "$comm" "$pid/cgroup"
+            ;;
+        esac
         [ "$name" = kubelet ] || continue
         texts "${comm%/comm}/cmdline" "${comm%/comm}/cgroup"
         words="$words $({ tr '\0' ' ' < "${comm%/comm}/cmdline"; } 2> /dev/null)"
@@ -327,7 +373,10 @@ capture() {
     else
         text "$cpuinfo"
     fi
+    daemons=
     kubelet
+    printf 'v daemons:%s\n' "${daemons# }"
+    present
     if [ -z "$root" ]; then
         printf 'v uname -m:%s\nv id -u:%s\n' "$(uname -m)" "$(id -u)"
         gpus

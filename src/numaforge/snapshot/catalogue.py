@@ -63,6 +63,8 @@ ATTRIBUTES = (
         " available_memory_partition xgmi_hive_info/xgmi_hive_id",
     ),
     Attributes("/proc/driver/nvidia/gpus/*", "numa_status"),
+    Attributes("/proc/driver/nvidia", "version"),
+    Attributes("/sys/module/nvidia", "version"),
     Attributes("/sys/class/net/*", "type speed"),
     Attributes("/sys/class/infiniband/*", "node_type parent"),
     Attributes("/sys/class/infiniband/*/ports/[0-9]*", "link_layer rate state gid_attrs/ndevs/0"),
@@ -96,8 +98,46 @@ LINKS = (
     "/sys/class/net/*/device",
     "/sys/class/infiniband/*",
     "/sys/class/infiniband/*/device",
+    # The file behind the name has the version in its own.
+    *(
+        f"{folder}/libnvidia-ml.so.1"
+        for folder in ("/usr/lib/*-linux-gnu", "/usr/lib64", "/usr/lib", "/usr/local/lib")
+    ),
+    # Masked is a link to /dev/null.
+    "/etc/systemd/system/nvidia-imex.service",
 )
-"""Symbolic links whose targets tell where a device is."""
+"""Symbolic links whose targets tell where a device is, and which file or unit is meant."""
+
+PRESENT = (
+    *(
+        f"/sys/module/{name}"
+        for name in ("nvidia", "nouveau", "ib_umad", "mlx5_ib", "nvidia_peermem", "gdrdrv")
+    ),
+    "/dev/char/1:3",  # /dev/null: udev has made these links
+    "/dev/char/195:*",
+    "/etc/cdi/*.yaml",
+    "/etc/cdi/*.json",
+    "/run/cdi/*.yaml",
+    "/run/cdi/*.json",
+    "/usr/bin/nvidia-imex",
+    "/etc/systemd/system/*.wants/nvidia-imex.service",
+    "/var/lib/kubelet/plugins/compute-domain.nvidia.com",
+)
+"""What says enough by being there: only the names are taken."""
+
+DAEMONS = ("nv-fabricmanage", "nvlsm", "nvidia-imex", "nvidia-persiste")
+"""NVIDIA's daemons, by what the kernel keeps of a process's name: its first 15 characters."""
+
+IMEX_NODES = "/etc/nvidia-imex/nodes_config.cfg"
+"""Addresses of the nodes that share memory over NVLink: only how many is taken."""
+
+PACKAGES = ("nvidia-fabric*", "nvidia-imex*", "nvlsm*")
+"""Packages whose versions are asked for where NVIDIA's driver is."""
+
+MODPROBE = tuple(
+    f"{folder}/modprobe.d/*.conf" for folder in ("/etc", "/run", "/usr/local/lib", "/usr/lib", "/lib")
+)
+"""What modprobe is told, taken where NVIDIA's driver or nouveau is loaded."""
 
 PLAN = "/etc/numaforge/plan.json"
 """What an earlier run decided for the host."""

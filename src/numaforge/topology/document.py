@@ -23,6 +23,7 @@ from numaforge.topology.model import (
     NodeTopology,
     NumaNode,
     NvidiaDriver,
+    NvidiaInstall,
     NvlinkDomain,
     Package,
 )
@@ -71,6 +72,8 @@ class TopologyDocument:
     previous_plan: str | None = None
     unreadable: tuple[str, ...] = ()
     nvidia: NvidiaDriver | None = None
+    nvidia_install: NvidiaInstall | None = None
+    nvswitches: tuple[str, ...] = ()
     gpu_processes: Mapping[int, GpuProcess] = field(default_factory=dict)
     device_holders: tuple[DeviceHolder, ...] | None = None
 

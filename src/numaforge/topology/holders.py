@@ -54,6 +54,15 @@ def pods_on(holders: Iterable[DeviceHolder], uuids: Iterable[str]) -> tuple[str,
     return tuple(sorted(found))
 
 
+def read_daemons(snapshot: Snapshot) -> tuple[GpuProcess, ...] | None:
+    """Return NVIDIA's daemons that run, None in a snapshot that did not look for them."""
+    pids = snapshot.commands.get("daemons")
+    if pids is None:
+        return None
+    found = (_process(snapshot.files, int(pid), {}) for pid in pids.split())
+    return tuple(process for process in found if process is not None)
+
+
 def uuids_of(gpu: Gpu) -> Iterator[str]:
     """Yield the UUIDs under which a GPU is given to containers: its own, and those of its MIG devices."""
     yield from (uuid for uuid in (gpu.uuid, *(mig.uuid for mig in gpu.mig_devices)) if uuid)

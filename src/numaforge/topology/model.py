@@ -328,6 +328,32 @@ class GpuProcess:
 
 
 @dataclass(frozen=True)
+class NvidiaInstall:
+    """What the host's files show of NVIDIA's software; what was not looked at is None.
+
+    `kernel_modules` are those loaded of the few that matter to GPUs. `daemons` are NVIDIA's that run, with
+    names cut to 15 characters, as the kernel keeps them. `packages` are the installed ones of fabric manager,
+    nvlsm and IMEX.
+    """
+
+    __pydantic_config__ = NOTHING_ELSE
+
+    loaded: str | None = None  # version of the kernel module that runs: "580.95.05"
+    open_module: bool | None = None  # which of the two kinds of module runs
+    on_disk: str | None = None  # version of the module that is loaded next
+    library: str | None = None  # version in the file name of libnvidia-ml
+    packages: Mapping[str, str] | None = None
+    kernel_modules: tuple[str, ...] | None = None
+    daemons: tuple[GpuProcess, ...] | None = None
+    nouveau_kept_out: bool | None = None  # by modprobe.d or the kernel's command line
+    char_links: bool | None = None  # /dev/char leads to NVIDIA's devices
+    cdi_specs: tuple[str, ...] | None = None
+    compute_domains: bool | None = None  # the DRA driver for ComputeDomains has registered with the kubelet
+    imex_service: str | None = None  # "enabled", "disabled", "masked"
+    imex_nodes: int | None = None  # addresses in the list of nodes of the host's IMEX service
+
+
+@dataclass(frozen=True)
 class DeviceHolder:
     """A device that the kubelet has given to a container, as its device manager's checkpoint says.
 
@@ -408,6 +434,8 @@ class NodeTopology:
     unreadable: tuple[str, ...] = ()  # files that the capturing user was not allowed to read
     nvidia: NvidiaDriver | None = None
     gpu_processes: Mapping[int, GpuProcess] = field(default_factory=dict)  # by process id
+    nvidia_install: NvidiaInstall | None = None
+    nvswitches: tuple[str, ...] = ()  # PCI addresses; those of the fourth generation are no PCI functions
     device_holders: tuple[DeviceHolder, ...] | None = (
         None  # None: the checkpoint is not there or not readable
     )

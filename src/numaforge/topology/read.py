@@ -15,6 +15,7 @@ from numaforge.topology.kubelet import read_kubelet
 from numaforge.topology.model import Core, CpuSet, NodeTopology, NumaNode, Package
 from numaforge.topology.numa import meminfo_bytes, read_numa_nodes, read_pools
 from numaforge.topology.nvidia import read_driver
+from numaforge.topology.nvidia_install import read_nvidia_install, read_nvswitches
 from numaforge.topology.pci import read_accelerators, read_gpus, read_nics, read_pci_paths
 
 _SYSCTLS = "/proc/sys/"
@@ -69,6 +70,8 @@ def read_topology(snapshot: Snapshot) -> NodeTopology:
         smt=_one_line(files, "/sys/devices/system/cpu/smt/control"),
         unreadable=snapshot.unreadable,
         nvidia=read_driver(snapshot),
+        nvidia_install=read_nvidia_install(snapshot),
+        nvswitches=read_nvswitches(snapshot),
         gpu_processes=read_gpu_processes(snapshot, gpus),
         device_holders=read_device_holders(snapshot, kubelet.root_dir if kubelet else catalogue.ROOT_DIR),
     )

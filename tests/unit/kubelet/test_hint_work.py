@@ -121,7 +121,7 @@ def test_check_warns_of_a_kubelet_that_never_answers():
     report = check(TRAY, topology=grace_blackwell_tray(), version="1.35")
     assert report.starts
     (found,) = [each for each in report.findings if each.id == "NF516"]
-    assert found.message == (
+    assert found.evidence == (
         "the device manager walks 2^34 = 17,179,869,184 sets of NUMA nodes for each container: "
         "no pod is admitted in time"
     )

@@ -151,24 +151,24 @@ def test_uneven_threads_hand_out_the_reserved_thread() -> None:
     numa = (replace(whole.numa_nodes[0], cpus=whole.numa_nodes[0].cpus - {8}), whole.numa_nodes[1])
     topology = replace(whole, cores=cores, online=online, numa_nodes=numa)
     report = run('cpuManagerPolicy: static\nreservedSystemCPUs: "1"\n', topology=topology)
-    assert "1" in finding(report, "NF505").message
+    assert "1" in finding(report, "NF505").evidence
 
 
 def test_numa_node_with_gpus_needs_a_core_for_each() -> None:
     topology = replace(node(), gpus=tuple(gpu(index, 0) for index in range(4)))
     report = run('cpuManagerPolicy: static\nreservedSystemCPUs: "0-1,8-9"\n', topology=topology)
-    assert "NUMA node 0 has 4 GPUs" in finding(report, "NF508").message
+    assert "NUMA node 0 has 4 GPUs" in finding(report, "NF508").evidence
 
 
 def test_flag_that_contradicts_the_file() -> None:
     report = run("maxPods: 50\n", flags=["--max-pods=20"])
-    assert finding(report, "NF509").path == "--max-pods"
+    assert finding(report, "NF509").where == "--max-pods"
     assert report.effective["maxPods"] == 20
 
 
 def test_flag_is_blamed_for_its_own_value() -> None:
     report = run("", flags=["--reserved-cpus=0,99"])
-    assert finding(report, "NF201").path == "--reserved-cpus"
+    assert finding(report, "NF201").where == "--reserved-cpus"
 
 
 def test_drop_in_is_blamed_with_file_and_line() -> None:
@@ -251,7 +251,7 @@ def test_openshift_kubelet_config_is_read_with_its_lines() -> None:
     )
     report = check(text, topology=node(), version="1.33")
     assert finding(report, "NF201").line == 7
-    assert "OpenShift" in finding(report, "NF602").message
+    assert "OpenShift" in finding(report, "NF602").evidence
 
 
 def test_kubeadm_file_of_several_documents_is_read() -> None:

@@ -221,7 +221,7 @@ def test_a_relative_path_is_one_beside_the_file() -> None:
 
 def test_all_validation_errors_come_together() -> None:
     report = check(f"{HEADER}maxPods: -1\nport: -1\n", topology=lab_node(), version="1.36")
-    assert [finding.path for finding in report.findings if finding.id == "NF110"] == ["maxPods", "port"]
+    assert [finding.where for finding in report.findings if finding.id == "NF110"] == ["maxPods", "port"]
     assert (report.error or "").startswith("failed to validate kubelet configuration, error: [invalid")
 
 

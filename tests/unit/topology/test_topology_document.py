@@ -24,6 +24,7 @@ from numaforge.topology.model import (
     MigProfileOffer,
     Nic,
     NvidiaDriver,
+    NvidiaInstall,
     PciLink,
     RemappedRows,
 )
@@ -33,7 +34,7 @@ from tests.unit.planning.strategies import machines
 FIELDS = """
     schema hostname architecture kernel kernel_cmdline memory_bytes swap_bytes cgroup_version kubelet cpus smt
     packages numa_nodes cores l3_caches hugepages cpufreq gpus accelerators nics nvlink_domains pci_paths
-    os_release sysctls transparent_hugepages previous_plan unreadable nvidia
+    os_release sysctls transparent_hugepages previous_plan unreadable nvidia nvidia_install nvswitches
     gpu_processes device_holders
 """
 
@@ -92,6 +93,8 @@ def test_what_is_known_of_gpus_is_kept_whole():
             7: GpuProcess("python3", pod="team-a/train-0"),
             8: GpuProcess(None, unit="dcgm.service"),
         },
+        nvidia_install=NvidiaInstall("580.95.05", daemons=(GpuProcess("nvlsm", unit="nvlsm.service"),)),
+        nvswitches=("0000:05:00.0",),
         device_holders=(DeviceHolder("MIG-a", "nvidia.com/mig-3g.40gb", "team-a/train-0", "main", True),),
     )
     assert from_document(reread(to_document(machine))) == machine
@@ -102,7 +105,7 @@ def test_a_document_of_a_version_that_knew_less_of_gpus_is_read():
     gpus = [{name: getattr(gpu, name) for name in known} for gpu in dgx_h100().gpus]
     machine = replace(dgx_h100(), gpus=tuple(Gpu(**gpu) for gpu in gpus))
     document = reread(to_document(machine))
-    for name in ("nvidia", "gpu_processes", "device_holders"):
+    for name in ("nvidia", "nvidia_install", "nvswitches", "gpu_processes", "device_holders"):
         del document[name]
     document["gpus"] = [{name: gpu[name] for name in known} for gpu in document["gpus"]]
     assert from_document(document) == machine

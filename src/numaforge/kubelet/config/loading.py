@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from numaforge.errors import KubeletConfigError
+from numaforge.findings import Finding
 from numaforge.kinds import once_per_kind
 from numaforge.kubelet.config.decode import ConfigFile, LoadError, decode_config, read_document
 from numaforge.kubelet.config.defaults import with_defaults, with_eviction_defaults
@@ -25,7 +26,7 @@ from numaforge.kubelet.config.dropins import (
 from numaforge.kubelet.config.flags import FlagError, Flags, override, parse_flags
 from numaforge.kubelet.config.gates import aggregate, known_minors_of, set_gates
 from numaforge.kubelet.config.places import Places
-from numaforge.kubelet.findings import Finding, found
+from numaforge.kubelet.findings import found
 from numaforge.kubelet.minors.versions import LATEST_MINOR, KubeletVersion
 from numaforge.kubelet.values.labels import label_value_complaints, qualified_name_complaints
 from numaforge.topology.model import KubeletInstall
@@ -213,7 +214,7 @@ def _config_error(error: StartError) -> KubeletConfigError:
     finding = next(iter(error.findings), None)
     return KubeletConfigError(
         error.error,
-        where=(finding.file or finding.path) if finding else None,
+        where=(finding.file or finding.where) if finding else None,
         remedy=finding.remedy if finding else None,
     )
 

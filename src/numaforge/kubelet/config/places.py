@@ -6,7 +6,8 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from numaforge.kubelet.findings import Finding, dotted, found
+from numaforge.findings import Finding
+from numaforge.kubelet.findings import dotted, found
 from numaforge.kubelet.values.gojson import Path
 
 _STEP = re.compile(r'\["(?P<key>[^"]*)"\]|\[(?P<index>\d+)\]|\.?(?P<name>[^.\[]+)')

@@ -14,6 +14,7 @@ from fractions import Fraction
 from typing import Any
 
 from numaforge.cpulist import format_cpulist
+from numaforge.findings import Finding
 from numaforge.kinds import kind_of, once_per_kind
 from numaforge.kubelet.admission.machine import MachineInfo
 from numaforge.kubelet.checkpoints import (
@@ -44,7 +45,7 @@ from numaforge.kubelet.config.reservations import (
     parse_reserved,
     parse_thresholds,
 )
-from numaforge.kubelet.findings import Finding, Report, found
+from numaforge.kubelet.findings import Report, found
 from numaforge.kubelet.minors.options import STRICT_CPU_RESERVATION
 from numaforge.kubelet.minors.versions import KubeletVersion
 from numaforge.kubelet.startup.managers import (

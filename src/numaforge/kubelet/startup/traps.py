@@ -11,11 +11,12 @@ from difflib import get_close_matches
 from typing import Any
 
 from numaforge.cpulist import format_cpulist
+from numaforge.findings import Finding
 from numaforge.kubelet.admission.hint_work import MEMORY_MANAGER, Policies, hint_work
 from numaforge.kubelet.config.decode import field_path
 from numaforge.kubelet.config.defaults import EVICTION_HARD
 from numaforge.kubelet.config.loading import Configuration
-from numaforge.kubelet.findings import Finding, dotted, found
+from numaforge.kubelet.findings import dotted, found
 from numaforge.kubelet.minors.fields import ROOT_TYPE, first_minor_of, types_of
 from numaforge.kubelet.minors.options import FULL_PCPUS_ONLY
 from numaforge.kubelet.minors.versions import KubeletVersion

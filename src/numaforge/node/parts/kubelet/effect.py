@@ -7,11 +7,12 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from numaforge.errors import KubeletConfigError
+from numaforge.findings import Severity
 from numaforge.kernel_paths import hugepage_counts, hugepage_totals, pool_pages
 from numaforge.kubelet.checkpoints import CPU_STATE_FILE, MEMORY_STATE_FILE, state_files_to_remove
 from numaforge.kubelet.config.flags import flag_value
 from numaforge.kubelet.config.loading import EMPTY_CONFIG, below
-from numaforge.kubelet.findings import Report, Severity
+from numaforge.kubelet.findings import Report
 from numaforge.kubelet.startup.check import DROP_IN_DIR
 from numaforge.kubelet.startup.check import check as check_startup
 from numaforge.node.bundle import FileContent
@@ -93,7 +94,7 @@ def effect(
     while unreadable := [each for each in after.findings if _UNREADABLE.get(each.id, "") in left]:
         for finding in unreadable:
             name = _UNREADABLE[finding.id]
-            removals[_path(kubelet, name)] = finding.text or finding.message
+            removals[_path(kubelet, name)] = finding.text or finding.evidence
             left.pop(name, None)
         after = judged(left)
     present = {_path(kubelet, name) for name in state_files}
@@ -112,8 +113,8 @@ def check(expected: Effect) -> None:
     finding = next((finding for finding in report.findings if finding.severity is Severity.ERROR), None)
     raise KubeletConfigError(
         f"kubelet {report.version} would not start with this configuration: "
-        f"{report.error or (finding.message if finding else 'see the findings of numaforge check')}",
-        where=finding.path if finding else None,
+        f"{report.error or (finding.evidence if finding else 'see the findings of numaforge check')}",
+        where=finding.where if finding else None,
         remedy=finding.remedy if finding else None,
     )
 

@@ -1,0 +1,54 @@
+"""What an NVIDIA GPU's PCI device id says of its board.
+
+Its name says less: "H200" is a piece of "GH200", which has no NVSwitch. Ids are those of pci.ids; a GPU that
+is not listed is on no board that is known here, and the rules for such boards leave it alone.
+"""
+
+from __future__ import annotations
+
+from numaforge.topology.model import Gpu
+
+NVIDIA = "10de"
+
+HGX_BLACKWELL = frozenset({"2901", "2920", "3182"})  # B200, B100, B300
+"""GPUs that come only on baseboards with NVSwitches of the fourth generation."""
+
+RACK = frozenset({"2941", "31c2"})  # GB200, GB300
+"""GPUs whose NVSwitches are in trays of their own, with their own fabric manager."""
+
+GRACE = RACK | {"2342", "2348"}  # GH200 with 96 and 144 GB
+"""GPUs on one board with a Grace CPU."""
+
+NVLINKS = {
+    "20b0": 12,  # A100 SXM4 40 GB
+    "20b2": 12,  # A100 SXM4 80 GB
+    "20f3": 8,  # A800 SXM4
+    "2324": 8,  # H800 SXM5
+    "2329": 18,  # H20
+    "2330": 18,  # H100 SXM5
+    "2335": 18,  # H200 SXM5
+    "2901": 18,
+    "2941": 18,
+    "3182": 18,
+    "31c2": 18,
+}
+"""How many NVLinks are up on a GPU whose board joins all of them; cards with bridges may have fewer."""
+
+# Chips have blocks of device ids.
+_HBM = ("20", "23", "29", "31")  # GA100, GH100, GB100, GB110
+_FIRST_TURING, _FIRST_BLACKWELL = 0x1E00, 0x2900
+
+
+def has_hbm(gpu: Gpu) -> bool:
+    """Say whether the memory is HBM, which has ECC at no cost; on GDDR to leave it off is a choice."""
+    return gpu.device.startswith(_HBM)
+
+
+def has_open_module(gpu: Gpu) -> bool:
+    """Say whether the open kernel module knows the GPU: Turing and later."""
+    return int(gpu.device, 16) >= _FIRST_TURING
+
+
+def needs_open_module(gpu: Gpu) -> bool:
+    """Say whether only the open kernel module drives the GPU: Grace boards, Blackwell and later."""
+    return gpu.device in GRACE or int(gpu.device, 16) >= _FIRST_BLACKWELL

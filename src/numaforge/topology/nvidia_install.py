@@ -1,0 +1,127 @@
+"""What the host's files show of NVIDIA's software: modules, libraries, daemons, packages, versions."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from numaforge.snapshot.model import Snapshot
+from numaforge.topology.holders import read_daemons
+from numaforge.topology.model import NvidiaInstall
+
+# NVSwitches of the first three generations by PCI device id (pci.ids): DGX-2, HGX A100, HGX H100 and H200.
+# Those of the fourth are managed through functions of a NIC.
+_NVSWITCHES = frozenset({"1ac2", "1af1", "22a3"})
+_NVIDIA = "0x10de"
+
+_VERSION = re.compile(r"\b\d{3,}\.\d+(?:\.\d+)?\b")
+_LIBRARY = re.compile(r"libnvidia-ml\.so\.(\d{3,}\.\d+(?:\.\d+)?)$")
+_DEVICE = re.compile(r"(/sys/bus/pci/devices/[^/]+)/device")
+_IMEX_UNIT = "/etc/systemd/system/nvidia-imex.service"
+
+
+def read_nvswitches(snapshot: Snapshot) -> tuple[str, ...]:
+    """Return the PCI addresses of the NVSwitches that are PCI functions."""
+    return tuple(
+        match[1].rpartition("/")[2]
+        for path, text in sorted(snapshot.files.items())
+        if (match := _DEVICE.fullmatch(path))
+        and text.strip().removeprefix("0x") in _NVSWITCHES
+        and snapshot.files.get(f"{match[1]}/vendor", "").strip() == _NVIDIA
+    )
+
+
+def read_nvidia_install(snapshot: Snapshot) -> NvidiaInstall | None:
+    """Return NVIDIA's software on the host, None where there is no trace of any."""
+    files = snapshot.files
+    said = files.get("/proc/driver/nvidia/version", "").partition("\n")[0]
+    loaded = files.get("/sys/module/nvidia/version", "").strip() or _first(_VERSION, said)
+    present = snapshot.commands.get("present")
+    found = None if present is None else frozenset(present.split())
+    install = NvidiaInstall(
+        loaded=loaded,
+        open_module="Open Kernel Module" in said if said else None,
+        on_disk=snapshot.commands.get("modinfo nvidia", "").strip() or None,
+        library=_library(snapshot.links),
+        packages=_packages(snapshot.commands.get("nvidia packages")),
+        kernel_modules=_below(found, "/sys/module/"),
+        daemons=read_daemons(snapshot),
+        nouveau_kept_out=_nouveau_kept_out(files),
+        char_links=_char_links(found),
+        cdi_specs=None
+        if found is None
+        else tuple(sorted(path for path in found if path.rpartition("/")[0].endswith("/cdi"))),
+        compute_domains=None
+        if found is None
+        else "/var/lib/kubelet/plugins/compute-domain.nvidia.com" in found,
+        imex_service=_imex_service(found, snapshot.links),
+        imex_nodes=_count(snapshot.commands.get("imex nodes")),
+    )
+    told = loaded or install.library or install.packages or install.daemons
+    return install if told or {"nvidia", "nouveau"} & {*(install.kernel_modules or ())} else None
+
+
+def _first(pattern: re.Pattern[str], text: str) -> str | None:
+    found = pattern.search(text)
+    return found[0] if found else None
+
+
+def _library(links: Mapping[str, str]) -> str | None:
+    """Return the version of the first library; one that lies behind another link has none in its name."""
+    found = (_LIBRARY.search(target) for path, target in sorted(links.items()) if "libnvidia-ml" in path)
+    return next((match[1] for match in found if match), None)
+
+
+def _packages(answer: str | None) -> dict[str, str] | None:
+    """Return the installed packages; a version without its epoch and the distribution's own part."""
+    if answer is None:
+        return None
+    rows = [line.split() for line in answer.splitlines()]
+    return {
+        row[1]: row[2].rpartition(":")[2].partition("-")[0]
+        for row in rows
+        if len(row) == 3 and row[0] == "installed"
+    }
+
+
+def _below(found: frozenset[str] | None, folder: str) -> tuple[str, ...] | None:
+    if found is None:
+        return None
+    return tuple(sorted(path.removeprefix(folder) for path in found if path.startswith(folder)))
+
+
+def _nouveau_kept_out(files: Mapping[str, str]) -> bool | None:
+    """Say whether modprobe or the kernel's command line keeps nouveau out; None where not looked at."""
+    rules = [text for path, text in files.items() if "/modprobe.d/" in path]
+    if not rules:
+        return None
+    blocked = re.compile(
+        r"^\s*(?:blacklist\s+nouveau\b|install\s+nouveau\s+/(?:usr/)?bin/(?:true|false))", re.M
+    )
+    arguments = files.get("/proc/cmdline", "").split()
+    denied = [
+        name
+        for argument in arguments
+        if argument.startswith(("modprobe.blacklist=", "module_blacklist=", "rd.driver.blacklist="))
+        for name in argument.partition("=")[2].split(",")
+    ]
+    return any(map(blocked.search, rules)) or "nouveau" in denied or "nouveau.modeset=0" in arguments
+
+
+def _char_links(found: frozenset[str] | None) -> bool | None:
+    """Say whether /dev/char leads to NVIDIA's devices; None where nothing at all is linked there."""
+    if found is None or "/dev/char/1:3" not in found:
+        return None
+    return any(path.startswith("/dev/char/195:") for path in found)
+
+
+def _imex_service(found: frozenset[str] | None, links: Mapping[str, str]) -> str | None:
+    if found is None or "/usr/bin/nvidia-imex" not in found:
+        return None
+    if links.get(_IMEX_UNIT) == "/dev/null":
+        return "masked"
+    return "enabled" if any(path.endswith(".wants/nvidia-imex.service") for path in found) else "disabled"
+
+
+def _count(text: str | None) -> int | None:
+    return int(text) if text else None

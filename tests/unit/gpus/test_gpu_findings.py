@@ -1,0 +1,378 @@
+"""Each rule about GPUs applies to the kinds of machines that it is made for, and to no other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import pytest
+
+from numaforge.findings import Judgement, Severity, Verdict
+from numaforge.gpus.check import RULES, check_gpus
+from numaforge.topology import read_topology
+from numaforge.topology.model import (
+    Ecc,
+    FabricState,
+    Gpu,
+    GpuProcess,
+    NodeTopology,
+    NvidiaDriver,
+    NvidiaInstall,
+    PciLink,
+    RemappedRows,
+)
+from tests.fixtures.gpu_machines import COMPLETED, FABRIC_MANAGER, KINDS
+from tests.machines.files import stored
+
+ANY_GPU = "NG103 NG104"
+DRIVER = f"{ANY_GPU} NG101 NG102 NG105 NG201 NG202 NG601"
+REAL = f"{DRIVER} NG108 NG403 NG404 NG405"
+CARD = f"{REAL} NG402 NG501 NG502"
+GRACE = f"{REAL} NG106 NG401 NG402 NG503"
+HBM = f"{CARD} NG401 NG503"
+FABRIC = "NG304 NG305"
+BASEBOARD = f"{HBM} NG109 NG203 NG301 NG306"
+SUBNET = "NG302 NG303"
+
+APPLIES = {
+    "hgx-a100": f"{BASEBOARD} NG107",
+    "hgx-h100": f"{BASEBOARD} {FABRIC} NG107",
+    "hgx-b200": f"{BASEBOARD} {FABRIC} {SUBNET} NG106",
+    "dgx-b300": f"{BASEBOARD} {FABRIC} {SUBNET} NG106",
+    "gb200-nvl72-tray": f"{GRACE} {FABRIC} NG109 NG306",
+    "gh200": GRACE,
+    "a100-pcie": f"{HBM} NG107",
+    "h100-pcie": f"{HBM} NG107",
+    "l40s-pcie": f"{CARD} NG107",
+    "h100-pcie-bridges": f"{HBM} NG107",
+    "vgpu-guest": f"{DRIVER} NG107",
+    "passthrough-guest": f"{REAL} NG107 NG401 NG402 NG503",
+    "b200-passthrough-guest": f"{REAL} {FABRIC} NG106 NG401 NG402 NG503",
+    "hgx-h100-all-mig": f"{HBM} NG107 NG109",
+    "kvm-host": "",
+    "mi300x": "NG501 NG502",
+    "no-gpu": "",
+    "desktop": "",
+}
+UNKNOWN = {
+    "b200-passthrough-guest": "NG203 NG301 NG302 NG303",  # its fabric manager may run beside it
+    "hgx-h100-all-mig": "NG203 NG301",  # nothing is said of fabric managers where no GPU has a peer
+    "kvm-host": "NG109 NG501 NG502",  # its guests have the GPUs, and no driver here says what they are
+}
+
+
+def judged(machine: NodeTopology) -> dict[str, Judgement]:
+    return {judgement.rule.id: judgement for judgement in check_gpus(machine)}
+
+
+def with_verdict(machine: NodeTopology, *verdicts: Verdict) -> set[str]:
+    return {rule for rule, judgement in judged(machine).items() if judgement.verdict in verdicts}
+
+
+def alarms(machine: NodeTopology) -> list[str]:
+    return [
+        f"{finding.id} {finding.where}: {finding.evidence}"
+        for judgement in check_gpus(machine)
+        for finding in judgement.findings
+    ]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_sound_machine_raises_no_alarm(kind):
+    assert alarms(KINDS[kind]()) == []
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_rule_applies_to_the_kinds_that_it_is_made_for(kind):
+    machine = KINDS[kind]()
+    assert with_verdict(machine, Verdict.PASSED) == set(APPLIES[kind].split())
+    assert with_verdict(machine, Verdict.UNKNOWN) == set(UNKNOWN.get(kind, "").split())
+
+
+def without_answers(machine: NodeTopology) -> NodeTopology:
+    """Return the machine as sysfs alone shows it."""
+    bare = tuple(
+        Gpu(gpu.pci_address, gpu.vendor, gpu.device, gpu.numa_node, driver=gpu.driver, link=gpu.link)
+        for gpu in machine.gpus
+    )
+    return replace(machine, gpus=bare, nvidia=None)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    "older",
+    [
+        pytest.param(lambda machine: replace(machine, nvidia_install=None), id="no files of the driver"),
+        pytest.param(lambda machine: replace(machine, nvidia_install=NvidiaInstall()), id="nothing in them"),
+        pytest.param(without_answers, id="no answer of NVML"),
+        pytest.param(
+            lambda machine: replace(without_answers(machine), nvidia_install=None), id="sysfs alone"
+        ),
+    ],
+)
+def test_what_a_capture_does_not_hold_is_no_alarm(kind, older):
+    assert alarms(older(KINDS[kind]())) == []
+
+
+@pytest.mark.parametrize("name", ["nvidia-gb200-tray", "nvidia-gh200", "epyc-9654-8-h100-nps4"])
+def test_a_machine_that_was_captured_without_its_drivers_raises_no_alarm(name):
+    assert alarms(read_topology(stored(name).snapshot())) == []
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_verdict_has_a_reason(kind):
+    assert [rule for rule, judgement in judged(KINDS[kind]()).items() if not judgement.reason] == []
+
+
+Sicken = Callable[[NodeTopology], NodeTopology]
+
+
+@dataclass(frozen=True)
+class Case:
+    """A sound kind, what goes wrong with it, and what is found."""
+
+    kind: str
+    sicken: Sicken
+    evidence: str
+
+
+def second(**fields: object) -> Sicken:
+    """Change the second GPU, or the only one."""
+
+    def sicken(machine: NodeTopology) -> NodeTopology:
+        number = min(1, len(machine.gpus) - 1)
+        changed = replace(machine.gpus[number], **fields)
+        return replace(machine, gpus=(*machine.gpus[:number], changed, *machine.gpus[number + 1 :]))
+
+    return sicken
+
+
+def install(**fields: object) -> Sicken:
+    return lambda machine: replace(machine, nvidia_install=replace(machine.nvidia_install, **fields))
+
+
+def both(one: Sicken, other: Sicken) -> Sicken:
+    return lambda machine: other(one(machine))
+
+
+IMEX_HOST = GpuProcess("nvidia-imex", unit="nvidia-imex.service")
+IMEX_POD = GpuProcess("nvidia-imex", pod="12345678-0000-4000-8000-000000000000")
+TRAY = "gb200-nvl72-tray"
+
+SICK = {
+    "NG101": Case(
+        "h100-pcie",
+        lambda machine: replace(machine, nvidia=NvidiaDriver(None, error="Driver/library version mismatch")),
+        "NVML says: Driver/library version mismatch",
+    ),
+    "NG102": Case("hgx-a100", second(unanswered="GPU is lost"), "GPU is lost"),
+    "NG103": Case("l40s-pcie", second(driver=None, uuid=None), "no kernel driver has it"),
+    "NG104": Case("a100-pcie", second(driver="nouveau", uuid=None), "nouveau has it"),
+    "NG105": Case(
+        "gh200",
+        install(nouveau_kept_out=False),
+        "neither modprobe.d nor the kernel's command line keeps nouveau out",
+    ),
+    "NG106": Case("gh200", install(open_module=False), "the proprietary module 580.95.05 is loaded"),
+    "NG107": Case("l40s-pcie", install(open_module=False), "the proprietary module 580.95.05 is loaded"),
+    "NG108": Case("l40s-pcie", second(persistence=False), "persistence is off"),
+    "NG109": Case(
+        "hgx-b200",
+        lambda machine: replace(machine, gpus=machine.gpus[:-1]),
+        "7 GPUs where a whole board has 8",
+    ),
+    "NG201": Case(
+        "a100-pcie",
+        install(library="580.105.08"),
+        "the module that runs is 580.95.05, libnvidia-ml is 580.105.08",
+    ),
+    "NG202": Case(
+        "vgpu-guest",
+        install(on_disk="580.105.08"),
+        "the module that runs is 580.95.05, the next one to load is 580.105.08",
+    ),
+    "NG203": Case(
+        "hgx-h100",
+        install(packages={"nvidia-fabricmanager-580": "580.82.07"}),
+        "nvidia-fabricmanager-580 is 580.82.07, the driver is 580.95.05",
+    ),
+    "NG204": Case(
+        TRAY,
+        install(packages={"nvidia-imex": "580.82.07"}),
+        "nvidia-imex is 580.82.07, the driver is 580.95.05",
+    ),
+    "NG301": Case(
+        "hgx-h100",
+        install(daemons=()),
+        "no process nv-fabricmanager runs, neither on the host nor in a container",
+    ),
+    "NG302": Case(
+        "dgx-b300",
+        install(daemons=(FABRIC_MANAGER,)),
+        "no process nvlsm runs, neither on the host nor in a container",
+    ),
+    "NG303": Case("hgx-b200", install(kernel_modules=("mlx5_ib", "nvidia")), "ib_umad is not loaded"),
+    "NG304": Case(
+        "hgx-h100",
+        second(fabric_state=FabricState("in-progress")),
+        "its registration is in-progress",
+    ),
+    "NG305": Case(
+        TRAY,
+        second(fabric_state=replace(COMPLETED, faults=("degraded bandwidth",))),
+        "degraded bandwidth",
+    ),
+    "NG306": Case("hgx-a100", second(nvlinks=10), "10 of 12 NVLinks are up"),
+    "NG307": Case(
+        TRAY,
+        install(daemons=(IMEX_HOST, IMEX_POD)),
+        "an nvidia-imex of a pod and one of the host run side by side",
+    ),
+    "NG308": Case(
+        TRAY,
+        install(imex_nodes=0),
+        "nvidia-imex.service is enabled, and its list of nodes is empty",
+    ),
+    "NG401": Case("a100-pcie", second(ecc=Ecc(False, False)), "ECC is off"),
+    "NG402": Case("l40s-pcie", second(ecc=Ecc(False, True)), "ECC is off, and on after a reset"),
+    "NG403": Case(
+        "l40s-pcie",
+        second(remapped_rows=RemappedRows(0, 1, True, False)),
+        "a row of its memory waits to be remapped",
+    ),
+    "NG404": Case(
+        "passthrough-guest",
+        second(remapped_rows=RemappedRows(0, 8, False, True)),
+        "a row of its memory could not be remapped",
+    ),
+    "NG405": Case("gh200", second(recovery_action="drain-and-reset"), "the driver asks for: drain-and-reset"),
+    "NG501": Case("mi300x", second(link=PciLink(32.0, 8, 32.0, 16)), "its PCIe link has 8 of 16 lanes"),
+    "NG502": Case(
+        "h100-pcie",
+        second(link=PciLink(8.0, 16, 32.0, 16), pids=(4711,)),
+        "its PCIe link runs at 8 of 32 GT/s, with processes on it",
+    ),
+    "NG503": Case(
+        "passthrough-guest",
+        second(mig_pending="enabled"),
+        "MIG mode is disabled, and enabled after a reset",
+    ),
+    "NG601": Case(
+        "vgpu-guest",
+        install(char_links=False),
+        "/dev/char has no links to NVIDIA's devices, and there is no CDI specification",
+    ),
+}
+
+# What a rule looks at that is not there on every machine to which it is made to apply.
+SOUND = {
+    "NG204": install(imex_service="enabled", packages={"nvidia-imex": "580.95.05"}, imex_nodes=18),
+    "NG307": install(compute_domains=True, imex_service="masked", daemons=(IMEX_POD,)),
+    "NG308": install(imex_service="enabled", imex_nodes=18, packages={"nvidia-imex": "580.95.05"}),
+}
+
+
+def test_every_rule_has_a_sick_machine():
+    assert list(SICK) == [rule.id for rule in RULES]
+
+
+@pytest.mark.parametrize("rule", SICK)
+def test_a_rule_passes_on_the_sound_machine_and_finds_the_sick_one(rule):
+    case = SICK[rule]
+    sound = SOUND.get(rule, lambda machine: machine)(KINDS[case.kind]())
+    assert rule in with_verdict(sound, Verdict.PASSED)
+    assert alarms(sound) == []
+    found = judged(case.sicken(sound))[rule]
+    assert [finding.evidence for finding in found.findings] == [case.evidence]
+
+
+@pytest.mark.parametrize("rule", SICK)
+def test_one_fault_is_found_by_one_rule(rule):
+    case = SICK[rule]
+    sound = SOUND.get(rule, lambda machine: machine)(KINDS[case.kind]())
+    assert with_verdict(case.sicken(sound), Verdict.FOUND) == {rule}
+
+
+GPU_RULES = "NG102 NG103 NG104 NG108 NG304 NG305 NG306 NG401 NG402 NG403 NG404 NG405 NG501 NG502 NG503"
+
+
+@pytest.mark.parametrize("rule", GPU_RULES.split())
+def test_a_fault_of_one_gpu_names_its_pci_address(rule):
+    case = SICK[rule]
+    machine = KINDS[case.kind]()
+    (finding,) = judged(case.sicken(machine))[rule].findings
+    assert finding.where == machine.gpus[min(1, len(machine.gpus) - 1)].pci_address
+
+
+@pytest.mark.parametrize(
+    ("kind", "change", "rule"),
+    [
+        pytest.param(
+            "l40s-pcie",
+            second(link=PciLink(2.5, 16, 16.0, 16)),
+            "NG502",
+            id="a GPU at rest is slow by itself",
+        ),
+        pytest.param(
+            "passthrough-guest",
+            second(link=PciLink(2.5, 1, 32.0, 16)),
+            "NG501",
+            id="a guest's PCIe is made by the hypervisor",
+        ),
+        pytest.param(
+            "h100-pcie-bridges", second(nvlinks=8), "NG306", id="a card has as many links as it has bridges"
+        ),
+        pytest.param(
+            "hgx-a100",
+            second(nvlinks=0, mig_mode="enabled", mig_pending="enabled"),
+            "NG306",
+            id="MIG mode takes the links down",
+        ),
+        pytest.param(
+            "hgx-h100",
+            second(fabric_state=FabricState("not-started"), mig_mode="enabled", mig_pending="enabled"),
+            "NG304",
+            id="a GPU in MIG mode has no peers",
+        ),
+        pytest.param(TRAY, install(daemons=()), "NG307", id="a tray without any IMEX daemon"),
+        pytest.param(
+            TRAY,
+            install(compute_domains=True, imex_service="enabled", imex_nodes=18, daemons=(IMEX_HOST,)),
+            "NG307",
+            id="the DRA driver uses the host's IMEX daemon",
+        ),
+        pytest.param(
+            "hgx-h100",
+            install(packages={}),
+            "NG203",
+            id="a fabric manager in a container brings its own version",
+        ),
+        pytest.param(
+            "gh200", install(char_links=False, cdi_specs=("/etc/cdi/nvidia.yaml",)), "NG601", id="CDI"
+        ),
+    ],
+)
+def test_what_others_raise_a_false_alarm_for(kind, change, rule):
+    machine = change(KINDS[kind]())
+    assert rule not in with_verdict(machine, Verdict.FOUND)
+
+
+def test_a_gpu_of_a_library_that_does_not_start_is_not_called_lost_as_well():
+    error = "Driver/library version mismatch"
+    machine = KINDS["hgx-h100"]()
+    silent = tuple(replace(gpu, uuid=None, unanswered=error) for gpu in machine.gpus)
+    broken = replace(machine, gpus=silent, nvidia=NvidiaDriver(None, error=error))
+    assert with_verdict(broken, Verdict.FOUND) == {"NG101"}
+
+
+@pytest.mark.parametrize("state", [FabricState("completed", "Not Supported"), FabricState("not-started")])
+def test_a_fabric_is_sound_only_when_completed_with_success(state):
+    machine = second(fabric_state=state)(KINDS["hgx-h100"]())
+    assert with_verdict(machine, Verdict.FOUND) == {"NG304"}
+
+
+def test_ids_are_in_order_and_remedies_are_no_questions():
+    ids = [rule.id for rule in RULES]
+    assert ids == sorted(set(ids))
+    assert [rule.id for rule in RULES if not rule.remedy or rule.remedy.endswith(("?", "."))] == []
+    assert {rule.severity for rule in RULES} == set(Severity)

@@ -1,0 +1,30 @@
+"""A plan says which GPUs do not answer, and is the same plan."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from numaforge.planning.node import plan_node
+from numaforge.profile import load_profile
+from numaforge.topology.model import NvidiaDriver
+from tests.fixtures.gpu_machines import KINDS
+
+PROFILE = load_profile("training")
+
+
+def test_a_lost_gpu_is_named_and_changes_nothing_else():
+    sound = KINDS["hgx-h100"]()
+    lost = replace(sound.gpus[2], uuid=None, unanswered="GPU is lost")
+    plan = plan_node(replace(sound, gpus=(*sound.gpus[:2], lost, *sound.gpus[3:])), PROFILE)
+    (notice,) = [notice for notice in plan.notices if notice.id == "gpu-unanswered"]
+    assert notice.message.startswith("0000:30:00.0 (GPU is lost): no answer.")
+    others = tuple(each for each in plan.notices if each != notice)
+    assert replace(plan, notices=others) == plan_node(sound, PROFILE)
+
+
+def test_a_driver_that_does_not_start_loses_no_gpu():
+    sound = KINDS["hgx-h100"]()
+    error = "Driver Not Loaded"
+    silent = tuple(replace(gpu, uuid=None, unanswered=error) for gpu in sound.gpus)
+    plan = plan_node(replace(sound, gpus=silent, nvidia=NvidiaDriver(None, error=error)), PROFILE)
+    assert [notice.id for notice in plan.notices if notice.id == "gpu-unanswered"] == []
