@@ -17,8 +17,8 @@ def as_text(findings: Sequence[Finding], counts: Mapping[str, int] | None) -> st
     lines = []
     for finding in sorted(findings, key=lambda each: [*COLOURS].index(each.severity)):
         label = click.style(f"{finding.severity} {finding.id}", fg=COLOURS[finding.severity], bold=True)
-        lines.append(f"{label}  {finding.path}" if finding.path else label)
-        lines.append(f"  {finding.message}")
+        lines.append(f"{label}  {finding.where}" if finding.where else label)
+        lines.append(f"  {finding.evidence}")
         if finding.text:
             lines.append(click.style(f"  device plugin: {finding.text}", dim=True))
         lines += [f"  -> {finding.remedy}", ""]

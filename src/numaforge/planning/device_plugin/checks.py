@@ -30,7 +30,7 @@ def check_machine(config: DevicePluginConfig, gpus: Sequence[FoundGpu]) -> tuple
                 f"migStrategy {strategy} does not suit the MIG geometry of this machine: {_ENDS}",
                 _remedy(strategy),
                 "flags.migStrategy",
-                refusal,
+                text=refusal,
             ),
         )
     return (*_mig(config, gpus), *_shares_nothing(config, gpus))
@@ -80,7 +80,9 @@ def _ignored(config: DevicePluginConfig) -> Iterator[Finding]:
 
 
 def _unused(rule: str, path: str, instead: str, text: str | None = None) -> Finding:
-    return Finding(rule, Severity.WARNING, f"{path} has no effect: {instead}", "leave it out", path, text)
+    return Finding(
+        rule, Severity.WARNING, f"{path} has no effect: {instead}", "leave it out", path, text=text
+    )
 
 
 def _mps(config: DevicePluginConfig) -> Iterator[Finding]:
@@ -93,7 +95,7 @@ def _mps(config: DevicePluginConfig) -> Iterator[Finding]:
             f"MPS shares full GPUs only: {_ENDS}",
             "use timeSlicing, or write migStrategy: none",
             "flags.migStrategy",
-            "using --mig-strategy=mixed is not supported with MPS",
+            text="using --mig-strategy=mixed is not supported with MPS",
         )
     if not config.flags.mps_root:
         yield Finding(
@@ -102,7 +104,7 @@ def _mps(config: DevicePluginConfig) -> Iterator[Finding]:
             "mpsRoot is not in this file: it has to come from MPS_ROOT of the plugin's container",
             "write flags.mpsRoot: /run/nvidia/mps, or see that the container has it (NVIDIA's chart sets it)",
             "flags.mpsRoot",
-            "using MPS requires --mps-root to be specified",
+            text="using MPS requires --mps-root to be specified",
         )
     for number, one in enumerate(mps.resources):
         if one.replicas > _MOST_MPS_CLIENTS:
@@ -112,7 +114,7 @@ def _mps(config: DevicePluginConfig) -> Iterator[Finding]:
                 f"an MPS server has at most {_MOST_MPS_CLIENTS} clients: its daemon ends with this error",
                 f"write replicas: {_MOST_MPS_CLIENTS} or less",
                 f"sharing.mps.resources[{number}].replicas",
-                "invalid MPS configuration: invalid device maximum allowed replicas exceeded: "
+                text="invalid MPS configuration: invalid device maximum allowed replicas exceeded: "
                 f"{one.replicas} > {_MOST_MPS_CLIENTS}",
             )
 
@@ -138,7 +140,7 @@ def _mig(config: DevicePluginConfig, gpus: Sequence[FoundGpu]) -> Iterator[Findi
             f"MPS shares full GPUs only: {_ENDS}",
             "use timeSlicing, or turn MIG off",
             "sharing.mps",
-            "sharing using MPS is not supported for MIG devices",
+            text="sharing using MPS is not supported for MIG devices",
         )
     for gpu in with_mig:
         if strategy == "mixed" and not gpu.mig_devices:

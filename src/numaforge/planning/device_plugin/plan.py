@@ -140,4 +140,4 @@ def _decisions(profile: NodeProfile, plan: DevicePluginPlan, counts: Mapping[str
 
 
 def _sentence(finding: Finding) -> str:
-    return f"{finding.message} ({finding.text})" if finding.text else finding.message
+    return f"{finding.evidence} ({finding.text})" if finding.text else finding.evidence
