@@ -88,7 +88,7 @@ def provisioned(lab: Lab, with_gpus: Node, file: Path) -> Node:
 def pod(name: str, resource: str) -> dict[str, Any]:
     """Return a pod that holds a device of a resource."""
     manifest = rollouts.deployment(name, 1)["spec"]["template"]["spec"]
-    manifest["containers"][0]["resources"] = {"limits": {"cpu": "1", "memory": "64Mi", resource: "1"}}
+    manifest["containers"][0]["resources"] = {"limits": {"cpu": "2", "memory": "64Mi", resource: "1"}}
     return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": manifest}
 
 
