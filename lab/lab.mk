@@ -58,4 +58,4 @@ test-rollout: setup ## a roll-out on the virtual node that is killed, delayed, c
 	@$(LONG) -n 2 --dist loadfile tests/lab/test_rollout.py tests/lab/test_rollout_hostile.py tests/lab/test_transaction.py
 
 test-maintenance: setup ## a maintenance with a reboot on the virtual node that is reset at every step, two labs at once
-	@$(LONG) -n 2 --dist worksteal tests/lab/test_reboot.py tests/lab/test_lab_node.py
+	@$(LONG) -n 2 --dist worksteal tests/lab/test_reboot.py tests/lab/test_mig.py tests/lab/test_lab_node.py

@@ -11,10 +11,13 @@ import pytest
 
 from lab.cluster import Lab
 from lab.node import Node
+from numaforge.node.parts import mig
+from numaforge.node.transaction import Transaction
+from numaforge.planning.model import MigGpu, MigInstance
 from numaforge.topology.model import Gpu
 from tests.lab import gpus, rollouts, transactions
 from tests.lab.rollouts import QUICK, applied, free, inventory
-from tests.lab.transactions import boots, ready
+from tests.lab.transactions import boots, ended, ready, reset_at
 
 CUT: Mapping[int, tuple[tuple[int, int], ...]] = {
     0: ((9, 0), (19, 4), (19, 5), (19, 6)),
@@ -119,3 +122,79 @@ def test_a_boot_that_loses_every_instance_brings_them_back_before_the_kubelet(
     assert cut(gpus.seen(provisioned)) == CUT
     ready(lab, provisioned)
     await_offer(lab, provisioned, OFFERED)
+
+
+EARLIER = {0: ((14, 0), (9, 4))}
+"""How the GPUs are cut before they are cut otherwise."""
+EVENTS = (
+    "keeping",
+    "stop kubelet",
+    "apply mig",
+    "apply kubelet",
+    "start kubelet",
+    "prove mig",
+    "prove kubelet",
+)
+UNTOUCHED = ("keeping", "stop kubelet")
+"""Until here no GPU was touched, and nothing of ours brings back what was cut by hand and a boot destroys."""
+BACK = ("stop kubelet", "undo mig", "start kubelet", "prove mig", "prove kubelet")
+
+
+@pytest.fixture
+def earlier(lab: Lab) -> Node:
+    """The node with its first GPU cut by hand."""
+    lab.reset()
+    node = lab.nodes[0]
+    transactions.until(node, transactions.MANAGERS_RUN)
+    gpus.install(node)
+    node.run("nvidia-smi -i 0 -mig 1 && nvidia-smi mig -i 0 -cgi 14:0,9:4 -C && sync")
+    assert cut(gpus.seen(node)) == EARLIER
+    return node
+
+
+def recut(node: Node) -> Transaction:
+    """Describe a change of the kubelet's settings and of two GPUs."""
+    now = gpus.seen(node)[:2]
+    names = {19: ("1g.10gb", 1, 1), 9: ("3g.40gb", 4, 3)}
+    wanted = [
+        MigGpu(
+            gpu.pci_address,
+            gpu.uuid,
+            "enabled",
+            tuple(
+                MigInstance(name, profile, start, size, (slices,))
+                for profile, start in CUT[index]
+                for name, size, slices in (names[profile],)
+            ),
+        )
+        for index, gpu in enumerate(now)
+    ]
+    return transactions.change(node, transactions.STATIC, between=[mig.part(wanted, now)])
+
+
+def assert_earlier(lab: Lab, node: Node, cut_as: Mapping[int, object] = EARLIER) -> None:
+    ready(lab, node)
+    assert (rollouts.policy(node), cut(gpus.seen(node))) == ("none", cut_as)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("event", EVENTS)
+def test_a_reset_while_gpus_are_cut_brings_the_earlier_ones_back(lab: Lab, earlier: Node, event: str) -> None:
+    reset_at(earlier, event)
+    transactions.begin(earlier, recut(earlier), check=False)  # it may not live to answer
+    result = ended(earlier)
+    assert result.outcome == ("refused" if event == "keeping" else "rolled-back"), result
+    assert_earlier(lab, earlier, {} if event in UNTOUCHED else EARLIER)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("event", BACK)
+def test_a_reset_while_the_earlier_gpus_are_brought_back_brings_them_back(
+    lab: Lab, earlier: Node, event: str
+) -> None:
+    assert transactions.run(earlier, recut(earlier)).outcome == "applied"
+    reset_at(earlier, event)
+    transactions.revert(earlier, "the node is not Ready", check=False)
+    transactions.until_through_boots(earlier, "[ -e /var/lib/numaforge/txn/T1/applied.json ]")
+    assert ended(earlier).outcome == "rolled-back"
+    assert_earlier(lab, earlier)

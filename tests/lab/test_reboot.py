@@ -19,7 +19,7 @@ from numaforge.node.transaction import Result, Transaction, settle_script
 from numaforge.planning.files import TUNING_UNIT_PATH
 from tests.lab import rollouts, transactions
 from tests.lab.rollouts import QUICK, applied, free, inventory, policy
-from tests.lab.transactions import STATIC, boots, ended, ready, seen, until_through_boots
+from tests.lab.transactions import STATIC, boots, ended, ready, reset_at, seen, until_through_boots
 from tests.ssh.test_reboot import BACK, FORWARDS
 
 WISH = "transparent_hugepage=never"
@@ -131,29 +131,6 @@ def test_a_node_whose_kubelet_does_not_come_up_after_the_boot_goes_back_with_a_s
     assert any(said in line for line in result.journal), result.journal
     assert boots(fresh) == 2
     assert_old(lab, fresh, before)
-
-
-RESET = """#!/bin/sh
-/bin/mv "$@" || exit
-for target; do :; done
-case $target in
-*/T1/state) read -r at < "$target" ;;
-*) at=${2##*/} ;;
-esac
-if [ "$at" = "EVENT" ]; then
-    rm "$0"
-    sync
-    echo b > /proc/sysrq-trigger
-    sleep 1000
-fi
-"""
-"""Stands for `mv`, with which each step is recorded and each file placed; it resets the machine once."""
-
-
-def reset_at(node: Node, event: str) -> None:
-    """Have the machine reset, as by its button, when a step is recorded or a file has been placed."""
-    script = RESET.replace("EVENT", event)
-    node.run("cat > /usr/local/bin/mv; chmod +x /usr/local/bin/mv; sync", input_text=script)
 
 
 @pytest.mark.long
