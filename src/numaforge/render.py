@@ -14,11 +14,14 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from numaforge import kernel_paths
 from numaforge.errors import KubeletConfigError, PlanError
 from numaforge.kinds import once_per_kind
+from numaforge.kubelet.checkpoints import MEMORY_STATE_FILE
 from numaforge.node.bundle import FileContent
 from numaforge.planning.document import dumps
-from numaforge.planning.files import HUGEPAGES_TMPFILES_PATH, MIG_WORKER_PATH
-from numaforge.planning.model import PLAN_PATH, NodePlan, PlannedFile
+from numaforge.planning.files import HUGEPAGES_TMPFILES_PATH, MEMORY_STATE_SCRIPT_PATH, MIG_WORKER_PATH
+from numaforge.planning.model import PLAN_PATH, KubeletPlan, NodePlan, PlannedFile
 from numaforge.resources import mig_worker, template_dir
+from numaforge.shell import library
+from numaforge.snapshot.catalogue import NUMA
 from numaforge.snapshot.nvml_library import library_source
 
 _KIND = {"apiVersion": "kubelet.config.k8s.io/v1beta1", "kind": "KubeletConfiguration"}
@@ -111,6 +114,11 @@ def _rendered(plan: NodePlan, planned_file: PlannedFile, config_text: str | None
                 raised_values=kernel_paths.raised_values(plan.tuning),
                 hugepage_pools=kernel_paths.hugepage_counts(plan),
                 **(_mig_values() if planned_file.role == "mig" else {}),
+                **(
+                    _memory_state_values(plan.kubelet)
+                    if planned_file.role == "kubelet" and plan.kubelet
+                    else {}
+                ),
             )
         )
     _check(plan, planned_file, text, config_text)
@@ -126,6 +134,19 @@ def _mig_values() -> dict[str, str]:
         "mig_library": library_source(worker).rstrip("\n"),
         "worker_path": MIG_WORKER_PATH,
         "plan_path": PLAN_PATH,
+    }
+
+
+def _memory_state() -> str:
+    return library("node/memory_state").rstrip("\n")
+
+
+def _memory_state_values(kubelet: KubeletPlan) -> dict[str, str]:
+    arguments = (f"{kubelet.root_dir}/{MEMORY_STATE_FILE}", NUMA, "/run/numaforge-memory-state")
+    return {
+        "memory_state": _memory_state(),
+        # Whatever becomes of it, the kubelet starts.
+        "memory_state_command": f"-/bin/sh {MEMORY_STATE_SCRIPT_PATH} {' '.join(arguments)}",
     }
 
 
@@ -225,12 +246,8 @@ def _said_and_meant(plan: NodePlan, file: PlannedFile, text: str, config_text: s
     match file.template:
         case "kubelet/drop-in.conf.j2":
             return yaml.safe_load(text), {**_KIND, **settings}
-        case "kubelet/unit.conf.j2":
-            return _lines(text), [
-                "[Service]",
-                "ExecStart=",
-                f"ExecStart={plan.kubelet and plan.kubelet.exec_start}",
-            ]
+        case "kubelet/unit.conf.j2" | "kubelet/memory-state.conf.j2":
+            return _lines(text), _unit_lines(plan, file)
         case "tuning/sysctl.conf.j2":
             sysctls = sorted(plan.tuning.sysctls.items())
             return _lines(text), [f"{name} = {value}" for name, value in sysctls]
@@ -245,14 +262,27 @@ def _said_and_meant(plan: NodePlan, file: PlannedFile, text: str, config_text: s
             raises = dict(line.split()[-2:] for line in starts if line.startswith("ExecStart=-/bin/sh "))
             values, raised = kernel_paths.tuning_values(plan.tuning), kernel_paths.raised_values(plan.tuning)
             return (len(starts), raises), (len(raised) + bool(values) + plan.tuning.swap_off, raised)
-        case "mig/mig.py.j2" | "mig/pynvml.py.j2":
-            source = _mig_values()["mig_worker" if file.path == MIG_WORKER_PATH else "mig_library"]
-            return text.split("\n", 1)[1].rstrip("\n"), source
+        case "mig/mig.py.j2" | "mig/pynvml.py.j2" | "kubelet/memory-state.sh.j2":
+            return text.split("\n", 1)[1].rstrip("\n"), _program(file)
         case "mig/mig.service.j2":
             starts = [line for line in _lines(text) if line.startswith("ExecStart=")]
             return starts, [f"ExecStart=python3 -BEs {MIG_WORKER_PATH} boot {PLAN_PATH}"]
         case unknown:
             raise PlanError(f"there is no template {unknown!r}", where=file.path)
+
+
+def _unit_lines(plan: NodePlan, file: PlannedFile) -> list[str]:
+    if plan.kubelet is None:
+        return []
+    if file.template == "kubelet/memory-state.conf.j2":
+        return ["[Service]", f"ExecStartPre={_memory_state_values(plan.kubelet)['memory_state_command']}"]
+    return ["[Service]", "ExecStart=", f"ExecStart={plan.kubelet.exec_start}"]
+
+
+def _program(file: PlannedFile) -> str:
+    if file.path == MEMORY_STATE_SCRIPT_PATH:
+        return _memory_state()
+    return _mig_values()["mig_worker" if file.path == MIG_WORKER_PATH else "mig_library"]
 
 
 def _lines(text: str) -> list[str]:

@@ -27,7 +27,7 @@ PROFILE: dict[str, Any] = {
         "system_reserved": "256Mi",
         "eviction_hard": {"memory.available": "100Mi"},
     },
-    "mig": {"gpus": None},  # without a driver nothing can cut GPUs
+    "mig": {"gpus": []},  # without a driver nothing can cut GPUs
 }
 """The kubelet's part of the lab's profile."""
 HEALTHY = "for _ in $(seq 240); do curl -fs http://127.0.0.1:10248/healthz && break; sleep 0.5; done"

@@ -106,7 +106,7 @@ def test_the_boot_files_are_what_systemd_accepts(provisioned: Node) -> None:
 
 def test_a_pool_larger_than_the_memory_that_is_left_is_refused_by_numbers(fresh: Node) -> None:
     pools = [{"size": "1Gi", "count_per_numa_node": 64}]
-    wish = {"extends": "inference-mig", "mig": {"gpus": None}, "hugepages": pools}
+    wish = {"extends": "inference-mig", "mig": {"gpus": []}, "hugepages": pools}
     run = site("-y", "--data", f"numaforge_profile={json.dumps(wish)}")
     assert run.returncode == 1
     assert "Traceback" not in run.stdout

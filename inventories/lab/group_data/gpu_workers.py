@@ -8,7 +8,7 @@ numaforge_profile = {
         "system_reserved": "256Mi",
         "eviction_hard": {"memory.available": "100Mi"},
     },
-    "mig": {"gpus": None},  # without a driver nothing can cut GPUs
+    "mig": {"gpus": []},  # without a driver nothing can cut GPUs
     "hugepages": [{"size": "2Mi", "count_per_numa_node": 64}],
     "tuning": {"sysctls": {"vm.min_free_kbytes": 32768}},
 }

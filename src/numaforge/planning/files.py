@@ -11,6 +11,7 @@ SYSCTL_PATH = "/etc/sysctl.d/90-numaforge.conf"
 TUNING_TMPFILES_PATH = "/etc/tmpfiles.d/numaforge-tuning.conf"
 TUNING_UNIT_PATH = "/etc/systemd/system/numaforge-tuning.service"
 HUGEPAGES_TMPFILES_PATH = "/etc/tmpfiles.d/numaforge-hugepages.conf"
+MEMORY_STATE_SCRIPT_PATH = "/usr/local/lib/numaforge/memory-state.sh"
 MIG_UNIT_PATH = "/etc/systemd/system/numaforge-mig.service"
 MIG_WORKER_PATH = "/usr/local/lib/numaforge/mig.py"
 MIG_LIBRARY_PATH = "/usr/local/lib/numaforge/pynvml.py"
@@ -59,10 +60,26 @@ def mig_files(mig: MigPlan) -> tuple[PlannedFile, ...]:
 
 def _kubelet_files(kubelet: KubeletPlan) -> tuple[PlannedFile, ...]:
     if kubelet.drop_in is None:
-        return (PlannedFile(kubelet.config_file, "kubelet", None),)
-    # The CIS benchmark wants kubelet configuration readable by root alone.
-    drop_in = PlannedFile(kubelet.drop_in, "kubelet", "kubelet/drop-in.conf.j2", mode="0600")
-    if kubelet.exec_start is None:
-        return (drop_in,)
-    unit_drop_in = f"/etc/systemd/system/{kubelet.unit}.d/{DROP_IN_NAME}"
-    return (drop_in, PlannedFile(unit_drop_in, "kubelet", "kubelet/unit.conf.j2"))
+        settings = [PlannedFile(kubelet.config_file, "kubelet", None)]
+    else:
+        # The CIS benchmark wants kubelet configuration readable by root alone.
+        settings = [PlannedFile(kubelet.drop_in, "kubelet", "kubelet/drop-in.conf.j2", mode="0600")]
+        if kubelet.exec_start is not None:
+            unit_drop_in = f"{_unit_folder(kubelet)}/{DROP_IN_NAME}"
+            settings.append(PlannedFile(unit_drop_in, "kubelet", "kubelet/unit.conf.j2"))
+    if kubelet.settings.get("memoryManagerPolicy") == "Static":
+        script, drop_in = memory_state_paths(kubelet)
+        settings += [
+            PlannedFile(script, "kubelet", "kubelet/memory-state.sh.j2"),
+            PlannedFile(drop_in, "kubelet", "kubelet/memory-state.conf.j2"),
+        ]
+    return tuple(settings)
+
+
+def memory_state_paths(kubelet: KubeletPlan) -> tuple[str, str]:
+    """Return the script that puts the memory manager's state aside after a boot, and what has it run."""
+    return MEMORY_STATE_SCRIPT_PATH, f"{_unit_folder(kubelet)}/91-numaforge-memory-state.conf"
+
+
+def _unit_folder(kubelet: KubeletPlan) -> str:
+    return f"/etc/systemd/system/{kubelet.unit}.d"

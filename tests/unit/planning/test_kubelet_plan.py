@@ -352,4 +352,12 @@ def test_files_are_listed_with_their_modes():
         "/etc/numaforge/plan.json": ("topology", "0644"),
         "/etc/kubernetes/kubelet.conf.d/90-numaforge.conf": ("kubelet", "0600"),
         "/etc/systemd/system/kubelet.service.d/90-numaforge.conf": ("kubelet", "0644"),
+        "/usr/local/lib/numaforge/memory-state.sh": ("kubelet", "0644"),
+        "/etc/systemd/system/kubelet.service.d/91-numaforge-memory-state.conf": ("kubelet", "0644"),
     }
+
+
+def test_without_static_memory_no_state_is_put_aside():
+    paths = [file.path for file in plan(lab_node(), memory_manager_policy="None").files]
+    assert "/etc/kubernetes/kubelet.conf.d/90-numaforge.conf" in paths
+    assert not [path for path in paths if "memory-state" in path]

@@ -14,6 +14,7 @@ from numaforge.planning.files import (
     SYSCTL_PATH,
     TUNING_TMPFILES_PATH,
     TUNING_UNIT_PATH,
+    memory_state_paths,
 )
 from numaforge.render import hugepage_files, kubelet_files, role_files
 from numaforge.shell import line
@@ -83,5 +84,8 @@ def _files(goal: Goal, config_text: str | None) -> tuple[list[FileContent], list
         files += pools
         absent += gone
     if "kubelet" in goal.roles and goal.plan.kubelet:
-        files += kubelet_files(goal.plan, config_text)
+        ours = kubelet_files(goal.plan, config_text)
+        files += ours
+        written = [file.path for file in ours]
+        absent += [path for path in memory_state_paths(goal.plan.kubelet) if path not in written]
     return files, absent

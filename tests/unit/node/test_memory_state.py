@@ -1,0 +1,145 @@
+"""The memory manager's state in a new boot: put aside where the kubelet would not start with it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from numaforge.shell import library
+
+KIB = 1024
+NODES = {0: 2_000_000, 1: 2_060_000}
+"""MemTotal in KiB."""
+PAGES = {2048: 64, 1_048_576: 0}
+SHELLS = ("dash", "busybox sh", "bash --posix")
+
+
+@dataclass(frozen=True)
+class Machine:
+    """A kubelet's state file, the kernel's NUMA nodes, and the mark of a boot."""
+
+    folder: Path
+    shell: str
+
+    @property
+    def state(self) -> Path:
+        return self.folder / "memory_manager_state"
+
+    @property
+    def earlier(self) -> Path:
+        return self.folder / "memory_manager_state.earlier-boot"
+
+    def show(self, memory: dict[int, int]) -> None:
+        """Have the kernel show NUMA nodes with so much memory, in KiB."""
+        for node, kib in memory.items():
+            folder = self.folder / f"node{node}"
+            folder.mkdir(exist_ok=True)
+            text = f"Node {node} MemTotal:       {kib} kB\nNode {node} MemFree:        1000 kB\n"
+            (folder / "meminfo").write_text(text)
+            for size, count in PAGES.items():
+                pool = folder / "hugepages" / f"hugepages-{size}kB"
+                pool.mkdir(parents=True, exist_ok=True)
+                (pool / "nr_hugepages").write_text(f"{count}\n")
+
+    def boot(self) -> None:
+        """Have a boot forget that the script has run."""
+        (self.folder / "once").unlink(missing_ok=True)
+
+    def start(self) -> str:
+        """Do what comes before a start of the kubelet; return what was said."""
+        done = subprocess.run(
+            [*self.shell.split(), "-s", str(self.state), str(self.folder), str(self.folder / "once")],
+            input=library("node/memory_state"),
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        assert done.stdout == ""
+        return done.stderr
+
+
+def recorded(memory: dict[int, int]) -> str:
+    """Return the state as a kubelet writes it (pkg/kubelet/cm/memorymanager/state)."""
+    in_pages = sum(size * count for size, count in PAGES.items())
+
+    def table(total: int, reserved: int) -> dict[str, int]:
+        left = total - reserved
+        return {"total": total, "systemReserved": reserved, "allocatable": left, "reserved": 0, "free": left}
+
+    states = {
+        str(node): {
+            "numberOfAssignments": 0,
+            "memoryMap": {
+                **{f"hugepages-{size}": table(size * KIB * count, 0) for size, count in PAGES.items()},
+                "memory": table((kib - in_pages) * KIB, 157_286_400),
+            },
+            "cells": [node],
+        }
+        for node, kib in memory.items()
+    }
+    document = {"policyName": "Static", "machineState": states, "checksum": 4029992649}
+    return json.dumps(document, separators=(",", ":"))
+
+
+@pytest.fixture(params=SHELLS)
+def machine(request: pytest.FixtureRequest, tmp_path: Path) -> Machine:
+    found = Machine(tmp_path, request.param)
+    found.show(NODES)
+    found.state.write_text(recorded(NODES))
+    return found
+
+
+def test_a_boot_that_moves_memory_to_another_numa_node_puts_the_state_aside(machine: Machine) -> None:
+    text = machine.state.read_text()
+    machine.show({0: NODES[0] + 44_000, 1: NODES[1] - 44_000})
+    said = machine.start()
+    assert said.startswith(f"NUMA node 0 has {(NODES[0] + 44_000 - 64 * 2048) * KIB} bytes in this boot")
+    assert said.count("\n") == 1
+    assert not machine.state.exists()
+    assert machine.earlier.read_text() == text
+
+
+@pytest.mark.parametrize("node", NODES)
+def test_one_numa_node_that_differs_is_enough(machine: Machine, node: int) -> None:
+    machine.show({node: NODES[node] + 4})
+    machine.start()
+    assert machine.earlier.exists()
+
+
+def test_a_numa_node_that_is_gone_puts_the_state_aside(machine: Machine) -> None:
+    (machine.folder / "node1" / "meminfo").unlink()
+    assert machine.start().startswith("NUMA node 1 has no memory in this boot, ")
+    assert machine.earlier.exists()
+
+
+def test_the_state_stays_where_the_memory_is_as_it_was(machine: Machine) -> None:
+    text = machine.state.read_text()
+    assert machine.start() == ""
+    assert machine.state.read_text() == text
+    assert not machine.earlier.exists()
+
+
+def test_within_a_boot_the_state_is_never_put_aside(machine: Machine) -> None:
+    machine.start()
+    machine.show({0: NODES[0] + 44_000})
+    assert machine.start() == ""
+    assert machine.state.exists()
+    machine.boot()
+    machine.start()
+    assert machine.earlier.exists()
+
+
+def test_without_a_state_nothing_is_said(machine: Machine) -> None:
+    machine.state.unlink()
+    assert machine.start() == ""
+
+
+def test_a_state_of_the_policy_none_stays(machine: Machine) -> None:
+    machine.state.write_text('{"policyName":"None","machineState":{},"checksum":4236770233}')
+    machine.show({0: NODES[0] + 44_000})
+    assert machine.start() == ""
+    assert machine.state.exists()
