@@ -8,7 +8,7 @@ STAMP  := $(VENV)/.installed
 
 # The tests without a virtual node mostly wait: three workers share them, and a fourth takes those with an API server once
 # the labs are made. Those of the node are taken file by file, the longest first, by two workers with a lab each.
-LONGEST    := $(addprefix tests/lab/test_,rollout.py transaction.py kubelets.py verify.py site.py admission_live.py reboot.py)
+LONGEST    := $(addprefix tests/lab/test_,rollout.py transaction.py mig.py kubelets.py verify.py site.py admission_live.py reboot.py)
 LAB        := $(LONGEST) $(filter-out $(LONGEST),$(wildcard tests/lab/test_*.py))
 FAST       := -n 3 --dist worksteal --durations 20 tests/ssh tests/unit tests/machines tests/conformance tests/wheel
 NODE_TESTS := -n 2 --dist loadfile --no-loadscope-reorder --durations 20 -m 'vm and not long' $(LAB)
