@@ -14,9 +14,9 @@ from numaforge.kubelet.admission.device_manager import Device, Inventory
 from numaforge.kubelet.admission.gpu_resources import GPU, SHARED, mig_resource
 from numaforge.topology.model import Gpu, NodeTopology
 from numaforge.topology.slices import countable_gpus, mig_devices
+from numaforge.topology.vendors import AMD, INTEL, NVIDIA, listed_by_nvml
 
-NVIDIA = "10de"
-_RESOURCES = {NVIDIA: GPU, "1002": "amd.com/gpu", "8086": "gpu.intel.com/xe"}
+_RESOURCES = {NVIDIA: GPU, AMD: "amd.com/gpu", INTEL: "gpu.intel.com/xe"}
 
 
 @dataclass(frozen=True)
@@ -45,8 +45,8 @@ def inventory_of(
     """
     found: dict[str, list[tuple[Gpu, Device]]] = {}
     for gpu in countable_gpus(topology.gpus):
-        resource = _RESOURCES.get(gpu.vendor.removeprefix("0x"))
-        if resource is None or gpu.driver == "vfio-pci":
+        resource = _RESOURCES.get(gpu.vendor)
+        if resource is None or not _of_the_host(gpu):
             continue
         if gpu.mig_mode == "enabled" and mig_strategy != "none":
             for name, device in _slices(gpu):
@@ -77,6 +77,10 @@ def _slices(gpu: Gpu) -> Iterator[tuple[str, Device]]:
         if profile is not None:
             identity = uuid or f"{gpu.pci_address}/{number}"
             yield mig_resource(profile), Device(identity, _nodes(gpu), part_of=gpu.pci_address)
+
+
+def _of_the_host(gpu: Gpu) -> bool:
+    return listed_by_nvml(gpu) if gpu.vendor == NVIDIA else gpu.driver != "vfio-pci"
 
 
 def _nodes(gpu: Gpu) -> frozenset[int] | None:

@@ -53,8 +53,7 @@ def with_device_plugin(plan: NodePlan, topology: NodeTopology, profile: NodeProf
     if plan.mig.managed_by == "gpu-operator":
         labels[OPERATOR_LABEL] = operator_config(plan, topology)
     machine = as_planned(topology, plan.mig)
-    cut = (gpu for gpu in nvml_gpus(machine).values() if gpu.mig_mode == "enabled")
-    known = all(mig_device_names(gpu) is not None for gpu in cut)
+    known = _countable(machine, plan.mig.strategy)
     if profile.device_plugin == DevicePlugin():
         if known and plan.mig.gpus and plan.mig.managed_by != "dra-driver":
             counts = counts_of(inventory_of(machine, plan.mig.strategy))
@@ -118,6 +117,11 @@ def planned_devices(topology: NodeTopology, profile: NodeProfile) -> Inventory:
     if profile.device_plugin != DevicePlugin():
         plan_device_plugin(profile, mig.strategy, machine)
     return inventory_of(machine, mig.strategy, shared_by(profile))
+
+
+def _countable(machine: NodeTopology, strategy: str) -> bool:
+    cut = (gpu for gpu in nvml_gpus(machine).values() if gpu.mig_mode == "enabled")
+    return strategy == "none" or all(mig_device_names(gpu) is not None for gpu in cut)
 
 
 def _in_mig_mode(machine: NodeTopology) -> bool:

@@ -9,13 +9,12 @@ from numaforge.planning.mig.choice import nvidia_gpus
 from numaforge.planning.mig.models import model_of
 from numaforge.topology.model import Gpu, MigProfileOffer, NodeTopology
 from numaforge.topology.slices import mig_devices
-
-_NVIDIA_DRIVER = (None, "nvidia")
+from numaforge.topology.vendors import listed_by_nvml
 
 
 def nvml_gpus(machine: NodeTopology) -> dict[int, Gpu]:
     """Return the GPUs that NVML lists by its index: not those of another driver, such as vfio-pci."""
-    return {index: gpu for index, gpu in nvidia_gpus(machine).items() if gpu.driver in _NVIDIA_DRIVER}
+    return {index: gpu for index, gpu in nvidia_gpus(machine).items() if listed_by_nvml(gpu)}
 
 
 def mig_device_names(gpu: Gpu) -> tuple[str, ...] | None:

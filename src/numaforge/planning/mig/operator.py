@@ -12,10 +12,11 @@ from typing import Any
 from numaforge.errors import PlanError
 from numaforge.planning.mig.devices import mig_device_names, nvml_gpus
 from numaforge.planning.mig.machine import nvidia_gpus
-from numaforge.planning.mig.models import NVIDIA, model_of
+from numaforge.planning.mig.models import model_of
 from numaforge.planning.mig.plan import as_planned
 from numaforge.planning.model import MigPlan, NodePlan
 from numaforge.topology.model import Gpu, NodeTopology
+from numaforge.topology.vendors import NVIDIA
 
 Entry = dict[str, Any]
 
