@@ -74,9 +74,15 @@ def node(*gpus: Gpu) -> NodeTopology:
         pytest.param([gpu(0, mig_mode="enabled")], "mixed", {}, id="GPU instances that are not known"),
         pytest.param([replace(gpu(0), vendor="1002")], "mixed", {"amd.com/gpu": 1}, id="another vendor"),
         pytest.param(
-            [gpu(0, driver="nvidia"), gpu(1, driver="vfio-pci")],
+            [gpu(0, driver="nvidia"), gpu(1, driver="vfio-pci"), gpu(2, driver="nouveau")],
             "mixed",
             {"nvidia.com/gpu": 1},
+            id="what another driver has is not advertised",
+        ),
+        pytest.param(
+            [gpu(0, vendor="1002", driver="amdgpu"), gpu(1, vendor="1002", driver="vfio-pci")],
+            "mixed",
+            {"amd.com/gpu": 1},
             id="a GPU for virtual machines is not advertised",
         ),
         pytest.param([], "mixed", {}, id="no GPU"),
@@ -155,7 +161,9 @@ def test_sharing_multiplies_what_is_shared_and_nothing_else(cut, replicas, renam
 )
 def test_a_container_that_asks_for_several_replicas(shared, asked, said):
     machine = node(gpu(0), gpu(0, pci_address="0000:09:00.0"))
-    kubelet = Node(machine, {}, inventory_of(machine, "mixed", shared))
+    devices = inventory_of(machine, "mixed", shared)
+    offered = len(devices["nvidia.com/gpu"])
+    kubelet = Node(machine, {}, devices)
     containers = [
         {"name": f"c{number}", "resources": {"limits": {"nvidia.com/gpu": str(count)}}}
         for number, count in enumerate(asked)
@@ -163,8 +171,8 @@ def test_a_container_that_asks_for_several_replicas(shared, asked, said):
     answer = kubelet.admit({"kind": "Pod", "metadata": {"name": "p"}, "spec": {"containers": containers}})
     assert (answer.admitted, answer.status_message) == (said is None, said)
     assert answer.reason == (None if said is None else "UnexpectedAdmissionError")
-    if said:
-        assert kubelet.free().devices == {"nvidia.com/gpu": 4}
+    held = sum(asked) if answer.admitted else 0
+    assert [sum(near.devices.values()) for near in kubelet.free().numa_nodes] == [offered - held, 0]
 
 
 @pytest.mark.parametrize(

@@ -84,14 +84,23 @@ def test_what_is_advertised_stands_in_the_plugin_s_part_and_in_allocatable(mig, 
     assert plan.allocatable.devices == advertised
 
 
-def test_what_is_cut_in_ways_that_are_not_known_is_not_predicted():
+@pytest.mark.parametrize(
+    ("strategy", "devices"),
+    [
+        pytest.param("mixed", {}, id="not predicted"),
+        pytest.param("none", {"nvidia.com/gpu": 16}, id="but for none, which looks at no MIG device"),
+    ],
+)
+def test_what_a_gpu_is_cut_into_is_not_known(strategy, devices):
     topology = dgx_h100()
     unknown = replace(topology.gpus[0], mig_mode="enabled", gpu_instances=None)
     topology = replace(topology, gpus=(unknown, *topology.gpus[1:]))
-    plan = plan_node(topology, profile(time_slicing={"gpu": 2}), "1.36.2")
+    wish = {"name": "serve", "mig": {"strategy": strategy}, "device_plugin": {"time_slicing": {"gpu": 2}}}
+    plan = plan_node(topology, load_profile(wish), "1.36.2")
     assert plan.allocatable is not None
-    assert plan.allocatable.devices == {}
-    assert "mig-devices-unknown" in [notice.id for notice in plan.notices]
+    assert plan.allocatable.devices == devices
+    told = "mig-devices-unknown" in [notice.id for notice in plan.notices]
+    assert told is not bool(devices)
 
 
 @pytest.mark.parametrize(
