@@ -49,10 +49,8 @@ def sentence(finding: Finding) -> str:
 
 def _remedy(strategy: str) -> str:
     if strategy == "single":
-        return "write migStrategy: mixed, or give all GPUs the same instances"
-    return (
-        "leave out compute instances that are smaller than their GPU instance, or write migStrategy: single"
-    )
+        return "choose mixed, or give all GPUs the same instances"
+    return "leave out compute instances that are smaller than their GPU instance, or choose single, or none"
 
 
 def _ignored(config: DevicePluginConfig) -> Iterator[Finding]:
