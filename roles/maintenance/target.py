@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from numaforge.kubelet.admission.gpu_resources import GPU_RESOURCE
 from numaforge.kubelet.config.flags import flag_value
 from numaforge.node.look import NodeQuery, question
 from numaforge.node.part import Goal
-from numaforge.planning.device_plugin.names import GPU_RESOURCE
 from numaforge.rollout.configz import KubeletEndpoint, kubelet_endpoint
 from numaforge.rollout.gate import Expected
 

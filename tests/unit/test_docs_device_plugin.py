@@ -10,7 +10,7 @@ import pytest
 
 from lab.paths import REPOSITORY
 from numaforge.cli import run
-from numaforge.planning.device_plugin import names
+from numaforge.planning.device_plugin import labels
 from numaforge.topology import to_document
 from tests.fixtures.machines import dgx_h100
 
@@ -43,5 +43,5 @@ def test_the_page_names_every_finding():
 
 
 def test_the_page_names_every_label():
-    labels = [value for name, value in vars(names).items() if name.endswith("_LABEL")]
-    assert [label for label in labels if f"`{label}`" not in PAGE] == []
+    named = [value for name, value in vars(labels).items() if name.endswith("_LABEL")]
+    assert [label for label in named if f"`{label}`" not in PAGE] == []

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
-from numaforge.commands.machine import kubelet_version_option, machine_and_plan, profile_option
+from numaforge.commands.machine import (
+    kubelet_version_option,
+    machine_and_plan,
+    planned_machine,
+    profile_option,
+)
 from numaforge.commands.options import output_option
 from numaforge.errors import ExitCode
 from numaforge.report.terminal import save, show_json
-
-if TYPE_CHECKING:
-    from numaforge.planning.model import NodePlan
 
 
 @click.group("device-plugin")
@@ -37,10 +38,11 @@ def check(file: str, source: str | None, profile: str | None, output: str) -> in
     Example:
       numaforge device-plugin check inference.yaml gpu-1.json
     """
-    from numaforge.planning.device_plugin.advertised import of_config
+    from numaforge.kubelet.admission.inventory import counts_of
+    from numaforge.planning.device_plugin.advertised import advertised
     from numaforge.planning.device_plugin.checks import check_config, check_machine
     from numaforge.planning.device_plugin.config import parse_device_plugin
-    from numaforge.planning.mig.devices import found_gpus
+    from numaforge.planning.mig.plan import as_planned
     from numaforge.planning.model import MigPlan
     from numaforge.report import device_plugin as report
 
@@ -51,9 +53,9 @@ def check(file: str, source: str | None, profile: str | None, output: str) -> in
     counts = None
     if source is not None:
         machine, planned = machine_and_plan(source, None, profile, None)
-        gpus = found_gpus(machine, planned.mig if planned else MigPlan())
-        findings = (*findings, *check_machine(config, gpus))
-        counts = of_config(config, gpus)
+        after = as_planned(machine, planned.mig if planned else MigPlan())
+        findings = (*findings, *check_machine(config, after))
+        counts = counts_of(advertised(config, after))
     if output == "json":
         show_json(report.to_document(findings, counts))
     else:
@@ -86,18 +88,10 @@ def config(
     """
     from numaforge.planning.device_plugin.manifests import as_yaml, device_plugin_config_map
 
-    plans = [plan_of(source, profile, kubelet_version) for source in sources]
+    plans = [planned_machine(source, profile, kubelet_version)[1] for source in sources]
     manifest = device_plugin_config_map(plans, name, namespace)
     if output == "json":
         show_json(manifest)
     else:
         save(as_yaml(manifest), None)
     return ExitCode.YES
-
-
-def plan_of(source: str, profile: str | None, kubelet_version: str | None) -> NodePlan:
-    """Return the plan that a file is or holds, or the one that a profile gives to its machine."""
-    _, planned = machine_and_plan(source, None, profile, kubelet_version)
-    if planned is None:
-        raise click.UsageError(f"{source} holds no plan: --profile says what to plan")
-    return planned

@@ -57,6 +57,16 @@ def machine_and_plan(
     return machine, loads(machine.previous_plan) if machine.previous_plan else None
 
 
+def planned_machine(
+    source: str, profile: str | None, kubelet_version: str | None
+) -> tuple[NodeTopology, NodePlan]:
+    """Return the machine in a file, and the plan that the file is or holds, or that a profile gives to it."""
+    machine, planned = machine_and_plan(source, None, profile, kubelet_version)
+    if planned is None:
+        raise click.UsageError(f"{source} holds no plan: --profile says what to plan")
+    return machine, planned
+
+
 def machine_of(source: str | None, root: str | None) -> NodeTopology:
     """Return the machine in the file `source`, in the folder `root`, else this machine."""
     from numaforge.topology import from_document, read_topology

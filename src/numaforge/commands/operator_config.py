@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from numaforge.commands.machine import kubelet_version_option, machine_and_plan, profile_option
+from numaforge.commands.machine import kubelet_version_option, planned_machine, profile_option
 from numaforge.commands.options import output_option
 from numaforge.errors import ExitCode, PlanError
 from numaforge.report.terminal import save, show_json
@@ -38,9 +38,7 @@ def operator_config(
 
     machines = []
     for source in sources:
-        machine, planned = machine_and_plan(source, None, profile, kubelet_version)
-        if planned is None:
-            raise click.UsageError(f"{source} holds no plan: --profile says what to plan")
+        machine, planned = planned_machine(source, profile, kubelet_version)
         if not machine.gpus:
             raise PlanError(
                 "says nothing of GPUs",

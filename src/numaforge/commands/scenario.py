@@ -11,7 +11,7 @@ from numaforge.commands.options import Command
 
 # What is not needed for `--help` is imported where it is used.
 if TYPE_CHECKING:
-    from numaforge.kubelet.admission import Device
+    from numaforge.kubelet.admission.device_manager import Inventory
     from numaforge.kubelet.admission.fit import Scenario
     from numaforge.topology.model import NodeTopology
 
@@ -31,9 +31,9 @@ _OPTIONS = (
         help='What device plugins advertise, as {"nvidia.com/gpu": [0, 0, 1, 1]}; else the machine\'s GPUs.',
     ),
     click.option(
-        "--mig",
+        "--profile",
         metavar="NAME|FILE",
-        help="Take the GPUs as the section mig of this profile cuts them, not as they are.",
+        help="Take the GPUs as this profile cuts and shares them, not as they are.",
     ),
     click.option(
         "--state-dir",
@@ -59,7 +59,7 @@ def scenario_of(
     flags: tuple[str, ...],
     kubelet_version: str | None,
     devices: str | None,
-    mig: str | None,
+    profile: str | None,
     state_dir: str | None,
 ) -> Scenario:
     """Return the machine in the file `topology` with its kubelet's configuration, devices and state.
@@ -69,25 +69,24 @@ def scenario_of(
     from numaforge.commands.inputs import read_config, read_devices, read_state
     from numaforge.kubelet.admission.fit import Scenario
 
-    if devices and mig:
-        raise click.UsageError("give --devices or --mig, not both")
+    if devices and profile:
+        raise click.UsageError("give --devices or --profile, not both")
     machine = machine_of(topology, None)
     return Scenario(
         topology=machine,
         config=read_config(config, drop_in, flags, kubelet_version, machine),
-        devices=read_devices(devices) if devices else _devices(machine, mig),
+        devices=read_devices(devices) if devices else _devices(machine, profile),
         state=read_state(state_dir) if state_dir else None,
     )
 
 
-def _devices(machine: NodeTopology, profile: str | None) -> dict[str, tuple[Device, ...]]:
-    """Return what the machine advertises as it is, or once a profile's MIG geometry is there."""
+def _devices(machine: NodeTopology, profile: str | None) -> Inventory:
+    """Return what the machine advertises as it is, or once it is cut and shared as a profile says."""
     from numaforge.kubelet.admission import inventory_of
 
     if profile is None:
         return inventory_of(machine)
-    from numaforge.planning.mig.plan import as_planned, plan_mig
+    from numaforge.planning.device_plugin.plan import planned_devices
     from numaforge.profile import load_profile
 
-    planned = plan_mig(machine, load_profile(profile)).value
-    return inventory_of(as_planned(machine, planned), planned.strategy)
+    return planned_devices(machine, load_profile(profile))

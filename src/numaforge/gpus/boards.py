@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from numaforge.topology.model import Gpu
 
-NVIDIA = "10de"
-
 HGX_BLACKWELL = frozenset({"2901", "2920", "3182"})  # B200, B100, B300
 """GPUs that come only on baseboards with NVSwitches of the fourth generation."""
 

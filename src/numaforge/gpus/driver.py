@@ -6,8 +6,9 @@ from collections.abc import Iterator
 
 from numaforge.findings import Applicability, MachineRule, Seen, Severity
 from numaforge.gpus import scope
-from numaforge.gpus.boards import HGX_BLACKWELL, NVIDIA, RACK, has_open_module, needs_open_module
+from numaforge.gpus.boards import HGX_BLACKWELL, RACK, has_open_module, needs_open_module
 from numaforge.topology.model import Gpu, NodeTopology, NvidiaInstall
+from numaforge.topology.vendors import NVIDIA
 
 NVML = "NVML"
 _FILES = "/proc/driver/nvidia, /sys/module, modinfo"

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 
 from numaforge.findings import Applicability, MachineRule, Seen, Severity
 from numaforge.gpus import scope
-from numaforge.gpus.boards import GRACE, NVIDIA, has_hbm
+from numaforge.gpus.boards import GRACE, has_hbm
 from numaforge.gpus.driver import NVML
 from numaforge.topology.model import Gpu, NodeTopology
+from numaforge.topology.vendors import AMD, NVIDIA
 
-_AMD = "1002"
 _CGROUPFS = re.compile(r"^cgroupDriver:\s*[\"']?cgroupfs\b", re.MULTILINE)
 
 
@@ -75,12 +75,12 @@ _recovery = scope.each(
 
 def _by_pcie(gpu: Gpu) -> bool:
     """Say whether the GPU works over PCIe: Grace talks to its GPU by NVLink-C2C instead."""
-    return gpu.vendor in (NVIDIA, _AMD) and gpu.link is not None and gpu.device not in GRACE
+    return gpu.vendor in (NVIDIA, AMD) and gpu.link is not None and gpu.device not in GRACE
 
 
 def _with_own_pcie(gpu: Gpu) -> bool:
     """Say whether the link is the GPU's own; of AMD's no field says whether they are a guest's."""
-    return _by_pcie(gpu) and (gpu.vendor == _AMD or scope.on_bare_metal(gpu))
+    return _by_pcie(gpu) and (gpu.vendor == AMD or scope.on_bare_metal(gpu))
 
 
 def _pcie(machine: NodeTopology) -> Applicability:

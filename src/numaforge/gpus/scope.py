@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar
 
 from numaforge.findings import Applicability, Seen
-from numaforge.gpus.boards import HGX_BLACKWELL, NVIDIA, RACK
+from numaforge.gpus.boards import HGX_BLACKWELL, RACK
 from numaforge.topology.model import Gpu, NodeTopology
+from numaforge.topology.vendors import NVIDIA
 
 Applies = Callable[[NodeTopology], Applicability]
 Pick = Callable[[Gpu], bool]

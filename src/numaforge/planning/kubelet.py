@@ -62,6 +62,7 @@ class NodeDecisions:
     cpus: CpuPlan
     reservations: Reservations
     numa_nodes: tuple[NumaNodePlan, ...]
+    devices: Inventory
 
 
 def kubelet_version(
@@ -233,7 +234,7 @@ class _Chooser:
         if nodes <= 1:
             return "none", "there is one NUMA node with CPUs, so there is nothing to align"
         aligned = f"{nodes} NUMA nodes have CPUs: a pod's CPUs, memory and devices stay on one of them"
-        whole = whole_gpus(self.topology, self.profile.mig.strategy)
+        whole = whole_gpus(self.decided.devices)
         devices = [device for listed in whole.values() for device in listed]
         gpus = len(devices)
         if not gpus:

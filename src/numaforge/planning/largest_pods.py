@@ -9,7 +9,7 @@ from typing import Any
 from numaforge.errors import KubeletConfigError
 from numaforge.kubelet.admission import Node
 from numaforge.kubelet.admission.device_manager import Inventory
-from numaforge.kubelet.admission.inventory import inventory_of, whole_gpus
+from numaforge.kubelet.admission.inventory import whole_gpus
 from numaforge.kubelet.admission.largest_pod import EmptyNode, PodShape
 from numaforge.kubelet.admission.merge import RESTRICTED, SINGLE_NUMA_NODE
 from numaforge.planning.existing import ExistingSettings
@@ -26,26 +26,26 @@ def plan_largest_pods(
     existing: ExistingSettings,
     hugepages: Mapping[int, PagesBySize],
     kubelet: KubeletPlan | None,
-    mig_strategy: str,
+    devices: Inventory,
 ) -> Reasoned[tuple[LargestPod, ...]]:
     """Return the largest pod of one container for each number of GPUs; without GPUs, the largest of all.
 
-    Of MIG devices it is the largest pod with one: no program joins several of them. A machine whose memory or
+    Of MIG devices and of replicas it is the largest pod with one: no program joins several MIG devices, and
+    several replicas are no more than one. A machine whose memory or
     NUMA nodes are not known has none. A notice says where no pod of one core may have all GPUs.
     """
     if kubelet is None or not topology.memory_bytes or not topology.numa_nodes:
         return Reasoned(())
     config = _effective(existing, kubelet.settings)
-    inventory = inventory_of(topology, mig_strategy)
-    whole = whole_gpus(topology, mig_strategy)
+    whole = whole_gpus(devices)
     try:
-        node = Node(_with_pools(topology, hugepages), config, inventory)
+        node = Node(_with_pools(topology, hugepages), config, devices)
     except KubeletConfigError:
         # What keeps a kubelet from starting is for `check` to say.
         return Reasoned(())
     rows: list[LargestPod] = []
     notices: list[Notice] = []
-    for resource in inventory or ("",):
+    for resource in devices or ("",):
         empty = EmptyNode(node, resource)
         counts = _counts(resource, empty.devices if resource in whole else 1)
         rows += [

@@ -13,7 +13,7 @@ from numaforge.kinds import kind_of, once_per_kind
 from numaforge.kubelet.admission import inventory_of
 from numaforge.kubelet.minors.versions import LATEST_MINOR, KubeletVersion
 from numaforge.planning.cpus import plan_cpus
-from numaforge.planning.device_plugin.plan import with_device_plugin
+from numaforge.planning.device_plugin.plan import shared_by, with_device_plugin
 from numaforge.planning.document import loads
 from numaforge.planning.existing import ExistingSettings, read_existing
 from numaforge.planning.files import mig_files, plan_files
@@ -27,7 +27,6 @@ from numaforge.planning.model import (
     PLAN_PATH,
     CpuPlan,
     KubeletPlan,
-    MigPlan,
     NodePlan,
     Notice,
     PredictedAllocatable,
@@ -66,7 +65,6 @@ def plan_node(topology: NodeTopology, profile: NodeProfile, kubelet_version: str
         kernel=kernel.value,
         mig=mig.value,
         files=(*plan.files, *mig_files(mig.value)),
-        allocatable=_with_devices(plan.allocatable, machine, mig.value),
         decisions=plan.decisions + mig.decisions + kernel.decisions,
         notices=plan.notices + mig.notices + kernel.notices,
     )
@@ -74,17 +72,6 @@ def plan_node(topology: NodeTopology, profile: NodeProfile, kubelet_version: str
         return with_device_plugin(plan, topology, profile)
     except PlanError as error:
         raise error.at(hostname) from error
-
-
-def _with_devices(
-    allocatable: PredictedAllocatable | None, machine: NodeTopology, mig: MigPlan
-) -> PredictedAllocatable | None:
-    """Add what the device plugin advertises, where the plan decides what NVIDIA's GPUs are cut into."""
-    known = all(gpu.mig_mode != "enabled" or gpu.gpu_instances is not None for gpu in machine.gpus)
-    if allocatable is None or not mig.gpus or mig.managed_by == "dra-driver" or not known:
-        return allocatable
-    counts = {name: len(devices) for name, devices in inventory_of(machine, mig.strategy).items()}
-    return replace(allocatable, devices=counts)
 
 
 def _sysctls(profile: NodeProfile) -> tuple[str, ...]:
@@ -109,9 +96,10 @@ def _plan(topology: NodeTopology, profile: NodeProfile, asked_version: str | Non
         topology, profile, existing, previous, cpus.value.reserved, reservations.value, hugepages.value
     )
     tuning = plan_tuning(topology, profile, previous)
-    decided = NodeDecisions(cpus.value, reservations.value, nodes.value)
+    devices = inventory_of(topology, profile.mig.strategy, shared_by(profile))
+    decided = NodeDecisions(cpus.value, reservations.value, nodes.value, devices)
     kubelet = _plan_kubelet(topology, profile, version, existing, decided, previous)
-    largest = plan_largest_pods(topology, existing, hugepages.value, kubelet.value, profile.mig.strategy)
+    largest = plan_largest_pods(topology, existing, hugepages.value, kubelet.value, devices)
     parts = (earlier, cpus, reservations, hugepages, nodes, kubelet, tuning, largest)
     return NodePlan(
         hostname="",

@@ -8,28 +8,19 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from numaforge import __version__
+from numaforge.report.findings import finding_lines
 
 if TYPE_CHECKING:
     from numaforge.findings import Finding
     from numaforge.kubelet.findings import Report
 
-COLOURS = {"error": "red", "warning": "yellow", "note": "cyan"}
 _SARIF_LEVELS = {"error": "error", "warning": "warning", "note": "note"}
 _SARIF_SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 
 
 def as_text(report: Report) -> str:
     """Return the verdict and the findings for a terminal, errors first."""
-    lines = []
-    for finding in sorted(report.findings, key=lambda each: list(COLOURS).index(each.severity)):
-        label = click.style(f"{finding.severity} {finding.id}", fg=COLOURS[finding.severity], bold=True)
-        place = _place(finding)
-        lines.append(f"{label}  {place}" if place else label)
-        lines.append(f"  {finding.evidence}")
-        if finding.text and finding.evidence not in finding.text:
-            lines.append(click.style(f"  kubelet: {finding.text}", dim=True))
-        lines.append(f"  -> {finding.remedy}")
-        lines.append("")
+    lines = finding_lines(report.findings, "kubelet", _place)
     if report.starts:
         verdict = click.style(f"kubelet {report.version} starts", fg="green", bold=True)
     else:

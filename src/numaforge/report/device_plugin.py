@@ -8,20 +8,13 @@ from typing import Any
 
 import click
 
-from numaforge.kubelet.findings import Finding, Severity
-from numaforge.report.check import COLOURS
+from numaforge.findings import Finding, Severity
+from numaforge.report.findings import finding_lines
 
 
 def as_text(findings: Sequence[Finding], counts: Mapping[str, int] | None) -> str:
     """Return the findings, errors first, and what is advertised; `counts` are None without a machine."""
-    lines = []
-    for finding in sorted(findings, key=lambda each: [*COLOURS].index(each.severity)):
-        label = click.style(f"{finding.severity} {finding.id}", fg=COLOURS[finding.severity], bold=True)
-        lines.append(f"{label}  {finding.where}" if finding.where else label)
-        lines.append(f"  {finding.evidence}")
-        if finding.text:
-            lines.append(click.style(f"  device plugin: {finding.text}", dim=True))
-        lines += [f"  -> {finding.remedy}", ""]
+    lines = finding_lines(findings, "device plugin", lambda finding: finding.where)
     return "\n".join([*lines, _verdict(findings, counts)])
 
 

@@ -9,10 +9,10 @@ from typing import Any
 import click
 
 from numaforge.findings import Finding, Judgement, Severity, Verdict
+from numaforge.report.findings import label
 from numaforge.report.terminal import plain
 from numaforge.report.wording import counted
 
-_COLOURS = {Severity.ERROR: "red", Severity.WARNING: "yellow", Severity.NOTE: "cyan"}
 _OTHERS = {
     Verdict.PASSED: "Looked for, and not found",
     Verdict.NOT_APPLICABLE: "Does not apply",
@@ -68,8 +68,7 @@ def _finding(finding: Finding) -> dict[str, Any]:
 def _found(judgement: Judgement) -> Iterator[str]:
     """Yield a rule's findings: the places of equal evidence in one line."""
     rule = judgement.rule
-    label = click.style(f"{rule.severity} {rule.id}", fg=_COLOURS[rule.severity], bold=True)
-    yield f"{label}  {rule.title}"
+    yield f"{label(rule.severity, rule.id)}  {rule.title}"
     places: dict[str, list[str]] = {}
     for finding in judgement.findings:
         places.setdefault(finding.evidence, []).extend(filter(None, [finding.where]))

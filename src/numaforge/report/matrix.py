@@ -15,8 +15,8 @@ from numaforge.cpulist import format_cpulist
 from numaforge.report.wording import some_of, wrapped_cpulist
 from numaforge.topology.links import LEGEND, LinkedDevice, LinkMatrix
 from numaforge.topology.model import Gpu
+from numaforge.topology.vendors import NVIDIA
 
-_NVIDIA = "10de"
 _UNKNOWN = "?"
 _CPULIST_WIDTH = 16
 
@@ -134,7 +134,7 @@ def _notes(matrix: LinkMatrix) -> Iterator[Text]:
 
 
 def _silent(gpu: Gpu) -> bool:
-    return gpu.vendor == _NVIDIA and gpu.uuid is None and not gpu.nvlink_peers
+    return gpu.vendor == NVIDIA and gpu.uuid is None and not gpu.nvlink_peers
 
 
 def _section(title: str, lines: Iterable[RenderableType]) -> Iterator[RenderableType]:

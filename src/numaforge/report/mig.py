@@ -9,7 +9,6 @@ from typing import Any
 
 from rich.console import Group, RenderableType
 from rich.padding import Padding
-from rich.table import Table
 from rich.text import Text
 
 from numaforge.cpulist import format_cpulist
@@ -20,6 +19,7 @@ from numaforge.planning.mig.geometry import Placement, counted_names
 from numaforge.planning.mig.machine import GpuMigPlan, MachineMigPlan
 from numaforge.planning.mig.models import MigModel, model_of
 from numaforge.planning.model import MigGpu, MigPlan
+from numaforge.report.columns import add_row, columns
 from numaforge.report.wording import counted, gpu_label
 from numaforge.topology.model import Gpu, NodeTopology
 
@@ -42,9 +42,9 @@ class InstanceBox:
 
 def profile_table(model: MigModel) -> RenderableType:
     """Return the profiles of a model, and what the model is."""
-    table = _table("Profile", "Id", "Limit", "Compute", "Memory", "Starts")
+    table = columns("Profile", "Id", "Limit", "Compute", "Memory", "Starts")
     for profile in model.profiles:
-        _row(
+        add_row(
             table,
             profile.name,
             profile.id,
@@ -112,9 +112,9 @@ def _box(one: Placement) -> InstanceBox:
 
 
 def _placement_table(placed: Iterable[Placement]) -> RenderableType:
-    table = _table("Profile", "Id", "Start:size")
+    table = columns("Profile", "Id", "Start:size")
     for one in placed:
-        _row(table, one.profile.name, one.profile.id, f"{one.start}:{one.profile.size}")
+        add_row(table, one.profile.name, one.profile.id, f"{one.start}:{one.profile.size}")
     return table
 
 
@@ -350,16 +350,18 @@ def _indented(lines: Iterable[RenderableType]) -> list[RenderableType]:
 def _change_table(plan: GpuMigPlan) -> RenderableType:
     change = plan.change
     there = {one.placement: one for one in change.keep}
-    used = any(one.busy for one in (*change.keep, *change.destroy))
-    table = _table(
-        "Change", "Profile", "Id", "Start:size", "Compute instances", *(["Used by"] if used else [])
-    )
-    for gone in change.destroy:
-        _row(table, "destroy", *_cells(gone.placement, gone.compute_instances), gone.busy or "")
+    rows = [
+        ("destroy", *_cells(gone.placement, gone.compute_instances), gone.busy) for gone in change.destroy
+    ]
     for one in change.instances:
         live = there.get(one.placement)
         verb = "create" if live is None else "recut" if live in change.recut else "keep"
-        _row(table, verb, *_cells(one.placement, one.compute_instances), (live.busy if live else None) or "")
+        rows.append((verb, *_cells(one.placement, one.compute_instances), live.busy if live else None))
+    used = any(busy for *_, busy in rows)
+    headers = ("Change", "Profile", "Id", "Start:size", "Compute instances", "Used by")
+    table = columns(*headers[: None if used else -1])
+    for *cells, busy in rows:
+        add_row(table, *cells, *([busy or ""] if used else []))
     return table
 
 
@@ -394,14 +396,3 @@ def _title(model: MigModel) -> Text:
 
 def _doubt(model: MigModel) -> list[RenderableType]:
     return [Text(""), Text(f"Not confirmed: {model.doubt}")] if model.doubt else []
-
-
-def _table(*headers: str) -> Table:
-    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold underline")
-    for header in headers:
-        table.add_column(header, no_wrap=True)
-    return table
-
-
-def _row(table: Table, *cells: object) -> None:
-    table.add_row(*(Text(str(cell)) for cell in cells[: len(table.columns)]))

@@ -8,7 +8,6 @@ from itertools import groupby
 
 from rich.console import Group, RenderableType
 from rich.padding import Padding
-from rich.table import Table
 from rich.text import Text
 
 from numaforge.cpulist import format_cpulist
@@ -21,6 +20,7 @@ from numaforge.planning.model import (
     PredictedAllocatable,
 )
 from numaforge.quantity import format_bytes, parse_bytes
+from numaforge.report.columns import add_row, columns
 from numaforge.report.gpus import driver_words, gpu_notes
 from numaforge.report.mig import geometry_section
 from numaforge.report.wording import (
@@ -155,7 +155,7 @@ def _unreadable(paths: Sequence[str]) -> str:
 
 
 def _numa_node_table(topology: NodeTopology) -> RenderableType:
-    table = _table()
+    table = columns()
     table.add_column("NUMA", justify="right")
     table.add_column("Package")
     table.add_column("CPUs", no_wrap=True)
@@ -166,7 +166,7 @@ def _numa_node_table(topology: NodeTopology) -> RenderableType:
     names, memory_of = gpu_names(topology.gpus), gpu_memory_nodes(topology)
     for node in topology.numa_nodes:
         without_cpus = f"{names[memory_of[node.id]]} memory" if node.id in memory_of else "none"
-        _add_row(
+        add_row(
             table,
             str(node.id),
             _ids(package.id for package in topology.packages if package.cpus & node.cpus),
@@ -228,7 +228,7 @@ def _l3(node: NumaNode, caches: Sequence[L3Cache]) -> str:
 
 
 def _gpu_table(gpus: Sequence[Gpu]) -> RenderableType:
-    table = _table()
+    table = columns()
     numbered = any(gpu.index is not None for gpu in gpus)
     if numbered:
         table.add_column("GPU", justify="right")
@@ -240,7 +240,7 @@ def _gpu_table(gpus: Sequence[Gpu]) -> RenderableType:
     table.add_column("Link", no_wrap=True)
     table.add_column("NVLinks", justify="right")
     for gpu in sorted(gpus, key=lambda gpu: gpu.pci_address):
-        _add_row(
+        add_row(
             table,
             *(("" if gpu.index is None else str(gpu.index),) if numbered else ()),
             gpu.pci_address,
@@ -255,18 +255,18 @@ def _gpu_table(gpus: Sequence[Gpu]) -> RenderableType:
 
 
 def _accelerator_table(accelerators: Sequence[Accelerator]) -> RenderableType:
-    table = _table()
+    table = columns()
     table.add_column("Accelerator", no_wrap=True)
     table.add_column("NUMA", justify="right")
     table.add_column("Device")
     table.add_column("Driver")
     for one in sorted(accelerators, key=lambda accelerator: accelerator.pci_address):
-        _add_row(table, one.pci_address, _numa_node(one.numa_node), accelerator_label(one), one.driver or "")
+        add_row(table, one.pci_address, _numa_node(one.numa_node), accelerator_label(one), one.driver or "")
     return table
 
 
 def _nic_table(nics: Sequence[Nic]) -> RenderableType:
-    table = _table()
+    table = columns()
     table.add_column("NIC", no_wrap=True)
     table.add_column("NUMA", justify="right")
     table.add_column("Interface")
@@ -274,7 +274,7 @@ def _nic_table(nics: Sequence[Nic]) -> RenderableType:
     table.add_column("Rate")
     table.add_column("Driver")
     for nic in sorted(nics, key=lambda nic: nic.pci_address):
-        _add_row(
+        add_row(
             table,
             nic.pci_address,
             _numa_node(nic.numa_node),
@@ -291,7 +291,7 @@ def _numa_node(numa_node: int | None) -> str:
 
 
 def _planned_numa_node_table(plan: NodePlan) -> RenderableType:
-    table = _table(show_footer=True)
+    table = columns(show_footer=True)
     table.add_column("NUMA", "all", justify="right")
     for header, cpus in (("Reserved CPUs", plan.cpus.reserved), ("CPUs for pods", plan.cpus.allocatable)):
         table.add_column(header, counted(len(cpus), "CPU"), no_wrap=True)
@@ -314,7 +314,7 @@ def _planned_numa_node_table(plan: NodePlan) -> RenderableType:
         no_wrap=True,
     )
     for node in plan.numa_nodes:
-        _add_row(table, *_planned_numa_node(node))
+        add_row(table, *_planned_numa_node(node))
     return table
 
 
@@ -359,7 +359,7 @@ def _allocatable(allocatable: PredictedAllocatable) -> Text:
 
 def _largest_pod_table(pods: Sequence[LargestPod]) -> RenderableType:
     """The largest pod of an empty node, numbers of devices with the same answer in one row."""
-    table = _table()
+    table = columns()
     table.add_column("Largest pod with", no_wrap=True)
     table.add_column("CPUs", justify="right")
     table.add_column("Memory", justify="right", no_wrap=True)
@@ -370,10 +370,10 @@ def _largest_pod_table(pods: Sequence[LargestPod]) -> RenderableType:
         first = group[0]
         name = f"{counts} {first.resource}" if first.resource else "no devices"
         if not first.cpus:
-            _add_row(table, name, "none", "", "")
+            add_row(table, name, "none", "", "")
             continue
         pages = ", ".join(f"{human_bytes(n)} of {size}" for size, n in first.hugepages_bytes.items())
-        _add_row(table, name, str(first.cpus), human_bytes(first.memory_bytes), pages)
+        add_row(table, name, str(first.cpus), human_bytes(first.memory_bytes), pages)
     return table
 
 
@@ -392,19 +392,3 @@ def _section(title: str, lines: Sequence[RenderableType]) -> list[RenderableType
     if not lines:
         return []
     return [Text(""), Text(title, "bold underline"), *lines]
-
-
-def _add_row(table: Table, *cells: str) -> None:
-    """Add a row of plain text: what a host reports is never read as rich's markup."""
-    table.add_row(*(Text(cell) for cell in cells))
-
-
-def _table(show_footer: bool = False) -> Table:
-    return Table(
-        box=None,
-        padding=(0, 2, 0, 0),
-        pad_edge=False,
-        show_footer=show_footer,
-        header_style="bold underline",
-        footer_style="bold",
-    )

@@ -7,9 +7,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from numaforge.errors import HostUnreachableError
+from numaforge.kubelet.admission.gpu_resources import GPU_RESOURCE
 from numaforge.kubelet.config.comparison import differences, meaning
 from numaforge.node.transaction import Process
-from numaforge.planning.device_plugin.names import GPU_RESOURCE, OPERATOR_LABEL, OPERATOR_STATE_LABEL
+from numaforge.planning.device_plugin.labels import OPERATOR_LABEL, OPERATOR_STATE_LABEL
 from numaforge.rollout.cluster import ApiUnreachableError, Cluster, ClusterNode
 from numaforge.rollout.configz import OwnConfig, SilentKubeletError, running_config
 from numaforge.rollout.patience import Patience

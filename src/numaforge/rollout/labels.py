@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from numaforge.planning.device_plugin.names import OPERATOR_LABEL, OPERATOR_STATE_LABEL
+from numaforge.planning.device_plugin.labels import OPERATOR_LABEL, OPERATOR_STATE_LABEL
 from numaforge.rollout.cluster import ClusterNode
 
 _OF_NFD = "nfd.node.kubernetes.io/feature-labels"  # the labels that node-feature-discovery sets and removes

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol, TypeVar
 
 from numaforge.errors import HostError, HostUnreachableError, NumaforgeError
+from numaforge.kubelet.admission.gpu_resources import GPU_RESOURCE
 from numaforge.node.transaction import Result, Status
-from numaforge.planning.device_plugin.names import GPU_RESOURCE
 from numaforge.rollout.cluster import ApiUnreachableError, Cluster, ClusterError, ClusterNode, NotFoundError
 from numaforge.rollout.drain import Blocker, drain
 from numaforge.rollout.gate import Expected, Mismatch, prove, stale_resources

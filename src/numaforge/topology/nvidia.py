@@ -8,7 +8,8 @@ from dataclasses import replace
 from numaforge.snapshot.model import Snapshot
 from numaforge.topology.model import Gpu, NvidiaDriver
 from numaforge.topology.nvidia_smi import read_smi_driver, read_smi_gpus
-from numaforge.topology.nvml import NVIDIA, read_nvml_driver, read_nvml_gpus
+from numaforge.topology.nvml import read_nvml_driver, read_nvml_gpus
+from numaforge.topology.vendors import listed_by_nvml
 
 _NVSWITCH_CLASS = "0x0680"  # "other bridge": NVSwitches before NVLink 4 are PCI functions
 _NOT_LISTED = "the driver does not list it"
@@ -34,7 +35,7 @@ def with_answers(gpus: Sequence[Gpu], snapshot: Snapshot) -> tuple[Gpu, ...]:
 
     A GPU that its driver should answer for, and does not, says why in `unanswered`.
     """
-    asked = [gpu for gpu in gpus if gpu.vendor == NVIDIA and gpu.driver in (None, "nvidia")]
+    asked = [gpu for gpu in gpus if listed_by_nvml(gpu)]
     answers = _by_address(asked, list(read_gpu_answers(snapshot)))
     driver = read_driver(snapshot)
     reason = None if driver is None else driver.error or _NOT_LISTED

@@ -8,7 +8,8 @@ from xml.etree import ElementTree
 
 from numaforge.errors import TopologyError
 from numaforge.topology.model import Ecc, FabricState, Gpu, MigDevice, NvidiaDriver, PciLink, RemappedRows
-from numaforge.topology.nvml import NVIDIA, RECOVERY_ACTIONS, pci_ids, pcie_link, sysfs_address
+from numaforge.topology.nvml import RECOVERY_ACTIONS, pci_ids, pcie_link, sysfs_address
+from numaforge.topology.vendors import NVIDIA
 
 _LOST = ("GPU is lost", "GPU requires reset", "GPU requires restart")
 _NO_ANSWER = frozenset(

@@ -17,8 +17,7 @@ from numaforge.topology.model import (
     PciLink,
     RemappedRows,
 )
-
-NVIDIA = "10de"
+from numaforge.topology.vendors import NVIDIA
 
 # nvml.h, by number.
 _ARCHITECTURES = {

@@ -10,6 +10,7 @@ from numaforge.snapshot.model import Snapshot
 from numaforge.topology.amd import with_amdgpu
 from numaforge.topology.model import Accelerator, Gpu, Nic, PciLink
 from numaforge.topology.nvidia import with_answers
+from numaforge.topology.vendors import AMD, HABANA
 
 _ADDRESS = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-9a-f]")
 _DEVICE_FILE = re.compile(rf"/sys/bus/pci/devices/({_ADDRESS.pattern})/(\w+)")
@@ -43,7 +44,6 @@ _CONSOLE_DEVICES = frozenset(
     {("1002", "4752"), ("1002", "515e"), ("1002", "5159"), ("1002", "5960")}  # Rage XL, ES1000, RV100, RV280
 )
 
-_AMD, _HABANA = "1002", "1da3"
 
 # Habana's devices by PCI device id, as the habanalabs driver claims them.
 _HABANA_NAMES = {
@@ -85,7 +85,7 @@ class _Function:
         identity = (self.hex_id("vendor"), self.hex_id("device"))
         console = identity[0] in _CONSOLE_VENDORS or identity in _CONSOLE_DEVICES
         # AMD's Instinct from MI300 on has no display class any more.
-        instinct = identity[0] == _AMD and self.pci_class.startswith(_ACCELERATOR)
+        instinct = identity[0] == AMD and self.pci_class.startswith(_ACCELERATOR)
         return instinct or (self.pci_class.startswith(_DISPLAY) and not console)
 
     @property
@@ -149,7 +149,7 @@ def read_accelerators(snapshot: Snapshot) -> tuple[Accelerator, ...]:
             driver=function.driver,
             numa_node=function.numa_node,
             name=_HABANA_NAMES.get(function.hex_id("device"))
-            if function.hex_id("vendor") == _HABANA
+            if function.hex_id("vendor") == HABANA
             else None,
         )
         for function in _functions(snapshot)

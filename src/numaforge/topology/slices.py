@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from numaforge.topology.model import Gpu, Slicing
 
@@ -23,7 +23,7 @@ def slicing_of(gpu: Gpu) -> Slicing | None:
         )
     if not gpu.mig_capable:
         return None
-    return Slicing("mig", gpu.mig_mode, ("disabled", "enabled"), _mig_devices(gpu))
+    return Slicing("mig", gpu.mig_mode, ("disabled", "enabled"), _count(gpu))
 
 
 def countable_gpus(gpus: Sequence[Gpu]) -> list[Gpu]:
@@ -35,9 +35,25 @@ def countable_gpus(gpus: Sequence[Gpu]) -> list[Gpu]:
     return [gpu for gpu in gpus if gpu.vendor not in partitioned]
 
 
-def _mig_devices(gpu: Gpu) -> int | None:
+def mig_devices(gpu: Gpu) -> Iterator[tuple[str | None, str | None]]:
+    """Yield the profile's name and the UUID of each MIG device, one for each compute instance.
+
+    One that is smaller than its GPU instance says so in its name: "1c.3g.40gb". None is what is not known.
+    """
+    offers = {offer.id: offer for offer in gpu.mig_profiles}
+    for instance in gpu.gpu_instances or ():
+        offer = offers.get(instance.profile_id)
+        for one in instance.compute_instances:
+            if offer is None or offer.name is None:
+                yield None, one.uuid
+                continue
+            smaller = one.slices is not None and one.slices < offer.slices
+            yield f"{one.slices}c.{offer.name}" if smaller else offer.name, one.uuid
+
+
+def _count(gpu: Gpu) -> int | None:
     if gpu.mig_mode == "disabled":
         return 1
     if gpu.mig_mode is None or gpu.gpu_instances is None:
         return None
-    return sum(len(instance.compute_instances) for instance in gpu.gpu_instances)
+    return sum(1 for _ in mig_devices(gpu))

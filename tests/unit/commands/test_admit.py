@@ -182,7 +182,7 @@ SLICES = pod("slices", cpu="2", memory="1Gi", **{"nvidia.com/mig-1g.10gb": "2"})
 
 
 @pytest.mark.parametrize("command", [admit, fit])
-@pytest.mark.parametrize(("mig", "code"), [((), ExitCode.NO), (("--mig", "inference-mig"), ExitCode.YES)])
+@pytest.mark.parametrize(("mig", "code"), [((), ExitCode.NO), (("--profile", "inference-mig"), ExitCode.YES)])
 def test_pods_are_judged_by_the_slices_that_a_profile_brings(files: Path, command, mig, code) -> None:
     (files / "slices.yaml").write_text(SLICES)
     where = ["--topology", str(files / "dgx.json"), "--config", str(files / "kubelet.yaml")]
@@ -190,6 +190,29 @@ def test_pods_are_judged_by_the_slices_that_a_profile_brings(files: Path, comman
         command, [str(files / "slices.yaml"), *where, *mig], standalone_mode=False, catch_exceptions=False
     )
     assert result.return_value == code
+
+
+@pytest.mark.parametrize(
+    ("sharing", "said"),
+    [
+        pytest.param(
+            {"time_slicing": {"gpu": 2}, "rename_shared": True},
+            "slices  refused, Unschedulable  Guaranteed",
+            id="under another name",
+        ),
+        pytest.param({"time_slicing": {"gpu": 2}}, "slices  admitted  Guaranteed", id="time-slicing"),
+        pytest.param(
+            {"mps": {"gpu": 2}}, "slices  refused, UnexpectedAdmissionError  Guaranteed", id="MPS: one each"
+        ),
+    ],
+)
+def test_pods_are_judged_by_what_a_profile_shares(files: Path, sharing, said) -> None:
+    (files / "slices.yaml").write_text(pod("slices", cpu="2", memory="1Gi", **{"nvidia.com/gpu": "2"}))
+    (files / "shared.yaml").write_text(json.dumps({"name": "shared", "device_plugin": sharing}))
+    where = ["--topology", str(files / "dgx.json"), "--config", str(files / "kubelet.yaml")]
+    given = [str(files / "slices.yaml"), *where, "--profile", str(files / "shared.yaml")]
+    result = CliRunner().invoke(admit, given, standalone_mode=False, catch_exceptions=False)
+    assert result.output.splitlines()[0] == said
 
 
 def test_what_the_node_does_not_offer_is_the_schedulers_to_refuse(files: Path) -> None:
@@ -204,12 +227,12 @@ def test_what_the_node_does_not_offer_is_the_schedulers_to_refuse(files: Path) -
 def test_fit_varies_the_number_of_gpus_and_shows_one_slice(files: Path) -> None:
     (files / "slices.yaml").write_text(SLICES)
     where = ["--topology", str(files / "dgx.json"), "--config", str(files / "kubelet.yaml")]
-    given = [str(files / "slices.yaml"), *where, "--mig", "inference-mig", "-o", "json"]
+    given = [str(files / "slices.yaml"), *where, "--profile", "inference-mig", "-o", "json"]
     result = CliRunner().invoke(fit, given, standalone_mode=False, catch_exceptions=False)
     [node] = json.loads(result.output)["nodes"]
     assert [shape["devices"] for shape in node["largest"]] == [1]
 
 
 def test_devices_and_a_profile_are_one_too_many(files: Path) -> None:
-    with pytest.raises(UsageError, match="give --devices or --mig, not both"):
-        run(admit, files, "fits.yaml", "--mig", "inference-mig")
+    with pytest.raises(UsageError, match="give --devices or --profile, not both"):
+        run(admit, files, "fits.yaml", "--profile", "inference-mig")

@@ -6,9 +6,11 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from numaforge.kubelet.admission import Node
-from numaforge.kubelet.admission.inventory import inventory_of, whole_gpus
+from numaforge.kubelet.admission.inventory import Shared, counts_of, inventory_of, whole_gpus
 from numaforge.topology.model import ComputeInstance, Gpu, GpuInstance, MigProfileOffer, NodeTopology
 from tests.fixtures.machines import GIB, machine
 
@@ -34,7 +36,8 @@ def gpu(number: int, *profiles: int, compute: tuple[int, ...] | None = None, **m
         for index, profile in enumerate(profiles)
     )
     said = {"mig_mode": "enabled", "gpu_instances": instances} if profiles else {}
-    return Gpu(f"0000:0{number}:00.0", "10de", "2330", number, mig_profiles=OFFERS, **{**said, **more})
+    place = {"pci_address": f"0000:0{number}:00.0", "vendor": "10de", "device": "2330", "numa_node": number}
+    return Gpu(**{**place, "mig_profiles": OFFERS, **said, **more})
 
 
 def node(*gpus: Gpu) -> NodeTopology:
@@ -70,11 +73,23 @@ def node(*gpus: Gpu) -> NodeTopology:
         pytest.param([gpu(0, 99)], "mixed", {}, id="a profile whose name is not known"),
         pytest.param([gpu(0, mig_mode="enabled")], "mixed", {}, id="GPU instances that are not known"),
         pytest.param([replace(gpu(0), vendor="1002")], "mixed", {"amd.com/gpu": 1}, id="another vendor"),
+        pytest.param(
+            [gpu(0, driver="nvidia"), gpu(1, driver="vfio-pci"), gpu(2, driver="nouveau")],
+            "mixed",
+            {"nvidia.com/gpu": 1},
+            id="what another driver has is not advertised",
+        ),
+        pytest.param(
+            [gpu(0, vendor="1002", driver="amdgpu"), gpu(1, vendor="1002", driver="vfio-pci")],
+            "mixed",
+            {"amd.com/gpu": 1},
+            id="a GPU for virtual machines is not advertised",
+        ),
+        pytest.param([], "mixed", {}, id="no GPU"),
     ],
 )
 def test_what_is_advertised(gpus, strategy, counts):
-    found = inventory_of(node(*gpus), strategy)
-    assert {resource: len(devices) for resource, devices in found.items()} == counts
+    assert counts_of(inventory_of(node(*gpus), strategy)) == counts
 
 
 def test_a_slice_is_near_the_numa_node_of_its_gpu():
@@ -86,7 +101,78 @@ def test_a_slice_is_near_the_numa_node_of_its_gpu():
 
 @pytest.mark.parametrize(("strategy", "left"), [("mixed", ["nvidia.com/gpu"]), ("single", [])])
 def test_slices_are_no_whole_gpus(strategy, left):
-    assert [*whole_gpus(node(gpu(0), gpu(1, 19)), strategy)] == left
+    assert [*whole_gpus(inventory_of(node(gpu(0), gpu(1, 19)), strategy))] == left
+
+
+def test_a_replica_is_named_after_its_device_and_near_its_gpu():
+    shared = Shared({"nvidia.com/gpu": 2, "nvidia.com/mig-1g.10gb": 2}, renamed=True)
+    found = inventory_of(node(gpu(0, uuid="GPU-0"), gpu(1, 19, 9)), "mixed", shared)
+    assert [device.id for device in found["nvidia.com/gpu.shared"]] == ["GPU-0::0", "GPU-0::1"]
+    assert {device.part_of for device in found["nvidia.com/gpu.shared"]} == {"0000:00:00.0"}
+    assert {device.part_of for device in found["nvidia.com/mig-1g.10gb.shared"]} == {"0000:01:00.0"}
+    assert [device.numa_nodes for device in found["nvidia.com/mig-1g.10gb.shared"]] == [{1}, {1}]
+    assert len(found["nvidia.com/mig-3g.40gb"]) == 1
+    assert not whole_gpus(found)
+
+
+def test_pods_are_spread_over_devices_before_they_share_one():
+    devices = inventory_of(node(gpu(0), gpu(1)), "mixed", Shared({"nvidia.com/gpu": 2}))["nvidia.com/gpu"]
+    assert [device.part_of for device in devices] == ["0000:00:00.0", "0000:01:00.0"] * 2
+
+
+SHAREABLE = ["nvidia.com/gpu", "nvidia.com/mig-1g.10gb", "nvidia.com/mig-3g.40gb"]
+
+
+@given(
+    st.lists(st.lists(st.sampled_from([9, 19]), max_size=3), max_size=4),
+    st.dictionaries(st.sampled_from(SHAREABLE), st.integers(2, 48)),
+    st.booleans(),
+)
+def test_sharing_multiplies_what_is_shared_and_nothing_else(cut, replicas, renamed):
+    machine = node(*(gpu(number, *profiles) for number, profiles in enumerate(cut)))
+    before = counts_of(inventory_of(machine))
+    after = inventory_of(machine, "mixed", Shared(replicas, renamed))
+    assert len(after) == len(before)
+    for name, count in before.items():
+        shared = f"{name}.shared" if renamed and name in replicas else name
+        assert len({device.id for device in after[shared]}) == count * replicas.get(name, 1)
+
+
+@pytest.mark.parametrize(
+    ("shared", "asked", "said"),
+    [
+        pytest.param(Shared({"nvidia.com/gpu": 2}), (2,), None, id="time-slicing gives several replicas"),
+        pytest.param(Shared({"nvidia.com/gpu": 2}, one_per_request=True), (1, 1), None, id="one each"),
+        pytest.param(
+            Shared({"nvidia.com/gpu": 2}, one_per_request=True),
+            (2,),
+            "Pod was rejected: Allocate failed due to rpc error: code = Unknown desc = invalid allocation "
+            'request for "nvidia.com/gpu": invalid request: maximum request size for shared resources is 1; '
+            "found 2, which is unexpected",
+            id="failRequestsGreaterThanOne",
+        ),
+        pytest.param(
+            Shared({"nvidia.com/mig-1g.10gb": 2}, one_per_request=True),
+            (2,),
+            None,
+            id="what is not shared is not limited",
+        ),
+    ],
+)
+def test_a_container_that_asks_for_several_replicas(shared, asked, said):
+    machine = node(gpu(0), gpu(0, pci_address="0000:09:00.0"))
+    devices = inventory_of(machine, "mixed", shared)
+    offered = len(devices["nvidia.com/gpu"])
+    kubelet = Node(machine, {}, devices)
+    containers = [
+        {"name": f"c{number}", "resources": {"limits": {"nvidia.com/gpu": str(count)}}}
+        for number, count in enumerate(asked)
+    ]
+    answer = kubelet.admit({"kind": "Pod", "metadata": {"name": "p"}, "spec": {"containers": containers}})
+    assert (answer.admitted, answer.status_message) == (said is None, said)
+    assert answer.reason == (None if said is None else "UnexpectedAdmissionError")
+    held = sum(asked) if answer.admitted else 0
+    assert [sum(near.devices.values()) for near in kubelet.free().numa_nodes] == [offered - held, 0]
 
 
 @pytest.mark.parametrize(

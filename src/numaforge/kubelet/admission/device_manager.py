@@ -26,13 +26,15 @@ class DeviceError(NumaforgeError):
 class Device:
     """A device that a plugin advertises; `numa_nodes` is None where it says nothing about topology.
 
-    `part_of` is the PCI address of the GPU that it is a slice of; None for a whole device.
+    `part_of` is the PCI address of the GPU that it is a slice or a replica of; None for a whole device.
+    `one_per_request` says that its plugin refuses a container that asks for more than one.
     """
 
     id: str
     numa_nodes: frozenset[int] | None
     healthy: bool = True
     part_of: str | None = None
+    one_per_request: bool = False
 
 
 Inventory = Mapping[str, Sequence[Device]]
@@ -162,6 +164,7 @@ class DeviceManager:
         reusable = dict(self._reusable_by(demand))
         for resource, count in self._requests(container.limits).items():
             taken = self._take(demand, container, resource, count, reusable.get(resource, 0), hint.numa)
+            self._refuse_more_than_one(resource, taken)
             if taken:
                 self.assignments.setdefault(pod, {}).setdefault(container.name, {})[resource] = taken
         for resource, mask in self.assignments.get(pod, {}).get(container.name, {}).items():
@@ -171,6 +174,18 @@ class DeviceManager:
 
     def allocate_pod(self, demand: Demand, hint: Hint) -> None:
         """Do nothing: a pod managed as one unit gets devices when its containers start (AllocatePod)."""
+
+    def _refuse_more_than_one(self, resource: str, taken: int) -> None:
+        """Refuse several replicas as NVIDIA's plugin does (k8s-device-plugin, rm.go, ValidateRequest)."""
+        devices = self.plugins[resource].devices
+        if taken.bit_count() < 2 or not any(devices[index].one_per_request for index in bits(taken)):
+            return
+        self._recount()
+        raise unexpected(
+            f'rpc error: code = Unknown desc = invalid allocation request for "{resource}": invalid request: '
+            f"maximum request size for shared resources is 1; found {taken.bit_count()}",
+            resource,
+        )
 
     def _requests(self, limits: Quantities) -> dict[str, int]:
         return {resource: ceil(quantity) for resource, quantity in limits.items() if resource in self.plugins}

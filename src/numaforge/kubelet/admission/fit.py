@@ -9,7 +9,8 @@ from typing import Any
 
 from numaforge.cpulist import format_cpulist
 from numaforge.errors import KubeletConfigError
-from numaforge.kubelet.admission import Admission, Container, Device, Node, Pod
+from numaforge.kubelet.admission import Admission, Container, Node, Pod
+from numaforge.kubelet.admission.device_manager import Inventory
 from numaforge.kubelet.admission.masks import bits, ids_of
 from numaforge.kubelet.admission.node import Free
 from numaforge.kubelet.admission.pod import CPU, MEMORY
@@ -29,7 +30,7 @@ class Scenario:
 
     topology: NodeTopology
     config: Mapping[str, Any]
-    devices: Mapping[str, tuple[Device, ...]] | None = None
+    devices: Inventory | None = None
     state: Mapping[str, str] | None = None
 
     def node(self) -> Node:

@@ -1,64 +1,110 @@
-"""What the device plugins of a machine's GPUs advertise: whole GPUs, and MIG devices.
+"""What the device plugins of a machine's GPUs advertise: whole GPUs, MIG devices, and replicas of both.
 
 NVIDIA/k8s-device-plugin, internal/rm/device_map.go: with migStrategy mixed each kind of MIG device is a
 resource of its own, with single they are nvidia.com/gpu, with none GPUs are advertised whole. A GPU with MIG
-is never advertised beside its MIG devices. The NUMA node of a MIG device is that of its GPU.
+is never advertised beside its MIG devices. MIG devices and replicas are near the NUMA node of their GPU.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
-from numaforge.kubelet.admission.device_manager import Device
-from numaforge.topology.model import ComputeInstance, Gpu, GpuInstance, NodeTopology
-from numaforge.topology.slices import countable_gpus
+from numaforge.kubelet.admission.device_manager import Device, Inventory
+from numaforge.kubelet.admission.gpu_resources import GPU, SHARED, mig_resource
+from numaforge.topology.model import Gpu, NodeTopology
+from numaforge.topology.slices import countable_gpus, mig_devices
+from numaforge.topology.vendors import AMD, INTEL, NVIDIA, listed_by_nvml
 
-NVIDIA = "10de"
-GPU_RESOURCES = {NVIDIA: "nvidia.com/gpu", "1002": "amd.com/gpu", "8086": "gpu.intel.com/xe"}
+_RESOURCES = {NVIDIA: GPU, AMD: "amd.com/gpu", INTEL: "gpu.intel.com/xe"}
 
 
-def inventory_of(topology: NodeTopology, mig_strategy: str = "mixed") -> dict[str, tuple[Device, ...]]:
+@dataclass(frozen=True)
+class Shared:
+    """How NVIDIA's device plugin shares devices: by resource, how many replicas it makes of each.
+
+    `renamed` is its renameByDefault. `one_per_request` says that it refuses a container that asks for more
+    than one: failRequestsGreaterThanOne, and MPS always.
+    """
+
+    replicas: Mapping[str, int] = field(default_factory=dict)
+    renamed: bool = False
+    one_per_request: bool = False
+
+
+NOT_SHARED = Shared()
+
+
+def inventory_of(
+    topology: NodeTopology, mig_strategy: str = "mixed", shared: Shared = NOT_SHARED
+) -> dict[str, tuple[Device, ...]]:
     """Return a machine's GPUs as their vendor's device plugin advertises them, by UUID or index.
 
-    MIG devices whose profile has no known name are left out.
+    GPUs that are passed through to virtual machines are left out, and so are MIG devices whose profile has no
+    known name.
     """
-    found: dict[str, list[Device]] = {}
+    found: dict[str, list[tuple[Gpu, Device]]] = {}
     for gpu in countable_gpus(topology.gpus):
-        resource = GPU_RESOURCES.get(gpu.vendor.removeprefix("0x"))
-        if resource is None:
+        resource = _RESOURCES.get(gpu.vendor)
+        if resource is None or not _of_the_host(gpu):
             continue
-        nodes = None if gpu.numa_node is None else frozenset({gpu.numa_node})
-        if gpu.mig_mode != "enabled" or mig_strategy == "none":
-            listed = found.setdefault(resource, [])
-            listed.append(Device(gpu.uuid or str(len(listed)), nodes))
+        if gpu.mig_mode == "enabled" and mig_strategy != "none":
+            for name, device in _slices(gpu):
+                found.setdefault(resource if mig_strategy == "single" else name, []).append((gpu, device))
             continue
-        for name, identity in _mig_devices(gpu):
-            shown = resource if mig_strategy == "single" else f"nvidia.com/mig-{name.replace('+', '.')}"
-            found.setdefault(shown, []).append(Device(identity, nodes, part_of=gpu.pci_address))
-    return {resource: tuple(devices) for resource, devices in found.items()}
+        listed = found.setdefault(resource, [])
+        listed.append((gpu, Device(gpu.uuid or str(len(listed)), _nodes(gpu))))
+    return dict(_advertised(resource, devices, shared) for resource, devices in found.items())
 
 
-def whole_gpus(topology: NodeTopology, mig_strategy: str = "mixed") -> dict[str, tuple[Device, ...]]:
-    """Return what `inventory_of` does, without the resources that hold slices of GPUs."""
-    found = inventory_of(topology, mig_strategy)
+def whole_gpus(inventory: Inventory) -> Inventory:
+    """Return the resources whose devices are whole GPUs, without those that hold slices or replicas."""
     return {
         resource: devices
-        for resource, devices in found.items()
+        for resource, devices in inventory.items()
         if all(device.part_of is None for device in devices)
     }
 
 
-def _mig_devices(gpu: Gpu) -> Iterator[tuple[str, str]]:
-    """Yield the name of the profile and the id of each MIG device."""
-    offers = {offer.id: offer for offer in gpu.mig_profiles}
-    for instance in gpu.gpu_instances or ():
-        offer = offers.get(instance.profile_id)
-        if offer is None or offer.name is None:
-            continue
-        for one in instance.compute_instances:
-            smaller = one.slices is not None and one.slices < offer.slices
-            yield f"{one.slices}c.{offer.name}" if smaller else offer.name, _identity(gpu, instance, one)
+def counts_of(inventory: Inventory) -> dict[str, int]:
+    """Return how many devices each resource has, by name."""
+    return {resource: len(devices) for resource, devices in sorted(inventory.items())}
 
 
-def _identity(gpu: Gpu, instance: GpuInstance, one: ComputeInstance) -> str:
-    return one.uuid or f"{gpu.pci_address}/{instance.start}/{one.id}"
+def _slices(gpu: Gpu) -> Iterator[tuple[str, Device]]:
+    """Yield each MIG device with the resource that it is under the strategy `mixed`."""
+    for number, (profile, uuid) in enumerate(mig_devices(gpu)):
+        if profile is not None:
+            identity = uuid or f"{gpu.pci_address}/{number}"
+            yield mig_resource(profile), Device(identity, _nodes(gpu), part_of=gpu.pci_address)
+
+
+def _of_the_host(gpu: Gpu) -> bool:
+    return listed_by_nvml(gpu) if gpu.vendor == NVIDIA else gpu.driver != "vfio-pci"
+
+
+def _nodes(gpu: Gpu) -> frozenset[int] | None:
+    return None if gpu.numa_node is None else frozenset({gpu.numa_node})
+
+
+def _advertised(
+    resource: str, devices: Sequence[tuple[Gpu, Device]], shared: Shared
+) -> tuple[str, tuple[Device, ...]]:
+    """Return a resource's name and devices once they are shared.
+
+    One replica of each device comes before the second of any: the plugin prefers devices that fewer share
+    (internal/rm/allocate.go, distributedAlloc).
+    """
+    if resource not in shared.replicas:
+        return resource, tuple(device for _, device in devices)
+    replicas = (
+        replace(
+            device,
+            id=f"{device.id}::{number}",
+            part_of=gpu.pci_address,
+            one_per_request=shared.one_per_request,
+        )
+        for number in range(shared.replicas[resource])
+        for gpu, device in devices
+    )
+    return f"{resource}{SHARED}" if shared.renamed else resource, tuple(replicas)

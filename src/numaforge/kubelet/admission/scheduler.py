@@ -6,22 +6,21 @@ removeMissingExtendedResources), because the scheduler has counted them.
 
 from __future__ import annotations
 
-import re
-
 from numaforge.kubelet.admission.demand import qos_class
+from numaforge.kubelet.admission.gpu_resources import GPU_RESOURCE
 from numaforge.kubelet.admission.node import UNSCHEDULABLE, Admission, Node
 from numaforge.kubelet.admission.pod import Pod, pod_limits
 
-# All of these that a node has are known here. Other resources may come from plugins that are not.
-_GPUS = re.compile(r"nvidia\.com/(gpu|mig-[0-9a-z.]+gb[a-z.-]*)")
-
 
 def unschedulable(node: Node, pod: Pod) -> Admission | None:
-    """Return the scheduler's refusal of a pod that asks for what the node does not offer, or None."""
+    """Return the scheduler's refusal of a pod that asks for what the node does not offer, or None.
+
+    All GPUs and slices that a node has are known here. Other resources may come from plugins that are not.
+    """
     missing = tuple(
         resource
         for resource, quantity in pod_limits(pod).items()
-        if quantity and _GPUS.fullmatch(resource) and resource not in node.device_manager.plugins
+        if quantity and GPU_RESOURCE.fullmatch(resource) and resource not in node.device_manager.plugins
     )
     if not missing:
         return None

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
-from numaforge.kubelet.findings import Finding, Severity
-from numaforge.planning.device_plugin.advertised import advertised, refused
+from numaforge.findings import Finding, Severity
+from numaforge.kubelet.admission.inventory import inventory_of
+from numaforge.planning.device_plugin.advertised import refused
 from numaforge.planning.device_plugin.config import DevicePluginConfig, SharedResources, Sharing
-from numaforge.planning.mig.devices import FoundGpu
+from numaforge.planning.mig.devices import mig_device_names, nvml_gpus
+from numaforge.topology.model import NodeTopology
 
 _MOST_MPS_CLIENTS = 48  # cmd/mps-control-daemon/mps/device.go: 16 before compute capability 7.5
 _IGNORED = "is not yet supported in the config. Ignoring..."
@@ -19,29 +21,36 @@ def check_config(config: DevicePluginConfig) -> tuple[Finding, ...]:
     return (*_ignored(config), *_mps(config))
 
 
-def check_machine(config: DevicePluginConfig, gpus: Sequence[FoundGpu]) -> tuple[Finding, ...]:
-    """Return what is wrong with a configuration on a machine with these GPUs."""
-    strategy = config.flags.mig_strategy
-    if refusal := refused(gpus, strategy):
-        return (
-            Finding(
-                "mig-strategy-refused",
-                Severity.ERROR,
-                f"migStrategy {strategy} does not suit the MIG geometry of this machine: {_ENDS}",
-                _remedy(strategy),
-                "flags.migStrategy",
-                text=refusal,
-            ),
-        )
-    return (*_mig(config, gpus), *_shares_nothing(config, gpus))
+def check_machine(config: DevicePluginConfig, machine: NodeTopology) -> tuple[Finding, ...]:
+    """Return what is wrong with a configuration on a machine, cut as its GPUs are."""
+    if finding := check_strategy(config.flags.mig_strategy, machine):
+        return (finding,)
+    return (*_mig(config, machine), *_shares_nothing(config, machine))
+
+
+def check_strategy(strategy: str, machine: NodeTopology) -> Finding | None:
+    """Return that a migStrategy does not suit how the GPUs of a machine are cut; None where it does."""
+    if (refusal := refused(machine, strategy)) is None:
+        return None
+    return Finding(
+        "mig-strategy-refused",
+        Severity.ERROR,
+        f"migStrategy {strategy} does not suit the MIG geometry of this machine: {_ENDS}",
+        _remedy(strategy),
+        "flags.migStrategy",
+        text=refusal,
+    )
+
+
+def sentence(finding: Finding) -> str:
+    """Return what was found, with the plugin's own words."""
+    return f"{finding.evidence} ({finding.text})" if finding.text else finding.evidence
 
 
 def _remedy(strategy: str) -> str:
     if strategy == "single":
-        return "write migStrategy: mixed, or give all GPUs the same instances"
-    return (
-        "leave out compute instances that are smaller than their GPU instance, or write migStrategy: single"
-    )
+        return "choose mixed, or give all GPUs the same instances"
+    return "leave out compute instances that are smaller than their GPU instance, or choose single, or none"
 
 
 def _ignored(config: DevicePluginConfig) -> Iterator[Finding]:
@@ -119,16 +128,16 @@ def _mps(config: DevicePluginConfig) -> Iterator[Finding]:
             )
 
 
-def _mig(config: DevicePluginConfig, gpus: Sequence[FoundGpu]) -> Iterator[Finding]:
+def _mig(config: DevicePluginConfig, machine: NodeTopology) -> Iterator[Finding]:
     strategy = config.flags.mig_strategy
-    with_mig = [gpu for gpu in gpus if gpu.mig_devices is not None]
+    with_mig = {index: gpu for index, gpu in nvml_gpus(machine).items() if gpu.mig_mode == "enabled"}
     if not with_mig:
         return
     if strategy == "none":
         yield Finding(
             "mig-not-advertised",
             Severity.WARNING,
-            f"GPU {with_mig[0].index} is in MIG mode, and migStrategy none advertises it as a whole GPU: "
+            f"GPU {next(iter(with_mig))} is in MIG mode, and migStrategy none advertises it as a whole GPU: "
             "a pod that gets it can use one of its MIG devices at most",
             "write migStrategy: mixed or single",
             "flags.migStrategy",
@@ -142,19 +151,27 @@ def _mig(config: DevicePluginConfig, gpus: Sequence[FoundGpu]) -> Iterator[Findi
             "sharing.mps",
             text="sharing using MPS is not supported for MIG devices",
         )
-    for gpu in with_mig:
-        if strategy == "mixed" and not gpu.mig_devices:
+    for index, gpu in with_mig.items():
+        names = mig_device_names(gpu)
+        if strategy != "none" and names is None:
+            yield Finding(
+                "mig-devices-unknown",
+                Severity.WARNING,
+                f"GPU {index} is in MIG mode, and what it is cut into is not known: it is not counted",
+                "take the snapshot as root, with the driver loaded",
+            )
+        if strategy == "mixed" and names == ():
             yield Finding(
                 "mig-without-devices",
                 Severity.WARNING,
-                f"GPU {gpu.index} is in MIG mode without MIG devices: it is advertised as nothing",
+                f"GPU {index} is in MIG mode without MIG devices: it is advertised as nothing",
                 "create GPU instances on it, or turn its MIG mode off",
-                text=f"device {gpu.index} has no MIG devices configured",
+                text=f"device {index} has no MIG devices configured",
             )
 
 
-def _shares_nothing(config: DevicePluginConfig, gpus: Sequence[FoundGpu]) -> Iterator[Finding]:
-    there = advertised(gpus, config.flags.mig_strategy)
+def _shares_nothing(config: DevicePluginConfig, machine: NodeTopology) -> Iterator[Finding]:
+    there = sorted(inventory_of(machine, config.flags.mig_strategy))
     for way, sharing in _ways(config.sharing):
         for number, one in enumerate(sharing.resources):
             if one.name not in there:

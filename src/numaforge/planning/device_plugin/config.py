@@ -15,7 +15,8 @@ from pydantic import BeforeValidator, ConfigDict, Field, model_validator
 from pydantic.alias_generators import to_camel
 
 from numaforge.errors import PlanError
-from numaforge.planning.device_plugin.names import PREFIX, SHARED
+from numaforge.kubelet.admission.gpu_resources import PREFIX, SHARED
+from numaforge.kubelet.admission.inventory import NOT_SHARED, Shared
 from numaforge.profile.section import Section, validated
 from numaforge.profile.strict_yaml import StrictLoader
 
@@ -209,9 +210,16 @@ class Sharing(_CamelCase):
         )
 
     @property
-    def active(self) -> SharedResources | None:
-        """What the plugin takes."""
-        return self.mps or self.time_slicing
+    def taken(self) -> Shared:
+        """What the plugin makes of it; with MPS it refuses several replicas whatever is said."""
+        active = self.mps or self.time_slicing
+        if active is None:
+            return NOT_SHARED
+        return Shared(
+            {one.name: one.replicas for one in active.resources},
+            active.rename_by_default,
+            self.mps is not None or bool(active.fail_requests_greater_than_one),
+        )
 
 
 class Imex(_CamelCase):

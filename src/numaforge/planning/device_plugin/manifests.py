@@ -8,7 +8,7 @@ from typing import Any
 import yaml
 
 from numaforge.errors import PlanError
-from numaforge.planning.device_plugin.names import OPERATOR_LABEL
+from numaforge.planning.device_plugin.labels import OPERATOR_LABEL
 from numaforge.planning.device_plugin.plan import config_document
 from numaforge.planning.mig.operator import operator_entries, operator_name
 from numaforge.planning.model import NodePlan

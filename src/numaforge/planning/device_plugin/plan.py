@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
 from numaforge.errors import PlanError
-from numaforge.kubelet.findings import Finding, Severity
-from numaforge.planning.device_plugin.advertised import of_config
-from numaforge.planning.device_plugin.checks import check_config, check_machine
+from numaforge.findings import Severity
+from numaforge.kubelet.admission.device_manager import Inventory
+from numaforge.kubelet.admission.gpu_resources import GPU_RESOURCE
+from numaforge.kubelet.admission.inventory import Shared, counts_of, inventory_of
+from numaforge.planning.device_plugin.advertised import advertised
+from numaforge.planning.device_plugin.checks import check_config, check_machine, sentence
 from numaforge.planning.device_plugin.config import DevicePluginConfig
-from numaforge.planning.device_plugin.names import (
+from numaforge.planning.device_plugin.labels import (
     CONFIG_LABEL,
-    GPU_RESOURCE,
     MIG_LABEL,
     OPERATOR_LABEL,
     STRATEGY_LABEL,
 )
-from numaforge.planning.mig.devices import FoundGpu, found_gpus
+from numaforge.planning.mig.devices import mig_device_names, nvml_gpus
 from numaforge.planning.mig.operator import operator_config
+from numaforge.planning.mig.plan import as_planned, plan_mig
 from numaforge.planning.model import (
     Decision,
     DevicePluginPlan,
@@ -49,7 +52,12 @@ def with_device_plugin(plan: NodePlan, topology: NodeTopology, profile: NodeProf
     labels: dict[str, str | None] = {MIG_LABEL: plan.mig.label}
     if plan.mig.managed_by == "gpu-operator":
         labels[OPERATOR_LABEL] = operator_config(plan, topology)
+    machine = as_planned(topology, plan.mig)
+    known = _countable(machine, plan.mig.strategy)
     if profile.device_plugin == DevicePlugin():
+        if known and plan.mig.gpus and plan.mig.managed_by != "dra-driver":
+            counts = counts_of(inventory_of(machine, plan.mig.strategy))
+            plan = replace(plan, allocatable=_with_advertised(plan.allocatable, counts))
         return _with_labels(plan, labels)
     if plan.mig.managed_by == "dra-driver":
         raise PlanError(
@@ -57,17 +65,15 @@ def with_device_plugin(plan: NodePlan, topology: NodeTopology, profile: NodeProf
             where="device_plugin",
             remedy="leave the section out, or have mig.managed_by say another",
         )
-    gpus = found_gpus(topology, plan.mig)
-    in_mig_mode = any(gpu.mig_devices is not None for gpu in gpus)
-    # The plugin refuses MPS with `mixed` even where no GPU is in MIG mode.
-    strategy = plan.mig.strategy if in_mig_mode else "none"
-    decided = plan_device_plugin(profile, strategy, gpus)
+    decided = plan_device_plugin(profile, plan.mig.strategy, machine)
     labels[CONFIG_LABEL] = profile.device_plugin.config
-    labels[STRATEGY_LABEL] = strategy if in_mig_mode else None
+    labels[STRATEGY_LABEL] = plan.mig.strategy if _in_mig_mode(machine) else None
     plan = replace(
         plan,
         device_plugin=decided.value,
-        allocatable=_with_advertised(plan.allocatable, decided.value),
+        allocatable=_with_advertised(plan.allocatable, decided.value.advertised)
+        if known
+        else plan.allocatable,
         decisions=plan.decisions + decided.decisions,
         notices=plan.notices + decided.notices,
     )
@@ -75,29 +81,64 @@ def with_device_plugin(plan: NodePlan, topology: NodeTopology, profile: NodeProf
 
 
 def plan_device_plugin(
-    profile: NodeProfile, strategy: str, gpus: Sequence[FoundGpu]
+    profile: NodeProfile, strategy: str, machine: NodeTopology
 ) -> Reasoned[DevicePluginPlan]:
-    """Return what the plugin is to do with these GPUs and this migStrategy, and what it then advertises.
+    """Return what the plugin is to do on a machine with this migStrategy, and what it then advertises.
 
     Raises PlanError, with the plugin's own words, for what it would refuse.
     """
-    wish = profile.device_plugin
-    replicas = wish.mps or wish.time_slicing
-    sharing = "mps" if wish.mps else "time-slicing" if wish.time_slicing else "none"
-    plan = DevicePluginPlan(
-        strategy, sharing, dict(sorted(replicas.items())), wish.rename_shared, wish.one_per_pod, wish.config
-    )
-    config = DevicePluginConfig.model_validate(config_document(plan))
-    findings = [*check_config(config), *check_machine(config, gpus)]
+    # The plugin refuses MPS with `mixed` even where no GPU is in MIG mode.
+    plan = _wished(profile, strategy if _in_mig_mode(machine) else "none")
+    config = _config(plan)
+    findings = [*check_config(config), *check_machine(config, machine)]
     for finding in findings:
         if finding.severity is Severity.ERROR:
-            raise PlanError(_sentence(finding), where="device_plugin", remedy=finding.remedy)
-    counts = of_config(config, gpus)
+            raise PlanError(sentence(finding), where="device_plugin", remedy=finding.remedy)
+    counts = counts_of(advertised(config, machine))
     return Reasoned(
         replace(plan, advertised=counts),
         tuple(_decisions(profile, plan, counts)),
-        tuple(Notice(one.id, _sentence(one)) for one in findings if one.severity is Severity.WARNING),
+        tuple(Notice(one.id, sentence(one)) for one in findings if one.severity is Severity.WARNING),
     )
+
+
+def shared_by(profile: NodeProfile) -> Shared:
+    """Return how the device plugin shares devices where it is told what a profile says."""
+    return _config(_wished(profile, profile.mig.strategy)).sharing.taken
+
+
+def planned_devices(topology: NodeTopology, profile: NodeProfile) -> Inventory:
+    """Return the devices of each resource once a machine is cut and shared as a profile says.
+
+    Raises PlanError for a geometry that it cannot have, and for what the device plugin refuses on it.
+    """
+    mig = plan_mig(topology, profile).value
+    machine = as_planned(topology, mig)
+    if profile.device_plugin != DevicePlugin():
+        plan_device_plugin(profile, mig.strategy, machine)
+    return inventory_of(machine, mig.strategy, shared_by(profile))
+
+
+def _countable(machine: NodeTopology, strategy: str) -> bool:
+    cut = (gpu for gpu in nvml_gpus(machine).values() if gpu.mig_mode == "enabled")
+    return strategy == "none" or all(mig_device_names(gpu) is not None for gpu in cut)
+
+
+def _in_mig_mode(machine: NodeTopology) -> bool:
+    return any(gpu.mig_mode == "enabled" for gpu in nvml_gpus(machine).values())
+
+
+def _wished(profile: NodeProfile, strategy: str) -> DevicePluginPlan:
+    wish = profile.device_plugin
+    replicas = wish.mps or wish.time_slicing
+    sharing = "mps" if wish.mps else "time-slicing" if wish.time_slicing else "none"
+    return DevicePluginPlan(
+        strategy, sharing, dict(sorted(replicas.items())), wish.rename_shared, wish.one_per_pod, wish.config
+    )
+
+
+def _config(plan: DevicePluginPlan) -> DevicePluginConfig:
+    return DevicePluginConfig.model_validate(config_document(plan))
 
 
 def config_document(plan: DevicePluginPlan) -> dict[str, Any]:
@@ -122,13 +163,13 @@ def _with_labels(plan: NodePlan, labels: Mapping[str, str | None]) -> NodePlan:
 
 
 def _with_advertised(
-    allocatable: PredictedAllocatable | None, plan: DevicePluginPlan
+    allocatable: PredictedAllocatable | None, counts: Mapping[str, int]
 ) -> PredictedAllocatable | None:
     """Return Allocatable with the resources that the plugin advertises; other plugins' stay."""
     if allocatable is None:
         return None
     others = {name: n for name, n in allocatable.devices.items() if not GPU_RESOURCE.fullmatch(name)}
-    return replace(allocatable, devices={**others, **plan.advertised})
+    return replace(allocatable, devices={**others, **counts})
 
 
 def _decisions(profile: NodeProfile, plan: DevicePluginPlan, counts: Mapping[str, int]) -> Iterator[Decision]:
@@ -137,7 +178,3 @@ def _decisions(profile: NodeProfile, plan: DevicePluginPlan, counts: Mapping[str
         yield Decision(f"{path}.{name}", str(replicas), profile.choice(path))
     said = ", ".join(f"{count} {name}" for name, count in counts.items()) or "nothing"
     yield Decision("device_plugin.advertised", said, "what the plugin makes of the GPUs with this sharing")
-
-
-def _sentence(finding: Finding) -> str:
-    return f"{finding.evidence} ({finding.text})" if finding.text else finding.evidence

@@ -7,11 +7,12 @@ from dataclasses import dataclass, field
 from itertools import count
 
 from numaforge.errors import PlanError
-from numaforge.planning.mig.models import NVIDIA, MigModel, model_named, model_of
+from numaforge.planning.mig.models import MigModel, model_named, model_of
 from numaforge.planning.model import Notice
 from numaforge.profile.mig import MigGpus
 from numaforge.profile.mig_parted import DeviceFilter, MigConfigEntry
 from numaforge.topology.model import Gpu, NodeTopology
+from numaforge.topology.vendors import NVIDIA
 
 
 @dataclass(frozen=True)

@@ -1,73 +1,43 @@
-"""The MIG devices of a machine once its plan is applied: what NVML lists then, GPU by GPU."""
+"""The GPUs of a machine as NVML lists them, and the MIG devices of each."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import replace
 
 from numaforge.errors import PlanError
-from numaforge.planning.mig.machine import nvidia_gpus
+from numaforge.planning.mig.choice import nvidia_gpus
 from numaforge.planning.mig.models import model_of
-from numaforge.planning.model import MigGpu, MigInstance, MigPlan
-from numaforge.topology.model import Gpu, NodeTopology
-
-_NVIDIA_DRIVER = (None, "nvidia")
-
-
-@dataclass(frozen=True)
-class FoundGpu:
-    """A GPU as NVML lists it. `mig_devices` are profile names, None where its MIG mode is off."""
-
-    index: int
-    mig_devices: tuple[str, ...] | None = None
+from numaforge.topology.model import Gpu, MigProfileOffer, NodeTopology
+from numaforge.topology.slices import mig_devices
+from numaforge.topology.vendors import listed_by_nvml
 
 
-def found_gpus(topology: NodeTopology, plan: MigPlan) -> tuple[FoundGpu, ...]:
-    """Return the GPUs of a machine after its plan was applied; those that it does not name are as they are.
-
-    GPUs that another driver has, such as vfio-pci, are not NVML's. Raises PlanError for a GPU instance whose
-    profile is not known.
-    """
-    planned = {gpu.pci_address: gpu for gpu in plan.gpus}
-    return tuple(
-        FoundGpu(index, _planned(planned[gpu.pci_address]) if gpu.pci_address in planned else _present(gpu))
-        for index, gpu in nvidia_gpus(topology).items()
-        if gpu.driver in _NVIDIA_DRIVER
-    )
+def nvml_gpus(machine: NodeTopology) -> dict[int, Gpu]:
+    """Return the GPUs that NVML lists by its index: not those of another driver, such as vfio-pci."""
+    return {index: gpu for index, gpu in nvidia_gpus(machine).items() if listed_by_nvml(gpu)}
 
 
-def _planned(gpu: MigGpu) -> tuple[str, ...] | None:
-    if gpu.mode != "enabled":
+def mig_device_names(gpu: Gpu) -> tuple[str, ...] | None:
+    """Return the profile names of the MIG devices that a GPU is cut into; None where that is not known."""
+    if gpu.gpu_instances is None:
         return None
-    return tuple(name for instance in gpu.instances for name in device_names(instance))
+    names = [name for name, _ in mig_devices(gpu)]
+    return None if None in names else tuple(name for name in names if name)
 
 
-def device_names(instance: MigInstance) -> Iterator[str]:
-    """Yield the profile names of the MIG devices of a GPU instance, one for each compute instance."""
-    slices = int(instance.profile.partition("g.")[0])
-    for compute in instance.compute_instances:
-        yield instance.profile if compute == slices else f"{compute}c.{instance.profile}"
-
-
-def _present(gpu: Gpu) -> tuple[str, ...] | None:
-    if gpu.mig_mode != "enabled":
-        return None
-    names = {offer.id: offer.name for offer in gpu.mig_profiles}
-    devices: list[str] = []
-    for found in gpu.gpu_instances or ():
-        name = names.get(found.profile_id) or _name_by_id(gpu, found.profile_id)
-        slices = int(name.partition("g.")[0])
-        sizes = tuple(one.slices or slices for one in found.compute_instances)
-        devices += device_names(MigInstance(name, found.profile_id, found.start, found.size, sizes))
-    return tuple(devices)
-
-
-def _name_by_id(gpu: Gpu, profile_id: int) -> str:
-    model = model_of(gpu)
-    for profile in model.profiles:
-        if profile.id == profile_id:
-            return profile.name
-    raise PlanError(
-        f"a GPU instance has the profile {profile_id}, which {model.products[0]} is not known to have",
-        where=f"GPU {gpu.pci_address}",
-    )
+def with_profile_names(gpu: Gpu) -> Gpu:
+    """Return a GPU with the names of the profiles that it is cut into, where its driver tells none."""
+    told = {offer.id: offer for offer in gpu.mig_profiles}
+    used = {one.profile_id for one in gpu.gpu_instances or ()}
+    unnamed = {one for one in used if one not in told or told[one].name is None}
+    if not unnamed:
+        return gpu
+    try:
+        known = model_of(gpu).profiles
+    except PlanError:
+        return gpu
+    for profile in known:
+        if profile.id in unnamed:
+            blank = MigProfileOffer(profile.id, None, profile.slices, profile.limit, None, profile.size)
+            told[profile.id] = replace(told.get(profile.id, blank), name=profile.name)
+    return replace(gpu, mig_profiles=tuple(told.values()))

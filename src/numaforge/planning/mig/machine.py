@@ -16,6 +16,7 @@ from numaforge.planning.model import Notice
 from numaforge.profile import NodeProfile
 from numaforge.profile.mig_parted import MigConfigEntry
 from numaforge.topology.model import Gpu, GpuInstance, NodeTopology
+from numaforge.topology.vendors import listed_by_nvml
 
 _ON, _OFF = "enabled", "disabled"
 _NOTHING = Difference((), (), (), (), ())
@@ -153,7 +154,7 @@ def _refuse_unreachable(gpu: Gpu) -> None:
         )
     if gpu.virtualization == "vgpu":
         raise PlanError("it is a vGPU", remedy="its host decides about MIG; leave it out here")
-    if gpu.driver not in (None, "nvidia"):
+    if not listed_by_nvml(gpu):
         raise PlanError(f"the kernel driver {gpu.driver} has it", remedy="bind it to nvidia, or leave it out")
 
 

@@ -12,8 +12,8 @@ from numaforge.errors import NumaforgeError, PlanError
 from numaforge.planning.mig.tables import FAMILIES, MODELS, ModelRow, ProfileRow
 from numaforge.profile.mig_names import ProfileName, parse_profile_name
 from numaforge.topology.model import Gpu, MigProfileOffer
+from numaforge.topology.vendors import NVIDIA
 
-NVIDIA = "10de"
 UNKNOWN = "Unknown"  # the generation of a model that is not in the table
 _KEPT = 64  # models as NVML offers them; a fleet has a few
 _GIBIBYTE = 2**30

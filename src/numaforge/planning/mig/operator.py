@@ -10,11 +10,13 @@ from hashlib import blake2b
 from typing import Any
 
 from numaforge.errors import PlanError
-from numaforge.planning.mig.devices import found_gpus
+from numaforge.planning.mig.devices import mig_device_names, nvml_gpus
 from numaforge.planning.mig.machine import nvidia_gpus
-from numaforge.planning.mig.models import NVIDIA, model_of
+from numaforge.planning.mig.models import model_of
+from numaforge.planning.mig.plan import as_planned
 from numaforge.planning.model import MigPlan, NodePlan
 from numaforge.topology.model import Gpu, NodeTopology
+from numaforge.topology.vendors import NVIDIA
 
 Entry = dict[str, Any]
 
@@ -44,18 +46,19 @@ def operator_entries(plan: MigPlan, topology: NodeTopology) -> list[Entry]:
     names every GPU. Raises PlanError for a GPU whose MIG mode is not known, and for one of another driver.
     """
     gpus = nvidia_gpus(topology)
-    found = found_gpus(topology, plan)
-    if len(found) != len(gpus):
+    after = nvml_gpus(as_planned(topology, plan))
+    if len(after) != len(gpus):
         raise PlanError(
             "another driver has some of the GPUs: mig-parted counts them, and cannot configure them",
             remedy="give all GPUs to the driver nvidia",
         )
     planned = {gpu.pci_address for gpu in plan.gpus}
     groups: dict[tuple[str, str], list[int]] = defaultdict(list)
-    for (index, gpu), after in zip(gpus.items(), found, strict=True):
+    for index, gpu in gpus.items():
         if gpu.pci_address not in planned:
-            _require_known(index, gpu)
-        counts = None if after.mig_devices is None else dict(sorted(Counter(after.mig_devices).items()))
+            _require_known(index, after[index])
+        names = mig_device_names(after[index]) if after[index].mig_mode == "enabled" else None
+        counts = None if names is None else dict(sorted(Counter(names).items()))
         groups[gpu.device.lower(), json.dumps(counts)].append(index)
     return [_entry(device, json.loads(counts), indices, gpus) for (device, counts), indices in groups.items()]
 
@@ -63,8 +66,8 @@ def operator_entries(plan: MigPlan, topology: NodeTopology) -> list[Entry]:
 def _require_known(index: int, gpu: Gpu) -> None:
     if gpu.mig_mode == "disabled" or (gpu.mig_mode is None and not _has_mig(gpu)):
         return
-    instances = gpu.gpu_instances if gpu.mig_mode == "enabled" else None
-    if instances is None or not all(one.compute_instances for one in instances):
+    known = gpu.mig_mode == "enabled" and mig_device_names(gpu) is not None
+    if not known or not all(one.compute_instances for one in gpu.gpu_instances or ()):
         raise PlanError(
             "is in no plan, and how it is cut now is not known, or nothing that mig-parted can say",
             where=f"GPU {index}",

@@ -7,11 +7,13 @@ from dataclasses import replace
 
 from numaforge.cpulist import format_cpulist
 from numaforge.errors import PlanError
+from numaforge.planning.device_plugin.checks import check_strategy, sentence
+from numaforge.planning.mig.devices import with_profile_names
 from numaforge.planning.mig.geometry import counted_names
 from numaforge.planning.mig.machine import GpuMigPlan, MachineMigPlan, mode_change, plan_profile
 from numaforge.planning.model import Decision, MigGpu, MigInstance, MigPlan, Notice, Reasoned
 from numaforge.profile import NodeProfile
-from numaforge.topology.model import ComputeInstance, Gpu, GpuInstance, MigProfileOffer, NodeTopology
+from numaforge.topology.model import ComputeInstance, Gpu, GpuInstance, NodeTopology
 
 _MIXED = "mixed"
 
@@ -24,7 +26,7 @@ def plan_mig(topology: NodeTopology, profile: NodeProfile) -> Reasoned[MigPlan]:
     """
     wish = profile.mig
     if not wish.gpus and wish.mig_parted is None:
-        return Reasoned(MigPlan())
+        return Reasoned(MigPlan(strategy=wish.strategy))
     machine = plan_profile(topology, profile)
     _refuse(machine)
     machine = replace(machine, gpus=tuple(one for one in machine.gpus if one.gpu.mig_capable is not False))
@@ -47,7 +49,7 @@ def as_planned(topology: NodeTopology, plan: MigPlan) -> NodeTopology:
         _cut(gpu, wanted[gpu.pci_address], plan) if gpu.pci_address in wanted else gpu
         for gpu in topology.gpus
     )
-    return replace(topology, gpus=tuple(gpus))
+    return replace(topology, gpus=tuple(map(with_profile_names, gpus)))
 
 
 def _refuse(machine: MachineMigPlan) -> None:
@@ -88,32 +90,11 @@ def _gpu(plan: GpuMigPlan) -> MigGpu:
 
 
 def _refuse_for_plugin(topology: NodeTopology, plan: MigPlan) -> None:
-    """Refuse what the device plugin does not start beside (k8s-device-plugin, internal/rm)."""
-    names = {name for gpu in plan.gpus for one in gpu.instances for name in _device_names(one)}
-    if plan.strategy == _MIXED and (smaller := sorted(name for name in names if "c." in name)):
-        raise PlanError(
-            f"with migStrategy mixed the device plugin does not start beside {', '.join(smaller)}",
-            where="mig.strategy",
-            remedy="leave the compute instances out, or set mig.strategy: single or none",
-        )
-    if plan.strategy != "single":
+    """Refuse what the device plugin ends on, with its own words."""
+    if plan.managed_by == "dra-driver":
         return
-    after = [gpu for gpu in as_planned(topology, plan).gpus if gpu.vendor == "10de"]
-    modes = {gpu.mig_mode == "enabled" for gpu in after}
-    empty = any(gpu.mode == "enabled" and not gpu.instances for gpu in plan.gpus)
-    if len(modes) > 1 or len(names) > 1 or empty:
-        found = "GPUs with MIG and without" if len(modes) > 1 else ", ".join(sorted(names)) or "none"
-        raise PlanError(
-            f"migStrategy single takes one kind of MIG device on all GPUs, and there would be {found}",
-            where="mig.strategy",
-            remedy="make all GPUs alike, or set mig.strategy: mixed",
-        )
-
-
-def _device_names(instance: MigInstance) -> Iterator[str]:
-    slices = int(instance.profile.partition("g")[0])
-    for size in instance.compute_instances:
-        yield instance.profile if size == slices else f"{size}c.{instance.profile}"
+    if finding := check_strategy(plan.strategy, as_planned(topology, plan)):
+        raise PlanError(sentence(finding), where="mig.strategy", remedy=finding.remedy)
 
 
 def _decisions(machine: MachineMigPlan, plan: MigPlan, profile: NodeProfile) -> Iterator[Decision]:
@@ -215,15 +196,4 @@ def _cut(gpu: Gpu, wanted: MigGpu, plan: MigPlan) -> Gpu:
         )
         for number, one in enumerate(wanted.instances)
     )
-    offers = {offer.id: offer for offer in gpu.mig_profiles}
-    for one in wanted.instances:
-        slices = int(one.profile.partition("g")[0])
-        told = MigProfileOffer(one.profile_id, one.profile, slices, 0, None, one.size)
-        offers[one.profile_id] = replace(offers.get(one.profile_id, told), name=one.profile)
-    return replace(
-        gpu,
-        mig_mode=wanted.mode,
-        mig_pending=wanted.mode,
-        gpu_instances=tuple(instances),
-        mig_profiles=tuple(offers.values()),
-    )
+    return replace(gpu, mig_mode=wanted.mode, mig_pending=wanted.mode, gpu_instances=tuple(instances))

@@ -1,55 +1,80 @@
-"""What the device plugin advertises: names, counts, and what sharing makes of them."""
+"""What the device plugin advertises on a machine, as it is and as planned; on which machines it ends."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from numaforge.errors import PlanError
-from numaforge.planning.device_plugin.advertised import advertised, shared
-from numaforge.planning.device_plugin.names import GPU_RESOURCE, mig_resource
-from numaforge.planning.mig.devices import FoundGpu, found_gpus
+from numaforge.kubelet.admission.gpu_resources import GPU_RESOURCE, mig_resource
+from numaforge.kubelet.admission.inventory import counts_of
+from numaforge.planning.device_plugin.advertised import advertised, refused
+from numaforge.planning.device_plugin.config import parse_device_plugin
+from numaforge.planning.mig.devices import mig_device_names, nvml_gpus
 from numaforge.planning.mig.models import models
+from numaforge.planning.mig.plan import as_planned
 from numaforge.planning.model import MigGpu, MigInstance, MigPlan
 from numaforge.topology.model import ComputeInstance, Gpu, GpuInstance, MigProfileOffer
-from tests.fixtures.machines import lab_node
+from tests.fixtures.machines import cut_into, lab_node
 
 NO_PLAN = MigPlan()
-CUT = FoundGpu(0, ("3g.40gb", "1g.10gb", "1g.10gb"))
+CUT = ("3g.40gb", "1g.10gb", "1g.10gb")
 
 
 @pytest.mark.parametrize(
-    ("gpus", "strategy", "counts"),
+    ("gpus", "config", "counts"),
     [
-        pytest.param((FoundGpu(0), FoundGpu(1)), "none", {"nvidia.com/gpu": 2}, id="full GPUs"),
-        pytest.param((FoundGpu(0), FoundGpu(1)), "mixed", {"nvidia.com/gpu": 2}, id="full GPUs with mixed"),
+        pytest.param((None, None), "{}", {"nvidia.com/gpu": 2}, id="full GPUs"),
         pytest.param(
-            (CUT, FoundGpu(1)),
-            "mixed",
+            (CUT, None),
+            "flags: {migStrategy: mixed}",
             {"nvidia.com/gpu": 1, "nvidia.com/mig-1g.10gb": 2, "nvidia.com/mig-3g.40gb": 1},
             id="mixed names each profile",
         ),
         pytest.param(
-            (FoundGpu(0, ("1g.10gb",) * 7),) * 2,
-            "single",
+            (("1g.10gb",) * 7,) * 2,
+            "flags: {migStrategy: single}",
             {"nvidia.com/gpu": 14},
             id="single counts MIG devices as GPUs",
         ),
-        pytest.param((CUT,), "none", {"nvidia.com/gpu": 1}, id="none sees no MIG"),
-        pytest.param((FoundGpu(0, ()),), "mixed", {}, id="a GPU in MIG mode without instances is nothing"),
-        pytest.param((), "mixed", {}, id="no GPU"),
+        pytest.param((CUT,), "{}", {"nvidia.com/gpu": 1}, id="none sees no MIG"),
+        pytest.param(
+            ((),), "flags: {migStrategy: mixed}", {}, id="a GPU in MIG mode without instances is nothing"
+        ),
+        pytest.param((CUT,), "flags: {migStrategy: single}", {}, id="nothing where the plugin ends"),
+        pytest.param(
+            (CUT, None),
+            "{flags: {migStrategy: mixed}, sharing: {timeSlicing: {renameByDefault: true, resources: "
+            "[{name: gpu, replicas: 3}]}}}",
+            {"nvidia.com/gpu.shared": 3, "nvidia.com/mig-1g.10gb": 2, "nvidia.com/mig-3g.40gb": 1},
+            id="what is shared, and under which name",
+        ),
     ],
 )
-def test_resources_by_strategy(gpus, strategy, counts):
-    assert advertised(gpus, strategy) == counts
+def test_resources(gpus, config, counts):
+    told = parse_device_plugin(config, "plugin.yaml")
+    assert counts_of(advertised(told, cut_into(*gpus))) == counts
 
 
-def test_a_machine_that_the_plugin_refuses_has_no_resources():
-    with pytest.raises(PlanError, match="more than one MIG device type present on node"):
-        advertised((CUT,), "single")
+@pytest.mark.parametrize(
+    ("sharing", "refuses"),
+    [
+        ("timeSlicing: {resources: [{name: gpu, replicas: 2}]}", False),
+        ("timeSlicing: {failRequestsGreaterThanOne: true, resources: [{name: gpu, replicas: 2}]}", True),
+        ("mps: {failRequestsGreaterThanOne: false, resources: [{name: gpu, replicas: 2}]}", True),
+    ],
+    ids=["time-slicing does not", "time-slicing that is told to", "MPS does whatever it is told"],
+)
+def test_requests_for_several_replicas_are_refused(sharing, refuses):
+    config = parse_device_plugin(f"sharing: {{{sharing}}}", "plugin.yaml")
+    [devices] = advertised(config, cut_into(None)).values()
+    assert {device.one_per_request for device in devices} == {refuses}
+
+
+def test_gpus_of_other_vendors_are_not_this_plugins():
+    machine = cut_into(None, None)
+    machine = replace(machine, gpus=(machine.gpus[0], replace(machine.gpus[1], vendor="1002")))
+    assert counts_of(advertised(parse_device_plugin("{}", "plugin.yaml"), machine)) == {"nvidia.com/gpu": 1}
 
 
 @pytest.mark.parametrize(
@@ -76,33 +101,15 @@ def test_resources_of_others_are_not_the_plugins(name):
     assert not GPU_RESOURCE.fullmatch(name)
 
 
-COUNTS = st.dictionaries(
-    st.sampled_from(["nvidia.com/gpu", "nvidia.com/mig-1g.10gb", "nvidia.com/mig-3g.40gb"]),
-    st.integers(1, 56),
-)
-REPLICAS = st.dictionaries(
-    st.sampled_from(["nvidia.com/gpu", "nvidia.com/mig-1g.10gb", "nvidia.com/mig-7g.80gb"]),
-    st.integers(2, 48),
-)
-
-
-@given(COUNTS, REPLICAS, st.sampled_from(["", ".shared"]))
-def test_sharing_multiplies_what_is_shared_and_nothing_else(counts, replicas, suffix):
-    after = shared(counts, replicas, suffix)
-    assert len(after) == len(counts)
-    for name, count in counts.items():
-        if name in replicas:
-            assert after[name + suffix] == count * replicas[name]
-        else:
-            assert after[name] == count
-
-
 def gpu(bus: int, **fields) -> Gpu:
     return Gpu(f"0000:{bus:02x}:00.0", "10de", "2330", 0, **{"mig_mode": "disabled", **fields})
 
 
-def found(*gpus: Gpu, plan: MigPlan = NO_PLAN) -> list[tuple[int, tuple[str, ...] | None]]:
-    return [(one.index, one.mig_devices) for one in found_gpus(replace(lab_node(), gpus=gpus), plan)]
+def found(*gpus: Gpu, plan: MigPlan = NO_PLAN) -> dict[int, tuple[str, ...] | None]:
+    after = nvml_gpus(as_planned(replace(lab_node(), gpus=gpus), plan))
+    return {
+        index: mig_device_names(one) if one.mig_mode == "enabled" else None for index, one in after.items()
+    }
 
 
 def planned(bus: int, *instances: MigInstance, mode: str = "enabled") -> MigPlan:
@@ -113,29 +120,35 @@ def test_a_planned_gpu_is_as_planned_and_another_as_it_is():
     there = (GpuInstance(1, 19, 0, 1, (ComputeInstance(0, 1),)),)
     plan = planned(1, MigInstance("3g.40gb", 9, 4, 4, (1, 2)))
     gpus = (gpu(1), gpu(2, mig_mode="enabled", gpu_instances=there), gpu(3))
-    assert found(*gpus, plan=plan) == [(0, ("1c.3g.40gb", "2c.3g.40gb")), (1, ("1g.10gb",)), (2, None)]
+    assert found(*gpus, plan=plan) == {0: ("1c.3g.40gb", "2c.3g.40gb"), 1: ("1g.10gb",), 2: None}
 
 
 def test_a_gpu_whose_mig_mode_is_planned_off_is_whole():
     there = (GpuInstance(1, 19, 0, 1, (ComputeInstance(0, 1),)),)
     cut = gpu(1, mig_mode="enabled", gpu_instances=there)
-    assert found(cut, plan=planned(1, mode="disabled")) == [(0, None)]
+    assert found(cut, plan=planned(1, mode="disabled")) == {0: None}
 
 
 def test_the_drivers_own_name_goes_before_ours():
     there = (GpuInstance(1, 19, 0, 1, (ComputeInstance(0, 1),)),)
     offer = MigProfileOffer(19, "1g.11gb", 1, 7, None, 1)
-    assert found(gpu(1, mig_mode="enabled", gpu_instances=there, mig_profiles=(offer,))) == [
-        (0, ("1g.11gb",))
-    ]
+    assert found(gpu(1, mig_mode="enabled", gpu_instances=there, mig_profiles=(offer,))) == {0: ("1g.11gb",)}
 
 
-def test_gpus_of_another_driver_and_of_other_vendors_are_not_counted():
+def test_gpus_of_another_driver_and_of_other_vendors_are_not_nvmls():
     gpus = (gpu(1, driver="vfio-pci"), replace(gpu(2), vendor="1002"), gpu(3, driver="nvidia"))
     assert len(found(*gpus)) == 1
 
 
-def test_an_instance_of_an_unknown_profile_is_refused_with_its_gpu():
-    there = (GpuInstance(1, 99, 0, 1, (ComputeInstance(0, 1),)),)
-    with pytest.raises(PlanError, match=r"GPU 0000:01:00.0: a GPU instance has the profile 99"):
-        found(gpu(1, mig_mode="enabled", gpu_instances=there))
+UNKNOWN_PROFILE = gpu(
+    1, mig_mode="enabled", gpu_instances=(GpuInstance(1, 99, 0, 1, (ComputeInstance(0, 1),)),)
+)
+
+
+@pytest.mark.parametrize(
+    "unknown", [UNKNOWN_PROFILE, gpu(1, mig_mode="enabled")], ids=["a profile", "all instances"]
+)
+def test_what_is_not_known_is_no_reason_to_refuse(unknown):
+    machine = replace(lab_node(), gpus=(unknown,))
+    assert mig_device_names(as_planned(machine, NO_PLAN).gpus[0]) is None
+    assert refused(machine, "single") is None

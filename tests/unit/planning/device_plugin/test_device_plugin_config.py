@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from numaforge.errors import PlanError
-from numaforge.kubelet.findings import Severity
+from numaforge.findings import Severity
+from numaforge.kubelet.admission.inventory import Shared
 from numaforge.planning.device_plugin.checks import check_config, check_machine
 from numaforge.planning.device_plugin.config import parse_device_plugin
-from numaforge.planning.mig.devices import FoundGpu
+from tests.fixtures.machines import cut_into
 
-WHOLE = (FoundGpu(0), FoundGpu(1))
+WHOLE = (None, None)
 NOT_YET = "is not yet supported in the config. Ignoring..."
 NOT_CONFIGURED = (
     "invalid MIG configuration: at least one device with migEnabled=true was not configured correctly"
@@ -156,7 +159,7 @@ def test_what_the_plugin_refuses_is_refused_in_its_words(text, field, said):
 def test_a_name_of_63_characters_is_accepted():
     name = f"nvidia.com/{'x' * 52}"
     config = parse_device_plugin(time_slicing(f"{{name: {name}, replicas: 2}}"), "plugin.yaml")
-    assert config.sharing.active.resources[0].name == name
+    assert [*config.sharing.taken.replicas] == [name]
 
 
 @pytest.mark.parametrize(
@@ -223,10 +226,8 @@ imex: {channelIDs: [0], required: true}
         "plugin.yaml",
     )
     assert config.flags.plugin.device_list_strategy == ("envvar", "cdi-cri")
-    assert [(one.name, one.replicas) for one in config.sharing.active.resources] == [
-        ("nvidia.com/gpu", 4),
-        ("nvidia.com/mig-1g.10gb.me", 2),
-    ]
+    replicas = {"nvidia.com/gpu": 4, "nvidia.com/mig-1g.10gb.me": 2}
+    assert config.sharing.taken == Shared(replicas, renamed=True, one_per_request=True)
     assert check_config(config) == ()
 
 
@@ -308,25 +309,25 @@ SEVEN = ("1g.10gb",) * 7
     [
         pytest.param(
             "flags: {migStrategy: single}",
-            (FoundGpu(0, SEVEN), FoundGpu(1, SEVEN)),
+            (SEVEN, SEVEN),
             [],
             id="single, all alike",
         ),
         pytest.param(
             "flags: {migStrategy: single}",
-            (FoundGpu(0, ("3g.40gb", "1g.10gb")),),
+            (("3g.40gb", "1g.10gb"),),
             [("error", "invalid MIG configuration: more than one MIG device type present on node")],
             id="single refuses two kinds",
         ),
         pytest.param(
             "flags: {migStrategy: single}",
-            (FoundGpu(0), FoundGpu(1, SEVEN)),
+            (None, SEVEN),
             [("error", "all devices on the node must be configured with the same migEnabled value")],
             id="single refuses some GPUs without MIG",
         ),
         pytest.param(
             "flags: {migStrategy: single}",
-            (FoundGpu(0, SEVEN), FoundGpu(1, ())),
+            (SEVEN, ()),
             [
                 (
                     "error",
@@ -338,31 +339,31 @@ SEVEN = ("1g.10gb",) * 7
         pytest.param("flags: {migStrategy: single}", WHOLE, [], id="single without MIG"),
         pytest.param(
             "flags: {migStrategy: mixed}",
-            (FoundGpu(0, ("3g.40gb", "1g.10gb")), FoundGpu(1)),
+            (("3g.40gb", "1g.10gb"), None),
             [],
             id="mixed suits every geometry",
         ),
         pytest.param(
             "flags: {migStrategy: mixed}",
-            (FoundGpu(0, ("1c.3g.40gb", "2c.3g.40gb")),),
+            (("1c.3g.40gb", "2c.3g.40gb"),),
             [("error", "MIG profile '1c.3g.40gb' does not match any resource patterns")],
             id="mixed but for smaller compute instances",
         ),
         pytest.param(
             "flags: {migStrategy: mixed}",
-            (FoundGpu(0, ()),),
+            ((),),
             [("warning", "device 0 has no MIG devices configured")],
             id="mixed warns of a GPU without instances",
         ),
         pytest.param(
             "flags: {migStrategy: none}",
-            (FoundGpu(0, SEVEN),),
+            (SEVEN,),
             [("warning", None)],
             id="none with a GPU in MIG mode",
         ),
         pytest.param(
             mps("{name: gpu, replicas: 2}", flags="migStrategy: single, mpsRoot: /m"),
-            (FoundGpu(0, SEVEN),),
+            (SEVEN,),
             [("error", "sharing using MPS is not supported for MIG devices")],
             id="MPS with MIG",
         ),
@@ -375,9 +376,16 @@ SEVEN = ("1g.10gb",) * 7
     ],
 )
 def test_what_is_wrong_on_a_machine(text, gpus, found):
-    findings = check_machine(parse_device_plugin(text, "plugin.yaml"), gpus)
+    findings = check_machine(parse_device_plugin(text, "plugin.yaml"), cut_into(*gpus))
     assert [(str(one.severity), one.text) for one in findings] == found
     assert all(one.remedy for one in findings)
+
+
+def test_a_gpu_whose_mig_devices_are_not_known_is_said_not_to_be_counted():
+    machine = cut_into(SEVEN, None)
+    machine = replace(machine, gpus=(replace(machine.gpus[0], gpu_instances=None), machine.gpus[1]))
+    config = parse_device_plugin("flags: {migStrategy: mixed}", "plugin.yaml")
+    assert [one.id for one in check_machine(config, machine)] == ["mig-devices-unknown"]
 
 
 def test_only_what_ends_the_plugin_is_an_error():

@@ -10,7 +10,6 @@ from numaforge.errors import PlanError, ProfileError
 from numaforge.planning.device_plugin.config import parse_device_plugin
 from numaforge.planning.device_plugin.manifests import device_plugin_config_map, device_plugin_text
 from numaforge.planning.device_plugin.plan import plan_device_plugin, with_device_plugin
-from numaforge.planning.mig.devices import FoundGpu
 from numaforge.planning.mig.machine import nvidia_gpus
 from numaforge.planning.model import MigGpu, MigInstance, MigPlan, NodePlan
 from numaforge.planning.node import plan_node
@@ -83,6 +82,39 @@ def test_what_is_advertised_stands_in_the_plugin_s_part_and_in_allocatable(mig, 
     assert plan.device_plugin.advertised == advertised
     assert plan.allocatable is not None
     assert plan.allocatable.devices == advertised
+
+
+@pytest.mark.parametrize(
+    ("strategy", "devices"),
+    [
+        pytest.param("mixed", {}, id="not predicted"),
+        pytest.param("none", {"nvidia.com/gpu": 16}, id="but for none, which looks at no MIG device"),
+    ],
+)
+def test_what_a_gpu_is_cut_into_is_not_known(strategy, devices):
+    topology = dgx_h100()
+    unknown = replace(topology.gpus[0], mig_mode="enabled", gpu_instances=None)
+    topology = replace(topology, gpus=(unknown, *topology.gpus[1:]))
+    wish = {"name": "serve", "mig": {"strategy": strategy}, "device_plugin": {"time_slicing": {"gpu": 2}}}
+    plan = plan_node(topology, load_profile(wish), "1.36.2")
+    assert plan.allocatable is not None
+    assert plan.allocatable.devices == devices
+    told = "mig-devices-unknown" in [notice.id for notice in plan.notices]
+    assert told is not bool(devices)
+
+
+@pytest.mark.parametrize(
+    ("section", "largest", "policy"),
+    [
+        pytest.param({}, range(1, 9), "best-effort", id="whole GPUs: for each number of them"),
+        pytest.param({"time_slicing": {"gpu": 2}}, [1], "single-numa-node", id="replicas: with one"),
+    ],
+)
+def test_pods_have_one_replica(section, largest, policy):
+    plan = plan_node(dgx_h100(), profile(**section), "1.36.2")
+    assert [pod.devices for pod in plan.largest_pods] == [*largest]
+    assert plan.kubelet is not None
+    assert plan.kubelet.settings["topologyManagerPolicy"] == policy
 
 
 def test_resources_of_other_plugins_stay_in_allocatable():
@@ -183,10 +215,9 @@ def test_a_node_that_leaves_its_geometry_to_the_operator_names_the_operator_s_co
 def test_what_is_rendered_is_read_strictly_and_says_the_same(section):
     plan = planned(MigPlan(), **section)
     config = parse_device_plugin(device_plugin_text(plan), "rendered")
-    again = plan_device_plugin(profile(**section), config.flags.mig_strategy, [FoundGpu(n) for n in range(8)])
+    again = plan_device_plugin(profile(**section), config.flags.mig_strategy, dgx_h100())
     assert again.value == plan.device_plugin
-    resources = config.sharing.active.resources if config.sharing.active else ()
-    assert {one.name: one.replicas for one in resources} == plan.device_plugin.replicas
+    assert config.sharing.taken.replicas == plan.device_plugin.replicas
 
 
 def test_the_config_map_has_a_key_for_each_kind_of_node():

@@ -10,9 +10,10 @@ import yaml
 
 from numaforge.errors import PlanError
 from numaforge.planning.device_plugin.manifests import as_yaml, operator_config_map
-from numaforge.planning.mig.devices import device_names, found_gpus
+from numaforge.planning.mig.devices import mig_device_names, nvml_gpus
 from numaforge.planning.mig.machine import plan_machine
 from numaforge.planning.mig.operator import operator_entries, operator_name
+from numaforge.planning.mig.plan import as_planned
 from numaforge.planning.model import MigGpu, MigInstance, MigPlan, NodePlan
 from numaforge.planning.node import plan_node
 from numaforge.profile import load_profile
@@ -116,6 +117,18 @@ def test_entries_of_a_machine(topology, mig, entries):
             id="a GPU instance without compute instances",
         ),
         pytest.param(
+            machine(
+                gpu(1),
+                gpu(
+                    2,
+                    mig_mode="enabled",
+                    gpu_instances=(GpuInstance(1, 99, 0, 1, (ComputeInstance(0, 1),)),),
+                ),
+            ),
+            "GPU 1: is in no plan",
+            id="a GPU instance of an unknown profile",
+        ),
+        pytest.param(
             machine(gpu(1), gpu(2, driver="vfio-pci")), "another driver", id="a GPU that is passed through"
         ),
     ],
@@ -166,16 +179,17 @@ def test_the_config_map_is_read_by_our_own_strict_reader_and_gives_the_plan_agai
         given = plan_machine(topology, name, configs[name])
         assert given.fits
         assert not given.untouched
-        for after, planned_gpu in zip(found_gpus(topology, wanted.mig), given.gpus, strict=True):
-            assert planned_gpu.mode == ("disabled" if after.mig_devices is None else "enabled")
+        after = nvml_gpus(as_planned(topology, wanted.mig))
+        for gpu_after, planned_gpu in zip(after.values(), given.gpus, strict=True):
+            assert planned_gpu.mode == gpu_after.mig_mode
             names = [
-                device
+                one.placement.profile.name
+                if size == one.placement.profile.slices
+                else f"{size}c.{one.placement.profile.name}"
                 for one in planned_gpu.create
-                for device in device_names(
-                    MigInstance(one.placement.profile.name, 0, 0, 0, one.compute_instances)
-                )
+                for size in one.compute_instances
             ]
-            assert Counter(names) == Counter(after.mig_devices or ())
+            assert Counter(names) == Counter(mig_device_names(gpu_after))
 
 
 def test_a_refusal_names_the_host():

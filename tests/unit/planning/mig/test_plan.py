@@ -367,25 +367,25 @@ A100 = {"device": "20b0"}
         pytest.param(
             machine(gpu()),
             wish({"devices": {"1c.3g.40gb": 2}}),
-            "mig.strategy: with migStrategy mixed the device plugin does not start beside 1c.3g.40gb\n",
+            "(MIG profile '1c.3g.40gb' does not match any resource patterns)",
             id="compute instances that the device plugin does not take",
         ),
         pytest.param(
             machine(gpu(), gpu(bus=2)),
             wish({"indices": [0], "devices": {"1g": 1}}, strategy="single"),
-            "single takes one kind of MIG device on all GPUs, and there would be GPUs with MIG and without",
+            "(all devices on the node must be configured with the same migEnabled value)",
             id="single with a whole GPU",
         ),
         pytest.param(
             machine(gpu()),
             wish({"devices": {"1g": 1, "2g": 1}}, strategy="single"),
-            "and there would be 1g.10gb, 2g.20gb\n",
+            "(invalid MIG configuration: more than one MIG device type present on node)",
             id="single with two kinds",
         ),
         pytest.param(
             machine(gpu()),
             wish({"mode": "enabled"}, strategy="single"),
-            "and there would be none\n",
+            "device 0 has no MIG devices configured)",
             id="single without any",
         ),
         pytest.param(

@@ -1,0 +1,16 @@
+"""The names of the resources that NVIDIA's device plugin advertises."""
+
+from __future__ import annotations
+
+import re
+
+PREFIX = "nvidia.com/"
+SHARED = ".shared"
+GPU = f"{PREFIX}gpu"
+GPU_RESOURCE = re.compile(r"nvidia\.com/(gpu|mig-([1-9]c\.)?[0-9]+g\.[0-9]+gb[a-z.-]*?)(\.shared)?")
+"""Matches each resource that the plugin advertises, and none of other plugins."""
+
+
+def mig_resource(profile: str) -> str:
+    """Return the resource of a MIG profile under the strategy `mixed`."""
+    return f"{PREFIX}mig-{profile.replace('+', '.')}"

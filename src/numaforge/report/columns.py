@@ -1,0 +1,26 @@
+"""Tables without lines: columns under their headers."""
+
+from __future__ import annotations
+
+from rich.table import Table
+from rich.text import Text
+
+
+def columns(*headers: str, show_footer: bool = False) -> Table:
+    """Return an empty table; cells under `headers` stay on one line."""
+    table = Table(
+        box=None,
+        padding=(0, 2, 0, 0),
+        pad_edge=False,
+        show_footer=show_footer,
+        header_style="bold underline",
+        footer_style="bold",
+    )
+    for header in headers:
+        table.add_column(header, no_wrap=True)
+    return table
+
+
+def add_row(table: Table, *cells: object) -> None:
+    """Add a row of plain text: what a host reports is never read as rich's markup."""
+    table.add_row(*(Text(str(cell)) for cell in cells))

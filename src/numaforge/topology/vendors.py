@@ -1,0 +1,12 @@
+"""The makers of devices by their PCI vendor ids, and which GPUs are NVIDIA's driver's."""
+
+from __future__ import annotations
+
+from numaforge.topology.model import Gpu
+
+NVIDIA, AMD, INTEL, HABANA = "10de", "1002", "8086", "1da3"
+
+
+def listed_by_nvml(gpu: Gpu) -> bool:
+    """Say whether NVML lists a GPU: one of NVIDIA's that no other driver has, such as vfio-pci."""
+    return gpu.vendor == NVIDIA and gpu.driver in (None, "nvidia")
