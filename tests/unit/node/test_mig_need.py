@@ -191,6 +191,12 @@ def test_refused_with_a_remedy(gpus: list[Gpu], said: Sequence[str], message: st
     assert error.value.remedy
 
 
+def test_where_the_python_is_too_old_the_remedy_takes_a_newer_one() -> None:
+    with pytest.raises(HostError) as error:
+        needed(goal([cut(HALF)], [gpu()]), ["python 3.6", "library yes"])
+    assert "alternatives --set python3 /usr/bin/python3.11" in (error.value.remedy or "")
+
+
 def test_a_kubelet_that_may_not_restart_is_not_left_with_gpus_of_another_kind() -> None:
     with pytest.raises(HostError, match="the kubelet runs: it offers what its device plugins found"):
         needed(goal([cut(HALF)], [gpu()], "mig"))

@@ -218,7 +218,8 @@ def _refuse_without_python(said: Mapping[str, str]) -> None:
         oldest = ".".join(map(str, OLDEST_PYTHON))
         raise HostError(
             f"MIG is changed on the node with python3 {oldest} or later, and it has {version or 'none'}",
-            remedy="install python3 on the node; nothing else is fetched",
+            remedy=f"have python3 be {oldest} or later on the node; nothing else is fetched. RHEL 8 "
+            "and its kin take `dnf install python3.11`, `alternatives --set python3 /usr/bin/python3.11`",
         )
     if said.get("library") != "yes":
         raise HostError(

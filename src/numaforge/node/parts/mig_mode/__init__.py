@@ -30,8 +30,9 @@ def need(goal: Goal, found: Found, below: Sequence[Part]) -> Part | None:  # noq
     changed = [
         (each, now)
         for each in mig.ours(goal)
-        if (now := there.get(each.pci_address)) and mode_needs_boot(now)
-        if now.mig_mode not in (None, each.mode)
+        if (now := there.get(each.pci_address))
+        and now.mig_mode not in (None, each.mode)
+        and mode_needs_boot(now)
     ]
     return part([each for each, _ in changed], [now for _, now in changed]) if changed else None
 
