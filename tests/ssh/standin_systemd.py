@@ -139,6 +139,10 @@ case "$*" in
     printf 'ActiveState=inactive\nJob=%s\n' "$job"
     exit
     ;;
+is-failed*)
+    if service "$unit" && [ -e "/run/broken/$unit" ]; then echo failed; else echo inactive; fi
+    exit
+    ;;
 is-active*)
     if [ -e "/run/active/$unit" ]; then state=active; else state=inactive; fi
     case $* in *--quiet*) ;; *) echo $state ;; esac

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
-from numaforge.node.parts import files, kernel_cmdline, kubelet, mig, reboot
+from numaforge.node.parts import files, kernel_cmdline, kubelet, mig, mig_mode, reboot
 from numaforge.node.parts.mig import BOOT_LINK
 from numaforge.node.transaction import Result, Transaction, revert_script, start_script
 from numaforge.planning.files import MIG_UNIT_PATH
@@ -292,6 +293,78 @@ def test_a_unit_that_does_not_start_again_takes_everything_back(node: Sandbox, p
     assert_old(node)
 
 
+# ---- what describes GPUs to containers ----
+
+CDI_FILE, CDI_UNIT = "/etc/cdi/nvidia.yaml", "nvidia-cdi-refresh.service"
+CTK = f"""#!/bin/sh
+echo "$*" >> /run/nvidia-ctk.log
+if [ -e /run/refuse-cdi ]; then echo 'failed to   generate CDI spec' >&2; exit 1; fi
+cp {STATE} "${{3#--output=}}"
+"""
+
+
+@pytest.fixture
+def containers(node: Sandbox) -> Sandbox:
+    """The node with nvidia-ctk and a CDI specification."""
+    node.path("/usr/local/bin/nvidia-ctk").write_text(CTK)
+    node.run(f"chmod 755 /usr/local/bin/nvidia-ctk; mkdir -p /etc/cdi; echo old > {CDI_FILE}")
+    return node
+
+
+def test_the_cdi_specification_that_is_there_is_written_again(containers: Sandbox, port: int) -> None:
+    applied(containers, change(port))
+    assert containers.path("/run/nvidia-ctk.log").read_text() == f"cdi generate --output={CDI_FILE}\n"
+    assert containers.path(CDI_FILE).read_text() == containers.path(STATE).read_text()  # after the change
+
+
+def test_a_node_without_a_cdi_specification_gets_none(containers: Sandbox, port: int) -> None:
+    containers.path(CDI_FILE).unlink()
+    applied(containers, change(port))
+    assert not containers.path("/run/nvidia-ctk.log").exists()
+
+
+def test_the_cdi_specification_describes_the_old_gpus_after_an_undoing(
+    containers: Sandbox, port: int
+) -> None:
+    assert run(containers, change(port, comes_up=False)).outcome == "rolled-back"
+    assert containers.path(CDI_FILE).read_text() == containers.path(STATE).read_text()
+    assert_old(containers)
+
+
+def test_a_cdi_specification_that_cannot_be_written_is_said_and_takes_nothing_back(
+    containers: Sandbox, port: int
+) -> None:
+    containers.path("/run/refuse-cdi").touch()
+    result = run(containers, change(port))
+    assert result.outcome == "applied"
+    said = f"{CDI_FILE} still describes the GPUs to containers as they were: failed to generate CDI spec"
+    assert result.reason == f"the kubelet is healthy with the new configuration; {said}"
+    assert_new(containers)
+
+
+def test_the_unit_that_writes_the_cdi_specification_is_restarted_instead(
+    containers: Sandbox, port: int
+) -> None:
+    containers.path(f"/run/services/{CDI_UNIT}").write_text(f"cp {STATE} {CDI_FILE}; exec sleep 1000\n")
+    applied(containers, change(port))
+    assert f"restart --no-block {CDI_UNIT}\n" in containers.path("/run/systemctl.log").read_text()
+    assert containers.path(CDI_FILE).read_text() == containers.path(STATE).read_text()
+    assert not containers.path("/run/nvidia-ctk.log").exists()
+
+
+def test_a_unit_that_fails_to_write_the_cdi_specification_is_said_and_takes_nothing_back(
+    containers: Sandbox, port: int
+) -> None:
+    for folder in ("services", "broken"):
+        containers.path(f"/run/{folder}/{CDI_UNIT}").touch()
+    result = run(containers, change(port))
+    assert result.outcome == "applied"
+    assert result.reason.endswith(
+        f"; {CDI_UNIT} has failed: the CDI specification still describes the GPUs to containers as they were"
+    )
+    assert_new(containers)
+
+
 # ---- what is not as it was planned on ----
 
 
@@ -440,11 +513,11 @@ def power_off(node: Sandbox) -> None:
     node.run("for pid in $(cat /run/active/*); do kill -KILL $pid; done; rm -f /run/active/*")
 
 
-def assert_old_after_boot(node: Sandbox) -> None:
+def assert_old_after_boot(node: Sandbox, was: Cuts = WAS) -> None:
     """A service that the change has stopped is its to start; the others start with the boot."""
-    if not node.path("/var/lib/numaforge/txn/T1/mig/stopped").exists():
+    if not any(node.path("/var/lib/numaforge/txn/T1").glob("mig*/stopped")):
         node.run(f"systemctl start {PERSISTENCED}")
-    assert_old(node)
+    assert_old(node, was)
 
 
 # ---- with a boot in between ----
@@ -470,6 +543,188 @@ def test_gpus_are_as_they_were_after_the_boot_that_takes_it_back(node: Sandbox, 
     assert result.outcome == "rolled-back", result
     assert boots(node) == 2
     assert_old(node)
+
+
+# ---- a mode that only a boot brings ----
+
+GUEST_SMALL = MigInstance("1g.5gb", 19, 0, 1, (1,))
+GUEST = gpu_text("a100-40gb", FIRST, "virtualization passthrough", number=1) + gpu_text(
+    "a100-40gb",
+    SECOND,
+    "virtualization passthrough",
+    "instance 9 4",
+    "compute 0 2 0 0",
+    number=2,
+    mig="enabled",
+)
+GUEST_WAS: Cuts = {FIRST: ("disabled", ()), SECOND: ("enabled", SMALL)}
+GUEST_IS: Cuts = {FIRST: ("enabled", (*SMALL, GUEST_SMALL)), SECOND: ("disabled", ())}
+in_a_guest = pytest.mark.parametrize("node", [GUEST], indirect=True)
+
+
+def guest_change(port: int, *, comes_up: bool = True) -> Transaction:
+    passed_through = [
+        replace(each, device="20b0", virtualization="passthrough", architecture="ampere")
+        for each in seen(GUEST_WAS)
+    ]
+    first, _, last = change(port, GUEST_WAS, GUEST_IS, comes_up=comes_up).parts
+    mode = mig_mode.part(wanted(GUEST_IS), passed_through)
+    cut = mig.part(wanted(GUEST_IS), passed_through, relinks=True)
+    return Transaction("T1", (first, mode, reboot.part(), cut, last))
+
+
+@in_a_guest
+def test_a_gpu_that_cannot_be_reset_gets_its_mode_by_one_boot_and_then_its_instances(
+    node: Sandbox, port: int
+) -> None:
+    node.run(start_script(guest_change(port)))
+    result = through_boots(node)
+    assert result.outcome == "applied", result
+    assert boots(node) == 1
+    assert_new(node, GUEST_IS)
+    assert not node.path("/run/nvidia-smi.log").exists()  # nothing was reset
+
+
+@in_a_guest
+def test_a_second_boot_takes_the_mode_back_and_the_old_instances_come_after_it(
+    node: Sandbox, port: int
+) -> None:
+    node.run(start_script(guest_change(port, comes_up=False)))
+    result = through_boots(node)
+    assert result.outcome == "rolled-back", result
+    assert boots(node) == 2
+    assert_old(node, GUEST_WAS)
+    assert not node.path("/run/nvidia-smi.log").exists()
+
+
+@in_a_guest
+def test_what_a_guest_has_got_is_reverted_with_a_second_boot(node: Sandbox, port: int) -> None:
+    node.run(start_script(guest_change(port)))
+    assert through_boots(node).outcome == "applied"
+    node.run(revert_script("T1", "the node is not Ready"))
+    until(node, "[ -e /run/stopping ]")
+    assert through_boots(node).outcome == "rolled-back"
+    assert boots(node) == 2
+    assert_old(node, GUEST_WAS)
+
+
+@in_a_guest
+def test_a_guest_that_does_not_reboot_keeps_its_modes_and_gets_its_instances_back(
+    node: Sandbox, port: int
+) -> None:
+    node.path("/run/refuse-reboot").touch()
+    node.run(start_script(guest_change(port)))
+    result = through_boots(node)
+    assert (result.outcome, result.reason.split(";")[0]) == ("rolled-back", "systemctl reboot failed")
+    assert boots(node) == 0
+    assert_old(node, GUEST_WAS)
+
+
+@in_a_guest
+def test_a_boot_that_does_not_bring_the_mode_is_said_and_not_repeated(node: Sandbox, port: int) -> None:
+    node.run(start_script(guest_change(port)))
+    until(node, "[ -e /run/stopping ]")
+    modes = node.path(STATE).read_text().replace("mig enabling", "mig disabled")
+    node.path(STATE).write_text(modes)
+    result = through_boots(node)
+    assert result.outcome == "rolled-back"
+    assert result.reason.startswith(f"{FIRST}: wanted MIG mode enabled, 9@4 (3), 19@0 (1), and there is ")
+    assert_old(node, GUEST_WAS)
+
+
+@in_a_guest
+def test_a_unit_that_no_boot_starts_runs_again_as_before(node: Sandbox, port: int) -> None:
+    node.run(start_script(guest_change(port)))
+    until(node, "[ -e /run/stopping ]")
+    power_off(node)
+    assert through_boots(node).outcome == "applied"
+    assert_new(node, GUEST_IS)
+
+
+GUEST_EVENTS = [
+    "keeping",
+    "stop kubelet",
+    "apply mig_mode",
+    "apply reboot",
+    "reboot",
+    "apply mig",
+    "apply kubelet",
+    "booted",
+    "prove mig_mode",
+    "prove mig",
+    "prove kubelet",
+]
+GUEST_BACK = [
+    "stop kubelet",
+    "undo mig",
+    "undo reboot",
+    "undo mig_mode",
+    "start reboot",
+    "reboot",
+    "start kubelet",
+    "prove mig_mode",
+    "prove kubelet",
+]
+
+
+@in_a_guest
+@pytest.mark.parametrize("event", GUEST_EVENTS)
+def test_a_power_cut_in_a_guest_leaves_the_old_gpus_or_the_new(node: Sandbox, port: int, event: str) -> None:
+    when(node, event, CUT_POWER)
+    node.run(start_script(guest_change(port)))
+    until(node, "[ -e /run/stopping ] || [ -e /run/off ]")
+    power_off(node)
+    result = through_boots(node)
+    assert not node.path(f"/run/when/{event}").exists()
+    if result.outcome == "applied":
+        assert event == "reboot"  # the boot that was asked for has come all the same
+        assert_new(node, GUEST_IS)
+    else:
+        assert result.outcome == ("refused" if event == "keeping" else "rolled-back"), result
+    if result.outcome == "rolled-back":  # for `keeping` see the power cuts above
+        assert_old_after_boot(node, GUEST_WAS)
+
+
+@in_a_guest
+@pytest.mark.parametrize("event", GUEST_BACK)
+def test_a_power_cut_on_the_way_back_in_a_guest_leaves_the_old_gpus(
+    node: Sandbox, port: int, event: str
+) -> None:
+    node.run(start_script(guest_change(port)))
+    assert through_boots(node).outcome == "applied"
+    when(node, event, CUT_POWER)
+    node.run(revert_script("T1", "the node is not Ready"))
+    until(node, "[ -e /run/stopping ] || [ -e /run/off ]")
+    result = through_boots(node)
+    assert not node.path(f"/run/when/{event}").exists()
+    assert (result.outcome, result.reason.split(";")[0]) == ("rolled-back", "the node is not Ready"), result
+    assert_old_after_boot(node, GUEST_WAS)
+
+
+@in_a_guest
+@pytest.mark.parametrize(
+    "event", ["stop kubelet", "apply mig_mode", "apply reboot", "prove mig_mode", "prove mig"]
+)
+def test_a_unit_that_is_killed_in_a_guest_undoes_itself(node: Sandbox, port: int, event: str) -> None:
+    when(node, event, KILL)
+    node.run(start_script(guest_change(port)))
+    result = through_boots(node)
+    assert result.outcome == "rolled-back", result
+    assert not node.path(f"/run/when/{event}").exists()
+    assert_old_after_boot(node, GUEST_WAS)
+
+
+@in_a_guest
+@pytest.mark.parametrize("killed", ["killed-before", "killed-after"])
+@pytest.mark.parametrize("call", ["nvmlGpuInstanceDestroy", "nvmlDeviceSetMigMode"])
+def test_a_worker_that_is_killed_while_it_sets_a_mode_leaves_the_old_gpus(
+    node: Sandbox, port: int, call: str, killed: str
+) -> None:
+    mode = f"mig enabled\n  fail {call} 1 {killed}"
+    describe(node, GUEST.replace("mig enabled", mode))
+    node.run(start_script(guest_change(port)))
+    assert through_boots(node).outcome == "rolled-back"
+    assert_old_after_boot(node, GUEST_WAS)
 
 
 # ---- at a boot ----

@@ -9,7 +9,17 @@ import yaml
 
 from lab.paths import REPOSITORY
 from numaforge.node import transaction
-from numaforge.node.parts import KINDS, files, hugepages, kernel_cmdline, kernel_values, kubelet, mig, reboot
+from numaforge.node.parts import (
+    KINDS,
+    files,
+    hugepages,
+    kernel_cmdline,
+    kernel_values,
+    kubelet,
+    mig,
+    mig_mode,
+    reboot,
+)
 from numaforge.profile import load_profile
 
 PAGE = (REPOSITORY / "docs" / "maintenance.md").read_text(encoding="utf-8")
@@ -19,6 +29,7 @@ SHELL = "".join(path.read_text() for path in (REPOSITORY / "src/numaforge/node")
 FORMS = {
     "files": [files.part([])],
     "kernel_cmdline": [kernel_cmdline.part(["iommu=pt"], ["iommu=pt"], [], "grub")],
+    "mig_mode": [mig_mode.part([], [])],
     "reboot": [reboot.part()],
     "kernel_values": [kernel_values.part({}, {})],
     "mig": [mig.part([], [], drains=drains) for drains in (True, False)],

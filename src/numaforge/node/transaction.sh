@@ -95,7 +95,8 @@ go_on() { # everything is applied: the proof
     umask 022
     told=
     if upwards start new && upwards prove new; then
-        finish applied "$told"
+        told=$told$(collect notes)
+        finish applied "${told#; }"
     else
         undo "$why"
         return 1

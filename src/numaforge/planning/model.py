@@ -155,12 +155,15 @@ class MigPlan:
     `managed_by` carries it out: "numaforge", "gpu-operator" (its MIG manager is handed the same), or
     "dra-driver": then the mode alone is numaforge's, and the GPU instances are left to that driver.
     `strategy` is the device plugin's migStrategy. `label` is what the node is to be labelled, if anything.
+    `pending` are GPUs as they were asked for that stay as they are, and are not among `gpus`: only a reboot
+    changes their mode, and none is allowed.
     """
 
     gpus: tuple[MigGpu, ...] = ()
     managed_by: str = "numaforge"
     strategy: str = "mixed"  # "mixed", "single", "none"
     label: str | None = None  # "mig-enabled", "mig-disabled"
+    pending: tuple[MigGpu, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -280,6 +280,7 @@ def _gpu_document(plan: GpuMigPlan) -> Document:
         "create": [_instance_document(one) for one in plan.create],
         "instances": [_instance_document(one) for one in plan.change.instances],
         "notices": list(plan.notices),
+        "waits": plan.waits,
         "refusal": plan.refusal,
         "collision": _collision_document(plan.collision),
     }

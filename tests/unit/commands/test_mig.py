@@ -212,6 +212,7 @@ def test_plan_for_programs(capsys, tmp_path, machine):
         "create": instances,
         "instances": instances,
         "notices": ["the MIG mode is lost at a reboot (Hopper)"],
+        "waits": False,
         "refusal": None,
         "collision": None,
     }

@@ -11,7 +11,7 @@ import pytest
 
 from numaforge.errors import HostError
 from numaforge.node.part import Found, Goal, Look, Part, Unit
-from numaforge.node.parts import mig
+from numaforge.node.parts import mig, mig_mode, reboot
 from numaforge.planning.files import MIG_LIBRARY_PATH, MIG_UNIT_PATH, MIG_WORKER_PATH, mig_files
 from numaforge.planning.model import MigGpu, MigInstance, MigPlan
 from numaforge.planning.node import plan_node
@@ -191,9 +191,73 @@ def test_refused_with_a_remedy(gpus: list[Gpu], said: Sequence[str], message: st
     assert error.value.remedy
 
 
+def test_where_the_python_is_too_old_the_remedy_takes_a_newer_one() -> None:
+    with pytest.raises(HostError) as error:
+        needed(goal([cut(HALF)], [gpu()]), ["python 3.6", "library yes"])
+    assert "alternatives --set python3 /usr/bin/python3.11" in (error.value.remedy or "")
+
+
 def test_a_kubelet_that_may_not_restart_is_not_left_with_gpus_of_another_kind() -> None:
     with pytest.raises(HostError, match="the kubelet runs: it offers what its device plugins found"):
         needed(goal([cut(HALF)], [gpu()], "mig"))
+
+
+# ---- a mode that only a boot changes ----
+
+A100 = {"device": "20b0", "virtualization": "passthrough"}
+
+
+def passed_through(mode: str = "disabled", **fields: Any) -> Gpu:
+    return replace(gpu(mode=mode), **{**A100, **fields})
+
+
+@pytest.mark.parametrize(
+    ("now", "by_boot"),
+    [
+        pytest.param(passed_through(), True, id="an-ampere-that-is-passed-through"),
+        pytest.param(passed_through(device="ffff"), True, id="one-of-a-model-that-is-not-known"),
+        pytest.param(passed_through(device="2330"), False, id="a-hopper-needs-no-reset"),
+        pytest.param(passed_through(virtualization="none"), False, id="a-host-resets-it"),
+        pytest.param(passed_through(virtualization=None), False, id="not-known"),
+    ],
+)
+def test_a_mode_changes_with_a_boot_where_no_reset_is_possible(now: Gpu, *, by_boot: bool) -> None:
+    part = mig_mode.need(goal([cut(HALF)], [now]), Found({}, ()), ())
+    assert (part is not None) is by_boot
+    if part is not None:
+        assert part.moves == (f"{ADDRESS}: MIG mode disabled -> enabled, with the reboot",)
+        assert (part.drains, part.reboots) == (True, True)
+        assert reboot.need(goal([cut(HALF)], [now]), Found({}, ()), [part]) is not None
+
+
+def test_the_mode_that_a_boot_brings_is_said_once() -> None:
+    part = needed(goal([cut(HALF)], [passed_through()]))
+    assert part is not None
+    assert part.moves == (f"{ADDRESS}: + 3g.40gb at 4, compute slices 3",)
+    assert [each["by_boot"] for each in json.loads(part.data["planned.json"])["gpus"]] == [True]
+
+
+@pytest.mark.parametrize(
+    "on",
+    [
+        pytest.param(goal([cut(HALF)], [passed_through("enabled")]), id="the-mode-is-there"),
+        pytest.param(goal([cut(HALF)], [passed_through()], "tuning"), id="another-role"),
+        pytest.param(goal([cut(HALF)], [passed_through()], by="gpu-operator"), id="the-gpu-operators"),
+    ],
+)
+def test_no_boot_is_needed(on: Goal) -> None:
+    assert mig_mode.need(on, Found({}, ()), ()) is None
+
+
+def test_what_waits_for_a_reboot_that_is_not_allowed_is_said() -> None:
+    on = goal([], [passed_through()])
+    on = replace(on, plan=replace(on.plan, mig=MigPlan(pending=(cut(HALF),))))
+    assert mig_mode.need(on, Found({}, ()), ()) is None
+    assert mig_mode.pending(on, Found({}, ())) == (
+        f"pending: the MIG mode ({ADDRESS} enabled); maintenance.reboot is never"
+    )
+    assert mig_mode.pending(replace(on, roles=frozenset({"kubelet"})), Found({}, ())) is None
+    assert mig_mode.pending(goal([cut(HALF)], [passed_through()]), Found({}, ())) is None
 
 
 def test_the_node_gets_at_boot_what_the_transaction_uses() -> None:

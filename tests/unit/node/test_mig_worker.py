@@ -235,3 +235,28 @@ def test_a_boot_sets_the_mode_alone_where_the_dra_driver_cuts(hopper: Node, tmp_
     hopper.change([form((HALF,))], [form(())])
     assert hopper.run("boot", str(plan)) == (0, "")
     assert hopper.gpus.instances(ADDRESS) == [Instance(9, 4, (2,))]
+
+
+def test_a_mode_that_only_a_boot_brings_is_set_and_waited_for(tmp_path: Path) -> None:
+    guest = described("a100-40gb", ADDRESS, number=1) + "  virtualization passthrough\n"
+    node = Node(tmp_path, guest)
+    small: Cut = (19, 0, 1, (1,))
+    node.plan([{**form((small,)), "by_boot": True}], [form((), mode="disabled")])
+
+    def waits(verb: str) -> str:
+        assert node.run(verb) == (0, "")
+        return node.said.strip()
+
+    assert node.run("keep") == (0, "")
+    assert node.run("apply") == (0, "")
+    assert (node.gpus.mode(ADDRESS), waits("pending-new"), waits("pending-old")) == ("enabling", ADDRESS, "")
+    assert node.run("prove")[0] == 1  # not so yet
+    node.gpus.reboot()
+    assert waits("pending-new") == ""
+    assert node.run("apply") == (0, "")
+    assert node.run("prove") == (0, "")
+    assert node.run("undo") == (0, "")
+    assert (node.gpus.instances(ADDRESS), waits("pending-old")) == ([], ADDRESS)
+    node.gpus.reboot()
+    assert node.run("undo") == (0, "")
+    assert in_order(node.show()[ADDRESS]) == in_order(form((), mode="disabled"))

@@ -9,11 +9,21 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from numaforge.node.part import Kind
-from numaforge.node.parts import files, hugepages, kernel_cmdline, kernel_values, kubelet, mig, reboot
+from numaforge.node.parts import (
+    files,
+    hugepages,
+    kernel_cmdline,
+    kernel_values,
+    kubelet,
+    mig,
+    mig_mode,
+    reboot,
+)
 
 KINDS: tuple[Kind, ...] = (
     files,
     kernel_cmdline,
+    mig_mode,
     reboot,
     kernel_values,
     hugepages,

@@ -10,7 +10,7 @@ from numaforge.planning.mig.advice import Collision
 from numaforge.planning.mig.choice import GpuWish, Wishes, choose_by_config, choose_by_profile, nvidia_gpus
 from numaforge.planning.mig.difference import Difference, LiveInstance, PlannedInstance, difference
 from numaforge.planning.mig.geometry import Placement
-from numaforge.planning.mig.models import UNKNOWN, MigModel, MigProfile, model_of
+from numaforge.planning.mig.models import UNKNOWN, MigModel, MigProfile, mode_needs_boot, model_of
 from numaforge.planning.mig.request import WantedInstance, placed_instances, wanted_instances
 from numaforge.planning.model import Notice
 from numaforge.profile import NodeProfile
@@ -20,6 +20,7 @@ from numaforge.topology.vendors import listed_by_nvml
 
 _ON, _OFF = "enabled", "disabled"
 _NOTHING = Difference((), (), (), (), ())
+_WAITS = "it stays as it is until the machine may reboot for it: maintenance.reboot is never"
 _WAY_OUT = "end them, or let a drain do it with mig.in_use: drain"
 
 
@@ -27,7 +28,8 @@ _WAY_OUT = "end them, or let a drain do it with mig.in_use: drain"
 class GpuMigPlan:
     """What one GPU gets. `index` is NVML's.
 
-    `refusal` says why it cannot have what is wanted, with the `collision` where that is one.
+    `refusal` says why it cannot have what is wanted, with the `collision` where that is one. One that `waits`
+    stays as it is: only a reboot changes its mode, and none is allowed.
     """
 
     index: int
@@ -38,6 +40,7 @@ class GpuMigPlan:
     notices: tuple[str, ...] = ()
     refusal: str | None = None
     collision: Collision | None = None
+    waits: bool = False
 
     @property
     def mode_changes(self) -> bool | None:
@@ -143,6 +146,8 @@ def _plan_gpu(topology: NodeTopology, plan: GpuMigPlan, wish: GpuWish, allowed: 
     if isinstance(change, Collision):
         return replace(plan, refusal="its GPU instances do not fit", collision=change)
     plan = replace(plan, change=change)
+    if plan.mode_changes and mode_needs_boot(gpu) and not allowed.reboot:
+        return replace(plan, waits=True, notices=(*plan.notices, _WAITS))
     return replace(plan, refusal=next(_obstacles(topology, plan, allowed), None))
 
 
@@ -233,23 +238,12 @@ def _obstacles(topology: NodeTopology, plan: GpuMigPlan, allowed: _Allowed) -> I
     users = _users(topology, gpu.pids, {gpu.uuid})
     if plan.mode_changes and users and not allowed.in_use:
         yield f"its MIG mode has to change while it is in use by {users}\n  {_WAY_OUT}"
-    if plan.mode_changes and _needs_reboot(plan) and not allowed.reboot:
-        yield (
-            "a change of its MIG mode needs a reboot of this virtual machine\n"
-            "  allow it with maintenance.reboot: allowed"
-        )
-
-
-def _needs_reboot(plan: GpuMigPlan) -> bool:
-    """Say whether a change of the mode needs a reboot: a guest cannot reset a GPU that is passed through."""
-    reset = plan.model is None or plan.model.reset_for_mode
-    return reset and plan.gpu.virtualization == "passthrough"
 
 
 def mode_change(plan: GpuMigPlan) -> str:
     """Return what a change of the MIG mode takes on this GPU."""
     generation = plan.model.generation if plan.model else UNKNOWN
-    if _needs_reboot(plan):
+    if mode_needs_boot(plan.gpu):
         return f"a change of the MIG mode needs a reboot of this virtual machine ({generation})"
     if plan.model is None or plan.model.reset_for_mode:
         return f"a change of the MIG mode needs a reset of the GPU ({generation})"

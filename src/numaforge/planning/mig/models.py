@@ -85,6 +85,16 @@ def model_of(gpu: Gpu) -> MigModel:
     return offered or _in_table(gpu.vendor, gpu.device, gpu.memory_bytes)
 
 
+def mode_needs_boot(gpu: Gpu) -> bool:
+    """Say whether only a boot changes the MIG mode: a guest cannot reset a GPU passed through to it."""
+    if gpu.virtualization != "passthrough":
+        return False
+    try:
+        return model_of(gpu).reset_for_mode
+    except PlanError:
+        return True  # a GPU whose MIG is only turned off may be of a model that is not known
+
+
 def model_named(text: str) -> MigModel:
     """Return the model with this key, product name or PCI id.
 

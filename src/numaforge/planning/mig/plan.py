@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from numaforge.cpulist import format_cpulist
@@ -30,16 +30,20 @@ def plan_mig(topology: NodeTopology, profile: NodeProfile) -> Reasoned[MigPlan]:
     machine = plan_profile(topology, profile)
     _refuse(machine)
     machine = replace(machine, gpus=tuple(one for one in machine.gpus if one.gpu.mig_capable is not False))
-    gpus = tuple(_gpu(one) for one in machine.gpus)
-    cut = any(one.mode == "enabled" for one in gpus)
+    waiting = tuple(one for one in machine.gpus if one.waits)
+    cut = any(one.gpu.mig_mode == "enabled" if one.waits else one.mode == "enabled" for one in machine.gpus)
+    label = ("mig-enabled" if cut else "mig-disabled") if wish.label and machine.gpus else None
+    machine = replace(machine, gpus=tuple(one for one in machine.gpus if not one.waits))
     plan = MigPlan(
-        gpus,
+        tuple(_gpu(one) for one in machine.gpus),
         wish.managed_by,
         wish.strategy,
-        ("mig-enabled" if cut else "mig-disabled") if wish.label and gpus else None,
+        label,
+        tuple(_gpu(one) for one in waiting),
     )
     _refuse_for_plugin(topology, plan)
-    return Reasoned(plan, tuple(_decisions(machine, plan, profile)), tuple(_notices(machine, plan)))
+    notices = (*_notices(machine, plan), *_waiting(waiting))
+    return Reasoned(plan, tuple(_decisions(machine, plan, profile)), notices)
 
 
 def as_planned(topology: NodeTopology, plan: MigPlan) -> NodeTopology:
@@ -171,6 +175,15 @@ def _notices(machine: MachineMigPlan, plan: MigPlan) -> Iterator[Notice]:
         yield Notice(
             "mig-not-advertised",
             "with migStrategy none GPUs with MIG are advertised whole, and pods that get one cannot use it",
+        )
+
+
+def _waiting(waiting: Sequence[GpuMigPlan]) -> Iterator[Notice]:
+    if waiting:
+        yield Notice(
+            "reboot-pending",
+            f"the MIG mode of GPU {format_cpulist([one.index for one in waiting])} waits for a reboot of "
+            "this virtual machine, and maintenance.reboot is never: they stay as they are",
         )
 
 

@@ -352,13 +352,6 @@ A100 = {"device": "20b0"}
             id="another mode is pending",
         ),
         pytest.param(
-            machine(gpu(**A100, virtualization="passthrough")),
-            wish({"mode": "enabled"}),
-            "a change of its MIG mode needs a reboot of this virtual machine\n"
-            "  allow it with maintenance.reboot: allowed",
-            id="a reboot that is not allowed",
-        ),
-        pytest.param(
             machine(gpu(), nvidia=NvidiaDriver("580", confidential_computing="on")),
             wish({"mode": "enabled"}),
             "confidential computing is on, and MIG needs it off",
@@ -533,6 +526,27 @@ def test_a_guest_reboots_for_the_mode_of_an_ampere():
     planned = plan_mig(machine(gpu(**A100, virtualization="passthrough")), profile)
     assert [one.id for one in planned.notices] == ["mig-reboot"]
     assert "needs a reboot of this virtual machine" in planned.decisions[0].reason
+
+
+GUEST = {**A100, "virtualization": "passthrough"}
+
+
+def test_gpus_whose_mode_only_a_reboot_changes_stay_as_they_are_while_none_is_allowed():
+    there = machine(gpu(**GUEST), gpu(**GUEST, bus=2, mig_mode="enabled"))
+    planned = plan_mig(there, wish({"devices": {"1g": 1}}))
+    assert [one.pci_address for one in planned.value.pending] == ["0000:01:00.0"]
+    assert [(one.pci_address, len(one.instances)) for one in planned.value.gpus] == [("0000:02:00.0", 1)]
+    assert [one.id for one in planned.notices] == ["mig-reboot", "reboot-pending"]
+
+
+def test_a_gpu_in_use_that_stays_as_it_is_refuses_nothing():
+    planned = plan_mig(machine(gpu(**GUEST, pids=(4711,))), wish({"mode": "enabled"}))
+    assert (planned.value.gpus, len(planned.value.pending)) == ((), 1)
+
+
+def test_the_label_of_a_node_that_waits_says_what_its_gpus_are_now():
+    there = machine(gpu(**GUEST, mig_mode="enabled"))
+    assert plan_mig(there, wish({"mode": "disabled"}, label=True)).value.label == "mig-enabled"
 
 
 @pytest.mark.parametrize(

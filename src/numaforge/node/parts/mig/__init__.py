@@ -14,6 +14,7 @@ from numaforge.errors import HostError
 from numaforge.node.part import Found, Goal, Look, Part
 from numaforge.node.parts.hugepages import change_with_kubelet
 from numaforge.planning.files import MIG_UNIT_PATH
+from numaforge.planning.mig.models import mode_needs_boot
 from numaforge.planning.model import MigGpu
 from numaforge.resources import mig_worker
 from numaforge.snapshot.nvml_library import library_source
@@ -43,7 +44,7 @@ def need(goal: Goal, found: Found, below: Sequence[Part]) -> Part | None:  # noq
     if "mig" not in goal.roles:
         return None
     there = {gpu.pci_address: gpu for gpu in goal.machine.gpus}
-    wanted = goal.plan.mig.gpus if goal.plan.mig.managed_by != "gpu-operator" else ()
+    wanted = ours(goal)
     mode_only = goal.plan.mig.managed_by == "dra-driver"
     changed = [each for each in wanted if _differs(each, there.get(each.pci_address), mode_only=mode_only)]
     relinks = (found.answers(NAME).get("unit") == "enabled") is not bool(wanted)
@@ -68,6 +69,30 @@ def need(goal: Goal, found: Found, below: Sequence[Part]) -> Part | None:  # noq
     )
 
 
+def ours(goal: Goal) -> Sequence[MigGpu]:
+    """Return the GPUs whose mode, at least, is set by numaforge."""
+    if "mig" not in goal.roles or goal.plan.mig.managed_by == "gpu-operator":
+        return ()
+    return goal.plan.mig.gpus
+
+
+def seconds(gpus: int) -> int:
+    """Return how long it may take to bring so many GPUs to another geometry."""
+    return _ONCE_SECONDS + _GPU_SECONDS * gpus
+
+
+def data(wanted: Sequence[MigGpu], now: Sequence[Gpu]) -> dict[str, str]:
+    """Return what the worker finds in the folder of its part, and the worker itself."""
+    both = list(zip(wanted, now, strict=True))
+    worker = mig_worker().read_text(encoding="utf-8")
+    return {
+        "planned.json": _document({**_form(gpu), "by_boot": mode_needs_boot(is_now)} for gpu, is_now in both),
+        "found.json": _document(_now(gpu, is_now) for gpu, is_now in both),
+        "pynvml.py": library_source(worker),
+        "worker.py": worker,
+    }
+
+
 def part(
     wanted: Sequence[MigGpu],
     now: Sequence[Gpu],
@@ -84,24 +109,17 @@ def part(
     if relinks:
         states = ("disabled", "enabled")
         moves.append(f"{UNIT}: {states[not enabled]} -> {states[enabled]}")
-    worker = mig_worker().read_text(encoding="utf-8")
-    data = {
-        "planned.json": _document(_form(gpu) for gpu in wanted),
-        "found.json": _document(_now(gpu, is_now) for gpu, is_now in zip(wanted, now, strict=True)),
-        "pynvml.py": library_source(worker),
-        "worker.py": worker,
-    }
-    seconds = _ONCE_SECONDS + _GPU_SECONDS * len(wanted) if wanted else 30
+    most = seconds(len(wanted)) if wanted else 30
     return Part(
         NAME,
         moves=tuple(moves),
-        data=data if wanted else {},
+        data=data(wanted, now) if wanted else {},
         settings={"MIG_BOOT_LINK": BOOT_LINK, "MIG_BOOT_LINK_TARGET": MIG_UNIT_PATH if enabled else ""},
         drains=drains,
         restarts_kubelet=bool(wanted),
-        apply_seconds=seconds,
-        undo_seconds=seconds,
-        boot_seconds=seconds,
+        apply_seconds=most,
+        undo_seconds=most,
+        boot_seconds=most,
         units=(UNIT,),  # it would bring back what the undoing has just taken away
     )
 
@@ -178,11 +196,11 @@ def _moves(gpu: MigGpu, now: Gpu) -> list[str]:
         each.profile_id: each.profile for each in gpu.instances
     }
     lines = []
-    if "pending" in old:
+    if "pending" in old and not mode_needs_boot(now):
         lines.append(
             f"{gpu.pci_address}: MIG mode {old['pending']}, which waits for a reset -> {new['mode']}"
         )
-    elif old["mode"] != new["mode"]:
+    elif old["mode"] != new["mode"] and not mode_needs_boot(now):  # else mig_mode says it
         lines.append(f"{gpu.pci_address}: MIG mode {old['mode']} -> {new['mode']}")
     for sign, these, others in (("-", old, new), ("+", new, old)):
         for each in these["instances"]:
@@ -200,7 +218,8 @@ def _refuse_without_python(said: Mapping[str, str]) -> None:
         oldest = ".".join(map(str, OLDEST_PYTHON))
         raise HostError(
             f"MIG is changed on the node with python3 {oldest} or later, and it has {version or 'none'}",
-            remedy="install python3 on the node; nothing else is fetched",
+            remedy=f"have python3 be {oldest} or later on the node; nothing else is fetched. RHEL 8 "
+            "and its kin take `dnf install python3.11`, `alternatives --set python3 /usr/bin/python3.11`",
         )
     if said.get("library") != "yes":
         raise HostError(

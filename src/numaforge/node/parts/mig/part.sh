@@ -35,4 +35,7 @@ mig_undo() {
     why="not every GPU is cut as it was: $why"
     return 2
 }
+mig_notes() {
+    if [ -e "$PART/notes" ]; then printf '; %s' "$(cat "$PART/notes")"; fi
+}
 mig_by_hand() { mig_worker by-hand; }

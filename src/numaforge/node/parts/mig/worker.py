@@ -1,12 +1,15 @@
 """Bring GPUs to a MIG geometry and back; runs on hosts, with the standard library and pynvml alone.
 
-    worker.py keep|apply|undo|prove|settled|by-hand FOLDER    the part `mig` of a transaction
+    worker.py keep|apply|undo|prove|settled|by-hand FOLDER    the parts `mig` and `mig_mode`
+    worker.py pending-new|pending-old FOLDER    addresses of GPUs whose mode a boot makes as planned, as kept
     worker.py boot PLAN    numaforge-mig.service, from the field `mig` of a plan
     worker.py show    a line ADDRESS<tab>JSON for each GPU, for the verification
 
 FOLDER is the part's own. It holds planned.json, found.json (what that was planned on) and, once it is kept,
-earlier.json: each has GPUs in the form of the plan's field `mig`. `stopped` has the units that were stopped,
-a line each. What is amiss goes to stderr, a line each; the exit status is 1 then.
+earlier.json: each has GPUs in the form of the plan's field `mig`. Of a GPU with "by_boot" only a boot changes
+the mode: it is set, and the rest waits for the boot. `stopped` has the units that were stopped, a line each,
+`notes` what a reader of the result has to know. What is amiss goes to stderr, a line each; the exit status is
+1 then.
 """
 
 from __future__ import annotations
@@ -40,6 +43,7 @@ UNIT_SECONDS = 60
 COMMAND_SECONDS = 120
 LOCK = "/run/numaforge-mig.lock"
 CDI_UNIT = "nvidia-cdi-refresh.service"
+STALE = "still describes the GPUs to containers as they were"
 CDI_FILES = ("/etc/cdi/nvidia.yaml", "/var/run/cdi/nvidia.yaml")
 
 # What runs in these units is a person's. The fabric manager stays: a reset of GPUs with NVSwitches needs it.
@@ -294,7 +298,15 @@ class Work:
     @property
     def switches(self) -> bool:
         """Whether the MIG mode changes, or a change of it is still waiting for a reset."""
-        return self.wanted["mode"] not in (self.now, None) or mode(self.device, pending=True) != self.now
+        later = mode(self.device, pending=True)
+        if self.wanted.get("by_boot"):
+            return bool(later != self.wanted["mode"])
+        return self.wanted["mode"] not in (self.now, None) or later != self.now
+
+    @property
+    def waits(self) -> bool:
+        """Whether the MIG mode is set, and only a boot makes it true."""
+        return bool(self.wanted.get("by_boot")) and self.now != self.wanted["mode"] and not self.switches
 
     @property
     def goes(self) -> list[Instance]:
@@ -317,11 +329,16 @@ class Work:
     def done(self) -> bool:
         """Whether nothing has to change."""
         now = {"mode": self.now, "instances": [each.form for each in self.there]}
-        return normal(now) == normal(self.wanted) and not self.switches
+        return self.waits or (normal(now) == normal(self.wanted) and not self.switches)
 
 
 def work_on(wanted: Iterable[dict[str, Any]]) -> list[Work]:
-    """Return what has to change; a GPU that is as wanted is left out."""
+    """Return what has to change; one that is as wanted, or so far as it gets without a boot, is not."""
+    return [work for work in looked_at(wanted) if not work.done]
+
+
+def looked_at(wanted: Iterable[dict[str, Any]]) -> list[Work]:
+    """Return what is there of what is wanted."""
     found = devices()
     works = []
     for gpu in wanted:
@@ -330,9 +347,7 @@ def work_on(wanted: Iterable[dict[str, Any]]) -> list[Work]:
             raise MigError(f"{gpu['pci_address']}: the GPU {gpu['uuid'] or ''} is not there any more")
         if mode(device) is None and gpu["mode"]:
             raise MigError(f"{gpu['pci_address']}: this GPU has no MIG")
-        work = Work(gpu, device, mode(device), instances(device))
-        if not work.done:
-            works.append(work)
+        works.append(Work(gpu, device, mode(device), instances(device)))
     return works
 
 
@@ -567,8 +582,9 @@ def bring(wanted: list[dict[str, Any]], folder: Path | None) -> None:
     switch(works, folder)
     for work in work_on(wanted):
         create(work)
-    for gpu in wanted:
-        read_back(gpu)
+    for work in looked_at(wanted):
+        if not work.waits:
+            read_back(work.wanted)
 
 
 def read_back(gpu: dict[str, Any]) -> None:
@@ -595,14 +611,14 @@ def clear(work: Work) -> None:
 
 
 def switch(works: list[Work], folder: Path | None) -> None:
-    """Set the MIG mode where it differs, and reset those GPUs, and only those, that need it for that."""
+    """Set the MIG mode where it differs, and reset the GPUs, and only those, that need it and can be."""
     waiting = []
     for work in works:
         if not work.switches:
             continue
         what = f"{work.address}: the MIG mode cannot be set"
         patiently(what, nvml.nvmlDeviceSetMigMode, work.device, int(work.wanted["mode"] == ENABLED))
-        if mode(work.device) != work.wanted["mode"]:
+        if mode(work.device) != work.wanted["mode"] and not work.wanted.get("by_boot"):
             waiting.append(work)
     if waiting and folder is None:
         names = ", ".join(work.address for work in waiting)
@@ -726,16 +742,24 @@ def create(work: Work) -> None:
             patiently(what, nvml.nvmlGpuInstanceCreateComputeInstance, handle, profiles[slices])
 
 
-def refresh_cdi() -> None:
-    """Have the CDI specification written again, where the node has one."""
+def refresh_cdi(folder: Path | None) -> None:
+    """Have the CDI specification written again, where the node has one; a failure is said, no more."""
     if systemctl("show", "-p", "LoadState", "--value", CDI_UNIT) == "loaded":
-        systemctl("restart", "--no-block", CDI_UNIT)
-    elif shutil.which("nvidia-ctk"):
-        for file in CDI_FILES:
-            if Path(file).exists():
-                status, said = output("nvidia-ctk", "cdi", "generate", f"--output={file}")
-                if status:
-                    print(f"{file}: {' '.join(said.split())[-200:]}", file=sys.stderr)
+        systemctl("restart", "--no-block", CDI_UNIT)  # what came of it is asked for in the proof
+        return
+    for file in CDI_FILES if shutil.which("nvidia-ctk") else ():
+        if Path(file).exists():
+            status, said = output("nvidia-ctk", "cdi", "generate", f"--output={file}")
+            if status:
+                note(folder, f"{file} {STALE}: {' '.join(said.split())[-200:]}")
+
+
+def note(folder: Path | None, text: str) -> None:
+    """Say what a reader of the transaction's result has to know; without a folder, of the journal."""
+    if folder is None:
+        print(text, file=sys.stderr)
+    else:
+        (folder / "notes").write_text(f"{text}\n", encoding="utf-8")
 
 
 # ---- the verbs ----
@@ -746,7 +770,10 @@ def keep(folder: Path) -> None:
     wanted = gpus_of(folder / "planned.json")
     found = {gpu["pci_address"]: gpu for gpu in gpus_of(folder / "found.json")}
     refuse_others(work_on(wanted))
-    there = [form(gpu["pci_address"], devices()[gpu["pci_address"]]) for gpu in wanted]
+    there = [
+        {**form(work.address, work.device), "by_boot": bool(work.wanted.get("by_boot"))}
+        for work in looked_at(wanted)
+    ]
     for gpu in there:
         planned_on = found[gpu["pci_address"]]
         if normal(gpu) != normal(planned_on):
@@ -765,7 +792,7 @@ def apply(folder: Path) -> None:
         bring(gpus_of(folder / "planned.json"), folder)
     finally:
         start_units(folder)
-    refresh_cdi()
+    refresh_cdi(folder)
 
 
 def undo(folder: Path) -> None:
@@ -774,7 +801,7 @@ def undo(folder: Path) -> None:
         bring_each(gpus_of(folder / "earlier.json"), folder)
     finally:
         start_units(folder)
-        refresh_cdi()
+        refresh_cdi(folder)
 
 
 def bring_each(wanted: list[dict[str, Any]], folder: Path | None) -> None:
@@ -790,9 +817,10 @@ def bring_each(wanted: list[dict[str, Any]], folder: Path | None) -> None:
 
 
 def prove(folder: Path) -> None:
-    """Read the GPUs back, and wait for what was stopped."""
+    """Read the GPUs back, and wait for what was stopped: also for what a boot in between has not started."""
     for gpu in gpus_of(folder / "planned.json"):
         read_back(gpu)
+    start_units(folder)
     settled(folder)
 
 
@@ -802,12 +830,21 @@ def settled(folder: Path) -> None:
     Raises MigError for one that is not.
     """
     deadline = time.monotonic() + UNIT_SECONDS
+    while systemctl("is-active", CDI_UNIT) == "activating" and time.monotonic() < deadline:
+        time.sleep(0.5)
     while down := [each for each in noted_units(folder) if systemctl("is-active", each) != "active"]:
         if time.monotonic() > deadline:
             raise MigError(f"{', '.join(down)}, which held a GPU, is not active again after {UNIT_SECONDS} s")
         time.sleep(0.5)
     if systemctl("is-failed", CDI_UNIT) == "failed":
-        raise MigError(f"{CDI_UNIT} has failed: the containers' view of the GPUs is an old one")
+        note(folder, f"{CDI_UNIT} has failed: the CDI specification {STALE}")
+
+
+def pending(path: Path) -> None:
+    """Print the GPUs whose mode only a boot makes as a file has it."""
+    for work in looked_at(gpus_of(path)):
+        if work.waits:
+            print(work.address)
 
 
 def by_hand(folder: Path) -> None:
@@ -835,6 +872,7 @@ def gpu_by_hand(gpu: dict[str, Any], device: Any, folder: Path) -> None:
         lines += [f"nvidia-smi mig -i {address} -dci", f"nvidia-smi mig -i {address} -dgi"]
     if device is None or mode(device) != gpu["mode"]:
         lines += [f"nvidia-smi -i {address} -mig {int(gpu['mode'] == ENABLED)}"]
+        lines += ["systemctl reboot"] if gpu.get("by_boot") else []
     if places:
         lines += [f"nvidia-smi mig -i {address} -cgi {places}{' -C' if whole else ''}"]
     if not whole:  # nvidia-smi takes the ids of the instances that it has just created
@@ -855,7 +893,7 @@ def boot(plan: Path) -> None:
     try:
         bring_each(gpus, None)
     finally:
-        refresh_cdi()
+        refresh_cdi(None)
 
 
 def show() -> None:
@@ -872,6 +910,8 @@ def main(verb: str, *arguments: str) -> None:
         "undo": undo,
         "prove": prove,
         "settled": settled,
+        "pending-new": lambda folder: pending(folder / "planned.json"),
+        "pending-old": lambda folder: pending(folder / "earlier.json"),
         "by-hand": by_hand,
         "boot": boot,
         "show": show,
@@ -879,7 +919,7 @@ def main(verb: str, *arguments: str) -> None:
     with Path(LOCK).open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if verb not in ("by-hand", "settled"):  # which have an answer without the driver, too
-            connect(DRIVER_SECONDS if verb in ("boot", "apply", "undo") else 5)
+            connect(5 if verb in ("keep", "prove", "show") else DRIVER_SECONDS)
         verbs[verb](*map(Path, arguments))
 
 
