@@ -8,14 +8,14 @@ STAMP  := $(VENV)/.installed
 
 # The tests without a virtual node mostly wait: three workers share them, and a fourth takes those with an API server once
 # the labs are made. Those of the node are taken file by file, the longest first, by two workers with a lab each.
-LONGEST    := $(addprefix tests/lab/test_,rollout.py transaction.py mig.py kubelets.py verify.py site.py admission_live.py reboot.py)
+LONGEST    := $(addprefix tests/lab/test_,rollout.py transaction.py rdma.py mig.py reboot.py verify.py wheel.py site.py pods.py kubelets.py)
 LAB        := $(LONGEST) $(filter-out $(LONGEST),$(wildcard tests/lab/test_*.py))
-FAST       := -n 3 --dist worksteal --durations 20 tests/ssh tests/unit tests/machines tests/conformance tests/wheel
+FAST       := -n 3 --dist worksteal --durations 20 tests/ssh tests/unit tests/fuzz tests/machines tests/oracle tests/conformance tests/wheel
 NODE_TESTS := -n 2 --dist loadfile --no-loadscope-reorder --durations 20 -m 'vm and not long' $(LAB)
 
 include lab/lab.mk
 
-.PHONY: help setup demo test test-beside test-fast lint lock bench clean
+.PHONY: bundle help setup demo test test-beside test-fast lint lock bench bench-plans clean
 
 help: ## list the verbs
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 14
@@ -39,7 +39,7 @@ test-beside:
 	@$(PYTHON) -m pytest --durations 20 -m 'lab and not vm and not long' tests/lab
 
 test-fast: setup ## the tests that need neither a lab nor an sshd
-	@$(PYTHON) -m pytest -q -m 'not lab and not ssh'
+	@$(PYTHON) -m pytest -q -m 'not lab and not ssh and not long'
 
 lint: setup ## format, lint and types; shell too
 	@$(VENV)/bin/ruff format --check .
@@ -49,6 +49,16 @@ lint: setup ## format, lint and types; shell too
 
 bench: setup ## measure the figures of docs/figures.md
 	@for bench in bench/*.py; do echo "== $$bench"; $(PYTHON) $$bench || exit 1; done
+
+bundle: setup ## dist/numaforge.pyz: numaforge with all that it needs, in one file, for this Python and machine
+	@rm -rf build/bundle && $(PYTHON) -m venv build/bundle
+	@$(PYTHON) -m hatchling build --target wheel --directory build/bundle/wheel
+	@sed -n 's/^\([A-Za-z0-9._-]*==[^ ]*\).*/\1/p' requirements.lock > build/bundle/constraints.txt
+	@build/bundle/bin/pip --quiet --disable-pip-version-check install --constraint build/bundle/constraints.txt build/bundle/wheel/*.whl
+	@$(PYTHON) packaging/bundle.py build/bundle dist/numaforge.pyz
+
+bench-plans: setup ## plans beside what OpenShift's tool makes of the same machines: docs/comparison.md
+	@$(PYTHON) bench/comparison/plans.py
 
 lock: setup ## pin the dependencies again
 	@$(VENV)/bin/pip-compile --quiet --strip-extras --extra dev --generate-hashes --allow-unsafe \

@@ -1,4 +1,4 @@
-"""Write what `numaforge check` and real kubelets say into docs/check.md: `python docs/check_examples.py`.
+"""Write what `numaforge check` and real kubelets say into docs/check.md: `python -m docs.check_examples`.
 
 What the kubelets say comes from the record of `make test-kubelets`.
 """
@@ -10,22 +10,23 @@ import re
 from pathlib import Path
 from typing import Any
 
+from docs.generated import renewed
 from numaforge.kubelet.findings import RULES
 from numaforge.kubelet.minors.versions import KNOWN_MINORS
 from numaforge.kubelet.startup.check import check
 from numaforge.report.check import as_text
+from numaforge.topology.document import to_document
 from numaforge.topology.model import Core, NodeTopology, NumaNode, Package
 
 PAGE = Path(__file__).with_name("check.md")
+MACHINE = Path(__file__).with_name("check-machine.json")
 RECORD = Path(__file__).with_name("kubelets.json")
 HEADER = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n"
 _EXAMPLE = re.compile(
     r"^### (?P<heading>[^\n]+)\n(?P<prose>(?:(?!^##).)*?)"
-    r"```yaml (?P<version>[\d.]+)\n(?P<body>.*?)```\n(?P<answers>.*?)(?=^##|\Z)",
+    rf"```yaml (?P<version>[\d.]+)\n(?:{re.escape(HEADER)})?(?P<body>.*?)```\n(?P<answers>.*?)(?=^##|\Z)",
     re.DOTALL | re.MULTILINE,
 )
-_RULES = re.compile(r"<!-- begin rules -->\n.*?<!-- end rules -->", re.DOTALL)
-_KUBELETS = re.compile(r"<!-- begin kubelets -->\n.*?<!-- end kubelets -->", re.DOTALL)
 _PATH_OF_RECORD = "/var/lib/judge/kubelet.yaml"
 _ESCAPES = re.compile("\x1b\\[[0-9;]*m")
 
@@ -58,7 +59,7 @@ def page(text: str) -> str:
     """Return the page with every answer, the table of kubelets and the table of findings renewed."""
     record = json.loads(RECORD.read_text())
     answered = _EXAMPLE.sub(lambda match: _answered(match, record), text)
-    return _RULES.sub(lambda _: _rules(), _KUBELETS.sub(lambda _: _kubelets(record), answered))
+    return renewed(renewed(answered, "kubelets", _kubelets(record)), "rules", _rules())
 
 
 def examples(text: str) -> dict[str, tuple[str, str]]:
@@ -72,7 +73,8 @@ def _answered(match: re.Match[str], record: dict[str, Any]) -> str:
     )
     answer = _ESCAPES.sub("", as_text(report))
     return (
-        f"### {match['heading']}\n{match['prose']}```yaml {match['version']}\n{match['body']}```\n\n"
+        f"### {match['heading']}\n{match['prose']}```yaml {match['version']}\n"
+        f"{HEADER}{match['body']}```\n\n"
         f"```text\n{answer}\n```\n\n{_said(match['heading'], match['version'], record)}\n"
     )
 
@@ -103,14 +105,19 @@ def _kubelets(record: dict[str, Any]) -> str:
         ]
         starts = ended.count("starts")
         rows.append(f"| {release} | {len(ended)} | {starts} | {len(ended) - starts} |")
-    return "\n".join(["<!-- begin kubelets -->", *rows, "<!-- end kubelets -->"])
+    return "\n".join(rows)
 
 
 def _rules() -> str:
     rows = [f"| `{rule.id}` | {rule.severity} | {rule.title} |" for rule in RULES.values()]
-    table = "\n".join(["| id | severity | what it says |", "|---|---|---|", *rows])
-    return f"<!-- begin rules -->\n{table}\n<!-- end rules -->"
+    return "\n".join(["| id | severity | what it says |", "|---|---|---|", *rows])
+
+
+def machine_file() -> str:
+    """Return the page's machine as a topology, which `--topology` takes."""
+    return json.dumps(to_document(machine()), indent=1) + "\n"
 
 
 if __name__ == "__main__":
+    MACHINE.write_text(machine_file())
     PAGE.write_text(page(PAGE.read_text()))

@@ -1,4 +1,4 @@
-"""Draw the diagrams of the documentation from the code that they show: `python docs/picture_examples.py`.
+"""Draw the diagrams of the documentation from the code that they show: `python -m docs.picture_examples`.
 
 The phases are those of `Phases`, the parts those of KINDS, the steps those of transaction.sh. What has no
 place here makes `diagrams` fail, so that a change of the code asks for a look at the picture.

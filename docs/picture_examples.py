@@ -1,19 +1,16 @@
-"""Draw the pictures of the documentation again: `python docs/picture_examples.py`."""
+"""Draw the pictures of the documentation again: `python -m docs.picture_examples`."""
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
+from docs.diagrams import diagrams
+from numaforge.planning.node import plan_node
+from numaforge.profile import load_profile
+from numaforge.report.svg import draw
+from tests.fixtures import machines
+
 REPOSITORY = Path(__file__).parents[1]
-sys.path.insert(0, str(REPOSITORY))
-
-from docs.diagrams import diagrams  # noqa: E402
-from numaforge.planning.node import plan_node  # noqa: E402
-from numaforge.profile import load_profile  # noqa: E402
-from numaforge.report.svg import draw  # noqa: E402
-from tests.fixtures import machines  # noqa: E402
-
 IMAGES = REPOSITORY / "docs" / "images"
 
 SMALL = {

@@ -1,21 +1,21 @@
-"""Write the tables of docs/profiles.md from the profile's schema: `python docs/profile_reference.py`."""
+"""Write the tables of docs/profiles.md from the profile's schema: `python -m docs.profile_reference`."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import yaml
 
+from docs.generated import renewed
 from numaforge.json_schema import json_schema
 
 PAGE = Path(__file__).with_name("profiles.md")
-BEGIN, END = "<!-- begin reference -->", "<!-- end reference -->"
 
 _FORMS = {
     "quantity": "a quantity: `8Gi`, `512Mi`",
+    "quantity or unlimited": "a quantity, or `unlimited`",
     "quantity or percentage": "a quantity, or a percentage from `0%` (none) to `100%`",
     "percentage": "a percentage above `0%`",
     "cpulist": "a cpulist: `0-1,64-65`",
@@ -25,8 +25,19 @@ _FORMS = {
     "kubelet version": '`"1.36"`, `"1.36.2"`',
     "option value": "`true`, `false`, a number",
     "label value": "at most 63 letters, digits, `-`, `_`, `.`",
+    "DNS subdomain": "small letters, digits, `-`, `.`",
+    "PCI id": "`'15b3'`, `'15b3:1021'`",
     "kernel parameter": "`NAME`, `NAME=VALUE`",
     "sysctl value": "a number or text",
+    "interface or IPv4 network": "an interface, an IPv4 network: `10.0.0.0/16`, or `default-route`",
+    "RDMA device": "a name as `rdma link` has it: `mlx5_0`",
+    "NCCL level": "`auto`, `LOC`, `PIX`, `PXB`, `P2C`, `PHB`, `SYS`",
+    "NCCL value": "a number or text without spaces",
+    "PCI address": "an address as sysfs has it: `0000:1b:00.0`",
+    "topology file": "`auto`, or an absolute path",
+    "kernel module": "a module's name",
+    "module option": "`NAME`, `NAME=VALUE`",
+    "NIC": "an RDMA device, an interface or a PCI address",
 }
 
 
@@ -38,7 +49,7 @@ def reference() -> str:
 
 def page(text: str) -> str:
     """Return the page with its tables replaced."""
-    return re.sub(f"{BEGIN}.*{END}", lambda _: f"{BEGIN}\n{reference()}{END}", text, flags=re.DOTALL)
+    return renewed(text, "reference", reference())
 
 
 def _sections(schema: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
@@ -51,6 +62,7 @@ def _sections(schema: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any
 def _below(
     schema: Mapping[str, Any], path: str, value: Mapping[str, Any]
 ) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    value = _set(value)
     section = _section_of(schema, value)
     if section is None:
         return
@@ -58,6 +70,14 @@ def _below(
     yield here, section
     for name, inner in section["properties"].items():
         yield from _below(schema, f"{here}.{name}", inner)
+
+
+def _set(value: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the schema of a key that is set: null is as good as left out."""
+    options = [option for option in value.get("anyOf", ()) if option.get("type") != "null"]
+    if len(options) != 1:
+        return value
+    return {**{name: held for name, held in value.items() if name != "anyOf"}, **options[0]}
 
 
 def _section_of(schema: Mapping[str, Any], value: Mapping[str, Any]) -> Mapping[str, Any] | None:
@@ -79,6 +99,7 @@ def _section(schema: Mapping[str, Any], path: str, section: Mapping[str, Any]) -
 
 
 def _row(schema: Mapping[str, Any], name: str, value: Mapping[str, Any], required: bool) -> str:
+    value = _set(value)
     section = _section_of(schema, value)
     if section is None:
         accepts = _accepts(value)
@@ -95,6 +116,9 @@ def _accepts(value: Mapping[str, Any]) -> str:
 
 
 def _kind(option: Mapping[str, Any]) -> str:
+    option = _set(option)
+    if "const" in option:
+        return f"`{option['const']}`"
     if "enum" in option:
         # To YAML 1.1, `off` is false.
         return ", ".join(f"`{item}`" for item in option["enum"] if item not in (None, False))

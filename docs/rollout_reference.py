@@ -1,15 +1,14 @@
-"""Write the table of docs/rollout.md from the options' schema: `python docs/rollout_reference.py`."""
+"""Write the table of docs/rollout.md from the options' schema: `python -m docs.rollout_reference`."""
 
 from __future__ import annotations
 
 import json
-import re
 from pathlib import Path
 
+from docs.generated import renewed
 from numaforge.rollout.options import RolloutOptions
 
 PAGE = Path(__file__).with_name("rollout.md")
-BEGIN, END = "<!-- begin options -->", "<!-- end options -->"
 
 
 def table() -> str:
@@ -25,7 +24,7 @@ def table() -> str:
 
 def page(text: str) -> str:
     """Return the page with its table replaced."""
-    return re.sub(f"{BEGIN}.*{END}", lambda _: f"{BEGIN}\n{table()}\n{END}", text, flags=re.DOTALL)
+    return renewed(text, "options", table())
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Write schemas/*.json from the models: `python docs/schema_files.py`."""
+"""Write schemas/*.json from the models: `python -m docs.schema_files`."""
 
 from __future__ import annotations
 

@@ -68,8 +68,12 @@ CONTAINERD = Component(
 )
 KWOK = Component("kwok", (("kwok", "sigs.k8s.io/kwok/cmd/kwok"),))
 DEVICE_PLUGIN = Component("deviceplugin", (("deviceplugin", "."),))
+POD_RESOURCES = Component("podresources", (("podresources", "."),))
+_RDMA = "github.com/Mellanox/k8s-rdma-shared-dev-plugin/cmd"
+RDMA_PLUGIN = Component("rdma-plugin", (("k8s-rdma-shared-dp", f"{_RDMA}/k8s-rdma-shared-dp"),))
+RDMA_ORACLE = Component("rdma-oracle", (("oracle", "."),), sources="rdma-plugin")
 
-COMPONENTS = (CONTAINERD, KUBERNETES, ETCD, DEVICE_PLUGIN)
+COMPONENTS = (CONTAINERD, KUBERNETES, ETCD, DEVICE_PLUGIN, RDMA_PLUGIN)
 
 
 @functools.cache
@@ -103,9 +107,9 @@ def _go_version(path: str) -> tuple[int, ...]:
     return tuple(map(int, found.groups())) if found else (0, 0)
 
 
-def version(component: Component) -> str:
-    """Return the release that a Kubernetes component is built from, such as `1.36.3`."""
-    return _required_version(component, "k8s.io/kubernetes").removeprefix("v")
+def version(component: Component, module: str = "k8s.io/kubernetes") -> str:
+    """Return the release of a module that a component is built from, such as `1.36.3`."""
+    return _required_version(component, module).removeprefix("v")
 
 
 def build(component: Component) -> Path:

@@ -35,8 +35,10 @@ PACKAGES = (
     "ca-certificates",
     "curl",
     "ethtool",
+    "ibverbs-providers",
     "ibverbs-utils",
     "iproute2",
+    "irqbalance",
     "kmod",
     "less",
     "numactl",
@@ -45,11 +47,14 @@ PACKAGES = (
     "rdma-core",
 )
 
-UNUSED_FILES = (
+UNUSED_DOCUMENTS = (
     "/usr/share/doc/*",
     "/usr/share/info/*",
     "/usr/share/locale/*",
     "/usr/share/man/*",
+)
+UNUSED_FILES = (
+    *UNUSED_DOCUMENTS,
     *(
         f"/lib/modules/*/kernel/{folder}/*"
         for folder in (
@@ -76,6 +81,7 @@ NODE_PROGRAMS = {
     "usr/local/bin/containerd-shim-runc-v2": (gobuild.CONTAINERD, "containerd-shim-runc-v2"),
     "usr/local/bin/ctr": (gobuild.CONTAINERD, "ctr"),
     "usr/lib/lab/deviceplugin": (gobuild.DEVICE_PLUGIN, "deviceplugin"),
+    "usr/lib/lab/k8s-rdma-shared-dp": (gobuild.RDMA_PLUGIN, "k8s-rdma-shared-dp"),
 }
 
 IMAGES = {

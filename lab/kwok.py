@@ -165,7 +165,7 @@ class Fleet(Api):
         """Return when every replica of every Deployment is available and every budget has been counted."""
         self.wait_until(self._settled, "has Deployments that are not complete", patience_s)
 
-    def wait_until(self, holds: Callable[[], bool], otherwise: str, patience_s: float = 60) -> None:
+    def wait_until(self, holds: Callable[[], bool], otherwise: str, patience_s: float = 240) -> None:
         """Return when something holds; raise LabError when it does not in time."""
         deadline = time.monotonic() + patience_s
         while not holds():

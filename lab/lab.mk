@@ -3,9 +3,10 @@ LAB_NODES ?= 1
 NODE ?= numaforge-lab-1
 ADMISSIONS ?= 1000
 SEED ?= 1
+FUZZ ?= 120
 
 # What `make test` leaves out, in parts that can be run alone.
-PARTS := oracle kubelets admissions fleet workers rollout maintenance
+PARTS := hosts oracle kubelets admissions fleet workers rollout maintenance roots fuzz
 PART  ?= $(PARTS)
 LONG  := $(PYTHON) -m pytest -m long --durations 20
 
@@ -35,15 +36,18 @@ lab-kubectl: setup ## run kubectl against the lab's cluster (CMD="get nodes")
 kubelets: setup ## build kubelets 1.30 to 1.36
 	@$(PYTHON) -m lab kubelets
 
-test-all: setup ## what takes long, or some of it (PART="oracle kubelets admissions fleet workers rollout maintenance")
+test-all: setup ## what takes long, or some of it (PART="hosts oracle kubelets admissions fleet workers rollout maintenance roots fuzz")
 	@set -e; for part in $(PART); do $(MAKE) --no-print-directory test-$$part; done
 
-test-oracle: setup ## 47,000 configurations and 27,000 pods against the kubelet's own code (ORACLE_MINORS="1.36" ORACLE_SCALE=2)
-	@$(LONG) -s tests/oracle
+test-hosts: setup ## over SSH: a change of every part that is killed, powered off and rebooted at every step
+	@$(LONG) -n 3 --dist worksteal tests/ssh
+
+test-oracle: setup ## 47,000 configurations and 27,000 pods against the kubelet's own code, and 5,000 against the RDMA plugin's; 10,000 plans against a second reading of the machines (ORACLE_MINORS="1.36" ORACLE_SCALE=2)
+	@$(LONG) -s tests/oracle tests/unit/planning/test_remedies.py
 
 test-kubelets: kubelets ## `check` against all seven kubelets; renews the record that docs/check.md quotes
 	@NUMAFORGE_KUBELETS=all NUMAFORGE_KUBELET_RECORD=docs/kubelets.json $(PYTHON) -m pytest tests/lab/test_kubelets.py
-	@$(PYTHON) docs/check_examples.py
+	@$(PYTHON) -m docs.check_examples
 
 test-admissions: setup ## random pods, `admit` against the live kubelet (ADMISSIONS=5000 SEED=2)
 	@NUMAFORGE_ADMISSIONS=$(ADMISSIONS) NUMAFORGE_SEED=$(SEED) $(PYTHON) -m pytest -m '' tests/lab/test_admission_live.py
@@ -55,7 +59,14 @@ test-workers: setup ## three virtual workers, pods that move between them
 	@$(LONG) tests/lab/test_rollout_workers.py
 
 test-rollout: setup ## a roll-out on the virtual node that is killed, delayed, cut off at every moment
-	@$(LONG) -n 2 --dist loadfile tests/lab/test_rollout.py tests/lab/test_rollout_hostile.py tests/lab/test_transaction.py
+	@$(LONG) -n 2 --dist loadfile $(addprefix tests/lab/test_,rollout.py rollout_hostile.py transaction.py configz.py site.py wheel.py)
 
-test-maintenance: setup ## a maintenance with a reboot on the virtual node that is reset at every step, two labs at once
+test-roots: setup ## what is written, read by the programs of Debian 12 and 13, Ubuntu 22.04, 24.04 and 26.04; a kernel with config_acs
+	@$(LONG) tests/roots
+
+test-fuzz: setup ## an hour of mutated documents, hosts and files against every parser; what is found stays in tests/fuzz/corpus (FUZZ=120 SEED=2)
+	@NUMAFORGE_FUZZ=$(FUZZ) NUMAFORGE_FUZZ_SEED=$(SEED) $(PYTHON) -m pytest -n 2 --durations 20 tests/fuzz
+
+test-maintenance: setup ## a maintenance with a reboot on the virtual node that is reset at every step, two labs at once; the host's settings before and after a boot, and an uninstall
 	@$(LONG) -n 2 --dist worksteal tests/lab/test_reboot.py tests/lab/test_mig.py tests/lab/test_lab_node.py
+	@$(LONG) tests/lab/test_host.py tests/lab/test_uninstall.py

@@ -213,7 +213,7 @@ class Release:
             raise SourceError(f"1.{self.number}: --{found['name']} has a type that is not known: {found[0]}")
         target = _TARGET.search(found["target"])
         kind = _KINDS[go_type]
-        return f"{kind} {self._json_path(target[1])}" if target and kind != "headers" else kind
+        return f"{kind} {self._json_path(target[1])}" if target else kind
 
     def _json_path(self, go_path: str) -> str:
         struct, path = "v1beta1.KubeletConfiguration", []

@@ -75,7 +75,7 @@ class Oracle:
         done = subprocess.run(
             [self._program, self.folder], input=text, capture_output=True, text=True, check=False
         )
-        answers = [json.loads(line) for line in done.stdout.splitlines()]
+        answers = [json.loads(line) for line in done.stdout.split("\n") if line]
         if len(answers) < len(questions):
             raise LabError(
                 f"the oracle {self.minor} ended at {json.dumps(questions[len(answers)])}: "

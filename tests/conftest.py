@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
+from collections.abc import Iterator
+from pathlib import Path
 
+import pytest
 from hypothesis import settings
 
 from lab.paths import REPOSITORY
+from tests.fixtures.api_server import ApiServer, running_api_server
 
 # Tests are not timed: a busy machine says nothing about the code. The same examples are tried in every run.
 settings.register_profile("numaforge", deadline=None, derandomize=True, print_blob=True)
@@ -19,3 +24,12 @@ if (worker := os.environ.get("PYTEST_XDIST_WORKER", "gw0")) != "gw0":
 
 # Whoever ends a run in the background does it with SIGTERM, and what was started is to be stopped then, too.
 signal.signal(signal.SIGTERM, signal.default_int_handler)
+
+
+@pytest.fixture
+def api(tmp_path: Path) -> Iterator[ApiServer]:
+    """As much of an API server as a real kubectl needs to look at nodes and Leases."""
+    if shutil.which("kubectl") is None:
+        pytest.skip("needs kubectl")
+    with running_api_server(tmp_path) as server:
+        yield server

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pyinfra import host
 
-from numaforge.hosts import planned, role
+from numaforge.hosts import planned, role, show_alone
 from numaforge.roles.maintenance import take_part
 from numaforge.rollout import events
 
@@ -16,5 +16,5 @@ def kubelet() -> None:
     """Bring the kubelet to the plan; the hugepage pools are part of that while it runs."""
     if planned(host).kubelet is None:
         events.record("without-kubelet", host.name)
-        host.log("no kubelet on this host and none in the profile: nothing to configure")
+        show_alone(host, "no kubelet on this host and none in the profile: nothing to configure")
     take_part()

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pyinfra import host
 
 from numaforge.errors import HostError
-from numaforge.hosts import planned, role, roles_of, seen
+from numaforge.hosts import MAINTENANCE, datum, planned, role, roles_of, seen
 from numaforge.node.part import Goal
 from numaforge.rollout import events
 from numaforge.rollout.options import PLACE, read_options
@@ -55,8 +55,8 @@ def _carry_out() -> None:
         plan,
         seen(host),
         frozenset(roles_of(host)),
-        start_seconds=int(host.data.get("kubelet_start_seconds", 120)),
-        stable_seconds=int(host.data.get("kubelet_stable_seconds", 10)),
+        start_seconds=datum(host, "kubelet_start_seconds"),
+        stable_seconds=datum(host, "kubelet_stable_seconds"),
     )
     target = Target(goal)
     options = read_options(host.data.get(PLACE), host.data.get(f"{PLACE}_options"))
@@ -67,7 +67,7 @@ def _carry_out() -> None:
             remedy="remove without_drain, or run plain pyinfra, which obeys it",
         )
     maintain(
-        name="Carry out the maintenance",
+        name=MAINTENANCE,
         target=target,
         options=options,
         ask_cluster=host.data.get(f"{PLACE}_options") is not None,

@@ -18,8 +18,9 @@ from numaforge.hosts import (
     reached,
     script_command,
     script_output,
-    show_changes,
-    show_lines,
+    show_change,
+    show_end,
+    show_unfinished,
 )
 from numaforge.node.look import look
 from numaforge.node.need import need, pending
@@ -36,7 +37,7 @@ from numaforge.rollout.options import RolloutOptions
 from numaforge.rollout.patience import patiently
 from numaforge.rollout.steps import run
 
-from .rollout import announce_outlook, roll_out
+from .rollout import announce_outlook, refuse_without_means, roll_out
 from .target import Target
 
 _LOOK_SECONDS = 120  # from the look at a host to the first attempt to change it
@@ -58,6 +59,7 @@ def maintain(target: Target, options: RolloutOptions, ask_cluster: bool) -> Comm
         announce(host, [sentence])
         if by_rollout:  # which knows how far the node is in the cluster, and ends it
             announce_outlook(host, target, options, [sentence])
+            show_unfinished(host, sentence)
             yield host_command(roll_out, target, options)
             return
         yield script_command(settle_script())
@@ -69,19 +71,24 @@ def maintain(target: Target, options: RolloutOptions, ask_cluster: bool) -> Comm
     unreadable = (
         why_unreadable(lambda: read_answer(ask(target.endpoint.script))) if by_rollout and drains else ""
     )
+    labels = target.relabelling if by_rollout else ()
+    taken_out = by_rollout and (drains or bool(labels))
     announce_outlook(host, target, options, sentences, unreadable)
-    announce(host, pending(target.goal, found))
-    if transaction is not None:
-        show_changes(host, [change for part in transaction.parts for change in part.changed])
-        show_lines(host, transaction.moves)
-        announce(host, transaction.sentences)
-    if by_rollout and (drains or found.unproved or ask_cluster):
+    show_change(
+        host,
+        transaction,
+        pending(target.goal, found),
+        labels=labels,
+        drains=taken_out,
+        undrained=options.without_drain if target.joined else None,
+    )
+    if taken_out:
+        refuse_without_means(options)
+    if taken_out or (by_rollout and (found.unproved or ask_cluster)):
         yield host_command(roll_out, target, options)
     elif transaction is None:
         host.noop("the node is already as planned")
     else:
-        if drains and target.joined:
-            announce(host, [f"the node is not drained: {options.without_drain}"])
         yield host_command(_change, transaction, options.unreachable_seconds, target.kubelet_unit)
 
 
@@ -106,4 +113,6 @@ def _change(on: Host, transaction: Transaction, unreachable_seconds: float, unit
         raise HostError(result.reason, remedy="run again")
     if result.outcome != "applied":
         raise HostError(result.message)
-    on.log(f"{result.outcome}: {result.reason or 'the node is as planned'}")
+    said = result.reason or "the node is as planned"
+    on.log(f"{result.outcome}: {said}")
+    show_end(on, said)

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack
 
 from pyinfra.api import Host
 
-from numaforge.errors import HostError
+from numaforge.errors import HostError, NumaforgeError
+from numaforge.findings import Severity
+from numaforge.hosts import show_end
+from numaforge.preflight import Check, errors
+from numaforge.preflight.cluster import permission_check
+from numaforge.preflight.runner import verification_check
 from numaforge.rollout import events
 from numaforge.rollout.budget import Budget, CachedPool
 from numaforge.rollout.kubectl import KubectlCluster
@@ -34,13 +40,28 @@ class _Clusters:
         self._known: dict[str, KubectlCluster] = {}
         self._cached_pools: dict[tuple[KubectlCluster, Budget], CachedPool] = {}
         self.failed: dict[str, Ending] = {}
+        self._lacking: dict[str, tuple[Check, ...]] = {}
+        self._looking = threading.Lock()  # hosts come here side by side
 
     def of(self, options: RolloutOptions) -> KubectlCluster:
         """Return the cluster that the options name."""
-        key = options.model_dump_json(include={"kubeconfig", "context", "namespace", "kubectl"})
+        key = _key(options)
         if key not in self._known:
             self._known[key] = self._open.enter_context(options.cluster())
         return self._known[key]
+
+    def lacking(self, options: RolloutOptions) -> tuple[Check, ...]:
+        """Return what a roll-out would lack here and in the cluster, found out once in a run."""
+        key = f"{_key(options)} {options.verify}"
+        with self._looking:
+            if key not in self._lacking:
+                try:
+                    checks = [permission_check(self.of(options), options)]
+                except NumaforgeError as error:
+                    checks = [Check("login", str(error), Severity.ERROR)]
+                checks += [verification_check()] if options.verify else []
+                self._lacking[key] = errors(checks)
+        return self._lacking[key]
 
     def cached_pool(self, options: RolloutOptions) -> CachedPool:
         """Return what this run sees of the pool."""
@@ -50,7 +71,26 @@ class _Clusters:
         return self._cached_pools[key]
 
 
+def _key(options: RolloutOptions) -> str:
+    return options.model_dump_json(include={"kubeconfig", "context", "namespace", "kubectl"})
+
+
 _clusters = _Clusters()
+
+
+def refuse_without_means(options: RolloutOptions) -> None:
+    """Raise NumaforgeError where a roll-out could not be ended here: before a drain, and in a dry run.
+
+    `numaforge rollout` looks itself, once for all the runs that it starts.
+    """
+    if events.heard():
+        return
+    lacking = _clusters.lacking(options)
+    if lacking:
+        raise HostError(
+            "nothing was changed, a roll-out lacks what it needs:\n  " + "\n  ".join(map(str, lacking)),
+            remedy="`numaforge doctor INVENTORY` shows it all",
+        )
 
 
 def announce_outlook(
@@ -69,6 +109,7 @@ def announce_outlook(
         sentences=list(sentences),
         allocatable=target.expected.allocatable,
         labels=target.expected.labels,
+        fixed_mig=target.expected.fixed_mig,
         options=options.model_dump(),
         unreadable=unreadable,
     )
@@ -80,7 +121,7 @@ def roll_out(host: Host, target: Target, options: RolloutOptions) -> None:
     Raises NumaforgeError unless it ends as planned.
     """
     role = RunRole(**(host.data.get(f"{PLACE}_run") or {}))
-    verification = verification_of(host) if options.verify else None
+    verification = verification_of(host) if options.verify and target.saves_plan else None
     if verification is not None:
         verification.refuse_unreachable()
     machine = PyinfraMachine(host, target, verification)
@@ -110,6 +151,7 @@ def roll_out(host: Host, target: Target, options: RolloutOptions) -> None:
         machine.proved()
     if outcome.ending not in _GOOD:
         raise HostError("\n".join([f"{outcome.ending}: {outcome.reason}", *outcome.details]))
+    show_end(host, outcome.reason)
 
 
 def _veto(options: RolloutOptions, role: RunRole) -> str | None:

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
+from numaforge.errors import PlanError
 from numaforge.kubelet.admission.gpu_resources import GPU_RESOURCE
 from numaforge.kubelet.config.flags import flag_value
 from numaforge.node.look import NodeQuery, question
 from numaforge.node.part import Goal
+from numaforge.planning.device_plugin.labels import MIG_LABEL
+from numaforge.planning.document import loads
+from numaforge.planning.model import PLAN_PATH, NodePlan
+from numaforge.planning.rdma.manifests import POOLS_LABEL
 from numaforge.rollout.configz import KubeletEndpoint, kubelet_endpoint
 from numaforge.rollout.gate import Expected
 
@@ -38,7 +45,7 @@ class Target:
     def expected(self) -> Expected:
         """What the cluster is to say of the node afterwards: what the roles that were called are to bring."""
         plan, roles = self.goal.plan, self.goal.roles
-        if plan.kubelet is None or not roles & {"kubelet", "mig"}:
+        if plan.kubelet is None or not self._labels_count:
             return Expected()
         quantities = plan.allocatable.quantities if plan.allocatable else {}
         gpus = any(GPU_RESOURCE.fullmatch(name) for name in quantities)
@@ -48,7 +55,26 @@ class Target:
             settings=plan.kubelet.settings if "kubelet" in roles else {},
             allocatable=quantities,
             all_gpus=gpus or (plan.device_plugin is not None and bool(quantities)),
-            labels=plan.labels,
+            labels={**self._retired_labels, **plan.labels},
+            prefixes=_prefixes(plan, self._earlier) if quantities or not plan.rdma.pools_deployed else (),
+            fixed_mig="mig" in roles and plan.mig.managed_by != "dra-driver" and bool(plan.mig.gpus),
+        )
+
+    @property
+    def saves_plan(self) -> bool:
+        """Whether the plan is saved on the host, where the suite reads it; that of a removal is not."""
+        return any(file.path == PLAN_PATH for file in self.goal.plan.files)
+
+    @property
+    def relabelling(self) -> tuple[str, ...]:
+        """What the plan has otherwise with the labels than the one that an earlier run left on the host."""
+        if not self._labels_count:
+            return ()
+        wanted, earlier = self.goal.plan.labels, self._earlier_labels
+        changed = [name for name in sorted({*wanted, *earlier}) if wanted.get(name) != earlier.get(name)]
+        return tuple(
+            f"the Node's label {name} {f'becomes {wanted[name]}' if name in wanted else 'is put back'}"
+            for name in changed
         )
 
     @property
@@ -61,6 +87,35 @@ class Target:
         """What a change of the host is decided on."""
         return question(self.goal)
 
+    @cached_property
+    def _earlier(self) -> NodePlan | None:
+        """The plan that an earlier run left on the host; one that cannot be read is as good as none."""
+        text = self.goal.machine.previous_plan
+        try:
+            return loads(text) if text else None
+        except PlanError:
+            return None
+
+    @property
+    def _labels_count(self) -> bool:
+        """Whether a role was called that has to do with labels."""
+        return bool(self.goal.roles & {"kubelet", "mig", "rdma"})
+
+    @property
+    def _retired_labels(self) -> dict[str, None]:
+        """The labels in our own name that an earlier plan had: others have none that could be put back."""
+        return {name: None for name in (MIG_LABEL, POOLS_LABEL) if name in self._earlier_labels}
+
+    @property
+    def _earlier_labels(self) -> Mapping[str, str]:
+        return self._earlier.labels if self._earlier else {}
+
     @property
     def _flags(self) -> tuple[str, ...]:
         return self.goal.machine.kubelet.flags if self.goal.machine.kubelet else ()
+
+
+def _prefixes(*plans: NodePlan | None) -> tuple[str, ...]:
+    """Return the prefixes of resources that the shared RDMA device plugin alone advertises on a node."""
+    deployed = (plan.rdma for plan in plans if plan and plan.rdma.pools_deployed)
+    return tuple(sorted({f"{pool.resource.partition('/')[0]}/" for rdma in deployed for pool in rdma.pools}))

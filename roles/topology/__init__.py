@@ -2,69 +2,112 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from pyinfra import host
 
 from numaforge.errors import HostError, ProfileError
-from numaforge.hosts import detect, planned, remember, role
+from numaforge.hosts import datum, detect, detect_for_change, planned, remember, role, show_notices
 from numaforge.kinds import once_per_kind
 from numaforge.planning.document import dumps as plan_document
 from numaforge.planning.node import plan_node
-from numaforge.profile import load_profile
+from numaforge.profile import NodeProfile, load_profile
+from numaforge.rollout import events
+from numaforge.rollout.leftovers import left_in_cluster
 from numaforge.snapshot import Snapshot
 from numaforge.topology import read_topology
 
-__all__ = ["record", "topology"]
+__all__ = ["capture", "record", "removal", "topology"]
+
+CAPTURED = "captured"
+"""The kind of the event that names the file of a host's snapshot."""
+
+RECORDED = "recorded"
+"""The kind of the event that names the files of a host's snapshot and plan."""
 
 _load_profile = once_per_kind(load_profile)
+_NOTHING: dict[str, Any] = {"name": "nothing", "kubelet": {"state": "absent"}}
 
 
 @role("Topology")
 def topology() -> None:
     """Detect the machine and plan it by the host data `numaforge_profile`.
 
-    The plan is saved on the host with what it changes there.
+    The plan is saved on the host with what it changes there. A host that lacks what a maintenance needs is
+    refused here, before anything is changed.
     """
-    _plan()
+    _plan(_profile(), detect_for_change(host))
+
+
+@role("Topology")
+def removal() -> None:
+    """Detect the machine and plan it without numaforge: what earlier runs have changed is taken back.
+
+    Of the host data `numaforge_profile` only what a maintenance may do counts, its section `maintenance`.
+    """
+    wish = datum(host, "numaforge_profile")
+    allowed = _load_profile(wish).maintenance.model_dump(exclude_unset=True) if wish is not None else {}
+    _plan(_load_profile({**_NOTHING, "maintenance": allowed}), detect_for_change(host), saved=False)
 
 
 @role("Record")
 def record() -> None:
     """Detect and plan, change nothing on the host; save OUT/HOST.snapshot.json and OUT/HOST.plan.json here.
 
-    OUT is the host data `out` (`--data out=DIR`), by default `numaforge-out`.
+    OUT is the host data `out` (`--data out=DIR`), by default `numaforge-out`. The snapshot is saved also
+    where there is no plan: where the profile is missing or refused.
     """
-    snapshot = _plan()
-    folder = Path(str(host.data.get("out", "numaforge-out")))
-    name = host.name.replace("/", "_")
+    snapshot = detect(host)
+    saved = _save("snapshot", snapshot.to_json())
+    _plan(_profile(), snapshot)
+    plan = _save("plan", plan_document(planned(host)))
+    events.record(RECORDED, host.name, file=str(saved), plan=str(plan))
+
+
+@role("Capture")
+def capture() -> None:
+    """Save OUT/HOST.snapshot.json here, as `record` does, and tell the process that started this run."""
+    events.record(CAPTURED, host.name, file=str(_save("snapshot", detect(host).to_json())))
+
+
+def _save(kind: str, text: str) -> Path:
+    folder = Path(datum(host, "out"))
+    file = folder / f"{host.name.replace('/', '_')}.{kind}.json"
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        (folder / f"{name}.snapshot.json").write_text(snapshot.to_json(), encoding="utf-8")
-        (folder / f"{name}.plan.json").write_text(plan_document(planned(host)), encoding="utf-8")
+        file.write_text(text, encoding="utf-8")
     except OSError as error:
         raise HostError(
             f"cannot be written: {error.strerror}",
             where=f"out={folder}",
             remedy="name another folder: --data out=DIR",
         ) from error
-    host.log(f"saved {folder / name}.snapshot.json and {folder / name}.plan.json")
+    host.log(f"saved {file}")
+    return file
 
 
-def _plan() -> Snapshot:
-    """Find out everything that the run needs to know, and remember it."""
-    wish = host.data.get("numaforge_profile")
+def _profile() -> NodeProfile:
+    wish = datum(host, "numaforge_profile")
     if wish is None:
         raise ProfileError(
             "is not set",
             where="host data numaforge_profile",
             remedy="name a ready profile or a YAML file in the inventory's group_data",
         )
-    profile = _load_profile(wish)
-    snapshot = detect(host)
+    return _load_profile(wish, where="host data numaforge_profile")
+
+
+def _plan(profile: NodeProfile, snapshot: Snapshot, *, saved: bool = True) -> None:
+    """Find out everything that the run needs to know, and remember it.
+
+    A plan that is not `saved` on the host leaves no file there, not even one that says that nothing is set.
+    """
     machine = read_topology(snapshot)
     plan = plan_node(machine, profile)
+    if not saved:
+        unit = [file for file in plan.files if file.role == "kubelet"]  # a flag that others need
+        plan = replace(plan, files=tuple(unit), notices=(*plan.notices, *left_in_cluster(machine)))
     remember(host, machine, plan)
-    for notice in plan.notices:
-        host.log(f"{notice.id}: {notice.message}")
-    return snapshot
+    show_notices(host, plan.notices)

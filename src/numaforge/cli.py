@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+import codecs
+import errno
+import io
+import json
 import os
+import re
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
+from itertools import pairwise
+from pathlib import Path
 
 import click
 
@@ -12,13 +20,21 @@ from numaforge import __version__
 from numaforge.commands.admit import admit
 from numaforge.commands.capture import capture
 from numaforge.commands.check import check
+from numaforge.commands.completion import COMPLETE, complete, completion
+from numaforge.commands.convert import convert
 from numaforge.commands.device_plugin import device_plugin
+from numaforge.commands.diff import diff
+from numaforge.commands.doctor import doctor
 from numaforge.commands.draw import draw
 from numaforge.commands.fit import fit
+from numaforge.commands.gpudirect import gpudirect
 from numaforge.commands.gpus import gpus
+from numaforge.commands.host import host
 from numaforge.commands.init import init
 from numaforge.commands.mig import mig
+from numaforge.commands.options import screen_options
 from numaforge.commands.plan import plan
+from numaforge.commands.rdma import rdma
 from numaforge.commands.rollout import rollout
 from numaforge.commands.schema import schema
 from numaforge.commands.topology import topology
@@ -29,23 +45,33 @@ from numaforge.report.terminal import plain
 # A command imports what takes time when it runs: `--help` answers at once.
 COMMANDS: tuple[click.Command, ...] = (
     init,
+    doctor,
     capture,
     topology,
     plan,
+    convert,
     draw,
+    diff,
     check,
     admit,
     fit,
     gpus,
+    host,
+    gpudirect,
     mig,
     device_plugin,
+    rdma,
     rollout,
     verify,
     schema,
+    completion,
 )
 
 _INTERRUPTED = 130  # as a shell reports SIGINT
 _BROKEN_PIPE = 141  # as a shell reports SIGPIPE
+_ESCAPED = "numaforge.escaped"
+_WRITTEN = ("-o", "--output", "--to")  # where - is standard output
+_EMPTY_OPTION = re.compile(r"--[a-z-]+=")
 _FAULT = 70  # EX_SOFTWARE of sysexits.h: a fault of numaforge itself, never an answer
 
 
@@ -56,26 +82,26 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def run(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code; the one place where errors are printed."""
+    _prepare_streams()
     try:
-        # Group.main() would answer a broken pipe and an interrupt in its own way.
-        given = list(sys.argv[1:] if arguments is None else arguments)
-        with numaforge.make_context("numaforge", given) as context:
-            result = numaforge.invoke(context)
+        result = _invoke(list(sys.argv[1:] if arguments is None else arguments))
         sys.stdout.flush()
     except click.exceptions.Exit as end:
         return end.exit_code
     except NumaforgeError as error:
         return _complain(str(error), error.exit_code)
     except click.ClickException as error:
-        error.show()
+        with suppress(OSError):
+            error.show()
         return ExitCode.BAD_INPUT
     except KeyboardInterrupt:
         return _complain("interrupted", _INTERRUPTED)
-    except BrokenPipeError:
-        # The reader of our output closed it; without this Python complains again when it flushes at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except BrokenPipeError:  # the reader of our output closed it
+        _discard_output()
         return _BROKEN_PIPE
     except (OSError, UnicodeDecodeError) as error:
+        if isinstance(error, OSError) and error.errno == errno.ENOSPC and error.filename is None:
+            _discard_output()
         return _complain(_in_words(error), ExitCode.BAD_INPUT)
     except Exception as fault:
         if os.environ.get("NUMAFORGE_TRACEBACK"):
@@ -88,8 +114,62 @@ def run(arguments: Sequence[str] | None = None) -> int:
     return result if isinstance(result, int) else ExitCode.YES
 
 
+def _invoke(given: list[str]) -> object:
+    """Carry out the command, or complete one for a shell."""
+    if (asked := os.environ.get(COMPLETE)) is not None:
+        return complete(numaforge, asked)
+    _refuse_empty(given)
+    _refuse_input_twice(given)
+    # Group.main() would answer a broken pipe and an interrupt in its own way.
+    with numaforge.make_context("numaforge", given) as context:
+        return numaforge.invoke(context)
+
+
+def _prepare_streams() -> None:
+    """Have every text printed: what an encoding cannot say is escaped, and a closed stream takes nothing."""
+    codecs.register_error(_ESCAPED, _escape)
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is None:
+            setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115 (as long as we run)
+        elif isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors=_ESCAPED)
+
+
+def _escape(error: UnicodeError) -> tuple[str, int]:
+    r"""Return characters as `\u2026`, which JSON reads back and people can look up."""
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    return json.dumps(error.object[error.start : error.end])[1:-1], error.end
+
+
+def _discard_output() -> None:
+    """Have Python not complain again when it flushes at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _refuse_empty(given: Sequence[str]) -> None:
+    """Refuse an empty argument: a variable of a shell that is not set must not mean this machine."""
+    for before, argument in pairwise(["numaforge", *given]):
+        if not argument or _EMPTY_OPTION.fullmatch(argument):
+            raise click.UsageError(
+                f"what follows {before!r} is empty; is a variable of your shell not set?"
+                if not argument
+                else f"{argument!r} is given nothing; is a variable of your shell not set?"
+            )
+
+
+def _refuse_input_twice(given: Sequence[str]) -> None:
+    """Refuse to take standard input for two files: the second would be empty."""
+    ours = given[: given.index("--")] if "--" in given else given
+    read = [after for before, after in pairwise(["numaforge", *ours]) if before not in _WRITTEN]
+    if read.count("-") > 1:
+        raise click.UsageError("- is standard input, which is read once: name a file for the other")
+
+
 def _complain(message: str, exit_code: int) -> int:
-    click.echo(f"numaforge: {plain(message)}", err=True)
+    with suppress(OSError):  # where standard error is full or gone, the exit code still says it
+        click.echo(f"numaforge: {plain(message)}", err=True)
     return exit_code
 
 
@@ -110,7 +190,7 @@ def numaforge() -> None:
 
 
 for _command in COMMANDS:
-    numaforge.add_command(_command)
+    numaforge.add_command(screen_options(_command))
 
 
 if __name__ == "__main__":

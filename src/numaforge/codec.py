@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Generic, TypeVar
 
 from numaforge.cpulist import CPULIST_PATTERN, format_cpulist, parse_cpulist
 from numaforge.errors import NumaforgeError
+from numaforge.given import NotJsonError, parse_json
 from numaforge.mistakes import dotted, path_of, sentence
 
 if TYPE_CHECKING:
@@ -57,8 +58,11 @@ class DocumentKind(Generic[Held]):
 
         if not isinstance(document, dict):
             raise self._refusal(f"a {self.name} is a JSON object")
-        if document.get("schema") != self.number:
-            raise self._refusal(f"the {self.name} has schema {document.get('schema')!r}, not {self.number}")
+        found = document.get("schema")
+        if type(found) is int and found > self.number:
+            raise newer(self.error, self.name, found, self.number)
+        if type(found) is not int or found != self.number:
+            raise self._refusal(f"the {self.name} has schema {found!r}, not {self.number}")
         body = {name: value for name, value in document.items() if name not in self._head}
         try:
             return self._adapter.validate_json(json.dumps(body), strict=True)
@@ -73,8 +77,8 @@ class DocumentKind(Generic[Held]):
     def loads(self, text: str) -> Held:
         """Return what the document in a text holds; raises `error` for text that is no such document."""
         try:
-            document = json.loads(text)
-        except (ValueError, RecursionError) as error:
+            document = parse_json(text)
+        except NotJsonError as error:
             raise self._refusal(f"not JSON: {error}") from error
         return self.decode(document)
 
@@ -105,6 +109,15 @@ class DocumentKind(Generic[Held]):
     def _refusal(self, message: str, place: str = "") -> NumaforgeError:
         where = f"{self.name}.{place}" if place else self.name
         return self.error(message, where=where, remedy=self.remedy)
+
+
+def newer(error: type[NumaforgeError], name: str, found: int, known: int) -> NumaforgeError:
+    """Return the refusal of a document that a newer release has written."""
+    return error(
+        f"a newer numaforge wrote this {name}: it has schema {found}, and {known} is read here",
+        where=name,
+        remedy="upgrade numaforge, as it was installed: pip install --upgrade numaforge",
+    )
 
 
 class _Cpulist:

@@ -9,6 +9,7 @@ from numaforge.errors import NumaforgeError
 
 # The kernel's largest NR_CPUS is 8192; a range beyond it is a typing error, not a machine.
 _LARGEST_ID = 65535
+_LONGEST_ID = 20  # digits; int() refuses thousands of them
 
 # Its form, for schemas; that ranges ascend is for `parse_cpulist` to say.
 CPULIST_PATTERN = r"^(\s*[0-9]+(-[0-9]+)?\s*(,\s*[0-9]+(-[0-9]+)?\s*)*)?$"
@@ -44,5 +45,14 @@ def format_cpulist(ids: Iterable[int]) -> str:
     return ",".join(str(run[0][1]) if len(run) == 1 else f"{run[0][1]}-{run[-1][1]}" for run in runs)
 
 
+def format_cpumask(ids: Iterable[int]) -> str:
+    """Return a set of CPUs as the kernel's bitmap: groups of 32 bits in hex, the highest first."""
+    bits = f"{sum(1 << each for each in set(ids)):x}"
+    width = -(-len(bits) // 8) * 8
+    padded = bits.zfill(width)
+    groups = [padded[start : start + 8] for start in range(0, width, 8)]
+    return ",".join([groups[0].lstrip("0") or "0", *groups[1:]])
+
+
 def _is_id(text: str) -> bool:
-    return text.isascii() and text.isdigit()
+    return text.isascii() and text.isdigit() and len(text) <= _LONGEST_ID

@@ -11,6 +11,10 @@ from typing import Any
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic_core.core_schema import DictSchema
 
+# What a schema says of a key besides what it accepts, and what holds values of the key, not schemas.
+_SAID = ("default", "description", "examples")
+_PLAIN = ("default", "examples", "enum", "required")
+
 
 def json_schema(name: str) -> dict[str, Any]:
     """Return the JSON Schema, draft 2020-12, of a "profile", a "plan" or a "topology"."""
@@ -19,9 +23,9 @@ def json_schema(name: str) -> dict[str, Any]:
 
 
 def _profile() -> dict[str, Any]:
-    from numaforge.profile import NodeProfile, ready_profiles
+    from numaforge.profile import NodeProfile, machine_profiles, ready_profiles
 
-    body = NodeProfile.model_json_schema(schema_generator=_Generator)
+    body = _with_nulls(NodeProfile.model_json_schema(schema_generator=_Generator))
     # Read while a profile is loaded, so neither is a field of the model.
     head = {
         "$schema": {
@@ -30,13 +34,41 @@ def _profile() -> dict[str, Any]:
             "examples": ["../schemas/profile.json"],
         },
         "extends": {
-            "enum": [*ready_profiles(), None],
+            "enum": [*ready_profiles(), *machine_profiles(), None],
             "default": None,
             "description": "The ready profile to start from.",
             "examples": ["training"],
         },
     }
     return {**body, "properties": {**head, **body["properties"]}}
+
+
+def _with_nulls(schema: Any) -> Any:
+    """Let null stand for every key that may be left out, as it does in a profile."""
+    if isinstance(schema, list):
+        return [_with_nulls(held) for held in schema]
+    if not isinstance(schema, dict):
+        return schema
+    required = schema.get("required", ())
+    made = {name: held if name in _PLAIN else _with_nulls(held) for name, held in schema.items()}
+    if schema.get("type") != "object":
+        return made
+    if "properties" in schema:
+        made["properties"] = {
+            key: _with_nulls(held) if key in required else _or_null(_with_nulls(held))
+            for key, held in schema["properties"].items()
+        }
+    if isinstance(schema.get("additionalProperties"), dict):
+        made["additionalProperties"] = _or_null(made["additionalProperties"])
+    return made
+
+
+def _or_null(schema: dict[str, Any]) -> dict[str, Any]:
+    if {"type": "null"} in schema.get("anyOf", ()) or schema.get("type") == "null":
+        return schema
+    said = {name: held for name, held in schema.items() if name in _SAID}
+    accepted = {name: held for name, held in schema.items() if name not in _SAID}
+    return {"anyOf": [accepted, {"type": "null"}], **said}
 
 
 def _plan() -> dict[str, Any]:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 
-from numaforge.planning.model import NodePlan, TuningPlan
+from numaforge.cpulist import format_cpulist, format_cpumask
+from numaforge.planning.model import InterruptsPlan, NodePlan, TuningPlan
 from numaforge.quantity import parse_bytes
 from numaforge.topology.model import NodeTopology
 
 _TRANSPARENT_HUGEPAGES = "/sys/kernel/mm/transparent_hugepage"
+KSM = "/sys/kernel/mm/ksm/run"
 
 
 def governor(cpu: int) -> str:
@@ -21,9 +23,40 @@ def energy_preference(cpu: int) -> str:
     return f"/sys/devices/system/cpu/cpu{cpu}/cpufreq/energy_performance_preference"
 
 
+def cpu_folder(cpu: int) -> str:
+    """Return the folder of a CPU, with its last slash."""
+    return f"/sys/devices/system/cpu/cpu{cpu}/"
+
+
+def online(cpu: int) -> str:
+    """Return the path of the switch that takes a CPU offline."""
+    return f"{cpu_folder(cpu)}online"
+
+
+def switched_cpu(path: str) -> int | None:
+    """Return the CPU of such a switch, None for any other path."""
+    match = re.fullmatch(r"/sys/devices/system/cpu/cpu(\d+)/online", path)
+    return int(match[1]) if match else None
+
+
+def idle_state(cpu: int, index: int) -> str:
+    """Return the path that switches a CPU's sleep state off."""
+    return f"/sys/devices/system/cpu/cpu{cpu}/cpuidle/state{index}/disable"
+
+
+def turbo(switch: str) -> str:
+    """Return the path of "intel_pstate/no_turbo" or "cpufreq/boost"."""
+    return f"/sys/devices/system/cpu/{switch}"
+
+
 def transparent_hugepages(setting: str) -> str:
-    """Return the path of "enabled" or "defrag"."""
+    """Return the path of "enabled", "defrag" or "khugepaged/defrag"."""
     return f"{_TRANSPARENT_HUGEPAGES}/{setting}"
+
+
+def rdma_port_state(device: str, port: str) -> str:
+    """Return the path of an RDMA port's state, such as "4: ACTIVE"."""
+    return f"/sys/class/infiniband/{device}/ports/{port}/state"
 
 
 def sysctl(name: str) -> str:
@@ -33,9 +66,10 @@ def sysctl(name: str) -> str:
     return f"/proc/sys/{path}"
 
 
-def hugepage_pool(numa_node: int, size: str) -> str:
-    """Return the folder of one NUMA node's pool of hugepages of a size such as "2Mi"."""
-    return f"/sys/devices/system/node/node{numa_node}/hugepages/hugepages-{parse_bytes(size) // 1024}kB"
+def hugepage_pool(numa_node: int | None, size: str) -> str:
+    """Return the folder of a NUMA node's pool of pages of a size such as "2Mi", or of the machine's."""
+    above = "/sys/kernel/mm" if numa_node is None else f"/sys/devices/system/node/node{numa_node}"
+    return f"{above}/hugepages/hugepages-{parse_bytes(size) // 1024}kB"
 
 
 def tuning_values(tuning: TuningPlan) -> dict[str, str]:
@@ -43,7 +77,18 @@ def tuning_values(tuning: TuningPlan) -> dict[str, str]:
     return {
         **{governor(cpu): value for cpu, value in tuning.governors.items()},
         **{energy_preference(cpu): value for cpu, value in tuning.energy_preferences.items()},
+        **idle_states(tuning),
+        **{turbo(switch): value for switch, value in tuning.turbo.items()},
         **{transparent_hugepages(name): value for name, value in tuning.transparent_hugepages.items()},
+        **({KSM: tuning.ksm} if tuning.ksm is not None else {}),
+        **{online(cpu): "0" for cpu in sorted(tuning.offline.cpus)},
+    }
+
+
+def idle_states(tuning: TuningPlan) -> dict[str, str]:
+    """Return the value of every sleep state that is switched off, by path."""
+    return {
+        idle_state(cpu, state.index): "1" for state in tuning.idle_states_off for cpu in sorted(state.cpus)
     }
 
 
@@ -58,7 +103,21 @@ def kernel_values(tuning: TuningPlan) -> dict[str, str]:
     return tuning_values(tuning) | exact | raised_values(tuning)
 
 
-def pool_pages(numa_node: int, size: str) -> str:
+DEFAULT_AFFINITY = "/proc/irq/default_smp_affinity"
+WORKQUEUES = "/sys/devices/virtual/workqueue/cpumask"
+
+
+def affinity_lines(plan: InterruptsPlan) -> tuple[str, ...]:
+    """Return a plan as the lines that node/parts/interrupts/affinity.sh reads."""
+    masks = {DEFAULT_AFFINITY: plan.default_affinity, WORKQUEUES: plan.workqueues}
+    return (
+        *(f"mask {path} {format_cpumask(cpus)}" for path, cpus in masks.items() if cpus),
+        *(f"device {address} {format_cpulist(cpus)}" for address, cpus in sorted(plan.devices.items())),
+        *(f"rps {name} {format_cpumask(cpus)}" for name, cpus in sorted(plan.rps.items())),
+    )
+
+
+def pool_pages(numa_node: int | None, size: str) -> str:
     """Return the path of one pool's number of pages."""
     return f"{hugepage_pool(numa_node, size)}/nr_hugepages"
 
@@ -66,12 +125,22 @@ def pool_pages(numa_node: int, size: str) -> str:
 def hugepage_counts(plan: NodePlan) -> dict[str, int]:
     """Return the wanted number of pages of every pool that the plan names, by its `nr_hugepages` path."""
     return {
-        pool_pages(node.id, size): pages for node in plan.numa_nodes for size, pages in node.hugepages.items()
+        **{pool_pages(None, size): pages for size, pages in plan.hugepages.items()},
+        **{
+            pool_pages(node.id, size): pages
+            for node in plan.numa_nodes
+            for size, pages in node.hugepages.items()
+        },
     }
 
 
 def hugepage_totals(machine: NodeTopology) -> dict[str, int]:
-    """Return the number of pages that every pool of a NUMA node has, by its `nr_hugepages` path."""
+    """Return the number of pages that every pool has, by its `nr_hugepages` path.
+
+    The machine's own pools are those of a kernel without NUMA nodes; elsewhere they are sums.
+    """
+    if not machine.numa_nodes:
+        return {pool_pages(None, size): pool.total for size, pool in machine.hugepages.items()}
     return {
         pool_pages(node.id, size): pool.total
         for node in machine.numa_nodes

@@ -10,7 +10,15 @@ from functools import wraps
 from hashlib import blake2b
 from typing import ParamSpec, TypeVar
 
-from numaforge.topology.model import Gpu, GpuInstance, HugepagePool, KubeletInstall, NodeTopology, NumaNode
+from numaforge.topology.model import (
+    Gpu,
+    GpuInstance,
+    HugepagePool,
+    KubeletInstall,
+    NodeTopology,
+    NumaNode,
+    PeerMemory,
+)
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -45,8 +53,10 @@ def once_per_kind(function: Callable[P, R]) -> Callable[P, R]:
 def kind_of(machine: NodeTopology, sysctls: Collection[str] = ()) -> NodeTopology:
     """Return the machine without what tells it from others of its kind, and what changes by itself.
 
-    That is its name, its GPUs' identities, health and users, what its kernel was started with, what is free,
-    the state files of its kubelet, which file the kubelet is, and the values of all sysctls but those named.
+    That is its name, its networks and its userland, its GPUs' identities, health and users, what its kernel
+    was started with, what NCCL is told, what is free, the state files of its kubelet, which file the kubelet
+    is, the values of all sysctls but those named, and
+    what its kernel had before numaforge.
     """
     return replace(
         machine,
@@ -56,11 +66,21 @@ def kind_of(machine: NodeTopology, sysctls: Collection[str] = ()) -> NodeTopolog
         gpus=tuple(map(_gpu_kind, machine.gpus)),
         gpu_processes={},
         nvidia_install=None,
+        userland=None,
+        pci_functions=(),
+        peer_memory=PeerMemory(),
         device_holders=None,
+        holders_doubt=None,
+        networks=(),
+        nccl_conf=None,
         numa_nodes=tuple(_without_free_pages(node) for node in machine.numa_nodes),
         hugepages={size: _full(pool) for size, pool in machine.hugepages.items()},
         kubelet=_kubelet_kind(machine.kubelet),
         previous_plan=_plan_kind(machine),
+        kernel_values_record=None,
+        turbo=machine.turbo and replace(machine.turbo, on=True),
+        ksm=machine.ksm and "0",
+        switchable=None,
     )
 
 
@@ -85,6 +105,7 @@ def _gpu_kind(gpu: Gpu) -> Gpu:
         ecc=None,
         remapped_rows=None,
         recovery_action=None,
+        bar1_bytes=None,
     )
 
 

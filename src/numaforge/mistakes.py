@@ -36,7 +36,7 @@ def dotted(path: tuple[str | int, ...]) -> str:
 
 def sentence(detail: Mapping[str, Any]) -> str:
     """Return what is wrong with a value, and what would be accepted, for one of pydantic's error details."""
-    value = _shown(detail["input"])
+    value = shown(detail["input"])
     if kind := _KINDS.get(detail["type"]):
         return f"{value} {kind}"
     match detail["type"]:
@@ -56,6 +56,7 @@ def sentence(detail: Mapping[str, Any]) -> str:
             return f"{value} is not accepted: {detail['msg']}"
 
 
-def _shown(value: object) -> str:
+def shown(value: object) -> str:
+    """Return a value as an error shows it: as Python writes it, cut where it is long."""
     text = repr(value)
     return text if len(text) <= _LONGEST_VALUE else f"{text[:_LONGEST_VALUE]}..."

@@ -11,8 +11,11 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable, Mapping
+import traceback
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 from pyinfra.api import Host, State
@@ -20,12 +23,14 @@ from pyinfra.api.connect import connect_all as connect_to_all
 from pyinfra.api.exceptions import ConnectError
 from pyinfra.api.state import BaseStateCallback
 from pyinfra_cli import cli  # type: ignore[import-untyped]
-from pyinfra_cli.exceptions import CliError  # type: ignore[import-untyped]
+from pyinfra_cli.exceptions import CliError, UnexpectedExternalError  # type: ignore[import-untyped]
 from pyinfra_cli.inventory import make_inventory  # type: ignore[import-untyped]
 from pyinfra_cli.main import main  # type: ignore[import-untyped]
 
 from numaforge.errors import NumaforgeError
-from numaforge.hosts import go_on_without_failed, inspect_once
+from numaforge.hosts import check_strictly, go_on_without_failed, inspect_once, why_refused
+from numaforge.hosts.host_data import refuse, say_refused, set_aside
+from numaforge.hosts.overview import follow, show_overview
 from numaforge.hosts.processes import divide, end_with_others, hosts_of
 from numaforge.rollout import events
 from numaforge.rollout.options import PLACE
@@ -38,31 +43,79 @@ class _Unreachable(BaseStateCallback):
 
     @staticmethod
     def host_connect_error(state: State, host: Host, error: ConnectError) -> None:  # noqa: ARG004 (pyinfra's)
-        events.record("unreachable", host.name, message=str(error))
+        events.record("unreachable", host.name, message=why_refused(str(error)))
 
 
 def adapt() -> None:
     """Change what `pyinfra` does in this process; a `config.py` calls it, which pyinfra runs first.
 
-    A folder stands for its `inventory.py`, and without a terminal a host that cannot be reached fails alone.
+    A folder stands for its `inventory.py`, without a terminal a host that cannot be reached fails alone, and
+    host keys that are not known are refused.
     """
     cli.make_inventory = _inventory_of_file_or_folder
     cli.connect_all = connect_all
+    cli.print_inventory = _and_who_is_refused(cli.print_inventory)
+    check_strictly()
+    if not events.heard():  # who started the run shows all of its hosts itself
+        show_overview(cli)
 
 
 def _inventory_of_file_or_folder(inventory: str, *args: Any, **options: Any) -> Any:
-    """Take the file where a folder is named; pyinfra itself takes files only."""
+    """Take the file where a folder is named; pyinfra itself takes files only.
+
+    Hosts whose data are not accepted are set aside, before pyinfra reads them.
+    """
     file = Path(inventory, "inventory.py")
-    return make_inventory(str(file) if file.is_file() else inventory, *args, **options)
+    is_path = not inventory.startswith("@") and ("/" in inventory or inventory.endswith(".py"))
+    if is_path and "," not in inventory and not Path(inventory).exists():
+        raise CliError(f"there is no inventory {inventory}; name a file, a folder or a host")
+    with _mistakes_in_one_line():
+        made = make_inventory(str(file) if file.is_file() else inventory, *args, **options)
+    set_aside(made)
+    return made
+
+
+@contextmanager
+def _mistakes_in_one_line() -> Iterator[None]:
+    """Say what is wrong in a file of an inventory with its place, where pyinfra prints its own traceback."""
+    try:
+        yield
+    except SyntaxError as error:
+        raise CliError(f"{error.filename}, line {error.lineno}: {error.msg}") from error
+    except (OSError, UnicodeDecodeError) as error:
+        raise CliError(str(error)) from error
+    except UnexpectedExternalError as error:
+        mistake, name = error.exception, error.filename
+        lines = [line for frame, line in traceback.walk_tb(mistake.__traceback__) if _is_of(frame, name)]
+        place = f"{name}, line {lines[-1]}" if lines else name
+        raise CliError(f"{place}: {type(mistake).__name__}: {mistake}") from error
+
+
+def _is_of(frame: FrameType, name: str) -> bool:
+    return frame.f_code.co_filename == name
+
+
+def _and_who_is_refused(show: Callable[[State], None]) -> Callable[[State], None]:
+    def show_all(state: State) -> None:
+        show(state)
+        say_refused(state)
+
+    return show_all
 
 
 def connect_all(state: State) -> None:
     """Connect to all hosts, and continue with those that answer; takes the place of pyinfra's own."""
+    nothing_left = len(state.inventory) > 0 and not hosts_of(state)  # a shard may have none, too
     introduce(state)
+    if nothing_left:
+        raise CliError("no host is left: --limit and --exclude leave none of the inventory's")
+    with _without_traceback():
+        follow(state)
     divide(state, int(os.environ.get(events.PROCESSES, 1)))
     go_on_without_failed(state)
     inspect_once()
     state.add_callback_handler(_Unreachable())  # type: ignore[no-untyped-call]
+    refuse(state)
     connect_to_all(state)
 
 
@@ -84,9 +137,16 @@ def introduce(state: State) -> None:
 
 
 def _shard() -> Shard | None:
-    """Return the shard that the environment names; pyinfra prints a CliError without a traceback."""
-    try:
+    """Return the shard that the environment names."""
+    with _without_traceback():
         return shard_here()
+
+
+@contextmanager
+def _without_traceback() -> Iterator[None]:
+    """Have pyinfra print an error of ours as its own, and exit with our code."""
+    try:
+        yield
     except NumaforgeError as error:
         refused = CliError(str(error))
         refused.exit_code = error.exit_code
@@ -109,7 +169,7 @@ def _connection(host: Host) -> dict[str, object]:
 def run() -> int:
     """Run pyinfra with the program's arguments, and return its exit code."""
     adapt()
-    cli.print_inventory = introduce
+    cli.print_inventory = _and_who_is_refused(introduce)
     try:
         main()
     except SystemExit as end:

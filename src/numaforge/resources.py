@@ -13,7 +13,10 @@ def template_dir() -> Path:
 
 
 def profile_dir() -> Path:
-    """Return the folder that holds the ready profiles, one YAML file each."""
+    """Return the folder that holds the ready profiles, one YAML file each.
+
+    Those at its top are for a purpose, those in `machines` for a kind of machine.
+    """
     return _PACKAGE / "profiles"
 
 

@@ -19,7 +19,7 @@ import pytest
 from numaforge.cpulist import format_cpulist, parse_cpulist
 from numaforge.kubelet.admission import Admission, MachineInfo, Node
 from numaforge.kubelet.admission.assignment import AssignmentError, take_distributed, take_packed
-from numaforge.kubelet.admission.hints import Hint, HintsByResource
+from numaforge.kubelet.admission.hints import Hint, Hints, HintsByResource
 from numaforge.kubelet.admission.machine import CpuPlace, CpuTopology
 from numaforge.kubelet.admission.masks import ids_of, mask_of
 from numaforge.kubelet.admission.merge import MergePolicy
@@ -174,7 +174,7 @@ def provider_hints(providers: list[Any] | None) -> list[HintsByResource]:
         {}
         if hints is None
         else {
-            resource: None if listed is None else [as_hint(hint) for hint in listed]
+            resource: None if listed is None else Hints.of(map(as_hint, listed))
             for resource, listed in hints.items()
         }
         for hints in providers or []

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,7 +12,6 @@ from lab import requirements
 from lab.cluster import Lab
 from lab.kwok import Fleet
 from lab.node import Node
-from lab.paths import REPOSITORY
 from tests.lab import rollouts
 
 INVENTORY = "inventories/lab/inventory.py"
@@ -81,10 +78,8 @@ def provisioned(lab: Lab) -> Node:
     """The first node, put back as it was when first Ready and then provisioned."""
     lab.reset()
     node = lab.nodes[0]
-    pyinfra = Path(sys.executable).with_name("pyinfra")
-    command = [str(pyinfra), "-y", "--limit", node.name, INVENTORY, "deploys/site.py"]
-    done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, timeout=300, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
+    quick = ("--data", "kubelet_stable_seconds=3")
+    rollouts.in_repository("pyinfra", "-y", *quick, "--limit", node.name, INVENTORY, "deploys/site.py")
     return node
 
 

@@ -72,6 +72,21 @@ def inventory(
     return path
 
 
+def in_repository(*command: str, timeout_s: float = 900) -> str:
+    """Return what a program of this Python's environment prints that has to succeed."""
+    program = str(Path(sys.executable).with_name(command[0]))
+    done = subprocess.run(
+        [program, *command[1:]],
+        cwd=REPOSITORY,
+        capture_output=True,
+        text=True,
+        timeout=timeout_s,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
 @dataclass
 class Rollout:
     """A running `numaforge rollout`; `events` are the JSON lines that it has printed so far."""

@@ -63,6 +63,7 @@ def await_readable(lab: Lab, node: Node, expected: bool, patience_s: float = 240
     rollouts.kubectl(lab, "wait", "--for=condition=Ready", f"node/{node.name}", "--timeout=240s")
 
 
+@pytest.mark.long
 def test_the_documented_login_rolls_out_and_the_node_reads_what_its_kubelet_runs_with(
     lab: Lab, joined: Node, login: Path, tmp_path: Path
 ) -> None:

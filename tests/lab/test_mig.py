@@ -17,7 +17,7 @@ from numaforge.planning.model import MigGpu, MigInstance
 from numaforge.topology.model import Gpu
 from tests.lab import gpus, rollouts, transactions
 from tests.lab.rollouts import QUICK, applied, free, inventory
-from tests.lab.transactions import boots, ended, ready, reset_at
+from tests.lab.transactions import boots, ended, put_back, ready, reset_at
 
 CUT: Mapping[int, tuple[tuple[int, int], ...]] = {
     0: ((9, 0), (19, 4), (19, 5), (19, 6)),
@@ -112,6 +112,7 @@ def test_a_second_roll_out_changes_nothing(provisioned: Node, file: Path) -> Non
     assert applied(provisioned) == 1
 
 
+@pytest.mark.long
 def test_a_boot_that_loses_every_instance_brings_them_back_before_the_kubelet(
     lab: Lab, provisioned: Node
 ) -> None:
@@ -143,9 +144,7 @@ BACK = ("stop kubelet", "undo mig", "start kubelet", "prove mig", "prove kubelet
 @pytest.fixture
 def earlier(lab: Lab) -> Node:
     """The node with its first GPU cut by hand."""
-    lab.reset()
-    node = lab.nodes[0]
-    transactions.until(node, transactions.MANAGERS_RUN)
+    node = put_back(lab)
     gpus.install(node)
     node.run("nvidia-smi -i 0 -mig 1 && nvidia-smi mig -i 0 -cgi 14:0,9:4 -C && sync")
     assert cut(gpus.seen(node)) == EARLIER

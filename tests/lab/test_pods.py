@@ -159,5 +159,16 @@ def test_cpus_memory_and_gpu_are_on_one_numa_node(placements, topology):
 def test_the_shared_pool_is_what_is_left(placements, plan, provisioned, pods):
     state = json.loads(provisioned.run(f"cat {STATE}/cpu_manager_state"))
     exclusive = frozenset().union(*(p.cpus for p in placements))
-    assert parse_cpulist(state["defaultCpuSet"]) == plan.cpus.online - exclusive
-    assert plan.cpus.reserved <= parse_cpulist(state["defaultCpuSet"])
+    # With strict-cpu-reservation the reserved CPUs are not in it.
+    assert parse_cpulist(state["defaultCpuSet"]) == plan.cpus.allocatable - exclusive
+
+
+def test_the_kubelet_itself_names_the_pods_that_have_gpus(provisioned, placements):
+    found = read_topology(parse_output(provisioned.run("sh -s", input_text=script())))
+    assert found.holders_doubt is None
+    given = {(one.pod, one.device) for one in found.device_holders or () if one.resource == GPU}
+    assert given == {
+        (f"default/guaranteed-{number}", gpu)
+        for number, placement in enumerate(placements)
+        for gpu in placement.gpus
+    }

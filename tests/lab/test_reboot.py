@@ -19,7 +19,16 @@ from numaforge.node.transaction import Result, Transaction, settle_script
 from numaforge.planning.files import TUNING_UNIT_PATH
 from tests.lab import rollouts, transactions
 from tests.lab.rollouts import QUICK, applied, free, inventory, policy
-from tests.lab.transactions import STATIC, boots, ended, ready, reset_at, seen, until_through_boots
+from tests.lab.transactions import (
+    STATIC,
+    boots,
+    ended,
+    put_back,
+    ready,
+    reset_at,
+    seen,
+    until_through_boots,
+)
 from tests.ssh.test_reboot import BACK, FORWARDS
 
 WISH = "transparent_hugepage=never"
@@ -42,14 +51,6 @@ SETS_AT_BOOT = FileContent(
 @pytest.fixture
 def fresh(lab: Lab) -> Node:
     return put_back(lab)
-
-
-def put_back(lab: Lab) -> Node:
-    """Return the node as it was when it was first Ready."""
-    lab.reset()
-    node = lab.nodes[0]
-    transactions.until(node, transactions.MANAGERS_RUN)
-    return node
 
 
 def maintenance(node: Node, *, parameter: str = WISH, addition: str = STATIC) -> Transaction:

@@ -101,6 +101,7 @@ def test_a_connection_that_is_cut_undoes_nothing(lab: Lab, joined: Node, tmp_pat
     assert (policy(joined), applied(joined), free(lab, joined)) == ("static", 1, True)
 
 
+@pytest.mark.long
 def test_a_node_that_offers_fewer_gpus_is_put_back(lab: Lab, joined: Node, tmp_path: Path) -> None:
     plugin = joined.run("systemctl list-units --plain --no-legend '*plugin*' | cut -d' ' -f1").strip()
     run = begin("run", inventory(lab, tmp_path, **{**QUICK, "ready_seconds": 60}), state=tmp_path)
@@ -130,6 +131,7 @@ def test_a_node_whose_old_state_fails_too_is_held_for_a_person_and_given_back_wh
     assert (policy(joined), applied(joined), free(lab, joined)) == ("none", 0, True)
 
 
+@pytest.mark.long
 def test_an_abort_puts_the_node_back(lab: Lab, joined: Node, tmp_path: Path) -> None:
     file = inventory(lab, tmp_path, **{**QUICK, "settle_seconds": 30})
     run = begin("run", file, state=tmp_path)

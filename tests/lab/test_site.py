@@ -52,7 +52,7 @@ def fresh(lab: Lab) -> Node:
 
 def test_dry_shows_every_change_and_makes_none(fresh: Node) -> None:
     before = process(fresh)
-    run = site("--dry")
+    run = site("--dry", "--diff")
     assert run.returncode == 0, run.stdout
     for path in (PLAN_PATH, "/etc/sysctl.d/90-numaforge.conf", DROP_IN, UNIT_DROP_IN):
         assert run.stdout.count(f"+++ {path} (planned)") == 1
@@ -114,6 +114,7 @@ def test_a_pool_larger_than_the_memory_that_is_left_is_refused_by_numbers(fresh:
     assert fresh.run(f"ls {PLAN_PATH} 2>&1 || true").count("No such file") == 1
 
 
+@pytest.mark.long
 def test_a_pool_that_the_kernel_cannot_fill_is_put_back(fresh: Node) -> None:
     # Node 1's memory is taken by files that nothing can move: locked, and in small pieces.
     fresh.run(

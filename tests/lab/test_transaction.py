@@ -22,6 +22,7 @@ from tests.lab.transactions import (
     begin,
     change,
     ended,
+    put_back,
     revert,
     run,
     seen,
@@ -32,10 +33,7 @@ from tests.lab.transactions import (
 
 @pytest.fixture
 def fresh(lab: Lab) -> Node:
-    lab.reset()
-    node = lab.nodes[0]
-    until(node, MANAGERS_RUN)
-    return node
+    return put_back(lab)
 
 
 def test_settings_that_the_kubelet_refuses_are_taken_back(fresh: Node) -> None:
@@ -46,6 +44,7 @@ def test_settings_that_the_kubelet_refuses_are_taken_back(fresh: Node) -> None:
     assert seen(fresh) == before
 
 
+@pytest.mark.long
 def test_a_kubelet_that_is_healthy_until_it_reads_its_state_is_taken_back(fresh: Node) -> None:
     before = seen(fresh)
     result = run(fresh, change(fresh, STATIC, invalid_state=(), kept_state=(CPU_STATE, MEMORY_STATE)))
@@ -66,6 +65,7 @@ def test_a_kubelet_that_comes_up_once_only_is_taken_back(fresh: Node) -> None:
     assert seen(fresh) == before
 
 
+@pytest.mark.long
 def test_a_policy_change_comes_up_once_its_state_file_is_gone_and_is_undone_on_request(fresh: Node) -> None:
     before, memory = seen(fresh), fresh.run(f"cat {MEMORY_STATE}")
     result = run(fresh, change(fresh, STATIC))
@@ -171,6 +171,7 @@ def test_a_node_that_is_rebooted_during_a_change_proves_the_old_kubelet_after_th
     assert seen(fresh) == before
 
 
+@pytest.mark.long
 def test_units_that_are_bound_to_the_kubelet_are_active_again(fresh: Node) -> None:
     names = ("needs-kubelet", "part-of-kubelet", "needs-part")
     for name, binding in zip(

@@ -9,6 +9,7 @@ import pytest
 
 from lab.cluster import Lab
 from lab.node import Node
+from lab.paths import REPOSITORY
 from tests.fixtures import wheel
 from tests.lab.rollouts import policy
 
@@ -16,17 +17,39 @@ SLOW_MACHINE = "\nkubelet_start_seconds = 300\n"
 """An emulated node is slow; everything else stays as `init` writes it."""
 
 
+def admin_of(lab: Lab, folders: pytest.TempPathFactory, home: Path) -> wheel.Admin:
+    """Return an admin with the wheel, the lab's ssh_config and its kubeconfig, who has nothing else."""
+    programs = lab.control_plane.kubectl().parent
+    admin = wheel.admin(wheel.installed(folders), home, (lab.state / "ssh_config").read_text(), programs)
+    (admin.home / ".kube").mkdir()
+    (admin.home / ".kube/config").symlink_to(lab.kubeconfig)
+    return admin
+
+
+def test_the_commands_of_numaforges_own_readme_provision_a_node(
+    lab: Lab, joined: Node, tmp_path_factory: pytest.TempPathFactory, tmp_path: Path
+) -> None:
+    """As printed, but for the hosts' names, and a profile for a machine without GPU drivers."""
+    admin = admin_of(lab, tmp_path_factory, tmp_path / "home")
+    texts = [
+        command.replace("--host gpu-02 ", "").replace("gpu-01", joined.name).replace("training", "cpu-only")
+        for command in wheel.commands(REPOSITORY / "README.md")
+    ]
+    begin = next(number for number, text in enumerate(texts) if text.startswith("numaforge init "))
+    admin.succeed(texts[begin], tmp_path)
+    fleet = tmp_path / "fleet"
+    data = fleet / "group_data/all.py"
+    data.write_text(data.read_text() + SLOW_MACHINE)
+    for text in texts[begin + 1 :]:
+        admin.succeed(text, fleet)
+    assert policy(joined) == "static"
+
+
+@pytest.mark.long
 def test_what_init_writes_provisions_rolls_out_and_verifies(
     lab: Lab, joined: Node, tmp_path_factory: pytest.TempPathFactory, tmp_path: Path
 ) -> None:
-    admin = wheel.admin(
-        wheel.installed(tmp_path_factory),
-        tmp_path / "home",
-        (lab.state / "ssh_config").read_text(),
-        lab.control_plane.kubectl().parent,
-    )
-    (admin.home / ".kube").mkdir()
-    (admin.home / ".kube/config").symlink_to(lab.kubeconfig)
+    admin = admin_of(lab, tmp_path_factory, tmp_path / "home")
     admin.succeed(f"numaforge init fleet --host {joined.name} --profile cpu-only", tmp_path)
     fleet = tmp_path / "fleet"
     data = fleet / "group_data/all.py"

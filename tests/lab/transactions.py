@@ -123,6 +123,14 @@ def reset_at(node: Node, event: str) -> None:
     node.run("cat > /usr/local/bin/mv; chmod +x /usr/local/bin/mv; sync", input_text=script)
 
 
+def put_back(lab: Lab) -> Node:
+    """Return the first node as it was when it was first Ready."""
+    lab.reset()
+    node = lab.nodes[0]
+    until(node, MANAGERS_RUN)
+    return node
+
+
 def boots(node: Node) -> int:
     """Count the boots since the node was put back, by what GRUB says on its console."""
     return (node.folder / "console.log").read_bytes().count(b"Loading initial ramdisk")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 from numaforge.cpulist import format_cpulist
@@ -13,6 +14,7 @@ from numaforge.planning.node import plan_node
 from numaforge.profile import load_profile, ready_profiles
 from numaforge.quantity import format_bytes
 from numaforge.topology.model import NodeTopology
+from numaforge.topology.rails import best_devices, rails
 
 KUBELET_VERSION = "1.36.3"
 """The kubelet that the expected plans are made for, and whose view was asked for."""
@@ -67,6 +69,17 @@ def host_facts(topology: NodeTopology) -> Facts:
             )
             for nic in topology.nics
         },
+        **(_rails(topology) if topology.rdma_devices else {}),
+    }
+
+
+def _rails(topology: NodeTopology) -> Facts:
+    return {
+        "rails": {
+            rail.device.name: f"{rail.distance} of {' '.join(rail.gpus)}" if rail.gpus else "no GPU"
+            for rail in rails(topology)
+        },
+        "best_devices": {gpu: device.name for gpu, device in best_devices(topology).items()},
     }
 
 
@@ -84,8 +97,12 @@ def kubelet_facts(topology: NodeTopology) -> Facts:
 
 
 def plan_facts(topology: NodeTopology) -> Facts:
-    """Return, for every ready profile, what is planned or the message of the refusal."""
-    return {name: _planned(topology, name) for name in ready_profiles()}
+    """Return, for every ready profile, what is planned or the message of the refusal.
+
+    Swap and cgroup v1, which a kubelet may refuse, are the host's matter and not the profile's.
+    """
+    prepared = replace(topology, swap_bytes=0, cgroup_version=2)
+    return {name: _planned(prepared, name) for name in ready_profiles()}
 
 
 def _planned(topology: NodeTopology, profile: str) -> Facts:

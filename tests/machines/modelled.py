@@ -1,6 +1,7 @@
 """Machines of which no capture may stand here: laid out as their makers document them.
 
-`python -m tests.machines.modelled` writes their trees, reads these back as snapshots and records them.
+`python -m tests.machines.modelled` writes their trees, reads these back as snapshots and records them; with
+names it does so for these alone.
 """
 
 from __future__ import annotations
@@ -20,8 +21,11 @@ from tests.fixtures.machines import (
     dgx_h100,
     epyc_gpu,
     epyc_nps4,
+    gb200_bluefield,
     grace_blackwell_tray,
     grace_memory_only,
+    hgx_a100,
+    hgx_b200,
     kubeadm_kubelet,
     machine,
 )
@@ -160,18 +164,32 @@ MODELLED: dict[str, tuple[Callable[[], NodeTopology], str]] = {
         dgx_h100,
         "NVIDIA DGX H100: 2 packages of 56 cores, 8 H100, 8 InfiniBand NICs, one per rail",
     ),
+    "nvidia-gb200-bluefield": (
+        gb200_bluefield,
+        "NVIDIA GB200 tray of an NVL72: 4 ConnectX-7 on other host bridges than the GPUs, 2 BlueField-3",
+    ),
     "nvidia-gb200-tray": (
         grace_blackwell_tray,
         "NVIDIA GB200 tray: 2 Grace of 72 cores, 4 GPUs, 34 NUMA nodes",
     ),
     "nvidia-gh200": (grace_memory_only, "NVIDIA GH200: a Grace of 72 cores, the GPU's memory as a NUMA node"),
+    "nvidia-hgx-a100": (
+        hgx_a100,
+        "HGX A100 on 8 NUMA nodes: 2 A100 and 2 InfiniBand NICs below each outer switch, 2 NICs for storage",
+    ),
+    "nvidia-hgx-b200": (
+        hgx_b200,
+        "HGX B200 on 6 NUMA nodes: 8 B200 with a NIC each, 4 that manage NVSwitches (places made up)",
+    ),
     "xeon-max-9480-snc4-flat": (xeon_max_snc4, "2 Xeon Max 9480 in SNC4, HBM as 8 NUMA nodes without CPUs"),
 }
 
 
-def main() -> int:
-    """Write every modelled machine anew."""
+def main(names: list[str]) -> int:
+    """Write modelled machines anew, all where no name is given."""
     for name, (build, text) in MODELLED.items():
+        if names and name not in names:
+            continue
         laid_out = build()
         with tempfile.TemporaryDirectory() as folder:
             snapshot = from_root(write_tree(Path(folder), laid_out))
@@ -185,4 +203,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

@@ -126,16 +126,18 @@ def test_a_plan_reserves_whole_cores_and_is_one_with_which_the_kubelet_starts(fi
     topology = topology_of(file)
     # Swap and cgroup v1, which a kubelet may refuse, are the host's matter and not the configuration's.
     prepared = replace(topology, swap_bytes=0, cgroup_version=2)
+    # The kubelet finds CPUs below their NUMA nodes, where the kernel shows any.
+    found = frozenset().union(*(node.cpus for node in topology.numa_nodes)) or topology.online
     for minor in MINORS:
         plan = planned(topology, load_profile(profile), f"1.{minor}.0")
         if plan is None:
             continue
         assert loads(dumps(plan)) == plan
-        assert plan.cpus.reserved | plan.cpus.allocatable == topology.online
+        assert plan.cpus.reserved | plan.cpus.allocatable == found
         for core in topology.cores:
             assert core.cpus <= plan.cpus.reserved or not core.cpus & plan.cpus.reserved
         for cpus in reserved_on(topology, load_profile(profile)):
-            assert cpus & plan.cpus.reserved
+            assert cpus & plan.cpus.reserved or not cpus & found
         settings = yaml.safe_load(KUBEADM_CONFIG) | plan.kubelet.settings
         judged = check(yaml.safe_dump(settings), topology=prepared, version=plan.kubelet.version)
         assert judged.starts, judged.error
@@ -151,10 +153,10 @@ def planned(topology, profile, version):
 
 def reserved_on(topology, profile):
     """Return the sets of CPUs of which each is to have a reserved core."""
-    if len(topology.cores) == 1:
-        return []
     wish = profile.cpus.reserved
-    if wish is not None and wish.cores_per_package:
+    if wish is None or len(topology.cores) == 1:
+        return []
+    if wish.cores_per_package:
         return [package.cpus for package in topology.packages]
     return [node.cpus for node in topology.numa_nodes if node.cpus]
 

@@ -11,6 +11,7 @@ import pytest
 
 from lab.oracle import Answer, Oracle
 from lab.progress import say
+from numaforge.kubelet.findings import Report
 from numaforge.kubelet.startup.check import check
 from numaforge.quantity import Quantity
 from tests.fixtures.kubelet_texts import in_any_order
@@ -29,8 +30,8 @@ BEYOND = (
 """How errors begin that the kubelet dies with after its configuration was loaded and validated."""
 
 
-def disagreement(case: Case, answer: Answer, oracle: Oracle) -> str | None:
-    """Say where `check` and the kubelet differ on a configuration."""
+def checked(case: Case, oracle: Oracle) -> tuple[Report, str]:
+    """Return what `check` says of a case, and its error in any order where the oracle comes so far."""
     report = check(
         case.text,
         topology=topology(described(case.machine or KINDS["small"])),
@@ -45,6 +46,12 @@ def disagreement(case: Case, answer: Answer, oracle: Oracle) -> str | None:
     ours = in_any_order(report.error or "")
     if not case.machine and ours.startswith(BEYOND):
         ours = ""
+    return report, ours
+
+
+def disagreement(case: Case, answer: Answer, oracle: Oracle) -> str | None:
+    """Say where `check` and the kubelet differ on a configuration."""
+    report, ours = checked(case, oracle)
     # From Go 1.24 on a path names embedded structs too; most kubelets were built with an older one.
     theirs = in_any_order(answer["error"]).replace(".OutputRoutingOptions", "")
     if ours != theirs:

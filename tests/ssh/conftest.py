@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.ssh.sandbox import Sandbox, cannot_run, running_sandbox
+from tests.ssh.sandbox import Sandbox, cannot_run, free_port, running_sandbox
 
 StartSandbox = Callable[[Mapping[str, str]], Sandbox]
 
@@ -18,6 +18,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if here in item.path.parents:
             item.add_marker(pytest.mark.ssh)
+
+
+@pytest.fixture
+def port() -> int:
+    """The port on which the kubelet of a sandbox says that it is healthy."""
+    return free_port()
 
 
 @pytest.fixture

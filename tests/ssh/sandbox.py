@@ -1,9 +1,9 @@
 """A host to write to without writing to this machine: a private mount namespace with its own sshd.
 
-The sandbox's root is an overlay over this machine's root with an empty upper layer, so that everything
-installed here is there and everything written there is gone afterwards. /sys is a generated tree, /proc/sys,
-/proc/swaps and /proc/cmdline are generated files over a proc of its own; neither reaches the kernel. Needs
-root, for the mounts.
+The sandbox's root is an overlay over this machine's root, or another one, with an empty upper layer, so that
+everything installed there is there and everything written is gone afterwards. /sys is a generated tree,
+/proc/sys, /proc/irq, /proc/swaps and /proc/cmdline are generated files over a proc of its own; neither
+reaches the kernel. Needs root, for the mounts.
 """
 
 from __future__ import annotations
@@ -22,6 +22,8 @@ from pathlib import Path
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 SSHD = "/usr/sbin/sshd"
+PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+"""What a login has; the tests' own may lead through wrappers that start a dozen shells for one Python."""
 NETWORK = "/run/network"
 """The network namespace of a sandbox, for what runs there and has no business with sshd."""
 
@@ -29,7 +31,7 @@ _MOUNT = r"""
 set -eu
 mount -t tmpfs tmpfs "$BASE"
 mkdir "$BASE/upper" "$BASE/work" "$BASE/root"
-mount -t overlay overlay -o "lowerdir=/,upperdir=$BASE/upper,workdir=$BASE/work" "$BASE/root"
+mount -t overlay overlay -o "lowerdir=$LOWER,upperdir=$BASE/upper,workdir=$BASE/work" "$BASE/root"
 cd "$BASE/root"
 mount -t proc proc proc
 mount --rbind /dev dev
@@ -37,8 +39,10 @@ mount -t tmpfs tmpfs run
 mkdir -p run/sshd
 mount -t tmpfs tmpfs sys
 cp -a "$TREE/sys/." sys/
-for folder in proc/sys; do mount -t tmpfs tmpfs "$folder"; done
-cp -a "$TREE/proc/sys/." proc/sys/
+for folder in proc/sys proc/irq; do
+    mount -t tmpfs tmpfs "$folder"
+    cp -a "$TREE/$folder/." "$folder/"
+done
 for file in swaps cmdline; do mount --bind "$TREE/proc/$file" "proc/$file"; done
 rm -rf etc/numaforge etc/kubernetes var/lib/numaforge var/lib/kubelet root/.bashrc root/.profile
 cp -a "$TREE/etc/." etc/
@@ -84,7 +88,8 @@ class Sandbox:
             capture_output=True,
             text=True,
             check=False,
-            timeout=120,
+            timeout=240,
+            env={**os.environ, "PATH": PATH},
         )
 
     def log_in_with(self, shell: str) -> None:
@@ -106,13 +111,15 @@ class Sandbox:
 
 
 @contextmanager
-def running_sandbox(folder: Path, files: Mapping[str, str]) -> Iterator[Sandbox]:
-    """Start a sandbox whose /sys, /proc/sys, /etc, /usr and /var hold these files, and end all of it.
+def running_sandbox(folder: Path, files: Mapping[str, str], lower: Path = Path("/")) -> Iterator[Sandbox]:
+    """Start a sandbox with these files over the root `lower`, and end all of it.
+
+    They lie below /sys, /proc/sys, /proc/irq, /etc, /usr or /var.
 
     A file whose text begins with "#!" is executable.
     """
     tree, keys, base = folder / "tree", folder / "keys", folder / "base"
-    for part in ("sys", "proc/sys", "etc", "usr", "var"):
+    for part in ("sys", "proc/sys", "proc/irq", "etc", "usr", "var"):
         (tree / part).mkdir(parents=True)
     (tree / "proc/swaps").write_text("Filename\tType\tSize\tUsed\tPriority\n")
     (tree / "proc/cmdline").write_text("BOOT_IMAGE=/boot/vmlinuz root=/dev/sda1 ro quiet\n")
@@ -124,7 +131,7 @@ def running_sandbox(folder: Path, files: Mapping[str, str]) -> Iterator[Sandbox]
     base.mkdir()
     port = free_port()
     _make_keys(keys, port)
-    _make_users(tree, keys)
+    _make_users(tree, keys, lower)
     (tree / "etc/ssh").mkdir()
     (tree / "etc/ssh/sandbox_config").write_text(_sshd_config(port))
     process = subprocess.Popen(
@@ -141,8 +148,10 @@ def running_sandbox(folder: Path, files: Mapping[str, str]) -> Iterator[Sandbox]
             _MOUNT,
         ],
         env={
-            **{name: value for name, value in os.environ.items() if name in ("PATH", "LANG")},
+            **{name: value for name, value in os.environ.items() if name == "LANG"},
+            "PATH": PATH,
             "BASE": str(base),
+            "LOWER": str(lower),
             "TREE": str(tree),
             "INIT": _INIT,
         },
@@ -170,15 +179,18 @@ def cannot_run() -> str | None:
 
 
 def pyinfra(
-    folder: Path, hosts: Mapping[str, Mapping[str, object]], *arguments: str
+    folder: Path, hosts: Mapping[str, Mapping[str, object]], *arguments: str, columns: int = 1000
 ) -> subprocess.CompletedProcess[str]:
-    """Run pyinfra from the repository's root against hosts with their data, nobody at the terminal."""
+    """Run pyinfra from the repository's root against hosts with their data, nobody at the terminal.
+
+    Lines are as wide as `columns`, so that a test finds a sentence whole.
+    """
     inventory = folder / "inventory.py"
     inventory.write_text(f"nodes = {[(name, dict(data)) for name, data in hosts.items()]!r}\n")
     return subprocess.run(
         [str(Path(sys.executable).parent / "pyinfra"), str(inventory), *arguments],
         cwd=REPOSITORY,
-        env={**os.environ, "HOME": str(folder), "PYINFRA_PROGRESS": "off"},
+        env={**os.environ, "HOME": str(folder), "PYINFRA_PROGRESS": "off", "COLUMNS": str(columns)},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -205,14 +217,14 @@ def _make_keys(keys: Path, port: int) -> None:
     (keys / "known_hosts").write_text(f"[127.0.0.1]:{port} {(keys / 'host.pub').read_text()}")
 
 
-def _make_users(tree: Path, keys: Path) -> None:
+def _make_users(tree: Path, keys: Path, lower: Path) -> None:
     """Let the key in for root, `operator` (no right to sudo) and `deployer` (sudo without a password)."""
     for name, uid in (("operator", 4001), ("deployer", 4002)):
         line = f"{name}:x:{uid}:{uid}::/tmp:/bin/sh\n"
         with (tree / "etc/passwd").open("a") as passwd:
-            passwd.write(("" if passwd.tell() else Path("/etc/passwd").read_text()) + line)
+            passwd.write(("" if passwd.tell() else (lower / "etc/passwd").read_text()) + line)
     with (tree / "etc/shadow").open("w") as shadow:
-        shadow.write(Path("/etc/shadow").read_text() + "operator:*:1::::::\ndeployer:*:1::::::\n")
+        shadow.write((lower / "etc/shadow").read_text() + "operator:*:1::::::\ndeployer:*:1::::::\n")
     (tree / "etc/shadow").chmod(0o600)
     (tree / "etc/sudoers.d").mkdir()
     (tree / "etc/sudoers.d/deployer").write_text("deployer ALL=(ALL) NOPASSWD: ALL\n")

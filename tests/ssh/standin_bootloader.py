@@ -6,6 +6,8 @@ changes the options of the entry below /boot/loader/entries. Neither knows any o
 
 from __future__ import annotations
 
+import re
+
 from numaforge.node.transaction import BOOT_UNIT, CURRENT
 from tests.ssh.sandbox import Sandbox
 from tests.ssh.standin_systemd import BOOT_ID
@@ -65,13 +67,23 @@ def options(node: Sandbox) -> str:
     """Return the command line with which the node boots next."""
     if node.path("/usr/local/bin/grubby").exists():
         line = next(x for x in node.path(ENTRY).read_text().splitlines() if x.startswith("options "))
-        return f"BOOT_IMAGE=/boot/vmlinuz {line.removeprefix('options ')}"
-    line = next(x for x in node.path(GRUB_CFG).read_text().splitlines() if x.startswith("  linux "))
-    return "BOOT_IMAGE=" + line.removeprefix("  linux ")
+        return as_grub_reads(f"BOOT_IMAGE=/boot/vmlinuz {line.removeprefix('options ')}")
+    lines = (each.strip() for each in node.path(GRUB_CFG).read_text().splitlines())
+    line = next(each for each in lines if re.match(r"linux\s", each))
+    return as_grub_reads(f"BOOT_IMAGE={line.removeprefix('linux').strip()}")
 
 
-def boot(node: Sandbox, *, deaf: bool = False) -> None:
+def as_grub_reads(line: str) -> str:
+    """Return a command line as GRUB's shell hands it to the kernel: up to a bare ";", without quotes."""
+    bare = re.match(r'(?:[^";]|"[^"]*")*', line)
+    assert bare is not None
+    return bare[0].replace('"', "")
+
+
+def boot(node: Sandbox, *, deaf: bool = False, config_acs: bool = True) -> None:
     """Do what the firmware, the kernel and systemd do, up to the kubelet; `deaf` for a kernel with old ears.
+
+    `config_acs` is whether the kernel knows that option of `pci=`; one that does not passes it over.
 
     Values of the kernel are what it starts with. First comes what stands before the kubelet; where that ends
     in a reboot, nothing follows it.
@@ -81,6 +93,10 @@ def boot(node: Sandbox, *, deaf: bool = False) -> None:
     node.path(BOOT_ID).write_text(f"boot {number + 1}\n")
     node.path("/proc/cmdline").write_text(f"{CMDLINE if deaf else options(node)}\n")
     node.path("/proc/sys/vm/swappiness").write_text("60\n")
+    for bridge in node.path("/sys/bus/pci/devices").glob("*"):
+        config = bridge / "config"
+        asked = re.search(rf"([01x]{{7}})@{bridge.name}\b", node.path("/proc/cmdline").read_text())
+        config.write_bytes(with_control(asked[1] if asked and config_acs else ISOLATED))
     node.run("kill -KILL $(cat /run/kubelet.pid); rm -f /run/stopping /run/off /run/kubelet.pid")
     if node.path(_BOOT_LINK).is_symlink() and node.path(CURRENT).is_symlink():
         unit = node.path(BOOT_UNIT).read_text().splitlines()
@@ -88,6 +104,19 @@ def boot(node: Sandbox, *, deaf: bool = False) -> None:
         node.run(next(line for line in unit if line.startswith("ExecStart=")).split("=", 1)[1])
     if not node.path("/run/stopping").exists() and not node.path("/run/off").exists():
         node.run("systemctl start kubelet.service")
+
+
+ISOLATED = "xx111x1"  # what the kernel sets by itself
+
+
+def with_control(mask: str) -> bytes:
+    """Return a configuration space whose access control, second in the chain, is as the mask says."""
+    control = int(mask.replace("x", "0"), 2)
+    space = bytearray(4096)
+    space[0x100:0x104] = (0x0001 | 1 << 16 | 0x148 << 20).to_bytes(4, "little")
+    space[0x148:0x14C] = (0x000D | 1 << 16).to_bytes(4, "little")
+    space[0x14C:0x150] = (0x5F | control << 16).to_bytes(4, "little")
+    return bytes(space)
 
 
 def boots(node: Sandbox) -> int:

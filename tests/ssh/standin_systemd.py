@@ -10,7 +10,12 @@ start while there is one in /run/broken. While /run/stopping exists the system i
 `systemctl reboot` has it go down; what a boot does is for the test.
 
 A script in /run/services is a service of its name: it runs in a control group of that name, and its
-process is in /run/active while it does. It does not start while there is a file of its name in /run/broken.
+process is in /run/active while it does. It does not start while there is a file of its name in /run/broken,
+nor, which is no failure, while a drop-in of it has a condition.
+
+What `set-property` allows a slice stands in its cpuset.cpus.effective and below /run/slices; an empty set
+changes only the latter, for the kernel keeps the CPUs of what has processes. It refuses a slice that has a
+file in /run/broken.
 
 A script in /run/when, named after a phase of the journal or a staged file, runs once when that has just been
 renamed into place; its $PPID is the shell that did it.
@@ -27,7 +32,7 @@ STATE = "/var/lib/kubelet/cpu_manager_state"
 BOOT_ID = "/proc/sys/kernel/random/boot_id"
 
 _KUBELET = f"""#!/usr/bin/env python3
-import http.server, json, os, pathlib, socket, sys, threading, time
+import http.server, json, os, pathlib, re, socket, sys, threading, time
 if sys.argv[1:] == ["--version"]:
     sys.exit(print("Kubernetes v1.36.3"))
 drop_in = pathlib.Path({DROP_IN!r})
@@ -39,13 +44,29 @@ def end():
     print('E1121 "command failed" err="failed to \\\\"run\\\\" Kubelet"', file=log, flush=True)
     os._exit(1)
 
+def numbers(cpulist):
+    ends = [[*map(int, part.split("-"))] for part in cpulist.split(",")]
+    return {{cpu for end in ends for cpu in range(end[0], end[-1] + 1)}}
+
+def shared(cpus):
+    # The pool of CPUs that pods share: with strict-cpu-reservation without the reserved ones.
+    reserved = re.search(r"reservedSystemCPUs: \\D?([\\d,-]+)", wish)
+    if reserved is None or not re.search(r"strict-cpu-reservation: \\W?true", wish):
+        return cpus
+    return ",".join(map(str, sorted(numbers(cpus) - numbers(reserved[1]))))
+
 def start_managers():
     if "flap" in wish or ("once" in wish and state.exists() and "once" in state.read_text()):
         end()
     state.parent.mkdir(parents=True, exist_ok=True)
+    online = pathlib.Path("/sys/devices/system/cpu/online")
+    cpus = online.read_text().strip() if online.exists() else "0-7"
+    if state.exists() and json.loads(state.read_text() or "{{}}").get("seen", cpus) != cpus:
+        end()  # "the set of available CPUs doesn't match"
     if not state.exists():
         policy = "static" if "cpuManagerPolicy: static" in wish else "none"
-        state.write_text(json.dumps({{"policyName": policy, "defaultCpuSet": "0-7", "writtenUnder": wish}}))
+        held = {{"policyName": policy, "defaultCpuSet": shared(cpus), "seen": cpus, "writtenUnder": wish}}
+        state.write_text(json.dumps(held))
     if "idle" not in wish:
         path = pathlib.Path("/var/lib/kubelet/device-plugins/kubelet.sock")
         path.parent.mkdir(exist_ok=True)
@@ -103,6 +124,7 @@ service() { [ -e "/run/services/$1" ]; }
 start_service() {
     [ ! -e "/run/active/$1" ] || return 0
     [ ! -e "/run/broken/$1" ] && [ ! -e /run/stopping ] || return 1
+    ! grep -qs "^ConditionPathExists=!" "/etc/systemd/system/$1.d/"*.conf || return 0
     mkdir -p /run/active /run/cgroups
     setsid sh "/run/services/$1" > /dev/null 2>&1 < /dev/null 8>&- 9>&- &
     echo "0::/system.slice/$1" > "/run/cgroups/$1"
@@ -134,6 +156,24 @@ case "$*" in
     done
     exit
     ;;
+"show -p LoadState -p ActiveState -p UnitFileState -p EnvironmentFiles irqbalance.service")
+    if service "$unit"; then state=loaded; else state=not-found; fi
+    if [ -e "/run/active/$unit" ]; then active=active; else active=inactive; fi
+    printf 'EnvironmentFiles=%s (ignore_errors=yes)\nLoadState=%s\nActiveState=%s\nUnitFileState=enabled\n' \
+        /etc/default/irqbalance "$state" "$active"
+    exit
+    ;;
+"show -p MainPID --value irqbalance.service")
+    cat "/run/active/$unit" 2>/dev/null
+    exit
+    ;;
+"show -p Id -p AllowedCPUs "*)
+    shift 5
+    for slice; do
+        printf 'Id=%s\nAllowedCPUs=%s\n\n' "$slice" "$(cat "/run/slices/$slice" 2>/dev/null)"
+    done
+    exit
+    ;;
 *shutdown.target)
     if [ -e /run/stopping ]; then job=7; else job=; fi
     printf 'ActiveState=inactive\nJob=%s\n' "$job"
@@ -151,6 +191,17 @@ is-active*)
     ;;
 esac
 echo "$*" >> /run/systemctl.log
+case "$*" in
+"set-property --runtime "*)
+    [ ! -e "/run/broken/$3" ] || exit 1
+    mkdir -p /run/slices "/run/systemd/system.control/$3.d"
+    echo "${4#AllowedCPUs=}" | tr ',' ' ' > "/run/slices/$3"
+    echo "$4" > "/run/systemd/system.control/$3.d/50-AllowedCPUs.conf"
+    cpus=${4#AllowedCPUs=}
+    [ -z "$cpus" ] || echo "$cpus" > "/sys/fs/cgroup/$3/cpuset.cpus.effective"
+    exit
+    ;;
+esac
 if service "$unit"; then
     verb=$1
     for unit; do

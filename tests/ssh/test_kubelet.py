@@ -9,15 +9,13 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.fixtures.machines import KUBEADM_CONFIG
 from tests.ssh.conftest import StartSandbox
+from tests.ssh.kubeadm import CONFIG, kubeadm_files, start_kubelet
 from tests.ssh.machine import machine, pool
-from tests.ssh.sandbox import Sandbox, free_port, pyinfra
-from tests.ssh.standin_systemd import DROP_IN, STATE, standin_systemd
+from tests.ssh.sandbox import Sandbox, pyinfra
+from tests.ssh.standin_systemd import DROP_IN, STATE
 
 MEMORY_STATE = "/var/lib/kubelet/memory_manager_state"
-CONFIG = "/var/lib/kubelet/config.yaml"
-UNIT = "/usr/lib/systemd/system/kubelet.service"
 BOOT_POOLS = "/etc/tmpfiles.d/numaforge-hugepages.conf"
 POOLS = [pool(0, 2048), pool(1, 2048)]
 PROFILE: dict[str, Any] = {
@@ -29,27 +27,9 @@ PROFILE: dict[str, Any] = {
 
 
 @pytest.fixture
-def port() -> int:
-    return free_port()
-
-
-@pytest.fixture
 def node(start_sandbox: StartSandbox, port: int) -> Sandbox:
     """A node as kubeadm leaves it, its kubelet running."""
-    config = KUBEADM_CONFIG.replace("healthzPort: 10248", f"healthzPort: {port}")
-    sandbox = start_sandbox(
-        {
-            **machine(),
-            **standin_systemd(port),
-            CONFIG: config,
-            UNIT: "[Service]\nExecStart=/usr/local/bin/kubelet --config=/var/lib/kubelet/config.yaml\n",
-        }
-    )
-    sandbox.run("mkdir -p /run/systemd/system")
-    sandbox.run(
-        f"systemctl start kubelet.service; until curl -fs http://127.0.0.1:{port}/; do sleep 0.05; done"
-    )
-    return sandbox
+    return start_kubelet(start_sandbox(kubeadm_files(port)), port)
 
 
 def data(node: Sandbox, **changes: object) -> dict[str, dict[str, object]]:
@@ -125,7 +105,7 @@ def test_state_that_is_removed_is_named_with_its_reason(node: Sandbox, tmp_path:
 
 
 def test_dry_says_that_the_kubelet_restarts_and_touches_nothing(node: Sandbox, tmp_path: Path) -> None:
-    run = pyinfra(tmp_path, data(node), "--dry", "deploys/kubelet.py")
+    run = pyinfra(tmp_path, data(node), "--dry", "--diff", "deploys/kubelet.py")
     output = plain(run.stdout)
     assert run.returncode == 0, output
     assert output.count(f"+++ {DROP_IN} (planned)") == 1
@@ -154,7 +134,7 @@ def test_a_kubelet_that_does_not_come_up_fails_the_run_and_is_as_it_was(
 @pytest.mark.parametrize(
     ("broken", "message"),
     [
-        pytest.param("maxPods: -1\n", "would not start with this configuration", id="refused-by-the-kubelet"),
+        pytest.param("maxPods: -1\n", "would not start", id="refused-by-the-kubelet"),
         pytest.param(
             "cpuManagerPolicy: none\n", "config.yaml says cpuManagerPolicy: none", id="contradiction"
         ),
@@ -244,10 +224,12 @@ def test_memory_state_of_other_pools_is_removed(node: Sandbox, tmp_path: Path) -
 
 
 def test_dry_shows_each_pool_once_and_fills_none(node: Sandbox, tmp_path: Path) -> None:
-    run = pyinfra(tmp_path, data(node, numaforge_profile=with_pools(16)), "--dry", "deploys/site.py")
+    run = pyinfra(
+        tmp_path, data(node, numaforge_profile=with_pools(16)), "--dry", "--diff", "deploys/site.py"
+    )
     output = plain(run.stdout)
     assert run.returncode == 0, output
-    assert output.count(f"{POOLS[0]}: 0 -> 16") == 1
+    assert output.count("NUMA nodes 0-1 hugepages-2048kB: 0 -> 16") == 1
     assert output.count(f"+++ {BOOT_POOLS} (planned)") == 1
     assert pages(node) == [0, 0]
 
@@ -272,7 +254,8 @@ def test_pools_are_not_changed_beside_a_kubelet_that_runs(node: Sandbox, tmp_pat
     assert run.returncode == 1
     planned = "16 huge pages are planned, and there are 0 (one of 2 pools that differ)"
     assert f"{POOLS[0]}: {planned}; but the kubelet runs" in output
-    assert output.count("deploys/site.py or deploys/kubelet.py changes both together") == 1
+    remedy = "deploys/site.py or deploys/kubelet.py changes both together"
+    assert output.count(remedy) == (2 if mode == "-y" else 1)  # at once, and in the recap
     assert pages(node) == [0, 0]
     assert node.run("ls /etc/numaforge /etc/sysctl.d/90-numaforge.conf").stdout == ""
 
@@ -437,8 +420,35 @@ def test_bytes_that_are_not_utf8_in_the_kubelets_log_do_not_hide_how_it_ended(
     assert "the kubelet ended by itself; the old configuration is back" in plain(run.stdout)
 
 
+@pytest.mark.parametrize(
+    ("program", "message"),
+    [
+        pytest.param("exit 3", "kubelet --version ended with 3", id="fails"),
+        pytest.param("echo hello", "says 'hello', which names no version", id="says something else"),
+        pytest.param(None, "the kubelet's program was not found", id="gone"),
+    ],
+)
+def test_a_kubelet_that_does_not_say_its_version_is_never_taken_for_none(
+    node: Sandbox, tmp_path: Path, program: str | None, message: str
+) -> None:
+    assert pyinfra(tmp_path, data(node), "-y", "deploys/site.py").returncode == 0
+    kept = ("/etc/numaforge/plan.json", DROP_IN)
+    before = [node.path(path).read_text() for path in kept]
+    node.run("systemctl stop kubelet.service; rm /usr/local/bin/kubelet")
+    if program:
+        node.run(
+            f"printf '#!/bin/sh\n{program}\n' > /usr/local/bin/kubelet; chmod 755 /usr/local/bin/kubelet"
+        )
+    run = pyinfra(tmp_path, data(node), "-y", "deploys/site.py")
+    assert run.returncode == 1
+    assert re.search(
+        rf"refused: node\n.*the kubelet's version is not known: .*{message}", plain(run.stdout)
+    ), run.stdout
+    assert [node.path(path).read_text() for path in kept] == before
+
+
 def test_a_host_without_a_kubelet_is_skipped_with_a_word(start_sandbox: StartSandbox, tmp_path: Path) -> None:
     node = start_sandbox(machine())
     run = pyinfra(tmp_path, data(node), "-y", "deploys/kubelet.py")
     assert run.returncode == 0, run.stdout
-    assert "nothing to configure" in plain(run.stdout)
+    assert "notice no-kubelet: no kubelet is installed" in plain(run.stdout)

@@ -15,6 +15,7 @@ from numaforge.planning.files import MIG_UNIT_PATH
 from numaforge.planning.model import MigGpu, MigInstance
 from numaforge.topology.model import ComputeInstance, Gpu, GpuInstance
 from tests.fakes.nvml.gpus import gpu_text
+from tests.fixtures.shortened import shortened
 from tests.ssh.conftest import StartSandbox
 from tests.ssh.machine import machine
 from tests.ssh.sandbox import Sandbox, free_port
@@ -109,11 +110,6 @@ def as_found(cuts: Cuts) -> Cuts:
         address: (mode, sorted((each.profile_id, each.start, list(each.compute_instances)) for each in cut))
         for address, (mode, cut) in cuts.items()
     }  # type: ignore[misc]
-
-
-@pytest.fixture
-def port() -> int:
-    return free_port()
 
 
 @pytest.fixture
@@ -420,6 +416,37 @@ def test_gpus_that_are_reset_together_are_where_all_of_them_are_idle(node: Sandb
     assert_new(node, {**AMPERE_IS, SECOND: ("disabled", ())})
 
 
+def persistence(node: Sandbox) -> list[str]:
+    """Return the persistence mode of each GPU."""
+    said = node.path(STATE).read_text()
+    return [line.split()[1] for line in said.splitlines() if line.split()[0] == "persistence"]
+
+
+PERSISTENT = LINKED.replace("mig disabled", "mig disabled\n  persistence enabled")
+
+
+@pytest.mark.parametrize("together", ["1", "2"], ids=["alone", "with-the-GPU-that-NVLink-connects"])
+@pytest.mark.parametrize("node", [PERSISTENT], indirect=True)
+def test_persistence_mode_without_the_daemon_is_off_for_the_reset_and_on_after_it(
+    node: Sandbox, port: int, together: str
+) -> None:
+    node.path("/run/reset-together").write_text(together)
+    applied(node, change(port, AMPERE_WAS, AMPERE_IS))
+    assert persistence(node) == ["enabled", "enabled"]
+    assert_new(node, {**AMPERE_IS, SECOND: ("disabled", ())})
+
+
+@pytest.mark.parametrize("node", [PERSISTENT], indirect=True)
+def test_persistence_mode_comes_back_where_a_worker_is_killed_before_the_reset(
+    node: Sandbox, port: int
+) -> None:
+    fault = "fail nvmlDeviceSetPersistenceMode 1 killed-after"
+    describe(node, PERSISTENT.replace("mig disabled", f"mig disabled\n  {fault}", 1))
+    result = run(node, change(port, AMPERE_WAS, AMPERE_IS))
+    assert result.outcome == "rolled-back", result
+    assert persistence(node) == ["enabled", "enabled"]
+
+
 @pytest.mark.parametrize("node", [LINKED], indirect=True)
 def test_gpus_that_are_reset_together_are_not_where_one_is_in_use(node: Sandbox, port: int) -> None:
     node.path("/run/reset-together").write_text("2")
@@ -464,13 +491,13 @@ def assert_whole(node: Sandbox, result: Result, outcomes: Sequence[str]) -> None
     assert_old(node)
 
 
-@pytest.mark.parametrize("event", EVENTS)
+@pytest.mark.parametrize("event", shortened(EVENTS, ("apply mig", "prove mig")))
 def test_a_unit_that_is_killed_undoes_itself(node: Sandbox, port: int, event: str) -> None:
     when(node, event, KILL)
     assert_whole(node, run(node, change(port)), ("refused",) if event == "keeping" else ("rolled-back",))
 
 
-@pytest.mark.parametrize("event", BACK)
+@pytest.mark.parametrize("event", shortened(BACK, ("undo mig", "start kubelet")))
 def test_an_undoing_that_is_killed_is_done_again(node: Sandbox, port: int, event: str) -> None:
     run(node, change(port))
     when(node, event, KILL)
@@ -478,7 +505,17 @@ def test_an_undoing_that_is_killed_is_done_again(node: Sandbox, port: int, event
     assert_whole(node, ended(node), ("rolled-back",))
 
 
-@pytest.mark.parametrize("fault", CALLS)
+@pytest.mark.parametrize(
+    "fault",
+    shortened(
+        CALLS,
+        (
+            "nvmlGpuInstanceDestroy 1 killed-after",
+            "nvmlDeviceCreateGpuInstanceWithPlacement 1 killed-after",
+            "nvmlGpuInstanceCreateComputeInstance 2 killed-before",
+        ),
+    ),
+)
 def test_a_worker_that_is_killed_within_a_change_of_a_gpu_leaves_the_old_gpus(
     node: Sandbox, port: int, fault: str
 ) -> None:
@@ -486,7 +523,7 @@ def test_a_worker_that_is_killed_within_a_change_of_a_gpu_leaves_the_old_gpus(
     assert_whole(node, run(node, change(port)), ("rolled-back",))
 
 
-@pytest.mark.parametrize("event", EVENTS)
+@pytest.mark.parametrize("event", shortened(EVENTS, ("stop kubelet", "apply mig")))
 def test_a_power_cut_is_undone_before_the_kubelet_starts(node: Sandbox, port: int, event: str) -> None:
     when(node, event, CUT_POWER)
     node.run(start_script(change(port)))
@@ -498,7 +535,7 @@ def test_a_power_cut_is_undone_before_the_kubelet_starts(node: Sandbox, port: in
         assert_old_after_boot(node)
 
 
-@pytest.mark.parametrize("event", ["stop kubelet", "apply mig", "start kubelet"])
+@pytest.mark.parametrize("event", shortened(["stop kubelet", "apply mig", "start kubelet"], ("apply mig",)))
 def test_a_reboot_in_good_order_ends_with_the_old_gpus(node: Sandbox, port: int, event: str) -> None:
     when(node, event, GO_DOWN + END_UNIT)
     node.run(start_script(change(port)))
@@ -668,7 +705,7 @@ GUEST_BACK = [
 
 
 @in_a_guest
-@pytest.mark.parametrize("event", GUEST_EVENTS)
+@pytest.mark.parametrize("event", shortened(GUEST_EVENTS, ("apply mig_mode", "reboot", "prove mig")))
 def test_a_power_cut_in_a_guest_leaves_the_old_gpus_or_the_new(node: Sandbox, port: int, event: str) -> None:
     when(node, event, CUT_POWER)
     node.run(start_script(guest_change(port)))
@@ -686,7 +723,7 @@ def test_a_power_cut_in_a_guest_leaves_the_old_gpus_or_the_new(node: Sandbox, po
 
 
 @in_a_guest
-@pytest.mark.parametrize("event", GUEST_BACK)
+@pytest.mark.parametrize("event", shortened(GUEST_BACK, ("undo mig_mode", "reboot")))
 def test_a_power_cut_on_the_way_back_in_a_guest_leaves_the_old_gpus(
     node: Sandbox, port: int, event: str
 ) -> None:
@@ -703,7 +740,10 @@ def test_a_power_cut_on_the_way_back_in_a_guest_leaves_the_old_gpus(
 
 @in_a_guest
 @pytest.mark.parametrize(
-    "event", ["stop kubelet", "apply mig_mode", "apply reboot", "prove mig_mode", "prove mig"]
+    "event",
+    shortened(
+        ["stop kubelet", "apply mig_mode", "apply reboot", "prove mig_mode", "prove mig"], ("apply mig_mode",)
+    ),
 )
 def test_a_unit_that_is_killed_in_a_guest_undoes_itself(node: Sandbox, port: int, event: str) -> None:
     when(node, event, KILL)

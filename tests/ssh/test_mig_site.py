@@ -9,19 +9,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
+from numaforge import cli
 from numaforge.node.parts.mig import BOOT_LINK
 from numaforge.planning.files import MIG_UNIT_PATH
 from numaforge.verification import suite
 from numaforge.verification.login import login, ssh_config
 from tests.fakes.nvml.gpus import gpu_text
-from tests.fixtures.machines import KUBEADM_CONFIG
 from tests.ssh.conftest import StartSandbox
-from tests.ssh.machine import machine
+from tests.ssh.kubeadm import kubeadm_files, start_kubelet
 from tests.ssh.sandbox import Sandbox, free_port, pyinfra
 from tests.ssh.standin_gpus import STATE, describe, install, standin_gpus
-from tests.ssh.standin_systemd import standin_systemd
-from tests.ssh.test_kubelet import CONFIG, UNIT
+from tests.ssh.test_doctor import inventory
 
 FIRST, SECOND = "0000:1b:00.0", "0000:43:00.0"
 GPUS = gpu_text("h100-80gb", FIRST, number=1) + gpu_text("h100-80gb", SECOND, number=2)
@@ -40,22 +40,11 @@ def pci(address: str, numa_node: int) -> dict[str, str]:
 
 
 @pytest.fixture
-def node(start_sandbox: StartSandbox) -> Sandbox:
-    port = free_port()
-    sandbox = start_sandbox(
-        {
-            **machine(),
-            **pci(FIRST, 0),
-            **pci(SECOND, 1),
-            **standin_systemd(port),
-            **standin_gpus(),
-            CONFIG: KUBEADM_CONFIG.replace("healthzPort: 10248", f"healthzPort: {port}"),
-            UNIT: "[Service]\nExecStart=/usr/local/bin/kubelet --config=/var/lib/kubelet/config.yaml\n",
-        }
-    )
+def node(start_sandbox: StartSandbox, port: int) -> Sandbox:
+    gpus = {**pci(FIRST, 0), **pci(SECOND, 1), **standin_gpus()}
+    sandbox = start_sandbox({**kubeadm_files(port), **gpus})
     install(sandbox, GPUS)
-    sandbox.run("mkdir -p /run/systemd/system; systemctl start kubelet.service")
-    sandbox.run(f"until curl -fs http://127.0.0.1:{port}/; do sleep 0.05; done")
+    start_kubelet(sandbox, port)
     sandbox.log_in_with("PATH=/usr/local/bin:$PATH")
     return sandbox
 
@@ -98,6 +87,57 @@ def test_from_the_profile_to_the_gpu_and_no_further_the_second_time(node: Sandbo
     again = pyinfra(tmp_path, data(node), "-y", "-v", "deploys/mig.py")
     assert "noop: the node is already as planned" in plain(again.stdout), again.stdout
     assert verified(node, tmp_path) == ()
+
+
+def operator_config(
+    capfd: pytest.CaptureFixture[str], *arguments: str, code: int = 0
+) -> tuple[dict[str, Any], str]:
+    """Return the document that the command prints of an inventory, and what it says beside it."""
+    assert cli.run(["mig", "operator-config", *arguments, "-o", "json"]) == code
+    out, said = capfd.readouterr()
+    return json.loads(out) if out else {}, said
+
+
+def test_the_operator_is_handed_the_geometries_of_an_inventory(
+    node: Sandbox, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    handed = data(node, managed_by="gpu-operator", gpus=PROFILE["mig"]["gpus"])["node"]
+    hosts = {
+        "handed": handed,
+        "ours": data(node)["node"],
+        "plain": {**node.data(), "numaforge_profile": "cpu-only"},
+    }
+    inventory(tmp_path, hosts)
+    document, _ = operator_config(capfd, str(tmp_path))
+    (config,) = yaml.safe_load(document["config_map"]["data"]["config.yaml"])["mig-configs"].values()
+    assert [entry.get("mig-devices") for entry in config] == [None, {"1g.10gb": 2, "3g.40gb": 1}]
+    assert [*document["labels"].values()] == [{"nvidia.com/mig.config": next(iter(configs(document)))}]
+    assert "instance" not in node.path(STATE).read_text()
+
+
+def configs(document: dict[str, Any]) -> dict[str, Any]:
+    """Return the configs of the operator's ConfigMap by name."""
+    found: dict[str, Any] = yaml.safe_load(document["config_map"]["data"]["config.yaml"])["mig-configs"]
+    return found
+
+
+def test_no_config_map_is_written_while_a_host_of_an_inventory_is_silent(
+    node: Sandbox, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    handed = data(node, managed_by="gpu-operator", gpus=PROFILE["mig"]["gpus"])["node"]
+    inventory(tmp_path, {"handed": handed, "gone": {**handed, "ssh_port": free_port()}})
+    document, said = operator_config(capfd, str(tmp_path), code=2)
+    assert (document, "gone: Could not connect" in said) == ({}, True)
+    document, _ = operator_config(capfd, str(tmp_path), "--limit", "handed")
+    assert len(configs(document)) == 1
+
+
+def test_an_inventory_that_hands_nothing_over_is_refused(
+    node: Sandbox, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    inventory(tmp_path, data(node))
+    _, said = operator_config(capfd, str(tmp_path), code=2)
+    assert "no host leaves the cutting of its GPUs to the operator" in said
 
 
 def test_what_the_plan_does_not_name_any_more_stays_and_our_unit_goes(node: Sandbox, tmp_path: Path) -> None:

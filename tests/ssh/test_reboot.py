@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from numaforge import shell
 from numaforge.node.parts import kernel_cmdline, reboot
 from numaforge.node.parts.kernel_cmdline import RECORD
 from numaforge.node.transaction import (
@@ -17,9 +18,10 @@ from numaforge.node.transaction import (
     settle_script,
     start_script,
 )
+from tests.fixtures.shortened import shortened
 from tests.ssh.conftest import StartSandbox
 from tests.ssh.machine import machine
-from tests.ssh.sandbox import Sandbox, free_port
+from tests.ssh.sandbox import Sandbox
 from tests.ssh.standin_bootloader import CMDLINE, boot, boots, debian, install, options, red_hat
 from tests.ssh.standin_systemd import DROP_IN, STATE, standin_systemd
 from tests.ssh.test_transaction import (
@@ -50,11 +52,6 @@ kill -KILL $PPID
 
 
 @pytest.fixture
-def port() -> int:
-    return free_port()
-
-
-@pytest.fixture
 def node(start_sandbox: StartSandbox, port: int, request: pytest.FixtureRequest) -> Sandbox:
     """A node that runs with an older drop-in, older pools, and the boot loader of Debian or as asked for."""
     loader = getattr(request, "param", "grub")
@@ -73,18 +70,18 @@ def change(port: int, wish: str = "new", loader: str = "grub", **more: Any) -> T
     return Transaction("T1", (files, cmdline, reboot.part(), *others))
 
 
-def through_boots(node: Sandbox, *, deaf: bool = False) -> Result:
+def through_boots(node: Sandbox, *, deaf: bool = False, config_acs: bool = True) -> Result:
     """Boot the node whenever it has gone down, until the transaction has ended."""
     deadline = time.monotonic() + PATIENCE_SECONDS
     while True:
-        until(node, "{ [ -e /run/stopping ] || [ -e /run/off ] || ! ls /run/units/* > /dev/null 2>&1; }")
+        until(node, "{ [ -e /run/stopping ] || [ -e /run/off ] || idle; }")
         found = status(node)
         if found.result is not None and not found.running:
             return found.result
         assert time.monotonic() < deadline, (found, node.path("/run/unit.log").read_text())
         if node.path("/run/stopping").exists() or node.path("/run/off").exists():
-            until(node, "! ls /run/units/* > /dev/null 2>&1")
-            boot(node, deaf=deaf)
+            until(node, "idle")
+            boot(node, deaf=deaf, config_acs=config_acs)
         elif found.broken_off:
             node.run(settle_script())
 
@@ -206,7 +203,9 @@ BACK = [
 ]
 
 
-@pytest.mark.parametrize("event", FORWARDS)
+@pytest.mark.parametrize(
+    "event", shortened(FORWARDS, ("apply kernel_cmdline", "reboot", "booted", "prove kubelet"))
+)
 def test_a_power_cut_at_any_step_forwards_leaves_the_old_state_or_the_new(
     node: Sandbox, port: int, event: str
 ) -> None:
@@ -222,7 +221,7 @@ def test_a_power_cut_at_any_step_forwards_leaves_the_old_state_or_the_new(
         assert_old(node)
 
 
-@pytest.mark.parametrize("event", BACK)
+@pytest.mark.parametrize("event", shortened(BACK, ("undo kernel_cmdline", "reboot", "prove kubelet")))
 def test_a_power_cut_at_any_step_back_leaves_the_old_state(node: Sandbox, port: int, event: str) -> None:
     node.run(start_script(change(port)))
     assert through_boots(node).outcome == "applied"
@@ -237,10 +236,31 @@ def test_a_power_cut_at_any_step_back_leaves_the_old_state(node: Sandbox, port: 
 
 def test_a_runner_that_asks_during_the_boot_disturbs_nothing(node: Sandbox, port: int) -> None:
     node.run(start_script(change(port)))
-    until(node, "[ -e /run/stopping ] && ! ls /run/units/* > /dev/null 2>&1")
+    until(node, "[ -e /run/stopping ] && idle")
     assert status(node).broken_off
     assert node.run(settle_script()).returncode == 0  # still on its way down
     assert status(node).result is None
     assert node.path(CURRENT).is_symlink()
     assert through_boots(node).outcome == "applied"
     assert_new(node)
+
+
+@pytest.mark.parametrize(
+    ("programs", "folder", "loader"),
+    [
+        pytest.param(("update-grub", "bootctl"), "/boot/loader/entries", "grub", id="grub-beside-entries"),
+        pytest.param(("grubby", "bootctl"), "/boot/loader/entries", "grubby", id="grubby-writes-entries"),
+        pytest.param(("kernelstub", "bootctl"), "/boot/efi/loader/entries", "kernelstub", id="pop-os"),
+        pytest.param(("bootctl",), "/boot/efi/loader/entries", "systemd-boot", id="systemd-boot"),
+        pytest.param(("bootctl",), "/boot/other", "none", id="systemd-without-its-boot-loader"),
+    ],
+)
+def test_the_boot_loader_is_told_by_its_tools(
+    start_sandbox: StartSandbox, programs: tuple[str, ...], folder: str, loader: str
+) -> None:
+    node = start_sandbox({**machine(), **{f"/usr/local/loader/{name}": "#!/bin/sh\n" for name in programs}})
+    node.run(f"rm -rf /boot/loader /boot/efi/loader; mkdir -p {folder} /etc/default")
+    tools = "ln -s $(command -v cat sed) /usr/local/loader; PATH=/usr/local/loader"
+    look = shell.library("node/parts/kernel_cmdline/look")
+    said = node.run(f"{tools}\n{look}look_kernel_cmdline {RECORD}\n").stdout.splitlines()
+    assert said[0] == f"loader {loader}"

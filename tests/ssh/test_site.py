@@ -10,12 +10,15 @@ from typing import Any
 import pytest
 
 from numaforge.planning.files import TUNING_UNIT_PATH
+from tests.fixtures.shortened import shortened
 from tests.ssh.conftest import StartSandbox
 from tests.ssh.machine import CPUS, governor, machine, pool
 from tests.ssh.sandbox import Sandbox, free_port, pyinfra
+from tests.ssh.standin_kernel import memory_of_both_sizes
 from tests.ssh.standin_systemd import standin_systemd
 
 PLAN = "/etc/numaforge/plan.json"
+SWAPPINESS = "/proc/sys/vm/swappiness"
 PROFILE: dict[str, Any] = {
     "name": "sandbox",
     "cpus": {"reserved": {"cores_per_numa_node": 1}},
@@ -58,6 +61,53 @@ def test_it_applies_what_the_plan_says_now(node: Sandbox, tmp_path: Path) -> Non
     assert text(node, "/proc/sys/vm/swappiness") == "1"
     assert text(node, "/proc/sys/kernel/numa_balancing") == "0"
     assert [text(node, pool(number, 2048)) for number in (0, 1)] == ["16", "16"]
+
+
+MACHINE_POOL = "/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages"
+
+
+@pytest.fixture
+def without_numa(start_sandbox: StartSandbox) -> Sandbox:
+    """Return a host whose kernel shows no NUMA nodes."""
+    files = {
+        path: text for path, text in machine().items() if not path.startswith("/sys/devices/system/node")
+    }
+    pools = {
+        f"/sys/kernel/mm/hugepages/hugepages-{kib}kB/{name}_hugepages": "0\n"
+        for kib in (2048, 2**20)
+        for name in ("nr", "free", "surplus")
+    }
+    return start_sandbox({**files, **pools})
+
+
+def with_pages(count: int) -> dict[str, Any]:
+    return {**PROFILE, "cpus": {"reserved": {"cores": 1}}, "hugepages": [{"size": "2Mi", "count": count}]}
+
+
+def test_a_kernel_without_numa_nodes_gets_its_pages_and_gives_them_back(
+    without_numa: Sandbox, tmp_path: Path
+) -> None:
+    node, boot = without_numa, "/etc/tmpfiles.d/numaforge-hugepages.conf"
+    run = pyinfra(tmp_path, {"node": data(node, with_pages(16))}, "-y", "deploys/site.py")
+    assert run.returncode == 0, run.stdout
+    assert text(node, MACHINE_POOL) == "16"
+    assert text(node, boot).splitlines()[-1] == f"w {MACHINE_POOL} - - - - 16"
+    none = {**with_pages(16), "hugepages": []}
+    run = pyinfra(tmp_path, {"node": data(node, none)}, "-y", "deploys/site.py")
+    assert run.returncode == 0, run.stdout
+    assert text(node, MACHINE_POOL) == "0"
+
+
+def test_pages_that_a_kernel_without_numa_nodes_does_not_find_are_undone(
+    without_numa: Sandbox, tmp_path: Path
+) -> None:
+    node = without_numa
+    memory_of_both_sizes(node, 1)
+    run = pyinfra(tmp_path, {"node": data(node, with_pages(600))}, "-y", "deploys/site.py")
+    assert run.returncode == 1, run.stdout
+    assert f"{MACHINE_POOL}: wanted 600, got 512" in plain(run.stdout)
+    assert "of memory free on the machine" in plain(run.stdout)
+    assert text(node, MACHINE_POOL) == "0"
 
 
 def test_tuning_a_node_with_pods_reloads_no_units(start_sandbox: StartSandbox, tmp_path: Path) -> None:
@@ -132,18 +182,19 @@ def test_packets_are_not_held_back_to_be_joined(node: Sandbox, tmp_path: Path) -
 
 
 def test_dry_shows_a_diff_of_every_file_once_and_writes_nothing(node: Sandbox, tmp_path: Path) -> None:
-    run = pyinfra(tmp_path, {"node": data(node)}, "--dry", "deploys/site.py")
+    run = pyinfra(tmp_path, {"node": data(node)}, "--dry", "--diff", "deploys/site.py")
     assert run.returncode == 0, run.stdout
     for path in (PLAN, "/etc/sysctl.d/90-numaforge.conf", "/etc/tmpfiles.d/numaforge-hugepages.conf"):
         assert run.stdout.count(f"+++ {path} (planned)") == 1
     assert "+vm.swappiness = 1" in run.stdout
-    assert f"{governor(0)}: schedutil -> performance" in run.stdout
+    assert "cpus 0-7 scaling_governor: schedutil -> performance" in run.stdout
     assert not node.path(PLAN).exists()
     assert text(node, governor(0)) == "schedutil"
 
 
 def test_a_diff_has_no_colours_where_there_is_no_terminal(node: Sandbox, tmp_path: Path) -> None:
-    assert "\x1b" not in pyinfra(tmp_path, {"node": data(node)}, "--dry", "deploys/site.py").stdout
+    run = pyinfra(tmp_path, {"node": data(node)}, "--dry", "--diff", "deploys/site.py")
+    assert "\x1b" not in run.stdout
 
 
 def test_a_changed_file_is_shown_as_a_diff_and_kept_as_a_backup(node: Sandbox, tmp_path: Path) -> None:
@@ -151,7 +202,7 @@ def test_a_changed_file_is_shown_as_a_diff_and_kept_as_a_backup(node: Sandbox, t
     pyinfra(tmp_path, hosts, "-y", "deploys/site.py")
     path = "/etc/sysctl.d/90-numaforge.conf"
     node.path(path).write_text("vm.swappiness = 42\n")
-    assert "-vm.swappiness = 42" in pyinfra(tmp_path, hosts, "--dry", "deploys/site.py").stdout
+    assert "-vm.swappiness = 42" in pyinfra(tmp_path, hosts, "--dry", "--diff", "deploys/site.py").stdout
     pyinfra(tmp_path, hosts, "-y", "deploys/site.py")
     backups = node.run(f"cat /var/lib/numaforge/txn/*/backup{path} 2> /dev/null").stdout
     assert backups == "vm.swappiness = 42\n"
@@ -182,32 +233,35 @@ def test_a_login_without_root_rights_uses_sudo_that_asks_for_nothing(node: Sandb
 
 @pytest.mark.parametrize(
     ("change", "message"),
-    [
-        pytest.param({"numaforge_profile": {"cpuz": {}}}, r"cpuz", id="unknown-key"),
-        pytest.param({"numaforge_profile": "no-such-profile"}, r"no-such-profile", id="unknown-profile"),
-        pytest.param({"numaforge_profile": None}, r"numaforge_profile: is not set", id="no-profile"),
-        pytest.param(
-            {"numaforge_profile": {**PROFILE, "cpus": {"reserved": {"cpulist": "0,99"}}}},
-            r"99",
-            id="no-such-cpu",
-        ),
-        pytest.param(
-            {"numaforge_profile": {**PROFILE, "cpus": {"reserved": {"cores_per_numa_node": 2}}}},
-            r"cpus\.reserved: all 8 online CPUs",
-            id="every-core",
-        ),
-        pytest.param(
-            {"numaforge_profile": {**PROFILE, "memory": {"system_reserved": "8GB"}}},
-            r"8GB",
-            id="bad-quantity",
-        ),
-        pytest.param(
-            {"numaforge_profile": {**PROFILE, "hugepages": [{"size": "1Gi", "count_per_numa_node": 64}]}},
-            r"64",
-            id="more-hugepages-than-memory",
-        ),
-        pytest.param({"ssh_user": "operator"}, r"ssh_user: the login user is not root", id="no-sudo"),
-    ],
+    shortened(
+        [
+            pytest.param({"numaforge_profile": {"cpuz": {}}}, r"cpuz", id="unknown-key"),
+            pytest.param({"numaforge_profile": "no-such-profile"}, r"no-such-profile", id="unknown-profile"),
+            pytest.param({"numaforge_profile": None}, r"numaforge_profile: is not set", id="no-profile"),
+            pytest.param(
+                {"numaforge_profile": {**PROFILE, "cpus": {"reserved": {"cpulist": "0,99"}}}},
+                r"99",
+                id="no-such-cpu",
+            ),
+            pytest.param(
+                {"numaforge_profile": {**PROFILE, "cpus": {"reserved": {"cores_per_numa_node": 2}}}},
+                r"cpus\.reserved: all 8 online CPUs",
+                id="every-core",
+            ),
+            pytest.param(
+                {"numaforge_profile": {**PROFILE, "memory": {"system_reserved": "8GB"}}},
+                r"8GB",
+                id="bad-quantity",
+            ),
+            pytest.param(
+                {"numaforge_profile": {**PROFILE, "hugepages": [{"size": "1Gi", "count_per_numa_node": 64}]}},
+                r"64",
+                id="more-hugepages-than-memory",
+            ),
+            pytest.param({"ssh_user": "operator"}, r"ssh_user: the login user is not root", id="no-sudo"),
+        ],
+        ("unknown-key", "more-hugepages-than-memory", "no-sudo"),
+    ),
 )
 @pytest.mark.parametrize("mode", ["-y", "--dry"])
 def test_a_bad_host_fails_alone_with_one_message(
@@ -218,7 +272,7 @@ def test_a_bad_host_fails_alone_with_one_message(
     run = pyinfra(tmp_path, hosts, mode, "deploys/site.py")
     output = plain(run.stdout)
     assert run.returncode == 1, output
-    assert re.search(rf"\[bad\].*{message}", output), output
+    assert re.search(rf"1 host refused: bad\n.*{message}", output), output
     assert "Traceback" not in output
     assert not bad.path(PLAN).exists()
     assert good.path(PLAN).exists() is (mode == "-y")
@@ -230,7 +284,8 @@ def test_a_host_that_cannot_be_reached_fails_alone(node: Sandbox, tmp_path: Path
     run = pyinfra(tmp_path, {"gone": gone, "good": data(node)}, mode, "deploys/site.py")
     assert run.returncode == 1
     assert "[gone] Could not connect" in plain(run.stdout)
-    assert f"+++ {PLAN} (planned)" in plain(run.stdout) or mode == "-y"
+    assert "1 host unreachable: gone" in plain(run.stdout)
+    assert f"1 host {'to change' if mode == '--dry' else 'changed'}: good" in plain(run.stdout)
     assert "Traceback" not in run.stdout
     assert node.path(PLAN).exists() is (mode == "-y")
 
@@ -248,6 +303,29 @@ def test_a_detection_that_is_cut_off_changes_nothing(start_sandbox: StartSandbox
     assert run.returncode == 1
     assert "Traceback" not in run.stdout
     assert not node.path(PLAN).exists()
+
+
+@pytest.mark.parametrize(
+    ("tool", "package"),
+    [
+        ("xargs", "findutils"),
+        ("grep", "grep"),
+        ("sed", "sed"),
+        *((tool, "coreutils") for tool in ("od", "base64", "sha256sum", "stat")),
+    ],
+)
+def test_a_host_without_a_program_that_is_needed_fails_alone_and_nothing_is_written(
+    start_sandbox: StartSandbox, tmp_path: Path, tool: str, package: str
+) -> None:
+    bad, good = start_sandbox(machine()), start_sandbox(machine())
+    bad.run(f"rm -f /usr/local/bin/{tool} /usr/bin/{tool} /bin/{tool}")
+    run = pyinfra(tmp_path, {"bad": data(bad), "good": data(good)}, "-y", "deploys/site.py")
+    assert run.returncode == 1
+    shown = plain(run.stdout)
+    assert "1 host refused: bad\n" in shown
+    assert f"    programs: there is no {tool}; install {package}\n" in shown
+    assert not bad.path(PLAN).exists()
+    assert good.path(PLAN).exists()
 
 
 def test_a_pool_that_cannot_be_filled_names_the_numbers_and_leaves_the_pools(
@@ -279,3 +357,176 @@ def test_detect_saves_the_snapshot_and_the_plan_here_and_writes_nothing_there(
     assert json.loads((out / "node.snapshot.json").read_text())["kind"] == "numaforge-snapshot"
     assert json.loads((out / "node.plan.json").read_text())["cpus"]["reserved"] == "0,2,4,6"
     assert not node.path("/etc/numaforge").exists()
+
+
+# ---- the way back ----
+
+RECORD = "/etc/numaforge/kernel-values"
+MAPS = "/proc/sys/vm/max_map_count"
+TUNED: dict[str, Any] = {
+    **{key: value for key, value in PROFILE.items() if key != "hugepages"},
+    "tuning": {
+        "governor": "performance",
+        "numa_balancing": False,
+        "sysctls": {"vm.swappiness": 1, "vm.max_map_count": 1048576},
+        "transparent_hugepages": {"enabled": "always", "defrag": "never"},
+        "swap": "off",
+    },
+}
+EMPTY: dict[str, Any] = {"name": "empty"}
+
+
+def residue(node: Sandbox) -> dict[str, str]:
+    """Return what a host shows of its settings: values of the kernel, files and links below /etc and /usr."""
+    shown = node.run(  # a switch is a plain file here, and shows nothing but what was written last
+        "cd /; ours='etc/systemd etc/sysctl.d etc/tmpfiles.d etc/numaforge usr/local/lib/numaforge';"
+        "for switch in sys/kernel/mm/transparent_hugepage/*; do"
+        "  sed -i 's/.*\\[\\(.*\\)\\].*/\\1/' $switch; done;"
+        "find sys proc/sys $ours -type f ! -path 'etc/numaforge/plan.json' -exec sha256sum {} + 2> /dev/null;"
+        "find $ours -type l -printf '%l %p\\n' 2> /dev/null;"
+        "cat proc/swaps"
+    ).stdout
+    return {line.split(maxsplit=1)[1]: line.split(maxsplit=1)[0] for line in shown.splitlines()}
+
+
+def test_an_empty_profile_leaves_the_host_as_it_was_before_the_first_run(
+    node: Sandbox, tmp_path: Path
+) -> None:
+    before = residue(node)
+    for profile in (TUNED, {**TUNED, "tuning": {"governor": "schedutil", "sysctls": {"vm.swappiness": 5}}}):
+        run = pyinfra(tmp_path, {"node": data(node, profile)}, "-y", "deploys/site.py")
+        assert run.returncode == 0, run.stdout
+        assert residue(node) != before
+    dry = pyinfra(tmp_path, {"node": data(node, EMPTY)}, "--dry", "deploys/site.py")
+    assert "vm.swappiness: 5 -> 60, as before numaforge" in plain(dry.stdout)
+    run = pyinfra(tmp_path, {"node": data(node, EMPTY)}, "-y", "deploys/site.py")
+    assert run.returncode == 0, run.stdout
+    assert residue(node) == before
+    again = pyinfra(tmp_path, {"node": data(node, EMPTY)}, "-y", "-v", "deploys/site.py")
+    assert "noop: the node is already as planned" in plain(again.stdout)
+
+
+SWAP = "/var/swapfile"
+SWAP_LINE = f"{SWAP}\tfile\t1048572\t0\t{{}}\n"
+SWAP_TOOLS = {
+    "/usr/local/bin/swapoff": "#!/bin/sh\nsed -i 2d /run/swaps; cat /run/swaps > /proc/swaps\n",
+    "/usr/local/bin/swapon": '#!/bin/sh\npriority=-2\n[ "$1" != -p ] || { priority=$2; shift 2; }\n'
+    "printf '%s\\tfile\\t1048572\\t0\\t%s\\n' \"$1\" $priority >> /proc/swaps\n",
+}
+
+
+@pytest.mark.parametrize(
+    "priority", ["-2", "100"], ids=["the kernel's own priority", "a priority of its own"]
+)
+def test_swap_that_was_turned_off_comes_back(
+    start_sandbox: StartSandbox, tmp_path: Path, priority: str
+) -> None:
+    node = start_sandbox({**machine(), **SWAP_TOOLS, SWAP: ""})
+    swaps = text(node, "/proc/swaps") + "\n" + SWAP_LINE.format(priority)
+    node.path("/proc/swaps").write_text(swaps)
+    node.path("/run/swaps").write_text(swaps)
+    pyinfra(tmp_path, {"node": data(node, TUNED)}, "-y", "deploys/site.py")
+    assert SWAP not in text(node, "/proc/swaps")
+    run = pyinfra(tmp_path, {"node": data(node, EMPTY)}, "-y", "deploys/site.py")
+    assert run.returncode == 0, run.stdout
+    assert node.path("/proc/swaps").read_text() == swaps
+
+
+def test_the_record_holds_what_was_there_first(node: Sandbox, tmp_path: Path) -> None:
+    for swappiness in (1, 5):
+        wish = {**PROFILE, "tuning": {"sysctls": {"vm.swappiness": swappiness}}}
+        assert pyinfra(tmp_path, {"node": data(node, wish)}, "-y", "deploys/site.py").returncode == 0
+    assert text(node, RECORD).splitlines()[1:] == [f"{SWAPPINESS}\t60\t5"]
+
+
+def test_what_someone_else_or_a_boot_has_changed_is_not_put_back(node: Sandbox, tmp_path: Path) -> None:
+    pyinfra(tmp_path, {"node": data(node, TUNED)}, "-y", "deploys/site.py")
+    node.path(MAPS).write_text("2097152\n")
+    run = pyinfra(tmp_path, {"node": data(node, EMPTY)}, "-y", "deploys/site.py")
+    assert run.returncode == 0, run.stdout
+    assert text(node, MAPS) == "2097152"
+    assert text(node, SWAPPINESS) == "60"
+    assert not node.path(RECORD).exists()
+
+
+def test_a_return_that_the_kernel_refuses_takes_everything_back(node: Sandbox, tmp_path: Path) -> None:
+    pyinfra(tmp_path, {"node": data(node, TUNED)}, "-y", "deploys/site.py")
+    tuned = residue(node)
+    node.run(f"mount --bind {governor(3)} {governor(3)}; mount -o remount,bind,ro {governor(3)}")
+    run = pyinfra(tmp_path, {"node": data(node, EMPTY)}, "-y", "deploys/site.py")
+    assert run.returncode == 1
+    assert f"{governor(3)}: the kernel refuses the value schedutil" in plain(run.stdout)
+    assert residue(node) == tuned
+
+
+def powered() -> dict[str, str]:
+    """Return a machine with sleep states but on CPU 7, a switch for turbo, khugepaged and KSM."""
+    cpu = "/sys/devices/system/cpu"
+    states = {
+        f"{cpu}/cpu{number}/cpuidle/state{index}/{key}": value
+        for number in CPUS
+        if number != 7
+        for index, (name, latency) in enumerate((("POLL", "0"), ("C1", "2"), ("C6", "170")))
+        for key, value in (("name", name), ("latency", latency), ("disable", "0"))
+    }
+    return {
+        **machine(),
+        **{path: f"{text}\n" for path, text in states.items()},
+        f"{cpu}/intel_pstate/no_turbo": "0\n",
+        "/sys/kernel/mm/ksm/run": "1\n",
+        "/sys/kernel/mm/transparent_hugepage/khugepaged/defrag": "1\n",
+        "/sys/kernel/mm/transparent_hugepage/khugepaged/pages_to_scan": "4096\n",
+        "/proc/sys/fs/inotify/max_user_watches": "8192\n",
+        "/proc/sys/net/ipv4/tcp_rmem": "4096\t131072\t6291456\n",
+        "/proc/sys/net/core/somaxconn": "4096\n",
+    }
+
+
+POWERED: dict[str, Any] = {
+    "name": "powered",
+    "tuning": {
+        "cpu_idle": {"max_latency_us": 10},
+        "turbo": False,
+        "ksm": False,
+        "transparent_hugepages": {"khugepaged": {"defrag": False, "pages_to_scan": 512}},
+        "sysctl_sets": ["training", "fabric"],
+    },
+}
+
+
+def test_sleep_turbo_and_sets_are_applied_written_for_the_next_boot_and_put_back(
+    start_sandbox: StartSandbox, tmp_path: Path
+) -> None:
+    node = start_sandbox(powered())
+    before = {path: text(node, path) for path in powered() if path.startswith(("/sys", "/proc/sys"))}
+    run = pyinfra(tmp_path, {"node": data(node, POWERED)}, "-y", "deploys/site.py")
+    assert run.returncode == 0, run.stdout
+    after = {path: text(node, path) for path in before}
+    changed = {path: value for path, value in after.items() if value != before[path]}
+    cpu = "/sys/devices/system/cpu"
+    expected = {
+        **{f"{cpu}/cpu{number}/cpuidle/state2/disable": "1" for number in range(7)},
+        f"{cpu}/intel_pstate/no_turbo": "1",
+        "/sys/kernel/mm/ksm/run": "0",
+        "/sys/kernel/mm/transparent_hugepage/khugepaged/defrag": "0",
+        "/sys/kernel/mm/transparent_hugepage/khugepaged/pages_to_scan": "512",
+        "/proc/sys/fs/inotify/max_user_watches": "524288",
+        "/proc/sys/net/ipv4/tcp_rmem": "4096 87380 268435456",
+        "/proc/sys/vm/max_map_count": "1048576",
+        "/proc/sys/vm/swappiness": "1",
+    }
+    assert changed == expected
+    at_boot = "".join(
+        text(node, path)
+        for path in (
+            "/etc/tmpfiles.d/numaforge-tuning.conf",
+            "/etc/sysctl.d/90-numaforge.conf",
+            TUNING_UNIT_PATH,
+        )
+    )
+    assert [path for path in expected if path not in at_boot and not path.startswith("/proc/sys")] == []
+    run = pyinfra(tmp_path, {"node": data(node, EMPTY)}, "-y", "deploys/site.py")
+    assert run.returncode == 0, run.stdout
+    back = {path: " ".join(text(node, path).split()) for path in before}
+    assert back == {path: " ".join(value.split()) for path, value in before.items()}
+    assert not node.path(RECORD).exists()

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import shutil
-from collections.abc import Iterator, Mapping
-from contextlib import ExitStack
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,14 +13,12 @@ from numaforge.rollout import launch
 from numaforge.rollout.fleet import Member
 from numaforge.rollout.launch import Survey
 from numaforge.rollout.steps import run
-from tests.fixtures.api_server import ApiServer, running_api_server
-from tests.fixtures.machines import KUBEADM_CONFIG
+from tests.fixtures.api_server import ApiServer
 from tests.ssh.conftest import StartSandbox
+from tests.ssh.kubeadm import kubeadm_files, start_kubelet
 from tests.ssh.machine import machine
 from tests.ssh.sandbox import REPOSITORY, Sandbox, free_port, pyinfra
-from tests.ssh.standin_systemd import standin_systemd
 
-CONFIG = "/var/lib/kubelet/config.yaml"
 WITHOUT_DRAIN = {"without_drain": "a new cluster without workloads"}
 PROFILE: dict[str, Any] = {
     "name": "sandbox",
@@ -33,32 +29,10 @@ PROFILE: dict[str, Any] = {
 
 
 @pytest.fixture
-def node(start_sandbox: StartSandbox) -> Sandbox:
+def node(start_sandbox: StartSandbox, port: int) -> Sandbox:
     """A node of a cluster, its kubelet running."""
-    port = free_port()
-    login = "--kubeconfig=/etc/kubernetes/kubelet.conf --hostname-override=n1"
-    command = f"/usr/local/bin/kubelet --config={CONFIG} {login}"
-    sandbox = start_sandbox(
-        {
-            **machine(),
-            **standin_systemd(port),
-            CONFIG: KUBEADM_CONFIG.replace("healthzPort: 10248", f"healthzPort: {port}"),
-            "/usr/lib/systemd/system/kubelet.service": f"[Service]\nExecStart={command}\n",
-        }
-    )
-    sandbox.run("mkdir -p /run/systemd/system")
-    sandbox.run(
-        f"systemctl start kubelet.service; until curl -fs http://127.0.0.1:{port}/; do sleep 0.05; done"
-    )
-    return sandbox
-
-
-@pytest.fixture
-def api(tmp_path: Path) -> Iterator[ApiServer]:
-    if shutil.which("kubectl") is None:
-        pytest.skip("needs kubectl")
-    with ExitStack() as stack:
-        yield stack.enter_context(running_api_server(tmp_path))
+    login = ("--kubeconfig=/etc/kubernetes/kubelet.conf", "--hostname-override=n1")
+    return start_kubelet(start_sandbox(kubeadm_files(port, *login)), port)
 
 
 def data(node: Sandbox, rollout: Mapping[str, object] | None = None) -> dict[str, object]:
@@ -75,6 +49,18 @@ def program(folder: Path, hosts: Mapping[str, Mapping[str, object]]) -> launch.P
 
 def survey(folder: Path, hosts: Mapping[str, Mapping[str, object]]) -> Survey:
     return run(program(folder, hosts).survey())
+
+
+@pytest.mark.parametrize("how", ["--dry", "-y"])
+def test_without_a_login_to_the_cluster_nothing_is_drained_and_a_dry_run_says_so(
+    node: Sandbox, tmp_path: Path, how: str
+) -> None:
+    nowhere = {"kubeconfig": str(tmp_path / "none")}
+    run_by_hand = pyinfra(tmp_path, {"node": data(node, nowhere)}, how, "deploys/kubelet.py")
+    assert run_by_hand.returncode == 1
+    assert "a roll-out lacks what it needs" in run_by_hand.stdout
+    assert "the kubeconfig cannot be read: No such file or directory" in run_by_hand.stdout
+    assert not node.path("/etc/numaforge").exists()
 
 
 @pytest.mark.parametrize("installed", [False, True], ids=["in the repository", "as an installed copy"])
@@ -148,8 +134,8 @@ def test_no_run_of_a_roll_out_restarts_a_joined_kubelet_that_is_not_drained(
 ) -> None:
     launcher = program(tmp_path, {"good": data(node, WITHOUT_DRAIN)})
     begun = launcher.launch(Member("good", "n1"), None)  # type: ignore[arg-type]
-    begun.process.wait()
-    assert "a roll-out changes no node that it has not drained" in begun.log.read_text()
+    begun.program.process.wait()
+    assert "a roll-out changes no node that it has not drained" in begun.program.log.read_text()
     assert run(launcher.apply(["good"])).keys() == {"good"}
     assert starts(node) == 1
 
@@ -158,6 +144,22 @@ def test_plain_pyinfra_obeys_it(node: Sandbox, tmp_path: Path) -> None:
     done = pyinfra(tmp_path, {"good": data(node, WITHOUT_DRAIN)}, "-y", "deploys/kubelet.py")
     assert done.returncode == 0, done.stdout
     assert starts(node) == 3  # the sandbox's own, and the change's two
+
+
+def test_a_removal_says_what_becomes_of_labels_and_what_stays_in_the_cluster(
+    node: Sandbox, api: ApiServer, tmp_path: Path
+) -> None:
+    labelled = {**PROFILE, "device_plugin": {"config": "small"}}
+    by_hand = {**data(node, WITHOUT_DRAIN), "numaforge_profile": labelled}
+    done = pyinfra(tmp_path, {"good": by_hand}, "-y", "deploys/kubelet.py")
+    assert done.returncode == 0, done.stdout
+    api.add_node("n1")
+    hosts = {"good": data(node, {"kubeconfig": str(api.kubeconfig)})}
+    dry = pyinfra(tmp_path, hosts, "--dry", "deploys/uninstall.py")
+    assert dry.returncode == 0, dry.stdout
+    assert "the Node's label nvidia.com/device-plugin.config is put back" in dry.stdout
+    assert "drains: pods leave the node first" in dry.stdout
+    assert "notice left-in-cluster: the result of the roll-out and what nodes share stay" in dry.stdout
 
 
 def starts(node: Sandbox) -> int:

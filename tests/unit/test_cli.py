@@ -49,7 +49,7 @@ def written(tmp_path: Path, content: bytes) -> str:
     ("content", "message"),
     [
         pytest.param(b"", "not a complete JSON document", id="empty"),
-        pytest.param(b"\xff\xfe\x00binary", "cannot be read", id="not text"),
+        pytest.param(b"\xff\xfe\x00binary", "is not UTF-8 text", id="not text"),
         pytest.param(
             b'{"kind": "numaforge-snapshot", "files": {', "not a complete JSON document", id="cut off"
         ),
@@ -97,7 +97,7 @@ def test_a_saved_plan_is_not_made_again(saved_plan, capsys, command, option):
         ),
         pytest.param(["plan", "--profile", "training", "--kubelet-version", "new"], "new", id="no version"),
         pytest.param(
-            ["topology", "-o", "yaml"], "'yaml' is not one of 'table', 'json'", id="an unknown format"
+            ["topology", "-o", "toml"], "'toml' is not one of 'table', 'json', 'yaml'", id="an unknown format"
         ),
         pytest.param(["nonesuch"], "No such command", id="an unknown command"),
     ],

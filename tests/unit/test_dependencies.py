@@ -37,7 +37,8 @@ def normal(name: str) -> str:
 
 def declared() -> set[str]:
     project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
-    return {normal(re.split(r"[^\w.-]", requirement)[0]) for requirement in project["dependencies"]}
+    requirements = [*project["dependencies"], *project["optional-dependencies"]["pictures"]]
+    return {normal(re.split(r"[^\w.-]", requirement)[0]) for requirement in requirements}
 
 
 def test_every_import_is_a_declared_dependency_and_every_dependency_is_imported() -> None:

@@ -9,12 +9,19 @@ import pytest
 
 from lab.paths import REPOSITORY
 from numaforge.cli import run
+from numaforge.report.wording import rdma_roles
 from numaforge.topology import to_document
 from numaforge.topology.links import LEGEND
-from tests.fixtures.machines import hgx_a100
+from tests.fixtures.machines import hgx_a100, hgx_b200
+from tests.fixtures.rdma_hosts import CARD, PF, VF, rdma_device, rdma_host
 
 PAGE = (REPOSITORY / "docs" / "links.md").read_text(encoding="utf-8")
 EXAMPLES = re.findall(r"^```console\n\$ numaforge ([^\n]+)\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE)
+ROLES = (
+    rdma_device("mlx5_0", PF),
+    rdma_device("mlx5_1", VF, physical_function=PF),
+    rdma_device("mlx5_bond_0", CARD, bond="bond0", bond_interfaces=("ens1f0", "ens1f1")),
+)
 
 
 @pytest.fixture
@@ -33,8 +40,21 @@ def test_the_page_shows_the_real_answer(folder, capsys, command, expected):
     assert answer == expected
 
 
+def test_the_page_shows_the_real_rails(folder, capsys):
+    assert run(["topology", "gpu-1.json"]) == 0
+    answer = "".join(f"{line.rstrip()}\n" for line in capsys.readouterr().out.splitlines())
+    (shown,) = re.findall(r"^```text\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE)
+    assert answer.endswith(f"\n{shown}")
+
+
+def test_the_page_explains_every_role():
+    roles = set(re.findall(r"^\| `(.+?)` \|", PAGE.partition("## Rails")[2], re.MULTILINE))
+    shown = rdma_roles(hgx_b200()) | rdma_roles(rdma_host(*ROLES))
+    assert roles == set(shown.values())
+
+
 def test_the_page_explains_every_mark():
-    assert re.findall(r"^\| `(\S+)` \|", PAGE, re.MULTILINE) == [
+    assert re.findall(r"^\| `(\S+)` \|", PAGE.partition("## Rails")[0], re.MULTILINE) == [
         *[mark for mark in LEGEND if mark != "X"],
         "?",
     ]

@@ -8,18 +8,28 @@ import pytest
 import yaml
 
 from lab.paths import REPOSITORY
+from numaforge.kernel_paths import online
 from numaforge.node import transaction
 from numaforge.node.parts import (
     KINDS,
+    crio,
     files,
     hugepages,
+    interrupts,
     kernel_cmdline,
     kernel_values,
     kubelet,
+    memlock,
     mig,
     mig_mode,
+    modules,
+    nics,
+    packages,
+    pcie_acs,
     reboot,
+    system,
 )
+from numaforge.planning.model import InterruptsPlan, NicSetting
 from numaforge.profile import load_profile
 
 PAGE = (REPOSITORY / "docs" / "maintenance.md").read_text(encoding="utf-8")
@@ -28,10 +38,18 @@ SHELL = "".join(path.read_text() for path in (REPOSITORY / "src/numaforge/node")
 # Each part in every form that decides whether pods have to be gone for it.
 FORMS = {
     "files": [files.part([])],
+    "packages": [packages.part("apt", ["kubelet"], [], ["kubelet"])],
     "kernel_cmdline": [kernel_cmdline.part(["iommu=pt"], ["iommu=pt"], [], "grub")],
+    "modules": [modules.part(["ib_umad"], []), modules.part([], [], ["blocked nouveau"])],
+    "nics": [nics.part([NicSetting("eth2", name, "3")]) for name in ("pfc", "max_read_request")],
+    "crio": [crio.part(there=True, drains=drains) for drains in (True, False)],
+    "memlock": [memlock.part([], [], runs=runs) for runs in (True, False)],
     "mig_mode": [mig_mode.part([], [])],
     "reboot": [reboot.part()],
-    "kernel_values": [kernel_values.part({}, {})],
+    "pcie_acs": [pcie_acs.part({}, {})],
+    "kernel_values": [kernel_values.part(values, {online(8): "1"}) for values in ({}, {online(8): "0"})],
+    "interrupts": [interrupts.part(InterruptsPlan(), [])],
+    "system": [system.part({}, {}, {})],
     "mig": [mig.part([], [], drains=drains) for drains in (True, False)],
     "hugepages": [hugepages.part({}, {}, drains=drains) for drains in (True, False)],
     "kubelet": [kubelet.part("kubelet.service", restart=restart) for restart in (True, False)],

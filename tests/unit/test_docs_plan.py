@@ -12,9 +12,13 @@ from numaforge.planning import model
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "read-a-plan.md").read_text(encoding="utf-8")
-PLANNING = sorted((ROOT / "src" / "numaforge" / "planning").rglob("*.py"))
+PACKAGE = ROOT / "src" / "numaforge"
 NOTICES = sorted(
-    {name for file in PLANNING for name in re.findall(r"Notice\(\s*\"([^\"]+)\"", file.read_text())}
+    {
+        name
+        for file in PACKAGE.rglob("*.py")
+        for name in re.findall(r"Notice\(\s*\"([^\"]+)\"", file.read_text())
+    }
 )
 PARTS = (
     model.NodePlan,
@@ -22,12 +26,26 @@ PARTS = (
     model.MemoryPlan,
     model.NumaNodePlan,
     model.TuningPlan,
+    model.OfflinePlan,
     model.KernelPlan,
+    model.InterruptsPlan,
+    model.SystemPlan,
+    model.ModulesPlan,
+    model.RdmaHostPlan,
+    model.NicSetting,
+    model.RdmaGate,
     model.MigPlan,
     model.MigGpu,
     model.MigInstance,
     model.KubeletPlan,
     model.DevicePluginPlan,
+    model.LibrariesPlan,
+    model.GpuRail,
+    model.HiddenSwitch,
+    model.HostPlan,
+    model.RdmaPlan,
+    model.RdmaPool,
+    model.AcsPlan,
     model.PlannedFile,
     model.PredictedAllocatable,
     model.LargestPod,

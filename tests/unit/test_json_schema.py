@@ -21,7 +21,7 @@ from numaforge.errors import PlanError, ProfileError, TopologyError
 from numaforge.planning.document import from_document as read_plan
 from numaforge.planning.document import to_document as plan_document
 from numaforge.planning.node import plan_node
-from numaforge.profile import load_profile, ready_profiles
+from numaforge.profile import load_profile, machine_profiles, ready_profiles
 from numaforge.topology import from_document as read_topology
 from numaforge.topology import to_document as topology_document
 from tests.fixtures.machines import MACHINES, dgx_h100
@@ -57,7 +57,7 @@ def reread(document: dict[str, Any]) -> dict[str, Any]:
 @pytest.mark.parametrize("name", NAMES)
 def test_a_schema_is_what_the_models_say(name):
     assert (FOLDER / f"{name}.json").read_text(encoding="utf-8") == text(name), (
-        "run: python docs/schema_files.py"
+        "run: python -m docs.schema_files"
     )
 
 
@@ -72,9 +72,9 @@ def test_the_command_prints_the_file(name, capsys):
     assert capsys.readouterr().out == text(name)
 
 
-@pytest.mark.parametrize("name", ready_profiles())
+@pytest.mark.parametrize("name", [*ready_profiles(), *machine_profiles()])
 def test_a_ready_profile_names_its_schema_and_fits_it(name):
-    file = PROFILES / f"{name}.yaml"
+    (file,) = PROFILES.rglob(f"{name}.yaml")
     written = file.read_text(encoding="utf-8")
     modeline = re.match(r"# yaml-language-server: \$schema=(\S+)\n", written)
     assert modeline
@@ -87,7 +87,7 @@ def test_an_example_of_a_key_fits_the_schema(profile):
     assert mistakes("profile", profile) == []
 
 
-@pytest.mark.parametrize("page", ["profiles.md", "schemas.md"])
+@pytest.mark.parametrize("page", ["profiles.md", "machine-profiles.md", "schemas.md"])
 def test_profiles_in_the_docs_fit_the_schema(page):
     written = (FOLDER.parent / "docs" / page).read_text(encoding="utf-8")
     profiles = [yaml.safe_load(block) for block in re.findall(r"```yaml\n(.*?)```", written, flags=re.DOTALL)]
@@ -153,6 +153,8 @@ def test_a_kernel_parameter_fits_the_schema(parameter):
     [
         pytest.param({"memory": {"kube_reserved": 2**30, "system_reserved": "1e9"}}, id="bytes"),
         pytest.param({"memory": {"kube_reserved": None}}, id="null-takes-an-inherited-value-back"),
+        pytest.param({"memory": None, "hugepages": None}, id="null-takes-an-inherited-section-back"),
+        pytest.param({"tuning": {"sysctls": {"vm.swappiness": None}}}, id="null-takes-one-sysctl-back"),
         pytest.param({"memory": {"eviction_hard": {"memory.available": "0%"}}}, id="no-threshold"),
         pytest.param({"cpus": {"reserved": {"cpulist": 0}}}, id="one-cpu"),
         pytest.param({"tuning": {"swap": False}}, id="off-to-YAML-1.1"),

@@ -16,7 +16,7 @@ from numaforge.kubelet.startup import check as judge
 from numaforge.planning import node
 from numaforge.planning.document import dumps
 from numaforge.planning.mig.plan import as_planned
-from numaforge.planning.model import PLAN_PATH
+from numaforge.planning.model import PLAN_PATH, OfflinePlan
 from numaforge.planning.node import plan_node
 from numaforge.profile import load_profile
 from numaforge.topology.model import (
@@ -94,7 +94,7 @@ def _one_of(draw: st.DrawFn, kind: NodeTopology, number: int) -> NodeTopology:
 def planned_alone(machine: NodeTopology):
     """Return the plan, or its error, computed on the whole machine."""
     try:
-        plan = node._plan.__wrapped__(machine, load_profile(PROFILE), None)
+        plan = node._plan.__wrapped__(machine, load_profile(PROFILE), None, OfflinePlan())
     except PlanError as error:
         return error.message
     return replace(plan, hostname=machine.hostname or "localhost")
@@ -181,6 +181,7 @@ CHANGING = {
     "ecc": Ecc(True, True, 0, 1),
     "remapped_rows": RemappedRows(0, 1, False, False),
     "recovery_action": "reset",
+    "bar1_bytes": 2**28,
 }
 
 

@@ -83,7 +83,10 @@ ON = "mig-enabled: true, mig-devices: {1g.10gb: 1}"
         pytest.param("devices: all, mig-enabled: 1", "mig-enabled", "neither true nor false", id="1 as true"),
         pytest.param("devices: all, mig-enabled: true", "", "without mig-devices", id="enabled, no devices"),
         pytest.param(
-            "devices: all, mig-enabled: true, mig-devices:", "mig-devices", "not a mapping", id="null devices"
+            "devices: all, mig-enabled: true, mig-devices: ~",
+            "mig-devices",
+            "not a mapping",
+            id="null devices",
         ),
         pytest.param(
             "devices: all, mig-enabled: false, mig-devices: {1g.5gb: 1}",

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from numaforge.errors import ProfileError
-from numaforge.profile import leaves, load_profile, ready_profiles
+from numaforge.profile import leaves, load_profile, machine_profiles, ready_profiles
 
 GIB = 2**30
 
@@ -69,6 +69,30 @@ def test_extends_does_not_lend_its_name():
 
 def test_null_takes_an_inherited_value_back():
     assert load_profile({"extends": "training", "tuning": {"governor": None}}).tuning.governor is None
+
+
+@pytest.mark.parametrize(
+    ("taken", "path"),
+    [
+        pytest.param({"memory": None}, "memory", id="a-section"),
+        pytest.param({"memory": {"kube_reserved": None}}, "memory.kube_reserved", id="a-key"),
+        pytest.param({"memory": {"eviction_hard": None}}, "memory.eviction_hard", id="a-mapping"),
+        pytest.param({"cpus": {"reserved": None}}, "cpus.reserved", id="a-choice"),
+        pytest.param(
+            {"tuning": {"sysctls": {"vm.swappiness": None}}}, "tuning.sysctls.vm.swappiness", id="one-of-many"
+        ),
+        pytest.param({"tuning": None}, "tuning", id="as-state-absent-does"),
+    ],
+)
+def test_null_takes_back_what_extends_brought_in_with_its_sources(taken, path):
+    def sources(profile):
+        return [source for source in profile.sources if source.startswith(path)]
+
+    inherited, profile = load_profile("training"), load_profile({"extends": "training", **taken})
+    assert sources(inherited)
+    assert not sources(profile)
+    said = dict(leaves(profile.model_dump(exclude_defaults=True)))
+    assert not [setting for setting in said if setting.startswith(path)]
 
 
 def test_yaml_off_means_off(tmp_path: Path):
@@ -339,7 +363,7 @@ def test_a_file_of_mig_parted_that_is_no_yaml_is_named(tmp_path: Path):
     file = tmp_path / "mine.yaml"
     file.write_text("mig:\n  mig_parted: config.yaml\n")
     message = refusal(file)
-    assert message.startswith(f"{file}: mig.mig_parted: {tmp_path}/config.yaml is not valid YAML")
+    assert message.startswith(f"{file}: mig.mig_parted: {tmp_path}/config.yaml, line 2: ")
     assert "the key 'version' is written twice" in message
 
 
@@ -380,6 +404,7 @@ BOOT_PARAMETERS = {
     "rd.lvm.lv=vg/root": "it is for the initial RAM disk, which has to find this machine's disks",
     "initrd=/boot/initrd.img": "the boot loader of each machine sets it",
     "BOOT_IMAGE=/vmlinuz": "the boot loader of each machine sets it",
+    "nosmt": "it decides which CPUs there are, which cpus.smt and cpus.offline say",
 }
 
 
@@ -432,7 +457,7 @@ def sources_and_values(name: str) -> tuple[set[str], set[str]]:
     return set(profile.sources), {path for path, _ in leaves(values)}
 
 
-@pytest.mark.parametrize("name", ready_profiles())
+@pytest.mark.parametrize("name", [*ready_profiles(), *machine_profiles()])
 def test_every_value_of_a_ready_profile_has_a_source(name):
     sources, values = sources_and_values(name)
     assert sources == values
@@ -441,7 +466,7 @@ def test_every_value_of_a_ready_profile_has_a_source(name):
 def test_a_source_goes_with_the_value_that_it_speaks_of():
     profile = load_profile({"extends": "training", "tuning": {"sysctls": {"vm.swappiness": 1}}})
     assert "tuning.sysctls.vm.swappiness" not in profile.sources
-    assert "tuning.sysctls.vm.max_map_count" in profile.sources
+    assert "tuning.sysctls.vm.zone_reclaim_mode" in profile.sources
 
 
 def test_a_choice_that_is_replaced_whole_loses_its_source():
@@ -460,6 +485,12 @@ def test_an_unknown_ready_profile_names_the_nearest():
     message = refusal("trainig")
     assert "there is no ready profile 'trainig'; did you mean 'training'?" in message
     assert "inference-mig" in message
+    assert "for a kind of machine dgx-h100, epyc-nps1" in message
+
+
+def test_a_profile_of_a_kind_of_machine_is_named_like_any_other():
+    assert "did you mean 'dgx-h100'?" in refusal("dgx-h10")
+    assert load_profile({"extends": "dgx-h100"}).kubelet == load_profile("training").kubelet
 
 
 def test_extends_names_its_mistake():

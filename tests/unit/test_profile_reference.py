@@ -11,12 +11,12 @@ import yaml
 
 from docs.profile_reference import PAGE, page
 from numaforge.json_schema import json_schema
-from numaforge.profile import load_profile, ready_profiles
+from numaforge.profile import load_profile, machine_profiles, ready_profiles
 
 
 def test_the_page_is_what_the_schema_says():
     text = PAGE.read_text(encoding="utf-8")
-    assert page(text) == text, "run: python docs/profile_reference.py"
+    assert page(text) == text, "run: python -m docs.profile_reference"
 
 
 def examples() -> Iterator[tuple[str, dict[str, Any]]]:
@@ -26,17 +26,33 @@ def examples() -> Iterator[tuple[str, dict[str, Any]]]:
         for example in properties.get("examples", ()):
             yield section, {section: example}
     places = {
+        "MadeFor": lambda entry: {"made_for": entry},
         "Cpus": lambda entry: {"cpus": entry},
         "ReservedCpus": lambda entry: {"cpus": {"reserved": entry}},
         "Memory": lambda entry: {"memory": entry},
         "Hugepages": lambda entry: {"hugepages": [with_amount(entry)]},
         "Kubelet": lambda entry: {"kubelet": entry},
+        "Libraries": lambda entry: {"rdma": {"libraries": entry}},
+        "PcieSwitch": lambda entry: {"rdma": {"libraries": {"pcie_switches": [with_devices(entry)]}}},
         "DevicePlugin": lambda entry: {"device_plugin": entry},
+        "Interrupts": lambda entry: {"interrupts": {"irqbalance": "off", **entry}},
+        "NicQueues": lambda entry: {"nic_queues": entry},
+        "PodTuning": lambda entry: {"pod_tuning": entry},
+        "System": lambda entry: {"system": entry},
         "Kernel": lambda entry: {"kernel": entry},
+        "Modules": lambda entry: {"modules": entry},
+        "RdmaHost": lambda entry: {"rdma": {"host": entry}},
+        "WaitForVirtualFunctions": lambda entry: {"rdma": {"host": {"wait_for_virtual_functions": entry}}},
         "Maintenance": lambda entry: {"maintenance": entry},
         "Mig": lambda entry: {"mig": with_config(entry)},
         "MigGpus": lambda entry: {"mig": {"gpus": [with_mode(entry)]}},
+        "SharedDevicePlugin": lambda entry: {"rdma": {"device_plugin": {"per": "machine", **entry}}},
+        "RdmaSelection": lambda entry: {"rdma": {"device_plugin": {"per": "rail", "include": [entry]}}},
         "Tuning": lambda entry: {"tuning": entry},
+        "Host": lambda entry: {"host": entry},
+        "Limits": lambda entry: {"host": {"limits": entry}},
+        "CpuIdle": lambda entry: {"tuning": {"cpu_idle": entry}},
+        "Khugepaged": lambda entry: {"tuning": {"transparent_hugepages": {"khugepaged": entry}}},
         "TransparentHugepages": lambda entry: {"tuning": {"transparent_hugepages": entry}},
     }
     for name, section in schema["$defs"].items():
@@ -48,6 +64,10 @@ def examples() -> Iterator[tuple[str, dict[str, Any]]]:
 def with_amount(entry: dict[str, Any]) -> dict[str, Any]:
     amounts = {"count", "count_per_numa_node", "share"}
     return {"size": "2Mi", **({} if amounts & set(entry) else {"count": 1}), **entry}
+
+
+def with_devices(entry: dict[str, Any]) -> dict[str, Any]:
+    return {"devices": ["0000:1b:00.0", "0000:18:00.0"], **entry}
 
 
 def with_config(entry: dict[str, Any]) -> dict[str, Any]:
@@ -73,7 +93,7 @@ def test_every_key_has_a_description():
         assert all(value.get("description") for value in section["properties"].values())
 
 
-@pytest.mark.parametrize("name", ready_profiles())
+@pytest.mark.parametrize("name", [*ready_profiles(), *machine_profiles()])
 def test_a_ready_profile_is_named_on_the_page(name):
     assert f"`{name}`" in PAGE.read_text(encoding="utf-8")
 

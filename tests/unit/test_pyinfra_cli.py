@@ -55,3 +55,38 @@ def test_a_bad_shard_is_one_message(tmp_path):
     assert (done.returncode, deployed) == (2, False)
     assert f"{SHARD}: '2/2' names no shard: there is no shard 2 of 2" in done.stdout + done.stderr
     assert "Traceback" not in done.stdout + done.stderr
+
+
+def listed(folder: Path, inventory: str) -> str:
+    """Have pyinfra list an inventory, and return what it says of it."""
+    (folder / "inventory.py").write_text(inventory)
+    done = subprocess.run(
+        [str(Path(sys.executable).with_name("pyinfra")), str(folder / "inventory.py"), "debug-inventory"],
+        cwd=REPOSITORY,
+        env={**os.environ, "PYINFRA_PROGRESS": "off"},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    return done.stdout + done.stderr
+
+
+def test_a_list_of_hosts_has_the_mistakes_in_their_data(tmp_path):
+    said = listed(tmp_path, 'nodes = [("odd", {"kubelet_start_seconds": "soon"}), "gpu-1"]\n')
+    assert "host data kubelet_start_seconds: 'soon' is not accepted; write a whole number" in said
+
+
+@pytest.mark.parametrize(
+    ("inventory", "message"),
+    [
+        pytest.param("nodes = [\n", "line 1: '[' was never closed", id="not-python"),
+        pytest.param("\nimport nothing\n", "line 2: ModuleNotFoundError: No module", id="an-exception"),
+    ],
+)
+def test_a_mistake_in_an_inventory_has_its_place_and_no_traceback(inventory, message, tmp_path):
+    said = listed(tmp_path, inventory)
+    assert f"{tmp_path}/inventory.py, {message}" in said
+    assert "Traceback" not in said
+    assert not (REPOSITORY / "pyinfra-debug.log").exists()

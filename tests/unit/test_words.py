@@ -20,7 +20,7 @@ BANNED = re.compile(r"\b(somebody|nobody|anybody|whoever|befall\w*)\b", re.IGNOR
 
 def documents() -> Iterator[Path]:
     yield from REPOSITORY.glob("*.md")
-    for folder, pattern in (("docs", "*"), ("templates", "**/*"), ("profiles", "*")):
+    for folder, pattern in (("docs", "*"), ("templates", "**/*"), ("profiles", "**/*")):
         found = sorted((REPOSITORY / folder).glob(pattern))
         yield from (path for path in found if path.suffix in (".md", ".yaml", ".py", ".j2"))
 

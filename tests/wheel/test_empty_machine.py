@@ -59,9 +59,9 @@ def test_every_command_of_the_readme_but_those_of_a_cluster_runs_as_written(
 ) -> None:
     commands = wheel.commands(fleet / "README.md")
     outside = [command for command in commands if not command.startswith("numaforge rollout")]
-    assert len(outside) == 6
+    assert len(outside) == 7
     said = {command: admin.succeed(command, fleet) for command in outside}
-    assert f"+++ {PLAN} (planned)" in said["pyinfra --dry inventory.py deploys/site.py"]
+    assert "1 host to change: node-1" in said["pyinfra --dry inventory.py deploys/site.py"]
     assert {node.path(governor(cpu)).read_text() for cpu in CPUS} == {"performance\n"}
     assert "passed" in said["numaforge verify inventory.py"]
 
@@ -112,7 +112,7 @@ def test_a_host_that_cannot_be_reached_fails_alone_and_nothing_is_asked(
     run = admin.run("pyinfra --dry inventory.py deploys/site.py", fleet)
     assert run.returncode == 1
     assert re.search(r"\[gone\] +Could not connect", run.stdout)
-    assert f"+++ {PLAN} (planned)" in run.stdout
+    assert "1 host to change: node-1" in run.stdout
     assert "continue?" not in run.stdout
     assert "Traceback" not in run.stdout
 

@@ -27,11 +27,13 @@ def admit(pods: tuple[str, ...], topology: str, output: str, **kubelet: Any) -> 
     `remove: NAME` removes a pod again. Exits with 0 where all are admitted, 1 where one is refused.
     """
     from numaforge.commands.inputs import read_operations
+    from numaforge.kubelet.admission.alignment import explain_alignment
     from numaforge.kubelet.admission.qos import explain
-    from numaforge.kubelet.admission.scheduler import unschedulable
+    from numaforge.kubelet.admission.scheduler import not_known, unschedulable
     from numaforge.kubelet.admission.settings import STATIC
 
-    node = scenario_of(topology, **kubelet).node()
+    scenario = scenario_of(topology, **kubelet)
+    node = scenario.node()
     static = node.settings.cpu_policy == STATIC
     answers: list[JudgedAdmission] = []
     held = node.pods
@@ -44,8 +46,17 @@ def admit(pods: tuple[str, ...], topology: str, output: str, **kubelet: Any) -> 
                 f"pod {operation.name!r} is admitted already",
                 remedy=f"remove it first, with a document `remove: {operation.name}`, or rename one",
             )
-        remarks = explain(operation, cpu_manager_is_static=static, gates=node.settings.gates)
-        answers.append(JudgedAdmission(unschedulable(node, operation) or node.admit(operation), remarks))
+        remarks = (
+            *explain(operation, cpu_manager_is_static=static, gates=node.settings.gates),
+            *explain_alignment(operation, scenario.devices or {}),
+        )
+        refused, short_of = unschedulable(node, operation), node.short_of(operation)
+        unknown = not_known(node, operation)
+        answers.append(
+            JudgedAdmission(
+                refused or node.admit(operation), remarks, () if refused else short_of, not_known=unknown
+            )
+        )
     if output == "json":
         show_json({"schema": 1, "admissions": [answer_document(answer) for answer in answers]})
     else:

@@ -2,27 +2,39 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from numaforge.commands.machine import root_option, snapshot_of
-from numaforge.errors import HostError
-from numaforge.report.terminal import progress, save
+from numaforge.errors import ExitCode, HostError
+from numaforge.given import digits
+from numaforge.report.terminal import plain, progress, save
+from numaforge.report.wording import counted
 
 # What is not needed for `--help` is imported where it is used.
 if TYPE_CHECKING:
     from numaforge.snapshot import Snapshot
 
+_OF_SSH = "ssh_"
+_NAME = re.compile(r"[\w.:%-]{1,253}")
+
 
 @click.command()
-@click.argument("host", required=False)
+@click.argument("host", metavar="[HOST|INVENTORY]", required=False)
 @click.option(
-    "-o", "--output", metavar="FILE", type=click.Path(), help="Where to save it; else standard output."
+    "-o",
+    "--output",
+    metavar="FILE|DIR",
+    type=click.Path(),
+    help="Where to save it; else standard output. For an INVENTORY the folder of the snapshots.",
 )
+@click.option("--limit", "limits", multiple=True, metavar="HOST|GROUP", help="As pyinfra's --limit.")
 @click.option(
     "--data",
     metavar="KEY=VALUE",
@@ -30,22 +42,62 @@ if TYPE_CHECKING:
     help="What pyinfra needs to connect, such as ssh_user=ubuntu, ssh_port=2222 or ssh_key=PATH.",
 )
 @root_option
-def capture(host: str | None, output: str | None, data: tuple[str, ...], root: str | None) -> None:
-    """Save what a host says about itself.
+def capture(
+    host: str | None, output: str | None, limits: tuple[str, ...], data: tuple[str, ...], root: str | None
+) -> ExitCode:
+    """Save what a host, or each host of an inventory, says about itself.
 
     HOST is what a pyinfra inventory calls it: a name, an address or an alias of ~/.ssh/config for SSH, also
-    user@name:port, else @docker/NAME, @local and so on. Without HOST it is this machine.
+    user@name:port, else @docker/NAME, @local and so on. Without HOST it is this machine. INVENTORY is a file
+    of pyinfra's (NAME.py), or a folder with an inventory.py: all of its hosts are asked at once, and
+    DIR/HOST.snapshot.json is written for each. Exits with 1 when some could not be captured.
     """
     if host and root:
         raise click.UsageError("give either HOST or --root, not both")
     if data and not host:
         raise click.UsageError("--data says how to connect to HOST, and there is none")
+    if host and is_inventory(host):
+        return _capture_all(host, output, limits, data)
+    if limits:
+        raise click.UsageError("--limit chooses hosts of an INVENTORY, and there is none")
     with progress(f"asking {host or 'this machine'}"):
-        snapshot = _captured_from(host, data) if host else snapshot_of(None, root)
+        snapshot = captured(host, data) if host else snapshot_of(None, root)
     save(snapshot.to_json(), output)
+    return ExitCode.YES
 
 
-def _captured_from(host: str, data: Sequence[str]) -> Snapshot:
+def is_inventory(named: str) -> bool:
+    """Say whether what is named is a file or a folder of pyinfra's inventory, not a host."""
+    return named.endswith(".py") or Path(named, "inventory.py").is_file()
+
+
+def _capture_all(inventory: str, folder: str | None, limits: Sequence[str], data: Sequence[str]) -> ExitCode:
+    """Save the snapshot of each host in a folder, and say why there is none of the others."""
+    if folder is None or folder == "-":
+        raise click.UsageError("the snapshots of an inventory go into a folder: -o DIR")
+    if data:
+        raise click.UsageError("--data says how to connect to one HOST; an INVENTORY says it itself")
+    place = Path(folder)
+    if place.exists() and not place.is_dir():
+        raise HostError("is no folder", where=folder, remedy="name a folder for the snapshots of the hosts")
+    from numaforge.commands.over_inventory import ask_all
+    from numaforge.roles.topology import CAPTURED
+
+    function = "numaforge.roles.topology.capture"
+    out = f"out={json.dumps(str(place.absolute()))}"
+    answers = ask_all(inventory, limits, function, CAPTURED, "asking every host what it is", ("--data", out))
+    for name in answers.settings:
+        if name in answers.failed:
+            click.echo(plain(f"{name}: {answers.failed[name].removeprefix(f'{name}: ')}"), err=True)
+        else:
+            click.echo(f"wrote {place / Path(answers.told[name]['file']).name}", err=True)
+    captured = len(answers.settings) - len(answers.failed)
+    click.echo(f"{captured} of {counted(len(answers.settings), 'host')} captured", err=True)
+    return ExitCode.NO if answers.failed else ExitCode.YES
+
+
+def captured(host: str, data: Sequence[str]) -> Snapshot:
+    """Return what a host says about itself; `data` has KEY=VALUE for pyinfra. Raises HostError."""
     from numaforge.hosts import capture as capture_from
 
     name, connection = _address(host)
@@ -53,14 +105,22 @@ def _captured_from(host: str, data: Sequence[str]) -> Snapshot:
         key, equals, value = entry.partition("=")
         if not key or not equals:
             raise click.BadParameter(f"{entry!r} is not KEY=VALUE", param_hint="--data")
-        connection[key] = int(value) if value.isdigit() else value
+        connection[key] = _checked(key, value)
     with _log_of_pyinfra() as log:
         try:
             return capture_from(name, connection)
         except HostError as error:
             reasons = [line.removeprefix(f"[{name}] ") for line in log if line.startswith(f"[{name}] ")]
-            message = f"cannot be reached: {' '.join(reasons)}" if reasons else error.message
+            message = _why(reasons) if reasons else error.message
             raise HostError(message, where=error.where, remedy=error.remedy) from error
+
+
+def _why(reasons: Sequence[str]) -> str:
+    from numaforge.hosts.host_keys import why_refused
+
+    said = " ".join(reasons)
+    refused = why_refused(said)  # another text where the host was reached, and its host key refused
+    return refused if refused != said else f"cannot be reached: {said}"
 
 
 @contextmanager
@@ -80,7 +140,10 @@ def _log_of_pyinfra() -> Iterator[list[str]]:
 
 
 def _address(host: str) -> tuple[str, dict[str, str | int]]:
-    """Split `user@name:port` into pyinfra's name and data; the names of other connectors stay whole."""
+    """Split `user@name:port` into pyinfra's name and data; the names of other connectors stay whole.
+
+    Raises BadParameter for what is no host's name.
+    """
     if host.startswith("@"):
         return host, {}
     user, _, name = host.rpartition("@")
@@ -90,5 +153,50 @@ def _address(host: str) -> tuple[str, dict[str, str | int]]:
         bracketed, bracketed_port, plain, plain_port = address.groups()
         name, port = bracketed or plain, bracketed_port or plain_port
         if port:
-            connection["ssh_port"] = int(port)
+            connection["ssh_port"] = _port(port, "HOST")
+    if not is_host_name(name):
+        raise click.BadParameter(
+            f"{host!r} names no host; write a name, an address or an alias of ~/.ssh/config, such as "
+            "ubuntu@gpu-1:2222, or a connector such as @local",
+            param_hint="HOST",
+        )
     return name, connection
+
+
+def is_host_name(name: str) -> bool:
+    """Say whether SSH may find a host by this name: a name, an address or an alias of ~/.ssh/config."""
+    labels = [name] if ":" in name else name.split(".")
+    return (
+        _NAME.fullmatch(name) is not None
+        and not name.startswith("-")
+        and name.count(":") != 1
+        and (":" in name or all(1 <= len(one) <= 63 for one in labels))
+    )
+
+
+def _checked(key: str, value: str) -> str | int:
+    """Return host data as pyinfra takes it: a text, a number, or True and False."""
+    from numaforge.hosts.host_data import mistakes_in, not_known
+
+    place = f"--data {key}"
+    if key == "ssh_port":
+        return _port(value, place)
+    if key == "ssh_key" and not Path(value).expanduser().is_file():
+        raise click.BadParameter(f"there is no file {value}", param_hint=place)
+    if unknown := not_known(key):
+        raise click.BadParameter(unknown, param_hint=place)
+    if not key.startswith(_OF_SSH):
+        number = digits(value)
+        return value if number is None else number
+    readings = (value, digits(value), {"true": True, "false": False}.get(value.lower()))
+    found = [one for one in readings if one is not None and not mistakes_in({key: one})]
+    if not found:
+        raise click.BadParameter(mistakes_in({key: value})[key], param_hint=place)
+    return found[0]
+
+
+def _port(text: str, place: str) -> int:
+    port = digits(text)
+    if port is None or not 1 <= port <= 65535:
+        raise click.BadParameter(f"{text!r} is not a port; write 1 to 65535", param_hint=place)
+    return port

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -10,7 +9,9 @@ import click
 from numaforge.commands.machine import machine_of
 from numaforge.commands.options import output_option
 from numaforge.errors import ExitCode, KubeletConfigError
-from numaforge.report.check import RENDERERS
+from numaforge.given import read_text
+from numaforge.report.check import DOCUMENTS, as_text
+from numaforge.report.terminal import show_json
 
 # What is not needed for `--help` is imported where it is used.
 if TYPE_CHECKING:
@@ -52,6 +53,8 @@ def check(
         raise click.UsageError("--topology says which machine; --live checks this one")
     if machine and root:
         raise click.UsageError("give either --topology or --root, not both")
+    if live and (machine or root):
+        raise click.UsageError("--live checks this node: leave out --topology and --root")
     topology = machine_of(machine, root)
     return _report(topology, config, drop_in, flags, kubelet_version, state_dir, output, live=live)
 
@@ -70,13 +73,17 @@ def _report(
     from numaforge.commands.inputs import read_drop_ins, read_state
     from numaforge.kubelet.config.loading import CONFIG_PATH, DROP_IN_DIR, below
     from numaforge.kubelet.startup.check import check as check_startup
+    from numaforge.topology.model import why_no_version
 
     installed = topology.kubelet
     # A configuration given by name is judged by what is given with it, unless this node is what is checked.
     inherited = installed if live or config is None else None
     version = kubelet_version or (installed.version if installed else None)
     if version is None:
-        raise KubeletConfigError("no kubelet version is known", remedy="give it: --kubelet-version 1.36")
+        raise KubeletConfigError(
+            f"no kubelet version is known: {why_no_version(installed)}",
+            remedy="give it: --kubelet-version 1.36",
+        )
     states = state_dir or (inherited.root_dir if inherited and live else None)
     drop_ins = {}
     if inherited is not None:
@@ -94,7 +101,10 @@ def _report(
     )
     if not report.readable and output != "sarif":
         raise KubeletConfigError(report.error or "", where=config, remedy=report.findings[0].remedy)
-    click.echo(RENDERERS[output](report))
+    if output in DOCUMENTS:
+        show_json(DOCUMENTS[output](report))
+    else:
+        click.echo(as_text(report))
     if not report.readable:
         return ExitCode.BAD_INPUT
     return ExitCode.YES if report.starts else ExitCode.NO
@@ -102,7 +112,7 @@ def _report(
 
 def _config_text(config: str | None, installed: KubeletInstall | None) -> str:
     if config is not None:
-        return Path(config).read_text(encoding="utf-8")
+        return read_text(config, error=KubeletConfigError)
     if installed is None or installed.config_text is None:
         raise KubeletConfigError(
             "the snapshot holds no kubelet configuration",

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import click
 
 from numaforge.commands.machine import (
@@ -12,8 +10,9 @@ from numaforge.commands.machine import (
     planned_machine,
     profile_option,
 )
-from numaforge.commands.options import output_option
+from numaforge.commands.options import config_map_options, output_option
 from numaforge.errors import ExitCode
+from numaforge.given import read_text
 from numaforge.report.terminal import save, show_json
 
 
@@ -48,7 +47,7 @@ def check(file: str, source: str | None, profile: str | None, output: str) -> in
 
     if profile is not None and source is None:
         raise click.UsageError("--profile says how the GPUs of a SNAPSHOT will be cut: name it")
-    config = parse_device_plugin(Path(file).read_text(encoding="utf-8"), file)
+    config = parse_device_plugin(read_text(file), file)
     findings = check_config(config)
     counts = None
     if source is not None:
@@ -67,8 +66,7 @@ def check(file: str, source: str | None, profile: str | None, output: str) -> in
 @click.argument("sources", metavar="SNAPSHOT|PLAN...", nargs=-1, required=True, type=click.Path())
 @profile_option
 @kubelet_version_option
-@click.option("--name", default="numaforge-device-plugin", show_default=True, help="The ConfigMap's name.")
-@click.option("--namespace", default="gpu-operator", show_default=True, help="Where the ConfigMap belongs.")
+@config_map_options("numaforge-device-plugin")
 @output_option("yaml", "json")
 def config(
     sources: tuple[str, ...],

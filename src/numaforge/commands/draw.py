@@ -20,17 +20,23 @@ from numaforge.report.terminal import save
 @profile_option
 @kubelet_version_option
 @click.option(
-    "-o", "--output", metavar="FILE.svg", type=click.Path(), help="Where to save it; else standard output."
+    "-o",
+    "--output",
+    metavar="FILE",
+    type=click.Path(),
+    help="Where to save it, as SVG, PNG or PDF by the file's name; else SVG on standard output.",
 )
 def draw(
     source: str | None, root: str | None, profile: str | None, kubelet_version: str | None, output: str | None
 ) -> None:
-    """Draw a machine, with what is reserved on it, as SVG.
+    """Draw a machine, with what is reserved on it, as SVG, PNG or PDF.
 
     With --profile, that profile's plan is drawn; without it, the plan that the host already has, if any. A
     PLAN file alone shows NUMA nodes and CPUs: it does not say which cores, caches and devices there are.
     """
+    from numaforge.report.picture_files import check_format, in_format
     from numaforge.report.svg import draw as drawn
 
+    check_format(output)
     machine, decided = machine_and_plan(source, root, profile, kubelet_version)
-    save(drawn(machine, decided), output)
+    save(in_format(drawn(machine, decided), output), output)

@@ -9,13 +9,13 @@ import click
 from numaforge.commands.options import output_option
 from numaforge.commands.scenario import scenario_of, scenario_options
 from numaforge.errors import ExitCode, NumaforgeError
-from numaforge.report.fit import fit_document, fit_tables, shape_documents
+from numaforge.report.fit import fit_document, fit_tables, hosts_table, shape_documents
 from numaforge.report.terminal import show, show_json
 
 # What is not needed for `--help` is imported where it is used.
 if TYPE_CHECKING:
     from numaforge.kubelet.admission import Pod
-    from numaforge.kubelet.admission.fit import Scenario
+    from numaforge.kubelet.admission.fit import FitReport, Scenario
 
 _GPU = "gpu"
 
@@ -40,27 +40,35 @@ def fit(pod: str, topologies: tuple[str, ...], output: str, **kubelet: Any) -> i
     """
     from numaforge.kubelet.admission.fit import fit as fit_node
     from numaforge.kubelet.admission.fit import largest_shapes
+    from numaforge.kubelet.admission.scheduler import not_known
 
     shape = _only_pod(pod)
     documents: list[dict[str, Any]] = []
-    total = 0
+    reports: list[tuple[str, FitReport]] = []
     for path in topologies:
         scenario = scenario_of(path, **kubelet)
         report = fit_node(scenario, shape)
         resource = _device_resource(scenario, shape)
         shapes = largest_shapes(scenario, resource) if resource else ()
-        total += report.configured.pods
+        unknown = not_known(scenario.node(), shape)
         node = scenario.topology.hostname or path
+        reports.append((node, report))
         if output == "json":
             documents.append(
-                {"node": node, **fit_document(report), "largest": shape_documents(resource, shapes)}
+                {
+                    "node": node,
+                    **fit_document(report),
+                    "not_known": list(unknown),
+                    "largest": shape_documents(resource, shapes),
+                }
             )
         else:
-            show(fit_tables(node, shape.name, report, resource, shapes))
+            show(fit_tables(node, shape.name, report, resource, shapes, unknown))
+    total = sum(report.configured.pods for _, report in reports)
     if output == "json":
         show_json({"schema": 1, "pod": shape.name, "pods": total, "nodes": documents})
     elif len(topologies) > 1:
-        click.echo(f"all {len(topologies)} nodes together: {total} pods of {shape.name}")
+        show(hosts_table(reports, shape.name))
     return ExitCode.YES if total else ExitCode.NO
 
 

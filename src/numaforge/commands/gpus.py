@@ -6,8 +6,7 @@ import click
 
 from numaforge.commands.machine import machine_of, root_option, snapshot_argument
 from numaforge.commands.options import output_option
-from numaforge.errors import ExitCode
-from numaforge.report.terminal import show_json
+from numaforge.commands.rules import say_judgements
 
 
 @click.group()
@@ -32,12 +31,6 @@ def check(source: str | None, root: str | None, verbose: bool, output: str) -> i
       numaforge gpus check -v
     """
     from numaforge.gpus.check import check_gpus
-    from numaforge.report import gpu_findings as report
 
     machine = machine_of(source, root)
-    judgements = check_gpus(machine)
-    if output == "json":
-        show_json(report.to_document(machine.hostname, judgements))
-    else:
-        click.echo(report.as_text(machine.hostname, judgements, verbose=verbose))
-    return ExitCode.NO if report.has_errors(judgements) else ExitCode.YES
+    return say_judgements(machine.hostname, check_gpus(machine), verbose=verbose, output=output)

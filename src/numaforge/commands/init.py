@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import secrets
 import shutil
 from collections.abc import Mapping
@@ -10,12 +11,15 @@ from pathlib import Path
 
 import click
 
+from numaforge.commands.capture import is_host_name
 from numaforge.errors import NumaforgeError
 
 EXAMPLE_HOST = "gpu-01.example.net"
 DEFAULT_PROFILE = "best-effort-mixed"
 """It refuses no pod, whatever the nodes are for."""
 _SUFFIX = ".j2"
+_CONNECTOR = re.compile(r"@[\w./:-]+")
+_USER = re.compile(r"[^\s:/-][^\s:/]*")
 _NAMED_AT_MOST = 8
 
 
@@ -55,19 +59,25 @@ def starting_files(hosts: tuple[str, ...], user: str, profile: str) -> dict[str,
     """
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-    from numaforge.profile import load_profile, ready_profiles
+    from numaforge.profile import load_profile, machine_profiles, named_profiles, ready_profiles
     from numaforge.resources import deploy_dir, template_dir
 
     for host in hosts:
-        if not host or set(host) & set(" \t\n,"):
+        if not (_CONNECTOR.fullmatch(host) or is_host_name(host)):
             raise NumaforgeError(
-                f"{host!r} is no name of a host", where="--host", remedy="give one --host for each host"
+                f"{host!r} is no name of a host",
+                where="--host",
+                remedy="give one --host for each host, as ssh calls it; --user says who logs in",
             )
-    if profile not in ready_profiles():
+    if not _USER.fullmatch(user):
+        raise NumaforgeError(
+            f"{user!r} is no name of a user", where="--user", remedy="write one such as root"
+        )
+    if profile not in (*ready_profiles(), *machine_profiles()):
         raise NumaforgeError(
             f"there is no ready profile {profile!r}",
             where="--profile",
-            remedy=f"name one of {', '.join(ready_profiles())}",
+            remedy=f"name one of {named_profiles()}",
         )
     templates = template_dir() / "init"
     environment = Environment(  # noqa: S701 (the output is Python, YAML and Markdown, not HTML)
@@ -98,14 +108,16 @@ def write_folder(folder: Path, texts: Mapping[str, str]) -> None:
     """
     _refuse_what_is_there(folder)
     target = folder.resolve()
-    target.parent.mkdir(parents=True, exist_ok=True)
     staged = target.with_name(f".{target.name}.{secrets.token_hex(4)}")
     try:
+        target.parent.mkdir(parents=True, exist_ok=True)
         for path, text in texts.items():
             file = staged / path
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text(text, encoding="utf-8")
         staged.rename(target)  # takes the place of an empty folder only
+    except OSError as error:
+        raise NumaforgeError(f"cannot be written: {error.strerror}", where=str(folder)) from error
     finally:
         shutil.rmtree(staged, ignore_errors=True)
 

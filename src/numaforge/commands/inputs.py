@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from numaforge.errors import KubeletConfigError, NumaforgeError
+from numaforge.given import read_text
+from numaforge.mistakes import shown
 
 if TYPE_CHECKING:
     from numaforge.kubelet.admission import Device, Pod
     from numaforge.topology.model import NodeTopology
+
+MOST_PODS = 10_000
+"""How many pods of one document are judged. A node of Kubernetes runs some hundreds."""
+
+MOST_DEVICES = 4096
+"""How many devices of one resource are judged: 16 GPUs of 256 replicas."""
 
 _STATE_FILES = {
     "cpu_manager_state": "cpu_manager_state",
@@ -34,7 +41,7 @@ def read_config(
     installed = topology.kubelet
     drop_ins = {} if drop_in is None else read_drop_ins(drop_in)
     if path is not None:
-        text = _text(path)
+        text = read_text(path)
     elif installed is not None and installed.config_text is not None:
         text = installed.config_text
         drop_ins = drop_ins or below(installed.config_dir or DROP_IN_DIR, installed.drop_ins)
@@ -60,13 +67,15 @@ def read_drop_ins(folder: str) -> dict[str, str]:
     if not root.is_dir():
         raise KubeletConfigError("not a folder", where=folder, remedy="name the folder of --config-dir")
     files = sorted(path for path in root.rglob("*") if path.is_file())
-    return {str(path.relative_to(root)): path.read_text(encoding="utf-8") for path in files}
+    # The kubelet opens no others.
+    texts = {path: read_text(path, error=KubeletConfigError) for path in files if path.suffix == ".conf"}
+    return {str(path.relative_to(root)): texts.get(path, "") for path in files}
 
 
 def read_state(folder: str, *, required: bool = True) -> dict[str, str]:
     """Return the kubelet's state files below its root directory, by name; `required` wants one at least."""
     present = {name: Path(folder) / place for name, place in _STATE_FILES.items()}
-    found = {name: path.read_text(encoding="utf-8") for name, path in present.items() if path.is_file()}
+    found = {name: read_text(path) for name, path in present.items() if path.is_file()}
     if required and not found:
         raise NumaforgeError(
             f"holds none of {', '.join(_STATE_FILES)}",
@@ -76,15 +85,40 @@ def read_state(folder: str, *, required: bool = True) -> dict[str, str]:
     return found
 
 
-def read_devices(path: str) -> dict[str, tuple[Device, ...]]:
-    """Return the devices that a JSON or YAML file lists by resource name."""
-    from numaforge.kubelet.admission import read_inventory
+def read_devices(path: str, machine: NodeTopology) -> dict[str, tuple[Device, ...]]:
+    """Return the devices that a JSON or YAML file lists by resource name, for this machine.
 
+    Raises NumaforgeError for a name that no device plugin may register, for NUMA nodes that the machine does
+    not have, and for more devices than are judged.
+    """
+    from numaforge.kubelet.admission.device_manager import DeviceError, read_inventory
+    from numaforge.kubelet.admission.pod import is_extended
+
+    document = _one_document(path)
     try:
-        document: Any = next(_documents(path), None)
-        return read_inventory(document)
-    except NumaforgeError as error:
+        devices = read_inventory(document)
+    except DeviceError as error:
         raise error.at(path) from error
+    known = {node.id for node in machine.numa_nodes}
+    for resource, listed in devices.items():
+        where = f"{path}: {resource}"
+        if not is_extended(resource):
+            raise NumaforgeError(
+                f"{resource!r} is no resource of a device plugin",
+                where=path,
+                remedy="write it with its domain, such as nvidia.com/gpu",
+            )
+        if len(listed) > MOST_DEVICES:
+            raise NumaforgeError(
+                f"{len(listed)} devices are more than the {MOST_DEVICES} that are judged", where=where
+            )
+        for node in sorted({node for one in listed for node in one.numa_nodes or ()} - known):
+            raise NumaforgeError(
+                f"the machine has no NUMA node {node}",
+                where=where,
+                remedy=f"write one of {', '.join(map(str, sorted(known)))}, or null for near none",
+            )
+    return devices
 
 
 def read_operations(paths: Sequence[str], *, replicas: bool = False) -> Iterator[Pod | str]:
@@ -116,9 +150,17 @@ def _replicas(document: Mapping[str, Any], path: str) -> int | None:
     spec = document.get("spec")
     if not isinstance(spec, Mapping) or "containers" in spec:
         return None
-    count = spec.get("replicas", spec.get("parallelism", 1))
-    if not isinstance(count, int) or count < 0:
-        raise NumaforgeError(f"{count!r} is not a number of pods", where=f"{path}: spec.replicas")
+    field = "replicas" if "replicas" in spec else "parallelism"
+    count = spec.get(field, 1)
+    where = f"{path}: spec.{field}"
+    if type(count) is not int or count < 0:
+        raise NumaforgeError(f"{count!r} is not a number of pods", where=where, remedy="write 0 or more")
+    if count > MOST_PODS:
+        raise NumaforgeError(
+            f"{count} pods are more than the {MOST_PODS} that are judged at once, and than any node runs",
+            where=where,
+            remedy=f"write at most {MOST_PODS}",
+        )
     return count
 
 
@@ -129,19 +171,21 @@ def _unfolded(path: str) -> Iterator[Any]:
             continue
         found = True
         is_list = isinstance(document, Mapping) and str(document.get("kind", "")).endswith("List")
-        yield from (document.get("items") or []) if is_list else [document]
+        items = (document.get("items") or []) if is_list else [document]
+        if not isinstance(items, list):
+            raise NumaforgeError(f"{shown(items)} is not a list of pods", where=f"{path}: items")
+        yield from items
     if not found:
         raise NumaforgeError("holds no pod", where=path)
 
 
 def _documents(path: str) -> Iterator[Any]:
-    import yaml
+    from numaforge.profile.strict_yaml import MOST_MIB, read_yaml_documents
 
-    try:
-        yield from yaml.safe_load_all(_text(path))
-    except yaml.YAMLError as error:
-        raise NumaforgeError(f"not YAML: {' '.join(str(error).split())}", where=path) from error
+    return read_yaml_documents(read_text(path, most_mib=MOST_MIB), path)
 
 
-def _text(path: str) -> str:
-    return sys.stdin.read() if path == "-" else Path(path).read_text(encoding="utf-8")
+def _one_document(path: str) -> Any:
+    from numaforge.profile.strict_yaml import MOST_MIB, read_yaml
+
+    return read_yaml(read_text(path, most_mib=MOST_MIB), path)

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
-import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
+from click.shell_completion import CompletionItem
 
-from numaforge.errors import NumaforgeError, TopologyError
+from numaforge.errors import NumaforgeError
+from numaforge.given import NotJsonError, parse_json, read_text
+from numaforge.report.terminal import step
 
 # What is not needed for `--help` is imported where it is used.
 if TYPE_CHECKING:
     from numaforge.planning.model import NodePlan
     from numaforge.snapshot import Snapshot
     from numaforge.topology.model import NodeTopology
+
+_PLAN = {"cpus", "numa_nodes", "decisions"}  # keys that stand together in plans alone
 
 snapshot_argument = click.argument("source", metavar="[SNAPSHOT]", required=False, type=click.Path())
 snapshot_or_plan_argument = click.argument(
@@ -23,8 +29,21 @@ snapshot_or_plan_argument = click.argument(
 root_option = click.option(
     "--root", metavar="DIR", type=click.Path(), help="Look at a captured root directory instead."
 )
+
+
+def _profiles(_: click.Context, __: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """The names of ready profiles that begin so; where none does, the shell completes files."""
+    from numaforge.profile import ready_profiles
+
+    names = [name for name in ready_profiles() if name.startswith(incomplete)]
+    return [CompletionItem(name) for name in names] or [CompletionItem(incomplete, type="file")]
+
+
 profile_option = click.option(
-    "--profile", metavar="NAME|FILE", help="A ready profile's name, or a YAML file with the intent."
+    "--profile",
+    metavar="NAME|FILE",
+    shell_complete=_profiles,
+    help="A ready profile's name, or a YAML file with the intent.",
 )
 kubelet_version_option = click.option(
     "--kubelet-version",
@@ -36,25 +55,40 @@ kubelet_version_option = click.option(
 def machine_and_plan(
     source: str | None, root: str | None, profile: str | None, kubelet_version: str | None
 ) -> tuple[NodeTopology, NodePlan | None]:
-    """Return the machine, and the plan that was given, made or found on it."""
-    from numaforge.planning.document import loads
+    """Return the machine as it is with its plan, and the plan that was given, made or found on it."""
+    from numaforge.planning.offline import as_planned
+    from numaforge.topology.model import NodeTopology
 
-    if source is not None and {"cpus", "numa_nodes", "decisions"} <= (_document(source) or {}).keys():
-        if root or profile or kubelet_version:
-            raise click.UsageError(
-                "a PLAN is shown as it is: leave out --root, --profile and --kubelet-version"
-            )
+    if source is None:
+        machine = machine_of(None, root)
+    elif isinstance(found := plan_or_machine(source), NodeTopology):
+        machine = machine_of(source, root) if root is not None else found
+    elif root or profile or kubelet_version:
+        raise click.UsageError("a PLAN is shown as it is: leave out --root, --profile and --kubelet-version")
+    else:
         from numaforge.report.layout import topology_of
 
-        try:
-            decided = loads(Path(source).read_text(encoding="utf-8"))
-        except NumaforgeError as error:
-            raise error.at(source) from error
-        return topology_of(decided), decided
-    machine = machine_of(source, root)
-    if profile is not None:
-        return machine, _plan(machine, profile, kubelet_version)
-    return machine, loads(machine.previous_plan) if machine.previous_plan else None
+        return topology_of(found), found
+    planned = plan_of(machine, profile, kubelet_version)
+    return (machine if planned is None else as_planned(machine, planned.tuning.offline)), planned
+
+
+def plan_or_machine(source: str) -> NodePlan | NodeTopology:
+    """Return the plan in a file, else the machine in it."""
+    from numaforge.planning.document import from_document
+
+    document = _document(source)
+    if not isinstance(document, dict) or not document.keys() >= _PLAN:
+        return _machine_in(document, source)
+    with _located(source):
+        return from_document(document)
+
+
+def plan_of(machine: NodeTopology, profile: str | None, kubelet_version: str | None) -> NodePlan | None:
+    """Return the plan that a profile gives to a machine, else the one that the host has."""
+    if profile is None and kubelet_version is not None:
+        raise click.UsageError("--kubelet-version says for which kubelet --profile plans: give both")
+    return _plan_of(machine) if profile is None else _plan(machine, profile, kubelet_version)
 
 
 def planned_machine(
@@ -69,40 +103,72 @@ def planned_machine(
 
 def machine_of(source: str | None, root: str | None) -> NodeTopology:
     """Return the machine in the file `source`, in the folder `root`, else this machine."""
-    from numaforge.topology import from_document, read_topology
+    from numaforge.topology import read_topology
 
-    try:
-        if source and not root and (document := _document(source)) is not None and "packages" in document:
-            return from_document(document)
-        return read_topology(snapshot_of(source, root))
-    except TopologyError as error:
-        raise error.at(source or root or "this machine") from error
+    if source is not None and root is None:
+        return _machine_in(_document(source), source)
+    place = root or "this machine"
+    with step(f"reading {place}"):
+        snapshot = snapshot_of(source, root)
+    with _located(place), step(f"interpreting {place}"):
+        return read_topology(snapshot)
 
 
 def snapshot_of(source: str | None, root: str | None) -> Snapshot:
-    """Return the snapshot in the file `source`, of the folder `root`, else of this machine."""
-    from numaforge.snapshot import Snapshot, from_local, from_root
+    """Return the snapshot of the folder `root`, else of this machine; there must be no `source` then."""
+    from numaforge.snapshot import from_local, from_root
 
-    if source and root:
+    if source is not None:
         raise click.UsageError("give either SNAPSHOT or --root, not both")
-    if source:
-        return Snapshot.load(Path(source))
-    return from_root(Path(root)) if root else from_local()
+    return from_root(Path(root)) if root is not None else from_local()
 
 
-def _document(source: str) -> dict[str, Any] | None:
-    """Return the mapping in a JSON file; None for anything else, which the snapshot's reader explains."""
+def _document(source: str) -> object:
+    """Return what a JSON file holds."""
     try:
-        document = json.loads(Path(source).read_text(encoding="utf-8"))
-    except ValueError:
-        return None
-    except RecursionError as error:
-        raise NumaforgeError("JSON nested too deeply to be one of ours", where=source) from error
-    return document if isinstance(document, dict) else None
+        with step(f"reading {source}"):
+            return parse_json(read_text(source))
+    except NotJsonError as error:
+        raise NumaforgeError(
+            f"not a complete JSON document: {error}",
+            where="standard input" if source == "-" else source,
+            remedy="give what `numaforge capture`, or `topology` or `plan` with -o json, has written",
+        ) from error
+
+
+def _machine_in(document: object, source: str) -> NodeTopology:
+    """Return the machine in a snapshot or in a topology document; `source` is its file."""
+    from numaforge.snapshot import Snapshot
+    from numaforge.topology import from_document, read_topology
+
+    with _located(source), step(f"interpreting {source}"):
+        if isinstance(document, dict) and "packages" in document:
+            return from_document(document)
+        if isinstance(document, dict) and document.keys() >= _PLAN:
+            raise NumaforgeError("is a plan, and no machine", remedy="give the snapshot that it was made of")
+        return read_topology(Snapshot.from_document(document))
+
+
+def _plan_of(machine: NodeTopology) -> NodePlan | None:
+    """Return the plan that is saved on a machine, if one is."""
+    from numaforge.planning.document import loads
+    from numaforge.snapshot import catalogue
+
+    with _located(catalogue.PLAN):
+        return loads(machine.previous_plan) if machine.previous_plan else None
+
+
+@contextmanager
+def _located(place: str) -> Iterator[None]:
+    try:
+        yield
+    except NumaforgeError as error:
+        raise error.at(place) from error
 
 
 def _plan(machine: NodeTopology, profile: str, kubelet_version: str | None) -> NodePlan:
     from numaforge.planning.node import plan_node
     from numaforge.profile import load_profile
 
-    return plan_node(machine, load_profile(profile), kubelet_version)
+    with step(f"planning {machine.hostname or 'the machine'} with {profile}"):
+        return plan_node(machine, load_profile(profile), kubelet_version)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -11,6 +10,7 @@ from numaforge.commands.machine import machine_of, root_option, snapshot_argumen
 from numaforge.commands.operator_config import operator_config
 from numaforge.commands.options import output_option
 from numaforge.errors import ExitCode, PlanError
+from numaforge.given import read_text
 from numaforge.report.terminal import show, show_json
 
 if TYPE_CHECKING:
@@ -174,7 +174,7 @@ def _configs(file: str, config: str | None) -> Mapping[str, tuple[MigConfigEntry
     """Return the configs of a file, or the one that is asked for."""
     from numaforge.profile.mig_parted import parse_config
 
-    configs = parse_config(Path(file).read_text(encoding="utf-8"), file)
+    configs = parse_config(read_text(file), file)
     if config is None:
         return configs
     if config not in configs:

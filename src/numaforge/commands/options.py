@@ -3,20 +3,125 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, TypeVar
 
 import click
 
+from numaforge.report import terminal
+
 Command = TypeVar("Command", bound=Callable[..., Any])
 
+OF_EVERY_COMMAND = "Options of every command"
+_VERBOSE = "Say on standard error what is done and how long it takes; -vv: what pyinfra says, too."
 
-def output_option(*formats: str, more: str = "") -> Callable[[Command], Command]:
-    """Offer `-o`; the first format is the default, and `more` is added to its help."""
+
+def output_option(*formats: str, more: str = "", lines: bool = False) -> Callable[[Command], Command]:
+    """Offer `-o`; the first format is the default, and `more` is added to its help.
+
+    A command whose JSON is one document prints it as YAML, too, and is told of `json` alone.
+    """
+    twin = "json" in formats and "yaml" not in formats and not lines
     return click.option(
         "-o",
         "--output",
-        type=click.Choice(formats),
+        type=click.Choice((*formats, "yaml") if twin else formats),
         default=formats[0],
         show_default=True,
+        callback=_documents_as if twin else None,
         help=f"What to print{more}.",
     )
+
+
+def _documents_as(context: click.Context, _: click.Parameter, value: str) -> str:
+    if value != "yaml":
+        return value
+    context.meta[terminal.AS_YAML] = True
+    return "json"
+
+
+class GroupedOption(click.Option):
+    """An option that `--help` shows below a heading of its own, apart from those that matter first."""
+
+    def __init__(self, *given: Any, heading: str, **settings: Any) -> None:
+        super().__init__(*given, **settings)
+        self.heading = heading
+
+
+def screen_options(command: click.Command) -> click.Command:
+    """Offer `--color`, `-q` and `-v` on a command and those below it; `report.terminal` knows what they mean.
+
+    An own `verbose` of a command stays, and shows more of its answer as well.
+    """
+    if isinstance(command, click.Group):
+        for each in command.commands.values():
+            screen_options(each)
+    elif all(parameter.name != "quiet" for parameter in command.params):
+        own = next((each for each in command.params if each.name == "verbose"), None)
+        command.params = [each for each in command.params if each is not own]
+        more = own.help if isinstance(own, click.Option) else None
+        command.params += [
+            _of_every_command(
+                ["-v", "--verbose"],
+                count=True,
+                help=" ".join(filter(None, (more, _VERBOSE))),
+                expose_value=own is not None,
+                callback=partial(_keep, terminal.VERBOSE),
+            ),
+            _of_every_command(
+                ["-q", "--quiet"],
+                is_flag=True,
+                help="Print answers and errors alone: no progress, no name of what was written.",
+                expose_value=False,
+                callback=partial(_keep, terminal.QUIET),
+            ),
+            _of_every_command(
+                ["--color", "--colour"],
+                type=click.Choice(("auto", "always", "never")),
+                default="auto",
+                help="Whether to use colours; auto: on a terminal, without NO_COLOR.",
+                expose_value=False,
+                callback=partial(_keep, terminal.COLOUR),
+            ),
+        ]
+        command.format_options = partial(_format_options, command)  # type: ignore[method-assign]
+    return command
+
+
+_of_every_command = partial(GroupedOption, heading=OF_EVERY_COMMAND)
+
+
+def _format_options(command: click.Command, context: click.Context, formatter: click.HelpFormatter) -> None:
+    """Write the options that matter first, then the others below their headings."""
+    groups: dict[str, list[tuple[str, str]]] = {"Options": []}
+    for each in command.get_params(context):
+        default = OF_EVERY_COMMAND if "--help" in each.opts else "Options"
+        if isinstance(each, click.Option) and (row := each.get_help_record(context)) is not None:
+            groups.setdefault(getattr(each, "heading", default), []).append(row)
+    last = groups.pop(OF_EVERY_COMMAND)
+    for heading, rows in (*groups.items(), (OF_EVERY_COMMAND, last)):
+        if rows:
+            with formatter.section(heading):
+                formatter.write_dl(rows)
+
+
+def _keep(name: str, context: click.Context, _: click.Parameter, value: Any) -> bool:
+    context.meta[name] = value
+    if context.meta.get(terminal.QUIET) and context.meta.get(terminal.VERBOSE):
+        raise click.UsageError("-q prints less, and -v more: give one of them")
+    return bool(value)
+
+
+def config_map_options(
+    name: str, namespace: str = "gpu-operator", what: str = "ConfigMap"
+) -> Callable[[Command], Command]:
+    """Offer `--name` and `--namespace` of what a command writes, with their defaults."""
+
+    def offer(command: Command) -> Command:
+        placed = click.option(
+            "--namespace", default=namespace, show_default=True, help=f"Where the {what} belongs."
+        )
+        named = click.option("--name", default=name, show_default=True, help=f"The {what}'s name.")
+        return named(placed(command))
+
+    return offer

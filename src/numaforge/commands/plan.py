@@ -12,7 +12,7 @@ from numaforge.commands.machine import (
     snapshot_or_plan_argument,
 )
 from numaforge.commands.options import output_option
-from numaforge.report.terminal import show
+from numaforge.report.terminal import show, show_json
 
 
 @click.command()
@@ -31,18 +31,18 @@ def plan(
     """
     machine, decided = machine_and_plan(source, root, profile, kubelet_version)
     if decided is None:
-        raise click.UsageError(f"--profile says what the node is for; ready ones: {_ready_profiles()}")
+        raise click.UsageError(f"--profile says what the node is for; ready ones: {_named_profiles()}")
     if output == "json":
-        from numaforge.planning.document import dumps
+        from numaforge.planning.document import to_document
 
-        click.echo(dumps(decided), nl=False)
+        show_json(to_document(decided))
         return
     from numaforge.report.tables import plan_tables
 
     show(plan_tables(decided, machine))
 
 
-def _ready_profiles() -> str:
-    from numaforge.profile import ready_profiles
+def _named_profiles() -> str:
+    from numaforge.profile import named_profiles
 
-    return ", ".join(ready_profiles())
+    return named_profiles()

@@ -33,7 +33,7 @@ _OPTIONS = (
     click.option(
         "--profile",
         metavar="NAME|FILE",
-        help="Take the GPUs as this profile cuts and shares them, not as they are.",
+        help="Take the GPUs as this profile cuts and shares them, and its RDMA pools with them.",
     ),
     click.option(
         "--state-dir",
@@ -75,7 +75,7 @@ def scenario_of(
     return Scenario(
         topology=machine,
         config=read_config(config, drop_in, flags, kubelet_version, machine),
-        devices=read_devices(devices) if devices else _devices(machine, profile),
+        devices=read_devices(devices, machine) if devices else _devices(machine, profile),
         state=read_state(state_dir) if state_dir else None,
     )
 

@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
-import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
 import click
 
-from numaforge.errors import ExitCode, HostError
-from numaforge.report.terminal import show_json
-from numaforge.rollout import events
+from numaforge.commands.options import output_option
+from numaforge.commands.over_inventory import connections
+from numaforge.errors import ExitCode, HostError, NumaforgeError
+from numaforge.report.terminal import plain, show_json
 from numaforge.rollout.patience import UNREACHABLE_EXIT_CODE
 from numaforge.verification import suite
-from numaforge.verification.login import Login, login, ssh_config
+from numaforge.verification.login import login, ssh_config
 
+ROLES = (
+    *("topology", "tuning", "host", "interrupts", "system"),
+    *("modules", "hugepages", "mig", "rdma", "kubelet"),
+)
+"""What deploys call, and a plan's parts are named after."""
 _ANSWERS = {0: ExitCode.YES, 1: ExitCode.NO, UNREACHABLE_EXIT_CODE: UNREACHABLE_EXIT_CODE}
-_LAST_LINES = 5
 
 
 @click.command()
@@ -36,33 +39,49 @@ _LAST_LINES = 5
     help="Hold hosts only to what these roles see to, such as topology,tuning after deploys/tune.py.",
 )
 @click.option(
-    "-o",
-    "--output",
-    type=click.Choice(("table", "json")),
-    default="table",
-    show_default=True,
-    help="What to print.",
+    "--active",
+    type=click.Choice(("loopback", "bandwidth")),
+    help="Also put traffic on RDMA ports: loopback sends each port's messages to itself, bandwidth measures, "
+    "on drained nodes only.",
 )
+@click.option("--drained", is_flag=True, help="Vouch that no pod of a workload runs on these hosts.")
+@output_option("table", "json")
 @click.argument("arguments", metavar="[-- PYTEST-ARGUMENTS]", nargs=-1, type=click.UNPROCESSED)
 def verify(
     inventory: str,
     limits: tuple[str, ...],
     kubeconfig: str | None,
     roles: str | None,
+    active: str | None,
+    drained: bool,
     output: str,
     arguments: tuple[str, ...],
 ) -> int:
     """Hold live nodes to the plans saved on them.
 
     INVENTORY is pyinfra's. What follows `--` goes to pytest, such as -k governor or --junitxml=FILE. Exits
-    with 0 when every promise is kept, 1 when something differs, 6 when a host could not be reached.
+    with 0 when every promise is kept, 1 when something differs, 2 when only the data of a host are refused, 6
+    when a host could not be reached.
     """
+    if kubeconfig and not Path(kubeconfig).expanduser().is_file():
+        raise NumaforgeError("there is no such kubeconfig", where=kubeconfig)
+    if unknown := [name for name in (roles or "").split(",") if roles and name not in ROLES]:
+        raise click.BadParameter(
+            f"{unknown[0]!r} is no role; write some of {','.join(ROLES)}", param_hint="--roles"
+        )
     given = [
         *([f"--kubeconfig={kubeconfig}"] if kubeconfig else []),
         *([f"--roles={roles}"] if roles else []),
+        *([f"--active={active}"] if active else []),
+        *(["--drained"] if drained else []),
         *arguments,
     ]
-    logins = _logins(inventory, limits)
+    hosts = connections(inventory, limits)
+    for name, why in hosts.refused.items():
+        click.echo(plain(f"{name}: {why}"), err=True)
+    if not hosts.found:
+        raise HostError("no host is left to be verified", where=inventory)
+    logins = [login(name, how["connector"], how["data"]) for name, how in hosts.found.items()]
     with tempfile.TemporaryDirectory(prefix="numaforge-") as folder:
         config, report = Path(folder, "ssh_config"), Path(folder, "report.xml")
         config.write_text(ssh_config(logins), encoding="utf-8")
@@ -74,32 +93,7 @@ def verify(
             code = _run_for_document(suite.command(logins, config, *given, f"--junitxml={report}"), report)
     if code not in _ANSWERS:
         raise HostError(f"the verification suite could not run: pytest ended with {code}", where=inventory)
-    return _ANSWERS[code]
-
-
-def _logins(inventory: str, limits: Sequence[str]) -> list[Login]:
-    """Return how to reach each host of an inventory; none is asked.
-
-    Raises HostError where it names none.
-    """
-    with tempfile.TemporaryDirectory(prefix="numaforge-") as folder:
-        heard = Path(folder, "events")
-        limited = [part for limit in limits for part in ("--limit", limit)]
-        done = subprocess.run(
-            [sys.executable, "-m", "numaforge.pyinfra_cli", *limited, inventory, "debug-inventory"],
-            env=os.environ | {events.EVENTS: str(heard)},
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            check=False,
-        )
-        told = events.Reader(heard).new()
-    hosts = next((event["hosts"] for event in told if event["kind"] == "connections"), None)
-    if not hosts:
-        lines = [line for line in done.stdout.splitlines() if line.strip()][-_LAST_LINES:]
-        raise HostError("\n  ".join(["the inventory names no host:", *lines]), where=inventory)
-    return [login(name, found["connector"], found["data"]) for name, found in hosts.items()]
+    return ExitCode.BAD_INPUT if hosts.refused and not code else _ANSWERS[code]
 
 
 def _run_for_document(command: Sequence[str], report: Path) -> int:

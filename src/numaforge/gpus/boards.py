@@ -20,7 +20,8 @@ GRACE = RACK | {"2342", "2348"}  # GH200 with 96 and 144 GB
 NVLINKS = {
     "20b0": 12,  # A100 SXM4 40 GB
     "20b2": 12,  # A100 SXM4 80 GB
-    "20f3": 8,  # A800 SXM4
+    "20bd": 8,  # A800 SXM4 40 GB
+    "20f3": 8,  # A800 SXM4 80 GB
     "2324": 8,  # H800 SXM5
     "2329": 18,  # H20
     "2330": 18,  # H100 SXM5

@@ -48,13 +48,13 @@ def _without_driver(machine: NodeTopology) -> Iterator[Seen]:
     if drivers == {None}:
         yield Seen(unknown="no driver of any device was captured")
         return
-    for gpu in scope.nvidia_gpus(machine):
+    for gpu in scope.own_gpus(machine):
         if gpu.driver is None and gpu.uuid is None:
             yield Seen("no kernel driver has it", gpu.pci_address)
 
 
 def _on_nouveau(machine: NodeTopology) -> Iterator[Seen]:
-    for gpu in scope.nvidia_gpus(machine):
+    for gpu in scope.own_gpus(machine):
         if gpu.driver == "nouveau":
             yield Seen("nouveau has it", gpu.pci_address)
 
@@ -171,7 +171,7 @@ RULES: tuple[MachineRule[NodeTopology], ...] = (
         "with an NVIDIA GPU that is not given to a guest",
         "/sys/bus/pci",
         "install NVIDIA's driver, or let the GPU operator bring it",
-        scope.any_gpu(scope.nvidia_gpus, none=scope.NO_NVIDIA),
+        scope.any_gpu(scope.own_gpus, none=scope.NO_NVIDIA),
         _without_driver,
     ),
     MachineRule(
@@ -181,7 +181,7 @@ RULES: tuple[MachineRule[NodeTopology], ...] = (
         "with an NVIDIA GPU that is not given to a guest",
         "/sys/bus/pci",
         "keep nouveau out (`blacklist nouveau` below /etc/modprobe.d, then rebuild the initramfs) and reboot",
-        scope.any_gpu(scope.nvidia_gpus, none=scope.NO_NVIDIA),
+        scope.any_gpu(scope.own_gpus, none=scope.NO_NVIDIA),
         _on_nouveau,
     ),
     MachineRule(

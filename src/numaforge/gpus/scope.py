@@ -20,14 +20,14 @@ FABRIC_MANAGER, NVLSM, IMEX = "nv-fabricmanage", "nvlsm", "nvidia-imex"  # as th
 NO_NVIDIA = "no NVIDIA GPU"
 
 
-def nvidia_gpus(machine: NodeTopology) -> list[Gpu]:
+def own_gpus(machine: NodeTopology) -> list[Gpu]:
     """Return NVIDIA's GPUs that this host uses itself, not those that it gives to guests."""
     return [gpu for gpu in machine.gpus if gpu.vendor == NVIDIA and gpu.driver != "vfio-pci"]
 
 
 def driven(machine: NodeTopology) -> list[Gpu]:
     """Return the GPUs that NVIDIA's driver has."""
-    return [gpu for gpu in nvidia_gpus(machine) if gpu.driver == "nvidia" or gpu.uuid is not None]
+    return [gpu for gpu in own_gpus(machine) if gpu.driver == "nvidia" or gpu.uuid is not None]
 
 
 def answering(machine: NodeTopology) -> list[Gpu]:
@@ -41,7 +41,7 @@ def any_gpu(
     """Apply where one of the GPUs is picked, whether or not it answers."""
 
     def applies(machine: NodeTopology) -> Applicability:
-        if not nvidia_gpus(machine):
+        if not own_gpus(machine):
             return Applicability(False, NO_NVIDIA)
         count = sum(map(pick, gpus(machine)))
         return Applicability(True, _counted(count)) if count else Applicability(False, none)
@@ -53,7 +53,7 @@ def told(pick: Pick, *, none: str) -> Applies:
     """Apply where one of the GPUs that answer is picked; without any answer that is not known."""
 
     def applies(machine: NodeTopology) -> Applicability:
-        if not nvidia_gpus(machine):
+        if not own_gpus(machine):
             return Applicability(False, NO_NVIDIA)
         if not driven(machine):
             return Applicability(False, "NVIDIA's driver has no GPU")
@@ -105,7 +105,7 @@ def needs_fabric_manager(machine: NodeTopology) -> Applicability:
     It has to where it has NVSwitches: as PCI functions up to the third generation (HGX A100, H100, H200), and
     on the baseboards of B100, B200 and B300. Racks (GB200, GB300) have theirs in trays of their own.
     """
-    gpus = nvidia_gpus(machine)
+    gpus = own_gpus(machine)
     if not gpus:
         return Applicability(False, "this host uses no NVIDIA GPU")
     if any(gpu.device in RACK for gpu in gpus):
@@ -134,9 +134,9 @@ def needs_subnet_manager(machine: NodeTopology) -> Applicability:
 
 def in_a_rack(machine: NodeTopology) -> Applicability:
     """Say whether NVLink joins this host with others of a rack."""
-    if not nvidia_gpus(machine):
+    if not own_gpus(machine):
         return Applicability(False, NO_NVIDIA)
-    found = any(gpu.device in RACK for gpu in nvidia_gpus(machine))
+    found = any(gpu.device in RACK for gpu in own_gpus(machine))
     return Applicability(found, "GPUs of a rack" if found else "no GPU of a rack")
 
 

@@ -1,9 +1,19 @@
 """Hosts through pyinfra: our facts, our operations, and how a host fails."""
 
 from numaforge.hosts.capture import capture
-from numaforge.hosts.display import announce, show_changes, show_lines, show_once
-from numaforge.hosts.facts import detect, script_output
+from numaforge.hosts.display import (
+    announce,
+    show_alone,
+    show_beside,
+    show_change,
+    show_end,
+    show_notices,
+    show_unfinished,
+)
+from numaforge.hosts.facts import detect, detect_for_change, script_output
 from numaforge.hosts.failures import fail_host, go_on_without_failed
+from numaforge.hosts.host_data import datum
+from numaforge.hosts.host_keys import check_strictly, why_refused
 from numaforge.hosts.inspection import inspect_once
 from numaforge.hosts.operations import (
     Commands,
@@ -11,14 +21,20 @@ from numaforge.hosts.operations import (
     host_operation,
     script_command,
 )
+from numaforge.hosts.overview import FORGET, MAINTENANCE
 from numaforge.hosts.roles import planned, remember, role, roles_of, seen
 from numaforge.hosts.scripts import reached
 
 __all__ = [
+    "FORGET",
+    "MAINTENANCE",
     "Commands",
     "announce",
     "capture",
+    "check_strictly",
+    "datum",
     "detect",
+    "detect_for_change",
     "fail_host",
     "go_on_without_failed",
     "host_command",
@@ -32,7 +48,11 @@ __all__ = [
     "script_command",
     "script_output",
     "seen",
-    "show_changes",
-    "show_lines",
-    "show_once",
+    "show_alone",
+    "show_beside",
+    "show_change",
+    "show_end",
+    "show_notices",
+    "show_unfinished",
+    "why_refused",
 ]

@@ -1,7 +1,9 @@
 # shellcheck shell=sh
 # Runs the script on stdin as root, by itself or through a sudo that asks for nothing. The first line says by which
 # right, or why not, and whether what follows is packed: that is one line instead of thousands, and a fifth of the bytes.
-if [ "$(id -u)" = 0 ]; then
+if ! command -v id >/dev/null 2>&1; then
+    right=noid
+elif [ "$(id -u)" = 0 ]; then
     right=root
     as_root() { "$@"; }
 elif ! command -v sudo >/dev/null 2>&1; then

@@ -9,6 +9,7 @@ from pyinfra.api import State
 
 from numaforge.errors import HostError, NumaforgeError
 from numaforge.hosts.facts import detect
+from numaforge.hosts.host_keys import check_strictly
 from numaforge.snapshot import Snapshot
 
 
@@ -25,9 +26,17 @@ def capture(name: str, data: Mapping[str, Any]) -> Snapshot:
     from pyinfra.api.exceptions import PyinfraError
     from pyinfra.context import ctx_host, ctx_state
 
-    inventory = Inventory(([name], {}), override_data=dict(data))  # type: ignore[no-untyped-call]
-    state = State(inventory, Config(), check_for_changes=False)  # type: ignore[no-untyped-call]
-    (host,) = list(state.inventory)
+    check_strictly()
+    try:
+        inventory = Inventory(([name], {}), override_data=dict(data))  # type: ignore[no-untyped-call]
+        state = State(inventory, Config(), check_for_changes=False)  # type: ignore[no-untyped-call]
+        (host,) = list(state.inventory)
+    except (PyinfraError, TypeError, ValueError) as error:  # TypeError: host data of another kind
+        raise HostError(
+            f"is no host as pyinfra names them: {error}",
+            where=name,
+            remedy="write a name for SSH, or a connector that pyinfra has, such as @local or @docker/NAME",
+        ) from error
     try:
         connect_all(state)
         with ctx_state.use(state), ctx_host.use(host):

@@ -4,25 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pyinfra import logger
 from pyinfra.api import Host
-from pyinfra.api.output import format_text
 
-from numaforge.node import bundle
-from numaforge.node.bundle import FileChange
-
-
-def show_once(host: Host) -> bool:
-    """Say whether a change is to be shown now: while preparing, or with `--diff` where `-y` skips that."""
-    state = host.state
-    return not state.is_executing if state.check_for_changes else bool(state.config.DIFF)
-
-
-def show_lines(host: Host, lines: Sequence[str]) -> None:
-    """Print the details of a change, once in a run."""
-    if show_once(host):
-        for line in lines:
-            logger.info("%s%s", host.print_prefix, line)
+from numaforge.hosts.overview import overview
+from numaforge.node.transaction import Transaction
+from numaforge.planning.model import Notice
+from numaforge.report.fleet import HostSummary
+from numaforge.report.moves import condensed
+from numaforge.report.wording import counted
 
 
 def announce(host: Host, lines: Sequence[str]) -> None:
@@ -32,8 +21,74 @@ def announce(host: Host, lines: Sequence[str]) -> None:
             host.log(line)
 
 
-def show_changes(host: Host, changed: Sequence[FileChange]) -> None:
-    """Print a unified diff of every file, once in a run; in colour only on a terminal."""
-    colours = {"+": "green", "-": "red", "@": "cyan"}
-    lines = [line for change in changed for line in bundle.diff(change)]
-    show_lines(host, [format_text(line, colours[line[0]]) if line[:1] in colours else line for line in lines])
+def show_alone(host: Host, line: str) -> None:
+    """Say what the plan's notices say already, where no overview has them."""
+    if overview() is None:
+        host.log(line)
+
+
+def show_notices(host: Host, notices: Sequence[Notice]) -> None:
+    """Say what an admin should know of a host's plan: with the other hosts', or at once where none is."""
+    if (together := overview()) is not None:
+        together.note(host, notices=tuple((notice.id, notice.message) for notice in notices))
+    else:
+        announce(host, [f"{notice.id}: {notice.message}" for notice in notices])
+
+
+def show_change(
+    host: Host,
+    transaction: Transaction | None,
+    pending: Sequence[str],
+    *,
+    drains: bool,
+    labels: Sequence[str] = (),
+    undrained: str | None = None,
+) -> None:
+    """Say what a host is about to change, and what is left for later.
+
+    `drains` says whether its pods leave, `undrained` why they stay although the kubelet restarts, `labels`
+    what becomes of those of its Node.
+    """
+    sentences = (*(transaction.sentences if transaction else ()), *labels)
+    if undrained and transaction and transaction.drains:
+        sentences = (*sentences, f"the node is not drained: {undrained}")
+    changed = [change for part in transaction.parts for change in part.changed] if transaction else []
+    moves = transaction.moves if transaction else ()
+    if (together := overview()) is None:
+        announce(host, [*pending, *condensed(moves), *sentences])
+        return
+    summary = HostSummary(
+        host.name,
+        state="to change" if transaction or labels else "unchanged",
+        drains=drains,
+        reboots=bool(transaction and any(part.reboots for part in transaction.parts)),
+        sentences=sentences,
+        moves=tuple(moves),
+        changed=tuple(changed),
+        pending=tuple(pending),
+    )
+    together.change(host, summary)
+    if transaction and host.state.is_executing:
+        counts = ((len(changed), "file"), (len(condensed(moves)), "value"))
+        said = [counted(count, noun) for count, noun in counts if count]
+        host.log(f"changes {', '.join(said) or 'what it runs with'}{', drained' if drains else ''}")
+
+
+def show_beside(host: Host, sentence: str) -> None:
+    """Say what is about to change on a host beside its maintenance: with that, or at once."""
+    if (together := overview()) is not None:
+        together.change(host, HostSummary(host.name, state="to change", sentences=(sentence,)))
+    else:
+        announce(host, [sentence])
+
+
+def show_unfinished(host: Host, sentence: str) -> None:
+    """Say that a host's earlier change is to be ended, which a roll-out does."""
+    if (together := overview()) is not None:
+        together.change(host, HostSummary(host.name, state="to change", sentences=(sentence,), drains=True))
+
+
+def show_end(host: Host, reason: str) -> None:
+    """Keep how a host's change has ended, for the end of the run."""
+    if (together := overview()) is not None:
+        together.note(host, reason=reason)

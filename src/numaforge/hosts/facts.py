@@ -11,6 +11,7 @@ from pyinfra.api import FactBase, Host
 
 from numaforge.errors import HostError, HostUnreachableError, SnapshotError
 from numaforge.hosts import connection
+from numaforge.preflight import host as preflight
 from numaforge.snapshot import Snapshot, parse_output, script
 
 _SHELL = Path(__file__).parent
@@ -82,12 +83,34 @@ def detect(host: Host) -> Snapshot:
     Raises HostError for a host without root rights, HostUnreachableError for one that does not answer,
     SnapshotError for an answer that cannot be read.
     """
+    return parse_output(as_root(host, script()).output)
+
+
+def detect_for_change(host: Host) -> Snapshot:
+    """Take the host's snapshot as `detect` does, and in the same round trip see to it that it can be changed.
+
+    Raises HostError, too, for a host that lacks what a maintenance needs.
+    """
+    captured, told = preflight.split(as_root(host, script() + preflight.script()).output)
+    preflight.refuse_unfit(told)
+    return parse_output(captured)
+
+
+def as_root(host: Host, script_text: str) -> RightedOutput:
+    """Run a script that changes nothing as root, and learn whether the host's commands need sudo.
+
+    Raises HostError for a host without root rights, HostUnreachableError for one that does not answer.
+    """
     connection.send_at_once(host)
     with connection.within(host, connection.LOOK_SECONDS):
-        answer = host.get_fact(Detection, _stdin=script(), _sudo=False, _ignore_errors=True)
+        answer = host.get_fact(Detection, _stdin=script_text, _sudo=False, _ignore_errors=True)
     if answer is None:
         raise HostUnreachableError(
             "did not run the detection script", remedy="see the messages above; the host needs a POSIX sh"
+        )
+    if answer.right == "noid":
+        raise HostError(
+            "the host lacks id, which tells who logs in", remedy="install coreutils or busybox there"
         )
     if answer.right in _NO_ROOT:
         raise HostError(
@@ -96,7 +119,7 @@ def detect(host: Host) -> Snapshot:
             remedy="log in as root, or give this user a sudoers rule with NOPASSWD: ALL",
         )
     host.data._sudo = answer.right == "sudo"
-    return parse_output(answer.output)
+    return answer
 
 
 def script_output(host: Host, script_text: str) -> list[str]:

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import os
 import sys
+import traceback
+from pathlib import Path
 
 from pyinfra import logger
 from pyinfra.api import Host, State
+from pyinfra.api.exceptions import PyinfraError
 from pyinfra.api.output import format_text
 
-from numaforge.errors import HostUnreachableError, NumaforgeError
+from numaforge.errors import HostError, HostUnreachableError, NumaforgeError
+from numaforge.hosts.overview import overview
 from numaforge.rollout import events
 
 
 def fail_host(host: Host, error: NumaforgeError) -> None:
-    """Print the error once and take the host out of the run; the rest continues; pyinfra exits with 1."""
+    """Say the error once and take the host out of the run; the rest continues; pyinfra exits with 1."""
     print_error(host, error)
     go_on_without_failed(host.state)
     host.state.fail_hosts({host})  # type: ignore[no-untyped-call]
@@ -28,9 +33,46 @@ def go_on_without_failed(state: State) -> None:
         state.should_raise_failed_hosts = lambda _state: False
 
 
+def fault(error: Exception) -> NumaforgeError:
+    """Return what is printed of an error that is none of ours: it is a fault of numaforge's, on this host.
+
+    Raises what pyinfra steers its runs with, and everything with NUMAFORGE_TRACEBACK=1.
+    """
+    if isinstance(error, PyinfraError) or os.environ.get("NUMAFORGE_TRACEBACK"):
+        raise error
+    if isinstance(error, OSError):
+        return HostError(str(error), remedy="see what this host, or this machine, says of it")
+    place = traceback.extract_tb(error.__traceback__)[-1]
+    refused = HostError(
+        f"this is a fault of numaforge itself: {type(error).__name__}: {str(error)[:200]} "
+        f"({Path(place.filename).name}, line {place.lineno})",
+        remedy="nothing more is done on this host; please report it with the host's snapshot "
+        "(numaforge capture), and run with NUMAFORGE_TRACEBACK=1 to see where it happened",
+    )
+    refused.__cause__ = error
+    return refused
+
+
 def print_error(host: Host, error: NumaforgeError) -> None:
-    """Print why a host fails, and record it for the program that started the run."""
+    """Say why a host fails, with the other hosts or at once, and record it for who started the run.
+
+    While hosts are changed it is always said at once, too.
+    """
+    tell_refused(host, error)
+    if (together := overview()) is not None:
+        together.fail(host, error)
+        if not host.state.is_executing:
+            return
+    say_error(host, error)
+
+
+def tell_refused(host: Host, error: NumaforgeError) -> None:
+    """Record why a host fails for who started the run."""
     kind = "unreachable" if isinstance(error, HostUnreachableError) else "refused"
     events.record(kind, host.name, message=str(error))
+
+
+def say_error(host: Host, error: NumaforgeError) -> None:
+    """Say why a host fails, at once."""
     for line in str(error).splitlines():
         logger.error("%s%s", host.print_prefix, format_text(line, "red"))

@@ -12,7 +12,7 @@ from pyinfra.api.arguments_typed import PyinfraOperation
 from pyinfra.api.command import FunctionCommand
 
 from numaforge.errors import NumaforgeError
-from numaforge.hosts.failures import print_error
+from numaforge.hosts.failures import fault, print_error
 
 Commands = Generator[StringCommand | FunctionCommand, None, None]
 P = ParamSpec("P")
@@ -28,12 +28,13 @@ def host_operation(function: Callable[P, Commands]) -> PyinfraOperation[P]:
     def guarded(*args: P.args, **kwargs: P.kwargs) -> Commands:
         try:
             yield from function(*args, **kwargs)
-        except NumaforgeError as error:
+        except Exception as error:
+            refused = error if isinstance(error, NumaforgeError) else fault(error)
             if not current_host.state.is_executing:
-                raise
+                raise refused from refused.__cause__
             # pyinfra breaks off the whole run for an exception here; a command that fails stops this host
             # alone.
-            yield FunctionCommand(_refuse, (error,), {})
+            yield FunctionCommand(_refuse, (refused,), {})
 
     return operation()(guarded)
 
@@ -53,6 +54,9 @@ def host_command(
             function(host, *args, **kwargs)
         except NumaforgeError as error:
             print_error(host, error)
+            return False
+        except Exception as error:
+            print_error(host, fault(error))
             return False
         return True
 

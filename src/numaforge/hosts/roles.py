@@ -12,7 +12,7 @@ from pyinfra.api import Host, deploy
 from pyinfra.api.arguments_typed import PyinfraOperation
 
 from numaforge.errors import HostError, NumaforgeError
-from numaforge.hosts.failures import fail_host
+from numaforge.hosts.failures import fail_host, fault
 from numaforge.planning.model import NodePlan
 from numaforge.topology.model import NodeTopology
 
@@ -33,6 +33,8 @@ def role(name: str) -> Callable[[Callable[[], None]], PyinfraOperation[[]]]:
                 function()
             except NumaforgeError as error:
                 fail_host(host, error)
+            except Exception as error:  # one odd host must not end the run of all
+                fail_host(host, fault(error))
 
         return deploy(name)(guarded)
 

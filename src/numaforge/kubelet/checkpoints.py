@@ -7,8 +7,7 @@ checksum is taken of.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +16,8 @@ from numaforge.kubelet.minors.options import STRICT_CPU_RESERVATION
 from numaforge.kubelet.minors.versions import KubeletVersion
 from numaforge.kubelet.values.booleans import truth
 from numaforge.kubelet.values.cpusets import CpuSetError, parse_cpuset
-from numaforge.kubelet.values.gojson import GoJsonError, Types, decode, syntax_error
+from numaforge.kubelet.values.gojson import GoJsonError, Types, decode_json, parse_json
+from numaforge.kubelet.values.gotext import quoted
 
 CPU_STATE_FILE = "cpu_manager_state"
 MEMORY_STATE_FILE = "memory_manager_state"
@@ -320,13 +320,13 @@ def _cpu_state(checkpoint: dict[str, Any], policy: str, version: KubeletVersion,
     written = checkpoint.get("policyName", "")
     if written != policy:
         raise CheckpointError(
-            f'configured policy "{policy}" differs from state checkpoint policy "{written}"'
+            f"configured policy {quoted(policy)} differs from state checkpoint policy {quoted(written)}"
         )
     default = checkpoint.get("defaultCpuSet", "")
     try:
         default_set = parse_cpuset(default)
     except CpuSetError as error:
-        raise CheckpointError(f'could not parse default cpu set "{default}": {error}') from error
+        raise CheckpointError(f"could not parse default cpu set {quoted(default)}: {error}") from error
     return CpuState(
         policy,
         default_set,
@@ -341,7 +341,8 @@ def _container_cpus(pod: str, containers: Mapping[str, str]) -> dict[str, frozen
             cpus[container] = parse_cpuset(text)
         except CpuSetError as error:
             raise CheckpointError(
-                f'could not parse cpuset "{text}" for container "{container}" in pod "{pod}": {error}'
+                f"could not parse cpuset {quoted(text)} for container {quoted(container)} in pod "
+                f"{quoted(pod)}: {error}"
             ) from error
     return cpus
 
@@ -356,20 +357,27 @@ def _restored_memory_state(text: str, policy: str, version: KubeletVersion) -> M
     written = checkpoint.get("policyName", "")
     if written != policy:
         raise CheckpointError(
-            f'[memorymanager] configured policy "{policy}" differs from state checkpoint policy "{written}"'
+            f"[memorymanager] configured policy {quoted(policy)} differs from state checkpoint policy "
+            f"{quoted(written)}"
         )
     return MemoryState(policy, checkpoint.get("machineState") or {}, checkpoint.get("entries") or {})
 
 
 def _decoded(text: str, go_type: str, types: Types) -> dict[str, Any]:
-    malformed = syntax_error(text)
-    if malformed:
-        raise CheckpointError(malformed)
     try:
-        value = decode(json.loads(text), go_type, types, as_written=True).value
+        json = parse_json(text)
+        value = decode_json(json, go_type, types, in_any_case=True).value
     except GoJsonError as error:
         raise CheckpointError(str(error)) from error
-    return value if isinstance(value, dict) else {}
+    checkpoint: dict[str, Any] = value if isinstance(value, dict) else {}
+    for name in ("entries", "machineState"):
+        # The kubelet begins with empty maps: one that is not written stays empty, and null takes it away.
+        written = [value for key, value in (json.data or {}).items() if key.lower() == name.lower()]
+        if not written:
+            checkpoint[name] = {}
+        elif written[-1] is None:
+            checkpoint.pop(name, None)
+    return checkpoint
 
 
 def _verify_cpu_checksum(checkpoint: dict[str, Any], *, nested: bool) -> None:
@@ -380,9 +388,9 @@ def _verify_cpu_checksum(checkpoint: dict[str, Any], *, nested: bool) -> None:
 
 
 def _cpu_dump(checkpoint: dict[str, Any], *, nested: bool) -> str:
-    entries = checkpoint.get("entries") or {}
-    if nested:
-        entries = {pod: _dumped_map(containers or {}) for pod, containers in entries.items()}
+    entries = checkpoint.get("entries")
+    if nested and entries is not None:
+        entries = {pod: _dumped_map(containers) for pod, containers in entries.items()}
     map_type = "map[string]map[string]string" if nested else "map[string]string"
     return (
         f"(*state.CPUManagerCheckpoint){{PolicyName:(string){checkpoint.get('policyName', '')} "
@@ -392,14 +400,10 @@ def _cpu_dump(checkpoint: dict[str, Any], *, nested: bool) -> str:
 
 
 def _memory_dump(checkpoint: dict[str, Any]) -> str:
-    nodes = {
-        node: "<nil>" if state is None else _dumped_node(state)
-        for node, state in (checkpoint.get("machineState") or {}).items()
-    }
-    entries = {
-        pod: _dumped_map({name: _dumped_blocks(blocks) for name, blocks in (containers or {}).items()})
-        for pod, containers in (checkpoint.get("entries") or {}).items()
-    }
+    nodes = _each(checkpoint.get("machineState"), _dumped_node)
+    entries = _each(
+        checkpoint.get("entries"), lambda containers: _dumped_map(_each(containers, _dumped_blocks))
+    )
     return (
         f"(*state.MemoryManagerCheckpoint){{PolicyName:(string){checkpoint.get('policyName', '')} "
         f"MachineState:(state.NUMANodeMap){_dumped_map(nodes)} "
@@ -407,19 +411,25 @@ def _memory_dump(checkpoint: dict[str, Any]) -> str:
     )
 
 
-def _dumped_node(state: Mapping[str, Any]) -> str:
-    tables = {
-        name: "<*>{"
-        f"TotalMemSize:(uint64){table.get('total', 0)} "
-        f"SystemReserved:(uint64){table.get('systemReserved', 0)} "
-        f"Allocatable:(uint64){table.get('allocatable', 0)} Reserved:(uint64){table.get('reserved', 0)} "
-        f"Free:(uint64){table.get('free', 0)}}}"
-        for name, table in (state.get("memoryMap") or {}).items()
-    }
+def _dumped_node(state: Mapping[str, Any] | None) -> str:
+    if state is None:
+        return "<*><nil>"
+    tables = _each(state.get("memoryMap"), _dumped_table)
     return (
         f"<*>{{NumberOfAssignments:(int){state.get('numberOfAssignments', 0)} "
         f"MemoryMap:(map[v1.ResourceName]*state.MemoryTable){_dumped_map(tables)} "
         f"Cells:([]int){_dumped_list(state.get('cells'))}}}"
+    )
+
+
+def _dumped_table(table: Mapping[str, Any] | None) -> str:
+    if table is None:
+        return "<*><nil>"
+    return (
+        f"<*>{{TotalMemSize:(uint64){table.get('total', 0)} "
+        f"SystemReserved:(uint64){table.get('systemReserved', 0)} "
+        f"Allocatable:(uint64){table.get('allocatable', 0)} Reserved:(uint64){table.get('reserved', 0)} "
+        f"Free:(uint64){table.get('free', 0)}}}"
     )
 
 
@@ -434,7 +444,13 @@ def _dumped_blocks(blocks: list[Mapping[str, Any]] | None) -> str:
     return f"[{' '.join(dumped)}]"
 
 
-def _dumped_map(entries: Mapping[Any, str]) -> str:
+def _each(entries: Mapping[Any, Any] | None, dumped: Callable[[Any], str]) -> Mapping[Any, str] | None:
+    return None if entries is None else {key: dumped(value) for key, value in entries.items()}
+
+
+def _dumped_map(entries: Mapping[Any, str] | None) -> str:
+    if entries is None:
+        return "<nil>"
     return f"map[{' '.join(f'{key}:{entries[key]}' for key in sorted(entries))}]"
 
 
@@ -475,9 +491,14 @@ def _same_machine(
     machine: Mapping[int, Mapping[str, FreshTable]],
     expected: Mapping[int, _ExpectedNode],
 ) -> bool:
-    if set(written) != set(machine):
+    # A kubelet panics on a node or table that is null, unless it finds another difference first.
+    if set(written) != set(machine) or not all(map(_is_whole, written.values())):
         return False
     return all(_same_node(node, written, machine, expected) for node in written)
+
+
+def _is_whole(state: Mapping[str, Any] | None) -> bool:
+    return state is not None and None not in (state.get("memoryMap") or {}).values()
 
 
 def _same_node(
@@ -492,6 +513,12 @@ def _same_node(
     if state.get("numberOfAssignments", 0) != expected[node].assignments:
         return False
     if sorted(cells) != sorted(expected[node].cells) or set(tables) != set(machine[node]):
+        return False
+    if not all(
+        cell in written and name in (written[cell].get("memoryMap") or {})
+        for cell in cells
+        for name in tables
+    ):
         return False
     for name, fresh in machine[node].items():
         table = tables[name]

@@ -67,8 +67,16 @@ def parse_states(output: Sequence[str], known: Iterable[str] = ()) -> dict[str, 
 
     Raises HostError when the output is cut off, or a path is neither a regular file nor absent.
     """
+    cut_off = HostError("the host's answer about its files is cut off", remedy="run again")
     if not {"stat", "sum", "text"} <= {*output} or output[-1] != "end":
-        raise HostError("the host's answer about its files is cut off", remedy="run again")
+        raise cut_off
+    try:
+        return _states(output, known)
+    except (ValueError, KeyError) as error:
+        raise cut_off from error
+
+
+def _states(output: Sequence[str], known: Iterable[str]) -> dict[str, FileState]:
     sums_at, texts_at = output.index("sum"), output.index("text")
     rights = dict(_rights_line(line) for line in output[output.index("stat") + 1 : sums_at])
     sums = {

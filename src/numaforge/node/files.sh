@@ -24,20 +24,34 @@ keep() { # FOLDER PATH: copy what is there now below FOLDER
         mkdir -p "$1$(dirname "$2")" && cp -a "$target" "$1$2" && sync "$1$2"
     fi
 }
-remove() { # PATH
+remove() { # PATH, and its folder where that is one of drop-ins, or of ours, and has nothing else
     target=$(resolved "$1")
-    if [ -e "$target" ]; then rm -f "$target" && sync "$(dirname "$target")"; fi
+    if [ ! -e "$target" ]; then return; fi
+    rm -f "$target" && sync "${target%/*}" || return 1
+    case ${target%/*} in
+    /etc/systemd/system/*.d | /etc/numaforge | /usr/local/lib/numaforge) rmdir "${target%/*}" 2> /dev/null || : ;;
+    esac
 }
 same() { # PATH PATH: in content, rights and age
     [ "$(stat -c '%a %u %g %Y' "$1")" = "$(stat -c '%a %u %g %Y' "$2" 2> /dev/null)" ] &&
         [ "$(sha256sum < "$1")" = "$(sha256sum < "$2")" ]
 }
-put_back() { # FOLDER PATH: make PATH what it was when `keep` saw it
+put_back() { # FOLDER PATH: make PATH what it was when `keep` saw it, in a folder that `remove` may have taken away
     if [ ! -e "$1$2" ]; then
         remove "$2"
     elif ! same "$1$2" "$(resolved "$2")"; then
-        cp -a "$1$2" "$(temporary "$2" back)" && sync "$(temporary "$2" back)" && place back "$2"
+        mkdir -p "$(dirname "$(resolved "$2")")" && cp -a "$1$2" "$(temporary "$2" back)" &&
+            sync "$(temporary "$2" back)" && place back "$2"
     fi
+}
+# What was there before numaforge is told by a record on the host, of the lines in $PART/record; without one it goes.
+write_record() { # RECORD WHAT-IT-HOLDS
+    if [ ! -s "$PART/record" ]; then
+        remove "$1"
+        return
+    fi
+    { echo "# Written by numaforge: $2." && cat "$PART/record"; } | base64 |
+        stage new "$1" 0644 root root && place new "$1"
 }
 # How a part puts files back: `take_back` notes below $PART what cannot be, for `stuck_by_hand`.
 take_back_once() { # COMMAND...: what is edited, or written by what has started, after that is no part of the change
@@ -51,12 +65,22 @@ take_back() { put_back "$FOLDER/backup" "$1" || printf '%s\n' "$1" >> "$PART/stu
 stuck_by_hand() {
     while IFS= read -r path; do
         if [ -e "$FOLDER/backup$path" ]; then
-            printf "cp -a '%s' '%s'; " "$FOLDER/backup$path" "$path"
+            printf "mkdir -p '%s' && cp -a '%s' '%s'; " "${path%/*}" "$FOLDER/backup$path" "$path"
         else
             printf "rm -f '%s'; " "$path"
         fi
     done < "$PART/stuck"
 }
+# systemd reads the link of a unit at the next boot. `systemctl enable` would reload all units now, on a node with pods,
+# which removes the GPUs of containers where /dev/char lacks their links
+# (github.com/NVIDIA/nvidia-container-toolkit/issues/48).
+keep_link() { # LINK
+    readlink "$1" > "$PART/${1##*/}.link" || : > "$PART/${1##*/}.link"
+}
+link_unit() { # LINK TARGET; without a target there is no link
+    if [ -n "$2" ]; then mkdir -p "${1%/*}" && ln -sfn "$2" "$1"; else rm -f "$1"; fi
+}
+link_unit_back() { link_unit "$1" "$(cat "$PART/${1##*/}.link")"; } # LINK
 content() { # PATH: the checksum of what is in it
     sum=$(sha256sum < "$1") || sum=absent
     printf '%s\n' "${sum%% *}"

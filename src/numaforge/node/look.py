@@ -7,20 +7,29 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from numaforge import shell
-from numaforge.errors import HostUnreachableError
+from numaforge.errors import HostError, HostUnreachableError
 from numaforge.node import parts
 from numaforge.node.bundle import known_sums, parse_states
 from numaforge.node.fence import read_fingerprint
 from numaforge.node.part import Found, Goal, Unit
 from numaforge.node.transaction import TRANSACTIONS
 
+TOOLS = (
+    *("base64", "cat", "chmod", "chown", "cp", "date", "find", "grep", "ln", "ls", "mkdir", "mv", "readlink"),
+    *("rm", "sed", "sha256sum", "sleep", "stat", "sync", "tr"),
+)
+"""The programs with which a node is looked at and changed; without one of them nothing is."""
+_LACKS = "lacks "
 Ask = Callable[[str], Sequence[str]]
 """Runs a script on a node, and returns the lines it prints."""
 
 
 @dataclass(frozen=True)
 class NodeQuery:
-    """What the parts of a goal have to know of a node; `unit` is the kubelet's, "" where there is none."""
+    """What the parts of a goal have to know of a node.
+
+    `unit` is the kubelet's, "" where there is none.
+    """
 
     values: tuple[str, ...]
     files: tuple[str, ...]
@@ -32,10 +41,11 @@ class NodeQuery:
     @property
     def script(self) -> str:
         """The script whose output `read_found` reads."""
-        names = [f"node/parts/{part}/look" for part, *_ in self.calls]
+        names = parts.look_shell_of(part for part, *_ in self.calls)
         return (
             shell.assignments({"ROOT": TRANSACTIONS})
             + shell.library("node/files", "node/fence", "node/bundle_read", "node/look", *names)
+            + shell.call("need_tools", TOOLS)
             + shell.call("read_values", self.values)
             + shell.call("look", [self.drop_in_folder, *self.files])
             + shell.call("tell_transactions")
@@ -74,8 +84,15 @@ def look(ask: Ask, asked: NodeQuery) -> Found:
 def read_found(asked: NodeQuery, output: Sequence[str], unit: Callable[[], Unit]) -> Found:
     """Read what the question's script has printed.
 
-    Raises HostUnreachableError for an answer that is cut off: the host may be on its way down.
+    Raises HostError for a host without the programs for it, HostUnreachableError for an answer that is cut
+    off: the host may be on its way down.
     """
+    if output and output[0].startswith(_LACKS):
+        raise HostError(
+            f"the host lacks {', '.join(output[0].removeprefix(_LACKS).split())}, which a change of it needs",
+            remedy="install them there (coreutils, findutils, grep and sed, or busybox), in the PATH that a "
+            "command over SSH has",
+        )
     if "." not in output or "files" not in output:
         raise HostUnreachableError("the answer about the node is cut off", remedy="run again")
     begin, end = output.index(".") + 1, output.index("files")

@@ -1,6 +1,14 @@
 # shellcheck shell=sh
 # What a change of a node is decided on, read in one go.
 
+need_tools() { # NAME...: ends with what this host lacks, before anything is read wrongly
+    lacks=
+    for tool in "$@"; do
+        command -v "$tool" > /dev/null 2>&1 || lacks="$lacks $tool"
+    done
+    [ -z "$lacks" ] || { echo "lacks$lacks" && exit 0; }
+}
+
 read_values() { # PATH...: prints PATH:VALUE for the first line of each kernel file that can be read
     for path in "$@"; do
         shift

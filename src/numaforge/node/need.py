@@ -27,7 +27,7 @@ def need(goal: Goal, found: Found) -> Transaction | None:
 
 
 def pending(goal: Goal, found: Found) -> tuple[str, ...]:
-    """Return a sentence for each thing that waits for a reboot which is not allowed."""
+    """Return a sentence for what is left alone: it waits for a reboot, or the host does not have it."""
     asked = (getattr(kind, "pending", None) for kind in parts.KINDS)  # few parts have anything to wait for
     sentences = (pending(goal, found) for pending in asked if pending is not None)
     return tuple(sentence for sentence in sentences if sentence)

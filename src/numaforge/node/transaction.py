@@ -15,7 +15,6 @@ puts it around `start_script`, `void_script`, `status_script` and `revert_script
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -23,6 +22,7 @@ from datetime import UTC, datetime
 
 from numaforge import shell
 from numaforge.errors import HostError, HostUnreachableError
+from numaforge.given import parse_json
 from numaforge.node import fence
 from numaforge.node.bundle import encoded
 from numaforge.node.fence import Fingerprint
@@ -189,8 +189,11 @@ def read_result(text: str) -> Result:
     Raises HostError for a text that is none.
     """
     try:
-        document = json.loads(text)
-        return Result(document["id"], document["outcome"], document["reason"], tuple(document["journal"]))
+        document = parse_json(text)
+        said, journal = (document["id"], document["outcome"], document["reason"]), document["journal"]
+        if not (isinstance(journal, list) and all(isinstance(each, str) for each in (*said, *journal))):
+            raise TypeError(journal)
+        return Result(*said, journal=tuple(journal))
     except (ValueError, KeyError, TypeError) as error:
         raise HostError(
             "is not a transaction's result",
@@ -270,9 +273,10 @@ def read_status(text: str) -> Status:
             int(values["ActiveEnterTimestampMonotonic"]),
             int(values["Booted"]),
         )
+        process.booted.encode()  # a clock that no calendar has is no answer
         running = values["LoadState"] == "loaded"
         phase = values["Phase"] or ("keeping" if running else None)  # systemd has it before it says a word
-    except (KeyError, ValueError) as error:
+    except (KeyError, ValueError, OverflowError, OSError) as error:
         raise HostUnreachableError(
             "the answer about the node's change is cut off", remedy="run again"
         ) from error

@@ -17,6 +17,8 @@ DEFAULT_CONFIG_FILE = "/var/lib/kubelet/config.yaml"
 DEFAULT_CONFIG_DIR = "/etc/kubernetes/kubelet.conf.d"
 DEFAULT_ROOT_DIR = "/var/lib/kubelet"
 
+KIND = {"apiVersion": "kubelet.config.k8s.io/v1beta1", "kind": "KubeletConfiguration"}
+
 # --config-dir is beta, and works without an environment variable, from 1.30 on (KEP-3983).
 _FIRST_MINOR_WITH_CONFIG_DIR = 30
 
@@ -35,14 +37,7 @@ def plan_delivery(
     Raises PlanError where no file can reach it.
     """
     install = topology.kubelet or KubeletInstall(None, None, None, None, ())
-    common: dict[str, Any] = {
-        "version": str(version),
-        "unit": install.unit or "kubelet.service",
-        "config_file": install.config_file or DEFAULT_CONFIG_FILE,
-        "root_dir": install.root_dir or DEFAULT_ROOT_DIR,
-        "binary": install.binary,
-        "binary_version": install.version if install.binary else None,
-    }
+    common = _common(version, install)
     earlier = previous.kubelet if previous else None
     if version.minor < _FIRST_MINOR_WITH_CONFIG_DIR:
         if topology.kubelet and install.config_file is None:
@@ -71,6 +66,50 @@ def plan_delivery(
         exec_start=_exec_start(topology.kubelet, config_dir, earlier, notices),
         retired=_retired(earlier, {}),
     )
+
+
+def hand_back(
+    topology: NodeTopology, version: KubeletVersion, previous: NodePlan | None, notices: list[Notice]
+) -> KubeletPlan:
+    """Return the plan under which the kubelet runs as it would without numaforge.
+
+    The flag --config-dir stays where other drop-ins have come to lie in its folder; `notices` says so then.
+    """
+    install = topology.kubelet or KubeletInstall(None, None, None, None, ())
+    earlier = previous.kubelet if previous else None
+    config_dir = install.config_dir or DEFAULT_CONFIG_DIR
+    drop_in = str(PurePosixPath(config_dir) / DROP_IN_NAME)
+    flag_is_ours = (
+        earlier is not None and earlier.exec_start is not None and earlier.exec_start == install.exec_start
+    )
+    others = sorted(path for path in install.drop_ins if PurePosixPath(path).name != DROP_IN_NAME)
+    if flag_is_ours and others:
+        notices.append(
+            Notice(
+                "config-dir-kept",
+                f"{', '.join(others)} came from elsewhere, and the flag --config-dir has them read: it stays",
+            )
+        )
+    return KubeletPlan(
+        **_common(version, install),
+        delivery="none",
+        settings={},
+        config_dir=install.config_dir,
+        drop_in=earlier.drop_in if earlier and earlier.drop_in else drop_in,
+        exec_start=install.exec_start if flag_is_ours and others else None,
+        retired=_retired(earlier, {}),
+    )
+
+
+def _common(version: KubeletVersion, install: KubeletInstall) -> dict[str, Any]:
+    return {
+        "version": str(version),
+        "unit": install.unit or "kubelet.service",
+        "config_file": install.config_file or DEFAULT_CONFIG_FILE,
+        "root_dir": install.root_dir or DEFAULT_ROOT_DIR,
+        "binary": install.binary,
+        "binary_version": install.version if install.binary else None,
+    }
 
 
 def _exec_start(
@@ -140,3 +179,33 @@ def _nested(settings: Mapping[SettingPath, Any]) -> dict[str, Any]:
         else:
             nested.setdefault(path[0], {})[path[1]] = value
     return nested
+
+
+def merge(base: Mapping[str, Any], patch: Mapping[str, Any]) -> dict[str, Any]:
+    """Return `base` with `patch` merged in as RFC 7396 does: mappings by key, everything else replaced."""
+    merged = dict(base)
+    for key, value in patch.items():
+        old = merged.get(key)
+        if isinstance(value, Mapping):
+            merged[key] = merge(old if isinstance(old, Mapping) else {}, value)
+        elif value is None:
+            merged.pop(key, None)
+        else:
+            merged[key] = value
+    return merged
+
+
+def without(base: Mapping[str, Any], retired: Mapping[str, Any]) -> dict[str, Any]:
+    """Return `base` without the `retired` values that it still has; a mapping that this empties goes too."""
+    left = dict(base)
+    for key, value in retired.items():
+        old = left.get(key)
+        if isinstance(value, Mapping) and isinstance(old, Mapping):
+            rest = without(old, value)
+            if rest or rest == old:
+                left[key] = rest
+            else:
+                del left[key]
+        elif key in left and old == value:
+            del left[key]
+    return left

@@ -10,9 +10,9 @@ from typing import Any
 
 from numaforge.errors import KubeletConfigError, PlanError
 from numaforge.kubelet.config.defaults import EVICTION_HARD
-from numaforge.kubelet.config.documents import YamlError, read
 from numaforge.kubelet.config.loading import Configuration, Origin, load_installed
 from numaforge.kubelet.minors.versions import KubeletVersion
+from numaforge.kubelet.values.goyaml import YamlError, read
 from numaforge.planning.model import KubeletPlan
 from numaforge.topology.model import KubeletInstall
 

@@ -16,30 +16,33 @@ SUBJECT = "hugepages"
 VMEMMAP = "vm.hugetlb_optimize_vmemmap"
 
 PagesBySize = Mapping[str, int]
+WantedPages = Mapping[int | None, PagesBySize]
+"""By NUMA node; by None for the machine, where the kernel shows no NUMA nodes."""
 
 
 def plan_hugepages(
     topology: NodeTopology, profile: NodeProfile, previous: NodePlan | None
-) -> Reasoned[Mapping[int, PagesBySize]]:
+) -> Reasoned[WantedPages]:
     """Return the wanted pages by NUMA node and size; a size that is not in the result is left as it is.
 
-    A size that the profile names is managed on every NUMA node. Raises PlanError for a NUMA node or a size
+    A size that the profile names is managed on every NUMA node; a kernel without NUMA nodes has one pool of
+    each size, below /sys/kernel/mm/hugepages. Raises PlanError for a NUMA node or a size
     that the machine does not have, for more pages than a NUMA node has memory, and for more pages under a
     running kubelet where MemTotal would grow with them.
     """
-    nodes = {node.id: node for node in sorted(topology.numa_nodes, key=lambda node: node.id)}
-    wanted: dict[int, dict[str, int]] = {node: {} for node in nodes}
+    nodes = pool_places(topology)
+    wanted: dict[int | None, dict[str, int]] = {place: {} for place in nodes}
     decisions = []
     released, left = _no_longer_named(topology, profile, previous)
     for size in sorted({entry.size for entry in profile.hugepages} | released):
-        for node in nodes.values():
+        for place, node in nodes.items():
             if size in node.hugepages:
-                wanted[node.id][size] = 0
+                wanted[place][size] = 0
     for index, entry in enumerate(profile.hugepages):
         pages, reason = _pages(nodes, entry, f"{SUBJECT}[{index}]")
-        for node_id, count in pages.items():
-            wanted[node_id][entry.size] += count
-        per_node = ", ".join(f"{count} on NUMA node {node}" for node, count in pages.items())
+        for place, count in pages.items():
+            wanted[place][entry.size] += count
+        per_node = ", ".join(f"{count} on {_named(place)}" for place, count in pages.items())
         decisions.append(Decision(f"{SUBJECT}.{entry.size}", per_node, reason))
     for size in sorted(released):
         decisions.append(
@@ -48,16 +51,28 @@ def plan_hugepages(
     for size in sorted(left):
         reason = "an earlier plan names this pool, but it has not the pages that plan says: it never set it"
         decisions.append(Decision(f"{SUBJECT}.{size}", "left as it is", reason))
-    for node in nodes.values():
-        _refuse_too_many(node, wanted[node.id])
+    for place, node in nodes.items():
+        _refuse_too_many(place, node, wanted[place])
     _refuse_memory_that_grows(topology, profile, wanted)
     return Reasoned(wanted, tuple(decisions))
+
+
+def pool_places(topology: NodeTopology) -> dict[int | None, NumaNode]:
+    """Return what has pools: each NUMA node; by None the machine, where the kernel shows no NUMA nodes."""
+    if topology.numa_nodes:
+        return {node.id: node for node in sorted(topology.numa_nodes, key=lambda node: node.id)}
+    return {None: NumaNode(0, topology.online, topology.memory_bytes, {}, topology.hugepages)}
 
 
 def pools_after(node: NumaNode, wanted: PagesBySize) -> dict[str, int]:
     """Return the pools that a NUMA node will have, by size: the wanted ones and the untouched."""
     there = {size: pool.total for size, pool in node.hugepages.items()}
     return dict(sorted({**there, **wanted}.items()))
+
+
+def untouched_pools(node: NumaNode, wanted: PagesBySize) -> dict[str, int]:
+    """Return the pools with pages that a plan leaves as they are, by size."""
+    return {size: count for size, count in pools_after(node, {}).items() if count and size not in wanted}
 
 
 def pool_bytes(pools: PagesBySize) -> int:
@@ -82,45 +97,58 @@ def _no_longer_named(
 
     A plan is saved before it is carried out, which may be never: only pools that are as it says are its own.
     """
-    there = {node.id: pools_after(node, {}) for node in topology.numa_nodes}
+    there = {place: pools_after(node, {}) for place, node in pool_places(topology).items()}
     named = {entry.size for entry in profile.hugepages}
     released: set[str] = set()
     left: set[str] = set()
-    for node in previous.numa_nodes if previous else ():
-        for size in node.hugepages.keys() - named:
-            as_planned = there.get(node.id, {}).get(size) == node.hugepages[size]
+    earlier: dict[int | None, PagesBySize] = {None: previous.hugepages} if previous else {}
+    earlier |= {node.id: node.hugepages for node in previous.numa_nodes} if previous else {}
+    for place, pools in earlier.items():
+        for size in pools.keys() - named:
+            as_planned = there.get(place, {}).get(size) == pools[size]
             (released if as_planned else left).add(size)
     return released - left, left
 
 
-def _pages(nodes: Mapping[int, NumaNode], entry: Hugepages, field: str) -> tuple[dict[int, int], str]:
+def _named(place: int | None) -> str:
+    return "the machine" if place is None else f"NUMA node {place}"
+
+
+def _pages(
+    nodes: Mapping[int | None, NumaNode], entry: Hugepages, field: str
+) -> tuple[dict[int | None, int], str]:
     targets = _targets(nodes, entry, field)
-    for node in targets:
+    for place, node in targets.items():
         if entry.size not in node.hugepages:
-            offered = ", ".join(sorted(node.hugepages, key=parse_bytes)) or "none"
+            offered = sorted(
+                set.intersection(*({*each.hugepages} for each in targets.values())), key=parse_bytes
+            )
             raise PlanError(
-                f"NUMA node {node.id} has no pool for pages of {entry.size}",
+                f"{_named(place)} has no pool for pages of {entry.size}",
                 where=f"{field}.size",
-                remedy=f"choose a size that it has: {offered}",
+                remedy=f"choose a size that it has: {', '.join(offered)}"
+                if offered
+                else f"leave {field} out: its kernel has no size that all of these places have",
             )
     if entry.count_per_numa_node is not None:
-        return {
-            node.id: entry.count_per_numa_node for node in targets
-        }, "the profile's count for each NUMA node"
+        return dict.fromkeys(targets, entry.count_per_numa_node), "the profile's count for each NUMA node"
     if entry.count is not None:
         each, rest = divmod(entry.count, len(targets))
-        spread = {node.id: each + (index < rest) for index, node in enumerate(targets)}
+        spread = {place: each + (index < rest) for index, place in enumerate(targets)}
         return (
             spread,
             f"the profile's total of {entry.count}, spread evenly with the remainder on the lowest nodes",
         )
     share = Fraction((entry.share or "0%").removesuffix("%")) / 100
     return {
-        node.id: int((node.memory_bytes or 0) * share) // parse_bytes(entry.size) for node in targets
+        place: int((node.memory_bytes or 0) * share) // parse_bytes(entry.size)
+        for place, node in targets.items()
     }, f"{entry.share} of each NUMA node's memory, rounded down to whole pages"
 
 
-def _targets(nodes: Mapping[int, NumaNode], entry: Hugepages, field: str) -> list[NumaNode]:
+def _targets(
+    nodes: Mapping[int | None, NumaNode], entry: Hugepages, field: str
+) -> dict[int | None, NumaNode]:
     named = (
         entry.numa_nodes
         if entry.numa_nodes is not None
@@ -130,35 +158,42 @@ def _targets(nodes: Mapping[int, NumaNode], entry: Hugepages, field: str) -> lis
     )
     absent = sorted(set(named) - set(nodes))
     if absent:
+        there = [place for place in nodes if place is not None]
+        name = f"{field}.{'numa_nodes' if entry.numa_nodes else 'numa_node'}"
         raise PlanError(
             f"there is no NUMA node {format_cpulist(absent)}",
-            where=f"{field}.{'numa_nodes' if entry.numa_nodes else 'numa_node'}",
-            remedy=f"choose among {format_cpulist(nodes)}",
+            where=name,
+            remedy=f"choose among {format_cpulist(there)}" if there else f"leave {name} out",
         )
     # Memory without CPUs is a GPU's or CXL memory: pages go there only when the profile names the node.
-    targets = [nodes[node] for node in sorted(set(named))] or [
-        node for node in nodes.values() if node.cpus and node.memory_bytes
-    ]
+    targets: dict[int | None, NumaNode] = {place: nodes[place] for place in sorted(set(named))} or {
+        place: node for place, node in nodes.items() if node.cpus and node.memory_bytes
+    }
     if not targets:
-        raise PlanError("no NUMA node has both CPUs and memory", where=field, remedy="name numa_nodes")
+        with_memory = [place for place, node in nodes.items() if node.memory_bytes]
+        raise PlanError(
+            "the machine's memory is not known"
+            if None in nodes
+            else "no NUMA node is known to have both CPUs and memory",
+            where=field,
+            remedy=f"set {field}.numa_nodes: {with_memory}" if with_memory else f"leave {field} out",
+        )
     return targets
 
 
-def _refuse_too_many(node: NumaNode, wanted: PagesBySize) -> None:
+def _refuse_too_many(place: int | None, node: NumaNode, wanted: PagesBySize) -> None:
     memory = node.memory_bytes or 0
     taken = pool_bytes(pools_after(node, wanted))
     if any(wanted.values()) and taken > memory:
         raise PlanError(
-            f"NUMA node {node.id} has {format_bytes(memory)} of memory, but {describe_pools(node, wanted)} "
+            f"{_named(place)} has {format_bytes(memory)} of memory, but {describe_pools(node, wanted)} "
             f"= {format_bytes(taken)}",
             where=SUBJECT,
-            remedy=f"ask for {format_bytes(taken - memory)} less on NUMA node {node.id}",
+            remedy=f"ask for {format_bytes(taken - memory)} less on {_named(place)}",
         )
 
 
-def _refuse_memory_that_grows(
-    topology: NodeTopology, profile: NodeProfile, wanted: Mapping[int, PagesBySize]
-) -> None:
+def _refuse_memory_that_grows(topology: NodeTopology, profile: NodeProfile, wanted: WantedPages) -> None:
     """Refuse where each new page gives the memory of its page structs back (mm/hugetlb_vmemmap.c).
 
     MemTotal grows with the pages then, and does not shrink when they go: what the node will offer cannot be
@@ -168,8 +203,8 @@ def _refuse_memory_that_grows(
     optimized = profile.tuning.sysctls.get(VMEMMAP, topology.sysctls.get(VMEMMAP, "0")) != "0"
     grows = any(
         count > node.hugepages[size].total
-        for node in topology.numa_nodes
-        for size, count in wanted[node.id].items()
+        for place, node in pool_places(topology).items()
+        for size, count in wanted[place].items()
     )
     if runs and optimized and grows:
         raise PlanError(

@@ -12,12 +12,15 @@ from numaforge.errors import KubeletConfigError, PlanError
 from numaforge.kubelet.admission.device_manager import Inventory
 from numaforge.kubelet.admission.hint_work import MEMORY_MANAGER, HintWork, Policies, hint_work
 from numaforge.kubelet.admission.inventory import whole_gpus
+from numaforge.kubelet.admission.machine import MachineInfo, cores_seen
 from numaforge.kubelet.minors.options import (
     ALIGN_BY_SOCKET,
     DEFAULT_MAX_NUMA_NODES,
     FULL_PCPUS_ONLY,
     MAX_ALLOWABLE_NUMA_NODES,
     PREFER_CLOSEST_NUMA,
+    STRICT_CPU_RESERVATION,
+    Maturity,
     OptionState,
     cpu_options,
     forbidden_pairs,
@@ -27,10 +30,10 @@ from numaforge.kubelet.minors.options import (
 from numaforge.kubelet.minors.versions import KubeletVersion
 from numaforge.kubelet.values.booleans import truth
 from numaforge.planning.cpus import uneven_smt
-from numaforge.planning.delivery import plan_delivery
+from numaforge.planning.delivery import hand_back, plan_delivery
 from numaforge.planning.existing import ExistingSettings
 from numaforge.planning.largest_pods import admits_all_devices
-from numaforge.planning.memory import Reservations
+from numaforge.planning.memory import Reservations, holds_reservation
 from numaforge.planning.model import (
     CpuPlan,
     Decision,
@@ -42,7 +45,7 @@ from numaforge.planning.model import (
 )
 from numaforge.profile import NodeProfile
 from numaforge.quantity import format_bytes
-from numaforge.topology.model import NodeTopology
+from numaforge.topology.model import KubeletInstall, NodeTopology, why_no_version
 
 # Where a profile says what becomes a policy or a scope.
 _FIELDS = {
@@ -66,18 +69,22 @@ class NodeDecisions:
 
 
 def kubelet_version(
-    topology: NodeTopology, profile: NodeProfile, asked: str | None
+    topology: NodeTopology, profile: NodeProfile, asked: str | None, previous: NodePlan | None
 ) -> Reasoned[KubeletVersion | None]:
-    """Return the version to plan for: the one asked for, else the host's, else the profile's, else None."""
+    """Return the version to plan for: the one asked for, else the host's, else the profile's, else None.
+
+    Raises PlanError where a kubelet is there, or was at the `previous` plan, and its version is not known.
+    """
     installed = topology.kubelet.version if topology.kubelet else None
     text, field = asked or installed, "kubelet version"
     if text is None:
         text, field = profile.kubelet.version, "kubelet.version"
-    if text is None and topology.kubelet is not None and topology.kubelet.binary is not None:
+    unknown = why_no_version(topology.kubelet)
+    if text is None and _is_there(topology.kubelet, previous):
         raise PlanError(
-            f"{topology.kubelet.binary} did not say its version in time",
+            f"the kubelet's version is not known: {unknown}",
             where=field,
-            remedy="run again when the host is less busy, or name kubelet.version in the profile",
+            remedy="mend it, or run again when the host is less busy, or name kubelet.version in the profile",
         )
     if text is None:
         return Reasoned(
@@ -85,7 +92,7 @@ def kubelet_version(
             notices=(
                 Notice(
                     "no-kubelet",
-                    "no kubelet is installed and the profile names no version: its settings are not planned",
+                    f"{unknown} and the profile names no version: its settings are not planned",
                 ),
             ),
         )
@@ -95,6 +102,14 @@ def kubelet_version(
         raise PlanError(error.message, where=field, remedy=error.remedy) from error
     notices = (Notice("newer-kubelet", version.notice),) if version.notice else ()
     return Reasoned(version, notices=notices)
+
+
+def _is_there(kubelet: KubeletInstall | None, previous: NodePlan | None) -> bool:
+    """Say whether a kubelet is there to be configured: its program, or a unit that an earlier plan is for."""
+    if kubelet is None:
+        return False
+    planned = previous is not None and previous.kubelet is not None
+    return bool(kubelet.problem or kubelet.binary or planned)
 
 
 def plan_kubelet(
@@ -110,6 +125,11 @@ def plan_kubelet(
     Raises PlanError for what this version does not know or refuses, and for contradictions with what the
     kubelet is told already.
     """
+    if profile.kubelet.state == "absent":
+        told: list[Notice] = []
+        left = hand_back(topology, version, previous, told)
+        why = "the profile says that numaforge sets nothing of it"
+        return Reasoned(left, (Decision("kubelet", "as without numaforge", why),), tuple(told))
     chooser = _Chooser(topology, profile, version, existing, decided)
     settings = chooser.settings()
     notices = list(chooser.notices)
@@ -153,7 +173,7 @@ class _Chooser:
         topology_policy = self._policy(
             "topologyManagerPolicy",
             self.wish.topology_manager_policy,
-            *self._topology_policy_default(cpu_policy),
+            *self._bearable(cpu_policy, *self._topology_policy_default(cpu_policy)),
         )
         scope = self._policy(
             "topologyManagerScope",
@@ -249,6 +269,24 @@ class _Chooser:
         )
         return "best-effort", reason
 
+    def _bearable(self, cpu_policy: str, policy: str, reason: str) -> tuple[str, str]:
+        """Return a default under which the kubelet answers pods: without alignment, if need be.
+
+        The kubelet's own default is none, too. A policy that the profile names is refused instead.
+        """
+        work = self._hint_work(cpu_policy, "None", policy)
+        said = self.wish.topology_manager_policy or self.wish.topology_manager_options
+        if not work.stalls or said or self.existing.get("topologyManagerPolicy"):
+            return policy, reason
+        self.notices.append(
+            Notice(
+                "not-aligned",
+                f"with {policy}, {work}: by default pods are not aligned to NUMA nodes here. To align them, "
+                f"{work.ways_to_align(self.topology)}",
+            )
+        )
+        return "none", f"with {policy}, {work}, and no pod would be admitted in time"
+
     def _admits_all(self, devices: Inventory, topology_policy: str, cpu_policy: str) -> bool:
         limit = max(len(self.topology.numa_nodes), DEFAULT_MAX_NUMA_NODES)
         config = {
@@ -263,7 +301,9 @@ class _Chooser:
         if self.decided.reservations.total_bytes == 0:
             return "None", "no memory is reserved, which the Static policy needs"
         if not any(node.reserved_memory_bytes for node in self.decided.numa_nodes):
-            return "None", "the NUMA nodes' memory is unknown"
+            if holds_reservation(self.topology):
+                return "None", "the NUMA nodes that have CPUs cannot hold the reservation"
+            return "None", "no NUMA node is known to have CPUs and memory"
         if topology_policy in ("restricted", "single-numa-node"):
             work = self._hint_work("static", "Static", topology_policy)
             if work.stalls:
@@ -291,7 +331,7 @@ class _Chooser:
         if not work.slow:
             return
         memory, topology = _FIELDS["memoryManagerPolicy"], _FIELDS["topologyManagerPolicy"]
-        remedy = work.remedies(self.topology, memory, topology)
+        remedy = work.remedies(self.topology, memory, self._no_alignment())
         if work.hopeless:
             raise PlanError(
                 f"{work}: kubelet {self.version} would admit no pod in time",
@@ -299,6 +339,11 @@ class _Chooser:
                 remedy=remedy,
             )
         self.notices.append(Notice("many-hints", f"{work}: {remedy}"))
+
+    def _no_alignment(self) -> str:
+        options = " and leave kubelet.topology_manager_options out"
+        policy = f"set {_FIELDS['topologyManagerPolicy']}: none"
+        return policy + (options if self.wish.topology_manager_options else "")
 
     def _cpu_options(self, policy: str, topology_policy: str) -> Options:
         known = cpu_options(self.version)
@@ -309,7 +354,9 @@ class _Chooser:
                 f"{', '.join(wanted)} cannot be given with the CPU manager's policy {policy}: the kubelet "
                 "would not start",
                 where=field,
-                remedy="set kubelet.cpu_manager_policy: static, or leave the options out",
+                remedy=f"set kubelet.cpu_manager_policy: static, or leave {field} out"
+                if self.decided.cpus.reserved
+                else f"leave {field} out",
             )
         if policy != "static":
             return {}
@@ -328,13 +375,43 @@ class _Chooser:
                 "true",
                 "pods do not share a core's threads with others",
             )
+        if self._wants_strict_reservation(effective, known):
+            chosen[STRICT_CPU_RESERVATION] = "true"
+            self._decide_option(
+                "cpuManagerPolicyOptions",
+                STRICT_CPU_RESERVATION,
+                "true",
+                "no pod runs on reserved CPUs, not even one that shares CPUs with others; while pods have "
+                "all other CPUs to themselves the kubelet does not restart (kubernetes/kubernetes#141196)",
+            )
+        elif not truth({**self._held_options(), **effective}.get(STRICT_CPU_RESERVATION)):
+            self.notices.append(
+                Notice(
+                    "reserved-cpus-shared",
+                    f"without {STRICT_CPU_RESERVATION}, kubelet {self.version} lets pods that share CPUs "
+                    "run on the reserved ones, too: only pods with CPUs of their own are kept off",
+                )
+            )
         self._refuse_pairs(effective, topology_policy, field)
         return dict(sorted(chosen.items()))
+
+    def _held_options(self) -> Mapping[str, Any]:
+        """Return what the kubelet's files and flags say, a flag's whole map included."""
+        return self.existing.effective.get("cpuManagerPolicyOptions") or {}
+
+    def _wants_strict_reservation(self, effective: Options, known: Mapping[str, OptionState]) -> bool:
+        """Say whether the option is to be on where no one says: from the minor in which it is no alpha."""
+        state = known.get(STRICT_CPU_RESERVATION)
+        if state is None or state.maturity is Maturity.ALPHA or STRICT_CPU_RESERVATION in effective:
+            return False
+        gate = self.existing.get("featureGates", state.gate) if state.gate else None
+        off = gate is not None and truth(gate.value) is False
+        return not off and self.existing.get("cpuManagerPolicyOptions") is None
 
     def _wants_full_cores(self, effective: Options) -> bool:
         if FULL_PCPUS_ONLY in effective or self.existing.get("cpuManagerPolicyOptions") is not None:
             return False
-        if uneven_smt(self.topology) or all(len(core.cpus) == 1 for core in self.topology.cores):
+        if uneven_smt(self.topology) or all(len(core.cpus) == 1 for core in cores_seen(self.topology)):
             return False
         partners = {
             ({pair.first, pair.second} - {FULL_PCPUS_ONLY}).pop()
@@ -350,7 +427,7 @@ class _Chooser:
                 raise PlanError(
                     f"kubelet {self.version} refuses {pair.first} and {pair.second} together",
                     where=field,
-                    remedy="choose one of them",
+                    remedy=f"leave {field}.{pair.first} out, or leave {field}.{pair.second} out",
                 )
         if ALIGN_BY_SOCKET not in on:
             return
@@ -359,15 +436,16 @@ class _Chooser:
                 f"kubelet {self.version} refuses {ALIGN_BY_SOCKET} with the topology manager's "
                 "single-numa-node",
                 where=field,
-                remedy="choose another topology_manager_policy, or leave the option out",
+                remedy=f"set kubelet.topology_manager_policy: restricted, or leave {field}.{ALIGN_BY_SOCKET} "
+                "out",
             )
-        nodes = sum(bool(node.cpus) for node in self.topology.numa_nodes)
-        if len(self.topology.packages) > nodes:
+        seen = MachineInfo.from_topology(self.topology).cpus
+        if seen.num_sockets > seen.num_numa_nodes:
             raise PlanError(
                 f"{ALIGN_BY_SOCKET} needs a NUMA node in every package; there are "
-                f"{len(self.topology.packages)} packages and {nodes} NUMA nodes with CPUs",
+                f"{seen.num_sockets} packages and {seen.num_numa_nodes} NUMA nodes with CPUs",
                 where=field,
-                remedy="leave the option out",
+                remedy=f"leave {field}.{ALIGN_BY_SOCKET} out",
             )
 
     def _topology_options(self, policy: str) -> Options:
@@ -378,7 +456,7 @@ class _Chooser:
             raise PlanError(
                 f"{', '.join(wanted)} have no effect with the topology manager's policy none",
                 where=field,
-                remedy="choose another kubelet.topology_manager_policy, or leave the options out",
+                remedy=f"set kubelet.topology_manager_policy: best-effort, or leave {field} out",
             )
         if policy == "none":
             return {}
@@ -389,9 +467,20 @@ class _Chooser:
             field,
             lambda text, value: str(value) == text or _same_bool(text, value),
         )
+        self._refuse_unmeasured(chosen, field)
         self._add_prefer_closest(policy, chosen, known)
         self._add_max_numa_nodes(chosen, known, field)
         return dict(sorted(chosen.items()))
+
+    def _refuse_unmeasured(self, chosen: Options, field: str) -> None:
+        nodes = self.topology.numa_nodes
+        measured = nodes and all(node.distances for node in nodes)
+        if truth(chosen.get(PREFER_CLOSEST_NUMA)) and not measured:
+            raise PlanError(
+                f"{PREFER_CLOSEST_NUMA} needs the distances between NUMA nodes, and the kernel gives none",
+                where=f"{field}.{PREFER_CLOSEST_NUMA}",
+                remedy=f"leave {field}.{PREFER_CLOSEST_NUMA} out",
+            )
 
     def _add_prefer_closest(self, policy: str, chosen: Options, known: Mapping[str, OptionState]) -> None:
         several = sum(bool(node.cpus) for node in self.topology.numa_nodes) > 2
@@ -423,7 +512,7 @@ class _Chooser:
                 f"aligns at most {DEFAULT_MAX_NUMA_NODES}",
                 where="kubelet.topology_manager_policy",
                 remedy=f"use a kubelet that has {MAX_ALLOWABLE_NUMA_NODES} "
-                f"({_versions(MAX_ALLOWABLE_NUMA_NODES)}), or set kubelet.topology_manager_policy: none",
+                f"({_versions(MAX_ALLOWABLE_NUMA_NODES)}), or {self._no_alignment()}",
             )
         held = self.existing.get("topologyManagerPolicyOptions", MAX_ALLOWABLE_NUMA_NODES)
         value = chosen.get(MAX_ALLOWABLE_NUMA_NODES) or (str(held.value) if held else None)
@@ -442,7 +531,8 @@ class _Chooser:
                 + (f" in {held.place}" if held and held.value == value else "")
                 + f", but the machine has {nodes} NUMA nodes, memory-only ones included",
                 where=field,
-                remedy=f'set it to "{max(nodes, DEFAULT_MAX_NUMA_NODES)}" or more',
+                remedy=f'set {field}.{MAX_ALLOWABLE_NUMA_NODES}: "{max(nodes, DEFAULT_MAX_NUMA_NODES)}", or '
+                "more",
             )
 
     def _check_options(self, wanted: Options, known: Mapping[str, OptionState], field: str) -> None:
@@ -452,9 +542,9 @@ class _Chooser:
                 raise PlanError(
                     f"kubelet {self.version} does not know the option {name}",
                     where=f"{field}.{name}",
-                    remedy=f"{name} exists in kubelet {versions}"
+                    remedy=f"use a kubelet that has {name} ({versions}), or leave {field}.{name} out"
                     if versions
-                    else f"kubelet {self.version} knows {', '.join(sorted(known))}",
+                    else f"leave {field}.{name} out: kubelet {self.version} knows {', '.join(sorted(known))}",
                 )
             if known[name].kind == "bool" and truth(value) is None:
                 raise PlanError(
@@ -509,12 +599,14 @@ class _Chooser:
             if node.reserved_memory_bytes
         ]
         if not shares:
-            nothing = self.decided.reservations.total_bytes == 0
+            can_hold = bool(self.topology.memory_bytes) and holds_reservation(self.topology)
+            nothing = not self.decided.reservations.total_bytes
             raise PlanError(
                 "the Static memory manager needs reserved memory, and "
-                + ("none is reserved" if nothing else "the NUMA nodes' memory is unknown"),
+                + ("none is reserved" if nothing else "no NUMA node is known to have room for it"),
                 where="kubelet.memory_manager_policy",
-                remedy="set memory.system_reserved, or kubelet.memory_manager_policy: None",
+                remedy=("set memory.system_reserved: 500Mi, or more, or " if can_hold else "")
+                + "set kubelet.memory_manager_policy: None",
             )
         return shares
 

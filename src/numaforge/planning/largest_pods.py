@@ -13,7 +13,7 @@ from numaforge.kubelet.admission.inventory import whole_gpus
 from numaforge.kubelet.admission.largest_pod import EmptyNode, PodShape
 from numaforge.kubelet.admission.merge import RESTRICTED, SINGLE_NUMA_NODE
 from numaforge.planning.existing import ExistingSettings
-from numaforge.planning.hugepages import PagesBySize, pools_after
+from numaforge.planning.hugepages import WantedPages, pools_after
 from numaforge.planning.model import KubeletPlan, LargestPod, Notice, Reasoned
 from numaforge.quantity import format_bytes
 from numaforge.topology.model import HugepagePool, NodeTopology
@@ -24,7 +24,7 @@ _LEAST_MEMORY = 2**30  # of a pod that has all GPUs; its CPUs are one core
 def plan_largest_pods(
     topology: NodeTopology,
     existing: ExistingSettings,
-    hugepages: Mapping[int, PagesBySize],
+    hugepages: WantedPages,
     kubelet: KubeletPlan | None,
     devices: Inventory,
 ) -> Reasoned[tuple[LargestPod, ...]]:
@@ -114,7 +114,7 @@ def _effective(existing: ExistingSettings, settings: Mapping[str, Any]) -> dict[
     return merged
 
 
-def _with_pools(topology: NodeTopology, hugepages: Mapping[int, PagesBySize]) -> NodeTopology:
+def _with_pools(topology: NodeTopology, hugepages: WantedPages) -> NodeTopology:
     """Return the machine with the huge pages that it will have."""
     nodes = (
         replace(

@@ -10,8 +10,17 @@ from typing import Any
 from numaforge.errors import NumaforgeError, PlanError
 from numaforge.kubelet.config.reservations import ReservationError, parse_thresholds
 from numaforge.kubelet.minors.versions import LATEST_MINOR
+from numaforge.planning.default_amounts import DEFAULT_MAX_PODS, default_memory
 from numaforge.planning.existing import ExistingSettings, Setting
-from numaforge.planning.hugepages import PagesBySize, describe_pools, pool_bytes, pools_after
+from numaforge.planning.hugepages import (
+    PagesBySize,
+    WantedPages,
+    describe_pools,
+    pool_bytes,
+    pool_places,
+    pools_after,
+    untouched_pools,
+)
 from numaforge.planning.model import Decision, MemoryPlan, NodePlan, Notice, NumaNodePlan, Reasoned
 from numaforge.profile import NodeProfile
 from numaforge.quantity import Quantity, format_bytes, parse_bytes, parse_quantity
@@ -56,18 +65,22 @@ class Room:
 
 
 def plan_reservations(
-    topology: NodeTopology, profile: NodeProfile, existing: ExistingSettings, previous: NodePlan | None
+    topology: NodeTopology,
+    profile: NodeProfile,
+    existing: ExistingSettings,
+    previous: NodePlan | None,
+    hugepages: WantedPages,
 ) -> Reasoned[Reservations]:
     """Settle kubeReserved, systemReserved and the hard eviction threshold for memory.
 
+    Where neither the profile nor the kubelet's own configuration names one of the first two, both grow with
+    the memory that huge pages leave, and with the number of pods.
     Raises PlanError where the profile contradicts what the kubelet is told already, or where more than the
     machine's memory would be reserved, or where memory is asked for on a machine whose memory is unknown.
     """
     capacity = topology.memory_bytes
     if not capacity:
         return _nothing_known(profile)
-    kube, kube_decision = _amount("kube", profile.memory.kube_reserved, profile, existing)
-    system, system_decision = _amount("system", profile.memory.system_reserved, profile, existing)
     eviction, eviction_reason = _eviction_map(profile, existing)
     asked = eviction.get(_MEMORY_SIGNAL)
     threshold = eviction_bytes(asked, capacity)
@@ -76,6 +89,10 @@ def plan_reservations(
         threshold = earlier
     if threshold:
         eviction[_MEMORY_SIGNAL] = format_bytes(threshold)
+    usable = max(0, _ordinary_bytes(topology, hugepages) - threshold)
+    defaults = _defaults(profile, existing, previous, usable)
+    kube, kube_decision = _amount("kube", profile.memory.kube_reserved, profile, existing, defaults)
+    system, system_decision = _amount("system", profile.memory.system_reserved, profile, existing, defaults)
     plan = Reservations(MemoryPlan(capacity, kube, system, threshold), dict(sorted(eviction.items())))
     if plan.total_bytes >= capacity:
         raise PlanError(
@@ -83,7 +100,7 @@ def plan_reservations(
             f"threshold {format_bytes(threshold)} = {format_bytes(plan.total_bytes)}, but the machine has "
             f"{format_bytes(capacity)} of memory",
             where="memory",
-            remedy="reserve less than the machine's memory",
+            remedy=_take_back(plan.total_bytes - capacity + MIB, plan, profile),
         )
     eviction_decision = Decision("memory.eviction_hard", format_bytes(threshold), eviction_reason)
     return Reasoned(plan, (kube_decision, system_decision, eviction_decision))
@@ -95,12 +112,17 @@ def _nothing_known(profile: NodeProfile) -> Reasoned[Reservations]:
         raise PlanError(
             "the snapshot does not tell how much memory the machine has, so nothing can be reserved of it",
             where="memory",
-            remedy="capture the snapshot again, with /proc/meminfo, or leave memory out of the profile",
+            remedy="capture the snapshot again, with /proc/meminfo, or set memory: null",
         )
     notice = Notice(
         "memory-unknown", "the snapshot does not tell how much memory the machine has: none is planned"
     )
     return Reasoned(Reservations(MemoryPlan(0, 0, 0, 0), {}), notices=(notice,))
+
+
+def holds_reservation(topology: NodeTopology) -> bool:
+    """Whether a NUMA node has both CPUs and memory, as far as is known."""
+    return any(node.cpus and node.memory_bytes for node in topology.numa_nodes)
 
 
 def eviction_bytes(threshold: str | None, capacity: int) -> int:
@@ -151,11 +173,11 @@ def plan_numa_nodes(
     previous: NodePlan | None,
     reserved_cpus: CpuSet,
     reservations: Reservations,
-    hugepages: Mapping[int, PagesBySize],
+    hugepages: WantedPages,
 ) -> Reasoned[tuple[NumaNodePlan, ...]]:
     """Lay the reservation over the NUMA nodes that have CPUs and memory, beside their huge pages.
 
-    Raises PlanError, with the arithmetic, where the nodes cannot hold it.
+    Raises PlanError, with the arithmetic, where the nodes cannot hold it and the memory manager needs it.
     """
     nodes = sorted(topology.numa_nodes, key=lambda node: node.id)
     pools = {node.id: pool_bytes(pools_after(node, hugepages[node.id])) for node in nodes}
@@ -167,9 +189,13 @@ def plan_numa_nodes(
     shares: dict[int, int] = {}
     decisions: tuple[Decision, ...] = ()
     notices: tuple[Notice, ...] = ()
-    if rooms:
-        _refuse_too_little_room(topology, rooms, reservations, hugepages)
+    lacking = reservations.total_bytes - sum(room.free_bytes for room in rooms)
+    if rooms and lacking <= 0:
         shares, decisions, notices = _shares(profile, existing, previous, rooms, reservations.total_bytes)
+    elif not nodes:
+        _refuse_no_memory_left(topology, profile, reservations, hugepages[None])
+    elif rooms:
+        notices = (_too_little_room(topology, profile, existing, rooms, reservations, hugepages),)
     return Reasoned(
         tuple(
             NumaNodePlan(
@@ -182,6 +208,7 @@ def plan_numa_nodes(
                 allocatable_memory_bytes=max(
                     0, (node.memory_bytes or 0) - pools[node.id] - shares.get(node.id, 0)
                 ),
+                other_hugepages=untouched_pools(node, hugepages[node.id]),
             )
             for node in nodes
         ),
@@ -205,8 +232,56 @@ def existing_bytes(setting: Setting, subject: str) -> int:
     return int(quantity)
 
 
+def max_pods(existing: ExistingSettings) -> int:
+    """Return how many pods the kubelet admits."""
+    said = existing.effective.get("maxPods")
+    return said if isinstance(said, int) and said > 0 else DEFAULT_MAX_PODS
+
+
+def _defaults(
+    profile: NodeProfile, existing: ExistingSettings, previous: NodePlan | None, usable: int
+) -> Mapping[str, tuple[int, str]]:
+    """Return the amounts and reasons of "kube" and "system", empty where an admin names one of them."""
+    wish = profile.memory
+    # A reservedMemory that is there adds up to what is reserved now.
+    said = existing.get("reservedMemory") or any(
+        existing.get(f"{owner}Reserved", "memory") or existing.get(f"{owner}Reserved")
+        for owner in ("kube", "system")
+    )
+    if said or wish.kube_reserved is not None or wish.system_reserved is not None:
+        return {}
+    amounts = default_memory(usable, max_pods(existing))
+    earlier = previous.memory if previous else MemoryPlan(0, amounts.kube, amounts.system, 0)
+    return {
+        "kube": (_steadily(earlier.kube_reserved_bytes, amounts.kube), amounts.kube_reason),
+        "system": (_steadily(earlier.system_reserved_bytes, amounts.system), amounts.system_reason),
+    }
+
+
+def _steadily(earlier: int, now: int) -> int:
+    return earlier if _near(earlier, now) else now
+
+
+def _ordinary_bytes(topology: NodeTopology, hugepages: WantedPages) -> int:
+    """Return the bytes beside CPUs that huge pages leave; of the whole where no NUMA node has both."""
+    if not holds_reservation(topology):
+        pools = pool_bytes(
+            {size: pool.total for size, pool in topology.hugepages.items()} | {**hugepages.get(None, {})}
+        )
+        return max(0, (topology.memory_bytes or 0) - pools)
+    return sum(
+        max(0, (node.memory_bytes or 0) - pool_bytes(pools_after(node, hugepages[node.id])))
+        for node in topology.numa_nodes
+        if node.cpus
+    )
+
+
 def _amount(
-    owner: str, wanted: int | None, profile: NodeProfile, existing: ExistingSettings
+    owner: str,
+    wanted: int | None,
+    profile: NodeProfile,
+    existing: ExistingSettings,
+    defaults: Mapping[str, tuple[int, str]],
 ) -> tuple[int, Decision]:
     name, subject = f"{owner}Reserved", f"memory.{owner}_reserved"
     kept = existing.settle(
@@ -220,6 +295,9 @@ def _amount(
     if kept:
         amount = existing_bytes(kept, f"{name}.memory")
         return amount, Decision(subject, format_bytes(amount), f"kept as {kept.place} has it")
+    if wanted is None and owner in defaults:
+        amount, reason = defaults[owner]
+        return amount, Decision(subject, format_bytes(amount), f"the profile does not say, so {reason}")
     if wanted is None:
         return 0, Decision(subject, "0", "neither the profile nor the kubelet's configuration reserves any")
     return wanted, Decision(subject, format_bytes(wanted), profile.choice(subject, "the profile's amount"))
@@ -346,28 +424,80 @@ def _existing_shares(held: Setting, rooms: Sequence[Room], total: int) -> dict[i
     return shares if fits and sum(shares.values()) == total else None
 
 
-def _refuse_too_little_room(
+def _too_little_room(
     topology: NodeTopology,
+    profile: NodeProfile,
+    existing: ExistingSettings,
     rooms: Sequence[Room],
     reservations: Reservations,
-    hugepages: Mapping[int, PagesBySize],
-) -> None:
+    hugepages: WantedPages,
+) -> Notice:
+    """Say what the NUMA nodes cannot hold.
+
+    Raises PlanError where the memory manager is to be Static, which alone looks at the split, and where the
+    machine as a whole has no memory left for pods.
+    """
+    total = reservations.total_bytes
     free = sum(room.free_bytes for room in rooms)
-    if reservations.total_bytes <= free:
-        return
     by_id = {node.id: node for node in topology.numa_nodes}
     lines = "".join(
         f"\n  NUMA node {room.node}: {format_bytes(room.memory_bytes)} of memory - "
         f"{describe_pools(by_id[room.node], hugepages[room.node])} = {format_bytes(room.free_bytes)}"
         for room in rooms
     )
-    raise PlanError(
-        f"{format_bytes(reservations.total_bytes)} of memory are to be reserved, but only "
-        f"{format_bytes(free)} are left on the NUMA nodes that have CPUs:{lines}",
-        where="memory",
-        remedy=f"take {format_bytes(reservations.total_bytes - free)} from the huge pages or the "
-        "reservations",
+    sentence = (
+        f"{format_bytes(total)} of memory are to be reserved, but only {format_bytes(free)} are left on the "
+        "NUMA nodes that have CPUs"
     )
+    pools = sum(pool_bytes(pools_after(node, hugepages[node.id])) for node in topology.numa_nodes)
+    held = existing.get("memoryManagerPolicy")
+    policy = profile.kubelet.memory_manager_policy or (held and held.value)
+    lacking = total + pools + MIB - reservations.memory.capacity_bytes
+    if policy == "Static" or lacking > 0:
+        pages = any(count for wanted in hugepages.values() for count in wanted.values())
+        without = ", or set kubelet.memory_manager_policy: None" if lacking <= 0 else ""
+        raise PlanError(
+            f"{sentence}:{lines}",
+            where="memory",
+            remedy=_take_back(max(total - free, lacking), reservations, profile, pages=pages) + without,
+        )
+    return Notice(
+        "reservation-not-split",
+        f"{sentence}: it is not divided among them. The memory manager's policy None needs no split, Static "
+        "would not start",
+    )
+
+
+def _refuse_no_memory_left(
+    topology: NodeTopology, profile: NodeProfile, reservations: Reservations, wanted: PagesBySize
+) -> None:
+    """Refuse where huge pages and reservations are all of a machine whose kernel shows no NUMA nodes."""
+    (machine,) = pool_places(topology).values()
+    pools, memory = pool_bytes(pools_after(machine, wanted)), machine.memory_bytes
+    if not pools or memory is None:
+        return
+    lacking = reservations.total_bytes + pools + MIB - memory
+    if lacking > 0:
+        raise PlanError(
+            f"{format_bytes(reservations.total_bytes)} of memory are to be reserved beside "
+            f"{describe_pools(machine, wanted)}, but the machine has {format_bytes(memory)}",
+            where="memory",
+            remedy=_take_back(lacking, reservations, profile, pages=any(wanted.values())),
+        )
+
+
+def _take_back(count: int, reservations: Reservations, profile: NodeProfile, *, pages: bool = False) -> str:
+    """Return where at least `count` bytes can be taken from: what the profile asks for, by its fields."""
+    memory, wish = reservations.memory, profile.memory
+    amounts = {
+        "memory.kube_reserved": wish.kube_reserved,
+        "memory.system_reserved": wish.system_reserved,
+        f"memory.eviction_hard.{_MEMORY_SIGNAL}": memory.eviction_hard_bytes,
+        "hugepages": pages,
+    }
+    named = [field for field, amount in amounts.items() if amount]
+    kept = "" if wish.kube_reserved or wish.system_reserved else " or the kubelet's own reservations"
+    return f"take {format_bytes(-(-count // MIB) * MIB)} from {', '.join(named)}{kept}"
 
 
 def _apportion_within(count: int, weights: Mapping[int, int], limits: Mapping[int, int]) -> dict[int, int]:

@@ -7,6 +7,7 @@ from typing import Any, Generic, TypeVar
 
 from numaforge.codec import NOTHING_ELSE, ByCpu, ByName, CpuSet
 from numaforge.quantity import format_bytes, format_millis
+from numaforge.topology.model import Core, L3Cache
 
 PLAN_PATH = "/etc/numaforge/plan.json"
 
@@ -50,15 +51,20 @@ class NumaNodePlan:
     reserved_memory_bytes: int
     hugepages: ByName[int]  # wanted pages by size: {"2Mi": 512}
     allocatable_memory_bytes: int  # for pods, ordinary pages, as the static memory manager counts it
+    other_hugepages: ByName[int] = field(default_factory=dict)  # pages that are there and left as they are
 
 
 @dataclass(frozen=True)
 class CpuPlan:
-    """Which CPUs workloads never get. `reserved` and `allocatable` partition `online`."""
+    """Which CPUs workloads never get. `reserved` and `allocatable` partition `online`.
+
+    `chosen_by` is "profile", "kubelet" (its settings), "default" or "default-avoiding-devices".
+    """
 
     online: CpuSet
     reserved: CpuSet
     allocatable: CpuSet
+    chosen_by: str = "profile"
 
 
 @dataclass(frozen=True)
@@ -76,12 +82,12 @@ class KubeletPlan:
     """What the kubelet is to run with, and how that reaches it.
 
     `settings` is the part of a KubeletConfiguration that numaforge manages, with Kubernetes' own field names.
-    `delivery` is "drop-in" (a file in `config_dir`) or "merge" (into `config_file`). `exec_start` is the
-    unit's ExecStart with --config-dir added, or None where the flag is already there or not needed.
-    `root_dir` holds the state files. `retired` has the shape of `settings`: what an earlier plan merged into
-    `config_file` and this one does not want there; each value is to be removed while the file still has it.
-    `binary` says which file was `binary_version` when this was planned, so that it need not be started to
-    be asked again.
+    `delivery` is "drop-in" (a file in `config_dir`), "merge" (into `config_file`), or "none": then nothing is
+    set, and the `drop_in` of an earlier run goes. `exec_start` is the unit's ExecStart with --config-dir
+    added, or None where the flag is already there or not needed. `root_dir` holds the state files. `retired`
+    has the shape of `settings`: what an earlier plan merged into `config_file` and this one does not want
+    there; each value is to be removed while the file still has it. `binary` says which file was
+    `binary_version` when this was planned, so that it need not be started to be asked again.
     """
 
     version: str
@@ -99,6 +105,28 @@ class KubeletPlan:
 
 
 @dataclass(frozen=True)
+class IdleStateOff:
+    """A sleep state that is switched off on these CPUs; `index` is the kernel's number of it."""
+
+    index: int
+    cpus: CpuSet
+
+
+@dataclass(frozen=True)
+class OfflinePlan:
+    """CPUs that are to be offline; `taken` are those of them that are so by this plan alone.
+
+    `cores` and `caches` are those that hold taken CPUs, as they were with them: what the kernel does not show
+    of a CPU that is offline.
+    """
+
+    cpus: CpuSet = frozenset()
+    taken: CpuSet = frozenset()
+    cores: tuple[Core, ...] = ()
+    caches: tuple[L3Cache, ...] = ()
+
+
+@dataclass(frozen=True)
 class TuningPlan:
     """Kernel settings; empty means "left as it is". What the host lacks is named in the plan's notices.
 
@@ -109,8 +137,14 @@ class TuningPlan:
     energy_preferences: ByCpu = field(default_factory=dict)  # by CPU
     sysctls: ByName[str] = field(default_factory=dict)
     raised_sysctls: ByName[str] = field(default_factory=dict)
-    transparent_hugepages: ByName[str] = field(default_factory=dict)  # "enabled", "defrag" -> value
+    transparent_hugepages: ByName[str] = field(
+        default_factory=dict
+    )  # "enabled", "khugepaged/defrag" -> value
     swap_off: bool = False
+    idle_states_off: tuple[IdleStateOff, ...] = ()
+    turbo: ByName[str] = field(default_factory=dict)  # "intel_pstate/no_turbo", "cpufreq/boost" -> value
+    ksm: str | None = None  # "0", "1"
+    offline: OfflinePlan = OfflinePlan()
 
 
 @dataclass(frozen=True)
@@ -122,6 +156,30 @@ class KernelPlan:
 
     cmdline: tuple[str, ...] = ()
     reboot: str = "never"
+
+
+@dataclass(frozen=True)
+class InterruptsPlan:
+    """Which CPUs answer the devices; an empty set, or a device that is not named, is left as it is.
+
+    `devices` are by PCI address: the numbers of interrupts change with every boot and driver reload. Of
+    `rps`, by interface, an empty set turns receive packet steering off. `banned` are the CPUs that irqbalance
+    does not use, offline ones included.
+    """
+
+    devices: ByName[CpuSet] = field(default_factory=dict)
+    rps: ByName[CpuSet] = field(default_factory=dict)
+    default_affinity: CpuSet = frozenset()
+    workqueues: CpuSet = frozenset()
+    irqbalance: str | None = None  # "reserved", "off"
+    banned: CpuSet = frozenset()
+
+
+@dataclass(frozen=True)
+class SystemPlan:
+    """Which CPUs the system's own daemons use, by systemd's slice or scope."""
+
+    slices: ByName[CpuSet] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -183,11 +241,183 @@ class DevicePluginPlan:
 
 
 @dataclass(frozen=True)
+class GpuRail:
+    """The RDMA ports of one GPU: those of no other device are nearer."""
+
+    gpu: str  # "GPU0"
+    pci_address: str
+    ports: tuple[str, ...]  # "mlx5_0:1"
+
+
+@dataclass(frozen=True)
+class HiddenSwitch:
+    """A PCIe switch that a virtual machine does not see, for NCCL's topology file.
+
+    `pci_address` is one that no device has; `speed` in GT/s, `width` in lanes, None where they are not known.
+    """
+
+    pci_address: str
+    numa_node: int
+    gpus: tuple[str, ...]
+    nics: tuple[str, ...]
+    speed: int | None = None
+    width: int | None = None
+
+
+@dataclass(frozen=True)
+class LibrariesPlan:
+    """What NCCL, UCX, NVSHMEM and vLLM are told of the rails.
+
+    `ports` are all that are used, in rail order. `nccl` are NCCL's settings on the network of the host,
+    `variables` those of the other libraries; for pods of the overlay and for single GPUs they are derived
+    (`planning/rdma/environment.py`). `admin_conf` is the text of an /etc/nccl.conf that is not ours: it stays
+    below our lines while we write that file, and is put back when we do not any more.
+    """
+
+    network: str = "host"  # or "overlay"
+    overlay_interface: str = "eth0"
+    ports: tuple[str, ...] = ()  # "mlx5_0:1"
+    gpus: tuple[GpuRail, ...] = ()
+    nccl: ByName[str] = field(default_factory=dict)
+    variables: ByName[str] = field(default_factory=dict)
+    hidden_switches: tuple[HiddenSwitch, ...] = ()
+    nccl_conf: bool = False
+    env_file: bool = False
+    admin_conf: str | None = None
+
+
+@dataclass(frozen=True)
+class HostPlan:
+    """The userland; empty means "left as it is".
+
+    `limits` are "unlimited", a number ("nofile", "nproc") or bytes, by their PAM names; `limited_units` get
+    theirs when they start next. `holds` are the packages that stay at their version, whether or not something
+    else held them before; `package_manager` ("apt", "dnf", "zypper") does it. `swap_services` are kept from
+    making swap at boot.
+    """
+
+    limits: ByName[str] = field(default_factory=dict)
+    limited_units: tuple[str, ...] = ()
+    hold_kinds: tuple[str, ...] = ()  # "kernel", "driver", "kubelet", "containerd"
+    holds: tuple[str, ...] = ()
+    package_manager: str | None = None
+    swap_off: bool = False
+    swap_services: tuple[str, ...] = ()  # "zramswap.service"
+    time_sync: bool = False
+    cgroup: int | None = None  # 2: required
+
+
+@dataclass(frozen=True)
+class PodTuningPlan:
+    """What pods of a runtime class may ask of CRI-O for their own CPUs.
+
+    Without `annotations` nothing is written. `irqbalance_file` is irqbalance's configuration where it is not
+    at CRI-O's default place.
+    """
+
+    annotations: tuple[str, ...] = ()  # "cpu-quota.crio.io"
+    runtime_class: str = "high-performance"
+    irqbalance_file: str | None = None
+
+
+@dataclass(frozen=True)
+class RdmaPool:
+    """One resource of the shared RDMA device plugin: `tokens` containers at most share all of its devices.
+
+    `selectors` are the plugin's own, and choose the PCI functions at `pci_addresses` and no others. `gpus`
+    are the PCI addresses of the GPUs to which its devices are nearest.
+    """
+
+    resource: str  # "rdma/rail0"
+    tokens: int
+    devices: tuple[str, ...]  # RDMA devices: "mlx5_0"
+    pci_addresses: tuple[str, ...]
+    selectors: ByName[tuple[str, ...]]  # {"ifNames": ["ibs1"]}
+    numa_node: int | None = None  # None: not known, or several
+    gpus: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class ModulesPlan:
+    """Kernel modules to load, in that order, options by module, and modules that nothing may load."""
+
+    load: tuple[str, ...] = ()
+    options: ByName[tuple[str, ...]] = field(default_factory=dict)
+    blocked: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class NicSetting:
+    """A setting of a NIC that does not outlive a boot.
+
+    `nic` is the PCI address for "max_read_request" (bytes), the interface for "trust" ("dscp", "pcp"), "pfc"
+    (the priorities: "3,4", or "none") and "channels" (how many combined ones).
+    """
+
+    nic: str
+    name: str
+    value: str
+
+
+@dataclass(frozen=True)
+class RdmaGate:
+    """What the kubelet waits for at boot: RDMA devices, and how many virtual functions of a PCI address."""
+
+    devices: tuple[str, ...] = ()
+    virtual_functions: ByName[int] = field(default_factory=dict)
+    seconds: int = 120
+
+
+@dataclass(frozen=True)
+class RdmaHostPlan:
+    """What RDMA needs of the host; empty means "left as it is".
+
+    `memlock_units` are to run without a limit on pinned memory. `character_devices` are the kinds ("uverbs",
+    "umad") that each RDMA device must have below /dev/infiniband.
+    """
+
+    netns: str | None = None  # "shared", "exclusive"
+    memlock_units: tuple[str, ...] = ()
+    nics: tuple[NicSetting, ...] = ()
+    gate: RdmaGate | None = None
+    character_devices: ByName[tuple[str, ...]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class AcsPlan:
+    """PCIe access control that the kernel sets at boot: the mask of each bridge, by PCI address.
+
+    A mask has the bits 6 to 0 as `pci=config_acs=` does: 1, 0, or x for unchanged. `bridges` are vendor and
+    device of each, by which a changed PCI address is known.
+    """
+
+    masks: ByName[str] = field(default_factory=dict)
+    bridges: ByName[str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class RdmaPlan:
+    """RDMA on one node: what each of its four concerns decided.
+
+    `pools_deployed` says that the shared device plugin serves this node with `pools`.
+    """
+
+    pools: tuple[RdmaPool, ...] = ()
+    pools_deployed: bool = False
+
+    libraries: LibrariesPlan = LibrariesPlan()
+
+    host: RdmaHostPlan = RdmaHostPlan()
+
+    acs: AcsPlan = AcsPlan()
+
+
+@dataclass(frozen=True)
 class PlannedFile:
     """A file that numaforge writes on the host: which role, from which template, with which mode (octal)."""
 
     path: str
-    role: str  # "topology", "tuning", "hugepages", "mig", "kubelet"
+    role: str  # the role that writes it: "topology", "tuning", "host"
     template: (
         str | None
     )  # below templates/, e.g. "kubelet/drop-in.conf.j2"; None: the role writes it from the plan
@@ -204,6 +434,7 @@ class PredictedAllocatable:
     memory_bytes: int
     hugepages_bytes: ByName[int] = field(default_factory=dict)  # "2Mi" -> bytes
     devices: ByName[int] = field(default_factory=dict)  # "nvidia.com/gpu" -> 8, where it can be predicted
+    gpu_memory_bytes: int = 0  # of memory_bytes: memory of GPUs that are NUMA nodes of their own (Grace)
 
     @property
     def quantities(self) -> dict[str, str]:
@@ -214,6 +445,16 @@ class PredictedAllocatable:
             **{f"hugepages-{size}": format_bytes(n) for size, n in sorted(self.hugepages_bytes.items())},
             **{name: str(count) for name, count in sorted(self.devices.items())},
         }
+
+
+@dataclass(frozen=True)
+class ElsewhereReserved:
+    """What another maker of nodes reserves on such a machine, its eviction threshold apart."""
+
+    name: str  # "GKE"
+    cpu_millis: int
+    memory_bytes: int
+    source: str
 
 
 @dataclass(frozen=True)
@@ -249,7 +490,17 @@ class NodePlan:
     decisions: tuple[Decision, ...]
     notices: tuple[Notice, ...]
     largest_pods: tuple[LargestPod, ...] = ()
+    elsewhere: tuple[ElsewhereReserved, ...] = ()
+    hugepages: ByName[int] = field(
+        default_factory=dict
+    )  # the machine's own pools: a kernel without NUMA nodes
     kernel: KernelPlan = KernelPlan()
+    interrupts: InterruptsPlan = InterruptsPlan()
+    system: SystemPlan = SystemPlan()
+    pod_tuning: PodTuningPlan = PodTuningPlan()
+    modules: ModulesPlan = ModulesPlan()
     mig: MigPlan = MigPlan()
     device_plugin: DevicePluginPlan | None = None  # None: the profile says nothing of it
+    rdma: RdmaPlan = RdmaPlan()
+    host: HostPlan = HostPlan()
     labels: ByName[str] = field(default_factory=dict)  # that the roll-out sets on the Node

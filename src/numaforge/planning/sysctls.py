@@ -34,6 +34,13 @@ RAISED_ONLY: Mapping[str, str] = {
     "vm.min_free_kbytes": f"{_ADMIN}/vm.rst: memory kept free for the kernel",
 }
 
+# Where the kernel counts what is in use of a limit: a limit that is put back never falls below that.
+IN_USE: Mapping[str, str] = {
+    "fs.aio-max-nr": "fs.aio-nr",
+    "fs.file-max": "fs.file-nr",  # allocated, free, maximum
+    "net.netfilter.nf_conntrack_max": "net.netfilter.nf_conntrack_count",
+}
+
 
 def is_raised_only(name: str, value: str) -> bool:
     """Say whether a host that has more than `value` is better off with what it has."""

@@ -4,22 +4,37 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from numaforge.cpulist import format_cpulist
 from numaforge.errors import PlanError
-from numaforge.planning.model import Decision, NodePlan, Notice, Reasoned, TuningPlan
+from numaforge.planning.model import (
+    Decision,
+    IdleStateOff,
+    NodePlan,
+    Notice,
+    OfflinePlan,
+    Reasoned,
+    TuningPlan,
+)
+from numaforge.planning.sysctl_sets import Row, rows_for, value_for
 from numaforge.planning.sysctls import RAISED_ONLY, has_more, is_raised_only
-from numaforge.profile import NodeProfile, Tuning
+from numaforge.profile import CpuIdle, NodeProfile, Tuning
 from numaforge.topology.model import Cpufreq, NodeTopology
 
 # Drivers that refuse another energy preference than performance while their governor is performance
 # (drivers/cpufreq/intel_pstate.c, amd-pstate.c).
 _PERFORMANCE_IS_STRICT = ("intel_pstate", "amd-pstate-epp", "amd_pstate_epp")
 
+NONE_OFFLINE = OfflinePlan()
+
 # Folders of which a snapshot holds some keys only.
 _LISTED_IN_PART = {"net.ipv4.conf.all", "net.ipv4.conf.default"}
 
 
 def plan_tuning(
-    topology: NodeTopology, profile: NodeProfile, previous: NodePlan | None = None
+    topology: NodeTopology,
+    profile: NodeProfile,
+    previous: NodePlan | None = None,
+    offline: OfflinePlan = NONE_OFFLINE,
 ) -> Reasoned[TuningPlan]:
     """Return the settings to write; a notice names each one that this host does not have.
 
@@ -29,7 +44,8 @@ def plan_tuning(
     wish = profile.tuning
     notices: list[Notice] = []
     _refuse_contradiction(topology.cpufreq, wish)
-    asked = _sysctls(topology, wish, notices)
+    rows = rows_for(topology, wish.sysctl_sets, notices)
+    asked = _sysctls(topology, wish, rows, notices)
     ours = {**previous.tuning.sysctls, **previous.tuning.raised_sysctls} if previous else {}
     raised = {name: value for name, value in asked.items() if is_raised_only(name, value)}
     kept = {
@@ -44,8 +60,17 @@ def plan_tuning(
         raised_sysctls={name: value for name, value in raised.items() if name not in kept},
         transparent_hugepages=_transparent_hugepages(topology, wish, notices),
         swap_off=wish.swap == "off",
+        idle_states_off=_idle_states_off(topology, wish.cpu_idle, notices),
+        turbo=_turbo(topology, wish, notices),
+        ksm=_ksm(topology, wish, notices),
+        offline=offline,
     )
-    decisions = (*_decisions(plan, profile), *_kept_decisions(kept, raised))
+    reasons = {name: _sysctl_reason(topology, profile, rows, name) for name in asked}
+    decisions = (
+        *_decisions(plan, profile),
+        *_sysctl_decisions(plan, reasons),
+        *_kept_decisions(kept, raised),
+    )
     return Reasoned(plan, decisions, tuple(notices))
 
 
@@ -103,13 +128,69 @@ def _energy_preferences(topology: NodeTopology, wish: Tuning, notices: list[Noti
     return dict.fromkeys(sorted(cpufreq.energy_preferences), wish.energy_preference)
 
 
-def _sysctls(topology: NodeTopology, wish: Tuning, notices: list[Notice]) -> dict[str, str]:
-    asked = dict(wish.sysctls)
+def _idle_states_off(
+    topology: NodeTopology, wish: CpuIdle | None, notices: list[Notice]
+) -> tuple[IdleStateOff, ...]:
+    """Return the states beyond the limit, each CPU by its own states: those of hybrid machines differ."""
+    if wish is None:
+        return ()
+    states = topology.idle_states
+    if not states:
+        notices.append(Notice("no-cpu-idle", "the kernel manages no sleep states: cpu_idle left alone"))
+        return ()
+    limits: dict[int, int] = {}
+    for state in states:
+        if wish.max_latency_us is not None:
+            limits.update(dict.fromkeys(state.cpus, wish.max_latency_us))
+        elif state.name == wish.deepest:
+            limits.update(dict.fromkeys(state.cpus, state.latency_us))
+    without = frozenset().union(*(state.cpus for state in states)) - limits.keys()
+    if without:
+        offered = ", ".join(dict.fromkeys(state.name for state in states if state.name)) or "no names"
+        text = f"CPUs {format_cpulist(without)} have no sleep state {wish.deepest} ({offered}): left alone"
+        notices.append(Notice("no-such-idle-state", text))
+    off: dict[int, set[int]] = {}
+    for state in states:
+        beyond = {cpu for cpu in state.cpus if cpu in limits and state.latency_us > limits[cpu]}
+        off.setdefault(state.index, set()).update(beyond)
+    return tuple(IdleStateOff(index, frozenset(cpus)) for index, cpus in sorted(off.items()) if cpus)
+
+
+def _turbo(topology: NodeTopology, wish: Tuning, notices: list[Notice]) -> dict[str, str]:
+    if wish.turbo is None:
+        return {}
+    if topology.turbo is None:
+        notices.append(Notice("no-turbo", "the frequency driver has no switch for turbo: left alone"))
+        return {}
+    switch = topology.turbo.switch
+    return {switch: str(int(wish.turbo is not switch.endswith("no_turbo")))}
+
+
+def _ksm(topology: NodeTopology, wish: Tuning, notices: list[Notice]) -> str | None:
+    if wish.ksm is None:
+        return None
+    if topology.ksm is None:
+        if wish.ksm:
+            notices.append(Notice("no-ksm", "this kernel merges no pages (KSM): left alone"))
+        return None
+    return str(int(wish.ksm))
+
+
+def _sysctls(
+    topology: NodeTopology, wish: Tuning, rows: Mapping[str, tuple[str, Row]], notices: list[Notice]
+) -> dict[str, str]:
+    asked = {name: value_for(topology, row) for name, (_, row) in rows.items()} | wish.sysctls
     if wish.numa_balancing is not None:
         asked["kernel.numa_balancing"] = str(int(wish.numa_balancing))
-    # A snapshot lists folders of sysctls whole, so a key that is missing beside others does not exist.
+    # A snapshot lists folders of sysctls whole, so a key that is missing beside others does not exist. What a
+    # set alone says is for kernels that show it.
     listed = {name.rpartition(".")[0] for name in topology.sysctls} - _LISTED_IN_PART
-    missing = {name for name in asked if name not in topology.sysctls and name.rpartition(".")[0] in listed}
+    of_sets = {*rows} - {*wish.sysctls} if topology.sysctls else set()
+    missing = {
+        name
+        for name in asked
+        if name not in topology.sysctls and (name in of_sets or name.rpartition(".")[0] in listed)
+    }
     notices.extend(
         Notice("no-such-sysctl", f"this kernel has no {name}: left alone") for name in sorted(missing)
     )
@@ -126,7 +207,23 @@ def _transparent_hugepages(topology: NodeTopology, wish: Tuning, notices: list[N
         return {}
     asked = wish.transparent_hugepages
     switches = {"defrag": asked.defrag, "enabled": asked.enabled}
-    return {name: value for name, value in switches.items() if value is not None}
+    newer = {  # which a kernel may lack where it has the two
+        "shmem_enabled": asked.shmem_enabled,
+        **{f"khugepaged/{name}": value for name, value in asked.khugepaged.model_dump().items()},
+    }
+    lacked = sorted(
+        name for name in newer if newer[name] is not None and name not in topology.transparent_hugepages
+    )
+    notices.extend(
+        Notice("no-such-switch", f"this kernel has no transparent_hugepage/{name}: left alone")
+        for name in lacked
+    )
+    switches |= {name: value for name, value in newer.items() if name not in lacked}
+    return {
+        name: str(int(value) if isinstance(value, bool) else value)
+        for name, value in sorted(switches.items())
+        if value is not None
+    }
 
 
 def _decisions(plan: TuningPlan, profile: NodeProfile) -> tuple[Decision, ...]:
@@ -138,35 +235,59 @@ def _decisions(plan: TuningPlan, profile: NodeProfile) -> tuple[Decision, ...]:
     if plan.energy_preferences:
         reason = f"{profile.choice('tuning.energy_preference')}, on every online CPU"
         decisions.append(Decision("tuning.energy_preference", wish.energy_preference or "", reason))
-    decisions += [
-        Decision(f"tuning.sysctls.{name}", value, _sysctl_choice(profile, name))
-        for name, value in plan.sysctls.items()
-    ]
-    decisions += [
-        Decision(
-            f"tuning.sysctls.{name}",
-            f"{value} or more",
-            f"{_sysctl_choice(profile, name)}; raised where the host has less ({RAISED_ONLY[name]})",
+    if plan.idle_states_off and wish.cpu_idle:
+        limit = (
+            wish.cpu_idle.deepest
+            if wish.cpu_idle.max_latency_us is None
+            else f"{wish.cpu_idle.max_latency_us} us"
         )
-        for name, value in plan.raised_sysctls.items()
-    ]
-    decisions += [
-        Decision(
-            f"tuning.transparent_hugepages.{name}",
-            value,
-            profile.choice(f"tuning.transparent_hugepages.{name}"),
+        off = ", ".join(
+            f"state{state.index} off on {format_cpulist(state.cpus)}" for state in plan.idle_states_off
         )
-        for name, value in plan.transparent_hugepages.items()
+        reason = f"{_choice_within(profile, 'tuning.cpu_idle')}: nothing deeper than {limit}"
+        decisions.append(Decision("tuning.cpu_idle", off, reason))
+    decisions += [
+        Decision("tuning.turbo", f"{switch} {value}", profile.choice("tuning.turbo"))
+        for switch, value in plan.turbo.items()
     ]
+    if plan.ksm is not None:
+        decisions.append(Decision("tuning.ksm", plan.ksm, profile.choice("tuning.ksm")))
+    for name, value in plan.transparent_hugepages.items():
+        subject = f"tuning.transparent_hugepages.{name.replace('/', '.')}"
+        decisions.append(Decision(subject, value, profile.choice(subject)))
     if plan.swap_off:
         reason = f"{profile.choice('tuning.swap')}: memory that pods were given is not taken to disk"
         decisions.append(Decision("tuning.swap", "off", reason))
     return tuple(decisions)
 
 
-def _sysctl_choice(profile: NodeProfile, name: str) -> str:
-    by_switch = name == "kernel.numa_balancing" and profile.tuning.numa_balancing is not None
-    return profile.choice("tuning.numa_balancing" if by_switch else f"tuning.sysctls.{name}")
+def _choice_within(profile: NodeProfile, path: str) -> str:
+    """Return the reason for a section of which the source may be said of one of its keys."""
+    below = (source for source in sorted(profile.sources) if source.startswith(f"{path}."))
+    return profile.choice(next(below, path))
+
+
+def _sysctl_decisions(plan: TuningPlan, reasons: Mapping[str, str]) -> Iterator[Decision]:
+    for name, value in plan.sysctls.items():
+        yield Decision(f"tuning.sysctls.{name}", value, reasons[name])
+    for name, value in plan.raised_sysctls.items():
+        reason = f"{reasons[name]}; raised where the host has less ({RAISED_ONLY[name]})"
+        yield Decision(f"tuning.sysctls.{name}", f"{value} or more", reason)
+
+
+def _sysctl_reason(
+    topology: NodeTopology, profile: NodeProfile, rows: Mapping[str, tuple[str, Row]], name: str
+) -> str:
+    wish = profile.tuning
+    by_switch = name == "kernel.numa_balancing" and wish.numa_balancing is not None
+    if name not in wish.sysctls and not by_switch:
+        group, row = rows[name]
+        return f"{row.reason}: the set {group} ({row.source})"
+    said = profile.choice("tuning.numa_balancing" if by_switch else f"tuning.sysctls.{name}")
+    if name not in rows:
+        return said
+    group, row = rows[name]
+    return f"{said}, over {value_for(topology, row)} of the set {group}"
 
 
 def _kept_decisions(kept: Mapping[str, str], raised: Mapping[str, str]) -> Iterator[Decision]:

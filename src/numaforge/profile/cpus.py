@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Self
+from typing import Annotated, Literal, Self
 
-from pydantic import BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
 
 from numaforge.cpulist import CPULIST_PATTERN, format_cpulist, parse_cpulist
 from numaforge.errors import NumaforgeError
-from numaforge.profile.section import Section, exactly_one_of
+from numaforge.profile.section import Section, exactly_one_of, given
 from numaforge.profile.values import as_text
 
 
@@ -29,10 +29,17 @@ CpulistText = Annotated[
     BeforeValidator(_cpulist),
     as_text("cpulist", CPULIST_PATTERN, or_a=("integer",), minimum=0, minLength=1),
 ]
+# YAML 1.1 reads an unquoted `off` as false.
+Off = Annotated[
+    Literal["off"],
+    BeforeValidator(lambda value: "off" if value is False else value),
+    WithJsonSchema({"enum": ["off", False]}),
+]
 CoreCount = Annotated[int, Field(ge=1, strict=True)]
 
 
 _WAYS = ("cores_per_numa_node", "cores_per_package", "cores", "cpulist")
+_FIXED = ("cores_per_numa_node", "cpulist")  # these say the NUMA nodes, too
 
 
 class ReservedCpus(Section):
@@ -65,9 +72,45 @@ class ReservedCpus(Section):
 class Cpus(Section):
     """CPUs for the operating system and Kubernetes' own daemons."""
 
+    model_config = ConfigDict(
+        json_schema_extra={
+            "if": given("avoid"),
+            "then": {"not": {"anyOf": [given("reserved", given(way)) for way in _FIXED]}},
+        }
+    )
+
     reserved: ReservedCpus | None = Field(
         default=None,
-        description="Which CPUs are reserved. Unset: what the kubelet reserves now, else one core per NUMA "
-        "node.",
+        description="Which CPUs are reserved. Unset: what the kubelet reserves now, else whole cores that "
+        "grow with the machine, at most a sixteenth of them.",
         examples=[{"cores_per_numa_node": 1}],
     )
+    avoid: Literal["devices"] | None = Field(
+        default=None,
+        description="devices: reserved cores are taken on NUMA nodes without GPUs, NICs and NVMe drives as "
+        "long as these have some. Unset: where the devices are.",
+        examples=["devices"],
+    )
+
+    smt: Off | None = Field(
+        default=None,
+        description="off leaves one thread of each core online. The node is drained, and its kubelet starts "
+        "anew on the CPUs that are left.",
+        examples=["off"],
+    )
+    offline: CpulistText | None = Field(
+        default=None,
+        description="CPUs that are taken offline, such as those of a package that no workload needs. CPU 0 "
+        "stays online.",
+        examples=["96-191"],
+    )
+
+    @model_validator(mode="after")
+    def _place_is_open(self) -> Self:
+        said = [way for way in _FIXED if self.reserved and getattr(self.reserved, way) is not None]
+        if self.avoid and said:
+            raise ValueError(
+                f"says avoid: {self.avoid}, and reserved.{said[0]} names the place already; say cores or "
+                "cores_per_package, or leave one of them out"
+            )
+        return self

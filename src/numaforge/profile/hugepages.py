@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import BeforeValidator, ConfigDict, Field, model_validator
 
@@ -48,7 +48,9 @@ class Hugepages(Section):
 
     size: HugepageSize = Field(description="The page's size as Kubernetes writes it.", examples=["1Gi"])
     count_per_numa_node: Count | None = Field(
-        default=None, description="This many pages on each of the NUMA nodes.", examples=[16]
+        default=None,
+        description="This many pages on each of the NUMA nodes; in all, where the kernel shows none.",
+        examples=[16],
     )
     count: Count | None = Field(
         default=None,
@@ -66,6 +68,13 @@ class Hugepages(Section):
         description="Only on these NUMA nodes. Unset: all NUMA nodes that have both CPUs and memory.",
         min_length=1,
         examples=[[0, 1]],
+    )
+
+    at: Literal["boot"] | None = Field(
+        default=None,
+        description="boot has the kernel reserve the pages before memory is in pieces, by its command line: "
+        "one size only, and `maintenance.reboot` has to allow it. Unset: while it runs.",
+        examples=["boot"],
     )
 
     @model_validator(mode="after")

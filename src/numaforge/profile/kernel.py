@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated
+from typing import Annotated, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema
 
-from numaforge.profile.section import Section
-from numaforge.profile.values import as_text
+from numaforge.cpulist import CPULIST_PATTERN, parse_cpulist
+from numaforge.errors import NumaforgeError
+from numaforge.profile.section import Removable
+from numaforge.profile.values import Count, as_text
 
 # What the kernel, GRUB's own script language and grubby all take literally. A space ends a parameter, GRUB
 # ends the line at ";" and expands "$".
 _PARAMETER = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*(=[A-Za-z0-9_.,:/@%+=~!-]*)?")
 
-# What a profile may not set, and why: each decides whether the machine comes back at all.
+# What a profile may not set, and why: most decide whether the machine comes back at all.
 _BOOT_LOADER = "the boot loader of each machine sets it"
 _ROOT = "it names the file system that this machine boots from"
 _FIRST_PROCESS = "it decides what starts at boot, and the kubelet might not"
+_NUMBER_OF_CPUS = "it decides which CPUs there are, which cpus.smt and cpus.offline say"
 _INITIAL_RAM_DISK = "it is for the initial RAM disk, which has to find this machine's disks"
 _REFUSED_NAMES = {
     **dict.fromkeys(("BOOT_IMAGE", "initrd"), _BOOT_LOADER),
@@ -25,6 +28,7 @@ _REFUSED_NAMES = {
     **dict.fromkeys(("nfsroot", "netroot", "resume", "resume_offset"), _ROOT),
     **dict.fromkeys(("init", "rdinit", "single", "emergency", "rescue"), _FIRST_PROCESS),
     **dict.fromkeys(("systemd.unit", "systemd.wants", "systemd.mask", "systemd.run"), _FIRST_PROCESS),
+    **dict.fromkeys(("nosmt", "maxcpus", "nr_cpus", "possible_cpus", "nosmp"), _NUMBER_OF_CPUS),
     "break": _INITIAL_RAM_DISK,
 }
 _REFUSED_PREFIX = "rd."  # dracut's own
@@ -71,11 +75,97 @@ Parameter = Annotated[
 ]
 
 
-class Kernel(Section):
-    """What only a boot changes. `maintenance.reboot` says whether numaforge may boot the node for it."""
+ALLOCATABLE = "allocatable"
+
+
+def _cpus(value: object) -> str:
+    text = str(value)
+    if text == ALLOCATABLE:
+        return text
+    try:
+        cpus = parse_cpulist(text)
+    except NumaforgeError as error:
+        raise ValueError(f"{error.message}; {error.remedy}, or {ALLOCATABLE}") from error
+    if not cpus:
+        raise ValueError(f'names no CPU; write {ALLOCATABLE}, or a cpulist such as "2-63"')
+    return text
+
+
+def _off(value: object) -> object:
+    return "off" if value is False else value
+
+
+Cpus = Annotated[
+    str,
+    BeforeValidator(_cpus),
+    as_text("cpulist", f"^{ALLOCATABLE}$|{CPULIST_PATTERN}", or_a=("integer",)),
+]
+# YAML 1.1 reads an unquoted `off` as false.
+Iommu = Annotated[
+    Literal["passthrough", "off", "keep"],
+    BeforeValidator(_off),
+    WithJsonSchema({"enum": ["passthrough", "off", "keep", False]}),
+]
+
+
+class Kernel(Removable):
+    """What only a boot changes. `maintenance.reboot` says whether numaforge may boot the node for it.
+
+    What has a name of its own here is said in the words of the machine's CPU.
+    """
 
     cmdline: Annotated[tuple[Parameter, ...], AfterValidator(_each_once)] = Field(
         default=(),
         description="Parameters that the kernel command line is to have; all others stay as they are.",
         examples=[["intel_iommu=on", "iommu=pt", "default_hugepagesz=1G"]],
+    )
+    iommu: Iommu | None = Field(
+        default=None,
+        description="passthrough lets devices reach memory untranslated, which GPUDirect needs on bare "
+        "metal; off switches the IOMMU off.",
+        examples=["passthrough"],
+    )
+    isolated_cpus: Cpus | None = Field(
+        default=None,
+        description="CPUs that the scheduler does not balance: threads stay where they are started, those of "
+        "pods that are not pinned too. `allocatable` is all but the reserved ones.",
+        examples=["allocatable"],
+    )
+    nohz_full: Cpus | None = Field(
+        default=None,
+        description="CPUs without a tick while one thread runs on them.",
+        examples=["allocatable"],
+    )
+    rcu_nocbs: Cpus | None = Field(
+        default=None,
+        description="CPUs whose RCU callbacks run on others.",
+        examples=["allocatable"],
+    )
+    page_size: Literal["4Ki", "16Ki", "64Ki"] | None = Field(
+        default=None,
+        description="The page size that the kernel has to have, which on Arm is a matter of its package: a "
+        "kernel with another one is refused, and none is installed.",
+        examples=["64Ki"],
+    )
+    init_on_alloc: bool | None = Field(
+        default=None,
+        description="Whether the kernel clears every page that it hands out. false is faster, and pages show "
+        "what they held to faulty code in the kernel.",
+        examples=[False],
+    )
+    numa_balancing: bool | None = Field(
+        default=None,
+        description="NUMA balancing from the first moment on; tuning.numa_balancing needs no boot.",
+        examples=[False],
+    )
+    skew_tick: bool | None = Field(
+        default=None,
+        description="Whether the ticks of CPUs are spread, so that no lock is wanted by all at once.",
+        examples=[True],
+    )
+    max_cstate: Count | None = Field(
+        default=None,
+        description="The deepest sleep state that the kernel's driver uses at all, x86 only; "
+        "tuning.cpu_idle needs no boot.",
+        examples=[1],
     )

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field
 
-from numaforge.profile.section import Section
+from numaforge.profile.section import Removable
 from numaforge.profile.values import as_text
 
 _VERSION = re.compile(r"v?1\.[0-9]+(\.[0-9]+)?([-+.].*)?")
@@ -40,8 +40,11 @@ OptionText = Annotated[
 ]
 
 
-class Kubelet(Section):
-    """Which resource managers run, and how. Unset: as the kubelet has it, else chosen by the machine."""
+class Kubelet(Removable):
+    """Which resource managers run, and how. Unset: as the kubelet has it, else chosen by the machine.
+
+    With `state: absent` numaforge sets nothing of the kubelet, and takes back what it has set.
+    """
 
     version: VersionText | None = Field(
         default=None,

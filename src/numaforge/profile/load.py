@@ -7,16 +7,19 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
-import yaml
-
-from numaforge.errors import ProfileError
+from numaforge.errors import NumaforgeError, ProfileError
+from numaforge.given import read_text
+from numaforge.mistakes import shown
 from numaforge.profile.node import NodeProfile
 from numaforge.profile.section import validated
-from numaforge.profile.strict_yaml import StrictLoader
+from numaforge.profile.strict_yaml import MOST_MIB, read_yaml
 from numaforge.resources import profile_dir
 
 # A mapping of which exactly one key is given: merging two of them would give two.
 _CHOICES = (("cpus", "reserved"),)
+
+# `state` of a section that takes nothing from the profile below.
+_ABSENT = "absent"
 
 # Keys of a profile that are no wishes: what it starts from, and where an editor finds the schema.
 _READ_HERE = ("extends", "$schema")
@@ -26,53 +29,76 @@ def load_profile(source: str | Path | Mapping[str, Any], *, where: str | None = 
     """Return the profile that `source` names: a ready profile, a YAML file, or the mapping itself.
 
     `where` says where a name or a mapping was written, for errors. A profile that `extends` a ready one is
-    merged over it: mappings key by key, everything else replaced. Raises ProfileError with every mistake.
+    merged over it: mappings key by key, everything else replaced; of a section that says `state: absent`
+    nothing is left. A section or key that is null is as good as left out, there and in what is extended.
+    Raises ProfileError with every mistake.
     """
     place, document = _read(source, where)
-    merged = _extend(document, place, ())
+    merged = _without_nulls(_extend(document, place, ()))
     merged.setdefault("name", _unnamed(source, document))
     _read_mig_parted(merged, place, Path(place).parent if isinstance(source, (str, Path)) else Path())
     return validated(NodeProfile, merged, place, also_known=_READ_HERE, error=ProfileError)
 
 
 def ready_profiles() -> tuple[str, ...]:
-    """Return the names of the ready profiles, sorted."""
+    """Return the names of the ready profiles that are for a purpose, sorted."""
     return tuple(sorted(path.stem for path in profile_dir().glob("*.yaml")))
+
+
+def machine_profiles() -> tuple[str, ...]:
+    """Return the names of the ready profiles that are for a kind of machine, sorted."""
+    return tuple(sorted(path.stem for path in (profile_dir() / "machines").glob("*.yaml")))
+
+
+def named_profiles() -> str:
+    """Return all names of ready profiles as messages list them, purposes and machines apart."""
+    return f"{', '.join(ready_profiles())}; for a kind of machine {', '.join(machine_profiles())}"
 
 
 def _read(source: str | Path | Mapping[str, Any], where: str | None) -> tuple[str, dict[str, Any]]:
     if isinstance(source, Mapping):
         return where or "profile", dict(source)
+    if not isinstance(source, (str, Path)) or not str(source):
+        raise ProfileError(
+            f"{shown(source)} names no profile",
+            where=where,
+            remedy=f"name one of {', '.join(ready_profiles())}, a YAML file, or write a mapping",
+        )
     if isinstance(source, Path) or "/" in source or source.endswith((".yaml", ".yml")):
         return str(source), _read_file(Path(source), where)
     return _read_ready(source, where)
 
 
 def _read_ready(name: str, where: str | None) -> tuple[str, dict[str, Any]]:
-    if name not in ready_profiles():
-        nearest = get_close_matches(name, ready_profiles(), n=1)
+    machines = machine_profiles()
+    if name not in (*ready_profiles(), *machines):
+        nearest = get_close_matches(name, (*ready_profiles(), *machines), n=1)
         raise ProfileError(
             f"there is no ready profile {name!r}" + (f"; did you mean {nearest[0]!r}?" if nearest else ""),
             where=where,
-            remedy=f"name one of {', '.join(ready_profiles())}, or the path of a YAML file",
+            remedy=f"name one of {named_profiles()}; or the path of a YAML file",
         )
-    path = profile_dir() / f"{name}.yaml"
+    folder = profile_dir() / "machines" if name in machines else profile_dir()
+    path = folder / f"{name}.yaml"
     return f"profile {name}", _read_file(path, where)
 
 
 def _read_file(path: Path, where: str | None) -> dict[str, Any]:
     try:
-        document = yaml.load(path.read_text(encoding="utf-8"), Loader=StrictLoader)  # noqa: S506 - a SafeLoader
-    except OSError as error:
+        text = read_text(path, most_mib=MOST_MIB)
+    except NumaforgeError as error:
         raise ProfileError(
-            f"the profile {path} cannot be read: {error.strerror}",
+            f"the profile {path} {error.message}",
             where=where,
-            remedy=f"name a YAML file, or a ready profile: {', '.join(ready_profiles())}",
+            remedy=error.remedy or f"name a YAML file, or a ready profile: {named_profiles()}",
         ) from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise ProfileError(f"not valid YAML: {error}", where=str(path)) from error
+    document = read_yaml(text, str(path), ProfileError)
     if document is None:
-        return {}
+        raise ProfileError(
+            "is empty, and says nothing of what the node is for",
+            where=str(path),
+            remedy="write what is wished, such as `extends: training`; `{}` takes every default",
+        )
     if not isinstance(document, dict):
         raise ProfileError(
             f"a profile is a mapping, not a {type(document).__name__}",
@@ -89,16 +115,14 @@ def _read_mig_parted(profile: dict[str, Any], place: str, folder: Path) -> None:
         return
     where = f"{place}: mig.mig_parted"
     try:
-        text = (folder / path).read_text(encoding="utf-8")
-        document = yaml.load(text, Loader=StrictLoader)  # noqa: S506 - a SafeLoader
-    except OSError as error:
+        text = read_text(folder / path, most_mib=MOST_MIB)
+    except NumaforgeError as error:
         raise ProfileError(
-            f"{folder / path} cannot be read: {error.strerror}",
+            f"{folder / path} {error.message}",
             where=where,
             remedy="name a file in mig-parted's form, relative to the profile's file, or write what it says",
         ) from error
-    except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
-        raise ProfileError(f"{folder / path} is not valid YAML: {error}", where=where) from error
+    document = read_yaml(text, f"{where}: {folder / path}", ProfileError)
     profile["mig"] = {**section, "mig_parted": document}
 
 
@@ -111,7 +135,7 @@ def _extend(document: dict[str, Any], place: str, seen: tuple[str, ...]) -> dict
         raise ProfileError(
             f"{parent!r} is not a ready profile's name",
             where=f"{place}: extends",
-            remedy=f"name one of {', '.join(ready_profiles())}",
+            remedy=f"name one of {named_profiles()}",
         )
     if parent in seen:
         raise ProfileError(f"{' -> '.join((*seen, parent))} goes in a circle", where=f"{place}: extends")
@@ -127,7 +151,7 @@ def _extend(document: dict[str, Any], place: str, seen: tuple[str, ...]) -> dict
 def _sources_of_inherited(sources: Mapping[str, str], own: Mapping[str, Any]) -> dict[str, str]:
     """Leave out the sources of values that are replaced: a source speaks of one value."""
     choices = [".".join(choice) + "." for choice in _CHOICES]
-    paths = [f"{path}." for path, _ in leaves(own)]
+    paths = [f"{path.removesuffix('.state') if value == _ABSENT else path}." for path, value in leaves(own)]
     replaced = {next((choice for choice in choices if path.startswith(choice)), path) for path in paths}
     return {
         path: source
@@ -150,11 +174,20 @@ def _merge(below: Mapping[str, Any], above: Mapping[str, Any], path: tuple[str, 
     merged = dict(below)
     for key, value in above.items():
         held, here = merged.get(key), (*path, key)
-        if isinstance(held, Mapping) and isinstance(value, Mapping) and here not in _CHOICES:
+        dropped = isinstance(value, Mapping) and value.get("state") == _ABSENT
+        if isinstance(held, Mapping) and isinstance(value, Mapping) and here not in _CHOICES and not dropped:
             merged[key] = _merge(held, value, here)
         else:
             merged[key] = value
     return merged
+
+
+def _without_nulls(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _without_nulls(held) for key, held in value.items() if held is not None}
+    if isinstance(value, (list, tuple)):
+        return [_without_nulls(held) for held in value]
+    return value
 
 
 def _unnamed(source: str | Path | Mapping[str, Any], document: Mapping[str, Any]) -> str:

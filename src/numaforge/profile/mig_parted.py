@@ -11,13 +11,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, Self
 
-import yaml
 from pydantic import BeforeValidator, Field, model_validator
 
 from numaforge.errors import NumaforgeError, PlanError
 from numaforge.profile.mig_names import MOST_DEVICES, parse_profile_name
 from numaforge.profile.section import Section, validated
-from numaforge.profile.strict_yaml import StrictLoader
+from numaforge.profile.strict_yaml import read_yaml
 
 _FILTER = re.compile(
     "0x(?P<device>[0-9a-f]{4})(?P<vendor>[0-9a-f]{4})(?P<subsystem>:0x[0-9a-f]{8})?", re.IGNORECASE
@@ -126,10 +125,7 @@ def parse_config(text: str, place: str) -> Mapping[str, tuple[MigConfigEntry, ..
 
 
 def _read(text: str, place: str) -> dict[str, Any]:
-    try:
-        document = yaml.load(text, Loader=StrictLoader)  # noqa: S506 - a SafeLoader
-    except (yaml.YAMLError, RecursionError, ValueError) as error:
-        raise PlanError(f"not valid YAML: {error}", where=place) from error
+    document = read_yaml(text, place, PlanError)
     if not isinstance(document, dict):
         raise PlanError(
             "not a configuration of mig-parted", where=place, remedy="begin with version: v1 and mig-configs:"

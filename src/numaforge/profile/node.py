@@ -6,13 +6,21 @@ from pydantic import Field
 
 from numaforge.profile.cpus import Cpus
 from numaforge.profile.device_plugin import DevicePlugin
+from numaforge.profile.host import Host
 from numaforge.profile.hugepages import Hugepages
+from numaforge.profile.interrupts import Interrupts
 from numaforge.profile.kernel import Kernel
 from numaforge.profile.kubelet import Kubelet
+from numaforge.profile.made_for import MadeFor
 from numaforge.profile.maintenance import Maintenance
 from numaforge.profile.memory import Memory
 from numaforge.profile.mig import Mig
+from numaforge.profile.modules import Modules
+from numaforge.profile.nic_queues import NicQueues
+from numaforge.profile.pod_tuning import PodTuning
+from numaforge.profile.rdma import Rdma
 from numaforge.profile.section import Section
+from numaforge.profile.system import System
 from numaforge.profile.tuning import Tuning
 
 
@@ -25,6 +33,9 @@ class NodeProfile(Section):
     description: str = Field(
         default="", description="One sentence for people.", examples=["Whole-node training jobs"]
     )
+    made_for: MadeFor = Field(
+        default=MadeFor(), description="The kind of machine that the values were chosen for."
+    )
     cpus: Cpus = Field(default=Cpus(), description="Reserved CPUs.")
     memory: Memory = Field(default=Memory(), description="Reserved memory.")
     hugepages: tuple[Hugepages, ...] = Field(
@@ -33,6 +44,17 @@ class NodeProfile(Section):
     kubelet: Kubelet = Field(default=Kubelet(), description="The kubelet's resource managers.")
     tuning: Tuning = Field(default=Tuning(), description="Kernel settings that change at once.")
     kernel: Kernel = Field(default=Kernel(), description="Kernel settings that only a boot changes.")
+    interrupts: Interrupts = Field(
+        default=Interrupts(), description="Which CPUs answer the devices: interrupts and received packets."
+    )
+    nic_queues: NicQueues = Field(
+        default=NicQueues(), description="How many queues, and so interrupts, NICs have."
+    )
+    system: System = Field(default=System(), description="Which CPUs the system's own daemons use.")
+    pod_tuning: PodTuning = Field(
+        default=PodTuning(), description="What pods may ask of CRI-O for their own CPUs."
+    )
+    modules: Modules = Field(default=Modules(), description="Kernel modules and their options.")
     device_plugin: DevicePlugin = Field(
         default=DevicePlugin(), description="How NVIDIA's device plugin shares GPUs."
     )
@@ -40,6 +62,8 @@ class NodeProfile(Section):
         default=Maintenance(), description="What numaforge may do to a node to carry out its plan."
     )
     mig: Mig = Field(default=Mig(), description="How GPUs are cut into MIG instances.")
+    host: Host = Field(default=Host(), description="Limits, packages, clock and control groups.")
+    rdma: Rdma = Field(default=Rdma(), description="RDMA devices, for pods and on the host.")
     sources: dict[str, str] = Field(
         default_factory=dict,
         description="Where values come from, by dotted path; the plan's decisions show it.",

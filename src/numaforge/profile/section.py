@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from itertools import combinations
 from types import UnionType
-from typing import Annotated, Any, TypeVar, Union, get_args, get_origin
+from typing import Annotated, Any, Literal, Self, TypeVar, Union, get_args, get_origin
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 from pydantic.fields import FieldInfo
 
 from numaforge.errors import NumaforgeError
@@ -19,6 +19,24 @@ class Section(BaseModel):
     """A mapping of settings: unknown keys are refused, values do not change once read."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Removable(Section):
+    """A section that a profile can drop as a whole, whatever the profile that it `extends` says there."""
+
+    state: Literal["absent"] | None = Field(
+        default=None,
+        description="`absent` drops what the profile that this one `extends` says here, and stands "
+        "alone: what an earlier run has changed for it is put back.",
+        examples=["absent"],
+    )
+
+    @model_validator(mode="after")
+    def _absent_stands_alone(self) -> Self:
+        others = sorted(self.model_fields_set - {"state"})
+        if self.state == "absent" and others:
+            raise ValueError(f"says state: absent and {', '.join(others)}; say one of them")
+        return self
 
 
 Model = TypeVar("Model", bound=Section)

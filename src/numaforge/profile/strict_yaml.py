@@ -1,20 +1,161 @@
-"""YAML in which each key is written once."""
+"""YAML as an admin means it: each key once, no tags, within limits, and every mistake with its line."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterator
 from typing import Any
 
 import yaml
 
+from numaforge.errors import NumaforgeError
+from numaforge.given import DEEPEST, MOST_DIGITS
 
-class StrictLoader(yaml.SafeLoader):
-    """A SafeLoader that refuses a key that is written twice, where YAML would drop the first."""
+MOST_MIB = 4
+"""How large a YAML file may be, in MiB."""
+
+_MOST_NODES = 200_000  # once every alias is followed
+_TEXT = "tag:yaml.org,2002:str"
+_INTEGER = "tag:yaml.org,2002:int"
+_FLOAT = "tag:yaml.org,2002:float"
+_TEXTS = ("tag:yaml.org,2002:timestamp", "tag:yaml.org,2002:value")  # what YAML makes of 2025-02-28 and =
+_BASE: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+class _NotAcceptedError(Exception):
+    """What is wrong with a YAML text, and in which line, counted from 1."""
+
+    def __init__(self, message: str, line: int | None) -> None:
+        super().__init__(message)
+        self.line = line
+
+
+class _StrictLoader(_BASE):  # type: ignore[misc]
+    """A SafeLoader that refuses a key that is written twice, where YAML would drop the first.
+
+    Dates and times are texts, as they are in JSON.
+    """
+
+    yaml_implicit_resolvers = {  # noqa: RUF012 (as PyYAML has it)
+        first: [(tag, form) for tag, form in forms if tag not in _TEXTS]
+        for first, forms in _BASE.yaml_implicit_resolvers.items()
+    }
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        keys = [key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode)]
-        for key in keys:
-            if keys.count(key) > 1:
-                raise yaml.constructor.ConstructorError(
-                    None, None, f"the key {key!r} is written twice", node.start_mark
-                )
-        return super().construct_mapping(node, deep)
+        seen: set[str] = set()
+        for key, _ in node.value:
+            if isinstance(key, yaml.ScalarNode):
+                if key.value in seen:
+                    raise _NotAcceptedError(f"the key {key.value!r} is written twice", _line(key))
+                seen.add(key.value)
+        held: dict[Any, Any] = super().construct_mapping(node, deep)
+        return held
+
+    def construct_number(self, node: yaml.ScalarNode) -> int | float | str:
+        """Return a number that fits 64 bits; `1:30` is a text, and no number in the base 60."""
+        if ":" in node.value:
+            return str(node.value)
+        if len(node.value) > MOST_DIGITS * 2:
+            raise _NotAcceptedError(f"{node.value[:MOST_DIGITS]}... has too many digits", _line(node))
+        integer = node.tag == _INTEGER
+        number: int | float = self.construct_yaml_int(node) if integer else self.construct_yaml_float(node)
+        if abs(number) >= 10**MOST_DIGITS or not math.isfinite(number):
+            raise _NotAcceptedError(f"{node.value} is not a number that is accepted", _line(node))
+        return number
+
+
+_StrictLoader.add_constructor(_INTEGER, _StrictLoader.construct_number)
+_StrictLoader.add_constructor(_FLOAT, _StrictLoader.construct_number)
+
+
+def read_yaml(text: str, place: str, error: type[NumaforgeError] = NumaforgeError) -> Any:
+    """Return what a YAML text of one document holds, None where it holds nothing.
+
+    Raises `error`, with `place` and the line, for what is not YAML, and for what is refused here: a key that
+    is written twice, tags, aliases that contain themselves or unfold to too much, numbers beyond 64 bits,
+    more than 100 levels.
+    """
+    documents = [each for each in read_yaml_documents(text, place, error) if each is not None]
+    if len(documents) > 1:
+        raise error(
+            f"holds {len(documents)} documents", where=place, remedy="put each in a file, and name one"
+        )
+    return documents[0] if documents else None
+
+
+def read_yaml_documents(text: str, place: str, error: type[NumaforgeError] = NumaforgeError) -> Iterator[Any]:
+    """Yield what each document of a YAML text holds; raises as `read_yaml` does."""
+    if len(text) > MOST_MIB * 2**20:
+        raise error(f"is larger than {MOST_MIB} MiB, which is the most that is read of YAML", where=place)
+    try:
+        _check_shape(text)
+        yield from yaml.load_all(text, Loader=_StrictLoader)
+    except _NotAcceptedError as refused:
+        raise _located(error, str(refused), place, refused.line) from refused
+    except yaml.MarkedYAMLError as mistake:
+        mark = mistake.problem_mark or mistake.context_mark
+        said = ", ".join(filter(None, (mistake.context, mistake.problem)))
+        raise _located(error, f"not valid YAML: {said}", place, mark.line + 1 if mark else None) from mistake
+    except yaml.reader.ReaderError as mistake:
+        line = text.encode()[: mistake.position].count(b"\n") + 1
+        character = mistake.character if isinstance(mistake.character, int) else ord(mistake.character)
+        raise _located(error, f"is not a text: it holds U+{character:04X}", place, line) from mistake
+    except (yaml.YAMLError, ValueError, RecursionError) as mistake:
+        raise error(f"not valid YAML: {' '.join(str(mistake).split())}", where=place) from mistake
+
+
+def _located(error: type[NumaforgeError], message: str, place: str, line: int | None) -> NumaforgeError:
+    return error(message, where=place if line is None else f"{place}, line {line}")
+
+
+def _line(node: yaml.Node) -> int | None:
+    return node.start_mark.line + 1 if node.start_mark else None
+
+
+def _check_shape(text: str) -> None:
+    """Refuse what would take the constructor too long or too deep, event by event.
+
+    libyaml's composer calls itself for each level, and ends the interpreter where that is too many.
+    """
+    sizes: dict[str | None, int] = {}  # of what an anchor names, every alias in it followed
+    opened: list[tuple[str | None, int]] = [(None, 0)]  # anchors around, with the nodes inside so far
+    for event in yaml.parse(text, Loader=_BASE):
+        line = event.start_mark.line + 1 if event.start_mark else None
+        if isinstance(event, yaml.DocumentStartEvent):
+            sizes, opened = {}, [(None, 0)]
+        elif isinstance(event, yaml.NodeEvent):
+            _check_tag(event, line)
+            if isinstance(event, yaml.AliasEvent):
+                if any(anchor == event.anchor for anchor, _ in opened):
+                    raise _NotAcceptedError(f"the alias *{event.anchor} contains itself", line)
+                size = sizes.get(event.anchor, 1)
+            elif isinstance(event, yaml.CollectionStartEvent):
+                if len(opened) > DEEPEST:
+                    raise _NotAcceptedError(f"nested too deeply; {DEEPEST} levels are accepted", line)
+                opened.append((event.anchor, 1))
+                continue
+            else:
+                size = sizes[event.anchor] = 1
+            _grow(opened, size, line)
+        elif isinstance(event, yaml.CollectionEndEvent):
+            anchor, size = opened.pop()
+            if anchor:
+                sizes[anchor] = size
+            _grow(opened, size, line)
+
+
+def _grow(opened: list[tuple[str | None, int]], size: int, line: int | None) -> None:
+    anchor, before = opened[-1]
+    if before + size > _MOST_NODES:
+        raise _NotAcceptedError(f"unfolds to more than {_MOST_NODES} values", line)
+    opened[-1] = (anchor, before + size)
+
+
+def _check_tag(event: yaml.NodeEvent, line: int | None) -> None:
+    tag = getattr(event, "tag", None)
+    if tag not in (None, "!", _TEXT):
+        raise _NotAcceptedError(f"the tag {_short(tag)} is not accepted; write the value without it", line)
+
+
+def _short(tag: str) -> str:
+    return tag.replace("tag:yaml.org,2002:", "!!")

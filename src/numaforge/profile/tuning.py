@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from typing import Annotated, Literal, Self
 
-from pydantic import BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
+from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
 
-from numaforge.profile.section import Section, given
-from numaforge.profile.values import as_text
+from numaforge.profile.section import Removable, Section, exactly_one_of, given
+from numaforge.profile.values import Count, as_text
 
 _SYSCTL = re.compile(r"[A-Za-z][A-Za-z0-9_-]*(\.[A-Za-z0-9_*/:@-]+)+")
 
@@ -32,6 +32,12 @@ def _swap(value: object) -> object:
     return "off" if value is False else value
 
 
+def _each_once(sets: tuple[str, ...]) -> tuple[str, ...]:
+    if len(set(sets)) < len(sets):
+        raise ValueError("names a set twice; name each once")
+    return sets
+
+
 def _switches(value: object) -> object:
     return {"enabled": value} if isinstance(value, str) else value
 
@@ -45,8 +51,48 @@ SysctlName = Annotated[str, BeforeValidator(_sysctl_name), as_text("sysctl name"
 SysctlText = Annotated[str, BeforeValidator(_sysctl_text), as_text("sysctl value", or_a=("integer",))]
 
 
+SysctlSet = Literal["training", "inference", "fabric"]
+
+
+class CpuIdle(Section):
+    """How deep idle CPUs may sleep, said in one of two ways."""
+
+    model_config = ConfigDict(json_schema_extra=exactly_one_of("max_latency_us", "deepest"))
+
+    max_latency_us: Count | None = Field(
+        default=None,
+        description="No state that takes longer than this to wake from, in microseconds.",
+        examples=[20],
+    )
+    deepest: Annotated[str, Field(min_length=1)] | None = Field(
+        default=None,
+        description="No state that takes longer to wake from than this one, by the kernel's name for it.",
+        examples=["C1E"],
+    )
+
+    @model_validator(mode="after")
+    def _said_once(self) -> Self:
+        if (self.max_latency_us is None) == (self.deepest is None):
+            raise ValueError("say exactly one of max_latency_us, deepest")
+        return self
+
+
+class Khugepaged(Section):
+    """The kernel's thread that joins small pages to huge ones."""
+
+    defrag: bool | None = Field(
+        default=None, description="Whether it may make room for huge pages.", examples=[False]
+    )
+    pages_to_scan: Annotated[int, Field(ge=1, strict=True)] | None = Field(
+        default=None, description="Pages that it looks at in one pass.", examples=[4096]
+    )
+    scan_sleep_millisecs: Count | None = Field(
+        default=None, description="How long it sleeps between passes, in milliseconds.", examples=[60000]
+    )
+
+
 class TransparentHugepages(Section):
-    """The two switches below /sys/kernel/mm/transparent_hugepage."""
+    """The switches below /sys/kernel/mm/transparent_hugepage."""
 
     enabled: Enabled | None = Field(
         default=None, description="When the kernel uses huge pages by itself.", examples=["madvise"]
@@ -54,9 +100,15 @@ class TransparentHugepages(Section):
     defrag: Literal["always", "defer", "defer+madvise", "madvise", "never"] | None = Field(
         default=None, description="When it stops to make room for them.", examples=["defer+madvise"]
     )
+    shmem_enabled: Literal["always", "within_size", "advise", "never", "deny", "force"] | None = Field(
+        default=None, description="When shared memory and tmpfs get huge pages.", examples=["advise"]
+    )
+    khugepaged: Khugepaged = Field(
+        default=Khugepaged(), description="The kernel's thread that makes huge pages."
+    )
 
 
-class Tuning(Section):
+class Tuning(Removable):
     """Kernel settings. Whatever is unset is left as the host has it."""
 
     model_config = ConfigDict(
@@ -77,6 +129,23 @@ class Tuning(Section):
         description="Every CPU's energy_performance_preference.",
         examples=["balance_performance"],
     )
+    cpu_idle: CpuIdle | None = Field(
+        default=None, description="How deep idle CPUs may sleep.", examples=[{"max_latency_us": 20}]
+    )
+    turbo: bool | None = Field(
+        default=None, description="Frequencies above the nominal one, on every CPU.", examples=[True]
+    )
+    ksm: bool | None = Field(
+        default=None,
+        description="Whether the kernel merges equal pages. false stops it; what is merged stays merged.",
+        examples=[False],
+    )
+    sysctl_sets: Annotated[tuple[SysctlSet, ...], AfterValidator(_each_once)] = Field(
+        default=(),
+        description="Sets of kernel parameters by purpose; host-settings.md has their tables. What `sysctls` "
+        "says wins over them.",
+        examples=[["training", "fabric"]],
+    )
     sysctls: dict[SysctlName, SysctlText] = Field(
         default_factory=dict, description="Kernel parameters by dotted name.", examples=[{"vm.swappiness": 1}]
     )
@@ -85,7 +154,7 @@ class Tuning(Section):
         BeforeValidator(_switches, json_schema_input_type=Enabled | TransparentHugepages | None),
     ] = Field(
         default=None,
-        description="Both switches, or a text for `enabled` alone.",
+        description="The switches, or a text for `enabled` alone.",
         examples=["madvise", {"enabled": "madvise", "defrag": "defer+madvise"}],
     )
     swap: Swap | None = Field(

@@ -17,14 +17,20 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class JudgedAdmission:
-    """One admission, with what the pod's author should know about its QoS class."""
+    """One admission, with what the pod's author should know about QoS and alignment.
+
+    `short_of` are the resources for which the scheduler would not have sent the pod to this node, `not_known`
+    those that only their own plugin could tell of.
+    """
 
     admission: Admission
     remarks: tuple[Remark, ...]
+    short_of: tuple[str, ...] = ()
+    not_known: tuple[str, ...] = ()
 
 
 def answer_text(answer: JudgedAdmission) -> str:
-    """Return one admission for a terminal: the verdict, what each container got, remarks on QoS."""
+    """Return one admission for a terminal: the verdict, what each container got, remarks."""
     admission = answer.admission
     name = click.style(admission.name, bold=True)
     if admission.admitted:
@@ -35,6 +41,13 @@ def answer_text(answer: JudgedAdmission) -> str:
         lines = [f"{name}  {verdict}  {admission.qos}", f"  {admission.status_message}"]
         if admission.in_the_way:
             lines.append(f"  in the way: {in_the_way(admission.in_the_way)}")
+    if answer.short_of:
+        lines.append(f"  the scheduler would not send it here: Insufficient {', '.join(answer.short_of)}")
+    if answer.not_known:
+        lines.append(f"  not known of this machine, so not counted: {', '.join(answer.not_known)}")
+        lines.append(
+            "  -> the scheduler sends it only to nodes that advertise them; --devices says what this one does"
+        )
     for remark in answer.remarks:
         lines += [f"  {remark.field}: {remark.reason}", f"  -> {remark.change}"]
     return "\n".join(lines)
@@ -64,6 +77,7 @@ def answer_document(answer: JudgedAdmission) -> dict[str, Any]:
         "reason": admission.reason,
         "message": admission.message,
         "in_the_way": list(admission.in_the_way),
+        "scheduler": {"insufficient": list(answer.short_of), "not_known": list(answer.not_known)},
         "containers": containers,
         "remarks": [{"field": r.field, "reason": r.reason, "value": r.value} for r in answer.remarks],
     }

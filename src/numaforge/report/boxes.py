@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -71,6 +72,16 @@ def fitted(candidates: Iterable[str], width: float, size: float, bold: bool = Fa
     while last and text_width(last + ELLIPSIS, size, bold) > width:
         last = last[:-1]
     return last.rstrip(" ,·") + ELLIPSIS if last else ""
+
+
+def broken(text: str, width: float, size: float) -> list[str]:
+    """Return a text in lines that fit into `width`, broken after commas and spaces; a longer piece is cut."""
+    lines = [""]
+    for piece in re.findall(r"[^, ]*[, ]*", text):
+        if lines[-1] and text_width(lines[-1] + piece.rstrip(" "), size) > width:
+            lines.append("")
+        lines[-1] += piece
+    return [fitted([line.rstrip(" ")], width, size) for line in lines]
 
 
 def _character_width(character: str) -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -111,12 +110,4 @@ def _place(finding: Finding) -> str:
     return "  ".join(filter(None, (where, finding.where if finding.where != finding.file else None)))
 
 
-def _json_text(report: Report) -> str:
-    return json.dumps(to_document(report), indent=2)
-
-
-def _sarif_text(report: Report) -> str:
-    return json.dumps(to_sarif(report), indent=2)
-
-
-RENDERERS = {"table": as_text, "json": _json_text, "sarif": _sarif_text}
+DOCUMENTS = {"json": to_document, "sarif": to_sarif}

@@ -28,6 +28,7 @@ from numaforge.report.wording import (
     nic_label,
     nic_speed,
     pcie_link,
+    rdma_roles,
     slicing_in_force,
 )
 from numaforge.topology.links import (
@@ -40,7 +41,7 @@ from numaforge.topology.model import Gpu, Nic, NodeTopology, NvlinkDomain
 
 _LEAST_CHIP_WIDTH = 150.0
 _GAP = 6.0
-_SMALL_CHIP = 62.0  # holds "GPU15" and "18 links"
+SMALL_CHIP = 62.0  # holds "GPU15" and "18 links"
 _BAR = 20.0
 _STUB = 10.0  # how long a line between a bar and a chip is
 
@@ -59,7 +60,8 @@ def devices_box(devices: Sequence[Device], topology: NodeTopology, inner: float)
         device.pci_address: pcie_switches(topology.pci_paths.get(device.pci_address, ()))
         for device in devices
     }
-    content = stacked(_below(devices, paths, gpu_names(topology.gpus), inner), _GAP)
+    names = gpu_names(topology.gpus) | rdma_roles(topology)
+    content = stacked(_below(devices, paths, names, inner), _GAP)
     return Box(("devices",), inner, bottom(content), children=tuple(content))
 
 
@@ -127,7 +129,8 @@ def _device(device: Device, names: Mapping[str, str], width: float) -> Box:
         details = [device.pci_address, memory, slicing_in_force(device), pcie_link(device.link)]
         return _chip("gpu", f"{names[device.pci_address]} {gpu_label(device)}", details, width)
     if isinstance(device, Nic):
-        return _chip("nic", nic_label(device), [device.pci_address, nic_speed(device)], width)
+        role = names.get(device.rdma_device or "", "")
+        return _chip("nic", nic_label(device), [role, device.pci_address, nic_speed(device)], width)
     return _chip("accelerator", accelerator_label(device), [device.pci_address, device.driver or ""], width)
 
 
@@ -161,7 +164,11 @@ def links_box(topology: NodeTopology, width: float) -> Box | None:
     parts += [_bar(["XGMI"], gpus, names, inner) for gpus in hives.values() if len(gpus) > 1]
     if not parts:
         return None
-    label = "Links between GPUs"
+    return panel("Links between GPUs", parts, width)
+
+
+def panel(label: str, parts: Sequence[Box], width: float) -> Box:
+    """Return a box as wide as the machine, with a heading and parts below each other."""
     top = PADDING + HEADING * LINE
     content = stacked(parts, 2 * _GAP)
     return Box(
@@ -205,8 +212,8 @@ def _bar(
     fabric: str | None = None,
 ) -> Box:
     """A bar with a line to each GPU below it; more GPUs than fit beside each other take another bar."""
-    chips = [_small_chip(names[gpu.pci_address], gpu.nvlink_peers.get("switch")) for gpu in gpus]
-    columns = max(1, int((inner + _GAP) // (_SMALL_CHIP + _GAP)))
+    chips = [small_chip(names[gpu.pci_address], _links(gpu)) for gpu in gpus]
+    columns = max(1, int((inner + _GAP) // (SMALL_CHIP + _GAP)))
     title = joined([labels[-1], fabric or ""])
     rows = [
         _bar_row(labels, chips[start : start + columns], inner, title)
@@ -218,12 +225,12 @@ def _bar(
 
 def _bar_row(labels: Sequence[str], chips: Sequence[Box], inner: float, title: str) -> Box:
     named = min(inner, text_width(labels[0], BODY, bold=True) + 16)
-    width = max(len(chips) * (_SMALL_CHIP + _GAP) - _GAP, named)
+    width = max(len(chips) * (SMALL_CHIP + _GAP) - _GAP, named)
     step = (width + _GAP) / len(chips)
-    first = (step - _GAP - _SMALL_CHIP) / 2
+    first = (step - _GAP - SMALL_CHIP) / 2
     placed = [chip.at(first + number * step, _BAR + _STUB) for number, chip in enumerate(chips)]
     lines = [
-        Box(("gpu-link",), 3, _STUB, x=chip.x + _SMALL_CHIP / 2 - 1.5, y=_BAR, title=chip.title)
+        Box(("gpu-link",), 3, _STUB, x=chip.x + SMALL_CHIP / 2 - 1.5, y=_BAR, title=chip.title)
         for chip in placed
     ]
     label = fitted(labels, width - 16, BODY, bold=True)
@@ -232,33 +239,38 @@ def _bar_row(labels: Sequence[str], chips: Sequence[Box], inner: float, title: s
     return Box(("group",), width, bottom(placed), children=(bar, *lines, *placed))
 
 
+def _links(gpu: Gpu) -> str:
+    count = gpu.nvlink_peers.get("switch", 0)
+    return counted(count, "link") if count else ""
+
+
 def _pair(one: str, other: str, count: int) -> Box:
     """Two GPUs with a line between them, and above it how many NVLinks it stands for."""
     label = f"NV{count}"
     length = text_width(label, SMALL) + 10
-    chips = (_small_chip(one, None), _small_chip(other, None).at(_SMALL_CHIP + length, 0))
+    chips = (small_chip(one), small_chip(other).at(SMALL_CHIP + length, 0))
     height = chips[0].height
     line = Box(
         ("gpu-link",),
         length,
         3,
-        x=_SMALL_CHIP,
+        x=SMALL_CHIP,
         y=height / 2,
         title=f"{one} and {other}: {counted(count, 'NVLink')}",
     )
-    text = Text(label, _SMALL_CHIP + length / 2, height / 2 - 4, SMALL, anchor="middle")
-    return Box(("group",), 2 * _SMALL_CHIP + length, height, texts=(text,), children=(*chips, line))
+    text = Text(label, SMALL_CHIP + length / 2, height / 2 - 4, SMALL, anchor="middle")
+    return Box(("group",), 2 * SMALL_CHIP + length, height, texts=(text,), children=(*chips, line))
 
 
-def _small_chip(name: str, links: int | None) -> Box:
-    told = counted(links, "link") if links else ""
-    room, middle = _SMALL_CHIP - 6, _SMALL_CHIP / 2
+def small_chip(name: str, told: str = "", kind: str = "gpu", width: float = SMALL_CHIP) -> Box:
+    """Return a chip with a name, and below it a few words where there are any."""
+    room, middle = width - 6, width / 2
     texts = [Text(fitted([name], room, BODY, bold=True), middle, 14.5, BODY, anchor="middle", bold=True)]
     if told:
         texts.append(Text(fitted([told], room, SMALL), middle, 27, SMALL, anchor="middle", muted=True))
     return Box(
-        ("device", "gpu"),
-        _SMALL_CHIP,
+        ("device", kind),
+        width,
         33.0 if told else 22.0,
         title=joined([name, told]),
         texts=tuple(texts),

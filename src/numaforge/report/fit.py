@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from numaforge.report.admit import in_the_way
@@ -33,6 +33,7 @@ def fit_document(report: FitReport) -> dict[str, Any]:
         ],
         "left": _free_document(free) if free else None,
         "advice": [{"change": advice.change, "pods": advice.pods} for advice in report.advice],
+        "not_tried": report.not_tried,
     }
 
 
@@ -51,7 +52,12 @@ def shape_documents(resource: str | None, shapes: Iterable[LargestShape]) -> lis
 
 
 def fit_tables(
-    node: str, pod: str, report: FitReport, resource: str | None, shapes: Iterable[LargestShape]
+    node: str,
+    pod: str,
+    report: FitReport,
+    resource: str | None,
+    shapes: Iterable[LargestShape],
+    unknown: Sequence[str] = (),
 ) -> RenderableType:
     """Return what fits on one node: by policy, what is left over, what would help, the largest shapes."""
     from rich.console import Group
@@ -62,6 +68,7 @@ def fit_tables(
     configured = report.configured
     parts: list[RenderableType] = [
         Text.assemble((node, "bold"), f"  {counted(configured.pods, 'pod')} of {pod}"),
+        *([Text(f"not known of this machine, so not counted: {', '.join(unknown)}")] if unknown else []),
         Text(""),
         _policy_table(configured, report.alternatives),
     ]
@@ -70,9 +77,37 @@ def fit_tables(
     if report.advice:
         lines = [f"  {counted(each.pods, 'pod')} with {each.change}" for each in report.advice]
         parts += [Text(""), Text("What would help", style="bold"), Text("\n".join(lines))]
+    if report.not_tried:
+        parts += [Text(""), Text(report.not_tried)]
     if resource and shapes:
         parts += [Text(""), Text(f"Largest Guaranteed pod by {resource}", style="bold"), _shape_table(shapes)]
     return Group(*parts, Text(""))
+
+
+def hosts_table(reports: Iterable[tuple[str, FitReport]], pod: str) -> RenderableType:
+    """Return the nodes beside each other, the one with room for most pods first, and what all hold."""
+    from rich.console import Group
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    for heading in ("node", "pods", "runs out", "pods at best", "with"):
+        table.add_column(heading, justify="right" if heading.startswith("pods") else "left")
+    ordered = sorted(reports, key=lambda report: -report[1].configured.pods)
+    for node, report in ordered:
+        configured = report.configured
+        best = report.advice[0] if report.advice else None
+        table.add_row(
+            node,
+            str(configured.pods),
+            configured.error or in_the_way(configured.runs_out),
+            str(best.pods) if best else "",
+            best.change if best else "",
+        )
+    total = sum(report.configured.pods for _, report in ordered)
+    room = sum(bool(report.configured.pods) for _, report in ordered)
+    said = f"all {len(ordered)} nodes together: {total} pods of {pod}, on {room} of them"
+    return Group(Text("Nodes compared", style="bold"), table, Text(said))
 
 
 def _policy_table(configured: Fit, alternatives: Iterable[Fit]) -> RenderableType:

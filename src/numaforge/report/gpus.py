@@ -88,15 +88,16 @@ def _faults(gpu: Gpu, _: NodeTopology) -> str:
 
 def _users(gpu: Gpu, topology: NodeTopology) -> str:
     """Say who uses a GPU: pods by name, then units, then processes."""
-    pods = set(pods_on(topology.device_holders or (), uuids_of(gpu)))
-    others = set()
+    given = set(pods_on(topology.device_holders or (), uuids_of(gpu)))
+    pods, others = set(), set()
     for pid in gpu.pids:
         process = topology.gpu_processes.get(pid)
         if process is not None and process.pod is not None:
             pods.add(process.pod)
         else:
             others.add((process and (process.unit or process.name)) or f"process {pid}")
-    return some_of(sorted(pods) + sorted(others))
+    doubt = " (may have ended)" if topology.holders_doubt else ""
+    return some_of(sorted(pods | {f"{pod}{doubt}" for pod in given - pods}) + sorted(others))
 
 
 def _silence(gpu: Gpu, _: NodeTopology) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from math import ceil, log
 
 from numaforge.cpulist import format_cpulist
@@ -20,12 +21,15 @@ from numaforge.report.boxes import (
     Box,
     Text,
     bottom,
+    broken,
     fitted,
     in_grid,
     stacked,
     text_width,
 )
 from numaforge.report.device_boxes import all_devices, devices_box, links_box
+from numaforge.report.rails import rails_box
+from numaforge.report.sums import Grain
 from numaforge.report.wording import counted, cpu_counts, human_bytes, joined, memory_and_devices
 from numaforge.topology.links import gpu_memory_nodes, gpu_names
 from numaforge.topology.model import Core, CpuSet, L3Cache, NodeTopology, NumaNode
@@ -58,12 +62,12 @@ class _Cell:
 
 @dataclass(frozen=True)
 class _MemoryPart:
-    """A part of a NUMA node's memory: its kind (a class), its name, its size in bytes, and that in words."""
+    """A part of a NUMA node's memory: its kind (a class), its name, its size, its pages where it has any."""
 
     kind: str
     label: str
-    count: int
-    numbers: str
+    size_bytes: int
+    pages: int | None = None
 
 
 @dataclass(frozen=True)
@@ -155,9 +159,9 @@ def _heading(topology: NodeTopology, plan: NodePlan | None, width: float) -> Box
     if profile_shown:
         texts.append(Text(profile_shown, width, TITLE, HEADING, anchor="end"))
     baseline = TITLE + 4.0
-    for line in lines:
+    for line in chain.from_iterable(broken(line, width, BODY) for line in lines):
         baseline += BODY * LINE
-        texts.append(Text(fitted([line], width, BODY), 0, baseline, BODY, muted=True))
+        texts.append(Text(line, 0, baseline, BODY, muted=True))
     return Box(("heading",), width, baseline + 4, title=joined([name, profile, *lines]), texts=tuple(texts))
 
 
@@ -194,6 +198,7 @@ _LEGEND = {
     ("nic",): "NIC",
     ("pcie-switch",): "PCIe switch",
     ("gpu-switch", "gpu-link"): "NVLink, XGMI",
+    ("rail-link",): "rail",
 }
 
 
@@ -252,7 +257,11 @@ def _machine(topology: NodeTopology, plan: NodePlan | None) -> Box:
     if empty:
         memory_only.append(_empty_numa_nodes(empty, inner))
     machine = _package_grid(packages, memory_only)
-    below = (_devices_elsewhere(topology, set(drawn), machine.width), links_box(topology, machine.width))
+    below = (
+        _devices_elsewhere(topology, set(drawn), machine.width),
+        links_box(topology, machine.width),
+        rails_box(topology, machine.width),
+    )
     content = stacked([machine, *(box for box in below if box is not None)], _GAP)
     return Box(("machine",), machine.width, bottom(content), children=tuple(content))
 
@@ -573,7 +582,8 @@ def _state(cpu: int, reserved: CpuSet | None) -> str:
 def _memory(node: NumaNode, planned: NumaNodePlan | None, has_plan: bool, inner: float) -> Box:
     total = planned.memory_bytes if planned is not None else node.memory_bytes
     parts = _memory_parts(node, planned, has_plan)
-    total_shown = human_bytes(total)
+    grain = Grain.of(total or 0)
+    total_shown = "unknown" if total is None else grain.shown(grain.rounded(total))
     texts = (
         Text("Memory", 0, BODY, BODY, bold=True),
         Text(total_shown, inner, BODY, BODY, anchor="end", bold=True),
@@ -581,8 +591,8 @@ def _memory(node: NumaNode, planned: NumaNodePlan | None, has_plan: bool, inner:
     top = BODY * LINE
     children = [_bar(parts, total, inner).at(0, top)] if total else []
     y = top + (18 if total else 0)
-    for part in parts:
-        row = _memory_row(part, inner)
+    for part, grains in zip(parts, grain.parts([part.size_bytes for part in parts]), strict=True):
+        row = _memory_row(part, grain.shown(grains), inner)
         children.append(row.at(0, y))
         y += row.height + 2
     return Box(
@@ -596,56 +606,43 @@ def _memory(node: NumaNode, planned: NumaNodePlan | None, has_plan: bool, inner:
 
 
 def _memory_parts(node: NumaNode, planned: NumaNodePlan | None, has_plan: bool) -> list[_MemoryPart]:
-    pages = (
-        dict(planned.hugepages)
-        if planned is not None
-        else {size: pool.total for size, pool in node.hugepages.items()}
-    )
-    parts = []
-    if planned is not None:
-        parts.append(
-            _MemoryPart(
-                "memory-reserved",
-                "reserved",
-                planned.reserved_memory_bytes,
-                human_bytes(planned.reserved_memory_bytes),
-            )
-        )
-    for size, count in sorted(pages.items(), key=lambda pool: parse_bytes(pool[0])):
+    if planned is None:
+        pools = [(size, pool.total, "") for size, pool in node.hugepages.items()]
+    else:
+        pools = [(size, count, "") for size, count in planned.hugepages.items()]
+        pools += [(size, count, " (there)") for size, count in planned.other_hugepages.items()]
+    parts = [_MemoryPart("memory-reserved", "reserved", planned.reserved_memory_bytes)] if planned else []
+    for size, count, remark in sorted(pools, key=lambda pool: parse_bytes(pool[0])):
         kind = f"memory-hugepages-{size}" if size in ("2Mi", "1Gi") else "memory-hugepages"
-        used = count * parse_bytes(size)
-        parts.append(_MemoryPart(kind, f"hugepages {size}", used, f"{count} = {human_bytes(used)}"))
-    parts = [part for part in parts if part.count]
+        parts.append(_MemoryPart(kind, f"hugepages {size}{remark}", count * parse_bytes(size), count))
+    parts = [part for part in parts if part.size_bytes]
     if planned is not None:
-        left = planned.allocatable_memory_bytes
-        parts.append(_MemoryPart("memory-pods", "for pods", left, human_bytes(left)))
+        parts.append(_MemoryPart("memory-pods", "for pods", planned.allocatable_memory_bytes))
     elif node.memory_bytes:
-        left = max(0, node.memory_bytes - sum(part.count for part in parts))
-        label = "not in the plan" if has_plan else "ordinary pages"
-        parts.append(_MemoryPart("memory-free", label, left, human_bytes(left)))
+        left = max(0, node.memory_bytes - sum(part.size_bytes for part in parts))
+        parts.append(_MemoryPart("memory-free", "not in the plan" if has_plan else "ordinary pages", left))
     return parts
 
 
 def _bar(parts: Sequence[_MemoryPart], total: int, inner: float) -> Box:
     """A bar as wide as the NUMA node: every part at least three pixels, the widest gives what that takes."""
-    shown = [part for part in parts if part.count > 0]
-    scale = inner / max(total, sum(part.count for part in shown))
-    widths = [max(3.0, part.count * scale) for part in shown]
+    shown = [part for part in parts if part.size_bytes > 0]
+    scale = inner / max(total, sum(part.size_bytes for part in shown))
+    widths = [max(3.0, part.size_bytes * scale) for part in shown]
     over = sum(widths) - inner
     if widths and over > 0:
         widths[widths.index(max(widths))] -= over
     x, children = 0.0, []
     for part, width in zip(shown, widths, strict=True):
-        children.append(
-            Box(("bar-part", part.kind), width, 14, x=x, title=f"{part.label} {format_bytes(part.count)}")
-        )
+        title = f"{part.label} {format_bytes(part.size_bytes)}"
+        children.append(Box(("bar-part", part.kind), width, 14, x=x, title=title))
         x += width
     return Box(("bar",), inner, 14, children=tuple(children))
 
 
-def _memory_row(part: _MemoryPart, inner: float) -> Box:
+def _memory_row(part: _MemoryPart, size: str, inner: float) -> Box:
     swatch = 9.0
-    numbers = fitted([part.numbers], inner * 0.6, SMALL)
+    numbers = fitted([size if part.pages is None else f"{part.pages} = {size}"], inner * 0.6, SMALL)
     label = fitted([part.label], inner - swatch - 12 - text_width(numbers, SMALL), SMALL)
     return Box(
         ("memory-row",),

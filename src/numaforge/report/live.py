@@ -11,13 +11,13 @@ from types import TracebackType
 from typing import Protocol, Self
 
 import click
-from rich.console import Console, Group, RenderableType
+from rich.console import Group, RenderableType
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
 from numaforge.report.summary import AS_WISHED, STYLES, counts_of, grouped_by_reason, without_name
-from numaforge.report.terminal import Screen, plain, screen
+from numaforge.report.terminal import Screen, console, plain, screen
 from numaforge.report.wording import ELLIPSIS, some_of
 from numaforge.rollout.fleet import Fleet
 from numaforge.rollout.outcome import Progress
@@ -62,9 +62,9 @@ class LiveView:
         self._lines = _Lines(self.clock)
 
     def __enter__(self) -> Self:
-        console = Console(stderr=True, highlight=False)
-        if not self.as_json and console.is_terminal:
-            self._live = Live(console=console, refresh_per_second=4, transient=True)
+        screen = console(stderr=True)
+        if not self.as_json and screen.is_terminal:
+            self._live = Live(console=screen, refresh_per_second=4, transient=True)
             self._live.start()
         return self
 

@@ -37,6 +37,7 @@ def matrix_document(matrix: LinkMatrix) -> dict[str, Any]:
                 "cpu_affinity": None if device.cpus is None else format_cpulist(device.cpus),
                 "numa_node": device.numa_node,
                 "memory_numa_node": device.memory_numa_node,
+                "management": device.management,
             }
             for device in matrix.devices
         ],
@@ -113,12 +114,15 @@ def _affinity_columns(devices: Sequence[LinkedDevice]) -> Iterator[Column]:
 def _device_columns(devices: Sequence[LinkedDevice]) -> Iterator[Column]:
     yield [f"  {device.name}" for device in devices]
     yield [device.device.pci_address for device in devices]
-    yield [device.label for device in devices]
+    yield [f"{device.label}{' (management)' if device.management else ''}" for device in devices]
 
 
 def _legend_columns(matrix: LinkMatrix) -> Iterator[Column]:
     shown = {re.sub(r"^NV\d+$", "NV#", link or _UNKNOWN) for row in matrix.links for link in row}
     legend = {**LEGEND, _UNKNOWN: "not known: the firmware does not tell where they are"}
+    if any(device.management for device in matrix.devices):
+        legend["(management)"] = "manages NVSwitches: no traffic of workloads, on no rail"
+        shown.add("(management)")
     used = {mark: meaning for mark, meaning in legend.items() if mark in shown}
     yield [f"  {mark}" for mark in used]
     yield list(used.values())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from rich.console import Group, RenderableType
@@ -11,7 +11,9 @@ from rich.table import Table
 from rich.text import Text
 
 from numaforge.kubelet.config.comparison import meaning
-from numaforge.report.summary import grouped_by_reason
+from numaforge.report.hostnames import folded
+from numaforge.report.moves import condensed
+from numaforge.report.summary import grouped_by_reason, without_name
 from numaforge.report.terminal import plain
 from numaforge.report.wording import counted, some_of
 from numaforge.rollout.launch import Survey
@@ -23,6 +25,9 @@ from numaforge.rollout.slots import Slot
 _ROWS = 12
 """The longest table of nodes that leaves room for what else there is to say on one screen."""
 _FEW = 4
+_GROUPS = 3
+_LINES_OF_CHANGES = 9
+"""How many groups of hosts, and lines of what changes on them all, leave room for the rest on one screen."""
 
 
 def _text(text: object, style: str = "") -> Text:
@@ -38,16 +43,44 @@ def outlook_tables(
     budget = f"out of service together at most: {options.max_unavailable}"
     parts: list[RenderableType] = [Text(f"{restarts}; {budget}", style="bold"), Text("")]
     parts += [_turns(ahead)] if verbose or len(ahead) <= _ROWS else _order(ahead)
-    alike: dict[tuple[str, ...], list[str]] = {}
-    for each in ahead:
-        changes = (*each.needs.sentences, *(f"Allocatable {line}" for line in _changes(each)), *_labels(each))
-        alike.setdefault(changes, []).append(each.needs.host)
-    for lines, hosts in alike.items():
-        parts += [Text(""), _text(", ".join(hosts) if verbose else some_of(hosts), "bold")]
-        parts += [_text(f"  {line}") for line in lines]
+    parts += _changes_of_groups(_alike(ahead), verbose=verbose)
     silent = grouped_by_reason(survey.silent)
     parts += [_text(f"{some_of(hosts)} did not answer: {why}", "yellow") for why, hosts in silent]
     return Group(*parts)
+
+
+def _alike(ahead: Sequence[NodeOutlook]) -> list[tuple[list[str], list[str]]]:
+    """Return what changes and on which hosts; what most have in common first."""
+    groups: dict[tuple[str, ...], list[tuple[list[str], str]]] = {}
+    for each in ahead:
+        allocatable = (f"Allocatable {line}" for line in _changes(each))
+        lines = [*condensed(each.needs.sentences), *allocatable, *_labels(each)]
+        shared = tuple(without_name(line, each.needs.host) for line in lines)
+        groups.setdefault(shared, []).append((lines, each.needs.host))
+    ordered = sorted(groups.items(), key=lambda group: -len(group[1]))
+    return [
+        (found[0][0] if len(found) == 1 else [*shared], [host for _, host in found])
+        for shared, found in ordered
+    ]
+
+
+def _changes_of_groups(
+    groups: Sequence[tuple[list[str], list[str]]], *, verbose: bool
+) -> Iterator[RenderableType]:
+    """Yield what changes, a group of hosts after the other; without `verbose`, as much as fits a screen."""
+    shown = len(groups) if verbose else _GROUPS
+    most = None if verbose else max(2, _LINES_OF_CHANGES // max(1, min(len(groups), shown)))
+    for lines, hosts in groups[:shown]:
+        yield Text("")
+        yield _text(
+            ", ".join(hosts) if verbose else f"{counted(len(hosts), 'host')}: {folded(hosts)}", "bold"
+        )
+        yield from (_text(f"  {line}") for line in lines[:most])
+        if most is not None and len(lines) > most:
+            yield _text(f"  and {counted(len(lines) - most, 'more change')}; --verbose names them")
+    if left := groups[shown:]:
+        names = folded(host for _, hosts in left for host in hosts)
+        yield _text(f"and {counted(len(left), 'more group')}: {names}")
 
 
 def _turns(ahead: Sequence[NodeOutlook]) -> Table:
@@ -88,7 +121,7 @@ def _changes(each: NodeOutlook) -> list[str]:
 
 
 def _labels(each: NodeOutlook) -> list[str]:
-    return [f"label {name}: {now or 'none'} -> {then}" for name, (now, then) in each.labels.items()]
+    return [f"label {name}: {now or 'none'} -> {then or 'none'}" for name, (now, then) in each.labels.items()]
 
 
 def outlook_document(ahead: Sequence[NodeOutlook], survey: Survey) -> dict[str, Any]:

@@ -37,19 +37,48 @@ text { font-family: Inter, Helvetica, Arial, 'Liberation Sans', 'DejaVu Sans', s
 .pcie-switch { fill: #f6f8fa; stroke: #57606a; stroke-dasharray: 2 2; }
 .gpu-switch { fill: #d5eee6; stroke: #00795c; }
 .gpu-link { fill: #00795c; }
+.rail-link { fill: #a6467d; }
 .on-reserved { font-weight: 600; stroke: #fde9c9; stroke-width: 2.4; paint-order: stroke; }
+.hatched-ground { fill: #fde9c9; }
+.dotted-ground { fill: #d3efe6; }
+.crossed-ground { fill: #f7e3ee; }
+.lined-ground { fill: #fbf8d6; }
+""".strip()
+
+# What differs where a page asks for dark colours.
+_DARK_STYLE = """
+text { fill: #e6edf3; }
+.muted { fill: #9da7b3; }
+.canvas, .numa-node, .core, .bar { fill: #0d1117; }
+.package, .l3, .pcie-switch { fill: #161b22; }
+.package, .numa-node, .core, .bar, .swatch, .pcie-switch { stroke: #768390; }
+.l3 { stroke: #373e47; }
+.cpu, .memory-free { fill: #373e47; }
+.cpu-allocatable, .memory-pods { fill: #17456b; }
+.cpu-reserved { stroke: #e69f00; }
+.gpu { fill: #10291f; stroke: #3fb68b; }
+.accelerator { fill: #12243a; stroke: #56b4e9; }
+.nic { fill: #2c1826; stroke: #d884b4; }
+.gpu-switch { fill: #14402f; stroke: #3fb68b; }
+.gpu-link { fill: #3fb68b; }
+.rail-link { fill: #d884b4; }
+.on-reserved { stroke: #4a3208; }
+.hatched-ground { fill: #4a3208; }
+.dotted-ground { fill: #0b3b2c; }
+.crossed-ground { fill: #40203a; }
+.lined-ground { fill: #38350c; }
 """.strip()
 
 _PATTERNS = """
 <pattern id="hatched" width="5" height="5" patternUnits="userSpaceOnUse" patternTransform="rotate(45)">\
-<rect width="5" height="5" fill="#fde9c9"/><rect width="1.8" height="5" fill="#e69f00"/></pattern>
+<rect class="hatched-ground" width="5" height="5"/><rect width="1.8" height="5" fill="#e69f00"/></pattern>
 <pattern id="dotted" width="5" height="5" patternUnits="userSpaceOnUse">\
-<rect width="5" height="5" fill="#d3efe6"/><circle cx="2.5" cy="2.5" r="1.3" fill="#009e73"/></pattern>
+<rect class="dotted-ground" width="5" height="5"/><circle cx="2.5" cy="2.5" r="1.3" fill="#009e73"/></pattern>
 <pattern id="crossed" width="6" height="6" patternUnits="userSpaceOnUse" patternTransform="rotate(45)">\
-<rect width="6" height="6" fill="#f7e3ee"/><path d="M0 3H6M3 0V6" stroke="#cc79a7" stroke-width="1.3"/>\
-</pattern>
+<rect class="crossed-ground" width="6" height="6"/>\
+<path d="M0 3H6M3 0V6" stroke="#cc79a7" stroke-width="1.3"/></pattern>
 <pattern id="lined" width="4" height="4" patternUnits="userSpaceOnUse">\
-<rect width="4" height="4" fill="#fbf8d6"/><rect width="4" height="1.4" fill="#a89b00"/></pattern>
+<rect class="lined-ground" width="4" height="4"/><rect width="4" height="1.4" fill="#a89b00"/></pattern>
 """.strip()
 
 _ROUNDED = {"package": 8, "numa-node": 6, "l3": 4, "core": 3, "thread": 2, "swatch": 2}
@@ -77,7 +106,7 @@ def _document(picture: Picture) -> Iterator[str]:
     )
     yield f'<title id="title">{_escaped(picture.title)}</title>'
     yield f'<desc id="desc">{_escaped(picture.description)}</desc>'
-    yield f"<style>{_STYLE}</style>"
+    yield f"<style>{_STYLE}\n@media (prefers-color-scheme: dark) {{\n{_DARK_STYLE}\n}}</style>"
     yield f"<defs>{_PATTERNS}</defs>"
     yield from _box(picture.root)
     yield "</svg>"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby
@@ -19,10 +20,12 @@ from numaforge.planning.model import (
     NumaNodePlan,
     PredictedAllocatable,
 )
-from numaforge.quantity import format_bytes, parse_bytes
+from numaforge.quantity import format_bytes, format_millis, parse_bytes
 from numaforge.report.columns import add_row, columns
 from numaforge.report.gpus import driver_words, gpu_notes
 from numaforge.report.mig import geometry_section
+from numaforge.report.rails import rail_table
+from numaforge.report.sums import Grain
 from numaforge.report.wording import (
     accelerator_label,
     counted,
@@ -37,13 +40,13 @@ from numaforge.report.wording import (
     wrapped_cpulist,
 )
 from numaforge.topology.links import gpu_memory_nodes, gpu_names
-from numaforge.topology.model import Accelerator, Gpu, L3Cache, Nic, NodeTopology, NumaNode
+from numaforge.topology.model import Accelerator, Gpu, L3Cache, Nic, NodeTopology, NumaNode, why_no_version
 
 _CPULIST_WIDTH = 16  # the table of a plan has two of them side by side, and 80 columns
 
 
 def topology_tables(topology: NodeTopology) -> RenderableType:
-    """Return what is there: the machine, its NUMA nodes, GPUs and NICs."""
+    """Return what is there: the machine, its NUMA nodes, GPUs, NICs and rails."""
     parts: list[RenderableType] = [
         _title(topology.hostname or "this machine", _system(topology)),
         Text(joined(cpu_counts(topology))),
@@ -58,6 +61,8 @@ def topology_tables(topology: NodeTopology) -> RenderableType:
         parts += [Text(""), _accelerator_table(topology.accelerators)]
     if topology.nics:
         parts += [Text(""), _nic_table(topology.nics)]
+    if topology.rdma_devices:
+        parts += [Text(""), rail_table(topology)]
     return Group(*parts)
 
 
@@ -76,6 +81,8 @@ def plan_tables(plan: NodePlan, machine: NodeTopology | None = None) -> Renderab
     ]
     if plan.allocatable is not None:
         parts.append(_allocatable(plan.allocatable))
+    if plan.elsewhere:
+        parts += [Text(""), _elsewhere_table(plan)]
     if plan.largest_pods:
         parts += [Text(""), _largest_pod_table(plan.largest_pods)]
     if plan.mig.gpus:
@@ -144,8 +151,8 @@ def _cgroups(topology: NodeTopology) -> str:
 def _kubelet(topology: NodeTopology) -> str:
     kubelet = topology.kubelet
     if kubelet is None:
-        return "not installed"
-    return joined([kubelet.version or "version unknown", kubelet.config_file or "no config file"])
+        return why_no_version(kubelet)
+    return joined([kubelet.version or why_no_version(kubelet), kubelet.config_file or "no config file"])
 
 
 def _unreadable(paths: Sequence[str]) -> str:
@@ -196,13 +203,21 @@ def _distances(topology: NodeTopology) -> str:
     }
     inside: set[int] = set()
     across: set[int] = set()
+    without: set[int] = set()
     for node in topology.numa_nodes:
         for other, distance in node.distances.items():
-            if other != node.id:
-                (inside if packages[node.id] & packages.get(other, set()) else across).add(distance)
-    if len(inside) <= 1 and len(across) <= 1:
+            theirs = packages.get(other, set())
+            if other == node.id:
+                continue
+            if not packages[node.id] or not theirs:
+                without.add(distance)
+            elif packages[node.id] & theirs:
+                inside.add(distance)
+            else:
+                across.add(distance)
+    if all(len(distances) <= 1 for distances in (inside, across, without)):
         phrases = [*(f"{d} inside a package" for d in inside), *(f"{d} between packages" for d in across)]
-        return ", ".join(phrases)
+        return ", ".join([*phrases, *(f"{d} to NUMA nodes without CPUs" for d in without)])
     return "; ".join(_distances_from(node) for node in topology.numa_nodes if len(node.distances) > 1)
 
 
@@ -291,52 +306,55 @@ def _numa_node(numa_node: int | None) -> str:
 
 
 def _planned_numa_node_table(plan: NodePlan) -> RenderableType:
+    grain = Grain.of(max((node.memory_bytes for node in plan.numa_nodes), default=0))
+    rows = [_memory_grains(node, grain) for node in plan.numa_nodes]
+    memory, reserved, for_pods = (grain.number(sum(row[column] for row in rows)) for column in range(3))
     table = columns(show_footer=True)
     table.add_column("NUMA", "all", justify="right")
     for header, cpus in (("Reserved CPUs", plan.cpus.reserved), ("CPUs for pods", plan.cpus.allocatable)):
         table.add_column(header, counted(len(cpus), "CPU"), no_wrap=True)
-    table.add_column(
-        "Memory", _sum(node.memory_bytes for node in plan.numa_nodes), justify="right", no_wrap=True
-    )
-    table.add_column(
-        "Reserved",
-        _sum(node.reserved_memory_bytes for node in plan.numa_nodes),
-        justify="right",
-        no_wrap=True,
-    )
-    sizes = {size for node in plan.numa_nodes for size in node.hugepages}
-    totals = {size: sum(node.hugepages.get(size, 0) for node in plan.numa_nodes) for size in sizes}
-    table.add_column("Hugepages", _pages(totals), no_wrap=True)
-    table.add_column(
-        "For pods",
-        _sum(node.allocatable_memory_bytes for node in plan.numa_nodes),
-        justify="right",
-        no_wrap=True,
-    )
-    for node in plan.numa_nodes:
-        add_row(table, *_planned_numa_node(node))
+    table.add_column(f"Memory\n{grain.unit}", memory, justify="right", no_wrap=True)
+    table.add_column(f"Reserved\n{grain.unit}", reserved, justify="right", no_wrap=True)
+    totals = [_total([plan.hugepages, *(node.hugepages for node in plan.numa_nodes)])]
+    totals.append(_total(node.other_hugepages for node in plan.numa_nodes))
+    table.add_column("Hugepages", _planned_pools(*totals))
+    table.add_column(f"For pods\n{grain.unit}", for_pods, justify="right", no_wrap=True)
+    for node, grains in zip(plan.numa_nodes, rows, strict=True):
+        memory, reserved, for_pods = map(grain.number, grains)
+        add_row(
+            table,
+            str(node.id),
+            wrapped_cpulist(format_cpulist(node.reserved_cpus), _CPULIST_WIDTH) or "none",
+            wrapped_cpulist(format_cpulist(node.cpus - node.reserved_cpus), _CPULIST_WIDTH) or "none",
+            memory,
+            reserved,
+            _planned_pools(node.hugepages, node.other_hugepages),
+            for_pods,
+        )
     return table
 
 
-def _pages(pages: Mapping[str, int]) -> str:
-    ordered = sorted(pages.items(), key=lambda pool: parse_bytes(pool[0]))
-    return "\n".join(f"{count} x {size}" for size, count in ordered if count)
+def _memory_grains(node: NumaNodePlan, grain: Grain) -> tuple[int, int, int]:
+    """Memory, what is reserved of it, and what pods get; the rest is huge pages, shown as counts."""
+    reserved, for_pods = node.reserved_memory_bytes, node.allocatable_memory_bytes
+    rounded = grain.parts([reserved, for_pods, max(0, node.memory_bytes - reserved - for_pods)])
+    return grain.rounded(node.memory_bytes), rounded[0], rounded[1]
 
 
-def _planned_numa_node(node: NumaNodePlan) -> list[str]:
-    return [
-        str(node.id),
-        wrapped_cpulist(format_cpulist(node.reserved_cpus), _CPULIST_WIDTH) or "none",
-        wrapped_cpulist(format_cpulist(node.cpus - node.reserved_cpus), _CPULIST_WIDTH) or "none",
-        human_bytes(node.memory_bytes),
-        human_bytes(node.reserved_memory_bytes),
-        _pages(node.hugepages),
-        human_bytes(node.allocatable_memory_bytes),
-    ]
+def _total(pools: Iterable[Mapping[str, int]]) -> dict[str, int]:
+    counts: Counter[str] = Counter()
+    for each in pools:
+        counts.update(each)
+    return dict(counts)
 
 
-def _sum(sizes: Iterable[int]) -> str:
-    return human_bytes(sum(sizes))
+def _planned_pools(wanted: Mapping[str, int], other: Mapping[str, int]) -> str:
+    """The pages that are planned, and those that are there and stay, in lines."""
+    ordered = sorted(
+        [(parse_bytes(size), f"{count} x {size}") for size, count in wanted.items() if count]
+        + [(parse_bytes(size), f"{count} x {size} (there)") for size, count in other.items()]
+    )
+    return "\n".join(line for _, line in ordered)
 
 
 def _memory_sum(plan: NodePlan) -> Text:
@@ -354,7 +372,25 @@ def _allocatable(allocatable: PredictedAllocatable) -> Text:
     return Text.assemble(
         ("Allocatable predicted: ", "bold"),
         ", ".join(f"{name} {value}" for name, value in allocatable.quantities.items()),
+        f" ({human_bytes(allocatable.gpu_memory_bytes)} of the memory is that of GPUs)"
+        if allocatable.gpu_memory_bytes
+        else "",
     )
+
+
+def _elsewhere_table(plan: NodePlan) -> RenderableType:
+    """What is reserved here and what others reserve of such a machine, without the eviction threshold."""
+    table = columns()
+    table.add_column("Reserved", no_wrap=True)
+    table.add_column("CPUs", justify="right", no_wrap=True)
+    table.add_column("Memory", justify="right", no_wrap=True)
+    table.add_column("Source", overflow="fold")
+    here = plan.memory.kube_reserved_bytes + plan.memory.system_reserved_bytes
+    add_row(table, "by this plan", str(len(plan.cpus.reserved)), human_bytes(here), "the decisions below")
+    for other in plan.elsewhere:
+        cpus, memory = format_millis(other.cpu_millis), human_bytes(other.memory_bytes)
+        add_row(table, f"as {other.name} does", cpus, memory, other.source)
+    return table
 
 
 def _largest_pod_table(pods: Sequence[LargestPod]) -> RenderableType:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -12,9 +15,17 @@ from typing import TYPE_CHECKING
 
 import click
 
+from numaforge.errors import NumaforgeError
+
 # rich is imported by who prints with it: `--help` answers at once.
 if TYPE_CHECKING:
-    from rich.console import RenderableType
+    from rich.console import Console, RenderableType
+
+COLOUR = "numaforge.colour"
+QUIET = "numaforge.quiet"
+VERBOSE = "numaforge.verbose"
+AS_YAML = "numaforge.yaml"
+"""What the command line says about printing, by the name under which a command's context keeps it."""
 
 
 @dataclass(frozen=True)
@@ -32,24 +43,65 @@ def screen() -> Screen:
 
 
 def show(renderable: RenderableType, *, wrapped: bool = False) -> None:
-    """Print tables and text for people; `wrapped` is what has the lines of the screen already."""
+    """Print tables and text for people; `wrapped` is what has the lines of the screen already.
+
+    Tables are for 80 columns or more: a narrower terminal wraps their lines, where cells would be cut.
+    """
+    out = console()
+    out.width = max(out.width, Screen.width)
+    out.print(renderable, soft_wrap=wrapped)
+
+
+def console(*, stderr: bool = False) -> Console:
+    """Return where tables and progress are printed, with colours as the command line says."""
     from rich.console import Console
 
-    Console(highlight=False).print(renderable, soft_wrap=wrapped)
+    colour = _said(COLOUR)
+    if colour == "always":
+        return Console(stderr=stderr, highlight=False, force_terminal=True, no_color=False)
+    return Console(stderr=stderr, highlight=False, color_system=None if colour == "never" else "auto")
 
 
 def show_json(document: object) -> None:
-    """Print the JSON twin of what people see."""
-    click.echo(json.dumps(document, indent=2))
+    """Print the twin for programs of what people see: JSON, or YAML where the command line says so."""
+    if _said(AS_YAML):
+        import yaml
+
+        click.echo(yaml.safe_dump(document, sort_keys=False, allow_unicode=True), nl=False)
+    else:
+        shows_all = "utf" in (sys.stdout.encoding or "").lower()
+        click.echo(json.dumps(document, indent=2, ensure_ascii=not shows_all))
 
 
-def save(text: str, output: str | None) -> None:
-    """Write a text to a file and say so; without one, or for `-`, print it."""
+def save(content: str | bytes, output: str | None) -> None:
+    """Write a text, or bytes, to a file and say so; without one, or for `-`, print it.
+
+    Raises NumaforgeError where the file cannot be written, and leaves what was there.
+    """
     if output is None or output == "-":
-        click.echo(text, nl=False)
+        click.echo(content, nl=False)
         return
-    Path(output).write_text(text, encoding="utf-8")
-    click.echo(f"wrote {output}", err=True)
+    try:
+        _write(Path(output).resolve(), content if isinstance(content, bytes) else content.encode())
+    except OSError as error:
+        raise NumaforgeError(error.strerror or str(error), where=output) from error
+    if not _said(QUIET):
+        click.echo(f"wrote {output}", err=True)
+
+
+def _write(path: Path, content: bytes) -> None:
+    """Write a file whole or not at all; a pipe or a device is written into."""
+    if path.exists() and not path.is_file():
+        path.write_bytes(content)
+        return
+    staged = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        staged.write_bytes(content)
+        if path.exists():
+            shutil.copymode(path, staged)
+        staged.replace(path)
+    finally:
+        staged.unlink(missing_ok=True)
 
 
 def plain(text: object) -> str:
@@ -63,17 +115,44 @@ def plain(text: object) -> str:
     return "".join(shown)
 
 
+def verbosity() -> int:
+    """Return how much the command line wants to be told of what is done: 0, 1 for -v, 2 for -vv."""
+    said = _said(VERBOSE)
+    return said if isinstance(said, int) else 0
+
+
+def detail(text: str) -> None:
+    """Say on standard error what is done, where -v asks for it."""
+    if verbosity():
+        click.echo(plain(text), err=True)
+
+
+@contextmanager
+def step(what: str) -> Iterator[None]:
+    """Do what takes a moment; -v says how long it took."""
+    began = time.monotonic()
+    try:
+        yield
+    finally:
+        detail(f"{what}: {time.monotonic() - began:.2f} s")
+
+
 @contextmanager
 def progress(what: str) -> Iterator[Callable[[str], object]]:
     """Turn a spinner on standard error while a command waits, where that is a terminal.
 
-    Yields what says how far it is.
+    Yields what says how far it is; -v says how long it took.
     """
-    from rich.console import Console
+    screen = console(stderr=True)
+    with step(what):
+        if _said(QUIET) or not screen.is_terminal:
+            yield lambda _: None
+            return
+        with screen.status(what) as status:
+            yield lambda far: status.update(f"{what}: {far}" if far else what)
 
-    console = Console(stderr=True, highlight=False)
-    if not console.is_terminal:
-        yield lambda _: None
-        return
-    with console.status(what) as status:
-        yield lambda far: status.update(f"{what}: {far}" if far else what)
+
+def _said(name: str) -> object:
+    """What the command line says about printing; None outside of a command."""
+    context = click.get_current_context(silent=True)
+    return None if context is None else context.meta.get(name)

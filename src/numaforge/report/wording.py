@@ -68,20 +68,23 @@ def gpu_label(gpu: Gpu) -> str:
 
 
 def slices_label(gpu: Gpu) -> str:
-    """Return how a GPU is cut into slices: `MIG on`, `CPX NPS4`, `no` where it cannot be."""
+    """Return how a GPU is cut into slices: `MIG on`, `CPX NPS4 x8`, `no` where it cannot be."""
     slicing = slicing_of(gpu)
     if slicing is None:
         return "" if gpu.mig_capable is None else "no"
     if slicing.technique == "mig":
         return {"enabled": "MIG on", "disabled": "MIG off"}.get(slicing.mode or "", "MIG unknown")
-    return " ".join(mode for mode in (slicing.mode, slicing.memory_mode) if mode) or "unknown"
+    count = f"x{slicing.slices}" if slicing.slices and slicing.slices > 1 else None
+    return " ".join(filter(None, (slicing.mode, slicing.memory_mode, count))) or "unknown"
 
 
 def slicing_in_force(gpu: Gpu) -> str:
     """Return how a GPU is cut right now, `MIG`, `CPX NPS4`; nothing where it is whole or not known."""
     if gpu.mig_mode == "enabled":
         return "MIG"
-    return slices_label(gpu) if gpu.partition and gpu.partition.compute not in (None, "SPX") else ""
+    partition = gpu.partition
+    cut = partition and (partition.compute not in (None, "SPX") or (partition.count or 1) > 1)
+    return slices_label(gpu) if cut else ""
 
 
 def accelerator_label(accelerator: Accelerator) -> str:
@@ -98,6 +101,20 @@ def nic_speed(nic: Nic) -> str:
     """Return link layer and rate without the lane details: `InfiniBand 400 Gb/s`."""
     rate = (nic.rate or "").split(" (")[0].replace("Gb/sec", "Gb/s")
     return " ".join(part for part in (nic.link_layer, rate) if part)
+
+
+def rdma_roles(topology: NodeTopology) -> dict[str, str]:
+    """Return what RDMA devices are that are no usual NIC, by name: `VF of mlx5_0`, `manages NVSwitches`."""
+    owners = {device.pci_address: device.name for device in topology.rdma_devices if device.pci_address}
+    roles = {}
+    for device in topology.rdma_devices:
+        if device.management:
+            roles[device.name] = "manages NVSwitches"
+        elif device.physical_function is not None:
+            roles[device.name] = f"VF of {owners.get(device.physical_function, device.physical_function)}"
+        elif device.bond is not None:
+            roles[device.name] = device.bond
+    return roles
 
 
 def wrapped_cpulist(cpulist: str, width: int) -> str:

@@ -169,7 +169,10 @@ class EvictionAnswer:
 
 @dataclass(frozen=True)
 class Permission:
-    """A verb on a resource ("pods", or "pods/eviction"), in one namespace or in all (None)."""
+    """A verb on a resource ("pods", or "pods/eviction"), in one namespace or in all (None).
+
+    A resource that begins with a slash is a path of the API server ("/readyz").
+    """
 
     verb: str
     resource: str
@@ -216,6 +219,9 @@ class Cluster(Protocol):
 
     def disruption_budgets(self) -> list[DisruptionBudget]:
         """Return every PodDisruptionBudget of the cluster."""
+
+    def dynamic_mig(self, node: str = "") -> list[str]:
+        """Return the nodes, or this one, whose GPUs NVIDIA's DRA driver cuts as claims come (DynamicMIG)."""
 
     def leases(self) -> list[Lease]:
         """Return our Leases: those in our namespace that carry our label."""

@@ -105,7 +105,14 @@ def read_answer(lines: Sequence[str]) -> Mapping[str, Any]:
 
     Raises UnreadableConfigError where the kubelet refuses, SilentKubeletError where it does not answer now.
     """
-    said = json.loads(lines[-1])
+    try:
+        return _answer(lines[-1])
+    except (ValueError, KeyError, TypeError, AttributeError, IndexError, RecursionError) as error:
+        raise SilentKubeletError("the node answered something else than its kubelet's answer") from error
+
+
+def _answer(line: str) -> Mapping[str, Any]:
+    said = json.loads(line)
     if reason := said.get("unreadable"):
         raise UnreadableConfigError(reason)
     if reason := said.get("silent"):

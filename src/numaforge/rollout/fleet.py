@@ -6,13 +6,13 @@ cluster at the same time, with this program or a shard of the same inventory, sh
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from numaforge.errors import ExitCode, NumaforgeError
+from numaforge.ordering import natural
 from numaforge.rollout.budget import Budget, CachedPool, Usage
 from numaforge.rollout.cluster import ApiUnreachableError, Cluster, ClusterNode, Lease
 from numaforge.rollout.lead import Lead, states
@@ -26,7 +26,6 @@ from numaforge.rollout.steps import Clock, Steps
 _TICK_SECONDS = 2.0
 _LOOK_SECONDS = 30.0
 _UNREACHABLE_SECONDS = 900.0
-_NUMBERS = re.compile(r"(\d+)")
 
 _EXIT_CODES = {
     Ending.HELD: ExitCode.HELD,
@@ -103,11 +102,7 @@ class FleetReport:
 
 def in_order(members: Iterable[Member]) -> list[Member]:
     """Return members by name, with numbers as numbers: gpu-2 before gpu-10."""
-    return sorted(members, key=lambda member: _natural(member.host))
-
-
-def _natural(name: str) -> list[tuple[int, str]]:
-    return [(int(part), "") if part.isdigit() else (-1, part) for part in _NUMBERS.split(name)]
+    return sorted(members, key=lambda member: natural(member.host))
 
 
 @dataclass
@@ -314,7 +309,7 @@ class Fleet:
             domain = self.settings.budget.domain_of(node) if node else ""
             self._domain_of[member.host] = domain
             queues.setdefault(domain, []).append(member)
-        return dict(sorted(queues.items(), key=lambda item: _natural(item[0])))
+        return dict(sorted(queues.items(), key=lambda item: natural(item[0])))
 
     def _lost(self, nodes: Mapping[str, ClusterNode]) -> str | None:
         """Return a host that was changed and has stopped being Ready since."""

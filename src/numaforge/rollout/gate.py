@@ -13,6 +13,7 @@ from numaforge.node.transaction import Process
 from numaforge.planning.device_plugin.labels import OPERATOR_LABEL, OPERATOR_STATE_LABEL
 from numaforge.rollout.cluster import ApiUnreachableError, Cluster, ClusterNode
 from numaforge.rollout.configz import OwnConfig, SilentKubeletError, running_config
+from numaforge.rollout.labels import Labels
 from numaforge.rollout.patience import Patience
 from numaforge.rollout.steps import Clock, Steps
 
@@ -26,13 +27,23 @@ class Expected:
     """What the node is to be: fields of the running KubeletConfiguration, and Allocatable in quantities.
 
     With `all_gpus`, `allocatable` has all that NVIDIA's device plugin is to advertise: nothing else may be
-    there. `labels` are those that the Node is to have.
+    there. The same holds for resources that begin with one of `prefixes`. `labels` are those that the Node is
+    to have of ours; a value of None is for one that it is to lose, None for all says nothing of labels. With
+    `fixed_mig` its GPUs are to be cut in one way for good.
     """
 
     settings: Mapping[str, Any] = field(default_factory=dict)
     allocatable: Mapping[str, str] = field(default_factory=dict)
     all_gpus: bool = False
-    labels: Mapping[str, str] = field(default_factory=dict)
+    labels: Labels | None = None
+    prefixes: tuple[str, ...] = ()  # "rdma/"
+    fixed_mig: bool = False
+
+    def decides(self, resource: str) -> bool:
+        """Say whether a resource that is not in `allocatable` should not be advertised."""
+        return (self.all_gpus and bool(GPU_RESOURCE.fullmatch(resource))) or resource.startswith(
+            self.prefixes
+        )
 
 
 @dataclass(frozen=True)
@@ -61,17 +72,15 @@ def extended_resources(node: ClusterNode) -> dict[str, str]:
 
 
 def stale_resources(node: ClusterNode, expected: Expected) -> dict[str, str]:
-    """Return what a node still advertises of NVIDIA's and should not, with the quantities: "0" is harmless.
+    """Return what a node still advertises and should not, with the quantities: "0" is harmless.
 
     A kubelet that starts anew turns resources that no plugin registers into 0 and keeps their names
     (k8s-device-plugin#240); without that they keep their counts, and pods are sent to them.
     """
-    if not expected.all_gpus:
-        return {}
     return {
         name: quantity
         for name, quantity in sorted(node.allocatable.items())
-        if GPU_RESOURCE.fullmatch(name) and name not in expected.allocatable
+        if expected.decides(name) and name not in expected.allocatable
     }
 
 
@@ -172,9 +181,10 @@ def _wrong(node: ClusterNode, heard: bool, expected: Expected) -> tuple[Mismatch
     for name, actual in stale_resources(node, expected).items():
         if actual != "0":
             wrong.append(Mismatch(f"Allocatable {name}", "not advertised", actual))
-    for name, value in expected.labels.items():
+    for name, value in (expected.labels or {}).items():
         if node.labels.get(name) != value:
-            wrong.append(Mismatch(f"the label {name}", value, node.labels.get(name, "no such label")))
+            found, none = node.labels.get(name), "no such label"
+            wrong.append(Mismatch(f"the label {name}", value or none, found or none))
     if state := _mig_manager_state(node, expected):
         wrong.append(Mismatch(f"the label {OPERATOR_STATE_LABEL}", _DONE, state))
     return tuple(wrong)
@@ -188,7 +198,7 @@ def _unhealthy(node: ClusterNode, name: str, quantity: str) -> str:
 
 def _mig_manager_state(node: ClusterNode | None, expected: Expected) -> str | None:
     """Say how far the GPU operator's MIG manager is, where it has to do something and is not done."""
-    if OPERATOR_LABEL not in expected.labels:
+    if (expected.labels or {}).get(OPERATOR_LABEL) is None:
         return None
     state = node.labels.get(OPERATOR_STATE_LABEL, "no such label") if node else "not known"
     return None if state == _DONE else state

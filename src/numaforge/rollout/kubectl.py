@@ -55,8 +55,11 @@ START_SECONDS = 10.0
 LOGIN_SECONDS = 10.0
 """How long a new session asks again after 401: an API server that starts may not know the login yet."""
 _LOG_IN_AGAIN = "log in again, so that the kubeconfig has a login that this server accepts"
+_ASK_FOR_RIGHTS = "give this login the rights of docs/rollout-rbac.yaml, or use one that has them"
 _LOGIN_AGAIN_SECONDS = 0.5
 _KUBECONFIG_AGAIN_SECONDS = 2.0
+_DRA = "resource.k8s.io"
+_GPU_DRIVER = "gpu.nvidia.com"
 _TWO_BUDGETS = "more than one PodDisruptionBudget"
 
 # sh ends kubectl when this process has ended, however it ended: that closes the other end of its stdin.
@@ -74,6 +77,7 @@ def permissions(namespace: str = LEASE_NAMESPACE) -> tuple[Permission, ...]:
         *(Permission(verb, "pods") for verb in ("list", "delete")),
         Permission("create", "pods/eviction"),
         Permission("list", "poddisruptionbudgets", "policy"),
+        Permission("list", "resourceslices", _DRA),
         *(Permission(verb, "leases", coordination, namespace) for verb in ("list", "create", "update")),
         Permission("get", "leases", coordination, NODE_LEASES),
         Permission("create", "events", "", EVENTS),
@@ -237,6 +241,15 @@ class KubectlCluster:
         items = self._list("/apis/policy/v1/poddisruptionbudgets", "list poddisruptionbudgets", {})
         return [objects.disruption_budget(item) for item in items]
 
+    def dynamic_mig(self, node: str = "") -> list[str]:
+        fields = {"spec.driver": _GPU_DRIVER, **({"spec.nodeName": node} if node else {})}
+        query = {"fieldSelector": ",".join(f"{name}={value}" for name, value in fields.items())}
+        try:
+            items = self._list(f"/apis/{_DRA}/v1/resourceslices", "list resourceslices", query)
+        except NotFoundError:
+            return []  # before 1.34, which the driver needs for it
+        return sorted({name for item in items if (name := objects.partitioned_node(item))})
+
     def leases(self) -> list[Lease]:
         query = {"labelSelector": f"{MANAGED_BY}={COMPONENT}"}
         items = self._list(self._leases, f"list leases in namespace {self._namespace}", query)
@@ -306,19 +319,27 @@ class KubectlCluster:
         }
         self._do("POST", f"/api/v1/namespaces/{EVENTS}/events", f"create event of node {node.name}", event)
 
+    def version(self) -> str:
+        """Return the API server's version, such as v1.36.3."""
+        return str(self._get("/version", "get /version").get("gitVersion", "unknown"))
+
     def may(self, permission: Permission) -> bool:
         resource, _, subresource = permission.resource.partition("/")
-        attributes = {
-            "verb": permission.verb,
-            "group": permission.group,
-            "resource": resource,
-            "subresource": subresource,
-            "namespace": permission.namespace or "",
-        }
+        if resource:
+            attributes = {
+                "verb": permission.verb,
+                "group": permission.group,
+                "resource": resource,
+                "subresource": subresource,
+                "namespace": permission.namespace or "",
+            }
+            spec = {"resourceAttributes": attributes}
+        else:
+            spec = {"nonResourceAttributes": {"verb": permission.verb, "path": permission.resource}}
         review = {
             "apiVersion": "authorization.k8s.io/v1",
             "kind": "SelfSubjectAccessReview",
-            "spec": {"resourceAttributes": attributes},
+            "spec": spec,
         }
         path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
         answer = self._do("POST", path, "create selfsubjectaccessreviews", review)
@@ -329,10 +350,17 @@ class KubectlCluster:
         return f"/apis/coordination.k8s.io/v1/namespaces/{quote(self._namespace)}/leases"
 
     def _get(self, path: str, doing: str) -> Mapping[str, Any]:
-        return _document(doing, self._ask("GET", path))
+        return self._permitted(doing, self._ask("GET", path))
 
     def _do(self, method: str, path: str, doing: str, body: Mapping[str, Any]) -> Mapping[str, Any]:
-        return _document(doing, self._ask(method, path, body))
+        return self._permitted(doing, self._ask(method, path, body))
+
+    def _permitted(self, doing: str, answer: _Response) -> Mapping[str, Any]:
+        """Return what the API server answered; a refusal of this login names the server."""
+        try:
+            return _document(doing, answer)
+        except ForbiddenError as refusal:
+            raise refusal.at(self._login.server) from refusal
 
     def _list(self, path: str, doing: str, query: Mapping[str, str]) -> list[Mapping[str, Any]]:
         """Return the items of all pages."""
@@ -364,7 +392,9 @@ class KubectlCluster:
             raise ClusterError(
                 f"the API server cannot be asked: {answer.message} ({answer.status})",
                 where=self._login.server,
-                remedy="check the server's URL in the kubeconfig",
+                remedy=_ASK_FOR_RIGHTS
+                if answer.status == http.HTTPStatus.FORBIDDEN
+                else "check the server's URL in the kubeconfig",
             )
 
     def _ask(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> _Response:
@@ -480,9 +510,7 @@ class KubectlCluster:
             check=False,
         )
         if done.returncode == 0:
-            [cluster] = json.loads(done.stdout)["clusters"]
-            server = str(cluster["cluster"].get("server", ""))
-            return _Kubeconfig(server, hashlib.sha256(done.stdout.encode()).digest())
+            return _Kubeconfig(_server_in(done.stdout), hashlib.sha256(done.stdout.encode()).digest())
         complaint = done.stderr.strip().removeprefix("error: ")
         if "current-context must exist" in complaint:
             own = None if self._kubeconfig or self._context else _own_cluster()
@@ -492,7 +520,8 @@ class KubectlCluster:
         raise ClusterError(
             complaint,
             where=str(self._kubeconfig) if self._kubeconfig else None,
-            remedy="name a kubeconfig of the cluster's, or a context of it",
+            remedy="name a kubeconfig of the cluster in KUBECONFIG, as `kubeconfig` in numaforge_rollout or "
+            "by --kubeconfig, and a context that it has",
         )
 
     def _command(self) -> list[str]:
@@ -569,6 +598,18 @@ def _own_cluster() -> str | None:
     return f"https://{host}:{port}" if host and port and SERVICE_ACCOUNT_TOKEN.exists() else None
 
 
+def _server_in(text: str) -> str:
+    """Return the URL of the server in what `kubectl config view --minify` prints."""
+    try:
+        [cluster] = json.loads(text)["clusters"]
+        return str(cluster["cluster"].get("server", ""))
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ClusterError(
+            "the kubeconfig's current context names no cluster that the kubeconfig has",
+            remedy="name a context with a cluster: kubectl config get-contexts",
+        ) from error
+
+
 def _answers(path: str) -> bool:
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
         try:
@@ -585,7 +626,7 @@ def _path(pod: ClusterPod) -> str:
 def _read(status: int, text: str, retry_after: str | None) -> _Response:
     try:
         document = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         document = None
     seconds = float(retry_after) if retry_after and retry_after.isdigit() else None
     return _Response(status, document if isinstance(document, dict) else None, text, seconds)
@@ -606,4 +647,5 @@ def _error(doing: str, answer: _Response) -> NumaforgeError:
         429: ApiUnreachableError,
     }
     kind = kinds.get(answer.status, ApiUnreachableError if answer.status >= 500 else ClusterError)
-    return kind(f"{answer.message} ({answer.status})", where=doing)
+    remedy = _ASK_FOR_RIGHTS if kind is ForbiddenError else None
+    return kind(f"{answer.message} ({answer.status})", where=doing, remedy=remedy)

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from numaforge.given import NotJsonError, parse_json
 from numaforge.rollout.cluster import (
     ApiUnreachableError,
     Cluster,
@@ -190,8 +191,8 @@ def states(leases: Iterable[Lease]) -> list[tuple[str, dict[str, Any]]]:
 def read_state(lease: Lease) -> dict[str, Any]:
     """Return what stands on the Lease about its roll-out."""
     try:
-        state = json.loads(lease.annotations.get(STATE, "{}"))
-    except (ValueError, RecursionError):  # not our words
+        state = parse_json(lease.annotations.get(STATE, "{}"))
+    except NotJsonError:  # not our words
         return {}
     return state if isinstance(state, dict) else {}
 

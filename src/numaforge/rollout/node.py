@@ -52,6 +52,12 @@ _CHECK_MACHINE = {
 }
 
 
+DYNAMIC_MIG = (
+    "NVIDIA's DRA driver cuts the node's GPUs as claims come (DynamicMIG): say mig.managed_by: dra-driver "
+    "and no instances, or turn the driver's feature gate DynamicMIG off"
+)
+
+
 class _LateError(Exception):
     """It is long ago that the budget was looked at."""
 
@@ -172,6 +178,9 @@ class NodeRollout:
             node = yield from self._ask(lambda: self.cluster.node(self.name))
         if found := obstacles(node, include_cordoned=self.settings.include_cordoned):
             raise _RefusedError(found[0])
+        fixed = (yield from self._ask(self.machine.expected)).fixed_mig
+        if fixed and (yield from self._ask(lambda: self.cluster.dynamic_mig(self.name))):
+            raise _RefusedError(DYNAMIC_MIG)
         pods = yield from self._ask(lambda: self.cluster.pods(self.name))
         if forbidden := sort_pods(pods, self.settings.drain).forbidden:
             raise _RefusedError("the node cannot be drained", [str(blocker) for blocker in forbidden])

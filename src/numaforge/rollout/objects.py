@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from functools import wraps
+from typing import Any, TypeVar
 
 from numaforge.rollout.cluster import (
+    ClusterError,
     ClusterNode,
     ClusterPod,
     DisruptionBudget,
@@ -21,8 +23,29 @@ _DEFAULT_GRACE_SECONDS = 30
 _NVIDIA = "nvidia.com/"
 
 Document = Mapping[str, Any]
+Held = TypeVar("Held")
 
 
+def _reads(kind: str) -> Callable[[Callable[[Document], Held]], Callable[[Document], Held]]:
+    """Have a reader refuse an answer that is no such object, as a proxy or a broken webhook may give."""
+
+    def decorate(read: Callable[[Document], Held]) -> Callable[[Document], Held]:
+        @wraps(read)
+        def reading(document: Document) -> Held:
+            try:
+                return read(document)
+            except (KeyError, TypeError, AttributeError) as error:
+                raise ClusterError(
+                    f"the API server's answer holds something else than a {kind}: {error!r}",
+                    remedy="see what `kubectl get --raw` answers; something between may have changed it",
+                ) from error
+
+        return reading
+
+    return decorate
+
+
+@_reads("Node")
 def node(document: Document) -> ClusterNode:
     """Return a Node; one that has never reported a Ready condition is not ready."""
     metadata, spec, status = _parts(document)
@@ -52,6 +75,7 @@ def node(document: Document) -> ClusterNode:
     )
 
 
+@_reads("Pod")
 def pod(document: Document) -> ClusterPod:
     """Return a Pod."""
     metadata, spec, status = _parts(document)
@@ -75,6 +99,7 @@ def pod(document: Document) -> ClusterPod:
     )
 
 
+@_reads("PodDisruptionBudget")
 def disruption_budget(document: Document) -> DisruptionBudget:
     """Return a PodDisruptionBudget; one that no controller has looked at yet allows nothing."""
     metadata, spec, status = _parts(document)
@@ -88,6 +113,7 @@ def disruption_budget(document: Document) -> DisruptionBudget:
     )
 
 
+@_reads("Lease")
 def lease(document: Document) -> Lease:
     """Return a Lease."""
     metadata, spec, _ = _parts(document)
@@ -129,3 +155,11 @@ def _toleration(document: Document) -> Toleration:
         value=document.get("value"),
         effect=document.get("effect"),
     )
+
+
+@_reads("ResourceSlice")
+def partitioned_node(document: Document) -> str | None:
+    """Return the node of a ResourceSlice whose driver cuts devices as claims come (KEP-4815), else None."""
+    spec = document["spec"]
+    name: str = spec.get("nodeName") or spec["pool"]["name"]
+    return name if spec.get("sharedCounters") else None

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from numaforge.rollout.cluster import Cluster, ClusterNode, ClusterPod, DisruptionBudget
 from numaforge.rollout.drain import budgets_of, sort_pods
 from numaforge.rollout.fleet import Member, in_order
+from numaforge.rollout.labels import retired
 from numaforge.rollout.launch import HostNeeds, Survey
-from numaforge.rollout.node import obstacles
+from numaforge.rollout.node import DYNAMIC_MIG, obstacles
 from numaforge.rollout.options import RolloutOptions
 from numaforge.rollout.record import read_record, unreadable
 
@@ -28,7 +29,7 @@ class NodeOutlook:
     waits_for: tuple[str, ...]
     in_the_way: tuple[str, ...]
     allocatable: dict[str, tuple[str, str]]  # what changes: the quantity now, and the one predicted
-    labels: dict[str, tuple[str | None, str]] = field(default_factory=dict)  # the same of labels
+    labels: dict[str, tuple[str | None, str | None]] = field(default_factory=dict)  # the same of labels
 
 
 def look_ahead(
@@ -40,12 +41,18 @@ def look_ahead(
     """
     budgets = cluster.disruption_budgets()
     budget = options.budget()
+    cut_by_driver = cluster.dynamic_mig() if any(each.fixed_mig for each in survey.needs) else []
     by_host = {each.host: each for each in survey.needs if each.joined and each.is_member(nodes[each.node])}
     ordered = [by_host[member.host] for member in in_order(Member(host, "") for host in by_host)]
     ordered.sort(key=lambda each: each.host not in options.canary_hosts)
     return [
-        _of(each, nodes[each.node], budget.domain_of(nodes[each.node]), cluster, budgets, options)
-        for each in ordered
+        replace(found, in_the_way=(*found.in_the_way, DYNAMIC_MIG))
+        if found.needs.fixed_mig and found.needs.node in cut_by_driver
+        else found
+        for found in (
+            _of(each, nodes[each.node], budget.domain_of(nodes[each.node]), cluster, budgets, options)
+            for each in ordered
+        )
     ]
 
 
@@ -70,7 +77,7 @@ def _of(
         },
         labels={
             name: (node.labels.get(name), value)
-            for name, value in needs.labels.items()
+            for name, value in {**retired(node, needs.labels), **(needs.labels or {})}.items()
             if node.labels.get(name) != value
         },
     )

@@ -8,12 +8,11 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol, TypeVar
 
 from numaforge.errors import HostError, HostUnreachableError, NumaforgeError
-from numaforge.kubelet.admission.gpu_resources import GPU_RESOURCE
 from numaforge.node.transaction import Result, Status
 from numaforge.rollout.cluster import ApiUnreachableError, Cluster, ClusterError, ClusterNode, NotFoundError
 from numaforge.rollout.drain import Blocker, drain
 from numaforge.rollout.gate import Expected, Mismatch, prove, stale_resources
-from numaforge.rollout.labels import Labels, kept, to_put_back, to_set
+from numaforge.rollout.labels import Labels, follows, kept, returned, to_put_back, to_set
 from numaforge.rollout.machine import Machine
 from numaforge.rollout.maintenance import foreign
 from numaforge.rollout.outcome import NodeSettings, Outcome
@@ -239,10 +238,11 @@ class Phases:
     def _prove(self) -> Steps[Outcome | None]:
         expected = yield from self._ask(self.machine.expected)
         allocatable = {**self._offered_of_others(expected), **expected.allocatable}
+        labels = yield from self._labels_afterwards(expected.labels or {})
         can_be_undone = self.record.transaction is not None or bool(self.record.labels)
         try:
             wrong = yield from self._proof(
-                replace(expected, allocatable=allocatable), abortable=can_be_undone
+                replace(expected, allocatable=allocatable, labels=labels), abortable=can_be_undone
             )
         except _AbortedError:
             return (yield from self._advance(Phase.UNDOING, reason=_ABORTED))
@@ -256,19 +256,30 @@ class Phases:
         return (yield from self._advance(Phase.UNDOING, reason=reason))
 
     def _set_labels(self, **changes: str | None) -> Steps[Outcome | None]:
-        """Give the node its labels, once it is as planned, and keep in the record what was there before."""
+        """Give the node its labels, once it is as planned, and keep in the record what was there."""
         expected = yield from self._ask(self.machine.expected)
         node = yield from self._ask(lambda: self.cluster.node(self.name))
         before = kept(node, to_set(node, expected.labels))
         self.record = replace(self.record, labels={**before, **self.record.labels})
         return (yield from self._advance(Phase.APPLIED, lambda now: to_set(now, expected.labels), **changes))
 
+    def _labels_afterwards(self, wanted: Labels) -> Steps[Labels]:
+        """Return the labels that are to be there: those wanted, and what others of ours were put back to."""
+        if not self.record.labels:
+            return wanted
+        node = yield from self._ask(lambda: self.cluster.node(self.name))
+        return {**returned(node, self.record.labels, wanted), **wanted}
+
     def _offered_of_others(self, expected: Expected) -> dict[str, str]:
-        """Return what the node offered before, but for what the plan says itself: all of NVIDIA's plugin."""
+        """Return what the node offered before, but for what the plan decides itself, and what it leaves open.
+
+        A device plugin that numaforge does not configure any more is told by others what to advertise.
+        """
+        retired = self.record.labels.keys() - (expected.labels or {}).keys()
         return {
             name: quantity
             for name, quantity in self.record.offered.items()
-            if not (expected.all_gpus and GPU_RESOURCE.fullmatch(name))
+            if not expected.decides(name) and not follows(name, retired)
         }
 
     def _tell_stale_resources(self, expected: Expected) -> Steps[None]:
@@ -307,6 +318,7 @@ class Phases:
         old = Expected(
             allocatable=self.record.offered,
             all_gpus=expected.all_gpus,
+            prefixes=expected.prefixes,
             labels={name: value for name, value in before.items() if value is not None},
         )
         wrong = yield from self._proof(old, abortable=False)

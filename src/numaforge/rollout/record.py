@@ -17,8 +17,9 @@ from typing import Annotated, Any
 
 from pydantic import Field, TypeAdapter
 
+from numaforge.given import NotJsonError, parse_json
 from numaforge.rollout.cluster import Cluster, ClusterError, ClusterNode
-from numaforge.rollout.labels import Labels
+from numaforge.rollout.labels import Labels, noted, settled
 from numaforge.rollout.maintenance import foreign
 from numaforge.rollout.patience import retried
 from numaforge.rollout.shards import is_part_of
@@ -129,7 +130,7 @@ def unreadable(node: ClusterNode) -> str | None:
 
 def _read(text: str, where: str) -> Record:
     try:
-        document = json.loads(text)
+        document = parse_json(text)
         version = document.pop(_VERSION, VERSION)
         if type(version) is not int or version < 1:
             raise ValueError(_VERSION)
@@ -140,8 +141,8 @@ def _read(text: str, where: str) -> Record:
                 remedy="go on with that release",
             )
         ours = {name: document.pop(name) for name in _FIELDS & document.keys()}
-        return _RECORD.validate_python({"rollout": "", **ours, _OTHERS: document})
-    except (ValueError, TypeError, AttributeError, RecursionError) as error:
+        return _RECORD.validate_json(json.dumps({"rollout": "", **ours, _OTHERS: document}), strict=True)
+    except (ValueError, TypeError, AttributeError) as error:  # pydantic's is a ValueError too
         raise UnreadableError(
             f"the annotation {RECORD} cannot be read",
             where=where,
@@ -184,12 +185,16 @@ def advance(
 ) -> Record:
     """Write down how far the node is, and in the same request change the labels that `labels` returns for it.
 
+    What they were before numaforge is written down with that.
+
     Raises TakenError where it is no longer ours.
     """
 
     def change(node: ClusterNode) -> ClusterNode:
         require_ours(node, record)
-        return cluster.patch_node(node, annotations={RECORD: _dump(record)}, labels=labels(node))
+        changes = labels(node)
+        annotations = {RECORD: _dump(record), **noted(node, changes)}
+        return cluster.patch_node(node, annotations=annotations, labels=changes)
 
     _retried(cluster, name, change)
     return record
@@ -220,7 +225,12 @@ def hand_back(cluster: Cluster, name: str, record: Record, ending: Ending, reaso
         return cluster.patch_node(
             node,
             unschedulable=None if stays else False,
-            annotations={RECORD: None, ABORT: None, RESULT: json.dumps({**result, _LEFT_TO: left})},
+            annotations={
+                **settled(node),
+                RECORD: None,
+                ABORT: None,
+                RESULT: json.dumps({**result, _LEFT_TO: left}),
+            },
         )
 
     return _retried(cluster, name, change)
@@ -262,8 +272,8 @@ def read_result(node: ClusterNode) -> dict[str, str | None]:
     Nothing where there is none, or one that cannot be read.
     """
     try:
-        document = json.loads(node.annotations.get(RESULT, "{}"))
-    except (ValueError, RecursionError):  # not our words
+        document = parse_json(node.annotations.get(RESULT, "{}"))
+    except NotJsonError:  # not our words
         return {}
     if not isinstance(document, dict):
         return {}

@@ -8,7 +8,9 @@ import re
 import socket
 from pathlib import Path
 
-_NAME = re.compile(r".*@[^@/]*/[^/]*/(?P<boot>[^/]+)/(?P<namespace>[^/]+)/(?P<pid>\d+)\.(?P<start>\d+)")
+_NAME = re.compile(
+    r".*@[^@/]*/[^/]*/(?P<boot>[^/]+)/(?P<namespace>[^/]+)/(?P<pid>[0-9]{1,9})\.(?P<start>[0-9]+)"
+)
 _MACHINE_CHARACTERS = 8
 
 

@@ -107,7 +107,7 @@ class ShardProgress:
         """Return what a shard says of itself, None where it says nothing that can be read."""
         found = state.get(FAR)
         names = cls.__dataclass_fields__
-        if not isinstance(found, Mapping) or not all(isinstance(found.get(name), int) for name in names):
+        if not isinstance(found, Mapping) or not all(type(found.get(name)) is int for name in names):
             return None
         return cls(**{name: found[name] for name in names})
 

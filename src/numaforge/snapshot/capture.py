@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import base64
-import json
 import posixpath
 import re
 import subprocess
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from fnmatch import fnmatchcase
 from functools import cache
 from itertools import pairwise
@@ -17,12 +16,16 @@ from typing import Any
 
 from numaforge import shell
 from numaforge.errors import SnapshotError
-from numaforge.snapshot import catalogue, nvml_library, redaction
+from numaforge.given import NotJsonError, digits, parse_json
+from numaforge.snapshot import catalogue, nvml_library, pci_functions, pod_resources_probe, redaction
 from numaforge.snapshot.model import SCHEMA, Snapshot
 
 _FIRST_LINE = f"numaforge-snapshot {SCHEMA}"
 _LAST_LINE = "end"
+_LACKS = "lacks "
 _LOCAL_LIMIT_SECONDS = 180
+TOOLS = ("cat", "find", "grep", "id", "ls", "od", "sed", "tr", "uname", "wc", "xargs")
+"""The programs without which a capture would be wrong, not merely short: a host that lacks one has none."""
 
 
 def script(root: str = "") -> str:
@@ -32,6 +35,7 @@ def script(root: str = "") -> str:
     """
     values = {
         "schema": str(SCHEMA),
+        "tools_wanted": " ".join(TOOLS),
         "root": root,
         "attributes_wanted": "\n".join(
             f"{_relative(wanted.folders)}\t{wanted.names}" for wanted in catalogue.ATTRIBUTES
@@ -39,6 +43,8 @@ def script(root: str = "") -> str:
         "settings_wanted": " ".join(map(_relative, catalogue.SETTINGS)),
         "unwanted_settings": " ".join(catalogue.UNWANTED_SETTINGS),
         "links_wanted": " ".join(map(_relative, catalogue.LINKS)),
+        "vpd_wanted": _relative(catalogue.VPD),
+        "switch_management": catalogue.SWITCH_MANAGEMENT,
         "texts_wanted": " ".join(map(_relative, catalogue.TEXTS)),
         "unit_files_wanted": " ".join(map(_relative, _unit_globs())),
         "config_file": catalogue.CONFIG_FILE,
@@ -46,14 +52,24 @@ def script(root: str = "") -> str:
         "root_dir": catalogue.ROOT_DIR,
         "state_files": " ".join(catalogue.STATE_FILES),
         "device_checkpoint": catalogue.DEVICE_CHECKPOINT,
+        "pod_resources_socket": catalogue.POD_RESOURCES,
+        "pod_resources_probe": _pod_resources_probe(),
         "pod_logs": _relative(catalogue.POD_LOGS),
         "cpuinfo": catalogue.CPUINFO,
         "plan": _relative(catalogue.PLAN),
         "present_wanted": " ".join(map(_relative, catalogue.PRESENT)),
         "daemons_wanted": " ".join(catalogue.DAEMONS),
         "imex_nodes": _relative(catalogue.IMEX_NODES),
-        "packages_wanted": " ".join(catalogue.PACKAGES),
+        "packages_wanted": " ".join(
+            dict.fromkeys(glob for globs in catalogue.HELD_PACKAGES.values() for glob in globs)
+        ),
+        "host_daemons_wanted": " ".join(catalogue.HOST_DAEMONS),
+        "containerd_keys": catalogue.CONTAINERD_KEYS,
+        "tuned_profile": _relative(catalogue.TUNED_PROFILE),
+        "tuned_folders": " ".join(map(_relative, catalogue.TUNED_FOLDERS)),
         "modprobe_wanted": " ".join(map(_relative, catalogue.MODPROBE)),
+        "direct_nic": catalogue.DIRECT_NIC,
+        "kernel_types": _relative(catalogue.KERNEL_TYPES),
         "probe": _probe(),
     }
     return shell.assignments(values) + shell.library("snapshot/capture")
@@ -98,6 +114,13 @@ def parse_output(output: str | Iterable[str]) -> Snapshot:
         raise SnapshotError(
             f"the output is cut short after {end - start} lines", remedy="capture the host again"
         )
+    if lines[start + 1].startswith(_LACKS):
+        lacks = ", ".join(lines[start + 1].removeprefix(_LACKS).split())
+        raise SnapshotError(
+            f"the host lacks {lacks}, without which it would show something else than it is",
+            remedy="install them there (coreutils, findutils, grep and sed, or busybox), in the PATH that a "
+            "command over SSH has",
+        )
     return _sections(lines[start + 1 : end])
 
 
@@ -113,6 +136,7 @@ def _sections(lines: list[str]) -> Snapshot:
     unreadable: list[str] = []
     blobs: dict[tuple[str, str], list[str]] = {}
     answers: dict[str, str] = {}
+    sizes: dict[str, int] = {}
     blob: list[str] | None = None
     for line in lines:
         kind, _, rest = line.partition(" ")
@@ -125,14 +149,23 @@ def _sections(lines: list[str]) -> Snapshot:
             links["/" + named.rpartition(" ")[2]] = target
         elif kind == "u":
             unreadable.append(rest)
+        elif kind == "p":
+            size, _, path = rest.partition(" ")
+            sizes[path] = _size(size, line)
         elif kind == "v":
             name, _, words = rest.partition(":")
             answers[name] = words
-        elif kind in ("t", "c", "T"):
+        elif kind in ("t", "c", "T", "P"):
             blob = blobs[kind, rest] = []
         else:
             raise SnapshotError(f"the output holds a line that the script does not print: {line[:80]!r}")
+    cards = {
+        name: _bytes("".join(blobs.pop(("t", name))))
+        for kind, name in [*blobs]
+        if kind == "t" and name.endswith("/vpd")
+    }
     texts = {name: _decode("".join(hex_lines)) for (kind, name), hex_lines in blobs.items() if kind == "t"}
+    texts |= pci_functions.cards(cards) | pci_functions.of_dump(sizes, blobs.get(("P", ""), ()))
     texts |= _numbered(_bytes("".join(blobs.get(("T", ""), ()))))
     commands = {name: _decode("".join(hex_lines)) for (kind, name), hex_lines in blobs.items() if kind == "c"}
     commands |= answers
@@ -160,18 +193,25 @@ def _numbered(output: bytes) -> dict[str, str]:
     texts: dict[bytes, list[bytes]] = {}
     for line in output.split(b"\n")[:-1]:
         if (counted := _SIZE.fullmatch(line)) and not texts and b"total" not in sizes:
-            sizes[counted["path"]] = int(counted["size"])
+            sizes[counted["path"]] = _size(counted["size"].decode(), line.decode("utf-8", "replace"))
         elif numbered := _NUMBERED.fullmatch(line):
             texts.setdefault(numbered["path"], []).append(numbered["line"] + b"\n")
         else:
             raise SnapshotError(f"the output holds a text without its path: {line[:80]!r}")
     files = {path: b"".join(lines) for path, lines in texts.items()}
     return {
-        f"/{path.decode()}": (text[:-1] if sizes.get(path) == len(text) - 1 else text).decode(
-            "utf-8", "replace"
-        )
+        f"/{path.decode('utf-8', 'replace')}": (
+            text[:-1] if sizes.get(path) == len(text) - 1 else text
+        ).decode("utf-8", "replace")
         for path, text in files.items()
     }
+
+
+def _size(text: str, line: str) -> int:
+    size = digits(text)
+    if size is None:
+        raise SnapshotError(f"the output holds a file without its size: {line[:80]!r}")
+    return size
 
 
 def _small(text: str) -> str:
@@ -180,8 +220,8 @@ def _small(text: str) -> str:
 
 def _nvml_answer(text: str) -> Mapping[str, Any]:
     try:
-        answer = json.loads(text)
-    except json.JSONDecodeError as error:
+        answer = parse_json(text)
+    except NotJsonError as error:
         raise SnapshotError(f"the NVML probe printed something else than JSON: {text[:80]!r}") from error
     if not isinstance(answer, dict):
         raise SnapshotError(f"the NVML probe printed something else than a mapping: {text[:80]!r}")
@@ -278,6 +318,18 @@ def _probe() -> str:
     )
 
 
+@cache
+def _pod_resources_probe() -> str:
+    return "\n".join(
+        (
+            "import base64, json, sys, zlib",
+            f'exec(zlib.decompress(base64.b64decode("{_packed(nvml_library.sent(pod_resources_probe))}")))',
+            "found = answer(sys.argv[1])",
+            'print(found if isinstance(found, str) else json.dumps(found, separators=(",", ":")))',
+        )
+    )
+
+
 def _packed(source: str) -> str:
     return base64.b64encode(zlib.compress(source.encode(), 9)).decode("ascii")
 
@@ -286,7 +338,14 @@ def from_root(root: Path) -> Snapshot:
     """Capture the tree of another machine that lies below a folder; links in it never lead out of it."""
     if not root.is_dir():
         raise SnapshotError("is not a folder", where=str(root))
-    return _Tree(root).snapshot()
+    snapshot = _Tree(root).snapshot()
+    if not snapshot.files:
+        raise SnapshotError(
+            "holds nothing of a machine",
+            where=str(root),
+            remedy="name the folder that holds the sys, proc and etc of a machine",
+        )
+    return snapshot
 
 
 _POD_UID = re.compile(r"[0-9a-f-]{32,}")
@@ -304,6 +363,15 @@ class _Tree:
         attributes = dict(self._attributes())
         texts: dict[str, str] = {}
         unreadable: list[str] = []
+        for path in self._glob(catalogue.VPD):
+            try:
+                data = self._read(path)
+            except PermissionError:
+                unreadable.append(path)
+                continue
+            if data is not None:
+                keyword = catalogue.SWITCH_MANAGEMENT
+                attributes[path] = keyword if keyword.encode() in data.replace(b"\0", b"") else ""
         globs = (*catalogue.TEXTS, *(catalogue.MODPROBE if self._has_nvidia() else ()))
         paths = [path for glob in globs for path in self._glob(glob)]
         for path in (*paths, *self._kubelet_paths()):
@@ -321,19 +389,43 @@ class _Tree:
             first = re.match(r"(?:.+\n)*\n?", text)
             texts[catalogue.CPUINFO] = first[0] if known and first else text
         pods = self._pods(texts)
+        functions = self._pci_functions()
+        configs = {f"{folder}/config": self._bytes(f"{folder}/config") for folder in functions}
+        texts |= pci_functions.spaces(configs)
+        kinds = {path: self._small(path) for each in functions for path in (f"{each}/iommu_group/type",)}
+        attributes |= {path: kind for path, kind in kinds.items() if kind}
+        if any(self._small(f"{each}/device") == f"0x{catalogue.DIRECT_NIC}" for each in functions):
+            texts |= pci_functions.cards(
+                {path: vpd for each in functions if (vpd := self._bytes(path := f"{each}/vpd"))}
+            )
+        types = self._bytes(catalogue.KERNEL_TYPES) if any(map(self._is_file, configs)) else None
         return Snapshot(
             files=_clean(attributes, texts),
-            commands={**({"pods": pods} if pods else {}), **self._nvidia()},
+            commands={
+                **({"pods": pods} if pods else {}),
+                **({} if types is None else {"config_acs": "yes" if b"pci_config_acs" in types else "no"}),
+                **self._nvidia(),
+            },
             links=_resolved(
                 {
                     path: target
-                    for glob in catalogue.LINKS
+                    for glob in (*catalogue.LINKS, *(f"{folder}/iommu_group" for folder in functions))
                     for path in self._glob(glob)
                     if (target := self._link(path)) is not None
                 }
             ),
             unreadable=tuple(sorted(unreadable)),
         )
+
+    def _pci_functions(self) -> list[str]:
+        """Return the folders of GPUs, network functions and the bridges above them."""
+        names: dict[str, None] = {}
+        for device in self._glob("/sys/bus/pci/devices/*") if self._glob("/sys/class/infiniband/*") else ():
+            direct = self._small(f"{device}/device") == f"0x{catalogue.DIRECT_NIC}"
+            wanted = direct or catalogue.PCI_FUNCTIONS.fullmatch(self._small(f"{device}/class") or "")
+            if wanted and self._find(f"{device}/physfn") is None:
+                names |= dict.fromkeys(re.findall(r"[^/]+:[^/]+:[^/]+\..", self._link(device) or ""))
+        return [f"/sys/bus/pci/devices/{name}" for name in names]
 
     def _attributes(self) -> Iterator[tuple[str, str]]:
         for wanted in catalogue.ATTRIBUTES:
@@ -360,6 +452,9 @@ class _Tree:
         ]
         yield from (f"{process}/{name}" for process in processes for name in ("cmdline", "cgroup"))
         yield from (f"{process}/{name}" for process in self._daemons() for name in ("comm", "cgroup"))
+        for process in self._processes(catalogue.HOST_DAEMONS):
+            yield from (f"{process}/{name}" for name in ("comm", "cgroup", "limits"))
+        yield from self._tuned_profiles(self._text(catalogue.TUNED_PROFILE).split(), set())
         units = [path for glob in _unit_globs() for path in self._glob(glob)]
         yield from units
         sources = [f"{process}/cmdline" for process in processes] + units
@@ -392,11 +487,23 @@ class _Tree:
 
     def _daemons(self) -> list[str]:
         """Return the folders of the processes that are NVIDIA's daemons."""
+        return self._processes(catalogue.DAEMONS)
+
+    def _processes(self, names: Collection[str]) -> list[str]:
         return [
-            posixpath.dirname(path)
-            for path in self._glob("/proc/[0-9]*/comm")
-            if self._small(path) in catalogue.DAEMONS
+            posixpath.dirname(path) for path in self._glob("/proc/[0-9]*/comm") if self._small(path) in names
         ]
+
+    def _tuned_profiles(self, names: Iterable[str], seen: set[str]) -> Iterator[str]:
+        """Yield the files of TuneD's profiles and of those that they include."""
+        for name in names:
+            paths = (f"{folder}/{name}/tuned.conf" for folder in catalogue.TUNED_FOLDERS)
+            path = next((path for path in paths if name not in seen and self._is_file(path)), None)
+            seen.add(name)
+            if path is not None:
+                yield path
+                included = re.findall(r"^include *= *(.*)", self._text(path), re.MULTILINE)
+                yield from self._tuned_profiles(re.split(r"[\s,]+", " ".join(included)), seen)
 
     def _nvidia(self) -> dict[str, str]:
         """Return what the script says in words of NVIDIA's software."""
@@ -409,17 +516,20 @@ class _Tree:
         said = {
             "present": " ".join(present),
             "daemons": " ".join(posixpath.basename(folder) for folder in self._daemons()),
+            "host daemons": " ".join(map(posixpath.basename, self._processes(catalogue.HOST_DAEMONS))),
         }
         if self._is_file(catalogue.IMEX_NODES):
             nodes = [line for line in self._text(catalogue.IMEX_NODES).split("\n") if _is_entry(line)]
             said["imex nodes"] = str(len(nodes))
         return said
 
-    def _below(self, folder: str, pattern: str) -> Iterator[str]:
+    def _below(self, folder: str, pattern: str, within: tuple[str | None, ...] = ()) -> Iterator[str]:
+        within = within or (self._find(folder),)
         for path in self._glob(f"{folder}/*"):
             real = self._find(path)
             if real is not None and Path(real).is_dir():
-                yield from self._below(path, pattern)
+                if real not in within:  # a link to a folder around it goes in a circle
+                    yield from self._below(path, pattern, (*within, real))
             elif fnmatchcase(posixpath.basename(path), pattern):
                 yield path
 
@@ -429,6 +539,12 @@ class _Tree:
         except PermissionError:
             return ""
         return "" if content is None else content.decode("utf-8", "replace")
+
+    def _bytes(self, path: str) -> bytes | None:
+        try:
+            return self._read(path)
+        except PermissionError:
+            return None
 
     def _small(self, path: str) -> str | None:
         try:

@@ -1,4 +1,4 @@
-# shellcheck shell=sh disable=SC2086,SC2044,SC2012 # lists of words and patterns; folders of the kernel
+# shellcheck shell=sh disable=SC2086,SC2044,SC2046,SC2012 # lists of words and patterns; folders of the kernel
 # Prints a snapshot of this host, or of the tree below $root, in lines that no content can imitate:
 #   sys/FILE:LINE, proc/FILE:LINE   a line of a file, as grep prints it
 #   l LS-LINE   a symbolic link, as `ls -ln` prints it
@@ -7,6 +7,9 @@
 #   u PATH      a text that this user may not read
 #   c COMMAND   a command's output, in hex below
 #   v NAME:WORDS   an answer of plain words
+#   p SIZE PATH   a PCI function's configuration space, all of which follow
+#   lacks TOOLS  the programs without which this host would show something else than it is; nothing else follows
+#   P           them, one after the other: offsets and bytes in hex, equal rows as `od` prints them
 #   end         the last line
 # POSIX sh and nothing else: it runs under dash and busybox, and needs no program that they do not bring.
 LC_ALL=C
@@ -60,10 +63,70 @@ everything_small() { # the lines of $attributes_wanted are FOLDERS<tab>NAMES
 $attributes_wanted
 END
     for pattern in $settings_wanted; do settings "$pattern"; done
+    for each in $pci_functions; do attributes "sys/bus/pci/devices/$each" iommu_group/type; done
+}
+
+# Names in $pci_functions GPUs, network functions and the bridges above them; only where there is an RDMA device.
+find_pci_functions() {
+    set -- sys/class/infiniband/*
+    [ -e "$1" ] || [ -L "$1" ] || return 0
+    folders=
+    # shellcheck disable=SC2013 # names without blanks
+    for file in $(grep -l -e '^0x0[23]....$' -e '^0x12....$' -e "^0x$direct_nic\$" \
+        sys/bus/pci/devices/*/class sys/bus/pci/devices/*/device 2> /dev/null); do
+        [ -e "${file%/*}/physfn" ] || folders="$folders ${file%/*}"
+        [ "${file##*/}" = class ] || direct=yes
+    done
+    [ -n "$folders" ] || return 0
+    set -- "$(ls -lnd $folders 2> /dev/null)"
+    set -f
+    IFS=/
+    for part in $1; do
+        part=${part%%[ "$newline"]*}
+        case " $pci_functions " in *" $part "*) continue ;; esac
+        case $part in *:*:*.?) pci_functions="$pci_functions $part" ;; esac
+    done
+    IFS=" $tab$newline"
+    set +f
+}
+# Reading the VPD takes a second: it is asked only where it tells which functions are one card.
+pci_configuration() {
+    configs=
+    groups=
+    for each in $pci_functions; do
+        each=sys/bus/pci/devices/$each
+        groups="$groups $each/iommu_group"
+        [ ! -f "$each/config" ] || configs="$configs $each/config"
+        [ -z "$direct" ] || [ ! -r "$each/vpd" ] || ! ask 10 od -A n -v -t x1 "$each/vpd" < /dev/null ||
+            printf 't /%s\n%s\n' "$each/vpd" "$answer"
+    done
+    [ -n "$configs" ] || return 0
+    configs=$(ls -d $configs) # in the order in which their sizes come
+    links $groups
+    ls -lnL $configs 2> /dev/null | sed -n 's/^-[^ ]* *[0-9]* *[0-9]* *[0-9]* *\([0-9]*\) .* \(sys.*\)$/p \1 \/\2/p'
+    echo P
+    od -A x -t x1 $configs 2> /dev/null | sed -e 's/ //g' -e 's/^/ /'
+    [ ! -r "$kernel_types" ] || { grep -q pci_config_acs "$kernel_types" && echo v config_acs:yes || echo v config_acs:no; }
 }
 
 links() {
     ls -lnd "$@" 2> /dev/null | sed -n 's/^l/l l/p'
+}
+
+# Says of each RDMA device whether its vital product data hold the keyword, and nothing else of them. Firmware gives
+# them 4 bytes at a time, so that all devices are asked at once. Of NULs in an answer bash would complain.
+vital_product_data() {
+    for vpd in $vpd_wanted; do
+        if [ -r "$vpd" ]; then
+            data=$(tr -d '\000' 2> /dev/null < "$vpd") && case $data in
+            *"$switch_management"*) echo "$vpd:$switch_management" ;;
+            *) echo "$vpd:" ;;
+            esac &
+        elif [ -f "$vpd" ]; then
+            printf 'u /%s\n' "$vpd"
+        fi
+    done
+    wait
 }
 
 # Notes a text to be printed by `noted_texts`, all of them by three processes: starting one costs more than reading
@@ -128,17 +191,22 @@ bounded() { # SECONDS COMMAND...
     fi
 }
 
-# Runs a command for at most so many seconds, with its output in $answer; the standard input must be given.
+# Runs a command for at most so many seconds, with its output in $answer, and its exit code in $ended if it fails; the standard input must be given.
 # A process that hangs inside a driver survives every signal: it is left behind, only its reader is waited for.
 ask() {
     seconds=$1
     shift
     [ -n "$timeout" ] || find_timeout
-    answer=$({ { { bounded "$seconds" "$@" <&3 2> /dev/null && echo answered; } & } 3<&0 |
-        bounded $((seconds + 10)) cat; })
+    answer=$({ { {
+        if bounded "$seconds" "$@" <&3 2> /dev/null; then echo answered; else echo "ended with $?"; fi
+    } & } 3<&0 | bounded $((seconds + 10)) cat; })
     case $answer in
     *answered) answer=${answer%answered} ;;
-    *) return 1 ;;
+    *)
+        ended=${answer##*"ended with "}
+        answer=${answer%"ended with "*}
+        return 1
+        ;;
     esac
 }
 
@@ -181,7 +249,7 @@ gpus() {
         return 0
     fi
     users=$answer
-    nvidia_versions
+    ! ask 20 modinfo -F version nvidia < /dev/null || command_output 'modinfo nvidia' "$answer"
     answer=$users
     for pid in $(printf '%s\n' "$answer" | sed -n -e 's/.*"pids":\[\([0-9,]*\)\].*/\1/p' \
         -e 's/.*<pid>\([0-9]*\)<.*/\1/p' | tr ',' ' '); do
@@ -204,6 +272,22 @@ device_holders() { # the file is FOLDER/$device_checkpoint
     printf 't /%s\n' "$file"
     printf '%s' "$answer" | hex
     held="$held $answer"
+    case $answer in *'"PodUID"'*) pod_resources "$1" ;; esac
+}
+
+# Asks the kubelet itself which container has which device: its checkpoint, which is written before a container gets
+# one, has those of pods that have ended, too.
+pod_resources() { # FOLDER, the kubelet's
+    socket=$1/$pod_resources_socket
+    [ -z "$root" ] && [ -S "$socket" ] || return 0
+    answer='the host has no python3'
+    ! command -v python3 > /dev/null || ask 10 python3 -IS - "$socket" << END_OF_PROBE || answer='it could not be asked'
+$pod_resources_probe
+END_OF_PROBE
+    case $answer in
+    '['*) printf 't %s\n' "$socket" && printf '%s' "$answer" | hex ;;
+    *) printf 'v pod resources:%s\n' "$answer" ;;
+    esac
 }
 
 # Says the folders of those pods whose UIDs are in $held; in systemd's control groups they have _ for -.
@@ -267,25 +351,61 @@ present() {
     printf 'v imex nodes:%s\n' "$count"
 }
 
-# Asks for versions that no file tells: of the module that is loaded next, and of what has to fit to it.
 # shellcheck disable=SC2016 # what dpkg-query and rpm put in for each package
-nvidia_versions() {
-    ! ask 20 modinfo -F version nvidia < /dev/null || command_output 'modinfo nvidia' "$answer"
+packages() {
     set -f
     if command -v dpkg-query > /dev/null; then
-        set -- dpkg-query -W -f '${db:Status-Status} ${Package} ${Version}\n' $packages_wanted
+        set -- dpkg-query -W -f '${db:Status-Want} ${db:Status-Status} ${Package} ${Version}\n' $packages_wanted
     elif command -v rpm > /dev/null; then
-        set -- rpm -qa --qf 'installed %{NAME} %{VERSION}\n' $packages_wanted
+        set -- rpm -qa --qf 'install installed %{NAME} %{VERSION}\n' $packages_wanted
     else
         set --
     fi
     set +f
+    [ -n "$timeout" ] || find_timeout
     # A pattern without a package is no failure here.
-    [ "$#" = 0 ] || command_output 'nvidia packages' "$(bounded 20 "$@" 2> /dev/null < /dev/null)"
+    [ "$#" = 0 ] || command_output packages "$(bounded 20 "$@" 2> /dev/null < /dev/null)"
+}
+
+# What containerd runs with, asked as its process was started: k3s has its own file and program.
+containerd_setup() { # not called containerd: without `timeout` the shell would call it again
+    [ -n "$containerd" ] || return 0
+    words=$({ tr '\0' ' ' < "$containerd/cmdline"; } 2> /dev/null)
+    set -f
+    set -- $words
+    set +f
+    program=containerd
+    case ${1-} in /*) program=$1 ;; esac
+    file=/etc/containerd/config.toml
+    while [ "$#" -gt 0 ]; do
+        case $1 in
+        -c | --config) file=${2-$file} ;;
+        --config=*) file=${1#*=} ;;
+        esac
+        shift
+    done
+    ask 5 "$program" --version < /dev/null && command_output 'containerd --version' "$answer"
+    ! ask 10 "$program" --config "$file" config dump < /dev/null ||
+        command_output 'containerd config dump' "$(printf '%s\n' "$answer" | grep -E "$containerd_keys" | grep -v '\.registry')"
+    command_output 'containerd files' "$(grep -HE '^[[:space:]]*(version|imports)[[:space:]]*=' \
+        /dev/null "$file" etc/containerd/conf.d/*.toml 2> /dev/null)"
+}
+
+tuned_profiles() { # NAME...: and those that they include
+    for name in "$@"; do
+        case " $profiles " in *" $name "*) continue ;; esac
+        profiles="$profiles $name"
+        for folder in $tuned_folders; do
+            [ -f "$folder/$name/tuned.conf" ] || continue
+            text "$folder/$name/tuned.conf"
+            tuned_profiles $(sed -n 's/^include *= *//p' "$folder/$name/tuned.conf" | tr ',' ' ')
+            break
+        done
+    done
 }
 
 # The files that the kubelet reads are named by its flags, and those by its command line, unit or environment files.
-kubelet() {
+kubelet_setup() { # not called kubelet: `command -v` names functions, too
     words=
     environment_files=
     for comm in proc/[0-9]*/comm; do
@@ -296,6 +416,14 @@ kubelet() {
             pid=${comm%/comm}
             daemons="$daemons ${pid#proc/}"
             texts "$comm" "$pid/cgroup"
+            ;;
+        esac
+        case " $host_daemons_wanted " in
+        *" ${name:-none} "*)
+            pid=${comm%/comm}
+            host_daemons="$host_daemons ${pid#proc/}"
+            texts "$comm" "$pid/cgroup" "$pid/limits"
+            [ "$name" != containerd ] || [ -n "$containerd" ] || containerd=$pid
             ;;
         esac
         [ "$name" = kubelet ] || continue
@@ -358,14 +486,30 @@ kubelet() {
     # Starting it takes long on a slow machine; the plan of an earlier run knows the version of this very file.
     identity=$(stat -L -c '%i %s %Y %n' "$binary" 2> /dev/null) && printf 'v kubelet binary:%s\n' "$identity"
     [ -z "$identity" ] || ! grep -qsF "\"$identity\"" "./$plan" || return 0
-    ! ask 60 "$binary" --version < /dev/null || command_output 'kubelet --version' "$answer"
+    if ask 60 "$binary" --version < /dev/null; then
+        command_output 'kubelet --version' "$answer"
+    else
+        case $ended in *[!0-9]*) ended= ;; esac
+        printf 'v kubelet failed:%s %s\n' "${ended:-0}" "$binary"
+    fi
+}
+
+lacking() {
+    for tool in $tools_wanted; do
+        command -v "$tool" > /dev/null 2>&1 || printf ' %s' "$tool"
+    done
 }
 
 capture() {
     echo "numaforge-snapshot $schema"
+    lacks=$(lacking)
+    [ -z "$lacks" ] || { echo "lacks$lacks" && echo end && return; }
     cd "${root:-/}" || exit 2
+    find_pci_functions
     everything_small | xargs grep $as_text -s '' /dev/null | tr -d '\000'
     links $links_wanted
+    vital_product_data
+    pci_configuration
     texts $texts_wanted
     if [ -f "./$cpuinfo" ] && [ -e sys/devices/system/cpu/cpu0/topology ]; then
         echo "t $cpuinfo"
@@ -374,12 +518,20 @@ capture() {
         text "$cpuinfo"
     fi
     daemons=
-    kubelet
-    printf 'v daemons:%s\n' "${daemons# }"
+    host_daemons=
+    containerd=
+    kubelet_setup
+    printf 'v daemons:%s\nv host daemons:%s\n' "${daemons# }" "${host_daemons# }"
     present
+    profiles=
+    [ ! -r "$tuned_profile" ] || tuned_profiles $(cat "$tuned_profile")
     if [ -z "$root" ]; then
         printf 'v uname -m:%s\nv id -u:%s\n' "$(uname -m)" "$(id -u)"
         gpus
+        packages
+        containerd_setup
+        [ ! -d run/systemd/system ] || ! ask 5 timedatectl show -p NTPSynchronized --value < /dev/null ||
+            command_output 'timedatectl NTPSynchronized' "$answer"
     fi
     pods
     noted_texts
@@ -388,5 +540,7 @@ capture() {
 
 noted=
 held=
+pci_functions=
+direct=
 timeout=
 capture

@@ -7,6 +7,7 @@ GPUs the name and the control group are taken, not the command line.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -31,7 +32,11 @@ class Attributes:
 
 
 ATTRIBUTES = (
-    Attributes(CPU, "online present possible isolated nohz_full smt/control smt/active"),
+    Attributes(
+        CPU,
+        "online present possible isolated nohz_full smt/control smt/active"
+        " intel_pstate/no_turbo cpufreq/boost",
+    ),
     Attributes(
         f"{CPU}/cpu[0-9]*",
         "online topology/physical_package_id topology/core_id"
@@ -46,11 +51,17 @@ ATTRIBUTES = (
         "scaling_driver scaling_governor scaling_available_governors"
         " energy_performance_preference energy_performance_available_preferences",
     ),
+    Attributes(f"{CPU}/cpu[0-9]*/cpuidle/state[0-9]*", "name latency"),
     Attributes(NUMA, "online possible"),
     Attributes(f"{NUMA}/node[0-9]*", "cpumap|cpulist distance meminfo"),
     Attributes(f"{NUMA}/node[0-9]*/hugepages/hugepages-*", "nr_hugepages free_hugepages surplus_hugepages"),
     Attributes("/sys/kernel/mm/hugepages/hugepages-*", "nr_hugepages free_hugepages surplus_hugepages"),
-    Attributes("/sys/kernel/mm/transparent_hugepage", "enabled defrag shmem_enabled khugepaged/defrag"),
+    Attributes(
+        "/sys/kernel/mm/transparent_hugepage",
+        "enabled defrag shmem_enabled khugepaged/defrag khugepaged/pages_to_scan"
+        " khugepaged/scan_sleep_millisecs",
+    ),
+    Attributes("/sys/kernel/mm/ksm", "run"),
     Attributes(
         "/sys/bus/pci/devices/*",
         "class vendor device numa_node current_link_speed current_link_width max_link_speed max_link_width",
@@ -62,11 +73,22 @@ ATTRIBUTES = (
         " available_compute_partition|compute_partition_config/supported_xcp_configs"
         " available_memory_partition xgmi_hive_info/xgmi_hive_id",
     ),
+    Attributes("/sys/devices/virtual/kfd/kfd/topology/nodes/*", "properties mem_banks/0/properties"),
     Attributes("/proc/driver/nvidia/gpus/*", "numa_status"),
-    Attributes("/proc/driver/nvidia", "version"),
+    Attributes("/proc/driver/nvidia", "version params"),
+    Attributes("/sys/bus/pci/drivers/nvidia/*:*:*.*", "resource"),
+    Attributes("/sys/kernel/mm/memory_peers/*", "version"),
     Attributes("/sys/module/nvidia", "version"),
     Attributes("/sys/class/net/*", "type speed"),
-    Attributes("/sys/class/infiniband/*", "node_type parent"),
+    # Of netdevs that a device has: those of containers are many.
+    Attributes("/sys/class/net/*/device/net/*", "mtu operstate"),
+    Attributes("/sys/class/net/*/bonding", "slaves"),
+    Attributes("/sys/class/infiniband/*", "node_type parent fw_ver board_id"),
+    Attributes("/sys/class/infiniband/*/device", "sriov_numvfs sriov_totalvfs"),
+    Attributes("/sys/class/infiniband_verbs/uverbs*", "ibdev"),
+    Attributes("/sys/class/infiniband_mad/[iu]*", "ibdev"),
+    # Y is shared, N exclusive: the variable that `rdma system` shows and sets. Not there before Linux 5.2.
+    Attributes("/sys/module/ib_core/parameters", "netns_mode"),
     Attributes("/sys/class/infiniband/*/ports/[0-9]*", "link_layer rate state gid_attrs/ndevs/0"),
     Attributes("/sys/fs/cgroup", "cgroup.controllers"),
     # hwloc-nofile-info exists only in trees that hwloc-gather-topology saved; it says the architecture.
@@ -94,6 +116,7 @@ UNWANTED_SETTINGS = ("*key*", "*secret*", "*stat_refresh", "*ns_last_pid", "*dro
 LINKS = (
     "/sys/bus/pci/devices/*",
     "/sys/bus/pci/devices/*/driver",
+    "/sys/bus/pci/devices/*/physfn",
     "/sys/class/net/*",
     "/sys/class/net/*/device",
     "/sys/class/infiniband/*",
@@ -108,11 +131,29 @@ LINKS = (
 )
 """Symbolic links whose targets tell where a device is, and which file or unit is meant."""
 
+VPD = "/sys/class/infiniband/*/device/vpd"
+"""Vital product data of RDMA devices hold serial numbers: only whether the keyword is in them is taken."""
+
+SWITCH_MANAGEMENT = "SW_MNG"
+"""The keyword of the functions by which fabric manager reaches the NVSwitches of HGX B200 and later."""
+
+PCI_FUNCTIONS = re.compile(r"0x(0[23]|12)....")
+"""Classes of GPUs, accelerators and network functions: their configuration space is taken, and that of the
+bridges above them, without the serial number; where there is an RDMA device."""
+
+DIRECT_NIC = "2100"
+"""The function of a ConnectX-8 that writes into a GPU's memory, by PCI device id, whatever its class is."""
+
+KERNEL_TYPES = "/sys/kernel/btf/vmlinux"
+"""The kernel's own types and functions: only whether it knows config_acs is taken."""
+
 PRESENT = (
     *(
         f"/sys/module/{name}"
         for name in ("nvidia", "nouveau", "ib_umad", "mlx5_ib", "nvidia_peermem", "gdrdrv")
     ),
+    "/lib/modules/*/kernel/net/ipv4/tcp_bbr.ko*",
+    "/lib/modules/*/kernel/net/sched/sch_fq.ko*",
     "/dev/char/1:3",  # /dev/null: udev has made these links
     "/dev/char/195:*",
     "/etc/cdi/*.yaml",
@@ -122,6 +163,38 @@ PRESENT = (
     "/usr/bin/nvidia-imex",
     "/etc/systemd/system/*.wants/nvidia-imex.service",
     "/var/lib/kubelet/plugins/compute-domain.nvidia.com",
+    "/var/lib/kubelet/plugins/gpu.nvidia.com",
+    *(
+        f"/etc/systemd/system/*.wants/{name}.service"
+        for name in (
+            "tuned",
+            "tlp",
+            "cpupower",
+            "cpufrequtils",
+            "ondemand",
+            "power-profiles-daemon",
+            "ksm",
+            "ksmtuned",
+            "irqbalance",
+            "chrony",
+            "chronyd",
+            "systemd-timesyncd",
+            "ntp",
+            "ntpd",
+            "ntpsec",
+        )
+    ),
+    "/etc/systemd/system/timers.target.wants/dnf-automatic*.timer",
+    "/var/lib/ocp-tuned",
+    "/run/systemd/generator*/*.swap",
+    "/etc/systemd/system/swap.d/90-numaforge.conf",
+    *(
+        f"/usr/lib/systemd/system/{name}.service"
+        for name in ("systemd-zram-setup@", "zramswap", "zram-config", "dphys-swapfile")
+    ),
+    *(f"/usr/bin/{name}" for name in ("apt-mark", "dnf", "dnf5", "zypper")),
+    "/etc/dnf/plugins/versionlock.conf",
+    "/etc/containerd/conf.d/*.toml",
 )
 """What says enough by being there: only the names are taken."""
 
@@ -131,8 +204,62 @@ DAEMONS = ("nv-fabricmanage", "nvlsm", "nvidia-imex", "nvidia-persiste")
 IMEX_NODES = "/etc/nvidia-imex/nodes_config.cfg"
 """Addresses of the nodes that share memory over NVLink: only how many is taken."""
 
-PACKAGES = ("nvidia-fabric*", "nvidia-imex*", "nvlsm*")
-"""Packages whose versions are asked for where NVIDIA's driver is."""
+HOST_DAEMONS = (
+    "containerd",
+    "crio",
+    "kubelet",
+    "chronyd",
+    "systemd-timesyn",
+    "ntpd",
+    "tuned",
+    "openshift-tuned",
+    "power-profiles-",
+)
+"""Daemons whose control group and limits are taken, by the first 15 characters of their names."""
+
+CONTAINERD_KEYS = (
+    r"^[[:space:]]*((version|imports|SystemdCgroup|default_runtime_name|runtime_type|enable_cdi|cdi_spec_dirs"
+    r"|disable|sandbox|sandbox_image)[[:space:]]*=|\[)"
+)
+"""Lines of `containerd config dump` that are taken: headers, without those of registries, and no password."""
+
+NVIDIA_PACKAGES = ("nvidia-fabric*", "nvidia-imex*", "nvlsm*")
+"""Packages that have to fit NVIDIA's driver."""
+
+HELD_PACKAGES: dict[str, tuple[str, ...]] = {
+    "kernel": (
+        "linux-image-*",
+        "linux-headers-*",
+        "linux-modules-*",
+        "linux-generic*",
+        "linux-*-generic*",
+        "kernel",
+        "kernel-core",
+        "kernel-modules*",
+        "kernel-devel*",
+        "kernel-headers",
+        "kernel-default*",
+    ),
+    "driver": (
+        "nvidia-*",
+        "libnvidia-*",
+        "cuda-drivers*",
+        "kmod-nvidia*",
+        "nvlsm*",
+        "xserver-xorg-video-nvidia*",
+        "amdgpu-dkms*",
+    ),
+    "kubelet": ("kubelet", "kubeadm", "kubectl"),
+    "containerd": (
+        "containerd",
+        "containerd.io",
+        "runc",
+        "cri-o",
+        "nvidia-container-*",
+        "libnvidia-container*",
+    ),
+}
+"""Packages of which an upgrade by itself hurts a GPU node; what two kinds name belongs to the later one."""
 
 MODPROBE = tuple(
     f"{folder}/modprobe.d/*.conf" for folder in ("/etc", "/run", "/usr/local/lib", "/usr/lib", "/lib")
@@ -142,12 +269,39 @@ MODPROBE = tuple(
 PLAN = "/etc/numaforge/plan.json"
 """What an earlier run decided for the host."""
 
+NCCL_CONF = "/etc/nccl.conf"
+"""What NCCL is told on this host."""
+
+ROUTES = "/proc/net/route"
+"""IPv4 routes: which interface has the default route, and which networks interfaces are in."""
+
+TUNED_PROFILE = "/etc/tuned/active_profile"
+"""The profiles that TuneD carries out; what they include is taken with them."""
+
+TUNED_FOLDERS = ("/etc/tuned/profiles", "/etc/tuned", "/usr/lib/tuned/profiles", "/usr/lib/tuned")
+"""Where TuneD looks for a profile; an earlier folder wins. Versions before 2.23 have no `profiles`."""
+
+KERNEL_VALUES = "/etc/numaforge/kernel-values"
+"""What the kernel had before earlier runs changed it."""
+
 TEXTS = (
     "/proc/mounts",
     "/proc/cmdline",
     "/etc/os-release",
     "/usr/lib/os-release",
     PLAN,
+    NCCL_CONF,
+    ROUTES,
+    *(f"{folder}/sysctl.d/*.conf" for folder in ("/etc", "/run", "/usr/local/lib", "/usr/lib")),
+    TUNED_PROFILE,
+    "/etc/infiniband/openib.conf",
+    "/etc/apt/apt.conf.d/*auto-upgrades",
+    "/etc/apt/apt.conf.d/*unattended-upgrades",
+    "/etc/apt/apt.conf.d/52numaforge-hold",
+    "/etc/dnf/plugins/versionlock.list",
+    "/etc/dnf/versionlock.toml",
+    "/etc/zypp/locks",
+    KERNEL_VALUES,
 )
 """Files that are taken whole."""
 
@@ -171,6 +325,9 @@ STATE_FILES = ("cpu_manager_state", "memory_manager_state")
 
 DEVICE_CHECKPOINT = "device-plugins/kubelet_internal_checkpoint"
 """Which container has which device, below the kubelet's root; taken without what device plugins answered."""
+
+POD_RESOURCES = "pod-resources/kubelet.sock"
+"""Where the kubelet says which container has which device, below its root; only those are taken."""
 
 POD_LOGS = "/var/log/pods"
 """Folders NAMESPACE_NAME_UID: only the names of pods with devices are taken, and of those that use a GPU."""

@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from numaforge.codec import newer
 from numaforge.errors import SnapshotError
+from numaforge.given import NotJsonError, parse_json, read_text
+from numaforge.mistakes import shown
 
 SCHEMA = 1
+PCI_ADDRESS = r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-9a-f]"
+_PCI_FILE = re.compile(rf"/sys/bus/pci/devices/({PCI_ADDRESS})/(\w+)")
+_KINDS: Mapping[type, str] = {dict: "a mapping", list: "a list", str: "a text"}
 _TAKE_ANOTHER = "take a new one with `numaforge capture HOST -o FILE`"
 
 
@@ -27,6 +35,15 @@ class Snapshot:
     nvml: Mapping[str, Any] | None = None  # nvml_probe.answers()
     nvidia_smi: str | None = None  # `nvidia-smi -q -x`, only where NVML did not answer
     unreadable: tuple[str, ...] = ()  # files that exist and that the capturing user may not read
+
+    @cached_property
+    def pci_files(self) -> Mapping[str, Mapping[str, str]]:
+        """The files of each PCI function by address, then by name: looked for once among all of them."""
+        held: dict[str, dict[str, str]] = {}
+        for path, text in self.files.items():
+            if match := _PCI_FILE.fullmatch(path):
+                held.setdefault(match[1], {})[match[2]] = text
+        return dict(sorted(held.items()))
 
     def to_json(self) -> str:
         """Return the snapshot as a JSON document."""
@@ -49,16 +66,25 @@ class Snapshot:
         Raises SnapshotError when the text is cut short, is no snapshot, or has another schema.
         """
         try:
-            document = json.loads(text)
-        except json.JSONDecodeError as error:
-            raise SnapshotError(
-                f"not a complete JSON document ({error.msg} at line {error.lineno})", remedy=_TAKE_ANOTHER
-            ) from error
+            document = parse_json(text)
+        except NotJsonError as error:
+            raise SnapshotError(f"not a complete JSON document: {error}", remedy=_TAKE_ANOTHER) from error
+        return cls.from_document(document)
+
+    @classmethod
+    def from_document(cls, document: object) -> Snapshot:
+        """Read a snapshot's JSON data back.
+
+        Raises SnapshotError when it is no snapshot, has another schema, or holds what is no text.
+        """
         if not isinstance(document, dict) or document.get("kind") != "numaforge-snapshot":
             raise SnapshotError("JSON, but not a numaforge snapshot", remedy=_TAKE_ANOTHER)
-        if document.get("schema") != SCHEMA:
+        found = document.get("schema")
+        if type(found) is int and found > SCHEMA:
+            raise newer(SnapshotError, "snapshot", found, SCHEMA)
+        if type(found) is not int or found != SCHEMA:
             raise SnapshotError(
-                f"a snapshot of schema {document.get('schema')!r}, and this numaforge reads schema {SCHEMA}",
+                f"a snapshot of schema {found!r}, and this numaforge reads schema {SCHEMA}",
                 remedy=_TAKE_ANOTHER,
             )
         return cls(
@@ -67,16 +93,13 @@ class Snapshot:
             commands=_texts(document, "commands"),
             nvml=_member(document, "nvml", dict),
             nvidia_smi=_member(document, "nvidia_smi", str),
-            unreadable=tuple(_member(document, "unreadable", list) or ()),
+            unreadable=_paths(document, "unreadable"),
         )
 
     @classmethod
     def load(cls, path: Path) -> Snapshot:
         """Read a saved snapshot file."""
-        try:
-            text = path.read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            raise SnapshotError(f"cannot be read: {error}", where=str(path)) from error
+        text = read_text(path, error=SnapshotError)
         try:
             return cls.from_json(text)
         except SnapshotError as error:
@@ -85,13 +108,23 @@ class Snapshot:
 
 def _texts(document: Mapping[str, Any], key: str) -> dict[str, str]:
     texts = _member(document, key, dict)
-    if texts is None or not all(isinstance(text, str) for text in texts.values()):
+    if texts is None:
         raise SnapshotError(f"{key} is not a mapping of texts", remedy=_TAKE_ANOTHER)
+    for name, text in texts.items():
+        if not isinstance(text, str):
+            raise SnapshotError(f"{shown(text)} is not a text", where=f"{key}: {name}", remedy=_TAKE_ANOTHER)
     return dict(texts)
+
+
+def _paths(document: Mapping[str, Any], key: str) -> tuple[str, ...]:
+    paths = _member(document, key, list) or []
+    if not all(isinstance(path, str) for path in paths):
+        raise SnapshotError(f"{key} is not a list of paths", remedy=_TAKE_ANOTHER)
+    return tuple(paths)
 
 
 def _member(document: Mapping[str, Any], key: str, kind: type) -> Any:
     value = document.get(key)
     if value is not None and not isinstance(value, kind):
-        raise SnapshotError(f"{key} is not a {kind.__name__}", remedy=_TAKE_ANOTHER)
+        raise SnapshotError(f"{key} is not {_KINDS[kind]}", remedy=_TAKE_ANOTHER)
     return value

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from functools import cache
 from itertools import takewhile
 from pathlib import Path
+from types import ModuleType
 
 from numaforge.errors import SnapshotError
 from numaforge.snapshot import nvml_probe
@@ -15,7 +16,12 @@ from numaforge.snapshot import nvml_probe
 
 def probe_source() -> str:
     """Return the probe's own source, as it is sent."""
-    return _without_words(Path(str(nvml_probe.__file__)).read_text(encoding="utf-8"))
+    return sent(nvml_probe)
+
+
+def sent(probe: ModuleType) -> str:
+    """Return the source of a module as it is sent to hosts."""
+    return _without_words(Path(str(probe.__file__)).read_text(encoding="utf-8"))
 
 
 @cache

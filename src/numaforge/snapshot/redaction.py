@@ -7,15 +7,20 @@ from functools import lru_cache
 
 REDACTED = "REDACTED"
 
+# The texts may be a hostile host's: each pattern takes time in proportion to the text. A key is looked at
+# once, and then taken as a whole (`++`).
 _SENSITIVE_KEY = (
-    r"[\w.-]*(?:token|passw(?:or)?d|secret|api-?_?key|authorization|credentials?|key-data)[\w.-]*"
+    r"(?=[\w.-]*?(?:token|passw(?:or)?d|secret|api-?_?key|authorization|credentials?|key-data))[\w.-]++"
 )
 # A switch, a duration, a path or a reference is not the secret itself.
 _HARMLESS = r"(?:true|false|null|\d+[a-z]*|/[^\s\"',]*|\$\S+|)"
 
 _RULES = (
     # Credentials in a URL: scheme://user:password@host.
-    (re.compile(r"(?P<kept>\b[a-z][a-z0-9+.-]*://)[^\s/@\"']+@", re.IGNORECASE), rf"\g<kept>{REDACTED}@"),
+    (
+        re.compile(r"(?P<kept>\b[a-z][a-z0-9+.-]{0,31}://)[^\s/@\"']+@", re.IGNORECASE),
+        rf"\g<kept>{REDACTED}@",
+    ),
     (
         re.compile(
             r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)", re.DOTALL
@@ -41,10 +46,10 @@ _HEADERS_BLOCK = re.compile(
     r"(?:\n(?:(?P=indent)(?:[ \t]+|- )[^\n]*|[ \t]*(?=\n)))+",
     re.MULTILINE,
 )
-_KUBECONFIG = re.compile(r"^[\"'\s{]*kind[\"']?\s*:\s*[\"']?Config\b", re.MULTILINE)
+_KUBECONFIG = re.compile(r"^[\"' \t{]*+kind[\"']?\s*:\s*[\"']?Config\b", re.MULTILINE)
 _SERIAL_OF_BOARD = re.compile(r"^serial(?: number)?[ \t]*:.*\n?", re.IGNORECASE | re.MULTILINE)
-_SERIAL_ELEMENT = re.compile(r"^.*<(?:[^>]*(?:serial|guid)[^>]*|pdi)>.*\n?", re.IGNORECASE | re.MULTILINE)
-_COMMAND_LINE = re.compile(r"[ \t]*<process_name>[^<]*</process_name>\n?")
+_SERIAL_ELEMENT = re.compile(r"<(?:(?=[^<>]*?(?:serial|guid))[^<>]*+|pdi)>", re.IGNORECASE)
+_COMMAND_LINE = re.compile(r"(?<![ \t])[ \t]*+<process_name>[^<]*</process_name>\n?")
 _ANSWER_OF_PLUGIN = re.compile(r'("AllocResp":)"[^"]*"')
 
 
@@ -67,7 +72,8 @@ def redact_cpuinfo(text: str) -> str:
 
 def redact_nvidia_smi(text: str) -> str:
     """Return nvidia-smi's XML without serial numbers, GUIDs and the command lines of processes."""
-    return _SERIAL_ELEMENT.sub("", _COMMAND_LINE.sub("", text))
+    lines = _COMMAND_LINE.sub("", text).splitlines(keepends=True)
+    return "".join(line for line in lines if not _SERIAL_ELEMENT.search(line))
 
 
 def redact_device_checkpoint(text: str) -> str:

@@ -13,11 +13,15 @@ from functools import lru_cache
 
 from numaforge.cpulist import parse_cpulist
 from numaforge.errors import NumaforgeError, TopologyError
+from numaforge.given import digits
 from numaforge.topology.model import CpuSet, L3Cache, Package
 
-_CPU_FILE = re.compile(r"/sys/devices/system/cpu/cpu(\d+)/(.+)")
-_CACHE_FILE = re.compile(r"cache/(index\d+)/(\w+)")
-_SIZE = re.compile(r"(\d+)([KMG]?)")
+_CPU_FILE = re.compile(r"/sys/devices/system/cpu/cpu([0-9]{1,9})/(.+)")
+_CACHE_FILE = re.compile(r"cache/(index[0-9]+)/(\w+)")
+_ID = re.compile(r"-?[0-9]{1,10}")
+_SIZE = re.compile(r"([0-9]{1,20})([KMG]?)")
+_WORD = re.compile(r"(?:0x)?[0-9a-fA-F]{1,32}")
+_MOST_WORDS = 2048  # of 65536 CPUs; the kernel's largest NR_CPUS is 8192
 _UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30}
 
 CpuFiles = Mapping[int, Mapping[str, str]]  # CPU -> path below its folder -> text
@@ -67,6 +71,11 @@ def _online(files: Mapping[str, str], by_cpu: CpuFiles) -> CpuSet:
     return frozenset(cpu for cpu, held in by_cpu.items() if held.get("online", "1").strip() == "1")
 
 
+def read_switchable(inventory: Inventory) -> CpuSet | None:
+    """Return the CPUs that the kernel takes offline and online: those with a file `online`."""
+    return frozenset(cpu for cpu, held in inventory.files.items() if "online" in held) or None
+
+
 def read_cores(inventory: Inventory) -> tuple[CpuSet, ...]:
     """Return the online threads of every physical core."""
 
@@ -75,6 +84,18 @@ def read_cores(inventory: Inventory) -> tuple[CpuSet, ...]:
         return _first_set(held, ("core_cpus", "thread_siblings", "core_cpus_list", "thread_siblings_list"))
 
     return _partition(inventory.online, siblings, _same_in_cpuinfo(inventory, "physical id", "core id"))
+
+
+def read_core_ids(inventory: Inventory) -> Mapping[int, tuple[int, int]] | None:
+    """Return core_id and physical_package_id of each online CPU, as the kernel writes them.
+
+    None where a CPU lacks one of them.
+    """
+    names = ("topology/core_id", "topology/physical_package_id")
+    told = {cpu: [inventory.files.get(cpu, {}).get(name, "") for name in names] for cpu in inventory.online}
+    if not all(_ID.fullmatch(text.strip()) for texts in told.values() for text in texts):
+        return None
+    return {cpu: (int(core), int(package)) for cpu, (core, package) in told.items()}
 
 
 def read_packages(inventory: Inventory) -> tuple[Package, ...]:
@@ -119,7 +140,7 @@ def _deepest_cache(held: Mapping[str, str]) -> L3Cache | None:
         L3Cache(cpus=cpus, size_bytes=_bytes(cache.get("size", "")), level=int(cache["level"]))
         for cache in caches.values()
         if cache.get("type") != "Instruction"
-        and cache.get("level", "").isdigit()
+        and digits(cache.get("level", "")) is not None
         and (cpus := _first_set(cache, ("shared_cpu_map", "shared_cpu_list"), folder=""))
     ]
     return max(known, key=lambda cache: cache.level, default=None)
@@ -135,7 +156,7 @@ def _package_id(inventory: Inventory, cpu: int) -> int | None:
     text = inventory.files.get(cpu, {}).get("topology/physical_package_id") or inventory.stanzas.get(
         cpu, {}
     ).get("physical id", "")
-    return int(text) if text.strip().isdigit() else None
+    return digits(text)
 
 
 def _same_package_id(inventory: Inventory) -> Callable[[int], CpuSet]:
@@ -177,10 +198,10 @@ def _cpuinfo_stanzas(text: str) -> dict[int, dict[str, str]]:
     for line in text.splitlines():
         key, colon, value = (part.strip() for part in line.partition(":"))
         # s390 writes "processor 3: version = FF,  identification = ..." in one line.
-        named = re.fullmatch(r"processor\s*(\d*)", key)
+        named = re.fullmatch(r"processor\s*([0-9]*)", key)
         number = (named[1] or value) if named and colon else ""
-        if number.isdigit():
-            current = stanzas.setdefault(int(number), {})
+        if (cpu := digits(number)) is not None:
+            current = stanzas.setdefault(cpu, {})
         elif colon:
             current[key] = value
     return stanzas
@@ -220,7 +241,10 @@ _parse_list = lru_cache(maxsize=4096)(parse_cpulist)
 @lru_cache(maxsize=4096)
 def parse_mask(text: str) -> CpuSet:
     """Return the CPUs of a kernel bitmap: `"00ff,ffffffff"`, 32 bits a word, the highest word first."""
+    words = text.strip().split(",")
+    if len(words) > _MOST_WORDS or not all(_WORD.fullmatch(word) for word in words):
+        raise ValueError("not a bitmap of CPUs")
     bits = 0
-    for word in text.strip().split(","):
+    for word in words:
         bits = bits << 32 | int(word, 16)
     return frozenset(cpu for cpu in range(bits.bit_length()) if bits >> cpu & 1)

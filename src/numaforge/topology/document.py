@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
 
@@ -17,15 +17,23 @@ from numaforge.topology.model import (
     Gpu,
     GpuProcess,
     HugepagePool,
+    IdleState,
     KubeletInstall,
     L3Cache,
+    Network,
     Nic,
     NodeTopology,
     NumaNode,
     NvidiaDriver,
     NvidiaInstall,
     NvlinkDomain,
+    Nvme,
     Package,
+    PciFunction,
+    PeerMemory,
+    RdmaDevice,
+    Turbo,
+    Userland,
 )
 
 
@@ -47,35 +55,53 @@ class TopologyDocument:
 
     hostname: str | None
     architecture: str | None
+    cpu_vendor: str | None = None
     kernel: str | None
     kernel_cmdline: str | None
+    os_release: Mapping[str, str] = field(default_factory=dict)
     memory_bytes: int | None
     swap_bytes: int | None
     cgroup_version: int | None
     kubelet: KubeletInstall | None
     cpus: CpuStates
     smt: str | None = None
+    switchable: CpuSet | None = None
+    nohz_full: CpuSet | None = None
     packages: tuple[Package, ...]
     numa_nodes: tuple[NumaNode, ...]
     cores: tuple[Core, ...]
+    kubelet_cores: tuple[Core, ...] | None = None
     l3_caches: tuple[L3Cache, ...]
     hugepages: Mapping[str, HugepagePool] = field(default_factory=dict)
     cpufreq: Cpufreq | None
-    gpus: tuple[Gpu, ...]
-    accelerators: tuple[Accelerator, ...] = ()
-    nics: tuple[Nic, ...]
-    nvlink_domains: tuple[NvlinkDomain, ...] = ()  # what `gpus` say; not read back
-    pci_paths: Mapping[str, tuple[str, ...]]
-    os_release: Mapping[str, str] = field(default_factory=dict)
-    sysctls: Mapping[str, str] = field(default_factory=dict)
+    idle_states: tuple[IdleState, ...] | None = None
+    turbo: Turbo | None = None
     transparent_hugepages: Mapping[str, str] = field(default_factory=dict)
-    previous_plan: str | None = None
-    unreadable: tuple[str, ...] = ()
+    ksm: str | None = None
+    sysctls: Mapping[str, str] = field(default_factory=dict)
+    loadable_modules: tuple[str, ...] = ()
+    gpus: tuple[Gpu, ...]
     nvidia: NvidiaDriver | None = None
     nvidia_install: NvidiaInstall | None = None
     nvswitches: tuple[str, ...] = ()
+    nvlink_domains: tuple[NvlinkDomain, ...] = ()  # what `gpus` say; not read back
     gpu_processes: Mapping[int, GpuProcess] = field(default_factory=dict)
     device_holders: tuple[DeviceHolder, ...] | None = None
+    holders_doubt: str | None = None
+    accelerators: tuple[Accelerator, ...] = ()
+    nics: tuple[Nic, ...]
+    rdma_devices: tuple[RdmaDevice, ...] = ()
+    rdma_netns: str | None = None
+    networks: tuple[Network, ...] = ()
+    nccl_conf: str | None = None
+    peer_memory: PeerMemory = field(default_factory=PeerMemory)
+    nvmes: tuple[Nvme, ...] = ()
+    pci_functions: tuple[PciFunction, ...] = ()
+    pci_paths: Mapping[str, tuple[str, ...]]
+    userland: Userland | None = None
+    kernel_values_record: str | None = None
+    previous_plan: str | None = None
+    unreadable: tuple[str, ...] = ()
 
 
 TOPOLOGY = DocumentKind(
@@ -105,7 +131,43 @@ def from_document(document: object) -> NodeTopology:
     Raises TopologyError for another schema, and for a field that is missing or of the wrong kind.
     """
     read = TOPOLOGY.decode(document)
+    _require_whole(read)
     return NodeTopology(**_members(read.cpus, _STATES), **_members(read, _ALIKE))
+
+
+def _require_whole(read: TopologyDocument) -> None:
+    """Refuse a machine whose parts do not fit together; raises TopologyError with the first that does not."""
+    online, packages = read.cpus.online, {package.id for package in read.packages}
+    nodes = {node.id for node in read.numa_nodes}
+    if not online:
+        raise _refusal("cpus.online", "no CPU is online")
+    for name, groups in (("packages", read.packages), ("cores", read.cores)):
+        if left := online - _require_apart(name, groups, online):
+            raise _refusal(name, f"CPU {min(left)} is in none of them")
+    for number, core in enumerate(read.cores):
+        if core.package not in packages:
+            raise _refusal(f"cores[{number}].package", f"there is no package {core.package}")
+        if core.numa_node is not None and core.numa_node not in nodes:
+            raise _refusal(f"cores[{number}].numa_node", f"there is no NUMA node {core.numa_node}")
+
+
+def _require_apart(name: str, groups: Sequence[Package | Core], online: CpuSet) -> CpuSet:
+    """Return the CPUs of all groups; each group has some, which are online and in no other one."""
+    seen: CpuSet = frozenset()
+    for number, each in enumerate(groups):
+        where = f"{name}[{number}].cpus"
+        if not each.cpus:
+            raise _refusal(where, "names no CPU")
+        if off := each.cpus - online:
+            raise _refusal(where, f"CPU {min(off)} is not online")
+        if twice := each.cpus & seen:
+            raise _refusal(where, f"CPU {min(twice)} is in two of {name}")
+        seen |= each.cpus
+    return seen
+
+
+def _refusal(where: str, message: str) -> TopologyError:
+    return TopologyError(message, where=f"topology.{where}", remedy=TOPOLOGY.remedy)
 
 
 def _members(value: object, names: list[str]) -> dict[str, Any]:

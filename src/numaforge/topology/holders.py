@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 
 from numaforge.errors import KubeletConfigError
+from numaforge.given import NotJsonError, digits, parse_json
 from numaforge.kubelet.admission.checkpoint import read_device_state
 from numaforge.snapshot import catalogue
 from numaforge.snapshot.model import Snapshot
@@ -26,10 +27,40 @@ def read_gpu_processes(snapshot: Snapshot, gpus: Iterable[Gpu]) -> dict[int, Gpu
 
 
 def read_device_holders(snapshot: Snapshot, root_dir: str) -> tuple[DeviceHolder, ...] | None:
-    """Return every device that a container has; None without a checkpoint that can be read.
+    """Return every device that a container has; None where neither the kubelet nor its checkpoint says.
 
-    It lags behind: devices of a pod that has ended are taken back when the next pod asks for some.
+    The checkpoint lags behind: devices of a pod that has ended stay until the next pod asks for some.
     """
+    told = _told(snapshot, root_dir)
+    return _kept(snapshot, root_dir) if told is None else told
+
+
+def read_holders_doubt(snapshot: Snapshot, root_dir: str) -> str | None:
+    """Return why the kubelet has not said itself who holds devices; None where it has."""
+    if _told(snapshot, root_dir) is not None:
+        return None
+    return snapshot.commands.get("pod resources") or "it was not asked"
+
+
+def _told(snapshot: Snapshot, root_dir: str) -> tuple[DeviceHolder, ...] | None:
+    """Return what the kubelet's pod-resources API has answered."""
+    try:
+        listed = parse_json(snapshot.files.get(posixpath.join(root_dir, catalogue.POD_RESOURCES), ""))
+    except NotJsonError:
+        return None
+    if not isinstance(listed, list) or not all(map(_is_row, listed)):
+        return None
+    return tuple(
+        DeviceHolder(device, resource, pod, container, present=True)
+        for pod, container, resource, device in listed
+    )
+
+
+def _is_row(row: object) -> bool:
+    return isinstance(row, list) and len(row) == 4 and all(isinstance(one, str) for one in row)
+
+
+def _kept(snapshot: Snapshot, root_dir: str) -> tuple[DeviceHolder, ...] | None:
     text = snapshot.files.get(posixpath.join(root_dir, catalogue.DEVICE_CHECKPOINT))
     if text is None:
         return None
@@ -59,7 +90,7 @@ def read_daemons(snapshot: Snapshot) -> tuple[GpuProcess, ...] | None:
     pids = snapshot.commands.get("daemons")
     if pids is None:
         return None
-    found = (_process(snapshot.files, int(pid), {}) for pid in pids.split())
+    found = (_process(snapshot.files, pid, {}) for pid in map(digits, pids.split()) if pid is not None)
     return tuple(process for process in found if process is not None)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import posixpath
 import re
 import shlex
@@ -10,13 +9,16 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import takewhile
 
+from numaforge.given import parse_json
 from numaforge.kubelet.config.flags import flag_value
 from numaforge.snapshot import catalogue
 from numaforge.snapshot.model import Snapshot
 from numaforge.topology.model import KubeletInstall
 
-_VERSION = re.compile(r"Kubernetes v(\d+\.\d+\.\d+)")
-_PROCESS = re.compile(r"/proc/(\d+)/cmdline")
+_VERSION = re.compile(r"Kubernetes v([0-9]+\.[0-9]+\.[0-9]+)")
+_NO_ANSWER = ("0", "124", "137", "143")
+"""Exit codes of what `timeout` has ended, coreutils' or busybox'; 0 where even that did not help."""
+_PROCESS = re.compile(r"/proc/([0-9]+)/cmdline")
 
 
 @dataclass
@@ -35,7 +37,8 @@ def read_kubelet(snapshot: Snapshot) -> KubeletInstall | None:
     unit_texts = list(_unit_texts(snapshot.files))
     unit = _read_unit(unit_texts)
     command_line = _running_command_line(snapshot.files)
-    if version is None and not unit_texts and command_line is None:
+    problem = None if version else _problem(snapshot.commands)
+    if version is None and problem is None and binary is None and not unit_texts and command_line is None:
         return None
     words = command_line if command_line is not None else _expanded(unit, snapshot.files)
     flags = _arguments(words)
@@ -59,6 +62,7 @@ def read_kubelet(snapshot: Snapshot) -> KubeletInstall | None:
         },
         running=command_line is not None,
         binary=binary,
+        problem=problem,
     )
 
 
@@ -67,11 +71,23 @@ def _version(snapshot: Snapshot, binary: str | None) -> str | None:
     if answer := _VERSION.search(snapshot.commands.get("kubelet --version", "")):
         return answer[1]
     try:
-        earlier = json.loads(snapshot.files.get(catalogue.PLAN, "null"))
+        earlier = parse_json(snapshot.files.get(catalogue.PLAN, "null"))
         said_of, version = earlier["kubelet"]["binary"], earlier["kubelet"]["binary_version"]
     except (ValueError, KeyError, TypeError):
         return None
     return version if binary and said_of == binary and isinstance(version, str) else None
+
+
+def _problem(commands: Mapping[str, str]) -> str | None:
+    """Return why a kubelet that is there did not say its version; None where none was asked."""
+    if (said := commands.get("kubelet --version")) is not None:
+        return f"kubelet --version says {said[:60]!r}, which names no version"
+    status, _, program = commands.get("kubelet failed", "").partition(" ")
+    if not program:
+        return None
+    if status in _NO_ANSWER:
+        return f"{program} --version did not answer within 60 s, or was killed"
+    return f"{program} --version ended with {status}"
 
 
 def _arguments(words: list[str]) -> tuple[str, ...]:

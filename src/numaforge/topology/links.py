@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from numaforge.topology.model import Accelerator, CpuSet, Gpu, Nic, NodeTopology, NvlinkDomain
+from numaforge.ordering import natural
+from numaforge.topology.model import (
+    Accelerator,
+    CpuSet,
+    Gpu,
+    Nic,
+    NodeTopology,
+    NvlinkDomain,
+    RdmaDevice,
+)
 
 Device = Gpu | Accelerator | Nic
+Function = Device | RdmaDevice
 
 SELF = "X"
 
@@ -30,7 +39,7 @@ class LinkedDevice:
     """A device as the matrix shows it.
 
     `name` is GPU0, ACC0 or NIC0, `label` what others call it (`mlx5_0`, the model). `cpus` are those of the
-    NUMA node that it is near to.
+    NUMA node that it is near to. `management` marks a NIC that only manages NVSwitches.
     """
 
     name: str
@@ -38,6 +47,7 @@ class LinkedDevice:
     device: Device
     numa_node: int | None
     cpus: CpuSet | None
+    management: bool = False
 
     @property
     def memory_numa_node(self) -> int | None:
@@ -59,8 +69,11 @@ def link_matrix(topology: NodeTopology) -> LinkMatrix:
 
     NICs are those with an RDMA device, as nvidia-smi has it; where there are none, all.
     """
+    managing = {device.name for device in topology.rdma_devices if device.management}
     devices = tuple(
-        LinkedDevice(name, label, device, node, _cpus_of(node, topology))
+        LinkedDevice(
+            name, label, device, node, _cpus_of(node, topology), isinstance(device, Nic) and label in managing
+        )
         for name, label, device in _named(topology)
         for node in (nearest_numa_node(device, topology),)
     )
@@ -94,12 +107,12 @@ def direct_nvlinks(one: Gpu, other: Gpu) -> int:
     return max(one.nvlink_peers.get(other.pci_address, 0), other.nvlink_peers.get(one.pci_address, 0))
 
 
-def pci_distance(one: Device, other: Device, topology: NodeTopology) -> str | None:
+def pci_distance(one: Function, other: Function, topology: NodeTopology) -> str | None:
     """Return PIX, PXB, PHB, NODE or SYS for two functions, None where the firmware does not tell it.
 
     NCCL calls NODE PHB, and functions of one card without a switch PHB instead of PIX.
     """
-    paths = [topology.pci_paths.get(device.pci_address, ()) for device in (one, other)]
+    paths = [topology.pci_paths.get(device.pci_address or "", ()) for device in (one, other)]
     if all(paths) and paths[0][0] == paths[1][0]:
         return _below_one_host_bridge(*paths)
     nodes = [nearest_numa_node(device, topology) for device in (one, other)]
@@ -124,7 +137,7 @@ def pcie_switches(path: Sequence[str]) -> tuple[str, ...]:
     return tuple(path[2:-1:2])
 
 
-def nearest_numa_node(device: Device, topology: NodeTopology) -> int | None:
+def nearest_numa_node(device: Function, topology: NodeTopology) -> int | None:
     """Return the NUMA node with CPUs that a device is near to; None where that is not known.
 
     Where the kernel does not say, it is the only one that has CPUs; where it names one without CPUs, as the
@@ -207,7 +220,7 @@ def gpu_names(gpus: Iterable[Gpu]) -> dict[str, str]:
 
 def _named(topology: NodeTopology) -> Iterable[tuple[str, str, Device]]:
     names = gpu_names(topology.gpus)
-    for gpu in sorted(topology.gpus, key=lambda gpu: _natural(names[gpu.pci_address])):
+    for gpu in sorted(topology.gpus, key=lambda gpu: natural(names[gpu.pci_address])):
         yield names[gpu.pci_address], gpu.name or f"{gpu.vendor}:{gpu.device}", gpu
     for place, one in enumerate(sorted(topology.accelerators, key=lambda one: one.pci_address)):
         yield f"ACC{place}", one.name or f"{one.vendor}:{one.device}", one
@@ -220,12 +233,7 @@ def _nics(nics: Iterable[Nic]) -> list[tuple[str, Nic]]:
     rdma = {nic.rdma_device: nic for nic in nics if nic.rdma_device is not None}
     if not rdma:
         rdma = {nic.interface or nic.pci_address: nic for nic in nics}
-    return sorted(rdma.items(), key=lambda named: _natural(named[0]))
-
-
-def _natural(name: str) -> list[tuple[int, str]]:
-    """A key that puts mlx5_2 before mlx5_10."""
-    return [(int(part), "") if part.isdigit() else (0, part) for part in re.split(r"(\d+)", name)]
+    return sorted(rdma.items(), key=lambda named: natural(named[0]))
 
 
 def _cpus_of(numa_node: int | None, topology: NodeTopology) -> CpuSet | None:

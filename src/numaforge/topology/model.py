@@ -70,6 +70,34 @@ class Cpufreq:
 
 
 @dataclass(frozen=True)
+class IdleState:
+    """A state in which idle CPUs sleep; CPUs of another kind have one of their own.
+
+    `index` is the kernel's number of the state, `latency_us` how long a CPU takes to wake from it.
+    """
+
+    __pydantic_config__ = NOTHING_ELSE
+
+    index: int
+    name: str | None  # "C1E", "C6"
+    latency_us: int
+    cpus: CpuSet
+
+
+@dataclass(frozen=True)
+class Turbo:
+    """The switch for frequencies above the nominal one: a file below /sys/devices/system/cpu.
+
+    `switch` is "intel_pstate/no_turbo", which says it the other way round, or "cpufreq/boost".
+    """
+
+    __pydantic_config__ = NOTHING_ELSE
+
+    switch: str
+    on: bool
+
+
+@dataclass(frozen=True)
 class PciLink:
     """A PCIe link: speeds in GT/s, widths in lanes."""
 
@@ -86,7 +114,8 @@ class GpuPartition:
     """How the amdgpu driver has partitioned a GPU; None where it does not say, as during a reset.
 
     `compute` is one of SPX, DPX, TPX, QPX and CPX (1, 2, 3, 4 partitions, one per compute die), `memory` is
-    NPS1, NPS2, NPS4 or NPS8. The available ones are those that this GPU can be switched to.
+    NPS1, NPS2, NPS4 or NPS8. The available ones are those that this GPU can be switched to. `count` is how
+    many partitions the kernel's KFD has, `memory_bytes` what each of them holds; None where they differ.
     """
 
     __pydantic_config__ = NOTHING_ELSE
@@ -95,6 +124,8 @@ class GpuPartition:
     memory: str | None
     available_compute: tuple[str, ...] = ()
     available_memory: tuple[str, ...] = ()
+    count: int | None = None
+    memory_bytes: int | None = None
 
 
 @dataclass(frozen=True)
@@ -102,7 +133,8 @@ class Slicing:
     """How one device is cut into slices, whatever its vendor calls them.
 
     `technique` is "mig" or "xcp" (AMD's accelerated compute partitions). `slices` counts the devices that
-    workloads see of it: 1 where it is whole, None where that is not known.
+    workloads see of it: 1 where it is whole, None where that is not known. `slice_bytes` is the memory of
+    each, where they are alike.
     """
 
     technique: str
@@ -111,6 +143,7 @@ class Slicing:
     slices: int | None
     memory_mode: str | None = None
     memory_modes: tuple[str, ...] = ()
+    slice_bytes: int | None = None
 
 
 @dataclass(frozen=True)
@@ -252,6 +285,7 @@ class Gpu:
     addressing_mode: str | None = None  # "none", "hmm", "ats"
     gsp_firmware: str | None = None
     max_mig_devices: int | None = None
+    bar1_bytes: int | None = None  # what peers on PCIe see of its memory at once
     mig_devices: tuple[MigDevice, ...] = ()  # in NVML's order, without its holes
 
 
@@ -268,6 +302,129 @@ class Nic:
     rate: str | None  # as the kernel prints it: "400 Gb/sec (4X NDR)", or "25000 Mb/s"
     driver: str | None
     numa_node: int | None
+
+
+@dataclass(frozen=True)
+class Nvme:
+    """An NVMe controller: PCI class 0x0108."""
+
+    __pydantic_config__ = NOTHING_ELSE
+
+    pci_address: str
+    driver: str | None
+    numa_node: int | None
+
+
+@dataclass(frozen=True)
+class RdmaPort:
+    """One port of an RDMA device, as the kernel words it."""
+
+    __pydantic_config__ = NOTHING_ELSE
+
+    number: int
+    link_layer: str | None  # "InfiniBand", "Ethernet"
+    state: str | None  # "ACTIVE", "DOWN"
+    rate: str | None  # "400 Gb/sec (4X NDR)"
+
+
+@dataclass(frozen=True)
+class RdmaDevice:
+    """A device below /sys/class/infiniband.
+
+    `pci_address` is that of its function, None for a software device (rxe, siw), which takes its NUMA node
+    from its interface. `management` marks what carries no traffic of workloads: the NVSwitches of an HGX
+    B200 show themselves as RDMA devices; None where its vital product data were not readable. Of a virtual
+    function `physical_function` is the PCI address it belongs to. Where one device serves both ports of a
+    bond, `interface` is that of its own function.
+    """
+
+    __pydantic_config__ = NOTHING_ELSE
+
+    name: str  # "mlx5_0"
+    pci_address: str | None
+    interface: str | None
+    driver: str | None
+    numa_node: int | None
+    ports: tuple[RdmaPort, ...] = ()
+    character_devices: tuple[str, ...] = ()  # "uverbs0", "umad0", "issm0"
+    management: bool | None = False
+    physical_function: str | None = None
+    virtual_functions: int | None = None  # how many it has now
+    max_virtual_functions: int | None = None
+    vendor: str | None = None  # hex digits, as of `Gpu`: "15b3"
+    device: str | None = None  # "1021"
+    node_type: str | None = None  # "CA", "RNIC" (iWARP)
+    firmware: str | None = None  # "28.39.1002"
+    board: str | None = None  # the maker's name of the board with its firmware settings: "NVD0000000033"
+    bond: str | None = None  # "bond0"
+    bond_interfaces: tuple[str, ...] = ()
+    mtu: int | None = None  # of the interface, in bytes
+    operstate: str | None = None  # of the interface: "up", "down"
+
+
+@dataclass(frozen=True)
+class Network:
+    """An IPv4 network that an interface is in ("10.0.0.0/16"); "0.0.0.0/0" is the default route."""
+
+    __pydantic_config__ = NOTHING_ELSE
+
+    interface: str
+    network: str
+
+
+@dataclass(frozen=True)
+class AccessControl:
+    """PCIe access control (ACS) as bits 0 to 6: what a function can do, and what is on; None without it.
+
+    Source validation, translation blocking, request redirect, completion redirect, upstream forwarding,
+    egress control, direct translated peer-to-peer (PCIe base specification, ACS extended capability).
+    """
+
+    __pydantic_config__ = NOTHING_ELSE
+
+    capable: int | None
+    control: int | None
+
+
+@dataclass(frozen=True)
+class PciFunction:
+    """A function on the way between GPUs and NICs: one of both, or a bridge above them.
+
+    `path` leads from its root down to itself. `access_control` and `address_translation` (whether it has
+    ATS) are None where its configuration space was not read; `card` is equal for functions that share one,
+    where that matters.
+    """
+
+    __pydantic_config__ = NOTHING_ELSE
+
+    pci_address: str
+    pci_class: str  # "060400"
+    vendor: str
+    device: str
+    numa_node: int | None = None
+    link: PciLink | None = None
+    access_control: AccessControl | None = None
+    address_translation: bool | None = None
+    iommu_group: int | None = None
+    iommu_domain: str | None = None  # "identity", "DMA", "DMA-FQ"
+    card: str | None = None
+    path: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class PeerMemory:
+    """How NICs may reach the memory of GPUs on this host; None where it could not be told.
+
+    `clients` are the peer memory clients that have registered ("nv_mem"). `topology_check_off` is NVIDIA's
+    option NVreg_GrdmaPciTopoCheckOverride, `config_acs` whether the kernel knows that option of `pci=`.
+    """
+
+    __pydantic_config__ = NOTHING_ELSE
+
+    clients: tuple[str, ...] = ()
+    topology_check_off: bool | None = None
+    config_acs: bool | None = None
+    virtual_machine: bool = False  # a hypervisor shows itself in the flags of x86 processors; no other tells
 
 
 @dataclass(frozen=True)
@@ -349,13 +506,14 @@ class NvidiaInstall:
     char_links: bool | None = None  # /dev/char leads to NVIDIA's devices
     cdi_specs: tuple[str, ...] | None = None
     compute_domains: bool | None = None  # the DRA driver for ComputeDomains has registered with the kubelet
+    gpu_claims: bool | None = None  # and the one for GPUs
     imex_service: str | None = None  # "enabled", "disabled", "masked"
     imex_nodes: int | None = None  # addresses in the list of nodes of the host's IMEX service
 
 
 @dataclass(frozen=True)
 class DeviceHolder:
-    """A device that the kubelet has given to a container, as its device manager's checkpoint says.
+    """A device that the kubelet has given to a container, as it says itself, or as its checkpoint does.
 
     `device` is the id that the device plugin advertises: for NVIDIA the UUID of a GPU or a MIG device, with
     "::N" where it is shared. `present` is False where only the checkpoint is left of the pod.
@@ -393,6 +551,89 @@ class KubeletInstall:
     state_files: Mapping[str, str] = field(default_factory=dict)  # "cpu_manager_state" -> text
     running: bool = False  # `flags` are those of the running process, not of the unit
     binary: str | None = None  # "INODE SIZE MTIME PATH" of the program, another one after every upgrade
+    problem: str | None = None  # why a kubelet that is there did not say its version
+
+
+def why_no_version(kubelet: KubeletInstall | None) -> str:
+    """Say why no version of a kubelet is known, in the words of tables, plans and checks; "" where one is."""
+    if kubelet is None:
+        return "no kubelet is installed"
+    if kubelet.version is not None:
+        return ""
+    if kubelet.problem is not None:
+        return kubelet.problem
+    if kubelet.binary is not None:
+        return f"{kubelet.binary.split(' ', 3)[-1]} did not say its version"
+    return "the kubelet's program was not found"
+
+
+@dataclass(frozen=True)
+class HostProcess:
+    """A daemon of the host, or one that a pod runs; its limits are None where there is none ("unlimited")."""
+
+    name: str  # as the kernel cuts it
+    unit: str | None = None
+    in_pod: bool = False
+    open_files: int | None = None
+    locked_memory_bytes: int | None = None
+
+
+@dataclass(frozen=True)
+class InstalledPackage:
+    """A package that should not be upgraded by itself: of the "kernel", "driver", "kubelet", "containerd"."""
+
+    name: str
+    version: str
+    kind: str
+    held: bool | None = None
+
+
+@dataclass(frozen=True)
+class Containerd:
+    """What containerd runs with, as `containerd config dump` says; None is what it did not say.
+
+    `versions` are those of its own file and of the fragments beside it, by path. `runtimes` maps each runtime
+    handler to its SystemdCgroup.
+    """
+
+    version: str | None = None  # "2.1.4"
+    config_version: int | None = None
+    imports: tuple[str, ...] | None = None
+    versions: Mapping[str, int | None] = field(default_factory=dict)
+    fragments: tuple[str, ...] = ()  # below /etc/containerd/conf.d
+    runtimes: Mapping[str, bool | None] | None = None
+    default_runtime: str | None = None
+    cdi: bool | None = None
+    cdi_folders: tuple[str, ...] | None = None
+    nri: bool | None = None
+    sandbox_image: str | None = None
+
+
+@dataclass(frozen=True)
+class Userland:
+    """What runs on the host beside the kernel and the kubelet; None is what the snapshot does not say.
+
+    `services` are those enabled, of the ones that are looked for. `swap_units` turn swap on at boot.
+    `sysctl_files` are what systemd-sysctl sets, in its order. `tuned` is what TuneD's profiles set, by
+    "SECTION.KEY". `upgrades_skip` are patterns of names that unattended upgrades leave alone.
+    """
+
+    processes: tuple[HostProcess, ...] | None = None
+    services: tuple[str, ...] | None = None
+    package_manager: str | None = None  # "apt", "dnf", "zypper"
+    can_hold: bool | None = None
+    packages: tuple[InstalledPackage, ...] | None = None
+    upgrades: bool | None = None  # unattended
+    upgrades_skip: tuple[str, ...] = ()
+    containerd: Containerd | None = None
+    clock_synchronised: bool | None = None
+    swaps: tuple[str, ...] | None = None
+    swap_units: tuple[str, ...] | None = None
+    swap_kept_off: bool = False  # by our drop-in for all units of swap
+    tuned_profiles: tuple[str, ...] = ()
+    tuned: Mapping[str, str] = field(default_factory=dict)
+    sysctl_files: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    driver_tuning: tuple[str, ...] = ()  # switches of /etc/infiniband/openib.conf that are on
 
 
 @dataclass(frozen=True)
@@ -413,29 +654,47 @@ class NodeTopology:
     numa_nodes: tuple[NumaNode, ...]
     cores: tuple[Core, ...]
     l3_caches: tuple[L3Cache, ...]
-    cpufreq: Cpufreq | None = None
-    gpus: tuple[Gpu, ...] = ()
-    nics: tuple[Nic, ...] = ()
-    pci_paths: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    kubelet: KubeletInstall | None = None
+    kubelet_cores: tuple[Core, ...] | None = None  # as the kubelet tells cores, by ids; None: as `cores` says
+    cpu_vendor: str | None = None  # x86's: "GenuineIntel", "AuthenticAMD"
     os_release: Mapping[str, str] = field(default_factory=dict)
-    sysctls: Mapping[str, str] = field(
-        default_factory=dict
-    )  # "kernel.numa_balancing" -> "1", where they exist
+    kubelet: KubeletInstall | None = None
+    smt: str | None = None  # the kernel's SMT control: "on", "off", "forceoff", "notsupported"
+    switchable: CpuSet | None = None  # CPUs, offline ones too, that the kernel takes offline; None: not known
+    nohz_full: CpuSet | None = None  # None: the kernel cannot
+    hugepages: Mapping[str, HugepagePool] = field(default_factory=dict)  # machine-wide, NUMA nodes together
+    cpufreq: Cpufreq | None = None
+    idle_states: tuple[IdleState, ...] | None = None  # None: the kernel manages none, as in most guests
+    turbo: Turbo | None = None
     transparent_hugepages: Mapping[str, str] = field(
         default_factory=dict
     )  # "enabled" -> "madvise", "defrag" -> ...
+    ksm: str | None = None  # /sys/kernel/mm/ksm/run: "0", "1", "2"
+    sysctls: Mapping[str, str] = field(
+        default_factory=dict
+    )  # "kernel.numa_balancing" -> "1", where they exist
+    loadable_modules: tuple[str, ...] = ()  # for the kernel that runs, of the few that sysctls load
+    gpus: tuple[Gpu, ...] = ()
+    nvidia: NvidiaDriver | None = None
+    nvidia_install: NvidiaInstall | None = None
+    nvswitches: tuple[str, ...] = ()  # PCI addresses; those of the fourth generation are no PCI functions
+    gpu_processes: Mapping[int, GpuProcess] = field(default_factory=dict)  # by process id
+    device_holders: tuple[DeviceHolder, ...] | None = (
+        None  # None: neither the kubelet nor its checkpoint says
+    )
+    holders_doubt: str | None = None  # why the kubelet did not say itself who holds devices
+    accelerators: tuple[Accelerator, ...] = ()
+    nics: tuple[Nic, ...] = ()
+    rdma_devices: tuple[RdmaDevice, ...] = ()
+    rdma_netns: str | None = None  # of the RDMA subsystem: "shared", "exclusive"
+    networks: tuple[Network, ...] = ()
+    nccl_conf: str | None = None  # text of /etc/nccl.conf
+    peer_memory: PeerMemory = PeerMemory()
+    nvmes: tuple[Nvme, ...] = ()
+    pci_functions: tuple[PciFunction, ...] = ()  # of GPUs, NICs and the bridges above them
+    pci_paths: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    userland: Userland | None = None
+    kernel_values_record: str | None = None  # text of /etc/numaforge/kernel-values
     previous_plan: str | None = (
         None  # text of /etc/numaforge/plan.json, which tells our settings from the admin's
     )
-    hugepages: Mapping[str, HugepagePool] = field(default_factory=dict)  # machine-wide, NUMA nodes together
-    accelerators: tuple[Accelerator, ...] = ()
-    smt: str | None = None  # the kernel's SMT control: "on", "off", "forceoff", "notsupported"
     unreadable: tuple[str, ...] = ()  # files that the capturing user was not allowed to read
-    nvidia: NvidiaDriver | None = None
-    gpu_processes: Mapping[int, GpuProcess] = field(default_factory=dict)  # by process id
-    nvidia_install: NvidiaInstall | None = None
-    nvswitches: tuple[str, ...] = ()  # PCI addresses; those of the fourth generation are no PCI functions
-    device_holders: tuple[DeviceHolder, ...] | None = (
-        None  # None: the checkpoint is not there or not readable
-    )

@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
+from numaforge.given import digits
 from numaforge.quantity import format_bytes
 from numaforge.topology.cpus import cpu_set, node_cpus
 from numaforge.topology.model import CpuSet, HugepagePool, NumaNode
 
-_NODE_FILE = re.compile(r"/sys/devices/system/node/node(\d+)/(.+)")
-_POOL_FILE = re.compile(r"(?:/sys/kernel/mm/)?hugepages/hugepages-(\d+)kB/(\w+)")
+_NODE_FILE = re.compile(r"/sys/devices/system/node/node([0-9]{1,9})/(.+)")
+_POOL_FILE = re.compile(r"(?:/sys/kernel/mm/)?hugepages/hugepages-([0-9]{1,15})kB/(\w+)")
 
 
 def read_numa_nodes(files: Mapping[str, str], online: CpuSet) -> tuple[NumaNode, ...]:
@@ -37,7 +38,7 @@ def _distances(text: str, shown: CpuSet, listed: list[CpuSet | None]) -> dict[in
 
     A row has one number per online node in order of their ids; some kernels count nodes gone offline too.
     """
-    row = [int(number) for number in text.split() if number.isdigit()]
+    row = [number for word in text.split() if (number := digits(word)) is not None]
     nodes = next((ids for ids in (shown, *listed) if ids is not None and len(ids) == len(row)), frozenset())
     return {node: distance for node, distance in zip(sorted(nodes), row, strict=False) if node in shown}
 
@@ -46,8 +47,8 @@ def read_pools(files: Mapping[str, str]) -> dict[str, HugepagePool]:
     """Return hugepage pools by Kubernetes' size suffix, smallest pages first."""
     sizes: dict[int, dict[str, int]] = {}
     for path, text in files.items():
-        if (match := _POOL_FILE.fullmatch(path)) and text.strip().isdigit():
-            sizes.setdefault(int(match[1]) * 1024, {})[match[2]] = int(text)
+        if (match := _POOL_FILE.fullmatch(path)) and (count := digits(text)) is not None:
+            sizes.setdefault(int(match[1]) * 1024, {})[match[2]] = count
     return {
         format_bytes(size): HugepagePool(total=counts["nr_hugepages"], free=counts.get("free_hugepages", 0))
         for size, counts in sorted(sizes.items())
@@ -57,5 +58,5 @@ def read_pools(files: Mapping[str, str]) -> dict[str, HugepagePool]:
 
 def meminfo_bytes(text: str, key: str) -> int | None:
     """Return one line of a meminfo file in bytes; /proc and the NUMA nodes write it alike."""
-    match = re.search(rf"^(?:Node \d+ )?{key}:\s*(\d+) kB$", text, re.MULTILINE)
+    match = re.search(rf"^(?:Node [0-9]+ )?{key}:\s*([0-9]{{1,17}}) kB$", text, re.MULTILINE)
     return int(match[1]) * 1024 if match else None

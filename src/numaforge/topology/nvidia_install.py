@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from fnmatch import fnmatchcase
 
+from numaforge.given import digits
+from numaforge.snapshot import catalogue
 from numaforge.snapshot.model import Snapshot
 from numaforge.topology.holders import read_daemons
 from numaforge.topology.model import NvidiaInstall
@@ -14,9 +17,10 @@ from numaforge.topology.model import NvidiaInstall
 _NVSWITCHES = frozenset({"1ac2", "1af1", "22a3"})
 _NVIDIA = "0x10de"
 
-_VERSION = re.compile(r"\b\d{3,}\.\d+(?:\.\d+)?\b")
-_LIBRARY = re.compile(r"libnvidia-ml\.so\.(\d{3,}\.\d+(?:\.\d+)?)$")
+_VERSION = re.compile(r"\b[0-9]{3,}\.[0-9]+(?:\.[0-9]+)?\b")
+_LIBRARY = re.compile(r"libnvidia-ml\.so\.([0-9]{3,}\.[0-9]+(?:\.[0-9]+)?)$")
 _DEVICE = re.compile(r"(/sys/bus/pci/devices/[^/]+)/device")
+_PLUGINS = "/var/lib/kubelet/plugins"
 _IMEX_UNIT = "/etc/systemd/system/nvidia-imex.service"
 
 
@@ -43,7 +47,7 @@ def read_nvidia_install(snapshot: Snapshot) -> NvidiaInstall | None:
         open_module="Open Kernel Module" in said if said else None,
         on_disk=snapshot.commands.get("modinfo nvidia", "").strip() or None,
         library=_library(snapshot.links),
-        packages=_packages(snapshot.commands.get("nvidia packages")),
+        packages=_packages(snapshot.commands.get("nvidia packages", snapshot.commands.get("packages"))),
         kernel_modules=_below(found, "/sys/module/"),
         daemons=read_daemons(snapshot),
         nouveau_kept_out=_nouveau_kept_out(files),
@@ -51,9 +55,8 @@ def read_nvidia_install(snapshot: Snapshot) -> NvidiaInstall | None:
         cdi_specs=None
         if found is None
         else tuple(sorted(path for path in found if path.rpartition("/")[0].endswith("/cdi"))),
-        compute_domains=None
-        if found is None
-        else "/var/lib/kubelet/plugins/compute-domain.nvidia.com" in found,
+        compute_domains=None if found is None else f"{_PLUGINS}/compute-domain.nvidia.com" in found,
+        gpu_claims=None if found is None else f"{_PLUGINS}/gpu.nvidia.com" in found,
         imex_service=_imex_service(found, snapshot.links),
         imex_nodes=_count(snapshot.commands.get("imex nodes")),
     )
@@ -78,9 +81,11 @@ def _packages(answer: str | None) -> dict[str, str] | None:
         return None
     rows = [line.split() for line in answer.splitlines()]
     return {
-        row[1]: row[2].rpartition(":")[2].partition("-")[0]
+        row[-2]: row[-1].rpartition(":")[2].partition("-")[0]
         for row in rows
-        if len(row) == 3 and row[0] == "installed"
+        if len(row) in (3, 4)  # an older snapshot does not say what is wanted
+        and row[-3] == "installed"
+        and any(fnmatchcase(row[-2], glob) for glob in catalogue.NVIDIA_PACKAGES)
     }
 
 
@@ -124,4 +129,4 @@ def _imex_service(found: frozenset[str] | None, links: Mapping[str, str]) -> str
 
 
 def _count(text: str | None) -> int | None:
-    return int(text) if text else None
+    return digits(text or "")

@@ -7,10 +7,12 @@ from collections.abc import Iterator
 from xml.etree import ElementTree
 
 from numaforge.errors import TopologyError
+from numaforge.given import digits
 from numaforge.topology.model import Ecc, FabricState, Gpu, MigDevice, NvidiaDriver, PciLink, RemappedRows
-from numaforge.topology.nvml import RECOVERY_ACTIONS, pci_ids, pcie_link, sysfs_address
+from numaforge.topology.nvml import RECOVERY_ACTIONS, link_of_generations, pci_ids, sysfs_address
 from numaforge.topology.vendors import NVIDIA
 
+_HEXADECIMAL = re.compile("(?:0x)?[0-9A-Fa-f]{1,16}")
 _LOST = ("GPU is lost", "GPU requires reset", "GPU requires restart")
 _NO_ANSWER = frozenset(
     {
@@ -93,7 +95,7 @@ def _gpu(gpu: ElementTree.Element, address: str, index: int | None) -> Gpu:
         minor=_number(gpu, "minor_number"),
         mig_pending=pending and pending.lower(),
         gpu_instances=() if current == "Disabled" else None,
-        pids=tuple(sorted({int(pid.text or "") for pid in gpu.iterfind("processes/process_info/pid")})),
+        pids=tuple(sorted(_pids(gpu))),
         virtualization=_VIRTUALIZATION.get(_said(gpu, "gpu_virtualization_mode/virtualization_mode") or ""),
         unanswered=_unanswered(gpu),
         subsystem=subsystem and ":".join(subsystem),
@@ -108,11 +110,13 @@ def _gpu(gpu: ElementTree.Element, address: str, index: int | None) -> Gpu:
         gsp_firmware=_said(gpu, "gsp_firmware_version"),
         mig_devices=tuple(
             MigDevice(
-                int(mig.findtext("gpu_instance_id", "")),
-                int(mig.findtext("compute_instance_id", "")),
+                gpu_instance,
+                compute_instance,
                 _said(mig, "uuid"),  # some drivers leave it out
             )
             for mig in gpu.iterfind("mig_devices/mig_device")
+            if (gpu_instance := _number(mig, "gpu_instance_id")) is not None
+            and (compute_instance := _number(mig, "compute_instance_id")) is not None
         ),
     )
 
@@ -193,11 +197,11 @@ def _recovery_action(gpu: ElementTree.Element) -> str | None:
 def _link(gpu: ElementTree.Element) -> PciLink | None:
     info = "pci/pci_gpu_link_info"
     widths = (_said(gpu, f"{info}/link_widths/{name}_link_width") for name in ("current", "max"))
-    width, max_width = (int(text.rstrip("x")) if text else None for text in widths)
+    width, max_width = (digits((text or "").rstrip("x")) for text in widths)
     generation, max_generation = (
         _number(gpu, f"{info}/pcie_gen/{name}_link_gen") for name in ("current", "max")
     )
-    return pcie_link(generation, width, max_generation, max_width)
+    return link_of_generations(generation, width, max_generation, max_width)
 
 
 def _said(element: ElementTree.Element, path: str) -> str | None:
@@ -205,19 +209,23 @@ def _said(element: ElementTree.Element, path: str) -> str | None:
     return text if text and text not in _NO_ANSWER else None
 
 
+def _pids(gpu: ElementTree.Element) -> set[int]:
+    pids = (digits(pid.text or "") for pid in gpu.iterfind("processes/process_info/pid"))
+    return {pid for pid in pids if pid is not None}
+
+
 def _switch(gpu: ElementTree.Element, path: str) -> bool | None:
     return _SWITCHES.get(_said(gpu, path) or "")
 
 
 def _number(gpu: ElementTree.Element, path: str) -> int | None:
-    text = _said(gpu, path) or ""
-    return int(text) if text.isdigit() else None
+    return digits(_said(gpu, path) or "")
 
 
 def _hexadecimal(text: str | None) -> int | None:
-    return int(text, 16) if text else None
+    return int(text, 16) if _HEXADECIMAL.fullmatch(text or "") and text else None
 
 
 def _mebibytes(text: str | None) -> int | None:
-    match = re.fullmatch(r"(\d+) MiB", text or "")
+    match = re.fullmatch(r"([0-9]{1,12}) MiB", text or "")
     return int(match[1]) * 2**20 if match else None

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from numaforge.errors import TopologyError
+from numaforge.mistakes import shown
 from numaforge.topology.model import (
     ComputeInstance,
     Ecc,
@@ -17,7 +20,10 @@ from numaforge.topology.model import (
     PciLink,
     RemappedRows,
 )
+from numaforge.topology.nvml_answers import check_answers
 from numaforge.topology.vendors import NVIDIA
+
+_BUS_ID = re.compile(r"[0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-9A-Fa-f]")
 
 # nvml.h, by number.
 _ARCHITECTURES = {
@@ -71,6 +77,7 @@ _CONFIGURATIONS = (
 
 def read_nvml_driver(nvml: Mapping[str, Any]) -> NvidiaDriver:
     """Return the driver, and why it did not start where it did not."""
+    check_answers(nvml)
     cuda = nvml.get("cuda_version")
     _, feature, devtools = nvml.get("confidential_computing") or (None, None, None)
     return NvidiaDriver(
@@ -83,14 +90,25 @@ def read_nvml_driver(nvml: Mapping[str, Any]) -> NvidiaDriver:
 
 
 def read_nvml_gpus(nvml: Mapping[str, Any]) -> Iterator[Gpu]:
-    """Yield every GPU; one whose handle NVML refused has "" for an address, and why it was refused."""
+    """Yield every GPU; one whose handle NVML refused has "" for an address, and why it was refused.
+
+    Raises TopologyError for answers that are not NVML's.
+    """
+    check_answers(nvml)
     offers: dict[str, tuple[MigProfileOffer, ...]] = {}
     for gpu in nvml.get("gpus", []):
         yield _gpu(gpu, offers)
 
 
 def sysfs_address(bus_id: str) -> str:
-    """Return "0000:1b:00.0" for NVML's "00000000:1B:00.0"; a domain that needs more digits keeps them."""
+    """Return "0000:1b:00.0" for NVML's "00000000:1B:00.0"; a domain that needs more digits keeps them.
+
+    Raises TopologyError for what is no address.
+    """
+    if not _BUS_ID.fullmatch(bus_id):
+        raise TopologyError(
+            f"{shown(bus_id)} is not the address of a PCI function", where="the driver's answer"
+        )
     domain, _, rest = bus_id.lower().partition(":")
     return f"{int(domain, 16):04x}:{rest}"
 
@@ -100,7 +118,7 @@ def pci_ids(number: int | None) -> tuple[str, str] | None:
     return None if number is None else (f"{number & 0xFFFF:04x}", f"{number >> 16:04x}")
 
 
-def pcie_link(
+def link_of_generations(
     generation: int | None, width: int | None, max_generation: int | None, max_width: int | None
 ) -> PciLink | None:
     """Return a link from PCIe generations and widths, None where nothing is known of it."""
@@ -147,7 +165,7 @@ def _gpu(gpu: Mapping[str, Any], offers: dict[str, tuple[MigProfileOffer, ...]])
         remapped_rows=_remapped_rows(gpu.get("remapped_rows")),
         recovery_action=_RECOVERY.get(gpu.get("recovery_action", -1)),
         fabric_state=_fabric_state(gpu),
-        driver_link=pcie_link(
+        driver_link=link_of_generations(
             *(gpu.get(f"pcie_{name}") for name in ("generation", "width", "max_generation", "max_width"))
         ),
         addressing_mode=_ADDRESSING.get(gpu.get("addressing_mode", -1)),
@@ -215,7 +233,7 @@ def _ecc(gpu: Mapping[str, Any]) -> Ecc | None:
     if gpu.get("ecc_mode") is None:
         return None
     enabled, pending = gpu["ecc_mode"]
-    return Ecc(bool(enabled), bool(pending), *gpu["ecc_uncorrected"])
+    return Ecc(bool(enabled), bool(pending), *(gpu.get("ecc_uncorrected") or (None, None)))
 
 
 def _remapped_rows(rows: Sequence[int] | None) -> RemappedRows | None:
@@ -229,7 +247,7 @@ def _fabric_state(gpu: Mapping[str, Any]) -> FabricState | None:
     state = _FABRIC_STATES.get(gpu.get("fabric_state") or 0)
     if state is None:
         return None
-    return FabricState(state, gpu["fabric_status"], _faults(gpu["fabric_health_mask"]))
+    return FabricState(state, gpu.get("fabric_status"), _faults(gpu.get("fabric_health_mask")))
 
 
 def _faults(mask: int | None) -> tuple[str, ...] | None:

@@ -5,18 +5,33 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 
+from numaforge.cpulist import parse_cpulist
 from numaforge.snapshot import catalogue
 from numaforge.snapshot.model import Snapshot
 from numaforge.topology.cpufreq import read_cpufreq
-from numaforge.topology.cpus import read_cores, read_inventory, read_last_level_caches, read_packages
-from numaforge.topology.holders import read_device_holders, read_gpu_processes
+from numaforge.topology.cpus import (
+    read_core_ids,
+    read_cores,
+    read_inventory,
+    read_last_level_caches,
+    read_packages,
+    read_switchable,
+)
+from numaforge.topology.holders import read_device_holders, read_gpu_processes, read_holders_doubt
 from numaforge.topology.kubelet import read_kubelet
 from numaforge.topology.model import Core, CpuSet, NodeTopology, NumaNode, Package
+from numaforge.topology.networks import read_networks
+from numaforge.topology.nics import read_nics
 from numaforge.topology.numa import meminfo_bytes, read_numa_nodes, read_pools
 from numaforge.topology.nvidia import read_driver
 from numaforge.topology.nvidia_install import read_nvidia_install, read_nvswitches
-from numaforge.topology.pci import read_accelerators, read_gpus, read_nics, read_pci_paths
+from numaforge.topology.pci import read_accelerators, read_gpus, read_nvmes, read_pci_paths
+from numaforge.topology.pcie import bar1_bytes, read_pci_functions, read_peer_memory
+from numaforge.topology.power import read_idle_states, read_turbo
+from numaforge.topology.rdma import read_rdma_devices, read_rdma_netns
+from numaforge.topology.userland import read_userland
 
 _SYSCTLS = "/proc/sys/"
 _THP = "/sys/kernel/mm/transparent_hugepage/"
@@ -31,7 +46,13 @@ def read_topology(snapshot: Snapshot) -> NodeTopology:
     inventory = read_inventory(files)
     packages = read_packages(inventory)
     numa_nodes = read_numa_nodes(files, inventory.online)
-    gpus, nics, accelerators = read_gpus(snapshot), read_nics(snapshot), read_accelerators(snapshot)
+    cores = tuple(_core(cpus, packages, numa_nodes) for cpus in read_cores(inventory))
+    architecture = snapshot.commands.get("uname -m") or _architecture(files)
+    # s390x has books and drawers above its packages, which the kubelet looks at, too.
+    core_ids = None if architecture == "s390x" else read_core_ids(inventory)
+    gpus = tuple(replace(gpu, bar1_bytes=bar1_bytes(gpu, files)) for gpu in read_gpus(snapshot))
+    accelerators, rdma_devices = read_accelerators(snapshot), read_rdma_devices(snapshot)
+    nics = read_nics(snapshot, rdma_devices)
     addresses = sorted(
         {gpu.pci_address for gpu in gpus}
         | {nic.pci_address for nic in nics}
@@ -39,41 +60,61 @@ def read_topology(snapshot: Snapshot) -> NodeTopology:
     )
     meminfo = files.get("/proc/meminfo", "")
     kubelet = read_kubelet(snapshot)
+    root_dir = kubelet.root_dir if kubelet else catalogue.ROOT_DIR
+    holders = read_device_holders(snapshot, root_dir)
     return NodeTopology(
         hostname=_one_line(files, "/proc/sys/kernel/hostname"),
-        architecture=snapshot.commands.get("uname -m") or _architecture(files),
+        architecture=architecture,
+        cpu_vendor=_cpu_vendor(files),
         kernel=_kernel(files),
         kernel_cmdline=_one_line(files, "/proc/cmdline"),
+        os_release=_os_release(files),
         memory_bytes=meminfo_bytes(meminfo, "MemTotal"),
         swap_bytes=meminfo_bytes(meminfo, "SwapTotal"),
         cgroup_version=_cgroup_version(files),
+        kubelet=kubelet,
         online=inventory.online,
         offline=inventory.offline,
         isolated=inventory.isolated,
+        smt=_one_line(files, "/sys/devices/system/cpu/smt/control"),
+        switchable=read_switchable(inventory),
+        nohz_full=_nohz_full(files),
         packages=packages,
         numa_nodes=numa_nodes,
-        cores=tuple(_core(cpus, packages, numa_nodes) for cpus in read_cores(inventory)),
+        cores=cores,
+        kubelet_cores=_kubelet_cores(core_ids, cores, numa_nodes),
         l3_caches=read_last_level_caches(inventory),
-        cpufreq=read_cpufreq(inventory),
-        gpus=gpus,
-        nics=nics,
-        pci_paths=read_pci_paths(snapshot, addresses),
-        kubelet=kubelet,
-        os_release=_os_release(files),
-        sysctls=_sysctls(files),
-        transparent_hugepages=_transparent_hugepages(files),
-        previous_plan=files.get("/etc/numaforge/plan.json"),
         hugepages=read_pools(
             {path: text for path, text in files.items() if path.startswith("/sys/kernel/mm/hugepages/")}
         ),
-        accelerators=accelerators,
-        smt=_one_line(files, "/sys/devices/system/cpu/smt/control"),
-        unreadable=snapshot.unreadable,
+        cpufreq=read_cpufreq(inventory),
+        idle_states=read_idle_states(inventory),
+        turbo=read_turbo(files),
+        transparent_hugepages=_transparent_hugepages(files),
+        ksm=_one_line(files, "/sys/kernel/mm/ksm/run"),
+        sysctls=_sysctls(files),
+        loadable_modules=_loadable_modules(snapshot),
+        gpus=gpus,
         nvidia=read_driver(snapshot),
         nvidia_install=read_nvidia_install(snapshot),
         nvswitches=read_nvswitches(snapshot),
         gpu_processes=read_gpu_processes(snapshot, gpus),
-        device_holders=read_device_holders(snapshot, kubelet.root_dir if kubelet else catalogue.ROOT_DIR),
+        device_holders=holders,
+        holders_doubt=read_holders_doubt(snapshot, root_dir) if holders else None,
+        accelerators=accelerators,
+        nics=nics,
+        rdma_devices=rdma_devices,
+        rdma_netns=read_rdma_netns(files),
+        networks=read_networks(files.get(catalogue.ROUTES, "")),
+        nccl_conf=files.get(catalogue.NCCL_CONF),
+        peer_memory=read_peer_memory(snapshot),
+        nvmes=read_nvmes(snapshot),
+        pci_functions=read_pci_functions(snapshot),
+        pci_paths=read_pci_paths(snapshot, addresses),
+        userland=read_userland(snapshot),
+        kernel_values_record=files.get(catalogue.KERNEL_VALUES),
+        previous_plan=files.get("/etc/numaforge/plan.json"),
+        unreadable=snapshot.unreadable,
     )
 
 
@@ -84,6 +125,27 @@ def _core(cpus: CpuSet, packages: Iterable[Package], numa_nodes: Iterable[NumaNo
         numa_node=next((node.id for node in numa_nodes if first in node.cpus), None),
         cpus=cpus,
     )
+
+
+def _kubelet_cores(
+    ids: Mapping[int, tuple[int, int]] | None, cores: Iterable[Core], numa_nodes: Iterable[NumaNode]
+) -> tuple[Core, ...] | None:
+    """Return the cores as the kernel's ids tell them, or None where the sibling masks say the same.
+
+    cAdvisor utils/sysinfo/sysinfo.go, getCoresInfo: threads of a NUMA node with equal core_id and
+    physical_package_id are a core; without NUMA nodes each package stands for one.
+    """
+    node_of = {cpu: node.id for node in numa_nodes for cpu in node.cpus}
+    if ids is None:
+        return None
+    together: dict[tuple[int | None, int, int], set[int]] = {}
+    for cpu, (core, package) in sorted(ids.items()):
+        if not node_of or cpu in node_of:
+            # Where the kernel does not know the packages it prints -1, and the kubelet finds a single one.
+            together.setdefault((node_of.get(cpu), core, max(package, 0)), set()).add(cpu)
+    found = tuple(Core(package, node, frozenset(cpus)) for (node, _, package), cpus in together.items())
+    seen = {core for core in cores if not node_of or core.numa_node is not None}
+    return None if {*found} == seen else found
 
 
 def _one_line(files: Mapping[str, str], path: str) -> str | None:
@@ -116,6 +178,26 @@ def _architecture(files: Mapping[str, str]) -> str | None:
     return _saved_by_hwloc(files, "Architecture") or next(told, None)
 
 
+def _nohz_full(files: Mapping[str, str]) -> CpuSet | None:
+    """Return the CPUs without a tick; a kernel that was started without any prints "(null)" (before 5.19)."""
+    text = files.get("/sys/devices/system/cpu/nohz_full")
+    return None if text is None else parse_cpulist(text.strip().replace("(null)", ""))
+
+
+def _cpu_vendor(files: Mapping[str, str]) -> str | None:
+    found = re.search(r"^vendor_id\s*: (\S+)$", files.get("/proc/cpuinfo", ""), re.MULTILINE)
+    return found[1] if found else None
+
+
+def _loadable_modules(snapshot: Snapshot) -> tuple[str, ...]:
+    """Return which modules of those in the catalogue lie on the disk for the kernel that runs."""
+    pattern = re.compile(
+        rf"/lib/modules/{re.escape(_kernel(snapshot.files) or '')}/(?:.*/)?(\w+)\.ko(?:\.\w+)?"
+    )
+    present = snapshot.commands.get("present", "").split()
+    return tuple(sorted({match[1] for path in present if (match := pattern.fullmatch(path))}))
+
+
 def _saved_by_hwloc(files: Mapping[str, str], key: str) -> str | None:
     found = re.search(rf"^{key}: (\S+)$", files.get("/proc/hwloc-nofile-info", ""), re.MULTILINE)
     return found[1] if found else None
@@ -123,7 +205,9 @@ def _saved_by_hwloc(files: Mapping[str, str], key: str) -> str | None:
 
 def _cgroup_version(files: Mapping[str, str]) -> int | None:
     """Return 2 where /sys/fs/cgroup itself is cgroup2, 1 where any version 1 hierarchy is mounted."""
-    mounts = [line.split()[1:3] for line in files.get("/proc/mounts", "").splitlines()]
+    mounts = [
+        line.split(" ")[1:3] for line in files.get("/proc/mounts", "").splitlines() if line.count(" ") > 1
+    ]
     if ["/sys/fs/cgroup", "cgroup2"] in mounts or "/sys/fs/cgroup/cgroup.controllers" in files:
         return 2
     return 1 if any(kind == "cgroup" for _, kind in mounts) else None
@@ -132,7 +216,15 @@ def _cgroup_version(files: Mapping[str, str]) -> int | None:
 def _os_release(files: Mapping[str, str]) -> dict[str, str]:
     text = files.get("/etc/os-release") or files.get("/usr/lib/os-release", "")
     pairs = (line.partition("=") for line in text.splitlines() if not line.startswith("#"))
-    return {name: " ".join(shlex.split(value)) for name, equals, value in pairs if equals}
+    return {name.strip(): _unquoted(value) for name, equals, value in pairs if equals}
+
+
+def _unquoted(text: str) -> str:
+    """Return a value of os-release(5); one whose quotes do not match is what stands there."""
+    try:
+        return " ".join(shlex.split(text))
+    except ValueError:
+        return text.strip()
 
 
 def _sysctls(files: Mapping[str, str]) -> dict[str, str]:

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 
 from numaforge.topology.model import Gpu, Slicing
 
-# The partitions of a mode. CPX has one per compute die, and sysfs does not say how many those are.
-_PARTITIONS = {"SPX": 1, "DPX": 2, "TPX": 3, "QPX": 4}
+# The partitions of a mode; CPX has one per compute die.
+PARTITIONS = {"SPX": 1, "DPX": 2, "TPX": 3, "QPX": 4}
 
 
 def slicing_of(gpu: Gpu) -> Slicing | None:
@@ -17,9 +17,10 @@ def slicing_of(gpu: Gpu) -> Slicing | None:
             technique="xcp",
             mode=gpu.partition.compute,
             modes=gpu.partition.available_compute,
-            slices=_PARTITIONS.get(gpu.partition.compute or ""),
+            slices=gpu.partition.count or PARTITIONS.get(gpu.partition.compute or ""),
             memory_mode=gpu.partition.memory,
             memory_modes=gpu.partition.available_memory,
+            slice_bytes=gpu.partition.memory_bytes,
         )
     if not gpu.mig_capable:
         return None
@@ -29,7 +30,8 @@ def slicing_of(gpu: Gpu) -> Slicing | None:
 def countable_gpus(gpus: Sequence[Gpu]) -> list[Gpu]:
     """Return the GPUs of which is known how many devices their vendor's plugin makes.
 
-    Where one of AMD's is partitioned, or may be, its plugin advertises partitions: none of AMD's is counted.
+    Where one of AMD's is partitioned, or may be, its plugin advertises partitions; how many depends on its
+    release and strategy (ROCm/k8s-device-plugin#157, #167, #184): none of AMD's is counted.
     """
     partitioned = {gpu.vendor for gpu in gpus if gpu.partition and gpu.partition.compute != "SPX"}
     return [gpu for gpu in gpus if gpu.vendor not in partitioned]

@@ -27,6 +27,10 @@ class ApiServer:
         quantities: dict[str, str] = self._get(f"/api/v1/nodes/{node_name}")["status"]["allocatable"]
         return quantities
 
+    def unschedulable(self, node_name: str) -> bool:
+        """Return whether the node is cordoned."""
+        return bool(self._get(f"/api/v1/nodes/{node_name}")["spec"].get("unschedulable"))
+
     def _ask(self, path: str) -> Any:
         command = ["kubectl", "--kubeconfig", self.kubeconfig, "--request-timeout=20s", "get", "--raw", path]
         try:

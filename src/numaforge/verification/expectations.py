@@ -12,12 +12,28 @@ from typing import Any
 
 from numaforge import kernel_paths
 from numaforge.cpulist import format_cpulist
-from numaforge.planning.model import KernelPlan, MigPlan, NodePlan, TuningPlan
+from numaforge.planning.files import limits_path
+from numaforge.planning.host import unit_limits
+from numaforge.planning.model import (
+    HostPlan,
+    InterruptsPlan,
+    KernelPlan,
+    MigPlan,
+    ModulesPlan,
+    NodePlan,
+    RdmaPlan,
+    SystemPlan,
+    TuningPlan,
+)
+from numaforge.planning.pod_tuning import HANDLER
+from numaforge.planning.runtime import CRIO
 from numaforge.quantity import parse_quantity
+from numaforge.verification.thresholds import ALL_REDUCE_GPUS
 
 Expectations = Mapping[str, Any]
 
 HOSTNAME = "/proc/sys/kernel/hostname"
+NETNS = "/sys/module/ib_core/parameters/netns_mode"
 ONLINE = "/sys/devices/system/cpu/online"
 
 
@@ -30,11 +46,17 @@ def of_roles(plan: NodePlan, roles: Sequence[str] | None) -> NodePlan:
     nodes = plan.numa_nodes
     if "hugepages" not in roles:
         nodes = tuple(replace(node, hugepages={}) for node in nodes)
+        plan = replace(plan, hugepages={})
     return replace(
         plan,
         tuning=plan.tuning if "tuning" in roles else TuningPlan(),
         kernel=plan.kernel if "tuning" in roles else KernelPlan(),
+        interrupts=plan.interrupts if "interrupts" in roles else InterruptsPlan(),
+        system=plan.system if "system" in roles else SystemPlan(),
+        modules=plan.modules if "modules" in roles else ModulesPlan(),
         mig=plan.mig if "mig" in roles else MigPlan(),
+        rdma=plan.rdma if "rdma" in roles else RdmaPlan(),
+        host=plan.host if "host" in roles else HostPlan(),
         numa_nodes=nodes,
         files=tuple(file for file in plan.files if file.role in roles),
         kubelet=plan.kubelet if "kubelet" in roles else None,
@@ -81,6 +103,27 @@ def transparent_hugepages(plan: NodePlan) -> Expectations:
     }
 
 
+def idle_states(plan: NodePlan) -> Expectations:
+    """The sleep states that are switched off, by CPU."""
+    return {
+        f"cpu{cpu}-state{state.index}": (kernel_paths.idle_state(cpu, state.index), "1")
+        for state in plan.tuning.idle_states_off
+        for cpu in sorted(state.cpus)
+    }
+
+
+def turbo(plan: NodePlan) -> Expectations:
+    """The switch for turbo, as the frequency driver says it."""
+    return {
+        switch: (kernel_paths.turbo(switch), value) for switch, value in sorted(plan.tuning.turbo.items())
+    }
+
+
+def ksm(plan: NodePlan) -> Expectations:
+    """Whether the kernel merges equal pages."""
+    return {} if plan.tuning.ksm is None else {"run": (kernel_paths.KSM, plan.tuning.ksm)}
+
+
 def sysctls(plan: NodePlan) -> Expectations:
     """Each kernel parameter."""
     return {name: (kernel_paths.sysctl(name), value) for name, value in sorted(plan.tuning.sysctls.items())}
@@ -98,20 +141,94 @@ def kernel_cmdline(plan: NodePlan) -> Expectations:
     return {parameter: parameter for parameter in plan.kernel.cmdline if plan.kernel.reboot == "allowed"}
 
 
+def interrupts(plan: NodePlan) -> Expectations:
+    """The CPUs that answer each device, by PCI address."""
+    return dict(sorted(plan.interrupts.devices.items()))
+
+
+def packet_steering(plan: NodePlan) -> Expectations:
+    """The CPUs that take packets of each interface, by its name."""
+    return dict(sorted(plan.interrupts.rps.items()))
+
+
+def cpu_masks(plan: NodePlan) -> Expectations:
+    """The kernel's masks: for interrupts to come, and for its workqueues."""
+    masks = {
+        "default-affinity": (kernel_paths.DEFAULT_AFFINITY, plan.interrupts.default_affinity),
+        "workqueues": (kernel_paths.WORKQUEUES, plan.interrupts.workqueues),
+    }
+    return {name: (path, cpus) for name, (path, cpus) in masks.items() if cpus}
+
+
+def irqbalance(plan: NodePlan) -> Expectations:
+    """What irqbalance does: it does not run, or leaves the CPUs of workloads alone."""
+    wish = plan.interrupts
+    return {wish.irqbalance: wish.banned} if wish.irqbalance else {}
+
+
+def slices(plan: NodePlan) -> Expectations:
+    """The CPUs of the system's own daemons, by slice."""
+    return dict(sorted(plan.system.slices.items()))
+
+
+def modules(plan: NodePlan) -> Expectations:
+    """Each module that is loaded, and each that is not where a boot for that is allowed."""
+    gone = plan.modules.blocked if plan.kernel.reboot == "allowed" else ()
+    return {**dict.fromkeys(plan.modules.load, True), **dict.fromkeys(gone, False)}
+
+
+def module_options(plan: NodePlan) -> Expectations:
+    """Each option of a module, where a boot for it is allowed; else it may wait."""
+    if plan.kernel.reboot != "allowed":
+        return {}
+    return {
+        f"{module}-{name}": (f"/sys/module/{module}/parameters/{name}", value or "1")
+        for module, options in plan.modules.options.items()
+        for name, _, value in (option.partition("=") for option in options)
+    }
+
+
+def rdma_netns(plan: NodePlan) -> Expectations:
+    """The mode of the RDMA subsystem; it may wait for a boot that is not allowed."""
+    mode = plan.rdma.host.netns
+    return {"netns": mode} if mode and plan.kernel.reboot == "allowed" else {}
+
+
+def memlock(plan: NodePlan) -> Expectations:
+    """Each unit that may pin as much memory as it wants."""
+    return dict.fromkeys(plan.rdma.host.memlock_units, "infinity")
+
+
+def nics(plan: NodePlan) -> Expectations:
+    """Each setting of a NIC."""
+    return {f"{each.nic}-{each.name}": each for each in plan.rdma.host.nics}
+
+
+def rdma_character_devices(plan: NodePlan) -> Expectations:
+    """The character devices of each RDMA device that pods may get."""
+    devices = plan.rdma.host.character_devices
+    return {f"{name}-{kind}": (name, kind) for name, kinds in devices.items() for kind in kinds}
+
+
+def access_control(plan: NodePlan) -> Expectations:
+    """What each PCIe bridge controls, its ids and its mask, where a reboot for it is allowed."""
+    acs = plan.rdma.acs
+    planned = plan.kernel.cmdline and plan.kernel.reboot == "allowed"
+    return {address: (acs.bridges[address], mask) for address, mask in acs.masks.items() if planned}
+
+
 def swap(plan: NodePlan) -> Expectations:
     """No swap, where the plan turns it off."""
     return {"off": ()} if plan.tuning.swap_off else {}
 
 
 def hugepages(plan: NodePlan) -> Expectations:
-    """Each pool of huge pages, by NUMA node and size."""
+    """Each pool of huge pages, by NUMA node and size; by size alone, where the kernel shows no NUMA nodes."""
+    pools = [(f"numa-node-{node.id}-", node.id, node.hugepages) for node in plan.numa_nodes]
     return {
-        f"numa-node-{node.id}-{size}": (
-            kernel_paths.pool_pages(node.id, size),
-            str(pages),
-        )
-        for node in plan.numa_nodes
-        for size, pages in sorted(node.hugepages.items())
+        f"{name}{size}": (kernel_paths.pool_pages(place, size), str(pages))
+        for name, place, held in (("", None, plan.hugepages), *pools)
+        for size, pages in sorted(held.items())
     }
 
 
@@ -120,6 +237,52 @@ def mig(plan: NodePlan) -> Expectations:
     if plan.mig.managed_by == "gpu-operator":
         return {}
     return {gpu.pci_address: (gpu, plan.mig.managed_by == "numaforge") for gpu in plan.mig.gpus}
+
+
+def rail_ports(plan: NodePlan) -> Expectations:
+    """The state of each RDMA port that libraries are told of."""
+    ports = plan.rdma.libraries.ports
+    return {port: (kernel_paths.rdma_port_state(*port.split(":")), "ACTIVE") for port in ports}
+
+
+def rail_gpus(plan: NodePlan) -> Expectations:
+    """The GPUs that have rails, all together, where there is a figure for so many."""
+    gpus = tuple(rail.pci_address for rail in plan.rdma.libraries.gpus)
+    return {"all-reduce": gpus} if len(gpus) == ALL_REDUCE_GPUS else {}
+
+
+def held_packages(plan: NodePlan) -> Expectations:
+    """Each package that stays at its version."""
+    return dict.fromkeys(plan.host.holds, True)
+
+
+def limits(plan: NodePlan) -> Expectations:
+    """The limits of each unit that has some, once it has started with them.
+
+    How many files it opens is the kubelet's own: it sets maxOpenFiles itself (cmd/kubelet/app/server.go).
+    """
+    said = unit_limits(plan.host)
+    return {
+        f"{unit}-{name}": (unit, limits_path(unit), name, value)
+        for unit in plan.host.limited_units
+        for name, value in said.items()
+        if (unit, name) != ("kubelet.service", "LimitNOFILE")
+    }
+
+
+def runtime_handler(plan: NodePlan) -> Expectations:
+    """The unit that has to know of the runtime class's handler."""
+    return {HANDLER: CRIO} if plan.pod_tuning.annotations else {}
+
+
+def clock(plan: NodePlan) -> Expectations:
+    """The clock is synchronised, where the plan requires that."""
+    return {"synchronised": "yes"} if plan.host.time_sync else {}
+
+
+def cgroup(plan: NodePlan) -> Expectations:
+    """The version of control groups, where the plan requires one."""
+    return {f"v{plan.host.cgroup}": plan.host.cgroup} if plan.host.cgroup else {}
 
 
 def files(plan: NodePlan) -> Expectations:
@@ -161,12 +324,33 @@ ALL: tuple[Callable[[NodePlan], Expectations], ...] = (
     governors,
     energy_preferences,
     transparent_hugepages,
+    idle_states,
+    turbo,
+    ksm,
     sysctls,
     raised_sysctls,
     kernel_cmdline,
+    interrupts,
+    packet_steering,
+    cpu_masks,
+    irqbalance,
+    slices,
+    access_control,
     swap,
+    modules,
+    module_options,
+    rdma_netns,
+    memlock,
+    nics,
+    rdma_character_devices,
     hugepages,
     mig,
+    rail_ports,
+    held_packages,
+    limits,
+    runtime_handler,
+    clock,
+    cgroup,
     files,
     units,
     boot_units,

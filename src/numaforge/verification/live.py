@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import shlex
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TypeVar
@@ -18,14 +18,33 @@ from numaforge.kubelet.config.flags import flag_value
 from numaforge.node import bundle
 from numaforge.node.bundle import FileState
 from numaforge.planning import document
-from numaforge.planning.files import MIG_WORKER_PATH, mig_files
+from numaforge.planning.files import MIG_WORKER_PATH, NICS_PATH, NICS_SCRIPT_PATH, mig_files
+from numaforge.planning.host import unit_limits
 from numaforge.planning.model import PLAN_PATH, NodePlan
+from numaforge.verification import expectations
 from numaforge.verification.expectations import HOSTNAME
 
 Found = TypeVar("Found")
 
+_KINDS = (
+    "value",
+    "active",
+    "enabled",
+    "changed",
+    "kubelet",
+    "mig",
+    "host",
+    "irqbalance",
+    "module",
+    "memlock",
+    "nic",
+    "rdma",
+    "bridge",
+)
 _NO_PLAN = 3
+_CONTROL = "node/parts/pcie_acs/control"
 _NOT_ROOT = 77  # as_root.sh says so
+NOT_INSTALLED = 127  # as a shell reports a program that is not there
 _AS_ROOT = shell.library("verification/as_root")
 
 
@@ -40,9 +59,19 @@ class Live:
     changed: Mapping[str, int]  # modification time in seconds since 1970, by path
     kubelet: Mapping[str, str]
     files: Mapping[str, FileState]
+    host: Mapping[str, str] = field(default_factory=dict)  # what `tell_host` says, by "held NAME", "clock"
     gpus: Mapping[str, str] = field(
         default_factory=dict
     )  # JSON by PCI address, in the form of the plan's `mig`
+    interrupts: Sequence[tuple[str, str]] = ()  # PCI address, "NUMBER CPULIST free|managed"
+    irqbalance: Mapping[str, str] = field(default_factory=dict)  # variables of its process
+    processes: Sequence[tuple[str, str]] = ()  # slice, "PID CPULIST"
+
+    modules: Mapping[str, str] = field(default_factory=dict)  # "loaded", by name
+    memlock: Mapping[str, str] = field(default_factory=dict)  # LimitMEMLOCK, by unit
+    nics: Mapping[str, str] = field(default_factory=dict)  # "-" where the host has no tool to tell it
+    rdma: Mapping[str, str] = field(default_factory=dict)  # "uverbs0", by "mlx5_0-uverbs"
+    bridges: Mapping[str, str] = field(default_factory=dict)  # "15b3:197c 29" by PCI address
 
     @property
     def node_name(self) -> str:
@@ -55,6 +84,11 @@ class Live:
         """When the kubelet's process started, in seconds since 1970."""
         uptime = float(self.kubelet["uptime"].split()[0])
         return int(self.kubelet["now"]) - uptime + int(self.kubelet["since"]) / 1e6
+
+    def started_with(self, unit: str, file: str) -> bool:
+        """Whether a unit's process has started after a file was written; False where one of them is not."""
+        since, written = self.host.get(f"since {unit}"), self.changed.get(file)
+        return since is not None and written is not None and int(since) >= written
 
 
 class VerifiedNode:
@@ -104,6 +138,18 @@ class VerifiedNode:
         except NumaforgeError as error:
             raise error.at(PLAN_PATH) from error
 
+    def prove(self, script: str) -> str:
+        """Run something that takes its time on the host, as root, and return what it says.
+
+        Skips the test where a program is missing, and fails it where the script does.
+        """
+        answer = self.host.run("sh -c %s %s", _AS_ROOT, script)
+        if answer.rc == NOT_INSTALLED:
+            pytest.skip(f"needs a program on the host: {answer.stderr.strip()}")
+        if answer.rc:
+            pytest.fail(f"ended with {answer.rc}: {answer.stderr.strip()}", pytrace=False)
+        return str(answer.stdout)
+
     def _run(self, script: str) -> str:
         try:
             answer = self.host.run("sh -c %s %s", _AS_ROOT, script)
@@ -140,15 +186,58 @@ def probe(plan: NodePlan) -> str:
     units = [path.rsplit("/", 1)[1] for path in paths if path.endswith(".service")]
     kubelet = plan.kubelet.unit if plan.kubelet else ""
     sysctls = [kernel_paths.sysctl(name) for name in (*plan.tuning.sysctls, *plan.tuning.raised_sysctls)]
+    states = [path for path, _ in expectations.rail_ports(plan).values()]
+    cpus = plan.interrupts
+    balancer = ["irqbalance.service"] if cpus.irqbalance else []
+    options = [path for path, _ in expectations.module_options(plan).values()]
+    host = plan.rdma.host
     calls = [
-        shell.call("tell_values", sysctls),
-        shell.call("tell_units", [*units, *([kubelet] if kubelet else [])]),
+        shell.call(
+            "tell_values",
+            [
+                *sysctls,
+                *states,
+                *(path for path, _ in expectations.cpu_masks(plan).values()),
+                *options,
+                expectations.NETNS,
+            ],
+        ),
+        shell.call("tell_units", [*units, *([kubelet] if kubelet else []), *balancer]),
+        *([shell.call("tell_interrupts", sorted(cpus.devices))] if cpus.devices else []),
+        *([shell.call("tell_packet_steering", sorted(cpus.rps))] if cpus.rps else []),
+        *([shell.call("tell_slices", sorted(plan.system.slices))] if plan.system.slices else []),
+        *([shell.call("tell_irqbalance")] if cpus.irqbalance else []),
         shell.call("tell_ages", paths),
         *([shell.call("tell_kubelet", [kubelet])] if kubelet else []),
+        *(
+            [shell.library(_CONTROL), shell.call("tell_bridges", [*plan.rdma.acs.masks])]
+            if plan.rdma.acs.masks
+            else []
+        ),
         *([shell.call("tell_mig", [MIG_WORKER_PATH])] if mig_files(plan.mig) else []),
+        *_host_calls(plan),
+        *([shell.call("tell_modules", list(asked))] if (asked := expectations.modules(plan)) else []),
+        *([shell.call("tell_memlock", host.memlock_units)] if host.memlock_units else []),
+        *([shell.call("tell_nics", [NICS_SCRIPT_PATH, NICS_PATH])] if host.nics else []),
+        *([shell.call("tell_rdma_devices")] if host.character_devices else []),
         "echo files\n",
     ]
     return shell.library("verification/probe") + "".join(calls) + bundle.read_script(paths)
+
+
+def _host_calls(plan: NodePlan) -> list[str]:
+    """Return what is asked of the userland, with what the part `packages` looks with itself."""
+    host = plan.host
+    asked = [*(host.limited_units if unit_limits(host) else ()), *expectations.runtime_handler(plan).values()]
+    calls = [shell.call("tell_limits", [*dict.fromkeys(asked)])] if asked else []
+    calls += [shell.call("tell_clock")] if host.time_sync else []
+    calls += [shell.call("tell_cgroup")] if host.cgroup else []
+    if host.holds:
+        calls += [
+            shell.library("node/parts/packages/look"),
+            shell.call("tell_held", [host.package_manager or ""]),
+        ]
+    return calls
 
 
 def read_live(output: str) -> Live:
@@ -160,17 +249,19 @@ def read_live(output: str) -> Live:
     if "files" not in lines:
         raise HostError("the answer is cut off", remedy="run again")
     end = lines.index("files")
-    said: dict[str, dict[str, str]] = {
-        kind: {} for kind in ("value", "active", "enabled", "changed", "kubelet", "mig")
-    }
+    said: dict[str, dict[str, str]] = {kind: {} for kind in _KINDS}
     swap_devices = []
+    repeated: dict[str, list[tuple[str, str]]] = {"interrupt": [], "process": []}
     for line in lines[:end]:
         kind, _, rest = line.partition(" ")
         if kind == "swap":
             swap_devices.append(rest)
         else:
             name, _, value = rest.partition("\t")
-            said[kind][name] = value
+            if kind in repeated:
+                repeated[kind].append((name, value))
+            else:
+                said[kind][name] = value
     return Live(
         values=said["value"],
         swap_devices=tuple(swap_devices),
@@ -179,6 +270,15 @@ def read_live(output: str) -> Live:
         changed={path: int(time) for path, time in said["changed"].items()},
         kubelet=said["kubelet"],
         gpus=said["mig"],
+        host=said["host"],
+        interrupts=repeated["interrupt"],
+        processes=repeated["process"],
+        irqbalance=said["irqbalance"],
+        modules=said["module"],
+        memlock=said["memlock"],
+        nics=said["nic"],
+        rdma=said["rdma"],
+        bridges=said["bridge"],
         files=bundle.parse_states(lines[end + 1 :]),
     )
 

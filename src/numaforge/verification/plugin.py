@@ -16,6 +16,7 @@ from numaforge.verification.cluster import ApiServer
 from numaforge.verification.expectations import Expectations, of_roles
 from numaforge.verification.live import VerifiedNode
 
+ACTIVE = ("loopback", "bandwidth")  # each includes those before it
 _ASKED_AT_ONCE = 16
 _NODES = pytest.StashKey[list[VerifiedNode]]()
 
@@ -30,6 +31,17 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--roles",
         metavar="NAMES",
         help="hold hosts only to what these roles see to, such as topology,kubelet after deploys/kubelet.py",
+    )
+    parser.getgroup("numaforge").addoption(
+        "--active",
+        choices=ACTIVE,
+        help="also put traffic on RDMA ports: loopback sends each port's messages to itself; bandwidth "
+        "measures, on drained nodes only",
+    )
+    parser.getgroup("numaforge").addoption(
+        "--drained",
+        action="store_true",
+        help="vouch that no pod of a workload runs on these hosts; else --kubeconfig tells",
     )
 
 
@@ -117,3 +129,29 @@ def cluster(request: pytest.FixtureRequest) -> ApiServer:
     if not kubeconfig:
         pytest.skip("asks the cluster: give --kubeconfig FILE")
     return ApiServer(kubeconfig)
+
+
+class Active:
+    """Which proofs by traffic were asked for, and whether a node may be disturbed by them."""
+
+    def __init__(self, asked: str | None, drained: bool, cluster: ApiServer | None) -> None:
+        self.asked, self.drained, self.cluster = asked, drained, cluster
+
+    def need(self, proof: str, node: VerifiedNode) -> None:
+        """Skip a test that was not asked for, or that would disturb the node's pods."""
+        if self.asked is None or ACTIVE.index(self.asked) < ACTIVE.index(proof):
+            pytest.skip(f"puts traffic on the node: ask for it with --active {proof}")
+        if proof == "bandwidth" and not self._is_drained(node):
+            pytest.skip("needs a drained node: cordon it and give --kubeconfig, or vouch with --drained")
+
+    def _is_drained(self, node: VerifiedNode) -> bool:
+        return self.drained or (self.cluster is not None and self.cluster.unschedulable(node.live.node_name))
+
+
+@pytest.fixture(scope="session")
+def active(request: pytest.FixtureRequest) -> Active:
+    """What --active and --drained say."""
+    config = request.config
+    kubeconfig = config.getoption("kubeconfig", None)
+    cluster = ApiServer(kubeconfig) if kubeconfig else None
+    return Active(config.getoption("active"), config.getoption("drained"), cluster)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 import xml.etree.ElementTree as ET
 from collections.abc import Iterable, Sequence
@@ -12,6 +13,14 @@ from pathlib import Path
 from numaforge.verification.login import Login
 
 FOLDER = Path(__file__).parent
+
+# pytest begins with the suite's own plugin, and every module of the suite is imported; no host is asked.
+_TRIAL = """
+import importlib, pkgutil, sys, pytest, testinfra.plugin, numaforge.verification as suite
+for module in pkgutil.iter_modules(suite.__path__):
+    importlib.import_module(f"{suite.__name__}.{module.name}")
+sys.exit(pytest.main([*sys.argv[1:], "--hosts=local://", "--version"]))
+"""
 
 
 @dataclass(frozen=True)
@@ -37,6 +46,22 @@ def command(logins: Iterable[Login], ssh_config: Path, *arguments: str) -> list[
         *(sys.executable, "-P", "-m", "pytest", "-c", str(FOLDER / "pytest.ini"), f"--rootdir={FOLDER}"),
         *("-q", f"--hosts={hosts}", f"--ssh-config={ssh_config}", *arguments, str(FOLDER)),
     ]
+
+
+def why_unusable() -> str | None:
+    """Say why the suite cannot run on this machine, in one line; None where it can. Takes about a second."""
+    done = subprocess.run(
+        [*(sys.executable, "-P", "-c", _TRIAL, "-c", str(FOLDER / "pytest.ini")), f"--rootdir={FOLDER}"],
+        env=environment(),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode == 0:
+        return None
+    said = (done.stderr.strip() or done.stdout.strip()).splitlines()
+    return said[-1] if said else f"python ended with {done.returncode}"
 
 
 def environment() -> dict[str, str]:

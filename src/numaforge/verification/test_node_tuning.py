@@ -6,6 +6,7 @@ import re
 
 import pytest
 
+from numaforge.gpudirect.access_control import wrong_bits
 from numaforge.planning.sysctls import reaches
 from numaforge.verification import expectations
 from numaforge.verification.live import VerifiedNode
@@ -27,7 +28,26 @@ def test_energy_preference(node: VerifiedNode, name: str, expected: tuple[str, s
 def test_transparent_hugepages(node: VerifiedNode, name: str, expected: tuple[str, str]) -> None:
     path, chosen = expected
     offered = node.value(path) or ""
-    assert re.findall(r"\[(.*)\]", offered) == [chosen], f"{path}: {offered}"
+    held = re.findall(r"\[(.*)\]", offered) or [offered]  # khugepaged's are plain numbers
+    assert held == [chosen], f"{path}: {offered}"
+
+
+@pytest.mark.expects(table=expectations.idle_states)
+def test_idle_state_is_off(node: VerifiedNode, name: str, expected: tuple[str, str]) -> None:
+    path, disabled = expected
+    assert node.value(path) == disabled, path
+
+
+@pytest.mark.expects(table=expectations.turbo)
+def test_turbo(node: VerifiedNode, name: str, expected: tuple[str, str]) -> None:
+    path, value = expected
+    assert node.value(path) == value, path
+
+
+@pytest.mark.expects(table=expectations.ksm)
+def test_ksm(node: VerifiedNode, name: str, expected: tuple[str, str]) -> None:
+    path, value = expected
+    assert node.value(path) == value, path
 
 
 @pytest.mark.expects(table=expectations.sysctls)
@@ -45,6 +65,14 @@ def test_sysctl_is_at_least(node: VerifiedNode, name: str, expected: tuple[str, 
 @pytest.mark.expects(table=expectations.kernel_cmdline)
 def test_kernel_parameter(node: VerifiedNode, name: str, expected: str) -> None:
     assert expected in (node.value("/proc/cmdline") or "").split()
+
+
+@pytest.mark.expects(table=expectations.access_control)
+def test_pcie_access_control(node: VerifiedNode, name: str, expected: tuple[str, str]) -> None:
+    ids, mask = expected
+    found, _, control = (node.live.bridges.get(name) or "").partition(" ")
+    assert found == ids, name
+    assert not wrong_bits(mask, int(control)), name
 
 
 @pytest.mark.expects(table=expectations.swap)

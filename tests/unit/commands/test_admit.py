@@ -149,13 +149,72 @@ def test_fit_exits_with_no_where_nothing_fits(files: Path) -> None:
 
 def test_fit_adds_nodes_up(files: Path) -> None:
     result = run(fit, files, "fits.yaml", "--topology", "small.json")
-    assert result.output.splitlines()[-1] == "all 2 nodes together: 6 pods of fits"
+    assert result.output.splitlines()[-1] == "all 2 nodes together: 6 pods of fits, on 2 of them"
+
+
+def alone(command: Any, files: Path, *arguments: str) -> Result:
+    """Run a command for what the machines show themselves, without what a file says of plugins."""
+    options = ["--config", "kubelet.yaml"]
+    given = [str(files / each) if (files / each).is_file() else each for each in [*options, *arguments]]
+    return CliRunner().invoke(command, given, standalone_mode=False, catch_exceptions=False)
+
+
+@pytest.mark.parametrize("resource", ["nvidia.com/gpu", "amd.com/gpu", "gpu.intel.com/xe"])
+def test_a_machine_without_gpus_holds_no_pod_that_asks_for_one(files: Path, resource: str) -> None:
+    (files / "wants.yaml").write_text(pod("wants", cpu="1", memory="1Gi", **{resource: "1"}))
+    result = alone(fit, files, "wants.yaml", "--topology", "small.json")
+    assert result.return_value == ExitCode.NO
+    said = alone(admit, files, "wants.yaml", "--topology", "small.json").output
+    assert f"0/1 nodes are available: 1 Insufficient {resource}." in said
+
+
+def test_fit_compares_nodes_and_counts_those_that_have_the_devices(files: Path) -> None:
+    result = alone(fit, files, "fits.yaml", "--topology", "small.json", "--topology", "dgx.json")
+    table = result.output.partition("Nodes compared\n")[2].splitlines()
+    assert [line.split()[:3] for line in table[1:3]] == [
+        ["dgx-01", "8", "nvidia.com/gpu"],
+        ["small", "0", "nvidia.com/gpu"],
+    ]
+    assert table[-1] == "all 2 nodes together: 8 pods of fits, on 1 of them"
+
+
+@pytest.mark.parametrize(
+    ("limits", "words"),
+    [
+        pytest.param({"cpu": "15", "memory": "1Gi"}, "Insufficient cpu", id="more CPUs than there are"),
+        pytest.param({"cpu": "1", "memory": "64Gi"}, "Insufficient memory", id="more memory"),
+        pytest.param({"cpu": "99", "memory": "64Gi"}, "Insufficient cpu, memory", id="more of both"),
+        pytest.param(
+            {"cpu": "1", "memory": "1Gi", "hugepages-1Gi": "1Gi"}, "Insufficient hugepages-1Gi", id="pools"
+        ),
+    ],
+)
+def test_admit_says_when_the_scheduler_would_not_send_the_pod(files: Path, limits, words) -> None:
+    (files / "wants.yaml").write_text(pod("wants", **limits))
+    result = alone(admit, files, "wants.yaml", "--topology", "small.json")
+    assert result.return_value == ExitCode.NO
+    assert f"  the scheduler would not send it here: {words}" in result.output.splitlines()
+
+
+def test_what_the_pods_before_it_hold_counts_for_the_scheduler(files: Path) -> None:
+    first, second = (files / name for name in ("first.yaml", "second.yaml"))
+    first.write_text(pod("first", cpu="8", memory="1Gi"))
+    second.write_text(pod("second", cpu="8", memory="1Gi"))
+    result = alone(admit, files, str(first), str(second), "--topology", "small.json", "-o", "json")
+    answers = json.loads(result.output)["admissions"]
+    assert [answer["scheduler"]["insufficient"] for answer in answers] == [[], ["cpu"]]
+
+
+def test_a_resource_of_which_nothing_is_known_is_named(files: Path) -> None:
+    (files / "wants.yaml").write_text(pod("wants", cpu="1", memory="1Gi", **{"rdma/hca": "1"}))
+    said = alone(admit, files, "wants.yaml", "--topology", "small.json").output
+    assert "not known of this machine, so not counted: rdma/hca" in said
 
 
 @pytest.mark.parametrize(
     ("name", "text", "message"),
     [
-        pytest.param("pod.yaml", "a: [", "not YAML", id="not YAML"),
+        pytest.param("pod.yaml", "a: [", "not valid YAML", id="not YAML"),
         pytest.param("pod.yaml", "", "holds no pod", id="empty"),
         pytest.param("pod.yaml", "kind: Service", "holds no pod", id="another kind"),
         pytest.param(
@@ -231,6 +290,29 @@ def test_fit_varies_the_number_of_gpus_and_shows_one_slice(files: Path) -> None:
     result = CliRunner().invoke(fit, given, standalone_mode=False, catch_exceptions=False)
     [node] = json.loads(result.output)["nodes"]
     assert [shape["devices"] for shape in node["largest"]] == [1]
+
+
+@pytest.mark.parametrize(
+    ("limits", "remarks"),
+    [
+        pytest.param(
+            {"nvidia.com/gpu": "1", "rdma/rail0": "1"},
+            ["containers[0].resources.limits.rdma/rail0"],
+            id="beside a GPU",
+        ),
+        pytest.param({"rdma/rail0": "1"}, [], id="alone"),
+        pytest.param({"nvidia.com/gpu": "1"}, [], id="a GPU alone"),
+    ],
+)
+def test_a_pod_is_told_that_nothing_aligns_its_rdma_device(files: Path, limits, remarks) -> None:
+    (files / "rails.yaml").write_text("name: rails\nrdma: {device_plugin: {per: rail}}\n")
+    (files / "rail.yaml").write_text(pod("rail", cpu="4", memory="1Gi", **limits))
+    where = ["--topology", str(files / "dgx.json"), "--config", str(files / "kubelet.yaml")]
+    given = [str(files / "rail.yaml"), *where, "--profile", str(files / "rails.yaml"), "-o", "json"]
+    result = CliRunner().invoke(admit, given, standalone_mode=False, catch_exceptions=False)
+    (answer,) = json.loads(result.output)["admissions"]
+    assert answer["admitted"]
+    assert [remark["field"] for remark in answer["remarks"]] == remarks
 
 
 def test_devices_and_a_profile_are_one_too_many(files: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,9 @@ from numaforge.cli import run
 from numaforge.commands.capture import _address
 from numaforge.errors import ExitCode
 from numaforge.planning.document import loads
+from numaforge.planning.node import plan_node
+from numaforge.planning.offline import without
+from numaforge.profile import load_profile
 from numaforge.report.svg import draw
 from numaforge.snapshot import Snapshot
 from numaforge.topology import from_document, read_topology
@@ -99,6 +103,40 @@ def test_draw_writes_the_picture_with_the_profiles_plan(lab_document, tmp_path):
     picture = tmp_path / "node.svg"
     assert run(["draw", lab_document, "--profile", "best-effort-mixed", "-o", str(picture)]) == ExitCode.YES
     assert "cpu-reserved" in picture.read_text().partition("</defs>")[2]
+
+
+@pytest.mark.parametrize(("name", "magic"), [("node.png", b"\x89PNG"), ("node.PDF", b"%PDF")])
+def test_draw_saves_in_the_format_of_the_files_name_the_same_bytes_each_time(
+    name, magic, lab_document, tmp_path
+):
+    written = []
+    for _ in range(2):
+        assert run(["draw", lab_document, "-o", str(tmp_path / name)]) == ExitCode.YES
+        written.append((tmp_path / name).read_bytes())
+    assert written[0].startswith(magic)
+    assert written[0] == written[1]
+
+
+def test_draw_refuses_another_format_before_it_looks_at_anything(tmp_path, capsys):
+    assert (
+        run(["draw", str(tmp_path / "absent.json"), "-o", str(tmp_path / "node.jpg")]) == ExitCode.BAD_INPUT
+    )
+    assert "choose a name that ends in .svg, .png or .pdf" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
+
+
+def test_draw_names_the_extra_that_png_needs(lab_document, tmp_path, capsys, monkeypatch):
+    monkeypatch.setitem(sys.modules, "typst", None)
+    assert run(["draw", lab_document, "-o", str(tmp_path / "node.png")]) == ExitCode.BAD_INPUT
+    assert "pip install 'numaforge[pictures]'" in capsys.readouterr().err
+
+
+def test_draw_shows_the_machine_as_it_is_with_the_plan(lab_document, tmp_path):
+    profile, picture = tmp_path / "quiet.yaml", tmp_path / "node.svg"
+    profile.write_text('cpus: {smt: "off"}\n')
+    assert run(["draw", lab_document, "--profile", str(profile), "-o", str(picture)]) == ExitCode.YES
+    plan = plan_node(machines.lab_node(), load_profile(str(profile)))
+    assert picture.read_text() == draw(without(machines.lab_node(), plan.tuning.offline), plan)
 
 
 def test_draw_without_a_plan_shows_the_machine(lab_document, capsys):

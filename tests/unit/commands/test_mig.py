@@ -167,7 +167,8 @@ def test_a_config_that_the_file_does_not_have_is_bad_input(capsys, tmp_path, mac
 @pytest.mark.parametrize("command", ["check", "plan"])
 def test_a_file_that_is_not_there_is_bad_input(capsys, tmp_path, machine, command):
     file = str(tmp_path / "absent.yaml")
-    assert answer(capsys, command, file, machine, code=2) == f"numaforge: {file}: No such file or directory\n"
+    said = answer(capsys, command, file, machine, code=2)
+    assert said == f"numaforge: {file}: cannot be read: No such file or directory\n"
 
 
 # ---- plan ----

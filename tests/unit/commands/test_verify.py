@@ -39,8 +39,10 @@ def test_a_host_that_is_not_as_planned_is_a_no_and_a_document_says_which_test(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        pytest.param(["no/such/inventory.py"], "the inventory names no host", id="no-inventory"),
-        pytest.param(["INVENTORY", "--limit", "gpu-7"], "the inventory names no host", id="no-such-host"),
+        pytest.param(["no/such/inventory.py"], "there is no such inventory", id="no-inventory"),
+        pytest.param(
+            ["INVENTORY", "--limit", "gpu-7"], "names no host that --limit gpu-7 chooses", id="no-such-host"
+        ),
         pytest.param(
             ["@local", "--", "--no-such-option"], "the verification suite could not run", id="no-such-option"
         ),
@@ -64,3 +66,16 @@ def test_a_host_that_cannot_be_reached_is_told_apart(
     inventory.write_text('nodes = [("gone", {"ssh_hostname": "127.0.0.1", "ssh_port": 1})]\n')
     assert run(["verify", str(inventory)]) == 6
     assert "ssh://gone: cannot be reached" in capfd.readouterr().out
+
+
+@pytest.mark.skipif(PLAN.exists(), reason="this machine has a plan")
+def test_a_host_that_is_refused_is_named_and_not_connected_to(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    inventory = tmp_path / "inventory.py"
+    inventory.write_text('nodes = [("odd", {"ssh_port": "x"})]\n')
+    assert run(["verify", str(inventory)]) == ExitCode.BAD_INPUT
+    said = capfd.readouterr()
+    assert "odd: host data ssh_port: 'x' is not accepted; write a whole number from 1 to 65535" in said.err
+    assert "no host is left to be verified" in said.err
+    assert "ssh://odd" not in said.out

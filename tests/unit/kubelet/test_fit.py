@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -96,6 +97,21 @@ def test_fewer_cpus_are_offered() -> None:
     assert Advice("2 CPUs instead of 4 for the container main", 4) in fit(scenario(), pod(4, 1)).advice
 
 
+@pytest.mark.parametrize(
+    ("nodes", "shapes"), [pytest.param(12, 1, id="twelve-nodes"), pytest.param(13, 0, id="thirteen-nodes")]
+)
+def test_many_shapes_are_tried_on_few_numa_nodes_only_and_that_is_said(nodes: int, shapes: int) -> None:
+    many = Scenario(
+        machine(packages=nodes, cores_per_numa_node=1, numa_memory_bytes=4 * GIB),
+        {"topologyManagerPolicyOptions": {"max-allowable-numa-nodes": str(nodes)}},
+        read_inventory({"nvidia.com/gpu": [0]}),
+    )
+    report = fit(many, pod(1, 1))
+    assert report.configured.pods == 1
+    assert (f"{nodes} NUMA nodes" in (report.not_tried or "")) is not bool(shapes)
+    assert len(largest_shapes(many, "nvidia.com/gpu")) == shapes
+
+
 def test_another_reservation_is_offered() -> None:
     report = fit(scenario(reservedSystemCPUs="0-1,8-9"), pod(6))
     assert report.configured.pods == 1
@@ -125,3 +141,13 @@ def test_the_largest_shape_fits_and_a_larger_one_does_not(policy: str) -> None:
         memory = str(shape.memory_bytes)
         assert fill(node, pod(shape.cpus, shape.devices, memory)).pods >= shape.pods
         assert fill(node, pod(shape.cpus + 2, shape.devices, memory)).pods < shape.pods
+
+
+@pytest.mark.parametrize("policy", ["best-effort", "restricted", "single-numa-node"])
+@pytest.mark.parametrize("shape", [pod(2), pod(4, gpus=1), pod(8, gpus=3, memory="4Gi"), pod(1)])
+def test_to_a_pod_of_one_container_both_scopes_are_the_same(policy: str, shape: Pod) -> None:
+    by_scope = [
+        fill(scenario(topologyManagerPolicy=policy, topologyManagerScope=scope), shape)
+        for scope in ("container", "pod")
+    ]
+    assert replace(by_scope[0], scope="pod") == by_scope[1]

@@ -275,7 +275,7 @@ def test_effective_config_is_base_then_drop_ins_then_flags() -> None:
         {
             "20-b.conf": f"{HEADER}maxPods: 30\n",
             "10-a.conf": f"{HEADER}maxPods: 20\nkubeReserved: {{cpu: '1'}}\nevictionHard: "
-            "{{memory.available: 1Gi}}\n",
+            "{memory.available: 1Gi}\n",
         },
         ["--v=4"],
         "1.34",

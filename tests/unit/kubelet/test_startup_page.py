@@ -1,13 +1,40 @@
-"""docs/check.md shows what `check` says today."""
+"""docs/check.md shows what `check` says today, and its examples run as they are printed."""
 
 from __future__ import annotations
 
+import re
 import runpy
 from pathlib import Path
 
+import pytest
+
+from numaforge import cli
+
 DOCS = Path(__file__).parents[3] / "docs"
+TEXT = (DOCS / "check.md").read_text()
+SCRIPT = runpy.run_path(str(DOCS / "check_examples.py"))
+EXAMPLES = re.findall(r"^```yaml ([\d.]+)\n(.*?)```\n\n```text\n(.*?)\n```", TEXT, re.DOTALL | re.MULTILINE)
 
 
 def test_the_page_is_current() -> None:
-    text = (DOCS / "check.md").read_text()
-    assert runpy.run_path(str(DOCS / "check_examples.py"))["page"](text) == text
+    assert SCRIPT["page"](TEXT) == TEXT
+    assert SCRIPT["machine_file"]() == (DOCS / "check-machine.json").read_text()
+
+
+@pytest.mark.parametrize(("version", "config", "answer"), EXAMPLES, ids=[*SCRIPT["examples"](TEXT)])
+def test_an_example_says_as_printed_what_is_printed_below_it(
+    version: str,
+    config: str,
+    answer: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    (tmp_path / "docs").symlink_to(DOCS)
+    (tmp_path / "kubelet.yaml").write_text(config)
+    monkeypatch.chdir(tmp_path)
+    (command,) = re.findall(r"^    numaforge (check kubelet\.yaml --topology docs/.*)$", TEXT, re.MULTILINE)
+    code = cli.run([*command.rpartition(" ")[0].split(), version])
+    said = re.sub("\x1b\\[[0-9;]*m", "", capsys.readouterr().out)
+    assert said.rstrip("\n") == answer
+    assert code == int("does not start" in answer)

@@ -15,14 +15,17 @@ from numaforge.node.fence import Fingerprint
 from numaforge.node.look import question
 from numaforge.node.need import need, pending
 from numaforge.node.part import Found, Goal, Part, Unit
+from numaforge.node.parts.kernel_values.record import RECORD
 from numaforge.node.transaction import Transaction
-from numaforge.planning.files import HUGEPAGES_TMPFILES_PATH
-from numaforge.planning.model import KernelPlan
+from numaforge.planning.document import dumps
+from numaforge.planning.files import HUGEPAGES_TMPFILES_PATH, NCCL_CONF_PATH, RAILS_ENV_PATH
+from numaforge.planning.model import PLAN_PATH, AcsPlan, KernelPlan, RdmaPlan
 from numaforge.planning.node import plan_node
 from numaforge.profile import load_profile
 from numaforge.render import hugepage_files, kubelet_files, role_files
 from numaforge.topology.model import NodeTopology
 from tests.fixtures.machines import KUBEADM_CONFIG, kubeadm_kubelet, lab_node
+from tests.fixtures.rdma_machines import dgx
 
 PROFILE: dict[str, Any] = {
     "name": "t",
@@ -263,7 +266,7 @@ def test_only_the_value_that_differs_is_set_and_nothing_is_drained() -> None:
     on, files = tuned(swappiness="60")
     transaction = needed(on, files)
     assert names(transaction) == ["kernel_values"]
-    assert part(transaction, "kernel_values").data["planned"] == f"{SWAPPINESS}\t10\n"
+    assert part(transaction, "kernel_values").data["planned"] == f"new\t{SWAPPINESS}\t10\n"
     assert transaction.moves == (f"{SWAPPINESS}: 60 -> 10",)
     assert not transaction.drains
 
@@ -276,6 +279,87 @@ def test_a_limit_that_is_higher_already_is_left_alone() -> None:
 def test_a_unit_that_is_not_enabled_is_linked() -> None:
     on, files = tuned(unit="disabled")
     assert needed(on, files).moves == ("numaforge-tuning.service: disabled -> enabled",)
+
+
+def recorded(*rows: tuple[str, str, str], swap: str = "off", **values: str) -> tuple[Goal, Found]:
+    """Return a node that is as planned, with a record of what was there before: PATH, EARLIER, OURS."""
+    on, files = tuned(swap)
+    text = "# head\n" + "".join("\t".join(row) + "\n" for row in rows)
+    now = {f"/proc/sys/{name.replace('__', '/')}": value for name, value in values.items()}
+    record = {RECORD: FileState(text, "0644", "root", "root")}
+    return on, replace(files, values={**files.values, **now}, files={**files.files, **record})
+
+
+ZONES = "/proc/sys/vm/zone_reclaim_mode"
+
+
+@pytest.mark.parametrize(
+    ("rows", "values", "moves"),
+    [
+        pytest.param(
+            [(ZONES, "0", "1")],
+            {"vm__zone_reclaim_mode": "1"},
+            (f"{ZONES}: 1 -> 0, as before numaforge",),
+            id="a value that is as we set it is put back",
+        ),
+        pytest.param(
+            [(ZONES, "0", "1")],
+            {"vm__zone_reclaim_mode": "3"},
+            (f"{ZONES}: not as numaforge has set it, left as it is",),
+            id="a value that someone else or a boot has changed is left alone",
+        ),
+        pytest.param(
+            [(ZONES, "0", "1")],
+            {},
+            (f"{ZONES}: not as numaforge has set it, left as it is",),
+            id="a value that the kernel lacks by now leaves the record",
+        ),
+        pytest.param(
+            [("/sys/kernel/mm/transparent_hugepage/enabled", "always", "madvise")],
+            {},
+            ("/sys/kernel/mm/transparent_hugepage/enabled: not as numaforge has set it, left as it is",),
+            id="a switch that cannot be read is not written",
+        ),
+        pytest.param(
+            [("swap /dev/sda2", "-2", "off")],
+            {},
+            ("swap /dev/sda2: off -> on, as before numaforge",),
+            id="swap is turned on again",
+        ),
+    ],
+)
+def test_what_is_no_longer_named(
+    rows: list[tuple[str, str, str]], values: dict[str, str], moves: tuple[str, ...]
+) -> None:
+    on, files = recorded(*rows, **values)
+    transaction = needed(on, files)
+    assert transaction.moves == moves
+    assert part(transaction, "kernel_values").data["kept"] == ""
+
+
+def test_a_value_that_is_named_stays_in_the_record_with_what_was_there_first() -> None:
+    on, files = recorded((SWAPPINESS, "60", "1"))
+    assert need(on, files) is None
+    on, files = recorded((SWAPPINESS, "60", "1"), vm__swappiness="1")
+    chosen = part(needed(on, files), "kernel_values")
+    assert chosen.data["planned"] == f"recorded\t{SWAPPINESS}\t10\n"
+    assert chosen.data["kept"] == f"{SWAPPINESS}\t60\t10\n"
+
+
+def test_an_empty_value_is_put_back_as_an_empty_one() -> None:
+    on, files = recorded((ZONES, "", "1"), vm__zone_reclaim_mode="1")
+    assert part(needed(on, files), "kernel_values").data["planned"] == f"back\t{ZONES}\t\n"
+
+
+@pytest.mark.parametrize(
+    ("used", "moved"), [("500 0 9000", True), ("1000 0 9000", True), ("1001 0 9000", False)]
+)
+def test_a_limit_is_put_back_once_no_more_is_in_use(used: str, moved: bool) -> None:
+    limit = "/proc/sys/fs/file-max"
+    on, files = recorded((limit, "1000", "9000"), **{"fs__file-max": "9000", "fs__file-nr": used})
+    assert (need(on, files) is not None) is moved
+    said = f"fall back once less is in use, or at a boot: {limit} (1001 in use, 1000 before)"
+    assert any(text.endswith(said) for text in pending(on, files)) is not moved
 
 
 def test_a_value_that_the_kernel_does_not_have_is_refused() -> None:
@@ -301,6 +385,25 @@ def booted(
     return on, replace(files, files={**files.files, **plan}, said={**files.said, "kernel_cmdline": lines})
 
 
+@pytest.mark.parametrize(
+    ("loader", "said", "remedy"),
+    [
+        ("kernelstub", "kernelstub keeps", "kernelstub --add-options 'intel_iommu=on'"),
+        ("systemd-boot", "systemd-boot starts", "add intel_iommu=on to /etc/kernel/cmdline"),
+        ("none", "neither update-grub nor grubby", "by other means"),
+    ],
+)
+def test_a_boot_loader_that_is_not_written_is_named_with_what_helps(
+    loader: str, said: str, remedy: str
+) -> None:
+    on, files = booted("iommu=pt", loader=loader)
+    with pytest.raises(HostError, match=said) as refused:
+        needed(on, files)
+    assert remedy in str(refused.value.remedy)
+    on, files = booted("intel_iommu=on iommu=pt", loader=loader)
+    assert need(on, files) is None
+
+
 def test_parameters_that_the_kernel_has_need_nothing() -> None:
     on, files = booted("root=/dev/sda intel_iommu=on iommu=pt quiet")
     assert need(on, files) is None
@@ -313,6 +416,20 @@ def test_a_parameter_that_is_missing_needs_a_reboot_in_the_same_drain() -> None:
     assert transaction.drains
     assert transaction.moves == ("kernel command line: + intel_iommu=on",)
     assert "the node reboots" in transaction.sentences
+
+
+def test_access_control_is_proved_with_the_boot_that_brings_it_and_with_no_other_change() -> None:
+    on, files = booted("root=/dev/sda iommu=pt")
+    acs = AcsPlan(masks={"0000:17:00.0": "xx000x0"}, bridges={"0000:17:00.0": "1000:c030"})
+    assert "pcie_acs" not in names(needed(on, files))
+    planned = replace(on.plan, rdma=RdmaPlan(acs=acs))
+    on = replace(on, plan=planned)
+    text = role_files(planned, "topology")[0]
+    plan = {text.path: FileState(text.text, text.mode, text.owner, text.group)}
+    files = replace(files, files={**files.files, **plan})
+    assert names(needed(on, files)) == ["kernel_cmdline", "reboot", "pcie_acs"]
+    lines = ("loader grub", "cmdline root=/dev/sda iommu=pt intel_iommu=on")
+    assert need(on, replace(files, said={**files.said, "kernel_cmdline": lines})) is None
 
 
 def test_a_parameter_of_an_earlier_plan_goes() -> None:
@@ -338,3 +455,38 @@ def test_a_boot_loader_that_is_not_known_is_refused() -> None:
     on, files = booted("iommu=pt", loader="none")
     with pytest.raises(HostError, match="neither update-grub nor grubby"):
         needed(on, files)
+
+
+# ---- what libraries are told ----
+
+ADMINS_CONF = "# ours\nNCCL_DEBUG=WARN\n"
+
+
+def libraries_target(previous: Goal | None = None, **libraries: bool) -> Goal:
+    """Return the plan of a host with an /etc/nccl.conf of its admin, planned after `previous`."""
+    machine = replace(dgx(nccl_conf=ADMINS_CONF), previous_plan=dumps(previous.plan) if previous else None)
+    plan = plan_node(machine, load_profile({"name": "t", "rdma": {"libraries": libraries}}))
+    return Goal(plan, machine, frozenset(["topology", "rdma"]))
+
+
+def told(on: Goal, texts: Mapping[str, str]) -> dict[str, str | None]:
+    """Return the texts that are written on a host that has these, None for a file that goes."""
+    states = {path: FileState(text, "0644", "root", "root") for path, text in texts.items()}
+    transaction = need(on, Found(states, (), values={}, unit=not_asked))
+    changed = transaction.parts[0].changed if transaction else ()
+    return {change.path: change.new and change.new.text for change in changed if change.path != PLAN_PATH}
+
+
+def test_an_nccl_conf_of_the_admin_comes_back_when_ours_goes() -> None:
+    ours = libraries_target(nccl_conf=True, env_file=True)
+    written = told(ours, {NCCL_CONF_PATH: ADMINS_CONF})
+    assert sorted(written) == [NCCL_CONF_PATH, RAILS_ENV_PATH]
+    texts = {path: text for path, text in written.items() if text}
+    assert told(ours, texts) == {}
+    gone = libraries_target(ours)
+    assert told(gone, texts) == {NCCL_CONF_PATH: ADMINS_CONF, RAILS_ENV_PATH: None}
+    assert told(gone, {NCCL_CONF_PATH: ADMINS_CONF}) == {}
+
+
+def test_an_nccl_conf_that_was_never_ours_is_left_alone() -> None:
+    assert told(libraries_target(), {NCCL_CONF_PATH: ADMINS_CONF}) == {}

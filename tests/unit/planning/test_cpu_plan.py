@@ -16,10 +16,12 @@ from tests.fixtures.machines import (
     big_512,
     dgx_h100,
     epyc_nps4,
+    gaudi2,
     grace_memory_only,
     lab_node,
     laptop,
     machine,
+    mi300x_cpx,
     two_cpu_vm,
 )
 
@@ -67,7 +69,7 @@ CHOICES = {
     "then-the-next-l3-group": (interleaved_l3, {"cores": 4}, "0-2,4"),
     "never-on-memory-only-numa-nodes": (grace_memory_only, {"cores_per_numa_node": 1}, "0"),
     "explicit": (lab_node, {"cpulist": "2-3,10-11"}, "2-3,10-11"),
-    "unsaid-is-one-core-per-numa-node": (lab_node, {}, "0-1,4-5,8-9,12-13"),
+    "unsaid-is-a-core-for-32-cpus": (lab_node, {}, "0-1"),
     "unsaid-on-one-core-is-none": (two_cpu_vm, {}, ""),
 }
 
@@ -102,10 +104,25 @@ REFUSALS = {
     "more-cores-than-the-numa-node-has": (
         lab_node,
         {"cores_per_numa_node": 3},
-        "3 cores are to be reserved on NUMA node 0, which has 2\n  ask for at most 1",
+        "3 cores are to be reserved on NUMA node 0, which has 2\n  set cpus.reserved.cores_per_numa_node: 1",
     ),
     "more-cores-than-the-package-has": (lab_node, {"cores_per_package": 5}, "on package 0, which has 4"),
     "more-cores-than-the-machine-has": (lab_node, {"cores": 9}, "on the machine, which has 8"),
+    "one-core-of-each-package-where-that-is-all": (
+        lambda: machine(packages=2, cores_per_numa_node=1),
+        {"cores_per_package": 1},
+        "no pod could ever get one\n  set cpus.reserved.cores: 1",
+    ),
+    "all-cpus-beside-accelerators": (
+        gaudi2,
+        {"cpulist": format_cpulist(gaudi2().numa_nodes[0].cpus)},
+        "accelerators, whose pods need CPUs there\n  set cpus.reserved.cores: ",
+    ),
+    "all-cpus-beside-gpus-of-class-12": (
+        mi300x_cpx,
+        {"cpulist": format_cpulist(mi300x_cpx().numa_nodes[0].cpus)},
+        "GPUs, whose pods need CPUs there\n  set cpus.reserved.cores: ",
+    ),
     "the-only-core": (two_cpu_vm, {"cores": 1}, "leave cpus.reserved out: one core cannot be divided"),
 }
 
@@ -160,7 +177,8 @@ def test_offline_cpus_are_flagged():
 
 def test_reserving_isolated_cpus_is_flagged():
     topology = replace(lab_node(), isolated=parse_cpulist("1-7"))
-    assert "reserved CPUs 1,4-5 are isolated" in notices(plan(topology))["reserved-isolated"]
+    chosen = plan(topology, cpulist="0-1,4-5")
+    assert "reserved CPUs 1,4-5 are isolated" in notices(chosen)["reserved-isolated"]
 
 
 def test_isolated_cpus_for_workloads_are_not_flagged():

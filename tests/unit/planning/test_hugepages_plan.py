@@ -7,13 +7,15 @@ from dataclasses import replace
 import pytest
 
 from numaforge.errors import PlanError
+from numaforge.kernel_paths import hugepage_counts
 from numaforge.planning.document import dumps
 from numaforge.planning.hugepages import plan_hugepages
 from numaforge.planning.model import NodePlan
 from numaforge.planning.node import plan_node
 from numaforge.profile import load_profile
 from numaforge.topology.model import HugepagePool, NodeTopology
-from tests.fixtures.machines import grace_memory_only, lab_node
+from numaforge.verification import expectations
+from tests.fixtures.machines import GIB, grace_memory_only, kubeadm_kubelet, lab_node, machine
 
 
 def plan(topology: NodeTopology, *entries: dict) -> NodePlan:
@@ -166,3 +168,67 @@ def test_memory_that_grows_with_the_pages_is_refused(setting, running, wish, cou
             plan_hugepages(topology, profile, None)
     else:
         assert plan_hugepages(topology, profile, None).value[0] == {"2Mi": count}
+
+
+def without_numa(total: int = 0) -> NodeTopology:
+    whole = machine(cores_per_numa_node=4, numa_memory_bytes=16 * GIB, kubelet=kubeadm_kubelet())
+    cores = tuple(replace(core, numa_node=None) for core in whole.cores)
+    return replace(whole, numa_nodes=(), cores=cores, hugepages={"2Mi": HugepagePool(total, total)})
+
+
+POOL = "/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages"
+
+
+@pytest.mark.parametrize(
+    ("amount", "expected"),
+    [
+        pytest.param({"count": 512}, 512, id="a total is the machine's"),
+        pytest.param({"count_per_numa_node": 512}, 512, id="a count for each NUMA node is given once"),
+        pytest.param({"share": "25%"}, 2048, id="a share is one of MemTotal"),
+    ],
+)
+def test_a_kernel_without_numa_nodes_has_one_pool(amount, expected):
+    chosen = plan(without_numa(total=3), {"size": "2Mi", **amount})
+    assert chosen.hugepages == {"2Mi": expected}
+    assert hugepage_counts(chosen) == {POOL: expected}
+    assert "numaforge-hugepages.conf" in str(chosen.files)
+    assert expectations.hugepages(chosen) == {"2Mi": (POOL, str(expected))}
+    assert chosen.allocatable
+    assert chosen.allocatable.hugepages_bytes == {"2Mi": expected * 2 * 2**20}
+    assert {each.value for each in chosen.decisions if each.subject == "hugepages.2Mi"} == {
+        f"{expected} on the machine"
+    }
+
+
+def test_a_pool_of_the_machine_is_released_by_the_plan_that_set_it():
+    earlier = plan(without_numa(), {"size": "2Mi", "count": 512})
+    there = replace(without_numa(total=512), previous_plan=dumps(earlier))
+    assert plan(there).hugepages == {"2Mi": 0}
+    assert plan(replace(there, hugepages={"2Mi": HugepagePool(9, 9)})).hugepages == {}
+
+
+def test_pages_at_boot_are_the_machines():
+    profile = {
+        "hugepages": [{"size": "2Mi", "count": 512, "at": "boot"}],
+        "maintenance": {"reboot": "allowed"},
+    }
+    chosen = plan_node(without_numa(), load_profile(profile))
+    assert chosen.kernel.cmdline[-2:] == ("hugepagesz=2M", "hugepages=512")
+
+
+@pytest.mark.parametrize(
+    ("entry", "message"),
+    [
+        pytest.param(
+            {"size": "2Mi", "count": 9, "numa_node": 0},
+            r"hugepages\[0\].numa_node: there is no NUMA node 0\n  leave hugepages\[0\].numa_node out",
+            id="a NUMA node of it",
+        ),
+        pytest.param({"size": "1Gi", "count": 1}, "the machine has no pool for pages of 1Gi", id="a size"),
+        pytest.param({"size": "2Mi", "count": 9000}, "the machine has 16Gi of memory, but", id="more pages"),
+        pytest.param({"size": "2Mi", "count": 8190}, "beside 8190 x 2Mi wanted, but", id="all memory"),
+    ],
+)
+def test_a_kernel_without_numa_nodes_refuses(entry, message):
+    with pytest.raises(PlanError, match=message):
+        plan(without_numa(), entry)

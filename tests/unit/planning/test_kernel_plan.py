@@ -7,12 +7,14 @@ from typing import Any
 
 import pytest
 
+from numaforge.cpulist import format_cpulist
+from numaforge.errors import PlanError, ProfileError
 from numaforge.planning.document import dumps, loads
-from numaforge.planning.kernel import plan_kernel
-from numaforge.planning.model import KernelPlan
+from numaforge.planning.model import KernelPlan, NodePlan
 from numaforge.planning.node import plan_node
 from numaforge.profile import NodeProfile, load_profile
-from tests.fixtures.machines import lab_node
+from numaforge.topology.model import Core, NodeTopology
+from tests.fixtures.machines import lab_node, two_cpu_vm
 
 
 def profile(reboot: str = "never", *cmdline: str) -> NodeProfile:
@@ -34,9 +36,10 @@ def profile(reboot: str = "never", *cmdline: str) -> NodeProfile:
 def test_what_is_missing_is_named_with_what_becomes_of_it(
     running: str, reboot: str, notice: str | None
 ) -> None:
-    planned = plan_kernel(replace(lab_node(), kernel_cmdline=running), profile(reboot, "iommu=pt"))
-    assert planned.value == KernelPlan(("iommu=pt",), reboot)
-    assert [each.id for each in planned.notices] == ([notice] if notice else [])
+    planned = plan_node(replace(lab_node(), kernel_cmdline=running), profile(reboot, "iommu=pt"))
+    assert planned.kernel == KernelPlan(("iommu=pt",), reboot)
+    named = [each.id for each in planned.notices if each.id.startswith("reboot")]
+    assert named == ([notice] if notice else [])
 
 
 def test_the_plan_is_the_same_after_the_boot_that_it_brings() -> None:
@@ -49,9 +52,173 @@ def test_the_plan_is_the_same_after_the_boot_that_it_brings() -> None:
 
 
 def test_without_a_wish_nothing_is_said() -> None:
-    assert plan_kernel(lab_node(), profile()).decisions == ()
+    decisions = plan_node(lab_node(), profile()).decisions
+    assert not [each for each in decisions if each.subject.startswith("kernel.")]
 
 
 def test_the_plan_keeps_it() -> None:
     plan = plan_node(lab_node(), profile("allowed", "iommu=pt", "intel_iommu=on"))
     assert loads(dumps(plan)).kernel == KernelPlan(("iommu=pt", "intel_iommu=on"), "allowed")
+
+
+# ---- intents ----
+
+INTEL = replace(lab_node(), cpu_vendor="GenuineIntel", nohz_full=frozenset(), kernel="6.8.0-31-generic")
+AMD = replace(INTEL, cpu_vendor="AuthenticAMD")
+ARM = replace(INTEL, cpu_vendor=None, architecture="aarch64")
+POWER = replace(INTEL, cpu_vendor=None, architecture="ppc64le")
+
+
+def planned(
+    topology: NodeTopology = INTEL, hugepages: list[dict[str, Any]] | None = None, **kernel: Any
+) -> NodePlan:
+    wish = {
+        "name": "t",
+        "memory": {"system_reserved": "512Mi"},
+        "cpus": {"reserved": {"cores_per_numa_node": 1}},
+        "hugepages": hugepages or [],
+        "kernel": kernel,
+        "maintenance": {"reboot": "allowed"},
+    }
+    return plan_node(topology, load_profile(wish))
+
+
+RESERVED = planned().cpus.reserved
+ALLOCATABLE = format_cpulist(planned().cpus.allocatable)
+
+
+@pytest.mark.parametrize(
+    ("topology", "kernel", "cmdline"),
+    [
+        pytest.param(INTEL, {"iommu": "passthrough"}, "intel_iommu=on iommu=pt", id="iommu-of-intel"),
+        pytest.param(AMD, {"iommu": "passthrough"}, "iommu=pt", id="iommu-of-amd-is-on-already"),
+        pytest.param(ARM, {"iommu": "passthrough"}, "iommu.passthrough=1", id="iommu-of-arm"),
+        pytest.param(POWER, {"iommu": "passthrough"}, "", id="iommu-of-another-cpu-is-left-alone"),
+        pytest.param(INTEL, {"iommu": False}, "intel_iommu=off", id="yaml-reads-off-as-false"),
+        pytest.param(AMD, {"iommu": "off"}, "amd_iommu=off", id="iommu-off-on-amd"),
+        pytest.param(INTEL, {"iommu": "keep"}, "", id="iommu-kept"),
+        pytest.param(
+            INTEL,
+            {"isolated_cpus": "allocatable"},
+            f"isolcpus=managed_irq,domain,{ALLOCATABLE}",
+            id="isolated-are-all-but-the-reserved",
+        ),
+        pytest.param(INTEL, {"nohz_full": "allocatable"}, f"nohz_full={ALLOCATABLE}", id="without-a-tick"),
+        pytest.param(
+            replace(INTEL, nohz_full=None), {"nohz_full": "allocatable"}, "", id="a-kernel-that-always-ticks"
+        ),
+        pytest.param(INTEL, {"rcu_nocbs": "allocatable"}, f"rcu_nocbs={ALLOCATABLE}", id="rcu-elsewhere"),
+        pytest.param(INTEL, {"init_on_alloc": False}, "init_on_alloc=0", id="pages-not-cleared"),
+        pytest.param(INTEL, {"numa_balancing": False}, "numa_balancing=disable", id="numa-balancing"),
+        pytest.param(INTEL, {"skew_tick": True}, "skew_tick=1", id="ticks-spread"),
+        pytest.param(
+            INTEL,
+            {"max_cstate": 1},
+            "intel_idle.max_cstate=1 processor.max_cstate=1",
+            id="sleep-states-of-intel-have-two-drivers",
+        ),
+        pytest.param(AMD, {"max_cstate": 1}, "processor.max_cstate=1", id="sleep-states-of-amd"),
+        pytest.param(ARM, {"max_cstate": 1}, "", id="sleep-states-of-arm-have-no-parameter"),
+        pytest.param(
+            INTEL,
+            {"cmdline": ["quiet"], "skew_tick": True},
+            "quiet skew_tick=1",
+            id="after-what-is-said-in-full",
+        ),
+    ],
+)
+def test_an_intent_is_said_in_the_words_of_the_machine(
+    topology: NodeTopology, kernel: dict[str, Any], cmdline: str
+) -> None:
+    chosen = planned(topology, **kernel)
+    assert " ".join(chosen.kernel.cmdline) == cmdline
+
+
+@pytest.mark.parametrize(
+    ("topology", "kernel", "said"),
+    [
+        pytest.param(
+            INTEL,
+            {"cmdline": ["iommu=pt"], "iommu": "passthrough"},
+            r"kernel\.cmdline says iommu=pt, and kernel\.iommu comes to iommu=pt",
+            id="said-twice",
+        ),
+        pytest.param(
+            INTEL, {"cmdline": ["skew-tick=0"], "skew_tick": True}, "skew-tick=0", id="said-twice-with-a-dash"
+        ),
+        pytest.param(ARM, {"iommu": "off"}, "Arm kernel has no parameter", id="iommu-off-on-arm"),
+        pytest.param(
+            INTEL, {"isolated_cpus": "0-3"}, "reserved for the system", id="reserved-cpus-are-not-isolated"
+        ),
+        pytest.param(INTEL, {"nohz_full": "4,99"}, "CPUs 99 are not online", id="no-such-cpu"),
+    ],
+)
+def test_what_cannot_be_is_refused(topology: NodeTopology, kernel: dict[str, Any], said: str) -> None:
+    with pytest.raises(PlanError, match=said):
+        planned(topology, **kernel)
+
+
+def test_without_reserved_cpus_none_can_be_isolated() -> None:
+    one_core = replace(two_cpu_vm(), cores=(Core(0, 0, frozenset({0, 1})),))
+    with pytest.raises(PlanError, match="none is left for the system"):
+        plan_node(one_core, load_profile({"kernel": {"isolated_cpus": "allocatable"}}))
+
+
+def test_numa_balancing_is_the_same_at_boot_and_later() -> None:
+    wish = {"kernel": {"numa_balancing": False}, "tuning": {"numa_balancing": True}}
+    with pytest.raises(PlanError, match="is false, and tuning"):
+        plan_node(INTEL, load_profile(wish))
+
+
+@pytest.mark.parametrize("value", ["", "most", True, "7-2"])
+def test_cpus_that_are_none_are_refused(value: object) -> None:
+    with pytest.raises(ProfileError, match="allocatable"):
+        load_profile({"kernel": {"isolated_cpus": value}})
+
+
+def test_isolated_cpus_come_with_a_warning() -> None:
+    assert "cpus-isolated" in [notice.id for notice in planned(isolated_cpus="allocatable").notices]
+
+
+def test_the_plan_is_the_same_once_the_cpus_are_isolated() -> None:
+    booted = replace(INTEL, isolated=planned().cpus.allocatable, nohz_full=planned().cpus.allocatable)
+    wish = {"isolated_cpus": "allocatable", "nohz_full": "allocatable"}
+    assert dumps(planned(booted, **wish)) == dumps(planned(INTEL, **wish))
+
+
+def pages(size: str, count: int, **more: Any) -> dict[str, Any]:
+    return {"size": size, "count_per_numa_node": count, "at": "boot", **more}
+
+
+@pytest.mark.parametrize(
+    ("kernel", "hugepages", "cmdline"),
+    [
+        pytest.param(
+            "6.8.0", [pages("1Gi", 1)], "hugepagesz=1G hugepages=0:1,1:1,2:1,3:1", id="by-numa-node"
+        ),
+        pytest.param("5.15.0", [pages("2Mi", 8)], "hugepagesz=2M hugepages=32", id="an-older-kernel-spreads"),
+        pytest.param(
+            "6.8.0", [pages("2Mi", 8, numa_node=1)], "hugepagesz=2M hugepages=1:8", id="one-numa-node-only"
+        ),
+        pytest.param("6.8.0", [pages("2Mi", 0)], "", id="no-pages"),
+    ],
+)
+def test_pages_are_reserved_at_boot(kernel: str, hugepages: list[dict[str, Any]], cmdline: str) -> None:
+    chosen = planned(replace(INTEL, kernel=kernel), hugepages)
+    assert " ".join(chosen.kernel.cmdline) == cmdline
+
+
+@pytest.mark.parametrize(
+    ("kernel", "hugepages", "said"),
+    [
+        pytest.param("6.8.0", [pages("2Mi", 8), pages("1Gi", 1)], "two sizes", id="two-sizes"),
+        pytest.param(
+            "5.15.0", [pages("2Mi", 8, numa_node=1)], "spreads pages", id="uneven-on-an-older-kernel"
+        ),
+    ],
+)
+def test_pages_that_no_parameter_reserves_are_refused(
+    kernel: str, hugepages: list[dict[str, Any]], said: str
+) -> None:
+    with pytest.raises(PlanError, match=said):
+        planned(replace(INTEL, kernel=kernel), hugepages)

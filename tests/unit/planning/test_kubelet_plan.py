@@ -12,6 +12,7 @@ from numaforge.planning.node import plan_node
 from numaforge.profile import load_profile
 from numaforge.topology.model import NodeTopology
 from tests.fixtures.machines import (
+    KUBEADM_CONFIG,
     big_512,
     dgx_h100,
     epyc_gpu,
@@ -22,8 +23,11 @@ from tests.fixtures.machines import (
     lab_node,
     laptop,
     machine,
+    many_numa_nodes,
     two_cpu_vm,
 )
+
+STRICT = {"strict-cpu-reservation": "true"}
 
 
 def plan(topology: NodeTopology, version: str | None = None, **wish) -> NodePlan:
@@ -45,7 +49,7 @@ def refusal(topology: NodeTopology, version: str | None = None, **wish) -> str:
 def test_several_numa_nodes_are_aligned_by_default():
     settings = kubelet(lab_node()).settings
     assert settings["cpuManagerPolicy"] == "static"
-    assert settings["cpuManagerPolicyOptions"] == {"full-pcpus-only": "true"}
+    assert settings["cpuManagerPolicyOptions"] == {"full-pcpus-only": "true", **STRICT}
     assert settings["topologyManagerPolicy"] == "single-numa-node"
     assert settings["memoryManagerPolicy"] == "Static"
 
@@ -76,23 +80,57 @@ def test_every_choice_has_a_reason():
 
 WITHOUT_WHOLE_CORES = {
     "one-thread-per-core": machine(cores_per_numa_node=4, threads=1, kubelet=kubeadm_kubelet()),
-    "uneven-smt": replace(laptop(), kubelet=kubeadm_kubelet()),
+    "uneven-smt": replace(laptop(), kubelet=kubeadm_kubelet(), swap_bytes=0),
 }
 
 
 @pytest.mark.parametrize("topology", WITHOUT_WHOLE_CORES.values(), ids=WITHOUT_WHOLE_CORES.keys())
 def test_full_pcpus_only_is_left_out(topology):
-    assert "cpuManagerPolicyOptions" not in kubelet(topology).settings
+    assert kubelet(topology).settings["cpuManagerPolicyOptions"] == STRICT
 
 
 def test_full_pcpus_only_gives_way_to_an_option_that_excludes_it():
     chosen = kubelet(lab_node(), cpu_manager_options={"distribute-cpus-across-cores": True})
-    assert chosen.settings["cpuManagerPolicyOptions"] == {"distribute-cpus-across-cores": "true"}
+    assert chosen.settings["cpuManagerPolicyOptions"] == {
+        "distribute-cpus-across-cores": "true",
+        **STRICT,
+    }
 
 
 def test_full_pcpus_only_can_be_switched_off():
     chosen = kubelet(lab_node(), cpu_manager_options={"full-pcpus-only": False})
-    assert chosen.settings["cpuManagerPolicyOptions"] == {"full-pcpus-only": "false"}
+    assert chosen.settings["cpuManagerPolicyOptions"] == {"full-pcpus-only": "false", **STRICT}
+
+
+# Where the option is no alpha, and no one says otherwise.
+STRICTNESS: dict[str, tuple[str, str, dict[str, bool], bool]] = {
+    "on-from-1.33": ("1.33", "", {}, True),
+    "off-where-it-is-alpha": ("1.32", "", {}, False),
+    "off-where-it-is-unknown": ("1.31", "", {}, False),
+    "off-where-the-profile-says-so": ("1.36", "", {"strict-cpu-reservation": False}, False),
+    "off-where-the-kubelets-own-gate-is": (
+        "1.33",
+        "featureGates:\n  CPUManagerPolicyBetaOptions: false\n",
+        {"full-pcpus-only": False},
+        False,
+    ),
+    "as-the-kubelets-file-has-it": (
+        "1.36",
+        'cpuManagerPolicyOptions:\n  strict-cpu-reservation: "false"\n',
+        {},
+        False,
+    ),
+}
+
+
+@pytest.mark.parametrize(("version", "held", "options", "strict"), STRICTNESS.values(), ids=STRICTNESS.keys())
+def test_reserved_cpus_are_kept_from_pods_that_share(version, held, options, strict):
+    topology = replace(lab_node(), kubelet=kubeadm_kubelet(version, KUBEADM_CONFIG + held))
+    chosen = plan(topology, cpu_manager_options=options)
+    assert chosen.kubelet is not None
+    said = chosen.kubelet.settings.get("cpuManagerPolicyOptions", {})
+    assert (said.get("strict-cpu-reservation") == "true") is strict
+    assert ("reserved-cpus-shared" in {notice.id for notice in chosen.notices}) is not strict
 
 
 GATES = {
@@ -141,18 +179,18 @@ REFUSALS = {
         {"cpu_manager_options": {"strict-cpu-reservation": True}},
         (
             "node1: kubelet.cpu_manager_options.strict-cpu-reservation: kubelet 1.31 does not know the "
-            "option strict-cpu-reservation\n  strict-cpu-reservation exists in kubelet 1.32 to 1.36"
+            "option strict-cpu-reservation\n  use a kubelet that has strict-cpu-reservation (1.32 to 1.36)"
         ),
     ),
     "option-of-no-version": (
         "1.36",
         {"cpu_manager_options": {"full-pcpu-only": True}},
-        "does not know the option full-pcpu-only\n  kubelet 1.36 knows align-by-socket, ",
+        "out: kubelet 1.36 knows align-by-socket, ",
     ),
     "topology-option-of-a-later-version": (
         "1.30",
         {"topology_manager_options": {"max-allowable-numa-nodes": 8}},
-        "exists in kubelet 1.31 to 1.36",
+        "use a kubelet that has max-allowable-numa-nodes (1.31 to 1.36)",
     ),
     "option-value": (
         "1.36",
@@ -255,6 +293,31 @@ def test_a_kubelet_that_would_never_answer_is_refused(version, wish, message):
     assert message in str(caught.value)
 
 
+FEWER = "show fewer NUMA nodes in the firmware (NPS on EPYC, SNC on Xeon)"
+
+
+@pytest.mark.parametrize(
+    ("topology", "version", "remedy"),
+    [
+        pytest.param(many_numa_nodes(32), "1.36", FEWER, id="each-l3-a-numa-node"),
+        pytest.param(grace_blackwell_tray(), "1.35", f"{CDMM}; or {NEWER}", id="devices-on-all-34"),
+    ],
+)
+def test_by_default_what_would_never_be_answered_is_left_out(topology, version, remedy):
+    chosen = plan(topology, version)
+    assert chosen.kubelet is not None
+    assert chosen.kubelet.settings["topologyManagerPolicy"] == "none"
+    assert chosen.kubelet.settings["cpuManagerPolicy"] == "static"
+    assert "topologyManagerPolicyOptions" not in chosen.kubelet.settings
+    (notice,) = [notice for notice in chosen.notices if notice.id == "not-aligned"]
+    assert notice.message.endswith(f"To align them, {remedy}")
+
+
+def test_options_that_need_alignment_are_refused_where_it_cannot_be():
+    with pytest.raises(PlanError, match="would admit no pod in time"):
+        plan(many_numa_nodes(32), "1.36", topology_manager_options={"prefer-closest-numa-nodes": True})
+
+
 @pytest.mark.parametrize(
     "wish", [{}, {"topology_manager_policy": "restricted"}], ids=["default", "restricted"]
 )
@@ -304,7 +367,7 @@ def test_the_profiles_version_is_for_hosts_without_a_kubelet():
 
 
 def test_a_kubelet_to_be_installed_is_planned_for_the_profiles_version():
-    chosen = plan_node(laptop(), load_profile({"kubelet": {"version": "1.35"}}))
+    chosen = plan_node(replace(laptop(), swap_bytes=0), load_profile({"kubelet": {"version": "1.35"}}))
     assert chosen.kubelet is not None
     assert chosen.kubelet.version == "1.35"
     assert "config-dir-not-wired" in [notice.id for notice in chosen.notices]

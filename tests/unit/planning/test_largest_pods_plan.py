@@ -111,10 +111,10 @@ def test_the_kubelet_admits_all_gpus_under_the_default(topology: NodeTopology) -
 @pytest.mark.parametrize(
     ("wanted", "expected"),
     [
-        ("single-numa-node", [*((n, 110) for n in range(1, 5)), *((n, 0) for n in range(5, 9))]),
-        ("restricted", [*((n, 110) for n in range(1, 5)), *((n, 220) for n in range(5, 9))]),
-        ("best-effort", [(n, 220) for n in range(1, 9)]),
-        ("none", [(n, 220) for n in range(1, 9)]),
+        ("single-numa-node", [*((n, 106) for n in range(1, 5)), *((n, 0) for n in range(5, 9))]),
+        ("restricted", [*((n, 106) for n in range(1, 5)), *((n, 212) for n in range(5, 9))]),
+        ("best-effort", [(n, 212) for n in range(1, 9)]),
+        ("none", [(n, 212) for n in range(1, 9)]),
     ],
 )
 def test_every_number_of_gpus_has_its_largest_pod(wanted: str, expected: list[tuple[int, int]]) -> None:
@@ -123,7 +123,7 @@ def test_every_number_of_gpus_has_its_largest_pod(wanted: str, expected: list[tu
 
 def test_without_gpus_the_largest_pod_of_all_is_said() -> None:
     (largest,) = plan(lab_node()).largest_pods
-    assert (largest.resource, largest.devices, largest.cpus) == ("", 0, 2)
+    assert (largest.resource, largest.devices, largest.cpus) == ("", 0, 4)
 
 
 def test_memory_and_huge_pages_are_those_of_the_same_numa_node() -> None:
@@ -133,7 +133,7 @@ def test_memory_and_huge_pages_are_those_of_the_same_numa_node() -> None:
     chosen = plan(dgx, topology_manager_policy="single-numa-node")
     pods = {pod.devices: pod for pod in chosen.largest_pods}
     assert pods[4] == LargestPod(
-        GPU, 4, 110, chosen.numa_nodes[1].allocatable_memory_bytes, {"1Gi": 16 * GIB}
+        GPU, 4, 106, chosen.numa_nodes[1].allocatable_memory_bytes, {"1Gi": 16 * GIB}
     )
     assert pods[5] == LargestPod(GPU, 5, 0, 0)
 
@@ -161,7 +161,7 @@ def test_a_whole_node_pod_that_fits_by_its_size_alone_is_noticed() -> None:
     assert message is not None
     assert message.startswith(
         "restricted refuses a pod with all 8 nvidia.com/gpu unless all else that it asks for needs as many "
-        "NUMA nodes: with one core and 1Gi it is refused, with 220 CPUs and "
+        "NUMA nodes: with one core and 1Gi it is refused, with 212 CPUs and "
     )
 
 
@@ -173,7 +173,7 @@ def test_a_policy_that_the_kubelet_has_already_is_judged_too() -> None:
 
 def test_a_policy_that_is_merged_into_the_main_file_is_judged_as_the_kubelet_reads_it() -> None:
     chosen = plan(dgx_h100(), "1.29.0", topology_manager_policy="single-numa-node")
-    assert shapes(chosen)[3:5] == [(4, 110), (5, 0)]
+    assert shapes(chosen)[3:5] == [(4, 106), (5, 0)]
 
 
 @pytest.mark.parametrize("name", ready_profiles())

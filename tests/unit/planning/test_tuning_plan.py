@@ -5,14 +5,17 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from numaforge.errors import PlanError
+from numaforge.errors import PlanError, ProfileError
 from numaforge.planning.document import dumps
 from numaforge.planning.model import NodePlan
 from numaforge.planning.node import plan_node
+from numaforge.planning.sysctl_sets import CONGESTION_CONTROLS, QDISC, SETS, value_for
 from numaforge.planning.sysctls import reaches
-from numaforge.profile import load_profile, ready_profiles
-from numaforge.topology.model import Cpufreq, NodeTopology
+from numaforge.profile import Tuning, load_profile, ready_profiles
+from numaforge.topology.model import Cpufreq, IdleState, NodeTopology, RdmaDevice, RdmaPort, Turbo
 from tests.fixtures.machines import lab_node, two_cpu_vm
 
 
@@ -119,9 +122,14 @@ def test_swap_off_needs_the_unit_alone():
     ]
 
 
-def test_swap_left_on_is_noticed():
+def test_swap_under_which_no_kubelet_starts_is_refused():
     topology = replace(lab_node(), swap_bytes=2**30)
-    assert "swap-on" in notices(plan(topology, swap="keep"))
+    with pytest.raises(PlanError, match=r"tuning\.swap.*running with swap on") as refused:
+        plan(topology, swap="keep")
+    assert refused.value.remedy == (
+        "set tuning.swap: off, or set failSwapOn: false in the kubelet's own file"
+    )
+    assert plan(topology, swap="off").tuning.swap_off
     assert "swap-on" not in notices(plan(topology, swap="off"))
 
 
@@ -208,3 +216,270 @@ def test_no_ready_profile_lowers_what_systemd_sets(name):
     chosen = plan_node(host(vm__max_map_count="1048576"), load_profile(name))
     assert int(chosen.tuning.raised_sysctls.get("vm.max_map_count", "1048576")) >= 1048576
     assert "vm.max_map_count" not in chosen.tuning.sysctls
+
+
+# ---- sleep states, turbo, khugepaged, KSM ----
+
+
+def sleeping(*states: IdleState) -> NodeTopology:
+    return replace(lab_node(), idle_states=states)
+
+
+ALL = frozenset(range(16))
+C1, C1E, C6 = IdleState(1, "C1", 2, ALL), IdleState(2, "C1E", 10, ALL), IdleState(3, "C6", 170, ALL)
+POLL = IdleState(0, "POLL", 0, ALL)
+FIRST, SECOND = frozenset(range(8)), frozenset(range(8, 16))
+
+
+@pytest.mark.parametrize(
+    ("states", "wish", "off"),
+    [
+        pytest.param(
+            (POLL, C1, C1E, C6), {"max_latency_us": 10}, {3: ALL}, id="a limit is met by what equals it"
+        ),
+        pytest.param(
+            (POLL, C1, C1E, C6), {"max_latency_us": 9}, {2: ALL, 3: ALL}, id="what is slower is off"
+        ),
+        pytest.param((POLL, C1, C1E, C6), {"max_latency_us": 0}, {1: ALL, 2: ALL, 3: ALL}, id="only polling"),
+        pytest.param((POLL, C1, C1E, C6), {"max_latency_us": 500}, {}, id="nothing is slower"),
+        pytest.param((POLL, C1, C1E, C6), {"deepest": "C1"}, {2: ALL, 3: ALL}, id="by name"),
+        pytest.param(
+            (POLL, IdleState(1, "C6", 100, FIRST), IdleState(1, "C6", 20, SECOND)),
+            {"max_latency_us": 50},
+            {1: FIRST},
+            id="CPUs of another kind by their own latency",
+        ),
+        pytest.param(
+            (
+                POLL,
+                IdleState(1, "C1", 2, FIRST),
+                IdleState(2, "C6", 100, FIRST),
+                IdleState(1, "S", 9, SECOND),
+            ),
+            {"deepest": "C1"},
+            {2: FIRST},
+            id="CPUs without the state are left alone",
+        ),
+    ],
+)
+def test_deeper_sleep_is_switched_off(states, wish, off):
+    chosen = plan(sleeping(*states), cpu_idle=wish)
+    assert {state.index: state.cpus for state in chosen.tuning.idle_states_off} == off
+
+
+def test_cpus_without_the_named_state_are_noticed():
+    chosen = plan(sleeping(POLL, IdleState(1, "C1", 2, FIRST)), cpu_idle={"deepest": "C1"})
+    assert notices(chosen)["no-such-idle-state"] == "CPUs 8-15 have no sleep state C1 (POLL, C1): left alone"
+
+
+@pytest.mark.parametrize(
+    ("wish", "notice"),
+    [
+        ({"cpu_idle": {"max_latency_us": 1}}, "no-cpu-idle"),
+        ({"turbo": True}, "no-turbo"),
+        ({"ksm": True}, "no-ksm"),
+        ({"transparent_hugepages": {"khugepaged": {"pages_to_scan": 512}}}, "no-such-switch"),
+        ({"transparent_hugepages": {"shmem_enabled": "advise"}}, "no-such-switch"),
+    ],
+)
+def test_what_the_kernel_lacks_is_left_alone(wish, notice):
+    bare = replace(lab_node(), transparent_hugepages={"enabled": "madvise", "defrag": "madvise"})
+    chosen = plan(bare, **wish)
+    assert notice in notices(chosen)
+    assert not [file for file in chosen.files if file.role == "tuning"]
+
+
+@pytest.mark.parametrize(
+    ("switch", "turbo", "value"),
+    [
+        ("intel_pstate/no_turbo", True, "0"),
+        ("intel_pstate/no_turbo", False, "1"),
+        ("cpufreq/boost", True, "1"),
+        ("cpufreq/boost", False, "0"),
+    ],
+)
+def test_turbo_is_said_as_the_driver_says_it(switch, turbo, value):
+    topology = replace(lab_node(), turbo=Turbo(switch, on=True))
+    assert plan(topology, turbo=turbo).tuning.turbo == {switch: value}
+
+
+def test_a_kernel_without_ksm_merges_no_pages():
+    assert "no-ksm" not in notices(plan(lab_node(), ksm=False))
+
+
+def test_ksm_is_stopped():
+    assert plan(replace(lab_node(), ksm="1"), ksm=False).tuning.ksm == "0"
+
+
+def test_khugepaged():
+    held = {
+        "enabled": "always",
+        "shmem_enabled": "never",
+        "khugepaged/defrag": "1",
+        "khugepaged/pages_to_scan": "9",
+    }
+    wish = {"shmem_enabled": "advise", "khugepaged": {"defrag": False, "pages_to_scan": 512}}
+    chosen = plan(replace(lab_node(), transparent_hugepages=held), transparent_hugepages=wish)
+    assert chosen.tuning.transparent_hugepages == {
+        "khugepaged/defrag": "0",
+        "khugepaged/pages_to_scan": "512",
+        "shmem_enabled": "advise",
+    }
+    assert decided(chosen, "tuning.transparent_hugepages.khugepaged.defrag") == ("0", "the profile's choice")
+
+
+# ---- sets of sysctls ----
+
+
+def rails(count: int, link_layer: str = "Ethernet") -> tuple[RdmaDevice, ...]:
+    port = RdmaPort(1, link_layer, "ACTIVE", None)
+    return tuple(
+        RdmaDevice(f"mlx5_{number}", f"0000:{number:02}:00.0", None, None, 0, (port,))
+        for number in range(count)
+    )
+
+
+def test_sets_do_not_contradict_each_other():
+    values = {
+        row.name: {other.value for rows in SETS.values() for other in rows if other.name == row.name}
+        for rows in SETS.values()
+        for row in rows
+    }
+    assert {name: held for name, held in values.items() if len(held) > 1} == {}
+
+
+@pytest.mark.parametrize("row", [row for rows in SETS.values() for row in rows], ids=lambda row: row.name)
+def test_every_row_of_a_set_has_its_source(row):
+    assert row.reason
+    assert row.source
+
+
+def test_a_set_brings_its_rows_with_their_reasons():
+    chosen = plan(host(fs__inotify__max_user_watches="8192"), sysctl_sets=["training"])
+    assert chosen.tuning.raised_sysctls["fs.inotify.max_user_watches"] == "524288"
+    assert decided(chosen, "tuning.sysctls.fs.inotify.max_user_watches")[1] == (
+        "each watched file takes one: the set training (NVIDIA nvidia-tuned, gb200-performance); raised "
+        "where the host has less (inotify(7): watches of a user)"
+    )
+
+
+def test_what_the_profile_says_itself_wins_over_a_set_and_names_it():
+    chosen = plan(host(vm__swappiness="60"), sysctl_sets=["training"], sysctls={"vm.swappiness": 10})
+    assert decided(chosen, "tuning.sysctls.vm.swappiness") == (
+        "10",
+        "the profile's choice, over 1 of the set training",
+    )
+
+
+@pytest.mark.parametrize(
+    ("changes", "known"),
+    [
+        pytest.param({}, set(), id="neither"),
+        pytest.param({"loadable_modules": ("sch_fq", "tcp_bbr")}, {"bbr", "fq"}, id="as modules"),
+        pytest.param({CONGESTION_CONTROLS: "reno cubic bbr"}, {"bbr"}, id="bbr in the kernel"),
+        pytest.param({QDISC: "fq"}, {"fq"}, id="fq in use"),
+    ],
+)
+def test_bbr_and_fq_are_set_where_the_kernel_has_them(changes, known):
+    held = {CONGESTION_CONTROLS: "reno cubic", QDISC: "fq_codel", "net.ipv4.tcp_congestion_control": "cubic"}
+    modules = changes.get("loadable_modules", ())
+    sysctls = {name: changes.get(name, value) for name, value in held.items()}
+    machine = replace(lab_node(), sysctls=sysctls, loadable_modules=modules)
+    chosen = plan(machine, sysctl_sets=["fabric"])
+    assert {"bbr", "fq"} & {*chosen.tuning.sysctls.values()} == known
+    assert ("no-such-module" in notices(chosen)) is (known != {"bbr", "fq"})
+
+
+@pytest.mark.parametrize(
+    ("devices", "known"),
+    [
+        pytest.param(rails(1), False, id="one rail"),
+        pytest.param(rails(2), True, id="several"),
+        pytest.param(rails(2, "InfiniBand"), False, id="without ARP"),
+        pytest.param(
+            tuple(replace(device, management=True) for device in rails(4)),
+            False,
+            id="NVSwitches are no rails",
+        ),
+    ],
+)
+def test_arp_is_bound_to_interfaces_on_machines_with_several_rails(devices, known):
+    shown = host(net__ipv4__conf__all__arp_ignore="0", net__ipv4__conf__all__arp_announce="0")
+    chosen = plan(replace(shown, rdma_devices=devices), sysctl_sets=["fabric"])
+    assert ("net.ipv4.conf.all.arp_ignore" in chosen.tuning.sysctls) is known
+
+
+def test_what_a_set_says_is_for_kernels_that_show_it():
+    bare = replace(lab_node(), sysctls={"kernel.hostname": "node1"})
+    chosen = plan(bare, sysctl_sets=["training"])
+    assert not {*chosen.tuning.sysctls, *chosen.tuning.raised_sysctls}
+    assert "this kernel has no fs.inotify.max_user_watches: left alone" in {
+        notice.message for notice in chosen.notices
+    }
+    named = plan(bare, sysctls={"fs.inotify.max_user_watches": 1048576})
+    assert "fs.inotify.max_user_watches" in named.tuning.raised_sysctls
+
+
+@given(st.integers(min_value=2**20, max_value=2**44))
+def test_the_reserve_of_the_kernel_is_never_more_than_a_hundredth_of_memory(memory):
+    row = next(row for row in SETS["training"] if row.name == "vm.min_free_kbytes")
+    kbytes = int(value_for(replace(lab_node(), memory_bytes=memory), row))
+    assert kbytes * 1024 * 100 <= max(memory, 1024 * 100)
+    assert kbytes == 65536 or kbytes * 1024 * 200 > memory - 1024 * 200
+
+
+@pytest.mark.parametrize("wish", [["training", "training"], ["gaming"]])
+def test_a_set_that_is_none_is_refused(wish):
+    with pytest.raises(ProfileError):
+        plan(lab_node(), sysctl_sets=wish)
+
+
+# ---- absent ----
+
+
+def test_absent_drops_what_the_ready_profile_says():
+    profile = load_profile({"extends": "training", "tuning": {"state": "absent"}})
+    assert profile.tuning.model_dump(exclude={"state"}) == Tuning().model_dump(exclude={"state"})
+    assert not [source for source in profile.sources if source.startswith("tuning.")]
+    assert [source for source in profile.sources if source.startswith("memory.")]
+
+
+def test_absent_stands_alone():
+    with pytest.raises(ProfileError, match="says state: absent and swap"):
+        load_profile({"tuning": {"state": "absent", "swap": "off"}})
+
+
+def test_the_plan_is_the_same_after_it_was_carried_out():
+    before = replace(
+        lab_node(),
+        idle_states=(POLL, C1, C6),
+        turbo=Turbo("cpufreq/boost", on=True),
+        ksm="1",
+        loadable_modules=("tcp_bbr", "sch_fq"),
+        sysctls={
+            **lab_node().sysctls,
+            CONGESTION_CONTROLS: "reno cubic",
+            QDISC: "fq_codel",
+            "net.ipv4.tcp_congestion_control": "cubic",
+        },
+    )
+    wish = {
+        "cpu_idle": {"deepest": "C1"},
+        "turbo": False,
+        "ksm": False,
+        "sysctl_sets": ["training", "fabric"],
+    }
+    planned = plan(before, **wish)
+    after = replace(
+        before,
+        turbo=Turbo("cpufreq/boost", on=False),
+        ksm="0",
+        sysctls={
+            **before.sysctls,
+            **planned.tuning.sysctls,
+            **planned.tuning.raised_sysctls,
+            CONGESTION_CONTROLS: "reno cubic bbr",
+        },
+        previous_plan=dumps(planned),
+    )
+    assert dumps(plan(after, **wish)) == dumps(planned)

@@ -11,7 +11,9 @@ from typing import Any
 import pytest
 import yaml
 
+from numaforge import render
 from numaforge.errors import KubeletConfigError, PlanError
+from numaforge.planning.delivery import merge, without
 from numaforge.planning.document import loads
 from numaforge.planning.files import plan_files
 from numaforge.planning.model import (
@@ -23,7 +25,8 @@ from numaforge.planning.model import (
     NumaNodePlan,
     TuningPlan,
 )
-from numaforge.render import kubelet_files, merge, render_plan, without
+from numaforge.render import kubelet_files, render_plan
+from numaforge.resources import template_dir
 
 DROP_IN = "/etc/kubernetes/kubelet.conf.d/90-numaforge.conf"
 CONFIG = "/var/lib/kubelet/config.yaml"
@@ -67,7 +70,7 @@ def plan_with(
         numa_nodes=(node,),
         tuning=tuning,
         kubelet=kubelet_plan,
-        files=plan_files(tuning, [node], kubelet_plan),
+        files=plan_files(tuning, [node.hugepages], kubelet_plan),
         allocatable=None,
         decisions=(),
         notices=(),
@@ -280,3 +283,8 @@ def test_only_what_is_still_ours_is_taken_out(
     base: dict[str, Any], retired: dict[str, Any], left: dict[str, Any]
 ) -> None:
     assert without(base, retired) == left
+
+
+def test_every_template_is_read_back():
+    there = {str(path.relative_to(template_dir())) for path in template_dir().glob("*/*.j2")}
+    assert render._TEMPLATES.keys() == {name for name in there if not name.startswith("init/")}

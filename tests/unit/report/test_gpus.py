@@ -89,7 +89,14 @@ def test_of_gpus_as_they_should_be_nothing_is_said():
     assert gpu_notes(dgx(**sound)) == []
 
 
-def test_users_are_pods_by_name_then_units_then_processes():
+@pytest.mark.parametrize(
+    ("doubt", "pods"),
+    [
+        pytest.param(None, "b/train-0, c/web", id="the-kubelet-said-so"),
+        pytest.param("it was not asked", "b/train-0, c/web (may have ended)", id="its-checkpoint-says-so"),
+    ],
+)
+def test_users_are_pods_by_name_then_units_then_processes(doubt, pods):
     machine = replace(
         dgx(**SLICED, pids=(7, 8, 9)),
         gpu_processes={
@@ -97,12 +104,14 @@ def test_users_are_pods_by_name_then_units_then_processes():
             8: GpuProcess("dcgmi", unit="dcgm.service"),
         },
         device_holders=(
+            DeviceHolder("MIG-a", "nvidia.com/mig-1g.10gb", "b/train-0", "main", True),
             DeviceHolder("MIG-a", "nvidia.com/mig-1g.10gb", "c/web", "main", True),
             DeviceHolder("MIG-a", "nvidia.com/mig-1g.10gb", "a/gone", "main", False),
         ),
+        holders_doubt=doubt,
     )
     (line,) = [note.plain for note in gpu_notes(machine) if note.plain.startswith("In use")]
-    assert line == "In use: GPU 0-1: b/train-0, c/web, dcgm.service and 1 other"
+    assert line == f"In use: GPU 0-1: {pods}, dcgm.service and 1 other"
 
 
 def test_gpus_without_an_index_go_by_their_address():

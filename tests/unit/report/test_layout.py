@@ -14,7 +14,7 @@ from numaforge.errors import PlanError
 from numaforge.planning.model import NodePlan
 from numaforge.planning.node import plan_node
 from numaforge.profile import load_profile
-from numaforge.report.boxes import Box, fitted, text_width
+from numaforge.report.boxes import Box, broken, fitted, text_width
 from numaforge.report.layout import lay_out, topology_of
 from numaforge.topology.model import Gpu, Nic, NodeTopology
 from tests.fixtures import machines
@@ -32,6 +32,7 @@ MACHINES = {
     "GPU memory as NUMA nodes": machines.gb200_nvl72_tray(),
     "partitioned GPUs": machines.mi300x_cpx(),
     "accelerators": machines.gaudi2(),
+    "management functions": machines.hgx_b200(),
 }
 each_machine = pytest.mark.parametrize("topology", MACHINES.values(), ids=MACHINES)
 
@@ -138,6 +139,24 @@ def test_overflowing_sees_a_text_that_is_too_long():
     box = lay_out(machines.two_cpu_vm()).root
     heading = next(one for one in walk(box) if "heading" in one.kinds)
     assert overflowing(replace(heading, width=heading.width / 4))
+
+
+def test_a_long_list_of_cpus_in_the_heading_is_broken_not_cut():
+    machine = machines.machine(packages=2, cores_per_numa_node=16, threads=1)
+    odd = frozenset(range(1, 32, 2))
+    heading = next(
+        one for one in walk(lay_out(replace(machine, isolated=odd)).root) if "heading" in one.kinds
+    )
+    words = "".join(text.content for text in heading.texts).replace(" ", "")
+    assert ",".join(map(str, sorted(odd))) in words
+
+
+@given(st.text(" ,0123456789", max_size=80), st.floats(30, 300))
+def test_a_broken_text_loses_nothing_and_fits(text, width):
+    lines = broken(text, width, 10)
+    assert all(text_width(line, 10) <= width for line in lines)
+    if "…" not in "".join(lines):
+        assert "".join(lines).replace(" ", "") == text.replace(" ", "")
 
 
 @st.composite
@@ -263,6 +282,26 @@ def test_links_between_gpus(topology, switches, lines):
     )
     assert [box.texts[0].content for box in of_kind(machine, "gpu-switch")] == switches
     assert len(of_kind(machine, "gpu-link")) == lines
+
+
+@pytest.mark.parametrize(
+    ("topology", "drawn"),
+    [
+        pytest.param(machines.hgx_b200(), [f"mlx5_{n} PIX GPU{n}" for n in range(8)], id="one-gpu-each"),
+        pytest.param(
+            machines.hgx_a100(),
+            [f"mlx5_{n} PXB GPU{n // 2 * 2} GPU{n // 2 * 2 + 1}" for n in range(8)],
+            id="two-gpus-and-two-nics",
+        ),
+        pytest.param(machines.nvlink_bridges(), ["mlx5_0 PHB GPU0 GPU1"], id="one-nic-for-all"),
+        pytest.param(machines.epyc_gpu(), [], id="no-rdma"),
+    ],
+)
+def test_rails_are_lines_from_each_device_to_its_gpus(topology, drawn):
+    lines = of_kind(lay_out(topology).root, "rail-link")
+    told = [line.title.split(" · ") for line in lines if line.title]  # the legend's has none
+    assert [" ".join(words[1:]) for words in told] == drawn
+    assert [words[0] for words in told] == [f"rail {number}" for number in range(len(drawn))]
 
 
 def test_numa_nodes_with_nothing_on_them_share_a_box():

@@ -19,6 +19,7 @@ MACHINES = {
     "GPU memory as NUMA nodes": machines.gb200_nvl72_tray(),
     "AMD": machines.mi300x(),
     "accelerators": machines.gaudi2(),
+    "management functions": machines.hgx_b200(),
     "one GPU": machines.one_gpu(),
 }
 
@@ -78,6 +79,16 @@ def test_the_devices_are_listed_by_address_and_the_name_that_others_use():
     assert "  NIC7 0000:dc:00.0 mlx5_7" in devices.splitlines()
 
 
+def test_what_only_manages_nvswitches_is_marked_and_explained():
+    text = printed(machines.hgx_b200(), 120)
+    marked = [line.split()[0] for line in text.splitlines() if line.endswith(" (management)")]
+    assert marked == ["NIC8", "NIC9", "NIC10", "NIC11"]
+    assert "(management) manages NVSwitches" in text
+    data = matrix_document(link_matrix(machines.hgx_b200()))
+    assert [device["name"] for device in data["devices"] if device["management"]] == marked
+    assert "management" not in printed(machines.hgx_a100(), 120)
+
+
 def without_numa_nodes(topology):
     """Return the machine as firmware without _PXM leaves it."""
     return replace(
@@ -130,6 +141,7 @@ def test_the_same_as_data():
         "cpu_affinity": "0-71",
         "numa_node": 0,
         "memory_numa_node": 2,
+        "management": False,
     }
     (domain,) = document["nvlink_domains"]
     assert domain["gpus"] == ["0008:01:00.0", "0009:01:00.0", "0018:01:00.0", "0019:01:00.0"]

@@ -12,7 +12,7 @@ PAGES = "".join(page.read_text() for page in (REPOSITORY / "README.md", *IMAGES.
 
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_the_picture_in_the_documentation_is_current(name):
-    assert (IMAGES / name).read_text() == EXAMPLES[name], "run: python docs/picture_examples.py"
+    assert (IMAGES / name).read_text() == EXAMPLES[name], "run: python -m docs.picture_examples"
 
 
 @pytest.mark.parametrize("name", EXAMPLES)

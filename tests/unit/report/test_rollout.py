@@ -61,6 +61,39 @@ def test_of_many_nodes_what_is_alike_stands_there_once():
     assert "off-0, off-1, off-2 and 27 others did not answer: HOST: no route to host" in shown
 
 
+def test_what_changes_on_200_nodes_with_128_cpus_is_one_screen_with_cpus_as_lists():
+    moves = [f"/sys/devices/system/cpu/cpu{n}/cpufreq/scaling_governor: a -> b" for n in range(128)]
+    nodes = []
+    for host in names(200):
+        needs = HostNeeds(host, host, True, True, (f"{host} restarts its kubelet", *moves), {}, {})
+        nodes.append(NodeOutlook(needs, "zone-0", 3, (), (), {}))
+    survey = Survey(tuple(each.needs for each in nodes), (), {}, {}, Path("log"))
+    shown = lines(outlook_tables(nodes, survey, RolloutOptions()))
+    assert len(shown) < 24
+    assert "200 hosts: gpu-[001-200]" in shown
+    assert "  HOST restarts its kubelet" in shown
+    assert "  cpus 0-127 scaling_governor: a -> b" in shown
+
+
+def test_nodes_that_all_change_otherwise_are_one_screen_and_none_is_left_out():
+    nodes = [
+        NodeOutlook(
+            HostNeeds(host, host, True, True, tuple(f"{n}: {m}" for m in range(30)), {}, {}),
+            "z",
+            3,
+            (),
+            (),
+            {},
+        )
+        for n, host in enumerate(names(200))
+    ]
+    survey = Survey(tuple(each.needs for each in nodes), (), {}, {}, Path("log"))
+    shown = lines(outlook_tables(nodes, survey, RolloutOptions()))
+    assert len(shown) < 24
+    assert "  and 27 more changes; --verbose names them" in shown
+    assert "and 197 more groups: gpu-[004-200]" in shown
+
+
 def test_every_node_is_listed_on_demand():
     shown = "\n".join(ahead(300, verbose=True))
     assert all(shown.count(host) >= 2 for host in names(300))

@@ -87,3 +87,12 @@ def test_any_text_a_host_reports_stays_text():
 
 def test_512_cpus_are_drawn_in_a_file_of_reasonable_size():
     assert len(draw(machines.big_512())) < 300_000
+
+
+def test_on_a_dark_page_every_ground_and_every_text_has_a_dark_colour():
+    light, _, dark = draw(machines.dgx_h100()).partition("@media (prefers-color-scheme: dark)")
+    dark = dark.partition("</style>")[0]
+    filled = set(re.findall(r"^\.([\w-]+) \{ fill: #", light, re.MULTILINE))
+    assert "canvas" in filled
+    assert {name for name in filled if f".{name}" not in dark} == set()
+    assert "text { fill:" in dark

@@ -8,12 +8,15 @@ from dataclasses import replace
 import pytest
 from rich.console import Console, RenderableType
 
+from numaforge.errors import PlanError
 from numaforge.planning.model import LargestPod, Notice, PredictedAllocatable
 from numaforge.planning.node import plan_node
 from numaforge.profile import load_profile
 from numaforge.report.tables import plan_tables, topology_tables
-from numaforge.topology.model import HugepagePool, NodeTopology, NumaNode
+from numaforge.topology.model import HugepagePool, KubeletInstall, NodeTopology, NumaNode
 from tests.fixtures import machines
+
+GIB = 2**30
 
 MACHINES = {
     "two CPUs": machines.two_cpu_vm(),
@@ -23,6 +26,8 @@ MACHINES = {
     "EPYC": machines.epyc_nps4(),
     "memory-only NUMA nodes": machines.grace_memory_only(),
     "512 CPUs": machines.big_512(),
+    "shared NICs": machines.hgx_a100(),
+    "management functions": machines.hgx_b200(),
 }
 
 
@@ -47,6 +52,23 @@ def test_a_machine_fits_into_80_columns_uncut(topology):
     text = printed(topology_tables(topology))
     assert max(len(line) for line in text.splitlines()) <= 80
     assert "…" not in text
+
+
+@pytest.mark.parametrize(
+    ("topology", "rail"),
+    [
+        pytest.param(machines.hgx_a100(), "1  mlx5_1  GPU0, GPU1  PXB       GPU1     ACTIVE", id="shared"),
+        pytest.param(machines.hgx_a100(), "mlx5_8  none                           ACTIVE", id="storage"),
+        pytest.param(
+            machines.hgx_b200(), "mlx5_8   none                     ACTIVE  manages NVSwitches", id="no-nic"
+        ),
+        pytest.param(
+            machines.nvlink_bridges(), "0  mlx5_0  GPU0, GPU1  PHB       GPU0, GPU1  ACTIVE", id="one-for-two"
+        ),
+    ],
+)
+def test_each_rdma_device_shows_its_gpus(topology, rail):
+    assert rail in [line.strip() for line in printed(topology_tables(topology)).splitlines()]
 
 
 @pytest.mark.parametrize(
@@ -90,6 +112,9 @@ def test_a_cpulist_of_odd_numbers_is_wrapped_not_cut():
             ),
             "0 is 20 from 1, 30 from 2; 1 is 20 from 0,2; 2 is 20 from 1, 30 from 0",
             id="each NUMA node where packages do not explain it",
+        ),
+        pytest.param(
+            machines.grace_memory_only(), "80 to NUMA nodes without CPUs", id="a GPU's memory is no package"
         ),
     ],
 )
@@ -135,9 +160,22 @@ def lab_plan():
 
 def test_a_planned_numa_node_shows_both_cpu_sets_and_all_its_memory(lab_plan):
     text = printed(plan_tables(lab_plan))
-    assert row(text, "1")[:5] == ["1", "4-5", "6-7", "2", "GiB"]
+    memory, reserved, for_pods = 2015, 612 // 4, 2015 - 612 // 4 - 256 * 2
+    assert row(text, "1") == ["1", "4-5", "6-7", str(memory), str(reserved), "256", "x", "2Mi", str(for_pods)]
     assert "256 x 2Mi" in " ".join(row(text, "1"))
     assert "1024 x 2Mi" in " ".join(row(text, "all"))
+
+
+def test_pages_that_are_there_and_stay_are_told_from_planned_ones():
+    machine = machines.machine(
+        cores_per_numa_node=2, numa_memory_bytes=32 * GIB, hugepages={"2Mi": HugepagePool(512, 512)}
+    )
+    plan = plan_node(machine, load_profile({"name": "test"}))
+    assert plan.numa_nodes[0].other_hugepages == {"2Mi": 512}
+    text = printed(plan_tables(plan), width=120)
+    memory, reserved, *pages, for_pods = row(text, "0")[3:]
+    assert pages == ["512", "x", "2Mi", "(there)"]
+    assert float(memory) == round(float(reserved) + 1.0 + float(for_pods), 1)
 
 
 def test_the_memory_sum_is_exact(lab_plan):
@@ -168,6 +206,20 @@ def test_allocatable_is_said_in_kubernetes_quantities(lab_plan):
     assert "Allocatable predicted: cpu 7500m, memory 3Gi, hugepages-2Mi 1Gi, nvidia.com/gpu 8\n" in text
 
 
+def test_memory_of_gpus_is_told_apart(lab_plan):
+    allocatable = PredictedAllocatable(7500, 3 * 2**30, gpu_memory_bytes=2**30)
+    text = printed(plan_tables(replace(lab_plan, allocatable=allocatable)), width=120)
+    assert "memory 3Gi (1 GiB of the memory is that of GPUs)\n" in text
+
+
+def test_what_others_reserve_stands_beside_it(lab_plan):
+    memory = replace(lab_plan.memory, kube_reserved_bytes=2**30, system_reserved_bytes=2**30)
+    text = printed(plan_tables(replace(lab_plan, memory=memory)), width=120)
+    lines = [line.split() for line in text.splitlines() if line.startswith(("by this", "as GKE", "as kube"))]
+    assert lines[0][:6] == ["by", "this", "plan", str(len(lab_plan.cpus.reserved)), "2", "GiB"]
+    assert [line[1:4] for line in lines[1:]] == [["GKE", "does", "110m"], ["kubespray", "does", "600m"]]
+
+
 def test_numbers_of_gpus_with_the_same_largest_pod_are_one_row(lab_plan):
     pods = [LargestPod("nvidia.com/gpu", n, 110, 2**40, {"1Gi": 2**34}) for n in (1, 2)]
     pods += [LargestPod("nvidia.com/gpu", n, 0, 0) for n in (3, 4)]
@@ -181,3 +233,25 @@ def test_numbers_of_gpus_with_the_same_largest_pod_are_one_row(lab_plan):
 
 def test_a_pipe_gets_no_colours(lab_plan):
     assert "\x1b" not in printed(plan_tables(lab_plan))
+
+
+@pytest.mark.parametrize(
+    ("kubelet", "said"),
+    [
+        pytest.param(None, "no kubelet is installed", id="none"),
+        pytest.param(
+            {"binary": "1 2 3 /usr/bin/kubelet"}, "/usr/bin/kubelet did not say its version", id="silent"
+        ),
+        pytest.param({"problem": "kubelet --version ended with 1"}, "ended with 1", id="broken"),
+        pytest.param({}, "the kubelet's program was not found", id="a-unit-alone"),
+    ],
+)
+def test_a_kubelet_without_a_version_is_called_the_same_in_table_and_plan(kubelet, said):
+    install = None if kubelet is None else KubeletInstall(None, "kubelet.service", None, None, (), **kubelet)
+    machine = replace(machines.lab_node(), kubelet=install)
+    assert said in " ".join(printed(topology_tables(machine)).split())
+    try:
+        told = "; ".join(notice.message for notice in plan_node(machine, load_profile("training")).notices)
+    except PlanError as error:
+        told = str(error)
+    assert said in told

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from numaforge.node.part import Goal
+from numaforge.planning.document import dumps
 from numaforge.planning.model import NodePlan
 from numaforge.planning.node import plan_node
 from numaforge.profile import load_profile
@@ -37,6 +38,94 @@ def test_the_kubelet_s_role_brings_settings_allocatable_and_labels():
 def test_the_role_mig_alone_brings_devices_and_labels():
     found = expected(plan(time_slicing={"gpu": 4}, config="shared"), "mig")
     assert found == Expected({}, {"nvidia.com/gpu": "32"}, all_gpus=True, labels=LABELS)
+
+
+@pytest.mark.parametrize(
+    ("section", "role", "fixed"),
+    [
+        pytest.param({"devices": {"1g": 7}}, "mig", True, id="instances"),
+        pytest.param({"mode": "disabled"}, "mig", True, id="none-at-all"),
+        pytest.param({"devices": {"1g": 7}}, "kubelet", False, id="a-run-that-leaves-GPUs-alone"),
+        pytest.param(None, "mig", False, id="a-profile-without-GPUs"),
+    ],
+)
+def test_gpus_are_cut_for_good_by(section, role, fixed):
+    profile = load_profile({"name": "a", "mig": {"gpus": [section] if section else []}})
+    assert expected(plan_node(dgx_h100(), profile, "1.36.2"), role).fixed_mig is fixed
+
+
+def test_the_dra_driver_is_left_to_cut_gpus():
+    profile = load_profile({"name": "a", "mig": {"gpus": [{"mode": "enabled"}], "managed_by": "dra-driver"}})
+    assert not expected(plan_node(dgx_h100(), profile, "1.36.2"), "mig").fixed_mig
+
+
+def test_pools_of_a_plugin_that_is_deployed_are_all_that_has_their_prefix():
+    section = {"per": "numa_node", "deployed": True, "resource_prefix": "rdma.example.com"}
+    profile = load_profile({"name": "train", "rdma": {"device_plugin": section}})
+    planned = plan_node(dgx_h100(), profile, "1.36.2")
+    pools = {"rdma.example.com/numa0": "63", "rdma.example.com/numa1": "63"}
+    assert expected(planned, "rdma") == Expected(
+        {}, pools, labels=planned.labels, prefixes=("rdma.example.com/",)
+    )
+
+
+def test_a_plugin_that_an_earlier_plan_had_deployed_loses_the_node():
+    section = {"per": "rail", "deployed": True}
+    earlier = plan_node(dgx_h100(), load_profile({"name": "a", "rdma": {"device_plugin": section}}), "1.36.2")
+    machine = replace(dgx_h100(), previous_plan=dumps(earlier))
+    found = Target(
+        Goal(plan_node(machine, load_profile({"name": "a"}), "1.36.2"), machine, frozenset({"kubelet"}))
+    ).expected
+    assert (found.labels, found.prefixes) == (dict.fromkeys(earlier.labels), ("rdma/",))
+
+
+def test_the_suite_runs_where_a_plan_is_saved_to_which_it_can_hold_the_host():
+    planned = plan()
+    goals = (Goal(each, dgx_h100(), frozenset()) for each in (planned, replace(planned, files=())))
+    assert [Target(goal).saves_plan for goal in goals] == [True, False]
+
+
+CONFIGURED = {"device_plugin": {"config": "shared"}}
+REMOVED = {"name": "nothing", "kubelet": {"state": "absent"}}
+POOLS = {"rdma": {"device_plugin": {"per": "rail", "deployed": True}}}
+
+
+def after(earlier: dict[str, object], now: dict[str, object], *roles: str) -> Target:
+    """Return the target of a host that another profile has been planned for before."""
+    first = plan_node(dgx_h100(), load_profile({"name": "a", **earlier}), "1.36.2")
+    machine = replace(dgx_h100(), previous_plan=dumps(first))
+    return Target(
+        Goal(plan_node(machine, load_profile({"name": "a", **now}), "1.36.2"), machine, frozenset(roles))
+    )
+
+
+def test_a_removal_expects_no_label_of_ours_and_no_pool():
+    found = after({**POOLS, **CONFIGURED}, REMOVED, "kubelet", "rdma").expected
+    assert found.labels == {"numaforge.io/rdma-pools": None}
+    assert (found.prefixes, found.decides("rdma/rail0"), found.decides("nvidia.com/gpu")) == (
+        ("rdma/",),
+        True,
+        False,
+    )
+
+
+@pytest.mark.parametrize(
+    ("earlier", "now", "roles", "said"),
+    [
+        pytest.param({}, CONFIGURED, {"mig"}, ["becomes shared"], id="one more"),
+        pytest.param(CONFIGURED, {}, {"kubelet"}, ["is put back"], id="one less"),
+        pytest.param(CONFIGURED, CONFIGURED, {"kubelet"}, [], id="the same"),
+        pytest.param(CONFIGURED, {}, {"tuning"}, [], id="no role that has to do with labels"),
+    ],
+)
+def test_a_run_says_what_becomes_of_labels(earlier, now, roles, said):
+    name = "the Node's label nvidia.com/device-plugin.config"
+    assert after(earlier, now, *roles).relabelling == tuple(f"{name} {what}" for what in said)
+
+
+def test_pools_of_a_plugin_that_is_not_deployed_are_not_expected():
+    profile = load_profile({"name": "train", "rdma": {"device_plugin": {"per": "rail"}}})
+    assert expected(plan_node(dgx_h100(), profile, "1.36.2"), "rdma") == Expected(labels={})
 
 
 def test_other_roles_bring_nothing_that_the_cluster_sees():

@@ -3,12 +3,26 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import MappingProxyType
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from numaforge.planning.device_plugin import plan as device_plugin
+from numaforge.planning.rdma.manifests import POOLS_LABEL
 from numaforge.rollout.cluster import ApiUnreachableError, ClusterNode
 from numaforge.rollout.gate import Expected, GateSettings
-from numaforge.rollout.labels import kept, to_put_back, to_set
+from numaforge.rollout.labels import (
+    BEFORE,
+    OURS,
+    Labels,
+    kept,
+    noted,
+    settled,
+    to_put_back,
+    to_set,
+)
 from numaforge.rollout.record import ABORT, RECORD, Ending, Phase, read_record
 from tests.fixtures.memory_machine import NEW, OFFERED, OLD, PLANNED
 from tests.fixtures.rollout_world import NODE, World
@@ -30,6 +44,8 @@ def node(labels: dict[str, str], annotations: dict[str, str] | None = None) -> C
     [
         pytest.param({}, {}, {MIG: "mig-enabled"}, {MIG: "mig-enabled"}, id="one that is missing"),
         pytest.param({MIG: "mig-enabled"}, {}, {MIG: "mig-enabled"}, {}, id="one that is there"),
+        pytest.param({MIG: "mig-enabled"}, {}, {MIG: None}, {MIG: None}, id="one that is to go"),
+        pytest.param({}, {}, {MIG: None}, {}, id="one that is gone"),
         pytest.param({MIG: "a", "other": "b"}, {}, {MIG: "c"}, {MIG: "c"}, id="others are left alone"),
         pytest.param({CONFIG: "a"}, OF_NFD, {CONFIG: "b"}, {}, id="those of node-feature-discovery too"),
         pytest.param(
@@ -63,7 +79,7 @@ def test_what_is_put_back_is_what_was_there():
     assert to_put_back(node(before), remembered) == {}
 
 
-def world(wanted: dict[str, str] = WANTED, **machine: object) -> World:
+def world(wanted: Labels = WANTED, **machine: object) -> World:
     made = World()
     made.machine.wanted = Expected(NEW, PLANNED, labels=wanted)
     for name, value in machine.items():
@@ -226,6 +242,146 @@ def test_an_answer_that_is_lost_at_any_write_loses_no_label(chosen):
     assert labels(here) == WANTED
 
 
+# ---- labels that are not wanted any more ----
+
+
+def labelled(before: Labels = MappingProxyType({CONFIG: "big"})) -> World:
+    """Return a world whose node had these labels, and now has what was wanted of it."""
+    here = world()
+    here.cluster.change_node(NODE, labels={**here.node.labels, **before})
+    assert here.run().ending is Ending.DONE
+    return here
+
+
+def test_what_is_not_wanted_any_more_is_put_back_in_a_drain_and_leaves_nothing():
+    here = labelled()
+    assert labels(here) == WANTED
+    here.machine.wanted = Expected(NEW, PLANNED, labels={})
+    task = here.begin()
+    here.reach(Phase.APPLIED)
+    assert here.node.unschedulable
+    assert here.end(task).ending is Ending.DONE
+    assert (labels(here), BEFORE in here.node.annotations) == ({CONFIG: "big"}, False)
+    assert here.run().ending is Ending.UNCHANGED
+
+
+def test_a_run_that_has_nothing_to_do_with_labels_leaves_them():
+    here = labelled()
+    here.machine.wanted = Expected(NEW, PLANNED)
+    assert here.run().ending is Ending.UNCHANGED
+    assert labels(here) == WANTED
+
+
+def test_a_label_that_another_has_changed_since_is_another_s():
+    here = labelled()
+    here.cluster.change_node(NODE, labels={**here.node.labels, CONFIG: "by hand"})
+    here.machine.wanted = Expected(NEW, PLANNED, labels={})
+    assert here.run().ending is Ending.DONE
+    assert (labels(here), BEFORE in here.node.annotations) == ({CONFIG: "by hand"}, False)
+
+
+def test_a_node_that_does_not_prove_itself_without_them_has_them_again():
+    here = labelled()
+    noted_before = here.node.annotations[BEFORE]
+    here.machine.wanted = Expected(NEW, {"cpu": "1"}, labels={})
+    assert here.run().ending is Ending.ROLLED_BACK
+    assert (labels(here), here.node.annotations[BEFORE]) == (WANTED, noted_before)
+    here.machine.wanted = Expected(NEW, PLANNED, labels={})
+    assert here.run().ending is Ending.DONE
+    assert labels(here) == {CONFIG: "big"}
+
+
+@pytest.mark.parametrize("chosen", range(8))
+def test_a_runner_that_dies_while_they_are_put_back_loses_none(chosen):
+    here = labelled()
+    here.machine.wanted = Expected(NEW, PLANNED, labels={})
+    task = here.begin(ANN)
+    seen = iter(range(1000))
+
+    def fault(call: str) -> Exception | None:
+        if call == "patch_node" and next(seen) == chosen:
+            task.kill()
+        return None
+
+    here.cluster.fault = fault
+    here.time.run(lambda: task.ended)
+    here.cluster.fault = None
+    here.time.run(90.0)
+    here.run(BOB)
+    assert (labels(here), BEFORE in here.node.annotations) == ({CONFIG: "big"}, False)
+
+
+@pytest.mark.parametrize("gone", [{CONFIG: "big"}, {}], ids=["to another configuration", "to none"])
+def test_gpus_are_then_advertised_as_others_say(gone):
+    here = labelled(gone)
+    here.machine.wanted = Expected(NEW, PLANNED, labels={})
+
+    def follow(_: object, now: ClusterNode | None) -> None:
+        if now and now.labels.get(CONFIG) != "small" and now.allocatable.get("nvidia.com/gpu") == "8":
+            allocatable = {**now.allocatable, "nvidia.com/gpu": "32"}
+            here.cluster.later(1.0, lambda: here.cluster.change_node(NODE, allocatable=allocatable))
+
+    here.cluster.watchers.append(follow)
+    assert here.run().ending is Ending.DONE
+    assert here.node.allocatable["nvidia.com/gpu"] == "32"
+
+
+def test_other_resources_have_to_be_offered_as_before():
+    here = labelled()
+    offered = {**here.node.allocatable, "rdma/hca": "8"}
+    here.cluster.change_node(NODE, allocatable=offered)
+    here.machine.wanted = Expected(NEW, PLANNED, labels={})
+    task = here.begin()
+    here.reach(Phase.APPLIED)
+    here.cluster.change_node(NODE, allocatable={**offered, "rdma/hca": "1"})
+    here.reach(Phase.UNDOING)
+    here.cluster.change_node(NODE, allocatable=offered)
+    assert here.end(task).ending is Ending.ROLLED_BACK
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["{", "[]", '{"a": 1}', '{"nvidia.com/mig.config": {"value": 1, "before": null}}', "[" * 200],
+    ids=["no JSON", "a list", "a number", "a value that is a number", "nested deep"],
+)
+def test_an_annotation_that_cannot_be_read_has_no_label(text):
+    assert to_set(node({OPERATOR: "new"}, {BEFORE: text}), {}) == {}
+
+
+def test_an_annotation_names_no_label_that_is_not_ours():
+    text = '{"node-role.kubernetes.io/control-plane":{"value":"no","before":"yes"}}'
+    assert to_set(node({"node-role.kubernetes.io/control-plane": "no"}, {BEFORE: text}), {}) == {}
+
+
+def test_every_label_that_a_plan_may_have_is_ours():
+    assert {*device_plugin.REASONS, POOLS_LABEL} == OURS
+
+
+WISHES = st.dictionaries(st.sampled_from(sorted(OURS)), st.sampled_from("abc"))
+
+
+@given(before=WISHES, turns=st.lists(st.tuples(WISHES, st.booleans())))
+def test_whatever_roll_outs_came_of_it_what_was_there_first_comes_back(before, turns):
+    found = node(before)
+    for wanted, proves in [*turns, ({}, True)]:
+        changes = to_set(found, wanted)
+        remembered = kept(found, changes)
+        found = patched(found, changes)
+        if not proves:
+            found = patched(found, to_put_back(found, remembered))
+        found = replace(found, annotations=merged(found.annotations, settled(found)))
+    assert (dict(found.labels), dict(found.annotations)) == (before, {})
+
+
+def patched(found: ClusterNode, changes: Labels) -> ClusterNode:
+    annotations = merged(found.annotations, noted(found, changes))
+    return replace(found, labels=merged(found.labels, changes), annotations=annotations)
+
+
+def merged(there: Labels, changes: Labels) -> dict[str, str]:
+    return {name: value for name, value in {**there, **changes}.items() if value is not None}
+
+
 # ---- the GPU operator's MIG manager ----
 
 
@@ -274,6 +430,29 @@ def test_a_mig_manager_that_is_not_there_is_no_success():
     assert f"the label {STATE}: predicted success, found no such label" in outcome.reason
 
 
+def test_the_proof_waits_for_it_where_it_is_given_back_what_it_had():
+    here = world({OPERATOR: "new"})
+    here.cluster.change_node(NODE, labels={**here.node.labels, OPERATOR: "old", STATE: "success"})
+    manager(here)
+    assert here.run().ending is Ending.DONE
+    here.told.clear()
+    here.machine.wanted = Expected(NEW, PLANNED, labels={})
+    assert here.run().ending is Ending.DONE
+    assert labels(here) == {OPERATOR: "old", STATE: "success"}
+    waited = [line for progress in here.told for line in progress.waits_for if STATE in line]
+    assert any("found pending" in line for line in waited)
+
+
+def test_nothing_is_waited_for_where_it_had_nothing_to_do_before():
+    here = world({OPERATOR: "new"})
+    manager(here)
+    assert here.run().ending is Ending.DONE
+    here.machine.wanted = Expected(NEW, PLANNED, labels={})
+    here.cluster.watchers.clear()
+    assert here.run().ending is Ending.DONE
+    assert labels(here) == {}
+
+
 # ---- resources ----
 
 
@@ -313,3 +492,28 @@ def test_what_a_plan_does_not_know_all_of_is_left_alone():
     here.machine.wanted = replace(here.machine.wanted, all_gpus=False)
     here.trouble(gpus="8", offers={"nvidia.com/mig-1g.10gb": "56", "nvidia.com/mig-3g.40gb": "2"})
     assert here.run().ending is Ending.DONE
+
+
+def pooled(**offers: str) -> World:
+    """Return a world whose node is to advertise a pool in place of rdma/hca, and advertises this beside."""
+    here = World()
+    here.machine.wanted = Expected(NEW, {"rdma/rail0": "63"}, prefixes=("rdma/",))
+    here.trouble(offers={"rdma/rail0": "63", **{name.replace("_", "/"): n for name, n in offers.items()}})
+    return here
+
+
+def test_an_earlier_pool_that_is_left_with_no_token_is_no_failure():
+    assert pooled(rdma_hca="0").run().ending is Ending.DONE
+
+
+def test_an_earlier_pool_that_is_still_advertised_goes_back():
+    outcome = pooled(rdma_hca="63").run()
+    assert outcome.ending is Ending.ROLLED_BACK
+    assert "Allocatable rdma/hca: predicted not advertised, found 63" in outcome.reason
+
+
+def test_a_label_of_an_earlier_plan_is_taken_away():
+    here = world({MIG: None})
+    here.cluster.change_node(NODE, labels={**here.node.labels, MIG: "mig-enabled"})
+    assert here.run().ending is Ending.DONE
+    assert labels(here) == {}

@@ -40,6 +40,18 @@ def test_a_change_ends_in_the_planned_state_and_gives_everything_back():
     assert len(world.machine.applied) == 1
 
 
+@pytest.mark.parametrize(("fixed", "ending"), [(True, Ending.BLOCKED), (False, Ending.DONE)])
+def test_a_geometry_is_refused_where_the_dra_driver_cuts_gpus_itself(fixed, ending):
+    world = World()
+    world.cluster.cut_by_driver.add(NODE)
+    world.machine.wanted = replace(world.machine.wanted, fixed_mig=fixed)
+    outcome = world.run()
+    assert (outcome.ending, free(world)) == (ending, True)
+    if fixed:
+        assert "mig.managed_by: dra-driver" in outcome.reason
+        assert (world.machine.files, world.cluster.calls["patch_node"]) == (OLD, 0)
+
+
 def test_a_node_as_planned_is_not_touched():
     world = World()
     world.machine.files = NEW

@@ -12,7 +12,7 @@ from numaforge.rollout.options import RolloutOptions, read_options
 
 def test_the_page_is_what_the_schema_says():
     text = PAGE.read_text(encoding="utf-8")
-    assert page(text) == text, "run: python docs/rollout_reference.py"
+    assert page(text) == text, "run: python -m docs.rollout_reference"
 
 
 @pytest.mark.parametrize("name", RolloutOptions.model_fields)

@@ -8,6 +8,7 @@ import pytest
 
 from numaforge.rollout.cluster import DisruptionBudget
 from numaforge.rollout.launch import HostNeeds, Survey
+from numaforge.rollout.node import DYNAMIC_MIG
 from numaforge.rollout.options import RolloutOptions
 from numaforge.rollout.outlook import NodeOutlook, look_ahead
 from numaforge.rollout.record import RECORD, Phase
@@ -16,8 +17,8 @@ from tests.fixtures.rollout_world import NODE, World, pod
 CORDONED = "the node was cordoned before (permit: include_cordoned)"
 
 
-def needs(node: str, *, restarts: bool = True, joined: bool = True) -> HostNeeds:
-    return HostNeeds(node, node, joined, restarts, (), {"cpu": "60"}, {})
+def needs(node: str, *, restarts: bool = True, joined: bool = True, fixed_mig: bool = False) -> HostNeeds:
+    return HostNeeds(node, node, joined, restarts, (), {"cpu": "60"}, {}, fixed_mig=fixed_mig)
 
 
 def ahead(world: World, *hosts: HostNeeds, **options: object) -> list[NodeOutlook]:
@@ -48,6 +49,22 @@ def test_in_the_way_of_a_node_is(fields, options, in_the_way):
     world.cluster.change_node(NODE, **fields)
     (node,) = ahead(world, needs(NODE), **options)
     assert node.in_the_way == in_the_way
+
+
+@pytest.mark.parametrize(
+    ("fixed", "cut", "in_the_way"),
+    [
+        pytest.param(True, {NODE}, (DYNAMIC_MIG,), id="it-is-to-be-cut-for-good"),
+        pytest.param(False, {NODE}, (), id="its-profile-leaves-that-to-the-driver"),
+        pytest.param(True, {"node-0001"}, (), id="the-driver-cuts-another"),
+    ],
+)
+def test_gpus_that_the_dra_driver_cuts_are_in_the_way_where(fixed, cut, in_the_way):
+    world = World()
+    world.cluster.cut_by_driver |= cut
+    (node,) = ahead(world, needs(NODE, fixed_mig=fixed))
+    assert node.in_the_way == in_the_way
+    assert world.cluster.calls["dynamic_mig"] == fixed
 
 
 def test_a_node_in_the_middle_of_a_roll_out_is_to_be_resumed():

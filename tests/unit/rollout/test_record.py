@@ -68,6 +68,8 @@ RUBBISH = {
     "nested-too-deeply": "[" * 100_000,
     "a-number-of-5000-digits": "9" * 5000,
     "keys-that-are-missing": '{"phase": "drained"}',
+    "a-text-for-false": json.dumps({**json.loads(_dump(OURS)), "was_unschedulable": "false"}),
+    "a-number-for-false": json.dumps({**json.loads(_dump(OURS)), "was_unschedulable": 0}),
     **{
         f"{key}-is-{value!r}": json.dumps({**json.loads(_dump(OURS)), key: value})
         for key, value in {

@@ -70,6 +70,7 @@ def test_what_is_installed_and_runs_is_read(host):
         char_links=True,
         cdi_specs=("/etc/cdi/nvidia.yaml",),
         compute_domains=False,
+        gpu_claims=False,
         imex_service="enabled",
         imex_nodes=2,
     )
@@ -109,8 +110,9 @@ def install_of(snapshot):
 def test_dpkg_is_asked_for_the_packages_that_have_to_fit(shell, tmp_path):
     # It exits with 1 where no package has a name of one of the patterns.
     asked = (
-        "echo 'installed nvidia-fabricmanager-580 580.95.05-0ubuntu1'\n"
-        "echo 'config-files nvidia-imex 570.1-1'; exit 1"
+        "echo 'install installed nvidia-fabricmanager-580 580.95.05-0ubuntu1'\n"
+        "echo 'hold installed nvidia-driver-580 580.95.05-0ubuntu1'\n"
+        "echo 'deinstall config-files nvidia-imex 570.1-1'; exit 1"
     )
     path = programs(tmp_path, nvidia_smi=NVIDIA_SMI, dpkg_query=asked)
     snapshot = parse_output(shell(script(), {"PATH_FIRST": path}).stdout)
@@ -123,7 +125,7 @@ def test_rpm_is_asked_where_there_is_no_dpkg(tmp_path):
         tmp_path,
         nvidia_smi=NVIDIA_SMI,
         modinfo="echo 580.105.08",
-        rpm='[ "$5" = "nvidia-imex*" ] && echo "installed nvidia-imex 580.95.05"',
+        rpm='case " $* " in *" nvidia-* "*) echo "install installed nvidia-imex 580.95.05" ;; esac',
     )
     without_dpkg = script().replace("command -v dpkg-query", "command -v no-dpkg-query")
     finished = subprocess.run(
@@ -138,5 +140,5 @@ def test_rpm_is_asked_where_there_is_no_dpkg(tmp_path):
     assert (install.packages, install.on_disk) == ({"nvidia-imex": "580.95.05"}, "580.105.08")
 
 
-def test_a_host_whose_driver_does_not_answer_is_not_asked_for_packages(shell):
-    assert "nvidia packages" not in parse_output(shell(script()).stdout).commands
+def test_a_host_whose_driver_does_not_answer_is_not_asked_for_its_module(shell):
+    assert "modinfo nvidia" not in parse_output(shell(script()).stdout).commands

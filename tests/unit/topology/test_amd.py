@@ -51,6 +51,56 @@ def test_partitions(files, partition):
     assert read(**files).partition == partition
 
 
+GIB = 2**30
+IN_FUNCTION, IN_FRONT = 1, 2**28  # where a partition's number stands, by the kernel's release
+
+
+def node(number, location, *, domain=0, simds=152, size=24 * GIB):
+    """Return the files of a compute node; one without SIMDs is a CPU."""
+    folder = f"/sys/devices/virtual/kfd/kfd/topology/nodes/{number}"
+    return {
+        f"{folder}/properties": f"simd_count {simds}\nlocation_id {location}\ndomain {domain}",
+        f"{folder}/mem_banks/0/properties": f"heap_type 1\nsize_in_bytes {size}\nflags 0",
+    }
+
+
+def cut(count, step, **more):
+    """Return the nodes of a CPU, of this GPU's partitions and of another GPU."""
+    found = node(0, 0, simds=0) | node(99, 0x600)
+    for number in range(count):
+        found |= node(1 + number, 0x500 + number * step, **more)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("mode", "nodes", "found"),
+    [
+        pytest.param("CPX", cut(8, IN_FRONT), (8, 24 * GIB), id="one-per-die"),
+        pytest.param("CPX", cut(6, IN_FRONT), (6, 24 * GIB), id="an-MI300A-has-six"),
+        pytest.param("CPX", cut(8, IN_FUNCTION), (8, 24 * GIB), id="numbered-as-functions"),
+        pytest.param("SPX", cut(1, 0, size=192 * GIB), (1, 192 * GIB), id="whole"),
+        pytest.param("DPX", cut(2, IN_FRONT) | node(2, 0x500 + 2**28, size=7), (2, None), id="unlike-ones"),
+        pytest.param("QPX", cut(8, IN_FRONT), (None, None), id="not-as-many-as-the-mode-has"),
+        pytest.param("CPX", cut(8, IN_FRONT, domain=1), (None, None), id="of-another-PCI-domain"),
+        pytest.param("CPX", {}, (None, None), id="no-such-kernel"),
+    ],
+)
+def test_partitions_are_counted_by_compute_nodes(mode, nodes, found):
+    files = {f"/sys/bus/pci/drivers/amdgpu/{ADDRESS}/current_compute_partition": mode}
+    partition = with_amdgpu(BARE, files | nodes).partition
+    assert (partition.count, partition.memory_bytes) == found
+
+
+def test_partitions_of_a_gpu_that_does_not_name_its_mode_are_counted():
+    assert with_amdgpu(BARE, cut(8, IN_FRONT)).partition == GpuPartition(
+        None, None, count=8, memory_bytes=24 * GIB
+    )
+
+
+def test_a_gpu_with_one_compute_node_is_not_taken_for_one_that_can_be_cut():
+    assert with_amdgpu(BARE, cut(1, 0)).partition is None
+
+
 def test_name_memory_and_hive():
     gpu = read(
         product_name="AMD Instinct MI300X OAM",

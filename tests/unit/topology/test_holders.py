@@ -7,7 +7,13 @@ import json
 import pytest
 
 from numaforge.snapshot import Snapshot
-from numaforge.topology.holders import pods_on, read_device_holders, read_gpu_processes, uuids_of
+from numaforge.topology.holders import (
+    pods_on,
+    read_device_holders,
+    read_gpu_processes,
+    read_holders_doubt,
+    uuids_of,
+)
 from numaforge.topology.model import DeviceHolder, Gpu, GpuProcess, MigDevice
 
 UID = "0f5a7d1e-1111-4222-8333-444455556666"
@@ -100,6 +106,38 @@ def test_a_pod_that_has_written_no_log_yet_is_there():
 def test_without_a_checkpoint_holders_are_unknown(text):
     files = {} if text is None else {CHECKPOINT: text}
     assert read_device_holders(Snapshot(files), ROOT) is None
+
+
+ROW = ["team-a/train-0", "main", "nvidia.com/mig-3g.40gb", "MIG-a"]
+SOCKET = f"{ROOT}/pod-resources/kubelet.sock"
+
+
+def test_what_the_kubelet_says_counts_before_its_checkpoint():
+    snapshot = Snapshot({CHECKPOINT: HELD, SOCKET: json.dumps([ROW])})
+    holder = DeviceHolder("MIG-a", "nvidia.com/mig-3g.40gb", "team-a/train-0", "main", present=True)
+    assert read_device_holders(snapshot, ROOT) == (holder,)
+    assert read_holders_doubt(snapshot, ROOT) is None
+
+
+def test_a_kubelet_that_names_no_device_is_believed():
+    snapshot = Snapshot({CHECKPOINT: HELD, SOCKET: "[]"})
+    assert (read_device_holders(snapshot, ROOT), read_holders_doubt(snapshot, ROOT)) == ((), None)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "{", '{"a": []}', '["abcd"]', json.dumps([ROW[:3]]), json.dumps([[*ROW[:3], 7]])],
+    ids=["empty", "torn", "a-mapping", "a-text", "too-short", "a-number"],
+)
+def test_an_answer_of_another_form_leaves_the_checkpoint(text):
+    snapshot = Snapshot({CHECKPOINT: HELD, SOCKET: text}, commands={"pods": UID})
+    assert len(read_device_holders(snapshot, ROOT) or ()) == 3
+    assert read_holders_doubt(snapshot, ROOT) == "it was not asked"
+
+
+def test_why_the_kubelet_did_not_say_is_kept():
+    snapshot = Snapshot({CHECKPOINT: HELD}, commands={"pod resources": "the host has no python3"})
+    assert read_holders_doubt(snapshot, ROOT) == "the host has no python3"
 
 
 def test_a_checkpoint_without_devices_holds_none():

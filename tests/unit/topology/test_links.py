@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 from itertools import combinations, product
 
@@ -21,6 +22,7 @@ from numaforge.topology.links import (
 )
 from numaforge.topology.model import Gpu, Nic, NumaNode
 from numaforge.topology.pci import read_pci_paths
+from numaforge.topology.rails import distance_to_device, rails
 from tests.fixtures import machines
 from tests.machines import files
 
@@ -320,3 +322,29 @@ def test_the_matrix_is_symmetric_with_each_device_on_the_diagonal(build):
     for one, other in product(range(len(matrix.devices)), repeat=2):
         assert matrix.links[one][other] == matrix.links[other][one]
         assert (matrix.links[one][other] == "X") == (one == other)
+
+
+@pytest.mark.parametrize(
+    ("build", "row", "numa_nodes"),
+    [
+        pytest.param(
+            machines.hgx_a100,
+            {"PXB": 2, "SYS": 6},
+            [3, 3, 1, 1, 7, 7, 5, 5],
+            id="dgx-a100-as-in-nvidia-nccl-1505-and-1435",
+        ),
+        pytest.param(
+            machines.hgx_b200,
+            {"PIX": 1, "NODE": 1, "SYS": 6},
+            None,
+            id="b200-with-two-gpus-a-numa-node-as-in-unsloth-3872",
+        ),
+    ],
+)
+def test_modelled_machines_have_the_distances_that_nvidia_smi_printed_on_real_ones(build, row, numa_nodes):
+    """Of each GPU to the NICs of the rails; which NUMA nodes a B200's GPUs are on differs by maker."""
+    machine = build()
+    on_rails = [one.device for one in rails(machine) if one.gpus]
+    for gpu in machine.gpus:
+        assert Counter(distance_to_device(gpu, device, machine) for device in on_rails) == row
+    assert numa_nodes in (None, [gpu.numa_node for gpu in machine.gpus])

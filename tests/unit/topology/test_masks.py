@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from numaforge.errors import TopologyError
 from numaforge.snapshot import Snapshot
 from numaforge.topology import read_topology
-from numaforge.topology.cpus import parse_mask
+from numaforge.topology.cpus import parse_mask, read_core_ids, read_inventory
 from tests.fixtures.trees import mask
 
 CPU = "/sys/devices/system/cpu"
@@ -51,6 +51,19 @@ def cores_of(files):
 def test_core_ids_that_repeat_do_not_merge_cores():
     files = cpus_with("thread_siblings", ["1", "2", "4", "8"]) | cpus_with("core_id", ["0", "0", "1", "1"])
     assert cores_of(files) == [[0], [1], [2], [3]]
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        pytest.param("9" * 5000, id="longer-than-python-reads"),
+        pytest.param("٣", id="digits-of-another-script"),
+        pytest.param("", id="nothing"),
+    ],
+)
+def test_ids_that_no_kernel_writes_are_unknown(written):
+    files = cpus_with("core_id", ["0", "0", "1", written]) | cpus_with("physical_package_id", ["0"] * 4)
+    assert read_core_ids(read_inventory(files)) is None
 
 
 def test_siblings_that_are_offline_are_left_out():

@@ -5,7 +5,10 @@ from __future__ import annotations
 import pytest
 
 from numaforge.snapshot import Snapshot
-from numaforge.topology.pci import read_accelerators, read_gpus, read_nics, read_pci_paths
+from numaforge.topology.model import Nvme
+from numaforge.topology.nics import read_nics
+from numaforge.topology.pci import read_accelerators, read_gpus, read_nvmes, read_pci_paths
+from numaforge.topology.rdma import read_rdma_devices
 
 PCI = "/sys/bus/pci/devices"
 
@@ -89,7 +92,9 @@ def test_link_speeds_that_the_kernel_does_not_know_are_unknown():
 
 
 def nics(files, links):
-    return [(nic.pci_address, nic.interface, nic.rdma_device) for nic in read_nics(Snapshot(files, links))]
+    snapshot = Snapshot(files, links)
+    found = read_nics(snapshot, read_rdma_devices(snapshot))
+    return [(nic.pci_address, nic.interface, nic.rdma_device) for nic in found]
 
 
 def test_a_software_rdma_device_belongs_to_the_function_of_its_interface():
@@ -132,3 +137,9 @@ def test_paths_begin_at_the_root_complex():
     target = "/sys/devices/platform/bus/pci0000:15/0000:15:01.0/0000:1b:00.0"
     paths = read_pci_paths(Snapshot({}, {f"{PCI}/0000:1b:00.0": target}), ["0000:1b:00.0", "0000:ff:00.0"])
     assert paths == {"0000:1b:00.0": ("pci0000:15", "0000:15:01.0", "0000:1b:00.0")}
+
+
+def test_an_nvme_controller_is_told_from_other_storage():
+    drive, disk = "0000:01:00.0", "0000:02:00.0"
+    snapshot = Snapshot(files=function(drive, "0x010802", numa_node="1") | function(disk, "0x010601"))
+    assert read_nvmes(snapshot) == (Nvme(drive, None, 1),)

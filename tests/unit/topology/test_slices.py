@@ -68,6 +68,11 @@ def test_modes_are_those_that_the_device_offers():
     assert slicing_of(gpu(mig_capable=True)).modes == ("disabled", "enabled")
 
 
+def test_partitions_that_the_kernel_counts_are_slices_of_one_size():
+    slicing = slicing_of(gpu(partition=GpuPartition("CPX", "NPS4", count=8, memory_bytes=24 * 2**30)))
+    assert (slicing.slices, slicing.slice_bytes) == (8, 24 * 2**30)
+
+
 @pytest.mark.parametrize("more", [{}, {"mig_capable": False}], ids=["not-known-to-be-cut", "always-whole"])
 def test_a_device_that_is_whole(more):
     assert slicing_of(gpu(**more)) is None

@@ -25,6 +25,7 @@ from numaforge.topology.model import (
     Nic,
     NvidiaDriver,
     NvidiaInstall,
+    Nvme,
     PciLink,
     RemappedRows,
 )
@@ -32,10 +33,13 @@ from tests.fixtures.machines import MACHINES, dgx_h100, lab_node
 from tests.unit.planning.strategies import machines
 
 FIELDS = """
-    schema hostname architecture kernel kernel_cmdline memory_bytes swap_bytes cgroup_version kubelet cpus smt
-    packages numa_nodes cores l3_caches hugepages cpufreq gpus accelerators nics nvlink_domains pci_paths
-    os_release sysctls transparent_hugepages previous_plan unreadable nvidia nvidia_install nvswitches
-    gpu_processes device_holders
+schema hostname architecture cpu_vendor kernel kernel_cmdline os_release memory_bytes swap_bytes
+cgroup_version kubelet cpus smt switchable nohz_full packages numa_nodes cores kubelet_cores l3_caches
+hugepages cpufreq idle_states turbo transparent_hugepages ksm sysctls loadable_modules gpus nvidia
+nvidia_install
+nvswitches nvlink_domains gpu_processes device_holders holders_doubt accelerators nics rdma_devices
+rdma_netns networks nccl_conf peer_memory nvmes pci_functions pci_paths userland kernel_values_record
+previous_plan unreadable
 """
 
 
@@ -95,6 +99,7 @@ def test_what_is_known_of_gpus_is_kept_whole():
         },
         nvidia_install=NvidiaInstall("580.95.05", daemons=(GpuProcess("nvlsm", unit="nvlsm.service"),)),
         nvswitches=("0000:05:00.0",),
+        nvmes=(Nvme("0000:81:00.0", "nvme", None),),
         device_holders=(DeviceHolder("MIG-a", "nvidia.com/mig-3g.40gb", "team-a/train-0", "main", True),),
     )
     assert from_document(reread(to_document(machine))) == machine
@@ -103,9 +108,9 @@ def test_what_is_known_of_gpus_is_kept_whole():
 def test_a_document_of_a_version_that_knew_less_of_gpus_is_read():
     known = [each.name for each in fields(Gpu)][:13]
     gpus = [{name: getattr(gpu, name) for name in known} for gpu in dgx_h100().gpus]
-    machine = replace(dgx_h100(), gpus=tuple(Gpu(**gpu) for gpu in gpus))
+    machine = replace(dgx_h100(), gpus=tuple(Gpu(**gpu) for gpu in gpus), rdma_devices=())
     document = reread(to_document(machine))
-    for name in ("nvidia", "nvidia_install", "nvswitches", "gpu_processes", "device_holders"):
+    for name in ("nvidia", "nvidia_install", "nvswitches", "gpu_processes", "device_holders", "rdma_devices"):
         del document[name]
     document["gpus"] = [{name: gpu[name] for name in known} for gpu in document["gpus"]]
     assert from_document(document) == machine
@@ -141,11 +146,16 @@ def test_a_field_that_a_later_version_adds_is_passed_over(change):
     assert from_document(document) == dgx_h100()
 
 
+def test_a_document_of_a_newer_release_asks_for_an_upgrade():
+    with pytest.raises(TopologyError, match=r"has schema 99, and 1 is read here\n  upgrade numaforge"):
+        from_document({**reread(to_document(dgx_h100())), "schema": 99})
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
         pytest.param(lambda d: d.pop("schema"), ": the topology has schema None, not 1", id="no-schema"),
-        pytest.param(lambda d: d.update(schema=2), ": the topology has schema 2, not 1", id="another-schema"),
+        pytest.param(lambda d: d.update(schema=0), ": the topology has schema 0, not 1", id="another-schema"),
         pytest.param(lambda d: d.pop("numa_nodes"), ".numa_nodes: must be given", id="a-field-is-missing"),
         pytest.param(lambda d: d.pop("gpus"), ".gpus: must be given", id="devices-are-missing"),
         pytest.param(

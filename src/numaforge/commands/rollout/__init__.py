@@ -6,6 +6,8 @@ from importlib import import_module
 
 import click
 
+from numaforge.commands.options import screen_options
+
 COMMANDS = ("plan", "run", "resume", "status", "abort", "unlock", "mig-labels")
 
 
@@ -20,7 +22,7 @@ class _Commands(click.Group):
             return None
         module = cmd_name.replace("-", "_")
         command: click.Command = getattr(import_module(f"{__name__}.{module}"), module)
-        return command
+        return screen_options(command)
 
 
 @click.group(cls=_Commands)

@@ -8,8 +8,9 @@ from dataclasses import replace
 
 import click
 
+from numaforge.commands.options import GroupedOption
 from numaforge.commands.rollout.drive import driven, fleet, show_nothing, show_report
-from numaforge.commands.rollout.options import LOGIN, fleet_command
+from numaforge.commands.rollout.options import LOGIN, WAITING, fleet_command
 from numaforge.commands.rollout.preflight import agreed, asked, did_not_answer, waiting
 from numaforge.errors import ExitCode, NumaforgeError
 from numaforge.report.terminal import plain
@@ -30,6 +31,8 @@ _UNDONE = (Ending.ABORTED, Ending.DONE, Ending.UNCHANGED)
 @fleet_command
 @click.option(
     "--wait-seconds",
+    cls=GroupedOption,
+    heading=WAITING,
     metavar="SECONDS",
     type=click.FloatRange(min=0),
     default=3600.0,

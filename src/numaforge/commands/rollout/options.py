@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -12,16 +13,44 @@ from typing import Any, get_args
 
 import click
 
-from numaforge.commands.options import Command, output_option
+from numaforge.commands.options import Command, GroupedOption, output_option
 from numaforge.errors import NumaforgeError
+from numaforge.report.terminal import verbosity
 from numaforge.resources import deploy_dir
 from numaforge.rollout.launch import Pyinfra
 from numaforge.rollout.options import RolloutOptions, RunRole, read_options
+from numaforge.rollout.program import inventory_file
 from numaforge.rollout.record import DEFAULT_NAME
 from numaforge.rollout.shards import SHARD, Shard
 
 LOGIN = ("kubeconfig", "context", "namespace", "kubectl")
 NOT_HERE = ("without_drain",)  # a roll-out that asks no cluster is none
+_NAME = re.compile(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?")
+_LONGEST_NAME = 200  # a Lease has at most 253 characters, of which some are ours
+ORDER = "Order and budget"
+WAITING = "Waiting and proof"
+_HEADINGS = {
+    "The cluster": ("context", "kubectl", "namespace"),
+    ORDER: (
+        "pool",
+        "failure_domain",
+        "domains_at_once",
+        "max_unavailable_per_domain",
+        "canary_hosts",
+        "max_blocked",
+        "slot_seconds",
+    ),
+    "The drain": ("delete_empty_dir_data", "force", "wait_for", "include_cordoned"),
+    WAITING: (
+        "maintenance_seconds",
+        "unreachable_seconds",
+        "ready_seconds",
+        "settle_seconds",
+        "verify",
+    ),
+}
+"""Where `--help` shows what most roll-outs leave as it is."""
+_HEADING_OF = {name: heading for heading, names in _HEADINGS.items() for name in names}
 _OF_A_FLEET = tuple(name for name in RolloutOptions.model_fields if name not in NOT_HERE)
 
 
@@ -43,6 +72,8 @@ def rollout_options(names: Iterable[str]) -> Callable[[Command], Command]:
                 settings["metavar"] = (
                     "SECONDS" if name.endswith("_seconds") else "N" if int in kinds else "TEXT"
                 )
+            if name in _HEADING_OF:
+                settings |= {"cls": GroupedOption, "heading": _HEADING_OF[name]}
             command = click.option(flag, name, **settings)(command)
         return command
 
@@ -77,6 +108,8 @@ def fleet_command(command: Callable[..., int]) -> Callable[..., int]:
         click.option("--name", default=DEFAULT_NAME, show_default=True, help="The roll-out's name."),
         click.option(
             "--shard",
+            cls=GroupedOption,
+            heading=ORDER,
             envvar=SHARD,
             metavar="I/N",
             help="Take part I of N, from 0: 0/4 to 3/4, or $JOB_COMPLETION_INDEX/4. The parts share budget, "
@@ -87,7 +120,7 @@ def fleet_command(command: Callable[..., int]) -> Callable[..., int]:
             "--deploy", metavar="FILE", type=click.Path(), help="What to run on a node; else deploys/site.py."
         ),
         click.option("--verbose", is_flag=True, help="Print every host, however many there are."),
-        output_option("table", "json", more="; json is one object a line while it runs"),
+        output_option("table", "json", more="; json is one object a line while it runs", lines=True),
         click.argument("inventory", type=click.Path()),
     ):
         decorated = decorator(decorated)
@@ -108,19 +141,24 @@ def _program(
     """
     said = _said(given)
     read_options(said, where="the command line")
-    place = Path(inventory)
-    if place.is_dir():
-        place = place / "inventory.py"
-    if place.suffix == ".py" and not place.exists():
-        raise NumaforgeError("there is no such inventory", where=str(place))
+    if len(role.name) > _LONGEST_NAME or not _NAME.fullmatch(role.name):
+        raise click.BadParameter(
+            f"{role.name!r} names no Lease; write lower-case letters, digits and - between them",
+            param_hint="--name",
+        )
+    kubeconfig = said.get("kubeconfig")
+    if kubeconfig and not Path(kubeconfig).expanduser().is_file():
+        raise NumaforgeError("there is no such kubeconfig", where=str(kubeconfig))
+    named = inventory_file(inventory)
     deploy_file = Path(deploy) if deploy else _site()
-    if not deploy_file.exists():
-        raise NumaforgeError("there is no such deploy", where=str(deploy_file))
+    if deploy_file.suffix != ".py" or not deploy_file.is_file():
+        raise NumaforgeError(
+            "there is no such deploy", where=str(deploy_file), remedy="name a file, such as deploys/site.py"
+        )
     state = Path(os.environ.get("XDG_STATE_HOME") or Path("~/.local/state").expanduser())
     stem = f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}-{role.name.replace('/', '_')}-{os.getpid()}"
     folder = state / "numaforge" / "rollouts" / stem
-    named = str(place) if place.suffix == ".py" else inventory
-    return Pyinfra(named, str(deploy_file), limits, said, folder, role)
+    return Pyinfra(named, str(deploy_file), limits, said, folder, role, verbose=verbosity() > 1)
 
 
 def _site() -> Path:

@@ -7,8 +7,11 @@ from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
+from numaforge.commands.over_inventory import say_how
 from numaforge.commands.rollout.options import NOT_HERE
 from numaforge.errors import NumaforgeError
+from numaforge.preflight.cluster import RBAC
+from numaforge.preflight.runner import verification_check
 from numaforge.report.summary import grouped_by_reason
 from numaforge.report.terminal import progress
 from numaforge.report.wording import counted, some_of
@@ -16,9 +19,10 @@ from numaforge.rollout.cluster import Cluster, ClusterNode
 from numaforge.rollout.configz import refuse_unreadable
 from numaforge.rollout.fleet import Member
 from numaforge.rollout.kubectl import permissions
-from numaforge.rollout.launch import Pyinfra, Survey, tail
+from numaforge.rollout.launch import Pyinfra, Survey
 from numaforge.rollout.options import PLACE, RolloutOptions, read_options
 from numaforge.rollout.outcome import Outcome
+from numaforge.rollout.program import tail
 from numaforge.rollout.record import Ending, unreadable
 from numaforge.rollout.steps import Steps, run
 
@@ -41,7 +45,11 @@ def waiting(steps: Steps[T], what: str, far: Callable[[], str] = str) -> T:
 
 def asked(program: Pyinfra) -> Survey:
     """Ask every host what it needs."""
-    return waiting(program.survey(), "asking every host what it needs", lambda: program.answered)
+    try:
+        return waiting(program.survey(), "asking every host what it needs", lambda: program.answered)
+    finally:
+        if program.surveyed:
+            say_how(program.surveyed)
 
 
 def common_options(survey: Survey) -> RolloutOptions:
@@ -93,7 +101,8 @@ def agreed(said: Mapping[str, Mapping[str, Any]], names: Collection[str]) -> dic
 
 
 def preflight(cluster: Cluster, options: RolloutOptions, survey: Survey) -> dict[str, ClusterNode]:
-    """Refuse what would fail later: missing permissions, hosts that the cluster does not know.
+    """Refuse what would fail later: missing permissions, a suite that cannot run, hosts that the cluster
+    does not know.
 
     Returns the cluster's nodes by name.
     """
@@ -102,8 +111,11 @@ def preflight(cluster: Cluster, options: RolloutOptions, survey: Survey) -> dict
         raise NumaforgeError(
             f"this login lacks permissions: {', '.join(missing)}",
             where=options.kubeconfig or "the kubeconfig",
-            remedy="docs/rollout-rbac.yaml has exactly those that a roll-out needs",
+            remedy=RBAC,
         )
+    suite = verification_check() if options.verify else None
+    if suite is not None and suite.severity:
+        raise NumaforgeError(suite.found, where=suite.name, remedy=f"{suite.remedy}; nothing was begun")
     known = {node.name: node for node in cluster.nodes()}
     for each in survey.needs:
         if each.joined and each.node not in known:

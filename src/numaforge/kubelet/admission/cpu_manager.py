@@ -10,9 +10,18 @@ from collections.abc import Collection
 from numaforge.errors import KubeletConfigError
 from numaforge.kubelet.admission.assignment import AssignmentError, take_distributed, take_packed
 from numaforge.kubelet.admission.demand import Demand
-from numaforge.kubelet.admission.hints import Hint, HintsByResource, sums_by_mask
+from numaforge.kubelet.admission.hints import NO_HINTS, Hint, Hints, HintsByResource
 from numaforge.kubelet.admission.machine import CpuTopology
-from numaforge.kubelet.admission.masks import bits, ids_of, mask_of, masks_by_size
+from numaforge.kubelet.admission.masks import (
+    bits,
+    fewest,
+    ids_of,
+    mask_of,
+    of_size,
+    refuse_endless,
+    subsets,
+    sums,
+)
 from numaforge.kubelet.admission.pod import CPU, Container
 from numaforge.kubelet.admission.refusal import (
     EMPTY_POD_SHARED_POOL,
@@ -82,7 +91,7 @@ class CpuManager:
             return {}
         held = self.assignments.get(demand.pod.name, {}).get(container.name)
         if held is not None:
-            return {CPU: self._hints(held, 0, requested) if held.bit_count() == requested else []}
+            return {CPU: self._hints(held, 0, requested) if held.bit_count() == requested else NO_HINTS}
         return {CPU: self._hints(self.available, self._reusable_by(demand), requested)}
 
     def pod_hints(self, demand: Demand) -> HintsByResource:
@@ -91,13 +100,13 @@ class CpuManager:
         if requested == 0 or not demand.pinned:
             return {}
         if demand.by_pod and _shared_pool_is_empty(demand) is not None:
-            return {CPU: []}
+            return {CPU: NO_HINTS}
         held = self.assignments.get(demand.pod.name, {})
         assigned = 0
         for container in demand.pod.containers:
             if container.name in held:
                 if held[container.name].bit_count() != demand.cpus[container.name]:
-                    return {CPU: []}
+                    return {CPU: NO_HINTS}
                 assigned |= held[container.name]
         if assigned.bit_count() == requested:
             return {CPU: self._hints(assigned, 0, requested)}
@@ -216,30 +225,34 @@ class CpuManager:
             self.topology, offered, count, spread=spread, align_uncore=self.options.prefer_align_by_uncore
         )
 
-    def _hints(self, available: int, reusable: int, requested: int) -> list[Hint]:
+    def _hints(self, available: int, reusable: int, requested: int) -> Hints:
         """Return a hint for each set of NUMA nodes with enough free CPUs (generateCPUTopologyHints).
 
         The narrowest size counts all CPUs, used or not: a request that would fit one empty NUMA node but does
         not now has no preferred hint (kubernetes/kubernetes#84597).
         """
-        topology = self.topology
-        masks = masks_by_size(topology.numa_mask)
-        nodes = topology.numa_nodes
-        total = sums_by_mask(masks, {node: cpus.bit_count() for node, cpus in nodes.items()})
+        nodes, every = self.topology.numa_nodes, self.topology.numa_mask
+        refuse_endless(every)
         offered = available | reusable
-        free = sums_by_mask(masks, {node: (cpus & offered).bit_count() for node, cpus in nodes.items()})
-        must_include = 0
-        for node, cpus in nodes.items():
-            if cpus & reusable:
-                must_include |= 1 << node
-        size = next(
-            (m.bit_count() for m, count in zip(masks, total, strict=True) if count >= requested), len(nodes)
-        )
-        return [
-            Hint(mask, self.prefers(mask, size))
-            for mask, count in zip(masks, free, strict=True)
-            if count >= requested and mask & must_include == must_include
+        free = {node: (cpus & offered).bit_count() for node, cpus in nodes.items()}
+        must_include = mask_of(node for node, cpus in nodes.items() if cpus & reusable)
+        size = min(fewest((cpus.bit_count() for cpus in nodes.values()), requested), len(nodes))
+
+        def masks() -> list[int]:
+            return [
+                mask
+                for mask, count in zip(subsets(every), sums(every, free), strict=True)
+                if count >= requested and mask & must_include == must_include
+            ]
+
+        if self.options.align_by_socket:
+            return Hints([mask for mask in masks() if self.prefers(mask, size)], masks)
+        narrow = [
+            mask
+            for mask in of_size(every, size)
+            if mask & must_include == must_include and sum(free[node] for node in bits(mask)) >= requested
         ]
+        return Hints(narrow, masks)
 
     def prefers(self, mask: int, size: int) -> bool:
         """Say whether a hint is preferred for a request that `size` NUMA nodes could serve."""

@@ -12,8 +12,17 @@ from typing import Any
 
 from numaforge.errors import NumaforgeError
 from numaforge.kubelet.admission.demand import Demand
-from numaforge.kubelet.admission.hints import Hint, HintsByResource
-from numaforge.kubelet.admission.masks import bits, lowest_bits, mask_of, masks_by_size
+from numaforge.kubelet.admission.hints import NO_HINTS, Hint, Hints, HintsByResource
+from numaforge.kubelet.admission.masks import (
+    bits,
+    fewest,
+    lowest_bits,
+    mask_of,
+    of_size,
+    refuse_endless,
+    subsets,
+    unions,
+)
 from numaforge.kubelet.admission.pod import Container, Quantities, pod_limits
 from numaforge.kubelet.admission.refusal import unexpected
 
@@ -202,15 +211,15 @@ class DeviceManager:
                 for resource, mask in resources.items():
                     self.plugins[resource].allocated |= mask
 
-    def _hints(self, resource: str, count: int, held: int, reusable: int) -> list[Hint] | None:
+    def _hints(self, resource: str, count: int, held: int, reusable: int) -> Hints | None:
         plugin = self.plugins[resource]
         if not plugin.has_topology:
             return None
         if held:
-            return _hints(plugin, held, 0, count) if held.bit_count() == count else []
+            return _hints(plugin, held, 0, count) if held.bit_count() == count else NO_HINTS
         available = plugin.healthy & ~plugin.allocated
         if (available | reusable).bit_count() < count:
-            return []
+            return NO_HINTS
         return _hints(plugin, available, reusable, count)
 
     def _take(
@@ -260,27 +269,34 @@ class DeviceManager:
         return taken
 
 
-def _hints(plugin: _Plugin, available: int, reusable: int, count: int) -> list[Hint]:
+def _hints(plugin: _Plugin, available: int, reusable: int, count: int) -> Hints:
     """Return a hint for each set of NUMA nodes with enough devices (generateDeviceTopologyHints).
 
     Since 1.36 only NUMA nodes that host a device of the resource are enumerated.
     """
-    masks = masks_by_size(plugin.nodes)
-    near = {0: 0}
-    smallest = plugin.nodes.bit_count()
-    found: list[int] = []
+    every = plugin.nodes
+    refuse_endless(every)
     must_be_near = reusable & ~plugin.without_topology
-    for mask in masks:
-        lowest = mask & -mask
-        devices = near[mask ^ lowest] | plugin.of_node.get(lowest.bit_length() - 1, 0)
-        near[mask] = devices
-        if devices.bit_count() >= count and mask.bit_count() < smallest:
-            smallest = mask.bit_count()
+
+    def serve(devices: int) -> bool:
         if must_be_near & ~devices:
-            continue
-        if must_be_near.bit_count() + (available & devices).bit_count() >= count:
-            found.append(mask)
-    return [Hint(mask, mask.bit_count() == smallest) for mask in found]
+            return False
+        return must_be_near.bit_count() + (available & devices).bit_count() >= count
+
+    def masks() -> list[int]:
+        near = zip(subsets(every), unions(every, plugin.of_node), strict=True)
+        return [mask for mask, devices in near if mask and serve(devices)]
+
+    # A device of several NUMA nodes counts for each of them here, and once below.
+    first = max(1, fewest((devices.bit_count() for devices in plugin.of_node.values()), count))
+    sizes = range(first, every.bit_count())
+    able = (
+        size
+        for size in sizes
+        if any(plugin.in_nodes(mask).bit_count() >= count for mask in of_size(every, size))
+    )
+    smallest = next(able, every.bit_count())
+    return Hints([mask for mask in of_size(every, smallest) if serve(plugin.in_nodes(mask))], masks)
 
 
 def _read_devices(entries: Any, resource: str) -> tuple[Device, ...]:
@@ -299,9 +315,9 @@ def _read_device(entry: Any, default_id: str, where: str) -> Device:
         return entry
     if isinstance(entry, Mapping):
         nodes = entry.get("numa_nodes", entry.get("numa_node"))
-        return Device(
-            str(entry.get("id", default_id)), _read_nodes(nodes, where), bool(entry.get("healthy", True))
-        )
+        if not isinstance(healthy := entry.get("healthy", True), bool):
+            raise DeviceError(f"{healthy!r} is neither true nor false", where=f"{where}.healthy")
+        return Device(str(entry.get("id", default_id)), _read_nodes(nodes, where), healthy)
     return Device(default_id, _read_nodes(entry, where))
 
 

@@ -8,8 +8,9 @@ from fractions import Fraction
 from typing import Any
 
 from numaforge.cpulist import format_cpulist
-from numaforge.errors import KubeletConfigError
+from numaforge.errors import KubeletConfigError, NumaforgeError
 from numaforge.kubelet.admission import Admission, Container, Node, Pod
+from numaforge.kubelet.admission.demand import Demand
 from numaforge.kubelet.admission.device_manager import Inventory
 from numaforge.kubelet.admission.masks import bits, ids_of
 from numaforge.kubelet.admission.node import Free
@@ -21,6 +22,15 @@ from numaforge.kubelet.minors.options import TOPOLOGY_MANAGER_POLICIES, TOPOLOGY
 from numaforge.topology.model import NodeTopology
 
 # Memory of the largest shape is found to this grain, which no scheduler of GPU work cares to go below.
+MOST_PODS = 5000
+"""How many pods are counted on one node. Kubernetes is tested with 110, and some run 500."""
+
+MOST_IN_A_SHAPE = 64
+"""Up to how many devices the largest pod is looked for; no machine has as many GPUs."""
+
+MOST_NUMA_NODES = 12
+"""Up to how many NUMA nodes many shapes are tried, each with dozens of admissions: one takes 0.5 s on 19."""
+
 _MEMORY_GRAIN = 256 * 2**20
 
 
@@ -87,11 +97,15 @@ class LargestShape:
 
 @dataclass(frozen=True)
 class FitReport:
-    """The answer for one node: as configured, under every other policy and scope, and what would help."""
+    """The answer for one node: as configured, under every other policy and scope, and what would help.
+
+    `not_tried` says why no other shape was tried, neither with fewer CPUs nor to find the largest.
+    """
 
     configured: Fit
     alternatives: tuple[Fit, ...]
     advice: tuple[Advice, ...]
+    not_tried: str | None = None
 
 
 def fit(scenario: Scenario, pod: Pod) -> FitReport:
@@ -101,15 +115,16 @@ def fit(scenario: Scenario, pod: Pod) -> FitReport:
     """
     configured = fill(scenario, pod)
     alternatives = tuple(_alternatives(scenario, pod, configured))
+    not_tried = _too_many_nodes(scenario)
     advice = sorted(
         [
             *_another_policy(configured, alternatives),
-            *_fewer_cpus(scenario, pod, configured),
+            *(() if not_tried else _fewer_cpus(scenario, pod, configured)),
             *_another_reservation(scenario, pod, configured),
         ],
         key=lambda item: -item.pods,
     )
-    return FitReport(configured, alternatives, tuple(advice))
+    return FitReport(configured, alternatives, tuple(advice), not_tried)
 
 
 def fill(scenario: Scenario, pod: Pod) -> Fit:
@@ -125,20 +140,36 @@ def fill(scenario: Scenario, pod: Pod) -> Fit:
     try:
         while (answer := node.admit(pod, f"{pod.name}-{pods}")).admitted:
             pods += 1
+            if pods > MOST_PODS:
+                raise NumaforgeError(
+                    f"more than {MOST_PODS} pods of {pod.name} fit, and no more are counted",
+                    where="maxPods",
+                    remedy="lower maxPods in the kubelet's configuration, or let the pod ask for something",
+                )
     except KubeletHangError as hang:
         return Fit(policy, scope, 0, error=f"pod {pods + 1}: {hang.message}")
     return Fit(policy, scope, pods, answer, node.free())
 
 
 def largest_shapes(scenario: Scenario, resource: str) -> tuple[LargestShape, ...]:
-    """Return the largest Guaranteed pod for each number of devices of `resource`, up to all of them.
+    """Return the largest Guaranteed pod for each number of devices of `resource`, up to all of them or 64.
 
     Of slices of GPUs it is the pod with one. A number of devices of which no pod is admitted has `pods` 0.
+    Nothing is looked for where `fit` says that no other shape was tried.
     """
-    total = scenario.node().allocatable.amount(resource)
+    if _too_many_nodes(scenario):
+        return ()
+    total = min(scenario.node().allocatable.amount(resource), MOST_IN_A_SHAPE)
     if any(device.part_of for device in (scenario.devices or {}).get(resource, ())):
         total = min(total, 1)
     return tuple(_largest_shape(scenario, resource, count) for count in range(1, total + 1))
+
+
+def _too_many_nodes(scenario: Scenario) -> str | None:
+    nodes = len(scenario.topology.numa_nodes)
+    if nodes <= MOST_NUMA_NODES:
+        return None
+    return f"no other shape was tried: {nodes} NUMA nodes, and many are tried on up to {MOST_NUMA_NODES} only"
 
 
 def _largest_shape(scenario: Scenario, resource: str, devices: int) -> LargestShape:
@@ -187,16 +218,35 @@ def _smallest_spans(node: Node) -> list[tuple[int, int]]:
 
 
 def _alternatives(scenario: Scenario, pod: Pod, configured: Fit) -> Iterator[Fit]:
+    """Fill the node under each policy and scope, once where both scopes ask for the same."""
+    same = _scopes_agree(scenario, pod)
+    found: dict[str, Fit] = {configured.policy: configured}
     for policy in TOPOLOGY_MANAGER_POLICIES:
         for scope in TOPOLOGY_MANAGER_SCOPES if policy != NONE else TOPOLOGY_MANAGER_SCOPES[:1]:
             if (policy, scope) == (configured.policy, configured.scope):
                 yield configured
                 continue
+            if same and policy in found:
+                yield replace(found[policy], scope=scope)
+                continue
             changed = scenario.configured(topologyManagerPolicy=policy, topologyManagerScope=scope)
             try:
-                yield fill(changed, pod)
+                found[policy] = fill(changed, pod)
             except KubeletConfigError as refusal:
-                yield Fit(policy, scope, 0, error=refusal.message)
+                found[policy] = Fit(policy, scope, 0, error=refusal.message)
+            yield found[policy]
+
+
+def _scopes_agree(scenario: Scenario, pod: Pod) -> bool:
+    """Say whether the managers are asked for the same in the scope pod as in the scope container."""
+    if len(pod.containers) != 1 or pod.has_pod_level_resources:
+        return False
+    demand = Demand.of(pod, scenario.node().settings.gates)
+    [container] = pod.containers
+    return (demand.cpus[container.name], demand.memory[container.name]) == (
+        demand.pod_cpus,
+        demand.pod_memory,
+    )
 
 
 def _another_policy(configured: Fit, alternatives: tuple[Fit, ...]) -> Iterator[Advice]:
@@ -212,7 +262,9 @@ def _fewer_cpus(scenario: Scenario, pod: Pod, configured: Fit) -> Iterator[Advic
     """Offer the smallest cut of the largest container's CPUs that makes room for another pod."""
     step = scenario.node().machine.cpus.cpus_per_core
     largest = max(pod.containers, key=lambda container: container.whole_cpus)
-    for cpus in range((largest.whole_cpus - 1) // step * step, 0, -step):
+    # No container gets more CPUs than there are.
+    most = min(largest.whole_cpus - 1, len(scenario.topology.online))
+    for cpus in range(most // step * step, 0, -step):
         pods = fill(scenario, _with_cpus(pod, largest, cpus)).pods
         if pods > configured.pods:
             yield Advice(

@@ -95,12 +95,12 @@ class HintWork:
         self,
         topology: NodeTopology,
         memory_field: str = "memoryManagerPolicy",
-        topology_field: str = "topologyManagerPolicy",
+        no_alignment: str = "set topologyManagerPolicy: none",
     ) -> str:
-        """Return what an admin can do about it on this machine; the fields are where the policies are set."""
+        """Return what an admin can do about it here, in the words of where the policies are set."""
         no_memory = [f"set {memory_field}: None"] if MEMORY_MANAGER in self.numa_nodes else []
         newer = [_NEWER_KUBELET] if self.walks_all_for_devices else []
-        no_hints = [f"set {topology_field}: none"] if self.hints else []
+        no_hints = [no_alignment] if self.hints else []
         if not self.endless:
             return "; or ".join([fewer_numa_nodes(topology), *newer, *no_memory, *no_hints])
         # The memory manager walks the sets under every topology policy; the others do for hints alone.
@@ -112,6 +112,11 @@ class HintWork:
             no_hints + no_memory if by_hints else [],
         ]
         return "; or ".join(" and ".join(way) for way in ways if way)
+
+    def ways_to_align(self, topology: NodeTopology) -> str:
+        """Return what lets the kubelet align pods here after all."""
+        newer = [_NEWER_KUBELET] if self.walks_all_for_devices and CPU_MANAGER not in self.endless else []
+        return "; or ".join([fewer_numa_nodes(topology), *newer])
 
     def __str__(self) -> str:
         """Say what is slow, in numbers."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
+from functools import cached_property
 from typing import NamedTuple
 
 from numaforge.kubelet.admission.masks import ids_of
@@ -26,17 +27,56 @@ class Hint(NamedTuple):
 NO_PREFERENCE = Hint(None, True)
 IMPOSSIBLE = Hint(None, False)
 
-# By resource: None says "no preference", the empty list "impossible". An empty mapping is no opinion at all.
-HintsByResource = Mapping[str, list[Hint] | None]
+
+class Hints:
+    """The answers for one resource: sets of NUMA nodes, as bitmasks, and perhaps "any".
+
+    `preferred` are those that no narrower one could serve. `masks` are all of them, which are half a million
+    with 19 NUMA nodes, and are worked out only where the preferred ones do not decide. `anywhere` says
+    whether "any" is an answer: True among it where that is preferred, False where it is not.
+    """
+
+    def __init__(
+        self,
+        preferred: Collection[int],
+        masks: Callable[[], Collection[int]],
+        anywhere: Collection[bool] = (),
+    ) -> None:
+        self.preferred = frozenset(preferred)
+        self.anywhere = frozenset(anywhere)
+        self._masks = masks
+
+    @classmethod
+    def of(cls, hints: Iterable[Hint]) -> Hints:
+        """Return hints that are known one by one."""
+        known = tuple(hints)
+        masks = frozenset(hint.numa for hint in known if hint.numa is not None)
+        preferred = {hint.numa for hint in known if hint.numa is not None and hint.preferred}
+        return cls(preferred, lambda: masks, {hint.preferred for hint in known if hint.numa is None})
+
+    @cached_property
+    def masks(self) -> frozenset[int]:
+        """Every set of NUMA nodes among the answers."""
+        return frozenset(self._masks())
+
+    @cached_property
+    def narrowest(self) -> int | None:
+        """The size of the smallest set, None where no answer is a set."""
+        return min(map(int.bit_count, self.masks), default=None)
+
+    def __bool__(self) -> bool:
+        return bool(self.preferred or self.anywhere or self.masks)
+
+    def best(self, above: int = 0) -> Hint | None:
+        """Return the best set that holds all of `above`: preferred, then narrow, then low (findBestHint)."""
+        for masks, preferred in ((self.preferred, True), (self.masks, False)):
+            able = [mask for mask in masks if mask & above == above]
+            if able:
+                return Hint(min(able, key=lambda mask: (mask.bit_count(), mask)), preferred)
+        return None
 
 
-def sums_by_mask(masks: tuple[int, ...], amount_of_node: Mapping[int, int]) -> list[int]:
-    """Return the sum of its nodes' amounts for each of `masks`, which come by size (`masks_by_size`)."""
-    totals = {0: 0}
-    sums: list[int] = []
-    for mask in masks:
-        lowest = mask & -mask
-        total = totals[mask ^ lowest] + amount_of_node[lowest.bit_length() - 1]
-        totals[mask] = total
-        sums.append(total)
-    return sums
+NO_HINTS = Hints.of([])
+
+# By resource: None says "no preference", no hint "impossible". An empty mapping is no opinion at all.
+HintsByResource = Mapping[str, Hints | None]

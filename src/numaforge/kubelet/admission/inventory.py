@@ -1,4 +1,4 @@
-"""What the device plugins of a machine's GPUs advertise: whole GPUs, MIG devices, and replicas of both.
+"""What the device plugins of a machine advertise: GPUs, MIG devices, replicas of both, RDMA tokens.
 
 NVIDIA/k8s-device-plugin, internal/rm/device_map.go: with migStrategy mixed each kind of MIG device is a
 resource of its own, with single they are nvidia.com/gpu, with none GPUs are advertised whole. A GPU with MIG
@@ -63,6 +63,16 @@ def whole_gpus(inventory: Inventory) -> Inventory:
         resource: devices
         for resource, devices in inventory.items()
         if all(device.part_of is None for device in devices)
+    }
+
+
+def shared_tokens(counts: Mapping[str, int]) -> dict[str, tuple[Device, ...]]:
+    """Return the tokens of the shared RDMA device plugin by resource: ids from 0, and near no NUMA node.
+
+    k8s-rdma-shared-dev-plugin, pkg/resources/server.go: it says nothing of topology (its issue 117).
+    """
+    return {
+        name: tuple(Device(str(number), None) for number in range(count)) for name, count in counts.items()
     }
 
 

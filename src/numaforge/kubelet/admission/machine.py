@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from numaforge.errors import TopologyError
 from numaforge.kubelet.admission.masks import mask_of
-from numaforge.topology.model import Core, L3Cache, NodeTopology
+from numaforge.topology.model import Core, CpuSet, L3Cache, NodeTopology
 
 HUGEPAGES_PREFIX = "hugepages-"
 _L2 = 2  # cache level
@@ -164,7 +164,7 @@ class MachineInfo:
         uncore cache only where it does not cover its whole NUMA node; without NUMA nodes each socket stands
         for one. Raises TopologyError for a topology without CPUs.
         """
-        if not topology.cores:
+        if not cores_seen(topology):
             raise TopologyError("the topology names no cores, so no pod can be placed on it")
         nodes = tuple(
             MachineNode(
@@ -178,7 +178,8 @@ class MachineInfo:
             )
             for node in topology.numa_nodes
         ) or tuple(
-            MachineNode(id=package, memory_bytes=0) for package in sorted({c.package for c in topology.cores})
+            MachineNode(id=package, memory_bytes=0)
+            for package in sorted({core.package for core in cores_seen(topology)})
         )
         memory = topology.memory_bytes
         return cls(
@@ -186,6 +187,55 @@ class MachineInfo:
             cpus=CpuTopology.of(_places(topology)),
             memory_bytes=sum(node.memory_bytes for node in nodes) if memory is None else memory,
         )
+
+
+def cores_seen(topology: NodeTopology) -> tuple[Core, ...]:
+    """Return the cores that the kubelet finds: below their NUMA nodes, where the kernel shows any.
+
+    It tells them by the kernel's ids, which are not always what the sibling masks say. cadvisor
+    utils/sysinfo/sysinfo.go, GetNodesInfo: a CPU in no NUMA node is in none of the kubelet's sums.
+    """
+    if topology.kubelet_cores is not None:
+        return topology.kubelet_cores
+    if not topology.numa_nodes:
+        return topology.cores
+    return tuple(core for core in topology.cores if core.numa_node is not None)
+
+
+def cpus_seen(topology: NodeTopology) -> CpuSet:
+    """Return the CPUs of the cores that the kubelet finds."""
+    return frozenset[int]().union(*(core.cpus for core in cores_seen(topology)))
+
+
+def whole_cores(topology: NodeTopology) -> tuple[Core, ...]:
+    """Return the least sets of CPUs that are whole cores both by the sibling masks and to the kubelet.
+
+    Reserved in such sets, no core is cut in two. Each has the package of its lowest CPU.
+    """
+    seen = cores_seen(topology)
+    if topology.kubelet_cores is None:
+        return seen
+    of = {cpu: core.cpus for core in topology.cores for cpu in core.cpus}
+    for core in seen:
+        joined = frozenset[int]().union(*(of[cpu] for cpu in core.cpus))
+        of.update(dict.fromkeys(joined, joined))
+    found = cpus_seen(topology)
+    return tuple(
+        replace(core, cpus=of[min(core.cpus)] & found)
+        for core in topology.cores
+        if min(core.cpus) == min(of[min(core.cpus)]) and of[min(core.cpus)] & found
+    )
+
+
+def cpu_capacity(topology: NodeTopology) -> int:
+    """Return how many CPUs the kubelet reports as the node's capacity.
+
+    cadvisor utils/sysinfo/sysinfo.go: without NUMA nodes getCPUTopology counts the folders of CPUs, those of
+    offline ones included.
+    """
+    if not topology.numa_nodes:
+        return len(topology.online | topology.offline)
+    return sum(len(core.cpus) for core in cores_seen(topology))
 
 
 def _page_bytes(size: str) -> int:
@@ -198,13 +248,14 @@ def _page_bytes(size: str) -> int:
 
 def _places(topology: NodeTopology) -> dict[int, CpuPlace]:
     cores_of_node: dict[int, int] = {}
-    for core in topology.cores:
+    seen = cores_seen(topology)
+    for core in seen:
         node = _numa_node_of(core)
         cores_of_node[node] = cores_of_node.get(node, 0) + 1
     caches = sorted((cache for cache in topology.l3_caches if cache.level > _L2), key=_lowest)
     cache_of = {cpu: (number, len(cache.cpus)) for number, cache in enumerate(caches) for cpu in cache.cpus}
     places: dict[int, CpuPlace] = {}
-    for core in topology.cores:
+    for core in seen:
         node = _numa_node_of(core)
         uncore, size = cache_of.get(min(core.cpus), (core.package, 0))
         # As cadvisor counts a NUMA node's threads: as if every core had as many as this one.

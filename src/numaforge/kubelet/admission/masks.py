@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
+from itertools import accumulate, combinations
 
 from numaforge.kubelet.admission.hint_work import ENDLESS_NUMA_NODES
 from numaforge.kubelet.admission.refusal import KubeletHangError
@@ -41,29 +42,53 @@ def lowest_bits(mask: int, count: int) -> int:
     return taken
 
 
-@lru_cache(maxsize=256)
-def masks_by_size(nodes: int) -> tuple[int, ...]:
-    """Return every non-empty subset of a bitmask, by size, then lexicographically by its ids.
-
-    pkg/kubelet/cm/topologymanager/bitmask/bitmask.go, IterateBitMasks: hints are generated in this order.
-    Raises KubeletHangError for more ids than a kubelet comes to the end of.
-    """
+def refuse_endless(nodes: int) -> None:
+    """Raise KubeletHangError for more ids in a bitmask than a kubelet comes to the end of all their sets."""
     if nodes.bit_count() >= ENDLESS_NUMA_NODES:
         raise KubeletHangError(
             f"the kubelet would walk every set of {nodes.bit_count()} NUMA nodes, "
             f"2^{nodes.bit_count()} of them, for each container",
             remedy="with memoryManagerPolicy None, only NUMA nodes that have CPUs or devices are walked",
         )
-    single = [1 << number for number in bits(nodes)]
-    found: list[int] = []
-    for size in range(1, len(single) + 1):
-        _extend(single, 0, size, 0, found)
+
+
+@lru_cache(maxsize=16)
+def subsets(nodes: int) -> tuple[int, ...]:
+    """Return every subset of a bitmask, the empty one too, in ascending order.
+
+    pkg/kubelet/cm/topologymanager/bitmask/bitmask.go, IterateBitMasks, goes by size; what comes of the hints
+    does not depend on their order.
+    """
+    found = [0]
+    for number in bits(nodes):
+        found += [mask | 1 << number for mask in found]
     return tuple(found)
 
 
-def _extend(single: list[int], start: int, size: int, mask: int, found: list[int]) -> None:
-    if size == 0:
-        found.append(mask)
-        return
-    for index in range(start, len(single) - size + 1):
-        _extend(single, index + 1, size - 1, mask | single[index], found)
+def sums(nodes: int, amounts: Mapping[int, int]) -> list[int]:
+    """Return the sum of its ids' amounts for each of `subsets(nodes)`."""
+    found = [0]
+    for number in bits(nodes):
+        amount = amounts[number]
+        found += [total + amount for total in found]
+    return found
+
+
+def unions(nodes: int, members: Mapping[int, int]) -> list[int]:
+    """Return what its ids' members, bitmasks themselves, are together for each of `subsets(nodes)`."""
+    found = [0]
+    for number in bits(nodes):
+        more = members.get(number, 0)
+        found += [union | more for union in found]
+    return found
+
+
+def of_size(nodes: int, size: int) -> Iterator[int]:
+    """Yield the subsets of a bitmask with so many ids."""
+    return map(sum, combinations([1 << number for number in bits(nodes)], size))
+
+
+def fewest(amounts: Iterable[int], wanted: int) -> int:
+    """Return how many of the amounts reach `wanted` at least, one too many where all together do not."""
+    largest = sorted(amounts, reverse=True)
+    return next((1 + at for at, total in enumerate(accumulate(largest)) if total >= wanted), len(largest) + 1)

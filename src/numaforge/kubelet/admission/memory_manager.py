@@ -5,14 +5,23 @@ pkg/kubelet/cm/memorymanager/policy_static.go of kubelet 1.36, policy Static.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 
 from numaforge.errors import KubeletConfigError
 from numaforge.kubelet.admission.demand import GUARANTEED, Demand
-from numaforge.kubelet.admission.hints import Hint, HintsByResource, sums_by_mask
+from numaforge.kubelet.admission.hints import NO_HINTS, Hint, Hints, HintsByResource
 from numaforge.kubelet.admission.machine import MachineInfo
-from numaforge.kubelet.admission.masks import bits, ids_of, mask_of, masks_by_size
+from numaforge.kubelet.admission.masks import (
+    bits,
+    fewest,
+    ids_of,
+    mask_of,
+    of_size,
+    refuse_endless,
+    subsets,
+    sums,
+)
 from numaforge.kubelet.admission.pod import MEMORY, Container, Pod
 from numaforge.kubelet.admission.refusal import EMPTY_POD_SHARED_POOL, PodRejectedError, unexpected
 from numaforge.kubelet.checkpoints import FreshTable, MemoryState, check_memory_state
@@ -151,7 +160,7 @@ class MemoryManager:
         if demand.qos != GUARANTEED or sizes is None or not demand.pinned:
             return {}
         if demand.by_pod and _shared_pool_is_empty(demand) is not None:
-            return {resource: [] for resource in sizes}
+            return dict.fromkeys(sizes, NO_HINTS)
         if not sizes:
             return {}
         held = self.assignments.get(demand.pod.name, {})
@@ -212,64 +221,97 @@ class MemoryManager:
                     "memory is available",
                     *self._short_of(sizes),
                 )
-            best = _best(candidates.get(MEMORY) or [])
+            best = (candidates.get(MEMORY) or NO_HINTS).best() or Hint(0, False)
             if not best.preferred and preferred:
                 raise unexpected(
                     "[memorymanager] failed to find the default preferred hint", *self._short_of(sizes)
                 )
             numa, preferred = best.numa or 0, best.preferred
         if not self._has_free(numa, sizes):
-            wider = [h for h in self._hints(demand, sizes).get(MEMORY) or [] if (h.numa or 0) & numa == numa]
-            if not wider:
+            wider = (self._hints(demand, sizes).get(MEMORY) or NO_HINTS).best(above=numa)
+            if wider is None:
                 raise unexpected(
                     "[memorymanager] failed to find NUMA nodes to extend the current topology hint",
                     *self._short_of(sizes),
                 )
-            best = _best(wider)
-            if not best.preferred and preferred:
+            if not wider.preferred and preferred:
                 raise unexpected(
                     "[memorymanager] failed to find the extended preferred hint", *self._short_of(sizes)
                 )
-            numa = best.numa or 0
+            numa = wider.numa or 0
         if self._violates_groups(numa):
             raise unexpected(
                 "[memorymanager] preferred hint violates NUMA node allocation", *self._short_of(sizes)
             )
         return numa
 
-    def _hints(self, demand: Demand, sizes: Sizes) -> dict[str, list[Hint] | None]:
-        """Return the same hints for each resource, or none where no nodes serve all (calculateHints).
+    def _hints(self, demand: Demand, sizes: Sizes) -> dict[str, Hints | None]:
+        """Return the same hints for each resource, or none where no nodes serve all (calculateHints)."""
+        every = self._node_mask
+        refuse_endless(every)
+        allocatable = {r: {n: node.allocatable(r) for n, node in self.nodes.items()} for r in sizes}
+        free = {r: {n: node.free(r) for n, node in self.nodes.items()} for r in sizes}
+        reusable = {r: self._reusable_by_mask(demand.pod.name, r) for r in sizes}
+        fits_groups = self._group_rule()
 
-        A NUMA node serves either single-node requests or one group of nodes, never both (KEP-1769).
-        """
-        masks = masks_by_size(self._node_mask)
-        possible = [True] * len(masks)
-        roomy = [True] * len(masks)
-        for resource, size in sizes.items():
-            allocatable = sums_by_mask(
-                masks, {n: node.allocatable(resource) for n, node in self.nodes.items()}
+        def possible(mask: int) -> bool:
+            return all(sum(allocatable[r][n] for n in bits(mask)) % _UINT64 >= sizes[r] for r in sizes)
+
+        def roomy(mask: int) -> bool:
+            return all(
+                (sum(free[r][n] for n in bits(mask)) + reusable[r].get(mask, 0)) % _UINT64 >= sizes[r]
+                for r in sizes
             )
-            free = sums_by_mask(masks, {n: node.free(resource) for n, node in self.nodes.items()})
-            reusable = self._reusable_by_mask(demand.pod.name, resource)
-            for index, mask in enumerate(masks):
-                if allocatable[index] % _UINT64 < size:
-                    possible[index] = False
-                elif (free[index] + reusable.get(mask, 0)) % _UINT64 < size:
-                    roomy[index] = False
-        smallest = next((m.bit_count() for m, ok in zip(masks, possible, strict=True) if ok), len(self.nodes))
+
+        def masks() -> list[int]:
+            sets = subsets(every)
+            able = [True] * len(sets)
+            for resource, size in sizes.items():
+                totals, left = sums(every, allocatable[resource]), sums(every, free[resource])
+                again = reusable[resource].get
+                able = [
+                    ok and total % _UINT64 >= size and (rest + again(mask, 0)) % _UINT64 >= size
+                    for ok, mask, total, rest in zip(able, sets, totals, left, strict=True)
+                ]
+            return [mask for mask, ok in zip(sets, able, strict=True) if ok and mask and fits_groups(mask)]
+
+        smallest = self._narrowest(allocatable, sizes, possible)
+        narrow = [m for m in of_size(every, smallest) if fits_groups(m) and possible(m) and roomy(m)]
+        hints = Hints(narrow, masks)
+        return dict.fromkeys(sizes, hints) if hints else {}
+
+    def _narrowest(
+        self,
+        amounts: Mapping[str, Mapping[int, int]],
+        sizes: Mapping[str, int],
+        possible: Callable[[int], bool],
+    ) -> int:
+        """Return the size of the smallest set that could serve all, were it empty; else of all nodes."""
+        every = self._node_mask.bit_count()
+        wraps = any(sum(held.values()) >= _UINT64 for held in amounts.values())
+        first = (
+            1 if wraps else max((fewest(held.values(), sizes[r]) for r, held in amounts.items()), default=1)
+        )
+        able = (size for size in range(first, every) if any(map(possible, of_size(self._node_mask, size))))
+        return next(able, every)
+
+    def _group_rule(self) -> Callable[[int], bool]:
+        """Return what says of a set whether it may be used: a NUMA node serves either requests of one node or
+        one group of nodes, never both (KEP-1769).
+        """
         single, grouped, groups = self._groups()
-        hints: list[Hint] = []
-        for index, mask in enumerate(masks):
-            if not (possible[index] and roomy[index]):
-                continue
-            size = mask.bit_count()
-            if size == 1:
-                if mask & grouped:
-                    continue
-            elif mask & single or any(mask & node and mask != group for node, group in groups):
-                continue
-            hints.append(Hint(mask, size == smallest))
-        return {resource: list(hints) for resource in sizes} if hints else {}
+        used = 0
+        for node, _ in groups:
+            used |= node
+
+        def fits(mask: int) -> bool:
+            if mask & (mask - 1) == 0:
+                return not mask & grouped
+            if mask & single:
+                return False
+            return not mask & used or all(mask == group for node, group in groups if mask & node)
+
+        return fits
 
     def _groups(self) -> tuple[int, int, list[tuple[int, int]]]:
         """Return the nodes used alone, the nodes in a group, and (node, group) for the used ones of those."""
@@ -400,17 +442,12 @@ def _table(total: int, reserved: int, hugepages: int) -> MemoryTable:
 
 def _held_hints(blocks: tuple[MemoryBlock, ...], sizes: Sizes) -> HintsByResource:
     """Return the hints for memory that is held already; another size is no opinion (regenerateHints)."""
-    hints: dict[str, list[Hint] | None] = {resource: [] for resource in sizes}
+    hints: dict[str, list[Hint]] = {resource: [] for resource in sizes}
     if len(blocks) != len(sizes) or any(sizes.get(block.resource) != block.bytes for block in blocks):
         return {}
     for block in blocks:
-        hints[block.resource] = [*(hints[block.resource] or []), Hint(mask_of(block.numa_nodes), True)]
-    return hints
-
-
-def _best(hints: list[Hint]) -> Hint:
-    """findBestHint: preferred first, then the narrowest, then the lowest nodes."""
-    return min(hints, key=lambda hint: (not hint.preferred, (hint.numa or 0).bit_count(), hint.numa or 0))
+        hints[block.resource].append(Hint(mask_of(block.numa_nodes), True))
+    return {resource: Hints.of(held) for resource, held in hints.items()}
 
 
 def _shared_pool_is_empty(demand: Demand) -> str | None:

@@ -8,17 +8,21 @@ gives the same answer without the walk (16 million permutations on eight NUMA no
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from functools import reduce
-from operator import or_
+from operator import mul, or_
+from struct import pack, unpack
 
-from numaforge.kubelet.admission.hints import IMPOSSIBLE, NO_PREFERENCE, Hint, HintsByResource
-from numaforge.kubelet.admission.masks import bits
+from numaforge.kubelet.admission.hints import IMPOSSIBLE, NO_PREFERENCE, Hint, Hints, HintsByResource
+from numaforge.kubelet.admission.masks import bits, subsets
 
 BEST_EFFORT = "best-effort"
 RESTRICTED = "restricted"
 SINGLE_NUMA_NODE = "single-numa-node"
+
+_INDIFFERENT, _REFUSING = Hints.of([NO_PREFERENCE]), Hints.of([IMPOSSIBLE])
 
 # Up to so many pairs of masks are intersected one by one.
 _PAIRS = 1 << 20
@@ -46,15 +50,24 @@ class MergePolicy:
         best = self._best(lists)
         return best, best.preferred or self.name == BEST_EFFORT
 
-    def _best(self, lists: list[list[Hint]]) -> Hint:
+    def admits(self, providers: Sequence[HintsByResource]) -> bool:
+        """Say whether the policy admits with these hints, which takes less than their best one."""
+        if self.name == BEST_EFFORT:
+            return True
+        lists = _lists(providers)
+        if self.name == SINGLE_NUMA_NODE:
+            lists = [_single_node_hints(hints) for hints in lists]
+        return bool(_preferred_masks(lists, self.nodes))
+
+    def _best(self, lists: list[Hints]) -> Hint:
         preferred = _preferred_masks(lists, self.nodes)
         if preferred:
             return Hint(min(preferred, key=self._narrowness), True)
         merged = _all_masks(lists, self.nodes)
         if merged:
             need = _widest_need(lists)
-            best = min(_closeness(mask, need) for mask in merged)
-            nearest = (mask for mask in merged if _closeness(mask, need) == best)
+            best = min({mask.bit_count() for mask in merged}, key=lambda size: _closeness(size, need))
+            nearest = (mask for mask in merged if mask.bit_count() == best)
             return Hint(min(nearest, key=self._narrowness), False)
         return Hint(self.nodes, False)
 
@@ -68,55 +81,52 @@ class MergePolicy:
         return sum(float(self.distances[a][b]) for a in nodes for b in nodes) / float(len(nodes) ** 2)
 
 
-def _closeness(mask: int, need: int) -> tuple[bool, int]:
+def _closeness(size: int, need: int) -> tuple[bool, int]:
     """Order the sizes of non-preferred masks as HintMerger.compare does.
 
     Best is the size that the neediest resource wants, then the largest below it, then the smallest above it.
     """
-    size = mask.bit_count()
     return size > need, abs(need - size)
 
 
-def _lists(providers: Sequence[HintsByResource]) -> list[list[Hint]]:
-    """Return one list per resource, with "no opinion" and "impossible" spelt out (filterProvidersHints)."""
-    lists: list[list[Hint]] = []
+def _lists(providers: Sequence[HintsByResource]) -> list[Hints]:
+    """Return the hints of each resource, "no opinion" and "impossible" spelt out (filterProvidersHints)."""
+    lists: list[Hints] = []
     for hints in providers:
         if not hints:
-            lists.append([NO_PREFERENCE])
+            lists.append(_INDIFFERENT)
         for answers in hints.values():
             if answers is None:
-                lists.append([NO_PREFERENCE])
+                lists.append(_INDIFFERENT)
             else:
-                lists.append(answers or [IMPOSSIBLE])
+                lists.append(answers or _REFUSING)
     return lists
 
 
-def _single_node_hints(hints: list[Hint]) -> list[Hint]:
-    return [hint for hint in hints if hint.preferred and (hint.numa is None or hint.numa.bit_count() == 1)]
+def _single_node_hints(hints: Hints) -> Hints:
+    single = [mask for mask in hints.preferred if mask.bit_count() == 1]
+    return Hints(single, lambda: single, {True} & hints.anywhere)
 
 
-def _preferred_masks(lists: list[list[Hint]], nodes: int) -> set[int]:
+def _preferred_masks(lists: list[Hints], nodes: int) -> set[int]:
     """Return what permutations of preferred hints with one and the same mask amount to (mergePermutation)."""
     anything = True
-    common: set[int] | None = None
+    common: Set[int] | None = None
     optional: set[int] = set()
     for hints in lists:
-        masks = {hint.numa for hint in hints if hint.preferred and hint.numa is not None}
-        indifferent = any(hint.preferred and hint.numa is None for hint in hints)
-        if not indifferent:
+        if True not in hints.anywhere:
             anything = False
-            common = masks if common is None else common & masks
+            common = hints.preferred if common is None else common & hints.preferred
         else:
-            optional |= masks
+            optional |= hints.preferred
     candidates = (optional if common is None else common) | ({nodes} if anything else set())
     return {mask & nodes for mask in candidates} - {0}
 
 
-def _all_masks(lists: list[list[Hint]], nodes: int) -> set[int]:
+def _all_masks(lists: list[Hints], nodes: int) -> set[int]:
     """Return every non-empty intersection of one hint per list."""
     merged = {nodes}
-    for hints in sorted(lists, key=len):
-        masks = {nodes if hint.numa is None else hint.numa for hint in hints}
+    for masks in sorted((hints.masks | ({nodes} if hints.anywhere else set()) for hints in lists), key=len):
         merged = _intersections(merged, masks)
     return merged
 
@@ -133,38 +143,56 @@ def counted_intersections(left: Set[int], right: Set[int]) -> set[int]:
     How many pairs both contain a set is a product; sieving the products leaves, for each set, the pairs that
     meet in exactly that set. n * 2^n steps for n NUMA nodes.
     """
-    shared = list(bits(_union(left) & _union(right)))
-    products = [
-        one * other for one, other in zip(_supersets(left, shared), _supersets(right, shared), strict=True)
-    ]
-    for step in (1 << place for place in range(len(shared))):
-        for index in range(len(products)):
-            if not index & step:
-                products[index] -= products[index | step]
-    return {_expanded(index, shared) for index, pairs in enumerate(products) if pairs} - {0}
+    shared = _union(left) & _union(right)
+    sets = subsets(shared)
+    counts = (_unpacked(_supersets(masks, shared), len(sets)) for masks in (left, right))
+    pairs = _packed(map(mul, *counts))
+    for step in _steps(shared):
+        pairs -= (pairs >> _LANE * step) & _lanes_without(step, len(sets))
+    return {mask for mask, count in zip(sets, _unpacked(pairs, len(sets)), strict=True) if count} - {0}
 
 
-def _supersets(masks: Set[int], shared: Sequence[int]) -> list[int]:
-    """Return, for each set of the `shared` bits, how many masks contain it; sets are numbered by position."""
-    counts = [0] * (1 << len(shared))
-    for mask in masks:
-        counts[sum(1 << place for place, bit in enumerate(shared) if mask >> bit & 1)] += 1
-    for step in (1 << place for place in range(len(shared))):
-        for index in range(len(counts)):
-            if not index & step:
-                counts[index] += counts[index | step]
-    return counts
+# Counts stand side by side in one large integer, so that a step for all of them is one addition. Each is at
+# most the square of the number of sets of ENDLESS_NUMA_NODES, and none becomes negative on the way.
+_LANE = 64
 
 
-def _expanded(index: int, shared: Sequence[int]) -> int:
-    return sum(1 << bit for place, bit in enumerate(shared) if index >> place & 1)
+def _supersets(masks: Set[int], shared: int) -> int:
+    """Return, for each of `subsets(shared)`, how many masks contain it."""
+    sets = subsets(shared)
+    counts = Counter(mask & shared for mask in masks)
+    packed = _packed(counts[each] for each in sets)
+    for step in _steps(shared):
+        packed += (packed >> _LANE * step) & _lanes_without(step, len(sets))
+    return packed
+
+
+def _steps(shared: int) -> Iterator[int]:
+    return (1 << place for place in range(shared.bit_count()))
+
+
+def _packed(counts: Iterable[int]) -> int:
+    numbers = tuple(counts)
+    return int.from_bytes(pack(f"<{len(numbers)}Q", *numbers), "little")
+
+
+def _unpacked(packed: int, length: int) -> tuple[int, ...]:
+    return unpack(f"<{length}Q", packed.to_bytes(_LANE // 8 * length, "little"))
+
+
+def _lanes_without(step: int, length: int) -> int:
+    """Return ones in the lanes of sets without the id of a step, whose number has no bit there."""
+    lanes, width = (1 << _LANE * step) - 1, 2 * step
+    while width < length:
+        lanes |= lanes << _LANE * width
+        width *= 2
+    return lanes
 
 
 def _union(masks: Iterable[int]) -> int:
     return reduce(or_, masks, 0)
 
 
-def _widest_need(lists: list[list[Hint]]) -> int:
+def _widest_need(lists: list[Hints]) -> int:
     """Return the largest of the lists' smallest mask sizes (maxOfMinAffinityCounts)."""
-    sizes = ([hint.numa.bit_count() for hint in hints if hint.numa is not None] for hints in lists)
-    return max((min(known) for known in sizes if known), default=0)
+    return max((hints.narrowest for hints in lists if hints.narrowest is not None), default=0)

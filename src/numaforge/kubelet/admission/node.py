@@ -18,7 +18,7 @@ from numaforge.kubelet.admission.machine import MachineInfo
 from numaforge.kubelet.admission.masks import ids_of
 from numaforge.kubelet.admission.memory_manager import MemoryBlock, MemoryManager
 from numaforge.kubelet.admission.pod import CPU, MEMORY, UNNAMED, Pod
-from numaforge.kubelet.admission.predicates import NodeAllocatable, check_fit, request_of
+from numaforge.kubelet.admission.predicates import PODS, NodeAllocatable, check_fit, counts, request_of
 from numaforge.kubelet.admission.refusal import PodRejectedError
 from numaforge.kubelet.admission.settings import STATIC, Settings
 from numaforge.kubelet.admission.topology_manager import HintProvider, TopologyManager
@@ -166,6 +166,19 @@ class Node:
                 for container in self.device_manager.assignments.get(pod.name, {})
             },
             hint=hints,
+        )
+
+    def short_of(self, pod: Pod) -> tuple[str, ...]:
+        """Return the resources of which less is left than a pod asks for, as the scheduler counts them."""
+        request = request_of(pod, pod_level=self.settings.gates.pod_level_resources)
+        others = [other for name, other in self._requests.items() if name != pod.name]
+        full = (PODS,) if len(others) + 1 > self.allocatable.pods else ()
+        return full + tuple(
+            resource
+            for resource, asked in request.items()
+            if asked
+            and counts(resource, self.allocatable)
+            and asked > self.allocatable.amount(resource) - sum(other.get(resource, 0) for other in others)
         )
 
     def remove(self, name: str) -> None:

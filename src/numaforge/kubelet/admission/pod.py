@@ -10,6 +10,7 @@ from typing import Any
 
 from numaforge.errors import NumaforgeError
 from numaforge.kubelet.admission.machine import HUGEPAGES_PREFIX
+from numaforge.mistakes import shown
 from numaforge.quantity import parse_quantity
 
 CPU = "cpu"
@@ -182,6 +183,8 @@ def _pod_parts(manifest: Mapping[str, Any]) -> tuple[Mapping[str, Any], Mapping[
     if "containers" in manifest:
         return {}, manifest
     metadata = manifest.get("metadata") or {}
+    if not isinstance(metadata, Mapping):
+        raise PodError(f"{shown(metadata)} is not a mapping", where="metadata", remedy="write {name: NAME}")
     spec = manifest.get("spec")
     while isinstance(spec, Mapping) and "containers" not in spec:
         inner = spec.get("template") or spec.get("jobTemplate")

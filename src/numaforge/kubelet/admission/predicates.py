@@ -72,7 +72,7 @@ def check_fit(
         raise _out_of(PODS, 1, len(running), allocatable.pods)
     first = [resource for resource in (CPU, MEMORY) if resource in request]
     for resource in [*first, *sorted(request.keys() - {CPU, MEMORY})]:
-        if request[resource] == 0 or not _counts(resource, allocatable):
+        if request[resource] == 0 or not counts(resource, allocatable):
             continue
         used = sum(other.get(resource, 0) for other in running)
         capacity = allocatable.amount(resource)
@@ -80,8 +80,11 @@ def check_fit(
             raise _out_of(resource, request[resource], used, capacity)
 
 
-def _counts(resource: str, allocatable: NodeAllocatable) -> bool:
-    """Leave out extended resources that the node does not know (removeMissingExtendedResources)."""
+def counts(resource: str, allocatable: NodeAllocatable) -> bool:
+    """Say whether a resource counts: not an extended one that the node does not know.
+
+    In the kubelet this is removeMissingExtendedResources.
+    """
     if is_extended(resource):
         return resource in allocatable.scalars
     return resource in (CPU, MEMORY) or resource.startswith(HUGEPAGES_PREFIX)

@@ -59,7 +59,7 @@ def _not_guaranteed(pod: Pod, gates: Gates) -> Iterator[Remark]:
     if gates.pod_level_resources and pod.has_pod_level_resources:
         yield from _unequal("resources", pod.requests or {}, pod.limits or {})
         return
-    for field, container in _fields(pod):
+    for field, container in fields_of(pod):
         yield from _unequal(f"{field}.resources", container.requests, container.limits)
 
 
@@ -79,7 +79,7 @@ def _unequal(field: str, requests: Quantities, limits: Quantities) -> Iterator[R
 
 
 def _without_exclusive_cpus(pod: Pod) -> Iterator[Remark]:
-    for field, container in _fields(pod):
+    for field, container in fields_of(pod):
         cpus = container.limits.get(CPU, Fraction(0))
         if container.whole_cpus == 0 and cpus > 0:
             yield Remark(
@@ -90,7 +90,8 @@ def _without_exclusive_cpus(pod: Pod) -> Iterator[Remark]:
             )
 
 
-def _fields(pod: Pod) -> Iterator[tuple[str, Container]]:
+def fields_of(pod: Pod) -> Iterator[tuple[str, Container]]:
+    """Yield the containers of a pod, each with its field of the spec: `containers[0]`."""
     for index, container in enumerate(pod.init_containers):
         yield f"initContainers[{index}]", container
     for index, container in enumerate(pod.app_containers):

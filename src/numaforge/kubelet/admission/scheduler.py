@@ -1,4 +1,4 @@
-"""What the scheduler refuses before a kubelet is asked: GPUs, or slices of them, that a node has not.
+"""What the scheduler refuses before a kubelet is asked: what a node has not, or no longer.
 
 The kubelet itself passes over extended resources that it does not know (pkg/kubelet/lifecycle/predicate.go,
 removeMissingExtendedResources), because the scheduler has counted them.
@@ -6,10 +6,14 @@ removeMissingExtendedResources), because the scheduler has counted them.
 
 from __future__ import annotations
 
+import re
+
 from numaforge.kubelet.admission.demand import qos_class
 from numaforge.kubelet.admission.gpu_resources import GPU_RESOURCE
 from numaforge.kubelet.admission.node import UNSCHEDULABLE, Admission, Node
-from numaforge.kubelet.admission.pod import Pod, pod_limits
+from numaforge.kubelet.admission.pod import Pod, is_extended, pod_limits
+
+_OF_OTHER_VENDORS = re.compile(r"amd\.com/gpu|gpu\.intel\.com/xe")
 
 
 def unschedulable(node: Node, pod: Pod) -> Admission | None:
@@ -20,7 +24,7 @@ def unschedulable(node: Node, pod: Pod) -> Admission | None:
     missing = tuple(
         resource
         for resource, quantity in pod_limits(pod).items()
-        if quantity and GPU_RESOURCE.fullmatch(resource) and resource not in node.device_manager.plugins
+        if quantity and is_counted(resource) and resource not in node.device_manager.plugins
     )
     if not missing:
         return None
@@ -32,4 +36,21 @@ def unschedulable(node: Node, pod: Pod) -> Admission | None:
         UNSCHEDULABLE,
         f"0/1 nodes are available: {reasons}.",
         missing,
+    )
+
+
+def is_counted(resource: str) -> bool:
+    """Say whether a resource is one of the GPUs and slices of which a machine shows all that it has."""
+    return bool(GPU_RESOURCE.fullmatch(resource) or _OF_OTHER_VENDORS.fullmatch(resource))
+
+
+def not_known(node: Node, pod: Pod) -> tuple[str, ...]:
+    """Return the resources of plugins of which nothing is known here; the kubelet passes over them, too."""
+    return tuple(
+        resource
+        for resource, quantity in pod_limits(pod).items()
+        if quantity
+        and is_extended(resource)
+        and not is_counted(resource)
+        and resource not in node.device_manager.plugins
     )

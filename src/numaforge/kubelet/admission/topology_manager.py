@@ -103,10 +103,10 @@ def _in_the_way(policy: MergePolicy, answers: Sequence[HintsByResource]) -> list
     opinions = {
         resource: hints for answer in answers for resource, hints in answer.items() if hints is not None
     }
-    alone = [resource for resource, hints in opinions.items() if not policy.merge([{resource: hints}])[1]]
+    alone = [resource for resource, hints in opinions.items() if not policy.admits([{resource: hints}])]
     if alone:
         return alone
     for pair in combinations(opinions, 2):
-        if not policy.merge([{resource: opinions[resource] for resource in pair}])[1]:
+        if not policy.admits([{resource: opinions[resource] for resource in pair}]):
             return list(pair)
     return list(opinions)

@@ -10,10 +10,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from numaforge.kubelet.config.documents import Document, YamlError, read
 from numaforge.kubelet.minors.fields import API_VERSION, KIND, ROOT_TYPE, types_of
 from numaforge.kubelet.minors.versions import KubeletVersion
-from numaforge.kubelet.values.gojson import GoJsonError, Path, decode, kind_of, syntax_error
+from numaforge.kubelet.values.gojson import GoJsonError, Path, decode, decode_json, kind_of, parse_json
+from numaforge.kubelet.values.gotext import quoted
+from numaforge.kubelet.values.goyaml import Document, YamlError, read
 
 # Where runtime.NewScheme stands in k8s.io/apimachinery, which names the scheme; by the minor that moved it.
 _SCHEME_LINES = {28: 100, 33: 110, 35: 111}
@@ -25,6 +26,8 @@ _OTHER_KINDS = {
     (API_VERSION, "ImagePulledRecord"): 35,
     ("kubelet.config.k8s.io/v1", "CredentialProviderConfig"): 0,
 }
+# unicode.IsSpace
+_SPACES = "\t\n\v\f\r \x85\xa0\u1680\u2028\u2029\u202f\u205f\u3000" + "".join(map(chr, range(0x2000, 0x200B)))
 _META_NAMES = {"apiversion": "apiVersion", "kind": "kind"}
 _TYPE_META = (
     'struct { APIVersion string "json:\\"apiVersion,omitempty\\""; Kind string "json:\\"kind,omitempty\\"" }'
@@ -69,8 +72,13 @@ def decode_config(text: str, version: KubeletVersion, document: Document | None 
     """
     document = document or read_document(text)
     _require_kind(document, text, version)
+    types = types_of(version.rules_minor)
     try:
-        decoded = decode(document.data, ROOT_TYPE, types_of(version.rules_minor))
+        decoded = (
+            decode_json(document.json, ROOT_TYPE, types)
+            if document.json
+            else decode(document.data, ROOT_TYPE, types)
+        )
     except GoJsonError as error:
         raise LoadError(str(error), "NF004", error.path, document.lines.get(error.path)) from error
     return ConfigFile(
@@ -83,14 +91,21 @@ def decode_config(text: str, version: KubeletVersion, document: Document | None 
 
 def read_document(text: str) -> Document:
     """Read the YAML or JSON of a configuration file. Raises LoadError."""
-    if text.lstrip().startswith("{"):
-        malformed = syntax_error(text)
-        if malformed:
-            raise LoadError(f"couldn't get version/kind; json parse error: {malformed}", "NF001")
+    if text.lstrip(_SPACES).startswith("{"):
+        return _read_json(text)
     try:
         return read(text)
     except YamlError as error:
         raise LoadError(str(error), "NF001", (), error.line) from error
+
+
+def _read_json(text: str) -> Document:
+    try:
+        json = parse_json(text)
+    except GoJsonError as error:
+        raise LoadError(f"couldn't get version/kind; json parse error: {error}", "NF001") from error
+    complaints = ", ".join(f'duplicate field "{field_path(path)}"' for path, _ in json.duplicates)
+    return Document(json.data, json.lines, json.duplicates, complaints or None, json)
 
 
 def interpret(document: Document) -> tuple[str, str]:
@@ -101,7 +116,7 @@ def interpret(document: Document) -> tuple[str, str]:
         raise LoadError(f"{failed} {kind_of(data)} into Go value of type {_TYPE_META}", "NF002")
     meta = {"apiVersion": "", "kind": ""}
     # Go's own decoder reads these two in any case: `apiversion` is as good, and the last one counts.
-    for key in sorted(data):
+    for key in data if document.json else sorted(data):
         name = _META_NAMES.get(key.lower())
         if name is None or data[key] is None:
             continue
@@ -128,7 +143,7 @@ def _require_kind(document: Document, text: str, version: KubeletVersion) -> Non
         raise LoadError(text, "NF002", *where, decoded=True)
     line = max(line for since, line in _SCHEME_LINES.items() if since <= version.rules_minor)
     raise LoadError(
-        f'no kind "{kind}" is registered for version "{api_version}" in scheme '
+        f"no kind {quoted(kind)} is registered for version {quoted(api_version)} in scheme "
         f'"pkg/runtime/scheme.go:{line}"',
         "NF002",
         *where,

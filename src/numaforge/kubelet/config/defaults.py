@@ -7,6 +7,7 @@ in cmd/kubelet/app/server.go.
 from __future__ import annotations
 
 import copy
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -103,7 +104,8 @@ _NESTED_DEFAULTS: Mapping[tuple[str, ...], Any] = {
     ("logging", "format"): "text",
     ("logging", "flushFrequency"): "5s",
 }
-_ZEROES = ("", 0, "0s", False)
+_ZEROES = ("", 0, False)
+_DURATION = re.compile(r"[0-9].*[a-z]")
 
 
 def with_defaults(
@@ -157,7 +159,8 @@ def _fill_nested(filled: dict[str, Any], path: tuple[str, ...], value: Any) -> N
     holder = filled
     for parent in parents:
         holder = holder.setdefault(parent, {})
-    go_type = "*bool" if isinstance(value, bool) else "string"
+    is_duration = isinstance(value, str) and _DURATION.fullmatch(value)
+    go_type = "*bool" if isinstance(value, bool) else "metav1.Duration" if is_duration else "string"
     if _is_unset(holder.get(name), go_type):
         holder[name] = value
 

@@ -9,14 +9,22 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from math import inf, isinf
 from typing import Any
 
 from numaforge.kubelet.config.decode import LoadError, decode_config, interpret, read_document
-from numaforge.kubelet.config.documents import Document, duplicate_keys_error
 from numaforge.kubelet.minors.fields import API_VERSION, KIND, ROOT_TYPE, known_fields, types_of
 from numaforge.kubelet.minors.versions import KubeletVersion
-from numaforge.kubelet.values.gojson import GoJsonError, Path, decode
+from numaforge.kubelet.values.gojson import (
+    GoJsonError,
+    Literal,
+    Path,
+    decode,
+    format_number,
+    plain_number,
+)
+from numaforge.kubelet.values.goyaml import Document
 
 _EXTENSION = ".conf"
 
@@ -114,6 +122,8 @@ def _load(text: str, name: str, version: KubeletVersion, folder: str) -> Documen
         raise DropInError(f'{loading}error: kubelet config file "{path}" was empty', name)
     try:
         document = read_document(text)
+        # It is merged as JSON, in which 110.0 is 110.
+        document = replace(document, data=_with_plain_numbers(document.data))
         interpret(document)
     except LoadError as error:
         raise DropInError(f"{loading}error: {error}", name, line=error.line) from error
@@ -122,13 +132,37 @@ def _load(text: str, name: str, version: KubeletVersion, folder: str) -> Documen
     api_version, kind = data.get("apiVersion") or "", data.get("kind") or ""
     if not kind:
         raise DropInError(f"{loading}error: Object 'Kind' is missing in '{text}'", name)
-    duplicates = duplicate_keys_error(document)
-    if duplicates:
+    if document.strict_error:
         line = document.duplicates[0][1]
-        raise DropInError(f"{loading}error: strict decoding error: {duplicates}", name, line=line)
+        raise DropInError(f"{loading}error: strict decoding error: {document.strict_error}", name, line=line)
     if version.rules_minor >= FIRST_MINOR_OF_VERSIONED_BASE:
         _require_known_kind(api_version, kind, name, loading)
     return document
+
+
+def _with_plain_numbers(data: Any) -> Any:
+    """Return data of JSON as it is after Go read it into no type, and wrote it again. Raises LoadError."""
+    holder = [data]
+    waiting: list[Any] = [holder]
+    while waiting:
+        held = waiting.pop()
+        for key, value in list(held.items() if isinstance(held, dict) else enumerate(held)):
+            if isinstance(value, dict | list):
+                waiting.append(value)
+            elif isinstance(value, Literal) or (type(value) is int and not -(2**63) <= value < 2**63):
+                held[key] = _plain_number(value)
+    return holder[0]
+
+
+def _plain_number(value: float) -> float:
+    try:
+        number = plain_number(value)
+    except OverflowError:
+        number = inf
+    if isinf(number):
+        text = f"json: cannot unmarshal number {format_number(value)} into Go value of type float64"
+        raise LoadError(text, "NF004")
+    return number
 
 
 def _load_typed(text: str, name: str, version: KubeletVersion, path: str, prefix: str) -> Document:
@@ -158,15 +192,35 @@ def _require_known_kind(api_version: str, kind: str, name: str, loading: str) ->
 def _patched(base: Mapping[str, Any], patch: Mapping[str, Any]) -> dict[str, Any]:
     """Apply a JSON merge patch (RFC 7396): null deletes, objects merge, everything else replaces."""
     merged = dict(base)
-    for key, value in patch.items():
-        if value is None:
-            merged.pop(key, None)
-        elif isinstance(value, dict):
-            held = merged.get(key)
-            merged[key] = _patched(held if isinstance(held, dict) else {}, value)
-        else:
-            merged[key] = value
+    waiting = [(merged, patch)]
+    while waiting:
+        target, changes = waiting.pop()
+        for key, value in changes.items():
+            if value is None:
+                target.pop(key, None)
+            elif isinstance(value, dict):
+                held = target.get(key)
+                target[key] = dict(held) if isinstance(held, dict) else {}
+                waiting.append((target[key], value))
+            else:
+                target[key] = _without_nulls(value) if isinstance(value, list) else value
     return merged
+
+
+def _without_nulls(items: list[Any]) -> list[Any]:
+    """Return a list in whose objects no key is null: the kubelet's merge drops these there, too."""
+    pruned = list(items)
+    waiting: list[Any] = [pruned]
+    while waiting:
+        held = waiting.pop()
+        for key, value in list(held.items() if isinstance(held, dict) else enumerate(held)):
+            if isinstance(value, dict):
+                held[key] = {name: inner for name, inner in value.items() if inner is not None}
+                waiting.append(held[key])
+            elif isinstance(value, list):
+                held[key] = list(value)
+                waiting.append(held[key])
+    return pruned
 
 
 def _matched_to_internal(data: Mapping[str, Any], version: KubeletVersion) -> dict[str, Any]:
@@ -215,9 +269,14 @@ def _typed(
 def _matched_in_any_case(merged: Mapping[str, Any], version: KubeletVersion) -> dict[str, Any]:
     # Unlike the main file, the merged JSON is read by Go's own decoder, to which MaxPods is maxPods.
     exact = {name.lower(): name for name in known_fields(version)}
+    merged = {key: value for key, value in merged.items() if key.lower() not in ("kind", "apiversion")}
     matched: dict[str, Any] = {}
     for key in sorted(merged):
-        matched[exact.get(key.lower(), key)] = merged[key]
+        name = exact.get(key.lower(), key)
+        if name in matched:
+            # What is overwritten is read too.
+            decode({name: matched[name]}, ROOT_TYPE, types_of(version.rules_minor))
+        matched[name] = merged[key]
     return matched
 
 

@@ -6,7 +6,6 @@ pkg/util/flag, and github.com/spf13/pflag for the errors.
 
 from __future__ import annotations
 
-import csv
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,8 +18,10 @@ from numaforge.kubelet.minors.versions import LATEST_MINOR, KubeletVersion
 from numaforge.kubelet.values.booleans import parse_bool
 from numaforge.kubelet.values.cpusets import CpuSetError, atoi
 from numaforge.kubelet.values.durations import DurationError, parse_duration
+from numaforge.kubelet.values.gocsv import read_record
 from numaforge.kubelet.values.gotext import quoted
 from numaforge.kubelet.values.labels import label_value_complaints, qualified_name_complaints
+from numaforge.kubelet.values.numbers import parse_int, parse_uint
 from numaforge.quantity import Quantity, QuantityError
 
 # Flags of the libraries of a kubelet, how each value parses and which field it sets: logging of
@@ -40,10 +41,10 @@ _LIBRARY_FLAGS: Mapping[str, str] = {
     "housekeeping-interval": "28 library-duration",
     "log-cadvisor-usage": "28 bool",
     "log-flush-frequency": "28 duration logging.flushFrequency",
-    "log-json-info-buffer-size": "28 string",
-    "log-json-split-stream": "28 bool",
-    "log-text-info-buffer-size": "30 string",
-    "log-text-split-stream": "30 bool",
+    "log-json-info-buffer-size": "28 quantity logging.options.json.infoBufferSize",
+    "log-json-split-stream": "28 bool logging.options.json.splitStream",
+    "log-text-info-buffer-size": "30 quantity logging.options.text.infoBufferSize",
+    "log-text-split-stream": "30 bool logging.options.text.splitStream",
     "logging-format": "28 string logging.format",
     "machine-id-file": "28 string",
     "storage-driver-buffer-duration": "28 library-duration",
@@ -55,14 +56,13 @@ _LIBRARY_FLAGS: Mapping[str, str] = {
     "storage-driver-user": "28 string",
     "v": "28 uint32 logging.verbosity",
     "version": "28 bool",
-    "vmodule": "28 modules",
+    "vmodule": "28 modules logging.vmodule",
 }
 
+_SHORTHANDS = "hv"
 _HUGEPAGES = "hugepages-"
 _TAINT_EFFECTS = frozenset({"NoSchedule", "PreferNoSchedule", "NoExecute"})
-_INTEGER = re.compile(r"[+-]?[0-9][0-9A-Za-z_]*")
-_DIGITS = re.compile(r"[0-9]+")
-_BITS = {"int32": 31, "int64": 63}
+_LEADING_ZEROS = re.compile(r"(?<![0-9a-fA-F])0+(?=[0-9]+(?:\.|$))")
 
 
 class FlagError(ValueError):
@@ -161,8 +161,11 @@ def _given(arguments: Sequence[str], minor: int) -> Iterator[_Given]:
             continue
         if argument.startswith(("---", "--=")):
             raise FlagError(f"failed to parse kubelet flag: bad flag syntax: {argument}", argument)
-        written, separator, text = _split(argument)
-        name = written.replace("_", "-")
+        if not argument.startswith("--"):
+            yield from _shorthands(argument, rest, minor)
+            continue
+        written, separator, text = argument.removeprefix("--").partition("=")
+        name = _normalized(written)
         kind, target = _meaning(name, minor)
         value: str | None = text
         if not separator and kind == "bool":
@@ -187,13 +190,27 @@ def override(config: Mapping[str, Any], flags: Flags) -> dict[str, Any]:
     return overridden
 
 
-def _split(argument: str) -> tuple[str, str, str]:
-    if not argument.startswith("--"):
-        # A shorthand is one letter; its value may be attached: -v4, -v=4
-        attached = argument[2:].removeprefix("=")
-        return argument[1], "=" if argument[2:] else "", attached
-    name, separator, value = argument.removeprefix("--").partition("=")
-    return name, separator, value
+def _shorthands(argument: str, rest: list[str], minor: int) -> Iterator[_Given]:
+    """Divide `-v4`, `-v=4`, `-hv4`: letters, of which the last has a value."""
+    letters = argument[1:]
+    while letters:
+        written, letters = f"-{letters}", letters[1:]
+        name = written[1]
+        kind, target = _meaning(name, minor) if name in _SHORTHANDS else (None, "")
+        if kind is not None and letters[:1] == "=" and len(letters) > 1:
+            value: str | None = letters[1:]
+        elif kind == "bool":
+            yield _Given(written, name, name, kind, target, "true")
+            continue
+        else:
+            value = letters or (rest.pop(0) if rest and kind else None)
+        yield _Given(written, name, name, kind, target, value)
+        return
+
+
+def _normalized(written: str) -> str:
+    """Return a flag's name as the kubelet compares it: `_` is `-`."""
+    return written.replace("_", "-")
 
 
 def _meaning(name: str, minor: int) -> tuple[str | None, str]:
@@ -216,8 +233,8 @@ def _needs(given: _Given) -> str:
 
 
 def _set(flags: Flags, name: str, kind: str, target: str, value: str) -> None:
-    if kind == "reserved-memory" and not value:
-        # An empty list leaves the file's reservations alone.
+    if kind in ("reserved-memory", "ip") and not value:
+        # An empty value leaves the file's alone.
         return
     before = flags.settings.get(target) if target else flags.others.get(name)
     try:
@@ -245,35 +262,15 @@ def _bool(value: str, _before: Any) -> bool:
     return parse_bool(value)
 
 
-def _integer(kind: str) -> Callable[[str, Any], int]:
+def _integer(bits: int) -> Callable[[str, Any], int]:
     def parse(value: str, _before: Any) -> int:
-        number = _in_any_base(value)
-        if number is None:
-            raise ValueError(f"strconv.ParseInt: parsing {quoted(value)}: invalid syntax")
-        if not -(2 ** _BITS[kind]) <= number < 2 ** _BITS[kind]:
-            raise ValueError(f"strconv.ParseInt: parsing {quoted(value)}: value out of range")
-        return number
+        return parse_int(value, bits=bits)
 
     return parse
 
 
-def _in_any_base(text: str) -> int | None:
-    """Read an integer as strconv.ParseInt with base 0 does: `0x10`, `010` for 8, `1_000`."""
-    if not _INTEGER.fullmatch(text):
-        return None
-    old_octal = re.fullmatch(r"([+-]?)0_?([0-9][0-9_]*)", text)
-    try:
-        return int(f"{old_octal[1]}0o{old_octal[2]}" if old_octal else text, 0)
-    except ValueError:
-        return None
-
-
 def _verbosity(value: str, _before: Any) -> int:
-    if not _DIGITS.fullmatch(value):
-        raise ValueError(f"strconv.ParseUint: parsing {quoted(value)}: invalid syntax")
-    if int(value) >= 2**31:
-        raise ValueError(f"strconv.ParseUint: parsing {quoted(value)}: value out of range")
-    return int(value)
+    return parse_uint(value, 10, 31)
 
 
 def _duration(value: str, _before: Any) -> str:
@@ -290,7 +287,7 @@ def _library_duration(value: str, _before: Any) -> str:
 
 def _list(value: str, before: Any) -> list[str]:
     # pflag reads lists as CSV, so that quotes protect a comma.
-    return [*(before or []), *(next(csv.reader([value])) if value else [])]
+    return [*(before or []), *(read_record(value) if value else [])]
 
 
 def _pairs(value: str, before: Any) -> dict[str, str]:
@@ -325,10 +322,14 @@ def _labels(value: str, before: Any) -> dict[str, str]:
     return labels
 
 
-def _headers(value: str, _before: Any) -> str:
-    if any(":" not in part for part in filter(None, value.split(","))):
-        raise ValueError("malformed pair, expect string:string")
-    return value
+def _headers(value: str, before: Any) -> dict[str, list[str]]:
+    headers = dict(before or {})
+    for part in filter(None, value.split(",")):
+        key, found, header = part.partition(":")
+        if not found:
+            raise ValueError("malformed pair, expect string:string")
+        headers[key.strip()] = [*headers.get(key.strip(), []), header.strip()]
+    return headers
 
 
 def _gates(value: str, before: Any) -> dict[str, bool]:
@@ -344,25 +345,36 @@ def _gates(value: str, before: Any) -> dict[str, bool]:
     return gates
 
 
-def _modules(value: str, _before: Any) -> str:
+def _modules(value: str, before: Any) -> list[dict[str, Any]]:
+    modules = list(before or [])
     for part in filter(None, value.split(",")):
         pattern, _, verbosity = part.partition("=")
         if not pattern or not verbosity or "=" in verbosity:
             raise ValueError(f"{quoted(part)} does not have the pattern=N format")
         try:
-            _verbosity(verbosity, None)
+            modules.append({"filePattern": pattern, "verbosity": _verbosity(verbosity, None)})
         except ValueError as error:
             raise ValueError(f"parsing verbosity in {quoted(part)}: {error}") from error
-    return value
+    return modules
+
+
+def _quantity(value: str, _before: Any) -> str:
+    return str(Quantity.parse(value))
 
 
 def _ip(value: str, _before: Any) -> str:
-    if value:
-        try:
-            ip_address(value)
-        except ValueError as error:
-            raise ValueError(f'"{value}" is not a valid IP address') from error
+    if value and not _is_ip(value):
+        raise ValueError(f'"{value}" is not a valid IP address')
     return value
+
+
+def _is_ip(text: str) -> bool:
+    """Return whether ParseIPSloppy of k8s.io/utils/net reads an address: zeros may lead, no zone follows."""
+    plain = _LEADING_ZEROS.sub("", text) if "." in text else text
+    try:
+        return "%" not in text and text.isascii() and bool(ip_address(plain))
+    except ValueError:
+        return False
 
 
 def _reserved_memory(value: str, before: Any) -> list[dict[str, Any]]:
@@ -437,10 +449,11 @@ def _taint(text: str) -> dict[str, str]:
 _PARSERS: Mapping[str, Callable[[str, Any], Any]] = {
     "string": _string,
     "bool": _bool,
-    "int32": _integer("int32"),
+    "int32": _integer(32),
     "uint32": _verbosity,
-    "int64": _integer("int64"),
+    "int64": _integer(64),
     "duration": _duration,
+    "quantity": _quantity,
     "library-duration": _library_duration,
     "list": _list,
     "pairs": _pairs,

@@ -16,7 +16,7 @@ from numaforge.findings import Finding
 from numaforge.kinds import once_per_kind
 from numaforge.kubelet.config.decode import ConfigFile, LoadError, decode_config, read_document
 from numaforge.kubelet.config.defaults import with_defaults, with_eviction_defaults
-from numaforge.kubelet.config.documents import Document, YamlError, find_embedded
+from numaforge.kubelet.config.documents import find_embedded
 from numaforge.kubelet.config.dropins import (
     FIRST_MINOR_OF_VERSIONED_BASE,
     FIRST_MINOR_WITHOUT_ENVIRONMENT_VARIABLE,
@@ -28,6 +28,7 @@ from numaforge.kubelet.config.gates import aggregate, known_minors_of, set_gates
 from numaforge.kubelet.config.places import Places
 from numaforge.kubelet.findings import found
 from numaforge.kubelet.minors.versions import LATEST_MINOR, KubeletVersion
+from numaforge.kubelet.values.goyaml import Document, YamlError
 from numaforge.kubelet.values.labels import label_value_complaints, qualified_name_complaints
 from numaforge.topology.model import KubeletInstall
 
@@ -244,10 +245,19 @@ def load(
     if drop_ins or "config-dir" in flags.others:
         _require_drop_in_variable(version, environment, drop_in_dir)
         configuration = _with_drop_ins(configuration, drop_ins, version, drop_in_dir)
-    settings = override(configuration.settings, flags)
+    settings = override(_without_split_streams(configuration.settings), flags)
     _require_gates(settings.get("featureGates") or {}, version, configuration.places, _GATES_FAILED)
     explicit = configuration.explicit | {name.partition(".")[0] for name in flags.settings}
     return replace(configuration, settings=settings, explicit=explicit), notes
+
+
+def _without_split_streams(settings: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the settings less what registering the flags for split streams puts back to false."""
+    logging = settings.get("logging") or {}
+    if not logging.get("options"):
+        return settings
+    options = {kind: {**routing, "splitStream": False} for kind, routing in logging["options"].items()}
+    return {**settings, "logging": {**logging, "options": options}}
 
 
 def _parsed_flags(arguments: Sequence[str], version: KubeletVersion) -> Flags:
@@ -328,9 +338,9 @@ def _main_file(text: str, version: KubeletVersion, path: str) -> tuple[ConfigFil
         )
         raise StartError(error, finding, readable=False)
     try:
-        embedded = find_embedded(text)
-        document = embedded.document if embedded else read_document(text)
-        main = decode_config(text, version, document)
+        document = read_document(text)
+        embedded = find_embedded(text, document)
+        main = decode_config(text, version, embedded.document if embedded else document)
     except (LoadError, YamlError) as error:
         reported = error.reported if isinstance(error, LoadError) else f"failed to decode: {error}"
         raise _unloadable(error, f"{loading} {reported}", path) from error

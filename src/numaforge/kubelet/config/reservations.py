@@ -6,14 +6,14 @@ pkg/kubelet/cm/node_container_manager_linux.go and helpers.go.
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from math import inf, isinf
+from math import isnan
 
 from numaforge.kubelet.values.durations import DurationError, parse_duration
 from numaforge.kubelet.values.gotext import quoted
+from numaforge.kubelet.values.numbers import NumberError, float32, parse_float32
 from numaforge.quantity import ZERO, Quantity, QuantityError
 
 _RESERVABLE = frozenset({"cpu", "memory", "ephemeral-storage", "pid"})
@@ -30,6 +30,8 @@ _OLD_SIGNALS = frozenset(
     }
 )
 _FIRST_MINOR_WITH_CONTAINERFS = 29
+# The int64 into which amd64 turns what is no number: `nan%` is accepted.
+_NO_NUMBER = -(2**63)
 
 
 class ReservationError(ValueError):
@@ -51,7 +53,8 @@ class Threshold:
         """Return the threshold in the capacity's unit."""
         if self.quantity is not None:
             return self.quantity
-        return Quantity(Fraction(int(float(capacity.ceiling()) * self.share)), "BinarySI")
+        bytes_kept = float(capacity.ceiling()) * self.share
+        return Quantity(Fraction(_NO_NUMBER if isnan(bytes_kept) else int(bytes_kept)), "BinarySI")
 
 
 def parse_reserved(reserved: Mapping[str, str]) -> dict[str, Quantity]:
@@ -163,26 +166,10 @@ def _threshold(signal: str, text: str) -> Threshold:
 
 
 def _percentage(signal: str, text: str) -> float:
-    number = text.rstrip("%")
     try:
-        value = float(number)
-    except ValueError as error:
-        raise ReservationError(
-            f"strconv.ParseFloat: parsing {quoted(number)}: invalid syntax", signal
-        ) from error
-    if number != number.strip() or "_" in number:
-        raise ReservationError(f"strconv.ParseFloat: parsing {quoted(number)}: invalid syntax", signal)
-    single = _float32(value)
-    if isinf(single) and not isinf(value):
-        raise ReservationError(f"strconv.ParseFloat: parsing {quoted(number)}: value out of range", signal)
-    return _float32(single / 100)
-
-
-def _float32(value: float) -> float:
-    try:
-        return float(struct.unpack("f", struct.pack("f", value))[0])
-    except OverflowError:
-        return inf if value > 0 else -inf
+        return float32(parse_float32(text.rstrip("%")) / 100)
+    except NumberError as error:
+        raise ReservationError(str(error), signal) from error
 
 
 def _quantity(signal: str, text: str) -> Quantity:

@@ -15,7 +15,7 @@ from numaforge.kubelet.minors.history import first_minor, states_at
 from numaforge.kubelet.minors.tables import ALIASES, FIELDS
 from numaforge.kubelet.minors.versions import KubeletVersion
 from numaforge.kubelet.values.durations import parse_duration, quoted_in_bytes
-from numaforge.kubelet.values.gojson import GoJsonError, Types, kind_of
+from numaforge.kubelet.values.gojson import GoJsonError, Types, format_number, kind_of
 from numaforge.kubelet.values.gotext import quoted
 from numaforge.quantity import Quantity
 
@@ -80,7 +80,7 @@ def _flush_frequency(value: Any) -> str:
         return str(parse_duration(f"{value}ns"))
     if value is None or isinstance(value, str):
         return _duration(value)
-    written = json.dumps(value, separators=(",", ":"))
+    written = _as_written(value)
     kind = f"number {written}" if isinstance(value, float) else kind_of(value)
     raise ValueError(
         f"invalid duration {quoted(written)}: "
@@ -88,11 +88,20 @@ def _flush_frequency(value: Any) -> str:
     )
 
 
+def _as_written(value: Any) -> str:
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return format_number(value)
+    try:
+        return json.dumps(value, separators=(",", ":"))
+    except RecursionError:
+        return "[...]"
+
+
 def _quantity(value: Any) -> str:
     if value is None:
         return "0"
     # Whatever stands there is parsed as text, also a boolean or a list, which then is no quantity.
-    text = value if isinstance(value, str) else json.dumps(value)
+    text = value if isinstance(value, str) else _as_written(value)
     Quantity.parse(text.strip())
     return text.strip()
 

@@ -539,7 +539,7 @@ FLAGS: Mapping[str, str] = {
     "lock-file": "28 string",
     "make-iptables-util-chains": "28 bool makeIPTablesUtilChains",
     "manifest-url": "28 string staticPodURL",
-    "manifest-url-header": "28 headers",
+    "manifest-url-header": "28 headers staticPodURLHeader",
     "max-open-files": "28 int64 maxOpenFiles",
     "max-pods": "28 int32 maxPods",
     "maximum-dead-containers": "28 int32",

@@ -10,7 +10,7 @@ from numaforge.errors import KubeletConfigError
 OLDEST_MINOR = 28
 LATEST_MINOR = 36
 
-_VERSION = re.compile(r"v?1\.(?P<minor>\d+)(?:\.(?P<patch>\d+))?(?:[-+.].*)?")
+_VERSION = re.compile(r"v?1\.(?P<minor>[0-9]{1,4})(?:\.(?P<patch>[0-9]{1,9}))?(?:[-+.].*)?")
 
 
 @dataclass(frozen=True, order=True)

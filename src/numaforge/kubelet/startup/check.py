@@ -509,7 +509,10 @@ def _start(
         _restore_memory(
             managers.memory, state_files[MEMORY_STATE_FILE], version, f"{root}/{MEMORY_STATE_FILE}"
         )
-    beyond = beyond_capacity(managers.reservation, _capacity(machine))
+    reservation = dict(managers.reservation)
+    if not machine.memory_bytes:  # unknown: no machine has none
+        reservation.pop("memory", None)
+    beyond = beyond_capacity(reservation, _capacity(machine))
     if beyond:
         name, text = beyond
         finding = configuration.places.finding(

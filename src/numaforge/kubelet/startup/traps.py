@@ -13,6 +13,7 @@ from typing import Any
 from numaforge.cpulist import format_cpulist
 from numaforge.findings import Finding
 from numaforge.kubelet.admission.hint_work import MEMORY_MANAGER, Policies, hint_work
+from numaforge.kubelet.admission.machine import cores_seen, whole_cores
 from numaforge.kubelet.config.decode import field_path
 from numaforge.kubelet.config.defaults import EVICTION_HARD
 from numaforge.kubelet.config.loading import Configuration
@@ -243,8 +244,9 @@ def _uneven_threads(
 ) -> _Findings:
     # kubernetes/kubernetes#124066 and #140495: CPUs per core is rounded down, so a half-reserved core looks
     # free.
-    sizes = {len(core.cpus) for core in topology.cores if core.cpus}
-    at_risk = _in_part(topology.cores, cpu.reserved)
+    seen = cores_seen(topology)
+    sizes = {len(core.cpus) for core in seen}
+    at_risk = _in_part(seen, cpu.reserved)
     if len(sizes) < 2 or not at_risk:
         return
     handed_out = frozenset[int]().union(*(core.cpus & cpu.reserved for core in at_risk))
@@ -260,7 +262,7 @@ def _uneven_threads(
 def _partial_cores(
     configuration: Configuration, topology: NodeTopology, cpu: CpuManagerSetup, path: str
 ) -> _Findings:
-    partial = _in_part(topology.cores, cpu.reserved)
+    partial = _in_part(whole_cores(topology), cpu.reserved)
     if not partial:
         return
     siblings = frozenset[int]().union(*(core.cpus - cpu.reserved for core in partial))
@@ -323,9 +325,10 @@ def _single_numa_node(
     reserved = cpu.reserved if cpu else frozenset()
     cpus = max(len(node.cpus - reserved) for node in nodes)
     largest = f"{cpus} exclusive CPUs"
-    if topology.gpus:
-        gpus = max(sum(gpu.numa_node == node.id for gpu in topology.gpus) for node in topology.numa_nodes)
-        largest += f" or {gpus} of the {len(topology.gpus)} GPUs"
+    near = [gpu.numa_node for gpu in topology.gpus]
+    gpus = near.count(None) + max(near.count(node.id) for node in topology.numa_nodes)
+    if gpus < len(near):  # a GPU whose node is not known gives no hint, and is no reason to refuse
+        largest += f" or {gpus} of the {len(near)} GPUs"
     scope = configuration.settings["topologyManagerScope"]
     yield configuration.places.finding(
         "NF510",

@@ -6,11 +6,10 @@ Source: k8s.io/utils/cpuset. numaforge.cpulist is the notation for everything el
 
 from __future__ import annotations
 
-import re
+from numaforge.kubelet.values.numbers import NumberError, parse_int
 
-from numaforge.kubelet.values.gotext import quoted
-
-_INTEGER = re.compile(r"[+-]?[0-9]+")
+# The kernel's largest NR_CPUS is 8192; the kubelet fills its memory with a range such as 0-99999999999.
+_MOST_CPUS = 1 << 20
 
 
 class CpuSetError(ValueError):
@@ -28,15 +27,15 @@ def parse_cpuset(text: str) -> frozenset[int]:
         end = atoi(last) if dash else start
         if start > end:
             raise CpuSetError(f'invalid range "{part}" ({start} > {end})')
+        if end - start >= _MOST_CPUS:
+            raise CpuSetError(f'range "{part}" has more than {_MOST_CPUS} CPUs')
         cpus.update(range(start, end + 1))
     return frozenset(cpus)
 
 
 def atoi(text: str) -> int:
     """Read an integer as strconv.Atoi does. Raises CpuSetError with its text."""
-    if not _INTEGER.fullmatch(text):
-        raise CpuSetError(f"strconv.Atoi: parsing {quoted(text)}: invalid syntax")
-    value = int(text)
-    if abs(value) > 2**63 - 1:
-        raise CpuSetError(f"strconv.Atoi: parsing {quoted(text)}: value out of range")
-    return value
+    try:
+        return parse_int(text, base=10, function="Atoi")
+    except NumberError as error:
+        raise CpuSetError(str(error)) from error

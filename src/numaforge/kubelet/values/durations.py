@@ -19,9 +19,10 @@ _UNITS = {
     "m": 60 * 10**9,
     "h": 3600 * 10**9,
 }
-_PART = re.compile(r"(?P<number>[0-9]+\.?[0-9]*|\.[0-9]+)(?P<unit>[^0-9.]*)")
+_PART = re.compile(r"(?=\.?[0-9])(?P<whole>[0-9]*)(?:\.(?P<fraction>[0-9]*))?(?P<unit>[^0-9.]*)")
 _ESCAPED = re.compile(r'["\\]')
 _LARGEST = 2**63 - 1
+_MOST_DIGITS = 19
 
 
 class DurationError(ValueError):
@@ -55,32 +56,53 @@ class Duration:
 
 
 def parse_duration(text: str) -> Duration:
-    """Read a duration. Raises DurationError with Go's text."""
+    """Read a duration, each part of it cut to whole nanoseconds. Raises DurationError with Go's text."""
     rest = text[1:] if text.startswith(("-", "+")) else text
     if rest == "0":
         return Duration(0)
+    invalid = f"time: invalid duration {quoted_in_bytes(text)}"
     if not rest:
-        raise DurationError(f"time: invalid duration {quoted_in_bytes(text)}")
-    total = Fraction(0)
+        raise DurationError(invalid)
+    total = 0
     while rest:
         match = _PART.match(rest)
-        if not match:
-            raise DurationError(f"time: invalid duration {quoted_in_bytes(text)}")
-        unit, number = match["unit"], match["number"]
-        if int(number.partition(".")[0] or "0") > _LARGEST + 1:
-            raise DurationError(f"time: invalid duration {quoted_in_bytes(text)}")
-        if not unit:
-            raise DurationError(f"time: missing unit in duration {quoted_in_bytes(text)}")
-        if unit not in _UNITS:
-            raise DurationError(
-                f"time: unknown unit {quoted_in_bytes(unit)} in duration {quoted_in_bytes(text)}"
-            )
-        total += Fraction(number.rstrip(".") or "0") * _UNITS[unit]
+        if not match or _is_beyond(match["whole"]):
+            raise DurationError(invalid)
+        unit = _unit(match["unit"], text)
+        part = int(match["whole"] or "0") * unit
+        total += part + _nanoseconds(match["fraction"] or "", unit)
+        if max(part, total) > _LARGEST + 1:
+            raise DurationError(invalid)
         rest = rest[match.end() :]
-    nanoseconds = int(total)
-    if nanoseconds > _LARGEST:
-        raise DurationError(f"time: invalid duration {quoted_in_bytes(text)}")
-    return Duration(-nanoseconds if text.startswith("-") else nanoseconds)
+    if text.startswith("-"):
+        return Duration(-total)
+    if total > _LARGEST:
+        raise DurationError(invalid)
+    return Duration(total)
+
+
+def _unit(name: str, text: str) -> int:
+    if not name:
+        raise DurationError(f"time: missing unit in duration {quoted_in_bytes(text)}")
+    if name not in _UNITS:
+        raise DurationError(f"time: unknown unit {quoted_in_bytes(name)} in duration {quoted_in_bytes(text)}")
+    return _UNITS[name]
+
+
+def _is_beyond(digits: str) -> bool:
+    significant = digits.lstrip("0")
+    return len(significant) > _MOST_DIGITS or int(significant or "0") > _LARGEST + 1
+
+
+def _nanoseconds(fraction: str, unit: int) -> int:
+    """Return a fraction of a unit as Go computes it: digits as far as an int64 holds them, times a float."""
+    value, scale = 0, 1.0
+    for digit in fraction:
+        following = value * 10 + int(digit)
+        if value > _LARGEST // 10 or following > _LARGEST + 1:
+            break
+        value, scale = following, scale * 10
+    return int(float(value) * (float(unit) / scale))
 
 
 def quoted_in_bytes(text: str) -> str:

@@ -7,15 +7,30 @@ checkpoints with. Types are written as Go writes them: `*int32`, `map[string]str
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
 
 from numaforge.kubelet.values.gotext import quoted
+from numaforge.kubelet.values.numbers import NumberError, parse_int
 
 _INTEGER_BITS = {"int32": 31, "int64": 63, "int": 63, "uint32": 32, "uint64": 64}
 _DIGITS = "0123456789"
+_HEXADECIMAL = f"{_DIGITS}abcdefABCDEF"
+_ESCAPES = {**dict(zip("bfnrt", "\b\f\n\r\t", strict=True)), **{each: each for each in '"\\/'}}
+_LITERALS = {"true": True, "false": False, "null": None}
+_PLAIN_TEXT = re.compile(r'[^"\\\x00-\x1f]*')
+_PAIR = re.compile(r"[\ud800-\udbff][\udc00-\udfff]")
+_LONE_SURROGATE = re.compile(r"[\ud800-\udfff]")
+_LARGEST_PLAIN_NUMBER = 1e21
+_MOST_OVERWRITTEN = 100
+_DEEPEST = 10_000
+# No type holds as many digits; Python reads 4300 at most, and takes long for more.
+_LONGEST_INTEGER = 1000
+# No setting lies deeper; the paths of all levels would cost the square of the depth.
+_DEEPEST_LINE = 12
 
 Path = tuple[str | int, ...]
 
@@ -50,19 +65,37 @@ class Decoded:
     unknown: tuple[Path, ...]
 
 
-def decode(data: Any, go_type: str, types: Types, *, as_written: bool = False) -> Decoded:
-    """Decode data (as json.loads returns it) into a Go type.
+def decode(
+    data: Any, go_type: str, types: Types, *, as_written: bool = False, in_any_case: bool = False
+) -> Decoded:
+    """Decode data (as `parse_json` returns it) into a Go type.
 
     Unknown fields are dropped and reported; null leaves a value unset. Raises GoJsonError for the first
     value of a wrong type, in the order of the keys' names: Kubernetes turns YAML into JSON with sorted keys
-    before decoding. With `as_written` it is the order of the text, and fields are known in any case, as
-    encoding/json itself reads.
+    before decoding. With `as_written` it is the order of the text; `in_any_case` knows fields as
+    encoding/json itself does.
     """
-    decoder = _Decoder(types, as_written=as_written)
+    decoder = _Decoder(types, as_written=as_written, in_any_case=in_any_case)
     value = decoder.value(data, go_type, ())
     if decoder.error is not None:
         raise decoder.error
     return Decoded(value, tuple(decoder.unknown))
+
+
+def decode_json(json: Json, go_type: str, types: Types, *, in_any_case: bool = False) -> Decoded:
+    """Decode JSON in the order in which it is written.
+
+    Also what later keys of the same name overwrite is read. Raises GoJsonError for the first value of a wrong
+    type.
+    """
+    for path, value in json.overwritten[:_MOST_OVERWRITTEN]:
+        holder = json.data
+        for step in path[:-1]:
+            holder = holder[step]
+        kept, holder[path[-1]] = holder[path[-1]], value
+        decode(json.data, go_type, types, as_written=True, in_any_case=in_any_case)
+        holder[path[-1]] = kept
+    return decode(json.data, go_type, types, as_written=True, in_any_case=in_any_case)
 
 
 def kind_of(value: Any) -> str:
@@ -79,9 +112,10 @@ def kind_of(value: Any) -> str:
 class _Decoder:
     """One decoding; a type mismatch is kept and decoding goes on, a parser's error ends it, as in Go."""
 
-    def __init__(self, types: Types, *, as_written: bool) -> None:
+    def __init__(self, types: Types, *, as_written: bool, in_any_case: bool) -> None:
         self.types = types
         self.as_written = as_written
+        self.in_any_case = in_any_case
         self.unknown: list[Path] = []
         self.error: GoJsonError | None = None
         self._struct = ""
@@ -133,7 +167,7 @@ class _Decoder:
         return data if self.as_written else sorted(data)
 
     def _field(self, written: str, fields: Mapping[str, str]) -> str | None:
-        if written in fields or not self.as_written:
+        if written in fields or not self.in_any_case:
             return written if written in fields else None
         return next((name for name in fields if name.lower() == written.lower()), None)
 
@@ -158,9 +192,10 @@ class _Decoder:
     def _map_key(self, name: str, key: str, path: Path) -> Any:
         if key not in _INTEGER_BITS:
             return name
-        if name.lstrip("-").isdigit():
-            return int(name)
-        return self._mismatch(f"number {name}", key, path)
+        try:
+            return parse_int(name, 10, _INTEGER_BITS[key] + 1)
+        except NumberError:
+            return self._mismatch(f"number {name}", key, path)
 
     def _scalar(self, data: Any, go_type: str, plain: str, path: Path) -> Any:
         kind = kind_of(data)
@@ -199,31 +234,91 @@ class _Decoder:
 
 
 def format_number(value: float) -> str:
-    """Return a number as Go's json.Marshal writes it: no exponent where the digits are few."""
+    """Return a number as JSON has it, or as json.Marshal writes it: an exponent only for many digits."""
     if isinstance(value, int):
         return str(value)
+    if isinstance(value, Literal):
+        return value.literal
     if value and not 1e-6 <= abs(value) < 1e21:
-        return repr(value)
+        return re.sub(r"e-0(?=[0-9]$)", "e-", repr(value).replace(".0e", "e"))
     return f"{Decimal(repr(value)):f}".removesuffix(".0")
 
 
-def syntax_error(text: str) -> str | None:
-    """Return the text with which Go's json.Unmarshal refuses malformed JSON, or None for well-formed JSON."""
-    scanner = _Scanner(text)
-    return scanner.document()
+@dataclass(frozen=True)
+class Json:
+    """JSON data in the order in which it is written, with the line of every key and item.
+
+    `duplicates` are the keys that appear twice (path, line), `overwritten` what stood under those of them
+    that are no map.
+    """
+
+    data: Any
+    lines: Mapping[Path, int]
+    duplicates: tuple[tuple[Path, int], ...]
+    overwritten: tuple[tuple[Path, Any], ...]
 
 
-class _Scanner:
-    """Walk JSON only to find where and how it stops being JSON (encoding/json scanner.go)."""
+class Literal(float):
+    """A number that is not written as an integer, with its digits: Go refuses `110.0` for one."""
+
+    literal: str
+
+    def __new__(cls, literal: str) -> Literal:
+        """Read a number."""
+        number = super().__new__(cls, literal)
+        number.literal = literal
+        return number
+
+
+def plain_number(value: float) -> float:
+    """Return a number as Go's float64 has it, an integer where it is written as one. Raises OverflowError."""
+    number = float(value)
+    return (
+        int(Decimal(repr(number))) if number.is_integer() and abs(number) < _LARGEST_PLAIN_NUMBER else number
+    )
+
+
+def parse_json(text: str) -> Json:
+    """Read JSON as Go's json.Unmarshal does. Raises GoJsonError with its text for malformed JSON."""
+    parser = _Parser(text)
+    error = parser.document()
+    if error:
+        raise GoJsonError(error, ())
+    return Json(parser.root[0], parser.lines, tuple(parser.duplicates), tuple(parser.overwritten))
+
+
+@dataclass
+class _Open:
+    """An object or array whose end was not yet read; `key` is where its next value goes."""
+
+    values: Any
+    path: Path
+    key: str = ""
+    is_empty: bool = True
+    wants_more: bool = False
+
+
+class _Parser:
+    """Read JSON, and find where and how it stops being JSON (encoding/json scanner.go)."""
 
     _END = "unexpected end of JSON input"
 
     def __init__(self, text: str) -> None:
         self.text = text
         self.at = 0
+        self.root: list[Any] = []
+        self.lines: dict[Path, int] = {}
+        self.duplicates: list[tuple[Path, int]] = []
+        self.overwritten: list[tuple[Path, Any]] = []
+        self._open: list[_Open] = []
+        self._read: Any = None
+        self._line, self._counted = 1, 0
 
     def document(self) -> str | None:
+        """Read everything, and return the error, if any."""
         error = self._value()
+        while not error and self._open:
+            error = self._step()
         if error:
             return error
         after = self._next()
@@ -238,10 +333,18 @@ class _Scanner:
         first = self._next()
         if first is None:
             return self._END
-        if first == "{":
-            return self._members()
-        if first == "[":
-            return self._items()
+        start = self.at
+        if first in "{[":
+            self.at += 1
+            values: Any = {} if first == "{" else []
+            self._open.append(_Open(values, self._put(values)))
+            return "exceeded max depth" if len(self._open) > _DEEPEST else None
+        error = self._scalar(first)
+        if not error:
+            self._put(self._read if first == '"' else _scalar_of(self.text[start : self.at]))
+        return error
+
+    def _scalar(self, first: str) -> str | None:
         if first == '"':
             return self._string()
         if first == "-" or first in _DIGITS:
@@ -251,45 +354,70 @@ class _Scanner:
                 return self._literal(word)
         return self._invalid(first, "looking for beginning of value")
 
-    def _members(self) -> str | None:
-        self.at += 1
-        if self._next() == "}":
-            self.at += 1
-            return None
-        while True:
-            first = self._next()
-            if first is None:
-                return self._END
-            if first != '"':
-                return self._invalid(first, "looking for beginning of object key string")
-            error = self._string() or self._expect(":", "after object key") or self._value()
-            if error:
-                return error
-            done, error = self._separator("}", "after object key:value pair")
-            if done or error:
-                return error
-
-    def _items(self) -> str | None:
-        self.at += 1
-        if self._next() == "]":
-            self.at += 1
-            return None
-        while True:
-            error = self._value()
-            if error:
-                return error
-            done, error = self._separator("]", "after array element")
-            if done or error:
-                return error
-
-    def _separator(self, end: str, context: str) -> tuple[bool, str | None]:
+    def _step(self) -> str | None:
+        """Read on in what was opened last: its end, or its next member."""
+        holder = self._open[-1]
+        is_object = isinstance(holder.values, dict)
         found = self._next()
         if found is None:
-            return True, self._END
-        self.at += 1
-        if found == end:
-            return True, None
-        return (False, None) if found == "," else (True, self._invalid(found, context))
+            return self._END
+        if found == ("}" if is_object else "]"):
+            if holder.wants_more:
+                return self._invalid(
+                    found, "looking for beginning of " + ("object key string" if is_object else "value")
+                )
+            self.at += 1
+            self._open.pop()
+            return None
+        if not holder.is_empty and not holder.wants_more:
+            if found != ",":
+                return self._invalid(
+                    found, f"after {'object key:value pair' if is_object else 'array element'}"
+                )
+            self.at += 1
+            holder.wants_more = True
+            return None
+        holder.is_empty = holder.wants_more = False
+        return self._member() if is_object else self._value()
+
+    def _member(self) -> str | None:
+        first = self._next()
+        if first != '"':
+            return self._invalid(first or "", "looking for beginning of object key string")
+        error = self._string()
+        self._open[-1].key = self._read
+        return error or self._expect(":", "after object key") or self._value()
+
+    def _put(self, value: Any) -> Path:
+        """Put a value where it belongs, and return its path."""
+        if not self._open:
+            self.root.append(value)
+            return ()
+        holder = self._open[-1]
+        is_list = isinstance(holder.values, list)
+        step = len(holder.values) if is_list else holder.key
+        path = (*holder.path, step) if len(holder.path) < _DEEPEST_LINE else holder.path
+        self.lines[path] = self._here()
+        if is_list:
+            holder.values.append(value)
+            return path
+        if holder.key in holder.values:
+            self.duplicates.append((path, self._here()))
+            before = holder.values.pop(holder.key)
+            if isinstance(before, dict) and isinstance(value, dict):
+                # Go decodes the second into what the first left.
+                value.update(before)
+            elif isinstance(before, str) and value is None:
+                value = before
+            elif len(holder.path) < _DEEPEST_LINE:
+                self.overwritten.append((path, before))
+        holder.values[holder.key] = value
+        return path
+
+    def _here(self) -> int:
+        self._line += self.text.count("\n", self._counted, self.at)
+        self._counted = self.at
+        return self._line
 
     def _expect(self, wanted: str, context: str) -> str | None:
         found = self._next()
@@ -301,16 +429,47 @@ class _Scanner:
         return None
 
     def _string(self) -> str | None:
+        """Read a text; half of a surrogate pair becomes the replacement character."""
         self.at += 1
-        while self.at < len(self.text):
+        parts = []
+        while True:
+            plain = _PLAIN_TEXT.match(self.text, self.at)
+            assert plain is not None  # noqa: S101
+            parts.append(plain[0])
+            self.at = plain.end()
+            if self.at >= len(self.text):
+                return self._END
             here = self.text[self.at]
             if here == '"':
                 self.at += 1
+                self._read = _LONE_SURROGATE.sub("\ufffd", _without_pairs("".join(parts)))
                 return None
-            if here < " ":
+            if here != "\\":
                 return self._invalid(here, "in string literal")
-            self.at += 2 if here == "\\" else 1
-        return self._END
+            error = self._escape(parts)
+            if error:
+                return error
+
+    def _escape(self, parts: list[str]) -> str | None:
+        self.at += 1
+        letter = self.text[self.at : self.at + 1]
+        self.at += 1
+        if not letter:
+            return self._invalid(" ", "in string escape code")
+        if letter in _ESCAPES:
+            parts.append(_ESCAPES[letter])
+            return None
+        if letter != "u":
+            return self._invalid(letter, "in string escape code")
+        for place in range(self.at, self.at + 4):
+            digit = self.text[place : place + 1]
+            if not digit:
+                return self._invalid(" ", "in \\u hexadecimal character escape")
+            if digit not in _HEXADECIMAL:
+                return self._invalid(digit, "in \\u hexadecimal character escape")
+        parts.append(chr(int(self.text[self.at : self.at + 4], 16)))
+        self.at += 4
+        return None
 
     def _number(self) -> str | None:
         self._skip("-")
@@ -328,10 +487,10 @@ class _Scanner:
         return None
 
     def _digits(self, context: str) -> str | None:
-        if self.at >= len(self.text):
-            return self._END
-        if self.text[self.at] not in _DIGITS:
-            return self._invalid(self.text[self.at], context)
+        # Where the text ends within a number or word, Go reads one blank more.
+        here = self.text[self.at : self.at + 1] or " "
+        if here not in _DIGITS:
+            return self._invalid(here, context)
         while self._skip(_DIGITS):
             pass
         return None
@@ -345,12 +504,9 @@ class _Scanner:
     def _literal(self, word: str) -> str | None:
         for index, letter in enumerate(word[1:], start=1):
             self.at += 1
-            if self.at >= len(self.text):
-                return self._END
-            if self.text[self.at] != letter:
-                return self._invalid(
-                    self.text[self.at], f"in literal {word} (expecting {_quoted(word[index])})"
-                )
+            here = self.text[self.at : self.at + 1] or " "
+            if here != letter:
+                return self._invalid(here, f"in literal {word} (expecting {_quoted(word[index])})")
         self.at += 1
         return None
 
@@ -362,3 +518,15 @@ def _quoted(character: str) -> str:
     # Go looks at bytes, and shows one beyond ASCII as the character of that number.
     special = {"'": r"'\''", '"': "'\"'"}
     return special.get(character, f"'{quoted(chr(character.encode()[0]))[1:-1]}'")
+
+
+def _scalar_of(written: str) -> Any:
+    if written in _LITERALS:
+        return _LITERALS[written]
+    is_integer = written.lstrip("-").isdigit() and len(written) < _LONGEST_INTEGER
+    return int(written) if is_integer else Literal(written)
+
+
+def _without_pairs(text: str) -> str:
+    """Return a text in which two halves of a surrogate pair are one character."""
+    return _PAIR.sub(lambda pair: pair[0].encode("utf-16", "surrogatepass").decode("utf-16"), text)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from decimal import Decimal
 
 _SHORT = {7: "\\a", 8: "\\b", 9: "\\t", 10: "\\n", 11: "\\v", 12: "\\f", 13: "\\r", 34: '\\"', 92: "\\\\"}
@@ -23,6 +24,15 @@ def shown_float(value: float) -> str:
         return f"{minus}{Decimal(repr(abs(value))):f}".removesuffix(".0")
     fraction = f".{shown[1:]}" if len(shown) > 1 else ""
     return f"{minus}{shown[0]}{fraction}e{power:+03d}"
+
+
+def shown_float32(value: float) -> str:
+    """Return a float32 as %v prints it, with as few digits as tell it from its neighbours."""
+    single = struct.pack("f", value)
+    shortest = next(
+        shown for digits in range(9) if struct.pack("f", float(shown := f"{value:.{digits}e}")) == single
+    )
+    return shown_float(float(shortest))
 
 
 def _escaped(character: str) -> str:

@@ -10,7 +10,6 @@ import re
 from collections.abc import Mapping
 from typing import Annotated, Any, Self
 
-import yaml
 from pydantic import BeforeValidator, ConfigDict, Field, model_validator
 from pydantic.alias_generators import to_camel
 
@@ -18,7 +17,7 @@ from numaforge.errors import PlanError
 from numaforge.kubelet.admission.gpu_resources import PREFIX, SHARED
 from numaforge.kubelet.admission.inventory import NOT_SHARED, Shared
 from numaforge.profile.section import Section, validated
-from numaforge.profile.strict_yaml import StrictLoader
+from numaforge.profile.strict_yaml import read_yaml
 
 MIG_STRATEGIES = ("none", "single", "mixed")
 LONGEST_NAME = 63
@@ -205,9 +204,8 @@ class Sharing(_CamelCase):
     @model_validator(mode="before")
     @classmethod
     def _said_or_left_out(cls, value: Any) -> Any:
-        return (
-            _having(value, timeSlicing="no resources specified") if "timeSlicing" in (value or ()) else value
-        )
+        sliced = isinstance(value, Mapping) and "timeSlicing" in value
+        return _having(value, timeSlicing="no resources specified") if sliced else value
 
     @property
     def taken(self) -> Shared:
@@ -266,10 +264,7 @@ def parse_device_plugin(text: str, place: str) -> DevicePluginConfig:
 
     Raises PlanError with every mistake.
     """
-    try:
-        document = yaml.load(text, Loader=StrictLoader)  # noqa: S506 - a SafeLoader
-    except (yaml.YAMLError, RecursionError, ValueError) as error:
-        raise PlanError(f"not valid YAML: {error}", where=place) from error
+    document = read_yaml(text, place, PlanError)
     if not isinstance(document, dict):
         raise PlanError(
             "not a configuration of the device plugin", where=place, remedy="begin with version: v1"

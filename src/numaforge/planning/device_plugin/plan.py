@@ -10,7 +10,7 @@ from numaforge.errors import PlanError
 from numaforge.findings import Severity
 from numaforge.kubelet.admission.device_manager import Inventory
 from numaforge.kubelet.admission.gpu_resources import GPU_RESOURCE
-from numaforge.kubelet.admission.inventory import Shared, counts_of, inventory_of
+from numaforge.kubelet.admission.inventory import Shared, counts_of, inventory_of, shared_tokens
 from numaforge.planning.device_plugin.advertised import advertised
 from numaforge.planning.device_plugin.checks import check_config, check_machine, sentence
 from numaforge.planning.device_plugin.config import DevicePluginConfig
@@ -21,7 +21,7 @@ from numaforge.planning.device_plugin.labels import (
     STRATEGY_LABEL,
 )
 from numaforge.planning.mig.devices import mig_device_names, nvml_gpus
-from numaforge.planning.mig.operator import operator_config
+from numaforge.planning.mig.operator import operator_config_name
 from numaforge.planning.mig.plan import as_planned, plan_mig
 from numaforge.planning.model import (
     Decision,
@@ -31,11 +31,12 @@ from numaforge.planning.model import (
     PredictedAllocatable,
     Reasoned,
 )
+from numaforge.planning.rdma.pools import plan_pools
 from numaforge.profile import NodeProfile
 from numaforge.profile.device_plugin import DevicePlugin
 from numaforge.topology.model import NodeTopology
 
-_REASONS = {
+REASONS = {
     CONFIG_LABEL: "the device plugin takes the configuration of this name",
     STRATEGY_LABEL: "GPU feature discovery says the same of the device plugin",
     OPERATOR_LABEL: "the GPU operator's MIG manager cuts the GPUs so",
@@ -51,7 +52,7 @@ def with_device_plugin(plan: NodePlan, topology: NodeTopology, profile: NodeProf
     """
     labels: dict[str, str | None] = {MIG_LABEL: plan.mig.label}
     if plan.mig.managed_by == "gpu-operator":
-        labels[OPERATOR_LABEL] = operator_config(plan, topology)
+        labels[OPERATOR_LABEL] = operator_config_name(plan, topology)
     machine = as_planned(topology, plan.mig)
     known = _countable(machine, plan.mig.strategy)
     if profile.device_plugin == DevicePlugin():
@@ -116,7 +117,11 @@ def planned_devices(topology: NodeTopology, profile: NodeProfile) -> Inventory:
     machine = as_planned(topology, mig)
     if profile.device_plugin != DevicePlugin():
         plan_device_plugin(profile, mig.strategy, machine)
-    return inventory_of(machine, mig.strategy, shared_by(profile))
+    pools = plan_pools(topology, profile).value
+    return {
+        **inventory_of(machine, mig.strategy, shared_by(profile)),
+        **shared_tokens({pool.resource: pool.tokens for pool in pools}),
+    }
 
 
 def _countable(machine: NodeTopology, strategy: str) -> bool:
@@ -158,7 +163,7 @@ def config_document(plan: DevicePluginPlan) -> dict[str, Any]:
 
 def _with_labels(plan: NodePlan, labels: Mapping[str, str | None]) -> NodePlan:
     wanted = {name: value for name, value in sorted(labels.items()) if value is not None}
-    decisions = (Decision(f"labels.{name}", value, _REASONS[name]) for name, value in wanted.items())
+    decisions = (Decision(f"labels.{name}", value, REASONS[name]) for name, value in wanted.items())
     return replace(plan, labels=wanted, decisions=(*plan.decisions, *decisions))
 
 

@@ -220,7 +220,9 @@ def _users(topology: NodeTopology, pids: Sequence[int], uuids: Collection[str | 
         for one in topology.device_holders or ()
         if one.present and one.device.partition("::")[0] in uuids
     }
-    return ", ".join([*words, *(f"pod {pod}" for pod in sorted(holders - named))]) or None
+    doubt = topology.holders_doubt
+    ended = f", which may have ended (the kubelet did not say: {doubt})" if doubt else ""
+    return ", ".join([*words, *(f"pod {pod}{ended}" for pod in sorted(holders - named))]) or None
 
 
 def _obstacles(topology: NodeTopology, plan: GpuMigPlan, allowed: _Allowed) -> Iterator[str]:

@@ -21,7 +21,7 @@ from numaforge.topology.vendors import NVIDIA
 Entry = dict[str, Any]
 
 
-def operator_config(plan: NodePlan, topology: NodeTopology) -> str:
+def operator_config_name(plan: NodePlan, topology: NodeTopology) -> str:
     """Return the name of the config that cuts a node's GPUs as planned.
 
     Raises PlanError for a geometry that mig-parted cannot say.

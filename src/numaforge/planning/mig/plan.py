@@ -42,7 +42,7 @@ def plan_mig(topology: NodeTopology, profile: NodeProfile) -> Reasoned[MigPlan]:
         tuple(_gpu(one) for one in waiting),
     )
     _refuse_for_plugin(topology, plan)
-    notices = (*_notices(machine, plan), *_waiting(waiting))
+    notices = (*_notices(machine, plan), *_waiting(waiting), *_dra_driver(topology, plan))
     return Reasoned(plan, tuple(_decisions(machine, plan, profile)), notices)
 
 
@@ -184,6 +184,16 @@ def _waiting(waiting: Sequence[GpuMigPlan]) -> Iterator[Notice]:
             "reboot-pending",
             f"the MIG mode of GPU {format_cpulist([one.index for one in waiting])} waits for a reboot of "
             "this virtual machine, and maintenance.reboot is never: they stay as they are",
+        )
+
+
+def _dra_driver(topology: NodeTopology, plan: MigPlan) -> Iterator[Notice]:
+    install = topology.nvidia_install
+    if install is not None and install.gpu_claims and plan.gpus and plan.managed_by != "dra-driver":
+        yield Notice(
+            "mig-dra-driver",
+            "NVIDIA's DRA driver for GPUs has been on this node: where its DynamicMIG is on, it cuts GPUs "
+            "itself, and a roll-out refuses this geometry (mig.managed_by: dra-driver leaves it to it)",
         )
 
 

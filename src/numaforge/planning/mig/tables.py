@@ -1,8 +1,9 @@
 """The facts of GPU models with MIG: what their families offer, and which models belong to a family.
 
 Sources: NVIDIA MIG User Guide, supported MIG profiles; `nvidia-smi mig -lgip` and `-lgipp` of real GPUs;
-config-default.yaml of mig-parted for PCI ids. Placements are in memory slices. The names of profiles follow
-from slices and memory.
+for PCI ids, sizes and sets of profiles also config-default.yaml of mig-parted, and g_nv_name_released.h and
+g_vgpu_chip_flags.h of NVIDIA's open kernel modules 595.45.04. Placements are in memory slices. The names of
+profiles follow from slices and memory.
 """
 
 from __future__ import annotations
@@ -101,8 +102,8 @@ MODELS = (
         "Ampere",
         "seven",
         40,
-        ("20b0", "20b1", "20f1", "20f6"),
-        ("A100-SXM4-40GB", "A100-PCIE-40GB", "A800-40GB"),
+        ("20b0", "20b1", "20bd", "20f1", "20f6"),
+        ("A100-SXM4-40GB", "A100-PCIE-40GB", "A800-SXM4-40GB", "A800-40GB"),
     ),
     ModelRow(
         "a100-80gb",
@@ -112,7 +113,9 @@ MODELS = (
         ("20b2", "20b5", "20f3", "20f5"),
         ("A100-SXM4-80GB", "A100-PCIE-80GB", "A800-80GB"),
     ),
+    ModelRow("pg506-96gb", "Ampere", "seven", 96, ("20b6",), ("PG506-232",), _FROM_FAMILY),
     ModelRow("a30-24gb", "Ampere", "a30", 24, ("20b7",), ("A30",)),
+    ModelRow("h100-64gb", "Hopper", "seven", 64, ("2337",), ("H100-SXM5-64GB",), _FROM_FAMILY),
     ModelRow(
         "h100-80gb",
         "Hopper",
@@ -122,12 +125,19 @@ MODELS = (
         ("H100-SXM5-80GB", "H100-PCIe-80GB", "H800-80GB"),
     ),
     ModelRow(
-        "h100-94gb", "Hopper", "seven", 94, ("2321", "233a"), ("H100 NVL", "H100-SXM5-94GB", "H800 NVL")
+        "h100-94gb",
+        "Hopper",
+        "seven",
+        94,
+        ("2321", "2339", "233a"),
+        ("H100 NVL", "H100-SXM5-94GB", "H800 NVL"),
     ),
     ModelRow(
         "h100-96gb", "Hopper", "seven", 96, ("2342", "233d", "2329"), ("GH200-96GB", "H100-96GB", "H20")
     ),
-    ModelRow("h200-141gb", "Hopper", "seven", 141, ("2335", "233b"), ("H200-SXM5", "H200 NVL")),
+    ModelRow(
+        "h200-141gb", "Hopper", "seven", 141, ("2335", "233b", "232c"), ("H200-SXM5", "H200 NVL", "H20-3e")
+    ),
     ModelRow("gh200-144gb", "Hopper", "seven", 144, ("2348",), ("GH200 144G HBM3e",)),
     ModelRow("b200-180gb", "Blackwell", "seven", 180, ("2901",), ("B200",)),
     ModelRow("gb200-186gb", "Blackwell", "seven", 186, ("2941",), ("GB200",), _FROM_FAMILY),
@@ -145,7 +155,7 @@ MODELS = (
             "RTX PRO 6000 Blackwell Workstation Edition",
             "RTX PRO 6000 Blackwell Max-Q Workstation Edition",
         ),
-        "PCI ids 2bb1 and 2bb4, and which media profiles exclude each other, are not confirmed",
+        "which media profiles exclude each other is not confirmed",
     ),
     # Their profiles differ by driver and VBIOS, and no list of their placements is public.
     ModelRow("rtx-pro-5000-48gb", "Blackwell", None, 48, (), ("RTX PRO 5000 Blackwell",)),

@@ -14,6 +14,8 @@ from numaforge.topology.model import Gpu
 NAMES = {
     "a100-40gb": "1g.5gb 1g.5gb+me 1g.10gb 2g.10gb 3g.20gb 4g.20gb 7g.40gb",
     "a100-80gb": "1g.10gb 1g.10gb+me 1g.20gb 2g.20gb 3g.40gb 4g.40gb 7g.80gb",
+    "pg506-96gb": "1g.12gb 1g.12gb+me 1g.24gb 2g.24gb 3g.48gb 4g.48gb 7g.96gb",
+    "h100-64gb": "1g.8gb 1g.8gb+me 1g.16gb 2g.16gb 3g.32gb 4g.32gb 7g.64gb",
     "a30-24gb": "1g.6gb 1g.6gb+me 2g.12gb 2g.12gb+me 4g.24gb",
     "h100-80gb": "1g.10gb 1g.10gb+me 1g.20gb 2g.20gb 3g.40gb 4g.40gb 7g.80gb",
     "h100-94gb": "1g.12gb 1g.12gb+me 1g.24gb 2g.24gb 3g.47gb 4g.47gb 7g.94gb",
@@ -62,6 +64,11 @@ def test_no_two_profiles_of_a_model_have_one_name_or_one_id(model):
         pytest.param(gpu("2342", 95.6, "NVIDIA GH200 480GB"), "h100-96gb", id="GH200 is no H200"),
         pytest.param(gpu("2941", 185.03), "gb200-186gb", id="one id with two sizes: 186"),
         pytest.param(gpu("2941", 188.4), "gb200-189gb", id="one id with two sizes: 189"),
+        pytest.param(gpu("20bd", 39.6), "a100-40gb", id="A800 SXM4"),
+        pytest.param(gpu("3182", 268.6), "b300-269gb", id="B300"),
+        pytest.param(gpu("31c2", 277.5), "gb300-278gb", id="GB300"),
+        pytest.param(gpu("232c", 140.4), "h200-141gb", id="H20 with HBM3e is cut as H200"),
+        pytest.param(gpu("2339", 93.6), "h100-94gb", id="H100 SXM5 with 94 GB"),
         pytest.param(gpu("2941"), "gb200-186gb", id="memory unknown: the first of the id"),
     ],
 )

@@ -27,6 +27,7 @@ from numaforge.topology.model import (
     MigProfileOffer,
     NodeTopology,
     NvidiaDriver,
+    NvidiaInstall,
 )
 from tests.fixtures.machines import dgx_h100, lab_node
 from tests.unit.planning.mig.oracle import allowed, fewest_destroyed
@@ -233,6 +234,12 @@ PODS = (DeviceHolder("MIG-0-0", "nvidia.com/mig-1g.10gb", "a/web", "main", prese
             id="a pod to which the kubelet has given it",
         ),
         pytest.param(
+            machine(cut("19@0"), device_holders=PODS, holders_doubt="the host has no python3"),
+            {"devices": {"7g": 1}},
+            f"{IN_USE} pod a/web, which may have ended (the kubelet did not say: the host has no python3)",
+            id="a pod that the kubelet's checkpoint names",
+        ),
+        pytest.param(
             machine(cut("9@0!")),
             {"devices": {"1c.3g.40gb": 3}},
             "what would have to go is in use: 3g.40gb at 0:4 by process 100",
@@ -258,6 +265,21 @@ PODS = (DeviceHolder("MIG-0-0", "nvidia.com/mig-1g.10gb", "a/web", "main", prese
 def test_what_is_in_use_is_not_taken_unless_a_drain_may(found, entry, said):
     assert said in refusal(found, wish(entry, strategy="none"))
     assert plan_mig(found, wish(entry, strategy="none", in_use="drain")).value.gpus
+
+
+@pytest.mark.parametrize(
+    ("claims", "mig", "told"),
+    [
+        pytest.param(True, {}, True, id="it has registered"),
+        pytest.param(True, {"managed_by": "dra-driver"}, False, id="it is left to cut them"),
+        pytest.param(False, {}, False, id="it has never been there"),
+        pytest.param(None, {}, False, id="not looked for"),
+    ],
+)
+def test_the_dra_driver_for_gpus_is_told_of(claims, mig, told):
+    found = machine(gpu(), nvidia_install=NvidiaInstall(gpu_claims=claims))
+    notices = plan_mig(found, wish({"mode": "enabled"}, **mig)).notices
+    assert ("mig-dra-driver" in [notice.id for notice in notices]) is told
 
 
 def test_a_pod_that_is_gone_holds_nothing():

@@ -60,11 +60,12 @@ def _log_modules(modules: list[Mapping[str, Any]], log_format: str) -> Refusals:
 def _log_options(config: CompleteConfig, options: Mapping[str, Any]) -> Refusals:
     if config.gate("LoggingAlphaOptions"):
         return
-    # splitStream is not seen here: registering its flag puts the file's value back to false.
     for kind in ("text", "json"):
         routing = options.get(kind) or {}
         forbidden = "Forbidden: Feature LoggingAlphaOptions is disabled"
-        if Quantity.parse(routing.get("infoBufferSize", "0")).amount:
+        if routing.get("splitStream"):
+            yield _field_error(f"options.{kind}.splitStream", forbidden)
+        if Quantity.parse(routing.get("infoBufferSize", "0")).ceiling():
             yield _field_error(f"options.{kind}.infoBufferSize", forbidden)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from urllib.parse import urlsplit
 
 from numaforge.kubelet.startup.validation.refusals import CompleteConfig, InvalidSetting, Refusals, invalid
 from numaforge.kubelet.values.gotext import quoted
@@ -45,7 +44,7 @@ def tracing(config: CompleteConfig) -> Refusals:
 def _tracing_endpoint(endpoint: str) -> Refusals:
     url = endpoint if "//" in endpoint else f"dns://{endpoint}"
     complaint = _url_error(url)
-    scheme = "" if complaint else urlsplit(url).scheme
+    scheme = url.partition(":")[0].lower()
     if not complaint and scheme not in ("dns", "unix", "unix-abstract"):
         complaint = (
             f"unsupported scheme: {scheme}.  Options are none, dns, unix, or unix-abstract.  "
@@ -77,6 +76,11 @@ def _url_error(url: str) -> str | None:
 
 
 def _host_error(host: str) -> str | None:
+    bracket = host.rfind("[")
+    if bracket > 0:
+        return "invalid IP-literal"
+    if bracket == 0 and "]" not in host:
+        return "missing ']' in host"
     colon = host.find(":", host.rfind("]")) if host.startswith("[") else host.rfind(":")
     port = host[colon:] if colon >= 0 else ""
     if not re.fullmatch(r"(:[0-9]*)?", port):

@@ -7,23 +7,68 @@ from collections.abc import Sequence
 from numaforge.node.bundle import FileChange, FileContent, changes, checksum, encoded
 from numaforge.node.part import Found, Goal, Look, Part, lines
 from numaforge.node.parts.hugepages import change_with_kubelet
+from numaforge.node.parts.system import SLICES
 from numaforge.planning.files import (
+    CRIO_PATH,
+    INTERRUPTS_PATH,
+    INTERRUPTS_RULES_PATH,
+    INTERRUPTS_SCRIPT_PATH,
+    INTERRUPTS_UNIT_PATH,
+    IRQBALANCE_OFF_PATH,
     MIG_LIBRARY_PATH,
     MIG_UNIT_PATH,
     MIG_WORKER_PATH,
+    MODPROBE_PATH,
+    MODULES_LOAD_PATH,
+    NCCL_CONF_PATH,
+    NICS_PATH,
+    NICS_SCRIPT_PATH,
+    NICS_UNIT_PATH,
+    PAM_LIMITS_PATH,
+    RDMA_GATE_SCRIPT_PATH,
+    RDMA_GATE_UNIT_PATH,
+    SWAP_PATH,
     SYSCTL_PATH,
     TUNING_TMPFILES_PATH,
     TUNING_UNIT_PATH,
+    UPGRADES_PATH,
+    handed_back_paths,
+    limits_path,
+    memlock_path,
     memory_state_paths,
+    no_swap_path,
+    slice_path,
 )
-from numaforge.render import hugepage_files, kubelet_files, role_files
+from numaforge.planning.rdma.nccl_conf import is_admins
+from numaforge.planning.runtime import may_be_limited
+from numaforge.render import hugepage_files, kubelet_files, library_files, role_files
 from numaforge.shell import line
+from numaforge.topology.userland import SWAP_SERVICES
 
 NAME = "files"
 _PATHS = {
     "tuning": (SYSCTL_PATH, TUNING_TMPFILES_PATH, TUNING_UNIT_PATH),
+    "interrupts": (
+        INTERRUPTS_PATH,
+        INTERRUPTS_SCRIPT_PATH,
+        INTERRUPTS_UNIT_PATH,
+        INTERRUPTS_RULES_PATH,
+        IRQBALANCE_OFF_PATH,
+    ),
+    "system": tuple(slice_path(name) for name in SLICES),
+    "modules": (MODULES_LOAD_PATH, MODPROBE_PATH),
     "mig": (MIG_LIBRARY_PATH, MIG_WORKER_PATH, MIG_UNIT_PATH),
+    "host": (
+        PAM_LIMITS_PATH,
+        UPGRADES_PATH,
+        CRIO_PATH,
+        SWAP_PATH,
+        *(no_swap_path(f"{name}.service") for name in SWAP_SERVICES),
+    ),
+    "rdma": (NICS_PATH, NICS_SCRIPT_PATH, NICS_UNIT_PATH, RDMA_GATE_SCRIPT_PATH, RDMA_GATE_UNIT_PATH),
 }
+_OF_UNITS = {"host": limits_path, "rdma": memlock_path}
+"""The drop-in that a role has for each unit from which pods inherit."""
 
 
 def look(goal: Goal) -> Look:
@@ -43,6 +88,8 @@ def need(goal: Goal, found: Found, below: Sequence[Part]) -> Part | None:  # noq
     """Return what has to be written and removed."""
     kubelet = goal.plan.kubelet
     files, absent = _files(goal, found.text(kubelet.config_file) if kubelet else None)
+    if is_admins(found.text(NCCL_CONF_PATH)):
+        absent = [path for path in absent if path != NCCL_CONF_PATH]
     changed = changes(files, absent, found.files)
     beside = "kubelet" in goal.roles and "hugepages" not in goal.roles
     if changed and beside and not change_with_kubelet(goal, found):
@@ -74,11 +121,17 @@ def part(changed: Sequence[FileChange]) -> Part:
 def _files(goal: Goal, config_text: str | None) -> tuple[list[FileContent], list[str]]:
     """Return the files of the roles that were called, and the paths that must not exist."""
     files, absent = role_files(goal.plan, "topology"), list[str]()
+    units = may_be_limited(goal.machine.kubelet)
     for role, paths in _PATHS.items():
         if role in goal.roles:
             ours = role_files(goal.plan, role)
             files += ours
-            absent += [path for path in paths if path not in [file.path for file in ours]]
+            may_be = [*paths, *(map(_OF_UNITS[role], units) if role in _OF_UNITS else ())]
+            absent += [path for path in may_be if path not in [file.path for file in ours]]
+    if "rdma" in goal.roles:
+        told, gone = library_files(goal.plan)
+        files += [file for file in told if file.path not in [one.path for one in files]]
+        absent += gone
     if {"hugepages", "kubelet"} & goal.roles:
         pools, gone = hugepage_files(goal.plan)
         files += pools
@@ -87,5 +140,6 @@ def _files(goal: Goal, config_text: str | None) -> tuple[list[FileContent], list
         ours = kubelet_files(goal.plan, config_text)
         files += ours
         written = [file.path for file in ours]
-        absent += [path for path in memory_state_paths(goal.plan.kubelet) if path not in written]
+        may_go = (*memory_state_paths(goal.plan.kubelet), *handed_back_paths(goal.plan.kubelet))
+        absent += [path for path in may_go if path not in written]
     return files, absent

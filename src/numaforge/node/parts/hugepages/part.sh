@@ -20,9 +20,11 @@ lacking() { # PATH PAGES: say what is amiss
     if [ "$got" = "$2" ]; then return; fi
     pool=${1%/nr_hugepages}
     node=${pool%/hugepages/*}
+    place=${node##*/}
+    if [ ! -e "$node/meminfo" ]; then node=/proc place="the machine"; fi
     memory=$(sed -n 's/.*MemFree: *//p' "$node/meminfo")
     echo "$1: wanted $2, got $got ($(pages "$pool/free_hugepages") of them free)," \
-        "$memory of memory free on ${node##*/}"
+        "$memory of memory free on $place"
 }
 set_pools() { # FILE; sets `short` to what is amiss. What shrinks comes first: its memory may serve others
     pools_each "$1" shrink

@@ -10,6 +10,7 @@ from numaforge.node.part import Found, Goal, Look, Part, lines
 NAME = "kernel_cmdline"
 RECORD = "/etc/numaforge/kernel-cmdline"
 DROP_IN = "/etc/default/grub.d/90-numaforge.cfg"
+_WRITTEN = ("grub", "grubby")  # the boot loaders that part.sh writes
 _WRITE_SECONDS = 120  # update-grub asks about every disk
 
 
@@ -30,12 +31,31 @@ def need(goal: Goal, found: Found, below: Sequence[Part]) -> Part | None:  # noq
     if not (missing or removed) or goal.plan.kernel.reboot != "allowed":
         return None
     loader = found.answers(NAME).get("loader", "none")
-    if loader == "none":
-        raise HostError(
-            "neither update-grub nor grubby is there to change the kernel's command line",
-            remedy="set the parameters in the boot loader by other means, and leave kernel.cmdline out",
-        )
+    if loader not in _WRITTEN:
+        raise _unsupported(loader, missing)
     return part(planned, missing, removed, loader)
+
+
+def _unsupported(loader: str, missing: Sequence[str]) -> HostError:
+    """Return the refusal; what the kernel has is no difference, so parameters set by hand end it."""
+    wish = " ".join(missing)
+    message, remedy = {
+        "kernelstub": (
+            "kernelstub keeps the kernel's command line here, and numaforge does not write through it",
+            f"run `kernelstub --add-options '{wish}'`, reboot, and run again",
+        ),
+        "systemd-boot": (
+            "systemd-boot starts this node, and numaforge writes the kernel's command line for GRUB only",
+            f"add {wish} to /etc/kernel/cmdline, run `kernel-install add-all`, reboot, and run again",
+        ),
+    }.get(
+        loader,
+        (
+            "neither update-grub nor grubby is there to change the kernel's command line",
+            "set the parameters in the boot loader by other means, or leave them out of the profile",
+        ),
+    )
+    return HostError(message, where=f"kernel.cmdline: {wish}", remedy=remedy)
 
 
 def pending(goal: Goal, found: Found) -> str | None:
@@ -57,13 +77,18 @@ def part(planned: Sequence[str], missing: Sequence[str], removed: Sequence[str],
     return Part(
         NAME,
         moves=tuple(moves),
-        data={"planned": lines(*planned), "removed": lines(*removed)},
+        data={"planned": lines(*planned), "removed": lines(*removed), "restored": lines(*_restored(removed))},
         settings={"CMDLINE_RECORD": RECORD, "CMDLINE_DROP_IN": DROP_IN, "CMDLINE_LOADER": loader},
         drains=True,
         reboots=True,
         apply_seconds=_WRITE_SECONDS,
         undo_seconds=_WRITE_SECONDS,
     )
+
+
+def _restored(removed: Sequence[str]) -> list[str]:
+    """Return the host's own options of `pci=` that a parameter of ours said again: see planning.kernel."""
+    return [rest for each in removed if (rest := each.rpartition(",config_acs=")[0])]
 
 
 def _concerned(goal: Goal) -> bool:

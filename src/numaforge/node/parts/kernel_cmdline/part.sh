@@ -1,6 +1,7 @@
 # shellcheck shell=sh
 # Parameters of the kernel's command line. `planned` has one a line, `removed` those that an earlier plan has
-# added and this one has not. CMDLINE_RECORD (which parameters are ours) and CMDLINE_DROP_IN are settings.
+# added and this one has not, `restored` what grubby has to put back of these. CMDLINE_RECORD (which parameters are
+# ours) and CMDLINE_DROP_IN are settings.
 # Debian and Ubuntu read drop-ins of /etc/default/grub.d, RHEL and its kin have grubby.
 
 kernel_cmdline_files() { # what changes on a disk, and is put back from a copy
@@ -34,13 +35,18 @@ kernel_cmdline_by_grub() {
     {
         echo "# Written by numaforge."
         # shellcheck disable=SC2016 # GRUB's shell expands it; no parameter holds a quote, a dollar or a backslash
-        printf 'GRUB_CMDLINE_LINUX_DEFAULT="$GRUB_CMDLINE_LINUX_DEFAULT %s"\n' "$(paste -s -d ' ' "$PART/planned")"
+        printf 'GRUB_CMDLINE_LINUX_DEFAULT="$GRUB_CMDLINE_LINUX_DEFAULT %s"\n' \
+            "$(kernel_cmdline_quoted "$PART/planned" | sed 's/"/\\"/g')"
     } | kernel_cmdline_write "$CMDLINE_DROP_IN" && update-grub
+}
+kernel_cmdline_quoted() { # FILE: in one line; GRUB ends a command at a bare ";", and takes the quotes away
+    sed 's/=\(.*;.*\)/="\1"/' "$1" | paste -s -d ' ' -
 }
 kernel_cmdline_by_grubby() {
     set -- --update-kernel=ALL
-    if [ -s "$PART/removed" ]; then set -- "$@" "--remove-args=$(paste -s -d ' ' "$PART/removed")"; fi
-    if [ -s "$PART/planned" ]; then set -- "$@" "--args=$(paste -s -d ' ' "$PART/planned")"; fi
+    if [ -s "$PART/removed" ]; then set -- "$@" "--remove-args=$(kernel_cmdline_quoted "$PART/removed")"; fi
+    cat "$PART/planned" "$PART/restored" > "$PART/args"
+    if [ -s "$PART/args" ]; then set -- "$@" "--args=$(kernel_cmdline_quoted "$PART/args")"; fi
     grubby "$@"
 }
 kernel_cmdline_prove() { # NEW|OLD

@@ -17,7 +17,8 @@ from numaforge.kubelet.startup.check import DROP_IN_DIR
 from numaforge.kubelet.startup.check import check as check_startup
 from numaforge.node.bundle import FileContent
 from numaforge.planning.model import KubeletPlan, NodePlan
-from numaforge.topology.model import HugepagePool, KubeletInstall, NodeTopology, NumaNode
+from numaforge.planning.offline import as_planned
+from numaforge.topology.model import HugepagePool, KubeletInstall, NodeTopology
 
 # The findings that say a state file cannot be restored under an otherwise good configuration.
 _UNREADABLE = {"NF301": CPU_STATE_FILE, "NF302": MEMORY_STATE_FILE}
@@ -70,6 +71,8 @@ def effect(
     texts = {file.path: file.text for file in wanted}
     new_main = texts.get(kubelet.config_file, config_text)
     new_drop_ins = {**drop_ins, **{path: text for path, text in texts.items() if path == kubelet.drop_in}}
+    if kubelet.delivery == "none":
+        new_drop_ins.pop(kubelet.drop_in or "", None)
     new_flags = _flags_after(install, kubelet)
     new_machine = _as_planned(machine, plan)
     pools_change = hugepage_totals(machine) != hugepage_totals(new_machine)
@@ -127,16 +130,16 @@ def _said(config: Mapping[str, Any], name: str) -> Any:
 def with_pools(machine: NodeTopology, pages: Mapping[str, int]) -> NodeTopology:
     """Return the machine with other `pages` in its pools, by `nr_hugepages` path."""
 
-    def pools(node: NumaNode) -> dict[str, HugepagePool]:
+    def pools(place: int | None, there: Mapping[str, HugepagePool]) -> dict[str, HugepagePool]:
         return {
             size: HugepagePool(count, count)
-            if (count := pages.get(pool_pages(node.id, size))) is not None
+            if (count := pages.get(pool_pages(place, size))) is not None
             else pool
-            for size, pool in node.hugepages.items()
+            for size, pool in there.items()
         }
 
-    nodes = tuple(replace(node, hugepages=pools(node)) for node in machine.numa_nodes)
-    return replace(machine, numa_nodes=nodes)
+    nodes = tuple(replace(node, hugepages=pools(node.id, node.hugepages)) for node in machine.numa_nodes)
+    return replace(machine, numa_nodes=nodes, hugepages=pools(None, machine.hugepages))
 
 
 def _kubelet(plan: NodePlan) -> KubeletPlan:
@@ -181,6 +184,7 @@ def _flags_after(install: KubeletInstall, kubelet: KubeletPlan) -> tuple[str, ..
 
 
 def _as_planned(machine: NodeTopology, plan: NodePlan) -> NodeTopology:
-    """Return the machine as it is when the kubelet starts: pools filled, swap off."""
-    filled = with_pools(machine, hugepage_counts(plan))
+    """Return the machine as it is when the kubelet starts: CPUs offline, pools filled, swap off."""
+    switched = as_planned(machine, plan.tuning.offline)
+    filled = with_pools(switched, hugepage_counts(plan))
     return replace(filled, swap_bytes=0) if plan.tuning.swap_off else filled

@@ -13,7 +13,7 @@ from typing import Any
 from numaforge.errors import HostError
 from numaforge.node.part import Found, Goal, Look, Part
 from numaforge.node.parts.hugepages import change_with_kubelet
-from numaforge.planning.files import MIG_UNIT_PATH
+from numaforge.planning.files import MIG_UNIT_PATH, boot_link
 from numaforge.planning.mig.models import mode_needs_boot
 from numaforge.planning.model import MigGpu
 from numaforge.resources import mig_worker
@@ -22,7 +22,7 @@ from numaforge.topology.model import Gpu, GpuInstance
 
 NAME = "mig"
 UNIT = PurePosixPath(MIG_UNIT_PATH).name
-BOOT_LINK = f"/etc/systemd/system/multi-user.target.wants/{UNIT}"
+BOOT_LINK = boot_link(MIG_UNIT_PATH)
 OLDEST_PYTHON = (3, 9)
 _ONCE_SECONDS = 360  # two commands that take their time (a unit that stops, a reset), and the driver back
 _GPU_SECONDS = 30

@@ -10,28 +10,20 @@ mig_worker() { # VERB; sets `why` to what it says
     why=$(tail -n 3 "$PART/said" | paste -s -d ' ' -)
     return 1
 }
-mig_keep() {
-    readlink "$MIG_BOOT_LINK" > "$PART/link" || : > "$PART/link"
+mig_worker_keep() {
     mig_worker keep && return
     printf '%s\n' "$why" >&2
     return 1
 }
-# Not with `systemctl enable`, which reloads all units: see kernel_values_link.
-mig_link() { # TARGET, or nothing for no link
-    if [ -n "$1" ]; then
-        mkdir -p "${MIG_BOOT_LINK%/*}" && ln -sfn "$1" "$MIG_BOOT_LINK"
-    else
-        rm -f "$MIG_BOOT_LINK"
-    fi
-}
+mig_keep() { keep_link "$MIG_BOOT_LINK" && mig_worker_keep; }
 mig_apply() {
     why="$MIG_BOOT_LINK could not be written"
-    mig_link "$MIG_BOOT_LINK_TARGET" && mig_worker apply
+    link_unit "$MIG_BOOT_LINK" "$MIG_BOOT_LINK_TARGET" && mig_worker apply
 }
 mig_prove() { if [ "$1" = new ]; then mig_worker prove; else mig_worker settled; fi; } # NEW|OLD
 mig_undo() {
     why="$MIG_BOOT_LINK could not be put back"
-    mig_link "$(cat "$PART/link")" && mig_worker undo && return
+    link_unit_back "$MIG_BOOT_LINK" && mig_worker undo && return
     why="not every GPU is cut as it was: $why"
     return 2
 }

@@ -8,8 +8,8 @@
 FOLDER is the part's own. It holds planned.json, found.json (what that was planned on) and, once it is kept,
 earlier.json: each has GPUs in the form of the plan's field `mig`. Of a GPU with "by_boot" only a boot changes
 the mode: it is set, and the rest waits for the boot. `stopped` has the units that were stopped, a line each,
-`notes` what a reader of the result has to know. What is amiss goes to stderr, a line each; the exit status is
-1 then.
+`persistent` the GPUs whose persistence mode was turned off, `notes` what a reader of the result has to know.
+What is amiss goes to stderr, a line each; the exit status is 1 then.
 """
 
 from __future__ import annotations
@@ -486,16 +486,25 @@ def stop_units(units: set[str], folder: Path) -> None:
     active = [
         each for each in sorted(bound(units)) if each in units or systemctl("is-active", each) == "active"
     ]
-    with (folder / "stopped").open("a", encoding="utf-8") as file:
-        file.writelines(f"{each}\n" for each in active if each not in noted)
-        file.flush()
-        os.fsync(file.fileno())
+    add_lines(folder / "stopped", [each for each in active if each not in noted])
     systemctl("stop", *sorted(units))
 
 
 def noted_units(folder: Path) -> list[str]:
     """Return the units that were stopped."""
-    file = folder / "stopped"
+    return lines_of(folder / "stopped")
+
+
+def add_lines(file: Path, lines: Iterable[str]) -> None:
+    """Note lines before what they say is done."""
+    with file.open("a", encoding="utf-8") as opened:
+        opened.writelines(f"{each}\n" for each in lines)
+        opened.flush()
+        os.fsync(opened.fileno())
+
+
+def lines_of(file: Path) -> list[str]:
+    """Return what was noted, each line once; one that was cut short is none."""
     return list(dict.fromkeys(file.read_text(encoding="utf-8").split("\n")[:-1])) if file.exists() else []
 
 
@@ -620,19 +629,18 @@ def switch(works: list[Work], folder: Path | None) -> None:
         patiently(what, nvml.nvmlDeviceSetMigMode, work.device, int(work.wanted["mode"] == ENABLED))
         if mode(work.device) != work.wanted["mode"] and not work.wanted.get("by_boot"):
             waiting.append(work)
-    if waiting and folder is None:
+    if not waiting:
+        return
+    if folder is None:
         names = ", ".join(work.address for work in waiting)
         raise MigError(f"{names}: the MIG mode waits for a reset, and a boot resets nothing")
-    if waiting:
-        reset(waiting, folder)
+    reset(waiting, folder)
 
 
-def reset(works: list[Work], folder: Path | None) -> None:
+def reset(works: list[Work], folder: Path) -> None:
     """Reset GPUs; those behind the same NVLinks as well, where that is demanded and all of them are idle."""
     addresses = [work.address for work in works]
-    persistent = [address for address in addresses if persistence(address)]
-    for address in persistent:
-        persist(address, on=False)
+    stop_persistence(addresses, folder)
     linked = [
         address for address, device in devices().items() if address not in addresses and has_links(device)
     ]
@@ -641,15 +649,14 @@ def reset(works: list[Work], folder: Path | None) -> None:
     connect(DRIVER_SECONDS)
     if status and linked and has_links(devices().get(addresses[0])):
         said = f"{said}\n{reset_linked(addresses, linked, folder)}"
-    for address in persistent:
-        persist(address, on=True)
+    start_persistence(folder)
     for work in works:
         device = devices().get(work.address)
         if device is None or mode(device) != work.wanted["mode"]:
             raise MigError(f"{work.address}: the MIG mode needs a reset: {' '.join(said.split())}{hints()}")
 
 
-def reset_linked(addresses: list[str], linked: list[str], folder: Path | None) -> str:
+def reset_linked(addresses: list[str], linked: list[str], folder: Path) -> str:
     """Reset all GPUs that NVLink connects; return what was said."""
     found = devices()
     for address in linked:
@@ -659,8 +666,8 @@ def reset_linked(addresses: list[str], linked: list[str], folder: Path | None) -
             why = ", ".join(busy) or "its GPU instances"
             return f"They are reset together with {address}, which is in use by {why}."
     wanted = [{**form(address, found[address]), "mode": None} for address in linked]
-    if folder is not None:
-        release([Linked(gpu, found[gpu["pci_address"]], None, []) for gpu in wanted], folder)
+    release([Linked(gpu, found[gpu["pci_address"]], None, []) for gpu in wanted], folder)
+    stop_persistence(linked, folder)
     nvml.nvmlShutdown()
     _, said = output("nvidia-smi", "-r", "-i", ",".join(sorted([*addresses, *linked])))
     connect(DRIVER_SECONDS)
@@ -687,8 +694,22 @@ def has_links(device: Any) -> bool:
     return False
 
 
+def stop_persistence(addresses: Iterable[str], folder: Path) -> None:
+    """Turn off the persistence mode that GPUs have without the daemon: it holds them; noted before."""
+    held = [address for address in addresses if persistence(address)]
+    add_lines(folder / "persistent", held)
+    for address in held:
+        persist(address, on=False)
+
+
+def start_persistence(folder: Path) -> None:
+    """Turn on again what was turned off."""
+    for address in lines_of(folder / "persistent"):
+        persist(address, on=True)
+
+
 def persistence(address: str) -> bool:
-    """Say whether a GPU has persistence mode without the daemon, which then holds it."""
+    """Say whether a GPU has persistence mode."""
     try:
         return bool(nvml.nvmlDeviceGetPersistenceMode(devices()[address]))
     except nvml.NVMLError:
@@ -697,11 +718,12 @@ def persistence(address: str) -> bool:
 
 def persist(address: str, *, on: bool) -> None:
     """Set persistence mode. One that cannot be set is no reason to fail: the reset says what it lacks."""
-    if address in devices():
-        try:
-            nvml.nvmlDeviceSetPersistenceMode(devices()[address], int(on))
-        except nvml.NVMLError as error:
-            print(f"{address}: persistence mode cannot be set: {reasoned(error)}", file=sys.stderr)
+    try:
+        device = devices().get(address)
+        if device is not None:
+            nvml.nvmlDeviceSetPersistenceMode(device, int(on))
+    except nvml.NVMLError as error:
+        print(f"{address}: persistence mode cannot be set: {reasoned(error)}", file=sys.stderr)
 
 
 def hints() -> str:
@@ -791,6 +813,7 @@ def apply(folder: Path) -> None:
     try:
         bring(gpus_of(folder / "planned.json"), folder)
     finally:
+        start_persistence(folder)
         start_units(folder)
     refresh_cdi(folder)
 
@@ -800,6 +823,7 @@ def undo(folder: Path) -> None:
     try:
         bring_each(gpus_of(folder / "earlier.json"), folder)
     finally:
+        start_persistence(folder)
         start_units(folder)
         refresh_cdi(folder)
 
@@ -856,6 +880,8 @@ def by_hand(folder: Path) -> None:
         there = {}
     for gpu in gpus_of(folder / "earlier.json"):
         gpu_by_hand(gpu, there.get(gpu["pci_address"]), folder)
+    for address in lines_of(folder / "persistent"):
+        print(f"nvidia-smi -i {address} -pm 1", end="; ")
     for unit in noted_units(folder):
         print(f"systemctl start '{unit}'", end="; ")
 

@@ -1,13 +1,9 @@
 # shellcheck shell=sh
 # The MIG mode of GPUs that cannot be reset: worker.py sets it, the boot makes it true. The instances that stand in the
 # way go for that; the undoing brings them back in the boot in which their mode is back. `mig`, without which this part
-# does not stand, has mig_worker.
+# does not stand, has mig_worker and what is built on it.
 
-mig_mode_keep() {
-    mig_worker keep && return
-    printf '%s\n' "$why" >&2
-    return 1
-}
+mig_mode_keep() { mig_worker_keep; }
 mig_mode_apply() { mig_worker apply; }
 mig_mode_pending() { [ -n "$(mig_worker "pending-$1")" ]; } # NEW|OLD
 mig_mode_prove() { mig_prove "$1"; }                        # NEW|OLD

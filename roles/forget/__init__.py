@@ -1,0 +1,55 @@
+"""Leave nothing of numaforge on a host from which everything that it had set is gone."""
+
+from __future__ import annotations
+
+from pathlib import PurePosixPath
+
+from pyinfra import host
+
+from numaforge import shell
+from numaforge.hosts import (
+    FORGET,
+    Commands,
+    host_operation,
+    planned,
+    role,
+    script_command,
+    script_output,
+    show_beside,
+)
+from numaforge.node.transaction import TRANSACTIONS
+from numaforge.planning.delivery import DEFAULT_CONFIG_DIR
+from numaforge.planning.model import PLAN_PATH
+
+__all__ = ["forget"]
+
+_RUN = "/run/numaforge"
+"""What units and parts keep until the next boot."""
+
+
+@role("Forget")
+def forget() -> None:
+    """Remove the saved plan, and the backups of earlier changes."""
+    kubelet = planned(host).kubelet
+    _forget(name=FORGET, flag_stays=bool(kubelet and kubelet.exec_start))
+
+
+@host_operation
+def _forget(flag_stays: bool) -> Commands:
+    """Remove the saved plan and the backups.
+
+    + flag_stays: whether the kubelet goes on to read the folder of drop-ins that was added for it
+    """
+    values = {
+        "ROOT": TRANSACTIONS,
+        "STATE": str(PurePosixPath(TRANSACTIONS).parent),
+        "RUN": _RUN,
+        "PLAN": PLAN_PATH,
+        "CONFIG_DIR": DEFAULT_CONFIG_DIR,
+    }
+    library = shell.assignments(values) + shell.library("node/forget")
+    if "yes" not in script_output(host, library + shell.call("kept")):
+        host.noop("nothing of numaforge is left")
+        return
+    show_beside(host, f"{PLAN_PATH} and {values['STATE']}, with the backups of earlier changes, are removed")
+    yield script_command(library + shell.call("forget", ("yes" if flag_stays else "",)))

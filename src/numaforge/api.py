@@ -1,0 +1,38 @@
+"""What programs may import: names that keep their meaning between minor versions. All else may move."""
+
+from __future__ import annotations
+
+from numaforge.errors import NumaforgeError
+from numaforge.findings import Finding
+from numaforge.kubelet.findings import Report
+from numaforge.kubelet.startup.check import check
+from numaforge.planning.document import dumps, loads
+from numaforge.planning.model import NodePlan
+from numaforge.planning.node import plan_node
+from numaforge.profile import NodeProfile, load_profile, ready_profiles
+from numaforge.render import render_plan
+from numaforge.snapshot import Snapshot, from_local, from_root
+from numaforge.topology import from_document, read_topology, to_document
+from numaforge.topology.model import NodeTopology
+
+__all__ = [
+    "Finding",
+    "NodePlan",
+    "NodeProfile",
+    "NodeTopology",
+    "NumaforgeError",
+    "Report",
+    "Snapshot",
+    "check",
+    "dumps",
+    "from_document",
+    "from_local",
+    "from_root",
+    "load_profile",
+    "loads",
+    "plan_node",
+    "read_topology",
+    "ready_profiles",
+    "render_plan",
+    "to_document",
+]

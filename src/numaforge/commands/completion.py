@@ -1,0 +1,48 @@
+"""Complete commands, options, profiles and files in a shell."""
+
+from __future__ import annotations
+
+import os
+
+import click
+from click.shell_completion import get_completion_class
+
+from numaforge.errors import ExitCode, NumaforgeError
+
+COMPLETE = "_NUMAFORGE_COMPLETE"
+"""The variable in which the shell's script says what it wants: `bash_complete`, `zsh_source` and so on."""
+
+_PLACES = {
+    "bash": "~/.local/share/bash-completion/completions/numaforge",
+    "zsh": "a file named _numaforge in a folder of $fpath",
+    "fish": "~/.config/fish/completions/numaforge.fish",
+}
+
+
+@click.command(
+    epilog="\b\n" + "\n".join(f"{shell:6}{place}" for shell, place in _PLACES.items()),
+)
+@click.argument("shell", type=click.Choice([*_PLACES]))
+def completion(shell: str) -> None:
+    """Print the script that completes commands, options and profiles in SHELL.
+
+    Save it where the shell looks for such scripts:
+    """
+    context = click.get_current_context()
+    source = get_completion_class(shell)
+    if source is None:
+        raise NumaforgeError(f"no completion is known for {shell}", remedy=f"choose {', '.join(_PLACES)}")
+    click.echo(source(context.find_root().command, {}, "numaforge", COMPLETE).source())
+
+
+def complete(program: click.Command, asked: str) -> int:
+    """Answer the shell's script: print what completes the words in its variables; return the exit code."""
+    from click.shell_completion import shell_complete
+
+    if asked.endswith("_complete") and not os.environ.keys() >= {"COMP_WORDS", "COMP_CWORD"}:
+        raise NumaforgeError(
+            "there are no words to complete: COMP_WORDS and COMP_CWORD are not set",
+            where=COMPLETE,
+            remedy="leave it to the script that `numaforge completion` prints",
+        )
+    return ExitCode.NO if shell_complete(program, {}, "numaforge", COMPLETE, asked) else ExitCode.YES

@@ -1,0 +1,77 @@
+"""Turn other tools' files into a profile."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from numaforge.commands.options import output_option
+from numaforge.errors import ExitCode
+from numaforge.given import BYTE_ORDER_MARK, read_text
+from numaforge.report.terminal import plain, save
+
+if TYPE_CHECKING:
+    from numaforge.convert import Conversion
+
+
+@click.command()
+@click.argument("words", metavar="[KIND] FILE", nargs=-1, required=True)
+@click.option(
+    "--name", metavar="NAME", help="Which one, where FILE holds several (mig-parted, Tuned, eksctl)."
+)
+@click.option("--to", metavar="FILE", type=click.Path(), help="Write this file instead of printing.")
+@output_option("yaml", "json")
+def convert(words: tuple[str, ...], name: str | None, to: str | None, output: str) -> int:
+    """Write a profile that says what a file of another tool says, with a line for what it cannot say.
+
+    \b
+    KIND is auto, or one of
+      performanceprofile    OpenShift's PerformanceProfile
+      kubeletconfiguration  KubeletConfiguration, OpenShift's KubeletConfig
+      mig-parted            a configuration of mig-parted
+      tuned                 a TuneD profile, OpenShift's Tuned
+      kubespray             group variables of kubespray
+      gke                   a node system configuration of GKE
+      eks                   NodeConfig, eksctl's ClusterConfig, Bottlerocket's settings
+
+    Without KIND the file itself says what it is. FILE may be - for standard input. Exits with 2 where the
+    file is not what it should be, or contradicts itself.
+
+    \b
+    Examples:
+      numaforge convert performanceprofile performance.yaml --to profiles/performance.yaml
+      oc get kubeletconfig gpu -o yaml | numaforge convert -
+    """
+    from numaforge.convert import KINDS, as_yaml
+    from numaforge.convert import convert as converted
+    from numaforge.convert.kinds import AUTO
+    from numaforge.profile.strict_yaml import MOST_MIB
+
+    if len(words) > 2:
+        raise click.UsageError("give a KIND and one FILE")
+    kind, file = words if len(words) == 2 else (AUTO, words[0])
+    if kind not in (AUTO, *KINDS):
+        raise click.UsageError(f"{kind!r} is not a KIND; say auto or one of {', '.join(KINDS)}")
+    place = "standard input" if file == "-" else file
+    if to and file != "-" and Path(to).exists() and Path(to).samefile(file):
+        raise click.UsageError(f"{to} is the file that is read: name another one with --to")
+    text = read_text(file, most_mib=MOST_MIB).removeprefix(BYTE_ORDER_MARK)
+    made = converted(text, place, kind, name)
+    written = _as_json(made) if output == "json" else as_yaml(made, place)
+    save(plain(written), to)
+    return ExitCode.YES
+
+
+def _as_json(made: Conversion) -> str:
+    notes = [{"field": one.field, "fate": one.fate, "key": one.key, "text": one.text} for one in made.notes]
+    document = {
+        "schema": 1,
+        "source": made.source,
+        "profile": made.profile,
+        "origins": dict(made.origins),
+        "notes": notes,
+    }
+    return f"{json.dumps(document, indent=2)}\n"

@@ -1,0 +1,137 @@
+"""Say what differs between two machines, or between two plans."""
+
+from __future__ import annotations
+
+import os
+from itertools import groupby
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from numaforge.commands.capture import captured
+from numaforge.commands.machine import kubelet_version_option, plan_of, plan_or_machine, profile_option
+from numaforge.commands.options import output_option
+from numaforge.errors import ExitCode
+from numaforge.report.terminal import progress, show, show_json
+from numaforge.report.wording import counted
+
+# What is not needed for `--help` is imported where it is used.
+if TYPE_CHECKING:
+    from numaforge.planning.model import NodePlan
+    from numaforge.report.difference import Unlike
+    from numaforge.topology.model import NodeTopology
+
+
+@click.command()
+@click.argument("left", metavar="A")
+@click.argument("right", metavar="B")
+@profile_option
+@kubelet_version_option
+@click.option("--own", is_flag=True, help="Show what is a host's own, too: names, UUIDs, processes.")
+@output_option("table", "json")
+def diff(
+    left: str, right: str, profile: str | None, kubelet_version: str | None, own: bool, output: str
+) -> int:
+    """Say what differs between machines or plans A and B.
+
+    Each is a snapshot, a topology or a PLAN file, else a host as `numaforge capture` takes it. The plans that
+    --profile gives to both are compared, too; without it, those that both carry. What is a host's own (its
+    name, UUIDs, processes) is left out. Exits with 0 when they are alike, 1 when not.
+    """
+    from numaforge.report.difference import differences
+
+    documents = [_documents(source, profile, kubelet_version) for source in (left, right)]
+    kinds = [kind for kind in documents[0] if kind in documents[1]]
+    if not kinds:
+        raise click.UsageError("a plan alone and a machine without one cannot be compared: give --profile")
+    found = {kind: differences(*(each[kind] for each in documents), own=own) for kind in kinds}
+    if output == "json":
+        show_json({"schema": 1, "differences": {kind: [vars(one) for one in found[kind]] for kind in kinds}})
+    else:
+        for kind in kinds:
+            _show(kind, found[kind], _names(left, right))
+    return ExitCode.NO if any(found.values()) else ExitCode.YES
+
+
+def _documents(source: str, profile: str | None, kubelet_version: str | None) -> dict[str, Any]:
+    """Return what can be compared of a source, by kind: its machine, its plan."""
+    from numaforge.planning.document import to_document as plan_document
+    from numaforge.topology.document import to_document as topology_document
+
+    machine, plan = _source(source, profile, kubelet_version)
+    found = {} if machine is None else {"machine": topology_document(machine)}
+    return found if plan is None else {**found, "plan": plan_document(plan)}
+
+
+def _source(
+    source: str, profile: str | None, kubelet_version: str | None
+) -> tuple[NodeTopology | None, NodePlan | None]:
+    from numaforge.planning.model import NodePlan
+
+    if source == "-" or Path(source).exists() or _names_a_file(source):
+        found = plan_or_machine(source)
+        if isinstance(found, NodePlan):
+            return None, found
+    else:
+        from numaforge.topology import read_topology
+
+        with progress(f"asking {source}"):
+            found = read_topology(captured(source, ()))
+    return found, plan_of(found, profile, kubelet_version)
+
+
+def _names_a_file(source: str) -> bool:
+    """Say whether what is not there was meant to be a file, and no host."""
+    return source.endswith(".json") or (os.sep in source and not source.startswith("@"))
+
+
+def _names(left: str, right: str) -> tuple[str, str]:
+    """What stands above the columns: file names without their folders, where they differ."""
+    short = Path(left).name, Path(right).name
+    return short if short[0] != short[1] else (left, right)
+
+
+def _show(kind: str, found: list[Unlike], names: tuple[str, str]) -> None:
+    from rich.text import Text
+
+    from numaforge.report.columns import add_row, columns
+
+    if not found:
+        show(Text(f"{kind}: no difference"))
+        return
+    table = columns()
+    for header in (kind, *names):
+        table.add_column(header, overflow="fold")
+    for (path, _), alike in groupby(found, key=_entry_of_one_side):
+        group = list(alike)
+        if path is None or len(group) == 1:
+            for one in group:
+                add_row(table, one.path, _value(one.left), _value(one.right))
+        else:
+            sides = [
+                counted(sum(side is not None for side in each), "entry", "entries") for each in _sides(group)
+            ]
+            add_row(table, f"{path}[]", *sides)
+    show(table)
+
+
+def _entry_of_one_side(one: Unlike) -> tuple[str | None, bool]:
+    """The list of an entry that one side alone has, and which side: such entries are counted, not listed."""
+    if isinstance(one.right if one.left is None else one.left, dict) and None in (one.left, one.right):
+        return one.path.rpartition("[")[0], one.left is None
+    return None, False
+
+
+def _sides(group: list[Unlike]) -> tuple[list[object], list[object]]:
+    return [one.left for one in group], [one.right for one in group]
+
+
+def _value(value: object) -> str:
+    if value is None:
+        return "-"
+    if isinstance(value, str):
+        return value if len(value.splitlines()) <= 1 else f"{len(value.splitlines())} lines"
+    if isinstance(value, dict | list):
+        return f"{len(value)} entries" if value else "none"
+    return str(value).lower() if isinstance(value, bool) else str(value)

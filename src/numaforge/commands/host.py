@@ -1,0 +1,82 @@
+"""The commands that look at the userland of a host."""
+
+from __future__ import annotations
+
+import click
+
+from numaforge.commands.machine import (
+    kubelet_version_option,
+    machine_and_plan,
+    machine_of,
+    profile_option,
+    root_option,
+    snapshot_argument,
+    snapshot_or_plan_argument,
+)
+from numaforge.commands.options import output_option
+from numaforge.commands.rules import say_judgements
+from numaforge.errors import ExitCode
+from numaforge.report.terminal import save, show_json
+
+
+@click.group()
+def host() -> None:
+    """Look at what runs on a host beside the kubelet."""
+
+
+@host.command()
+@snapshot_argument
+@root_option
+@click.option("-v", "--verbose", is_flag=True, help="Say what the other rules came to as well, and why.")
+@output_option("table", "json")
+def check(source: str | None, root: str | None, verbose: bool, output: str) -> int:
+    """Say what is wrong with containerd, packages, swap, clock and limits, and who else tunes the host.
+
+    Each rule says on which machines it applies; what a snapshot does not hold is unknown, and no alarm. Exits
+    with 1 where something keeps pods from their work; warnings and notes alone do not.
+
+    \b
+    Example:
+      numaforge host check gpu-1.json
+      numaforge host check -v
+    """
+    from numaforge.hostcheck.check import check_host
+
+    machine = machine_of(source, root)
+    return say_judgements(machine.hostname, check_host(machine), verbose=verbose, output=output)
+
+
+@host.command("runtime-class")
+@snapshot_or_plan_argument
+@root_option
+@profile_option
+@kubelet_version_option
+@output_option("yaml", "json")
+def runtime_class(
+    source: str | None, root: str | None, profile: str | None, kubelet_version: str | None, output: str
+) -> int:
+    """Write the RuntimeClass for what pods may ask of CRI-O (pod_tuning), and what such a pod says.
+
+    The pod's lines are a comment: kubectl applies the RuntimeClass alone.
+
+    \b
+    Example:
+      numaforge host runtime-class gpu-1.json --profile inference.yaml | kubectl apply -f -
+    """
+    from numaforge.planning.device_plugin.manifests import as_yaml
+    from numaforge.planning.pod_tuning import pod_lines
+    from numaforge.planning.pod_tuning import runtime_class as manifest
+
+    _, planned = machine_and_plan(source, root, profile, kubelet_version)
+    if planned is None:
+        raise click.UsageError("there is no plan: --profile says what to plan")
+    document, pod = manifest(planned), pod_lines(planned.pod_tuning)
+    if output == "json":
+        show_json({"schema": 1, "manifests": [document], "pod": pod})
+    else:
+        comment = "".join(f"# {line}\n" for line in as_yaml(pod).splitlines())
+        save(
+            f"{as_yaml(document)}# A Guaranteed pod with whole CPUs that asks for all of it says:\n{comment}",
+            None,
+        )
+    return ExitCode.YES

@@ -1,0 +1,104 @@
+"""Ask all hosts of an inventory at once, in a run of pyinfra that changes nothing on them."""
+
+from __future__ import annotations
+
+import shlex
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import click
+
+from numaforge.report.terminal import detail, progress, verbosity
+from numaforge.rollout.program import Command, ProgramRun, every_core, inventory_file, start
+
+_POLL_SECONDS = 0.2
+
+
+@dataclass(frozen=True)
+class Answers:
+    """What hosts told: each host's own data for roll-outs, its answer, or why there is none."""
+
+    settings: Mapping[str, object]
+    told: Mapping[str, Mapping[str, Any]]
+    failed: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Connections:
+    """How each host is reached, and why those are not that are refused."""
+
+    found: Mapping[str, Mapping[str, Any]]
+    refused: Mapping[str, str]
+
+
+def ask_all(
+    inventory: str,
+    limits: Sequence[str],
+    function: str,
+    kind: str,
+    what: str,
+    arguments: Sequence[str] = (),
+) -> Answers:
+    """Run a function on every host, named `MODULE.FUNCTION`, and return the events of that kind.
+
+    `what` is said while hosts are waited for, `arguments` are pyinfra's. Raises HostError where the inventory
+    names no host, and where pyinfra broke off.
+    """
+    command = Command(inventory_file(inventory), function, limits, ["--dry", *arguments], every_core())
+    with _ended(command, what) as run:
+        hosts, answers, failures = run.hosts(), run.said(kind), run.failures()
+        failed = {**failures["refused"], **failures["unreachable"]}
+        if hosts and not (answers or failed):
+            raise run.broken_off("no host could be asked")
+    silent = {name: "it gave no answer" for name in hosts if name not in {*answers, *failed}}
+    return Answers(hosts, answers, {**failed, **silent})
+
+
+def connections(inventory: str, limits: Sequence[str]) -> Connections:
+    """Return how each host of an inventory is reached; none is asked.
+
+    Raises HostError where the inventory cannot be read, and where it names no host.
+    """
+    command = Command(inventory_file(inventory), "debug-inventory", limits)
+    with _ended(command, "reading the inventory") as run:
+        run.hosts()
+        found = run.said("connections")[""]["hosts"]
+        refused = run.failures()["refused"]
+    return Connections({name: how for name, how in found.items() if name not in refused}, refused)
+
+
+@contextmanager
+def _ended(command: Command, what: str) -> Iterator[ProgramRun]:
+    """Yield a run of pyinfra that has ended, with its log, after a sign of life on a terminal."""
+    with tempfile.TemporaryDirectory(prefix="numaforge-") as folder:
+        run = start(_verbose(command), Path(folder, "run.log"), outlives_us=False)
+        try:
+            with progress(what) as show_far:
+                while not run.has_ended():
+                    show_far(run.answered)
+                    time.sleep(_POLL_SECONDS)
+        finally:
+            run.process.kill()
+            say_how(run)
+        yield run
+
+
+def _verbose(command: Command) -> Command:
+    """Return what pyinfra is to run, so that it says what it does where -vv asks for it."""
+    return replace(command, arguments=["-v", *command.arguments]) if verbosity() > 1 else command
+
+
+def say_how(run: ProgramRun) -> None:
+    """Say what was run and when each host answered, where -v asks for it; with -vv what pyinfra said, too."""
+    if not verbosity():
+        return
+    detail(f"ran: pyinfra {shlex.join(run.command.words)}")
+    for host, seconds in run.answered_after().items():
+        detail(f"{host}: answered after {seconds:.1f} s")
+    if verbosity() > 1:
+        detail(click.unstyle(run.log.read_text(encoding="utf-8", errors="replace")).rstrip())

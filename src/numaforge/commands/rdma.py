@@ -1,0 +1,17 @@
+"""The commands about RDMA."""
+
+from __future__ import annotations
+
+import click
+
+from numaforge.commands.rdma_libraries import env, topology_xml
+from numaforge.commands.rdma_pools import check, config, manifests
+
+
+@click.group()
+def rdma() -> None:
+    """Look at RDMA devices, and what pods and libraries are told of them."""
+
+
+for _command in (config, check, manifests, env, topology_xml):
+    rdma.add_command(_command)

@@ -1,0 +1,120 @@
+"""`numaforge rdma env` and `numaforge rdma topology-xml`: what libraries are told beside files."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import click
+
+from numaforge.commands.machine import (
+    kubelet_version_option,
+    machine_and_plan,
+    profile_option,
+    snapshot_or_plan_argument,
+)
+from numaforge.commands.options import output_option
+from numaforge.errors import ExitCode
+from numaforge.report.terminal import save, show_json
+
+if TYPE_CHECKING:
+    from numaforge.planning.model import LibrariesPlan, Notice
+    from numaforge.topology.model import NodeTopology
+
+
+@click.command()
+@snapshot_or_plan_argument
+@profile_option
+@kubelet_version_option
+@click.option("--gpu", type=click.IntRange(min=0), metavar="N", help="For a process that has GPU N alone.")
+@click.option(
+    "--network",
+    type=click.Choice(("host", "overlay")),
+    help="How the pod is attached to the network.  [default: as the profile says, else host]",
+)
+@output_option("env", "yaml", "json")
+def env(
+    source: str | None,
+    profile: str | None,
+    kubelet_version: str | None,
+    gpu: int | None,
+    network: str | None,
+    output: str,
+) -> int:
+    """Print the variables that NCCL, UCX, NVSHMEM and vLLM need in a pod.
+
+    Pods do not see the host's files. `-o yaml` prints the list `env` of a container, `-o env` lines for a
+    shell or --env-file. Without a profile or a plan that says more, NCCL, UCX and NVSHMEM are told of all
+    rails. Exits with 1 where nothing is known to be said.
+
+    \b
+    Examples:
+      numaforge rdma env gpu-1.json -o yaml
+      numaforge rdma env gpu-1.json --gpu 3 --network overlay
+    """
+    from numaforge.planning.rdma.environment import environment
+
+    libraries, notices = _libraries(source, profile, kubelet_version)
+    for notice in notices:
+        click.echo(f"{notice.id}: {notice.message}", err=True)
+    variables = environment(libraries, network, gpu)
+    if output == "json":
+        show_json(variables)
+    elif output == "yaml":
+        click.echo(_container_env(variables), nl=False)
+    else:
+        for name, value in variables.items():
+            click.echo(f"{name}={value}")
+    return ExitCode.YES if variables else ExitCode.NO
+
+
+@click.command("topology-xml")
+@snapshot_or_plan_argument
+@profile_option
+@kubelet_version_option
+@click.option("--to", metavar="FILE", type=click.Path(), help="Write this file instead of printing.")
+def topology_xml(source: str | None, profile: str | None, kubelet_version: str | None, to: str | None) -> int:
+    """Print NCCL's topology file (NCCL_TOPO_FILE).
+
+    Where the profile or the plan has `rdma.libraries.pcie_switches`, that is the file which is written on
+    the virtual machine; else it is the PCI tree as this machine shows it. Exits with 1 where that holds no
+    switch: such a file says no more than NCCL finds by itself.
+
+    \b
+    Example:
+      numaforge rdma topology-xml gpu-1.json --to topology.xml
+    """
+    from numaforge.planning.rdma.nccl_topology import of_hidden_switches, of_machine
+
+    machine, planned = machine_and_plan(source, None, profile, kubelet_version)
+    switches = planned.rdma.libraries.hidden_switches if planned else ()
+    text = of_hidden_switches(switches) if switches else of_machine(machine)
+    save(f"{text}\n", to)
+    return ExitCode.YES if 'class="0x060400"' in text else ExitCode.NO
+
+
+def _libraries(
+    source: str | None, profile: str | None, kubelet_version: str | None
+) -> tuple[LibrariesPlan, tuple[Notice, ...]]:
+    """Return what the plan that is given, made or found says; where it says nothing, what a machine shows."""
+    machine, planned = machine_and_plan(source, None, profile, kubelet_version)
+    if planned is not None and (planned.rdma.libraries.nccl or planned.rdma.libraries.variables):
+        return planned.rdma.libraries, ()
+    return _as_shown(machine)
+
+
+def _as_shown(machine: NodeTopology) -> tuple[LibrariesPlan, tuple[Notice, ...]]:
+    from numaforge.planning.rdma.libraries import plan_libraries
+    from numaforge.profile import NodeProfile
+    from numaforge.profile.rdma import Libraries, Rdma
+
+    shown = NodeProfile(rdma=Rdma(libraries=Libraries(ucx=True, nvshmem=True)))
+    planned = plan_libraries(machine, shown)
+    return planned.value, planned.notices
+
+
+def _container_env(variables: dict[str, str]) -> str:
+    """Return the list of a container; a text of JSON is one of YAML as well."""
+    return "env:\n" + "".join(
+        f"- name: {name}\n  value: {json.dumps(value)}\n" for name, value in variables.items()
+    )

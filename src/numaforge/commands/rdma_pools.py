@@ -1,0 +1,114 @@
+"""The commands about the shared RDMA device plugin, none of which needs a cluster."""
+
+from __future__ import annotations
+
+import click
+
+from numaforge.commands.machine import (
+    kubelet_version_option,
+    machine_and_plan,
+    machine_of,
+    planned_machine,
+    profile_option,
+    root_option,
+    snapshot_or_plan_argument,
+)
+from numaforge.commands.options import config_map_options, output_option
+from numaforge.errors import ExitCode
+from numaforge.given import read_text
+from numaforge.report.terminal import save, show_json
+
+
+@click.command()
+@snapshot_or_plan_argument
+@root_option
+@profile_option
+@kubelet_version_option
+def config(source: str | None, root: str | None, profile: str | None, kubelet_version: str | None) -> int:
+    """Print the plugin's config.json for one node, as its plan says.
+
+    \b
+    Example:
+      numaforge rdma config gpu-1.json --profile training
+    """
+    from numaforge.planning.rdma.manifests import config_text
+
+    _, planned = machine_and_plan(source, root, profile, kubelet_version)
+    if planned is None:
+        raise click.UsageError("there is no plan: --profile says what to plan")
+    save(config_text(planned), None)
+    return ExitCode.YES
+
+
+@click.command()
+@click.argument("file", metavar="CONFIG", type=click.Path())
+@click.option(
+    "--machine", metavar="FILE", type=click.Path(), help="A snapshot or a topology (JSON) to hold it against."
+)
+@output_option("text", "json")
+def check(file: str, machine: str | None, output: str) -> int:
+    """Check a config.json of the plugin more strictly than the plugin does.
+
+    With --machine it is held against the RDMA devices of that machine, and what the node advertises is shown.
+    Exits with 1 where the plugin would not start or no pod could have a resource, with 2 where it could not
+    even read the file.
+
+    \b
+    Example:
+      numaforge rdma check config.json --machine gpu-1.json
+    """
+    from numaforge.findings import Severity
+    from numaforge.planning.rdma.plugin_checks import advertised, check_config, check_machine
+    from numaforge.planning.rdma.plugin_config import parse_plugin_config, refusal
+    from numaforge.report import rdma_plugin as report
+
+    read = parse_plugin_config(read_text(file), file)
+    findings = check_config(read)
+    counts = None
+    if machine is not None and refusal(read) is None:
+        there = machine_of(machine, None)
+        findings = (*findings, *check_machine(read, there))
+        counts = advertised(read, there)
+    if output == "json":
+        show_json(report.to_document(findings, counts))
+    else:
+        click.echo(report.as_text(findings, counts))
+    return ExitCode.NO if any(one.severity is Severity.ERROR for one in findings) else ExitCode.YES
+
+
+@click.command()
+@click.argument("sources", metavar="SNAPSHOT|PLAN...", nargs=-1, required=True, type=click.Path())
+@click.option("--image", metavar="IMAGE", required=True, help="The plugin's image, as your registry has it.")
+@profile_option
+@kubelet_version_option
+@config_map_options("numaforge-rdma", "kube-system", "ConfigMap and DaemonSet")
+@output_option("yaml", "json")
+def manifests(
+    sources: tuple[str, ...],
+    image: str,
+    profile: str | None,
+    kubelet_version: str | None,
+    name: str,
+    namespace: str,
+    output: str,
+) -> int:
+    """Write the plugin's ConfigMaps and DaemonSets for some nodes: one of each for each kind of node.
+
+    The label numaforge.io/rdma-pools of a Node says which it takes; the roll-out sets it where the profile
+    says rdma.device_plugin.deployed.
+
+    \b
+    Example:
+      numaforge rdma manifests gpu-*.json --profile training --image IMAGE | kubectl apply -f -
+    """
+    from numaforge.planning.device_plugin.manifests import as_yaml
+    from numaforge.planning.rdma.manifests import plugin_manifests
+
+    plans = [planned_machine(source, profile, kubelet_version)[1] for source in sources]
+    documents, labels = plugin_manifests(plans, image, name, namespace)
+    if output == "json":
+        show_json({"schema": 1, "manifests": documents, "labels": labels})
+    else:
+        lines = (f"# {host}: {key}={value}\n" for host, said in labels.items() for key, value in said.items())
+        save("".join([*lines, "---\n".join(map(as_yaml, documents))]), None)
+    return ExitCode.YES

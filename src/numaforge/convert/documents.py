@@ -1,0 +1,51 @@
+"""Text of other tools, read strictly: one YAML document, TOML, or an INI file."""
+
+from __future__ import annotations
+
+import configparser
+import tomllib
+from collections.abc import Mapping
+from typing import Any
+
+from numaforge.errors import NumaforgeError
+from numaforge.mistakes import shown
+from numaforge.profile.strict_yaml import read_yaml
+
+
+def read_mapping(text: str, place: str) -> dict[str, Any]:
+    """Return the one mapping of a YAML file. Raises NumaforgeError for anything else."""
+    document = read_yaml(text, place)
+    if document is None:
+        raise NumaforgeError("is empty", where=place, remedy="name the file to convert")
+    if not isinstance(document, dict):
+        raise NumaforgeError(f"{shown(document)} is not a mapping", where=place)
+    return document
+
+
+def read_toml(text: str, place: str) -> dict[str, Any]:
+    """Return what a TOML file says. Raises NumaforgeError."""
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise NumaforgeError(f"not valid TOML: {error}", where=place) from error
+
+
+def read_ini(text: str, place: str) -> dict[str, dict[str, str]]:
+    """Return the options of an INI file by section, with the case that they are written in.
+
+    Raises NumaforgeError for a section or an option that is there twice, and for text outside of sections.
+    """
+    parser = configparser.ConfigParser(
+        interpolation=None, delimiters=("=",), inline_comment_prefixes=("#",), default_section="", strict=True
+    )
+    parser.optionxform = str  # type: ignore[method-assign, assignment]
+    try:
+        parser.read_string(text)
+    except configparser.Error as error:
+        raise NumaforgeError(f"not an INI file: {' '.join(str(error).split())}", where=place) from error
+    return {section: dict(parser[section]) for section in parser.sections()}
+
+
+def mapping(value: Any) -> Mapping[str, Any]:
+    """Return a mapping, or an empty one for anything else."""
+    return value if isinstance(value, Mapping) else {}

@@ -1,0 +1,70 @@
+"""Kernel parameters of another tool's file, as far as a profile takes them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
+
+from numaforge.convert.draft import Draft
+from numaforge.convert.rows import Fate
+from numaforge.mistakes import sentence
+from numaforge.profile.kernel import Parameter, parameter_name
+
+_PARAMETER: TypeAdapter[str] = TypeAdapter(Parameter)
+_PAGES = {"hugepages", "hugepagesz"}
+# What a key of the section kernel comes to; planning refuses both.
+_BY_KEY = {
+    "intel_iommu": "kernel.iommu",
+    "amd_iommu": "kernel.iommu",
+    "iommu": "kernel.iommu",
+    "iommu.passthrough": "kernel.iommu",
+    "isolcpus": "kernel.isolated_cpus",
+    "nohz_full": "kernel.nohz_full",
+    "rcu_nocbs": "kernel.rcu_nocbs",
+    "skew_tick": "kernel.skew_tick",
+    "init_on_alloc": "kernel.init_on_alloc",
+    "numa_balancing": "kernel.numa_balancing",
+    "processor.max_cstate": "kernel.max_cstate",
+    "intel_idle.max_cstate": "kernel.max_cstate",
+}
+
+
+def add_parameters(draft: Draft, parameters: Iterable[str], field: str) -> None:
+    """Add parameters to kernel.cmdline; those that a profile does not take are left out with a note."""
+    words = [word for parameter in parameters for word in str(parameter).split()]
+    taken: list[str] = []
+    for word in words:
+        name = parameter_name(word)
+        if name in _PAGES:
+            draft.note(
+                field, Fate.NOT_EXPRESSED, f"{word} is left out: say it in the section hugepages", "hugepages"
+            )
+        elif (reason := _refusal(word)) is not None:
+            draft.note(field, Fate.NOT_EXPRESSED, f"{word} is left out: {reason}", "kernel.cmdline")
+        elif (key := _BY_KEY.get(name)) and draft.has(key):
+            draft.note(field, Fate.NOT_EXPRESSED, f"{word} is left out: {key} says it", key)
+        elif other := _said_before(draft, taken, word):
+            draft.note(
+                field, Fate.NOT_EXPRESSED, f"{word} is left out: {other} is said already", "kernel.cmdline"
+            )
+        else:
+            taken.append(word)
+    draft.add("kernel.cmdline", taken, field)
+
+
+def _refusal(word: str) -> str | None:
+    try:
+        _PARAMETER.validate_python(word)
+    except ValidationError as invalid:
+        return sentence(dict[str, Any](invalid.errors()[0]))
+    return None
+
+
+def _said_before(draft: Draft, taken: list[str], word: str) -> str | None:
+    """Return another value of the same parameter; the same word twice is no other value."""
+    held = [*draft.listed("kernel.cmdline"), *taken]
+    return next(
+        (each for each in held if parameter_name(each) == parameter_name(word) and each != word), None
+    )

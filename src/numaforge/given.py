@@ -1,0 +1,178 @@
+"""What people and programs hand in: files read once and within a limit, and JSON read strictly."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import select
+import sys
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from numaforge.errors import NumaforgeError
+
+MOST_MIB = 64
+"""How large a file may be. The largest snapshot in tests/machines has 1.3 MB."""
+
+DEEPEST = 100
+"""How deeply documents may be nested; topologies and plans have fewer than ten levels."""
+
+MOST_DIGITS = 20
+"""How many digits a whole number may have: those of the largest uint64."""
+
+BYTE_ORDER_MARK = "\N{ZERO WIDTH NO-BREAK SPACE}"
+"""What some editors write before a text."""
+
+_CHUNK = 2**20
+_STANDARD_INPUT = "-"
+
+
+class NotJsonError(ValueError):
+    """A text is not JSON as it is accepted here; the message says why."""
+
+
+def read_text(
+    path: str | Path, *, most_mib: int = MOST_MIB, error: type[NumaforgeError] = NumaforgeError
+) -> str:
+    """Return the text of a file, of what a pipe brings, or for `-` of standard input.
+
+    Raises `error`, with the path, for what cannot be read, is larger than `most_mib` or is not UTF-8,
+    and for a named pipe that no program writes into.
+    """
+    where = "standard input" if str(path) == _STANDARD_INPUT else str(path)
+    if not where:
+        raise error("the name of a file is empty", remedy="name a file, or - for standard input")
+    try:
+        content = _all_of(_open(path), most_mib * 2**20)
+    except (OSError, ValueError) as failure:
+        said = failure.strerror if isinstance(failure, OSError) else str(failure)
+        raise error(f"cannot be read: {said}", where=where) from failure
+    if content is None:
+        raise error(f"is larger than {most_mib} MiB, which is the most that is read", where=where)
+    if not content and Path(path).is_fifo():
+        raise error("is a pipe into which no program writes", where=where)
+    try:
+        return content.decode("utf-8")
+    except UnicodeDecodeError as failure:
+        raise error(
+            f"is not UTF-8 text: {failure.reason} at byte {failure.start}",
+            where=where,
+            remedy=f"save it as UTF-8: iconv -f {_likely_encoding(content)} -t UTF-8",
+        ) from failure
+
+
+def parse_json(text: str) -> Any:
+    """Return what a JSON text holds.
+
+    Raises NotJsonError for text that is none, for a key that is written twice, numbers beyond 64 bits, NaN
+    and infinity, and for a document that is nested more than 100 deep.
+    """
+    try:
+        document = json.loads(
+            text.removeprefix(BYTE_ORDER_MARK),
+            object_pairs_hook=_once,
+            parse_constant=_no_number,
+            parse_int=_whole_number,
+            parse_float=_number,
+        )
+    except RecursionError as error:
+        raise NotJsonError(f"nested too deeply; {DEEPEST} levels are accepted") from error
+    except json.JSONDecodeError as error:
+        raise NotJsonError(f"{error.msg} at line {error.lineno}, column {error.colno}") from error
+    if is_deeper_than(DEEPEST, document):
+        raise NotJsonError(f"nested too deeply; {DEEPEST} levels are accepted")
+    if "\\ud" in text.lower():
+        _check_characters(document)
+    return document
+
+
+def is_deeper_than(levels: int, document: object) -> bool:
+    """Say whether lists and mappings are nested more than so deeply."""
+    inside: list[object] = [document]
+    for _ in range(levels + 1):
+        inside = [each for one in inside for each in _members(one) if isinstance(each, (dict, list))]
+        if not inside:
+            return False
+    return True
+
+
+def digits(text: str) -> int | None:
+    """Return the number that a text of up to 20 of the digits 0 to 9 is, None for any other text."""
+    stripped = text.strip()
+    known = stripped.isascii() and stripped.isdigit() and len(stripped) <= MOST_DIGITS
+    return int(stripped) if known else None
+
+
+def _open(path: str | Path) -> int:
+    if str(path) != _STANDARD_INPUT:
+        # A named pipe that no program writes into would block for ever.
+        return os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    if sys.stdin is None:
+        raise ValueError("it is closed")
+    return os.dup(sys.stdin.fileno())
+
+
+def _all_of(descriptor: int, most: int) -> bytes | None:
+    """Return what a descriptor brings until its end, None where that is more than `most` bytes."""
+    chunks: list[bytes] = []
+    size = 0
+    try:
+        while size <= most:
+            try:
+                chunk = os.read(descriptor, _CHUNK)
+            except BlockingIOError:  # a pipe whose writer is not done
+                select.select([descriptor], [], [])
+                continue
+            if not chunk:
+                return b"".join(chunks)
+            chunks.append(chunk)
+            size += len(chunk)
+    finally:
+        os.close(descriptor)
+    return None
+
+
+def _likely_encoding(content: bytes) -> str:
+    return "UTF-16" if content.startswith((b"\xff\xfe", b"\xfe\xff")) else "ISO-8859-1"
+
+
+def _members(value: object) -> Iterable[object]:
+    if isinstance(value, Mapping):
+        return value.values()
+    return value if isinstance(value, list) else ()
+
+
+def _check_characters(document: object) -> None:
+    """Refuse an escaped half of a character, which no file or terminal takes."""
+    try:
+        json.dumps(document, ensure_ascii=False).encode()
+    except UnicodeEncodeError as error:
+        raise NotJsonError(f"a text holds half a character: {error.object[error.start]!a}") from error
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        keys = [key for key, _ in pairs]
+        twice = next(key for key in keys if keys.count(key) > 1)
+        raise NotJsonError(f"the key {twice!r} is written twice")
+    return found
+
+
+def _whole_number(text: str) -> int:
+    if len(text) > MOST_DIGITS:
+        raise NotJsonError(f"{text[:MOST_DIGITS]}... is a number of more than {MOST_DIGITS} digits")
+    return int(text)
+
+
+def _number(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        raise NotJsonError(f"{text[:MOST_DIGITS]} is beyond every number that is accepted")
+    return number
+
+
+def _no_number(text: str) -> float:
+    raise NotJsonError(f"{text} is no JSON")

@@ -1,0 +1,334 @@
+"""Rules about GPUDirect RDMA: distances, access control, the IOMMU, the driver, links."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from numaforge.findings import MachineRule, Seen, Severity
+from numaforge.gpudirect import scope
+from numaforge.gpudirect.access_control import Layout, misconfigured, nics, required_control
+from numaforge.gpus.boards import GRACE
+from numaforge.gpus.scope import own_gpus
+from numaforge.quantity import format_bytes
+from numaforge.topology.links import gpu_names
+from numaforge.topology.model import Gpu, NodeTopology, PciFunction
+from numaforge.topology.rails import distance_to_device
+
+NCCL = "NCCL, paths.cc: NCCL_NET_GDR_LEVEL is PXB by default, P2C beside Grace"
+CONFIGURATION = "PCIe configuration space"
+_NEAR = ("PIX", "PXB")
+_ORDER = ("PIX", "PXB", "PHB", "NODE", "SYS")
+
+
+def _best(machine: NodeTopology, gpu: Gpu) -> str | None:
+    """Return the distance to the nearest NIC; None where one that could be nearer is not known."""
+    told = [distance_to_device(gpu, nic, machine) for nic in nics(machine)]
+    known = [distance for distance in told if distance is not None]
+    best = min(known, key=_ORDER.index, default=None)
+    return best if best in _NEAR or len(known) == len(told) else None
+
+
+def _label(machine: NodeTopology, gpu: Gpu) -> str:
+    return f"{gpu_names(machine.gpus)[gpu.pci_address]} {gpu.pci_address}"
+
+
+def _too_far(machine: NodeTopology) -> Iterator[Seen]:
+    direct = required_control(machine).direct.values()
+    for gpu in machine.gpus:
+        best = _best(machine, gpu)
+        allowed = (*_NEAR, "PHB", "NODE") if gpu.device in GRACE else _NEAR
+        if best is None:
+            yield Seen(unknown="the firmware does not tell how far GPUs and NICs are apart")
+        elif best not in allowed and best != "SYS" and gpu.pci_address not in direct:
+            yield Seen(f"its nearest NIC is {best}", _label(machine, gpu))
+
+
+def _wrong_socket(machine: NodeTopology) -> Iterator[Seen]:
+    best = {gpu.pci_address: _best(machine, gpu) for gpu in machine.gpus}
+    for gpu in machine.gpus:
+        if best[gpu.pci_address] is None:
+            yield Seen(unknown="the firmware does not tell how far GPUs and NICs are apart")
+        elif best[gpu.pci_address] == "SYS":
+            near = sum(1 for each in best.values() if each not in ("SYS", None))
+            beside = f", {near} of {len(best)} GPUs have one on their own" if near else ""
+            yield Seen(f"its nearest NIC is on another socket{beside}", _label(machine, gpu))
+
+
+def _without_numa_node(machine: NodeTopology) -> Iterator[Seen]:
+    if sum(1 for node in machine.numa_nodes if node.cpus) < 2:
+        return
+    for gpu in machine.gpus:
+        if gpu.numa_node is None:
+            yield Seen("the firmware does not name its NUMA node", _label(machine, gpu))
+    for nic in nics(machine):
+        if nic.numa_node is None:
+            yield Seen("the firmware does not name its NUMA node", nic.name)
+
+
+def _access_control(machine: NodeTopology) -> Iterator[Seen]:
+    for bridge, evidence in misconfigured(machine, required_control(machine)).items():
+        yield Seen(evidence, bridge)
+
+
+def _apart_in_groups(machine: NodeTopology) -> Iterator[Seen]:
+    functions = {function.pci_address: function for function in machine.pci_functions}
+    for address, gpu in required_control(machine).direct.items():
+        one, other = functions[address].iommu_group, functions[gpu].iommu_group
+        off = machine.peer_memory.topology_check_off
+        if (one is None or one != other) and off is None:
+            yield Seen(unknown="NVIDIA's option GrdmaPciTopoCheckOverride was not captured")
+        elif (one is None or one != other) and not off:
+            yield Seen(f"its IOMMU group is {one}, that of the GPU {gpu} is {other}", address)
+
+
+def _translating_nics(machine: NodeTopology) -> Iterator[Seen]:
+    functions = {function.pci_address: function for function in machine.pci_functions}
+    for nic in nics(machine):
+        function = functions.get(nic.pci_address or "")
+        if function is None or function.address_translation is None:
+            yield Seen(unknown="the configuration space of NICs was not captured: it takes root rights")
+        elif function.address_translation and function.vendor == "15b3":
+            yield Seen("it has address translation (ATS)", f"{nic.name} {nic.pci_address}")
+
+
+def _translated(machine: NodeTopology) -> Iterator[Seen]:
+    concerned = {gpu.pci_address for gpu in machine.gpus} | {nic.pci_address for nic in nics(machine)}
+    found = [each for each in machine.pci_functions if each.pci_address in concerned]
+    if not found:
+        yield Seen(unknown="IOMMU groups were not captured")
+    for function in found:
+        # Without a group no IOMMU is on.
+        if function.iommu_group is None or function.iommu_domain == "identity":
+            continue
+        if function.iommu_domain is None:
+            yield Seen(unknown="the kernel does not tell the type of IOMMU groups")
+        elif function.iommu_domain.startswith("DMA"):
+            yield Seen(f"the IOMMU translates its addresses ({function.iommu_domain})", function.pci_address)
+
+
+def _no_way(machine: NodeTopology) -> Iterator[Seen]:
+    way = scope.way_of_memory(machine)
+    if way.none or way.unknown:
+        yield Seen(way.none, unknown=way.unknown)
+
+
+def _peer_memory_alone(machine: NodeTopology) -> Iterator[Seen]:
+    way = scope.way_of_memory(machine)
+    if way.peer_memory and way.dma_buf is None:
+        yield Seen(unknown="it was not captured which of NVIDIA's modules runs")
+    elif way.peer_memory and not way.dma_buf:
+        yield Seen("nvidia_peermem is loaded, and there is no DMA-BUF")
+
+
+def _small_window(machine: NodeTopology) -> Iterator[Seen]:
+    for gpu in own_gpus(machine):
+        if gpu.device in GRACE:
+            continue
+        if gpu.bar1_bytes is None or gpu.memory_bytes is None:
+            yield Seen(unknown="the size of BAR1 or of the memory was not captured")
+        elif gpu.bar1_bytes < gpu.memory_bytes:
+            sizes = f"{format_bytes(gpu.bar1_bytes)} of {format_bytes(gpu.memory_bytes)}"
+            yield Seen(f"BAR1 shows {sizes} of memory", _label(machine, gpu))
+
+
+def _slow_link(machine: NodeTopology) -> Iterator[Seen]:
+    functions = {function.pci_address: function for function in machine.pci_functions}
+    for nic in nics(machine):
+        function = functions.get(nic.pci_address or "")
+        link = function.link if function else None
+        if function is None or link is None or None in (link.speed, link.width):
+            if nic.physical_function is None:
+                yield Seen(unknown="the links of NICs were not captured")
+            continue
+        evidence = _below_maximum(function, functions)
+        if evidence:
+            yield Seen(evidence, f"{nic.name} {nic.pci_address}")
+
+
+def _below_maximum(function: PciFunction, functions: dict[str, PciFunction]) -> str | None:
+    link = function.link
+    if link is None:
+        return None
+    slow = link.speed and link.max_speed and link.speed < link.max_speed
+    narrow = link.width and link.max_width and link.width < link.max_width
+    if not slow and not narrow:
+        return None
+    above = functions.get(function.path[-2]) if len(function.path) > 2 else None
+    port = above.link if above else None
+    slot = f"; its slot reaches {port.max_speed} GT/s x{port.max_width}" if port and port.max_speed else ""
+    return f"{link.speed} GT/s x{link.width} of {link.max_speed} GT/s x{link.max_width}{slot}"
+
+
+_PLAN_IT = (
+    "rdma.gpudirect.acs: correct puts pci=config_acs= on the kernel's command line and proves it after a boot"
+)
+_switched = scope.access_controlled(
+    lambda required: required.layout is Layout.SWITCHES and not required.virtual,
+    "no GPU and NIC of the host's own below one switch",
+)
+_guests = scope.access_controlled(lambda required: bool(required.virtual), "not set up for guests")
+_connectx = scope.access_controlled(
+    lambda required: required.layout is Layout.CONNECTX_SWITCH and not required.virtual,
+    "no GPU and NIC below a ConnectX switch",
+)
+_direct = scope.access_controlled(scope.is_layout(Layout.DIRECT_NIC), "no ConnectX-8 Direct")
+_root_ports = scope.access_controlled(
+    scope.is_layout(Layout.ROOT_PORTS), "no GPU at a root port of NVIDIA's CPUs"
+)
+
+
+_RDMA_TOPO = "rdma-core, kernel-boot/rdma_topo"
+
+RULES: tuple[MachineRule[NodeTopology], ...] = (
+    MachineRule(
+        "GD101",
+        Severity.WARNING,
+        "no NIC is near enough to a GPU for NCCL to use GPUDirect",
+        "on bare metal with GPUs and RDMA devices; beside Grace up to the same socket",
+        NCCL,
+        "put the NIC below the GPU's PCIe switch; without one, measure with NCCL_NET_GDR_LEVEL=PHB or SYS "
+        "before it is set for good",
+        scope.on_metal,
+        _too_far,
+    ),
+    MachineRule(
+        "GD102",
+        Severity.WARNING,
+        "the nearest NIC of a GPU is on another socket",
+        "on bare metal with GPUs and RDMA devices",
+        NCCL,
+        "move a NIC to a slot of the GPU's socket; until then bind jobs to the GPUs that have one",
+        scope.on_metal,
+        _wrong_socket,
+    ),
+    MachineRule(
+        "GD103",
+        Severity.WARNING,
+        "the NUMA node of a GPU or NIC is not known",
+        "with GPUs and RDMA devices, and more than one NUMA node with CPUs",
+        "/sys/bus/pci/devices/*/numa_node",
+        "update the firmware, or have the hypervisor show it; NCCL_TOPO_FILE tells NCCL",
+        scope.has_pairs,
+        _without_numa_node,
+    ),
+    MachineRule(
+        "GD201",
+        Severity.ERROR,
+        "PCIe access control redirects traffic between a GPU and its NIC",
+        "on bare metal with a GPU and a NIC below one PCIe switch, not set up for guests",
+        CONFIGURATION,
+        f"{_PLAN_IT}; or switch ACS off in the firmware",
+        _switched,
+        _access_control,
+    ),
+    MachineRule(
+        "GD202",
+        Severity.ERROR,
+        "PCIe access control is not as a ConnectX switch needs it",
+        "on bare metal with a GPU and a NIC below each ConnectX-8 or -9 switch, not set up for guests",
+        _RDMA_TOPO,
+        _PLAN_IT,
+        _connectx,
+        _access_control,
+    ),
+    MachineRule(
+        "GD203",
+        Severity.ERROR,
+        "PCIe access control is not as ConnectX-8 Direct needs it",
+        "with ConnectX-8 Direct beside Grace (GB300)",
+        _RDMA_TOPO,
+        _PLAN_IT,
+        _direct,
+        _access_control,
+    ),
+    MachineRule(
+        "GD204",
+        Severity.ERROR,
+        "PCIe access control is not as guests need it",
+        "on a host whose ConnectX NICs have address translation (ATS), a GPU and a NIC below one switch",
+        _RDMA_TOPO,
+        f"boot with the IOMMU on; {_PLAN_IT}",
+        _guests,
+        _access_control,
+    ),
+    MachineRule(
+        "GD205",
+        Severity.ERROR,
+        "PCIe access control of root ports is off",
+        "with GPUs at root ports of Grace or Vera (GB200, GH200)",
+        _RDMA_TOPO,
+        "boot with the IOMMU on and without pci=disable_acs_redir=: the kernel then sets these bits itself",
+        _root_ports,
+        _access_control,
+    ),
+    MachineRule(
+        "GD301",
+        Severity.ERROR,
+        "the DMA function of a NIC and its GPU are in different IOMMU groups",
+        "with ConnectX-8 Direct, unless NVreg_GrdmaPciTopoCheckOverride is 1",
+        _RDMA_TOPO,
+        f"{_PLAN_IT}: groups form at boot. A kernel without it needs NVreg_GrdmaPciTopoCheckOverride=1",
+        _direct,
+        _apart_in_groups,
+    ),
+    MachineRule(
+        "GD302",
+        Severity.WARNING,
+        "the IOMMU translates addresses on bare metal",
+        "on bare metal with GPUs and RDMA devices that the host itself uses",
+        "/sys/kernel/iommu_groups/*/type",
+        "kernel.cmdline: iommu=pt (x86), iommu.passthrough=1 (Arm)",
+        scope.on_metal_for_itself,
+        _translated,
+    ),
+    MachineRule(
+        "GD303",
+        Severity.WARNING,
+        "a NIC translates addresses where nothing is given to guests that way",
+        "with GPUs at root ports of Grace or Vera (GB200, GH200)",
+        _RDMA_TOPO,
+        "`mlxconfig -d DEVICE set ATS_ENABLED=False` and a cold boot",
+        _root_ports,
+        _translating_nics,
+    ),
+    MachineRule(
+        "GD401",
+        Severity.ERROR,
+        "the driver offers NICs no way to a GPU's memory",
+        "with NVIDIA GPUs and RDMA devices",
+        "/proc/driver/nvidia/version, /sys/module",
+        "install the open kernel module with Linux 5.12 or later (DMA-BUF)",
+        scope.nvidia_pairs,
+        _no_way,
+    ),
+    MachineRule(
+        "GD402",
+        Severity.WARNING,
+        "GPUDirect depends on nvidia_peermem alone",
+        "with NVIDIA GPUs and RDMA devices",
+        "/proc/driver/nvidia/version, /sys/module",
+        "install the open kernel module: NCCL then uses DMA-BUF, which needs nothing of MOFED's ib_core",
+        scope.nvidia_pairs,
+        _peer_memory_alone,
+    ),
+    MachineRule(
+        "GD501",
+        Severity.WARNING,
+        "BAR1 shows peers less than a GPU's memory",
+        "on bare metal with NVIDIA GPUs and RDMA devices, not beside Grace",
+        "/sys/bus/pci/devices/*/resource",
+        "firmware: Above 4G Decoding and Resizable BAR on; cards with displays: displaymodeselector",
+        scope.on_metal,
+        _small_window,
+    ),
+    MachineRule(
+        "GD502",
+        Severity.WARNING,
+        "the PCIe link of a NIC is below its maximum",
+        "on bare metal with GPUs and RDMA devices",
+        "/sys/bus/pci/devices/*/current_link_speed",
+        "reseat the card, look at its slot and riser; a slot that reaches no more is the board's layout",
+        scope.on_metal,
+        _slow_link,
+    ),
+)

@@ -1,0 +1,258 @@
+"""Rules about containerd's configuration as containerd itself prints it. It is judged, and never written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from fnmatch import fnmatchcase
+
+from numaforge.findings import Applicability, MachineRule, Seen, Severity
+from numaforge.hostcheck import scope
+from numaforge.topology.model import Containerd, NodeTopology
+
+_DUMP = "containerd config dump"
+_NEWEST_VERSION = {1: 2, 2: 3}  # of the configuration, by containerd's major
+_FIRST_MINOR_ASKING_THE_RUNTIME = (
+    34  # KubeletCgroupDriverFromCRI is GA (KEP-4033); containerd answers from 2.0 on
+)
+
+
+def _major(found: Containerd) -> int | None:
+    return int(found.version.partition(".")[0]) if found.version else None
+
+
+def _not_imported(machine: NodeTopology) -> Iterator[Seen]:
+    found = scope.runtime(machine)
+    if found.imports is None:
+        yield Seen(unknown="containerd did not say what it imports")
+        return
+    for fragment in found.fragments:
+        if not any(fnmatchcase(fragment, each) for each in found.imports):
+            yield Seen(f"no entry of `imports` names it: {', '.join(found.imports) or 'none'}", fragment)
+
+
+def _with_fragments(machine: NodeTopology) -> Applicability:
+    where = scope.with_containerd(machine)
+    if where.applies and not scope.runtime(machine).fragments:
+        return Applicability(False, "no fragment in /etc/containerd/conf.d")
+    return where
+
+
+def _versions_differ(machine: NodeTopology) -> Iterator[Seen]:
+    versions = scope.runtime(machine).versions
+    if len({*versions.values()}) > 1:
+        told = ", ".join(f"{path} is of version {version}" for path, version in sorted(versions.items()))
+        yield Seen(told)
+
+
+def _version_unfit(machine: NodeTopology) -> Iterator[Seen]:
+    found = scope.runtime(machine)
+    newest = _NEWEST_VERSION.get(_major(found) or 0)
+    if newest is None:
+        yield Seen(unknown="containerd's own version is not known")
+        return
+    for path, version in sorted(found.versions.items()):
+        if version is not None and version > newest:
+            yield Seen(f"version {version}, and containerd {found.version} reads up to {newest}", path)
+
+
+def _version_old(machine: NodeTopology) -> Iterator[Seen]:
+    found = scope.runtime(machine)
+    newest = _NEWEST_VERSION.get(_major(found) or 0)
+    for path, version in sorted(found.versions.items()):
+        if newest is not None and version is not None and version < newest:
+            yield Seen(f"version {version}, which containerd {found.version} converts at every start", path)
+
+
+def _cgroup_driver(machine: NodeTopology) -> Applicability:
+    where = scope.with_containerd(machine)
+    if not where.applies:
+        return where
+    settings, minor = scope.kubelet_settings(machine), scope.kubelet_minor(machine)
+    asked = minor is not None and minor.minor >= _FIRST_MINOR_ASKING_THE_RUNTIME
+    if asked and (_major(scope.runtime(machine)) or 0) >= 2:
+        return Applicability(False, "the kubelet takes containerd's cgroup driver")
+    if settings is None:
+        return Applicability(None, "the kubelet's cgroupDriver is not known")
+    return Applicability(True, f"the kubelet's cgroupDriver is {settings.get('cgroupDriver')}")
+
+
+def _other_driver(machine: NodeTopology) -> Iterator[Seen]:
+    settings = scope.kubelet_settings(machine) or {}
+    systemd = settings.get("cgroupDriver") == "systemd"
+    runtimes = scope.runtime(machine).runtimes
+    if runtimes is None:
+        yield Seen(unknown="containerd names no runtime handler")
+    for name, says in (runtimes or {}).items():
+        if says is None:
+            yield Seen(unknown=f"the runtime handler {name} does not say SystemdCgroup")
+        elif says is not systemd:
+            said = f"SystemdCgroup is {str(says).lower()}, the kubelet's cgroupDriver "
+            yield Seen(f"{said}{settings.get('cgroupDriver')}", f"runtime handler {name}")
+
+
+def _cdi_off(machine: NodeTopology) -> Iterator[Seen]:
+    found = scope.runtime(machine)
+    if found.cdi is None:
+        yield Seen(unknown="this containerd says nothing of CDI")
+    elif not found.cdi:
+        yield Seen("enable_cdi is false")
+    elif found.cdi_folders is not None and not {"/etc/cdi", "/var/run/cdi", "/run/cdi"} & {
+        *found.cdi_folders
+    }:
+        yield Seen(f"cdi_spec_dirs is {list(found.cdi_folders)}, where no driver puts its specifications")
+
+
+def _nri_off(machine: NodeTopology) -> Iterator[Seen]:
+    nri = scope.runtime(machine).nri
+    if nri is None:
+        yield Seen(unknown="this containerd says nothing of NRI")
+    elif not nri:
+        yield Seen("the plugin io.containerd.nri.v1.nri is disabled")
+
+
+def _no_way_to_gpus(machine: NodeTopology) -> Iterator[Seen]:
+    found = scope.runtime(machine)
+    if found.runtimes is None:
+        yield Seen(unknown="containerd names no runtime handler")
+    elif "nvidia" not in found.runtimes and found.cdi is not True:
+        yield Seen("there is no runtime handler nvidia, and CDI is not on")
+
+
+def _not_by_default(machine: NodeTopology) -> Iterator[Seen]:
+    found = scope.runtime(machine)
+    if "nvidia" in (found.runtimes or {}) and found.cdi is not True and found.default_runtime != "nvidia":
+        yield Seen(f"default_runtime_name is {found.default_runtime}")
+
+
+def _no_default(machine: NodeTopology) -> Iterator[Seen]:
+    found = scope.runtime(machine)
+    if found.runtimes is None or not found.default_runtime:
+        yield Seen(unknown="containerd names no runtime handler")
+    elif found.default_runtime not in found.runtimes:
+        told = f"default_runtime_name is {found.default_runtime}, and there is {', '.join(found.runtimes)}"
+        yield Seen(told)
+
+
+def _loose_sandbox(machine: NodeTopology) -> Iterator[Seen]:
+    image = scope.runtime(machine).sandbox_image
+    if image is None:
+        yield Seen(unknown="containerd names no sandbox image")
+    elif "@sha256:" not in image and image.rpartition("/")[2].partition(":")[2] in ("", "latest"):
+        yield Seen(f"{image} has no version")
+
+
+RULES: tuple[MachineRule[NodeTopology], ...] = (
+    MachineRule(
+        "NH301",
+        Severity.ERROR,
+        "containerd does not read a fragment",
+        "with containerd and files in /etc/containerd/conf.d",
+        _DUMP,
+        'add imports = ["/etc/containerd/conf.d/*.toml"] to the main file; NVIDIA\'s toolkit writes its '
+        "handler there from 1.18 on",
+        _with_fragments,
+        _not_imported,
+    ),
+    MachineRule(
+        "NH302",
+        Severity.ERROR,
+        "containerd's files are of different versions",
+        "with containerd",
+        "the files' `version`",
+        "bring all of them to one version: `containerd config migrate` prints the main file's",
+        scope.with_containerd,
+        _versions_differ,
+    ),
+    MachineRule(
+        "NH303",
+        Severity.ERROR,
+        "containerd's configuration is newer than containerd",
+        "with containerd",
+        "the files' `version`",
+        "write it as version 2, or upgrade containerd to 2: it does not start again with this",
+        scope.with_containerd,
+        _version_unfit,
+    ),
+    MachineRule(
+        "NH304",
+        Severity.NOTE,
+        "containerd's configuration is of an older version",
+        "with containerd",
+        "the files' `version`",
+        "`containerd config migrate` prints it as the newest",
+        scope.with_containerd,
+        _version_old,
+    ),
+    MachineRule(
+        "NH305",
+        Severity.ERROR,
+        "containerd and the kubelet use different cgroup drivers",
+        "with containerd, unless the kubelet (1.34) asks it (containerd 2)",
+        _DUMP,
+        "set SystemdCgroup = true for every runc handler and cgroupDriver: systemd for the kubelet, with the "
+        "node drained",
+        _cgroup_driver,
+        _other_driver,
+    ),
+    MachineRule(
+        "NH306",
+        Severity.WARNING,
+        "CDI is off",
+        "with containerd and an NVIDIA GPU",
+        _DUMP,
+        'set enable_cdi = true and cdi_spec_dirs = ["/etc/cdi", "/var/run/cdi"]: DRA drivers need it, and '
+        "GPUs by CDI outlive a daemon-reload",
+        scope.with_containerd_and_nvidia,
+        _cdi_off,
+    ),
+    MachineRule(
+        "NH307",
+        Severity.NOTE,
+        "NRI is off",
+        "with containerd",
+        _DUMP,
+        "set disable = false for io.containerd.nri.v1.nri where a plugin needs it, as DRA's CPU driver does",
+        scope.with_containerd,
+        _nri_off,
+    ),
+    MachineRule(
+        "NH308",
+        Severity.WARNING,
+        "containers get no GPU",
+        "with containerd and an NVIDIA GPU",
+        _DUMP,
+        "`nvidia-ctk runtime configure --runtime=containerd`, or let the GPU operator do it",
+        scope.with_containerd_and_nvidia,
+        _no_way_to_gpus,
+    ),
+    MachineRule(
+        "NH309",
+        Severity.NOTE,
+        "GPUs need a runtime class",
+        "with containerd and an NVIDIA GPU",
+        _DUMP,
+        "set default_runtime_name to nvidia, turn CDI on, or give pods and device plugin that runtime class",
+        scope.with_containerd_and_nvidia,
+        _not_by_default,
+    ),
+    MachineRule(
+        "NH310",
+        Severity.ERROR,
+        "the default runtime handler does not exist",
+        "with containerd",
+        _DUMP,
+        "name a handler that is defined; a fragment replaces the whole table of a plugin in containerd 1",
+        scope.with_containerd,
+        _no_default,
+    ),
+    MachineRule(
+        "NH311",
+        Severity.NOTE,
+        "the sandbox image has no version",
+        "with containerd",
+        _DUMP,
+        "name a version as kubeadm does (`kubeadm config images list`): nodes run different ones otherwise",
+        scope.with_containerd,
+        _loose_sandbox,
+    ),
+)

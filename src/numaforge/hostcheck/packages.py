@@ -1,0 +1,138 @@
+"""Rules about upgrades that are unattended, and about other managers of what a plan sets."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+from numaforge.errors import PlanError
+from numaforge.findings import Applicability, MachineRule, Seen, Severity
+from numaforge.hostcheck import scope
+from numaforge.planning.document import loads
+from numaforge.planning.managers import contests
+from numaforge.topology.model import InstalledPackage, NodeTopology
+
+_LONGEST = 200
+_SHOWN = 40
+
+
+def _with_packages(machine: NodeTopology) -> Applicability:
+    where = scope.with_kubelet(machine)
+    if not where.applies:
+        return where
+    packages = scope.userland(machine).packages
+    if packages is None:
+        return Applicability(None, "the package database was not asked")
+    if not packages:
+        return Applicability(False, "neither kernel, driver, kubelet nor runtime is a package here")
+    return Applicability(True, f"{len(packages)} packages of kernel, driver, kubelet and runtime")
+
+
+def _upgraded_alone(machine: NodeTopology) -> Applicability:
+    where = _with_packages(machine)
+    if not where.applies:
+        return where
+    upgrades = scope.userland(machine).upgrades
+    if upgrades is None:
+        return Applicability(None, "whether packages are upgraded unattended cannot be told here")
+    return Applicability(upgrades, "upgrades are unattended" if upgrades else "no upgrade is unattended")
+
+
+def _would_upgrade(machine: NodeTopology) -> Iterator[Seen]:
+    found = scope.userland(machine)
+    patterns = [pattern for pattern in found.upgrades_skip if is_bounded(pattern)]
+    loose = [p for p in found.packages or () if not p.held and not _skipped(p.name, patterns)]
+    unknown = [pattern for pattern in found.upgrades_skip if pattern not in patterns]
+    if loose and unknown:
+        yield Seen(unknown=f"which packages {unknown[0][:_SHOWN]!r} leaves alone is not worked out")
+    else:
+        yield from _by_kind(loose, "an unattended upgrade takes it along")
+
+
+def _not_held(machine: NodeTopology) -> Iterator[Seen]:
+    packages = scope.userland(machine).packages or ()
+    if any(package.held is None for package in packages):
+        yield Seen(unknown="what is held was not told")
+    yield from _by_kind([p for p in packages if p.held is False], "not held at their version")
+
+
+def _by_kind(packages: list[InstalledPackage], what: str) -> Iterator[Seen]:
+    for kind in dict.fromkeys(package.kind for package in packages):
+        names = [package.name for package in packages if package.kind == kind]
+        more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+        yield Seen(f"{', '.join(names[:3])}{more}: {what}", kind)
+
+
+def is_bounded(pattern: str) -> bool:
+    """Say whether Python matches a host's own regular expression with a package's name in a moment.
+
+    What is repeated has to be one character or class, at most three times without an end and eight times in
+    all, optional groups and alternatives counted: 60 characters are matched in less than a second then. A
+    group that is repeated, or named again, can take for ever.
+    """
+    plain = re.sub(r"\\\D|\[\^?\]?[^\]]*\]", "x", pattern)
+    endless = len(re.findall(r"[*+{]", plain))
+    choices = len(re.findall(r"[?|]", plain))
+    repeats_a_group = re.search(r"\)[*+{]", plain) or re.search(r"\\\d|\(\?P=", plain)
+    return len(pattern) <= _LONGEST and endless <= 3 and endless + choices <= 8 and not repeats_a_group
+
+
+def _skipped(name: str, patterns: Sequence[str]) -> bool:
+    """Say whether unattended-upgrades leaves a package alone; it matches patterns from the name's start."""
+    for pattern in patterns:
+        try:
+            if re.match(pattern, name):
+                return True
+        except re.error:
+            continue  # it matches nothing there either
+    return False
+
+
+def _planned(machine: NodeTopology) -> Applicability:
+    if machine.previous_plan is None:
+        return Applicability(False, "numaforge has not planned this host")
+    try:
+        loads(machine.previous_plan)
+    except PlanError:
+        return Applicability(None, "the plan on the host cannot be read")
+    return scope.looked_at(machine)
+
+
+def _contested(machine: NodeTopology) -> Iterator[Seen]:
+    plan = loads(machine.previous_plan or "")
+    for each in contests(machine, plan.tuning, plan.interrupts):
+        yield Seen(f"{each.manager} {each.does}", each.where)
+
+
+RULES: tuple[MachineRule[NodeTopology], ...] = (
+    MachineRule(
+        "NH201",
+        Severity.WARNING,
+        "unattended upgrades reach kernel, driver, kubelet or runtime",
+        "with a kubelet and unattended-upgrades or dnf-automatic",
+        "the package database, /etc/apt/apt.conf.d",
+        "host.hold_packages in a profile: a driver whose libraries changed beside it starts no new container",
+        _upgraded_alone,
+        _would_upgrade,
+    ),
+    MachineRule(
+        "NH202",
+        Severity.NOTE,
+        "kernel, driver, kubelet or runtime is not held",
+        "with a kubelet, where these are packages",
+        "the package database",
+        "host.hold_packages in a profile holds them: the next upgrade by hand takes them along otherwise",
+        _with_packages,
+        _not_held,
+    ),
+    MachineRule(
+        "NH203",
+        Severity.WARNING,
+        "another manager sets what the plan sets",
+        "that numaforge has planned",
+        "its files and units",
+        "let one of them do it: switch the other manager off, or leave the knob out of the profile",
+        _planned,
+        _contested,
+    ),
+)

@@ -1,0 +1,91 @@
+"""On which machines a rule about the userland applies: each answer with its reason."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from numaforge.errors import KubeletConfigError
+from numaforge.findings import Applicability
+from numaforge.kubelet.config.loading import load_installed
+from numaforge.kubelet.minors.versions import LATEST_MINOR, KubeletVersion
+from numaforge.topology.model import Containerd, NodeTopology, Userland
+from numaforge.topology.vendors import NVIDIA
+
+Applies = Callable[[NodeTopology], Applicability]
+
+OLDER = "the snapshot was taken without a look at the userland"
+
+
+def always(machine: NodeTopology) -> Applicability:  # noqa: ARG001 (the form of all scopes)
+    """Apply to every machine."""
+    return Applicability(True, "every host")
+
+
+def looked_at(machine: NodeTopology) -> Applicability:
+    """Apply where the userland was looked at."""
+    return Applicability(True, "every host") if machine.userland else Applicability(None, OLDER)
+
+
+def with_kubelet(machine: NodeTopology) -> Applicability:
+    """Apply to a host on which a kubelet is installed."""
+    if machine.kubelet is None:
+        return Applicability(False, "no kubelet")
+    return looked_at(machine)
+
+
+def with_gpu(machine: NodeTopology) -> Applicability:
+    """Apply to a host with a GPU of a data centre: a display does not count."""
+    if not any(gpu.vendor == NVIDIA for gpu in machine.gpus) and not machine.accelerators:
+        return Applicability(False, "no GPU for computing")
+    return looked_at(machine)
+
+
+def with_containerd(machine: NodeTopology) -> Applicability:
+    """Apply where the kubelet's runtime is containerd, and it said what it runs with."""
+    if machine.kubelet is None:
+        return Applicability(False, "no kubelet")
+    if machine.userland is None:
+        return Applicability(None, OLDER)
+    names = {process.name for process in machine.userland.processes or () if not process.in_pod}
+    if "containerd" not in names:
+        other = "the runtime is CRI-O" if "crio" in names else "no containerd runs"
+        return Applicability(False, other)
+    found = machine.userland.containerd
+    if found is None or found.config_version is None:
+        return Applicability(None, "containerd did not say what it runs with (`containerd config dump`)")
+    return Applicability(True, f"containerd {found.version or 'of an unknown version'}")
+
+
+def with_containerd_and_nvidia(machine: NodeTopology) -> Applicability:
+    """Apply where containerd is to give NVIDIA's GPUs to containers."""
+    if not any(gpu.vendor == NVIDIA and gpu.driver != "vfio-pci" for gpu in machine.gpus):
+        return Applicability(False, "no NVIDIA GPU of this host's own")
+    return with_containerd(machine)
+
+
+def userland(machine: NodeTopology) -> Userland:
+    """Return the userland; an empty one where there was no look at it."""
+    return machine.userland or Userland()
+
+
+def runtime(machine: NodeTopology) -> Containerd:
+    """Return what containerd said; an empty one where it was not asked."""
+    return userland(machine).containerd or Containerd()
+
+
+def kubelet_settings(machine: NodeTopology) -> Mapping[str, Any] | None:
+    """Return what the kubelet runs with, defaults filled in; None where it cannot be told."""
+    install = machine.kubelet
+    if install is None or install.config_text is None:
+        return None
+    try:
+        return load_installed(install, kubelet_minor(machine) or KubeletVersion(LATEST_MINOR)).settings
+    except KubeletConfigError:
+        return None  # `numaforge check` says what is wrong with it
+
+
+def kubelet_minor(machine: NodeTopology) -> KubeletVersion | None:
+    """Return the kubelet's version, None where it is not known."""
+    version = machine.kubelet.version if machine.kubelet else None
+    return KubeletVersion.parse(version) if version else None

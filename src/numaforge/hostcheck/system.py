@@ -1,0 +1,203 @@
+"""Rules about the host itself: control groups, swap, the clock, limits, crash dumps, local drives."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from numaforge.findings import Applicability, MachineRule, Seen, Severity
+from numaforge.hostcheck import scope
+from numaforge.topology.model import HostProcess, NodeTopology
+
+LEAST_OPEN_FILES = 65536
+"""Data loaders open a file for each worker and shard; OKE gives 131072, containerd's own unit 1048576."""
+
+
+def _cgroup(machine: NodeTopology) -> Iterator[Seen]:
+    if machine.cgroup_version is None:
+        yield Seen(unknown="/proc/mounts was not captured")
+    elif machine.cgroup_version == 1:
+        yield Seen("control groups of version 1 are mounted", "/sys/fs/cgroup")
+
+
+def _kubelet_minds_swap(machine: NodeTopology) -> Applicability:
+    where = scope.with_kubelet(machine)
+    if not where.applies:
+        return where
+    settings = scope.kubelet_settings(machine)
+    if settings is None:
+        return Applicability(None, "the kubelet's configuration cannot be read")
+    if settings.get("failSwapOn") is False:
+        return Applicability(False, "the kubelet's failSwapOn is false")
+    return Applicability(True, "failSwapOn is not false")
+
+
+def _swap_on(machine: NodeTopology) -> Iterator[Seen]:
+    swaps = scope.userland(machine).swaps
+    if swaps is None:
+        yield Seen(unknown="/proc/swaps was not captured")
+    for device in swaps or ():
+        yield Seen("swap is on" + (", compressed in memory" if "/zram" in device else ""), device)
+
+
+def _swap_comes_back(machine: NodeTopology) -> Iterator[Seen]:
+    found = scope.userland(machine)
+    if found.swap_units is None:
+        yield Seen(unknown="the units of swap were not looked for")
+    if found.swaps or found.swap_kept_off:
+        return
+    for unit in found.swap_units or ():
+        yield Seen("swap is off now, and this turns it on at the next boot", unit)
+
+
+_TIME_DAEMONS = ("chronyd", "systemd-timesyn", "ntpd")
+
+
+def _no_time_daemon(machine: NodeTopology) -> Iterator[Seen]:
+    found = scope.userland(machine)
+    if found.processes is None:
+        yield Seen(unknown="the processes were not captured")
+    elif not any(process.name in _TIME_DAEMONS for process in found.processes):
+        if found.clock_synchronised:
+            return  # by something that is not known here, a hypervisor's agent for one
+        yield Seen("neither chronyd nor systemd-timesyncd nor ntpd runs")
+
+
+def _clock(machine: NodeTopology) -> Iterator[Seen]:
+    synchronised = scope.userland(machine).clock_synchronised
+    if synchronised is None:
+        yield Seen(unknown="timedatectl did not answer")
+    elif not synchronised:
+        yield Seen("the kernel's clock is not synchronised (timedatectl: NTPSynchronized=no)")
+
+
+def _open_files(machine: NodeTopology) -> Iterator[Seen]:
+    for process in _runtimes(machine):
+        if process.open_files is not None and process.open_files < LEAST_OPEN_FILES:
+            yield Seen(f"its soft limit is {process.open_files} open files", process.unit or process.name)
+
+
+def _runtimes(machine: NodeTopology) -> list[HostProcess]:
+    return [
+        process
+        for process in scope.userland(machine).processes or ()
+        if process.name in ("containerd", "crio") and not process.in_pod
+    ]
+
+
+def _with_runtime(machine: NodeTopology) -> Applicability:
+    where = scope.with_kubelet(machine)
+    if where.applies and not _runtimes(machine):
+        return Applicability(False, "neither containerd nor CRI-O runs")
+    return where
+
+
+def _no_crash_kernel(machine: NodeTopology) -> Iterator[Seen]:
+    if machine.kernel_cmdline is None:
+        yield Seen(unknown="/proc/cmdline was not captured")
+    elif not re.search(r"(?:^| )crashkernel=", machine.kernel_cmdline):
+        yield Seen("no memory is kept for a crash kernel (crashkernel=)", "/proc/cmdline")
+
+
+def _with_nvme(machine: NodeTopology) -> Applicability:
+    where = scope.with_gpu(machine)
+    if not where.applies:
+        return where
+    nodes = {gpu.numa_node for gpu in machine.gpus}
+    drives = [nvme.numa_node for nvme in machine.nvmes]
+    if len(nodes) < 2 or len(drives) < 2:
+        return Applicability(False, "GPUs of one NUMA node, or fewer than two NVMe drives")
+    if None in nodes or None in drives:
+        return Applicability(None, "the NUMA node of a GPU or of a drive is not known")
+    return Applicability(True, f"{len(drives)} NVMe drives, GPUs on {len(nodes)} NUMA nodes")
+
+
+def _nvme_elsewhere(machine: NodeTopology) -> Iterator[Seen]:
+    drives = {nvme.numa_node for nvme in machine.nvmes}
+    for node in sorted({gpu.numa_node for gpu in machine.gpus if gpu.numa_node is not None} - drives):
+        yield Seen("its GPUs have no NVMe drive on their NUMA node", f"NUMA node {node}")
+
+
+RULES: tuple[MachineRule[NodeTopology], ...] = (
+    MachineRule(
+        "NH101",
+        Severity.ERROR,
+        "control groups are of version 1",
+        "every host with a kubelet",
+        "kubernetes.io/docs/concepts/architecture/cgroups, KEP-5573",
+        "start the kernel with systemd.unified_cgroup_hierarchy=1 (kernel.cmdline of a profile): a "
+        "kubelet from 1.35 on does not start otherwise",
+        scope.with_kubelet,
+        _cgroup,
+    ),
+    MachineRule(
+        "NH102",
+        Severity.ERROR,
+        "swap is on",
+        "with a kubelet whose failSwapOn is not false",
+        "/proc/swaps, KEP-2400",
+        "tuning.swap: off in a profile turns it off now and at every boot, that of zram too",
+        _kubelet_minds_swap,
+        _swap_on,
+    ),
+    MachineRule(
+        "NH103",
+        Severity.WARNING,
+        "swap comes back at the next boot",
+        "with a kubelet whose failSwapOn is not false",
+        "systemd.swap(5), zram-generator",
+        "tuning.swap: off in a profile keeps these units from starting",
+        _kubelet_minds_swap,
+        _swap_comes_back,
+    ),
+    MachineRule(
+        "NH104",
+        Severity.WARNING,
+        "nothing keeps the time",
+        "every host with a kubelet",
+        "/proc",
+        "install chrony: certificates, leases and logs of a cluster depend on the clock",
+        scope.with_kubelet,
+        _no_time_daemon,
+    ),
+    MachineRule(
+        "NH105",
+        Severity.WARNING,
+        "the clock is not synchronised",
+        "every host with a kubelet, where systemd runs",
+        "adjtimex(2), by timedatectl",
+        "look at `chronyc tracking` and at the servers that it may reach; after a boot it takes a minute",
+        scope.with_kubelet,
+        _clock,
+    ),
+    MachineRule(
+        "NH106",
+        Severity.WARNING,
+        "containers may open few files",
+        "with a kubelet and containerd or CRI-O",
+        "/proc/PID/limits, getrlimit(2)",
+        "host.limits.nofile in a profile raises LimitNOFILE of the runtime's unit",
+        _with_runtime,
+        _open_files,
+    ),
+    MachineRule(
+        "NH107",
+        Severity.NOTE,
+        "a crash of the kernel leaves no dump",
+        "with a GPU for computing",
+        "kernel.org: admin-guide/kdump",
+        "install kdump-tools or kexec-tools and set crashkernel=, where a dump is wanted",
+        scope.with_gpu,
+        _no_crash_kernel,
+    ),
+    MachineRule(
+        "NH108",
+        Severity.NOTE,
+        "GPUs read local drives through the other socket",
+        "with GPUs on several NUMA nodes and several NVMe drives",
+        "/sys/bus/pci/devices/*/numa_node",
+        "put local volumes of these GPUs' pods on a drive of their NUMA node, or move a drive",
+        _with_nvme,
+        _nvme_elsewhere,
+    ),
+)

@@ -1,0 +1,280 @@
+"""What an inventory may say of a host: a table of every datum that is read, checked before any is asked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from pyinfra.api import Host, State
+from pyinfra.api.exceptions import ConnectError, PyinfraError
+
+from numaforge.errors import HostError, NumaforgeError
+from numaforge.hosts.failures import print_error, say_error, tell_refused
+from numaforge.hosts.overview import DIFF, REPORT
+from numaforge.hosts.processes import hosts_of
+from numaforge.rollout.options import PLACE, read_options
+
+OURS = "numaforge_"
+"""What begins so is read by numaforge alone: one that is not in the table is a mistake."""
+
+
+@dataclass(frozen=True)
+class Datum:
+    """One key of host data.
+
+    `is_accepted` says of a value whether it is what `accepted` describes; it may raise NumaforgeError with
+    more. `default` is what counts where the inventory says nothing, `neutral` what pyinfra is told of a host
+    that is refused, so that it can go on with the others.
+    """
+
+    name: str
+    accepted: str
+    meaning: str
+    is_accepted: Callable[[Any], bool]
+    default: object = None
+    neutral: object = None
+
+
+def _whole(least: int, most: int) -> Callable[[Any], bool]:
+    return lambda value: type(value) is int and least <= value <= most
+
+
+def _seconds(value: object) -> bool:
+    return type(value) in (int, float) and 0 <= value <= 3600  # type: ignore[operator]
+
+
+def _text(value: object) -> bool:
+    return isinstance(value, str) and bool(value.strip())
+
+
+def _truth(value: object) -> bool:
+    return isinstance(value, bool)
+
+
+def _mapping(value: object) -> bool:
+    return isinstance(value, Mapping)
+
+
+def _file(value: object) -> bool:
+    return isinstance(value, str) and Path(value).expanduser().is_file()
+
+
+def _rollout(value: object) -> bool:
+    return _mapping(value) and read_options(value) is not None  # type: ignore[arg-type]
+
+
+def _profile(value: object) -> bool:
+    return _text(value) or (isinstance(value, (Path, Mapping)) and bool(value))
+
+
+TABLE = (
+    Datum(
+        "numaforge_profile",
+        "the name of a ready profile, the path of a YAML file, or a mapping",
+        "What the host is for. Every deploy needs it.",
+        _profile,
+    ),
+    Datum(
+        PLACE,
+        "a mapping of the settings of docs/rollout.md",
+        "How a node of a cluster is taken out of service.",
+        _rollout,
+    ),
+    Datum(f"{PLACE}_options", "a mapping", "The same, as `numaforge rollout` says it itself.", _rollout),
+    Datum(f"{PLACE}_run", "a mapping", "What a run is to a roll-out; set by `numaforge rollout`.", _mapping),
+    Datum(
+        "kubelet_start_seconds",
+        "a whole number from 1 to 3600",
+        "How long one start of the kubelet may take.",
+        _whole(1, 3600),
+        default=120,
+    ),
+    Datum(
+        "kubelet_stable_seconds",
+        "a whole number from 0 to 3600",
+        "How long the kubelet then has to stay healthy.",
+        _whole(0, 3600),
+        default=10,
+    ),
+    Datum("out", "a folder", "Where `deploys/detect.py` saves.", _text, default="numaforge-out"),
+    Datum(DIFF, "names of hosts with commas between, or all", "Whose changes are shown as diffs.", _text),
+    Datum(REPORT, "a file in a folder that exists", "Gets every host's result as JSON.", _text),
+    Datum("ssh_hostname", "a name or an address", "Else the host's name.", _text, neutral=""),
+    Datum(
+        "ssh_port",
+        "a whole number from 1 to 65535",
+        "Else that of ssh_config, or 22.",
+        _whole(1, 65535),
+        neutral=0,
+    ),
+    Datum("ssh_user", "a user's name", "Else that of ssh_config, or yours.", _text, neutral=""),
+    Datum("ssh_password", "text", "Better a key.", _text, neutral=""),
+    Datum(
+        "ssh_key", "the file of a private key", "Else those of ssh_config and of an agent.", _file, neutral=""
+    ),
+    Datum("ssh_key_password", "text", "The key's passphrase; an agent asks for it once.", _text, neutral=""),
+    Datum("ssh_config_file", "a file", "Else ~/.ssh/config.", _file, neutral=""),
+    Datum("ssh_known_hosts_file", "a path", "Where the keys of hosts are.", _text, neutral=""),
+    Datum(
+        "ssh_strict_host_key_checking",
+        "yes, no, off, ask or accept-new",
+        "What becomes of a host whose key is not known.",
+        lambda value: value in ("yes", "no", "off", "ask", "accept-new"),
+        neutral="yes",
+    ),
+    Datum("ssh_allow_agent", "True or False", "Whether an agent's keys are tried.", _truth, neutral=False),
+    Datum(
+        "ssh_look_for_keys", "True or False", "Whether the keys in ~/.ssh are tried.", _truth, neutral=False
+    ),
+    Datum("ssh_forward_agent", "True or False", "Whether the host may use the agent.", _truth, neutral=False),
+    Datum("ssh_paramiko_connect_kwargs", "a mapping", "More for paramiko's connect.", _mapping, neutral={}),
+    Datum(
+        "ssh_connect_retries",
+        "a whole number from 0 to 100",
+        "How often to try again.",
+        _whole(0, 100),
+        default=0,
+        neutral=0,
+    ),
+    Datum(
+        "ssh_connect_retry_min_delay",
+        "seconds, as 0.1",
+        "The shortest pause.",
+        _seconds,
+        default=0.1,
+        neutral=0.1,
+    ),
+    Datum(
+        "ssh_connect_retry_max_delay",
+        "seconds, as 0.5",
+        "The longest pause.",
+        _seconds,
+        default=0.5,
+        neutral=0.5,
+    ),
+    Datum(
+        "ssh_file_transfer_protocol",
+        "sftp or scp",
+        "How files are sent by operations of pyinfra.",
+        lambda value: value in ("sftp", "scp"),
+        default="sftp",
+        neutral="sftp",
+    ),
+)
+_BY_NAME = {datum.name: datum for datum in TABLE}
+_IN_A_RUN = ("numaforge_topology", "numaforge_plan")  # what the role topology keeps
+_SHOWN = 60
+_refused: WeakKeyDictionary[Host, HostError] = WeakKeyDictionary()
+
+
+def datum(host: Host, name: str) -> Any:
+    """Return a host's datum, or its default.
+
+    Raises HostError for a value that is not accepted.
+    """
+    value = host.data.get(name)
+    if value is None:
+        return _BY_NAME[name].default
+    if mistakes := mistakes_in({name: value}):
+        raise _error(mistakes)
+    return value
+
+
+def mistakes_in(data: Mapping[str, Any]) -> dict[str, str]:
+    """Return what is wrong with a host's data, by key; None is as good as not said."""
+    found = {name: _mistake(_BY_NAME[name], value) for name, value in data.items() if name in _BY_NAME}
+    known = (*_BY_NAME, *_IN_A_RUN)
+    unknown = [name for name in data if name.startswith(OURS) and name not in known]
+    near = {name: get_close_matches(name, known, n=1) for name in unknown}
+    found |= {
+        name: f"is not read; {f'did you mean {close[0]}?' if close else f'known are {_ours()}'}"
+        for name, close in near.items()
+    }
+    return {name: message for name, message in found.items() if message}
+
+
+def not_known(name: str) -> str:
+    """Say that a datum of SSH is not read, and which one may be meant; "" for those that are, and others."""
+    if not name.startswith("ssh_") or name in _BY_NAME:
+        return ""
+    known = [each for each in _BY_NAME if each.startswith("ssh_")]
+    close = get_close_matches(name, known, n=1)
+    return f"is not read; {f'did you mean {close[0]}?' if close else 'known are ' + ', '.join(known)}"
+
+
+def set_aside(hosts: Iterable[Host]) -> None:
+    """Note the hosts with data that are not accepted, and have pyinfra go on with the others.
+
+    pyinfra would end the run for all of them: it reads the data of every host before it connects to any.
+    """
+    for host in hosts:
+        mistakes = mistakes_in(host.data.dict())  # type: ignore[no-untyped-call]
+        if mistakes:
+            _refused[host] = _error(mistakes)
+        for name in mistakes:
+            if name in _BY_NAME and name.startswith("ssh_"):
+                setattr(host.data, name, _BY_NAME[name].neutral)
+
+
+def say_refused(state: State) -> None:
+    """Say of each host that was set aside why, in a run that connects to none."""
+    for host in hosts_of(state):
+        if host in _refused:
+            tell_refused(host, _refused[host])
+            say_error(host, _refused[host])
+
+
+def refuse(state: State) -> None:
+    """Say of each host that was set aside why, and connect to none of them.
+
+    Of the others one that pyinfra cannot use fails alone.
+    """
+    for host in hosts_of(state):
+        if host in _refused:
+            print_error(host, _refused[host])
+            host.connect = _stay_away  # type: ignore[method-assign]
+        else:
+            host.connector.connect = _alone(host.connector.connect)  # type: ignore[method-assign]
+
+
+def _stay_away(*_: object, **__: object) -> None:
+    """Leave a host as not connected, which takes it out of the run."""
+
+
+def _alone(connect: Callable[[], None]) -> Callable[[], None]:
+    """Make of what pyinfra cannot do with a host's data an error of this host."""
+
+    def connect_alone() -> None:
+        try:
+            connect()
+        except ConnectError:
+            raise
+        except (PyinfraError, TypeError, ValueError) as error:
+            raise ConnectError(f"cannot be connected to with its data: {error}") from error
+
+    return connect_alone
+
+
+def _mistake(known: Datum, value: object) -> str:
+    if value is None:
+        return ""
+    try:
+        good = known.is_accepted(value)
+    except NumaforgeError as error:
+        return str(error)
+    shown = f"{value!r}"
+    if len(shown) > _SHOWN:
+        shown = f"{shown[:_SHOWN]}..."
+    return "" if good else f"{shown} is not accepted; write {known.accepted}"
+
+
+def _error(mistakes: Mapping[str, str]) -> HostError:
+    return HostError("\n".join(f"host data {name}: {message}" for name, message in mistakes.items()))
+
+
+def _ours() -> str:
+    return ", ".join(name for name in _BY_NAME if name.startswith(OURS))

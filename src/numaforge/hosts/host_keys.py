@@ -1,0 +1,123 @@
+"""SSH host keys, strictly: pyinfra takes and stores any key that is not known, unless it is told otherwise.
+
+OpenSSH asks there. A run over a fleet asks nothing: an unknown key is refused with what accepts it.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from paramiko import BadHostKeyException, MissingHostKeyPolicy, PKey, SSHException
+from pyinfra.connectors import ssh
+from pyinfra.connectors.sshuserclient import client
+
+SETTING = "ssh_strict_host_key_checking"
+SYSTEM_FILES = ("/etc/ssh/ssh_known_hosts", "/etc/ssh/ssh_known_hosts2")
+"""The files that hold host keys for every user of this machine (ssh_config(5), GlobalKnownHostsFile)."""
+HOST_KEY = "host key"
+"""Is part of every message about one."""
+
+_REFUSED_BY = (None, "ask", "yes")
+_client: Any = client  # pyinfra's module has no types
+_connector: Any = ssh
+_SshClient: Any = client.SSHClient
+_policy_of_pyinfra: Any = client.get_missing_host_key_policy
+_read_host_keys: Any = client.get_host_keys
+_append_host_key: Any = client.append_hostkey
+
+
+def check_strictly() -> None:
+    """Have all connections of this process refuse host keys that are not known, where nothing says otherwise.
+
+    That is the host data `ssh_strict_host_key_checking`, else StrictHostKeyChecking in ~/.ssh/config.
+    """
+    _connector.connector_data_meta[SETTING].default = None
+    _client.get_missing_host_key_policy = _policy
+    _client.get_host_keys = _known
+    _client.append_hostkey = _append
+    _client.SSHClient = StrictClient  # for jump hosts
+    _connector.SSHClient = StrictClient
+
+
+def why_refused(said: str) -> str:
+    """Return what pyinfra says of a connection that failed, without its word for every error of SSH."""
+    if HOST_KEY in said:  # the host was reached: no address, port or user is wrong
+        return said.removeprefix("SSH error ").removeprefix("(").removesuffix(")")
+    return said
+
+
+class StrictClient(_SshClient):  # type: ignore[misc]
+    """pyinfra's client, which knows the machine's own host keys, too, and says what is wrong with a key."""
+
+    def connect(self, hostname: str, **options: Any) -> None:
+        """Connect; raises SSHException for a host key that is not known, or is another than the known one."""
+        self._system_host_keys = _known(SYSTEM_FILES)
+        try:
+            super().connect(hostname, **options)
+        except BadHostKeyException as error:
+            raise SSHException(_changed(self._hostkey_name(error.hostname), error)) from error
+
+    def _hostkey_name(self, hostname: str) -> str:
+        port = int(self._ssh_config.get("port", 22))
+        return hostname if port == 22 else f"[{hostname}]:{port}"
+
+
+class _Refuse(MissingHostKeyPolicy):
+    """Refuses a key that is not known."""
+
+    def missing_host_key(self, client: Any, hostname: str, key: PKey) -> None:
+        raise SSHException(_unknown(hostname, key, client._host_keys_filename or "~/.ssh/known_hosts"))
+
+
+def _policy(said: str | None) -> MissingHostKeyPolicy:
+    policy: MissingHostKeyPolicy = _Refuse() if said in _REFUSED_BY else _policy_of_pyinfra(said)
+    return policy
+
+
+def _known(files: Iterable[str]) -> Any:
+    """Return the keys of those files that there are; pyinfra warns of each other one, for every host."""
+    return _read_host_keys(tuple(file for file in files if Path(file).exists()))
+
+
+def _append(client: Any, hostname: str, key: PKey) -> None:
+    """Store a key that is accepted, also where no key was ever stored."""
+    if client._host_keys_filename:
+        Path(client._host_keys_filename).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    _append_host_key(client, hostname, key)
+
+
+def _unknown(name: str, key: PKey, file: str) -> str:
+    return (
+        f"the {HOST_KEY} of {name} is not known: {_fingerprint(key)}. Compare that with `ssh-keygen -lf "
+        f"/etc/ssh/ssh_host_{_short(key)}_key.pub` on the host, then log in once with ssh, or run "
+        f"`{_scan(name)} >> {file}`; "
+        f'{SETTING} = "accept-new" in group_data accepts the first key of every host'
+    )
+
+
+def _changed(name: str, error: BadHostKeyException) -> str:
+    return (
+        f"the {HOST_KEY} of {name} is not the known one: {_fingerprint(error.key)}, "
+        f"known is {_fingerprint(error.expected_key)}. "
+        f"Either it was installed anew, or this is another machine. If you know that it is the right one: "
+        f"`ssh-keygen -R '{name}'`, then `{_scan(name)} >> ~/.ssh/known_hosts`"
+    )
+
+
+def _scan(name: str) -> str:
+    host, _, port = name.removeprefix("[").partition("]:")
+    return f"ssh-keyscan -p {port} {host}" if port else f"ssh-keyscan {host}"
+
+
+def _short(key: PKey) -> str:
+    return key.get_name().removeprefix("ssh-").partition("-")[0]
+
+
+def _fingerprint(key: PKey) -> str:
+    """Return a key's fingerprint as OpenSSH prints it."""
+    digest = base64.b64encode(hashlib.sha256(key.asbytes()).digest()).decode().rstrip("=")
+    return f"{key.get_name()} SHA256:{digest}"

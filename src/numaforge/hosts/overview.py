@@ -1,0 +1,237 @@
+"""What a run says of its hosts, together: before it changes them, and at its end.
+
+pyinfra prints a table of operations there, and whatever a host says between those of the others.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import click
+from pyinfra import logger
+from pyinfra.api import Host, State
+from pyinfra.api.exceptions import ConnectError
+from pyinfra.api.state import BaseStateCallback, StateStage
+
+from numaforge.errors import HostUnreachableError, NumaforgeError
+from numaforge.hosts.processes import hosts_of
+from numaforge.report.fleet import (
+    CHANGES,
+    EVERY_HOST,
+    FAILED,
+    HostSummary,
+    diff_lines,
+    fleet_document,
+    fleet_lines,
+)
+from numaforge.report.terminal import screen
+
+DIFF = "diff"
+"""Host data on the command line: whose diffs are shown, names of hosts with commas between, or `all`."""
+REPORT = "report"
+"""Host data on the command line: the file that gets every host's result as JSON."""
+MAINTENANCE = "Carry out the maintenance"
+FORGET = "Forget the plan and the backups"
+"""The operations of which the overview tells all; others keep pyinfra's table."""
+_EVERY_HOST_SAYS = re.compile(r"\] (\x1b\[[\d;]*m)*(Connected|Ready:)")
+
+
+class Overview:
+    """What is known of each host of a run, by its name."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, HostSummary] = {}
+        self._begun: dict[str, float] = {}
+        self._stages: dict[str, StateStage] = {}
+        self._started = time.monotonic()
+        self._roles_called = False
+        self._shown: StateStage | None = None
+
+    def note(self, host: Host, **said: Any) -> None:
+        """Keep what is known of a host; what is said later of the same counts."""
+        self._roles_called = True
+        self._known[host.name] = replace(self._of(host), **said)
+
+    def change(self, host: Host, found: HostSummary) -> None:
+        """Keep what a maintenance of a host changes, beside what others change in the same stage."""
+        earlier, stage = self._of(host), host.state.current_stage
+        if self._stages.get(host.name) == stage:
+            found = found.after(earlier)
+        self._stages[host.name] = stage
+        self.note(host, **{name: getattr(found, name) for name in CHANGES})
+
+    def fail(self, host: Host, error: NumaforgeError) -> None:
+        """Keep why a host leaves the run."""
+        executing = host.state.current_stage == StateStage.Execute
+        state = "failed" if executing else "refused"
+        if isinstance(error, HostUnreachableError):
+            state = "unreachable"
+        self.note(host, state=state, reason=str(error))
+
+    def unreachable(self, host: Host, why: str) -> None:
+        """Keep why a host cannot be reached, where it has not left the run before."""
+        if (summary := self._of(host)).state not in FAILED:
+            self._known[host.name] = replace(summary, state="unreachable", reason=why)
+
+    def begin(self, host: Host) -> None:
+        """Begin to count a host's time."""
+        self._begun.setdefault(host.name, time.monotonic())
+
+    def end_host(self, host: Host, *, well: bool) -> None:
+        """End it, where there was something to change."""
+        summary = self._of(host)
+        if summary.state == "to change" or (not well and host.name in self._known):
+            seconds = time.monotonic() - self._begun.get(host.name, self._started)
+            state = "changed" if well else "failed" if summary.state not in FAILED else summary.state
+            reason = summary.reason if well or summary.state in FAILED else "see the messages above"
+            self._known[host.name] = replace(summary, state=state, reason=reason, seconds=seconds)
+
+    def _of(self, host: Host) -> HostSummary:
+        return self._known.get(host.name, HostSummary(host.name))
+
+    def hosts(self, state: State) -> list[HostSummary]:
+        """Return every host of the run in the inventory's order."""
+        found = []
+        for host in hosts_of(state):
+            summary = self._of(host)
+            if host in state.failed_hosts and summary.state not in FAILED:
+                summary = replace(summary, state="failed", reason="see the messages above")
+            found.append(summary)
+        return found
+
+    def show(self, state: State) -> None:
+        """Print the fleet once for each stage, and the diffs that were asked for below it."""
+        stage = StateStage.Execute if state.current_stage >= StateStage.Execute else StateStage.Prepare
+        if self._shown == stage or not self._roles_called:
+            return
+        self._shown = stage
+        hosts = self.hosts(state)
+        chosen = _chosen(state)
+        changes = any(each.changed for each in hosts)
+        ask = f"every change as a diff: --diff, or --data {DIFF}=HOST for one host"
+        for line in fleet_lines(hosts, screen(), hints=[ask] if changes and not chosen else ()):
+            click.echo(line, err=True)
+        if not (stage == StateStage.Execute and state.check_for_changes):  # they have been shown before
+            for line in diff_lines(hosts, chosen):
+                click.echo(line, err=True)
+
+    def end(self, state: State) -> None:
+        """Print what was not printed because the run broke off, and write the report."""
+        self.show(state)
+        file = _of_run(state, REPORT)
+        if not file or not self._roles_called:
+            return
+        dry = state.current_stage < StateStage.Execute
+        document = fleet_document(self.hosts(state), dry=dry, seconds=time.monotonic() - self._started)
+        try:
+            Path(str(file)).write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
+            click.echo(f"each host: {file}", err=True)
+        except OSError as error:
+            logger.error("%s: the report cannot be written: %s", file, error.strerror)
+
+
+class _Follower(BaseStateCallback):
+    """Tells the overview what pyinfra learns of a host."""
+
+    @staticmethod
+    def host_connect_error(state: State, host: Host, error: ConnectError) -> None:
+        if (mine := overview()) is not None and state.current_stage == StateStage.Connect:
+            mine.unreachable(host, str(error))
+
+    @staticmethod
+    def operation_host_start(_: State, host: Host, *_more: Any) -> None:
+        if (mine := overview()) is not None:
+            mine.begin(host)
+
+    @staticmethod
+    def operation_host_success(_: State, host: Host, *_more: Any) -> None:
+        if (mine := overview()) is not None:
+            mine.end_host(host, well=True)
+
+    @staticmethod
+    def operation_host_error(_: State, host: Host, *_more: Any) -> None:
+        if (mine := overview()) is not None:
+            mine.end_host(host, well=False)
+
+
+_overviews: list[Overview] = []
+
+
+def overview() -> Overview | None:
+    """Return the overview of this run; None where none is shown, and every host speaks for itself."""
+    return _overviews[-1] if _overviews else None
+
+
+def show_overview(cli: Any) -> None:
+    """Have pyinfra's command line print an overview in the place of its tables."""
+    if overview() is not None:
+        return
+    mine = Overview()
+    _overviews.append(mine)
+    cli.print_meta = _in_place_of(cli.print_meta, mine)
+    cli.print_results = _in_place_of(cli.print_results, mine)
+    disconnect_all = cli.disconnect_all
+
+    def at_the_end(state: State) -> None:
+        try:
+            mine.end(state)
+        finally:
+            disconnect_all(state)
+
+    cli.disconnect_all = at_the_end
+
+
+def follow(state: State) -> None:
+    """Learn from pyinfra how the hosts of a run fare; say of many hosts nothing that each of them says.
+
+    Raises NumaforgeError where a host is named that is none of the run's, or the report has no folder.
+    """
+    mine = overview()
+    if mine is None:
+        return
+    state.add_callback_handler(_Follower())  # type: ignore[no-untyped-call]
+    if not state.print_fact_info:  # -v
+        logger.addFilter(_quiet)
+    names = {host.name for host in hosts_of(state)}
+    if unknown := sorted(_chosen(state) - names - {EVERY_HOST}):
+        raise NumaforgeError(
+            f"{', '.join(unknown)} is no host of this run",
+            where=f"--data {DIFF}",
+            remedy=f"name hosts of the inventory with commas between, or {EVERY_HOST}",
+        )
+    file = _of_run(state, REPORT)
+    if file and not Path(str(file)).absolute().parent.is_dir():
+        raise NumaforgeError(
+            f"there is no folder {Path(str(file)).parent}", where=f"--data {REPORT}", remedy="make it first"
+        )
+
+
+def _quiet(record: logging.LogRecord) -> bool:
+    return not _EVERY_HOST_SAYS.search(record.getMessage())
+
+
+def _in_place_of(table: Callable[[State], None], mine: Overview) -> Callable[[State], None]:
+    def show(state: State) -> None:
+        mine.show(state)
+        names = [name for op in state.op_meta for name in state.op_meta[op].names]
+        if not all(name.endswith((MAINTENANCE, FORGET)) for name in names) or not names:
+            table(state)
+
+    return show
+
+
+def _chosen(state: State) -> set[str]:
+    said = EVERY_HOST if state.config.DIFF else _of_run(state, DIFF)
+    return {name for name in str(said or "").split(",") if name}
+
+
+def _of_run(state: State, key: str) -> object:
+    """Return what the command line says for all hosts."""
+    return state.inventory.override_data.get(key)

@@ -1,0 +1,150 @@
+"""Interrupts, packet steering and workqueues on the reserved CPUs, and irqbalance kept from moving them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+from numaforge.cpulist import format_cpulist, format_cpumask
+from numaforge.errors import HostError
+from numaforge.kernel_paths import DEFAULT_AFFINITY, WORKQUEUES, affinity_lines
+from numaforge.node.part import Found, Goal, Look, Part, lines
+from numaforge.planning.files import INTERRUPTS_UNIT, INTERRUPTS_UNIT_PATH, IRQBALANCE_OFF_PATH, boot_link
+from numaforge.planning.model import InterruptsPlan
+
+NAME = "interrupts"
+BOOT_LINK = boot_link(INTERRUPTS_UNIT_PATH)
+_MASKS = {DEFAULT_AFFINITY: "default_affinity", WORKQUEUES: "workqueues"}
+BLOCK_BEGIN, BLOCK_END = "# numaforge begin", "# numaforge end"
+
+
+def look(goal: Goal) -> Look:
+    """Return the question about what is elsewhere, what an earlier plan has left, and irqbalance."""
+    if NAME not in goal.roles:
+        return Look()
+    asked = affinity_lines(goal.plan.interrupts)
+    return Look(
+        files=(IRQBALANCE_OFF_PATH,), call=("look_interrupts", BOOT_LINK, BLOCK_BEGIN, BLOCK_END, *asked)
+    )
+
+
+def need(goal: Goal, found: Found, below: Sequence[Part]) -> Part | None:  # noqa: ARG001 (the contract's)
+    """Return what has to move.
+
+    Raises HostError for an irqbalance whose CPUs cannot be restricted.
+    """
+    if NAME not in goal.roles:
+        return None
+    plan, said = goal.plan.interrupts, found.answers(NAME)
+    moves = [*_moved(found), *_left(found)]
+    at_boot = INTERRUPTS_UNIT_PATH in [file.path for file in goal.plan.files]
+    if (said.get("unit") == "enabled") is not at_boot:
+        states = ("disabled", "enabled")
+        moves.append(f"{INTERRUPTS_UNIT}: {states[not at_boot]} -> {states[at_boot]}")
+    block, file, verb, irqbalance = _irqbalance(plan, found, said)
+    moves += irqbalance
+    return part(plan, moves, block=block, file=file, verb=verb, enabled=at_boot) if moves else None
+
+
+def pending(goal: Goal, found: Found) -> str | None:  # noqa: ARG001 (the contract's)
+    """Say which queues and masks are left alone, because this kernel has none; None where all are there."""
+    words = (text.split() for text in found.said.get(NAME, ()))
+    names = [_MASKS.get(rest[1], f"rps of {rest[1]}") for key, *rest in words if key == "lacks"]
+    return f"left alone: {', '.join(names)}, which this kernel does not offer" if names else None
+
+
+def part(
+    plan: InterruptsPlan,
+    moves: Sequence[str],
+    *,
+    block: Sequence[str] = (),
+    file: str = "",
+    verb: str = "",
+    enabled: bool = True,
+) -> Part:
+    """Return the part that makes the node as the plan says.
+
+    `file` is irqbalance's environment file where it is to end with `block`, `verb` what systemctl does to
+    irqbalance; `enabled` says whether our unit repeats all of it at every boot.
+    """
+    return Part(
+        NAME,
+        moves=tuple(moves),
+        data={"planned": lines(*affinity_lines(plan)), "banned": lines(*block)},
+        settings={
+            "IRQBALANCE_FILE": file,
+            "IRQBALANCE_VERB": verb,
+            "BLOCK_BEGIN": BLOCK_BEGIN,
+            "BLOCK_END": BLOCK_END,
+            "INTERRUPTS_LINK": BOOT_LINK,
+            "INTERRUPTS_LINK_TARGET": INTERRUPTS_UNIT_PATH if enabled else "",
+        },
+        apply_seconds=60,
+        undo_seconds=60,
+        boot_seconds=60,
+        units=(INTERRUPTS_UNIT,),
+    )
+
+
+def _moved(found: Found) -> list[str]:
+    """Return a line for each device and interface of which something is elsewhere, with how many."""
+    said = [
+        text.removeprefix("differs ").split("\t")
+        for text in found.said.get(NAME, ())
+        if text.startswith("differs ")
+    ]
+    groups = Counter((name, now, wanted) for _, now, wanted, name in said)
+    return [
+        f"{name}: {now} -> {wanted or 'none'} ({count} of them)"
+        if count > 1
+        else f"{name}: {now} -> {wanted}"
+        for (name, now, wanted), count in groups.items()
+    ]
+
+
+def _left(found: Found) -> list[str]:
+    left = [text for text in found.said.get(NAME, ()) if text.startswith("left ")]
+    return [f"interrupts, queues and masks not planned any more: {len(left)} -> as they were"] if left else []
+
+
+def _irqbalance(
+    plan: InterruptsPlan, found: Found, said: Mapping[str, str]
+) -> tuple[tuple[str, ...], str, str, list[str]]:
+    """Return the end of its environment file, that file if it changes, what systemctl does, and the moves."""
+    if said.get("LoadState") != "loaded":  # not installed, or masked by the admin
+        return (), "", "", []
+    file, active = said.get("EnvironmentFile", ""), said.get("ActiveState") == "active"
+    now = tuple(text.removeprefix("block ") for text in found.said[NAME] if text.startswith("block "))
+    wanted = _block(plan) if plan.irqbalance == "reserved" else ()
+    if wanted and not file:
+        raise HostError(
+            "the unit reads no environment file, so its CPUs cannot be restricted",
+            where="irqbalance.service",
+            remedy="say interrupts.irqbalance: off",
+        )
+    if plan.irqbalance == "off":
+        verb = "stop" if active else ""
+    elif (
+        found.text(IRQBALANCE_OFF_PATH) is not None and not active and said.get("UnitFileState") == "enabled"
+    ):
+        verb = "start"  # an earlier plan had it off
+    else:
+        verb = "restart" if active and now != wanted else ""
+    moves = (
+        [f"{file}: irqbalance {'not on CPUs ' + format_cpulist(plan.banned) if wanted else 'on all CPUs'}"]
+        if now != wanted
+        else []
+    )
+    if verb:
+        moves.append(f"irqbalance.service: {verb}")
+    return wanted, file if now != wanted else "", verb, moves
+
+
+def _block(plan: InterruptsPlan) -> tuple[str, ...]:
+    """Return the lines for its environment file: the mask for versions before 1.8.0, which know no list."""
+    return (
+        BLOCK_BEGIN,
+        f"IRQBALANCE_BANNED_CPUS={format_cpumask(plan.banned)}",
+        f"IRQBALANCE_BANNED_CPULIST={format_cpulist(plan.banned)}",
+        BLOCK_END,
+    )

@@ -1,0 +1,123 @@
+# shellcheck shell=sh
+# Interrupts, received packets and workqueues on given CPUs. A configuration has the lines
+#   device PCI-ADDRESS CPULIST   each message-signalled interrupt of the device
+#   rps INTERFACE MASK           each receive queue of the interface
+#   mask PATH MASK               a mask of the kernel
+# Numbers of interrupts are those of one boot, and so is what each had before: it is kept below /run, for what leaves
+# the configuration.
+
+AFFINITY=/run/numaforge/interrupts
+TAB=$(printf '\t')
+NEWLINE='
+'
+
+affinity_targets() { # configuration on stdin; prints PATH<tab>CPUS<tab>NAME for what this kernel has
+    while read -r kind name cpus; do
+        case $kind in
+        device) set -- "/sys/bus/pci/devices/$name/msi_irqs"/* ;;
+        rps) set -- "/sys/class/net/$name/queues"/rx-*/rps_cpus ;;
+        mask) set -- "$name" ;;
+        *) continue ;;
+        esac
+        for path; do
+            case $kind in device) path=/proc/irq/${path##*/}/smp_affinity_list ;; esac
+            [ ! -e "$path" ] || printf '%s\t%s\t%s\n' "$path" "$cpus" "$name"
+        done
+    done
+}
+affinity_now() { # PATH, into $now
+    now=
+    IFS= read -r now < "$1" || [ -n "$now" ]
+}
+each_cpu() { # CPULIST COMMAND: run it with each CPU, until it fails
+    left=$1,
+    while [ -n "$left" ]; do
+        range=${left%%,*}
+        left=${left#*,}
+        cpu=${range%-*}
+        while [ "$cpu" -le "${range#*-}" ]; do
+            "$2" "$cpu" || return 1
+            cpu=$((cpu + 1))
+        done
+    done
+}
+note_cpu() { cpus="$cpus$1 "; }
+noted_cpu() { case $cpus in *" $1 "*) ;; *) return 1 ;; esac }
+bare() { # MASK, into $mask: without the commas and the zeros in front, of which kernels print different numbers
+    mask=$1
+    while :; do
+        case $mask in
+        *,*) mask=${mask%%,*}${mask#*,} ;;
+        0?*) mask=${mask#0} ;;
+        *) return ;;
+        esac
+    done
+}
+# A mask has to be the same. An interrupt is where it should be on any of the CPUs: irqbalance chooses one of them.
+affinity_fits() { # PATH NOW CPUS
+    if [ "$2" = "$3" ]; then return 0; fi
+    if [ -z "$2" ]; then return 1; fi
+    case $1 in
+    *_list) ;;
+    *)
+        bare "$2"
+        is=$mask
+        bare "$3"
+        [ "$is" = "$mask" ]
+        return
+        ;;
+    esac
+    cpus=' '
+    each_cpu "$3" note_cpu
+    each_cpu "$2" noted_cpu
+}
+affinity_differences() { # configuration on stdin; prints PATH<tab>NOW<tab>CPUS<tab>NAME
+    managed=$NEWLINE$(cat "$AFFINITY/managed" 2> /dev/null)$NEWLINE
+    affinity_targets | while IFS=$TAB read -r path cpus name; do
+        case $managed in *"$NEWLINE$path$NEWLINE"*) continue ;; esac
+        wish=$cpus
+        affinity_now "$path" 2> /dev/null || continue # it has gone meanwhile
+        affinity_fits "$path" "$now" "$wish" || printf '%s\t%s\t%s\t%s\n' "$path" "$now" "$wish" "$name"
+    done
+}
+# What the kernel manages (the queues of NVMe drives) answers EIO (kernel/irq/proc.c, write_irq_affinity): that is known,
+# and no failure. A shell's own words do not tell errors apart.
+affinity_write() { # PATH CPUS
+    if { printf '%s\n' "$2" > "$1"; } 2> /dev/null; then return 0; fi
+    said=$(printf '%s\n' "$2" | LC_ALL=C tee "$1" 2>&1 > /dev/null)
+    case $said in
+    *nput/output\ error*) printf '%s\n' "$1" >> "$AFFINITY/managed" ;;
+    *) printf '%s: the kernel refuses %s (%s)\n' "$1" "$2" "${said##*: }" >> "$AFFINITY/refused" ;;
+    esac
+}
+affinity_apply() { # CONFIGURATION: sets what differs; fails where the kernel refuses, with its words in `refused`
+    mkdir -p "$AFFINITY" && touch "$AFFINITY/earlier" || return 1
+    : > "$AFFINITY/refused"
+    affinity_give_back < "$1" || return 1
+    : > "$AFFINITY/managed" # it is found out anew: the numbers may be those of other devices by now
+    affinity_differences < "$1" > "$AFFINITY/differ"
+    known=$NEWLINE$(cut -f 1 "$AFFINITY/earlier")$NEWLINE
+    while IFS=$TAB read -r path now cpus _ <&3; do
+        case $known in
+        *"$NEWLINE$path$NEWLINE"*) ;;
+        *) printf '%s\t%s\n' "$path" "$now" >> "$AFFINITY/earlier" || return 1 ;;
+        esac
+        affinity_write "$path" "$cpus" 3<&-
+    done 3< "$AFFINITY/differ"
+    [ ! -s "$AFFINITY/refused" ]
+}
+affinity_left() { # configuration on stdin; prints PATH<tab>EARLIER of what was changed and is not in it any more
+    planned=$NEWLINE$(affinity_targets | cut -f 1)$NEWLINE
+    while IFS=$TAB read -r path earlier; do
+        case $planned in *"$NEWLINE$path$NEWLINE"*) ;; *) printf '%s\t%s\n' "$path" "$earlier" ;; esac
+    done < "$AFFINITY/earlier"
+}
+affinity_give_back() { # configuration on stdin
+    affinity_left > "$AFFINITY/left"
+    [ -s "$AFFINITY/left" ] || return 0
+    while IFS=$TAB read -r path earlier <&3; do
+        [ ! -e "$path" ] || affinity_write "$path" "$earlier" 3<&-
+    done 3< "$AFFINITY/left"
+    grep -vxF -f "$AFFINITY/left" "$AFFINITY/earlier" > "$AFFINITY/kept" || :
+    mv -f "$AFFINITY/kept" "$AFFINITY/earlier"
+}

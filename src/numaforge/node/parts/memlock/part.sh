@@ -1,0 +1,32 @@
+# shellcheck shell=sh
+# How much memory units may pin. MEMLOCK_RUNTIME (units that are restarted here, containers keep running) and
+# MEMLOCK_UNITS (all that are to be without a limit) are settings. The drop-ins are files; the kubelet's unit is
+# restarted by the part kubelet, after this.
+
+memlock_keep() { : > "$PART/restarted" && sync "$PART/restarted"; }
+memlock_apply() { :; }
+memlock_undo() { :; }
+memlock_start() { # NEW|OLD: the drop-ins are there, or gone again, by now
+    if [ ! -e "$PART/touched" ]; then return; fi
+    why="systemctl daemon-reload failed"
+    systemctl daemon-reload || return 1
+    for unit in $MEMLOCK_RUNTIME; do
+        # shellcheck disable=SC2046 # three words
+        set -- $(memlock_of "$unit")
+        if [ "$3" = - ] || [ "$2" = "$3" ]; then continue; fi # it does not run, or has what its unit says
+        why="systemctl restart $unit failed"
+        systemctl restart "$unit" || return 1
+    done
+}
+memlock_prove() { # NEW|OLD
+    if [ "$1" = old ]; then return; fi
+    for unit in $MEMLOCK_UNITS; do
+        # shellcheck disable=SC2046 # three words
+        set -- $(memlock_of "$unit")
+        why="$unit has LimitMEMLOCK=$2 and its process $3, not infinity: does another drop-in say so?"
+        case $2,$3 in infinity,infinity | infinity,-) ;; *) return 1 ;; esac
+    done
+}
+memlock_by_hand() {
+    for unit in $MEMLOCK_RUNTIME; do printf 'systemctl restart %s; ' "$unit"; done
+}

@@ -1,0 +1,117 @@
+# shellcheck shell=sh
+# Kernel modules. `load` has one a line, `unload` those that numaforge has loaded and this plan does not want, `late`
+# what only a boot brings: "option MODULE NAME VALUE" or "blocked MODULE". MODULES_RECORD (which modules numaforge has
+# loaded) and RDMA_NETNS (shared, exclusive; empty: it stays) are settings. What is unloaded is unloaded by rmmod:
+# modprobe -r takes with it what nothing counts as in use, and interfaces count for no driver.
+
+modules_keep() {
+    keep "$FOLDER/backup" "$MODULES_RECORD" || return 1
+    : > "$PART/ours"
+    while IFS= read -r name <&3; do
+        dependencies "$name" | while IFS= read -r module; do
+            if ! is_loaded "$module" && ! grep -qxF "$module" "$PART/ours"; then echo "$module" >> "$PART/ours"; fi
+        done
+    done 3< "$PART/load"
+    while read -r kind name rest <&3; do
+        printf '%s %s\n' "$(modules_late "$kind" "$name" "$rest")" "$kind $name $rest"
+    done 3< "$PART/late" > "$PART/before"
+    parameter ib_core netns_mode > "$PART/netns"
+    sync "$PART/ours" "$PART/before" "$PART/netns"
+}
+modules_late() { # KIND MODULE REST: what it is now, in one word
+    case $1 in
+    option) parameter "$2" "${3%% *}" | tr -d '[:space:]' ;;
+    blocked) if is_loaded "$2"; then echo loaded; fi ;;
+    esac | grep . || echo -
+}
+modules_apply() {
+    while IFS= read -r name <&3; do
+        if ! told=$(modprobe "$name" 2>&1) || ! is_loaded "$name"; then
+            why="the module $name could not be loaded${told:+: $told}"
+            return 1
+        fi
+    done 3< "$PART/load"
+    modules_take_out "$PART/unload"
+    why="which modules numaforge has loaded could not be recorded"
+    modules_record || return 1
+    if [ -n "$RDMA_NETNS" ]; then
+        why="the RDMA subsystem's mode could not be changed to $RDMA_NETNS"
+        rdma system set netns "$RDMA_NETNS"
+    fi
+}
+modules_record() {
+    { cat "$MODULES_RECORD" 2> /dev/null; cat "$PART/ours"; } | sed '/^#/d' | while IFS= read -r name; do
+        grep -qxF "$name" "$PART/unload" || echo "$name"
+    done > "$PART/record"
+    write_record "$MODULES_RECORD" "the modules that it has loaded"
+}
+modules_take_out() { # FILE: unload its modules, the last first; one that cannot go is said, and stays until a boot
+    vital=$(vital_modules)
+    # shellcheck disable=SC2013 # a name is a word
+    for name in $(sed '1!G;h;$!d' "$1"); do
+        if ! is_loaded "$name"; then continue; fi
+        case "
+$vital" in
+        *"
+$name "*) told="it drives an interface by which the host is reached" ;;
+        *) told=$(rmmod "$name" 2>&1) ;;
+        esac
+        if is_loaded "$name"; then printf '%s: %s\n' "$name" "$told" >> "$PART/stays"; fi
+    done
+}
+modules_notes() {
+    if [ ! -e "$PART/stays" ]; then return; fi
+    sort -u "$PART/stays" | while IFS= read -r line; do printf '; the module %s stays loaded until a boot' "$line"; done
+}
+modules_undo() {
+    if [ -n "$RDMA_NETNS" ]; then
+        case $(cat "$PART/netns") in
+        Y) rdma system set netns shared ;;
+        N) rdma system set netns exclusive ;;
+        esac || printf 'ib_core: netns_mode is not what it was\n' >> "$PART/stays"
+    fi
+    modules_take_out "$PART/ours"
+    why="$MODULES_RECORD could not be put back"
+    put_back "$FOLDER/backup" "$MODULES_RECORD"
+}
+modules_start() { # NEW|OLD: with the options of before, which are back by now
+    if [ "$1" = new ] || [ ! -e "$PART/touched" ]; then return 0; fi
+    while IFS= read -r name; do
+        if ! is_loaded "$name"; then modprobe "$name" || echo "$name: could not be loaded again" >> "$PART/stays"; fi
+    done < "$PART/unload" 2> /dev/null
+}
+modules_prove() { # NEW|OLD
+    if [ "$1" = new ]; then
+        while IFS= read -r name; do
+            why="the module $name is not loaded"
+            is_loaded "$name" || return 1
+        done < "$PART/load"
+    fi
+    if ! modules_pending "$1"; then return; fi
+    why="$pending; is the initial RAM disk older than /etc/modprobe.d (update-initramfs -u, dracut -f)?"
+    return 1
+}
+modules_pending() { # NEW|OLD: sets `pending` to what only a boot brings
+    pending=
+    while read -r was kind name rest <&3; do
+        now=$(modules_late "$kind" "$name" "$rest")
+        if [ "$1" = old ]; then
+            if [ "$now" != "$was" ]; then pending="the module $name is not as it was"; fi
+        elif [ "$kind" = blocked ]; then
+            if [ "$now" = loaded ]; then pending="the module $name is still loaded"; fi
+        elif ! same_parameter "$now" "${rest#* }"; then
+            pending="the module $name has ${rest%% *}=$now, not ${rest#* }"
+        fi
+    done 3< "$PART/before"
+    [ -n "$pending" ]
+}
+same_parameter() { # ONE OTHER: the kernel writes a boolean as Y or N
+    case $1,$2 in
+    "$2,$1") return 0 ;;
+    [Yy1],[Yy1] | [Nn0],[Nn0] | -,*) return 0 ;;
+    *) return 1 ;;
+    esac
+}
+modules_by_hand() {
+    if [ -n "${pending-}" ]; then printf 'systemctl reboot; '; fi
+}

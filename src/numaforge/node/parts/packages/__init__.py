@@ -1,0 +1,52 @@
+"""Packages that stay at their version: held where they are not, let go where only we held them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from numaforge.node.part import Found, Goal, Look, Part, lines
+from numaforge.shell import line
+
+NAME = "packages"
+RECORD = "/etc/numaforge/held-packages"
+_WAIT_SECONDS = 120  # for another run of the package manager
+
+
+def look(goal: Goal) -> Look:
+    """Return which packages are held, and which of those by us."""
+    if "host" not in goal.roles:
+        return Look()
+    manager = goal.plan.host.package_manager or "none"
+    return Look(call=("look_packages", RECORD, manager, "all" if goal.plan.host.holds else "ours"))
+
+
+def need(goal: Goal, found: Found, below: Sequence[Part]) -> Part | None:  # noqa: ARG001 (the contract's)
+    """Return what is to be held and to be let go; what something else holds stays so."""
+    if "host" not in goal.roles:
+        return None
+    said = [text.partition(" ")[::2] for text in found.said.get(NAME, ())]
+    held = {name for kind, name in said if kind == "held"}
+    ours = {name for kind, name in said if kind == "ours"}
+    wanted = {*goal.plan.host.holds}
+    hold, loose = sorted(wanted - held), sorted((ours - wanted) & held)
+    record = sorted((ours & wanted) | (wanted - held))
+    if not hold and record == sorted(ours):
+        return None
+    return part(goal.plan.host.package_manager or "none", hold, loose, record)
+
+
+def part(manager: str, hold: Sequence[str], loose: Sequence[str], record: Sequence[str]) -> Part:
+    """Return the part that holds and lets go packages by "apt", "dnf" or "zypper"; `record` are ours then."""
+    moves = [f"package {name}: held" for name in hold] + [f"package {name}: no longer held" for name in loose]
+    return Part(
+        NAME,
+        moves=tuple(moves),
+        data={
+            "hold": lines(*map(line, hold)),
+            "loose": lines(*map(line, loose)),
+            "record": lines(*map(line, record)),
+        },
+        settings={"PACKAGE_MANAGER": manager, "HELD_RECORD": RECORD},
+        apply_seconds=2 * _WAIT_SECONDS,
+        undo_seconds=2 * _WAIT_SECONDS,
+    )

@@ -1,0 +1,66 @@
+"""In which order cores are reserved: NUMA nodes in turn, housekeeping CPUs first, L3 groups one by one."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from numaforge.kubelet.admission.machine import whole_cores
+from numaforge.topology.model import Core, CpuSet, NodeTopology
+
+
+@dataclass(frozen=True)
+class CoreOrder:
+    """NUMA nodes take turns, the preferred ones first, in their order, until they have no core left.
+
+    Cores with isolated CPUs (isolcpus, nohz_full) come last of all: the kernel keeps its own work off them.
+    """
+
+    preferred: tuple[int, ...]
+    isolated: CpuSet
+
+    def take(self, nodes: Mapping[int, Sequence[Core]], count: int) -> CpuSet:
+        """Return the CPUs of `count` cores; of fewer cores those that it takes for more are a part."""
+        taken = [core for _, core in zip(range(count), self._all(nodes), strict=False)]
+        return frozenset[int]().union(*(core.cpus for core in taken))
+
+    def _all(self, nodes: Mapping[int, Sequence[Core]]) -> Iterator[Core]:
+        first = [node for node in self.preferred if node in nodes]
+        others = [node for node in sorted(nodes) if node not in self.preferred]
+        for isolated in (False, True):
+            for group in (first, others):
+                yield from _turns(
+                    [core for core in nodes[node] if bool(core.cpus & self.isolated) == isolated]
+                    for node in group
+                )
+
+
+def _turns(nodes: Collection[Sequence[Core]] | Iterator[Sequence[Core]]) -> Iterator[Core]:
+    """Yield one core of each NUMA node in turn, as long as one has some."""
+    nodes = [*nodes]
+    for turn in range(max(map(len, nodes), default=0)):
+        yield from (cores[turn] for cores in nodes if turn < len(cores))
+
+
+def isolated_cpus(topology: NodeTopology) -> CpuSet:
+    """Return the CPUs that the kernel's command line takes from its own work: isolcpus and nohz_full."""
+    return topology.isolated | (topology.nohz_full or frozenset())
+
+
+def cores_by_numa_node(topology: NodeTopology) -> dict[int, list[Core]]:
+    """Return the cores that the kubelet finds, by NUMA node, one L3 group after the other."""
+    groups = {cpu: min(cache.cpus) for cache in topology.l3_caches for cpu in cache.cpus}
+    by_node: dict[int, list[Core]] = {}
+    for core in whole_cores(topology):
+        # A kernel without NUMA support exports no nodes: all of its CPUs are together.
+        by_node.setdefault(core.numa_node if core.numa_node is not None else 0, []).append(core)
+    return {node: _grouped(cores, groups) for node, cores in sorted(by_node.items())}
+
+
+def _grouped(cores: Sequence[Core], groups: Mapping[int, int]) -> list[Core]:
+    first: dict[int | None, int] = {}
+    for core in cores:
+        lowest = min(core.cpus)
+        group = groups.get(lowest)
+        first[group] = min(lowest, first.get(group, lowest)) if group is not None else -1
+    return sorted(cores, key=lambda core: (first[groups.get(min(core.cpus))], min(core.cpus)))

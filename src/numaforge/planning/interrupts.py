@@ -1,0 +1,170 @@
+"""Interrupts and received packets: on the reserved CPUs, where possible those of the device's NUMA node."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from numaforge.cpulist import format_cpulist
+from numaforge.errors import PlanError
+from numaforge.planning.model import CpuPlan, Decision, InterruptsPlan, Notice, Reasoned
+from numaforge.profile import NodeProfile
+from numaforge.topology.model import CpuSet, Gpu, Nic, NodeTopology, NumaNode, Nvme
+
+_AFFINITY = "docs.kernel.org/core-api/irq/irq-affinity.html"
+_REASONS = {
+    "irqbalance": "irqbalance(1)",
+    "devices": _AFFINITY,
+    "default_affinity": _AFFINITY,
+    "rps": "docs.kernel.org/networking/scaling.html",
+    "workqueues": "docs.kernel.org/core-api/workqueue.html",
+}
+
+
+def plan_interrupts(topology: NodeTopology, profile: NodeProfile, cpus: CpuPlan) -> Reasoned[InterruptsPlan]:
+    """Return which CPUs answer each device.
+
+    Raises PlanError where the reserved CPUs are asked for and there are none.
+    """
+    wish = profile.interrupts
+    on_reserved = [name for name in _REASONS if getattr(wish, name) == "reserved"]
+    if on_reserved and not cpus.reserved:
+        raise refuse_without_reserved(f"interrupts.{on_reserved[0]}")
+    places = _ReservedByNode(topology, cpus.reserved)
+    devices = dict(_devices(topology, wish.device_classes)) if wish.devices == "reserved" else {}
+    nics = (
+        {nic.interface: nic for nic in topology.nics if nic.interface}
+        if wish.rps in ("reserved", "off")
+        else {}
+    )
+    plan = InterruptsPlan(
+        devices={address: places.near(node) for address, node in sorted(devices.items())},
+        rps={
+            name: places.near(nic.numa_node) if wish.rps == "reserved" else frozenset()
+            for name, nic in sorted(nics.items())
+        },
+        default_affinity=cpus.reserved if wish.default_affinity == "reserved" else frozenset(),
+        workqueues=cpus.reserved if wish.workqueues == "reserved" else frozenset(),
+        irqbalance=None if wish.irqbalance == "keep" else wish.irqbalance,
+        banned=(topology.online | topology.offline) - cpus.reserved
+        if wish.irqbalance == "reserved"
+        else frozenset(),
+    )
+    notices = tuple(_notices(topology, profile, plan, places, devices))
+    return Reasoned(plan, tuple(_decisions(profile, plan)), notices)
+
+
+def refuse_without_reserved(field: str) -> PlanError:
+    """Return the refusal of a wish that needs reserved CPUs."""
+    return PlanError(
+        "asks for the reserved CPUs, and this machine reserves none",
+        where=field,
+        remedy="reserve some with cpus.reserved, or say keep",
+    )
+
+
+@dataclass(frozen=True)
+class _ReservedByNode:
+    """The reserved CPUs by NUMA node."""
+
+    topology: NodeTopology
+    reserved: CpuSet
+
+    def near(self, node: int | None) -> CpuSet:
+        """Return the reserved CPUs of the NUMA node, else of the nearest one that has some.
+
+        For a device of which the firmware does not say where it is, all of them.
+        """
+        home = next((each for each in self.topology.numa_nodes if each.id == node), None)
+        return self.reserved & self._host(home).cpus if home else self.reserved
+
+    def lacking(self, node: int | None) -> bool:
+        """Whether the NUMA node is known and has no reserved CPU."""
+        return any(each.id == node and not each.cpus & self.reserved for each in self.topology.numa_nodes)
+
+    def _host(self, home: NumaNode) -> NumaNode:
+        able = [each for each in self.topology.numa_nodes if each.cpus & self.reserved]
+        far = 255  # what firmware says of a node that cannot be reached
+        return min(
+            able,
+            key=lambda each: (each.id != home.id, home.distances.get(each.id, far), each.id),
+            default=home,
+        )
+
+
+def _devices(topology: NodeTopology, classes: tuple[str, ...]) -> Iterator[tuple[str, int | None]]:
+    """Yield the devices of the classes and their NUMA nodes; one that a virtual machine has is not ours."""
+    by_class: dict[str, tuple[Nic | Nvme | Gpu, ...]] = {
+        "nics": topology.nics,
+        "nvmes": topology.nvmes,
+        "gpus": topology.gpus,
+    }
+    for name in classes:
+        for device in by_class[name]:
+            if device.driver != "vfio-pci":
+                yield device.pci_address, device.numa_node
+
+
+def _decisions(profile: NodeProfile, plan: InterruptsPlan) -> Iterator[Decision]:
+    values = {
+        "irqbalance": {
+            "reserved": f"not on CPUs {format_cpulist(plan.banned)}",
+            "off": "stopped, and not started at boot",
+        }.get(plan.irqbalance or "", ""),
+        "devices": _grouped(plan.devices),
+        "default_affinity": format_cpulist(plan.default_affinity),
+        "rps": _grouped(plan.rps),
+        "workqueues": format_cpulist(plan.workqueues),
+    }
+    for name, value in values.items():
+        if value:
+            reason = profile.choice(f"interrupts.{name}")
+            yield Decision(
+                f"interrupts.{name}",
+                value,
+                f"{reason}, on no CPU that a pod has to itself ({_REASONS[name]})",
+            )
+
+
+def _grouped(by_name: Mapping[str, CpuSet]) -> str:
+    """Return `0,8: eth0, eth1; off: eth2`."""
+    groups: dict[str, list[str]] = {}
+    for name, cpus in by_name.items():
+        groups.setdefault(format_cpulist(cpus) or "off", []).append(name)
+    return "; ".join(f"{cpus}: {', '.join(names)}" for cpus, names in groups.items())
+
+
+def _notices(
+    topology: NodeTopology,
+    profile: NodeProfile,
+    plan: InterruptsPlan,
+    places: _ReservedByNode,
+    devices: dict[str, int | None],
+) -> Iterator[Notice]:
+    elsewhere = sorted(address for address, node in devices.items() if places.lacking(node))
+    if elsewhere:
+        yield Notice(
+            "interrupts-on-another-numa-node",
+            f"{', '.join(elsewhere)}: no CPU is reserved on the device's NUMA node, so the nearest one that "
+            "has some answers it",
+        )
+    unplaced = sorted(address for address, node in devices.items() if node is None)
+    if unplaced and len(topology.numa_nodes) > 1:
+        yield Notice(
+            "interrupts-of-unplaced-devices",
+            f"{', '.join(unplaced)}: the firmware does not say on which NUMA node, so all reserved "
+            "CPUs answer",
+        )
+    if any(nvme.pci_address in plan.devices for nvme in topology.nvmes):
+        yield Notice(
+            "managed-interrupts",
+            "the kernel itself spreads the queue interrupts of NVMe drives over all CPUs, and nothing moves "
+            "them; they come only to a CPU that uses the drive. isolcpus=managed_irq,CPUS on the kernel's "
+            "command line keeps them away",
+        )
+    wish = profile.interrupts
+    if wish.devices == "reserved" and not plan.devices:
+        yield Notice(
+            "no-such-devices",
+            f"this machine has no {' and no '.join(wish.device_classes)}: no interrupt is moved",
+        )

@@ -1,0 +1,172 @@
+"""Who else sets what a plan sets: TuneD, other daemons, files of sysctl.d, a driver, the kubelet."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+
+from numaforge.cpulist import format_cpulist
+from numaforge.planning.files import SYSCTL_PATH
+from numaforge.planning.model import InterruptsPlan, TuningPlan
+from numaforge.topology.model import HostProcess, NodeTopology, Userland
+
+GOVERNOR, PREFERENCE = "the CPUs' governor", "the CPUs' energy preference"
+KSM = "the merging of pages (KSM)"
+AFFINITY, LATER = "the affinity of NICs' interrupts", "where later interrupts start"
+
+# What each of them sets whatever else it is told.
+_SERVICES = {
+    "tlp.service": ("TLP", (GOVERNOR, PREFERENCE)),
+    "power-profiles-daemon.service": ("power-profiles-daemon", (GOVERNOR, PREFERENCE)),
+    "cpupower.service": ("cpupower.service", (GOVERNOR,)),
+    "cpufrequtils.service": ("cpufrequtils", (GOVERNOR,)),
+    "ondemand.service": ("ondemand.service", (GOVERNOR,)),
+    "ksm.service": ("ksm.service", (KSM,)),
+    "ksmtuned.service": ("ksmtuned", (KSM,)),
+    "irqbalance.service": ("irqbalance", (LATER,)),
+}
+
+KUBELET_SYSCTLS = {
+    "vm.overcommit_memory": "1",
+    "vm.panic_on_oom": "0",
+    "kernel.panic": "10",
+    "kernel.panic_on_oops": "1",
+    "kernel.keys.root_maxkeys": "1000000",
+    "kernel.keys.root_maxbytes": "25000000",
+}
+"""What the kubelet sets at each start, or demands with protectKernelDefaults (setupKernelTunables)."""
+
+
+@dataclass(frozen=True)
+class Contest:
+    """A manager that sets a knob of the plan's to something else; `where` is its file or its unit."""
+
+    manager: str
+    knob: str
+    does: str
+    where: str
+
+    def __str__(self) -> str:
+        return f"{self.manager} ({self.where}) {self.does}"
+
+
+@dataclass(frozen=True)
+class _Planned:
+    """What a plan sets that others set as well."""
+
+    tuning: TuningPlan
+    interrupts: InterruptsPlan
+
+    @property
+    def knobs(self) -> tuple[str, ...]:
+        """The knobs that are set, without their values."""
+        tuning, interrupts = self.tuning, self.interrupts
+        by_knob = {
+            GOVERNOR: tuning.governors,
+            PREFERENCE: tuning.energy_preferences,
+            "transparent huge pages": tuning.transparent_hugepages,
+            "sysctls": tuning.sysctls or tuning.raised_sysctls,
+            KSM: tuning.ksm,
+            AFFINITY: interrupts.devices,
+            # An irqbalance that the plan restricts or stops moves nothing elsewhere.
+            LATER: interrupts.default_affinity and interrupts.irqbalance is None,
+        }
+        return tuple(knob for knob, planned in by_knob.items() if planned)
+
+
+def contests(machine: NodeTopology, tuning: TuningPlan, interrupts: InterruptsPlan) -> tuple[Contest, ...]:
+    """Return who sets what a plan sets as well, and to something else; what is unknown is no contest."""
+    userland, planned = machine.userland, _Planned(tuning, interrupts)
+    found = [*_by_kubelet(machine, tuning)]
+    if userland is not None:
+        found += [*_by_tuned(userland, planned), *_by_services(userland, planned)]
+        found += [*_by_driver(userland, planned), *_by_sysctl_files(userland, tuning)]
+    return tuple(found)
+
+
+def _by_kubelet(machine: NodeTopology, tuning: TuningPlan) -> Iterator[Contest]:
+    if machine.kubelet is None:
+        return
+    for name, value in KUBELET_SYSCTLS.items():
+        if (wanted := tuning.sysctls.get(name)) not in (None, value):
+            does = f"sets {name} to {value} when it starts, and the plan to {wanted}"
+            yield Contest("the kubelet", name, does, "kubelet.service")
+
+
+def _by_tuned(userland: Userland, planned: _Planned) -> Iterator[Contest]:
+    inside = any(process.name == "openshift-tuned" or process.in_pod for process in _tuned(userland))
+    if inside:
+        for knob in planned.knobs:
+            does = f"may set {knob}, which the plan sets: only its operator knows"
+            yield Contest("a TuneD in a pod", knob, does, "Node Tuning Operator")
+        return
+    if not (_tuned(userland) or "tuned.service" in (userland.services or ())):
+        return
+    profiles = " ".join(userland.tuned_profiles)
+    # NVIDIA's own profiles come with nodewright, which puts them back.
+    name = "nvidia-tuned" if profiles.startswith("nvidia-") else "TuneD"
+    for knob, theirs, ours in _tuned_values(userland.tuned, planned):
+        if ours not in theirs.split("|"):
+            yield Contest(
+                name, knob, f"sets {knob} to {theirs}, and the plan to {ours}", f"profile {profiles}"
+            )
+
+
+def _tuned(userland: Userland) -> list[HostProcess]:
+    return [each for each in userland.processes or () if each.name in ("tuned", "openshift-tuned")]
+
+
+def _tuned_values(tuned: Mapping[str, str], planned: _Planned) -> Iterator[tuple[str, str, str]]:
+    """Yield each knob that both set, with TuneD's value and the plan's; a variable of TuneD's is unknown."""
+    tuning, interrupts = planned.tuning, planned.interrupts
+    switches = tuning.transparent_hugepages
+    both = {
+        GOVERNOR: ("cpu.governor", next(iter(tuning.governors.values()), None)),
+        PREFERENCE: (
+            "cpu.energy_performance_preference",
+            next(iter(tuning.energy_preferences.values()), None),
+        ),
+        "transparent huge pages": ("vm.transparent_hugepages", switches.get("enabled")),
+        "defrag of transparent huge pages": ("vm.transparent_hugepage.defrag", switches.get("defrag")),
+        KSM: ("sysfs./sys/kernel/mm/ksm/run", tuning.ksm),
+        LATER: ("scheduler.default_irq_smp_affinity", format_cpulist(interrupts.default_affinity) or None),
+        **{name: (f"sysctl.{name}", value) for name, value in tuning.sysctls.items()},
+    }
+    for knob, (key, ours) in both.items():
+        if ours is not None and "${" not in tuned.get(key, "${"):
+            yield knob, " ".join(tuned[key].split()), ours
+
+
+def _by_services(userland: Userland, planned: _Planned) -> Iterator[Contest]:
+    running = {process.unit for process in userland.processes or ()}
+    for unit, (manager, knobs) in _SERVICES.items():
+        if unit in (userland.services or ()) or unit in running:
+            for knob in set(knobs) & {*planned.knobs}:
+                yield Contest(manager, knob, f"sets {knob}, which the plan sets too", unit)
+
+
+def _by_driver(userland: Userland, planned: _Planned) -> Iterator[Contest]:
+    place = "/etc/infiniband/openib.conf"
+    network = sorted(name for name in planned.tuning.sysctls if name.startswith("net."))
+    for switch in userland.driver_tuning:
+        when = f"when it is loaded ({switch}=yes), and the plan"
+        if switch == "RUN_AFFINITY_TUNER":
+            if AFFINITY in planned.knobs:
+                yield Contest("NVIDIA's network driver", AFFINITY, f"sets {AFFINITY} {when} too", place)
+        elif network:
+            does = f"sets sysctls of the network {when} {network[0]}"
+            yield Contest("NVIDIA's network driver", network[0], does, place)
+
+
+def _by_sysctl_files(userland: Userland, tuning: TuningPlan) -> Iterator[Contest]:
+    """Yield the files that systemd-sysctl reads after ours: the last one wins at boot."""
+    ours = PurePosixPath(SYSCTL_PATH).name
+    last: dict[str, tuple[str, str]] = {}
+    for path, settings in userland.sysctl_files.items():
+        if PurePosixPath(path).name > ours:
+            last.update({name: (path, value) for name, value in settings.items() if name in tuning.sysctls})
+    for name, (path, value) in sorted(last.items()):
+        if value != tuning.sysctls[name]:
+            does = f"sets {name} to {value} at boot, after the plan's file sets {tuning.sysctls[name]}"
+            yield Contest("a file of sysctl.d", name, does, path)

@@ -1,0 +1,92 @@
+"""Kernel modules: what is loaded, with which options, and what is kept out."""
+
+from __future__ import annotations
+
+from numaforge.errors import PlanError
+from numaforge.planning.model import Decision, ModulesPlan, Notice, Reasoned
+from numaforge.profile import NodeProfile
+
+# What ConnectX and BlueField need for verbs, management datagrams and connections, on InfiniBand and RoCE.
+# issm is no module: ib_umad brings it, and ports with SM_DISABLED lack it.
+MLX5 = ("mlx5_ib", "ib_uverbs", "ib_umad", "rdma_ucm", "rdma_cm")
+NETNS_OPTION = {"shared": "netns_mode=1", "exclusive": "netns_mode=0"}  # drivers/infiniband/core/device.c
+
+
+def rdma_modules(profile: NodeProfile) -> tuple[str, ...]:
+    """Return the modules that `rdma.host.modules` names."""
+    asked = profile.rdma.host.modules
+    return MLX5 if asked == "mlx5" else asked
+
+
+def plan_modules(profile: NodeProfile) -> Reasoned[ModulesPlan]:
+    """Return the modules of the sections `modules` and `rdma.host` together.
+
+    Raises PlanError where the two contradict each other.
+    """
+    wish, rdma = profile.modules, profile.rdma.host
+    load = tuple(dict.fromkeys((*wish.load, *rdma_modules(profile))))
+    options = dict(wish.options)
+    if rdma.netns:
+        options["ib_core"] = _with_netns(options.get("ib_core", ()), rdma.netns)
+    refused = sorted({*wish.blocked} & {*load, *options})
+    if refused:
+        raise PlanError(
+            f"blocks {', '.join(refused)}, which rdma.host needs",
+            where="modules.blocked",
+            remedy="take it out of modules.blocked, or leave rdma.host.modules and rdma.host.netns out",
+        )
+    plan = ModulesPlan(load, {name: options[name] for name in sorted(options) if options[name]}, wish.blocked)
+    return Reasoned(plan, tuple(_decisions(plan, profile)), tuple(_notices(plan, profile)))
+
+
+def _with_netns(options: tuple[str, ...], netns: str) -> tuple[str, ...]:
+    wanted = NETNS_OPTION[netns]
+    others = [option for option in options if option.startswith("netns_mode=") and option != wanted]
+    if others:
+        raise PlanError(
+            f"says {others[0]}, and rdma.host.netns {netns} is {wanted}",
+            where="modules.options.ib_core",
+            remedy="say one of them",
+        )
+    return tuple(dict.fromkeys((*options, wanted)))
+
+
+def _decisions(plan: ModulesPlan, profile: NodeProfile) -> list[Decision]:
+    ours = rdma_modules(profile)
+    decisions = [
+        Decision(
+            f"modules.load.{name}",
+            "now and at boot",
+            profile.choice("rdma.host.modules" if name in ours else "modules.load"),
+        )
+        for name in plan.load
+    ]
+    decisions += [
+        Decision(f"modules.options.{name}", " ".join(options), _option_reason(name, profile))
+        for name, options in plan.options.items()
+    ]
+    reason = profile.choice("modules.blocked")
+    return decisions + [Decision(f"modules.blocked.{name}", "never loaded", reason) for name in plan.blocked]
+
+
+def _option_reason(module: str, profile: NodeProfile) -> str:
+    asked = module in profile.modules.options
+    return profile.choice(f"modules.options.{module}" if asked else "rdma.host.netns")
+
+
+def _notices(plan: ModulesPlan, profile: NodeProfile) -> list[Notice]:
+    late = sorted({*plan.options, *plan.blocked})
+    if not late:
+        return []
+    then = (
+        "the node reboots for it"
+        if profile.maintenance.reboot == "allowed"
+        else f"it waits for a boot, and maintenance.reboot is {profile.maintenance.reboot}"
+    )
+    return [
+        Notice(
+            "modules-at-boot",
+            f"where {', '.join(late)} is loaded otherwise, {then}; a module in the initial RAM disk obeys "
+            "only once that is rebuilt (update-initramfs -u, dracut -f)",
+        )
+    ]

@@ -1,0 +1,101 @@
+"""What pods will see of NUMA nodes that lack CPUs or memory, and of packages that differ."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from numaforge.cpulist import format_cpulist
+from numaforge.planning.model import Notice
+from numaforge.quantity import format_bytes
+from numaforge.topology.links import gpu_memory_nodes
+from numaforge.topology.model import NodeTopology, NumaNode
+
+# The kernel and the firmware take some of each package's memory, and not the same.
+_EVEN_PART = 16
+
+
+def gpu_memory_bytes(topology: NodeTopology) -> int:
+    """Return how much of the machine's memory is known to be that of GPUs (Grace without CDMM)."""
+    nodes = gpu_memory_nodes(topology)
+    return sum(node.memory_bytes or 0 for node in topology.numa_nodes if node.id in nodes)
+
+
+def numa_notices(topology: NodeTopology) -> tuple[Notice, ...]:
+    """Return a notice for each such kind of NUMA node; memory that is not known is taken for neither."""
+    return (
+        *_without_memory(topology),
+        *_without_cpus(topology),
+        *_uneven_packages(topology),
+    )
+
+
+def _without_memory(topology: NodeTopology) -> Iterator[Notice]:
+    bare = [node for node in topology.numa_nodes if node.cpus and node.memory_bytes == 0]
+    if bare:
+        yield Notice(
+            "cpus-without-memory",
+            f"{_named(bare)} have CPUs and no memory: pods there use memory of another NUMA node, and "
+            "under single-numa-node with the memory manager's Static no pod gets both from one",
+        )
+
+
+def _without_cpus(topology: NodeTopology) -> Iterator[Notice]:
+    nodes = [node for node in topology.numa_nodes if not node.cpus and node.memory_bytes]
+    if not nodes:
+        return
+    gpus = gpu_memory_nodes(topology)
+    of_gpus = [node for node in nodes if node.id in gpus]
+    others = [node for node in nodes if node.id not in gpus]
+    unsaid = any(gpu.memory_numa_node is None for gpu in topology.gpus)
+    kinds = "CXL, HBM or a GPU's" if unsaid else "CXL or HBM"
+    parts = [
+        f"{_named(group)} ({_bytes(group)}, {kind})"
+        for group, kind in ((of_gpus, "memory of GPUs"), (others, f"{kinds} as it seems"))
+        if group
+    ]
+    yield Notice(
+        "memory-without-cpus",
+        f"{' and '.join(parts)} have memory and no CPUs: Allocatable counts it, a pod gets it only when "
+        "the memory beside its CPUs is used up, and under single-numa-node with the memory manager's Static "
+        "a pod with CPUs of its own never does",
+    )
+
+
+def _uneven_packages(topology: NodeTopology) -> Iterator[Notice]:
+    if len(topology.packages) < 2:
+        return
+    cpus = [len(package.cpus) for package in topology.packages]
+    memory = [
+        sum(node.memory_bytes or 0 for node in topology.numa_nodes if node.cpus and node.cpus <= package.cpus)
+        for package in topology.packages
+    ]
+    known = all(memory) and all(node.memory_bytes is not None for node in topology.numa_nodes)
+    uneven = [
+        *([f"{_range(map(str, _ends(cpus)))} CPUs"] if len({*cpus}) > 1 else []),
+        *(
+            [f"{_range(map(format_bytes, _ends(memory)))} of memory"]
+            if known and max(memory) - min(memory) > max(memory) // _EVEN_PART
+            else []
+        ),
+    ]
+    if uneven:
+        yield Notice(
+            "uneven-packages",
+            f"packages have {' and '.join(uneven)}: the largest pod that stays in one fits only the larger",
+        )
+
+
+def _ends(values: list[int]) -> tuple[int, int]:
+    return min(values), max(values)
+
+
+def _range(ends: Iterable[str]) -> str:
+    return " to ".join(ends)
+
+
+def _named(nodes: list[NumaNode]) -> str:
+    return f"NUMA nodes {format_cpulist({node.id for node in nodes})}"
+
+
+def _bytes(nodes: list[NumaNode]) -> str:
+    return format_bytes(sum(node.memory_bytes or 0 for node in nodes))

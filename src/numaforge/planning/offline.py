@@ -1,0 +1,233 @@
+"""Which CPUs are taken offline, and the machine as it is with and without them.
+
+Each CPU goes by its own switch, for SMT as well: the way back of the kernel's SMT control or of `nosmt` would
+bring every CPU online, also one that was offline before. No boot is needed: the kubelet is stopped while the
+CPUs change, and never starts with the state file of others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from itertools import chain
+from typing import TypeVar
+
+from numaforge.codec import CpuSet
+from numaforge.cpulist import format_cpulist, parse_cpulist
+from numaforge.errors import PlanError
+from numaforge.planning.document import loads
+from numaforge.planning.model import Decision, Notice, OfflinePlan, Reasoned
+from numaforge.profile import NodeProfile
+from numaforge.topology.model import Core, Cpufreq, IdleState, L3Cache, NodeTopology, Package
+
+_SMT, _OFFLINE = "cpus.smt", "cpus.offline"
+_BOOT_CPU = 0
+
+Group = TypeVar("Group", Core, L3Cache, Package, IdleState)
+
+
+def plan_offline(machine: NodeTopology, profile: NodeProfile) -> Reasoned[OfflinePlan]:
+    """Return which CPUs are to be offline, of a machine as it is without numaforge.
+
+    Raises PlanError for CPUs that do not exist or that the kernel keeps online, for a NUMA node with devices
+    that would lose all its CPUs, and under cgroup version 1.
+    """
+    smt, named = profile.cpus.smt == "off", parse_cpulist(profile.cpus.offline or "")
+    siblings = frozenset(cpu for core in machine.cores for cpu in core.cpus - {min(core.cpus)} if smt)
+    notices = [_no_smt(machine)] if smt and not siblings else []
+    cpus = siblings | named
+    taken = cpus & machine.online
+    if cpus:
+        _refuse_absent(machine, named)
+        _refuse_what_stays(machine, named, _OFFLINE)
+        _refuse_what_stays(machine, siblings, _SMT)
+        _refuse_starved(machine, taken)
+        _refuse_old_cgroups(machine, _SMT if siblings else _OFFLINE)
+    plan = OfflinePlan(cpus, taken, _holding(machine.cores, taken), _holding(machine.l3_caches, taken))
+    return Reasoned(plan, tuple(_decisions(profile, siblings, named)), tuple(notices))
+
+
+def as_before(machine: NodeTopology) -> NodeTopology:
+    """Return the machine with the CPUs that an earlier plan has taken offline, as they were."""
+    earlier = _earlier(machine)
+    back = earlier.taken & machine.offline
+    if not back:
+        return machine
+    online = machine.online | back
+    cores = _with(machine.cores, earlier.cores, online)
+    numa = {node.id: node.cpus for node in machine.numa_nodes}
+    packages = {package.id: package.cpus for package in machine.packages}
+    for core in cores:
+        packages[core.package] = packages.get(core.package, frozenset()) | core.cpus
+        if core.numa_node is not None:
+            numa[core.numa_node] = numa.get(core.numa_node, frozenset()) | core.cpus
+    alike = {cpu: _alike(machine, earlier, cpu) for cpu in sorted(back)}
+    return replace(
+        machine,
+        online=online,
+        offline=machine.offline - back,
+        cores=cores,
+        packages=_ordered(Package(number, cpus) for number, cpus in packages.items()),
+        numa_nodes=tuple(replace(node, cpus=numa[node.id]) for node in machine.numa_nodes),
+        l3_caches=_with(machine.l3_caches, earlier.caches, online),
+        cpufreq=machine.cpufreq and _scaled(machine.cpufreq, alike),
+        idle_states=machine.idle_states
+        and tuple(
+            replace(state, cpus=state.cpus | {cpu for cpu, other in alike.items() if other in state.cpus})
+            for state in machine.idle_states
+        ),
+    )
+
+
+def without(machine: NodeTopology, offline: OfflinePlan) -> NodeTopology:
+    """Return the machine as it is once these CPUs are offline."""
+    taken = offline.cpus & machine.online
+    if not taken:
+        return machine
+    online = machine.online - taken
+    return replace(
+        machine,
+        online=online,
+        offline=machine.offline | taken,
+        isolated=machine.isolated - taken,
+        cores=_cut(machine.cores, online),
+        packages=_cut(machine.packages, online),
+        numa_nodes=tuple(replace(node, cpus=node.cpus & online) for node in machine.numa_nodes),
+        l3_caches=_cut(machine.l3_caches, online),
+        cpufreq=machine.cpufreq
+        and replace(
+            machine.cpufreq,
+            governors=_of(machine.cpufreq.governors, online),
+            energy_preferences=_of(machine.cpufreq.energy_preferences, online),
+        ),
+        idle_states=machine.idle_states and _cut(machine.idle_states, online),
+    )
+
+
+def as_planned(machine: NodeTopology, offline: OfflinePlan) -> NodeTopology:
+    """Return a machine, found before or after its plan was carried out, as it is with that plan."""
+    return without(as_before(machine), offline)
+
+
+def _earlier(machine: NodeTopology) -> OfflinePlan:
+    """Return what an earlier plan has taken offline; a plan that cannot be read has taken nothing."""
+    if not (machine.offline and machine.previous_plan):
+        return OfflinePlan()
+    try:
+        return loads(machine.previous_plan).tuning.offline
+    except PlanError:
+        return OfflinePlan()  # planning says so in a notice
+
+
+def _holding(groups: Iterable[Group], cpus: CpuSet) -> tuple[Group, ...]:
+    return tuple(group for group in groups if group.cpus & cpus)
+
+
+def _cut(groups: Iterable[Group], cpus: CpuSet) -> tuple[Group, ...]:
+    return tuple(replace(group, cpus=group.cpus & cpus) for group in groups if group.cpus & cpus)
+
+
+def _with(now: Iterable[Group], before: Iterable[Group], online: CpuSet) -> tuple[Group, ...]:
+    """Return the groups with those of before in place of what is left of them."""
+    whole = _cut(before, online)
+    covered: CpuSet = frozenset().union(*(group.cpus for group in whole))
+    return _ordered(chain(whole, (group for group in now if not group.cpus & covered)))
+
+
+def _ordered(groups: Iterable[Group]) -> tuple[Group, ...]:
+    return tuple(sorted(groups, key=lambda group: min(group.cpus)))
+
+
+def _alike(machine: NodeTopology, earlier: OfflinePlan, cpu: int) -> int:
+    """Return an online CPU of the same core, else of the same cache, else the first one."""
+    groups = chain((core.cpus for core in earlier.cores), (cache.cpus for cache in earlier.caches))
+    return min(
+        next((left for cpus in groups if cpu in cpus and (left := cpus & machine.online)), machine.online)
+    )
+
+
+def _scaled(cpufreq: Cpufreq, alike: dict[int, int]) -> Cpufreq:
+    def more(said: Mapping[int, str]) -> dict[int, str]:
+        return dict(
+            sorted({**said, **{cpu: said[other] for cpu, other in alike.items() if other in said}}.items())
+        )
+
+    return replace(
+        cpufreq,
+        governors=more(cpufreq.governors),
+        energy_preferences=more(cpufreq.energy_preferences),
+    )
+
+
+def _of(said: Mapping[int, str], cpus: CpuSet) -> dict[int, str]:
+    return {cpu: value for cpu, value in said.items() if cpu in cpus}
+
+
+def _refuse_absent(machine: NodeTopology, named: CpuSet) -> None:
+    present = machine.online | machine.offline
+    if absent := named - present:
+        raise PlanError(
+            f"{format_cpulist(named)!r} names CPUs that this machine does not have: {format_cpulist(absent)}",
+            where=_OFFLINE,
+            remedy=f"choose among the CPUs {format_cpulist(present - {_BOOT_CPU})}",
+        )
+
+
+def _refuse_what_stays(machine: NodeTopology, cpus: CpuSet, field: str) -> None:
+    if _BOOT_CPU in cpus:
+        raise PlanError(
+            f"CPU {_BOOT_CPU} stays online: the kernel starts on it, and firmware may need it",
+            where=field,
+            remedy=f'leave it out: "{format_cpulist(cpus - {_BOOT_CPU})}"'
+            if cpus - {_BOOT_CPU}
+            else f"leave {field} out",
+        )
+    fixed = cpus & machine.online - machine.switchable if machine.switchable is not None else frozenset()
+    if fixed:
+        rest = cpus - fixed
+        raise PlanError(
+            f"this kernel keeps CPUs {format_cpulist(fixed)} online (they have no switch below "
+            "/sys/devices/system/cpu)",
+            where=field,
+            remedy=f'leave them out: "{format_cpulist(rest)}"'
+            if rest and field == _OFFLINE
+            else f"leave {field} out",
+        )
+
+
+def _refuse_starved(machine: NodeTopology, taken: CpuSet) -> None:
+    devices = {gpu.numa_node for gpu in machine.gpus} | {one.numa_node for one in machine.accelerators}
+    for node in machine.numa_nodes:
+        if node.cpus and node.cpus <= taken and node.id in devices:
+            raise PlanError(
+                f"all CPUs of NUMA node {node.id} ({format_cpulist(node.cpus)}) would be offline, but it has "
+                "GPUs or accelerators, whose pods need CPUs there",
+                where=_OFFLINE,
+                remedy="leave CPUs of that NUMA node online",
+            )
+
+
+def _refuse_old_cgroups(machine: NodeTopology, field: str) -> None:
+    if machine.cgroup_version == 1:
+        raise PlanError(
+            "this host has cgroup version 1, in which a CPU that was offline does not come back to the "
+            "cpusets of what runs",
+            where=field,
+            remedy=f"boot with cgroup version 2, or leave {field} out",
+        )
+
+
+def _no_smt(machine: NodeTopology) -> Notice:
+    return Notice(
+        "no-smt",
+        f"no core has more than one online thread (SMT is {machine.smt or 'not told of'}): nothing to take "
+        "offline",
+    )
+
+
+def _decisions(profile: NodeProfile, siblings: CpuSet, named: CpuSet) -> Iterator[Decision]:
+    if siblings:
+        reason = f"{profile.choice(_SMT)}: of each core one thread stays, CPUs {format_cpulist(siblings)} go"
+        yield Decision(_SMT, "off", reason)
+    if named:
+        yield Decision(_OFFLINE, format_cpulist(named), profile.choice(_OFFLINE))

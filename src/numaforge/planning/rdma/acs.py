@@ -1,0 +1,94 @@
+"""PCIe access control for GPUDirect: which bridges the kernel is to set otherwise than it does by itself."""
+
+from __future__ import annotations
+
+from numaforge.errors import PlanError
+from numaforge.gpudirect.access_control import Layout, Required, misconfigured, own_mask, required_control
+from numaforge.gpudirect.scope import CONFIG_ACS_KERNEL, kernel_version, on_metal
+from numaforge.planning.document import loads
+from numaforge.planning.model import AcsPlan, Decision, Notice, Reasoned
+from numaforge.profile import NodeProfile
+from numaforge.topology.model import NodeTopology
+
+_SUBJECT = "rdma.gpudirect.acs"
+_VIRTUAL = {"correct": None, "bare-metal": False, "virtual-machines": True}
+
+
+def plan_acs(topology: NodeTopology, profile: NodeProfile) -> Reasoned[AcsPlan]:
+    """Return the masks to set, in values that are as true after the boot as before it.
+
+    A machine whose bridges are right without a parameter keeps them. Raises PlanError for a wish that makes
+    no difference on ConnectX-8 Direct.
+    """
+    wish = profile.rdma.gpudirect.acs
+    if wish == "keep":
+        return Reasoned(AcsPlan())
+    where = on_metal(topology)
+    if not where.applies:
+        return _nothing(Notice("acs-not-here", f"{_SUBJECT}: {where.reason}: there is nothing to set"))
+    required = required_control(topology, _VIRTUAL[wish])
+    if required.layout is Layout.DIRECT_NIC and wish != "correct":
+        raise PlanError(
+            f"{wish} makes no difference with ConnectX-8 Direct", where=_SUBJECT, remedy="say correct or keep"
+        )
+    if required.unknown:
+        return _as_before(topology, required.unknown)
+    plan = _plan(topology, required)
+    given = "config_acs=" in (topology.kernel_cmdline or "")
+    if not plan.masks or not (given or misconfigured(topology, required)):
+        return Reasoned(AcsPlan(), (Decision(_SUBJECT, "as it is", "no bridge needs another value"),))
+    if not _kernel_has_it(topology):
+        return _nothing(
+            Notice(
+                "acs-kernel", f"{_SUBJECT}: Linux {topology.kernel} does not know pci=config_acs= (6.11 does)"
+            )
+        )
+    reason = f"{required.layout}{_for_whom(required)}: {profile.choice(_SUBJECT, f'the profile says {wish}')}"
+    return Reasoned(
+        plan,
+        (Decision(_SUBJECT, config_acs(plan), reason),),
+        (
+            Notice(
+                "acs-addresses",
+                f"pci=config_acs= names {len(plan.masks)} bridges by PCI address: another card or slot may "
+                "renumber them. Plan again after such a change; the proof compares their ids too",
+            ),
+        ),
+    )
+
+
+def config_acs(plan: AcsPlan) -> str:
+    """Return the option of `pci=` that sets the masks; "" without any."""
+    masks = ";".join(f"{mask}@{address}" for address, mask in sorted(plan.masks.items()))
+    return f"config_acs={masks}" if masks else ""
+
+
+def _plan(topology: NodeTopology, required: Required) -> AcsPlan:
+    bridges = {function.pci_address: function for function in topology.pci_functions}
+    masks = {address: mask for address, mask in required.masks.items() if mask != own_mask(bridges[address])}
+    ids = {address: f"{bridges[address].vendor}:{bridges[address].device}" for address in masks}
+    return AcsPlan(masks=dict(sorted(masks.items())), bridges=dict(sorted(ids.items())))
+
+
+def _as_before(topology: NodeTopology, unknown: str) -> Reasoned[AcsPlan]:
+    """Keep what an earlier plan has set while it cannot be said what is needed."""
+    try:
+        earlier = loads(topology.previous_plan).rdma.acs if topology.previous_plan else AcsPlan()
+    except PlanError:
+        earlier = AcsPlan()
+    kept = "what the earlier plan set stays" if earlier.masks else "nothing is set"
+    return Reasoned(earlier, notices=(Notice("acs-unknown", f"{_SUBJECT}: {unknown}; {kept}"),))
+
+
+def _kernel_has_it(topology: NodeTopology) -> bool:
+    """Say whether the kernel knows config_acs: its own types tell of a backport, else its version does."""
+    told = topology.peer_memory.config_acs
+    return (kernel_version(topology) or (0, 0)) >= CONFIG_ACS_KERNEL if told is None else told
+
+
+def _for_whom(required: Required) -> str:
+    return "" if required.virtual is None else ", for guests" if required.virtual else ", bare metal"
+
+
+def _nothing(notice: Notice) -> Reasoned[AcsPlan]:
+    return Reasoned(AcsPlan(), notices=(notice,))

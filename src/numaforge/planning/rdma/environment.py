@@ -1,0 +1,63 @@
+"""The variables that processes get: all of a node's rails, or those of one GPU, on either kind of network."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from numaforge.errors import PlanError
+from numaforge.planning.model import GpuRail, LibrariesPlan
+
+NETWORKS = ("host", "overlay")
+
+IB_HCA = "NCCL_IB_HCA"
+SOCKET_IFNAME = "NCCL_SOCKET_IFNAME"
+UCX_DEVICES = "UCX_NET_DEVICES"
+NVSHMEM_MAPPING = "NVSHMEM_ENABLE_NIC_PE_MAPPING"
+NVSHMEM_LIST = "NVSHMEM_HCA_LIST"
+NVSHMEM_COUNTS = "NVSHMEM_HCA_PE_MAPPING"
+VLLM_MAPPING = "VLLM_GPU_NIC_PCIE_MAPPING"
+VLLM_VARIABLES = "VLLM_NIC_SELECTION_VARS"
+
+
+def environment(plan: LibrariesPlan, network: str | None = None, gpu: int | None = None) -> dict[str, str]:
+    """Return the variables of a process by name, sorted.
+
+    `network` is "host" or "overlay", None as the plan says. `gpu` is NVML's number, for a process that has
+    this GPU alone. Raises PlanError for a GPU of which no port is known.
+    """
+    variables = {**plan.nccl, **plan.variables}
+    if (network or plan.network) == "overlay":
+        variables[SOCKET_IFNAME] = exactly([plan.overlay_interface])
+    if gpu is not None:
+        variables = _of_one_gpu(variables, rail_of(plan, gpu))
+    return dict(sorted(variables.items()))
+
+
+def exactly(names: Iterable[str]) -> str:
+    """Return NCCL's list of exactly these names; without the sign mlx5_1 means mlx5_10 as well."""
+    return f"={','.join(names)}"
+
+
+def rail_of(plan: LibrariesPlan, gpu: int) -> GpuRail:
+    """Return the ports of a GPU by its number. Raises PlanError where none is known."""
+    found = next((rail for rail in plan.gpus if rail.gpu == f"GPU{gpu}"), None)
+    if found is None:
+        known = ", ".join(rail.gpu.removeprefix("GPU") for rail in plan.gpus)
+        raise PlanError(
+            f"no RDMA port is known for GPU {gpu}",
+            where="--gpu",
+            remedy=f"known here: {known}" if known else "the notices of the plan say why none is",
+        )
+    return found
+
+
+def _of_one_gpu(variables: dict[str, str], rail: GpuRail) -> dict[str, str]:
+    ports = ",".join(rail.ports)
+    by_worker = variables.get(VLLM_VARIABLES, "")
+    left = {name: value for name, value in variables.items() if name not in (VLLM_MAPPING, VLLM_VARIABLES)}
+    left[IB_HCA] = exactly(rail.ports)
+    if UCX_DEVICES in left or UCX_DEVICES in by_worker:
+        left[UCX_DEVICES] = ports
+    if left.pop(NVSHMEM_COUNTS, None) or NVSHMEM_LIST in left or NVSHMEM_LIST in by_worker:
+        left[NVSHMEM_LIST] = ports
+    return left

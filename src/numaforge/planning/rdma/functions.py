@@ -1,0 +1,123 @@
+"""What the shared RDMA device plugin sees of a machine: PCI functions with RDMA devices that it can use.
+
+Mellanox/k8s-rdma-shared-dev-plugin v1.5.3: DiscoverHostDevices takes every network controller;
+NewPciNetDevice refuses one whose RDMA devices, as /sys/bus/pci/devices/ADDRESS/infiniband lists them, lack a
+character device.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from numaforge.ordering import natural
+from numaforge.topology.model import Nic, NodeTopology, RdmaDevice
+
+# pkg/resources/rdma_device_spec.go; /dev/infiniband/rdma_cm besides, which is one for all devices. Version
+# 1.5.3 asks for no issm.
+REQUIRED = ("umad", "uverbs")
+_WITHOUT_MAD = frozenset({"efa"})  # drivers whose devices have no management datagrams, and so no umad
+_LINK_TYPES = {"InfiniBand": "infiniband", "Ethernet": "ether"}  # as netlink's EncapType words them
+
+
+@dataclass(frozen=True)
+class PluginFunction:
+    """A PCI function as the plugin's selectors see it; texts are "" where there is nothing."""
+
+    address: str
+    vendor: str
+    device: str
+    driver: str
+    interface: str
+    link_type: str
+    devices: tuple[RdmaDevice, ...]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of its RDMA devices."""
+        return tuple(device.name for device in self.devices)
+
+
+def plugin_functions(topology: NodeTopology, *, software_devices: bool = False) -> dict[str, PluginFunction]:
+    """Return the functions that the plugin can offer, by address.
+
+    With `software_devices` the function of its interface stands for an rxe or siw device.
+    """
+    nics: dict[str, list[Nic]] = {}
+    for nic in topology.nics:
+        nics.setdefault(nic.pci_address, []).append(nic)
+    devices: dict[str, list[RdmaDevice]] = {}
+    for device in topology.rdma_devices:
+        address = device.pci_address or (address_of(device, topology.nics) if software_devices else None)
+        if address is not None and not lacking(device, topology):
+            devices.setdefault(address, []).append(device)
+    return {
+        address: _function(address, found, nics.get(address, []))
+        for address, found in sorted(devices.items())
+    }
+
+
+def address_of(device: RdmaDevice, nics: Iterable[Nic]) -> str | None:
+    """Return the PCI address of a device's function; for a software device that of its interface."""
+    if device.pci_address or device.interface is None:
+        return device.pci_address
+    return next((nic.pci_address for nic in nics if nic.interface == device.interface), None)
+
+
+def lacking(device: RdmaDevice, topology: NodeTopology) -> tuple[str, ...]:
+    """Return which character devices one lacks for good: no module brings what other devices have by now."""
+    missing = set(REQUIRED) - _kinds(device)
+    shown = {kind for each in topology.rdma_devices for kind in _kinds(each)}
+    never = {"umad"} if device.driver in _WITHOUT_MAD else set()
+    return tuple(sorted(missing & (shown | never)))
+
+
+def not_loaded(topology: NodeTopology) -> tuple[str, ...]:
+    """Return which kinds of character devices no RDMA device has while there are others."""
+    shown = {kind for each in topology.rdma_devices for kind in _kinds(each)}
+    return tuple(kind for kind in REQUIRED if shown and kind not in shown)
+
+
+def selected(
+    functions: Iterable[PluginFunction], selectors: Mapping[str, Sequence[str]]
+) -> tuple[PluginFunction, ...]:
+    """Return the functions that selectors choose: one entry of every list that is not empty.
+
+    pkg/resources/resources_manager.go, GetFilteredDevices: texts are compared letter by letter.
+    """
+    return tuple(
+        function
+        for function in functions
+        if all(getattr(function, SELECTORS[name]) in wanted for name, wanted in selectors.items() if wanted)
+    )
+
+
+SELECTORS = {
+    "vendors": "vendor",
+    "deviceIDs": "device",
+    "drivers": "driver",
+    "ifNames": "interface",
+    "linkTypes": "link_type",
+}
+"""The plugin's selectors, in its order, and what of a function each looks at."""
+
+
+def _function(address: str, devices: Sequence[RdmaDevice], nics: Sequence[Nic]) -> PluginFunction:
+    # The plugin takes the first of a function's interfaces, by name (utils.GetNetNames).
+    nic = min((nic for nic in nics if nic.interface), key=lambda nic: nic.interface or "", default=None)
+    first = devices[0]
+    link_layer = nic.link_layer if nic else None
+    return PluginFunction(
+        address,
+        first.vendor or "",
+        first.device or "",
+        first.driver or next((nic.driver for nic in nics if nic.driver), ""),
+        (nic and nic.interface) or "",
+        _LINK_TYPES.get(link_layer or "", ""),
+        tuple(sorted(devices, key=lambda device: natural(device.name))),
+    )
+
+
+def _kinds(device: RdmaDevice) -> set[str]:
+    return {re.sub(r"\d+$", "", name) for name in device.character_devices}

@@ -1,0 +1,112 @@
+"""/etc/nccl.conf where the admin has one: kept below our lines, and put back when ours go."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from numaforge.errors import PlanError
+from numaforge.planning.document import loads
+from numaforge.planning.files import NCCL_CONF_PATH
+from numaforge.planning.model import LibrariesPlan, Notice, Reasoned
+from numaforge.snapshot.redaction import REDACTED
+from numaforge.topology.model import NodeTopology
+
+KEPT = "# What the admin has here, and gets back:"
+"""The line of our file below which the admin's own text stands."""
+
+_OURS = "# Written by numaforge"
+_GID_INDEX = "NCCL_IB_GID_INDEX"
+
+
+def plan_conf(topology: NodeTopology, plan: LibrariesPlan) -> Reasoned[LibrariesPlan]:
+    """Return the plan with the text of the admin's own file.
+
+    Raises PlanError where that file gives a setting of ours another value, or was not read.
+    """
+    admin = _admin_conf(topology, writes=plan.nccl_conf)
+    if not plan.nccl_conf or admin is None:
+        return Reasoned(replace(plan, admin_conf=admin))
+    _refuse_unread(admin)
+    kept = parse(admin)
+    for name, value in kept.items():
+        if plan.nccl.get(name, value) != value:
+            raise PlanError(
+                f"says {name}={value}, and the plan {name}={plan.nccl[name]}",
+                where=NCCL_CONF_PATH,
+                remedy="take that line out of the file, or have the profile's rdma.libraries say the same",
+            )
+    more = sorted(kept.keys() - plan.nccl.keys())
+    notices = [
+        Notice("nccl-conf-kept", f"{NCCL_CONF_PATH} has settings of the admin that stay: {', '.join(more)}")
+    ] * bool(more)
+    if _GID_INDEX in kept:
+        notices.append(
+            Notice(
+                "nccl-gid-index-pinned",
+                f"{NCCL_CONF_PATH} pins {_GID_INDEX}={kept[_GID_INDEX]}: indexes differ from host to host "
+                "and change as addresses come and go (NVIDIA/nccl#551, #890); take that line out",
+            )
+        )
+    return Reasoned(replace(plan, admin_conf=admin), notices=tuple(notices))
+
+
+def parse(text: str) -> dict[str, str]:
+    """Return the settings in a file as NCCL reads it (src/misc/param.cc): the first line of two holds."""
+    settings: dict[str, str] = {}
+    for line in text.splitlines():
+        name, equals, value = line.partition("=")
+        if equals and not line.startswith("#"):
+            settings.setdefault(name, value)
+    return settings
+
+
+def is_admins(text: str | None) -> bool:
+    """Return whether a file that is there was not written by us, and so is not ours to remove."""
+    return text is not None and not text.startswith(_OURS)
+
+
+def _admin_conf(topology: NodeTopology, *, writes: bool) -> str | None:
+    """Return the admin's own text: what is there, or what was there before ours.
+
+    A file of ours that is to go is the admin's again; one that was put back stays in the plan while it is
+    untouched, so that the plan is the same before and after.
+    """
+    previous = _previous(topology)
+    if previous.nccl_conf:
+        return previous.admin_conf
+    if writes:
+        if NCCL_CONF_PATH in topology.unreadable:
+            raise PlanError(
+                "could not be read by the user who took the snapshot, and would be lost",
+                where=NCCL_CONF_PATH,
+                remedy="take the snapshot as root",
+            )
+        return _admins_part(topology.nccl_conf)
+    return topology.nccl_conf if topology.nccl_conf == previous.admin_conf else None
+
+
+def _admins_part(text: str | None) -> str | None:
+    """Return a file without our lines, for a host whose plan was lost."""
+    if text is None or is_admins(text):
+        return text
+    _, kept, admins = text.partition(f"{KEPT}\n")
+    return admins if kept else None
+
+
+def _previous(topology: NodeTopology) -> LibrariesPlan:
+    text = topology.previous_plan or ""
+    if NCCL_CONF_PATH not in text and '"admin_conf": "' not in text:  # to read a plan takes milliseconds
+        return LibrariesPlan()
+    try:
+        return loads(text).rdma.libraries
+    except PlanError:  # `plan_node` gives notice of it
+        return LibrariesPlan()
+
+
+def _refuse_unread(text: str) -> None:
+    if REDACTED in text or "\r" in text or "\0" in text:
+        raise PlanError(
+            "holds a secret or line ends of another system, which cannot be kept as they are",
+            where=NCCL_CONF_PATH,
+            remedy="mend the file, or leave nccl_conf out",
+        )

@@ -1,0 +1,85 @@
+"""NCCL's topology file: the PCI tree as the machine shows it, or what a virtual machine is told of its host.
+
+NCCL completes the file from sysfs and NVML, by PCI address (src/graph/xml.cc), so it holds only what is
+known: CPUs without affinity, GPUs without ranks, and no ports or GUIDs, where false ones do harm. Its reader
+takes no XML declaration, no tabs, and one space before each attribute.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from numaforge.planning.model import HiddenSwitch
+from numaforge.topology.links import nearest_numa_node, pcie_switches
+from numaforge.topology.model import Gpu, NodeTopology, PciLink, RdmaDevice
+
+# PCI classes as NCCL tells nodes apart; of GPUs and NICs it asks sysfs for the whole one.
+_BRIDGE, _GPU, _NIC = "0x060400", "0x03", "0x02"
+_VERSION = "1"
+_UNKNOWN_NUMA_NODE = -1  # the kernel's own word, which NCCL takes for a CPU
+
+
+@dataclass
+class _PciNode:
+    """A PCI function or bridge in the making."""
+
+    pci_class: str
+    link: PciLink | None = None
+    below: dict[str, _PciNode] = field(default_factory=dict)
+
+
+def of_hidden_switches(switches: Iterable[HiddenSwitch]) -> str:
+    """Return the file for a virtual machine: its GPUs and NICs below switches that it does not see."""
+    cpus: dict[int, dict[str, _PciNode]] = {}
+    for switch in switches:
+        node = _PciNode(_BRIDGE, PciLink(None, None, switch.speed, switch.width))
+        node.below = {address: _PciNode(_GPU) for address in switch.gpus}
+        node.below |= {address: _PciNode(_NIC) for address in switch.nics}
+        cpus.setdefault(switch.numa_node, {})[switch.pci_address] = node
+    return _document(cpus)
+
+
+def of_machine(topology: NodeTopology) -> str:
+    """Return the file of the machine's own tree: GPUs and RDMA devices with the switches above them."""
+    cpus: dict[int, dict[str, _PciNode]] = {}
+    devices: list[tuple[Gpu | RdmaDevice, _PciNode]] = [
+        *((gpu, _PciNode(_GPU, gpu.link)) for gpu in topology.gpus),
+        *((device, _PciNode(_NIC)) for device in topology.rdma_devices if not device.management),
+    ]
+    for device, node in devices:
+        path = topology.pci_paths.get(device.pci_address or "")
+        if device.pci_address is None or path is None:
+            continue
+        numa_node = nearest_numa_node(device, topology)
+        level = cpus.setdefault(_UNKNOWN_NUMA_NODE if numa_node is None else numa_node, {})
+        for bridge in pcie_switches(path):
+            level = level.setdefault(bridge, _PciNode(_BRIDGE)).below
+        level[device.pci_address] = node
+    return _document(cpus)
+
+
+def _document(cpus: dict[int, dict[str, _PciNode]]) -> str:
+    lines = [f'<system version="{_VERSION}">']
+    for numa_node, below in sorted(cpus.items()):
+        lines += [f'  <cpu numaid="{numa_node}">', *_lines(below, 4), "  </cpu>"]
+    return "\n".join([*lines, "</system>"])
+
+
+def _lines(nodes: dict[str, _PciNode], indent: int) -> Sequence[str]:
+    lines: list[str] = []
+    for address, node in sorted(nodes.items()):
+        start = f'{" " * indent}<pci busid="{address}" class="{node.pci_class}"{_link(node.link)}'
+        if node.below:
+            lines += [f"{start}>", *_lines(node.below, indent + 2), f"{' ' * indent}</pci>"]
+        else:
+            lines.append(f"{start}/>")
+    return lines
+
+
+def _link(link: PciLink | None) -> str:
+    """Return what is known of a link, as the kernel words it: NCCL compares the whole text."""
+    if link is None:
+        return ""
+    speed = "" if link.max_speed is None else f' link_speed="{link.max_speed:.1f} GT/s PCIe"'
+    return speed + ("" if link.max_width is None else f' link_width="{link.max_width}"')

@@ -1,0 +1,71 @@
+"""What a run needs of the machine that it is started on."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+import numaforge
+from numaforge.findings import Severity
+from numaforge.preflight.checks import Check
+from numaforge.verification import suite
+
+_REINSTALL = "install numaforge again: README.md shows how"
+
+
+def runner_checks() -> tuple[Check, ...]:
+    """Look at this machine: numaforge itself, pyinfra, the verification suite and ssh."""
+    return _numaforge(), _pyinfra(), _pyinfra_program(), verification_check(), _ssh(), _known_hosts()
+
+
+def verification_check() -> Check:
+    """Try whether the verification suite can run here: a node is not drained to find out that it cannot."""
+    why = suite.why_unusable()
+    if why is not None:
+        return Check("verification suite", f"cannot run: {why}", Severity.ERROR, _REINSTALL)
+    return Check("verification suite", f"runs with pytest {version('pytest')}")
+
+
+def _numaforge() -> Check:
+    python = ".".join(map(str, sys.version_info[:3]))
+    package = Path(numaforge.__file__).parent
+    return Check("numaforge", f"{numaforge.__version__} in {package}, Python {python}")
+
+
+def _pyinfra() -> Check:
+    try:
+        return Check("pyinfra", version("pyinfra"))
+    except PackageNotFoundError:
+        return Check("pyinfra", "is not installed beside numaforge", Severity.ERROR, _REINSTALL)
+
+
+def _pyinfra_program() -> Check:
+    """Look for the program `pyinfra`: pipx and uv put numaforge's alone on the PATH, unless they are told."""
+    found = shutil.which("pyinfra")
+    beside = Path(sys.executable).with_name("pyinfra")
+    if found and beside.exists() and Path(found).samefile(beside):
+        return Check("program pyinfra", found)
+    remedy = (
+        "pipx install --include-deps numaforge, or uv tool install --with-executables-from pyinfra "
+        f"numaforge; {beside} is the one that belongs to numaforge"
+    )
+    what = f"{found} belongs to another Python" if found else "is not on the PATH"
+    return Check("program pyinfra", what, Severity.WARNING, remedy)
+
+
+def _ssh() -> Check:
+    found = shutil.which("ssh")
+    if found:
+        return Check("program ssh", found)
+    remedy = "install openssh-client: the verification suite logs in with it"
+    return Check("program ssh", "is not on the PATH", Severity.ERROR, remedy)
+
+
+def _known_hosts() -> Check:
+    own = Path("~/.ssh/known_hosts").expanduser()
+    if own.exists() and not os.access(own, os.R_OK):
+        return Check("known_hosts", f"{own} cannot be read", Severity.ERROR, f"chmod u+r {own}")
+    return Check("known_hosts", str(own) if own.exists() else f"there is no {own} yet")

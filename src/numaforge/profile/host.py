@@ -1,0 +1,69 @@
+"""Section `host`: limits, packages, clock and control groups of the userland."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, Self
+
+from pydantic import BeforeValidator, Field, model_validator
+
+from numaforge.profile.section import Section
+from numaforge.profile.values import QUANTITY, Count, as_text, byte_count
+
+UNLIMITED = "unlimited"
+
+
+def _bytes_or_unlimited(value: object) -> object:
+    return value if value == UNLIMITED else byte_count(value)
+
+
+ByteLimit = Annotated[
+    int | Literal["unlimited"],
+    BeforeValidator(_bytes_or_unlimited),
+    as_text("quantity or unlimited", f"^({QUANTITY}|{UNLIMITED})$", or_a=("integer",), minimum=0),
+]
+Held = Literal["kernel", "driver", "kubelet", "containerd"]
+
+
+class Limits(Section):
+    """Resource limits of logins, and of the units of the kubelet and the container runtime."""
+
+    nofile: Count | None = Field(
+        default=None, description="Open files; at most fs.nr_open.", examples=[1048576]
+    )
+    nproc: Count | Literal["unlimited"] | None = Field(
+        default=None, description="Processes of a user, for logins alone.", examples=[UNLIMITED]
+    )
+    memlock: ByteLimit | None = Field(
+        default=None,
+        description="Locked memory, for logins alone: section rdma has that of the units.",
+        examples=[UNLIMITED],
+    )
+    stack: ByteLimit | None = Field(default=None, description="Stack of a thread.", examples=["64Mi"])
+    core: ByteLimit | None = Field(default=None, description="Size of a core dump.", examples=[0])
+
+
+class Host(Section):
+    """The userland. Whatever is unset is left as the host has it."""
+
+    limits: Limits = Field(default=Limits(), description="Resource limits.")
+    hold_packages: tuple[Held, ...] = Field(
+        default=(),
+        description="What stays at its version, by hand and unattended.",
+        examples=[["kernel", "driver", "kubelet", "containerd"]],
+    )
+    time_sync: Literal["required"] | None = Field(
+        default=None,
+        description="required: verification fails where the clock is not synchronised.",
+        examples=["required"],
+    )
+    cgroup: Literal["v2"] | None = Field(
+        default=None,
+        description="v2: a host with control groups of version 1 is refused.",
+        examples=["v2"],
+    )
+
+    @model_validator(mode="after")
+    def _held_once(self) -> Self:
+        if len({*self.hold_packages}) < len(self.hold_packages):
+            raise ValueError("hold_packages names one of them twice; name each once")
+        return self

@@ -1,0 +1,70 @@
+"""Section `modules`: kernel modules to load, their options, and those that are kept out."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Self
+
+from pydantic import BeforeValidator, Field, model_validator
+
+from numaforge.profile.section import Section
+from numaforge.profile.values import as_text
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
+# modprobe.d has neither quotes nor escapes that every version reads: a space ends an option, "#" a line.
+_OPTION = re.compile(r"[A-Za-z0-9_]+(=[A-Za-z0-9_.,:;/=@%+~!-]*)?")
+
+
+def module_name(value: object) -> str:
+    """Return a module's name as the kernel has it below /sys/module: with "_" for "-".
+
+    Raises ValueError for what is none.
+    """
+    if not isinstance(value, str) or not _NAME.fullmatch(value):
+        raise ValueError(f"{value!r} is not the name of a kernel module; write for example ib_umad")
+    return value.replace("-", "_")
+
+
+def _option(value: object) -> str:
+    if not isinstance(value, str) or not _OPTION.fullmatch(value):
+        raise ValueError(
+            f"{value!r} is not an option of a module; write one NAME=VALUE per entry, without spaces and "
+            "quotes, for example NVreg_EnableStreamMemOPs=1"
+        )
+    return value
+
+
+ModuleName = Annotated[str, BeforeValidator(module_name), as_text("kernel module", f"^{_NAME.pattern}$")]
+Option = Annotated[str, BeforeValidator(_option), as_text("module option", f"^{_OPTION.pattern}$")]
+
+
+class Modules(Section):
+    """Kernel modules. Whatever is not named is left as the host has it."""
+
+    load: tuple[ModuleName, ...] = Field(
+        default=(),
+        description="Modules that are loaded now and at every boot.",
+        examples=[["ib_umad", "nvidia_peermem"]],
+    )
+    options: dict[ModuleName, tuple[Option, ...]] = Field(
+        default_factory=dict,
+        description="Options by module. One that is loaded already takes them at the next boot.",
+        examples=[{"nvidia": ["NVreg_EnableStreamMemOPs=1"]}],
+    )
+    blocked: tuple[ModuleName, ...] = Field(
+        default=(),
+        description="Modules that nothing may load. One that is loaded already goes at the next boot.",
+        examples=[["nouveau"]],
+    )
+
+    @model_validator(mode="after")
+    def _a_module_is_wanted_or_not(self) -> Self:
+        both = sorted({*self.blocked} & {*self.load, *self.options})
+        if both:
+            raise ValueError(f"blocks {', '.join(both)} and asks for it too; say one of them")
+        for module, options in self.options.items():
+            names = [option.partition("=")[0] for option in options]
+            twice = sorted({name for name in names if names.count(name) > 1})
+            if twice:
+                raise ValueError(f"options.{module} says {', '.join(twice)} more than once; say it once")
+        return self

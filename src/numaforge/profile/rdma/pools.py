@@ -1,0 +1,161 @@
+"""Section `rdma.device_plugin`: the pools of the shared RDMA device plugin."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Literal, Self
+
+from pydantic import BeforeValidator, ConfigDict, Field, model_validator
+
+from numaforge.profile.section import Section, given
+from numaforge.profile.values import as_text
+
+PLACEHOLDERS = {"rail": "{rail}", "numa_node": "{numa_node}", "device": "{device}", "machine": ""}
+"""What a resource's name has to hold, so that each pool gets a name of its own."""
+DEFAULT_NAMES = {"rail": "rail{rail}", "numa_node": "numa{numa_node}", "device": "{device}", "machine": "hca"}
+RESOURCE_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_]{0,61}[A-Za-z0-9])?")
+"""What the plugin (`[a-zA-Z0-9_]+`) and the kubelet (a letter or digit at both ends, 63 at most) accept."""
+PREFIX = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+LONGEST_PREFIX = 253
+_PCI_ID = re.compile(r"[0-9a-f]{4}(:[0-9a-f]{4})?")
+
+
+def _prefix(value: object) -> str:
+    text = str(value)
+    if not PREFIX.fullmatch(text) or len(text) > LONGEST_PREFIX:
+        raise ValueError(
+            f"{text!r} is no prefix of a resource; write a domain of small letters, digits, '-' and '.', "
+            "such as rdma or rdma.example.com"
+        )
+    if text == "nvidia.com" or text == "kubernetes.io" or text.endswith(".kubernetes.io"):
+        raise ValueError(f"{text} is the prefix of other resources; write for example rdma")
+    return text
+
+
+def _pci_id(value: object) -> str:
+    if not isinstance(value, str) or not _PCI_ID.fullmatch(value):
+        raise ValueError(
+            f"{value!r} is no PCI id; write a vendor or vendor and device in hexadecimal, in quotes, such as "
+            "'15b3' or '15b3:1021'"
+        )
+    return value
+
+
+Prefix = Annotated[str, BeforeValidator(_prefix), as_text("DNS subdomain", f"^{PREFIX.pattern}$")]
+PciId = Annotated[str, BeforeValidator(_pci_id), as_text("PCI id", f"^{_PCI_ID.pattern}$")]
+
+
+class RdmaSelection(Section):
+    """Some RDMA devices: those that fit one entry of every list that is given."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "anyOf": [
+                given(key, {"minItems": 1})
+                for key in ("names", "interfaces", "link_layers", "drivers", "ids")
+            ]
+        }
+    )
+
+    names: tuple[str, ...] = Field(
+        default=(),
+        description="Names of RDMA devices; `*` and `?` stand for any letters.",
+        examples=[["mlx5_*"]],
+    )
+    interfaces: tuple[str, ...] = Field(
+        default=(),
+        description="Names of network interfaces; `*` and `?` stand for any letters.",
+        examples=[["ibs*"]],
+    )
+    link_layers: tuple[Literal["InfiniBand", "Ethernet"], ...] = Field(
+        default=(), description="What their ports speak: InfiniBand or Ethernet.", examples=[["InfiniBand"]]
+    )
+    drivers: tuple[str, ...] = Field(
+        default=(), description="Drivers of their PCI functions.", examples=[["mlx5_core"]]
+    )
+    ids: tuple[PciId, ...] = Field(
+        default=(), description="PCI vendors, or vendors and devices.", examples=[["15b3:1021"]]
+    )
+
+    @model_validator(mode="after")
+    def _selects(self) -> Self:
+        if not any(getattr(self, name) for name in type(self).model_fields):
+            raise ValueError(f"selects nothing by itself; give {', '.join(type(self).model_fields)}")
+        return self
+
+
+class SharedDevicePlugin(Section):
+    """The pools that the shared RDMA device plugin offers. Unset: numaforge says nothing of it."""
+
+    model_config = ConfigDict(
+        json_schema_extra={"anyOf": [given("per"), {"propertyNames": {"const": "per"}}]}
+    )
+
+    per: Literal["rail", "numa_node", "device", "machine"] | None = Field(
+        default=None,
+        description="What one resource holds: a rail, the devices of a NUMA node, one device, or all of "
+        "them. A pod gets every device of a resource, and the kubelet aligns none of them with GPUs: with "
+        "rails a pod chooses.",
+        examples=["rail"],
+    )
+    resource_prefix: Prefix = Field(
+        default="rdma", description="What stands before the `/` of each resource."
+    )
+    resource_name: str | None = Field(
+        default=None,
+        description="What stands behind it, with {rail}, {numa_node} or {device} as `per` says. Unset: "
+        "rail{rail}, numa{numa_node}, {device}, or hca for all devices of the machine.",
+        examples=["hca"],
+    )
+    hca_max: Annotated[int, Field(ge=1, le=1000, strict=True)] = Field(
+        default=63,
+        description="How many pods at most share a resource: rdmaHcaMax. 63 is what NVIDIA's network "
+        "operator has in its examples; 1000 is the plugin's own example.",
+        examples=[63],
+    )
+    include: tuple[RdmaSelection, ...] = Field(
+        default=(), description="Offer these devices alone. Unset: all.", examples=[[{"names": ["mlx5_*"]}]]
+    )
+    exclude: tuple[RdmaSelection, ...] = Field(
+        default=(), description="Leave these devices out.", examples=[[{"interfaces": ["storage*"]}]]
+    )
+    down_ports: bool = Field(
+        default=True,
+        description="Offer devices with no active port as well: the plugin brings their interfaces up, and a "
+        "cable that is out changes no resource.",
+    )
+    virtual_functions: bool = Field(
+        default=False, description="Offer virtual functions beside their physical ones.", examples=[True]
+    )
+    software_devices: bool = Field(
+        default=False,
+        description="Offer software devices (rxe, siw) by the PCI function of their interface. For tests: "
+        "the plugin finds only what the kernel shows below a PCI function.",
+        examples=[True],
+    )
+    deployed: bool = Field(
+        default=False,
+        description="The manifests of these nodes are in the cluster: the roll-out labels the Node for its "
+        "pools, and proves that it advertises them.",
+        examples=[True],
+    )
+
+    @model_validator(mode="after")
+    def _one_name_for_each_pool(self) -> Self:
+        if self.per is None:
+            if others := sorted(self.model_fields_set - {"per"}):
+                raise ValueError(f"says {', '.join(others)}, and not what a resource holds: give per")
+            return self
+        pattern, needed = self.pattern, PLACEHOLDERS[self.per]
+        bare = pattern.replace(needed, "0") if needed else pattern
+        if needed not in pattern or not RESOURCE_NAME.fullmatch(bare):
+            raise ValueError(
+                f"resource_name {pattern!r} names no resource per {self.per}; write letters, digits and '_', "
+                f"for example {DEFAULT_NAMES[self.per]}"
+            )
+        return self
+
+    @property
+    def pattern(self) -> str:
+        """The pattern of the names of resources; only for a section that says `per`."""
+        return self.resource_name or DEFAULT_NAMES[self.per or "machine"]

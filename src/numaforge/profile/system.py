@@ -1,0 +1,34 @@
+"""Section `system`: which CPUs the system's own daemons use."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, Field
+
+from numaforge.profile.section import Section
+
+Slice = Literal["system.slice", "user.slice", "init.scope", "machine.slice"]
+
+
+def _each_once(slices: tuple[str, ...]) -> tuple[str, ...]:
+    twice = sorted({name for name in slices if slices.count(name) > 1})
+    if twice:
+        raise ValueError(f"names {', '.join(twice)} twice; name each slice once")
+    return slices
+
+
+class System(Section):
+    """The system's own daemons. Whatever is unset, or `keep`, is left as the host has it."""
+
+    daemons: Literal["reserved", "keep"] | None = Field(
+        default=None,
+        description="reserved: what runs in the slices uses the reserved CPUs alone (cgroup v2).",
+        examples=["reserved"],
+    )
+    slices: Annotated[tuple[Slice, ...], AfterValidator(_each_once)] = Field(
+        default=("system.slice", "user.slice", "init.scope"),
+        min_length=1,
+        description="systemd's units that are confined; pods are in none of them.",
+        examples=[["system.slice", "user.slice"]],
+    )

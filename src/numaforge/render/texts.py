@@ -1,0 +1,74 @@
+"""How texts are written and read back, whichever concern they are of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import yaml
+
+from numaforge.planning.model import NodePlan, PlannedFile
+
+Both = tuple[Any, Any]
+"""What a text says and what the plan means, both as plain data."""
+
+
+def _nothing(_plan: NodePlan, _file: PlannedFile) -> Mapping[str, Any]:
+    return {}
+
+
+@dataclass(frozen=True)
+class Template:
+    """How a template's text is held to the plan, and the values that it takes beside the plan."""
+
+    read_back: Callable[[NodePlan, PlannedFile, str], Both]
+    values: Callable[[NodePlan, PlannedFile], Mapping[str, Any]] = _nothing
+
+
+def header(plan: NodePlan) -> str:
+    """Return the line that every written file begins with, as a comment."""
+    return f"Written by numaforge from the profile {plan.profile}. Do not edit: change that and run again."
+
+
+def xml_comment(plan: NodePlan) -> str:
+    """Return the header as a comment of XML can hold it."""
+    return header(plan).replace("--", "- -")  # which would end the comment
+
+
+def as_yaml(value: Any) -> str:
+    """Return YAML with sorted keys: a plan read back from the host, whose keys are, gives the same text."""
+    text: str = yaml.safe_dump(plain(value), sort_keys=True, default_flow_style=False)
+    return text
+
+
+def plain(value: Any) -> Any:
+    """Return a value as dictionaries and lists."""
+    if isinstance(value, Mapping):
+        return {key: plain(member) for key, member in value.items()}
+    return [plain(member) for member in value] if isinstance(value, list | tuple) else value
+
+
+def lines(text: str) -> list[str]:
+    """Return the lines of a text without comments and empty ones."""
+    return [line for line in text.splitlines() if line and not line.startswith("#")]
+
+
+def starts(text: str) -> list[str]:
+    """Return the lines of a unit that start a program."""
+    return [line for line in lines(text) if line.startswith("ExecStart=")]
+
+
+def program(text: str) -> str:
+    """Return what follows the header."""
+    return text.split("\n", 1)[1].rstrip("\n")
+
+
+def written_values(text: str) -> dict[str, str]:
+    """Read tmpfiles.d(5) `w` lines back: path -> value."""
+    values: dict[str, str] = {}
+    for line in lines(text):
+        kind, path, *rest = line.split(maxsplit=6)
+        if kind == "w" and rest[:4] == ["-"] * 4:
+            values[path] = rest[4].replace("%%", "%")
+    return values

@@ -1,0 +1,74 @@
+"""What differs between two documents of ours, by path, with what stands for the same thing side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+_KEYS = ("id", "pci_address", "path", "subject", "uuid", "name", "address", "number", "resource", "cpus")
+"""What tells the entries of a list apart, the first that all of them have, each with a value of its own."""
+
+_OF_ONE_HOST = frozenset(
+    {"hostname", "uuid", "serial", "boot_id", "machine_id", "node_guid", "port_guid", "guid", "gids", "pids"}
+    | {"kernel.hostname", "kernel.random.boot_id", "previous_plan", "kernel_values_record", "processes"}
+)
+"""What differs between any two hosts, or between two looks at one, and says nothing about its kind."""
+
+_ABSENT = object()
+
+
+@dataclass(frozen=True)
+class Unlike:
+    """A value that differs: its path (`numa_nodes[1].memory_bytes`) and each side's, None for nothing."""
+
+    path: str
+    left: Any
+    right: Any
+
+
+def differences(left: object, right: object, *, own: bool = False) -> list[Unlike]:
+    """Return what differs between two JSON documents, in the first one's order; `own` adds a host's names.
+
+    Entries of a list are compared by their key (a NUMA node's id, a GPU's PCI address), else by their place.
+    """
+    return list(_differences("", left, right, own))
+
+
+def _differences(path: str, left: object, right: object, own: bool) -> Iterator[Unlike]:
+    if left == right:
+        return
+    if isinstance(left, Mapping) and isinstance(right, Mapping):
+        for name in {**left, **right}:
+            if own or name not in _OF_ONE_HOST:
+                ours, theirs = left.get(name, _ABSENT), right.get(name, _ABSENT)
+                yield from _differences(f"{path}.{name}" if path else str(name), ours, theirs, own)
+    elif isinstance(left, list) and isinstance(right, list) and _has_entries(left + right):
+        ours, theirs = _by_key(left, right)
+        for key in {**ours, **theirs}:
+            one, other = ours.get(key, _ABSENT), theirs.get(key, _ABSENT)
+            yield from _differences(f"{path}[{key}]", one, other, own)
+    else:
+        yield Unlike(path, *(None if side is _ABSENT else side for side in (left, right)))
+
+
+def _has_entries(values: Sequence[object]) -> bool:
+    return any(isinstance(value, dict | list) for value in values)
+
+
+def _by_key(*lists: Any) -> list[dict[object, Any]]:
+    for key in _KEYS:
+        keyed = [_keyed(entries, key) for entries in lists]
+        if None not in keyed:
+            return [entries for entries in keyed if entries is not None]
+    return [dict(enumerate(entries)) for entries in lists]
+
+
+def _keyed(entries: Sequence[object], key: str) -> dict[object, Any] | None:
+    by_key: dict[object, Any] = {}
+    for entry in entries:
+        value = entry.get(key) if isinstance(entry, Mapping) else None
+        if not isinstance(value, str | int) or value in by_key:
+            return None
+        by_key[value] = entry
+    return by_key

@@ -1,0 +1,212 @@
+"""What a run is about to do to a fleet, or has done: hosts that are alike together, on one screen."""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import click
+
+from numaforge.node.bundle import FileChange, diff
+from numaforge.report.hostnames import folded
+from numaforge.report.moves import condensed
+from numaforge.report.summary import without_name
+from numaforge.report.terminal import Screen, plain
+from numaforge.report.wording import ELLIPSIS, counted
+
+STATES = {
+    "failed": "red",
+    "refused": "red",
+    "unreachable": "yellow",
+    "to change": "cyan",
+    "changed": "green",
+    "unchanged": "green",
+    "planned": "green",
+}
+"""How each state of a host is coloured; the gravest first."""
+FAILED = ("failed", "refused", "unreachable")
+_CHANGING = ("to change", "changed")
+EVERY_HOST = "all"
+_COLOURS = {"+": "green", "-": "red", "@": "cyan"}
+_SHOWN_GROUPS = 12
+_LINES_OF_FILES = 2
+_LINES_OF_VALUES = 5
+_LINES_OF_REASON = 8
+_ADDRESS = re.compile(r"\d+\.\d+\.\d+\.\d+")
+
+
+_LISTS = ("sentences", "moves", "changed", "pending")
+CHANGES = ("state", "drains", "reboots", *_LISTS)
+"""What of a HostSummary a change of the host says."""
+
+
+@dataclass(frozen=True)
+class HostSummary:
+    """One host of a run, and what it is about to change or has changed.
+
+    `state` is a key of STATES, `reason` why it failed or how the change ended. `drains` says whether its pods
+    leave, `reboots` whether it boots. `sentences` are what happens beside the files that are `changed` and
+    the values that it `moves`, `pending` what is left for later, `notices` the plan's by id. `seconds` is how
+    long the change took, None where none was carried out.
+    """
+
+    host: str
+    state: str = "planned"
+    reason: str = ""
+    drains: bool = False
+    reboots: bool = False
+    sentences: tuple[str, ...] = ()
+    moves: tuple[str, ...] = ()
+    changed: tuple[FileChange, ...] = ()
+    pending: tuple[str, ...] = ()
+    notices: tuple[tuple[str, str], ...] = ()
+    seconds: float | None = None
+
+    def after(self, earlier: HostSummary) -> HostSummary:
+        """Return this change and an earlier one of the same host as one."""
+        both: dict[str, Any] = {
+            name: tuple(dict.fromkeys((*getattr(earlier, name), *getattr(self, name)))) for name in _LISTS
+        }
+        state = self.state if self.state != "unchanged" else earlier.state
+        return replace(
+            self,
+            **both,
+            state=state,
+            drains=self.drains or earlier.drains,
+            reboots=self.reboots or earlier.reboots,
+        )
+
+    @property
+    def files(self) -> dict[str, tuple[str, ...]]:
+        """The paths that are `new`, `changed` or `removed`."""
+        kinds: dict[str, list[str]] = {"new": [], "changed": [], "removed": []}
+        for change in self.changed:
+            kind = "new" if change.old is None else "removed" if change.new is None else "changed"
+            kinds[kind].append(change.path)
+        return {kind: tuple(paths) for kind, paths in kinds.items() if paths}
+
+
+def fleet_lines(hosts: Sequence[HostSummary], screen: Screen, *, hints: Iterable[str] = ()) -> list[str]:
+    """Return a fleet for a person, styled: counts, then hosts that are alike together, the gravest first.
+
+    No line is wider than the screen, but for words that are.
+    """
+    groups = _alike(hosts)
+    lines = [click.style(line, bold=True) for line in _wrapped(_counts(hosts), screen.width, "")]
+    for group in groups[:_SHOWN_GROUPS]:
+        lines += _group_lines(group, screen.width)
+    left = groups[_SHOWN_GROUPS:]
+    if left:
+        names = (each.host for group in left for each in group)
+        lines += _wrapped(f"and {counted(len(left), 'more group')}: {folded(names)}", screen.width, "")
+    return [*lines, *(line for hint in hints for line in _wrapped(hint, screen.width, ""))]
+
+
+def diff_lines(hosts: Sequence[HostSummary], chosen: Collection[str]) -> list[str]:
+    """Return the diffs of the chosen hosts, styled: each once, below the hosts and the file that it is of."""
+    texts: dict[tuple[str, tuple[str, ...]], list[str]] = {}
+    for each in hosts:
+        if each.host in chosen or EVERY_HOST in chosen:
+            for change in each.changed:
+                texts.setdefault((change.path, tuple(diff(change))), []).append(each.host)
+    lines = []
+    for (path, text), names in texts.items():
+        lines += ["", click.style(f"{folded(names)}: {path}", bold=True)]
+        lines += [click.style(line, fg=_COLOURS.get(line[:1])) for line in map(plain, text)]
+    return lines
+
+
+def fleet_document(hosts: Sequence[HostSummary], *, dry: bool, seconds: float) -> dict[str, Any]:
+    """Return a fleet for programs, every host whole."""
+    return {
+        "schema": 1,
+        "dry": dry,
+        "seconds": round(seconds, 1),
+        "counts": dict(Counter(each.state for each in hosts)),
+        "hosts": {
+            each.host: {
+                "state": each.state,
+                "reason": each.reason,
+                "drains": each.drains,
+                "reboots": each.reboots,
+                "does": list(each.sentences),
+                "values": list(each.moves),
+                "files": {kind: list(paths) for kind, paths in each.files.items()},
+                "pending": list(each.pending),
+                "notices": dict(each.notices),
+                "seconds": None if each.seconds is None else round(each.seconds, 1),
+            }
+            for each in hosts
+        },
+    }
+
+
+def _counts(hosts: Sequence[HostSummary]) -> str:
+    number = Counter(each.state for each in hosts)
+    said = [f"{count} {state}" for state in reversed(STATES) if (count := number[state])]
+    drained = sum(each.drains for each in hosts if each.state in _CHANGING)
+    booted = sum(each.reboots for each in hosts if each.state in _CHANGING)
+    more = [f"{drained} drained", f"{booted} rebooted"]
+    apart = ", ".join(words for count, words in zip((drained, booted), more, strict=True) if count)
+    return f"{counted(len(hosts), 'host')}: {', '.join(said)}{f' ({apart})' if apart else ''}"
+
+
+def _alike(hosts: Iterable[HostSummary]) -> list[list[HostSummary]]:
+    """Return hosts by what is said of them; the gravest first, then the most hosts."""
+    groups: dict[object, list[HostSummary]] = {}
+    for each in hosts:
+        reason = _ADDRESS.sub("ADDRESS", without_name(each.reason, each.host))
+        told = (*each.sentences, *each.pending, *(text for _, text in each.notices))
+        said = tuple(without_name(text, each.host) for text in told)
+        does = (each.state, each.drains, each.reboots, each.moves, tuple(each.files.items()))
+        groups.setdefault((does, reason, said), []).append(each)
+    gravity = list(STATES)
+    return sorted(groups.values(), key=lambda group: (gravity.index(group[0].state), -len(group)))
+
+
+def _group_lines(group: Sequence[HostSummary], width: int) -> Iterator[str]:
+    first = group[0]
+    took = _took(each.seconds for each in group if each.seconds is not None)
+    names = folded(each.host for each in group)
+    heading = f"{counted(len(group), 'host')} {first.state}: {names}{took}"
+    for line in _wrapped(heading, width, ""):
+        yield click.style(line, fg=STATES[first.state], bold=first.state not in ("unchanged", "planned"))
+    reason = first.reason if len(group) == 1 else without_name(first.reason, first.host)
+    for line in [line for text in reason.splitlines() for line in _wrapped(text, width)][:_LINES_OF_REASON]:
+        yield click.style(line, fg=STATES[first.state] if first.state in FAILED else None)
+    if first.drains and first.state in _CHANGING:
+        yield from _wrapped("drains: pods leave the node first", width)
+    for sentence in (*first.sentences, *first.pending):
+        yield from _wrapped(sentence, width)
+    yield from _wrapped("; ".join(condensed(first.moves)), width, most=_LINES_OF_VALUES)
+    for kind, paths in first.files.items():
+        yield from _wrapped(
+            f"{counted(len(paths), 'file')} {kind}: {', '.join(paths)}", width, most=_LINES_OF_FILES
+        )
+    for name, message in first.notices if first.state in (*_CHANGING, "planned") else ():
+        yield from _wrapped(f"notice {name}: {message}", width, most=1)
+
+
+def _took(seconds: Iterable[float]) -> str:
+    taken = sorted(round(each) for each in seconds)
+    if not taken:
+        return ""
+    return f" ({taken[0]} s)" if taken[0] == taken[-1] else f" ({taken[0]} to {taken[-1]} s)"
+
+
+def _wrapped(text: str, width: int, indent: str = "  ", most: int | None = None) -> list[str]:
+    """Return a text in lines of a screen, at most so many; names and paths stay whole."""
+    return textwrap.wrap(
+        plain(text),
+        width,
+        initial_indent=indent,
+        subsequent_indent=f"{indent}  ",
+        max_lines=most,
+        placeholder=f" {ELLIPSIS}",
+        break_on_hyphens=False,
+        break_long_words=False,
+    )

@@ -1,0 +1,67 @@
+"""GPUDirect between GPUs and NICs, for people and for programs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+import click
+
+from numaforge.findings import Judgement
+from numaforge.gpudirect.pairs import Pair, Works
+from numaforge.ordering import natural
+from numaforge.report import rule_findings
+from numaforge.report.terminal import plain
+
+_COLOURS = {Works.YES: "green", Works.NO: "red", Works.UNKNOWN: "yellow"}
+
+
+def as_text(
+    hostname: str | None, pairs: Sequence[Pair], judgements: Sequence[Judgement], *, verbose: bool = False
+) -> str:
+    """Return the rails and the findings; `verbose` shows every GPU with every NIC as well."""
+    rails = [pair for pair in pairs if pair.rail]
+    findings = rule_findings.as_text(hostname, judgements, verbose=verbose)
+    matrix = [*_matrix(pairs), ""] if verbose and pairs else []
+    return "\n".join([*_table(rails), "", *matrix, findings] if rails else [*matrix, findings])
+
+
+def to_document(
+    hostname: str | None, pairs: Sequence[Pair], judgements: Sequence[Judgement]
+) -> dict[str, Any]:
+    """Return every pair, the findings, and what each rule came to as JSON data, schema 1."""
+    told = rule_findings.to_document(hostname, judgements)
+    return {
+        "schema": told.pop("schema"),
+        "hostname": told.pop("hostname"),
+        "pairs": [asdict(pair) for pair in pairs],
+        **told,
+    }
+
+
+def _matrix(pairs: Sequence[Pair]) -> list[str]:
+    """Return the distance of each GPU and NIC, and whether GPUDirect works between them."""
+    cells = {(pair.gpu, pair.nic): f"{pair.distance or '?'} {pair.works}" for pair in pairs}
+    names = list(dict.fromkeys(pair.gpu for pair in pairs)), sorted({pair.nic for pair in pairs}, key=natural)
+    return _aligned([("", *names[1]), *((gpu, *(cells[gpu, nic] for nic in names[1])) for gpu in names[0])])
+
+
+def _table(pairs: Sequence[Pair]) -> list[str]:
+    rows: list[tuple[str, ...]] = [("GPU", "", "NIC", "", "distance", "GPUDirect")]
+    for pair in pairs:
+        works = f"{pair.works}: {pair.reason}" if pair.reason else str(pair.works)
+        rows.append((pair.gpu, pair.gpu_address, pair.nic, pair.nic_address, pair.distance or "?", works))
+    heading, *lines = _aligned(rows)
+    coloured = [click.style(line, fg=_COLOURS[pair.works]) for line, pair in zip(lines, pairs, strict=True)]
+    return [heading, *coloured]
+
+
+def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Return rows with columns below each other, the first one as a heading."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = [
+        "  ".join(plain(cell).ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        for row in rows
+    ]
+    return [click.style(lines[0], bold=True), *lines[1:]]

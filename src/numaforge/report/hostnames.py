@@ -1,0 +1,40 @@
+"""Many host names in few characters: `gpu-[01-31,40]`, as clusters' own tools write them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+
+from numaforge.ordering import natural
+
+_LAST_NUMBER = re.compile(r"(.*?)([0-9]+)([^0-9]*)")
+
+
+def folded(names: Iterable[str]) -> str:
+    """Return names with those that differ in their last number alone written together.
+
+    `gpu-01, gpu-02, gpu-04, login` are `gpu-[01-02,04],login`. A number keeps its leading zeros.
+    """
+    split = [
+        found.groups() if (found := _LAST_NUMBER.fullmatch(name)) else (name, "", "")
+        for name in sorted(set(names), key=natural)
+    ]
+    padded = {(before, after, len(number)) for before, number, after in split if number.startswith("0")}
+    groups: dict[tuple[str, str, int], list[str]] = {}
+    for before, number, after in split:
+        width = len(number) if (before, after, len(number)) in padded else 0
+        groups.setdefault((before, after, width), []).append(number)
+    return ",".join(_together(before, numbers, after) for (before, after, _), numbers in groups.items())
+
+
+def _together(before: str, numbers: Sequence[str], after: str) -> str:
+    if len(numbers) == 1:
+        return f"{before}{numbers[0]}{after}"
+    runs: list[list[str]] = []
+    for number in numbers:
+        if runs and int(number) == int(runs[-1][-1]) + 1:
+            runs[-1].append(number)
+        else:
+            runs.append([number])
+    ranges = (run[0] if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs)
+    return f"{before}[{','.join(ranges)}]{after}"

@@ -1,0 +1,47 @@
+"""Values that change, a line for each kind of them: CPUs and NUMA nodes as lists, sysctls by name."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from numaforge.cpulist import format_cpulist
+
+_NUMBERED = (
+    (
+        re.compile(r"/sys/devices/system/cpu/cpu(?P<number>\d{1,5})/(?:cpufreq/|cpuidle/)?(?P<rest>.+)"),
+        "cpus",
+    ),
+    (
+        re.compile(
+            r"/sys/devices/system/node/node(?P<number>\d{1,5})/hugepages/(?P<rest>[^/]+)/nr_hugepages(?P<to>:.*)"
+        ),
+        "NUMA nodes",
+    ),
+)
+_SYSCTL = re.compile(r"/proc/sys/(?P<name>[^:]+)(?P<to>: .*)")
+
+
+def condensed(moves: Iterable[str]) -> list[str]:
+    """Return lines of values that change with those that are the same for many CPUs as one.
+
+    `/sys/.../cpu0/cpufreq/scaling_governor: a -> b`, and so on to CPU 127, is `cpus 0-127 scaling_governor: a
+    -> b`. The order is that of the first of each.
+    """
+    groups: dict[tuple[str, str], list[int]] = {}
+    for move in moves:
+        kind, rest, number = _place(move)
+        groups.setdefault((kind, rest), []).extend(number)
+    return [
+        f"{kind} {format_cpulist(numbers)} {rest}" if numbers else rest
+        for (kind, rest), numbers in groups.items()
+    ]
+
+
+def _place(move: str) -> tuple[str, str, list[int]]:
+    for pattern, kind in _NUMBERED:
+        if found := pattern.fullmatch(move):
+            return kind, found["rest"] + found.groupdict().get("to", ""), [int(found["number"])]
+    if sysctl := _SYSCTL.fullmatch(move):
+        return "", sysctl["name"].replace("/", ".") + sysctl["to"], []
+    return "", move, []

@@ -1,0 +1,57 @@
+"""Write a picture in the format that its file's name asks for: SVG as it is, PNG and PDF with typst."""
+
+from __future__ import annotations
+
+from pathlib import PurePath
+from typing import Any
+
+from numaforge.errors import NumaforgeError
+
+_PIXELS_PER_INCH = 144.0  # twice the SVG's own size
+_PAGE = b"""#set document(date: none)
+#set page(width: auto, height: auto, margin: 0pt)
+#image("picture.svg")
+"""
+_FORMATS: dict[str, dict[str, Any]] = {
+    ".png": {"format": "png", "ppi": _PIXELS_PER_INCH},
+    ".pdf": {"format": "pdf"},
+}
+
+
+def check_format(output: str | None) -> None:
+    """Raise NumaforgeError where no picture can be saved under this name; None is standard output."""
+    suffix = _suffix(output)
+    if suffix not in {"", ".svg", *_FORMATS}:
+        raise NumaforgeError(
+            f"pictures are not saved as {suffix}",
+            where=output,
+            remedy="choose a name that ends in .svg, .png or .pdf",
+        )
+    if suffix in _FORMATS:
+        _typst(output)
+
+
+def in_format(svg: str, output: str | None) -> str | bytes:
+    """Return the picture as the file's name asks for; the same picture gives the same bytes."""
+    arguments = _FORMATS.get(_suffix(output))
+    if arguments is None:
+        return svg
+    pages = {"main.typ": _PAGE, "picture.svg": svg.encode()}
+    compiled: bytes = _typst(output).compile(pages, **arguments)
+    return compiled
+
+
+def _suffix(output: str | None) -> str:
+    return "" if output is None else PurePath(output).suffix.lower()
+
+
+def _typst(output: str | None) -> Any:
+    try:
+        import typst
+    except ImportError as error:
+        raise NumaforgeError(
+            f"PNG and PDF need the package typst ({error})",
+            where=output,
+            remedy="pip install 'numaforge[pictures]', or save it as .svg, which every browser shows",
+        ) from error
+    return typst

@@ -1,0 +1,182 @@
+"""A run of pyinfra that numaforge starts: its process, its log, and what it tells while it runs."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from numaforge.errors import HostError, NumaforgeError
+from numaforge.rollout import events
+from numaforge.rollout.shards import SHARD, Shard
+
+FAILURES = ("refused", "unreachable")
+"""The events that say why a host does not answer."""
+_LAST_LINES = 5
+_PYINFRAS_OWN = "pyinfra error: "
+
+
+@dataclass(frozen=True)
+class Command:
+    """What pyinfra is to run: an inventory, its hosts, a deploy or a function; `arguments` are pyinfra's.
+
+    Hosts are divided between `processes`, those of other shards than `shard` left out.
+    """
+
+    inventory: str
+    what: str
+    limits: Sequence[str] = ()
+    arguments: Sequence[str] = ()
+    processes: int = 1
+    shard: Shard | None = None
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """What a person would type after `pyinfra` for it."""
+        limits = (part for limit in self.limits for part in ("--limit", limit))
+        return (*self.arguments, *limits, self.inventory, self.what)
+
+
+@dataclass
+class ProgramRun:
+    """A run in progress, or one that has ended; `told` is what it has told so far.
+
+    `outlives_us` says whether it continues, and its log stays, when this process ends.
+    """
+
+    command: Command
+    process: subprocess.Popen[bytes]
+    log: Path
+    reader: events.Reader
+    outlives_us: bool
+    told: list[dict[str, Any]] = field(default_factory=list)
+
+    def has_ended(self) -> bool:
+        """Take in what was told, and say whether no more will be."""
+        ended = self.process.poll() is not None
+        self.told += self.reader.new()
+        return ended
+
+    def said(self, kind: str) -> dict[str, dict[str, Any]]:
+        """Return the last event of a kind for each host."""
+        return {event["host"]: event for event in self.told if event["kind"] == kind}
+
+    def answered_after(self) -> dict[str, float]:
+        """Return how many seconds after the first event each host told its last, by host."""
+        times = [(event["host"], datetime.fromisoformat(event["time"])) for event in self.told]
+        return {host: (time - times[0][1]).total_seconds() for host, time in times if host}
+
+    def failures(self) -> dict[str, dict[str, str]]:
+        """Return why hosts failed, by kind of failure and then by host."""
+        return {
+            kind: {host: event["message"] for host, event in self.said(kind).items()} for kind in FAILURES
+        }
+
+    @property
+    def answered(self) -> str:
+        """How many hosts have answered, or cannot be reached: `120 of 300`; "" while that is not known."""
+        hosts = self._introduced("hosts") or ()
+        heard_of = {event["host"] for event in self.told if event["host"]}
+        return f"{len(heard_of)} of {len(hosts)}" if hosts else ""
+
+    @property
+    def shards(self) -> frozenset[int]:
+        """The shards that have hosts, where the inventory is divided."""
+        return frozenset(self._introduced("shards") or ())
+
+    def hosts(self) -> dict[str, object]:
+        """Return every host with what its inventory says of roll-outs; none only where a shard has none.
+
+        Raises HostError where the inventory cannot be read, and where it names no host.
+        """
+        hosts = self._introduced("hosts")
+        if hosts is None:
+            raise self.broken_off("the inventory cannot be read")
+        if not hosts and not self.shards:
+            limits = self.command.limits
+            chosen = f" that --limit {' '.join(limits)} chooses" if limits else ""
+            raise HostError(f"the inventory names no host{chosen}", where=self.command.inventory)
+        return dict(hosts)
+
+    def broken_off(self, what: str) -> HostError:
+        """Return what is said of a run that pyinfra broke off: its own words, else the end of its log."""
+        why = [line.partition(_PYINFRAS_OWN)[2] for line in _lines(self.log) if _PYINFRAS_OWN in line]
+        code = self.process.returncode
+        lines = tail(self.log) or [f"pyinfra ended with {code} and said nothing; is there room for its log?"]
+        said = f"{what}: {why[-1]}" if why else "\n  ".join([f"{what}:", *lines])
+        remedy = f"the whole log is {self.log}" if self.outlives_us else None
+        return HostError(said, where=self.command.inventory, remedy=remedy)
+
+    def _introduced(self, what: str) -> Any:
+        return next((event.get(what) for event in self.told if event["kind"] == "inventory"), None)
+
+
+def start(command: Command, log: Path, *, outlives_us: bool) -> ProgramRun:
+    """Start pyinfra, with a log and beside it what it tells.
+
+    Raises NumaforgeError where it cannot be started.
+    """
+    heard = log.with_suffix(".events")
+    own = {
+        events.EVENTS: str(heard),
+        events.PROCESSES: str(command.processes),
+        "PYINFRA_PROGRESS": "off",
+        **({SHARD: str(command.shard)} if command.shard else {}),
+    }
+    try:
+        log.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        output = log.open("ab")
+    except OSError as error:
+        raise NumaforgeError(
+            f"the log of pyinfra cannot be written: {error.strerror}",
+            where=str(log.parent),
+            remedy="logs are kept below XDG_STATE_HOME, else ~/.local/state" if outlives_us else None,
+        ) from error
+    try:
+        with output:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "numaforge.pyinfra_cli", *command.words],
+                env={**os.environ, **own},
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=outlives_us,
+            )
+    except OSError as error:
+        raise NumaforgeError(f"pyinfra cannot be started: {error}", where=log.stem) from error
+    return ProgramRun(command, process, log, events.Reader(heard), outlives_us)
+
+
+def every_core() -> int:
+    """Return how many CPUs this process may use."""
+    return len(os.sched_getaffinity(0))
+
+
+def tail(log: Path, lines: int = _LAST_LINES) -> tuple[str, ...]:
+    """Return the last lines of a log."""
+    return tuple(_lines(log))[-lines:]
+
+
+def inventory_file(named: str) -> str:
+    """Return the inventory that is named as pyinfra takes it; a folder stands for its inventory.py.
+
+    Raises NumaforgeError where there is no such file.
+    """
+    place = Path(named)
+    if place.is_dir():
+        place = place / "inventory.py"
+    if place.suffix == ".py" and not place.is_file():
+        raise NumaforgeError(
+            "there is no such inventory", where=str(place), remedy="`numaforge init DIR` writes one"
+        )
+    return str(place) if place.suffix == ".py" else named
+
+
+def _lines(log: Path) -> list[str]:
+    said = log.read_text(encoding="utf-8", errors="replace").splitlines()
+    return [line for line in said if line.strip()]

@@ -1,0 +1,108 @@
+"""What a snapshot keeps of PCI functions: their configuration space, and which of them are one card."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+
+_ROW = 16
+_EXTENDED = 0x100
+_SERIAL_NUMBER = 0x0003  # of an extended capability: for a NIC its MAC address
+_VPD_READ_ONLY = 0x90
+_VPD_LARGE = 0x80
+_VPD_END = (0x78, 0x79)
+
+
+def of_dump(sizes: Mapping[str, int], rows: Iterable[str]) -> dict[str, str]:
+    """Return configuration spaces by path, from what `od` printed of all of them in the order of `sizes`.
+
+    Empty where less was read than there is: the kernel shows 64 bytes to who is not root.
+    """
+    dump = _dumped(rows, sum(sizes.values()))
+    if len(dump) != sum(sizes.values()):
+        return {}
+    spaces, start = {}, 0
+    for path, size in sizes.items():
+        spaces[path] = as_text(dump[start : start + size])
+        start += size
+    return spaces
+
+
+def spaces(read: Mapping[str, bytes | None]) -> dict[str, str]:
+    """Return configuration spaces by path as text."""
+    return {path: as_text(space) for path, space in read.items() if space is not None}
+
+
+def as_text(space: bytes) -> str:
+    """Return the rows that are not all zero as `OFFSET:HEX`, then the size; no serial number."""
+    clean = bytearray(space)
+    for offset, capability in extended_capabilities(space):
+        if capability == _SERIAL_NUMBER:
+            clean[offset + 4 : offset + 12] = bytes(len(clean[offset + 4 : offset + 12]))
+    rows = ((start, clean[start : start + _ROW]) for start in range(0, len(clean), _ROW))
+    return "".join(f"{start:x}:{row.hex()}\n" for start, row in rows if any(row)) + f"{len(clean):x}:\n"
+
+
+def from_text(text: str) -> bytes:
+    """Return the configuration space that `as_text` wrote; empty for any other text."""
+    rows = [re.fullmatch(r"([0-9a-f]{1,4}):((?:[0-9a-f]{2})*)", line) for line in text.splitlines()]
+    found = [(int(row[1], 16), bytes.fromhex(row[2])) for row in rows if row]
+    if not found or len(found) != len(rows):
+        return b""
+    space = bytearray(found[-1][0])
+    for offset, row in found[:-1]:
+        space[offset : offset + len(row)] = row
+    return bytes(space[: found[-1][0]])
+
+
+def extended_capabilities(space: bytes) -> Iterator[tuple[int, int]]:
+    """Yield the offset and id of each extended capability; a chain that loops or leads astray ends."""
+    offset, seen = _EXTENDED, set[int]()
+    while _EXTENDED <= offset <= len(space) - 4 and offset not in seen:
+        seen.add(offset)
+        header = int.from_bytes(space[offset : offset + 4], "little")
+        if header in (0, 0xFFFFFFFF):
+            return
+        yield offset, header & 0xFFFF
+        offset = header >> 20 & 0xFFC
+
+
+def cards(vpds: Mapping[str, bytes]) -> dict[str, str]:
+    """Return `card N` by path for the functions whose VPD has the keyword V3: equal ones are one card.
+
+    The value itself identifies the card, and stays out.
+    """
+    told = {path: value for path, vpd in sorted(vpds.items()) if (value := _keyword(vpd, b"V3"))}
+    numbers = {value: number for number, value in enumerate(dict.fromkeys(told.values()))}
+    return {path: f"card {numbers[value]}" for path, value in told.items()}
+
+
+def _keyword(vpd: bytes, name: bytes) -> bytes | None:
+    """Return the value of a keyword of the read-only part (PCI Local Bus Specification 3.0, appendix I)."""
+    place = 0
+    while place < len(vpd) and vpd[place] not in _VPD_END:
+        large = vpd[place] & _VPD_LARGE
+        start = place + (3 if large else 1)
+        length = int.from_bytes(vpd[place + 1 : place + 3], "little") if large else vpd[place] & 7
+        item = vpd[start : start + length]
+        while vpd[place] == _VPD_READ_ONLY and len(item) >= 3:
+            if item[:2] == name:
+                return item[3 : 3 + item[2]]
+            item = item[3 + item[2] :]
+        place = start + length
+    return None
+
+
+def _dumped(rows: Iterable[str], size: int) -> bytes:
+    """Return the bytes of `od -A x -t x1` without its blanks, up to where it is cut off."""
+    dump = bytearray()
+    for row in rows:
+        if row == "*":
+            continue
+        offset, held = (row[: -2 * _ROW], row[-2 * _ROW :]) if len(row) > 2 * _ROW else (row, "")
+        if not re.fullmatch(r"[0-9a-f]+", row) or int(offset, 16) > size:
+            break
+        while dump and len(dump) < int(offset, 16):
+            dump += dump[-_ROW:]
+        dump += bytes.fromhex(held)
+    return bytes(dump)

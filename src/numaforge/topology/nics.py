@@ -1,0 +1,51 @@
+"""Network devices: the interfaces and RDMA devices of PCI functions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from numaforge.given import digits
+from numaforge.snapshot.model import Snapshot
+from numaforge.topology.model import Nic, RdmaDevice
+from numaforge.topology.pci import NETWORK, Function, addresses_of, functions
+
+_ARPHRD = {"1": "Ethernet", "32": "InfiniBand"}
+
+
+def read_nics(snapshot: Snapshot, rdma: Iterable[RdmaDevice]) -> tuple[Nic, ...]:
+    """Return one entry per network interface of a PCI function, and one for a function that has none."""
+    interfaces: dict[str, list[str]] = {}
+    for name, address in addresses_of(snapshot, NETWORK):
+        interfaces.setdefault(address, []).append(name)
+    # A device of the function itself stands before software on its interface.
+    devices = sorted(rdma, key=lambda device: device.pci_address is None)
+    with_rdma = {device.pci_address for device in devices}
+    return tuple(
+        _nic(snapshot, function, interface, _rdma_of(function, interface, devices))
+        for function in functions(snapshot)
+        if function.is_network or function.address in interfaces or function.address in with_rdma
+        for interface in (*sorted(interfaces.get(function.address, [])),) or (None,)
+    )
+
+
+def _nic(snapshot: Snapshot, function: Function, interface: str | None, rdma: RdmaDevice | None) -> Nic:
+    held = {name: snapshot.files.get(f"/sys/class/net/{interface}/{name}", "") for name in ("type", "speed")}
+    speed = held["speed"].strip()
+    port = rdma.ports[0] if rdma and rdma.ports else None
+    return Nic(
+        pci_address=function.address,
+        interface=interface,
+        rdma_device=rdma.name if rdma else None,
+        link_layer=(port and port.link_layer) or _ARPHRD.get(held["type"].strip()),
+        rate=(port and port.rate) or (f"{speed} Mb/s" if digits(speed) else None),
+        driver=function.driver,
+        numa_node=function.numa_node,
+    )
+
+
+def _rdma_of(function: Function, interface: str | None, devices: list[RdmaDevice]) -> RdmaDevice | None:
+    """Return the RDMA device of one interface: the one that names it, else the one of its PCI function."""
+    named = next((d for d in devices if interface is not None and d.interface == interface), None)
+    return named or next(
+        (d for d in devices if d.pci_address == function.address and d.interface is None), None
+    )

@@ -1,0 +1,118 @@
+"""PCIe between GPUs and NICs: access control, address translation, IOMMU groups, BARs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from numaforge.given import digits
+from numaforge.snapshot.catalogue import DIRECT_NIC
+from numaforge.snapshot.model import Snapshot
+from numaforge.snapshot.pci_functions import extended_capabilities, from_text
+from numaforge.topology.model import AccessControl, Gpu, PciFunction, PeerMemory
+from numaforge.topology.pci import functions
+
+_ACCESS_CONTROL, _ADDRESS_TRANSLATION = (
+    0x000D,
+    0x000F,
+)  # ids of extended capabilities, PCIe base specification
+_EXTENDED_BYTES = 0x1000  # less is what was read without root rights, or a function of conventional PCI
+_HYPERVISOR = re.compile(r"^flags\s*:.*\bhypervisor\b", re.MULTILINE)
+_PEER_CLIENTS = re.compile(r"/sys/kernel/mm/memory_peers/(nv_mem|nv_mem_nc)/version")
+
+
+def read_pci_functions(snapshot: Snapshot) -> tuple[PciFunction, ...]:
+    """Return the functions whose configuration space, IOMMU group or link was captured for GPUDirect.
+
+    They are GPUs, network functions and the bridges above them; without RDMA devices there are none.
+    """
+    return tuple(
+        PciFunction(
+            pci_address=function.address,
+            pci_class=function.pci_class,
+            vendor=function.hex_id("vendor"),
+            device=function.hex_id("device"),
+            numa_node=function.numa_node,
+            link=function.link,
+            access_control=access_control(space),
+            address_translation=None
+            if space is None
+            else any(found == _ADDRESS_TRANSLATION for _, found in extended_capabilities(space)),
+            iommu_group=group,
+            iommu_domain=snapshot.files.get(f"{folder}/iommu_group/type", "").strip() or None,
+            card=snapshot.files.get(f"{folder}/vpd"),
+            path=_path(snapshot.links.get(folder, "")),
+        )
+        for function in functions(snapshot)
+        for folder in (f"/sys/bus/pci/devices/{function.address}",)
+        for text in (snapshot.files.get(f"{folder}/config"),)
+        for space in (_space(text),)
+        for group in (_number(snapshot.links.get(f"{folder}/iommu_group")),)
+        if text is not None or group is not None
+    )
+
+
+def _space(text: str | None) -> bytes | None:
+    """Return a whole configuration space; None where it is not known."""
+    space = from_text(text or "")
+    # A function that has fallen off the bus answers with ones.
+    return space if len(space) >= _EXTENDED_BYTES and space[:4] != b"\xff\xff\xff\xff" else None
+
+
+def access_control(space: bytes | None) -> AccessControl | None:
+    """Return what a function can control of traffic between its peers, and what of it is on.
+
+    Nothing of both where it has no such capability (ACS), None where that is not known.
+    """
+    if space is None:
+        return None
+    for offset, capability in extended_capabilities(space):
+        if capability == _ACCESS_CONTROL and offset + 8 <= len(space):
+            return AccessControl(
+                capable=int.from_bytes(space[offset + 4 : offset + 6], "little"),
+                control=int.from_bytes(space[offset + 6 : offset + 8], "little"),
+            )
+    return AccessControl(capable=None, control=None)
+
+
+def read_peer_memory(snapshot: Snapshot) -> PeerMemory:
+    """Return by which ways the kernel lets a NIC reach a GPU's memory, and what could be told of both."""
+    files = snapshot.files
+    lines = files.get("/proc/driver/nvidia/params", "").splitlines()
+    parameters = {name.strip(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
+    override = parameters.get("GrdmaPciTopoCheckOverride")
+    config_acs = snapshot.commands.get("config_acs")
+    return PeerMemory(
+        clients=tuple(sorted(match[1] for path in files if (match := _PEER_CLIENTS.fullmatch(path)))),
+        topology_check_off=None if override is None else override == "1",
+        config_acs=None if config_acs is None else config_acs == "yes",
+        virtual_machine=bool(_HYPERVISOR.search(files.get("/proc/cpuinfo", ""))),
+    )
+
+
+def bar1_bytes(gpu: Gpu, files: Mapping[str, str]) -> int | None:
+    """Return the size of the window through which peers see an NVIDIA GPU's memory."""
+    lines = files.get(f"/sys/bus/pci/drivers/nvidia/{gpu.pci_address}/resource", "").splitlines()
+    found = (
+        re.match(r"0x([0-9a-f]{1,16}) 0x([0-9a-f]{1,16}) 0x[0-9a-f]+$", lines[1]) if len(lines) > 1 else None
+    )
+    if found is None:
+        return None
+    first, last = int(found[1], 16), int(found[2], 16)
+    return last - first + 1 if last else 0
+
+
+def is_direct_nic(function: PciFunction) -> bool:
+    """Say whether this is the function of a ConnectX-8 that writes into a GPU's memory on its own way."""
+    return (function.vendor, function.device) == ("15b3", DIRECT_NIC)
+
+
+def _path(target: str) -> tuple[str, ...]:
+    parts = target.split("/")
+    root = next((place for place, part in enumerate(parts) if re.fullmatch(r"pci[0-9a-f:]+", part)), None)
+    return () if root is None else tuple(parts[root:])
+
+
+def _number(target: str | None) -> int | None:
+    name = (target or "").rpartition("/")[2]
+    return digits(name)

@@ -1,0 +1,37 @@
+"""What CPUs do when they idle and when they hurry: sleep states and turbo."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from numaforge.given import digits
+from numaforge.topology.cpus import Inventory
+from numaforge.topology.model import IdleState, Turbo
+
+_CPU = "/sys/devices/system/cpu"
+_LATENCY = re.compile(r"cpuidle/state([0-9]{1,4})/latency")
+
+
+def read_idle_states(inventory: Inventory) -> tuple[IdleState, ...] | None:
+    """Return the sleep states of the online CPUs by index, or None where the kernel manages none."""
+    cpus: dict[tuple[int, int, str], set[int]] = {}
+    for cpu in inventory.online:
+        held = inventory.files.get(cpu, {})
+        for name, text in held.items():
+            if (match := _LATENCY.fullmatch(name)) and (latency := digits(text)) is not None:
+                state = held.get(f"cpuidle/state{match[1]}/name", "").strip()
+                cpus.setdefault((int(match[1]), latency, state), set()).add(cpu)
+    found = tuple(
+        IdleState(index, name or None, latency, frozenset(held))
+        for (index, latency, name), held in sorted(cpus.items())
+    )
+    return found or None
+
+
+def read_turbo(files: Mapping[str, str]) -> Turbo | None:
+    """Return the switch that the frequency driver has, intel_pstate's own first."""
+    for switch, on in (("intel_pstate/no_turbo", "0"), ("cpufreq/boost", "1")):
+        if (text := files.get(f"{_CPU}/{switch}", "").strip()) in ("0", "1"):
+            return Turbo(switch, text == on)
+    return None

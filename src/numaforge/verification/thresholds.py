@@ -1,0 +1,56 @@
+"""What drained nodes reach at least, by the rate of a port or the model of the GPUs, each with its source.
+
+Figures of others, measured on their machines: what a row does not name is not judged.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class LeastBandwidth:
+    """The least that a kind of hardware reaches, and who says so."""
+
+    of: str  # the rate of a port in Gb/s, or vendor and device of GPUs
+    least: float
+    source: str
+
+
+_AZURE = "Azure/azurehpc-health-checks"
+
+WRITE_BANDWIDTH = (  # Gb/s of ib_write_bw
+    LeastBandwidth("400", 380.0, f"{_AZURE}: nd96isr_h100_v5"),
+    LeastBandwidth("200", 180.0, f"{_AZURE}: nd96amsr_a100_v4"),
+)
+ALL_REDUCE = (  # GB/s, the bus bandwidth of all_reduce_perf over the 8 GPUs of one node
+    LeastBandwidth("10de:2330", 460.0, f"{_AZURE}: nd96isr_h100_v5"),
+    LeastBandwidth("10de:20b2", 228.0, f"{_AZURE}: nd96amsr_a100_v4"),
+    LeastBandwidth("10de:20b0", 228.0, f"{_AZURE}: nd96asr_v4"),
+)
+ALL_REDUCE_GPUS = 8
+
+
+def write_threshold(said: str) -> LeastBandwidth | None:
+    """Return the threshold for the rate in the first line of what `write_bandwidth` in active.sh says."""
+    rate = re.match(r"(\d+) Gb/sec", said)
+    return next((row for row in WRITE_BANDWIDTH if rate and row.of == rate[1]), None)
+
+
+def write_bandwidth(said: str) -> float | None:
+    """Return Gb/s from the table of ib_write_bw: #bytes, #iterations, peak, average, message rate."""
+    row = re.search(r"^\s*\d+\s+\d+\s+[\d.]+\s+([\d.]+)\s+[\d.]+\s*$", said, re.MULTILINE)
+    return float(row[1]) if row else None
+
+
+def all_reduce_threshold(said: str) -> LeastBandwidth | None:
+    """Return the threshold for the GPUs in the first lines of what `all_reduce` in active.sh says."""
+    model = ":".join(word.removeprefix("0x") for word in said.split()[:2])
+    return next((row for row in ALL_REDUCE if row.of == model), None)
+
+
+def all_reduce_bandwidth(said: str) -> float | None:
+    """Return the average bus bandwidth in GB/s that all_reduce_perf ends with."""
+    average = re.search(r"Avg bus bandwidth\s*:\s*([\d.]+)", said)
+    return float(average[1]) if average else None

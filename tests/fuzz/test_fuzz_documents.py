@@ -1,0 +1,233 @@
+"""Documents that are mutated are read or refused, whatever is in them: never a fault, never a hang."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from random import Random
+from typing import Any
+
+import pytest
+
+from numaforge.errors import NumaforgeError
+from numaforge.given import NotJsonError, parse_json
+from numaforge.kubelet.admission import Node, Pod
+from numaforge.kubelet.admission.device_manager import read_inventory
+from numaforge.node.transaction import read_result, read_status
+from numaforge.planning import document as plans
+from numaforge.planning.device_plugin.config import parse_device_plugin
+from numaforge.planning.node import plan_node
+from numaforge.planning.rdma.plugin_config import parse_plugin_config, refusal
+from numaforge.profile import load_profile
+from numaforge.profile.mig_parted import parse_config
+from numaforge.profile.strict_yaml import read_yaml, read_yaml_documents
+from numaforge.report.layout import topology_of
+from numaforge.report.svg import draw
+from numaforge.report.tables import topology_tables
+from numaforge.rollout.cluster import ClusterNode, Lease
+from numaforge.rollout.lead import STATE, read_state
+from numaforge.rollout.options import read_options
+from numaforge.rollout.record import RECORD, RESULT, Phase, Record, read_record
+from numaforge.rollout.record import _dump as record_text
+from numaforge.rollout.record import read_result as read_ending
+from numaforge.rollout.shards import ShardProgress
+from numaforge.topology import from_document, to_document
+from tests.fixtures import machines
+from tests.fuzz.mutations import mutated_data, mutated_text
+from tests.fuzz.targets import Target, troubles
+
+READY = load_profile("training")
+LAB = machines.lab_node()
+LAB_DOCUMENT = to_document(LAB)
+DGX_DOCUMENT = to_document(machines.dgx_h100())
+PLAN_DOCUMENT = plans.to_document(plan_node(machines.dgx_h100(), load_profile("inference-mig")))
+
+CONFIG = {"cpuManagerPolicy": "static", "reservedSystemCPUs": "0", "memoryManagerPolicy": "None"}
+
+PODS = """\
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: train, labels: {since: 2025-02-28}}
+spec:
+  replicas: 2
+  template:
+    spec:
+      initContainers:
+      - {name: fetch, restartPolicy: Always, resources: {requests: {cpu: 500m}}}
+      containers:
+      - name: main
+        resources: {limits: {cpu: "4", memory: 8Gi, hugepages-2Mi: 64Mi, nvidia.com/gpu: 1}}
+---
+kind: List
+items:
+- {kind: Pod, metadata: {name: a}, spec: {containers: [{name: x, resources: {limits: {cpu: 1e0}}}]}}
+"""
+DEVICES = '{"nvidia.com/gpu": [0, 0, [1, 2], null, {"id": "GPU-1", "numa_nodes": [3], "healthy": false}]}'
+PROFILE = """\
+name: mine
+cpus:
+  reserved: {cores: 2}
+hugepages:
+- {size: 2Mi, count_per_numa_node: 16}
+kubelet:
+  topology_manager_policy: restricted
+  cpu_manager_policy: static
+memory:
+  kube_reserved: 256Mi
+  system_reserved: 256Mi
+tuning:
+  sysctls: {vm.swappiness: 1}
+  governor: performance
+sources: {tuning.governor: "https://docs.kernel.org/admin-guide/pm/cpufreq.html"}
+"""
+MIG = """\
+version: v1
+mig-configs:
+  half:
+  - {device-filter: ["0x233010DE"], devices: [0, 1], mig-enabled: true, mig-devices: {1g.10gb: 2, 3g.40gb: 1}}
+  - {devices: all, mig-enabled: false}
+"""
+DEVICE_PLUGIN = """\
+version: v1
+flags: {migStrategy: mixed, plugin: {deviceListStrategy: envvar}}
+sharing:
+  timeSlicing:
+    renameByDefault: true
+    resources:
+    - {name: nvidia.com/gpu, replicas: 4}
+"""
+RDMA_PLUGIN = """\
+{"periodicUpdateInterval": 300, "configList": [
+  {"resourceName": "hca", "resourcePrefix": "rdma", "rdmaHcaMax": 1000,
+   "selectors": {"vendors": ["15b3"], "ifNames": ["ens1f0"], "linkTypes": ["ether"]}}]}
+"""
+OPTIONS = {
+    "kubeconfig": "/k",
+    "max_unavailable": "10%",
+    "canaries": 1,
+    "canary_hosts": ["a"],
+    "drain_seconds": 600,
+    "wait_for": {"job": "x"},
+    "force": False,
+}
+RECORD_TEXT = record_text(
+    Record("ops@a/m/b/1/2.3", Phase.APPLIED, was_unschedulable=False, offered={"nvidia.com/gpu": "8"})
+)
+STATUS = "\n".join(
+    (
+        *("LoadState=loaded", "Phase=apply files", "Boot=b", "Booted=1700000000"),
+        *("MainPID=1", "NRestarts=0", "ActiveEnterTimestampMonotonic=5", "Result"),
+        '{"id": "a", "outcome": "applied", "reason": "", "journal": ["E0101 x"]}.\n',
+    )
+)
+
+
+def strictly(read: Callable[[Any], object]) -> Callable[[str], object]:
+    """Read JSON data from a text that may be none."""
+
+    def reading(text: str) -> object:
+        try:
+            document = parse_json(text)
+        except NotJsonError as error:
+            raise NumaforgeError(str(error)) from error
+        return read(document)
+
+    return reading
+
+
+def topology(document: Any) -> None:
+    machine = from_document(document)
+    topology_tables(machine)
+    draw(machine, plan_node(machine, READY))
+
+
+def plan(text: str) -> None:
+    decided = plans.loads(text)
+    draw(topology_of(decided), decided)
+    plans.dumps(decided)
+
+
+def profile(text: str) -> None:
+    document = read_yaml(text, "profile.yaml")
+    plan_node(LAB, load_profile(document if isinstance(document, dict) else {}, where="profile.yaml"))
+
+
+def pods(text: str) -> None:
+    node = Node(LAB, CONFIG, read_inventory({"nvidia.com/gpu": [0, 1]}))
+    for number, document in enumerate(read_yaml_documents(text, "pods.yaml")):
+        node.admit(Pod.from_manifest(document), f"pod-{number}")
+
+
+def devices(text: str) -> None:
+    Node(LAB, CONFIG, read_inventory(read_yaml(text, "devices.yaml")))
+
+
+def record(text: str) -> None:
+    found = read_record(ClusterNode("n", "1", "1", annotations={RECORD: text}))
+    assert found is None or read_record(ClusterNode("n", "1", "1", annotations={RECORD: record_text(found)}))
+
+
+def ending(text: str) -> None:
+    read_ending(ClusterNode("n", "1", "1", annotations={RESULT: text}))
+
+
+def lease_state(text: str) -> None:
+    ShardProgress.read(read_state(Lease("l", annotations={STATE: text})))
+
+
+def rdma_plugin(text: str) -> None:
+    refusal(parse_plugin_config(text, "config.json"))
+
+
+def data(*documents: Any) -> Callable[[Random], str]:
+    return lambda random: json.dumps(mutated_data(random, random.choice(documents)))
+
+
+def texts(*known: str) -> Callable[[Random], str]:
+    return lambda random: mutated_text(random, random.choice(known))
+
+
+TARGETS = (
+    Target("topology", strictly(topology), data(LAB_DOCUMENT, DGX_DOCUMENT), 60),
+    Target("plan", plan, data(PLAN_DOCUMENT), 100),
+    Target("plan-text", plan, texts(json.dumps(PLAN_DOCUMENT, indent=1)), 60),
+    Target("profile", profile, texts(PROFILE), 150),
+    Target("pods", pods, texts(PODS), 400),
+    Target("devices", devices, texts(DEVICES), 300),
+    Target("mig-config", lambda text: parse_config(text, "mig.yaml"), texts(MIG), 400),
+    Target("device-plugin", lambda text: parse_device_plugin(text, "c.yaml"), texts(DEVICE_PLUGIN), 400),
+    Target("rdma-plugin", rdma_plugin, texts(RDMA_PLUGIN), 600),
+    Target("rollout-options", strictly(lambda found: read_options({"x": found}["x"])), data(OPTIONS), 400),
+    Target("record", record, texts(RECORD_TEXT), 600),
+    Target("record-data", record, data(json.loads(RECORD_TEXT)), 600),
+    Target(
+        "ending",
+        ending,
+        texts('{"ending": "done", "reason": "", "runner": "a", "cordon left to": null}'),
+        300,
+    ),
+    Target("lease-state", lease_state, texts('{"numaforge.io/x": 1, "far": {"canaries_left": 1}}'), 300),
+    Target("result", read_result, texts(STATUS.partition("Result\n")[2].rstrip(".\n")), 300),
+    Target("status", read_status, texts(STATUS), 600),
+)
+
+
+@pytest.mark.parametrize("target", [pytest.param(target, id=target.name) for target in TARGETS])
+def test_whatever_it_holds_a_document_is_read_or_refused(target: Target):
+    assert troubles(target) == []
+
+
+def test_no_case_is_a_refusal_by_chance():
+    """What the cases start from is read, so that a refusal comes from the change."""
+    for document in (LAB_DOCUMENT, DGX_DOCUMENT):
+        topology(document)
+    plan(json.dumps(PLAN_DOCUMENT))
+    profile(PROFILE)
+    pods(PODS.partition("---")[0])
+    devices(DEVICES)
+    parse_config(MIG, "mig.yaml")
+    parse_device_plugin(DEVICE_PLUGIN, "config.yaml")
+    rdma_plugin(RDMA_PLUGIN)
+    read_options(OPTIONS)
+    record(RECORD_TEXT)
+    read_status(STATUS)

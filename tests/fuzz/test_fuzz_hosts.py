@@ -1,0 +1,208 @@
+"""What a host says of itself, mutated, is understood or refused: never a fault, never a hang."""
+
+from __future__ import annotations
+
+import base64
+import json
+from functools import cache
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from numaforge.gpudirect.check import check_gpudirect
+from numaforge.gpus.check import check_gpus
+from numaforge.hostcheck.check import check_host
+from numaforge.node.bundle import parse_states
+from numaforge.planning.document import dumps
+from numaforge.planning.node import plan_node
+from numaforge.profile import load_profile
+from numaforge.report.tables import topology_tables
+from numaforge.snapshot import Snapshot, parse_output
+from numaforge.snapshot.catalogue import PLAN
+from numaforge.snapshot.redaction import redact, redact_cpuinfo, redact_nvidia_smi
+from numaforge.topology import read_topology
+from numaforge.topology.nvidia_smi import read_smi_driver, read_smi_gpus
+from numaforge.topology.nvml import read_nvml_driver, read_nvml_gpus
+from tests.fuzz.mutations import HOSTILE_TEXTS, mutated_data, mutated_text
+from tests.fuzz.targets import Target, troubles
+from tests.machines.files import stored
+
+READY = load_profile("training")
+MACHINES = ("epyc-9654-8-h100-nps4", "nvidia-gb200-tray", "xeon-max-9480-snc4-flat", "nvidia-gh200")
+XML = [
+    file.read_text() for file in sorted((Path(__file__).parent.parent / "fixtures/nvidia_smi").glob("*.xml"))
+]
+NVML = {
+    "driver_version": "580.95.05",
+    "cuda_version": 13000,
+    "confidential_computing": [2, 0, 0],
+    "gpus": [
+        {
+            "index": 0,
+            "pci_address": "00000000:1B:00.0",
+            "pci_device_id": 0x233010DE,
+            "uuid": "GPU-0",
+            "pci_subsystem_id": 0x16C110DE,
+            "memory_bytes": 85520809984,
+            "name": "NVIDIA H100 80GB HBM3",
+            "mig_capable": True,
+            "mig_current": True,
+            "mig_pending": True,
+            "compute_capability": [9, 0],
+            "ecc_mode": [1, 1],
+            "ecc_uncorrected": [0, None],
+            "remapped_rows": [0, 0, 0, 0],
+            "nvlinks": 18,
+            "nvlink_peers": {"switch": 18},
+            "processes": [[4711, 2, 0]],
+            "unanswered": None,
+            "fabric": "a.7",
+            "fabric_state": 3,
+            "fabric_status": "Success",
+            "fabric_health_mask": 0x6A6,
+            "mig_profiles": [
+                {"id": 19, "name": "MIG 1g.10gb", "slices": 1, "limit": 7, "memory_mib": 9856}
+                | {"starts": [0, 1, 2, 3, 4, 5, 6], "size": 1}
+            ],
+            "gpu_instances": [{"id": 2, "profile": 19, "start": 0, "size": 1}],
+            "mig_devices": [{"gpu_instance": 2, "compute_instance": 0, "uuid": "MIG-1", "slices": 1}],
+        }
+    ],
+}
+FILE = base64.b64encode(b"text\n").decode()
+STATES = f"stat\n644 root root /etc/a\nsum\n{'0' * 64}  /etc/a\ntext\nfile /etc/a\n{FILE}\n.\nend"
+OUTPUT = """\
+Welcome
+numaforge-snapshot 1
+sys/devices/system/cpu/online:0-3
+sys/devices/system/node/node0/cpulist:0-3
+proc/meminfo:MemTotal: 1000 kB
+l 0 sys/class/net/eth0 -> ../../devices/pci0000:00/0000:00:01.0/net/eth0
+u /etc/kubernetes/admin.conf
+p 64 sys/bus/pci/devices/0000:00:01.0/config
+v uname -m:x86_64
+t /etc/os-release
+ 4e414d453d780a
+c nvml
+ 7b2267707573223a5b5d7d
+end
+"""
+
+
+@cache
+def known(name: str) -> Snapshot:
+    return stored(name).snapshot()
+
+
+@cache
+def plan_of(name: str) -> str:
+    return dumps(plan_node(read_topology(known(name)), READY))
+
+
+def mutated_host(random: Random) -> str:
+    """Return the snapshot of a machine in which one to five files say something else."""
+    name = random.choice(MACHINES)
+    document = json.loads(known(name).to_json())
+    files = document["files"]
+    for _ in range(random.choice((1, 2, 5))):
+        path = random.choice(sorted(files))
+        kind = random.randrange(4)
+        if kind == 0:
+            files.pop(path)
+        elif kind == 1:
+            files[path] = random.choice(HOSTILE_TEXTS)
+        elif kind == 2 and len(files[path]) < 20_000:
+            files[path] = mutated_text(random, files[path])
+        else:
+            files[mutated_text(random, path)] = files[path]
+    if random.random() < 0.5:
+        files[PLAN] = json.dumps(mutated_data(random, json.loads(plan_of(name))))
+    files["/etc/os-release"] = mutated_text(random, "NAME=Bob's Linux\nID=ubuntu\n")
+    return json.dumps(document)
+
+
+def host(text: str) -> None:
+    machine = read_topology(Snapshot.from_json(text))
+    topology_tables(machine)
+    for check in (check_host, check_gpus, check_gpudirect):
+        check(machine)
+    plan_node(machine, READY)
+
+
+def snapshot(text: str) -> None:
+    read_topology(Snapshot.from_json(text))
+
+
+def output(text: str) -> None:
+    read_topology(parse_output(text))
+
+
+def nvml(text: str) -> None:
+    answers = json.loads(text)
+    if isinstance(answers, dict):
+        read_nvml_driver(answers)
+        list(read_nvml_gpus(answers))
+
+
+def smi(text: str) -> None:
+    read_smi_driver(text)
+    list(read_smi_gpus(text))
+
+
+def redaction(text: str) -> None:
+    for remove in (redact, redact_cpuinfo, redact_nvidia_smi):
+        remove(text)
+
+
+def hostile_text(random: Random) -> str:
+    """Return a text of some 100 KB that repeats a few pieces, on which patterns may take for ever."""
+    pieces = (
+        *HOSTILE_TEXTS,
+        "token",
+        "secret: ",
+        "://",
+        "a.",
+        "-----BEGIN ",
+        "staticPodURLHeader:",
+        "serial",
+    )
+    piece = "".join(random.choice(pieces) for _ in range(random.choice((1, 2, 3))))
+    return (piece * (100_000 // max(1, len(piece))))[:100_000]
+
+
+TARGETS = (
+    Target("host", host, mutated_host, 60),
+    Target(
+        "snapshot",
+        snapshot,
+        lambda random: json.dumps(mutated_data(random, json.loads(known("ibm-z-drawers").to_json()))),
+        20,
+    ),
+    Target("output", output, lambda random: mutated_text(random, OUTPUT), 1000),
+    Target("nvml", nvml, lambda random: json.dumps(mutated_data(random, NVML)), 1000),
+    Target("nvidia-smi", smi, lambda random: mutated_text(random, random.choice(XML)), 100),
+    Target(
+        "states",
+        lambda text: parse_states(text.split("\n")),
+        lambda random: mutated_text(random, STATES),
+        1000,
+    ),
+    Target("redaction", redaction, hostile_text, 15),
+)
+
+
+@pytest.mark.parametrize("target", [pytest.param(target, id=target.name) for target in TARGETS])
+def test_whatever_a_host_says_it_is_understood_or_refused(target: Target):
+    assert troubles(target) == []
+
+
+def test_no_case_is_a_refusal_by_chance():
+    """What the cases start from is read, so that a refusal comes from the change."""
+    for name in MACHINES:
+        host(known(name).to_json())
+    nvml(json.dumps(NVML))
+    assert parse_output(OUTPUT).files["/etc/os-release"] == "NAME=x\n"
+    assert [*parse_states(STATES.split("\n"))] == ["/etc/a"]
+    for text in XML:
+        smi(text)

@@ -1,0 +1,52 @@
+"""Mutated scalars, YAML and JSON: each is read or refused with the parser's own error, at once."""
+
+from __future__ import annotations
+
+import os
+import time
+from random import Random
+
+import pytest
+
+from numaforge.kubelet.values.gojson import GoJsonError, parse_json
+from numaforge.kubelet.values.goyaml import YamlError, read
+from tests.fuzz import kubelet_inputs as inputs
+from tests.oracle.readers import value
+
+CASES = 1500 * int(os.environ.get("NUMAFORGE_FUZZ", "1"))
+SEED = os.environ.get("NUMAFORGE_FUZZ_SEED", "1")
+_SECONDS = 5
+"""What no single text may take."""
+
+
+@pytest.mark.parametrize("reader", inputs.SCALARS)
+def test_scalars(reader: str) -> None:
+    random = Random(f"{reader}/{SEED}")  # noqa: S311
+    for text in inputs.many(random, inputs.SCALARS[reader], CASES):
+        began = time.monotonic()
+        value(reader, text)  # raises what is no ValueError
+        assert time.monotonic() - began < _SECONDS, text
+
+
+def test_yaml() -> None:
+    random = Random(f"yaml/{SEED}")  # noqa: S311
+    refused = 0
+    for text in inputs.many(random, inputs.yaml_text, CASES):
+        began = time.monotonic()
+        try:
+            read(text)
+        except YamlError:
+            refused += 1
+        assert time.monotonic() - began < _SECONDS, text
+    assert 0 < refused < CASES
+
+
+def test_json() -> None:
+    random = Random(f"json/{SEED}")  # noqa: S311
+    refused = 0
+    for text in inputs.many(random, inputs.json_text, CASES):
+        try:
+            parse_json(text)
+        except GoJsonError:
+            refused += 1
+    assert 0 < refused < CASES

@@ -1,0 +1,345 @@
+"""The host's settings on the virtual node: applied, verified, kept by a reboot, removed without residue.
+
+Kernel, systemd, udev, irqbalance, dpkg and PCI's config space are real; so is the pod beside which is
+measured who comes to its CPUs.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from lab.cluster import Lab
+from lab.node import Node
+from lab.paths import LAB
+from numaforge.cpulist import format_cpulist, parse_cpulist
+from numaforge.node.parts import nics
+from numaforge.node.transaction import Transaction
+from numaforge.planning.document import loads
+from numaforge.planning.model import PLAN_PATH, NicSetting
+from numaforge.topology.model import CpuSet
+from numaforge.verification.visitors import Visitors, read_visitors, visitors_script
+from tests.lab import rollouts, transactions
+from tests.lab.rollouts import QUICK, applied, inventory
+from tests.lab.transactions import ready
+
+WAY_IN, DISK = "0000:00:04.0", "virtio0-"
+NIC = "0000:63:00.0"
+"""The e1000e on NUMA node 2, under the soft-RoCE device."""
+OTHER_NIC, OTHER_DRIVER = "0000:23:00.0", "/sys/bus/pci/drivers/virtio-pci"
+"""The one on NUMA node 0, whose driver asks for its interrupts before there is an interface."""
+SWAP = "/swapfile"
+BOOT_ID = "/proc/sys/kernel/random/boot_id"
+PROFILE: dict[str, Any] = {
+    **rollouts.PROFILE,
+    "tuning": {
+        "governor": "performance",
+        "cpu_idle": {"max_latency_us": 20},
+        "turbo": True,
+        "ksm": False,
+        "sysctl_sets": ["inference", "fabric"],
+        "sysctls": {"vm.min_free_kbytes": 32768},
+        "transparent_hugepages": {
+            "enabled": "madvise",
+            "defrag": "defer",
+            "khugepaged": {"defrag": False, "pages_to_scan": 2048, "scan_sleep_millisecs": 60000},
+        },
+        "swap": "off",
+    },
+    "interrupts": {
+        "irqbalance": "off",
+        "devices": "reserved",
+        "rps": "reserved",
+        "default_affinity": "reserved",
+        "workqueues": "reserved",
+    },
+    "system": {"daemons": "reserved"},
+    "modules": {"load": ["brd"], "options": {"brd": ["rd_nr=2"]}, "blocked": ["floppy"]},
+    "rdma": {
+        "host": {
+            "netns": "shared",
+            "memlock": "unlimited",
+            "max_read_request": 4096,
+            "trust": "dscp",
+            "pfc": [3],
+        }
+    },
+    "host": {
+        "limits": {"nofile": 1048576, "memlock": "unlimited", "core": 0},
+        "hold_packages": ["kernel"],
+        "cgroup": "v2",
+    },
+}
+BALANCED = {**PROFILE, "interrupts": {**PROFILE["interrupts"], "irqbalance": "reserved"}}
+NOTHING = {"name": "nothing"}
+PLACED_ALONE: dict[str, Any] = {
+    "name": "placed",
+    "cpus": {"reserved": {"cores_per_numa_node": 1}},
+    "interrupts": {"irqbalance": "off", "devices": "reserved"},
+}
+ADMINS = f"""
+fallocate -l 64M {SWAP} && chmod 0600 {SWAP} && mkswap -q {SWAP}
+echo '{SWAP} none swap sw 0 0' >> /etc/fstab
+echo 'failSwapOn: false' >> {transactions.CONFIG}
+swapon -a && systemctl daemon-reload && systemctl restart kubelet && {rollouts.HEALTHY}
+"""
+"""What the admin of this node has set up: swap, and a kubelet that starts beside it."""
+PLACED = f"""
+for irq in $(ls /sys/bus/pci/devices/{WAY_IN}/msi_irqs); do echo 2-3 > /proc/irq/$irq/smp_affinity_list; done
+"""
+"""The NIC by which the node is reached interrupts the CPUs that the first pod gets."""
+ACTIVITY = """
+for cpu in $(seq 0 15); do
+    taskset -c "$cpu" dd if=/dev/vda of=/dev/null bs=64k count=64 iflag=direct 2> /dev/null ||
+        dd if=/dev/vda of=/dev/null bs=64k count=64 iflag=direct 2> /dev/null
+    curl -sk -o /dev/null https://10.0.2.2/ || :
+done
+"""
+"""Reads from the disk on each CPU on which one may, and packets over the network."""
+VALUES = (
+    "/proc/sys/vm/* /proc/sys/net/core/* /proc/sys/net/ipv4/tcp_* /proc/sys/fs/inotify/*"
+    " /proc/sys/kernel/threads-max /proc/sys/kernel/numa_balancing /sys/kernel/mm/ksm/run"
+    " /sys/devices/system/cpu/cpu*/cpufreq/scaling_governor"
+    " /sys/kernel/mm/transparent_hugepage/enabled /sys/kernel/mm/transparent_hugepage/defrag"
+    " /sys/kernel/mm/transparent_hugepage/khugepaged/defrag"
+    " /sys/kernel/mm/transparent_hugepage/khugepaged/pages_to_scan"
+    " /sys/kernel/mm/transparent_hugepage/khugepaged/scan_sleep_millisecs"
+)
+OF_THE_BOOT = "netdev_rss_key|tcp_mem:|(available|allowed)_congestion_control"
+"""What each boot makes anew, and what says that the module of a congestion control has been asked for."""
+KUBELETS = (transactions.UNIT_DROP_IN, "/etc/kubernetes/kubelet.conf.d/90-numaforge.conf")
+LEFT = (PLAN_PATH, *KUBELETS, *(str(Path(path).parent) for path in (PLAN_PATH, *KUBELETS)))
+"""The plan, and what it says of the kubelet, whose reservations a profile that names nothing has too."""
+PROVED = {
+    "test_governor",
+    "test_transparent_hugepages",
+    "test_ksm",
+    "test_sysctl",
+    "test_sysctl_is_at_least",
+    "test_swap",
+    "test_interrupts_of_a_device",
+    "test_packet_steering",
+    "test_cpu_mask",
+    "test_irqbalance",
+    "test_daemons",
+    "test_module",
+    "test_memlock",
+    "test_package_is_held",
+    "test_limit",
+    "test_control_groups",
+}
+LACKING = {"no-cpu-idle", "no-turbo", "no-rdma-nic"}
+
+
+def files(node: Node, folders: str = "/etc /usr/local") -> dict[str, str]:
+    """Return what stands below folders, by path: mode, owner, and content or target."""
+    kinds = node.run(f"find {folders} -printf '%p\\t%M %u %g %l\\n'")
+    contents = node.run(f"find {folders} -type f -exec sha256sum -z {{}} +")  # -z: names as they are
+    found = dict(line.split("\t") for line in kinds.splitlines())
+    for line in contents.rstrip("\0").split("\0"):
+        checksum, path = line.split("  ", 1)
+        found[path] += f" {checksum}"
+    return found
+
+
+def without_plan(node: Node) -> dict[str, str]:
+    """Return the files but for the plan, and for what it says of the kubelet."""
+    return {path: text for path, text in files(node).items() if path not in LEFT}
+
+
+def state(node: Node) -> dict[str, str]:
+    """Return what the host's settings are, by what tells them."""
+    told = {
+        "kernel values": f"grep -s . {VALUES} | grep -Ev '{OF_THE_BOOT}'",
+        "masks": "cat /proc/irq/default_smp_affinity /sys/devices/virtual/workqueue/cpumask"
+        " /sys/class/net/en*/queues/rx-*/rps_cpus",
+        "slices": "systemctl show -p Id -p AllowedCPUs system.slice user.slice init.scope;"
+        " cat /sys/fs/cgroup/*/cpuset.cpus.effective; find /run/systemd/system.control -type f 2> /dev/null",
+        "irqbalance": "systemctl is-active irqbalance; systemctl is-enabled irqbalance",
+        "interrupts moved": "cat /run/numaforge/interrupts/earlier 2> /dev/null",
+        "units": "systemctl list-unit-files --no-legend --state enabled",
+        "holds": "apt-mark showhold",
+        "modules": "ls -d /sys/module/brd 2> /dev/null",
+        "read request": f"lspci -vvs {NIC} | grep -o 'MaxReadReq [0-9]*'",
+        "limits": "systemctl show -p Id -p LimitMEMLOCK -p LimitNOFILE -p LimitCORE containerd kubelet",
+        "limits of processes": "for unit in containerd kubelet; do grep -E 'locked|open files|core'"
+        " /proc/$(systemctl show -P MainPID $unit)/limits; done",
+        "swap": "cut -d ' ' -f 1 /proc/swaps",
+        "netns": "cat /sys/module/ib_core/parameters/netns_mode",
+    }
+    script = "; ".join(f"echo '== {name}'; {command}" for name, command in told.items())
+    parts = node.run(f"{script}; true").split("== ")[1:]
+    return {name: text for name, _, text in (part.partition("\n") for part in parts)}
+
+
+def provision(lab: Lab, folder: Path, profile: dict[str, Any]) -> rollouts.Rollout:
+    """Roll a profile out, and return what it said."""
+    file = inventory(lab, folder, profile=profile, **QUICK)
+    run = rollouts.begin("run", file, state=folder, deploy="deploys/site.py")
+    assert run.end() == 0, (run.events, run.errors())
+    return run
+
+
+def assert_verified(lab: Lab, node: Node) -> None:
+    """Have the verification suite hold the node to its plan, the host's settings above all."""
+    options = [f"--hosts=ssh://{node.name}", f"--ssh-config={lab.state / 'ssh_config'}"]
+    suite = ["-p", "numaforge.verification.plugin", "--pyargs", "numaforge.verification"]
+    said = rollouts.in_repository("pytest", "-v", "--tb=short", "-p", "no:cacheprovider", *suite, *options)
+    passed = {line.split("::")[1].split("[")[0] for line in said.splitlines() if " PASSED " in line}
+    assert passed >= PROVED
+
+
+def measured(node: Node) -> str:
+    """Return what comes to each CPU while the disk and the network are busy."""
+    return node.run("sh -s", input_text=f"({ACTIVITY}) > /dev/null 2>&1 & {visitors_script(20)}\nwait\n")
+
+
+def nics_of(visitors: Visitors) -> dict[str, int]:
+    """Return the interrupts of NICs: those of devices without the disk's queues, one for each CPU.
+
+    The kernel places these itself, and its own threads (jbd2 among them), which are in no slice, use them.
+    """
+    return {name: count for name, count in devices(visitors).items() if not name.startswith(DISK)}
+
+
+def devices(visitors: Visitors) -> dict[str, int]:
+    """Return the interrupts of devices; the kernel's own have three capital letters."""
+    return {
+        name: count for name, count in visitors.interrupts.items() if not (len(name) == 3 and name.isupper())
+    }
+
+
+@dataclass(frozen=True)
+class Confined:
+    """A node that was provisioned, and what was found there before."""
+
+    node: Node
+    files: dict[str, str]
+    state: dict[str, str]
+    measured: str
+    """What came to its CPUs."""
+
+
+@pytest.fixture(scope="module")
+def confined(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Confined:
+    node = transactions.put_back(lab)
+    node.run(ADMINS)
+    node.run(PLACED)
+    before = Confined(node, without_plan(node), state(node), measured(node))
+    provision(lab, tmp_path_factory.mktemp("host"), PROFILE)
+    return before
+
+
+@pytest.fixture
+def pinned(lab: Lab, confined: Confined) -> Iterator[CpuSet]:
+    """The CPUs of a Guaranteed pod."""
+    manifest = yaml.safe_load((LAB / "pinned-pod.yaml").read_text())
+    rollouts.kubectl(lab, "create", "-f", "-", manifest=manifest)
+    rollouts.kubectl(lab, "wait", "--for=condition=Ready", "pod/pinned", "--timeout=240s")
+    uid = lab.get("pod", "pinned")["metadata"]["uid"]
+    entries = json.loads(confined.node.run(f"cat {rollouts.CPU_STATE}"))["entries"]
+    yield parse_cpulist(entries[uid]["work"])
+    rollouts.kubectl(lab, "delete", "pod", "pinned", "--wait=true")
+
+
+def reboot(lab: Lab, node: Node) -> None:
+    boot = node.run(f"cat {BOOT_ID}").strip()
+    node.try_run("sync; systemctl reboot")
+    transactions.until_through_boots(node, f'[ "$(cat {BOOT_ID})" != {boot} ] && {rollouts.HEALTHY}')
+    ready(lab, node)
+
+
+def assert_alone(confined: Confined, cpus: CpuSet) -> None:
+    visitors, before = (read_visitors(told, cpus) for told in (measured(confined.node), confined.measured))
+    assert nics_of(visitors) == {}, format_cpulist(cpus)
+    assert visitors.processes == (), format_cpulist(cpus)
+    assert sum(devices(visitors).values()) * 4 < sum(devices(before).values())
+
+
+@pytest.mark.long
+def test_what_this_machine_lacks_is_left_alone_with_a_notice(confined: Confined) -> None:
+    plan = loads(confined.node.run(f"cat {PLAN_PATH}"))
+    assert {notice.id for notice in plan.notices} >= LACKING
+
+
+@pytest.mark.long
+def test_everything_is_verified(lab: Lab, confined: Confined) -> None:
+    assert_verified(lab, confined.node)
+
+
+@pytest.mark.long
+def test_a_second_run_changes_nothing(lab: Lab, confined: Confined, tmp_path: Path) -> None:
+    done = applied(confined.node)
+    provision(lab, tmp_path, PROFILE)
+    assert applied(confined.node) == done
+
+
+@pytest.mark.long
+def test_neither_interrupts_nor_daemons_come_to_the_cpus_of_a_pod(confined: Confined, pinned: CpuSet) -> None:
+    without = read_visitors(confined.measured, pinned)
+    assert nics_of(without)
+    assert {"systemd", "sshd", "kubelet", "containerd"} <= {each.name for each in without.processes}
+    assert_alone(confined, pinned)
+
+
+@pytest.mark.long
+def test_all_of_it_survives_a_boot(lab: Lab, confined: Confined, pinned: CpuSet) -> None:
+    node = confined.node
+    reboot(lab, node)
+    assert_verified(lab, node)
+    assert node.run("cat /sys/module/brd/parameters/rd_nr").strip() == "2"
+    assert_alone(confined, pinned)
+
+
+@pytest.mark.long
+def test_irqbalance_runs_and_leaves_the_cpus_of_pods_alone(
+    lab: Lab, confined: Confined, tmp_path: Path
+) -> None:
+    """It takes interrupts off such CPUs, too, when it starts."""
+    provision(lab, tmp_path, BALANCED)
+    node = confined.node
+    node.run(f"{PLACED}systemctl restart irqbalance")
+    numbers = f"$(ls /sys/bus/pci/devices/{WAY_IN}/msi_irqs)"
+    each = f"for irq in {numbers}; do cat /proc/irq/$irq/smp_affinity_list; done"
+    transactions.until(node, f"! ({each}) | grep -q 2-3", patience_s=120)
+    assert node.run("systemctl is-active irqbalance").strip() == "active"
+    assert_verified(lab, node)
+
+
+@pytest.mark.long
+def test_what_is_not_named_any_more_is_as_it_was(lab: Lab, confined: Confined, tmp_path: Path) -> None:
+    provision(lab, tmp_path, NOTHING)
+    assert without_plan(confined.node) == confined.files
+    assert state(confined.node) == confined.state
+
+
+def test_a_nic_that_keeps_its_read_request_is_refused_and_nothing_is_left(lab: Lab) -> None:
+    node = transactions.put_back(lab)
+    before = node.run(f"lspci -xxxs {NIC}")
+    result = transactions.run(
+        node, Transaction("T1", (nics.part([NicSetting(NIC, "max_read_request", "4096")]),))
+    )
+    assert result.outcome == "rolled-back"
+    assert f"{NIC}: max_read_request is 128, and 4096 is not accepted" in result.reason
+    assert node.run(f"lspci -xxxs {NIC}") == before
+    assert node.run(f"ls {nics.RECORD} 2>&1; true").count("No such file") == 1
+
+
+@pytest.mark.long
+def test_a_driver_that_comes_again_has_its_interrupts_on_the_reserved_cpus(lab: Lab, tmp_path: Path) -> None:
+    """The kernel's own event starts the unit, through udev; nothing else here would."""
+    node = transactions.put_back(lab)
+    file = inventory(lab, tmp_path, profile=PLACED_ALONE, only={node.name})
+    rollouts.in_repository("pyinfra", "-y", str(file), "deploys/tune.py")
+    planned = loads(node.run(f"cat {PLAN_PATH}")).interrupts.devices[OTHER_NIC]
+    numbers = f"$(ls /sys/bus/pci/devices/{OTHER_NIC}/msi_irqs)"
+    each = f"for irq in {numbers}; do cat /proc/irq/$irq/smp_affinity_list; done"
+    assert all(parse_cpulist(cpus) <= planned for cpus in node.run(each).split())
+    node.run(f"echo {OTHER_NIC} > {OTHER_DRIVER}/unbind; echo {OTHER_NIC} > {OTHER_DRIVER}/bind")
+    transactions.until(node, f'[ "$({each} | sort -u)" = {format_cpulist(planned)} ]', patience_s=120)

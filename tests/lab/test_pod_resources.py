@@ -1,0 +1,54 @@
+"""The pod-resources API as the kubelet serves it: its own gRPC library and messages, no virtual node."""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from lab import gobuild
+from numaforge.snapshot.pod_resources_probe import FIRST_WINDOW, answer, exchange
+
+pytestmark = pytest.mark.lab
+STARTED_WITHIN_S = 20
+
+
+@contextmanager
+def serving(folder: Path, *arguments: str) -> Iterator[str]:
+    """Serve a number of pods, and say at which socket."""
+    program, path = gobuild.build(gobuild.POD_RESOURCES) / "podresources", folder / "kubelet.sock"
+    process = subprocess.Popen([program, path, *arguments])
+    try:
+        begun = time.monotonic()
+        while not path.exists() and time.monotonic() < begun + STARTED_WITHIN_S:
+            time.sleep(0.02)
+        yield str(path)
+    finally:
+        process.kill()
+        process.wait()
+
+
+def held(pods: int) -> list[tuple[str, ...]]:
+    """Return what the server has given."""
+    devices = ((number // 2, f"GPU-{number:036}") for number in range(2 * pods))
+    return sorted((f"team-a/train-{pod}", "main", "nvidia.com/gpu", device) for pod, device in devices)
+
+
+@pytest.mark.parametrize("pods", [0, 1, 250, 5000], ids=lambda pods: f"{pods}-pods")
+def test_every_device_is_told(tmp_path, pods):
+    with serving(tmp_path, str(pods)) as path:
+        assert answer(path) == held(pods)
+
+
+def test_an_answer_may_be_larger_than_the_window_of_a_connection_is_at_first(tmp_path):
+    with serving(tmp_path, "1000") as path:
+        assert len(exchange(path)) > 4 * FIRST_WINDOW
+
+
+def test_a_kubelet_that_is_asked_too_often_has_not_answered(tmp_path):
+    with serving(tmp_path, "1", "refuse") as path:
+        assert answer(path) == "its answer cannot be read: an error instead of a list"

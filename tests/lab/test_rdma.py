@@ -1,0 +1,179 @@
+"""RDMA on the virtual node: soft RoCE, the real shared device plugin, a real kubelet and pods that send."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lab.cluster import Lab
+from lab.node import Node
+from numaforge.planning.document import loads
+from numaforge.planning.model import PLAN_PATH
+from numaforge.snapshot import parse_output, script
+from tests.lab import rollouts
+from tests.lab.rollouts import QUICK, applied, inventory
+
+CONFIG = "/k8s-rdma-shared-dev-plugin/config.json"
+RESOURCE = "rdma/rail0"
+TOKENS = 5
+PROFILE: dict[str, Any] = {
+    **rollouts.PROFILE,
+    "rdma": {
+        "device_plugin": {"per": "rail", "hca_max": TOKENS, "software_devices": True, "deployed": True},
+        "libraries": {"nccl_conf": True, "env_file": True, "ucx": True, "more_devices": ["rxe0"]},
+        "host": {"modules": ["ib_umad", "rdma_ucm"], "netns": "shared", "memlock": "unlimited"},
+    },
+}
+WITHIN_S = 240
+
+
+def numaforge(*arguments: str) -> str:
+    """Return what a command prints that has to succeed."""
+    return rollouts.in_repository("numaforge", *arguments)
+
+
+def pod(name: str, resources: dict[str, str]) -> dict[str, Any]:
+    """Return a pod that sees all files of the host; which devices it may open is the kubelet's to say."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name},
+        "spec": {
+            "terminationGracePeriodSeconds": 0,
+            "automountServiceAccountToken": False,
+            "hostNetwork": True,
+            "containers": [
+                {
+                    "name": "work",
+                    "image": "lab.example/busybox:1",
+                    "imagePullPolicy": "Never",
+                    "command": ["sleep", "100000"],
+                    "resources": {"limits": {"cpu": "1", "memory": "64Mi", **resources}},
+                    "securityContext": {"capabilities": {"add": ["IPC_LOCK"]}},
+                    "volumeMounts": [{"name": "host", "mountPath": "/host"}],
+                }
+            ],
+            "volumes": [{"name": "host", "hostPath": {"path": "/"}}],
+        },
+    }
+
+
+def run_pod(lab: Lab, name: str, resources: dict[str, str]) -> None:
+    rollouts.kubectl(lab, "create", "-f", "-", manifest=pod(name, resources))
+    rollouts.kubectl(lab, "wait", "--for=condition=Ready", f"--timeout={WITHIN_S}s", f"pod/{name}")
+
+
+def in_pod(lab: Lab, name: str, command: str) -> str:
+    """Return what a shell in a pod prints, and its exit status in the last line."""
+    return rollouts.kubectl(lab, "exec", name, "--", "sh", "-c", f"{{ {command}; }} 2>&1; echo $?")
+
+
+def await_offer(lab: Lab, node: Node, resource: str, count: int) -> None:
+    deadline = time.monotonic() + WITHIN_S
+    while (allocatable := lab.get("node", node.name)["status"]["allocatable"]).get(resource) != str(count):
+        assert time.monotonic() < deadline, allocatable
+        time.sleep(0.5)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("rdma")
+
+
+@pytest.fixture(scope="module")
+def offered(lab: Lab, folder: Path) -> Node:
+    """The node with the plugin that has the configuration planned for it."""
+    lab.reset()
+    node = lab.nodes[0]
+    node.run(rollouts.HEALTHY)
+    snapshot = parse_output(node.run("sh -s", input_text=script()))
+    (folder / "machine.json").write_text(snapshot.to_json())
+    (folder / "profile.yaml").write_text(json.dumps(PROFILE))
+    machine = [str(folder / "machine.json")]
+    config = numaforge("rdma", "config", *machine, "--profile", str(folder / "profile.yaml"))
+    (folder / "config.json").write_text(config)
+    numaforge("rdma", "check", str(folder / "config.json"), "--machine", *machine)
+    node.run(f"mkdir -p {Path(CONFIG).parent} && cat > {CONFIG}", input_text=config)
+    node.run("systemctl start lab-rdma-shared-dev-plugin")
+    await_offer(lab, node, RESOURCE, TOKENS)
+    return node
+
+
+@pytest.fixture(scope="module")
+def provisioned(lab: Lab, offered: Node, folder: Path) -> Node:
+    """The node after a roll-out that proved what it offers."""
+    file = inventory(lab, folder, profile=PROFILE, **QUICK)
+    run = rollouts.begin("run", file, state=folder, deploy="deploys/site.py")
+    assert run.end() == 0, (run.events, run.errors())
+    return offered
+
+
+def test_the_plugin_takes_the_planned_configuration_and_the_node_offers_its_pool(
+    lab: Lab, offered: Node
+) -> None:
+    said = offered.run("journalctl -u lab-rdma-shared-dev-plugin -o cat")
+    assert "rail0.sock gets registered successfully at Kubelet" in said
+    assert lab.get("node", offered.name)["status"]["capacity"][RESOURCE] == str(TOKENS)
+
+
+def test_a_pod_that_asks_for_the_rail_gets_its_device_and_another_does_not(lab: Lab, offered: Node) -> None:
+    loopback = (
+        "chroot /host sh -c 'ibv_rc_pingpong -d rxe0 -g 0 -n 20 > /dev/null & sleep 2; "
+        "ibv_rc_pingpong -d rxe0 -g 0 -n 20 127.0.0.1'"
+    )
+    run_pod(lab, "with", {RESOURCE: "1"})
+    run_pod(lab, "without", {})
+    assert "/dev/infiniband/uverbs0" in in_pod(lab, "with", "ls /dev/infiniband/*")
+    sent = in_pod(lab, "with", loopback)
+    assert "20 iters in" in sent, sent
+    assert sent.rstrip().endswith("\n0"), sent
+    refused = in_pod(lab, "without", loopback)
+    assert "20 iters in" not in refused, refused
+    assert not refused.rstrip().endswith("\n0"), refused
+    rollouts.kubectl(lab, "delete", "pod", "with", "without", "--wait=true")
+
+
+def test_the_roll_out_proves_the_pool_and_labels_the_node(lab: Lab, provisioned: Node) -> None:
+    plan = loads(provisioned.run(f"cat {PLAN_PATH}"))
+    assert plan.allocatable is not None
+    assert plan.allocatable.devices[RESOURCE] == TOKENS
+    node = lab.get("node", provisioned.name)
+    assert node["status"]["allocatable"][RESOURCE] == str(TOKENS)
+    assert plan.labels.items() <= node["metadata"]["labels"].items()
+    assert "numaforge.io/rdma-pools" in plan.labels
+
+
+def test_libraries_are_told_of_the_rail(provisioned: Node) -> None:
+    assert "NCCL_IB_HCA==rxe0:1" in provisioned.run("cat /etc/nccl.conf")
+    told = provisioned.run("set -a; . /etc/numaforge/rails.env; printenv UCX_NET_DEVICES")
+    assert told.strip() == "rxe0:1"
+
+
+def test_processes_of_the_runtime_may_lock_memory(provisioned: Node) -> None:
+    for unit in ("containerd", "kubelet"):
+        assert provisioned.run(f"systemctl show {unit} -p LimitMEMLOCK --value").strip() == "infinity"
+        limits = provisioned.run(f"cat /proc/$(systemctl show {unit} -p MainPID --value)/limits")
+        assert "Max locked memory         unlimited            unlimited" in limits
+
+
+def test_verification_puts_traffic_on_the_rail(lab: Lab, provisioned: Node, folder: Path) -> None:
+    file = str(folder / "inventory.py")
+    said = json.loads(
+        numaforge("verify", "-o", "json", "--active", "loopback", "--kubeconfig", str(lab.kubeconfig), file)
+    )
+    (sent,) = [each for each in said["tests"] if each["name"].startswith("test_port_reaches_itself")]
+    assert (sent["outcome"], "rxe0:1" in sent["name"]) == ("passed", True), sent
+    assert said["failed"] == 0, said
+
+
+def test_a_second_roll_out_changes_nothing(lab: Lab, provisioned: Node, folder: Path) -> None:
+    before = applied(provisioned)
+    started = provisioned.run("systemctl show -p MainPID --value kubelet containerd")
+    again = rollouts.begin("run", folder / "inventory.py", state=folder, deploy="deploys/site.py")
+    assert again.end() == 0, (again.events, again.errors())
+    assert applied(provisioned) == before
+    assert provisioned.run("systemctl show -p MainPID --value kubelet containerd") == started

@@ -1,0 +1,108 @@
+"""A node that is uninstalled through its cluster is what it was before, on the node and in the cluster.
+
+Both are seen before the first run and after the last; what is left out of that has its reason beside it.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lab.cluster import Lab
+from lab.node import Node
+from numaforge.planning.device_plugin.labels import CONFIG_LABEL
+from numaforge.rollout.record import RESULT
+from tests.lab import rollouts, test_host
+from tests.lab.rollouts import QUICK, free, inventory
+
+PROFILE: dict[str, Any] = {
+    **test_host.PROFILE,
+    "hugepages": [{"size": "2Mi", "count_per_numa_node": 16}],
+    "device_plugin": {"config": "lab"},
+}
+FOLDERS = (
+    "/etc /usr/local /usr/lib/systemd /run/systemd/system /run/systemd/generator* /run/tmpfiles.d"
+    " /run/udev/rules.d /run/numaforge /var/lib/numaforge"
+)
+"""The folders from which systemd, udev and the kubelet read, and ours. The rest of /run/systemd is logins,
+and system.control, whose files `state` has: systemd leaves its empty folders there until the next boot."""
+SETTINGS = "find /proc/sys -type f -perm -600 ! -name ns_last_pid ! -path '*/veth*' -exec grep -s . {} +"
+"""Every sysctl that can be set, and read; the kernel writes ns_last_pid, and each pod has its veth."""
+UNITS = "systemctl list-unit-files --no-legend | grep -v transient"
+"""Transient units are those of logins and pods."""
+
+
+def on_the_node(node: Node) -> dict[str, Any]:
+    """Return everything of the node that a run may have changed."""
+    settings = node.run(f"{SETTINGS} | grep -Ev '{test_host.OF_THE_BOOT}'; true")
+    return {
+        "files": test_host.files(node, f"$(ls -d {FOLDERS} 2> /dev/null)"),
+        "settings": dict(line.split(":", 1) for line in settings.splitlines()),
+        "units": node.run(UNITS).splitlines(),
+        "modules": sorted(node.run("cut -d ' ' -f 1 /proc/modules").split()),
+        "pools": node.run("grep . /sys/devices/system/node/node*/hugepages/*/nr_hugepages").split(),
+        "kubelet": node.run("cat /var/lib/kubelet/config.yaml"),
+        **test_host.state(node),
+    }
+
+
+def in_the_cluster(lab: Lab, node: Node) -> dict[str, Any]:
+    """Return the Node as the cluster has it, and what its kubelet runs with."""
+    found = lab.get("node", node.name)
+    annotations = dict(found["metadata"]["annotations"])
+    annotations.pop(RESULT, None)  # by which other runs learn that the roll-out has ended
+    config = lab.kubectl("get", "--raw", f"/api/v1/nodes/{node.name}/proxy/configz")
+    return {
+        "labels": found["metadata"]["labels"],
+        "annotations": annotations,
+        "spec": found["spec"],
+        "offers": {name: found["status"]["allocatable"][name] for name in ("cpu", "nvidia.com/gpu")},
+        "configz": json.loads(config),
+    }
+
+
+def roll_out(lab: Lab, folder: Path, deploy: str, **options: object) -> None:
+    file = inventory(lab, folder, profile=PROFILE, **QUICK, **options)
+    run = rollouts.begin("run", file, state=folder, deploy=deploy)
+    assert run.end() == 0, (run.report, run.errors())
+
+
+def differences(before: dict[str, Any], after: dict[str, Any]) -> dict[str, Any]:
+    """Return what differs, and of mappings the keys."""
+    found: dict[str, Any] = {}
+    for name, was in before.items():
+        now = after[name]
+        if isinstance(was, dict):
+            keys = {key for key in {*was, *now} if was.get(key) != now.get(key)}
+            was, now = ({key: told.get(key) for key in sorted(keys)} for told in (was, now))
+        if was != now:
+            found[name] = {"before": was, "after": now}
+    return found
+
+
+@pytest.mark.long
+def test_a_node_that_is_uninstalled_through_its_cluster_is_what_it_was(
+    lab: Lab, joined: Node, tmp_path: Path
+) -> None:
+    joined.run(test_host.ADMINS)
+    rollouts.kubectl(lab, "label", "node", joined.name, f"{CONFIG_LABEL}=of-the-admin")
+    rollouts.kubectl(lab, "create", "-f", "-", manifest=rollouts.deployment("web", 1))
+    rollouts.await_deployment(lab, "web")
+    before, seen = on_the_node(joined), in_the_cluster(lab, joined)
+
+    roll_out(lab, tmp_path, "deploys/site.py", verify=False)
+    provisioned = differences({**before, **seen}, {**on_the_node(joined), **in_the_cluster(lab, joined)})
+    assert provisioned.keys() >= {"files", "settings", "units", "pools", "labels", "annotations", "configz"}
+    assert provisioned["labels"]["after"] == {CONFIG_LABEL: "lab"}
+    rollouts.await_deployment(lab, "web")
+    pods = {pod["metadata"]["uid"] for pod in lab.get("pods")["items"]}
+
+    roll_out(lab, tmp_path, "deploys/uninstall.py")
+    left = differences({**before, **seen}, {**on_the_node(joined), **in_the_cluster(lab, joined)})
+    assert left == {}, json.dumps(left, indent=1)
+    assert free(lab, joined)
+    rollouts.await_deployment(lab, "web")
+    assert not pods & {pod["metadata"]["uid"] for pod in lab.get("pods")["items"]}, "the node was not drained"

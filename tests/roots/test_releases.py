@@ -1,0 +1,204 @@
+"""What numaforge writes, read by the programs of each release: Debian's and Ubuntu's own packages.
+
+The kernel's files and systemd's manager are stand-ins; shells, coreutils, udev, PAM, dpkg, irqbalance,
+containerd, GRUB's scripts and systemd's own tools are the release's.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from lab.roots import Release, build
+from numaforge import cli
+from numaforge.hostcheck.check import check_host
+from numaforge.node.parts import kernel_cmdline, reboot
+from numaforge.node.transaction import Transaction, start_script
+from numaforge.planning.files import (
+    INTERRUPTS_PATH,
+    INTERRUPTS_RULES_PATH,
+    INTERRUPTS_SCRIPT_PATH,
+    TUNING_TMPFILES_PATH,
+)
+from numaforge.snapshot import Snapshot
+from numaforge.topology import read_topology
+from tests.fixtures.machines import kubeadm_kubelet
+from tests.roots.host import NOTHING, PROFILE, Host, files_of
+from tests.ssh.machine import governor, machine
+from tests.ssh.sandbox import free_port, running_sandbox
+from tests.ssh.standin_bootloader import options
+from tests.ssh.standin_devices import IRQBALANCE_FILE, affinity
+from tests.ssh.standin_systemd import DROP_IN, STATE, standin_systemd
+from tests.ssh.test_reboot import through_boots
+from tests.ssh.test_site import text
+from tests.ssh.test_transaction import LARGE, MEMORY_STATE, SMALL, transaction
+
+UNITS = "/etc/systemd/system/numaforge-*.service"
+SWAPPINESS = "/proc/sys/vm/swappiness"
+
+
+def inventory(host: Host) -> str:
+    file = host.folder / "hosts.py"
+    file.write_text(f"nodes = {[('node', dict(host.node.data()))]!r}\n")
+    return str(file)
+
+
+def test_no_program_is_missing(host: Host, capfd: pytest.CaptureFixture[str]) -> None:
+    cli.run(["doctor", "-o", "json", inventory(host)])
+    rows = {
+        row["check"]: row for row in json.loads(capfd.readouterr().out)["checks"] if row["where"] == "node"
+    }
+    assert rows["programs"]["result"] == "ok", rows["programs"]
+
+
+def test_a_second_run_changes_nothing(host: Host) -> None:
+    assert "noop: the node is already as planned" in host.provision(PROFILE)
+
+
+@pytest.mark.parametrize("shell", ["dash", "bash", "busybox sh"])
+def test_the_shells_of_the_release_run_what_a_boot_runs(host: Host, shell: str) -> None:
+    host.node.path(affinity(30)).write_text("0-7\n")
+    host.says(f"{shell} {INTERRUPTS_SCRIPT_PATH} {INTERRUPTS_PATH}")
+    assert text(host.node, affinity(30)) == "0,4"
+
+
+def complaints(host: Host) -> list[str]:
+    """Return what systemd says of our units and drop-ins; it also says things about the release's own."""
+    done = host.node.run(f"systemd-analyze verify --man=no {UNITS} containerd.service irqbalance.service")
+    return [line for line in (done.stdout + done.stderr).splitlines() if "numaforge" in line]
+
+
+def test_systemd_understands_every_unit_and_drop_in(host: Host) -> None:
+    assert complaints(host) == []
+    drop_in = host.node.path("/etc/systemd/system/containerd.service.d/91-numaforge.conf")
+    drop_in.write_text("[Service]\nLimitNOFILES=1\n")
+    found = complaints(host)
+    drop_in.unlink()
+    assert len(found) == 1
+    assert "LimitNOFILES" in found[0]
+
+
+def test_udev_understands_the_rules(host: Host) -> None:
+    if int(host.says("udevadm --version")) < 254:
+        pytest.skip("this udevadm cannot verify rules: systemd 254 is the first")
+    host.says(f"udevadm verify {INTERRUPTS_RULES_PATH}")
+    assert host.node.run(
+        f"sed 's/==/=!/' {INTERRUPTS_RULES_PATH} > /run/bad.rules; udevadm verify /run/bad.rules"
+    ).returncode
+
+
+def test_a_boot_sets_sysctls_and_kernel_values(host: Host) -> None:
+    for path, value in ((SWAPPINESS, "60"), (governor(7), "schedutil")):
+        host.node.path(path).write_text(f"{value}\n")
+    host.node.run("/usr/lib/systemd/systemd-sysctl || /lib/systemd/systemd-sysctl")
+    host.says(f"systemd-tmpfiles --create {TUNING_TMPFILES_PATH}")
+    assert (text(host.node, SWAPPINESS), text(host.node, governor(7))) == ("10", "performance")
+
+
+def test_modprobe_reads_options_and_what_is_blocked(host: Host) -> None:
+    told = host.says("modprobe --showconfig").splitlines()
+    assert {"blacklist nouveau", "install nouveau /bin/false", "options ib_core netns_mode=1"} <= {*told}
+
+
+def test_a_login_has_the_limits(host: Host) -> None:
+    limits = host.says("su operator -c 'ulimit -n; ulimit -l; ulimit -c; ulimit -s'").split()
+    assert limits == ["4096", "4096", "0", "65536"]
+
+
+def test_neither_apt_nor_unattended_upgrades_touch_what_is_held(host: Host) -> None:
+    assert "containerd" in host.says("apt-mark showhold").split()
+    told = host.says("unattended-upgrade --dry-run --debug 2>&1")
+    blocked = re.search(r"Initial blacklist: (.*)", told)
+    assert blocked
+    assert {"containerd$", "containerd[.]io$", "runc$"} <= {*blocked[1].split()}
+
+
+def balanced(host: Host, environment: str) -> set[int]:
+    """Return the CPUs among which the release's irqbalance would balance: it says so before it begins."""
+    told = host.node.run(f"{environment}; timeout 10 irqbalance --foreground --debug 2>&1")
+    return {int(cpu) for cpu in re.findall(r"CPU number (\d+)", told.stdout)}
+
+
+def test_irqbalance_reads_the_file_of_its_unit_and_keeps_to_the_reserved_cpus(host: Host) -> None:
+    folder = "/usr/lib" if host.node.path("/usr/lib/systemd/system/irqbalance.service").exists() else "/lib"
+    assert f"EnvironmentFile=-{IRQBALANCE_FILE}" in text(
+        host.node, f"{folder}/systemd/system/irqbalance.service"
+    )
+    assert balanced(host, f"set -a; . {IRQBALANCE_FILE}") == {0, 2, 4, 6}
+    assert balanced(host, ":") == {*range(8)}
+
+
+def test_a_profile_that_names_nothing_leaves_nothing(host: Host) -> None:
+    host.provision(NOTHING)
+    assert files_of(host.node) == host.before
+    assert "noop: the node is already as planned" in host.provision(NOTHING)
+
+
+def test_the_configuration_that_containerd_writes_is_judged(host: Host, tmp_path: Path) -> None:
+    """With a fragment, which containerd 2.2 imports by itself, and 1 only where it is told to."""
+    host.says(
+        "mkdir -p /etc/containerd/conf.d\n"
+        "containerd config default | sed 's/^imports = .*/imports = []/' > /etc/containerd/config.toml\n"
+        "grep '^version' /etc/containerd/config.toml > /etc/containerd/conf.d/99.toml\n"
+        "setsid containerd > /run/containerd.log 2>&1 < /dev/null &\n"
+        "for _ in $(seq 300); do [ ! -S /run/containerd/containerd.sock ] || break; sleep 0.1; done\n"
+    )
+    assert cli.run(["capture", inventory(host), "-o", str(tmp_path)]) == 0
+    machine = read_topology(Snapshot.load(tmp_path / "node.snapshot.json"))
+    judged = check_host(replace(machine, kubelet=kubeadm_kubelet()))
+    verdicts = {each.rule.id: each.verdict for each in judged if each.rule.id.startswith("NH3")}
+    runtime = machine.userland and machine.userland.containerd
+    assert runtime
+    assert runtime.version
+    assert verdicts["NH301"] == ("found" if runtime.version.startswith("1.") else "passed")
+    assert {verdicts[name] for name in ("NH302", "NH303", "NH304", "NH310", "NH311")} == {"passed"}
+    unknown = {name for name, verdict in verdicts.items() if verdict == "unknown"}
+    assert unknown == ({"NH307"} if runtime.version.startswith("1.6.") else set())  # NRI came with 1.7
+
+
+# ---- GRUB ----
+
+PARAMETER = "pci=config_acs=1x111x1@0000:17:00.0;xx000x0@0000:17:02.0"
+GRUB_DEFAULTS = 'GRUB_DEFAULT=0\nGRUB_TIMEOUT=0\nGRUB_CMDLINE_LINUX_DEFAULT="quiet"\nGRUB_CMDLINE_LINUX=""\n'
+PROBE = """#!/bin/sh
+case " $* " in
+*" --target=device "*) echo /dev/sda1 ;;
+*" --target=partmap "*) echo msdos ;;
+*" --target=fs "*) echo ext2 ;;
+esac
+"""
+
+
+def test_grubs_own_scripts_carry_a_parameter_to_the_kernel_and_back(release: Release, tmp_path: Path) -> None:
+    port = free_port()
+    files = {
+        **machine(),
+        **standin_systemd(port),
+        LARGE: "1\n",
+        SMALL: "512\n",
+        DROP_IN: "old\n",
+        "/usr/sbin/grub-probe": PROBE,
+        "/etc/default/grub": GRUB_DEFAULTS,
+    }
+    with running_sandbox(tmp_path, files, build(release.suite)) as node:
+        node.run("mkdir -p /boot/grub; : > /boot/vmlinuz-6.12.0-1-amd64; update-grub")
+        node.run(f"systemctl start kubelet.service; until [ -e {STATE} ]; do sleep 0.05; done")
+        node.path(MEMORY_STATE).write_text("memory as it was\n")
+        node.run("mkdir -p /run/when /run/systemd/system")
+        before = options(node)
+        assert before.endswith(" quiet")
+
+        def boot_with(name: str, planned: tuple[str, ...], removed: tuple[str, ...]) -> str:
+            files, *others = transaction(port, "new").parts
+            cmdline = kernel_cmdline.part(planned, planned, removed, "grub")
+            node.run(start_script(Transaction(name, (files, cmdline, reboot.part(), *others))))
+            result = through_boots(node)
+            assert result.outcome == "applied", result
+            return options(node)
+
+        assert boot_with("T1", (PARAMETER,), ()).split() == [*before.split(), PARAMETER]
+        assert boot_with("T2", (), (PARAMETER,)) == before

@@ -1,0 +1,156 @@
+"""`numaforge doctor`, the same look within a run, and captures of a whole inventory, over a real sshd."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from numaforge import cli
+from tests.ssh.conftest import StartSandbox
+from tests.ssh.machine import machine
+from tests.ssh.sandbox import Sandbox, free_port, pyinfra
+
+PLAN = "/etc/numaforge/plan.json"
+
+
+@pytest.fixture
+def node(start_sandbox: StartSandbox) -> Sandbox:
+    return start_sandbox(machine())
+
+
+def inventory(folder: Path, hosts: Mapping[str, Mapping[str, object]]) -> Path:
+    file = folder / "inventory.py"
+    file.write_text(f"nodes = {[(name, dict(data)) for name, data in hosts.items()]!r}\n")
+    return file
+
+
+def doctor(capfd: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, dict[tuple[str, str], Any]]:
+    code = cli.run(["doctor", "-o", "json", *map(str, arguments)])
+    document = json.loads(capfd.readouterr().out)
+    assert document["ready"] == (code == 0)
+    return code, {(row["where"], row["check"]): row for row in document["checks"]}
+
+
+def test_a_host_that_has_everything_is_ready(
+    node: Sandbox, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    code, rows = doctor(capfd, inventory(tmp_path, {"node": node.data("deployer")}))
+    assert code == 0, rows
+    assert rows["node", "login"]["found"] == "with sudo"
+    assert rows["this machine", "verification suite"]["result"] == "ok"
+    assert {rows["node", name]["result"] for name in ("programs", "/etc", "/var/lib/numaforge", "clock")} == {
+        "ok"
+    }
+    assert not node.path("/etc/numaforge").exists()
+    assert not node.path("/var/lib/numaforge").exists()
+
+
+def test_each_host_that_is_not_ready_says_why(
+    node: Sandbox, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    node.run("rm /usr/bin/flock")
+    unknown = {**node.data(), "ssh_known_hosts_file": "/dev/null"}
+    gone = {**node.data(), "ssh_port": free_port()}
+    hosts = {"node": node.data(), "unknown": unknown, "gone": gone, "user": node.data("operator")}
+    code, rows = doctor(capfd, inventory(tmp_path, hosts))
+    assert code == 1
+    assert rows["node", "programs"]["found"] == "there is no flock"
+    assert rows["node", "programs"]["remedy"] == "install util-linux"
+    assert rows["unknown", "login"]["found"].startswith("the host key of [127.0.0.1]:")
+    assert "Unable to connect" in rows["gone", "login"]["found"]
+    assert "sudo" in rows["user", "login"]["found"]
+
+
+def test_a_node_of_a_cluster_needs_a_login_to_it(
+    node: Sandbox,
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("KUBECONFIG", raising=False)
+    file = inventory(tmp_path, {"node": node.data()})
+    _, rows = doctor(capfd, file)
+    assert rows["the cluster", "login"]["result"] == "warning"
+    node.run("mkdir -p /etc/kubernetes; : > /etc/kubernetes/kubelet.conf")
+    code, rows = doctor(capfd, file)
+    assert (code, rows["the cluster", "login"]["result"]) == (1, "error")
+    assert "KUBECONFIG" in rows["the cluster", "login"]["remedy"]
+    assert "numaforge_rollout" in rows["the cluster", "login"]["remedy"]
+
+
+def test_a_run_refuses_a_host_that_lacks_a_program_before_it_writes_anything(
+    node: Sandbox, tmp_path: Path
+) -> None:
+    node.run("rm /usr/bin/flock")
+    data = {**node.data(), "numaforge_profile": "cpu-only"}
+    for how in ("--dry", "-y"):
+        run = pyinfra(tmp_path, {"node": data}, how, "deploys/tune.py")
+        assert run.returncode == 1, run.stdout
+        assert "there is no flock; install util-linux" in run.stdout
+    assert not node.path("/etc/numaforge").exists()
+
+
+def test_an_inventory_is_captured_whole_and_failures_are_named(
+    node: Sandbox, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    hosts = {"one": node.data(), "two": node.data(), "gone": {**node.data(), "ssh_port": free_port()}}
+    inventory(tmp_path, hosts)
+    folder = tmp_path / "fleet"
+    assert cli.run(["capture", str(tmp_path), "-o", str(folder)]) == 1
+    said = capfd.readouterr().err
+    assert "gone: Could not connect" in said
+    assert said.rstrip().endswith("2 of 3 hosts captured")
+    assert sorted(path.name for path in folder.iterdir()) == ["one.snapshot.json", "two.snapshot.json"]
+    assert cli.run(["topology", "-o", "json", str(folder / "one.snapshot.json")]) == 0
+    assert cli.run(["capture", str(tmp_path), "--limit", "one", "-o", str(folder)]) == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["doctor", "nosuch.py"], "nosuch.py: there is no such inventory"),
+        (["doctor", "empty.py"], "empty.py: the inventory names no host\n"),
+        (
+            ["doctor", "one.py", "--limit", "two"],
+            "one.py: the inventory names no host that --limit two chooses",
+        ),
+        (["doctor", "broken.py"], "broken.py: the inventory cannot be read:"),
+        (["doctor", "--limit", "one"], "--limit chooses hosts of an INVENTORY"),
+        (["capture", "nosuch.py", "-o", "out"], "nosuch.py: there is no such inventory"),
+        (["capture", "one.py"], "the snapshots of an inventory go into a folder: -o DIR"),
+        (["capture", "one.py", "-o", "one.py"], "one.py: is no folder"),
+        (["capture", "one.py", "-o", "out", "--data", "a=b"], "an INVENTORY says it itself"),
+        (["capture", "--limit", "one"], "--limit chooses hosts of an INVENTORY"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_bad_input_is_one_message(
+    arguments: list[str],
+    message: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name, text in {"empty": "nodes = []", "one": 'nodes = ["one"]', "broken": "import nothing"}.items():
+        Path(f"{name}.py").write_text(f"{text}\n")
+    assert cli.run(arguments) == 2
+    said = capfd.readouterr().err
+    assert message in said
+    assert "fault of numaforge" not in said
+    assert not Path("out").exists()
+
+
+@pytest.mark.parametrize("profile", [None, "no-such-profile"], ids=["missing", "refused"])
+def test_a_snapshot_is_saved_also_where_the_profile_is(
+    node: Sandbox, tmp_path: Path, profile: str | None
+) -> None:
+    data = {**node.data(), **({"numaforge_profile": profile} if profile else {})}
+    run = pyinfra(tmp_path, {"node": data}, "-y", "deploys/detect.py", "--data", f"out={tmp_path / 'fleet'}")
+    assert run.returncode == 1
+    assert [path.name for path in (tmp_path / "fleet").iterdir()] == ["node.snapshot.json"]

@@ -1,0 +1,113 @@
+"""Which host keys are accepted over a real sshd: those that are known, and no other unless it is said."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+from paramiko import SSHException
+
+from numaforge.hosts import host_keys
+from numaforge.hosts.host_keys import StrictClient
+from tests.ssh.conftest import StartSandbox
+from tests.ssh.machine import machine
+from tests.ssh.sandbox import Sandbox, pyinfra
+
+STRANGER = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIFeMVwYHHpXj1jn1rT7TzQuf7Y6DjYYvtd/qHhzMv8bE\n"
+
+
+@pytest.fixture
+def node(start_sandbox: StartSandbox) -> Sandbox:
+    return start_sandbox(machine())
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    """A home without ~/.ssh."""
+    folder = tmp_path / "home"
+    folder.mkdir()
+    return folder
+
+
+def data(node: Sandbox, **more: object) -> dict[str, object]:
+    """Return how to log in, with nothing said of host keys."""
+    login = node.data()
+    del login["ssh_known_hosts_file"], login["ssh_strict_host_key_checking"]
+    return {**login, **more}
+
+
+def says(home: Path, login: Mapping[str, object]) -> tuple[int, str]:
+    run = pyinfra(home, {"node": login}, "-y", "exec", "--", "echo it answers")
+    assert "Traceback" not in run.stdout, run.stdout
+    return run.returncode, " ".join(run.stdout.split())
+
+
+def fingerprint(node: Sandbox) -> str:
+    return node.run("ssh-keygen -lf /etc/ssh-sandbox/host").stdout.split()[1]
+
+
+def test_a_key_that_is_not_known_is_refused_with_the_command_that_accepts_it(
+    node: Sandbox, home: Path
+) -> None:
+    code, said = says(home, data(node))
+    assert code == 1
+    assert f"is not known: ssh-ed25519 {fingerprint(node)}" in said
+    assert f"ssh-keyscan -p {node.port} 127.0.0.1 >> {home}/.ssh/known_hosts" in said
+    assert not (home / ".ssh").exists()
+
+
+def test_a_known_key_is_accepted(node: Sandbox, home: Path) -> None:
+    (home / ".ssh").mkdir()
+    (home / ".ssh/known_hosts").write_text((node.keys / "known_hosts").read_text())
+    code, said = says(home, data(node))
+    assert (code, "it answers" in said) == (0, True), said
+
+
+def test_a_key_that_has_changed_is_refused_with_both(node: Sandbox, home: Path) -> None:
+    (home / ".ssh").mkdir()
+    (home / ".ssh/known_hosts").write_text(f"[127.0.0.1]:{node.port} {STRANGER}")
+    code, said = says(home, data(node, ssh_strict_host_key_checking="accept-new"))
+    assert code == 1
+    assert f"is not the known one: ssh-ed25519 {fingerprint(node)}, known is ssh-ed25519" in said
+    assert f"ssh-keygen -R '[127.0.0.1]:{node.port}'" in said
+
+
+def test_accept_new_stores_the_first_key_also_without_a_folder_for_it(node: Sandbox, home: Path) -> None:
+    code, said = says(home, data(node, ssh_strict_host_key_checking="accept-new"))
+    assert (code, "it answers" in said) == (0, True), said
+    assert (home / ".ssh/known_hosts").read_text().split()[:2] == [f"[127.0.0.1]:{node.port}", "ssh-ed25519"]
+    assert (home / ".ssh").stat().st_mode & 0o777 == 0o700
+
+
+def test_without_a_folder_for_keys_a_file_that_is_named_serves(node: Sandbox, home: Path) -> None:
+    code, said = says(home, data(node, ssh_known_hosts_file=str(node.keys / "known_hosts")))
+    assert (code, "it answers" in said) == (0, True), said
+    assert "Failed to load" not in said
+
+
+@pytest.mark.parametrize(("word", "code"), [("no", 0), ("accept-new", 0), ("ask", 1), ("yes", 1)])
+def test_the_admins_own_ssh_config_is_obeyed(node: Sandbox, home: Path, word: str, code: int) -> None:
+    (home / ".ssh").mkdir()
+    (home / ".ssh/config").write_text(f"Host *\n    StrictHostKeyChecking {word}\n")
+    assert says(home, data(node))[0] == code
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_the_machines_own_host_keys_count(
+    node: Sandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, known: bool
+) -> None:
+    file = tmp_path / "ssh_known_hosts"
+    file.write_text((node.keys / "known_hosts").read_text() if known else "")
+    monkeypatch.setattr(host_keys, "SYSTEM_FILES", (str(file),))
+    client = StrictClient()
+    login = {"username": "root", "port": node.port, "key_filename": str(node.keys / "user")}
+    own = {"_pyinfra_ssh_known_hosts_file": "/dev/null", "_pyinfra_ssh_config_file": "/dev/null"}
+    try:
+        if known:
+            client.connect("127.0.0.1", **login, **own)
+        else:
+            with pytest.raises(SSHException, match="host key"):
+                client.connect("127.0.0.1", **login, **own, _pyinfra_ssh_strict_host_key_checking="yes")
+    finally:
+        client.close()

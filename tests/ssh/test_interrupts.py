@@ -1,0 +1,344 @@
+"""Interrupts and daemons over a real sshd: moved, repeated at a boot, given back, undone."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from numaforge.node.parts import interrupts, kernel_values, system
+from numaforge.node.transaction import Transaction, settle_script, start_script
+from numaforge.planning.files import INTERRUPTS_PATH, INTERRUPTS_SCRIPT_PATH, IRQBALANCE_OFF_PATH
+from numaforge.planning.model import InterruptsPlan
+from tests.ssh.conftest import StartSandbox
+from tests.ssh.machine import machine
+from tests.ssh.sandbox import Sandbox, free_port, pyinfra
+from tests.ssh.standin_devices import (
+    DEFAULT,
+    EVERYWHERE,
+    INTERRUPTS,
+    IRQBALANCE_FILE,
+    NIC,
+    NVME,
+    RPS,
+    SLICES,
+    WORKQUEUES,
+    affinity,
+    devices,
+    effective,
+    install,
+    keeps,
+)
+from tests.ssh.standin_systemd import BOOT_ID, standin_systemd
+from tests.ssh.test_site import data, plain, text
+from tests.ssh.test_transaction import KILL, ended, run, until, when
+
+CONFINED: dict[str, Any] = {
+    "name": "confined",
+    "cpus": {"reserved": {"cores_per_numa_node": 1}},
+    "interrupts": {
+        "irqbalance": "reserved",
+        "devices": "reserved",
+        "default_affinity": "reserved",
+        "rps": "reserved",
+        "workqueues": "reserved",
+    },
+    "system": {"daemons": "reserved"},
+}
+FREE = {"name": "free", "cpus": CONFINED["cpus"]}
+MANAGED, INVALID = "Input/output error", "Invalid argument"
+
+
+@pytest.fixture
+def node(start_sandbox: StartSandbox) -> Sandbox:
+    sandbox = start_sandbox({**machine(), **devices(), **standin_systemd(free_port())})
+    sandbox.run("rm /usr/local/bin/kubelet; mkdir -p /run/when /run/systemd/system")
+    install(sandbox)
+    return sandbox
+
+
+def tune(node: Sandbox, folder: Path, profile: dict[str, Any], *arguments: str) -> str:
+    done = pyinfra(folder, {"node": data(node, profile)}, "-y", *arguments, "deploys/tune.py")
+    assert done.returncode == 0, done.stdout
+    return plain(done.stdout)
+
+
+def state(node: Sandbox) -> dict[str, str]:
+    paths = [
+        *(affinity(number) for numbers in INTERRUPTS.values() for number in numbers),
+        *(effective(name) for name in SLICES),
+        *(DEFAULT, WORKQUEUES, RPS, IRQBALANCE_FILE),
+    ]
+    return {path: text(node, path) for path in paths}
+
+
+def test_devices_and_daemons_go_to_the_reserved_cpus_without_a_reload(node: Sandbox, tmp_path: Path) -> None:
+    tune(node, tmp_path, CONFINED)
+    assert [text(node, affinity(number)) for number in INTERRUPTS[NIC]] == ["0,4"] * 2
+    assert [text(node, affinity(number)) for number in INTERRUPTS[NVME]] == ["2,6"] * 2
+    assert [text(node, path) for path in (DEFAULT, WORKQUEUES, RPS)] == ["55", "55", "11"]
+    assert [text(node, effective(name)) for name in SLICES] == ["0,2,4,6"] * 3
+    assert "daemon-reload" not in text(node, "/run/systemctl.log")
+
+
+def test_irqbalance_is_told_to_leave_the_other_cpus_alone(node: Sandbox, tmp_path: Path) -> None:
+    tune(node, tmp_path, CONFINED)
+    assert text(node, IRQBALANCE_FILE).splitlines() == [
+        "# the admin's",
+        "IRQBALANCE_ARGS=--hintpolicy=subset",
+        "# numaforge begin",
+        "IRQBALANCE_BANNED_CPUS=aa",
+        "IRQBALANCE_BANNED_CPULIST=1,3,5,7",
+        "# numaforge end",
+    ]
+    assert "restart irqbalance.service" in text(node, "/run/systemctl.log")
+
+
+def test_a_second_run_changes_nothing(node: Sandbox, tmp_path: Path) -> None:
+    tune(node, tmp_path, CONFINED)
+    node.run(": > /run/systemctl.log")
+    assert "noop: the node is already as planned" in tune(node, tmp_path, CONFINED, "-v")
+    assert "set-property" not in text(node, "/run/systemctl.log")
+
+
+def test_irqbalance_may_choose_among_the_planned_cpus(node: Sandbox, tmp_path: Path) -> None:
+    tune(node, tmp_path, CONFINED)
+    node.path(affinity(30)).write_text("4\n")
+    assert "noop: the node is already as planned" in tune(node, tmp_path, CONFINED, "-v")
+
+
+def test_what_has_wandered_off_is_brought_back(node: Sandbox, tmp_path: Path) -> None:
+    tune(node, tmp_path, CONFINED)
+    node.path(affinity(31)).write_text("0-7\n")
+    dry = pyinfra(tmp_path, {"node": data(node, CONFINED)}, "--dry", "deploys/tune.py")
+    assert f"{NIC}: 0-7 -> 0,4" in plain(dry.stdout)
+    tune(node, tmp_path, CONFINED)
+    assert text(node, affinity(31)) == "0,4"
+
+
+def test_a_profile_without_them_gives_everything_back(node: Sandbox, tmp_path: Path) -> None:
+    before = state(node)
+    tune(node, tmp_path, CONFINED)
+    assert state(node) != before
+    tune(node, tmp_path, FREE)
+    assert state(node) == before
+    found = node.run("find /etc /usr/local/lib /run/systemd/system.control -type f -o -type l").stdout
+    assert not [path for path in found.splitlines() if "numaforge" in path and "plan.json" not in path]
+    assert "50-AllowedCPUs" not in found
+    assert "/etc/numaforge/slices" not in found
+    assert not node.run("find /etc/systemd/system /usr/local/lib -name '*.d' -empty").stdout
+    assert "noop: the node is already as planned" in tune(node, tmp_path, FREE, "-v")
+
+
+def test_what_an_admin_had_allowed_a_slice_comes_back(node: Sandbox, tmp_path: Path) -> None:
+    node.run("systemctl set-property --runtime user.slice AllowedCPUs=0-3")
+    tune(node, tmp_path, CONFINED)
+    tune(node, tmp_path, FREE)
+    assert text(node, "/run/slices/user.slice") == "0-3"
+    assert text(node, effective("user.slice")) == "0-3"
+
+
+def test_irqbalance_off_stops_it_and_a_profile_without_that_starts_it(node: Sandbox, tmp_path: Path) -> None:
+    off = {**CONFINED, "interrupts": {**CONFINED["interrupts"], "irqbalance": "off"}}
+    tune(node, tmp_path, off)
+    assert node.run("systemctl is-active irqbalance.service").stdout == "inactive\n"
+    assert f"ConditionPathExists=!{IRQBALANCE_OFF_PATH}" in text(node, IRQBALANCE_OFF_PATH)
+    tune(node, tmp_path, FREE)
+    assert node.run("systemctl is-active irqbalance.service").stdout == "active\n"
+    assert not node.path(IRQBALANCE_OFF_PATH).exists()
+
+
+def test_an_irqbalance_that_was_stopped_runs_again_after_an_undo(node: Sandbox, tmp_path: Path) -> None:
+    off = {**CONFINED, "interrupts": {**CONFINED["interrupts"], "irqbalance": "off"}}
+    node.run("mkdir -p /run/broken; : > /run/broken/user.slice")
+    done = pyinfra(tmp_path, {"node": data(node, off)}, "-y", "deploys/tune.py")
+    assert done.returncode != 0
+    assert node.run("systemctl is-active irqbalance.service").stdout == "active\n"
+
+
+def test_a_host_without_irqbalance_has_nothing_to_restrict(node: Sandbox, tmp_path: Path) -> None:
+    node.run("systemctl stop irqbalance.service; rm /run/services/irqbalance.service")
+    tune(node, tmp_path, CONFINED)
+    assert "numaforge" not in text(node, IRQBALANCE_FILE)
+    assert "noop: the node is already as planned" in tune(node, tmp_path, CONFINED, "-v")
+
+
+def test_what_the_kernel_lacks_is_left_alone_and_said(node: Sandbox, tmp_path: Path) -> None:
+    node.path(WORKQUEUES).unlink()
+    node.path(RPS).unlink()
+    assert "left alone: workqueues, rps of eth7, which this kernel does not offer" in tune(
+        node, tmp_path, CONFINED
+    )
+    assert text(node, DEFAULT) == "55"
+    assert "left alone: workqueues" in tune(node, tmp_path, CONFINED)  # each run says it
+
+
+def test_a_managed_interrupt_is_reported_and_no_failure(node: Sandbox, tmp_path: Path) -> None:
+    keeps(node, 41, MANAGED)
+    assert "1 interrupts are placed by the kernel alone" in tune(node, tmp_path, CONFINED)
+    assert text(node, affinity(40)) == "2,6"
+    assert "noop: the node is already as planned" in tune(node, tmp_path, CONFINED, "-v")
+
+
+def test_an_interrupt_that_the_kernel_refuses_to_move_undoes_everything(
+    node: Sandbox, tmp_path: Path
+) -> None:
+    before = state(node)
+    keeps(node, 41, INVALID)
+    done = pyinfra(tmp_path, {"node": data(node, CONFINED)}, "-y", "deploys/tune.py")
+    assert done.returncode != 0
+    assert f"{affinity(41)}: the kernel refuses 2,6 (Invalid argument)" in plain(done.stdout)
+    assert state(node) == before
+    assert not node.path(INTERRUPTS_PATH).exists()
+
+
+def test_a_slice_that_systemd_refuses_undoes_everything(node: Sandbox, tmp_path: Path) -> None:
+    before = state(node)
+    node.run("mkdir -p /run/broken; : > /run/broken/user.slice")
+    done = pyinfra(tmp_path, {"node": data(node, CONFINED)}, "-y", "deploys/tune.py")
+    assert "systemctl set-property user.slice AllowedCPUs=0,2,4,6 failed" in plain(done.stdout)
+    assert text(node, effective("system.slice")) == EVERYWHERE
+    assert {path: value for path, value in state(node).items() if "slice" not in path} == {
+        path: value for path, value in before.items() if "slice" not in path
+    }
+
+
+def test_after_a_boot_the_unit_does_it_again_and_later_for_a_new_driver(
+    node: Sandbox, tmp_path: Path
+) -> None:
+    tune(node, tmp_path, CONFINED)
+    node.run("rm -rf /run/numaforge")
+    for number in INTERRUPTS[NIC]:
+        node.path(affinity(number)).write_text("0-7\n")
+    command = f"sh {INTERRUPTS_SCRIPT_PATH} {INTERRUPTS_PATH}"
+    assert node.run(command).returncode == 0
+    assert text(node, affinity(30)) == "0,4"
+    folder = node.path(f"/sys/bus/pci/devices/{NIC}/msi_irqs")
+    (folder / "30").rename(folder / "50")
+    node.run(f"mkdir -p /proc/irq/50; echo 0-7 > {affinity(50)}")
+    assert node.run(command).returncode == 0
+    assert text(node, affinity(50)) == "0,4"
+    tune(node, tmp_path, FREE)
+    assert [text(node, affinity(number)) for number in (31, 50)] == ["0-7", "0-7"]
+
+
+@pytest.mark.parametrize("shell", ["dash", "bash", "busybox sh"])
+def test_the_script_of_the_unit_works_in_every_shell(node: Sandbox, tmp_path: Path, shell: str) -> None:
+    tune(node, tmp_path, CONFINED)
+    node.path(affinity(40)).write_text("0-7\n")
+    keeps(node, 41, MANAGED)
+    done = node.run(f"{shell} {INTERRUPTS_SCRIPT_PATH} {INTERRUPTS_PATH}")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert text(node, affinity(40)) == "2,6"
+
+
+def test_the_script_of_the_unit_fails_with_what_the_kernel_refuses(node: Sandbox, tmp_path: Path) -> None:
+    tune(node, tmp_path, CONFINED)
+    node.path(affinity(41)).write_text("0-7\n")
+    keeps(node, 41, INVALID)
+    done = node.run(f"sh {INTERRUPTS_SCRIPT_PATH} {INTERRUPTS_PATH}")
+    assert done.returncode == 1
+    assert done.stderr == f"{affinity(41)}: the kernel refuses 2,6 (Invalid argument)\n"
+
+
+PLAN = InterruptsPlan(devices={NIC: frozenset({0, 4})}, irqbalance="reserved", banned=frozenset({1}))
+BLOCK = ("# numaforge begin", "IRQBALANCE_BANNED_CPULIST=1", "# numaforge end")
+
+
+def transaction() -> Transaction:
+    slices = {"system.slice": ("", "0,4")}
+    parts = (
+        interrupts.part(PLAN, ["moves"], block=BLOCK, file=IRQBALANCE_FILE, verb="restart"),
+        system.part(slices, {"system.slice": "0,4"}, {"system.slice": ""}),
+    )
+    return Transaction("T1", parts)
+
+
+@pytest.mark.parametrize(
+    "event",
+    ["apply interrupts", "apply system", "prove interrupts", "prove system"],
+)
+def test_a_transaction_that_is_killed_leaves_the_node_as_it_was(node: Sandbox, event: str) -> None:
+    before = state(node)
+    when(node, event, KILL)
+    node.run(start_script(transaction()))
+    until(node, "idle")
+    node.run(settle_script())
+    assert ended(node).outcome == "rolled-back"
+    assert state(node) == before
+    assert not node.path(interrupts.BOOT_LINK).is_symlink()
+
+
+def test_after_a_boot_in_between_old_numbers_are_left_alone(node: Sandbox) -> None:
+    """A number of the boot before may be another device's."""
+    node.run(f"echo 3 > {affinity(30)}")
+    failing = kernel_values.part({"/proc/sys/vm/swappiness": "10"}, {"/proc/sys/vm/swappiness": "60"})
+    change = transaction()
+    change = replace(change, parts=(change.parts[0], failing))
+    when(
+        node,
+        "apply kernel_values",
+        f"echo second > {BOOT_ID}; echo 0-7 > {affinity(30)}; rm -rf /run/numaforge; kill -KILL $PPID",
+    )
+    node.run(start_script(change))
+    until(node, "idle")
+    node.run(settle_script())
+    assert ended(node).outcome == "rolled-back"
+    assert text(node, affinity(30)) == "0-7"
+
+
+def test_a_change_of_both_is_proved(node: Sandbox) -> None:
+    assert run(node, transaction()).outcome == "applied"
+    assert text(node, affinity(30)) == "0,4"
+    assert text(node, "/etc/numaforge/slices").splitlines()[1:] == ["system.slice"]
+
+
+_VERIFY = """
+from pyinfra import host, logger
+
+from numaforge.rollout.steps import run
+from numaforge.roles.maintenance.machine import PyinfraMachine
+from numaforge.roles.maintenance.verification import verification_of
+
+for failure in run(PyinfraMachine(host, target=None, verification=verification_of(host)).verify()):
+    logger.info("found %s", failure)
+"""
+VERIFIED = (
+    "test_interrupts_of_a_device",
+    "test_packet_steering",
+    "test_cpu_mask",
+    "test_irqbalance",
+    "test_daemons",
+)
+
+
+def found_wrong(node: Sandbox, folder: Path) -> list[str]:
+    """Run the verification suite, and return its failed tests that are ours."""
+    deploy = folder / "deploy.py"
+    deploy.write_text(_VERIFY)
+    said = plain(pyinfra(folder, {"node": node.data()}, "-y", str(deploy)).stdout)
+    names = re.findall(r"found (\w+)\[(.+)\]: ", said)
+    assert names, said  # a sandbox has no kubelet
+    return [f"{test}[{name.rpartition('node-')[2]}]" for test, name in names if test in VERIFIED]
+
+
+def test_verification_finds_what_runs_elsewhere(node: Sandbox, tmp_path: Path) -> None:
+    keeps(node, 41, MANAGED)
+    tune(node, tmp_path, CONFINED)
+    assert found_wrong(node, tmp_path) == ["test_irqbalance[reserved]"]  # started without an environment
+    node.path(affinity(30)).write_text("0-7\n")
+    for path in (RPS, WORKQUEUES):
+        node.path(path).write_text("ff\n")
+    node.run("echo 1 > /sys/fs/cgroup/user.slice/cgroup.procs")
+    node.path(effective("system.slice")).write_text("0-7\n")
+    assert sorted(found_wrong(node, tmp_path)) == [
+        "test_cpu_mask[workqueues]",
+        "test_daemons[system.slice]",
+        "test_daemons[user.slice]",
+        f"test_interrupts_of_a_device[{NIC}]",
+        "test_irqbalance[reserved]",
+        "test_packet_steering[eth7]",
+    ]

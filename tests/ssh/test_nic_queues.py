@@ -1,0 +1,92 @@
+"""The number of a NIC's queues over a real sshd: set, kept over a boot, put back, refused where too many."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from numaforge.node.parts import nics
+from numaforge.planning.files import NICS_PATH, NICS_SCRIPT_PATH
+from tests.ssh.conftest import StartSandbox
+from tests.ssh.machine import machine
+from tests.ssh.sandbox import Sandbox, pyinfra
+from tests.ssh.standin_rdma import INTERFACE, install, standin_rdma
+
+BARE: dict[str, Any] = {
+    "name": "sandbox",
+    "cpus": {"reserved": {"cores_per_numa_node": 1}},
+    "memory": {"system_reserved": "1Gi"},
+}
+QUEUES = {**BARE, "nic_queues": {"combined": "reserved", "nics": [INTERFACE]}}
+
+
+@pytest.fixture
+def node(start_sandbox: StartSandbox) -> Sandbox:
+    """A host with a NIC that has a queue for each of 63 CPUs, and without a kubelet."""
+    sandbox = start_sandbox({**machine(), **standin_rdma()})
+    install(sandbox)
+    return sandbox
+
+
+def run(node: Sandbox, folder: Path, profile: object, *arguments: str) -> tuple[int, str]:
+    hosts = {"node": {**node.data(), "numaforge_profile": profile}}
+    done = pyinfra(folder, hosts, *(arguments or ("-y",)), "deploys/rdma.py")
+    return done.returncode, re.sub(r"\x1b\[[0-9;]*m", "", done.stdout)
+
+
+def queues(node: Sandbox) -> str:
+    return node.run(f"ethtool -l {INTERFACE} | tail -n 1").stdout.split()[-1]
+
+
+def test_each_reserved_cpu_serves_one(node: Sandbox, tmp_path: Path) -> None:
+    code, output = run(node, tmp_path, QUEUES)
+    assert code == 0, output
+    assert queues(node) == "4"
+    assert f"{INTERFACE} channels 63" in node.path(nics.RECORD).read_text()
+    assert "noop: the node is already as planned" in run(node, tmp_path, QUEUES, "-y", "-v")[1]
+
+
+def test_without_the_wish_it_has_what_it_had(node: Sandbox, tmp_path: Path) -> None:
+    run(node, tmp_path, QUEUES)
+    code, output = run(node, tmp_path, BARE)
+    assert code == 0, output
+    assert queues(node) == "63"
+    assert not node.path(nics.RECORD).exists()
+    assert not node.path(NICS_PATH).exists()
+
+
+@pytest.mark.parametrize("shell", ["dash", "busybox sh", "bash --posix"])
+def test_a_boot_sets_what_it_has_lost(node: Sandbox, tmp_path: Path, shell: str) -> None:
+    run(node, tmp_path, QUEUES)
+    node.run("rm -r /run/channels")
+    done = node.run(f"{shell} {NICS_SCRIPT_PATH} apply {NICS_PATH}")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert queues(node) == "4"
+
+
+def test_more_than_the_nic_has_is_refused_before_anything_changes(node: Sandbox, tmp_path: Path) -> None:
+    wish = {**BARE, "nic_queues": {"combined": 64, "nics": [INTERFACE]}}
+    code, output = run(node, tmp_path, wish)
+    assert code == 1
+    assert "has 63 combined channels at most, and 64 are planned" in output
+    assert "say nic_queues.combined: 63" in output
+    assert not node.path(NICS_PATH).exists()
+
+
+def test_a_driver_without_combined_channels_is_left_alone_and_said(node: Sandbox, tmp_path: Path) -> None:
+    node.run(f"mkdir /run/without-channels; touch /run/without-channels/{INTERFACE}")
+    code, output = run(node, tmp_path, QUEUES)
+    assert code == 0, output
+    assert f"left alone: channels of {INTERFACE}, which takes ethtool" in output
+
+
+def test_a_number_that_the_driver_refuses_undoes_everything(node: Sandbox, tmp_path: Path) -> None:
+    node.run("touch /run/refuse-channels")
+    code, output = run(node, tmp_path, QUEUES)
+    assert code == 1
+    assert "channels is 63, and 4 is not accepted" in output
+    assert queues(node) == "63"
+    assert not node.path(NICS_PATH).exists()

@@ -1,0 +1,58 @@
+"""A host that is odd, and a fault of ours on one host: the others go on."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+from tests.ssh.conftest import StartSandbox
+from tests.ssh.machine import machine
+from tests.ssh.sandbox import pyinfra
+from tests.ssh.test_site import PLAN, data, plain
+
+_ODD = {
+    "/etc/os-release": "NAME=Bob's Linux\nID=bob\n",
+    PLAN: "[" * 100_000,
+}
+_FAULTY_ROLE = """
+from pyinfra import host
+
+from numaforge.hosts import role
+
+@role("Faulty")
+def faulty():
+    if host.name == "bad":
+        {}["nothing"]
+    host.log("went on")
+
+faulty()
+"""
+
+
+def test_a_host_of_unbalanced_quotes_and_a_broken_plan_is_provisioned(
+    start_sandbox: StartSandbox, tmp_path: Path
+) -> None:
+    odd, good = start_sandbox(machine() | _ODD), start_sandbox(machine())
+    run = pyinfra(tmp_path, {"odd": data(odd), "good": data(good)}, "-y", "deploys/site.py")
+    assert run.returncode == 0, plain(run.stdout)
+    assert "earlier-plan-unreadable" in run.stdout
+    for node in (odd, good):
+        assert json.loads(node.path(PLAN).read_text())["schema"]
+
+
+def test_a_fault_of_ours_is_told_of_the_host_that_it_happened_on_and_the_others_go_on(
+    start_sandbox: StartSandbox, tmp_path: Path
+) -> None:
+    deploy = tmp_path / "deploy.py"
+    deploy.write_text(_FAULTY_ROLE)
+    bad, good = start_sandbox(machine()), start_sandbox(machine())
+    output = pyinfra(tmp_path, {"bad": data(bad), "good": data(good)}, "-y", str(deploy))
+    said = plain(output.stdout)
+    assert output.returncode == 1, said
+    assert re.search(
+        r"refused: bad\s+this is a fault of numaforge itself: KeyError: 'nothing' \(deploy\.py, line 9\)",
+        said,
+    ), said
+    assert re.search(r"\[good\]\s+went on", said), said
+    assert "Traceback" not in said

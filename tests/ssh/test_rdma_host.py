@@ -1,0 +1,627 @@
+"""Modules, NICs and limits of a host: applied, kept over a boot, put back, whole at every boundary."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from numaforge import shell
+from numaforge.node.bundle import FileChange, FileContent
+from numaforge.node.parts import files, kubelet, memlock, modules, nics, reboot
+from numaforge.node.parts.nics import LINKS
+from numaforge.node.transaction import Transaction, settle_script, start_script
+from numaforge.planning.files import (
+    MODPROBE_PATH,
+    MODULES_LOAD_PATH,
+    NICS_PATH,
+    NICS_SCRIPT_PATH,
+    NICS_UNIT_PATH,
+    RDMA_GATE_SCRIPT_PATH,
+    memlock_path,
+)
+from numaforge.planning.model import NicSetting
+from numaforge.verification.login import Login
+from numaforge.verification.suite import command, environment, results
+from tests.fixtures.machines import KUBEADM_CONFIG
+from tests.fixtures.shortened import shortened
+from tests.ssh.conftest import StartSandbox
+from tests.ssh.machine import machine
+from tests.ssh.sandbox import Sandbox, pyinfra
+from tests.ssh.standin_bootloader import boot
+from tests.ssh.standin_rdma import (
+    ADDRESS,
+    CONFIG,
+    DEVICE_CONTROL,
+    INTERFACE,
+    drives,
+    install,
+    loaded,
+    read_request,
+    standin_rdma,
+)
+from tests.ssh.standin_systemd import BOOT_ID, DROP_IN, standin_systemd
+from tests.ssh.test_transaction import CUT_POWER, KILL, ended, leftovers, reverted, run, status, until, when
+
+HOST: dict[str, Any] = {
+    "modules": ["ib_umad", "rdma_ucm"],
+    "max_read_request": 4096,
+    "trust": "dscp",
+    "pfc": [3],
+    "wait_for_virtual_functions": {"timeout_seconds": 5},
+}
+BARE: dict[str, Any] = {
+    "name": "sandbox",
+    "cpus": {"reserved": {"cores_per_numa_node": 1}},
+    "memory": {"system_reserved": "1Gi"},
+}
+PROFILE = {**BARE, "rdma": {"host": HOST}}
+MODE = "/sys/module/ib_core/parameters/netns_mode"
+RUNTIME = "containerd.service"
+ASKED = (
+    NicSetting(ADDRESS, "max_read_request", "4096"),
+    NicSetting(INTERFACE, "pfc", "3"),
+    NicSetting(INTERFACE, "trust", "dscp"),
+)
+
+
+@pytest.fixture
+def bare(start_sandbox: StartSandbox) -> Sandbox:
+    """A host with a NIC, and without a kubelet."""
+    sandbox = start_sandbox({**machine(), **standin_rdma()})
+    install(sandbox)
+    return sandbox
+
+
+@pytest.fixture
+def node(start_sandbox: StartSandbox, port: int) -> Sandbox:
+    """A node with a NIC whose container runtime and kubelet run with a limit of 64 KiB."""
+    sandbox = start_sandbox({**machine(), **standin_rdma(standin_systemd(port)), DROP_IN: "old\n"})
+    install(sandbox)
+    sandbox.run("mkdir -p /run/services /run/systemd/system")
+    sandbox.path(f"/run/services/{RUNTIME}").write_text("exec sleep 1000\n")
+    sandbox.run(f"systemctl start {RUNTIME}; systemctl start kubelet.service; : > /run/systemctl.log")
+    return sandbox
+
+
+def data(node: Sandbox, profile: object = PROFILE, user: str = "root") -> dict[str, Any]:
+    return {"node": {**node.data(user), "numaforge_profile": profile}}
+
+
+def with_modules(**wish: object) -> dict[str, Any]:
+    return {**BARE, "modules": wish}
+
+
+def plain(output: str) -> str:
+    return re.sub(r"\x1b\[[0-9;]*m", "", output)
+
+
+def files_below(node: Sandbox, *folders: str) -> set[str]:
+    return set(
+        node.run(f"find {' '.join(folders)} -newer /run/started \\( -type f -o -type l \\)").stdout.split()
+    )
+
+
+def settings(node: Sandbox) -> tuple[int, str, str]:
+    """Return the read request, PFC and trust as the tools of the host tell them."""
+    pfc = node.run(f"dcb pfc show dev {INTERFACE} prio-pfc").stdout
+    trust = node.run(f"mlnx_qos -i {INTERFACE}").stdout
+    return read_request(node), ",".join(re.findall(r"([0-7]):on", pfc)), trust.split()[-1]
+
+
+OLD, NEW = (512, "", "pcp"), (4096, "3", "dscp")
+
+# ---- over pyinfra ----
+
+
+def test_it_loads_and_sets_what_the_profile_asks_for(bare: Sandbox, tmp_path: Path) -> None:
+    done = pyinfra(tmp_path, data(bare), "-y", "deploys/rdma.py")
+    assert done.returncode == 0, done.stdout
+    assert loaded(bare) >= {"ib_umad", "rdma_ucm", "rdma_cm", "ib_uverbs", "ib_core"}
+    assert settings(bare) == NEW
+    assert bare.path(MODULES_LOAD_PATH).read_text().splitlines()[1:] == ["ib_umad", "rdma_ucm"]
+    assert all(bare.path(link).is_symlink() for link in LINKS.values())
+
+
+def test_the_other_bits_of_config_space_stay(bare: Sandbox, tmp_path: Path) -> None:
+    before = bare.path(CONFIG).read_bytes()
+    pyinfra(tmp_path, data(bare), "-y", "deploys/rdma.py")
+    after = bare.path(CONFIG).read_bytes()
+    assert [place for place in range(256) if before[place] != after[place]] == [DEVICE_CONTROL + 1]
+    assert (before[DEVICE_CONTROL + 1], after[DEVICE_CONTROL + 1]) == (0x29, 0x59)
+
+
+def test_a_function_is_never_told_to_reset_itself(bare: Sandbox, tmp_path: Path) -> None:
+    config = bytearray(bare.path(CONFIG).read_bytes())
+    config[DEVICE_CONTROL + 1] |= 0x80
+    bare.path(CONFIG).write_bytes(config)
+    pyinfra(tmp_path, data(bare), "-y", "deploys/rdma.py")
+    assert bare.path(CONFIG).read_bytes()[DEVICE_CONTROL + 1] == 0x59
+
+
+def test_a_second_run_changes_nothing(bare: Sandbox, tmp_path: Path) -> None:
+    pyinfra(tmp_path, data(bare), "-y", "deploys/rdma.py")
+    bare.run("touch /run/started")
+    again = pyinfra(tmp_path, data(bare), "-y", "-v", "deploys/rdma.py")
+    assert "noop: the node is already as planned" in plain(again.stdout), again.stdout
+    assert files_below(bare, "/etc", "/usr/local", "/sys") == set()
+
+
+def test_what_leaves_the_profile_is_put_back_without_residue(bare: Sandbox, tmp_path: Path) -> None:
+    before = loaded(bare)
+    bare.run("touch /run/started")
+    pyinfra(tmp_path, data(bare, BARE), "-y", "deploys/rdma.py")
+    untouched = files_below(bare, "/etc", "/usr/local/lib")
+    pyinfra(tmp_path, data(bare), "-y", "deploys/rdma.py")
+    done = pyinfra(tmp_path, data(bare, BARE), "-y", "deploys/rdma.py")
+    assert done.returncode == 0, done.stdout
+    assert settings(bare) == OLD
+    assert loaded(bare) == before
+    assert files_below(bare, "/etc", "/usr/local/lib") == untouched
+
+
+def test_a_module_that_the_host_had_loaded_itself_stays(bare: Sandbox, tmp_path: Path) -> None:
+    bare.run("modprobe ib_umad")
+    pyinfra(tmp_path, data(bare), "-y", "deploys/rdma.py")
+    pyinfra(tmp_path, data(bare, BARE), "-y", "deploys/rdma.py")
+    assert loaded(bare) >= {"ib_umad", "ib_core"}
+    assert "rdma_ucm" not in loaded(bare)
+
+
+def test_a_boot_sets_what_it_has_lost(bare: Sandbox, tmp_path: Path) -> None:
+    pyinfra(tmp_path, data(bare), "-y", "deploys/rdma.py")
+    bare.run("rm -r /run/dcb /run/trust")
+    install_again = bare.path(CONFIG).read_bytes()
+    bare.path(CONFIG).write_bytes(
+        install_again[: DEVICE_CONTROL + 1] + b"\x29" + install_again[DEVICE_CONTROL + 2 :]
+    )
+    assert settings(bare) == OLD
+    unit = bare.path(NICS_UNIT_PATH).read_text()
+    assert "\nBefore=kubelet.service\n" in unit
+    command = next(line for line in unit.splitlines() if line.startswith("ExecStart=")).removeprefix(
+        "ExecStart="
+    )
+    for interpreter in ("dash", "busybox sh", "bash --posix"):
+        done = bare.run(command.replace("/bin/sh", interpreter))
+        assert (done.returncode, done.stderr) == (0, ""), interpreter
+        assert settings(bare) == NEW
+
+
+def test_a_setting_without_its_tool_is_left_alone_and_said(bare: Sandbox, tmp_path: Path) -> None:
+    bare.path("/usr/local/bin/mlnx_qos").unlink()
+    done = pyinfra(tmp_path, data(bare), "-y", "deploys/rdma.py")
+    assert done.returncode == 0, done.stdout
+    assert f"left alone: trust of {INTERFACE}, which takes mlnx_qos" in plain(done.stdout)
+    at_boot = bare.run(f"sh {NICS_SCRIPT_PATH} apply {NICS_PATH}")
+    assert (at_boot.returncode, at_boot.stderr) == (
+        0,
+        f"{INTERFACE}: trust is left alone: there is no tool for it\n",
+    )
+
+
+def test_a_module_that_the_kernel_lacks_is_refused_before_anything_changes(
+    bare: Sandbox, tmp_path: Path
+) -> None:
+    done = pyinfra(tmp_path, data(bare, with_modules(load=["no_such"])), "-y", "deploys/rdma.py")
+    assert done.returncode == 1
+    assert "no_such: is planned, and this kernel has no such module" in plain(done.stdout)
+    assert not bare.path(MODULES_LOAD_PATH).exists()
+
+
+@pytest.mark.parametrize("user", ["root", "deployer"])
+@pytest.mark.parametrize("mode", ["-y", "--dry"])
+def test_the_driver_of_our_own_connection_is_not_kept_out(
+    bare: Sandbox, tmp_path: Path, user: str, mode: str
+) -> None:
+    drives(bare, "lo")  # where this very sshd listens
+    wish = with_modules(blocked=["mlx5_core"])
+    done = pyinfra(tmp_path, data(bare, wish, user), mode, "deploys/rdma.py")
+    assert done.returncode == 1
+    assert "module mlx5_core: is to be kept out, and lo needs it, which has our own connection" in plain(
+        done.stdout
+    )
+    assert "Traceback" not in done.stdout
+    assert not bare.path(MODPROBE_PATH).exists()
+
+
+def test_the_driver_below_the_bond_of_the_default_route_is_not_kept_out(
+    bare: Sandbox, tmp_path: Path
+) -> None:
+    drives(bare, "eth7")
+    bare.run("mkdir -p /sys/class/net/bond0; ln -s ../eth7 /sys/class/net/bond0/lower_eth7")
+    route = "default via 192.0.2.1 dev bond0 proto static"
+    bare.path("/usr/local/bin/ip").write_text(f'#!/bin/sh\ncase $* in *-4*) echo "{route}" ;; esac\n')
+    bare.run("chmod 755 /usr/local/bin/ip")
+    done = pyinfra(tmp_path, data(bare, with_modules(blocked=["mlx5_core"])), "-y", "deploys/rdma.py")
+    assert done.returncode == 1
+    assert "bond0 needs it, which has the default route" in plain(done.stdout)
+    allowed = pyinfra(tmp_path, data(bare, with_modules(blocked=["nouveau"])), "-y", "deploys/rdma.py")
+    assert allowed.returncode == 0, allowed.stdout
+
+
+def test_a_module_that_has_become_the_way_in_is_not_unloaded(bare: Sandbox, tmp_path: Path) -> None:
+    bare.run("rm -r /sys/module/mlx5_core")
+    pyinfra(tmp_path, data(bare, with_modules(load=["mlx5_core"])), "-y", "deploys/rdma.py")
+    drives(bare, "lo")
+    done = pyinfra(tmp_path, data(bare, BARE), "-y", "deploys/rdma.py")
+    assert done.returncode == 1
+    assert "module mlx5_core: is to be unloaded, and lo needs it" in plain(done.stdout)
+    assert "mlx5_core" in loaded(bare)
+
+
+def test_what_only_a_boot_brings_is_pending_where_none_is_allowed(bare: Sandbox, tmp_path: Path) -> None:
+    bare.run(
+        "modprobe ib_core; echo N > "
+        + MODE
+        + "; touch /run/rdma-busy; mkdir -p /run/netns; touch /run/netns/a"
+    )
+    wish = {**BARE, "modules": {"blocked": ["mlx5_core"]}, "rdma": {"host": {"netns": "shared"}}}
+    done = pyinfra(tmp_path, data(bare, wish), "-y", "deploys/rdma.py")
+    assert done.returncode == 0, done.stdout
+    said = "pending: module ib_core: netns_mode=1, module mlx5_core: kept out; maintenance.reboot is never"
+    assert said in plain(done.stdout)
+    assert "options ib_core netns_mode=1" in bare.path(MODPROBE_PATH).read_text()
+    again = pyinfra(tmp_path, data(bare, wish), "-y", "-v", "deploys/rdma.py")
+    assert "noop: the node is already as planned" in plain(again.stdout), again.stdout
+
+
+# ---- as a transaction, with faults ----
+
+
+def change(*, wish: str = "new") -> Transaction:
+    written = [
+        FileContent(memlock_path(RUNTIME), "[Service]\nLimitMEMLOCK=infinity\n"),
+        FileContent(MODULES_LOAD_PATH, f"# {wish}\nib_umad\n"),
+    ]
+    return Transaction(
+        "T1",
+        (
+            files.part([FileChange(file.path, None, file) for file in written]),
+            modules.part(["ib_umad"], []),
+            nics.part(ASKED, enabled=dict.fromkeys(LINKS, True)),
+            memlock.part([RUNTIME], [RUNTIME]),
+        ),
+    )
+
+
+def limit(node: Sandbox) -> str:
+    pid = node.path(f"/run/active/{RUNTIME}").read_text().strip()
+    text = node.run(f"cat /proc/{pid}/limits").stdout
+    return next(line.split()[3] for line in text.splitlines() if line.startswith("Max locked memory"))
+
+
+def assert_old(node: Sandbox) -> None:
+    assert settings(node) == OLD
+    assert loaded(node) == {"mlx5_core"}
+    assert limit(node) == "65536"
+    paths = (memlock_path(RUNTIME), MODULES_LOAD_PATH, nics.RECORD, modules.RECORD, *LINKS.values())
+    assert [path for path in paths if node.path(path).exists() or node.path(path).is_symlink()] == []
+    assert leftovers(node) == []
+
+
+def assert_new(node: Sandbox) -> None:
+    assert settings(node) == NEW
+    assert loaded(node) == {"mlx5_core", "ib_core", "ib_umad"}
+    assert limit(node) == "unlimited"
+    assert node.path(modules.RECORD).read_text().splitlines()[1:] == ["ib_core", "ib_umad"]
+    assert f"{ADDRESS} max_read_request 512" in node.path(nics.RECORD).read_text()
+    assert leftovers(node) == []
+
+
+def test_a_runtime_gets_its_limit_with_modules_and_nics(node: Sandbox) -> None:
+    assert limit(node) == "65536"
+    result = run(node, change())
+    assert result.outcome == "applied", result
+    assert_new(node)
+
+
+def test_what_was_applied_is_taken_back(node: Sandbox) -> None:
+    run(node, change())
+    result = reverted(node, "the node is not Ready")
+    assert result.outcome == "rolled-back", result
+    assert_old(node)
+
+
+@pytest.mark.parametrize("interpreter", ["busybox sh", "dash", "bash --posix"])
+def test_it_runs_under_every_posix_shell(node: Sandbox, interpreter: str) -> None:
+    asked = change()
+    for name, text in asked.files.items():
+        file = node.path(f"{asked.folder}/{name}")
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+    done = node.run(f"{interpreter} {asked.folder}/run.sh apply")
+    assert "run.sh" not in done.stderr
+    result = status(node).result
+    assert result
+    assert result.outcome == "applied", result
+    assert_new(node)
+
+
+PHASES = [
+    "keeping",
+    "apply files",
+    "apply modules",
+    "apply nics",
+    "apply memlock",
+    "start memlock",
+    "prove modules",
+    "prove memlock",
+]
+
+
+@pytest.mark.parametrize("event", shortened(PHASES, ("apply nics", "prove modules")))
+def test_one_that_is_killed_at_any_step_is_undone(node: Sandbox, event: str) -> None:
+    when(node, event, KILL)
+    result = run(node, change())
+    assert not node.path(f"/run/when/{event}").exists()
+    assert result.outcome == ("refused" if event == "keeping" else "rolled-back"), result
+    assert_old(node)
+
+
+@pytest.mark.parametrize(
+    "event",
+    shortened(["undo memlock", "undo nics", "undo modules", "undo files", "start memlock"], ("undo nics",)),
+)
+def test_an_undoing_that_is_killed_is_ended(node: Sandbox, event: str) -> None:
+    run(node, change())
+    when(node, event, KILL)
+    result = reverted(node, "the node is not Ready")
+    assert not node.path(f"/run/when/{event}").exists()
+    assert result.outcome == "rolled-back", result
+    assert_old(node)
+
+
+@pytest.mark.parametrize(
+    "event", shortened(["apply modules", "apply nics", "start memlock", "prove memlock"], ("start memlock",))
+)
+def test_after_a_power_cut_the_old_state_is_back(node: Sandbox, event: str) -> None:
+    when(node, event, CUT_POWER)
+    node.run(start_script(change()))
+    until(node, f"grep -q second {BOOT_ID}")
+    assert status(node).broken_off
+    node.run(settle_script())
+    assert ended(node).outcome == "rolled-back"
+    assert_old(node)
+
+
+@pytest.mark.parametrize(
+    ("spoil", "reason"),
+    [
+        pytest.param(
+            "sed -i /ib_umad/d /run/modules",
+            "the module ib_umad could not be loaded: modprobe: FATAL: Module ib_umad not found",
+            id="the-module-does-not-load",
+        ),
+        pytest.param(
+            "touch /run/refuse-pfc", f"{INTERFACE}: pfc is none, and 3 is not accepted", id="the-nic-refuses"
+        ),
+        pytest.param(
+            f"mount --bind {CONFIG} {CONFIG}; mount -o remount,bind,ro {CONFIG}",
+            f"{ADDRESS}: max_read_request is 512, and 4096 is not accepted",
+            id="config-space-is-locked",
+        ),
+        pytest.param(
+            f"touch /run/broken/{RUNTIME}", f"systemctl restart {RUNTIME} failed", id="the-runtime-fails"
+        ),
+    ],
+)
+def test_a_step_that_fails_brings_back_what_was_there(node: Sandbox, spoil: str, reason: str) -> None:
+    node.run(f"mkdir -p /run/broken; {spoil}")
+    result = run(node, change())
+    assert result.outcome in ("rolled-back", "failed"), result
+    assert result.reason.startswith(reason), result.reason
+    assert settings(node) == OLD
+    assert loaded(node) == {"mlx5_core"}
+
+
+def test_another_drop_in_that_says_otherwise_is_no_success(node: Sandbox) -> None:
+    when(node, "start memlock", f"rm {memlock_path(RUNTIME)}")
+    result = run(node, change())
+    assert result.outcome == "rolled-back"
+    assert result.reason.startswith(f"{RUNTIME} has LimitMEMLOCK=65536 and its process 65536, not infinity")
+    assert_old(node)
+
+
+def test_a_module_in_use_stays_and_is_said(node: Sandbox) -> None:
+    run(node, change())
+    node.path("/run/busy").write_text("ib_core\n")
+    result = reverted(node, "the node is not Ready")
+    assert (result.outcome, "the module ib_core" in result.reason) == ("rolled-back", True), result
+    assert loaded(node) == {"mlx5_core", "ib_core"}
+
+
+def test_no_more_than_one_module_goes_at_a_time(node: Sandbox) -> None:
+    run(node, change())
+    reverted(node, "why")
+    assert node.path("/run/rmmod.log").read_text().split() == ["ib_umad", "ib_core"]
+
+
+def test_rdma_devices_are_shared_at_once_where_there_is_one_namespace(node: Sandbox) -> None:
+    node.run(f"modprobe ib_core; echo N > {MODE}")
+    asked = Transaction("T1", (modules.part([], [], netns="shared"),))
+    assert run(node, asked).outcome == "applied"
+    assert node.path(MODE).read_text() == "Y\n"
+    assert reverted(node, "why").outcome == "rolled-back"
+    assert node.path(MODE).read_text() == "N\n"
+
+
+def test_a_card_that_was_taken_out_has_nothing_to_put_back(node: Sandbox) -> None:
+    gone = NicSetting("0000:99:00.0", "max_read_request", "512")
+    assert run(node, Transaction("T1", (nics.part((), [gone]),))).outcome == "applied"
+    assert not node.path(nics.RECORD).exists()
+
+
+# ---- options that only a boot brings ----
+
+
+def option_at_boot() -> Transaction:
+    written = FileContent(MODPROBE_PATH, "options ib_core netns_mode=1\n")
+    return Transaction(
+        "T1",
+        (
+            files.part([FileChange(MODPROBE_PATH, None, written)]),
+            modules.part([], [], ["option ib_core netns_mode 1"]),
+            reboot.part(),
+            kubelet.part("kubelet.service", restart=False),
+        ),
+    )
+
+
+def test_an_option_is_proved_after_the_boot(node: Sandbox) -> None:
+    node.run(f"modprobe ib_core; echo N > {MODE}")
+    node.run(start_script(option_at_boot()))
+    until(node, "[ -e /run/stopping ] && idle")
+    node.path(MODE).write_text("Y\n")
+    boot(node, deaf=True)
+    assert ended(node).outcome == "applied"
+    assert leftovers(node) == []
+
+
+def test_a_boot_that_does_not_bring_an_option_takes_the_files_back(node: Sandbox) -> None:
+    node.run(f"modprobe ib_core; echo N > {MODE}")
+    node.run(start_script(option_at_boot()))
+    until(node, "[ -e /run/stopping ] && idle")
+    boot(node, deaf=True)
+    result = ended(node)
+    assert result.outcome == "rolled-back", result
+    assert result.reason.startswith(
+        "the module ib_core has netns_mode=N, not 1; is the initial RAM disk older"
+    )
+    assert not node.path(MODPROBE_PATH).exists()
+
+
+# ---- beside a kubelet ----
+
+UNLIMITED = {**BARE, "rdma": {"host": {"memlock": "unlimited"}}}
+
+
+@pytest.fixture
+def worker(start_sandbox: StartSandbox, port: int) -> Sandbox:
+    """A node as kubeadm leaves it, its runtime and its kubelet running with a limit of 64 KiB."""
+    unit = "[Service]\nExecStart=/usr/local/bin/kubelet --config=/var/lib/kubelet/config.yaml\n"
+    sandbox = start_sandbox(
+        {
+            **machine(),
+            **standin_rdma(standin_systemd(port)),
+            "/var/lib/kubelet/config.yaml": KUBEADM_CONFIG.replace("10248", str(port)),
+            "/usr/lib/systemd/system/kubelet.service": unit,
+        }
+    )
+    install(sandbox)
+    sandbox.run("mkdir -p /run/services /run/systemd/system")
+    sandbox.path(f"/run/services/{RUNTIME}").write_text("exec sleep 1000\n")
+    healthy = f"curl -fs http://127.0.0.1:{port}/"
+    sandbox.run(
+        f"systemctl start {RUNTIME}; systemctl start kubelet.service; until {healthy}; do sleep 0.05; done"
+    )
+    return sandbox
+
+
+def kubelet_limit(node: Sandbox) -> str:
+    text = node.run("cat /proc/$(cat /run/kubelet.pid)/limits").stdout
+    return text.split()[3]
+
+
+def patient(node: Sandbox, profile: object) -> dict[str, Any]:
+    waits = {"kubelet_start_seconds": 10, "kubelet_stable_seconds": 1}
+    return {"node": {**data(node, profile)["node"], **waits}}
+
+
+def test_runtime_and_kubelet_restart_with_their_limit_and_without_it_again(
+    worker: Sandbox, tmp_path: Path
+) -> None:
+    done = pyinfra(tmp_path, patient(worker, UNLIMITED), "-y", "deploys/rdma.py")
+    assert done.returncode == 0, done.stdout
+    assert "the kubelet restarts, because this changes:" in plain(done.stdout)
+    assert (limit(worker), kubelet_limit(worker)) == ("unlimited", "unlimited")
+    again = pyinfra(tmp_path, patient(worker, UNLIMITED), "-y", "-v", "deploys/rdma.py")
+    assert "noop: the node is already as planned" in plain(again.stdout), again.stdout
+    back = pyinfra(tmp_path, patient(worker, BARE), "-y", "deploys/rdma.py")
+    assert back.returncode == 0, back.stdout
+    assert (limit(worker), kubelet_limit(worker)) == ("65536", "65536")
+    assert not worker.path(memlock_path("kubelet.service")).exists()
+
+
+def test_the_limit_of_a_running_kubelet_is_not_changed_beside_it(worker: Sandbox, tmp_path: Path) -> None:
+    deploy = tmp_path / "deploy.py"
+    deploy.write_text(
+        "from numaforge.roles.rdma import rdma\nfrom numaforge.roles.topology import topology\n"
+        "topology()\nrdma()\n"
+    )
+    done = pyinfra(tmp_path, patient(worker, UNLIMITED), "-y", str(deploy))
+    assert done.returncode == 1
+    assert "kubelet.service: the limit on the memory that the kubelet may pin changes" in plain(done.stdout)
+    assert not worker.path(memlock_path(RUNTIME)).exists()
+
+
+# ---- verified ----
+
+
+def verify(node: Sandbox, folder: Path) -> dict[str, str]:
+    """Hold the host to its plan; return the outcome of each promise of modules, limits and NICs."""
+    config = folder / "ssh_config"
+    config.write_text(
+        f"Host node\n HostName 127.0.0.1\n Port {node.port}\n User root\n IdentityFile {node.keys / 'user'}\n"
+        f" UserKnownHostsFile {node.keys / 'known_hosts'}\n"
+    )
+    report = folder / "report.xml"
+    subprocess.run(
+        command([Login("ssh://node")], config, f"--junitxml={report}", "--roles=modules,rdma"),
+        env=environment(),
+        cwd=folder,
+        capture_output=True,
+        check=False,
+    )
+    return {case.name: case.outcome for case in results(report)}
+
+
+def test_the_suite_finds_each_thing_that_is_not_as_planned(bare: Sandbox, tmp_path: Path) -> None:
+    pyinfra(tmp_path, data(bare), "-y", "deploys/rdma.py")
+    nic = f"test_nic_setting[ssh://node-{ADDRESS}-max_read_request]"
+    module = "test_module[ssh://node-ib_umad]"
+    sound = verify(bare, tmp_path)
+    assert (sound[nic], sound[module]) == ("passed", "passed")
+    config = bytearray(bare.path(CONFIG).read_bytes())
+    config[DEVICE_CONTROL + 1] = 0x29
+    bare.path(CONFIG).write_bytes(config)
+    bare.run("rm -r /sys/module/ib_umad")
+    spoilt = verify(bare, tmp_path)
+    assert {name for name in sound if sound[name] != spoilt[name]} == {nic, module}
+
+
+# ---- what a boot waits for ----
+
+
+def gate(node: Sandbox, interpreter: str, *wishes: str) -> Any:
+    program = shell.library("node/rdma_gate")
+    node.path(RDMA_GATE_SCRIPT_PATH).parent.mkdir(parents=True, exist_ok=True)
+    node.path(RDMA_GATE_SCRIPT_PATH).write_text(program)
+    return node.run(f"{interpreter} {RDMA_GATE_SCRIPT_PATH} {' '.join(wishes)}")
+
+
+@pytest.mark.parametrize("interpreter", ["busybox sh", "dash", "bash --posix"])
+def test_the_gate_opens_when_the_virtual_functions_are_there(bare: Sandbox, interpreter: str) -> None:
+    function = "/sys/devices/pci0000:15/0000:15:01.0/0000:17:00.1"
+    link = f"/sys/bus/pci/devices/{ADDRESS}/virtfn0"
+    late = f"sleep 1; mkdir -p {function}/infiniband/mlx5_9; ln -s {function} {link}"
+    bare.run(f"({late}) > /dev/null 2>&1 < /dev/null &")
+    done = gate(bare, interpreter, "20", "mlx5_0", f"{ADDRESS}=1")
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_the_gate_says_what_is_missing_and_lets_the_kubelet_start(bare: Sandbox) -> None:
+    done = gate(bare, "sh", "1", "mlx5_0", "mlx5_7", f"{ADDRESS}=2")
+    assert done.returncode == 1
+    assert done.stderr == f"still missing: mlx5_7 {ADDRESS}=2 (has 0); the kubelet starts without them\n"
+
+
+def test_the_plan_on_the_host_says_all_of_it(bare: Sandbox, tmp_path: Path) -> None:
+    pyinfra(tmp_path, data(bare), "-y", "deploys/rdma.py")
+    plan = json.loads(bare.path("/etc/numaforge/plan.json").read_text())
+    assert plan["modules"]["load"] == ["ib_umad", "rdma_ucm"]
+    assert [each["nic"] for each in plan["rdma"]["host"]["nics"]] == [ADDRESS, INTERFACE, INTERFACE]
+    assert plan["rdma"]["host"]["gate"]["devices"] == ["mlx5_0"]

@@ -1,0 +1,124 @@
+"""A node without numaforge is what it was before: a real sshd, with stand-ins for systemd and kubelet."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.ssh.conftest import StartSandbox
+from tests.ssh.kubeadm import kubeadm_files, start_kubelet
+from tests.ssh.sandbox import Sandbox, pyinfra
+from tests.ssh.standin_systemd import DROP_IN
+from tests.ssh.test_kubelet import data, plain, starts
+
+UNINSTALL = "deploys/uninstall.py"
+CPU_STATE = "/var/lib/kubelet/cpu_manager_state"
+PROFILE: dict[str, Any] = {
+    "name": "everything",
+    "cpus": {"reserved": {"cores_per_numa_node": 1}},
+    "memory": {"system_reserved": "1Gi"},
+    "kubelet": {"cpu_manager_policy": "static"},
+    "hugepages": [{"size": "2Mi", "count_per_numa_node": 16}],
+    "tuning": {"governor": "performance", "sysctls": {"vm.swappiness": 1}},
+    "host": {"limits": {"nofile": 1048576}},
+}
+
+
+@pytest.fixture
+def node(start_sandbox: StartSandbox, port: int) -> Sandbox:
+    """A node as kubeadm leaves it, its kubelet running."""
+    of_kubeadm = {"/etc/kubernetes/pki/ca.crt": ""}  # the folder is not ours to remove
+    return start_kubelet(start_sandbox({**kubeadm_files(port), **of_kubeadm}), port)
+
+
+def left(node: Sandbox) -> dict[str, str]:
+    """Return every file and folder that a run may have left, and the kernel's values, with checksums."""
+    shown = node.run(
+        "cd /; places='etc usr/local usr/lib/systemd var/lib sys proc/sys';"
+        "{ find $places -type f ! -path '*_manager_state' ! -path 'etc/ssh/*' -exec sha256sum {} +;"
+        "  find $places -type d -printf 'd %p\\n'; find $places -type l -printf '%l %p\\n'; } 2> /dev/null"
+    ).stdout
+    return {line.split(maxsplit=1)[1]: line.split(maxsplit=1)[0] for line in shown.splitlines()}
+
+
+def provision(node: Sandbox, tmp_path: Path, profile: object = PROFILE) -> None:
+    run = pyinfra(tmp_path, data(node, numaforge_profile=profile), "-y", "deploys/site.py")
+    assert run.returncode == 0, run.stdout
+
+
+def test_a_node_is_left_as_it_was_with_its_kubelet_healthy(node: Sandbox, tmp_path: Path) -> None:
+    before = left(node)
+    provision(node, tmp_path)
+    assert yaml.safe_load(node.path(DROP_IN).read_text())["reservedSystemCPUs"] == "0,2,4,6"
+    provisioned = starts(node)
+    run = pyinfra(tmp_path, data(node, numaforge_profile=PROFILE), "-y", UNINSTALL)
+    assert run.returncode == 0, run.stdout
+    assert left(node) == before
+    assert starts(node) == provisioned + 2, "the kubelet has to come up twice"
+    assert json.loads(node.path(CPU_STATE).read_text())["policyName"] == "none"
+
+
+def test_a_dry_run_says_what_goes_and_touches_nothing(node: Sandbox, tmp_path: Path) -> None:
+    provision(node, tmp_path)
+    provisioned = left(node)
+    run = pyinfra(tmp_path, data(node, numaforge_profile=PROFILE), "--dry", UNINSTALL)
+    assert run.returncode == 0, run.stdout
+    said = plain(run.stdout)
+    assert DROP_IN in said
+    assert "the kubelet restarts" in said
+    assert "/var/lib/numaforge, with the backups of earlier changes, are removed" in " ".join(said.split())
+    assert "Operation" not in said, "the overview alone, without the table of pyinfra"
+    assert left(node) == provisioned
+
+
+@pytest.mark.parametrize("profile", [PROFILE, None], ids=["with the profile", "without one in the inventory"])
+def test_a_second_run_changes_nothing(profile: object, node: Sandbox, tmp_path: Path) -> None:
+    provision(node, tmp_path)
+    hosts = data(node)
+    if profile is None:
+        del hosts["node"]["numaforge_profile"]
+    assert pyinfra(tmp_path, hosts, "-y", UNINSTALL).returncode == 0
+    again = pyinfra(tmp_path, hosts, "-y", UNINSTALL)
+    assert again.returncode == 0, again.stdout
+    assert plain(again.stdout).count("No changes") == plain(again.stdout).count("Starting operation")
+
+
+def test_what_a_host_never_had_is_not_asked_for(node: Sandbox, tmp_path: Path) -> None:
+    before = left(node)
+    run = pyinfra(tmp_path, data(node), "-y", UNINSTALL)
+    assert run.returncode == 0, run.stdout
+    assert left(node) == before
+    assert starts(node) == 1, "the sandbox's own start"
+
+
+def test_drop_ins_of_others_keep_the_flag_by_which_they_are_read(node: Sandbox, tmp_path: Path) -> None:
+    provision(node, tmp_path)
+    own = f"{Path(DROP_IN).parent}/50-own.conf"
+    node.path(own).write_text(
+        "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\nmaxPods: 64\n"
+    )
+    run = pyinfra(tmp_path, data(node), "-y", UNINSTALL)
+    assert run.returncode == 0, run.stdout
+    assert f"{own} came from elsewhere" in plain(run.stdout)
+    assert not node.path(DROP_IN).exists()
+    assert node.path(own).exists()
+    assert "--config-dir=" in node.path("/etc/systemd/system/kubelet.service.d/90-numaforge.conf").read_text()
+
+
+def test_a_kubelet_that_does_not_come_up_without_us_has_everything_put_back(
+    node: Sandbox, tmp_path: Path
+) -> None:
+    provision(node, tmp_path)
+    provisioned = left(node)
+    node.run(f"mount --bind {DROP_IN} {DROP_IN}")  # a file that cannot be removed
+    run = pyinfra(tmp_path, data(node), "-y", UNINSTALL)
+    assert run.returncode == 1
+    node.run(f"umount {DROP_IN}")
+    assert {path: sum_ for path, sum_ in left(node).items() if "lib/numaforge" not in path} == {
+        path: sum_ for path, sum_ in provisioned.items() if "lib/numaforge" not in path
+    }
+    assert node.path("/etc/numaforge/plan.json").exists()

@@ -1,0 +1,88 @@
+"""`numaforge rdma`: what it prints, and how it ends."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+
+from numaforge.cli import run
+from numaforge.planning.rdma.plugin_config import parse_plugin_config, refusal
+from numaforge.topology import to_document
+from tests.fixtures.machines import dgx_h100, nvlink_bridges
+
+PROFILE = "name: p\nrdma: {device_plugin: {per: rail}}\n"
+GOOD = '{"configList": [{"resourceName": "a", "rdmaHcaMax": 1, "selectors": {"ifNames": ["ibp24s0"]}}]}'
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    Path("dgx.json").write_text(json.dumps(to_document(dgx_h100())))
+    Path("p.yaml").write_text(PROFILE)
+    return tmp_path
+
+
+def test_config_prints_what_the_plugin_takes(capsys):
+    assert run(["rdma", "config", "dgx.json", "--profile", "p.yaml"]) == 0
+    read = parse_plugin_config(capsys.readouterr().out, "config.json")
+    assert (refusal(read), [pool.name for pool in read.pools]) == (None, [f"rail{n}" for n in range(8)])
+
+
+def test_config_reads_a_plan(capsys):
+    assert run(["plan", "dgx.json", "--profile", "p.yaml", "--kubelet-version", "1.36.1", "-o", "json"]) == 0
+    Path("plan.json").write_text(capsys.readouterr().out)
+    assert run(["rdma", "config", "plan.json"]) == 0
+    assert len(json.loads(capsys.readouterr().out)["configList"]) == 8
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        pytest.param(["config", "none.json", "--profile", "p.yaml"], id="a machine without RDMA devices"),
+        pytest.param(["config", "dgx.json", "--profile", "training-alike"], id="no such profile"),
+        pytest.param(["config", "dgx.json"], id="no plan"),
+        pytest.param(["check", "missing.json"], id="no such file"),
+        pytest.param(["check", "p.yaml"], id="a file that is no JSON"),
+        pytest.param(["manifests", "dgx.json", "--profile", "p.yaml"], id="no image"),
+        pytest.param(["manifests", "none.json", "--profile", "p.yaml", "--image", "i"], id="no pools"),
+    ],
+)
+def test_bad_input_ends_with_2_and_no_traceback(arguments, capsys):
+    machine = to_document(nvlink_bridges())
+    Path("none.json").write_text(json.dumps(machine | {"rdma_devices": [], "nics": []}))
+    assert run(["rdma", *arguments]) == 2
+    assert "Traceback" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("text", "machine", "code"),
+    [
+        pytest.param(GOOD, None, 0, id="right on every machine"),
+        pytest.param(GOOD, "dgx.json", 0, id="right on this machine"),
+        pytest.param(GOOD.replace("ibp24s0", "ib9"), "dgx.json", 0, id="a warning is no refusal"),
+        pytest.param(GOOD.replace('"a"', '"a-b"'), "dgx.json", 1, id="refused by the plugin"),
+        pytest.param(GOOD.replace("1,", "0,"), None, 1, id="a resource that no pod can have"),
+    ],
+)
+def test_check_ends_with_1_where_it_says_no(text, machine, code, capsys):
+    Path("config.json").write_text(text)
+    given = ["--machine", machine] if machine else []
+    assert run(["rdma", "check", "config.json", *given, "-o", "json"]) == code
+    document = json.loads(capsys.readouterr().out)
+    assert document["right"] is (code == 0)
+    assert (document["advertised"] is None) is (machine is None or code == 1)
+
+
+def test_manifests_are_what_kubectl_reads(capsys):
+    arguments = ["rdma", "manifests", "dgx.json", "--profile", "p.yaml", "--image", "here/plugin:1"]
+    assert run(arguments) == 0
+    text = capsys.readouterr().out
+    assert [each["kind"] for each in yaml.safe_load_all(text)] == ["ConfigMap", "DaemonSet"]
+    assert text.startswith("# dgx-01: numaforge.io/rdma-pools=pools-")
+    assert run([*arguments, "-o", "json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["manifests"] == list(yaml.safe_load_all(text))
+    assert list(document["labels"]) == ["dgx-01"]

@@ -1,0 +1,185 @@
+"""What every command offers: colours, silence, YAML beside JSON, and completion in a shell."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+import pytest
+import yaml
+
+from numaforge.cli import numaforge, run
+from numaforge.commands.options import OF_EVERY_COMMAND
+from numaforge.errors import ExitCode
+from tests.fixtures import machines
+
+ESCAPE = "\x1b["
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> str:
+    from numaforge.topology import to_document
+
+    path = tmp_path / "node.json"
+    path.write_text(json.dumps(to_document(machines.lab_node())))
+    return str(path)
+
+
+def commands(group: click.Group, path: tuple[str, ...] = ()) -> list[tuple[str, ...]]:
+    """Return the words of every command that does something."""
+    found = []
+    for name in group.list_commands(click.Context(group)):
+        command = group.get_command(click.Context(group), name)
+        words = (*path, name)
+        found += commands(command, words) if isinstance(command, click.Group) else [words]
+    return found
+
+
+@pytest.mark.parametrize("words", commands(numaforge), ids=" ".join)
+def test_every_command_takes_the_options_of_the_screen(words, capsys):
+    assert run([*words, "--help"]) == ExitCode.YES
+    shown = capsys.readouterr().out
+    first, heading, last = shown.partition(f"{OF_EVERY_COMMAND}:\n")
+    assert heading, "after all others"
+    assert all(option in last for option in ("--color", "--quiet", "--verbose", "--help"))
+    own = re.findall(r"^  --?\w", first.partition("\nOptions:\n")[2].partition("\n\n")[0], re.MULTILINE)
+    assert len(own) <= 10, "those that matter come first, others have a heading"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "environment", "coloured"),
+    [
+        pytest.param([], {}, False, id="a pipe has no colours"),
+        pytest.param(["--color", "always"], {}, True, id="always means in a pipe, too"),
+        pytest.param(["--colour=always"], {"NO_COLOR": "1"}, True, id="the option is stronger than NO_COLOR"),
+        pytest.param(["--color", "never"], {"FORCE_COLOR": "1"}, False, id="and than FORCE_COLOR"),
+    ],
+)
+def test_colours(arguments, environment, coloured, machine, monkeypatch, capsys):
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    assert run(["topology", machine, *arguments]) == ExitCode.YES
+    assert (ESCAPE in capsys.readouterr().out) is coloured
+
+
+def test_quiet_leaves_out_what_was_written(machine, tmp_path, capsys):
+    assert run(["draw", machine, "-q", "-o", str(tmp_path / "node.svg")]) == ExitCode.YES
+    assert capsys.readouterr().err == ""
+    assert (tmp_path / "node.svg").exists()
+
+
+def test_quiet_leaves_errors(tmp_path, capsys):
+    assert run(["topology", "-q", str(tmp_path / "absent")]) == ExitCode.BAD_INPUT
+    assert "absent" in capsys.readouterr().err
+
+
+def test_yaml_says_what_json_says(machine, capsys):
+    assert run(["topology", machine, "-o", "json"]) == ExitCode.YES
+    as_json = json.loads(capsys.readouterr().out)
+    assert run(["topology", machine, "-o", "yaml"]) == ExitCode.YES
+    as_yaml = capsys.readouterr().out
+    assert yaml.safe_load(as_yaml) == as_json
+    assert not as_yaml.startswith("{")
+
+
+# ---- completion ----
+
+WORDS = [
+    pytest.param(["to"], {"topology"}, id="a command"),
+    pytest.param(["rollout", "st"], {"status"}, id="a command below a command"),
+    pytest.param(["draw", "--prof"], {"--profile"}, id="an option"),
+    pytest.param(["draw", "--profile", "train"], {"training"}, id="a ready profile"),
+    pytest.param(["draw", "--profile", "./mine"], {"./mine"}, id="a file, by the shell"),
+    pytest.param(["draw", "--color", "al"], {"always"}, id="a choice"),
+]
+
+
+@pytest.mark.parametrize(("words", "expected"), WORDS)
+def test_words_are_completed(words, expected, monkeypatch, capsys):
+    monkeypatch.setenv("_NUMAFORGE_COMPLETE", "bash_complete")
+    monkeypatch.setenv("COMP_WORDS", " ".join(["numaforge", *words]))
+    monkeypatch.setenv("COMP_CWORD", str(len(words)))
+    assert run([]) == ExitCode.YES
+    answers = {line.split(",", 1)[1] for line in capsys.readouterr().out.splitlines()}
+    assert expected <= answers
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_the_script_of_a_shell_asks_the_program(shell, capsys):
+    assert run(["completion", shell]) == ExitCode.YES
+    assert f"_NUMAFORGE_COMPLETE={shell}_complete" in capsys.readouterr().out
+
+
+def test_bash_completes_with_the_script(tmp_path):
+    bash = shutil.which("bash")
+    if bash is None:
+        pytest.skip("no bash here")
+    program = tmp_path / "numaforge"
+    program.write_text(f'#!/bin/sh\nexec {sys.executable} -m numaforge.cli "$@"\n')
+    program.chmod(0o755)
+    script = tmp_path / "completion"
+    script.write_text(
+        subprocess.run([program, "completion", "bash"], stdout=subprocess.PIPE, text=True, check=True).stdout
+    )
+    asked = (
+        f". {script}; COMP_WORDS=(numaforge draw --profile train); COMP_CWORD=3; "
+        '_numaforge_completion numaforge; printf "%s\\n" "${COMPREPLY[@]}"'
+    )
+    environment = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    answered = subprocess.run(
+        [bash, "-c", asked], env=environment, capture_output=True, text=True, check=True
+    )
+    assert answered.stdout.split() == ["training"]
+
+
+def test_a_plan_as_yaml_says_what_it_says_as_json(machine, capsys):
+    assert run(["plan", machine, "--profile", "training", "-o", "json"]) == ExitCode.YES
+    as_json = json.loads(capsys.readouterr().out)
+    assert run(["plan", machine, "--profile", "training", "-o", "yaml"]) == ExitCode.YES
+    assert yaml.safe_load(capsys.readouterr().out) == as_json
+
+
+def test_verbose_says_the_steps_and_their_times_beside_the_answer(machine, capsys):
+    assert run(["plan", machine, "--profile", "training"]) == ExitCode.YES
+    plain = capsys.readouterr()
+    assert run(["plan", machine, "--profile", "training", "-v"]) == ExitCode.YES
+    told = capsys.readouterr()
+    assert told.out == plain.out
+    assert plain.err == ""
+    steps = [re.sub(r"\d+\.\d+ s$", "N s", line) for line in told.err.splitlines()]
+    assert steps == [
+        f"reading {machine}: N s",
+        f"interpreting {machine}: N s",
+        "planning node1 with training: N s",
+    ]
+
+
+def test_verbose_and_quiet_are_refused_together(machine, capsys):
+    assert run(["topology", machine, "-q", "-v"]) == ExitCode.BAD_INPUT
+    assert "-q prints less, and -v more: give one of them" in capsys.readouterr().err
+
+
+def test_verbose_names_what_is_run_and_how_long_each_host_took(tmp_path, monkeypatch, capfd):
+    (tmp_path / "inventory.py").write_text('nodes = ["@local"]\n')
+    monkeypatch.chdir(tmp_path)
+    assert run(["capture", ".", "-o", "out", "-vv"]) == ExitCode.YES
+    told = capfd.readouterr().err
+    assert "ran: pyinfra -v --dry --data 'out=" in told
+    assert re.search(r"^@local: answered after \d+\.\d s$", told, re.MULTILINE)
+    assert "Loading inventory" in told, "pyinfra's own words"
+
+
+def test_a_table_on_a_narrow_terminal_loses_nothing(machine, monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", "80")
+    assert run(["plan", machine, "--profile", "training"]) == ExitCode.YES
+    wide = capsys.readouterr().out
+    for columns in ("40", "0"):
+        monkeypatch.setenv("COLUMNS", columns)
+        assert run(["plan", machine, "--profile", "training"]) == ExitCode.YES
+        assert capsys.readouterr().out == wide

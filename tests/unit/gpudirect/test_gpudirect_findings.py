@@ -1,0 +1,252 @@
+"""Each rule about GPUDirect applies to the machines it is made for, fires there, and is silent elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from numaforge.findings import Judgement, Verdict
+from numaforge.gpudirect.check import check_gpudirect
+from numaforge.gpudirect.pairs import Works, gpu_nic_pairs
+from numaforge.gpudirect.rules import RULES
+from numaforge.topology.model import Gpu, NodeTopology, NvidiaInstall, PciLink
+from tests.fixtures.gpu_machines import KINDS
+from tests.fixtures.machines import dgx_h100
+from tests.fixtures.pcie import MACHINES, connectx_switches, gb200, gb300, hgx_h100, machine_of
+
+Change = Callable[[NodeTopology], NodeTopology]
+
+SOUND = {
+    "hgx-h100": (lambda: hgx_h100(0), "GD201"),
+    "connectx": (lambda: connectx_switches(0), "GD202"),
+    "gb300": (MACHINES["gb300-correct"], "GD203 GD301"),
+    "gb200": (gb200, "GD205 GD303"),
+}
+EVERYWHERE = "GD101 GD102 GD103 GD302 GD401 GD402 GD501 GD502"
+
+
+def judged(machine: NodeTopology) -> dict[str, Judgement]:
+    return {judgement.rule.id: judgement for judgement in check_gpudirect(machine)}
+
+
+def found(machine: NodeTopology) -> dict[str, list[str | None]]:
+    return {
+        rule: [finding.where for finding in judgement.findings]
+        for rule, judgement in judged(machine).items()
+        if judgement.findings
+    }
+
+
+def gpus(**fields: object) -> Change:
+    return lambda machine: replace(
+        machine,
+        gpus=tuple(replace(gpu, **fields) for gpu in machine.gpus),  # type: ignore[arg-type]
+    )
+
+
+def known(machine: NodeTopology) -> NodeTopology:
+    """Complete what only NVML and real links tell."""
+    links = PciLink(32.0, 16, 32.0, 16)
+    machine = gpus(memory_bytes=80 * 2**30, virtualization="none")(machine)
+    functions = tuple(replace(each, link=links) for each in machine.pci_functions)
+    install = machine.nvidia_install or NvidiaInstall()
+    return replace(machine, pci_functions=functions, nvidia_install=install)
+
+
+@pytest.mark.parametrize("name", sorted(SOUND))
+def test_a_sound_machine_of_each_kind_is_judged_by_its_own_rules_and_has_no_finding(
+    tmp_path: Path, name: str
+) -> None:
+    build, own = SOUND[name]
+    machine = known(machine_of(tmp_path, build()))
+    verdicts = {rule: judgement.verdict for rule, judgement in judged(machine).items()}
+    applies = {rule for rule, verdict in verdicts.items() if verdict is not Verdict.NOT_APPLICABLE}
+    assert found(machine) == {}
+    assert applies == {*EVERYWHERE.split(), *own.split()}
+    assert {verdicts[rule] for rule in applies} == {Verdict.PASSED}
+
+
+@pytest.mark.parametrize("name", sorted({*KINDS}))
+def test_nothing_is_found_on_machines_without_rdma_devices(name: str) -> None:
+    assert {judgement.verdict for judgement in check_gpudirect(KINDS[name]())} == {Verdict.NOT_APPLICABLE}
+
+
+def test_what_an_older_snapshot_does_not_hold_is_no_alarm() -> None:
+    assert found(dgx_h100()) == {}
+    assert judged(dgx_h100())["GD201"].verdict is Verdict.UNKNOWN
+
+
+def functions(pick: Callable[[str, str], bool], **fields: object) -> Change:
+    """Change the functions that are picked by class and address."""
+    return lambda machine: replace(
+        machine,
+        pci_functions=tuple(
+            replace(each, **fields) if pick(each.pci_class, each.pci_address) else each  # type: ignore[arg-type]
+            for each in machine.pci_functions
+        ),
+    )
+
+
+def nics(**fields: object) -> Change:
+    return lambda machine: replace(
+        machine,
+        rdma_devices=tuple(replace(each, **fields) for each in machine.rdma_devices),  # type: ignore[arg-type]
+    )
+
+
+def moved(machine: NodeTopology, root: str, numa_node: int) -> NodeTopology:
+    """Move both NICs to a root port of their own."""
+    paths = {
+        nic.pci_address or "": (root, f"{root[3:10]}:01.0", nic.pci_address or "")
+        for nic in machine.rdma_devices
+    }
+    return nics(numa_node=numa_node)(replace(machine, pci_paths={**machine.pci_paths, **paths}))
+
+
+def peer_memory(**fields: object) -> Change:
+    return lambda machine: replace(machine, peer_memory=replace(machine.peer_memory, **fields))  # type: ignore[arg-type]
+
+
+def install(**fields: object) -> Change:
+    def change(machine: NodeTopology) -> NodeTopology:
+        assert machine.nvidia_install is not None
+        return replace(machine, nvidia_install=replace(machine.nvidia_install, **fields))  # type: ignore[arg-type]
+
+    return change
+
+
+def closed(machine: NodeTopology) -> NodeTopology:
+    return install(open_module=False, kernel_modules=("nvidia",))(machine)
+
+
+BROKEN: list[tuple[str, Change, dict[str, list[str | None]]]] = [
+    (
+        "hgx-h100",
+        lambda machine: moved(machine, "pci0000:30", 0),
+        {"GD101": ["GPU0 0000:1b:00.0"], "GD102": ["GPU1 0000:9d:00.0"]},
+    ),
+    ("hgx-h100", nics(numa_node=None), {"GD103": ["mlx5_0", "mlx5_1"]}),
+    (
+        "gb300",
+        functions(lambda _, address: address == "0002:06:00.0", iommu_group=77),
+        {"GD301": ["0002:03:00.0"]},
+    ),
+    (
+        "gb300",
+        functions(lambda kind, _: kind == "030200", iommu_domain="DMA"),
+        {"GD302": ["0002:06:00.0", "0012:06:00.0"]},
+    ),
+    ("gb200", functions(lambda kind, _: kind == "020700", address_translation=True),
+     {"GD303": ["mlx5_0 0003:01:00.0", "mlx5_1 0013:01:00.0"]}),
+    ("hgx-h100", closed, {"GD401": [None]}),
+    ("hgx-h100", lambda machine: replace(machine, kernel="5.4.0"), {"GD401": [None]}),
+    ("hgx-h100", lambda machine: peer_memory(clients=("nv_mem",))(closed(machine)), {"GD402": [None]}),
+    ("hgx-h100", gpus(bar1_bytes=256 * 2**20), {"GD501": ["GPU0 0000:1b:00.0", "GPU1 0000:9d:00.0"]}),
+    (
+        "hgx-h100",
+        functions(lambda _, address: address == "0000:18:00.0", link=PciLink(32.0, 8, 32.0, 16)),
+        {"GD502": ["mlx5_0 0000:18:00.0"]},
+    ),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "change", "expected"), BROKEN, ids=[",".join(each[2]) for each in BROKEN])
+def test_each_rule_fires_where_it_should_and_nothing_else_does(
+    tmp_path: Path, name: str, change: Change, expected: dict[str, list[str | None]]
+) -> None:
+    machine = change(known(machine_of(tmp_path, SOUND[name][0]())))
+    assert found(machine) == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "rule"),
+    [
+        ("hgx-h100-as-shipped", "GD201"),
+        ("connectx-switches-as-the-kernel-has-them", "GD202"),
+        ("gb300-as-the-kernel-has-it", "GD203"),
+        ("connectx-switches-for-guests", "GD204"),
+        ("gb200-without-access-control", "GD205"),
+    ],
+)
+def test_access_control_that_is_wrong_is_found_by_the_rule_of_its_layout(
+    tmp_path: Path, name: str, rule: str
+) -> None:
+    assert set(found(machine_of(tmp_path, MACHINES[name]()))) & {f"GD20{n}" for n in range(1, 6)} == {rule}
+
+
+def test_every_rule_was_seen_to_fire() -> None:
+    fired = {rule for _, _, expected in BROKEN for rule in expected} | {f"GD20{n}" for n in range(1, 6)}
+    assert fired == {rule.id for rule in RULES}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        pytest.param(gpus(virtualization="passthrough"), id="the-driver-says-it-is-passed-through"),
+        pytest.param(peer_memory(virtual_machine=True), id="the-processor-tells-of-a-hypervisor"),
+    ],
+)
+def test_in_a_guest_pcie_is_not_judged(tmp_path: Path, change: Change) -> None:
+    machine = change(machine_of(tmp_path, hgx_h100()))
+    assert {rule for rule in found(machine) if not rule.startswith(("GD103", "GD4"))} == set()
+
+
+def test_management_functions_are_no_nics(tmp_path: Path) -> None:
+    machine = nics(management=True)(machine_of(tmp_path, hgx_h100()))
+    assert gpu_nic_pairs(machine) == ()
+    assert {judgement.verdict for judgement in check_gpudirect(machine)} == {Verdict.NOT_APPLICABLE}
+
+
+def test_the_option_that_skips_the_drivers_check_makes_groups_harmless(tmp_path: Path) -> None:
+    apart = machine_of(tmp_path, gb300())
+    assert "GD301" in found(apart)
+    assert "GD301" not in found(peer_memory(topology_check_off=True)(apart))
+
+
+def works(machine: NodeTopology) -> dict[tuple[str, str], Works]:
+    return {(pair.gpu, pair.nic): pair.works for pair in gpu_nic_pairs(machine)}
+
+
+YES, NO = Works.YES, Works.NO
+
+
+@pytest.mark.parametrize(
+    ("name", "own", "other"),
+    [
+        ("hgx-h100-as-shipped", NO, NO),
+        ("hgx-h100-without-redirects", YES, NO),
+        ("connectx-switches-open", YES, NO),
+        ("gb300-as-the-kernel-has-it", NO, NO),
+        ("gb300-correct", YES, NO),
+        ("gb200", YES, NO),
+    ],
+)
+def test_a_gpu_works_with_the_nic_of_its_rail(tmp_path: Path, name: str, own: Works, other: Works) -> None:
+    machine = machine_of(tmp_path, MACHINES[name]())
+    told = works(machine)
+    assert {told["GPU0", "mlx5_0"], told["GPU1", "mlx5_1"]} == {own}
+    assert {told["GPU0", "mlx5_1"], told["GPU1", "mlx5_0"]} == {other}
+    assert [pair.nic for pair in gpu_nic_pairs(machine) if pair.rail] == ["mlx5_0", "mlx5_1"]
+
+
+def test_without_a_way_to_memory_no_pair_works(tmp_path: Path) -> None:
+    machine = closed(machine_of(tmp_path, hgx_h100(0)))
+    assert set(works(machine).values()) == {NO}
+
+
+def test_a_gpu_of_another_maker_is_unknown(tmp_path: Path) -> None:
+    machine = machine_of(tmp_path, hgx_h100(0))
+    amd: tuple[Gpu, ...] = tuple(replace(gpu, vendor="1002") for gpu in machine.gpus)
+    assert works(replace(machine, gpus=amd))["GPU0", "mlx5_0"] is Works.UNKNOWN
+
+
+def test_a_pair_whose_bridges_were_not_read_names_one_of_its_own() -> None:
+    unread = replace(dgx_h100(), pci_functions=())
+    for pair in gpu_nic_pairs(unread):
+        if pair.rail:
+            assert pair.works is Works.UNKNOWN
+            own = unread.pci_paths[pair.gpu_address][2:-1]
+            assert any(bridge in (pair.reason or "") for bridge in own), pair

@@ -1,0 +1,390 @@
+"""Each rule about the userland applies to the hosts that it is made for, and to no other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pytest
+
+from numaforge.findings import Judgement, Verdict
+from numaforge.hostcheck.check import RULES, check_host
+from numaforge.hostcheck.packages import is_bounded
+from numaforge.planning.document import dumps
+from numaforge.planning.node import plan_node
+from numaforge.profile import load_profile
+from numaforge.topology.model import Containerd, HostProcess, InstalledPackage, NodeTopology, Nvme, Userland
+from tests.fixtures import machines
+from tests.fixtures.gpu_machines import KINDS as GPU_MACHINES
+from tests.fixtures.machines import KUBEADM_CONFIG, kubeadm_kubelet, lab_node
+
+CONTAINERD_1 = Containerd(
+    version="1.7.27",
+    config_version=2,
+    imports=("/etc/containerd/config.toml", "/etc/containerd/conf.d/99-nvidia.toml"),
+    versions={"/etc/containerd/config.toml": 2, "/etc/containerd/conf.d/99-nvidia.toml": 2},
+    fragments=("/etc/containerd/conf.d/99-nvidia.toml",),
+    runtimes={"nvidia": True, "runc": True},
+    default_runtime="nvidia",
+    cdi=True,
+    cdi_folders=("/etc/cdi", "/var/run/cdi"),
+    nri=True,
+    sandbox_image="registry.k8s.io/pause:3.10",
+)
+SOUND = Userland(
+    processes=(
+        HostProcess("containerd", "containerd.service", open_files=1048576),
+        HostProcess("kubelet", "kubelet.service", open_files=1048576),
+        HostProcess("chronyd", "chrony.service", open_files=1024),
+    ),
+    services=("chrony.service",),
+    package_manager="apt",
+    can_hold=True,
+    packages=(
+        InstalledPackage("linux-image-6.8.0-79-generic", "6.8.0-79.79", "kernel", held=True),
+        InstalledPackage("kubelet", "1.36.3-1.1", "kubelet", held=True),
+    ),
+    upgrades=True,
+    containerd=CONTAINERD_1,
+    clock_synchronised=True,
+    swaps=(),
+    swap_units=(),
+)
+SYSTEMD = KUBEADM_CONFIG.replace("cgroupDriver: cgroupfs", "cgroupDriver: systemd")
+DRIVER = "" if "cgroupDriver" in KUBEADM_CONFIG else "cgroupDriver: systemd\n"
+
+
+def drives(*numa_nodes: int) -> tuple[Nvme, ...]:
+    return tuple(Nvme(f"0000:{place:02x}:00.0", "nvme", node) for place, node in enumerate(numa_nodes, 1))
+
+
+def worker(
+    machine: NodeTopology | None = None, nvmes: tuple[Nvme, ...] = drives(0, 1), **userland: Any
+) -> NodeTopology:
+    """Return a worker with which nothing is wrong, but for what a test changes."""
+    kubelet = replace(kubeadm_kubelet("1.33.2"), config_text=SYSTEMD + DRIVER)
+    built = replace(machine or GPU_MACHINES["hgx-h100"](), kubelet=kubelet, cgroup_version=2)
+    split = tuple(replace(gpu, numa_node=number % 2) for number, gpu in enumerate(built.gpus))
+    cmdline = "ro quiet crashkernel=512M"
+    found = replace(SOUND, **userland)
+    return replace(built, gpus=split, kernel_cmdline=cmdline, nvmes=nvmes, userland=found)
+
+
+def with_containerd(**fields: Any) -> NodeTopology:
+    return worker(containerd=replace(CONTAINERD_1, **fields))
+
+
+def judged(machine: NodeTopology) -> dict[str, Judgement]:
+    return {judgement.rule.id: judgement for judgement in check_host(machine)}
+
+
+def found(machine: NodeTopology) -> set[str]:
+    return {rule for rule, judgement in judged(machine).items() if judgement.findings}
+
+
+def test_a_sound_worker_raises_no_alarm():
+    machine = worker()
+    assert [finding for each in check_host(machine) for finding in each.findings] == []
+    passed = {rule for rule, each in judged(machine).items() if each.verdict is Verdict.PASSED}
+    assert {rule.id for rule in RULES} - passed == {"NH203"}  # it was not planned yet
+
+
+@dataclass(frozen=True)
+class Case:
+    """A worker, the only rule that finds something, and what it says."""
+
+    machine: Callable[[], NodeTopology]
+    evidence: str
+
+
+CASES = {
+    "NH101": Case(lambda: replace(worker(), cgroup_version=1), "version 1"),
+    "NH102": Case(lambda: worker(swaps=("/dev/zram0",)), "compressed in memory"),
+    "NH103": Case(lambda: worker(swap_units=("dev-zram0.swap",)), "next boot"),
+    "NH104": Case(lambda: worker(processes=SOUND.processes[:2], clock_synchronised=None), "chronyd"),
+    "NH105": Case(lambda: worker(clock_synchronised=False), "NTPSynchronized=no"),
+    "NH106": Case(
+        lambda: worker(processes=(replace(SOUND.processes[0], open_files=1024), *SOUND.processes[1:])),
+        "1024 open files",
+    ),
+    "NH107": Case(lambda: replace(worker(), kernel_cmdline="ro quiet"), "crashkernel="),
+    "NH108": Case(lambda: worker(nvmes=drives(0, 0)), "no NVMe drive"),
+    "NH301": Case(lambda: with_containerd(imports=("/etc/containerd/config.toml",)), "imports"),
+    "NH302": Case(
+        lambda: with_containerd(
+            version="2.1.4", versions={"/etc/containerd/config.toml": 3, "/etc/containerd/conf.d/a.toml": 2}
+        ),
+        "conf.d/a.toml is of version 2",
+    ),
+    "NH303": Case(lambda: with_containerd(versions={"/etc/containerd/config.toml": 3}), "reads up to 2"),
+    "NH304": Case(lambda: with_containerd(version="2.1.4"), "converts at every start"),
+    "NH305": Case(lambda: with_containerd(runtimes={"nvidia": True, "runc": False}), "is false"),
+    "NH306": Case(lambda: with_containerd(cdi=False), "enable_cdi is false"),
+    "NH307": Case(lambda: with_containerd(nri=False), "disabled"),
+    "NH308": Case(
+        lambda: with_containerd(cdi=False, runtimes={"runc": True}, default_runtime="runc"),
+        "no runtime handler",
+    ),
+    "NH309": Case(lambda: with_containerd(cdi=False, default_runtime="runc"), "is runc"),
+    "NH310": Case(lambda: with_containerd(runtimes={"runc": True}), "there is runc"),
+    "NH311": Case(lambda: with_containerd(sandbox_image="internal:5000/pause"), "no version"),
+}
+ALSO = {"NH302": {"NH304"}, "NH308": {"NH306"}, "NH309": {"NH306"}}
+
+
+@pytest.mark.parametrize("rule", CASES)
+def test_what_is_wrong_is_found_and_nothing_else(rule):
+    machine = CASES[rule].machine()
+    assert found(machine) == {rule} | ALSO.get(rule, set())
+    assert CASES[rule].evidence in judged(machine)[rule].findings[0].evidence
+
+
+PACKAGES = (InstalledPackage("nvidia-driver-580", "580.95", "driver", held=False),)
+
+
+@pytest.mark.parametrize(
+    ("userland", "expected"),
+    [
+        pytest.param({"packages": PACKAGES}, {"NH201", "NH202"}, id="not held, and upgraded unattended"),
+        pytest.param({"packages": PACKAGES, "upgrades": False}, {"NH202"}, id="not held"),
+        pytest.param(
+            {"packages": PACKAGES, "upgrades_skip": ("nvidia-",)}, {"NH202"}, id="skipped by the upgrades"
+        ),
+        pytest.param(
+            {"packages": PACKAGES, "upgrades_skip": ("[", "driver")},
+            {"NH201", "NH202"},
+            id="patterns that match nothing",
+        ),
+        pytest.param({"packages": (replace(PACKAGES[0], held=True),)}, set(), id="held"),
+        pytest.param({"packages": (replace(PACKAGES[0], held=None),), "upgrades": None}, set(), id="unknown"),
+    ],
+)
+def test_packages_that_change_by_themselves(userland, expected):
+    assert found(worker(**userland)) == expected
+
+
+def tunable(**userland: Any) -> NodeTopology:
+    """Return a worker whose kernel has what the tests tune."""
+    names = ("vm.swappiness", "vm.overcommit_memory", "net.core.default_qdisc")
+    built = worker(lab_node(), **userland)
+    return replace(built, sysctls=dict.fromkeys(names, "0"), transparent_hugepages={"enabled": "always"})
+
+
+def planned(machine: NodeTopology, tuning: dict[str, Any], **sections: Any) -> NodeTopology:
+    plan = plan_node(machine, load_profile({"name": "t", "tuning": tuning, **sections}))
+    return replace(machine, previous_plan=dumps(plan))
+
+
+@pytest.mark.parametrize(
+    ("userland", "tuning", "evidence"),
+    [
+        pytest.param(
+            {
+                "services": ("tuned.service",),
+                "tuned_profiles": ("throughput-performance",),
+                "tuned": {"sysctl.vm.swappiness": "10"},
+            },
+            {"sysctls": {"vm.swappiness": 1}},
+            "TuneD sets vm.swappiness to 10, and the plan to 1",
+            id="TuneD sets another value",
+        ),
+        pytest.param(
+            {
+                "services": ("tuned.service",),
+                "tuned_profiles": ("nvidia-h100-performance",),
+                "tuned": {"vm.transparent_hugepages": "always"},
+            },
+            {"transparent_hugepages": "madvise"},
+            "nvidia-tuned sets transparent huge pages to always, and the plan to madvise",
+            id="NVIDIA's profile sets another value",
+        ),
+        pytest.param(
+            {"sysctl_files": {"/etc/sysctl.d/99-local.conf": {"vm.swappiness": "60"}}},
+            {"sysctls": {"vm.swappiness": 1}},
+            "a file of sysctl.d sets vm.swappiness to 60 at boot",
+            id="a later file of sysctl.d",
+        ),
+        pytest.param(
+            {"processes": (*SOUND.processes, HostProcess("openshift-tuned", in_pod=True))},
+            {"sysctls": {"vm.swappiness": 1}},
+            "a TuneD in a pod may set sysctls",
+            id="the Node Tuning Operator",
+        ),
+        pytest.param(
+            {},
+            {"sysctls": {"vm.overcommit_memory": 2}},
+            "the kubelet sets vm.overcommit_memory to 1 when it starts",
+            id="the kubelet",
+        ),
+        pytest.param(
+            {"driver_tuning": ("RUN_SYSCTL",)},
+            {"sysctls": {"net.core.default_qdisc": "fq"}},
+            "NVIDIA's network driver sets sysctls of the network",
+            id="the network driver",
+        ),
+    ],
+)
+def test_another_manager_is_named_with_its_knob(userland, tuning, evidence):
+    machine = planned(tunable(**userland), tuning)
+    (finding,) = judged(machine)["NH203"].findings
+    assert evidence in finding.evidence
+    notices = plan_node(machine, load_profile({"name": "t", "tuning": tuning})).notices
+    (message,) = (each.message for each in notices if each.id == "managed-elsewhere")
+    assert f"({finding.where})" in message
+
+
+def test_a_power_daemon_fights_over_the_governor():
+    machine = planned(worker(machines.epyc_gpu(), services=("tlp.service",)), {"governor": "performance"})
+    assert "TLP sets the CPUs' governor" in judged(machine)["NH203"].findings[0].evidence
+
+
+ALONE = {"devices": "reserved", "irqbalance": "off", "default_affinity": "reserved"}
+
+
+@pytest.mark.parametrize(
+    ("userland", "sections", "evidence"),
+    [
+        pytest.param(
+            {"services": ("ksmtuned.service",)},
+            {"tuning": {"ksm": False}},
+            "ksmtuned sets the merging of pages (KSM)",
+            id="ksmtuned",
+        ),
+        pytest.param({"services": ("ksmtuned.service",)}, {}, None, id="ksmtuned, and no KSM is planned"),
+        pytest.param(
+            {"driver_tuning": ("RUN_AFFINITY_TUNER",)},
+            {"interrupts": ALONE},
+            "NVIDIA's network driver sets the affinity of NICs' interrupts when it is loaded",
+            id="mlnx_affinity",
+        ),
+        pytest.param(
+            {"services": ("irqbalance.service",)},
+            {"interrupts": {"default_affinity": "reserved"}},
+            "irqbalance sets where later interrupts start",
+            id="irqbalance beside the default affinity",
+        ),
+        pytest.param(
+            {"services": ("irqbalance.service",)},
+            {"interrupts": ALONE},
+            None,
+            id="irqbalance that is stopped",
+        ),
+        pytest.param(
+            {
+                "services": ("tuned.service",),
+                "tuned_profiles": ("mine",),
+                "tuned": {"scheduler.default_irq_smp_affinity": "5"},
+            },
+            {"interrupts": ALONE},
+            "TuneD sets where later interrupts start to 5",
+            id="TuneD's default affinity",
+        ),
+        pytest.param(
+            {
+                "services": ("tuned.service",),
+                "tuned_profiles": ("mine",),
+                "tuned": {"scheduler.default_irq_smp_affinity": "${f:cpulist_invert:${isolated_cores}}"},
+            },
+            {"interrupts": ALONE},
+            None,
+            id="a variable of TuneD's, which is unknown",
+        ),
+    ],
+)
+def test_who_merges_pages_and_moves_interrupts_is_named(userland, sections, evidence):
+    cpus = {"reserved": {"cores_per_numa_node": 1}}
+    machine = replace(tunable(**userland), ksm="1", nics=machines.dgx_h100().nics)
+    findings = judged(planned(machine, **{"tuning": {}, "cpus": cpus, **sections}))["NH203"].findings
+    assert [finding.evidence.startswith(evidence or "-") for finding in findings] == [True] * bool(evidence)
+
+
+@pytest.mark.parametrize(
+    "userland",
+    [
+        pytest.param(
+            {
+                "services": ("tuned.service",),
+                "tuned_profiles": ("mine",),
+                "tuned": {"sysctl.vm.swappiness": "1", "cpu.governor": "powersave"},
+            },
+            id="the same value, and a knob that is not planned",
+        ),
+        pytest.param(
+            {"tuned_profiles": ("mine",), "tuned": {"sysctl.vm.swappiness": "60"}}, id="TuneD does not run"
+        ),
+        pytest.param(
+            {"sysctl_files": {"/usr/lib/sysctl.d/50-default.conf": {"vm.swappiness": "60"}}},
+            id="an earlier file of sysctl.d",
+        ),
+        pytest.param({"services": ("tlp.service",)}, id="a power daemon, and no governor is planned"),
+        pytest.param({"driver_tuning": ("RUN_AFFINITY_TUNER",)}, id="a tuner of interrupts"),
+    ],
+)
+def test_a_manager_that_changes_nothing_of_the_plans_is_not_named(userland):
+    machine = planned(tunable(**userland), {"sysctls": {"vm.swappiness": 1}})
+    assert judged(machine)["NH203"].verdict is Verdict.PASSED
+
+
+@pytest.mark.parametrize("kind", GPU_MACHINES)
+def test_a_machine_of_which_nothing_is_known_raises_no_alarm(kind):
+    machine = replace(GPU_MACHINES[kind](), userland=None, cgroup_version=None, kernel_cmdline=None)
+    assert found(machine) == set()
+
+
+@pytest.mark.parametrize("kind", GPU_MACHINES)
+def test_an_empty_look_raises_no_alarm(kind):
+    machine = replace(GPU_MACHINES[kind](), userland=Userland(), cgroup_version=None, kernel_cmdline=None)
+    assert found(machine) == set()
+
+
+def test_cri_o_is_named_and_not_judged_as_containerd():
+    crio = HostProcess("crio", "crio.service", open_files=1048576)
+    machine = worker(processes=(crio, *SOUND.processes[1:]), containerd=None)
+    assert found(machine) == set()
+    assert judged(machine)["NH305"].reason == "the runtime is CRI-O"
+
+
+def test_a_kubelet_that_asks_containerd_needs_no_driver_of_its_own():
+    machine = with_containerd(version="2.1.4", runtimes={"nvidia": False, "runc": False}, versions={})
+    newer = replace(machine, kubelet=replace(machine.kubelet, version="1.34.1"))
+    assert "NH305" in found(machine)
+    assert judged(newer)["NH305"].verdict is Verdict.NOT_APPLICABLE
+
+
+def test_swap_that_the_kubelet_tolerates_is_none_of_ours():
+    machine = worker(swaps=("/dev/sda2",))
+    kubelet = replace(machine.kubelet, config_text=SYSTEMD + DRIVER + "failSwapOn: false\n")
+    assert found(replace(machine, kubelet=kubelet)) == set()
+
+
+def test_every_verdict_has_a_reason():
+    assert [rule for rule, each in judged(worker()).items() if not each.reason] == []
+
+
+def test_no_two_rules_share_an_id():
+    assert len({rule.id for rule in RULES}) == len(RULES)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "bounded"),
+    [
+        pytest.param("linux-", True, id="the beginning of a name"),
+        pytest.param(r"libstdc\+\+6$", True, id="signs that stand for themselves"),
+        pytest.param("(lib)?xen(store)?$", True, id="Ubuntu's own example"),
+        pytest.param("linux-(image|headers).*", True, id="alternatives"),
+        pytest.param("[+*{]nvidia", True, id="signs of a class"),
+        pytest.param("(a+)+$", False, id="a repeated group"),
+        pytest.param(r"(a)\1", False, id="a group named again"),
+        pytest.param("a?" * 30 + "a" * 30, False, id="many choices"),
+        pytest.param(".*.*.*.*x", False, id="four without an end"),
+        pytest.param("a" * 201, False, id="too long"),
+    ],
+)
+def test_a_regular_expression_of_a_host_is_matched_in_a_moment_or_not_at_all(pattern, bounded):
+    assert is_bounded(pattern) == bounded
+
+
+def test_a_pattern_that_could_take_for_ever_makes_the_answer_unknown():
+    host = {"packages": PACKAGES, "upgrades_skip": ("(n+)+$",)}
+    assert found(worker(**host)) == {"NH202"}

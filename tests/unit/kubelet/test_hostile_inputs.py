@@ -1,0 +1,208 @@
+"""Text that fuzzing found for a kubelet: each has its own verdict, or a limit that is named."""
+
+# ruff: noqa: E501 (tables)
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from numaforge.commands.inputs import read_drop_ins
+from numaforge.kubelet.config.flags import parse_flags
+from numaforge.kubelet.minors.versions import KubeletVersion
+from numaforge.kubelet.startup.check import check
+from numaforge.kubelet.values.cpusets import CpuSetError, parse_cpuset
+from numaforge.kubelet.values.goyaml import YamlError, read
+from numaforge.quantity import Quantity, QuantityError
+from tests.oracle.machines import KINDS, described, topology
+from tests.oracle.raw import MANAGED
+
+HEAD = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\nfailCgroupV1: false\n"
+STATIC = '{"policyName":"static","defaultCpuSet":"0-15","entries":{},"checksum":0}'
+BOMB = "a: &a [x, x, x, x, x, x, x, x, x]\n" + "".join(
+    f"{new}: &{new} [{', '.join([f'*{old}'] * 9)}]\n" for old, new in zip("abcdefgh", "bcdefghi", strict=True)
+)
+
+
+def error(config: str = HEAD, **given: Any) -> str:
+    report = check(config, topology=topology(described(KINDS["small"])), version="1.36", **given)
+    return report.error or ""
+
+
+def json(members: str) -> str:
+    return (
+        '{"apiVersion": "kubelet.config.k8s.io/v1beta1", "kind": "KubeletConfiguration", "failCgroupV1": false, '
+        f"{members}}}"
+    )
+
+
+@pytest.mark.parametrize(
+    ("config", "reason"),
+    [
+        pytest.param(
+            f"{HEAD}authentication: {{{{ auth }}}}\n",
+            'yaml: invalid map key: map[interface {}]interface {}{"auth":interface {}(nil)}',
+            id="a template that was not rendered",
+        ),
+        pytest.param(f"{HEAD}a: {'[' * 30000}", "exceeded max depth of 10000", id="30,000 open brackets"),
+        pytest.param(
+            f"{HEAD}reservedMemory: [{{numaNode: 0, limits: {{memory: {'[' * 5000}{']' * 5000}}}}}]\n",
+            "quantities must match",
+            id="5,000 brackets for a quantity",
+        ),
+        pytest.param(
+            f"{HEAD}logging: {{flushFrequency: {'[' * 5000}{']' * 5000}}}\n", "invalid duration", id="and for a duration"
+        ),
+        pytest.param(json(f'"maxPods": {"1" * 5000}'), "cannot unmarshal number 1111", id="5,000 digits in JSON"),
+        pytest.param(f"{HEAD}{BOMB}", "document contains excessive aliasing", id="an alias bomb"),
+        pytest.param(f"{HEAD}a: &x [*x]\n", "anchor 'x' value contains itself", id="an alias of itself"),
+        pytest.param(f"{HEAD}a: &x {{<<: *x}}\n", "anchor 'x' value contains itself", id="a merge of itself"),
+        pytest.param(f"{HEAD}~: x\n", "unsupported map key of type: %!s(<nil>)", id="a null key"),
+        pytest.param(f"{HEAD}x: !!int\n", "cannot decode !!null `` as a !!int", id="a tag with nothing behind it"),
+        pytest.param(f"{HEAD}x: !!float x\n", "cannot decode !!str `x` as a !!float", id="a tag that lies"),
+        pytest.param(f"{HEAD}x: !!binary '%'\n", "contains invalid base64 data", id="no base64"),
+        pytest.param(f"{HEAD}x: .nan\n", "json: unsupported value: NaN", id="what JSON has no number for"),
+        pytest.param(f"{HEAD}kubeReserved: {{memory: Ei}}\n", "unable to parse numeric", id="a suffix alone"),
+        pytest.param(
+            f"{HEAD}kubeReserved: {{memory: 1e999999999}}\n", "the exponent is beyond 10000", id="a huge exponent"
+        ),
+        pytest.param(
+            f"{HEAD}reservedSystemCPUs: 0-99999999999\n", "has more than 1048576 CPUs", id="a huge range of CPUs"
+        ),
+        pytest.param(f"{HEAD}kubeReserved: {{memory: 1e4400}}\n", "has a reservation of", id="4,400 digits"),
+        pytest.param(f"{HEAD}tracing: {{endpoint: 'dns://[::1'}}\n", "missing ']' in host", id="an open bracket"),
+        pytest.param(f"{HEAD}topologyManagerPolicy: 0s\n", "topologyManagerPolicy", id="0s is no empty text"),
+        pytest.param(f"{HEAD}syncFrequency: -+1s\n", "time: invalid duration", id="a duration with two signs"),
+        pytest.param(json('"maxPods": 110.0'), "number 110.0 into Go struct field", id="a float in JSON"),
+        pytest.param(json('"maxPods": "x", "maxPods": 1'), "cannot unmarshal string", id="the first of two keys"),
+        pytest.param(json('"KIND": "x"'), 'no kind "x" is registered', id="kind in another case"),
+        pytest.param("[" * 100000, "exceeded max depth of 10000", id="100,000 open brackets alone"),
+        pytest.param('{"a":' * 100000, "exceeded max depth", id="100,000 open braces in JSON"),
+    ],
+)  # fmt: skip
+def test_refused(config: str, reason: str) -> None:
+    began = time.monotonic()
+    assert reason in error(config)
+    assert time.monotonic() - began < 20
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        pytest.param(f"{HEAD}a: {'[' * 5000}{']' * 5000}\n", id="5,000 brackets that are closed"),
+        pytest.param(f"{HEAD}a: &x 1\nb: &x 2\nc: *x\n", id="an anchor defined twice"),
+        pytest.param(f"{HEAD}'<<': x\n", id="a quoted merge key"),
+        pytest.param(f"{HEAD}providerID: 2025-02-30\n", id="a date that does not exist"),
+        pytest.param(f"{HEAD}tracing: {{endpoint: 'dns://a]:1'}}\n", id="an endpoint with a closed bracket"),
+        pytest.param(f"{HEAD}evictionHard: {{memory.available: 1_0%}}\n", id="an underscore in a share"),
+        pytest.param(f"{HEAD}evictionHard: {{memory.available: 0x1p-2%}}\n", id="a share in hexadecimal"),
+        pytest.param(f"{HEAD}evictionHard: {{memory.available: nan%}}\n", id="a share that is no number"),
+        pytest.param(json('"providerID": "\\ud83d\\ude00 \x7f"'), id="a surrogate pair and DEL in JSON"),
+        pytest.param("\t" + json('"maxPods": 1'), id="JSON behind a tab"),
+        pytest.param(json(f'"a": {"[" * 5000}{"]" * 5000}'), id="5,000 brackets in JSON"),
+    ],
+)
+def test_accepted(config: str) -> None:
+    assert error(config) == ""
+
+
+def test_deep_drop_in() -> None:
+    deep = f"{HEAD}a: {'{a: ' * 3000}1{'}' * 3000}\n"
+    assert error(drop_ins={"10-a.conf": deep}) == ""
+
+
+@pytest.mark.parametrize(
+    ("flags", "reason"),
+    [
+        pytest.param(
+            ["--log-json-split-stream=true"], "LoggingAlphaOptions is disabled", id="an alpha option"
+        ),
+        pytest.param(["--log-text-info-buffer-size=1Mi"], "LoggingAlphaOptions is disabled", id="a buffer"),
+        pytest.param(
+            ["--node-labels=a/b/c=d"], "a valid label key must consist", id="two slashes in a label"
+        ),
+        pytest.param(["--max.pods=5"], "unknown flag: --max.pods", id="a point for a dash"),
+        pytest.param(['--cluster-dns=a"b'], 'bare " in non-quoted-field', id="a quote within a list"),
+        pytest.param(['--cluster-dns="a'], 'extraneous or missing " in quoted-field', id="an open quote"),
+        pytest.param(["--address=fe80::1%eth0"], "is not a valid IP address", id="an address with a zone"),
+        pytest.param(["--address=01.2.3.4"], "", id="an address with leading zeros is one"),
+        pytest.param(["--cluster-dns=a\nb"], "", id="a second line of a list is not read"),
+        pytest.param(["--v", "9" * 5000], "value out of range", id="5,000 digits"),
+    ],
+)
+def test_flags(flags: list[str], reason: str) -> None:
+    said = error(flags=flags)
+    assert reason in said if reason else said == ""
+
+
+def test_letters_of_flags_stand_together() -> None:
+    flags = parse_flags(["-hv4"], KubeletVersion.parse("1.36"))
+    assert flags.settings == {"logging.verbosity": 4}
+    assert flags.others == {"h": True}
+
+
+def test_flags_that_are_seen_in_the_effective_settings() -> None:
+    report = check(
+        HEAD,
+        topology=topology(described(KINDS["small"])),
+        version="1.36",
+        flags=["--vmodule=a=1", "--manifest-url-header=x:y"],
+    )
+    assert report.effective["logging"]["vmodule"] == [{"filePattern": "a", "verbosity": 1}]
+    assert report.effective["staticPodURLHeader"] == {"x": ["y"]}
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "reason"),
+    [
+        ("memory_manager_state", '{"policyName":"Static","machineState":{"--5":{}}}', "number --5"),
+        ("memory_manager_state", '{"policyName":"Static","machineState":{"9223372036854775808":{}}}', "number 9223"),
+        ("memory_manager_state", '{"policyName":"Static","machineState":{"0":null,"1":null}}', "expected machine"),
+        ("cpu_manager_state", '{"policyName":"static","entries":{"p":null}}', "default cpuset cannot be empty"),
+        ("cpu_manager_state", '{"policyName":"\\x"}', "in string escape code"),
+        ("cpu_manager_state", '{"policyName":"\\ud800"}', "differs from state checkpoint policy \"\ufffd\""),
+        ("cpu_manager_state", "[" * 100000, "exceeded max depth"),
+        ("cpu_manager_state", '{"policyName":"static","defaultCpuSet":"0-99999999999"}', "more than 1048576 CPUs"),
+    ],
+)  # fmt: skip
+def test_state_files(name: str, text: str, reason: str) -> None:
+    files = {"cpu_manager_state": STATIC, name: text}
+    assert reason in error(MANAGED, state_files=files)
+
+
+@pytest.mark.parametrize(
+    ("text", "shown", "whole"),
+    [
+        pytest.param("512Ei", "9223372036854775807", 2**63 - 1, id="binary notation ends at 2^63-1"),
+        pytest.param("0.1n", "1n", 1, id="less than 1n is 1n"),
+        pytest.param("-1m", "-1m", -1, id="below zero a part counts whole"),
+        pytest.param("1.5Gi", "1536Mi", 1536 << 20, id="a part of a binary unit"),
+        pytest.param("1e4400", "100e4398", 0, id="beyond an int64 the value is 0"),
+    ],
+)
+def test_quantities(text: str, shown: str, whole: int) -> None:
+    assert (str(Quantity.parse(text)), Quantity.parse(text).ceiling()) == (shown, whole)
+
+
+@pytest.mark.parametrize("text", ["\u0663", "1e10001", "1" * 10001, "Ei", "e-10"])
+def test_no_quantities(text: str) -> None:
+    with pytest.raises(QuantityError):
+        Quantity.parse(text)
+
+
+def test_a_range_that_no_kernel_has() -> None:
+    with pytest.raises(CpuSetError, match="more than 1048576 CPUs"):
+        parse_cpuset("0-20000000")
+
+
+def test_deep_nesting_does_not_reach_the_interpreter() -> None:
+    with pytest.raises(YamlError, match="exceeded max depth"):
+        read("[" * 1_000_000)
+
+
+def test_of_the_folder_of_drop_ins_only_conf_files_are_read(tmp_path: Path) -> None:
+    tmp_path.joinpath("10-a.conf").write_text(HEAD)
+    tmp_path.joinpath("notes.bin").write_bytes(b"\xff\xfe")
+    assert read_drop_ins(str(tmp_path)) == {"10-a.conf": HEAD, "notes.bin": ""}

@@ -1,0 +1,412 @@
+"""What libraries are told of the rails: what the machine shows, and nothing where it shows nothing."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from numaforge.errors import PlanError, ProfileError
+from numaforge.planning.document import dumps, loads
+from numaforge.planning.model import NodePlan
+from numaforge.planning.node import plan_node
+from numaforge.planning.rdma.environment import environment
+from numaforge.planning.rdma.libraries import plan_libraries
+from numaforge.profile import load_profile
+from numaforge.topology.model import NodeTopology, RdmaDevice
+from tests.fixtures.machines import lab_node
+from tests.fixtures.rdma_machines import (
+    ACTIVE,
+    CLOSED_MODULE,
+    OPEN_MODULE,
+    PEERMEM,
+    dgx,
+    storage_nic,
+    with_gpus,
+)
+
+ALL_RAILS = ",".join(f"mlx5_{number}:1" for number in range(8))
+
+
+def plan(topology: NodeTopology, **libraries: Any) -> NodePlan:
+    return plan_node(topology, load_profile({"rdma": {"libraries": {"nccl_conf": True, **libraries}}}))
+
+
+def told(topology: NodeTopology, **libraries: Any) -> dict[str, str]:
+    return environment(plan(topology, **libraries).rdma.libraries)
+
+
+def notices(planned: NodePlan) -> set[str]:
+    ours = {
+        "rail-down", "rail-unknown", "no-rails", "pci-tree-hidden", "device-on-no-rail", "no-default-route",
+        "gdr-level-left", "vllm-mapping-left", "nccl-conf-kept", "nccl-gid-index-pinned",
+    }  # fmt: skip
+    return {notice.id for notice in planned.notices} & ours
+
+
+def test_a_profile_that_says_nothing_tells_nothing() -> None:
+    planned = plan_node(dgx(nccl_conf="NCCL_DEBUG=WARN\n"), load_profile({"name": "none"}))
+    assert planned.rdma.libraries == loads(dumps(planned)).rdma.libraries
+    assert environment(planned.rdma.libraries) == {}
+    assert "/etc/nccl.conf" not in [file.path for file in planned.files]
+
+
+def test_every_value_of_a_dgx_h100() -> None:
+    planned = plan(dgx(), ucx=True, nvshmem=True)
+    assert environment(planned.rdma.libraries) == {
+        "NCCL_IB_HCA": f"={ALL_RAILS}",
+        "NCCL_SOCKET_IFNAME": "=bond0",
+        "NVSHMEM_ENABLE_NIC_PE_MAPPING": "1",
+        "NVSHMEM_HCA_LIST": ALL_RAILS,
+        "UCX_NET_DEVICES": ALL_RAILS,
+    }
+    assert notices(planned) == set()
+
+
+def test_every_value_has_its_decision() -> None:
+    planned = plan(dgx(), ucx=True, nvshmem=True, nccl={"NCCL_IB_TIMEOUT": 22}, topology_file="/opt/topo.xml")
+    decided = {
+        one.subject.removeprefix("rdma.libraries."): one.value
+        for one in planned.decisions
+        if one.subject.startswith("rdma.libraries.")
+    }
+    assert decided == environment(planned.rdma.libraries) | {"NCCL_NET_GDR_LEVEL": "NCCL's default"}
+
+
+@pytest.mark.parametrize(
+    ("wanted", "interface"),
+    [
+        ("default-route", "=bond0"),
+        ("cni0", "=cni0"),
+        ("ibp24s0", "=ibp24s0"),
+        ("10.10.0.0/16", "=bond0"),
+        ("10.0.0.0/9", "=bond0"),
+        ("10.244.0.0/16", "=cni0"),
+    ],
+    ids=["default route", "name", "NIC without a network", "its network", "wider network", "other network"],
+)
+def test_the_socket_interface(wanted: str, interface: str) -> None:
+    assert told(dgx(), socket_interface=wanted)["NCCL_SOCKET_IFNAME"] == interface
+
+
+@pytest.mark.parametrize(
+    ("wanted", "said"),
+    [
+        ("eth7", "there is no interface eth7"),
+        ("192.168.0.0/16", "no interface is in 192.168.0.0/16"),
+        ("10.0.0.0/8", "bond0, cni0 are all in 10.0.0.0/8"),
+    ],
+    ids=["no such name", "no such network", "several interfaces"],
+)
+def test_an_interface_that_is_not_there_is_refused(wanted: str, said: str) -> None:
+    with pytest.raises(PlanError, match=said):
+        plan(dgx(), socket_interface=wanted)
+
+
+def test_without_a_default_route_no_interface_is_named() -> None:
+    planned = plan(replace(dgx(), networks=()))
+    assert "NCCL_SOCKET_IFNAME" not in environment(planned.rdma.libraries)
+    assert notices(planned) == {"no-default-route"}
+
+
+MANAGEMENT = RdmaDevice("mlx5_9", "0000:06:00.0", None, "mlx5_core", 0, ports=ACTIVE, management=True)
+FUNCTION = RdmaDevice(
+    "mlx5_10", "0000:18:00.1", None, "mlx5_core", 0, ports=ACTIVE, physical_function="0000:18:00.0"
+)
+
+
+@pytest.mark.parametrize(
+    ("machine", "libraries", "expected", "noticed"),
+    [
+        (dgx(), {}, ALL_RAILS, set()),
+        (dgx(down=["mlx5_3"]), {}, ALL_RAILS.replace("mlx5_3:1,", ""), {"rail-down"}),
+        (dgx(more=[storage_nic()]), {}, ALL_RAILS, {"device-on-no-rail"}),
+        (dgx(more=[storage_nic()]), {"more_devices": ["mlx5_8"]}, f"{ALL_RAILS},mlx5_8:1", set()),
+        (dgx(more=[MANAGEMENT]), {}, ALL_RAILS, set()),
+        (dgx(more=[FUNCTION]), {}, ALL_RAILS, set()),
+        (
+            replace(lab_node(), rdma_devices=(RdmaDevice("rxe0", None, "eth1", None, 0, ports=ACTIVE),)),
+            {"socket_interface": "eth1"},
+            "rxe0:1",
+            set(),
+        ),
+        (with_gpus([(None, None)], [(None, None)]), {}, None, {"rail-unknown", "no-rails"}),
+    ],
+    ids=[
+        "rails in the order of their GPUs",
+        "a port that is down is left out",
+        "storage NICs are left out",
+        "storage NICs where they are asked for",
+        "NVSwitch management never",
+        "virtual functions not beside their NIC",
+        "every device where there is no GPU",
+        "nothing where distances are unknown",
+    ],
+)
+def test_the_devices_of_nccl(
+    machine: NodeTopology, libraries: dict[str, Any], expected: str | None, noticed: set[str]
+) -> None:
+    planned = plan(machine, **libraries)
+    found = environment(planned.rdma.libraries).get("NCCL_IB_HCA")
+    assert found == (None if expected is None else f"={expected}")
+    assert notices(planned) == noticed
+
+
+@pytest.mark.parametrize("name", ["mlx5_77", "mlx5_9"], ids=["not there", "NVSwitch management"])
+def test_a_device_that_cannot_be_used_is_refused(name: str) -> None:
+    with pytest.raises(PlanError, match=name):
+        plan(dgx(more=[MANAGEMENT]), more_devices=[name])
+
+
+PHB = (("pci0000:00", 0),)
+NEAR, FAR = [("pci0000:00", 0)], [("pci0000:80", 1)]
+
+
+@pytest.mark.parametrize(
+    ("machine", "level", "noticed"),
+    [
+        (dgx(), None, set()),
+        (with_gpus(NEAR, NEAR, nvidia_install=OPEN_MODULE), "PHB", set()),
+        (with_gpus(NEAR, [("pci0000:10", 0)], nvidia_install=OPEN_MODULE), "PHB", set()),
+        (with_gpus(NEAR, FAR, nvidia_install=OPEN_MODULE), "SYS", set()),
+        (with_gpus([*NEAR, *FAR], NEAR, nvidia_install=PEERMEM), "SYS", set()),
+        (with_gpus(NEAR, NEAR, nvidia_install=CLOSED_MODULE), None, {"gdr-level-left"}),
+        (with_gpus(NEAR, NEAR), None, {"gdr-level-left"}),
+        (with_gpus([*NEAR, (None, None)], NEAR, nvidia_install=OPEN_MODULE), None, {"rail-unknown"}),
+    ],
+    ids=[
+        "PXB is NCCL's default and is not written",
+        "PHB where a GPU has no nearer device",
+        "NODE is NCCL's PHB",
+        "SYS where the device is on the other NUMA node",
+        "the farthest GPU counts",
+        "not raised without GPUDirect",
+        "not raised where the driver is unknown",
+        "not raised where a distance is unknown",
+    ],
+)
+def test_the_level_of_gpudirect(machine: NodeTopology, level: str | None, noticed: set[str]) -> None:
+    planned = plan(machine)
+    assert environment(planned.rdma.libraries).get("NCCL_NET_GDR_LEVEL") == level
+    assert notices(planned) == noticed
+
+
+def test_a_level_is_not_named_where_gpus_hang_on_their_cpus() -> None:
+    built = with_gpus(NEAR, NEAR, nvidia_install=OPEN_MODULE)
+    grace = replace(built, gpus=tuple(replace(gpu, addressing_mode="ats") for gpu in built.gpus))
+    assert "NCCL_NET_GDR_LEVEL" not in told(grace)
+    assert told(grace, gdr_level="PHB")["NCCL_NET_GDR_LEVEL"] == "PHB"
+
+
+PAIRS = [("pci0000:00", 0), ("pci0000:00", 0), ("pci0000:80", 1), ("pci0000:80", 1)]
+TWO_NICS = [("pci0000:00", 0), ("pci0000:80", 1)]
+
+
+@pytest.mark.parametrize(
+    ("machine", "expected"),
+    [
+        (with_gpus(PAIRS, TWO_NICS), {"NVSHMEM_HCA_PE_MAPPING": "mlx5_0:1:2,mlx5_1:1:2"}),
+        (
+            with_gpus(PAIRS, PAIRS),
+            {"NVSHMEM_HCA_LIST": "mlx5_0:1,mlx5_1:1,mlx5_2:1,mlx5_3:1"},
+        ),
+    ],
+    ids=["GPUs that share a port are counted", "GPUs that share two ports take turns"],
+)
+def test_nvshmem_is_told_whose_each_port_is(machine: NodeTopology, expected: dict[str, str]) -> None:
+    variables = told(machine, nvshmem=True)
+    assert {name: value for name, value in variables.items() if name.startswith("NVSHMEM_HCA")} == expected
+
+
+def test_vllm_is_told_pairs_and_sets_the_lists_of_each_worker_itself() -> None:
+    variables = told(dgx(), vllm=True, ucx=True, nvshmem=True)
+    pairs = variables.pop("VLLM_GPU_NIC_PCIE_MAPPING").split(",")
+    assert pairs[0] == "0000:1b:00.0=0000:18:00.0"
+    assert len(pairs) == 8
+    assert variables == {
+        "NCCL_IB_HCA": f"={ALL_RAILS}",
+        "NCCL_SOCKET_IFNAME": "=bond0",
+        "NVSHMEM_ENABLE_NIC_PE_MAPPING": "1",
+        "VLLM_NIC_SELECTION_VARS": "UCX_NET_DEVICES:1,NVSHMEM_HCA_LIST:1",
+    }
+
+
+def test_vllm_is_told_nothing_where_a_worker_would_not_start() -> None:
+    planned = plan(dgx(down=["mlx5_3"]), vllm=True, ucx=True)
+    assert notices(planned) == {"rail-down", "vllm-mapping-left"}
+    assert "VLLM_NIC_SELECTION_VARS" not in environment(planned.rdma.libraries)
+    assert "UCX_NET_DEVICES" in environment(planned.rdma.libraries)
+
+
+def test_the_process_of_one_gpu_gets_its_own_ports() -> None:
+    libraries = plan(dgx(), vllm=True).rdma.libraries
+    assert environment(libraries, "overlay", 3) == {
+        "NCCL_IB_HCA": "=mlx5_3:1",
+        "NCCL_SOCKET_IFNAME": "=eth0",
+        "NVSHMEM_ENABLE_NIC_PE_MAPPING": "1",
+        "NVSHMEM_HCA_LIST": "mlx5_3:1",
+        "UCX_NET_DEVICES": "mlx5_3:1",
+    }
+    with pytest.raises(PlanError, match="no RDMA port is known for GPU 8"):
+        environment(libraries, gpu=8)
+
+
+# ---- virtual machines ----
+
+
+def test_a_guest_that_hides_its_tree_says_nothing_of_single_gpus() -> None:
+    guest = with_gpus([*NEAR, *NEAR], [*NEAR, *NEAR], nvidia_install=OPEN_MODULE)
+    guest = replace(guest, gpus=tuple(replace(gpu, virtualization="passthrough") for gpu in guest.gpus))
+    planned = plan(guest, vllm=True, ucx=True)
+    variables = environment(planned.rdma.libraries)
+    assert variables["NCCL_IB_HCA"] == "=mlx5_0:1,mlx5_1:1"
+    assert variables["UCX_NET_DEVICES"] == "mlx5_0:1,mlx5_1:1"
+    assert not {"NCCL_NET_GDR_LEVEL", "VLLM_GPU_NIC_PCIE_MAPPING"} & variables.keys()
+    assert notices(planned) == {"pci-tree-hidden", "vllm-mapping-left"}
+
+
+def guest_with(*switches: dict[str, Any]) -> NodePlan:
+    guest = with_gpus([*NEAR, *NEAR], [*NEAR, *NEAR], nvidia_install=OPEN_MODULE)
+    guest = replace(guest, gpus=tuple(replace(gpu, virtualization="passthrough") for gpu in guest.gpus))
+    return plan(guest, pcie_switches=list(switches))
+
+
+def test_what_the_provider_says_of_switches_makes_rails() -> None:
+    planned = guest_with(
+        {"devices": ["0000:01:00.0", "0000:82:00.0"]}, {"devices": ["0000:02:00.0", "0000:81:00.0"]}
+    )
+    assert [rail.ports for rail in planned.rdma.libraries.gpus] == [("mlx5_1:1",), ("mlx5_0:1",)]
+    variables = environment(planned.rdma.libraries)
+    assert variables["NCCL_TOPO_FILE"] == "/etc/numaforge/nccl-topology.xml"
+    assert variables["NCCL_IB_HCA"] == "=mlx5_1:1,mlx5_0:1"
+    assert "NCCL_NET_GDR_LEVEL" not in variables
+    assert notices(planned) == set()
+
+
+def test_a_gpu_of_which_the_provider_says_nothing_has_no_rail() -> None:
+    planned = guest_with({"devices": ["0000:01:00.0", "0000:82:00.0"]})
+    assert [rail.gpu for rail in planned.rdma.libraries.gpus] == ["GPU0"]
+    assert notices(planned) == {"rail-unknown", "device-on-no-rail"}
+
+
+@pytest.mark.parametrize(
+    ("switch", "said"),
+    [
+        ({"devices": ["0000:01:00.0", "0000:99:00.0"]}, "no GPU and no RDMA device at 0000:99:00.0"),
+        ({"devices": ["0000:01:00.0", "0000:81:00.0"], "numa_node": 7}, "no NUMA node 7"),
+    ],
+    ids=["a device that is not there", "a NUMA node that is not there"],
+)
+def test_a_switch_of_another_machine_is_refused(switch: dict[str, Any], said: str) -> None:
+    with pytest.raises(PlanError, match=said):
+        guest_with(switch)
+
+
+def test_a_switch_needs_its_numa_node_where_the_kernel_does_not_say_it() -> None:
+    guest = with_gpus([(None, None)], [(None, None)])
+    devices = {"devices": ["0000:01:00.0", "0000:81:00.0"]}
+    with pytest.raises(PlanError, match="the kernel does not say its NUMA node"):
+        plan(guest, pcie_switches=[devices])
+    planned = plan(guest, pcie_switches=[devices | {"numa_node": 1}])
+    assert planned.rdma.libraries.hidden_switches[0].numa_node == 1
+
+
+# ---- /etc/nccl.conf of the admin ----
+
+ADMINS = "# ours since 2023\nNCCL_DEBUG=WARN\nNCCL_SOCKET_IFNAME==bond0\n"
+
+
+def test_what_the_admin_says_stays_and_comes_back() -> None:
+    machine = dgx(nccl_conf=ADMINS)
+    first = plan(machine)
+    assert first.rdma.libraries.admin_conf == ADMINS
+    assert notices(first) == {"nccl-conf-kept"}
+    written = replace(machine, previous_plan=dumps(first), nccl_conf="# Written by numaforge ...\n")
+    assert plan(written) == first
+    gone = plan_node(written, load_profile({"name": "unnamed"}))
+    assert (gone.rdma.libraries.nccl_conf, gone.rdma.libraries.admin_conf) == (False, ADMINS)
+    put_back = replace(machine, previous_plan=dumps(gone))
+    assert plan_node(put_back, load_profile({"name": "unnamed"})) == gone
+    changed = replace(put_back, nccl_conf="NCCL_DEBUG=INFO\n")
+    assert plan_node(changed, load_profile({"name": "unnamed"})).rdma.libraries.admin_conf is None
+
+
+def test_a_host_whose_plan_was_lost_still_knows_the_admins_part() -> None:
+    ours = "# Written by numaforge from the profile x.\nNCCL_IB_HCA==mlx5_0:1\n"
+    kept = f"{ours}# What the admin has here, and gets back:\nNCCL_DEBUG=WARN\n"
+    assert plan(dgx(nccl_conf=ours)).rdma.libraries.admin_conf is None
+    assert plan(dgx(nccl_conf=kept)).rdma.libraries.admin_conf == "NCCL_DEBUG=WARN\n"
+
+
+@pytest.mark.parametrize(
+    ("machine", "said"),
+    [
+        (dgx(nccl_conf="NCCL_SOCKET_IFNAME=eth0\n"), "NCCL_SOCKET_IFNAME=eth0, and the plan"),
+        (dgx(nccl_conf="NCCL_IB_HCA=mlx5\n"), "NCCL_IB_HCA=mlx5, and the plan"),
+        (dgx(nccl_conf="NCCL_DEBUG=WARN\r\n"), "cannot be kept"),
+        (replace(dgx(), unreadable=("/etc/nccl.conf",)), "would be lost"),
+    ],
+    ids=["another interface", "other devices", "line ends of another system", "not read"],
+)
+def test_an_nccl_conf_that_would_be_lost_is_refused(machine: NodeTopology, said: str) -> None:
+    with pytest.raises(PlanError, match=said):
+        plan(machine)
+
+
+def test_a_pinned_gid_index_of_the_admin_is_noticed() -> None:
+    assert "nccl-gid-index-pinned" in notices(plan(dgx(nccl_conf="NCCL_IB_GID_INDEX=3\n")))
+
+
+# ---- the section ----
+
+
+@pytest.mark.parametrize(
+    ("libraries", "said"),
+    [
+        ({"nccl": {"NCCL_IB_GID_INDEX": 3}}, "an index differs from host to host"),
+        ({"nccl": {"NCCL_IB_TIMOUT": 22}}, "did you mean NCCL_IB_TIMEOUT"),
+        ({"nccl": {"NCCL_IB_HCA": "mlx5"}}, "it is made of the rails"),
+        ({"nccl": {"NCCL_CONF_FILE": "/x"}}, "NCCL reads it before"),
+        ({"nccl": {"NCCL_IB_TC": ""}}, "NCCL reads an empty value as 0"),
+        ({"nccl": {"NCCL_IB_TC": "1 2"}}, "without spaces"),
+        ({"nccl": {"NCCL_IB_TC": "1\nNCCL_DEBUG=INFO"}}, "without spaces"),
+        ({"nccl": {"NCCL_IB_DISABLE": True}}, "no value of NCCL"),
+        ({"gdr_level": "NODE"}, "NCCL has no level NODE"),
+        ({"gdr_level": "near"}, "'near' is no level"),
+        ({"socket_interface": "10.0.0.1/8"}, "is no interface"),
+        ({"socket_interface": "a-name-that-is-too-long"}, "is no interface"),
+        ({"topology_file": "topo.xml"}, "absolute path"),
+        ({"pcie_switches": [{"devices": ["0000:01:00.0"]}]}, "devices"),
+        ({"pcie_switches": [{"devices": ["1:0.0", "0000:81:00.0"]}]}, "is no PCI address"),
+        (
+            {"pcie_switches": [{"devices": ["0000:01:00.0", "0000:81:00.0"]}] * 2},
+            "0000:01:00.0 is below two switches",
+        ),
+        ({"nccl_config": True}, "did you mean nccl_conf"),
+    ],
+)  # fmt: skip
+def test_what_no_library_would_take_is_refused(libraries: dict[str, Any], said: str) -> None:
+    with pytest.raises(ProfileError, match=said):
+        load_profile({"rdma": {"libraries": libraries}})
+
+
+@given(
+    gpus=st.lists(st.sampled_from([*NEAR, *FAR, ("pci0000:10", 0), (None, None)]), max_size=8),
+    nics=st.lists(st.sampled_from([*NEAR, *FAR, ("pci0000:10", 0), (None, None)]), max_size=8),
+)
+def test_every_port_that_is_named_exists_once(
+    gpus: list[tuple[str | None, int | None]], nics: list[tuple[str | None, int | None]]
+) -> None:
+    profile = load_profile({"rdma": {"libraries": {"nccl_conf": True, "ucx": True, "nvshmem": True}}})
+    libraries = plan_libraries(with_gpus(gpus, nics), profile).value
+    exist = {f"mlx5_{number}:1" for number in range(len(nics))}
+    assert len(set(libraries.ports)) == len(libraries.ports)
+    assert set(libraries.ports) <= exist
+    assert {port for rail in libraries.gpus for port in rail.ports} <= set(libraries.ports)
+    assert all(rail.ports for rail in libraries.gpus)
+    counted = libraries.variables.get("NVSHMEM_HCA_PE_MAPPING", "")
+    if counted:
+        assert sum(int(entry.rpartition(":")[2]) for entry in counted.split(",")) == len(libraries.gpus)

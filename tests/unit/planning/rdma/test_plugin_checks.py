@@ -1,0 +1,198 @@
+"""What the shared RDMA device plugin accepts and should not, and what becomes of it on a machine."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from numaforge.findings import Severity
+from numaforge.planning.rdma.plugin_checks import advertised, check_config, check_machine
+from numaforge.planning.rdma.plugin_config import PluginConfig, parse_plugin_config, plugin_text
+from numaforge.planning.rdma.pools import plan_pools
+from numaforge.profile import NodeProfile
+from tests.fixtures.machines import dgx_h100, hgx_a100
+
+FIRST = {"ifNames": ["ibp24s0"]}
+
+
+def config(*pools, **more) -> PluginConfig:
+    whole = [{"resourceName": "a", "rdmaHcaMax": 63, "selectors": FIRST} | pool for pool in pools]
+    return parse_plugin_config(json.dumps({"configList": whole, **more}), "config.json")
+
+
+def found(findings) -> list[tuple[str, Severity, str | None]]:
+    return [(each.id, each.severity, each.where) for each in findings]
+
+
+@pytest.mark.parametrize(
+    ("pool", "expected"),
+    [
+        pytest.param({}, [], id="what is right"),
+        pytest.param(
+            {"resourceName": "a-b"},
+            [("rdma-config-refused", Severity.ERROR, "configList[0].resourceName")],
+            id="what the plugin refuses",
+        ),
+        pytest.param(
+            {"selectors": {}},
+            [("rdma-config-refused", Severity.ERROR, "configList[0]")],
+            id="empty selectors",
+        ),
+        pytest.param(
+            {"rdmaHcaMax": None},
+            [("rdma-without-tokens", Severity.ERROR, "configList[0].rdmaHcaMax")],
+            id="no rdmaHcaMax is 0",
+        ),
+        pytest.param(
+            {"resourceName": "_a"},
+            [("rdma-name-refused", Severity.ERROR, "configList[0].resourceName")],
+            id="a name that only the plugin accepts",
+        ),
+        pytest.param(
+            {"resourceName": "a" * 64},
+            [("rdma-name-refused", Severity.ERROR, "configList[0].resourceName")],
+            id="a name that is too long",
+        ),
+        pytest.param(
+            {"resourcePrefix": "RDMA"},
+            [("rdma-name-refused", Severity.ERROR, "configList[0].resourcePrefix")],
+            id="a prefix in big letters",
+        ),
+        pytest.param(
+            {"resourcePrefix": "a/b"},
+            [("rdma-name-refused", Severity.ERROR, "configList[0].resourcePrefix")],
+            id="a prefix with a slash",
+        ),
+        pytest.param(
+            {"resourcePrefix": "node.kubernetes.io"},
+            [("rdma-name-refused", Severity.ERROR, "configList[0].resourcePrefix")],
+            id="a prefix of Kubernetes' own",
+        ),
+        pytest.param(
+            {"rdmaHcaMaxx": 5},
+            [("rdma-key-unknown", Severity.WARNING, "configList[0].rdmaHcaMaxx")],
+            id="a key that the plugin drops",
+        ),
+        pytest.param(
+            {"selectors": {}, "devices": ["ib0"]},
+            [("rdma-devices-deprecated", Severity.NOTE, "configList[0].devices")],
+            id="the old word for ifNames",
+        ),
+        *(
+            pytest.param(
+                {"selectors": {name: [text]}},
+                [("rdma-selector-never", Severity.WARNING, f"configList[0].selectors.{name}")],
+                id=f"{text} is no {name}",
+            )
+            for name, text in (
+                ("vendors", "0x15b3"),
+                ("vendors", "15B3"),
+                ("deviceIDs", "15b3:1021"),
+                ("ifNames", "ib*"),
+                ("linkTypes", "IB"),
+            )
+        ),
+    ],
+)
+def test_on_every_machine(pool, expected):
+    assert found(check_config(config(pool))) == expected
+
+
+def test_the_words_of_the_plugin_are_shown():
+    twice = check_config(config({}, {"resourcePrefix": "example.com"}))
+    assert [each.text for each in twice] == ['error: resource name "a" already exists']
+    assert "whatever its prefix" in twice[0].remedy
+
+
+def test_a_key_like_a_known_one_is_named():
+    (finding,) = check_config(config({"rdmaHcamaxx": 5}))
+    assert finding.remedy == "did you mean rdmaHcaMax?"
+
+
+@pytest.mark.parametrize(
+    ("interval", "expected"), [(0, ["rdma-never-updated"]), (-1, ["rdma-config-refused"]), (60, [])]
+)
+def test_the_interval(interval, expected):
+    assert [each.id for each in check_config(config({}, periodicUpdateInterval=interval))] == expected
+
+
+@pytest.mark.parametrize(
+    ("pools", "expected"),
+    [
+        pytest.param([{}], [], id="one device for a resource"),
+        pytest.param(
+            [{"selectors": {"ifNames": ["ib7"]}}],
+            [("rdma-selects-nothing", Severity.WARNING)],
+            id="no device",
+        ),
+        pytest.param(
+            [{"selectors": {"drivers": ["mlx5_core"]}}],
+            [("rdma-selects-several", Severity.WARNING)],
+            id="the devices of several NUMA nodes",
+        ),
+        pytest.param(
+            [{"selectors": {"ifNames": ["ibp24s0", "ibp64s0"]}}],
+            [("rdma-selects-several", Severity.NOTE)],
+            id="two devices of one NUMA node",
+        ),
+        pytest.param(
+            [{}, {"resourceName": "b"}],
+            [("rdma-pools-overlap", Severity.WARNING)],
+            id="a device in two resources",
+        ),
+    ],
+)
+def test_on_a_machine(pools, expected):
+    findings = check_machine(config(*pools), dgx_h100())
+    assert [(each.id, each.severity) for each in findings] == expected
+
+
+def test_resources_that_share_several_devices_are_named_once():
+    everything = {"selectors": {"drivers": ["mlx5_core"]}}
+    findings = check_machine(config(everything, {"resourceName": "b"} | everything), dgx_h100())
+    assert [each.id for each in findings].count("rdma-pools-overlap") == 1
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        pytest.param({"management": True}, "rdma-selects-management", id="a management function is selected"),
+        pytest.param({"character_devices": ("uverbs0",)}, "rdma-device-refused", id="a device without umad"),
+        pytest.param({"pci_address": None}, "rdma-device-without-function", id="a software device"),
+    ],
+)
+def test_devices_that_are_not_for_pods(changes, expected):
+    machine = dgx_h100()
+    first, second, *rest = machine.rdma_devices
+    known = {"character_devices": ("umad1", "uverbs1")}
+    devices = (replace(first, **(known | changes)), *(replace(each, **known) for each in (second, *rest)))
+    machine = replace(machine, rdma_devices=devices)
+    findings = check_machine(config({"selectors": {"ifNames": ["ibp24s0", "ibp64s0"]}}), machine)
+    assert expected in [each.id for each in findings]
+
+
+def test_an_exclusive_network_namespace_ends_the_plugin():
+    machine = replace(dgx_h100(), rdma_netns="exclusive")
+    (finding,) = check_machine(config({}), machine)
+    assert (finding.id, finding.text) == (
+        "rdma-netns-exclusive",
+        "incorrect RDMA subsystem network namespace",
+    )
+    assert advertised(config({}), machine) == {}
+
+
+def test_what_is_advertised():
+    nothing = {"resourceName": "b", "selectors": {"ifNames": ["ib7"]}}
+    assert advertised(config({}, nothing), dgx_h100()) == {"rdma/a": 63, "rdma/b": 0}
+
+
+@pytest.mark.parametrize("machine", [dgx_h100(), hgx_a100()], ids=["DGX H100", "HGX A100"])
+@pytest.mark.parametrize("per", ["rail", "device"])
+def test_our_own_configuration_has_nothing_wrong_with_it(machine, per):
+    profile = NodeProfile.model_validate({"name": "p", "rdma": {"device_plugin": {"per": per}}})
+    pools = plan_pools(machine, profile).value
+    read = parse_plugin_config(plugin_text(pools), "config.json")
+    assert (*check_config(read), *check_machine(read, machine)) == ()
+    assert advertised(read, machine) == {pool.resource: 63 for pool in pools}

@@ -1,0 +1,70 @@
+"""config.json of the shared RDMA device plugin is read as the plugin reads it: its own answers, recorded."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from numaforge.errors import PlanError
+from numaforge.planning.model import RdmaPool
+from numaforge.planning.rdma.plugin_config import parse_plugin_config, plugin_document, plugin_text, refusal
+from tests.oracle.rdma_answers import answer, comparable
+
+RECORD = json.loads((Path(__file__).parent / "plugin_answers.json").read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize("case", [pytest.param(case, id=case["id"]) for case in RECORD["cases"]])
+def test_the_plugin_says_the_same(case):
+    assert answer(case["config"], RECORD["functions"]) == comparable(case)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        pytest.param('{"configList": [],', "config.json: not valid JSON", id="no JSON"),
+        pytest.param('{"configList": NaN}', "NaN is no JSON", id="NaN, which Go does not read"),
+        pytest.param('{"a": 1, "a": 2}', "the key 'a' is written twice", id="a key twice"),
+        pytest.param(
+            '{"configList": [], "configlist": []}',
+            "configlist is written twice, in two cases",
+            id="a key in two cases, of which Go takes the last",
+        ),
+        pytest.param(
+            '{"configList": [{"rdmaHcaMax": "63"}]}',
+            'config.json: configList[0].rdmaHcaMax: "63" is not a whole number',
+            id="a text in place of a number",
+        ),
+        pytest.param(
+            '{"configList": [{"selectors": {"ifNames": ["a", 1]}}]}',
+            "configList[0].selectors.ifNames[1]: 1 is not a text",
+            id="a number in place of a name",
+        ),
+        pytest.param("[" * 100_000, "not valid JSON", id="nested too deeply"),
+    ],
+)
+def test_what_the_plugin_cannot_read_is_refused_with_its_place(text, said):
+    with pytest.raises(PlanError) as refused:
+        parse_plugin_config(text, "config.json")
+    assert said in str(refused.value)
+
+
+def test_keys_that_the_plugin_drops_are_kept_with_their_places():
+    read = parse_plugin_config('{"a": 1, "configList": [{"rdmaHcamaxx": 1, "selectors": {"pf": []}}]}', "f")
+    assert [path for path, _ in read.unknown] == [
+        "a",
+        "configList[0].rdmaHcamaxx",
+        "configList[0].selectors.pf",
+    ]
+
+
+def test_what_is_written_is_read_back():
+    pool = RdmaPool("example.com/rail0", 7, ("mlx5_0",), ("0000:18:00.0",), {"ifNames": ("ib0",)})
+    text = plugin_text([pool, RdmaPool("rdma/b", 1, ("b",), ("0000:19:00.0",), {"vendors": ("15b3",)})])
+    read = parse_plugin_config(text, "f")
+    assert json.loads(text)["configList"] == plugin_document([pool])["configList"] + [
+        {"resourceName": "b", "resourcePrefix": "rdma", "rdmaHcaMax": 1, "selectors": {"vendors": ["15b3"]}}
+    ]
+    assert (read.interval, read.unknown, refusal(read)) == (60, (), None)
+    assert [(each.resource, each.tokens) for each in read.pools] == [("example.com/rail0", 7), ("rdma/b", 1)]

@@ -1,0 +1,382 @@
+"""Which RDMA devices pods get together, and by which selectors the shared device plugin finds them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from numaforge.errors import NumaforgeError, PlanError
+from numaforge.planning.document import from_document, to_document
+from numaforge.planning.model import RdmaPool, Reasoned
+from numaforge.planning.node import plan_node
+from numaforge.planning.rdma.functions import plugin_functions, selected
+from numaforge.planning.rdma.pools import plan_pools
+from numaforge.profile import NodeProfile, load_profile
+from numaforge.topology.model import Nic, NodeTopology, RdmaDevice, RdmaPort
+from tests.fixtures.machines import dgx_h100, hgx_a100, machine
+
+ALL = ("umad0", "uverbs0", "issm0")
+
+
+def wish(**keys) -> NodeProfile:
+    return NodeProfile.model_validate({"name": "p", "rdma": {"device_plugin": keys}})
+
+
+def device(name: str, number: int, **changes) -> RdmaDevice:
+    known = {"vendor": "15b3", "device": "1021", "character_devices": ALL}
+    port = RdmaPort(1, "InfiniBand", "ACTIVE", None)
+    built = RdmaDevice(name, f"0000:{number:02x}:00.0", f"ib{number}", "mlx5_core", 0, (port,), **known)
+    return replace(built, **changes)
+
+
+def bare_machine(numa_nodes: int = 1) -> NodeTopology:
+    return machine(numa_nodes_per_package=numa_nodes, cores_per_numa_node=4)
+
+
+def with_devices(*devices: RdmaDevice, numa_nodes: int = 1) -> NodeTopology:
+    """Return a machine with these RDMA devices, and the network interfaces that they name."""
+    nics = tuple(
+        Nic(each.pci_address, each.interface, each.name, "InfiniBand", None, each.driver, each.numa_node)
+        for each in devices
+        if each.pci_address
+    )
+    return replace(bare_machine(numa_nodes), nics=nics, rdma_devices=devices)
+
+
+def planned(topology: NodeTopology, **keys) -> dict[str, tuple[str, ...]]:
+    return {pool.resource: pool.devices for pool in plan_pools(topology, wish(**keys)).value}
+
+
+def test_a_dgx_h100_has_a_resource_for_each_of_its_eight_rails():
+    pools = plan_pools(dgx_h100(), wish(per="rail")).value
+    assert [pool.resource for pool in pools] == [f"rdma/rail{number}" for number in range(8)]
+    assert [len(pool.gpus) for pool in pools] == [1] * 8
+    assert {pool.tokens for pool in pools} == {63}
+
+
+@pytest.mark.parametrize(
+    ("keys", "resources"),
+    [
+        pytest.param({"per": "rail"}, ["rdma/rail0", "rdma/rail1", "rdma/rail2"], id="a rail each"),
+        pytest.param({"per": "numa_node"}, ["rdma/numa0", "rdma/numa1"], id="the devices of a NUMA node"),
+        pytest.param({"per": "device"}, ["rdma/mlx5_0", "rdma/mlx5_1", "rdma/mlx5_10"], id="one device each"),
+        pytest.param({"per": "machine"}, ["rdma/hca"], id="all devices together"),
+        pytest.param(
+            {"per": "machine", "resource_prefix": "example.com", "resource_name": "roce"},
+            ["example.com/roce"],
+            id="other names",
+        ),
+        pytest.param(
+            {"per": "numa_node", "resource_name": "n{numa_node}_hca"},
+            ["rdma/n0_hca", "rdma/n1_hca"],
+            id="a pattern",
+        ),
+    ],
+)
+def test_resources_are_named_by_what_they_hold(keys, resources):
+    devices = (device("mlx5_0", 1), device("mlx5_1", 2, numa_node=1), device("mlx5_10", 3, numa_node=1))
+    assert list(planned(with_devices(*devices, numa_nodes=2), **keys)) == resources
+
+
+@pytest.mark.parametrize(
+    ("changes", "keys", "told"),
+    [
+        pytest.param({"management": True}, {}, "manages NVSwitches", id="management functions never"),
+        pytest.param(
+            {"management": True},
+            {"include": [{"names": ["*"]}]},
+            "manages NVSwitches",
+            id="management functions not even by name",
+        ),
+        pytest.param({"character_devices": ("uverbs1",)}, {}, "it has no umad", id="no umad"),
+        pytest.param({"character_devices": ("umad1",)}, {}, "it has no uverbs", id="no uverbs"),
+        pytest.param(
+            {"driver": "efa", "character_devices": ("uverbs1",)},
+            {},
+            "it has no umad",
+            id="EFA never has umad",
+        ),
+        pytest.param({"pci_address": None}, {}, "software device", id="software devices"),
+        pytest.param(
+            {"pci_address": None, "interface": "br0"},
+            {"software_devices": True},
+            "its interface br0 has no PCI function",
+            id="software devices on no PCI function",
+        ),
+        pytest.param({"physical_function": "0000:99:00.0"}, {}, None, id="virtual functions"),
+        pytest.param({}, {"exclude": [{"names": ["o*"]}]}, None, id="what is excluded by name"),
+        pytest.param({}, {"exclude": [{"interfaces": ["ib2"]}]}, None, id="what is excluded by interface"),
+        pytest.param({}, {"include": [{"names": ["mlx5_?"]}]}, None, id="what is not included"),
+        pytest.param(
+            {"driver": "irdma"}, {"include": [{"drivers": ["mlx5_core"]}]}, None, id="another driver"
+        ),
+        pytest.param({"device": "101b"}, {"include": [{"ids": ["15b3:1021"]}]}, None, id="another PCI id"),
+        pytest.param(
+            {"ports": (RdmaPort(1, "Ethernet", "ACTIVE", None),)},
+            {"include": [{"link_layers": ["InfiniBand"]}]},
+            None,
+            id="another link layer",
+        ),
+        pytest.param(
+            {"ports": (RdmaPort(1, "InfiniBand", "DOWN", None),)},
+            {"down_ports": False},
+            "none of its ports is active",
+            id="devices without an active port, where the profile says so",
+        ),
+    ],
+)
+def test_left_out_are(changes, keys, told):
+    topology = with_devices(device("mlx5_0", 1), device("odd", 2, **changes))
+    decided = plan_pools(topology, wish(per="rail", **keys))
+    assert [pool.devices for pool in decided.value] == [("mlx5_0",)]
+    notices = [notice.message for notice in decided.notices if notice.id == "rdma-device-left-out"]
+    assert [told in message for message in notices] == ([True] if told else [])
+
+
+@pytest.mark.parametrize(
+    ("changes", "keys"),
+    [
+        pytest.param({"character_devices": ("umad1", "uverbs1")}, {}, id="devices without issm"),
+        pytest.param({"ports": (RdmaPort(1, "InfiniBand", "DOWN", None),)}, {}, id="one whose cable is out"),
+        pytest.param(
+            {"ports": (RdmaPort(1, "InfiniBand", None, None),)},
+            {"down_ports": False},
+            id="one whose port is in no known state",
+        ),
+        pytest.param(
+            {"physical_function": "0000:99:00.0"},
+            {"virtual_functions": True},
+            id="virtual functions, where the profile says so",
+        ),
+        pytest.param(
+            {}, {"include": [{"names": ["mlx*"]}, {"names": ["odd"]}]}, id="what one selection fits"
+        ),
+    ],
+)
+def test_offered_are(changes, keys):
+    topology = with_devices(device("mlx5_0", 1), device("odd", 2, **changes))
+    assert len(planned(topology, per="device", **keys)) == 2
+
+
+def test_character_devices_that_the_snapshot_does_not_know_are_no_alarm():
+    decided = plan_pools(with_devices(device("mlx5_0", 1, character_devices=())), wish(per="rail"))
+    assert (len(decided.value), decided.notices) == (1, ())
+
+
+def test_a_module_that_is_not_loaded_is_named_and_keeps_no_device_out():
+    topology = with_devices(device("mlx5_0", 1, character_devices=("uverbs0",)))
+    decided = plan_pools(topology, wish(per="rail"))
+    assert [notice.id for notice in decided.notices] == ["rdma-module-missing"]
+    assert "until ib_umad is loaded" in decided.notices[0].message
+    assert len(decided.value) == 1
+
+
+def test_an_exclusive_network_namespace_is_named():
+    topology = replace(with_devices(device("mlx5_0", 1)), rdma_netns="exclusive")
+    assert [each.id for each in plan_pools(topology, wish(per="rail")).notices] == ["rdma-netns-exclusive"]
+
+
+def test_a_selection_that_fits_nothing_is_named():
+    decided = plan_pools(with_devices(device("mlx5_0", 1)), wish(per="rail", exclude=[{"names": ["ens*"]}]))
+    assert [str(each.message) for each in decided.notices] == [
+        "rdma.device_plugin.exclude[0] fits no device of this machine"
+    ]
+
+
+def test_a_machine_without_devices_has_no_pools_and_a_notice():
+    decided = plan_pools(bare_machine(), wish(per="rail", deployed=True))
+    assert (decided.value, [each.id for each in decided.notices]) == ((), ["rdma-no-device"])
+
+
+@pytest.mark.parametrize("name", ["mlx5_0", "mlx5_1", "mlx5_8"])
+def test_a_cable_that_is_out_changes_no_resource(name):
+    machine = hgx_a100()
+    down = (RdmaPort(1, "InfiniBand", "DOWN", "10 Gb/sec (4X SDR)"),)
+    devices = (replace(each, ports=down) if each.name == name else each for each in machine.rdma_devices)
+    unplugged = replace(machine, rdma_devices=tuple(devices))
+    assert planned(unplugged, per="rail") == planned(machine, per="rail")
+
+
+def test_virtual_functions_belong_to_the_rail_of_their_physical_one():
+    physical = device("mlx5_0", 1), device("mlx5_1", 2)
+    virtual = device("mlx5_2", 3, physical_function="0000:02:00.0")
+    pools = planned(with_devices(*physical, virtual), per="rail", virtual_functions=True)
+    assert pools == {"rdma/rail0": ("mlx5_0",), "rdma/rail1": ("mlx5_1", "mlx5_2")}
+
+
+def test_a_software_device_is_offered_by_the_function_of_its_interface_where_the_profile_says_so():
+    rxe = device("rxe0", 0, pci_address=None, interface="ens10", driver=None, vendor=None, device=None)
+    nic = Nic("0000:81:00.0", "ens10", None, "Ethernet", None, "virtio_net", 1)
+    topology = replace(bare_machine(), nics=(nic,), rdma_devices=(rxe,))
+    (pool,) = plan_pools(topology, wish(per="rail", software_devices=True)).value
+    assert (pool.pci_addresses, pool.selectors) == (("0000:81:00.0",), {"ifNames": ("ens10",)})
+
+
+def test_the_first_interface_of_a_function_selects_it_as_the_plugin_sees_it():
+    topology = with_devices(device("mlx5_0", 1, interface="eth0np0"))
+    (nic,) = topology.nics
+    topology = replace(topology, nics=(nic, replace(nic, interface="eth0_rep1")))
+    (pool,) = plan_pools(topology, wish(per="rail")).value
+    assert pool.selectors == {"ifNames": ("eth0_rep1",)}
+
+
+def test_a_device_without_an_interface_is_selected_by_hardware_where_that_is_its_own():
+    bare = device("mlx5_1", 2, interface=None, device="101b")
+    pools = plan_pools(with_devices(device("mlx5_0", 1), bare), wish(per="rail")).value
+    assert [pool.selectors for pool in pools] == [
+        {"ifNames": ("ib1",)},
+        {"vendors": ("15b3",), "deviceIDs": ("101b",), "drivers": ("mlx5_core",)},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("devices", "keys", "said"),
+    [
+        pytest.param(
+            (device("mlx5_0", 1, interface=None), device("mlx5_1", 2, interface=None)),
+            {"per": "rail"},
+            "cannot tell mlx5_0 from other devices",
+            id="two like devices without interfaces",
+        ),
+        pytest.param(
+            (device("mlx5_0", 1, interface=None), device("mlx5_1", 2, management=True, interface=None)),
+            {"per": "rail"},
+            "cannot tell mlx5_0 from other devices",
+            id="a device and a management function that is like it",
+        ),
+        pytest.param(
+            (device("mlx5_0", 1), device("mlx5_1", 1)),
+            {"per": "rail"},
+            "rdma/rail0 and rdma/rail1 are to hold devices of one PCI function, 0000:01:00.0",
+            id="two devices of one PCI function",
+        ),
+        pytest.param(
+            (device("mlx5_0", 1, numa_node=None),),
+            {"per": "numa_node"},
+            "does not say which NUMA node mlx5_0 is near",
+            id="an unknown NUMA node",
+        ),
+        pytest.param(
+            (device("mlx5-0", 1),),
+            {"per": "device"},
+            "the plugin takes no resource 'mlx5-0'",
+            id="a device's name that is no resource's",
+        ),
+    ],
+)
+def test_refused_with_a_remedy_are(devices, keys, said):
+    with pytest.raises(PlanError) as refused:
+        plan_pools(with_devices(*devices, numa_nodes=2), wish(**keys))
+    assert said in refused.value.message
+    assert refused.value.where.startswith("rdma.device_plugin")
+    assert refused.value.remedy
+
+
+@pytest.mark.parametrize(
+    ("keys", "said"),
+    [
+        pytest.param({"hca_max": 5}, "says hca_max, and not what a resource holds: give per", id="no per"),
+        pytest.param({"per": "gpu"}, "is not accepted", id="no such thing"),
+        pytest.param({"per": "rail", "hca_max": 0}, "write 1 or more", id="no tokens"),
+        pytest.param({"per": "rail", "hca_max": "63"}, "is not a whole number", id="tokens are a text"),
+        pytest.param(
+            {"per": "rail", "resource_prefix": "Rdma"}, "is no prefix of a resource", id="big letters"
+        ),
+        pytest.param({"per": "rail", "resource_prefix": "a/b"}, "is no prefix of a resource", id="a slash"),
+        pytest.param(
+            {"per": "rail", "resource_prefix": "nvidia.com"}, "prefix of other resources", id="NVIDIA's"
+        ),
+        pytest.param(
+            {"per": "rail", "resource_name": "rail"}, "names no resource per rail", id="one name for all"
+        ),
+        pytest.param(
+            {"per": "rail", "resource_name": "r-{rail}"}, "names no resource per rail", id="a hyphen"
+        ),
+        pytest.param({"per": "rail", "resource_name": "{rail}_"}, "names no resource", id="ends in '_'"),
+        pytest.param({"per": "machine", "resource_name": "{rail}"}, "names no resource", id="no such word"),
+        pytest.param({"per": "rail", "include": [{}]}, "selects nothing by itself", id="an empty selection"),
+        pytest.param(
+            {"per": "rail", "include": [{"ids": [5555]}]}, "is no PCI id", id="an id that is a number"
+        ),
+        pytest.param(
+            {"per": "rail", "include": [{"ids": ["15B3"]}]}, "is no PCI id", id="an id in big letters"
+        ),
+        pytest.param(
+            {"per": "rail", "include": [{"name": ["a"]}]}, "did you mean names?", id="an unknown key"
+        ),
+    ],
+)
+def test_a_profile_is_refused_for(keys, said):
+    with pytest.raises(NumaforgeError) as refused:
+        load_profile({"name": "p", "rdma": {"device_plugin": keys}})
+    assert said in str(refused.value)
+    assert "rdma.device_plugin" in str(refused.value)
+
+
+def test_a_plan_predicts_the_resources_and_the_label_where_the_plugin_is_deployed():
+    plan = plan_node(dgx_h100(), wish(per="numa_node", deployed=True), "1.36.1")
+    assert plan.allocatable is not None
+    assert {k: v for k, v in plan.allocatable.devices.items() if k.startswith("rdma/")} == {
+        "rdma/numa0": 63,
+        "rdma/numa1": 63,
+    }
+    assert list(plan.labels) == ["numaforge.io/rdma-pools"]
+    assert from_document(to_document(plan)) == plan
+
+
+def test_a_plan_predicts_nothing_of_a_plugin_that_is_not_deployed():
+    plan = plan_node(dgx_h100(), wish(per="rail"), "1.36.1")
+    assert plan.allocatable is not None
+    assert (len(plan.rdma.pools), plan.allocatable.devices, plan.labels) == (8, {}, {})
+
+
+@st.composite
+def fabrics(draw: st.DrawFn) -> NodeTopology:
+    """Draw RDMA devices: some without interfaces, of several kinds, near several NUMA nodes, or unknown."""
+    count = draw(st.integers(1, 8))
+    return with_devices(
+        *(
+            device(
+                f"mlx5_{number}",
+                number,
+                numa_node=draw(st.integers(0, 1)),
+                interface=draw(st.sampled_from((f"ib{number}", f"ib{number}", None))),
+                device=draw(st.sampled_from(("1021", "101b"))),
+                management=draw(st.booleans()) and draw(st.booleans()),
+                character_devices=draw(st.sampled_from((ALL, ALL, ("uverbs0",)))),
+            )
+            for number in range(count)
+        ),
+        numa_nodes=2,
+    )
+
+
+def decided_or_refused(topology: NodeTopology, per: str) -> Reasoned[tuple[RdmaPool, ...]] | None:
+    try:
+        return plan_pools(topology, wish(per=per))
+    except PlanError:
+        return None
+
+
+@given(topology=fabrics(), per=st.sampled_from(("rail", "numa_node", "device", "machine")))
+def test_every_device_is_in_exactly_one_pool_whose_selectors_match_its_devices_alone(topology, per):
+    decided = decided_or_refused(topology, per)
+    if decided is None:
+        assert any(each.interface is None for each in topology.rdma_devices)
+        return
+    held = [name for pool in decided.value for name in pool.devices]
+    named = [n.message.partition(" ")[0] for n in decided.notices if n.id == "rdma-device-left-out"]
+    assert sorted([*held, *named]) == sorted(each.name for each in topology.rdma_devices)
+    functions = plugin_functions(topology).values()
+    for pool in decided.value:
+        assert tuple(each.address for each in selected(functions, pool.selectors)) == pool.pci_addresses
+        assert len(pool.devices) == 1 or per in ("numa_node", "machine")
+
+
+@pytest.mark.parametrize("per", ["rail", "numa_node", "device", "machine"])
+def test_a_hgx_a100_with_storage_nics_has_every_device_in_one_pool(per):
+    held = [name for names in planned(hgx_a100(), per=per).values() for name in names]
+    assert sorted(held) == sorted(f"mlx5_{number}" for number in range(10))

@@ -1,0 +1,177 @@
+"""What is decided about PCIe access control, and how it reaches the kernel's command line."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from numaforge.errors import PlanError
+from numaforge.node.parts import kernel_cmdline, pcie_acs
+from numaforge.planning.document import dumps, loads
+from numaforge.planning.model import NodePlan
+from numaforge.planning.node import plan_node
+from numaforge.profile import load_profile
+from numaforge.topology.model import NodeTopology
+from tests.fixtures.machines import two_cpu_vm
+from tests.fixtures.pcie import MACHINES, connectx_switches, gb300, hgx_h100, machine_of
+
+OPEN = "xx000x0"
+PORTS = ("0000:17:00.0", "0000:17:02.0", "0000:99:00.0", "0000:99:02.0")
+CONFIG_ACS = "config_acs=" + ";".join(f"{OPEN}@{port}" for port in PORTS)
+
+
+def planned(machine: NodeTopology, acs: str = "correct", *cmdline: str, reboot: str = "allowed") -> NodePlan:
+    wish: dict[str, Any] = {"name": "t", "rdma": {"gpudirect": {"acs": acs}}}
+    return plan_node(
+        machine,
+        load_profile({**wish, "kernel": {"cmdline": [*cmdline]}, "maintenance": {"reboot": reboot}}),
+    )
+
+
+def running(machine: NodeTopology, *parameters: str, **os_release: str) -> NodeTopology:
+    return replace(machine, kernel_cmdline=" ".join(("quiet", *parameters)), os_release=os_release)
+
+
+def notices(plan: NodePlan) -> set[str]:
+    return {notice.id for notice in plan.notices if notice.id.startswith("acs-")}
+
+
+@pytest.fixture
+def hgx(tmp_path: Path) -> NodeTopology:
+    return machine_of(tmp_path, hgx_h100())
+
+
+def test_exactly_the_ports_between_gpus_and_nics_are_set(hgx: NodeTopology) -> None:
+    plan = planned(hgx)
+    assert plan.rdma.acs.masks == dict.fromkeys(PORTS, OPEN)
+    assert plan.rdma.acs.bridges == dict.fromkeys(PORTS, "1000:c030")
+    assert plan.kernel.cmdline == (f"pci={CONFIG_ACS}",)
+    assert notices(plan) == {"acs-addresses"}
+    assert loads(dumps(plan)) == plan
+
+
+def test_it_is_left_alone_by_default(hgx: NodeTopology) -> None:
+    plan = planned(hgx, "keep")
+    assert (plan.rdma.acs.masks, plan.kernel.cmdline, notices(plan)) == ({}, (), set())
+
+
+def test_the_plan_is_the_same_after_the_boot_that_it_brings(tmp_path: Path) -> None:
+    before, after = (machine_of(tmp_path / str(control), hgx_h100(control)) for control in (0b0011101, 0))
+    told = dumps(planned(running(before)))
+    assert dumps(planned(running(after, f"pci={CONFIG_ACS}"))) == told
+
+
+def test_a_machine_that_is_right_without_it_is_not_rebooted(tmp_path: Path) -> None:
+    plan = planned(running(machine_of(tmp_path, hgx_h100(0))))
+    assert (plan.rdma.acs.masks, plan.kernel.cmdline) == ({}, ())
+    assert [each.value for each in plan.decisions if each.subject == "rdma.gpudirect.acs"] == ["as it is"]
+
+
+@pytest.mark.parametrize(
+    ("profile", "host", "os_release", "expected"),
+    [
+        pytest.param(("pci=realloc=off",), (), {}, ("pci=realloc=off,{}",), id="with-the-profiles-own"),
+        pytest.param(
+            ("iommu=pt", "pci=realloc=off"), (), {}, ("iommu=pt", "pci=realloc=off,{}"), id="beside-others"
+        ),
+        pytest.param((), ("pci=realloc=off",), {"ID": "ubuntu"}, ("pci={}",), id="beside-the-hosts-own"),
+        pytest.param(
+            (), ("pci=realloc=off",), {"ID": "rocky", "ID_LIKE": "rhel centos fedora"},
+            ("pci=realloc=off,{}",), id="with-the-hosts-own-where-grubby-keeps-one",
+        ),
+        pytest.param(
+            (), (f"pci=realloc=off,{CONFIG_ACS}",), {"ID": "rhel"}, ("pci=realloc=off,{}",), id="after-a-boot"
+        ),
+    ],
+)  # fmt: skip
+def test_pci_options_are_said_so_that_the_kernel_takes_all(
+    hgx: NodeTopology,
+    profile: tuple[str, ...],
+    host: tuple[str, ...],
+    os_release: dict[str, str],
+    expected: tuple[str, ...],
+) -> None:
+    plan = planned(running(hgx, *host, **os_release), "correct", *profile)
+    assert plan.kernel.cmdline == tuple(each.format(CONFIG_ACS) for each in expected)
+
+
+def test_a_profile_that_gives_the_option_too_is_refused(hgx: NodeTopology) -> None:
+    with pytest.raises(PlanError, match="gives config_acs, which"):
+        planned(hgx, "correct", "pci=config_acs=xx000x0@0000:17:00.0")
+
+
+@pytest.mark.parametrize(
+    ("known", "kernel", "expected"),
+    [
+        pytest.param(True, "6.8.0-1030-nvidia", True, id="a-backport"),
+        pytest.param(False, "6.14.0", False, id="a-kernel-that-has-it-no-more"),
+        pytest.param(None, "6.11.0", True, id="new-enough"),
+        pytest.param(None, "6.8.0", False, id="too-old"),
+        pytest.param(None, None, False, id="not-known"),
+    ],
+)
+def test_a_kernel_without_the_option_is_not_given_it(
+    hgx: NodeTopology, known: bool | None, kernel: str | None, expected: bool
+) -> None:
+    host = replace(hgx, kernel=kernel, peer_memory=replace(hgx.peer_memory, config_acs=known))
+    plan = planned(host)
+    assert bool(plan.kernel.cmdline) is expected
+    assert ("acs-kernel" in notices(plan)) is not expected
+
+
+@pytest.mark.parametrize(
+    ("ats", "acs", "expected"),
+    [
+        pytest.param(False, "correct", OPEN, id="bare-metal-by-itself"),
+        pytest.param(True, "correct", "1x111x1", id="guests-where-nics-translate"),
+        pytest.param(True, "bare-metal", OPEN, id="bare-metal-as-said"),
+        pytest.param(False, "virtual-machines", "1x111x1", id="guests-as-said"),
+    ],
+)
+def test_what_the_machine_is_for_decides(tmp_path: Path, ats: bool, acs: str, expected: str) -> None:
+    plan = planned(machine_of(tmp_path, connectx_switches(ats=ats)), acs)
+    assert plan.rdma.acs.masks["0000:17:00.0"] == expected
+
+
+def test_connectx_8_direct_knows_no_such_difference(tmp_path: Path) -> None:
+    machine = machine_of(tmp_path, gb300())
+    assert set(planned(machine).rdma.acs.masks.values()) == {"xx110x1", "xx101x1", "xx111x0"}
+    with pytest.raises(PlanError, match="bare-metal makes no difference"):
+        planned(machine, "bare-metal")
+
+
+def test_what_cannot_be_read_keeps_what_the_earlier_plan_set(hgx: NodeTopology) -> None:
+    blind = replace(hgx, pci_functions=tuple(replace(f, access_control=None) for f in hgx.pci_functions))
+    fresh = planned(blind)
+    assert (fresh.kernel.cmdline, notices(fresh)) == ((), {"acs-unknown"})
+    kept = planned(replace(blind, previous_plan=dumps(planned(hgx))))
+    assert kept.kernel.cmdline == (f"pci={CONFIG_ACS}",)
+
+
+@pytest.mark.parametrize(
+    "machine", [pytest.param(two_cpu_vm, id="no-gpu"), pytest.param(None, id="in-a-guest")]
+)
+def test_where_there_is_nothing_to_set_it_is_said(hgx: NodeTopology, machine: Any) -> None:
+    guest = replace(hgx, peer_memory=replace(hgx.peer_memory, virtual_machine=True))
+    plan = planned(machine() if machine else guest)
+    assert (plan.kernel.cmdline, notices(plan)) == ((), {"acs-not-here"})
+
+
+def test_without_leave_to_reboot_it_waits(hgx: NodeTopology) -> None:
+    plan = planned(running(hgx), reboot="never")
+    assert "reboot-pending" in {notice.id for notice in plan.notices}
+
+
+@pytest.mark.parametrize("name", sorted(MACHINES))
+def test_masks_that_the_kernel_sets_itself_are_not_said(tmp_path: Path, name: str) -> None:
+    assert "xx111x1" not in planned(machine_of(tmp_path, MACHINES[name]())).rdma.acs.masks.values()
+
+
+def test_the_part_proves_each_bridge_and_puts_the_hosts_own_options_back() -> None:
+    part = pcie_acs.part({"0000:17:00.0": OPEN}, {"0000:17:00.0": "1000:c030"})
+    assert part.data["masks"] == f"0000:17:00.0 1000:c030 {OPEN}\n"
+    gone = kernel_cmdline.part((), (), (f"pci=realloc=off,{CONFIG_ACS}", f"pci={CONFIG_ACS}"), "grubby")
+    assert gone.data["restored"] == "pci=realloc=off\n"

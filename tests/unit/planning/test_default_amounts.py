@@ -1,0 +1,324 @@
+"""What is reserved where no admin says an amount: how much, where, and why."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from numaforge.cpulist import format_cpulist, parse_cpulist
+from numaforge.errors import PlanError
+from numaforge.planning.default_amounts import default_cores, default_memory, most_cores
+from numaforge.planning.document import dumps
+from numaforge.planning.model import NodePlan
+from numaforge.planning.node import plan_node
+from numaforge.profile import load_profile
+from numaforge.topology import read_topology
+from numaforge.topology.model import HugepagePool, Nic, NodeTopology, Nvme
+from tests.fixtures.machines import dgx_h100, kubeadm_kubelet, lab_node, machine
+from tests.machines import files
+
+MIB = 2**20
+GIB = 2**30
+
+
+def captured(name: str) -> NodeTopology:
+    return replace(read_topology(files.stored(name).snapshot()), swap_bytes=0)
+
+
+def altra_128() -> NodeTopology:
+    return machine(cores_per_numa_node=128, threads=1, numa_memory_bytes=512 * GIB, architecture="aarch64")
+
+
+def l3_as_numa_512() -> NodeTopology:
+    return machine(
+        packages=2,
+        numa_nodes_per_package=16,
+        cores_per_numa_node=8,
+        cores_per_l3=8,
+        numa_memory_bytes=24 * GIB,
+    )
+
+
+def nic(address: str, node: int | None, driver: str = "mlx5_core") -> Nic:
+    return Nic(address, None, None, "Ethernet", None, driver, node)
+
+
+def with_nics(*nodes: int | None, driver: str = "mlx5_core", topology: NodeTopology | None = None):
+    nics = tuple(nic(f"0000:{index:02x}:00.0", node, driver) for index, node in enumerate(nodes))
+    return replace(topology or machine(packages=2, cores_per_numa_node=32), nics=nics)
+
+
+def plan(topology: NodeTopology, **profile) -> NodePlan:
+    # Many NUMA nodes stall the topology manager, which is not the matter here.
+    return plan_node(topology, load_profile({"kubelet": {"topology_manager_policy": "none"}, **profile}))
+
+
+def reserved(topology: NodeTopology, **profile) -> str:
+    return format_cpulist(plan(topology, **profile).cpus.reserved)
+
+
+def reason(chosen: NodePlan, subject: str) -> str:
+    return next(decision.reason for decision in chosen.decisions if decision.subject == subject)
+
+
+# The machines, their CPUs, and how many of those are reserved.
+ON_MACHINES = {
+    "dgx-h100-12-of-224": (lambda: captured("nvidia-dgx-h100"), 224, "0-2,56-58,112-114,168-170"),
+    "altra-4-of-128": (altra_128, 128, "0-3"),
+    "altra-2p-6-of-160": (lambda: captured("ampere-altra-2p"), 160, "0-2,80-82"),
+    "grace-hopper-4-of-72": (lambda: captured("nvidia-gh200"), 72, "0-3"),
+    "l3-as-numa-16-of-512": (l3_as_numa_512, 512, "0-3,128-131,256-259,384-387"),
+}
+
+
+@pytest.mark.parametrize(("build", "cpus", "expected"), ON_MACHINES.values(), ids=ON_MACHINES.keys())
+def test_reserved_cpus_fit_the_machine(build, cpus, expected):
+    topology = build()
+    assert len(topology.online) == cpus
+    assert reserved(topology) == expected
+
+
+@given(st.integers(1, 512), st.integers(1, 8), st.integers(0, 500))
+def test_cores_grow_up_to_the_cap(cores, threads, devices):
+    count = default_cores(cores, cores * threads, devices)
+    assert 1 <= count <= most_cores(cores)
+    assert count <= default_cores(cores, cores * threads, devices + 1)
+    assert count <= default_cores(cores + 1, (cores + 1) * threads, devices)
+
+
+@given(st.integers(0, 8 * 2**40), st.integers(0, 2**31 - 1))
+def test_memory_grows_up_to_the_cap(usable, pods):
+    amounts = default_memory(usable, pods)
+    assert 0 <= amounts.kube <= usable // 8
+    assert 0 <= amounts.system <= min(usable // 64, 4 * GIB)
+    assert not amounts.kube % MIB
+    assert not amounts.system % MIB
+    assert amounts.kube <= default_memory(usable + GIB, pods).kube
+    assert amounts.kube <= default_memory(usable, pods + 1).kube
+
+
+def test_the_reasons_say_what_was_counted():
+    chosen = plan(dgx_h100())
+    assert reason(chosen, "cpus.reserved") == (
+        "the profile does not say, so 6 whole cores: one CPU for each 32 of 224, one for each 8 devices (8 "
+        "GPUs, 8 NICs), 7 whole cores at most; on the NUMA nodes of devices, where these interrupt, lowest "
+        "first, isolated CPUs last: no pod gets one of their threads to itself"
+    )
+    assert "for each of 110 pods" in reason(chosen, "memory.kube_reserved")
+    assert [other.name for other in chosen.elsewhere] == ["GKE", "EKS", "AKS", "kubespray"]
+
+
+# Two packages of 32 cores with two threads each: 4 CPUs for 128, and 1 for the devices; at most 4 cores.
+PLACES = {
+    "where-devices-interrupt": (with_nics(1, 1), {}, "32-34,96-98"),
+    "the-same-from-each-of-these": (with_nics(0, 1, 1), {}, "0-1,32-33,64-65,96-97"),
+    "everywhere-where-no-device-is-known-to-be": (with_nics(None), {}, "0-1,32-33,64-65,96-97"),
+    "away-from-devices": (with_nics(1, 1), {"avoid": "devices"}, "0-2,64-66"),
+    "away-from-devices-where-there-is-room": (
+        with_nics(0, 1),
+        {"avoid": "devices"},
+        "0-1,32-33,64-65,96-97",
+    ),
+    "what-a-guest-has-does-not-count": (with_nics(1, driver="vfio-pci"), {}, "0,32,64,96"),
+    "a-number-goes-where-devices-interrupt-first": (with_nics(1), {"reserved": {"cores": 1}}, "32,96"),
+    "a-number-away-from-devices": (
+        with_nics(0),
+        {"reserved": {"cores": 2}, "avoid": "devices"},
+        "32-33,96-97",
+    ),
+}
+
+
+@pytest.mark.parametrize(("topology", "cpus", "expected"), PLACES.values(), ids=PLACES.keys())
+def test_place_of_the_reserved_cores(topology, cpus, expected):
+    assert reserved(topology, cpus=cpus) == expected
+
+
+def test_drives_and_accelerators_interrupt_too():
+    drives = tuple(Nvme(f"0000:{index:02x}:00.0", "nvme", 1) for index in range(8))
+    assert reserved(replace(machine(packages=2, cores_per_numa_node=32), nvmes=drives)) == "32-34,96-98"
+
+
+HOUSEKEEPING = {
+    "isolcpus": {"isolated": parse_cpulist("0-3,8-11")},
+    "nohz_full": {"nohz_full": parse_cpulist("0-3,8-11")},
+}
+
+
+@pytest.mark.parametrize("kernel", HOUSEKEEPING.values(), ids=HOUSEKEEPING.keys())
+def test_housekeeping_cpus_are_reserved_before_isolated_ones(kernel):
+    topology = replace(lab_node(), **kernel)
+    assert reserved(topology) == "4-5"
+    assert reserved(topology, cpus={"reserved": {"cores": 3}}) == "4-7,12-13"
+    assert reserved(topology, cpus={"reserved": {"cores_per_package": 1}}) == "4-5,12-13"
+
+
+def test_by_default_no_isolated_cpu_is_reserved_where_there_are_others():
+    topology = machine(cores_per_numa_node=64, threads=1)
+    assert reserved(topology) == "0-1"
+    assert reserved(replace(topology, isolated=topology.online - {63})) == "63"
+    assert "isolated CPUs last" in reason(
+        plan(replace(topology, isolated=topology.online - {63})), "cpus.reserved"
+    )
+    assert reserved(replace(topology, isolated=topology.online)) == "0-1"
+
+
+def test_what_the_kubelet_reserves_is_no_reason_to_forget_avoid():
+    topology = replace(with_nics(1), kubelet=told("reservedSystemCPUs: 40,104\n").kubelet)
+    assert reserved(topology) == "40,104"
+    with pytest.raises(PlanError, match=r"cpus\.avoid: the profile says CPUs 0-"):
+        plan(topology, cpus={"avoid": "devices"})
+
+
+def test_l3_groups_stay_whole_for_pods_that_get_them():
+    topology = with_nics(
+        *range(4),
+        topology=machine(
+            packages=2, numa_nodes_per_package=2, cores_per_numa_node=32, cores_per_l3=8, threads=1
+        ),
+    )
+    uncore = {"prefer-align-cpus-by-uncorecache": True, "full-pcpus-only": True}
+    assert reserved(topology) == "0-1,32-33,64-65,96-97"
+    kept = {"cpu_manager_options": uncore, "topology_manager_policy": "none"}
+    chosen = plan_node(
+        replace(topology, kubelet=kubeadm_kubelet("1.36.3")), load_profile({"kubelet": kept})
+    ).cpus.reserved
+    broken = [cache for cache in topology.l3_caches if cache.cpus & chosen]
+    assert (len(chosen), len(broken)) == (6, 2)
+
+
+def test_a_numa_node_of_one_core_with_gpus_keeps_it():
+    topology = machine(packages=4, cores_per_numa_node=1)
+    gpus = tuple(replace(gpu, numa_node=index % 3) for index, gpu in enumerate(dgx_h100().gpus))
+    assert reserved(replace(topology, gpus=gpus)) == "3,7"
+
+
+def after(topology: NodeTopology, earlier: NodePlan) -> NodeTopology:
+    return replace(topology, previous_plan=dumps(earlier))
+
+
+def test_a_drive_that_fails_moves_no_reserved_cpu():
+    whole = with_nics(*[0] * 24, 1)
+    first = plan(whole)
+    fewer = after(replace(whole, nics=whole.nics[:1]), first)
+    assert plan(replace(fewer, previous_plan=None)).cpus.reserved != first.cpus.reserved
+    chosen = plan(fewer)
+    assert chosen.cpus.reserved == first.cpus.reserved
+    assert "today it would be" in reason(chosen, "cpus.reserved")
+
+
+BACK = {
+    "a-number-that-is-taken-out": {"cpus": {"reserved": {"cores": 1}}},
+    "avoid-that-is-taken-out": {"cpus": {"avoid": "devices"}},
+}
+
+
+@pytest.mark.parametrize("earlier", BACK.values(), ids=BACK.keys())
+def test_the_default_comes_back(earlier):
+    topology = with_nics(1, 1)
+    assert reserved(after(topology, plan(topology, **earlier))) == reserved(topology)
+
+
+def test_an_isolated_earlier_choice_does_not_stay():
+    topology = machine(cores_per_numa_node=32)
+    first = plan(topology)
+    isolated = replace(after(topology, first), isolated=topology.online - {31, 63})
+    assert plan(isolated).cpus.reserved == {31, 63}
+
+
+def amounts(topology: NodeTopology, **memory) -> tuple[int, int]:
+    chosen = plan(topology, memory=memory).memory
+    return chosen.kube_reserved_bytes, chosen.system_reserved_bytes
+
+
+def told(text: str) -> NodeTopology:
+    install = kubeadm_kubelet()
+    return replace(dgx_h100(), kubelet=replace(install, config_text=f"{install.config_text}{text}"))
+
+
+AMOUNTS = {
+    "by-pods-and-memory": (dgx_h100, {}, (1465 * MIB, 4 * GIB)),
+    "by-the-kubelets-number-of-pods": (lambda: told("maxPods: 250\n"), {}, (3005 * MIB, 4 * GIB)),
+    "the-profiles-own-number-alone": (dgx_h100, {"kube_reserved": "1Gi"}, (GIB, 0)),
+    "the-profiles-zero": (dgx_h100, {"system_reserved": 0}, (0, 0)),
+    "the-kubelets-own-number-alone": (
+        lambda: told("systemReserved:\n  memory: 2Gi\n"),
+        {},
+        (0, 2 * GIB),
+    ),
+    "a-split-that-adds-up-to-what-is-there": (
+        lambda: told("reservedMemory:\n- numaNode: 0\n  limits:\n    memory: 100Mi\n"),
+        {},
+        (0, 0),
+    ),
+    "a-small-machine": (
+        lambda: machine(cores_per_numa_node=2, numa_memory_bytes=4 * GIB),
+        {},
+        (499 * MIB, 62 * MIB),
+    ),
+}
+
+
+@pytest.mark.parametrize(("build", "memory", "expected"), AMOUNTS.values(), ids=AMOUNTS.keys())
+def test_memory_amounts(build, memory, expected):
+    assert amounts(build(), **memory) == expected
+
+
+def test_what_huge_pages_take_is_not_counted():
+    chosen = plan(machine(cores_per_numa_node=8), hugepages=[{"size": "1Gi", "count": 62}])
+    assert chosen.memory.kube_reserved_bytes == 243 * MIB
+    assert chosen.memory.system_reserved_bytes == 30 * MIB
+
+
+@given(st.integers(0, 4096))
+def test_no_default_is_more_than_the_room_that_huge_pages_leave(free_mib):
+    topology = machine(cores_per_numa_node=4, numa_memory_bytes=8 * GIB)
+    pages = {"2Mi": HugepagePool(4096 - free_mib // 2, 0)}
+    node = replace(topology.numa_nodes[0], hugepages=pages)
+    static = {"memory_manager_policy": "Static", "topology_manager_policy": "none"}
+    full = replace(topology, numa_nodes=(node,), hugepages=pages, kubelet=kubeadm_kubelet())
+    room = free_mib // 2 * 2 * MIB
+    if room < 100 * MIB:
+        # The kubelet's own eviction threshold does not fit then.
+        with pytest.raises(PlanError):
+            plan_node(full, load_profile({"kubelet": static}))
+        return
+    memory = plan_node(full, load_profile({"kubelet": static})).memory
+    assert memory.kube_reserved_bytes + memory.system_reserved_bytes + 100 * MIB <= room
+
+
+def test_gpu_memory_is_not_counted():
+    assert amounts(captured("nvidia-gh200")) == (1465 * MIB, 4 * GIB)
+    grace = captured("nvidia-gh200")
+    small = replace(
+        grace,
+        numa_nodes=tuple(
+            replace(node, memory_bytes=4 * GIB) if node.cpus else node for node in grace.numa_nodes
+        ),
+    )
+    assert amounts(small) == (499 * MIB, 62 * MIB)
+
+
+def test_a_reboot_that_moves_the_memory_changes_no_amount():
+    topology = machine(cores_per_numa_node=8)
+    first = plan(topology)
+    moved = replace(
+        topology,
+        memory_bytes=topology.memory_bytes - 60 * MIB,
+        numa_nodes=tuple(
+            replace(node, memory_bytes=node.memory_bytes - 60 * MIB) for node in topology.numa_nodes
+        ),
+    )
+    assert plan(replace(moved)).memory.system_reserved_bytes != first.memory.system_reserved_bytes
+    assert plan(after(moved, first)).memory.system_reserved_bytes == first.memory.system_reserved_bytes
+
+
+@pytest.mark.parametrize("name", ["nvidia-dgx-h100", "nvidia-hgx-a100", "epyc-9654-8-h100-nps4"])
+def test_a_pod_of_the_whole_node_is_let_in_by_default(name):
+    chosen = plan_node(replace(captured(name), cgroup_version=2), load_profile({}), "1.36.3")
+    everything = max(chosen.largest_pods, key=lambda pod: pod.devices)
+    assert everything.devices == len(captured(name).gpus)
+    assert everything.cpus == len(chosen.cpus.allocatable)

@@ -1,0 +1,100 @@
+"""What a plan predicts goes by the CPUs that the kubelet finds, which are not always those that are there."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+
+import pytest
+
+from numaforge.cpulist import parse_cpulist
+from numaforge.errors import PlanError
+from numaforge.kubelet.admission.machine import cpu_capacity
+from numaforge.planning.model import NodePlan
+from numaforge.planning.node import plan_node
+from numaforge.profile import load_profile
+from numaforge.topology import read_topology
+from numaforge.topology.model import NodeTopology
+from tests.fixtures.machines import epyc_nps4, kubeadm_kubelet, machine
+from tests.machines.files import stored
+
+
+@cache
+def captured(name: str) -> NodeTopology:
+    return read_topology(stored(name).snapshot())
+
+
+def plan(topology: NodeTopology, **sections: object) -> NodePlan:
+    return plan_node(replace(topology, swap_bytes=0, cgroup_version=2), load_profile(sections), "1.36.0")
+
+
+def notices(planned: NodePlan) -> dict[str, str]:
+    return {notice.id: notice.message for notice in planned.notices}
+
+
+def test_cpus_in_no_numa_node_are_neither_reserved_nor_promised() -> None:
+    planned = plan(captured("dell-r630-node0-offline"))
+    assert planned.cpus.reserved == parse_cpulist("5")
+    assert planned.cpus.allocatable == parse_cpulist("7,9,11,13,15,17,19")
+    assert planned.allocatable
+    assert planned.allocatable.cpu_millis == 7000
+    assert "CPUs 4,6,8,10,12,14,16,18,20 are in no NUMA node" in notices(planned)["cpus-in-no-numa-node"]
+
+
+def test_cpus_in_no_numa_node_cannot_be_reserved_by_name() -> None:
+    with pytest.raises(PlanError, match="does not find them: 4\n  choose among the CPUs that it finds: 5,7"):
+        plan(captured("dell-r630-node0-offline"), cpus={"reserved": {"cpulist": "4-5"}})
+
+
+def test_offline_cpus_are_promised_where_the_kernel_has_no_numa_nodes() -> None:
+    there = machine(cores_per_numa_node=4, threads=1, kubelet=kubeadm_kubelet())
+    whole = replace(
+        there,
+        numa_nodes=(),
+        cores=tuple(replace(core, numa_node=None) for core in there.cores if core.cpus != {3}),
+        online=there.online - {3},
+        offline=frozenset({3}),
+    )
+    planned = plan(whole)
+    assert planned.allocatable
+    assert planned.allocatable.cpu_millis == 3000
+    assert planned.cpus.allocatable == {1, 2}
+    assert "counts the offline CPUs 3" in notices(planned)["offline-cpus-counted"]
+
+
+def test_offline_cpus_are_not_promised_where_it_has() -> None:
+    topology = captured("epyc-7763-smt-off-isolated")
+    assert topology.offline
+    assert cpu_capacity(topology) == len(topology.online)
+    assert "offline-cpus-counted" not in notices(plan(topology))
+
+
+def test_a_split_that_the_kubelet_does_not_read_refuses_nothing() -> None:
+    wish = {"memory": {"system_reserved": "4700Mi"}}
+    topology = captured("qemu-memory-tiers")
+    planned = plan(topology, **wish, kubelet={"memory_manager_policy": "None"})
+    assert "it is not divided among them" in notices(planned)["reservation-not-split"]
+    assert planned.kubelet
+    assert "reservedMemory" not in planned.kubelet.settings
+    with pytest.raises(PlanError, match=r"or set kubelet\.memory_manager_policy: None"):
+        plan(topology, **wish, kubelet={"memory_manager_policy": "Static"})
+
+
+def test_nothing_left_for_pods_is_refused_whatever_the_policy() -> None:
+    pages = [{"size": "2Mi", "share": "99%"}]
+    topology = machine(cores_per_numa_node=4, kubelet=kubeadm_kubelet())
+    with pytest.raises(PlanError, match="of memory are to be reserved, but only"):
+        plan(
+            topology,
+            hugepages=pages,
+            memory={"system_reserved": "2Gi"},
+            kubelet={"memory_manager_policy": "None"},
+        )
+
+
+@pytest.mark.parametrize("profile", ["cpu-only", "training"])
+def test_a_machine_of_which_the_kubelet_finds_no_cpu_is_refused(profile: str) -> None:
+    whole = epyc_nps4()
+    astray = replace(whole, cores=tuple(replace(core, numa_node=None) for core in whole.cores))
+    with pytest.raises(PlanError, match="no CPU is in a NUMA node, so the kubelet finds none"):
+        plan_node(astray, load_profile(profile))

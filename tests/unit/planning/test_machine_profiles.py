@@ -1,0 +1,148 @@
+"""The ready profiles for kinds of machines: each suits its machines, and a plan for another one says so."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from docs.machine_profiles import PAGE, page
+from numaforge.kubelet.minors.versions import LATEST_MINOR
+from numaforge.planning.model import NodePlan
+from numaforge.planning.node import plan_node
+from numaforge.profile import load_profile, machine_profiles, ready_profiles
+from numaforge.topology.model import NodeTopology
+from tests.fixtures.machines import dgx_h100, epyc_nps4, hgx_b200, lab_node, laptop, mi300x
+from tests.fixtures.profile_machines import EXAMPLES, hgx_h200
+from tests.unit.planning.test_planned_kubelet_starts import report
+
+TEXT = PAGE.read_text(encoding="utf-8")
+GPU_MACHINES = ("dgx-h100", "hgx-b200", "gb200", "mi300x")
+
+
+def plan(topology: NodeTopology, profile: str) -> NodePlan:
+    return plan_node(topology, load_profile(profile), f"1.{LATEST_MINOR}.0")
+
+
+def notices(planned: NodePlan) -> dict[str, str]:
+    return {notice.id: notice.message for notice in planned.notices}
+
+
+def examples(*profiles: str) -> pytest.MarkDecorator:
+    return pytest.mark.parametrize(
+        ("profile", "build"),
+        [
+            pytest.param(profile, build, id=f"{profile}-{name}")
+            for profile in profiles
+            for name, build in EXAMPLES[profile].items()
+        ],
+    )
+
+
+def test_every_profile_has_a_machine() -> None:
+    assert sorted(EXAMPLES) == [*machine_profiles()]
+
+
+def test_no_name_is_that_of_a_purpose_and_of_a_machine() -> None:
+    assert not {*machine_profiles()} & {*ready_profiles()}
+
+
+@examples(*EXAMPLES)
+def test_the_newest_kubelet_starts_with_it(profile: str, build: Callable[[], NodeTopology]) -> None:
+    topology = build()
+    judged = report(topology, plan(topology, profile))
+    assert judged.starts, judged.error
+
+
+@examples(*EXAMPLES)
+def test_its_own_machines_are_not_another_kind(profile: str, build: Callable[[], NodeTopology]) -> None:
+    assert "another-machine" not in notices(plan(build(), profile))
+
+
+@examples(*GPU_MACHINES)
+def test_a_pod_with_all_gpus_is_admitted(profile: str, build: Callable[[], NodeTopology]) -> None:
+    topology = build()
+    planned = plan(topology, profile)
+    largest = planned.largest_pods[-1]
+    assert largest.devices == len(topology.gpus)
+    assert largest.cpus == planned.allocatable.cpu_millis // 1000
+    assert "whole-node-pod-refused" not in notices(planned)
+
+
+@examples("epyc-nps1", "epyc-nps4", "xeon-snc")
+def test_without_gpus_a_pod_fills_the_numa_nodes_that_the_policy_allows(
+    profile: str, build: Callable[[], NodeTopology]
+) -> None:
+    topology = build()
+    planned = plan(topology, profile)
+    policy = planned.kubelet.settings["topologyManagerPolicy"]
+    free = [len(node.cpus - planned.cpus.reserved) for node in topology.numa_nodes]
+    assert planned.largest_pods[-1].cpus == (max(free) if policy == "single-numa-node" else sum(free))
+
+
+def another(build: Callable[[], NodeTopology], profile: str) -> str:
+    return notices(plan(build(), profile)).get("another-machine", "")
+
+
+OTHERS = {
+    "other-gpus": (hgx_b200, "dgx-h100", "GPUs 10de:2901 instead of 10de:20b0, 10de:20b2"),
+    "gpus-of-another-maker": (mi300x, "dgx-h100", "GPUs 1002:74a1 instead of"),
+    "no-gpus": (epyc_nps4, "hgx-b200", "GPUs none instead of 10de:2901"),
+    "gpus-where-there-should-be-none": (dgx_h100, "epyc-nps1", "GPUs 10de:2330 instead of none"),
+    "one-l3": (dgx_h100, "epyc-nps1", "one L3 cache in a NUMA node instead of several"),
+    "several-l3": (epyc_nps4, "xeon-snc", "several L3 caches in a NUMA node instead of one"),
+    "more-numa-nodes": (epyc_nps4, "epyc-nps1", "4 NUMA nodes with CPUs in a package instead of 1 or 2"),
+    "a-laptop": (laptop, "xeon-snc", "NUMA nodes with CPUs in a package instead of 2 or 4"),
+}
+
+
+@pytest.mark.parametrize(("build", "profile", "difference"), OTHERS.values(), ids=OTHERS.keys())
+def test_another_machine_is_named_with_what_differs(build, profile, difference) -> None:
+    message = another(build, profile)
+    assert message.startswith(f"{profile} was made for another kind of machine: ")
+    assert difference in message
+
+
+@pytest.mark.parametrize("profile", machine_profiles())
+@pytest.mark.parametrize(
+    "build", [lab_node, dgx_h100, epyc_nps4, mi300x, hgx_h200], ids=lambda build: build.__name__
+)
+def test_on_any_machine_the_kubelet_starts(build, profile) -> None:
+    topology = build()
+    judged = report(topology, plan(topology, profile))
+    assert judged.starts, judged.error
+
+
+def test_one_strange_gpu_among_the_right_ones_is_named() -> None:
+    dgx = dgx_h100()
+    mixed = replace(dgx, gpus=(replace(dgx.gpus[0], device="2901"), *dgx.gpus[1:]))
+    assert "GPUs 10de:2901 instead of" in another(lambda: mixed, "dgx-h100")
+
+
+def test_a_maker_stands_for_all_its_gpus() -> None:
+    profile = load_profile({"made_for": {"gpus": ["10de"]}})
+    assert "another-machine" not in notices(plan_node(dgx_h100(), profile))
+    assert "another-machine" in notices(plan_node(mi300x(), profile))
+
+
+def test_what_is_not_known_of_a_machine_is_no_difference() -> None:
+    epyc = epyc_nps4()
+    first, *others = epyc.cores
+    unknown = replace(epyc, cores=(replace(first, numa_node=None), *others), l3_caches=())
+    profile = {"made_for": {"gpus": [], "numa_nodes_per_package": [1], "l3_per_numa_node": "one"}}
+    assert "another-machine" not in notices(plan_node(unknown, load_profile(profile)))
+
+
+def test_made_for_is_taken_back() -> None:
+    profile = load_profile({"extends": "dgx-h100", "made_for": None})
+    assert "another-machine" not in notices(plan_node(hgx_b200(), profile))
+
+
+def test_the_tables_are_current() -> None:
+    assert page(TEXT) == TEXT
+
+
+@pytest.mark.parametrize("name", machine_profiles())
+def test_every_profile_is_in_the_list_to_choose_from(name: str) -> None:
+    assert f"| `{name}` |" in TEXT.partition("## Which one")[2].partition("## ")[0]

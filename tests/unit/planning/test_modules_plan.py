@@ -1,0 +1,102 @@
+"""What is decided about kernel modules."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from numaforge.errors import NumaforgeError
+from numaforge.planning.document import dumps, loads
+from numaforge.planning.model import ModulesPlan
+from numaforge.planning.modules import plan_modules
+from numaforge.planning.node import plan_node
+from numaforge.profile import load_profile
+from numaforge.render import render_plan
+from tests.fixtures.machines import lab_node
+
+MLX5 = ("mlx5_ib", "ib_uverbs", "ib_umad", "rdma_ucm", "rdma_cm")
+
+
+def profile(section: dict[str, Any] | None = None, **host: Any) -> Any:
+    """Return a profile with a section `modules` and with `rdma.host`."""
+    wish = {"name": "t", "memory": {"system_reserved": "512Mi"}, "rdma": {"host": host}}
+    return load_profile({**wish, "modules": section or {}})
+
+
+@pytest.mark.parametrize(
+    ("wish", "planned"),
+    [
+        pytest.param(profile(), ModulesPlan(), id="nothing-unless-asked"),
+        pytest.param(profile(modules="mlx5"), ModulesPlan(MLX5), id="the-set-for-mlx5"),
+        pytest.param(
+            profile({"load": ["nvidia-peermem", "ib_umad"]}, modules=["ib_umad"]),
+            ModulesPlan(("nvidia_peermem", "ib_umad")),
+            id="both-sections-each-module-once",
+        ),
+        pytest.param(
+            profile(netns="shared"), ModulesPlan(options={"ib_core": ("netns_mode=1",)}), id="netns-shared"
+        ),
+        pytest.param(
+            profile({"options": {"ib_core": ["recv_queue_size=512"]}}, netns="exclusive"),
+            ModulesPlan(options={"ib_core": ("recv_queue_size=512", "netns_mode=0")}),
+            id="netns-beside-other-options",
+        ),
+        pytest.param(profile({"blocked": ["nouveau"]}), ModulesPlan(blocked=("nouveau",)), id="blocked"),
+    ],
+)
+def test_what_is_planned(wish: Any, planned: ModulesPlan) -> None:
+    assert plan_modules(wish).value == planned
+
+
+@pytest.mark.parametrize(
+    ("modules", "host", "message"),
+    [
+        pytest.param({"load": ["ib umad"]}, {}, "'ib umad' is not the name of a kernel module", id="a-space"),
+        pytest.param({"load": ["/bin/sh"]}, {}, "not the name of a kernel module", id="a-path"),
+        pytest.param({"options": {"nvidia": ['a="b c"']}}, {}, "not an option of a module", id="quotes"),
+        pytest.param({"options": {"nvidia": ["a=1", "a=2"]}}, {}, "says a more than once", id="said-twice"),
+        pytest.param(
+            {"load": ["nouveau"], "blocked": ["nouveau"]}, {}, "blocks nouveau and asks for it", id="both"
+        ),
+        pytest.param(
+            {"blocked": ["ib_umad"]}, {"modules": "mlx5"}, "which rdma.host needs", id="rdma-needs-it"
+        ),
+        pytest.param(
+            {"options": {"ib_core": ["netns_mode=0"]}},
+            {"netns": "shared"},
+            "says netns_mode=0, and rdma.host.netns shared is netns_mode=1",
+            id="two-modes",
+        ),
+        pytest.param({}, {"modules": "mlx4"}, "mlx5", id="no-such-set"),
+        pytest.param({}, {"max_read_request": 3000}, "4096", id="no-power-of-two"),
+        pytest.param({}, {"pfc": [8]}, "7", id="no-such-priority"),
+        pytest.param({}, {"pfc": [3, 3]}, "more than once", id="a-priority-twice"),
+        pytest.param({}, {"nics": ["mlx5_0; reboot"]}, "names no NIC", id="not-a-name"),
+    ],
+)
+def test_what_cannot_be_is_refused(modules: dict[str, Any], host: dict[str, Any], message: str) -> None:
+    with pytest.raises(NumaforgeError, match=message):
+        plan_node(lab_node(), profile(modules, **host))
+
+
+def test_the_files_say_what_the_plan_says() -> None:
+    plan = plan_node(
+        lab_node(),
+        profile({"load": ["ib_umad"], "options": {"nvidia": ["a=1", "b=x"]}, "blocked": ["nouveau"]}),
+    )
+    texts = render_plan(plan)
+    assert texts["/etc/modules-load.d/90-numaforge.conf"].splitlines()[1:] == ["ib_umad"]
+    assert texts["/etc/modprobe.d/90-numaforge.conf"].splitlines()[1:] == [
+        "options nvidia a=1 b=x",
+        "blacklist nouveau",
+        "install nouveau /bin/false",
+    ]
+    assert loads(dumps(plan)).modules == plan.modules
+
+
+@pytest.mark.parametrize("reboot", ["never", "allowed"])
+def test_what_a_boot_brings_is_said(reboot: str) -> None:
+    wish = load_profile({"modules": {"blocked": ["nouveau"]}, "maintenance": {"reboot": reboot}})
+    (notice,) = plan_modules(wish).notices
+    assert ("the node reboots for it" in notice.message) is (reboot == "allowed")

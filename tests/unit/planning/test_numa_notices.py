@@ -1,0 +1,93 @@
+"""What pods will see of NUMA nodes without CPUs or memory, and of packages that differ."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from numaforge.planning.node import plan_node
+from numaforge.planning.numa_notices import gpu_memory_bytes, numa_notices
+from numaforge.profile import load_profile
+from numaforge.topology import read_topology
+from numaforge.topology.model import NodeTopology, NumaNode
+from tests.fixtures.machines import dgx_h100, gb200_nvl72_tray, kubeadm_kubelet, lab_node, machine
+from tests.machines import files
+
+GIB = 2**30
+
+
+def captured(name: str) -> NodeTopology:
+    return read_topology(files.stored(name).snapshot())
+
+
+def with_memory(*sizes: int | None) -> NodeTopology:
+    topology = machine(packages=2, cores_per_numa_node=4)
+    nodes = topology.numa_nodes
+    more = [NumaNode(index, frozenset(), 0, {}, {}) for index in range(len(nodes), len(sizes))]
+    sized = (replace(node, memory_bytes=size) for node, size in zip([*nodes, *more], sizes, strict=True))
+    return replace(topology, numa_nodes=tuple(sized))
+
+
+def with_cpus(first: int, second: int) -> NodeTopology:
+    topology = machine(packages=2, cores_per_numa_node=4)
+    packages = zip(topology.packages, (first, second), strict=True)
+    return replace(
+        topology,
+        packages=tuple(replace(each, cpus=frozenset(sorted(each.cpus)[:n])) for each, n in packages),
+    )
+
+
+NOTICES: dict[str, tuple[NodeTopology, dict[str, str]]] = {
+    "an-even-machine-has-none": (dgx_h100(), {}),
+    "cxl": (
+        captured("epyc-9654-nps1-cxl"),
+        {"memory-without-cpus": "NUMA nodes 2 (256Gi, CXL or HBM as it seems) have memory and no CPUs"},
+    ),
+    "hbm": (
+        captured("xeon-max-9480-snc4-flat"),
+        {"memory-without-cpus": "NUMA nodes 8-15 (128Gi, CXL or HBM as it seems)"},
+    ),
+    "gpu-memory-that-nvml-names": (
+        gb200_nvl72_tray(),
+        {"memory-without-cpus": "memory of GPUs) have memory and no CPUs: Allocatable counts it"},
+    ),
+    "gpu-memory-that-nothing-names": (
+        captured("nvidia-gh200"),
+        {"memory-without-cpus": "NUMA nodes 1 (96Gi, CXL, HBM or a GPU's as it seems)"},
+    ),
+    "cpus-without-memory": (
+        with_memory(64 * GIB, 0),
+        {"cpus-without-memory": "NUMA nodes 1 have CPUs and no memory: pods there use memory of another"},
+    ),
+    "memory-that-is-not-known-is-no-alarm": (with_memory(64 * GIB, None), {}),
+    "an-empty-numa-node-is-none": (with_memory(64 * GIB, 64 * GIB, 0), {}),
+    "packages-with-other-numbers-of-cpus": (
+        with_cpus(8, 4),
+        {"uneven-packages": "packages have 4 to 8 CPUs: the largest pod that stays in one"},
+    ),
+    "packages-with-other-memory": (
+        with_memory(64 * GIB, 32 * GIB),
+        {"uneven-packages": "packages have 32Gi to 64Gi of memory"},
+    ),
+    "what-firmware-takes-of-one-is-even": (with_memory(64 * GIB, 62 * GIB), {}),
+}
+
+
+@pytest.mark.parametrize(("topology", "expected"), NOTICES.values(), ids=NOTICES.keys())
+def test_notices(topology, expected):
+    found = {notice.id: notice.message for notice in numa_notices(topology)}
+    assert found.keys() == expected.keys()
+    assert all(words in found[name] for name, words in expected.items())
+
+
+def test_allocatable_says_how_much_of_it_is_gpu_memory():
+    tray = replace(gb200_nvl72_tray(), kubelet=kubeadm_kubelet("1.36.3"))
+    profile = load_profile({"kubelet": {"topology_manager_policy": "none"}})
+    allocatable = plan_node(tray, profile).allocatable
+    assert allocatable is not None
+    assert allocatable.gpu_memory_bytes == gpu_memory_bytes(tray) > 0
+    assert allocatable.gpu_memory_bytes < allocatable.memory_bytes
+    lab = plan_node(lab_node(), load_profile({})).allocatable
+    assert lab is not None
+    assert lab.gpu_memory_bytes == 0

@@ -1,0 +1,196 @@
+"""CPUs that are taken offline: everything is planned for the machine as it will be, and again as it was."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from numaforge.cpulist import format_cpulist, parse_cpulist
+from numaforge.errors import PlanError, ProfileError
+from numaforge.kernel_paths import online, tuning_values
+from numaforge.planning.document import dumps, loads
+from numaforge.planning.model import NodePlan
+from numaforge.planning.node import plan_node
+from numaforge.planning.offline import as_before, without
+from numaforge.profile import load_profile
+from numaforge.snapshot.model import Snapshot
+from numaforge.topology import read_topology
+from numaforge.topology.model import NodeTopology
+from tests.fixtures.machines import dgx_h100, lab_node
+from tests.machines.files import stored
+
+CPU = "/sys/devices/system/cpu"
+TUNING = {"governor": "performance", "cpu_idle": {"max_latency_us": 20}}
+MACHINES = ("nvidia-dgx-h100", "epyc-9654-nps4", "core-i7-620m")
+
+
+def plan(topology: NodeTopology, tuning: dict[str, object] | None = None, **cpus: object) -> NodePlan:
+    wish = {"cpus": cpus, "tuning": tuning or {}, "kubelet": {"cpu_manager_policy": "static"}}
+    return plan_node(topology, load_profile(wish))
+
+
+def notices(chosen: NodePlan) -> dict[str, str]:
+    return {notice.id: notice.message for notice in chosen.notices}
+
+
+def decisions(chosen: NodePlan) -> dict[str, str]:
+    return {decision.subject: decision.value for decision in chosen.decisions}
+
+
+def under(snapshot: Snapshot, cpus: frozenset[int]) -> Snapshot:
+    """Return a snapshot as the kernel shows the machine with these CPUs offline: of them only the switch."""
+    files = {}
+    for path, text in snapshot.files.items():
+        words = path.split("/")
+        cpu = words[5].removeprefix("cpu") if path.startswith("/sys/devices/system/cpu/cpu") else ""
+        if not (cpu.isdigit() and int(cpu) in cpus):
+            files[path] = text
+    listed = parse_cpulist(files[f"{CPU}/online"].strip())
+    files[f"{CPU}/online"] = format_cpulist(listed - cpus)
+    return replace(snapshot, files={**files, **{online(cpu): "0\n" for cpu in cpus}})
+
+
+def switchable(name: str) -> Snapshot:
+    """Return a captured machine on which all CPUs but the first one have a switch."""
+    snapshot = stored(name).snapshot()
+    present = read_topology(snapshot).online
+    return replace(snapshot, files={**snapshot.files, **{online(cpu): "1\n" for cpu in present - {0}}})
+
+
+def planned_again(snapshot: Snapshot, first: NodePlan, **cpus: object) -> NodePlan:
+    """Return the plan of the same machine after a run."""
+    after = under(snapshot, first.tuning.offline.taken)
+    return plan(replace(read_topology(after), previous_plan=dumps(first)), TUNING, **cpus)
+
+
+def test_without_smt_the_plan_is_of_the_first_threads():
+    chosen = plan(dgx_h100(), smt="off", reserved={"cores": 2})
+    assert chosen.cpus.online == parse_cpulist("0-111")
+    assert chosen.cpus.reserved == parse_cpulist("0,56")
+    assert decisions(chosen)["cpus.smt"] == "off"
+    assert chosen.allocatable
+    assert chosen.allocatable.cpu_millis == 110_000
+    assert [node.cpus for node in chosen.numa_nodes] == [parse_cpulist("0-55"), parse_cpulist("56-111")]
+
+
+def test_every_second_thread_goes_by_its_own_switch():
+    values = tuning_values(plan(lab_node(), smt="off").tuning)
+    assert values == {online(cpu): "0" for cpu in range(1, 16, 2)}
+
+
+@pytest.mark.parametrize("cpus", [{"smt": "off"}, {"smt": False}], ids=["off", "as-yaml-reads-it"])
+def test_off_is_off_however_yaml_reads_it(cpus):
+    assert plan(lab_node(), **cpus).tuning.offline.cpus
+
+
+def test_governors_and_isolated_cpus_leave_offline_cpus_out():
+    wish = {
+        "cpus": {"smt": "off"},
+        "tuning": {"governor": "performance"},
+        "kernel": {"isolated_cpus": "allocatable"},
+    }
+    chosen = plan_node(lab_node(), load_profile(wish))
+    assert {*chosen.tuning.governors} == {*range(0, 16, 2)}
+    assert chosen.cpus.reserved == {0}
+    assert chosen.kernel.cmdline == ("isolcpus=managed_irq,domain,2,4,6,8,10,12,14",)
+
+
+def test_named_cpus_are_neither_reserved_nor_counted():
+    chosen = plan(lab_node(), offline="8-15", reserved={"cores": 1})
+    assert chosen.cpus.online == parse_cpulist("0-7")
+    assert chosen.allocatable
+    assert chosen.allocatable.cpu_millis == 6_000
+
+
+def test_smt_and_named_cpus_add_up():
+    assert plan(lab_node(), smt="off", offline="12-15").cpus.online == parse_cpulist("0,2,4,6,8,10")
+
+
+def test_a_machine_without_smt_has_a_notice():
+    chosen = plan(without(lab_node(), plan(lab_node(), smt="off").tuning.offline), smt="off")
+    assert "nothing to take offline" in notices(chosen)["no-smt"]
+    assert not chosen.tuning.offline.cpus
+
+
+@pytest.mark.parametrize(
+    ("cpus", "message", "remedy"),
+    [
+        pytest.param({"offline": "0-3"}, "CPU 0 stays online", 'leave it out: "1-3"', id="cpu-0"),
+        pytest.param({"offline": "0"}, "CPU 0 stays online", "leave cpus.offline out", id="only-cpu-0"),
+        pytest.param({"offline": "8,99"}, "does not have: 99", "choose among the CPUs 1-15", id="not-there"),
+        pytest.param({"offline": "2-5"}, "keeps CPUs 3 online", 'leave them out: "2,4-5"', id="no-switch"),
+        pytest.param({"smt": "off"}, "keeps CPUs 3 online", "leave cpus.smt out", id="thread-without-switch"),
+        pytest.param(
+            {"offline": "8-15", "reserved": {"cpulist": "8-9"}},
+            "names CPUs that are offline: 8-9",
+            "choose among the online CPUs 0-7",
+            id="reserved-and-offline",
+        ),
+    ],
+)
+def test_it_is_refused_while_planning(cpus, message, remedy):
+    machine = replace(lab_node(), switchable=parse_cpulist("1-2,4-15"))
+    with pytest.raises(PlanError, match=message) as refused:
+        plan(machine, **cpus)
+    assert remedy in (refused.value.remedy or "")
+
+
+def test_a_numa_node_with_gpus_keeps_cpus():
+    with pytest.raises(PlanError, match=r"all CPUs of NUMA node 1 .* would be offline, but it has GPUs"):
+        plan(dgx_h100(), offline="56-111,168-223")
+
+
+def test_cgroup_version_1_loses_the_cpus_for_good():
+    with pytest.raises(PlanError, match="does not come back to the cpusets"):
+        plan(replace(lab_node(), cgroup_version=1), smt="off")
+
+
+@pytest.mark.parametrize("value", ["on", True, "nosmt"])
+def test_smt_is_off_or_left_out(value):
+    with pytest.raises(ProfileError, match=r"cpus\.smt"):
+        load_profile({"cpus": {"smt": value}})
+
+
+@pytest.mark.parametrize("name", MACHINES)
+@pytest.mark.parametrize("cpus", [{"smt": "off"}, {"offline": "1-2"}], ids=["smt", "named"])
+def test_a_second_run_finds_the_same_plan(name, cpus):
+    snapshot = switchable(name)
+    first = plan(read_topology(snapshot), TUNING, **cpus)
+    second = planned_again(snapshot, first, **cpus)
+    assert replace(second, notices=first.notices) == first
+
+
+@pytest.mark.parametrize("name", MACHINES)
+def test_without_the_wish_the_plan_is_that_of_the_whole_machine(name):
+    snapshot = switchable(name)
+    first = plan(read_topology(snapshot), TUNING, smt="off")
+    assert planned_again(snapshot, first) == plan(read_topology(snapshot), TUNING)
+
+
+def test_a_cpu_that_was_offline_before_stays_so_without_the_wish():
+    snapshot = under(switchable("nvidia-dgx-h100"), frozenset({5}))
+    first = plan(read_topology(snapshot), smt="off", offline="5,7")
+    after = under(snapshot, first.tuning.offline.taken)
+    back = as_before(replace(read_topology(after), previous_plan=dumps(first)))
+    assert back.offline == {5}
+
+
+def test_an_earlier_plan_that_cannot_be_read_has_taken_nothing():
+    machine = replace(lab_node(), offline=frozenset({16}), previous_plan="{")
+    assert as_before(machine) is machine
+
+
+def test_a_plan_with_offline_cpus_is_read_as_it_was_written():
+    chosen = plan(lab_node(), smt="off")
+    assert loads(dumps(chosen)) == chosen
+
+
+@given(taken=st.frozensets(st.integers(4, 15), min_size=1))
+def test_offline_and_back_is_where_it_began(taken):
+    machine = lab_node()
+    chosen = plan(machine, offline=format_cpulist(taken))
+    after = replace(without(machine, chosen.tuning.offline), previous_plan=dumps(chosen))
+    assert replace(as_before(after), previous_plan=None) == machine

@@ -1,0 +1,77 @@
+"""The kernel's page size: told by its huge pages, demanded by a profile, never installed."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from numaforge.errors import PlanError
+from numaforge.planning.node import plan_node
+from numaforge.planning.page_size import page_size
+from numaforge.profile import load_profile
+from numaforge.topology import read_topology
+from numaforge.topology.model import HugepagePool, NodeTopology
+from tests.fixtures.machines import machine
+from tests.machines.files import stored
+
+WISH = load_profile({"kernel": {"page_size": "64Ki"}})
+
+
+def arm(*sizes: str, **os_release: str) -> NodeTopology:
+    pools = {size: HugepagePool(0, 0) for size in sizes}
+    built = machine(cores_per_numa_node=8, threads=1, architecture="aarch64", hugepages=pools)
+    return replace(built, os_release=os_release)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "size"),
+    [
+        (("64Ki", "2Mi", "32Mi", "1Gi"), "4Ki"),
+        (("2Mi", "32Mi", "1Gi"), "4Ki"),
+        (("2Mi", "32Mi"), "16Ki"),
+        (("2Mi", "512Mi", "16Gi"), "64Ki"),
+        (("2Mi",), None),
+        ((), None),
+    ],
+)
+def test_arm_tells_it_by_its_huge_pages(sizes, size):
+    assert page_size(arm(*sizes)) == size
+
+
+@pytest.mark.parametrize(
+    ("name", "size"),
+    [("huawei-xa320-kunpeng920", "4Ki"), ("nvidia-dgx-h100", "4Ki"), ("ibm-ac922-power9-6-v100", None)],
+)
+def test_of_machines_that_were_captured(name, size):
+    assert page_size(read_topology(stored(name).snapshot())) == size
+
+
+@pytest.mark.parametrize(
+    ("release", "remedy"),
+    [
+        pytest.param({"ID": "ubuntu"}, "linux-nvidia-64k", id="ubuntu"),
+        pytest.param({"ID": "rocky", "ID_LIKE": "rhel centos fedora"}, "package kernel-64k ", id="rhel"),
+        pytest.param({"ID": "sles"}, "kernel-64kb", id="sles"),
+        pytest.param({"ID": "arch"}, "a kernel with pages of 64Ki", id="another"),
+    ],
+)
+def test_another_one_is_refused_with_the_package(release, remedy):
+    with pytest.raises(PlanError, match="has pages of 4Ki, not 64Ki") as refused:
+        plan_node(arm("64Ki", "2Mi", "1Gi", **release), WISH)
+    assert remedy in (refused.value.remedy or "")
+
+
+def test_x86_has_no_other_one():
+    with pytest.raises(PlanError) as refused:
+        plan_node(machine(cores_per_numa_node=4), WISH)
+    assert "only Arm" in (refused.value.remedy or "")
+
+
+def test_the_kernel_that_has_it_is_a_decision():
+    decisions = {each.subject: each.value for each in plan_node(arm("2Mi", "512Mi"), WISH).decisions}
+    assert decisions["kernel.page_size"] == "64Ki"
+
+
+def test_what_is_not_told_is_a_notice():
+    assert "page-size-unknown" in {notice.id for notice in plan_node(arm("2Mi"), WISH).notices}

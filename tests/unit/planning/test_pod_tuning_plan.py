@@ -1,0 +1,224 @@
+"""What pods may ask of CRI-O: allowed where the host can do it, refused where two would set the same."""
+
+from __future__ import annotations
+
+import tomllib
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from numaforge.errors import PlanError
+from numaforge.planning.document import dumps, loads
+from numaforge.planning.files import CRIO_PATH
+from numaforge.planning.model import NodePlan, PodTuningPlan
+from numaforge.planning.node import plan_node
+from numaforge.planning.pod_tuning import ANNOTATIONS, pod_lines, runtime_class
+from numaforge.profile import load_profile
+from numaforge.render import render_file
+from numaforge.topology.model import Cpufreq, IdleState, InstalledPackage, NodeTopology, Userland
+from numaforge.verification.live import probe
+from tests.fixtures.machines import kubeadm_kubelet, lab_node
+
+CRIO_SOCKET = ("--container-runtime-endpoint=unix:///var/run/crio/crio.sock",)
+ALL = [*ANNOTATIONS]
+
+
+def host(version: str | None = "1.36.3", manager: str = "dnf", **changes: Any) -> NodeTopology:
+    """A node whose kubelet uses CRI-O, with governors and sleep states."""
+    machine = lab_node()
+    packages = (InstalledPackage("cri-o", version, "containerd"),) if version else ()
+    defaults: dict[str, Any] = {
+        "kubelet": replace(kubeadm_kubelet(), flags=CRIO_SOCKET),
+        "userland": Userland(package_manager=manager, packages=packages),
+        "cpufreq": Cpufreq("acpi-cpufreq", dict.fromkeys(machine.online, "schedutil"), ("performance",)),
+        "idle_states": (IdleState(1, "C1", 2, machine.online),),
+    }
+    return replace(machine, **{**defaults, **changes})
+
+
+def plan(topology: NodeTopology, allow: list[str] | None = None, **profile: Any) -> NodePlan:
+    wish = {"pod_tuning": {"allow": ALL if allow is None else allow}, **profile}
+    return plan_node(topology, load_profile(wish))
+
+
+def notices(chosen: NodePlan) -> dict[str, str]:
+    return {notice.id: notice.message for notice in chosen.notices}
+
+
+def drop_in(chosen: NodePlan) -> dict[str, Any]:
+    [file] = [file for file in chosen.files if file.path == CRIO_PATH]
+    return tomllib.loads(render_file(chosen, file))["crio"]["runtime"]
+
+
+def test_an_empty_profile_writes_nothing():
+    chosen = plan(host(), [])
+    assert chosen.pod_tuning == PodTuningPlan()
+    assert CRIO_PATH not in [file.path for file in chosen.files]
+
+
+def test_the_handler_inherits_the_default_runtime_and_allows_what_is_asked_for():
+    assert drop_in(plan(host(), ["cpu_quota", "governor"])) == {
+        "runtimes": {
+            "high-performance": {
+                "inherit_default_runtime": True,
+                "allowed_annotations": ["cpu-quota.crio.io", "cpu-freq-governor.crio.io"],
+            }
+        }
+    }
+
+
+def test_crun_makes_no_control_group_of_its_own_where_cpus_are_to_be_unbalanced():
+    handler = drop_in(plan(host(), ["load_balancing"]))["runtimes"]["high-performance"]
+    assert handler["default_annotations"] == {"run.oci.systemd.subgroup": ""}
+
+
+@pytest.mark.parametrize(
+    ("manager", "allow", "file"),
+    [
+        pytest.param("apt", ["interrupts"], "/etc/default/irqbalance", id="debian-has-it-elsewhere"),
+        pytest.param("dnf", ["interrupts"], None, id="as-crio-expects-it"),
+        pytest.param("apt", ["cpu_quota"], None, id="no-word-of-it-without-interrupts"),
+    ],
+)
+def test_crio_is_told_where_irqbalance_is_configured(manager, allow, file):
+    assert drop_in(plan(host(manager=manager), allow)).get("irqbalance_config_file") == file
+
+
+@pytest.mark.parametrize(
+    ("machine", "said"),
+    [
+        pytest.param(host(kubelet=kubeadm_kubelet()), "the container runtime is containerd", id="containerd"),
+        pytest.param(
+            host(
+                kubelet=replace(
+                    kubeadm_kubelet(), flags=("--container-runtime-endpoint=/run/k3s/containerd",)
+                )
+            ),
+            "k3s with its own containerd",
+            id="k3s",
+        ),
+        pytest.param(host("1.31.5"), "CRI-O 1.31 has no inherit_default_runtime", id="too-old"),
+    ],
+)
+def test_a_runtime_that_does_not_read_annotations_gets_nothing_and_a_notice_says_why(machine, said):
+    chosen = plan(machine)
+    assert chosen.pod_tuning == PodTuningPlan()
+    assert said in notices(chosen)["no-pod-tuning"]
+
+
+@pytest.mark.parametrize("version", [None, "1.32.0", "1.36.3-1.1"])
+def test_a_version_that_is_not_known_or_new_enough_is_no_obstacle(version):
+    assert len(plan(host(version)).pod_tuning.annotations) == len(ALL)
+
+
+@pytest.mark.parametrize(
+    ("changes", "missing"),
+    [
+        pytest.param({"cpufreq": None}, "governor", id="no-governors"),
+        pytest.param({"idle_states": ()}, "c_states", id="no-sleep-states"),
+    ],
+)
+def test_what_the_kernel_has_not_is_left_out_with_a_notice(changes, missing):
+    chosen = plan(host(**changes))
+    assert {*chosen.pod_tuning.annotations} == {*ANNOTATIONS.values()} - {ANNOTATIONS[missing]}
+    assert notices(chosen)["no-such-pod-tuning"].endswith(f"pods may not ask for {missing}")
+
+
+def test_nothing_is_written_where_nothing_is_left():
+    chosen = plan(host(cpufreq=None), ["governor"])
+    assert chosen.pod_tuning == PodTuningPlan()
+
+
+@pytest.mark.parametrize("policy", ["static", "none"])
+def test_pods_without_cpus_of_their_own_are_a_notice(policy):
+    chosen = plan(host(), ["cpu_quota"], kubelet={"cpu_manager_policy": policy})
+    assert ("pod-tuning-without-own-cpus" in notices(chosen)) is (policy == "none")
+
+
+@pytest.mark.parametrize(
+    ("allow", "profile", "said"),
+    [
+        pytest.param(
+            ["interrupts"],
+            {"interrupts": {"irqbalance": "reserved"}},
+            "interrupts.irqbalance is reserved",
+            id="irqbalance",
+        ),
+        pytest.param(
+            ["interrupts"],
+            {"interrupts": {"irqbalance": "off"}},
+            "interrupts.irqbalance is off",
+            id="irqbalance-that-is-off-and-would-run-once",
+        ),
+        pytest.param(
+            ["interrupts"],
+            {"interrupts": {"default_affinity": "reserved"}},
+            "interrupts.default_affinity is reserved",
+            id="default-affinity",
+        ),
+        pytest.param(
+            ["governor"],
+            {"tuning": {"governor": "performance"}},
+            "tuning.governor is performance",
+            id="governor",
+        ),
+    ],
+)
+def test_what_two_would_set_is_refused_and_the_remedy_plans(allow, profile, said):
+    with pytest.raises(PlanError, match=said) as refusal:
+        plan(host(), allow, **profile)
+    assert f"{allow[0]} out of pod_tuning.allow" in str(refusal.value.remedy)
+    assert plan(host(), ["cpu_quota"], **profile).pod_tuning.annotations == ("cpu-quota.crio.io",)
+
+
+def test_what_leaves_interrupts_alone_goes_with_them():
+    assert plan(host(), ["interrupts"], interrupts={"workqueues": "reserved", "irqbalance": "keep"})
+
+
+def test_the_runtime_class_and_the_lines_of_a_pod():
+    chosen = plan(
+        host(),
+        ["c_states", "governor"],
+        pod_tuning={"allow": ["c_states", "governor"], "runtime_class": "fast"},
+    )
+    assert runtime_class(chosen) == {
+        "apiVersion": "node.k8s.io/v1",
+        "kind": "RuntimeClass",
+        "metadata": {"name": "fast"},
+        "handler": "high-performance",
+    }
+    assert pod_lines(chosen.pod_tuning) == {
+        "metadata": {
+            "annotations": {"cpu-c-states.crio.io": "disable", "cpu-freq-governor.crio.io": "performance"}
+        },
+        "spec": {"runtimeClassName": "fast"},
+    }
+
+
+def test_a_plan_without_it_has_no_runtime_class():
+    with pytest.raises(PlanError, match="lets pods ask for nothing"):
+        runtime_class(plan(host(), []))
+
+
+@pytest.mark.parametrize(("allow", "asked"), [(["cpu_quota"], True), ([], False)])
+def test_verification_asks_when_crio_has_started_where_it_has_a_handler(allow, asked):
+    assert ("tell_limits crio.service" in probe(plan(host(), allow))) is asked
+
+
+def test_the_plan_survives_its_document():
+    chosen = plan(host())
+    assert loads(dumps(chosen)) == chosen
+
+
+@pytest.mark.parametrize(
+    ("wish", "said"),
+    [
+        pytest.param({"allow": ["cpu_quota", "cpu_quota"]}, "names cpu_quota twice", id="twice"),
+        pytest.param({"allow": ["power"]}, "power", id="unknown"),
+        pytest.param({"runtime_class": "High"}, "runtime_class", id="no-name-of-an-object"),
+    ],
+)
+def test_mistakes_are_refused(wish, said):
+    with pytest.raises(Exception, match=said):
+        load_profile({"pod_tuning": wish})

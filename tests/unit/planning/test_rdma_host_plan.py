@@ -1,0 +1,148 @@
+"""What is decided about the host's side of RDMA."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from numaforge.errors import PlanError
+from numaforge.planning.document import dumps, loads
+from numaforge.planning.model import RdmaGate, RdmaHostPlan
+from numaforge.planning.node import plan_node
+from numaforge.planning.rdma.host import plan_rdma_host
+from numaforge.profile import load_profile
+from numaforge.render import render_plan
+from numaforge.topology.model import NodeTopology
+from tests.fixtures.machines import dgx_h100, hgx_a100, kubeadm_kubelet, lab_node
+
+PFC = {"trust": "dscp", "pfc": [3]}
+
+
+def profile(**host: Any) -> Any:
+    return load_profile({"memory": {"system_reserved": "8Gi"}, "rdma": {"host": host}})
+
+
+def ethernet(machine: NodeTopology) -> NodeTopology:
+    devices = [
+        replace(
+            device,
+            interface=f"eth{number}",
+            ports=tuple(replace(port, link_layer="Ethernet") for port in device.ports),
+        )
+        for number, device in enumerate(machine.rdma_devices)
+    ]
+    return replace(machine, rdma_devices=tuple(devices))
+
+
+def with_virtual_functions(machine: NodeTopology) -> NodeTopology:
+    """Return the machine with a virtual function of its first NIC."""
+    first = machine.rdma_devices[0]
+    function = replace(first, name="mlx5_20", pci_address="0000:18:00.1", physical_function=first.pci_address)
+    return replace(machine, rdma_devices=(*machine.rdma_devices, function))
+
+
+def decided(machine: NodeTopology, **host: Any) -> RdmaHostPlan:
+    return plan_rdma_host(machine, profile(**host)).value
+
+
+def test_nothing_is_decided_unless_asked() -> None:
+    assert decided(dgx_h100()) == RdmaHostPlan()
+
+
+def test_settings_are_for_the_nics_with_gpus() -> None:
+    plan = decided(hgx_a100(), max_read_request=4096)
+    without = decided(replace(hgx_a100(), gpus=()), max_read_request=4096)
+    assert (len(plan.nics), len(without.nics)) == (8, 10)
+    assert {each.value for each in plan.nics} == {"4096"}
+
+
+def test_named_nics_are_known_by_any_of_their_names() -> None:
+    machine = ethernet(dgx_h100())
+    first, second, third, *_ = machine.rdma_devices
+    plan = decided(machine, nics=[first.name, second.interface, third.pci_address], max_read_request=1024)
+    assert {each.nic for each in plan.nics} == {first.pci_address, second.pci_address, third.pci_address}
+
+
+def test_a_nic_that_is_not_there_is_refused_with_those_that_are() -> None:
+    with pytest.raises(PlanError, match="no NIC mlx5_99 with RDMA") as refused:
+        decided(dgx_h100(), nics=["mlx5_99"], pfc=[3])
+    assert "mlx5_0 = ibp24s0 = 0000:18:00.0" in (refused.value.remedy or "")
+
+
+@pytest.mark.parametrize(
+    ("machine", "settings", "notices"),
+    [
+        pytest.param(dgx_h100(), 0, ["no-ethernet"], id="infiniband-has-no-pfc"),
+        pytest.param(ethernet(dgx_h100()), 16, [], id="ethernet"),
+        pytest.param(lab_node(), 0, ["no-rdma-nic"], id="no-nic"),
+    ],
+)
+def test_priorities_are_for_ethernet(machine: NodeTopology, settings: int, notices: list[str]) -> None:
+    planned = plan_rdma_host(machine, profile(**PFC))
+    assert len(planned.value.nics) == settings
+    assert [notice.id for notice in planned.notices] == notices
+
+
+def test_no_priority_at_all_is_a_wish_too() -> None:
+    assert {each.value for each in decided(ethernet(dgx_h100()), pfc=[]).nics} == {"none"}
+
+
+def test_virtual_functions_get_no_settings() -> None:
+    addresses = {each.nic for each in decided(with_virtual_functions(dgx_h100()), max_read_request=512).nics}
+    assert "0000:18:00.1" not in addresses
+
+
+def test_the_gate_waits_for_the_devices_that_there_are() -> None:
+    gate = decided(with_virtual_functions(dgx_h100()), wait_for_virtual_functions={}).gate
+    assert gate
+    assert {"mlx5_0", "mlx5_7", "mlx5_20"} <= {*gate.devices}
+    assert gate.virtual_functions == {}
+
+
+def test_the_gate_is_the_same_before_and_after_the_virtual_functions_appear() -> None:
+    wish = {"wait_for_virtual_functions": {"count": 1, "timeout_seconds": 30}, "nics": ["mlx5_0"]}
+    gates = {
+        str(decided(machine, **wish).gate) for machine in (dgx_h100(), with_virtual_functions(dgx_h100()))
+    }
+    assert gates == {str(RdmaGate(("mlx5_0",), {"0000:18:00.0": 1}, 30))}
+
+
+@pytest.mark.parametrize(
+    ("modules", "kinds"),
+    [
+        pytest.param("mlx5", ("uverbs", "umad"), id="verbs-and-datagrams"),
+        pytest.param(["ib_uverbs"], ("uverbs",), id="verbs-alone"),
+        pytest.param((), None, id="nothing-asked"),
+    ],
+)
+def test_issm_is_never_required(modules: Any, kinds: tuple[str, ...] | None) -> None:
+    machine = dgx_h100()
+    driven = tuple(replace(device, driver="mlx5_core") for device in machine.rdma_devices)
+    plan = decided(replace(machine, rdma_devices=driven), modules=modules)
+    assert plan.character_devices.get("mlx5_0") == kinds
+
+
+def test_relaxed_ordering_is_reported_with_its_command_and_planned_nowhere() -> None:
+    planned = plan_rdma_host(dgx_h100(), profile(relaxed_ordering=True, nics=["mlx5_0"]))
+    assert planned.value.nics == ()
+    (notice,) = planned.notices
+    assert 'for nic in 0000:18:00.0; do mlxconfig -y -d "$nic" set PCI_WR_ORDERING=1' in notice.message
+
+
+def test_every_file_says_what_the_plan_says_and_the_plan_keeps_it() -> None:
+    wish = profile(
+        modules="mlx5",
+        netns="shared",
+        memlock="unlimited",
+        max_read_request=4096,
+        wait_for_virtual_functions={"count": 4},
+        **PFC,
+    )
+    plan = plan_node(replace(ethernet(dgx_h100()), kubelet=kubeadm_kubelet()), wish)
+    texts = render_plan(plan)
+    assert [file.role for file in plan.files].count("rdma") == 7
+    assert "eth0 pfc 3\n" in texts["/etc/numaforge/nics"]
+    assert "Before=kubelet.service" in texts["/etc/systemd/system/numaforge-rdma-gate.service"]
+    assert loads(dumps(plan)) == plan

@@ -1,0 +1,72 @@
+"""The units from which pods inherit their limits are one question, whoever sets the limit."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from numaforge.planning.node import plan_node
+from numaforge.planning.runtime import may_be_limited
+from numaforge.profile import load_profile
+from numaforge.topology.model import HostProcess, KubeletInstall, NodeTopology, Userland
+from tests.fixtures.machines import kubeadm_kubelet, lab_node
+
+KIND = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n"
+CRIO, K3S = "unix:///var/run/crio/crio.sock", "unix:///run/k3s/containerd/containerd.sock"
+PROFILE = load_profile(
+    {"name": "t", "host": {"limits": {"nofile": 4096}}, "rdma": {"host": {"memlock": "unlimited"}}}
+)
+
+
+def asking(endpoint: str = "", **fields: object) -> KubeletInstall:
+    said = f"containerRuntimeEndpoint: {endpoint}\n" if endpoint else ""
+    return replace(kubeadm_kubelet(), **{"config_text": KIND + said, "flags": (), **fields})
+
+
+def machine(install: KubeletInstall | None, *running: HostProcess) -> NodeTopology:
+    return replace(lab_node(), kubelet=install, userland=Userland(processes=running))
+
+
+@pytest.mark.parametrize(
+    ("built", "units"),
+    [
+        pytest.param(
+            machine(asking()), ("containerd.service", "kubelet.service"), id="containerd-by-default"
+        ),
+        pytest.param(machine(asking(CRIO)), ("crio.service", "kubelet.service"), id="cri-o"),
+        pytest.param(
+            machine(asking(drop_ins={"10.conf": f"{KIND}containerRuntimeEndpoint: {CRIO}\n"})),
+            ("crio.service", "kubelet.service"),
+            id="cri-o-of-a-drop-in",
+        ),
+        pytest.param(
+            machine(
+                asking(CRIO, flags=("--container-runtime-endpoint=unix:///run/containerd/containerd.sock",))
+            ),
+            ("containerd.service", "kubelet.service"),
+            id="a-flag-wins",
+        ),
+        pytest.param(
+            machine(asking(K3S, unit="k3s.service"), HostProcess("containerd", "k3s.service")),
+            ("k3s.service",),
+            id="k3s-is-one-unit",
+        ),
+        pytest.param(
+            machine(asking(CRIO), HostProcess("containerd", "containerd.service")),
+            ("crio.service", "kubelet.service"),
+            id="dockers-containerd-beside-it",
+        ),
+        pytest.param(
+            machine(None, HostProcess("crio", "crio.service")), ("crio.service",), id="no-kubelet-what-runs"
+        ),
+        pytest.param(
+            machine(None, HostProcess("crio", None, in_pod=True)), ("containerd.service",), id="not-a-pods"
+        ),
+        pytest.param(machine(None), ("containerd.service",), id="an-image-in-which-nothing-runs"),
+    ],
+)
+def test_limits_and_pinned_memory_are_for_the_same_units(built: NodeTopology, units: tuple[str, ...]) -> None:
+    plan = plan_node(built, PROFILE)
+    assert (plan.host.limited_units, plan.rdma.host.memlock_units) == (units, units)
+    assert {*units} <= {*may_be_limited(built.kubelet)}

@@ -1,0 +1,167 @@
+"""What a host lacks for a maintenance: how it is asked under the shells of hosts, and how that is judged."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from numaforge.errors import HostError
+from numaforge.findings import Severity
+from numaforge.node import look
+from numaforge.preflight import Check
+from numaforge.preflight.host import FREE_KIB, PACKAGES, checks, refuse_unfit, script, split
+from numaforge.snapshot import capture
+from numaforge.snapshot import script as capture_script
+
+PACKAGE = Path(__file__).parents[3] / "src/numaforge"
+NOW = 1_700_000_000.0
+GOOD = (
+    "systemd runs",
+    "space /var/lib/numaforge 1048576",
+    "space /etc 1048576",
+    f"clock {NOW:.0f}",
+)
+ERROR, WARNING = Severity.ERROR, Severity.WARNING
+
+
+@pytest.fixture(params=["dash", "bash", "busybox sh"])
+def shell(request: pytest.FixtureRequest) -> list[str]:
+    command = request.param.split()
+    if shutil.which(command[0]) is None:
+        pytest.skip(f"{command[0]} is not installed")
+    return [shutil.which(command[0]) or "", *command[1:], "-s"]
+
+
+def ask(shell: list[str], text: str, path: str | None = None) -> list[str]:
+    done = subprocess.run(
+        shell, input=text, capture_output=True, text=True, check=True, env=path and {"PATH": path}
+    )
+    return done.stdout.splitlines()
+
+
+def judged(*answer: str, asked_at: float = NOW, answered_at: float = NOW) -> dict[str, Check]:
+    return {check.name: check for check in checks(answer, asked_at, answered_at)}
+
+
+def test_this_machine_answers_to_the_end(shell):
+    before, answer = split(ask(shell, script()))
+    assert before == []
+    assert {line.split()[0] for line in answer} >= {"systemd", "space", "clock"}
+    assert [line.split()[1] for line in answer if line.startswith("space ")] == [*FREE_KIB]
+
+
+def test_a_capture_before_it_is_left_whole(shell):
+    captured, answer = split(ask(shell, capture_script() + script()))
+    assert captured[-1] == "end"
+    assert answer[0].startswith(("missing", "systemd"))
+
+
+def test_programs_that_are_not_there_are_named(shell, tmp_path):
+    if "busybox" in shell[0]:
+        pytest.skip("busybox has its programs within")
+    _, answer = split(ask(shell, script(), str(tmp_path)))
+    missing = {line.split()[1] for line in answer if line.startswith("missing ")}
+    assert missing >= {"flock", "base64", "od", "find"}
+
+
+def test_a_host_that_has_everything_is_fit():
+    found = judged(*GOOD)
+    assert {check.severity for check in found.values()} == {None}
+    refuse_unfit(GOOD)
+
+
+@pytest.mark.parametrize(
+    ("line", "name", "severity", "found"),
+    [
+        ("missing flock", "programs", ERROR, "there is no flock"),
+        ("systemd -", "systemd", WARNING, "does not run"),
+        ("space /etc 4095", "/etc", ERROR, "3Mi free"),
+        ("space /etc 4096", "/etc", None, "writable, 4Mi free"),
+        ("read-only /etc", "/etc", ERROR, "is on a read-only file system"),
+        (f"clock {NOW - 31:.0f}", "clock", None, "as here"),
+        (f"clock {NOW - 32:.0f}", "clock", WARNING, "31 s behind the one here"),
+        (f"clock {NOW + 31:.0f}", "clock", WARNING, "31 s ahead of the one here"),
+    ],
+    ids=lambda value: value if isinstance(value, str) and " " in value else None,
+)
+def test_what_is_amiss_is_said(line, name, severity, found):
+    check = judged(*GOOD, line)[name]
+    assert (check.severity, check.found) == (severity, found)
+    assert (check.remedy != "") == (severity is not None)
+
+
+def test_a_clock_is_measured_from_when_it_was_asked_to_when_it_answered():
+    assert judged(f"clock {NOW:.0f}", asked_at=NOW - 300, answered_at=NOW + 300)["clock"].severity is None
+
+
+def test_what_is_missing_is_named_with_its_package():
+    check = judged("missing flock", "missing od")["programs"]
+    assert check.remedy == "install coreutils, util-linux"
+
+
+def test_everything_that_a_host_lacks_is_one_refusal():
+    with pytest.raises(HostError) as refused:
+        refuse_unfit(("missing flock", "space /etc 1"))
+    assert "flock" in str(refused.value)
+    assert "/etc: 0 free" in str(refused.value)
+
+
+@pytest.mark.parametrize("answer", [(), GOOD[1:2]], ids=["cut off", "half of it"])
+def test_what_a_host_does_not_say_is_no_alarm(answer):
+    refuse_unfit(answer)
+
+
+def test_an_answer_that_is_cut_off_is_none():
+    text = ["numaforge-snapshot 1", "end", "numaforge-preflight", "missing flock"]
+    assert split(text) == (text, [])
+
+
+OF_A_CONCERN = {
+    *(
+        "curl",
+        "wget",
+        "iconv",
+        "ip",
+        "rdma",
+        "setpci",
+        "mlnx_qos",
+        "dcbtool",
+        "lldptool",
+    ),  # guarded where used
+    *("gzip", "python3", "nvidia-smi", "kubelet", "crictl", "dpkg-query", "rpm", "timedatectl"),
+    *("update-grub", "grubby", "bootctl", "kernelstub", "grub2-mkconfig", "reboot", "modprobe", "sysctl"),
+    *("swapon", "swapoff", "journalctl", "apt-mark", "dnf", "udevadm", "lsmod", "rmmod", "sudo", "getconf"),
+    *("sh", "bash"),  # bash: a word of a pattern
+}
+KNOWN = {name for programs in PACKAGES.values() for name in programs} | OF_A_CONCERN
+
+
+def used_programs() -> set[str]:
+    """Return the words that begin a command in the scripts of hosts and are programs of this machine."""
+    scripts = [PACKAGE / "snapshot/capture.sh", *(PACKAGE / "node").rglob("*.sh")]
+    words = set()
+    for file in scripts:
+        text = re.sub(r"(?m)^\s*#.*$|'[^']*'", "", file.read_text())
+        words |= set(re.findall(r"(?:^|[|;&(`]|\bif|\bthen|\bdo|\belse|!)\s*([a-z][a-z0-9_-]+) ", text, re.M))
+    return {word for word in words if (found := shutil.which(word)) and "/bin" in found}
+
+
+def test_every_program_of_the_scripts_is_asked_for():
+    ask_dash = "for name; do case $(type $name) in *builtin*|*keyword*) echo $name;; esac; done"
+    told = subprocess.run(
+        ["dash", "-c", ask_dash, "-", *sorted(used_programs())], capture_output=True, text=True, check=True
+    )
+    builtin = told.stdout.split()
+    assert used_programs() - {*builtin} - KNOWN == set()
+    assert len(used_programs() & KNOWN) > 20
+
+
+@pytest.mark.parametrize("wanted", [capture.TOOLS, look.TOOLS], ids=["a capture", "the look at a node"])
+def test_whatever_programs_a_host_is_refused_without_are_named_with_their_package(
+    wanted: tuple[str, ...],
+) -> None:
+    assert {*wanted} <= {program for programs in PACKAGES.values() for program in programs}

@@ -1,0 +1,61 @@
+"""Documents are compared by what their entries stand for, and what is a host's own says nothing."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from numaforge.report.difference import Unlike, differences
+
+DOCUMENTS = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.sampled_from("abc"), inner, max_size=3),
+    max_leaves=12,
+)
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "expected"),
+    [
+        pytest.param({"a": {"b": 1}}, {"a": {"b": 2}}, [("a.b", 1, 2)], id="a value is named by its path"),
+        pytest.param({"a": 1}, {}, [("a", 1, None)], id="what one side lacks is None there"),
+        pytest.param(
+            {"gpus": [{"pci_address": "x", "n": 1}, {"pci_address": "y", "n": 1}]},
+            {"gpus": [{"pci_address": "y", "n": 1}, {"pci_address": "x", "n": 2}]},
+            [("gpus[x].n", 1, 2)],
+            id="entries are compared by their key, not by their place",
+        ),
+        pytest.param(
+            {"nodes": [{"id": 0}, {"id": 1}]},
+            {"nodes": [{"id": 1}]},
+            [("nodes[0]", {"id": 0}, None)],
+            id="an entry that one side alone has",
+        ),
+        pytest.param({"a": [1, 2]}, {"a": [1, 3]}, [("a", [1, 2], [1, 3])], id="lists of values are whole"),
+        pytest.param(
+            {"a": [{"id": 1, "n": 1}, {"id": 1, "n": 2}]},
+            {"a": [{"id": 1, "n": 1}, {"id": 1, "n": 3}]},
+            [("a[1].n", 2, 3)],
+            id="by their place where a key is there twice",
+        ),
+        pytest.param({"hostname": "a"}, {"hostname": "b"}, [], id="a host's own name is left out"),
+    ],
+)
+def test_differences(left, right, expected):
+    assert differences(left, right) == [Unlike(*one) for one in expected]
+
+
+def test_a_hosts_own_names_are_shown_when_asked_for():
+    assert differences({"hostname": "a"}, {"hostname": "b"}, own=True) == [Unlike("hostname", "a", "b")]
+
+
+@given(DOCUMENTS, DOCUMENTS)
+def test_alike_is_what_has_no_difference(left, right):
+    assert (differences(left, right) == []) is (left == right)
+
+
+@given(DOCUMENTS, DOCUMENTS)
+def test_both_directions_find_the_same(left, right):
+    turned = {(one.path, repr(one.right), repr(one.left)) for one in differences(right, left)}
+    assert {(one.path, repr(one.left), repr(one.right)) for one in differences(left, right)} == turned

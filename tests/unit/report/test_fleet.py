@@ -1,0 +1,159 @@
+"""What a run shows of a fleet: names folded, values by kind, hosts that are alike together."""
+
+from __future__ import annotations
+
+import click
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from numaforge.node.bundle import FileChange, FileContent, FileState
+from numaforge.report.fleet import HostSummary, diff_lines, fleet_document, fleet_lines
+from numaforge.report.hostnames import folded
+from numaforge.report.moves import condensed
+from numaforge.report.terminal import Screen
+
+NAMES = {
+    "one": (["gpu-01"], "gpu-01"),
+    "a run": (["gpu-01", "gpu-02", "gpu-03"], "gpu-[01-03]"),
+    "a hole": (["gpu-1", "gpu-2", "gpu-4"], "gpu-[1-2,4]"),
+    "zeros across tens": ([f"gpu-{n:02}" for n in range(8, 12)], "gpu-[08-11]"),
+    "no zeros across tens": ([f"gpu-{n}" for n in range(8, 12)], "gpu-[8-11]"),
+    "the last number": (["rack3-gpu-7.site", "rack3-gpu-8.site"], "rack3-gpu-[7-8].site"),
+    "others": (["login", "gpu-1", "gpu-2"], "gpu-[1-2],login"),
+    "no number": (["a", "b"], "a,b"),
+}
+
+
+@pytest.mark.parametrize(("names", "text"), NAMES.values(), ids=NAMES)
+def test_names_are_folded(names, text):
+    assert folded(names) == text
+
+
+@given(st.sets(st.integers(0, 300), min_size=1), st.integers(1, 4))
+def test_folding_loses_no_host(numbers, width):
+    names = {f"gpu-{number:0{width}}" for number in numbers}
+    unfolded = set()
+    for group in folded(names).replace("],", "]|").replace(",gpu", "|gpu").split("|"):
+        for part in group.removeprefix("gpu-").strip("[]").split(","):
+            first, _, last = part.partition("-")
+            unfolded |= {f"gpu-{n:0{len(first)}}" for n in range(int(first), int(last or first) + 1)}
+    assert unfolded == names
+
+
+CPU = "/sys/devices/system/cpu/cpu{}/cpufreq/scaling_governor: {}"
+VALUES = {
+    "every CPU alike": (
+        [CPU.format(cpu, "schedutil -> performance") for cpu in range(128)],
+        ["cpus 0-127 scaling_governor: schedutil -> performance"],
+    ),
+    "one CPU apart": (
+        [CPU.format(0, "a -> b"), CPU.format(1, "c -> b"), CPU.format(2, "a -> b")],
+        ["cpus 0,2 scaling_governor: a -> b", "cpus 1 scaling_governor: c -> b"],
+    ),
+    "sleep states": (
+        [f"/sys/devices/system/cpu/cpu{cpu}/cpuidle/state2/disable: 0 -> 1" for cpu in (4, 5)],
+        ["cpus 4-5 state2/disable: 0 -> 1"],
+    ),
+    "pools": (
+        [
+            f"/sys/devices/system/node/node{n}/hugepages/hugepages-2048kB/nr_hugepages: 0 -> 16"
+            for n in (0, 1)
+        ],
+        ["NUMA nodes 0-1 hugepages-2048kB: 0 -> 16"],
+    ),
+    "a sysctl": (["/proc/sys/vm/swappiness: 60 -> 1"], ["vm.swappiness: 60 -> 1"]),
+    "anything else": (["module ib_umad: loaded"], ["module ib_umad: loaded"]),
+}
+
+
+@pytest.mark.parametrize(("moves", "lines"), VALUES.values(), ids=VALUES)
+def test_values_are_a_line_for_each_kind(moves, lines):
+    assert condensed(moves) == lines
+
+
+NEW = FileChange("/etc/a", None, FileContent("/etc/a", "one\n"))
+
+
+def change(host: str, **more: object) -> HostSummary:
+    return HostSummary(host, "to change", drains=True, changed=(NEW,), **more)  # type: ignore[arg-type]
+
+
+def shown(*hosts: HostSummary, width: int = 80) -> list[str]:
+    return [click.unstyle(line) for line in fleet_lines(hosts, Screen(width))]
+
+
+def test_hosts_to_which_the_same_happens_are_one_group():
+    lines = shown(
+        *(change(f"gpu-{n}", sentences=(f"gpu-{n} restarts",)) for n in range(1, 32)),
+        HostSummary("gpu-40", "unchanged"),
+    )
+    assert lines[:2] == [
+        "32 hosts: 1 unchanged, 31 to change (31 drained)",
+        "31 hosts to change: gpu-[1-31]",
+    ]
+    assert lines.count("  drains: pods leave the node first") == 1
+
+
+APART = {
+    "another sentence": {"sentences": ("the kubelet restarts",)},
+    "another value": {"moves": ("a: 1 -> 2",)},
+    "a boot": {"reboots": True},
+    "another notice": {"notices": (("uneven-smt", "uneven"),)},
+    "something left for later": {"pending": ("pending: a reboot",)},
+}
+
+
+@pytest.mark.parametrize("more", APART.values(), ids=APART)
+def test_hosts_that_differ_are_groups_of_their_own(more):
+    assert "1 host to change: b" in shown(change("a"), change("b", **more))
+
+
+def test_hosts_that_cannot_be_reached_for_one_reason_are_one_group_whatever_their_address():
+    away = [
+        HostSummary(f"gpu-{n}", "unreachable", f"Unable to connect to port 22 on 10.0.0.{n}") for n in (1, 2)
+    ]
+    assert "2 hosts unreachable: gpu-[1-2]" in shown(*away)
+
+
+def test_the_gravest_stand_first_with_their_reason_whole():
+    lines = shown(
+        change("a"), HostSummary("b", "refused", "bad\n  mend it"), HostSummary("c", "failed", "rolled back")
+    )
+    assert lines[1:5] == ["1 host failed: c", "  rolled back", "1 host refused: b", "  bad"]
+
+
+@given(st.integers(20, 200), st.text(alphabet="ab /\n\x1b", max_size=300))
+def test_no_line_is_wider_than_the_screen_but_for_words_that_are(width, reason):
+    for line in shown(HostSummary("a", "failed", reason), width=width):
+        assert len(line) <= width or len(line.split()) == 1
+        assert "\x1b" not in line
+
+
+def test_a_fleet_in_which_every_host_differs_stays_one_screen():
+    lines = shown(*(change(f"gpu-{n}", moves=(f"a: 1 -> {n}",)) for n in range(300)))
+    assert len(lines) <= 60
+    assert lines[-1].endswith("gpu-[12-299]")
+
+
+def test_a_diff_that_is_the_same_is_shown_once():
+    other = FileChange("/etc/a", FileState("two\n", "0644", "root", "root"), NEW.new)
+    hosts = [change("a"), change("b"), HostSummary("c", "to change", changed=(other,))]
+    lines = [click.unstyle(line) for line in diff_lines(hosts, {"all"})]
+    assert [line for line in lines if line.endswith(": /etc/a")] == ["a,b: /etc/a", "c: /etc/a"]
+    assert diff_lines(hosts, {"c"})[1:2] == [click.style("c: /etc/a", bold=True)]
+
+
+def test_the_document_has_every_host_whole():
+    document = fleet_document([change("a", moves=("x: 1 -> 2",))], dry=True, seconds=1.25)
+    assert (document["dry"], document["counts"]) == (True, {"to change": 1})
+    assert document["hosts"]["a"]["values"] == ["x: 1 -> 2"]
+    assert document["hosts"]["a"]["files"] == {"new": ["/etc/a"]}
+
+
+def test_two_maintenances_of_a_host_are_told_as_one():
+    first = HostSummary("a", "changed", drains=True, sentences=("one",), changed=(NEW,))
+    second = HostSummary("a", "unchanged", pending=("later",))
+    both = second.after(first)
+    assert (both.state, both.drains, both.sentences, both.pending) == ("changed", True, ("one",), ("later",))
+    assert change("a").after(first).state == "to change"

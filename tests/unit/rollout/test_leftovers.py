@@ -1,0 +1,38 @@
+"""What a removal leaves in the cluster is named, where a roll-out was there."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from numaforge.planning.document import dumps
+from numaforge.planning.node import plan_node
+from numaforge.profile import load_profile
+from numaforge.rollout.leftovers import left_in_cluster
+from numaforge.topology.model import KubeletInstall, NodeTopology
+from tests.fixtures.machines import dgx_h100
+
+JOINED = ("--kubeconfig=/etc/kubernetes/kubelet.conf",)
+
+
+def machine(flags: tuple[str, ...] | None, *, planned: bool = True) -> NodeTopology:
+    found = dgx_h100()
+    install = None if flags is None else KubeletInstall("v1.36.2", "kubelet.service", None, None, flags)
+    text = dumps(plan_node(found, load_profile({"name": "a"}), "1.36.2")) if planned else None
+    return replace(found, kubelet=install, previous_plan=text)
+
+
+def test_a_node_of_a_cluster_is_told_what_stays_and_what_deletes_it():
+    [notice] = left_in_cluster(machine(JOINED))
+    assert "kubectl annotate nodes --all numaforge.io/rollout-result-" in notice.message
+    assert "daemonsets --all-namespaces -l app.kubernetes.io/managed-by=numaforge" in notice.message
+
+
+@pytest.mark.parametrize(
+    "found",
+    [machine(JOINED, planned=False), machine(()), machine(None)],
+    ids=["a node that numaforge has never planned", "a kubelet without a cluster", "no kubelet"],
+)
+def test_where_nothing_can_be_left_nothing_is_said(found):
+    assert left_in_cluster(found) == ()

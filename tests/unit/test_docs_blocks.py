@@ -1,0 +1,210 @@
+"""Every code block of README and docs/ is run, held by a test of its page, or says why it cannot run here.
+
+A block of a new kind, a command without a reason and a reason without a command each fail.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+import shlex
+import textwrap
+from collections.abc import Iterator, Mapping
+from itertools import takewhile
+from pathlib import Path
+
+import click
+import pytest
+import yaml
+
+from lab.paths import REPOSITORY
+from numaforge import cli
+from numaforge.planning.document import dumps
+from numaforge.planning.node import plan_node
+from numaforge.profile import load_profile
+from numaforge.topology import to_document
+from tests.fixtures.machines import dgx_h100
+
+PAGES = {
+    str(page.relative_to(REPOSITORY)): page.read_text(encoding="utf-8")
+    for page in (REPOSITORY / "README.md", *sorted((REPOSITORY / "docs").glob("*.md")))
+}
+HELD: Mapping[str, str] = {
+    "docs/admit.md": "tests/unit/commands/test_admit_page.py",
+    "docs/check.md": "tests/unit/kubelet/test_startup_page.py",
+    "docs/convert.md": "tests/unit/test_docs_convert.py",
+    "docs/device-plugin.md": "tests/unit/test_docs_device_plugin.py",
+    "docs/gpu-findings.md": "tests/unit/test_docs_gpu_findings.py",
+    "docs/gpudirect.md": "tests/unit/test_docs_gpudirect.py",
+    "docs/gpus.md": "tests/unit/test_docs_gpus.py",
+    "docs/links.md": "tests/unit/test_docs_links.py",
+    "docs/mig.md": "tests/unit/test_docs_mig.py",
+    "docs/profiles.md": "tests/unit/test_profile_reference.py",
+    "docs/rdma-device-plugin.md": "tests/unit/test_docs_rdma_plugin.py",
+    "docs/rdma-libraries.md": "tests/unit/test_docs_rdma_libraries.py",
+    "docs/read-a-plan.md": "tests/unit/test_docs_plan.py",
+    "docs/refused.md": "tests/unit/test_docs_refused.py",
+    "docs/reserved.md": "tests/unit/planning/test_elsewhere.py",
+    "docs/schemas.md": "tests/unit/test_json_schema.py",
+}
+"""The pages whose answers (`console` and `text`) a test of their own compares with the real ones."""
+
+ELSEWHERE: Mapping[str, str] = {
+    r"pipx|uv|python3 -m venv|podman": "needs an index of packages or images; tests/wheel installs the wheel",
+    r"make|python (bench|docs)/|NUMAFORGE_KUBELETS=": "test_docs_commands.py: the verb or script exists",
+    r"pyinfra": "needs hosts; tests/wheel and tests/lab run those of README and `init`",
+    r"numaforge (doctor|verify|rollout)": "needs hosts or a cluster; tests/wheel and tests/lab run them",
+    r"numaforge init|cd": "tests/wheel runs it as printed",
+    r"numaforge capture": "needs hosts; tests/ssh runs it",
+    r"numaforge diff before.json root@": "needs a host",
+    r"numaforge completion": "writes to the home folder; tests/unit/commands/test_screen.py prints each",
+    r"numaforge plan --profile profiles/gpu.yaml": "reads what the line before it has written; "
+    "tests/unit/convert plans with each",
+    r"numaforge check --live": "needs a node with a kubelet; tests/lab runs it",
+    r"numaforge (topology|plan|draw)( --matrix| --profile training( -o node.svg)?)?$": "looks at this "
+    "machine; tests/wheel runs it",
+    r"kubectl": "needs a cluster",
+    r"ssh-keyscan": "needs a host; tests/ssh/test_host_keys.py",
+    r"systemctl|journalctl|cat|ls|cp|rm|sh|python3 /usr/local|pytest": "needs a node",
+}
+"""What begins a command line that does not run here, and why."""
+
+OUTPUT = r"(pending:|FAILED|/proc/|\d+ hosts:|  |sum of|=|allocatable_memory|each host:|its log|gpu-\d|\d+ )"
+"""What begins a line of a block that shows what is printed."""
+
+
+def fenced(text: str) -> Iterator[tuple[str, str]]:
+    for found in re.finditer(r"^( *)```(\S+)[^\n]*\n(.*?)^\1```$", text, re.DOTALL | re.MULTILINE):
+        yield found[2], textwrap.dedent(found[3])
+
+
+def indented(text: str) -> list[str]:
+    """Return the indented blocks outside of fences and lists."""
+    bare = re.sub(r"^( *)```.*?^\1```$", "", text, flags=re.DOTALL | re.MULTILINE)
+    blocks = re.findall(r"(?:(?<=\n\n)|\A)((?:(?: {4,}[^\n]+)?\n)+)", bare)
+    return [block for found in blocks if (block := re.sub(r"(?m)^ {4}", "", found).strip("\n"))]
+
+
+def lines() -> list[tuple[str, str]]:
+    """Return the command lines of all indented blocks that are neither Python, YAML nor output."""
+    return [
+        (page, line.strip())
+        for page, text in PAGES.items()
+        for block in indented(text)
+        if not is_python(block) and not re.match(OUTPUT, block) and "affinity:" not in block
+        for line in block.replace("\\\n", "").splitlines()
+        if line.strip()
+    ]
+
+
+def is_python(block: str) -> bool:
+    try:
+        ast.parse(block)
+    except SyntaxError:
+        return False
+    return "numaforge " not in block and ("import" in block or "(" in block)
+
+
+def reason(line: str) -> str | None:
+    bare = line.partition(" #")[0].strip()
+    return next(
+        (why for begin, why in ELSEWHERE.items() if re.match(rf"(?:{begin})(?:\b|$|(?=\s))", bare)), None
+    )
+
+
+RUN = [line for _, line in lines() if reason(line) is None]
+
+
+@pytest.mark.parametrize(
+    ("kind", "block"),
+    [
+        pytest.param(kind, block, id=f"{page}-{number}-{kind}")
+        for page, text in PAGES.items()
+        for number, (kind, block) in enumerate(fenced(text))
+    ],
+)
+def test_a_block_of_data_or_code_can_be_read(kind: str, block: str) -> None:
+    readers = {
+        "yaml": lambda text: list(yaml.safe_load_all(text)),
+        "json": json.loads,
+        "python": ast.parse,
+        "console": lambda text: re.fullmatch(r"\$ [^\n]+\n.*", text, re.DOTALL),
+        "text": str.strip,
+    }
+    assert readers[kind](block)
+
+
+@pytest.mark.parametrize(
+    "page", [page for page, text in PAGES.items() if {"console", "text"} & {k for k, _ in fenced(text)}]
+)
+def test_an_answer_is_held_by_a_test_of_its_page(page: str) -> None:
+    assert Path(page).name in (REPOSITORY / HELD[page]).read_text()
+
+
+def test_every_page_that_is_held_has_answers() -> None:
+    assert {
+        page for page in HELD if not {"console", "text"} & {kind for kind, _ in fenced(PAGES[page])}
+    } == set()
+
+
+def test_every_reason_is_that_of_a_command() -> None:
+    said = [reason(line) for _, line in lines()]
+    assert {why for why in ELSEWHERE.values() if why not in said} == set()
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_no_block_escapes(page: str) -> None:
+    text = PAGES[page]
+    assert 2 * len([*fenced(text)]) == len(re.findall(r"^ *```", text, re.MULTILINE))
+    bare = re.sub(r"^( *)```.*?^\1```$", "", text, flags=re.DOTALL | re.MULTILINE)
+    outside = [line.strip() for line in re.findall(r"(?<=\n\n)    +[^\n]+", bare)]
+    found = [line.strip() for block in indented(text) for line in block.splitlines()]
+    assert {*outside} <= {*found}
+
+
+def test_what_has_no_reason_runs_here() -> None:
+    assert {line.split()[0] for line in RUN} == {"numaforge"}
+    assert len(RUN) > 10
+
+
+@pytest.mark.parametrize("line", sorted({line for _, line in lines() if line.startswith("numaforge ")}))
+def test_numaforge_takes_the_arguments(line: str) -> None:
+    words = shlex.split(line, comments=True)
+    words = [*takewhile(lambda word: word not in ("&&", ">"), words)]
+    group: click.Command = cli.numaforge
+    context = group.make_context("numaforge", words[1:])
+    while isinstance(group, click.Group):
+        name, below, rest = group.resolve_command(context, [*context._protected_args, *context.args])
+        assert below is not None
+        group, context = below, below.make_context(name, rest, parent=context)
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with the files that the pages name."""
+    admit = PAGES["docs/admit.md"]
+    (config,) = re.findall(r"^```yaml config\n(.*?)^```", admit, re.DOTALL | re.MULTILINE)
+    (pod,) = re.findall(r"^```yaml pod\n(.*?)^```", admit, re.DOTALL | re.MULTILINE)
+    machine = json.dumps(to_document(dgx_h100()))
+    (tmp_path / "fleet").mkdir()
+    machines = ("node.json", "machine.json", "gpu-1.json", "gpu-2.json", "gpu-01.snapshot.json")
+    for name in (*machines, "fleet/gpu-01.snapshot.json"):
+        (tmp_path / name).write_text(machine)
+    for name in ("old-plan.json", "new-plan.json"):
+        (tmp_path / name).write_text(dumps(plan_node(dgx_h100(), load_profile("training"))))
+    (tmp_path / "profiles").mkdir()
+    (tmp_path / "kubelet.yaml").write_text(config)
+    (tmp_path / "train.yaml").write_text(pod)
+    (tmp_path / "kubelet.conf.d").mkdir()
+    (tmp_path / "docs").symlink_to(REPOSITORY / "docs")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.parametrize("line", RUN)
+def test_a_command_runs_as_printed(line: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code = cli.run(shlex.split(line, comments=True)[1:])
+    said = capsys.readouterr()
+    assert code in (0, 1), said.err
+    assert said.out or "wrote" in said.err

@@ -1,0 +1,40 @@
+"""The page is what `make bench-plans` writes, and the other tool's rules give all that it publishes."""
+
+from __future__ import annotations
+
+from dataclasses import astuple
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bench.comparison import plans
+from bench.comparison.profile_creator import PUBLISHED, Published, RefusedError, machine_of, reserved_cpus
+from numaforge.cpulist import format_cpulist
+
+
+def answer(one: Published) -> str:
+    try:
+        reserved = reserved_cpus(
+            machine_of(one.machine), one.count, split=one.split, disable_ht=one.disable_ht
+        )
+    except RefusedError as refused:
+        return str(refused)
+    return format_cpulist(reserved)
+
+
+@pytest.mark.parametrize("one", [pytest.param(one, id=" ".join(map(str, astuple(one)))) for one in PUBLISHED])
+def test_the_rules_give_what_is_published(one):
+    assert answer(one) == one.reserved
+
+
+def test_the_page_is_up_to_date():
+    _, _, rest = plans.PAGE.read_text().partition(plans.BEGIN)
+    assert rest.partition(plans.END)[0] == plans.generated(), "run: make bench-plans"
+
+
+@given(st.integers(1, 6), st.integers(1, 8), st.integers(1, 40))
+def test_without_smt_and_remainder_it_reserves_what_was_asked_for(nodes, cores, count):
+    machine = [[(node * cores + core,) for core in range(cores)] for node in range(nodes)]
+    if 0 < count < nodes * cores and count % nodes in (0, nodes - 1):
+        assert len(reserved_cpus(machine, count, split=True)) == count

@@ -1,0 +1,48 @@
+"""docs/convert.md has a row for each field, and its answers are real ones."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+
+from docs.convert_tables import PAGE, page
+from numaforge.cli import run
+from numaforge.convert import KINDS
+from numaforge.convert.rows import Fate
+
+TEXT = PAGE.read_text(encoding="utf-8")
+FILES = re.findall(r"^```yaml (\S+)\n(.*?)^```$", TEXT, re.DOTALL | re.MULTILINE)
+EXAMPLES = re.findall(r"^```console\n\$ numaforge ([^\n]+)\n(.*?)^```$", TEXT, re.DOTALL | re.MULTILINE)
+
+
+@pytest.fixture
+def files(tmp_path, monkeypatch):
+    for name, text in FILES:
+        (tmp_path / name).write_text(text)
+    monkeypatch.chdir(tmp_path)
+
+
+def test_the_tables_are_current():
+    assert page(TEXT) == TEXT
+
+
+@pytest.mark.parametrize(("command", "expected"), EXAMPLES)
+@pytest.mark.usefixtures("files")
+def test_the_page_shows_the_real_answer(capsys, command, expected):
+    run(command.split())
+    said = capsys.readouterr()
+    assert f"{said.out}{said.err}" == expected
+
+
+def test_every_kind_is_named():
+    assert [kind for kind in KINDS if f"numaforge convert {kind} FILE" not in TEXT] == []
+
+
+@pytest.mark.usefixtures("files")
+def test_the_page_names_every_field_of_the_document_and_every_fate(capsys):
+    run(["convert", "kubelet.yaml", "-o", "json"])
+    document = json.loads(capsys.readouterr().out)
+    names = {*document, *document["notes"][0], *Fate}
+    assert [name for name in sorted(names) if f"`{name}`" not in TEXT] == []

@@ -1,0 +1,35 @@
+"""docs/host.md names every rule, setting and sysctl, and its profile is one."""
+
+from __future__ import annotations
+
+import re
+
+import yaml
+
+from docs.rule_tables import HOST_PAGE as PAGE
+from docs.rule_tables import page
+from numaforge.planning.managers import KUBELET_SYSCTLS
+from numaforge.profile import load_profile
+from numaforge.profile.host import Host, Limits
+
+TEXT = PAGE.read_text(encoding="utf-8")
+
+
+def test_the_table_of_rules_is_current():
+    assert page(PAGE, TEXT) == TEXT
+
+
+def test_every_setting_has_its_row():
+    settings = [f"host.{name}" for name in Host.model_fields if name != "limits"]
+    settings += [f"host.limits.{name}" for name in Limits.model_fields]
+    assert [name for name in settings if f"`{name}`" not in TEXT] == []
+
+
+def test_every_sysctl_of_the_kubelet_is_named():
+    assert [name for name in KUBELET_SYSCTLS if f"`{name}`" not in TEXT] == []
+
+
+def test_the_profile_on_the_page_is_accepted():
+    example = re.search(r"```yaml\n(.*?)```", TEXT, re.DOTALL)
+    assert example is not None
+    assert load_profile({"name": "page", **yaml.safe_load(example[1])}).host.hold_packages

@@ -1,0 +1,41 @@
+"""docs/python.md names all of numaforge.api, and its examples run as they are printed."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from lab.paths import REPOSITORY
+from numaforge import api
+from tests.machines import files
+
+TEXT = (REPOSITORY / "docs" / "python.md").read_text()
+EXAMPLES = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
+
+
+def test_there_are_examples():
+    assert len(EXAMPLES) == 3
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=range(len(EXAMPLES)))
+def test_an_example_runs_as_printed(example: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("gpu-1.json", "gpu-2.json"):
+        (tmp_path / name).write_text(files.stored("nvidia-dgx-h100").snapshot().to_json())
+    monkeypatch.chdir(tmp_path)
+    done: dict[str, object] = {}
+    exec(example, done)  # noqa: S102 (the document's own text)
+    assert {"plan", "plans", "report"} & done.keys()
+
+
+@pytest.mark.parametrize("name", api.__all__)
+def test_every_name_is_described(name: str) -> None:
+    assert f"`{name}`" in TEXT.partition("| name |")[2]
+
+
+def test_every_name_that_is_described_is_there():
+    described = re.findall(r"^\| (`.*?`) \|", TEXT, re.MULTILINE)
+    names = {name for cell in described for name in re.findall(r"`(\w+)`", cell)}
+    assert names
+    assert names <= {*api.__all__}

@@ -1,0 +1,55 @@
+"""docs/rdma-libraries.md shows real answers, and its profiles are accepted."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+
+from lab.paths import REPOSITORY
+from numaforge.cli import run
+from numaforge.planning.node import plan_node
+from numaforge.planning.rdma.environment import environment
+from numaforge.profile import load_profile
+from numaforge.topology import to_document
+from tests.fixtures.rdma_machines import dgx
+
+PAGE = (REPOSITORY / "docs" / "rdma-libraries.md").read_text(encoding="utf-8")
+EXAMPLES = re.findall(r"^```console\n\$ numaforge ([^\n]+)\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE)
+PROFILES = re.findall(r"^```yaml\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE)
+ROWS = re.findall(r"^\| `([A-Z]+_\w+)` \| (?:`([^`]+)`|not set) \|", PAGE, re.MULTILINE)
+
+
+@pytest.mark.parametrize(("command", "expected"), EXAMPLES, ids=[command for command, _ in EXAMPLES])
+def test_the_page_shows_the_real_answer(
+    command: str,
+    expected: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("gpu-1.json").write_text(json.dumps(to_document(dgx())))
+    assert run(command.split()) == 0
+    assert capsys.readouterr().out == expected
+
+
+@pytest.mark.parametrize("text", PROFILES, ids=["host", "virtual machine"])
+def test_the_profiles_of_the_page_are_accepted(text: str) -> None:
+    assert load_profile(yaml.safe_load(text)).rdma.libraries.nccl_conf
+
+
+def test_the_table_says_what_a_dgx_h100_is_told() -> None:
+    told: dict[str, str] = {}
+    for libraries in ({"ucx": True, "nvshmem": True}, {"vllm": True}):
+        told |= environment(plan_node(dgx(), load_profile({"rdma": {"libraries": libraries}})).rdma.libraries)
+    for name, shown in ROWS:
+        start, _, end = shown.partition("...")
+        value = told.pop(name, "")
+        assert value.startswith(start), name
+        assert value.endswith(end), name
+        assert bool(value) == bool(shown), name
+    assert told == {}

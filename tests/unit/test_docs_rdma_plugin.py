@@ -1,0 +1,47 @@
+"""docs/rdma-device-plugin.md shows real answers, and names every finding."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from lab.paths import REPOSITORY
+from numaforge.cli import run
+from numaforge.planning.rdma.manifests import POOLS_LABEL
+from numaforge.topology import to_document
+from tests.fixtures.machines import dgx_h100
+
+PAGE = (REPOSITORY / "docs" / "rdma-device-plugin.md").read_text(encoding="utf-8")
+EXAMPLES = re.findall(r"^```console\n\$ numaforge ([^\n]+)\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE)
+FILES = re.findall(r"^```yaml\n# (\S+)\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE)
+CONFIGS = re.findall(r"^```json\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE)
+CHECKS = REPOSITORY / "src" / "numaforge" / "planning" / "rdma" / "plugin_checks.py"
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return a folder with the files that the page shows."""
+    for name, text in [*FILES, *zip(("hyphen.json", "typo.json"), CONFIGS, strict=True)]:
+        (tmp_path / name).write_text(text)
+    (tmp_path / "gpu-1.json").write_text(json.dumps(to_document(dgx_h100())))
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.parametrize(("command", "expected"), EXAMPLES, ids=[command for command, _ in EXAMPLES])
+def test_the_page_shows_the_real_answer(folder, capsys, command, expected):
+    run(command.split())
+    assert capsys.readouterr().out == expected
+
+
+def test_the_page_names_every_finding():
+    found = set(re.findall(r'^ +"(rdma-[a-z-]+)",$', CHECKS.read_text(), re.MULTILINE))
+    assert len(found) >= 12
+    assert [name for name in sorted(found) if f"`{name}`" not in PAGE] == []
+
+
+def test_the_page_names_the_label():
+    assert f"`{POOLS_LABEL}`" in PAGE

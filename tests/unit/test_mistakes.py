@@ -1,0 +1,547 @@
+"""Every command with every kind of wrong file, and every wrong argument: exit code 2, one clear message."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from numaforge.cli import run
+from numaforge.errors import ExitCode
+from numaforge.planning.document import to_document as plan_document
+from numaforge.planning.node import plan_node
+from numaforge.profile import load_profile
+from numaforge.topology import to_document
+from tests.fixtures import machines
+
+TOPOLOGY = json.dumps(to_document(machines.lab_node()))
+PLAN = json.dumps(plan_document(plan_node(machines.lab_node(), load_profile("training"))))
+CONFIG = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n"
+POD = "kind: Pod\nmetadata: {name: a}\nspec: {containers: [{name: x, resources: {limits: {cpu: 1}}}]}\n"
+MIG = "version: v1\nmig-configs: {none: [{devices: all, mig-enabled: false}]}\n"
+
+# A command for each place at which a file comes in. FILE is the wrong one; the others are sound.
+MACHINE_DOORS = (
+    "topology FILE",
+    "topology FILE --matrix",
+    "topology FILE -o json",
+    "plan FILE --profile training",
+    "draw FILE",
+    "gpus check FILE",
+    "host check FILE",
+    "gpudirect FILE",
+    "mig check mig.yaml FILE",
+    "mig plan mig.yaml FILE",
+    "device-plugin check plugin.yaml FILE",
+    "device-plugin config FILE --profile training",
+    "rdma check rdma.json --machine FILE",
+    "rdma config FILE",
+    "check config.yaml --topology FILE --kubelet-version 1.36",
+    "admit pod.yaml --topology FILE --config config.yaml",
+    "fit pod.yaml --topology FILE --config config.yaml",
+    "diff FILE.json topology.json",
+    "diff topology.json FILE.json",
+    "mig operator-config FILE",
+    "rdma topology-xml FILE",
+)
+YAML_DOORS = (
+    "plan topology.json --profile ./FILE.yaml",
+    "admit FILE --topology topology.json --config config.yaml",
+    "fit FILE --topology topology.json --config config.yaml",
+    "admit pod.yaml --topology topology.json --config config.yaml --devices FILE",
+    "mig check FILE topology.json",
+    "mig plan FILE topology.json",
+    "device-plugin check FILE",
+    "rdma check FILE",
+    "convert FILE",
+)
+CONFIG_DOORS = (
+    "check FILE --topology topology.json --kubelet-version 1.36",
+    "admit pod.yaml --topology topology.json --config FILE",
+)
+FOLDER_DOORS = (
+    "topology --root FILE",
+    "capture --root FILE",
+    "check config.yaml --topology topology.json --kubelet-version 1.36 --drop-in FILE",
+    "check config.yaml --topology topology.json --kubelet-version 1.36 --state-dir FILE",
+)
+
+
+def text(content: str | bytes) -> Callable[[Path], None]:
+    return lambda path: path.write_bytes(content.encode() if isinstance(content, str) else content) and None
+
+
+def huge(path: Path) -> None:
+    with path.open("wb") as file:
+        file.truncate(65 * 2**20)
+
+
+BOMB = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
+    f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]\n" for n in range(1, 12)
+)
+
+# How a file is wrong, and a word of the message. `unreadable` fails for root too.
+FILES = {
+    "missing": (lambda _: None, "No such file or directory"),
+    "folder": (Path.mkdir, "Is a directory"),
+    "binary": (text(b"\x7fELF\x02\xff\x00"), "is not UTF-8 text"),
+    "wrong-encoding": (text(TOPOLOGY.encode("utf-16")), "iconv -f UTF-16"),
+    "unreadable": (lambda path: path.symlink_to("/proc/self/mem"), "Input/output error"),
+    "pipe": (os.mkfifo, "is a pipe into which no program writes"),
+    "device": (lambda path: path.symlink_to("/dev/zero"), "MiB, which is the most that is read"),
+    "huge": (huge, "MiB, which is the most that is read"),
+}
+JSON_FILES = {
+    "empty": (text(""), "not a complete JSON document"),
+    "cut-off": (text(TOPOLOGY[:500]), "not a complete JSON document"),
+    "deep": (text("[" * 100_000), "nested too deeply"),
+    "deep-and-whole": (text('{"a": ' * 5000 + "1" + "}" * 5000), "nested too deeply"),
+    "wrong-type": (text("[1, 2]"), "not a numaforge snapshot"),
+    "wrong-field": (text(TOPOLOGY.replace('"swap_bytes": 0', '"swap_bytes": "0"')), "is not a whole number"),
+    "key-twice": (text('{"a": 1, "a": 2}'), "the key 'a' is written twice"),
+    "large-number": (text(f'{{"a": {"9" * 5000}}}'), "more than 20 digits"),
+    "not-a-number": (text('{"a": NaN}'), "NaN is no JSON"),
+    "half-a-character": (text('{"a": "\\ud800"}'), "half a character"),
+    "newer-topology": (text('{"schema": 99, "packages": []}'), "upgrade numaforge"),
+    "newer-snapshot": (text('{"schema": 99, "kind": "numaforge-snapshot"}'), "upgrade numaforge"),
+}
+YAML_FILES = {
+    "empty": (text(""), ""),
+    "broken": (text("a: [1,\nb"), "line 3|not valid JSON"),
+    "deep": (text("a: " + "[" * 30_000), "nested too deeply|not valid JSON"),
+    "bomb": (text(BOMB), "unfolds to more than|not valid JSON"),
+    "own-alias": (text("a: &x [*x]"), "contains itself|not valid JSON"),
+    "merge-cycle": (text("a: &x\n  <<: *x"), "contains itself|not valid JSON"),
+    "tag": (text("a: !!float x"), "the tag !!float is not accepted|not valid JSON"),
+    "key-twice": (text("a: 1\nb: 2\na: 3"), "line 3: the key 'a' is written twice|not valid JSON"),
+    "large-number": (text(f"a: {'9' * 5000}"), "too many digits|not valid JSON"),
+    "not-a-number": (text("a: .nan"), "is not a number|not valid JSON"),
+    "a-date-that-is-none": (text("a: 2025-02-30"), ""),
+    "a-control-character": (text("a: 1\nb: \x07"), "line 2: is not a text: it holds U+0007|not valid JSON"),
+    "wrong-type": (text("5"), ""),
+    "a-list": (text("[1, 2]"), ""),
+}
+
+
+# What is typed, and a part of the message.
+ARGUMENTS = (
+    ("diff topology.json", "Missing argument 'B'"),
+    ("diff topology.json nosuch.json", "nosuch.json: cannot be read: No such file or directory"),
+    ("diff topology.json ../nosuch/node", "cannot be read: No such file or directory"),
+    ("diff topology.json empty", "empty: cannot be read: Is a directory"),
+    ("diff - -", "- is standard input, which is read once"),
+    ("diff plan.json topology.json", "a plan alone and a machine without one cannot be compared"),
+    ("diff topology.json topology.json --kubelet-version 1.36", "says for which kubelet --profile plans"),
+    ("diff topology.json topology.json --profile nosuch", "there is no ready profile 'nosuch'"),
+    ("plan topology.json --kubelet-version 1.36", "says for which kubelet --profile plans"),
+    ("plan plan.json --profile training", "a PLAN is shown as it is"),
+    ("plan topology.json --profile training --kubelet-version latest", "'latest' is not a kubelet version"),
+    ("draw topology.json --kubelet-version 1.36", "says for which kubelet --profile plans"),
+    ("draw topology.json -o out.gif", "pictures are not saved as .gif"),
+    ("draw topology.json -o nosuch/out.svg", "nosuch/out.svg: No such file or directory"),
+    ("topology plan.json", "plan.json: is a plan, and no machine"),
+    ("gpus check plan.json", "plan.json: is a plan, and no machine"),
+    ("host check plan.json", "plan.json: is a plan, and no machine"),
+    ("gpudirect plan.json", "plan.json: is a plan, and no machine"),
+    ("topology topology.json -q -v", "-q prints less, and -v more"),
+    ("gpus chek", "Did you mean 'check'?"),
+    ("check config.yaml --live --topology topology.json", "--live checks this node"),
+    ("check config.yaml --live --root empty", "--live checks this node"),
+    ("check config.yaml --topology topology.json --kubelet-version 0.1", "'0.1' is not a kubelet version"),
+    ("admit - - --topology topology.json", "- is standard input, which is read once"),
+    ("fit - --topology -", "- is standard input, which is read once"),
+    ("mig check - -", "- is standard input, which is read once"),
+    ("admit pod.yaml --topology topology.json --profile training --devices x", "--devices or --profile"),
+    ("convert", "Missing argument"),
+    ("convert nosuch config.yaml", "'nosuch' is not a KIND"),
+    ("convert gke config.yaml extra", "give a KIND and one FILE"),
+    ("convert mig-parted config.yaml", "is not a configuration of mig-parted"),
+    ("convert pod.yaml", "is of no kind that is known"),
+    ("convert config.yaml --name x", "leave --name out"),
+    ("convert config.yaml --to config.yaml", "config.yaml is the file that is read"),
+    ("convert config.yaml --to ./config.yaml", "config.yaml is the file that is read"),
+    ("convert config.yaml --to empty", "empty: Is a directory"),
+    ("convert config.yaml --to nosuch/x.yaml", "nosuch/x.yaml: No such file or directory"),
+    ("doctor nosuch.py", "nosuch.py: there is no such inventory"),
+    ("doctor empty", "empty/inventory.py: there is no such inventory"),
+    ("doctor --limit x", "--limit chooses hosts of an INVENTORY"),
+    ("verify nosuch.py", "nosuch.py: there is no such inventory"),
+    ("verify inventory.py --kubeconfig nosuch", "nosuch: there is no such kubeconfig"),
+    ("verify inventory.py --roles nosuch", "'nosuch' is no role; write some of topology,"),
+    ("verify inventory.py --roles tuning,,kubelet", "'' is no role"),
+    ("completion", "Missing argument"),
+    ("completion powershell", "'powershell' is not one of 'bash', 'zsh', 'fish'"),
+    ("device-plugin check plugin.yaml --profile training", "will be cut: name it"),
+    ("device-plugin check mig.yaml", "mig-configs: unknown key"),
+    ("device-plugin config topology.json", "--profile says what to plan"),
+    ("device-plugin config topology.json --profile training", "says nothing of the device plugin"),
+    ("mig explain nosuch", "'nosuch' is not among the GPUs"),
+    ("mig explain h100-80gb 9g.90gb", "has no profile 9g.90gb"),
+    ("mig explain h100-80gb 1g.10gb=0", "'1g.10gb=0' has no count"),
+    ("mig explain h100-80gb 1g.10gb=1e3", "'1g.10gb=1e3' has no count"),
+    ("mig explain h100-80gb =", "is not the name of a MIG profile"),
+    ("mig check mig.yaml topology.json --config nosuch", "has no config 'nosuch'"),
+    ("mig plan", "give a FILE or --profile"),
+    ("mig plan --profile training topology.json", "says nothing about MIG"),
+    ("mig plan --profile training topology.json --config x", "--config is for a FILE"),
+    ("capture inventory.py", "go into a folder: -o DIR"),
+    ("capture inventory.py -o -", "go into a folder: -o DIR"),
+    ("capture inventory.py -o config.yaml", "config.yaml: is no folder"),
+    ("capture inventory.py -o out --data ssh_user=x", "an INVENTORY says it itself"),
+    ("capture nosuch.py -o out", "nosuch.py: there is no such inventory"),
+    ("capture --data a=b", "--data says how to connect to HOST"),
+    ("capture a --root empty", "give either HOST or --root"),
+    ("capture a --data =", "'=' is not KEY=VALUE"),
+    ("capture a --data ssh_zzzzzzzzzzzz=1", "is not read; known are ssh_hostname"),
+    ("capture a --data ssh_usr=me", "is not read; did you mean ssh_user?"),
+    ("capture a --data ssh_allow_agent=maybe", "'maybe' is not accepted; write True or False"),
+    ("capture a --data ssh_connect_retries=many", "'many' is not accepted; write a whole number"),
+    ("capture -- -oProxyCommand=x", "names no host"),
+    ("capture a,b", "names no host"),
+    ("capture ssh://host", "names no host"),
+    ("init config.yaml", "config.yaml: is a file"),
+    ("init .", "the folder is not empty"),
+    ("init new --host ../x", "'../x' is no name of a host"),
+    ("init new --host=-oProxyCommand=x", "is no name of a host"),
+    ("init new --host root@gpu-1", "--user says who logs in"),
+    ("init new --host gpu-1:22", "is no name of a host"),
+    ('init new --host a"b', "is no name of a host"),
+    ("init new --user a:b", "'a:b' is no name of a user"),
+    ("init new --profile nosuch", "there is no ready profile 'nosuch'"),
+    ("init config.yaml/new", "config.yaml/new: cannot be written"),
+    ("rollout plan nosuch.py", "nosuch.py: there is no such inventory"),
+    ("rollout plan inventory.py --deploy empty", "empty: there is no such deploy"),
+    ("rollout plan inventory.py --deploy config.yaml", "config.yaml: there is no such deploy"),
+    ("rollout plan inventory.py --kubeconfig nosuch", "nosuch: there is no such kubeconfig"),
+    ("rollout plan inventory.py --name Bad_Name", "'Bad_Name' names no Lease"),
+    ("rollout plan inventory.py --name ../x", "'../x' names no Lease"),
+    ("rollout run inventory.py --shard 4/4", "there is no shard 4 of 4"),
+    ("rollout run inventory.py --max-unavailable 0", "'0' is not a budget"),
+    ("rollout run inventory.py --max-unavailable 200%", "'200%' is not a budget"),
+    ("rollout run inventory.py --soak-seconds nan", "'nan' is too small"),
+    ("rollout run inventory.py --canaries 1e3", "'1e3' is not a whole number"),
+    ("rollout run inventory.py --wait-for x", "'x' is not KEY=VALUE"),
+    ("rollout abort inventory.py --wait-seconds -1", "is not in the range"),
+    ("rollout status --kubeconfig nosuch", "nosuch: the kubeconfig cannot be read"),
+    ("rollout status extra", "unexpected extra argument"),
+    ("schema nosuch", "'nosuch' is not one of"),
+)
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "topology.json").write_text(TOPOLOGY)
+    (tmp_path / "config.yaml").write_text(CONFIG)
+    (tmp_path / "pod.yaml").write_text(POD)
+    (tmp_path / "mig.yaml").write_text(MIG)
+    (tmp_path / "plugin.yaml").write_text("version: v1\n")
+    (tmp_path / "rdma.json").write_text(
+        '{"configList": [{"resourceName": "a", "rdmaHcaMax": 1, "selectors": {"ifNames": ["a"]}}]}'
+    )
+    (tmp_path / "plan.json").write_text(PLAN)
+    (tmp_path / "inventory.py").write_text('nodes = ["@local"]\n')
+    (tmp_path / "empty").mkdir()
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def complaint(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    """Run what has to be refused as bad input, and return its message, which is all that it may print."""
+    code = run(list(arguments))
+    out, err = capsys.readouterr()
+    assert code == ExitCode.BAD_INPUT, out + err
+    assert out == ""
+    assert "Traceback" not in err
+    return err
+
+
+def refused(capsys: pytest.CaptureFixture[str], folder: Path, door: str, wrong: object) -> str:
+    words = door.split()
+    name = next(word for word in words if "FILE" in word)
+    make, _ = wrong
+    make(folder / name)
+    said = complaint(capsys, *words)
+    assert "FILE" in said, "the message names the file"
+    return said
+
+
+def crossed(doors: tuple[str, ...], files: dict[str, object]) -> list[object]:
+    return [
+        pytest.param(door, wrong, id=f"{door.replace(' ', '_')}-{name}")
+        for door in doors
+        for name, wrong in files.items()
+    ]
+
+
+@pytest.mark.parametrize(
+    ("door", "wrong"),
+    [
+        *crossed((*MACHINE_DOORS, *YAML_DOORS, *CONFIG_DOORS), FILES),
+        *crossed(MACHINE_DOORS, JSON_FILES),
+        *crossed(YAML_DOORS, YAML_FILES),
+    ],
+)
+def test_a_wrong_file_is_one_clear_message(capsys, folder, door, wrong):
+    said = refused(capsys, folder, door, wrong)
+    assert any(word in said for word in wrong[1].split("|")), said
+
+
+@pytest.mark.parametrize(
+    ("door", "place"),
+    [
+        pytest.param(door, place, id=f"{door.replace(' ', '_')}-{place or 'no-name'}")
+        for door in FOLDER_DOORS
+        for place in ("missing", "config.yaml", "empty", "")
+        if not ("drop-in" in door and place == "empty")  # a folder of drop-ins may be empty
+    ],
+)
+def test_a_wrong_folder_is_one_clear_message(capsys, folder, door, place):
+    said = complaint(capsys, *(place if word == "FILE" else word for word in door.split()))
+    assert (place or "is empty") in said
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        pytest.param(["topology", ""], "what follows 'topology' is empty", id="an-empty-source"),
+        pytest.param(["capture", ""], "what follows 'capture' is empty", id="an-empty-host"),
+        pytest.param(["topology", "--root="], "'--root=' is given nothing", id="an-empty-root"),
+        pytest.param(
+            ["plan", "topology.json", "--profile", "training", "--kubelet-version", ""],
+            "what follows '--kubelet-version' is empty",
+            id="an-empty-version",
+        ),
+        pytest.param(
+            ["plan", "topology.json", "--profile", "training", "--kubelet-version", "1.٣"],
+            "'1.٣' is not a kubelet version",
+            id="a-digit-of-another-script",
+        ),
+        pytest.param(["capture", "../../etc/passwd"], "names no host", id="a-path-for-a-host"),
+        pytest.param(["capture", "root@"], "names no host", id="a-user-without-a-host"),
+        pytest.param(["capture", "a..b"], "names no host", id="a-name-with-an-empty-label"),
+        pytest.param(["capture", "a:99999"], "'99999' is not a port", id="a-port-that-is-none"),
+        pytest.param(
+            ["capture", "a", "--data", "ssh_port=abc"], "'abc' is not a port", id="a-word-for-a-port"
+        ),
+        pytest.param(["capture", "a", "--data", "ssh_key=no"], "there is no file no", id="a-missing-key"),
+        pytest.param(["check", "config.yaml"], "--topology says which machine", id="no-machine"),
+        *(pytest.param(words.split(), message, id=words.replace(" ", "_")) for words, message in ARGUMENTS),
+    ],
+)
+def test_a_wrong_argument_is_one_clear_message(capsys, folder, arguments, message):
+    assert message in complaint(capsys, *arguments)
+
+
+@pytest.mark.parametrize(
+    ("devices", "message"),
+    [
+        pytest.param('{"nvidia.com/gpu": [9]}', "the machine has no NUMA node 9", id="a-numa-node-9-of-4"),
+        pytest.param('{"gpu": [0]}', "'gpu' is no resource of a device plugin", id="a-name-without-domain"),
+        pytest.param(
+            '{"a.b/c": [{"id": "x", "healthy": "false"}]}', "neither true nor false", id="a-text-for-false"
+        ),
+        pytest.param(
+            json.dumps({"nvidia.com/gpu": [0] * 5000}), "more than the 4096 that are judged", id="too-many"
+        ),
+    ],
+)
+def test_devices_that_cannot_be_are_refused(capsys, folder, devices, message):
+    (folder / "devices.json").write_text(devices)
+    arguments = "admit pod.yaml --topology topology.json --config config.yaml --devices devices.json"
+    assert message in complaint(capsys, *arguments.split())
+
+
+@pytest.mark.parametrize("replicas", [10_001, 1_000_000, 100_000_000])
+def test_more_replicas_than_are_judged_are_refused_with_the_limit(capsys, folder, replicas):
+    (folder / "many.yaml").write_text(
+        f"kind: Deployment\nmetadata: {{name: a}}\nspec:\n  replicas: {replicas}\n"
+        "  template: {spec: {containers: [{name: x}]}}\n"
+    )
+    said = complaint(capsys, "admit", "many.yaml", "--topology", "topology.json", "--config", "config.yaml")
+    assert "spec.replicas" in said
+    assert "at most 10000" in said
+
+
+def test_a_typing_error_of_a_million_times_as_many_cpus_is_answered(capsys, folder):
+    (folder / "typo.yaml").write_text(POD.replace("cpu: 1", "cpu: 500M"))
+    arguments = "fit typo.yaml --topology topology.json --config config.yaml"
+    assert run(arguments.split()) == ExitCode.NO
+    assert "0" in capsys.readouterr().out
+
+
+def test_a_kubelet_without_a_limit_of_pods_is_refused_with_the_limit(capsys, folder):
+    (folder / "config.yaml").write_text(f"{CONFIG}maxPods: 2147483647\n")
+    (folder / "pod.yaml").write_text("kind: Pod\nmetadata: {name: a}\nspec: {containers: [{name: x}]}\n")
+    arguments = "fit pod.yaml --topology topology.json --config config.yaml"
+    assert "more than 5000 pods" in complaint(capsys, *arguments.split())
+
+
+# ---- as processes ----
+
+
+def program(*arguments: str, **options: object) -> subprocess.CompletedProcess[bytes]:
+    command = [sys.executable, "-m", "numaforge.cli", *arguments]
+    return subprocess.run(command, capture_output=True, timeout=60, check=False, **options)
+
+
+def test_a_terminal_without_our_characters_gets_them_escaped(folder):
+    answer = program("topology", "topology.json", env=os.environ | {"PYTHONIOENCODING": "ascii"})
+    assert (answer.returncode, answer.stderr) == (ExitCode.YES, b"")
+    assert b"\\u00b7" in answer.stdout
+
+
+def test_json_for_a_terminal_without_our_characters_says_the_same(folder):
+    arguments = ("plan", "topology.json", "--profile", "training", "-o", "json")
+    ascii_only = program(*arguments, env=os.environ | {"PYTHONIOENCODING": "ascii"})
+    assert json.loads(ascii_only.stdout) == json.loads(program(*arguments).stdout)
+
+
+@pytest.mark.parametrize(
+    ("redirection", "code", "message"),
+    [
+        pytest.param(">&-", ExitCode.YES, "", id="closed-output"),
+        pytest.param(">/dev/full", ExitCode.BAD_INPUT, "No space left on device", id="a-full-disk"),
+    ],
+)
+def test_output_that_goes_nowhere_is_no_fault(folder, redirection, code, message):
+    command = f"{sys.executable} -m numaforge.cli topology topology.json {redirection}"
+    answer = subprocess.run(["sh", "-c", command], capture_output=True, text=True, timeout=60, check=False)
+    assert answer.returncode == code
+    assert message in answer.stderr
+    assert "Traceback" not in answer.stderr
+
+
+@pytest.mark.parametrize(
+    "redirection", [pytest.param("2>&-", id="closed"), pytest.param("2>/dev/full", id="full")]
+)
+@pytest.mark.parametrize("source", ["nosuch", "--nosuch"], ids=["of-ours", "of-click"])
+def test_an_error_that_cannot_be_printed_keeps_its_exit_code(folder, source, redirection):
+    command = f"{sys.executable} -m numaforge.cli topology {source} {redirection}"
+    answer = subprocess.run(["sh", "-c", command], capture_output=True, timeout=60, check=False)
+    assert answer.returncode == ExitCode.BAD_INPUT
+
+
+def test_an_interrupt_ends_with_its_exit_code_and_one_line(folder):
+    """A pipe that a program has open, and into which it writes nothing, keeps the command waiting."""
+    os.mkfifo(folder / "pipe")
+    command = [sys.executable, "-m", "numaforge.cli", "topology", "pipe"]
+    writer = os.open(folder / "pipe", os.O_RDWR)
+    waiting = subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        # A shell has what it starts in the background ignore it, these tests perhaps.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )
+    try:
+        while folder / "pipe" not in _open_files(waiting.pid):
+            assert waiting.poll() is None
+        waiting.send_signal(signal.SIGINT)
+        out, err = waiting.communicate(timeout=60)
+    finally:
+        os.close(writer)
+        waiting.kill()
+    assert (waiting.returncode, out, err) == (130, "", "numaforge: interrupted\n")
+
+
+def _open_files(process: int) -> list[Path]:
+    found = []
+    for link in Path(f"/proc/{process}/fd").iterdir():
+        with suppress(FileNotFoundError):  # closed meanwhile
+            found.append(link.readlink())
+    return found
+
+
+def test_words_to_complete_that_are_not_there_are_named(folder):
+    answer = program(env=os.environ | {"_NUMAFORGE_COMPLETE": "bash_complete"})
+    assert answer.returncode == ExitCode.BAD_INPUT
+    assert b"COMP_WORDS and COMP_CWORD are not set" in answer.stderr
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A folder on a disk that is full."""
+    place = tmp_path / "disk"
+    place.mkdir()
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", place], check=False)
+    if mounted.returncode:
+        pytest.skip("no file system can be mounted here")
+    try:
+        with suppress(OSError):
+            (place / "kept.yaml").write_text("kept")
+            (place / "fill").write_bytes(bytes(2**20))
+        yield place
+    finally:
+        subprocess.run(["umount", place], check=True)
+
+
+def test_a_file_on_a_full_disk_is_named_and_what_was_there_stays(folder, small_disk, capsys):
+    for words, name in (("convert config.yaml --to", "kept.yaml"), ("draw topology.json -o", "new.svg")):
+        target = small_disk / name
+        assert f"{target}: No space left on device" in complaint(capsys, *words.split(), str(target))
+    assert f"{small_disk / 'fleet'}: cannot be written: No space left" in complaint(
+        capsys, "init", str(small_disk / "fleet")
+    )
+    assert sorted(path.name for path in small_disk.iterdir()) == ["fill", "kept.yaml"]
+    assert (small_disk / "kept.yaml").read_text() == "kept"
+
+
+def test_the_logs_of_a_roll_out_need_a_folder(folder, monkeypatch, capsys):
+    monkeypatch.setenv("XDG_STATE_HOME", "/proc/nosuch")
+    said = complaint(capsys, "rollout", "plan", "inventory.py")
+    assert "the log of pyinfra cannot be written: No such file or directory" in said
+    assert "logs are kept below XDG_STATE_HOME" in said
+
+
+def test_no_home_and_an_empty_environment_are_no_fault(folder):
+    answer = program("plan", "topology.json", "--profile", "training", env={})
+    assert (answer.returncode, answer.stderr) == (ExitCode.YES, b"")
+
+
+def test_a_document_on_standard_input_that_is_none_is_called_so(folder):
+    answer = program("topology", "-", input=b"no json")
+    assert answer.returncode == ExitCode.BAD_INPUT
+    assert b"standard input: not a complete JSON document" in answer.stderr
+
+
+def test_closed_input_is_named(folder):
+    command = f"{sys.executable} -m numaforge.cli admit - --topology topology.json --config config.yaml <&-"
+    answer = subprocess.run(["sh", "-c", command], capture_output=True, text=True, timeout=60, check=False)
+    assert answer.returncode == ExitCode.BAD_INPUT
+    assert "standard input: cannot be read: it is closed" in answer.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        pytest.param(
+            ["--limit", "nosuch", "@local", "exec", "--", "true"], "no host is left", id="a-limit-of-nothing"
+        ),
+        pytest.param(
+            ["nosuch.py", "exec", "--", "true"], "there is no inventory nosuch.py", id="a-missing-inventory"
+        ),
+        pytest.param(
+            ["nosuch/inventory", "exec", "--", "true"], "there is no inventory", id="a-missing-folder"
+        ),
+    ],
+)
+def test_a_run_over_no_host_is_refused(folder, arguments, message):
+    command = [sys.executable, "-m", "numaforge.pyinfra_cli", "-y", *arguments]
+    answer = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert answer.returncode == 1, "as pyinfra ends where it is given what it cannot use"
+    assert message in answer.stdout + answer.stderr
+
+
+def test_a_connector_that_pyinfra_does_not_have_is_named(folder):
+    answer = program("capture", "@bogus/x")
+    assert answer.returncode == ExitCode.BAD_INPUT
+    assert b"@bogus/x: is no host as pyinfra names them: Invalid connector: bogus" in answer.stderr
+    assert b"Traceback" not in answer.stderr

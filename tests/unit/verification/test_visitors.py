@@ -1,0 +1,68 @@
+"""Who comes to some CPUs: counted by name, pods left out."""
+
+from __future__ import annotations
+
+import subprocess
+
+import pytest
+
+from numaforge.errors import HostError
+from numaforge.verification.visitors import Visitor, read_visitors, visitors_script
+
+TABLE = """\
+            CPU0       CPU1       CPU4
+  30:  {0}  {1}  {2}  IR-PCI-MSIX-0000:17:00.0  0-edge      mlx5_comp0@pci:0000:17:00.0
+  31:  5  5  5  IR-PCI-MSIX-0000:17:00.0  1-edge      mlx5_comp1@pci:0000:17:00.0
+ LOC:  100  {3}  100  Local timer interrupts
+ ERR:  0
+"""
+PROCESSES = """\
+process 1\t0-7\tsystemd\t/init.scope
+process 7\t0\tsshd\t/system.slice/ssh.service
+process 8\t4-5\tapp\t/kubepods.slice/kubepods-pod1.slice/cri-1.scope
+process 9\t4-5\tapp\t/kubepods/pod2/cri-2
+process 10\t4\tnaughty\t/system.slice/naughty.service
+"""
+
+
+def answer(*counts: int) -> str:
+    tables = [TABLE.format(0, 0, 0, 0), TABLE.format(*counts)]
+    before, after = (
+        "".join(f"{kind} {line}\n" for line in table.splitlines())
+        for kind, table in zip(("before", "after"), tables, strict=True)
+    )
+    return f"{before}{PROCESSES}{after}end\n"
+
+
+@pytest.mark.parametrize(
+    ("cpus", "came"),
+    [
+        pytest.param({0}, {"mlx5_comp0@pci:0000:17:00.0": 9}, id="a-column-by-its-head"),
+        pytest.param({4}, {"mlx5_comp0@pci:0000:17:00.0": 2}, id="cpus-that-are-not-numbered-through"),
+        pytest.param({1}, {"LOC": 3}, id="the-kernels-own-by-their-key"),
+        pytest.param({5}, {}, id="an-offline-cpu-has-no-column"),
+    ],
+)
+def test_interrupts_are_counted_on_the_cpus_that_are_asked_for(cpus, came):
+    assert read_visitors(answer(9, 0, 2, 3), frozenset(cpus)).interrupts == came
+
+
+def test_processes_that_may_run_there_are_named_and_pods_are_not():
+    found = read_visitors(answer(0, 0, 0, 0), frozenset({4})).processes
+    assert [each.name for each in found] == ["systemd", "naughty"]
+    assert found[1] == Visitor(10, "naughty", "4", "/system.slice/naughty.service")
+
+
+def test_an_answer_that_is_cut_off_is_refused():
+    with pytest.raises(HostError, match="cut off"):
+        read_visitors(answer(0, 0, 0, 0).removesuffix("end\n"), frozenset({4}))
+
+
+@pytest.mark.parametrize("shell", ["dash", "bash", "busybox sh"])
+def test_the_script_tells_of_this_machine(shell):
+    done = subprocess.run(shell.split(), input=visitors_script(0), capture_output=True, text=True, check=True)
+    named = [line.split("\t") for line in done.stdout.splitlines() if line.startswith("process ")]
+    assert named
+    assert all(len(words) == 4 and words[1] for words in named)
+    assert done.stderr == ""
+    assert read_visitors(done.stdout, frozenset(range(1024))).processes

@@ -1,0 +1,76 @@
+"""numaforge as one file: it runs from any folder without anything installed, and starts its own processes."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from lab.paths import REPOSITORY
+
+
+@pytest.fixture(scope="module")
+def bundle(venv: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    file = tmp_path_factory.mktemp("bundle") / "numaforge.pyz"
+    build = [sys.executable, str(REPOSITORY / "packaging/bundle.py"), str(venv), str(file)]
+    subprocess.run(build, check=True)
+    (file.parent / "pyinfra").symlink_to(file)
+    return file
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("home")
+
+
+def run(program: Path, home: Path, folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, str(program), *arguments],
+        cwd=folder,
+        env={"HOME": str(home), "PATH": os.defpath, "LANG": "C.UTF-8", "PYINFRA_PROGRESS": "off"},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=170,
+    )
+
+
+def test_a_folder_is_begun_and_looked_at_with_nothing_installed(
+    bundle: Path, home: Path, tmp_path: Path
+) -> None:
+    begun = run(bundle, home, tmp_path, "init", "fleet", "--host", "@local")
+    assert begun.returncode == 0, begun.stderr
+    fleet = tmp_path / "fleet"
+    looked = run(bundle, home, fleet, "doctor", "inventory.py")
+    assert looked.returncode == 0, looked.stdout + looked.stderr
+    assert "runs with pytest" in looked.stdout
+    assert "program pyinfra     ok" in looked.stdout
+    captured = run(bundle, home, fleet, "capture", "inventory.py", "-o", "out")
+    assert captured.returncode == 0, captured.stderr
+    planned = run(bundle.parent / "pyinfra", home, fleet, "--version")
+    assert planned.stdout.startswith("pyinfra: ")
+
+
+def test_it_is_unpacked_once_for_its_user_alone(bundle: Path, home: Path, tmp_path: Path) -> None:
+    run(bundle, home, tmp_path, "--version")
+    (place,) = (home / ".cache/numaforge").iterdir()
+    before = place.stat().st_mtime_ns
+    assert run(bundle, home, tmp_path, "--version").stdout.startswith("numaforge ")
+    assert place.stat().st_mtime_ns == before
+    assert (home / ".cache/numaforge").stat().st_mode & 0o77 == 0
+
+
+def test_another_python_is_told_which_one_is_wanted(bundle: Path, home: Path, tmp_path: Path) -> None:
+    other = tmp_path / "numaforge.pyz"
+    with zipfile.ZipFile(bundle) as archive, zipfile.ZipFile(other, "w") as changed:
+        changed.writestr("__main__.py", archive.read("__main__.py"))
+        changed.writestr("built.json", archive.read("built.json").replace(b"cpython-3", b"cpython-9"))
+    done = run(other, home, tmp_path, "--version")
+    assert done.returncode == 1
+    assert "built for cpython-9" in done.stderr
+    assert "Traceback" not in done.stderr
