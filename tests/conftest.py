@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -24,6 +25,13 @@ if (worker := os.environ.get("PYTEST_XDIST_WORKER", "gw0")) != "gw0":
 
 # Whoever ends a run in the background does it with SIGTERM, and what was started is to be stopped then, too.
 signal.signal(signal.SIGTERM, signal.default_int_handler)
+
+
+@pytest.fixture
+def socket_folder() -> Iterator[Path]:
+    """An empty folder with a short name: the path of a socket has 107 bytes, which `tmp_path` may take."""
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder:
+        yield Path(folder)
 
 
 @pytest.fixture

@@ -74,8 +74,8 @@ def server(path, reply, heard=None):
 
 
 @pytest.fixture
-def path(tmp_path):
-    return tmp_path / "kubelet.sock"
+def path(socket_folder):
+    return socket_folder / "kubelet.sock"
 
 
 def test_the_devices_of_every_container_are_listed_once(path):
@@ -172,14 +172,14 @@ def test_a_socket_that_a_kubelet_has_left_is_refused(path):
 
 
 @pytest.fixture
-def host(shell, tmp_path):
+def host(shell, socket_folder):
     """Capture this machine as if the kubelet's root were a folder of the test."""
-    python = tmp_path / "bin" / "python3"
+    python = socket_folder / "bin" / "python3"
     python.parent.mkdir()
     python.symlink_to("/usr/bin/python3")
 
     def capture():
-        text = script().replace(catalogue.ROOT_DIR, str(tmp_path / "kubelet"))
+        text = script().replace(catalogue.ROOT_DIR, str(socket_folder / "kubelet"))
         return parse_output(shell(text, {"PATH_FIRST": str(python.parent)}).stdout)
 
     return capture
@@ -193,24 +193,24 @@ def device_checkpoint(folder, entries):
     return folder / "kubelet" / catalogue.POD_RESOURCES
 
 
-def test_the_script_asks_the_kubelet(host, tmp_path):
-    path = device_checkpoint(tmp_path, [{"PodUID": "a"}])
+def test_the_script_asks_the_kubelet(host, socket_folder):
+    path = device_checkpoint(socket_folder, [{"PodUID": "a"}])
     with server(path, OPENING + message(LIST) + STATUS):
         snapshot = host()
     assert json.loads(snapshot.files[str(path)]) == [HELD]
     assert "pod resources" not in snapshot.commands
 
 
-def test_the_script_says_why_the_kubelet_has_not_answered(host, tmp_path):
-    path = device_checkpoint(tmp_path, [{"PodUID": "a"}])
+def test_the_script_says_why_the_kubelet_has_not_answered(host, socket_folder):
+    path = device_checkpoint(socket_folder, [{"PodUID": "a"}])
     with server(path, OPENING + STATUS):
         snapshot = host()
     assert str(path) not in snapshot.files
     assert snapshot.commands["pod resources"] == f"{UNREADABLE}: an error instead of a list"
 
 
-def test_a_kubelet_that_has_given_no_device_is_not_asked(host, tmp_path):
-    path = device_checkpoint(tmp_path, [])
+def test_a_kubelet_that_has_given_no_device_is_not_asked(host, socket_folder):
+    path = device_checkpoint(socket_folder, [])
     with server(path, OPENING + message(LIST) + STATUS):
         snapshot = host()
     assert str(path) not in snapshot.files
