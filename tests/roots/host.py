@@ -13,6 +13,7 @@ from tests.ssh.machine import machine
 from tests.ssh.sandbox import Sandbox, free_port, pyinfra, running_sandbox
 from tests.ssh.standin_devices import devices, install
 from tests.ssh.standin_systemd import standin_systemd
+from tests.ssh.test_interrupts import CONFINED
 from tests.ssh.test_site import data, plain
 
 PROFILE: dict[str, Any] = {
@@ -25,13 +26,7 @@ PROFILE: dict[str, Any] = {
         "transparent_hugepages": {"enabled": "never"},
         "swap": "off",
     },
-    "interrupts": {
-        "irqbalance": "reserved",
-        "devices": "reserved",
-        "default_affinity": "reserved",
-        "rps": "reserved",
-        "workqueues": "reserved",
-    },
+    "interrupts": CONFINED["interrupts"],
     "system": {"daemons": "reserved"},
     "modules": {"options": {"ib_core": ["netns_mode=1"]}, "blocked": ["nouveau"]},
     "host": {

@@ -18,7 +18,18 @@ from tests.ssh.machine import machine
 from tests.ssh.sandbox import Sandbox, free_port, pyinfra
 from tests.ssh.standin_systemd import BOOT_ID, DROP_IN, standin_systemd
 from tests.ssh.test_rdma_host import BARE, plain
-from tests.ssh.test_transaction import CUT_POWER, KILL, ended, leftovers, reverted, run, status, until, when
+from tests.ssh.test_transaction import (
+    CUT_POWER,
+    ended,
+    killed,
+    killed_undoing,
+    leftovers,
+    reverted,
+    run,
+    status,
+    until,
+    when,
+)
 
 HANDLER = "[crio.runtime.runtimes.high-performance]\n"
 RUNNING = "/run/crio.conf"  # what the stand-in has read when it started
@@ -102,18 +113,13 @@ def test_crio_that_does_not_start_gets_its_old_configuration_back(node: Sandbox)
     ),
 )
 def test_one_that_is_killed_at_any_step_is_undone(node: Sandbox, event: str) -> None:
-    when(node, event, KILL)
-    result = run(node, change())
-    assert not node.path(f"/run/when/{event}").exists()
-    assert result.outcome == ("refused" if event == "keeping" else "rolled-back"), result
+    killed(node, event, change())
     assert_old(node)
 
 
 @pytest.mark.parametrize("event", shortened(["undo crio", "undo files", "start crio"], ("undo crio",)))
 def test_an_undoing_that_is_killed_is_ended(node: Sandbox, event: str) -> None:
-    run(node, change())
-    when(node, event, KILL)
-    assert reverted(node, "the node is not Ready").outcome == "rolled-back"
+    killed_undoing(node, event, change())
     assert_old(node)
 
 

@@ -45,7 +45,18 @@ from tests.ssh.standin_rdma import (
     standin_rdma,
 )
 from tests.ssh.standin_systemd import BOOT_ID, DROP_IN, standin_systemd
-from tests.ssh.test_transaction import CUT_POWER, KILL, ended, leftovers, reverted, run, status, until, when
+from tests.ssh.test_transaction import (
+    CUT_POWER,
+    ended,
+    killed,
+    killed_undoing,
+    leftovers,
+    reverted,
+    run,
+    status,
+    until,
+    when,
+)
 
 HOST: dict[str, Any] = {
     "modules": ["ib_umad", "rdma_ucm"],
@@ -355,10 +366,7 @@ PHASES = [
 
 @pytest.mark.parametrize("event", shortened(PHASES, ("apply nics", "prove modules")))
 def test_one_that_is_killed_at_any_step_is_undone(node: Sandbox, event: str) -> None:
-    when(node, event, KILL)
-    result = run(node, change())
-    assert not node.path(f"/run/when/{event}").exists()
-    assert result.outcome == ("refused" if event == "keeping" else "rolled-back"), result
+    killed(node, event, change())
     assert_old(node)
 
 
@@ -367,11 +375,7 @@ def test_one_that_is_killed_at_any_step_is_undone(node: Sandbox, event: str) -> 
     shortened(["undo memlock", "undo nics", "undo modules", "undo files", "start memlock"], ("undo nics",)),
 )
 def test_an_undoing_that_is_killed_is_ended(node: Sandbox, event: str) -> None:
-    run(node, change())
-    when(node, event, KILL)
-    result = reverted(node, "the node is not Ready")
-    assert not node.path(f"/run/when/{event}").exists()
-    assert result.outcome == "rolled-back", result
+    killed_undoing(node, event, change())
     assert_old(node)
 
 

@@ -159,6 +159,23 @@ def reverted(node: Sandbox, reason: str, name: str = "T1") -> Result:
     return ended(node, name)
 
 
+def killed(node: Sandbox, event: str, change: Transaction) -> None:
+    """Kill a run at this event; it is undone, or refused where it had not begun."""
+    when(node, event, KILL)
+    result = run(node, change)
+    assert not node.path(f"/run/when/{event}").exists()
+    assert result.outcome == ("refused" if event == "keeping" else "rolled-back"), result
+
+
+def killed_undoing(node: Sandbox, event: str, change: Transaction) -> None:
+    """Kill what undoes a run at this event; it ends all the same."""
+    run(node, change)
+    when(node, event, KILL)
+    result = reverted(node, "the node is not Ready")
+    assert not node.path(f"/run/when/{event}").exists()
+    assert result.outcome == "rolled-back", result
+
+
 def reboot(node: Sandbox) -> None:
     """Do what systemd does at boot: first what stands before the kubelet, then the kubelet."""
     if node.path(BOOT_LINK).is_symlink() and node.path(CURRENT).is_symlink():

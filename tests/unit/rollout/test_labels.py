@@ -205,11 +205,8 @@ def test_a_label_of_node_feature_discovery_is_waited_for_and_not_written():
     assert here.end(task).ending is Ending.DONE
 
 
-@pytest.mark.parametrize("chosen", range(12))
-def test_a_runner_that_dies_at_any_write_leaves_labels_that_another_ends(chosen):
-    here = world()
-    here.trouble(gpus="7")
-    task = here.begin(ANN)
+def die_at_write(here, task, chosen):
+    """Kill the runner at this write of the Node, and wait until its Lease is over."""
     seen = iter(range(1000))
 
     def fault(call: str) -> Exception | None:
@@ -221,6 +218,14 @@ def test_a_runner_that_dies_at_any_write_leaves_labels_that_another_ends(chosen)
     here.time.run(lambda: task.ended)
     here.cluster.fault = None
     here.time.run(90.0)
+
+
+@pytest.mark.parametrize("chosen", range(12))
+def test_a_runner_that_dies_at_any_write_leaves_labels_that_another_ends(chosen):
+    here = world()
+    here.trouble(gpus="7")
+    task = here.begin(ANN)
+    die_at_write(here, task, chosen)
     assert here.run(BOB).ending in (Ending.ROLLED_BACK, Ending.BLOCKED)
     assert (labels(here), RECORD in here.node.annotations) == ({}, False)
 
@@ -296,17 +301,7 @@ def test_a_runner_that_dies_while_they_are_put_back_loses_none(chosen):
     here = labelled()
     here.machine.wanted = Expected(NEW, PLANNED, labels={})
     task = here.begin(ANN)
-    seen = iter(range(1000))
-
-    def fault(call: str) -> Exception | None:
-        if call == "patch_node" and next(seen) == chosen:
-            task.kill()
-        return None
-
-    here.cluster.fault = fault
-    here.time.run(lambda: task.ended)
-    here.cluster.fault = None
-    here.time.run(90.0)
+    die_at_write(here, task, chosen)
     here.run(BOB)
     assert (labels(here), BEFORE in here.node.annotations) == ({CONFIG: "big"}, False)
 
