@@ -6,16 +6,17 @@ VENV   := .venv
 PYTHON := $(VENV)/bin/python
 STAMP  := $(VENV)/.installed
 
-# The tests without a virtual node mostly wait: three workers share them, and a fourth takes those with an API server once
-# the labs are made. Those of the node are taken file by file, the longest first, by two workers with a lab each.
+# The tests without a virtual node share the cores with the building of the labs. Those of the node are taken file by
+# file, the longest first, by two workers with a lab each; those with an API server alone mostly wait, and do so beside them.
 LONGEST    := $(addprefix tests/lab/test_,rollout.py transaction.py rdma.py mig.py reboot.py verify.py wheel.py site.py pods.py kubelets.py)
 LAB        := $(LONGEST) $(filter-out $(LONGEST),$(wildcard tests/lab/test_*.py))
 FAST       := -n 3 --dist worksteal --durations 20 tests/ssh tests/unit tests/fuzz tests/machines tests/oracle tests/conformance tests/wheel
-NODE_TESTS := -n 2 --dist loadfile --no-loadscope-reorder --durations 20 -m 'vm and not long' $(LAB)
+NODE_TESTS := -n 2 --dist loadfile --no-loadscope-reorder --durations 20 -m "vm and not long" $(LAB)
+API_TESTS  := --durations 20 -m "lab and not vm and not long" tests/lab
 
 include lab/lab.mk
 
-.PHONY: bundle help setup demo test test-beside test-fast lint lock bench bench-plans clean
+.PHONY: bundle help setup demo test test-fast lint lock bench bench-plans clean
 
 help: ## list the verbs
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 14
@@ -31,12 +32,8 @@ demo: setup ## bring up the lab, provision it, verify it, run a pinned pod
 
 test: setup lint ## every check and every test but those that take long, the lab included
 	@$(PYTHON) -m lab require
-	@sh tests/beside.sh '$(MAKE) --no-print-directory test-beside' '$(PYTHON) -m pytest $(FAST)'
-	@$(PYTHON) -m pytest $(NODE_TESTS)
-
-test-beside:
-	@nice $(PYTHON) -m lab prepare .lab .lab-gw1
-	@$(PYTHON) -m pytest --durations 20 -m 'lab and not vm and not long' tests/lab
+	@sh tests/beside.sh 'nice $(PYTHON) -m lab prepare .lab .lab-gw1' '$(PYTHON) -m pytest $(FAST)'
+	@sh tests/beside.sh '$(PYTHON) -m pytest $(API_TESTS)' '$(PYTHON) -m pytest $(NODE_TESTS)'
 
 test-fast: setup ## the tests that need neither a lab nor an sshd
 	@$(PYTHON) -m pytest -q -m 'not lab and not ssh and not long'

@@ -59,7 +59,7 @@ def test_a_dry_run_of_seven_hosts_is_one_screen_that_names_what_matters(seven: H
         assert words in said
     lines = said.splitlines()
     assert len(lines) <= SCREEN, said
-    assert max(map(len, lines)) <= WIDTH, said
+    assert max(len(line) for line in lines if str(tmp_path) not in line) <= WIDTH, said
     hosts = json.loads(report.read_text())["hosts"]
     assert [each["state"] for each in hosts.values()] == [
         *["to change"] * 4,
