@@ -68,5 +68,5 @@ test-fuzz: setup ## an hour of mutated documents, hosts and files against every 
 	@NUMAFORGE_FUZZ=$(FUZZ) NUMAFORGE_FUZZ_SEED=$(SEED) $(PYTHON) -m pytest -n 2 --durations 20 tests/fuzz
 
 test-maintenance: setup ## a maintenance with a reboot on the virtual node that is reset at every step, two labs at once; the host's settings before and after a boot, and an uninstall
-	@$(LONG) -n 2 --dist worksteal tests/lab/test_reboot.py tests/lab/test_mig.py tests/lab/test_lab_node.py
+	@$(LONG) -n 2 --dist worksteal $(addprefix tests/lab/test_,reboot.py mig.py lab_node.py lab_cluster.py reload.py)
 	@$(LONG) tests/lab/test_host.py tests/lab/test_uninstall.py

@@ -15,6 +15,8 @@ from lab.node import Node
 from tests.lab import rollouts
 
 INVENTORY = "inventories/lab/inventory.py"
+PROVISIONED = "provisioned"
+"""The files whose tests leave the provisioned node as they found it; one worker takes them in a row."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -23,6 +25,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if here in item.path.parents:
             item.add_marker(pytest.mark.lab)
+            if item.get_closest_marker("xdist_group") is None:
+                item.add_marker(pytest.mark.xdist_group(item.path.name))
             if "lab" in item.fixturenames:  # type: ignore[attr-defined]
                 item.add_marker(pytest.mark.vm)
             if os.environ.get("NUMAFORGE_LAB") == "0":
@@ -73,13 +77,28 @@ def joined(lab: Lab) -> Node:
     return node
 
 
+@pytest.fixture(scope="session")
+def as_provisioned() -> list[int | None]:
+    """The process of the machine that is provisioned, as long as nothing else can have changed it."""
+    return []
+
+
+@pytest.fixture(autouse=True)
+def _others_change_the_node(request: pytest.FixtureRequest, as_provisioned: list[int | None]) -> None:
+    if request.node.get_closest_marker("xdist_group").args[0] != PROVISIONED:
+        as_provisioned.clear()
+
+
 @pytest.fixture(scope="module")
-def provisioned(lab: Lab) -> Node:
-    """The first node, put back as it was when first Ready and then provisioned."""
-    lab.reset()
+def provisioned(lab: Lab, as_provisioned: list[int | None]) -> Node:
+    """The first node, put back as it was when first Ready and then provisioned; once for the whole group."""
     node = lab.nodes[0]
+    if node.daemon.pid() in as_provisioned:
+        return node
+    lab.reset()
     quick = ("--data", "kubelet_stable_seconds=3")
     rollouts.in_repository("pyinfra", "-y", *quick, "--limit", node.name, INVENTORY, "deploys/site.py")
+    as_provisioned[:] = [node.daemon.pid()]
     return node
 
 

@@ -83,6 +83,7 @@ def test_the_api_server_reaches_the_kubelets_own_configuration(lab, node):
     assert configz["kubeletconfig"]["kind"] == "KubeletConfiguration"
 
 
+@pytest.mark.long
 def test_gpus_come_back_after_a_restart_of_the_kubelet(lab, node):
     node.run("systemctl restart kubelet")
     registered = "journalctl -u lab-deviceplugin --since=-60s --output=cat | grep -c 'registered 8'"
@@ -90,6 +91,7 @@ def test_gpus_come_back_after_a_restart_of_the_kubelet(lab, node):
     wait_until(lambda: lab.get("node", node.name)["status"]["allocatable"]["nvidia.com/gpu"] == "8")
 
 
+@pytest.mark.long
 def test_reset_brings_a_dirty_node_back(pristine, node):
     lab = pristine
     pool = "/sys/devices/system/node/node1/hugepages/hugepages-2048kB/nr_hugepages"

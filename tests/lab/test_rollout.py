@@ -21,7 +21,7 @@ def events(lab: Lab, node: Node) -> set[str]:
     return {event["reason"] for event in lab.get("events", selector)["items"]}
 
 
-def test_a_node_with_pods_goes_to_the_plan_and_back(lab: Lab, joined: Node, tmp_path: Path) -> None:
+def test_a_node_with_pods_goes_to_the_plan(lab: Lab, joined: Node, tmp_path: Path) -> None:
     rollouts.kubectl(lab, "create", "-f", "-", manifest=rollouts.deployment("web", 2))
     rollouts.kubectl(lab, "create", "-f", "-", manifest=rollouts.budget("web", 1))
     rollouts.await_deployment(lab, "web")
@@ -45,6 +45,12 @@ def test_a_node_with_pods_goes_to_the_plan_and_back(lab: Lab, joined: Node, tmp_
     assert not pods & {pod["metadata"]["uid"] for pod in lab.get("pods")["items"]}
     assert {"Cordoned", "DrainBlocked", "NodeChanged", "Uncordoned"} <= events(lab, joined)
 
+
+@pytest.mark.long
+def test_a_node_goes_back_with_another_profile(lab: Lab, joined: Node, tmp_path: Path) -> None:
+    there = begin("run", inventory(lab, tmp_path, **QUICK), state=tmp_path)
+    assert there.end() == 0, (there.events, there.errors())
+    assert policy(joined) == "static"
     back = begin("run", inventory(lab, tmp_path, profile=WITHOUT_POLICY, **QUICK), state=tmp_path)
     assert back.end() == 0, (back.events, back.errors())
     assert policy(joined) == "none"
@@ -55,7 +61,7 @@ def test_a_node_with_pods_goes_to_the_plan_and_back(lab: Lab, joined: Node, tmp_
     "phase",
     [
         pytest.param("drains", id="while-it-drains", marks=pytest.mark.long),
-        pytest.param("applying", id="while-the-node-changes"),
+        pytest.param("applying", id="while-the-node-changes", marks=pytest.mark.long),
         pytest.param("proves", id="while-the-node-proves-itself", marks=pytest.mark.long),
     ],
 )

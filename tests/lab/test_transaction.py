@@ -132,6 +132,7 @@ def test_a_node_of_no_cluster_is_changed_in_the_same_way(fresh: Node) -> None:
     assert '"policyName":"static"' in fresh.run(f"cat {CPU_STATE}")
 
 
+@pytest.mark.long
 def test_a_node_that_is_reset_between_two_files_starts_its_kubelet_with_the_old_ones(fresh: Node) -> None:
     before = seen(fresh)
     drop_in = FileContent(UNIT_DROP_IN, "[Service]\nEnvironment=HALF=written\n")
