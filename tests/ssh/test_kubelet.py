@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
+from tests.fixtures.shortened import shortened
 from tests.ssh.conftest import StartSandbox
 from tests.ssh.kubeadm import CONFIG, kubeadm_files, start_kubelet
 from tests.ssh.machine import machine, pool
@@ -189,7 +190,7 @@ def test_pools_are_filled_while_the_kubelet_is_stopped(node: Sandbox, tmp_path: 
     assert f"w {POOLS[1]} - - - - 16\n" in node.path(BOOT_POOLS).read_text()
 
 
-@pytest.mark.parametrize("deploy", ["kubelet.py", "site.py"])
+@pytest.mark.parametrize("deploy", shortened(["kubelet.py", "site.py"], ("site.py",)))
 def test_pools_alone_restart_the_kubelet_whatever_its_memory_manager(
     node: Sandbox, tmp_path: Path, deploy: str
 ) -> None:
@@ -290,7 +291,7 @@ def test_pools_that_are_as_planned_are_nothing_to_refuse(node: Sandbox, tmp_path
     ("deploy", "filled"),
     [
         pytest.param("site.py", [16, 16], id="the-whole-site"),
-        pytest.param("tune.py", [16, 16], id="tuning"),
+        pytest.param("tune.py", [16, 16], id="tuning", marks=pytest.mark.long),
         pytest.param("kubelet.py", [0, 0], id="the-kubelet-alone"),
     ],
 )
@@ -423,7 +424,7 @@ def test_bytes_that_are_not_utf8_in_the_kubelets_log_do_not_hide_how_it_ended(
 @pytest.mark.parametrize(
     ("program", "message"),
     [
-        pytest.param("exit 3", "kubelet --version ended with 3", id="fails"),
+        pytest.param("exit 3", "kubelet --version ended with 3", id="fails", marks=pytest.mark.long),
         pytest.param("echo hello", "says 'hello', which names no version", id="says something else"),
         pytest.param(None, "the kubelet's program was not found", id="gone"),
     ],

@@ -241,6 +241,7 @@ def test_gpus_that_cannot_be_put_back_are_said_with_the_commands_that_do(node: S
 # ---- what holds a GPU ----
 
 
+@pytest.mark.long
 def test_a_pods_container_is_ended_and_one_that_ignores_that_is_killed(node: Sandbox, port: int) -> None:
     polite, deaf = hold(node, 1, POD), hold(node, 1, POD, 'trap "" TERM;')
     applied(node, change(port))
@@ -280,6 +281,7 @@ def test_a_process_in_an_instance_that_stays_is_left_alone(node: Sandbox, port: 
     assert alive(node, pid)
 
 
+@pytest.mark.long
 def test_a_unit_that_does_not_start_again_takes_everything_back(node: Sandbox, port: int) -> None:
     when(node, "apply mig", f": > /run/broken/{PERSISTENCED}")
     when(node, "undo mig", f"rm /run/broken/{PERSISTENCED}")

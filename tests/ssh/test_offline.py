@@ -134,6 +134,7 @@ def test_without_the_wish_all_of_it_is_as_before(node: Sandbox, tmp_path: Path) 
     assert json.loads(text(node, STATE))["seen"] == "0-7"
 
 
+@pytest.mark.long
 def test_a_profile_that_names_nothing_leaves_no_trace(node: Sandbox, tmp_path: Path) -> None:
     applied(node, tmp_path, SMT_OFF)
     applied(node, tmp_path, {"name": "nothing"})
@@ -155,6 +156,7 @@ def test_a_cpu_that_the_kernel_keeps_online_undoes_everything(node: Sandbox, tmp
     assert {path: text(node, path) for path in before} == before
 
 
+@pytest.mark.long
 def test_a_kubelet_that_does_not_come_up_has_its_cpus_back(node: Sandbox, tmp_path: Path) -> None:
     applied(node, tmp_path, WHOLE)
     before = text(node, STATE)

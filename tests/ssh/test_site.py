@@ -309,9 +309,13 @@ def test_a_detection_that_is_cut_off_changes_nothing(start_sandbox: StartSandbox
     ("tool", "package"),
     [
         ("xargs", "findutils"),
-        ("grep", "grep"),
-        ("sed", "sed"),
-        *((tool, "coreutils") for tool in ("od", "base64", "sha256sum", "stat")),
+        ("od", "coreutils"),
+        pytest.param("grep", "grep", marks=pytest.mark.long),
+        pytest.param("sed", "sed", marks=pytest.mark.long),
+        *(
+            pytest.param(tool, "coreutils", marks=pytest.mark.long)
+            for tool in ("base64", "sha256sum", "stat")
+        ),
     ],
 )
 def test_a_host_without_a_program_that_is_needed_fails_alone_and_nothing_is_written(

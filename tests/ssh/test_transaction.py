@@ -264,7 +264,7 @@ def test_only_the_invalid_state_is_removed(node: Sandbox, port: int) -> None:
 @pytest.mark.parametrize(
     ("wish", "reason"),
     [
-        pytest.param("crash", "the kubelet ended by itself", id="ends-at-once"),
+        pytest.param("crash", "the kubelet ended by itself", id="ends-at-once", marks=pytest.mark.long),
         pytest.param("deaf", "the kubelet was not healthy within 4 s", id="never-healthy"),
         pytest.param("flap", "the kubelet ended by itself", id="healthy-for-a-moment"),
         pytest.param(
@@ -276,6 +276,7 @@ def test_only_the_invalid_state_is_removed(node: Sandbox, port: int) -> None:
             "late",
             SECOND_START + "the kubelet ended by itself",
             id="ends-after-its-managers-have-started",
+            marks=pytest.mark.long,
         ),
         pytest.param(
             "once",
@@ -337,7 +338,9 @@ def test_a_kubelet_that_runs_on_has_no_units_reloaded(node: Sandbox, port: int) 
 
 
 @pytest.mark.parametrize("shell", ["busybox sh", "dash", "bash --posix"])
-@pytest.mark.parametrize(("wish", "outcome"), [("new", "applied"), ("flap", "rolled-back")])
+@pytest.mark.parametrize(
+    ("wish", "outcome"), [("new", "applied"), pytest.param("flap", "rolled-back", marks=pytest.mark.long)]
+)
 def test_it_runs_under_every_posix_shell(
     node: Sandbox, port: int, shell: str, wish: str, outcome: str
 ) -> None:
@@ -1018,6 +1021,7 @@ def test_what_was_planned_before_a_void_one_is_still_true(node: Sandbox, port: i
     assert run(node, change).outcome == "applied"
 
 
+@pytest.mark.long
 def test_void_transactions_push_no_backup_out(node: Sandbox, port: int) -> None:
     run(node, planned(node, port))
     for number in range(2 * KEPT_TRANSACTIONS):
@@ -1082,6 +1086,7 @@ def test_what_was_put_back_by_hand_is_no_edit(node: Sandbox, port: int) -> None:
     assert_as_before(node)
 
 
+@pytest.mark.long
 def test_a_transaction_that_holds_an_edit_is_not_pruned(node: Sandbox, port: int) -> None:
     run(node, planned(node, port))
     node.path(DROP_IN).write_text("edited\n")

@@ -75,7 +75,13 @@ def test_a_dry_run_says_what_goes_and_touches_nothing(node: Sandbox, tmp_path: P
     assert left(node) == provisioned
 
 
-@pytest.mark.parametrize("profile", [PROFILE, None], ids=["with the profile", "without one in the inventory"])
+@pytest.mark.parametrize(
+    "profile",
+    [
+        pytest.param(PROFILE, id="with the profile", marks=pytest.mark.long),
+        pytest.param(None, id="without one in the inventory"),
+    ],
+)
 def test_a_second_run_changes_nothing(profile: object, node: Sandbox, tmp_path: Path) -> None:
     provision(node, tmp_path)
     hosts = data(node)
@@ -87,6 +93,7 @@ def test_a_second_run_changes_nothing(profile: object, node: Sandbox, tmp_path: 
     assert plain(again.stdout).count("No changes") == plain(again.stdout).count("Starting operation")
 
 
+@pytest.mark.long
 def test_what_a_host_never_had_is_not_asked_for(node: Sandbox, tmp_path: Path) -> None:
     before = left(node)
     run = pyinfra(tmp_path, data(node), "-y", UNINSTALL)
@@ -95,6 +102,7 @@ def test_what_a_host_never_had_is_not_asked_for(node: Sandbox, tmp_path: Path) -
     assert starts(node) == 1, "the sandbox's own start"
 
 
+@pytest.mark.long
 def test_drop_ins_of_others_keep_the_flag_by_which_they_are_read(node: Sandbox, tmp_path: Path) -> None:
     provision(node, tmp_path)
     own = f"{Path(DROP_IN).parent}/50-own.conf"

@@ -64,7 +64,7 @@ def sandbox(start_sandbox: StartSandbox) -> Sandbox:
 @pytest.mark.parametrize(
     ("fates", "found"),
     [
-        pytest.param("go", NO_PLAN, id="nothing-is-cut"),
+        pytest.param("go", NO_PLAN, id="nothing-is-cut", marks=pytest.mark.long),
         pytest.param("cut", NO_PLAN, id="cut-once-it-is-asked-again"),
         pytest.param("cut go cut", "the host does not answer the verification suite", id="cut-for-the-suite"),
         pytest.param("cut cut", "HostUnreachableError", id="away-for-everybody"),
