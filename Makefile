@@ -11,7 +11,7 @@ STAMP  := $(VENV)/.installed
 LONGEST    := $(addprefix tests/lab/test_,site.py verify.py pods.py rollout.py rdma.py reboot.py mig.py wheel.py admission_live.py transaction.py kubelets.py)
 LAB        := $(LONGEST) $(filter-out $(LONGEST),$(wildcard tests/lab/test_*.py))
 FAST       := -n 5 --dist worksteal --durations 20 tests/ssh tests/unit tests/fuzz tests/machines tests/oracle tests/conformance tests/wheel
-NODE_TESTS := -n 2 --dist loadgroup --no-loadscope-reorder --durations 20 -m "vm and not long" $(LAB)
+NODE_TESTS := -n 2 --dist loadfile --no-loadscope-reorder --durations 20 -m "vm and not long" $(LAB)
 API_TESTS  := --durations 20 -m "lab and not vm and not long" tests/lab
 
 include lab/lab.mk

@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from xdist.remote import Producer
+from xdist.scheduler import LoadFileScheduling
 
 from lab import requirements
 from lab.cluster import Lab
@@ -15,8 +17,20 @@ from lab.node import Node
 from tests.lab import rollouts
 
 INVENTORY = "inventories/lab/inventory.py"
-PROVISIONED = "provisioned"
+PROVISIONED = ("test_site.py", "test_verify.py", "test_pods.py")
 """The files whose tests leave the provisioned node as they found it; one worker takes them in a row."""
+
+
+class Scheduling(LoadFileScheduling):  # type: ignore[misc]
+    """A file at a time for each worker, and those that share the provisioned node like one."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        path = str(super()._split_scope(nodeid))
+        return PROVISIONED[0] if Path(path).name in PROVISIONED else path
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Scheduling | None:
+    return Scheduling(config, log) if config.getvalue("dist") == "loadfile" else None
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -25,8 +39,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if here in item.path.parents:
             item.add_marker(pytest.mark.lab)
-            if item.get_closest_marker("xdist_group") is None:
-                item.add_marker(pytest.mark.xdist_group(item.path.name))
             if "lab" in item.fixturenames:  # type: ignore[attr-defined]
                 item.add_marker(pytest.mark.vm)
             if os.environ.get("NUMAFORGE_LAB") == "0":
@@ -85,7 +97,7 @@ def as_provisioned() -> list[int | None]:
 
 @pytest.fixture(autouse=True)
 def _others_change_the_node(request: pytest.FixtureRequest, as_provisioned: list[int | None]) -> None:
-    if request.node.get_closest_marker("xdist_group").args[0] != PROVISIONED:
+    if request.path.name not in PROVISIONED:
         as_provisioned.clear()
 
 

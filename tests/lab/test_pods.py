@@ -18,9 +18,7 @@ from numaforge.planning.model import PLAN_PATH, NodePlan
 from numaforge.snapshot import parse_output, script
 from numaforge.topology import read_topology
 from numaforge.topology.model import NodeTopology
-from tests.lab.conftest import PROVISIONED
 
-pytestmark = pytest.mark.xdist_group(PROVISIONED)
 GPU = "nvidia.com/gpu"
 STATE = "/var/lib/kubelet"
 COUNT = 3

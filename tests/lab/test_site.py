@@ -16,10 +16,8 @@ from lab.node import Node
 from lab.paths import REPOSITORY
 from numaforge.planning.document import loads
 from numaforge.planning.model import PLAN_PATH
-from tests.lab.conftest import PROVISIONED
 from tests.lab.rollouts import HEALTHY
 
-pytestmark = pytest.mark.xdist_group(PROVISIONED)
 CONFIG = "/var/lib/kubelet/config.yaml"
 DROP_IN = "/etc/kubernetes/kubelet.conf.d/90-numaforge.conf"
 UNIT_DROP_IN = "/etc/systemd/system/kubelet.service.d/90-numaforge.conf"

@@ -17,9 +17,7 @@ from lab.cluster import Lab
 from lab.node import Node
 from lab.paths import REPOSITORY
 from numaforge.rollout.patience import UNREACHABLE_EXIT_CODE
-from tests.lab.conftest import PROVISIONED
 
-pytestmark = pytest.mark.xdist_group(PROVISIONED)
 DROP_IN = "/etc/kubernetes/kubelet.conf.d/90-numaforge.conf"
 KEY = "topologyManagerPolicy"
 MOST_OF_THEM = 50  # promises of the lab's plan: 16 governors, 4 pools, files, settings, ...
