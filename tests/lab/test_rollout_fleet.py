@@ -41,7 +41,7 @@ class Size:
     per_zone: int
 
 
-SMALL, LARGE = Size(60, 20, 4), Size(300, 90, 20)
+SMALL, LARGE = Size(60, 12, 4), Size(300, 90, 20)
 
 
 @pytest.fixture(
