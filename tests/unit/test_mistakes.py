@@ -164,6 +164,8 @@ ARGUMENTS = (
     ("convert gke config.yaml extra", "give a KIND and one FILE"),
     ("convert mig-parted config.yaml", "is not a configuration of mig-parted"),
     ("convert pod.yaml", "is of no kind that is known"),
+    ("convert topology.json", "is of no kind that is known: it has the keys schema, hostname"),
+    ("convert plan.json", "is of no kind that is known: it has the keys schema, "),
     ("convert config.yaml --name x", "leave --name out"),
     ("convert config.yaml --to config.yaml", "config.yaml is the file that is read"),
     ("convert config.yaml --to ./config.yaml", "config.yaml is the file that is read"),

@@ -100,10 +100,10 @@ _OURS = ("kubelet_", "kube_reserved", "system_reserved", "eviction_")
 
 
 def is_variables(document: Mapping[str, Any]) -> bool:
-    """Whether a mapping holds variables of kubespray, be they about nodes or not."""
+    """Whether a mapping holds variables of kubespray, be they about nodes or not; ours have a schema."""
     known = {row.path()[0] for row in ROWS}
     names = {str(name) for name in document}
-    return "kind" not in names and any(
+    return names.isdisjoint(("kind", "schema")) and any(
         name in known or name.startswith(("kube_", "kubelet_")) for name in names
     )
 
