@@ -206,3 +206,35 @@ def test_no_case_is_a_refusal_by_chance():
     assert [*parse_states(STATES.split("\n"))] == ["/etc/a"]
     for text in XML:
         smi(text)
+
+
+# What a search that begins anew at every character, or at every line, would take minutes for.
+ONE_THING = ("\n", " ", "a", "0,", "a.service.", "name=", "#\n", "Unattended-Upgrade::Package-Blacklist{")
+READ_AS_LINES = (
+    "/etc/apt/apt.conf.d/50upgrades",
+    "/etc/dnf/plugins/versionlock.list",
+    "/etc/dnf/versionlock.toml",
+    "/etc/infiniband/openib.conf",
+    "/etc/modprobe.d/others.conf",
+    "/etc/sysctl.d/others.conf",
+    "/etc/zypp/locks",
+    "/proc/1/cgroup",
+    "/proc/1/comm",
+    "/proc/1/limits",
+    "/proc/swaps",
+)
+
+
+@pytest.mark.parametrize("manager", ["apt-mark", "dnf", "zypper"])
+@pytest.mark.parametrize("thing", ONE_THING, ids=[repr(thing)[1:-1] for thing in ONE_THING])
+def test_a_file_of_one_thing_64_kib_long_is_read_like_any_other(thing: str, manager: str) -> None:
+    document = json.loads(known(MACHINES[0]).to_json())
+    paths = [path for path in document["files"] if not path.startswith("/sys/")]
+    long = (thing * 2**16)[: 2**16]
+    document["files"] |= dict.fromkeys([*paths, *READ_AS_LINES], long)
+    document["commands"] |= {"host daemons": "1", "present": f"/usr/bin/{manager}", "packages": long}
+    machine = read_topology(Snapshot.from_json(json.dumps(document)))
+    assert machine.userland is not None
+    topology_tables(machine)
+    for check in (check_host, check_gpus, check_gpudirect):
+        check(machine)

@@ -53,7 +53,7 @@ def _login(question: Mapping[str, Any]) -> tuple[Path, Path]:
 
 
 def _named(kubeconfig: str, key: str) -> str:
-    found = re.search(rf"""^[\s{{,-]*["']?{key}["']?\s*:\s*["']?([^"'\n,}}]+)""", kubeconfig, re.MULTILINE)
+    found = re.search(rf"""^[ \t{{,-]*["']?{key}["']?\s*:\s*["']?([^"'\n,}}]+)""", kubeconfig, re.MULTILINE)
     return found.group(1).strip() if found else ""
 
 

@@ -459,7 +459,7 @@ class _Tree:
         yield from units
         sources = [f"{process}/cmdline" for process in processes] + units
         words = [self._text(path).replace("\0", " ") for path in sources]
-        pattern = re.compile(r"^\s*EnvironmentFile=-?(\S+)", re.MULTILINE)
+        pattern = re.compile(r"^[ \t]*EnvironmentFile=-?(\S+)", re.MULTILINE)
         for path in sorted({path for unit in units for path in pattern.findall(self._text(unit))}):
             yield path
             words.append(self._text(path))

@@ -101,7 +101,7 @@ def _nouveau_kept_out(files: Mapping[str, str]) -> bool | None:
     if not rules:
         return None
     blocked = re.compile(
-        r"^\s*(?:blacklist\s+nouveau\b|install\s+nouveau\s+/(?:usr/)?bin/(?:true|false))", re.M
+        r"^[ \t]*(?:blacklist\s+nouveau\b|install\s+nouveau\s+/(?:usr/)?bin/(?:true|false))", re.M
     )
     arguments = files.get("/proc/cmdline", "").split()
     denied = [

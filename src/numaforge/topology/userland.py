@@ -14,7 +14,7 @@ from numaforge.snapshot import catalogue
 from numaforge.snapshot.model import Snapshot
 from numaforge.topology.model import Containerd, HostProcess, InstalledPackage, Userland
 
-_UNIT = re.compile(r"([^/\n]+\.(?:service|scope))$", re.MULTILINE)
+_UNIT = re.compile(r"(?:^|/)([^/\n]+\.(?:service|scope))$", re.MULTILINE)
 _LIMIT = r"^Max {}\s+(\S+)"
 _SYSCTL_FOLDERS = ("/etc/sysctl.d", "/run/sysctl.d", "/usr/local/lib/sysctl.d", "/usr/lib/sysctl.d")
 
@@ -112,13 +112,13 @@ def _locked(files: Mapping[str, str]) -> Iterator[str]:
         evr = re.fullmatch(r"(.+)-[0-9]+:[^-]+-[^-]+", entry)
         yield evr[1] if evr else entry
     yield from re.findall(
-        r'^\s*name\s*=\s*"([^"]+)"', files.get("/etc/dnf/versionlock.toml", ""), re.MULTILINE
+        r'^[ \t]*name\s*=\s*"([^"]+)"', files.get("/etc/dnf/versionlock.toml", ""), re.MULTILINE
     )
     yield from re.findall(r"^solvable_name:\s*(\S+)", files.get("/etc/zypp/locks", ""), re.MULTILINE)
 
 
-_APT_PERIODIC = re.compile(r'^\s*APT::Periodic::Unattended-Upgrade\s+"([^"]*)"', re.MULTILINE)
-_APT_BLACKLIST = re.compile(r"Unattended-Upgrade::Package-Blacklist(?:::)?\s*\{(.*?)\}", re.DOTALL)
+_APT_PERIODIC = re.compile(r'^[ \t]*APT::Periodic::Unattended-Upgrade\s+"([^"]*)"', re.MULTILINE)
+_APT_BLACKLIST = re.compile(r"Unattended-Upgrade::Package-Blacklist(?:::)?\s*\{")
 
 
 def _upgrades(files: Mapping[str, str], there: frozenset[str], manager: str | None) -> bool | None:
@@ -133,8 +133,9 @@ def _upgrades(files: Mapping[str, str], there: frozenset[str], manager: str | No
 
 def _skipped(files: Mapping[str, str]) -> Iterator[str]:
     for _, text in _apt_files(files):
-        kept = re.sub(r"^\s*(?://|#).*$", "", text, flags=re.MULTILINE)
-        for block in _APT_BLACKLIST.findall(kept):
+        kept = re.sub(r"^[ \t]*(?://|#).*$", "", text, flags=re.MULTILINE)
+        for opening in _APT_BLACKLIST.finditer(kept):
+            block = kept[opening.end() : max(kept.find("}", opening.end()), 0)]
             yield from re.findall(r'"([^"]+)"', block)
 
 

@@ -40,7 +40,7 @@ def write_threshold(said: str) -> LeastBandwidth | None:
 
 def write_bandwidth(said: str) -> float | None:
     """Return Gb/s from the table of ib_write_bw: #bytes, #iterations, peak, average, message rate."""
-    row = re.search(r"^\s*\d+\s+\d+\s+[\d.]+\s+([\d.]+)\s+[\d.]+\s*$", said, re.MULTILINE)
+    row = re.search(r"^[ \t]*\d+[ \t]+\d+[ \t]+[\d.]+[ \t]+([\d.]+)[ \t]+[\d.]+[ \t]*$", said, re.MULTILINE)
     return float(row[1]) if row else None
 
 
