@@ -141,7 +141,14 @@ def _flags(component: Component) -> list[str]:
         symbols += "".join(
             f" -X k8s.io/component-base/version.{name}={value}" for name, value in stamped.items()
         )
-    flags = ["-trimpath", "-buildvcs=false", "-mod=readonly", "-ldflags", symbols]
+    flags = [
+        "-trimpath",
+        "-buildvcs=false",
+        "-mod=readonly",
+        "-gcflags=all=-dwarf=false",
+        "-ldflags",
+        symbols,
+    ]
     if component.modules:
         flags.append(f"-modfile=../{component.modules}/go.mod")
     return [*flags, "-tags", ",".join(component.tags)] if component.tags else flags

@@ -16,7 +16,7 @@ from numaforge.node.transaction import Transaction
 from numaforge.planning.model import MigGpu, MigInstance
 from numaforge.topology.model import Gpu
 from tests.lab import gpus, rollouts, transactions
-from tests.lab.rollouts import QUICK, applied, free, inventory
+from tests.lab.rollouts import QUICK, applied, free, inventory, policy
 from tests.lab.transactions import boots, ended, put_back, ready, reset_at
 
 CUT: Mapping[int, tuple[tuple[int, int], ...]] = {
@@ -100,12 +100,13 @@ def test_a_roll_out_cuts_the_gpus_and_the_scheduler_places_a_pod_on_a_slice(
 ) -> None:
     assert cut(gpus.seen(provisioned)) == CUT
     await_offer(lab, provisioned, OFFERED)
-    assert (applied(provisioned), free(lab, provisioned)) == (1, True)
+    assert (policy(provisioned), applied(provisioned), free(lab, provisioned)) == ("static", 1, True)
     rollouts.kubectl(lab, "create", "-f", "-", manifest=pod("slice", "nvidia.com/mig-3g.40gb"))
     rollouts.kubectl(lab, "wait", "--for=condition=Ready", "pod/slice", "--timeout=240s")
     rollouts.kubectl(lab, "delete", "pod", "slice", "--wait=true")
 
 
+@pytest.mark.long
 def test_a_second_roll_out_changes_nothing(provisioned: Node, file: Path) -> None:
     again = rollouts.begin("run", file, state=file.parent, deploy="deploys/site.py")
     assert again.end() == 0, (again.events, again.errors())

@@ -170,6 +170,7 @@ def test_verification_puts_traffic_on_the_rail(lab: Lab, provisioned: Node, fold
     assert said["failed"] == 0, said
 
 
+@pytest.mark.long
 def test_a_second_roll_out_changes_nothing(lab: Lab, provisioned: Node, folder: Path) -> None:
     before = applied(provisioned)
     started = provisioned.run("systemctl show -p MainPID --value kubelet containerd")

@@ -21,6 +21,7 @@ def events(lab: Lab, node: Node) -> set[str]:
     return {event["reason"] for event in lab.get("events", selector)["items"]}
 
 
+@pytest.mark.long
 def test_a_node_with_pods_goes_to_the_plan(lab: Lab, joined: Node, tmp_path: Path) -> None:
     rollouts.kubectl(lab, "create", "-f", "-", manifest=rollouts.deployment("web", 2))
     rollouts.kubectl(lab, "create", "-f", "-", manifest=rollouts.budget("web", 1))
