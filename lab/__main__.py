@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -66,9 +67,10 @@ def prepare(folders: tuple[Path, ...]) -> None:
     """Build everything, and save the state of labs in these FOLDERS, from which `up` restores them."""
     requirements.ensure()
     cluster.build()
-    for folder in folders:
-        Lab(folder.absolute()).prepare(1)
-    gobuild.build(gobuild.KWOK)
+    with ThreadPoolExecutor() as pool:
+        kwok = pool.submit(gobuild.build, gobuild.KWOK)
+        list(pool.map(lambda folder: Lab(folder.absolute()).prepare(1), folders))
+        kwok.result()
 
 
 @main.command()
