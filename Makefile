@@ -6,8 +6,9 @@ VENV   := .venv
 PYTHON := $(VENV)/bin/python
 STAMP  := $(VENV)/.installed
 
-# The tests without a virtual node share the cores with the building of the labs. Those of the node are taken group by
-# group, the longest first, by two workers with a lab each; those with an API server alone mostly wait, and do so beside them.
+# The tests without a virtual node share the cores with the building of the labs. Those of the node are taken file by file
+# (those that share the provisioned node like one), the longest first, by two workers with a lab each; those with an API
+# server alone mostly wait, and do so beside them.
 LONGEST    := $(addprefix tests/lab/test_,site.py verify.py pods.py rdma.py reboot.py mig.py wheel.py admission_live.py rollout.py kubelets.py transaction.py)
 LAB        := $(LONGEST) $(filter-out $(LONGEST),$(wildcard tests/lab/test_*.py))
 FAST       := -n 5 --dist worksteal --durations 20 tests/ssh tests/unit tests/fuzz tests/machines tests/oracle tests/conformance tests/wheel

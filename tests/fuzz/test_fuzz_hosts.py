@@ -22,6 +22,7 @@ from numaforge.snapshot import Snapshot, parse_output
 from numaforge.snapshot.catalogue import PLAN
 from numaforge.snapshot.redaction import redact, redact_cpuinfo, redact_nvidia_smi
 from numaforge.topology import read_topology
+from numaforge.topology.model import NodeTopology
 from numaforge.topology.nvidia_smi import read_smi_driver, read_smi_gpus
 from numaforge.topology.nvml import read_nvml_driver, read_nvml_gpus
 from tests.fuzz.mutations import HOSTILE_TEXTS, mutated_data, mutated_text
@@ -122,12 +123,17 @@ def mutated_host(random: Random) -> str:
     return json.dumps(document)
 
 
-def host(text: str) -> None:
+def looked_at(text: str) -> NodeTopology:
+    """Read a snapshot, and ask everything that is asked of a machine without a profile."""
     machine = read_topology(Snapshot.from_json(text))
     topology_tables(machine)
     for check in (check_host, check_gpus, check_gpudirect):
         check(machine)
-    plan_node(machine, READY)
+    return machine
+
+
+def host(text: str) -> None:
+    plan_node(looked_at(text), READY)
 
 
 def snapshot(text: str) -> None:
@@ -233,8 +239,4 @@ def test_a_file_of_one_thing_64_kib_long_is_read_like_any_other(thing: str, mana
     long = (thing * 2**16)[: 2**16]
     document["files"] |= dict.fromkeys([*paths, *READ_AS_LINES], long)
     document["commands"] |= {"host daemons": "1", "present": f"/usr/bin/{manager}", "packages": long}
-    machine = read_topology(Snapshot.from_json(json.dumps(document)))
-    assert machine.userland is not None
-    topology_tables(machine)
-    for check in (check_host, check_gpus, check_gpudirect):
-        check(machine)
+    assert looked_at(json.dumps(document)).userland is not None
