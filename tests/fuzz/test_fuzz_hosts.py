@@ -79,7 +79,7 @@ numaforge-snapshot 1
 sys/devices/system/cpu/online:0-3
 sys/devices/system/node/node0/cpulist:0-3
 proc/meminfo:MemTotal: 1000 kB
-l 0 sys/class/net/eth0 -> ../../devices/pci0000:00/0000:00:01.0/net/eth0
+lrwxrwxrwx 1 0 0 0 Nov 23 09:25 sys/class/net/eth0 -> ../../devices/pci0000:00/0000:00:01.0/net/eth0
 u /etc/kubernetes/admin.conf
 p 64 sys/bus/pci/devices/0000:00:01.0/config
 v uname -m:x86_64
@@ -87,6 +87,13 @@ t /etc/os-release
  4e414d453d780a
 c nvml
  7b2267707573223a5b5d7d
+C packages
+ install installed linux-image-amd64 6.1.170
+N
+ 7 etc/hosts
+ 7 total
+etc/hosts:1:a \udcff
+etc/hosts:2:b
 end
 """
 

@@ -23,6 +23,7 @@ def machine(governors: bool = True) -> dict[str, str]:
         "/sys/fs/cgroup/cgroup.controllers": "cpuset cpu io memory hugetlb pids",
         "/proc/sys/kernel/numa_balancing": "1",
         "/proc/sys/kernel/osrelease": "6.1.0",
+        "/proc/sys/kernel/arch": "x86_64",
         "/proc/sys/kernel/hostname": "sandbox",
         "/proc/sys/vm/max_map_count": "65530",
         "/proc/sys/vm/swappiness": "60",

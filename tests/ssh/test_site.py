@@ -298,7 +298,7 @@ def test_a_host_whose_key_is_not_known_is_not_spoken_to(node: Sandbox, tmp_path:
 
 
 def test_a_detection_that_is_cut_off_changes_nothing(start_sandbox: StartSandbox, tmp_path: Path) -> None:
-    node = start_sandbox({**machine(), "/usr/local/bin/xargs": "#!/bin/sh\nkill -9 $PPID\n"})
+    node = start_sandbox({**machine(), "/usr/local/bin/wc": "#!/bin/sh\nkill -9 $PPID\n"})
     run = pyinfra(tmp_path, {"node": data(node)}, "-y", "deploys/site.py")
     assert run.returncode == 1
     assert "Traceback" not in run.stdout

@@ -1,6 +1,6 @@
 # shellcheck shell=sh
 # Runs the script on stdin as root, by itself or through a sudo that asks for nothing. The first line says by which
-# right, or why not, and whether what follows is packed: that is one line instead of thousands, and a fifth of the bytes.
+# right, or why not, and whether what follows is packed: that is a fifth of the bytes, and every byte arrives.
 if ! command -v id >/dev/null 2>&1; then
     right=noid
 elif [ "$(id -u)" = 0 ]; then
@@ -16,12 +16,12 @@ else
 fi
 case $right in
 root | sudo)
-    if command -v gzip >/dev/null 2>&1 && base64 -w 0 </dev/null >/dev/null 2>&1; then
+    if command -v gzip >/dev/null 2>&1 && command -v base64 >/dev/null 2>&1; then
         echo "numaforge-right $right packed"
-        as_root sh -s | gzip -1 | base64 -w 0
+        as_root sh -s packed root | gzip -1 | base64
     else
         echo "numaforge-right $right plain"
-        as_root sh -s
+        as_root sh -s plain root
     fi
     ;;
 *) echo "numaforge-right $right" ;;

@@ -62,7 +62,7 @@ def _unpacked(text: str) -> list[str]:
         raise SnapshotError(
             f"the host's answer cannot be unpacked: {error}", remedy="capture the host again"
         ) from error
-    return raw.decode("utf-8", "replace").removesuffix("\n").split("\n")
+    return raw.decode("utf-8", "surrogateescape").removesuffix("\n").split("\n")
 
 
 class ScriptOutput(FactBase["list[str] | None"]):

@@ -18,23 +18,37 @@ tell_preflight() { # FOLDER...; names of programs on stdin
     if [ -e /etc/kubernetes/kubelet.conf ] || [ -e /var/lib/kubelet/pki/kubelet-client-current.pem ]; then
         echo "joined yes"
     fi
-    for folder; do
-        there=$folder
-        until [ -d "$there" ]; do
-            there=${there%/*}
-            there=${there:-/}
-        done
-        df -P -k "$there" 2> /dev/null | while read -r _ _ _ free _ point; do
-            case $free in *[!0-9]* | '') continue ;; esac # the heading
-            echo "space $folder $free"
-            ! read_only "$point" || echo "read-only $folder"
-        done
-    done
+    tell_space "$@"
     echo "clock $(date +%s)"
     echo asked
 }
-read_only() { # MOUNT-POINT: the last mount on it counts
-    [ -r /proc/self/mounts ] || return 1
+tell_space() { # FOLDER...
+    asked=
+    for folder; do
+        until [ -d "$folder" ]; do
+            folder=${folder%/*}
+            folder=${folder:-/}
+        done
+        asked="$asked $folder"
+    done
+    # shellcheck disable=SC2086 # folders without blanks; df says a line of each, in this order
+    answer=$(df -P -k $asked 2> /dev/null) || return 0
+    newline='
+'
+    answer=${answer#*"$newline"} # the heading
+    read_only=$(grep ' ro[, ]' /proc/self/mounts 2> /dev/null)
+    for folder; do
+        entry=${answer%%"$newline"*}
+        answer=${answer#*"$newline"}
+        # shellcheck disable=SC2086 # words
+        set -- $entry
+        case ${4-} in *[!0-9]* | '') continue ;; esac
+        echo "space $folder $4"
+        shift 5
+        case $read_only in *" $* "*) ! is_read_only "$*" || echo "read-only $folder" ;; esac
+    done
+}
+is_read_only() { # MOUNT-POINT: the last mount on it counts
     how=
     while read -r _ mounted _ options _; do
         [ "$mounted" != "$1" ] || how=$options

@@ -23,8 +23,9 @@ from numaforge.snapshot.model import SCHEMA, Snapshot
 _FIRST_LINE = f"numaforge-snapshot {SCHEMA}"
 _LAST_LINE = "end"
 _LACKS = "lacks "
+_AS_THEY_ARE = "N"
 _LOCAL_LIMIT_SECONDS = 180
-TOOLS = ("cat", "find", "grep", "id", "ls", "od", "sed", "tr", "uname", "wc", "xargs")
+TOOLS = ("cat", "grep", "id", "ls", "od", "sed", "tr", "uname", "wc", "xargs")
 """The programs without which a capture would be wrong, not merely short: a host that lacks one has none."""
 
 
@@ -55,7 +56,7 @@ def script(root: str = "") -> str:
         "pod_resources_socket": catalogue.POD_RESOURCES,
         "pod_resources_probe": _pod_resources_probe(),
         "pod_logs": _relative(catalogue.POD_LOGS),
-        "cpuinfo": catalogue.CPUINFO,
+        "cpuinfo": _relative(catalogue.CPUINFO),
         "plan": _relative(catalogue.PLAN),
         "present_wanted": " ".join(map(_relative, catalogue.PRESENT)),
         "daemons_wanted": " ".join(catalogue.DAEMONS),
@@ -79,25 +80,25 @@ def from_local() -> Snapshot:
     """Capture the machine that this program runs on."""
     try:
         finished = subprocess.run(
-            ["sh", "-s"],
-            input=script(),
+            ["sh", "-s", "packed"],
+            input=script().encode(),
             capture_output=True,
-            text=True,
-            errors="replace",
             timeout=_LOCAL_LIMIT_SECONDS,
             check=False,
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise SnapshotError(f"the local capture failed: {error}") from error
-    return parse_output(finished.stdout)
+    return parse_output(finished.stdout.decode("utf-8", "surrogateescape"))
 
 
 def parse_output(output: str | Iterable[str]) -> Snapshot:
     """Read what the script printed, as one text or as lines without their newlines.
 
+    Bytes of the packed form that are no UTF-8 are surrogates, as `surrogateescape` decodes them.
+
     Raises SnapshotError when the output is cut short or is something else.
     """
-    lines = output.splitlines() if isinstance(output, str) else list(output)
+    lines = output.split("\n") if isinstance(output, str) else list(output)
     # A login banner or a chatty shell profile may come first.
     start = next(
         (number for number, line in enumerate(lines) if line.startswith("numaforge-snapshot ")), None
@@ -130,6 +131,9 @@ _ATTRIBUTE = re.compile(
 )
 
 
+_LISTED = re.compile(r"[-bcdlps][-rwxsStT]{9}[.+@]?")  # what `ls -l` calls a file's kind and rights
+
+
 def _sections(lines: list[str]) -> Snapshot:
     attributes: dict[str, list[str]] = {}
     links: dict[str, str] = {}
@@ -138,15 +142,17 @@ def _sections(lines: list[str]) -> Snapshot:
     answers: dict[str, str] = {}
     sizes: dict[str, int] = {}
     blob: list[str] | None = None
-    for line in lines:
+    texts_begin = lines.index(_AS_THEY_ARE) if _AS_THEY_ARE in lines else len(lines)
+    for line in map(_legible, lines[:texts_begin]):
         kind, _, rest = line.partition(" ")
         if kind == "" and blob is not None:
             blob.append(rest)
         elif attribute := _ATTRIBUTE.fullmatch(line):
             attributes.setdefault("/" + attribute["path"], []).append(attribute["line"])
-        elif kind == "l":
-            named, _, target = rest.partition(" -> ")
-            links["/" + named.rpartition(" ")[2]] = target
+        elif _LISTED.fullmatch(kind):
+            if kind.startswith("l"):
+                named, _, target = rest.partition(" -> ")
+                links["/" + named.rpartition(" ")[2]] = target
         elif kind == "u":
             unreadable.append(rest)
         elif kind == "p":
@@ -155,7 +161,7 @@ def _sections(lines: list[str]) -> Snapshot:
         elif kind == "v":
             name, _, words = rest.partition(":")
             answers[name] = words
-        elif kind in ("t", "c", "T", "P"):
+        elif kind in ("t", "c", "C", "T", "P"):
             blob = blobs[kind, rest] = []
         else:
             raise SnapshotError(f"the output holds a line that the script does not print: {line[:80]!r}")
@@ -167,7 +173,10 @@ def _sections(lines: list[str]) -> Snapshot:
     texts = {name: _decode("".join(hex_lines)) for (kind, name), hex_lines in blobs.items() if kind == "t"}
     texts |= pci_functions.cards(cards) | pci_functions.of_dump(sizes, blobs.get(("P", ""), ()))
     texts |= _numbered(_bytes("".join(blobs.get(("T", ""), ()))))
+    as_they_are = "".join(f"{line}\n" for line in lines[texts_begin + 1 :])
+    texts |= _numbered(as_they_are.encode("utf-8", "surrogateescape"))
     commands = {name: _decode("".join(hex_lines)) for (kind, name), hex_lines in blobs.items() if kind == "c"}
+    commands |= {name: "\n".join(held) for (kind, name), held in blobs.items() if kind == "C"}
     commands |= answers
     nvml = commands.pop("nvml", None)
     return Snapshot(
@@ -187,7 +196,8 @@ _NUMBERED = re.compile(rb"(?P<path>.+?):\d+:(?P<line>.*)")
 def _numbered(output: bytes) -> dict[str, str]:
     """Return the texts of many files from `SIZE PATH` and then `PATH:NUMBER:LINE` lines.
 
-    A text whose last line has no newline is known by its size.
+    A text whose last line has no newline is known by its size. Of one without a size only the beginning is
+    there: what is told of the first CPU, up to the first empty line.
     """
     sizes: dict[bytes, int] = {}
     texts: dict[bytes, list[bytes]] = {}
@@ -198,6 +208,9 @@ def _numbered(output: bytes) -> dict[str, str]:
             texts.setdefault(numbered["path"], []).append(numbered["line"] + b"\n")
         else:
             raise SnapshotError(f"the output holds a text without its path: {line[:80]!r}")
+    for path, lines in texts.items():
+        if path not in sizes and b"\n" in lines:
+            del lines[lines.index(b"\n") + 1 :]
     files = {path: b"".join(lines) for path, lines in texts.items()}
     return {
         f"/{path.decode('utf-8', 'replace')}": (
@@ -212,6 +225,11 @@ def _size(text: str, line: str) -> int:
     if size is None:
         raise SnapshotError(f"the output holds a file without its size: {line[:80]!r}")
     return size
+
+
+def _legible(line: str) -> str:
+    """Return a line without the surrogates that stand for bytes which are no UTF-8."""
+    return line if line.isascii() else line.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
 def _small(text: str) -> str:

@@ -1,17 +1,22 @@
 # shellcheck shell=sh disable=SC2086,SC2044,SC2046,SC2012 # lists of words and patterns; folders of the kernel
 # Prints a snapshot of this host, or of the tree below $root, in lines that no content can imitate:
 #   sys/FILE:LINE, proc/FILE:LINE   a line of a file, as grep prints it
-#   l LS-LINE   a symbolic link, as `ls -ln` prints it
+#   lrwx...     a symbolic link, as `ls -ln` prints it
 #   t PATH      a text, its bytes in hex on the indented lines below
-#   T           many texts at once: hex of their sizes as wc prints them, then of `PATH:NUMBER:LINE`
+#   T           many texts at once: hex of their sizes as wc prints them, then of `PATH:NUMBER:LINE`; of a text
+#               without a size only the beginning is there
+#   N           the same, not in hex, up to `end`
 #   u PATH      a text that this user may not read
 #   c COMMAND   a command's output, in hex below
+#   C COMMAND   the same, not in hex
 #   v NAME:WORDS   an answer of plain words
 #   p SIZE PATH   a PCI function's configuration space, all of which follow
 #   lacks TOOLS  the programs without which this host would show something else than it is; nothing else follows
 #   P           them, one after the other: offsets and bytes in hex, equal rows as `od` prints them
 #   end         the last line
 # POSIX sh and nothing else: it runs under dash and busybox, and needs no program that they do not bring.
+# Where the first argument is `packed`, every byte of the output arrives as it is, and little is printed in hex. With
+# the second, `root`, it runs as root. A process costs more than all else here: it is what is saved.
 LC_ALL=C
 export LC_ALL
 
@@ -41,21 +46,18 @@ attributes() {
 }
 
 settings() {
-    for file in $1; do
+    set -- $1
+    set -f
+    for file; do
         [ ! -f "$file" ] || unwanted "${file##*/}" || echo "$file"
     done
+    set +f
 }
-unwanted() { # NAME: whether a pattern of $unwanted_settings matches it
-    set -f
+unwanted() { # NAME: whether a pattern of $unwanted_settings matches it; without expansion of paths
     for pattern in $unwanted_settings; do
         # shellcheck disable=SC2254 # a pattern
-        case $1 in $pattern)
-            set +f
-            return 0
-            ;;
-        esac
+        case $1 in $pattern) return 0 ;; esac
     done
-    set +f
     return 1
 }
 everything_small() { # the lines of $attributes_wanted are FOLDERS<tab>NAMES
@@ -64,6 +66,18 @@ $attributes_wanted
 END
     for pattern in $settings_wanted; do settings "$pattern"; done
     for each in $pci_functions; do attributes "sys/bus/pci/devices/$each" iommu_group/type; done
+}
+small_files() {
+    files=$(everything_small)
+    set -f
+    IFS=$newline
+    if [ "${#files}" -lt 100000 ]; then # so much, and more, the kernel takes as arguments from everyone
+        grep $as_text -s '' /dev/null $files
+    else
+        printf '%s\n' "$files" | xargs grep $as_text -s '' /dev/null
+    fi
+    IFS=" $tab$newline"
+    set +f
 }
 
 # Names in $pci_functions GPUs, network functions and the bridges above them; only where there is an RDMA device.
@@ -110,7 +124,7 @@ pci_configuration() {
 }
 
 links() {
-    ls -lnd "$@" 2> /dev/null | sed -n 's/^l/l l/p'
+    ls -lnd "$@" 2> /dev/null
 }
 
 # Says of each RDMA device whether its vital product data hold the keyword, and nothing else of them. Firmware gives
@@ -156,26 +170,46 @@ texts() {
 noted_texts() {
     set -f
     IFS=$newline
-    echo T
-    [ -z "$noted" ] || { wc -c /dev/null $noted; grep $as_text -s -n '' /dev/null $noted; } 2> /dev/null | hex
+    if [ -n "$packed" ]; then
+        echo N
+        numbered_texts
+    else
+        echo T
+        numbered_texts | hex
+    fi
+    IFS=" $tab$newline"
+    set +f
+}
+numbered_texts() {
+    [ -z "$noted" ] || wc -c /dev/null $noted
+    [ -z "$noted" ] || grep $as_text -s -n '' /dev/null $noted
+    [ -z "$noted_beginning" ] || grep $as_text -s -n -m 64 '' /dev/null "$noted_beginning"
+} 2> /dev/null
+
+command_output() { # COMMAND OUTPUT, without its empty lines where it is not in hex
+    if [ -z "$packed" ]; then
+        printf 'c %s\n' "$1"
+        printf '%s' "$2" | hex
+        return
+    fi
+    printf 'C %s\n' "$1"
+    set -f
+    IFS=$newline
+    for line in $2; do printf ' %s\n' "$line"; done
     IFS=" $tab$newline"
     set +f
 }
 
-command_output() {
-    printf 'c %s\n' "$1"
-    printf '%s' "$2" | hex
-}
-
-# Some kernels (5.15) end a cpulist with a NUL, which makes a text binary to GNU grep.
-as_text=
-if echo | grep -a '' > /dev/null 2>&1; then
+# To GNU grep a text with a NUL is binary; busybox does not know -a, and its timeout may not know -k.
+find_options() {
     as_text=-a
-fi
+    timeout='timeout -k 5'
+    ! timeout -k 1 1 grep -qa '' 2> /dev/null << END || return 0
 
-find_timeout() {
+END
+    echo | grep -qa '' 2> /dev/null || as_text=
     if timeout -k 1 1 true 2> /dev/null; then
-        timeout='timeout -k 5'
+        :
     elif timeout 1 true 2> /dev/null; then
         timeout=timeout
     else
@@ -196,7 +230,6 @@ bounded() { # SECONDS COMMAND...
 ask() {
     seconds=$1
     shift
-    [ -n "$timeout" ] || find_timeout
     answer=$({ { {
         if bounded "$seconds" "$@" <&3 2> /dev/null; then echo answered; else echo "ended with $?"; fi
     } & } 3<&0 | bounded $((seconds + 10)) cat; })
@@ -211,8 +244,10 @@ ask() {
 }
 
 nvml_installed() {
-    for folder in /usr/lib/*-linux-gnu /usr/lib64 /usr/lib /lib64 /usr/local/lib \
-        $(printf '%s' "${LD_LIBRARY_PATH-}" | tr ':' ' '); do
+    IFS=":$IFS"
+    set -- /usr/lib/*-linux-gnu /usr/lib64 /usr/lib /lib64 /usr/local/lib ${LD_LIBRARY_PATH-}
+    IFS=" $tab$newline"
+    for folder; do
         [ ! -e "$folder/libnvidia-ml.so.1" ] || return 0
     done
     # Elsewhere it is worth a search only where the driver is loaded: without it NVML has no answer.
@@ -249,7 +284,7 @@ gpus() {
         return 0
     fi
     users=$answer
-    ! ask 20 modinfo -F version nvidia < /dev/null || command_output 'modinfo nvidia' "$answer"
+    ! answer=$(bounded 20 modinfo -F version nvidia 2> /dev/null < /dev/null) || command_output 'modinfo nvidia' "$answer"
     answer=$users
     for pid in $(printf '%s\n' "$answer" | sed -n -e 's/.*"pids":\[\([0-9,]*\)\].*/\1/p' \
         -e 's/.*<pid>\([0-9]*\)<.*/\1/p' | tr ',' ' '); do
@@ -312,12 +347,14 @@ pods() {
     [ -z "$named" ] || printf 'v pods:%s\n' "${named# }"
 }
 
-drop_ins() {
-    IFS=$newline
-    for drop_in in $(find -L "$1" -type f -name '*.conf' 2> /dev/null); do
-        text "${drop_in#./}"
+drop_ins() { # FOLDER: those in folders below it, too; a link that leads back ends where the kernel follows no more
+    for drop_in in "$1"/* "$1"/.[!.]* "$1"/..?*; do
+        if [ -d "$drop_in" ]; then
+            drop_ins "$drop_in"
+        else
+            case $drop_in in *.conf) text "${drop_in#./}" ;; esac
+        fi
     done
-    IFS=" $tab$newline"
 }
 
 # Adds the words of a file to $words, and the files that a unit calls EnvironmentFile to $environment_files. The
@@ -362,13 +399,12 @@ packages() {
         set --
     fi
     set +f
-    [ -n "$timeout" ] || find_timeout
     # A pattern without a package is no failure here.
     [ "$#" = 0 ] || command_output packages "$(bounded 20 "$@" 2> /dev/null < /dev/null)"
 }
 
 # What containerd runs with, asked as its process was started: k3s has its own file and program.
-containerd_setup() { # not called containerd: without `timeout` the shell would call it again
+containerd_setup() { # not called containerd: without `timeout` `bounded` would call it again
     [ -n "$containerd" ] || return 0
     words=$({ tr '\0' ' ' < "$containerd/cmdline"; } 2> /dev/null)
     set -f
@@ -384,8 +420,8 @@ containerd_setup() { # not called containerd: without `timeout` the shell would 
         esac
         shift
     done
-    ask 5 "$program" --version < /dev/null && command_output 'containerd --version' "$answer"
-    ! ask 10 "$program" --config "$file" config dump < /dev/null ||
+    answer=$(bounded 5 "$program" --version 2> /dev/null < /dev/null) && command_output 'containerd --version' "$answer"
+    ! answer=$(bounded 10 "$program" --config "$file" config dump 2> /dev/null < /dev/null) ||
         command_output 'containerd config dump' "$(printf '%s\n' "$answer" | grep -E "$containerd_keys" | grep -v '\.registry')"
     command_output 'containerd files' "$(grep -HE '^[[:space:]]*(version|imports)[[:space:]]*=' \
         /dev/null "$file" etc/containerd/conf.d/*.toml 2> /dev/null)"
@@ -496,24 +532,25 @@ kubelet_setup() { # not called kubelet: `command -v` names functions, too
 
 lacking() {
     for tool in $tools_wanted; do
-        command -v "$tool" > /dev/null 2>&1 || printf ' %s' "$tool"
+        command -v "$tool" > /dev/null 2>&1 || lacks="$lacks $tool"
     done
 }
 
 capture() {
     echo "numaforge-snapshot $schema"
-    lacks=$(lacking)
+    lacks=
+    lacking
     [ -z "$lacks" ] || { echo "lacks$lacks" && echo end && return; }
     cd "${root:-/}" || exit 2
+    find_options
     find_pci_functions
-    everything_small | xargs grep $as_text -s '' /dev/null | tr -d '\000'
+    if [ -n "$packed" ]; then small_files; else small_files | tr -d '\000'; fi # some kernels (5.15) end a cpulist with a NUL
     links $links_wanted
     vital_product_data
     pci_configuration
     texts $texts_wanted
-    if [ -f "./$cpuinfo" ] && [ -e sys/devices/system/cpu/cpu0/topology ]; then
-        echo "t $cpuinfo"
-        sed '/^$/q' "./$cpuinfo" 2> /dev/null | hex
+    if [ -r "$cpuinfo" ] && [ -e sys/devices/system/cpu/cpu0/topology ]; then
+        noted_beginning=$cpuinfo # the kernel asks every CPU how fast it runs: of all that is said, one CPU's is enough
     else
         text "$cpuinfo"
     fi
@@ -526,11 +563,13 @@ capture() {
     profiles=
     [ ! -r "$tuned_profile" ] || tuned_profiles $(cat "$tuned_profile")
     if [ -z "$root" ]; then
-        printf 'v uname -m:%s\nv id -u:%s\n' "$(uname -m)" "$(id -u)"
+        [ -r proc/sys/kernel/arch ] || printf 'v uname -m:%s\n' "$(uname -m)"
+        if [ "$user" = root ]; then echo 'v id -u:0'; else printf 'v id -u:%s\n' "$(id -u)"; fi
         gpus
         packages
         containerd_setup
-        [ ! -d run/systemd/system ] || ! ask 5 timedatectl show -p NTPSynchronized --value < /dev/null ||
+        [ ! -d run/systemd/system ] ||
+            ! answer=$(bounded 5 timedatectl show -p NTPSynchronized --value 2> /dev/null < /dev/null) ||
             command_output 'timedatectl NTPSynchronized' "$answer"
     fi
     pods
@@ -538,9 +577,12 @@ capture() {
     echo end
 }
 
+packed=
+[ "${1-}" != packed ] || packed=yes
+user=${2-}
 noted=
+noted_beginning=
 held=
 pci_functions=
 direct=
-timeout=
 capture

@@ -175,7 +175,8 @@ _CPUINFO_OF = {
 def _architecture(files: Mapping[str, str]) -> str | None:
     cpuinfo = files.get("/proc/cpuinfo", "")
     told = (name for name, form in _CPUINFO_OF.items() if re.search(form, cpuinfo, re.MULTILINE))
-    return _saved_by_hwloc(files, "Architecture") or next(told, None)
+    named = _one_line(files, "/proc/sys/kernel/arch")  # since Linux 6.1
+    return named or _saved_by_hwloc(files, "Architecture") or next(told, None)
 
 
 def _nohz_full(files: Mapping[str, str]) -> CpuSet | None:

@@ -25,28 +25,33 @@ def busybox_path(tmp_path_factory):
     return str(folder)
 
 
-@pytest.fixture(params=["dash", "busybox"])
+@pytest.fixture(params=["dash", "busybox", "dash packed"])
 def shell(request):
-    """Run a script on a shell's standard input, as a connector does, and give what it printed."""
+    """Run a script on a shell's standard input, as a connector does, and give what it printed.
+
+    `packed` is told to it where the connection brings every byte.
+    """
     if request.param == "busybox":
         search = request.getfixturevalue("busybox_path")
         command = [f"{search}/sh", "-s"]
     elif shutil.which("dash") is None:
         pytest.skip("dash is not installed")
     else:
-        search, command = os.environ["PATH"], ["dash", "-s"]
+        search, command = os.environ["PATH"], [request.param.split()[0], "-s", *request.param.split()[1:]]
 
     def run(script, environment=None):
         search_path = (environment or {}).get("PATH_FIRST")
         path = f"{search_path}:{search}" if search_path else search
-        return subprocess.run(
+        finished = subprocess.run(
             command,
-            input=script,
+            input=script.encode(),
             capture_output=True,
-            text=True,
             check=True,
             env={"PATH": path, **(environment or {})},
         )
+        finished.stdout = finished.stdout.decode("utf-8", "surrogateescape")
+        finished.stderr = finished.stderr.decode()
+        return finished
 
     return run
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import stat
 import subprocess
 import tempfile
@@ -78,6 +79,38 @@ def test_text_that_looks_like_a_section_stays_text(shell, tmp_path):
     captured = parse_output(shell(script(str(tmp_path))).stdout)
     assert captured.files["/var/lib/kubelet/config.yaml"] == config
     assert captured.files["/sys/devices/system/cpu/online"] == "0-15"
+
+
+def test_a_text_with_odd_bytes_is_kept_exactly(shell, tmp_path):
+    write_tree(tmp_path, lab_node())
+    odd = b"a\r\nb\x0bc\x85d\xff\n\x00\nN\n numaforge-preflight\n\n\xe2\x80\xa8end"
+    (tmp_path / "var/lib/kubelet/config.yaml").write_bytes(odd)
+    captured = parse_output(shell(script(str(tmp_path))).stdout)
+    assert captured.files["/var/lib/kubelet/config.yaml"] == odd.decode("utf-8", "replace")
+
+
+def test_drop_ins_are_found_at_any_depth_and_hidden_ones_too(shell, tmp_path):
+    write_tree(tmp_path, lab_node())
+    folder = "/etc/kubernetes/kubelet.conf.d"
+    write(tmp_path, "/etc/default/kubelet", f"KUBELET_EXTRA_ARGS=--config-dir={folder}\n")
+    wanted = {
+        f"{folder}/{name}" for name in ("10-a.conf", ".b.conf", "..c.conf", "deep/er/d.conf", "e f.conf")
+    }
+    for path in (*wanted, f"{folder}/g.conf.bak", f"{folder}/conf"):
+        write(tmp_path, path, "a: 1\n")
+    link(tmp_path, f"{folder}/deep/back", "..")
+    captured = parse_output(shell(script(str(tmp_path))).stdout)
+    found = {path for path in captured.files if path.startswith(folder) and "/back/" not in path}
+    assert found == wanted
+
+
+def test_of_the_processors_one_is_told_where_the_kernel_tells_the_rest(shell, tmp_path):
+    write_tree(tmp_path, lab_node())
+    stanzas = [f"processor\t: {cpu}\nvendor_id\t: GenuineIntel\n\n" for cpu in range(16)]
+    write(tmp_path, "/proc/cpuinfo", "".join(stanzas))
+    assert parse_output(shell(script(str(tmp_path))).stdout).files["/proc/cpuinfo"] == stanzas[0]
+    shutil.rmtree(tmp_path / "sys/devices/system/cpu/cpu0/topology")
+    assert parse_output(shell(script(str(tmp_path))).stdout).files["/proc/cpuinfo"] == "".join(stanzas)
 
 
 def test_a_text_without_its_last_newline_is_kept_exactly(shell, tmp_path):
@@ -171,7 +204,7 @@ def test_mounts_of_containers_stay_out(tmp_path):
 
 def test_this_machine_is_captured_as_a_live_host(shell):
     snapshot = parse_output(shell(script()).stdout)
-    assert snapshot.commands["uname -m"] == os.uname().machine
+    assert read_topology(snapshot).architecture == os.uname().machine
     assert snapshot.commands["id -u"] == str(os.getuid())
     assert len(read_topology(snapshot).online) == os.sysconf("SC_NPROCESSORS_ONLN")
     assert read_topology(from_local()).online == read_topology(snapshot).online
