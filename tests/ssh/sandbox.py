@@ -13,12 +13,13 @@ import shlex
 import signal
 import socket
 import subprocess
-import sys
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+
+from tests.ssh.pyinfra_forks import forks
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 SSHD = "/usr/sbin/sshd"
@@ -53,7 +54,7 @@ exec chroot . sh -c "$INIT"
 
 _INIT = f"""
 : > {NETWORK}
-unshare --net={NETWORK} -- python3 -c 'import fcntl, socket, struct
+unshare --net={NETWORK} -- python3 -IS -c 'import fcntl, socket, struct
 fcntl.ioctl(socket.socket(), 0x8914, struct.pack("16sh22x", b"lo", 1))' # SIOCSIFFLAGS: up
 exec {SSHD} -D -e -f /etc/ssh/sandbox_config
 """
@@ -187,17 +188,8 @@ def pyinfra(
     """
     inventory = folder / "inventory.py"
     inventory.write_text(f"nodes = {[(name, dict(data)) for name, data in hosts.items()]!r}\n")
-    return subprocess.run(
-        [str(Path(sys.executable).parent / "pyinfra"), str(inventory), *arguments],
-        cwd=REPOSITORY,
-        env={**os.environ, "HOME": str(folder), "PYINFRA_PROGRESS": "off", "COLUMNS": str(columns)},
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        check=False,
-        timeout=120,
-    )
+    environment = {**os.environ, "HOME": str(folder), "PYINFRA_PROGRESS": "off", "COLUMNS": str(columns)}
+    return forks().run([str(inventory), *arguments], environment, 120)
 
 
 def free_port() -> int:
