@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 from pathlib import Path
@@ -10,7 +11,8 @@ import pytest
 
 from numaforge import shell as scripts
 from numaforge.errors import HostError
-from numaforge.node.look import parse_values
+from numaforge.node.look import NodeQuery, parse_values, read_found
+from numaforge.node.part import Found, Unit
 
 
 @pytest.fixture(params=["dash", "bash", "busybox sh"])
@@ -47,3 +49,87 @@ def test_values_of_nothing_are_none(shell) -> None:
 def test_values_that_are_cut_off_are_refused() -> None:
     with pytest.raises(HostError, match="cut off"):
         parse_values(["/a"], ["/a:1"])
+
+
+ODD = ("part mig", "looked", "files", "end", ".", "back\\nlooked\\npart mig", "%s\\c", " unit enabled")
+"""Lines of a file that are, or with echo would make, lines that say what follows in an answer."""
+
+
+def looked(shell: list[str], asked: NodeQuery, programs: Path) -> list[str]:
+    done = subprocess.run(
+        [*shell, "-s"],
+        input=asked.script,
+        env={"PATH": f"{programs}:{os.environ['PATH']}"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return done.stdout.split("\n")[:-1]
+
+
+def found(asked: NodeQuery, output: list[str]) -> Found:
+    return read_found(asked, output, lambda: Unit(None, None, ()))
+
+
+@pytest.fixture
+def programs(tmp_path: Path) -> Path:
+    """A systemctl that knows irqbalance, its environment file, which ends without a newline, and no slice."""
+    folder, variables = tmp_path / "programs", tmp_path / "irqbalance"
+    folder.mkdir()
+    variables.write_text("\n".join(["BEFORE=", "# begin", *ODD]))
+    (folder / "systemctl").write_text(
+        "#!/bin/sh\nprintf '%s\\n' LoadState=loaded 'part mig' looked "
+        f"'EnvironmentFiles=/none (ignore_errors=yes)' 'EnvironmentFiles={variables} (ignore_errors=no)'\n"
+    )
+    (folder / "systemctl").chmod(0o755)
+    return folder
+
+
+@pytest.mark.parametrize("end", ["", "\n"], ids=["no-newline-at-its-end", "whole-lines"])
+@pytest.mark.parametrize(
+    ("part", "arguments", "word"),
+    [
+        pytest.param("packages", ("none", "ours"), "ours", id="packages"),
+        pytest.param("kernel_cmdline", (), "recorded", id="kernel_cmdline"),
+        pytest.param("modules", (), "recorded", id="modules"),
+        pytest.param("nics", ("/none", "/none"), "recorded", id="nics"),
+        pytest.param("system", (), "recorded", id="system"),
+    ],
+)
+def test_a_record_is_told_line_by_line_whatever_it_holds(
+    shell, programs: Path, tmp_path: Path, part: str, arguments: tuple[str, ...], word: str, end: str
+) -> None:
+    record = tmp_path / "record"
+    record.write_text("# Written by numaforge.\n\n" + "\n".join(ODD) + end)
+    calls = ((part, f"look_{part}", str(record), *arguments), ("mig", "look_mig", "/none"))
+    asked = NodeQuery((), (), (), calls, "", "")
+    said = found(asked, looked(shell, asked, programs)).said
+    assert [line for line in said[part] if line.startswith(f"{word} ")] == [f"{word} {line}" for line in ODD]
+    assert said["mig"] == ("unit disabled",)
+
+
+def test_what_systemd_and_its_files_say_of_irqbalance_is_told(shell, programs: Path, tmp_path: Path) -> None:
+    calls = (
+        ("interrupts", "look_interrupts", "/none", "# begin", "# end", "mask /none f", "rps none 3"),
+        ("mig", "look_mig", "/none"),
+    )
+    asked = NodeQuery((), (), (), calls, "", "")
+    answer = found(asked, looked(shell, asked, programs))
+    said = answer.said["interrupts"]
+    assert answer.answers("interrupts")["EnvironmentFile"] == f"{tmp_path}/irqbalance"
+    assert answer.answers("interrupts")["LoadState"] == "loaded"
+    blocks = [line.removeprefix("block ") for line in said if line.startswith("block ")]
+    assert blocks == ["# begin", *ODD]
+    assert [line for line in said if line.startswith("lacks ")] == ["lacks mask /none f", "lacks rps none 3"]
+    assert answer.said["mig"] == ("unit disabled",)
+
+
+def test_an_answer_is_refused_wherever_it_is_cut_off(tmp_path: Path) -> None:
+    file = tmp_path / "a"
+    file.write_text("text\n")
+    asked = NodeQuery((), (str(file), "/none"), (), (("mig", "look_mig", "/none"),), "", "")
+    output = looked(["sh"], asked, tmp_path)
+    assert found(asked, output).text(str(file)) == "text\n"
+    for lines in range(len(output)):
+        with pytest.raises(HostError, match="cut off"):
+            found(asked, output[:lines])
