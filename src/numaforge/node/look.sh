@@ -56,6 +56,10 @@ tell_part() { # PART FUNCTION ARGUMENT...: what it prints stands below a line wi
 tell_end() { printf '\nlooked\n'; }
 # What looks of parts are made of. Each line begins with a word of the part's own, so that none is taken for the name
 # of a part; and what a file holds is printed by printf, for echo makes lines of a backslash and an n.
+tell_first_line() { # WORD TEXT
+    printf '%s %s\n' "$1" "${2%%
+*}"
+}
 tell_as() { # WORD, lines on stdin
     while IFS= read -r line; do printf '%s %s\n' "$1" "$line"; done
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import shutil
 import subprocess
 from pathlib import Path
@@ -77,11 +78,11 @@ def programs(tmp_path: Path) -> Path:
     folder, variables = tmp_path / "programs", tmp_path / "irqbalance"
     folder.mkdir()
     variables.write_text("\n".join(["BEFORE=", "# begin", *ODD]))
-    (folder / "systemctl").write_text(
-        "#!/bin/sh\nprintf '%s\\n' LoadState=loaded 'part mig' looked "
-        f"'EnvironmentFiles=/none (ignore_errors=yes)' 'EnvironmentFiles={variables} (ignore_errors=no)'\n"
+    program(
+        folder / "systemctl",
+        "printf '%s\\n' LoadState=loaded 'part mig' looked "
+        f"'EnvironmentFiles=/none (ignore_errors=yes)' 'EnvironmentFiles={variables} (ignore_errors=no)'",
     )
-    (folder / "systemctl").chmod(0o755)
     return folder
 
 
@@ -122,6 +123,53 @@ def test_what_systemd_and_its_files_say_of_irqbalance_is_told(shell, programs: P
     assert blocks == ["# begin", *ODD]
     assert [line for line in said if line.startswith("lacks ")] == ["lacks mask /none f", "lacks rps none 3"]
     assert answer.said["mig"] == ("unit disabled",)
+
+
+def program(path: Path, text: str) -> None:
+    path.write_text(f"#!/bin/sh\n{text}\n")
+    path.chmod(0o755)
+
+
+@pytest.mark.parametrize(
+    ("said", "limits"),
+    [
+        pytest.param(
+            f"LimitMEMLOCK=8388608\nMainPID={os.getpid()}\nLoadState=loaded", "loaded 8388608 OWN", id="runs"
+        ),
+        pytest.param(
+            "LimitMEMLOCK=infinity\nMainPID=0\nLoadState=loaded", "loaded infinity -", id="does-not-run"
+        ),
+        pytest.param("MainPID=\nLimitMEMLOCK=\nLoadState=not-found", "not-found - -", id="not-there"),
+        pytest.param("", "- - -", id="no-systemd"),
+    ],
+)
+def test_limits_of_a_unit_and_its_process_are_told(
+    shell, programs: Path, tmp_path: Path, said: str, limits: str
+) -> None:
+    own, _ = resource.getrlimit(resource.RLIMIT_MEMLOCK)
+    program(programs / "systemctl", f"echo '{said}'")
+    asked = NodeQuery(
+        (), (), (), (("memlock", "look_memlock", "a\\x2db.service", "/none", "planned"),), "", ""
+    )
+    expected = limits.replace("OWN", "infinity" if own == resource.RLIM_INFINITY else str(own))
+    assert found(asked, looked(shell, asked, programs)).said["memlock"] == (f"a\\x2db.service {expected}",)
+
+
+@pytest.mark.parametrize(
+    ("wish", "asks"),
+    [
+        pytest.param("load:none", False, id="a-module-to-load"),
+        pytest.param("option:none:a", False, id="an-option"),
+        pytest.param("blocked:none", True, id="a-module-to-keep-out"),
+    ],
+)
+def test_what_the_host_is_reached_by_is_asked_where_a_module_may_go(
+    shell, programs: Path, tmp_path: Path, wish: str, asks: bool
+) -> None:
+    program(programs / "ip", f": > {tmp_path}/asked")
+    asked = NodeQuery((), (), (), (("modules", "look_modules", "/none", wish),), "", "")
+    found(asked, looked(shell, asked, programs))
+    assert (tmp_path / "asked").exists() is asks
 
 
 def test_an_answer_is_refused_wherever_it_is_cut_off(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ look_modules() { # RECORD load:MODULE... option:MODULE:NAME... blocked:MODULE...
         case $wish in
         option:*)
             if [ "$name" = ib_core:netns_mode ]; then netns=yes; fi
-            look_parameter "${name%%:*}" "${name#*:}"
+            told=$(parameter "${name%%:*}" "${name#*:}") && tell_first_line "parameter ${name%%:*} ${name#*:}" "$told"
             ;;
         load:*)
             if ! is_loaded "$name" && ! modprobe --dry-run --quiet "$name" 2> /dev/null; then echo "absent $name"; fi
@@ -39,8 +39,4 @@ look_recorded() { # MODULE
     may_go=yes
     printf 'recorded %s\n' "$1"
     look_loaded "$1"
-}
-look_parameter() { # MODULE NAME
-    told=$(parameter "$1" "$2") && printf 'parameter %s %s %s\n' "$1" "$2" "${told%%
-*}"
 }
