@@ -12,7 +12,7 @@ import pytest
 
 from numaforge import shell as scripts
 from numaforge.errors import HostError
-from numaforge.node.look import NodeQuery, parse_values, read_found
+from numaforge.node.look import TOOLS, NodeQuery, parse_values, read_found
 from numaforge.node.part import Found, Unit
 
 
@@ -181,3 +181,35 @@ def test_an_answer_is_refused_wherever_it_is_cut_off(tmp_path: Path) -> None:
     for lines in range(len(output)):
         with pytest.raises(HostError, match="cut off"):
             found(asked, output[:lines])
+
+
+def test_a_host_with_nothing_to_tell_starts_few_programs(shell, tmp_path: Path) -> None:
+    programs, started, drop_ins = tmp_path / "programs", tmp_path / "started", tmp_path / "drop-ins"
+    programs.mkdir()
+    drop_ins.mkdir()
+    for name in {*TOOLS, "systemctl", "dpkg-query", "python3", "ip", "rdma", "modprobe", "sort", "tail"}:
+        program(programs / name, f'echo {name} >> {started}\nPATH={os.environ["PATH"]} exec {name} "$@"')
+    program(programs / "systemctl", f"echo systemctl >> {started}")
+    calls = (
+        ("packages", "look_packages", "/none", "apt", "ours"),
+        ("kernel_cmdline", "look_kernel_cmdline", "/none"),
+        ("modules", "look_modules", "/none"),
+        ("kernel_values", "look_kernel_values", "/none"),
+        ("nics", "look_nics", "/none", "/none", "/none"),
+        ("interrupts", "look_interrupts", "/none", "# begin", "# end"),
+        ("system", "look_system", "/none", "system.slice"),
+        ("mig", "look_mig", "/none"),
+        ("memlock", "look_memlock", "kubelet.service", "/none", "not"),
+    )
+    paths = ("/proc/sys/kernel/ostype", "/proc/uptime")
+    asked = NodeQuery(paths, ("/none",), (), calls, str(drop_ins), "")
+    done = subprocess.run(
+        [*shell, "-s"],
+        input=asked.script,
+        env={"PATH": str(programs)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert {*found(asked, done.stdout.split("\n")[:-1]).values} == {*paths}
+    assert started.read_text().split() == ["grep", "find", "stat", "sha256sum", "systemctl", "systemctl"]
