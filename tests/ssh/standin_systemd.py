@@ -95,12 +95,31 @@ http.server.ThreadingHTTPServer(("127.0.0.1", int(sys.argv[1])), Health).serve_f
 """
 
 _SYSTEMCTL = """#!/bin/sh
+for unit; do :; done
+service() { [ -e "/run/services/$1" ]; }
+case "$*" in # every run asks this: it waits for no job, and reads what is renamed into place
+"show -p LoadState -p ActiveState -p UnitFileState -p EnvironmentFiles irqbalance.service")
+    if service "$unit"; then state=loaded; else state=not-found; fi
+    if [ -e "/run/active/$unit" ]; then active=active; else active=inactive; fi
+    printf 'EnvironmentFiles=%s (ignore_errors=yes)\nLoadState=%s\nActiveState=%s\nUnitFileState=enabled\n' \
+        /etc/default/irqbalance "$state" "$active"
+    exit
+    ;;
+"show -p Id -p AllowedCPUs "*)
+    shift 5
+    for slice; do
+        cpus=
+        [ ! -e "/run/slices/$slice" ] || read -r cpus < "/run/slices/$slice"
+        printf 'Id=%s\nAllowedCPUs=%s\n\n' "$slice" "$cpus"
+    done
+    exit
+    ;;
+esac
 exec 8> /run/systemctl.lock
 flock 8
 pid=$(cat /run/kubelet.pid 2>/dev/null)
 running() { [ -d "/proc/$1" ] && ! grep -q '^State:.Z' "/proc/$1/status"; }
 alive() { [ -n "$pid" ] && running "$pid"; }
-for unit; do :; done
 case $1,$unit in
 show,numaforge-*)
     if [ -e "/run/units/$unit" ]; then state=loaded; else state=not-found; fi
@@ -120,7 +139,6 @@ deactivate() { # what is bound to UNIT
         esac
     done
 }
-service() { [ -e "/run/services/$1" ]; }
 start_service() {
     [ ! -e "/run/active/$1" ] || return 0
     [ ! -e "/run/broken/$1" ] && [ ! -e /run/stopping ] || return 1
@@ -156,22 +174,8 @@ case "$*" in
     done
     exit
     ;;
-"show -p LoadState -p ActiveState -p UnitFileState -p EnvironmentFiles irqbalance.service")
-    if service "$unit"; then state=loaded; else state=not-found; fi
-    if [ -e "/run/active/$unit" ]; then active=active; else active=inactive; fi
-    printf 'EnvironmentFiles=%s (ignore_errors=yes)\nLoadState=%s\nActiveState=%s\nUnitFileState=enabled\n' \
-        /etc/default/irqbalance "$state" "$active"
-    exit
-    ;;
 "show -p MainPID --value irqbalance.service")
     cat "/run/active/$unit" 2>/dev/null
-    exit
-    ;;
-"show -p Id -p AllowedCPUs "*)
-    shift 5
-    for slice; do
-        printf 'Id=%s\nAllowedCPUs=%s\n\n' "$slice" "$(cat "/run/slices/$slice" 2>/dev/null)"
-    done
     exit
     ;;
 *shutdown.target)
@@ -195,7 +199,7 @@ case "$*" in
 "set-property --runtime "*)
     [ ! -e "/run/broken/$3" ] || exit 1
     mkdir -p /run/slices "/run/systemd/system.control/$3.d"
-    echo "${4#AllowedCPUs=}" | tr ',' ' ' > "/run/slices/$3"
+    echo "${4#AllowedCPUs=}" | tr ',' ' ' > /run/slices/new && /bin/mv /run/slices/new "/run/slices/$3"
     echo "$4" > "/run/systemd/system.control/$3.d/50-AllowedCPUs.conf"
     cpus=${4#AllowedCPUs=}
     [ -z "$cpus" ] || echo "$cpus" > "/sys/fs/cgroup/$3/cpuset.cpus.effective"

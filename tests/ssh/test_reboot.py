@@ -259,6 +259,6 @@ def test_the_boot_loader_is_told_by_its_tools(
     node = start_sandbox({**machine(), **{f"/usr/local/loader/{name}": "#!/bin/sh\n" for name in programs}})
     node.run(f"rm -rf /boot/loader /boot/efi/loader; mkdir -p {folder} /etc/default")
     tools = "ln -s $(command -v cat sed) /usr/local/loader; PATH=/usr/local/loader"
-    look = shell.library("node/parts/kernel_cmdline/look")
+    look = shell.library("node/look", "node/parts/kernel_cmdline/look")
     said = node.run(f"{tools}\n{look}look_kernel_cmdline {RECORD}\n").stdout.splitlines()
     assert said[0] == f"loader {loader}"

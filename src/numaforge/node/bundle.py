@@ -76,6 +76,20 @@ def parse_states(output: Sequence[str], known: Iterable[str] = ()) -> dict[str, 
         raise cut_off from error
 
 
+def parse_checksums(output: Sequence[str], paths: Iterable[str]) -> dict[str, str]:
+    """Return the checksums of these files from the same lines, "absent" for what is no file."""
+    sums_at, texts_at = output.index("sum"), output.index("text")
+    found = {
+        line.removeprefix("absent "): "absent" for line in output[texts_at:] if line.startswith("absent ")
+    }
+    for line in output[sums_at + 1 : texts_at]:
+        checksum, _, path = line.partition("  ")
+        if checksum.startswith("\\"):  # so does sha256sum say that it has doubled those of the name
+            checksum, path = checksum[1:], path.replace("\\\\", "\\")
+        found[path] = checksum
+    return {path: found[path] for path in paths if path in found}
+
+
 def _states(output: Sequence[str], known: Iterable[str]) -> dict[str, FileState]:
     sums_at, texts_at = output.index("sum"), output.index("text")
     rights = dict(_rights_line(line) for line in output[output.index("stat") + 1 : sums_at])
@@ -104,6 +118,8 @@ def _sent_texts(lines: Sequence[str]) -> dict[str, str | None]:
     rest = iter(lines)
     for line in rest:
         kind, path = line.split(" ", 1)
+        if kind == "absent":
+            continue
         if kind == "other":
             raise HostError("is not a regular file", where=path, remedy="move it away and run again")
         body = "".join(takewhile(lambda encoded: encoded != ".", rest))

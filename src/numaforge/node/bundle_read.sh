@@ -8,11 +8,13 @@ read_files() { # KNOWN-CHECKSUMS PATH...
     echo stat
     stat -L -c '%a %U %G %n' "$@" 2> /dev/null
     echo sum
-    sums=$(sha256sum "$@" 2> /dev/null)
+    sums=$(sha256sum "$@" < /dev/null 2> /dev/null)
     printf '%s\n' "$sums"
     echo text
     for path in "$@"; do
-        if [ -e "$path" ] && [ ! -f "$path" ]; then echo "other $path"; fi
+        if [ -f "$path" ]; then continue; fi
+        if [ -e "$path" ]; then kind=other; else kind=absent; fi
+        printf '%s %s\n' "$kind" "$path"
     done
     set -f
     IFS='
@@ -22,7 +24,7 @@ read_files() { # KNOWN-CHECKSUMS PATH...
         *"${line%% *}"*) ;;
         *)
             path=${line#*  }
-            echo "file $path"
+            printf 'file %s\n' "$path"
             if ! base64 < "$path" 2> /dev/null; then
                 if [ -e "$path" ]; then return 1; fi
                 echo "-" # no character of base64
@@ -31,5 +33,7 @@ read_files() { # KNOWN-CHECKSUMS PATH...
             ;;
         esac
     done
+    set +f
+    unset IFS
     echo end
 }

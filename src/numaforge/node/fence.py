@@ -1,11 +1,11 @@
 """What a change was planned on, so that a node on which it is not true any more refuses it.
 
-fence.sh has both the look at a node and the check on it.
+The look finds it (look.sh), and fence.sh has the check on it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from numaforge.errors import HostUnreachableError
@@ -28,25 +28,18 @@ class Fingerprint:
     drop_in_folder: str | None = None
 
 
-def read_fingerprint(lines: Iterable[str], drop_in_folder: str | None) -> Fingerprint:
-    """Read what `look_command` printed, among other lines.
+def read_fingerprint(
+    said: Mapping[str, str], *, boot_id: str, contents: Mapping[str, str], drop_in_folder: str | None
+) -> Fingerprint:
+    """Read what `tell_transactions` in look.sh printed, by first word.
 
     Raises HostUnreachableError for an answer that is cut off: the host may be on its way down.
     """
-    words = [line.partition(" ") for line in lines]
-    said = {name: value for name, _, value in words}
-    contents = [value.partition(" ") for name, _, value in words if name == "content"]
     try:
-        return Fingerprint(
-            said["boot"],
-            int(said["uptime"]),
-            said["last"],
-            {path: checksum for checksum, _, path in contents},
-            drop_in_folder,
-        )
+        return Fingerprint(boot_id, int(said["uptime"]), said["last"], contents, drop_in_folder)
     except (KeyError, ValueError) as error:
         raise HostUnreachableError(
-            "the answer about the kubelet's files is cut off", remedy="run again"
+            "the answer about the node's transactions is cut off", remedy="run again"
         ) from error
 
 

@@ -1,9 +1,13 @@
 # shellcheck shell=sh
-# What a change was planned on, and whether that is still so. The look and the check are the same words: they
-# cannot disagree about what differs. /proc/uptime goes on while a machine sleeps, and no time server sets it.
+# Whether what a change was planned on, as look.sh found it, is still so. /proc/uptime goes on while a machine sleeps,
+# and no time server sets it.
 
 boot_id() { cat /proc/sys/kernel/random/boot_id 2> /dev/null || echo unknown; }
-last() { cat "$ROOT/last" 2> /dev/null; }
+last() { # ID OUTCOME of the transaction that has ended last
+    outcome=
+    IFS= read -r outcome < "$ROOT/last"
+    printf '%s\n' "$outcome"
+} 2> /dev/null
 uptime_seconds() {
     read -r uptime _ < /proc/uptime
     echo "${uptime%%.*}"
@@ -26,13 +30,9 @@ contents() ( # FOLDER PATH...: the checksum of each and of the drop-ins in the f
         done
     } | LC_ALL=C sort -u
 )
-look() { # FOLDER PATH...: first, so that an edit while the files are being read is one after the look
-    printf 'boot %s\nuptime %s\nlast %s\n' "$(boot_id)" "$(uptime_seconds)" "$(last)"
-    contents "$@" | sed 's/^/content /'
-}
 
 # PLANNED_BOOT, PLANNED_UPTIME, PLANNED_LAST, PLANNED_FOLDER and GOOD_FOR_SECONDS are settings; the lines of
-# $FOLDER/planned are those that `look` printed.
+# $FOLDER/planned have the form that `contents` prints.
 outdated() { # sets `why` where the node is not what the change was planned on
     [ -n "$PLANNED_BOOT" ] || return 1
     age=$(($(uptime_seconds) - PLANNED_UPTIME))

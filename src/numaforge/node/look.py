@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from numaforge import shell
 from numaforge.errors import HostError, HostUnreachableError
 from numaforge.node import parts
-from numaforge.node.bundle import known_sums, parse_states
+from numaforge.node.bundle import known_sums, parse_checksums, parse_states
 from numaforge.node.fence import read_fingerprint
 from numaforge.node.part import Found, Goal, Unit
 from numaforge.node.transaction import TRANSACTIONS
@@ -20,6 +20,7 @@ TOOLS = (
 )
 """The programs with which a node is looked at and changed; without one of them nothing is."""
 _LACKS = "lacks "
+_BOOT_ID = "/proc/sys/kernel/random/boot_id"
 Ask = Callable[[str], Sequence[str]]
 """Runs a script on a node, and returns the lines it prints."""
 
@@ -44,15 +45,15 @@ class NodeQuery:
         names = parts.look_shell_of(part for part, *_ in self.calls)
         return (
             shell.assignments({"ROOT": TRANSACTIONS})
-            + shell.library("node/files", "node/fence", "node/bundle_read", "node/look", *names)
+            + shell.library("node/fence", "node/bundle_read", "node/look", *names)
             + shell.call("need_tools", TOOLS)
-            + shell.call("read_values", self.values)
-            + shell.call("look", [self.drop_in_folder, *self.files])
+            + shell.call("read_values", [*self.values, _BOOT_ID])
             + shell.call("tell_transactions")
-            + "".join(shell.call("tell_part", call) for call in self.calls)
             + shell.call(
                 "read_files_and_drop_ins", [self.drop_in_folder, known_sums(self.known), *self.files]
             )
+            + "".join(shell.call("tell_part", call) for call in self.calls)
+            + shell.call("tell_end")
         )
 
     @property
@@ -93,25 +94,42 @@ def read_found(asked: NodeQuery, output: Sequence[str], unit: Callable[[], Unit]
             remedy="install them there (coreutils, findutils, grep and sed, or busybox), in the PATH that a "
             "command over SSH has",
         )
-    if "." not in output or "files" not in output:
+    if "." not in output or "files" not in output or output[-1] != "looked":
         raise HostUnreachableError("the answer about the node is cut off", remedy="run again")
-    begin, end = output.index(".") + 1, output.index("files")
-    said: dict[str, list[str]] = {}
-    words = [line.partition(" ")[::2] for line in output[begin:end]]
-    for kind, text in words:
-        if kind == "part":
-            part, _, answer = text.partition(" ")
-            said.setdefault(part, []).append(answer)
+    values_end, files_at = output.index(".") + 1, output.index("files")
+    files_end = output.index("end", files_at) + 1
+    values = parse_values([*asked.values, _BOOT_ID], output[:values_end])
+    words = [line.partition(" ")[::2] for line in output[values_end:files_at]]
+    drop_ins = sorted(path for kind, path in words if kind == "drop-in")
+    files = output[files_at + 1 : files_end]
     return Found(
-        files=parse_states(output[end + 1 :], asked.known),
-        drop_ins=tuple(sorted(path for kind, path in words if kind == "drop-in")),
+        files=parse_states(files, asked.known),
+        drop_ins=tuple(drop_ins),
         unfinished=next((name for kind, name in words if kind == "unfinished"), None),
         unproved=next((name for kind, name in words if kind == "unproved"), None),
-        values=parse_values(asked.values, output[:begin]),
-        said={part: tuple(answers) for part, answers in said.items()},
-        fingerprint=read_fingerprint(output[begin:end], asked.drop_in_folder or None),
+        values={path: value for path, value in values.items() if path != _BOOT_ID},
+        said=_said([part for part, *_ in asked.calls], output[files_end:-1]),
+        fingerprint=read_fingerprint(
+            dict(words),
+            boot_id=values.get(_BOOT_ID, "unknown"),
+            contents=parse_checksums(files, [*asked.files, *drop_ins]),
+            drop_in_folder=asked.drop_in_folder or None,
+        ),
         unit=_once(unit),
     )
+
+
+def _said(asked: Sequence[str], lines: Sequence[str]) -> dict[str, tuple[str, ...]]:
+    """Return the lines that each of the parts has printed, below the line that names it."""
+    names = {f"part {part}": part for part in asked}
+    said: dict[str, list[str]] = {}
+    part = ""
+    for line in filter(None, lines):
+        if line in names:
+            part = names[line]
+        else:
+            said.setdefault(part, []).append(line)
+    return {part: tuple(answers) for part, answers in said.items()}
 
 
 def parse_values(paths: Sequence[str], output: Sequence[str]) -> dict[str, str]:

@@ -111,7 +111,7 @@ tell_kubelet() { # UNIT
 }
 tell_clock() { printf 'host clock\t%s\n' "$(timedatectl show -p NTPSynchronized --value 2> /dev/null)"; }
 tell_cgroup() { [ ! -e /sys/fs/cgroup/cgroup.controllers ] || printf 'host cgroup\t2\n'; }
-tell_held() { held_packages "$1" | sed 's/.*/host held &\tyes/'; } # MANAGER
+tell_held() { held_packages "$1" | sed 's/^held \(.*\)/host held \1\tyes/'; } # MANAGER
 tell_limits() { # UNIT...: those of its process, and when that started
     for unit in "$@"; do
         pid=$(systemctl show -p MainPID --value "$unit" 2> /dev/null)

@@ -72,6 +72,11 @@ def test_the_read_scripts_answer_is_read_back() -> None:
     assert parse_states([*HEAD, "file /etc/a", *sent, ".", "end"]) == {"/etc/a": SAME}
 
 
+def test_what_is_absent_is_no_text() -> None:
+    sent = ["absent /etc/b", "file /etc/a", "b25lCg==", ".", "end"]
+    assert parse_states([*HEAD, *sent]) == {"/etc/a": SAME}
+
+
 def test_a_text_that_is_known_need_not_be_sent() -> None:
     assert parse_states([*HEAD, "end"], ["one\n", "two\n"]) == {"/etc/a": SAME}
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import os
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -11,27 +13,60 @@ import pytest
 from numaforge import shell
 from numaforge.errors import HostError
 from numaforge.node.fence import Fingerprint, read_fingerprint
+from numaforge.node.look import NodeQuery, read_found
+from numaforge.node.part import Unit
 
-LINES = ["boot b1", "uptime 77", "last T1 applied", "content 1f /etc/a", "content absent /etc/b c", "else x"]
+SAID = {"uptime": "77", "last": "T1 applied", "else": "x"}
+CONTENTS = {"/etc/a": "1f", "/etc/b c": "absent"}
 
 
 def test_a_look_is_read_among_other_lines() -> None:
-    contents = {"/etc/a": "1f", "/etc/b c": "absent"}
-    assert read_fingerprint(LINES, "/etc/d") == Fingerprint("b1", 77, "T1 applied", contents, "/etc/d")
+    read = read_fingerprint(SAID, boot_id="b1", contents=CONTENTS, drop_in_folder="/etc/d")
+    assert read == Fingerprint("b1", 77, "T1 applied", CONTENTS, "/etc/d")
 
 
-def test_a_node_that_no_transaction_has_touched_has_no_predecessor() -> None:
-    assert read_fingerprint(["boot b1", "uptime 77", "last "], None).predecessor == ""
-
-
-@pytest.mark.parametrize("missing", ["boot", "uptime", "last"])
+@pytest.mark.parametrize("missing", ["uptime", "last"])
 def test_a_look_that_is_cut_off_is_refused(missing: str) -> None:
+    rest = {name: value for name, value in SAID.items() if name != missing}
     with pytest.raises(HostError, match="cut off"):
-        read_fingerprint([line for line in LINES if not line.startswith(missing)], None)
+        read_fingerprint(rest, boot_id="b1", contents=CONTENTS, drop_in_folder=None)
+
+
+class Host:
+    """A shell, busybox's with the other programs of busybox."""
+
+    def __init__(self, interpreter: str, folder: Path) -> None:
+        self.command = interpreter.split()
+        self.programs = folder / "programs"
+        self.programs.mkdir()
+        if self.command[0] == "busybox":
+            for name in ("base64", "cat", "find", "grep", "readlink", "sed", "sha256sum", "sort", "stat"):
+                (self.programs / name).symlink_to(str(shutil.which("busybox")))
+
+    def run(self, script: str) -> list[str]:
+        path = f"{self.programs}:{os.environ['PATH']}"
+        done = subprocess.run(
+            self.command, input=script, env={"PATH": path}, capture_output=True, text=True, check=True
+        )
+        return done.stdout.split("\n")[:-1]
+
+    def looked(self, folder: str, paths: list[str], *calls: tuple[str, ...]) -> dict[str, str]:
+        asked = NodeQuery((), tuple(paths), (), calls, folder, "")
+        found = read_found(asked, self.run(asked.script), lambda: Unit(None, None, ()))
+        assert found.fingerprint
+        return dict(found.fingerprint.contents)
+
+    def checked(self, folder: str, paths: list[str]) -> dict[str, str]:
+        call = shell.call("contents", [folder, *paths])
+        rows = [line.partition(" ") for line in self.run(shell.library("node/files", "node/fence") + call)]
+        assert len({path for _, _, path in rows}) == len(rows)
+        return {path: checksum for checksum, _, path in rows}
 
 
 @pytest.mark.parametrize("interpreter", ["dash", "busybox sh", "bash --posix"])
-def test_the_contents_of_files_with_any_name_are_told(tmp_path: Path, interpreter: str) -> None:
+def test_the_look_and_the_check_find_the_same_in_files_with_any_name(
+    tmp_path: Path, interpreter: str
+) -> None:
     texts = {
         "a b": "1",
         "a b c": "2",
@@ -39,20 +74,36 @@ def test_the_contents_of_files_with_any_name_are_told(tmp_path: Path, interprete
         "d/*.conf": "4",
         "d/\\x2d.conf": "5",
         "back\\slash": "6",
+        "d/\\nfiles\\n.conf": "7",
     }
     (tmp_path / "d").mkdir()
     for name, text in texts.items():
         (tmp_path / name).write_text(text)
-    asked = ["a b", "a b c", "d/k.conf", "back\\slash", "d", "not\\there", "not there"]
-    library = shell.library("node/files", "node/fence")
-    call = shell.call("contents", [f"{tmp_path}/{name}" for name in ("d", *asked)])
-    done = subprocess.run(
-        interpreter.split(), input=library + call, capture_output=True, text=True, check=True
-    )
+    asked = ["a b", "a b c", "d/k.conf", "back\\slash", "not\\there", "not there"]
     expected = {
         f"{tmp_path}/{name}": hashlib.sha256(text.encode()).hexdigest() for name, text in texts.items()
     }
-    expected |= {f"{tmp_path}/{name}": "absent" for name in ("d", "not\\there", "not there")}
-    rows = [line.partition(" ") for line in done.stdout.splitlines()]
-    assert len(rows) == len(expected)
-    assert {path: checksum for checksum, _, path in rows} == expected
+    expected |= {f"{tmp_path}/{name}": "absent" for name in ("not\\there", "not there")}
+    folder, paths = f"{tmp_path}/d", [f"{tmp_path}/{name}" for name in asked]
+    run = Host(interpreter, tmp_path)
+    assert run.looked(folder, paths) == expected
+    assert run.checked(folder, paths) == expected
+    assert run.checked(folder, [*paths, f"{tmp_path}/d"]) == {**expected, f"{tmp_path}/d": "absent"}
+
+
+def test_what_is_edited_while_its_text_is_read_is_edited_after_the_look(tmp_path: Path) -> None:
+    file, run = tmp_path / "a", Host("sh", tmp_path)
+    file.write_text("old")
+    (run.programs / "base64").write_text(f"#!/bin/sh\nprintf new > {file}\nexec {shutil.which('base64')}\n")
+    (run.programs / "base64").chmod(0o755)
+    looked = run.looked("", [str(file)])
+    assert file.read_text() == "new"
+    assert looked != run.checked("", [str(file)])
+
+
+def test_what_is_edited_while_a_part_looks_is_edited_after_the_look(tmp_path: Path) -> None:
+    file, run = tmp_path / "a", Host("sh", tmp_path)
+    file.write_text("old")
+    looked = run.looked("", [str(file)], ("files", "eval", f"printf new > {file}"))
+    assert file.read_text() == "new"
+    assert looked != run.checked("", [str(file)])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import resource
 import shutil
 import subprocess
 from pathlib import Path
@@ -10,7 +12,8 @@ import pytest
 
 from numaforge import shell as scripts
 from numaforge.errors import HostError
-from numaforge.node.look import parse_values
+from numaforge.node.look import TOOLS, NodeQuery, parse_values, read_found
+from numaforge.node.part import Found, Unit
 
 
 @pytest.fixture(params=["dash", "bash", "busybox sh"])
@@ -47,3 +50,166 @@ def test_values_of_nothing_are_none(shell) -> None:
 def test_values_that_are_cut_off_are_refused() -> None:
     with pytest.raises(HostError, match="cut off"):
         parse_values(["/a"], ["/a:1"])
+
+
+ODD = ("part mig", "looked", "files", "end", ".", "back\\nlooked\\npart mig", "%s\\c", " unit enabled")
+"""Lines of a file that are, or with echo would make, lines that say what follows in an answer."""
+
+
+def looked(shell: list[str], asked: NodeQuery, programs: Path) -> list[str]:
+    done = subprocess.run(
+        [*shell, "-s"],
+        input=asked.script,
+        env={"PATH": f"{programs}:{os.environ['PATH']}"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return done.stdout.split("\n")[:-1]
+
+
+def found(asked: NodeQuery, output: list[str]) -> Found:
+    return read_found(asked, output, lambda: Unit(None, None, ()))
+
+
+@pytest.fixture
+def programs(tmp_path: Path) -> Path:
+    """A systemctl that knows irqbalance, its environment file, which ends without a newline, and no slice."""
+    folder, variables = tmp_path / "programs", tmp_path / "irqbalance"
+    folder.mkdir()
+    variables.write_text("\n".join(["BEFORE=", "# begin", *ODD]))
+    program(
+        folder / "systemctl",
+        "printf '%s\\n' LoadState=loaded 'part mig' looked "
+        f"'EnvironmentFiles=/none (ignore_errors=yes)' 'EnvironmentFiles={variables} (ignore_errors=no)'",
+    )
+    return folder
+
+
+@pytest.mark.parametrize("end", ["", "\n"], ids=["no-newline-at-its-end", "whole-lines"])
+@pytest.mark.parametrize(
+    ("part", "arguments", "word"),
+    [
+        pytest.param("packages", ("none", "ours"), "ours", id="packages"),
+        pytest.param("kernel_cmdline", (), "recorded", id="kernel_cmdline"),
+        pytest.param("modules", (), "recorded", id="modules"),
+        pytest.param("nics", ("/none", "/none"), "recorded", id="nics"),
+        pytest.param("system", (), "recorded", id="system"),
+    ],
+)
+def test_a_record_is_told_line_by_line_whatever_it_holds(
+    shell, programs: Path, tmp_path: Path, part: str, arguments: tuple[str, ...], word: str, end: str
+) -> None:
+    record = tmp_path / "record"
+    record.write_text("# Written by numaforge.\n\n" + "\n".join(ODD) + end)
+    calls = ((part, f"look_{part}", str(record), *arguments), ("mig", "look_mig", "/none"))
+    asked = NodeQuery((), (), (), calls, "", "")
+    said = found(asked, looked(shell, asked, programs)).said
+    assert [line for line in said[part] if line.startswith(f"{word} ")] == [f"{word} {line}" for line in ODD]
+    assert said["mig"] == ("unit disabled",)
+
+
+def test_what_systemd_and_its_files_say_of_irqbalance_is_told(shell, programs: Path, tmp_path: Path) -> None:
+    calls = (
+        ("interrupts", "look_interrupts", "/none", "# begin", "# end", "mask /none f", "rps none 3"),
+        ("mig", "look_mig", "/none"),
+    )
+    asked = NodeQuery((), (), (), calls, "", "")
+    answer = found(asked, looked(shell, asked, programs))
+    said = answer.said["interrupts"]
+    assert answer.answers("interrupts")["EnvironmentFile"] == f"{tmp_path}/irqbalance"
+    assert answer.answers("interrupts")["LoadState"] == "loaded"
+    blocks = [line.removeprefix("block ") for line in said if line.startswith("block ")]
+    assert blocks == ["# begin", *ODD]
+    assert [line for line in said if line.startswith("lacks ")] == ["lacks mask /none f", "lacks rps none 3"]
+    assert answer.said["mig"] == ("unit disabled",)
+
+
+def program(path: Path, text: str) -> None:
+    path.write_text(f"#!/bin/sh\n{text}\n")
+    path.chmod(0o755)
+
+
+@pytest.mark.parametrize(
+    ("said", "limits"),
+    [
+        pytest.param(
+            f"LimitMEMLOCK=8388608\nMainPID={os.getpid()}\nLoadState=loaded", "loaded 8388608 OWN", id="runs"
+        ),
+        pytest.param(
+            "LimitMEMLOCK=infinity\nMainPID=0\nLoadState=loaded", "loaded infinity -", id="does-not-run"
+        ),
+        pytest.param("MainPID=\nLimitMEMLOCK=\nLoadState=not-found", "not-found - -", id="not-there"),
+        pytest.param("", "- - -", id="no-systemd"),
+    ],
+)
+def test_limits_of_a_unit_and_its_process_are_told(
+    shell, programs: Path, tmp_path: Path, said: str, limits: str
+) -> None:
+    own, _ = resource.getrlimit(resource.RLIMIT_MEMLOCK)
+    program(programs / "systemctl", f"echo '{said}'")
+    asked = NodeQuery(
+        (), (), (), (("memlock", "look_memlock", "a\\x2db.service", "/none", "planned"),), "", ""
+    )
+    expected = limits.replace("OWN", "infinity" if own == resource.RLIM_INFINITY else str(own))
+    assert found(asked, looked(shell, asked, programs)).said["memlock"] == (f"a\\x2db.service {expected}",)
+
+
+@pytest.mark.parametrize(
+    ("wish", "asks"),
+    [
+        pytest.param("load:none", False, id="a-module-to-load"),
+        pytest.param("option:none:a", False, id="an-option"),
+        pytest.param("blocked:none", True, id="a-module-to-keep-out"),
+    ],
+)
+def test_what_the_host_is_reached_by_is_asked_where_a_module_may_go(
+    shell, programs: Path, tmp_path: Path, wish: str, asks: bool
+) -> None:
+    program(programs / "ip", f": > {tmp_path}/asked")
+    asked = NodeQuery((), (), (), (("modules", "look_modules", "/none", wish),), "", "")
+    found(asked, looked(shell, asked, programs))
+    assert (tmp_path / "asked").exists() is asks
+
+
+def test_an_answer_is_refused_wherever_it_is_cut_off(tmp_path: Path) -> None:
+    file = tmp_path / "a"
+    file.write_text("text\n")
+    asked = NodeQuery((), (str(file), "/none"), (), (("mig", "look_mig", "/none"),), "", "")
+    output = looked(["sh"], asked, tmp_path)
+    assert found(asked, output).text(str(file)) == "text\n"
+    for lines in range(len(output)):
+        with pytest.raises(HostError, match="cut off"):
+            found(asked, output[:lines])
+
+
+def test_a_host_with_nothing_to_tell_starts_few_programs(shell, tmp_path: Path) -> None:
+    programs, started, drop_ins = tmp_path / "programs", tmp_path / "started", tmp_path / "drop-ins"
+    programs.mkdir()
+    drop_ins.mkdir()
+    for name in {*TOOLS, "systemctl", "dpkg-query", "python3", "ip", "rdma", "modprobe", "sort", "tail"}:
+        program(programs / name, f'echo {name} >> {started}\nPATH={os.environ["PATH"]} exec {name} "$@"')
+    program(programs / "systemctl", f"echo systemctl >> {started}")
+    calls = (
+        ("packages", "look_packages", "/none", "apt", "ours"),
+        ("kernel_cmdline", "look_kernel_cmdline", "/none"),
+        ("modules", "look_modules", "/none"),
+        ("kernel_values", "look_kernel_values", "/none"),
+        ("nics", "look_nics", "/none", "/none", "/none"),
+        ("interrupts", "look_interrupts", "/none", "# begin", "# end"),
+        ("system", "look_system", "/none", "system.slice"),
+        ("mig", "look_mig", "/none"),
+        ("memlock", "look_memlock", "kubelet.service", "/none", "not"),
+    )
+    paths = ("/proc/sys/kernel/ostype", "/proc/uptime")
+    asked = NodeQuery(paths, ("/none",), (), calls, str(drop_ins), "")
+    done = subprocess.run(
+        [*shell, "-s"],
+        input=asked.script,
+        env={"PATH": str(programs)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert {*found(asked, done.stdout.split("\n")[:-1]).values} == {*paths}
+    assert started.read_text().split() == ["grep", "find", "stat", "sha256sum", "systemctl", "systemctl"]

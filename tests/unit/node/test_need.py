@@ -181,7 +181,8 @@ def test_the_look_covers_every_file_that_the_decision_depends_on() -> None:
     assert {kubelet.config_file, HUGEPAGES_TMPFILES_PATH, MEMORY_STATE} <= {*asked.files}
     assert {file.path for file in on.plan.files if file.role == "kubelet"} <= {*asked.files}
     assert asked.drop_in_folder == kubelet.config_dir
-    looked = next(line for line in asked.script.splitlines() if line.startswith(f"look {kubelet.config_dir}"))
+    call = f"read_files_and_drop_ins {kubelet.config_dir} "
+    looked = next(line for line in asked.script.splitlines() if line.startswith(call))
     assert all(path in looked for path in asked.files)
 
 

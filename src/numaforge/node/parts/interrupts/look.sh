@@ -1,20 +1,40 @@
 # shellcheck shell=sh
 
 look_interrupts() { # BOOT-LINK BLOCK-BEGIN BLOCK-END CONFIGURATION-LINE...
-    if [ -L "$1" ]; then echo unit enabled; else echo unit disabled; fi
-    irqbalance=$(systemctl show -p LoadState -p ActiveState -p UnitFileState -p EnvironmentFiles \
-        irqbalance.service 2> /dev/null)
-    file=$(printf '%s\n' "$irqbalance" | sed -n 's/^EnvironmentFiles=\([^ ]*\).*/\1/p' | tail -n 1)
-    printf '%s\n' "$irqbalance" | sed -n 's/^\([A-Z][A-Za-z]*\)=/\1 /p'
-    echo "EnvironmentFile $file"
-    [ -z "$file" ] || sed -n "/^$2\$/,/^$3\$/s/^/block /p" "$file" 2> /dev/null
+    tell_link "$1"
+    begin=$2
+    end=$3
     shift 3
-    printf '%s\n' "$@" | affinity_differences | sed 's/^/differs /'
+    if [ "$#" -gt 0 ]; then look_affinity "$@"; fi
+    if [ -s "$AFFINITY/earlier" ]; then
+        printf '%s\n' "$@" | affinity_left | while IFS=$TAB read -r path earlier; do
+            [ ! -e "$path" ] || printf 'left %s %s\n' "$path" "$earlier"
+        done
+    fi
+    look_irqbalance "$begin" "$end" # at last: its file may end without a newline
+}
+look_irqbalance() { # BLOCK-BEGIN BLOCK-END
+    systemctl show -p LoadState -p ActiveState -p UnitFileState -p EnvironmentFiles irqbalance.service 2> /dev/null | {
+        file=
+        while IFS= read -r line; do
+            case $line in
+            EnvironmentFiles=*)
+                file=${line#*=}
+                file=${file%% *} # what follows says whether it may be missing
+                ;;
+            esac
+            printf '%s %s\n' "${line%%=*}" "${line#*=}"
+        done
+        printf 'EnvironmentFile %s\n' "$file"
+        if [ -e "$file" ]; then sed -n "/^$1\$/,/^$2\$/s/^/block /p" "$file" 2> /dev/null; fi
+    }
+}
+look_affinity() { # CONFIGURATION-LINE...
+    printf '%s\n' "$@" | affinity_differences | tell_as differs
+    targets=$(printf '%s\n' "$@" | affinity_targets)
     for asked; do
-        case $asked in rps\ * | mask\ *) [ -n "$(echo "$asked" | affinity_targets)" ] || echo "lacks $asked" ;; esac
-    done
-    [ -e "$AFFINITY/earlier" ] || return 0
-    printf '%s\n' "$@" | affinity_left | while IFS=$TAB read -r path earlier; do
-        [ ! -e "$path" ] || echo "left $path $earlier"
+        name=${asked#* }
+        case $asked in device\ *) continue ;; esac
+        case $targets$NEWLINE in *"$TAB${name% *}$NEWLINE"*) ;; *) printf 'lacks %s\n' "$asked" ;; esac
     done
 }

@@ -21,7 +21,10 @@ has_loader_entries() {
     return 1
 }
 look_kernel_cmdline() { # RECORD
-    echo "loader $(cmdline_loader)"
-    echo "cmdline $(cat /proc/cmdline)"
-    sed -n 's/^\([^#]\)/recorded \1/p' "$1" 2> /dev/null
+    printf 'loader '
+    cmdline_loader
+    cmdline=
+    IFS= read -r cmdline < /proc/cmdline
+    printf 'cmdline %s\n' "$cmdline"
+    tell_record recorded "$1"
 }

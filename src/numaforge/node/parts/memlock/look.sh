@@ -2,7 +2,7 @@
 
 look_memlock() { # UNIT DROP-IN planned|not...: what systemd says of those that are planned or have been
     while [ "$#" -gt 2 ]; do
-        if [ "$3" = planned ] || [ -e "$2" ]; then echo "$1 $(memlock_of "$1")"; fi
+        if [ "$3" = planned ] || [ -e "$2" ]; then printf '%s %s\n' "$1" "$(memlock_of "$1")"; fi
         shift 3
     done
 }

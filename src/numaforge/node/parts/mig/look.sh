@@ -1,7 +1,7 @@
 # shellcheck shell=sh
 
 look_mig() { # BOOT-LINK [python]
-    if [ -L "$1" ]; then echo unit enabled; else echo unit disabled; fi
+    tell_link "$1"
     if [ -z "${2-}" ]; then return; fi
     python3 -c 'import ctypes, sys
 print("python %d.%d" % sys.version_info[:2])

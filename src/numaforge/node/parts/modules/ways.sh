@@ -50,9 +50,7 @@ vital_modules() { # MODULE INTERFACE default-route|connection
     done | sort -u
 }
 parameter() { # MODULE NAME: its value; nothing where the module is not loaded or does not tell it
-    case $1 in
-    nvidia) sed -n "s/^${2#NVreg_}: //p" /proc/driver/nvidia/params ;;
-    esac 2> /dev/null | grep . && return
+    if [ "$1" = nvidia ] && sed -n "s/^${2#NVreg_}: //p" /proc/driver/nvidia/params 2> /dev/null | grep .; then return; fi
     cat "/sys/module/$1/parameters/$2" 2> /dev/null
 }
 is_loaded() { [ -d "/sys/module/$1" ]; }

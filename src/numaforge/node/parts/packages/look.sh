@@ -2,18 +2,18 @@
 # Which packages are held. The files of versionlock and zypper are read: dnf takes a second to say what is in them,
 # and apt-mark half of one, where dpkg-query takes 30 ms.
 
-held_packages() { # MANAGER
+held_packages() { # MANAGER: "held NAME" of each
     # shellcheck disable=SC2016 # dpkg-query puts them in
     case $1 in
-    apt) dpkg-query -W -f '${db:Status-Want} ${Package}\n' | sed -n 's/^hold //p' ;;
+    apt) dpkg-query -W -f '${db:Status-Want} ${Package}\n' | sed -n 's/^hold /held /p' ;;
     dnf)
-        sed -n -e '/^[#!]/d' -e 's/-[0-9]*:[^-]*-[^-]*$//' -e '/./p' /etc/dnf/plugins/versionlock.list
-        sed -n 's/^ *name *= *"\([^"]*\)".*/\1/p' /etc/dnf/versionlock.toml
+        sed -n -e '/^[#!]/d' -e 's/-[0-9]*:[^-]*-[^-]*$//' -e 's/./held &/p' /etc/dnf/plugins/versionlock.list
+        sed -n 's/^ *name *= *"\([^"]*\)".*/held \1/p' /etc/dnf/versionlock.toml
         ;;
-    zypper) sed -n 's/^solvable_name: *//p' /etc/zypp/locks ;;
+    zypper) sed -n 's/^solvable_name: */held /p' /etc/zypp/locks ;;
     esac 2> /dev/null
 }
 look_packages() { # RECORD MANAGER all|ours
-    if [ "$3" = all ] || [ -e "$1" ]; then held_packages "$2" | sed 's/^/held /'; fi
-    sed -n 's/^\([^#]\)/ours \1/p' "$1" 2> /dev/null
+    tell_record ours "$1"
+    if [ "$3" = all ] || [ -e "$1" ]; then held_packages "$2"; fi
 }
