@@ -100,6 +100,8 @@ def announce_outlook(
 
     `unreadable` says why the host may not read what its kubelet runs with.
     """
+    if not events.heard():
+        return
     events.record(
         "outlook",
         host.name,

@@ -49,7 +49,7 @@ def change(
     changed = [FileChange(file.path, None, file) for file in (*written, config)]
     last = kubelet.part(
         UNIT,
-        invalid_state=dict.fromkeys(invalid_state, "the policy changes"),
+        invalid_state=tuple(invalid_state),
         kept_state=tuple(kept_state),
         unit_files=any(file.path == UNIT_DROP_IN for file in written),
         start_seconds=300,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.fixtures.machines import KUBEADM_CONFIG
 from tests.ssh.machine import machine
 from tests.ssh.sandbox import Sandbox
-from tests.ssh.standin_systemd import standin_systemd
+from tests.ssh.standin_systemd import STATE, standin_systemd
 
 CONFIG = "/var/lib/kubelet/config.yaml"
 UNIT = "/usr/lib/systemd/system/kubelet.service"
@@ -23,7 +23,8 @@ def kubeadm_files(port: int, *flags: str) -> dict[str, str]:
 
 
 def start_kubelet(node: Sandbox, port: int) -> Sandbox:
-    """Have systemd run and start the kubelet; return the node once it is healthy."""
+    """Have systemd run and start the kubelet; return the node once it is healthy and its managers run."""
     node.run("mkdir -p /run/systemd/system")
-    node.run(f"systemctl start kubelet.service; until curl -fs http://127.0.0.1:{port}/; do sleep 0.05; done")
+    ready = f"curl -fs http://127.0.0.1:{port}/ && [ -e {STATE} ]"
+    node.run(f"systemctl start kubelet.service; until {ready}; do sleep 0.05; done")
     return node

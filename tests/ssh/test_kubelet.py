@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 from typing import Any
@@ -103,6 +104,17 @@ def test_files_that_change_without_a_setting_restart_nothing(node: Sandbox, tmp_
 def test_state_that_is_removed_is_named_with_its_reason(node: Sandbox, tmp_path: Path) -> None:
     run = pyinfra(tmp_path, data(node), "-y", "deploys/kubelet.py")
     assert f'{STATE} is removed: cpuManagerPolicy changes from "none" to "static"' in plain(run.stdout)
+
+
+def test_state_that_the_kubelet_writes_only_after_the_look_is_removed_too(
+    node: Sandbox, tmp_path: Path
+) -> None:
+    node.run(f"mv {STATE} /run/late; mkdir -p /run/when")
+    node.path("/run/when/keeping").write_text(f"mv /run/late {STATE}")
+    run = pyinfra(tmp_path, data(node), "-y", "deploys/kubelet.py")
+    assert run.returncode == 0, run.stdout
+    assert not node.path("/run/late").exists()
+    assert json.loads(node.path(STATE).read_text())["policyName"] == "static"
 
 
 def test_dry_says_that_the_kubelet_restarts_and_touches_nothing(node: Sandbox, tmp_path: Path) -> None:

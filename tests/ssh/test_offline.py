@@ -207,13 +207,12 @@ def change(port: int, *, going: bool) -> Transaction:
             dict.fromkeys(SWITCHES, "0"),
             back=dict.fromkeys(SWITCHES, "1"),
         )
-    state = {STATE: "the CPUs change"}
     return Transaction(
         "T1",
         (
             values,
             kubelet.part(
-                "kubelet.service", invalid_state=state, health=("127.0.0.1", port), stable_seconds=1
+                "kubelet.service", invalid_state=[STATE], health=("127.0.0.1", port), stable_seconds=1
             ),
         ),
     )

@@ -88,15 +88,17 @@ def test_state_of_another_policy_is_removed_with_its_reason() -> None:
     }
 
 
-def test_state_that_is_not_there_is_not_removed() -> None:
-    assert change(node()).removals == {}
+def test_state_that_is_not_there_is_invalid_once_the_kubelet_has_written_it() -> None:
+    expected = change(node())
+    assert expected.removals == {}
+    assert expected.invalid == (CPU_STATE, MEMORY_STATE)
 
 
 def test_state_that_stays_valid_stays() -> None:
     more = {**PROFILE, "kubelet": {**PROFILE["kubelet"], "topology_manager_policy": "restricted"}}
     expected = change(provisioned(), more)
     assert "topologyManagerPolicy" in expected.changed_settings
-    assert expected.removals == {}
+    assert (expected.removals, expected.invalid) == ({}, ())
 
 
 def test_state_that_this_machine_no_longer_fits_is_removed_although_no_setting_changes() -> None:

@@ -58,9 +58,9 @@ def need(goal: Goal, found: Found, below: Sequence[Part]) -> Part | None:
         )
     return part(
         kubelet.unit,
-        invalid_state=expected.removals,
+        invalid_state=expected.invalid,
         kept_state=tuple(
-            path for name in _STATE_FILES if (path := f"{kubelet.root_dir}/{name}") not in expected.removals
+            path for name in _STATE_FILES if (path := f"{kubelet.root_dir}/{name}") not in expected.invalid
         ),
         health=url,
         restart=restart,
@@ -74,7 +74,7 @@ def need(goal: Goal, found: Found, below: Sequence[Part]) -> Part | None:
 def part(
     unit: str,
     *,
-    invalid_state: Mapping[str, str] | None = None,
+    invalid_state: Sequence[str] = (),
     kept_state: Sequence[str] = (),
     health: tuple[str, int] | None = ("127.0.0.1", 10248),
     restart: bool = True,
@@ -85,8 +85,8 @@ def part(
 ) -> Part:
     """Return the part that restarts the kubelet; without `restart` it is neither stopped nor started.
 
-    `invalid_state` maps a state file that the new settings make unreadable to the sentence that says why;
-    `kept_state` are the other state files, put back with the rest when the change fails. `health` is the
+    `invalid_state` are the state files that the new settings make unreadable, there or not; `kept_state` are
+    the others, put back with the rest when the change fails. `health` is the
     address and the port of its healthz, None where it serves none. `unit_files` says whether its unit
     changes.
 
@@ -101,7 +101,7 @@ def part(
         NAME,
         sentences=tuple(sentences),
         data={
-            "invalid-state": lines(*map(line, invalid_state or ())),
+            "invalid-state": lines(*map(line, invalid_state)),
             "kept-state": lines(*map(line, kept_state)),
         },
         settings={

@@ -29,12 +29,14 @@ class Effect:
     """The kubelet before and after: `before` is what it is set to run with now, None if not known.
 
     `removals` maps the path of a state file to the reason why the kubelet could not read it any more.
-    `pools_change` says whether it will have other huge pages to offer.
+    `invalid` are their paths, and those of files that the kubelet which runs has not written yet, but may
+    until it is stopped. `pools_change` says whether it will have other huge pages to offer.
     """
 
     before: Mapping[str, Any] | None
     after: Report
     removals: Mapping[str, str]
+    invalid: tuple[str, ...] = ()
     pools_change: bool = False
 
     @property
@@ -101,8 +103,8 @@ def effect(
             left.pop(name, None)
         after = judged(left)
     present = {_path(kubelet, name) for name in state_files}
-    removals = {path: reason for path, reason in removals.items() if path in present}
-    return Effect(before, after, removals, pools_change)
+    there = {path: reason for path, reason in removals.items() if path in present}
+    return Effect(before, after, there, tuple(removals), pools_change)
 
 
 def check(expected: Effect) -> None:
