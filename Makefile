@@ -6,12 +6,14 @@ VENV   := .venv
 PYTHON := $(VENV)/bin/python
 STAMP  := $(VENV)/.installed
 
-# The tests without a virtual node share the cores with the building of the labs. Those of the node are taken file by file
+# The tests without a virtual node share the cores with the building of the labs; those of hosts, which wait for a kubelet
+# most of the time, have workers of their own. Those of the node are taken file by file
 # (those that share the provisioned node like one), the longest first, by two workers with a lab each; those with an API
 # server alone mostly wait, and do so beside them.
 LONGEST    := $(addprefix tests/lab/test_,site.py verify.py pods.py rdma.py reboot.py mig.py wheel.py admission_live.py rollout.py kubelets.py transaction.py)
 LAB        := $(LONGEST) $(filter-out $(LONGEST),$(wildcard tests/lab/test_*.py))
-FAST       := -n 5 --dist worksteal --durations 20 tests/ssh tests/unit tests/fuzz tests/machines tests/oracle tests/conformance tests/wheel
+HOSTS      := -n 5 --dist worksteal --durations 20 tests/ssh
+UNITS      := -n 2 --dist worksteal --durations 20 tests/unit tests/fuzz tests/machines tests/oracle tests/conformance tests/wheel
 NODE_TESTS := -n 2 --dist loadfile --no-loadscope-reorder --durations 20 -m "vm and not long" $(LAB)
 API_TESTS  := --durations 20 -m "lab and not vm and not long" tests/lab
 
@@ -33,7 +35,7 @@ demo: setup ## bring up the lab, provision it, verify it, run a pinned pod
 
 test: setup lint ## every check and every test but those that take long, the lab included
 	@$(PYTHON) -m lab require
-	@sh tests/beside.sh 'nice -n 5 $(PYTHON) -m lab prepare .lab .lab-gw1' '$(PYTHON) -m pytest $(FAST)'
+	@sh tests/beside.sh 'nice -n 5 $(PYTHON) -m lab prepare .lab .lab-gw1' '$(PYTHON) -m pytest $(HOSTS)' '$(PYTHON) -m pytest $(UNITS)'
 	@sh tests/beside.sh '$(PYTHON) -m pytest $(API_TESTS)' '$(PYTHON) -m pytest $(NODE_TESTS)'
 
 test-fast: setup ## the tests that need neither a lab nor an sshd
