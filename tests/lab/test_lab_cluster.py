@@ -120,6 +120,7 @@ def test_everything_listens_on_loopback_only(lab):
     assert {address for address in addresses if not (len(address) == 8 and address.endswith("7F"))} == set()
 
 
+@pytest.mark.long
 def test_down_leaves_no_process_and_up_restores_the_node(lab, node):
     lab.kubectl("create", "configmap", "gone-after-restore")
     lab.down()
@@ -130,6 +131,7 @@ def test_down_leaves_no_process_and_up_restores_the_node(lab, node):
     assert node.run("systemctl is-active kubelet").strip() == "active"
 
 
+@pytest.mark.long
 def test_up_clears_away_what_a_crash_has_left(lab):
     victim = next(daemon for daemon in daemons(lab.state) if daemon.name == "etcd")
     os.kill(victim.pid(), 9)
