@@ -35,7 +35,7 @@ demo: setup ## bring up the lab, provision it, verify it, run a pinned pod
 
 test: setup lint ## every check and every test but those that take long, the lab included
 	@$(PYTHON) -m lab require
-	@sh tests/beside.sh 'nice -n 5 $(PYTHON) -m lab prepare .lab .lab-gw1' '$(PYTHON) -m pytest $(HOSTS)' '$(PYTHON) -m pytest $(UNITS)'
+	@sh tests/beside.sh '$(PYTHON) -m lab prepare .lab .lab-gw1' '$(PYTHON) -m pytest $(HOSTS)' '$(PYTHON) -m pytest $(UNITS)'
 	@sh tests/beside.sh 'nice -n 5 $(PYTHON) -m pytest $(API_TESTS)' '$(PYTHON) -m pytest $(NODE_TESTS)'
 
 test-fast: setup ## the tests that need neither a lab nor an sshd

@@ -25,6 +25,6 @@ def kubeadm_files(port: int, *flags: str) -> dict[str, str]:
 def start_kubelet(node: Sandbox, port: int) -> Sandbox:
     """Have systemd run and start the kubelet; return the node once it is healthy and its managers run."""
     node.run("mkdir -p /run/systemd/system")
-    ready = f"curl -fs http://127.0.0.1:{port}/ && [ -e {STATE} ]"
+    ready = f"[ -e {STATE} ] && curl -fs http://127.0.0.1:{port}/"
     node.run(f"systemctl start kubelet.service; until {ready}; do sleep 0.05; done")
     return node
