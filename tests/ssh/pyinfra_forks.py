@@ -20,7 +20,8 @@ from pathlib import Path
 from select import select
 from typing import NoReturn
 
-REPOSITORY = Path(__file__).resolve().parents[2]
+from lab.paths import REPOSITORY
+
 COMMAND = Path(sys.executable).parent / "pyinfra"
 
 

@@ -25,7 +25,7 @@ _LAST_LINE = "end"
 _LACKS = "lacks "
 _AS_THEY_ARE = "N"
 _LOCAL_LIMIT_SECONDS = 180
-TOOLS = ("cat", "grep", "id", "ls", "od", "sed", "tr", "uname", "wc", "xargs")
+TOOLS = ("cat", "find", "grep", "id", "ls", "od", "sed", "tr", "uname", "wc", "xargs")
 """The programs without which a capture would be wrong, not merely short: a host that lacks one has none."""
 
 

@@ -347,10 +347,12 @@ pods() {
     [ -z "$named" ] || printf 'v pods:%s\n' "${named# }"
 }
 
-drop_ins() { # FOLDER: those in folders below it, too; a link that leads back ends where the kernel follows no more
+drop_ins() { # FOLDER: those in folders below it, too, where find knows a link that leads back
     for drop_in in "$1"/* "$1"/.[!.]* "$1"/..?*; do
         if [ -d "$drop_in" ]; then
-            drop_ins "$drop_in"
+            IFS=$newline
+            for below in $(find -L "$drop_in" -type f -name '*.conf' 2> /dev/null); do text "${below#./}"; done
+            IFS=" $tab$newline"
         else
             case $drop_in in *.conf) text "${drop_in#./}" ;; esac
         fi
