@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.ssh.pyinfra_forks import forks
+from tests.ssh import pyinfra_forks
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 SSHD = "/usr/sbin/sshd"
@@ -189,7 +189,7 @@ def pyinfra(
     inventory = folder / "inventory.py"
     inventory.write_text(f"nodes = {[(name, dict(data)) for name, data in hosts.items()]!r}\n")
     environment = {**os.environ, "HOME": str(folder), "PYINFRA_PROGRESS": "off", "COLUMNS": str(columns)}
-    return forks().run([str(inventory), *arguments], environment, 120)
+    return pyinfra_forks.run([str(inventory), *arguments], environment, 120)
 
 
 def free_port() -> int:

@@ -9,7 +9,7 @@ import pytest
 from paramiko import SSHException
 
 from numaforge.hosts import host_keys
-from numaforge.hosts.host_keys import StrictClient
+from numaforge.hosts.host_keys import StrictClient, check_strictly
 from tests.ssh.conftest import StartSandbox
 from tests.ssh.machine import machine
 from tests.ssh.sandbox import Sandbox, pyinfra
@@ -73,6 +73,18 @@ def test_a_key_that_has_changed_is_refused_with_both(node: Sandbox, home: Path) 
     assert f"ssh-keygen -R '[127.0.0.1]:{node.port}'" in said
 
 
+@pytest.mark.parametrize("word", ["yes", "accept-new", "no"])
+def test_a_key_that_is_revoked_is_refused_also_where_every_other_is_accepted(
+    node: Sandbox, home: Path, word: str
+) -> None:
+    (home / ".ssh").mkdir()
+    known = (node.keys / "known_hosts").read_text()
+    (home / ".ssh/known_hosts").write_text(f"@revoked * {known.split(maxsplit=1)[1]}{known}")
+    code, said = says(home, data(node, ssh_strict_host_key_checking=word))
+    assert code == 1
+    assert f"is revoked: ssh-ed25519 {fingerprint(node)}" in said
+
+
 def test_accept_new_stores_the_first_key_also_without_a_folder_for_it(node: Sandbox, home: Path) -> None:
     code, said = says(home, data(node, ssh_strict_host_key_checking="accept-new"))
     assert (code, "it answers" in said) == (0, True), said
@@ -100,6 +112,7 @@ def test_the_machines_own_host_keys_count(
     file = tmp_path / "ssh_known_hosts"
     file.write_text((node.keys / "known_hosts").read_text() if known else "")
     monkeypatch.setattr(host_keys, "SYSTEM_FILES", (str(file),))
+    check_strictly()
     client = StrictClient()
     login = {"username": "root", "port": node.port, "key_filename": str(node.keys / "user")}
     own = {"_pyinfra_ssh_known_hosts_file": "/dev/null", "_pyinfra_ssh_config_file": "/dev/null"}

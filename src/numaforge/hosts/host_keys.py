@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import base64
 import hashlib
+from collections import defaultdict
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from paramiko import BadHostKeyException, MissingHostKeyPolicy, PKey, SSHException
+from paramiko import BadHostKeyException, HostKeys, MissingHostKeyPolicy, PKey, SSHException
+from paramiko.hostkeys import HostKeyEntry, InvalidHostKey
 from pyinfra.connectors import ssh
 from pyinfra.connectors.sshuserclient import client
 
@@ -21,6 +23,7 @@ SYSTEM_FILES = ("/etc/ssh/ssh_known_hosts", "/etc/ssh/ssh_known_hosts2")
 HOST_KEY = "host key"
 """Is part of every message about one."""
 
+_HASHED = "|1|"
 _REFUSED_BY = (None, "ask", "yes")
 _client: Any = client  # pyinfra's module has no types
 _connector: Any = ssh
@@ -37,6 +40,7 @@ def check_strictly() -> None:
     """
     _connector.connector_data_meta[SETTING].default = None
     _client.get_missing_host_key_policy = _policy
+    _client.HostKeys = KeysByName
     _client.get_host_keys = _known
     _client.append_hostkey = _append
     _client.SSHClient = StrictClient  # for jump hosts
@@ -55,7 +59,6 @@ class StrictClient(_SshClient):  # type: ignore[misc]
 
     def connect(self, hostname: str, **options: Any) -> None:
         """Connect; raises SSHException for a host key that is not known, or is another than the known one."""
-        self._system_host_keys = _known(SYSTEM_FILES)
         try:
             super().connect(hostname, **options)
         except BadHostKeyException as error:
@@ -66,6 +69,68 @@ class StrictClient(_SshClient):  # type: ignore[misc]
         return hostname if port == 22 else f"[{hostname}]:{port}"
 
 
+class KeysByName(HostKeys):
+    """The keys of known_hosts, found by name, and read only of the hosts that are asked for.
+
+    paramiko's own compares every name with all others while it reads a file, makes a key of every line, and
+    goes through all of them for each connection: with thousands of hosts that is most of a run. Of names that
+    are hashed (HashKnownHosts) each still has to be tried.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._named: dict[str, list[str]] = defaultdict(list)
+        self._hashed: dict[str, list[str]] = defaultdict(list)
+        self._revoked: set[str] = set()
+
+    @property
+    def _added(self) -> list[HostKeyEntry]:
+        """What paramiko itself has added since."""
+        entries: list[HostKeyEntry] = vars(self)["_entries"]
+        return entries
+
+    def load(self, filename: Any) -> None:
+        """Read a file as sshd(8) describes it; a key of a line that is marked `@revoked` is no host's."""
+        for line in Path(filename).read_text(encoding="utf-8", errors="replace").splitlines():
+            match line.split():
+                case ["@revoked", _, _, key, *_]:
+                    self._revoked.add(key)
+                case [names, kind, key, *_] if names[0] not in "#@":
+                    for name in names.split(","):
+                        lines = self._hashed if name.startswith(_HASHED) else self._named
+                        lines[name].append(f"{names} {kind} {key}")
+
+    def lookup(self, hostname: str) -> Any:
+        """Return the keys of a host by their types, None where it has none."""
+        lines = [*self._named.get(hostname, ())]
+        for name, of_name in self._hashed.items():
+            if _is_hash_of(name, hostname):
+                lines += of_name
+        found: Any = HostKeys()
+        of_lines = (_entry(line) for line in lines if line.split()[2] not in self._revoked)
+        found._entries = [*filter(None, of_lines), *self._added]
+        return found.lookup(hostname)
+
+    def has_revoked(self, key: PKey) -> bool:
+        """Say whether a key is marked as revoked."""
+        return key.get_base64() in self._revoked
+
+
+def _is_hash_of(hashed: str, name: str) -> bool:
+    try:
+        return HostKeys.hash_host(name, hashed) == hashed
+    except (ValueError, LookupError, AssertionError):  # no hash that ssh would have written
+        return False
+
+
+def _entry(line: str) -> HostKeyEntry | None:
+    """Return a line's entry, None for a key that cannot be read or is of a kind that is not known."""
+    try:
+        return HostKeyEntry.from_line(line)
+    except (SSHException, InvalidHostKey, ValueError):
+        return None
+
+
 class _Refuse(MissingHostKeyPolicy):
     """Refuses a key that is not known."""
 
@@ -73,14 +138,28 @@ class _Refuse(MissingHostKeyPolicy):
         raise SSHException(_unknown(hostname, key, client._host_keys_filename or "~/.ssh/known_hosts"))
 
 
+class _UnlessRevoked(MissingHostKeyPolicy):
+    """Refuses a key that is revoked; of any other the policy decides that was asked for."""
+
+    def __init__(self, policy: MissingHostKeyPolicy) -> None:
+        self._policy = policy
+
+    def missing_host_key(self, client: Any, hostname: str, key: PKey) -> None:
+        if client._host_keys.has_revoked(key):
+            raise SSHException(f"the {HOST_KEY} of {hostname} is revoked: {_fingerprint(key)}")
+        self._policy.missing_host_key(client, hostname, key)
+
+
 def _policy(said: str | None) -> MissingHostKeyPolicy:
-    policy: MissingHostKeyPolicy = _Refuse() if said in _REFUSED_BY else _policy_of_pyinfra(said)
-    return policy
+    return _UnlessRevoked(_Refuse() if said in _REFUSED_BY else _policy_of_pyinfra(said))
 
 
 def _known(files: Iterable[str]) -> Any:
-    """Return the keys of those files that there are; pyinfra warns of each other one, for every host."""
-    return _read_host_keys(tuple(file for file in files if Path(file).exists()))
+    """Return the keys of those files that there are, and the machine's own.
+
+    pyinfra warns of each that is not there, for every host.
+    """
+    return _read_host_keys(tuple(file for file in (*files, *SYSTEM_FILES) if Path(file).exists()))
 
 
 def _append(client: Any, hostname: str, key: PKey) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -13,6 +13,7 @@ from typing import Any
 
 from numaforge.errors import HostError, NumaforgeError
 from numaforge.rollout import events
+from numaforge.rollout.forks import Fork, forks
 from numaforge.rollout.shards import SHARD, Shard
 
 FAILURES = ("refused", "unreachable")
@@ -50,7 +51,7 @@ class ProgramRun:
     """
 
     command: Command
-    process: subprocess.Popen[bytes]
+    process: subprocess.Popen[bytes] | Fork
     log: Path
     reader: events.Reader
     outlives_us: bool
@@ -130,26 +131,35 @@ def start(command: Command, log: Path, *, outlives_us: bool) -> ProgramRun:
     }
     try:
         log.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        output = log.open("ab")
+        log.open("ab").close()
     except OSError as error:
         raise NumaforgeError(
             f"the log of pyinfra cannot be written: {error.strerror}",
             where=str(log.parent),
             remedy="logs are kept below XDG_STATE_HOME, else ~/.local/state" if outlives_us else None,
         ) from error
+    environment = {**os.environ, **own}
     try:
-        with output:
-            process = subprocess.Popen(
-                [sys.executable, "-m", "numaforge.pyinfra_cli", *command.words],
-                env={**os.environ, **own},
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                start_new_session=outlives_us,
-            )
+        process = (
+            forks().start(command.words, environment, Path(), log)
+            if outlives_us
+            else _with_us(command.words, environment, log)
+        )
     except OSError as error:
         raise NumaforgeError(f"pyinfra cannot be started: {error}", where=log.stem) from error
     return ProgramRun(command, process, log, events.Reader(heard), outlives_us)
+
+
+def _with_us(arguments: Sequence[str], environment: Mapping[str, str], log: Path) -> subprocess.Popen[bytes]:
+    """Start a run that an interrupt from the terminal ends, too."""
+    with log.open("ab") as output:
+        return subprocess.Popen(
+            [sys.executable, "-m", "numaforge.pyinfra_cli", *arguments],
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+        )
 
 
 def every_core() -> int:

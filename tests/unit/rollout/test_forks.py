@@ -1,0 +1,162 @@
+"""Runs forked from a process that has imported what they need: they are as runs of their own would be."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from numaforge.errors import NumaforgeError
+from numaforge.rollout.forks import Fork, Forks, forks, serve
+
+REFUSE = "TEST_REFUSE_FORK"
+TELL = "tell"
+WAIT = "wait"
+
+
+def run() -> int:
+    """What runs: it tells of itself, or waits for a file."""
+    what, *rest = sys.argv[1:]
+    if what == TELL:
+        about = {
+            "rest": rest,
+            "folder": str(Path.cwd()),
+            "path": sys.path[0],
+            "value": os.environ.get("VALUE"),
+        }
+        descriptors = [str(Path(f"/proc/self/fd/{fd}").readlink()) for fd in (0, 1, 2)]
+        leads = os.getsid(0) == os.getpid()
+        print(json.dumps({**about, "descriptors": descriptors, "leads": leads, "home": "HOME" in os.environ}))
+        return 7
+    print("waits", flush=True)
+    while not Path(rest[0]).exists():
+        time.sleep(0.01)
+    Path(rest[1]).write_text("done")
+    raise RuntimeError("a mistake of its own")
+
+
+@pytest.fixture
+def ours() -> Forks:
+    return Forks(__name__)
+
+
+def ended(process: Fork) -> int:
+    code: int = within(process.poll)
+    return code
+
+
+def within(found: Callable[[], Any], seconds: float = 60) -> Any:
+    """Return what is found at last."""
+    deadline = time.monotonic() + seconds
+    while (value := found()) is None:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    return value
+
+
+def told(ours: Forks, tmp_path: Path, *rest: str) -> dict[str, Any]:
+    log = tmp_path / "log"
+    log.write_text("before\n")
+    process = ours.start([TELL, *rest], {"VALUE": "ä 1"}, tmp_path, log)
+    assert (ended(process), process.poll()) == (7, 7)
+    before, line = log.read_text().splitlines()
+    assert before == "before"
+    found: dict[str, Any] = json.loads(line)
+    return found
+
+
+def test_a_run_has_its_own_arguments_environment_folder_and_log(ours: Forks, tmp_path: Path) -> None:
+    assert told(ours, tmp_path, "a b", "'") == {
+        "rest": ["a b", "'"],
+        "folder": str(tmp_path),
+        "path": str(tmp_path),
+        "value": "ä 1",
+        "home": False,
+        "descriptors": [os.devnull, str(tmp_path / "log"), str(tmp_path / "log")],
+        "leads": True,
+    }
+
+
+def test_runs_are_in_progress_beside_each_other_and_each_is_told_by_itself(
+    ours: Forks, tmp_path: Path
+) -> None:
+    go, log = tmp_path / "go", tmp_path / "log"
+    first = ours.start([WAIT, str(go), str(tmp_path / "end")], dict(os.environ), tmp_path, log)
+    other = tmp_path / "other"
+    other.mkdir()
+    told(ours, other)
+    assert first.poll() is None
+    go.touch()
+    assert ended(first) == 1
+    assert "RuntimeError: a mistake of its own" in log.read_text()
+
+
+def test_a_run_that_is_killed_has_ended_by_a_signal(ours: Forks, tmp_path: Path) -> None:
+    process = ours.start([WAIT, "never", "never"], {}, tmp_path, tmp_path / "log")
+    process.kill()
+    assert ended(process) == -signal.SIGKILL
+    process.kill()
+
+
+def test_a_run_continues_where_the_one_that_asked_for_it_has_ended(tmp_path: Path) -> None:
+    go, end, log = tmp_path / "go", tmp_path / "end", tmp_path / "log"
+    waits = [WAIT, str(go), str(end)]
+    asks = (
+        "from pathlib import Path; from numaforge.rollout.forks import Forks; import os\n"
+        f"Forks({__name__!r}).start({waits!r}, {{}}, Path('/'), Path({str(log)!r}))\n"
+        "os.kill(os.getpid(), 9)"
+    )
+    done = subprocess.run([sys.executable, "-c", asks], check=False)
+    assert done.returncode == -signal.SIGKILL
+    within(lambda: "waits" in log.read_text() or None)
+    go.touch()
+    assert within(lambda: end.exists() or None)
+
+
+def test_an_interrupt_from_the_terminal_is_for_the_one_that_asks(ours: Forks, tmp_path: Path) -> None:
+    assert os.getsid(ours.pid) != os.getsid(0)
+
+
+def test_nothing_is_known_of_a_run_where_the_process_that_forks_is_gone(ours: Forks, tmp_path: Path) -> None:
+    process = ours.start([WAIT, "never", "never"], {}, tmp_path, tmp_path / "log")
+    os.kill(ours.pid, signal.SIGKILL)
+    with pytest.raises(NumaforgeError, match="the process that starts runs of pyinfra has ended"):
+        process.poll()
+    os.kill(process.pid, signal.SIGKILL)
+
+
+def test_another_process_forks_where_the_first_is_gone(tmp_path: Path) -> None:
+    first = forks()
+    assert forks() is first
+    os.kill(first.pid, signal.SIGKILL)
+    within(lambda: None if first.is_there else True)
+    assert forks() is not first
+
+
+def test_where_no_process_can_be_had_the_reason_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(REFUSE, "1")
+    refused = Forks(__name__)
+    with pytest.raises(OSError, match="Resource temporarily unavailable"):
+        refused.start([TELL], {}, tmp_path, tmp_path / "log")
+
+
+def refuse() -> int:
+    """Fork as a kernel does that has no process left: root has no limit of its own that would show it."""
+    raise OSError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+
+
+if __name__ == "__main__":
+    if REFUSE in os.environ:
+        os.fork = refuse
+    serve(run)
