@@ -43,6 +43,10 @@ class DocumentKind(Generic[Held]):
     remedy: str
     written: Mapping[str, str] = field(default_factory=dict)
 
+    def prepare(self) -> None:
+        """Make what reads and writes these documents now, where a later one would wait for it."""
+        _ = self._adapter
+
     def encode(self, value: Held) -> dict[str, Any]:
         """Return the document as JSON data: the schema's number, then the fields in their order."""
         body = self._adapter.dump_python(value, mode="json", warnings="error")

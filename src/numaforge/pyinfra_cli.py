@@ -14,7 +14,9 @@ import sys
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from importlib import import_module
 from pathlib import Path
+from pkgutil import iter_modules
 from types import FrameType
 from typing import Any
 
@@ -27,14 +29,17 @@ from pyinfra_cli.exceptions import CliError, UnexpectedExternalError  # type: ig
 from pyinfra_cli.inventory import make_inventory  # type: ignore[import-untyped]
 from pyinfra_cli.main import main  # type: ignore[import-untyped]
 
+from numaforge import roles
 from numaforge.errors import NumaforgeError
 from numaforge.hosts import check_strictly, go_on_without_failed, inspect_once, why_refused
 from numaforge.hosts.host_data import refuse, say_refused, set_aside
 from numaforge.hosts.overview import follow, show_overview
 from numaforge.hosts.processes import divide, end_with_others, hosts_of
+from numaforge.planning.document import PLAN
 from numaforge.rollout import events
 from numaforge.rollout.options import PLACE
 from numaforge.rollout.shards import Shard, shard_here
+from numaforge.snapshot import script
 from numaforge.verification.login import CONNECTION_DATA
 
 
@@ -164,6 +169,14 @@ def _canaries(host: Host) -> Iterable[str]:
 def _connection(host: Host) -> dict[str, object]:
     data = {key: host.data.get(key) for key in CONNECTION_DATA}
     return {"connector": host.connector_cls.__name__, "data": data}
+
+
+def prepare() -> None:
+    """Do what is the same in every run, for those that are forked: half of what a run of one host takes."""
+    for role in iter_modules(roles.__path__):
+        import_module(f"{roles.__name__}.{role.name}")
+    PLAN.prepare()
+    script()
 
 
 def run() -> int:

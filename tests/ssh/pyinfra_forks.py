@@ -52,6 +52,7 @@ def command() -> int:
 
 
 if __name__ == "__main__":
-    import numaforge.pyinfra_cli  # noqa: F401 (everything that a run imports; gevent patches what follows)
+    from numaforge import pyinfra_cli
 
+    pyinfra_cli.prepare()
     serve(command)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -134,7 +135,8 @@ def test_no_run_of_a_roll_out_restarts_a_joined_kubelet_that_is_not_drained(
 ) -> None:
     launcher = program(tmp_path, {"good": data(node, WITHOUT_DRAIN)})
     begun = launcher.launch(Member("good", "n1"), None)  # type: ignore[arg-type]
-    begun.program.process.wait()
+    while not begun.program.has_ended():
+        time.sleep(0.05)
     assert "a roll-out changes no node that it has not drained" in begun.program.log.read_text()
     assert run(launcher.apply(["good"])).keys() == {"good"}
     assert starts(node) == 1

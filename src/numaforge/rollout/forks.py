@@ -17,9 +17,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from importlib import import_module
 from pathlib import Path
-from pkgutil import iter_modules
 from typing import Any, NoReturn
 
 from numaforge.errors import NumaforgeError
@@ -173,11 +171,10 @@ def become(run: Callable[[], int], request: Mapping[str, Any]) -> NoReturn:
 
 
 def main() -> None:
-    """Serve `numaforge.pyinfra_cli`, with the roles that a deploy calls."""
-    from numaforge import pyinfra_cli, roles
+    """Serve what `numaforge.pyinfra_cli` runs."""
+    from numaforge import pyinfra_cli
 
-    for module in iter_modules(roles.__path__):
-        import_module(f"numaforge.roles.{module.name}")
+    pyinfra_cli.prepare()
     serve(pyinfra_cli.run)
 
 
