@@ -22,21 +22,22 @@ SILENT_SECONDS = 60
 KUBELET = "systemctl show -p MainPID -p NRestarts -p ActiveEnterTimestampMonotonic kubelet"
 VOID = 'grep -l \'"outcome": "void"\' /var/lib/numaforge/txn/*/result.json | wc -l'
 LEFT_BEHIND = """#!/bin/sh
-case $(readlink /proc/$$/fd/1) in
-*/settings.new)
+case $(readlink /proc/$$/cwd) in
+/var/lib/numaforge/txn/*)
     mv "$0" "$0.away"
-    echo $PPID > /run/left-behind.new && mv /run/left-behind.new /run/left-behind
+    read -r _ _ _ shell _ < "/proc/$PPID/stat"
+    echo "$shell" > /run/left-behind.new && mv /run/left-behind.new /run/left-behind
     until [ -e /run/go ]; do sleep 1; done
     ;;
 esac
-exec /usr/bin/base64 "$@"
+exec /usr/bin/flock "$@"
 """
-"""Stands for the first program of the script that begins a transaction, once: the shell waits for it."""
+"""Stands for the program that has the script that begins a transaction wait its turn, once."""
 
 
 def killed_with_a_shell_left_behind(lab: Lab, node: Node, file: Path, state: Path) -> None:
     """Begin a roll-out, and kill it when its script is on the node and has not begun the transaction."""
-    node.run("cat > /usr/local/bin/base64; chmod +x /usr/local/bin/base64", input_text=LEFT_BEHIND)
+    node.run("cat > /usr/local/bin/flock; chmod +x /usr/local/bin/flock", input_text=LEFT_BEHIND)
     run = begin("run", file, state=state)
     run.await_phase("applying")
     node.run(

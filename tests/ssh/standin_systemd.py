@@ -291,10 +291,12 @@ mkdir -p /run/units
 """
 
 _MV = """#!/bin/sh
+for when in /run/when/* /run/when/.n*; do [ ! -e "$when" ] || break; done
+[ -e "$when" ] || exec /bin/mv "$@"
 /bin/mv "$@" || exit
 for target; do :; done
 case $target in
-*/state) event=$(cat "$target") ;;
+*/state) IFS= read -r event < "$target" ;;
 *) event=${2##*/} ;;
 esac
 if [ -e "/run/when/$event" ]; then

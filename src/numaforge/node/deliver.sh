@@ -2,17 +2,28 @@
 # What reaches a transaction from outside: its files, the request to undo it, its withdrawal, the question how
 # far it is. ROOT and ID are variables; FOLDER is the transaction's.
 
-deliver() { # lines of NAME and base64 on stdin: the transaction's files, run.sh last
+# The files are one text in base64 on stdin, run.sh the last of them. Of a text without a line there is nothing to
+# write, nor of a transaction that was delivered before: only one shell at a time does it.
+deliver() ( # CHECKSUM SED-SCRIPT NAMES: the script writes each file's lines to it
     umask 077
-    mkdir -p "$FOLDER" || return 1
-    if [ -e "$FOLDER/state" ]; then return; fi # it has begun
-    while IFS=' ' read -r name text; do
-        mkdir -p "$(dirname "$FOLDER/$name")" && printf '%s\n' "$text" | base64 -d > "$FOLDER/$name.new" &&
-            mv -f "$FOLDER/$name.new" "$FOLDER/$name" || return 1
+    mkdir -p "$FOLDER" && cd "$FOLDER" && exec 9> "$ROOT/lock" && flock 9 || exit 1
+    if [ -e run.sh ]; then exit; fi
+    folders=
+    for name in $3; do
+        case $name in */*) folders="$folders ${name%/*}" ;; esac
     done
-    sync -f "$FOLDER"
-}
-start_transaction() { deliver && sh "$FOLDER/run.sh" begin apply < /dev/null; }
+    # shellcheck disable=SC2086 # names of ours
+    [ -z "$folders" ] || mkdir -p $folders || exit 1
+    for name in $3; do : > "$name"; done
+    base64 -d | LC_ALL=C sed -n "$2" || exit 1
+    # shellcheck disable=SC2086
+    if [ "$(cat $3 | sha256sum)" != "$1  -" ]; then
+        echo "the transaction's files could not be written below $FOLDER: is there room?" >&2
+        exit 1
+    fi
+    mv -f run.sh.new run.sh && sync -f .
+)
+start_transaction() { deliver "$@" && sh "$FOLDER/run.sh" begin apply < /dev/null; }
 revert_transaction() { # the reason as base64 on stdin
     umask 077
     if [ ! -e "$FOLDER/run.sh" ]; then

@@ -1,33 +1,42 @@
 # shellcheck shell=sh
-# What everything that replaces files is made of. Every path is resolved first, so that a file behind a symbolic
-# link is replaced and the link stays.
+# What everything that replaces files is made of. `resolve` comes first, so that a file behind a symbolic link is
+# replaced and the link stays; a link among its folders leads there by itself.
 
-resolved() { readlink -f "$1" 2> /dev/null || printf '%s\n' "$1"; }
-temporary() { printf '%s/.numaforge-%s\n' "$(dirname "$(resolved "$1")")" "$2"; }
+resolve() { # PATH: sets `target`
+    target=$1
+    if [ -L "$1" ]; then target=$(readlink -f "$1" 2> /dev/null) || target=$1; fi
+}
+temporary() { # NUMBER PATH: sets `new` to a name beside its target, which is in `target`
+    resolve "$2"
+    new=${target%/*}/.numaforge-$1
+}
 stage() { # NUMBER PATH MODE OWNER GROUP, content as base64 on stdin: write it beside its target and flush it
-    target=$(resolved "$2")
+    temporary "$1" "$2"
     if [ -e "$target" ] && [ ! -f "$target" ]; then
         echo "$2: is not a regular file; move it away and run again" >&2
         return 1
     fi
-    mkdir -p "$(dirname "$target")" || return 1
-    new=$(temporary "$2" "$1")
-    base64 -d > "$new" && chown "$4:$5" "$new" && chmod "$3" "$new" && sync "$new"
+    folder_of "$target" && base64 -d > "$new" && chown "$4:$5" "$new" && chmod "$3" "$new" && sync "$new"
 }
-discard() { rm -f "$(temporary "$2" "$1")"; } # NUMBER PATH
-place() {                                     # NUMBER PATH: let the staged file take its target's place
-    mv -f "$(temporary "$2" "$1")" "$(resolved "$2")" && sync "$(dirname "$(resolved "$2")")"
+folder_of() { [ -d "${1%/*}/" ] || mkdir -p "${1%/*}"; } # PATH: make it
+discard() {                                              # NUMBER PATH
+    temporary "$1" "$2"
+    rm -f "$new"
+}
+place() { # NUMBER PATH: let the staged file take its target's place
+    temporary "$1" "$2"
+    mv -f "$new" "$target" && sync "${target%/*}/"
 }
 keep() { # FOLDER PATH: copy what is there now below FOLDER
-    target=$(resolved "$2")
+    resolve "$2"
     if [ -e "$target" ]; then
-        mkdir -p "$1$(dirname "$2")" && cp -a "$target" "$1$2" && sync "$1$2"
+        folder_of "$1$2" && cp -a "$target" "$1$2" && sync "$1$2"
     fi
 }
 remove() { # PATH, and its folder where that is one of drop-ins, or of ours, and has nothing else
-    target=$(resolved "$1")
+    resolve "$1"
     if [ ! -e "$target" ]; then return; fi
-    rm -f "$target" && sync "${target%/*}" || return 1
+    rm -f "$target" && sync "${target%/*}/" || return 1
     case ${target%/*} in
     /etc/systemd/system/*.d | /etc/numaforge | /usr/local/lib/numaforge) rmdir "${target%/*}" 2> /dev/null || : ;;
     esac
@@ -37,11 +46,11 @@ same() { # PATH PATH: in content, rights and age
         [ "$(sha256sum < "$1")" = "$(sha256sum < "$2")" ]
 }
 put_back() { # FOLDER PATH: make PATH what it was when `keep` saw it, in a folder that `remove` may have taken away
+    temporary back "$2"
     if [ ! -e "$1$2" ]; then
         remove "$2"
-    elif ! same "$1$2" "$(resolved "$2")"; then
-        mkdir -p "$(dirname "$(resolved "$2")")" && cp -a "$1$2" "$(temporary "$2" back)" &&
-            sync "$(temporary "$2" back)" && place back "$2"
+    elif ! same "$1$2" "$target"; then
+        folder_of "$target" && cp -a "$1$2" "$new" && sync "$new" && place back "$2"
     fi
 }
 # What was there before numaforge is told by a record on the host, of the lines in $PART/record; without one it goes.

@@ -9,9 +9,24 @@ valid_utf8() { # what reads it over SSH reads nothing else
         LC_ALL=C tr '\200-\377' '?'
     fi
 }
-record() { # NAME TEXT: write it to a file of the transaction, whole and flushed
-    printf '%s\n' "$2" > "$FOLDER/$1.new" && sync "$FOLDER/$1.new" &&
-        mv -f "$FOLDER/$1.new" "$FOLDER/$1" && sync "$FOLDER"
+record() { # NAME TEXT [NAME TEXT]...: write each to a file of the transaction, whole and flushed, in their order
+    named=
+    written=
+    while [ "$#" -gt 0 ]; do
+        printf '%s\n' "$2" > "$FOLDER/$1.new" || return 1
+        named="$named $FOLDER/$1"
+        written="$written $FOLDER/$1.new"
+        shift 2
+    done
+    # shellcheck disable=SC2086 # paths of ours
+    sync $written || return 1
+    folders=
+    for written in $named; do
+        mv -f "$written.new" "$written" || return 1
+        folders="$folders ${written%/*}"
+    done
+    # shellcheck disable=SC2086
+    sync $folders
 }
 noted() { cat "$FOLDER/$1" 2> /dev/null; } # NAME
 phase() { record state "$1"; }

@@ -15,8 +15,10 @@ puts it around `start_script`, `void_script`, `status_script` and `revert_script
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
@@ -34,6 +36,7 @@ CURRENT = (
     f"{TRANSACTIONS}/current"  # a link to the transaction that has begun and not ended; it is also the lock
 )
 BOOT_UNIT = "/etc/systemd/system/numaforge-recover.service"  # there while a transaction is open
+RUN = "run.sh"  # what the node carries out; it is there once all that it needs is
 KEPT_TRANSACTIONS = 5
 _BOOT_SECONDS = 120
 
@@ -117,7 +120,7 @@ class Transaction:
             "settings": settings,
             "planned": fence.planned_lines(self.planned_on),
             **data,
-            "run.sh": node_script(part.name for part in self.parts),
+            RUN: node_script(part.name for part in self.parts),
         }
 
 
@@ -209,8 +212,30 @@ def start_script(transaction: Transaction) -> str:
     that has begun already or is void. On a node that is not what the transaction was planned on it ends
     without an error, and the result is "void".
     """
-    lines = "".join(f"{name} {encoded(text)}\n" for name, text in transaction.files.items())
-    return _script(transaction.id, "start_transaction", data=lines)
+    texts = {name: text for name, text in transaction.files.items() if name != RUN}
+    texts[f"{RUN}.new"] = transaction.files[RUN]
+    whole = "".join(texts.values()).encode("utf-8", "surrogateescape")
+    checksum = hashlib.sha256(whole).hexdigest()
+    data = base64.encodebytes(whole).decode()
+    return _script(
+        transaction.id, "start_transaction", checksum, _division(texts), " ".join(texts), data=data
+    )
+
+
+def _division(texts: Mapping[str, str]) -> str:
+    """Return the sed script that writes each text, of those that follow one another, to the file of its name.
+
+    Raises ValueError for a text whose last line is none: it would run into the next one's first.
+    """
+    first, script = 1, ""
+    for name, text in texts.items():
+        if text and not text.endswith("\n"):
+            raise ValueError(f"{name} does not end with a newline")
+        if text:
+            last = first + text.count("\n") - 1
+            script += f"{first},{last}w {name}\n"
+            first = last + 1
+    return script
 
 
 def void_script(transaction_id: str) -> str:

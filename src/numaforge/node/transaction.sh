@@ -83,13 +83,19 @@ change() {
     apply_all
 }
 apply_all() { # also after a boot in between: what was applied is not applied again
+    ended=
     for part in $UPWARDS; do
         if [ -e "$FOLDER/$part/applied" ]; then continue; fi
         why="the transaction's journal could not be written"
-        record "$part/touched" yes || return 1
-        step "$part" apply || return 1
-        record "$part/applied" yes || return 1
+        # shellcheck disable=SC2086 # two words
+        record $ended "$part/touched" yes state "apply $part" || return 1
+        why="the step \"apply $part\" failed"
+        call "$part" apply || return 1
+        ended="$part/applied yes"
     done
+    why="the transaction's journal could not be written"
+    # shellcheck disable=SC2086
+    [ -z "$ended" ] || record $ended
 }
 go_on() { # everything is applied: the proof
     umask 022

@@ -41,8 +41,7 @@ irqbalance_unit() { # VERB
     systemctl "$1" irqbalance.service
 }
 irqbalance_block() { # the admin's lines stay; of two that set a variable systemd takes the last
-    target=$(resolved "$IRQBALANCE_FILE")
-    new=$(temporary "$IRQBALANCE_FILE" new)
+    temporary new "$IRQBALANCE_FILE"
     if [ -e "$target" ]; then cp -a "$target" "$new"; else mkdir -p "${target%/*}" && : > "$new"; fi || return 1
     {
         sed "/^$BLOCK_BEGIN\$/,/^$BLOCK_END\$/d" "$target" 2> /dev/null
