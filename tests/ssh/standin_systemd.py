@@ -132,17 +132,27 @@ show,numaforge-*)
     exit
     ;;
 esac
-reverse() { # PROPERTY UNIT: the units that name it in the way of which the property is the reverse
+bound() { # FILE: sets `binds` to what is in it
+    binds=
+    [ ! -e "$1" ] || read -r binds < "$1" || :
+    [ -n "$binds" ]
+}
+reverse() { # PROPERTY UNIT: sets `found` to the units that name it where the property is the reverse
+    found=
     for file in /run/bound/*; do
-        if [ "$(cat "$file" 2>/dev/null)" = "$1 $2" ]; then printf ' %s' "${file##*/}"; fi
+        if bound "$file" && [ "$binds" = "$1 $2" ]; then found="$found ${file##*/}"; fi
     done
 }
 deactivate() { # what is bound to UNIT
     for file in /run/bound/*; do
-        case $(cat "$file" 2>/dev/null) in
+        bound "$file" || continue
+        case $binds in
         *" $1") rm -f "/run/active/${file##*/}"; deactivate "${file##*/}" ;;
         esac
     done
+}
+tell() { # NAME VALUE, where it is asked for
+    case $asked in *" $1 "*) echo "$1=$2" ;; esac
 }
 start_service() {
     [ ! -e "/run/active/$1" ] || return 0
@@ -173,7 +183,8 @@ case "$*" in
         *) continue ;;
         esac
         for name in RequiredBy RequisiteOf BoundBy ConsistsOf; do
-            echo "$name=$(reverse "$name" "$property" | sed 's/^ //')"
+            reverse "$name" "$property"
+            echo "$name=${found# }"
         done
         echo
     done
@@ -252,16 +263,23 @@ start | restart)
     ;;
 show)
     case $* in *InvocationID*) echo 0123; exit ;; esac
-    {
-        if alive; then echo "MainPID=$pid"; echo ActiveState=active; echo SubState=running
-        elif [ -n "$pid" ]; then echo MainPID=0; echo ActiveState=failed; echo SubState=failed
-        else echo MainPID=0; echo ActiveState=inactive; echo SubState=dead; fi
-        echo NRestarts=0
-        echo ActiveEnterTimestampMonotonic="$(stat -c %Y /run/kubelet.pid 2>/dev/null || echo 0)"
-        echo LoadState=loaded
-    } | while read -r line; do
-        case " $* " in *" ${line%%=*} "*) echo "$line" ;; esac
-    done
+    asked=" $* "
+    main=0 sub=failed since=0
+    if alive; then main=$pid sub=running
+    elif [ -z "$pid" ]; then sub=dead; fi
+    case $asked in *" ActiveEnterTimestampMonotonic "*)
+        [ ! -e /run/kubelet.pid ] || since=$(stat -c %Y /run/kubelet.pid) ;;
+    esac
+    tell MainPID "$main"
+    case $sub in
+    running) tell ActiveState active ;;
+    dead) tell ActiveState inactive ;;
+    *) tell ActiveState failed ;;
+    esac
+    tell SubState "$sub"
+    tell NRestarts 0
+    tell ActiveEnterTimestampMonotonic "$since"
+    tell LoadState loaded
     ;;
 enable) mkdir -p /etc/systemd/system/multi-user.target.wants
     ln -sf "/etc/systemd/system/$3" "/etc/systemd/system/multi-user.target.wants/$3" ;;
