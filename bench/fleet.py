@@ -6,7 +6,8 @@ pipelining and shared connections, gathering no facts; it neither detects the ma
 setting back, which `site.py` does.
 
 The sshd and the shells that it starts run on the same cores as the controller. Their CPU time is shown by
-itself: on real hosts it is not the controller's.
+itself: on real hosts it is not the controller's. So there is a second run of `site.py`, with hosts that say
+what the first has said and do not look for it: a login and two `cat` are what they still cost.
 
     bench/fleet.py [--no-ansible] [HOSTS ...]
 
@@ -53,6 +54,18 @@ PROFILE = {
     "kubelet": {"cpu_manager_policy": "static"},
     "tuning": {"governor": "performance", "sysctls": {"vm.swappiness": "1"}, "numa_balancing": False},
 }
+REPEAT = """#!/bin/sh
+# What a host said to the first that asked it this way is said to all others; what they send is read.
+name=$(printf '%s' "$SSH_ORIGINAL_COMMAND" | cksum)
+answer=/run/answers/${name%% *}
+if [ ! -e "$answer" ]; then
+    mkdir -p "${answer%/*}"
+    sh -c "$SSH_ORIGINAL_COMMAND" > "$answer.new" && mv "$answer.new" "$answer"
+else
+    cat > /dev/null
+fi
+exec cat "$answer"
+"""
 Hosts = Mapping[str, Mapping[str, object]]
 
 
@@ -67,28 +80,41 @@ class Cost:
 
 
 @dataclass(frozen=True)
+class Listener:
+    """An sshd that listens on every address of loopback."""
+
+    port: int
+    pid: int
+
+    def cpu_seconds(self) -> float:
+        """Return the CPU time of all sessions that have ended."""
+        deadline = time.monotonic() + 20
+        while Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text():
+            if time.monotonic() > deadline:
+                raise RuntimeError("a session goes on")
+            time.sleep(0.02)
+        fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
+        return sum(map(int, fields[11:15])) / TICK
+
+
+@dataclass(frozen=True)
 class Fleet:
-    """Many hosts in one sandbox, behind one sshd that listens on every address of loopback."""
+    """Many hosts in one sandbox: behind one sshd they look, behind the other they repeat what was said."""
 
     sandbox: Sandbox
-    port: int
-    listener: int
+    looks: Listener
+    repeats: Listener
 
-    def hosts(self, count: int) -> dict[str, dict[str, object]]:
+    def hosts(self, count: int, *, repeat: bool = False) -> dict[str, dict[str, object]]:
         """Return so many hosts, as an inventory has them."""
-        data = {**self.sandbox.data(), "ssh_port": self.port, "numaforge_profile": PROFILE}
+        port = (self.repeats if repeat else self.looks).port
+        data = {**self.sandbox.data(), "ssh_port": port, "numaforge_profile": PROFILE}
         data |= {"kubelet_stable_seconds": 1}
         return {f"node-{number}": data | {"ssh_hostname": address(number)} for number in range(1, count + 1)}
 
     def cpu_seconds(self) -> float:
         """Return the CPU time of all sessions that have ended."""
-        deadline = time.monotonic() + 20
-        while Path(f"/proc/{self.listener}/task/{self.listener}/children").read_text():
-            if time.monotonic() > deadline:
-                raise RuntimeError("a session goes on")
-            time.sleep(0.02)
-        fields = Path(f"/proc/{self.listener}/stat").read_text().rpartition(")")[2].split()
-        return sum(map(int, fields[11:15])) / TICK
+        return self.looks.cpu_seconds() + self.repeats.cpu_seconds()
 
 
 def address(number: int) -> str:
@@ -121,10 +147,13 @@ def measure(fleet: Fleet, folder: Path, chosen: argparse.Namespace) -> None:
     play = None if chosen.no_ansible else install_ansible(fleet, folder)
     print(f"{CORES} cores, a load of {os.getloadavg()[0]:.1f} before; median of {chosen.runs} runs")
     print(f"{'hosts':>5}  {'':38} {'wall s':>7} {'CPU ms per host':>16} {'of sshd, shells':>16} {'MiB':>5}")
+    run(site(write_inventory(folder, fleet.hosts(1, repeat=True), "repeats")), folder)
     for count in chosen.counts:
         inventory = write_inventory(folder, fleet.hosts(count))
+        repeating = write_inventory(folder, fleet.hosts(count, repeat=True), "repeats")
         commands = {
             "pyinfra -y deploys/site.py": site(inventory),
+            "the same, with hosts that repeat": site(repeating),
             "the survey of a roll-out": survey(inventory),
         }
         if play:
@@ -139,7 +168,7 @@ def measure(fleet: Fleet, folder: Path, chosen: argparse.Namespace) -> None:
                 flush=True,
             )
         if play:
-            ours, _, theirs = costs.values()
+            ours, *_, theirs = costs.values()
             cpu = theirs.controller / ours.controller
             print(
                 f"       ansible-playbook takes {theirs.wall / ours.wall:.1f} times as long, {cpu:.1f} of CPU"
@@ -270,43 +299,50 @@ def running_fleet(folder: Path, count: int) -> Iterator[Fleet]:
         **machine(),
         **standin_systemd(health),
         "/var/lib/kubelet/config.yaml": KUBEADM_CONFIG.replace("10248", str(health)),
+        "/usr/local/bin/repeat": REPEAT,
         "/usr/lib/systemd/system/kubelet.service": (
             "[Service]\nExecStart=/usr/local/bin/kubelet --config=/var/lib/kubelet/config.yaml\n"
         ),
     }
     with running_sandbox(folder, files) as sandbox:
         sandbox.run("mkdir -p /run/systemd/system; systemctl start kubelet.service")
-        port = free_port()
-        sandbox.path("/etc/ssh/fleet_config").write_text(
-            sandbox.path("/etc/ssh/sandbox_config")
-            .read_text()
-            .replace(f"ListenAddress 127.0.0.1:{sandbox.port}", f"ListenAddress 0.0.0.0:{port}")
-            .replace("PidFile none", "PidFile /run/fleet.pid")
-            + f"AllowUsers root@127.*\nMaxStartups {2 * count + 10}\n"
-        )
-        started = sandbox.run(f"{SSHD} -f /etc/ssh/fleet_config", own_network=False)
-        if started.returncode:
-            sys.exit(started.stderr)
+        looks = listening(sandbox, count, "fleet_config")
+        repeats = listening(sandbox, count, "repeating_config", "ForceCommand /usr/local/bin/repeat\n")
         known = (sandbox.keys / "host.pub").read_text()
         (sandbox.keys / "known_hosts").write_text(
-            "".join(f"[{address(number)}]:{port} {known}" for number in range(1, count + 1))
+            "".join(
+                f"[{address(number)}]:{each.port} {known}"
+                for each in (looks, repeats)
+                for number in range(1, count + 1)
+            )
         )
-        yield Fleet(sandbox, port, listener(sandbox, port))
+        yield Fleet(sandbox, looks, repeats)
 
 
-def listener(sandbox: Sandbox, port: int) -> int:
-    """Return the process, as seen from here, of the sshd that has just been started."""
+def listening(sandbox: Sandbox, count: int, name: str, more: str = "") -> Listener:
+    """Start an sshd, with more lines for its configuration, which has a name."""
+    port = free_port()
+    sandbox.path(f"/etc/ssh/{name}").write_text(
+        sandbox.path("/etc/ssh/sandbox_config")
+        .read_text()
+        .replace(f"ListenAddress 127.0.0.1:{sandbox.port}", f"ListenAddress 0.0.0.0:{port}")
+        .replace("PidFile none", f"PidFile /run/{name}.pid")
+        + f"AllowUsers root@127.*\nMaxStartups {2 * count + 10}\n{more}"
+    )
+    started = sandbox.run(f"{SSHD} -f /etc/ssh/{name}", own_network=False)
+    if started.returncode:
+        sys.exit(started.stderr)
     deadline = time.monotonic() + 10
     while time.monotonic() < deadline:
         for child in children(sandbox.pid):
-            if b"fleet_config" in Path(f"/proc/{child}/cmdline").read_bytes():
-                return child
+            if name.encode() in Path(f"/proc/{child}/cmdline").read_bytes():
+                return Listener(port, child)
         time.sleep(0.05)
     raise RuntimeError(f"no sshd on port {port}")
 
 
-def write_inventory(folder: Path, hosts: Hosts) -> Path:
-    inventory = folder / "inventory.py"
+def write_inventory(folder: Path, hosts: Hosts, name: str = "inventory") -> Path:
+    inventory = folder / f"{name}.py"
     inventory.write_text(f"nodes = {[(name, dict(data)) for name, data in hosts.items()]!r}\n")
     return inventory
 

@@ -22,7 +22,10 @@ from typing import Any, NoReturn
 
 from numaforge.errors import NumaforgeError
 
-GONE = "the process that starts runs of pyinfra has ended"
+_GONE = "the process that starts runs of pyinfra has ended"
+_REMEDY = (
+    "what has begun goes on by itself; `numaforge rollout resume` waits for it, and changes the other nodes"
+)
 
 
 @dataclass
@@ -94,6 +97,11 @@ class Forks:
             raise OSError(answer)
         return Fork(answer, self)
 
+    def close(self) -> None:
+        """Have it end; its runs continue."""
+        self._end.close()
+        self._process.wait()
+
     def ask(self, request: Mapping[str, object]) -> Any:
         """Return the answer to a request; raises NumaforgeError where none comes."""
         try:
@@ -102,9 +110,9 @@ class Forks:
                 self._end.flush()
                 line = self._end.readline()
         except OSError as error:
-            raise NumaforgeError(f"{GONE}: {error.strerror}") from error
+            raise NumaforgeError(_GONE, where=error.strerror, remedy=_REMEDY) from error
         if not line:
-            raise NumaforgeError(GONE)
+            raise NumaforgeError(_GONE, remedy=_REMEDY)
         return json.loads(line)
 
 

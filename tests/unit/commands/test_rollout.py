@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 
 from numaforge import cli
+from numaforge.rollout.forks import forks
 from numaforge.rollout.lead import ROLLOUT, STATE, STOP
 from numaforge.rollout.options import RolloutOptions
 from numaforge.rollout.record import ABORT, RECORD, RESULT
@@ -273,6 +274,30 @@ def test_a_second_interrupt_leaves_the_nodes_under_way_and_says_which(site: Site
         thread.join()
         done.touch()
     assert (code, report["stopped"]) == (5, "interrupted")
+    assert report["under_way"] == {HERE: "left to itself, and it ends by itself"}
+
+
+def test_where_the_process_that_starts_runs_is_killed_what_has_begun_is_left_and_said(site: Site) -> None:
+    done = site.folder / "done"
+    site.here(hold=str(done))
+    stop = threading.Event()
+
+    def kill() -> None:
+        while not site.runs and not stop.wait(0.05):
+            pass
+        os.kill(forks().pid, signal.SIGKILL)
+
+    thread = threading.Thread(target=kill)
+    thread.start()
+    try:
+        code, report, _ = site.command("run")
+    finally:
+        stop.set()
+        thread.join()
+        done.touch()
+    assert code == 5
+    assert "the process that starts runs of pyinfra has ended" in report["stopped"]
+    assert "`numaforge rollout resume`" in report["stopped"]
     assert report["under_way"] == {HERE: "left to itself, and it ends by itself"}
 
 
