@@ -1,6 +1,6 @@
 """The runs of a roll-out: forked from a process that has imported what they need, beside pyinfra's own start.
 
-As many hosts as a budget may take at once each have a run of their own, which finds nothing to change. CPU time
+As many hosts as a budget may take at once each have a run, which finds nothing to change. CPU time
 and memory are those of all processes of the controller together.
 
     bench/forks.py [--hosts N]
