@@ -17,6 +17,11 @@ UNITS      := -n 2 --dist worksteal --durations 20 tests/unit tests/fuzz tests/m
 NODE_TESTS := -n 2 --dist loadfile --no-loadscope-reorder --durations 20 -m "vm and not long" $(LAB)
 API_TESTS  := --durations 20 -m "lab and not vm and not long" tests/lab
 
+ifndef PYTEST_DEBUG_TEMPROOT
+PYTEST_DEBUG_TEMPROOT := $(shell sh tests/scratch.sh)
+endif
+export PYTEST_DEBUG_TEMPROOT
+
 include lab/lab.mk
 
 .PHONY: bundle help setup demo test test-fast lint lock bench bench-plans clean
