@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
 import signal
@@ -25,6 +26,12 @@ if (worker := os.environ.get("PYTEST_XDIST_WORKER", "gw0")) != "gw0":
 
 # Whoever ends a run in the background does it with SIGTERM, and what was started is to be stopped then, too.
 signal.signal(signal.SIGTERM, signal.default_int_handler)
+
+
+def pytest_collection_finish() -> None:
+    """Have the garbage collector leave ten thousand tests alone: going through them takes half a second."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture

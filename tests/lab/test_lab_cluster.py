@@ -109,7 +109,8 @@ def test_reset_brings_a_dirty_node_back(pristine, node):
 def test_reset_sets_the_clock(pristine):
     before = time.time()
     inside = float(pristine.nodes[0].run("date +%s.%N"))
-    assert before - 1 < inside < time.time() + 1
+    late = 20  # seconds, in which a busy machine has told the node; the time that was saved is older
+    assert before - late < inside < time.time() + 1
 
 
 def test_everything_listens_on_loopback_only(lab):
