@@ -21,7 +21,7 @@ deliver() ( # CHECKSUM SED-SCRIPT NAMES: the script writes each file's lines to 
         echo "the transaction's files could not be written below $FOLDER: is there room?" >&2
         exit 1
     fi
-    mv -f run.sh.new run.sh && sync -f .
+    sync -f . && mv -f run.sh.new run.sh && sync . # after a power cut, too, there is no run.sh without the rest
 )
 start_transaction() { deliver "$@" && sh "$FOLDER/run.sh" begin apply < /dev/null; }
 revert_transaction() { # the reason as base64 on stdin
