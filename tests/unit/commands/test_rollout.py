@@ -252,49 +252,42 @@ def test_a_report_is_shown_where_hosts_without_a_restart_fail(site: Site) -> Non
     assert "'begins': False" in site.runs[0]
 
 
-def test_a_second_interrupt_leaves_the_nodes_under_way_and_says_which(site: Site) -> None:
+def run_meanwhile(site: Site, act: Callable[[threading.Event], None]) -> tuple[int, dict[str, Any]]:
+    """Roll out to a host that does not end, and act once its run has begun; the event says it is over."""
     done = site.folder / "done"
     site.here(hold=str(done))
     stop = threading.Event()
 
-    def interrupt() -> None:
+    def begun() -> None:
         while not site.runs and not stop.wait(0.05):
             pass
+        act(stop)
+
+    thread = threading.Thread(target=begun)
+    thread.start()
+    try:
+        code, report, _ = site.command("run")
+    finally:
+        stop.set()
+        thread.join()
+        done.touch()
+    return code, report
+
+
+def test_a_second_interrupt_leaves_the_nodes_under_way_and_says_which(site: Site) -> None:
+    def interrupt(stop: threading.Event) -> None:
         while not stop.wait(0.3):
             os.kill(os.getpid(), signal.SIGINT)
             if stop.wait(2.5):
                 return
 
-    thread = threading.Thread(target=interrupt)
-    thread.start()
-    try:
-        code, report, _ = site.command("run")
-    finally:
-        stop.set()
-        thread.join()
-        done.touch()
+    code, report = run_meanwhile(site, interrupt)
     assert (code, report["stopped"]) == (5, "interrupted")
     assert report["under_way"] == {HERE: "left to itself, and it ends by itself"}
 
 
 def test_where_the_process_that_starts_runs_is_killed_what_has_begun_is_left_and_said(site: Site) -> None:
-    done = site.folder / "done"
-    site.here(hold=str(done))
-    stop = threading.Event()
-
-    def kill() -> None:
-        while not site.runs and not stop.wait(0.05):
-            pass
-        os.kill(forks().pid, signal.SIGKILL)
-
-    thread = threading.Thread(target=kill)
-    thread.start()
-    try:
-        code, report, _ = site.command("run")
-    finally:
-        stop.set()
-        thread.join()
-        done.touch()
+    code, report = run_meanwhile(site, lambda _: os.kill(forks().pid, signal.SIGKILL))
     assert code == 5
     assert "the process that starts runs of pyinfra has ended" in report["stopped"]
     assert "`numaforge rollout resume`" in report["stopped"]
