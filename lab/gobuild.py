@@ -169,7 +169,7 @@ def _compile(component: Component, folder: Path) -> None:
     environment["GOGC"] = "400"  # the compiler collects garbage less often: 6% of its CPU time
     output = f"{folder}/" if len(packages) > 1 else str(folder / component.programs[0][0])
     done = subprocess.run(
-        [go(), "build", *_flags(component), "-o", output, *packages],
+        ["nice", "-n", "10", go(), "build", *_flags(component), "-o", output, *packages],  # as tests beside it
         cwd=component.folder,
         env=environment,
         capture_output=True,
