@@ -49,7 +49,7 @@ def _measure_cold(environment: dict[str, str], folder: str) -> None:
 
 def _measure(environment: dict[str, str]) -> None:
     _lab(environment, "build")
-    _, said = _lab(environment, "up")
+    _, said = _lab(environment, "up", "--boot")
     ready = re.search(r"Ready ([\d.]+) s after power-on", said)
     if ready is None:
         raise SystemExit(f"the lab did not say when it was Ready:\n{said}")
@@ -73,8 +73,8 @@ def _measure(environment: dict[str, str]) -> None:
     print("\n".join(line for line in said.splitlines() if "Grand total" in line or "changed" in line.lower()))
 
 
-def _lab(environment: dict[str, str], verb: str) -> tuple[float, str]:
-    return _timed([sys.executable, "-m", "lab", verb], environment)
+def _lab(environment: dict[str, str], *arguments: str) -> tuple[float, str]:
+    return _timed([sys.executable, "-m", "lab", *arguments], environment)
 
 
 def _site(environment: dict[str, str]) -> tuple[float, str]:

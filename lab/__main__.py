@@ -29,10 +29,11 @@ def main() -> None:
 
 @main.command()
 @click.option("--nodes", type=click.IntRange(1, 9), envvar="LAB_NODES", default=1, show_default=True)
-def up(nodes: int) -> None:
+@click.option("--boot", is_flag=True, help="Take no state that the lab of another checkout has saved.")
+def up(nodes: int, boot: bool) -> None:
     """Bring the lab up; the first time everything is built, afterwards the saved state is restored."""
     requirements.ensure()
-    Lab().up(nodes)
+    Lab().up(nodes, boot=boot)
 
 
 @main.command()

@@ -18,7 +18,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from lab import cache, gobuild, pki
+from lab import cache, gobuild, pki, tsc
 from lab import image as images
 from lab.controlplane import PORT_NAMES, PROGRAMS, ControlPlane
 from lab.errors import LabError
@@ -38,6 +38,9 @@ SETTLE_SECONDS = 5
 LEASE_RENEWAL_S = 10.0
 HEARTBEAT_LEAD_S = 2.0
 GPU_RESOURCE = "nvidia.com/gpu"
+_LAYOUT = "state.json"
+_STORED = "state"
+"""The folder of a lab in the cache: it holds keys, and only its owner may read it."""
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
 
 
@@ -99,19 +102,20 @@ class Lab:
         if not self.running():
             raise LabError("the lab is not running", remedy="bring it up: make lab-up")
 
-    def up(self, count: int) -> None:
-        """Return when `count` workers are Ready: at once, from the saved state, or from power-on."""
+    def up(self, count: int, *, boot: bool = False) -> None:
+        """Return when `count` workers are Ready: at once, from a saved state, or from power-on.
+
+        With `boot` no state that another lab has saved is taken.
+        """
         image = build()
         recipe = _recipe(image, count)
         with self._locked():
-            layout = self._read_layout()
-            if layout is not None and layout.recipe == recipe:
-                if self.running():
-                    say("the lab is already running")
-                    return
-                self._stop_everything()
-                if layout.saved and self._ports_are_free(layout) and self._restored():
-                    return
+            if self._has_recipe(recipe) and self.running():
+                say("the lab is already running")
+                return
+            self._stop_everything()
+            if self._take_saved_state(image, recipe, count, boot) and self._restored():
+                return
             self._stop_everything()
             self._create(image, recipe, count)
             self._boot()
@@ -121,13 +125,13 @@ class Lab:
         image = build()
         recipe = _recipe(image, count)
         with self._locked():
-            layout = self._read_layout()
-            if self.running() or (layout is not None and layout.recipe == recipe and layout.saved):
+            if self.running():
                 return
             self._stop_everything()
-            self._create(image, recipe, count)
-            self._boot()
-            self._stop_everything()
+            if not self._take_saved_state(image, recipe, count):
+                self._create(image, recipe, count)
+                self._boot()
+                self._stop_everything()
 
     def down(self) -> None:
         """End every process of the lab; keys, disks and saved states stay."""
@@ -208,12 +212,45 @@ class Lab:
             for node in self.nodes
         }
 
-    def _create(self, image: Image, recipe: str, count: int) -> None:
-        """Choose ports, make keys and certificates, and write one empty disk per node."""
+    def _has_recipe(self, recipe: str) -> bool:
+        layout = self._read_layout()
+        return layout is not None and layout.recipe == recipe
+
+    def _take_saved_state(self, image: Image, recipe: str, count: int, boot: bool = False) -> bool:
+        """Have a state to restore, this lab's own or one from the cache; say False where none is of use.
+
+        One from the cache has the ports of the lab that saved it. So there is one for each name of a lab's
+        folder: labs of one checkout run side by side, and where those of two checkouts do, the second boots.
+        Only labs of one node are kept there: each takes 700 MB.
+        """
+        if not (self._has_recipe(recipe) and self._layout().saved):
+            if boot or count != 1:
+                return False
+            # A kernel that has booted counts on the frequency that it found.
+            key = cache.digest([recipe, self.state.name, f"{tsc.frequency_khz() or 0:.3g}"])
+            stored = cache.obtain("lab", key, lambda folder: self._store(folder, image, recipe, count))
+            if not self._has_recipe(recipe):
+                self._empty()
+                _copy(stored / _STORED, self.state)
+                self._write_ssh_config()
+        return self._ports_are_free(self._layout())
+
+    def _store(self, folder: Path, image: Image, recipe: str, count: int) -> None:
+        """Boot, save that state, and copy it to a folder of the cache."""
+        self._create(image, recipe, count)
+        self._boot()
+        self._stop_everything()
+        _copy(self.state, folder / _STORED)
+
+    def _empty(self) -> None:
         if self.state.exists():
             for path in self.state.iterdir():
                 if path.name != "lock":
                     shutil.rmtree(path) if path.is_dir() else path.unlink()
+
+    def _create(self, image: Image, recipe: str, count: int) -> None:
+        """Choose ports, make keys and certificates, and write one empty disk per node."""
+        self._empty()
         names = list(machines(count))
         free = iter(free_ports(len(PORT_NAMES) + count))
         layout = Layout(
@@ -234,7 +271,7 @@ class Lab:
             known_hosts.append(f"[{LOOPBACK}]:{node.ssh_port} {host_public}\n")
             node.create(image, self._identity(node, ca, public, host_private, host_public))
         (self.state / "known_hosts").write_text("".join(known_hosts))
-        (self.state / "ssh_config").write_text("".join(self._ssh_config(node) for node in self.nodes))
+        self._write_ssh_config()
 
     def _identity(
         self, node: Node, ca: pki.KeyPair, login: str, host_private: bytes, host_public: str
@@ -255,6 +292,9 @@ class Lab:
             home = "root" if user == "root" else f"home/{user}"
             files[f"{home}/.ssh/authorized_keys"] = (f"{login}\n".encode(), 0o600, uid)
         return files
+
+    def _write_ssh_config(self) -> None:
+        (self.state / "ssh_config").write_text("".join(self._ssh_config(node) for node in self.nodes))
 
     def _ssh_config(self, node: Node) -> str:
         return (
@@ -396,7 +436,7 @@ class Lab:
 
     def _read_layout(self) -> Layout | None:
         try:
-            return Layout(**json.loads((self.state / "state.json").read_text()))
+            return Layout(**json.loads((self.state / _LAYOUT).read_text()))
         except (FileNotFoundError, json.JSONDecodeError, TypeError):
             return None
 
@@ -408,9 +448,9 @@ class Lab:
 
     def _write_layout(self, layout: Layout) -> None:
         self.state.mkdir(parents=True, exist_ok=True)
-        making = self.state / "state.json.making"
+        making = self.state / f"{_LAYOUT}.making"
         making.write_text(json.dumps(asdict(layout), indent=2) + "\n")
-        making.rename(self.state / "state.json")
+        making.rename(self.state / _LAYOUT)
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
@@ -434,6 +474,13 @@ def build() -> Image:
             gobuild.build(component)
         base.result()
     return images.build()
+
+
+def _copy(saved: Path, place: Path) -> None:
+    """Copy what a saved state consists of, and last the file that says that it is there."""
+    passing = ("lock", "run", "log", "etcd", "*.sock", "console.log", _LAYOUT)
+    shutil.copytree(saved, place, ignore=shutil.ignore_patterns(*passing), dirs_exist_ok=True)
+    shutil.copy2(saved / _LAYOUT, place)
 
 
 def _recipe(image: Image, count: int) -> str:

@@ -17,6 +17,8 @@ from lab.progress import step
 from lab.requirements import find_command
 
 GO_MINIMUM = (1, 26)
+BESIDE_TESTS = ("nice", "-n", "10")
+"""As the tests that `make test` runs at the same time; labs that boot get more of the cores."""
 
 
 @dataclass(frozen=True)
@@ -169,7 +171,7 @@ def _compile(component: Component, folder: Path) -> None:
     environment["GOGC"] = "400"  # the compiler collects garbage less often: 6% of its CPU time
     output = f"{folder}/" if len(packages) > 1 else str(folder / component.programs[0][0])
     done = subprocess.run(
-        ["nice", "-n", "10", go(), "build", *_flags(component), "-o", output, *packages],  # as tests beside it
+        [*BESIDE_TESTS, go(), "build", *_flags(component), "-o", output, *packages],
         cwd=component.folder,
         env=environment,
         capture_output=True,

@@ -8,10 +8,12 @@ import re
 import subprocess
 import sys
 import time
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
+from lab.cluster import Lab
 from lab.process import daemons
 
 REPOSITORY = Path(__file__).parents[2]
@@ -142,6 +144,36 @@ def test_up_clears_away_what_a_crash_has_left(lab):
     assert orphans
     assert lab.running()
     assert set(orphans).isdisjoint(processes_of(lab.state))
+
+
+BOOT = "cat /proc/sys/kernel/random/boot_id"
+
+
+@pytest.mark.long
+def test_the_lab_of_another_checkout_begins_with_the_state_that_one_has_saved(tmp_path):
+    boots = []
+    for checkout in ("one", "two"):
+        with running(tmp_path / checkout / "lab") as another:
+            boots.append(another.nodes[0].run(BOOT))
+            another.kubectl("create", "configmap", "gone-afterwards")
+    assert len(set(boots)) == 1
+
+
+@pytest.mark.long
+def test_a_lab_whose_ports_another_has_boots(tmp_path):
+    with running(tmp_path / "one/lab") as first, running(tmp_path / "two/lab") as second:
+        assert first.nodes[0].run(BOOT) != second.nodes[0].run(BOOT)
+        assert first.running()
+
+
+@contextmanager
+def running(state):
+    another = Lab(state)
+    try:
+        another.up(1)
+        yield another
+    finally:
+        another.down()
 
 
 @pytest.fixture
