@@ -5,12 +5,12 @@ if ! command -v id >/dev/null 2>&1; then
     right=noid
 elif [ "$(id -u)" = 0 ]; then
     right=root
-    as_root() { "$@"; }
+    as_root() { exec "$@"; }
 elif ! command -v sudo >/dev/null 2>&1; then
     right=nosudo
 elif sudo -n true 2>/dev/null; then
     right=sudo
-    as_root() { sudo -n "$@"; }
+    as_root() { exec sudo -n "$@"; }
 else
     right=password
 fi

@@ -70,7 +70,7 @@ class ScriptOutput(FactBase["list[str] | None"]):
 
     def command(self) -> str:
         """Run the script."""
-        return "sh -s"
+        return "exec sh -s"
 
     def process(self, output: list[str]) -> list[str]:
         """Return the lines as they are."""

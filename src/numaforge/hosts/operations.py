@@ -65,4 +65,4 @@ def host_command(
 
 def script_command(script_text: str) -> StringCommand:
     """Make an operation's command that runs a script; a host that does not end it in time fails alone."""
-    return StringCommand("sh", "-s", _stdin=script_text, _timeout=COMMAND_SECONDS)
+    return StringCommand("exec", "sh", "-s", _stdin=script_text, _timeout=COMMAND_SECONDS)

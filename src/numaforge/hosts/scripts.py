@@ -57,7 +57,7 @@ def reached(host: Host, script_text: str, seconds: int = 120) -> list[str]:
                 host.connect(show_errors=False, raise_exceptions=True)
                 send_at_once(host)
             _, output = host.run_shell_command(
-                StringCommand("sh", "-s"),
+                StringCommand("exec", "sh", "-s"),
                 _stdin=marked(script_text, mark),
                 _sudo=bool(host.data.get("_sudo")),
             )
