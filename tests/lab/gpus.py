@@ -6,7 +6,7 @@ import base64
 import importlib.util
 import io
 import tarfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from lab.node import Node
@@ -19,6 +19,23 @@ from tests.fakes.nvml.gpus import gpu_text
 DESCRIPTION = "/etc/fake-nvml/gpus"
 STATE = "/etc/fake-nvml/state"
 PLUGIN = "lab-deviceplugin.service"
+CUT: Mapping[int, tuple[tuple[int, int], ...]] = {
+    0: ((9, 0), (19, 4), (19, 5), (19, 6)),
+    1: tuple((19, start) for start in range(7)),
+}
+"""Profile and start of each GPU instance, by the index of its GPU."""
+
+
+def cut(found: tuple[Gpu, ...]) -> dict[int, tuple[tuple[int, int], ...]]:
+    """Return where the GPU instances of the GPUs in MIG mode lie, by the index of the GPU."""
+    return {
+        index: tuple(
+            (each.profile_id, each.start)
+            for each in sorted(gpu.gpu_instances or (), key=lambda each: each.start)
+        )
+        for index, gpu in enumerate(found)
+        if gpu.mig_mode == "enabled"
+    }
 
 
 def seen(node: Node) -> tuple[Gpu, ...]:

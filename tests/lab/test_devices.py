@@ -1,9 +1,14 @@
-"""RDMA on the virtual node: soft RoCE, the real shared device plugin, a real kubelet and pods that send."""
+"""GPUs and RDMA devices of the virtual node, from the profile to pods, by one roll-out.
+
+NVML is a fake. All else is real: soft RoCE, the shared device plugin for RDMA, kubelet, scheduler, and pods
+that send.
+"""
 
 from __future__ import annotations
 
 import json
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,14 +19,21 @@ from lab.node import Node
 from numaforge.planning.document import loads
 from numaforge.planning.model import PLAN_PATH
 from numaforge.snapshot import parse_output, script
-from tests.lab import rollouts
-from tests.lab.rollouts import QUICK, applied, inventory
+from tests.lab import gpus, rollouts, transactions
+from tests.lab.rollouts import QUICK, applied, free, inventory, policy
+from tests.lab.transactions import boots, ready
 
 CONFIG = "/k8s-rdma-shared-dev-plugin/config.json"
 RESOURCE = "rdma/rail0"
 TOKENS = 5
 PROFILE: dict[str, Any] = {
     **rollouts.PROFILE,
+    "mig": {
+        "gpus": [
+            {"indices": [0], "devices": {"3g.40gb": 1, "1g.10gb": 3}},
+            {"indices": [1], "devices": {"1g": "all"}},
+        ]
+    },
     "rdma": {
         "device_plugin": {"per": "rail", "hca_max": TOKENS, "software_devices": True, "deployed": True},
         "libraries": {"nccl_conf": True, "env_file": True, "ucx": True, "more_devices": ["rxe0"]},
@@ -29,6 +41,7 @@ PROFILE: dict[str, Any] = {
     },
 }
 WITHIN_S = 240
+CUT_OFFERED = {"nvidia.com/gpu": "6", "nvidia.com/mig-1g.10gb": "10", "nvidia.com/mig-3g.40gb": "1"}
 
 
 def numaforge(*arguments: str) -> str:
@@ -72,10 +85,15 @@ def in_pod(lab: Lab, name: str, command: str) -> str:
     return rollouts.kubectl(lab, "exec", name, "--", "sh", "-c", f"{{ {command}; }} 2>&1; echo $?")
 
 
-def await_offer(lab: Lab, node: Node, resource: str, count: int) -> None:
+def await_offer(lab: Lab, node: Node, prefix: str, wanted: Mapping[str, str]) -> None:
+    """Return when the node's Allocatable has these resources, and no others of that prefix that are not 0."""
     deadline = time.monotonic() + WITHIN_S
-    while (allocatable := lab.get("node", node.name)["status"]["allocatable"]).get(resource) != str(count):
-        assert time.monotonic() < deadline, allocatable
+    while True:
+        allocatable = lab.get("node", node.name)["status"]["allocatable"]
+        offered = {n: c for n, c in allocatable.items() if n.startswith(prefix) and c != "0"}
+        if offered == wanted:
+            return
+        assert time.monotonic() < deadline, offered
         time.sleep(0.5)
 
 
@@ -86,10 +104,12 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def offered(lab: Lab, folder: Path) -> Node:
-    """The node with the plugin that has the configuration planned for it."""
+    """The node with a driver for its GPUs, and RDMA's plugin with the configuration planned for it."""
     lab.reset()
     node = lab.nodes[0]
     node.run(rollouts.HEALTHY)
+    gpus.install(node)
+    await_offer(lab, node, "nvidia.com/", {"nvidia.com/gpu": str(node.machine.gpus)})
     snapshot = parse_output(node.run("sh -s", input_text=script()))
     (folder / "machine.json").write_text(snapshot.to_json())
     (folder / "profile.yaml").write_text(json.dumps(PROFILE))
@@ -99,16 +119,19 @@ def offered(lab: Lab, folder: Path) -> Node:
     numaforge("rdma", "check", str(folder / "config.json"), "--machine", *machine)
     node.run(f"mkdir -p {Path(CONFIG).parent} && cat > {CONFIG}", input_text=config)
     node.run("systemctl start lab-rdma-shared-dev-plugin")
-    await_offer(lab, node, RESOURCE, TOKENS)
+    await_offer(lab, node, "rdma/", {RESOURCE: str(TOKENS)})
     return node
 
 
 @pytest.fixture(scope="module")
 def provisioned(lab: Lab, offered: Node, folder: Path) -> Node:
-    """The node after a roll-out that proved what it offers."""
+    """The node after a roll-out that proved what it offers, and from which a pod had to go."""
+    rollouts.kubectl(lab, "create", "-f", "-", manifest=rollouts.deployment("web", 1))
+    rollouts.await_deployment(lab, "web")
     file = inventory(lab, folder, profile=PROFILE, **QUICK)
     run = rollouts.begin("run", file, state=folder, deploy="deploys/site.py")
     assert run.end() == 0, (run.events, run.errors())
+    assert [event.get("phase") for event in run.events].count("drained") == 1
     return offered
 
 
@@ -141,10 +164,20 @@ def test_the_roll_out_proves_the_pool_and_labels_the_node(lab: Lab, provisioned:
     plan = loads(provisioned.run(f"cat {PLAN_PATH}"))
     assert plan.allocatable is not None
     assert plan.allocatable.devices[RESOURCE] == TOKENS
+    assert (policy(provisioned), applied(provisioned), free(lab, provisioned)) == ("static", 1, True)
     node = lab.get("node", provisioned.name)
     assert node["status"]["allocatable"][RESOURCE] == str(TOKENS)
     assert plan.labels.items() <= node["metadata"]["labels"].items()
     assert "numaforge.io/rdma-pools" in plan.labels
+
+
+def test_the_roll_out_cuts_the_gpus_and_the_scheduler_places_a_pod_on_a_slice(
+    lab: Lab, provisioned: Node
+) -> None:
+    assert gpus.cut(gpus.seen(provisioned)) == gpus.CUT
+    await_offer(lab, provisioned, "nvidia.com/", CUT_OFFERED)
+    run_pod(lab, "slice", {"nvidia.com/mig-3g.40gb": "1"})
+    rollouts.kubectl(lab, "delete", "pod", "slice", "--wait=true")
 
 
 def test_libraries_are_told_of_the_rail(provisioned: Node) -> None:
@@ -178,3 +211,16 @@ def test_a_second_roll_out_changes_nothing(lab: Lab, provisioned: Node, folder: 
     assert again.end() == 0, (again.events, again.errors())
     assert applied(provisioned) == before
     assert provisioned.run("systemctl show -p MainPID --value kubelet containerd") == started
+
+
+@pytest.mark.long
+def test_a_boot_that_loses_every_instance_brings_them_back_before_the_kubelet(
+    lab: Lab, provisioned: Node
+) -> None:
+    before = boots(provisioned)
+    provisioned.try_run("sync; systemctl reboot")
+    transactions.until_through_boots(provisioned, "systemctl is-active kubelet.service")
+    assert boots(provisioned) == before + 1
+    assert gpus.cut(gpus.seen(provisioned)) == gpus.CUT
+    ready(lab, provisioned)
+    await_offer(lab, provisioned, "nvidia.com/", CUT_OFFERED)
