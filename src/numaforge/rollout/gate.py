@@ -8,7 +8,7 @@ from typing import Any
 
 from numaforge.errors import HostUnreachableError
 from numaforge.kubelet.admission.gpu_resources import GPU_RESOURCE
-from numaforge.kubelet.config.comparison import differences, meaning
+from numaforge.kubelet.config.comparison import differences, meaning, same_memory
 from numaforge.node.transaction import Process
 from numaforge.planning.device_plugin.labels import OPERATOR_LABEL, OPERATOR_STATE_LABEL
 from numaforge.rollout.cluster import ApiUnreachableError, Cluster, ClusterNode
@@ -27,13 +27,15 @@ class Expected:
     """What the node is to be: fields of the running KubeletConfiguration, and Allocatable in quantities.
 
     With `all_gpus`, `allocatable` has all that NVIDIA's device plugin is to advertise: nothing else may be
-    there. The same holds for resources that begin with one of `prefixes`. `labels` are those that the Node is
+    there. The same holds for resources that begin with one of `prefixes`. `memory_bytes` is the MemTotal for
+    which its memory was worked out; None where that is not known. `labels` are those that the Node is
     to have of ours; a value of None is for one that it is to lose, None for all says nothing of labels. With
     `fixed_mig` its GPUs are to be cut in one way for good.
     """
 
     settings: Mapping[str, Any] = field(default_factory=dict)
     allocatable: Mapping[str, str] = field(default_factory=dict)
+    memory_bytes: int | None = None
     all_gpus: bool = False
     labels: Labels | None = None
     prefixes: tuple[str, ...] = ()  # "rdma/"
@@ -176,7 +178,7 @@ def _wrong(node: ClusterNode, heard: bool, expected: Expected) -> tuple[Mismatch
         wrong.append(Mismatch("the node's Lease", "renewed since the restart", "not yet"))
     for name, quantity in expected.allocatable.items():
         actual = node.allocatable.get(name, "0")
-        if actual != quantity and meaning(actual) != meaning(quantity):
+        if actual != quantity and not _means(node, name, actual, quantity, expected):
             wrong.append(Mismatch(f"Allocatable {name}", quantity, actual + _unhealthy(node, name, quantity)))
     for name, actual in stale_resources(node, expected).items():
         if actual != "0":
@@ -188,6 +190,13 @@ def _wrong(node: ClusterNode, heard: bool, expected: Expected) -> tuple[Mismatch
     if state := _mig_manager_state(node, expected):
         wrong.append(Mismatch(f"the label {OPERATOR_STATE_LABEL}", _DONE, state))
     return tuple(wrong)
+
+
+def _means(node: ClusterNode, name: str, actual: str, quantity: str, expected: Expected) -> bool:
+    """Say whether a quantity is the predicted one, in other words or with what a boot does to memory."""
+    if name == "memory" and expected.memory_bytes is not None and name in node.capacity:
+        return same_memory(quantity, actual, expected.memory_bytes, node.capacity[name])
+    return bool(meaning(actual) == meaning(quantity))
 
 
 def _unhealthy(node: ClusterNode, name: str, quantity: str) -> str:

@@ -24,7 +24,14 @@ class ApiServer:
 
     def allocatable(self, node_name: str) -> dict[str, str]:
         """Return the node's Allocatable: quantities by resource name."""
-        quantities: dict[str, str] = self._get(f"/api/v1/nodes/{node_name}")["status"]["allocatable"]
+        return self._resources(node_name, "allocatable")
+
+    def capacity(self, node_name: str) -> dict[str, str]:
+        """Return the node's Capacity: quantities by resource name."""
+        return self._resources(node_name, "capacity")
+
+    def _resources(self, node_name: str, which: str) -> dict[str, str]:
+        quantities: dict[str, str] = self._get(f"/api/v1/nodes/{node_name}")["status"][which]
         return quantities
 
     def unschedulable(self, node_name: str) -> bool:

@@ -27,7 +27,6 @@ from numaforge.planning.model import (
 )
 from numaforge.planning.pod_tuning import HANDLER
 from numaforge.planning.runtime import CRIO
-from numaforge.quantity import parse_quantity
 from numaforge.verification.thresholds import ALL_REDUCE_GPUS
 
 Expectations = Mapping[str, Any]
@@ -313,10 +312,8 @@ def kubelet_settings(plan: NodePlan) -> Expectations:
 
 
 def allocatable(plan: NodePlan) -> Expectations:
-    """Each resource of the node's Allocatable, in the units of the plan: CPUs, bytes, devices."""
-    if plan.allocatable is None:
-        return {}
-    return {name: float(parse_quantity(text)) for name, text in plan.allocatable.quantities.items()}
+    """Each resource of the node's Allocatable, as Kubernetes writes quantities."""
+    return {} if plan.allocatable is None else dict(plan.allocatable.quantities)
 
 
 ALL: tuple[Callable[[NodePlan], Expectations], ...] = (

@@ -79,6 +79,30 @@ def test_allocatable_is_held_to_the_prediction(changes, said):
     assert wrong(world, begin(world, **changes)) == said
 
 
+GIB = 2**30
+BOOTED = replace(EXPECTED, allocatable={"memory": "500Gi"}, memory_bytes=512 * GIB)
+
+
+@pytest.mark.parametrize(
+    ("capacity", "found", "as_predicted"),
+    [
+        pytest.param(512 * GIB, 500 * GIB, True, id="the-memory-of-the-plan"),
+        pytest.param(512 * GIB, 500 * GIB - 8192, False, id="more-is-kept-back-of-the-same-memory"),
+        pytest.param(512 * GIB + 8192, 500 * GIB + 8192, True, id="a-boot-gives-8-KiB"),
+        pytest.param(512 * GIB - 2**20, 500 * GIB - 2**20, True, id="a-boot-takes-a-MiB"),
+        pytest.param(512 * GIB - 2**20, 500 * GIB - 996147, True, id="a-threshold-in-percent-takes-its-part"),
+        pytest.param(512 * GIB - 2**20, 500 * GIB - 2 * 2**20, False, id="more-is-taken-than-the-boot-takes"),
+        pytest.param(496 * GIB, 484 * GIB, False, id="a-DIMM-is-missing"),
+    ],
+)
+def test_memory_differs_by_what_a_boot_gives_and_takes(capacity, found, as_predicted):
+    world = World()
+    world.cluster.change_node(NODE, capacity={"memory": f"{capacity}"})
+    said = wrong(world, begin(world, expected=BOOTED, memory=f"{found}"))
+    predicted = [] if as_predicted else [f"Allocatable memory: predicted 500Gi, found {found}"]
+    assert said == predicted
+
+
 @pytest.mark.parametrize(
     ("advertised", "said"),
     [

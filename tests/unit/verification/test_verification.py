@@ -111,10 +111,10 @@ def test_every_setting_of_the_kubelet_is_a_promise(plan):
 def test_allocatable_is_promised_in_kubernetes_names(plan):
     allocatable = PredictedAllocatable(7500, 2**30, {"2Mi": 2**29}, {"nvidia.com/gpu": 8})
     assert expectations.allocatable(replace(plan, allocatable=allocatable)) == {
-        "cpu": 7.5,
-        "memory": 2**30,
-        "hugepages-2Mi": 2**29,
-        "nvidia.com/gpu": 8,
+        "cpu": "7500m",
+        "memory": "1Gi",
+        "hugepages-2Mi": "512Mi",
+        "nvidia.com/gpu": "8",
     }
 
 

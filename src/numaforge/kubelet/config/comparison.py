@@ -55,5 +55,22 @@ def meaning(value: Any) -> Any:
         return text
 
 
+_MOST_OF_A_BOOT = 100
+"""A boot gives or takes at most this part of the memory; where more is gone, a DIMM is."""
+
+
+def same_memory(predicted: str, found: str, capacity_bytes: int, capacity: str) -> bool:
+    """Say whether Allocatable memory is as predicted for a MemTotal, on a machine that has `capacity` now.
+
+    The kernel lies elsewhere after each boot (KASLR) and keeps more or less for itself: MemTotal differs by
+    some KiB or MiB, and Allocatable by as much, or by less where an eviction threshold is a percentage.
+    """
+    if meaning(predicted) == meaning(found):
+        return True
+    drift = abs(parse_quantity(capacity) - capacity_bytes)
+    off = abs(parse_quantity(found) - parse_quantity(predicted))
+    return off <= drift <= capacity_bytes / _MOST_OF_A_BOOT
+
+
 def _is_list(value: Any) -> bool:
     return isinstance(value, Sequence) and not isinstance(value, str)
