@@ -65,7 +65,7 @@ def pod(name: str, resources: dict[str, str]) -> dict[str, Any]:
                     "image": "lab.example/busybox:1",
                     "imagePullPolicy": "Never",
                     "command": ["sleep", "100000"],
-                    "resources": {"limits": {"cpu": "1", "memory": "64Mi", **resources}},
+                    "resources": {"limits": {"cpu": "2", "memory": "64Mi", **resources}},
                     "securityContext": {"capabilities": {"add": ["IPC_LOCK"]}},
                     "volumeMounts": [{"name": "host", "mountPath": "/host"}],
                 }

@@ -93,14 +93,18 @@ def assert_old(lab: Lab, node: Node, before: str) -> None:
     assert everything(node) == before
 
 
-def test_one_boot_brings_all_of_a_maintenance_and_another_takes_it_back(lab: Lab, fresh: Node) -> None:
-    before = everything(fresh)
+def test_one_boot_brings_all_of_a_maintenance(lab: Lab, fresh: Node) -> None:
     result = transactions.run(fresh, maintenance(fresh))
     assert result.outcome == "applied", result
     assert boots(fresh) == 1
     assert_new(lab, fresh)
     assert "[never]" in fresh.run("cat /sys/kernel/mm/transparent_hugepage/enabled")
 
+
+@pytest.mark.long
+def test_another_boot_takes_a_maintenance_back(lab: Lab, fresh: Node) -> None:
+    before = everything(fresh)
+    assert transactions.run(fresh, maintenance(fresh)).outcome == "applied"
     transactions.revert(fresh, "the node is not Ready")
     result = reverted(fresh)
     assert (result.outcome, result.reason.split(";")[0]) == ("rolled-back", "the node is not Ready"), result
