@@ -54,7 +54,7 @@ class Target:
         return Expected(
             settings=plan.kubelet.settings if "kubelet" in roles else {},
             allocatable=quantities,
-            memory_bytes=plan.memory.capacity_bytes,
+            memory_bytes=plan.memory.capacity_bytes if "memory" in quantities else None,
             all_gpus=gpus or (plan.device_plugin is not None and bool(quantities)),
             labels={**self._retired_labels, **plan.labels},
             prefixes=_prefixes(plan, self._earlier) if quantities or not plan.rdma.pools_deployed else (),

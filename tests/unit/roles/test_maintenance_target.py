@@ -33,6 +33,7 @@ def test_the_kubelet_s_role_brings_settings_allocatable_and_labels():
     assert planned.kubelet is not None
     assert (found.settings, found.labels, found.all_gpus) == (planned.kubelet.settings, LABELS, True)
     assert (found.allocatable["nvidia.com/gpu"], "cpu" in found.allocatable) == ("32", True)
+    assert found.memory_bytes == dgx_h100().memory_bytes
 
 
 def test_the_role_mig_alone_brings_devices_and_labels():
