@@ -15,6 +15,7 @@ from numaforge.errors import HostUnreachableError
 
 LOOK_SECONDS = 600
 """How long a host may take to say what it is: those of a large inventory are all asked together."""
+CUT = "the connection was cut"
 # A host that goes down cuts each attempt to reach it: paramiko logs a traceback for every one, and what
 # comes of the attempt is reported by us.
 logging.getLogger("paramiko").setLevel(logging.CRITICAL)

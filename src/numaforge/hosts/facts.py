@@ -6,7 +6,9 @@ import base64
 import zlib
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+from paramiko import SSHException
 from pyinfra.api import FactBase, Host
 
 from numaforge.errors import HostError, HostUnreachableError, SnapshotError
@@ -102,8 +104,7 @@ def as_root(host: Host, script_text: str) -> RightedOutput:
     Raises HostError for a host without root rights, HostUnreachableError for one that does not answer.
     """
     connection.send_at_once(host)
-    with connection.within(host, connection.LOOK_SECONDS):
-        answer = host.get_fact(Detection, _stdin=script_text, _sudo=False, _ignore_errors=True)
+    answer: RightedOutput | None = _asked(host, Detection, script_text, _sudo=False)
     if answer is None:
         raise HostUnreachableError(
             "did not run the detection script", remedy="see the messages above; the host needs a POSIX sh"
@@ -127,10 +128,19 @@ def script_output(host: Host, script_text: str) -> list[str]:
 
     Raises HostUnreachableError when it fails or prints nothing.
     """
-    with connection.within(host, connection.LOOK_SECONDS):
-        output: list[str] | None = host.get_fact(ScriptOutput, _stdin=script_text, _ignore_errors=True)
+    output: list[str] | None = _asked(host, ScriptOutput, script_text)
     if not output:
         raise HostUnreachableError(
             "did not answer", remedy="see the messages above; run again when the host is reachable"
         )
     return output
+
+
+def _asked(host: Host, fact: type[FactBase[Any]], script_text: str, **how: bool) -> Any:
+    """Return a fact of a host; a connection that breaks meanwhile breaks in one of many ways."""
+    try:
+        with connection.within(host, connection.LOOK_SECONDS):
+            return host.get_fact(fact, _stdin=script_text, _ignore_errors=True, **how)
+    except (SSHException, OSError, EOFError) as error:
+        connection.hang_up(host)
+        raise HostUnreachableError(f"did not answer: {str(error) or connection.CUT}") from error

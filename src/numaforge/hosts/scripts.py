@@ -11,9 +11,7 @@ from pyinfra.api import Host, StringCommand
 from pyinfra.api.exceptions import ConnectError
 
 from numaforge.errors import HostError, HostUnreachableError
-from numaforge.hosts.connection import hang_up, is_open, send_at_once, within
-
-_CUT = "the connection was cut"
+from numaforge.hosts.connection import CUT, hang_up, is_open, send_at_once, within
 
 
 def new_mark() -> str:
@@ -66,7 +64,7 @@ def reached(host: Host, script_text: str, seconds: int = 120) -> list[str]:
     answers = ended(output.stdout_lines, mark)
     if not answers:  # to pyinfra this is a script that failed; one that fails says so itself
         said = output.stderr.strip()
-        raise _unreachable(host, f"{_CUT}{said and f' ({said})'}")
+        raise _unreachable(host, f"{CUT}{said and f' ({said})'}")
     ((status, lines),) = answers
     if status != 0:
         raise HostError(output.stderr.strip() or f"the script failed with {status}", where=host.name)
@@ -81,7 +79,7 @@ def _why(host: Host, error: Exception) -> str:
     while_connecting = isinstance(error, ConnectError)
     noticed_by_socket = isinstance(error, OSError | EOFError)
     if not while_connecting and (noticed_by_socket or not is_open(host)):
-        return _CUT
+        return CUT
     return str(error) or type(error).__name__
 
 
