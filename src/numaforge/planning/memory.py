@@ -34,6 +34,8 @@ _MEMORY_SIGNAL = "memory.available"
 # random. What is computed from them stays as an earlier plan has it within this part of the value, so that a
 # reboot alone does not change the kubelet's settings.
 _STEADY_PART = 100
+_A_BOOT_MOVES = 128 * MIB
+"""At most so much lies on another NUMA node after a boot: the kernel and its tables."""
 
 
 @dataclass(frozen=True)
@@ -389,21 +391,25 @@ def _shares(
 
 
 def _steady(previous: NodePlan | None, rooms: Sequence[Room], shares: dict[int, int]) -> dict[int, int]:
-    """Return the earlier shares where their sum is the same, they fit, and differ by next to nothing."""
+    """Return the earlier shares where their sum is the same, they fit, and differ by next to nothing.
+
+    That is also what the memory that a boot moves to another NUMA node makes of them, much of a small one.
+    """
     if previous is None:
         return shares
+    moved = sum(shares.values()) * _A_BOOT_MOVES // sum(room.memory_bytes for room in rooms)
     earlier = {node.id: node.reserved_memory_bytes for node in previous.numa_nodes if node.id in shares}
     stands = (
         earlier.keys() == shares.keys()
         and sum(earlier.values()) == sum(shares.values())
         and all(earlier[room.node] <= room.free_bytes for room in rooms)
-        and all(_near(earlier[node], shares[node]) for node in shares)
+        and all(_near(earlier[node], shares[node], moved) for node in shares)
     )
     return earlier if stands else shares
 
 
-def _near(earlier: int, now: int) -> bool:
-    return abs(earlier - now) <= max(now // _STEADY_PART, 2 * MIB)
+def _near(earlier: int, now: int, at_least: int = 0) -> bool:
+    return abs(earlier - now) <= max(now // _STEADY_PART, 2 * MIB, at_least)
 
 
 def _describe(shares: Mapping[int, int]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 import pytest
 
@@ -174,15 +175,12 @@ def test_allocatable_is_what_the_kubelet_reports():
     assert chosen.allocatable.memory_bytes == 127 * GIB - 2 * GIB - 100 * MIB - 4 * GIB - 400 * MIB
 
 
-def test_a_reboot_that_moves_memory_a_little_changes_no_setting():
+@pytest.mark.parametrize("each", [64 * GIB, 2 * GIB], ids=["large", "small"])
+def test_a_reboot_that_moves_memory_a_little_changes_no_setting(each):
     wish = {"memory": {"system_reserved": "1Gi", "eviction_hard": {"memory.available": "5%"}}}
-    first = plan(machine(packages=2, cores_per_numa_node=4, kubelet=kubeadm_kubelet()), wish)
-    moved = machine(
-        packages=2,
-        cores_per_numa_node=4,
-        numa_memory_bytes=(64 * GIB - 43 * MIB, 64 * GIB + 17 * MIB),
-        kubelet=kubeadm_kubelet(),
-    )
+    built = partial(machine, packages=2, cores_per_numa_node=4, kubelet=kubeadm_kubelet())
+    first = plan(built(numa_memory_bytes=(each, each)), wish)
+    moved = built(numa_memory_bytes=(each - 43 * MIB, each + 17 * MIB))
     second = plan(replace(moved, previous_plan=dumps(first)), wish)
     assert first.kubelet is not None
     assert second.kubelet is not None
