@@ -246,3 +246,10 @@ def await_budget(lab: Lab, name: str, allowed: int, patience_s: float = 240) -> 
             return
         assert time.monotonic() < deadline, status
         time.sleep(0.5)
+
+
+def phases(state: Path, node: Node) -> list[str]:
+    """Return all phases of a node in the last roll-out; those that pass quickly are not printed."""
+    last = max((state / "numaforge/rollouts").iterdir())
+    told = map(json.loads, (last / f"{node.name}.events").read_text().splitlines())
+    return [event["phase"] for event in told if event["kind"] == "progress"]

@@ -131,7 +131,7 @@ def provisioned(lab: Lab, offered: Node, folder: Path) -> Node:
     file = inventory(lab, folder, profile=PROFILE, **QUICK)
     run = rollouts.begin("run", file, state=folder, deploy="deploys/site.py")
     assert run.end() == 0, (run.events, run.errors())
-    assert [event.get("phase") for event in run.events].count("drained") == 1
+    assert rollouts.phases(folder, offered).count("drained") == 1
     return offered
 
 
