@@ -258,7 +258,7 @@ def test_a_roll_out_drains_reboots_proves_and_uncordons(lab: Lab, joined: Node, 
     running = joined.run("systemctl show -p MainPID --value kubelet")
     again = rollouts.begin("run", file, state=tmp_path, deploy="deploys/site.py")
     assert again.end() == 0, (again.events, again.errors())
-    # The memory of this boot may be another than that of the plan on the node: then that file is written anew.
+    # Where the memory of this boot is not that of the plan on the node, that file is written anew.
     assert (boots(joined), joined.run("systemctl show -p MainPID --value kubelet")) == (1, running)
 
 
