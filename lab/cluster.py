@@ -216,6 +216,9 @@ class Lab:
         layout = self._read_layout()
         return layout is not None and layout.recipe == recipe
 
+    def _has_saved(self, recipe: str) -> bool:
+        return self._has_recipe(recipe) and self._layout().saved
+
     def _take_saved_state(self, image: Image, recipe: str, count: int, boot: bool = False) -> bool:
         """Have a state to restore, this lab's own or one from the cache; say False where none is of use.
 
@@ -223,13 +226,13 @@ class Lab:
         folder: labs of one checkout run side by side, and where those of two checkouts do, the second boots.
         Only labs of one node are kept there: each takes 700 MB.
         """
-        if not (self._has_recipe(recipe) and self._layout().saved):
+        if not self._has_saved(recipe):
             if boot or count != 1:
                 return False
             # A kernel that has booted counts on the frequency that it found.
             key = cache.digest([recipe, self.state.name, f"{tsc.frequency_khz() or 0:.3g}"])
             stored = cache.obtain("lab", key, lambda folder: self._store(folder, image, recipe, count))
-            if not self._has_recipe(recipe):
+            if not self._has_saved(recipe):
                 self._empty()
                 _copy(stored / _STORED, self.state)
                 self._write_ssh_config()
