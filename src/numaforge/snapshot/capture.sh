@@ -217,10 +217,7 @@ END
     fi
 }
 
-bounded() ( # SECONDS COMMAND...
-    bounded_last "$@"
-)
-bounded_last() { # SECONDS COMMAND...: in place of the shell that calls it, which saves a process in $(...)
+bounded() { # SECONDS COMMAND...: takes the place of the shell that calls it, so one is made for it
     [ "$timeout" != none ] || { shift && exec "$@"; }
     exec $timeout "$@"
 }
@@ -231,8 +228,8 @@ ask() {
     seconds=$1
     shift
     answer=$({ { {
-        if bounded "$seconds" "$@" <&3 2> /dev/null; then echo answered; else echo "ended with $?"; fi
-    } & } 3<&0 | bounded_last $((seconds + 10)) cat; })
+        if (bounded "$seconds" "$@") <&3 2> /dev/null; then echo answered; else echo "ended with $?"; fi
+    } & } 3<&0 | bounded $((seconds + 10)) cat; })
     case $answer in
     *answered) answer=${answer%answered} ;;
     *)
@@ -284,7 +281,7 @@ gpus() {
         return 0
     fi
     users=$answer
-    ! answer=$(bounded_last 20 modinfo -F version nvidia 2> /dev/null < /dev/null) || command_output 'modinfo nvidia' "$answer"
+    ! answer=$(bounded 20 modinfo -F version nvidia 2> /dev/null < /dev/null) || command_output 'modinfo nvidia' "$answer"
     answer=$users
     for pid in $(printf '%s\n' "$answer" | sed -n -e 's/.*"pids":\[\([0-9,]*\)\].*/\1/p' \
         -e 's/.*<pid>\([0-9]*\)<.*/\1/p' | tr ',' ' '); do
@@ -402,11 +399,11 @@ packages() {
     fi
     set +f
     # A pattern without a package is no failure here.
-    [ "$#" = 0 ] || command_output packages "$(bounded_last 20 "$@" 2> /dev/null < /dev/null)"
+    [ "$#" = 0 ] || command_output packages "$(bounded 20 "$@" 2> /dev/null < /dev/null)"
 }
 
 # What containerd runs with, asked as its process was started: k3s has its own file and program.
-containerd_setup() { # not called containerd: without `timeout` `bounded` would call it again
+containerd_setup() {
     [ -n "$containerd" ] || return 0
     words=$({ tr '\0' ' ' < "$containerd/cmdline"; } 2> /dev/null)
     set -f
@@ -422,8 +419,8 @@ containerd_setup() { # not called containerd: without `timeout` `bounded` would 
         esac
         shift
     done
-    answer=$(bounded_last 5 "$program" --version 2> /dev/null < /dev/null) && command_output 'containerd --version' "$answer"
-    ! answer=$(bounded_last 10 "$program" --config "$file" config dump 2> /dev/null < /dev/null) ||
+    answer=$(bounded 5 "$program" --version 2> /dev/null < /dev/null) && command_output 'containerd --version' "$answer"
+    ! answer=$(bounded 10 "$program" --config "$file" config dump 2> /dev/null < /dev/null) ||
         command_output 'containerd config dump' "$(printf '%s\n' "$answer" | grep -E "$containerd_keys" | grep -v '\.registry')"
     command_output 'containerd files' "$(grep -HE '^[[:space:]]*(version|imports)[[:space:]]*=' \
         /dev/null "$file" etc/containerd/conf.d/*.toml 2> /dev/null)"
@@ -571,7 +568,7 @@ capture() {
         packages
         containerd_setup
         [ ! -d run/systemd/system ] ||
-            ! answer=$(bounded_last 5 timedatectl show -p NTPSynchronized --value 2> /dev/null < /dev/null) ||
+            ! answer=$(bounded 5 timedatectl show -p NTPSynchronized --value 2> /dev/null < /dev/null) ||
             command_output 'timedatectl NTPSynchronized' "$answer"
     fi
     pods
