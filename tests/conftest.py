@@ -9,6 +9,8 @@ import signal
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from types import FrameType
+from typing import NoReturn
 
 import pytest
 from hypothesis import settings
@@ -24,8 +26,15 @@ settings.load_profile("numaforge")
 if (worker := os.environ.get("PYTEST_XDIST_WORKER", "gw0")) != "gw0":
     os.environ["NUMAFORGE_LAB_DIR"] = str(REPOSITORY / f".lab-{worker}")
 
-# Whoever ends a run in the background does it with SIGTERM, and what was started is to be stopped then, too.
-signal.signal(signal.SIGTERM, signal.default_int_handler)
+
+def _interrupt(number: int, frame: FrameType | None) -> NoReturn:
+    """Have what was started ended, which no second signal interrupts."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    raise KeyboardInterrupt
+
+
+# A run in the background is ended with SIGTERM: beside.sh does so with every process of a part.
+signal.signal(signal.SIGTERM, _interrupt)
 
 
 def pytest_collection_finish() -> None:
