@@ -9,6 +9,7 @@ from pathlib import Path
 
 from pyinfra.api import Host
 
+from numaforge import bounded
 from numaforge.errors import HostError, HostUnreachableError
 from numaforge.hosts import roles_of
 from numaforge.rollout.patience import UNREACHABLE_EXIT_CODE
@@ -42,14 +43,7 @@ class Verification:
             config.flush()
             command = ["ssh", "-F", config.name, f"-oConnectTimeout={_CONNECT_SECONDS}", "--", name, ":"]
             try:
-                done = subprocess.run(
-                    command,
-                    stdin=subprocess.DEVNULL,
-                    capture_output=True,
-                    text=True,
-                    check=False,
-                    timeout=_LOGIN_SECONDS,
-                )
+                done = bounded.run(command, where=self.login.host, timeout=_LOGIN_SECONDS)
             except subprocess.TimeoutExpired as error:
                 raise HostError(f"ssh has not logged in within {_LOGIN_SECONDS} s") from error
             except FileNotFoundError as error:
@@ -57,7 +51,9 @@ class Verification:
                     "the verification suite needs the program ssh", remedy=f"install it, {WITHOUT}"
                 ) from error
         if done.returncode:
-            said = done.stderr.strip().splitlines() or [f"ssh ended with {done.returncode}"]
+            said = done.stderr.decode(errors="replace").strip().splitlines() or [
+                f"ssh ended with {done.returncode}"
+            ]
             raise HostError(
                 f"the verification suite cannot log in: {said[-1]}",
                 remedy=f"let ssh in without a question, by a key or an agent, {WITHOUT}",

@@ -31,7 +31,7 @@ from pyinfra_cli.main import main  # type: ignore[import-untyped]
 
 from numaforge import roles
 from numaforge.errors import NumaforgeError
-from numaforge.hosts import check_strictly, go_on_without_failed, inspect_once, why_refused
+from numaforge.hosts import check_strictly, go_on_without_failed, guard_output, inspect_once, why_refused
 from numaforge.hosts.host_data import refuse, say_refused, set_aside
 from numaforge.hosts.overview import follow, show_overview
 from numaforge.hosts.processes import divide, end_with_others, hosts_of
@@ -55,12 +55,13 @@ def adapt() -> None:
     """Change what `pyinfra` does in this process; a `config.py` calls it, which pyinfra runs first.
 
     A folder stands for its `inventory.py`, without a terminal a host that cannot be reached fails alone, and
-    host keys that are not known are refused.
+    host keys that are not known are refused, and so is output without end.
     """
     cli.make_inventory = _inventory_of_file_or_folder
     cli.connect_all = connect_all
     cli.print_inventory = _and_who_is_refused(cli.print_inventory)
     check_strictly()
+    guard_output()
     if not events.heard():  # who started the run shows all of its hosts itself
         show_overview(cli)
 

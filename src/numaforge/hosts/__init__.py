@@ -21,6 +21,7 @@ from numaforge.hosts.operations import (
     host_operation,
     script_command,
 )
+from numaforge.hosts.output import guard_output
 from numaforge.hosts.overview import FORGET, MAINTENANCE
 from numaforge.hosts.roles import planned, remember, role, roles_of, seen
 from numaforge.hosts.scripts import reached
@@ -37,6 +38,7 @@ __all__ = [
     "detect_for_change",
     "fail_host",
     "go_on_without_failed",
+    "guard_output",
     "host_command",
     "host_operation",
     "inspect_once",

@@ -11,6 +11,7 @@ from numaforge.node.transaction import Transaction
 from numaforge.planning.model import Notice
 from numaforge.report.fleet import HostSummary
 from numaforge.report.moves import condensed
+from numaforge.report.terminal import plain
 from numaforge.report.wording import counted
 
 
@@ -18,13 +19,13 @@ def announce(host: Host, lines: Sequence[str]) -> None:
     """Say what an operation is about to do, once in a run, also where `-y` skips the preparation."""
     if not host.state.is_executing or not host.state.check_for_changes:
         for line in lines:
-            host.log(line)
+            host.log(plain(line))
 
 
 def show_alone(host: Host, line: str) -> None:
     """Say what the plan's notices say already, where no overview has them."""
     if overview() is None:
-        host.log(line)
+        host.log(plain(line))
 
 
 def show_notices(host: Host, notices: Sequence[Notice]) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 from paramiko import SSHException
 from pyinfra.api import FactBase, Host
 
+from numaforge.bounded import unpacked
 from numaforge.errors import HostError, HostUnreachableError, SnapshotError
 from numaforge.hosts import connection
 from numaforge.preflight import host as preflight
@@ -57,9 +58,8 @@ class Detection(FactBase[RightedOutput | None]):
 
 def _unpacked(text: str) -> list[str]:
     """Return the lines that a host packed; of a text that is cut off, those that can be read."""
-    unpack = zlib.decompressobj(wbits=zlib.MAX_WBITS | 16)  # 16: with gzip's header
     try:
-        raw = unpack.decompress(base64.b64decode(text[: len(text) // 4 * 4]))
+        raw = unpacked(base64.b64decode(text[: len(text) // 4 * 4]))
     except (ValueError, zlib.error) as error:
         raise SnapshotError(
             f"the host's answer cannot be unpacked: {error}", remedy="capture the host again"

@@ -14,6 +14,7 @@ from pyinfra.api.output import format_text
 
 from numaforge.errors import HostError, HostUnreachableError, NumaforgeError
 from numaforge.hosts.overview import overview
+from numaforge.report.terminal import plain
 from numaforge.rollout import events
 
 
@@ -75,4 +76,4 @@ def tell_refused(host: Host, error: NumaforgeError) -> None:
 def say_error(host: Host, error: NumaforgeError) -> None:
     """Say why a host fails, at once."""
     for line in str(error).splitlines():
-        logger.error("%s%s", host.print_prefix, format_text(line, "red"))
+        logger.error("%s%s", host.print_prefix, format_text(plain(line), "red"))

@@ -22,6 +22,7 @@ from types import TracebackType
 from typing import Any, Self
 from urllib.parse import quote, urlencode
 
+from numaforge.bounded import TooMuchOutputError, read_all
 from numaforge.errors import NumaforgeError
 from numaforge.rollout import objects
 from numaforge.rollout.cluster import (
@@ -457,7 +458,10 @@ class KubectlCluster:
                 headers["Content-Type"] = kind
             connection.request(method, path, json.dumps(body) if body is not None else None, headers)
             response = connection.getresponse()
-            text = response.read().decode(errors="replace")
+            try:
+                text = read_all(response.read, self._login.server).decode(errors="replace")
+            except TooMuchOutputError as error:
+                raise ClusterError(error.message, where=error.where) from error
             return _read(response.status, text, response.headers.get("Retry-After"))
         finally:
             connection.close()

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
-import subprocess
 from functools import cache
 from typing import Any
 
 import pytest
+
+from numaforge import bounded
+from numaforge.errors import NumaforgeError
 
 
 class ApiServer:
@@ -41,9 +43,13 @@ class ApiServer:
     def _ask(self, path: str) -> Any:
         command = ["kubectl", "--kubeconfig", self.kubeconfig, "--request-timeout=20s", "get", "--raw", path]
         try:
-            answer = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+            answer = bounded.run(command, where=f"kubectl get --raw {path}", timeout=60)
+        except NumaforgeError as error:
+            pytest.fail(str(error), pytrace=False)
         except OSError as error:
             pytest.fail(f"cannot run kubectl: {error.strerror}; --kubeconfig needs it in PATH", pytrace=False)
         if answer.returncode:
-            pytest.fail(f"kubectl get --raw {path}: {answer.stderr.strip()}", pytrace=False)
+            pytest.fail(
+                f"kubectl get --raw {path}: {answer.stderr.decode(errors='replace').strip()}", pytrace=False
+            )
         return json.loads(answer.stdout)

@@ -13,6 +13,7 @@ import pytest
 from testinfra.host import Host
 
 from numaforge import kernel_paths, shell
+from numaforge.bounded import TooMuchOutputError
 from numaforge.errors import HostError, NumaforgeError
 from numaforge.kubelet.config.flags import flag_value
 from numaforge.node import bundle
@@ -143,7 +144,10 @@ class VerifiedNode:
 
         Skips the test where a program is missing, and fails it where the script does.
         """
-        answer = self.host.run("sh -c %s %s", _AS_ROOT, script)
+        try:
+            answer = self.host.run("sh -c %s %s", _AS_ROOT, script)
+        except TooMuchOutputError as error:
+            pytest.fail(str(error.at(self.id)), pytrace=False)
         if answer.rc == NOT_INSTALLED:
             pytest.skip(f"needs a program on the host: {answer.stderr.strip()}")
         if answer.rc:
@@ -153,6 +157,8 @@ class VerifiedNode:
     def _run(self, script: str) -> str:
         try:
             answer = self.host.run("sh -c %s %s", _AS_ROOT, script)
+        except TooMuchOutputError:
+            raise
         except Exception as error:
             # Every connection backend has exceptions of its own; all of them mean the same here.
             self.unreachable = True

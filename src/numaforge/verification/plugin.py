@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 import testinfra
 from _pytest.mark import ParameterSet
+from testinfra.backend.base import BaseBackend, CommandResult
 
+from numaforge import bounded
 from numaforge.errors import NumaforgeError
 from numaforge.planning.model import NodePlan
 from numaforge.rollout.patience import UNREACHABLE_EXIT_CODE
@@ -46,9 +49,17 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    BaseBackend.run_local = _run_within_the_limit
     config.addinivalue_line("markers", "expects(table): one test for each entry of a table of expectations")
     if config.getoption("hosts") is None:
         raise pytest.UsageError("numaforge.verification checks real hosts: name them with --hosts=ssh://NAME")
+
+
+def _run_within_the_limit(backend: Any, command: str, *arguments: str) -> CommandResult:
+    """Run a backend's program, such as ssh, in the place of testinfra's call, which keeps all output."""
+    words = backend.encode(backend.quote(command, *arguments))
+    done = bounded.run(words)
+    return backend.result(done.returncode, words, done.stdout, done.stderr)
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

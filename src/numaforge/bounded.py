@@ -1,0 +1,110 @@
+"""What another machine sends, up to a limit: one that sends without end costs neither memory nor time.
+
+Every place that reads from a host or from an API server counts with a `Budget`, and raises its error.
+"""
+
+from __future__ import annotations
+
+import os
+import selectors
+import subprocess
+import time
+import zlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from numaforge.errors import HostError
+from numaforge.given import MOST_MIB
+
+BYTES_PER_LINE = 128
+"""What each line counts beside its text: as much as Python needs to keep one."""
+
+_CHUNK = 2**16
+
+
+class TooMuchOutputError(HostError):
+    """A host or a server sends more than is read."""
+
+
+@dataclass
+class Budget:
+    """How much of an answer is still read; `where` names the host or the server, once it is known."""
+
+    where: str | None = None
+    left: int = MOST_MIB * 2**20
+
+    def spend(self, chunk: bytes) -> bytes:
+        """Return a part of the answer; raises TooMuchOutputError where it is more than is left."""
+        self.left -= len(chunk) + BYTES_PER_LINE * chunk.count(b"\n")
+        if self.left < 0:
+            raise TooMuchOutputError(
+                f"sends more than {MOST_MIB} MiB, the most that is read of one answer; nothing of it was used",
+                where=self.where,
+            )
+        return chunk
+
+
+def unpacked(packed: bytes) -> bytes:
+    """Return what gzip packed, of a text that is cut off what can be read.
+
+    Raises zlib.error for anything else, TooMuchOutputError for what unpacks to more than the limit.
+    """
+    unpack = zlib.decompressobj(wbits=zlib.MAX_WBITS | 16)  # 16: with gzip's header
+    budget, parts = Budget(), []
+    while packed:
+        parts.append(budget.spend(unpack.decompress(packed, _CHUNK)))
+        packed = unpack.unconsumed_tail
+    return b"".join(parts)
+
+
+def read_all(read: Callable[[int], bytes], where: str) -> bytes:
+    """Return what `read(size)` brings until it brings nothing; raises TooMuchOutputError."""
+    budget, parts = Budget(where), []
+    while part := read(_CHUNK):
+        parts.append(budget.spend(part))
+    return b"".join(parts)
+
+
+def run(
+    command: Sequence[str] | bytes, *, where: str | None = None, timeout: float | None = None
+) -> subprocess.CompletedProcess[bytes]:
+    """Run a program that asks another machine, without input, and return both its outputs.
+
+    A text is run by the shell. Raises TooMuchOutputError, and subprocess.TimeoutExpired; the program has
+    ended then.
+    """
+    budget = Budget(where)
+    deadline = None if timeout is None else time.monotonic() + timeout
+    with (
+        subprocess.Popen(
+            command,
+            shell=isinstance(command, bytes),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        ) as process,
+        selectors.DefaultSelector() as selector,
+    ):
+        parts: dict[object, list[bytes]] = {process.stdout: [], process.stderr: []}
+        for stream in (process.stdout, process.stderr):
+            if stream is not None:
+                selector.register(stream, selectors.EVENT_READ)
+        try:
+            while selector.get_map():
+                _wait_until(deadline, command, timeout)
+                for key, _ in selector.select(None if deadline is None else deadline - time.monotonic()):
+                    if chunk := os.read(key.fd, _CHUNK):
+                        parts[key.fileobj].append(budget.spend(chunk))
+                    else:
+                        selector.unregister(key.fileobj)
+            process.wait(None if deadline is None else max(deadline - time.monotonic(), 0))
+        except BaseException:
+            process.kill()
+            raise
+    out, err = (b"".join(parts[stream]) for stream in (process.stdout, process.stderr))
+    return subprocess.CompletedProcess(process.args, process.returncode, out, err)
+
+
+def _wait_until(deadline: float | None, command: Sequence[str] | bytes, timeout: float | None) -> None:
+    if deadline is not None and time.monotonic() >= deadline:
+        raise subprocess.TimeoutExpired(command, timeout or 0)

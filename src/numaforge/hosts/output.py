@@ -1,0 +1,152 @@
+"""What hosts print through pyinfra: within a limit, and without what would steer the admin's terminal.
+
+pyinfra keeps every line of a command, and prints those of one that fails as they are; it has no hook for
+either.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Callable, Iterable, Iterator
+from functools import wraps
+from typing import Any
+
+import gevent  # type: ignore[import-untyped]
+from pyinfra import logger
+from pyinfra.api import Host, State, StringCommand, facts, operations, output
+from pyinfra.connectors import ssh
+from pyinfra.connectors import util as connectors
+from pyinfra.connectors.util import CommandOutput, OutputLine
+
+from numaforge.bounded import Budget, TooMuchOutputError
+from numaforge.hosts.failures import print_error
+from numaforge.report.terminal import plain
+
+_CHUNK = 2**16
+_connectors: Any = connectors
+_ssh: Any = ssh
+_host: Any = Host
+_command: Any = StringCommand
+_SGR = re.compile(r"(\x1b\[[0-9;]*m)")
+"""What sets a colour (ECMA-48, Select Graphic Rendition), which pyinfra's own lines have."""
+
+
+def guard_output() -> None:
+    """Have this process read a limited amount of what a host prints, and show it as text."""
+    if _connectors.read_output_buffers is read_output:
+        return
+    _connectors.read_output_buffers = _ssh.read_output_buffers = read_output
+    _host.run_shell_command = _named(_host.run_shell_command)
+    _command.execute = _failing_alone(_command.execute)
+    printers: tuple[Any, ...] = (facts, operations)
+    for module in printers:
+        module.print_host_combined_output = _as_text(module.print_host_combined_output)
+    logger.addFilter(_steers_nothing)
+
+
+def read_output(
+    stdout_buffer: Any, stderr_buffer: Any, timeout: int | None, print_output: bool, print_prefix: str
+) -> CommandOutput:
+    """Return the lines of both outputs in the order of their arrival, in the place of pyinfra's own.
+
+    Raises TooMuchOutputError where they are more than the limit, TimeoutError.
+    """
+    budget = Budget()
+    lines: list[OutputLine] = []
+
+    def read(name: str, chunks: Iterable[bytes], style: Callable[[str], str]) -> TooMuchOutputError | None:
+        try:
+            for line in _lines(budget.spend(chunk) for chunk in chunks):
+                lines.append(OutputLine(name, line))
+                if print_output:
+                    output.echo(f"{print_prefix}{style(plain(line))}", err=True)
+        except TooMuchOutputError as error:
+            return error
+        return None
+
+    readers = [
+        gevent.spawn(read, "stdout", _chunks("stdout", stdout_buffer), str),
+        gevent.spawn(
+            read, "stderr", _chunks("stderr", stderr_buffer), lambda line: output.format_text(line, "red")
+        ),
+    ]
+    ended = 0
+    try:
+        for reader in gevent.iwait(readers, timeout=timeout):
+            ended += 1
+            if (refused := reader.get()) is not None:
+                raise refused
+    finally:
+        gevent.killall(readers)
+    if ended < len(readers):
+        raise TimeoutError
+    return CommandOutput(lines)
+
+
+def _chunks(name: str, buffer: Any) -> Iterator[bytes]:
+    """Yield what arrives; where the reading ends early, have the host's program find nobody to write to."""
+    channel = getattr(buffer, "channel", None)
+    receive: Callable[[int], bytes] = buffer.readline
+    if channel is not None:
+        receive = channel.recv if name == "stdout" else channel.recv_stderr
+    complete = False
+    try:
+        while chunk := receive(_CHUNK):
+            yield chunk
+        complete = True
+    finally:
+        if not complete:
+            (channel or buffer).close()
+
+
+def _lines(chunks: Iterable[bytes]) -> Iterator[str]:
+    begun: list[bytes] = []
+    for chunk in chunks:
+        first, *others = chunk.split(b"\n")
+        begun.append(first)
+        for following in others:
+            yield b"".join(begun).decode("utf-8", "replace")
+            begun = [following]
+    if last := b"".join(begun):
+        yield last.decode("utf-8", "replace")
+
+
+def _named(run_shell_command: Callable[..., Any]) -> Callable[..., Any]:
+    @wraps(run_shell_command)
+    def run(host: Host, *arguments: Any, **options: Any) -> Any:
+        try:
+            return run_shell_command(host, *arguments, **options)
+        except TooMuchOutputError as error:
+            raise error.at(host.name) from error
+
+    return run
+
+
+def _failing_alone(execute: Callable[..., Any]) -> Callable[..., Any]:
+    """Have a command of an operation fail its own host; any exception would break off the whole run."""
+
+    @wraps(execute)
+    def run(command: StringCommand, state: State, host: Host, arguments: Any) -> Any:
+        try:
+            return execute(command, state, host, arguments)
+        except TooMuchOutputError as error:
+            print_error(host, error)
+            return False, CommandOutput([])
+
+    return run
+
+
+def _as_text(print_lines: Callable[[Host, CommandOutput], None]) -> Callable[[Host, CommandOutput], None]:
+    @wraps(print_lines)
+    def print_text(host: Host, said: CommandOutput) -> None:
+        print_lines(host, CommandOutput([OutputLine(line.buffer_name, plain(line.line)) for line in said]))
+
+    return print_text
+
+
+def _steers_nothing(record: logging.LogRecord) -> bool:
+    """Leave of a line of pyinfra's log what is text or a colour: an error may hold what a host has said."""
+    parts = _SGR.split(record.getMessage())
+    record.msg, record.args = "".join(part if _SGR.fullmatch(part) else plain(part) for part in parts), ()
+    return True

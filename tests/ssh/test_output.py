@@ -1,0 +1,108 @@
+"""A host that prints without end, or what steers a terminal, fails alone and in one line."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from lab.paths import REPOSITORY
+from numaforge import bounded
+from tests.ssh.machine import machine
+from tests.ssh.sandbox import pyinfra
+from tests.ssh.standin_systemd import standin_systemd
+
+LIMIT = f"sends more than {bounded.MOST_MIB} MiB"
+PEAK_MIB = 8 * bounded.MOST_MIB
+"""Of a run: its own program, and the output within the limit as bytes, as lines and as their text."""
+
+MEASURED = """
+import resource, subprocess, sys
+code = subprocess.run(sys.argv[1:], stdin=subprocess.DEVNULL).returncode
+print("peak", resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss // 1024)
+sys.exit(code)
+"""
+
+FLOODS = {
+    "one line of 1 GiB": "exec head -c 1073741824 /dev/zero",
+    "lines without end": "exec yes",
+    "empty lines without end": "exec yes ''",
+    "complaints without end": "exec yes >&2",
+    "a packed answer of 1 GiB of zeros": (
+        "echo numaforge-right root packed; head -c 1073741824 /dev/zero | gzip -1 | base64; exit"
+    ),
+    "a packed answer of empty lines": (
+        "echo numaforge-right root packed; yes '' | head -c 268435456 | gzip -1 | base64; exit"
+    ),
+}
+
+
+@pytest.fixture
+def node(start_sandbox, port):
+    return start_sandbox({**machine(), **standin_systemd(port)})
+
+
+def measured(tmp_path: Path, node, *command: str) -> tuple[subprocess.CompletedProcess[str], int]:
+    """Run a command against the host, and return what it printed and its peak of memory in MiB."""
+    (tmp_path / "inventory.py").write_text(f"nodes = [('flooding', {node.data()!r})]\n")
+    done = subprocess.run(
+        [sys.executable, "-c", MEASURED, sys.executable, "-m", *command],
+        cwd=REPOSITORY,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+    )
+    return done, int(done.stdout.rpartition("peak ")[2])
+
+
+@pytest.mark.parametrize("flood", [pytest.param(shell, id=rule) for rule, shell in FLOODS.items()])
+def test_a_host_that_prints_without_end_costs_the_limit_and_one_line(tmp_path, node, flood):
+    node.log_in_with(flood)
+    inventory = str(tmp_path / "inventory.py")
+    done, peak = measured(tmp_path, node, "pyinfra_cli", "--dry", inventory, "deploys/site.py")
+    assert done.returncode == 1
+    lines = [line for line in done.stdout.splitlines() if LIMIT in line]
+    assert len(lines) == 1, done.stdout[-3000:]
+    assert "flooding" in lines[0]
+    assert "Traceback" not in done.stdout
+    assert peak < PEAK_MIB
+
+
+def test_the_suite_reads_no_more_of_a_host(tmp_path, node):
+    node.log_in_with("exec yes")
+    inventory = str(tmp_path / "inventory.py")
+    done, peak = measured(tmp_path, node, "numaforge.cli", "verify", inventory)
+    assert done.returncode == 1
+    assert LIMIT in done.stdout
+    assert peak < PEAK_MIB
+
+
+HOSTILE = r"\033]0;owned\007\033[2J\033[8mhidden\r\233"
+
+
+def controls(text: str) -> set[str]:
+    """Return the control characters of a text but those of lines and of colours as pyinfra has them."""
+    without_colours = re.sub(r"\x1b\[(0|1|3\d|9\d)m", "", text)
+    return {each for each in without_colours if not each.isprintable() and each not in "\n\t"}
+
+
+@pytest.mark.parametrize("stream", ["1", "2"], ids=["output", "complaint"])
+@pytest.mark.parametrize("options", [(), ("-v",), ("-vvv",)], ids=["plain", "-v", "-vvv"])
+def test_what_steers_a_terminal_does_not_reach_it(tmp_path, node, stream, options):
+    node.log_in_with(f"printf '{HOSTILE}\\n' >&{stream}; case $2 in *steer*) exit 3 ;; esac")
+    deploy = tmp_path / "deploy.py"
+    deploy.write_text("from pyinfra.operations import server\nserver.shell(commands=['echo steer'])\n")
+    run = pyinfra(tmp_path, {"hostile": node.data()}, "-y", *options, str(deploy))
+    assert "hidden" in run.stdout
+    assert controls(run.stdout) == set()
+
+
+def test_an_error_of_ours_shows_what_a_host_says_as_text(tmp_path, node):
+    node.log_in_with(f"printf '{HOSTILE}\\n' >&2; exit 1")
+    run = pyinfra(tmp_path, {"hostile": node.data()}, "--dry", "deploys/site.py")
+    assert run.returncode == 1
+    assert controls(run.stdout) == set()
