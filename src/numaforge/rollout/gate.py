@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from numaforge.errors import HostUnreachableError, NumaforgeError
+from numaforge.errors import HostUnreachableError
 from numaforge.kubelet.admission.gpu_resources import GPU_RESOURCE
 from numaforge.kubelet.config.comparison import differences, meaning, same_memory
 from numaforge.node.transaction import Process
@@ -142,7 +142,8 @@ def prove(
             if not wrong and (good_since is None or stable):
                 wrong = _running_otherwise(cluster, node, own_config, expected)
         except (ApiUnreachableError, HostUnreachableError) as unreachable:
-            seconds = _patience_for(unreachable, patience, host_patience).wait(unreachable)
+            of_host = isinstance(unreachable, HostUnreachableError)
+            seconds = (host_patience if of_host else patience).wait(unreachable, clock() - begun)
             tell((Mismatch("an answer", "one", unreachable.message),))
             begun = begun if good_since is None else good_since  # all that has to be seen again
             good_since = wrong_since = None
@@ -177,6 +178,7 @@ def follow(
     Raises HostUnreachableError where there is no answer for too long.
     """
     while True:
+        begun = clock()
         try:
             now = process()
             seen = continuity.observe(now, clock())
@@ -184,7 +186,7 @@ def follow(
             if seen.no_answer and not seen.booted:
                 raise HostUnreachableError(seen.no_answer)
         except HostUnreachableError as unreachable:
-            seconds = patience.wait(unreachable)
+            seconds = patience.wait(unreachable, clock() - begun)
             tell((Mismatch("an answer", "one", unreachable.message),))
             yield seconds
             continue
@@ -199,10 +201,6 @@ def follow(
 
 def _tell_reboot(tell: Callable[[Sequence[Mismatch]], object], now: Process) -> None:
     tell((Mismatch("the node", "up", f"it rebooted at {now.booted}: the proof begins anew"),))
-
-
-def _patience_for(unreachable: NumaforgeError, api: Patience, host: Patience) -> Patience:
-    return host if isinstance(unreachable, HostUnreachableError) else api
 
 
 def _wrong(node: ClusterNode, now: Process, heard: bool, expected: Expected) -> tuple[Mismatch, ...]:

@@ -381,6 +381,22 @@ def silent(call: str) -> Exception | None:
     return SilentKubeletError("refused") if call == "running_config" else None
 
 
+def test_the_time_that_a_host_leaves_its_caller_waiting_counts():
+    world = World()
+    task = begin(world)
+    world.time.run(20.0)
+
+    def frozen(_: str) -> Exception:
+        world.time.now += 120.0
+        return HostUnreachableError("no answer within 120 s")
+
+    world.machine.fault = frozen
+    begun = world.time.now
+    world.time.finish(task)
+    assert isinstance(task.error, HostUnreachableError)
+    assert 1800.0 <= world.time.now - begun <= 2000.0
+
+
 def test_a_kubelet_that_tells_its_node_nothing_while_the_api_server_answers_is_the_node_s_trouble():
     world = World()
     task = begin(world)
