@@ -16,13 +16,19 @@ class Continuity:
     """What counts of a kubelet that was observed so far.
 
     `process` is None until one has been seen in the boot `boot_id`. `reboots` counts those that were seen,
-    `stopped_at` is when the kubelet was first seen stopped, in the caller's seconds.
+    `stopped_at` is when the kubelet was first seen stopped, in the caller's seconds. Until it `came_up` in a
+    new boot, it may end and be restarted, as it is while its container runtime does not answer yet.
     """
 
     boot_id: str | None = None
     process: Process | None = None
     reboots: int = 0
     stopped_at: float | None = None
+    came_up: bool = True
+
+    def worked(self) -> Continuity:
+        """Return what counts once the process has been seen to work."""
+        return replace(self, came_up=True)
 
     def observe(self, now: Process, at: float, *, settled: bool = True) -> Observation:
         """Return what follows from the kubelet as it is `now`.
@@ -36,15 +42,15 @@ class Continuity:
         if settled and self.reboots:
             again = Mismatch("the node", "up", f"it rebooted again at {now.booted}")
             return Observation(self, wrong=again, final=True)
-        booted = Continuity(now.boot_id, reboots=self.reboots + settled)
+        booted = Continuity(now.boot_id, reboots=self.reboots + settled, came_up=False)
         return replace(booted._in_this_boot(now, at, settled), booted=True)
 
     def _in_this_boot(self, now: Process, at: float, settled: bool) -> Observation:
         if now.runs:
-            return self._running(now, settled)
+            return self._running(now, settled and self.came_up)
         if not now.started:
             return self._not_started(now)
-        return self._ended(now, at, settled)
+        return self._ended(now, at, settled and self.came_up)
 
     def _running(self, now: Process, settled: bool) -> Observation:
         if now == self.process:
@@ -61,9 +67,6 @@ class Continuity:
         return Observation(self, wrong=Mismatch(_KUBELET, "running", since))
 
     def _ended(self, now: Process, at: float, settled: bool) -> Observation:
-        """Judge a kubelet that is down; one that was not seen in a new boot may still be on its way up."""
-        if self.process is None and self.reboots:
-            return Observation(self, wrong=Mismatch(_KUBELET, "running", "it does not run"))
         if now.failed:
             ended = Mismatch(_KUBELET, "running", "it ended by itself")
             return Observation(self, wrong=ended, final=settled)

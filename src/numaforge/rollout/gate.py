@@ -152,6 +152,7 @@ def prove(
             continue
         patience.answered()
         host_patience.answered()
+        continuity = continuity if wrong else continuity.worked()
         if seen.final or (not wrong and stable):
             return Proof(wrong, continuity)
         if wrong:

@@ -21,19 +21,27 @@ COMES_UP = Process("boot-2", 0, 0, 0, state="inactive", started=False, queued=Tr
 NOT_STARTED = replace(COMES_UP, queued=False)
 CAME_UP = Process("boot-2", 40, 0, 7)
 CAME_UP_AGAIN = replace(CAME_UP, boot_id="boot-3")
+RESTARTED_UP = Process("boot-2", 44, 3, 30)
 LOOPS = replace(CAME_UP, pid=0, restarts=3, state="activating")
 
 SAME, BEGINS, NOTHING, BOOTED = "same", "begins", "no answer", "booted"
 ENDED, RESTARTED, REBOOTED = "ended by itself", "and was restarted", "rebooted again"
 WAITS = "wrong so far"
+WORKED = "it worked"
 
 
-def verdicts(*looks: Process | float, settled: bool = True) -> list[str]:
-    """Look at a kubelet again and again, every two seconds; a number is for seconds in which nobody looks."""
+def verdicts(*looks: Process | float | str, settled: bool = True) -> list[str]:
+    """Look at a kubelet again and again, every two seconds.
+
+    A number is for seconds in which nobody looks, WORKED for evidence that the kubelet works.
+    """
     continuity, at, found = Continuity(), 0.0, []
     for look in looks:
         if isinstance(look, float):
             at += look
+            continue
+        if isinstance(look, str):
+            continuity = continuity.worked()
             continue
         seen = continuity.observe(look, at, settled=settled)
         continuity, at = seen.after, at + 2.0
@@ -99,12 +107,19 @@ def verdicts(*looks: Process | float, settled: bool = True) -> list[str]:
             id="nothing starts it in the new boot",
         ),
         pytest.param(
-            [RUNS, LOOPS, LOOPS, CAME_UP, CAME_UP],
-            [BEGINS, f"{BOOTED} {WAITS}", WAITS, BEGINS, SAME],
-            id="in a new boot it may come up late, as while its runtime starts",
+            [RUNS, LOOPS, CAME_UP, LOOPS, RESTARTED_UP, RESTARTED_UP],
+            [BEGINS, f"{BOOTED} {WAITS}", BEGINS, WAITS, BEGINS, SAME],
+            id="in a new boot it is restarted until its runtime answers",
         ),
         pytest.param(
-            [RUNS, CAME_UP, LOOPS], [BEGINS, f"{BOOTED} {BEGINS}", ENDED], id="it ends in the new boot"
+            [RUNS, CAME_UP, WORKED, LOOPS],
+            [BEGINS, f"{BOOTED} {BEGINS}", ENDED],
+            id="it ends in the new boot in which it worked",
+        ),
+        pytest.param(
+            [RUNS, CAME_UP, WORKED, RESTARTED_UP],
+            [BEGINS, f"{BOOTED} {BEGINS}", RESTARTED],
+            id="it is restarted in the new boot in which it worked",
         ),
         pytest.param(
             [RUNS, CAME_UP, CAME_UP_AGAIN], [BEGINS, f"{BOOTED} {BEGINS}", REBOOTED], id="another reboot"

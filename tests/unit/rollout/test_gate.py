@@ -212,6 +212,8 @@ def test_a_kubelet_that_is_down_on_a_node_that_is_up_ends_the_proof(end, said, w
 IN_ORDER, POWER_CUT = Reboot(), Reboot(in_order=False)
 MOMENTS = (0.0, 2.0, 3.0, 7.0, 11.0, 14.0, 20.0, 26.0, 29.0, 31.0)
 """Seconds of a proof, which ends after 32 where nothing happens."""
+COMES_UP_SECONDS = 11.0
+"""After how long a node that has reported its boot is as expected at the latest."""
 
 
 @pytest.mark.parametrize("moment", MOMENTS)
@@ -254,6 +256,7 @@ def test_a_boot_has_its_time(how):
         stopping=st.floats(0.0, 120.0),
         away=st.floats(0.0, 600.0),
         early=st.floats(0.0, 120.0),
+        often=st.integers(0, 2),
         reports_after=st.floats(0.0, 10.0),
         registers_after=st.floats(0.0, 15.0),
     ),
@@ -268,7 +271,7 @@ def test_a_good_node_that_reboots_once_is_never_rolled_back(moment, how):
 
 @settings(max_examples=60, deadline=None)
 @given(
-    moment=st.floats(4.0, 20.0),
+    moment=st.floats(4.0, 12.0),
     how=st.none() | st.builds(Reboot, in_order=st.booleans(), away=st.floats(0.0, 600.0)),
     crash=st.sampled_from(["crash", "restart", "stop_by_hand"]),
 )
@@ -278,11 +281,23 @@ def test_a_kubelet_that_ends_without_its_node_always_fails_the_proof(moment, how
     if how is not None:
         world.time.run(5.0)
         world.machine.reboot(how)
-        world.time.run(lambda: world.machine.running_since > 0.0)
+        world.time.run(lambda: world.cluster.node(NODE).boot_id.startswith("boot-2"))
+        world.time.run(COMES_UP_SECONDS)
     world.time.run(moment)
     assert not task.ended
     getattr(world.machine, crash)()
     assert wrong(world, task)[0].startswith("the kubelet: predicted running")
+
+
+def test_a_kubelet_that_never_comes_up_after_the_boot_fails_the_proof_when_time_is_up():
+    world = World()
+    task = begin(world)
+    world.time.run(20.0)
+    world.machine.reboot(replace(POWER_CUT, often=1000))
+    booted = world.time.now + POWER_CUT.away
+    (line,) = wrong(world, task)
+    assert line.startswith("the kubelet: predicted running") or "of another one" in line
+    assert SETTINGS.ready_seconds <= world.time.now - booted <= 2 * SETTINGS.ready_seconds
 
 
 def test_devices_that_are_not_registered_since_the_boot_are_no_proof():
