@@ -30,15 +30,18 @@ class Continuity:
         """Return what counts once the process has been seen to work."""
         return replace(self, came_up=True)
 
-    def observe(self, now: Process, at: float, *, settled: bool = True) -> Observation:
+    def observe(self, now: Process, at: float, *, settled: bool = True, reported: bool = True) -> Observation:
         """Return what follows from the kubelet as it is `now`.
 
-        While the node is not `settled`, its kubelet may restart and the node reboot.
+        While the node is not `settled`, its kubelet may restart and the node reboot. One that has `reported`
+        the boot to the cluster came up in it.
         """
         if now.going_down:
             return Observation(replace(self, stopped_at=None), no_answer="the node is going down")
-        if self.boot_id in (None, now.boot_id):
-            return replace(self, boot_id=now.boot_id)._in_this_boot(now, at, settled)
+        if self.boot_id is None:
+            return Continuity(now.boot_id, came_up=reported)._in_this_boot(now, at, settled)
+        if self.boot_id == now.boot_id:
+            return self._in_this_boot(now, at, settled)
         if settled and self.reboots:
             again = Mismatch("the node", "up", f"it rebooted again at {now.booted}")
             return Observation(self, wrong=again, final=True)

@@ -122,7 +122,7 @@ def prove(
         try:
             found = check()
             now = process()
-            seen = continuity.observe(now, clock(), settled=settled)
+            seen = continuity.observe(now, clock(), settled=settled, reported=_reported(found, now))
             continuity = seen.after
             counts = counts and not seen.begins
             if seen.booted:
@@ -223,12 +223,17 @@ def _wrong(node: ClusterNode, now: Process, heard: bool, expected: Expected) -> 
 
 
 def _not_heard(node: ClusterNode, now: Process, heard: bool) -> Iterator[Mismatch]:
-    if node.boot_id and node.boot_id.lower() != now.boot_id.lower():
+    if not _reported(node, now):
         yield Mismatch("the node's status", f"of the boot at {now.booted}", "of another one")
     if not node.ready:
         yield Mismatch("the Ready condition", "True", node.ready_message or "not True")
     if not heard:
         yield Mismatch("the node's Lease", "renewed since the restart", "not yet")
+
+
+def _reported(node: ClusterNode, now: Process) -> bool:
+    """Say whether the kubelet has told the cluster of the boot that it is in, as far as that is known."""
+    return not node.boot_id or node.boot_id.lower() == now.boot_id.lower()
 
 
 def _means(node: ClusterNode, name: str, actual: str, quantity: str, expected: Expected) -> bool:

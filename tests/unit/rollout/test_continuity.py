@@ -151,6 +151,12 @@ def test_what_a_node_may_do_whose_mig_manager_is_at_work(looks, found):
     assert verdicts(*looks, settled=False) == found
 
 
+def test_a_kubelet_that_has_not_reported_the_first_boot_may_still_come_up():
+    seen = Continuity().observe(LOOPS, 0.0, reported=False)
+    assert not seen.final
+    assert seen.after.observe(RESTARTED_UP, 2.0).begins
+
+
 def test_a_clock_that_was_set_makes_no_other_process():
     continuity = Continuity().observe(RUNS, 0.0).after
     assert continuity.observe(replace(RUNS, booted_at=10**9), 2.0).after == continuity

@@ -31,6 +31,10 @@ def begin(world: World, ready_after: float = 2.0, expected: Expected = EXPECTED,
     world.cluster.start_kubelet(
         NODE, config=NEW, allocatable={**OFFERED, "cpu": "60", **changes}, ready_after=ready_after
     )
+    return prove_it(world, expected)
+
+
+def prove_it(world: World, expected: Expected = EXPECTED) -> Task:
     return world.time.spawn(
         prove(
             world.cluster,
@@ -227,6 +231,15 @@ def test_a_node_that_reboots_at_any_moment_is_proved_anew(how, moment):
     world.machine.reboot(how)
     assert wrong(world, task) == []
     assert world.time.now - world.machine.running_since >= SETTINGS.stable_seconds
+
+
+@pytest.mark.parametrize("moment", [0.0, 5.0, 20.0, 46.0, 51.0, 54.0, 60.0])
+def test_a_node_that_reboots_before_its_proof_begins_is_proved(moment):
+    world = World()
+    world.machine.files = NEW
+    world.machine.reboot()
+    world.time.run(moment)
+    assert wrong(world, prove_it(world)) == []
 
 
 @pytest.mark.parametrize(
