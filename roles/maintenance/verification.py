@@ -15,12 +15,11 @@ from numaforge.hosts import roles_of
 from numaforge.rollout.patience import UNREACHABLE_EXIT_CODE
 from numaforge.rollout.steps import Steps
 from numaforge.verification import suite
-from numaforge.verification.login import WITHOUT, Login, login, ssh_config
+from numaforge.verification.login import CONNECT_SECONDS, WITHOUT, Login, login, ssh_config
 
 _POLL_SECONDS = 0.5
 _LONGEST_SECONDS = 600
-_CONNECT_SECONDS = 30
-_LOGIN_SECONDS = 2 * _CONNECT_SECONDS  # ConnectTimeout ends before ssh asks who may log in
+_LOGIN_SECONDS = 2 * CONNECT_SECONDS  # ConnectTimeout ends before ssh asks who may log in
 
 
 @dataclass(frozen=True)
@@ -41,7 +40,7 @@ class Verification:
         with tempfile.NamedTemporaryFile("w", prefix="numaforge-", encoding="utf-8") as config:
             config.write(ssh_config([self.login]))
             config.flush()
-            command = ["ssh", "-F", config.name, f"-oConnectTimeout={_CONNECT_SECONDS}", "--", name, ":"]
+            command = ["ssh", "-F", config.name, "--", name, ":"]
             try:
                 done = bounded.run(command, where=self.login.host, timeout=_LOGIN_SECONDS)
             except subprocess.TimeoutExpired as error:

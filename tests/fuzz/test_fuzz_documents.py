@@ -116,7 +116,8 @@ RECORD_TEXT = record_text(
 STATUS = "\n".join(
     (
         *("LoadState=loaded", "Phase=apply files", "Boot=b", "Booted=1700000000"),
-        *("MainPID=1", "NRestarts=0", "ActiveEnterTimestampMonotonic=5", "Result"),
+        *("MainPID=1", "NRestarts=0", "ActiveState=active", "Job=0", "ExecMainStartTimestampMonotonic=5"),
+        *("ActiveEnterTimestampMonotonic=5", "ShutdownActiveState=inactive", "ShutdownJob=0", "Result"),
         '{"id": "a", "outcome": "applied", "reason": "", "journal": ["E0101 x"]}.\n',
     )
 )

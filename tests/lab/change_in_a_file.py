@@ -58,7 +58,7 @@ class FileMachine:
         raise AssertionError(f"every answer arrives, and {transaction} is begun")
 
     def status(self, transaction: str | None) -> Status:
-        process = Process("boot", 1, 0, 0)
+        process = Process(KWOK.boot_id, 1, 0, 0)
         begun = self._begun().get(transaction or "")
         if begun is None:
             return Status(None, False, None, process)

@@ -77,7 +77,7 @@ class ScriptedMachine:
 
     def status(self, transaction: str | None) -> Status:
         self.asked("status")
-        process = Process("boot", 1, 0, 0)
+        process = Process(self.host.boot_id, 1, 0, 0)
         if transaction in self._void:
             return Status(None, False, Result(transaction, "void", "nothing was changed"), process)
         ends = self._ends.get(transaction or "")

@@ -260,6 +260,7 @@ start | restart)
     if alive; then exit; fi
     setsid nsenter --net=NETWORK /usr/local/bin/kubelet PORT > /dev/null 2>&1 < /dev/null 8>&- 9>&- &
     echo $! > /run/kubelet.pid
+    cat BOOT_ID > /run/kubelet.started
     ;;
 show)
     case $* in *InvocationID*) echo 0123; exit ;; esac
@@ -267,8 +268,11 @@ show)
     main=0 sub=failed since=0
     if alive; then main=$pid sub=running
     elif [ -z "$pid" ]; then sub=dead; fi
-    case $asked in *" ActiveEnterTimestampMonotonic "*)
-        [ ! -e /run/kubelet.pid ] || since=$(stat -c %Y /run/kubelet.pid) ;;
+    case $asked in *TimestampMonotonic*)
+        started='' boot=
+        [ ! -e /run/kubelet.started ] || read -r started < /run/kubelet.started
+        read -r boot < BOOT_ID
+        [ -z "$started" ] || [ "$started" != "$boot" ] || since=$(stat -c %Y /run/kubelet.started) ;;
     esac
     tell MainPID "$main"
     case $sub in
@@ -278,6 +282,7 @@ show)
     esac
     tell SubState "$sub"
     tell NRestarts 0
+    tell ExecMainStartTimestampMonotonic "$since"
     tell ActiveEnterTimestampMonotonic "$since"
     tell LoadState loaded
     ;;
@@ -330,7 +335,9 @@ def standin_systemd(port: int) -> dict[str, str]:
     """Return the programs, by path."""
     return {
         "/usr/local/bin/kubelet": _KUBELET,
-        "/usr/local/bin/systemctl": _SYSTEMCTL.replace("PORT", str(port)).replace("NETWORK", NETWORK),
+        "/usr/local/bin/systemctl": _SYSTEMCTL.replace("PORT", str(port))
+        .replace("NETWORK", NETWORK)
+        .replace("BOOT_ID", BOOT_ID),
         "/usr/local/bin/systemd-run": _SYSTEMD_RUN.replace("NETWORK", NETWORK),
         "/usr/local/bin/journalctl": "#!/bin/sh\ncat /run/kubelet.log\n",
         "/usr/local/bin/mv": _MV,

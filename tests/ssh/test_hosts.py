@@ -127,6 +127,18 @@ def test_a_connection_that_is_cut_is_no_script_that_failed_and_is_made_anew(
     assert after == "answer ['back']"
 
 
+def test_the_kernel_ends_a_connection_over_which_nothing_is_acknowledged(
+    sandbox: Sandbox, tmp_path: Path
+) -> None:
+    scene = """
+import socket
+reach(":")
+connection = host.connector.client.get_transport().sock
+logger.info("answer %d", connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT))
+"""
+    assert play(sandbox, tmp_path, scene)[-1] == "answer 45000"
+
+
 # Each of them leaves an sshd stopped in the middle, which then never answers.
 FROZEN = {
     "connecting": """

@@ -791,6 +791,35 @@ def test_a_kubelet_that_restarted_is_another_process(node: Sandbox) -> None:
     assert status(node).process != before
 
 
+@pytest.mark.parametrize(
+    ("event", "said"),
+    [
+        pytest.param(":", {"runs", "started"}, id="nothing"),
+        pytest.param(": > /run/stopping", {"runs", "started", "going_down"}, id="a-reboot-was-asked-for"),
+        pytest.param(
+            "systemctl stop kubelet.service; : > /run/stopping",
+            {"started", "going_down"},
+            id="it-was-stopped-for-a-reboot",
+        ),
+        pytest.param("systemctl stop kubelet.service", {"started"}, id="it-was-stopped"),
+        pytest.param("kill -KILL $(cat /run/kubelet.pid)", {"started", "failed"}, id="it-ended-by-itself"),
+        pytest.param(
+            f"kill -KILL $(cat /run/kubelet.pid); rm /run/kubelet.pid; echo another > {BOOT_ID}",
+            set(),
+            id="a-boot-in-which-it-was-not-started-yet",
+        ),
+    ],
+)
+def test_the_status_tells_a_kubelet_that_ended_from_a_node_that_goes_down_or_comes_up(
+    node: Sandbox, event: str, said: set[str]
+) -> None:
+    node.run(event)
+    process = status(node).process
+    assert {
+        name for name in ("runs", "started", "failed", "queued", "going_down") if getattr(process, name)
+    } == said
+
+
 def test_the_status_is_one_cheap_question(node: Sandbox, port: int) -> None:
     run(node, transaction(port, "new"))
     begun = time.monotonic()

@@ -10,12 +10,16 @@ from tests.ssh.conftest import StartSandbox
 from tests.ssh.machine import machine
 from tests.ssh.sandbox import Sandbox, pyinfra
 
-# Each command takes a line from /run/fates, and one that is "cut" takes the sshd above it with it.
+# Each command takes a line from /run/fates. One that is "cut" takes the sshd above it with it; one that is
+# "silent" stops that sshd, so that the connection stays and nothing ever comes over it.
 _FATES = """
 if [ -s /run/fates ]; then
     fate=$(head -n 1 /run/fates)
     sed -i 1d /run/fates
-    if [ "$fate" = cut ]; then kill -9 "$PPID"; fi
+    case $fate in
+    cut) kill -9 "$PPID" ;;
+    silent) kill -STOP "$PPID" ;;
+    esac
 fi
 """
 _DEPLOY = """
@@ -26,7 +30,9 @@ from numaforge.hosts import reached
 from numaforge.rollout.steps import run
 from numaforge.roles.maintenance.machine import PyinfraMachine
 from numaforge.roles.maintenance.verification import verification_of
+from numaforge.verification.login import SIGNS_OF_LIFE
 
+SIGNS_OF_LIFE["ServerAliveInterval"] = 1
 machine = PyinfraMachine(host, target=None, verification=verification_of(host))
 reached(host, "printf '%s\\n' {fates} > /run/fates")
 try:
@@ -66,6 +72,7 @@ def sandbox(start_sandbox: StartSandbox) -> Sandbox:
     [
         pytest.param("go", NO_PLAN, id="nothing-is-cut", marks=pytest.mark.long),
         pytest.param("cut", NO_PLAN, id="cut-once-it-is-asked-again"),
+        pytest.param("silent", NO_PLAN, id="silent-once-it-is-asked-again"),
         pytest.param("cut go cut", "the host does not answer the verification suite", id="cut-for-the-suite"),
         pytest.param("cut cut", "HostUnreachableError", id="away-for-everybody"),
     ],

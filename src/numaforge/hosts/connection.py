@@ -20,6 +20,8 @@ CUT = "the connection was cut"
 # comes of the attempt is reported by us.
 logging.getLogger("paramiko").setLevel(logging.CRITICAL)
 
+_KEEPALIVE_SECONDS = 15
+_SILENT_SECONDS = 45  # with the keepalive: a connection that is dead is noticed within a minute
 _CHANNEL_SECONDS = 60  # paramiko would wait for an hour until a host opens a channel
 _HANG_UP_SECONDS = 5  # a connection through a host that does not answer is closed over that
 
@@ -27,14 +29,17 @@ _HANG_UP_SECONDS = 5  # a connection through a host that does not answer is clos
 def send_at_once(host: Host) -> None:
     """Set TCP_NODELAY: without it Nagle's algorithm and delayed ACKs add 40 ms to every command over SSH.
 
-    And ask for signs of life, so that a connection that has silently died is noticed.
+    And send signs of life, so that a connection that has silently died is noticed: paramiko asks for no
+    answer to them, but the kernel ends a connection over which they are not acknowledged.
     """
     transport = _transport(host)
     if transport:
-        transport.set_keepalive(15)
+        transport.set_keepalive(_KEEPALIVE_SECONDS)
         transport.channel_timeout = _CHANNEL_SECONDS  # type: ignore[attr-defined] # missing in the stubs
     if transport and isinstance(transport.sock, socket.socket):  # behind a ProxyJump it is a paramiko channel
         transport.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if hasattr(socket, "TCP_USER_TIMEOUT"):  # Linux has it
+            transport.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _SILENT_SECONDS * 1000)
 
 
 def is_open(host: Host) -> bool:

@@ -53,7 +53,7 @@ def reached(host: Host, script_text: str, seconds: int = 120) -> list[str]:
         with within(host, seconds):
             if not host.connected:
                 host.connect(show_errors=False, raise_exceptions=True)
-                send_at_once(host)
+            send_at_once(host)  # also where pyinfra has connected
             _, output = host.run_shell_command(
                 StringCommand("exec", "sh", "-s"),
                 _stdin=marked(script_text, mark),

@@ -43,10 +43,13 @@ void_transaction() { # nothing happens to one that has begun
 tell_status() { # KUBELET-UNIT
     if has_systemd; then
         if boots "$ID"; then echo LoadState=loaded; else systemctl show -p LoadState "numaforge-$ID.service"; fi
-        systemctl show -p MainPID -p NRestarts -p ActiveEnterTimestampMonotonic "$1"
+        systemctl show -p MainPID -p NRestarts -p ActiveState -p Job -p ExecMainStartTimestampMonotonic \
+            -p ActiveEnterTimestampMonotonic "$1"
+        # After the kubelet: what stops it to go down has had its job before that.
+        systemctl show -p ActiveState -p Job shutdown.target | sed 's/^/Shutdown/'
     else
-        printf '%s=0\n' MainPID NRestarts ActiveEnterTimestampMonotonic
-        echo LoadState=not-found
+        printf '%s=0\n' MainPID NRestarts ExecMainStartTimestampMonotonic ActiveEnterTimestampMonotonic
+        printf '%s\n' LoadState=not-found ActiveState= ShutdownActiveState=inactive
     fi
     echo "Boot=$(boot_id)"
     echo "Booted=$(sed -n 's/^btime //p' /proc/stat)"

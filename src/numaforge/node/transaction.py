@@ -151,9 +151,13 @@ class Result:
 class Process:
     """The kubelet's process: two that are equal are the same one, which has run all the time between.
 
-    `pid` is 0 where it does not run, `restarts` what systemd did by itself, `since_us` the machine's
-    monotonic clock in microseconds, `booted_at` when the machine booted, in seconds since 1970 by its own
-    clock.
+    `pid` is 0 where it does not run, `restarts` what systemd did by itself, `since_us` when the process was
+    started, in microseconds of the machine's monotonic clock, and `booted_at` when the machine booted, in
+    seconds since 1970 by its own clock.
+
+    Of its unit, `state` is the ActiveState ("" where there is no systemd to ask), `started` whether it has
+    been started in this boot, and `queued` whether systemd is to start it still. `going_down` says that the
+    machine is on its way to a reboot or a power-off.
     """
 
     boot_id: str
@@ -161,6 +165,20 @@ class Process:
     restarts: int
     since_us: int
     booted_at: int = field(default=0, compare=False)
+    state: str = field(default="active", compare=False)
+    started: bool = field(default=True, compare=False)
+    queued: bool = field(default=False, compare=False)
+    going_down: bool = field(default=False, compare=False)
+
+    @property
+    def runs(self) -> bool:
+        """Whether it runs; one that systemd does not know is taken for running."""
+        return bool(self.pid) or not self.state
+
+    @property
+    def failed(self) -> bool:
+        """Whether it ended by itself: its unit has failed, or systemd is about to restart it."""
+        return not self.runs and self.started and self.state in ("failed", "activating")
 
     @property
     def booted(self) -> str:
@@ -291,13 +309,7 @@ def read_status(text: str) -> Status:
     try:
         if not found or not body.endswith("."):
             raise ValueError(text)
-        process = Process(
-            values["Boot"],
-            int(values["MainPID"]),
-            int(values["NRestarts"]),
-            int(values["ActiveEnterTimestampMonotonic"]),
-            int(values["Booted"]),
-        )
+        process = _process(values)
         process.booted.encode()  # a clock that no calendar has is no answer
         running = values["LoadState"] == "loaded"
         phase = values["Phase"] or ("keeping" if running else None)  # systemd has it before it says a word
@@ -307,6 +319,28 @@ def read_status(text: str) -> Status:
         ) from error
     result = body.removesuffix(".").strip()
     return Status(phase, running, read_result(result) if result else None, process)
+
+
+def _process(values: Mapping[str, str]) -> Process:
+    """Return the kubelet's process from the properties of its unit, and from those of shutdown.target.
+
+    A job for that target, or its being active, is how systemd itself tells that it is stopping. The job comes
+    before the kubelet is stopped for it, and the kubelet is asked first.
+    """
+    pid, restarts = int(values["MainPID"]), int(values["NRestarts"])
+    begun, active = (int(values[f"{name}TimestampMonotonic"]) for name in ("ExecMainStart", "ActiveEnter"))
+    return Process(
+        values["Boot"],
+        pid,
+        restarts,
+        begun,
+        int(values["Booted"]),
+        state=values["ActiveState"],
+        started=bool(pid or restarts or begun or active),
+        queued=values.get("Job", "0") not in ("", "0"),
+        going_down=values["ShutdownActiveState"] == "active"
+        or values.get("ShutdownJob", "0") not in ("", "0"),
+    )
 
 
 def node_script(parts: Iterable[str]) -> str:

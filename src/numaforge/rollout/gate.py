@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,13 +13,16 @@ from numaforge.node.transaction import Process
 from numaforge.planning.device_plugin.labels import OPERATOR_LABEL, OPERATOR_STATE_LABEL
 from numaforge.rollout.cluster import ApiUnreachableError, Cluster, ClusterNode
 from numaforge.rollout.configz import OwnConfig, SilentKubeletError, running_config
+from numaforge.rollout.continuity import Continuity, Observation
 from numaforge.rollout.labels import Labels
+from numaforge.rollout.mismatch import Mismatch
 from numaforge.rollout.patience import Patience
 from numaforge.rollout.steps import Clock, Steps
 
 _ASK_AGAIN_SECONDS = 2.0
 _NO_FLICKER_SECONDS = 10.0
 _DONE = "success"
+NOTHING_SEEN = Continuity()
 
 
 @dataclass(frozen=True)
@@ -57,15 +60,11 @@ class GateSettings:
 
 
 @dataclass(frozen=True)
-class Mismatch:
-    """Something that is not as predicted."""
+class Proof:
+    """How a proof ended: what was `wrong` when time was up, and what counts of the kubelet from now on."""
 
-    name: str
-    predicted: str
-    actual: str
-
-    def __str__(self) -> str:
-        return f"{self.name}: predicted {self.predicted}, found {self.actual}"
+    wrong: tuple[Mismatch, ...]
+    continuity: Continuity
 
 
 def extended_resources(node: ClusterNode) -> dict[str, str]:
@@ -98,41 +97,53 @@ def prove(
     check: Callable[[], ClusterNode],
     tell: Callable[[Sequence[Mismatch]], object],
     patience: Patience,
-) -> Steps[tuple[Mismatch, ...]]:
-    """Return () once a node has been as expected for a while, else what was not when time was up.
+    host_patience: Patience,
+    continuity: Continuity = NOTHING_SEEN,
+) -> Steps[Proof]:
+    """Prove that a node is as expected for a while, or return what was not when time was up.
 
     `process` returns the kubelet's process; another one than at the beginning ends the proof at once, unless
-    the node has rebooted: then the proof begins anew, once. `own_config` returns what the kubelet tells its
+    the node has rebooted: then the proof begins anew, once, `continuity` included. A kubelet that is down
+    because its node goes down or comes up is no answer. `own_config` returns what the kubelet tells its
     own node that it runs with; else the cluster is asked. The heartbeat counts from the first one after the
     beginning, so that no clock has to agree with another. `check` returns the node, and raises when it is not
     ours any more. While the node's MIG manager is at work, the kubelet may restart and the node reboot. The
     time for which there is no answer does not count. Raises ApiUnreachableError or HostUnreachableError where
-    that is too long.
+    that is too long for `patience` or `host_patience`.
     """
     deadline = clock() + settings.ready_seconds
-    first_process: Process | None = None
     first_heartbeat: str | None = None
-    heard = False
+    counts = heard = False  # whether there is a first heartbeat, and a later one
     good_since: float | None = None
     wrong_since: float | None = None
-    rebooted = False
     settled = _mig_manager_state(None, expected) is None
     while True:
         begun = clock()
         try:
             found = check()
-            heartbeat = cluster.node_heartbeat(node)
             now = process()
-            if first_process is None or (now != first_process and not settled):
-                first_process, first_heartbeat, heard = now, heartbeat, False
+            seen = continuity.observe(now, clock(), settled=settled, reported=_reported(found, now))
+            continuity = seen.after
+            counts = counts and not seen.begins
+            if seen.booted:
+                _tell_reboot(tell, now)
+                good_since = wrong_since = None
+                deadline = clock() + settings.ready_seconds
+            if seen.no_answer:
+                raise HostUnreachableError(seen.no_answer, where=node)
+            # After the process: what was renewed before it started is not from it.
+            heartbeat = cluster.node_heartbeat(node)
+            if not counts:
+                first_heartbeat, counts, heard = heartbeat, True, False
             heard = heard or heartbeat != first_heartbeat
-            wrong = _wrong(found, heard, expected)
+            wrong = (seen.wrong,) if seen.wrong else _wrong(found, now, heard, expected)
             settled = _mig_manager_state(found, expected) is None
             stable = good_since is not None and clock() - good_since >= settings.stable_seconds
             if not wrong and (good_since is None or stable):
                 wrong = _running_otherwise(cluster, node, own_config, expected)
         except (ApiUnreachableError, HostUnreachableError) as unreachable:
-            seconds = patience.wait(unreachable)
+            of_host = isinstance(unreachable, HostUnreachableError)
+            seconds = (host_patience if of_host else patience).wait(unreachable, clock() - begun)
             tell((Mismatch("an answer", "one", unreachable.message),))
             begun = begun if good_since is None else good_since  # all that has to be seen again
             good_since = wrong_since = None
@@ -140,17 +151,10 @@ def prove(
             deadline += clock() - begun
             continue
         patience.answered()
-        if now.boot_id != first_process.boot_id and not rebooted:
-            tell((Mismatch("the node", "up", f"it rebooted at {now.booted}: the proof begins anew"),))
-            rebooted, heard, good_since, wrong_since = True, False, None, None
-            first_process, first_heartbeat = now, heartbeat
-            deadline = clock() + settings.ready_seconds
-            yield _ASK_AGAIN_SECONDS
-            continue
-        if now != first_process:
-            return (_restarted(first_process, now),)
-        if not wrong and stable:
-            return ()
+        host_patience.answered()
+        continuity = continuity if wrong else continuity.worked()
+        if seen.final or (not wrong and stable):
+            return Proof(wrong, continuity)
         if wrong:
             good_since, wrong_since = None, clock() if wrong_since is None else wrong_since
         else:
@@ -158,24 +162,50 @@ def prove(
         tell(wrong)
         flickers = wrong_since is None or clock() - wrong_since < _NO_FLICKER_SECONDS
         if wrong and clock() >= deadline + (settings.ready_seconds if flickers else 0.0):
-            return wrong
+            return Proof(wrong, continuity)
         yield _ASK_AGAIN_SECONDS
 
 
-def _restarted(before: Process, now: Process) -> Mismatch:
-    if now.boot_id != before.boot_id:
-        return Mismatch("the node", "up", f"it rebooted again at {now.booted}")
-    if not now.pid:
-        return Mismatch("the kubelet", "running", "it ended by itself")
-    return Mismatch("the kubelet", "running without a break", "it ended by itself and was restarted")
+def follow(
+    process: Callable[[], Process],
+    continuity: Continuity,
+    *,
+    clock: Clock,
+    tell: Callable[[Sequence[Mismatch]], object],
+    patience: Patience,
+) -> Steps[Observation]:
+    """Return how the kubelet of a proved node is now: the same, gone for good, or in another boot.
+
+    Raises HostUnreachableError where there is no answer for too long.
+    """
+    while True:
+        begun = clock()
+        try:
+            now = process()
+            seen = continuity.observe(now, clock())
+            continuity = seen.after
+            if seen.no_answer and not seen.booted:
+                raise HostUnreachableError(seen.no_answer)
+        except HostUnreachableError as unreachable:
+            seconds = patience.wait(unreachable, clock() - begun)
+            tell((Mismatch("an answer", "one", unreachable.message),))
+            yield seconds
+            continue
+        patience.answered()
+        if seen.booted:
+            _tell_reboot(tell, now)
+        if seen.booted or seen.final or seen.wrong is None:
+            return seen
+        tell((seen.wrong,))
+        yield _ASK_AGAIN_SECONDS
 
 
-def _wrong(node: ClusterNode, heard: bool, expected: Expected) -> tuple[Mismatch, ...]:
-    wrong = []
-    if not node.ready:
-        wrong.append(Mismatch("the Ready condition", "True", node.ready_message or "not True"))
-    if not heard:
-        wrong.append(Mismatch("the node's Lease", "renewed since the restart", "not yet"))
+def _tell_reboot(tell: Callable[[Sequence[Mismatch]], object], now: Process) -> None:
+    tell((Mismatch("the node", "up", f"it rebooted at {now.booted}: the proof begins anew"),))
+
+
+def _wrong(node: ClusterNode, now: Process, heard: bool, expected: Expected) -> tuple[Mismatch, ...]:
+    wrong = list(_not_heard(node, now, heard))
     for name, quantity in expected.allocatable.items():
         actual = node.allocatable.get(name, "0")
         if actual != quantity and not _means(node, name, actual, quantity, expected):
@@ -190,6 +220,20 @@ def _wrong(node: ClusterNode, heard: bool, expected: Expected) -> tuple[Mismatch
     if state := _mig_manager_state(node, expected):
         wrong.append(Mismatch(f"the label {OPERATOR_STATE_LABEL}", _DONE, state))
     return tuple(wrong)
+
+
+def _not_heard(node: ClusterNode, now: Process, heard: bool) -> Iterator[Mismatch]:
+    if not _reported(node, now):
+        yield Mismatch("the node's status", f"of the boot at {now.booted}", "of another one")
+    if not node.ready:
+        yield Mismatch("the Ready condition", "True", node.ready_message or "not True")
+    if not heard:
+        yield Mismatch("the node's Lease", "renewed since the restart", "not yet")
+
+
+def _reported(node: ClusterNode, now: Process) -> bool:
+    """Say whether the kubelet has told the cluster of the boot that it is in, as far as that is known."""
+    return not node.boot_id or node.boot_id.lower() == now.boot_id.lower()
 
 
 def _means(node: ClusterNode, name: str, actual: str, quantity: str, expected: Expected) -> bool:

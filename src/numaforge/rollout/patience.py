@@ -23,8 +23,12 @@ class Patience:
         self._seconds = seconds
         self._waited = 0.0
 
-    def wait(self, error: Exception) -> float:
-        """Return for how many seconds to wait now; raises `error` where it was enough."""
+    def wait(self, error: Exception, asked_seconds: float = 0.0) -> float:
+        """Return for how many seconds to wait now; raises `error` where it was enough.
+
+        `asked_seconds` is how long the call took that was not answered: it counts, too.
+        """
+        self._waited += asked_seconds
         if self._waited >= self._seconds:
             raise error
         self._waited += RETRY_SECONDS

@@ -8,13 +8,15 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol, TypeVar
 
 from numaforge.errors import HostError, HostUnreachableError, NumaforgeError
-from numaforge.node.transaction import Result, Status
+from numaforge.node.transaction import Process, Result, Status
 from numaforge.rollout.cluster import ApiUnreachableError, Cluster, ClusterError, ClusterNode, NotFoundError
+from numaforge.rollout.continuity import Continuity
 from numaforge.rollout.drain import Blocker, drain
-from numaforge.rollout.gate import Expected, Mismatch, prove, stale_resources
+from numaforge.rollout.gate import NOTHING_SEEN, Expected, Proof, follow, prove, stale_resources
 from numaforge.rollout.labels import Labels, follows, kept, returned, to_put_back, to_set
 from numaforge.rollout.machine import Machine
 from numaforge.rollout.maintenance import foreign
+from numaforge.rollout.mismatch import Mismatch
 from numaforge.rollout.outcome import NodeSettings, Outcome
 from numaforge.rollout.patience import Patience, patiently
 from numaforge.rollout.record import (
@@ -241,12 +243,11 @@ class Phases:
         labels = yield from self._labels_afterwards(expected.labels or {})
         can_be_undone = self.record.transaction is not None or bool(self.record.labels)
         try:
-            wrong = yield from self._proof(
+            lines = yield from self._as_planned(
                 replace(expected, allocatable=allocatable, labels=labels), abortable=can_be_undone
             )
         except _AbortedError:
             return (yield from self._advance(Phase.UNDOING, reason=_ABORTED))
-        lines = tuple(str(mismatch) for mismatch in wrong) or (yield from self._verification())
         if not lines:
             yield from self._tell_stale_resources(expected)
             return (yield from self._advance(Phase.VERIFIED))
@@ -254,6 +255,30 @@ class Phases:
         if not can_be_undone:
             return (yield from self._hold(reason))
         return (yield from self._advance(Phase.UNDOING, reason=reason))
+
+    def _as_planned(self, expected: Expected, *, abortable: bool) -> Steps[tuple[str, ...]]:
+        """Return what is not as planned: in the cluster, then by the suite, with one process of the kubelet.
+
+        A node that has rebooted since it was proved is proved anew, and what the suite said is void.
+        """
+        proof = yield from self._proof(expected, abortable=abortable)
+        patience = self._host_patience()
+        while not proof.wrong:
+            lines = yield from self._verification(patience)
+            since = yield from follow(
+                self._process,
+                proof.continuity,
+                clock=self.clock,
+                tell=lambda wrong: self._tell("verifies", wrong),
+                patience=self._host_patience(),
+            )
+            if since.booted:
+                proof = yield from self._proof(expected, abortable=abortable, continuity=since.after)
+            elif since.wrong:
+                return (str(since.wrong),)
+            elif lines is not None:
+                return lines
+        return tuple(str(mismatch) for mismatch in proof.wrong)
 
     def _set_labels(self, **changes: str | None) -> Steps[Outcome | None]:
         """Give the node its labels, once it is as planned, and keep in the record what was there."""
@@ -288,16 +313,16 @@ class Phases:
         if stale := stale_resources(node, expected):
             self._event("StaleResources", f"of an earlier geometry, with 0 devices: {', '.join(stale)}")
 
-    def _verification(self) -> Steps[tuple[str, ...]]:
+    def _verification(self, patience: Patience) -> Steps[tuple[str, ...] | None]:
+        """Return what the suite complains of; None where there was no answer."""
         self.say("verifies")
-        patience = Patience(self.settings.unreachable_seconds)
-        while True:
-            try:
-                return (yield from self.machine.verify())
-            except (ApiUnreachableError, HostUnreachableError) as unreachable:
-                seconds = patience.wait(unreachable)
-                self.say("verifies", (unreachable.message,))
-            yield seconds
+        try:
+            return (yield from self.machine.verify())
+        except (ApiUnreachableError, HostUnreachableError) as unreachable:
+            seconds = patience.wait(unreachable)
+            self.say("verifies", (unreachable.message,))
+        yield seconds
+        return None
 
     def _undo(self) -> Steps[Outcome | None]:
         reason = self.record.reason
@@ -321,28 +346,42 @@ class Phases:
             prefixes=expected.prefixes,
             labels={name: value for name, value in before.items() if value is not None},
         )
-        wrong = yield from self._proof(old, abortable=False)
-        if wrong:
-            lines = "; ".join(str(mismatch) for mismatch in wrong)
+        proof = yield from self._proof(old, abortable=False)
+        if proof.wrong:
+            lines = "; ".join(str(mismatch) for mismatch in proof.wrong)
             return (yield from self._hold(f"{reason}; with the old configuration {lines}", journal))
         self._event("RolledBack", reason, warning=True)
         ending = Ending.ABORTED if reason == _ABORTED else Ending.ROLLED_BACK
         return (yield from self._finish(ending, reason, journal[-5:]))
 
-    def _proof(self, expected: Expected, *, abortable: bool) -> Steps[tuple[Mismatch, ...]]:
+    def _proof(
+        self, expected: Expected, *, abortable: bool, continuity: Continuity = NOTHING_SEEN
+    ) -> Steps[Proof]:
         """Have the node prove itself; only what can still be undone can be aborted."""
         return prove(
             self.cluster,
             self.name,
             expected,
             self.settings.gate,
-            process=lambda: self.machine.status(self.record.transaction).process,
+            process=self._process,
             own_config=self.machine.running_config,
             clock=self.clock,
             check=lambda: self._check(abortable=abortable),
-            tell=lambda wrong: self.say("proves", [str(mismatch) for mismatch in wrong]),
+            tell=lambda wrong: self._tell("proves", wrong),
             patience=Patience(self.settings.unreachable_seconds),
+            host_patience=self._host_patience(),
+            continuity=continuity,
         )
+
+    def _process(self) -> Process:
+        return self.machine.status(self.record.transaction).process
+
+    def _host_patience(self) -> Patience:
+        """Return how long to wait for a host that may be rebooting: a power cut announces nothing."""
+        return Patience(max(self.settings.unreachable_seconds, _BOOT_SECONDS))
+
+    def _tell(self, phase: str, wrong: Sequence[Mismatch]) -> None:
+        self.say(phase, [str(mismatch) for mismatch in wrong])
 
     def _reconsider(self) -> Steps[Outcome | None]:
         """Look again at a node that was left to a person."""

@@ -19,6 +19,10 @@ _SSH_OPTIONS = {
     "ssh_strict_host_key_checking": "StrictHostKeyChecking",
 }
 _OWN_CONFIG = "ssh_config_file"
+CONNECT_SECONDS = 30
+"""How long ssh waits for a connection, a jump host's included, and for the server's first words."""
+SIGNS_OF_LIFE = {"ConnectTimeout": CONNECT_SECONDS, "ServerAliveInterval": 15, "ServerAliveCountMax": 3}
+"""Options of ssh. A host that loses its power ends no connection: with them ssh notices within a minute."""
 CONNECTION_DATA = (*_SSH_OPTIONS, _OWN_CONFIG)
 """The host data of pyinfra that a login is made of."""
 
@@ -66,8 +70,9 @@ def ssh_config(logins: Iterable[Login]) -> str:
         return ""
     own = dict.fromkeys(login.own_config for login in over_ssh if login.own_config)
     includes = [f"    Include {_quoted(str(path))}" for path in own]
-    # For every host: a ProxyJump is looked up here as well.
-    return "\n".join([*(login.section for login in over_ssh), "Host *", *includes]) + "\n"
+    alive = [f"    {option} {value}" for option, value in SIGNS_OF_LIFE.items()]
+    # For every host: a ProxyJump is looked up here as well. What comes first is obeyed.
+    return "\n".join([*(login.section for login in over_ssh), "Host *", *alive, *includes]) + "\n"
 
 
 def _quoted(value: str) -> str:

@@ -105,7 +105,8 @@ def test_the_transaction_knows_no_part_by_name() -> None:
 
 
 HEAD = (
-    "LoadState={}\nMainPID=7\nNRestarts=1\nActiveEnterTimestampMonotonic=99\nBoot=b\nBooted=1795340400\n"
+    "LoadState={}\nMainPID=7\nNRestarts=1\nExecMainStartTimestampMonotonic=99\nActiveState=active\n"
+    "ActiveEnterTimestampMonotonic=100\nShutdownActiveState=inactive\nBoot=b\nBooted=1795340400\n"
     "Phase={}\nResult\n"
 )
 RESULT = json.dumps({"id": "T", "outcome": "applied", "reason": "", "journal": []})
@@ -156,11 +157,51 @@ def test_a_status_that_is_cut_off_counts_as_no_answer(cut: int) -> None:
         read_status(whole[:cut])
 
 
-@pytest.mark.parametrize("unsaid", ["LoadState", "MainPID", "NRestarts", "ActiveEnterTimestampMonotonic"])
+@pytest.mark.parametrize(
+    "unsaid",
+    [
+        *("LoadState", "MainPID", "NRestarts", "ExecMainStartTimestampMonotonic"),
+        *("ActiveEnterTimestampMonotonic", "ActiveState", "ShutdownActiveState"),
+    ],
+)
 def test_a_node_whose_systemd_answers_no_more_goes_down(unsaid: str) -> None:
     whole = f"{HEAD.format('loaded', 'reboot')}\n.\n"
     with pytest.raises(HostUnreachableError):
         read_status("".join(line for line in whole.splitlines(keepends=True) if not line.startswith(unsaid)))
+
+
+UP = {"MainPID": 7, "ExecMainStartTimestampMonotonic": 99, "ActiveEnterTimestampMonotonic": 99}
+DOWN = {"MainPID": 0, "ExecMainStartTimestampMonotonic": 99, "ActiveEnterTimestampMonotonic": 99}
+NEVER = {"MainPID": 0, "ExecMainStartTimestampMonotonic": 0, "ActiveEnterTimestampMonotonic": 0}
+
+
+@pytest.mark.parametrize(
+    ("unit", "said"),
+    [
+        pytest.param(UP, {"runs", "started"}, id="it-runs"),
+        pytest.param({**UP, "ShutdownJob": 41}, {"runs", "started", "going_down"}, id="a-job-to-go-down"),
+        pytest.param(
+            {**DOWN, "ShutdownActiveState": "active"}, {"started", "going_down"}, id="the-system-is-down"
+        ),
+        pytest.param({**DOWN, "ActiveState": "inactive"}, {"started"}, id="stopped"),
+        pytest.param({**DOWN, "ActiveState": "failed"}, {"started", "failed"}, id="it-has-failed"),
+        pytest.param({**DOWN, "ActiveState": "activating"}, {"started", "failed"}, id="to-be-restarted"),
+        pytest.param({**NEVER, "ActiveState": "inactive", "Job": 12}, {"queued"}, id="waits-for-its-turn"),
+        pytest.param({**NEVER, "ActiveState": "activating", "Job": 12}, {"queued"}, id="its-ExecStartPre"),
+        pytest.param({**NEVER, "ActiveState": "inactive"}, set(), id="nothing-starts-it"),
+        pytest.param(
+            {**NEVER, "ActiveState": "activating", "NRestarts": 1}, {"started", "failed"}, id="never-came-up"
+        ),
+        pytest.param({**NEVER, "ActiveState": ""}, {"runs"}, id="no-systemd-to-ask"),
+    ],
+)
+def test_what_systemd_says_of_a_kubelet(unit: dict[str, object], said: set[str]) -> None:
+    values = {"NRestarts": 0, "ActiveState": "active", "ShutdownActiveState": "inactive", **unit}
+    head = "".join(f"{name}={value}\n" for name, value in values.items())
+    text = f"LoadState=not-found\n{head}Boot=b\nBooted=1\nPhase=\nResult\n.\n"
+    process = read_status(text).process
+    found = {name for name in ("runs", "started", "failed", "queued", "going_down") if getattr(process, name)}
+    assert found == said
 
 
 def test_a_message_quotes_complaints_before_anything_else() -> None:

@@ -5,13 +5,15 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from numaforge.errors import HostUnreachableError
 from numaforge.rollout.cluster import ApiUnreachableError
 from numaforge.rollout.configz import SilentKubeletError
 from numaforge.rollout.gate import Expected, GateSettings, prove
 from numaforge.rollout.patience import Patience
-from tests.fixtures.memory_machine import NEW, OFFERED
+from tests.fixtures.memory_machine import NEW, OFFERED, Reboot
 from tests.fixtures.rollout_world import NODE, World
 from tests.fixtures.virtual_time import Task
 
@@ -25,9 +27,14 @@ MIG = {"nvidia.com/gpu": "0", "nvidia.com/mig-1g.10gb": "56"}
 
 def begin(world: World, ready_after: float = 2.0, expected: Expected = EXPECTED, **changes) -> Task:
     world.cluster.stop_kubelet(NODE)
+    world.machine.files = NEW
     world.cluster.start_kubelet(
         NODE, config=NEW, allocatable={**OFFERED, "cpu": "60", **changes}, ready_after=ready_after
     )
+    return prove_it(world, expected)
+
+
+def prove_it(world: World, expected: Expected = EXPECTED) -> Task:
     return world.time.spawn(
         prove(
             world.cluster,
@@ -40,6 +47,7 @@ def begin(world: World, ready_after: float = 2.0, expected: Expected = EXPECTED,
             check=lambda: world.cluster.node(NODE),
             tell=lambda _: None,
             patience=Patience(900.0),
+            host_patience=Patience(1800.0),
         )
     )
 
@@ -47,7 +55,7 @@ def begin(world: World, ready_after: float = 2.0, expected: Expected = EXPECTED,
 def wrong(world: World, task: Task) -> list[str]:
     world.time.finish(task)
     assert task.error is None, task.error
-    return [str(mismatch) for mismatch in task.result]
+    return [str(mismatch) for mismatch in task.result.wrong]
 
 
 def test_a_node_is_proved_after_a_heartbeat_and_a_while_without_a_break():
@@ -62,6 +70,21 @@ def test_the_last_heartbeat_of_before_proves_nothing():
     task = begin(world, ready_after=0.0)
     world.time.run(5.0)
     world.cluster.stop_kubelet(NODE)  # Ready stays True for a while
+    assert any(line.startswith("the node's Lease: predicted renewed") for line in wrong(world, task))
+
+
+def test_a_first_heartbeat_that_cannot_be_had_is_not_heard():
+    world = World()
+    refusals = [ApiUnreachableError("503")]
+
+    def fault(call: str) -> Exception | None:
+        return refusals.pop() if call == "node_heartbeat" and refusals else None
+
+    world.cluster.fault = fault
+    task = begin(world, ready_after=0.0)
+    world.time.run(1.0)
+    assert not refusals
+    world.cluster.stop_kubelet(NODE)
     assert any(line.startswith("the node's Lease: predicted renewed") for line in wrong(world, task))
 
 
@@ -173,14 +196,143 @@ def test_another_process_ends_the_proof_at_once():
     assert world.time.now - begun <= 2.0
 
 
-def test_a_node_that_reboots_is_proved_anew():
+@pytest.mark.parametrize(
+    ("end", "said", "within"),
+    [
+        pytest.param("crash", "it ended by itself", 2.0, id="it-crashes"),
+        pytest.param("stop_by_hand", "it was stopped", 13.0, id="somebody-stops-it"),
+    ],
+)
+def test_a_kubelet_that_is_down_on_a_node_that_is_up_ends_the_proof(end, said, within):
+    world = World()
+    task = begin(world)
+    world.time.run(10.0)
+    getattr(world.machine, end)()
+    begun = world.time.now
+    assert wrong(world, task) == [f"the kubelet: predicted running, found {said}"]
+    assert world.time.now - begun <= within
+
+
+IN_ORDER, POWER_CUT = Reboot(), Reboot(in_order=False)
+MOMENTS = (0.0, 2.0, 3.0, 7.0, 11.0, 14.0, 20.0, 26.0, 29.0, 31.0)
+"""Seconds of a proof, which ends after 32 where nothing happens."""
+COMES_UP_SECONDS = 11.0
+"""After how long a node that has reported its boot is as expected at the latest."""
+
+
+@pytest.mark.parametrize("moment", MOMENTS)
+@pytest.mark.parametrize(
+    "how", [pytest.param(IN_ORDER, id="in-order"), pytest.param(POWER_CUT, id="power-cut")]
+)
+def test_a_node_that_reboots_at_any_moment_is_proved_anew(how, moment):
+    world = World()
+    task = begin(world)
+    world.time.run(moment)
+    world.machine.reboot(how)
+    assert wrong(world, task) == []
+    assert world.time.now - world.machine.running_since >= SETTINGS.stable_seconds
+
+
+@pytest.mark.parametrize("moment", [0.0, 5.0, 20.0, 46.0, 51.0, 54.0, 60.0])
+def test_a_node_that_reboots_before_its_proof_begins_is_proved(moment):
+    world = World()
+    world.machine.files = NEW
+    world.machine.reboot()
+    world.time.run(moment)
+    assert wrong(world, prove_it(world)) == []
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        pytest.param(replace(IN_ORDER, stopping=400.0), id="it-takes-minutes-to-go-down"),
+        pytest.param(replace(POWER_CUT, away=1200.0), id="the-firmware-takes-20-minutes"),
+        pytest.param(replace(POWER_CUT, early=400.0), id="the-kubelet-waits-for-other-units-for-minutes"),
+        pytest.param(replace(POWER_CUT, away=1.0, early=0.0), id="it-is-back-before-anything-is-noticed"),
+    ],
+)
+def test_a_boot_has_its_time(how):
     world = World()
     task = begin(world)
     world.time.run(20.0)
-    world.machine.reboot()
-    begun = world.time.now
+    world.machine.reboot(how)
     assert wrong(world, task) == []
-    assert world.time.now - begun >= 30.0
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    moment=st.floats(0.0, 31.0),
+    how=st.builds(
+        Reboot,
+        in_order=st.booleans(),
+        stops_after=st.floats(0.0, 20.0),
+        stopping=st.floats(0.0, 120.0),
+        away=st.floats(0.0, 600.0),
+        early=st.floats(0.0, 120.0),
+        often=st.integers(0, 2),
+        reports_after=st.floats(0.0, 10.0),
+        registers_after=st.floats(0.0, 15.0),
+    ),
+)
+def test_a_good_node_that_reboots_once_is_never_rolled_back(moment, how):
+    world = World()
+    task = begin(world)
+    world.time.run(moment)
+    world.machine.reboot(how)
+    assert wrong(world, task) == []
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    moment=st.floats(4.0, 12.0),
+    how=st.none() | st.builds(Reboot, in_order=st.booleans(), away=st.floats(0.0, 600.0)),
+    crash=st.sampled_from(["crash", "restart", "stop_by_hand"]),
+)
+def test_a_kubelet_that_ends_without_its_node_always_fails_the_proof(moment, how, crash):
+    world = World()
+    task = begin(world)
+    if how is not None:
+        world.time.run(5.0)
+        world.machine.reboot(how)
+        world.time.run(lambda: world.cluster.node(NODE).boot_id.startswith("boot-2"))
+        world.time.run(COMES_UP_SECONDS)
+    world.time.run(moment)
+    assert not task.ended
+    getattr(world.machine, crash)()
+    assert wrong(world, task)[0].startswith("the kubelet: predicted running")
+
+
+def test_a_kubelet_that_never_comes_up_after_the_boot_fails_the_proof_when_time_is_up():
+    world = World()
+    task = begin(world)
+    world.time.run(20.0)
+    world.machine.reboot(replace(POWER_CUT, often=1000))
+    booted = world.time.now + POWER_CUT.away
+    (line,) = wrong(world, task)
+    assert line.startswith("the kubelet: predicted running") or "of another one" in line
+    assert SETTINGS.ready_seconds <= world.time.now - booted <= 2 * SETTINGS.ready_seconds
+
+
+def test_devices_that_are_not_registered_since_the_boot_are_no_proof():
+    world = World()
+    task = begin(world)
+    world.time.run(20.0)
+    world.machine.reboot(replace(POWER_CUT, away=5.0, early=0.0, registers_after=40.0))
+    world.time.run(lambda: world.machine.running_since > 0.0)
+    assert wrong(world, task) == []
+    assert world.time.now - world.machine.running_since >= 40.0 + SETTINGS.stable_seconds
+
+
+def test_what_the_node_reported_before_the_boot_is_no_proof():
+    world = World()
+    task = begin(world)
+    world.time.run(20.0)
+    world.machine.reboot(replace(POWER_CUT, away=5.0, early=0.0, reports_after=500.0))
+    world.time.finish(task)
+    boot = world.machine.status(None).process
+    assert wrong(world, task) == [
+        f"the node's status: predicted of the boot at {boot.booted}, found of another one"
+    ]
 
 
 def test_a_node_that_reboots_twice_is_not_as_planned():
@@ -188,10 +340,30 @@ def test_a_node_that_reboots_twice_is_not_as_planned():
     task = begin(world)
     for _ in range(2):
         world.time.run(10.0)
-        world.machine.reboot()
-    assert wrong(world, task) == [
-        f"the node: predicted up, found it rebooted again at {world.machine.status(None).process.booted}"
-    ]
+        world.machine.reboot(POWER_CUT)
+        world.time.run(POWER_CUT.away + POWER_CUT.early)
+    world.time.finish(task)
+    booted = world.machine.status(None).process.booted
+    assert wrong(world, task) == [f"the node: predicted up, found it rebooted again at {booted}"]
+
+
+@pytest.mark.parametrize(
+    ("how", "said"),
+    [
+        pytest.param(replace(IN_ORDER, stopping=3600.0), "the node is going down", id="down"),
+        pytest.param(replace(POWER_CUT, early=3600.0), "the kubelet: it has not been started since", id="up"),
+    ],
+)
+def test_a_node_that_neither_goes_down_nor_comes_up_is_waited_for_half_an_hour(how, said):
+    world = World()
+    task = begin(world)
+    world.time.run(20.0)
+    world.machine.reboot(how)
+    begun = world.time.now
+    world.time.finish(task)
+    assert isinstance(task.error, HostUnreachableError)
+    assert said in task.error.message
+    assert 1800.0 <= world.time.now - begun <= 1900.0
 
 
 def test_ready_that_goes_away_begins_the_while_anew():
@@ -235,6 +407,22 @@ def test_who_does_not_answer_costs_no_time_of_the_node_s(side):
 
 def silent(call: str) -> Exception | None:
     return SilentKubeletError("refused") if call == "running_config" else None
+
+
+def test_the_time_that_a_host_leaves_its_caller_waiting_counts():
+    world = World()
+    task = begin(world)
+    world.time.run(20.0)
+
+    def frozen(_: str) -> Exception:
+        world.time.now += 120.0
+        return HostUnreachableError("no answer within 120 s")
+
+    world.machine.fault = frozen
+    begun = world.time.now
+    world.time.finish(task)
+    assert isinstance(task.error, HostUnreachableError)
+    assert 1800.0 <= world.time.now - begun <= 2000.0
 
 
 def test_a_kubelet_that_tells_its_node_nothing_while_the_api_server_answers_is_the_node_s_trouble():

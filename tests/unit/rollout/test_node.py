@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -19,8 +20,8 @@ from numaforge.rollout.drain import DrainSettings
 from numaforge.rollout.gate import GateSettings
 from numaforge.rollout.machine import Identity
 from numaforge.rollout.record import ABORT, RECORD, RESULT, Ending, Phase
-from tests.fixtures.memory_machine import NEW, OLD
-from tests.fixtures.rollout_world import NODE, World, pod
+from tests.fixtures.memory_machine import NEW, OLD, Reboot
+from tests.fixtures.rollout_world import NODE, SETTINGS, World, pod
 from tests.fixtures.virtual_time import Killed, Task
 
 ANN, BOB = "ann@a/boot/1.1", "bob@b/boot/2.2"
@@ -128,6 +129,73 @@ def test_trouble_with_the_change(trouble, ending, files, said):
     assert (outcome.ending, world.machine.files) == (ending, files)
     assert said in outcome.reason
     assert free(world) == (ending is not Ending.HELD)
+
+
+# The node reboots while it is proved or verified.
+
+
+def verifying(world: World) -> Task:
+    """Begin a roll-out, and let it go on until the node's verification has been under way for a while."""
+    task = world.begin()
+    world.time.run(lambda: bool(world.told) and world.told[-1].phase == "verifies")
+    world.time.run(2.0)
+    return task
+
+
+def proofs(world: World) -> int:
+    """Return how often the suite was begun after a proof."""
+    told = [progress.phase for progress in world.told]
+    return sum(pair == ("proves", "verifies") for pair in itertools.pairwise(told))
+
+
+@pytest.mark.parametrize("in_order", [True, False], ids=["in order", "a power cut"])
+def test_a_node_that_reboots_while_it_is_verified_is_proved_and_verified_anew(in_order):
+    world = World()
+    task = verifying(world)
+    world.machine.reboot(Reboot(in_order=in_order))
+    assert world.end(task).ending is Ending.DONE
+    assert (world.machine.files, free(world), proofs(world)) == (NEW, True, 2)
+    proved_after = world.machine.verified_at - world.machine.running_since
+    assert proved_after >= SETTINGS.gate.stable_seconds
+
+
+def test_what_the_suite_says_of_a_node_that_goes_down_is_void():
+    world = World()
+    task = verifying(world)
+    world.machine.reboot(Reboot(stops_after=1.0, stopping=60.0))
+    assert world.end(task).ending is Ending.DONE
+
+
+def test_a_fault_that_is_there_after_the_boot_too_undoes_the_change():
+    world = World()
+    task = verifying(world)
+    world.trouble(verification=("CPU 3 is not isolated",))
+    world.machine.reboot()
+    outcome = world.end(task)
+    assert (outcome.ending, world.machine.files, proofs(world)) == (Ending.ROLLED_BACK, OLD, 2)
+    assert "CPU 3 is not isolated" in outcome.reason
+
+
+def test_a_kubelet_that_ends_while_its_node_is_verified_undoes_the_change():
+    world = World()
+    task = verifying(world)
+    world.machine.restart()
+    outcome = world.end(task)
+    assert outcome.ending is Ending.ROLLED_BACK
+    assert "it ended by itself and was restarted" in outcome.reason
+
+
+@pytest.mark.parametrize("again", ["proves", "verifies"])
+def test_a_node_that_reboots_again_before_it_is_in_service_is_rolled_back(again):
+    world = World()
+    task = verifying(world)
+    world.machine.reboot(Reboot(in_order=False))
+    world.time.run(lambda: world.told[-1].phase == "proves")
+    world.time.run(lambda: world.told[-1].phase == again and not world.told[-1].waits_for)
+    world.machine.reboot(Reboot(in_order=False))
+    outcome = world.end(task)
+    assert outcome.ending is Ending.ROLLED_BACK
+    assert "it rebooted again" in outcome.reason
 
 
 @pytest.mark.parametrize(
@@ -258,7 +326,10 @@ def test_on_resume_a_reboot_is_another_machine_only_before_the_change(phase, dif
     task = world.begin(ANN)
     world.reach(phase)
     task.kill()
+    reported = world.node.boot_id
     world.cluster.change_node(NODE, **{differs: "another"})
+    if differs == "boot_id":  # the kubelet reports the boot that it is in a while after it has started
+        world.cluster.later(100.0, lambda: world.cluster.change_node(NODE, boot_id=reported))
     before = world.node.annotations[RECORD]
     outcome = world.run(BOB)
     assert outcome.ending is ending

@@ -24,15 +24,28 @@ def test_no_seed_violates_anything(first):
             pytest.fail(f"seed {seed}: {violation}")
 
 
-def test_nodes_that_begin_whatever_they_are_handed_are_caught():
-    def violation(seed: int) -> str:
+@pytest.mark.parametrize(
+    ("shape", "violation"),
+    [
+        pytest.param(
+            Shape(fenced=False), "which is in service", id="nodes that begin whatever they are handed"
+        ),
+        pytest.param(
+            Shape(tells_its_state=False),
+            "its kubelet never ended by itself",
+            id="nodes that say of a reboot that their kubelet is down",
+        ),
+    ],
+)
+def test_what_must_never_happen_is_caught(shape, violation):
+    def caught(seed: int) -> str:
         try:
-            Simulation(seed, Shape(fenced=False)).run()
+            Simulation(seed, shape).run()
         except ViolationError as error:
             return str(error)
         return ""
 
-    assert any("which is in service" in violation(seed) for seed in range(SEEDS))
+    assert any(violation in caught(seed) for seed in range(SEEDS))
 
 
 def test_the_same_seed_is_the_same_story():

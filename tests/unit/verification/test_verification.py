@@ -301,8 +301,32 @@ def test_the_admins_own_ssh_config_holds_for_the_rest_and_for_jump_hosts(tmp_pat
     own = tmp_path / "config"
     own.touch()
     logins = [login(name, "SSHConnector", {"ssh_config_file": str(own)}) for name in ("gpu-1", "gpu-2")]
-    assert ssh_config(logins).splitlines()[-2:] == ["Host *", f"    Include {own}"]
+    lines = ssh_config(logins).splitlines()
+    assert lines[lines.index("Host *") :] == [
+        "Host *",
+        "    ConnectTimeout 30",
+        "    ServerAliveInterval 15",
+        "    ServerAliveCountMax 3",
+        f"    Include {own}",
+    ]
     assert ssh_config(logins).count("Include") == 1
+
+
+def test_ssh_notices_within_a_minute_that_a_host_is_dead_whatever_the_admins_own_config_says(tmp_path):
+    own = tmp_path / "own"
+    own.write_text("ServerAliveInterval 0\nServerAliveCountMax 99\nHost gpu-*\n    ProxyJump jump\n")
+    config = tmp_path / "config"
+    config.write_text(ssh_config([login("gpu-1", "SSHConnector", {"ssh_config_file": str(own)})]))
+    for host in ("gpu-1", "jump"):
+        command = ["ssh", "-G", "-F", str(config), host]
+        said = dict(
+            line.split(maxsplit=1)
+            for line in subprocess.run(
+                command, capture_output=True, text=True, check=True
+            ).stdout.splitlines()
+        )
+        interval, count = int(said["serveraliveinterval"]), int(said["serveralivecountmax"])
+        assert 0 < interval * (count + 1) <= 60, host
 
 
 def test_the_machine_itself_needs_no_ssh():

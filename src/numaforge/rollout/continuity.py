@@ -1,0 +1,98 @@
+"""Whether a kubelet has run without a break, but for one reboot of its node."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from numaforge.node.transaction import Process
+from numaforge.rollout.mismatch import Mismatch
+
+_STOPPED_SECONDS = 10.0  # `systemctl stop kubelet; reboot` is a reboot, too
+_KUBELET = "the kubelet"
+
+
+@dataclass(frozen=True)
+class Continuity:
+    """What counts of a kubelet that was observed so far.
+
+    `process` is None until one has been seen in the boot `boot_id`. `reboots` counts those that were seen,
+    `stopped_at` is when the kubelet was first seen stopped, in the caller's seconds. Until it `came_up` in a
+    new boot, it may end and be restarted, as it is while its container runtime does not answer yet.
+    """
+
+    boot_id: str | None = None
+    process: Process | None = None
+    reboots: int = 0
+    stopped_at: float | None = None
+    came_up: bool = True
+
+    def worked(self) -> Continuity:
+        """Return what counts once the process has been seen to work."""
+        return replace(self, came_up=True)
+
+    def observe(self, now: Process, at: float, *, settled: bool = True, reported: bool = True) -> Observation:
+        """Return what follows from the kubelet as it is `now`.
+
+        While the node is not `settled`, its kubelet may restart and the node reboot. One that has `reported`
+        the boot to the cluster came up in it.
+        """
+        if now.going_down:
+            return Observation(replace(self, stopped_at=None), no_answer="the node is going down")
+        if self.boot_id is None:
+            return Continuity(now.boot_id, came_up=reported)._in_this_boot(now, at, settled)
+        if self.boot_id == now.boot_id:
+            return self._in_this_boot(now, at, settled)
+        if settled and self.reboots:
+            again = Mismatch("the node", "up", f"it rebooted again at {now.booted}")
+            return Observation(self, wrong=again, final=True)
+        booted = Continuity(now.boot_id, reboots=self.reboots + settled, came_up=False)
+        return replace(booted._in_this_boot(now, at, settled), booted=True)
+
+    def _in_this_boot(self, now: Process, at: float, settled: bool) -> Observation:
+        if now.runs:
+            return self._running(now, settled and self.came_up)
+        if not now.started:
+            return self._not_started(now)
+        return self._ended(now, at, settled and self.came_up)
+
+    def _running(self, now: Process, settled: bool) -> Observation:
+        if now == self.process:
+            return Observation(replace(self, stopped_at=None))
+        if self.process is None or not settled:
+            return Observation(replace(self, process=now, stopped_at=None), begins=True)
+        restarted = Mismatch(_KUBELET, "running without a break", "it ended by itself and was restarted")
+        return Observation(self, wrong=restarted, final=True)
+
+    def _not_started(self, now: Process) -> Observation:
+        since = f"it has not been started since the node booted at {now.booted}"
+        if now.queued:
+            return Observation(self, no_answer=f"the kubelet: {since}")
+        return Observation(self, wrong=Mismatch(_KUBELET, "running", since))
+
+    def _ended(self, now: Process, at: float, settled: bool) -> Observation:
+        if now.failed:
+            ended = Mismatch(_KUBELET, "running", "it ended by itself")
+            return Observation(self, wrong=ended, final=settled)
+        since = at if self.stopped_at is None else self.stopped_at
+        final = settled and at - since >= _STOPPED_SECONDS
+        return Observation(
+            replace(self, stopped_at=since),
+            wrong=Mismatch(_KUBELET, "running", "it was stopped"),
+            final=final,
+        )
+
+
+@dataclass(frozen=True)
+class Observation:
+    """What one look at a kubelet has shown; `after` is what counts from now on.
+
+    `no_answer` says why the look shows nothing. `booted`: the node runs in a boot that was not seen before.
+    `begins`: from now on another process counts. `wrong` is what is amiss, for good where it is `final`.
+    """
+
+    after: Continuity
+    no_answer: str = ""
+    booted: bool = False
+    begins: bool = False
+    wrong: Mismatch | None = None
+    final: bool = False

@@ -1,0 +1,162 @@
+"""What follows from looks at a kubelet: it runs without a break, but for one reboot of its node."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from numaforge.node.transaction import Process
+from numaforge.rollout.continuity import Continuity
+
+RUNS = Process("boot-1", 100, 0, 5)
+OTHER = replace(RUNS, pid=101, restarts=1, since_us=9)
+STOPPED = replace(RUNS, pid=0, state="inactive")
+FAILED = replace(RUNS, pid=0, state="failed")
+RESTARTING = replace(RUNS, pid=0, state="activating")
+GOES_DOWN = replace(RUNS, going_down=True)
+WENT_DOWN = replace(STOPPED, going_down=True)
+
+COMES_UP = Process("boot-2", 0, 0, 0, state="inactive", started=False, queued=True)
+NOT_STARTED = replace(COMES_UP, queued=False)
+CAME_UP = Process("boot-2", 40, 0, 7)
+CAME_UP_AGAIN = replace(CAME_UP, boot_id="boot-3")
+RESTARTED_UP = Process("boot-2", 44, 3, 30)
+LOOPS = replace(CAME_UP, pid=0, restarts=3, state="activating")
+
+SAME, BEGINS, NOTHING, BOOTED = "same", "begins", "no answer", "booted"
+ENDED, RESTARTED, REBOOTED = "ended by itself", "and was restarted", "rebooted again"
+WAITS = "wrong so far"
+WORKED = "it worked"
+
+
+def verdicts(*looks: Process | float | str, settled: bool = True) -> list[str]:
+    """Look at a kubelet again and again, every two seconds.
+
+    A number is for seconds in which nobody looks, WORKED for evidence that the kubelet works.
+    """
+    continuity, at, found = Continuity(), 0.0, []
+    for look in looks:
+        if isinstance(look, float):
+            at += look
+            continue
+        if isinstance(look, str):
+            continuity = continuity.worked()
+            continue
+        seen = continuity.observe(look, at, settled=settled)
+        continuity, at = seen.after, at + 2.0
+        if seen.final:
+            assert seen.wrong is not None
+            found.append(
+                next((word for word in (REBOOTED, RESTARTED, ENDED) if word in str(seen.wrong)), "stopped")
+            )
+            break
+        words = (
+            seen.booted and BOOTED,
+            seen.no_answer and NOTHING,
+            seen.begins and BEGINS,
+            seen.wrong and WAITS,
+        )
+        found.append(" ".join(word for word in words if word) or SAME)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("looks", "found"),
+    [
+        pytest.param([RUNS, RUNS], [BEGINS, SAME], id="one process all the time"),
+        pytest.param([RUNS, OTHER], [BEGINS, RESTARTED], id="systemd restarted it between two looks"),
+        pytest.param([RUNS, RESTARTING], [BEGINS, ENDED], id="systemd is about to restart it"),
+        pytest.param([RUNS, FAILED], [BEGINS, ENDED], id="it failed"),
+        pytest.param([FAILED], [ENDED], id="it has failed before the first look"),
+        pytest.param([RUNS, STOPPED, 6.0, STOPPED], [BEGINS, WAITS, WAITS], id="it was stopped a moment ago"),
+        pytest.param([RUNS, STOPPED, 9.0, STOPPED], [BEGINS, WAITS, "stopped"], id="it stays stopped"),
+        pytest.param([RUNS, STOPPED, OTHER], [BEGINS, WAITS, RESTARTED], id="it was stopped and started"),
+        pytest.param(
+            [RUNS, GOES_DOWN, WENT_DOWN, 60.0, COMES_UP, COMES_UP, CAME_UP, CAME_UP],
+            [BEGINS, NOTHING, NOTHING, f"{BOOTED} {NOTHING}", NOTHING, BEGINS, SAME],
+            id="a reboot in order",
+        ),
+        pytest.param(
+            [RUNS, 60.0, COMES_UP, CAME_UP, CAME_UP],
+            [BEGINS, f"{BOOTED} {NOTHING}", BEGINS, SAME],
+            id="a power cut",
+        ),
+        pytest.param([RUNS, CAME_UP, CAME_UP], [BEGINS, f"{BOOTED} {BEGINS}", SAME], id="a boot nobody saw"),
+        pytest.param(
+            [RUNS, STOPPED, WENT_DOWN, COMES_UP, CAME_UP],
+            [BEGINS, WAITS, NOTHING, f"{BOOTED} {NOTHING}", BEGINS],
+            id="it was stopped by hand for a reboot",
+        ),
+        pytest.param(
+            [WENT_DOWN, COMES_UP, CAME_UP, CAME_UP],
+            [NOTHING, NOTHING, BEGINS, SAME],
+            id="the first look is at a node that goes down",
+        ),
+        pytest.param(
+            [COMES_UP, CAME_UP, CAME_UP], [NOTHING, BEGINS, SAME], id="the first look is at a node that boots"
+        ),
+        pytest.param(
+            [RUNS, WENT_DOWN, STOPPED, 9.0, STOPPED],
+            [BEGINS, NOTHING, WAITS, "stopped"],
+            id="a shutdown that was cancelled leaves it stopped",
+        ),
+        pytest.param(
+            [RUNS, NOT_STARTED, NOT_STARTED],
+            [BEGINS, f"{BOOTED} {WAITS}", WAITS],
+            id="nothing starts it in the new boot",
+        ),
+        pytest.param(
+            [RUNS, LOOPS, CAME_UP, LOOPS, RESTARTED_UP, RESTARTED_UP],
+            [BEGINS, f"{BOOTED} {WAITS}", BEGINS, WAITS, BEGINS, SAME],
+            id="in a new boot it is restarted until its runtime answers",
+        ),
+        pytest.param(
+            [RUNS, CAME_UP, WORKED, LOOPS],
+            [BEGINS, f"{BOOTED} {BEGINS}", ENDED],
+            id="it ends in the new boot in which it worked",
+        ),
+        pytest.param(
+            [RUNS, CAME_UP, WORKED, RESTARTED_UP],
+            [BEGINS, f"{BOOTED} {BEGINS}", RESTARTED],
+            id="it is restarted in the new boot in which it worked",
+        ),
+        pytest.param(
+            [RUNS, CAME_UP, CAME_UP_AGAIN], [BEGINS, f"{BOOTED} {BEGINS}", REBOOTED], id="another reboot"
+        ),
+        pytest.param(
+            [RUNS, COMES_UP, CAME_UP_AGAIN],
+            [BEGINS, f"{BOOTED} {NOTHING}", REBOOTED],
+            id="another reboot before the kubelet was started",
+        ),
+    ],
+)
+def test_what_counts_of_a_kubelet(looks, found):
+    assert verdicts(*looks) == found
+
+
+@pytest.mark.parametrize(
+    ("looks", "found"),
+    [
+        pytest.param([RUNS, OTHER, OTHER], [BEGINS, BEGINS, SAME], id="another process"),
+        pytest.param([RUNS, FAILED, OTHER], [BEGINS, WAITS, BEGINS], id="one that is down for a while"),
+        pytest.param(
+            [RUNS, CAME_UP, CAME_UP_AGAIN],
+            [BEGINS, f"{BOOTED} {BEGINS}", f"{BOOTED} {BEGINS}"],
+            id="any number of boots",
+        ),
+    ],
+)
+def test_what_a_node_may_do_whose_mig_manager_is_at_work(looks, found):
+    assert verdicts(*looks, settled=False) == found
+
+
+def test_a_kubelet_that_has_not_reported_the_first_boot_may_still_come_up():
+    seen = Continuity().observe(LOOPS, 0.0, reported=False)
+    assert not seen.final
+    assert seen.after.observe(RESTARTED_UP, 2.0).begins
+
+
+def test_a_clock_that_was_set_makes_no_other_process():
+    continuity = Continuity().observe(RUNS, 0.0).after
+    assert continuity.observe(replace(RUNS, booted_at=10**9), 2.0).after == continuity
