@@ -35,8 +35,8 @@ T = TypeVar("T")
 
 _POLL_SECONDS = 2.0
 _TRANSACTION_SECONDS = 5400.0  # the node has a result long before, unless systemd itself hangs
-# A server with terabytes of memory takes a quarter of an hour until it answers. One that lost its network with
-# a boot goes back with a second one, once its time to be confirmed is over.
+# A server with terabytes of memory takes a quarter of an hour until it answers. One that is cut off from the
+# network by a boot goes back with a second one, once its time to be confirmed is over.
 _BOOT_SECONDS = 1800.0
 _AWAY_SECONDS = 2 * _BOOT_SECONDS + 1800.0
 _MOST_VOID = 3  # transactions in a row

@@ -524,6 +524,62 @@ def test_patience_ends_and_somebody_else_goes_on(side, phase):
     assert outcome.ending is (Ending.BLOCKED if untouched_host else Ending.HELD)
     world.machine.fault = world.cluster.fault = None
     assert free(world) == untouched_host
+    unconfirmed = side == "the host" and phase is Phase.APPLYING
+    expected = Ending.ROLLED_BACK if unconfirmed else Ending.DONE
+    assert (world.run(BOB).ending, free(world)) == (expected, True)
+
+
+# ---- the confirmation ----
+
+
+def reach_confirming(world):
+    world.time.run(lambda: world.machine.status("t1").phase == "confirming")
+
+
+def test_a_node_is_confirmed_and_its_change_stays():
+    world = World()
+    asked = []
+    world.machine.fault = lambda call: asked.append(call)
+    assert world.run().ending is Ending.DONE
+    assert "confirm" in asked
+    assert world.machine.files == NEW
+
+
+def test_a_node_that_lets_nobody_in_anew_goes_back_and_is_proved_as_it_was():
+    world = World()
+    world.machine.fault = lambda call: (
+        HostUnreachableError("ssh: connection refused") if call == "confirm" else None
+    )
+    outcome = world.run()
+    assert (outcome.ending, free(world)) == (Ending.ROLLED_BACK, True)
+    assert outcome.reason.startswith("the change was not confirmed")
+    assert world.machine.files == OLD
+
+
+def test_a_node_that_refuses_the_confirmation_goes_back():
+    world = World()
+    world.machine.fault = lambda call: HostError("no space left") if call == "confirm" else None
+    assert (world.run().ending, free(world)) == (Ending.ROLLED_BACK, True)
+
+
+def test_a_runner_that_dies_before_it_confirms_leaves_a_node_that_goes_back():
+    world = World()
+    task = world.begin()
+    world.reach(Phase.APPLYING)
+    reach_confirming(world)
+    task.kill()
+    world.time.run(CONFIRM_SECONDS + 30.0)
+    assert world.machine.files == OLD
+    assert (world.run(BOB).ending, free(world)) == (Ending.ROLLED_BACK, True)
+
+
+def test_a_runner_that_resumes_in_time_confirms():
+    world = World()
+    task = world.begin()
+    world.reach(Phase.APPLYING)
+    reach_confirming(world)
+    task.kill()
+    world.time.run(120.0)
     assert (world.run(BOB).ending, free(world)) == (Ending.DONE, True)
 
 
