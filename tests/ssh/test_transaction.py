@@ -166,7 +166,7 @@ def deliver(node: Sandbox, change: Transaction) -> None:
 
 
 def reverted(node: Sandbox, reason: str, name: str = "T1") -> Result:
-    done = node.run(revert_script(name, reason))
+    done = node.run(revert_script(name, reason, status(node, name)))
     assert done.returncode == 0, done.stderr
     return ended(node, name)
 
@@ -745,7 +745,7 @@ def test_a_reverted_change_is_not_reverted_again(node: Sandbox, port: int) -> No
 def test_a_revert_that_is_broken_off_is_carried_on(node: Sandbox, port: int, how: str) -> None:
     run(node, transaction(port, "new"))
     when(node, "reverting", how)
-    node.run(revert_script("T1", "the node is not Ready"))
+    node.run(revert_script("T1", "the node is not Ready", status(node)))
     until(node, "! [ -e /run/when/reverting ]")
     if how == CUT_POWER:
         until(node, f"grep -q second {BOOT_ID}")
@@ -760,7 +760,7 @@ def test_a_revert_that_lost_power_before_it_did_anything_is_carried_on(node: San
     run(node, transaction(port, "new"))
     when(node, "applied.json", CUT_POWER)
     when(node, "result.json", CUT_POWER)
-    node.run(revert_script("T1", "the node is not Ready"))
+    node.run(revert_script("T1", "the node is not Ready", status(node)))
     until(node, f"grep -q second {BOOT_ID}")
     reboot(node)
     assert node.path(DROP_IN).read_text() == "old\n"
@@ -777,7 +777,7 @@ def test_a_revert_that_lost_power_before_it_did_anything_is_carried_on(node: San
 )
 def test_what_was_not_applied_cannot_be_reverted(node: Sandbox, port: int, name: str, message: str) -> None:
     node.run(start_script(transaction(port, "deaf", start_seconds=100)))
-    refused = node.run(revert_script(name, "why"))
+    refused = node.run(revert_script(name, "why", status(node, name)))
     assert refused.returncode == 1
     assert message in refused.stderr
 
@@ -1238,7 +1238,7 @@ def test_a_reboot_in_good_order_before_anything_was_changed_ends_it(node: Sandbo
 def test_a_reboot_in_good_order_leaves_a_revert_to_the_next_boot(node: Sandbox, port: int) -> None:
     run(node, planned(node, port))
     when(node, "reverting", GO_DOWN + END_UNIT)
-    node.run(revert_script("T1", "the node is not Ready"))
+    node.run(revert_script("T1", "the node is not Ready", status(node)))
     until(node, "[ -e /run/stopping ]")
     reboot_in_order(node)
     assert ended(node).reason.startswith("the node is not Ready; the old configuration is back")

@@ -19,7 +19,7 @@ import base64
 import hashlib
 import re
 import secrets
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
@@ -309,8 +309,17 @@ def revert_script(transaction_id: str, reason: str, seen: Status, *, blames_plan
 
 
 def settle_script() -> str:
-    """Return the script that ends an unfinished transaction: waits for a running one, undoes a broken one."""
+    """Return the script that ends an unfinished transaction: waits for a running one, undoes a broken one.
+
+    One that waits for its confirmation is left as it is: `read_waiting` reads which.
+    """
     return _script("none", "settle_current")
+
+
+def read_waiting(output: Sequence[str]) -> tuple[str, ...]:
+    """Return the transaction that `settle_script` has left as it waits for its confirmation, if one does."""
+    words = [line.partition(" ") for line in output]
+    return tuple(name for phase, _, name in words if phase == CONFIRMING)
 
 
 def status_script(transaction_id: str, unit: str) -> str:

@@ -85,9 +85,7 @@ change() {
     apply_all || blame
 }
 blame() { # what fails from here on is the plan's fault
-    failure=$why
-    record blamed yes
-    why=$failure
+    going_down || record blamed yes
     return 1
 }
 apply_all() { # also after a boot in between: what was applied is not applied again
