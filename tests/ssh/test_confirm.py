@@ -22,7 +22,7 @@ from tests.ssh.test_transaction import WAITS, until
 LOGINS = "/run/logins"
 NOTES_LOGINS = f'echo "$SSH_CONNECTION" >> {LOGINS}'
 KEEPS_OUT = f"if {WAITS}; then exit 1; fi"
-"""What a login does on a host that runs on and lets nobody in any more, once it has changed."""
+"""What a login does on a host that runs on and refuses new logins, once it has changed."""
 
 
 @pytest.fixture
@@ -48,7 +48,7 @@ def test_a_change_is_confirmed_over_a_connection_of_its_own(node: Sandbox, tmp_p
 
 
 @pytest.mark.long
-def test_a_host_that_lets_nobody_in_anew_goes_back_and_the_run_says_so(node: Sandbox, tmp_path: Path) -> None:
+def test_a_host_that_refuses_new_logins_goes_back_and_the_run_says_so(node: Sandbox, tmp_path: Path) -> None:
     node.log_in_with(KEEPS_OUT)
     run = pyinfra(tmp_path, data(node, numaforge_confirm_seconds=30), "-y", "deploys/kubelet.py")
     assert run.returncode == 1

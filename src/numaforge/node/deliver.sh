@@ -72,7 +72,7 @@ void_transaction() {
     umask 077
     mkdir -p "$FOLDER" || return 1
     exec 9> "$ROOT/lock" && flock 9 || return 1
-    if [ -e "$FOLDER/token" ] && [ "$(noted state)" != confirming ]; then
+    if [ -e "$FOLDER/token" ]; then
         record token "$(cat /proc/sys/kernel/random/uuid)" || return 1
     fi
     if has_begun || [ -n "$(outcome "$FOLDER")" ] || may_run "$ID"; then return; fi

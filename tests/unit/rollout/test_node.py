@@ -548,7 +548,7 @@ def test_a_node_is_confirmed_and_its_change_stays():
     assert world.machine.files == NEW
 
 
-def test_a_node_that_lets_nobody_in_anew_goes_back_and_is_proved_as_it_was():
+def test_a_node_that_refuses_new_logins_goes_back_and_is_proved_as_it_was():
     world = World()
     world.machine.fault = lambda call: (
         HostUnreachableError("ssh: connection refused") if call == "confirm" else None
