@@ -73,7 +73,7 @@ void_transaction() {
     mkdir -p "$FOLDER" || return 1
     exec 9> "$ROOT/lock" && flock 9 || return 1
     if [ -e "$FOLDER/token" ]; then
-        record token "$(cat /proc/sys/kernel/random/uuid)" || return 1
+        record token "$(noted token)." || return 1 # another one than what was sent with the last
     fi
     if has_begun || [ -n "$(outcome "$FOLDER")" ] || may_run "$ID"; then return; fi
     if [ "$(seen)" = announced ]; then
