@@ -19,7 +19,7 @@ from numaforge.rollout.drain import DrainSettings
 from numaforge.rollout.gate import Expected, GateSettings
 from numaforge.rollout.machine import Identity
 from numaforge.rollout.record import ABORT, RECORD, RESULT, Ending, Phase, read_record
-from tests.fixtures.memory_machine import CONFIRM_SECONDS, HALF, NEW, OLD, Trouble
+from tests.fixtures.memory_machine import CONFIRM_SECONDS, HALF, NEW, OLD
 from tests.fixtures.rollout_world import NODE, World, pod
 from tests.fixtures.virtual_time import Killed, Task
 
@@ -623,17 +623,19 @@ def test_a_node_without_records_that_is_half_changed_is_held_until_a_person_says
     assert (world.run(BOB).ending, free(world)) == (Ending.ROLLED_BACK, True)
 
 
-def test_a_request_to_undo_that_comes_late_does_nothing_to_a_node_in_service():
+@pytest.mark.parametrize("seconds", [100.0, 1500.0], ids=["soon", "long-afterwards"])
+def test_a_request_to_undo_that_comes_late_does_nothing_to_a_node_in_service(seconds):
     world = World()
     world.trouble(gpus="7")
-    late = iter([0.0, 1500.0])  # the confirmation, and the first request
+    late = iter([0.0, seconds])  # the confirmation, and the first request
     world.machine.asked_late = lambda: next(late, 0.0)
-    assert world.run().ending is Ending.ROLLED_BACK
-    world.machine.trouble = Trouble()
-    assert world.run(BOB).ending is Ending.DONE
+    asked = iter([None, HostError("no space left on device")])
+    world.machine.fault = lambda call: next(asked, None) if call == "revert" else None
+    assert world.run().ending is Ending.HELD
+    world.cluster.change_node(NODE, allocatable={**world.node.allocatable, "nvidia.com/gpu": "8"})
+    assert (world.run(BOB).ending, free(world)) == (Ending.DONE, True)
     world.time.run(3000.0)
-    assert (world.machine.files, free(world)) == (NEW, True)
-    assert len(world.machine.reverted) == 1
+    assert (world.machine.files, world.machine.reverted, free(world)) == (NEW, [], True)
 
 
 @pytest.mark.parametrize(("aborted", "blamed"), [(False, True), (True, False)], ids=["failed", "aborted"])
