@@ -16,6 +16,7 @@ from numaforge.node.part import Part
 from numaforge.node.parts import KINDS, files, hugepages, kubelet, shell_of
 from numaforge.node.parts.kubelet import health_url
 from numaforge.node.transaction import (
+    CONFIRM_SECONDS,
     Process,
     Result,
     Status,
@@ -27,6 +28,7 @@ from numaforge.node.transaction import (
     void_script,
 )
 
+STATUS = Status(None, False, None, Process("b", 7, 1, 99))
 FILES = files.part([FileChange("/etc/a", None, FileContent("/etc/a", "x\n"))])
 KUBELET = kubelet.part("kubelet.service", start_seconds=100, stable_seconds=10)
 POOLS = hugepages.part({"/sys/pool/nr_hugepages": 1}, {"/sys/pool/nr_hugepages": 0})
@@ -52,7 +54,7 @@ def test_health_is_asked_where_the_configuration_puts_it(
 @pytest.mark.parametrize("name", ["", "..", "a/b", "a b", "$(reboot)", "a;reboot", "-a", "a\nb"])
 def test_what_is_no_id_never_becomes_part_of_a_script(name: str) -> None:
     with pytest.raises(HostError, match="is not the id of a transaction"):
-        revert_script(name, "why")
+        revert_script(name, "why", STATUS)
     with pytest.raises(HostError, match="is not the id of a transaction"):
         status_script(name, "kubelet.service")
     with pytest.raises(HostError, match="is not the id of a transaction"):
@@ -61,7 +63,7 @@ def test_what_is_no_id_never_becomes_part_of_a_script(name: str) -> None:
 
 def test_the_deadline_leaves_time_for_two_starts_and_for_undoing_twice() -> None:
     change = Transaction("T1", (KUBELET,))
-    assert change.change_seconds == 2 * (120 + 100) + 10
+    assert change.change_seconds == 2 * (120 + 100) + 10 + CONFIRM_SECONDS
     assert change.deadline_seconds == change.change_seconds + 2 * (120 + 100 + 10)
 
 
@@ -106,7 +108,7 @@ def test_the_transaction_knows_no_part_by_name() -> None:
 
 HEAD = (
     "LoadState={}\nMainPID=7\nNRestarts=1\nExecMainStartTimestampMonotonic=99\nActiveState=active\n"
-    "ActiveEnterTimestampMonotonic=100\nShutdownActiveState=inactive\nBoot=b\nBooted=1795340400\n"
+    "ActiveEnterTimestampMonotonic=100\nShutdownActiveState=inactive\nBoot=b\nUptime=5\nBooted=1795340400\n"
     "Phase={}\nResult\n"
 )
 RESULT = json.dumps({"id": "T", "outcome": "applied", "reason": "", "journal": []})
@@ -198,7 +200,7 @@ NEVER = {"MainPID": 0, "ExecMainStartTimestampMonotonic": 0, "ActiveEnterTimesta
 def test_what_systemd_says_of_a_kubelet(unit: dict[str, object], said: set[str]) -> None:
     values = {"NRestarts": 0, "ActiveState": "active", "ShutdownActiveState": "inactive", **unit}
     head = "".join(f"{name}={value}\n" for name, value in values.items())
-    text = f"LoadState=not-found\n{head}Boot=b\nBooted=1\nPhase=\nResult\n.\n"
+    text = f"LoadState=not-found\n{head}Boot=b\nUptime=5\nBooted=1\nPhase=\nResult\n.\n"
     process = read_status(text).process
     found = {name for name in ("runs", "started", "failed", "queued", "going_down") if getattr(process, name)}
     assert found == said
