@@ -58,7 +58,7 @@ $vital" in
 $name "*) told="the node stands on it" ;;
         *) told=$(rmmod "$name" 2>&1) ;;
         esac
-        if is_loaded "$name"; then printf '%s: %s\n' "$name" "$told" >> "$PART/stays"; fi
+        if is_loaded "$name"; then printf '%s (%s)\n' "$name" "$told" >> "$PART/stays"; fi
     done
 }
 modules_notes() {
@@ -72,7 +72,7 @@ modules_undo() {
         case $(cat "$PART/netns") in
         Y) rdma system set netns shared ;;
         N) rdma system set netns exclusive ;;
-        esac || printf 'ib_core: netns_mode is not what it was\n' >> "$PART/stays"
+        esac || printf 'ib_core (netns_mode is not what it was)\n' >> "$PART/stays"
     fi
     modules_take_out "$PART/ours"
     why="$MODULES_RECORD could not be put back"
@@ -81,7 +81,7 @@ modules_undo() {
 modules_start() { # NEW|OLD: with the options of before, which are back by now
     if [ "$1" = new ] || [ ! -e "$PART/touched" ]; then return 0; fi
     while IFS= read -r name; do
-        if ! is_loaded "$name"; then modprobe "$name" || echo "$name: could not be loaded again" >> "$PART/stays"; fi
+        if ! is_loaded "$name"; then modprobe "$name" || echo "$name (could not be loaded again)" >> "$PART/stays"; fi
     done < "$PART/unload" 2> /dev/null
 }
 modules_prove() { # NEW|OLD
