@@ -136,10 +136,17 @@ HIDDEN = ModulesPlan(options={"nvidia": ("NVreg_X=1",)})
         ),
         pytest.param(
             ModulesPlan(),
-            told("options ib_core netns_mode=1\n", "loaded ib_core", "parameter ib_core netns_mode Y"),
+            told("options ib_core netns_mode=0\n", "loaded ib_core", "parameter ib_core netns_mode N"),
             "unset ib_core netns_mode\n",
-            {"ib_core": ("netns_mode=1",)},
+            {"ib_core": ("netns_mode=0",)},
             id="an-option-leaves-at-a-boot-too",
+        ),
+        pytest.param(
+            ModulesPlan(),
+            told("options ib_core netns_mode=1\n", "loaded ib_core", "parameter ib_core netns_mode Y"),
+            None,
+            {},
+            id="but-not-one-that-says-what-the-kernel-does-by-itself",
         ),
         pytest.param(
             ModulesPlan(),

@@ -18,6 +18,8 @@ from numaforge.shell import line
 NAME = "modules"
 RECORD = "/etc/numaforge/modules"
 _LOAD_SECONDS = 120  # a driver of NICs brings up each port
+_KERNELS_OWN = {("ib_core", "netns_mode"): "1"}  # drivers/infiniband/core/device.c
+"""Options whose default is known: to say them, or not to, is the same to a boot."""
 _WHY_VITAL = {
     "default-route": "{what} needs it, which has the default route",
     "connection": "{what} needs it, which has our own connection",
@@ -248,7 +250,8 @@ def _late(plan: ModulesPlan, found: Found) -> tuple[list[str], str]:
 
     def is_harmless(told: _Told) -> bool:  # to take it back
         if told.name:
-            return told.module not in loaded or told.module in unload
+            own = _KERNELS_OWN.get((told.module, told.name)) == switch(told.value)
+            return own or told.module not in loaded or told.module in unload
         return told.module in plan.load
 
     planned = list(_told(plan))
