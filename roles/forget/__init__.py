@@ -19,6 +19,7 @@ from numaforge.hosts import (
 )
 from numaforge.node.transaction import TRANSACTIONS
 from numaforge.planning.delivery import DEFAULT_CONFIG_DIR
+from numaforge.planning.files import MODPROBE_PATH
 from numaforge.planning.model import PLAN_PATH
 
 __all__ = ["forget"]
@@ -46,6 +47,7 @@ def _forget(flag_stays: bool) -> Commands:
         "RUN": _RUN,
         "PLAN": PLAN_PATH,
         "CONFIG_DIR": DEFAULT_CONFIG_DIR,
+        "MODPROBE": MODPROBE_PATH,
     }
     library = shell.assignments(values) + shell.library("node/forget")
     if "yes" not in script_output(host, library + shell.call("kept")):

@@ -26,6 +26,22 @@ CUT: Mapping[int, tuple[tuple[int, int], ...]] = {
 """Profile and start of each GPU instance, by the index of its GPU."""
 
 
+DRIVER = "fake-driver.service"
+DRIVER_RUNS = """[Unit]
+DefaultDependencies=no
+Before=sysinit.target
+
+[Service]
+Type=oneshot
+ExecStart=/bin/sh -c 'mount -t tmpfs tmpfs /proc/driver && mkdir /proc/driver/nvidia'
+ExecStart=/bin/sh -c 'echo "NVRM version: 580.95.05" > /proc/driver/nvidia/version'
+
+[Install]
+WantedBy=sysinit.target
+"""
+"""What says that the driver runs, in each boot."""
+
+
 def cut(found: tuple[Gpu, ...]) -> dict[int, tuple[tuple[int, int], ...]]:
     """Return where the GPU instances of the GPUs in MIG mode lie, by the index of the GPU."""
     return {
@@ -59,10 +75,12 @@ def install(node: Node, model: str = "h100-80gb") -> Sequence[str]:
         f"/usr/local/lib/{LIBRARY}": (programs / LIBRARY).read_bytes(),
         f"/usr/local/bin/{SMI}": (programs / SMI).read_bytes(),
         "/usr/local/lib/pynvml/pynvml.py": Path(found.origin).read_bytes(),  # for the device plugin
+        f"/etc/systemd/system/{DRIVER}": DRIVER_RUNS.encode(),
         DESCRIPTION: f"driver 580.95.05\nstate {STATE}\n{gpus}".encode(),
     }
     node.run(
-        f"base64 -d | tar -C / -xz && ldconfig && nvidia-smi -L && sync && systemctl restart {PLUGIN}",
+        f"base64 -d | tar -C / -xz && ldconfig && systemctl enable --now {DRIVER} && nvidia-smi -L && sync"
+        f" && systemctl restart {PLUGIN}",
         input_text=base64.b64encode(_archive(files)).decode(),
     )
     return addresses

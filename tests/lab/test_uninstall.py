@@ -15,7 +15,7 @@ from lab.cluster import Lab
 from lab.node import Node
 from numaforge.planning.device_plugin.labels import CONFIG_LABEL
 from numaforge.rollout.record import RESULT
-from tests.lab import rollouts, test_host
+from tests.lab import rollouts, test_host, transactions
 from tests.lab.rollouts import QUICK, free, inventory
 
 PROFILE: dict[str, Any] = {
@@ -81,6 +81,40 @@ def differences(before: dict[str, Any], after: dict[str, Any]) -> dict[str, Any]
         if was != now:
             found[name] = {"before": was, "after": now}
     return found
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("phase", "step"),
+    [
+        pytest.param("cordoned", "", id="the-runner-dies-before-the-drain"),
+        pytest.param("applying", "", id="the-runner-dies-while-the-node-changes"),
+        pytest.param("applied", "", id="the-runner-dies-before-the-proof"),
+        pytest.param("", "apply kubelet", id="the-power-is-cut"),
+    ],
+)
+def test_a_removal_that_is_interrupted_is_ended_by_the_next_run(
+    lab: Lab, joined: Node, tmp_path: Path, phase: str, step: str
+) -> None:
+    joined.run(test_host.ADMINS)
+    rollouts.kubectl(lab, "label", "node", joined.name, f"{CONFIG_LABEL}=of-the-admin")
+    before, seen = on_the_node(joined), in_the_cluster(lab, joined)
+    roll_out(lab, tmp_path, "deploys/site.py", verify=False)
+
+    file = inventory(lab, tmp_path, profile=PROFILE, **QUICK)
+    if step:
+        transactions.reset_at(joined, step)
+    run = rollouts.begin("run", file, state=tmp_path, deploy="deploys/uninstall.py")
+    if phase:
+        run.await_phase(phase)
+        run.kill()
+    else:
+        assert run.end() == 4, (run.report, run.errors())  # the node went back by itself
+
+    roll_out(lab, tmp_path, "deploys/uninstall.py")
+    left = differences({**before, **seen}, {**on_the_node(joined), **in_the_cluster(lab, joined)})
+    assert left == {}, json.dumps(left, indent=1)
+    assert free(lab, joined)
 
 
 @pytest.mark.long

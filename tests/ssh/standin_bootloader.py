@@ -80,8 +80,11 @@ def as_grub_reads(line: str) -> str:
     return bare[0].replace('"', "")
 
 
-def boot(node: Sandbox, *, deaf: bool = False, config_acs: bool = True) -> None:
+def boot(node: Sandbox, *, deaf: bool = False, config_acs: bool = True, mode: str = "") -> None:
     """Do what the firmware, the kernel and systemd do, up to the kubelet; `deaf` for a kernel with old ears.
+
+    `mode` is the target in which systemd ends instead ("emergency.target"): with what that wants alone, and a
+    root that cannot be written.
 
     `config_acs` is whether the kernel knows that option of `pci=`; one that does not passes it over.
 
@@ -98,12 +101,28 @@ def boot(node: Sandbox, *, deaf: bool = False, config_acs: bool = True) -> None:
         asked = re.search(rf"([01x]{{7}})@{bridge.name}\b", node.path("/proc/cmdline").read_text())
         config.write_bytes(with_control(asked[1] if asked and config_acs else ISOLATED))
     node.run("kill -KILL $(cat /run/kubelet.pid); rm -f /run/stopping /run/off /run/kubelet.pid")
+    if mode:
+        _end_in(node, mode)
+        return
     if node.path(_BOOT_LINK).is_symlink() and node.path(CURRENT).is_symlink():
         unit = node.path(BOOT_UNIT).read_text().splitlines()
         assert any(line.startswith("Before=") and "kubelet.service" in line for line in unit)
         node.run(next(line for line in unit if line.startswith("ExecStart=")).split("=", 1)[1])
     if not node.path("/run/stopping").exists() and not node.path("/run/off").exists():
         node.run("systemctl start kubelet.service")
+
+
+def _end_in(node: Sandbox, mode: str) -> None:
+    """Start what a mode of little wants; a condition of it has to hold."""
+    read_only = node.run("mount -o remount,ro /")
+    assert read_only.returncode == 0, read_only.stderr
+    for link in node.path(f"/etc/systemd/system/{mode}.wants").glob("*"):
+        assert link.readlink().is_absolute()
+        lines = node.path(str(link.readlink())).read_text().splitlines()
+        condition = next(line for line in lines if line.startswith("ConditionPathIsSymbolicLink="))
+        if node.path(condition.partition("=")[2]).is_symlink():
+            said = node.run(next(line for line in lines if line.startswith("ExecStart=")).partition("=")[2])
+            node.path("/run/console").write_text(said.stdout + said.stderr)
 
 
 ISOLATED = "xx111x1"  # what the kernel sets by itself

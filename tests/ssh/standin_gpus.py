@@ -53,7 +53,8 @@ def standin_gpus() -> dict[str, str]:
 
 
 def install(node: Sandbox, description: str) -> None:
-    """Give the node GPUs, their library, and nvidia-persistenced, which holds all of them."""
+    """Give the node GPUs with driver and library, and nvidia-persistenced, which holds all of them."""
+    node.run("mount -t tmpfs tmpfs /proc/driver; cd /proc/driver; mkdir nvidia; echo NVRM > nvidia/version")
     shutil.copy(build() / LIBRARY, node.path(f"/usr/lib/x86_64-linux-gnu/{LIBRARY}"))
     shutil.copy(build() / SMI, node.path("/usr/local/lib/fake-nvidia-smi"))
     for folder in ("services", "active", "broken", "cgroups", "bound", "nvidia/dev"):

@@ -273,6 +273,32 @@ def test_a_transaction_that_is_killed_leaves_the_node_as_it_was(node: Sandbox, e
     assert not node.path(interrupts.BOOT_LINK).is_symlink()
 
 
+@pytest.mark.parametrize(
+    ("edit", "left"),
+    [
+        pytest.param("echo IRQBALANCE_ONESHOT=1", ["IRQBALANCE_ONESHOT=1"], id="a-line-of-another-stays"),
+        pytest.param("rm", None, id="a-file-that-another-has-removed-stays-so"),
+    ],
+)
+def test_an_undo_takes_only_our_lines_out_of_a_file_that_another_has_edited(
+    node: Sandbox, edit: str, left: list[str] | None
+) -> None:
+    before = text(node, IRQBALANCE_FILE).splitlines()
+    when(
+        node,
+        "prove interrupts",
+        f"{edit} {'>>' if left else ''} {IRQBALANCE_FILE}; {KILL}",
+    )
+    node.run(start_script(transaction()))
+    until(node, "idle")
+    node.run(settle_script())
+    assert ended(node).outcome == "rolled-back"
+    if left is None:
+        assert not node.path(IRQBALANCE_FILE).exists()
+    else:
+        assert text(node, IRQBALANCE_FILE).splitlines() == [*before, *left]
+
+
 def test_after_a_boot_in_between_old_numbers_are_left_alone(node: Sandbox) -> None:
     """A number of the boot before may be another device's."""
     node.run(f"echo 3 > {affinity(30)}")

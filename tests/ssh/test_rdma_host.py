@@ -14,7 +14,7 @@ from numaforge import shell
 from numaforge.node.bundle import FileChange, FileContent
 from numaforge.node.parts import files, kubelet, memlock, modules, nics, reboot
 from numaforge.node.parts.nics import LINKS
-from numaforge.node.transaction import Transaction, settle_script, start_script
+from numaforge.node.transaction import Transaction, revert_script, settle_script, start_script
 from numaforge.planning.files import (
     MODPROBE_PATH,
     MODULES_LOAD_PATH,
@@ -32,7 +32,7 @@ from tests.fixtures.shortened import shortened
 from tests.ssh.conftest import StartSandbox
 from tests.ssh.machine import machine
 from tests.ssh.sandbox import Sandbox, pyinfra
-from tests.ssh.standin_bootloader import boot
+from tests.ssh.standin_bootloader import boot, boots
 from tests.ssh.standin_rdma import (
     ADDRESS,
     CONFIG,
@@ -254,6 +254,18 @@ def test_the_driver_below_the_bond_of_the_default_route_is_not_kept_out(
     assert allowed.returncode == 0, allowed.stdout
 
 
+@pytest.mark.parametrize("mode", ["-y", "--dry"])
+def test_the_module_of_a_file_system_that_a_boot_mounts_is_not_kept_out(
+    bare: Sandbox, tmp_path: Path, mode: str
+) -> None:
+    bare.path("/etc/fstab").write_text("UUID=17-42 /boot/efi vfat noauto 0 1\n")
+    wish = {**with_modules(blocked=["vfat"]), "maintenance": {"reboot": "allowed"}}
+    done = pyinfra(tmp_path, data(bare, wish), mode, "deploys/rdma.py")
+    assert done.returncode == 1
+    assert "module vfat: is to be kept out, and the file system at /boot/efi needs it" in plain(done.stdout)
+    assert not bare.path(MODPROBE_PATH).exists()
+
+
 def test_a_module_that_has_become_the_way_in_is_not_unloaded(bare: Sandbox, tmp_path: Path) -> None:
     bare.run("rm -r /sys/module/mlx5_core")
     pyinfra(tmp_path, data(bare, with_modules(load=["mlx5_core"])), "-y", "deploys/rdma.py")
@@ -275,7 +287,7 @@ def test_what_only_a_boot_brings_is_pending_where_none_is_allowed(bare: Sandbox,
     assert done.returncode == 0, done.stdout
     said = "pending: module ib_core: netns_mode=1, module mlx5_core: kept out; maintenance.reboot is never"
     assert said in plain(done.stdout)
-    assert "options ib_core netns_mode=1" in bare.path(MODPROBE_PATH).read_text()
+    assert not bare.path(MODPROBE_PATH).exists(), "what no boot has proved must not stop the next one"
     again = pyinfra(tmp_path, data(bare, wish), "-y", "-v", "deploys/rdma.py")
     assert "noop: the node is already as planned" in plain(again.stdout), again.stdout
 
@@ -490,12 +502,72 @@ def test_a_boot_that_does_not_bring_an_option_takes_the_files_back(node: Sandbox
     node.run(start_script(option_at_boot()))
     until(node, "[ -e /run/stopping ] && idle")
     boot(node, deaf=True)
+    until(node, "[ -e /run/stopping ] && idle")
+    boot(node, deaf=True)  # the first one has read them, whatever came of it
     result = ended(node)
     assert result.outcome == "rolled-back", result
     assert result.reason.startswith(
         "the module ib_core has netns_mode=N, not 1; is the initial RAM disk older"
     )
     assert not node.path(MODPROBE_PATH).exists()
+
+
+def kept_out_at_boot() -> Transaction:
+    written = FileContent(MODPROBE_PATH, "blacklist nouveau\ninstall nouveau /bin/false\n")
+    return Transaction(
+        "T1",
+        (
+            files.part([FileChange(MODPROBE_PATH, None, written)]),
+            modules.part([], [], ["blocked nouveau"]),
+            reboot.part(),
+            kubelet.part("kubelet.service", restart=False),
+        ),
+    )
+
+
+def test_a_module_that_was_not_loaded_is_kept_out_by_a_boot_all_the_same(node: Sandbox) -> None:
+    node.run(start_script(kept_out_at_boot()))
+    until(node, "[ -e /run/stopping ] && idle")
+    boot(node, deaf=True)
+    assert ended(node).outcome == "applied"
+    assert node.path(MODPROBE_PATH).exists()
+
+
+def test_a_boot_that_ends_in_emergency_mode_for_it_is_followed_by_one_without_it(node: Sandbox) -> None:
+    node.path("/etc/fstab").write_text("# none\n")
+    node.run(start_script(kept_out_at_boot()))
+    until(node, "[ -e /run/stopping ] && idle")
+    boot(node, deaf=True, mode="emergency.target")
+    assert not node.path(MODPROBE_PATH).exists()
+    boot(node, deaf=True)
+    result = ended(node)
+    assert (result.outcome, result.reason.split(" (")[0]) == (
+        "rolled-back",
+        "the boot ended in emergency or rescue mode",
+    )
+    assert leftovers(node) == []
+
+
+def test_what_was_proved_by_a_boot_is_taken_back_by_another(node: Sandbox) -> None:
+    node.run(start_script(kept_out_at_boot()))
+    until(node, "[ -e /run/stopping ] && idle")
+    boot(node, deaf=True)
+    assert ended(node).outcome == "applied"
+    node.run(revert_script("T1", "the node is not Ready"))
+    until(node, "[ -e /run/stopping ] && idle")
+    boot(node, deaf=True)
+    assert ended(node).outcome == "rolled-back"
+    assert not node.path(MODPROBE_PATH).exists()
+    assert boots(node) == 2
+
+
+def test_what_the_node_stood_on_at_the_look_is_not_unloaded_later(node: Sandbox) -> None:
+    """A transaction has no connection of its own: systemd runs it."""
+    asked = Transaction("T1", (modules.part([], ["mlx5_core"], vital=["mlx5_core lo connection"]),))
+    result = run(node, asked)
+    assert result.outcome == "applied", result
+    assert "the module mlx5_core (the node stands on it) stays loaded until a boot" in result.reason
+    assert "mlx5_core" in loaded(node)
 
 
 # ---- beside a kubelet ----

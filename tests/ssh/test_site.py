@@ -515,7 +515,7 @@ def test_sleep_turbo_and_sets_are_applied_written_for_the_next_boot_and_put_back
         "/sys/kernel/mm/transparent_hugepage/khugepaged/defrag": "0",
         "/sys/kernel/mm/transparent_hugepage/khugepaged/pages_to_scan": "512",
         "/proc/sys/fs/inotify/max_user_watches": "524288",
-        "/proc/sys/net/ipv4/tcp_rmem": "4096 87380 268435456",
+        "/proc/sys/net/ipv4/tcp_rmem": "4096 131072 268435456",
         "/proc/sys/vm/max_map_count": "1048576",
         "/proc/sys/vm/swappiness": "1",
     }

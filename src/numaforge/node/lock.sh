@@ -1,11 +1,12 @@
 # shellcheck shell=sh
 # Which transaction is at work: $ROOT/current is a link to the one that has begun and not ended. While it is
-# there, a unit of the node's own stands before the units that the parts have stopped. What works on a transaction
-# holds a lock on its file `alive`. What systemd does not say within ASK_SECONDS is unknown, after a few times.
+# there, a unit of the node's own stands before the units that the parts have stopped, and another one waits for a
+# boot that does not get so far. What works on a transaction holds a lock on its file `alive`. What systemd does not
+# say within ASK_SECONDS is unknown, after a few times.
 
 ASK_SECONDS=10
 BOOT_UNIT=/etc/systemd/system/numaforge-recover.service
-WANTS=${BOOT_UNIT%/*}/multi-user.target.wants
+RESCUE_UNIT=/etc/systemd/system/numaforge-rescue.service
 
 pause() { sleep 0.5 2> /dev/null || sleep 1; }
 has_systemd() { [ -d /run/systemd/system ]; } # as sd_booted(3) asks
@@ -83,7 +84,7 @@ settle_current() { # prints which transaction waits for its confirmation, if one
 }
 release() {
     if [ "$(readlink "$ROOT/current")" = "$ID" ]; then
-        rm -f "$WANTS/${BOOT_UNIT##*/}" "$BOOT_UNIT"
+        stand_aside
         rm -f "$ROOT/current"
     fi
 }
@@ -92,8 +93,22 @@ take() {
 }
 stand_in_front() { # after a reboot nothing may start with what is half written
     has_systemd || return 0
-    mkdir -p "$WANTS" && boot_unit > "$BOOT_UNIT" && ln -sf "$BOOT_UNIT" "$WANTS/${BOOT_UNIT##*/}" &&
-        sync "$BOOT_UNIT" "$WANTS"
+    boot_unit > "$BOOT_UNIT" && rescue_unit > "$RESCUE_UNIT" && each_link stand_in &&
+        sync "$BOOT_UNIT" "$RESCUE_UNIT" "${BOOT_UNIT%/*}"
+}
+stand_aside() {
+    each_link no_longer
+    rm -f "$BOOT_UNIT" "$RESCUE_UNIT"
+}
+each_link() { # COMMAND: run it with each unit and the folder of what starts it
+    "$1" "$BOOT_UNIT" "${BOOT_UNIT%/*}/multi-user.target.wants" &&
+        "$1" "$RESCUE_UNIT" "${RESCUE_UNIT%/*}/emergency.target.wants" &&
+        "$1" "$RESCUE_UNIT" "${RESCUE_UNIT%/*}/rescue.target.wants"
+}
+stand_in() { mkdir -p "$2" && ln -sf "$1" "$2/${1##*/}" && sync "$2"; } # UNIT FOLDER
+no_longer() {                                                          # UNIT FOLDER
+    rm -f "$2/${1##*/}"
+    case $2 in */multi-user.*) ;; *) rmdir "$2" 2> /dev/null || : ;; esac
 }
 boot_unit() {
     cat << END
@@ -108,6 +123,27 @@ ConditionPathIsSymbolicLink=$ROOT/current
 Type=oneshot
 ExecStart=/bin/sh $ROOT/current/run.sh boot
 TimeoutStartSec=$BOOT_SECONDS
+END
+}
+# In emergency mode little has been started, and that waits for nothing: neither does this, but for what it reads.
+rescue_unit() {
+    cat << END
+# Written by numaforge; it is removed when the change of the node has ended.
+[Unit]
+Description=Undo a change of this node whose boot has ended in emergency or rescue mode
+DefaultDependencies=no
+After=local-fs.target
+Conflicts=shutdown.target
+Before=shutdown.target
+RequiresMountsFor=$ROOT
+ConditionPathIsSymbolicLink=$ROOT/current
+
+[Service]
+Type=oneshot
+ExecStart=/bin/sh $ROOT/current/run.sh rescue
+TimeoutStartSec=$BOOT_SECONDS
+StandardOutput=journal+console
+StandardError=journal+console
 END
 }
 hand_over() { # VERB: have systemd do it, whatever becomes of the connection over which it was asked for

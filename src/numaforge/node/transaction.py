@@ -37,6 +37,7 @@ CURRENT = (
     f"{TRANSACTIONS}/current"  # a link to the transaction that has begun and not ended; it is also the lock
 )
 BOOT_UNIT = "/etc/systemd/system/numaforge-recover.service"  # there while a transaction is open
+RESCUE_UNIT = "/etc/systemd/system/numaforge-rescue.service"  # there too, for a boot that does not come up
 RUN = "run.sh"  # what the node carries out; it is there once all that it needs is
 KEPT_TRANSACTIONS = 5
 CONFIRM_SECONDS = 300
@@ -409,9 +410,12 @@ def node_script(parts: Iterable[str]) -> str:
     """Return what carries out transactions with these parts on the node.
 
     `begin apply` and `begin revert` take the lock and hand `apply` or `revert` to systemd, `recover` ends
-    what was broken off, `boot` stands before what was stopped while a transaction is open.
+    what was broken off, `boot` stands before what was stopped while a transaction is open, `rescue` waits for
+    a boot that ends in emergency or rescue mode.
     """
-    return "#!/bin/sh\n" + shell.library(*_NODE, "node/transaction", *shell_of(parts), "node/main")
+    return "#!/bin/sh\n" + shell.library(
+        *_NODE, "node/transaction", "node/rescue", *shell_of(parts), "node/main"
+    )
 
 
 def _folder(transaction_id: str) -> str:

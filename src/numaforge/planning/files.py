@@ -168,13 +168,17 @@ def slice_path(name: str) -> str:
     return f"/etc/systemd/system/{name}.d/90-numaforge.conf"
 
 
-def modules_files(modules: ModulesPlan) -> tuple[PlannedFile, ...]:
-    """Return the files that load modules at boot, and those with their options."""
+def modules_files(modules: ModulesPlan, reboot: str) -> tuple[PlannedFile, ...]:
+    """Return the files that load modules at boot, and those with their options.
+
+    The modules of the first are loaded now, and a boot is no news of them; the second waits for a boot.
+    """
     files = []
     if modules.load:
         files.append(PlannedFile(MODULES_LOAD_PATH, "modules", "modules/modules-load.conf.j2"))
     if modules.options or modules.blocked:
-        files.append(PlannedFile(MODPROBE_PATH, "modules", "modules/modprobe.conf.j2"))
+        waits = reboot != "allowed"
+        files.append(PlannedFile(MODPROBE_PATH, "modules", "modules/modprobe.conf.j2", waits=waits))
     return tuple(files)
 
 

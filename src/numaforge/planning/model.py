@@ -414,7 +414,11 @@ class RdmaPlan:
 
 @dataclass(frozen=True)
 class PlannedFile:
-    """A file that numaforge writes on the host: which role, from which template, with which mode (octal)."""
+    """A file that numaforge writes on the host: which role, from which template, with which mode (octal).
+
+    One that `waits` counts at a boot only, and the profile does not allow that boot: of it is written what
+    needs none.
+    """
 
     path: str
     role: str  # the role that writes it: "topology", "tuning", "host"
@@ -424,6 +428,7 @@ class PlannedFile:
     mode: str = "0644"
     owner: str = "root"
     group: str = "root"
+    waits: bool = False
 
 
 @dataclass(frozen=True)

@@ -81,12 +81,13 @@ def _notices(plan: ModulesPlan, profile: NodeProfile) -> list[Notice]:
     then = (
         "the node reboots for it"
         if profile.maintenance.reboot == "allowed"
-        else f"it waits for a boot, and maintenance.reboot is {profile.maintenance.reboot}"
+        else f"it is not written before a boot may prove it, and maintenance.reboot is "
+        f"{profile.maintenance.reboot}"
     )
     return [
         Notice(
             "modules-at-boot",
-            f"where {', '.join(late)} is loaded otherwise, {then}; a module in the initial RAM disk obeys "
-            "only once that is rebuilt (update-initramfs -u, dracut -f)",
+            f"what is not so yet of {', '.join(late)} counts from a boot on: {then}; a module in the initial "
+            "RAM disk obeys only once that is rebuilt (update-initramfs -u, dracut -f)",
         )
     ]

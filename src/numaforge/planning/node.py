@@ -198,7 +198,7 @@ def _plan(
             *plan_files(tuning.value, [*hugepages.value.values()], kubelet.value),
             *interrupts_files(interrupts.value),
             *system_files(system.value),
-            *modules_files(modules.value),
+            *modules_files(modules.value, profile.maintenance.reboot),
         ),
         allocatable=_allocatable(topology, existing, cpus.value, reservations.value, hugepages.value)
         if kubelet.value and topology.memory_bytes and not handed_back

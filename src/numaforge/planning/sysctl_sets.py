@@ -1,8 +1,8 @@
 """Sysctls by purpose, as data: what peers set on GPU nodes, with the reason and the source of each value.
 
-A row that bounds something (planning/sysctls.py) is raised only. Left out on purpose: the scheduler's
-latencies, which are gone since Linux 6.6 (EEVDF); default socket buffers of 128 MiB, which every socket of
-every pod would take; rp_filter, which is the network plugin's.
+A row that bounds something (planning/sysctls.py) is raised only, and so is each of several numbers. Left out
+on purpose: the scheduler's latencies, which are gone since Linux 6.6 (EEVDF); default socket buffers of 128
+MiB, which every socket of every pod would take; rp_filter, which is the network plugin's.
 """
 
 from __future__ import annotations
@@ -90,13 +90,13 @@ SETS: Mapping[str, tuple[Row, ...]] = {
         Row(
             "net.ipv4.tcp_rmem",
             "4096 87380 268435456",
-            "the window grows to what the network holds",
+            "the window grows to what the network holds; none of the numbers falls below the host's",
             _MULTI_NODE,
         ),
         Row(
             "net.ipv4.tcp_wmem",
             "4096 65536 268435456",
-            "the window grows to what the network holds",
+            "the window grows to what the network holds; none of the numbers falls below the host's",
             _MULTI_NODE,
         ),
         Row("net.core.netdev_max_backlog", "10000", "bursts of a fast NIC wait for a CPU", _MULTI_NODE),
@@ -158,7 +158,19 @@ def rows_for(
 
 
 def value_for(topology: NodeTopology, row: Row) -> str:
-    """Return a row's value on this machine; what is bounded by memory is the next lower power of two then."""
+    """Return a row's value on this machine; what is bounded by memory is the next lower power of two then.
+
+    Of several numbers, as in the least, default and largest buffer of a TCP socket, each stays where the
+    host's is larger: a kernel's default of 131072 bytes is no 87380 of an older one.
+    """
+    wanted, held = row.value.split(), topology.sysctls.get(row.name, "").split()
+    if len(wanted) > 1:
+        known = len(held) == len(wanted) and all(map(str.isdecimal, (*wanted, *held)))
+        return (
+            " ".join(str(max(map(int, pair))) for pair in zip(wanted, held, strict=True))
+            if known
+            else row.value
+        )
     if row.share_of_memory is None or topology.memory_bytes is None:
         return row.value
     most = topology.memory_bytes // _KERNEL_KBYTES // row.share_of_memory

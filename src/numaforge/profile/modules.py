@@ -48,12 +48,12 @@ class Modules(Section):
     )
     options: dict[ModuleName, tuple[Option, ...]] = Field(
         default_factory=dict,
-        description="Options by module. One that is loaded already takes them at the next boot.",
+        description="Options by module. What is not so already waits for a boot that proves it.",
         examples=[{"nvidia": ["NVreg_EnableStreamMemOPs=1"]}],
     )
     blocked: tuple[ModuleName, ...] = Field(
         default=(),
-        description="Modules that nothing may load. One that is loaded already goes at the next boot.",
+        description="Modules that nothing may load, from a boot on that proves it.",
         examples=[["nouveau"]],
     )
 

@@ -15,7 +15,7 @@ from numaforge.errors import PlanError
 from numaforge.kinds import once_per_kind
 from numaforge.node.bundle import FileContent
 from numaforge.planning.document import dumps
-from numaforge.planning.files import HUGEPAGES_TMPFILES_PATH, LIBRARY_PATHS, NCCL_CONF_PATH
+from numaforge.planning.files import HUGEPAGES_TMPFILES_PATH, LIBRARY_PATHS, MODPROBE_PATH, NCCL_CONF_PATH
 from numaforge.planning.model import PLAN_PATH, HostPlan, MigPlan, NodePlan, PlannedFile, RdmaPlan
 from numaforge.render import host, interrupts, kubelet, libraries, mig, modules, rdma, tuning
 from numaforge.render.texts import Template, as_yaml, header, xml_comment
@@ -26,6 +26,7 @@ __all__ = [
     "hugepage_files",
     "kubelet_files",
     "library_files",
+    "modprobe_text",
     "render_file",
     "render_plan",
     "role_files",
@@ -76,6 +77,11 @@ def library_files(plan: NodePlan) -> tuple[list[FileContent], list[str]]:
     if not told.nccl_conf and told.admin_conf is not None:
         files.append(FileContent(NCCL_CONF_PATH, told.admin_conf))
     return files, [path for path in LIBRARY_PATHS if path not in [file.path for file in files]]
+
+
+def modprobe_text(plan: NodePlan) -> str:
+    """Return what modprobe is told by a plan that may not list it among its files."""
+    return render_file(plan, PlannedFile(MODPROBE_PATH, "modules", "modules/modprobe.conf.j2"))
 
 
 def render_file(plan: NodePlan, planned_file: PlannedFile, config_text: str | None = None) -> str:

@@ -18,6 +18,7 @@ from numaforge.planning.model import (
     NodePlan,
     Notice,
     NumaNodePlan,
+    PlannedFile,
     PredictedAllocatable,
 )
 from numaforge.quantity import format_bytes, format_millis, parse_bytes
@@ -89,10 +90,13 @@ def plan_tables(plan: NodePlan, machine: NodeTopology | None = None) -> Renderab
         parts += _section("MIG", [geometry_section(plan.mig, machine)])
     parts += _section("Notices", [_notice(notice) for notice in plan.notices])
     parts += _section("Decisions", [line for decision in plan.decisions for line in _decision(decision)])
-    parts += _section(
-        "Files", [Text(f"{file.path}  {file.mode} {file.owner}:{file.group}") for file in plan.files]
-    )
+    parts += _section("Files", [_file(file) for file in plan.files])
     return Group(*parts)
+
+
+def _file(file: PlannedFile) -> Text:
+    waits = "  waits for a boot" if file.waits else ""
+    return Text(f"{file.path}  {file.mode} {file.owner}:{file.group}{waits}")
 
 
 def _title(name: str, details: str) -> Text:

@@ -240,6 +240,9 @@ ask() {
     esac
 }
 
+# Whoever asks NVML or nvidia-smi without the driver has it loaded (nvidia-modprobe), and the node is changed.
+driver_runs() { [ -e proc/driver/nvidia/version ]; }
+
 nvml_installed() {
     IFS=":$IFS"
     set -- /usr/lib/*-linux-gnu /usr/lib64 /usr/lib /lib64 /usr/local/lib ${LD_LIBRARY_PATH-}
@@ -247,8 +250,7 @@ nvml_installed() {
     for folder; do
         [ ! -e "$folder/libnvidia-ml.so.1" ] || return 0
     done
-    # Elsewhere it is worth a search only where the driver is loaded: without it NVML has no answer.
-    [ -e /dev/nvidiactl ] || [ -e /proc/driver/nvidia ] || return 1
+    driver_runs || return 1 # elsewhere it is worth a search only for an answer
     { ldconfig -p || /sbin/ldconfig -p; } 2> /dev/null | grep -q 'libnvidia-ml\.so\.1'
 }
 
@@ -273,7 +275,11 @@ nvidia_smi() {
 # NVML where the host has python3 and the library, else nvidia-smi where it has that; then what the processes are
 # that they name.
 gpus() {
-    if command -v python3 > /dev/null && nvml_installed && nvml; then
+    if ! driver_runs; then
+        nvml_installed || return 0
+        answer='{"error": "Driver Not Loaded", "gpus": []}' # as NVML says it
+        command_output nvml "$answer"
+    elif command -v python3 > /dev/null && nvml_installed && nvml; then
         command_output nvml "$answer"
     elif command -v nvidia-smi > /dev/null && nvidia_smi; then
         command_output 'nvidia-smi -q -x' "$answer"

@@ -286,7 +286,7 @@ def cgroup(plan: NodePlan) -> Expectations:
 
 def files(plan: NodePlan) -> Expectations:
     """Each file that numaforge wrote."""
-    return {file.path: file for file in plan.files}
+    return {file.path: file for file in plan.files if not file.waits}
 
 
 def units(plan: NodePlan) -> Expectations:

@@ -92,7 +92,7 @@ def programs(tmp_path: Path) -> Path:
     [
         pytest.param("packages", ("none", "ours"), "ours", id="packages"),
         pytest.param("kernel_cmdline", (), "recorded", id="kernel_cmdline"),
-        pytest.param("modules", (), "recorded", id="modules"),
+        pytest.param("modules", ("/none",), "recorded", id="modules"),
         pytest.param("nics", ("/none", "/none"), "recorded", id="nics"),
         pytest.param("system", (), "recorded", id="system"),
     ],
@@ -158,16 +158,17 @@ def test_limits_of_a_unit_and_its_process_are_told(
 @pytest.mark.parametrize(
     ("wish", "asks"),
     [
-        pytest.param("load:none", False, id="a-module-to-load"),
-        pytest.param("option:none:a", False, id="an-option"),
-        pytest.param("blocked:none", True, id="a-module-to-keep-out"),
+        pytest.param(("load:none",), False, id="a-module-to-load"),
+        pytest.param(("option:none:a",), False, id="an-option"),
+        pytest.param(("load:none", "option:none:a"), True, id="an-option-that-is-taken-now"),
+        pytest.param(("blocked:none",), True, id="a-module-to-keep-out"),
     ],
 )
 def test_what_the_host_is_reached_by_is_asked_where_a_module_may_go(
-    shell, programs: Path, tmp_path: Path, wish: str, asks: bool
+    shell, programs: Path, tmp_path: Path, wish: tuple[str, ...], asks: bool
 ) -> None:
     program(programs / "ip", f": > {tmp_path}/asked")
-    asked = NodeQuery((), (), (), (("modules", "look_modules", "/none", wish),), "", "")
+    asked = NodeQuery((), (), (), (("modules", "look_modules", "/none", "/none", *wish),), "", "")
     found(asked, looked(shell, asked, programs))
     assert (tmp_path / "asked").exists() is asks
 
@@ -193,7 +194,7 @@ def test_a_host_with_nothing_to_tell_starts_few_programs(shell, tmp_path: Path) 
     calls = (
         ("packages", "look_packages", "/none", "apt", "ours"),
         ("kernel_cmdline", "look_kernel_cmdline", "/none"),
-        ("modules", "look_modules", "/none"),
+        ("modules", "look_modules", "/none", "/none"),
         ("kernel_values", "look_kernel_values", "/none"),
         ("nics", "look_nics", "/none", "/none", "/none"),
         ("interrupts", "look_interrupts", "/none", "# begin", "# end"),

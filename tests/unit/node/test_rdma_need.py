@@ -8,9 +8,11 @@ from typing import Any
 import pytest
 
 from numaforge.errors import HostError
+from numaforge.node.bundle import FileState
 from numaforge.node.part import Found, Goal, Look
-from numaforge.node.parts import memlock, modules, nics
+from numaforge.node.parts import files, memlock, modules, nics
 from numaforge.node.parts.nics import LINKS
+from numaforge.planning.files import MODPROBE_PATH, modules_files
 from numaforge.planning.model import KernelPlan, ModulesPlan, NicSetting, RdmaHostPlan, RdmaPlan
 from numaforge.planning.node import plan_node
 from numaforge.profile import load_profile
@@ -77,10 +79,161 @@ def test_an_option_of_a_loaded_module_waits_for_a_boot(now: str, reboot: str, la
     assert (waits is not None) is (now == "N" and reboot == "never")
 
 
-def test_an_option_that_the_module_does_not_tell_is_believed() -> None:
-    on = goal(modules=ModulesPlan(options={"nvidia": ("NVreg_X=1",)}), reboot="allowed")
-    assert modules.need(on, found(modules), ()) is None
-    assert modules.pending(on, found(modules)) is None
+def told(text: str, *said: str) -> Found:
+    """Return a node on which an earlier plan has told modprobe something."""
+    state = FileState(text, "0644", "root", "root")
+    return Found({MODPROBE_PATH: state}, (), said={modules.NAME: said})
+
+
+NOUVEAU = "# header\nblacklist nouveau\ninstall nouveau /bin/false\n"
+HIDDEN = ModulesPlan(options={"nvidia": ("NVreg_X=1",)})
+
+
+@pytest.mark.parametrize(
+    ("plan", "now", "late", "at_once"),
+    [
+        pytest.param(
+            HIDDEN,
+            found(modules, "loaded nvidia"),
+            "option nvidia NVreg_X 1\n",
+            {},
+            id="a-boot-has-to-prove-it",
+        ),
+        pytest.param(
+            HIDDEN,
+            told("options nvidia NVreg_X=1\n", "loaded nvidia"),
+            None,
+            {"nvidia": ("NVreg_X=1",)},
+            id="what-is-not-told-was-proved-when-it-was-written",
+        ),
+        pytest.param(
+            OPTION,
+            found(modules, "loaded ib_core", "parameter ib_core netns_mode Y"),
+            None,
+            {"ib_core": ("netns_mode=1",)},
+            id="what-is-so-already-needs-no-boot",
+        ),
+        pytest.param(
+            replace(HIDDEN, load=("nvidia",)),
+            found(modules),
+            "",
+            {"nvidia": ("NVreg_X=1",)},
+            id="a-module-that-is-loaded-now-takes-it-now",
+        ),
+        pytest.param(
+            replace(HIDDEN, load=("nvidia",)),
+            found(modules, "vital nvidia /data block-device"),
+            "option nvidia NVreg_X 1\n",
+            {},
+            id="but-not-one-that-the-node-stands-on",
+        ),
+        pytest.param(
+            OPTION,
+            told("options ib_core netns_mode=0\n", "loaded ib_core", "parameter ib_core netns_mode N"),
+            "option ib_core netns_mode 1\n",
+            {"ib_core": ("netns_mode=0",)},
+            id="until-then-the-old-value-stays-written",
+        ),
+        pytest.param(
+            ModulesPlan(),
+            told("options ib_core netns_mode=0\n", "loaded ib_core", "parameter ib_core netns_mode N"),
+            "unset ib_core netns_mode\n",
+            {"ib_core": ("netns_mode=0",)},
+            id="an-option-leaves-at-a-boot-too",
+        ),
+        pytest.param(
+            ModulesPlan(),
+            told("options ib_core netns_mode=1\n", "loaded ib_core", "parameter ib_core netns_mode Y"),
+            None,
+            {},
+            id="but-not-one-that-says-what-the-kernel-does-by-itself",
+        ),
+        pytest.param(
+            ModulesPlan(),
+            told("options brd rd_nr=2\n", "recorded brd", "loaded brd", "parameter brd rd_nr 2"),
+            "",
+            {},
+            id="that-of-a-module-which-is-unloaded-leaves-with-it",
+        ),
+    ],
+)
+def test_what_modprobe_is_told_waits_for_a_boot_that_proves_it(
+    plan: ModulesPlan, now: Found, late: str | None, at_once: dict[str, tuple[str, ...]]
+) -> None:
+    needed = modules.need(goal(modules=plan, reboot="allowed"), now, ())
+    assert (needed.data["late"] if needed else None) == late
+    assert modules.at_once(goal(modules=plan), now).options == at_once
+    assert (modules.pending(goal(modules=plan), now) is not None) is bool(late)
+
+
+@pytest.mark.parametrize(
+    ("blocked", "now", "late", "at_once"),
+    [
+        pytest.param(("nouveau",), found(modules), "blocked nouveau\n", (), id="one-that-is-not-loaded-too"),
+        pytest.param(("nouveau",), told(NOUVEAU), None, ("nouveau",), id="what-a-boot-has-proved-stays"),
+        pytest.param((), told(NOUVEAU), "freed nouveau\n", ("nouveau",), id="it-is-freed-by-a-boot"),
+    ],
+)
+def test_a_module_is_kept_out_by_a_boot(
+    blocked: tuple[str, ...], now: Found, late: str | None, at_once: tuple[str, ...]
+) -> None:
+    plan = ModulesPlan(blocked=blocked)
+    needed = modules.need(goal(modules=plan, reboot="allowed"), now, ())
+    assert (needed.data["late"] if needed else None) == late
+    assert modules.at_once(goal(modules=plan), now).blocked == at_once
+
+
+def written(plan: ModulesPlan, reboot: str, now: Found) -> str | None:
+    """Return what the part `files` does to what modprobe is told: its lines, "" removed, None untouched."""
+    on = goal(roles=("modules",), reboot=reboot, modules=plan)
+    on = replace(on, plan=replace(on.plan, files=modules_files(plan, reboot)))
+    part = files.need(on, now, ())
+    changes = {change.path: change.new for change in part.changed} if part else {}
+    if MODPROBE_PATH not in changes:
+        return None
+    new = changes[MODPROBE_PATH]
+    return "" if new is None else " ".join(new.text.splitlines()[1:])
+
+
+@pytest.mark.parametrize(
+    ("plan", "reboot", "now", "text"),
+    [
+        pytest.param(
+            ModulesPlan(blocked=("nouveau",)),
+            "never",
+            found(modules),
+            None,
+            id="nothing-is-armed-without-leave",
+        ),
+        pytest.param(
+            ModulesPlan(blocked=("nouveau",)),
+            "allowed",
+            found(modules),
+            "blacklist nouveau install nouveau /bin/false",
+            id="all-with-leave",
+        ),
+        pytest.param(
+            ModulesPlan(options={"ib_core": ("netns_mode=1",)}, blocked=("nouveau",)),
+            "never",
+            found(modules, "loaded ib_core", "parameter ib_core netns_mode 1"),
+            "options ib_core netns_mode=1",
+            id="what-needs-no-boot-alone",
+        ),
+        pytest.param(ModulesPlan(), "never", told(NOUVEAU), None, id="what-a-boot-would-lose-stays"),
+        pytest.param(ModulesPlan(), "allowed", told(NOUVEAU), "", id="and-goes-with-leave"),
+        pytest.param(
+            ModulesPlan(),
+            "never",
+            told("options brd rd_nr=2\n", "recorded brd", "loaded brd", "parameter brd rd_nr 2"),
+            "",
+            id="what-is-unloaded-needs-no-leave",
+        ),
+    ],
+)
+def test_what_modprobe_is_told_on_the_disk(
+    plan: ModulesPlan, reboot: str, now: Found, text: str | None
+) -> None:
+    assert written(plan, reboot, now) == text
 
 
 def test_the_mode_changes_at_once_where_there_is_one_namespace() -> None:
@@ -109,6 +262,30 @@ def test_the_mode_changes_at_once_where_there_is_one_namespace() -> None:
             ("recorded mlx5_core", "loaded mlx5_core", "vital mlx5_core eth0 connection"),
             "is to be unloaded, and eth0 needs it, which has our own connection",
             id="our-own-connection",
+        ),
+        pytest.param(
+            ModulesPlan(blocked=("vfat",)),
+            ("vital vfat /boot/efi file-system",),
+            "is to be kept out, and the file system at /boot/efi needs it",
+            id="a-file-system",
+        ),
+        pytest.param(
+            ModulesPlan(blocked=("nvme_core",)),
+            ("vital nvme_core / block-device",),
+            "is to be kept out, and what / is on needs it",
+            id="a-disk",
+        ),
+        pytest.param(
+            ModulesPlan(blocked=("overlay",)),
+            ("vital overlay - containers",),
+            "is to be kept out, and container runtimes need it",
+            id="what-containers-are-made-of",
+        ),
+        pytest.param(
+            ModulesPlan(blocked=("mlx5_ib",)),
+            ("vital mlx5_ib /scratch storage-network",),
+            "is to be kept out, and /scratch is reached over it",
+            id="storage-over-rdma",
         ),
         pytest.param(
             ModulesPlan(blocked=("x",)), ("blind",), "without the program ip", id="it-cannot-be-told"

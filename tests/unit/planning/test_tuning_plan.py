@@ -391,6 +391,21 @@ def test_bbr_and_fq_are_set_where_the_kernel_has_them(changes, known):
 
 
 @pytest.mark.parametrize(
+    ("held", "planned"),
+    [
+        pytest.param("4096 131072 6291456", "4096 131072 268435456", id="the-host's-default-is-larger"),
+        pytest.param("4096 16384 6291456", "4096 87380 268435456", id="the-host's-default-is-smaller"),
+        pytest.param("8192 262144 536870912", "8192 262144 536870912", id="the-host-has-more-of-all"),
+        pytest.param("4096 131072 268435456", "4096 131072 268435456", id="as-an-earlier-run-has-set-it"),
+        pytest.param("unknown", "4096 87380 268435456", id="what-is-no-number-is-no-bound"),
+    ],
+)
+def test_a_set_lowers_none_of_the_buffers_of_a_socket(held, planned):
+    chosen = plan(host(net__ipv4__tcp_rmem=held), sysctl_sets=["fabric"])
+    assert chosen.tuning.sysctls["net.ipv4.tcp_rmem"] == planned
+
+
+@pytest.mark.parametrize(
     ("devices", "known"),
     [
         pytest.param(rails(1), False, id="one rail"),

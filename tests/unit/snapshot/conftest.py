@@ -8,7 +8,9 @@ import subprocess
 
 import pytest
 
+from numaforge.snapshot import script
 from tests.fakes.nvml.build import build
+from tests.fixtures.trees import write
 
 
 @pytest.fixture(scope="session")
@@ -54,6 +56,13 @@ def shell(request):
         return finished
 
     return run
+
+
+@pytest.fixture
+def live(tmp_path_factory):
+    """Give the script for a live host on which NVIDIA's driver runs."""
+    said = write(tmp_path_factory.mktemp("proc"), "/version", "NVRM version: 580.95.05\n")
+    return lambda: script().replace("proc/driver/nvidia/version", str(said))
 
 
 @pytest.fixture(scope="session")

@@ -235,10 +235,10 @@ SMI = """\
 
 
 @pytest.mark.parametrize("status", [0, 15], ids=["well", "one-gpu-does-not-answer"])
-def test_of_nvidia_smi_comes_what_is_of_use(shell, tmp_path, status):
+def test_of_nvidia_smi_comes_what_is_of_use(shell, live, tmp_path, status):
     xml = SMI.replace("PID", str(os.getpid()))
     path = program(tmp_path, "nvidia-smi", f"cat << 'END'\n{xml}END\nexit {status}")
-    finished = shell(script(), {"PATH_FIRST": path})
+    finished = shell(live(), {"PATH_FIRST": path})
     # Neither command lines nor the hundreds of clocks leave the host.
     assert b"key k".hex(" ") not in finished.stdout
     snapshot = parse_output(finished.stdout)
@@ -291,7 +291,7 @@ def test_of_pods_with_devices_the_names_are_taken_and_of_no_others(shell, tmp_pa
     assert captured == from_root(root)
 
 
-def test_the_pods_of_processes_on_gpus_are_named(shell, tmp_path):
+def test_the_pods_of_processes_on_gpus_are_named(shell, live, tmp_path):
     root = write_tree(tmp_path / "root", lab_node())
     write(root, "/proc/4242/comm", "python3\n")
     group = f"kubepods-burstable-pod{UID.replace('-', '_')}.slice/cri-containerd-1.scope"
@@ -300,8 +300,8 @@ def test_the_pods_of_processes_on_gpus_are_named(shell, tmp_path):
         write(root, f"/var/log/pods/{folder}/main/0.log", "")
     path = program(tmp_path / "bin", "nvidia-smi", f"cat << 'END'\n{SMI.replace('PID', '4242')}END")
     # Programs are asked on live hosts only; this one has another root.
-    live = script().replace('cd "${root:-/}"', f"cd {root}")
-    captured = parse_output(shell(live, {"PATH_FIRST": path}).stdout)
+    elsewhere = live().replace('cd "${root:-/}"', f"cd {root}")
+    captured = parse_output(shell(elsewhere, {"PATH_FIRST": path}).stdout)
     assert captured.commands["pods"] == f"team-a_train-0_{UID}"
     assert captured.files["/proc/4242/comm"] == "python3\n"
 
@@ -332,12 +332,10 @@ def test_a_checkpoint_that_the_user_may_not_read_is_named():
     assert "pods" not in captured.commands
 
 
-def test_a_program_that_ignores_every_signal_does_not_hang_the_capture(shell, tmp_path):
+def test_a_program_that_ignores_every_signal_does_not_hang_the_capture(shell, live, tmp_path):
     path = program(tmp_path, "nvidia-smi", "trap '' TERM INT HUP\nsleep 30 & echo $! > $PID_FILE\nwait")
     pid_file = tmp_path / "pid"
-    hurried = (
-        script().replace("ask 60 nvidia-smi", "ask 1 nvidia-smi").replace("timeout -k 5", "timeout -k 1")
-    )
+    hurried = live().replace("ask 60 nvidia-smi", "ask 1 nvidia-smi").replace("timeout -k 5", "timeout -k 1")
     started = time.monotonic()
     snapshot = parse_output(shell(hurried, {"PATH_FIRST": path, "PID_FILE": str(pid_file)}).stdout)
     assert snapshot.nvidia_smi is None
@@ -345,9 +343,9 @@ def test_a_program_that_ignores_every_signal_does_not_hang_the_capture(shell, tm
     subprocess.run(["kill", pid_file.read_text().strip()], check=False, capture_output=True)
 
 
-def test_a_program_that_fails_gives_no_answer(shell, tmp_path):
+def test_a_program_that_fails_gives_no_answer(shell, live, tmp_path):
     path = program(tmp_path, "nvidia-smi", "echo 'Failed to initialize NVML'; exit 9")
-    assert parse_output(shell(script(), {"PATH_FIRST": path}).stdout).nvidia_smi is None
+    assert parse_output(shell(live(), {"PATH_FIRST": path}).stdout).nvidia_smi is None
 
 
 def test_the_kubelets_version_is_asked(shell, tmp_path):

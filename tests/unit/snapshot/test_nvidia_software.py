@@ -119,7 +119,7 @@ def test_dpkg_is_asked_for_the_packages_that_have_to_fit(shell, tmp_path):
     assert install_of(snapshot).packages == {"nvidia-fabricmanager-580": "580.95.05"}
 
 
-def test_rpm_is_asked_where_there_is_no_dpkg(tmp_path):
+def test_rpm_is_asked_where_there_is_no_dpkg(live, tmp_path):
     # Not under busybox, which takes its own rpm and modinfo, of another kind, before those of the host.
     path = programs(
         tmp_path,
@@ -127,7 +127,7 @@ def test_rpm_is_asked_where_there_is_no_dpkg(tmp_path):
         modinfo="echo 580.105.08",
         rpm='case " $* " in *" nvidia-* "*) echo "install installed nvidia-imex 580.95.05" ;; esac',
     )
-    without_dpkg = script().replace("command -v dpkg-query", "command -v no-dpkg-query")
+    without_dpkg = live().replace("command -v dpkg-query", "command -v no-dpkg-query")
     finished = subprocess.run(
         ["dash", "-s"],
         input=without_dpkg,

@@ -144,15 +144,15 @@ def test_the_cut_down_pynvml_answers_as_the_whole_one_does(gpus):
 
 
 @pytest.fixture
-def host(shell, tmp_path):
-    """Capture a host that has python3 and these GPUs' library, and no nvidia-smi."""
+def host(shell, live, tmp_path):
+    """Capture a host whose driver runs, with python3, these GPUs' library, and no nvidia-smi."""
     python = tmp_path / "bin" / "python3"
     python.parent.mkdir()
     python.symlink_to("/usr/bin/python3")
 
     def capture(environment):
         kept = {key: text for key, text in environment.items() if key != "PATH"}
-        return parse_output(shell(script(), kept | {"PATH_FIRST": str(python.parent)}).stdout)
+        return parse_output(shell(live(), kept | {"PATH_FIRST": str(python.parent)}).stdout)
 
     return capture
 
@@ -166,6 +166,19 @@ def test_the_script_asks_nvml_on_a_host_that_has_python_and_the_library(host, gp
     assert snapshot.files[f"/proc/{os.getpid()}/comm"].strip() == Path("/proc/self/comm").read_text().strip()
     assert f"/proc/{os.getpid()}/cgroup" in snapshot.files
     assert "/proc/4712/comm" not in snapshot.files
+
+
+def test_neither_nvml_nor_nvidia_smi_is_asked_where_no_driver_runs(shell, gpus, tmp_path):
+    asked = tmp_path / "asked"
+    for name in ("python3", "nvidia-smi"):
+        program = tmp_path / "bin" / name
+        program.parent.mkdir(exist_ok=True)
+        program.write_text(f"#!/bin/sh\n: > {asked}\n")
+        program.chmod(0o755)
+    environment = {key: text for key, text in gpus(PLAIN).environment.items() if key != "PATH"}
+    shown = shell(script(), environment | {"PATH_FIRST": str(tmp_path / "bin")}).stdout
+    assert parse_output(shown).nvml == {"error": "Driver Not Loaded", "gpus": []}
+    assert not asked.exists()
 
 
 @pytest.mark.parametrize(

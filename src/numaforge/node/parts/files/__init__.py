@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from numaforge.node.bundle import FileChange, FileContent, changes, checksum, encoded
 from numaforge.node.part import Found, Goal, Look, Part, lines
+from numaforge.node.parts import modules
 from numaforge.node.parts.hugepages import change_with_kubelet
 from numaforge.node.parts.system import SLICES
 from numaforge.planning.files import (
@@ -41,7 +43,13 @@ from numaforge.planning.files import (
 )
 from numaforge.planning.rdma.nccl_conf import is_admins
 from numaforge.planning.runtime import may_be_limited
-from numaforge.render import hugepage_files, kubelet_files, library_files, role_files
+from numaforge.render import (
+    hugepage_files,
+    kubelet_files,
+    library_files,
+    modprobe_text,
+    role_files,
+)
 from numaforge.shell import line
 from numaforge.topology.userland import SWAP_SERVICES
 
@@ -90,6 +98,7 @@ def need(goal: Goal, found: Found, below: Sequence[Part]) -> Part | None:  # noq
     files, absent = _files(goal, found.text(kubelet.config_file) if kubelet else None)
     if is_admins(found.text(NCCL_CONF_PATH)):
         absent = [path for path in absent if path != NCCL_CONF_PATH]
+    files, absent = _with_what_waits(goal, found, files, absent)
     changed = changes(files, absent, found.files)
     beside = "kubelet" in goal.roles and "hugepages" not in goal.roles
     if changed and beside and not change_with_kubelet(goal, found):
@@ -97,6 +106,25 @@ def need(goal: Goal, found: Found, below: Sequence[Part]) -> Part | None:  # noq
         paths = {*(file.path for file in apart), *gone}
         changed = tuple(change for change in changed if change.path not in paths)
     return part(changed) if changed else None
+
+
+def _with_what_waits(
+    goal: Goal, found: Found, files: list[FileContent], absent: list[str]
+) -> tuple[list[FileContent], list[str]]:
+    """Return them with modprobe told no more than may count without the boot that would prove it."""
+    if "modules" not in goal.roles or goal.plan.kernel.reboot == "allowed":
+        return files, absent
+    now = modules.at_once(goal, found)
+    if now.options == goal.plan.modules.options and now.blocked == goal.plan.modules.blocked:
+        return files, absent
+    files = [file for file in files if file.path != MODPROBE_PATH]
+    absent = [path for path in absent if path != MODPROBE_PATH]
+    told = FileContent(MODPROBE_PATH, modprobe_text(replace(goal.plan, modules=now)))
+    if modules.told_by(found.text(MODPROBE_PATH)) == modules.told_by(told.text):
+        return files, absent
+    if now.options or now.blocked:
+        return [*files, told], absent
+    return files, [*absent, MODPROBE_PATH]
 
 
 def part(changed: Sequence[FileChange]) -> Part:

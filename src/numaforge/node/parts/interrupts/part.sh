@@ -47,11 +47,29 @@ irqbalance_block() { # the admin's lines stay; of two that set a variable system
         sed "/^$BLOCK_BEGIN\$/,/^$BLOCK_END\$/d" "$target" 2> /dev/null
         cat "$PART/banned"
     } > "$new" || return 1
+    { if [ -s "$new" ]; then content "$new"; else echo absent; fi; } > "$PART/written" && sync "$PART/written" || return 1
+    irqbalance_place
+}
+irqbalance_place() { # what is staged, or nothing where that is empty
     if [ -s "$new" ]; then
         sync "$new" && place new "$IRQBALANCE_FILE"
     else
         rm -f "$new" && remove "$IRQBALANCE_FILE"
     fi
+}
+irqbalance_block_back() { # as it was kept; where another has edited the file since, only the lines between the marks
+    temporary new "$IRQBALANCE_FILE"
+    now=$(content "$target")
+    if [ "$now" = "$(cat "$PART/written")" ]; then
+        put_back "$FOLDER/backup" "$IRQBALANCE_FILE"
+        return
+    elif [ "$now" = absent ] || [ "$now" = "$(content "$FOLDER/backup$IRQBALANCE_FILE")" ]; then
+        return
+    fi
+    cp -a "$target" "$new" && {
+        sed "/^$BLOCK_BEGIN\$/,/^$BLOCK_END\$/d" "$target"
+        sed -n "/^$BLOCK_BEGIN\$/,/^$BLOCK_END\$/p" "$FOLDER/backup$IRQBALANCE_FILE" 2> /dev/null || : # there was none
+    } > "$new" && irqbalance_place
 }
 # A driver that has come up since, as after a boot, is set now; one that comes later has the unit for it.
 interrupts_prove() { # NEW|OLD
@@ -73,7 +91,7 @@ interrupts_notes() {
 interrupts_undo() {
     amiss_here=
     if [ "$(cat "$PART/boot")" = "$(boot_id)" ]; then interrupts_take_back; fi
-    if [ -n "$IRQBALANCE_FILE" ] && ! put_back "$FOLDER/backup" "$IRQBALANCE_FILE"; then
+    if [ -n "$IRQBALANCE_FILE" ] && [ -e "$PART/written" ] && ! irqbalance_block_back; then
         amiss_here="$amiss_here$IRQBALANCE_FILE could not be put back; "
     fi
     if [ -n "$IRQBALANCE_VERB" ] && ! irqbalance_ran && ! systemctl stop irqbalance.service; then

@@ -1,18 +1,52 @@
-"""Kernel modules: loaded now, and with options that a module which is loaded already takes at a boot."""
+"""Kernel modules: loaded now, and what modprobe is told, which counts from a boot on.
+
+What modprobe is told may stop a boot, so it is written only in a transaction that boots the node and proves
+it. What is so already, or becomes so because a module is loaded now, needs none (`at_once`).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 
 from numaforge.errors import HostError
 from numaforge.node.part import Found, Goal, Look, Part, lines
+from numaforge.planning.files import MODPROBE_PATH
 from numaforge.planning.model import ModulesPlan
 from numaforge.shell import line
 
 NAME = "modules"
 RECORD = "/etc/numaforge/modules"
 _LOAD_SECONDS = 120  # a driver of NICs brings up each port
-_WAYS = {"default-route": "the default route", "connection": "our own connection"}
+_KERNELS_OWN = {("ib_core", "netns_mode"): "1"}  # drivers/infiniband/core/device.c
+"""Options whose default is known: to say them, or not to, is the same to a boot."""
+_WHY_VITAL = {
+    "default-route": "{what} needs it, which has the default route",
+    "connection": "{what} needs it, which has our own connection",
+    "file-system": "the file system at {what} needs it",
+    "block-device": "what {what} is on needs it",
+    "storage-network": "{what} is reached over it",
+    "containers": "container runtimes need it",
+}
+
+
+@dataclass(frozen=True)
+class _Told:
+    """One thing that modprobe is told: an option of a module, or with no name that nothing may load it."""
+
+    module: str
+    name: str = ""
+    value: str = ""
+
+    @property
+    def late(self) -> str:
+        """The line for what a boot has to bring."""
+        return f"option {self.module} {self.name} {self.value}" if self.name else f"blocked {self.module}"
+
+    @property
+    def taken_back(self) -> str:
+        """The line for what a boot has to do without."""
+        return f"unset {self.module} {self.name}" if self.name else f"freed {self.module}"
 
 
 def look(goal: Goal) -> Look:
@@ -21,16 +55,16 @@ def look(goal: Goal) -> Look:
         return Look()
     plan = goal.plan.modules
     asked = [f"load:{name}" for name in plan.load]
-    asked += [f"option:{module}:{name}" for module, name, _ in _options(plan)]
+    asked += [f"option:{told.module}:{told.name}" for told in _told(plan) if told.name]
     asked += [f"blocked:{name}" for name in plan.blocked]
-    return Look(call=("look_modules", RECORD, *asked))
+    return Look(call=("look_modules", RECORD, MODPROBE_PATH, *asked))
 
 
 def need(goal: Goal, found: Found, below: Sequence[Part]) -> Part | None:  # noqa: ARG001 (the contract's)
     """Return what is loaded and unloaded, and what waits for a boot that is allowed.
 
-    Raises HostError for a module that the kernel does not have, and for one that drives the interface of a
-    default route or of our own connection and would be kept out or unloaded.
+    Raises HostError for a module that the kernel does not have, and for one that the node stands on and that
+    would be kept out or unloaded.
     """
     if "modules" not in goal.roles:
         return None
@@ -38,35 +72,76 @@ def need(goal: Goal, found: Found, below: Sequence[Part]) -> Part | None:  # noq
     _refuse_missing(found)
     loaded = _names(found, "loaded")
     load = [name for name in plan.load if name not in loaded]
-    kept = {*plan.load, *_names(found, "needed")}
-    unload = [name for name in _names(found, "recorded") if name not in kept]
+    unload = _unload(plan, found)
     _refuse_vital(found, plan.blocked, [name for name in unload if name in loaded])
-    late = _late(plan, found)
-    netns = _netns_now(late, found)
-    if netns:
-        late = [text for text in late if not text.startswith("option ib_core netns_mode ")]
+    late, netns = _late(plan, found)
     if goal.plan.kernel.reboot != "allowed":
         late = []
-    return part(load, unload, late, netns=netns) if load or unload or late or netns else None
+    if not (load or unload or late or netns):
+        return None
+    taken = [told.late for told in _told(plan) if told.name and told.module in load and told.late not in late]
+    vital = [text.removeprefix("vital ") for text in found.said.get(NAME, ()) if text.startswith("vital ")]
+    return part(
+        load, unload, late, netns=netns, taken=taken, vital=vital, ssh_port="".join(_names(found, "sshd")[:1])
+    )
 
 
 def pending(goal: Goal, found: Found) -> str | None:
     """Say what waits for a reboot that is not allowed; None where nothing does."""
     if "modules" not in goal.roles or goal.plan.kernel.reboot == "allowed":
         return None
-    late = _late(goal.plan.modules, found)
-    if _netns_now(late, found):
-        late = [text for text in late if not text.startswith("option ib_core netns_mode ")]
+    late, _ = _late(goal.plan.modules, found)
     if not late:
         return None
     leave = goal.plan.kernel.reboot
     return f"pending: {', '.join(map(_said, late))}; maintenance.reboot is {leave}"
 
 
-def part(load: Sequence[str], unload: Sequence[str], late: Sequence[str] = (), *, netns: str = "") -> Part:
+def at_once(goal: Goal, found: Found) -> ModulesPlan:
+    """Return what modprobe may be told now: all, or without leave to boot what needs none."""
+    plan = goal.plan.modules
+    if goal.plan.kernel.reboot == "allowed":
+        return plan
+    late, _ = _late(plan, found)
+    held = {(told.module, told.name): told for told in told_by(found.text(MODPROBE_PATH))}
+    planned = {(told.module, told.name): told for told in _told(plan)}
+    every = [held.get(key) if told.late in late else told for key, told in planned.items()]
+    every += [told for key, told in held.items() if key not in planned and told.taken_back in late]
+    settled = [told for told in every if told is not None]
+    options: dict[str, tuple[str, ...]] = {}
+    for told in settled:
+        if told.name:
+            options[told.module] = (*options.get(told.module, ()), f"{told.name}={told.value}")
+    blocked = tuple(told.module for told in settled if not told.name)
+    return replace(plan, options=dict(sorted(options.items())), blocked=blocked)
+
+
+def told_by(text: str | None) -> tuple[_Told, ...]:
+    """Read what an earlier plan has told modprobe."""
+    told: list[_Told] = []
+    for words in map(str.split, (text or "").splitlines()):
+        if words[:1] == ["options"]:
+            told += [_option(words[1], option) for option in words[2:]]
+        elif words[:1] == ["blacklist"]:
+            told.append(_Told(words[1]))
+    return tuple(told)
+
+
+def part(
+    load: Sequence[str],
+    unload: Sequence[str],
+    late: Sequence[str] = (),
+    *,
+    netns: str = "",
+    taken: Sequence[str] = (),
+    vital: Sequence[str] = (),
+    ssh_port: str = "",
+) -> Part:
     """Return the part that loads and unloads modules; `late` are lines of what a boot brings.
 
-    `netns` is the mode to which the RDMA subsystem changes at once, "" where it does not.
+    `netns` is the mode to which the RDMA subsystem changes at once, "" where it does not. `taken` are lines
+    of the options with which modules are loaded now. `vital` is what the node stood on at the look, a line
+    "MODULE WHAT WHY" each, and `ssh_port` the port by which it was looked at.
     """
     moves = [f"module {name}: loaded" for name in load]
     moves += [f"module {name}: unloaded" for name in unload]
@@ -79,8 +154,10 @@ def part(load: Sequence[str], unload: Sequence[str], late: Sequence[str] = (), *
             "load": lines(*map(line, load)),
             "unload": lines(*map(line, unload)),
             "late": lines(*map(line, late)),
+            "taken": lines(*map(line, taken)),
+            "vital": lines(*map(line, vital)),
         },
-        settings={"MODULES_RECORD": RECORD, "RDMA_NETNS": netns},
+        settings={"MODULES_RECORD": RECORD, "RDMA_NETNS": netns, "SSH_PORT": ssh_port},
         drains=bool(unload or late or netns),
         reboots=bool(late),
         apply_seconds=_LOAD_SECONDS,
@@ -89,11 +166,22 @@ def part(load: Sequence[str], unload: Sequence[str], late: Sequence[str] = (), *
     )
 
 
-def _options(plan: ModulesPlan) -> Iterator[tuple[str, str, str]]:
+def _told(plan: ModulesPlan) -> Iterator[_Told]:
     for module, options in plan.options.items():
         for option in options:
-            name, _, value = option.partition("=")
-            yield module, name, value or "1"  # an option without a value is a switch that is on
+            yield _option(module, option)
+    for module in plan.blocked:
+        yield _Told(module)
+
+
+def _option(module: str, option: str) -> _Told:
+    name, _, value = option.partition("=")
+    return _Told(module, name, value or "1")  # an option without a value is a switch that is on
+
+
+def _unload(plan: ModulesPlan, found: Found) -> list[str]:
+    kept = {*plan.load, *_names(found, "needed")}
+    return [name for name in _names(found, "recorded") if name not in kept]
 
 
 def _names(found: Found, kind: str) -> list[str]:
@@ -113,7 +201,7 @@ def _refuse_missing(found: Found) -> None:
 
 
 def _refuse_vital(found: Found, blocked: Sequence[str], unload: Sequence[str]) -> None:
-    """Refuse to keep out or unload the driver of what the host is reached by."""
+    """Refuse to keep out or unload what a boot or the way in needs."""
     going = [*blocked, *unload]
     if going and "blind" in found.said.get(NAME, ()):
         raise HostError(
@@ -125,11 +213,11 @@ def _refuse_vital(found: Found, blocked: Sequence[str], unload: Sequence[str]) -
         kind, _, rest = text.partition(" ")
         if kind != "vital":
             continue
-        module, interface, way = rest.split()
+        module, what, why = rest.split()
         if module in going:
-            what = "is to be kept out" if module in blocked else "is to be unloaded"
+            goes = "is to be kept out" if module in blocked else "is to be unloaded"
             raise HostError(
-                f"{what}, and {interface} needs it, which has {_WAYS.get(way, way)}",
+                f"{goes}, and {_WHY_VITAL[why].format(what=what)}",
                 where=f"module {module}",
                 remedy="leave it loaded (modules.load), or take modules.blocked out"
                 if module in unload
@@ -137,8 +225,11 @@ def _refuse_vital(found: Found, blocked: Sequence[str], unload: Sequence[str]) -
             )
 
 
-def _late(plan: ModulesPlan, found: Found) -> list[str]:
-    """Return the lines of what only a boot brings; a module that does not tell an option is believed."""
+def _late(plan: ModulesPlan, found: Found) -> tuple[list[str], str]:
+    """Return the lines of what only a boot brings or takes away, and the mode that RDMA takes at once.
+
+    What was written is believed of a module that does not tell, because a boot has proved it.
+    """
     now: dict[tuple[str, str], str] = {}
     for text in found.said.get(NAME, ()):
         kind, _, rest = text.partition(" ")
@@ -146,13 +237,30 @@ def _late(plan: ModulesPlan, found: Found) -> list[str]:
             module, _, told = rest.partition(" ")
             name, _, value = told.partition(" ")
             now[module, name] = value.strip()
-    late = [
-        f"option {module} {name} {value}"
-        for module, name, value in _options(plan)
-        if (module, name) in now and switch(now[module, name]) != switch(value)
-    ]
-    loaded = _names(found, "loaded")
-    return late + [f"blocked {name}" for name in plan.blocked if name in loaded]
+    loaded, unload, vital = _names(found, "loaded"), _unload(plan, found), _names(found, "vital")
+    held = told_by(found.text(MODPROBE_PATH))
+
+    def is_so(told: _Told) -> bool:
+        if not told.name:
+            return told in held and told.module not in loaded
+        if (told.module, told.name) in now:
+            return switch(now[told.module, told.name]) == switch(told.value)
+        loads = told.module in plan.load and told.module not in {*loaded, *vital}
+        return told in held or loads
+
+    def is_harmless(told: _Told) -> bool:  # to take it back
+        if told.name:
+            own = _KERNELS_OWN.get((told.module, told.name)) == switch(told.value)
+            return own or told.module not in loaded or told.module in unload
+        return told.module in plan.load
+
+    planned = list(_told(plan))
+    names = {(told.module, told.name) for told in planned}
+    gone = [told for told in held if (told.module, told.name) not in names]
+    late = [told.late for told in planned if not is_so(told)]
+    late += [told.taken_back for told in gone if not is_harmless(told)]
+    netns = _netns_now(late, found)
+    return [text for text in late if not (netns and text.startswith("option ib_core netns_mode "))], netns
 
 
 def switch(value: str) -> str:
@@ -172,5 +280,10 @@ def _said(text: str) -> str:
     kind, _, rest = text.partition(" ")
     if kind == "blocked":
         return f"module {rest}: kept out"
+    if kind == "freed":
+        return f"module {rest}: no longer kept out"
+    if kind == "unset":
+        module, name = rest.split(" ")
+        return f"module {module}: without {name}"
     module, name, value = rest.split(" ", 2)
     return f"module {module}: {name}={value}"

@@ -1,11 +1,13 @@
 # shellcheck shell=sh
 # Kernel modules. `load` has one a line, `unload` those that numaforge has loaded and this plan does not want, `late`
-# what only a boot brings: "option MODULE NAME VALUE" or "blocked MODULE". MODULES_RECORD (which modules numaforge has
-# loaded) and RDMA_NETNS (shared, exclusive; empty: it stays) are settings. What is unloaded is unloaded by rmmod:
-# modprobe -r takes with it what nothing counts as in use, and interfaces count for no driver.
+# what only a boot brings: "option MODULE NAME VALUE", "blocked MODULE", and where an earlier plan's goes "unset MODULE
+# NAME", "freed MODULE". `taken` has the options, as in `late`, that a module takes because it is loaded now; `vital`
+# what the node stood on when it was looked at. MODULES_RECORD (which modules numaforge has loaded), SSH_PORT and
+# RDMA_NETNS (shared, exclusive; empty: it stays) are settings. What is unloaded is unloaded by rmmod: modprobe -r takes
+# with it what nothing counts as in use, and interfaces count for no driver.
 
 modules_keep() {
-    keep "$FOLDER/backup" "$MODULES_RECORD" || return 1
+    keep "$FOLDER/backup" "$MODULES_RECORD" && boot_id > "$PART/boot" || return 1
     : > "$PART/ours"
     while IFS= read -r name <&3; do
         dependencies "$name" | while IFS= read -r module; do
@@ -16,12 +18,12 @@ modules_keep() {
         printf '%s %s\n' "$(modules_late "$kind" "$name" "$rest")" "$kind $name $rest"
     done 3< "$PART/late" > "$PART/before"
     parameter ib_core netns_mode > "$PART/netns"
-    sync "$PART/ours" "$PART/before" "$PART/netns"
+    sync "$PART/boot" "$PART/ours" "$PART/before" "$PART/netns"
 }
 modules_late() { # KIND MODULE REST: what it is now, in one word
     case $1 in
-    option) parameter "$2" "${3%% *}" | tr -d '[:space:]' ;;
-    blocked) if is_loaded "$2"; then echo loaded; fi ;;
+    option | unset) parameter "$2" "${3%% *}" | tr -d '[:space:]' ;;
+    blocked | freed) if is_loaded "$2"; then echo loaded; fi ;;
     esac | grep . || echo -
 }
 modules_apply() {
@@ -46,17 +48,17 @@ modules_record() {
     write_record "$MODULES_RECORD" "the modules that it has loaded"
 }
 modules_take_out() { # FILE: unload its modules, the last first; one that cannot go is said, and stays until a boot
-    vital=$(vital_modules)
+    vital=$(cat "$PART/vital"; stands_on)
     # shellcheck disable=SC2013 # a name is a word
     for name in $(sed '1!G;h;$!d' "$1"); do
         if ! is_loaded "$name"; then continue; fi
         case "
 $vital" in
         *"
-$name "*) told="it drives an interface by which the host is reached" ;;
+$name "*) told="the node stands on it" ;;
         *) told=$(rmmod "$name" 2>&1) ;;
         esac
-        if is_loaded "$name"; then printf '%s: %s\n' "$name" "$told" >> "$PART/stays"; fi
+        if is_loaded "$name"; then printf '%s (%s)\n' "$name" "$told" >> "$PART/stays"; fi
     done
 }
 modules_notes() {
@@ -64,11 +66,13 @@ modules_notes() {
     sort -u "$PART/stays" | while IFS= read -r line; do printf '; the module %s stays loaded until a boot' "$line"; done
 }
 modules_undo() {
+    # The boot in which the files are put back may have read them.
+    [ -e "$PART/undone-in" ] || boot_id > "$PART/undone-in"
     if [ -n "$RDMA_NETNS" ]; then
         case $(cat "$PART/netns") in
         Y) rdma system set netns shared ;;
         N) rdma system set netns exclusive ;;
-        esac || printf 'ib_core: netns_mode is not what it was\n' >> "$PART/stays"
+        esac || printf 'ib_core (netns_mode is not what it was)\n' >> "$PART/stays"
     fi
     modules_take_out "$PART/ours"
     why="$MODULES_RECORD could not be put back"
@@ -77,7 +81,7 @@ modules_undo() {
 modules_start() { # NEW|OLD: with the options of before, which are back by now
     if [ "$1" = new ] || [ ! -e "$PART/touched" ]; then return 0; fi
     while IFS= read -r name; do
-        if ! is_loaded "$name"; then modprobe "$name" || echo "$name: could not be loaded again" >> "$PART/stays"; fi
+        if ! is_loaded "$name"; then modprobe "$name" || echo "$name (could not be loaded again)" >> "$PART/stays"; fi
     done < "$PART/unload" 2> /dev/null
 }
 modules_prove() { # NEW|OLD
@@ -86,6 +90,11 @@ modules_prove() { # NEW|OLD
             why="the module $name is not loaded"
             is_loaded "$name" || return 1
         done < "$PART/load"
+        while read -r _ name rest; do
+            now=$(modules_late option "$name" "$rest")
+            why="the module $name has ${rest%% *}=$now, not ${rest#* }"
+            same_parameter "$now" "${rest#* }" || return 1
+        done < "$PART/taken"
     fi
     if ! modules_pending "$1"; then return; fi
     why="$pending; is the initial RAM disk older than /etc/modprobe.d (update-initramfs -u, dracut -f)?"
@@ -93,9 +102,19 @@ modules_prove() { # NEW|OLD
 }
 modules_pending() { # NEW|OLD: sets `pending` to what only a boot brings
     pending=
+    if [ ! -s "$PART/before" ]; then return 1; fi
+    if [ "$1" = new ] && [ "$(cat "$PART/boot")" = "$(boot_id)" ]; then
+        pending="no boot has read what modprobe is told"
+    elif [ "$1" = old ] && [ "$(cat "$PART/boot")" != "$(boot_id)" ] &&
+        [ "$(cat "$PART/undone-in" 2> /dev/null)" = "$(boot_id)" ]; then
+        pending="this boot has read what modprobe is no longer told"
+    fi
+    if [ -n "$pending" ]; then return; fi
     while read -r was kind name rest <&3; do
         now=$(modules_late "$kind" "$name" "$rest")
-        if [ "$1" = old ]; then
+        if [ "$kind" = unset ] || [ "$kind" = freed ]; then
+            continue # what it is without us is the host's own matter
+        elif [ "$1" = old ]; then
             if [ "$now" != "$was" ]; then pending="the module $name is not as it was"; fi
         elif [ "$kind" = blocked ]; then
             if [ "$now" = loaded ]; then pending="the module $name is still loaded"; fi

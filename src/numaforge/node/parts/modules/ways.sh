@@ -1,15 +1,8 @@
 # shellcheck shell=sh
-# Which modules drive what we reach the host by: the interfaces of the default routes and of our own connection.
+# By which interfaces the host is reached: those of the default routes, of every connection to sshd, and those to what
+# its file systems are on. The connection of the moment is found by the environment of sshd's session, which nothing
+# that systemd runs has: SSH_PORT is its port, as the look has found it.
 
-module_of() { # FILE: the name below /sys/module of a module's file
-    file=${1##*/}
-    echo "${file%%.ko*}" | tr - _
-}
-dependencies() { # MODULE: what modprobe would load, in that order, the module last
-    modprobe --show-depends "$1" 2> /dev/null | while read -r verb path _; do
-        case $verb in insmod | builtin) module_of "$path" ;; esac
-    done
-}
 own_connection() { # CLIENT PORT SERVER PORT; sudo takes it from the environment
     process=$$
     while [ "${process:-0}" -gt 1 ]; do
@@ -22,35 +15,75 @@ own_connection() { # CLIENT PORT SERVER PORT; sudo takes it from the environment
         process=$(sed -n 's/^PPid:[[:space:]]*//p' "/proc/$process/status" 2> /dev/null)
     done
 }
-after_dev() { # WORD...
+connections() { # PORT...: the addresses of this host to which somebody is connected on one of these ports
+    ports=0016
+    for port in "$@"; do ports="$ports|$(printf '%04X' "$port")"; done
+    grep -hE "^ *[0-9]+: [0-9A-F]+:($ports) [0-9A-F]+:[0-9A-F]+ 01 " /proc/net/tcp /proc/net/tcp6 |
+        while read -r _ local _; do address_of "${local%:*}"; done | sort -u
+} 2> /dev/null
+address_of() { # HEX: an address as the kernel writes it, in words of the machine's order
+    words=${1#0000000000000000FFFF0000} # an IPv4 address in an IPv6 socket
+    text=
+    while [ -n "$words" ]; do
+        rest=${words#????????}
+        word=${words%"$rest"}
+        words=$rest
+        first=${word%??????} second=${word#??} third=${word#????} fourth=${word#??????}
+        second=${second%????} third=${third%??}
+        text="$text $fourth$third $second$first"
+    done
+    # shellcheck disable=SC2086 # words
+    set -- $text
+    if [ "$#" -gt 2 ]; then
+        echo "$1:$2:$3:$4:$5:$6:$7:$8"
+    else
+        printf '%d.%d.%d.%d\n' "0x${1%??}" "0x${1#??}" "0x${2%??}" "0x${2#??}"
+    fi
+}
+after_dev() { # WAY WORD...
+    way=$1
     word=
+    shift
     for each in "$@"; do
-        if [ "$word" = dev ]; then echo "$each default-route"; fi
+        if [ "$word" = dev ]; then echo "$each $way"; fi
         word=$each
     done
 }
 ways_in() { # INTERFACE default-route|connection
-    # shellcheck disable=SC2046 # words
-    after_dev $(ip -o -4 route show default) $(ip -o -6 route show default)
+    # shellcheck disable=SC2086 # words
+    { ip -o -4 route show table all && ip -o -6 route show table all; } | grep '^default' | while read -r route; do
+        after_dev default-route $route
+    done
     # shellcheck disable=SC2046 # four words
     set -- $(own_connection)
-    [ "$#" -lt 3 ] || ip -o address show to "$3" | while read -r _ interface _; do echo "$interface connection"; done
-} 2> /dev/null
-drivers_of() { # INTERFACE: through bonds, bridges and VLANs
-    for lower in "/sys/class/net/$1"/lower_*; do
-        if [ -e "$lower" ]; then drivers_of "${lower##*/lower_}"; fi
+    # shellcheck disable=SC2086 # a port or nothing
+    {
+        if [ "$#" -ge 4 ]; then echo "$3"; fi
+        connections ${4-} ${SSH_PORT-}
+    } | sort -u | while read -r address; do
+        ip -o address show to "$address" | while read -r _ interface _; do echo "$interface connection"; done
     done
-    driver=$(readlink -f "/sys/class/net/$1/device/driver/module") && [ -d "$driver" ] && echo "${driver##*/}"
-}
-vital_modules() { # MODULE INTERFACE default-route|connection
-    ways_in | while read -r interface way; do
-        for driver in $(drivers_of "$interface"); do
-            for module in "$driver" $(dependencies "$driver"); do echo "$module $interface $way"; done
-        done
-    done | sort -u
-}
-parameter() { # MODULE NAME: its value; nothing where the module is not loaded or does not tell it
-    if [ "$1" = nvidia ] && sed -n "s/^${2#NVreg_}: //p" /proc/driver/nvidia/params 2> /dev/null | grep .; then return; fi
-    cat "/sys/module/$1/parameters/$2" 2> /dev/null
-}
-is_loaded() { [ -d "/sys/module/$1" ]; }
+} 2> /dev/null
+interface_modules() { # INTERFACE: through bonds, bridges and VLANs
+    for lower in "/sys/class/net/$1"/lower_*; do
+        if [ -e "$lower" ]; then interface_modules "${lower##*/lower_}"; fi
+    done
+    kind=
+    while IFS='=' read -r key value; do
+        if [ "$key" = DEVTYPE ]; then kind=$value; fi
+    done < "/sys/class/net/$1/uevent"
+    case $kind in
+    vlan) echo 8021q ;;
+    bond) echo bonding ;;
+    ?*) echo "$kind" | tr - _ ;;
+    esac
+    if [ -d "/sys/class/net/$1/bonding" ]; then echo bonding; fi
+    drivers_above "/sys/class/net/$1/device"
+} 2> /dev/null
+drivers_above() { # DEVICE: the modules of its driver, and of what it is plugged into
+    above=$(cd -P "$1" && pwd) || return 0
+    while [ "${above#/sys/}" != "$above" ]; do
+        driver=$(cd -P "$above/driver/module" && pwd) && echo "${driver##*/}"
+        above=${above%/*}
+    done
+} 2> /dev/null

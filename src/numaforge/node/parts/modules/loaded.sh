@@ -1,0 +1,32 @@
+# shellcheck shell=sh
+# What the kernel and modprobe say of modules.
+
+is_loaded() { [ -d "/sys/module/$1" ]; }
+module_of() { # FILE: the name below /sys/module of a module's file
+    file=${1##*/}
+    echo "${file%%.ko*}" | tr - _
+}
+dependencies() { # MODULE: what modprobe would load, soft dependencies too, in that order, the module last
+    modprobe --show-depends "$1" 2> /dev/null | while read -r verb path _; do
+        case $verb in insmod | builtin) module_of "$path" ;; esac
+    done
+}
+used_by() { # MODULE: the loaded modules that it holds
+    for holder in "/sys/module/"*"/holders/$1"; do
+        if [ ! -e "$holder" ]; then continue; fi
+        holder=${holder%/holders/*}
+        echo "${holder##*/}"
+        used_by "${holder##*/}"
+    done
+}
+users_of() { # MODULE: the loaded modules that hold it
+    for user in "/sys/module/$1/holders"/*; do
+        if [ ! -e "$user" ]; then continue; fi
+        echo "${user##*/}"
+        users_of "${user##*/}"
+    done
+}
+parameter() { # MODULE NAME: its value; nothing where the module is not loaded or does not tell it
+    if [ "$1" = nvidia ] && sed -n "s/^${2#NVreg_}: //p" /proc/driver/nvidia/params 2> /dev/null | grep .; then return; fi
+    cat "/sys/module/$1/parameters/$2" 2> /dev/null
+}

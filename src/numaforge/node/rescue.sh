@@ -1,0 +1,31 @@
+# shellcheck shell=sh
+# A boot that has ended in emergency or rescue mode: a file system could not be mounted, or the kernel was told to. The
+# change may be why. It is taken back, and the node boots once more; what is unclear after that is for a person.
+
+rescue() { # by systemd
+    umask 022
+    # A mode that was asked for in a boot that had come up, or in which the change has begun, says nothing of the change.
+    if [ "$(noted boot)" = "$(boot_id)" ]; then return; fi
+    writable
+    if ended || unchanged; then return; fi
+    if [ -e "$FOLDER/revert" ]; then turn_back "$(cat "$FOLDER/revert")"; fi
+    turn_back "the boot ended in emergency or rescue mode (\"$(noted state)\")"
+    echo "numaforge undoes the change $ID of this node: $(noted why)"
+    collect discard
+    failed=
+    amiss=
+    undo_all
+    if [ -n "$amiss" ]; then echo "$amiss. By hand: $(by_hand)"; fi
+    if [ -e "$FOLDER/rescued" ]; then
+        echo "The node boots into this mode without the change, too. What was kept is in $FOLDER/backup. After a" \
+            "boot that comes up the change is ended by itself."
+        return 1
+    fi
+    record rescued "$(boot_id)" state reboot && sync || return 1
+    # The jobs of emergency mode cannot be replaced by those of a reboot in good order.
+    systemctl reboot --force
+}
+writable() { # such a boot may not have come to it
+    mount -o remount,rw / 2> /dev/null || :
+    mount -a -O no_netdev 2> /dev/null || : # /boot, and others that were not tried
+}

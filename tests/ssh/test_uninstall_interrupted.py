@@ -1,0 +1,132 @@
+"""A removal that is interrupted is ended by the next run, and leaves no half of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from numaforge.node.transaction import CURRENT, TRANSACTIONS
+from numaforge.planning.files import MODPROBE_PATH
+from numaforge.planning.model import PLAN_PATH
+from tests.fixtures.shortened import shortened
+from tests.ssh.sandbox import Sandbox, pyinfra
+from tests.ssh.test_kubelet import data, plain
+from tests.ssh.test_transaction import CUT_POWER, KILL, reboot, until, when
+from tests.ssh.test_uninstall import UNINSTALL, left, provision
+from tests.ssh.test_uninstall import node as node  # the fixture
+
+_REMOVES = """#!/bin/sh
+for path; do :; done
+if [ "$path" = WHERE ] && [ ! -e /run/interrupted ]; then
+    : > /run/interrupted
+    if [ PART ]; then /bin/NAME PART; else /bin/NAME "$@"; fi
+    kill -KILL $PPID
+    exit 1
+fi
+exec /bin/NAME "$@"
+"""
+
+
+def dies_after(node: Sandbox, program: str, where: str, part: str = "") -> None:
+    """Have the shell that removes a path be killed when it has, or when a `part` of it is gone."""
+    text = _REMOVES.replace("NAME", program).replace("WHERE", where).replace("PART", part)
+    node.path(f"/usr/local/bin/{program}").write_text(text)
+    node.path(f"/usr/local/bin/{program}").chmod(0o755)
+
+
+def uninstall(node: Sandbox, folder: Path) -> tuple[int, str]:
+    run = pyinfra(folder, data(node), "-y", UNINSTALL)
+    return run.returncode, plain(run.stdout)
+
+
+def assert_ended_by_the_next_run(node: Sandbox, folder: Path, before: dict[str, str]) -> None:
+    code, said = uninstall(node, folder)
+    assert code == 0, said
+    assert left(node) == before
+    code, said = uninstall(node, folder)
+    assert (code, said.count("No changes")) == (0, said.count("Starting operation")), said
+
+
+FORGETS = [
+    pytest.param("rmdir", "/usr/local/lib/numaforge", "", id="the-folder-of-programs"),
+    pytest.param("rm", "/var/lib/numaforge", f"-f {TRANSACTIONS}/last", id="half-of-the-backups"),
+    pytest.param("rm", "/var/lib/numaforge", "", id="the-backups"),
+    pytest.param("rm", PLAN_PATH, "", id="the-plan"),
+    pytest.param("rmdir", "/etc/numaforge", "", id="the-folder-of-the-plan"),
+]
+
+
+@pytest.mark.parametrize(
+    ("program", "where", "part"), shortened(FORGETS, ("half-of-the-backups", "the-plan"))
+)
+def test_one_that_is_killed_when_something_has_gone_is_ended_by_the_next(
+    node: Sandbox, tmp_path: Path, program: str, where: str, part: str
+) -> None:
+    before = left(node)
+    provision(node, tmp_path)
+    dies_after(node, program, where, part)
+    code, _ = uninstall(node, tmp_path)
+    assert node.path("/run/interrupted").exists(), "nothing was interrupted"
+    assert code == 1
+    node.path(f"/usr/local/bin/{program}").unlink()
+    assert_ended_by_the_next_run(node, tmp_path, before)
+
+
+STEPS = [
+    "keeping",
+    "stop kubelet",
+    "apply files",
+    "apply kernel_values",
+    "apply hugepages",
+    "apply kubelet",
+    "start kubelet",
+    "prove kubelet",
+    "prove kubelet again",
+]
+
+
+@pytest.mark.parametrize("step", shortened(STEPS, ("apply hugepages",)))
+def test_one_that_is_killed_at_any_step_leaves_all_of_it_and_the_next_run_ends_it(
+    node: Sandbox, tmp_path: Path, step: str
+) -> None:
+    before = left(node)
+    provision(node, tmp_path)
+    provisioned = without_backups(left(node))
+    node.run("mkdir -p /run/when /run/systemd/system")
+    when(node, step, KILL)
+    code, said = uninstall(node, tmp_path)
+    assert not node.path(f"/run/when/{step}").exists()
+    assert code == 1, said
+    assert without_backups(left(node)) == provisioned
+    assert_ended_by_the_next_run(node, tmp_path, before)
+
+
+@pytest.mark.parametrize("step", shortened(["apply files", "prove kubelet"], ("apply files",)))
+def test_after_a_power_cut_the_next_run_ends_it(node: Sandbox, tmp_path: Path, step: str) -> None:
+    before = left(node)
+    provision(node, tmp_path)
+    provisioned = without_backups(left(node))
+    node.run("mkdir -p /run/when /run/systemd/system")
+    when(node, step, CUT_POWER)
+    uninstall(node, tmp_path)
+    assert not node.path(f"/run/when/{step}").exists()
+    reboot(node)
+    until(node, f"idle && [ ! -L {CURRENT} ]")
+    assert without_backups(left(node)) == provisioned
+    assert_ended_by_the_next_run(node, tmp_path, before)
+
+
+def test_what_waits_for_a_boot_keeps_the_records_until_then(node: Sandbox, tmp_path: Path) -> None:
+    provision(node, tmp_path)
+    node.path(MODPROBE_PATH).parent.mkdir(exist_ok=True)
+    node.path(MODPROBE_PATH).write_text("# Written by numaforge.\nblacklist nouveau\n")
+    code, said = uninstall(node, tmp_path)
+    assert code == 1
+    assert "pending: module nouveau: no longer kept out; maintenance.reboot is never" in said
+    assert f"{MODPROBE_PATH}: not taken back yet, because it waits for a reboot" in said
+    assert node.path(PLAN_PATH).exists()
+
+
+def without_backups(files: dict[str, str]) -> dict[str, str]:
+    return {path: sum_ for path, sum_ in files.items() if not path.startswith("var/lib/numaforge")}

@@ -1,0 +1,315 @@
+"""Which modules a node stands on: what boots and mounts need, and the ways in, under all shells."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from numaforge import shell as scripts
+from tests.fixtures.trees import link, write
+
+FOLDERS = ("/sys/", "/proc/", "/etc/", "/dev/disk/", "/run/")
+NVME = "/sys/devices/pci0000:00/0000:00:01.0/0000:01:00.0/nvme/nvme0/nvme0n1"
+SATA = "/sys/devices/pci0000:00/0000:00:1f.2/ata1/host0/target0:0:0/0:0:0:0/block/sda"
+MODPROBE = {
+    "xfs": "libcrc32c xfs",
+    "vfat": "fat vfat",
+    "nvme": "nvme_core nvme",
+    "mlx5_core": "mlxfw mlx5_core",
+    "nfs": "sunrpc nfs",
+}
+"""What modprobe would load for a module."""
+
+
+@pytest.fixture(params=["dash", "bash --posix", "busybox sh"])
+def shell(request: pytest.FixtureRequest) -> list[str]:
+    command = request.param.split()
+    if shutil.which(command[0]) is None:
+        pytest.skip(f"{command[0]} is not installed")
+    return [shutil.which(command[0]) or "", *command[1:]]
+
+
+class Host:
+    """A host of files: what stands below /sys, /proc, /etc and /dev is in a folder."""
+
+    def __init__(self, root: Path, shell: list[str]) -> None:
+        self.root, self.shell, self.routes = root, shell, {"": ""}
+        for path in ("/etc/fstab", "/proc/swaps", "/proc/net/tcp", "/proc/net/tcp6", "/proc/1/mountinfo"):
+            write(root, path, "")
+
+    def device(self, path: str, **drivers: str) -> None:
+        """Make a device, of whose ancestors some have drivers: by their names with "_" for other signs."""
+        (self.root / path[1:]).mkdir(parents=True, exist_ok=True)
+        for name, driver in drivers.items():
+            for folder in (Path(path), *Path(path).parents):
+                if "".join(c if c.isalnum() else "_" for c in folder.name) == name.lstrip("_"):
+                    module = f"/sys/module/{driver}"
+                    write(self.root, f"{module}/initstate", "live\n")
+                    (self.root / str(folder)[1:] / "driver").mkdir(exist_ok=True)
+                    link(self.root, f"{folder}/driver/module", str(self.root) + module)
+
+    def block(self, number: str, path: str, **drivers: str) -> None:
+        self.device(path, **drivers)
+        name = path.rpartition("/")[2]
+        for place in (f"/sys/dev/block/{number}", f"/sys/class/block/{name}", f"/sys/block/{name}"):
+            link(self.root, place, str(self.root) + path)
+
+    def interface(self, name: str, path: str, **drivers: str) -> None:
+        self.device(path, **drivers)
+        write(self.root, f"/sys/class/net/{name}/uevent", f"INTERFACE={name}\n")
+        link(self.root, f"/sys/class/net/{name}/device", str(self.root) + path)
+
+    def mounted(self, place: str, type_: str, device: str, source: str, options: str = "rw") -> None:
+        file = self.root / "proc/1/mountinfo"
+        line = f"36 35 {device} / {place} rw,noatime shared:1 - {type_} {source} {options}\n"
+        file.write_text(file.read_text() + line)
+
+    def stands_on(self, call: str = "stands_on", environment: Mapping[str, str] | None = None) -> set[str]:
+        programs = self.root / "programs"
+        programs.mkdir(exist_ok=True)
+        cases = "".join(f"{name}) list='{found}' ;;\n" for name, found in MODPROBE.items())
+        modprobe = f'case $2 in\n{cases}*) exit 1 ;;\nesac\nfor m in $list; do echo "insmod /lib/$m.ko"; done'
+        answers = "".join(f"*'{asked}'*) echo '{said}' ;;\n" for asked, said in self.routes.items() if asked)
+        for name, body in (("modprobe", modprobe), ("ip", f"case $* in\n{answers}*) : ;;\nesac")):
+            file = write(self.root, f"/programs/{name}", f"#!/bin/sh\n{body}\n")
+            file.chmod(0o755)
+        names = ("ways", "loaded", "stands_on")
+        library = scripts.library(*(f"node/parts/modules/{name}" for name in names))
+        for folder in FOLDERS:
+            library = library.replace(folder, f"{self.root}{folder}")
+        library = library.replace(f"{self.root}/proc/$process", "/none/$process")
+        done = subprocess.run(
+            [*self.shell, "-s"],
+            input=f"{library}{call}\n",
+            env={"PATH": f"{programs}:{os.environ['PATH']}", **(environment or {})},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        assert done.stderr == ""
+        return {*done.stdout.splitlines()}
+
+
+@pytest.fixture
+def host(tmp_path: Path, shell: list[str]) -> Host:
+    return Host(tmp_path, shell)
+
+
+def modules(lines: set[str], why: str) -> set[str]:
+    return {line.split()[0] for line in lines if line.split()[2] == why}
+
+
+def test_a_bare_host_stands_on_what_containers_are_made_of(host: Host) -> None:
+    assert host.stands_on() == {"overlay - containers"}
+
+
+def test_a_mounted_file_system_needs_its_modules_and_those_of_its_disk(host: Host) -> None:
+    host.block("259:1", NVME, _0000_01_00_0="nvme", _0000_00_01_0="pcieport")
+    host.mounted("/data", "xfs", "259:1", "/dev/nvme0n1")
+    found = host.stands_on()
+    assert modules(found, "file-system") >= {"xfs", "libcrc32c"}
+    assert modules(found, "block-device") == {"nvme", "nvme_core", "pcieport"}
+    assert "nvme /data block-device" in found
+
+
+def test_a_partition_is_on_its_disk(host: Host) -> None:
+    host.block("8:0", SATA, _0_0_0_0="sd_mod", _0000_00_1f_2="ahci")
+    host.block("8:1", f"{SATA}/sda1")
+    write(host.root, f"{SATA}/sda1/partition", "1\n")
+    host.mounted("/", "ext4", "8:1", "/dev/sda1")
+    assert modules(host.stands_on(), "block-device") == {"sd_mod", "ahci"}
+
+
+def test_volumes_arrays_and_multipaths_are_on_what_they_are_made_of(host: Host) -> None:
+    host.block("8:0", SATA, _0_0_0_0="sd_mod", _0000_00_1f_2="ahci")
+    array = "/sys/devices/virtual/block/md0"
+    write(host.root, f"{array}/md/level", "raid1\n")
+    host.block("9:0", array)
+    link(host.root, f"{array}/slaves/sda", str(host.root) + SATA)
+    volume = "/sys/devices/virtual/block/dm-0"
+    write(host.root, f"{volume}/dm/uuid", "CRYPT-LUKS2-1\n")
+    write(host.root, "/sys/module/dm_crypt/initstate", "live\n")
+    host.block("253:0", volume)
+    link(host.root, f"{volume}/slaves/md0", str(host.root) + array)
+    host.mounted("/", "ext4", "253:0", "/dev/mapper/root")
+    found = modules(host.stands_on(), "block-device")
+    assert found == {"dm_mod", "dm_crypt", "md_mod", "raid1", "sd_mod", "ahci"}
+
+
+def test_a_namespace_of_several_controllers_is_on_all_of_them(host: Host) -> None:
+    controller = NVME.rpartition("/")[0]
+    host.device(controller, _0000_01_00_0="nvme")
+    write(host.root, f"{controller}/transport", "pcie\n")
+    subsystem = "/sys/devices/virtual/nvme-subsystem/nvme-subsys0"
+    host.block("259:0", f"{subsystem}/nvme0n1")
+    link(host.root, f"{subsystem}/nvme0", str(host.root) + controller)
+    host.mounted("/", "ext4", "259:0", "/dev/nvme0n1")
+    assert modules(host.stands_on(), "block-device") == {"nvme", "nvme_core"}
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        pytest.param("UUID=17-42 /boot/efi vfat umask=0077 0 1", id="by-its-uuid"),
+        pytest.param(
+            'UUID="17-42" /boot/efi vfat noauto,x-systemd.automount 0 1', id="mounted-when-it-is-used"
+        ),
+        pytest.param("/dev/sda /boot/efi\tvfat\tdefaults 0 1", id="by-its-device"),
+    ],
+)
+def test_what_a_boot_mounts_counts_as_mounted(host: Host, entry: str) -> None:
+    host.block("8:0", SATA, _0_0_0_0="sd_mod", _0000_00_1f_2="ahci")
+    link(host.root, "/dev/disk/by-uuid/17-42", "../../sda")
+    write(host.root, "/etc/fstab", f"# comment\n\n{entry}\n")
+    found = host.stands_on()
+    assert modules(found, "file-system") >= {"vfat", "fat", "nls_cp437", "nls_iso8859_1"}
+    assert modules(found, "block-device") == {"sd_mod", "ahci"}
+
+
+def test_units_that_mount_count_too(host: Host) -> None:
+    unit = "[Mount]\nWhat=/dev/none\nWhere=/scratch\nType=xfs\n"
+    write(host.root, "/etc/systemd/system/scratch.mount", unit)
+    write(host.root, "/run/systemd/generator.late/boot-efi.mount", unit.replace("xfs", "vfat"))
+    assert modules(host.stands_on(), "file-system") >= {"xfs", "vfat"}
+
+
+def test_swap_is_on_a_disk(host: Host) -> None:
+    host.block("8:0", SATA, _0_0_0_0="sd_mod", _0000_00_1f_2="ahci")
+    write(host.root, "/etc/fstab", "UUID=5 none swap sw 0 0\n")
+    link(host.root, "/dev/disk/by-uuid/5", "../../sda")
+    assert modules(host.stands_on(), "block-device") == {"sd_mod", "ahci"}
+
+
+def test_what_a_loaded_module_holds_is_needed_with_it(host: Host) -> None:
+    host.mounted("/data", "ext4", "0:1", "none")
+    link(host.root, "/sys/module/mbcache/holders/ext4", "../../ext4")
+    link(host.root, "/sys/module/ext4/initstate", "live")
+    link(host.root, "/sys/module/deeper/holders/mbcache", "../../mbcache")
+    found = modules(host.stands_on(), "file-system")
+    assert {"mbcache", "ext4"} <= found
+
+
+def nic(host: Host, name: str, driver: str = "mlx5_core") -> None:
+    host.interface(name, f"/sys/devices/pci0000:15/0000:17:00.0/{name}-device", _0000_17_00_0=driver)
+
+
+@pytest.mark.parametrize(
+    ("routes", "found"),
+    [
+        pytest.param({"-4 route show table all": "default via 192.0.2.1 dev eth0"}, True, id="ipv4"),
+        pytest.param({"-6 route show table all": "default via fe80::1 dev eth0"}, True, id="ipv6"),
+        pytest.param(
+            {"-4 route show table all": "default via 192.0.2.1 dev eth0 table 100"}, True, id="of-a-policy"
+        ),
+        pytest.param({"-4 route show table all": "192.0.2.0/24 dev eth0"}, False, id="no-default"),
+    ],
+)
+def test_the_interface_of_each_default_route_is_needed(
+    host: Host, routes: dict[str, str], found: bool
+) -> None:
+    nic(host, "eth0")
+    host.routes = routes
+    assert (modules(host.stands_on(), "default-route") == {"mlx5_core", "mlxfw"}) is found
+
+
+def test_a_vlan_over_a_bond_needs_all_of_them(host: Host) -> None:
+    nic(host, "eth0")
+    write(host.root, "/sys/class/net/bond0/uevent", "DEVTYPE=bond\n")
+    link(host.root, "/sys/class/net/bond0/lower_eth0", "../eth0")
+    write(host.root, "/sys/class/net/bond0.7/uevent", "DEVTYPE=vlan\n")
+    link(host.root, "/sys/class/net/bond0.7/lower_bond0", "../bond0")
+    host.routes = {"-4 route show table all": "default via 192.0.2.1 dev bond0.7"}
+    assert modules(host.stands_on(), "default-route") == {"8021q", "bonding", "mlx5_core", "mlxfw"}
+
+
+def socket(local: str, state: str = "01") -> str:
+    return (
+        "  sl  local_address rem_address   st tx_queue\n"
+        f"   0: {local} 0200A8C0:D431 {state} 00000000:00000000 02:000A7D4E 00000000     0 0 22 2 0\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("file", "local", "state", "port", "address"),
+    [
+        pytest.param("tcp", "0100A8C0:0016", "01", "", "192.168.0.1", id="ipv4"),
+        pytest.param(
+            "tcp6",
+            "0000000000000000FFFF00000100A8C0:0016",
+            "01",
+            "",
+            "192.168.0.1",
+            id="ipv4-in-a-socket-of-ipv6",
+        ),
+        pytest.param(
+            "tcp6",
+            "000080FE00000000FF005450B6AD1DFE:0016",
+            "01",
+            "",
+            "FE80:0000:0000:0000:5054:00FF:FE1D:ADB6",
+            id="ipv6",
+        ),
+        pytest.param("tcp", "0100A8C0:08AE", "01", "2222", "192.168.0.1", id="the-port-of-the-look"),
+        pytest.param("tcp", "0100A8C0:08AE", "01", "", None, id="another-port"),
+        pytest.param("tcp", "0100A8C0:0016", "06", "", None, id="a-connection-that-has-ended"),
+        pytest.param("tcp", "00000000:0016", "0A", "", None, id="sshd-that-listens"),
+    ],
+)
+def test_somebody_who_is_connected_to_sshd_is_a_way_in(
+    host: Host, file: str, local: str, state: str, port: str, address: str | None
+) -> None:
+    nic(host, "eth0")
+    write(host.root, f"/proc/net/{file}", socket(local, state))
+    host.routes = {f"address show to {address}": "2: eth0    inet 192.168.0.1/24 scope global eth0"}
+    found = host.stands_on(environment={"SSH_PORT": port})
+    assert (modules(found, "connection") == {"mlx5_core", "mlxfw"}) is (address is not None)
+
+
+@pytest.mark.parametrize(
+    ("options", "routes", "found"),
+    [
+        pytest.param(
+            "rw,vers=4.2,proto=tcp,clientaddr=10.0.0.9,addr=10.0.0.1",
+            {"route get 10.0.0.1": "10.0.0.1 dev eth0 src 10.0.0.9"},
+            {"mlx5_core", "mlxfw"},
+            id="the-interface-to-its-server",
+        ),
+        pytest.param("rw,proto=tcp,addr=10.0.0.1", {}, {"mlx5_core", "mlxfw", "e1000e"}, id="unknown-is-all"),
+        pytest.param(
+            "rw,proto=rdma,addr=10.0.0.1",
+            {"route get 10.0.0.1": "10.0.0.1 dev eth0 src 10.0.0.9"},
+            {"mlx5_core", "mlxfw", "ib_core", "rdma_cm", "rpcrdma", "mlx5_ib", "ib_uverbs"},
+            id="over-rdma",
+        ),
+    ],
+)
+def test_storage_over_a_network_needs_its_way(
+    host: Host, options: str, routes: dict[str, str], found: set[str]
+) -> None:
+    nic(host, "eth0")
+    host.interface("eth1", "/sys/devices/pci0000:00/0000:00:19.0/eth1-device", _0000_00_19_0="e1000e")
+    for user in ("ib_uverbs", "mlx5_ib"):
+        link(host.root, f"/sys/module/ib_core/holders/{user}", f"../../{user}")
+        write(host.root, f"/sys/module/{user}/initstate", "live\n")
+    link(host.root, "/sys/class/infiniband/mlx5_0/device", f"{host.root}/sys/devices/pci0000:15/0000:17:00.0")
+    host.mounted("/scratch", "nfs4", "0:52", "10.0.0.1:/scratch", options)
+    host.routes = {"": "", **routes}
+    said = host.stands_on()
+    assert modules(said, "storage-network") == found
+    assert modules(said, "file-system") >= {"nfs", "nfsv4", "sunrpc"}
+
+
+def test_a_disk_over_fabrics_needs_its_transport_and_its_way(host: Host) -> None:
+    nic(host, "eth0")
+    controller = "/sys/class/nvme/nvme3"
+    write(host.root, f"{controller}/transport", "tcp\n")
+    write(host.root, f"{controller}/address", "traddr=10.0.0.1,trsvcid=4420\n")
+    host.routes = {"route get 10.0.0.1": "10.0.0.1 dev eth0 src 10.0.0.9"}
+    found = host.stands_on()
+    assert modules(found, "block-device") == {"nvme_tcp", "nvme_fabrics", "nvme_core"}
+    assert modules(found, "storage-network") == {"mlx5_core", "mlxfw"}
