@@ -10,7 +10,7 @@ from typing import Any
 from pyinfra.api import Host
 
 from numaforge.errors import HostUnreachableError
-from numaforge.hosts import reached
+from numaforge.hosts import reached, reached_anew
 from numaforge.node.identity import Identity, identity_script, read_identity
 from numaforge.node.look import look
 from numaforge.node.need import need
@@ -18,6 +18,7 @@ from numaforge.node.transaction import (
     TRANSACTIONS,
     Status,
     Transaction,
+    confirm_script,
     read_status,
     revert_script,
     settle_script,
@@ -43,6 +44,8 @@ class PyinfraMachine:
         self._target = target
         self._verification = verification
         self._ask = partial(reached, host)
+        self._ask_anew = partial(reached_anew, host)
+        self._tokens: dict[str, str] = {}
 
     def identity(self) -> Identity:
         """Return which host it is."""
@@ -69,6 +72,12 @@ class PyinfraMachine:
         mark = f"{transaction.folder}/unproved"
         self._ask(f"umask 077; mkdir -p {transaction.folder} && : > {mark}\n{start_script(transaction)}")
 
+    def confirm(self, transaction: str) -> None:
+        """Confirm a transaction over a new connection."""
+        if transaction not in self._tokens:
+            self.status(transaction)
+        self._ask_anew(confirm_script(transaction, self._tokens[transaction]))
+
     def void(self, transaction: str) -> None:
         """See to it that a transaction never begins on the host."""
         self._ask(void_script(transaction))
@@ -76,7 +85,10 @@ class PyinfraMachine:
     def status(self, transaction: str | None) -> Status:
         """Return how far a transaction is, and the kubelet's process."""
         script = status_script(transaction or _NO_TRANSACTION, self._target.kubelet_unit)
-        return read_status("\n".join(self._ask(script)))
+        status = read_status("\n".join(self._ask(script)))
+        if transaction is not None:
+            self._tokens[transaction] = status.token
+        return status
 
     def revert(self, transaction: str, reason: str) -> None:
         """Have the host undo a transaction that was applied."""

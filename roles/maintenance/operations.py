@@ -16,6 +16,7 @@ from numaforge.hosts import (
     host_command,
     host_operation,
     reached,
+    reached_anew,
     script_command,
     script_output,
     show_change,
@@ -27,6 +28,7 @@ from numaforge.node.need import need, pending
 from numaforge.node.transaction import (
     Status,
     Transaction,
+    confirm_script,
     read_status,
     settle_script,
     start_script,
@@ -92,6 +94,14 @@ def maintain(target: Target, options: RolloutOptions, ask_cluster: bool) -> Comm
         yield host_command(_change, transaction, options.unreachable_seconds, target.kubelet_unit)
 
 
+def _confirm(on: Host, transaction_id: str, token: str) -> None:
+    """Confirm a transaction whose node waits for it; without a new connection it goes back by itself."""
+    try:
+        reached_anew(on, confirm_script(transaction_id, token))
+    except HostError as error:
+        on.log(f"the change could not be confirmed yet: {error.message}")
+
+
 def _change(on: Host, transaction: Transaction, unreachable_seconds: float, unit: str) -> None:
     """Carry out a transaction on a host without pods to move, and retry while the host is unreachable."""
 
@@ -104,7 +114,9 @@ def _change(on: Host, transaction: Transaction, unreachable_seconds: float, unit
         return run(retry(lambda: read_status("\n".join(reached(on, ask)))))
 
     while (result := (status := how_far()).result) is None:
-        if status.broken_off and status.phase != "reboot":
+        if status.waits:
+            _confirm(on, transaction.id, status.token)
+        elif status.broken_off and status.phase != "reboot":
             raise HostError(
                 f"the transaction {transaction.id} was broken off", remedy="run again, which ends it first"
             )

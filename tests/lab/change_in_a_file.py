@@ -54,6 +54,9 @@ class FileMachine:
             with self._file.open("a") as file:
                 file.write(f"{transaction.id} {time.time()}\n")
 
+    def confirm(self, transaction: str) -> None:
+        raise AssertionError(f"{transaction} waits for nothing")
+
     def void(self, transaction: str) -> None:
         raise AssertionError(f"every answer arrives, and {transaction} is begun")
 

@@ -70,6 +70,9 @@ class ScriptedMachine:
             self.begun.append(transaction.id)
             self._ends[transaction.id] = time.monotonic() + self.seconds
 
+    def confirm(self, transaction: str) -> None:
+        raise AssertionError(f"{transaction} waits for nothing")
+
     def void(self, transaction: str) -> None:
         self.asked("void")
         if transaction not in self.begun:

@@ -29,6 +29,8 @@ from tests.ssh.test_transaction import (
     MEMORY_STATE,
     SMALL,
     SWAPPINESS,
+    WAITS,
+    confirm,
     leftovers,
     pages,
     status,
@@ -74,8 +76,10 @@ def through_boots(node: Sandbox, *, deaf: bool = False, config_acs: bool = True)
     """Boot the node whenever it has gone down, until the transaction has ended."""
     deadline = time.monotonic() + PATIENCE_SECONDS
     while True:
-        until(node, "{ [ -e /run/stopping ] || [ -e /run/off ] || idle; }")
+        until(node, f"{{ [ -e /run/stopping ] || [ -e /run/off ] || {WAITS} || idle; }}")
         found = status(node)
+        if found.waits:
+            confirm(node)
         if found.result is not None and not found.running:
             return found.result
         assert time.monotonic() < deadline, (found, node.path("/run/unit.log").read_text())

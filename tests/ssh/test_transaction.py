@@ -27,6 +27,7 @@ from numaforge.node.transaction import (
     Result,
     Status,
     Transaction,
+    confirm_script,
     read_status,
     revert_script,
     settle_script,
@@ -45,6 +46,8 @@ MEMORY_STATE = "/var/lib/kubelet/memory_manager_state"
 UNIT_DROP_IN = "/etc/systemd/system/kubelet.service.d/90-numaforge.conf"
 BOOT_LINK = "/etc/systemd/system/multi-user.target.wants/numaforge-recover.service"
 PATIENCE_SECONDS = 90
+WAITS = f"{{ grep -qsx confirming {CURRENT}/state && ! [ -e {CURRENT}/confirmed ]; }}"
+"""Whether a transaction waits for its confirmation, on the node."""
 SWAPPINESS = "/proc/sys/vm/swappiness"
 LARGE, SMALL = pool(0, 2**20), pool(0, 2048)
 COMPACTED = "/proc/sys/vm/compact_memory"
@@ -124,13 +127,22 @@ def status(node: Sandbox, name: str = "T1") -> Status:
 
 def ended(node: Sandbox, name: str = "T1") -> Result:
     """Wait until a transaction has its result, and is over."""
-    until(node, "idle")
     deadline = time.monotonic() + PATIENCE_SECONDS
-    while (now := status(node, name)).running or now.result is None:
+    while True:
+        until(node, f"idle || {WAITS}")
+        now = status(node, name)
+        if now.waits:
+            confirm(node, name)
+        elif now.result is not None and not now.running:
+            return now.result
         assert not now.broken_off, f"broken off while {now.phase}"
         assert time.monotonic() < deadline, node.path("/run/unit.log").read_text()
-        time.sleep(0.1)
-    return now.result
+
+
+def confirm(node: Sandbox, name: str = "T1") -> str:
+    done = node.run(confirm_script(name, status(node, name).token))
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
 
 
 def until(node: Sandbox, condition: str) -> None:
@@ -346,6 +358,7 @@ def test_it_runs_under_every_posix_shell(
 ) -> None:
     change = transaction(port, wish)
     deliver(node, change)
+    when(node, "confirming", f"echo yes > {change.folder}/confirmed")
     done = node.run(f"{shell} {change.folder}/run.sh apply")
     assert "run.sh" not in done.stderr
     result = status(node).result

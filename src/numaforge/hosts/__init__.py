@@ -23,7 +23,7 @@ from numaforge.hosts.operations import (
 )
 from numaforge.hosts.overview import FORGET, MAINTENANCE
 from numaforge.hosts.roles import planned, remember, role, roles_of, seen
-from numaforge.hosts.scripts import reached
+from numaforge.hosts.scripts import reached, reached_anew
 
 __all__ = [
     "FORGET",
@@ -42,6 +42,7 @@ __all__ = [
     "inspect_once",
     "planned",
     "reached",
+    "reached_anew",
     "remember",
     "role",
     "roles_of",

@@ -32,6 +32,37 @@ revert_transaction() { # the reason as base64 on stdin
     fi
     base64 -d > "$FOLDER/revert.new" && sh "$FOLDER/run.sh" begin revert < /dev/null
 }
+# Only what waits is confirmed, within its time and the boot in which it began to wait. All else does nothing, and says
+# what is there.
+confirm_transaction() ( # the attempt's token on stdin
+    umask 077
+    IFS= read -r token || exit 1
+    if [ ! -e "$FOLDER/token" ]; then
+        echo "not confirmed: this node knows no transaction $ID"
+        exit
+    fi
+    exec 7> "$FOLDER/decision" && flock 7 || exit 1
+    if why_not_confirmed "$token"; then
+        echo "not confirmed: $why"
+    else
+        record confirmed yes && echo confirmed
+    fi
+)
+why_not_confirmed() { # TOKEN: sets `why`
+    why="the transaction $ID ended as $(outcome "$FOLDER")"
+    if [ -e "$FOLDER/result.json" ]; then return; fi
+    why="another attempt is meant"
+    if [ "$1" != "$(noted token)" ]; then return; fi
+    why="the transaction $ID goes back already: $(noted why)"
+    if [ -e "$FOLDER/why" ]; then return; fi
+    if [ -e "$FOLDER/confirmed" ]; then return 1; fi
+    why="the transaction $ID does not wait for it ($(noted state))"
+    if [ "$(noted state)" != confirming ] || ! read -r deadline waits < "$FOLDER/waits"; then return; fi
+    why="the node was rebooted"
+    if [ "$waits" != "$(boot_id)" ]; then return; fi
+    why="it comes too late"
+    [ "$(uptime_seconds)" -ge "$deadline" ]
+}
 void_transaction() { # nothing happens to one that has begun
     umask 077
     mkdir -p "$FOLDER" || return 1
@@ -41,15 +72,15 @@ void_transaction() { # nothing happens to one that has begun
 }
 # The unit before the result: it ends after it has written that. An older version wrote any bytes into it.
 tell_status() { # KUBELET-UNIT
+    if may_run "$ID"; then echo LoadState=loaded; else echo LoadState=not-found; fi
     if has_systemd; then
-        if boots "$ID"; then echo LoadState=loaded; else systemctl show -p LoadState "numaforge-$ID.service"; fi
-        systemctl show -p MainPID -p NRestarts -p ActiveEnterTimestampMonotonic "$1"
+        systemd_says -p MainPID -p NRestarts -p ActiveEnterTimestampMonotonic "$1"
     else
         printf '%s=0\n' MainPID NRestarts ActiveEnterTimestampMonotonic
-        echo LoadState=not-found
     fi
     echo "Boot=$(boot_id)"
     echo "Booted=$(sed -n 's/^btime //p' /proc/stat)"
+    echo "Token=$(noted token)"
     echo "Phase=$(noted state)"
     echo Result
     noted result.json | valid_utf8

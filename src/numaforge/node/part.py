@@ -101,7 +101,7 @@ class Part:
     whether it changes what a kubelet looks at when it starts. `units` must not start after a reboot before
     the change has been continued or undone. The `sentences` say what it does beside the files that are
     `changed` and the values that it `moves`, a line for each. The seconds are how long it may take to apply,
-    to undo, and at most while a boot waits for it.
+    to make lasting (what PART_commit does), to undo, and at most while a boot waits for it.
     """
 
     name: str
@@ -114,6 +114,7 @@ class Part:
     reboots: bool = False
     restarts_kubelet: bool = False
     apply_seconds: int = 30
+    commit_seconds: int = 0
     undo_seconds: int = 30
     boot_seconds: int = 0
     units: tuple[str, ...] = ()

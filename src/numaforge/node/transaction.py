@@ -18,6 +18,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
+import secrets
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -38,9 +39,15 @@ CURRENT = (
 BOOT_UNIT = "/etc/systemd/system/numaforge-recover.service"  # there while a transaction is open
 RUN = "run.sh"  # what the node carries out; it is there once all that it needs is
 KEPT_TRANSACTIONS = 5
+CONFIRM_SECONDS = 300
+CONFIRMING = "confirming"  # the phase of a node that waits for its confirmation
 _BOOT_SECONDS = 120
 
 _NODE = ("node/files", "node/fence", "node/journal", "node/lock")
+
+
+def _new_token() -> str:
+    return secrets.token_hex(16)
 
 
 @dataclass(frozen=True)
@@ -49,13 +56,16 @@ class Transaction:
 
     It begins only on the node that it was `planned_on` (None: on any): not after another boot or another
     transaction, not when a file or a state file has another content, and not later than `good_for_seconds`
-    after the look, by the node's own clock.
+    after the look, by the node's own clock. Once it is proved on the node, it waits `confirm_seconds` for a
+    confirmation that carries the `token` over a new connection, and goes back without one.
     """
 
     id: str
     parts: tuple[Part, ...] = ()
     planned_on: Fingerprint | None = None
     good_for_seconds: int = 120
+    confirm_seconds: int = CONFIRM_SECONDS
+    token: str = field(default_factory=_new_token, compare=False, repr=False)
 
     @property
     def folder(self) -> str:
@@ -84,8 +94,8 @@ class Transaction:
 
     @property
     def change_seconds(self) -> int:
-        """How long the change may take."""
-        return sum(part.apply_seconds for part in self.parts)
+        """How long the change may take, with the wait for its confirmation."""
+        return self.confirm_seconds + sum(part.apply_seconds + part.commit_seconds for part in self.parts)
 
     @property
     def undo_seconds(self) -> int:
@@ -106,6 +116,8 @@ class Transaction:
             "UNITS": " ".join(dict.fromkeys(unit for part in self.parts for unit in part.units)),
             "CHANGE_SECONDS": str(self.change_seconds),
             "UNDO_SECONDS": str(self.undo_seconds),
+            "CONFIRM_SECONDS": str(self.confirm_seconds),
+            "COMMIT_SECONDS": str(sum(part.commit_seconds for part in self.parts)),
             "BOOT_SECONDS": str(_BOOT_SECONDS + sum(part.boot_seconds for part in self.parts)),
             **fence.settings(self.planned_on, self.good_for_seconds),
         }
@@ -119,6 +131,8 @@ class Transaction:
         return {
             "settings": settings,
             "planned": fence.planned_lines(self.planned_on),
+            "token": f"{self.token}\n",
+            "alive": "",
             **data,
             RUN: node_script(part.name for part in self.parts),
         }
@@ -172,13 +186,20 @@ class Process:
 class Status:
     """How far a transaction is: `phase` is None where the node knows no such transaction.
 
-    A phase is a verb and a part ("apply files", "prove kubelet"), or "keeping", "reboot", "reverting".
+    A phase is a verb and a part ("apply files", "prove kubelet"), or "keeping", "reboot", "confirming",
+    "reverting". `token` is that of the attempt, which a confirmation has to carry.
     """
 
     phase: str | None
     running: bool
     result: Result | None
     process: Process
+    token: str = field(default="", compare=False, repr=False)
+
+    @property
+    def waits(self) -> bool:
+        """Whether the node waits for `confirm_script`, without which it undoes the change."""
+        return self.phase == CONFIRMING and self.running and self.result is None
 
     @property
     def broken_off(self) -> bool:
@@ -247,6 +268,15 @@ def void_script(transaction_id: str) -> str:
     return _script(transaction_id, "void_transaction")
 
 
+def confirm_script(transaction_id: str, token: str) -> str:
+    """Return the script that confirms a transaction whose node waits for it: `token` is its attempt's.
+
+    It prints "confirmed", or "not confirmed: " and what is there instead; then it has done nothing. It
+    belongs on a connection that was made after the change.
+    """
+    return _script(transaction_id, "confirm_transaction", data=f"{shell.line(token)}\n")
+
+
 def revert_script(transaction_id: str, reason: str) -> str:
     """Return the script that has systemd undo a transaction that was applied, and returns at once.
 
@@ -306,7 +336,7 @@ def read_status(text: str) -> Status:
             "the answer about the node's change is cut off", remedy="run again"
         ) from error
     result = body.removesuffix(".").strip()
-    return Status(phase, running, read_result(result) if result else None, process)
+    return Status(phase, running, read_result(result) if result else None, process, values.get("Token", ""))
 
 
 def node_script(parts: Iterable[str]) -> str:

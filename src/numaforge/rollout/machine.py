@@ -15,7 +15,7 @@ class Machine(Protocol):
     """A node as its administrator reaches it.
 
     Every call may raise HostUnreachableError, whether it took effect or not. Each but `begin` is then made
-    again: `revert`, `settle` and `void` do nothing where it has been done.
+    again: `confirm`, `revert`, `settle` and `void` do nothing where it has been done.
     """
 
     def identity(self) -> Identity:
@@ -38,6 +38,9 @@ class Machine(Protocol):
 
         One whose node is not what it was planned on any more ends as "void".
         """
+
+    def confirm(self, transaction: str) -> None:
+        """Confirm a transaction whose node waits for that, over a new connection; others stay as they are."""
 
     def void(self, transaction: str) -> None:
         """See to it that a transaction never begins; nothing happens to one that has begun."""

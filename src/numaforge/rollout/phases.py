@@ -34,8 +34,11 @@ from numaforge.rollout.steps import Clock, Steps
 T = TypeVar("T")
 
 _POLL_SECONDS = 2.0
-_TRANSACTION_SECONDS = 3600.0  # the node has a result long before, unless systemd itself hangs
-_BOOT_SECONDS = 1800.0  # a server with terabytes of memory takes a quarter of an hour until it answers
+_TRANSACTION_SECONDS = 5400.0  # the node has a result long before, unless systemd itself hangs
+# A server with terabytes of memory takes a quarter of an hour until it answers. One that lost its network with
+# a boot goes back with a second one, once its time to be confirmed is over.
+_BOOT_SECONDS = 1800.0
+_AWAY_SECONDS = 2 * _BOOT_SECONDS + 1800.0
 _MOST_VOID = 3  # transactions in a row
 _ABORTED = "an abort was requested"
 
@@ -219,7 +222,9 @@ class Phases:
             result = status.result
             if result is not None and not (undo and result.outcome == "applied"):
                 return result
-            if status.broken_off:
+            if status.waits:
+                yield from self._ask(lambda: self._confirm(transaction), reboots=True)
+            elif status.broken_off:
                 yield from self._ask(self.machine.settle)
             elif result is not None and not status.running:
                 yield from self._ask(lambda: self._revert(transaction))
@@ -229,6 +234,17 @@ class Phases:
         raise HostError(
             f"the transaction {transaction} has not ended in {_TRANSACTION_SECONDS:.0f} s", where=self.name
         )
+
+    def _confirm(self, transaction: str) -> None:
+        """Confirm the transaction over a new connection, while the node still waits for it."""
+        if not self.machine.status(transaction).waits:
+            return
+        try:
+            self.machine.confirm(transaction)
+        except HostUnreachableError:
+            raise
+        except HostError as error:  # without a confirmation the node goes back by itself
+            self.say(self.record.phase, (error.message,))
 
     def _revert(self, transaction: str) -> None:
         """Have the node undo the transaction, which stops its kubelet: each time while it is still ours."""
@@ -416,7 +432,7 @@ class Phases:
         return patiently(
             call,
             tell=lambda why: self.say(self.record.phase, (why,)),
-            patience_seconds=max(unreachable_seconds, _BOOT_SECONDS) if reboots else unreachable_seconds,
+            patience_seconds=max(unreachable_seconds, _AWAY_SECONDS) if reboots else unreachable_seconds,
         )
 
     def _event(self, reason: str, message: str, *, warning: bool = False) -> None:

@@ -16,6 +16,7 @@ from numaforge.node.part import Part
 from numaforge.node.parts import KINDS, files, hugepages, kubelet, shell_of
 from numaforge.node.parts.kubelet import health_url
 from numaforge.node.transaction import (
+    CONFIRM_SECONDS,
     Process,
     Result,
     Status,
@@ -61,7 +62,7 @@ def test_what_is_no_id_never_becomes_part_of_a_script(name: str) -> None:
 
 def test_the_deadline_leaves_time_for_two_starts_and_for_undoing_twice() -> None:
     change = Transaction("T1", (KUBELET,))
-    assert change.change_seconds == 2 * (120 + 100) + 10
+    assert change.change_seconds == 2 * (120 + 100) + 10 + CONFIRM_SECONDS
     assert change.deadline_seconds == change.change_seconds + 2 * (120 + 100 + 10)
 
 
