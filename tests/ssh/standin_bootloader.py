@@ -1,10 +1,10 @@
 """What a sandbox lacks to boot: kernels, the tools of a boot loader, and a boot.
 
-`update-grub` makes a grub.cfg of the drop-ins, the kernels in /boot and the scripts in /etc/grub.d as Debian's
-does: an entry of the newest kernel, and one of each in a submenu. `grubby` changes the options of the entries
-below /boot/loader/entries that start one kernel. `grub-editenv` writes grubenv, `grub-probe` says that GRUB can
-write there. None knows any other option of theirs. A boot reads all of it as GRUB does, with next_entry, which
-it forgets.
+`update-grub` makes a grub.cfg of the drop-ins, the kernels in /boot and the scripts in /etc/grub.d as
+Debian's does: an entry of the newest kernel, and one of each in a submenu. `grubby` changes the options of
+the entries below /boot/loader/entries that start one kernel. `grub-editenv` writes grubenv, `grub-probe` says
+that GRUB can write there. None knows any other option of theirs. A boot reads all of it as GRUB does, with
+next_entry, which it forgets.
 """
 
 from __future__ import annotations
@@ -102,17 +102,18 @@ import pathlib, sys
 file, verb, word = sys.argv[1:]
 path = pathlib.Path(file)
 text = path.read_text()
-assert len(text) == {_GRUBENV_BYTES} and text.startswith("# GRUB Environment Block\\n"), "invalid environment block"
+assert len(text) == {_GRUBENV_BYTES} and text.startswith("# GRUB Environment Block\\n"), "invalid block"
 name = word.partition("=")[0]
 lines = [line for line in text.rstrip("#").splitlines()[1:] if line.partition("=")[0] != name]
 if verb == "set":
     lines.append(word)
-path.write_text("".join(f"{{line}}\\n" for line in ["# GRUB Environment Block", *lines]).ljust({_GRUBENV_BYTES}, "#"))
+text = "".join(f"{{line}}\\n" for line in ["# GRUB Environment Block", *lines])
+path.write_text(text.ljust({_GRUBENV_BYTES}, "#"))
 """
 
 PROBE = """#!/bin/sh
 case " $* " in
-*" --target=abstraction "*) cat /run/grub-abstraction 2> /dev/null ;;
+*" --target=abstraction "*) cat /run/grub-abstraction 2> /dev/null || : ;;
 *" --target=fs "*) cat /run/grub-fs 2> /dev/null || echo ext2 ;;
 esac
 """
@@ -165,9 +166,7 @@ def install_kernel(node: Sandbox, version: str) -> None:
 
 def set_default(node: Sandbox, entry: str) -> None:
     """Have the boot loader boot an entry by default, where its default is a saved one."""
-    node.run(
-        f"{'grub2' if _folder(node).name == 'grub2' else 'grub'}-editenv {_grubenv(node)} set saved_entry='{entry}'"
-    )
+    node.run(f"{_folder(node).name}-editenv {_grubenv(node)} set 'saved_entry={entry}'")
 
 
 def _grubenv(node: Sandbox) -> str:
@@ -272,8 +271,7 @@ def _start_kernel(node: Sandbox, *, deaf: bool) -> None:
     node.path("/proc/cmdline").write_text(f"{CMDLINE if deaf else options(node)}\n")
     node.path(OSRELEASE).write_text(f"{kernel.partition('-')[2]}\n")
     if "next_entry" in variables(node):
-        tool = "grub2-editenv" if _folder(node).name == "grub2" else "grub-editenv"
-        node.run(f"{tool} {_grubenv(node)} unset next_entry")
+        node.run(f"{_folder(node).name}-editenv {_grubenv(node)} unset next_entry")
 
 
 ISOLATED = "xx111x1"  # what the kernel sets by itself

@@ -250,12 +250,16 @@ cannot_boot_once() { # sets `why`; 1: it can
     if [ ! -f "$grub/grubenv" ]; then return 0; fi
     why="grub-editenv and grub-probe are missing"
     tool_of_grub editenv && tool_of_grub probe || return 0
-    on=$("$tool" --target=abstraction "$grub/grubenv" 2> /dev/null) && on="$on $("$tool" --target=fs "$grub/grubenv" 2> /dev/null)" ||
-        on=unknown
-    why="GRUB cannot write to $grub ($on)"
-    case " $on " in
-    *' lvm '* | *' diskfilter '* | *' unknown '* | *' btrfs '* | *' zfs '* | *' cpiofs '* | *' squash4 '* | *'  ') return 0 ;;
-    esac
+    on=unknown
+    if layers=$("$tool" --target=abstraction "$grub/grubenv" 2> /dev/null) &&
+        on=$("$tool" --target=fs "$grub/grubenv" 2> /dev/null); then on="${layers:+$layers }$on"; fi
+    why="GRUB cannot write to $grub (${on:=unknown})"
+    for layer in $on; do
+        # What grub.d/00_header of Debian names.
+        case $layer in
+        lvm | diskfilter | unknown | btrfs | cpiofs | newc | odc | romfs | squash4 | tarfs | zfs) return 0 ;;
+        esac
+    done
     why="numaforge cannot tell which entry it boots: $unknown"
     ! next_entry
 }

@@ -2,25 +2,20 @@
 # The boot that makes true what only a boot can, and the one that takes it back. REBOOT_KERNEL is a setting: running
 # where no other kernel may start, else any.
 
-reboot_keep() { # the kernel that runs, the one that is expected, and the entry that starts the one that runs
+reboot_keep() { # the kernel that runs, and the one that is expected
     running_kernel
-    printf '%s\n' "$running" > "$PART/kernel"
-    printf '%s\n' "$running" > "$PART/expected"
-    : > "$PART/entry"
-    if find_entry is_running; then printf '%s\n' "$entry_id" > "$PART/entry"; fi
-    if next_entry; then
-        if is_running; then
-            printf '%s\n' "$entry_id" > "$PART/entry"
-        elif [ "$REBOOT_KERNEL" = any ]; then
-            printf '%s\n' "$version" > "$PART/expected"
-        else
+    expected=$running
+    if ! next_entry; then
+        if [ "$REBOOT_KERNEL" = any ]; then expected=; fi
+    elif ! is_running; then
+        expected=$version
+        if [ "$REBOOT_KERNEL" != any ]; then
             echo "the boot loader would start $entry_kernel, and $running runs" >&2
             return 1
         fi
-    elif [ "$REBOOT_KERNEL" = any ]; then
-        : > "$PART/expected"
     fi
-    sync "$PART/kernel" "$PART/expected" "$PART/entry"
+    printf '%s\n' "$running" > "$PART/kernel" && printf '%s\n' "$expected" > "$PART/expected" &&
+        sync "$PART/kernel" "$PART/expected"
 }
 reboot_apply() {
     if [ -e "$FOLDER/awaits-new" ]; then reboot_prove new || return 1; fi
@@ -46,13 +41,17 @@ reboot_pending() { [ "$1" = old ] && is_other_kernel old; } # NEW|OLD
 reboot_undo() { :; }                                        # what was booted is put back first: see reboot_start
 reboot_start() {                                            # NEW|OLD
     if [ "$1" = new ] || ! any_pending old; then return; fi
-    if is_other_kernel old && [ ! -e "$FOLDER/awaits-old" ] && [ -n "$(noted reboot/entry)" ]; then
-        boot_once "$(noted reboot/entry)" || : # the proof of the kernel says what has come
+    if is_other_kernel old && [ ! -e "$FOLDER/awaits-old" ] && find_entry is_of_expected; then
+        boot_once "$entry_id" || : # the proof of the kernel says what has come
     fi
     await_boot old
 }
+is_of_expected() {
+    kernel_version "$entry_kernel"
+    [ "$version" = "$expected" ]
+}
 reboot_by_hand() {
-    if is_other_kernel old; then printf "grub-reboot '%s'; " "$(noted reboot/entry)"; fi
+    if is_other_kernel old && find_entry is_of_expected; then printf "grub-reboot '%s'; " "$entry_id"; fi
     printf 'systemctl reboot; '
 }
 any_pending() { # NEW|OLD
