@@ -219,6 +219,14 @@ def test_the_default_is_found_as_grub_finds_it(node: Sandbox, default: str, expe
     assert looked(node, "look_reboot")["next"] == expected
 
 
+@pytest.mark.parametrize("shell_of_host", ["dash -s", "bash -s", "busybox sh -s"])
+def test_every_posix_shell_finds_it(node: Sandbox, shell_of_host: str) -> None:
+    install_kernel(node, NEWER)
+    done = node.run(f"{LOOK}\nlook_reboot\n", shell_of_host)
+    assert f"version {NEWER}" in done.stdout.splitlines(), (done.stdout, done.stderr)
+    assert not done.stderr
+
+
 def test_what_someone_has_chosen_for_the_next_boot_is_what_it_starts(node: Sandbox, loader: str) -> None:
     install_kernel(node, NEWER)
     old = f"{MACHINE_ID}-{KERNEL}" if loader == "grubby" else "1>1"
