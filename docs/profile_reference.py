@@ -10,6 +10,7 @@ import yaml
 
 from docs.generated import renewed
 from numaforge.json_schema import json_schema
+from numaforge.profile.kernel_parameters import ACCEPTED
 
 PAGE = Path(__file__).with_name("profiles.md")
 
@@ -28,6 +29,8 @@ _FORMS = {
     "DNS subdomain": "small letters, digits, `-`, `.`",
     "PCI id": "`'15b3'`, `'15b3:1021'`",
     "kernel parameter": "`NAME`, `NAME=VALUE`",
+    "known kernel parameter": "a parameter of [the list](#parameters-by-purpose)",
+    "risk": "what it may cost, as text",
     "sysctl value": "a number or text",
     "interface or IPv4 network": "an interface, an IPv4 network: `10.0.0.0/16`, or `default-route`",
     "RDMA device": "a name as `rdma link` has it: `mlx5_0`",
@@ -47,9 +50,23 @@ def reference() -> str:
     return "\n".join(_section(schema, title, properties) for title, properties in _sections(schema))
 
 
+def parameters() -> str:
+    """Return the table of the kernel parameters that need no acknowledgement, by purpose."""
+    rows = (
+        f"| {purpose} | {', '.join(f'`{_cell(form)}`' for form in forms)} |"
+        for purpose, forms in ACCEPTED.items()
+    )
+    return "\n".join(("| purpose | parameters |", "| --- | --- |", *rows))
+
+
+def _cell(form: str) -> str:
+    """Return a form as a cell of a table holds it: alternatives are divided by a bar, which ends a cell."""
+    return form.replace("|", "\\|")
+
+
 def page(text: str) -> str:
     """Return the page with its tables replaced."""
-    return renewed(text, "reference", reference())
+    return renewed(renewed(text, "reference", reference()), "parameters", parameters())
 
 
 def _sections(schema: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:

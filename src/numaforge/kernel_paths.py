@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from numaforge.cpulist import format_cpulist, format_cpumask
+from numaforge.errors import PlanError
 from numaforge.planning.model import InterruptsPlan, NodePlan, TuningPlan
 from numaforge.quantity import parse_bytes
 from numaforge.topology.model import NodeTopology
@@ -60,9 +61,18 @@ def rdma_port_state(device: str, port: str) -> str:
 
 
 def sysctl(name: str) -> str:
-    """Return the path of a sysctl; as in sysctl.d(5), a name whose first separator is "/" keeps its dots."""
+    """Return the path of a sysctl; as in sysctl.d(5), a name whose first separator is "/" keeps its dots.
+
+    Raises PlanError for a name that leads out of the folder.
+    """
     first = re.search(r"[./]", name)
     path = name if first and first[0] == "/" else name.translate(str.maketrans("./", "/."))
+    if {"", ".", ".."}.intersection(path.split("/")):
+        raise PlanError(
+            f"{name!r} is not a sysctl",
+            where="sysctls",
+            remedy="write its dotted name, for example vm.swappiness",
+        )
     return f"/proc/sys/{path}"
 
 

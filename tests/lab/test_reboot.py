@@ -98,6 +98,38 @@ def test_one_boot_brings_all_of_a_maintenance(lab: Lab, fresh: Node) -> None:
     assert boots(fresh) == 1
     assert_new(lab, fresh)
     assert "[never]" in fresh.run("cat /sys/kernel/mm/transparent_hugepage/enabled")
+    assert "next_entry" not in fresh.run("grub-editenv /boot/grub/grubenv list")
+    menu = fresh.run(f"cat {GRUB_CFG}; ls /etc/grub.d")
+    assert WISH in menu
+    assert "numaforge" not in menu
+
+
+@pytest.mark.long
+def test_a_power_cycle_alone_starts_the_old_entry_until_the_change_is_confirmed(
+    lab: Lab, fresh: Node
+) -> None:
+    before = everything(fresh)
+    reset_at(fresh, "confirming")
+    transactions.begin(fresh, maintenance(fresh), check=False)
+    result = ended(fresh)
+    assert_was_reset(fresh)
+    assert result.outcome == "rolled-back", result
+    assert boots(fresh) == 2  # the one on trial, and the one after the reset: none was asked for
+    assert_old(lab, fresh, before)
+
+
+@pytest.mark.long
+def test_a_newer_kernel_that_would_boot_is_refused_before_anything_changes(lab: Lab, fresh: Node) -> None:
+    fresh.run(
+        "cd /boot && cp vmlinuz-$(uname -r) vmlinuz-99.0-test && cp initrd.img-$(uname -r) initrd.img-99.0-test"
+        " && update-grub",
+        timeout_s=600,
+    )
+    before = everything(fresh)
+    result = transactions.run(fresh, maintenance(fresh))
+    assert result.outcome == "refused", result
+    assert "the boot loader would start /boot/vmlinuz-99.0-test" in result.reason
+    assert_old(lab, fresh, before)
 
 
 @pytest.mark.long

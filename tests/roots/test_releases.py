@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from lab.roots import Release, build
-from numaforge import cli
+from numaforge import cli, shell
 from numaforge.hostcheck.check import check_host
 from numaforge.node.parts import kernel_cmdline, reboot
 from numaforge.node.transaction import Transaction, start_script
@@ -29,8 +31,8 @@ from numaforge.topology import read_topology
 from tests.fixtures.machines import kubeadm_kubelet
 from tests.roots.host import NOTHING, PROFILE, Host, files_of
 from tests.ssh.machine import governor, machine
-from tests.ssh.sandbox import free_port, running_sandbox
-from tests.ssh.standin_bootloader import options
+from tests.ssh.sandbox import Sandbox, free_port, running_sandbox
+from tests.ssh.standin_bootloader import OSRELEASE, options
 from tests.ssh.standin_devices import IRQBALANCE_FILE, affinity
 from tests.ssh.standin_systemd import DROP_IN, STATE, standin_systemd
 from tests.ssh.test_reboot import through_boots
@@ -173,8 +175,13 @@ esac
 """
 
 
-def test_grubs_own_scripts_carry_a_parameter_to_the_kernel_and_back(release: Release, tmp_path: Path) -> None:
-    port = free_port()
+RUNNING, NEWER = "6.12.0-1-amd64", "6.12.0-10-amd64"
+LOOK = shell.library("node/fence", "node/look", "node/parts/reboot/entries", "node/parts/reboot/look")
+
+
+@contextmanager
+def booted_by_grub(release: Release, folder: Path, port: int) -> Iterator[Sandbox]:
+    """Start a node whose kernel was booted from a menu that the release's own update-grub has written."""
     files = {
         **machine(),
         **standin_systemd(port),
@@ -183,22 +190,79 @@ def test_grubs_own_scripts_carry_a_parameter_to_the_kernel_and_back(release: Rel
         DROP_IN: "old\n",
         "/usr/sbin/grub-probe": PROBE,
         "/etc/default/grub": GRUB_DEFAULTS,
+        OSRELEASE: f"{RUNNING}\n",
     }
-    with running_sandbox(tmp_path, files, build(release.suite)) as node:
-        node.run("mkdir -p /boot/grub; : > /boot/vmlinuz-6.12.0-1-amd64; update-grub")
+    with running_sandbox(folder, files, build(release.suite)) as node:
+        node.run("mkdir -p /boot/grub; grub-editenv /boot/grub/grubenv create")
+        install_real_kernel(node, RUNNING)
+        node.path("/proc/cmdline").write_text(f"{options(node)}\n")
         node.run(f"systemctl start kubelet.service; until [ -e {STATE} ]; do sleep 0.05; done")
         node.path(MEMORY_STATE).write_text("memory as it was\n")
         node.run("mkdir -p /run/when /run/systemd/system")
+        yield node
+
+
+def install_real_kernel(node: Sandbox, version: str) -> None:
+    done = node.run(f"echo x > /boot/vmlinuz-{version}; echo x > /boot/initrd.img-{version}; update-grub")
+    assert done.returncode == 0, done.stderr
+
+
+def maintained(
+    node: Sandbox, port: int, name: str, planned: tuple[str, ...], removed: tuple[str, ...]
+) -> str:
+    files, *others = transaction(port, "new").parts
+    cmdline = kernel_cmdline.part(planned, planned, removed, "grub")
+    node.run(start_script(Transaction(name, (files, cmdline, reboot.part(), *others))))
+    result = through_boots(node)
+    assert result.outcome == "applied", result
+    return options(node)
+
+
+def test_grubs_own_scripts_carry_a_parameter_to_the_kernel_and_back(release: Release, tmp_path: Path) -> None:
+    port = free_port()
+    with booted_by_grub(release, tmp_path, port) as node:
         before = options(node)
         assert before.endswith(" quiet")
+        assert maintained(node, port, "T1", (PARAMETER,), ()).split() == [*before.split(), PARAMETER]
+        assert maintained(node, port, "T2", (), (PARAMETER,)).split() == before.split()
 
-        def boot_with(name: str, planned: tuple[str, ...], removed: tuple[str, ...]) -> str:
-            files, *others = transaction(port, "new").parts
-            cmdline = kernel_cmdline.part(planned, planned, removed, "grub")
-            node.run(start_script(Transaction(name, (files, cmdline, reboot.part(), *others))))
-            result = through_boots(node)
-            assert result.outcome == "applied", result
-            return options(node)
 
-        assert boot_with("T1", (PARAMETER,), ()).split() == [*before.split(), PARAMETER]
-        assert boot_with("T2", (), (PARAMETER,)) == before
+@pytest.mark.parametrize(
+    ("default", "expected"),
+    [
+        pytest.param("0", "another", id="the-first"),
+        pytest.param("1>1", "running", id="by-numbers"),
+        pytest.param(
+            f"Advanced options for Debian GNU/Linux>Debian GNU/Linux, with Linux {RUNNING}",
+            "running",
+            id="by-titles",
+        ),
+        pytest.param("saved", "running", id="saved"),
+    ],
+)
+def test_with_two_kernels_the_default_is_found_in_the_menu_of_the_release(
+    release: Release, tmp_path: Path, default: str, expected: str
+) -> None:
+    with booted_by_grub(release, tmp_path, free_port()) as node:
+        name = "Debian GNU/Linux" if not release.ubuntu else "Ubuntu"
+        chosen = default.replace("Debian GNU/Linux", name)
+        more = 'GRUB_DISABLE_RECOVERY=true\nGRUB_DISTRIBUTOR="' + name.removesuffix(" GNU/Linux") + '"\n'
+        node.path("/etc/default/grub").write_text(
+            GRUB_DEFAULTS.replace("GRUB_DEFAULT=0", f'GRUB_DEFAULT="{chosen}"') + more
+        )
+        install_real_kernel(node, NEWER)
+        menu = node.path("/boot/grub/grub.cfg").read_text()
+        saved = re.findall(rf"'(gnulinux-(?:advanced|{re.escape(RUNNING)}-advanced)[^']*)'", menu)
+        node.run(f"grub-set-default '{'>'.join(saved)}'")
+        said = node.run(f"{LOOK}\nlook_reboot\n").stdout.splitlines()
+        assert f"next {expected}" in said, (said, menu)
+
+
+def test_a_one_time_choice_of_the_release_is_what_the_next_boot_starts(
+    release: Release, tmp_path: Path
+) -> None:
+    with booted_by_grub(release, tmp_path, free_port()) as node:
+        install_real_kernel(node, NEWER)
+        node.run("grub-reboot '1>2'")  # entries for recovery stand between
+        said = node.run(f"{LOOK}\nlook_reboot\n").stdout.splitlines()
+        assert "next running" in said, said

@@ -191,6 +191,7 @@ FORWARDS = [
     "prove kernel_cmdline",
     "prove kubelet",
     "prove kubelet again",
+    "commit kernel_cmdline",
 ]
 BACK = [
     "stop kubelet",

@@ -118,6 +118,10 @@ ARITHMETIC = {
     "eviction-of-nothing-as-text",
     "cmdline-repeats-a-parameter",
     "cmdline-repeats-a-parameter-with-another-value",
+    "unsafe-repeats-a-parameter",
+    "sysctl-that-is-dangerous",
+    "sysctl-that-nothing-takes-back",
+    "risk-of-a-sysctl-that-is-not-set",
     "mig-placement-of-a-compute-instance",
     "mig-parted-with-a-mistake",
     "mig-parted-that-is-not-there",
@@ -159,7 +163,9 @@ def test_a_kernel_parameter_fits_the_schema(parameter):
         pytest.param({"cpus": {"reserved": {"cpulist": 0}}}, id="one-cpu"),
         pytest.param({"tuning": {"swap": False}}, id="off-to-YAML-1.1"),
         pytest.param({"tuning": {"transparent_hugepages": "madvise"}}, id="both-switches-in-one"),
-        pytest.param({"tuning": {"sysctls": {"net.ipv4.conf.eth0/1.rp_filter": 1}}}, id="a-slash-in-a-name"),
+        pytest.param(
+            {"tuning": {"sysctls": {"net.ipv4.conf.eth0/1.arp_announce": 1}}}, id="a-slash-in-a-name"
+        ),
         pytest.param({"kubelet": {"cpu_manager_options": {"full-pcpus-only": False}}}, id="an-option"),
         pytest.param({"kubelet": {"version": "v1.36.2-eks"}}, id="a-version-of-a-vendor"),
         pytest.param({"hugepages": [{"size": "1Gi", "share": "12.5%", "numa_nodes": [0]}]}, id="a-share"),
@@ -179,7 +185,11 @@ VALUES = {
     "cpulist": ("0 3 17 , -", lambda text: {"cpus": {"reserved": {"cpulist": text}}}),
     "version": ("v 1. 36 .2 -rc.1 +k3s1", lambda text: {"kubelet": {"version": text}}),
     "sysctl": ("net . _x -y * /0 : @", lambda text: {"tuning": {"sysctls": {text: 1}}}),
-    "parameter": ("ro root rd. a-b = 1,2 ; $ !", lambda text: {"kernel": {"cmdline": [text]}}),
+    "parameter": (
+        "quiet iommu=pt intel_iommu intel-iommu =on =off nosmt ip=none skew_tick=1 , ;",
+        lambda text: {"kernel": {"cmdline": [text]}},
+    ),
+    "unsafe-parameter": ("ro root rd. a-b = 1,2 ; $ !", lambda text: {"kernel": {"unsafe": {text: "?"}}}),
 }
 
 

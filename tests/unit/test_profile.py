@@ -229,6 +229,22 @@ MISTAKES = {
         "'swappiness' is not a sysctl",
     ),
     "sysctl-with-a-path": ({"tuning": {"sysctls": {"vm.../etc": 1}}}, "'vm.../etc' is not a sysctl"),
+    "sysctl-that-leaves-its-folder": (
+        {"tuning": {"sysctls": {"net.//.//.sysrq-trigger": "b"}}},
+        "'net.//.//.sysrq-trigger' is not a sysctl",
+    ),
+    "sysctl-that-is-dangerous": (
+        {"tuning": {"sysctls": {"net.ipv4.ip_forward": 0}}},
+        "tuning: sysctls net.ipv4.ip_forward: 0 is dangerous: the network of pods and services stops; ",
+    ),
+    "sysctl-that-nothing-takes-back": (
+        {"tuning": {"sysctls": {"kernel.modules_disabled": 1}}},
+        "tuning: sysctls kernel.modules_disabled: 1 is not for a profile: it cannot be taken back before",
+    ),
+    "risk-of-a-sysctl-that-is-not-set": (
+        {"tuning": {"unsafe": {"net.ipv4.ip_forward": "known"}}},
+        "tuning: unsafe net.ipv4.ip_forward: sysctls does not set it; leave it out",
+    ),
     "numa-balancing-twice": (
         {"tuning": {"numa_balancing": True, "sysctls": {"kernel.numa_balancing": 0}}},
         "tuning: says numa_balancing and sysctls kernel.numa_balancing",
@@ -244,6 +260,10 @@ MISTAKES = {
     "cmdline-repeats-a-parameter": (
         {"kernel": {"cmdline": ["quiet", "iommu=pt", "quiet"]}},
         "kernel.cmdline: says quiet and quiet; say each parameter once",
+    ),
+    "unsafe-repeats-a-parameter": (
+        {"kernel": {"cmdline": ["iommu=pt"], "unsafe": {"iommu=off": "known"}}},
+        "kernel: says iommu=pt and iommu=off; say each parameter once",
     ),
     "cmdline-repeats-a-parameter-with-another-value": (
         {"kernel": {"cmdline": ["intel_iommu=on", "intel-iommu=off"]}},
@@ -405,6 +425,11 @@ BOOT_PARAMETERS = {
     "initrd=/boot/initrd.img": "the boot loader of each machine sets it",
     "BOOT_IMAGE=/vmlinuz": "the boot loader of each machine sets it",
     "nosmt": "it decides which CPUs there are, which cpus.smt and cpus.offline say",
+    "1": "it decides what starts at boot, and the kubelet might not",
+    "s": "it decides what starts at boot, and the kubelet might not",
+    "S": "it decides what starts at boot, and the kubelet might not",
+    "mount.usr=/dev/sdb": "it names the file system that this machine boots from",
+    "systemd.volatile=yes": "it decides what starts at boot, and the kubelet might not",
 }
 
 
@@ -423,16 +448,137 @@ PARAMETERS = (
     "isolcpus=managed_irq,domain,1-3,8-11:2/4",
     "crashkernel=1G-4G:192M,4G-:256M",
     "vfio-pci.ids=10de:2330,10de:22a3",
-    "memmap=4G!12G",
     "module_blacklist=nouveau",
+    "modprobe.blacklist=nouveau,nvidiafb",
     "8250.nr_uarts=4",
-    "console=",
+    "console=ttyS0,115200n8",
+    "pci=realloc=off,disable_acs_redir=pci:0:0",
+    "nvidia.NVreg_RestrictProfilingToAdminUsers=0",
+    "mlx5_core.prof_sel=3",
+    "rcutree.kthread_prio=11",
+    "systemd.unified_cgroup_hierarchy=1",
+    "tuned.non_isolcpus=0000ffff,00000003",
 )
 
 
 @pytest.mark.parametrize("parameter", PARAMETERS)
 def test_a_kernel_parameter_is_kept_as_written(parameter):
     assert load_profile({"kernel": {"cmdline": [parameter]}}).kernel.cmdline == (parameter,)
+
+
+UNKNOWN = "is not among the parameters that are known to leave a node as reachable as it was"
+UNSAFE_PARAMETERS = {
+    "net.ifnames=0": UNKNOWN,
+    "ip=none": UNKNOWN,
+    "ipv6.disable=1": UNKNOWN,
+    "acpi=off": UNKNOWN,
+    "mem=512M": UNKNOWN,
+    "memmap=4G!12G": UNKNOWN,
+    "fips=1": UNKNOWN,
+    "mitigations=off": UNKNOWN,
+    "sysctl.net.ipv4.ip_forward=0": UNKNOWN,
+    "systemd.default_timeout_start_sec=1": UNKNOWN,
+    "module_blacklist=mlx5_core,nvme": "has a value that is not known to be harmless; known are drivers of "
+    "displays, such as nouveau",
+    "vfio-pci.ids=15b3:1021": "has a value that is not known to be harmless; known are ids of GPUs such as "
+    "10de:2330",
+    "pci=nomsi": "has a value that is not known to be harmless; known are realloc, ",
+    "pcie_aspm=force": "has a value that is not known to be harmless; known are off",
+    "iommu": "has no value; known are pt, nopt, ",
+}
+
+
+@pytest.mark.parametrize(("parameter", "why"), UNSAFE_PARAMETERS.items(), ids=UNSAFE_PARAMETERS)
+def test_a_parameter_that_is_not_on_the_list_is_refused_with_both_ways(parameter, why):
+    message = refusal({"kernel": {"cmdline": [parameter]}})
+    assert message.startswith(f"profile: kernel.cmdline[0]: {parameter!r} {why}")
+    assert message.endswith(
+        "leave it out, or write it in kernel.unsafe with what it may cost: "
+        f'"{parameter}": "the risk, in your words"'
+    )
+
+
+@pytest.mark.parametrize("parameter", UNSAFE_PARAMETERS)
+def test_a_parameter_with_its_risk_is_taken(parameter):
+    assert load_profile({"kernel": {"unsafe": {parameter: " no  way in "}}}).kernel.unsafe == {
+        parameter: "no way in"
+    }
+
+
+@pytest.mark.parametrize("risk", ["", "  ", True, 3])
+def test_a_risk_is_said_in_words(risk):
+    message = refusal({"kernel": {"unsafe": {"fips=1": risk}}})
+    assert message.startswith(f"profile: kernel.unsafe.fips=1: {risk!r} is no risk; write what may happen")
+
+
+@pytest.mark.parametrize("parameter", BOOT_PARAMETERS)
+def test_no_risk_makes_a_parameter_that_decides_what_boots_acceptable(parameter):
+    assert "is not for a profile" in refusal({"kernel": {"unsafe": {parameter: "it is known"}}})
+
+
+def test_pages_of_a_boot_are_said_in_their_section():
+    assert refusal({"kernel": {"cmdline": ["hugepages=999999"]}}) == (
+        "profile: kernel.cmdline[0]: 'hugepages=999999' is not said here; say it in the section hugepages "
+        "with at: boot, which counts the machine's memory"
+    )
+
+
+DANGEROUS = [
+    ("net.ipv4.ip_forward", 0),
+    ("net.ipv4.conf.all.forwarding", 0),
+    ("net.ipv6.conf.eth0.disable_ipv6", 1),
+    ("net.ipv6.conf.eth*.disable_ipv6", 1),
+    ("net.ipv4.conf.default.rp_filter", 1),
+    ("net.ipv4.conf.all.arp_ignore", 8),
+    ("net.ipv4.tcp_mem", "4 4 4"),
+    ("net.ipv4.tcp_rmem", "4096 87380"),
+    ("net.ipv4.ip_local_port_range", "32768 32769"),
+    ("net.core.rmem_default", 0),
+    ("net.core.rmem_default", "0x10"),
+    ("net.bridge.bridge-nf-call-iptables", 0),
+    ("user.max_pid_namespaces", 0),
+    ("kernel.panic_on_warn", 1),
+    ("kernel.core_pattern", "|/tmp/x"),
+    ("vm.min_free_kbytes", 1 << 30),
+]
+SAFE = [
+    ("net.ipv4.ip_forward", 1),
+    ("net.ipv6.conf.eth0.disable_ipv6", 0),
+    ("net.ipv4.conf.default.rp_filter", 2),
+    ("net.ipv4.conf.all.arp_ignore", 1),
+    ("net.ipv4.tcp_rmem", "4096 87380 268435456"),
+    ("user.max_user_namespaces", 0),
+    ("kernel.panic", 10),
+    ("vm.swappiness", 0),
+]
+
+
+@pytest.mark.parametrize(("name", "value"), DANGEROUS)
+def test_a_dangerous_sysctl_is_set_with_its_risk_alone(name, value):
+    message = refusal({"tuning": {"sysctls": {name: value}}})
+    assert message.startswith(f"profile: tuning: sysctls {name}: {value} is dangerous: ")
+    assert message.endswith(f'"{name}": "the risk, in your words"')
+    assert load_profile({"tuning": {"sysctls": {name: value}, "unsafe": {name: "known"}}})
+
+
+@pytest.mark.parametrize(("name", "value"), SAFE)
+def test_what_harms_nothing_needs_no_risk(name, value):
+    assert load_profile({"tuning": {"sysctls": {name: value}}}).tuning.sysctls == {name: str(value)}
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("kernel.modules_disabled", 1),
+        ("kernel.kexec_load_disabled", 1),
+        ("vm.drop_caches", 3),
+        ("vm.nr_hugepages", 100),
+        ("vm.nr_hug*", 100),
+    ],
+)
+def test_what_nothing_takes_back_is_refused_with_its_risk_too(name, value):
+    wish = {"sysctls": {name: value}, "unsafe": {name: "known"}}
+    assert f"sysctls {name}: {value} is not for a profile: " in refusal({"tuning": wish})
 
 
 def test_a_node_is_not_rebooted_unless_the_profile_allows_it():

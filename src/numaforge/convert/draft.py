@@ -12,6 +12,7 @@ from numaforge.convert.rows import Fate, FieldRow, read, shown
 from numaforge.errors import NumaforgeError
 from numaforge.mistakes import dotted, path_of, sentence
 from numaforge.profile import NodeProfile
+from numaforge.profile.sysctls import danger
 
 _SAID = (Fate.DIFFERS, Fate.NOT_OURS, Fate.NOT_EXPRESSED)
 
@@ -111,6 +112,7 @@ class Draft:
 
     def done(self, source: str, place: str) -> Conversion:
         """Return the conversion. Raises NumaforgeError with every mistake and its field in the file."""
+        self._leave_out_dangerous_sysctls()
         order = list(NodeProfile.model_fields)
         for key in sorted(self._values, key=lambda key: order.index(key.partition(".")[0])):
             _set(self.profile, key.split("."), self._values[key])
@@ -122,6 +124,22 @@ class Draft:
             lines = "".join(f"\n  {name}: {said}" if name else f"\n  {said}" for name, said in mistakes)
             raise NumaforgeError(f"{len(mistakes)} mistakes:{lines}", where=place)
         return Conversion(source, self.profile, dict(self.origins), tuple(dict.fromkeys(self.notes)))
+
+    def _leave_out_dangerous_sysctls(self) -> None:
+        """Leave out what a profile sets only with its risk, which is for the admin to say."""
+        key = "tuning.sysctls"
+        held = self._values.get(key)
+        if not isinstance(held, dict):
+            return
+        for name, value in [*held.items()]:
+            if found := danger(str(name), str(value)):
+                way = "" if found.never else "; to set it, add the risk to tuning.unsafe"
+                self.note(
+                    self.origins[key], Fate.NOT_EXPRESSED, f"{name} = {value} is left out: {found.why}{way}"
+                )
+                del held[name]
+        if not held:
+            del self._values[key]
 
     def _misfits(self) -> list[tuple[str, str]]:
         """Return what a profile does not take of the values, by the fields that they come from."""

@@ -10,7 +10,8 @@ from pydantic import TypeAdapter, ValidationError
 from numaforge.convert.draft import Draft
 from numaforge.convert.rows import Fate
 from numaforge.mistakes import sentence
-from numaforge.profile.kernel import Parameter, parameter_name
+from numaforge.profile.kernel import Parameter
+from numaforge.profile.kernel_parameters import parameter_name
 
 _PARAMETER: TypeAdapter[str] = TypeAdapter(Parameter)
 _PAGES = {"hugepages", "hugepagesz"}
@@ -32,7 +33,10 @@ _BY_KEY = {
 
 
 def add_parameters(draft: Draft, parameters: Iterable[str], field: str) -> None:
-    """Add parameters to kernel.cmdline; those that a profile does not take are left out with a note."""
+    """Add parameters to kernel.cmdline; those that it does not take are left out with a note.
+
+    None is written to kernel.unsafe: what a parameter may cost is for the admin to say.
+    """
     words = [word for parameter in parameters for word in str(parameter).split()]
     taken: list[str] = []
     for word in words:

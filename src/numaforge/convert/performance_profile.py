@@ -144,7 +144,7 @@ ROWS: tuple[FieldRow, ...] = (
     not_expressed(
         "spec.workloadHints.realTime",
         "adds nosoftlockup, nmi_watchdog=0, mce=off, tsc=reliable and rcutree.kthread_prio=11 on OpenShift: "
-        "say in kernel.cmdline which of them you want; mce=off hides faults of memory",
+        "say in kernel.cmdline which of them you want; mce=off hides faults of memory, and needs unsafe",
         "kernel.cmdline",
         Form.SWITCH,
         silent=(False,),

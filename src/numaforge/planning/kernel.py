@@ -18,7 +18,8 @@ from numaforge.planning.model import (
     Reasoned,
 )
 from numaforge.profile import NodeProfile
-from numaforge.profile.kernel import ALLOCATABLE, parameter_name
+from numaforge.profile.kernel import ALLOCATABLE
+from numaforge.profile.kernel_parameters import parameter_name
 from numaforge.topology.model import NodeTopology
 
 _PARAMETERS = "Documentation/admin-guide/kernel-parameters.txt"
@@ -47,7 +48,7 @@ def plan_kernel(
     notices: list[Notice] = []
     intents = tuple(_intents(topology, profile, plan, notices))
     cmdline = _with_pci_option(topology, _said_once(intents), pci_option)
-    kernel = KernelPlan(cmdline, profile.maintenance.reboot)
+    kernel = KernelPlan(cmdline, profile.maintenance.reboot, profile.kernel.next_kernel)
     decisions = tuple(Decision(each.place, " ".join(each.parameters), each.reason) for each in intents)
     return Reasoned(kernel, decisions, (*notices, *_notices(kernel, topology)))
 
@@ -59,6 +60,10 @@ def _intents(
     if wish.cmdline:
         reason = profile.choice("kernel.cmdline", f"the profile {profile.name} asks for it")
         yield _Intent("kernel.cmdline", wish.cmdline, reason)
+    for parameter, risk in wish.unsafe.items():
+        reason = profile.choice("kernel.unsafe", f"the profile {profile.name} takes the risk")
+        yield _Intent("kernel.unsafe", (parameter,), f"{reason}: {risk}")
+        notices.append(Notice("unsafe-parameter", f"{parameter} is on no list; the profile says: {risk}"))
     yield from _iommu(topology, profile, notices)
     yield from _cpu_sets(topology, profile, plan.cpus, notices)
     yield from _switches(profile)

@@ -151,11 +151,13 @@ class TuningPlan:
 class KernelPlan:
     """What only a boot brings: parameters that the kernel's command line is to have, all others kept.
 
-    `reboot` is "allowed" or "never": then what is missing is reported, and nothing is written.
+    `reboot` is "allowed" or "never": then what is missing is reported, and nothing is written. `next_kernel`
+    is "running" where a reboot may start no other kernel, else "any".
     """
 
     cmdline: tuple[str, ...] = ()
     reboot: str = "never"
+    next_kernel: str = "running"
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from numaforge.errors import PlanError
+
 _ADMIN = "Documentation/admin-guide/sysctl"
 _IP = "Documentation/networking/ip-sysctl.rst"
 
@@ -45,6 +47,20 @@ IN_USE: Mapping[str, str] = {
 def is_raised_only(name: str, value: str) -> bool:
     """Say whether a host that has more than `value` is better off with what it has."""
     return name in RAISED_ONLY and value.isdecimal()
+
+
+def refuse_odd_limits(asked: Mapping[str, str]) -> None:
+    """Refuse a limit that is no whole number: it would be set as it is, below what the host has.
+
+    Raises PlanError. The kernel reads 0x1 and 010 too, and some limits take -1.
+    """
+    for name, value in asked.items():
+        if name in RAISED_ONLY and not value.isdecimal():
+            raise PlanError(
+                f"{value!r} is no limit",
+                where=f"tuning.sysctls.{name}",
+                remedy="write a whole number without a sign; a host that has more keeps what it has",
+            )
 
 
 def has_more(held: str | None, value: str) -> bool:

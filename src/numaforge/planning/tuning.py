@@ -16,7 +16,7 @@ from numaforge.planning.model import (
     TuningPlan,
 )
 from numaforge.planning.sysctl_sets import Row, rows_for, value_for
-from numaforge.planning.sysctls import RAISED_ONLY, has_more, is_raised_only
+from numaforge.planning.sysctls import RAISED_ONLY, has_more, is_raised_only, refuse_odd_limits
 from numaforge.profile import CpuIdle, NodeProfile, Tuning
 from numaforge.topology.model import Cpufreq, NodeTopology
 
@@ -46,6 +46,7 @@ def plan_tuning(
     _refuse_contradiction(topology.cpufreq, wish)
     rows = rows_for(topology, wish.sysctl_sets, notices)
     asked = _sysctls(topology, wish, rows, notices)
+    refuse_odd_limits(asked)
     ours = {**previous.tuning.sysctls, **previous.tuning.raised_sysctls} if previous else {}
     raised = {name: value for name, value in asked.items() if is_raised_only(name, value)}
     kept = {
@@ -284,6 +285,8 @@ def _sysctl_reason(
         group, row = rows[name]
         return f"{row.reason}: the set {group} ({row.source})"
     said = profile.choice("tuning.numa_balancing" if by_switch else f"tuning.sysctls.{name}")
+    if risk := wish.unsafe.get(name):
+        said = f"{said}; the risk: {risk}"
     if name not in rows:
         return said
     group, row = rows[name]

@@ -3,40 +3,26 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema
+from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema, model_validator
 
 from numaforge.cpulist import CPULIST_PATTERN, parse_cpulist
 from numaforge.errors import NumaforgeError
+from numaforge.profile.kernel_parameters import (
+    accepted_pattern,
+    doubt,
+    elsewhere,
+    parameter_name,
+    refusal,
+    refused_pattern,
+)
 from numaforge.profile.section import Removable
 from numaforge.profile.values import Count, as_text
 
 # What the kernel, GRUB's own script language and grubby all take literally. A space ends a parameter, GRUB
 # ends the line at ";" and expands "$".
 _PARAMETER = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*(=[A-Za-z0-9_.,:/@%+=~!-]*)?")
-
-# What a profile may not set, and why: most decide whether the machine comes back at all.
-_BOOT_LOADER = "the boot loader of each machine sets it"
-_ROOT = "it names the file system that this machine boots from"
-_FIRST_PROCESS = "it decides what starts at boot, and the kubelet might not"
-_NUMBER_OF_CPUS = "it decides which CPUs there are, which cpus.smt and cpus.offline say"
-_INITIAL_RAM_DISK = "it is for the initial RAM disk, which has to find this machine's disks"
-_REFUSED_NAMES = {
-    **dict.fromkeys(("BOOT_IMAGE", "initrd"), _BOOT_LOADER),
-    **dict.fromkeys(("root", "rootfstype", "rootflags", "rootwait", "rootdelay", "ro", "rw"), _ROOT),
-    **dict.fromkeys(("nfsroot", "netroot", "resume", "resume_offset"), _ROOT),
-    **dict.fromkeys(("init", "rdinit", "single", "emergency", "rescue"), _FIRST_PROCESS),
-    **dict.fromkeys(("systemd.unit", "systemd.wants", "systemd.mask", "systemd.run"), _FIRST_PROCESS),
-    **dict.fromkeys(("nosmt", "maxcpus", "nr_cpus", "possible_cpus", "nosmp"), _NUMBER_OF_CPUS),
-    "break": _INITIAL_RAM_DISK,
-}
-_REFUSED_PREFIX = "rd."  # dracut's own
-
-
-def parameter_name(parameter: str) -> str:
-    """Return the name of a kernel parameter; the kernel reads "-" in a name as "_"."""
-    return parameter.partition("=")[0].replace("-", "_")
 
 
 def _parameter(value: object) -> str:
@@ -45,11 +31,29 @@ def _parameter(value: object) -> str:
             f"{value!r} is not a kernel parameter; write one NAME or NAME=VALUE per entry, without spaces, "
             'quotes, "$" or ";", for example intel_iommu=on'
         )
-    name = parameter_name(value)
-    reason = _INITIAL_RAM_DISK if name.startswith(_REFUSED_PREFIX) else _REFUSED_NAMES.get(name)
-    if reason:
+    if reason := refusal(value):
         raise ValueError(f"{value!r} is not for a profile: {reason}; leave it out")
     return value
+
+
+def _harmless(value: object) -> str:
+    parameter = _parameter(value)
+    if section := elsewhere(parameter):
+        raise ValueError(f"{parameter!r} is not said here; say it in the section {section}")
+    if why := doubt(parameter):
+        raise ValueError(
+            f"{parameter!r} {why}; leave it out, or write it in kernel.unsafe with what it may cost: "
+            f'"{parameter}": "the risk, in your words"'
+        )
+    return parameter
+
+
+def _risk(value: object) -> str:
+    if not isinstance(value, str) or not value.strip():
+        raise ValueError(
+            f"{value!r} is no risk; write what may happen, for example: these nodes have no IPv6 addresses"
+        )
+    return " ".join(value.split())
 
 
 def _each_once(parameters: tuple[str, ...]) -> tuple[str, ...]:
@@ -62,17 +66,17 @@ def _each_once(parameters: tuple[str, ...]) -> tuple[str, ...]:
     return parameters
 
 
-def _refused() -> str:
-    """Return the pattern of what is refused, for schemas."""
-    names = "|".join(re.escape(name).replace("_", "[_-]") for name in _REFUSED_NAMES)
-    return f"^({re.escape(_REFUSED_PREFIX)}|({names})(=|$))"
-
-
-Parameter = Annotated[
+AnyParameter = Annotated[
     str,
     BeforeValidator(_parameter),
-    as_text("kernel parameter", f"^{_PARAMETER.pattern}$", none_of=_refused()),
+    as_text("kernel parameter", f"^{_PARAMETER.pattern}$", none_of=refused_pattern()),
 ]
+Parameter = Annotated[
+    str,
+    BeforeValidator(_harmless),
+    as_text("known kernel parameter", accepted_pattern(), none_of=refused_pattern()),
+]
+Risk = Annotated[str, BeforeValidator(_risk), as_text("risk", r"\S")]
 
 
 ALLOCATABLE = "allocatable"
@@ -116,8 +120,22 @@ class Kernel(Removable):
 
     cmdline: Annotated[tuple[Parameter, ...], AfterValidator(_each_once)] = Field(
         default=(),
-        description="Parameters that the kernel command line is to have; all others stay as they are.",
+        description="Parameters that the kernel command line has to have, from [the list]"
+        "(#parameters-by-purpose); all others stay as they are.",
         examples=[["intel_iommu=on", "iommu=pt", "default_hugepagesz=1G"]],
+    )
+    unsafe: dict[AnyParameter, Risk] = Field(
+        default_factory=dict,
+        description="Parameters that are not on the list, each with what it may cost. The plan and every run "
+        "repeat it.",
+        examples=[{"net.ifnames=0": "NICs are renamed: networkd matches them by MAC address here"}],
+    )
+    next_kernel: Literal["running", "any"] = Field(
+        default="running",
+        description="Which kernel a reboot for numaforge may start. running: the one that runs; where the "
+        "boot loader would start another, the reboot is refused. any: that one too, where it has the drivers "
+        "of the GPUs and NICs that are loaded now.",
+        examples=["any"],
     )
     iommu: Iommu | None = Field(
         default=None,
@@ -169,3 +187,8 @@ class Kernel(Removable):
         "tuning.cpu_idle needs no boot.",
         examples=[1],
     )
+
+    @model_validator(mode="after")
+    def _each_parameter_once(self) -> Self:
+        _each_once((*self.cmdline, *self.unsafe))
+        return self

@@ -7,10 +7,14 @@ from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
 
+from numaforge.profile.kernel import Risk
 from numaforge.profile.section import Removable, Section, exactly_one_of, given
+from numaforge.profile.sysctls import danger
 from numaforge.profile.values import Count, as_text
 
-_SYSCTL = re.compile(r"[A-Za-z][A-Za-z0-9_-]*(\.[A-Za-z0-9_*/:@-]+)+")
+# "/" stands for a dot within a part, such as that of the interface eth0.1. No part begins with one: of dots
+# alone it would lead out of the folder.
+_SYSCTL = re.compile(r"[A-Za-z][A-Za-z0-9_-]*(\.[A-Za-z0-9_*:@-][A-Za-z0-9_*/:@-]*)+")
 
 
 def _sysctl_text(value: object) -> str:
@@ -149,6 +153,12 @@ class Tuning(Removable):
     sysctls: dict[SysctlName, SysctlText] = Field(
         default_factory=dict, description="Kernel parameters by dotted name.", examples=[{"vm.swappiness": 1}]
     )
+    unsafe: dict[SysctlName, Risk] = Field(
+        default_factory=dict,
+        description="Those of `sysctls` that may cost the node its network or its pods, each with what it "
+        "may cost. The plan repeats it.",
+        examples=[{"net.ipv6.conf.all.disable_ipv6": "nothing here speaks IPv6"}],
+    )
     transparent_hugepages: Annotated[
         TransparentHugepages | None,
         BeforeValidator(_switches, json_schema_input_type=Enabled | TransparentHugepages | None),
@@ -170,4 +180,20 @@ class Tuning(Removable):
     def _numa_balancing_is_said_once(self) -> Self:
         if self.numa_balancing is not None and "kernel.numa_balancing" in self.sysctls:
             raise ValueError("says numa_balancing and sysctls kernel.numa_balancing; say one of them")
+        return self
+
+    @model_validator(mode="after")
+    def _risks_are_known(self) -> Self:
+        for name, value in self.sysctls.items():
+            found = danger(name, value)
+            if found and found.never:
+                raise ValueError(f"sysctls {name}: {value} is not for a profile: {found.why}; leave it out")
+            if found and name not in self.unsafe:
+                raise ValueError(
+                    f"sysctls {name}: {value} is dangerous: {found.why}; leave it out, or add "
+                    f'what it may cost to tuning.unsafe: "{name}": "the risk, in your words"'
+                )
+        for name in self.unsafe:
+            if name not in self.sysctls:
+                raise ValueError(f"unsafe {name}: sysctls does not set it; leave it out")
         return self

@@ -341,6 +341,16 @@ NOTED = {
         "[sysctl] vm.swappiness",
         Fate.NOT_EXPRESSED,
     ),
+    "a parameter whose risk is for the admin to say": (
+        "[bootloader]\ncmdline=net.ifnames=0\n",
+        "[bootloader] cmdline",
+        Fate.NOT_EXPRESSED,
+    ),
+    "a sysctl whose risk is for the admin to say": (
+        "[sysctl]\nnet.ipv4.ip_forward=0\n",
+        "[sysctl]",
+        Fate.NOT_EXPRESSED,
+    ),
     "an included profile": ("[main]\ninclude=powersave\n", "[main] include", Fate.NOT_EXPRESSED),
     "a section for some machines": (
         "[vm.arm]\ntype=vm\nuname_regex=aarch64\ndirty_ratio=9\n[vm]\n",

@@ -444,6 +444,73 @@ def test_a_part_of_a_word_is_no_parameter() -> None:
     assert names(needed(on, files)) == ["kernel_cmdline", "reboot"]
 
 
+ANOTHER = ("running 6.1", "menu menu", "kernel /boot/vmlinuz-6.12", "next another", "version 6.12")
+UNKNOWN = ("running 6.1", "next unknown", "menu menu", "unknown the default, x, is none of its entries")
+
+
+def about_to_boot(*said: str, next_kernel: str = "running") -> tuple[Goal, Found]:
+    on, files = booted("quiet")
+    on = replace(on, plan=replace(on.plan, kernel=KernelPlan(WISH, "allowed", next_kernel)))
+    return on, replace(files, said={**files.said, "reboot": said})
+
+
+@pytest.mark.parametrize(
+    ("said", "refusal"),
+    [
+        pytest.param(ANOTHER, "a reboot would start /boot/vmlinuz-6.12, and 6.1 runs", id="another-kernel"),
+        pytest.param(UNKNOWN, "the default, x, is none of its entries", id="a-kernel-that-is-not-known"),
+    ],
+)
+def test_a_reboot_that_would_start_another_kernel_is_refused(said: tuple[str, ...], refusal: str) -> None:
+    with pytest.raises(HostError, match=refusal) as refused:
+        needed(*about_to_boot(*said))
+    assert refused.value.where == "kernel.next_kernel"
+    assert "kernel.next_kernel: any" in str(refused.value.remedy)
+
+
+def test_another_kernel_is_taken_where_the_profile_takes_it() -> None:
+    transaction = needed(*about_to_boot(*ANOTHER, next_kernel="any"))
+    assert part(transaction, "reboot").settings["REBOOT_KERNEL"] == "any"
+    assert "the node reboots, into the kernel 6.12" in transaction.sentences
+
+
+def test_another_kernel_without_a_driver_that_is_loaded_now_is_refused() -> None:
+    with pytest.raises(HostError, match="which has no module nvidia, mlx5_core"):
+        needed(*about_to_boot(*ANOTHER, "lacks-nvidia yes", "lacks-mlx5_core yes", next_kernel="any"))
+
+
+def test_a_node_without_a_boot_loader_boots_and_its_kernel_is_proved() -> None:
+    transaction = needed(*about_to_boot("running 6.1", "next unknown", "menu none", "unknown no boot loader"))
+    assert part(transaction, "reboot").settings["REBOOT_KERNEL"] == "running"
+
+
+def test_parameters_are_booted_once_where_the_boot_loader_can() -> None:
+    on, files = booted("quiet")
+    lines = (*files.said["kernel_cmdline"], "once yes")
+    transaction = needed(on, replace(files, said={**files.said, "kernel_cmdline": lines}))
+    assert part(transaction, "kernel_cmdline").settings["CMDLINE_ONCE"] == "yes"
+
+
+def test_a_run_says_where_parameters_are_not_booted_once() -> None:
+    on, files = booted("quiet")
+    lines = (*files.said["kernel_cmdline"], "not-once GRUB cannot write to /boot/grub (lvm)")
+    transaction = needed(on, replace(files, said={**files.said, "kernel_cmdline": lines}))
+    assert part(transaction, "kernel_cmdline").settings["CMDLINE_ONCE"] == "no"
+    assert any("not once on trial: GRUB cannot write" in said for said in transaction.sentences)
+
+
+def test_what_a_parameter_of_ours_has_replaced_returns_with_its_end() -> None:
+    on, files = booted("iommu=pt intel_iommu=on isolcpus=1", recorded=("isolcpus=1 instead-of isolcpus=2",))
+    data = part(needed(on, files), "kernel_cmdline").data
+    assert (data["removed"], data["restored"]) == ("isolcpus=1\n", "isolcpus=2\n")
+
+
+def test_what_a_parameter_of_ours_has_replaced_is_remembered_while_it_stays() -> None:
+    on, files = booted("iommu=pt", recorded=("iommu=pt instead-of iommu=soft",))
+    data = part(needed(on, files), "kernel_cmdline").data
+    assert (data["replaced"], data["restored"]) == ("iommu=pt instead-of iommu=soft\n", "")
+
+
 def test_without_leave_to_reboot_it_is_pending_and_nothing_is_written() -> None:
     on, files = booted("iommu=pt", reboot="never")
     assert need(on, files) is None

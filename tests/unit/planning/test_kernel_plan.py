@@ -222,3 +222,13 @@ def test_pages_that_no_parameter_reserves_are_refused(
 ) -> None:
     with pytest.raises(PlanError, match=said):
         planned(replace(INTEL, kernel=kernel), hugepages)
+
+
+def test_a_risk_is_repeated_by_the_plan() -> None:
+    plan = planned(cmdline=["iommu=pt"], unsafe={"net.ifnames=0": "NICs are renamed"})
+    assert plan.kernel.cmdline == ("iommu=pt", "net.ifnames=0")
+    assert [each.message for each in plan.notices if each.id == "unsafe-parameter"] == [
+        "net.ifnames=0 is on no list; the profile says: NICs are renamed"
+    ]
+    (reason,) = [each.reason for each in plan.decisions if each.subject == "kernel.unsafe"]
+    assert reason.endswith("NICs are renamed")

@@ -9,12 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from numaforge.errors import PlanError, ProfileError
+from numaforge.kernel_paths import sysctl
 from numaforge.planning.document import dumps
 from numaforge.planning.model import NodePlan
 from numaforge.planning.node import plan_node
 from numaforge.planning.sysctl_sets import CONGESTION_CONTROLS, QDISC, SETS, value_for
 from numaforge.planning.sysctls import reaches
 from numaforge.profile import Tuning, load_profile, ready_profiles
+from numaforge.profile.sysctls import danger
 from numaforge.topology.model import Cpufreq, IdleState, NodeTopology, RdmaDevice, RdmaPort, Turbo
 from tests.fixtures.machines import lab_node, two_cpu_vm
 
@@ -498,3 +500,19 @@ def test_the_plan_is_the_same_after_it_was_carried_out():
         previous_plan=dumps(planned),
     )
     assert dumps(plan(after, **wish)) == dumps(planned)
+
+
+@pytest.mark.parametrize("value", ["0x1", "-1", "010x"])
+def test_a_limit_that_is_no_whole_number_is_refused(value):
+    with pytest.raises(PlanError, match=r"tuning\.sysctls\.fs\.file-max: '.*' is no limit"):
+        plan(lab_node(), sysctls={"fs.file-max": value})
+
+
+@pytest.mark.parametrize("name", SETS)
+def test_no_set_holds_a_dangerous_sysctl(name):
+    assert [row.name for row in SETS[name] if danger(row.name, row.value)] == []
+
+
+def test_no_name_leads_out_of_the_folder_of_sysctls():
+    with pytest.raises(PlanError, match="is not a sysctl"):
+        sysctl("net.//.//.sysrq-trigger")

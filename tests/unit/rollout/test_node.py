@@ -20,7 +20,7 @@ from numaforge.rollout.drain import DrainSettings
 from numaforge.rollout.gate import Expected, GateSettings
 from numaforge.rollout.machine import Identity
 from numaforge.rollout.record import ABORT, RECORD, RESULT, Ending, Phase, read_record
-from tests.fixtures.memory_machine import CONFIRM_SECONDS, HALF, NEW, OLD, Reboot, Trouble
+from tests.fixtures.memory_machine import CONFIRM_SECONDS, HALF, NEW, OLD, Reboot
 from tests.fixtures.rollout_world import NODE, SETTINGS, World, pod
 from tests.fixtures.virtual_time import Killed, Task
 

@@ -20,11 +20,27 @@ has_loader_entries() {
     done
     return 1
 }
-look_kernel_cmdline() { # RECORD
-    printf 'loader '
-    cmdline_loader
+# Whether an entry can be booted once is asked where the command line is not as planned: that takes processes.
+look_kernel_cmdline() ( # RECORD PARAMETER...
+    set +f
+    unset IFS
+    record_of_ours=$1
+    shift
+    loader=$(cmdline_loader)
+    printf 'loader %s\n' "$loader"
     cmdline=
     IFS= read -r cmdline < /proc/cmdline
     printf 'cmdline %s\n' "$cmdline"
-    tell_record recorded "$1"
-}
+    tell_record recorded "$record_of_ours"
+    for parameter; do
+        case " $cmdline " in *" $parameter "*) ;; *) record_of_ours=/ ;; esac
+    done
+    if [ ! -e "$record_of_ours" ]; then return; fi
+    if cannot_boot_once; then
+        printf 'not-once %s\n' "$why"
+    elif [ "$loader $menu" = "grubby menu" ]; then
+        echo "not-once its entries are no files"
+    else
+        echo "once yes"
+    fi
+)

@@ -2,30 +2,76 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
+from numaforge.errors import HostError
 from numaforge.node.part import Found, Goal, Look, Part
 
 NAME = "reboot"
 _DOWN_SECONDS = 300  # systemd gives each unit 90 s to stop
+_WHERE = "kernel.next_kernel"
+# Modules of other makers, and of NICs by which nodes are reached: another kernel may have none for it.
+_DRIVERS = (
+    *("nvidia", "nvidia_uvm", "nvidia_drm", "nvidia_peermem", "gdrdrv", "amdgpu", "habanalabs"),
+    *("mlx5_core", "mlx5_ib", "ib_core", "bnxt_en", "bnxt_re", "ice", "irdma", "efa", "ena", "ionic"),
+)
 
 
-def look(goal: Goal) -> Look:  # noqa: ARG001 (the contract's)
-    """Return nothing: the parts that need a boot know."""
-    return Look()
+def look(goal: Goal) -> Look:
+    """Return the question which kernel the next boot would start, where one is allowed."""
+    return Look(call=("look_reboot", *_DRIVERS)) if goal.plan.kernel.reboot == "allowed" else Look()
 
 
-def need(goal: Goal, found: Found, below: Sequence[Part]) -> Part | None:  # noqa: ARG001 (the contract's)
-    """Return the reboot where a part below needs it."""
-    return part() if any(each.reboots for each in below) else None
+def need(goal: Goal, found: Found, below: Sequence[Part]) -> Part | None:
+    """Return the reboot where a part below needs it.
+
+    Raises HostError where the boot loader would start another kernel than the plan allows, or one that is not
+    known. On a node without a boot loader (booted over the network) the kernel is only known after the boot.
+    """
+    if not any(each.reboots for each in below):
+        return None
+    answers, allowed = found.answers(NAME), goal.plan.kernel.next_kernel
+    if answers.get("next") == "another":
+        return _into_another(answers, allowed)
+    if answers.get("next") == "unknown" and answers.get("menu") != "none" and allowed != "any":
+        raise HostError(
+            f"it is not known which kernel a reboot would start: {answers.get('unknown', '')}",
+            where=_WHERE,
+            remedy="make an entry of the running kernel the boot loader's default (grub-set-default, grubby "
+            f"--set-default), or say {_WHERE}: any",
+        )
+    return part(allowed)
 
 
-def part() -> Part:
-    """Return the part that reboots the node, once in each direction."""
+def _into_another(answers: Mapping[str, str], allowed: str) -> Part:
+    kernel, running = answers.get("kernel", ""), answers.get("running", "")
+    if allowed != "any":
+        raise HostError(
+            f"a reboot would start {kernel}, and {running} runs",
+            where=_WHERE,
+            remedy="reboot the node into its new kernel first, or make the running one the boot loader's "
+            f"default (grub-set-default, grubby --set-default), or say {_WHERE}: any",
+        )
+    lacking = [name.removeprefix("lacks-") for name in answers if name.startswith("lacks-")]
+    if lacking:
+        raise HostError(
+            f"a reboot would start {kernel}, which has no module {', '.join(lacking)}",
+            where=_WHERE,
+            remedy=f"install the drivers for it (dkms status, modinfo -k {answers.get('version', 'VERSION')} "
+            "MODULE), or make the running kernel the boot loader's default",
+        )
+    return part(allowed, into=answers.get("version") or kernel)
+
+
+def part(allowed: str = "running", into: str = "") -> Part:
+    """Return the part that reboots the node, once in each direction.
+
+    `allowed` is "running" where no other kernel may start, else "any"; `into` names another one.
+    """
     return Part(
         NAME,
-        sentences=("the node reboots",),
-        settings={"REBOOT_SECONDS": str(_DOWN_SECONDS)},
+        sentences=(f"the node reboots, into the kernel {into}" if into else "the node reboots",),
+        settings={"REBOOT_SECONDS": str(_DOWN_SECONDS), "REBOOT_KERNEL": allowed},
         drains=True,
         apply_seconds=_DOWN_SECONDS,
         undo_seconds=_DOWN_SECONDS,

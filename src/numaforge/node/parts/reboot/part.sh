@@ -1,7 +1,24 @@
 # shellcheck shell=sh
-# The boot that makes true what only a boot can, and the one that takes it back.
+# The boot that makes true what only a boot can, and the one that takes it back. REBOOT_KERNEL is a setting: running
+# where no other kernel may start, else any.
 
+reboot_keep() { # the kernel that runs, and the one that is expected
+    running_kernel
+    expected=$running
+    if ! next_entry; then
+        if [ "$REBOOT_KERNEL" = any ]; then expected=; fi
+    elif ! is_running; then
+        expected=$version
+        if [ "$REBOOT_KERNEL" != any ]; then
+            echo "the boot loader would start $entry_kernel, and $running runs" >&2
+            return 1
+        fi
+    fi
+    printf '%s\n' "$running" > "$PART/kernel" && printf '%s\n' "$expected" > "$PART/expected" &&
+        sync "$PART/kernel" "$PART/expected"
+}
 reboot_apply() {
+    if [ -e "$FOLDER/awaits-new" ]; then reboot_prove new || return 1; fi
     if ! any_pending new; then return; fi
     if [ -e "$FOLDER/awaits-new" ]; then
         call "$each" prove new # the boot has not brought it: say what is missing
@@ -9,12 +26,34 @@ reboot_apply() {
         await_boot new
     fi
 }
-reboot_undo() { :; } # what was booted is put back first: see reboot_start
-reboot_start() {     # NEW|OLD
+reboot_prove() { # NEW|OLD
+    if ! is_other_kernel "$1"; then return; fi
+    why="the kernel $running was started, not $expected"
+    return 1
+}
+is_other_kernel() { # NEW|OLD: sets `running` and `expected`
+    if [ "$1" = new ] && [ ! -e "$FOLDER/awaits-new" ]; then return 1; fi
+    case $1 in new) expected=$(noted reboot/expected) ;; *) expected=$(noted reboot/kernel) ;; esac
+    running_kernel
+    [ -n "$expected" ] && [ "$running" != "$expected" ]
+}
+reboot_pending() { [ "$1" = old ] && is_other_kernel old; } # NEW|OLD
+reboot_undo() { :; }                                        # what was booted is put back first: see reboot_start
+reboot_start() {                                            # NEW|OLD
     if [ "$1" = new ] || ! any_pending old; then return; fi
+    if is_other_kernel old && [ ! -e "$FOLDER/awaits-old" ] && find_entry is_of_expected; then
+        boot_once "$entry_id" || : # the proof of the kernel says what has come
+    fi
     await_boot old
 }
-reboot_by_hand() { printf 'systemctl reboot; '; }
+is_of_expected() {
+    kernel_version "$entry_kernel"
+    [ "$version" = "$expected" ]
+}
+reboot_by_hand() {
+    if is_other_kernel old && find_entry is_of_expected; then printf "grub-reboot '%s'; " "$entry_id"; fi
+    printf 'systemctl reboot; '
+}
 any_pending() { # NEW|OLD
     for each in $UPWARDS; do
         if provides "$each" pending && call "$each" pending "$1"; then return 0; fi

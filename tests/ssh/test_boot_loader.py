@@ -1,0 +1,364 @@
+"""A boot loader's entries: one is tried once, and the default changes with the confirmation."""
+
+from __future__ import annotations
+
+import pytest
+
+from numaforge import shell
+from numaforge.node.parts import kernel_cmdline, reboot
+from numaforge.node.parts.kernel_cmdline import DROP_IN as GRUB_DROP_IN
+from numaforge.node.parts.kernel_cmdline import RECORD, TRIAL
+from numaforge.node.transaction import Transaction, revert_script, start_script
+from tests.ssh.conftest import StartSandbox
+from tests.ssh.machine import machine
+from tests.ssh.sandbox import Sandbox
+from tests.ssh.standin_bootloader import (
+    CMDLINE,
+    ENTRIES,
+    ENTRY,
+    GRUB_CFG,
+    KERNEL,
+    MACHINE_ID,
+    NEWER,
+    OSRELEASE,
+    RESCUE,
+    boot,
+    boots,
+    debian,
+    install,
+    install_kernel,
+    options,
+    red_hat,
+    set_default,
+    variables,
+)
+from tests.ssh.standin_systemd import DROP_IN, STATE, standin_systemd
+from tests.ssh.test_reboot import CUT_POWER, through_boots
+from tests.ssh.test_transaction import LARGE, SMALL, WAITS, transaction, until, when
+
+WISH = "iommu=pt"
+LOADERS = {"grub": debian(), "grubby": red_hat()}
+NEWER_ENTRY = f"{ENTRIES}/{MACHINE_ID}-{NEWER}.conf"
+LOOK = shell.library(
+    "node/fence", "node/look", "node/parts/kernel_cmdline/look", "node/parts/reboot/entries"
+) + (shell.library("node/parts/reboot/look"))
+
+
+@pytest.fixture(params=["grub", "grubby"])
+def loader(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def node(start_sandbox: StartSandbox, port: int, loader: str) -> Sandbox:
+    files = {**machine(), **standin_systemd(port), **LOADERS[loader]}
+    sandbox = start_sandbox({**files, LARGE: "1\n", SMALL: "512\n", DROP_IN: "old\n"})
+    install(sandbox)
+    sandbox.run(f"systemctl start kubelet.service; until [ -e {STATE} ]; do sleep 0.05; done")
+    sandbox.run("mkdir -p /run/when /run/systemd/system")
+    return sandbox
+
+
+def change(
+    port: int, loader: str, *, not_once: str | None = None, allowed: str = "running", wish: str = WISH
+) -> Transaction:
+    files, *others = transaction(port, "new").parts
+    cmdline = kernel_cmdline.part((wish,), (wish,), (), loader, not_once=not_once)
+    return Transaction("T1", (files, cmdline, reboot.part(allowed), *others))
+
+
+def looked(node: Sandbox, *words: str) -> dict[str, str]:
+    """Return what a look of a part says, by its first word."""
+    done = node.run(f"{LOOK}\n{' '.join(words)}\n")
+    assert done.returncode == 0, done.stderr
+    return dict(line.partition(" ")[::2] for line in done.stdout.splitlines())
+
+
+def booted_into_trial(node: Sandbox, change: Transaction) -> None:
+    """Start a change, and boot the node for it, up to the wait for the confirmation."""
+    node.run(start_script(change))
+    until(node, "[ -e /run/stopping ] && idle")
+    boot(node)
+    until(node, WAITS)
+
+
+# ---- one boot on trial ----
+
+
+def test_the_default_is_the_old_one_until_the_change_is_confirmed(
+    node: Sandbox, port: int, loader: str
+) -> None:
+    booted_into_trial(node, change(port, loader))
+    assert WISH in node.path("/proc/cmdline").read_text().split()
+    assert options(node) == CMDLINE
+    assert not node.path(RECORD).exists()
+    assert through_boots(node).outcome == "applied"
+    assert options(node) == f"{CMDLINE} {WISH}"
+    assert node.path(RECORD).read_text().splitlines()[1:] == [WISH]
+    assert not node.path(TRIAL).exists()
+    assert "next_entry" not in variables(node)
+    assert "numaforge" not in node.run(f"cat {GRUB_CFG}; ls {ENTRIES}").stdout
+
+
+def test_a_power_cycle_alone_starts_the_old_entry(node: Sandbox, port: int, loader: str) -> None:
+    when(node, "confirming", CUT_POWER)
+    node.run(start_script(change(port, loader)))
+    result = through_boots(node)
+    assert result.outcome == "rolled-back", result
+    assert result.reason.startswith('the node rebooted during "confirming"')
+    assert boots(node) == 2  # the one on trial and the power cycle: none more is needed
+    assert options(node) == CMDLINE == node.path("/proc/cmdline").read_text().strip()
+
+
+def test_where_the_boot_loader_boots_nothing_once_the_default_changes_before_the_boot(
+    node: Sandbox, port: int, loader: str
+) -> None:
+    node.run(start_script(change(port, loader, not_once="GRUB cannot write to /boot/grub (lvm)")))
+    until(node, "[ -e /run/stopping ] && idle")
+    assert options(node) == f"{CMDLINE} {WISH}"
+    assert through_boots(node).outcome == "applied"
+    node.run(revert_script("T1", "the node is not Ready"))
+    until(node, "[ -e /run/stopping ]")
+    assert through_boots(node).outcome == "rolled-back"
+    assert options(node) == CMDLINE == node.path("/proc/cmdline").read_text().strip()
+
+
+@pytest.mark.parametrize(
+    ("spoil", "said"),
+    [
+        pytest.param(":", None, id="it-can"),
+        pytest.param("echo lvm > /run/grub-abstraction", "GRUB cannot write to {} (lvm ext2)", id="on-lvm"),
+        pytest.param("echo btrfs > /run/grub-fs", "GRUB cannot write to {} (btrfs)", id="on-btrfs"),
+        pytest.param("rm {}/grubenv", "it has no {}/grubenv", id="no-environment"),
+        pytest.param(
+            "sed -i /next_entry/d {}/grub.cfg", "its grub.cfg knows no next_entry", id="a-menu-of-others"
+        ),
+        pytest.param(
+            "rm /usr/local/bin/grub*-editenv", "grub-editenv and grub-probe are missing", id="no-tool"
+        ),
+    ],
+)
+def test_whether_an_entry_can_be_booted_once_is_looked_at(
+    node: Sandbox, loader: str, spoil: str, said: str | None
+) -> None:
+    folder = "/boot/grub2" if loader == "grubby" else "/boot/grub"
+    node.run(spoil.format(folder))
+    answers = looked(node, "look_kernel_cmdline", RECORD, WISH)
+    assert answers.get("not-once") == (said.format(folder) if said else None)
+    assert ("once" in answers) is (said is None)
+
+
+def test_a_node_with_its_parameters_is_not_asked_about_its_boot_loader(node: Sandbox) -> None:
+    assert {"once", "not-once"} & looked(node, "look_kernel_cmdline", RECORD, "quiet").keys() == set()
+
+
+# ---- the entry is looked at before the boot ----
+
+SPOILT = {
+    "an-initial-ram-disk-that-is-not-there": (
+        "s#initrd.img-#initrd.img-none-#",
+        "names /boot/initrd.img-none-",
+    ),
+    "another-root": (
+        "s#root=/dev/sda1#root=/dev/sdb1#",
+        "has root=/dev/sdb1, and this system runs from root=/dev/sda1",
+    ),
+    "a-parameter-that-is-lost": (f"s# {WISH}##", f"lacks {WISH}"),
+    "no-such-entry": ("s#numaforge-trial#other#", "the boot loader has no entry numaforge-trial"),
+}
+
+
+@pytest.mark.parametrize("loader", ["grub"], indirect=True)
+@pytest.mark.parametrize(("edit", "said"), SPOILT.values(), ids=SPOILT)
+def test_an_entry_that_would_not_boot_is_found_before_the_reboot(
+    node: Sandbox, port: int, loader: str, edit: str, said: str
+) -> None:
+    trial = f"/numaforge-trial/,$ {edit}"
+    node.path("/run/spoil-grub-cfg").write_text(f"sed -i '{trial}' {GRUB_CFG}\n")
+    node.run(start_script(change(port, loader)))
+    result = through_boots(node)
+    assert result.outcome == "rolled-back", result
+    assert said in result.reason
+    assert boots(node) == 0
+    node.path("/run/spoil-grub-cfg").unlink()
+    assert options(node) == CMDLINE
+
+
+# ---- which kernel boots ----
+
+
+def test_the_running_kernel_is_what_the_next_boot_starts(node: Sandbox) -> None:
+    assert looked(node, "look_reboot")["next"] == "running"
+
+
+def test_a_newer_kernel_that_the_next_boot_would_start_is_seen(node: Sandbox) -> None:
+    install_kernel(node, NEWER)
+    answers = looked(node, "look_reboot", "mlx5_core")
+    assert (answers["next"], answers["version"], answers["running"]) == ("another", NEWER, KERNEL)
+    assert answers["kernel"] == f"/boot/vmlinuz-{NEWER}"
+
+
+@pytest.mark.parametrize("loader", ["grub"], indirect=True)
+@pytest.mark.parametrize(
+    ("default", "expected"),
+    [
+        pytest.param("0", "another", id="the-first"),
+        pytest.param("1", "another", id="a-submenu-starts-with-its-first"),
+        pytest.param("1>1", "running", id="by-numbers"),
+        pytest.param(f"gnulinux-advanced-1>gnulinux-{KERNEL}-advanced-1", "running", id="by-ids"),
+        pytest.param(f"Advanced options for Debian>Debian, with Linux {KERNEL}", "running", id="by-titles"),
+        pytest.param("9", "another", id="a-number-that-there-is-not-is-the-first"),
+        pytest.param("saved", "running", id="saved"),
+    ],
+)
+def test_the_default_is_found_as_grub_finds_it(node: Sandbox, default: str, expected: str) -> None:
+    node.path("/etc/default/grub.d").mkdir(parents=True, exist_ok=True)
+    node.path("/etc/default/grub.d/50-default.cfg").write_text(f"GRUB_DEFAULT='{default}'\n")
+    set_default(node, f"gnulinux-advanced-1>gnulinux-{KERNEL}-advanced-1")
+    install_kernel(node, NEWER)
+    assert looked(node, "look_reboot")["next"] == expected
+
+
+@pytest.mark.parametrize("shell_of_host", ["dash -s", "bash -s", "busybox sh -s"])
+def test_every_posix_shell_finds_it(node: Sandbox, shell_of_host: str) -> None:
+    install_kernel(node, NEWER)
+    done = node.run(f"{LOOK}\nlook_reboot\n", shell_of_host)
+    assert f"version {NEWER}" in done.stdout.splitlines(), (done.stdout, done.stderr)
+    assert not done.stderr
+
+
+def test_what_someone_has_chosen_for_the_next_boot_is_what_it_starts(node: Sandbox, loader: str) -> None:
+    install_kernel(node, NEWER)
+    old = f"{MACHINE_ID}-{KERNEL}" if loader == "grubby" else "1>1"
+    tool = "grub2-editenv /boot/grub2" if loader == "grubby" else "grub-editenv /boot/grub"
+    node.run(f"{tool}/grubenv set 'next_entry={old}'")
+    assert looked(node, "look_reboot")["next"] == "running"
+
+
+def test_a_kernel_that_came_after_the_look_is_refused_before_anything_changes(
+    node: Sandbox, port: int, loader: str
+) -> None:
+    install_kernel(node, NEWER)
+    node.run(start_script(change(port, loader)))
+    result = through_boots(node)
+    assert result.outcome == "refused"
+    assert f"the boot loader would start /boot/vmlinuz-{NEWER}, and {KERNEL} runs" in result.reason
+    assert boots(node) == 0
+
+
+def test_another_kernel_is_taken_knowingly_and_given_up_with_the_change(
+    node: Sandbox, port: int, loader: str
+) -> None:
+    install_kernel(node, NEWER)
+    before = options(node)
+    node.run(start_script(change(port, loader, allowed="any")))
+    assert through_boots(node).outcome == "applied"
+    assert node.path(OSRELEASE).read_text().strip() == NEWER
+    assert options(node) == f"{before} {WISH}"
+    node.run(revert_script("T1", "the node is not Ready"))
+    until(node, "[ -e /run/stopping ]")
+    result = through_boots(node)
+    assert result.outcome == "rolled-back", result
+    assert node.path(OSRELEASE).read_text().strip() == KERNEL
+    assert options(node) == before
+
+
+def test_a_kernel_that_was_not_expected_is_given_up_again(node: Sandbox, port: int, loader: str) -> None:
+    node.run(start_script(change(port, loader)))
+    until(node, "[ -e /run/stopping ] && idle")
+    tool = "grub2-editenv /boot/grub2" if loader == "grubby" else "grub-editenv /boot/grub"
+    node.run(f"{tool}/grubenv unset next_entry")
+    install_kernel(node, NEWER)
+    result = through_boots(node)
+    assert (result.outcome, result.reason.split(";")[0]) == (
+        "rolled-back",
+        f"the kernel {NEWER} was started, not {KERNEL}",
+    )
+    assert node.path(OSRELEASE).read_text().strip() == KERNEL
+    assert boots(node) == 2
+
+
+# ---- the way back is one of operations ----
+
+
+def test_a_kernel_that_came_between_stays(node: Sandbox, port: int, loader: str) -> None:
+    node.run(start_script(change(port, loader)))
+    assert through_boots(node).outcome == "applied"
+    install_kernel(node, NEWER)
+    node.run(revert_script("T1", "the node is not Ready"))
+    until(node, "[ -e /run/stopping ]")
+    old = f"{MACHINE_ID}-{KERNEL}" if loader == "grubby" else "1>1"
+    tool = "grub2-editenv /boot/grub2" if loader == "grubby" else "grub-editenv /boot/grub"
+    node.run(f"{tool}/grubenv set 'next_entry={old}'")
+    result = through_boots(node)
+    assert result.outcome == "rolled-back", result
+    assert options(node) == CMDLINE.replace(KERNEL, NEWER)
+    assert f"vmlinuz-{NEWER}" in node.run(f"cat {GRUB_CFG} {ENTRIES}/*").stdout
+    assert WISH not in node.run(f"cat {GRUB_CFG} {ENTRIES}/*").stdout
+
+
+@pytest.mark.parametrize("loader", ["grub"], indirect=True)
+def test_a_drop_in_that_someone_has_edited_is_kept_beside(node: Sandbox, port: int, loader: str) -> None:
+    node.run(start_script(change(port, loader)))
+    assert through_boots(node).outcome == "applied"
+    edited = f'GRUB_CMDLINE_LINUX_DEFAULT="$GRUB_CMDLINE_LINUX_DEFAULT {WISH} debug"\n'
+    node.path(GRUB_DROP_IN).write_text(edited)
+    node.run(revert_script("T1", "the node is not Ready"))
+    until(node, "[ -e /run/stopping ]")
+    assert through_boots(node).outcome == "rolled-back"
+    assert not node.path(GRUB_DROP_IN).exists()
+    assert node.path(f"/var/lib/numaforge/txn/T1/edited{GRUB_DROP_IN}").read_text() == edited
+
+
+def test_an_entry_whose_kernel_has_gone_is_said(node: Sandbox, port: int, loader: str) -> None:
+    node.run(start_script(change(port, loader)))
+    assert through_boots(node).outcome == "applied"
+    node.run(f"rm -f /boot/initr*{KERNEL}*")
+    node.run(revert_script("T1", "the node is not Ready"))
+    result = through_boots(node)
+    assert result.outcome == "failed"
+    assert "an entry of the boot loader names /boot/initr" in result.reason
+    assert "By hand: " in result.reason
+
+
+@pytest.mark.parametrize("loader", ["grubby"], indirect=True)
+def test_entries_of_other_kernels_and_for_rescues_stay_as_they_are(
+    node: Sandbox, port: int, loader: str
+) -> None:
+    install_kernel(node, NEWER)
+    set_default(node, f"{MACHINE_ID}-{KERNEL}")
+    others = {path: node.path(path).read_text() for path in (RESCUE, NEWER_ENTRY)}
+    node.run(start_script(change(port, loader)))
+    assert through_boots(node).outcome == "applied"
+    assert options(node) == f"{CMDLINE} {WISH}"
+    assert {path: node.path(path).read_text() for path in others} == others
+
+
+@pytest.mark.parametrize("loader", ["grubby"], indirect=True)
+@pytest.mark.parametrize("way", ["reverted", "given-up"])
+def test_a_parameter_that_had_another_value_gets_it_back(
+    node: Sandbox, port: int, loader: str, way: str
+) -> None:
+    entry = node.path(ENTRY)
+    entry.write_text(entry.read_text().replace(" quiet", " quiet iommu=soft"))
+    node.path("/proc/cmdline").write_text(f"{CMDLINE} iommu=soft\n")
+    node.run(start_script(change(port, loader)))
+    assert through_boots(node).outcome == "applied"
+    assert options(node) == f"{CMDLINE} {WISH}"
+    assert node.path(RECORD).read_text().splitlines()[1:] == [f"{WISH} instead-of iommu=soft"]
+    if way == "reverted":
+        entry.write_text(f"{entry.read_text()}# a comment of a package\n")  # the copy is not of this file
+        node.run(revert_script("T1", "the node is not Ready"))
+        until(node, "[ -e /run/stopping ]")
+        assert through_boots(node).outcome == "rolled-back"
+    else:
+        cmdline = kernel_cmdline.part((), (), (WISH,), loader, replaced={WISH: "iommu=soft"})
+        files, *others = transaction(port, "new").parts
+        node.run(start_script(Transaction("T2", (files, cmdline, reboot.part(), *others))))
+        until(node, "[ -e /run/stopping ]")
+        boot(node)
+        until(node, "idle || grep -qsx confirming /var/lib/numaforge/txn/T2/state")
+        assert options(node) == f"{CMDLINE} {WISH}"  # the default, until it is confirmed
+        assert node.path("/proc/cmdline").read_text().strip() == f"{CMDLINE} iommu=soft"
+        return
+    assert options(node) == f"{CMDLINE} iommu=soft"
