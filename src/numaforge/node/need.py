@@ -22,8 +22,11 @@ def need(goal: Goal, found: Found) -> Transaction | None:
             needed.append(part)
     if not needed:
         return None
+    pods = found.pods
+    if any(part.drains for part in needed) and not pods.may_be_there and found.unit().may_start:
+        pods = pods.with_kubelet("systemd starts the kubelet")
     name = f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}-{secrets.token_hex(3)}"
-    return Transaction(name, tuple(needed), planned_on=found.fingerprint)
+    return Transaction(name, tuple(needed), planned_on=found.fingerprint, pods=pods)
 
 
 def pending(goal: Goal, found: Found) -> tuple[str, ...]:

@@ -30,6 +30,7 @@ from numaforge.node.bundle import encoded
 from numaforge.node.fence import Fingerprint
 from numaforge.node.part import Part
 from numaforge.node.parts import shell_of
+from numaforge.node.pods import NOT_LOOKED_AT, Pods
 
 TRANSACTIONS = "/var/lib/numaforge/txn"
 CURRENT = (
@@ -40,7 +41,7 @@ RUN = "run.sh"  # what the node carries out; it is there once all that it needs 
 KEPT_TRANSACTIONS = 5
 _BOOT_SECONDS = 120
 
-_NODE = ("node/files", "node/fence", "node/journal", "node/lock")
+_NODE = ("node/files", "node/pods", "node/fence", "node/journal", "node/lock")
 
 
 @dataclass(frozen=True)
@@ -49,13 +50,16 @@ class Transaction:
 
     It begins only on the node that it was `planned_on` (None: on any): not after another boot or another
     transaction, not when a file or a state file has another content, and not later than `good_for_seconds`
-    after the look, by the node's own clock.
+    after the look, by the node's own clock; nor, where it disturbs pods and `pods` says that none run, once
+    there is one. `drained` says that its node was drained for it: a roll-out says so, nothing else does.
     """
 
     id: str
     parts: tuple[Part, ...] = ()
     planned_on: Fingerprint | None = None
     good_for_seconds: int = 120
+    pods: Pods = NOT_LOOKED_AT
+    drained: bool = False
 
     @property
     def folder(self) -> str:
@@ -68,9 +72,14 @@ class Transaction:
         return f"numaforge-{self.id}.service"
 
     @property
-    def drains(self) -> bool:
-        """Whether the pods have to be gone from the node."""
+    def disturbs(self) -> bool:
+        """Whether pods that run would be disturbed by it."""
         return any(part.drains for part in self.parts)
+
+    @property
+    def drains(self) -> bool:
+        """Whether it disturbs pods, and there may be some."""
+        return self.disturbs and self.pods.may_be_there
 
     @property
     def sentences(self) -> tuple[str, ...]:
@@ -107,7 +116,12 @@ class Transaction:
             "CHANGE_SECONDS": str(self.change_seconds),
             "UNDO_SECONDS": str(self.undo_seconds),
             "BOOT_SECONDS": str(_BOOT_SECONDS + sum(part.boot_seconds for part in self.parts)),
-            **fence.settings(self.planned_on, self.good_for_seconds),
+            "DRAINED": "yes" if self.drained else "",
+            **fence.settings(
+                self.planned_on,
+                self.good_for_seconds,
+                without_pods=self.disturbs and not (self.drained or self.pods.may_run),
+            ),
         }
         return own | {name: value for part in self.parts for name, value in part.settings.items()}
 
