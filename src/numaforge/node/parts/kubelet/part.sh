@@ -128,7 +128,7 @@ kubelet_apply() {
 kubelet_start() { # NEW|OLD
     if [ -n "$KUBELET_RESTART" ]; then
         start_unit
-    elif [ -n "$KUBELET_UNIT_FILES" ]; then
+    elif [ -n "$KUBELET_UNIT_FILES" ] && ! systemctl is-active --quiet "$KUBELET_UNIT"; then
         reload_units # for what is ours alone: a change that reloads nothing else is not drained for it
     fi
 }

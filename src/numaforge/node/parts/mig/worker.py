@@ -10,7 +10,8 @@ earlier.json: each has GPUs in the form of the plan's field `mig`. Of a GPU with
 the mode: it is set, and the rest waits for the boot. `units` has the units that may be stopped: "seen UNIT"
 held a GPU when the node was looked at, "named UNIT" is the profile's. Processes of pods are ended only where
 NUMAFORGE_DRAINED says that the node was drained for this. `stopped` has the units that were stopped, a line
-each, `persistent` the GPUs whose persistence mode was turned off, `notes` what a reader of the result has to know.
+each, `persistent` the GPUs whose persistence mode was turned off, `notes` what a reader of the result has to
+know.
 What is amiss goes to stderr, a line each; the exit status is 1 then, and 3 where `keep` finds a GPU held by a
 unit that is not among `units`: the node has changed since it was looked at.
 """
@@ -476,13 +477,13 @@ def refuse_others(works: Iterable[Work], folder: Path) -> None:
         pods = ", ".join(str(each) for each in there if each.kind == "pod")
         if pods and not DRAINED:
             raise MigError(
-                f"{work.address} is in use by pods ({pods}), and the node was not drained for this; drain it, or "
-                "end the pods, and run again"
+                f"{work.address} is in use by pods ({pods}), and the node was not drained for this; drain "
+                "it, or end the pods, and run again"
             )
         if newer := ", ".join(sorted(units - seen)):
             raise OutdatedError(
-                f"{work.address} is in use by {newer}, which held no GPU when the node was looked at; run again, "
-                "stop it, or name it in mig.may_stop"
+                f"{work.address} is in use by {newer}, which held no GPU when the node was looked at; run "
+                "again, stop it, or name it in mig.may_stop"
             )
 
 
