@@ -18,6 +18,8 @@ from numaforge.topology.model import KubeletInstall
 _VERSION = re.compile(r"Kubernetes v([0-9]+\.[0-9]+\.[0-9]+)")
 _NO_ANSWER = ("0", "124", "137", "143")
 """Exit codes of what `timeout` has ended, coreutils' or busybox'; 0 where even that did not help."""
+_IN_A_CONTAINER = re.compile("kubepods|docker|libpod|lxc")
+"""Control groups of containers: a k3s in one (k3d) runs no pods of this host's."""
 _PROCESS = re.compile(r"/proc/([0-9]+)/cmdline")
 
 
@@ -77,7 +79,11 @@ def _distribution(snapshot: Snapshot, *, has_unit: bool) -> str | None:
     """
     there = frozenset(snapshot.commands.get("present", "").split())
     pids = snapshot.commands.get("host daemons", "").split()
-    running = {snapshot.files.get(f"/proc/{pid}/comm", "").strip() for pid in pids}
+    running = {
+        snapshot.files.get(f"/proc/{pid}/comm", "").strip()
+        for pid in pids
+        if not _IN_A_CONTAINER.search(snapshot.files.get(f"/proc/{pid}/cgroup", ""))
+    }
     for name, each in catalogue.DISTRIBUTIONS.items():
         if running.intersection(each.processes):
             return name
