@@ -41,6 +41,7 @@ _FORMS = {
     "kernel module": "a module's name",
     "module option": "`NAME`, `NAME=VALUE`",
     "NIC": "an RDMA device, an interface or a PCI address",
+    "systemd service": "a service's whole name: `nvidia-dcgm.service`",
 }
 
 

@@ -41,6 +41,7 @@ from numaforge.rollout.steps import run
 from .machine import settle
 from .rollout import announce_outlook, refuse_without_means, roll_out
 from .target import Target
+from .undrained import refuse_undrained
 
 _LOOK_SECONDS = 120  # from the look at a host to the first attempt to change it
 
@@ -68,6 +69,7 @@ def maintain(target: Target, options: RolloutOptions, ask_cluster: bool) -> Comm
         found = look(ask, target.question)
 
     transaction = need(target.goal, found)
+    refuse_undrained(target, options, transaction)
     resumes = by_rollout and (found.unproved is not None or ask_cluster)
     if transaction is not None and transaction.failed_before and not resumes:
         raise HostError(transaction.failed_before)
@@ -85,7 +87,7 @@ def maintain(target: Target, options: RolloutOptions, ask_cluster: bool) -> Comm
         pending(target.goal, found),
         labels=labels,
         drains=taken_out,
-        undrained=options.without_drain if target.joined else None,
+        undrained=None if taken_out else options.without_drain,
     )
     if taken_out:
         refuse_without_means(options)

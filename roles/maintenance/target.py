@@ -32,8 +32,14 @@ class Target:
 
     @property
     def joined(self) -> bool:
-        """Whether the kubelet has a login to a cluster, so that pods may run on the host."""
-        return flag_value(self._flags, "kubeconfig") is not None
+        """Whether the kubelet has a login to a cluster: its own flag, or one that was left on the host."""
+        install = self.goal.machine.kubelet
+        return flag_value(self._flags, "kubeconfig") is not None or bool(install and install.login)
+
+    @property
+    def distribution(self) -> str | None:
+        """The distribution that runs the kubelet in its own way; None where a unit of the kubelet's does."""
+        return self.goal.machine.kubelet.distribution if self.goal.machine.kubelet else None
 
     @property
     def kubelet_unit(self) -> str:

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import pytest
 
+from numaforge.node.look import NodeQuery, look
 from numaforge.node.parts import files, kernel_cmdline, kubelet, mig, mig_mode, reboot
 from numaforge.node.parts.mig import BOOT_LINK
 from numaforge.node.transaction import Result, Transaction, revert_script, start_script
@@ -77,7 +78,7 @@ def change(port: int, was: Cuts = WAS, to: Cuts = IS, *, comes_up: bool = True) 
         "T1",
         (
             files.part([]),
-            mig.part(wanted(to), seen(was), relinks=True),
+            mig.part(wanted(to), seen(was), relinks=True, holders=(PERSISTENCED,)),
             kubelet.part(
                 "kubelet.service",
                 health=("127.0.0.1", port if comes_up else free_port()),
@@ -244,9 +245,88 @@ def test_gpus_that_cannot_be_put_back_are_said_with_the_commands_that_do(node: S
 @pytest.mark.long
 def test_a_pods_container_is_ended_and_one_that_ignores_that_is_killed(node: Sandbox, port: int) -> None:
     polite, deaf = hold(node, 1, POD), hold(node, 1, POD, 'trap "" TERM;')
-    applied(node, change(port))
+    applied(node, replace(change(port), drained=True))
     assert not alive(node, polite)
     assert not alive(node, deaf)
+
+
+def test_a_pod_on_a_node_that_was_not_drained_is_named_and_nothing_is_changed(
+    node: Sandbox, port: int
+) -> None:
+    pid = hold(node, 1, POD)
+    result = run(node, change(port))
+    assert result.outcome == "refused"
+    assert f"{SECOND} is in use by pods (pid {pid} (sleep 1000) of root), and the node was " in result.reason
+    assert "stop" not in node.path("/run/systemctl.log").read_text()
+    assert alive(node, pid)
+    assert_old(node)
+
+
+def service(node: Sandbox, unit: str) -> str:
+    """Start a service that holds the second GPU; return its unit."""
+    node.path(f"/run/services/{unit}").write_text(f"exec 3< {DEVICES}/nvidia1; exec sleep 1000\n")
+    node.run(f"systemctl start {unit}; : > /run/systemctl.log")
+    return unit
+
+
+def test_a_unit_that_held_no_gpu_at_the_look_makes_the_change_void(node: Sandbox, port: int) -> None:
+    unit = service(node, "trainer.service")
+    result = run(node, change(port))
+    assert result.outcome == "void"
+    assert f"{SECOND} is in use by {unit}, which held no GPU when the node was looked at" in result.reason
+    assert "stop" not in node.path("/run/systemctl.log").read_text()
+    assert active(node, unit)
+    assert_old(node)
+
+
+def test_a_unit_that_comes_while_others_are_stopped_is_not_stopped(node: Sandbox, port: int) -> None:
+    start = f"exec 3< {DEVICES}/nvidia1; exec sleep 1000"
+    node.path("/run/services/trainer.service").write_text(f"{start}\n")
+    when(node, "apply mig", "systemctl start trainer.service")
+    result = run(node, change(port))
+    assert result.outcome == "rolled-back"
+    assert f"{SECOND} is in use by trainer.service, which held no GPU" in result.reason
+    assert active(node, "trainer.service")
+    assert_old(node)
+
+
+def test_a_unit_that_the_profile_names_is_stopped_and_started_again(node: Sandbox, port: int) -> None:
+    unit = service(node, "trainer.service")
+    first, _, last = change(port).parts
+    cut = mig.part(wanted(IS), seen(WAS), relinks=True, holders=(PERSISTENCED,), may_stop=(unit,))
+    applied(node, Transaction("T1", (first, cut, last)))
+    assert f"stop {PERSISTENCED} {unit}" in node.path("/run/systemctl.log").read_text()
+    assert active(node, unit)
+
+
+@pytest.mark.parametrize(
+    ("unit", "made"),
+    [
+        pytest.param("run-u12.service", "", id="without-a-name"),
+        pytest.param("job.service", "/run/systemd/transient/job.service", id="with-one"),
+    ],
+)
+def test_what_systemd_run_has_started_is_a_job_and_never_stopped(
+    node: Sandbox, port: int, unit: str, made: str
+) -> None:
+    pid = hold(node, 1, f"/system.slice/{unit}")
+    node.run(f"mkdir -p /run/systemd/transient; : > {made}" if made else ":")
+    first, _, last = change(port).parts
+    cut = mig.part(wanted(IS), seen(WAS), relinks=True, holders=(PERSISTENCED, unit), may_stop=(unit,))
+    result = run(node, Transaction("T1", (first, cut, last)))
+    assert result.outcome == "refused"
+    assert f"{SECOND} is in use by pid {pid} " in result.reason
+    assert "stop" not in node.path("/run/systemctl.log").read_text()
+    assert alive(node, pid)
+
+
+def test_the_look_tells_which_units_hold_a_gpu(node: Sandbox, port: int) -> None:
+    hold(node, 1, POD)
+    hold(node, 1, PERSON)
+    service(node, "trainer.service")
+    asked = NodeQuery((), (), (), ((mig.NAME, "look_mig", BOOT_LINK, "python"),), "", "")
+    found = look(lambda script: node.run(script).stdout.splitlines(), asked)
+    assert mig.held_by(found) == (PERSISTENCED, "trainer.service")
 
 
 @pytest.mark.parametrize("group", [PERSON, "/system.slice/ssh.service", "/"])
@@ -607,8 +687,9 @@ def guest_change(port: int, *, comes_up: bool = True) -> Transaction:
         for each in seen(GUEST_WAS)
     ]
     first, _, last = change(port, GUEST_WAS, GUEST_IS, comes_up=comes_up).parts
-    mode = mig_mode.part(wanted(GUEST_IS), passed_through)
-    cut = mig.part(wanted(GUEST_IS), passed_through, relinks=True)
+    held = (PERSISTENCED,)
+    mode = mig_mode.part(wanted(GUEST_IS), passed_through, holders=held)
+    cut = mig.part(wanted(GUEST_IS), passed_through, relinks=True, holders=held)
     return Transaction("T1", (first, mode, reboot.part(), cut, last))
 
 

@@ -29,8 +29,9 @@ from numaforge.node.parts import (
     reboot,
     system,
 )
-from numaforge.planning.model import InterruptsPlan, NicSetting
+from numaforge.planning.model import InterruptsPlan, MigGpu, NicSetting
 from numaforge.profile import load_profile
+from numaforge.topology.model import Gpu
 
 PAGE = (REPOSITORY / "docs" / "maintenance.md").read_text(encoding="utf-8")
 SHELL = "".join(path.read_text() for path in (REPOSITORY / "src/numaforge/node").glob("*.sh"))
@@ -50,8 +51,14 @@ FORMS = {
     "kernel_values": [kernel_values.part(values, {online(8): "1"}) for values in ({}, {online(8): "0"})],
     "interrupts": [interrupts.part(InterruptsPlan(), [])],
     "system": [system.part({}, {}, {})],
-    "mig": [mig.part([], [], drains=drains) for drains in (True, False)],
-    "hugepages": [hugepages.part({}, {}, drains=drains) for drains in (True, False)],
+    "mig": [
+        mig.part([], []),
+        mig.part(
+            [MigGpu("0000:1b:00.0", None, "disabled")],
+            [Gpu("0000:1b:00.0", "10de", "2330", 0, mig_mode="enabled", gpu_instances=())],
+        ),
+    ],
+    "hugepages": [hugepages.part({}, {})],
     "kubelet": [kubelet.part("kubelet.service", restart=restart) for restart in (True, False)],
 }
 

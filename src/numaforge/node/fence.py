@@ -43,8 +43,13 @@ def read_fingerprint(
         ) from error
 
 
-def settings(planned_on: Fingerprint | None, good_for_seconds: int) -> dict[str, str]:
-    """Return the variables of fence.sh; without a fingerprint any node will do."""
+def settings(
+    planned_on: Fingerprint | None, good_for_seconds: int, *, without_pods: bool = False
+) -> dict[str, str]:
+    """Return the variables of fence.sh; without a fingerprint any node will do.
+
+    `without_pods` says that the change is for a node on which no pod runs.
+    """
     found = planned_on or Fingerprint("", 0, "", {})
     return {
         "PLANNED_BOOT": found.boot_id,
@@ -52,6 +57,7 @@ def settings(planned_on: Fingerprint | None, good_for_seconds: int) -> dict[str,
         "PLANNED_LAST": found.predecessor,
         "PLANNED_FOLDER": found.drop_in_folder or "",
         "GOOD_FOR_SECONDS": str(good_for_seconds),
+        "PLANNED_WITHOUT_PODS": "yes" if without_pods else "",
     }
 
 

@@ -33,8 +33,8 @@ contents() ( # FOLDER PATH...: the checksum of each and of the drop-ins in the f
     } | LC_ALL=C sort -u
 )
 
-# PLANNED_BOOT, PLANNED_UPTIME, PLANNED_LAST, PLANNED_FOLDER and GOOD_FOR_SECONDS are settings; the lines of
-# $FOLDER/planned have the form that `contents` prints.
+# PLANNED_BOOT, PLANNED_UPTIME, PLANNED_LAST, PLANNED_FOLDER, PLANNED_WITHOUT_PODS (empty: pods may be there) and
+# GOOD_FOR_SECONDS are settings; the lines of $FOLDER/planned have the form that `contents` prints.
 outdated() { # sets `why` where the node is not what the change was planned on
     [ -n "$PLANNED_BOOT" ] || return 1
     age=$(($(uptime_seconds) - PLANNED_UPTIME))
@@ -45,7 +45,7 @@ outdated() { # sets `why` where the node is not what the change was planned on
     elif [ "$(last)" != "$PLANNED_LAST" ]; then
         why="another transaction has ended after the node was looked at ($(last))"
     else
-        edited before-stop
+        edited before-stop || pods_came
     fi
 }
 # A request to undo what was applied has the lines TOKEN, BOOT, UPTIME as its sender has seen them, then whether the
@@ -64,6 +64,16 @@ take_request() { # FILE
     if [ "$(sed -n 4p "$1")" = yes ]; then record blamed yes || return 1; fi
     sed 1,4d "$1" > "$FOLDER/revert.new" && sync "$FOLDER/revert.new" &&
         mv -f "$FOLDER/revert.new" "$FOLDER/revert" && sync "$FOLDER"
+pods_came() { # sets `why` where the change is for a node without pods, and that is not sure any more
+    [ -n "$PLANNED_WITHOUT_PODS" ] || return 1
+    evidence=
+    while read -r kind what; do
+        case $kind in alive | unknown) evidence="${evidence:+$evidence; }$what" ;; esac
+    done << END
+$(tell_pods)
+END
+    why="pods have come since the node was looked at: $evidence"
+    [ -n "$evidence" ]
 }
 present_contents() {
     set -- "$PLANNED_FOLDER"

@@ -12,6 +12,7 @@ from numaforge.node import parts
 from numaforge.node.bundle import known_sums, parse_checksums, parse_states
 from numaforge.node.fence import read_fingerprint
 from numaforge.node.part import Failure, Found, Goal, Unit
+from numaforge.node.pods import read_pods, root_dirs
 from numaforge.node.transaction import TRANSACTIONS
 
 TOOLS = (
@@ -20,6 +21,7 @@ TOOLS = (
 )
 """The programs with which a node is looked at and changed; without one of them nothing is."""
 _LACKS = "lacks "
+_PODS = "pods"
 _BOOT_ID = "/proc/sys/kernel/random/boot_id"
 Ask = Callable[[str], Sequence[str]]
 """Runs a script on a node, and returns the lines it prints."""
@@ -29,7 +31,7 @@ Ask = Callable[[str], Sequence[str]]
 class NodeQuery:
     """What the parts of a goal have to know of a node.
 
-    `unit` is the kubelet's, "" where there is none.
+    `unit` is the kubelet's, "" where there is none; `pod_roots` are folders below which kubelets keep pods.
     """
 
     values: tuple[str, ...]
@@ -38,6 +40,7 @@ class NodeQuery:
     calls: tuple[tuple[str, ...], ...]
     drop_in_folder: str
     unit: str
+    pod_roots: tuple[str, ...] = ()
 
     @property
     def script(self) -> str:
@@ -49,7 +52,7 @@ class NodeQuery:
         names = parts.look_shell_of(part for part, *_ in self.calls)
         return (
             shell.assignments({"ROOT": TRANSACTIONS})
-            + shell.library("node/fence", "node/trace", "node/bundle_read", "node/look", *names)
+            + shell.library("node/fence", "node/trace", "node/pods", "node/bundle_read", "node/look", *names)
             + shell.call("need_tools", TOOLS)
             + (shell.call("see", ["announced", announced]) if announced else "")
             + shell.call("read_values", [*self.values, _BOOT_ID])
@@ -57,6 +60,7 @@ class NodeQuery:
             + shell.call(
                 "read_files_and_drop_ins", [self.drop_in_folder, known_sums(self.known), *self.files]
             )
+            + shell.call("tell_part", [_PODS, "tell_pods", *self.pod_roots])
             + "".join(shell.call("tell_part", call) for call in self.calls)
             + shell.call("tell_end")
         )
@@ -79,6 +83,7 @@ def question(goal: Goal) -> NodeQuery:
         calls=tuple((name, *look.call) for name, look in looks.items() if look.call),
         drop_in_folder=folder if folder and "kubelet" in goal.roles else "",
         unit=kubelet.unit if kubelet else "",
+        pod_roots=root_dirs(install, kubelet.root_dir if kubelet else None),
     )
 
 
@@ -107,6 +112,7 @@ def read_found(asked: NodeQuery, output: Sequence[str], unit: Callable[[], Unit]
     words = [line.partition(" ")[::2] for line in output[values_end:files_at]]
     drop_ins = sorted(path for kind, path in words if kind == "drop-in")
     files = output[files_at + 1 : files_end]
+    said = _said([_PODS, *(part for part, *_ in asked.calls)], output[files_end:-1])
     return Found(
         files=parse_states(files, asked.known),
         drop_ins=tuple(drop_ins),
@@ -114,7 +120,8 @@ def read_found(asked: NodeQuery, output: Sequence[str], unit: Callable[[], Unit]
         failure=_failure(dict(words)),
         unproved=next((name for kind, name in words if kind == "unproved"), None),
         values={path: value for path, value in values.items() if path != _BOOT_ID},
-        said=_said([part for part, *_ in asked.calls], output[files_end:-1]),
+        pods=read_pods(said.pop(_PODS, ())),
+        said=said,
         fingerprint=read_fingerprint(
             dict(words),
             boot_id=values.get(_BOOT_ID, "unknown"),
@@ -172,6 +179,8 @@ def read_unit(output: Sequence[str]) -> Unit:
         raise HostUnreachableError("the answer about the kubelet's unit is cut off", remedy="run again")
     pairs = [line.partition("=") for line in output[:-1]]
     values = {name: value for name, _, value in pairs}
+    if "systemd" in values and not values.get("ActiveState"):
+        raise HostUnreachableError("systemd does not say how the kubelet's unit is", remedy="run again")
     return Unit(
         active_state=values.get("ActiveState"),
         sub_state=values.get("SubState"),

@@ -79,6 +79,7 @@ tell_unit() { # UNIT
         if command -v "$asker" > /dev/null 2>&1; then echo "asker=$asker"; fi
     done
     if command -v systemctl > /dev/null 2>&1 && [ -d /run/systemd/system ]; then
+        echo systemd=runs
         systemctl show -p ActiveState -p SubState "$1"
     fi
     echo end

@@ -31,6 +31,9 @@ def need(goal: Goal, found: Found, name: str | None = None) -> Transaction | Non
             needed.append(part)
     if not needed:
         return None
+    pods = found.pods
+    if any(part.drains for part in needed) and not pods.may_be_there and found.unit().may_start:
+        pods = pods.with_kubelet("systemd starts the kubelet")
     plan = digest(goal)
     return Transaction(
         name or new_id(),
@@ -38,6 +41,7 @@ def need(goal: Goal, found: Found, name: str | None = None) -> Transaction | Non
         planned_on=found.fingerprint,
         confirm_seconds=goal.confirm_seconds,
         plan=plan,
+        pods=pods,
         failed_before="" if goal.retry_failed else _failed_before(plan, found),
     )
 

@@ -8,6 +8,7 @@ from typing import Protocol
 
 from numaforge.node.bundle import FileChange, FileState
 from numaforge.node.fence import Fingerprint
+from numaforge.node.pods import Pods
 from numaforge.planning.model import NodePlan
 from numaforge.topology.model import NodeTopology
 
@@ -61,7 +62,7 @@ class Unit:
     @property
     def may_start(self) -> bool:
         """Whether it runs, or systemd starts it over and over: then it takes what it finds at any moment."""
-        return self.active_state in ("active", "activating")
+        return self.active_state not in (None, "inactive", "failed")
 
 
 @dataclass(frozen=True)
@@ -82,8 +83,8 @@ class Found:
     kubelet's drop-ins in the order in which it reads them. `said` are the lines of each part's own look, by
     part. `unfinished` is the id of a transaction that has not ended, `unproved` that of one whose node was
     not proved yet and may still be cordoned. `failure` is what is not tried again by itself. `fingerprint` is
-    what a change has to find again when it begins. `unit` asks systemd about the kubelet; it costs a round
-    trip, so only what changes asks.
+    what a change has to find again when it begins. `pods` is the evidence of pods. `unit` asks systemd about
+    the kubelet; it costs a round trip, so only what changes asks.
     """
 
     files: Mapping[str, FileState]
@@ -94,6 +95,7 @@ class Found:
     values: Mapping[str, str] = field(default_factory=dict)
     said: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     fingerprint: Fingerprint | None = None
+    pods: Pods = field(default_factory=Pods)
     unit: Callable[[], Unit] = lambda: Unit(None, None, ())
 
     def text(self, path: str) -> str | None:
@@ -112,9 +114,10 @@ class Part:
 
     `name` is that of the folder with its part.sh, and the prefix of its functions (their contract stands in
     transaction.sh). `data` are the files that they find in $PART, `settings` their variables. `drains` says
-    whether pods have to be gone for it, `reboots` whether only a boot makes it true, `restarts_kubelet`
-    whether it changes what a kubelet looks at when it starts. `units` must not start after a reboot before
-    the change has been continued or undone. The `sentences` say what it does beside the files that are
+    whether pods would be disturbed by it and have to be gone; whether any may be there is not for the part to
+    say. `reboots` says whether only a boot makes it true, `restarts_kubelet` whether it changes what a
+    kubelet looks at when it starts. `units` must not start after a reboot before the change has been
+    continued or undone. The `sentences` say what it does beside the files that are
     `changed` and the values that it `moves`, a line for each. The seconds are how long it may take to apply,
     to make lasting (what PART_commit does), to undo, and at most while a boot waits for it.
     """

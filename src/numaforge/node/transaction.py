@@ -31,6 +31,7 @@ from numaforge.node.bundle import encoded
 from numaforge.node.fence import Fingerprint
 from numaforge.node.part import Part
 from numaforge.node.parts import shell_of
+from numaforge.node.pods import NOT_LOOKED_AT, Pods
 
 TRANSACTIONS = "/var/lib/numaforge/txn"
 CURRENT = (
@@ -44,7 +45,7 @@ CONFIRM_SECONDS = 300
 CONFIRMING = "confirming"  # the phase of a node that waits for its confirmation
 _BOOT_SECONDS = 120
 
-_NODE = ("node/files", "node/fence", "node/trace", "node/journal", "node/lock")
+_NODE = ("node/files", "node/pods", "node/fence", "node/trace", "node/journal", "node/lock")
 
 
 def _new_token() -> str:
@@ -57,8 +58,10 @@ class Transaction:
 
     It begins only on the node that it was `planned_on` (None: on any): not after another boot or another
     transaction, not when a file or a state file has another content, and not later than `good_for_seconds`
-    after the look, by the node's own clock. Once it is proved on the node, it waits `confirm_seconds` for a
-    confirmation that carries the `token` over a new connection, and goes back without one.
+    after the look, by the node's own clock; nor, where it disturbs pods and `pods` says that none run, once
+    there is one. `drained` says that its node was drained for it: a roll-out says so, nothing else does. Once
+    it is proved on the node, it waits `confirm_seconds` for a confirmation that carries the `token` over a
+    new connection, and goes back without one.
 
     `plan` is the digest of what it brings about; `failed_before` says why that is not tried again by itself.
     """
@@ -71,6 +74,8 @@ class Transaction:
     token: str = field(default_factory=_new_token, compare=False, repr=False)
     plan: str = ""
     failed_before: str = ""
+    pods: Pods = NOT_LOOKED_AT
+    drained: bool = False
 
     @property
     def folder(self) -> str:
@@ -90,9 +95,14 @@ class Transaction:
         return replace(was, uptime_seconds=0) == replace(now, uptime_seconds=0)
 
     @property
-    def drains(self) -> bool:
-        """Whether the pods have to be gone from the node."""
+    def disturbs(self) -> bool:
+        """Whether pods that run would be disturbed by it."""
         return any(part.drains for part in self.parts)
+
+    @property
+    def drains(self) -> bool:
+        """Whether it disturbs pods, and there may be some."""
+        return self.disturbs and self.pods.may_be_there
 
     @property
     def sentences(self) -> tuple[str, ...]:
@@ -132,7 +142,12 @@ class Transaction:
             "PLAN": self.plan,
             "COMMIT_SECONDS": str(sum(part.commit_seconds for part in self.parts)),
             "BOOT_SECONDS": str(_BOOT_SECONDS + sum(part.boot_seconds for part in self.parts)),
-            **fence.settings(self.planned_on, self.good_for_seconds),
+            "DRAINED": "yes" if self.drained else "",
+            **fence.settings(
+                self.planned_on,
+                self.good_for_seconds,
+                without_pods=self.disturbs and not (self.drained or self.pods.may_run),
+            ),
         }
         return own | {name: value for part in self.parts for name, value in part.settings.items()}
 

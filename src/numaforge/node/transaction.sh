@@ -2,7 +2,8 @@
 # The order of a maintenance. UPWARDS are its parts, the lowest first; none is known here by its name. A part is
 # a set of functions PART_VERB, of which it may lack any but `apply` and `undo`; each finds its data in $PART.
 #
-#   keep          copy what is there, prepare: the last moment at which nothing has changed
+#   keep          copy what is there, prepare: the last moment at which nothing has changed; where the node is not
+#                 what it was looked at any more, leave $FOLDER/outdated and fail
 #   stop NEW|OLD  make way for what follows
 #   apply         change what is there
 #   start NEW|OLD start what was stopped; OLD: after everything was undone
@@ -146,7 +147,11 @@ make_lasting() { # from the first step on there is a way back only where one fai
 }
 refuse() { # REASON
     collect discard
-    finish refused "nothing was changed: $1"
+    if [ -e "$FOLDER/outdated" ]; then
+        finish void "nothing was changed: $1"
+    else
+        finish refused "nothing was changed: $1"
+    fi
 }
 
 # ---- back ----

@@ -75,6 +75,18 @@ def kubelet_version(
 
     Raises PlanError where a kubelet is there, or was at the `previous` plan, and its version is not known.
     """
+    distribution = topology.kubelet.distribution if topology.kubelet else None
+    if distribution is not None and asked is None:
+        return Reasoned(
+            None,
+            notices=(
+                Notice(
+                    "kubelet-of-a-distribution",
+                    f"{distribution} runs this host's kubelet its own way: its settings are not planned, and "
+                    "what would disturb its pods is refused",
+                ),
+            ),
+        )
     installed = topology.kubelet.version if topology.kubelet else None
     text, field = asked or installed, "kubelet version"
     if text is None:

@@ -216,7 +216,8 @@ class MigPlan:
     "dra-driver": then the mode alone is numaforge's, and the GPU instances are left to that driver.
     `strategy` is the device plugin's migStrategy. `label` is what the node is to be labelled, if anything.
     `pending` are GPUs as they were asked for that stay as they are, and are not among `gpus`: only a reboot
-    changes their mode, and none is allowed.
+    changes their mode, and none is allowed. `may_stop` are units that may be stopped for a change beside
+    those that held a GPU when the node was looked at.
     """
 
     gpus: tuple[MigGpu, ...] = ()
@@ -224,6 +225,7 @@ class MigPlan:
     strategy: str = "mixed"  # "mixed", "single", "none"
     label: str | None = None  # "mig-enabled", "mig-disabled"
     pending: tuple[MigGpu, ...] = ()
+    may_stop: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

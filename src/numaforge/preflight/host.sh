@@ -15,9 +15,14 @@ tell_preflight() { # FOLDER...; names of programs on stdin
     else
         echo "systemd -"
     fi
-    if [ -e /etc/kubernetes/kubelet.conf ] || [ -e /var/lib/kubelet/pki/kubelet-client-current.pem ]; then
-        echo "joined yes"
-    fi
+    for login in /etc/kubernetes/kubelet.conf /var/lib/kubelet/pki/kubelet-client-current.pem \
+        /var/lib/rancher/k3s/agent/kubelet.kubeconfig /var/lib/rancher/rke2/agent/kubelet.kubeconfig \
+        /var/snap/microk8s/current/credentials/kubelet.config; do
+        if [ -e "$login" ]; then
+            echo "joined yes"
+            break
+        fi
+    done
     tell_space "$@"
     echo "clock $(date +%s)"
     echo asked

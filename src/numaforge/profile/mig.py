@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
@@ -17,6 +18,7 @@ ALL = "all"
 _SELECTIONS = ("model", "indices", "uuids")
 _GEOMETRIES = ("devices", "placements")
 _ANSWERS = ("mode", *_GEOMETRIES)
+_SERVICE = re.compile(r"^[A-Za-z0-9:_.@\\-]+\.service\Z")
 
 
 def _profile_name(value: str) -> str:
@@ -33,6 +35,14 @@ def _device_count(value: object) -> object:
     raise ValueError(
         f"{value!r} is not a count; write 1 to {MOST_DEVICES}, or all for as many as fit, or leave it out"
     )
+
+
+def _service_name(value: str) -> str:
+    if not _SERVICE.match(value):
+        raise ValueError(
+            f"{value!r} is not the name of a service; write it whole, such as nvidia-dcgm.service"
+        )
+    return value
 
 
 def _each_once(values: tuple[int | str, ...]) -> tuple[int | str, ...]:
@@ -66,6 +76,9 @@ DeviceCount = Annotated[
     int | str,
     BeforeValidator(_device_count),
     as_text("device count", f"^{ALL}$", or_a=("integer",), minimum=1, maximum=MOST_DEVICES),
+]
+UnitName = Annotated[
+    str, AfterValidator(_service_name), as_text("systemd service", _SERVICE.pattern.replace("\\Z", "$"))
 ]
 _EACH_ONCE = Field(json_schema_extra={"minItems": 1, "uniqueItems": True})
 Numbers = Annotated[tuple[Count, ...], AfterValidator(_each_once), _EACH_ONCE]
@@ -192,6 +205,13 @@ class Mig(Section):
         description="What to do where GPU instances have to go while they are in use: refuse the plan, or "
         "carry it out after the drain.",
         examples=["drain"],
+    )
+
+    may_stop: tuple[UnitName, ...] = Field(
+        default=(),
+        description="Units that may be stopped for a change, and are started again after it. Those that hold "
+        "a GPU when the node is looked at need no mention; with any other the node is looked at anew.",
+        examples=[["nvidia-dcgm.service"]],
     )
 
     @model_validator(mode="after")

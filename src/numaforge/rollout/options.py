@@ -64,8 +64,8 @@ class RolloutOptions(Section):
     )
     without_drain: Annotated[str, BeforeValidator(_reason)] | None = Field(
         default=None,
-        description="Plain pyinfra restarts kubelets of joined nodes without asking the cluster at all; the "
-        "value says why. `numaforge rollout` refuses it for a joined node.",
+        description="Plain pyinfra changes joined nodes, and hosts on which pods run, without asking the "
+        "cluster at all; the value says why. `numaforge rollout` refuses it for both.",
         examples=["new cluster, no workloads yet"],
     )
     max_unavailable: ShareText = Field(

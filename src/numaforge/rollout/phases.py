@@ -172,7 +172,7 @@ class Phases:
         self._planned = transaction
         yield from self._advance(Phase.APPLYING, transaction=transaction.id)
         try:
-            self.machine.begin(transaction)
+            self.machine.begin(replace(transaction, drained=True))
         except HostUnreachableError as unreachable:
             # Not sent again: it may have begun, or reach the node yet. What becomes of it is asked next.
             self.say(self.record.phase, (unreachable.message,))

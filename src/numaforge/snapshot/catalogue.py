@@ -147,6 +147,42 @@ DIRECT_NIC = "2100"
 KERNEL_TYPES = "/sys/kernel/btf/vmlinux"
 """The kernel's own types and functions: only whether it knows config_acs is taken."""
 
+
+@dataclass(frozen=True)
+class Distribution:
+    """By what a distribution with a kubelet of its own is known, while it runs and while it is down."""
+
+    processes: tuple[str, ...]  # by the first 15 characters of their names
+    logins: tuple[str, ...]
+    units: tuple[str, ...]
+
+
+DISTRIBUTIONS = {
+    "k3s": Distribution(
+        processes=("k3s-server", "k3s-agent"),
+        logins=("/var/lib/rancher/k3s/agent/kubelet.kubeconfig",),
+        units=("/etc/systemd/system/k3s.service", "/etc/systemd/system/k3s-agent.service"),
+    ),
+    "RKE2": Distribution(
+        processes=("rke2",),
+        logins=("/var/lib/rancher/rke2/agent/kubelet.kubeconfig",),
+        units=tuple(
+            f"{folder}/systemd/system/rke2-{role}.service"
+            for folder in ("/usr/local/lib", "/usr/lib", "/etc")
+            for role in ("server", "agent")
+        ),
+    ),
+    "MicroK8s": Distribution(
+        processes=("kubelite",),
+        logins=("/var/snap/microk8s/current/credentials/kubelet.config",),
+        units=("/etc/systemd/system/snap.microk8s.daemon-kubelite.service",),
+    ),
+}
+"""Those whose kubelet is no kubelet.service: it is a part of their own process, or started by that."""
+
+LOGINS = ("/etc/kubernetes/kubelet.conf",)
+"""The kubeconfig that kubeadm leaves when a node has joined; only that it is there is taken."""
+
 PRESENT = (
     *(
         f"/sys/module/{name}"
@@ -195,6 +231,8 @@ PRESENT = (
     *(f"/usr/bin/{name}" for name in ("apt-mark", "dnf", "dnf5", "zypper")),
     "/etc/dnf/plugins/versionlock.conf",
     "/etc/containerd/conf.d/*.toml",
+    *(path for each in DISTRIBUTIONS.values() for path in (*each.logins, *each.units)),
+    *LOGINS,
 )
 """What says enough by being there: only the names are taken."""
 
@@ -214,6 +252,7 @@ HOST_DAEMONS = (
     "tuned",
     "openshift-tuned",
     "power-profiles-",
+    *(name for each in DISTRIBUTIONS.values() for name in each.processes),
 )
 """Daemons whose control group and limits are taken, by the first 15 characters of their names."""
 
@@ -321,6 +360,9 @@ UNIT = "kubelet.service"
 CONFIG_FILE = "/var/lib/kubelet/config.yaml"
 CONFIG_DIR = "/etc/kubernetes/kubelet.conf.d"
 ROOT_DIR = "/var/lib/kubelet"
+ROOT_DIRS = (ROOT_DIR, "/var/snap/microk8s/common/var/lib/kubelet")
+"""The roots that kubelets have by default: k3s and RKE2 leave the kubelet its own, MicroK8s is confined."""
+
 STATE_FILES = ("cpu_manager_state", "memory_manager_state")
 
 DEVICE_CHECKPOINT = "device-plugins/kubelet_internal_checkpoint"

@@ -18,6 +18,8 @@ from numaforge.topology.model import KubeletInstall
 _VERSION = re.compile(r"Kubernetes v([0-9]+\.[0-9]+\.[0-9]+)")
 _NO_ANSWER = ("0", "124", "137", "143")
 """Exit codes of what `timeout` has ended, coreutils' or busybox'; 0 where even that did not help."""
+_IN_A_CONTAINER = re.compile("kubepods|docker|libpod|lxc")
+"""Control groups of containers: a k3s in one (k3d) runs no pods of this host's."""
 _PROCESS = re.compile(r"/proc/([0-9]+)/cmdline")
 
 
@@ -38,7 +40,9 @@ def read_kubelet(snapshot: Snapshot) -> KubeletInstall | None:
     unit = _read_unit(unit_texts)
     command_line = _running_command_line(snapshot.files)
     problem = None if version else _problem(snapshot.commands)
-    if version is None and problem is None and binary is None and not unit_texts and command_line is None:
+    distribution = _distribution(snapshot, has_unit=bool(unit_texts))
+    traces = (version, problem, binary, command_line, distribution)
+    if not unit_texts and all(trace is None for trace in traces):
         return None
     words = command_line if command_line is not None else _expanded(unit, snapshot.files)
     flags = _arguments(words)
@@ -63,7 +67,36 @@ def read_kubelet(snapshot: Snapshot) -> KubeletInstall | None:
         running=command_line is not None,
         binary=binary,
         problem=problem,
+        distribution=distribution,
+        login=_login(snapshot, distribution),
     )
+
+
+def _distribution(snapshot: Snapshot, *, has_unit: bool) -> str | None:
+    """Return the distribution that runs the kubelet: by its process, else by what it has on the host.
+
+    What is only left over says nothing where the kubelet has a unit of its own.
+    """
+    there = frozenset(snapshot.commands.get("present", "").split())
+    pids = snapshot.commands.get("host daemons", "").split()
+    running = {
+        snapshot.files.get(f"/proc/{pid}/comm", "").strip()
+        for pid in pids
+        if not _IN_A_CONTAINER.search(snapshot.files.get(f"/proc/{pid}/cgroup", ""))
+    }
+    for name, each in catalogue.DISTRIBUTIONS.items():
+        if running.intersection(each.processes):
+            return name
+    for name, each in () if has_unit else catalogue.DISTRIBUTIONS.items():
+        if there.intersection((*each.logins, *each.units)):
+            return name
+    return None
+
+
+def _login(snapshot: Snapshot, distribution: str | None) -> str | None:
+    there = snapshot.commands.get("present", "").split()
+    wanted = catalogue.DISTRIBUTIONS[distribution].logins if distribution else catalogue.LOGINS
+    return next((path for path in wanted if path in there), None)
 
 
 def _version(snapshot: Snapshot, binary: str | None) -> str | None:

@@ -552,6 +552,8 @@ class KubeletInstall:
     running: bool = False  # `flags` are those of the running process, not of the unit
     binary: str | None = None  # "INODE SIZE MTIME PATH" of the program, another one after every upgrade
     problem: str | None = None  # why a kubelet that is there did not say its version
+    distribution: str | None = None  # "k3s", "RKE2" or "MicroK8s", where one of them runs the kubelet
+    login: str | None = None  # the kubeconfig that the kubelet was given or got when it joined, by path
 
 
 def why_no_version(kubelet: KubeletInstall | None) -> str:

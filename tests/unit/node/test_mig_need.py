@@ -142,10 +142,30 @@ def test_the_kubelet_restarts_with_it_so_that_device_plugins_register_anew() -> 
     assert part.drains
 
 
-def test_where_no_kubelet_may_start_pods_are_not_asked_to_go() -> None:
+def test_a_kubelet_that_is_down_says_nothing_of_its_pods() -> None:
     part = needed(goal([cut(HALF)], [gpu()]), unit=STOPPED)
     assert part is not None
-    assert not part.drains
+    assert part.drains
+
+
+def test_the_units_that_held_a_gpu_at_the_look_are_sent_with_those_that_the_profile_names() -> None:
+    on = goal([cut(HALF)], [gpu()])
+    on = replace(on, plan=replace(on.plan, mig=replace(on.plan.mig, may_stop=("dcgm.service",))))
+    groups = (
+        "holds /system.slice/nvidia-persistenced.service",
+        "holds /system.slice/docker.service/payload",
+        "holds /kubepods.slice/kubepods-pod1.slice/cri-containerd-a.scope",
+        "holds /user.slice/user-1000.slice/user@1000.service/app.slice/mine.service",
+        "holds /",
+    )
+    part = needed(on, (*READY, *groups))
+    assert part is not None
+    assert part.data["units"] == (
+        "seen docker.service\nseen nvidia-persistenced.service\nnamed dcgm.service\n"
+    )
+    assert part.sentences[1] == (
+        "nvidia-persistenced.service, which holds a GPU, may be stopped for that, and is started again"
+    )
 
 
 @pytest.mark.parametrize(

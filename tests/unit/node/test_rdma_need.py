@@ -373,14 +373,12 @@ def test_which_units_restart(said: tuple[str, ...], restarted: str | None, kubel
     assert part is None or part.restarts_kubelet is kubelet
 
 
-@pytest.mark.parametrize(
-    ("running", "drains"), [pytest.param("65536", True, id="runs"), pytest.param("-", False, id="stopped")]
-)
-def test_a_runtime_that_runs_needs_the_pods_gone(running: str, drains: bool) -> None:
+@pytest.mark.parametrize("running", [pytest.param("65536", id="runs"), pytest.param("-", id="stopped")])
+def test_the_reload_for_a_limit_needs_the_pods_gone_whether_the_runtime_runs_or_not(running: str) -> None:
     files = found(memlock, f"containerd.service loaded 65536 {running}")
     part = memlock.need(goal(host=UNITS), files, ())
     assert part is not None
-    assert part.drains is drains
+    assert part.drains
 
 
 def test_a_kubelet_that_may_not_restart_is_refused() -> None:

@@ -10,7 +10,7 @@ from numaforge.errors import PlanError
 from numaforge.planning.model import KubeletPlan, NodePlan
 from numaforge.planning.node import plan_node
 from numaforge.profile import load_profile
-from numaforge.topology.model import NodeTopology
+from numaforge.topology.model import KubeletInstall, NodeTopology
 from tests.fixtures.machines import (
     KUBEADM_CONFIG,
     big_512,
@@ -364,6 +364,16 @@ def test_the_profiles_version_is_for_hosts_without_a_kubelet():
     assert chosen.kubelet is None
     assert chosen.allocatable is None
     assert "no-kubelet" in [notice.id for notice in chosen.notices]
+
+
+@pytest.mark.parametrize("version", [{}, {"version": "1.35"}], ids=["unsaid", "named-by-the-profile"])
+def test_the_kubelet_of_a_distribution_is_not_planned(version):
+    install = KubeletInstall(None, None, None, None, (), distribution="k3s")
+    machine = replace(laptop(), swap_bytes=0, kubelet=install)
+    chosen = plan_node(machine, load_profile({"kubelet": version}))
+    assert chosen.kubelet is None
+    (notice,) = (each for each in chosen.notices if each.id == "kubelet-of-a-distribution")
+    assert notice.message.startswith("k3s runs this host's kubelet its own way")
 
 
 def test_a_kubelet_to_be_installed_is_planned_for_the_profiles_version():

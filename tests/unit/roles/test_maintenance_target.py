@@ -13,7 +13,7 @@ from numaforge.planning.node import plan_node
 from numaforge.profile import load_profile
 from numaforge.rollout.gate import Expected
 from roles.maintenance.target import Target
-from tests.fixtures.machines import dgx_h100
+from tests.fixtures.machines import dgx_h100, kubeadm_kubelet
 
 LABELS = {"nvidia.com/device-plugin.config": "shared"}
 
@@ -143,3 +143,18 @@ def test_the_set_of_resources_is_held_to_a_plan_that_knows_it(devices, all_gpus)
     assert planned.allocatable is not None
     planned = replace(planned, allocatable=replace(planned.allocatable, devices=devices))
     assert expected(planned, "kubelet").all_gpus is all_gpus
+
+
+@pytest.mark.parametrize(
+    ("flags", "login", "joined"),
+    [
+        pytest.param(("--kubeconfig=/etc/k",), None, True, id="by-its-flag"),
+        pytest.param(
+            (), "/var/lib/rancher/k3s/agent/kubelet.kubeconfig", True, id="by-a-login-that-is-there"
+        ),
+        pytest.param((), None, False, id="neither"),
+    ],
+)
+def test_a_host_has_joined_where_its_kubelet_has_a_login(flags, login, joined):
+    machine = replace(dgx_h100(), kubelet=replace(kubeadm_kubelet(), flags=flags, login=login))
+    assert Target(Goal(plan(), machine, frozenset())).joined is joined

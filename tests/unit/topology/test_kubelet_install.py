@@ -132,3 +132,38 @@ def test_a_host_without_a_trace_of_a_kubelet_has_none():
 )
 def test_flag_values(flags, value):
     assert flag_value(flags, "config") == value
+
+
+# ---- distributions that run the kubelet their own way ----
+
+AGENT = {"/proc/7/comm": "k3s-agent\n", "/proc/7/cgroup": "0::/system.slice/k3s-agent.service\n"}
+K3D = {"/proc/7/comm": "k3s-agent\n", "/proc/7/cgroup": "0::/system.slice/docker-0a1b.scope\n"}
+LOGINS = {
+    "k3s": "/var/lib/rancher/k3s/agent/kubelet.kubeconfig",
+    "RKE2": "/var/lib/rancher/rke2/agent/kubelet.kubeconfig",
+    "MicroK8s": "/var/snap/microk8s/current/credentials/kubelet.config",
+}
+
+
+@pytest.mark.parametrize(
+    ("files", "present", "name", "login"),
+    [
+        *(pytest.param({}, path, name, path, id=f"{name}-by-its-login") for name, path in LOGINS.items()),
+        pytest.param(AGENT, "", "k3s", None, id="by-its-process-wherever-its-data-are"),
+        pytest.param({}, "/etc/systemd/system/k3s.service", "k3s", None, id="by-its-unit"),
+        pytest.param(AGENT | KUBEADM, "", "k3s", None, id="a-process-says-more-than-a-unit-that-is-left"),
+        pytest.param(KUBEADM, LOGINS["k3s"], None, None, id="a-unit-says-more-than-what-is-left"),
+        pytest.param(KUBEADM | K3D, "", None, None, id="one-in-a-container-is-not-the-hosts"),
+        pytest.param(
+            KUBEADM,
+            "/etc/kubernetes/kubelet.conf",
+            None,
+            "/etc/kubernetes/kubelet.conf",
+            id="kubeadm's-login",
+        ),
+    ],
+)
+def test_a_distribution_is_known_by_what_runs_and_by_what_is_there(files, present, name, login):
+    commands = {"present": present, "host daemons": "7" if "/proc/7/comm" in files else ""}
+    kubelet = read_kubelet(Snapshot(files=files, commands=commands))
+    assert (kubelet.distribution, kubelet.login) == (name, login)

@@ -40,6 +40,7 @@ def plan_mig(topology: NodeTopology, profile: NodeProfile) -> Reasoned[MigPlan]:
         wish.strategy,
         label,
         tuple(_gpu(one) for one in waiting),
+        tuple(dict.fromkeys(wish.may_stop)),
     )
     _refuse_for_plugin(topology, plan)
     notices = (*_notices(machine, plan), *_waiting(waiting), *_dra_driver(topology, plan))

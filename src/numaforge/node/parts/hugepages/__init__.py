@@ -41,15 +41,15 @@ def need(goal: Goal, found: Found, below: Sequence[Part]) -> Part | None:  # noq
     wanted = {path: pages for path, pages in hugepage_counts(goal.plan).items() if now.get(path) != pages}
     if not wanted:
         return None
-    drains = change_with_kubelet(goal, found)
-    if drains and "kubelet" not in goal.roles:
+    with_kubelet = change_with_kubelet(goal, found)
+    if with_kubelet and "kubelet" not in goal.roles:
         raise _beside_kubelet(wanted, now)
-    if not drains and "hugepages" not in goal.roles:
+    if not with_kubelet and "hugepages" not in goal.roles:
         return None
-    return part(wanted, now, drains=drains)
+    return part(wanted, now)
 
 
-def part(wanted: Mapping[str, int], now: Mapping[str, int], *, drains: bool = True) -> Part:
+def part(wanted: Mapping[str, int], now: Mapping[str, int]) -> Part:
     """Return the part that gives each pool its pages, by `nr_hugepages` path.
 
     Raises HostError for a pool that the kernel does not have.
@@ -62,7 +62,7 @@ def part(wanted: Mapping[str, int], now: Mapping[str, int], *, drains: bool = Tr
         moves=tuple(f"{path}: {now[path]} -> {pages}" for path, pages in pools),
         data={"planned": lines(*(f"{pages} {line(path)}" for path, pages in pools))},
         settings={"NO_SUCH_POOL": f"{NO_SUCH_POOL}; {OTHER_SIZES}"},
-        drains=drains,
+        drains=True,
         restarts_kubelet=True,
         apply_seconds=_FILL_SECONDS,
         undo_seconds=_FILL_SECONDS,

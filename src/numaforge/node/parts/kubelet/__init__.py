@@ -49,7 +49,8 @@ def need(goal: Goal, found: Found, below: Sequence[Part]) -> Part | None:
     unit = found.unit()
     if unit.active_state is None:
         return None
-    restart = unit.runs and (expected.needs_restart or bool(others))
+    changes = expected.needs_restart or bool(others)
+    restart = unit.runs and changes
     url = health_url(expected.after.effective)
     if restart and url and not unit.askers:
         raise HostError(
@@ -64,10 +65,11 @@ def need(goal: Goal, found: Found, below: Sequence[Part]) -> Part | None:
         ),
         health=url,
         restart=restart,
-        unit_files=any(path.startswith(_UNIT_FOLDERS) for path in written),
+        unit_files=any(path.startswith(_UNIT_FOLDERS) for path in written) and (restart or not unit.runs),
         start_seconds=goal.start_seconds,
         stable_seconds=goal.stable_seconds,
         sentences=_sentences(expected, unit, restart, others),
+        disturbs=changes,
     )
 
 
@@ -82,13 +84,17 @@ def part(
     start_seconds: int = 120,
     stable_seconds: int = 10,
     sentences: Sequence[str] = (),
+    disturbs: bool = False,
 ) -> Part:
     """Return the part that restarts the kubelet; without `restart` it is neither stopped nor started.
 
+    `disturbs` says that the kubelet starts otherwise with it, whenever that is: pods outlive a kubelet that
+    is down, and a state file that is removed has their CPUs.
+
     `invalid_state` are the state files that the new settings make unreadable, there or not; `kept_state` are
     the others, put back with the rest when the change fails. `health` is the
-    address and the port of its healthz, None where it serves none. `unit_files` says whether its unit
-    changes.
+    address and the port of its healthz, None where it serves none. `unit_files` says whether systemd has to
+    read its unit again: it then reads every unit, which may take their GPUs from containers that run.
 
     With the change the kubelet has to come up twice: what it has written once must be readable to it. It has
     come up when, within `start_seconds`, it is healthy and its resource managers run. The first time that is
@@ -113,7 +119,7 @@ def part(
             "HEALTH_HOST": address,
             "HEALTH_PORT": str(port),
         },
-        drains=restart,
+        drains=restart or disturbs or unit_files,
         apply_seconds=2 * once + stable_seconds,
         undo_seconds=once + stable_seconds,
         units=(unit,),

@@ -1,8 +1,8 @@
 # shellcheck shell=sh
 # The kubelet: stopped while anything that it reads is changed, and healthy twice afterwards. `invalid-state` has
 # the state files that the new settings make unreadable, `kept-state` the others. KUBELET_RESTART (empty: it
-# neither runs nor is started), KUBELET_UNIT, KUBELET_UNIT_FILES (not empty: its unit changes), START_SECONDS,
-# STABLE_SECONDS, HEALTH_HOST and HEALTH_PORT (empty: it serves no healthz) are settings.
+# neither runs nor is started), KUBELET_UNIT, KUBELET_UNIT_FILES (not empty: its unit has to be read again),
+# START_SECONDS, STABLE_SECONDS, HEALTH_HOST and HEALTH_PORT (empty: it serves no healthz) are settings.
 
 # The kubelet opens it when its resource managers have read their state, as the last thing of their start. It
 # is the same path whatever --root-dir says.
@@ -128,8 +128,8 @@ kubelet_apply() {
 kubelet_start() { # NEW|OLD
     if [ -n "$KUBELET_RESTART" ]; then
         start_unit
-    elif ! systemctl is-active --quiet "$KUBELET_UNIT"; then
-        reload_units # one that runs on reads its unit again when it restarts, which reloads it
+    elif [ -n "$KUBELET_UNIT_FILES" ] && ! systemctl is-active --quiet "$KUBELET_UNIT"; then
+        reload_units # for what is ours alone: a change that reloads nothing else is not drained for it
     fi
 }
 kubelet_prove() { # NEW|OLD

@@ -64,14 +64,15 @@ def part(
 ) -> Part:
     """Return the part that restarts the runtime's units and proves the limit of the `unlimited` ones.
 
-    A reload of the units may take their GPUs from containers that run (nvidia-container-toolkit issue 48),
-    so pods have to be gone where one `runs`. `kubelet` says whether its limit changes too.
+    A reload of systemd's units may take their GPUs from containers that run (nvidia-container-toolkit issue
+    48), whichever unit it is for. `runs` says whether one of these units does, `kubelet` whether the limit of
+    the kubelet changes too.
     """
     return Part(
         NAME,
         sentences=tuple(f"{unit} restarts: how much memory it may pin changes" for unit in runtime if runs),
         settings={"MEMLOCK_RUNTIME": " ".join(runtime), "MEMLOCK_UNITS": " ".join(unlimited)},
-        drains=runs,
+        drains=True,
         restarts_kubelet=kubelet,
         apply_seconds=_RESTART_SECONDS,
         undo_seconds=_RESTART_SECONDS,

@@ -11,12 +11,13 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from numaforge.errors import HostError
-from numaforge.node.part import Found, Goal, Look, Part
+from numaforge.node.part import Found, Goal, Look, Part, lines
 from numaforge.node.parts.hugepages import change_with_kubelet
 from numaforge.planning.files import MIG_UNIT_PATH, boot_link
 from numaforge.planning.mig.models import mode_needs_boot
 from numaforge.planning.model import MigGpu
 from numaforge.resources import mig_worker
+from numaforge.shell import line
 from numaforge.snapshot.nvml_library import library_source
 from numaforge.topology.model import Gpu, GpuInstance
 
@@ -52,8 +53,7 @@ def need(goal: Goal, found: Found, below: Sequence[Part]) -> Part | None:  # noq
         return None
     if wanted:
         _refuse_without_python(found.answers(NAME))
-    drains = bool(changed) and change_with_kubelet(goal, found)
-    if drains and "kubelet" not in goal.roles:
+    if changed and "kubelet" not in goal.roles and change_with_kubelet(goal, found):
         raise HostError(
             "is to be cut otherwise, but the kubelet runs: it offers what its device plugins found when it "
             "started, and may not start again",
@@ -63,7 +63,8 @@ def need(goal: Goal, found: Found, below: Sequence[Part]) -> Part | None:  # noq
     return part(
         changed,
         [there[each.pci_address] for each in changed],
-        drains=drains,
+        holders=held_by(found),
+        may_stop=goal.plan.mig.may_stop,
         enabled=bool(wanted),
         relinks=relinks,
     )
@@ -81,13 +82,30 @@ def seconds(gpus: int) -> int:
     return _ONCE_SECONDS + _GPU_SECONDS * gpus
 
 
-def data(wanted: Sequence[MigGpu], now: Sequence[Gpu]) -> dict[str, str]:
+def held_by(found: Found) -> tuple[str, ...]:
+    """Return the units whose processes had a GPU open at the look: of each control group the innermost."""
+    said = (text.partition(" ") for text in found.said.get(NAME, ()))
+    groups = [group for word, _, group in said if word == "holds"]
+    units = {
+        next((name for name in reversed(group.split("/")) if name.endswith(".service")), "")
+        for group in groups
+        if "kubepods" not in group and "/user.slice/" not in group
+    }
+    return tuple(sorted(units - {""}))
+
+
+def data(
+    wanted: Sequence[MigGpu], now: Sequence[Gpu], holders: Sequence[str] = (), may_stop: Sequence[str] = ()
+) -> dict[str, str]:
     """Return what the worker finds in the folder of its part, and the worker itself."""
     both = list(zip(wanted, now, strict=True))
     worker = mig_worker().read_text(encoding="utf-8")
     return {
         "planned.json": _document({**_form(gpu), "by_boot": mode_needs_boot(is_now)} for gpu, is_now in both),
         "found.json": _document(_now(gpu, is_now) for gpu, is_now in both),
+        "units": lines(
+            *(f"seen {line(unit)}" for unit in holders), *(f"named {line(unit)}" for unit in may_stop)
+        ),
         "pynvml.py": library_source(worker),
         "worker.py": worker,
     }
@@ -97,25 +115,32 @@ def part(
     wanted: Sequence[MigGpu],
     now: Sequence[Gpu],
     *,
-    drains: bool = True,
     enabled: bool = True,
     relinks: bool = False,
+    holders: Sequence[str] = (),
+    may_stop: Sequence[str] = (),
 ) -> Part:
     """Return the part that cuts the `wanted` GPUs, which are `now` as they were seen, in the same order.
 
-    `enabled` says whether our unit does that after every boot.
+    `enabled` says whether our unit does that after every boot. `holders` are the units that held a GPU then,
+    `may_stop` others that the profile names: none but these is stopped.
     """
-    moves = [line for gpu, is_now in zip(wanted, now, strict=True) for line in _moves(gpu, is_now)]
+    moves = [move for gpu, is_now in zip(wanted, now, strict=True) for move in _moves(gpu, is_now)]
     if relinks:
         states = ("disabled", "enabled")
         moves.append(f"{UNIT}: {states[not enabled]} -> {states[enabled]}")
     most = seconds(len(wanted)) if wanted else 30
     return Part(
         NAME,
+        sentences=tuple(
+            f"{unit}, which holds a GPU, may be stopped for that, and is started again"
+            for unit in holders
+            if wanted
+        ),
         moves=tuple(moves),
-        data=data(wanted, now) if wanted else {},
+        data=data(wanted, now, holders, may_stop) if wanted else {},
         settings={"MIG_BOOT_LINK": BOOT_LINK, "MIG_BOOT_LINK_TARGET": MIG_UNIT_PATH if enabled else ""},
-        drains=drains,
+        drains=bool(wanted),
         restarts_kubelet=bool(wanted),
         apply_seconds=most,
         undo_seconds=most,
@@ -195,20 +220,18 @@ def _moves(gpu: MigGpu, now: Gpu) -> list[str]:
     names = {each.id: each.name for each in now.mig_profiles} | {
         each.profile_id: each.profile for each in gpu.instances
     }
-    lines = []
+    told = []
     if "pending" in old and not mode_needs_boot(now):
-        lines.append(
-            f"{gpu.pci_address}: MIG mode {old['pending']}, which waits for a reset -> {new['mode']}"
-        )
+        told.append(f"{gpu.pci_address}: MIG mode {old['pending']}, which waits for a reset -> {new['mode']}")
     elif old["mode"] != new["mode"] and not mode_needs_boot(now):  # else mig_mode says it
-        lines.append(f"{gpu.pci_address}: MIG mode {old['mode']} -> {new['mode']}")
+        told.append(f"{gpu.pci_address}: MIG mode {old['mode']} -> {new['mode']}")
     for sign, these, others in (("-", old, new), ("+", new, old)):
         for each in these["instances"]:
             if each not in others["instances"]:
                 name = names.get(each["profile_id"]) or f"profile {each['profile_id']}"
                 cut = "+".join(map(str, each["compute_instances"])) or "none"
-                lines.append(f"{gpu.pci_address}: {sign} {name} at {each['start']}, compute slices {cut}")
-    return lines
+                told.append(f"{gpu.pci_address}: {sign} {name} at {each['start']}, compute slices {cut}")
+    return told
 
 
 def _refuse_without_python(said: Mapping[str, str]) -> None:

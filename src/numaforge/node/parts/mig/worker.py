@@ -7,9 +7,13 @@
 
 FOLDER is the part's own. It holds planned.json, found.json (what that was planned on) and, once it is kept,
 earlier.json: each has GPUs in the form of the plan's field `mig`. Of a GPU with "by_boot" only a boot changes
-the mode: it is set, and the rest waits for the boot. `stopped` has the units that were stopped, a line each,
-`persistent` the GPUs whose persistence mode was turned off, `notes` what a reader of the result has to know.
-What is amiss goes to stderr, a line each; the exit status is 1 then.
+the mode: it is set, and the rest waits for the boot. `units` has the units that may be stopped: "seen UNIT"
+held a GPU when the node was looked at, "named UNIT" is the profile's. Processes of pods are ended only where
+NUMAFORGE_DRAINED says that the node was drained for this. `stopped` has the units that were stopped, a line
+each, `persistent` the GPUs whose persistence mode was turned off, `notes` what a reader of the result has to
+know.
+What is amiss goes to stderr, a line each; the exit status is 1 then, and 3 where `keep` finds a GPU held by a
+unit that is not among `units`: the node has changed since it was looked at.
 """
 
 from __future__ import annotations
@@ -42,12 +46,20 @@ BUSY_SECONDS = 10  # the driver lets go of a process a moment after it has ended
 UNIT_SECONDS = 60
 COMMAND_SECONDS = 120
 LOCK = "/run/numaforge-mig.lock"
+OUTDATED_STATUS = 3
+DRAINED = os.environ.get("NUMAFORGE_DRAINED") == "yes"
 CDI_UNIT = "nvidia-cdi-refresh.service"
 STALE = "still describes the GPUs to containers as they were"
 CDI_FILES = ("/etc/cdi/nvidia.yaml", "/var/run/cdi/nvidia.yaml")
 
-# What runs in these units is a person's. The fabric manager stays: a reset of GPUs with NVSwitches needs it.
-PERSONAL_UNITS = re.compile(r"(sshd?(@.*)?|crond?|atd|anacron|containerd|crio|docker|podman)\.service")
+# What runs in these units is a person's, unless the profile names one. The fabric manager stays: a reset of
+# GPUs with NVSwitches needs it.
+PERSONAL_UNITS = re.compile(
+    r"(sshd?(@.*)?|crond?|atd|anacron|containerd|crio|docker|podman|slurmd|pbs|k3s(-agent)?|rke2-.*|kubelet)\.service"
+)
+TRANSIENT_UNITS = (
+    "/run/systemd/transient"  # those that systemd-run has made: a job, which nothing starts again
+)
 FABRIC_UNIT = "nvidia-fabricmanager.service"
 
 PLAIN = {
@@ -68,6 +80,10 @@ PLAIN = {
 
 class MigError(Exception):
     """What is amiss, in a sentence."""
+
+
+class OutdatedError(MigError):
+    """What has come since the node was looked at."""
 
 
 @dataclass(frozen=True)
@@ -433,29 +449,59 @@ def holder(pid: int) -> Holder | None:
         unit = next((part for part in reversed(path.split("/")) if part.endswith(".service")), "")
         if unit == FABRIC_UNIT:
             return None
-        if unit and "/user.slice/" not in path and not PERSONAL_UNITS.fullmatch(unit):
+        if unit and "/user.slice/" not in path and not is_transient(unit):
             return Holder(pid, "unit", unit)
     return Holder(pid, "other", "")
 
 
-def refuse_others(works: Iterable[Work]) -> None:
-    """Refuse while a GPU is held by what is neither a unit nor a pod."""
+def is_transient(unit: str) -> bool:
+    """Say whether systemd-run has made a unit, and it is gone once it is stopped."""
+    return unit.startswith("run-") or os.path.lexists(f"{TRANSIENT_UNITS}/{unit}")
+
+
+def refuse_others(works: Iterable[Work], folder: Path) -> None:
+    """Refuse while a GPU is held by what may not be ended.
+
+    Those are a person's processes, and pods that no drain has asked to go. Raises OutdatedError for a unit
+    that held no GPU when the node was looked at.
+    """
+    seen, named = may_stop(folder)
     for work in works:
-        others = [str(each) for each in holders(work) if each.kind == "other"]
+        there = holders(work)
+        units = {each.unit for each in there if each.unit} - named
+        personal = {each for each in units if PERSONAL_UNITS.fullmatch(each)}
+        others = [each for each in there if each.kind == "other" or each.unit in personal]
         if others:
+            names = ", ".join(map(str, others))
+            raise MigError(f"{work.address} is in use by {names}; end what is in use, and run again")
+        pods = ", ".join(str(each) for each in there if each.kind == "pod")
+        if pods and not DRAINED:
             raise MigError(
-                f"{work.address} is in use by {', '.join(others)}; end what is in use, and run again"
+                f"{work.address} is in use by pods ({pods}), and the node was not drained for this; drain "
+                "it, or end the pods, and run again"
             )
+        if newer := ", ".join(sorted(units - seen)):
+            raise OutdatedError(
+                f"{work.address} is in use by {newer}, which held no GPU when the node was looked at; run "
+                "again, stop it, or name it in mig.may_stop"
+            )
+
+
+def may_stop(folder: Path) -> tuple[set[str], set[str]]:
+    """Return the units that were seen to hold a GPU, and those that the profile names."""
+    words = [line.partition(" ")[::2] for line in lines_of(folder / "units")]
+    seen = {unit for kind, unit in words if kind == "seen"}
+    return seen, {unit for kind, unit in words if kind == "named"}
 
 
 def release(works: list[Work], folder: Path) -> None:
     """Stop the units and end the containers of pods that hold what changes; units are noted before.
 
-    Raises MigError for any other holder, and for one that does not let go.
+    Raises MigError for any other holder, as `refuse_others` does, and for one that does not let go.
     """
     begun = time.monotonic()
     while True:
-        refuse_others(works)
+        refuse_others(works, folder)
         found = {each for work in works for each in holders(work)}
         if not found:
             return
@@ -486,6 +532,8 @@ def stop_units(units: set[str], folder: Path) -> None:
     active = [
         each for each in sorted(bound(units)) if each in units or systemctl("is-active", each) == "active"
     ]
+    if jobs := [each for each in active if is_transient(each)]:
+        raise MigError(f"{', '.join(jobs)}, which nothing starts again, would stop with {', '.join(units)}")
     add_lines(folder / "stopped", [each for each in active if each not in noted])
     systemctl("stop", *sorted(units))
 
@@ -791,7 +839,7 @@ def keep(folder: Path) -> None:
     """Note what is there, and refuse where that is not what was planned on or is held by a person."""
     wanted = gpus_of(folder / "planned.json")
     found = {gpu["pci_address"]: gpu for gpu in gpus_of(folder / "found.json")}
-    refuse_others(work_on(wanted))
+    refuse_others(work_on(wanted), folder)
     there = [
         {**form(work.address, work.device), "by_boot": bool(work.wanted.get("by_boot"))}
         for work in looked_at(wanted)
@@ -953,6 +1001,9 @@ def run(*words: str) -> None:
     """Do one thing; end with 1 and what is amiss."""
     try:
         main(*words)
+    except OutdatedError as error:
+        print(error, file=sys.stderr)
+        sys.exit(OUTDATED_STATUS if words[0] == "keep" else 1)
     except MigError as error:
         sys.exit(str(error))
     except nvml.NVMLError as error:

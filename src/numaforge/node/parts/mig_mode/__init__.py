@@ -34,7 +34,14 @@ def need(goal: Goal, found: Found, below: Sequence[Part]) -> Part | None:  # noq
         and now.mig_mode not in (None, each.mode)
         and mode_needs_boot(now)
     ]
-    return part([each for each, _ in changed], [now for _, now in changed]) if changed else None
+    if not changed:
+        return None
+    return part(
+        [each for each, _ in changed],
+        [now for _, now in changed],
+        holders=mig.held_by(found),
+        may_stop=goal.plan.mig.may_stop,
+    )
 
 
 def pending(goal: Goal, found: Found) -> str | None:  # noqa: ARG001 (the contract's)
@@ -46,8 +53,13 @@ def pending(goal: Goal, found: Found) -> str | None:  # noqa: ARG001 (the contra
     return f"pending: the MIG mode ({wishes}); maintenance.reboot is {goal.plan.kernel.reboot}"
 
 
-def part(wanted: Sequence[MigGpu], now: Sequence[Gpu]) -> Part:
-    """Return the part that sets the mode of the `wanted` GPUs, which are `now` as they were seen."""
+def part(
+    wanted: Sequence[MigGpu], now: Sequence[Gpu], *, holders: Sequence[str] = (), may_stop: Sequence[str] = ()
+) -> Part:
+    """Return the part that sets the mode of the `wanted` GPUs, which are `now` as they were seen.
+
+    The units are those of numaforge.node.parts.mig.part.
+    """
     seconds = mig.seconds(len(wanted))
     return Part(
         NAME,
@@ -55,7 +67,7 @@ def part(wanted: Sequence[MigGpu], now: Sequence[Gpu]) -> Part:
             f"{gpu.pci_address}: MIG mode {is_now.mig_mode} -> {gpu.mode}, with the reboot"
             for gpu, is_now in zip(wanted, now, strict=True)
         ),
-        data=mig.data(wanted, now),
+        data=mig.data(wanted, now, holders, may_stop),
         drains=True,
         reboots=True,
         apply_seconds=seconds,

@@ -1,0 +1,69 @@
+"""Evidence of pods on a node: what is there, whatever its kubelet's unit says of itself."""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from numaforge.snapshot.catalogue import ROOT_DIRS
+from numaforge.topology.model import KubeletInstall
+
+
+@dataclass(frozen=True)
+class Pods:
+    """What speaks for pods on a node, each a few words that a message can end with.
+
+    `alive` are some of the processes of pods. `left` are folders of pods: where no process is alive, those of
+    pods that the kubelet starts again when it starts. `kubelets` may start pods at any moment. `unknown` says
+    what could not be looked at: nothing follows from what is missing then.
+    """
+
+    alive: tuple[str, ...] = ()
+    left: tuple[str, ...] = ()
+    kubelets: tuple[str, ...] = ()
+    unknown: tuple[str, ...] = ()
+
+    @property
+    def may_run(self) -> bool:
+        """Whether a pod runs; unknown counts as yes."""
+        return bool(self.alive or self.unknown)
+
+    @property
+    def may_be_there(self) -> bool:
+        """Whether a pod runs, or the kubelet may start one."""
+        return bool(self.alive or self.left or self.kubelets or self.unknown)
+
+    @property
+    def evidence(self) -> str:
+        """What speaks for pods that run."""
+        return "; ".join((*self.alive, *self.unknown))
+
+    def with_kubelet(self, why: str) -> Pods:
+        """Return the evidence with one more kubelet that may start pods."""
+        return replace(self, kubelets=(*self.kubelets, why))
+
+
+NOT_LOOKED_AT = Pods(unknown=("the node was not looked at",))
+
+
+def root_dirs(install: KubeletInstall | None, planned: str | None) -> tuple[str, ...]:
+    """Return the folders below which kubelets keep their pods: this one's, and those that others have."""
+    own = (install.root_dir if install else None, planned)
+    return tuple(dict.fromkeys(posixpath.normpath(root) for root in (*own, *ROOT_DIRS) if root))
+
+
+def read_pods(lines: Iterable[str]) -> Pods:
+    """Read what `tell_pods` in pods.sh printed."""
+    found: dict[str, list[str]] = {}
+    for line in lines:
+        kind, _, rest = line.partition(" ")
+        found.setdefault(kind, []).append(_words(kind, rest))
+    return Pods(*(tuple(found.get(kind, ())) for kind in ("alive", "left", "kubelet", "unknown")))
+
+
+def _words(kind: str, rest: str) -> str:
+    if kind not in ("alive", "kubelet"):
+        return rest
+    pid, name, *more = rest.split(" ", 2)
+    return " ".join((f"process {pid} ({name})", *more))

@@ -1,0 +1,280 @@
+"""Pods that outlive their kubelet: what would disturb them is drained or refused, over a real sshd."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from numaforge.node.look import NodeQuery, look
+from numaforge.node.part import Found
+from numaforge.node.parts import reboot
+from numaforge.node.pods import Pods
+from numaforge.node.transaction import Transaction
+from tests.ssh.conftest import StartSandbox
+from tests.ssh.kubeadm import kubeadm_files, start_kubelet
+from tests.ssh.machine import pool
+from tests.ssh.sandbox import Sandbox, pyinfra
+from tests.ssh.standin_systemd import DROP_IN, STATE
+from tests.ssh.test_kubelet import PROFILE, data, plain, with_kubelet
+from tests.ssh.test_transaction import run
+
+UID = "0f2c8a51-9c39-4be1-9d0c-6a2b8a3a1c77"
+JOINED = ("--kubeconfig=/etc/kubernetes/kubelet.conf", "--hostname-override=n1")
+SLICE = f"kubepods-burstable-pod{UID.replace('-', '_')}.slice"
+GROUPS = {
+    "systemd-v2": f"0::/kubepods.slice/kubepods-burstable.slice/{SLICE}/cri-containerd-1f.scope",
+    "cgroupfs-v2": f"0::/kubepods/burstable/pod{UID}/1f",
+    "cgroupfs-v1": f"12:cpuset:/kubepods/besteffort/pod{UID}/1f\n1:name=systemd:/system.slice/c.service",
+    "a-root-of-its-own": f"0::/kubelet.slice/kubelet-kubepods.slice/kubelet-{SLICE}/crio-1f.scope",
+    "below-k3s": f"0::/system.slice/k3s.service/kubepods/pod{UID}/1f",
+    "guaranteed": f"0::/kubepods.slice/kubepods-pod{UID.replace('-', '_')}.slice/cri-containerd-1f.scope",
+}
+POOL = pool(0, 2048)
+BIG_POOLS = {**PROFILE, "hugepages": [{"size": "2Mi", "count_per_numa_node": 16}]}
+RESTARTS = with_kubelet(cpu_manager_policy="none")
+
+
+@pytest.fixture(params=[pytest.param((), id="not-joined")])
+def node(start_sandbox: StartSandbox, port: int, request: pytest.FixtureRequest) -> Sandbox:
+    """A node with a kubelet that runs, of no cluster or as asked for."""
+    return start_kubelet(start_sandbox(kubeadm_files(port, *request.param)), port)
+
+
+joined = pytest.mark.parametrize("node", [pytest.param(JOINED, id="joined")], indirect=True)
+
+
+def pod(node: Sandbox, group: str = GROUPS["systemd-v2"], name: str = "sleep") -> int:
+    """Start the container of a pod: a process in a control group, which no kubelet has to run for."""
+    script = f"""
+mkdir -p /run/cgroups
+cp /bin/sleep /run/{name}
+setsid /run/{name} 1000 > /dev/null 2>&1 < /dev/null &
+cat > /run/cgroups/$! << 'END'
+{group}
+END
+mount --bind /run/cgroups/$! /proc/$!/cgroup
+echo $!
+"""
+    return int(node.run(script).stdout)
+
+
+def alive(node: Sandbox, pid: int) -> bool:
+    return node.run(f"grep -q '^State:.[RSD]' /proc/{pid}/status").returncode == 0
+
+
+def found(node: Sandbox, shell: str = "sh -s") -> Found:
+    asked = NodeQuery((), (), (), (), "", "", ("/var/lib/kubelet",))
+    return look(lambda script: node.run(script, shell).stdout.splitlines(), asked)
+
+
+def stop(node: Sandbox, how: str) -> None:
+    """End the kubelet, with what systemd then says of its unit."""
+    match how:
+        case "stopped":
+            node.run("systemctl stop kubelet.service")
+        case "failed":
+            node.run("pid=$(cat /run/kubelet.pid); kill -KILL $pid; while kill -0 $pid; do sleep 0.05; done")
+
+
+def state(node: Sandbox) -> dict[str, str | None]:
+    """Return what a change of the kubelet and its pools touches."""
+    paths = (DROP_IN, STATE, POOL)
+    return {path: node.path(path).read_text() if node.path(path).exists() else None for path in paths}
+
+
+def site(
+    folder: Path, node: Sandbox, profile: Mapping[str, Any], *how: str, **more: object
+) -> tuple[int, str]:
+    done = pyinfra(
+        folder, data(node, numaforge_profile=profile, **more), *(how or ("-y",)), "deploys/site.py"
+    )
+    return done.returncode, plain(done.stdout)
+
+
+# ---- what is evidence ----
+
+
+@pytest.mark.parametrize("shell", ["dash", "bash --posix -s", "busybox sh"])
+@pytest.mark.parametrize("group", GROUPS.values(), ids=GROUPS)
+def test_a_process_below_kubepods_is_a_pods_whatever_the_driver(
+    node: Sandbox, group: str, shell: str
+) -> None:
+    stop(node, "stopped")
+    pid = pod(node, group)
+    (said,) = found(node, shell).pods.alive
+    assert said == f"process {pid} (sleep) in {group.splitlines()[0].split(':', 2)[2]}"
+
+
+def test_a_group_that_is_deleted_has_no_process_left_in_it(node: Sandbox) -> None:
+    pod(node, f"{GROUPS['systemd-v2']} (deleted)")
+    assert found(node).pods.alive == ()
+
+
+def test_no_more_than_three_processes_are_named(node: Sandbox) -> None:
+    for _ in range(5):
+        pod(node)
+    assert len(found(node).pods.alive) == 3
+
+
+# ---- a kubelet that is down says nothing of its pods ----
+
+
+@pytest.mark.parametrize("how", ["stopped", "failed"])
+@pytest.mark.parametrize(
+    "profile",
+    [pytest.param(BIG_POOLS, id="pools"), pytest.param(RESTARTS, id="a-state-file-goes")],
+)
+def test_pods_on_a_host_of_no_cluster_are_not_disturbed(
+    node: Sandbox, tmp_path: Path, how: str, profile: dict[str, Any]
+) -> None:
+    assert site(tmp_path, node, PROFILE)[0] == 0
+    stop(node, how)
+    pid, before = pod(node), state(node)
+    code, said = site(tmp_path, node, profile)
+    assert code == 1
+    assert "nothing was changed, pods are alive on a host that is not known as a Node of a cluster" in said
+    assert f"process {pid} (sleep) in /kubepods.slice/" in said
+    assert "numaforge_rollout.without_drain" in said
+    assert alive(node, pid)
+    assert state(node) == before
+
+
+def test_a_dry_run_says_so_too(node: Sandbox, tmp_path: Path) -> None:
+    stop(node, "stopped")
+    pod(node)
+    code, said = site(tmp_path, node, BIG_POOLS, "--dry")
+    assert code == 1
+    assert "pods are alive on a host that is not known as a Node" in said
+
+
+def test_what_disturbs_no_pod_is_changed_beside_them(node: Sandbox, tmp_path: Path) -> None:
+    assert site(tmp_path, node, PROFILE)[0] == 0
+    pid = pod(node)
+    tuned = {**PROFILE, "tuning": {"sysctls": {"vm.swappiness": "10"}}}
+    code, said = site(tmp_path, node, tuned)
+    assert code == 0, said
+    assert node.path("/proc/sys/vm/swappiness").read_text() == "10\n"
+    assert alive(node, pid)
+
+
+def test_a_reason_for_no_drain_is_obeyed_and_said(node: Sandbox, tmp_path: Path) -> None:
+    stop(node, "stopped")
+    pod(node)
+    reason = {"numaforge_rollout": {"without_drain": "the pods of a test"}}
+    code, said = site(tmp_path, node, BIG_POOLS, **reason)
+    assert code == 0, said
+    assert "the node is not drained: the pods of a test" in said
+    assert node.path(POOL).read_text() == "16\n"
+
+
+def test_without_evidence_a_kubelet_that_is_down_needs_no_drain(node: Sandbox, tmp_path: Path) -> None:
+    stop(node, "stopped")
+    code, said = site(tmp_path, node, BIG_POOLS)
+    assert code == 0, said
+    assert node.path(POOL).read_text() == "16\n"
+
+
+@joined
+@pytest.mark.parametrize("how", ["stopped", "failed"])
+@pytest.mark.parametrize("evidence", ["a process", "a folder"])
+def test_pods_of_a_node_whose_kubelet_is_down_take_the_way_of_a_drain(
+    node: Sandbox, tmp_path: Path, how: str, evidence: str
+) -> None:
+    stop(node, how)
+    if evidence == "a process":
+        pid = pod(node)
+    else:
+        node.path(f"/var/lib/kubelet/pods/{UID}").mkdir(parents=True)
+    before = state(node)
+    code, said = site(tmp_path, node, BIG_POOLS, numaforge_rollout={"kubeconfig": str(tmp_path / "none")})
+    assert code == 1
+    assert "a roll-out lacks what it needs" in said
+    assert state(node) == before
+    assert evidence == "a folder" or alive(node, pid)
+
+
+# ---- a pod that comes between the look and the change ----
+
+
+def boots(found: Found, **changes: Any) -> Transaction:
+    change = Transaction("T1", (reboot.part(),), planned_on=found.fingerprint, pods=found.pods)
+    return replace(change, **changes)
+
+
+def test_a_pod_that_comes_after_the_look_makes_the_change_void(node: Sandbox) -> None:
+    stop(node, "stopped")
+    change = boots(found(node))
+    pid = pod(node)
+    result = run(node, change)
+    assert result.outcome == "void"
+    assert result.reason.startswith(
+        f"nothing was changed: pods have come since the node was looked at: {pid} sleep in /kubepods.slice/"
+    )
+    assert not node.path("/run/stopping").exists()
+    assert alive(node, pid)
+
+
+def test_processes_that_cannot_be_read_when_it_begins_make_it_void(node: Sandbox) -> None:
+    stop(node, "stopped")
+    change = boots(found(node))
+    node.path("/usr/local/bin/grep").write_text(
+        '#!/bin/sh\ncase $* in *kubepods*) exit 2 ;; esac\nexec /bin/grep "$@"\n'
+    )
+    node.run("chmod 755 /usr/local/bin/grep")
+    result = run(node, change)
+    assert result.outcome == "void"
+    assert "the processes cannot be read" in result.reason
+
+
+def test_pods_of_daemon_sets_do_not_stop_the_change_of_a_drained_node(node: Sandbox) -> None:
+    pod(node)
+    result = run(node, boots(replace(found(node), pods=Pods()), drained=True, parts=()))
+    assert result.outcome == "applied"
+
+
+# ---- distributions that run the kubelet their own way ----
+
+LAYOUTS = {
+    "k3s": (
+        "/var/lib/rancher/k3s/agent/kubelet.kubeconfig",
+        "/etc/systemd/system/k3s-agent.service",
+        "k3s-agent",
+    ),
+    "RKE2": (
+        "/var/lib/rancher/rke2/agent/kubelet.kubeconfig",
+        "/usr/local/lib/systemd/system/rke2-agent.service",
+        "rke2",
+    ),
+    "MicroK8s": (
+        "/var/snap/microk8s/current/credentials/kubelet.config",
+        "/etc/systemd/system/snap.microk8s.daemon-kubelite.service",
+        "kubelite",
+    ),
+}
+
+
+@pytest.mark.parametrize("runs", [True, False], ids=["runs", "is-down"])
+@pytest.mark.parametrize("name", LAYOUTS)
+def test_a_distribution_is_refused_by_name_before_anything_is_touched(
+    start_sandbox: StartSandbox, port: int, tmp_path: Path, name: str, runs: bool
+) -> None:
+    files = {path: text for path, text in kubeadm_files(port).items() if "kubelet" not in path}
+    node = start_sandbox(files)
+    node.run("mkdir -p /run/systemd/system")
+    login, unit, process = LAYOUTS[name]
+    for path in (login, unit):
+        node.path(path).parent.mkdir(parents=True, exist_ok=True)
+        node.path(path).write_text("[Service]\n")
+    if runs:
+        pod(node, f"0::/system.slice/{Path(unit).name}", process)
+    pid = pod(node)
+    code, said = site(tmp_path, node, BIG_POOLS)
+    assert code == 1
+    assert f"nothing was changed, {name} runs this host's kubelet" in said
+    assert "what disturbs pods is not changed here: hugepages" in said
+    assert not node.path("/etc/numaforge").exists()
+    assert alive(node, pid)

@@ -1,0 +1,169 @@
+"""Evidence of pods: what pods.sh finds among the processes of this machine, and what is made of it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from numaforge import shell as scripts
+from numaforge.node.part import Part
+from numaforge.node.pods import Pods, read_pods, root_dirs
+from numaforge.node.transaction import Transaction
+from tests.fixtures.machines import kubeadm_kubelet
+
+Start = Callable[..., int]
+WAITS = "#!/bin/sh\nread -r line\n"
+"""A program that goes on until its standard input ends."""
+
+
+@pytest.fixture(params=["dash", "bash", "busybox sh"])
+def shell(request: pytest.FixtureRequest) -> list[str]:
+    command = request.param.split()
+    if shutil.which(command[0]) is None:
+        pytest.skip(f"{command[0]} is not installed")
+    return [shutil.which(command[0]) or "", *command[1:]]
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Start]:
+    """Start processes by name, with arguments; they end with the test."""
+    with ExitStack() as stack:
+
+        def started(name: str, *arguments: str) -> int:
+            program = tmp_path / "programs" / name
+            program.parent.mkdir(exist_ok=True)
+            program.write_text(WAITS + "# it is read before its name is asked for\n")
+            program.chmod(0o755)
+            process = subprocess.Popen(
+                [program, *arguments], stdin=subprocess.PIPE
+            )  # its name is its own by now
+            stack.callback(process.wait)
+            assert process.stdin
+            stack.callback(process.stdin.close)
+            return process.pid
+
+        yield started
+
+
+def told(shell: list[str], *roots: Path, path: str = os.environ["PATH"]) -> Pods:
+    script = scripts.library("node/pods") + scripts.call("tell_pods", [str(root) for root in roots])
+    done = subprocess.run(
+        [*shell, "-s"], input=script, env={"PATH": path}, capture_output=True, text=True, check=True
+    )
+    return read_pods(done.stdout.splitlines())
+
+
+def of(pid: int, evidence: tuple[str, ...]) -> list[str]:
+    """Return the evidence that one process gives: others of this machine are not the test's."""
+    return [text for text in evidence if text.startswith(f"process {pid} ")]
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "why"),
+    [
+        pytest.param(
+            "containerd-shim-runc-v2",
+            ("-namespace", "k8s.io", "-id", "a", "-address", "/run/containerd/containerd.sock"),
+            "(containerd-shim) of containerd's namespace k8s.io",
+            id="containerd's-shim",
+        ),
+        pytest.param(
+            "containerd-shim-kata-v2",
+            ("-namespace", "k8s.io", "-id", "a"),
+            "(containerd-shim) of containerd's namespace k8s.io",
+            id="kata's-shim",
+        ),
+        pytest.param(
+            "conmon",
+            ("-c", "a", "-l", "/var/log/pods/ns_pod_uid/c/0.log", "--exit-dir", "/var/run/crio/exits"),
+            "(conmon) of CRI-O",
+            id="crio's-conmon",
+        ),
+        pytest.param("conmonrs", ("--runtime-dir", "/run/crio/a"), "(conmonrs) of CRI-O", id="conmon-rs"),
+        pytest.param("containerd-shim-runc-v2", ("-namespace", "moby", "-id", "a"), None, id="docker's-shim"),
+        pytest.param("conmon", ("--exit-dir", "/run/libpod/exits"), None, id="podman's-conmon"),
+    ],
+)
+def test_what_keeps_the_containers_of_pods_is_evidence(
+    shell: list[str], start: Start, name: str, arguments: tuple[str, ...], why: str | None
+) -> None:
+    pid = start(name, *arguments)
+    assert of(pid, told(shell).alive) == ([f"process {pid} {why}"] if why else [])
+
+
+@pytest.mark.parametrize("name", ["kubelet", "kubelite", "k3s-agent", "k3s-server"])
+def test_a_process_that_may_start_pods_is_named_by_itself(shell: list[str], start: Start, name: str) -> None:
+    pid = start(name)
+    found = told(shell)
+    assert of(pid, found.kubelets) == [f"process {pid} ({name})"]
+    assert of(pid, found.alive) == []
+
+
+def test_the_folder_of_a_pod_says_that_its_kubelet_starts_it_again(shell: list[str], tmp_path: Path) -> None:
+    for name in ("with pods/pods/0a1b", "with pods/pods/0a1c", "without/pods"):
+        (tmp_path / name).mkdir(parents=True)
+    roots = [tmp_path / name for name in ("with pods", "without", "missing")]
+    assert told(shell, *roots).left == (f"{tmp_path}/with pods/pods/0a1b",)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "echo 1/cgroup\n"], ids=["cannot-be-started", "ends-before-it-has-read-all"]
+)
+def test_processes_that_could_not_be_read_are_unknown_and_not_none(tmp_path: Path, text: str) -> None:
+    (tmp_path / "grep").write_text(f"#!/bin/sh\n{text}exit 2\n")
+    (tmp_path / "grep").chmod(0o755)
+    found = told(["/bin/sh"], path=str(tmp_path))
+    assert found.unknown == ("the processes cannot be read",)
+    assert found.may_run
+
+
+DISTURBS = Part("reboot", drains=True)
+NONE, ALIVE = Pods(), Pods(alive=("process 7 (python3) in /kubepods/pod1",))
+LEFT, STARTS = Pods(left=("/var/lib/kubelet/pods/1",)), Pods(kubelets=("process 8 (kubelet)",))
+UNKNOWN = Pods(unknown=("the processes cannot be read",))
+
+
+@pytest.mark.parametrize(
+    ("pods", "drains", "without_pods"),
+    [
+        pytest.param(NONE, False, "yes", id="no-evidence-no-drain-and-none-may-come"),
+        pytest.param(ALIVE, True, "", id="pods-that-run-have-to-go"),
+        pytest.param(UNKNOWN, True, "", id="unknown-counts-as-pods"),
+        pytest.param(LEFT, True, "yes", id="pods-that-come-back-have-to-go"),
+        pytest.param(STARTS, True, "yes", id="a-kubelet-that-runs-may-start-one"),
+    ],
+)
+def test_a_change_that_disturbs_is_drained_by_the_evidence_and_says_what_the_node_checks(
+    pods: Pods, drains: bool, without_pods: str
+) -> None:
+    change = Transaction("T1", (DISTURBS,), pods=pods)
+    assert (change.drains, change.settings["PLANNED_WITHOUT_PODS"]) == (drains, without_pods)
+
+
+@pytest.mark.parametrize("pods", [NONE, ALIVE, UNKNOWN], ids=["none", "alive", "unknown"])
+def test_what_disturbs_no_pod_is_neither_drained_nor_checked(pods: Pods) -> None:
+    change = Transaction("T1", (Part("files"),), pods=pods)
+    assert (change.drains, change.settings["PLANNED_WITHOUT_PODS"]) == (False, "")
+
+
+def test_a_drained_node_may_keep_the_pods_of_its_daemon_sets() -> None:
+    settings = Transaction("T1", (DISTURBS,), pods=NONE, drained=True).settings
+    assert (settings["DRAINED"], settings["PLANNED_WITHOUT_PODS"]) == ("yes", "")
+
+
+def test_a_transaction_is_not_drained_unless_it_says_so() -> None:
+    assert Transaction("T1", (DISTURBS,)).settings["DRAINED"] == ""
+
+
+def test_pods_are_looked_for_below_every_root_that_a_kubelet_may_have() -> None:
+    assert root_dirs(kubeadm_kubelet(), "/srv/kubelet/") == (
+        "/var/lib/kubelet",
+        "/srv/kubelet",
+        "/var/snap/microk8s/common/var/lib/kubelet",
+    )
