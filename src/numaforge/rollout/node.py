@@ -15,6 +15,13 @@ from numaforge.errors import HostUnreachableError, NumaforgeError
 from numaforge.rollout.budget import CachedPool
 from numaforge.rollout.cluster import ApiUnreachableError, Cluster, ClusterNode, ConflictError, NotFoundError
 from numaforge.rollout.configz import require_readable
+from numaforge.rollout.control_plane import (
+    ControlPlane,
+    is_control_plane,
+    not_healthy,
+    refused_outage,
+    unlabelled,
+)
 from numaforge.rollout.drain import sort_pods
 from numaforge.rollout.gate import extended_resources
 from numaforge.rollout.labels import to_set
@@ -59,7 +66,7 @@ DYNAMIC_MIG = (
 
 
 class _LateError(Exception):
-    """It is long ago that the budget was looked at."""
+    """The slot went stale: the budget was looked at long ago, or the control plane is not healthy any more."""
 
 
 class _RefusedError(Exception):
@@ -182,9 +189,18 @@ class NodeRollout:
         if fixed and (yield from self._ask(lambda: self.cluster.dynamic_mig(self.name))):
             raise _RefusedError(DYNAMIC_MIG)
         pods = yield from self._ask(lambda: self.cluster.pods(self.name))
+        if reason := unlabelled(node, pods) or (yield from self._outage(node)):
+            raise _RefusedError(reason)
         if forbidden := sort_pods(pods, self.settings.drain).forbidden:
             raise _RefusedError("the node cannot be drained", [str(blocker) for blocker in forbidden])
         return node
+
+    def _outage(self, node: ClusterNode) -> Steps[str | None]:
+        """Say why the control plane must not be without this node, where it is of it."""
+        if self.settings.budget.control_plane_outage or not is_control_plane(node):
+            return None
+        control_plane = yield from self._ask(lambda: ControlPlane.look(self.cluster))
+        return refused_outage(control_plane, node.name)
 
     def _with_slot(self, slot: Slot, node: ClusterNode) -> Steps[Outcome | None]:
         """Work on the node while its slot is held, and give the slot back when the node is free again.
@@ -246,6 +262,8 @@ class NodeRollout:
             if node.uid != renewed.slot.node_uid:
                 raise NotFoundError("another node has the name now", where=self.name)
             if self.clock() - renewed.since > _LATE_SECONDS:
+                raise _LateError
+            if is_control_plane(node) and (yield from self._ask(lambda: not_healthy(self.cluster))):
                 raise _LateError
             record = Record(
                 runner=self.runner,

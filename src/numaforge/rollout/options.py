@@ -41,7 +41,7 @@ def _share(value: object) -> str:
 
 def _reason(value: object) -> str:
     if not isinstance(value, str) or len(value.split()) < 2:
-        raise ValueError("say in a sentence why pods may be hurt")
+        raise ValueError("say in a sentence why")
     return value
 
 
@@ -86,6 +86,12 @@ class RolloutOptions(Section):
     domains_at_once: int = Field(default=1, ge=1, description="How many domains together.", examples=[1])
     max_unavailable_per_domain: ShareText | None = Field(
         default=None, description="How many nodes of one domain together.", examples=["2"]
+    )
+    control_plane_outage: Annotated[str, BeforeValidator(_reason)] | None = Field(
+        default=None,
+        description="Permits to take out a node of the control plane without which the API is away, or whose "
+        "etcd the cluster does not show; the value says why.",
+        examples=["one control-plane node, window on Sunday"],
     )
     canaries: int = Field(
         default=1, ge=0, description="How many nodes have to succeed before the others begin.", examples=[2]
@@ -158,6 +164,7 @@ class RolloutOptions(Section):
             domain=self.failure_domain,
             domains_at_once=self.domains_at_once,
             max_unavailable_per_domain=Share.parse(per_domain) if per_domain else None,
+            control_plane_outage=self.control_plane_outage is not None,
         )
 
     def for_node(self) -> NodeSettings:

@@ -10,6 +10,7 @@ from typing import Protocol, TypeVar
 from numaforge.errors import HostError, HostUnreachableError, NumaforgeError
 from numaforge.node.transaction import Result, Status
 from numaforge.rollout.cluster import ApiUnreachableError, Cluster, ClusterError, ClusterNode, NotFoundError
+from numaforge.rollout.control_plane import is_control_plane, not_healthy
 from numaforge.rollout.drain import Blocker, drain
 from numaforge.rollout.gate import Expected, Mismatch, prove, stale_resources
 from numaforge.rollout.labels import Labels, follows, kept, returned, to_put_back, to_set
@@ -157,6 +158,8 @@ class Phases:
         return (yield from self._advance(Phase.DRAINED))
 
     def _apply(self) -> Steps[Outcome | None]:
+        if trouble := (yield from self._control_plane_trouble()):
+            return (yield from self._finish(Ending.BLOCKED, trouble))
         transaction = yield from self._ask(self.machine.change)
         if transaction is None:
             return (yield from self._set_labels(transaction=None))
@@ -303,6 +306,8 @@ class Phases:
         reason = self.record.reason
         if self.record.transaction is None:  # the labels alone were changed
             return (yield from self._prove_old(reason))
+        if trouble := (yield from self._control_plane_trouble(but=self.name)):
+            return (yield from self._hold(f"{reason}; not undone while {trouble}"))
         result = yield from self._result("puts the old configuration back", undo=True)
         if result.outcome == "void":
             return (yield from self._hold(f"{reason}; the node knows nothing of {self.record.transaction}"))
@@ -330,8 +335,11 @@ class Phases:
         return (yield from self._finish(ending, reason, journal[-5:]))
 
     def _proof(self, expected: Expected, *, abortable: bool) -> Steps[tuple[Mismatch, ...]]:
-        """Have the node prove itself; only what can still be undone can be aborted."""
-        return prove(
+        """Have the node prove itself, and the control plane where the node is of it.
+
+        Only what can still be undone can be aborted.
+        """
+        wrong = yield from prove(
             self.cluster,
             self.name,
             expected,
@@ -343,6 +351,26 @@ class Phases:
             tell=lambda wrong: self.say("proves", [str(mismatch) for mismatch in wrong]),
             patience=Patience(self.settings.unreachable_seconds),
         )
+        return wrong or (yield from self._control_plane_again())
+
+    def _control_plane_again(self) -> Steps[tuple[Mismatch, ...]]:
+        """Wait until the control plane is healthy with this node in it; () also where the node is no part."""
+        trouble = yield from self._control_plane_trouble()
+        return (Mismatch("the control plane", "healthy", trouble),) if trouble else ()
+
+    def _control_plane_trouble(self, *, but: str = "") -> Steps[str | None]:
+        """Wait until the control plane is healthy, but for one node; say what is not when time is up.
+
+        None where the node to change is no part of it.
+        """
+        deadline = self.clock() + self.settings.gate.ready_seconds
+        while is_control_plane((yield from self._ask(lambda: self.cluster.node(self.name)))):
+            trouble: str | None = yield from self._ask(lambda: not_healthy(self.cluster, but=but))
+            if trouble is None or self.clock() >= deadline:
+                return trouble
+            self.say("waits for the control plane", (trouble,))
+            yield _POLL_SECONDS
+        return None
 
     def _reconsider(self) -> Steps[Outcome | None]:
         """Look again at a node that was left to a person."""
