@@ -62,7 +62,8 @@ def _out_of_service(node: ClusterNode, in_work: bool) -> str | None:
         return f"is not Ready: {node.ready_message or 'no reason given'}"
     if node.unschedulable:
         return "is cordoned"
-    return foreign(node)
+    other = foreign(node)
+    return f"is in the maintenance of another tool: {other}" if other else None
 
 
 def not_healthy(cluster: Cluster, *, but: str = "") -> str | None:
@@ -221,8 +222,8 @@ class ControlPlane:
     def _api_trouble(self, name: str, servers: tuple[ApiServer, ...]) -> str | None:
         """Say why the API server of a node is not known to be ready.
 
-        The kubelet beside it asks its /readyz all the time: where it cannot be asked from here, or has another
-        address than the node, its static pod's readiness speaks for it.
+        The kubelet beside it asks its /readyz all the time: where it cannot be asked from here, or has
+        another address than the node, its static pod's readiness speaks for it.
         """
         own = next((server for server in servers if server.address in self.nodes[name].addresses), None)
         if own is not None and own.ready is not None:

@@ -46,7 +46,7 @@ COMPONENT = "numaforge"
 LEASE_NAMESPACE = "kube-system"
 NODE_LEASES = "kube-node-lease"
 API_SERVERS = "kubernetes"
-"""The Service of the API servers in the namespace default, its EndpointSlice, and a name of their certificates."""
+"""The Service of the API servers, its EndpointSlice, and a name that is in their certificates."""
 EVENTS = "default"
 """Where the API keeps the Events of objects that have no namespace."""
 LEASE_SECONDS = 60

@@ -1,4 +1,4 @@
-"""Names of nodes as the API has them: what a host says of itself becomes part of paths, selectors and scripts."""
+"""Names of nodes: what a host says of itself becomes part of paths, selectors and commands."""
 
 from __future__ import annotations
 

@@ -66,7 +66,7 @@ DYNAMIC_MIG = (
 
 
 class _LateError(Exception):
-    """The slot went stale: the budget was looked at long ago, or the control plane is not healthy any more."""
+    """The slot went stale: the budget was looked at long ago, or the control plane is not healthy."""
 
 
 class _RefusedError(Exception):
