@@ -37,7 +37,7 @@ from numaforge.rollout.options import RolloutOptions
 from numaforge.rollout.patience import patiently
 from numaforge.rollout.steps import run
 
-from .rollout import announce_outlook, refuse_without_means, roll_out
+from .rollout import announce_outlook, note_claim, refuse_without_means, roll_out
 from .target import Target
 
 _LOOK_SECONDS = 120  # from the look at a host to the first attempt to change it
@@ -53,6 +53,7 @@ def maintain(target: Target, options: RolloutOptions, ask_cluster: bool) -> Comm
     """
     ask = partial(script_output, host)
     by_rollout = target.joined and options.without_drain is None
+    note_claim(host, target, options)
     found = look(ask, target.question)
     if found.unfinished:
         sentence = f"the transaction {found.unfinished} of an earlier run has not ended: ending it"

@@ -6,12 +6,13 @@ import threading
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack
+from dataclasses import asdict
 
 from pyinfra.api import Host
 
 from numaforge.errors import HostError, NumaforgeError
 from numaforge.findings import Severity
-from numaforge.hosts import show_end
+from numaforge.hosts import access_to, show_end
 from numaforge.preflight import Check, errors
 from numaforge.preflight.cluster import permission_check
 from numaforge.preflight.runner import verification_check
@@ -22,6 +23,7 @@ from numaforge.rollout.node import NodeRollout, Progress
 from numaforge.rollout.options import PLACE, RolloutOptions, RunRole
 from numaforge.rollout.record import Ending
 from numaforge.rollout.runner import this_runner
+from numaforge.rollout.same_machine import claimed_twice
 from numaforge.rollout.steps import in_thread, run
 
 from .machine import PyinfraMachine
@@ -41,6 +43,8 @@ class _Clusters:
         self._cached_pools: dict[tuple[KubectlCluster, Budget], CachedPool] = {}
         self.failed: dict[str, Ending] = {}
         self._lacking: dict[str, tuple[Check, ...]] = {}
+        self.claims: dict[str, dict[str, str]] = {}
+        """By cluster: the node that each host says it is."""
         self._looking = threading.Lock()  # hosts come here side by side
 
     def of(self, options: RolloutOptions) -> KubectlCluster:
@@ -93,6 +97,12 @@ def refuse_without_means(options: RolloutOptions) -> None:
         )
 
 
+def note_claim(host: Host, target: Target, options: RolloutOptions) -> None:
+    """Keep which node a host says that it is; pyinfra looks at all hosts before it changes the first."""
+    if target.joined:
+        _clusters.claims.setdefault(_key(options), {})[host.name] = target.node
+
+
 def announce_outlook(
     host: Host, target: Target, options: RolloutOptions, sentences: Sequence[str], unreadable: str = ""
 ) -> None:
@@ -106,6 +116,7 @@ def announce_outlook(
         "outlook",
         host.name,
         node=target.node,
+        access=asdict(access_to(host)),
         joined=target.joined,
         restarts=bool(sentences),
         sentences=list(sentences),
@@ -122,6 +133,8 @@ def roll_out(host: Host, target: Target, options: RolloutOptions) -> None:
 
     Raises NumaforgeError unless it ends as planned.
     """
+    if twice := claimed_twice(_clusters.claims.get(_key(options), {})).get(host.name):
+        raise HostError(twice)
     role = RunRole(**(host.data.get(f"{PLACE}_run") or {}))
     verification = verification_of(host) if options.verify and target.saves_plan else None
     if verification is not None:

@@ -1,6 +1,7 @@
 """Hosts through pyinfra: our facts, our operations, and how a host fails."""
 
 from numaforge.hosts.capture import capture
+from numaforge.hosts.connection import access_to
 from numaforge.hosts.display import (
     announce,
     show_alone,
@@ -29,6 +30,7 @@ __all__ = [
     "FORGET",
     "MAINTENANCE",
     "Commands",
+    "access_to",
     "announce",
     "capture",
     "check_strictly",

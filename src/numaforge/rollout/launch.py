@@ -19,6 +19,7 @@ from numaforge.rollout.options import PLACE, RunRole
 from numaforge.rollout.outcome import Outcome, Progress
 from numaforge.rollout.program import FAILURES, Command, ProgramRun, every_core, start, tail
 from numaforge.rollout.record import RECORD, Ending
+from numaforge.rollout.same_machine import Access
 from numaforge.rollout.shards import Shard
 from numaforge.rollout.steps import Steps
 
@@ -45,6 +46,7 @@ class HostNeeds:
     unreadable: str = ""
     labels: Labels | None = None
     fixed_mig: bool = False
+    access: Access | None = None
 
     def is_member(self, node: ClusterNode) -> bool:
         """Say whether its node is to be taken out of service, or is in the middle of it."""
@@ -220,4 +222,12 @@ def _needs(event: Mapping[str, Any]) -> HostNeeds:
         unreadable=event["unreadable"],
         labels=event.get("labels"),
         fixed_mig=event.get("fixed_mig", False),
+        access=_access(event.get("access")),
     )
+
+
+def _access(said: Mapping[str, Any] | None) -> Access | None:
+    if said is None:
+        return None
+    lists = {name: tuple(said[name]) for name in ("addresses", "names")}
+    return Access(**{**said, **lists})
