@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import json
 import os
+import signal
+import subprocess
 import sys
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from types import FrameType
+from typing import Any, NoReturn
 
 import click
 from rich.console import Console
@@ -17,6 +22,8 @@ from lab import cluster, gobuild, requirements
 from lab import demo as demonstration
 from lab import kubelets as real_kubelets
 from lab.cluster import Lab
+from lab.errors import LabError
+from lab.paths import REPOSITORY
 from numaforge.errors import NumaforgeError
 
 PASS_THROUGH = {"ignore_unknown_options": True, "help_option_names": []}
@@ -25,6 +32,15 @@ PASS_THROUGH = {"ignore_unknown_options": True, "help_option_names": []}
 @click.group()
 def main() -> None:
     """Run a virtual GPU node and the Kubernetes cluster that it belongs to."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, _interrupt)
+
+
+def _interrupt(number: int, frame: FrameType | None) -> NoReturn:  # noqa: ARG001 (a handler's signature)
+    """Have what was started ended, which no second signal interrupts."""
+    for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(each, signal.SIG_IGN)
+    sys.exit(128 + number)
 
 
 @main.command()
@@ -68,10 +84,31 @@ def prepare(folders: tuple[Path, ...]) -> None:
     """Build everything, and save the state of labs in these FOLDERS, from which `up` restores them."""
     requirements.ensure()
     cluster.build()
-    with ThreadPoolExecutor() as pool:
-        kwok = pool.submit(gobuild.build, gobuild.KWOK)
-        list(pool.map(lambda folder: Lab(folder.absolute()).prepare(1), folders))
-        kwok.result()
+    if len(folders) == 1:
+        Lab(folders[0].absolute()).prepare(1)
+        return
+    # A process for each: an interrupt is raised in the main thread alone, and has to end them all.
+    commands = [[sys.executable, "-m", "lab", "prepare", str(folder.absolute())] for folder in folders]
+    with ThreadPoolExecutor(len(commands) or 1) as pool, _running(commands) as labs:
+        gobuild.build(gobuild.KWOK)
+        for ended in as_completed([pool.submit(lab.wait) for lab in labs]):
+            if ended.result() != 0:
+                raise LabError("a lab cannot be prepared; its own message stands above")
+
+
+@contextmanager
+def _running(commands: Sequence[Sequence[str]]) -> Iterator[list[subprocess.Popen[bytes]]]:
+    """Start commands; where the body fails, tell each to end, and wait until it has."""
+    started: list[subprocess.Popen[bytes]] = []
+    try:
+        started.extend(subprocess.Popen(command, cwd=REPOSITORY) for command in commands)
+        yield started
+    except BaseException:
+        for process in started:
+            process.terminate()
+        for process in started:
+            process.wait()
+        raise
 
 
 @main.command()
@@ -124,6 +161,8 @@ def status(output: str) -> None:
         click.echo(json.dumps(report, indent=2))
     elif not report["running"]:
         click.echo("the lab is not running: make lab-up")
+        if report["processes"]:
+            click.echo(f"processes of it live on: {', '.join(report['processes'])}; end them: make lab-down")
     else:
         _print_nodes(report["nodes"])
         click.echo(f"kubeconfig  {report['kubeconfig']}")

@@ -5,15 +5,15 @@ from __future__ import annotations
 import fcntl
 import http.client
 import json
-import random
 import shutil
 import subprocess
+import sys
 import time
 import urllib.error
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -26,8 +26,8 @@ from lab.image import Image
 from lab.machines import machines
 from lab.node import HOST_SEEN_FROM_NODE, KUBELET_PORT, SAVED_STATE, UID_OF_USER, Node
 from lab.paths import LAB, state_directory
-from lab.ports import LOOPBACK, free_ports, is_free
-from lab.process import daemons
+from lab.ports import LOOPBACK, Reserved, is_free, reserve, reserve_block, started_on_free_ports
+from lab.process import Daemon, daemons, end_living, living
 from lab.progress import say, step
 
 READY_WITHIN_S = 900
@@ -39,6 +39,7 @@ LEASE_RENEWAL_S = 10.0
 HEARTBEAT_LEAD_S = 2.0
 GPU_RESOURCE = "nvidia.com/gpu"
 _LAYOUT = "state.json"
+_HOLDER = "ports"
 _STORED = "state"
 """The folder of a lab in the cache: it holds keys, and only its owner may read it."""
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
@@ -50,6 +51,8 @@ class Layout:
 
     recipe: str
     """Hash of image, binaries, machine shapes and how they are started; another recipe makes a new lab."""
+    block: int
+    """The number of the block of ports that this lab reserves while it runs."""
     ports: dict[str, int]
     kubelet_network: str
     """The first three numbers of the loopback addresses that lead to the nodes' kubelets."""
@@ -62,8 +65,11 @@ class Layout:
 class Lab:
     """The lab of one state directory."""
 
-    def __init__(self, state: Path | None = None) -> None:
+    def __init__(
+        self, state: Path | None = None, choose: Callable[[Callable[[Reserved], bool]], Reserved] = reserve
+    ) -> None:
         self.state = state or state_directory()
+        self._choose_ports = choose
 
     @property
     def kubeconfig(self) -> Path:
@@ -105,7 +111,8 @@ class Lab:
     def up(self, count: int, *, boot: bool = False) -> None:
         """Return when `count` workers are Ready: at once, from a saved state, or from power-on.
 
-        With `boot` no state that another lab has saved is taken.
+        With `boot` no state that another lab has saved is taken. What has been started ends with a failure
+        or an interrupt.
         """
         image = build()
         recipe = _recipe(image, count)
@@ -113,12 +120,11 @@ class Lab:
             if self._has_recipe(recipe) and self.running():
                 say("the lab is already running")
                 return
-            self._stop_everything()
-            if self._take_saved_state(image, recipe, count, boot) and self._restored():
-                return
-            self._stop_everything()
-            self._create(image, recipe, count)
-            self._boot()
+            with self._ended_by_a_failure():
+                self._stop_everything()
+                if self._take_saved_state(image, recipe, count, boot) and self._restored():
+                    return
+                self._boot_anew(image, recipe, count)
 
     def prepare(self, count: int) -> None:
         """Have a saved state of `count` workers to return to; a lab that is running is left as it is."""
@@ -127,10 +133,10 @@ class Lab:
         with self._locked():
             if self.running():
                 return
-            self._stop_everything()
-            if not self._take_saved_state(image, recipe, count):
-                self._create(image, recipe, count)
-                self._boot()
+            with self._ended_by_a_failure():
+                self._stop_everything()
+                if not self._take_saved_state(image, recipe, count):
+                    self._boot_anew(image, recipe, count)
                 self._stop_everything()
 
     def down(self) -> None:
@@ -146,8 +152,10 @@ class Lab:
             self.require_running()
             if not self._layout().saved:
                 raise LabError("there is no saved state", remedy="make lab-down lab-up")
-            with step("reset"):
-                self._stop_everything()
+            with self._ended_by_a_failure(), step("reset"):
+                self._stop_programs()
+                if not self._ports_are_reserved(self._layout()):
+                    raise LabError("its ports are taken by another program", remedy="make lab-down lab-up")
                 self._restore()
 
     def kubectl(self, *arguments: str, input_text: str | None = None) -> str:
@@ -171,7 +179,11 @@ class Lab:
         """Describe the lab: its processes, and its nodes as the API sees them."""
         processes = {daemon.name: daemon.pid() for daemon in daemons(self.state)}
         if not self.running():
-            return {"running": False, "processes": {name: pid for name, pid in processes.items() if pid}}
+            recorded = {pid: name for name, pid in processes.items() if pid}
+            others = {
+                f"{name} ({pid})": pid for pid, name in living(self.state).items() if pid not in recorded
+            }
+            return {"running": False, "processes": {name: pid for pid, name in recorded.items()} | others}
         return {
             "running": True,
             "state_directory": str(self.state),
@@ -236,12 +248,11 @@ class Lab:
                 self._empty()
                 _copy(stored / _STORED, self.state)
                 self._write_ssh_config()
-        return self._ports_are_free(self._layout())
+        return self._ports_are_reserved(self._layout())
 
     def _store(self, folder: Path, image: Image, recipe: str, count: int) -> None:
         """Boot, save that state, and copy it to a folder of the cache."""
-        self._create(image, recipe, count)
-        self._boot()
+        self._boot_anew(image, recipe, count)
         self._stop_everything()
         _copy(self.state, folder / _STORED)
 
@@ -255,11 +266,14 @@ class Lab:
         """Choose ports, make keys and certificates, and write one empty disk per node."""
         self._empty()
         names = list(machines(count))
-        free = iter(free_ports(len(PORT_NAMES) + count))
+        reserved = self._choose_ports(lambda found: _suits(found, count))
+        self._hold(reserved)
+        free = iter(reserved.ports)
         layout = Layout(
             recipe=recipe,
+            block=reserved.block,
             ports={name: next(free) for name in PORT_NAMES},
-            kubelet_network=_free_loopback_network(count),
+            kubelet_network=reserved.network,
             ssh_ports={name: next(free) for name in names},
         )
         self._write_layout(layout)
@@ -311,6 +325,30 @@ class Lab:
             f"    StrictHostKeyChecking yes\n"
             f"    LogLevel ERROR\n"
         )
+
+    def _hold(self, reserved: Reserved) -> None:
+        """Have a process of the lab keep its ports reserved while the lab runs, and through a reset."""
+        holds = "import signal; signal.pause()"
+        try:
+            self._holder.start(
+                [sys.executable, "-IS", "-c", holds, str(self.state)], standard_input=reserved.holder.fileno()
+            )
+        finally:
+            reserved.release()
+
+    @property
+    def _holder(self) -> Daemon:
+        return Daemon(_HOLDER, self.state)
+
+    def _boot_anew(self, image: Image, recipe: str, count: int) -> None:
+        """Make new nodes and boot them; where a program finds its port taken, again on other ports."""
+
+        def boot() -> None:
+            self._create(image, recipe, count)
+            self._boot()
+
+        self._stop_everything()
+        started_on_free_ports(boot, self._stop_everything)
 
     def _boot(self) -> None:
         begun = time.monotonic()
@@ -420,21 +458,40 @@ class Lab:
                 )
             time.sleep(0.1)
 
-    def _stop_everything(self) -> None:
-        """End what the records name; records of processes long gone are removed."""
+    @contextmanager
+    def _ended_by_a_failure(self) -> Iterator[None]:
+        try:
+            yield
+        except BaseException:
+            self._stop_everything()
+            raise
+
+    def _stop_programs(self) -> None:
+        """End nodes and control plane; the ports stay reserved."""
         for daemon in daemons(self.state):
-            if daemon.name not in PROGRAMS:
+            if daemon.name not in (*PROGRAMS, _HOLDER):
                 daemon.stop()
         ControlPlane(self.state, {}).stop()
 
-    def _ports_are_free(self, layout: Layout) -> bool:
+    def _stop_everything(self) -> None:
+        """End every process of the lab; records of processes long gone are removed."""
+        self._stop_programs()
+        self._holder.stop(grace_s=0)
+        end_living(self.state)
+
+    def _ports_are_reserved(self, layout: Layout) -> bool:
+        """Reserve the ports of a saved state, unless they are; say False where another program has them."""
+        if self._holder.pid() is None:
+            reserved = reserve_block(layout.block)
+            if reserved is None:
+                say("the ports of the saved state are reserved by another lab", colour=33)
+                return False
+            self._hold(reserved)
         endpoints = [(LOOPBACK, port) for port in (*layout.ports.values(), *layout.ssh_ports.values())]
         endpoints += [(node.kubelet_address, KUBELET_PORT) for node in self.nodes]
         taken = [f"{address}:{port}" for address, port in endpoints if not is_free(address, port)]
         if taken:
-            say(
-                f"the saved state needs {', '.join(taken)}, taken by another program: booting anew", colour=33
-            )
+            say(f"the saved state needs {', '.join(taken)}, taken by another program", colour=33)
         return not taken
 
     def _read_layout(self) -> Layout | None:
@@ -491,7 +548,8 @@ def _recipe(image: Image, count: int) -> str:
     sources = [
         (LAB / name).read_bytes() for name in ("acpi.py", "controlplane.py", "egress.py", "node.py", "pki.py")
     ]
-    return cache.digest([image.folder.name, *binaries, repr(machines(count)), *sources])
+    recorded = [each.name for each in fields(Layout)]
+    return cache.digest([image.folder.name, *binaries, repr(machines(count)), *recorded, *sources])
 
 
 def _is_ready(node: dict[str, Any]) -> bool:
@@ -499,9 +557,7 @@ def _is_ready(node: dict[str, Any]) -> bool:
     return any(condition["type"] == "Ready" and condition["status"] == "True" for condition in conditions)
 
 
-def _free_loopback_network(count: int) -> str:
-    for third in random.sample(range(1, 255), 254):
-        network = f"127.87.{third}"
-        if all(is_free(f"{network}.{number}", KUBELET_PORT) for number in range(1, count + 1)):
-            return network
-    raise LabError(f"port {KUBELET_PORT} is taken on every loopback address 127.87.*.*")
+def _suits(found: Reserved, count: int) -> bool:
+    addresses = [f"{found.network}.{number}" for number in range(1, count + 1)]
+    enough = len(found.ports) >= len(PORT_NAMES) + count
+    return enough and all(is_free(address, KUBELET_PORT) for address in addresses)

@@ -157,6 +157,11 @@ class ControlPlane:
         """Say whether all processes live."""
         return all(self._daemon(name).pid() is not None for name in PROGRAMS)
 
+    def require_alive(self) -> None:
+        """Raise with the end of its log when a process has ended."""
+        for name in PROGRAMS:
+            self._daemon(name).require_alive()
+
     def _daemon(self, name: str) -> Daemon:
         return Daemon(name, self.state)
 

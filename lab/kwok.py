@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -16,8 +17,8 @@ from lab.api import Api
 from lab.controlplane import PORT_NAMES, ControlPlane
 from lab.errors import LabError
 from lab.paths import LAB
-from lab.ports import LOOPBACK, free_ports
-from lab.process import Daemon
+from lab.ports import LOOPBACK, Reserved, reserve, started_on_free_ports
+from lab.process import Daemon, end_living
 
 ZONE = "topology.kubernetes.io/zone"
 MANAGED = "kwok.x-k8s.io/node"
@@ -32,36 +33,47 @@ LEASE_SECONDS = 40
 class Fleet(Api):
     """A control plane on loopback without machines, and kwok; a context manager of one state directory."""
 
-    def __init__(self, state: Path, *, lease_seconds: int = LEASE_SECONDS) -> None:
+    def __init__(
+        self,
+        state: Path,
+        *,
+        lease_seconds: int = LEASE_SECONDS,
+        choose: Callable[[Callable[[Reserved], bool]], Reserved] = reserve,
+    ) -> None:
         self._lease_seconds = lease_seconds
         self.state = state.absolute()
-        ports = dict(zip(PORT_NAMES, free_ports(len(PORT_NAMES)), strict=True))
-        super().__init__(ControlPlane(self.state, ports))
+        self._choose_ports = choose
+        self._reserved: Reserved | None = None
+        super().__init__(ControlPlane(self.state, {}))
         self._ca = pki.authority()
 
     def __enter__(self) -> Self:
-        """Start everything, and return when pods can be created."""
-        kwok = gobuild.build(gobuild.KWOK) / "kwok"
-        self.state.mkdir(parents=True, exist_ok=True)
-        self.control_plane.create(self._ca, [])
-        try:
-            self.control_plane.start()
-            self._kwok.start(
-                [
-                    str(kwok),
-                    f"--kubeconfig={self.kubeconfig}",
-                    f"--config={LAB / 'kwok-stages.yaml'}",
-                    f"--manage-nodes-with-label-selector={MANAGED}",
-                    f"--node-lease-duration-seconds={self._lease_seconds}",
-                    "--v=WARN",
-                ],
-                environment={"HOME": str(self.state)},
-            )
-            self.wait_until(self._takes_pods, "does not take pods")
-        except BaseException:
-            self.stop()
-            raise
+        """Start everything, and return when pods can be created; where a port is taken, on others."""
+        started_on_free_ports(self._start, self.stop)
         return self
+
+    def _start(self) -> None:
+        kwok = gobuild.build(gobuild.KWOK) / "kwok"
+        self._reserved = self._choose_ports(lambda found: len(found.ports) >= len(PORT_NAMES))
+        ports = dict(zip(PORT_NAMES, self._reserved.ports, strict=False))
+        super().__init__(ControlPlane(self.state, ports))
+        self.state.mkdir(parents=True, exist_ok=True)
+        for left_by_the_last_start in ("pki", "etcd"):
+            shutil.rmtree(self.state / left_by_the_last_start, ignore_errors=True)
+        self.control_plane.create(self._ca, [])
+        self.control_plane.start()
+        self._kwok.start(
+            [
+                str(kwok),
+                f"--kubeconfig={self.kubeconfig}",
+                f"--config={LAB / 'kwok-stages.yaml'}",
+                f"--manage-nodes-with-label-selector={MANAGED}",
+                f"--node-lease-duration-seconds={self._lease_seconds}",
+                "--v=WARN",
+            ],
+            environment={"HOME": str(self.state)},
+        )
+        self.wait_until(self._takes_pods, "does not take pods")
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -74,9 +86,12 @@ class Fleet(Api):
         return self.control_plane.kubeconfig
 
     def stop(self) -> None:
-        """End everything."""
+        """End everything, and let others have the ports."""
         self._kwok.stop()
         self.control_plane.stop()
+        end_living(self.state)
+        if self._reserved is not None:
+            self._reserved.release()
 
     def login(self, user: str, *, token: str | None = None) -> Path:
         """Write the kubeconfig of a user without rights of their own, or of who owns a token."""
@@ -169,6 +184,7 @@ class Fleet(Api):
         """Return when something holds; raise LabError when it does not in time."""
         deadline = time.monotonic() + patience_s
         while not holds():
+            self.control_plane.require_alive()
             self._kwok.require_alive()
             if time.monotonic() > deadline:
                 raise LabError(f"{otherwise} after {patience_s:.0f} s", where=f"the fleet in {self.state}")

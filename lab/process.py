@@ -14,6 +14,9 @@ from pathlib import Path
 
 from lab.errors import LabError
 
+_MARK = "NUMAFORGE_LAB_STATE"
+"""What the environment of a daemon, and of all that it starts, names the state directory in."""
+
 
 @dataclass(frozen=True)
 class _Recorded:
@@ -63,18 +66,25 @@ class Daemon:
     def log(self) -> Path:
         return self.state / "log" / f"{self.name}.log"
 
-    def start(self, arguments: Sequence[str], *, environment: Mapping[str, str] | None = None) -> None:
+    def start(
+        self,
+        arguments: Sequence[str],
+        *,
+        environment: Mapping[str, str] | None = None,
+        standard_input: int = subprocess.DEVNULL,
+    ) -> None:
         """Start the process in a session of its own, with its output in `log`."""
         if self.pid() is not None:
             raise LabError("is already running", where=self.name)
+        inherited = os.environ if environment is None else environment
         self.record.parent.mkdir(parents=True, exist_ok=True)
         self.log.parent.mkdir(parents=True, exist_ok=True)
         with self.log.open("ab") as log:
             process = subprocess.Popen(
                 arguments,
                 cwd=self.state,
-                env=dict(environment) if environment is not None else None,
-                stdin=subprocess.DEVNULL,
+                env={**inherited, _MARK: str(self.state)},
+                stdin=standard_input,
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
@@ -119,9 +129,57 @@ class Daemon:
             raise LabError(f"has ended; the end of {self.log}:\n{tail}", where=self.name)
 
 
+def living(state: Path) -> dict[int, str]:
+    """Return every process that a daemon of this state directory is or has started, by id.
+
+    Each has inherited the directory's name in its environment. So also those are found that have no record:
+    the command that started them was killed at that moment, or the record is lost.
+    """
+    found = {}
+    for folder in Path("/proc").glob("[0-9]*"):
+        pid = int(folder.name)
+        if pid != os.getpid() and _is_marked(pid, state) and not _is_zombie(pid):
+            found[pid] = _command_line(pid).partition(" ")[0].rpartition("/")[2]
+    return found
+
+
+def end_living(state: Path, patience_s: float = 10) -> None:
+    """End every process of this state directory by force, recorded or not."""
+    deadline = time.monotonic() + patience_s
+    while remaining := living(state):
+        for pid in remaining:
+            _kill_marked(pid, state)
+        if time.monotonic() > deadline:
+            raise LabError(f"processes {', '.join(map(str, remaining))} do not end", where=str(state))
+        time.sleep(0.02)
+
+
 def daemons(state: Path) -> list[Daemon]:
     """Return every process that this state directory has a record of."""
     return [Daemon(path.stem, state) for path in sorted((state / "run").glob("*.json"))]
+
+
+def _is_marked(pid: int, state: Path) -> bool:
+    try:
+        environment = Path(f"/proc/{pid}/environ").read_bytes()
+    except (FileNotFoundError, ProcessLookupError, PermissionError):  # gone, or another user's
+        return False
+    return f"{_MARK}={state}".encode() in environment.split(b"\0")
+
+
+def _kill_marked(pid: int, state: Path) -> None:
+    """Kill a process by a descriptor: its id may belong to another one by now."""
+    try:
+        descriptor = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return
+    try:
+        if _is_marked(pid, state):
+            signal.pidfd_send_signal(descriptor, signal.SIGKILL)
+    except ProcessLookupError:
+        return
+    finally:
+        os.close(descriptor)
 
 
 def _stat(pid: int) -> list[str]:

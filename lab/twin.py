@@ -6,11 +6,11 @@ import shutil
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from lab.cluster import Lab
 from lab.node import MACHINE_ARGUMENTS, Node
-from lab.ports import LOOPBACK, free_ports
+from lab.ports import LOOPBACK, reserved_port, started_on_free_ports
 from lab.progress import step
 
 
@@ -49,18 +49,29 @@ def twins(lab: Lab, count: int) -> Iterator[list[Twin]]:
     """Run `count` twins of the lab's first node, each as that node was when first Ready."""
     node = lab.nodes[0]
     made = [
-        Twin(f"{node.name}-twin-{number}", node.machine, node.state, port, LOOPBACK, node)
-        for number, port in enumerate(free_ports(count), start=1)
+        Twin(f"{node.name}-twin-{number}", node.machine, node.state, 0, LOOPBACK, node)
+        for number in range(1, count + 1)
     ]
     try:
         with step(f"restore {count} twins of {node.name}"):
             _copy_machine(node, made)
             with ThreadPoolExecutor() as pool:
-                list(pool.map(Twin.wake, made))
-        yield made
+                awake = list(pool.map(_awake, made))
+        yield awake
     finally:
         for twin in made:
             twin.discard()
+
+
+def _awake(twin: Twin) -> Twin:
+    """Start a twin, on another port where its own is taken."""
+
+    def wake() -> Twin:
+        on_a_port = replace(twin, ssh_port=reserved_port())
+        on_a_port.wake()
+        return on_a_port
+
+    return started_on_free_ports(wake, twin.power_off)
 
 
 def _copy_machine(node: Node, made: list[Twin]) -> None:

@@ -6,8 +6,12 @@ import json
 import math
 import os
 import select
+import signal
+import socket
 import sys
-from collections.abc import Iterable, Mapping
+import threading
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -119,19 +123,49 @@ def _all_of(descriptor: int, most: int) -> bytes | None:
     chunks: list[bytes] = []
     size = 0
     try:
-        while size <= most:
-            try:
-                chunk = os.read(descriptor, _CHUNK)
-            except BlockingIOError:  # a pipe whose writer is not done
-                select.select([descriptor], [], [])
-                continue
-            if not chunk:
-                return b"".join(chunks)
-            chunks.append(chunk)
-            size += len(chunk)
+        with _interruptible() as signals:
+            while size <= most:
+                chunk = _next_of(descriptor, signals)
+                if not chunk:
+                    return b"".join(chunks)
+                chunks.append(chunk)
+                size += len(chunk)
     finally:
         os.close(descriptor)
     return None
+
+
+def _next_of(descriptor: int, signals: list[socket.socket]) -> bytes:
+    """Return what a descriptor brings next, nothing at its end; read only where that does not wait."""
+    # A pipe that no program has ever written into is at its end to a read, and never ready to select().
+    ready = [] if os.get_blocking(descriptor) else [descriptor]
+    while True:
+        if descriptor in ready:
+            with suppress(BlockingIOError):  # a pipe whose writer is not done
+                return os.read(descriptor, _CHUNK)
+        ready, _, _ = select.select([descriptor, *signals], [], [])
+        for signalled in set(signals) & set(ready):
+            signalled.recv(_CHUNK)
+
+
+@contextmanager
+def _interruptible() -> Iterator[list[socket.socket]]:
+    """Yield what becomes readable with a signal, in the thread that handles signals.
+
+    Python acts on a signal between its own instructions. One that comes after the last of them and before the
+    kernel waits would be acted on when something else ends the wait, perhaps never.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield []
+        return
+    readable, written = socket.socketpair()
+    with readable, written:
+        written.setblocking(False)
+        before = signal.set_wakeup_fd(written.fileno(), warn_on_full_buffer=False)
+        try:
+            yield [readable]
+        finally:
+            signal.set_wakeup_fd(before)
 
 
 def _likely_encoding(content: bytes) -> str:

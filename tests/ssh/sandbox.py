@@ -10,8 +10,6 @@ from __future__ import annotations
 
 import os
 import shlex
-import signal
-import socket
 import subprocess
 import time
 from collections.abc import Iterator, Mapping
@@ -19,6 +17,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from lab.errors import LabError
+from lab.ports import reserved_port as free_port
+from lab.ports import started_on_free_ports
 from tests.ssh import pyinfra_forks
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -58,6 +59,11 @@ unshare --net={NETWORK} -- python3 -IS -c 'import fcntl, socket, struct
 fcntl.ioctl(socket.socket(), 0x8914, struct.pack("16sh22x", b"lo", 1))' # SIOCSIFFLAGS: up
 exec {SSHD} -D -e -f /etc/ssh/sandbox_config
 """
+
+_UNSHARE = (
+    *("unshare", "--mount", "--pid", "--fork", "--kill-child", "--propagation", "private"),
+    *("sh", "-c", _MOUNT),
+)
 
 
 @dataclass(frozen=True)
@@ -130,41 +136,40 @@ def running_sandbox(folder: Path, files: Mapping[str, str], lower: Path = Path("
         target.write_text(text)
         target.chmod(0o755 if text.startswith("#!") else 0o644)
     base.mkdir()
-    port = free_port()
-    _make_keys(keys, port)
+    _make_keys(keys)
     _make_users(tree, keys, lower)
     (tree / "etc/ssh").mkdir()
-    (tree / "etc/ssh/sandbox_config").write_text(_sshd_config(port))
-    process = subprocess.Popen(
-        [
-            "unshare",
-            "--mount",
-            "--pid",
-            "--fork",
-            "--kill-child",
-            "--propagation",
-            "private",
-            "sh",
-            "-c",
-            _MOUNT,
-        ],
-        env={
-            **{name: value for name, value in os.environ.items() if name == "LANG"},
-            "PATH": PATH,
-            "BASE": str(base),
-            "LOWER": str(lower),
-            "TREE": str(tree),
-            "INIT": _INIT,
-        },
-        stderr=(folder / "sshd.log").open("wb"),
-    )
+    environment = {
+        **{name: value for name, value in os.environ.items() if name == "LANG"},
+        "PATH": PATH,
+        "BASE": str(base),
+        "LOWER": str(lower),
+        "TREE": str(tree),
+        "INIT": _INIT,
+    }
+    started: list[subprocess.Popen[bytes]] = []
+
+    def start() -> int:
+        port = free_port()
+        (keys / "known_hosts").write_text(f"[127.0.0.1]:{port} {(keys / 'host.pub').read_text()}")
+        (tree / "etc/ssh/sandbox_config").write_text(_sshd_config(port))
+        with (folder / "sshd.log").open("wb") as log:
+            started.append(subprocess.Popen(_UNSHARE, env=environment, stderr=log))
+        _await_sshd(port, started[-1], folder / "sshd.log")
+        return port
+
+    def end() -> None:
+        for process in started:
+            process.kill()
+            process.wait()
+
+    port = started_on_free_ports(start, end)
+    process = started[-1]
     try:
-        _wait_for(port, process, folder / "sshd.log")
         pid = int(Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()[0])
         yield Sandbox(process, pid, port, keys)
     finally:
-        process.send_signal(signal.SIGKILL)
-        process.wait()
+        end()
 
 
 def cannot_run() -> str | None:
@@ -192,21 +197,12 @@ def pyinfra(
     return pyinfra_forks.run([str(inventory), *arguments], environment, 120)
 
 
-def free_port() -> int:
-    """Return a port of loopback that nobody listens on."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
-
-
-def _make_keys(keys: Path, port: int) -> None:
+def _make_keys(keys: Path) -> None:
     keys.mkdir()
     for name in ("host", "user"):
         subprocess.run(
             ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", name, "-f", str(keys / name)], check=True
         )
-    (keys / "known_hosts").write_text(f"[127.0.0.1]:{port} {(keys / 'host.pub').read_text()}")
 
 
 def _make_users(tree: Path, keys: Path, lower: Path) -> None:
@@ -242,14 +238,9 @@ LogLevel VERBOSE
 """
 
 
-def _wait_for(port: int, process: subprocess.Popen[bytes], log: Path) -> None:
-    for _ in range(200):
+def _await_sshd(port: int, process: subprocess.Popen[bytes], log: Path) -> None:
+    """Return when sshd says that it listens, which a connection does not show: another may hold the port."""
+    while f"Server listening on 127.0.0.1 port {port}." not in log.read_text(errors="replace"):
         if process.poll() is not None:
-            break
-        try:
-            socket.create_connection(("127.0.0.1", port), timeout=1).close()
-        except OSError:
-            time.sleep(0.05)
-        else:
-            return
-    raise RuntimeError(f"the sandbox's sshd did not start: {log.read_text()}")
+            raise LabError(f"the sandbox's sshd did not start: {log.read_text(errors='replace')}")
+        time.sleep(0.02)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from lab.errors import LabError
-from lab.process import Daemon, daemons
+from lab.process import Daemon, daemons, end_living, living
 
 
 @pytest.fixture
@@ -106,3 +106,51 @@ def test_the_end_of_the_log_tells_why_a_process_ended(tmp_path):
 def test_a_second_start_is_refused(sleeper):
     with pytest.raises(LabError, match="already running"):
         sleeper.start(["true"])
+
+
+def test_a_process_without_a_record_is_found_and_ended(sleeper):
+    """As after a command that was killed before it wrote the record, or a folder that was deleted."""
+    pid = sleeper.pid()
+    sleeper.record.unlink()
+    assert daemons(sleeper.state) == []
+    assert list(living(sleeper.state)) == [pid]
+    end_living(sleeper.state)
+    assert living(sleeper.state) == {}
+
+
+def test_what_a_daemon_has_started_is_found_when_the_daemon_is_gone(tmp_path):
+    daemon = Daemon("parent", tmp_path)
+    daemon.start(["sh", "-c", 'sleep 600 & echo "$!"; wait', str(tmp_path)])
+    while not daemon.log.read_text():
+        daemon.require_alive()
+    child = int(daemon.log.read_text())
+    daemon.stop(grace_s=0)
+    assert living(tmp_path) == {child: "sleep"}
+    end_living(tmp_path)
+    assert living(tmp_path) == {}
+
+
+def test_the_processes_of_another_state_directory_are_left_alone(sleeper, tmp_path):
+    neighbour = tmp_path / "neighbour"
+    neighbour.mkdir()
+    end_living(neighbour)
+    end_living(tmp_path.parent)
+    assert sleeper.pid() is not None
+
+
+def test_status_names_processes_that_live_on_in_a_lab_that_does_not_run(sleeper, tmp_path):
+    answer = subprocess.run(
+        [sys.executable, "-m", "lab", "status"],
+        env=os.environ | {"NUMAFORGE_LAB_DIR": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert answer.returncode == 1
+    assert "processes of it live on: sleeper; end them: make lab-down" in answer.stdout
+
+
+def test_down_ends_what_lives_on(sleeper, tmp_path):
+    down = [sys.executable, "-m", "lab", "down"]
+    subprocess.run(down, env=os.environ | {"NUMAFORGE_LAB_DIR": str(tmp_path)}, check=True)
+    assert living(tmp_path) == {}
