@@ -138,7 +138,6 @@ def test_no_run_of_a_roll_out_restarts_a_joined_kubelet_that_is_not_drained(
     while not begun.program.has_ended():
         time.sleep(0.05)
     assert "a roll-out changes no node that it has not drained" in begun.program.log.read_text()
-    assert run(launcher.apply(["good"])).keys() == {"good"}
     assert starts(node) == 1
 
 

@@ -1,8 +1,8 @@
-"""What a roll-out would meet: each node's turn, the pods that would go, and what is in the way."""
+"""What a roll-out would meet: each host's turn, the pods that would go, and what is in the way."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from numaforge.rollout.cluster import Cluster, ClusterNode, ClusterPod, DisruptionBudget
@@ -13,6 +13,7 @@ from numaforge.rollout.launch import HostNeeds, Survey
 from numaforge.rollout.node import DYNAMIC_MIG, obstacles
 from numaforge.rollout.options import RolloutOptions
 from numaforge.rollout.record import read_record, unreadable
+from numaforge.rollout.stages import Stage
 
 
 @dataclass(frozen=True)
@@ -32,18 +33,35 @@ class NodeOutlook:
     labels: dict[str, tuple[str | None, str | None]] = field(default_factory=dict)  # the same of labels
 
 
-def look_ahead(
-    cluster: Cluster, nodes: Mapping[str, ClusterNode], survey: Survey, options: RolloutOptions
-) -> list[NodeOutlook]:
-    """Return the nodes in the order of the roll-out; asks the cluster once for each node's pods.
+@dataclass(frozen=True)
+class UndrainedOutlook:
+    """One host that would be changed without a drain; `in_the_way` names what would block it now."""
 
-    `nodes` are the cluster's, by name.
+    needs: HostNeeds
+    stage: Stage
+    in_the_way: tuple[str, ...] = ()
+
+
+def look_ahead(
+    cluster: Cluster,
+    nodes: Mapping[str, ClusterNode],
+    survey: Survey,
+    options: RolloutOptions,
+    refused: Collection[str] = (),
+) -> list[NodeOutlook]:
+    """Return the nodes that are drained, in the order of the roll-out; asks the cluster once for each's pods.
+
+    `nodes` are the cluster's, by name; hosts that are `refused` are left out.
     """
     budgets = cluster.disruption_budgets()
     budget = options.budget()
     cut_by_driver = cluster.dynamic_mig() if any(each.fixed_mig for each in survey.needs) else []
-    by_host = {each.host: each for each in survey.needs if each.joined and each.is_member(nodes[each.node])}
-    ordered = [by_host[member.host] for member in in_order(Member(host, "") for host in by_host)]
+    by_host = {
+        each.host: each
+        for each in survey.needs
+        if each.host not in refused and each.joined and each.drains(nodes[each.node])
+    }
+    ordered = [by_host[member.host] for member in in_order(Member(host, host) for host in by_host)]
     ordered.sort(key=lambda each: each.host not in options.canary_hosts)
     return [
         replace(found, in_the_way=(*found.in_the_way, DYNAMIC_MIG))
@@ -53,6 +71,27 @@ def look_ahead(
             _of(each, nodes[each.node], budget.domain_of(nodes[each.node]), cluster, budgets, options)
             for each in ordered
         )
+    ]
+
+
+def look_further(
+    nodes: Mapping[str, ClusterNode], survey: Survey, options: RolloutOptions, refused: Collection[str] = ()
+) -> list[UndrainedOutlook]:
+    """Return the hosts that are changed without a drain, in the order of the roll-out."""
+    members, by_host = [], {each.host: each for each in survey.needs}
+    for each in survey.needs:
+        node = nodes[each.node] if each.joined and each.host not in refused else None
+        if each.host not in refused and each.changes and not (node is not None and each.drains(node)):
+            members.append(Member(each.host, node.name if node is not None else None, drains=False))
+    ordered = in_order(members)
+    ordered.sort(key=lambda member: (member.stage.turn, member.host not in options.canary_hosts))
+    return [
+        UndrainedOutlook(
+            by_host[member.host],
+            member.stage,
+            tuple(obstacles(nodes[member.node], include_cordoned=True)) if member.node else (),
+        )
+        for member in ordered
     ]
 
 
