@@ -10,7 +10,7 @@ from typing import Any
 from pyinfra.api import Host
 
 from numaforge.errors import HostUnreachableError
-from numaforge.hosts import access_to, reached
+from numaforge.hosts import access_to, hang_up, reached
 from numaforge.node.identity import Identity, identity_script, read_identity
 from numaforge.node.look import look
 from numaforge.node.need import need
@@ -41,6 +41,7 @@ class PyinfraMachine:
     """A host whose kubelet is to be as a target says; implements numaforge.rollout.machine.Machine."""
 
     def __init__(self, host: Host, target: Target, verification: Verification | None) -> None:
+        self._host = host
         self._target = target
         self._verification = verification
         self._ask = partial(reached, host)
@@ -83,6 +84,11 @@ class PyinfraMachine:
         """Return how far a transaction is, and the kubelet's process."""
         script = status_script(transaction or _NO_TRANSACTION, self._target.kubelet_unit)
         return read_status("\n".join(self._ask(script)))
+
+    def reconnect(self) -> None:
+        """Have the host answer over a new connection."""
+        hang_up(self._host)
+        self._ask(":")
 
     def revert(self, transaction: str, reason: str) -> None:
         """Have the host undo a transaction that was applied."""

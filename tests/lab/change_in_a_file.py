@@ -70,6 +70,9 @@ class FileMachine:
             return Status("start kubelet", True, None, process)
         return Status("applied", False, Result(transaction or "", "applied", "as written"), process)
 
+    def reconnect(self) -> None:
+        pass  # a file answers always
+
     def revert(self, transaction: str, reason: str) -> None:
         raise AssertionError(f"{transaction} is not to be reverted: {reason}")
 
@@ -96,6 +99,7 @@ def _roll_out() -> None:
             node=host.name,
             joined=True,
             restarts=restarts,
+            changes=restarts,
             sentences=["a line is written"] if restarts else [],
             allocatable={},
             options=options.model_dump(),

@@ -95,6 +95,9 @@ class ScriptedMachine:
         reason = self.reverted.get(transaction or "", "as scripted")
         return Status(outcome, False, Result(transaction or "", outcome, reason), process)
 
+    def reconnect(self) -> None:
+        self.asked("reconnect")
+
     def revert(self, transaction: str, reason: str) -> None:
         self.asked("revert")
         if transaction not in self.reverted:

@@ -1,7 +1,7 @@
 """Hosts through pyinfra: our facts, our operations, and how a host fails."""
 
 from numaforge.hosts.capture import capture
-from numaforge.hosts.connection import access_to
+from numaforge.hosts.connection import access_to, hang_up
 from numaforge.hosts.display import (
     announce,
     show_alone,
@@ -39,6 +39,7 @@ __all__ = [
     "detect_for_change",
     "fail_host",
     "go_on_without_failed",
+    "hang_up",
     "host_command",
     "host_operation",
     "inspect_once",

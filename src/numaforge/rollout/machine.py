@@ -49,6 +49,12 @@ class Machine(Protocol):
     def status(self, transaction: str | None) -> Status:
         """Return how far a transaction is on the node (None: none is meant), and the kubelet's process."""
 
+    def reconnect(self) -> None:
+        """Have the host answer over a new connection.
+
+        One that is open stays so where the host takes no other any more.
+        """
+
     def revert(self, transaction: str, reason: str) -> None:
         """Have the node undo a transaction that was applied."""
 

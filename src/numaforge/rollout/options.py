@@ -146,6 +146,11 @@ class RolloutOptions(Section):
         default=True, description="Run the verification suite before the uncordon.", examples=[False]
     )
 
+    @property
+    def says_how_many(self) -> bool:
+        """Whether the command line or the inventory says how many may be out of service together."""
+        return "max_unavailable" in self.model_fields_set
+
     def cluster(self) -> KubectlCluster:
         """Return the cluster, to be entered as a context."""
         return KubectlCluster(
