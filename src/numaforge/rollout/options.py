@@ -70,7 +70,9 @@ class RolloutOptions(Section):
     )
     max_unavailable: ShareText = Field(
         default="1",
-        description="How many nodes of the pool may be out of service together, for whatever reason.",
+        description="How many nodes of the pool may be out of service together, for whatever reason; and how "
+        "many of the hosts that are changed without a drain change together. It has to be said where hosts "
+        "outside a cluster reboot.",
         examples=["10%"],
     )
     pool: str = Field(
@@ -94,19 +96,27 @@ class RolloutOptions(Section):
         examples=["one control-plane node, window on Sunday"],
     )
     canaries: int = Field(
-        default=1, ge=0, description="How many nodes have to succeed before the others begin.", examples=[2]
+        default=1,
+        ge=0,
+        description="How many hosts of each stage have to succeed before its others begin.",
+        examples=[2],
     )
     canary_hosts: tuple[str, ...] = Field(
-        default=(), description="Which hosts begin; else the first ones by name.", examples=[["gpu-07"]]
+        default=(),
+        description="Which hosts begin, each in its stage; else its first ones by name.",
+        examples=[["gpu-07"]],
     )
     soak_seconds: Seconds = Field(
         default=0, description="The pause after the canaries and after each failure domain.", examples=[600]
     )
     max_failures: int = Field(
-        default=0, ge=0, description="How many nodes may be rolled back or held.", examples=[1]
+        default=0, ge=0, description="How many hosts may be rolled back or held.", examples=[1]
     )
     max_blocked: int | None = Field(
-        default=None, ge=0, description="How many nodes may be blocked; else any number.", examples=[5]
+        default=None,
+        ge=0,
+        description="How many hosts may be blocked or refused; else any number.",
+        examples=[5],
     )
     drain_seconds: Seconds | None = Field(
         default=None,

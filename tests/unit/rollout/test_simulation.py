@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import pytest
 
+from numaforge.rollout.fleet import Fleet
 from tests.fixtures.simulation import Shape, Simulation, ViolationError
 
 SEEDS = 200
@@ -24,15 +25,63 @@ def test_no_seed_violates_anything(first):
             pytest.fail(f"seed {seed}: {violation}")
 
 
-def test_nodes_that_begin_whatever_they_are_handed_are_caught():
-    def violation(seed: int) -> str:
-        try:
-            Simulation(seed, Shape(fenced=False)).run()
-        except ViolationError as error:
-            return str(error)
-        return ""
+def violation(seed: int, shape: Shape) -> str:
+    """Return what is violated with a seed, "" where nothing is."""
+    try:
+        Simulation(seed, shape).run()
+    except ViolationError as error:
+        return str(error)
+    return ""
 
-    assert any("which is in service" in violation(seed) for seed in range(SEEDS))
+
+def test_nodes_that_begin_whatever_they_are_handed_are_caught():
+    found = (violation(seed, Shape(fenced=False)) for seed in range(SEEDS))
+    assert any("which is in service" in each for each in found)
+
+
+class WithoutCanaries(Fleet):
+    """Begins as many as may change together at once."""
+
+    def _queues(self, stage, nodes):
+        self._canaries_left[stage] = 0
+        return super()._queues(stage, nodes)
+
+
+class WithoutLimit(Fleet):
+    """Begins all hosts of a stage together."""
+
+    def _together(self, *_):
+        return len(self._member_of)
+
+
+class WithoutStop(Fleet):
+    """Goes on after failures."""
+
+    def _judge(self, host, ending):
+        pass
+
+
+class WithoutOrder(Fleet):
+    """Begins hosts whose pods stay although those before them have not ended."""
+
+    def _begin_some(self):
+        self.waiting = dict(reversed(self.waiting.items()))
+        super()._begin_some()
+
+
+@pytest.mark.parametrize(
+    ("fleet", "said"),
+    [
+        (WithoutCanaries, "canaries have succeeded"),
+        (WithoutLimit, "may together"),
+        (WithoutStop, "hosts have failed"),
+        (WithoutOrder, "come first and have not ended"),
+    ],
+    ids=["canaries", "a limit", "a limit of failures", "an order"],
+)
+def test_a_fleet_is_caught_that_has_not(fleet, said):
+    found = (violation(seed, Shape(fleet=fleet)) for seed in range(SEEDS))
+    assert any(said in each for each in found)
 
 
 def test_the_same_seed_is_the_same_story():
