@@ -51,6 +51,10 @@ class _AbortedError(Exception):
     """An abort of this node's roll-out was requested."""
 
 
+class _NotUndoneError(Exception):
+    """The control plane is not healthy without this node, which an undo would take away from it."""
+
+
 class _ForeignError(Exception):
     """Another maintenance of this node has begun."""
 
@@ -164,6 +168,9 @@ class Phases:
         if transaction is None:
             return (yield from self._set_labels(transaction=None))
         yield from self._advance(Phase.APPLYING, transaction=transaction.id)
+        if trouble := (yield from self._control_plane_trouble(seconds=0.0)):
+            self.say(self.record.phase, (trouble,))
+            return None  # not begun: it is made void, and planned anew when all is healthy
         try:
             self.machine.begin(transaction)
         except HostUnreachableError as unreachable:
@@ -225,6 +232,8 @@ class Phases:
             if status.broken_off:
                 yield from self._ask(self.machine.settle)
             elif result is not None and not status.running:
+                if trouble := (yield from self._control_plane_trouble(but=self.name)):
+                    raise _NotUndoneError(trouble)
                 yield from self._ask(lambda: self._revert(transaction))
             self.say(self.record.phase, (f"{what}: {status.phase}",))
             yield _POLL_SECONDS
@@ -306,9 +315,10 @@ class Phases:
         reason = self.record.reason
         if self.record.transaction is None:  # the labels alone were changed
             return (yield from self._prove_old(reason))
-        if trouble := (yield from self._control_plane_trouble(but=self.name)):
-            return (yield from self._hold(f"{reason}; not undone while {trouble}"))
-        result = yield from self._result("puts the old configuration back", undo=True)
+        try:
+            result = yield from self._result("puts the old configuration back", undo=True)
+        except _NotUndoneError as not_undone:
+            return (yield from self._hold(f"{reason}; not undone while {not_undone}"))
         if result.outcome == "void":
             return (yield from self._hold(f"{reason}; the node knows nothing of {self.record.transaction}"))
         if result.outcome != "rolled-back":
@@ -358,12 +368,12 @@ class Phases:
         trouble = yield from self._control_plane_trouble()
         return (Mismatch("the control plane", "healthy", trouble),) if trouble else ()
 
-    def _control_plane_trouble(self, *, but: str = "") -> Steps[str | None]:
+    def _control_plane_trouble(self, *, but: str = "", seconds: float | None = None) -> Steps[str | None]:
         """Wait until the control plane is healthy, but for one node; say what is not when time is up.
 
         None where the node to change is no part of it.
         """
-        deadline = self.clock() + self.settings.gate.ready_seconds
+        deadline = self.clock() + (self.settings.gate.ready_seconds if seconds is None else seconds)
         while is_control_plane((yield from self._ask(lambda: self.cluster.node(self.name)))):
             trouble: str | None = yield from self._ask(lambda: not_healthy(self.cluster, but=but))
             if trouble is None or self.clock() >= deadline:
