@@ -95,7 +95,7 @@ class Story:
         budget = Budget(Share(count=3))
         fleet = Fleet(
             cluster=self.cluster,
-            members=[Member(name, name) for name in ADDRESSES],
+            members=[Member(name, name, control_plane=True) for name in ADDRESSES],
             settings=FleetSettings(budget=budget, canaries=0),
             launch=lambda member: self._launch(member, budget),
             clock=time.monotonic,
@@ -163,7 +163,7 @@ def stop_api_server(planes: ControlPlanes) -> None:
     ("moment", "out"),
     [
         pytest.param(None, set(), id="before anything begins"),
-        pytest.param("change", {FIRST}, id="as the first node is looked at"),
+        pytest.param("change", {FIRST}, marks=pytest.mark.long, id="as the first node is looked at"),
         pytest.param("begin", {FIRST}, id="as the first node changes"),
     ],
 )
@@ -181,14 +181,14 @@ def test_while_one_member_is_stopped_nothing_further_begins_and_all_goes_on_when
     with Observer(planes) as observer:
         thread = story.begin()
         story.await_word("the control plane is not known to be healthy: the API server of cp-2")
-        assert len(observer.order) <= len(out)
+        assert {*observer.order} <= out
         planes.start_all()
         report = story.end(thread)
     assert {host: outcome.ending for host, outcome in report.outcomes.items()} == dict.fromkeys(
         ADDRESSES, Ending.DONE
     )
     assert len(observer.most.out) == 1
-    assert sorted(observer.order) == [FIRST, SECOND, THIRD]
+    assert observer.order == [FIRST, SECOND, THIRD]
 
 
 def test_while_the_api_server_that_is_asked_is_stopped_nothing_happens(
@@ -197,7 +197,7 @@ def test_while_the_api_server_that_is_asked_is_stopped_nothing_happens(
     story.at[FIRST, "begin"] = lambda: planes.stop_api_server(FIRST)
     with Observer(planes) as observer:
         thread = story.begin()
-        story.await_word("has no answer")
+        story.await_word("Bad Gateway")
         assert observer.order == [FIRST]
         planes.start_all()
         report = story.end(thread)
