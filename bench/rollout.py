@@ -29,6 +29,8 @@ WHOLE_FLEET = Shape(
     events=0,
     kills=0,
     blocked=False,
+    undrained=0.0,
+    outside=(0, 0),
     settings=FleetSettings(budget=Budget(Share(percent=5), pool=""), canaries=1),
 )
 

@@ -73,5 +73,5 @@ def _carry_out() -> None:
         name=MAINTENANCE,
         target=target,
         options=options,
-        ask_cluster=host.data.get(f"{PLACE}_options") is not None,
+        led=host.data.get(f"{PLACE}_options") is not None,
     )

@@ -10,7 +10,7 @@ from typing import Any
 from pyinfra.api import Host
 
 from numaforge.errors import HostUnreachableError
-from numaforge.hosts import reached, reached_anew
+from numaforge.hosts import access_to, reached, reached_anew
 from numaforge.node.identity import Identity, identity_script, read_identity
 from numaforge.node.look import Ask, look
 from numaforge.node.need import need, new_id
@@ -30,6 +30,7 @@ from numaforge.node.transaction import (
 from numaforge.rollout.configz import read_answer
 from numaforge.rollout.gate import Expected
 from numaforge.rollout.patience import RETRY_SECONDS
+from numaforge.rollout.same_machine import Access
 from numaforge.rollout.steps import Steps
 
 from .target import Target
@@ -54,15 +55,21 @@ class PyinfraMachine:
     """A host whose kubelet is to be as a target says; implements numaforge.rollout.machine.Machine."""
 
     def __init__(self, host: Host, target: Target, verification: Verification | None) -> None:
+        self._host = host
         self._target = target
         self._verification = verification
         self._ask = partial(reached, host)
         self._ask_anew = partial(reached_anew, host)
+        self._host = host
         self._tokens: dict[str, str] = {}
 
     def identity(self) -> Identity:
-        """Return which host it is."""
+        """Return which host it is, by its own word."""
         return read_identity(self._ask(identity_script()))
+
+    def access(self) -> Access:
+        """Return how it is reached, which is not its own word."""
+        return access_to(self._host)
 
     def change(self) -> Transaction | None:
         """Look at the host anew, and return what it needs; None where it is as planned."""

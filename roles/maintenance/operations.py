@@ -39,7 +39,8 @@ from numaforge.rollout.patience import patiently
 from numaforge.rollout.steps import run
 
 from .machine import settle
-from .rollout import announce_outlook, refuse_without_means, roll_out
+from .outlook import Outlook, announce_outlook, outlook
+from .rollout import note_claim, refuse_without_means, roll_out
 from .target import Target
 from .undrained import refuse_undrained
 
@@ -47,40 +48,41 @@ _LOOK_SECONDS = 120  # from the look at a host to the first attempt to change it
 
 
 @host_operation
-def maintain(target: Target, options: RolloutOptions, ask_cluster: bool) -> Commands:
+def maintain(target: Target, options: RolloutOptions, led: bool) -> Commands:
     """Bring a node to its plan: what disturbs no pod at once, all else in one drain.
 
     + target: what the node is to be
     + options: how a node of a cluster is taken out of service for that, and put back
-    + ask_cluster: also look in the cluster for a roll-out of this node that was left unfinished
+    + led: whether `numaforge rollout` leads this run: it says how the change of any host is to be proved, and
+      a roll-out of the node that was left unfinished is looked for in the cluster
     """
     ask = partial(script_output, host)
     by_rollout = target.joined and options.without_drain is None
+    note_claim(host, target, options)
     found = look(ask, target.question)
     if found.unfinished:
         sentence = f"the transaction {found.unfinished} of an earlier run has not ended: ending it"
         announce(host, [sentence])
-        if by_rollout:  # which knows how far the node is in the cluster, and ends it
-            announce_outlook(host, target, options, [sentence])
+        if by_rollout or led:  # which knows how far the node is in the cluster, and ends it
+            announce_outlook(host, target, options, Outlook(does=(sentence,), unfinished=True))
             show_unfinished(host, sentence)
-            yield host_command(roll_out, target, options)
+            yield host_command(roll_out, target, options, in_place=led)
             return
         yield host_command(_settle)
         found = look(ask, target.question)
 
     transaction = need(target.goal, found)
     refuse_undrained(target, options, transaction)
-    resumes = by_rollout and (found.unproved is not None or ask_cluster)
+    resumes = by_rollout and (found.unproved is not None or led)
     if transaction is not None and transaction.failed_before and not resumes:
         raise HostError(transaction.failed_before)
     drains = transaction is not None and transaction.drains
-    sentences = [*transaction.sentences, *transaction.moves] if transaction and drains else []
     unreadable = (
         why_unreadable(lambda: read_answer(ask(target.endpoint.script))) if by_rollout and drains else ""
     )
     labels = target.relabelling if by_rollout else ()
     taken_out = by_rollout and (drains or bool(labels))
-    announce_outlook(host, target, options, sentences, unreadable)
+    announce_outlook(host, target, options, outlook(transaction, labels, found.unproved, unreadable))
     show_change(
         host,
         transaction,
@@ -91,8 +93,8 @@ def maintain(target: Target, options: RolloutOptions, ask_cluster: bool) -> Comm
     )
     if taken_out:
         refuse_without_means(options)
-    if taken_out or (by_rollout and (found.unproved or ask_cluster)):
-        yield host_command(roll_out, target, options)
+    if led or taken_out or (by_rollout and found.unproved):
+        yield host_command(roll_out, target, options, in_place=led and not taken_out)
     elif transaction is None:
         host.noop("the node is already as planned")
     else:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Sequence
 from contextlib import ExitStack
+from functools import partial
 
 from pyinfra.api import Host
 
@@ -17,11 +17,13 @@ from numaforge.preflight.cluster import permission_check
 from numaforge.preflight.runner import verification_check
 from numaforge.rollout import events
 from numaforge.rollout.budget import Budget, CachedPool
+from numaforge.rollout.in_place import InPlaceChange, NodeOfHost
 from numaforge.rollout.kubectl import KubectlCluster
 from numaforge.rollout.node import NodeRollout, Progress
 from numaforge.rollout.options import PLACE, RolloutOptions, RunRole
 from numaforge.rollout.record import Ending
 from numaforge.rollout.runner import this_runner
+from numaforge.rollout.same_machine import claimed_twice
 from numaforge.rollout.steps import in_thread, run
 
 from .machine import PyinfraMachine
@@ -41,6 +43,8 @@ class _Clusters:
         self._cached_pools: dict[tuple[KubectlCluster, Budget], CachedPool] = {}
         self.failed: dict[str, Ending] = {}
         self._lacking: dict[str, tuple[Check, ...]] = {}
+        self.claims: dict[str, dict[str, str]] = {}
+        """By cluster: the node that each host says it is."""
         self._looking = threading.Lock()  # hosts come here side by side
 
     def of(self, options: RolloutOptions) -> KubectlCluster:
@@ -93,67 +97,73 @@ def refuse_without_means(options: RolloutOptions) -> None:
         )
 
 
-def announce_outlook(
-    host: Host, target: Target, options: RolloutOptions, sentences: Sequence[str], unreadable: str = ""
-) -> None:
-    """Report to the process that started this run what it would do to a host.
+def note_claim(host: Host, target: Target, options: RolloutOptions) -> None:
+    """Keep which node a host says that it is; pyinfra looks at all hosts before it changes the first."""
+    if target.joined:
+        _clusters.claims.setdefault(_key(options), {})[host.name] = target.node
 
-    `unreadable` says why the host may not read what its kubelet runs with.
+
+def roll_out(host: Host, target: Target, options: RolloutOptions, *, in_place: bool) -> None:
+    """Change the host, and prove it: in service where its pods may stay, else its node is taken out first.
+
+    With `in_place` it did not look as if pods had to leave. Raises NumaforgeError unless it ends as planned.
     """
-    if not events.heard():
-        return
-    events.record(
-        "outlook",
-        host.name,
-        node=target.node,
-        joined=target.joined,
-        restarts=bool(sentences),
-        sentences=list(sentences),
-        allocatable=target.expected.allocatable,
-        labels=target.expected.labels,
-        fixed_mig=target.expected.fixed_mig,
-        options=options.model_dump(),
-        unreadable=unreadable,
+    if twice := claimed_twice(_clusters.claims.get(_key(options), {})).get(host.name):
+        raise HostError(twice)
+    role = RunRole(**(host.data.get(f"{PLACE}_run") or {}))
+    outcome = run(_in_place(host, target, options, role).run()) if in_place else None
+    if outcome is None:
+        outcome = run(_out_of_service(host, target, options, role).run())
+    events.record("outcome", host.name, ending=outcome.ending, reason=outcome.reason, details=outcome.details)
+    if outcome.ending in _FAILED:
+        _clusters.failed[host.name] = outcome.ending
+    if outcome.ending is not Ending.HELD:
+        PyinfraMachine(host, target, None).proved()
+    if outcome.ending not in _GOOD:
+        raise HostError("\n".join([f"{outcome.ending}: {outcome.reason}", *outcome.details]))
+    show_end(host, outcome.reason)
+
+
+def _in_place(host: Host, target: Target, options: RolloutOptions, role: RunRole) -> InPlaceChange:
+    """Return the change of a host whose pods stay, or that is no Node."""
+    return InPlaceChange(
+        host=host.name,
+        machine=PyinfraMachine(host, target, None),
+        node=NodeOfHost(_clusters.of(options), target.node) if target.joined else None,
+        settings=options.for_node(),
+        clock=time.monotonic,
+        tell=partial(_tell, host),
+        may_reboot=options.says_how_many,
+        veto=lambda: _veto(options, role),
     )
 
 
-def roll_out(host: Host, target: Target, options: RolloutOptions) -> None:
-    """Take the host's node out of service, change it, prove it, and put it back.
+def _out_of_service(host: Host, target: Target, options: RolloutOptions, role: RunRole) -> NodeRollout:
+    """Return the change of a node that is taken out of service for it.
 
-    Raises NumaforgeError unless it ends as planned.
+    Raises HostError where the suite that proves it cannot log in.
     """
-    role = RunRole(**(host.data.get(f"{PLACE}_run") or {}))
     verification = verification_of(host) if options.verify and target.saves_plan else None
     if verification is not None:
         verification.refuse_unreachable()
-    machine = PyinfraMachine(host, target, verification)
-
-    def tell(progress: Progress) -> None:
-        events.record("progress", host.name, phase=progress.phase, waits_for=progress.waits_for)
-        host.log(": ".join(filter(None, (progress.phase, "; ".join(progress.waits_for)))))
-
-    rollout = NodeRollout(
+    return NodeRollout(
         cluster=_clusters.of(options),
-        machine=machine,
+        machine=PyinfraMachine(host, target, verification),
         name=target.node,
         runner=this_runner(),
         settings=options.for_node(),
         clock=time.monotonic,
-        tell=tell,
+        tell=partial(_tell, host),
         veto=lambda: _veto(options, role),
         cached_pool=_clusters.cached_pool(options),
         rollout=role.name,
         beside=in_thread,
     )
-    outcome = run(rollout.run())
-    events.record("outcome", host.name, ending=outcome.ending, reason=outcome.reason, details=outcome.details)
-    if outcome.ending in _FAILED:
-        _clusters.failed[host.name] = outcome.ending
-    if outcome.ending is not Ending.HELD:
-        machine.proved()
-    if outcome.ending not in _GOOD:
-        raise HostError("\n".join([f"{outcome.ending}: {outcome.reason}", *outcome.details]))
-    show_end(host, outcome.reason)
+
+
+def _tell(host: Host, progress: Progress) -> None:
+    events.record("progress", host.name, phase=progress.phase, waits_for=progress.waits_for)
+    host.log(": ".join(filter(None, (progress.phase, "; ".join(progress.waits_for)))))
 
 
 def _veto(options: RolloutOptions, role: RunRole) -> str | None:

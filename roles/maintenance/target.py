@@ -17,6 +17,7 @@ from numaforge.planning.model import PLAN_PATH, NodePlan
 from numaforge.planning.rdma.manifests import POOLS_LABEL
 from numaforge.rollout.configz import KubeletEndpoint, kubelet_endpoint
 from numaforge.rollout.gate import Expected
+from numaforge.rollout.names import node_name
 
 
 @dataclass(frozen=True)
@@ -27,8 +28,12 @@ class Target:
 
     @property
     def node(self) -> str:
-        """The name under which the kubelet registers."""
-        return (flag_value(self._flags, "hostname-override") or self.goal.plan.hostname).lower()
+        """The name under which the kubelet registers, as the host says it.
+
+        Raises NodeNameError where a joined host says what no Node can be called.
+        """
+        name = (flag_value(self._flags, "hostname-override") or self.goal.plan.hostname).lower()
+        return node_name(name) if self.joined else name
 
     @property
     def joined(self) -> bool:

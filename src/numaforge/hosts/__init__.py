@@ -1,6 +1,7 @@
 """Hosts through pyinfra: our facts, our operations, and how a host fails."""
 
 from numaforge.hosts.capture import capture
+from numaforge.hosts.connection import access_to, hang_up
 from numaforge.hosts.display import (
     announce,
     show_alone,
@@ -32,6 +33,7 @@ __all__ = [
     "FORGET",
     "MAINTENANCE",
     "Commands",
+    "access_to",
     "announce",
     "capture",
     "check_strictly",

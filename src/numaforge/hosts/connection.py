@@ -11,9 +11,12 @@ from gevent import Timeout  # type: ignore[import-untyped]
 from paramiko import SSHClient, SSHException, Transport
 from pyinfra.api import Host
 from pyinfra.connectors.base import BaseConnector
+from pyinfra.connectors.local import LocalConnector
 from pyinfra.connectors.ssh import SSHConnector
+from pyinfra.connectors.sshuserclient.client import get_ssh_config
 
 from numaforge.errors import HostUnreachableError
+from numaforge.rollout.same_machine import PIN, Access
 
 LOOK_SECONDS = 600
 """How long a host may take to say what it is: those of a large inventory are all asked together."""
@@ -48,6 +51,44 @@ def is_open(host: Host) -> bool:
     """Say whether the host's SSH connection is still there, as far as this side knows."""
     transport = _transport(host)
     return transport is not None and transport.is_active()
+
+
+def access_to(host: Host) -> Access:
+    """Return how a host is reached: where its connection leads, and what was dialled for it.
+
+    Behind a ProxyJump or a ProxyCommand no socket of ours leads to it: then it is what the dialled name
+    resolves to here, if it does.
+    """
+    if isinstance(host.connector, LocalConnector):
+        return Access(host.name, here=True)
+    dialled = str(host.data.get("ssh_hostname") or host.name)
+    config = get_ssh_config(host.data.get("ssh_config_file"))
+    names = [dialled, str(config.lookup(dialled).get("hostname", dialled)) if config else dialled]
+    return Access(
+        host=host.name,
+        pin=str(host.data.get(PIN) or ""),
+        addresses=_peer(host) or tuple(dict.fromkeys(each for name in names for each in _resolved(name))),
+        names=tuple(dict.fromkeys(names)),
+    )
+
+
+def _peer(host: Host) -> tuple[str, ...]:
+    """Return the address of the other end of a host's own socket, () where there is none."""
+    transport = _transport(host)
+    if transport is None or not isinstance(transport.sock, socket.socket):
+        return ()
+    with suppress(OSError):  # it has ended
+        peer = transport.sock.getpeername()
+        return (str(peer[0]),) if isinstance(peer, tuple) else ()
+    return ()
+
+
+def _resolved(name: str) -> tuple[str, ...]:
+    try:
+        found = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError):
+        return ()
+    return tuple(dict.fromkeys(str(address[0]) for *_, address in found))
 
 
 def _transport(host: Host) -> Transport | None:

@@ -62,7 +62,7 @@ def show_change(
         host.name,
         state="to change" if transaction or labels else "unchanged",
         drains=drains,
-        reboots=bool(transaction and any(part.reboots for part in transaction.parts)),
+        reboots=bool(transaction and transaction.reboots),
         sentences=sentences,
         moves=tuple(moves),
         changed=tuple(changed),

@@ -17,6 +17,7 @@ from numaforge.hosts.failures import print_error, say_error, tell_refused
 from numaforge.hosts.overview import DIFF, REPORT
 from numaforge.hosts.processes import hosts_of
 from numaforge.rollout.options import PLACE, read_options
+from numaforge.rollout.same_machine import PIN
 
 OURS = "numaforge_"
 """What begins so is read by numaforge alone: one that is not in the table is a mistake."""
@@ -83,6 +84,12 @@ TABLE = (
         "a mapping of the settings of docs/rollout.md",
         "How a node of a cluster is taken out of service.",
         _rollout,
+    ),
+    Datum(
+        PIN,
+        "the name of a Node, or its provider ID",
+        "Which Node of a cluster the host is, where its address does not say so: docs/rollout.md.",
+        _text,
     ),
     Datum(f"{PLACE}_options", "a mapping", "The same, as `numaforge rollout` says it itself.", _rollout),
     Datum(f"{PLACE}_run", "a mapping", "What a run is to a roll-out; set by `numaforge rollout`.", _mapping),

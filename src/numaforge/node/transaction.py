@@ -105,6 +105,11 @@ class Transaction:
         return self.disturbs and self.pods.may_be_there
 
     @property
+    def reboots(self) -> bool:
+        """Whether only a boot makes it true."""
+        return any(part.reboots for part in self.parts)
+
+    @property
     def sentences(self) -> tuple[str, ...]:
         """What it does beside writing files, a sentence for each thing."""
         return tuple(sentence for part in self.parts for sentence in part.sentences)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from rich.console import Group, RenderableType
@@ -19,8 +20,9 @@ from numaforge.report.wording import counted, some_of
 from numaforge.rollout.launch import Survey
 from numaforge.rollout.options import RolloutOptions
 from numaforge.rollout.orders import NamedRollout, NodeStatus, RolloutStatus, working
-from numaforge.rollout.outlook import NodeOutlook
+from numaforge.rollout.outlook import NodeOutlook, UndrainedOutlook
 from numaforge.rollout.slots import Slot
+from numaforge.rollout.stages import Stage
 
 _ROWS = 12
 """The longest table of nodes that leaves room for what else there is to say on one screen."""
@@ -36,7 +38,13 @@ def _text(text: object, style: str = "") -> Text:
 
 
 def outlook_tables(
-    ahead: Sequence[NodeOutlook], survey: Survey, options: RolloutOptions, *, verbose: bool = False
+    ahead: Sequence[NodeOutlook],
+    survey: Survey,
+    options: RolloutOptions,
+    undrained: Sequence[UndrainedOutlook] = (),
+    refused: Mapping[str, str] = MappingProxyType({}),
+    *,
+    verbose: bool = False,
 ) -> RenderableType:
     """Return what a roll-out would do, in its order; without `verbose`, what is alike stands there once."""
     restarts = f"{sum(each.needs.restarts for each in ahead)} of {len(survey.needs)} kubelets have to restart"
@@ -44,19 +52,65 @@ def outlook_tables(
     parts: list[RenderableType] = [Text(f"{restarts}; {budget}", style="bold"), Text("")]
     parts += [_turns(ahead)] if verbose or len(ahead) <= _ROWS else _order(ahead)
     parts += _changes_of_groups(_alike(ahead), verbose=verbose)
+    for stage in Stage:
+        parts += _stage(stage, [each for each in undrained if each.stage is stage], verbose=verbose)
+    parts += [
+        _text(f"{some_of(hosts)} refused: {why}", "yellow") for why, hosts in grouped_by_reason(refused)
+    ]
     silent = grouped_by_reason(survey.silent)
     parts += [_text(f"{some_of(hosts)} did not answer: {why}", "yellow") for why, hosts in silent]
     return Group(*parts)
 
 
+_STAGES = {
+    Stage.IN_PLACE: "Then, with their pods on them",
+    Stage.OUTSIDE: "Then, as they are no Nodes of the cluster",
+}
+
+
+def _stage(stage: Stage, hosts: Sequence[UndrainedOutlook], *, verbose: bool) -> Iterator[RenderableType]:
+    """Yield the hosts of a stage without a drain, and what changes on them."""
+    if not hosts:
+        return
+    boots = sum(each.needs.reboots for each in hosts)
+    rebooted = f", {boots} with a reboot" if boots else ""
+    yield Text("")
+    names = ", ".join if verbose else some_of
+    yield _text(f"{_STAGES[stage]}: {names([each.needs.host for each in hosts])}{rebooted}", "bold")
+    troubles = {each.needs.host: "; ".join(each.in_the_way) for each in hosts if each.in_the_way}
+    yield from _in_the_way(troubles)
+    yield from _changes_of_groups(
+        _grouped({each.needs.host: each.needs.does for each in hosts}), verbose=verbose
+    )
+
+
+def _in_the_way(troubles: Mapping[str, str]) -> list[Text]:
+    return [
+        _text(f"In the way of {some_of(found)}: {why}", "yellow")
+        for why, found in grouped_by_reason(troubles)
+    ]
+
+
 def _alike(ahead: Sequence[NodeOutlook]) -> list[tuple[list[str], list[str]]]:
     """Return what changes and on which hosts; what most have in common first."""
+    return _grouped(
+        {
+            each.needs.host: [
+                *each.needs.sentences,
+                *(f"Allocatable {line}" for line in _changes(each)),
+                *_labels(each),
+            ]
+            for each in ahead
+        }
+    )
+
+
+def _grouped(lines_of: Mapping[str, Sequence[str]]) -> list[tuple[list[str], list[str]]]:
+    """Return lines and the hosts that share them; what most have in common first."""
     groups: dict[tuple[str, ...], list[tuple[list[str], str]]] = {}
-    for each in ahead:
-        allocatable = (f"Allocatable {line}" for line in _changes(each))
-        lines = [*condensed(each.needs.sentences), *allocatable, *_labels(each)]
-        shared = tuple(without_name(line, each.needs.host) for line in lines)
-        groups.setdefault(shared, []).append((lines, each.needs.host))
+    for host, said in lines_of.items():
+        lines = [*condensed(said)]
+        groups.setdefault(tuple(without_name(line, host) for line in lines), []).append((lines, host))
     ordered = sorted(groups.items(), key=lambda group: -len(group[1]))
     return [
         (found[0][0] if len(found) == 1 else [*shared], [host for _, host in found])
@@ -101,10 +155,7 @@ def _order(ahead: Sequence[NodeOutlook]) -> list[RenderableType]:
     troubles = {each.needs.host: "; ".join(_troubles(each)) for each in ahead if _troubles(each)}
     return [
         _text(f"In this order: {hosts}; {pods} to evict. --verbose names them all"),
-        *(
-            _text(f"In the way of {some_of(found)}: {why}", "yellow")
-            for why, found in grouped_by_reason(troubles)
-        ),
+        *_in_the_way(troubles),
     ]
 
 
@@ -124,7 +175,12 @@ def _labels(each: NodeOutlook) -> list[str]:
     return [f"label {name}: {now or 'none'} -> {then or 'none'}" for name, (now, then) in each.labels.items()]
 
 
-def outlook_document(ahead: Sequence[NodeOutlook], survey: Survey) -> dict[str, Any]:
+def outlook_document(
+    ahead: Sequence[NodeOutlook],
+    survey: Survey,
+    undrained: Sequence[UndrainedOutlook] = (),
+    refused: Mapping[str, str] = MappingProxyType({}),
+) -> dict[str, Any]:
     """Return the same for programs."""
     return {
         "nodes": [
@@ -143,6 +199,18 @@ def outlook_document(ahead: Sequence[NodeOutlook], survey: Survey) -> dict[str, 
             }
             for each in ahead
         ],
+        "undrained": [
+            {
+                "host": each.needs.host,
+                "node": each.needs.node if each.stage is Stage.IN_PLACE else None,
+                "stage": each.stage,
+                "reboots": each.needs.reboots,
+                "in_the_way": list(each.in_the_way),
+                "changes": list(each.needs.does),
+            }
+            for each in undrained
+        ],
+        "refused": dict(refused),
         "without_restart": [each.host for each in survey.needs if not each.restarts],
         "without_kubelet": list(survey.without_kubelet),
         "silent": dict(survey.silent),

@@ -21,17 +21,16 @@ STYLES = {
     "held": "bold red",
     "left in progress": "bold red",
     "rolled back": "red",
-    "failed": "red",
+    "refused": "yellow",
     "blocked": "yellow",
     "aborted": "yellow",
     "unreachable": "yellow",
     "not begun": "yellow",
     "done": "green",
     "unchanged": "green",
-    "without a restart": "green",
 }
 """How each state of a host is coloured; the gravest first."""
-AS_WISHED = ("done", "unchanged", "without a restart")
+AS_WISHED = ("done", "unchanged")
 _HOST = "HOST"
 _LINES_OF_A_REASON = 2
 _LINES_OF_DETAILS = 3
@@ -69,10 +68,10 @@ def results_of(report: FleetReport) -> list[HostResult]:
     ]
     others: tuple[tuple[str, Mapping[str, str]], ...] = (
         ("left in progress", report.under_way),
-        ("failed", report.failed),
+        ("refused", report.refused),
         ("unreachable", report.unreachable),
         ("not begun", report.not_begun),
-        ("without a restart", dict.fromkeys(report.without_restart, "")),
+        ("unchanged", dict.fromkeys(report.as_planned, "")),
     )
     found += [HostResult(host, state, why) for state, hosts in others for host, why in hosts.items()]
     gravity = list(STYLES)
@@ -91,7 +90,7 @@ def summary(
     screen: Screen,
     file: Path | None = None,
     notes: Sequence[str] = (),
-    nothing: str = "no kubelet has to restart",
+    nothing: str = "no host has to change",
 ) -> RenderableType:
     """Return how a roll-out ended, on one screen: counts, what failed and why, where the rest is.
 
@@ -138,6 +137,7 @@ def report_document(
         },
         "under_way": dict(report.under_way),
         "unreachable": dict(report.unreachable),
+        "refused": dict(report.refused),
         "not_begun": dict(report.not_begun),
         "failed": dict(report.failed),
         "without_restart": list(report.without_restart),

@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from numaforge.errors import NumaforgeError
 from numaforge.rollout.cluster import Cluster, ClusterNode
+from numaforge.rollout.control_plane import beside, control_plane_nodes, is_control_plane
 from numaforge.rollout.maintenance import foreign
 from numaforge.rollout.record import RECORD
 from numaforge.rollout.steps import Clock
@@ -55,7 +56,9 @@ class Budget:
 
     `max_unavailable` counts every node of the pool (a label selector) that is out of service, for whatever
     reason. With `domain`, a label such as topology.kubernetes.io/zone, no more than `domains_at_once` of its
-    values are worked on together, and no more than `max_unavailable_per_domain` nodes of each.
+    values are worked on together, and no more than `max_unavailable_per_domain` nodes of each. Of the control
+    plane one node is taken at a time, whether the selector selects it or not; `control_plane_outage` permits
+    to take one without which the API is away.
     """
 
     max_unavailable: Share = Share(count=1)
@@ -63,6 +66,7 @@ class Budget:
     domain: str | None = None
     domains_at_once: int = 1
     max_unavailable_per_domain: Share | None = None
+    control_plane_outage: bool = False
 
     def domain_of(self, node: ClusterNode) -> str:
         """Return the node's failure domain, "" where there is none."""
@@ -79,12 +83,14 @@ class Pool:
     """The nodes that share a budget.
 
     `out` are those that are out of service, for whatever reason, `begun` those with a roll-out's record.
+    `control_plane` are the nodes of that other pool, where they were asked for.
     """
 
     budget: Budget
     nodes: Mapping[str, ClusterNode]
     out: frozenset[str]
     begun: frozenset[str]
+    control_plane: Mapping[str, ClusterNode] = field(default_factory=dict)
 
     @classmethod
     def of(cls, budget: Budget, nodes: Iterable[ClusterNode], earlier: Pool | None = None) -> Pool:
@@ -102,6 +108,12 @@ class Pool:
         )
         begun = frozenset(name for name, node in named.items() if RECORD in node.annotations)
         return cls(budget, named, out, begun)
+
+    def outside(self, node: ClusterNode) -> str | None:
+        """Say why no budget holds for a node, and none may be begun without one; None: one does."""
+        if node.name in self.nodes or is_control_plane(node):
+            return None
+        return outside_the_pool(self.budget)
 
     def domain_of(self, name: str) -> str:
         """Return a node's failure domain, "" for one that is not of the pool."""
@@ -134,6 +146,13 @@ class Usage:
 
     def refusal(self, node: ClusterNode) -> str | None:
         """Say why a node may not be taken out of service now; None: it may."""
+        if outside := self.pool.outside(node):
+            return outside
+        if is_control_plane(node) and (other := beside(node, self.pool.control_plane, self.in_work)):
+            return other
+        return self._over_budget(node) if node.name in self.pool.nodes else None
+
+    def _over_budget(self, node: ClusterNode) -> str | None:
         budget = self.pool.budget
         out = (self.in_work | self.pool.out) - {node.name}  # a node that is out already costs nothing
         limit = budget.max_unavailable.of(len(self.pool.nodes))
@@ -172,12 +191,25 @@ class CachedPool:
         self._seen = float("-inf")
         self._pool = Pool.of(budget, ())
 
-    def pool(self, *, now: bool = False) -> Pool:
-        """Return the pool; with `now` as it is at this moment."""
+    def pool(self, *, now: bool = False, control_plane: bool = False) -> Pool:
+        """Return the pool; with `now` as it is at this moment, and with the nodes of the `control_plane`.
+
+        Those are few, and read anew each time.
+        """
         if now or self._clock() - self._seen >= FRESH_SECONDS:
             self._pool = Pool.of(self._budget, self._cluster.nodes(self._budget.pool), self._pool)
             self._seen = self._clock()
-        return self._pool
+        if not control_plane:
+            return self._pool
+        return replace(self._pool, control_plane=control_plane_nodes(self._cluster))
+
+
+def outside_the_pool(budget: Budget) -> str:
+    """Say that a node is of no pool, and what would be accepted."""
+    return (
+        f"its node is outside the pool {budget.pool!r} and not of the control plane: give a pool (a label "
+        "selector) that selects it, or label the node so that it is selected"
+    )
 
 
 def _named(names: Iterable[str], at_most: int = 5) -> str:

@@ -62,8 +62,9 @@ class ClusterNode:
     """A Node object. `ready` is its Ready condition's status being True; `allocatable` holds quantities.
 
     `capacity` also counts the devices that their plugin holds for unhealthy. `label_writes` says who wrote
-    labels of NVIDIA last. The last three say which machine its kubelet runs on, "" where the kubelet has not
-    reported it.
+    labels of NVIDIA last. The three IDs say which machine its kubelet runs on, "" where the kubelet has not
+    reported it; `addresses` are those of its status, names and IP addresses, and `provider_id` is its
+    machine's ID at a cloud. `etcd_voter` is what k3s and RKE2 say of its etcd member, None where they do not.
     """
 
     name: str
@@ -82,6 +83,9 @@ class ClusterNode:
     machine_id: str = ""
     boot_id: str = ""
     system_uuid: str = ""
+    addresses: tuple[str, ...] = ()
+    provider_id: str = ""
+    etcd_voter: bool | None = None
 
 
 @dataclass(frozen=True)
@@ -95,7 +99,11 @@ class Owner:
 
 @dataclass(frozen=True)
 class ClusterPod:
-    """A Pod object. `empty_dirs` names its emptyDir volumes; `deleting` says it has a deletionTimestamp."""
+    """A Pod object. `empty_dirs` names its emptyDir volumes; `deleting` says it has a deletionTimestamp.
+
+    `ready` is its Ready condition's status being True. `arguments` are the words of its containers' commands,
+    kept for static pods only.
+    """
 
     namespace: str
     name: str
@@ -112,9 +120,27 @@ class ClusterPod:
     priority: int = 0
     empty_dirs: tuple[str, ...] = ()
     tolerations: tuple[Toleration, ...] = ()
+    ready: bool = True
+    arguments: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         return f"{self.namespace}/{self.name}"
+
+
+@dataclass(frozen=True)
+class ApiServer:
+    """An API server of the cluster, by its own address.
+
+    `ready` is what its /readyz answers, None where it could not be asked; `message` says why it is not True.
+    """
+
+    address: str
+    port: int
+    ready: bool | None
+    message: str = ""
+
+    def __str__(self) -> str:
+        return f"[{self.address}]:{self.port}" if ":" in self.address else f"{self.address}:{self.port}"
 
 
 @dataclass(frozen=True)
@@ -171,16 +197,19 @@ class EvictionAnswer:
 class Permission:
     """A verb on a resource ("pods", or "pods/eviction"), in one namespace or in all (None).
 
-    A resource that begins with a slash is a path of the API server ("/readyz").
+    A resource that begins with a slash is a path of the API server ("/readyz"). `name` is that of the one
+    object meant, "" for all.
     """
 
     verb: str
     resource: str
     group: str = ""
     namespace: str | None = None
+    name: str = ""
 
     def __str__(self) -> str:
         resource = f"{self.resource}.{self.group}" if self.group else self.resource
+        resource += f" {self.name}" if self.name else ""
         return f"{self.verb} {resource}" + (f" in namespace {self.namespace}" if self.namespace else "")
 
 
@@ -222,6 +251,12 @@ class Cluster(Protocol):
 
     def dynamic_mig(self, node: str = "") -> list[str]:
         """Return the nodes, or this one, whose GPUs NVIDIA's DRA driver cuts as claims come (DynamicMIG)."""
+
+    def api_servers(self) -> list[ApiServer]:
+        """Ask each API server of the cluster itself whether it is ready.
+
+        They are those that the Service kubernetes leads to; each renews its place there through its etcd.
+        """
 
     def leases(self) -> list[Lease]:
         """Return our Leases: those in our namespace that carry our label."""

@@ -38,6 +38,8 @@ _GRANT = (
     "docs/rollout-rbac.yaml has both, and says what each allows"
 )
 
+_NOT_READABLE = "neither the node nor this login may read what the kubelet runs with (/configz)"
+
 
 class UnreadableConfigError(HostError):
     """A node may not read, or has no means to read, what its kubelet runs with."""
@@ -170,10 +172,16 @@ def refuse_unreadable(cluster: Cluster, unreadable: Mapping[str, str]) -> None:
 
     `unreadable` says why, by host. Raises ClusterError with what to grant.
     """
-    if not unreadable or cluster.may(NODES_PROXY):
-        return
-    lines = "".join(f"\n  {host}: {reason}" for host, reason in sorted(unreadable.items()))
-    raise ClusterError(
-        f"neither the node nor this login may read what the kubelet runs with (/configz):{lines}",
-        remedy=_GRANT,
-    )
+    if refused := not_readable(cluster, unreadable):
+        lines = "".join(f"\n  {host}: {reason}" for host, reason in sorted(refused.items()))
+        raise ClusterError(f"{_NOT_READABLE}:{lines}", remedy=_GRANT)
+
+
+def not_readable(cluster: Cluster, unreadable: Mapping[str, str]) -> dict[str, str]:
+    """Return those of the hosts whose kubelets cannot be proved: neither they nor this login may read it."""
+    return dict(unreadable) if unreadable and not cluster.may(NODES_PROXY) else {}
+
+
+def unreadable_refusal(reason: str) -> str:
+    """Return what is reported of one such host."""
+    return f"{_NOT_READABLE}: {reason}; {_GRANT}"

@@ -1,26 +1,28 @@
-"""Roll out over many nodes: in a fixed order, within a budget, canaries first, and no further than is safe.
+"""Roll out over many hosts: in a fixed order, within a budget, canaries first, and no further than is safe.
 
-The fleet decides which is next; each node then takes its own slot, so that other roll-outs in the same
-cluster at the same time, with this program or a shard of the same inventory, share the budget.
+The fleet decides which is next. A node that is drained then takes its own slot, so that other roll-outs in
+the same cluster at the same time, with this program or a shard of the same inventory, share the budget. What
+is changed without a drain takes none: of those, no more change together than the same budget has room for.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from numaforge.errors import ExitCode, NumaforgeError
 from numaforge.ordering import natural
-from numaforge.rollout.budget import Budget, CachedPool, Usage
-from numaforge.rollout.cluster import ApiUnreachableError, Cluster, ClusterNode, Lease
+from numaforge.rollout.budget import Budget, CachedPool, Pool, Usage
+from numaforge.rollout.cluster import ApiUnreachableError, Cluster, ClusterNode
 from numaforge.rollout.lead import Lead, states
 from numaforge.rollout.node import Outcome
 from numaforge.rollout.patience import patiently
 from numaforge.rollout.record import RECORD, Ending
-from numaforge.rollout.shards import FAR, ShardProgress, Shards
+from numaforge.rollout.shards import FAR, ShardProgress, Shards, StageProgress
 from numaforge.rollout.slots import held_slots, live_slots
+from numaforge.rollout.stages import Stage
 from numaforge.rollout.steps import Clock, Steps
 
 _TICK_SECONDS = 2.0
@@ -33,24 +35,52 @@ _EXIT_CODES = {
     Ending.BLOCKED: ExitCode.BLOCKED,
     Ending.ABORTED: ExitCode.BLOCKED,
 }
+_GOOD = (Ending.DONE, Ending.UNCHANGED)
 
 
 @dataclass(frozen=True)
 class Member:
-    """A host of the inventory and its name in the cluster."""
+    """A host of the inventory that changes, and its Node; None where it is none of the cluster.
+
+    `drains` says whether its pods have to leave, `unfinished` whether an earlier change of it has not ended,
+    `control_plane` whether its Node is of the control plane.
+    """
 
     host: str
-    node: str
+    node: str | None
+    drains: bool = True
+    unfinished: bool = False
+    control_plane: bool = False
+
+    @property
+    def stage(self) -> Stage:
+        """The stage to which it belongs."""
+        if self.node is None:
+            return Stage.OUTSIDE
+        if self.control_plane:
+            return Stage.CONTROL_PLANE
+        return Stage.DRAINED if self.drains else Stage.IN_PLACE
+
+    @property
+    def is_drained(self) -> bool:
+        """Whether its pods leave it."""
+        return self.node is not None and self.drains
+
+    @property
+    def name(self) -> str:
+        """What it is called where nodes are named."""
+        return self.node or self.host
 
 
 @dataclass(frozen=True)
 class FleetSettings:
     """How to go through a fleet.
 
-    `canaries` hosts go first (the first ones in order, or those named); after them, and after each failure
-    domain, nothing new is begun for `soak_seconds`. Nothing new is begun any more once more than
-    `max_failures` nodes were rolled back or held, or more than `max_blocked` (None: any number) blocked, or
-    when the budget has had no room for any for `slot_seconds`.
+    `canaries` hosts of each stage go first (the first ones in order, or those of it that are named); after
+    them, after each failure domain and after each node of the control plane nothing new is begun for
+    `soak_seconds`. Nothing new is begun any more once more than `max_failures` hosts were rolled back or
+    held, or more than `max_blocked` (None: any number) blocked or refused, or when the budget has had no room
+    for any for `slot_seconds`.
     """
 
     budget: Budget = field(default_factory=Budget)
@@ -77,17 +107,31 @@ class FleetReport:
     """How a roll-out ended: the outcome of each host that was begun, the reason for each that was not.
 
     `under_way` are hosts that were begun and have not ended, and why nothing waits for them any more.
-    `unreachable` did not answer when they were asked what they need. Of the hosts that need no restart,
-    `without_restart` were changed or were as planned, and `failed` could not be changed, with the reason.
+    `unreachable` did not answer when they were asked what they need, `refused` cannot be changed as they are;
+    neither was begun. `as_planned` need no change, and no run was begun on them. `undrained` are those of
+    `outcomes` and `under_way` whose pods stay.
     """
 
     outcomes: Mapping[str, Outcome]
     not_begun: Mapping[str, str]
     stopped: str | None = None
     under_way: Mapping[str, str] = field(default_factory=dict)
-    failed: Mapping[str, str] = field(default_factory=dict)
     unreachable: Mapping[str, str] = field(default_factory=dict)
-    without_restart: tuple[str, ...] = ()
+    refused: Mapping[str, str] = field(default_factory=dict)
+    as_planned: tuple[str, ...] = ()
+    undrained: frozenset[str] = frozenset()
+
+    @property
+    def failed(self) -> dict[str, str]:
+        """Why hosts that are changed without a drain are not as planned, by host."""
+        found = {host: self.outcomes[host] for host in self.outcomes if host in self.undrained}
+        return {host: outcome.reason for host, outcome in found.items() if outcome.ending not in _GOOD}
+
+    @property
+    def without_restart(self) -> tuple[str, ...]:
+        """The hosts that are as planned without a drain, whether they were changed or were so before."""
+        changed = (host for host in self.outcomes if host in self.undrained and host not in self.failed)
+        return (*changed, *self.as_planned)
 
     @property
     def exit_code(self) -> ExitCode:
@@ -96,13 +140,13 @@ class FleetReport:
             return ExitCode.HELD
         endings = {outcome.ending for outcome in self.outcomes.values()}
         found = next((code for ending, code in _EXIT_CODES.items() if ending in endings), ExitCode.YES)
-        left = self.not_begun or self.failed or self.unreachable
+        left = self.not_begun or self.unreachable or self.refused
         return ExitCode.BLOCKED if found is ExitCode.YES and left else found
 
 
 def in_order(members: Iterable[Member]) -> list[Member]:
-    """Return members by name, with numbers as numbers: gpu-2 before gpu-10."""
-    return sorted(members, key=lambda member: natural(member.host))
+    """Return members by stage, then by name, with numbers as numbers: gpu-2 before gpu-10."""
+    return sorted(members, key=lambda member: (member.stage.turn, natural(member.host)))
 
 
 @dataclass
@@ -110,7 +154,8 @@ class Fleet:
     """The roll-out of a fleet; `lead` is None where no other process could run it.
 
     `tell` hears why nothing new is begun. `shards` says which part of a roll-out this is, None where it is
-    the whole. The nodes' own roll-outs share `cached_pool`.
+    the whole. The nodes' own roll-outs share `cached_pool`. `outside` is how many hosts of the inventory are
+    no Node, whether they change or not (None: those that change), `refused` how many were refused before.
     """
 
     cluster: Cluster
@@ -122,6 +167,8 @@ class Fleet:
     lead: Lead | None = None
     cached_pool: CachedPool | None = None
     shards: Shards | None = None
+    outside: int | None = None
+    refused: int = 0
     running: dict[str, Running] = field(default_factory=dict, init=False)
     outcomes: dict[str, Outcome] = field(default_factory=dict, init=False)
     stopped: str | None = field(default=None, init=False)
@@ -129,18 +176,25 @@ class Fleet:
 
     def __post_init__(self) -> None:
         named = self.settings.canary_hosts
-        ordered = in_order(self.members)
-        first = [member for member in ordered if member.host in named]
-        ordered = first + [member for member in ordered if member.host not in named]
+        ordered = sorted(
+            in_order(self.members),
+            key=lambda member: (member.stage.turn, member.host not in named, not member.unfinished),
+        )
         self.waiting = {member.host: member for member in ordered}
-        self._node_of = {member.host: member.node for member in ordered}
-        self._canaries_left = len(first) or self.settings.canaries
+        self._member_of = {member.host: member for member in ordered}
+        first = Counter(member.stage for member in ordered if member.host in named)
+        self._canaries_left = {stage: first[stage] or self.settings.canaries for stage in Stage}
+        self._hosts = Counter(member.stage for member in ordered)
+        if self.outside is not None:
+            self._hosts[Stage.OUTSIDE] = self.outside
         self._count: Counter[Ending] = Counter()
         if self.shards and self.lead and (before := ShardProgress.read(self.lead.state)):
-            self._canaries_left = min(self._canaries_left, before.canaries_left)
+            for stage, far in before.stages.items():
+                self._canaries_left[stage] = min(self._canaries_left[stage], far.canaries_left)
             self._count.update({Ending.ROLLED_BACK: before.failed, Ending.BLOCKED: before.blocked})
-        self._domain_of: dict[str, str] = {}
-        self._in_domain: Counter[str] = Counter()
+        self._domain_of: dict[str, tuple[Stage, str]] = {}
+        self._in_domain: Counter[tuple[Stage, str]] = Counter()
+        self._others_were: Mapping[int, ShardProgress] = {}
         self._look_at = self._soak_until = self._last_begun = self.clock()
         self._cached_pool = self.cached_pool or CachedPool(self.cluster, self.settings.budget, self.clock)
 
@@ -150,6 +204,7 @@ class Fleet:
 
     def run(self) -> Steps[FleetReport]:
         """Roll out, and report."""
+        self._judge_blocked()
         try:
             yield from self._go_on_with_unfinished()
         except NumaforgeError as error:
@@ -173,11 +228,13 @@ class Fleet:
     def report(self) -> FleetReport:
         """Return how far it is."""
         reason = self.stopped or self.waits_for
+        undrained = (host for host, member in self._member_of.items() if not member.is_drained)
         return FleetReport(
             outcomes=dict(self.outcomes),
             not_begun=dict.fromkeys(self.waiting, reason),
             stopped=self.stopped,
             under_way=dict.fromkeys(self.running, "left to itself, and it ends by itself"),
+            undrained=frozenset(undrained),
         )
 
     def _go_on_with_unfinished(self) -> Steps[None]:
@@ -189,13 +246,14 @@ class Fleet:
             return {node.name: node for node in nodes if RECORD in node.annotations or node.name in slots}
 
         left = yield from patiently(unfinished, tell=self._wait_for, patience_seconds=_UNREACHABLE_SECONDS)
-        for member in [member for member in self.waiting.values() if member.node in left]:
-            self._start(member, left[member.node])
+        for member in list(self.waiting.values()):
+            if member.node is not None and member.node in left:
+                self._start(member, left[member.node])
 
     def _start(self, member: Member, node: ClusterNode | None) -> None:
         self.running[member.host] = self.launch(member)
         del self.waiting[member.host]
-        domain = self.settings.budget.domain_of(node) if node else ""
+        domain = member.stage, self.settings.budget.domain_of(node) if node else ""
         self._domain_of[member.host] = domain
         self._in_domain[domain] += 1
         self._last_begun = self.clock()
@@ -213,11 +271,13 @@ class Fleet:
 
     def _soak(self, host: str, ending: Ending) -> float:
         """Return for how long to watch before anything new is begun."""
-        domain = self._domain_of[host]
+        domain, stage = self._domain_of[host], self._member_of[host].stage
         self._in_domain[domain] -= 1
-        if self._canaries_left:
-            self._canaries_left -= ending is Ending.DONE
-            return 0.0 if self._canaries_left else self.settings.soak_seconds
+        if stage is Stage.CONTROL_PLANE:
+            return self.settings.soak_seconds
+        if self._canaries_left[stage]:
+            self._canaries_left[stage] -= ending is Ending.DONE
+            return 0.0 if self._canaries_left[stage] else self.settings.soak_seconds
         if not self.settings.soak_seconds or self._in_domain[domain]:
             return 0.0
         more = any(self._domain_of.get(other) == domain for other in self.waiting)
@@ -228,27 +288,38 @@ class Fleet:
         self._count[ending] += 1
         if self._failed > self.settings.max_failures:
             self.stop(f"{host} is {ending}, and no more than {self.settings.max_failures} may fail")
-        blocked, limit = self._count[Ending.BLOCKED], self.settings.max_blocked
+        self._judge_blocked()
+
+    def _judge_blocked(self) -> None:
+        blocked, limit = self._blocked, self.settings.max_blocked
         if limit is not None and blocked > limit:
-            self.stop(f"{blocked} nodes are blocked, and no more than {limit} may be")
+            refused = f", {self.refused} of them refused" if self.refused else ""
+            self.stop(f"{blocked} nodes are blocked{refused}, and no more than {limit} may be")
 
     @property
     def _failed(self) -> int:
         return self._count[Ending.ROLLED_BACK] + self._count[Ending.HELD]
 
+    @property
+    def _blocked(self) -> int:
+        return self._count[Ending.BLOCKED] + self.refused
+
     def _tell_shards(self) -> None:
         """Say on the Lease how far this shard is."""
         if self.shards is None or self.lead is None:
             return
-        left = len(self.waiting) + len(self.running)
-        far = ShardProgress(self._canaries_left, left, self._failed, self._count[Ending.BLOCKED])
+        left = Counter(self._member_of[host].stage for host in (*self.waiting, *self.running))
+        stages = {
+            stage: StageProgress(self._canaries_left[stage], left[stage], self._hosts[stage])
+            for stage in Stage
+        }
+        far = ShardProgress(stages, self._failed, self._count[Ending.BLOCKED], self.refused)
         self.lead.note({FAR: far.document()})
 
-    def _may_begin(self, shards: Shards, leases: Iterable[Lease]) -> bool:
-        """Say whether this shard may begin a node now, by what the others say; stop where they failed."""
-        others = shards.others(states(leases))
+    def _may_begin(self, stage: Stage, shards: Shards, others: Mapping[int, ShardProgress]) -> bool:
+        """Say whether this shard may begin a host now, by what the others say; stop where they failed."""
         failed = self._failed + sum(far.failed for far in others.values())
-        blocked = self._count[Ending.BLOCKED] + sum(far.blocked for far in others.values())
+        blocked = self._blocked + sum(far.blocked + far.refused for far in others.values())
         if failed > self.settings.max_failures:
             most = self.settings.max_failures
             self.stop(
@@ -259,35 +330,50 @@ class Fleet:
         if limit is not None and blocked > limit:
             self.stop(f"{blocked} nodes of all shards are blocked, and no more than {limit} may be")
             return False
-        canaries = shards.canaries_left(self._canaries_left, others)
+        if early := shards.earlier_stage(stage, others):
+            if others != self._others_were:  # they go on: to wait for them is not to wait in vain
+                self._others_were, self._last_begun = others, self.clock()
+            self._wait_for(early)
+            return False
+        canaries = shards.canaries_left(self._canaries_left[stage], stage, others)
         if isinstance(canaries, str):
             self._wait_for(canaries)
             return False
-        self._canaries_left = canaries
+        self._canaries_left[stage] = canaries
         return True
 
     def _begin_some(self) -> None:
-        """Begin as many nodes as the budget has room for, when it is time to look."""
+        """Begin as many hosts as there is room for, when it is time to look."""
         if self.clock() < max(self._look_at, self._soak_until):
             return
+        stage = next(iter(self.waiting.values())).stage
+        if any(self._member_of[host].stage.turn < stage.turn for host in self.running):
+            return  # the stage begins when those before it have ended
         self._look_at = self.clock() + _LOOK_SECONDS
-        pool = self._cached_pool.pool()
-        nodes = pool.nodes
+        pool = self._cached_pool.pool(control_plane=stage is Stage.CONTROL_PLANE)
+        nodes = {**pool.control_plane, **pool.nodes}
         leases = self.cluster.leases()
         slots = live_slots(self.cluster, pool, leases)
         if lost := self._lost(nodes):
             self.stop(f"{lost}, which was changed before, is not Ready any more")
             return
-        if self.shards is None or self._may_begin(self.shards, leases):
-            out = {slot.node for slot in slots} | {self._node_of[host] for host in self.running}
-            self._begin_within(pool.usage(out), nodes)
+        others = self.shards.others(states(leases)) if self.shards else {}
+        if self.shards is None or self._may_begin(stage, self.shards, others):
+            out = {slot.node for slot in slots} | {self._member_of[host].name for host in self.running}
+            if stage is Stage.DRAINED:
+                self._begin_within(pool.usage(out), nodes)
+            elif stage is Stage.CONTROL_PLANE:
+                self._begin_one(pool.usage(out), nodes, others)
+            else:
+                self._begin_together(stage, pool, others)
         if not self.running and self.clock() - self._last_begun >= self.settings.slot_seconds:
             self.stop(f"no room in the budget for {self.settings.slot_seconds:.0f} s: {self.waits_for}")
 
     def _begin_within(self, usage: Usage, nodes: Mapping[str, ClusterNode]) -> None:
-        for queue in self._queues(nodes).values():
+        """Begin nodes that are drained: each takes a slot of the budget itself."""
+        for queue in self._queues(Stage.DRAINED, nodes).values():
             for member in queue:
-                node = nodes.get(member.node)
+                node = nodes.get(member.name)
                 if node is None:  # not of the pool, or unknown: its own roll-out says which
                     self._start(member, None)
                     continue
@@ -298,16 +384,64 @@ class Fleet:
                 self._start(member, node)
                 usage = usage.taking(node)
 
-    def _queues(self, nodes: Mapping[str, ClusterNode]) -> dict[str, list[Member]]:
-        """Return which may be next, by failure domain; the canaries first, and none beside them."""
-        members = list(self.waiting.values())
-        if self._canaries_left:
-            return {"": members[: max(0, self._canaries_left - len(self.running))]}
+    def _begin_one(
+        self, usage: Usage, nodes: Mapping[str, ClusterNode], others: Mapping[int, ShardProgress]
+    ) -> None:
+        """Begin the next node of the control plane; its own roll-out waits until all of that is healthy."""
+        member = next(iter(self.waiting.values()))
+        node = nodes.get(member.name)
+        reason = usage.refusal(node) if node else None
+        if self.shards and not self.shards.part_of(1, Stage.CONTROL_PLANE, others):
+            reason = "one node of the control plane at a time, and an earlier shard has some left"
+            if others != self._others_were:  # they go on: to wait for them is not to wait in vain
+                self._others_were, self._last_begun = others, self.clock()
+        if reason is not None or self.running:
+            self._wait_for(reason or "one node of the control plane at a time")
+            return
+        self._start(member, node)
+
+    def _begin_together(self, stage: Stage, pool: Pool, others: Mapping[int, ShardProgress]) -> None:
+        """Begin hosts whose pods stay: they take no slot, and are limited by number and failure domain."""
+        running = self._running_in(stage)
+        room = self._together(stage, pool, others) - len(running)
+        usage = Usage(
+            replace(pool, out=frozenset()), frozenset(self._member_of[host].name for host in running)
+        )
+        for queue in self._queues(stage, pool.nodes).values():
+            for member in queue:
+                node = pool.nodes.get(member.name) if member.node else None
+                reason = usage.refusal(node) if node else None
+                if room <= 0:
+                    reason = f"{len(running)} hosts change, and no more may together"
+                if reason is not None:
+                    self._wait_for(reason)
+                    break
+                self._start(member, node)
+                room -= 1
+                usage = usage.taking(node) if node else usage
+
+    def _together(self, stage: Stage, pool: Pool, others: Mapping[int, ShardProgress]) -> int:
+        """Return how many hosts of a stage may change together: max_unavailable, or this shard's part."""
+        total = len(pool.nodes)
+        if stage is Stage.OUTSIDE:
+            theirs = (far.stages[stage].hosts for far in others.values() if stage in far.stages)
+            total = self._hosts[stage] + sum(theirs)
+        limit = self.settings.budget.max_unavailable.of(total)
+        return self.shards.part_of(limit, stage, others) if self.shards else limit
+
+    def _running_in(self, stage: Stage) -> list[str]:
+        return [host for host in self.running if self._member_of[host].stage is stage]
+
+    def _queues(self, stage: Stage, nodes: Mapping[str, ClusterNode]) -> dict[str, list[Member]]:
+        """Return which of a stage may be next, by failure domain; canaries first, and none beside them."""
+        members = [member for member in self.waiting.values() if member.stage is stage]
+        if self._canaries_left[stage]:
+            return {"": members[: max(0, self._canaries_left[stage] - len(self._running_in(stage)))]}
         queues: dict[str, list[Member]] = {}
         for member in members:
-            node = nodes.get(member.node)
+            node = nodes.get(member.name) if member.node else None
             domain = self.settings.budget.domain_of(node) if node else ""
-            self._domain_of[member.host] = domain
+            self._domain_of[member.host] = stage, domain
             queues.setdefault(domain, []).append(member)
         return dict(sorted(queues.items(), key=lambda item: natural(item[0])))
 
@@ -318,7 +452,8 @@ class Fleet:
                 host
                 for host, outcome in self.outcomes.items()
                 if outcome.ending is Ending.DONE
-                and (node := nodes.get(self._node_of[host])) is not None
+                and (name := self._member_of[host].node) is not None
+                and (node := nodes.get(name)) is not None
                 and not node.ready
             ),
             None,

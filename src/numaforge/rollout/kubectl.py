@@ -15,7 +15,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
@@ -26,6 +26,7 @@ from numaforge.bounded import TooMuchOutputError, read_all
 from numaforge.errors import NumaforgeError
 from numaforge.rollout import objects
 from numaforge.rollout.cluster import (
+    ApiServer,
     ApiUnreachableError,
     ClusterError,
     ClusterNode,
@@ -39,27 +40,35 @@ from numaforge.rollout.cluster import (
     NotFoundError,
     Permission,
 )
+from numaforge.rollout.names import node_name
 
 MANAGED_BY = "app.kubernetes.io/managed-by"
 COMPONENT = "numaforge"
 LEASE_NAMESPACE = "kube-system"
 NODE_LEASES = "kube-node-lease"
+API_SERVERS = "kubernetes"
+"""The Service of the API servers, its EndpointSlice, and a name that is in their certificates."""
 EVENTS = "default"
 """Where the API keeps the Events of objects that have no namespace."""
 LEASE_SECONDS = 60
 MESSAGE_BYTES = 1024
 """The longest message that the API takes in an Event."""
-SERVICE_ACCOUNT_TOKEN = Path("/var/run/secrets/kubernetes.io/serviceaccount/token")
+_SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+SERVICE_ACCOUNT_TOKEN = _SERVICE_ACCOUNT / "token"
 """Where a pod has the token of its service account."""
 PAGE = 500
 START_SECONDS = 10.0
+READYZ_SECONDS = 5.0
+"""How long one API server may take to say whether it is ready."""
 LOGIN_SECONDS = 10.0
 """How long a new session asks again after 401: an API server that starts may not know the login yet."""
+_POD = b"the pod's service account"
 _LOG_IN_AGAIN = "log in again, so that the kubeconfig has a login that this server accepts"
 _ASK_FOR_RIGHTS = "give this login the rights of docs/rollout-rbac.yaml, or use one that has them"
 _LOGIN_AGAIN_SECONDS = 0.5
 _KUBECONFIG_AGAIN_SECONDS = 2.0
 _DRA = "resource.k8s.io"
+_DISCOVERY = "discovery.k8s.io"
 _GPU_DRIVER = "gpu.nvidia.com"
 _TWO_BUDGETS = "more than one PodDisruptionBudget"
 
@@ -79,6 +88,7 @@ def permissions(namespace: str = LEASE_NAMESPACE) -> tuple[Permission, ...]:
         Permission("create", "pods/eviction"),
         Permission("list", "poddisruptionbudgets", "policy"),
         Permission("list", "resourceslices", _DRA),
+        Permission("get", "endpointslices", _DISCOVERY, "default", API_SERVERS),
         *(Permission(verb, "leases", coordination, namespace) for verb in ("list", "create", "update")),
         Permission("get", "leases", coordination, NODE_LEASES),
         Permission("create", "events", "", EVENTS),
@@ -119,7 +129,8 @@ class KubectlCluster:
 
     Calls may come from several threads and greenlets. Each has a connection of its own and takes at most
     `request_seconds`. A read is repeated once when its connection breaks, any call once when it is refused
-    with 401 or 403, which has changed nothing; nothing else ever is.
+    with 401 or 403, which has changed nothing; nothing else ever is. `server` is the URL of one API server of
+    the cluster, which is asked in place of the one that the kubeconfig names.
     """
 
     def __init__(
@@ -130,12 +141,16 @@ class KubectlCluster:
         namespace: str = LEASE_NAMESPACE,
         kubectl: str = "kubectl",
         request_seconds: float = 15.0,
+        server: str = "",
     ) -> None:
         self._kubeconfig = kubeconfig
         self._context = context
         self._namespace = namespace
         self._kubectl = kubectl
         self._request_seconds = request_seconds
+        self._server = server
+        self._single: dict[str, KubectlCluster] = {}
+        """By URL: the connections to API servers by their own addresses."""
         self._folder: Path | None = None
         self._proxy: subprocess.Popen[bytes] | None = None
         self._starting = threading.Lock()
@@ -164,7 +179,9 @@ class KubectlCluster:
         self.close()
 
     def close(self) -> None:
-        """End the proxy."""
+        """End the proxy, and those to single API servers."""
+        for single in self._single.values():
+            single.close()
         with self._starting:
             self._stop()
             if self._folder is not None:
@@ -172,7 +189,7 @@ class KubectlCluster:
                 self._folder = None
 
     def node(self, name: str) -> ClusterNode:
-        return objects.node(self._get(f"/api/v1/nodes/{quote(name)}", f"get node {name}"))
+        return objects.node(self._get(_node_path(name), f"get node {name}"))
 
     def nodes(self, selector: str = "") -> list[ClusterNode]:
         query = {"labelSelector": selector} if selector else {}
@@ -196,11 +213,10 @@ class KubectlCluster:
         patch: dict[str, Any] = {"metadata": metadata}
         if unschedulable is not None:
             patch["spec"] = {"unschedulable": unschedulable or None}
-        path = f"/api/v1/nodes/{quote(node.name)}"
-        return objects.node(self._do("PATCH", path, f"patch node {node.name}", patch))
+        return objects.node(self._do("PATCH", _node_path(node.name), f"patch node {node.name}", patch))
 
     def pods(self, node: str) -> list[ClusterPod]:
-        query = {"fieldSelector": f"spec.nodeName={node}"}
+        query = {"fieldSelector": f"spec.nodeName={node_name(node)}"}
         return [objects.pod(item) for item in self._list("/api/v1/pods", f"list pods of node {node}", query)]
 
     def evict(self, pod: ClusterPod, *, dry_run: bool = False) -> EvictionAnswer:
@@ -243,13 +259,22 @@ class KubectlCluster:
         return [objects.disruption_budget(item) for item in items]
 
     def dynamic_mig(self, node: str = "") -> list[str]:
-        fields = {"spec.driver": _GPU_DRIVER, **({"spec.nodeName": node} if node else {})}
+        fields = {"spec.driver": _GPU_DRIVER, **({"spec.nodeName": node_name(node)} if node else {})}
         query = {"fieldSelector": ",".join(f"{name}={value}" for name, value in fields.items())}
         try:
             items = self._list(f"/apis/{_DRA}/v1/resourceslices", "list resourceslices", query)
         except NotFoundError:
             return []  # before 1.34, which the driver needs for it
         return sorted({name for item in items if (name := objects.partitioned_node(item))})
+
+    def api_servers(self) -> list[ApiServer]:
+        path = f"/apis/{_DISCOVERY}/v1/namespaces/default/endpointslices/{API_SERVERS}"
+        try:
+            found = self._get(path, f"get endpointslice {API_SERVERS} in namespace default")
+        except NotFoundError:
+            return []
+        servers = [ApiServer(address, port, None) for address, port in sorted(objects.endpoints(found))]
+        return [self._readiness(server) for server in servers]
 
     def leases(self) -> list[Lease]:
         query = {"labelSelector": f"{MANAGED_BY}={COMPONENT}"}
@@ -284,11 +309,11 @@ class KubectlCluster:
         if not lease.resource_version:
             return objects.lease(self._do("POST", self._leases, f"create {doing}", document))
         return objects.lease(
-            self._do("PUT", f"{self._leases}/{quote(lease.name)}", f"update {doing}", document)
+            self._do("PUT", f"{self._leases}/{_segment(lease.name)}", f"update {doing}", document)
         )
 
     def node_heartbeat(self, node: str) -> str | None:
-        path = f"/apis/coordination.k8s.io/v1/namespaces/{NODE_LEASES}/leases/{quote(node)}"
+        path = f"/apis/coordination.k8s.io/v1/namespaces/{NODE_LEASES}/leases/{node_name(node)}"
         try:
             lease = self._get(path, f"get lease {node} in namespace {NODE_LEASES}")
         except NotFoundError:
@@ -297,7 +322,7 @@ class KubectlCluster:
         return renewed
 
     def running_config(self, node: str) -> Mapping[str, Any]:
-        path = f"/api/v1/nodes/{quote(node)}/proxy/configz"
+        path = f"{_node_path(node)}/proxy/configz"
         answer: Mapping[str, Any] = self._get(path, f"get node {node}/proxy/configz")["kubeletconfig"]
         return answer
 
@@ -333,6 +358,7 @@ class KubectlCluster:
                 "resource": resource,
                 "subresource": subresource,
                 "namespace": permission.namespace or "",
+                "name": permission.name,
             }
             spec = {"resourceAttributes": attributes}
         else:
@@ -346,9 +372,40 @@ class KubectlCluster:
         answer = self._do("POST", path, "create selfsubjectaccessreviews", review)
         return bool(answer["status"]["allowed"])
 
+    def _readiness(self, server: ApiServer) -> ApiServer:
+        """Ask one API server at its own address, with this login and no other server in between."""
+        try:
+            answer = self._at(f"https://{server}")._ask_at_once("GET", "/readyz?verbose")
+        except ApiUnreachableError as silent:
+            return replace(server, message=silent.message)
+        failed = [line.removeprefix("[-]") for line in answer.text.splitlines() if line.startswith("[-]")]
+        match answer.status:
+            case http.HTTPStatus.OK:
+                return replace(server, ready=True)
+            case http.HTTPStatus.INTERNAL_SERVER_ERROR if failed:
+                return replace(server, ready=False, message="; ".join(failed))
+        return replace(server, message=f"{answer.message} ({answer.status})")
+
+    def _at(self, url: str) -> KubectlCluster:
+        """Return the connection to the API server at a URL; its proxy starts when it is first asked."""
+        with self._starting:
+            if url not in self._single:
+                single = KubectlCluster(
+                    self._kubeconfig,
+                    context=self._context,
+                    kubectl=self._kubectl,
+                    request_seconds=READYZ_SECONDS,
+                    server=url,
+                )
+                single._folder = Path(tempfile.mkdtemp(prefix="numaforge-"))
+                if self._login.digest == _POD:
+                    single._kubeconfig = _write_pod_kubeconfig(single._folder)
+                self._single[url] = single
+            return self._single[url]
+
     @property
     def _leases(self) -> str:
-        return f"/apis/coordination.k8s.io/v1/namespaces/{quote(self._namespace)}/leases"
+        return f"/apis/coordination.k8s.io/v1/namespaces/{_segment(self._namespace)}/leases"
 
     def _get(self, path: str, doing: str) -> Mapping[str, Any]:
         return self._permitted(doing, self._ask("GET", path))
@@ -519,7 +576,7 @@ class KubectlCluster:
         if "current-context must exist" in complaint:
             own = None if self._kubeconfig or self._context else _own_cluster()
             if own is not None:
-                return _Kubeconfig(own, b"the pod's service account")
+                return _Kubeconfig(own, _POD)
             complaint = "there is no kubeconfig with a current context"
         raise ClusterError(
             complaint,
@@ -530,7 +587,10 @@ class KubectlCluster:
 
     def _command(self) -> list[str]:
         options = [f"--kubeconfig={self._kubeconfig}"] if self._kubeconfig else []
-        return [self._kubectl, *options, *([f"--context={self._context}"] if self._context else [])]
+        options += [f"--context={self._context}"] if self._context else []
+        if self._server:  # its certificate has the name of the Service, whatever its address is
+            options += [f"--server={self._server}", f"--tls-server-name={API_SERVERS}"]
+        return [self._kubectl, *options]
 
     def _start(self) -> None:
         """Start the proxy unless it answers, and return when it does."""
@@ -602,6 +662,22 @@ def _own_cluster() -> str | None:
     return f"https://{host}:{port}" if host and port and SERVICE_ACCOUNT_TOKEN.exists() else None
 
 
+def _write_pod_kubeconfig(folder: Path) -> Path:
+    """Write the login of the pod that this runs in: with --server, kubectl would leave it out."""
+    cluster = {"server": "", "certificate-authority": str(_SERVICE_ACCOUNT / "ca.crt")}
+    document = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": "pod", "cluster": cluster}],
+        "users": [{"name": "pod", "user": {"tokenFile": str(SERVICE_ACCOUNT_TOKEN)}}],
+        "contexts": [{"name": "pod", "context": {"cluster": "pod", "user": "pod"}}],
+        "current-context": "pod",
+    }
+    path = folder / "kubeconfig"
+    path.write_text(json.dumps(document))
+    return path
+
+
 def _server_in(text: str) -> str:
     """Return the URL of the server in what `kubectl config view --minify` prints."""
     try:
@@ -624,7 +700,18 @@ def _answers(path: str) -> bool:
 
 
 def _path(pod: ClusterPod) -> str:
-    return f"/api/v1/namespaces/{quote(pod.namespace)}/pods/{quote(pod.name)}"
+    return f"/api/v1/namespaces/{_segment(pod.namespace)}/pods/{_segment(pod.name)}"
+
+
+def _node_path(name: str) -> str:
+    return f"/api/v1/nodes/{_segment(node_name(name))}"
+
+
+def _segment(name: str) -> str:
+    """Return a name as one segment of a path; raises ClusterError for one that is none."""
+    if name in ("", ".", ".."):
+        raise ClusterError(f"{name!r} is no name of an object")
+    return quote(name, safe="")
 
 
 def _read(status: int, text: str, retry_after: str | None) -> _Response:

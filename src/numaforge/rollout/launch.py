@@ -8,17 +8,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from numaforge.rollout.cluster import Cluster, ClusterError, ClusterNode
 from numaforge.rollout.fleet import Member
+from numaforge.rollout.in_place import CHANGING
 from numaforge.rollout.labels import Labels, to_set
 from numaforge.rollout.options import PLACE, RunRole
 from numaforge.rollout.outcome import Outcome, Progress
 from numaforge.rollout.program import FAILURES, Command, ProgramRun, every_core, start, tail
 from numaforge.rollout.record import RECORD, Ending
+from numaforge.rollout.same_machine import Access
 from numaforge.rollout.shards import Shard
 from numaforge.rollout.steps import Steps
 
@@ -29,10 +31,12 @@ _POLL_SECONDS = 0.3
 class HostNeeds:
     """What a host needs, as it said itself; `sentences` are empty where its kubelet need not restart.
 
+    `changes` says whether anything changes at all, `reboots` whether only a boot brings it about, and `does`
+    has a line for each thing. `unfinished` is an earlier change of it that has not ended, or is not proved.
     `allocatable` is what its node is to offer afterwards, `labels` are those that it is to have (None says
-    nothing of them), `options` those of its inventory. `unreadable` says why the host may not read what its
-    kubelet runs with; "" where it may, or need not. With `fixed_mig` its GPUs are to be cut in one way for
-    good.
+    nothing of them), `options` those of its inventory and of the command line, `said` the names of those that
+    one of them says. `unreadable` says why the host may not read what its kubelet runs with; "" where it may,
+    or need not. With `fixed_mig` its GPUs are to be cut in one way for good.
     """
 
     host: str
@@ -45,8 +49,14 @@ class HostNeeds:
     unreadable: str = ""
     labels: Labels | None = None
     fixed_mig: bool = False
+    access: Access | None = None
+    changes: bool = True
+    reboots: bool = False
+    does: tuple[str, ...] = ()
+    unfinished: bool = False
+    said: frozenset[str] = frozenset()
 
-    def is_member(self, node: ClusterNode) -> bool:
+    def drains(self, node: ClusterNode) -> bool:
         """Say whether its node is to be taken out of service, or is in the middle of it."""
         return self.restarts or RECORD in node.annotations or bool(to_set(node, self.labels))
 
@@ -79,6 +89,7 @@ class HostRun:
     _read: int = 0
     _said: Outcome | None = None
     _refused: str = ""
+    _begun: bool = False
 
     def outcome(self) -> Outcome | None:
         """Return how it ended, None while it is in progress."""
@@ -87,25 +98,40 @@ class HostRun:
         for event in events:
             match event["kind"]:
                 case "progress":
-                    self.progress = Progress(self.member.node, event["phase"], tuple(event["waits_for"]))
+                    self.progress = Progress(self.member.name, event["phase"], tuple(event["waits_for"]))
+                    self._begun = self._begun or event["phase"] == CHANGING
                 case "outcome":
-                    self._said = Outcome(Ending(event["ending"]), event["reason"], tuple(event["details"]))
+                    said = Outcome(Ending(event["ending"]), event["reason"], tuple(event["details"]))
+                    if self._said is None or said.ending is not Ending.UNCHANGED:
+                        self._said = said  # one maintenance of several that changed something is enough
                 case kind if kind in FAILURES:
                     self._refused = event["message"]
         if not ended:
             return None
-        return self._said or self._without_a_word()
+        said = self._said or self._without_a_word()
+        failed = self.program.process.returncode != 0
+        if failed and said.ending in (Ending.DONE, Ending.UNCHANGED) and not self.member.drains:
+            return Outcome(Ending.HELD, f"{said.reason}; {self._how_it_ended()}", tail(self.program.log))
+        return said
+
+    def _how_it_ended(self) -> str:
+        return f"its run ended with {self.program.process.returncode}: see {self.program.log}"
 
     def _without_a_word(self) -> Outcome:
         """Say what it means that a run ended without an outcome, by what it left on the node."""
-        code, log = self.program.process.returncode, self.program.log
-        reason = self._refused or f"its run ended with {code}: see {log}"
-        details = () if self._refused else tail(log)
+        reason = self._refused or self._how_it_ended()
+        details = () if self._refused else tail(self.program.log)
         try:
-            left = RECORD in self.cluster.node(self.member.node).annotations
+            left = self._may_have_changed()
         except ClusterError as error:
             return Outcome(Ending.HELD, reason, (*details, str(error)))
         return Outcome(Ending.HELD if left else Ending.BLOCKED, reason, details)
+
+    def _may_have_changed(self) -> bool:
+        """Say whether something was begun: a record tells it of a node, nothing of a host without one."""
+        if self.member.node is not None and RECORD in self.cluster.node(self.member.node).annotations:
+            return True
+        return not self.member.drains and (self._begun or not self._refused)
 
 
 @dataclass
@@ -151,49 +177,37 @@ class Pyinfra:
             self.answered = run.answered
             yield _POLL_SECONDS
         names, failures = run.hosts(), run.failures()
-        needs = {host: _needs(event) for host, event in run.said("outlook").items()}
+        beside = run.said("beside")
+        needs = {
+            host: _needs(events, beside.get(host, {}).get("does", ()))
+            for host, events in run.all_said("outlook").items()
+            if host not in failures["refused"]
+        }
         without = tuple(run.said("without-kubelet"))
         refused, unreachable = failures["refused"], failures["unreachable"]
-        heard_of = {*needs, *refused, *without}
+        heard_of = {*needs, *refused}
         if not heard_of and unreachable.keys() != names.keys():
             raise run.broken_off("no host could be asked what it needs")
         silent = {
-            name: unreachable.get(name, f"it said nothing of its kubelet: see {run.log}")
+            name: unreachable.get(name, f"it did not say what it needs: see {run.log}")
             for name in names
             if name not in heard_of
         }
         return Survey(tuple(needs.values()), without, refused, silent, run.log, run.shards)
-
-    def apply(self, hosts: Sequence[str]) -> Steps[dict[str, str]]:
-        """Run the deploy on hosts that need no restart, together; return why it failed on which.
-
-        Raises NumaforgeError where it cannot be started.
-        """
-        begins_none = self._role(replace(self.role, begins=False))
-        run = self._start("others", self.deploy, hosts, ["-y", *begins_none], every_core())
-        while not run.has_ended():
-            yield _POLL_SECONDS
-        if run.process.returncode == 0:
-            return {}
-        failed = {event["host"]: event["message"] for event in run.told if "message" in event}
-        return failed or dict.fromkeys(hosts, "; ".join((*tail(run.log), f"the whole log is {run.log}")))
 
     def launch(self, member: Member, cluster: Cluster) -> HostRun:
         """Begin a host's run.
 
         Raises NumaforgeError where it cannot be started.
         """
-        arguments = ["-y", *self._options(), *self._role(self.role)]
+        arguments = ["-y", *self._options(), "--data", f"{PLACE}_run={json.dumps(asdict(self.role))}"]
         begun = self._start(member.host, self.deploy, [member.host], arguments)
-        run = HostRun(member, begun, cluster, Progress(member.node, "connects"))
+        run = HostRun(member, begun, cluster, Progress(member.name, "connects"))
         self.runs[member.host] = run
         return run
 
     def _options(self) -> list[str]:
         return ["--data", f"{PLACE}_options={json.dumps(dict(self.options))}"]
-
-    def _role(self, role: RunRole) -> list[str]:
-        return ["--data", f"{PLACE}_run={json.dumps(asdict(role))}"]
 
     def _start(
         self,
@@ -208,16 +222,41 @@ class Pyinfra:
         return start(command, self.folder / f"{name.replace('/', '_')}.log", outlives_us=True)
 
 
-def _needs(event: Mapping[str, Any]) -> HostNeeds:
+def _needs(events: Sequence[Mapping[str, Any]], beside: Sequence[str]) -> HostNeeds:
+    """Return what a host said that it needs, in one event for each of its maintenances.
+
+    `beside` are other operations of the deploy that change it.
+    """
+    last = events[-1]
+
+    def each(name: str) -> tuple[str, ...]:
+        return tuple(line for event in events for line in event.get(name, ()))
+
+    def any_of(name: str, default: bool = False) -> bool:
+        return any(event.get(name, default) for event in events)
+
     return HostNeeds(
-        host=event["host"],
-        node=event["node"],
-        joined=event["joined"],
-        restarts=event["restarts"],
-        sentences=tuple(event["sentences"]),
-        allocatable=event["allocatable"],
-        options=event["options"],
-        unreadable=event["unreadable"],
-        labels=event.get("labels"),
-        fixed_mig=event.get("fixed_mig", False),
+        host=last["host"],
+        node=last["node"],
+        joined=last["joined"],
+        restarts=any_of("restarts"),
+        sentences=each("sentences"),
+        allocatable=last["allocatable"],
+        options=last["options"],
+        unreadable=last["unreadable"],
+        labels=last.get("labels"),
+        fixed_mig=last.get("fixed_mig", False),
+        changes=any_of("changes", default=True) or bool(beside),
+        reboots=any_of("reboots"),
+        does=(*each("does"), *beside),
+        unfinished=any_of("unfinished"),
+        said=frozenset(last.get("said", ())),
+        access=_access(last.get("access")),
     )
+
+
+def _access(said: Mapping[str, Any] | None) -> Access | None:
+    if said is None:
+        return None
+    lists = {name: tuple(said[name]) for name in ("addresses", "names")}
+    return Access(**{**said, **lists})

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 from numaforge.node.identity import Identity
 from numaforge.node.transaction import Status, Transaction
 from numaforge.rollout.gate import Expected
+from numaforge.rollout.same_machine import Access
 from numaforge.rollout.steps import Steps
 
 
@@ -19,7 +20,10 @@ class Machine(Protocol):
     """
 
     def identity(self) -> Identity:
-        """Return which host it is."""
+        """Return which host it is, by its own word."""
+
+    def access(self) -> Access:
+        """Return how it is reached, which is not its own word."""
 
     def change(self) -> Transaction | None:
         """Look at the node, and return what it needs to be as planned; None where it is."""

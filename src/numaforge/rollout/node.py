@@ -15,10 +15,17 @@ from numaforge.errors import HostUnreachableError, NumaforgeError
 from numaforge.rollout.budget import CachedPool
 from numaforge.rollout.cluster import ApiUnreachableError, Cluster, ClusterNode, ConflictError, NotFoundError
 from numaforge.rollout.configz import require_readable
+from numaforge.rollout.control_plane import (
+    ControlPlane,
+    is_control_plane,
+    not_healthy,
+    refused_outage,
+    unlabelled,
+)
 from numaforge.rollout.drain import sort_pods
 from numaforge.rollout.gate import extended_resources
 from numaforge.rollout.labels import to_set
-from numaforge.rollout.machine import Identity, Machine
+from numaforge.rollout.machine import Machine
 from numaforge.rollout.maintenance import foreign
 from numaforge.rollout.outcome import NodeSettings, Outcome, Progress
 from numaforge.rollout.patience import patiently
@@ -36,6 +43,7 @@ from numaforge.rollout.record import (
     read_record,
     take_over,
 )
+from numaforge.rollout.same_machine import other_address, other_machine
 from numaforge.rollout.slots import NoSlotError, RenewedSlot, Slot, held_slots, release, take_slot
 from numaforge.rollout.steps import Beside, Clock, Steps
 
@@ -44,12 +52,6 @@ T = TypeVar("T")
 _LOOK_AGAIN_SECONDS = 10.0
 _CONFLICT_SECONDS = 0.2
 _LATE_SECONDS = 30.0
-_WRONG_CLUSTER = "check the kubeconfig, its context, and the inventory"
-_CHECK_MACHINE = {
-    "system UUID": _WRONG_CLUSTER,
-    "machine ID": _WRONG_CLUSTER,
-    "boot ID": f"wait until its kubelet has reported where it was rebooted just now, else {_WRONG_CLUSTER}",
-}
 
 
 DYNAMIC_MIG = (
@@ -59,7 +61,7 @@ DYNAMIC_MIG = (
 
 
 class _LateError(Exception):
-    """It is long ago that the budget was looked at."""
+    """The slot went stale: the budget was looked at long ago, or the control plane is not healthy."""
 
 
 class _RefusedError(Exception):
@@ -168,7 +170,11 @@ class NodeRollout:
                 raise
             raise _RefusedError(f"{unreachable.message}: resume later", ending=Ending.HELD) from unreachable
         changed = record is not None and record.phase not in (Phase.CORDONED, Phase.DRAINED)
-        if reason := other_machine(node, host, rebooted=changed):
+        reason = other_machine(node, host, rebooted=changed)
+        if reason is None:
+            access = self.machine.access()
+            reason = yield from self._ask(lambda: other_address(node, access, self.cluster.nodes))
+        if reason:
             raise _RefusedError(reason, ending=Ending.HELD if record else Ending.BLOCKED)
 
     def _admissible(self, node: ClusterNode) -> Steps[ClusterNode]:
@@ -185,9 +191,18 @@ class NodeRollout:
         if fixed and (yield from self._ask(lambda: self.cluster.dynamic_mig(self.name))):
             raise _RefusedError(DYNAMIC_MIG)
         pods = yield from self._ask(lambda: self.cluster.pods(self.name))
+        if reason := unlabelled(node, pods) or (yield from self._outage(node)):
+            raise _RefusedError(reason)
         if forbidden := sort_pods(pods, self.settings.drain).forbidden:
             raise _RefusedError("the node cannot be drained", [str(blocker) for blocker in forbidden])
         return node
+
+    def _outage(self, node: ClusterNode) -> Steps[str | None]:
+        """Say why the control plane must not be without this node, where it is of it."""
+        if self.settings.budget.control_plane_outage or not is_control_plane(node):
+            return None
+        control_plane = yield from self._ask(lambda: ControlPlane.look(self.cluster))
+        return refused_outage(control_plane, node.name)
 
     def _with_slot(self, slot: Slot, node: ClusterNode) -> Steps[Outcome | None]:
         """Work on the node while its slot is held, and give the slot back when the node is free again.
@@ -250,6 +265,8 @@ class NodeRollout:
                 raise NotFoundError("another node has the name now", where=self.name)
             if self.clock() - renewed.since > _LATE_SECONDS:
                 raise _LateError
+            if is_control_plane(node) and (yield from self._ask(lambda: not_healthy(self.cluster))):
+                raise _LateError
             record = Record(
                 runner=self.runner,
                 phase=Phase.CORDONED,
@@ -299,32 +316,6 @@ def obstacles(node: ClusterNode, *, include_cordoned: bool) -> list[str]:
     if node.unschedulable and not include_cordoned:
         found.append(left or "the node was cordoned before (permit: include_cordoned)")
     return list(dict.fromkeys(found))
-
-
-def other_machine(node: ClusterNode, host: Identity, *, rebooted: bool = False) -> str | None:
-    """Say why a host is not the machine that a node's kubelet runs on, if so; their names prove nothing.
-
-    Only what both sides know is compared, and the boot ID has to be, unless the host may have `rebooted` and
-    its kubelet not have reported since.
-    """
-    known = {
-        "system UUID": (host.system_uuid, node.system_uuid),
-        "machine ID": (host.machine_id, node.machine_id),
-        "boot ID": (host.boot_id, node.boot_id),
-    }
-    if rebooted:
-        del known["boot ID"]
-    for name, (of_host, of_node) in known.items():
-        if of_host and of_node:
-            if of_host.lower() == of_node.lower():
-                continue
-        elif name != "boot ID":
-            continue
-        return (
-            f"the host is not known to be the machine of this node: the {name} of the host is "
-            f"{of_host or 'unknown'}, and of the node {of_node or 'unknown'}: {_CHECK_MACHINE[name]}"
-        )
-    return None
 
 
 def _unchanged(node: ClusterNode) -> Outcome:

@@ -19,6 +19,7 @@ from numaforge.rollout.cluster import (
 )
 
 _MIRROR = "kubernetes.io/config.mirror"
+_ETCD_VOTER = "EtcdIsVoter"  # a condition that k3s and RKE2 write on the nodes with a member of their etcd
 _DEFAULT_GRACE_SECONDS = 30
 _NVIDIA = "nvidia.com/"
 
@@ -34,7 +35,7 @@ def _reads(kind: str) -> Callable[[Callable[[Document], Held]], Callable[[Docume
         def reading(document: Document) -> Held:
             try:
                 return read(document)
-            except (KeyError, TypeError, AttributeError) as error:
+            except (KeyError, TypeError, ValueError, AttributeError) as error:
                 raise ClusterError(
                     f"the API server's answer holds something else than a {kind}: {error!r}",
                     remedy="see what `kubectl get --raw` answers; something between may have changed it",
@@ -72,6 +73,9 @@ def node(document: Document) -> ClusterNode:
         machine_id=machine.get("machineID", ""),
         boot_id=machine.get("bootID", ""),
         system_uuid=machine.get("systemUUID", ""),
+        addresses=tuple(entry["address"] for entry in status.get("addresses") or ()),
+        provider_id=spec.get("providerID", ""),
+        etcd_voter=_condition(status, _ETCD_VOTER),
     )
 
 
@@ -96,7 +100,16 @@ def pod(document: Document) -> ClusterPod:
         priority=spec.get("priority", 0),
         empty_dirs=tuple(volume["name"] for volume in spec.get("volumes") or () if "emptyDir" in volume),
         tolerations=tuple(_toleration(toleration) for toleration in spec.get("tolerations") or ()),
+        ready=_condition(status, "Ready") is True,
+        arguments=_arguments(spec) if _MIRROR in annotations else (),
     )
+
+
+@_reads("EndpointSlice")
+def endpoints(document: Document) -> list[tuple[str, int]]:
+    """Return the addresses of an EndpointSlice, each with the port of HTTPS."""
+    [port] = [port["port"] for port in document.get("ports") or () if port.get("name") in ("https", "", None)]
+    return [(address, port) for each in document.get("endpoints") or () for address in each["addresses"]]
 
 
 @_reads("PodDisruptionBudget")
@@ -129,6 +142,17 @@ def lease(document: Document) -> Lease:
 
 def _parts(document: Document) -> tuple[Document, Document, Document]:
     return document["metadata"], document.get("spec") or {}, document.get("status") or {}
+
+
+def _condition(status: Document, kind: str) -> bool | None:
+    """Return whether a condition's status is True, None where there is no such condition."""
+    found = (each for each in status.get("conditions") or () if each["type"] == kind)
+    return next((each.get("status") == "True" for each in found), None)
+
+
+def _arguments(spec: Document) -> tuple[str, ...]:
+    containers = spec.get("containers") or ()
+    return tuple(word for each in containers for key in ("command", "args") for word in each.get(key) or ())
 
 
 def _label_writes(metadata: Document) -> dict[str, LabelWrite]:

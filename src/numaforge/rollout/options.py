@@ -41,7 +41,7 @@ def _share(value: object) -> str:
 
 def _reason(value: object) -> str:
     if not isinstance(value, str) or len(value.split()) < 2:
-        raise ValueError("say in a sentence why pods may be hurt")
+        raise ValueError("say in a sentence why")
     return value
 
 
@@ -70,7 +70,9 @@ class RolloutOptions(Section):
     )
     max_unavailable: ShareText = Field(
         default="1",
-        description="How many nodes of the pool may be out of service together, for whatever reason.",
+        description="How many nodes of the pool may be out of service together, for whatever reason; and how "
+        "many of the hosts that are changed without a drain change together. It has to be said where hosts "
+        "outside a cluster reboot.",
         examples=["10%"],
     )
     pool: str = Field(
@@ -87,20 +89,34 @@ class RolloutOptions(Section):
     max_unavailable_per_domain: ShareText | None = Field(
         default=None, description="How many nodes of one domain together.", examples=["2"]
     )
+    control_plane_outage: Annotated[str, BeforeValidator(_reason)] | None = Field(
+        default=None,
+        description="Permits to take out a node of the control plane without which the API is away, or whose "
+        "etcd the cluster does not show; the value says why.",
+        examples=["one control-plane node, window on Sunday"],
+    )
     canaries: int = Field(
-        default=1, ge=0, description="How many nodes have to succeed before the others begin.", examples=[2]
+        default=1,
+        ge=0,
+        description="How many hosts of each stage have to succeed before its others begin.",
+        examples=[2],
     )
     canary_hosts: tuple[str, ...] = Field(
-        default=(), description="Which hosts begin; else the first ones by name.", examples=[["gpu-07"]]
+        default=(),
+        description="Which hosts begin, each in its stage; else its first ones by name.",
+        examples=[["gpu-07"]],
     )
     soak_seconds: Seconds = Field(
         default=0, description="The pause after the canaries and after each failure domain.", examples=[600]
     )
     max_failures: int = Field(
-        default=0, ge=0, description="How many nodes may be rolled back or held.", examples=[1]
+        default=0, ge=0, description="How many hosts may be rolled back or held.", examples=[1]
     )
     max_blocked: int | None = Field(
-        default=None, ge=0, description="How many nodes may be blocked; else any number.", examples=[5]
+        default=None,
+        ge=0,
+        description="How many hosts may be blocked or refused; else any number.",
+        examples=[5],
     )
     drain_seconds: Seconds | None = Field(
         default=None,
@@ -147,6 +163,11 @@ class RolloutOptions(Section):
         examples=[True],
     )
 
+    @property
+    def says_how_many(self) -> bool:
+        """Whether the command line or the inventory says how many may be out of service together."""
+        return "max_unavailable" in self.model_fields_set
+
     def cluster(self) -> KubectlCluster:
         """Return the cluster, to be entered as a context."""
         return KubectlCluster(
@@ -165,6 +186,7 @@ class RolloutOptions(Section):
             domain=self.failure_domain,
             domains_at_once=self.domains_at_once,
             max_unavailable_per_domain=Share.parse(per_domain) if per_domain else None,
+            control_plane_outage=self.control_plane_outage is not None,
         )
 
     def for_node(self) -> NodeSettings:

@@ -1,11 +1,12 @@
-"""What a roll-out would meet: each node's turn, the pods that would go, and what is in the way."""
+"""What a roll-out would meet: each host's turn, the pods that would go, and what is in the way."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from numaforge.rollout.cluster import Cluster, ClusterNode, ClusterPod, DisruptionBudget
+from numaforge.rollout.control_plane import is_control_plane
 from numaforge.rollout.drain import budgets_of, sort_pods
 from numaforge.rollout.fleet import Member, in_order
 from numaforge.rollout.labels import retired
@@ -13,6 +14,7 @@ from numaforge.rollout.launch import HostNeeds, Survey
 from numaforge.rollout.node import DYNAMIC_MIG, obstacles
 from numaforge.rollout.options import RolloutOptions
 from numaforge.rollout.record import read_record, unreadable
+from numaforge.rollout.stages import Stage
 
 
 @dataclass(frozen=True)
@@ -32,19 +34,36 @@ class NodeOutlook:
     labels: dict[str, tuple[str | None, str | None]] = field(default_factory=dict)  # the same of labels
 
 
-def look_ahead(
-    cluster: Cluster, nodes: Mapping[str, ClusterNode], survey: Survey, options: RolloutOptions
-) -> list[NodeOutlook]:
-    """Return the nodes in the order of the roll-out; asks the cluster once for each node's pods.
+@dataclass(frozen=True)
+class UndrainedOutlook:
+    """One host that would be changed without a drain; `in_the_way` names what would block it now."""
 
-    `nodes` are the cluster's, by name.
+    needs: HostNeeds
+    stage: Stage
+    in_the_way: tuple[str, ...] = ()
+
+
+def look_ahead(
+    cluster: Cluster,
+    nodes: Mapping[str, ClusterNode],
+    survey: Survey,
+    options: RolloutOptions,
+    refused: Collection[str] = (),
+) -> list[NodeOutlook]:
+    """Return the nodes that are drained, in the order of the roll-out; asks the cluster once for each's pods.
+
+    `nodes` are the cluster's, by name; hosts that are `refused` are left out.
     """
     budgets = cluster.disruption_budgets()
     budget = options.budget()
     cut_by_driver = cluster.dynamic_mig() if any(each.fixed_mig for each in survey.needs) else []
-    by_host = {each.host: each for each in survey.needs if each.joined and each.is_member(nodes[each.node])}
-    ordered = [by_host[member.host] for member in in_order(Member(host, "") for host in by_host)]
-    ordered.sort(key=lambda each: each.host not in options.canary_hosts)
+    by_host = {
+        each.host: each
+        for each in survey.needs
+        if each.host not in refused and each.joined and each.drains(nodes[each.node])
+    }
+    ordered = [by_host[member.host] for member in in_order(_members(by_host.values(), nodes, drains=True))]
+    ordered.sort(key=lambda each: (is_control_plane(nodes[each.node]), each.host not in options.canary_hosts))
     return [
         replace(found, in_the_way=(*found.in_the_way, DYNAMIC_MIG))
         if found.needs.fixed_mig and found.needs.node in cut_by_driver
@@ -54,6 +73,37 @@ def look_ahead(
             for each in ordered
         )
     ]
+
+
+def look_further(
+    nodes: Mapping[str, ClusterNode], survey: Survey, options: RolloutOptions, refused: Collection[str] = ()
+) -> list[UndrainedOutlook]:
+    """Return the hosts that are changed without a drain, in the order of the roll-out."""
+    by_host = {each.host: each for each in survey.needs}
+    undrained = [
+        each
+        for each in survey.needs
+        if each.host not in refused and each.changes and not (each.joined and each.drains(nodes[each.node]))
+    ]
+    ordered = in_order(_members(undrained, nodes, drains=False))
+    ordered.sort(key=lambda member: (member.stage.turn, member.host not in options.canary_hosts))
+    return [
+        UndrainedOutlook(
+            by_host[member.host],
+            member.stage,
+            tuple(obstacles(nodes[member.node], include_cordoned=True)) if member.node else (),
+        )
+        for member in ordered
+    ]
+
+
+def _members(
+    needs: Iterable[HostNeeds], nodes: Mapping[str, ClusterNode], *, drains: bool
+) -> Iterator[Member]:
+    for each in needs:
+        node = nodes[each.node] if each.joined else None
+        control_plane = node is not None and is_control_plane(node)
+        yield Member(each.host, node.name if node else None, drains, control_plane=control_plane)
 
 
 def _of(

@@ -11,6 +11,7 @@ from numaforge.errors import HostError, HostUnreachableError, NumaforgeError
 from numaforge.node.transaction import Process, Result, Status, Transaction
 from numaforge.rollout.cluster import ApiUnreachableError, Cluster, ClusterError, ClusterNode, NotFoundError
 from numaforge.rollout.continuity import Continuity
+from numaforge.rollout.control_plane import is_control_plane, not_healthy
 from numaforge.rollout.drain import Blocker, drain
 from numaforge.rollout.gate import NOTHING_SEEN, Expected, Proof, follow, prove, stale_resources
 from numaforge.rollout.labels import Labels, follows, kept, returned, to_put_back, to_set
@@ -54,6 +55,10 @@ class Say(Protocol):
 
 class _AbortedError(Exception):
     """An abort of this node's roll-out was requested."""
+
+
+class _NotUndoneError(Exception):
+    """The control plane is not healthy without this node, which an undo would take away from it."""
 
 
 class _ForeignError(Exception):
@@ -164,6 +169,8 @@ class Phases:
         return (yield from self._advance(Phase.DRAINED))
 
     def _apply(self) -> Steps[Outcome | None]:
+        if trouble := (yield from self._control_plane_trouble()):
+            return (yield from self._finish(Ending.BLOCKED, trouble))
         transaction = yield from self._ask(self.machine.change)
         if transaction is None:
             return (yield from self._set_labels(transaction=None))
@@ -171,6 +178,9 @@ class Phases:
             return (yield from self._finish(Ending.BLOCKED, transaction.failed_before))
         self._planned = transaction
         yield from self._advance(Phase.APPLYING, transaction=transaction.id)
+        if trouble := (yield from self._control_plane_trouble(seconds=0.0)):
+            self.say(self.record.phase, (trouble,))
+            return None  # not begun: it is made void, and planned anew when all is healthy
         try:
             self.machine.begin(replace(transaction, drained=True))
         except HostUnreachableError as unreachable:
@@ -245,6 +255,8 @@ class Phases:
             elif status.broken_off:
                 yield from self._ask(self.machine.settle)
             elif result is not None and not status.running:
+                if trouble := (yield from self._control_plane_trouble(but=self.name)):
+                    raise _NotUndoneError(trouble)
                 yield from self._ask(lambda: self._revert(transaction))
             self.say(self.record.phase, (f"{what}: {status.phase}",))
             yield _POLL_SECONDS
@@ -361,7 +373,10 @@ class Phases:
         reason = self.record.reason
         if self.record.transaction is None:  # the labels alone were changed
             return (yield from self._prove_old(reason))
-        result = yield from self._result("puts the old configuration back", undo=True)
+        try:
+            result = yield from self._result("puts the old configuration back", undo=True)
+        except _NotUndoneError as not_undone:
+            return (yield from self._hold(f"{reason}; not undone while {not_undone}"))
         if result.outcome == "void":
             return (yield from self._hold(f"{reason}; the node knows nothing of {self.record.transaction}"))
         if result.outcome != "rolled-back":
@@ -390,8 +405,11 @@ class Phases:
     def _proof(
         self, expected: Expected, *, abortable: bool, continuity: Continuity = NOTHING_SEEN
     ) -> Steps[Proof]:
-        """Have the node prove itself; only what can still be undone can be aborted."""
-        return prove(
+        """Have the node prove itself, and the control plane where the node is of it.
+
+        Only what can still be undone can be aborted.
+        """
+        proof = yield from prove(
             self.cluster,
             self.name,
             expected,
@@ -405,6 +423,26 @@ class Phases:
             host_patience=self._host_patience(),
             continuity=continuity,
         )
+        return proof if proof.wrong else replace(proof, wrong=(yield from self._control_plane_again()))
+
+    def _control_plane_again(self) -> Steps[tuple[Mismatch, ...]]:
+        """Wait until the control plane is healthy with this node in it; () also where the node is no part."""
+        trouble = yield from self._control_plane_trouble()
+        return (Mismatch("the control plane", "healthy", trouble),) if trouble else ()
+
+    def _control_plane_trouble(self, *, but: str = "", seconds: float | None = None) -> Steps[str | None]:
+        """Wait until the control plane is healthy, but for one node; say what is not when time is up.
+
+        None where the node to change is no part of it.
+        """
+        deadline = self.clock() + (self.settings.gate.ready_seconds if seconds is None else seconds)
+        while is_control_plane((yield from self._ask(lambda: self.cluster.node(self.name)))):
+            trouble: str | None = yield from self._ask(lambda: not_healthy(self.cluster, but=but))
+            if trouble is None or self.clock() >= deadline:
+                return trouble
+            self.say("waits for the control plane", (trouble,))
+            yield _POLL_SECONDS
+        return None
 
     def _process(self) -> Process:
         return self.machine.status(self.record.transaction).process

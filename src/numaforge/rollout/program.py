@@ -67,6 +67,14 @@ class ProgramRun:
         """Return the last event of a kind for each host."""
         return {event["host"]: event for event in self.told if event["kind"] == kind}
 
+    def all_said(self, kind: str) -> dict[str, list[dict[str, Any]]]:
+        """Return all events of a kind for each host, in their order."""
+        found: dict[str, list[dict[str, Any]]] = {}
+        for event in self.told:
+            if event["kind"] == kind:
+                found.setdefault(event["host"], []).append(event)
+        return found
+
     def answered_after(self) -> dict[str, float]:
         """Return how many seconds after the first event each host told its last, by host."""
         times = [(event["host"], datetime.fromisoformat(event["time"])) for event in self.told]

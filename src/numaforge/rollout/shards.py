@@ -7,13 +7,17 @@ the others it learns whether the canaries have succeeded, and how many nodes hav
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Self
 
+from pydantic import TypeAdapter, ValidationError
+
 from numaforge.errors import NumaforgeError
+from numaforge.rollout.stages import Stage
 
 SHARD = "NUMAFORGE_SHARD"
 """The environment variable that says which shard a run of pyinfra takes."""
@@ -90,26 +94,41 @@ def is_part_of(name: str, rollout: str) -> bool:
 
 
 @dataclass(frozen=True)
-class ShardProgress:
-    """How far a shard is: how many canaries have to succeed still, how many hosts have not ended."""
+class StageProgress:
+    """How far a shard is with one stage.
+
+    `canaries_left` have to succeed still, `hosts_left` have not ended. `hosts` is how many of the shard are
+    of this stage's kind, whether they change or not.
+    """
 
     canaries_left: int
     hosts_left: int
+    hosts: int = 0
+
+
+@dataclass(frozen=True)
+class ShardProgress:
+    """How far a shard is with each stage, and how many of its hosts failed, are blocked, or were refused."""
+
+    stages: Mapping[Stage, StageProgress]
     failed: int = 0
     blocked: int = 0
+    refused: int = 0
 
-    def document(self) -> dict[str, int]:
+    def document(self) -> dict[str, Any]:
         """Return it as it stands on the Lease."""
         return asdict(self)
 
     @classmethod
-    def read(cls, state: Mapping[str, Any]) -> Self | None:
+    def read(cls, state: Mapping[str, Any]) -> ShardProgress | None:
         """Return what a shard says of itself, None where it says nothing that can be read."""
-        found = state.get(FAR)
-        names = cls.__dataclass_fields__
-        if not isinstance(found, Mapping) or not all(type(found.get(name)) is int for name in names):
+        try:
+            return _PROGRESS.validate_json(json.dumps(state.get(FAR)), strict=True)
+        except ValidationError:
             return None
-        return cls(**{name: found[name] for name in names})
+
+
+_PROGRESS = TypeAdapter(ShardProgress)
 
 
 @dataclass(frozen=True)
@@ -132,20 +151,46 @@ class Shards:
                 found[int(part["index"])] = far
         return found
 
-    def canaries_left(self, own: int, others: Mapping[int, ShardProgress]) -> int | str:
-        """Return how many canaries this shard has to do still, or which shard it has to wait for.
+    def earlier_stage(self, stage: Stage, others: Mapping[int, ShardProgress]) -> str | None:
+        """Say which shard has not ended the stages before this one, if so."""
+        for index in sorted(self.present - {self.shard.index}) if stage.turn else ():
+            if index not in others:
+                return f"shard {index}/{self.shard.count} has not begun"
+            left = [each for each, far in others[index].stages.items() if far.hosts_left]
+            if early := [each for each in left if each.turn < stage.turn]:
+                return f"shard {index}/{self.shard.count} has hosts left that come first ({early[0]})"
+        return None
+
+    def canaries_left(self, own: int, stage: Stage, others: Mapping[int, ShardProgress]) -> int | str:
+        """Return how many canaries of a stage are this shard's, or which shard it has to wait for.
 
         The shards do them in their order: one that has too few hosts leaves the rest to the next.
         """
         if not own:
             return 0
+        found = {index: far.stages[stage] for index, far in others.items() if stage in far.stages}
         lower = [index for index in sorted(self.present) if index < self.shard.index]
-        if any(index in others and not others[index].canaries_left for index in lower):
+        if any(index in found and not found[index].canaries_left for index in lower):
             return 0
         for index in lower:
-            if index not in others or others[index].hosts_left:
+            if index not in found or found[index].hosts_left:
                 return f"the canaries of shard {index}/{self.shard.count} have not succeeded yet"
-        return min([own, *(others[index].canaries_left for index in lower)])
+        return min([own, *(found[index].canaries_left for index in lower)])
+
+    def part_of(self, limit: int, stage: Stage, others: Mapping[int, ShardProgress]) -> int:
+        """Return this shard's part of a limit that no Lease counts: 0 where there are more shards than that.
+
+        A shard whose hosts of the stage have all ended leaves its part to the others. The set of those that
+        have any left only shrinks, and a shard that looks at an older one takes no more than by a newer: the
+        parts never exceed the limit together.
+        """
+        ended = {index for index, far in others.items() if _hosts_left(far, stage) == 0}
+        at_work = sorted((self.present | {self.shard.index}) - ended)
+        return -(-(limit - at_work.index(self.shard.index)) // len(at_work))
+
+
+def _hosts_left(far: ShardProgress, stage: Stage) -> int | None:
+    return far.stages[stage].hosts_left if stage in far.stages else None
 
 
 def _refused(where: str, text: str, why: str) -> NumaforgeError:

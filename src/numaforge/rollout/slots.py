@@ -23,6 +23,7 @@ from numaforge.rollout.cluster import (
     NotFoundError,
     find_lease,
 )
+from numaforge.rollout.control_plane import is_control_plane, not_healthy
 from numaforge.rollout.patience import Patience, retried
 from numaforge.rollout.record import read_record
 from numaforge.rollout.runner import is_gone
@@ -129,8 +130,9 @@ def take_slot(
 
     A node whose roll-out is unfinished is out of service already: it gets its slot in any case, from a runner
     that is dead. For any other `veto` is asked on every attempt, and may say why it is not to be begun any
-    more. Raises NoSlotError then, and when it takes too long; ApiUnreachableError after `unreachable_seconds`
-    without an answer, when it is unknown whether the node holds a slot.
+    more. Raises NoSlotError then, for a node outside the pool, and when it takes too long;
+    ApiUnreachableError after `unreachable_seconds` without an answer, when it is unknown whether the node
+    holds a slot.
     """
     deadline = clock() + patience_seconds
     watch = LeaseWatch(clock)
@@ -189,25 +191,40 @@ def _try(
     The pool is looked at before the slots: a node that is given back between the two counts once too often,
     never once too rarely.
     """
-    pool = cached_pool.pool()
+    control_plane = is_control_plane(node)
+    pool = cached_pool.pool(control_plane=control_plane)
     leases = cluster.leases()
     held = live_slots(cluster, pool, leases)
     own = next((slot for slot in held if _is_of(slot, node)), None)
     if own is not None and own.runner != runner and not watch.tells_dead(own.lease):
         return f"{own.runner} is at work on it"
     unfinished = read_record(node) is not None
+    if not unfinished and pool.outside(node):
+        _require_in_pool(cluster, node, cached_pool.pool(now=True), own)
     if not unfinished and own is None and (reason := _why_not(pool, held, node)):
+        return reason
+    if control_plane and not unfinished and (reason := not_healthy(cluster)):
+        if own is not None:
+            release(cluster, own)
         return reason
     slot = _put(cluster, own.lease if own else _free(leases, held), node, runner)
     if unfinished:
         return slot, node
     # Another process may have taken a slot at the same moment, and the holder of this one may be alive after
     # all.
-    pool = cached_pool.pool(now=True)
+    pool = cached_pool.pool(now=True, control_plane=control_plane)
     if reason := _why_not(pool, live_slots(cluster, pool, cluster.leases()), node):
         release(cluster, slot)
         return reason
     return slot, node
+
+
+def _require_in_pool(cluster: Cluster, node: ClusterNode, pool: Pool, own: Slot | None) -> None:
+    """Raise NoSlotError for a node that no budget holds for, and give back what it may hold."""
+    if outside := pool.outside(node):
+        if own is not None:
+            release(cluster, own)
+        raise NoSlotError(outside, where=node.name)
 
 
 def _unless_taken(cluster: Cluster, slot: Slot) -> Lease | None:

@@ -26,21 +26,22 @@ def names(count: int) -> list[str]:
 def test_hosts_that_are_refused_for_one_reason_are_one_line():
     refused = {name: f"{name}: there is no ready profile 'trainig'" for name in names(300)}
     assert complaint(Survey((), (), refused, {}, LOG)) == [
-        "nothing was begun:",
-        "gpu-001, gpu-002, gpu-003 and 297 others: HOST: there is no ready profile 'trainig'",
+        "/logs/survey.log: no host can be changed:",
+        "  gpu-001, gpu-002, gpu-003 and 297 others: HOST: there is no ready profile 'trainig'",
+        "  nothing was begun",
     ]
 
 
 def test_a_host_that_is_refused_alone_keeps_its_words():
     refused = {"gpu-001": "gpu-001: no such profile"}
-    assert complaint(Survey((), (), refused, {}, LOG))[1] == "gpu-001: gpu-001: no such profile"
+    assert complaint(Survey((), (), refused, {}, LOG))[1] == "  gpu-001: gpu-001: no such profile"
 
 
 def test_of_many_reasons_the_first_are_shown():
     refused = {name: f"reason {number}" for number, name in enumerate(names(300))}
     lines = complaint(Survey((), (), refused, {}, LOG))
-    assert len(lines) == 12
-    assert lines[-1] == "and 290 more reasons: see /logs/survey.log"
+    assert len(lines) == 13
+    assert lines[-2] == "  and 290 more reasons: see /logs/survey.log"
 
 
 def test_hosts_without_an_answer_and_without_a_kubelet_are_told_apart():

@@ -25,6 +25,7 @@ from numaforge.rollout.record import ABORT, RECORD, RESULT
 from numaforge.rollout.runner import this_runner
 from numaforge.rollout.shards import FAR, shard_of
 from numaforge.rollout.slots import NODE, NODE_UID, SLOT
+from numaforge.rollout.stages import Stage
 from tests.fixtures.api_server import LEASES, ApiServer, running_api_server
 
 pytestmark = pytest.mark.skipif(shutil.which("kubectl") is None, reason="needs kubectl")
@@ -75,26 +76,26 @@ class Site:
         ending: str = "done",
         restarts: bool = True,
         labels: Mapping[str, str] | None = None,
+        options: Mapping[str, Any] | None = None,
         **data: Any,
     ) -> None:
-        """Have this machine be a node, whose run ends so."""
-        options = RolloutOptions(
-            kubeconfig=str(self.api.kubeconfig), canaries=0, max_unavailable="2", slot_seconds=10
-        ).model_dump()
+        """Have this machine be a node, whose run ends so; `options` are more than those of every test."""
+        common = {"kubeconfig": str(self.api.kubeconfig), "canaries": 0, "slot_seconds": 10}
+        said = RolloutOptions(**{**common, "max_unavailable": "2", **(options or {})}).model_dump()
         outlook = {
             "kind": "outlook",
             "node": node,
+            "access": {"host": HERE, "pin": "", "addresses": [], "names": [], "here": True},
             "joined": True,
             "restarts": restarts,
             "sentences": ["it changes"],
             "allocatable": {},
             "labels": dict(labels or {}),
             "unreadable": "",
-            "options": options,
+            "options": said,
         }
         outcome = {"kind": "outcome", "ending": ending, "reason": f"it is {ending}", "details": []}
-        said = {"dry": [outlook], "run": [outcome]}
-        self.host(HERE, said=said, **data)
+        self.host(HERE, said={"dry": [outlook], "run": [outcome]}, **data)
 
     def gone(self, name: str = "gone") -> None:
         """Have a host where nothing listens."""
@@ -243,13 +244,129 @@ def test_a_report_is_shown_where_the_lead_was_taken(site: Site, ending: str, exi
     assert f"{LIVING} leads it now" in report["notes"][0]
 
 
-def test_a_report_is_shown_where_hosts_without_a_restart_fail(site: Site) -> None:
+def in_place(site: Site, **changes: Any) -> None:
+    """Have this machine be a node whose pods stay, and whose run says and does no more than that."""
     site.here(restarts=False)
-    site.hosts[0][1]["said"] = {**site.hosts[0][1]["said"], "fails": True}
+    said = site.hosts[0][1]["said"]
+    said["dry"][0] |= changes
+    said["run"] = []
+
+
+def test_a_run_that_ends_without_a_word_on_a_host_whose_pods_stay_is_a_failure(site: Site) -> None:
+    in_place(site)
+    site.hosts[0][1]["said"]["fails"] = True
     code, report, _ = site.command("run")
-    assert (code, report["exit_code"], report["counts"]) == (3, 3, {"failed": 1})
+    assert (code, report["exit_code"], report["counts"]) == (5, 5, {"held": 1})
     assert HERE in report["failed"]
-    assert "'begins': False" in site.runs[0]
+
+
+def test_a_refusal_before_anything_has_begun_on_a_host_whose_pods_stay_blocks_it(site: Site) -> None:
+    in_place(site)
+    site.hosts[0][1]["said"]["run"] = [{"kind": "refused", "message": "the suite cannot log in"}]
+    code, report, _ = site.command("run")
+    assert (code, report["nodes"][HERE]["ending"]) == (3, "blocked")
+    assert report["nodes"][HERE]["reason"] == "the suite cannot log in"
+
+
+def test_a_refusal_after_a_change_has_begun_is_a_failure(site: Site) -> None:
+    in_place(site)
+    progress = {"kind": "progress", "phase": "changes", "waits_for": []}
+    site.hosts[0][1]["said"]["run"] = [progress, {"kind": "refused", "message": "what follows failed"}]
+    assert site.command("run")[1]["nodes"][HERE]["ending"] == "held"
+
+
+def test_what_fails_after_a_change_in_place_is_a_failure(site: Site) -> None:
+    site.here(restarts=False)
+    site.hosts[0][1]["said"]["fails"] = True
+    code, report, _ = site.command("run")
+    assert (code, report["nodes"][HERE]["ending"]) == (5, "held")
+    assert report["nodes"][HERE]["reason"].startswith("it is done; its run ended with")
+
+
+def test_a_host_that_needs_no_change_is_in_the_report_without_a_run(site: Site) -> None:
+    in_place(site, changes=False)
+    code, report, _ = site.command("run")
+    assert (code, report["without_restart"], site.runs) == (0, [HERE], [])
+
+
+# ---- hosts outside a cluster ----
+
+
+def outside(site: Site, **changes: Any) -> None:
+    """Have this machine be a host that is no Node, and that reboots for its change."""
+    site.here()
+    site.hosts[0][1]["said"]["dry"][0] |= {"joined": False, "restarts": False, "reboots": True, **changes}
+
+
+@pytest.mark.parametrize(
+    ("said", "arguments", "code"),
+    [
+        pytest.param([], [], 2, id="nobody says how many: refused"),
+        pytest.param(["max_unavailable"], [], 0, id="its data or the command line say how many"),
+    ],
+)
+def test_a_host_outside_a_cluster_reboots_only_where_it_is_said_how_many_may(
+    site: Site, said: list[str], arguments: list[str], code: int
+) -> None:
+    outside(site, said=said)
+    found, _, error = site.command("run", *arguments)
+    assert (found, bool(site.runs)) == (code, code == 0)
+    assert ("--max-unavailable" in error) is (code != 0)
+
+
+def test_a_host_outside_a_cluster_that_does_not_reboot_needs_no_number(site: Site) -> None:
+    outside(site, reboots=False)
+    code, report, _ = site.command("run")
+    assert (code, report["nodes"][HERE]["ending"]) == (0, "done")
+
+
+# ---- one refused host ----
+
+
+def refused(site: Site, name: str = "bad") -> None:
+    """Have a host whose data are not accepted."""
+    site.host(name, ssh_port="twenty-two")
+
+
+def test_one_refused_host_is_its_own_line_and_the_others_go_on(site: Site) -> None:
+    refused(site)
+    site.here()
+    code, report, _ = site.command("run")
+    assert (code, report["exit_code"], report["counts"]) == (3, 3, {"refused": 1, "done": 1})
+    assert "ssh_port" in report["refused"]["bad"]
+
+
+def test_plan_shows_a_refused_host_beside_the_others(site: Site) -> None:
+    refused(site)
+    site.here()
+    code, document, _ = site.command("plan")
+    assert (code, [node["node"] for node in document["nodes"]]) == (0, ["n1"])
+    assert "ssh_port" in document["refused"]["bad"]
+
+
+def test_where_the_cluster_knows_no_node_of_any_host_nothing_begins(site: Site) -> None:
+    site.here("unknown")
+    code, _, said = site.command("run")
+    assert (code, site.runs) == (2, [])
+    assert "the cluster knows no node unknown" in said
+
+
+@pytest.mark.parametrize("lost", [refused, Site.gone], ids=["is refused", "does not answer"])
+def test_nothing_begins_where_a_canary_that_was_named(site: Site, lost: Callable[[Site, str], None]) -> None:
+    lost(site, "canary")
+    site.here(options={"canary_hosts": ["canary"]})
+    code, _, said = site.command("run")
+    assert (code, site.runs) == (2, [])
+    assert "canary: it is a canary and cannot be changed" in said
+
+
+@pytest.mark.parametrize(("limit", "ending"), [(0, None), (1, "done")])
+def test_refused_hosts_count_as_blocked(site: Site, limit: int, ending: str | None) -> None:
+    refused(site)
+    site.here(options={"max_blocked": limit})
+    code, report, _ = site.command("run")
+    assert code == 3
+    assert report["nodes"].get(HERE, {}).get("ending") == ending
 
 
 def run_meanwhile(site: Site, act: Callable[[threading.Event], None]) -> tuple[int, dict[str, Any]]:
@@ -466,7 +583,8 @@ def test_a_shard_takes_its_hosts_and_says_on_its_lease_how_far_it_is(
     assert report["unreachable"].keys() == gone
     lease = site.api.leases[f"{ROLLOUT}default.{own_shard(5)}-of-5"]
     state = json.loads(lease["metadata"]["annotations"][STATE])
-    assert state[FAR] == {"canaries_left": 0, "hosts_left": 0, "failed": 0, "blocked": 0}
+    assert [stage["hosts_left"] for stage in state[FAR]["stages"].values()] == [0] * len(Stage)
+    assert state[FAR]["failed"] == 0
     assert "ended" in state
 
 

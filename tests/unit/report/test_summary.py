@@ -93,9 +93,9 @@ def everything_at_once(reasons: int) -> FleetReport:
         not_begun=dict.fromkeys(names(50, 151), "stopped"),
         stopped="gpu-001 is rolled-back, and no more than 0 may fail " * 5,
         under_way=dict.fromkeys(names(10, 201), "it ends by itself"),
-        failed={name: f"{name} could not be changed" for name in names(40, 211)},
+        refused={name: f"{name} cannot be planned" for name in names(40, 211)},
         unreachable={name: f"[{name}] Could not connect" for name in names(40, 251)},
-        without_restart=tuple(names(10, 291)),
+        as_planned=tuple(names(10, 291)),
     )
 
 
@@ -106,7 +106,7 @@ def test_nothing_exceeds_the_screen(reasons: int, size: Screen) -> None:
     lines = shown(everything_at_once(reasons), size, notes=notes)
     assert sum(-(-len(line) // size.width) for line in lines) < size.height
     assert all(len(line) <= size.width for line in lines if str(FILE) not in line)
-    assert "1 without a restart" not in lines[0]
+    assert "1 unchanged" not in lines[0]
     assert "rollout resume" in " ".join(map(str.strip, lines))
     assert f"each host: {FILE}" in lines
 
@@ -119,13 +119,13 @@ def test_what_there_is_no_room_for_is_counted() -> None:
 
 def test_no_state_is_left_out_for_the_many_reasons_of_another_one() -> None:
     text = "\n".join(shown(everything_at_once(150)))
-    for heading in ("10 left in progress", "1 rolled back", "40 failed", "40 unreachable", "50 not begun"):
+    for heading in ("10 left in progress", "1 rolled back", "40 refused", "40 unreachable", "50 not begun"):
         assert f"\n{heading}: " in text
 
 
 def test_a_count_and_its_state_stay_on_one_line() -> None:
     lines = shown(everything_at_once(1), Screen(width=40))
-    assert lines[1:3] == ["  in progress, 150 rolled back,", "  40 failed, 40 unreachable, 50 not"]
+    assert lines[1:3] == ["  progress, 150 rolled back, 40 refused,", "  40 unreachable, 50 not begun"]
 
 
 def test_the_gravest_comes_first() -> None:
@@ -134,18 +134,31 @@ def test_the_gravest_comes_first() -> None:
     assert [" ".join(line.split(":")[0].split()[1:]) for line in headings] == [
         "left in progress",
         "rolled back",
-        "failed",
+        "refused",
         "unreachable",
         "not begun",
     ]
 
 
 def test_nothing_to_do_is_said() -> None:
-    assert shown(FleetReport({}, {}))[0] == "no kubelet has to restart"
+    assert shown(FleetReport({}, {}))[0] == "no host has to change"
 
 
-def test_a_host_that_needs_no_restart_is_counted() -> None:
-    assert shown(FleetReport({}, {}, without_restart=("a", "b")))[0] == "2 hosts: 2 without a restart"
+def test_a_host_that_needs_no_change_is_counted() -> None:
+    assert shown(FleetReport({}, {}, as_planned=("a", "b")))[0] == "2 hosts: 2 unchanged"
+
+
+def test_programs_get_the_hosts_that_are_changed_without_a_drain_by_how_they_ended() -> None:
+    outcomes = {
+        "drained": Outcome(Ending.DONE),
+        "good": Outcome(Ending.DONE),
+        "bad": Outcome(Ending.ROLLED_BACK, "its Node is not Ready"),
+    }
+    report = FleetReport(outcomes, {}, as_planned=("same",), undrained=frozenset({"good", "bad"}))
+    document = report_document(report)
+    assert document["without_restart"] == ["good", "same"]
+    assert document["failed"] == {"bad": "its Node is not Ready"}
+    assert document["counts"] == {"rolled back": 1, "done": 2, "unchanged": 1}
 
 
 def test_the_file_has_every_host_with_every_detail() -> None:

@@ -18,7 +18,8 @@ from numaforge.rollout.cluster import (
     Toleration,
 )
 from tests.fixtures.cluster_contract import NODES, ClusterContract, World
-from tests.fixtures.memory_cluster import MemoryCluster, workers
+from tests.fixtures.control_plane_contract import ControlPlaneContract, ThreeControlPlanes
+from tests.fixtures.memory_cluster import MemoryCluster, control_planes, workers
 
 
 class MemoryWorld(World):
@@ -299,3 +300,37 @@ def test_the_same_seed_makes_the_same_world():
 
     assert ran(1) == ran(1)
     assert ran(1) != ran(2)
+
+
+class MemoryControlPlanes(ThreeControlPlanes):
+    second = "control-0001"
+
+    def __init__(self):
+        self.now = 0.0
+        self.cluster = MemoryCluster(lambda: self.now, control_planes(3))
+
+    def until(self, holds):
+        deadline = self.now + 60
+        while not holds():
+            assert self.now < deadline
+            self.now += 0.1
+
+    def stop_etcd(self):
+        self.cluster.etcd_stopped.add(self.second)
+
+    def stop_api_server(self):
+        self.cluster.stop_api_server(self.second)
+
+    def start_all(self):
+        self.cluster.etcd_stopped.clear()
+        self.cluster.start_api_server(self.second)
+
+    def without_permission(self):
+        self.cluster.denied.add("get endpointslices")
+        return self.cluster
+
+
+class TestMemoryControlPlanes(ControlPlaneContract):
+    @pytest.fixture
+    def world(self):
+        return MemoryControlPlanes()

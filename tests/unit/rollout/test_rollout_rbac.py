@@ -26,11 +26,12 @@ def documents(*kinds, name="numaforge-rollout"):
 
 def granted(role):
     return {
-        Permission(verb, resource, group, role["metadata"].get("namespace"))
+        Permission(verb, resource, group, role["metadata"].get("namespace"), name)
         for rule in role["rules"]
         for group in rule.get("apiGroups", ())
         for resource in rule.get("resources", ())
         for verb in rule["verbs"]
+        for name in rule.get("resourceNames", [""])
     }
 
 
@@ -53,6 +54,12 @@ def test_the_nodes_may_read_what_kubelets_run_with_and_nothing_more():
     assert [(subject["kind"], subject["name"]) for subject in binding["subjects"]] == [
         ("Group", "system:nodes")
     ]
+
+
+def test_of_the_services_endpoints_those_of_the_api_servers_alone_may_be_read():
+    [role] = [role for role in documents("Role") if role["metadata"]["namespace"] == "default"]
+    [rule] = [rule for rule in role["rules"] if "endpointslices" in rule["resources"]]
+    assert (rule["resourceNames"], rule["verbs"]) == (["kubernetes"], ["get"])
 
 
 def test_nothing_else_is_granted():

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import pytest
 
+from numaforge.rollout.fleet import Fleet
 from tests.fixtures.simulation import Shape, Simulation, ViolationError
 
 SEEDS = 200
@@ -24,8 +25,17 @@ def test_no_seed_violates_anything(first):
             pytest.fail(f"seed {seed}: {violation}")
 
 
+def violation(seed: int, shape: Shape) -> str:
+    """Return what is violated with a seed, "" where nothing is."""
+    try:
+        Simulation(seed, shape).run()
+    except ViolationError as error:
+        return str(error)
+    return ""
+
+
 @pytest.mark.parametrize(
-    ("shape", "violation"),
+    ("shape", "said"),
     [
         pytest.param(
             Shape(fenced=False), "which is in service", id="nodes that begin whatever they are handed"
@@ -37,15 +47,53 @@ def test_no_seed_violates_anything(first):
         ),
     ],
 )
-def test_what_must_never_happen_is_caught(shape, violation):
-    def caught(seed: int) -> str:
-        try:
-            Simulation(seed, shape).run()
-        except ViolationError as error:
-            return str(error)
-        return ""
+def test_what_must_never_happen_is_caught(shape, said):
+    assert any(said in violation(seed, shape) for seed in range(SEEDS))
 
-    assert any(violation in caught(seed) for seed in range(SEEDS))
+
+class WithoutCanaries(Fleet):
+    """Begins as many as may change together at once."""
+
+    def _queues(self, stage, nodes):
+        self._canaries_left[stage] = 0
+        return super()._queues(stage, nodes)
+
+
+class WithoutLimit(Fleet):
+    """Begins all hosts of a stage together."""
+
+    def _together(self, *_):
+        return len(self._member_of)
+
+
+class WithoutStop(Fleet):
+    """Goes on after failures."""
+
+    def _judge(self, host, ending):
+        pass
+
+
+class WithoutOrder(Fleet):
+    """Begins hosts whose pods stay although those before them have not ended."""
+
+    def _begin_some(self):
+        self.waiting = dict(reversed(self.waiting.items()))
+        super()._begin_some()
+
+
+@pytest.mark.parametrize(
+    ("fleet", "said"),
+    [
+        (WithoutCanaries, "canaries have succeeded"),
+        (WithoutLimit, "may together"),
+        (WithoutStop, "hosts have failed"),
+        (WithoutOrder, "come first and have not ended"),
+    ],
+    ids=["canaries", "a limit", "a limit of failures", "an order"],
+)
+def test_a_fleet_is_caught_that_has_not(fleet, said):
+    found = (violation(seed, Shape(fleet=fleet)) for seed in range(SEEDS))
+    assert any(said in each for each in found)
 
 
 def test_the_same_seed_is_the_same_story():

@@ -156,9 +156,9 @@ def _take_up(
     report = driven(fleet(cluster, program, members, options, None), program, output)
     for member in members:
         if member.host in report.outcomes:
-            order.end(member.node, report.outcomes[member.host])
+            order.end(member.name, report.outcomes[member.host])
         elif member.host in report.not_begun:
-            order.end(member.node, Outcome(Ending.HELD, f"not undone: {report.not_begun[member.host]}"))
+            order.end(member.name, Outcome(Ending.HELD, f"not undone: {report.not_begun[member.host]}"))
     if report.under_way:
         raise KeyboardInterrupt
 

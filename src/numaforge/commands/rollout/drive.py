@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import signal
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
@@ -18,7 +18,7 @@ from numaforge.report.summary import report_document, results_text, summary
 from numaforge.report.terminal import screen, show
 from numaforge.rollout.cluster import Cluster
 from numaforge.rollout.fleet import Fleet, FleetReport, Member
-from numaforge.rollout.launch import Pyinfra
+from numaforge.rollout.launch import Pyinfra, Survey
 from numaforge.rollout.lead import Lead
 from numaforge.rollout.options import RolloutOptions
 from numaforge.rollout.shards import Shards
@@ -31,10 +31,12 @@ def fleet(
     members: list[Member],
     options: RolloutOptions,
     lead: Lead | None,
-    shards: frozenset[int] = frozenset(),
+    survey: Survey | None = None,
+    refused: Collection[str] = (),
 ) -> Fleet:
-    """Return the roll-out of members; `shards` are those that have hosts, where the inventory is divided."""
+    """Return the roll-out of members; `survey` is what is known of all hosts, where any may be begun."""
     shard, name = program.shard, program.role.name
+    shards = survey.shards if survey else frozenset()
     return Fleet(
         cluster=cluster,
         members=members,
@@ -44,6 +46,8 @@ def fleet(
         tell=lambda _reason: None,
         lead=lead,
         shards=Shards(name.removesuffix(shard.suffix), shard, shards) if shard and lead else None,
+        outside=sum(not each.joined for each in survey.needs) if survey else None,
+        refused=len(refused),
     )
 
 
@@ -116,7 +120,7 @@ def show_report(
     verbose: bool,
     notes: Sequence[str] = (),
     exit_code: ExitCode | None = None,
-    nothing: str = "no kubelet has to restart",
+    nothing: str = "no host has to change",
 ) -> None:
     """Write each host's result to a file, and show the sum of them."""
     file, trouble = save_report(report, program)

@@ -6,18 +6,18 @@ import click
 
 from numaforge.commands.rollout.drive import show_nothing
 from numaforge.commands.rollout.options import fleet_command
-from numaforge.commands.rollout.preflight import asked, common_options, preflight, require_readable
+from numaforge.commands.rollout.preflight import asked, common_options, preflight, refused_hosts
 from numaforge.errors import ExitCode
 from numaforge.report.rollout import outlook_document, outlook_tables
 from numaforge.report.terminal import show, show_json
 from numaforge.rollout.launch import Pyinfra
-from numaforge.rollout.outlook import look_ahead
+from numaforge.rollout.outlook import look_ahead, look_further
 
 
 @click.command()
 @fleet_command
 def plan(program: Pyinfra, output: str, verbose: bool) -> int:
-    """Show which nodes would be taken out of service in which order, and what is in the way.
+    """Show which hosts would be changed in which order, whose pods leave for that, and what is in the way.
 
     Nothing is changed, on hosts or in the cluster.
     """
@@ -27,10 +27,11 @@ def plan(program: Pyinfra, output: str, verbose: bool) -> int:
     options = common_options(survey)
     with options.cluster() as cluster:
         nodes = preflight(cluster, options, survey)
-        require_readable(cluster, survey)
-        ahead = look_ahead(cluster, nodes, survey, options)
+        refused = refused_hosts(cluster, options, nodes, survey)
+        ahead = look_ahead(cluster, nodes, survey, options, refused)
+        undrained = look_further(nodes, survey, options, refused)
     if output == "json":
-        show_json(outlook_document(ahead, survey))
+        show_json(outlook_document(ahead, survey, undrained, refused))
     else:
-        show(outlook_tables(ahead, survey, options, verbose=verbose))
+        show(outlook_tables(ahead, survey, options, undrained, refused, verbose=verbose))
     return ExitCode.YES

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -16,7 +17,7 @@ from numaforge.report.summary import grouped_by_reason
 from numaforge.report.terminal import progress
 from numaforge.report.wording import counted, some_of
 from numaforge.rollout.cluster import Cluster, ClusterNode
-from numaforge.rollout.configz import refuse_unreadable
+from numaforge.rollout.control_plane import is_control_plane
 from numaforge.rollout.fleet import Member
 from numaforge.rollout.kubectl import permissions
 from numaforge.rollout.launch import Pyinfra, Survey
@@ -24,6 +25,8 @@ from numaforge.rollout.options import PLACE, RolloutOptions, read_options
 from numaforge.rollout.outcome import Outcome
 from numaforge.rollout.program import tail
 from numaforge.rollout.record import Ending, unreadable
+from numaforge.rollout.refusals import refusals, unknown_node
+from numaforge.rollout.slots import held_slots
 from numaforge.rollout.steps import Steps, run
 
 T = TypeVar("T")
@@ -53,18 +56,20 @@ def asked(program: Pyinfra) -> Survey:
 
 
 def common_options(survey: Survey) -> RolloutOptions:
-    """Return the options that all hosts agree on.
+    """Return the options that all hosts agree on; those that are refused or do not answer say none.
 
-    Raises NumaforgeError for hosts that cannot be planned, and for hosts that disagree.
+    Raises NumaforgeError where no host is left, and for hosts that disagree.
     """
-    if survey.refused:
-        lines = _by_reason(dict(sorted(survey.refused.items())), ": ", survey.log)
-        raise NumaforgeError("nothing was begun:\n" + "\n".join(lines))
     if not survey.needs:
-        hosts = {**did_not_answer(survey), **dict.fromkeys(survey.without_kubelet, "without a kubelet")}
-        lines = _by_reason(hosts, " ", survey.log) or [*tail(survey.log)]
+        silent = did_not_answer(survey)
+        lines = [
+            *_by_reason(dict(sorted(survey.refused.items())), ": ", survey.log),
+            *_by_reason(
+                {**dict.fromkeys(survey.without_kubelet, "without a kubelet"), **silent}, " ", survey.log
+            ),
+        ]
         raise NumaforgeError(
-            "\n  ".join(["no host with a kubelet said what it needs:", *lines]),
+            "\n  ".join(["no host can be changed:", *(lines or tail(survey.log))]),
             where=str(survey.log),
             remedy="nothing was begun",
         )
@@ -101,8 +106,7 @@ def agreed(said: Mapping[str, Mapping[str, Any]], names: Collection[str]) -> dic
 
 
 def preflight(cluster: Cluster, options: RolloutOptions, survey: Survey) -> dict[str, ClusterNode]:
-    """Refuse what would fail later: missing permissions, a suite that cannot run, hosts that the cluster
-    does not know.
+    """Refuse what would fail on every host: missing permissions, a suite that cannot run, another cluster.
 
     Returns the cluster's nodes by name.
     """
@@ -117,34 +121,67 @@ def preflight(cluster: Cluster, options: RolloutOptions, survey: Survey) -> dict
     if suite is not None and suite.severity:
         raise NumaforgeError(suite.found, where=suite.name, remedy=f"{suite.remedy}; nothing was begun")
     known = {node.name: node for node in cluster.nodes()}
-    for each in survey.needs:
-        if each.joined and each.node not in known:
-            raise NumaforgeError(
-                f"the cluster knows no node {each.node}; it has {len(known)} others",
-                where=each.host,
-                remedy="check kubeconfig and context; the node has the host's name, or what the kubelet's "
-                "--hostname-override says",
-            )
+    joined = [each for each in survey.needs if each.joined]
+    if joined and not any(each.node in known for each in joined):
+        raise NumaforgeError(unknown_node(joined[0], known), where=joined[0].host, remedy="nothing was begun")
     return known
 
 
-def require_readable(cluster: Cluster, survey: Survey) -> None:
-    """Refuse hosts whose kubelets could not be proved to run with the new configuration."""
-    refuse_unreadable(cluster, {each.host: each.unreadable for each in survey.needs if each.unreadable})
+def refused_hosts(
+    cluster: Cluster, options: RolloutOptions, nodes: Mapping[str, ClusterNode], survey: Survey
+) -> dict[str, str]:
+    """Return the hosts that are left as they are, with the reason; the others go on.
+
+    Raises NumaforgeError where none is left, but for a shard, which the others wait for; and where a canary
+    that was named is among them or does not answer: what it was to show cannot be seen.
+    """
+    refused = refusals(cluster, nodes, survey, options.budget())
+    if not survey.shards and all(each.host in refused for each in survey.needs):
+        lines = _by_reason(dict(sorted(refused.items())), ": ", survey.log)
+        raise NumaforgeError("nothing was begun:\n" + "\n".join(lines))
+    reasons = {**did_not_answer(survey), **refused}
+    for host in options.canary_hosts:
+        if host in reasons:
+            raise NumaforgeError(
+                f"it is a canary and cannot be changed: {reasons[host]}",
+                where=host,
+                remedy="nothing was begun: repair it, or name another --canary",
+            )
+    return refused
 
 
-def members_of(nodes: Mapping[str, ClusterNode], survey: Survey) -> tuple[list[Member], dict[str, Outcome]]:
-    """Return the hosts that need a restart or are in a roll-out; and those whose record cannot be read."""
-    members, refused = [], {}
+@dataclass(frozen=True)
+class Sorted:
+    """What becomes of the hosts that are not refused.
+
+    `members` change, `blocked` have a record that cannot be read, `as_planned` need nothing.
+    """
+
+    members: list[Member]
+    blocked: dict[str, Outcome]
+    as_planned: tuple[str, ...]
+
+
+def sort_hosts(
+    cluster: Cluster, nodes: Mapping[str, ClusterNode], survey: Survey, refused: Collection[str]
+) -> Sorted:
+    """Return which hosts change, and where their pods leave for that; those in a roll-out are among them."""
+    members, blocked, as_planned = [], {}, []
+    slots = {slot.node for slot in held_slots(cluster.leases())}
     for each in survey.needs:
-        if not each.joined:
+        if each.host in refused:
             continue
-        node = nodes[each.node]
-        if trouble := unreadable(node):
-            refused[each.host] = Outcome(Ending.BLOCKED, trouble)
-        elif each.is_member(node):
-            members.append(Member(each.host, each.node))
-    return members, refused
+        node = nodes[each.node] if each.joined else None
+        drains = node is not None and (each.drains(node) or node.name in slots)
+        if node is not None and (trouble := unreadable(node)):
+            blocked[each.host] = Outcome(Ending.BLOCKED, trouble)
+        elif drains or each.changes:
+            name = node.name if node is not None else None
+            control_plane = node is not None and is_control_plane(node)
+            members.append(Member(each.host, name, drains, each.unfinished, control_plane))
+        else:
+            as_planned.append(each.host)
+    return Sorted(members, blocked, tuple(as_planned))
 
 
 def did_not_answer(survey: Survey) -> dict[str, str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 
@@ -14,14 +13,14 @@ from numaforge.commands.rollout.options import fleet_command
 from numaforge.commands.rollout.preflight import (
     asked,
     common_options,
-    members_of,
     preflight,
-    require_readable,
+    refused_hosts,
+    sort_hosts,
     waiting,
 )
-from numaforge.errors import ExitCode, NumaforgeError
+from numaforge.errors import NumaforgeError
 from numaforge.rollout.fleet import FleetReport
-from numaforge.rollout.launch import Pyinfra, Survey
+from numaforge.rollout.launch import Pyinfra
 from numaforge.rollout.lead import Lead, take_lead
 from numaforge.rollout.runner import this_runner
 
@@ -42,8 +41,8 @@ def roll_out(program: Pyinfra, output: str, *, verbose: bool, go_on: bool) -> in
     state = {"inventory": program.inventory, "deploy": program.deploy, "begun": _now()}
     with options.cluster() as cluster:
         nodes = preflight(cluster, options, survey)
-        members, refused = members_of(nodes, survey)
-        require_readable(cluster, survey)
+        refused = refused_hosts(cluster, options, nodes, survey)
+        hosts = sort_hosts(cluster, nodes, survey, refused)
         taking = take_lead(
             cluster,
             program.role.name,
@@ -54,32 +53,23 @@ def roll_out(program: Pyinfra, output: str, *, verbose: bool, go_on: bool) -> in
             once=program.shard is not None,
         )
         lead = waiting(taking, "making sure that no other process leads this roll-out")
-        rolled = driven(fleet(cluster, program, members, options, lead, survey.shards), program, output)
-        report = replace(rolled, outcomes={**refused, **rolled.outcomes}, unreachable=survey.silent)
+        rollout = fleet(cluster, program, hosts.members, options, lead, survey, refused)
+        rolled = driven(rollout, program, output)
+        report = replace(
+            rolled,
+            outcomes={**hosts.blocked, **rolled.outcomes},
+            unreachable=survey.silent,
+            refused=refused,
+            as_planned=hosts.as_planned,
+        )
         # From here on something may have been changed: what is known is shown, whatever else fails.
         save_report(report, program)
         notes: list[str] = []
         try:
             notes += _given_back(lead, report)
-            report = _with_the_others(report, rolled, program, survey)
         finally:
             show_report(report, program, output=output, verbose=verbose, notes=notes)
     return report.exit_code
-
-
-def _with_the_others(
-    report: FleetReport, rolled: FleetReport, program: Pyinfra, survey: Survey
-) -> FleetReport:
-    """Change the hosts whose kubelets need no restart, unless the roll-out has stopped or a node failed."""
-    answered = [*(each.host for each in survey.needs), *survey.without_kubelet]
-    begun = {*report.outcomes, *report.not_begun, *report.under_way}
-    others = [host for host in answered if host not in begun]
-    if rolled.stopped or rolled.exit_code is not ExitCode.YES:
-        why = "needs no restart; left as it is, as the roll-out did not succeed"
-        return replace(report, not_begun={**report.not_begun, **dict.fromkeys(others, why)})
-    failed = _change_the_others(program, others)
-    changed = tuple(host for host in others if host not in failed)
-    return replace(report, failed=failed, without_restart=changed)
 
 
 def _given_back(lead: Lead, report: FleetReport) -> list[str]:
@@ -91,19 +81,6 @@ def _given_back(lead: Lead, report: FleetReport) -> list[str]:
         why = str(trouble) or "interrupted"
         return [f"the cluster does not know that it has ended ({why}): the next one is a `rollout resume`"]
     return []
-
-
-def _change_the_others(program: Pyinfra, others: Sequence[str]) -> dict[str, str]:
-    """Bring the hosts whose kubelets need no restart to their plans: nothing of theirs is interrupted.
-
-    Returns why it failed, by host.
-    """
-    if not others:
-        return {}
-    try:
-        return waiting(program.apply(others), f"changing {len(others)} hosts that need no restart")
-    except (NumaforgeError, OSError, KeyboardInterrupt) as trouble:
-        return dict.fromkeys(others, str(trouble) or "interrupted, and left to itself")
 
 
 def _now() -> str:

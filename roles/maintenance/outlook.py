@@ -1,0 +1,70 @@
+"""What `numaforge rollout` learns of a host before it begins any: what would change on it, and how."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+
+from pyinfra.api import Host
+
+from numaforge.hosts import access_to
+from numaforge.node.transaction import Transaction
+from numaforge.rollout import events
+from numaforge.rollout.options import RolloutOptions
+
+from .target import Target
+
+
+@dataclass(frozen=True)
+class Outlook:
+    """What a maintenance would do to a host; `does` has a line for each thing, none where nothing changes.
+
+    `drains` says whether pods have to be gone for it, `reboots` whether only a boot brings it about.
+    `unfinished` says that an earlier change has not ended, or is not proved. `unreadable` says why the host
+    may not read what its kubelet runs with.
+    """
+
+    does: tuple[str, ...] = ()
+    drains: bool = False
+    reboots: bool = False
+    unfinished: bool = False
+    unreadable: str = ""
+
+
+def outlook(
+    transaction: Transaction | None, labels: Sequence[str], unproved: str | None, unreadable: str
+) -> Outlook:
+    """Return what a transaction and a change of labels would do."""
+    more = (*labels, *([f"the transaction {unproved} is not proved yet"] if unproved else ()))
+    if transaction is None:
+        return Outlook(more, unfinished=bool(unproved), unreadable=unreadable)
+    files = (f"{change.path} is written" for part in transaction.parts for change in part.changed)
+    does = (*transaction.sentences, *transaction.moves) or tuple(files) or ("what it runs with changes",)
+    return Outlook(
+        (*does, *more), transaction.drains, transaction.reboots, bool(unproved), unreadable=unreadable
+    )
+
+
+def announce_outlook(host: Host, target: Target, options: RolloutOptions, found: Outlook) -> None:
+    """Report to the process that started this run what it would do to a host."""
+    if not events.heard():
+        return
+    events.record(
+        "outlook",
+        host.name,
+        node=target.node,
+        access=asdict(access_to(host)),
+        joined=target.joined,
+        restarts=found.drains,
+        sentences=found.does if found.drains else (),
+        changes=bool(found.does),
+        reboots=found.reboots,
+        does=found.does,
+        unfinished=found.unfinished,
+        allocatable=target.expected.allocatable,
+        labels=target.expected.labels,
+        fixed_mig=target.expected.fixed_mig,
+        options=options.model_dump(),
+        said=sorted(options.model_fields_set),
+        unreadable=found.unreadable,
+    )

@@ -1,0 +1,35 @@
+"""What a deploy changes on hosts beside their maintenance, told to the roll-out that asks.
+
+A host whose maintenance has nothing to do still needs its run where another operation of the deploy has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import wraps
+
+from pyinfra.api import State
+
+from numaforge.hosts.overview import MAINTENANCE
+from numaforge.hosts.processes import hosts_of
+from numaforge.rollout import events
+
+
+def told(show: Callable[[State], None]) -> Callable[[State], None]:
+    """Have what shows the changes of a dry run also record them, host by host."""
+
+    @wraps(show)
+    def show_and_tell(state: State) -> None:
+        show(state)
+        for host in hosts_of(state):
+            does = [
+                name
+                for place, data in state.ops[host].items()
+                if data.operation_meta._maybe_is_change
+                for name in sorted(state.get_op_meta(place).names)
+                if not name.endswith(MAINTENANCE)
+            ]
+            if does:
+                events.record("beside", host.name, does=does)
+
+    return show_and_tell

@@ -1,0 +1,265 @@
+"""The control plane: a pool of its own, of which one node at a time is taken, while it is healthy without it.
+
+A node is of it by its labels: `node-role.kubernetes.io/control-plane`, or `master`, has an API server, and
+`etcd` a member of etcd (k3s, RKE2). No kubelet can give itself these labels. Where etcd has its members
+follows from the static pods (kubeadm, RKE2, OpenShift), from the condition EtcdIsVoter (k3s, RKE2), else from
+the endpoints that the API servers were started with.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from numaforge.rollout.cluster import ApiServer, Cluster, ClusterNode, ClusterPod
+from numaforge.rollout.maintenance import foreign
+from numaforge.rollout.record import RECORD
+
+CONTROL_PLANE = ("node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master")
+ETCD = "node-role.kubernetes.io/etcd"
+ROLES = (*CONTROL_PLANE, ETCD)
+PERMIT = "control_plane_outage"
+"""The setting that permits to take out what the control plane cannot do without."""
+_API_POD = re.compile(r"kube-apiserver(-|$)")
+_ETCD_POD = re.compile(r"etcd(-|$)")
+_ETCD_SERVERS = "--etcd-servers="
+
+
+def is_control_plane(node: ClusterNode) -> bool:
+    """Say whether a node is of the control plane, by its labels."""
+    return any(role in node.labels for role in ROLES)
+
+
+def control_plane_nodes(cluster: Cluster) -> dict[str, ClusterNode]:
+    """Return the nodes of the control plane by name."""
+    found = {node.name: node for role in ROLES for node in cluster.nodes(role)}
+    return dict(sorted(found.items()))
+
+
+def beside(node: ClusterNode, nodes: Mapping[str, ClusterNode], in_work: Collection[str]) -> str | None:
+    """Say why a node of the control plane has to wait for another one; None: all others are in service.
+
+    `nodes` are those of the control plane, `in_work` those that hold a slot.
+    """
+    if node.name not in nodes:
+        return "the control plane is not known yet"
+    out = (
+        (other.name, why)
+        for other in nodes.values()
+        if other.name != node.name and (why := _out_of_service(other, other.name in in_work))
+    )
+    first = next(out, None)
+    return f"one node of the control plane at a time, and {first[0]} {first[1]}" if first else None
+
+
+def _out_of_service(node: ClusterNode, in_work: bool) -> str | None:
+    if in_work or RECORD in node.annotations:
+        return "is in a roll-out"
+    if not node.ready:
+        return f"is not Ready: {node.ready_message or 'no reason given'}"
+    if node.unschedulable:
+        return "is cordoned"
+    other = foreign(node)
+    return f"is in the maintenance of another tool: {other}" if other else None
+
+
+def not_healthy(cluster: Cluster, *, but: str = "") -> str | None:
+    """Ask each API server and look at each member of etcd; say what is not known to be healthy, if anything.
+
+    What troubles the node `but` does not count.
+    """
+    troubles = ControlPlane.look(cluster).troubles(cluster.api_servers())
+    lines = [trouble.what for trouble in troubles if trouble.node != but]
+    return f"the control plane is not known to be healthy: {'; '.join(lines)}" if lines else None
+
+
+def refused_outage(control_plane: ControlPlane, name: str) -> str | None:
+    """Say why a node that the control plane cannot do without is not taken, and what permits it."""
+    outage = control_plane.outage(name)
+    return f"{outage} (permit: {PERMIT})" if outage else None
+
+
+def unlabelled(node: ClusterNode, pods: Iterable[ClusterPod]) -> str | None:
+    """Say why a node that runs a part of the control plane does not count as one of its nodes, if so."""
+    if is_control_plane(node):
+        return None
+    part = next((pod for pod in pods if _is_static(pod, _API_POD) or _is_static(pod, _ETCD_POD)), None)
+    if part is None:
+        return None
+    return (
+        f"it runs {part}, and has no label of the control plane: "
+        f"kubectl label node {node.name} {ETCD if _is_static(part, _ETCD_POD) else CONTROL_PLANE[0]}=true"
+    )
+
+
+@dataclass(frozen=True)
+class Trouble:
+    """Something of the control plane that is not known to be healthy, and its node ("" for none known)."""
+
+    node: str
+    what: str
+
+
+@dataclass(frozen=True)
+class ControlPlane:
+    """The nodes of the control plane by name, and the static pods of each that are parts of it."""
+
+    nodes: Mapping[str, ClusterNode]
+    pods: Mapping[str, tuple[ClusterPod, ...]]
+
+    @classmethod
+    def look(cls, cluster: Cluster) -> ControlPlane:
+        """Ask the cluster for it."""
+        nodes = control_plane_nodes(cluster)
+        parts = {
+            name: tuple(
+                pod for pod in cluster.pods(name) if _is_static(pod, _API_POD) or _is_static(pod, _ETCD_POD)
+            )
+            for name in nodes
+        }
+        return cls(nodes, parts)
+
+    def outage(self, name: str) -> str | None:
+        """Say what is away while a node is out of service; None where the others go on without it."""
+        if self.api_nodes == {name}:
+            return (
+                f"it runs the cluster's only API server: the API is away while {name} restarts, and nothing "
+                "can be scheduled, healed or rolled back through it meanwhile"
+            )
+        if self.hidden_etcd and name in self.hidden_etcd:
+            return (
+                f"a member of etcd runs on it beside Kubernetes, as on {_named(self.hidden_etcd - {name})}, "
+                "and the cluster does not show whether those are healthy"
+            )
+        members = len(self.etcd_nodes)
+        if name not in self.etcd_nodes or members - 1 >= (quorum := members // 2 + 1):
+            return None
+        return (
+            f"etcd has {members} member{'s' if members > 1 else ''}, as far as the cluster shows, and needs "
+            f"{quorum} for a quorum: the API is away while {name} restarts"
+        )
+
+    def troubles(self, servers: Iterable[ApiServer]) -> tuple[Trouble, ...]:
+        """Return what is not known to be healthy; `servers` are the API servers, as they answered."""
+        listed = tuple(servers)
+        found = [] if self._all_answer(listed) else [*self._api_troubles(listed)]
+        for name, node in self.nodes.items():
+            found += [Trouble(name, f"{pod} is not Ready") for pod in self.pods[name] if not pod.ready]
+            if node.etcd_voter is False:
+                found.append(Trouble(name, f"the etcd of {name} is no voting member"))
+            if not node.ready:
+                found.append(Trouble(name, f"{name} is not Ready: {node.ready_message or 'no reason given'}"))
+        return tuple(found)
+
+    @cached_property
+    def api_nodes(self) -> frozenset[str]:
+        """The nodes that have an API server."""
+        return frozenset(
+            name
+            for name, node in self.nodes.items()
+            if any(role in node.labels for role in CONTROL_PLANE) or self._runs(name, _API_POD)
+        )
+
+    @cached_property
+    def etcd_nodes(self) -> frozenset[str]:
+        """The nodes that have a member of etcd; none where all of it is elsewhere."""
+        shown = frozenset(
+            name
+            for name, node in self.nodes.items()
+            if ETCD in node.labels or node.etcd_voter is not None or self._runs(name, _ETCD_POD)
+        )
+        if shown or self._etcd_servers:
+            return shown or self._etcd_beside
+        return self.api_nodes
+
+    @cached_property
+    def hidden_etcd(self) -> frozenset[str]:
+        """The nodes with a member of etcd that no pod and no condition speaks for."""
+        shown = {
+            name
+            for name, node in self.nodes.items()
+            if node.etcd_voter is not None or self._runs(name, _ETCD_POD)
+        }
+        return frozenset() if shown else self._etcd_beside
+
+    @cached_property
+    def _etcd_beside(self) -> frozenset[str]:
+        """The nodes that the API servers' etcd endpoints lead to, where each asks several of them."""
+        return frozenset(
+            name
+            for name, node in self.nodes.items()
+            if any(address.lower() in map(str.lower, node.addresses) for address in self._etcd_servers)
+        )
+
+    @cached_property
+    def _etcd_servers(self) -> frozenset[str]:
+        """The hosts of etcd that API servers were started with, but for those that mean their own node."""
+        return frozenset(
+            host
+            for pods in self.pods.values()
+            for pod in pods
+            for word in pod.arguments
+            if word.startswith(_ETCD_SERVERS)
+            for url in word.removeprefix(_ETCD_SERVERS).split(",")
+            if not _is_loopback(host := _host(url))
+        )
+
+    def _all_answer(self, servers: tuple[ApiServer, ...]) -> bool:
+        """Say whether as many API servers are ready as there are nodes with one, at whatever addresses."""
+        return len(servers) >= len(self.api_nodes) and all(server.ready for server in servers)
+
+    def _api_troubles(self, servers: tuple[ApiServer, ...]) -> Iterator[Trouble]:
+        for name in sorted(self.api_nodes):
+            if what := self._api_trouble(name, servers):
+                yield Trouble(name, what)
+        for server in servers:
+            if not server.ready and self._node_at(server) is None:
+                yield Trouble("", f"the API server {server}, on no known node, {_silence(server)}")
+
+    def _api_trouble(self, name: str, servers: tuple[ApiServer, ...]) -> str | None:
+        """Say why the API server of a node is not known to be ready.
+
+        The kubelet beside it asks its /readyz all the time: where it cannot be asked from here, or has
+        another address than the node, its static pod's readiness speaks for it.
+        """
+        own = next((server for server in servers if server.address in self.nodes[name].addresses), None)
+        if own is not None and own.ready is not None:
+            return None if own.ready else f"the API server of {name} ({own}) {_silence(own)}"
+        if any(pod.ready for pod in self.pods[name] if _is_static(pod, _API_POD)):
+            return None
+        if own is None:
+            return f"the API server of {name} is not among those of the Service kubernetes"
+        return f"the API server of {name} ({own}) {_silence(own)}"
+
+    def _node_at(self, server: ApiServer) -> str | None:
+        return next((name for name, node in self.nodes.items() if server.address in node.addresses), None)
+
+    def _runs(self, name: str, part: re.Pattern[str]) -> bool:
+        return any(_is_static(pod, part) for pod in self.pods[name])
+
+
+def _is_static(pod: ClusterPod, part: re.Pattern[str]) -> bool:
+    return pod.mirror and bool(part.match(pod.name))
+
+
+def _silence(server: ApiServer) -> str:
+    what = "is not ready" if server.ready is False else "cannot be asked whether it is ready"
+    return f"{what}: {server.message}"
+
+
+def _host(url: str) -> str:
+    return re.sub(r"^\w+://", "", url).rpartition(":")[0].strip("[]")
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _named(names: Collection[str]) -> str:
+    return ", ".join(sorted(names)) or "no other node"

@@ -1,0 +1,316 @@
+"""Change one host where it is: a node whose pods stay, or a host that is no Node of the cluster.
+
+There is no cordon, no drain and no record. The node itself carries out the change, and undoes it where it
+fails or where the host does not answer over a new connection; afterwards a Node has to be Ready still.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TypeVar
+
+from numaforge.errors import HostError, HostUnreachableError, NumaforgeError
+from numaforge.node.transaction import Result, Status, Transaction
+from numaforge.rollout.cluster import Cluster, ClusterNode
+from numaforge.rollout.control_plane import is_control_plane, not_healthy
+from numaforge.rollout.labels import to_set
+from numaforge.rollout.machine import Machine
+from numaforge.rollout.maintenance import foreign
+from numaforge.rollout.node import obstacles
+from numaforge.rollout.outcome import NodeSettings, Outcome, Progress
+from numaforge.rollout.patience import patiently
+from numaforge.rollout.record import RECORD, Ending
+from numaforge.rollout.same_machine import other_address, other_machine
+from numaforge.rollout.slots import held_slots
+from numaforge.rollout.steps import Clock, Steps
+
+T = TypeVar("T")
+
+CHANGING = "changes"
+"""The phase from which on something may have been changed on the host."""
+UNPROTECTED = (
+    "it reboots, and no budget of the cluster protects it, as it is no Node: say with --max-unavailable, "
+    "or as max_unavailable in the inventory, how many such hosts may change together"
+)
+
+_ASKING = "asks"
+_POLL_SECONDS = 2.0
+_LOOK_AGAIN_SECONDS = 10.0
+_TRANSACTION_SECONDS = 3600.0  # the node has a result long before, unless systemd itself hangs
+_BOOT_SECONDS = 1800.0  # a server with terabytes of memory takes a quarter of an hour until it answers
+_MOST_VOID = 3  # transactions in a row
+
+
+@dataclass(frozen=True)
+class NodeOfHost:
+    """A host's Node in its cluster."""
+
+    cluster: Cluster
+    name: str
+
+    def look(self) -> ClusterNode:
+        """Return the Node as it is now."""
+        return self.cluster.node(self.name)
+
+    def is_in_rollout(self, node: ClusterNode) -> bool:
+        """Say whether there is a record on the node, or a slot with it: pods have left it, or are leaving."""
+        return RECORD in node.annotations or any(
+            (slot.node, slot.node_uid) == (node.name, node.uid) for slot in held_slots(self.cluster.leases())
+        )
+
+
+class _EndedError(Exception):
+    """The change has ended, or is not to begin."""
+
+    def __init__(self, ending: Ending, reason: str, details: Sequence[str] = ()) -> None:
+        super().__init__(reason)
+        self.outcome = Outcome(ending, reason, tuple(details))
+
+
+class _DrainError(Exception):
+    """Pods have to leave the node, or have left it."""
+
+
+@dataclass
+class InPlaceChange:
+    """The change of one host by one process; `node` is None for a host that is no Node of the cluster.
+
+    `may_reboot` says whether such a host may be rebooted. `veto` may say why nothing is to be begun.
+    """
+
+    host: str
+    machine: Machine
+    node: NodeOfHost | None
+    settings: NodeSettings
+    clock: Clock
+    tell: Callable[[Progress], object]
+    may_reboot: bool = True
+    veto: Callable[[], str | None] = lambda: None
+    _begun: bool = field(default=False, init=False)
+    _phase: str = field(default=_ASKING, init=False)
+    _last_told: Progress | None = field(default=None, init=False)
+
+    def run(self) -> Steps[Outcome | None]:
+        """Change the host; None where pods have to leave it for that, or have left it: nothing was begun.
+
+        Raises NumaforgeError for what is wrong before anything was touched.
+        """
+        try:
+            outcome = yield from self._run()
+        except _DrainError:
+            return None
+        except _EndedError as ended:
+            outcome = ended.outcome
+        except NumaforgeError as error:
+            if not self._begun:
+                raise
+            outcome = Outcome(Ending.HELD, f"{error}; what the host has begun ends by itself: resume later")
+        self._say(outcome.ending, (outcome.reason,) if outcome.reason else ())
+        return outcome
+
+    def _run(self) -> Steps[Outcome]:
+        for _ in range(_MOST_VOID):
+            if self.node is not None:
+                yield from self._require_own_node(self.node)
+            transaction = yield from self._ask(self.machine.change)
+            if self.node is not None:
+                yield from self._require_stays(self.node, transaction)
+            if transaction is None:
+                return Outcome(Ending.UNCHANGED, "it is as planned")
+            if self.node is not None:
+                yield from self._require_in_order(self.node)
+            if reason := self._why_not(transaction) or self.veto():
+                return Outcome(Ending.BLOCKED, reason)
+            result = yield from self._carry_out(transaction)
+            if result.outcome == "unknown":
+                result = yield from self._find_out(result, transaction)
+            if result.outcome != "void":
+                return (yield from self._judge(result))
+            self._begun = False
+            self._say(_ASKING, (result.reason,))
+        return Outcome(Ending.BLOCKED, f"{_MOST_VOID} times in a row {result.reason}")
+
+    def _why_not(self, transaction: Transaction) -> str:
+        """Say why the change is not to be made; a host that is no Node has no drain and no budget."""
+        if transaction.failed_before:
+            return transaction.failed_before
+        if self.node is None and transaction.disturbs and transaction.pods.may_run:
+            return f"pods are alive on it, and no cluster knows it as a Node: {transaction.pods.evidence}"
+        if self.node is None and transaction.reboots and not self.may_reboot:
+            return UNPROTECTED
+        return ""
+
+    def _require_own_node(self, own: NodeOfHost) -> Steps[None]:
+        """Refuse a Node that is another machine; leave one that is in a roll-out to that."""
+        node = yield from self._ask(own.look)
+        if (yield from self._ask(lambda: own.is_in_rollout(node))):
+            raise _DrainError
+        host = yield from self._ask(self.machine.identity)
+        access = self.machine.access()
+        reason = other_machine(node, host) or (
+            yield from self._ask(lambda: other_address(node, access, own.cluster.nodes))
+        )
+        if reason:
+            raise _EndedError(Ending.BLOCKED, reason)
+
+    def _require_stays(self, own: NodeOfHost, transaction: Transaction | None) -> Steps[None]:
+        """Change nothing here that pods have to be gone for; device plugins follow labels."""
+        expected = yield from self._ask(self.machine.expected)
+        node = yield from self._ask(own.look)
+        if to_set(node, expected.labels) or (transaction is not None and transaction.drains):
+            raise _DrainError
+
+    def _require_in_order(self, own: NodeOfHost) -> Steps[None]:
+        """Refuse a node that is not Ready, or that another tool works on."""
+        node = yield from self._ask(own.look)
+        deadline = self.clock() + self.settings.maintenance_seconds
+        while (other := foreign(node)) is not None and self.clock() < deadline:
+            self._say("waits for maintenance", (other,))
+            yield _LOOK_AGAIN_SECONDS
+            node = yield from self._ask(own.look)
+        if found := obstacles(node, include_cordoned=True):
+            raise _EndedError(Ending.BLOCKED, found[0])
+        yield from self._require_healthy_control_plane(own, node)
+
+    def _require_healthy_control_plane(self, own: NodeOfHost, node: ClusterNode) -> Steps[None]:
+        """Change no node of the control plane while anything of it is not known to be healthy."""
+        if not is_control_plane(node):
+            return
+        deadline = self.clock() + self.settings.gate.ready_seconds
+        while trouble := (yield from self._ask(lambda: not_healthy(own.cluster))):
+            if self.clock() >= deadline:
+                raise _EndedError(Ending.BLOCKED, trouble)
+            self._say("waits for the control plane", (trouble,))
+            yield _POLL_SECONDS
+
+    def _carry_out(self, transaction: Transaction) -> Steps[Result]:
+        """Hand the transaction to the host, once, and return how it ended."""
+        self._begun = True
+        self._say(CHANGING)
+        try:
+            self.machine.begin(transaction)
+        except HostUnreachableError as unreachable:
+            # Not sent again: it may have begun, or reach the host yet. What becomes of it is asked next.
+            self._say(CHANGING, (unreachable.message,))
+        except HostError as error:  # the host has tried, and failed: nothing is under way any more
+            status: Status = yield from self._ask(lambda: self.machine.status(transaction.id), reboots=True)
+            if _unknown(status):
+                raise _EndedError(Ending.BLOCKED, str(error)) from error
+        return (yield from self._result(transaction.id))
+
+    def _find_out(self, result: Result, planned: Transaction) -> Steps[Result]:
+        """Look at the host itself: its records do not say what became of the transaction."""
+        change = yield from self._ask(self.machine.change)
+        if change is None:
+            return replace(result, outcome="applied")
+        if change.begins_like(planned):
+            return replace(result, outcome="void")
+        return result
+
+    def _judge(self, result: Result) -> Steps[Outcome]:
+        match result.outcome:
+            case "applied":
+                return (yield from self._prove(result))
+            case "refused":
+                return Outcome(Ending.BLOCKED, result.reason)
+            case "rolled-back":
+                return Outcome(Ending.ROLLED_BACK, result.reason, result.journal[-5:])
+            case _:
+                return Outcome(Ending.HELD, result.reason, result.journal[-5:])
+
+    def _prove(self, result: Result) -> Steps[Outcome]:
+        """Have the Node of the changed host be Ready; else undo the change."""
+        self._say("proves")
+        if (wrong := (yield from self._not_ready())) is None:
+            return Outcome(Ending.DONE, result.reason or "it is as planned")
+        reason = f"it was changed, and {wrong}"
+        self._say("undoing", (reason,))
+        yield from self._ask(lambda: self.machine.revert(result.id, reason))
+        undone = yield from self._result(result.id, undo=True)
+        if undone.outcome != "rolled-back":
+            return Outcome(Ending.HELD, f"{reason}; {undone.reason}", undone.journal[-5:])
+        if still := (yield from self._not_ready()):
+            return Outcome(Ending.HELD, f"{reason}; as it was before, {still}")
+        return Outcome(Ending.ROLLED_BACK, reason)
+
+    def _not_ready(self) -> Steps[str | None]:
+        """Say why the Node is not Ready, None once it is: by a heartbeat that is newer than the question.
+
+        A Node stays Ready for as long as the control plane waits for the next heartbeat.
+        """
+        if self.node is None:
+            return None
+        own, first, waited = self.node, None, 0.0
+        while True:
+            node = yield from self._ask(own.look)
+            heartbeat = yield from self._ask(lambda: own.cluster.node_heartbeat(own.name))
+            first = heartbeat if first is None else first
+            if node.ready and heartbeat != first:
+                return None
+            why = f"is not Ready: {node.ready_message or 'no reason given'}"
+            why = "has sent no heartbeat since" if node.ready else why
+            if waited >= self.settings.gate.ready_seconds:
+                return f"its Node {why}, for {self.settings.gate.ready_seconds:.0f} s"
+            self._say("proves", (f"its Node {why}",))
+            yield _POLL_SECONDS
+            waited += _POLL_SECONDS
+
+    def _result(self, transaction: str, *, undo: bool = False) -> Steps[Result]:
+        """Wait until the transaction has ended; with `undo`, one that was applied has not."""
+        waited = 0.0
+        while waited < _TRANSACTION_SECONDS:
+            status = yield from self._status(transaction)
+            result = status.result
+            if result is not None and not (undo and result.outcome == "applied"):
+                return result
+            if status.waits:
+                yield from self._ask(lambda: self._confirm(transaction), reboots=True)
+            elif status.broken_off:
+                yield from self._ask(self.machine.settle)
+            self._say("undoing" if undo else CHANGING, (status.phase or "",))
+            yield _POLL_SECONDS
+            waited += _POLL_SECONDS
+        raise HostError(
+            f"the transaction {transaction} has not ended in {_TRANSACTION_SECONDS:.0f} s", where=self.host
+        )
+
+    def _confirm(self, transaction: str) -> None:
+        """Confirm the transaction over a new connection, while the host still waits for it."""
+        if not self.machine.status(transaction).waits:
+            return
+        try:
+            self.machine.confirm(transaction)
+        except HostUnreachableError:
+            raise
+        except HostError as error:  # without a confirmation the host goes back by itself
+            self._say(self._phase, (error.message,))
+
+    def _status(self, transaction: str) -> Steps[Status]:
+        """Return how far the transaction is; one that the host does not know is made void, for good."""
+        status: Status = yield from self._ask(lambda: self.machine.status(transaction), reboots=True)
+        if not _unknown(status):
+            return status
+        yield from self._ask(lambda: self.machine.void(transaction))
+        return (yield from self._ask(lambda: self.machine.status(transaction)))
+
+    def _ask(self, call: Callable[[], T], *, reboots: bool = False) -> Steps[T]:
+        """Ask until there is an answer; a host that may be rebooting has more time for it."""
+        seconds = self.settings.unreachable_seconds
+        return patiently(
+            call,
+            tell=lambda why: self._say(self._phase, (why,)),
+            patience_seconds=max(seconds, _BOOT_SECONDS) if reboots else seconds,
+        )
+
+    def _say(self, phase: str, waits_for: Sequence[str] = ()) -> None:
+        self._phase = str(phase)
+        name = self.node.name if self.node else self.host
+        progress = Progress(name, self._phase, tuple(filter(None, waits_for)))
+        if progress != self._last_told:
+            self._last_told = progress
+            self.tell(progress)
+
+
+def _unknown(status: Status) -> bool:
+    return status.phase is None and status.result is None

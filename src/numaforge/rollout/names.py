@@ -1,0 +1,27 @@
+"""Names of nodes: what a host says of itself becomes part of paths, selectors and commands."""
+
+from __future__ import annotations
+
+import re
+
+from numaforge.errors import NumaforgeError
+
+_LONGEST = 253
+_LABEL = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
+_SUBDOMAIN = re.compile(rf"{_LABEL}(\.{_LABEL})*")
+_SHOWN = 80
+
+
+class NodeNameError(NumaforgeError):
+    """A name that no Node can have."""
+
+
+def node_name(text: str) -> str:
+    """Return a Node's name as it is; raises NodeNameError unless it is a DNS subdomain (RFC 1123)."""
+    if len(text) <= _LONGEST and _SUBDOMAIN.fullmatch(text):
+        return text
+    shown = ascii(text if len(text) <= _SHOWN else f"{text[:_SHOWN]}...")
+    raise NodeNameError(
+        f"{shown} is no name of a Node",
+        remedy=f"a Node has a DNS name (RFC 1123): lower case letters, digits, - and ., at most {_LONGEST}",
+    )

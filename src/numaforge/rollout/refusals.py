@@ -1,0 +1,81 @@
+"""Which hosts a roll-out leaves as they are from the beginning, and why; the others go on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from numaforge.rollout.budget import Budget, outside_the_pool
+from numaforge.rollout.cluster import Cluster, ClusterNode
+from numaforge.rollout.configz import not_readable, unreadable_refusal
+from numaforge.rollout.control_plane import ControlPlane, is_control_plane, refused_outage
+from numaforge.rollout.in_place import UNPROTECTED
+from numaforge.rollout.launch import HostNeeds, Survey
+from numaforge.rollout.record import RECORD
+from numaforge.rollout.same_machine import claimed_twice, other_address
+
+
+def refusals(
+    cluster: Cluster, nodes: Mapping[str, ClusterNode], survey: Survey, budget: Budget
+) -> dict[str, str]:
+    """Return why hosts cannot be changed, by host; `nodes` are the cluster's, by name.
+
+    Those of the survey come first: what a host itself refuses is nearer to its cause. Whether a host is the
+    Node that it names comes before what that Node is.
+    """
+    joined = [each for each in survey.needs if each.joined]
+    unreadable = {each.host: each.unreadable for each in survey.needs if each.unreadable}
+    return {
+        **_of_no_pool(cluster, nodes, joined, budget),
+        **{host: unreadable_refusal(why) for host, why in not_readable(cluster, unreadable).items()},
+        **{each.host: why for each in survey.needs if (why := _of(each, nodes))},
+        **claimed_twice({each.host: each.node for each in joined}),
+        **survey.refused,
+    }
+
+
+def _of_no_pool(
+    cluster: Cluster, nodes: Mapping[str, ClusterNode], joined: Sequence[HostNeeds], budget: Budget
+) -> dict[str, str]:
+    """Return the hosts whose nodes no budget holds for, or that the control plane cannot do without.
+
+    A node that is in the middle of a roll-out is ended all the same.
+    """
+    changing = {
+        each.host: nodes[each.node]
+        for each in joined
+        if each.node in nodes and RECORD not in nodes[each.node].annotations
+        if each.changes or each.drains(nodes[each.node])
+    }
+    if not changing:
+        return {}
+    pool = {node.name for node in cluster.nodes(budget.pool)}
+    of_control_plane = {host: node for host, node in changing.items() if is_control_plane(node)}
+    found = {
+        host: outside_the_pool(budget)
+        for host, node in changing.items()
+        if node.name not in pool and host not in of_control_plane
+    }
+    if of_control_plane and not budget.control_plane_outage:
+        control_plane = ControlPlane.look(cluster)
+        for host, node in of_control_plane.items():
+            if outage := refused_outage(control_plane, node.name):
+                found[host] = outage
+    return found
+
+
+def unknown_node(needs: HostNeeds, nodes: Mapping[str, ClusterNode]) -> str:
+    """Return what is said of a host whose Node is not in the cluster."""
+    return (
+        f"the cluster knows no node {needs.node}; it has {len(nodes)} others: check kubeconfig and context; "
+        "the node has the host's name, or what the kubelet's --hostname-override says"
+    )
+
+
+def _of(needs: HostNeeds, nodes: Mapping[str, ClusterNode]) -> str | None:
+    if needs.joined and needs.node not in nodes:
+        return unknown_node(needs, nodes)
+    if needs.joined:
+        return other_address(nodes[needs.node], needs.access, nodes.values) if needs.access else None
+    if needs.reboots and "max_unavailable" not in needs.said:
+        return UNPROTECTED
+    return None

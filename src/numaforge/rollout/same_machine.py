@@ -1,0 +1,143 @@
+"""Whether a host is the machine of a Node: by what both say of it, and by what the host has no say in.
+
+A host names its Node itself, and could name another one and copy its IDs: that one would be drained. So the
+IDs of both sides have to agree, and besides one thing that is not the host's word: the address at which it is
+reached, the names that the inventory has for it, or the Node that the inventory says it is.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+from numaforge.node.identity import Identity
+from numaforge.rollout.cluster import ClusterNode
+
+PIN = "numaforge_node"
+"""The host data that says which Node a host is, by its name or its provider ID."""
+_WRONG_CLUSTER = "check the kubeconfig, its context, and the inventory"
+_CHECK_MACHINE = {
+    "system UUID": _WRONG_CLUSTER,
+    "machine ID": _WRONG_CLUSTER,
+    "boot ID": f"wait until its kubelet has reported where it was rebooted just now, else {_WRONG_CLUSTER}",
+}
+
+
+@dataclass(frozen=True)
+class Access:
+    """How a host is reached, which it has no say in.
+
+    `host` is its name in the inventory, `pin` the Node that the inventory says it is, "" where it says
+    nothing. `addresses` are those of the connection's other end, `names` what was dialled for it. `here` says
+    that it is the machine that numaforge runs on.
+    """
+
+    host: str
+    pin: str = ""
+    addresses: tuple[str, ...] = ()
+    names: tuple[str, ...] = ()
+    here: bool = False
+
+
+def other_machine(node: ClusterNode, host: Identity, *, rebooted: bool = False) -> str | None:
+    """Say why a host is not the machine that a node's kubelet runs on, if so; their names prove nothing.
+
+    Only what both sides know is compared, and the boot ID has to be, unless the host may have `rebooted` and
+    its kubelet not have reported since.
+    """
+    known = {
+        "system UUID": (host.system_uuid, node.system_uuid),
+        "machine ID": (host.machine_id, node.machine_id),
+        "boot ID": (host.boot_id, node.boot_id),
+    }
+    if rebooted:
+        del known["boot ID"]
+    for name, (of_host, of_node) in known.items():
+        if of_host and of_node:
+            if of_host.lower() == of_node.lower():
+                continue
+        elif name != "boot ID":
+            continue
+        return (
+            f"the host is not known to be the machine of this node: the {name} of the host is "
+            f"{of_host or 'unknown'}, and of the node {of_node or 'unknown'}: {_CHECK_MACHINE[name]}"
+        )
+    return None
+
+
+def other_address(
+    node: ClusterNode, access: Access, nodes: Callable[[], Iterable[ClusterNode]]
+) -> str | None:
+    """Say why what the host has no say in does not lead to a node; None where it does.
+
+    The address has to be one of the node's. Behind a forwarded port, address translation or a network of its
+    own for management it cannot be: then the inventory's name of the host, or what was dialled, has to be the
+    node's, and the address none of another one of `nodes`. A pin decides alone.
+    """
+    if access.here:
+        return None
+    if access.pin:
+        if access.pin in (node.name, node.provider_id):
+            return None
+        return f"the inventory says that it is the node {access.pin} ({PIN}), and the host says {node.name}"
+    if _addresses(access.addresses) & _addresses(node.addresses):
+        return None
+    if not {name.lower() for name in (access.host, *access.names)} & _names(node):
+        return (
+            f"nothing but its own word says that it is the node {node.name}: it is reached at "
+            f"{_listed(access.addresses or access.names)}, and the node has {_listed(node.addresses)}. "
+            f"Where it is that node, write so in the inventory: {PIN}={node.name!r}"
+        )
+    other = next((each for each in nodes() if each.name != node.name and _is_at(each, access)), None)
+    if other is None:
+        return None
+    return (
+        f"it says that it is the node {node.name}, and is reached at an address of {other.name}: "
+        f"{_listed(access.addresses)}. Where it is {node.name}, write so in the inventory: "
+        f"{PIN}={node.name!r}"
+    )
+
+
+def claimed_twice(claims: Mapping[str, str]) -> dict[str, str]:
+    """Return the hosts that say that they are the same node as another one, and why none of them is taken.
+
+    `claims` has the node of each host.
+    """
+    hosts_of: dict[str, list[str]] = defaultdict(list)
+    for host, node in claims.items():
+        hosts_of[node].append(host)
+    return {host: _twice(node, hosts) for node, hosts in hosts_of.items() if len(hosts) > 1 for host in hosts}
+
+
+def _twice(node: str, hosts: Iterable[str]) -> str:
+    return (
+        f"{_listed(sorted(hosts))} say that each of them is the node {node}: remove all but one from the "
+        "inventory, or find out why the others say so"
+    )
+
+
+def _is_at(node: ClusterNode, access: Access) -> bool:
+    there = {address for address in _addresses(access.addresses) if not address.is_loopback}
+    return bool(there & _addresses(node.addresses))
+
+
+def _addresses(texts: Iterable[str]) -> set[ipaddress.IPv4Address | ipaddress.IPv6Address]:
+    found = set()
+    for text in texts:
+        try:
+            address = ipaddress.ip_address(text.partition("%")[0])
+        except ValueError:
+            continue  # a name
+        mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
+        found.add(mapped or address)
+    return found
+
+
+def _names(node: ClusterNode) -> set[str]:
+    return {node.name.lower(), *(text.lower() for text in node.addresses if not _addresses([text]))}
+
+
+def _listed(texts: Iterable[str]) -> str:
+    return ", ".join(texts) or "no address"

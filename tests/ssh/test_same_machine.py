@@ -1,0 +1,134 @@
+"""Hosts that say they are another Node, over a real sshd: what they cannot say leads elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from numaforge import cli
+from tests.fixtures.api_server import ApiServer
+from tests.ssh.conftest import StartSandbox
+from tests.ssh.kubeadm import kubeadm_files, start_kubelet
+from tests.ssh.sandbox import REPOSITORY, Sandbox, pyinfra
+
+PROFILE: dict[str, Any] = {
+    "name": "sandbox",
+    "cpus": {"reserved": {"cores_per_numa_node": 1}},
+    "memory": {"system_reserved": "1Gi"},
+    "kubelet": {"cpu_manager_policy": "static"},
+}
+VICTIM = "n1"
+
+
+def host_that_says(start_sandbox: StartSandbox, port: int, name: str) -> Sandbox:
+    """Start a joined host, whose kubelet is told to register under a name."""
+    login = ("--kubeconfig=/etc/kubernetes/kubelet.conf", f"--hostname-override={name}")
+    return start_kubelet(start_sandbox(kubeadm_files(port, *login)), port)
+
+
+@pytest.fixture
+def hostile(start_sandbox: StartSandbox, port: int) -> Sandbox:
+    """A host that says that it is the victim."""
+    return host_that_says(start_sandbox, port, VICTIM)
+
+
+@pytest.fixture
+def victim(hostile: Sandbox, api: ApiServer) -> ApiServer:
+    """The cluster, in which the victim has the very IDs that the hostile host says of itself."""
+    api.add_node(VICTIM)
+    own = {
+        "machineID": hostile.run("cat /etc/machine-id"),
+        "bootID": hostile.run("cat /proc/sys/kernel/random/boot_id"),
+        "systemUUID": hostile.run("cat /sys/class/dmi/id/product_uuid 2> /dev/null || true"),
+    }
+    api.nodes[VICTIM]["status"] |= {
+        "nodeInfo": {name: done.stdout.strip() for name, done in own.items()},
+        "addresses": [{"type": "InternalIP", "address": "10.0.0.1"}],
+    }
+    return api
+
+
+def data(node: Sandbox, api: ApiServer, **more: object) -> dict[str, object]:
+    rollout = {"kubeconfig": str(api.kubeconfig), "verify": False}
+    waits = {"kubelet_start_seconds": 4, "kubelet_stable_seconds": 1}
+    return {**node.data(), **waits, "numaforge_profile": PROFILE, "numaforge_rollout": rollout, **more}
+
+
+def write_inventory(folder: Path, hosts: Mapping[str, Mapping[str, object]]) -> str:
+    inventory = folder / "inventory.py"
+    inventory.write_text(f"nodes = {[(name, dict(data)) for name, data in hosts.items()]!r}\n")
+    return str(inventory)
+
+
+def is_untouched(api: ApiServer, *hosts: Sandbox) -> bool:
+    """Say whether the victim is in service as before, and no kubelet was started again."""
+    node = api.nodes[VICTIM]
+    starts = [host.path("/run/systemctl.log").read_text().count("start kubelet.service") for host in hosts]
+    return (node["spec"], node["metadata"]["annotations"], starts) == ({}, {}, [1] * len(hosts))
+
+
+@pytest.mark.parametrize("verb", ["plan", "run"])
+def test_a_roll_out_refuses_a_host_that_says_it_is_another_node(
+    hostile: Sandbox,
+    victim: ApiServer,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+    verb: str,
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    inventory = write_inventory(tmp_path, {"gpu-66": data(hostile, victim)})
+    deploy = str(REPOSITORY / "deploys/kubelet.py")
+    assert cli.run(["rollout", verb, "--deploy", deploy, inventory]) == 2
+    said = " ".join(capfd.readouterr().err.split())
+    assert "nothing but its own word says that it is the node n1: it is reached at 127.0.0.1" in said
+    assert "and the node has 10.0.0.1" in said
+    assert "numaforge_node='n1'" in said
+    assert is_untouched(victim, hostile)
+
+
+def test_plain_pyinfra_refuses_a_host_that_says_it_is_another_node(
+    hostile: Sandbox, victim: ApiServer, tmp_path: Path
+) -> None:
+    done = pyinfra(tmp_path, {"gpu-66": data(hostile, victim)}, "-y", "deploys/kubelet.py")
+    assert done.returncode == 1
+    assert "nothing but its own word says that it is the node n1" in " ".join(done.stdout.split())
+    assert is_untouched(victim, hostile)
+
+
+@pytest.mark.parametrize("pin", [VICTIM, "gpu-66"], ids=["rightly", "as another node"])
+def test_two_hosts_that_say_they_are_one_node_are_both_refused_by_plain_pyinfra(
+    hostile: Sandbox, victim: ApiServer, tmp_path: Path, pin: str
+) -> None:
+    both = {
+        "a-good": data(hostile, victim, numaforge_node=VICTIM),
+        "gpu-66": data(hostile, victim, numaforge_node=pin),
+    }
+    done = pyinfra(tmp_path, both, "-y", "deploys/kubelet.py")
+    assert done.returncode == 1
+    assert " ".join(done.stdout.split()).count("a-good, gpu-66 say that each of them is the node n1") >= 2
+    assert is_untouched(victim, hostile)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param("n1/../../secrets", id="a path"),
+        pytest.param("..", id="the path above"),
+        pytest.param("n1%2f..", id="an escaped path"),
+        pytest.param("n1?dryRun=All", id="a query"),
+        pytest.param("n1,metadata.name!=n2", id="a selector"),
+    ],
+)
+def test_a_name_that_no_node_has_is_refused_at_the_look(
+    start_sandbox: StartSandbox, port: int, api: ApiServer, tmp_path: Path, name: str
+) -> None:
+    host = host_that_says(start_sandbox, port, name)
+    api.add_node(VICTIM)
+    done = pyinfra(tmp_path, {"gpu-66": data(host, api)}, "-y", "deploys/kubelet.py")
+    assert done.returncode == 1
+    assert "is no name of a Node" in done.stdout
+    assert is_untouched(api, host)

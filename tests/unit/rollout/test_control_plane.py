@@ -1,0 +1,376 @@
+"""The control plane as a pool of its own: what is of it, what it can do without, when it is healthy."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from numaforge.rollout.budget import Budget, Share
+from numaforge.rollout.cluster import ApiServer, ClusterNode, ClusterPod
+from numaforge.rollout.control_plane import ControlPlane, is_control_plane
+from numaforge.rollout.record import Ending, Phase
+from tests.fixtures.memory_cluster import control_planes
+from tests.fixtures.memory_machine import NEW, OLD
+from tests.fixtures.rollout_world import SETTINGS, World, pod
+
+ROLE = "node-role.kubernetes.io/"
+FIRST, SECOND, THIRD = (node.name for node in control_planes(3))
+
+
+def node(name: str, *roles: str, **fields: object) -> ClusterNode:
+    made = ClusterNode(name, f"uid-{name}", "1", labels={f"{ROLE}{role}": "" for role in roles})
+    return replace(made, **{"addresses": (name, f"192.0.2.{name[-1]}"), **fields})  # type: ignore[arg-type]
+
+
+def static(part: str, on: str, **fields: object) -> ClusterPod:
+    made = ClusterPod("kube-system", f"{part}-{on}", f"uid-{part}-{on}", on, mirror=True)
+    return replace(made, **fields)  # type: ignore[arg-type]
+
+
+def plane(*nodes: ClusterNode, pods: tuple[ClusterPod, ...] = ()) -> ControlPlane:
+    named = {each.name: each for each in nodes}
+    return ControlPlane(named, {name: tuple(pod for pod in pods if pod.node == name) for name in named})
+
+
+def stacked(count: int) -> ControlPlane:
+    """A control plane as kubeadm sets it up."""
+    names = [f"c{number}" for number in range(1, count + 1)]
+    pods = [static(part, name) for name in names for part in ("kube-apiserver", "etcd")]
+    return plane(*(node(name, "control-plane") for name in names), pods=tuple(pods))
+
+
+def servers(*ready: bool | None) -> list[ApiServer]:
+    return [ApiServer(f"192.0.2.{number}", 6443, one, "why") for number, one in enumerate(ready, 1)]
+
+
+@pytest.mark.parametrize(
+    ("roles", "expected"),
+    [
+        pytest.param(("control-plane",), True, id="control-plane"),
+        pytest.param(("master",), True, id="master, as before 1.20"),
+        pytest.param(("etcd",), True, id="a node of k3s or RKE2 with etcd alone"),
+        pytest.param(("worker",), False, id="worker"),
+        pytest.param((), False, id="no role"),
+    ],
+)
+def test_a_nodes_labels_say_whether_it_is_of_the_control_plane(roles, expected):
+    assert is_control_plane(node("c1", *roles)) is expected
+
+
+# ---- what is away without one node ----
+
+
+@pytest.mark.parametrize(
+    ("found", "said"),
+    [
+        pytest.param(stacked(1), "only API server: the API is away", id="one node is the API"),
+        pytest.param(stacked(2), "etcd has 2 members", id="of two, both are the quorum"),
+        pytest.param(stacked(3), None, id="of three, two are a quorum"),
+        pytest.param(stacked(4), None, id="of four, three are a quorum"),
+        pytest.param(stacked(5), None, id="of five, four are more than a quorum"),
+        pytest.param(
+            plane(node("c1", "control-plane"), node("c2", "control-plane")),
+            "etcd has 2 members, as far as the cluster shows",
+            id="where nothing shows etcd, it is taken to be on each",
+        ),
+        pytest.param(
+            plane(node("c1", "control-plane"), node("c2", "control-plane"), node("c3", "etcd")),
+            None,
+            id="etcd alone elsewhere, two API servers",
+        ),
+        pytest.param(
+            plane(
+                node("c1", "control-plane", etcd_voter=True),
+                node("c2", "control-plane", etcd_voter=True),
+                node("c3", "control-plane"),
+            ),
+            "etcd has 2 members",
+            id="the members are those that k3s says vote",
+        ),
+        pytest.param(
+            plane(
+                node("c1", "control-plane"),
+                node("c2", "control-plane"),
+                pods=(
+                    static("kube-apiserver", "c1", arguments=("--etcd-servers=https://198.51.100.1:2379",)),
+                    static("kube-apiserver", "c2", arguments=("--etcd-servers=https://198.51.100.1:2379",)),
+                ),
+            ),
+            None,
+            id="etcd on machines that are no nodes",
+        ),
+        pytest.param(
+            plane(
+                *(node(name, "control-plane") for name in ("c1", "c2", "c3")),
+                pods=tuple(
+                    static(
+                        "kube-apiserver",
+                        name,
+                        arguments=("--etcd-servers=https://192.0.2.1:2379,https://192.0.2.2:2379",),
+                    )
+                    for name in ("c1", "c2", "c3")
+                ),
+            ),
+            "the cluster does not show whether those are healthy",
+            id="etcd beside Kubernetes on its nodes, as with kubespray",
+        ),
+    ],
+)
+def test_what_is_away_while_a_node_restarts(found, said):
+    outage = found.outage("c1")
+    assert outage is None if said is None else said in str(outage)
+
+
+# ---- what is known to be healthy ----
+
+
+@pytest.mark.parametrize(
+    ("found", "answers", "said"),
+    [
+        pytest.param(stacked(3), servers(True, True, True), "", id="each API server is ready"),
+        pytest.param(
+            stacked(3),
+            servers(True, False, True),
+            "of c2 (192.0.2.2:6443) is not ready: why",
+            id="one is not",
+        ),
+        pytest.param(
+            stacked(3),
+            servers(True, None, True),
+            "",
+            id="its own kubelet speaks for one that is out of reach",
+        ),
+        pytest.param(
+            plane(*(node(name, "control-plane") for name in ("c1", "c2", "c3"))),
+            servers(True, None, True),
+            "cannot be asked whether it is ready: why",
+            id="one out of reach that no pod speaks for is unknown",
+        ),
+        pytest.param(
+            plane(*(node(name, "control-plane") for name in ("c1", "c2", "c3"))),
+            servers(True, True),
+            "of c3 is not among those of the Service kubernetes",
+            id="one that has gone from the Service",
+        ),
+        pytest.param(
+            plane(*(node(name, "control-plane", addresses=()) for name in ("c1", "c2", "c3"))),
+            servers(True, True, True),
+            "",
+            id="as many as there are nodes, at addresses of their own",
+        ),
+        pytest.param(
+            stacked(3),
+            servers(True, True, True, False),
+            "on no known node, is not ready",
+            id="one on no node is not ready",
+        ),
+        pytest.param(
+            plane(
+                node("c1", "control-plane"),
+                pods=(static("etcd", "c1", ready=False), static("kube-apiserver", "c1")),
+            ),
+            servers(True),
+            "kube-system/etcd-c1 is not Ready",
+            id="a member of etcd is not Ready",
+        ),
+        pytest.param(
+            plane(node("c1", "control-plane", etcd_voter=False)),
+            servers(True),
+            "the etcd of c1 is no voting member",
+            id="a member that only learns",
+        ),
+        pytest.param(
+            plane(node("c1", "control-plane", ready=False, ready_message="no word")),
+            servers(True),
+            "c1 is not Ready: no word",
+            id="a node that is not Ready",
+        ),
+    ],
+)
+def test_what_is_not_known_to_be_healthy(found, answers, said):
+    troubles = [trouble.what for trouble in found.troubles(answers)]
+    assert (len(troubles), said in "".join(troubles)) == (1 if said else 0, True)
+
+
+# ---- a roll-out of its nodes, in virtual time ----
+
+
+def world(count: int = 3, workers: int = 1) -> World:
+    made = World(workers, pods=())
+    for each in control_planes(count):
+        made.cluster.add_node(each)
+    return made
+
+
+def cordoned(world: World) -> list[str]:
+    return [each.name for each in control_planes(3) if world.look(each.name).unschedulable]
+
+
+def test_a_node_of_the_control_plane_is_changed_though_the_pool_does_not_select_it():
+    here = world()
+    assert here.run(name=FIRST).ending is Ending.DONE
+    assert here.machine_of(FIRST).files == NEW
+
+
+def test_one_node_at_a_time_whatever_the_budget_says():
+    here = world()
+    settings = replace(SETTINGS, budget=Budget(Share(count=3)), slot_seconds=6000.0)
+    most = []
+    here.cluster.watchers.append(lambda _old, _new: most.append(len(cordoned(here))))
+    tasks = [here.begin(f"ann@a/boot/{name}.1", name, settings=settings) for name in (FIRST, SECOND, THIRD)]
+    assert [here.end(task).ending for task in tasks] == [Ending.DONE] * 3
+    assert max(most) == 1
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        pytest.param({"ready": False, "ready_message": "down"}, "is not Ready: down", id="not Ready"),
+        pytest.param({"unschedulable": True}, "is cordoned", id="cordoned"),
+        pytest.param(
+            {"deleting": True}, "is in the maintenance of another tool: its Node object", id="another tool's"
+        ),
+    ],
+)
+def test_none_is_begun_beside_one_that_is_out_of_service(change, said):
+    here = world()
+    here.cluster.change_node(SECOND, **change)
+    outcome = here.run(name=FIRST)
+    assert outcome.ending is Ending.BLOCKED
+    assert f"one node of the control plane at a time, and {SECOND} {said}" in outcome.reason
+    assert here.machine_of(FIRST).files == OLD
+
+
+def stop_etcd(here: World) -> None:
+    here.cluster.etcd_stopped.add(SECOND)
+
+
+def stop_api_server(here: World) -> None:
+    here.cluster.stop_api_server(SECOND)
+
+
+def start_all(here: World) -> None:
+    here.cluster.etcd_stopped.clear()
+    here.cluster.start_api_server(SECOND)
+
+
+STOPS = [pytest.param(stop_etcd, id="etcd"), pytest.param(stop_api_server, id="API server")]
+
+
+@pytest.mark.parametrize("stop", STOPS)
+def test_nothing_is_begun_while_a_part_is_stopped_and_all_goes_on_when_it_is_back(stop):
+    here = world()
+    stop(here)
+    task = here.begin("ann@a/boot/1.1", FIRST)
+    here.time.run(100.0)
+    assert (cordoned(here), here.slots(), task.ended) == ([], [], False)
+    start_all(here)
+    assert here.end(task).ending is Ending.DONE
+
+
+@pytest.mark.parametrize("stop", STOPS)
+def test_a_part_that_stays_stopped_blocks_the_node_and_is_named(stop):
+    here = world()
+    stop(here)
+    outcome = here.run(name=FIRST)
+    assert outcome.ending is Ending.BLOCKED
+    assert "the control plane is not known to be healthy: the API server of" in outcome.reason
+    assert cordoned(here) == []
+
+
+@pytest.mark.parametrize("stop", STOPS)
+def test_a_part_that_stops_during_the_drain_leaves_the_node_unchanged(stop):
+    here = world()
+    here.cluster.add_pod(pod("web-1", FIRST))
+    task = here.begin("ann@a/boot/1.1", FIRST)
+    here.time.run(lambda: bool(cordoned(here)))
+    stop(here)
+    assert here.end(task).ending is Ending.BLOCKED
+    assert (cordoned(here), here.machine_of(FIRST).files) == ([], OLD)
+
+
+@pytest.mark.parametrize("stop", STOPS)
+def test_a_node_is_put_back_only_when_all_of_the_control_plane_is_healthy_with_it(stop):
+    here = world()
+    task = here.begin("ann@a/boot/1.1", FIRST)
+    here.time.run(lambda: bool(here.machine_of(FIRST).applied))
+    stop(here)
+    here.time.run(100.0)
+    assert (cordoned(here), task.ended) == ([FIRST], False)
+    start_all(here)
+    assert here.end(task).ending is Ending.DONE
+
+
+def test_a_good_node_is_not_undone_because_another_member_has_failed():
+    """To undo restarts the node, and the failed member is the second one that is away."""
+    here = world()
+    task = here.begin("ann@a/boot/1.1", FIRST)
+    here.time.run(lambda: bool(here.machine_of(FIRST).applied))
+    here.cluster.etcd_stopped.add(SECOND)
+    outcome = here.end(task)
+    assert (outcome.ending, here.machine_of(FIRST).reverted) == (Ending.HELD, [])
+    assert "not undone while the control plane is not known to be healthy" in outcome.reason
+    here.cluster.etcd_stopped.clear()
+    assert here.run("ann@a/boot/2.1", FIRST).ending is Ending.DONE
+
+
+def test_a_node_whose_own_member_does_not_return_is_undone():
+    here = world()
+    task = here.begin("ann@a/boot/1.1", FIRST)
+    here.time.run(lambda: bool(here.machine_of(FIRST).applied))
+    here.cluster.etcd_stopped.add(FIRST)
+    here.time.run(lambda: bool(here.machine_of(FIRST).reverted))
+    here.cluster.etcd_stopped.clear()
+    assert here.end(task).ending is Ending.ROLLED_BACK
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_a_control_plane_that_needs_every_node_is_refused_unless_that_is_permitted(count):
+    here = world(count)
+    refused = here.run(name=FIRST)
+    assert (refused.ending, here.slots()) == (Ending.BLOCKED, [])
+    assert "the API is away while" in refused.reason
+    assert "(permit: control_plane_outage)" in refused.reason
+    permitted = replace(SETTINGS, budget=replace(SETTINGS.budget, control_plane_outage=True))
+    assert here.run("ann@a/boot/2.1", FIRST, settings=permitted).ending is Ending.DONE
+
+
+def test_a_permitted_outage_permits_no_second_one():
+    here = world()
+    here.cluster.etcd_stopped.add(SECOND)
+    permitted = replace(SETTINGS, budget=replace(SETTINGS.budget, control_plane_outage=True))
+    assert here.run(name=FIRST, settings=permitted).ending is Ending.BLOCKED
+
+
+# ---- a node of no pool ----
+
+
+def test_a_node_outside_the_pool_gets_no_slot_and_does_not_wait_for_one():
+    here = world()
+    here.cluster.change_node("node-0000", labels={"role": "storage"})
+    begun = here.time.now
+    task = here.begin(settings=replace(SETTINGS, budget=Budget(Share(count=1), pool="role=gpu")))
+    outcome = here.end(task)
+    assert outcome.ending is Ending.BLOCKED
+    assert "outside the pool 'role=gpu'" in outcome.reason
+    assert "give a pool (a label selector) that selects it" in outcome.reason
+    assert (task.ended_at, here.slots()) == (begun, [])
+
+
+def test_a_node_that_is_left_in_the_middle_is_ended_though_the_pool_selects_it_no_more():
+    here = world()
+    task = here.begin()
+    here.reach(Phase.APPLYING)
+    task.kill()
+    moved = replace(SETTINGS, budget=Budget(Share(count=1), pool="role=gpu"))
+    here.time.run(100.0)
+    assert here.run("ann@a/boot/2.1", settings=moved).ending is Ending.DONE
+
+
+def test_a_node_that_runs_a_part_of_the_control_plane_without_its_label_is_refused():
+    here = world()
+    here.cluster.add_pod(static("kube-apiserver", "node-0000"))
+    outcome = here.run()
+    assert outcome.ending is Ending.BLOCKED
+    assert "kubectl label node node-0000 node-role.kubernetes.io/control-plane=true" in outcome.reason

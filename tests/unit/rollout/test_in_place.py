@@ -1,0 +1,213 @@
+"""A change without a drain: of a node whose pods stay, and of a host that is no Node."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from numaforge.errors import HostUnreachableError
+from numaforge.node.part import Part
+from numaforge.rollout.in_place import UNPROTECTED, InPlaceChange, NodeOfHost
+from numaforge.rollout.outcome import Outcome
+from numaforge.rollout.record import RECORD, Ending, Phase
+from tests.fixtures.memory_machine import NEW, OLD, MemoryMachine, Trouble
+from tests.fixtures.rollout_world import NODE, SETTINGS, World
+from tests.fixtures.virtual_time import Task
+
+OUTSIDE = "storage-1"
+QUICK = replace(SETTINGS, unreachable_seconds=60.0)
+
+
+class InPlace(World):
+    """A world in which a node's pods stay, and with a host that is no Node."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.machine.disturbs = False
+
+    def change(self, host: str = NODE, **more: object) -> InPlaceChange:
+        own = NodeOfHost(self.cluster, host) if self.cluster.has_node(host) else None
+        machine = self.machine_of(host)
+        machine.disturbs = False
+        return InPlaceChange(host, machine, own, QUICK, self.time, self.told.append, **more)  # type: ignore[arg-type]
+
+    def changing(self, host: str = NODE, **more: object) -> Task:
+        return self.time.spawn(self.change(host, **more).run())
+
+    def changed(self, host: str = NODE, **more: object) -> Outcome | None:
+        task = self.changing(host, **more)
+        self.time.finish(task)
+        if task.error is not None:
+            raise task.error
+        found: Outcome | None = task.result
+        return found
+
+    @property
+    def pods(self) -> list[str]:
+        return [pod.name for pod in self.cluster.pods(NODE)]
+
+
+HOSTS = pytest.mark.parametrize("host", [NODE, OUTSIDE], ids=["a node", "a host outside a cluster"])
+
+
+@HOSTS
+def test_it_is_changed_in_service(host):
+    world = InPlace()
+    before = world.node.resource_version, world.pods
+    assert world.changed(host).ending is Ending.DONE
+    assert world.machine_of(host).files == NEW
+    assert (world.node.resource_version, world.pods) == before
+    assert world.slots() == []
+
+
+@HOSTS
+def test_what_is_as_planned_is_left_alone(host):
+    world = InPlace()
+    world.machine_of(host).files = NEW
+    assert world.changed(host) == Outcome(Ending.UNCHANGED, "it is as planned")
+
+
+@HOSTS
+@pytest.mark.parametrize(
+    ("trouble", "ending", "files"),
+    [
+        pytest.param({"refused": "no space left"}, Ending.BLOCKED, OLD, id="it refuses the change"),
+        pytest.param({"does_not_start": True}, Ending.ROLLED_BACK, OLD, id="the change fails"),
+        pytest.param({"broken_off": True}, Ending.ROLLED_BACK, OLD, id="the change is broken off"),
+        pytest.param(
+            {"does_not_start": True, "cannot_go_back": True}, Ending.HELD, OLD, id="neither way works"
+        ),
+        pytest.param({"deaf": True}, Ending.ROLLED_BACK, OLD, id="it answers no new connection any more"),
+    ],
+)
+def test_it_ends_so_where(host, trouble, ending, files):
+    world = InPlace()
+    world.machine_of(host).trouble = Trouble(**trouble)
+    assert world.changed(host).ending is ending
+    assert world.machine_of(host).files == files
+
+
+def test_a_node_that_is_not_ready_after_its_change_goes_back():
+    world = InPlace()
+    world.trouble(isolates=True)
+    outcome = world.changed()
+    assert outcome.ending is Ending.ROLLED_BACK
+    assert "its Node has sent no heartbeat since" in outcome.reason or "is not Ready" in outcome.reason
+    assert (world.machine.files, world.node.ready) == (OLD, True)
+
+
+def test_a_node_that_still_reads_ready_is_not_believed_without_a_heartbeat():
+    world = InPlace()
+    world.trouble(isolates=True)
+    task = world.changing()
+    world.time.run(lambda: bool(world.machine.applied))
+    world.time.run(10.0)
+    assert (world.node.ready, task.ended) == (True, False)
+
+
+def test_a_host_that_is_away_for_a_moment_is_waited_for():
+    world = InPlace()
+    until = world.time.now + 40.0
+
+    def away(call):
+        gone = call == "confirm" and world.time.now < until
+        return HostUnreachableError("no route", where=NODE) if gone else None
+
+    world.machine.fault = away
+    assert world.changed().ending is Ending.DONE
+
+
+@pytest.mark.parametrize(
+    "prepare",
+    [
+        pytest.param(
+            lambda world: setattr(world.machine, "parts", (Part("kubelet", drains=True),)), id="drain"
+        ),
+        pytest.param(
+            lambda world: setattr(world.machine, "wanted", replace(world.machine.wanted, labels={"x": "y"})),
+            id="label",
+        ),
+    ],
+)
+def test_what_needs_a_drain_is_left_to_a_roll_out_that_drains(prepare):
+    world = InPlace()
+    prepare(world)
+    assert world.changed() is None
+    assert world.machine.files == OLD
+
+
+def test_a_node_in_the_middle_of_a_roll_out_is_left_to_that():
+    world = InPlace()
+    task = world.begin("dead@y/b/1.1")
+    world.reach(Phase.CORDONED)
+    task.kill()
+    assert world.changed() is None
+    assert RECORD in world.node.annotations
+
+
+@pytest.mark.parametrize(
+    ("fields", "why"),
+    [
+        ({"ready": False, "ready_message": "PLEG"}, "the node is not Ready: PLEG"),
+        ({"deleting": True}, "another maintenance of the node is in progress"),
+        ({"system_uuid": "of-another"}, "the host is not known to be the machine of this node"),
+    ],
+    ids=["it is not Ready", "another tool works on it", "the host is another machine"],
+)
+def test_a_node_is_left_alone_where(fields, why):
+    world = InPlace()
+    world.cluster.change_node(NODE, **fields)
+    outcome = world.changed()
+    assert (outcome.ending, world.machine.files) == (Ending.BLOCKED, OLD)
+    assert why in outcome.reason
+
+
+def test_a_cordoned_node_is_changed_and_stays_cordoned():
+    world = InPlace()
+    world.cluster.change_node(NODE, unschedulable=True)
+    assert world.changed().ending is Ending.DONE
+    assert world.node.unschedulable
+
+
+@pytest.mark.parametrize(
+    ("host", "may", "ending"),
+    [
+        pytest.param(OUTSIDE, False, Ending.BLOCKED, id="a host outside a cluster only where it may"),
+        pytest.param(OUTSIDE, True, Ending.DONE, id="a host outside a cluster where it may"),
+    ],
+)
+def test_a_reboot_is_for(host, may, ending):
+    world = InPlace()
+    world.machine_of(host).parts = (Part("kernel_cmdline", drains=True, reboots=True),)
+    outcome = world.changed(host, may_reboot=may)
+    assert outcome.ending is ending
+    assert (outcome.reason == UNPROTECTED) is not may
+
+
+@HOSTS
+def test_a_run_that_is_to_begin_none_begins_none(host):
+    world = InPlace()
+    assert world.changed(host, veto=lambda: "not begun") == Outcome(Ending.BLOCKED, "not begun")
+    assert world.machine_of(host).files == OLD
+
+
+@HOSTS
+def test_a_change_whose_answer_is_lost_is_looked_for_and_not_sent_again(host):
+    world = InPlace()
+    machine: MemoryMachine = world.machine_of(host)
+    lost = iter([None, HostUnreachableError("cut", where=host)])
+    machine.fault = lambda call: next(lost, None) if call == "begin" else None
+    assert world.changed(host).ending is Ending.DONE
+    assert len(machine.applied) == 1
+
+
+@HOSTS
+def test_a_runner_that_dies_leaves_the_change_to_the_host_and_another_finds_it_done(host):
+    world = InPlace()
+    task = world.changing(host)
+    world.time.run(lambda: world.machine_of(host).busy)
+    task.kill()
+    world.time.run(60.0)
+    assert world.changed(host) == Outcome(Ending.UNCHANGED, "it is as planned")
+    assert len(world.machine_of(host).applied) == 1

@@ -1,0 +1,127 @@
+"""Which hosts a roll-out leaves as they are, while the others go on."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from numaforge.rollout.budget import Budget, Share
+from numaforge.rollout.in_place import UNPROTECTED
+from numaforge.rollout.launch import HostNeeds, Survey
+from numaforge.rollout.record import RECORD
+from numaforge.rollout.refusals import refusals
+from numaforge.rollout.same_machine import Access
+from tests.fixtures.memory_cluster import control_planes
+from tests.fixtures.rollout_world import NODE, World
+
+GOOD = HostNeeds("good", NODE, True, True, (), {}, {})
+OTHER = "node-0001"
+HOST = replace(GOOD, host="host", joined=False, restarts=False)
+
+
+def refused(
+    *needs: HostNeeds, world: World | None = None, budget: Budget | None = None, **hosts: str
+) -> dict[str, str]:
+    world = world or World()
+    world.cluster.denied = {"get nodes/proxy"}
+    nodes = {node.name: node for node in world.cluster.nodes()}
+    survey = Survey(needs, (), hosts, {}, Path("log"))
+    return refusals(world.cluster, nodes, survey, budget or Budget())
+
+
+@pytest.mark.parametrize(
+    ("needs", "why"),
+    [
+        pytest.param(replace(GOOD, host="bad", node="none"), "the cluster knows no node none", id="unknown"),
+        pytest.param(
+            replace(GOOD, host="bad", node=OTHER, unreadable="403"), "(/configz): 403", id="unreadable"
+        ),
+        pytest.param(
+            replace(GOOD, host="bad", node=OTHER, access=Access("bad", addresses=("192.0.2.66",))),
+            f"nothing but its own word says that it is the node {OTHER}",
+            id="a Node that is not at its address",
+        ),
+        pytest.param(replace(HOST, host="bad", reboots=True), UNPROTECTED, id="reboots outside a cluster"),
+    ],
+)
+def test_a_host_is_refused_alone(needs, why):
+    found = refused(GOOD, needs)
+    assert [*found] == ["bad"]
+    assert why in found["bad"]
+
+
+@pytest.mark.parametrize(
+    "needs",
+    [
+        GOOD,
+        replace(GOOD, reboots=True),
+        HOST,
+        replace(HOST, reboots=True, said=frozenset({"max_unavailable"})),
+    ],
+    ids=[
+        "a node",
+        "a node that reboots",
+        "a host that does not reboot",
+        "a reboot where it is said how many",
+    ],
+)
+def test_a_host_is_not_refused(needs):
+    assert refused(needs) == {}
+
+
+def test_what_a_host_refuses_itself_is_said_of_it():
+    assert refused(replace(GOOD, host="bad", node="none"), bad="no such profile") == {
+        "bad": "no such profile"
+    }
+
+
+def test_hosts_that_say_they_are_one_node_are_all_refused_and_the_others_are_not():
+    found = refused(GOOD, replace(GOOD, host="twin"), replace(GOOD, host="other", node=OTHER))
+    assert {*found} == {"good", "twin"}
+    assert "each of them is the node" in found["twin"]
+
+
+OUTSIDE = Budget(Share(count=1), pool="role=gpu")
+
+
+@pytest.mark.parametrize(
+    "needs",
+    [GOOD, replace(GOOD, restarts=False)],
+    ids=["whose pods would leave", "whose pods would stay"],
+)
+def test_a_node_outside_the_pool_is_refused_with_the_selector(needs):
+    found = refused(needs, budget=OUTSIDE)
+    assert "outside the pool 'role=gpu' and not of the control plane: give a pool" in found["good"]
+
+
+@pytest.mark.parametrize(
+    "needs", [replace(GOOD, restarts=False, changes=False), HOST], ids=["as planned", "no node"]
+)
+def test_the_pool_does_not_matter_where_no_node_changes(needs):
+    assert refused(needs, budget=OUTSIDE) == {}
+
+
+def test_a_node_in_the_middle_of_a_roll_out_is_ended_wherever_the_pool_is():
+    world = World()
+    world.cluster.change_node(NODE, annotations={RECORD: "{}"})
+    assert refused(GOOD, world=world, budget=OUTSIDE) == {}
+
+
+@pytest.mark.parametrize(
+    ("count", "permitted", "said"),
+    [
+        pytest.param(1, False, "only API server", id="one"),
+        pytest.param(2, False, "etcd has 2 members", id="two"),
+        pytest.param(3, False, "", id="three"),
+        pytest.param(1, True, "", id="one, and it is permitted"),
+    ],
+)
+def test_a_control_plane_that_needs_every_node_is_refused_before_anything_is_begun(count, permitted, said):
+    world = World()
+    for node in control_planes(count):
+        world.cluster.add_node(node)
+    needs = replace(GOOD, host="control-0000", node="control-0000")
+    found = refused(needs, world=world, budget=Budget(control_plane_outage=permitted))
+    assert (bool(found), said in found.get("control-0000", "")) == (bool(said), True)

@@ -1,0 +1,183 @@
+"""Whether what a host has no say in leads to the Node that it says it is."""
+
+from __future__ import annotations
+
+import pytest
+
+from numaforge.rollout.cluster import ClusterNode
+from numaforge.rollout.names import NodeNameError, node_name
+from numaforge.rollout.record import Ending, Phase
+from numaforge.rollout.same_machine import Access, claimed_twice, other_address
+from tests.fixtures.rollout_world import NODE, World
+
+NODES = {
+    name: ClusterNode(
+        name, f"uid-{name}", "1", addresses=(name, *addresses), provider_id=f"aws:///eu-1a/i-{name}"
+    )
+    for name, addresses in {
+        "gpu-01": ("10.0.0.1", "gpu-01.fleet.example"),
+        "gpu-02": ("10.0.0.2", "2001:db8::2"),
+    }.items()
+}
+
+
+def why_not(node: str, **access: object) -> str | None:
+    return other_address(NODES[node], Access(**access), NODES.values)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("node", "access"),
+    [
+        pytest.param("gpu-01", {"host": "a", "addresses": ("10.0.0.1",)}, id="its address is the node's"),
+        pytest.param("gpu-02", {"host": "a", "addresses": ("2001:DB8:0::2",)}, id="IPv6, written otherwise"),
+        pytest.param("gpu-01", {"host": "a", "addresses": ("::ffff:10.0.0.1",)}, id="IPv4 on an IPv6 socket"),
+        pytest.param(
+            "gpu-01",
+            {"host": "gpu-01", "addresses": ("127.0.0.1",)},
+            id="a forwarded port, and the inventory's name is the node's",
+        ),
+        pytest.param(
+            "gpu-01",
+            {"host": "GPU-01", "addresses": ("172.16.0.1",)},
+            id="a network for management, and the inventory's name is the node's",
+        ),
+        pytest.param(
+            "gpu-01",
+            {"host": "a", "addresses": ("172.16.0.1",), "names": ("gpu-01.fleet.example",)},
+            id="what was dialled is a name of the node",
+        ),
+        pytest.param(
+            "gpu-01",
+            {"host": "gpu-01", "names": ("gpu-01",)},
+            id="behind a jump host, where no name resolves",
+        ),
+        pytest.param(
+            "gpu-01", {"host": "a", "addresses": ("127.0.0.1",), "pin": "gpu-01"}, id="pinned by name"
+        ),
+        pytest.param(
+            "gpu-01",
+            {"host": "a", "pin": "aws:///eu-1a/i-gpu-01"},
+            id="pinned by provider ID, at any address",
+        ),
+        pytest.param(
+            "gpu-01", {"host": "a", "pin": "gpu-01", "addresses": ("10.0.0.2",)}, id="a pin decides alone"
+        ),
+        pytest.param("gpu-01", {"host": "@local", "here": True}, id="this machine"),
+    ],
+)
+def test_a_host_is_taken_for_its_node(node, access):
+    assert why_not(node, **access) is None
+
+
+@pytest.mark.parametrize(
+    ("access", "said"),
+    [
+        pytest.param(
+            {"host": "gpu-02", "addresses": ("10.0.0.2",)},
+            "reached at 10.0.0.2, and the node has gpu-01, 10.0.0.1, gpu-01.fleet.example",
+            id="another node's host, at its own address",
+        ),
+        pytest.param(
+            {"host": "a", "addresses": ("127.0.0.1",)},
+            "write so in the inventory: numaforge_node='gpu-01'",
+            id="a forwarded port without a pin",
+        ),
+        pytest.param(
+            {"host": "gpu-01", "addresses": ("10.0.0.2",)},
+            "and is reached at an address of gpu-02: 10.0.0.2",
+            id="the node's name, at another node's address",
+        ),
+        pytest.param(
+            {"host": "a", "addresses": ("10.0.0.1",), "pin": "gpu-02"},
+            "the inventory says that it is the node gpu-02 (numaforge_node), and the host says gpu-01",
+            id="another pin, whatever the address",
+        ),
+        pytest.param({"host": "a"}, "nothing but its own word", id="nothing is known"),
+    ],
+)
+def test_a_host_that_names_another_node_is_refused_with_what_would_settle_it(access, said):
+    assert said in str(why_not("gpu-01", **access))
+
+
+def test_hosts_that_say_they_are_one_node_are_all_refused_and_the_others_are_not():
+    refused = claimed_twice({"a": "gpu-01", "b": "gpu-02", "c": "gpu-01"})
+    assert refused.keys() == {"a", "c"}
+    assert refused["a"].startswith("a, c say that each of them is the node gpu-01")
+
+
+@pytest.mark.parametrize("name", ["gpu-01", "10.0.0.1", "gpu-01.fleet.example", "a" * 253])
+def test_a_dns_subdomain_is_a_nodes_name(name):
+    assert node_name(name) == name
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "",
+        ".",
+        "..",
+        "gpu-01/../../secrets",
+        "gpu-01?pretty",
+        "gpu%2d01",
+        "gpu-01,spec.nodeName=gpu-02",
+        "gpu_01",
+        "Gpu-01",
+        "-gpu",
+        "gpu-01\n",
+        "gpu-01.",
+        "a" * 254,
+        "gpu\u0660",
+    ],
+)
+def test_nothing_else_is(name):
+    with pytest.raises(NodeNameError):
+        node_name(name)
+
+
+# ---- a hostile host: it names another node, and has copied all that a host says of itself ----
+
+
+class HostileWorld(World):
+    """A world whose node to change is claimed by a host that is reached as the test says."""
+
+    def claimed_by(self, access: Access) -> World:
+        self.machine.access = lambda: access  # type: ignore[method-assign]
+        return self
+
+
+@pytest.mark.parametrize(
+    "access",
+    [
+        pytest.param(Access("gpu-66", addresses=("10.66.6.6",)), id="reached at another address"),
+        pytest.param(Access("gpu-66", pin="gpu-66", addresses=("192.0.2.1",)), id="pinned to another node"),
+    ],
+)
+def test_the_node_that_a_hostile_host_names_stays_in_service(access):
+    world = HostileWorld().claimed_by(access)
+    outcome = world.run()
+    assert outcome.ending is Ending.BLOCKED
+    assert (world.node.unschedulable, world.slots(), world.events()) == (False, [], [])
+
+
+def test_a_node_in_the_middle_of_its_change_is_held_where_another_host_names_it_by_now():
+    world = HostileWorld()
+    task = world.begin()
+    world.reach(Phase.APPLYING)
+    task.kill()
+    world.time.run(100.0)
+    outcome = world.claimed_by(Access("gpu-66", addresses=("10.66.6.6",))).run("ann@a/boot/2.1")
+    assert (outcome.ending, world.node.unschedulable) == (Ending.HELD, True)
+    assert "nothing but its own word" in outcome.reason
+
+
+def test_a_host_at_its_nodes_address_is_changed_whatever_its_name():
+    world = HostileWorld()
+    world.cluster.change_node(NODE, addresses=("192.0.2.7",))
+    assert world.claimed_by(Access("rack-3-slot-9", addresses=("192.0.2.7",))).run().ending is Ending.DONE
+
+
+def test_what_the_host_says_of_itself_has_to_agree_as_before():
+    world = HostileWorld().claimed_by(Access(NODE, pin=NODE))
+    world.cluster.change_node(NODE, machine_id="another")
+    outcome = world.run()
+    assert (outcome.ending, "machine ID" in outcome.reason) == (Ending.BLOCKED, True)

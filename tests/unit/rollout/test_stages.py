@@ -1,0 +1,293 @@
+"""Hosts that are changed without a drain: their turn, their canaries, how many together, and when to stop."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from numaforge.errors import ExitCode
+from numaforge.rollout.budget import Budget, Share
+from numaforge.rollout.fleet import Fleet, FleetReport, FleetSettings, Member, in_order
+from numaforge.rollout.in_place import InPlaceChange, NodeOfHost
+from numaforge.rollout.lead import take_lead
+from numaforge.rollout.record import Ending
+from numaforge.rollout.shards import Shard, ShardProgress, Shards, StageProgress
+from numaforge.rollout.stages import Stage
+from tests.fixtures.memory_cluster import ZONE
+from tests.fixtures.memory_machine import Trouble
+from tests.fixtures.rollout_world import SETTINGS, World
+from tests.fixtures.virtual_time import Task
+
+DRAINED, IN_PLACE, OUTSIDE, CONTROL_PLANE = Stage
+
+
+def hosts(stage: Stage, count: int) -> list[Member]:
+    """Return members of a stage; the nodes of the one that is drained come first by name."""
+    first = {DRAINED: 0, IN_PLACE: 10, OUTSIDE: 0}[stage]
+    numbers = range(first, first + count)
+    if stage is OUTSIDE:
+        return [Member(f"host-{number}", None) for number in numbers]
+    names = [f"node-{number:04}" for number in numbers]
+    return [Member(name, name, drains=stage is DRAINED) for name in names]
+
+
+class Mixed(World):
+    """A cluster of 20 nodes and hosts beside it, of which it is watched when each is changed."""
+
+    def __init__(self, zones: int = 1) -> None:
+        super().__init__(20, zones, pods=())
+        self.tasks: dict[str, Task] = {}
+        self.begun: dict[str, float] = {}
+        self.most: Counter[Stage] = Counter()
+        self.fleets = 0
+
+    @property
+    def order(self) -> list[str]:
+        return list(self.begun)
+
+    def fails(self, *names: str, **trouble: object) -> None:
+        for name in names:
+            self.machine_of(name).trouble = Trouble(**(trouble or {"does_not_start": True}))
+
+    def launch(self, member: Member, budget: Budget) -> Task:
+        self.begun[member.host] = self.time.now
+        if member.stage is DRAINED:
+            task = self.begin(
+                f"{member.host}@x/b/1.1", member.name, settings=replace(SETTINGS, budget=budget)
+            )
+        else:
+            machine = self.machine_of(member.name)
+            machine.disturbs = False
+            own = NodeOfHost(self.cluster, member.node) if member.node else None
+            change = InPlaceChange(member.host, machine, own, SETTINGS, self.time, self.told.append)
+            task = self.time.spawn(change.run())
+        self.tasks[member.host] = task
+        under_way = sum(not self.tasks[host].ended for host in self.tasks if stage_of(host) is member.stage)
+        self.most[member.stage] = max(self.most[member.stage], under_way)
+        return task
+
+    def fleet(self, members: list[Member], together: int | str = 1, **settings: object) -> Fleet:
+        budget = Budget(Share.parse(together), pool="", domain=settings.pop("domain", None))
+        more = {name: settings.pop(name) for name in ("outside", "refused") if name in settings}
+        options = FleetSettings(**{"budget": budget, "canaries": 0, **settings})
+        self.fleets += 1
+        return Fleet(
+            self.cluster, members, options, lambda one: self.launch(one, budget), self.time, print, **more
+        )
+
+    def roll_out(self, members: list[Member], together: int | str = 1, **settings: object) -> FleetReport:
+        task = self.time.spawn(self.fleet(members, together, **settings).run())
+        self.time.finish(task)
+        assert task.error is None
+        report: FleetReport = task.result
+        return report
+
+
+def stage_of(host: str) -> Stage:
+    if host.startswith("host"):
+        return OUTSIDE
+    return DRAINED if int(host[-4:]) < 10 else IN_PLACE
+
+
+EVERY = [*hosts(OUTSIDE, 3), *hosts(IN_PLACE, 3), *hosts(DRAINED, 3)]
+UNDRAINED = pytest.mark.parametrize("stage", [IN_PLACE, OUTSIDE], ids=str)
+
+
+def test_drained_nodes_come_first_then_those_whose_pods_stay_then_hosts_outside():
+    assert [member.stage for member in in_order(EVERY)] == [DRAINED] * 3 + [IN_PLACE] * 3 + [OUTSIDE] * 3
+    world = Mixed()
+    report = world.roll_out(EVERY, together=3)
+    assert [stage_of(host) for host in world.order] == [DRAINED] * 3 + [IN_PLACE] * 3 + [OUTSIDE] * 3
+    assert {outcome.ending for outcome in report.outcomes.values()} == {Ending.DONE}
+    assert (report.exit_code, len(report.without_restart)) == (ExitCode.YES, 6)
+
+
+def test_a_stage_begins_when_the_one_before_has_ended():
+    world = Mixed()
+    world.roll_out(EVERY, together=3)
+    for stage, before in ((IN_PLACE, DRAINED), (OUTSIDE, IN_PLACE)):
+        ended = max(world.tasks[host].ended_at for host in world.order if stage_of(host) is before)
+        assert min(world.begun[host] for host in world.order if stage_of(host) is stage) >= ended
+
+
+@UNDRAINED
+@pytest.mark.parametrize(("share", "most"), [(1, 1), (3, 3), ("50%", 4), ("1%", 1)])
+def test_no_more_hosts_change_together_than_max_unavailable(stage, share, most):
+    world = Mixed()
+    pool_size = {"outside": 8} if stage is OUTSIDE else {}
+    expected = 10 if (stage, share) == (IN_PLACE, "50%") else most  # of the 20 nodes of the pool
+    world.roll_out(hosts(stage, 8), share, **pool_size)
+    assert world.most[stage] == min(expected, 8)
+
+
+def test_a_share_of_hosts_outside_counts_those_that_need_no_change():
+    world = Mixed()
+    world.roll_out(hosts(OUTSIDE, 4), "25%", outside=8)
+    assert world.most[OUTSIDE] == 2
+
+
+@UNDRAINED
+def test_the_canaries_of_a_stage_go_first_and_alone(stage):
+    world = Mixed()
+    world.roll_out(hosts(stage, 6), 4, canaries=2, soak_seconds=500.0)
+    times = sorted(world.begun.values())
+    first = [world.tasks[host].ended_at for host in world.order[:2]]
+    assert times[2] - max(first) >= 500.0
+    assert world.begun[world.order[2]] == times[3]
+
+
+@UNDRAINED
+def test_each_stage_has_canaries_of_its_own(stage):
+    world = Mixed()
+    world.fails(hosts(stage, 1)[0].name)
+    report = world.roll_out([*hosts(DRAINED, 2), *hosts(stage, 6)], 4, canaries=1)
+    assert [host for host in world.order if stage_of(host) is stage] == [hosts(stage, 1)[0].host]
+    assert len(report.not_begun) == 5
+
+
+@UNDRAINED
+def test_named_canaries_go_first_in_their_stage(stage):
+    world = Mixed()
+    last = hosts(stage, 6)[-1].host
+    world.roll_out([*hosts(DRAINED, 1), *hosts(stage, 6)], 4, canary_hosts=(last,))
+    assert world.order[1] == last
+    assert world.begun[world.order[2]] >= world.tasks[last].ended_at
+
+
+@UNDRAINED
+@pytest.mark.parametrize(("limit", "begun"), [(0, 1), (2, 3), (8, 8)])
+def test_no_more_hosts_fail_than_may(stage, limit, begun):
+    world = Mixed()
+    members = hosts(stage, 8)
+    world.fails(*(member.name for member in members))
+    report = world.roll_out(members, max_failures=limit)
+    assert (len(world.order), len(report.not_begun)) == (begun, 8 - begun)
+    assert report.exit_code is ExitCode.ROLLED_BACK
+    assert len(report.failed) == begun
+
+
+@pytest.mark.parametrize("trouble", [{"isolates": True}, {"deaf": True}], ids=["not Ready", "no SSH"])
+def test_a_host_that_is_lost_after_its_change_is_a_failure(trouble):
+    world = Mixed()
+    world.fails("node-0010", **trouble)
+    report = world.roll_out(hosts(IN_PLACE, 4))
+    assert (len(world.order), len(report.not_begun)) == (1, 3)
+    assert report.exit_code in (ExitCode.ROLLED_BACK, ExitCode.HELD)
+
+
+def test_nothing_without_a_drain_begins_after_a_drained_node_has_failed():
+    world = Mixed()
+    world.fails("node-0000")
+    report = world.roll_out(EVERY, together=9)
+    assert all(stage_of(host) is DRAINED for host in world.order)
+    assert {stage_of(host) for host in report.not_begun} >= {IN_PLACE, OUTSIDE}
+
+
+def test_a_node_changed_in_place_that_is_lost_later_stops_the_rest():
+    world = Mixed()
+    task = world.time.spawn(world.fleet(hosts(IN_PLACE, 4)).run())
+    world.time.run(lambda: len(world.order) == 2)
+    world.cluster.change_node("node-0010", ready=False)
+    world.time.finish(task)
+    assert task.result.stopped == "node-0010, which was changed before, is not Ready any more"
+    assert len(world.order) == 2
+
+
+def test_failure_domains_go_one_after_the_other_in_place():
+    world = Mixed(zones=2)
+    world.roll_out(hosts(IN_PLACE, 6), 6, domain=ZONE, soak_seconds=300.0)
+    zones = [world.look(host).labels[ZONE] for host in world.order]
+    assert zones == sorted(zones)
+    assert world.begun[world.order[3]] - world.tasks[world.order[2]].ended_at >= 300.0
+
+
+def test_a_host_whose_earlier_change_has_not_ended_is_the_first_of_its_stage():
+    world = Mixed()
+    members = hosts(OUTSIDE, 3)
+    world.roll_out([*members[:2], replace(members[2], unfinished=True)])
+    assert world.order[0] == "host-2"
+
+
+def test_refused_hosts_count_as_blocked_from_the_beginning():
+    world = Mixed()
+    report = world.roll_out(hosts(OUTSIDE, 3), max_blocked=1, refused=2)
+    assert (world.order, report.exit_code) == ([], ExitCode.BLOCKED)
+    assert report.stopped == "2 nodes are blocked, 2 of them refused, and no more than 1 may be"
+
+
+# ---- shards ----
+
+
+def progress(**left: int) -> ShardProgress:
+    stages = {stage: StageProgress(0, left.get(stage.name.lower(), 0), 4) for stage in Stage}
+    return ShardProgress(stages)
+
+
+@given(limit=st.integers(1, 30), ended=st.lists(st.booleans(), min_size=1, max_size=12))
+def test_the_parts_of_all_shards_are_the_limit(limit, ended):
+    present = frozenset(range(len(ended) + 1))
+    at_work = [index for index in present if index == len(ended) or not ended[index]]
+    found = {index: progress(outside=index in at_work) for index in present}
+    parts = [
+        Shards("x", Shard(index, len(present)), present).part_of(
+            limit, OUTSIDE, {other: far for other, far in found.items() if other != index}
+        )
+        for index in at_work
+    ]
+    assert sum(parts) == limit
+    assert min(parts) >= 0
+
+
+@given(limit=st.integers(1, 30), ended=st.lists(st.booleans(), min_size=2, max_size=12))
+def test_a_shard_that_knows_less_takes_no_more(limit, ended):
+    present = frozenset(range(len(ended)))
+    shards = Shards("x", Shard(0, len(present)), present)
+    known = {index: progress(outside=not over) for index, over in enumerate(ended) if index}
+    nothing = {index: progress(outside=1) for index in known}
+    assert shards.part_of(limit, OUTSIDE, nothing) <= shards.part_of(limit, OUTSIDE, known)
+    assert shards.part_of(limit, OUTSIDE, {}) <= shards.part_of(limit, OUTSIDE, known)
+
+
+def sharded(world: Mixed, index: int, members: list[Member], together: int, **settings: object) -> Task:
+    def steps():
+        shard = Shard(index, 2)
+        lead = yield from take_lead(
+            world.cluster, shard.name_of("gpu"), f"r{index}", {}, go_on=False, clock=world.time, once=True
+        )
+        fleet = world.fleet(members, together, **settings)
+        return (yield from replace(fleet, lead=lead, shards=Shards("gpu", shard, frozenset({0, 1}))).run())
+
+    return world.time.spawn(steps())
+
+
+def test_two_shards_change_no_more_hosts_together_than_one_would():
+    world = Mixed()
+    members = hosts(OUTSIDE, 8)
+    tasks = [sharded(world, index, members[index::2], 3) for index in (0, 1)]
+    world.time.finish(*tasks)
+    assert len(world.order) == 8
+    assert world.most[OUTSIDE] == 3
+
+
+def test_a_shard_begins_a_stage_when_every_shard_has_ended_those_before():
+    world = Mixed()
+    second = sharded(world, 1, hosts(OUTSIDE, 2), 4)
+    world.time.run(100.0)
+    assert world.order == []
+    first = sharded(world, 0, hosts(DRAINED, 2), 4)
+    world.time.finish(first, second)
+    assert [stage_of(host) for host in world.order] == [DRAINED, DRAINED, OUTSIDE, OUTSIDE]
+
+
+def test_the_canaries_of_a_stage_are_those_of_the_first_shard_alone():
+    world = Mixed()
+    members = hosts(OUTSIDE, 8)
+    world.fails("host-0")
+    tasks = [sharded(world, 0, members[:4], 8, canaries=1), sharded(world, 1, members[4:], 8, canaries=1)]
+    world.time.finish(*tasks)
+    assert world.order == ["host-0"]
+    assert "of all shards were rolled back or held" in tasks[1].result.stopped
