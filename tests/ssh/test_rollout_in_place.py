@@ -88,12 +88,12 @@ def test_a_node_is_changed_in_service(node: Sandbox, api: ApiServer, tmp_path: P
     assert not [name for name in api.leases if name.startswith(SLOT)]
 
 
-def test_a_node_that_sends_no_heartbeat_after_its_change_goes_back(
+def test_a_node_that_sends_no_heartbeat_goes_back_and_is_held_as_that_does_not_help(
     node: Sandbox, api: ApiServer, tmp_path: Path, capfd: Any
 ) -> None:
     api.heartbeats = False
     code, report = roll_out(api, inventory(tmp_path, {"n1": node}), capfd)
-    assert (code, report["nodes"]["n1"]["ending"]) == (4, "rolled-back"), report
+    assert (code, report["nodes"]["n1"]["ending"]) == (5, "held"), report
     assert swappiness(node) == "60"
 
 
