@@ -96,5 +96,10 @@ def test_a_fleet_is_caught_that_has_not(fleet, said):
     assert any(said in each for each in found)
 
 
+def test_a_control_plane_that_loses_its_quorum_is_caught():
+    found = (violation(seed, Shape(outage=True)) for seed in range(SEEDS))
+    assert any("members have no quorum without it" in each for each in found)
+
+
 def test_the_same_seed_is_the_same_story():
     assert Simulation(7).run() == Simulation(7).run()
