@@ -1,7 +1,7 @@
 """Hosts through pyinfra: our facts, our operations, and how a host fails."""
 
 from numaforge.hosts.capture import capture
-from numaforge.hosts.connection import access_to, hang_up
+from numaforge.hosts.connection import access_to
 from numaforge.hosts.display import (
     announce,
     show_alone,
