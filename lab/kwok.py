@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import time
 from collections.abc import Callable, Mapping
@@ -71,7 +72,7 @@ class Fleet(Api):
                 f"--node-lease-duration-seconds={self._lease_seconds}",
                 "--v=WARN",
             ],
-            environment={"HOME": str(self.state)},
+            environment=os.environ | {"HOME": str(self.state)},
         )
         self.wait_until(self._takes_pods, "does not take pods")
 

@@ -15,14 +15,18 @@ marked() { # the processes of the parts, a number per line
     grep -lszx -e "$mark" /proc/[0-9]*/environ | sed 's#/proc/\([0-9]*\)/.*#\1#'
 }
 
-end_parts() { # all that they have started too, by force what does not end in time
-    # shellcheck disable=SC2046 # a word for each process
-    kill -TERM $(marked) 2> /dev/null
+end_parts() { # all that they have started too, also what they start now, by force what does not end in time
+    told=' '
     tenths=$((GRACE_S * 10))
-    while [ -n "$(marked)" ]; do
+    while processes=$(marked) && [ -n "$processes" ]; do
+        for process in $processes; do
+            case $told in
+                *" $process "*) [ "$tenths" -gt 0 ] || kill -KILL "$process" 2> /dev/null ;;
+                *) kill -TERM "$process" 2> /dev/null ;;
+            esac
+            told="$told$process "
+        done
         tenths=$((tenths - 1))
-        # shellcheck disable=SC2046
-        [ "$tenths" -gt 0 ] || kill -KILL $(marked) 2> /dev/null
         sleep 0.1
     done
     wait

@@ -50,11 +50,10 @@ class Verification:
                     "the verification suite needs the program ssh", remedy=f"install it, {WITHOUT}"
                 ) from error
         if done.returncode:
-            said = done.stderr.decode(errors="replace").strip().splitlines() or [
-                f"ssh ended with {done.returncode}"
-            ]
+            said = done.stderr.decode(errors="replace").strip().splitlines()
+            why = said[-1] if said else f"ssh ended with {done.returncode}"
             raise HostError(
-                f"the verification suite cannot log in: {said[-1]}",
+                f"the verification suite cannot log in: {why}",
                 remedy=f"let ssh in without a question, by a key or an agent, {WITHOUT}",
             )
 

@@ -38,7 +38,7 @@ class Budget:
         self.left -= len(chunk) + BYTES_PER_LINE * chunk.count(b"\n")
         if self.left < 0:
             raise TooMuchOutputError(
-                f"sends more than {MOST_MIB} MiB, the most that is read of one answer; nothing of it was used",
+                f"sends more than {MOST_MIB} MiB, the most of one answer that is read; it was not used",
                 where=self.where,
             )
         return chunk

@@ -135,7 +135,7 @@ def _all_of(descriptor: int, most: int) -> bytes | None:
     return None
 
 
-def _next_of(descriptor: int, signals: list[socket.socket]) -> bytes:
+def _next_of(descriptor: int, signals: list[int]) -> bytes:
     """Return what a descriptor brings next, nothing at its end; read only where that does not wait."""
     # A pipe that no program has ever written into is at its end to a read, and never ready to select().
     ready = [] if os.get_blocking(descriptor) else [descriptor]
@@ -145,11 +145,11 @@ def _next_of(descriptor: int, signals: list[socket.socket]) -> bytes:
                 return os.read(descriptor, _CHUNK)
         ready, _, _ = select.select([descriptor, *signals], [], [])
         for signalled in set(signals) & set(ready):
-            signalled.recv(_CHUNK)
+            os.read(signalled, _CHUNK)
 
 
 @contextmanager
-def _interruptible() -> Iterator[list[socket.socket]]:
+def _interruptible() -> Iterator[list[int]]:
     """Yield what becomes readable with a signal, in the thread that handles signals.
 
     Python acts on a signal between its own instructions. One that comes after the last of them and before the
@@ -163,7 +163,7 @@ def _interruptible() -> Iterator[list[socket.socket]]:
         written.setblocking(False)
         before = signal.set_wakeup_fd(written.fileno(), warn_on_full_buffer=False)
         try:
-            yield [readable]
+            yield [readable.fileno()]
         finally:
             signal.set_wakeup_fd(before)
 

@@ -61,6 +61,7 @@ exec {SSHD} -D -e -f /etc/ssh/sandbox_config
 """
 
 _UNSHARE = (
+    *("setpriv", "--pdeathsig", "KILL"),  # with the tests, whatever ends them
     *("unshare", "--mount", "--pid", "--fork", "--kill-child", "--propagation", "private"),
     *("sh", "-c", _MOUNT),
 )
