@@ -44,6 +44,7 @@ def node(start_sandbox: StartSandbox, port: int, request: pytest.FixtureRequest)
     return start_kubelet(start_sandbox(kubeadm_files(port, *request.param)), port)
 
 
+HOW = pytest.mark.parametrize("how", ["stopped", pytest.param("failed", marks=pytest.mark.long)])
 joined = pytest.mark.parametrize("node", [pytest.param(JOINED, id="joined")], indirect=True)
 
 
@@ -123,7 +124,7 @@ def test_no_more_than_three_processes_are_named(node: Sandbox) -> None:
 # ---- a kubelet that is down says nothing of its pods ----
 
 
-@pytest.mark.parametrize("how", ["stopped", "failed"])
+@HOW
 @pytest.mark.parametrize(
     "profile",
     [pytest.param(BIG_POOLS, id="pools"), pytest.param(RESTARTS, id="a-state-file-goes")],
@@ -179,7 +180,7 @@ def test_without_evidence_a_kubelet_that_is_down_needs_no_drain(node: Sandbox, t
 
 
 @joined
-@pytest.mark.parametrize("how", ["stopped", "failed"])
+@HOW
 @pytest.mark.parametrize("evidence", ["a process", "a folder"])
 def test_pods_of_a_node_whose_kubelet_is_down_take_the_way_of_a_drain(
     node: Sandbox, tmp_path: Path, how: str, evidence: str
@@ -257,7 +258,9 @@ LAYOUTS = {
 }
 
 
-@pytest.mark.parametrize("runs", [True, False], ids=["runs", "is-down"])
+@pytest.mark.parametrize(
+    "runs", [pytest.param(True, id="runs", marks=pytest.mark.long), pytest.param(False, id="is-down")]
+)
 @pytest.mark.parametrize("name", LAYOUTS)
 def test_a_distribution_is_refused_by_name_before_anything_is_touched(
     start_sandbox: StartSandbox, port: int, tmp_path: Path, name: str, runs: bool

@@ -16,6 +16,7 @@ from numaforge.node.look import question
 from numaforge.node.need import need, pending
 from numaforge.node.part import Found, Goal, Part, Unit
 from numaforge.node.parts.kernel_values.record import RECORD
+from numaforge.node.pods import Pods
 from numaforge.node.transaction import Transaction
 from numaforge.planning.document import dumps
 from numaforge.planning.files import HUGEPAGES_TMPFILES_PATH, NCCL_CONF_PATH, RAILS_ENV_PATH
@@ -558,3 +559,33 @@ def test_an_nccl_conf_of_the_admin_comes_back_when_ours_goes() -> None:
 
 def test_an_nccl_conf_that_was_never_ours_is_left_alone() -> None:
     assert told(libraries_target(), {NCCL_CONF_PATH: ADMINS_CONF}) == {}
+
+
+# ---- whether pods are there, and not what the kubelet's unit says of itself ----
+
+
+@pytest.mark.parametrize(
+    ("unit", "pods", "drains"),
+    [
+        pytest.param(RUNNING, Pods(), True, id="runs"),
+        pytest.param(Unit("activating", "auto-restart", ("curl",)), Pods(), True, id="starts-over-and-over"),
+        pytest.param(Unit("deactivating", "stop-sigterm", ("curl",)), Pods(), True, id="stops-just-now"),
+        pytest.param(STOPPED, Pods(), False, id="stopped-without-pods"),
+        pytest.param(Unit("failed", "failed", ("curl",)), Pods(), False, id="failed-without-pods"),
+        pytest.param(STOPPED, Pods(alive=("process 7",)), True, id="stopped-with-a-pod-that-lives"),
+        pytest.param(
+            Unit("failed", "failed", ("curl",)), Pods(left=("/p",)), True, id="failed-with-pods-left"
+        ),
+        pytest.param(STOPPED, Pods(unknown=("why",)), True, id="stopped-and-nothing-is-known"),
+        pytest.param(NO_SYSTEMD, Pods(kubelets=("process 8",)), True, id="a-kubelet-of-no-unit"),
+    ],
+)
+def test_what_disturbs_pods_is_drained_by_the_evidence(unit: Unit, pods: Pods, drains: bool) -> None:
+    on = target(PROFILE, "kubelet", "hugepages")
+    assert needed(on, replace(found(on, {POOL: 3}), pods=pods), unit).drains is drains
+
+
+def test_a_state_file_that_goes_disturbs_pods_also_while_the_kubelet_is_down() -> None:
+    on = target(STATIC)
+    transaction = needed(on, found(on, {POOL: 3}, **STATIC_STATE), STOPPED)
+    assert part(transaction, "kubelet").drains
