@@ -84,6 +84,7 @@ def test_a_node_that_may_not_read_it_is_refused_before_anything_is_touched(
     run = begin("run", inventory(lab, tmp_path, kubeconfig=str(login), **QUICK), state=tmp_path)
     assert run.end() == 2, run.events
     said = run.errors()
-    assert f"{joined.name}: the kubelet refuses it to its own node (403" in said
+    assert f"{joined.name}: neither the node nor this login may read" in said
+    assert "the kubelet refuses it to its own node (403" in said
     assert "nodes/configz" in said
     assert (policy(joined), applied(joined), free(lab, joined)) == ("none", 0, True)

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 from numaforge.commands.over_inventory import say_how
 from numaforge.commands.rollout.options import NOT_HERE
 from numaforge.errors import NumaforgeError
+from numaforge.ordering import natural
 from numaforge.preflight.cluster import RBAC
 from numaforge.preflight.runner import verification_check
 from numaforge.report.summary import grouped_by_reason
@@ -181,7 +182,7 @@ def sort_hosts(
             members.append(Member(each.host, name, drains, each.unfinished, control_plane))
         else:
             as_planned.append(each.host)
-    return Sorted(members, blocked, tuple(as_planned))
+    return Sorted(members, blocked, tuple(sorted(as_planned, key=natural)))
 
 
 def did_not_answer(survey: Survey) -> dict[str, str]:
