@@ -115,7 +115,7 @@ RECORD_TEXT = record_text(
 )
 STATUS = "\n".join(
     (
-        *("LoadState=loaded", "Phase=apply files", "Boot=b", "Booted=1700000000"),
+        *("LoadState=loaded", "Phase=apply files", "Boot=b", "Uptime=5", "Booted=1700000000"),
         *("MainPID=1", "NRestarts=0", "ActiveState=active", "Job=0", "ExecMainStartTimestampMonotonic=5"),
         *("ActiveEnterTimestampMonotonic=5", "ShutdownActiveState=inactive", "ShutdownJob=0", "Result"),
         '{"id": "a", "outcome": "applied", "reason": "", "journal": ["E0101 x"]}.\n',
