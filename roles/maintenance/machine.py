@@ -12,14 +12,15 @@ from pyinfra.api import Host
 from numaforge.errors import HostUnreachableError
 from numaforge.hosts import reached, reached_anew
 from numaforge.node.identity import Identity, identity_script, read_identity
-from numaforge.node.look import look
-from numaforge.node.need import need
+from numaforge.node.look import Ask, look
+from numaforge.node.need import need, new_id
 from numaforge.node.transaction import (
     TRANSACTIONS,
     Status,
     Transaction,
     confirm_script,
     read_status,
+    read_waiting,
     revert_script,
     settle_script,
     start_script,
@@ -35,6 +36,18 @@ from .target import Target
 from .verification import Verification
 
 _NO_TRANSACTION = "none"
+UNIT_OF_NONE = "kubelet.service"  # whose process is not asked for
+
+
+def settle(ask: Ask, ask_anew: Ask) -> None:
+    """End a transaction that was left: one that waits for its confirmation gets it, a broken one is undone.
+
+    Who asks over a new connection shows what the confirmation of an earlier runner would have shown.
+    """
+    for transaction in read_waiting(ask(settle_script())):
+        status = read_status("\n".join(ask(status_script(transaction, UNIT_OF_NONE))))
+        ask_anew(confirm_script(transaction, status.token))
+        ask(settle_script())
 
 
 class PyinfraMachine:
@@ -53,11 +66,12 @@ class PyinfraMachine:
 
     def change(self) -> Transaction | None:
         """Look at the host anew, and return what it needs; None where it is as planned."""
-        found = look(self._ask, self._target.question)
+        name = new_id()
+        found = look(self._ask, self._target.question, name)
         if found.unfinished:
-            self.settle()
-            found = look(self._ask, self._target.question)
-        return need(self._target.goal, found)
+            settle(self._ask, self._ask_anew)
+            found = look(self._ask, self._target.question, name)
+        return need(self._target.goal, found, name)
 
     def expected(self) -> Expected:
         """Return what the cluster is to say of the node afterwards."""
@@ -90,9 +104,10 @@ class PyinfraMachine:
             self._tokens[transaction] = status.token
         return status
 
-    def revert(self, transaction: str, reason: str) -> None:
+    def revert(self, transaction: str, reason: str, *, blames_plan: bool = True) -> None:
         """Have the host undo a transaction that was applied."""
-        self._ask(revert_script(transaction, reason))
+        seen = self.status(transaction)
+        self._ask(revert_script(transaction, reason, seen, blames_plan=blames_plan))
 
     def settle(self) -> None:
         """End a transaction that was broken off: undo it."""

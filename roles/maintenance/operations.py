@@ -11,13 +11,13 @@ from pyinfra.api import Host
 
 from numaforge.errors import HostError
 from numaforge.hosts import (
+    COMMAND_SECONDS,
     Commands,
     announce,
     host_command,
     host_operation,
     reached,
     reached_anew,
-    script_command,
     script_output,
     show_change,
     show_end,
@@ -30,7 +30,6 @@ from numaforge.node.transaction import (
     Transaction,
     confirm_script,
     read_status,
-    settle_script,
     start_script,
     status_script,
 )
@@ -39,6 +38,7 @@ from numaforge.rollout.options import RolloutOptions
 from numaforge.rollout.patience import patiently
 from numaforge.rollout.steps import run
 
+from .machine import settle
 from .rollout import announce_outlook, refuse_without_means, roll_out
 from .target import Target
 
@@ -64,10 +64,13 @@ def maintain(target: Target, options: RolloutOptions, ask_cluster: bool) -> Comm
             show_unfinished(host, sentence)
             yield host_command(roll_out, target, options)
             return
-        yield script_command(settle_script())
+        yield host_command(_settle)
         found = look(ask, target.question)
 
     transaction = need(target.goal, found)
+    resumes = by_rollout and (found.unproved is not None or ask_cluster)
+    if transaction is not None and transaction.failed_before and not resumes:
+        raise HostError(transaction.failed_before)
     drains = transaction is not None and transaction.drains
     sentences = [*transaction.sentences, *transaction.moves] if transaction and drains else []
     unreadable = (
@@ -92,6 +95,11 @@ def maintain(target: Target, options: RolloutOptions, ask_cluster: bool) -> Comm
         host.noop("the node is already as planned")
     else:
         yield host_command(_change, transaction, options.unreachable_seconds, target.kubelet_unit)
+
+
+def _settle(on: Host) -> None:
+    """End a transaction that an earlier run has left."""
+    settle(partial(reached, on, seconds=COMMAND_SECONDS), partial(reached_anew, on))
 
 
 def _confirm(on: Host, transaction_id: str, token: str) -> None:

@@ -69,7 +69,7 @@ class FileMachine:
             return Status("start kubelet", True, None, process)
         return Status("applied", False, Result(transaction or "", "applied", "as written"), process)
 
-    def revert(self, transaction: str, reason: str) -> None:
+    def revert(self, transaction: str, reason: str, *, blames_plan: bool = True) -> None:  # noqa: ARG002
         raise AssertionError(f"{transaction} is not to be reverted: {reason}")
 
     def settle(self) -> None:

@@ -69,7 +69,7 @@ def begin(node: Node, transaction: Transaction, *, check: bool = True) -> None:
 
 def revert(node: Node, reason: str, *, check: bool = True) -> None:
     """Have the node undo what was applied; without `check` it may be reset before it has answered."""
-    _hand(node, revert_script("T1", reason), check=check)
+    _hand(node, revert_script("T1", reason, status(node)), check=check)
 
 
 def status(node: Node) -> Status:

@@ -147,7 +147,7 @@ def test_a_kernel_that_does_not_take_the_parameter_is_said_and_not_booted_again(
 def test_what_was_applied_is_reverted_with_a_second_boot(node: Sandbox, port: int) -> None:
     node.run(start_script(change(port)))
     assert through_boots(node).outcome == "applied"
-    node.run(revert_script("T1", "the node is not Ready"))
+    node.run(revert_script("T1", "the node is not Ready", status(node)))
     until(node, "[ -e /run/stopping ]")
     result = through_boots(node)
     assert (result.outcome, result.reason.split(";")[0]) == ("rolled-back", "the node is not Ready")
@@ -229,7 +229,7 @@ def test_a_power_cut_at_any_step_back_leaves_the_old_state(node: Sandbox, port: 
     node.run(start_script(change(port)))
     assert through_boots(node).outcome == "applied"
     when(node, event, CUT_POWER)
-    node.run(revert_script("T1", "the node is not Ready"))
+    node.run(revert_script("T1", "the node is not Ready", status(node)))
     until(node, "[ -e /run/stopping ] || [ -e /run/off ]")
     result = through_boots(node)
     assert not node.path(f"/run/when/{event}").exists()

@@ -16,6 +16,7 @@ from numaforge.hosts.host_data import datum
 from numaforge.hosts.host_keys import check_strictly, why_refused
 from numaforge.hosts.inspection import inspect_once
 from numaforge.hosts.operations import (
+    COMMAND_SECONDS,
     Commands,
     host_command,
     host_operation,
@@ -26,6 +27,7 @@ from numaforge.hosts.roles import planned, remember, role, roles_of, seen
 from numaforge.hosts.scripts import reached, reached_anew
 
 __all__ = [
+    "COMMAND_SECONDS",
     "FORGET",
     "MAINTENANCE",
     "Commands",

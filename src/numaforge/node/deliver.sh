@@ -24,13 +24,17 @@ deliver() ( # CHECKSUM SED-SCRIPT NAMES: the script writes each file's lines to 
     sync -f . && mv -f run.sh.new run.sh && sync . # after a power cut, too, there is no run.sh without the rest
 )
 start_transaction() { deliver "$@" && sh "$FOLDER/run.sh" begin apply < /dev/null; }
-revert_transaction() { # the reason as base64 on stdin
+revert_transaction() { # the request as base64 on stdin: see fence.sh
     umask 077
     if [ ! -e "$FOLDER/run.sh" ]; then
         echo "this node knows no transaction $ID" >&2
         return 1
     fi
-    base64 -d > "$FOLDER/revert.new" && sh "$FOLDER/run.sh" begin revert < /dev/null
+    base64 -d > "$FOLDER/request.$$" || return 1
+    sh "$FOLDER/run.sh" begin revert "$FOLDER/request.$$" < /dev/null
+    answer=$?
+    rm -f "$FOLDER/request.$$"
+    return "$answer"
 }
 # Only what waits is confirmed, within its time and the boot in which it began to wait. All else does nothing, and says
 # what is there.
@@ -63,12 +67,20 @@ why_not_confirmed() { # TOKEN: sets `why`
     why="it comes too late"
     [ "$(uptime_seconds)" -ge "$deadline" ]
 }
-void_transaction() { # nothing happens to one that has begun
+# What was sent to a transaction before, and is still under way, does nothing any more; what it does by itself goes on.
+void_transaction() {
     umask 077
     mkdir -p "$FOLDER" || return 1
     exec 9> "$ROOT/lock" && flock 9 || return 1
-    if has_begun || [ -n "$(outcome "$FOLDER")" ]; then return; fi
-    finish void "nothing was changed: the transaction was withdrawn before it began"
+    if [ -e "$FOLDER/token" ]; then
+        record token "$(noted token)." || return 1 # another one than what was sent with the last
+    fi
+    if has_begun || [ -n "$(outcome "$FOLDER")" ] || may_run "$ID"; then return; fi
+    if [ "$(seen)" = announced ]; then
+        finish void "nothing was changed: the transaction was withdrawn before it began"
+    else
+        finish unknown "the node's records of the transaction are gone, so it is unknown whether it has begun"
+    fi
 }
 # The unit before the result: it ends after it has written that. An older version wrote any bytes into it.
 tell_status() { # KUBELET-UNIT
@@ -79,6 +91,7 @@ tell_status() { # KUBELET-UNIT
         printf '%s=0\n' MainPID NRestarts ActiveEnterTimestampMonotonic
     fi
     echo "Boot=$(boot_id)"
+    echo "Uptime=$(uptime_seconds)"
     echo "Booted=$(sed -n 's/^btime //p' /proc/stat)"
     echo "Token=$(noted token)"
     echo "Phase=$(noted state)"

@@ -123,7 +123,7 @@ hand_over() { # VERB: have systemd do it, whatever becomes of the connection ove
         "--property=TimeoutStopSec=$((UNDO_SECONDS + COMMIT_SECONDS))" "--property=ExecStopPost=/bin/sh $FOLDER/run.sh recover" \
         /bin/sh "$FOLDER/run.sh" "$1" 8>&- 9>&-
 }
-begin() { # apply or revert
+begin() { # apply, or revert REQUEST
     umask 022
     exec 9> "$ROOT/lock" && flock 9 || return 1
     other=$(readlink "$ROOT/current")
@@ -141,8 +141,8 @@ begin() { # apply or revert
     fi
     case $1,$(outcome "$FOLDER") in
     apply,)
-        if [ -e "$FOLDER/state" ]; then # to begin again would take what is half written for the old
-            echo "the transaction $ID was interrupted, and its lock is gone: see $FOLDER" >&2
+        if [ -e "$FOLDER/state" ] || [ "$(seen)" = began ]; then # to begin again would take what is half written for the old
+            echo "the transaction $ID has begun before, and its lock or its records are gone: see $FOLDER" >&2
             return 1
         fi
         if outdated; then
@@ -150,14 +150,32 @@ begin() { # apply or revert
             return
         fi
         ;;
-    revert,applied) mv -f "$FOLDER/revert.new" "$FOLDER/revert" && sync "$FOLDER/revert" || return 1 ;;
+    revert,applied)
+        if [ "$(last)" != "$ID applied" ]; then
+            echo "nothing is undone: another transaction has ended since ($(last))" >&2
+            return 1
+        fi
+        if outdated_request "$2"; then
+            echo "nothing is undone: $why"
+            return
+        fi
+        take_request "$2" || return 1
+        ;;
     revert,)
         echo "the transaction $ID has not been applied: there is nothing to undo" >&2
         return 1
         ;;
     *) return ;;
     esac
-    if ! { take && hand_over "$1"; }; then
+    if ! take || ! see began "$ID"; then
+        release
+        return 1
+    fi
+    trim_seen
+    if ! hand_over "$1"; then
+        if may_run "$ID"; then return 1; fi # systemd may have begun all the same
+        see announced "$ID"
+        rm -f "$FOLDER/revert"
         release
         return 1
     fi

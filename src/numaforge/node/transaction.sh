@@ -82,7 +82,11 @@ change() {
     downwards stop new || return 1
     # What is stopped writes until it has ended; what is kept is kept as it is now.
     if edited after-stop; then return 1; fi
-    apply_all
+    apply_all || blame
+}
+blame() { # what fails from here on is the plan's fault
+    going_down || record blamed yes
+    return 1
 }
 apply_all() { # also after a boot in between: what was applied is not applied again
     ended=
@@ -102,7 +106,7 @@ apply_all() { # also after a boot in between: what was applied is not applied ag
 go_on() { # everything is applied: the proof, and the confirmation
     umask 022
     told=
-    if upwards start new && upwards prove new && await_confirmation; then
+    if { upwards start new && upwards prove new && await_confirmation; } || blame; then
         make_lasting
     else
         undo "$why"
@@ -132,7 +136,7 @@ waited_in_this_boot() {
 } 2> /dev/null
 make_lasting() { # from the first step on there is a way back only where one fails
     why="the transaction's journal could not be written"
-    if record committing yes && upwards commit; then
+    if { record committing yes && upwards commit; } || blame; then
         told=$(noted told)$(collect notes)
         finish applied "${told#; }"
     else
@@ -255,7 +259,7 @@ after_boot() { # once in a boot, before anything that was stopped starts again
     if ended || unchanged; then return; fi
     if committing; then return; fi # what is lasting already need not be undone
     if ! goes_back && rebooted_as_asked; then
-        if apply_all; then
+        if apply_all || blame; then
             phase booted
             return
         fi

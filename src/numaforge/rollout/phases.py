@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol, TypeVar
 
 from numaforge.errors import HostError, HostUnreachableError, NumaforgeError
-from numaforge.node.transaction import Result, Status
+from numaforge.node.transaction import Result, Status, Transaction
 from numaforge.rollout.cluster import ApiUnreachableError, Cluster, ClusterError, ClusterNode, NotFoundError
 from numaforge.rollout.drain import Blocker, drain
 from numaforge.rollout.gate import Expected, Mismatch, prove, stale_resources
@@ -35,12 +35,13 @@ T = TypeVar("T")
 
 _POLL_SECONDS = 2.0
 _TRANSACTION_SECONDS = 5400.0  # the node has a result long before, unless systemd itself hangs
-# A server with terabytes of memory takes a quarter of an hour until it answers. One that lost its network with
-# a boot goes back with a second one, once its time to be confirmed is over.
+# A server with terabytes of memory takes a quarter of an hour until it answers. One that is cut off from the
+# network by a boot goes back with a second one, once its time to be confirmed is over.
 _BOOT_SECONDS = 1800.0
 _AWAY_SECONDS = 2 * _BOOT_SECONDS + 1800.0
 _MOST_VOID = 3  # transactions in a row
 _ABORTED = "an abort was requested"
+_LOOK_THERE = "put it right by hand and resume, or abort, which gives it back once it is proved as it was"
 
 
 class Say(Protocol):
@@ -73,6 +74,7 @@ class Phases:
     dice: random.Random
     record: Record
     _void: int = field(default=0, init=False)
+    _planned: Transaction | None = field(default=None, init=False)
 
     @property
     def touched(self) -> bool:
@@ -163,6 +165,9 @@ class Phases:
         transaction = yield from self._ask(self.machine.change)
         if transaction is None:
             return (yield from self._set_labels(transaction=None))
+        if transaction.failed_before:
+            return (yield from self._finish(Ending.BLOCKED, transaction.failed_before))
+        self._planned = transaction
         yield from self._advance(Phase.APPLYING, transaction=transaction.id)
         try:
             self.machine.begin(transaction)
@@ -183,12 +188,23 @@ class Phases:
             case "applied":
                 self._event("NodeChanged", result.reason or "the change is applied")
                 return (yield from self._set_labels())
+            case "unknown":
+                return (yield from self._find_out(result.reason))
             case "refused":
                 return (yield from self._finish(Ending.BLOCKED, result.reason))
             case "rolled-back":
                 return (yield from self._prove_old(result.reason, result.journal))
             case _:
                 return (yield from self._hold(result.reason, result.journal))
+
+    def _find_out(self, reason: str) -> Steps[Outcome | None]:
+        """Look at the node itself: its records do not say what became of the transaction."""
+        change = yield from self._ask(self.machine.change)
+        if change is None:
+            return (yield from self._set_labels(transaction=None))
+        if self._planned is not None and change.begins_like(self._planned):
+            return (yield from self._plan_anew(f"nothing was changed: {reason}"))
+        return (yield from self._hold(f"{reason}, and the node is not as planned: {_LOOK_THERE}"))
 
     def _plan_anew(self, reason: str) -> Steps[Outcome | None]:
         """Drain and look at the node again: its transaction is void, and nothing was changed."""
@@ -249,7 +265,8 @@ class Phases:
     def _revert(self, transaction: str) -> None:
         """Have the node undo the transaction, which stops its kubelet: each time while it is still ours."""
         self._check(abortable=False)
-        self.machine.revert(transaction, self.record.reason)
+        reason = self.record.reason
+        self.machine.revert(transaction, reason, blames_plan=reason != _ABORTED)
 
     def _prove(self) -> Steps[Outcome | None]:
         expected = yield from self._ask(self.machine.expected)
@@ -365,10 +382,14 @@ class Phases:
         status = yield from self._status()
         if status.result is None and status.phase is not None:
             return (yield from self._advance(Phase.APPLYING))
-        if status.result is not None and status.result.outcome == "applied":
+        outcome = status.result.outcome if status.result is not None else ""
+        if outcome == "applied":  # a request to undo it may be under way yet
+            yield from self._ask(lambda: self.machine.void(self.record.transaction or ""))
             return (yield from self._set_labels(reason=""))
         if (yield from self._ask(self.machine.change)) is None:
             return (yield from self._set_labels(transaction=None, reason=""))
+        if outcome == "unknown" and not (yield from self._ask(self._is_aborted)):
+            return (yield from self._hold(self.record.reason))
         return (yield from self._prove_old(self.record.reason))
 
     def _interfered(self, reason: str) -> Steps[Outcome]:
@@ -417,6 +438,9 @@ class Phases:
         following = replace(self.record, phase=phase, **changes)  # type: ignore[arg-type]
         self.record = yield from self._ask(lambda: advance(self.cluster, self.name, following, labels))
         return None
+
+    def _is_aborted(self) -> bool:
+        return ABORT in self._check(abortable=False).annotations
 
     def _check(self, *, abortable: bool = True) -> ClusterNode:
         """Return the node; raise unless it is still ours and no abort was requested."""
