@@ -121,14 +121,13 @@ def test_a_power_cycle_alone_starts_the_old_entry_until_the_change_is_confirmed(
 @pytest.mark.long
 def test_a_newer_kernel_that_would_boot_is_refused_before_anything_changes(lab: Lab, fresh: Node) -> None:
     fresh.run(
-        "cd /boot && cp vmlinuz-$(uname -r) vmlinuz-99.0-test && cp initrd.img-$(uname -r) initrd.img-99.0-test"
-        " && update-grub",
+        "cd /boot; for each in vmlinuz initrd.img; do cp $each-$(uname -r) $each-99.0; done; update-grub",
         timeout_s=600,
     )
     before = everything(fresh)
     result = transactions.run(fresh, maintenance(fresh))
     assert result.outcome == "refused", result
-    assert "the boot loader would start /boot/vmlinuz-99.0-test" in result.reason
+    assert "the boot loader would start /boot/vmlinuz-99.0" in result.reason
     assert_old(lab, fresh, before)
 
 

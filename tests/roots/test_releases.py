@@ -213,7 +213,7 @@ def maintained(
     files, *others = transaction(port, "new").parts
     cmdline = kernel_cmdline.part(planned, planned, removed, "grub")
     node.run(start_script(Transaction(name, (files, cmdline, reboot.part(), *others))))
-    result = through_boots(node)
+    result = through_boots(node, name)
     assert result.outcome == "applied", result
     return options(node)
 

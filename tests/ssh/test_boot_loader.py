@@ -34,7 +34,7 @@ from tests.ssh.standin_bootloader import (
 )
 from tests.ssh.standin_systemd import DROP_IN, STATE, standin_systemd
 from tests.ssh.test_reboot import CUT_POWER, through_boots
-from tests.ssh.test_transaction import LARGE, SMALL, WAITS, transaction, until, when
+from tests.ssh.test_transaction import LARGE, SMALL, WAITS, status, transaction, until, when
 
 WISH = "iommu=pt"
 LOADERS = {"grub": debian(), "grubby": red_hat()}
@@ -117,7 +117,7 @@ def test_where_the_boot_loader_boots_nothing_once_the_default_changes_before_the
     until(node, "[ -e /run/stopping ] && idle")
     assert options(node) == f"{CMDLINE} {WISH}"
     assert through_boots(node).outcome == "applied"
-    node.run(revert_script("T1", "the node is not Ready"))
+    node.run(revert_script("T1", "the node is not Ready", status(node)))
     until(node, "[ -e /run/stopping ]")
     assert through_boots(node).outcome == "rolled-back"
     assert options(node) == CMDLINE == node.path("/proc/cmdline").read_text().strip()
@@ -255,7 +255,7 @@ def test_another_kernel_is_taken_knowingly_and_given_up_with_the_change(
     assert through_boots(node).outcome == "applied"
     assert node.path(OSRELEASE).read_text().strip() == NEWER
     assert options(node) == f"{before} {WISH}"
-    node.run(revert_script("T1", "the node is not Ready"))
+    node.run(revert_script("T1", "the node is not Ready", status(node)))
     until(node, "[ -e /run/stopping ]")
     result = through_boots(node)
     assert result.outcome == "rolled-back", result
@@ -285,7 +285,7 @@ def test_a_kernel_that_came_between_stays(node: Sandbox, port: int, loader: str)
     node.run(start_script(change(port, loader)))
     assert through_boots(node).outcome == "applied"
     install_kernel(node, NEWER)
-    node.run(revert_script("T1", "the node is not Ready"))
+    node.run(revert_script("T1", "the node is not Ready", status(node)))
     until(node, "[ -e /run/stopping ]")
     old = f"{MACHINE_ID}-{KERNEL}" if loader == "grubby" else "1>1"
     tool = "grub2-editenv /boot/grub2" if loader == "grubby" else "grub-editenv /boot/grub"
@@ -303,7 +303,7 @@ def test_a_drop_in_that_someone_has_edited_is_kept_beside(node: Sandbox, port: i
     assert through_boots(node).outcome == "applied"
     edited = f'GRUB_CMDLINE_LINUX_DEFAULT="$GRUB_CMDLINE_LINUX_DEFAULT {WISH} debug"\n'
     node.path(GRUB_DROP_IN).write_text(edited)
-    node.run(revert_script("T1", "the node is not Ready"))
+    node.run(revert_script("T1", "the node is not Ready", status(node)))
     until(node, "[ -e /run/stopping ]")
     assert through_boots(node).outcome == "rolled-back"
     assert not node.path(GRUB_DROP_IN).exists()
@@ -314,7 +314,7 @@ def test_an_entry_whose_kernel_has_gone_is_said(node: Sandbox, port: int, loader
     node.run(start_script(change(port, loader)))
     assert through_boots(node).outcome == "applied"
     node.run(f"rm -f /boot/initr*{KERNEL}*")
-    node.run(revert_script("T1", "the node is not Ready"))
+    node.run(revert_script("T1", "the node is not Ready", status(node)))
     result = through_boots(node)
     assert result.outcome == "failed"
     assert "an entry of the boot loader names /boot/initr" in result.reason
@@ -348,17 +348,12 @@ def test_a_parameter_that_had_another_value_gets_it_back(
     assert node.path(RECORD).read_text().splitlines()[1:] == [f"{WISH} instead-of iommu=soft"]
     if way == "reverted":
         entry.write_text(f"{entry.read_text()}# a comment of a package\n")  # the copy is not of this file
-        node.run(revert_script("T1", "the node is not Ready"))
+        node.run(revert_script("T1", "the node is not Ready", status(node)))
         until(node, "[ -e /run/stopping ]")
         assert through_boots(node).outcome == "rolled-back"
     else:
         cmdline = kernel_cmdline.part((), (), (WISH,), loader, replaced={WISH: "iommu=soft"})
         files, *others = transaction(port, "new").parts
         node.run(start_script(Transaction("T2", (files, cmdline, reboot.part(), *others))))
-        until(node, "[ -e /run/stopping ]")
-        boot(node)
-        until(node, "idle || grep -qsx confirming /var/lib/numaforge/txn/T2/state")
-        assert options(node) == f"{CMDLINE} {WISH}"  # the default, until it is confirmed
-        assert node.path("/proc/cmdline").read_text().strip() == f"{CMDLINE} iommu=soft"
-        return
+        assert through_boots(node, "T2").outcome == "applied"
     assert options(node) == f"{CMDLINE} iommu=soft"

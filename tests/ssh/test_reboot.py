@@ -72,14 +72,14 @@ def change(port: int, wish: str = "new", loader: str = "grub", **more: Any) -> T
     return Transaction("T1", (files, cmdline, reboot.part(), *others))
 
 
-def through_boots(node: Sandbox, *, deaf: bool = False, config_acs: bool = True) -> Result:
+def through_boots(node: Sandbox, name: str = "T1", *, deaf: bool = False, config_acs: bool = True) -> Result:
     """Boot the node whenever it has gone down, until the transaction has ended."""
     deadline = time.monotonic() + PATIENCE_SECONDS
     while True:
         until(node, f"{{ [ -e /run/stopping ] || [ -e /run/off ] || {WAITS} || idle; }}")
-        found = status(node)
+        found = status(node, name)
         if found.waits:
-            confirm(node)
+            confirm(node, name)
         if found.result is not None and not found.running:
             return found.result
         assert time.monotonic() < deadline, (found, node.path("/run/unit.log").read_text())

@@ -66,7 +66,7 @@ ELSEWHERE: Mapping[str, str] = {
     "machine; tests/wheel runs it",
     r"kubectl": "needs a cluster",
     r"ssh-keyscan": "needs a host; tests/ssh/test_host_keys.py",
-    r"systemctl|journalctl|cat|ls|cp|rm|sh|python3 /usr/local|pytest": "needs a node",
+    r"systemctl|journalctl|cat|ls|cp|rm|chroot|sh|python3 /usr/local|pytest": "needs a node",
 }
 """What begins a command line that does not run here, and why."""
 

@@ -501,7 +501,8 @@ def test_a_run_says_where_parameters_are_not_booted_once() -> None:
 
 
 def test_what_a_parameter_of_ours_has_replaced_returns_with_its_end() -> None:
-    on, files = booted("iommu=pt intel_iommu=on isolcpus=1", recorded=("isolcpus=1 instead-of isolcpus=2",))
+    recorded = ("isolcpus=1 instead-of isolcpus=2",)
+    on, files = booted("iommu=pt intel_iommu=on isolcpus=1", recorded, loader="grubby")
     data = part(needed(on, files), "kernel_cmdline").data
     assert (data["removed"], data["restored"]) == ("isolcpus=1\n", "isolcpus=2\n")
 

@@ -104,7 +104,7 @@ def part(
         data={
             "planned": lines(*planned),
             "removed": lines(*removed),
-            "restored": lines(*_restored(removed, planned, replaced)),
+            "restored": lines(*(_restored(removed, planned, replaced) if loader == "grubby" else ())),
             "replaced": lines(*kept),
         },
         settings={
@@ -123,9 +123,10 @@ def part(
 
 
 def _restored(removed: Sequence[str], planned: Sequence[str], replaced: Mapping[str, str]) -> list[str]:
-    """Return what the host had in place of parameters of ours that go, where no other of ours takes it.
+    """Return what an entry had in place of parameters of ours that go, where no other of ours takes it.
 
-    A record of an earlier version does not name it: there it is known of `pci=`, see planning.kernel.
+    GRUB's drop-in has only added ours, so nothing was taken away there. A record of an earlier version does
+    not name it: there it is known of `pci=`, see planning.kernel.
     """
     others = [replaced.get(each) or each.rpartition(",config_acs=")[0] for each in removed]
     taken = {parameter_name(each) for each in planned}
