@@ -29,9 +29,10 @@ def maintenance() -> Iterator[None]:
     A role that is called outside of one is a maintenance of its own.
 
     Host data: `kubelet_start_seconds` (120) and `kubelet_stable_seconds` (10), how long the kubelet may take
-    to become healthy, and how long it has to stay so; `numaforge_rollout`, how a node of a cluster is taken
-    out of service (numaforge.rollout.options). `numaforge rollout` adds what was said on its command line as
-    `numaforge_rollout_options`, and as `numaforge_rollout_run` what this run is to it.
+    to become healthy, and how long it has to stay so; `numaforge_confirm_seconds` (300), how long a changed
+    host waits for its confirmation over a new connection before it goes back; `numaforge_rollout`, how a node
+    of a cluster is taken out of service (numaforge.rollout.options). `numaforge rollout` adds what was said
+    on its command line as `numaforge_rollout_options`, and as `numaforge_rollout_run` what this run is to it.
     """
     name = host.name
     _open.add(name)
@@ -51,15 +52,17 @@ def take_part() -> None:
 @role("Maintenance")
 def _carry_out() -> None:
     plan = planned(host)
+    options = read_options(host.data.get(PLACE), host.data.get(f"{PLACE}_options"))
     goal = Goal(
         plan,
         seen(host),
         frozenset(roles_of(host)),
         start_seconds=datum(host, "kubelet_start_seconds"),
         stable_seconds=datum(host, "kubelet_stable_seconds"),
+        confirm_seconds=datum(host, "numaforge_confirm_seconds"),
+        retry_failed=options.retry_failed,
     )
     target = Target(goal)
-    options = read_options(host.data.get(PLACE), host.data.get(f"{PLACE}_options"))
     if target.joined and options.without_drain is not None and events.heard():
         raise HostError(
             f"the node {target.node} is joined, and a roll-out changes no node that it has not drained",

@@ -10,15 +10,17 @@ from typing import Any
 from pyinfra.api import Host
 
 from numaforge.errors import HostUnreachableError
-from numaforge.hosts import reached
+from numaforge.hosts import reached, reached_anew
 from numaforge.node.identity import Identity, identity_script, read_identity
-from numaforge.node.look import look
-from numaforge.node.need import need
+from numaforge.node.look import Ask, look
+from numaforge.node.need import need, new_id
 from numaforge.node.transaction import (
     TRANSACTIONS,
     Status,
     Transaction,
+    confirm_script,
     read_status,
+    read_waiting,
     revert_script,
     settle_script,
     start_script,
@@ -34,6 +36,18 @@ from .target import Target
 from .verification import Verification
 
 _NO_TRANSACTION = "none"
+UNIT_OF_NONE = "kubelet.service"  # whose process is not asked for
+
+
+def settle(ask: Ask, ask_anew: Ask) -> None:
+    """End a transaction that was left: one that waits for its confirmation gets it, a broken one is undone.
+
+    Who asks over a new connection shows what the confirmation of an earlier runner would have shown.
+    """
+    for transaction in read_waiting(ask(settle_script())):
+        status = read_status("\n".join(ask(status_script(transaction, UNIT_OF_NONE))))
+        ask_anew(confirm_script(transaction, status.token))
+        ask(settle_script())
 
 
 class PyinfraMachine:
@@ -43,6 +57,8 @@ class PyinfraMachine:
         self._target = target
         self._verification = verification
         self._ask = partial(reached, host)
+        self._ask_anew = partial(reached_anew, host)
+        self._tokens: dict[str, str] = {}
 
     def identity(self) -> Identity:
         """Return which host it is."""
@@ -50,11 +66,12 @@ class PyinfraMachine:
 
     def change(self) -> Transaction | None:
         """Look at the host anew, and return what it needs; None where it is as planned."""
-        found = look(self._ask, self._target.question)
+        name = new_id()
+        found = look(self._ask, self._target.question, name)
         if found.unfinished:
-            self.settle()
-            found = look(self._ask, self._target.question)
-        return need(self._target.goal, found)
+            settle(self._ask, self._ask_anew)
+            found = look(self._ask, self._target.question, name)
+        return need(self._target.goal, found, name)
 
     def expected(self) -> Expected:
         """Return what the cluster is to say of the node afterwards."""
@@ -69,6 +86,12 @@ class PyinfraMachine:
         mark = f"{transaction.folder}/unproved"
         self._ask(f"umask 077; mkdir -p {transaction.folder} && : > {mark}\n{start_script(transaction)}")
 
+    def confirm(self, transaction: str) -> None:
+        """Confirm a transaction over a new connection."""
+        if transaction not in self._tokens:
+            self.status(transaction)
+        self._ask_anew(confirm_script(transaction, self._tokens[transaction]))
+
     def void(self, transaction: str) -> None:
         """See to it that a transaction never begins on the host."""
         self._ask(void_script(transaction))
@@ -76,11 +99,15 @@ class PyinfraMachine:
     def status(self, transaction: str | None) -> Status:
         """Return how far a transaction is, and the kubelet's process."""
         script = status_script(transaction or _NO_TRANSACTION, self._target.kubelet_unit)
-        return read_status("\n".join(self._ask(script)))
+        status = read_status("\n".join(self._ask(script)))
+        if transaction is not None:
+            self._tokens[transaction] = status.token
+        return status
 
-    def revert(self, transaction: str, reason: str) -> None:
+    def revert(self, transaction: str, reason: str, *, blames_plan: bool = True) -> None:
         """Have the host undo a transaction that was applied."""
-        self._ask(revert_script(transaction, reason))
+        seen = self.status(transaction)
+        self._ask(revert_script(transaction, reason, seen, blames_plan=blames_plan))
 
     def settle(self) -> None:
         """End a transaction that was broken off: undo it."""

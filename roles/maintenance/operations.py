@@ -11,12 +11,13 @@ from pyinfra.api import Host
 
 from numaforge.errors import HostError
 from numaforge.hosts import (
+    COMMAND_SECONDS,
     Commands,
     announce,
     host_command,
     host_operation,
     reached,
-    script_command,
+    reached_anew,
     script_output,
     show_change,
     show_end,
@@ -27,8 +28,8 @@ from numaforge.node.need import need, pending
 from numaforge.node.transaction import (
     Status,
     Transaction,
+    confirm_script,
     read_status,
-    settle_script,
     start_script,
     status_script,
 )
@@ -37,6 +38,7 @@ from numaforge.rollout.options import RolloutOptions
 from numaforge.rollout.patience import patiently
 from numaforge.rollout.steps import run
 
+from .machine import settle
 from .rollout import announce_outlook, refuse_without_means, roll_out
 from .target import Target
 
@@ -62,10 +64,13 @@ def maintain(target: Target, options: RolloutOptions, ask_cluster: bool) -> Comm
             show_unfinished(host, sentence)
             yield host_command(roll_out, target, options)
             return
-        yield script_command(settle_script())
+        yield host_command(_settle)
         found = look(ask, target.question)
 
     transaction = need(target.goal, found)
+    resumes = by_rollout and (found.unproved is not None or ask_cluster)
+    if transaction is not None and transaction.failed_before and not resumes:
+        raise HostError(transaction.failed_before)
     drains = transaction is not None and transaction.drains
     sentences = [*transaction.sentences, *transaction.moves] if transaction and drains else []
     unreadable = (
@@ -92,6 +97,19 @@ def maintain(target: Target, options: RolloutOptions, ask_cluster: bool) -> Comm
         yield host_command(_change, transaction, options.unreachable_seconds, target.kubelet_unit)
 
 
+def _settle(on: Host) -> None:
+    """End a transaction that an earlier run has left."""
+    settle(partial(reached, on, seconds=COMMAND_SECONDS), partial(reached_anew, on))
+
+
+def _confirm(on: Host, transaction_id: str, token: str) -> None:
+    """Confirm a transaction whose node waits for it; without a new connection it goes back by itself."""
+    try:
+        reached_anew(on, confirm_script(transaction_id, token))
+    except HostError as error:
+        on.log(f"the change could not be confirmed yet: {error.message}")
+
+
 def _change(on: Host, transaction: Transaction, unreachable_seconds: float, unit: str) -> None:
     """Carry out a transaction on a host without pods to move, and retry while the host is unreachable."""
 
@@ -104,7 +122,9 @@ def _change(on: Host, transaction: Transaction, unreachable_seconds: float, unit
         return run(retry(lambda: read_status("\n".join(reached(on, ask)))))
 
     while (result := (status := how_far()).result) is None:
-        if status.broken_off and status.phase != "reboot":
+        if status.waits:
+            _confirm(on, transaction.id, status.token)
+        elif status.broken_off and status.phase != "reboot":
             raise HostError(
                 f"the transaction {transaction.id} was broken off", remedy="run again, which ends it first"
             )

@@ -54,6 +54,9 @@ class FileMachine:
             with self._file.open("a") as file:
                 file.write(f"{transaction.id} {time.time()}\n")
 
+    def confirm(self, transaction: str) -> None:
+        raise AssertionError(f"{transaction} waits for nothing")
+
     def void(self, transaction: str) -> None:
         raise AssertionError(f"every answer arrives, and {transaction} is begun")
 
@@ -66,7 +69,7 @@ class FileMachine:
             return Status("start kubelet", True, None, process)
         return Status("applied", False, Result(transaction or "", "applied", "as written"), process)
 
-    def revert(self, transaction: str, reason: str) -> None:
+    def revert(self, transaction: str, reason: str, *, blames_plan: bool = True) -> None:  # noqa: ARG002
         raise AssertionError(f"{transaction} is not to be reverted: {reason}")
 
     def settle(self) -> None:

@@ -70,6 +70,9 @@ class ScriptedMachine:
             self.begun.append(transaction.id)
             self._ends[transaction.id] = time.monotonic() + self.seconds
 
+    def confirm(self, transaction: str) -> None:
+        raise AssertionError(f"{transaction} waits for nothing")
+
     def void(self, transaction: str) -> None:
         self.asked("void")
         if transaction not in self.begun:
@@ -91,7 +94,7 @@ class ScriptedMachine:
         reason = self.reverted.get(transaction or "", "as scripted")
         return Status(outcome, False, Result(transaction or "", outcome, reason), process)
 
-    def revert(self, transaction: str, reason: str) -> None:
+    def revert(self, transaction: str, reason: str, *, blames_plan: bool = True) -> None:  # noqa: ARG002
         self.asked("revert")
         if transaction not in self.reverted:
             self.reverted[transaction] = reason

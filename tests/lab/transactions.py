@@ -17,6 +17,7 @@ from numaforge.node.transaction import (
     Result,
     Status,
     Transaction,
+    confirm_script,
     read_status,
     revert_script,
     start_script,
@@ -30,6 +31,9 @@ CPU_STATE = "/var/lib/kubelet/cpu_manager_state"
 MEMORY_STATE = "/var/lib/kubelet/memory_manager_state"
 STATIC = "cpuManagerPolicy: static\nreservedSystemCPUs: 0-1\n"
 MANAGERS_RUN = "grep -q /var/lib/kubelet/device-plugins/kubelet.sock /proc/net/unix"
+WAITS = f"grep -qsx confirming {CURRENT}/state"
+"""Whether a transaction waits for its confirmation, on the node."""
+OVER = f"{{ [ -e /var/lib/numaforge/txn/T1/result.json ] && [ ! -L {CURRENT} ]; }}"
 MORTAL = ("-o", "ConnectTimeout=20", "-o", "ServerAliveInterval=10")
 """Options of a login to a node that may be reset, and then does not even end the connection."""
 PATIENCE_SECONDS = 1500
@@ -65,7 +69,7 @@ def begin(node: Node, transaction: Transaction, *, check: bool = True) -> None:
 
 def revert(node: Node, reason: str, *, check: bool = True) -> None:
     """Have the node undo what was applied; without `check` it may be reset before it has answered."""
-    _hand(node, revert_script("T1", reason), check=check)
+    _hand(node, revert_script("T1", reason, status(node)), check=check)
 
 
 def status(node: Node) -> Status:
@@ -87,8 +91,11 @@ def until_through_boots(node: Node, condition: str) -> None:
 
 
 def ended(node: Node) -> Result:
-    """Wait until the transaction has its result, and its unit is gone."""
-    until_through_boots(node, f"[ -e /var/lib/numaforge/txn/T1/result.json ] && [ ! -L {CURRENT} ]")
+    """Confirm the transaction once it waits for that; wait until it has its result, and its unit is gone."""
+    until_through_boots(node, f"{WAITS} || {OVER}")
+    if status(node).waits:
+        _hand(node, confirm_script("T1", status(node).token), check=True)
+    until_through_boots(node, OVER)
     found = status(node)
     assert found.result
     assert not found.broken_off

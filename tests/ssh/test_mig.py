@@ -182,7 +182,7 @@ def test_a_kubelet_that_does_not_come_up_gets_the_old_gpus_back(node: Sandbox, p
 
 def test_what_was_applied_is_reverted(node: Sandbox, port: int) -> None:
     run(node, change(port))
-    assert node.run(revert_script("T1", "the node is not Ready")).returncode == 0
+    assert node.run(revert_script("T1", "the node is not Ready", status(node))).returncode == 0
     assert ended(node).outcome == "rolled-back"
     assert_old(node)
 
@@ -225,7 +225,7 @@ def test_gpus_that_cannot_be_put_back_are_said_with_the_commands_that_do(node: S
     run(node, change(port))
     broken = "fail nvmlDeviceCreateGpuInstanceWithPlacement every NVML_ERROR_UNKNOWN"
     describe(node, HOPPERS.replace("mig enabled", f"mig enabled\n  {broken}", 1))
-    node.run(revert_script("T1", "the node is not Ready"))
+    node.run(revert_script("T1", "the node is not Ready", status(node)))
     result = ended(node)
     assert result.outcome == "failed"
     assert f"not every GPU is cut as it was: {FIRST}: the GPU instance " in result.reason
@@ -503,7 +503,7 @@ def test_a_unit_that_is_killed_undoes_itself(node: Sandbox, port: int, event: st
 def test_an_undoing_that_is_killed_is_done_again(node: Sandbox, port: int, event: str) -> None:
     run(node, change(port))
     when(node, event, KILL)
-    node.run(revert_script("T1", "the node is not Ready"))
+    node.run(revert_script("T1", "the node is not Ready", status(node)))
     assert_whole(node, ended(node), ("rolled-back",))
 
 
@@ -640,7 +640,7 @@ def test_a_second_boot_takes_the_mode_back_and_the_old_instances_come_after_it(
 def test_what_a_guest_has_got_is_reverted_with_a_second_boot(node: Sandbox, port: int) -> None:
     node.run(start_script(guest_change(port)))
     assert through_boots(node).outcome == "applied"
-    node.run(revert_script("T1", "the node is not Ready"))
+    node.run(revert_script("T1", "the node is not Ready", status(node)))
     until(node, "[ -e /run/stopping ]")
     assert through_boots(node).outcome == "rolled-back"
     assert boots(node) == 2
@@ -732,7 +732,7 @@ def test_a_power_cut_on_the_way_back_in_a_guest_leaves_the_old_gpus(
     node.run(start_script(guest_change(port)))
     assert through_boots(node).outcome == "applied"
     when(node, event, CUT_POWER)
-    node.run(revert_script("T1", "the node is not Ready"))
+    node.run(revert_script("T1", "the node is not Ready", status(node)))
     until(node, "[ -e /run/stopping ] || [ -e /run/off ]")
     result = through_boots(node)
     assert not node.path(f"/run/when/{event}").exists()

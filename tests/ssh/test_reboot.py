@@ -29,6 +29,8 @@ from tests.ssh.test_transaction import (
     MEMORY_STATE,
     SMALL,
     SWAPPINESS,
+    WAITS,
+    confirm,
     leftovers,
     pages,
     status,
@@ -74,8 +76,10 @@ def through_boots(node: Sandbox, *, deaf: bool = False, config_acs: bool = True)
     """Boot the node whenever it has gone down, until the transaction has ended."""
     deadline = time.monotonic() + PATIENCE_SECONDS
     while True:
-        until(node, "{ [ -e /run/stopping ] || [ -e /run/off ] || idle; }")
+        until(node, f"{{ [ -e /run/stopping ] || [ -e /run/off ] || {WAITS} || idle; }}")
         found = status(node)
+        if found.waits:
+            confirm(node)
         if found.result is not None and not found.running:
             return found.result
         assert time.monotonic() < deadline, (found, node.path("/run/unit.log").read_text())
@@ -143,7 +147,7 @@ def test_a_kernel_that_does_not_take_the_parameter_is_said_and_not_booted_again(
 def test_what_was_applied_is_reverted_with_a_second_boot(node: Sandbox, port: int) -> None:
     node.run(start_script(change(port)))
     assert through_boots(node).outcome == "applied"
-    node.run(revert_script("T1", "the node is not Ready"))
+    node.run(revert_script("T1", "the node is not Ready", status(node)))
     until(node, "[ -e /run/stopping ]")
     result = through_boots(node)
     assert (result.outcome, result.reason.split(";")[0]) == ("rolled-back", "the node is not Ready")
@@ -224,7 +228,7 @@ def test_a_power_cut_at_any_step_back_leaves_the_old_state(node: Sandbox, port: 
     node.run(start_script(change(port)))
     assert through_boots(node).outcome == "applied"
     when(node, event, CUT_POWER)
-    node.run(revert_script("T1", "the node is not Ready"))
+    node.run(revert_script("T1", "the node is not Ready", status(node)))
     until(node, "[ -e /run/stopping ] || [ -e /run/off ]")
     result = through_boots(node)
     assert not node.path(f"/run/when/{event}").exists()

@@ -17,6 +17,7 @@ from numaforge import shell
 from numaforge.node.bundle import FileChange, FileContent
 from numaforge.node.fence import Fingerprint
 from numaforge.node.look import NodeQuery, look
+from numaforge.node.part import Failure
 from numaforge.node.parts import files, hugepages, kernel_values, kubelet
 from numaforge.node.parts.kernel_values.record import RECORD
 from numaforge.node.transaction import (
@@ -27,7 +28,9 @@ from numaforge.node.transaction import (
     Result,
     Status,
     Transaction,
+    confirm_script,
     read_status,
+    read_waiting,
     revert_script,
     settle_script,
     start_script,
@@ -45,6 +48,8 @@ MEMORY_STATE = "/var/lib/kubelet/memory_manager_state"
 UNIT_DROP_IN = "/etc/systemd/system/kubelet.service.d/90-numaforge.conf"
 BOOT_LINK = "/etc/systemd/system/multi-user.target.wants/numaforge-recover.service"
 PATIENCE_SECONDS = 90
+WAITS = f"{{ grep -qsx confirming {CURRENT}/state && ! [ -e {CURRENT}/confirmed ]; }}"
+"""Whether a transaction waits for its confirmation, on the node."""
 SWAPPINESS = "/proc/sys/vm/swappiness"
 LARGE, SMALL = pool(0, 2**20), pool(0, 2048)
 COMPACTED = "/proc/sys/vm/compact_memory"
@@ -124,13 +129,22 @@ def status(node: Sandbox, name: str = "T1") -> Status:
 
 def ended(node: Sandbox, name: str = "T1") -> Result:
     """Wait until a transaction has its result, and is over."""
-    until(node, "idle")
     deadline = time.monotonic() + PATIENCE_SECONDS
-    while (now := status(node, name)).running or now.result is None:
+    while True:
+        until(node, f"idle || {WAITS}")
+        now = status(node, name)
+        if now.waits:
+            confirm(node, name)
+        elif now.result is not None and not now.running:
+            return now.result
         assert not now.broken_off, f"broken off while {now.phase}"
         assert time.monotonic() < deadline, node.path("/run/unit.log").read_text()
-        time.sleep(0.1)
-    return now.result
+
+
+def confirm(node: Sandbox, name: str = "T1") -> str:
+    done = node.run(confirm_script(name, status(node, name).token))
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
 
 
 def until(node: Sandbox, condition: str) -> None:
@@ -154,7 +168,7 @@ def deliver(node: Sandbox, change: Transaction) -> None:
 
 
 def reverted(node: Sandbox, reason: str, name: str = "T1") -> Result:
-    done = node.run(revert_script(name, reason))
+    done = node.run(revert_script(name, reason, status(node, name)))
     assert done.returncode == 0, done.stderr
     return ended(node, name)
 
@@ -213,17 +227,18 @@ def assert_as_before(node: Sandbox) -> None:
     assert status(node).process.pid
 
 
-def looked_at(node: Sandbox, shell: str = "sh -s") -> Fingerprint:
-    """Look at the node as a run does that plans a change of it."""
+def looked_at(node: Sandbox, shell: str = "sh -s", announced: str | None = None) -> Fingerprint:
+    """Look at the node as a run does that plans a change of it, and announces it."""
     paths = (DROP_IN, UNIT_DROP_IN, STATE, MEMORY_STATE)
     asked = NodeQuery((), paths, (), (), str(Path(DROP_IN).parent), "kubelet.service")
-    found = look(lambda script: node.run(script, shell).stdout.splitlines(), asked).fingerprint
+    found = look(lambda script: node.run(script, shell).stdout.splitlines(), asked, announced).fingerprint
     assert found
     return found
 
 
 def planned(node: Sandbox, port: int, wish: str = "new", **changes: Any) -> Transaction:
-    return transaction(port, wish, **{"planned_on": looked_at(node), **changes})
+    found = looked_at(node, announced=changes.get("id", "T1"))
+    return transaction(port, wish, **{"planned_on": found, **changes})
 
 
 def pinned(*pods: str) -> str:
@@ -346,6 +361,7 @@ def test_it_runs_under_every_posix_shell(
 ) -> None:
     change = transaction(port, wish)
     deliver(node, change)
+    when(node, "confirming", f"echo yes > {change.folder}/confirmed")
     done = node.run(f"{shell} {change.folder}/run.sh apply")
     assert "run.sh" not in done.stderr
     result = status(node).result
@@ -554,6 +570,7 @@ PHASES = [
     pytest.param("start kubelet", "new", "rolled-back", id="start-the-kubelet"),
     pytest.param("prove kubelet", "new", "rolled-back", id="prove-the-kubelet"),
     pytest.param("prove kubelet again", "new", "rolled-back", id="prove-the-kubelet-again"),
+    pytest.param("confirming", "new", "rolled-back", id="wait-for-the-confirmation"),
     pytest.param("undo kubelet", "crash", "rolled-back", id="undo-the-kubelet"),
     pytest.param("undo kernel_values", "crash", "rolled-back", id="undo-kernel-values"),
     pytest.param("undo files", "crash", "rolled-back", id="undo-files"),
@@ -732,7 +749,7 @@ def test_a_reverted_change_is_not_reverted_again(node: Sandbox, port: int) -> No
 def test_a_revert_that_is_broken_off_is_carried_on(node: Sandbox, port: int, how: str) -> None:
     run(node, transaction(port, "new"))
     when(node, "reverting", how)
-    node.run(revert_script("T1", "the node is not Ready"))
+    node.run(revert_script("T1", "the node is not Ready", status(node)))
     until(node, "! [ -e /run/when/reverting ]")
     if how == CUT_POWER:
         until(node, f"grep -q second {BOOT_ID}")
@@ -747,7 +764,7 @@ def test_a_revert_that_lost_power_before_it_did_anything_is_carried_on(node: San
     run(node, transaction(port, "new"))
     when(node, "applied.json", CUT_POWER)
     when(node, "result.json", CUT_POWER)
-    node.run(revert_script("T1", "the node is not Ready"))
+    node.run(revert_script("T1", "the node is not Ready", status(node)))
     until(node, f"grep -q second {BOOT_ID}")
     reboot(node)
     assert node.path(DROP_IN).read_text() == "old\n"
@@ -764,9 +781,323 @@ def test_a_revert_that_lost_power_before_it_did_anything_is_carried_on(node: San
 )
 def test_what_was_not_applied_cannot_be_reverted(node: Sandbox, port: int, name: str, message: str) -> None:
     node.run(start_script(transaction(port, "deaf", start_seconds=100)))
-    refused = node.run(revert_script(name, "why"))
+    refused = node.run(revert_script(name, "why", status(node, name)))
     assert refused.returncode == 1
     assert message in refused.stderr
+
+
+# ---- what comes late ----
+
+
+def late_request(node: Sandbox, **changes: Any) -> str:
+    """Return a request to undo T1 as it was sent a moment ago, or with these fields of what was seen."""
+    return revert_script("T1", "the node is not Ready", replace(status(node), **changes))
+
+
+def test_a_late_request_to_undo_leaves_a_newer_change_and_the_kubelet_alone(node: Sandbox, port: int) -> None:
+    run(node, transaction(port, "new"))
+    late = late_request(node)
+    run(node, transaction(port, "newer", id="T2"))
+    begun = starts(node)
+    done = node.run(late)
+    assert (done.returncode, done.stderr.strip()) == (
+        1,
+        "nothing is undone: another transaction has ended since (T2 applied)",
+    )
+    assert (node.path(DROP_IN).read_text(), starts(node)) == ("newer\n", begun)
+    assert (ended(node).outcome, leftovers(node)) == ("applied", [])
+
+
+@pytest.mark.parametrize(
+    ("event", "why"),
+    [
+        pytest.param("void", "the request is older than the last withdrawal", id="after-a-withdrawal"),
+        pytest.param("boot", "the node was rebooted after it was asked for", id="after-a-boot"),
+        pytest.param("age", "it was asked for 12", id="after-two-minutes"),
+        pytest.param("forged", "the request is older than the last withdrawal", id="with-another-token"),
+    ],
+)
+def test_a_request_to_undo_that_comes_late_does_nothing(
+    node: Sandbox, port: int, event: str, why: str
+) -> None:
+    run(node, transaction(port, "new"))
+    now = status(node).uptime_seconds
+    fields = {"age": {"uptime_seconds": now - 121}, "forged": {"token": "forged"}}
+    late = late_request(node, **fields.get(event, {}))
+    if event == "void":
+        node.run(void_script("T1"))
+    if event == "boot":
+        node.path(BOOT_ID).write_text("the second boot\n")
+    begun = starts(node)
+    done = node.run(late)
+    assert (done.returncode, done.stdout.startswith(f"nothing is undone: {why}")) == (0, True), done
+    assert (node.path(DROP_IN).read_text(), starts(node), leftovers(node)) == ("new\n", begun, [])
+    assert list(node.path(f"{TRANSACTIONS}/T1").glob("request*")) == []
+    assert reverted(node, "asked for now").outcome == "rolled-back"
+
+
+def test_a_revert_is_taken_once_however_often_it_arrives(node: Sandbox, port: int) -> None:
+    run(node, transaction(port, "new"))
+    request = late_request(node)
+    with ThreadPoolExecutor() as pool:
+        codes = [each.returncode for each in pool.map(lambda _: node.run(request), range(3))]
+    assert codes == [0, 0, 0]
+    assert ended(node).outcome == "rolled-back"
+    assert_as_before(node)
+
+
+# ---- a change is kept only once it is confirmed ----
+
+
+def reach_confirming(node: Sandbox, change: Transaction) -> Status:
+    started = node.run(start_script(change))
+    assert started.returncode == 0, started.stderr
+    until(node, WAITS)
+    return status(node)
+
+
+def test_a_node_waits_for_its_confirmation_in_its_own_unit(node: Sandbox, port: int) -> None:
+    found = reach_confirming(node, transaction(port, "new"))
+    assert (found.phase, found.running, found.waits, found.result) == ("confirming", True, True, None)
+    assert node.path(CURRENT).is_symlink()
+    assert confirm(node) == "confirmed"
+    assert ended(node).outcome == "applied"
+
+
+def test_what_is_not_confirmed_in_time_is_undone(node: Sandbox, port: int) -> None:
+    reach_confirming(node, replace(transaction(port, "new"), confirm_seconds=1))
+    until(node, "idle")
+    result = ended(node)
+    assert (result.outcome, result.reason.split(";")[0]) == (
+        "rolled-back",
+        "the change was not confirmed over a new connection within 1 s",
+    )
+    assert_as_before(node)
+    assert confirm(node) == "not confirmed: the transaction T1 ended as rolled-back"
+    assert_as_before(node)
+
+
+def test_a_confirmation_needs_the_attempts_token(node: Sandbox, port: int) -> None:
+    reach_confirming(node, transaction(port, "new"))
+    forged = node.run(confirm_script("T1", "forged"))
+    assert (forged.returncode, forged.stdout) == (0, "not confirmed: another attempt is meant\n")
+    assert status(node).waits
+    assert confirm(node) == "confirmed"
+    assert ended(node).outcome == "applied"
+
+
+def test_a_confirmation_before_the_node_waits_does_nothing(node: Sandbox, port: int) -> None:
+    when(node, "apply files", "until [ -e /run/go-on ]; do sleep 0.1; done")
+    node.run(start_script(transaction(port, "new")))
+    until(node, "! [ -e '/run/when/apply files' ]")
+    assert confirm(node) == "not confirmed: the transaction T1 does not wait for it (apply files)"
+    node.run(": > /run/go-on")
+    until(node, WAITS)
+    assert status(node).waits
+    assert ended(node).outcome == "applied"
+
+
+def test_a_confirmation_of_what_the_node_does_not_know_does_nothing(node: Sandbox) -> None:
+    done = node.run(confirm_script("T9", "token"))
+    assert (done.returncode, done.stdout) == (0, "not confirmed: this node knows no transaction T9\n")
+    assert not node.path(f"{TRANSACTIONS}/T9").exists()
+
+
+def test_a_confirmation_may_be_repeated(node: Sandbox, port: int) -> None:
+    found = reach_confirming(node, transaction(port, "new"))
+    script = confirm_script("T1", found.token)
+    with ThreadPoolExecutor() as pool:
+        answers = {each.stdout.strip() for each in pool.map(lambda _: node.run(script), range(3))}
+    assert answers <= {"confirmed", "not confirmed: the transaction T1 ended as applied"}
+    assert ended(node).outcome == "applied"
+    assert starts(node) == 2
+
+
+def test_a_boot_while_it_waits_undoes_it_before_the_kubelet_starts(node: Sandbox, port: int) -> None:
+    late = confirm_script("T1", reach_confirming(node, transaction(port, "new")).token)
+    node.run(f"set -- /run/units/*; {CUT_POWER.replace('kill -KILL $PPID', 'kill -KILL')}")
+    until(node, f"grep -q second {BOOT_ID}")
+    assert node.run(late).stdout == "not confirmed: the node was rebooted\n"
+    reboot(node)
+    assert node.path(DROP_IN).read_text() == "old\n"
+    assert ended(node).reason.startswith('the node rebooted during "confirming"; ')
+    assert_as_before(node)
+
+
+def test_a_confirmed_change_whose_unit_is_killed_is_kept(node: Sandbox, port: int) -> None:
+    when(node, "confirmed", "kill -KILL $(cat /run/units/*)")
+    reach_confirming(node, transaction(port, "new"))
+    confirm(node)
+    assert ended(node).outcome == "applied"
+    assert (node.path(DROP_IN).read_text(), starts(node)) == ("new\n", 2)
+
+
+def test_a_node_without_systemd_waits_too_and_the_connection_that_asked_ends(
+    node: Sandbox, port: int
+) -> None:
+    node.run("rmdir /run/systemd/system")
+    change = transaction(port, "new")
+    assert node.run(start_script(change)).returncode == 0
+    assert status(node).waits
+    assert confirm(node) == "confirmed"
+    until(node, f"[ -e {change.folder}/result.json ] && ! [ -L {CURRENT} ]")
+    assert ended(node).outcome == "applied"
+
+
+def test_who_settles_is_told_what_waits_and_another_change_is_refused(node: Sandbox, port: int) -> None:
+    reach_confirming(node, transaction(port, "new"))
+    settled = node.run(settle_script())
+    assert (settled.returncode, read_waiting(settled.stdout.splitlines())) == (0, ("T1",))
+    second = node.run(start_script(transaction(port, "other", id="T2")))
+    assert (second.returncode, "T1 is changing this node (confirming)" in second.stderr) == (1, True)
+    confirm(node)
+    assert read_waiting(node.run(settle_script()).stdout.splitlines()) == ()
+    assert ended(node).outcome == "applied"
+
+
+# ---- making lasting ----
+
+COMMIT = """
+files_commit() { echo commit >> /run/committed; cat /run/committed-fails 2> /dev/null && return 1; return 0; }
+"""
+
+
+def with_commit(change: Transaction, node: Sandbox) -> str:
+    """Return the script that hands over a change whose files have to be made lasting."""
+    whole = {
+        **change.files,
+        "run.sh": change.files["run.sh"].replace("\nFOLDER=$(cd", f"{COMMIT}\nFOLDER=$(cd"),
+    }
+    for name, text in whole.items():
+        file = node.path(f"{change.folder}/{name}")
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+    return f"sh {change.folder}/run.sh begin apply"
+
+
+def committed(node: Sandbox) -> int:
+    path = node.path("/run/committed")
+    return len(path.read_text().splitlines()) if path.exists() else 0
+
+
+def test_what_is_confirmed_is_made_lasting_and_not_before(node: Sandbox, port: int) -> None:
+    node.run(with_commit(transaction(port, "new"), node))
+    until(node, WAITS)
+    assert committed(node) == 0
+    assert ended(node).outcome == "applied"
+    assert committed(node) == 1
+
+
+def test_a_commit_that_fails_undoes_the_change(node: Sandbox, port: int) -> None:
+    node.path("/run/committed-fails").touch()
+    node.run(with_commit(transaction(port, "new"), node))
+    result = ended(node)
+    assert (result.outcome, result.reason.split(";")[0]) == ("rolled-back", 'the step "commit files" failed')
+    assert_as_before(node)
+
+
+@pytest.mark.parametrize("how", [KILL, CUT_POWER], ids=["killed", "power-cut"])
+def test_a_commit_that_is_broken_off_is_made_again(node: Sandbox, port: int, how: str) -> None:
+    when(node, "commit files", how)
+    node.run(with_commit(transaction(port, "new"), node))
+    until(node, WAITS)
+    confirm(node)
+    if how == CUT_POWER:
+        until(node, f"grep -q second {BOOT_ID}")
+        reboot(node)
+    assert ended(node).outcome == "applied"
+    assert (committed(node), node.path(DROP_IN).read_text(), leftovers(node)) == (1, "new\n", [])
+
+
+# ---- a systemd that does not answer, and signals ----
+
+SILENT = """
+cd /usr/local/bin
+mv systemctl systemctl.real
+printf '#!/bin/sh\n[ ! -e /run/silent ] || exit 1\nexec systemctl.real "$@"\n' > systemctl
+chmod 755 systemctl
+"""
+
+
+def test_a_transaction_at_work_is_not_taken_for_one_that_ended_where_systemd_is_silent(
+    node: Sandbox, port: int
+) -> None:
+    node.run(SILENT)
+    when(node, "apply files", "until [ -e /run/go-on ]; do sleep 0.1; done")
+    node.run(start_script(transaction(port, "new")))
+    until(node, "! [ -e '/run/when/apply files' ]")
+    node.run(": > /run/silent")
+    second = node.run(start_script(transaction(port, "other", id="T2")))
+    assert (second.returncode, "the transaction T1 is changing this node" in second.stderr) == (1, True)
+    node.run("rm /run/silent; : > /run/go-on")
+    assert ended(node).outcome == "applied"
+
+
+def test_what_systemd_does_not_say_is_unknown_and_said_after_a_while(node: Sandbox, port: int) -> None:
+    node.run(SILENT)
+    when(node, "start kubelet", CUT_POWER)
+    node.run(start_script(transaction(port, "new")))
+    until(node, f"grep -q second {BOOT_ID}")
+    node.run(": > /run/silent")
+    settled = node.run(settle_script())
+    assert settled.returncode == 1
+    assert "systemd does not answer: it is unknown whether the transaction T1 still runs" in settled.stderr
+    assert node.path(DROP_IN).read_text() == "new\n"
+    node.run("rm /run/silent")
+    assert node.run(settle_script()).returncode == 0
+    assert ended(node).outcome == "rolled-back"
+
+
+@pytest.mark.parametrize("event", ["apply files", "start kubelet", "prove kubelet"])
+def test_a_hangup_of_its_processes_is_none_of_a_change(node: Sandbox, port: int, event: str) -> None:
+    when(node, event, "kill -HUP $PPID $(cat /run/units/*)")
+    assert run(node, transaction(port, "new")).outcome == "applied"
+    assert leftovers(node) == []
+
+
+# ---- a plan that failed is remembered ----
+
+
+def failure(node: Sandbox) -> Failure | None:
+    return look(
+        lambda script: node.run(script).stdout.splitlines(), NodeQuery((), (), (), (), "", "")
+    ).failure
+
+
+def remembered(port: int, wish: str, **changes: Any) -> Transaction:
+    return replace(transaction(port, wish, **changes), plan="digest")
+
+
+def test_a_plan_that_failed_is_remembered_until_one_is_applied(node: Sandbox, port: int) -> None:
+    run(node, remembered(port, "crash"))
+    found = failure(node)
+    assert found
+    assert (found.plan, found.boot_id) == ("digest", "the first boot")
+    assert found.why.startswith("the kubelet ended by itself; ")
+    run(node, remembered(port, "new", id="T2"))
+    assert failure(node) is None
+
+
+def test_an_unconfirmed_plan_is_remembered(node: Sandbox, port: int) -> None:
+    run_unconfirmed = replace(remembered(port, "new"), confirm_seconds=1)
+    reach_confirming(node, run_unconfirmed)
+    until(node, "idle")
+    assert ended(node).outcome == "rolled-back"
+    assert failure(node)
+
+
+@pytest.mark.parametrize("blames", [True, False], ids=["failed-in-the-cluster", "aborted"])
+def test_a_request_to_undo_says_whether_the_plan_is_at_fault(node: Sandbox, port: int, blames: bool) -> None:
+    run(node, remembered(port, "new"))
+    node.run(revert_script("T1", "why", status(node), blames_plan=blames))
+    assert ended(node).outcome == "rolled-back"
+    assert (failure(node) is not None) is blames
+
+
+def test_what_was_killed_is_not_the_plans_fault(node: Sandbox, port: int) -> None:
+    when(node, "start kubelet", KILL)
+    assert run(node, remembered(port, "new")).outcome == "rolled-back"
+    assert failure(node) is None
 
 
 # ---- what a poller is told ----
@@ -989,6 +1320,40 @@ def test_a_voided_transaction_never_begins(node: Sandbox, port: int, shell: str)
     assert result.reason == "nothing was changed: the transaction was withdrawn before it began"
     assert_untouched(node)
     assert node.path(DROP_IN).read_text() == "old\n"
+
+
+def test_what_the_node_has_not_seen_unbegun_is_unknown(node: Sandbox, port: int) -> None:
+    assert node.run(void_script("T1")).returncode == 0
+    assert run(node, transaction(port, "new")).outcome == "unknown"
+    assert_untouched(node)
+
+
+@pytest.mark.parametrize(
+    "gone", [f"rm -rf {TRANSACTIONS}/T1", f"rm -rf {TRANSACTIONS}"], ids=["its-folder", "all-records"]
+)
+def test_a_change_whose_records_were_removed_is_not_void(node: Sandbox, port: int, gone: str) -> None:
+    change = planned(node, port)
+    run(node, change)
+    node.run(gone)
+    node.run(void_script("T1"))
+    result = ended(node)
+    assert (result.outcome, result.reason) == (
+        "unknown",
+        "the node's records of the transaction are gone, so it is unknown whether it has begun",
+    )
+    begun = starts(node)
+    node.run(start_script(change))
+    assert (ended(node).outcome, starts(node)) == ("unknown", begun)
+
+
+def test_a_begin_that_arrives_again_after_its_records_were_removed_is_refused(
+    node: Sandbox, port: int
+) -> None:
+    change = transaction(port, "new")
+    run(node, change)
+    node.run(f"rm -rf {TRANSACTIONS}/T1")
+    again = node.run(start_script(change))
+    assert (again.returncode, "has begun before" in again.stderr, starts(node)) == (1, True, 2)
 
 
 def test_of_a_void_and_a_begin_together_one_wins(node: Sandbox, port: int) -> None:
@@ -1225,7 +1590,7 @@ def test_a_reboot_in_good_order_before_anything_was_changed_ends_it(node: Sandbo
 def test_a_reboot_in_good_order_leaves_a_revert_to_the_next_boot(node: Sandbox, port: int) -> None:
     run(node, planned(node, port))
     when(node, "reverting", GO_DOWN + END_UNIT)
-    node.run(revert_script("T1", "the node is not Ready"))
+    node.run(revert_script("T1", "the node is not Ready", status(node)))
     until(node, "[ -e /run/stopping ]")
     reboot_in_order(node)
     assert ended(node).reason.startswith("the node is not Ready; the old configuration is back")

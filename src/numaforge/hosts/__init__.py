@@ -16,6 +16,7 @@ from numaforge.hosts.host_data import datum
 from numaforge.hosts.host_keys import check_strictly, why_refused
 from numaforge.hosts.inspection import inspect_once
 from numaforge.hosts.operations import (
+    COMMAND_SECONDS,
     Commands,
     host_command,
     host_operation,
@@ -23,9 +24,10 @@ from numaforge.hosts.operations import (
 )
 from numaforge.hosts.overview import FORGET, MAINTENANCE
 from numaforge.hosts.roles import planned, remember, role, roles_of, seen
-from numaforge.hosts.scripts import reached
+from numaforge.hosts.scripts import reached, reached_anew
 
 __all__ = [
+    "COMMAND_SECONDS",
     "FORGET",
     "MAINTENANCE",
     "Commands",
@@ -42,6 +44,7 @@ __all__ = [
     "inspect_once",
     "planned",
     "reached",
+    "reached_anew",
     "remember",
     "role",
     "roles_of",

@@ -10,6 +10,8 @@ from contextlib import contextmanager, suppress
 from gevent import Timeout  # type: ignore[import-untyped]
 from paramiko import SSHClient, SSHException, Transport
 from pyinfra.api import Host
+from pyinfra.connectors.base import BaseConnector
+from pyinfra.connectors.ssh import SSHConnector
 
 from numaforge.errors import HostUnreachableError
 
@@ -66,9 +68,31 @@ def within(host: Host, seconds: int) -> Iterator[None]:
 
 def hang_up(host: Host) -> None:
     """Forget a connection that broke, so that the next call makes a new one; wait for no host to agree."""
-    client = getattr(host.connector, "client", None)
+    _close(host.connector)  # first: pyinfra cleans up over a connection that still seems to be there
     with Timeout(_HANG_UP_SECONDS, False), suppress(SSHException, OSError, EOFError):
-        if client is not None:
-            client.close()  # first: pyinfra cleans up over a connection that still seems to be there
         host.disconnect()
     host.connected = False
+
+
+@contextmanager
+def new_connection(host: Host) -> Iterator[BaseConnector]:
+    """Connect to a host beside the connection that there is, with the same data, and hang up afterwards.
+
+    Only SSH has connections: of any other connector it is the one that there is.
+    """
+    if not isinstance(host.connector, SSHConnector):
+        yield host.connector
+        return
+    connector = SSHConnector(host.state, host)
+    try:
+        connector.connect()
+        yield connector
+    finally:
+        _close(connector)
+
+
+def _close(connector: BaseConnector) -> None:
+    client: SSHClient | None = getattr(connector, "client", None)
+    with Timeout(_HANG_UP_SECONDS, False), suppress(SSHException, OSError, EOFError):
+        if client is not None:
+            client.close()

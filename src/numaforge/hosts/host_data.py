@@ -100,6 +100,13 @@ TABLE = (
         _whole(0, 3600),
         default=10,
     ),
+    Datum(
+        "numaforge_confirm_seconds",
+        "a whole number from 30 to 1800",
+        "How long a changed host waits to be reached over a new connection, before it goes back by itself.",
+        _whole(30, 1800),
+        default=300,
+    ),
     Datum("out", "a folder", "Where `deploys/detect.py` saves.", _text, default="numaforge-out"),
     Datum(DIFF, "names of hosts with commas between, or all", "Whose changes are shown as diffs.", _text),
     Datum(REPORT, "a file in a folder that exists", "Gets every host's result as JSON.", _text),

@@ -9,9 +9,11 @@ from collections.abc import Sequence
 from paramiko import SSHException
 from pyinfra.api import Host, StringCommand
 from pyinfra.api.exceptions import ConnectError
+from pyinfra.connectors.base import BaseConnector
+from pyinfra.connectors.util import CommandOutput
 
 from numaforge.errors import HostError, HostUnreachableError
-from numaforge.hosts.connection import CUT, hang_up, is_open, send_at_once, within
+from numaforge.hosts.connection import CUT, hang_up, is_open, new_connection, send_at_once, within
 
 
 def new_mark() -> str:
@@ -54,13 +56,43 @@ def reached(host: Host, script_text: str, seconds: int = 120) -> list[str]:
             if not host.connected:
                 host.connect(show_errors=False, raise_exceptions=True)
                 send_at_once(host)
-            _, output = host.run_shell_command(
-                StringCommand("exec", "sh", "-s"),
-                _stdin=marked(script_text, mark),
-                _sudo=bool(host.data.get("_sudo")),
-            )
+            output = _run(host, host.connector, script_text, mark)
     except (ConnectError, SSHException, OSError, EOFError) as error:
+        hang_up(host)
         raise _unreachable(host, _why(host, error)) from error
+    try:
+        return _lines(host, output, mark)
+    except HostUnreachableError:
+        hang_up(host)
+        raise
+
+
+def reached_anew(host: Host, script_text: str, seconds: int = 60) -> list[str]:
+    """Run a script as `reached` does, over an SSH connection that is made for it alone.
+
+    It shows that the host lets a runner in now. The connection that there is stays as it is.
+    """
+    mark = new_mark()
+    try:
+        with within(host, seconds), new_connection(host) as connector:
+            output = _run(host, connector, script_text, mark)
+    except (ConnectError, SSHException, OSError, EOFError) as error:
+        raise _unreachable(host, str(error) or type(error).__name__) from error
+    return _lines(host, output, mark)
+
+
+def _run(host: Host, connector: BaseConnector, script_text: str, mark: str) -> CommandOutput:
+    _, output = connector.run_shell_command(
+        StringCommand("exec", "sh", "-s"),
+        print_output=False,
+        print_input=False,
+        _stdin=marked(script_text, mark),
+        _sudo=bool(host.data.get("_sudo")),
+    )
+    return output
+
+
+def _lines(host: Host, output: CommandOutput, mark: str) -> list[str]:
     answers = ended(output.stdout_lines, mark)
     if not answers:  # to pyinfra this is a script that failed; one that fails says so itself
         said = output.stderr.strip()
@@ -84,5 +116,4 @@ def _why(host: Host, error: Exception) -> str:
 
 
 def _unreachable(host: Host, why: str) -> HostUnreachableError:
-    hang_up(host)
     return HostUnreachableError(f"the host does not answer: {why}", where=host.name)

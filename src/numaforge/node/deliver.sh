@@ -24,32 +24,76 @@ deliver() ( # CHECKSUM SED-SCRIPT NAMES: the script writes each file's lines to 
     sync -f . && mv -f run.sh.new run.sh && sync . # after a power cut, too, there is no run.sh without the rest
 )
 start_transaction() { deliver "$@" && sh "$FOLDER/run.sh" begin apply < /dev/null; }
-revert_transaction() { # the reason as base64 on stdin
+revert_transaction() { # the request as base64 on stdin: see fence.sh
     umask 077
     if [ ! -e "$FOLDER/run.sh" ]; then
         echo "this node knows no transaction $ID" >&2
         return 1
     fi
-    base64 -d > "$FOLDER/revert.new" && sh "$FOLDER/run.sh" begin revert < /dev/null
+    base64 -d > "$FOLDER/request.$$" || return 1
+    sh "$FOLDER/run.sh" begin revert "$FOLDER/request.$$" < /dev/null
+    answer=$?
+    rm -f "$FOLDER/request.$$"
+    return "$answer"
 }
-void_transaction() { # nothing happens to one that has begun
+# Only what waits is confirmed, within its time and the boot in which it began to wait. All else does nothing, and says
+# what is there.
+confirm_transaction() ( # the attempt's token on stdin
+    umask 077
+    IFS= read -r token || exit 1
+    if [ ! -e "$FOLDER/token" ]; then
+        echo "not confirmed: this node knows no transaction $ID"
+        exit
+    fi
+    exec 7> "$FOLDER/decision" && flock 7 || exit 1
+    if why_not_confirmed "$token"; then
+        echo "not confirmed: $why"
+    else
+        record confirmed yes && echo confirmed
+    fi
+)
+why_not_confirmed() { # TOKEN: sets `why`
+    why="the transaction $ID ended as $(outcome "$FOLDER")"
+    if [ -e "$FOLDER/result.json" ]; then return; fi
+    why="another attempt is meant"
+    if [ "$1" != "$(noted token)" ]; then return; fi
+    why="the transaction $ID goes back already: $(noted why)"
+    if [ -e "$FOLDER/why" ]; then return; fi
+    if [ -e "$FOLDER/confirmed" ]; then return 1; fi
+    why="the transaction $ID does not wait for it ($(noted state))"
+    if [ "$(noted state)" != confirming ] || ! read -r deadline waits < "$FOLDER/waits"; then return; fi
+    why="the node was rebooted"
+    if [ "$waits" != "$(boot_id)" ]; then return; fi
+    why="it comes too late"
+    [ "$(uptime_seconds)" -ge "$deadline" ]
+}
+# What was sent to a transaction before, and is still under way, does nothing any more; what it does by itself goes on.
+void_transaction() {
     umask 077
     mkdir -p "$FOLDER" || return 1
     exec 9> "$ROOT/lock" && flock 9 || return 1
-    if has_begun || [ -n "$(outcome "$FOLDER")" ]; then return; fi
-    finish void "nothing was changed: the transaction was withdrawn before it began"
+    if [ -e "$FOLDER/token" ]; then
+        record token "$(noted token)." || return 1 # another one than what was sent with the last
+    fi
+    if has_begun || [ -n "$(outcome "$FOLDER")" ] || may_run "$ID"; then return; fi
+    if [ "$(seen)" = announced ]; then
+        finish void "nothing was changed: the transaction was withdrawn before it began"
+    else
+        finish unknown "the node's records of the transaction are gone, so it is unknown whether it has begun"
+    fi
 }
 # The unit before the result: it ends after it has written that. An older version wrote any bytes into it.
 tell_status() { # KUBELET-UNIT
+    if may_run "$ID"; then echo LoadState=loaded; else echo LoadState=not-found; fi
     if has_systemd; then
-        if boots "$ID"; then echo LoadState=loaded; else systemctl show -p LoadState "numaforge-$ID.service"; fi
-        systemctl show -p MainPID -p NRestarts -p ActiveEnterTimestampMonotonic "$1"
+        systemd_says -p MainPID -p NRestarts -p ActiveEnterTimestampMonotonic "$1"
     else
         printf '%s=0\n' MainPID NRestarts ActiveEnterTimestampMonotonic
-        echo LoadState=not-found
     fi
     echo "Boot=$(boot_id)"
+    echo "Uptime=$(uptime_seconds)"
     echo "Booted=$(sed -n 's/^btime //p' /proc/stat)"
+    echo "Token=$(noted token)"
     echo "Phase=$(noted state)"
     echo Result
     noted result.json | valid_utf8

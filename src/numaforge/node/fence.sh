@@ -2,6 +2,8 @@
 # Whether what a change was planned on, as look.sh found it, is still so. /proc/uptime goes on while a machine sleeps,
 # and no time server sets it.
 
+REQUEST_SECONDS=120
+
 boot_id() { cat /proc/sys/kernel/random/boot_id 2> /dev/null || echo unknown; }
 last() { # ID OUTCOME of the transaction that has ended last
     outcome=
@@ -45,6 +47,23 @@ outdated() { # sets `why` where the node is not what the change was planned on
     else
         edited before-stop
     fi
+}
+# A request to undo what was applied has the lines TOKEN, BOOT, UPTIME as its sender has seen them, then whether the
+# plan is at fault (yes or no), then the reason.
+outdated_request() { # FILE: sets `why` where its sender has seen another node than this
+    { IFS= read -r token && IFS= read -r boot && IFS= read -r uptime; } < "$1"
+    why="the request is older than the last withdrawal"
+    if [ "$token" != "$(noted token)" ]; then return; fi
+    why="the node was rebooted after it was asked for"
+    if [ "$boot" != "$(boot_id)" ]; then return; fi
+    age=$(($(uptime_seconds) - uptime))
+    why="it was asked for $age s ago, and that is good for $REQUEST_SECONDS s"
+    [ "$age" -gt "$REQUEST_SECONDS" ]
+}
+take_request() { # FILE
+    if [ "$(sed -n 4p "$1")" = yes ]; then record blamed yes || return 1; fi
+    sed 1,4d "$1" > "$FOLDER/revert.new" && sync "$FOLDER/revert.new" &&
+        mv -f "$FOLDER/revert.new" "$FOLDER/revert" && sync "$FOLDER"
 }
 present_contents() {
     set -- "$PLANNED_FOLDER"

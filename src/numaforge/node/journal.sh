@@ -53,16 +53,28 @@ finish() { # OUTCOME REASON
     result "$1" "$2" > "$FOLDER/result.new" && sync "$FOLDER/result.new" || return 1
     touched=yes
     case $1 in
-    void | refused) touched= ;; # the node is as it was: what was planned on it is still true
+    void | refused | unknown) touched= ;; # the node is as it was: what was planned on it is still true
     *)
         printf '%s %s\n' "$ID" "$1" > "$ROOT/last.new" && sync "$ROOT/last.new" &&
             mv -f "$ROOT/last.new" "$ROOT/last" || return 1
         ;;
     esac
+    remember "$1" "$2" || return 1
     mv -f "$FOLDER/result.new" "$FOLDER/result.json" && sync -f "$FOLDER" || return 1
     # Only with a new predecessor is it certain that one whose folder goes does not begin any more.
     if [ -n "$touched" ]; then prune; fi
     release
+}
+remember() { # OUTCOME REASON: the plan that was undone last because it is at fault is not tried again by itself
+    case $1 in
+    applied) rm -f "$ROOT/failed" ;;
+    rolled-back)
+        [ -e "$FOLDER/blamed" ] || return 0
+        printf 'plan %s\nboot %s\nwhen %s\nwhy %s\n' "$PLAN" "$(boot_id)" "$(date -u '+%Y-%m-%dT%H:%M:%SZ')" \
+            "$(printf '%s' "$2" | tr '\000-\037' ' ' | valid_utf8)" > "$ROOT/failed.new" &&
+            sync "$ROOT/failed.new" && mv -f "$ROOT/failed.new" "$ROOT/failed"
+        ;;
+    esac
 }
 prune() { # the oldest finished transactions, but none that needs a person, and none that holds an edit
     kept=0
@@ -72,7 +84,7 @@ prune() { # the oldest finished transactions, but none that needs a person, and 
         if [ -L "$ROOT/$id" ] || [ ! -d "$ROOT/$id" ]; then continue; fi
         ended_as=$(outcome "$ROOT/$id")
         case $ended_as in
-        void | refused) untouched=$((untouched + 1)) number=$untouched ;; # they hold no backup that counts
+        void | refused | unknown) untouched=$((untouched + 1)) number=$untouched ;; # they hold no backup that counts
         *) kept=$((kept + 1)) number=$kept ;;
         esac
         if [ "$number" -gt "$KEPT_TRANSACTIONS" ] && [ "$id" != "$ID" ] && [ "$ended_as" != failed ] &&

@@ -1,41 +1,86 @@
 # shellcheck shell=sh
 # Which transaction is at work: $ROOT/current is a link to the one that has begun and not ended. While it is
 # there, a unit of the node's own stands before the units that the parts have stopped, and another one waits for a
-# boot that does not get so far.
+# boot that does not get so far. What works on a transaction holds a lock on its file `alive`. What systemd does not
+# say within ASK_SECONDS is unknown, after a few times.
 
+ASK_SECONDS=10
 BOOT_UNIT=/etc/systemd/system/numaforge-recover.service
 RESCUE_UNIT=/etc/systemd/system/numaforge-rescue.service
 
 pause() { sleep 0.5 2> /dev/null || sleep 1; }
 has_systemd() { [ -d /run/systemd/system ]; } # as sd_booted(3) asks
-runs() { # ID: a unit is loaded until systemd has run its recover half too
-    [ "$(systemctl show -p LoadState --value "numaforge-$1.service" 2> /dev/null)" = loaded ] || boots "$1"
-}
-boots() { # ID: after a boot another unit goes on with it first, and a login may come before that has ended
-    [ "$(readlink "$ROOT/current")" = "$1" ] &&
-        [ "$(systemctl show -p ActiveState --value "${BOOT_UNIT##*/}" 2> /dev/null)" = activating ]
-}
-going_down() { # reboot, poweroff, halt, kexec: each of them is on its way to this target
-    case $(systemctl show -p ActiveState -p Job shutdown.target 2> /dev/null) in
-    *ActiveState=active* | *Job=[1-9]*) return 0 ;;
+systemd_says() { timeout "$ASK_SECONDS" systemctl show "$@" 2> /dev/null; }
+hold() { exec 8< "$FOLDER/alive" && flock 8; } # until this process and all that it has started have ended
+held() { [ -e "$ROOT/$1/alive" ] && ! flock -n -s "$ROOT/$1/alive" true; }
+runs() { # ID: 1: no, 2: unknown. A unit is loaded until systemd has run its recover half too
+    if held "$1"; then return 0; fi
+    has_systemd || return 1
+    case $(systemd_says -p LoadState --value "numaforge-$1.service") in
+    loaded) return 0 ;;
+    '') return 2 ;;
+    esac
+    # After a boot another unit goes on with it first, and a login may come before that has ended.
+    [ "$(readlink "$ROOT/current")" = "$1" ] || return 1
+    case $(systemd_says -p ActiveState --value "${BOOT_UNIT##*/}") in
+    activating) return 0 ;;
+    '') return 2 ;;
     *) return 1 ;;
     esac
 }
+may_run() { # ID
+    runs "$1"
+    [ "$?" -ne 1 ]
+}
+going_down() { # reboot, poweroff, halt, kexec: each of them is on its way to this target
+    has_systemd || return 1
+    for _ in 1 2 3; do
+        case $(systemd_says -p ActiveState -p Job shutdown.target) in
+        *ActiveState=active* | *Job=[1-9]*) return 0 ;;
+        *ActiveState=*) return 1 ;;
+        esac
+        pause
+    done
+    echo "systemd does not answer: nothing is started before it does, or before the next boot" >&2
+}
 has_begun() { [ -e "$FOLDER/state" ] || [ "$(readlink "$ROOT/current")" = "$ID" ]; }
+awaits_confirmation() { # ID
+    IFS= read -r state < "$ROOT/$1/state" && [ "$state" = confirming ] &&
+        [ ! -e "$ROOT/$1/confirmed" ] && [ ! -e "$ROOT/$1/why" ] && held "$1"
+} 2> /dev/null
+await_end() { # ID: wait until nothing works on it, or it waits for its confirmation
+    unanswered=0
+    until awaits_confirmation "$1"; do
+        runs "$1"
+        case $? in
+        0) unanswered=0 ;;
+        1) return 0 ;;
+        *) unanswered=$((unanswered + 1)) ;;
+        esac
+        if [ "$unanswered" -ge 6 ]; then
+            echo "systemd does not answer: it is unknown whether the transaction $1 still runs" >&2
+            return 1
+        fi
+        pause
+    done
+}
 settle() { # wait for a transaction that is ending, undo one that was broken off
     other=$(readlink "$ROOT/current") || return 0
-    while runs "$other"; do pause; done
+    await_end "$other" || return 1
+    if awaits_confirmation "$other"; then return; fi
     if [ ! -e "$ROOT/$other/run.sh" ]; then
         rm -f "$ROOT/current"
     elif [ -L "$ROOT/current" ]; then
-        sh "$ROOT/$other/run.sh" recover 9>&- || : # what became of it is in its result; none: it waits for a boot
-        while runs "$other"; do pause; done
+        # What became of it is in its result; without one it waits for a boot, or for its confirmation.
+        sh "$ROOT/$other/run.sh" carry_on 9>&- || :
+        await_end "$other"
     fi
 }
-settle_current() {
+settle_current() { # prints which transaction waits for its confirmation, if one does
     [ -d "$ROOT" ] || return 0
-    while other=$(readlink "$ROOT/current") && runs "$other"; do pause; done
-    exec 9> "$ROOT/lock" && flock 9 && settle
+    if other=$(readlink "$ROOT/current"); then await_end "$other" || return 1; fi
+    exec 9> "$ROOT/lock" && flock 9 && settle || return 1
+    if other=$(readlink "$ROOT/current") && awaits_confirmation "$other"; then echo "confirming $other"; fi
 }
 release() {
     if [ "$(readlink "$ROOT/current")" = "$ID" ]; then
@@ -103,36 +148,37 @@ END
 }
 hand_over() { # VERB: have systemd do it, whatever becomes of the connection over which it was asked for
     if ! has_systemd; then
-        sh "$FOLDER/run.sh" "$1" 9>&- # a change that failed has its result
-        [ -e "$FOLDER/result.json" ]
-        return
+        sh "$FOLDER/run.sh" "$1" > /dev/null 2> "$FOLDER/said" < /dev/null 8>&- 9>&- &
+        while kill -0 "$!" 2> /dev/null && ! awaits_confirmation "$ID"; do pause; done
+        if [ -e "$FOLDER/result.json" ] || awaits_confirmation "$ID"; then return; fi # one that failed has its result
+        cat "$FOLDER/said" >&2
+        return 1
     fi
     systemd-run "--unit=numaforge-$ID.service" --collect "--description=numaforge changes this node" \
         "--property=RuntimeMaxSec=$((CHANGE_SECONDS + UNDO_SECONDS))" \
-        "--property=TimeoutStopSec=$UNDO_SECONDS" "--property=ExecStopPost=/bin/sh $FOLDER/run.sh recover" \
-        /bin/sh "$FOLDER/run.sh" "$1" 9>&-
+        "--property=TimeoutStopSec=$((UNDO_SECONDS + COMMIT_SECONDS))" "--property=ExecStopPost=/bin/sh $FOLDER/run.sh recover" \
+        /bin/sh "$FOLDER/run.sh" "$1" 8>&- 9>&-
 }
-begin() { # apply or revert
+begin() { # apply, or revert REQUEST
     umask 022
     exec 9> "$ROOT/lock" && flock 9 || return 1
     other=$(readlink "$ROOT/current")
-    if [ -n "$other" ] && runs "$other" && [ ! -e "$ROOT/$other/result.json" ]; then
+    if [ -n "$other" ] && [ ! -e "$ROOT/$other/result.json" ] && may_run "$other"; then
         if [ "$other $1" = "$ID apply" ]; then return; fi
         if [ "$other $1" = "$ID revert" ] && [ -e "$FOLDER/revert" ]; then return; fi
         echo "the transaction $other is changing this node ($(cat "$ROOT/$other/state")):" \
             "wait until it has ended" >&2
         return 1
     fi
-    settle
-    while runs "$ID"; do pause; done
+    settle && await_end "$ID" || return 1
     if [ -L "$ROOT/current" ]; then
         echo "the transaction $other was broken off and cannot be ended: see $ROOT/$other" >&2
         return 1
     fi
     case $1,$(outcome "$FOLDER") in
     apply,)
-        if [ -e "$FOLDER/state" ]; then # to begin again would take what is half written for the old
-            echo "the transaction $ID was interrupted, and its lock is gone: see $FOLDER" >&2
+        if [ -e "$FOLDER/state" ] || [ "$(seen)" = began ]; then # to begin again would take what is half written for the old
+            echo "the transaction $ID has begun before, and its lock or its records are gone: see $FOLDER" >&2
             return 1
         fi
         if outdated; then
@@ -140,14 +186,32 @@ begin() { # apply or revert
             return
         fi
         ;;
-    revert,applied) mv -f "$FOLDER/revert.new" "$FOLDER/revert" && sync "$FOLDER/revert" || return 1 ;;
+    revert,applied)
+        if [ "$(last)" != "$ID applied" ]; then
+            echo "nothing is undone: another transaction has ended since ($(last))" >&2
+            return 1
+        fi
+        if outdated_request "$2"; then
+            echo "nothing is undone: $why"
+            return
+        fi
+        take_request "$2" || return 1
+        ;;
     revert,)
         echo "the transaction $ID has not been applied: there is nothing to undo" >&2
         return 1
         ;;
     *) return ;;
     esac
-    if ! { take && hand_over "$1"; }; then
+    if ! take || ! see began "$ID"; then
+        release
+        return 1
+    fi
+    trim_seen
+    if ! hand_over "$1"; then
+        if may_run "$ID"; then return 1; fi # systemd may have begun all the same
+        see announced "$ID"
+        rm -f "$FOLDER/revert"
         release
         return 1
     fi

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from numaforge import shell
@@ -11,7 +11,7 @@ from numaforge.errors import HostError, HostUnreachableError
 from numaforge.node import parts
 from numaforge.node.bundle import known_sums, parse_checksums, parse_states
 from numaforge.node.fence import read_fingerprint
-from numaforge.node.part import Found, Goal, Unit
+from numaforge.node.part import Failure, Found, Goal, Unit
 from numaforge.node.transaction import TRANSACTIONS
 
 TOOLS = (
@@ -42,11 +42,16 @@ class NodeQuery:
     @property
     def script(self) -> str:
         """The script whose output `read_found` reads."""
+        return self.script_of(None)
+
+    def script_of(self, announced: str | None) -> str:
+        """Return the script, which first has the node see a transaction announced that may follow."""
         names = parts.look_shell_of(part for part, *_ in self.calls)
         return (
             shell.assignments({"ROOT": TRANSACTIONS})
-            + shell.library("node/fence", "node/bundle_read", "node/look", *names)
+            + shell.library("node/fence", "node/trace", "node/bundle_read", "node/look", *names)
             + shell.call("need_tools", TOOLS)
+            + (shell.call("see", ["announced", announced]) if announced else "")
             + shell.call("read_values", [*self.values, _BOOT_ID])
             + shell.call("tell_transactions")
             + shell.call(
@@ -77,9 +82,9 @@ def question(goal: Goal) -> NodeQuery:
     )
 
 
-def look(ask: Ask, asked: NodeQuery) -> Found:
-    """Look at a node, in one round trip."""
-    return read_found(asked, ask(asked.script), lambda: read_unit(ask(asked.unit_script)))
+def look(ask: Ask, asked: NodeQuery, announced: str | None = None) -> Found:
+    """Look at a node, in one round trip; `announced` is the id of a transaction that may be handed to it."""
+    return read_found(asked, ask(asked.script_of(announced)), lambda: read_unit(ask(asked.unit_script)))
 
 
 def read_found(asked: NodeQuery, output: Sequence[str], unit: Callable[[], Unit]) -> Found:
@@ -106,6 +111,7 @@ def read_found(asked: NodeQuery, output: Sequence[str], unit: Callable[[], Unit]
         files=parse_states(files, asked.known),
         drop_ins=tuple(drop_ins),
         unfinished=next((name for kind, name in words if kind == "unfinished"), None),
+        failure=_failure(dict(words)),
         unproved=next((name for kind, name in words if kind == "unproved"), None),
         values={path: value for path, value in values.items() if path != _BOOT_ID},
         said=_said([part for part, *_ in asked.calls], output[files_end:-1]),
@@ -117,6 +123,13 @@ def read_found(asked: NodeQuery, output: Sequence[str], unit: Callable[[], Unit]
         ),
         unit=_once(unit),
     )
+
+
+def _failure(words: Mapping[str, str]) -> Failure | None:
+    names = ("failed-plan", "failed-boot", "failed-when", "failed-why")
+    if not all(name in words for name in names):
+        return None
+    return Failure(*(words[name] for name in names))
 
 
 def _said(asked: Sequence[str], lines: Sequence[str]) -> dict[str, tuple[str, ...]]:

@@ -26,6 +26,7 @@ tell_transactions() {
     uptime_seconds
     printf 'last '
     last
+    if [ -e "$ROOT/failed" ]; then sed 's/^/failed-/' "$ROOT/failed"; fi
     if [ -L "$ROOT/current" ]; then echo "unfinished $(readlink "$ROOT/current")"; fi
     for folder in "$ROOT"/*/; do
         if [ -e "$folder/unproved" ]; then

@@ -7,4 +7,5 @@ ID=${FOLDER##*/}
 while IFS=' ' read -r name value; do eval "$name=\$value"; done < "$FOLDER/settings"
 DOWNWARDS=$(eval "reversed $UPWARDS")
 stuck=
+trap '' HUP # the end of a terminal, or of a connection, is none of a change
 "$@"

@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+import hashlib
 import secrets
 from datetime import UTC, datetime
 
 from numaforge.node import parts
 from numaforge.node.part import Found, Goal, Part
 from numaforge.node.transaction import Transaction
+from numaforge.planning.document import dumps
+
+RETRY = "--retry-failed, or retry_failed in the host data numaforge_rollout"
 
 
-def need(goal: Goal, found: Found) -> Transaction | None:
-    """Return the transaction that makes a node as planned; None where it is.
+def new_id() -> str:
+    """Return the id of a transaction."""
+    return f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}-{secrets.token_hex(3)}"
+
+
+def need(goal: Goal, found: Found, name: str | None = None) -> Transaction | None:
+    """Return the transaction that makes a node as planned, `name` its id; None where the node is.
 
     Raises NumaforgeError for what cannot be carried out on this node.
     """
@@ -22,8 +31,33 @@ def need(goal: Goal, found: Found) -> Transaction | None:
             needed.append(part)
     if not needed:
         return None
-    name = f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}-{secrets.token_hex(3)}"
-    return Transaction(name, tuple(needed), planned_on=found.fingerprint)
+    plan = digest(goal)
+    return Transaction(
+        name or new_id(),
+        tuple(needed),
+        planned_on=found.fingerprint,
+        confirm_seconds=goal.confirm_seconds,
+        plan=plan,
+        failed_before="" if goal.retry_failed else _failed_before(plan, found),
+    )
+
+
+def digest(goal: Goal) -> str:
+    """Return what tells one plan, for the roles that were called, from another."""
+    text = "\n".join([dumps(goal.plan), *sorted(goal.roles)])
+    return hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()
+
+
+def _failed_before(plan: str, found: Found) -> str:
+    failure = found.failure
+    if failure is None or failure.plan != plan:
+        return ""
+    if found.fingerprint is not None and found.fingerprint.boot_id != failure.boot_id:
+        return ""
+    return (
+        f"this plan was rolled back on this host at {failure.when}, and is not tried again by itself before "
+        f"the plan changes or the host boots ({failure.why}); try it again knowingly with {RETRY}"
+    )
 
 
 def pending(goal: Goal, found: Found) -> tuple[str, ...]:

@@ -17,7 +17,8 @@ class Goal:
     """What a node is to be: its plan, for the roles that were called.
 
     `machine` is the node as it was detected. A start of the kubelet may take `start_seconds`, and it then has
-    to stay healthy for `stable_seconds`.
+    to stay healthy for `stable_seconds`. A changed node waits `confirm_seconds` for its confirmation. With
+    `retry_failed` a plan is carried out also where it was rolled back before.
     """
 
     plan: NodePlan
@@ -25,6 +26,8 @@ class Goal:
     roles: frozenset[str]
     start_seconds: int = 120
     stable_seconds: int = 10
+    confirm_seconds: int = 300
+    retry_failed: bool = False
 
 
 @dataclass(frozen=True)
@@ -62,20 +65,32 @@ class Unit:
 
 
 @dataclass(frozen=True)
+class Failure:
+    """The plan that was rolled back last because it is at fault: its digest, in which boot, when, and why."""
+
+    plan: str
+    boot_id: str
+    when: str
+    why: str
+
+
+@dataclass(frozen=True)
 class Found:
     """A node as it is now.
 
     `values` and `files` are those that exist of the ones asked for, by path; `drop_ins` are the paths of the
     kubelet's drop-ins in the order in which it reads them. `said` are the lines of each part's own look, by
     part. `unfinished` is the id of a transaction that has not ended, `unproved` that of one whose node was
-    not proved yet and may still be cordoned. `fingerprint` is what a change has to find again when it begins.
-    `unit` asks systemd about the kubelet; it costs a round trip, so only what changes asks.
+    not proved yet and may still be cordoned. `failure` is what is not tried again by itself. `fingerprint` is
+    what a change has to find again when it begins. `unit` asks systemd about the kubelet; it costs a round
+    trip, so only what changes asks.
     """
 
     files: Mapping[str, FileState]
     drop_ins: tuple[str, ...]
     unfinished: str | None = None
     unproved: str | None = None
+    failure: Failure | None = None
     values: Mapping[str, str] = field(default_factory=dict)
     said: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     fingerprint: Fingerprint | None = None
@@ -101,7 +116,7 @@ class Part:
     whether it changes what a kubelet looks at when it starts. `units` must not start after a reboot before
     the change has been continued or undone. The `sentences` say what it does beside the files that are
     `changed` and the values that it `moves`, a line for each. The seconds are how long it may take to apply,
-    to undo, and at most while a boot waits for it.
+    to make lasting (what PART_commit does), to undo, and at most while a boot waits for it.
     """
 
     name: str
@@ -114,6 +129,7 @@ class Part:
     reboots: bool = False
     restarts_kubelet: bool = False
     apply_seconds: int = 30
+    commit_seconds: int = 0
     undo_seconds: int = 30
     boot_seconds: int = 0
     units: tuple[str, ...] = ()

@@ -18,8 +18,9 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+import secrets
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
 from numaforge import shell
@@ -39,9 +40,15 @@ BOOT_UNIT = "/etc/systemd/system/numaforge-recover.service"  # there while a tra
 RESCUE_UNIT = "/etc/systemd/system/numaforge-rescue.service"  # there too, for a boot that does not come up
 RUN = "run.sh"  # what the node carries out; it is there once all that it needs is
 KEPT_TRANSACTIONS = 5
+CONFIRM_SECONDS = 300
+CONFIRMING = "confirming"  # the phase of a node that waits for its confirmation
 _BOOT_SECONDS = 120
 
-_NODE = ("node/files", "node/fence", "node/journal", "node/lock")
+_NODE = ("node/files", "node/fence", "node/trace", "node/journal", "node/lock")
+
+
+def _new_token() -> str:
+    return secrets.token_hex(16)
 
 
 @dataclass(frozen=True)
@@ -50,13 +57,20 @@ class Transaction:
 
     It begins only on the node that it was `planned_on` (None: on any): not after another boot or another
     transaction, not when a file or a state file has another content, and not later than `good_for_seconds`
-    after the look, by the node's own clock.
+    after the look, by the node's own clock. Once it is proved on the node, it waits `confirm_seconds` for a
+    confirmation that carries the `token` over a new connection, and goes back without one.
+
+    `plan` is the digest of what it brings about; `failed_before` says why that is not tried again by itself.
     """
 
     id: str
     parts: tuple[Part, ...] = ()
     planned_on: Fingerprint | None = None
     good_for_seconds: int = 120
+    confirm_seconds: int = CONFIRM_SECONDS
+    token: str = field(default_factory=_new_token, compare=False, repr=False)
+    plan: str = ""
+    failed_before: str = ""
 
     @property
     def folder(self) -> str:
@@ -67,6 +81,13 @@ class Transaction:
     def systemd_unit(self) -> str:
         """The transient unit that runs it."""
         return f"numaforge-{self.id}.service"
+
+    def begins_like(self, other: Transaction) -> bool:
+        """Say whether both were planned on the same node in the same state: nothing has changed between."""
+        was, now = self.planned_on, other.planned_on
+        if was is None or now is None or self.parts != other.parts:
+            return False
+        return replace(was, uptime_seconds=0) == replace(now, uptime_seconds=0)
 
     @property
     def drains(self) -> bool:
@@ -85,8 +106,8 @@ class Transaction:
 
     @property
     def change_seconds(self) -> int:
-        """How long the change may take."""
-        return sum(part.apply_seconds for part in self.parts)
+        """How long the change may take, with the wait for its confirmation."""
+        return self.confirm_seconds + sum(part.apply_seconds + part.commit_seconds for part in self.parts)
 
     @property
     def undo_seconds(self) -> int:
@@ -107,6 +128,9 @@ class Transaction:
             "UNITS": " ".join(dict.fromkeys(unit for part in self.parts for unit in part.units)),
             "CHANGE_SECONDS": str(self.change_seconds),
             "UNDO_SECONDS": str(self.undo_seconds),
+            "CONFIRM_SECONDS": str(self.confirm_seconds),
+            "PLAN": self.plan,
+            "COMMIT_SECONDS": str(sum(part.commit_seconds for part in self.parts)),
             "BOOT_SECONDS": str(_BOOT_SECONDS + sum(part.boot_seconds for part in self.parts)),
             **fence.settings(self.planned_on, self.good_for_seconds),
         }
@@ -120,6 +144,8 @@ class Transaction:
         return {
             "settings": settings,
             "planned": fence.planned_lines(self.planned_on),
+            "token": f"{self.token}\n",
+            "alive": "",
             **data,
             RUN: node_script(part.name for part in self.parts),
         }
@@ -130,8 +156,9 @@ class Result:
     """How a transaction ended.
 
     `outcome` is "applied", "refused" (nothing was changed), "void" (nothing was changed, and it never begins
-    any more: it was withdrawn, or the node is not what it was planned on), "rolled-back" or "failed" (a
-    person is needed; `reason` then ends with the commands).
+    any more: it was withdrawn, or the node is not what it was planned on), "unknown" (its records are gone;
+    it never begins any more), "rolled-back" or "failed" (a person is needed; `reason` then ends with the
+    commands).
     """
 
     id: str
@@ -173,13 +200,21 @@ class Process:
 class Status:
     """How far a transaction is: `phase` is None where the node knows no such transaction.
 
-    A phase is a verb and a part ("apply files", "prove kubelet"), or "keeping", "reboot", "reverting".
+    A phase is a verb and a part ("apply files", "prove kubelet"), or "keeping", "reboot", "confirming",
+    "reverting". `token` is that of the attempt, which a confirmation has to carry.
     """
 
     phase: str | None
     running: bool
     result: Result | None
     process: Process
+    uptime_seconds: int = field(default=0, compare=False)
+    token: str = field(default="", compare=False, repr=False)
+
+    @property
+    def waits(self) -> bool:
+        """Whether the node waits for `confirm_script`, without which it undoes the change."""
+        return self.phase == CONFIRMING and self.running and self.result is None
 
     @property
     def broken_off(self) -> bool:
@@ -242,26 +277,50 @@ def _division(texts: Mapping[str, str]) -> str:
 def void_script(transaction_id: str) -> str:
     """Return the script that makes a transaction void that has not begun, so that it never will.
 
-    Nothing happens to one that has begun. A `start_script` that arrives later finds the result, also where
-    the node did not know the transaction before.
+    Void is one that the node has seen announced (look) and not begun; of one that it has not seen the result
+    is "unknown". A `start_script` that arrives later finds the result. Nothing happens to one that has begun,
+    but a `revert_script` that was sent before and arrives later does nothing.
     """
     return _script(transaction_id, "void_transaction")
 
 
-def revert_script(transaction_id: str, reason: str) -> str:
+def confirm_script(transaction_id: str, token: str) -> str:
+    """Return the script that confirms a transaction whose node waits for it: `token` is its attempt's.
+
+    It prints "confirmed", or "not confirmed: " and what is there instead; then it has done nothing. It
+    belongs on a connection that was made after the change.
+    """
+    return _script(transaction_id, "confirm_transaction", data=f"{shell.line(token)}\n")
+
+
+def revert_script(transaction_id: str, reason: str, seen: Status, *, blames_plan: bool = True) -> str:
     """Return the script that has systemd undo a transaction that was applied, and returns at once.
+
+    It does so only while the transaction is the last one of the node, and the node as its sender has `seen`
+    it: in the same boot, not long ago, and not withdrawn since; else it prints why it does nothing. With
+    `blames_plan` the node refuses to try the plan again by itself.
 
     The transaction's result is "rolled-back" or "failed" then, with this reason; `applied.json` keeps the
     first one. Nothing happens to a transaction that is undone already. It refuses for one that the node does
     not know or that has not ended, and while another one is running.
     """
-    text = encoded(reason.encode("utf-8", "replace").decode())
-    return _script(transaction_id, "revert_transaction", data=f"{text}\n")
+    head = (seen.token, seen.process.boot_id, str(seen.uptime_seconds), "yes" if blames_plan else "no")
+    text = "".join(f"{shell.line(line)}\n" for line in head) + reason.encode("utf-8", "replace").decode()
+    return _script(transaction_id, "revert_transaction", data=f"{encoded(text)}\n")
 
 
 def settle_script() -> str:
-    """Return the script that ends an unfinished transaction: waits for a running one, undoes a broken one."""
+    """Return the script that ends an unfinished transaction: waits for a running one, undoes a broken one.
+
+    One that waits for its confirmation is left as it is: `read_waiting` reads which.
+    """
     return _script("none", "settle_current")
+
+
+def read_waiting(output: Sequence[str]) -> tuple[str, ...]:
+    """Return the transaction that `settle_script` has left as it waits for its confirmation, if one does."""
+    words = [line.partition(" ") for line in output]
+    return tuple(name for phase, _, name in words if phase == CONFIRMING)
 
 
 def status_script(transaction_id: str, unit: str) -> str:
@@ -300,6 +359,7 @@ def read_status(text: str) -> Status:
             int(values["Booted"]),
         )
         process.booted.encode()  # a clock that no calendar has is no answer
+        uptime = int(values["Uptime"])
         running = values["LoadState"] == "loaded"
         phase = values["Phase"] or ("keeping" if running else None)  # systemd has it before it says a word
     except (KeyError, ValueError, OverflowError, OSError) as error:
@@ -307,7 +367,9 @@ def read_status(text: str) -> Status:
             "the answer about the node's change is cut off", remedy="run again"
         ) from error
     result = body.removesuffix(".").strip()
-    return Status(phase, running, read_result(result) if result else None, process)
+    return Status(
+        phase, running, read_result(result) if result else None, process, uptime, values.get("Token", "")
+    )
 
 
 def node_script(parts: Iterable[str]) -> str:

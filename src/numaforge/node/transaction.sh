@@ -7,6 +7,7 @@
 #   apply         change what is there
 #   start NEW|OLD start what was stopped; OLD: after everything was undone
 #   prove NEW|OLD say whether it works; sets `told`
+#   commit        make lasting what was applied for one boot only; it may run again after a break
 #   undo          put back what was kept; 2: go on all the same, 1: start nothing
 #   by_hand       print the commands that do what `undo` or `prove OLD` could not
 #   notes         print what a reader of the result has to know
@@ -15,8 +16,8 @@
 #   pending NEW|OLD  whether only a boot makes it true
 #   tolerates PATH before-stop|after-stop  whether that file changes by itself
 #
-# A verb that fails sets `why`. Forwards: keep, stop downwards, apply upwards, start and prove upwards. Back: stop
-# and undo downwards, start and prove upwards.
+# A verb that fails sets `why`. Forwards: keep, stop downwards, apply upwards, start and prove upwards, wait for the
+# confirmation, commit upwards. Back: stop and undo downwards, start and prove upwards.
 
 provides() { command -v "$1_$2" > /dev/null 2>&1; } # PART VERB
 call() {                                            # PART VERB ARGUMENT...
@@ -57,6 +58,7 @@ reversed() {
 
 apply() {
     umask 022
+    hold || return 1
     phase keeping
     if ! keep_all 2> "$FOLDER/errors"; then
         refuse "$(tail -n 3 "$FOLDER/errors")"
@@ -80,7 +82,11 @@ change() {
     downwards stop new || return 1
     # What is stopped writes until it has ended; what is kept is kept as it is now.
     if edited after-stop; then return 1; fi
-    apply_all
+    apply_all || blame
+}
+blame() { # what fails from here on is the plan's fault
+    going_down || record blamed yes
+    return 1
 }
 apply_all() { # also after a boot in between: what was applied is not applied again
     ended=
@@ -97,11 +103,41 @@ apply_all() { # also after a boot in between: what was applied is not applied ag
     # shellcheck disable=SC2086
     [ -z "$ended" ] || record $ended
 }
-go_on() { # everything is applied: the proof
+go_on() { # everything is applied: the proof, and the confirmation
     umask 022
     told=
-    if upwards start new && upwards prove new; then
-        told=$told$(collect notes)
+    if { upwards start new && upwards prove new && await_confirmation; } || blame; then
+        make_lasting
+    else
+        undo "$why"
+        return 1
+    fi
+}
+await_confirmation() { # of a runner that has reached the node over a connection made after the change
+    if [ -e "$FOLDER/committing" ]; then return; fi
+    why="the transaction's journal could not be written"
+    read -r uptime _ < /proc/uptime
+    deadline=$((${uptime%%.*} + CONFIRM_SECONDS))
+    record waits "$deadline $(boot_id)" told "$told" state confirming || return 1
+    while [ "${uptime%%.*}" -lt "$deadline" ] && [ ! -e "$FOLDER/confirmed" ]; do
+        pause
+        read -r uptime _ < /proc/uptime
+    done
+    decide_on_confirmation
+}
+decide_on_confirmation() ( # what comes after that is too late
+    exec 7> "$FOLDER/decision" && flock 7 || return 1
+    if [ -e "$FOLDER/confirmed" ]; then return; fi
+    turn_back "the change was not confirmed over a new connection within $CONFIRM_SECONDS s"
+    return 1
+)
+waited_in_this_boot() {
+    read -r deadline waits < "$FOLDER/waits" && [ "$waits" = "$(boot_id)" ]
+} 2> /dev/null
+make_lasting() { # from the first step on there is a way back only where one fails
+    why="the transaction's journal could not be written"
+    if { record committing yes && upwards commit; } || blame; then
+        told=$(noted told)$(collect notes)
         finish applied "${told#; }"
     else
         undo "$why"
@@ -180,6 +216,7 @@ conclude() { # WHAT CAME OF IT
 }
 revert() {
     umask 022
+    hold || return 1
     if [ ! -e "$FOLDER/applied.json" ]; then
         mv "$FOLDER/result.json" "$FOLDER/applied.json" && sync "$FOLDER" || return 1
     fi
@@ -215,10 +252,14 @@ await_boot() { # NEW|OLD: have the node rebooted, once in each direction
 rebooted_as_asked() { # for what is new
     [ "$(noted state)" = reboot ] && [ -e "$FOLDER/awaits-new" ] && [ "$(noted awaits-new)" != "$(boot_id)" ]
 }
+committing() { [ -e "$FOLDER/committing" ] && ! goes_back; }
+goes_back() { [ -e "$FOLDER/why" ] || [ -e "$FOLDER/revert" ]; }
+goes_on() { committing || { [ "$(noted state)" = booted ] && ! goes_back; }; }
 after_boot() { # once in a boot, before anything that was stopped starts again
     if ended || unchanged; then return; fi
-    if [ ! -e "$FOLDER/why" ] && [ ! -e "$FOLDER/revert" ] && rebooted_as_asked; then
-        if apply_all; then
+    if committing; then return; fi # what is lasting already need not be undone
+    if ! goes_back && rebooted_as_asked; then
+        if apply_all || blame; then
             phase booted
             return
         fi
@@ -234,8 +275,12 @@ after_boot() { # once in a boot, before anything that was stopped starts again
 boot() { # by systemd; the proof has to wait for what waits for this
     umask 022
     if [ "$(noted boot)" = "$(boot_id)" ]; then return; fi
+    hold || return 1
     after_boot
     record boot "$(boot_id)" && hand_over recover
+}
+carry_on() { # asked for over a connection: what can go forwards may have to wait, in a unit of its own
+    if ! ended && goes_on; then hand_over recover; else recover; fi
 }
 recover() {
     umask 022
@@ -246,13 +291,18 @@ recover() {
         after_boot
         record boot "$(boot_id)"
     fi
+    hold || return 1
     if ended; then
         release
     elif [ -e "$FOLDER/revert" ]; then
         revert
     elif unchanged; then
         refuse "the transaction was broken off before it began"
-    elif [ "$(noted state)" = booted ] && [ ! -e "$FOLDER/why" ]; then
+    elif [ -e "$FOLDER/why" ]; then
+        undo "$(noted why)"
+    elif waited_in_this_boot && [ -e "$FOLDER/confirmed" ]; then
+        make_lasting
+    elif goes_on; then
         go_on
     else
         undo "the transaction was broken off during \"$(noted state)\""

@@ -15,7 +15,7 @@ class Machine(Protocol):
     """A node as its administrator reaches it.
 
     Every call may raise HostUnreachableError, whether it took effect or not. Each but `begin` is then made
-    again: `revert`, `settle` and `void` do nothing where it has been done.
+    again: `confirm`, `revert`, `settle` and `void` do nothing where it has been done.
     """
 
     def identity(self) -> Identity:
@@ -39,14 +39,20 @@ class Machine(Protocol):
         One whose node is not what it was planned on any more ends as "void".
         """
 
+    def confirm(self, transaction: str) -> None:
+        """Confirm a transaction whose node waits for that, over a new connection; others stay as they are."""
+
     def void(self, transaction: str) -> None:
-        """See to it that a transaction never begins; nothing happens to one that has begun."""
+        """See to it that a transaction never begins, nor a `revert` of it that was asked for before.
+
+        Nothing happens to what has begun.
+        """
 
     def status(self, transaction: str | None) -> Status:
         """Return how far a transaction is on the node (None: none is meant), and the kubelet's process."""
 
-    def revert(self, transaction: str, reason: str) -> None:
-        """Have the node undo a transaction that was applied."""
+    def revert(self, transaction: str, reason: str, *, blames_plan: bool = True) -> None:
+        """Have the node undo what was applied, and with `blames_plan` not try it again by itself."""
 
     def settle(self) -> None:
         """End a transaction that was broken off: undo it."""

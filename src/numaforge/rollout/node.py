@@ -125,7 +125,10 @@ class NodeRollout:
 
     def _needs_change(self, node: ClusterNode) -> Steps[bool]:
         """Say whether the machine is not as planned, or its node lacks a label."""
-        if (yield from self._ask(self.machine.change)) is not None:
+        change = yield from self._ask(self.machine.change)
+        if change is not None and change.failed_before:
+            raise _RefusedError(change.failed_before)
+        if change is not None:
             return True
         return bool(to_set(node, (yield from self._ask(self.machine.expected)).labels))
 

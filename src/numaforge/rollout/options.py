@@ -140,6 +140,13 @@ class RolloutOptions(Section):
         default=True, description="Run the verification suite before the uncordon.", examples=[False]
     )
 
+    retry_failed: bool = Field(
+        default=False,
+        description="Try a plan again that was rolled back on the host before; else it is refused until the "
+        "plan changes or the host boots.",
+        examples=[True],
+    )
+
     def cluster(self) -> KubectlCluster:
         """Return the cluster, to be entered as a context."""
         return KubectlCluster(

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol, TypeVar
 
 from numaforge.errors import HostError, HostUnreachableError, NumaforgeError
-from numaforge.node.transaction import Result, Status
+from numaforge.node.transaction import Result, Status, Transaction
 from numaforge.rollout.cluster import ApiUnreachableError, Cluster, ClusterError, ClusterNode, NotFoundError
 from numaforge.rollout.drain import Blocker, drain
 from numaforge.rollout.gate import Expected, Mismatch, prove, stale_resources
@@ -34,10 +34,14 @@ from numaforge.rollout.steps import Clock, Steps
 T = TypeVar("T")
 
 _POLL_SECONDS = 2.0
-_TRANSACTION_SECONDS = 3600.0  # the node has a result long before, unless systemd itself hangs
-_BOOT_SECONDS = 1800.0  # a server with terabytes of memory takes a quarter of an hour until it answers
+_TRANSACTION_SECONDS = 5400.0  # the node has a result long before, unless systemd itself hangs
+# A server with terabytes of memory takes a quarter of an hour until it answers. One that is cut off from the
+# network by a boot goes back with a second one, once its time to be confirmed is over.
+_BOOT_SECONDS = 1800.0
+_AWAY_SECONDS = 2 * _BOOT_SECONDS + 1800.0
 _MOST_VOID = 3  # transactions in a row
 _ABORTED = "an abort was requested"
+_LOOK_THERE = "put it right by hand and resume, or abort, which gives it back once it is proved as it was"
 
 
 class Say(Protocol):
@@ -70,6 +74,7 @@ class Phases:
     dice: random.Random
     record: Record
     _void: int = field(default=0, init=False)
+    _planned: Transaction | None = field(default=None, init=False)
 
     @property
     def touched(self) -> bool:
@@ -160,6 +165,9 @@ class Phases:
         transaction = yield from self._ask(self.machine.change)
         if transaction is None:
             return (yield from self._set_labels(transaction=None))
+        if transaction.failed_before:
+            return (yield from self._finish(Ending.BLOCKED, transaction.failed_before))
+        self._planned = transaction
         yield from self._advance(Phase.APPLYING, transaction=transaction.id)
         try:
             self.machine.begin(transaction)
@@ -180,12 +188,23 @@ class Phases:
             case "applied":
                 self._event("NodeChanged", result.reason or "the change is applied")
                 return (yield from self._set_labels())
+            case "unknown":
+                return (yield from self._find_out(result.reason))
             case "refused":
                 return (yield from self._finish(Ending.BLOCKED, result.reason))
             case "rolled-back":
                 return (yield from self._prove_old(result.reason, result.journal))
             case _:
                 return (yield from self._hold(result.reason, result.journal))
+
+    def _find_out(self, reason: str) -> Steps[Outcome | None]:
+        """Look at the node itself: its records do not say what became of the transaction."""
+        change = yield from self._ask(self.machine.change)
+        if change is None:
+            return (yield from self._set_labels(transaction=None))
+        if self._planned is not None and change.begins_like(self._planned):
+            return (yield from self._plan_anew(f"nothing was changed: {reason}"))
+        return (yield from self._hold(f"{reason}, and the node is not as planned: {_LOOK_THERE}"))
 
     def _plan_anew(self, reason: str) -> Steps[Outcome | None]:
         """Drain and look at the node again: its transaction is void, and nothing was changed."""
@@ -219,7 +238,9 @@ class Phases:
             result = status.result
             if result is not None and not (undo and result.outcome == "applied"):
                 return result
-            if status.broken_off:
+            if status.waits:
+                yield from self._ask(lambda: self._confirm(transaction), reboots=True)
+            elif status.broken_off:
                 yield from self._ask(self.machine.settle)
             elif result is not None and not status.running:
                 yield from self._ask(lambda: self._revert(transaction))
@@ -230,10 +251,22 @@ class Phases:
             f"the transaction {transaction} has not ended in {_TRANSACTION_SECONDS:.0f} s", where=self.name
         )
 
+    def _confirm(self, transaction: str) -> None:
+        """Confirm the transaction over a new connection, while the node still waits for it."""
+        if not self.machine.status(transaction).waits:
+            return
+        try:
+            self.machine.confirm(transaction)
+        except HostUnreachableError:
+            raise
+        except HostError as error:  # without a confirmation the node goes back by itself
+            self.say(self.record.phase, (error.message,))
+
     def _revert(self, transaction: str) -> None:
         """Have the node undo the transaction, which stops its kubelet: each time while it is still ours."""
         self._check(abortable=False)
-        self.machine.revert(transaction, self.record.reason)
+        reason = self.record.reason
+        self.machine.revert(transaction, reason, blames_plan=reason != _ABORTED)
 
     def _prove(self) -> Steps[Outcome | None]:
         expected = yield from self._ask(self.machine.expected)
@@ -349,10 +382,14 @@ class Phases:
         status = yield from self._status()
         if status.result is None and status.phase is not None:
             return (yield from self._advance(Phase.APPLYING))
-        if status.result is not None and status.result.outcome == "applied":
+        outcome = status.result.outcome if status.result is not None else ""
+        if outcome == "applied":  # a request to undo it may be under way yet
+            yield from self._ask(lambda: self.machine.void(self.record.transaction or ""))
             return (yield from self._set_labels(reason=""))
         if (yield from self._ask(self.machine.change)) is None:
             return (yield from self._set_labels(transaction=None, reason=""))
+        if outcome == "unknown" and not (yield from self._ask(self._is_aborted)):
+            return (yield from self._hold(self.record.reason))
         return (yield from self._prove_old(self.record.reason))
 
     def _interfered(self, reason: str) -> Steps[Outcome]:
@@ -402,6 +439,9 @@ class Phases:
         self.record = yield from self._ask(lambda: advance(self.cluster, self.name, following, labels))
         return None
 
+    def _is_aborted(self) -> bool:
+        return ABORT in self._check(abortable=False).annotations
+
     def _check(self, *, abortable: bool = True) -> ClusterNode:
         """Return the node; raise unless it is still ours and no abort was requested."""
         node = self.cluster.node(self.name)
@@ -416,7 +456,7 @@ class Phases:
         return patiently(
             call,
             tell=lambda why: self.say(self.record.phase, (why,)),
-            patience_seconds=max(unreachable_seconds, _BOOT_SECONDS) if reboots else unreachable_seconds,
+            patience_seconds=max(unreachable_seconds, _AWAY_SECONDS) if reboots else unreachable_seconds,
         )
 
     def _event(self, reason: str, message: str, *, warning: bool = False) -> None:

@@ -15,7 +15,10 @@ from numaforge.errors import HostError
 from numaforge.node.look import NodeQuery
 from numaforge.node.parts import KINDS
 from numaforge.node.transaction import (
+    Process,
+    Status,
     Transaction,
+    confirm_script,
     node_script,
     revert_script,
     settle_script,
@@ -24,6 +27,7 @@ from numaforge.node.transaction import (
     void_script,
 )
 
+STATUS = Status("prove kubelet", False, None, Process("b", 7, 1, 99), 5, "token")
 NODE_SCRIPT = node_script(kind.NAME for kind in KINDS)
 LOOK = NodeQuery(
     ("/sys/a",), ("/etc/b",), ("c",), (("kernel_values", "look_kernel_values", "/d"),), "/e", "u"
@@ -32,7 +36,8 @@ SCRIPTS = {
     "node": NODE_SCRIPT,
     "start": start_script(Transaction("T1")),
     "void": void_script("T1"),
-    "revert": revert_script("T1", "why"),
+    "revert": revert_script("T1", "why", STATUS),
+    "confirm": confirm_script("T1", "token"),
     "settle": settle_script(),
     "status": status_script("T1", "kubelet.service"),
     "look": LOOK.script,
@@ -82,7 +87,7 @@ def test_a_misspelt_variable_is_found() -> None:
 
 
 @pytest.mark.parametrize("cut", [0.2, 0.5, 0.9, 0.99])
-@pytest.mark.parametrize("name", ["start", "void", "revert", "settle"])
+@pytest.mark.parametrize("name", ["start", "void", "revert", "confirm", "settle"])
 def test_a_script_that_arrives_cut_off_begins_nothing(name: str, cut: float) -> None:
     whole = SCRIPTS[name]
     call = "numaforge_main || exit 1\n"

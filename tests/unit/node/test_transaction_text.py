@@ -16,6 +16,7 @@ from numaforge.node.part import Part
 from numaforge.node.parts import KINDS, files, hugepages, kubelet, shell_of
 from numaforge.node.parts.kubelet import health_url
 from numaforge.node.transaction import (
+    CONFIRM_SECONDS,
     Process,
     Result,
     Status,
@@ -27,6 +28,7 @@ from numaforge.node.transaction import (
     void_script,
 )
 
+STATUS = Status(None, False, None, Process("b", 7, 1, 99))
 FILES = files.part([FileChange("/etc/a", None, FileContent("/etc/a", "x\n"))])
 KUBELET = kubelet.part("kubelet.service", start_seconds=100, stable_seconds=10)
 POOLS = hugepages.part({"/sys/pool/nr_hugepages": 1}, {"/sys/pool/nr_hugepages": 0})
@@ -52,7 +54,7 @@ def test_health_is_asked_where_the_configuration_puts_it(
 @pytest.mark.parametrize("name", ["", "..", "a/b", "a b", "$(reboot)", "a;reboot", "-a", "a\nb"])
 def test_what_is_no_id_never_becomes_part_of_a_script(name: str) -> None:
     with pytest.raises(HostError, match="is not the id of a transaction"):
-        revert_script(name, "why")
+        revert_script(name, "why", STATUS)
     with pytest.raises(HostError, match="is not the id of a transaction"):
         status_script(name, "kubelet.service")
     with pytest.raises(HostError, match="is not the id of a transaction"):
@@ -61,7 +63,7 @@ def test_what_is_no_id_never_becomes_part_of_a_script(name: str) -> None:
 
 def test_the_deadline_leaves_time_for_two_starts_and_for_undoing_twice() -> None:
     change = Transaction("T1", (KUBELET,))
-    assert change.change_seconds == 2 * (120 + 100) + 10
+    assert change.change_seconds == 2 * (120 + 100) + 10 + CONFIRM_SECONDS
     assert change.deadline_seconds == change.change_seconds + 2 * (120 + 100 + 10)
 
 
@@ -105,7 +107,8 @@ def test_the_transaction_knows_no_part_by_name() -> None:
 
 
 HEAD = (
-    "LoadState={}\nMainPID=7\nNRestarts=1\nActiveEnterTimestampMonotonic=99\nBoot=b\nBooted=1795340400\n"
+    "LoadState={}\nMainPID=7\nNRestarts=1\nActiveEnterTimestampMonotonic=99\nBoot=b\nUptime=5\n"
+    "Booted=1795340400\n"
     "Phase={}\nResult\n"
 )
 RESULT = json.dumps({"id": "T", "outcome": "applied", "reason": "", "journal": []})

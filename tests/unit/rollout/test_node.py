@@ -16,10 +16,10 @@ from numaforge.rollout.cluster import (
     NotFoundError,
 )
 from numaforge.rollout.drain import DrainSettings
-from numaforge.rollout.gate import GateSettings
+from numaforge.rollout.gate import Expected, GateSettings
 from numaforge.rollout.machine import Identity
-from numaforge.rollout.record import ABORT, RECORD, RESULT, Ending, Phase
-from tests.fixtures.memory_machine import NEW, OLD
+from numaforge.rollout.record import ABORT, RECORD, RESULT, Ending, Phase, read_record
+from tests.fixtures.memory_machine import CONFIRM_SECONDS, HALF, NEW, OLD
 from tests.fixtures.rollout_world import NODE, World, pod
 from tests.fixtures.virtual_time import Killed, Task
 
@@ -524,7 +524,138 @@ def test_patience_ends_and_somebody_else_goes_on(side, phase):
     assert outcome.ending is (Ending.BLOCKED if untouched_host else Ending.HELD)
     world.machine.fault = world.cluster.fault = None
     assert free(world) == untouched_host
+    unconfirmed = side == "the host" and phase is Phase.APPLYING
+    expected = Ending.ROLLED_BACK if unconfirmed else Ending.DONE
+    assert (world.run(BOB).ending, free(world)) == (expected, True)
+
+
+# ---- the confirmation ----
+
+
+def reach_confirming(world):
+    world.reach(Phase.APPLYING)
+    transaction = read_record(world.node).transaction
+    world.time.run(lambda: world.machine.status(transaction).waits)
+    assert world.machine.status(transaction).waits
+
+
+def test_a_node_is_confirmed_and_its_change_stays():
+    world = World()
+    asked = []
+    world.machine.fault = lambda call: asked.append(call)
+    assert world.run().ending is Ending.DONE
+    assert "confirm" in asked
+    assert world.machine.files == NEW
+
+
+def test_a_node_that_refuses_new_logins_goes_back_and_is_proved_as_it_was():
+    world = World()
+    world.machine.fault = lambda call: (
+        HostUnreachableError("ssh: connection refused") if call == "confirm" else None
+    )
+    outcome = world.run()
+    assert (outcome.ending, free(world)) == (Ending.ROLLED_BACK, True)
+    assert outcome.reason.startswith("the change was not confirmed")
+    assert world.machine.files == OLD
+
+
+def test_a_node_that_refuses_the_confirmation_goes_back():
+    world = World()
+    world.machine.fault = lambda call: HostError("no space left") if call == "confirm" else None
+    assert (world.run().ending, free(world)) == (Ending.ROLLED_BACK, True)
+
+
+def test_a_runner_that_dies_before_it_confirms_leaves_a_node_that_goes_back():
+    world = World()
+    task = world.begin()
+    reach_confirming(world)
+    task.kill()
+    world.time.run(CONFIRM_SECONDS + 30.0)
+    assert world.machine.files == OLD
+    assert (world.run(BOB).ending, free(world)) == (Ending.ROLLED_BACK, True)
+
+
+def test_a_runner_that_resumes_in_time_confirms():
+    world = World()
+    task = world.begin()
+    reach_confirming(world)
+    task.kill()
+    world.time.run(120.0)
     assert (world.run(BOB).ending, free(world)) == (Ending.DONE, True)
+
+
+# ---- records of the node that are gone ----
+
+
+def forgetful(files=OLD):
+    """Return a world whose node is handed a transaction, and has these files and no records afterwards."""
+    world = World()
+
+    def fault(call):
+        if call == "no answer":
+            world.machine.forget()
+            world.machine.files = files
+
+    late = iter([1000.0])
+    world.machine.on_the_way = lambda: next(late, 0.0)
+    world.machine.fault = fault
+    return world
+
+
+def test_a_node_without_records_that_is_as_it_was_is_changed_anew():
+    world = forgetful()
+    assert (world.run().ending, world.machine.files, free(world)) == (Ending.DONE, NEW, True)
+
+
+def test_a_node_without_records_that_is_as_planned_is_proved():
+    world = forgetful(NEW)
+    world.machine.wanted = Expected()
+    assert (world.run().ending, free(world)) == (Ending.DONE, True)
+
+
+def test_a_node_without_records_that_is_half_changed_is_held_until_a_person_says_otherwise():
+    world = forgetful(HALF)
+    outcome = world.run()
+    assert (outcome.ending, free(world)) == (Ending.HELD, False)
+    assert "the node's records of the transaction are gone" in outcome.reason
+    assert (world.run(BOB).ending, free(world)) == (Ending.HELD, False)
+    world.cluster.change_node(NODE, annotations={**world.node.annotations, ABORT: "ann"})
+    assert (world.run(BOB).ending, free(world)) == (Ending.ROLLED_BACK, True)
+
+
+@pytest.mark.parametrize("seconds", [100.0, 1500.0], ids=["soon", "long-afterwards"])
+def test_a_request_to_undo_that_comes_late_does_nothing_to_a_node_in_service(seconds):
+    world = World()
+    world.trouble(gpus="7")
+    late = iter([0.0, seconds])  # the confirmation, and the first request
+    world.machine.asked_late = lambda: next(late, 0.0)
+    asked = iter([None, HostError("no space left on device")])
+    world.machine.fault = lambda call: next(asked, None) if call == "revert" else None
+    assert world.run().ending is Ending.HELD
+    world.cluster.change_node(NODE, allocatable={**world.node.allocatable, "nvidia.com/gpu": "8"})
+    assert (world.run(BOB).ending, free(world)) == (Ending.DONE, True)
+    world.time.run(3000.0)
+    assert (world.machine.files, world.machine.reverted, free(world)) == (NEW, [], True)
+
+
+@pytest.mark.parametrize(("aborted", "blamed"), [(False, True), (True, False)], ids=["failed", "aborted"])
+def test_only_a_plan_that_fails_is_remembered(aborted, blamed):
+    world = World()
+    world.trouble(gpus="7")
+    task = world.begin()
+    world.reach(Phase.APPLIED)
+    if aborted:
+        world.cluster.change_node(NODE, annotations={**world.node.annotations, ABORT: "ann"})
+    world.end(task)
+    assert world.machine.blamed == [blamed]
+
+
+def test_a_plan_that_failed_before_is_refused_before_anything_is_done():
+    world = World()
+    world.machine.failed_before = "this plan was rolled back on this host"
+    outcome = world.run()
+    assert (outcome.ending, outcome.reason) == (Ending.BLOCKED, "this plan was rolled back on this host")
+    assert (world.cluster.calls["patch_node"], world.cluster.calls["put_lease"]) == (0, 0)
 
 
 def test_a_host_that_refuses_to_begin_is_reported_and_given_back():

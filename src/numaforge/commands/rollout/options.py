@@ -47,6 +47,7 @@ _HEADINGS = {
         "ready_seconds",
         "settle_seconds",
         "verify",
+        "retry_failed",
     ),
 }
 """Where `--help` shows what most roll-outs leave as it is."""

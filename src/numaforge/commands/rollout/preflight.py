@@ -29,7 +29,7 @@ from numaforge.rollout.steps import Steps, run
 T = TypeVar("T")
 
 _REASONS = 10
-_FOR_THE_FLEET = {*RolloutOptions.model_fields} - {*NOT_HERE, "verify"}
+_FOR_THE_FLEET = {*RolloutOptions.model_fields} - {*NOT_HERE, "verify", "retry_failed"}
 
 
 def waiting(steps: Steps[T], what: str, far: Callable[[], str] = str) -> T:

@@ -1,0 +1,122 @@
+"""A host keeps a change only once its runner has reached it over a new connection."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from numaforge.node.transaction import CURRENT, TRANSACTIONS
+from tests.ssh.conftest import StartSandbox
+from tests.ssh.kubeadm import kubeadm_files, start_kubelet
+from tests.ssh.pyinfra_forks import COMMAND
+from tests.ssh.sandbox import REPOSITORY, Sandbox, pyinfra
+from tests.ssh.standin_systemd import DROP_IN
+from tests.ssh.test_kubelet import PROFILE, data, plain, starts
+from tests.ssh.test_transaction import WAITS, until
+
+LOGINS = "/run/logins"
+NOTES_LOGINS = f'echo "$SSH_CONNECTION" >> {LOGINS}'
+KEEPS_OUT = f"if {WAITS}; then exit 1; fi"
+"""What a login does on a host that runs on and refuses new logins, once it has changed."""
+
+
+@pytest.fixture
+def node(start_sandbox: StartSandbox, port: int) -> Sandbox:
+    """A node as kubeadm leaves it, its kubelet running."""
+    return start_kubelet(start_sandbox(kubeadm_files(port)), port)
+
+
+def results(node: Sandbox) -> list[str]:
+    """Return the outcomes of the host's transactions, in their order."""
+    files = sorted(node.path(TRANSACTIONS).glob("*/result.json"))
+    return [json.loads(file.read_text())["outcome"] for file in files]
+
+
+def test_a_change_is_confirmed_over_a_connection_of_its_own(node: Sandbox, tmp_path: Path) -> None:
+    node.log_in_with(NOTES_LOGINS)
+    run = pyinfra(tmp_path, data(node), "-y", "deploys/kubelet.py")
+    assert run.returncode == 0, run.stdout
+    connections = node.path(LOGINS).read_text().splitlines()
+    assert len(set(connections)) == 2
+    assert min(connections.count(each) for each in connections) == 1
+    assert results(node) == ["applied"]
+
+
+@pytest.mark.long
+def test_a_host_that_refuses_new_logins_goes_back_and_the_run_says_so(node: Sandbox, tmp_path: Path) -> None:
+    node.log_in_with(KEEPS_OUT)
+    run = pyinfra(tmp_path, data(node, numaforge_confirm_seconds=30), "-y", "deploys/kubelet.py")
+    assert run.returncode == 1
+    assert "the change was not confirmed over a new connection within 30 s" in plain(run.stdout)
+    assert not node.path(DROP_IN).exists()
+    assert results(node) == ["rolled-back"]
+
+
+def begun(node: Sandbox, folder: Path, **changes: object) -> subprocess.Popen[bytes]:
+    """Run pyinfra until the host waits for a confirmation that it does not let in."""
+    node.log_in_with(KEEPS_OUT)
+    inventory = folder / "begun.py"
+    inventory.write_text(f"nodes = {[*data(node, **changes).items()]!r}\n")
+    process = subprocess.Popen(
+        [COMMAND, "-y", inventory, "deploys/kubelet.py"],
+        cwd=REPOSITORY,
+        env={**os.environ, "HOME": str(folder), "PYINFRA_PROGRESS": "off"},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    until(node, WAITS)
+    return process
+
+
+def end(process: subprocess.Popen[bytes], by: signal.Signals) -> None:
+    process.send_signal(by)
+    assert process.wait(60) != 0
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("by", [signal.SIGKILL, signal.SIGHUP], ids=["killed", "hung-up"])
+def test_a_runner_that_ends_before_it_confirms_leaves_a_host_that_goes_back(
+    node: Sandbox, tmp_path: Path, by: signal.Signals
+) -> None:
+    end(begun(node, tmp_path, numaforge_confirm_seconds=30), by)
+    until(node, f"! [ -L {CURRENT} ]")
+    assert not node.path(DROP_IN).exists()
+    assert results(node) == ["rolled-back"]
+
+
+@pytest.mark.parametrize(
+    "by", [pytest.param(signal.SIGKILL, marks=pytest.mark.long), signal.SIGHUP], ids=["killed", "hung-up"]
+)
+def test_the_next_run_confirms_what_still_waits(node: Sandbox, tmp_path: Path, by: signal.Signals) -> None:
+    end(begun(node, tmp_path), by)
+    node.log_in_with(":")
+    again = pyinfra(tmp_path, data(node), "-y", "deploys/kubelet.py")
+    assert again.returncode == 0, again.stdout
+    assert "of an earlier run has not ended: ending it" in plain(again.stdout)
+    assert (results(node), node.path(DROP_IN).exists(), starts(node)) == (["applied"], True, 3)
+
+
+def test_a_plan_that_failed_is_refused_until_a_person_says_otherwise(node: Sandbox, tmp_path: Path) -> None:
+    crashes = data(node, numaforge_profile={**PROFILE, "name": "crash"})
+    assert pyinfra(tmp_path, crashes, "-y", "deploys/kubelet.py").returncode == 1
+    again = pyinfra(tmp_path, crashes, "-y", "deploys/kubelet.py")
+    assert again.returncode == 1
+    assert "this plan was rolled back on this host at " in plain(again.stdout)
+    assert "the kubelet ended by itself" in plain(again.stdout)
+    assert results(node) == ["rolled-back"]
+    knowingly = {**crashes["node"], "numaforge_rollout": {"retry_failed": True}}
+    pyinfra(tmp_path, {"node": knowingly}, "-y", "deploys/kubelet.py")
+    assert results(node) == ["rolled-back", "rolled-back"]
+
+
+def test_another_plan_is_not_refused(node: Sandbox, tmp_path: Path) -> None:
+    crashes = data(node, numaforge_profile={**PROFILE, "name": "crash"})
+    assert pyinfra(tmp_path, crashes, "-y", "deploys/kubelet.py").returncode == 1
+    other = pyinfra(tmp_path, data(node), "-y", "deploys/kubelet.py")
+    assert other.returncode == 0, other.stdout
+    assert results(node) == ["rolled-back", "applied"]
