@@ -553,7 +553,7 @@ def test_what_was_proved_by_a_boot_is_taken_back_by_another(node: Sandbox) -> No
     until(node, "[ -e /run/stopping ] && idle")
     boot(node, deaf=True)
     assert ended(node).outcome == "applied"
-    node.run(revert_script("T1", "the node is not Ready"))
+    node.run(revert_script("T1", "the node is not Ready", status(node)))
     until(node, "[ -e /run/stopping ] && idle")
     boot(node, deaf=True)
     assert ended(node).outcome == "rolled-back"

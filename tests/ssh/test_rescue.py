@@ -75,7 +75,7 @@ def test_a_power_cut_before_such_a_boot_leaves_the_old_state(node: Sandbox, port
 def test_a_way_back_through_such_a_boot_keeps_its_reason(node: Sandbox, port: int) -> None:
     node.run(start_script(change(port)))
     assert through_boots(node).outcome == "applied"
-    node.run(revert_script("T1", "the node is not Ready"))
+    node.run(revert_script("T1", "the node is not Ready", status(node)))
     gone_down(node)
     boot(node, mode="emergency.target")
     result = through_boots(node)

@@ -8,6 +8,7 @@ rescue() { # by systemd
     if [ "$(noted boot)" = "$(boot_id)" ]; then return; fi
     writable
     if ended || unchanged; then return; fi
+    hold || return 1
     if [ -e "$FOLDER/revert" ]; then turn_back "$(cat "$FOLDER/revert")"; fi
     turn_back "the boot ended in emergency or rescue mode (\"$(noted state)\")"
     echo "numaforge undoes the change $ID of this node: $(noted why)"
