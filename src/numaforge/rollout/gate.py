@@ -104,12 +104,13 @@ def prove(
 
     `process` returns the kubelet's process; another one than at the beginning ends the proof at once, unless
     the node has rebooted: then the proof begins anew, once, `continuity` included. A kubelet that is down
-    because its node goes down or comes up is no answer. `own_config` returns what the kubelet tells its
-    own node that it runs with; else the cluster is asked. The heartbeat counts from the first one after the
-    beginning, so that no clock has to agree with another. `check` returns the node, and raises when it is not
-    ours any more. While the node's MIG manager is at work, the kubelet may restart and the node reboot. The
-    time for which there is no answer does not count. Raises ApiUnreachableError or HostUnreachableError where
-    that is too long for `patience` or `host_patience`.
+    because its node goes down or comes up is no answer, and after a boot it may be restarted until it has
+    come up. `own_config` returns what the kubelet tells its own node that it runs with; else the cluster is
+    asked. The heartbeat counts from the first one after the beginning, so that no clock has to agree with
+    another. `check` returns the node, and raises when it is not ours any more. While the node's MIG manager
+    is at work, the kubelet may restart and the node reboot. The time for which there is no answer does not
+    count. Raises ApiUnreachableError or HostUnreachableError where that is too long for `patience` or
+    `host_patience`.
     """
     deadline = clock() + settings.ready_seconds
     first_heartbeat: str | None = None
