@@ -64,6 +64,7 @@ take_request() { # FILE
     if [ "$(sed -n 4p "$1")" = yes ]; then record blamed yes || return 1; fi
     sed 1,4d "$1" > "$FOLDER/revert.new" && sync "$FOLDER/revert.new" &&
         mv -f "$FOLDER/revert.new" "$FOLDER/revert" && sync "$FOLDER"
+}
 pods_came() { # sets `why` where the change is for a node without pods, and that is not sure any more
     [ -n "$PLANNED_WITHOUT_PODS" ] || return 1
     evidence=
