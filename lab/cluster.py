@@ -141,7 +141,7 @@ class Lab:
 
     def down(self) -> None:
         """End every process of the lab; keys, disks and saved states stay."""
-        if not self.state.exists():
+        if not self.state.exists() and not living(self.state):
             return
         with self._locked():
             self._stop_everything()

@@ -1,6 +1,6 @@
 """What another machine sends, up to a limit: one that sends without end costs neither memory nor time.
 
-Every place that reads from a host or from an API server counts with a `Budget`, and raises its error.
+Every place that reads from a host or from an API server counts with an `Allowance`, and raises its error.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class TooMuchOutputError(HostError):
 
 
 @dataclass
-class Budget:
+class Allowance:
     """How much of an answer is still read; `where` names the host or the server, once it is known."""
 
     where: str | None = None
@@ -50,18 +50,18 @@ def unpacked(packed: bytes) -> bytes:
     Raises zlib.error for anything else, TooMuchOutputError for what unpacks to more than the limit.
     """
     unpack = zlib.decompressobj(wbits=zlib.MAX_WBITS | 16)  # 16: with gzip's header
-    budget, parts = Budget(), []
+    allowance, parts = Allowance(), []
     while packed:
-        parts.append(budget.spend(unpack.decompress(packed, _CHUNK)))
+        parts.append(allowance.spend(unpack.decompress(packed, _CHUNK)))
         packed = unpack.unconsumed_tail
     return b"".join(parts)
 
 
 def read_all(read: Callable[[int], bytes], where: str) -> bytes:
     """Return what `read(size)` brings until it brings nothing; raises TooMuchOutputError."""
-    budget, parts = Budget(where), []
+    allowance, parts = Allowance(where), []
     while part := read(_CHUNK):
-        parts.append(budget.spend(part))
+        parts.append(allowance.spend(part))
     return b"".join(parts)
 
 
@@ -73,7 +73,7 @@ def run(
     A text is run by the shell. Raises TooMuchOutputError, and subprocess.TimeoutExpired; the program has
     ended then.
     """
-    budget = Budget(where)
+    allowance = Allowance(where)
     deadline = None if timeout is None else time.monotonic() + timeout
     with (
         subprocess.Popen(
@@ -94,7 +94,7 @@ def run(
                 _wait_until(deadline, command, timeout)
                 for key, _ in selector.select(None if deadline is None else deadline - time.monotonic()):
                     if chunk := os.read(key.fd, _CHUNK):
-                        parts[key.fileobj].append(budget.spend(chunk))
+                        parts[key.fileobj].append(allowance.spend(chunk))
                     else:
                         selector.unregister(key.fileobj)
             process.wait(None if deadline is None else max(deadline - time.monotonic(), 0))

@@ -59,7 +59,7 @@ def test_failing_tests_of_every_part_stand_at_the_end_with_their_reasons(checkou
     for name in ("one", "two"):
         assert f"FAILED test_{name}.py::test_wrong[red] - AssertionError: {name} is not blue" in end
         assert f"ERROR test_{name}.py::test_needs - RuntimeError: {name} does not start" in end
-        reasons = [line.split(maxsplit=1)[1] for line in end.splitlines() if line.startswith("E  ")]
+        reasons = [line[1:].strip() for line in end.splitlines() if line.startswith("E  ")]
         assert f"AssertionError: {name} is not blue" in reasons
         assert f"RuntimeError: {name} does not start" in reasons
     assert "test_sound" not in end

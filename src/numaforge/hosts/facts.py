@@ -11,7 +11,7 @@ from typing import Any
 from paramiko import SSHException
 from pyinfra.api import FactBase, Host
 
-from numaforge.bounded import unpacked
+from numaforge.bounded import TooMuchOutputError, unpacked
 from numaforge.errors import HostError, HostUnreachableError, SnapshotError
 from numaforge.hosts import connection
 from numaforge.preflight import host as preflight
@@ -141,6 +141,8 @@ def _asked(host: Host, fact: type[FactBase[Any]], script_text: str, **how: bool)
     try:
         with connection.within(host, connection.LOOK_SECONDS):
             return host.get_fact(fact, _stdin=script_text, _ignore_errors=True, **how)
+    except TooMuchOutputError as error:
+        raise error if error.where else error.at(host.name) from error
     except (SSHException, OSError, EOFError) as error:
         connection.hang_up(host)
         raise HostUnreachableError(f"did not answer: {str(error) or connection.CUT}") from error

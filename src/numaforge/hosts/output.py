@@ -19,7 +19,7 @@ from pyinfra.connectors import ssh
 from pyinfra.connectors import util as connectors
 from pyinfra.connectors.util import CommandOutput, OutputLine
 
-from numaforge.bounded import Budget, TooMuchOutputError
+from numaforge.bounded import Allowance, TooMuchOutputError
 from numaforge.hosts.failures import print_error
 from numaforge.report.terminal import plain
 
@@ -52,12 +52,12 @@ def read_output(
 
     Raises TooMuchOutputError where they are more than the limit, TimeoutError.
     """
-    budget = Budget()
+    allowance = Allowance()
     lines: list[OutputLine] = []
 
     def read(name: str, chunks: Iterable[bytes], style: Callable[[str], str]) -> TooMuchOutputError | None:
         try:
-            for line in _lines(budget.spend(chunk) for chunk in chunks):
+            for line in _lines(allowance.spend(chunk) for chunk in chunks):
                 lines.append(OutputLine(name, line))
                 if print_output:
                     output.echo(f"{print_prefix}{style(plain(line))}", err=True)
@@ -85,7 +85,7 @@ def read_output(
 
 
 def _chunks(name: str, buffer: Any) -> Iterator[bytes]:
-    """Yield what arrives; where the reading ends early, have the host's program find nobody to write to."""
+    """Yield what arrives; where the reading ends early, close the channel, which ends the host's program."""
     channel = getattr(buffer, "channel", None)
     receive: Callable[[int], bytes] = buffer.readline
     if channel is not None:
