@@ -37,7 +37,7 @@ UNPROTECTED = (
 _ASKING = "asks"
 _POLL_SECONDS = 2.0
 _LOOK_AGAIN_SECONDS = 10.0
-_TRANSACTION_SECONDS = 3600.0  # the node has a result long before, unless systemd itself hangs
+_TRANSACTION_SECONDS = 5400.0  # the node has a result long before, unless systemd itself hangs
 _BOOT_SECONDS = 1800.0  # a server with terabytes of memory takes a quarter of an hour until it answers
 _MOST_VOID = 3  # transactions in a row
 
