@@ -37,6 +37,11 @@ def _interrupt(number: int, frame: FrameType | None) -> NoReturn:
 signal.signal(signal.SIGTERM, _interrupt)
 
 
+# Unlike the SIG_IGN of nohup, a handler that does nothing is not inherited: tests start what can be hung up.
+if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+    signal.signal(signal.SIGHUP, lambda *_: None)
+
+
 def pytest_collection_finish() -> None:
     """Have the garbage collector leave ten thousand tests alone: going through them takes half a second."""
     gc.collect()

@@ -20,7 +20,7 @@ from tests.lab.rollouts import QUICK, inventory
 
 BOOTS: dict[str, Any] = {
     **rollouts.PROFILE,
-    "kernel": {"cmdline": ["numaforge.test=1"]},
+    "kernel": {"cmdline": ["skew_tick=1"]},
     "maintenance": {"reboot": "allowed"},
 }
 CONTAINERS = "cd /proc; grep -ls kubepods [0-9]*/cgroup || :"

@@ -356,6 +356,7 @@ def test_it_runs_under_every_posix_shell(node: Sandbox, interpreter: str) -> Non
         file = node.path(f"{asked.folder}/{name}")
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(text)
+    when(node, "confirming", f"echo yes > {asked.folder}/confirmed")
     done = node.run(f"{interpreter} {asked.folder}/run.sh apply")
     assert "run.sh" not in done.stderr
     result = status(node).result

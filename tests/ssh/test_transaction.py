@@ -17,7 +17,7 @@ from numaforge import shell
 from numaforge.node.bundle import FileChange, FileContent
 from numaforge.node.fence import Fingerprint
 from numaforge.node.look import NodeQuery, look
-from numaforge.node.part import Failure
+from numaforge.node.part import FailedPlan
 from numaforge.node.parts import files, hugepages, kernel_values, kubelet
 from numaforge.node.parts.kernel_values.record import RECORD
 from numaforge.node.transaction import (
@@ -625,7 +625,7 @@ def test_a_transaction_without_its_lock_does_not_take_half_written_files_for_the
     node.path(CURRENT).unlink()
     again = node.run(start_script(transaction(port, "new")))
     assert again.returncode == 1
-    assert "its lock is gone" in again.stderr
+    assert "its lock or its records are gone" in again.stderr
     assert node.path(f"{TRANSACTIONS}/T1/backup{DROP_IN}").read_text() == "old\n"
 
 
@@ -1058,7 +1058,7 @@ def test_a_hangup_of_its_processes_is_none_of_a_change(node: Sandbox, port: int,
 # ---- a plan that failed is remembered ----
 
 
-def failure(node: Sandbox) -> Failure | None:
+def failure(node: Sandbox) -> FailedPlan | None:
     return look(
         lambda script: node.run(script).stdout.splitlines(), NodeQuery((), (), (), (), "", "")
     ).failure

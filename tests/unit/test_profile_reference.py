@@ -48,7 +48,7 @@ def examples() -> Iterator[tuple[str, dict[str, Any]]]:
         "MigGpus": lambda entry: {"mig": {"gpus": [with_mode(entry)]}},
         "SharedDevicePlugin": lambda entry: {"rdma": {"device_plugin": {"per": "machine", **entry}}},
         "RdmaSelection": lambda entry: {"rdma": {"device_plugin": {"per": "rail", "include": [entry]}}},
-        "Tuning": lambda entry: {"tuning": entry},
+        "Tuning": lambda entry: {"tuning": with_sysctls(entry)},
         "Host": lambda entry: {"host": entry},
         "Limits": lambda entry: {"host": {"limits": entry}},
         "CpuIdle": lambda entry: {"tuning": {"cpu_idle": entry}},
@@ -59,6 +59,11 @@ def examples() -> Iterator[tuple[str, dict[str, Any]]]:
         for key, value in section["properties"].items():
             for example in value.get("examples", ()):
                 yield f"{name}.{key}", places[name]({key: example})
+
+
+def with_sysctls(entry: dict[str, Any]) -> dict[str, Any]:
+    unsafe = entry.get("unsafe", ())
+    return {**({"sysctls": dict.fromkeys(unsafe, "1")} if unsafe else {}), **entry}
 
 
 def with_amount(entry: dict[str, Any]) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from numaforge.errors import HostError, HostUnreachableError
 from numaforge.node import parts
 from numaforge.node.bundle import known_sums, parse_checksums, parse_states
 from numaforge.node.fence import read_fingerprint
-from numaforge.node.part import Failure, Found, Goal, Unit
+from numaforge.node.part import FailedPlan, Found, Goal, Unit
 from numaforge.node.pods import read_pods, root_dirs
 from numaforge.node.transaction import TRANSACTIONS
 
@@ -132,11 +132,11 @@ def read_found(asked: NodeQuery, output: Sequence[str], unit: Callable[[], Unit]
     )
 
 
-def _failure(words: Mapping[str, str]) -> Failure | None:
+def _failure(words: Mapping[str, str]) -> FailedPlan | None:
     names = ("failed-plan", "failed-boot", "failed-when", "failed-why")
     if not all(name in words for name in names):
         return None
-    return Failure(*(words[name] for name in names))
+    return FailedPlan(*(words[name] for name in names))
 
 
 def _said(asked: Sequence[str], lines: Sequence[str]) -> dict[str, tuple[str, ...]]:

@@ -66,7 +66,7 @@ class Unit:
 
 
 @dataclass(frozen=True)
-class Failure:
+class FailedPlan:
     """The plan that was rolled back last because it is at fault: its digest, in which boot, when, and why."""
 
     plan: str
@@ -91,7 +91,7 @@ class Found:
     drop_ins: tuple[str, ...]
     unfinished: str | None = None
     unproved: str | None = None
-    failure: Failure | None = None
+    failure: FailedPlan | None = None
     values: Mapping[str, str] = field(default_factory=dict)
     said: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     fingerprint: Fingerprint | None = None

@@ -21,7 +21,7 @@ PACKAGES: Mapping[str, tuple[str, ...]] = {
     "findutils": ("find", "xargs"),
     "grep": ("grep",),
     "sed": ("sed",),
-    "util-linux": ("flock",),
+    "util-linux": ("flock", "mount"),
     "systemd": ("systemctl", "systemd-run"),
 }
 """The programs that a capture and a transaction use on every host, by the package that brings them."""

@@ -128,7 +128,7 @@ class ClusterPod:
 
 
 @dataclass(frozen=True)
-class ApiServer:
+class ControlPlaneServer:
     """An API server of the cluster, by its own address.
 
     `ready` is what its /readyz answers, None where it could not be asked; `message` says why it is not True.
@@ -252,7 +252,7 @@ class Cluster(Protocol):
     def dynamic_mig(self, node: str = "") -> list[str]:
         """Return the nodes, or this one, whose GPUs NVIDIA's DRA driver cuts as claims come (DynamicMIG)."""
 
-    def api_servers(self) -> list[ApiServer]:
+    def api_servers(self) -> list[ControlPlaneServer]:
         """Ask each API server of the cluster itself whether it is ready.
 
         They are those that the Service kubernetes leads to; each renews its place there through its etcd.

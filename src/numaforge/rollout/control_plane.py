@@ -14,7 +14,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from numaforge.rollout.cluster import ApiServer, Cluster, ClusterNode, ClusterPod
+from numaforge.rollout.cluster import Cluster, ClusterNode, ClusterPod, ControlPlaneServer
 from numaforge.rollout.maintenance import foreign
 from numaforge.rollout.record import RECORD
 
@@ -142,7 +142,7 @@ class ControlPlane:
             f"{quorum} for a quorum: the API is away while {name} restarts"
         )
 
-    def troubles(self, servers: Iterable[ApiServer]) -> tuple[Trouble, ...]:
+    def troubles(self, servers: Iterable[ControlPlaneServer]) -> tuple[Trouble, ...]:
         """Return what is not known to be healthy; `servers` are the API servers, as they answered."""
         listed = tuple(servers)
         found = [] if self._all_answer(listed) else [*self._api_troubles(listed)]
@@ -207,11 +207,11 @@ class ControlPlane:
             if not _is_loopback(host := _host(url))
         )
 
-    def _all_answer(self, servers: tuple[ApiServer, ...]) -> bool:
+    def _all_answer(self, servers: tuple[ControlPlaneServer, ...]) -> bool:
         """Say whether as many API servers are ready as there are nodes with one, at whatever addresses."""
         return len(servers) >= len(self.api_nodes) and all(server.ready for server in servers)
 
-    def _api_troubles(self, servers: tuple[ApiServer, ...]) -> Iterator[Trouble]:
+    def _api_troubles(self, servers: tuple[ControlPlaneServer, ...]) -> Iterator[Trouble]:
         for name in sorted(self.api_nodes):
             if what := self._api_trouble(name, servers):
                 yield Trouble(name, what)
@@ -219,7 +219,7 @@ class ControlPlane:
             if not server.ready and self._node_at(server) is None:
                 yield Trouble("", f"the API server {server}, on no known node, {_silence(server)}")
 
-    def _api_trouble(self, name: str, servers: tuple[ApiServer, ...]) -> str | None:
+    def _api_trouble(self, name: str, servers: tuple[ControlPlaneServer, ...]) -> str | None:
         """Say why the API server of a node is not known to be ready.
 
         The kubelet beside it asks its /readyz all the time: where it cannot be asked from here, or has
@@ -234,7 +234,7 @@ class ControlPlane:
             return f"the API server of {name} is not among those of the Service kubernetes"
         return f"the API server of {name} ({own}) {_silence(own)}"
 
-    def _node_at(self, server: ApiServer) -> str | None:
+    def _node_at(self, server: ControlPlaneServer) -> str | None:
         return next((name for name, node in self.nodes.items() if server.address in node.addresses), None)
 
     def _runs(self, name: str, part: re.Pattern[str]) -> bool:
@@ -245,7 +245,7 @@ def _is_static(pod: ClusterPod, part: re.Pattern[str]) -> bool:
     return pod.mirror and bool(part.match(pod.name))
 
 
-def _silence(server: ApiServer) -> str:
+def _silence(server: ControlPlaneServer) -> str:
     what = "is not ready" if server.ready is False else "cannot be asked whether it is ready"
     return f"{what}: {server.message}"
 

@@ -26,12 +26,12 @@ from numaforge.bounded import TooMuchOutputError, read_all
 from numaforge.errors import NumaforgeError
 from numaforge.rollout import objects
 from numaforge.rollout.cluster import (
-    ApiServer,
     ApiUnreachableError,
     ClusterError,
     ClusterNode,
     ClusterPod,
     ConflictError,
+    ControlPlaneServer,
     DisruptionBudget,
     Eviction,
     EvictionAnswer,
@@ -267,13 +267,15 @@ class KubectlCluster:
             return []  # before 1.34, which the driver needs for it
         return sorted({name for item in items if (name := objects.partitioned_node(item))})
 
-    def api_servers(self) -> list[ApiServer]:
+    def api_servers(self) -> list[ControlPlaneServer]:
         path = f"/apis/{_DISCOVERY}/v1/namespaces/default/endpointslices/{API_SERVERS}"
         try:
             found = self._get(path, f"get endpointslice {API_SERVERS} in namespace default")
         except NotFoundError:
             return []
-        servers = [ApiServer(address, port, None) for address, port in sorted(objects.endpoints(found))]
+        servers = [
+            ControlPlaneServer(address, port, None) for address, port in sorted(objects.endpoints(found))
+        ]
         return [self._readiness(server) for server in servers]
 
     def leases(self) -> list[Lease]:
@@ -372,7 +374,7 @@ class KubectlCluster:
         answer = self._do("POST", path, "create selfsubjectaccessreviews", review)
         return bool(answer["status"]["allowed"])
 
-    def _readiness(self, server: ApiServer) -> ApiServer:
+    def _readiness(self, server: ControlPlaneServer) -> ControlPlaneServer:
         """Ask one API server at its own address, with this login and no other server in between."""
         try:
             answer = self._at(f"https://{server}")._ask_at_once("GET", "/readyz?verbose")

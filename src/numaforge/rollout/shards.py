@@ -14,8 +14,6 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Self
 
-from pydantic import TypeAdapter, ValidationError
-
 from numaforge.errors import NumaforgeError
 from numaforge.rollout.stages import Stage
 
@@ -122,13 +120,12 @@ class ShardProgress:
     @classmethod
     def read(cls, state: Mapping[str, Any]) -> ShardProgress | None:
         """Return what a shard says of itself, None where it says nothing that can be read."""
+        from pydantic import TypeAdapter, ValidationError  # here: `--help` does without it
+
         try:
-            return _PROGRESS.validate_json(json.dumps(state.get(FAR)), strict=True)
+            return TypeAdapter(cls).validate_json(json.dumps(state.get(FAR)), strict=True)
         except ValidationError:
             return None
-
-
-_PROGRESS = TypeAdapter(ShardProgress)
 
 
 @dataclass(frozen=True)

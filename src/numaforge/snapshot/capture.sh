@@ -240,7 +240,7 @@ ask() {
     esac
 }
 
-# Whoever asks NVML or nvidia-smi without the driver has it loaded (nvidia-modprobe), and the node is changed.
+# A program that asks NVML or nvidia-smi without the driver has it loaded (nvidia-modprobe), and the node is changed.
 driver_runs() { [ -e proc/driver/nvidia/version ]; }
 
 nvml_installed() {

@@ -213,7 +213,7 @@ def planned(machine: NodeTopology, tuning: dict[str, Any], **sections: Any) -> N
         ),
         pytest.param(
             {},
-            {"sysctls": {"vm.overcommit_memory": 2}},
+            {"sysctls": {"vm.overcommit_memory": 2}, "unsafe": {"vm.overcommit_memory": "no memory"}},
             "the kubelet sets vm.overcommit_memory to 1 when it starts",
             id="the kubelet",
         ),

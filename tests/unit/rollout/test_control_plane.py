@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from numaforge.rollout.budget import Budget, Share
-from numaforge.rollout.cluster import ApiServer, ClusterNode, ClusterPod
+from numaforge.rollout.cluster import ClusterNode, ClusterPod, ControlPlaneServer
 from numaforge.rollout.control_plane import ControlPlane, is_control_plane
 from numaforge.rollout.record import Ending, Phase
 from tests.fixtures.memory_cluster import control_planes
@@ -40,8 +40,8 @@ def stacked(count: int) -> ControlPlane:
     return plane(*(node(name, "control-plane") for name in names), pods=tuple(pods))
 
 
-def servers(*ready: bool | None) -> list[ApiServer]:
-    return [ApiServer(f"192.0.2.{number}", 6443, one, "why") for number, one in enumerate(ready, 1)]
+def servers(*ready: bool | None) -> list[ControlPlaneServer]:
+    return [ControlPlaneServer(f"192.0.2.{number}", 6443, one, "why") for number, one in enumerate(ready, 1)]
 
 
 @pytest.mark.parametrize(

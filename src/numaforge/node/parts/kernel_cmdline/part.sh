@@ -154,7 +154,7 @@ kernel_cmdline_by_grub() {
     content "$CMDLINE_DROP_IN" > "$PART/drop-in" && sync "$PART/drop-in" || return 1
     kernel_cmdline_end_trial && kernel_cmdline_update_grub
 }
-kernel_cmdline_update_grub() { # and note what it has written, which is ours as long as nobody else writes it
+kernel_cmdline_update_grub() { # and note what it has written, which is ours until another program writes it
     update-grub && content /boot/grub/grub.cfg > "$PART/grub.cfg" && sync "$PART/grub.cfg"
 }
 kernel_cmdline_by_grubby() { # the entries of this kernel alone: others, the one for rescues too, stay as they are

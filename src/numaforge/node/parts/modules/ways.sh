@@ -15,7 +15,7 @@ own_connection() { # CLIENT PORT SERVER PORT; sudo takes it from the environment
         process=$(sed -n 's/^PPid:[[:space:]]*//p' "/proc/$process/status" 2> /dev/null)
     done
 }
-connections() { # PORT...: the addresses of this host to which somebody is connected on one of these ports
+connections() { # PORT...: this host's addresses with a connection to one of these ports
     ports=0016
     for port in "$@"; do ports="$ports|$(printf '%04X' "$port")"; done
     grep -hE "^ *[0-9]+: [0-9A-F]+:($ports) [0-9A-F]+:[0-9A-F]+ 01 " /proc/net/tcp /proc/net/tcp6 |
