@@ -74,7 +74,7 @@ class Fleet(Api):
             ],
             environment=os.environ | {"HOME": str(self.state)},
         )
-        self.wait_until(self._takes_pods, "does not take pods")
+        self.wait_until(self._lives_and_takes_pods, "does not take pods")
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -185,7 +185,6 @@ class Fleet(Api):
         """Return when something holds; raise LabError when it does not in time."""
         deadline = time.monotonic() + patience_s
         while not holds():
-            self.control_plane.require_alive()
             self._kwok.require_alive()
             if time.monotonic() > deadline:
                 raise LabError(f"{otherwise} after {patience_s:.0f} s", where=f"the fleet in {self.state}")
@@ -209,6 +208,10 @@ class Fleet(Api):
         labels = {"kubernetes.io/hostname": name, MANAGED: "fake", ZONE: zone}
         status = {"allocatable": ALLOCATABLE, "capacity": ALLOCATABLE, "nodeInfo": NODE_INFO}
         self.send("POST", "/api/v1/nodes", {"metadata": {"name": name, "labels": labels}, "status": status})
+
+    def _lives_and_takes_pods(self) -> bool:
+        self.control_plane.require_alive()
+        return self._takes_pods()
 
     def _takes_pods(self) -> bool:
         accounts = self.get("/api/v1/namespaces/default/serviceaccounts")["items"]

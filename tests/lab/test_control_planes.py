@@ -174,10 +174,15 @@ def test_while_one_member_is_stopped_nothing_further_begins_and_all_goes_on_when
     moment: str | None,
     out: set[str],
 ) -> None:
-    if moment is None:
+    def stopped() -> None:
         stop(planes)
+        second = list(ADDRESSES).index(SECOND)
+        planes.wait_until(lambda: not story.cluster.api_servers()[second].ready, "still reads healthy")
+
+    if moment is None:
+        stopped()
     else:
-        story.at[FIRST, moment] = lambda: stop(planes)
+        story.at[FIRST, moment] = stopped
     with Observer(planes) as observer:
         thread = story.begin()
         story.await_word("the control plane is not known to be healthy: the API server of cp-2")

@@ -25,8 +25,10 @@ def test_needs(broken): pass
 
 
 @pytest.fixture
-def checkout(tmp_path) -> Path:
-    """A folder with the command and a `make test` of its own."""
+def checkout(tmp_path, monkeypatch) -> Path:
+    """A folder with the command and a `make test` of its own, as if no make ran these tests."""
+    for name in ("MAKEFLAGS", "MAKELEVEL", "MFLAGS"):
+        monkeypatch.delenv(name, raising=False)
     (tmp_path / ".ci").mkdir()
     (tmp_path / "tests").mkdir()
     shutil.copy(REPOSITORY / ".ci/run", tmp_path / ".ci/run")
