@@ -255,6 +255,11 @@ class Status:
         return self.phase == CONFIRMING and self.running and self.result is None
 
     @property
+    def unknown(self) -> bool:
+        """Whether the node knows no such transaction."""
+        return self.phase is None and self.result is None
+
+    @property
     def broken_off(self) -> bool:
         """Whether it has begun, not ended, and nothing works on it: `settle_script` ends it."""
         return self.phase is not None and not self.running and self.result is None

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TypeVar
 
 from numaforge.errors import HostError, HostUnreachableError, NumaforgeError
 from numaforge.node.transaction import Result, Status, Transaction
 from numaforge.rollout.cluster import Cluster, ClusterNode
+from numaforge.rollout.confirmation import confirm_waiting
 from numaforge.rollout.control_plane import is_control_plane, not_healthy
 from numaforge.rollout.labels import to_set
 from numaforge.rollout.machine import Machine
@@ -195,7 +197,7 @@ class InPlaceChange:
             self._say(CHANGING, (unreachable.message,))
         except HostError as error:  # the host has tried, and failed: nothing is under way any more
             status: Status = yield from self._ask(lambda: self.machine.status(transaction.id), reboots=True)
-            if _unknown(status):
+            if status.unknown:
                 raise _EndedError(Ending.BLOCKED, str(error)) from error
         return (yield from self._result(transaction.id))
 
@@ -265,7 +267,9 @@ class InPlaceChange:
             if result is not None and not (undo and result.outcome == "applied"):
                 return result
             if status.waits:
-                yield from self._ask(lambda: self._confirm(transaction), reboots=True)
+                confirm = partial(confirm_waiting, self.machine, transaction)
+                if complaint := (yield from self._ask(confirm, reboots=True)):
+                    self._say(self._phase, (complaint,))
             elif status.broken_off:
                 yield from self._ask(self.machine.settle)
             self._say("undoing" if undo else CHANGING, (status.phase or "",))
@@ -275,21 +279,10 @@ class InPlaceChange:
             f"the transaction {transaction} has not ended in {_TRANSACTION_SECONDS:.0f} s", where=self.host
         )
 
-    def _confirm(self, transaction: str) -> None:
-        """Confirm the transaction over a new connection, while the host still waits for it."""
-        if not self.machine.status(transaction).waits:
-            return
-        try:
-            self.machine.confirm(transaction)
-        except HostUnreachableError:
-            raise
-        except HostError as error:  # without a confirmation the host goes back by itself
-            self._say(self._phase, (error.message,))
-
     def _status(self, transaction: str) -> Steps[Status]:
         """Return how far the transaction is; one that the host does not know is made void, for good."""
         status: Status = yield from self._ask(lambda: self.machine.status(transaction), reboots=True)
-        if not _unknown(status):
+        if not status.unknown:
             return status
         yield from self._ask(lambda: self.machine.void(transaction))
         return (yield from self._ask(lambda: self.machine.status(transaction)))
@@ -310,7 +303,3 @@ class InPlaceChange:
         if progress != self._last_told:
             self._last_told = progress
             self.tell(progress)
-
-
-def _unknown(status: Status) -> bool:
-    return status.phase is None and status.result is None

@@ -5,11 +5,13 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Protocol, TypeVar
 
 from numaforge.errors import HostError, HostUnreachableError, NumaforgeError
 from numaforge.node.transaction import Process, Result, Status, Transaction
 from numaforge.rollout.cluster import ApiUnreachableError, Cluster, ClusterError, ClusterNode, NotFoundError
+from numaforge.rollout.confirmation import confirm_waiting
 from numaforge.rollout.continuity import Continuity
 from numaforge.rollout.control_plane import is_control_plane, not_healthy
 from numaforge.rollout.drain import Blocker, drain
@@ -188,7 +190,7 @@ class Phases:
             self.say(self.record.phase, (unreachable.message,))
         except HostError as error:  # the node has tried, and failed: nothing is under way any more
             status: Status = yield from self._ask(lambda: self.machine.status(transaction.id))
-            if _unknown(status):
+            if status.unknown:
                 return (yield from self._finish(Ending.BLOCKED, str(error)))
         return None
 
@@ -234,7 +236,7 @@ class Phases:
         """
         transaction = self.record.transaction
         status: Status = yield from self._ask(lambda: self.machine.status(transaction), reboots=True)
-        if transaction is None or not _unknown(status):
+        if transaction is None or not status.unknown:
             return status
         yield from self._ask(lambda: self.machine.void(transaction))
         return (yield from self._ask(lambda: self.machine.status(transaction)))
@@ -251,7 +253,9 @@ class Phases:
             if result is not None and not (undo and result.outcome == "applied"):
                 return result
             if status.waits:
-                yield from self._ask(lambda: self._confirm(transaction), reboots=True)
+                confirm = partial(confirm_waiting, self.machine, transaction)
+                if complaint := (yield from self._ask(confirm, reboots=True)):
+                    self.say(self.record.phase, (complaint,))
             elif status.broken_off:
                 yield from self._ask(self.machine.settle)
             elif result is not None and not status.running:
@@ -264,17 +268,6 @@ class Phases:
         raise HostError(
             f"the transaction {transaction} has not ended in {_TRANSACTION_SECONDS:.0f} s", where=self.name
         )
-
-    def _confirm(self, transaction: str) -> None:
-        """Confirm the transaction over a new connection, while the node still waits for it."""
-        if not self.machine.status(transaction).waits:
-            return
-        try:
-            self.machine.confirm(transaction)
-        except HostUnreachableError:
-            raise
-        except HostError as error:  # without a confirmation the node goes back by itself
-            self.say(self.record.phase, (error.message,))
 
     def _revert(self, transaction: str) -> None:
         """Have the node undo the transaction, which stops its kubelet: each time while it is still ours."""
@@ -542,7 +535,3 @@ class Phases:
             self.cluster.tell(self.cluster.node(self.name), reason, message, warning=warning)
         except ClusterError as error:
             self.say("could not record an Event", (str(error),))
-
-
-def _unknown(status: Status) -> bool:
-    return status.phase is None and status.result is None
