@@ -64,7 +64,9 @@ def install(node: Sandbox, description: str) -> None:
     for minor in range(description.count("gpu ")):
         node.path(f"{DEVICES}/nvidia{minor}").touch()
     opened = " ".join(f"{3 + m}< {DEVICES}/nvidia{m}" for m in range(description.count("gpu ")))
-    node.path(f"/run/services/{PERSISTENCED}").write_text(f"exec {opened}; exec sleep 1000\n")
+    node.path(f"/run/services/{PERSISTENCED}").write_text(
+        f"exec {opened}\nsystemd-notify --ready\nexec sleep 1000\n"
+    )
     node.run(
         f"systemctl start {PERSISTENCED}; nvidia-smi -L; rm /run/nvidia-smi.log"
     )  # they see boots from now on

@@ -11,7 +11,8 @@ start while there is one in /run/broken. While /run/stopping exists the system i
 
 A script in /run/services is a service of its name: it runs in a control group of that name, and its
 process is in /run/active while it does. It does not start while there is a file of its name in /run/broken,
-nor, which is no failure, while a drop-in of it has a condition.
+nor, which is no failure, while a drop-in of it has a condition. One that calls `systemd-notify --ready` is
+started when it has.
 
 What `set-property` allows a slice stands in its cpuset.cpus.effective and below /run/slices; an empty set
 changes only the latter, for the kernel keeps the CPUs of what has processes. It refuses a slice that has a
@@ -159,10 +160,16 @@ start_service() {
     [ ! -e "/run/broken/$1" ] && [ ! -e /run/stopping ] || return 1
     ! grep -qs "^ConditionPathExists=!" "/etc/systemd/system/$1.d/"*.conf || return 0
     mkdir -p /run/active /run/cgroups
-    setsid sh "/run/services/$1" > /dev/null 2>&1 < /dev/null 8>&- 9>&- &
+    rm -f "/run/$1.ready"
+    NOTIFY_SOCKET=/run/$1.ready setsid sh "/run/services/$1" > /dev/null 2>&1 < /dev/null 8>&- 9>&- &
     echo "0::/system.slice/$1" > "/run/cgroups/$1"
     mount --bind "/run/cgroups/$1" "/proc/$!/cgroup"
     echo $! > "/run/active/$1"
+    grep -qx "systemd-notify --ready" "/run/services/$1" || return 0
+    while [ ! -e "/run/$1.ready" ]; do
+        if ! running $!; then rm "/run/active/$1"; return 1; fi
+        sleep 0.05
+    done
 }
 stop_service() {
     [ -e "/run/active/$1" ] || return
@@ -226,9 +233,9 @@ if service "$unit"; then
     verb=$1
     for unit; do
         case $verb,$unit in
-        start,*.service) start_service "$unit" ;;
+        start,*.service) start_service "$unit" || exit ;;
         stop,*.service) stop_service "$unit" ;;
-        restart,*.service) stop_service "$unit"; start_service "$unit" ;;
+        restart,*.service) stop_service "$unit"; start_service "$unit" || exit ;;
         esac
     done
     exit
@@ -339,6 +346,7 @@ def standin_systemd(port: int) -> dict[str, str]:
         .replace("NETWORK", NETWORK)
         .replace("BOOT_ID", BOOT_ID),
         "/usr/local/bin/systemd-run": _SYSTEMD_RUN.replace("NETWORK", NETWORK),
+        "/usr/local/bin/systemd-notify": '#!/bin/sh\n: > "$NOTIFY_SOCKET"\n',
         "/usr/local/bin/journalctl": "#!/bin/sh\ncat /run/kubelet.log\n",
         "/usr/local/bin/mv": _MV,
         BOOT_ID: "the first boot\n",

@@ -36,7 +36,10 @@ RUNNING = "/run/crio.conf"  # what the stand-in has read when it started
 PROGRAM = f"""#!/bin/sh
 [ "$*" = "status config" ] && cat {RUNNING}
 """
-SERVICE = f"cat /etc/crio/crio.conf.d/* > {RUNNING} 2> /dev/null\nexec sleep 1000\n"
+SERVICE = f"""cat /etc/crio/crio.conf.d/* > {RUNNING} 2> /dev/null
+systemd-notify --ready
+exec sleep 1000
+"""
 
 
 @pytest.fixture

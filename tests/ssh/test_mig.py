@@ -262,9 +262,12 @@ def test_a_pod_on_a_node_that_was_not_drained_is_named_and_nothing_is_changed(
     assert_old(node)
 
 
+HOLDER = f"exec 3< {DEVICES}/nvidia1\nsystemd-notify --ready\nexec sleep 1000\n"
+
+
 def service(node: Sandbox, unit: str) -> str:
     """Start a service that holds the second GPU; return its unit."""
-    node.path(f"/run/services/{unit}").write_text(f"exec 3< {DEVICES}/nvidia1; exec sleep 1000\n")
+    node.path(f"/run/services/{unit}").write_text(HOLDER)
     node.run(f"systemctl start {unit}; : > /run/systemctl.log")
     return unit
 
@@ -280,8 +283,7 @@ def test_a_unit_that_held_no_gpu_at_the_look_makes_the_change_void(node: Sandbox
 
 
 def test_a_unit_that_comes_while_others_are_stopped_is_not_stopped(node: Sandbox, port: int) -> None:
-    start = f"exec 3< {DEVICES}/nvidia1; exec sleep 1000"
-    node.path("/run/services/trainer.service").write_text(f"{start}\n")
+    node.path("/run/services/trainer.service").write_text(HOLDER)
     when(node, "apply mig", "systemctl start trainer.service")
     result = run(node, change(port))
     assert result.outcome == "rolled-back"
@@ -423,7 +425,9 @@ def test_a_cdi_specification_that_cannot_be_written_is_said_and_takes_nothing_ba
 def test_the_unit_that_writes_the_cdi_specification_is_restarted_instead(
     containers: Sandbox, port: int
 ) -> None:
-    containers.path(f"/run/services/{CDI_UNIT}").write_text(f"cp {STATE} {CDI_FILE}; exec sleep 1000\n")
+    containers.path(f"/run/services/{CDI_UNIT}").write_text(
+        f"cp {STATE} {CDI_FILE}\nsystemd-notify --ready\nexec sleep 1000\n"
+    )
     applied(containers, change(port))
     assert f"restart --no-block {CDI_UNIT}\n" in containers.path("/run/systemctl.log").read_text()
     assert containers.path(CDI_FILE).read_text() == containers.path(STATE).read_text()

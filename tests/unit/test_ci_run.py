@@ -68,6 +68,20 @@ def test_failing_tests_of_every_part_stand_at_the_end_with_their_reasons(checkou
     assert done.stdout.endswith(end)
 
 
+def test_of_a_long_reason_the_beginning_and_the_end_are_shown(checkout):
+    (checkout / "test_long.py").write_text(
+        "def test_wrong():\n"
+        "    assert 0, 'first\\n' + '\\n'.join(f'line {n}' for n in range(100)) + '\\nlast'\n"
+    )
+    done = run(checkout, f"@{sys.executable} -m pytest -q -ra -p no:cacheprovider test_long.py")
+    end = done.stdout.partition("== what has failed\n")[2]
+    reasons = [line[1:].strip() for line in end.splitlines() if line.startswith("E  ")]
+    assert reasons[0] == "AssertionError: first"
+    assert {"line 90", "last"} <= {*reasons}
+    assert "line 50" not in reasons
+    assert len(reasons) < 40
+
+
 def test_a_part_that_is_no_test_is_named_at_the_end(checkout):
     done = run(checkout, "@sh tests/beside.sh 'sh -c \"echo no room; exit 4\"' 'sleep 1000'")
     end = done.stdout.partition("== what has failed\n")[2]
