@@ -46,9 +46,10 @@ test: setup lint ## every check and every test but those that take long, the lab
 test-fast: setup ## the tests that need neither a lab nor an sshd
 	@$(PYTHON) -m pytest -q -m 'not lab and not ssh and not long'
 
-lint: setup ## format, lint and types; shell too
+lint: setup ## format, lint, imports and types; shell too
 	@$(VENV)/bin/ruff format --check .
 	@$(VENV)/bin/ruff check .
+	@$(VENV)/bin/lint-imports --no-cache --no-logo
 	@$(VENV)/bin/shellcheck .ci/run $$(find src roles lab tests -name '*.sh' -not -path 'src/numaforge/roles/*') $$(find lab/rootfs/usr/lib/lab -type f -not -name '*.py')
 	@$(VENV)/bin/mypy
 

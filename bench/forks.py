@@ -19,7 +19,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from bench.fleet import Fleet, adopt_orphans, cost, median, run, running_fleet, site, write_inventory
-from numaforge.rollout.forks import Forks
+from numaforge.rollout.forks import PROGRAM, Forks
 from tests.ssh.sandbox import cannot_run
 
 
@@ -60,7 +60,7 @@ def measure(fleet: Fleet, folder: Path, chosen: argparse.Namespace) -> None:
 
 def forked(inventory: str, hosts: int) -> None:
     """Fork a run for each host, as a roll-out does."""
-    forks = Forks()
+    forks = Forks(PROGRAM)
     runs = [
         forks.start(arguments(inventory, host), dict(os.environ), Path(), Path(f"{inventory}.{host}.log"))
         for host in range(hosts)

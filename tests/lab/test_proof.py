@@ -24,7 +24,7 @@ from tests.lab.transactions import MORTAL, UNIT, boots, put_back, ready
 
 SETTINGS = GateSettings(ready_seconds=300.0, stable_seconds=20.0)
 MOMENTS = range(0, 20, 2)
-"""Seconds of a proof, which takes more than 20."""
+"""Seconds after a proof's first look; it takes more than 20."""
 
 
 def reboot_in_order(node: Node) -> None:
@@ -66,10 +66,16 @@ def process(node: Node) -> Process:
 
 
 def proof_during(cluster: KubectlCluster, node: Node, event: Reboot, moment: float) -> Proof:
-    """Prove the node as it is, and let something happen to it at a moment of the proof."""
+    """Prove the node as it is, and let something happen to it so long after the proof's first look at it."""
     expected = Expected(allocatable=extended_resources(cluster.node(node.name)))
     timer = Timer(moment, event, (node,))
-    timer.start()
+
+    def looked_at() -> Process:
+        now = process(node)
+        if timer.ident is None:
+            timer.start()
+        return now
+
     try:
         return run(
             prove(
@@ -77,7 +83,7 @@ def proof_during(cluster: KubectlCluster, node: Node, event: Reboot, moment: flo
                 node.name,
                 expected,
                 SETTINGS,
-                process=lambda: process(node),
+                process=looked_at,
                 own_config=dict,
                 clock=time.monotonic,
                 check=lambda: cluster.node(node.name),

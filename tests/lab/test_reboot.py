@@ -11,7 +11,7 @@ import pytest
 
 from lab.cluster import Lab
 from lab.node import Node
-from numaforge.node.bundle import FileContent
+from numaforge.file_content import FileContent
 from numaforge.node.parts import hugepages, kernel_cmdline, kernel_values, reboot
 from numaforge.node.parts.kernel_cmdline import DROP_IN, RECORD
 from numaforge.node.parts.kernel_values import BOOT_LINK

@@ -6,7 +6,7 @@ import pytest
 
 from lab.cluster import Lab
 from lab.node import Node
-from numaforge.node.bundle import FileContent
+from numaforge.file_content import FileContent
 from numaforge.node.parts import modules, reboot
 from numaforge.node.transaction import RESCUE_UNIT, Transaction
 from numaforge.planning.files import MODPROBE_PATH

@@ -9,7 +9,7 @@ import yaml
 
 from lab.cluster import Lab
 from lab.node import Node
-from numaforge.node.bundle import FileContent
+from numaforge.file_content import FileContent
 from numaforge.node.transaction import start_script
 from tests.lab.transactions import (
     CONFIG,

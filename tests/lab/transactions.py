@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterable
 
 from lab.cluster import Lab
 from lab.node import Node
-from numaforge.node.bundle import FileChange, FileContent
+from numaforge.file_content import FileContent
+from numaforge.node.bundle import FileChange
 from numaforge.node.part import Part
 from numaforge.node.parts import files, kubelet
 from numaforge.node.transaction import (

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from numaforge.node.bundle import FileChange, FileContent
+from numaforge.file_content import FileContent
+from numaforge.node.bundle import FileChange
 from numaforge.node.parts import crio, files
 from numaforge.node.transaction import Transaction, settle_script, start_script
 from numaforge.planning.files import CRIO_PATH

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from numaforge import shell
-from numaforge.node.bundle import FileChange, FileContent
+from numaforge.file_content import FileContent
+from numaforge.node.bundle import FileChange
 from numaforge.node.parts import files, kubelet, memlock, modules, nics, reboot
 from numaforge.node.parts.nics import LINKS
 from numaforge.node.transaction import Transaction, revert_script, settle_script, start_script

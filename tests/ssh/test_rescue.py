@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from numaforge.node.bundle import FileChange, FileContent
+from numaforge.file_content import FileContent
+from numaforge.node.bundle import FileChange
 from numaforge.node.parts import files, kernel_cmdline, reboot
 from numaforge.node.transaction import (
     BOOT_UNIT,

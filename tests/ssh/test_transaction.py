@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 
 from numaforge import shell
-from numaforge.node.bundle import FileChange, FileContent
+from numaforge.file_content import FileContent
+from numaforge.node.bundle import FileChange
 from numaforge.node.fence import Fingerprint
 from numaforge.node.look import NodeQuery, look
 from numaforge.node.part import FailedPlan

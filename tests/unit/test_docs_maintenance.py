@@ -8,7 +8,6 @@ import pytest
 import yaml
 
 from lab.paths import REPOSITORY
-from numaforge.kernel_paths import online
 from numaforge.node import transaction
 from numaforge.node.parts import (
     KINDS,
@@ -29,6 +28,7 @@ from numaforge.node.parts import (
     reboot,
     system,
 )
+from numaforge.planning.kernel_paths import online
 from numaforge.planning.model import InterruptsPlan, MigGpu, NicSetting
 from numaforge.profile import load_profile
 from numaforge.topology.model import Gpu

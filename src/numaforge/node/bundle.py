@@ -15,19 +15,9 @@ from itertools import takewhile
 
 from numaforge import shell
 from numaforge.errors import HostError
+from numaforge.file_content import FileContent
 
 _GONE = "-"  # no character of base64
-
-
-@dataclass(frozen=True)
-class FileContent:
-    """A file as it is to be: text, mode in octal digits, owner and group by name."""
-
-    path: str
-    text: str
-    mode: str = "0644"
-    owner: str = "root"
-    group: str = "root"
 
 
 @dataclass(frozen=True)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import PurePosixPath
 
-from numaforge.kernel_paths import tuning_values
 from numaforge.planning.existing import DROP_IN_NAME
+from numaforge.planning.kernel_paths import tuning_values
 from numaforge.planning.model import (
     PLAN_PATH,
     HostPlan,

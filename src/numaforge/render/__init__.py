@@ -12,8 +12,8 @@ from functools import cache
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from numaforge.errors import PlanError
+from numaforge.file_content import FileContent
 from numaforge.kinds import once_per_kind
-from numaforge.node.bundle import FileContent
 from numaforge.planning.document import dumps
 from numaforge.planning.files import HUGEPAGES_TMPFILES_PATH, LIBRARY_PATHS, MODPROBE_PATH, NCCL_CONF_PATH
 from numaforge.planning.model import PLAN_PATH, HostPlan, MigPlan, NodePlan, PlannedFile, RdmaPlan

@@ -7,8 +7,8 @@ from functools import cache
 from typing import Any
 
 from numaforge.cpulist import format_cpulist
-from numaforge.kernel_paths import affinity_lines
 from numaforge.planning.files import INTERRUPTS_PATH, INTERRUPTS_SCRIPT_PATH, INTERRUPTS_UNIT
+from numaforge.planning.kernel_paths import affinity_lines
 from numaforge.planning.model import NodePlan, PlannedFile
 from numaforge.render.texts import Both, Template, lines, program, starts
 from numaforge.shell import library

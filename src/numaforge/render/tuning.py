@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from numaforge.kernel_paths import hugepage_counts, raised_values, tuning_values
+from numaforge.planning.kernel_paths import hugepage_counts, raised_values, tuning_values
 from numaforge.planning.model import NodePlan, PlannedFile
 from numaforge.render.texts import Both, Template, lines, starts, written_values
 

@@ -22,6 +22,8 @@ from typing import Any, NoReturn
 
 from numaforge.errors import NumaforgeError
 
+PROGRAM = "numaforge.pyinfra_forks"
+"""By its name: what imports pyinfra is no part of what asks it."""
 _GONE = "the process that starts runs of pyinfra has ended"
 _REMEDY = (
     "what has begun goes on by itself; `numaforge rollout resume` waits for it, and changes the other nodes"
@@ -52,9 +54,9 @@ class Fork:
 
 
 class Forks:
-    """The process that forks; `module` is what it runs as."""
+    """The process that forks; `module` is the program that it runs, which calls `serve`."""
 
-    def __init__(self, module: str = __name__) -> None:
+    def __init__(self, module: str) -> None:
         ours, theirs = socket.socketpair()
         with theirs:
             self._process = subprocess.Popen(
@@ -125,7 +127,7 @@ def forks() -> Forks:
 
 @cache
 def _forks() -> Forks:
-    return Forks()
+    return Forks(PROGRAM)
 
 
 # ---- in the process that forks ----
@@ -176,15 +178,3 @@ def become(run: Callable[[], int], request: Mapping[str, Any]) -> NoReturn:
     sys.path[0] = request["folder"]
     sys.argv = ["pyinfra", *request["arguments"]]
     sys.exit(run())
-
-
-def main() -> None:
-    """Serve what `numaforge.pyinfra_cli` runs."""
-    from numaforge import pyinfra_cli
-
-    pyinfra_cli.prepare()
-    serve(pyinfra_cli.run)
-
-
-if __name__ == "__main__":
-    main()

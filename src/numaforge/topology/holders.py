@@ -8,9 +8,9 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from numaforge.errors import KubeletConfigError
 from numaforge.given import NotJsonError, digits, parse_json
-from numaforge.kubelet.admission.checkpoint import read_device_state
 from numaforge.snapshot import catalogue
 from numaforge.snapshot.model import Snapshot
+from numaforge.topology.device_checkpoint import read_device_state
 from numaforge.topology.model import DeviceHolder, Gpu, GpuProcess
 
 # The kubelet's control groups: "pod1234..." with cgroupfs, "kubepods-pod1234_....slice" with systemd, where

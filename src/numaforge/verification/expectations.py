@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from numaforge import kernel_paths
 from numaforge.cpulist import format_cpulist
+from numaforge.planning import kernel_paths
 from numaforge.planning.files import limits_path
 from numaforge.planning.host import unit_limits
 from numaforge.planning.model import (

@@ -12,13 +12,13 @@ from typing import TypeVar
 import pytest
 from testinfra.host import Host
 
-from numaforge import kernel_paths, shell
+from numaforge import shell
 from numaforge.bounded import TooMuchOutputError
 from numaforge.errors import HostError, NumaforgeError
 from numaforge.kubelet.config.flags import flag_value
 from numaforge.node import bundle
 from numaforge.node.bundle import FileState
-from numaforge.planning import document
+from numaforge.planning import document, kernel_paths
 from numaforge.planning.files import MIG_WORKER_PATH, NICS_PATH, NICS_SCRIPT_PATH, mig_files
 from numaforge.planning.host import unit_limits
 from numaforge.planning.model import PLAN_PATH, NodePlan

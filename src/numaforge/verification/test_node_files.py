@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from numaforge.node.bundle import FileChange, FileContent, diff
+from numaforge.file_content import FileContent
+from numaforge.node.bundle import FileChange, diff
 from numaforge.planning.model import PlannedFile
 from numaforge.render import render_file
 from numaforge.verification import expectations

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from numaforge.errors import HostError
-from numaforge.node.bundle import FileChange, FileContent, FileState, changes, diff, parse_states, read_script
+from numaforge.file_content import FileContent
+from numaforge.node.bundle import FileChange, FileState, changes, diff, parse_states, read_script
 
 WANTED = FileContent("/etc/a", "one\n")
 SAME = FileState("one\n", "0644", "root", "root")

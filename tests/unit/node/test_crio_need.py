@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from numaforge.node.bundle import FileChange, FileContent, FileState
+from numaforge.file_content import FileContent
+from numaforge.node.bundle import FileChange, FileState
 from numaforge.node.part import Found, Goal
 from numaforge.node.parts import crio, files
 from numaforge.planning.files import CRIO_PATH, SYSCTL_PATH

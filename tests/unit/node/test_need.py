@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from numaforge.errors import HostError
-from numaforge.kernel_paths import hugepage_counts, hugepage_totals, pool_pages
 from numaforge.node.bundle import FileState
 from numaforge.node.fence import Fingerprint
 from numaforge.node.look import question
@@ -20,6 +19,7 @@ from numaforge.node.pods import Pods
 from numaforge.node.transaction import Transaction
 from numaforge.planning.document import dumps
 from numaforge.planning.files import HUGEPAGES_TMPFILES_PATH, NCCL_CONF_PATH, RAILS_ENV_PATH
+from numaforge.planning.kernel_paths import hugepage_counts, hugepage_totals, pool_pages
 from numaforge.planning.model import PLAN_PATH, AcsPlan, KernelPlan, RdmaPlan
 from numaforge.planning.node import plan_node
 from numaforge.profile import load_profile

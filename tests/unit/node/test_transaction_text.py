@@ -11,7 +11,8 @@ import pytest
 
 from numaforge import shell
 from numaforge.errors import HostError, HostUnreachableError
-from numaforge.node.bundle import FileChange, FileContent
+from numaforge.file_content import FileContent
+from numaforge.node.bundle import FileChange
 from numaforge.node.part import Part
 from numaforge.node.parts import KINDS, files, hugepages, kubelet, shell_of
 from numaforge.node.parts.kubelet import health_url

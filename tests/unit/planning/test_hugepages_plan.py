@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 
 from numaforge.errors import PlanError
-from numaforge.kernel_paths import hugepage_counts
 from numaforge.planning.document import dumps
 from numaforge.planning.hugepages import plan_hugepages
+from numaforge.planning.kernel_paths import hugepage_counts
 from numaforge.planning.model import NodePlan
 from numaforge.planning.node import plan_node
 from numaforge.profile import load_profile

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from numaforge.cpulist import format_cpulist, parse_cpulist
 from numaforge.errors import PlanError, ProfileError
-from numaforge.kernel_paths import online, tuning_values
 from numaforge.planning.document import dumps, loads
+from numaforge.planning.kernel_paths import online, tuning_values
 from numaforge.planning.model import NodePlan
 from numaforge.planning.node import plan_node
 from numaforge.planning.offline import as_before, without

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from numaforge.errors import PlanError, ProfileError
-from numaforge.kernel_paths import sysctl
 from numaforge.planning.document import dumps
+from numaforge.planning.kernel_paths import sysctl
 from numaforge.planning.model import NodePlan
 from numaforge.planning.node import plan_node
 from numaforge.planning.sysctl_sets import CONGESTION_CONTROLS, QDISC, SETS, value_for

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from numaforge.node.bundle import FileChange, FileContent, FileState
+from numaforge.file_content import FileContent
+from numaforge.node.bundle import FileChange, FileState
 from numaforge.report.fleet import HostSummary, diff_lines, fleet_document, fleet_lines
 from numaforge.report.hostnames import folded
 from numaforge.report.moves import condensed

@@ -22,6 +22,7 @@ from numaforge.kubelet.admission.predicates import PODS, NodeAllocatable, check_
 from numaforge.kubelet.admission.refusal import PodRejectedError
 from numaforge.kubelet.admission.settings import STATIC, Settings
 from numaforge.kubelet.admission.topology_manager import HintProvider, TopologyManager
+from numaforge.topology.device_checkpoint import DEVICE_STATE, read_device_state
 from numaforge.topology.model import CpuSet, NodeTopology
 
 UNSCHEDULABLE = "Unschedulable"  # the scheduler's reason; all others are the kubelet's
@@ -253,7 +254,7 @@ class Node:
         return {container: ids_of(cpus) for container, cpus in held.items()}
 
     def _restore(self, state: Mapping[str, str]) -> None:
-        unknown = set(state) - {checkpoint.CPU_STATE, checkpoint.MEMORY_STATE, checkpoint.DEVICE_STATE}
+        unknown = set(state) - {checkpoint.CPU_STATE, checkpoint.MEMORY_STATE, DEVICE_STATE}
         if unknown:
             raise KubeletConfigError(f"{sorted(unknown)[0]!r} is not one of the kubelet's state files")
         if checkpoint.CPU_STATE in state:
@@ -264,8 +265,8 @@ class Node:
             memory = checkpoint.read_memory_state(state[checkpoint.MEMORY_STATE], self.settings.memory_policy)
             if self.memory_manager:
                 self.memory_manager.restore(memory)
-        if checkpoint.DEVICE_STATE in state:
-            self.device_manager.restore(checkpoint.read_device_state(state[checkpoint.DEVICE_STATE]))
+        if DEVICE_STATE in state:
+            self.device_manager.restore(read_device_state(state[DEVICE_STATE]))
         self._requests = self._held_requests()
 
     def _held_requests(self) -> dict[str, Mapping[str, int]]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from numaforge.node.bundle import FileChange, FileContent, changes, checksum, encoded
+from numaforge.file_content import FileContent
+from numaforge.node.bundle import FileChange, changes, checksum, encoded
 from numaforge.node.part import Found, Goal, Look, Part, lines
 from numaforge.node.parts import modules
 from numaforge.node.parts.hugepages import change_with_kubelet

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from numaforge.errors import HostError
-from numaforge.kernel_paths import hugepage_counts
 from numaforge.node.part import Found, Goal, Look, Part, lines
+from numaforge.planning.kernel_paths import hugepage_counts
 from numaforge.shell import line
 
 NAME = "hugepages"

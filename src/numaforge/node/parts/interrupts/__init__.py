@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 
 from numaforge.cpulist import format_cpulist, format_cpumask
 from numaforge.errors import HostError
-from numaforge.kernel_paths import DEFAULT_AFFINITY, WORKQUEUES, affinity_lines
 from numaforge.node.part import Found, Goal, Look, Part, lines
 from numaforge.planning.files import INTERRUPTS_UNIT, INTERRUPTS_UNIT_PATH, IRQBALANCE_OFF_PATH, boot_link
+from numaforge.planning.kernel_paths import DEFAULT_AFFINITY, WORKQUEUES, affinity_lines
 from numaforge.planning.model import InterruptsPlan
 
 NAME = "interrupts"

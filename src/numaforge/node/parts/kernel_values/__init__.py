@@ -9,7 +9,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
 
-from numaforge import kernel_paths
 from numaforge.cpulist import format_cpulist
 from numaforge.errors import HostError
 from numaforge.node.part import Found, Goal, Look, Part, lines
@@ -21,6 +20,7 @@ from numaforge.node.parts.kernel_values.record import (
     record_lines,
     swaps_of,
 )
+from numaforge.planning import kernel_paths
 from numaforge.planning.files import TUNING_UNIT_PATH, boot_link
 from numaforge.planning.sysctls import IN_USE, reaches
 from numaforge.shell import line

@@ -7,15 +7,15 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from numaforge.errors import KubeletConfigError
+from numaforge.file_content import FileContent
 from numaforge.findings import Severity
-from numaforge.kernel_paths import hugepage_counts, hugepage_totals, pool_pages
 from numaforge.kubelet.checkpoints import CPU_STATE_FILE, MEMORY_STATE_FILE, state_files_to_remove
 from numaforge.kubelet.config.flags import flag_value
 from numaforge.kubelet.config.loading import EMPTY_CONFIG, below
 from numaforge.kubelet.findings import Report
 from numaforge.kubelet.startup.check import DROP_IN_DIR
 from numaforge.kubelet.startup.check import check as check_startup
-from numaforge.node.bundle import FileContent
+from numaforge.planning.kernel_paths import hugepage_counts, hugepage_totals, pool_pages
 from numaforge.planning.model import KubeletPlan, NodePlan
 from numaforge.planning.offline import as_planned
 from numaforge.topology.model import HugepagePool, KubeletInstall, NodeTopology

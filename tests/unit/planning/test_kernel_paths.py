@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from numaforge import kernel_paths
+from numaforge.planning import kernel_paths
 
 
 @pytest.mark.parametrize(
