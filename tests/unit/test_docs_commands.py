@@ -53,8 +53,19 @@ def test_every_script_exists(name):
 
 @pages()
 def test_every_command_exists(name):
+    assert_commands_exist(PAGES[name])
+
+
+@pytest.mark.parametrize("folder", ["src/numaforge", "roles", "deploys", "templates"])
+def test_every_command_that_a_message_or_a_file_names_exists(folder):
+    for path in sorted((REPOSITORY / folder).rglob("*")):
+        if path.suffix in (".py", ".sh", ".j2", ".yaml"):
+            assert_commands_exist(path.read_text(encoding="utf-8"))
+
+
+def assert_commands_exist(text: str) -> None:
     pattern = r"(?:^ {4}|^\$ |`)numaforge ([a-z][a-z-]*)(?: ([a-z][a-z-]*)(?=[ `\n]))?"
-    commands = re.findall(pattern, PAGES[name], re.MULTILINE)
+    commands = re.findall(pattern, text, re.MULTILINE)
     known = {command.name: command for command in COMMANDS}
     for command, below in commands:
         assert command in known

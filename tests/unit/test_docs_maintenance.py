@@ -113,3 +113,9 @@ def test_the_profile_on_the_page_lets_a_node_reboot():
     profile = load_profile(yaml.safe_load(block))
     assert profile.maintenance.reboot == "allowed"
     assert profile.kernel.cmdline
+
+
+def test_the_page_shows_the_roles_of_site_py():
+    site = (REPOSITORY / "deploys" / "site.py").read_text(encoding="utf-8")
+    shown = site[site.index("topology()\n") :]
+    assert f"```python\n{shown}```\n" in PAGE

@@ -47,7 +47,7 @@ _SIZE = re.compile(r"(?P<number>[1-9][0-9]*)(?P<unit>[kMG])")
 
 # Annotations that the operator reads; the others are the cluster's own.
 _ANNOTATIONS: Mapping[str, str] = {
-    "performance.openshift.io/pause-reconcile": "a roll-out is paused with `numaforge rollout pause`",
+    "performance.openshift.io/pause-reconcile": "interrupt a roll-out: `numaforge rollout resume` goes on",
     "performance.openshift.io/ignore-cgroups-version": "host.cgroup says whether version 2 is required",
     "performance.openshift.io/enable-rps": "say interrupts.rps",
     "performance.openshift.io/enable-physical-dev-rps": "say interrupts.rps",
