@@ -115,8 +115,8 @@ class Rollout:
 
     @property
     def report(self) -> dict[str, Any]:
-        """What it said last."""
-        return self.events[-1]
+        """What it said last, nothing where it has refused to begin."""
+        return self.events[-1] if self.events else {}
 
     def errors(self) -> str:
         """Return what it complained of, once it has ended."""

@@ -87,9 +87,9 @@ def differences(before: dict[str, Any], after: dict[str, Any]) -> dict[str, Any]
 @pytest.mark.parametrize(
     ("phase", "step"),
     [
-        pytest.param("cordoned", "", id="the-runner-dies-before-the-drain"),
+        pytest.param("drained", "", id="the-runner-dies-before-the-change"),
         pytest.param("applying", "", id="the-runner-dies-while-the-node-changes"),
-        pytest.param("applied", "", id="the-runner-dies-before-the-proof"),
+        pytest.param("proves", "", id="the-runner-dies-during-the-proof"),
         pytest.param("", "apply kubelet", id="the-power-is-cut"),
     ],
 )
