@@ -90,6 +90,7 @@ def test_pods_of_a_host_that_no_cluster_knows_are_named_and_left_alone(
 ) -> None:
     boot = joined.run(BOOT_ID)
     joined.run(
+        "set -e; mkdir -p /etc/systemd/system/kubelet.service.d; "
         "cat > /etc/systemd/system/kubelet.service.d/50-standalone.conf; systemctl daemon-reload; "
         f"systemctl stop kubelet; rm {LOGIN}",
         input_text="[Service]\nEnvironment=KUBELET_KUBECONFIG_ARGS=\n",
