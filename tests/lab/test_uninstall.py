@@ -64,9 +64,10 @@ def in_the_cluster(lab: Lab, node: Node) -> dict[str, Any]:
     }
 
 
-def roll_out(lab: Lab, folder: Path, deploy: str, **options: object) -> None:
+def roll_out(lab: Lab, folder: Path, deploy: str, *verb: str, **options: object) -> None:
     file = inventory(lab, folder, profile=PROFILE, **QUICK, **options)
-    run = rollouts.begin("run", file, state=folder, deploy=deploy)
+    name, *arguments = verb or ("run",)
+    run = rollouts.begin(name, file, *arguments, state=folder, deploy=deploy)
     assert run.end() == 0, (run.report, run.errors())
 
 
@@ -85,16 +86,16 @@ def differences(before: dict[str, Any], after: dict[str, Any]) -> dict[str, Any]
 
 @pytest.mark.long
 @pytest.mark.parametrize(
-    ("phase", "step"),
+    ("phase", "step", "verb"),
     [
-        pytest.param("drained", "", id="the-runner-dies-before-the-change"),
-        pytest.param("applying", "", id="the-runner-dies-while-the-node-changes"),
-        pytest.param("proves", "", id="the-runner-dies-during-the-proof"),
-        pytest.param("", "apply kubelet", id="the-power-is-cut"),
+        pytest.param("drained", "", ("resume",), id="the-runner-dies-before-the-change"),
+        pytest.param("applying", "", ("resume",), id="the-runner-dies-while-the-node-changes"),
+        pytest.param("proves", "", ("resume",), id="the-runner-dies-during-the-proof"),
+        pytest.param("", "apply kubelet", ("run",), id="the-power-is-cut"),
     ],
 )
 def test_a_removal_that_is_interrupted_is_ended_by_the_next_run(
-    lab: Lab, joined: Node, tmp_path: Path, phase: str, step: str
+    lab: Lab, joined: Node, tmp_path: Path, phase: str, step: str, verb: tuple[str, ...]
 ) -> None:
     joined.run(test_host.ADMINS)
     rollouts.kubectl(lab, "label", "node", joined.name, f"{CONFIG_LABEL}=of-the-admin")
@@ -111,7 +112,7 @@ def test_a_removal_that_is_interrupted_is_ended_by_the_next_run(
     else:
         assert run.end() == 4, (run.report, run.errors())  # the node went back by itself
 
-    roll_out(lab, tmp_path, "deploys/uninstall.py")
+    roll_out(lab, tmp_path, "deploys/uninstall.py", *verb)
     left = differences({**before, **seen}, {**on_the_node(joined), **in_the_cluster(lab, joined)})
     assert left == {}, json.dumps(left, indent=1)
     assert free(lab, joined)
