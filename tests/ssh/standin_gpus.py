@@ -11,6 +11,7 @@ import shutil
 
 from tests.fakes.nvml.build import LIBRARY, SMI, build
 from tests.ssh.sandbox import Sandbox
+from tests.ssh.standin_systemd import notifying
 
 STATE = "/run/gpus.state"
 PYTHON = "/usr/local/bin/python3"
@@ -64,9 +65,7 @@ def install(node: Sandbox, description: str) -> None:
     for minor in range(description.count("gpu ")):
         node.path(f"{DEVICES}/nvidia{minor}").touch()
     opened = " ".join(f"{3 + m}< {DEVICES}/nvidia{m}" for m in range(description.count("gpu ")))
-    node.path(f"/run/services/{PERSISTENCED}").write_text(
-        f"exec {opened}\nsystemd-notify --ready\nexec sleep 1000\n"
-    )
+    node.path(f"/run/services/{PERSISTENCED}").write_text(notifying(f"exec {opened}"))
     node.run(
         f"systemctl start {PERSISTENCED}; nvidia-smi -L; rm /run/nvidia-smi.log"
     )  # they see boots from now on

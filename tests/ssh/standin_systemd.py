@@ -338,6 +338,11 @@ exit 0
 """
 
 
+def notifying(start: str) -> str:
+    """Return a service for /run/services that is started once it has done this, and then runs on."""
+    return f"{start}\nsystemd-notify --ready\nexec sleep 1000\n"
+
+
 def standin_systemd(port: int) -> dict[str, str]:
     """Return the programs, by path."""
     return {

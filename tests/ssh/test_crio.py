@@ -17,7 +17,7 @@ from tests.fixtures.shortened import shortened
 from tests.ssh.conftest import StartSandbox
 from tests.ssh.machine import machine
 from tests.ssh.sandbox import Sandbox, free_port, pyinfra
-from tests.ssh.standin_systemd import BOOT_ID, DROP_IN, standin_systemd
+from tests.ssh.standin_systemd import BOOT_ID, DROP_IN, notifying, standin_systemd
 from tests.ssh.test_rdma_host import BARE, plain
 from tests.ssh.test_transaction import (
     CUT_POWER,
@@ -37,10 +37,7 @@ RUNNING = "/run/crio.conf"  # what the stand-in has read when it started
 PROGRAM = f"""#!/bin/sh
 [ "$*" = "status config" ] && cat {RUNNING}
 """
-SERVICE = f"""cat /etc/crio/crio.conf.d/* > {RUNNING} 2> /dev/null
-systemd-notify --ready
-exec sleep 1000
-"""
+SERVICE = notifying(f"cat /etc/crio/crio.conf.d/* > {RUNNING} 2> /dev/null")
 
 
 @pytest.fixture

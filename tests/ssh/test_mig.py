@@ -24,7 +24,7 @@ from tests.ssh.standin_bootloader import boot, boots, debian
 from tests.ssh.standin_bootloader import install as install_bootloader
 from tests.ssh.standin_gpus import DEVICES, PERSISTENCED, STATE, describe, hold, install, standin_gpus
 from tests.ssh.standin_systemd import STATE as KUBELET_STATE
-from tests.ssh.standin_systemd import standin_systemd
+from tests.ssh.standin_systemd import notifying, standin_systemd
 from tests.ssh.test_reboot import CUT_POWER, through_boots
 from tests.ssh.test_transaction import END_UNIT, GO_DOWN, KILL, ended, leftovers, run, status, until, when
 
@@ -262,7 +262,7 @@ def test_a_pod_on_a_node_that_was_not_drained_is_named_and_nothing_is_changed(
     assert_old(node)
 
 
-HOLDER = f"exec 3< {DEVICES}/nvidia1\nsystemd-notify --ready\nexec sleep 1000\n"
+HOLDER = notifying(f"exec 3< {DEVICES}/nvidia1")
 
 
 def service(node: Sandbox, unit: str) -> str:
@@ -425,9 +425,7 @@ def test_a_cdi_specification_that_cannot_be_written_is_said_and_takes_nothing_ba
 def test_the_unit_that_writes_the_cdi_specification_is_restarted_instead(
     containers: Sandbox, port: int
 ) -> None:
-    containers.path(f"/run/services/{CDI_UNIT}").write_text(
-        f"cp {STATE} {CDI_FILE}\nsystemd-notify --ready\nexec sleep 1000\n"
-    )
+    containers.path(f"/run/services/{CDI_UNIT}").write_text(notifying(f"cp {STATE} {CDI_FILE}"))
     applied(containers, change(port))
     assert f"restart --no-block {CDI_UNIT}\n" in containers.path("/run/systemctl.log").read_text()
     assert containers.path(CDI_FILE).read_text() == containers.path(STATE).read_text()
