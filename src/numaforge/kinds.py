@@ -78,8 +78,7 @@ def kind_of(machine: NodeTopology, sysctls: Collection[str] = ()) -> NodeTopolog
         kubelet=_kubelet_kind(machine.kubelet),
         previous_plan=_plan_kind(machine),
         kernel_values_record=None,
-        turbo=machine.turbo and replace(machine.turbo, on=True),
-        ksm=machine.ksm and "0",
+        kernel_values=dict.fromkeys(machine.kernel_values, ""),
         switchable=None,
     )
 

@@ -118,8 +118,7 @@ LEFT = (PLAN_PATH, *KUBELETS, *(str(Path(path).parent) for path in (PLAN_PATH, *
 """The plan, and what it says of the kubelet, whose reservations a profile that names nothing has too."""
 PROVED = {
     "test_governor",
-    "test_transparent_hugepages",
-    "test_ksm",
+    "test_kernel_value",
     "test_sysctl",
     "test_sysctl_is_at_least",
     "test_swap",

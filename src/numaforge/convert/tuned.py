@@ -27,12 +27,12 @@ from numaforge.convert.rows import (
     same,
 )
 from numaforge.errors import NumaforgeError
+from numaforge.roles.kernel_values.knobs import KNOB_AT
 
 _VARIABLE = re.compile(r"\$\{([A-Za-z0-9_.-]+)\}")
 _UNKNOWN = re.compile(r"\$\{")
 _ON = ("True", "true", "1")  # tuned/profiles/unit.py
 _GOVERNORS = ("performance", "powersave", "schedutil", "ondemand", "conservative", "userspace")
-_THP = "/sys/kernel/mm/transparent_hugepage/"
 _WORKQUEUES = ("/sys/devices/virtual/workqueue/cpumask", "/sys/bus/workqueue/devices/writeback/cpumask")
 # The variable of the profiles cpu-partitioning and realtime, which another file may set.
 _ISOLATED = ("${isolated_cores}", "${isolated_cores_expanded}", "${isolated_cores_online_expanded}")
@@ -86,7 +86,7 @@ TUNED_ROWS: tuple[FieldRow, ...] = (
         "[sysfs]",
         Fate.NOT_EXPRESSED,
         "",
-        "only files with a key of their own are taken: transparent huge pages, ksm, workqueues",
+        "only files with a key of their own are taken: those of the knobs of `tuning`, workqueues",
         Form.TABLE,
         quiet=True,
     ),
@@ -385,10 +385,9 @@ def _place_memory(draft: Draft, options: Mapping[str, str]) -> None:
 def _place_sysfs(draft: Draft, options: Mapping[str, str]) -> None:
     for path, value in options.items():
         field = f"[sysfs] {path}"
-        if path == "/sys/kernel/mm/ksm/run" and value in ("0", "1"):
-            draft.put("tuning.ksm", value == "1", field)
-        elif path in (f"{_THP}enabled", f"{_THP}defrag", f"{_THP}shmem_enabled"):
-            draft.put(f"tuning.transparent_hugepages.{path.removeprefix(_THP)}", value, field)
+        knob = KNOB_AT.get(path)
+        if knob and (word := knob.word_for(path, value)) is not None:
+            draft.put(f"tuning.{knob.key}", word, field)
         elif path in _WORKQUEUES:
             draft.put("interrupts.workqueues", "reserved", field)
             draft.note(

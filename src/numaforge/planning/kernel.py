@@ -20,6 +20,7 @@ from numaforge.planning.model import (
 from numaforge.profile import NodeProfile
 from numaforge.profile.kernel import ALLOCATABLE
 from numaforge.profile.kernel_parameters import parameter_name
+from numaforge.profile.knobs import sysctl_knobs
 from numaforge.topology.model import NodeTopology
 
 _PARAMETERS = "Documentation/admin-guide/kernel-parameters.txt"
@@ -178,7 +179,7 @@ def _chosen_cpus(place: str, wish: str, cpus: CpuPlan) -> str:
 
 def _switches(profile: NodeProfile) -> Iterator[_Intent]:
     wish = profile.kernel
-    at_once = profile.tuning.numa_balancing
+    _, at_once = sysctl_knobs(profile.tuning).get("kernel.numa_balancing", (None, None))
     if None not in (wish.numa_balancing, at_once) and wish.numa_balancing is not at_once:
         raise PlanError(
             f"is {str(wish.numa_balancing).lower()}, and tuning.numa_balancing is {str(at_once).lower()}",

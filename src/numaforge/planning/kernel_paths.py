@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from typing import Any
 
 from numaforge.cpulist import format_cpulist, format_cpumask
 from numaforge.errors import PlanError
 from numaforge.planning.model import InterruptsPlan, NodePlan, TuningPlan
 from numaforge.quantity import parse_bytes
+from numaforge.roles.kernel_values.knobs import KNOB_AT, KNOBS
 from numaforge.topology.model import NodeTopology
 
-_TRANSPARENT_HUGEPAGES = "/sys/kernel/mm/transparent_hugepage"
-KSM = "/sys/kernel/mm/ksm/run"
+_FOLDERS = {knob.feature.field: knob.feature.folder for knob in KNOBS if knob.feature and knob.feature.field}
 
 
 def governor(cpu: int) -> str:
@@ -43,16 +45,6 @@ def switched_cpu(path: str) -> int | None:
 def idle_state(cpu: int, index: int) -> str:
     """Return the path that switches a CPU's sleep state off."""
     return f"/sys/devices/system/cpu/cpu{cpu}/cpuidle/state{index}/disable"
-
-
-def turbo(switch: str) -> str:
-    """Return the path of "intel_pstate/no_turbo" or "cpufreq/boost"."""
-    return f"/sys/devices/system/cpu/{switch}"
-
-
-def transparent_hugepages(setting: str) -> str:
-    """Return the path of "enabled", "defrag" or "khugepaged/defrag"."""
-    return f"{_TRANSPARENT_HUGEPAGES}/{setting}"
 
 
 def rdma_port_state(device: str, port: str) -> str:
@@ -88,11 +80,29 @@ def tuning_values(tuning: TuningPlan) -> dict[str, str]:
         **{governor(cpu): value for cpu, value in tuning.governors.items()},
         **{energy_preference(cpu): value for cpu, value in tuning.energy_preferences.items()},
         **idle_states(tuning),
-        **{turbo(switch): value for switch, value in tuning.turbo.items()},
-        **{transparent_hugepages(name): value for name, value in tuning.transparent_hugepages.items()},
-        **({KSM: tuning.ksm} if tuning.ksm is not None else {}),
+        **knob_values(tuning),
         **{online(cpu): "0" for cpu in sorted(tuning.offline.cpus)},
     }
+
+
+def knob_values(tuning: TuningPlan) -> dict[str, str]:
+    """Return the value of each knob below /sys that the tuning sets, by path."""
+    held = {field: getattr(tuning, field) for field in _FOLDERS}
+    held["ksm"] = {} if tuning.ksm is None else {"run": tuning.ksm}
+    return {
+        **tuning.values,
+        **{f"{_FOLDERS[field]}{name}": held[field][name] for field in held for name in held[field]},
+    }
+
+
+def knob_fields(values: Mapping[str, str]) -> dict[str, Any]:
+    """Return the fields of a TuningPlan that hold these values of knobs, by path."""
+    fields: dict[str, dict[str, str]] = {field: {} for field in (*_FOLDERS, "values")}
+    for path, value in sorted(values.items()):
+        feature = KNOB_AT[path].feature
+        field = (feature and feature.field) or "values"
+        fields[field][path.removeprefix(_FOLDERS.get(field, ""))] = value
+    return {**fields, "ksm": fields["ksm"].get("run")}
 
 
 def idle_states(tuning: TuningPlan) -> dict[str, str]:

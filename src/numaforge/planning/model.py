@@ -144,6 +144,7 @@ class TuningPlan:
     idle_states_off: tuple[IdleStateOff, ...] = ()
     turbo: ByName[str] = field(default_factory=dict)  # "intel_pstate/no_turbo", "cpufreq/boost" -> value
     ksm: str | None = None  # "0", "1"
+    values: ByName[str] = field(default_factory=dict)  # of knobs that have no field of their own, by path
     offline: OfflinePlan = OfflinePlan()
 
 

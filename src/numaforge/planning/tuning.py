@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from pathlib import PurePosixPath
 
 from numaforge.cpulist import format_cpulist
 from numaforge.errors import PlanError
+from numaforge.planning.kernel_paths import knob_fields, knob_values
 from numaforge.planning.model import (
     Decision,
     IdleStateOff,
@@ -18,6 +20,8 @@ from numaforge.planning.model import (
 from numaforge.planning.sysctl_sets import Row, rows_for, value_for
 from numaforge.planning.sysctls import RAISED_ONLY, has_more, is_raised_only, refuse_odd_limits
 from numaforge.profile import CpuIdle, NodeProfile, Tuning
+from numaforge.profile.knobs import said, sysctl_knobs
+from numaforge.roles.kernel_values.knobs import KNOB_AT, KNOBS, Knob
 from numaforge.topology.model import Cpufreq, NodeTopology
 
 # Drivers that refuse another energy preference than performance while their governor is performance
@@ -59,12 +63,10 @@ def plan_tuning(
         energy_preferences=_energy_preferences(topology, wish, notices),
         sysctls={name: value for name, value in asked.items() if name not in raised},
         raised_sysctls={name: value for name, value in raised.items() if name not in kept},
-        transparent_hugepages=_transparent_hugepages(topology, wish, notices),
         swap_off=wish.swap == "off",
         idle_states_off=_idle_states_off(topology, wish.cpu_idle, notices),
-        turbo=_turbo(topology, wish, notices),
-        ksm=_ksm(topology, wish, notices),
         offline=offline,
+        **knob_fields(_knobs(topology, wish, notices)),
     )
     reasons = {name: _sysctl_reason(topology, profile, rows, name) for name in asked}
     decisions = (
@@ -157,32 +159,36 @@ def _idle_states_off(
     return tuple(IdleStateOff(index, frozenset(cpus)) for index, cpus in sorted(off.items()) if cpus)
 
 
-def _turbo(topology: NodeTopology, wish: Tuning, notices: list[Notice]) -> dict[str, str]:
-    if wish.turbo is None:
-        return {}
-    if topology.turbo is None:
-        notices.append(Notice("no-turbo", "the frequency driver has no switch for turbo: left alone"))
-        return {}
-    switch = topology.turbo.switch
-    return {switch: str(int(wish.turbo is not switch.endswith("no_turbo")))}
+def _knobs(topology: NodeTopology, wish: Tuning, notices: list[Notice]) -> dict[str, str]:
+    """Return the value of each knob below /sys, by path."""
+    values: dict[str, str] = {}
+    for knob in KNOBS:
+        word = said(wish, knob)
+        if word is None or knob.sysctl:
+            continue
+        path = next((path for path in knob.files if path in topology.kernel_values), None)
+        if path is not None:
+            values[path] = knob.text(path, word)
+        elif word != knob.absent_is and (notice := _lacking(topology, knob)) not in notices:
+            notices.append(notice)
+    return values
 
 
-def _ksm(topology: NodeTopology, wish: Tuning, notices: list[Notice]) -> str | None:
-    if wish.ksm is None:
-        return None
-    if topology.ksm is None:
-        if wish.ksm:
-            notices.append(Notice("no-ksm", "this kernel merges no pages (KSM): left alone"))
-        return None
-    return str(int(wish.ksm))
+def _lacking(topology: NodeTopology, knob: Knob) -> Notice:
+    """Say that a kernel has no such file, or nothing of the feature to which it belongs."""
+    feature = knob.feature
+    if feature and not any(each.startswith(feature.folder) for each in topology.kernel_values):
+        return Notice(feature.id, f"{feature.lacking}: left alone")
+    above = PurePosixPath(feature.folder).parent if feature else "/"
+    name = PurePosixPath(knob.path).relative_to(above)
+    return Notice("no-such-switch", f"this kernel has no {name}: left alone")
 
 
 def _sysctls(
     topology: NodeTopology, wish: Tuning, rows: Mapping[str, tuple[str, Row]], notices: list[Notice]
 ) -> dict[str, str]:
     asked = {name: value_for(topology, row) for name, (_, row) in rows.items()} | wish.sysctls
-    if wish.numa_balancing is not None:
-        asked["kernel.numa_balancing"] = str(int(wish.numa_balancing))
+    asked |= {name: knob.text(knob.path, word) for name, (knob, word) in sysctl_knobs(wish).items()}
     # A snapshot lists folders of sysctls whole, so a key that is missing beside others does not exist. What a
     # set alone says is for kernels that show it.
     listed = {name.rpartition(".")[0] for name in topology.sysctls} - _LISTED_IN_PART
@@ -196,35 +202,6 @@ def _sysctls(
         Notice("no-such-sysctl", f"this kernel has no {name}: left alone") for name in sorted(missing)
     )
     return {name: asked[name] for name in sorted(asked) if name not in missing}
-
-
-def _transparent_hugepages(topology: NodeTopology, wish: Tuning, notices: list[Notice]) -> dict[str, str]:
-    if wish.transparent_hugepages is None:
-        return {}
-    if not topology.transparent_hugepages:
-        notices.append(
-            Notice("no-transparent-hugepages", "the kernel has no transparent huge pages: left alone")
-        )
-        return {}
-    asked = wish.transparent_hugepages
-    switches = {"defrag": asked.defrag, "enabled": asked.enabled}
-    newer = {  # which a kernel may lack where it has the two
-        "shmem_enabled": asked.shmem_enabled,
-        **{f"khugepaged/{name}": value for name, value in asked.khugepaged.model_dump().items()},
-    }
-    lacked = sorted(
-        name for name in newer if newer[name] is not None and name not in topology.transparent_hugepages
-    )
-    notices.extend(
-        Notice("no-such-switch", f"this kernel has no transparent_hugepage/{name}: left alone")
-        for name in lacked
-    )
-    switches |= {name: value for name, value in newer.items() if name not in lacked}
-    return {
-        name: str(int(value) if isinstance(value, bool) else value)
-        for name, value in sorted(switches.items())
-        if value is not None
-    }
 
 
 def _decisions(plan: TuningPlan, profile: NodeProfile) -> tuple[Decision, ...]:
@@ -247,15 +224,11 @@ def _decisions(plan: TuningPlan, profile: NodeProfile) -> tuple[Decision, ...]:
         )
         reason = f"{_choice_within(profile, 'tuning.cpu_idle')}: nothing deeper than {limit}"
         decisions.append(Decision("tuning.cpu_idle", off, reason))
-    decisions += [
-        Decision("tuning.turbo", f"{switch} {value}", profile.choice("tuning.turbo"))
-        for switch, value in plan.turbo.items()
-    ]
-    if plan.ksm is not None:
-        decisions.append(Decision("tuning.ksm", plan.ksm, profile.choice("tuning.ksm")))
-    for name, value in plan.transparent_hugepages.items():
-        subject = f"tuning.transparent_hugepages.{name.replace('/', '.')}"
-        decisions.append(Decision(subject, value, profile.choice(subject)))
+    for path, value in knob_values(plan).items():
+        knob = KNOB_AT[path]
+        which = f"{path.removeprefix(knob.feature.folder)} " if knob.feature and len(knob.files) > 1 else ""
+        subject = f"tuning.{knob.key}"
+        decisions.append(Decision(subject, f"{which}{value}", profile.choice(subject)))
     if plan.swap_off:
         reason = f"{profile.choice('tuning.swap')}: memory that pods were given is not taken to disk"
         decisions.append(Decision("tuning.swap", "off", reason))
@@ -280,17 +253,17 @@ def _sysctl_reason(
     topology: NodeTopology, profile: NodeProfile, rows: Mapping[str, tuple[str, Row]], name: str
 ) -> str:
     wish = profile.tuning
-    by_switch = name == "kernel.numa_balancing" and wish.numa_balancing is not None
-    if name not in wish.sysctls and not by_switch:
+    by_knob = sysctl_knobs(wish).get(name)
+    if name not in wish.sysctls and not by_knob:
         group, row = rows[name]
         return f"{row.reason}: the set {group} ({row.source})"
-    said = profile.choice("tuning.numa_balancing" if by_switch else f"tuning.sysctls.{name}")
+    choice = profile.choice(f"tuning.{by_knob[0].key}" if by_knob else f"tuning.sysctls.{name}")
     if risk := wish.unsafe.get(name):
-        said = f"{said}; the risk: {risk}"
+        choice = f"{choice}; the risk: {risk}"
     if name not in rows:
-        return said
+        return choice
     group, row = rows[name]
-    return f"{said}, over {value_for(topology, row)} of the set {group}"
+    return f"{choice}, over {value_for(topology, row)} of the set {group}"
 
 
 def _kept_decisions(kept: Mapping[str, str], raised: Mapping[str, str]) -> Iterator[Decision]:

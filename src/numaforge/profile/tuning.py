@@ -8,9 +8,11 @@ from typing import Annotated, Literal, Self
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
 
 from numaforge.profile.kernel import Risk
+from numaforge.profile.knobs import sysctl_knobs, with_knobs
 from numaforge.profile.section import Removable, Section, exactly_one_of, given
 from numaforge.profile.sysctls import danger
 from numaforge.profile.values import Count, as_text
+from numaforge.roles.kernel_values.knobs import KNOBS
 
 # "/" stands for a dot within a part, such as that of the interface eth0.1. No part begins with one: of dots
 # alone it would lead out of the folder.
@@ -50,7 +52,7 @@ def _switches(value: object) -> object:
 Swap = Annotated[
     Literal["off", "keep"], BeforeValidator(_swap), WithJsonSchema({"enum": ["off", "keep", False]})
 ]
-Enabled = Literal["always", "madvise", "never"]
+Enabled = Literal["always", "madvise", "never"]  # of the knob, for a text alone
 SysctlName = Annotated[str, BeforeValidator(_sysctl_name), as_text("sysctl name", f"^{_SYSCTL.pattern}$")]
 SysctlText = Annotated[str, BeforeValidator(_sysctl_text), as_text("sysctl value", or_a=("integer",))]
 
@@ -81,44 +83,34 @@ class CpuIdle(Section):
         return self
 
 
+@with_knobs("transparent_hugepages.khugepaged.")
 class Khugepaged(Section):
     """The kernel's thread that joins small pages to huge ones."""
 
-    defrag: bool | None = Field(
-        default=None, description="Whether it may make room for huge pages.", examples=[False]
-    )
-    pages_to_scan: Annotated[int, Field(ge=1, strict=True)] | None = Field(
-        default=None, description="Pages that it looks at in one pass.", examples=[4096]
-    )
-    scan_sleep_millisecs: Count | None = Field(
-        default=None, description="How long it sleeps between passes, in milliseconds.", examples=[60000]
-    )
 
-
+@with_knobs("transparent_hugepages.")
 class TransparentHugepages(Section):
     """The switches below /sys/kernel/mm/transparent_hugepage."""
 
-    enabled: Enabled | None = Field(
-        default=None, description="When the kernel uses huge pages by itself.", examples=["madvise"]
-    )
-    defrag: Literal["always", "defer", "defer+madvise", "madvise", "never"] | None = Field(
-        default=None, description="When it stops to make room for them.", examples=["defer+madvise"]
-    )
-    shmem_enabled: Literal["always", "within_size", "advise", "never", "deny", "force"] | None = Field(
-        default=None, description="When shared memory and tmpfs get huge pages.", examples=["advise"]
-    )
     khugepaged: Khugepaged = Field(
         default=Khugepaged(), description="The kernel's thread that makes huge pages."
     )
 
 
+_SYSCTL_KNOBS = {knob.sysctl: knob.key for knob in KNOBS if knob.sysctl}
+
+
+@with_knobs()
 class Tuning(Removable):
     """Kernel settings. Whatever is unset is left as the host has it."""
 
     model_config = ConfigDict(
         json_schema_extra={
             "not": {
-                "allOf": [given("numa_balancing"), given("sysctls", {"required": ["kernel.numa_balancing"]})]
+                "anyOf": [
+                    {"allOf": [given(key), given("sysctls", {"required": [name]})]}
+                    for name, key in _SYSCTL_KNOBS.items()
+                ]
             }
         }
     )
@@ -135,14 +127,6 @@ class Tuning(Removable):
     )
     cpu_idle: CpuIdle | None = Field(
         default=None, description="How deep idle CPUs may sleep.", examples=[{"max_latency_us": 20}]
-    )
-    turbo: bool | None = Field(
-        default=None, description="Frequencies above the nominal one, on every CPU.", examples=[True]
-    )
-    ksm: bool | None = Field(
-        default=None,
-        description="Whether the kernel merges equal pages. false stops it; what is merged stays merged.",
-        examples=[False],
     )
     sysctl_sets: Annotated[tuple[SysctlSet, ...], AfterValidator(_each_once)] = Field(
         default=(),
@@ -170,16 +154,12 @@ class Tuning(Removable):
     swap: Swap | None = Field(
         default=None, description="off turns all swap off, now and at every boot.", examples=["off"]
     )
-    numa_balancing: bool | None = Field(
-        default=None,
-        description="kernel.numa_balancing: whether the kernel moves pages after threads.",
-        examples=[False],
-    )
 
     @model_validator(mode="after")
-    def _numa_balancing_is_said_once(self) -> Self:
-        if self.numa_balancing is not None and "kernel.numa_balancing" in self.sysctls:
-            raise ValueError("says numa_balancing and sysctls kernel.numa_balancing; say one of them")
+    def _each_sysctl_is_said_once(self) -> Self:
+        for name, (knob, _) in sysctl_knobs(self).items():
+            if name in self.sysctls:
+                raise ValueError(f"says {knob.key} and sysctls {name}; say one of them")
         return self
 
     @model_validator(mode="after")

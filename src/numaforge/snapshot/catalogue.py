@@ -10,6 +10,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import groupby
+from posixpath import dirname
+
+from numaforge.roles.kernel_values.knobs import KNOB_AT
 
 CPU = "/sys/devices/system/cpu"
 NUMA = "/sys/devices/system/node"
@@ -34,8 +38,7 @@ class Attributes:
 ATTRIBUTES = (
     Attributes(
         CPU,
-        "online present possible isolated nohz_full smt/control smt/active"
-        " intel_pstate/no_turbo cpufreq/boost",
+        "online present possible isolated nohz_full smt/control smt/active",
     ),
     Attributes(
         f"{CPU}/cpu[0-9]*",
@@ -56,12 +59,10 @@ ATTRIBUTES = (
     Attributes(f"{NUMA}/node[0-9]*", "cpumap|cpulist distance meminfo"),
     Attributes(f"{NUMA}/node[0-9]*/hugepages/hugepages-*", "nr_hugepages free_hugepages surplus_hugepages"),
     Attributes("/sys/kernel/mm/hugepages/hugepages-*", "nr_hugepages free_hugepages surplus_hugepages"),
-    Attributes(
-        "/sys/kernel/mm/transparent_hugepage",
-        "enabled defrag shmem_enabled khugepaged/defrag khugepaged/pages_to_scan"
-        " khugepaged/scan_sleep_millisecs",
+    *(
+        Attributes(folder, " ".join(path.rpartition("/")[2] for path in paths))
+        for folder, paths in groupby(sorted(path for path in KNOB_AT if path.startswith("/sys/")), dirname)
     ),
-    Attributes("/sys/kernel/mm/ksm", "run"),
     Attributes(
         "/sys/bus/pci/devices/*",
         "class vendor device numa_node current_link_speed current_link_width max_link_speed max_link_width",

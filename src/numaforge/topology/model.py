@@ -85,19 +85,6 @@ class IdleState:
 
 
 @dataclass(frozen=True)
-class Turbo:
-    """The switch for frequencies above the nominal one: a file below /sys/devices/system/cpu.
-
-    `switch` is "intel_pstate/no_turbo", which says it the other way round, or "cpufreq/boost".
-    """
-
-    __pydantic_config__ = NOTHING_ELSE
-
-    switch: str
-    on: bool
-
-
-@dataclass(frozen=True)
 class PciLink:
     """A PCIe link: speeds in GT/s, widths in lanes."""
 
@@ -666,11 +653,9 @@ class NodeTopology:
     hugepages: Mapping[str, HugepagePool] = field(default_factory=dict)  # machine-wide, NUMA nodes together
     cpufreq: Cpufreq | None = None
     idle_states: tuple[IdleState, ...] | None = None  # None: the kernel manages none, as in most guests
-    turbo: Turbo | None = None
-    transparent_hugepages: Mapping[str, str] = field(
+    kernel_values: Mapping[str, str] = field(
         default_factory=dict
-    )  # "enabled" -> "madvise", "defrag" -> ...
-    ksm: str | None = None  # /sys/kernel/mm/ksm/run: "0", "1", "2"
+    )  # of the files of KNOBS that exist, the word that counts, by path
     sysctls: Mapping[str, str] = field(
         default_factory=dict
     )  # "kernel.numa_balancing" -> "1", where they exist

@@ -1,15 +1,13 @@
-"""What CPUs do when they idle and when they hurry: sleep states and turbo."""
+"""What CPUs do when they idle: sleep states."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 
 from numaforge.given import digits
 from numaforge.topology.cpus import Inventory
-from numaforge.topology.model import IdleState, Turbo
+from numaforge.topology.model import IdleState
 
-_CPU = "/sys/devices/system/cpu"
 _LATENCY = re.compile(r"cpuidle/state([0-9]{1,4})/latency")
 
 
@@ -27,11 +25,3 @@ def read_idle_states(inventory: Inventory) -> tuple[IdleState, ...] | None:
         for (index, latency, name), held in sorted(cpus.items())
     )
     return found or None
-
-
-def read_turbo(files: Mapping[str, str]) -> Turbo | None:
-    """Return the switch that the frequency driver has, intel_pstate's own first."""
-    for switch, on in (("intel_pstate/no_turbo", "0"), ("cpufreq/boost", "1")):
-        if (text := files.get(f"{_CPU}/{switch}", "").strip()) in ("0", "1"):
-            return Turbo(switch, text == on)
-    return None

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from numaforge.cpulist import parse_cpulist
+from numaforge.roles.kernel_values.knobs import KNOB_AT
 from numaforge.snapshot import catalogue
 from numaforge.snapshot.model import Snapshot
 from numaforge.topology.cpufreq import read_cpufreq
@@ -29,12 +30,11 @@ from numaforge.topology.nvidia import read_driver
 from numaforge.topology.nvidia_install import read_nvidia_install, read_nvswitches
 from numaforge.topology.pci import read_accelerators, read_gpus, read_nvmes, read_pci_paths
 from numaforge.topology.pcie import bar1_bytes, read_pci_functions, read_peer_memory
-from numaforge.topology.power import read_idle_states, read_turbo
+from numaforge.topology.power import read_idle_states
 from numaforge.topology.rdma import read_rdma_devices, read_rdma_netns
 from numaforge.topology.userland import read_userland
 
 _SYSCTLS = "/proc/sys/"
-_THP = "/sys/kernel/mm/transparent_hugepage/"
 
 
 def read_topology(snapshot: Snapshot) -> NodeTopology:
@@ -89,9 +89,7 @@ def read_topology(snapshot: Snapshot) -> NodeTopology:
         ),
         cpufreq=read_cpufreq(inventory),
         idle_states=read_idle_states(inventory),
-        turbo=read_turbo(files),
-        transparent_hugepages=_transparent_hugepages(files),
-        ksm=_one_line(files, "/sys/kernel/mm/ksm/run"),
+        kernel_values=_kernel_values(files),
         sysctls=_sysctls(files),
         loadable_modules=_loadable_modules(snapshot),
         gpus=gpus,
@@ -236,11 +234,9 @@ def _sysctls(files: Mapping[str, str]) -> dict[str, str]:
     }
 
 
-def _transparent_hugepages(files: Mapping[str, str]) -> dict[str, str]:
-    """Return the chosen word of each setting: `always [madvise] never` is "madvise"."""
-    found: dict[str, str] = {}
-    for path, text in sorted(files.items()):
-        if path.startswith(_THP):
-            chosen = re.search(r"\[(\S+)\]", text)
-            found[path.removeprefix(_THP)] = chosen[1] if chosen else text.strip()
-    return found
+def _kernel_values(files: Mapping[str, str]) -> dict[str, str]:
+    """Return the word that counts of each knob's file: `always [madvise] never` is "madvise"."""
+    held = {path: files[path] for path in sorted(KNOB_AT) if path in files and path.startswith("/sys/")}
+    words = {path: re.search(r"\[(\S+)\]", text) for path, text in held.items()}
+    said = {path: word[1] if (word := words[path]) else text.strip() for path, text in held.items()}
+    return {path: word for path, word in said.items() if word}

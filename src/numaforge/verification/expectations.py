@@ -27,6 +27,7 @@ from numaforge.planning.model import (
 )
 from numaforge.planning.pod_tuning import HANDLER
 from numaforge.planning.runtime import CRIO
+from numaforge.roles.kernel_values.knobs import KNOB_AT
 from numaforge.verification.thresholds import ALL_REDUCE_GPUS
 
 Expectations = Mapping[str, Any]
@@ -94,14 +95,6 @@ def energy_preferences(plan: NodePlan) -> Expectations:
     }
 
 
-def transparent_hugepages(plan: NodePlan) -> Expectations:
-    """The switches of transparent huge pages."""
-    return {
-        name: (kernel_paths.transparent_hugepages(name), value)
-        for name, value in sorted(plan.tuning.transparent_hugepages.items())
-    }
-
-
 def idle_states(plan: NodePlan) -> Expectations:
     """The sleep states that are switched off, by CPU."""
     return {
@@ -111,16 +104,10 @@ def idle_states(plan: NodePlan) -> Expectations:
     }
 
 
-def turbo(plan: NodePlan) -> Expectations:
-    """The switch for turbo, as the frequency driver says it."""
-    return {
-        switch: (kernel_paths.turbo(switch), value) for switch, value in sorted(plan.tuning.turbo.items())
-    }
-
-
-def ksm(plan: NodePlan) -> Expectations:
-    """Whether the kernel merges equal pages."""
-    return {} if plan.tuning.ksm is None else {"run": (kernel_paths.KSM, plan.tuning.ksm)}
+def kernel_values(plan: NodePlan) -> Expectations:
+    """The value of each knob, by its key in a profile."""
+    values = kernel_paths.knob_values(plan.tuning)
+    return {KNOB_AT[path].key: (path, value) for path, value in sorted(values.items())}
 
 
 def sysctls(plan: NodePlan) -> Expectations:
@@ -320,10 +307,8 @@ ALL: tuple[Callable[[NodePlan], Expectations], ...] = (
     machine,
     governors,
     energy_preferences,
-    transparent_hugepages,
     idle_states,
-    turbo,
-    ksm,
+    kernel_values,
     sysctls,
     raised_sysctls,
     kernel_cmdline,

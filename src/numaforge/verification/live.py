@@ -201,6 +201,7 @@ def probe(plan: NodePlan) -> str:
         shell.call(
             "tell_values",
             [
+                *kernel_paths.knob_values(plan.tuning),
                 *sysctls,
                 *states,
                 *(path for path, _ in expectations.cpu_masks(plan).values()),

@@ -11,16 +11,12 @@ value() {
     esac
     printf 'value %s\t%s\n' "$1" "$line"
 }
-tell_values() { # SYSCTL-PATH...
+tell_values() { # PATH...: of sysctls and knobs
     for path in /sys/devices/system/cpu/online /sys/devices/system/node/node*/cpulist \
         /sys/devices/system/cpu/cpu[0-9]*/cpufreq/scaling_governor \
         /sys/devices/system/cpu/cpu[0-9]*/cpufreq/energy_performance_preference \
         /sys/devices/system/node/node*/hugepages/*/nr_hugepages /sys/kernel/mm/hugepages/*/nr_hugepages \
         /sys/devices/system/cpu/cpu[0-9]*/cpuidle/state[0-9]*/disable \
-        /sys/devices/system/cpu/intel_pstate/no_turbo /sys/devices/system/cpu/cpufreq/boost \
-        /sys/kernel/mm/transparent_hugepage/enabled /sys/kernel/mm/transparent_hugepage/defrag \
-        /sys/kernel/mm/transparent_hugepage/shmem_enabled /sys/kernel/mm/transparent_hugepage/khugepaged/* \
-        /sys/kernel/mm/ksm/run \
         /proc/sys/kernel/hostname /proc/cmdline "$@"; do
         value "$path"
     done

@@ -24,30 +24,18 @@ def test_energy_preference(node: VerifiedNode, name: str, expected: tuple[str, s
     assert node.value(path) == preference, path
 
 
-@pytest.mark.expects(table=expectations.transparent_hugepages)
-def test_transparent_hugepages(node: VerifiedNode, name: str, expected: tuple[str, str]) -> None:
-    path, chosen = expected
-    offered = node.value(path) or ""
-    held = re.findall(r"\[(.*)\]", offered) or [offered]  # khugepaged's are plain numbers
-    assert held == [chosen], f"{path}: {offered}"
-
-
 @pytest.mark.expects(table=expectations.idle_states)
 def test_idle_state_is_off(node: VerifiedNode, name: str, expected: tuple[str, str]) -> None:
     path, disabled = expected
     assert node.value(path) == disabled, path
 
 
-@pytest.mark.expects(table=expectations.turbo)
-def test_turbo(node: VerifiedNode, name: str, expected: tuple[str, str]) -> None:
-    path, value = expected
-    assert node.value(path) == value, path
-
-
-@pytest.mark.expects(table=expectations.ksm)
-def test_ksm(node: VerifiedNode, name: str, expected: tuple[str, str]) -> None:
-    path, value = expected
-    assert node.value(path) == value, path
+@pytest.mark.expects(table=expectations.kernel_values)
+def test_kernel_value(node: VerifiedNode, name: str, expected: tuple[str, str]) -> None:
+    path, chosen = expected
+    offered = node.value(path) or ""
+    held = re.findall(r"\[(.*)\]", offered) or [offered]  # of `always [madvise] never` the word in brackets
+    assert held == [chosen], f"{path}: {offered}"
 
 
 @pytest.mark.expects(table=expectations.sysctls)

@@ -168,7 +168,11 @@ def tunable(**userland: Any) -> NodeTopology:
     """Return a worker whose kernel has what the tests tune."""
     names = ("vm.swappiness", "vm.overcommit_memory", "net.core.default_qdisc")
     built = worker(lab_node(), **userland)
-    return replace(built, sysctls=dict.fromkeys(names, "0"), transparent_hugepages={"enabled": "always"})
+    return replace(
+        built,
+        sysctls=dict.fromkeys(names, "0"),
+        kernel_values=machines.transparent_hugepages(enabled="always"),
+    )
 
 
 def planned(machine: NodeTopology, tuning: dict[str, Any], **sections: Any) -> NodeTopology:
@@ -294,7 +298,9 @@ ALONE = {"devices": "reserved", "irqbalance": "off", "default_affinity": "reserv
 )
 def test_who_merges_pages_and_moves_interrupts_is_named(userland, sections, evidence):
     cpus = {"reserved": {"cores_per_numa_node": 1}}
-    machine = replace(tunable(**userland), ksm="1", nics=machines.dgx_h100().nics)
+    machine = replace(
+        tunable(**userland), kernel_values={"/sys/kernel/mm/ksm/run": "1"}, nics=machines.dgx_h100().nics
+    )
     findings = judged(planned(machine, **{"tuning": {}, "cpus": cpus, **sections}))["NH203"].findings
     assert [finding.evidence.startswith(evidence or "-") for finding in findings] == [True] * bool(evidence)
 

@@ -17,8 +17,11 @@ from numaforge.planning.sysctl_sets import CONGESTION_CONTROLS, QDISC, SETS, val
 from numaforge.planning.sysctls import reaches
 from numaforge.profile import Tuning, load_profile, ready_profiles
 from numaforge.profile.sysctls import danger
-from numaforge.topology.model import Cpufreq, IdleState, NodeTopology, RdmaDevice, RdmaPort, Turbo
-from tests.fixtures.machines import lab_node, two_cpu_vm
+from numaforge.topology.model import Cpufreq, IdleState, NodeTopology, RdmaDevice, RdmaPort
+from tests.fixtures.machines import lab_node, transparent_hugepages, two_cpu_vm
+
+CPU = "/sys/devices/system/cpu"
+KSM = "/sys/kernel/mm/ksm/run"
 
 
 def plan(topology: NodeTopology, **tuning) -> NodePlan:
@@ -112,7 +115,7 @@ def test_transparent_hugepages():
 
 
 def test_a_kernel_without_transparent_hugepages_says_so():
-    topology = replace(lab_node(), transparent_hugepages={})
+    topology = replace(lab_node(), kernel_values={})
     assert "no-transparent-hugepages" in notices(plan(topology, transparent_hugepages="never"))
 
 
@@ -285,8 +288,7 @@ def test_cpus_without_the_named_state_are_noticed():
     ],
 )
 def test_what_the_kernel_lacks_is_left_alone(wish, notice):
-    bare = replace(lab_node(), transparent_hugepages={"enabled": "madvise", "defrag": "madvise"})
-    chosen = plan(bare, **wish)
+    chosen = plan(lab_node(), **wish)
     assert notice in notices(chosen)
     assert not [file for file in chosen.files if file.role == "tuning"]
 
@@ -301,7 +303,7 @@ def test_what_the_kernel_lacks_is_left_alone(wish, notice):
     ],
 )
 def test_turbo_is_said_as_the_driver_says_it(switch, turbo, value):
-    topology = replace(lab_node(), turbo=Turbo(switch, on=True))
+    topology = replace(lab_node(), kernel_values={f"{CPU}/{switch}": "1"})
     assert plan(topology, turbo=turbo).tuning.turbo == {switch: value}
 
 
@@ -310,18 +312,15 @@ def test_a_kernel_without_ksm_merges_no_pages():
 
 
 def test_ksm_is_stopped():
-    assert plan(replace(lab_node(), ksm="1"), ksm=False).tuning.ksm == "0"
+    assert plan(replace(lab_node(), kernel_values={KSM: "1"}), ksm=False).tuning.ksm == "0"
 
 
 def test_khugepaged():
-    held = {
-        "enabled": "always",
-        "shmem_enabled": "never",
-        "khugepaged/defrag": "1",
-        "khugepaged/pages_to_scan": "9",
-    }
+    held = transparent_hugepages(
+        enabled="always", shmem_enabled="never", khugepaged__defrag="1", khugepaged__pages_to_scan="9"
+    )
     wish = {"shmem_enabled": "advise", "khugepaged": {"defrag": False, "pages_to_scan": 512}}
-    chosen = plan(replace(lab_node(), transparent_hugepages=held), transparent_hugepages=wish)
+    chosen = plan(replace(lab_node(), kernel_values=held), transparent_hugepages=wish)
     assert chosen.tuning.transparent_hugepages == {
         "khugepaged/defrag": "0",
         "khugepaged/pages_to_scan": "512",
@@ -470,8 +469,7 @@ def test_the_plan_is_the_same_after_it_was_carried_out():
     before = replace(
         lab_node(),
         idle_states=(POLL, C1, C6),
-        turbo=Turbo("cpufreq/boost", on=True),
-        ksm="1",
+        kernel_values={f"{CPU}/cpufreq/boost": "1", KSM: "1"},
         loadable_modules=("tcp_bbr", "sch_fq"),
         sysctls={
             **lab_node().sysctls,
@@ -489,8 +487,7 @@ def test_the_plan_is_the_same_after_it_was_carried_out():
     planned = plan(before, **wish)
     after = replace(
         before,
-        turbo=Turbo("cpufreq/boost", on=False),
-        ksm="0",
+        kernel_values={f"{CPU}/cpufreq/boost": "0", KSM: "0"},
         sysctls={
             **before.sysctls,
             **planned.tuning.sysctls,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from numaforge.snapshot.model import Snapshot
-from numaforge.topology.model import IdleState, Turbo
+from numaforge.topology.model import IdleState
 from numaforge.topology.read import read_topology
 
 CPU = "/sys/devices/system/cpu"
@@ -40,23 +40,6 @@ def test_cpus_of_another_kind_have_states_of_their_own():
 
 def test_without_sleep_states_there_are_none_to_know():
     assert read_topology(Snapshot(files())).idle_states is None
-
-
-@pytest.mark.parametrize(
-    ("held", "turbo"),
-    [
-        pytest.param(
-            {f"{CPU}/intel_pstate/no_turbo": "0"}, Turbo("intel_pstate/no_turbo", on=True), id="pstate"
-        ),
-        pytest.param(
-            {f"{CPU}/intel_pstate/no_turbo": "1"}, Turbo("intel_pstate/no_turbo", on=False), id="off"
-        ),
-        pytest.param({f"{CPU}/cpufreq/boost": "0"}, Turbo("cpufreq/boost", on=False), id="boost"),
-        pytest.param({}, None, id="no-switch"),
-    ],
-)
-def test_turbo(held: dict[str, str], turbo: Turbo | None):
-    assert read_topology(Snapshot(files(**held))).turbo == turbo
 
 
 @pytest.mark.parametrize(

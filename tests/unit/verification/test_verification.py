@@ -18,7 +18,7 @@ from numaforge.planning.model import KernelPlan, NodePlan, PlannedFile, Predicte
 from numaforge.planning.node import plan_node
 from numaforge.profile import load_profile
 from numaforge.render import render_plan
-from numaforge.topology.model import IdleState, Turbo
+from numaforge.topology.model import IdleState
 from numaforge.verification import expectations, suite
 from numaforge.verification.cluster import ApiServer
 from numaforge.verification.live import Live, probe, read_live
@@ -47,8 +47,11 @@ PROFILE = {
 MACHINE = replace(
     machines.lab_node(),
     idle_states=(IdleState(1, "C1", 1, frozenset({0, 1})), IdleState(2, "C6", 90, frozenset({0, 1}))),
-    turbo=Turbo("intel_pstate/no_turbo", on=True),
-    ksm="0",
+    kernel_values={
+        "/sys/devices/system/cpu/intel_pstate/no_turbo": "0",
+        "/sys/kernel/mm/ksm/run": "0",
+        **machines.transparent_hugepages(enabled="always"),
+    },
 )
 
 
@@ -79,10 +82,8 @@ def test_huge_pages_are_seen_to_by(plan: NodePlan, roles: list[str], seen_to: bo
     [
         (expectations.machine, ["hostname", "online-cpus", *(f"numa-node-{n}" for n in range(4))]),
         (expectations.governors, [f"cpu{cpu}" for cpu in range(16)]),
-        (expectations.transparent_hugepages, ["enabled"]),
         (expectations.idle_states, ["cpu0-state2", "cpu1-state2"]),
-        (expectations.turbo, ["intel_pstate/no_turbo"]),
-        (expectations.ksm, ["run"]),
+        (expectations.kernel_values, ["turbo", "ksm", "transparent_hugepages.enabled"]),
         (expectations.sysctls, ["vm.swappiness"]),
         (expectations.raised_sysctls, ["vm.max_map_count"]),
         (expectations.kernel_cmdline, ["iommu=pt"]),

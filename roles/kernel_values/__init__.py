@@ -1,0 +1,1 @@
+"""Values of the kernel: a row for each in `knobs.py`."""

@@ -1,0 +1,150 @@
+"""The values of the kernel that a profile sets by keys of their own: one row each.
+
+From its row follow the profile's key and the key's documentation, what a snapshot takes of it, where the
+plan keeps it, the file that sets it at every boot, the part of a maintenance that sets it now and puts it
+back, what verification holds the node to, and what TuneD's files become.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+Word = bool | int | str
+"""What a profile says."""
+
+_CPU = "/sys/devices/system/cpu"
+_SYSCTLS = "/proc/sys/"
+
+
+@dataclass(frozen=True)
+class AtLeast:
+    """What a profile may say for a number."""
+
+    least: int
+
+
+@dataclass(frozen=True)
+class Feature:
+    """What a kernel has or lacks as a whole, with the notice for one that lacks it.
+
+    `field` is that of TuningPlan which holds its values, by their path below `folder`; what has none is in
+    `values`, by the whole path.
+    """
+
+    folder: str
+    id: str
+    lacking: str
+    field: str | None = None
+
+
+@dataclass(frozen=True)
+class Knob:
+    """One value: `key` is its place below `tuning`, `word` what a profile may say there.
+
+    `files` are the files of the kernel that hold it, of which the first one that exists is meant, each with
+    its text for a word that is not written as it is. A kernel without it is as good as one that has the word
+    `absent_is`.
+    """
+
+    key: str
+    word: type[bool] | tuple[str, ...] | AtLeast
+    files: Mapping[str, Mapping[Word, str]]
+    description: str
+    example: Word
+    feature: Feature | None = None
+    absent_is: Word | None = None
+
+    @property
+    def sysctl(self) -> str | None:
+        """The dotted name of a value that is a sysctl; None for any other."""
+        if not self.path.startswith(_SYSCTLS):
+            return None
+        return self.path.removeprefix(_SYSCTLS).replace("/", ".")
+
+    @property
+    def path(self) -> str:
+        """The file that holds it, the best one where a kernel may have another one."""
+        return next(iter(self.files))
+
+    def text(self, path: str, word: Word) -> str:
+        """Return what the file says for a word."""
+        return self.files[path].get(word) or str(int(word) if isinstance(word, bool) else word)
+
+    def word_for(self, path: str, text: str) -> Word | None:
+        """Return what a profile says for a file's text; None for a text that no word stands for."""
+        if self.word is bool:
+            return next((word for word in (False, True) if self.text(path, word) == text), None)
+        if isinstance(self.word, AtLeast):
+            return int(text) if text.isdecimal() and int(text) >= self.word.least else None
+        return text if isinstance(self.word, tuple) and text in self.word else None
+
+
+def at(path: str) -> dict[str, dict[Word, str]]:
+    """Return the only file of a knob, to which words are written as they are, true as 1."""
+    return {path: {}}
+
+
+_THP = Feature(
+    "/sys/kernel/mm/transparent_hugepage/",
+    "no-transparent-hugepages",
+    "the kernel has no transparent huge pages",
+    "transparent_hugepages",
+)
+_TURBO = Feature(f"{_CPU}/", "no-turbo", "the frequency driver has no switch for turbo", "turbo")
+_KSM = Feature("/sys/kernel/mm/ksm/", "no-ksm", "this kernel merges no pages (KSM)", "ksm")
+
+
+def _thp(name: str, word: type[bool] | tuple[str, ...] | AtLeast, description: str, example: Word) -> Knob:
+    key = f"transparent_hugepages.{name.replace('/', '.')}"
+    return Knob(key, word, at(f"{_THP.folder}{name}"), description, example, _THP)
+
+
+_TURBO_FILES: Mapping[str, Mapping[Word, str]] = {
+    f"{_CPU}/intel_pstate/no_turbo": {True: "0", False: "1"},
+    f"{_CPU}/cpufreq/boost": {},
+}
+
+KNOBS = (
+    Knob("turbo", bool, _TURBO_FILES, "Frequencies above the nominal one, on every CPU.", True, _TURBO),
+    Knob(
+        "ksm",
+        bool,
+        at("/sys/kernel/mm/ksm/run"),
+        "Whether the kernel merges equal pages. false stops it; what is merged stays merged.",
+        False,
+        _KSM,
+        absent_is=False,
+    ),
+    Knob(
+        "numa_balancing",
+        bool,
+        at("/proc/sys/kernel/numa_balancing"),
+        "kernel.numa_balancing: whether the kernel moves pages after threads.",
+        False,
+    ),
+    _thp("enabled", ("always", "madvise", "never"), "When the kernel uses huge pages by itself.", "madvise"),
+    _thp(
+        "defrag",
+        ("always", "defer", "defer+madvise", "madvise", "never"),
+        "When it stops to make room for them.",
+        "defer+madvise",
+    ),
+    _thp(
+        "shmem_enabled",
+        ("always", "within_size", "advise", "never", "deny", "force"),
+        "When shared memory and tmpfs get huge pages.",
+        "advise",
+    ),
+    _thp("khugepaged/defrag", bool, "Whether it may make room for huge pages.", False),
+    _thp("khugepaged/pages_to_scan", AtLeast(1), "Pages that it looks at in one pass.", 4096),
+    _thp(
+        "khugepaged/scan_sleep_millisecs",
+        AtLeast(0),
+        "How long it sleeps between passes, in milliseconds.",
+        60000,
+    ),
+)
+
+KNOB_AT: Mapping[str, Knob] = {path: knob for knob in KNOBS for path in knob.files}
+"""The knob of each file."""

@@ -1,0 +1,53 @@
+"""The keys of a profile that set values of the kernel, one for each row of the table of knobs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Annotated, Any, Literal, TypeVar
+
+from pydantic import Field, create_model
+
+from numaforge.profile.section import Section
+from numaforge.roles.kernel_values.knobs import KNOBS, AtLeast, Knob, Word
+
+Held = TypeVar("Held", bound=Section)
+
+
+def with_knobs(place: str = "") -> Callable[[type[Held]], type[Held]]:
+    """Give a section the keys of the knobs at this place below `tuning`, such as "transparent_hugepages."."""
+
+    def extended(section: type[Held]) -> type[Held]:
+        keys = {knob.key.removeprefix(place): _key(knob) for knob in KNOBS if knob.key.startswith(place)}
+        fields: dict[str, Any] = {name: key for name, key in keys.items() if "." not in name}
+        made = create_model(section.__name__, __base__=section, __doc__=section.__doc__, **fields)
+        made.__module__ = section.__module__
+        return made
+
+    return extended
+
+
+def said(tuning: Section, knob: Knob) -> Word | None:
+    """Return what a profile's `tuning` says for a knob; None where it says nothing."""
+    found: Any = tuning
+    for name in knob.key.split("."):
+        found = getattr(found, name, None)
+    return found if isinstance(found, bool | int | str) else None
+
+
+def sysctl_knobs(tuning: Section) -> dict[str, tuple[Knob, Word]]:
+    """Return the knobs that a profile sets and that are sysctls, by their dotted name, with what it says."""
+    words = [(knob, said(tuning, knob)) for knob in KNOBS if knob.sysctl]
+    return {knob.sysctl: (knob, word) for knob, word in words if knob.sysctl and word is not None}
+
+
+def _key(knob: Knob) -> tuple[Any, Any]:
+    return (
+        _accepted(knob) | None,
+        Field(default=None, description=knob.description, examples=[knob.example]),
+    )
+
+
+def _accepted(knob: Knob) -> Any:
+    if isinstance(knob.word, AtLeast):
+        return Annotated[int, Field(ge=knob.word.least, strict=True)]
+    return Literal[knob.word] if isinstance(knob.word, tuple) else knob.word
