@@ -8,6 +8,7 @@ from pathlib import PurePosixPath
 
 from numaforge.cpulist import format_cpulist
 from numaforge.planning.files import SYSCTL_PATH
+from numaforge.planning.kernel_paths import knob_values
 from numaforge.planning.model import InterruptsPlan, TuningPlan
 from numaforge.topology.model import HostProcess, NodeTopology, Userland
 
@@ -129,7 +130,7 @@ def _tuned_values(tuned: Mapping[str, str], planned: _Planned) -> Iterator[tuple
         ),
         "transparent huge pages": ("vm.transparent_hugepages", switches.get("enabled")),
         "defrag of transparent huge pages": ("vm.transparent_hugepage.defrag", switches.get("defrag")),
-        KSM: ("sysfs./sys/kernel/mm/ksm/run", tuning.ksm),
+        **{path: (f"sysfs.{path}", value) for path, value in knob_values(tuning).items()},
         LATER: ("scheduler.default_irq_smp_affinity", format_cpulist(interrupts.default_affinity) or None),
         **{name: (f"sysctl.{name}", value) for name, value in tuning.sysctls.items()},
     }
