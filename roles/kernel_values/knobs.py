@@ -93,6 +93,9 @@ _THP = Feature(
 )
 _TURBO = Feature(f"{_CPU}/", "no-turbo", "the frequency driver has no switch for turbo", "turbo")
 _KSM = Feature("/sys/kernel/mm/ksm/", "no-ksm", "this kernel merges no pages (KSM)", "ksm")
+_ASPM = Feature(
+    "/sys/module/pcie_aspm/parameters/", "no-pcie-aspm", "this kernel does not manage the power of PCIe links"
+)
 
 
 def _thp(name: str, word: type[bool] | tuple[str, ...] | AtLeast, description: str, example: Word) -> Knob:
@@ -122,6 +125,22 @@ KNOBS = (
         at("/proc/sys/kernel/numa_balancing"),
         "kernel.numa_balancing: whether the kernel moves pages after threads.",
         False,
+    ),
+    Knob(
+        "nmi_watchdog",
+        bool,
+        at("/proc/sys/kernel/nmi_watchdog"),
+        "kernel.nmi_watchdog: whether each CPU is interrupted to see if it hangs. Off, a counter is free.",
+        False,
+    ),
+    Knob(
+        "pcie_aspm",
+        ("default", "performance", "powersave", "powersupersave"),
+        at(f"{_ASPM.folder}policy"),
+        "How PCIe links at rest save power; performance keeps them awake. Where the firmware keeps this to "
+        "itself, the kernel refuses the value, and the change is undone.",
+        "performance",
+        _ASPM,
     ),
     _thp("enabled", ("always", "madvise", "never"), "When the kernel uses huge pages by itself.", "madvise"),
     _thp(

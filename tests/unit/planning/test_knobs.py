@@ -26,6 +26,8 @@ ROWS = [
     ("turbo", True, f"{CPU}/cpufreq/boost", "1"),
     ("ksm", False, "/sys/kernel/mm/ksm/run", "0"),
     ("numa_balancing", False, "/proc/sys/kernel/numa_balancing", "0"),
+    ("nmi_watchdog", False, "/proc/sys/kernel/nmi_watchdog", "0"),
+    ("pcie_aspm", "performance", "/sys/module/pcie_aspm/parameters/policy", "performance"),
     ("transparent_hugepages.enabled", "never", f"{THP}/enabled", "never"),
     ("transparent_hugepages.defrag", "defer", f"{THP}/defrag", "defer"),
     ("transparent_hugepages.shmem_enabled", "advise", f"{THP}/shmem_enabled", "advise"),
