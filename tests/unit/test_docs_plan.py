@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from numaforge.planning import model
+from numaforge.roles.kernel_values.knobs import KNOBS
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "read-a-plan.md").read_text(encoding="utf-8")
@@ -19,6 +20,7 @@ NOTICES = sorted(
         for file in PACKAGE.rglob("*.py")
         for name in re.findall(r"Notice\(\s*\"([^\"]+)\"", file.read_text())
     }
+    | {knob.feature.id for knob in KNOBS if knob.feature}
 )
 PARTS = (
     model.NodePlan,
