@@ -12,9 +12,9 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from bench.draw import best_ms
 from numaforge.errors import PlanError
-from numaforge.planning.mig.advice import forget
-from numaforge.planning.mig.plan import as_planned, plan_mig
 from numaforge.profile import NodeProfile, load_profile
+from numaforge.roles.mig.advice import forget
+from numaforge.roles.mig.plan import as_planned, plan_mig
 from numaforge.topology.model import Gpu, NodeTopology
 from tests.fixtures.machines import dgx_h100
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from docs.generated import renewed
-from numaforge.planning.sysctl_sets import SETS, Row
-from numaforge.planning.sysctls import RAISED_ONLY
+from numaforge.roles.kernel_values.sysctl_sets import SETS, Row
+from numaforge.roles.kernel_values.sysctls import RAISED_ONLY
 
 PAGE = Path(__file__).with_name("host-settings.md")
 

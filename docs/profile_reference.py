@@ -10,7 +10,7 @@ import yaml
 
 from docs.generated import renewed
 from numaforge.json_schema import json_schema
-from numaforge.profile.kernel_parameters import ACCEPTED
+from numaforge.roles.kernel_cmdline.parameters import ACCEPTED
 
 PAGE = Path(__file__).with_name("profiles.md")
 

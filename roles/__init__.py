@@ -1,1 +1,56 @@
-"""One package per concern on a host; each reads the plan and decides nothing."""
+"""Everything that numaforge can do to a node, a folder each."""
+
+from numaforge.roles.allocatable import allocatable
+from numaforge.roles.cpus import cpus
+from numaforge.roles.crio import crio
+from numaforge.roles.device_plugin import device_plugin
+from numaforge.roles.files import files
+from numaforge.roles.gpudirect import gpudirect
+from numaforge.roles.host import host
+from numaforge.roles.hugepages import hugepages
+from numaforge.roles.interrupts import interrupts
+from numaforge.roles.kernel_cmdline import kernel_cmdline
+from numaforge.roles.kernel_values import kernel_values
+from numaforge.roles.kubelet import kubelet
+from numaforge.roles.machine import machine
+from numaforge.roles.made_for import made_for
+from numaforge.roles.memlock import memlock
+from numaforge.roles.memory import memory
+from numaforge.roles.mig import mig
+from numaforge.roles.mig_mode import mig_mode
+from numaforge.roles.modules import modules
+from numaforge.roles.nics import nics
+from numaforge.roles.offline import offline
+from numaforge.roles.rdma import rdma
+from numaforge.roles.reboot import reboot
+from numaforge.roles.slices import slices
+
+__all__ = ["ROLES"]
+
+ROLES = (
+    machine,
+    made_for,
+    offline,
+    cpus,
+    memory,
+    files,
+    host,
+    kernel_cmdline,
+    modules,
+    mig_mode,
+    reboot,
+    gpudirect,
+    kernel_values,
+    nics,
+    interrupts,
+    slices,
+    hugepages,
+    mig,
+    crio,
+    memlock,
+    device_plugin,
+    rdma,
+    kubelet,
+    allocatable,
+)
+"""Every role, in the order of a maintenance: undone backwards, started and proved forwards."""

@@ -18,9 +18,9 @@ from numaforge.hosts import (
     show_beside,
 )
 from numaforge.node.transaction import TRANSACTIONS
-from numaforge.planning.delivery import DEFAULT_CONFIG_DIR
 from numaforge.planning.files import MODPROBE_PATH
 from numaforge.planning.model import PLAN_PATH
+from numaforge.roles.kubelet.delivery import DEFAULT_CONFIG_DIR
 
 __all__ = ["forget"]
 

@@ -1,14 +1,7 @@
 """Hugepage pools per NUMA node: now, and at every boot before memory is fragmented."""
 
-from __future__ import annotations
-
-from numaforge.hosts import role
-from numaforge.roles.maintenance import take_part
+from numaforge.roles.role import role
 
 __all__ = ["hugepages"]
 
-
-@role("Hugepages")
-def hugepages() -> None:
-    """Write the pools for the next boot, and fill them: while the kubelet of the plan is stopped."""
-    take_part()
+hugepages = role(__name__, "Hugepages")

@@ -1,14 +1,7 @@
-"""Interrupts, packet steering and workqueues on the reserved CPUs, and irqbalance."""
+"""Which CPUs answer the devices: interrupts and received packets."""
 
-from __future__ import annotations
-
-from numaforge.hosts import role
-from numaforge.roles.maintenance import take_part
+from numaforge.roles.role import role
 
 __all__ = ["interrupts"]
 
-
-@role("Interrupts")
-def interrupts() -> None:
-    """Move what is elsewhere, and write what repeats that at every boot."""
-    take_part()
+interrupts = role(__name__, "Interrupts")

@@ -11,10 +11,10 @@ from numaforge.kubelet.admission.gpu_resources import GPU_RESOURCE
 from numaforge.kubelet.config.flags import flag_value
 from numaforge.node.look import NodeQuery, question
 from numaforge.node.part import Goal
-from numaforge.planning.device_plugin.labels import MIG_LABEL
 from numaforge.planning.document import loads
 from numaforge.planning.model import PLAN_PATH, NodePlan
-from numaforge.planning.rdma.manifests import POOLS_LABEL
+from numaforge.roles.device_plugin.labels import MIG_LABEL
+from numaforge.roles.rdma.manifests import POOLS_LABEL
 from numaforge.rollout.configz import KubeletEndpoint, kubelet_endpoint
 from numaforge.rollout.gate import Expected
 from numaforge.rollout.names import node_name

@@ -1,14 +1,7 @@
-"""Kernel modules: loaded now and at boot, their options, and those that are kept out."""
+"""Kernel modules: loaded now and at boot, with their options, or kept out."""
 
-from __future__ import annotations
-
-from numaforge.hosts import role
-from numaforge.roles.maintenance import take_part
+from numaforge.roles.role import role
 
 __all__ = ["modules"]
 
-
-@role("Modules")
-def modules() -> None:
-    """Write what a boot loads, load what is missing now, and boot for options where that is allowed."""
-    take_part()
+modules = role(__name__, "Modules")

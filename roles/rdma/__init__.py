@@ -1,14 +1,7 @@
-"""What RDMA needs of the host: limits on pinned memory, settings of NICs, what the kubelet waits for."""
+"""RDMA: what the host needs, the pools for pods, what libraries are told."""
 
-from __future__ import annotations
-
-from numaforge.hosts import role
-from numaforge.roles.maintenance import take_part
+from numaforge.roles.role import role
 
 __all__ = ["rdma"]
 
-
-@role("RDMA")
-def rdma() -> None:
-    """Write the units for the next boot, and apply now what differs."""
-    take_part()
+rdma = role(__name__, "RDMA")

@@ -1,14 +1,7 @@
-"""The system's own daemons on the reserved CPUs."""
+"""What deploys call system: the CPUs of the system's own daemons."""
 
-from __future__ import annotations
-
-from numaforge.hosts import role
-from numaforge.roles.maintenance import take_part
+from numaforge.roles.role import Called
 
 __all__ = ["system"]
 
-
-@role("System")
-def system() -> None:
-    """Confine systemd's slices now, and write what confines them at every boot."""
-    take_part()
+system = Called("system", "System")

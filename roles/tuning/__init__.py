@@ -1,14 +1,7 @@
-"""Governors, energy preferences, sysctls, transparent hugepages, swap and the kernel's command line."""
+"""What deploys call tuning: the values of the running kernel, its command line, CPUs offline."""
 
-from __future__ import annotations
-
-from numaforge.hosts import role
-from numaforge.roles.maintenance import take_part
+from numaforge.roles.role import Called
 
 __all__ = ["tuning"]
 
-
-@role("Tuning")
-def tuning() -> None:
-    """Write the settings for the next boot, and apply those that differ now."""
-    take_part()
+tuning = Called("tuning", "Tuning")

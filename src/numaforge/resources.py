@@ -27,4 +27,4 @@ def deploy_dir() -> Path:
 
 def mig_worker() -> Path:
     """Return the file that nodes run to cut their GPUs."""
-    return _PACKAGE / "node" / "parts" / "mig" / "worker.py"
+    return _PACKAGE / "roles" / "mig" / "worker.py"

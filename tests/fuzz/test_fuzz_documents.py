@@ -15,15 +15,15 @@ from numaforge.kubelet.admission import Node, Pod
 from numaforge.kubelet.admission.device_manager import read_inventory
 from numaforge.node.transaction import read_result, read_status
 from numaforge.planning import document as plans
-from numaforge.planning.device_plugin.config import parse_device_plugin
 from numaforge.planning.node import plan_node
-from numaforge.planning.rdma.plugin_config import parse_plugin_config, refusal
 from numaforge.profile import load_profile
-from numaforge.profile.mig_parted import parse_config
 from numaforge.profile.strict_yaml import read_yaml, read_yaml_documents
 from numaforge.report.layout import topology_of
 from numaforge.report.svg import draw
 from numaforge.report.tables import topology_tables
+from numaforge.roles.device_plugin.config import parse_device_plugin
+from numaforge.roles.mig.mig_parted import parse_config
+from numaforge.roles.rdma.plugin_config import parse_plugin_config, refusal
 from numaforge.rollout.cluster import ClusterNode, Lease
 from numaforge.rollout.lead import STATE, read_state
 from numaforge.rollout.options import read_options

@@ -8,8 +8,10 @@ import pytest
 
 from lab.cluster import Lab
 from lab.node import Node
-from numaforge.node.parts import files, kernel_cmdline, reboot
 from numaforge.node.transaction import Transaction
+from numaforge.roles.files import part as files
+from numaforge.roles.kernel_cmdline import part as kernel_cmdline
+from numaforge.roles.reboot import part as reboot
 from tests.lab import transactions
 from tests.lab.rollouts import policy
 from tests.lab.test_reboot import everything

@@ -13,7 +13,7 @@ import pytest
 
 from lab.cluster import Lab
 from lab.node import Node
-from numaforge.planning.device_plugin.labels import CONFIG_LABEL
+from numaforge.roles.device_plugin.labels import CONFIG_LABEL
 from numaforge.rollout.record import RESULT
 from tests.lab import rollouts, test_host, transactions
 from tests.lab.rollouts import QUICK, free, inventory

@@ -11,7 +11,6 @@ from lab.node import Node
 from numaforge.file_content import FileContent
 from numaforge.node.bundle import FileChange
 from numaforge.node.part import Part
-from numaforge.node.parts import files, kubelet
 from numaforge.node.transaction import (
     BOOT_UNIT,
     CURRENT,
@@ -24,6 +23,8 @@ from numaforge.node.transaction import (
     start_script,
     status_script,
 )
+from numaforge.roles.files import part as files
+from numaforge.roles.kubelet import part as kubelet
 
 UNIT = "kubelet.service"
 CONFIG = "/var/lib/kubelet/config.yaml"

@@ -61,7 +61,7 @@ def booted(folder: Path, proofs: dict[str, dict[str, str]]) -> list[str]:
         f"prove '{name}' '{chr(10).join(f'{port} {IDS} {mask}' for port, mask in masks.items())}'"
         for name, masks in proofs.items()
     ]
-    library = shell.library("node/parts/pcie_acs/control", "node/parts/pcie_acs/part")
+    library = shell.library("roles/gpudirect/control", "roles/gpudirect/part")
     init = _INIT.format(library=library, proofs="\n".join(asked), ended=ENDED)
     busybox = next(path for path in (root / "usr/bin/busybox", root / "bin/busybox") if path.exists())
     disk = folder / "initial-disk"

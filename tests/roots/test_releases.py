@@ -18,7 +18,6 @@ import pytest
 from lab.roots import Release, build
 from numaforge import cli, shell
 from numaforge.hostcheck.check import check_host
-from numaforge.node.parts import kernel_cmdline, reboot
 from numaforge.node.transaction import Transaction, start_script
 from numaforge.planning.files import (
     INTERRUPTS_PATH,
@@ -26,6 +25,8 @@ from numaforge.planning.files import (
     INTERRUPTS_SCRIPT_PATH,
     TUNING_TMPFILES_PATH,
 )
+from numaforge.roles.kernel_cmdline import part as kernel_cmdline
+from numaforge.roles.reboot import part as reboot
 from numaforge.snapshot import Snapshot
 from numaforge.topology import read_topology
 from tests.fixtures.machines import kubeadm_kubelet
@@ -176,7 +177,7 @@ esac
 
 
 RUNNING, NEWER = "6.12.0-1-amd64", "6.12.0-10-amd64"
-LOOK = shell.library("node/fence", "node/look", "node/parts/reboot/entries", "node/parts/reboot/look")
+LOOK = shell.library("node/fence", "node/look", "roles/reboot/entries", "roles/reboot/look")
 
 
 @contextmanager

@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 
 from numaforge import shell
-from numaforge.node.parts import kernel_cmdline, reboot
-from numaforge.node.parts.kernel_cmdline import DROP_IN as GRUB_DROP_IN
-from numaforge.node.parts.kernel_cmdline import RECORD, TRIAL
 from numaforge.node.transaction import Transaction, revert_script, start_script
+from numaforge.roles.kernel_cmdline import part as kernel_cmdline
+from numaforge.roles.kernel_cmdline.part import DROP_IN as GRUB_DROP_IN
+from numaforge.roles.kernel_cmdline.part import RECORD, TRIAL
+from numaforge.roles.reboot import part as reboot
 from tests.ssh.conftest import StartSandbox
 from tests.ssh.machine import machine
 from tests.ssh.sandbox import Sandbox
@@ -39,9 +40,9 @@ from tests.ssh.test_transaction import LARGE, SMALL, WAITS, status, transaction,
 WISH = "iommu=pt"
 LOADERS = {"grub": debian(), "grubby": red_hat()}
 NEWER_ENTRY = f"{ENTRIES}/{MACHINE_ID}-{NEWER}.conf"
-LOOK = shell.library(
-    "node/fence", "node/look", "node/parts/kernel_cmdline/look", "node/parts/reboot/entries"
-) + (shell.library("node/parts/reboot/look"))
+LOOK = shell.library("node/fence", "node/look", "roles/kernel_cmdline/look", "roles/reboot/entries") + (
+    shell.library("roles/reboot/look")
+)
 
 
 @pytest.fixture(params=["grub", "grubby"])

@@ -9,11 +9,16 @@ from dataclasses import replace
 import pytest
 
 from numaforge.node.look import NodeQuery, look
-from numaforge.node.parts import files, kernel_cmdline, kubelet, mig, mig_mode, reboot
-from numaforge.node.parts.mig import BOOT_LINK
 from numaforge.node.transaction import Result, Transaction, revert_script, start_script
 from numaforge.planning.files import MIG_UNIT_PATH
 from numaforge.planning.model import MigGpu, MigInstance
+from numaforge.roles.files import part as files
+from numaforge.roles.kernel_cmdline import part as kernel_cmdline
+from numaforge.roles.kubelet import part as kubelet
+from numaforge.roles.mig import part as mig
+from numaforge.roles.mig.part import BOOT_LINK
+from numaforge.roles.mig_mode import part as mig_mode
+from numaforge.roles.reboot import part as reboot
 from numaforge.topology.model import ComputeInstance, Gpu, GpuInstance
 from tests.fakes.nvml.gpus import gpu_text
 from tests.fixtures.shortened import shortened

@@ -12,8 +12,8 @@ import pytest
 import yaml
 
 from numaforge import cli
-from numaforge.node.parts.mig import BOOT_LINK
 from numaforge.planning.files import MIG_UNIT_PATH
+from numaforge.roles.mig.part import BOOT_LINK
 from numaforge.verification import suite
 from numaforge.verification.login import login, ssh_config
 from tests.fakes.nvml.gpus import gpu_text

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from numaforge.node.parts import nics
 from numaforge.planning.files import NICS_PATH, NICS_SCRIPT_PATH
+from numaforge.roles.nics import part as nics
 from tests.fixtures.shortened import shortened
 from tests.ssh.conftest import StartSandbox
 from tests.ssh.machine import machine

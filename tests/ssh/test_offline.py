@@ -9,11 +9,12 @@ from typing import Any
 
 import pytest
 
-from numaforge.node.parts import kernel_values, kubelet
-from numaforge.node.parts.kernel_values.record import RECORD
 from numaforge.node.transaction import Transaction
 from numaforge.planning.files import TUNING_TMPFILES_PATH
 from numaforge.planning.kernel_paths import online
+from numaforge.roles.kernel_values import part as kernel_values
+from numaforge.roles.kernel_values.record import RECORD
+from numaforge.roles.kubelet import part as kubelet
 from tests.fixtures.shortened import shortened
 from tests.ssh.conftest import StartSandbox
 from tests.ssh.kubeadm import kubeadm_files, start_kubelet

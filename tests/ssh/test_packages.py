@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from numaforge.node.parts import packages
-from numaforge.node.parts.packages import RECORD
 from numaforge.node.transaction import Result, Transaction
 from numaforge.planning.document import loads
 from numaforge.planning.files import PAM_LIMITS_PATH, SWAP_PATH, UPGRADES_PATH
 from numaforge.planning.model import PLAN_PATH
+from numaforge.roles.host import part as packages
+from numaforge.roles.host.part import RECORD
 from numaforge.verification import expectations
 from numaforge.verification.live import probe, read_live
 from tests.ssh.conftest import StartSandbox

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from numaforge.node.parts import kernel_cmdline, pcie_acs, reboot
-from numaforge.node.parts.kernel_cmdline import DROP_IN as GRUB_DROP_IN
-from numaforge.node.parts.kernel_cmdline import RECORD
 from numaforge.node.transaction import Transaction, start_script
+from numaforge.roles.gpudirect import part as pcie_acs
+from numaforge.roles.kernel_cmdline import part as kernel_cmdline
+from numaforge.roles.kernel_cmdline.part import DROP_IN as GRUB_DROP_IN
+from numaforge.roles.kernel_cmdline.part import RECORD
+from numaforge.roles.reboot import part as reboot
 from tests.fixtures.shortened import shortened
 from tests.ssh.conftest import StartSandbox
 from tests.ssh.machine import machine

@@ -11,9 +11,9 @@ import pytest
 
 from numaforge.node.look import NodeQuery, look
 from numaforge.node.part import Found
-from numaforge.node.parts import reboot
 from numaforge.node.pods import Pods
 from numaforge.node.transaction import Transaction
+from numaforge.roles.reboot import part as reboot
 from tests.ssh.conftest import StartSandbox
 from tests.ssh.kubeadm import kubeadm_files, start_kubelet
 from tests.ssh.machine import pool

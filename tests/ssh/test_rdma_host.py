@@ -13,8 +13,6 @@ import pytest
 from numaforge import shell
 from numaforge.file_content import FileContent
 from numaforge.node.bundle import FileChange
-from numaforge.node.parts import files, kubelet, memlock, modules, nics, reboot
-from numaforge.node.parts.nics import LINKS
 from numaforge.node.transaction import Transaction, revert_script, settle_script, start_script
 from numaforge.planning.files import (
     MODPROBE_PATH,
@@ -26,6 +24,13 @@ from numaforge.planning.files import (
     memlock_path,
 )
 from numaforge.planning.model import NicSetting
+from numaforge.roles.files import part as files
+from numaforge.roles.kubelet import part as kubelet
+from numaforge.roles.memlock import part as memlock
+from numaforge.roles.modules import part as modules
+from numaforge.roles.nics import part as nics
+from numaforge.roles.nics.part import LINKS
+from numaforge.roles.reboot import part as reboot
 from numaforge.verification.login import Login
 from numaforge.verification.suite import command, environment, results
 from tests.fixtures.machines import KUBEADM_CONFIG

@@ -8,8 +8,6 @@ from typing import Any
 import pytest
 
 from numaforge import shell
-from numaforge.node.parts import kernel_cmdline, reboot
-from numaforge.node.parts.kernel_cmdline import RECORD
 from numaforge.node.transaction import (
     CURRENT,
     Result,
@@ -18,6 +16,9 @@ from numaforge.node.transaction import (
     settle_script,
     start_script,
 )
+from numaforge.roles.kernel_cmdline import part as kernel_cmdline
+from numaforge.roles.kernel_cmdline.part import RECORD
+from numaforge.roles.reboot import part as reboot
 from tests.fixtures.shortened import shortened
 from tests.ssh.conftest import StartSandbox
 from tests.ssh.machine import machine
@@ -264,6 +265,6 @@ def test_the_boot_loader_is_told_by_its_tools(
     node = start_sandbox({**machine(), **{f"/usr/local/loader/{name}": "#!/bin/sh\n" for name in programs}})
     node.run(f"rm -rf /boot/loader /boot/efi/loader; mkdir -p {folder} /etc/default")
     tools = "ln -s $(command -v cat sed) /usr/local/loader; PATH=/usr/local/loader"
-    look = shell.library("node/look", "node/parts/kernel_cmdline/look")
+    look = shell.library("node/look", "roles/kernel_cmdline/look")
     said = node.run(f"{tools}\n{look}look_kernel_cmdline {RECORD}\n").stdout.splitlines()
     assert said[0] == f"loader {loader}"

@@ -10,7 +10,6 @@ import pytest
 
 from numaforge.file_content import FileContent
 from numaforge.node.bundle import FileChange
-from numaforge.node.parts import files, kernel_cmdline, reboot
 from numaforge.node.transaction import (
     BOOT_UNIT,
     CURRENT,
@@ -19,6 +18,9 @@ from numaforge.node.transaction import (
     revert_script,
     start_script,
 )
+from numaforge.roles.files import part as files
+from numaforge.roles.kernel_cmdline import part as kernel_cmdline
+from numaforge.roles.reboot import part as reboot
 from tests.ssh.sandbox import Sandbox
 from tests.ssh.standin_bootloader import boot, boots, options
 from tests.ssh.test_reboot import CMDLINE, CUT_POWER, WISH, assert_new, assert_old, change, through_boots

@@ -19,8 +19,6 @@ from numaforge.node.bundle import FileChange
 from numaforge.node.fence import Fingerprint
 from numaforge.node.look import NodeQuery, look
 from numaforge.node.part import FailedPlan
-from numaforge.node.parts import files, hugepages, kernel_values, kubelet
-from numaforge.node.parts.kernel_values.record import RECORD
 from numaforge.node.transaction import (
     BOOT_UNIT,
     CURRENT,
@@ -38,6 +36,11 @@ from numaforge.node.transaction import (
     status_script,
     void_script,
 )
+from numaforge.roles.files import part as files
+from numaforge.roles.hugepages import part as hugepages
+from numaforge.roles.kernel_values import part as kernel_values
+from numaforge.roles.kernel_values.record import RECORD
+from numaforge.roles.kubelet import part as kubelet
 from tests.fixtures.shortened import shortened
 from tests.ssh.conftest import StartSandbox
 from tests.ssh.machine import machine, pool
@@ -1194,7 +1197,7 @@ def test_health_is_asked_with_what_the_host_has(node: Sandbox, port: int, missin
     pattern = "|".join(missing or ["none"])
     hidden = f"command() {{ case $2 in {pattern}) return 1 ;; *) unset -f command ;; esac; }}"
     settings = shell.assignments({"HEALTH_HOST": "127.0.0.1", "HEALTH_PORT": str(port)})
-    check = settings + shell.library("node/parts/kubelet/part") + f"{hidden}\nhealth"
+    check = settings + shell.library("roles/kubelet/part") + f"{hidden}\nhealth"
     assert node.run(check).returncode == 0
     node.run("systemctl stop kubelet.service")
     assert node.run(check).returncode != 0

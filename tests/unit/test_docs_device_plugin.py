@@ -10,7 +10,7 @@ import pytest
 
 from lab.paths import REPOSITORY
 from numaforge.cli import run
-from numaforge.planning.device_plugin import labels
+from numaforge.roles.device_plugin import labels
 from numaforge.topology import to_document
 from tests.fixtures.machines import dgx_h100
 

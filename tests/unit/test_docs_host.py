@@ -8,9 +8,9 @@ import yaml
 
 from docs.rule_tables import HOST_PAGE as PAGE
 from docs.rule_tables import page
-from numaforge.planning.managers import KUBELET_SYSCTLS
 from numaforge.profile import load_profile
-from numaforge.profile.host import Host, Limits
+from numaforge.roles.host.managers import KUBELET_SYSCTLS
+from numaforge.roles.host.section import Host, Limits
 
 TEXT = PAGE.read_text(encoding="utf-8")
 

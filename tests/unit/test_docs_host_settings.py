@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from docs.host_settings import PAGE, page
-from numaforge.node.parts.kernel_values.record import RECORD
-from numaforge.profile.kernel import Kernel
-from numaforge.profile.tuning import Tuning
+from numaforge.roles.kernel_cmdline.section import Kernel
+from numaforge.roles.kernel_values.record import RECORD
+from numaforge.roles.kernel_values.section import Tuning
 
 TEXT = PAGE.read_text(encoding="utf-8")
 

@@ -11,9 +11,9 @@ import pytest
 
 from lab.paths import REPOSITORY
 from numaforge.cli import run
-from numaforge.planning.mig.models import models
-from numaforge.planning.mig.plan import as_planned, plan_mig
 from numaforge.profile import load_profile
+from numaforge.roles.mig.models import models
+from numaforge.roles.mig.plan import as_planned, plan_mig
 from numaforge.topology import to_document
 from numaforge.topology.model import GpuProcess, NodeTopology
 from tests.fixtures.machines import dgx_h100

@@ -12,8 +12,8 @@ import yaml
 from lab.paths import REPOSITORY
 from numaforge.cli import run
 from numaforge.planning.node import plan_node
-from numaforge.planning.rdma.environment import environment
 from numaforge.profile import load_profile
+from numaforge.roles.rdma.environment import environment
 from numaforge.topology import to_document
 from tests.fixtures.rdma_machines import dgx
 

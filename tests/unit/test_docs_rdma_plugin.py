@@ -10,7 +10,7 @@ import pytest
 
 from lab.paths import REPOSITORY
 from numaforge.cli import run
-from numaforge.planning.rdma.manifests import POOLS_LABEL
+from numaforge.roles.rdma.manifests import POOLS_LABEL
 from numaforge.topology import to_document
 from tests.fixtures.machines import dgx_h100
 

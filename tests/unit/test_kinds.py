@@ -15,10 +15,10 @@ from numaforge.kubelet.minors.versions import KubeletVersion
 from numaforge.kubelet.startup import check as judge
 from numaforge.planning import node
 from numaforge.planning.document import dumps
-from numaforge.planning.mig.plan import as_planned
 from numaforge.planning.model import PLAN_PATH, OfflinePlan
 from numaforge.planning.node import plan_node
 from numaforge.profile import load_profile
+from numaforge.roles.mig.plan import as_planned
 from numaforge.topology.model import (
     ComputeInstance,
     Ecc,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from numaforge.errors import PlanError
-from numaforge.profile.mig_parted import parse_config
+from numaforge.roles.mig.mig_parted import parse_config
 
 
 def file(entry: str) -> str:

@@ -38,12 +38,12 @@ def check(file: str, source: str | None, profile: str | None, output: str) -> in
       numaforge device-plugin check inference.yaml gpu-1.json
     """
     from numaforge.kubelet.admission.inventory import counts_of
-    from numaforge.planning.device_plugin.advertised import advertised
-    from numaforge.planning.device_plugin.checks import check_config, check_machine
-    from numaforge.planning.device_plugin.config import parse_device_plugin
-    from numaforge.planning.mig.plan import as_planned
     from numaforge.planning.model import MigPlan
     from numaforge.report import device_plugin as report
+    from numaforge.roles.device_plugin.advertised import advertised
+    from numaforge.roles.device_plugin.checks import check_config, check_machine
+    from numaforge.roles.device_plugin.config import parse_device_plugin
+    from numaforge.roles.mig.plan import as_planned
 
     if profile is not None and source is None:
         raise click.UsageError("--profile says how the GPUs of a SNAPSHOT will be cut: name it")
@@ -84,7 +84,7 @@ def config(
     Example:
       numaforge device-plugin config gpu-1.json gpu-2.json --profile inference.yaml | kubectl apply -f -
     """
-    from numaforge.planning.device_plugin.manifests import as_yaml, device_plugin_config_map
+    from numaforge.roles.device_plugin.manifests import as_yaml, device_plugin_config_map
 
     plans = [planned_machine(source, profile, kubelet_version)[1] for source in sources]
     manifest = device_plugin_config_map(plans, name, namespace)

@@ -63,9 +63,9 @@ def runtime_class(
     Example:
       numaforge host runtime-class gpu-1.json --profile inference.yaml | kubectl apply -f -
     """
-    from numaforge.planning.device_plugin.manifests import as_yaml
-    from numaforge.planning.pod_tuning import pod_lines
-    from numaforge.planning.pod_tuning import runtime_class as manifest
+    from numaforge.roles.crio.plan import pod_lines
+    from numaforge.roles.crio.plan import runtime_class as manifest
+    from numaforge.roles.device_plugin.manifests import as_yaml
 
     _, planned = machine_and_plan(source, root, profile, kubelet_version)
     if planned is None:

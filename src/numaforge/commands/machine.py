@@ -56,7 +56,7 @@ def machine_and_plan(
     source: str | None, root: str | None, profile: str | None, kubelet_version: str | None
 ) -> tuple[NodeTopology, NodePlan | None]:
     """Return the machine as it is with its plan, and the plan that was given, made or found on it."""
-    from numaforge.planning.offline import as_planned
+    from numaforge.roles.offline.plan import as_planned
     from numaforge.topology.model import NodeTopology
 
     if source is None:

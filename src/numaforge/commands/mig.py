@@ -16,8 +16,8 @@ from numaforge.report.terminal import show, show_json
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from numaforge.planning.mig.machine import MachineMigPlan
-    from numaforge.profile.mig_parted import MigConfigEntry
+    from numaforge.roles.mig.machine import MachineMigPlan
+    from numaforge.roles.mig.mig_parted import MigConfigEntry
     from numaforge.topology.model import NodeTopology
 
 _file_argument = click.argument("file", metavar="FILE", type=click.Path())
@@ -49,11 +49,11 @@ def explain(model: str, profiles: tuple[str, ...], output: str) -> int:
       numaforge mig explain h100-80gb
       numaforge mig explain 10de:2330 3g.40gb 1g.10gb=4
     """
-    from numaforge.planning.mig.advice import explain as reasons
-    from numaforge.planning.mig.geometry import place
-    from numaforge.planning.mig.models import model_named
-    from numaforge.planning.mig.request import parse_counts, wanted_instances
     from numaforge.report import mig as report
+    from numaforge.roles.mig.advice import explain as reasons
+    from numaforge.roles.mig.geometry import place
+    from numaforge.roles.mig.models import model_named
+    from numaforge.roles.mig.request import parse_counts, wanted_instances
 
     found = model_named(model)
     if not profiles:
@@ -87,8 +87,8 @@ def check(file: str, source: str | None, root: str | None, config: str | None, o
     Example:
       numaforge mig check config.yaml gpu-1.json --config all-balanced
     """
-    from numaforge.planning.mig.machine import MachineMigPlan, plan_machine
     from numaforge.report import mig as report
+    from numaforge.roles.mig.machine import MachineMigPlan, plan_machine
 
     configs = _configs(file, config)
     machine = machine_of(source, root)
@@ -145,8 +145,8 @@ def plan(
 
 
 def _by_profile(profile: str, machine: NodeTopology) -> MachineMigPlan:
-    from numaforge.planning.mig.machine import plan_profile
     from numaforge.profile import load_profile
+    from numaforge.roles.mig.machine import plan_profile
 
     wanted = load_profile(profile)
     if not wanted.mig.gpus and wanted.mig.mig_parted is None:
@@ -158,7 +158,7 @@ def _by_profile(profile: str, machine: NodeTopology) -> MachineMigPlan:
 
 
 def _by_file(file: str, config: str | None, machine: NodeTopology) -> MachineMigPlan:
-    from numaforge.planning.mig.machine import plan_machine
+    from numaforge.roles.mig.machine import plan_machine
 
     configs = _configs(file, config)
     if len(configs) > 1:
@@ -172,7 +172,7 @@ def _by_file(file: str, config: str | None, machine: NodeTopology) -> MachineMig
 
 def _configs(file: str, config: str | None) -> Mapping[str, tuple[MigConfigEntry, ...]]:
     """Return the configs of a file, or the one that is asked for."""
-    from numaforge.profile.mig_parted import parse_config
+    from numaforge.roles.mig.mig_parted import parse_config
 
     configs = parse_config(read_text(file), file)
     if config is None:

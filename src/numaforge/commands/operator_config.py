@@ -56,7 +56,7 @@ def operator_config(
       numaforge mig operator-config inventories/prod | kubectl apply -f -
       numaforge mig operator-config gpu-1.json gpu-2.json --profile inference.yaml | kubectl apply -f -
     """
-    from numaforge.planning.device_plugin.manifests import as_yaml, operator_config_map
+    from numaforge.roles.device_plugin.manifests import as_yaml, operator_config_map
 
     inventory = next(filter(is_inventory, sources), None)
     if inventory and (len(sources) > 1 or profile or kubelet_version):

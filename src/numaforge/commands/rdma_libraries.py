@@ -52,7 +52,7 @@ def env(
       numaforge rdma env gpu-1.json -o yaml
       numaforge rdma env gpu-1.json --gpu 3 --network overlay
     """
-    from numaforge.planning.rdma.environment import environment
+    from numaforge.roles.rdma.environment import environment
 
     libraries, notices = _libraries(source, profile, kubelet_version)
     for notice in notices:
@@ -84,7 +84,7 @@ def topology_xml(source: str | None, profile: str | None, kubelet_version: str |
     Example:
       numaforge rdma topology-xml gpu-1.json --to topology.xml
     """
-    from numaforge.planning.rdma.nccl_topology import of_hidden_switches, of_machine
+    from numaforge.roles.rdma.nccl_topology import of_hidden_switches, of_machine
 
     machine, planned = machine_and_plan(source, None, profile, kubelet_version)
     switches = planned.rdma.libraries.hidden_switches if planned else ()
@@ -104,9 +104,9 @@ def _libraries(
 
 
 def _as_shown(machine: NodeTopology) -> tuple[LibrariesPlan, tuple[Notice, ...]]:
-    from numaforge.planning.rdma.libraries import plan_libraries
     from numaforge.profile import NodeProfile
-    from numaforge.profile.rdma import Libraries, Rdma
+    from numaforge.roles.rdma.libraries import plan_libraries
+    from numaforge.roles.rdma.section import Libraries, Rdma
 
     shown = NodeProfile(rdma=Rdma(libraries=Libraries(ucx=True, nvshmem=True)))
     planned = plan_libraries(machine, shown)

@@ -31,7 +31,7 @@ def config(source: str | None, root: str | None, profile: str | None, kubelet_ve
     Example:
       numaforge rdma config gpu-1.json --profile training
     """
-    from numaforge.planning.rdma.manifests import config_text
+    from numaforge.roles.rdma.manifests import config_text
 
     _, planned = machine_and_plan(source, root, profile, kubelet_version)
     if planned is None:
@@ -58,9 +58,9 @@ def check(file: str, machine: str | None, output: str) -> int:
       numaforge rdma check config.json --machine gpu-1.json
     """
     from numaforge.findings import Severity
-    from numaforge.planning.rdma.plugin_checks import advertised, check_config, check_machine
-    from numaforge.planning.rdma.plugin_config import parse_plugin_config, refusal
     from numaforge.report import rdma_plugin as report
+    from numaforge.roles.rdma.plugin_checks import advertised, check_config, check_machine
+    from numaforge.roles.rdma.plugin_config import parse_plugin_config, refusal
 
     read = parse_plugin_config(read_text(file), file)
     findings = check_config(read)
@@ -101,8 +101,8 @@ def manifests(
     Example:
       numaforge rdma manifests gpu-*.json --profile training --image IMAGE | kubectl apply -f -
     """
-    from numaforge.planning.device_plugin.manifests import as_yaml
-    from numaforge.planning.rdma.manifests import plugin_manifests
+    from numaforge.roles.device_plugin.manifests import as_yaml
+    from numaforge.roles.rdma.manifests import plugin_manifests
 
     plans = [planned_machine(source, profile, kubelet_version)[1] for source in sources]
     documents, labels = plugin_manifests(plans, image, name, namespace)

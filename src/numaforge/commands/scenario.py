@@ -86,7 +86,7 @@ def _devices(machine: NodeTopology, profile: str | None) -> Inventory:
 
     if profile is None:
         return inventory_of(machine)
-    from numaforge.planning.device_plugin.plan import planned_devices
     from numaforge.profile import load_profile
+    from numaforge.roles.device_plugin.plan import planned_devices
 
     return planned_devices(machine, load_profile(profile))

@@ -10,8 +10,8 @@ from pydantic import TypeAdapter, ValidationError
 from numaforge.convert.draft import Draft
 from numaforge.convert.rows import Fate
 from numaforge.mistakes import sentence
-from numaforge.profile.kernel import Parameter
-from numaforge.profile.kernel_parameters import parameter_name
+from numaforge.roles.kernel_cmdline.parameters import parameter_name
+from numaforge.roles.kernel_cmdline.section import Parameter
 
 _PARAMETER: TypeAdapter[str] = TypeAdapter(Parameter)
 _PAGES = {"hugepages", "hugepagesz"}

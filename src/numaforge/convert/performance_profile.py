@@ -34,7 +34,7 @@ from numaforge.convert.rows import (
 )
 from numaforge.cpulist import format_cpulist, parse_cpulist
 from numaforge.errors import NumaforgeError
-from numaforge.profile.pod_tuning import Ask
+from numaforge.roles.crio.section import Ask
 
 _SNIPPET = "kubeletconfig.experimental"
 _SNIPPET_FIELD = f"metadata.annotations.{_SNIPPET}"

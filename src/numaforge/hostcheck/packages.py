@@ -9,7 +9,7 @@ from numaforge.errors import PlanError
 from numaforge.findings import Applicability, MachineRule, Seen, Severity
 from numaforge.hostcheck import scope
 from numaforge.planning.document import loads
-from numaforge.planning.managers import contests
+from numaforge.roles.host.managers import contests
 from numaforge.topology.model import InstalledPackage, NodeTopology
 
 _LONGEST = 200

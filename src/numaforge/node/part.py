@@ -138,8 +138,8 @@ class Part:
     units: tuple[str, ...] = ()
 
 
-class Kind(Protocol):
-    """A module of numaforge.node.parts."""
+class PartModule(Protocol):
+    """The part.py of a role."""
 
     NAME: str
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from numaforge.cpulist import parse_cpulist
 from numaforge.kubelet.admission.machine import cpus_seen
 from numaforge.planning.existing import ExistingSettings
-from numaforge.planning.memory import Reservations
 from numaforge.planning.model import CpuPlan, MemoryPlan, Reasoned
+from numaforge.roles.memory.plan import Reservations
 from numaforge.topology.model import NodeTopology
 
 

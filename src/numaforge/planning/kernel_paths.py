@@ -128,7 +128,7 @@ WORKQUEUES = "/sys/devices/virtual/workqueue/cpumask"
 
 
 def affinity_lines(plan: InterruptsPlan) -> tuple[str, ...]:
-    """Return a plan as the lines that node/parts/interrupts/affinity.sh reads."""
+    """Return a plan as the lines that roles/interrupts/affinity.sh reads."""
     masks = {DEFAULT_AFFINITY: plan.default_affinity, WORKQUEUES: plan.workqueues}
     return (
         *(f"mask {path} {format_cpumask(cpus)}" for path, cpus in masks.items() if cpus),

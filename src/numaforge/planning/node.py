@@ -13,11 +13,7 @@ from numaforge.kinds import kind_of, once_per_kind
 from numaforge.kubelet.admission import inventory_of
 from numaforge.kubelet.admission.machine import cpu_capacity
 from numaforge.kubelet.minors.versions import LATEST_MINOR, KubeletVersion
-from numaforge.planning import sysctl_sets
-from numaforge.planning.cpus import plan_cpus
-from numaforge.planning.device_plugin.plan import shared_by, with_device_plugin
 from numaforge.planning.document import loads
-from numaforge.planning.elsewhere import elsewhere
 from numaforge.planning.existing import ExistingSettings, read_existing
 from numaforge.planning.files import (
     host_files,
@@ -31,15 +27,6 @@ from numaforge.planning.files import (
     system_files,
 )
 from numaforge.planning.handed_back import cpus_left_alone, memory_left_alone
-from numaforge.planning.host import brings_cgroup_v2, plan_host
-from numaforge.planning.hugepages import VMEMMAP, WantedPages, plan_hugepages, pool_places, pools_after
-from numaforge.planning.interrupts import plan_interrupts
-from numaforge.planning.kernel import plan_kernel
-from numaforge.planning.kubelet import NodeDecisions, kubelet_version, plan_kubelet
-from numaforge.planning.largest_pods import plan_largest_pods
-from numaforge.planning.made_for import kind_notices
-from numaforge.planning.memory import Reservations, max_pods, plan_numa_nodes, plan_reservations
-from numaforge.planning.mig.plan import as_planned, plan_mig
 from numaforge.planning.model import (
     PLAN_PATH,
     CpuPlan,
@@ -51,20 +38,33 @@ from numaforge.planning.model import (
     RdmaPlan,
     Reasoned,
 )
-from numaforge.planning.modules import plan_modules
-from numaforge.planning.nic_queues import with_nic_queues
-from numaforge.planning.numa_notices import gpu_memory_bytes, numa_notices
-from numaforge.planning.offline import as_before, plan_offline, without
-from numaforge.planning.page_size import judge_page_size
-from numaforge.planning.pod_tuning import plan_pod_tuning
-from numaforge.planning.rdma.acs import config_acs
-from numaforge.planning.rdma.plan import plan_rdma, with_pools
-from numaforge.planning.rdma.pools import plan_pools
-from numaforge.planning.startup import judge_startup
-from numaforge.planning.system import plan_system
-from numaforge.planning.tuning import plan_tuning
 from numaforge.profile import NodeProfile
 from numaforge.quantity import parse_bytes, parse_quantity
+from numaforge.roles.allocatable.elsewhere import elsewhere
+from numaforge.roles.allocatable.largest_pods import plan_largest_pods
+from numaforge.roles.cpus.plan import plan_cpus
+from numaforge.roles.crio.plan import plan_pod_tuning
+from numaforge.roles.device_plugin.plan import shared_by, with_device_plugin
+from numaforge.roles.gpudirect.plan import config_acs
+from numaforge.roles.host.plan import brings_cgroup_v2, plan_host
+from numaforge.roles.hugepages.plan import VMEMMAP, WantedPages, plan_hugepages, pool_places, pools_after
+from numaforge.roles.interrupts.plan import plan_interrupts
+from numaforge.roles.kernel_cmdline.page_size import judge_page_size
+from numaforge.roles.kernel_cmdline.plan import plan_kernel
+from numaforge.roles.kernel_values import sysctl_sets
+from numaforge.roles.kernel_values.plan import plan_tuning
+from numaforge.roles.kubelet.plan import NodeDecisions, kubelet_version, plan_kubelet
+from numaforge.roles.kubelet.startup import judge_startup
+from numaforge.roles.machine.numa_notices import gpu_memory_bytes, numa_notices
+from numaforge.roles.made_for.plan import kind_notices
+from numaforge.roles.memory.plan import Reservations, max_pods, plan_numa_nodes, plan_reservations
+from numaforge.roles.mig.plan import as_planned, plan_mig
+from numaforge.roles.modules.plan import plan_modules
+from numaforge.roles.nics.plan import with_nic_queues
+from numaforge.roles.offline.plan import as_before, plan_offline, without
+from numaforge.roles.rdma.plan import plan_rdma, with_pools
+from numaforge.roles.rdma.pools import plan_pools
+from numaforge.roles.slices.plan import plan_system
 from numaforge.topology.model import KubeletInstall, NodeTopology
 
 

@@ -1,10 +1,10 @@
 """The admin's intent: what a profile may say, one module per section, checked where it enters."""
 
-from numaforge.profile.cpus import ReservedCpus
-from numaforge.profile.hugepages import Hugepages
 from numaforge.profile.load import leaves, load_profile, machine_profiles, named_profiles, ready_profiles
 from numaforge.profile.node import NodeProfile
-from numaforge.profile.tuning import CpuIdle, Tuning
+from numaforge.roles.cpus.section import ReservedCpus
+from numaforge.roles.hugepages.section import Hugepages
+from numaforge.roles.kernel_values.section import CpuIdle, Tuning
 
 __all__ = [
     "CpuIdle",

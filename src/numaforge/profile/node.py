@@ -4,24 +4,24 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from numaforge.profile.cpus import Cpus
-from numaforge.profile.device_plugin import DevicePlugin
-from numaforge.profile.host import Host
-from numaforge.profile.hugepages import Hugepages
-from numaforge.profile.interrupts import Interrupts
-from numaforge.profile.kernel import Kernel
-from numaforge.profile.kubelet import Kubelet
-from numaforge.profile.made_for import MadeFor
-from numaforge.profile.maintenance import Maintenance
-from numaforge.profile.memory import Memory
-from numaforge.profile.mig import Mig
-from numaforge.profile.modules import Modules
-from numaforge.profile.nic_queues import NicQueues
-from numaforge.profile.pod_tuning import PodTuning
-from numaforge.profile.rdma import Rdma
 from numaforge.profile.section import Section
-from numaforge.profile.system import System
-from numaforge.profile.tuning import Tuning
+from numaforge.roles.cpus.section import Cpus
+from numaforge.roles.crio.section import PodTuning
+from numaforge.roles.device_plugin.section import DevicePlugin
+from numaforge.roles.host.section import Host
+from numaforge.roles.hugepages.section import Hugepages
+from numaforge.roles.interrupts.section import Interrupts
+from numaforge.roles.kernel_cmdline.section import Kernel
+from numaforge.roles.kernel_values.section import Tuning
+from numaforge.roles.kubelet.section import Kubelet
+from numaforge.roles.made_for.section import MadeFor
+from numaforge.roles.memory.section import Memory
+from numaforge.roles.mig.section import Mig
+from numaforge.roles.modules.section import Modules
+from numaforge.roles.nics.section import NicQueues
+from numaforge.roles.rdma.section import Rdma
+from numaforge.roles.reboot.section import Maintenance
+from numaforge.roles.slices.section import System
 
 
 class NodeProfile(Section):

@@ -17,9 +17,16 @@ from numaforge.kinds import once_per_kind
 from numaforge.planning.document import dumps
 from numaforge.planning.files import HUGEPAGES_TMPFILES_PATH, LIBRARY_PATHS, MODPROBE_PATH, NCCL_CONF_PATH
 from numaforge.planning.model import PLAN_PATH, HostPlan, MigPlan, NodePlan, PlannedFile, RdmaPlan
-from numaforge.render import host, interrupts, kubelet, libraries, mig, modules, rdma, tuning
+from numaforge.render import tuning
 from numaforge.render.texts import Template, as_yaml, header, xml_comment
 from numaforge.resources import template_dir
+from numaforge.roles.host import files as host
+from numaforge.roles.interrupts import files as interrupts
+from numaforge.roles.kubelet import files as kubelet
+from numaforge.roles.mig import files as mig
+from numaforge.roles.modules import files as modules
+from numaforge.roles.rdma import files as rdma
+from numaforge.roles.rdma import library_files as libraries
 
 __all__ = [
     "header",

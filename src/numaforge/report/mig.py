@@ -13,14 +13,14 @@ from rich.text import Text
 
 from numaforge.cpulist import format_cpulist
 from numaforge.errors import PlanError
-from numaforge.planning.mig.advice import Collision
-from numaforge.planning.mig.difference import LiveInstance, PlannedInstance
-from numaforge.planning.mig.geometry import Placement, counted_names
-from numaforge.planning.mig.machine import GpuMigPlan, MachineMigPlan
-from numaforge.planning.mig.models import MigModel, model_of
 from numaforge.planning.model import MigGpu, MigPlan
 from numaforge.report.columns import add_row, columns
 from numaforge.report.wording import counted, gpu_label
+from numaforge.roles.mig.advice import Collision
+from numaforge.roles.mig.difference import LiveInstance, PlannedInstance
+from numaforge.roles.mig.geometry import Placement, counted_names
+from numaforge.roles.mig.machine import GpuMigPlan, MachineMigPlan
+from numaforge.roles.mig.models import MigModel, model_of
 from numaforge.topology.model import Gpu, NodeTopology
 
 _SCHEMA = 1

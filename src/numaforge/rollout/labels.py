@@ -13,14 +13,14 @@ from pydantic import TypeAdapter
 
 from numaforge.given import NotJsonError, parse_json
 from numaforge.kubelet.admission.gpu_resources import GPU_RESOURCE
-from numaforge.planning.device_plugin.labels import (
+from numaforge.roles.device_plugin.labels import (
     CONFIG_LABEL,
     MIG_LABEL,
     OPERATOR_LABEL,
     OPERATOR_STATE_LABEL,
     STRATEGY_LABEL,
 )
-from numaforge.planning.rdma.manifests import POOLS_LABEL
+from numaforge.roles.rdma.manifests import POOLS_LABEL
 from numaforge.rollout.cluster import ClusterNode
 
 BEFORE = "numaforge.io/labels-before"

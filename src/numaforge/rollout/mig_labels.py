@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from numaforge.errors import NumaforgeError
-from numaforge.planning.device_plugin.labels import OPERATOR_STATE_LABEL
+from numaforge.roles.device_plugin.labels import OPERATOR_STATE_LABEL
 from numaforge.rollout.cluster import Cluster, ClusterNode, ClusterPod
 from numaforge.rollout.patience import retried
 from numaforge.rollout.record import RECORD

@@ -13,7 +13,6 @@ from typing import Any
 from numaforge.cpulist import format_cpulist
 from numaforge.planning import kernel_paths
 from numaforge.planning.files import limits_path
-from numaforge.planning.host import unit_limits
 from numaforge.planning.model import (
     HostPlan,
     InterruptsPlan,
@@ -25,8 +24,9 @@ from numaforge.planning.model import (
     SystemPlan,
     TuningPlan,
 )
-from numaforge.planning.pod_tuning import HANDLER
 from numaforge.planning.runtime import CRIO
+from numaforge.roles.crio.plan import HANDLER
+from numaforge.roles.host.plan import unit_limits
 from numaforge.roles.kernel_values.knobs import KNOB_AT
 from numaforge.verification.thresholds import ALL_REDUCE_GPUS
 

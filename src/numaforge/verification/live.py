@@ -20,8 +20,8 @@ from numaforge.node import bundle
 from numaforge.node.bundle import FileState
 from numaforge.planning import document, kernel_paths
 from numaforge.planning.files import MIG_WORKER_PATH, NICS_PATH, NICS_SCRIPT_PATH, mig_files
-from numaforge.planning.host import unit_limits
 from numaforge.planning.model import PLAN_PATH, NodePlan
+from numaforge.roles.host.plan import unit_limits
 from numaforge.verification import expectations
 from numaforge.verification.expectations import HOSTNAME
 
@@ -43,7 +43,7 @@ _KINDS = (
     "bridge",
 )
 _NO_PLAN = 3
-_CONTROL = "node/parts/pcie_acs/control"
+_CONTROL = "roles/gpudirect/control"
 _NOT_ROOT = 77  # as_root.sh says so
 NOT_INSTALLED = 127  # as a shell reports a program that is not there
 _AS_ROOT = shell.library("verification/as_root")
@@ -241,7 +241,7 @@ def _host_calls(plan: NodePlan) -> list[str]:
     calls += [shell.call("tell_cgroup")] if host.cgroup else []
     if host.holds:
         calls += [
-            shell.library("node/parts/packages/look"),
+            shell.library("roles/host/look"),
             shell.call("tell_held", [host.package_manager or ""]),
         ]
     return calls

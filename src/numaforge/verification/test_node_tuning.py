@@ -7,7 +7,7 @@ import re
 import pytest
 
 from numaforge.gpudirect.access_control import wrong_bits
-from numaforge.planning.sysctls import reaches
+from numaforge.roles.kernel_values.sysctls import reaches
 from numaforge.verification import expectations
 from numaforge.verification.live import VerifiedNode
 

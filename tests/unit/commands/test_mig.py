@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from numaforge.cli import run
-from numaforge.planning.mig.plan import as_planned, plan_mig
 from numaforge.profile import load_profile
+from numaforge.roles.mig.plan import as_planned, plan_mig
 from numaforge.topology import to_document
 from tests.fixtures.machines import dgx_h100, lab_node
 

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from numaforge.cli import run
-from numaforge.planning.rdma.plugin_config import parse_plugin_config, refusal
+from numaforge.roles.rdma.plugin_config import parse_plugin_config, refusal
 from numaforge.topology import to_document
 from tests.fixtures.machines import dgx_h100, nvlink_bridges
 

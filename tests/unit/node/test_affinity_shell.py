@@ -30,8 +30,6 @@ LIST, MASK = "/proc/irq/7/smp_affinity_list", "/sys/mask"
     ],
 )
 def test_it_fits(interpreter: str, path: str, now: str, wanted: str, fits: bool) -> None:
-    script = shell.library("node/parts/interrupts/affinity") + shell.call(
-        "affinity_fits", [path, now, wanted]
-    )
+    script = shell.library("roles/interrupts/affinity") + shell.call("affinity_fits", [path, now, wanted])
     done = subprocess.run(interpreter.split(), input=script, capture_output=True, text=True, check=False)
     assert (done.returncode == 0, done.stderr) == (fits, "")

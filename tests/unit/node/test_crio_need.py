@@ -7,10 +7,11 @@ import pytest
 from numaforge.file_content import FileContent
 from numaforge.node.bundle import FileChange, FileState
 from numaforge.node.part import Found, Goal
-from numaforge.node.parts import crio, files
 from numaforge.planning.files import CRIO_PATH, SYSCTL_PATH
 from numaforge.planning.node import plan_node
 from numaforge.profile import load_profile
+from numaforge.roles.crio import part as crio
+from numaforge.roles.files import part as files
 from tests.fixtures.machines import lab_node
 
 HANDLER = "# from a\n[crio.runtime.runtimes.high-performance]\nallowed_annotations = []\n"

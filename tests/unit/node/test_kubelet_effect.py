@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from numaforge.errors import KubeletConfigError
-from numaforge.node.parts.kubelet.effect import Effect, check, effect
 from numaforge.planning.node import plan_node
 from numaforge.profile import load_profile
 from numaforge.render import kubelet_files
+from numaforge.roles.kubelet.effect import Effect, check, effect
 from numaforge.topology.model import NodeTopology
 from tests.fixtures.machines import KUBEADM_CONFIG, kubeadm_kubelet, lab_node
 

@@ -14,7 +14,6 @@ from numaforge.node.fence import Fingerprint
 from numaforge.node.look import question
 from numaforge.node.need import need, pending
 from numaforge.node.part import Found, Goal, Part, Unit
-from numaforge.node.parts.kernel_values.record import RECORD
 from numaforge.node.pods import Pods
 from numaforge.node.transaction import Transaction
 from numaforge.planning.document import dumps
@@ -24,6 +23,7 @@ from numaforge.planning.model import PLAN_PATH, AcsPlan, KernelPlan, RdmaPlan
 from numaforge.planning.node import plan_node
 from numaforge.profile import load_profile
 from numaforge.render import hugepage_files, kubelet_files, role_files
+from numaforge.roles.kernel_values.record import RECORD
 from numaforge.topology.model import NodeTopology
 from tests.fixtures.machines import KUBEADM_CONFIG, kubeadm_kubelet, lab_node
 from tests.fixtures.rdma_machines import dgx

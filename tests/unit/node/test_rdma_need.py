@@ -10,12 +10,15 @@ import pytest
 from numaforge.errors import HostError
 from numaforge.node.bundle import FileState
 from numaforge.node.part import Found, Goal, Look
-from numaforge.node.parts import files, memlock, modules, nics
-from numaforge.node.parts.nics import LINKS
 from numaforge.planning.files import MODPROBE_PATH, modules_files
 from numaforge.planning.model import KernelPlan, ModulesPlan, NicSetting, RdmaHostPlan, RdmaPlan
 from numaforge.planning.node import plan_node
 from numaforge.profile import load_profile
+from numaforge.roles.files import part as files
+from numaforge.roles.memlock import part as memlock
+from numaforge.roles.modules import part as modules
+from numaforge.roles.nics import part as nics
+from numaforge.roles.nics.part import LINKS
 from tests.fixtures.machines import kubeadm_kubelet, lab_node
 
 OPTION = ModulesPlan(options={"ib_core": ("netns_mode=1",)})

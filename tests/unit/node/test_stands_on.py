@@ -79,7 +79,7 @@ class Host:
             file = write(self.root, f"/programs/{name}", f"#!/bin/sh\n{body}\n")
             file.chmod(0o755)
         names = ("ways", "loaded", "stands_on")
-        library = scripts.library(*(f"node/parts/modules/{name}" for name in names))
+        library = scripts.library(*(f"roles/modules/{name}" for name in names))
         for folder in FOLDERS:
             library = library.replace(folder, f"{self.root}{folder}")
         library = library.replace(f"{self.root}/proc/$process", "/none/$process")

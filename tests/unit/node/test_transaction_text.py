@@ -14,8 +14,7 @@ from numaforge.errors import HostError, HostUnreachableError
 from numaforge.file_content import FileContent
 from numaforge.node.bundle import FileChange
 from numaforge.node.part import Part
-from numaforge.node.parts import KINDS, files, hugepages, kubelet, shell_of
-from numaforge.node.parts.kubelet import health_url
+from numaforge.node.parts import KINDS, shell_of
 from numaforge.node.transaction import (
     CONFIRM_SECONDS,
     Process,
@@ -28,6 +27,10 @@ from numaforge.node.transaction import (
     status_script,
     void_script,
 )
+from numaforge.roles.files import part as files
+from numaforge.roles.hugepages import part as hugepages
+from numaforge.roles.kubelet import part as kubelet
+from numaforge.roles.kubelet.part import health_url
 
 STATUS = Status(None, False, None, Process("b", 7, 1, 99))
 FILES = files.part([FileChange("/etc/a", None, FileContent("/etc/a", "x\n"))])

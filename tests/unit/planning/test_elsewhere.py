@@ -9,7 +9,10 @@ import pytest
 from rich.console import Console
 
 from lab.paths import REPOSITORY
-from numaforge.planning.elsewhere import (
+from numaforge.planning.node import plan_node
+from numaforge.profile import load_profile
+from numaforge.report.tables import plan_tables
+from numaforge.roles.allocatable.elsewhere import (
     aks_cpu_millis,
     aks_memory,
     eks_memory,
@@ -17,9 +20,6 @@ from numaforge.planning.elsewhere import (
     gke_memory,
     step_cpu_millis,
 )
-from numaforge.planning.node import plan_node
-from numaforge.profile import load_profile
-from numaforge.report.tables import plan_tables
 from numaforge.topology import read_topology
 from tests.machines import files
 

@@ -9,10 +9,10 @@ import pytest
 
 from numaforge.errors import PlanError
 from numaforge.planning.document import dumps
-from numaforge.planning.memory import Room, eviction_bytes, split_reservation
 from numaforge.planning.model import NodePlan
 from numaforge.planning.node import plan_node
 from numaforge.profile import load_profile
+from numaforge.roles.memory.plan import Room, eviction_bytes, split_reservation
 from numaforge.topology.model import HugepagePool, NodeTopology
 from tests.fixtures.machines import grace_memory_only, kubeadm_kubelet, lab_node, machine
 

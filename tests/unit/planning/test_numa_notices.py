@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from numaforge.planning.node import plan_node
-from numaforge.planning.numa_notices import gpu_memory_bytes, numa_notices
 from numaforge.profile import load_profile
+from numaforge.roles.machine.numa_notices import gpu_memory_bytes, numa_notices
 from numaforge.topology import read_topology
 from numaforge.topology.model import NodeTopology, NumaNode
 from tests.fixtures.machines import dgx_h100, gb200_nvl72_tray, kubeadm_kubelet, lab_node, machine

@@ -14,8 +14,8 @@ from numaforge.planning.document import dumps, loads
 from numaforge.planning.kernel_paths import online, tuning_values
 from numaforge.planning.model import NodePlan
 from numaforge.planning.node import plan_node
-from numaforge.planning.offline import as_before, without
 from numaforge.profile import load_profile
+from numaforge.roles.offline.plan import as_before, without
 from numaforge.snapshot.model import Snapshot
 from numaforge.topology import read_topology
 from numaforge.topology.model import NodeTopology

@@ -8,8 +8,8 @@ import pytest
 
 from numaforge.errors import PlanError
 from numaforge.planning.node import plan_node
-from numaforge.planning.page_size import page_size
 from numaforge.profile import load_profile
+from numaforge.roles.kernel_cmdline.page_size import page_size
 from numaforge.topology import read_topology
 from numaforge.topology.model import HugepagePool, NodeTopology
 from tests.fixtures.machines import machine

@@ -11,9 +11,9 @@ from numaforge.errors import PlanError
 from numaforge.planning.document import dumps, loads
 from numaforge.planning.model import RdmaGate, RdmaHostPlan
 from numaforge.planning.node import plan_node
-from numaforge.planning.rdma.host import plan_rdma_host
 from numaforge.profile import load_profile
 from numaforge.render import render_plan
+from numaforge.roles.rdma.host import plan_rdma_host
 from numaforge.topology.model import NodeTopology
 from tests.fixtures.machines import dgx_h100, hgx_a100, kubeadm_kubelet, lab_node
 

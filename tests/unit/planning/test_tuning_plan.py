@@ -13,10 +13,10 @@ from numaforge.planning.document import dumps
 from numaforge.planning.kernel_paths import sysctl
 from numaforge.planning.model import NodePlan
 from numaforge.planning.node import plan_node
-from numaforge.planning.sysctl_sets import CONGESTION_CONTROLS, QDISC, SETS, value_for
-from numaforge.planning.sysctls import reaches
 from numaforge.profile import Tuning, load_profile, ready_profiles
-from numaforge.profile.sysctls import danger
+from numaforge.roles.kernel_values.dangers import danger
+from numaforge.roles.kernel_values.sysctl_sets import CONGESTION_CONTROLS, QDISC, SETS, value_for
+from numaforge.roles.kernel_values.sysctls import reaches
 from numaforge.topology.model import Cpufreq, IdleState, NodeTopology, RdmaDevice, RdmaPort
 from tests.fixtures.machines import lab_node, transparent_hugepages, two_cpu_vm
 

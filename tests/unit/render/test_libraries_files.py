@@ -14,9 +14,9 @@ from numaforge.planning.document import dumps
 from numaforge.planning.files import LIBRARY_PATHS, NCCL_CONF_PATH, RAILS_ENV_PATH
 from numaforge.planning.model import NodePlan
 from numaforge.planning.node import plan_node
-from numaforge.planning.rdma.nccl_conf import parse
 from numaforge.profile import load_profile
 from numaforge.render import library_files, render_plan
+from numaforge.roles.rdma.nccl_conf import parse
 from numaforge.verification import expectations
 from tests.fixtures.rdma_machines import dgx
 

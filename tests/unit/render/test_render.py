@@ -13,7 +13,6 @@ import yaml
 
 from numaforge import render
 from numaforge.errors import KubeletConfigError, PlanError
-from numaforge.planning.delivery import merge, without
 from numaforge.planning.document import loads
 from numaforge.planning.files import plan_files
 from numaforge.planning.model import (
@@ -27,6 +26,7 @@ from numaforge.planning.model import (
 )
 from numaforge.render import kubelet_files, render_plan
 from numaforge.resources import template_dir
+from numaforge.roles.kubelet.delivery import merge, without
 
 DROP_IN = "/etc/kubernetes/kubelet.conf.d/90-numaforge.conf"
 CONFIG = "/var/lib/kubelet/config.yaml"

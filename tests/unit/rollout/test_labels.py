@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from numaforge.planning.device_plugin import plan as device_plugin
-from numaforge.planning.rdma.manifests import POOLS_LABEL
+from numaforge.roles.device_plugin import plan as device_plugin
+from numaforge.roles.rdma.manifests import POOLS_LABEL
 from numaforge.rollout.cluster import ApiUnreachableError, ClusterNode
 from numaforge.rollout.gate import Expected, GateSettings
 from numaforge.rollout.labels import (

@@ -8,12 +8,12 @@ import pytest
 
 from numaforge.kubelet.admission.gpu_resources import GPU_RESOURCE, mig_resource
 from numaforge.kubelet.admission.inventory import counts_of
-from numaforge.planning.device_plugin.advertised import advertised, refused
-from numaforge.planning.device_plugin.config import parse_device_plugin
-from numaforge.planning.mig.devices import mig_device_names, nvml_gpus
-from numaforge.planning.mig.models import models
-from numaforge.planning.mig.plan import as_planned
 from numaforge.planning.model import MigGpu, MigInstance, MigPlan
+from numaforge.roles.device_plugin.advertised import advertised, refused
+from numaforge.roles.device_plugin.config import parse_device_plugin
+from numaforge.roles.mig.devices import mig_device_names, nvml_gpus
+from numaforge.roles.mig.models import models
+from numaforge.roles.mig.plan import as_planned
 from numaforge.topology.model import ComputeInstance, Gpu, GpuInstance, MigProfileOffer
 from tests.fixtures.machines import cut_into, lab_node
 

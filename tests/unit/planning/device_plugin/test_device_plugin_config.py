@@ -9,8 +9,8 @@ import pytest
 from numaforge.errors import PlanError
 from numaforge.findings import Severity
 from numaforge.kubelet.admission.inventory import Shared
-from numaforge.planning.device_plugin.checks import check_config, check_machine
-from numaforge.planning.device_plugin.config import parse_device_plugin
+from numaforge.roles.device_plugin.checks import check_config, check_machine
+from numaforge.roles.device_plugin.config import parse_device_plugin
 from tests.fixtures.machines import cut_into
 
 WHOLE = (None, None)

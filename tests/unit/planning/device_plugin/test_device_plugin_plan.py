@@ -7,13 +7,13 @@ from dataclasses import replace
 import pytest
 
 from numaforge.errors import PlanError, ProfileError
-from numaforge.planning.device_plugin.config import parse_device_plugin
-from numaforge.planning.device_plugin.manifests import device_plugin_config_map, device_plugin_text
-from numaforge.planning.device_plugin.plan import plan_device_plugin, with_device_plugin
-from numaforge.planning.mig.machine import nvidia_gpus
 from numaforge.planning.model import MigGpu, MigInstance, MigPlan, NodePlan
 from numaforge.planning.node import plan_node
 from numaforge.profile import NodeProfile, load_profile
+from numaforge.roles.device_plugin.config import parse_device_plugin
+from numaforge.roles.device_plugin.manifests import device_plugin_config_map, device_plugin_text
+from numaforge.roles.device_plugin.plan import plan_device_plugin, with_device_plugin
+from numaforge.roles.mig.machine import nvidia_gpus
 from tests.fixtures.machines import dgx_h100
 
 SEVEN = tuple(MigInstance("1g.10gb", 19, start, 1, (1,)) for start in range(7))

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from itertools import product
 
-from numaforge.planning.mig.geometry import Placement
-from numaforge.planning.mig.models import MigModel, MigProfile
+from numaforge.roles.mig.geometry import Placement
+from numaforge.roles.mig.models import MigModel, MigProfile
 
 
 def allowed(model: MigModel, instances: list[Placement]) -> bool:

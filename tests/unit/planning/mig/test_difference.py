@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from numaforge.planning.mig.advice import Collision
-from numaforge.planning.mig.difference import Difference, LiveInstance, difference
-from numaforge.planning.mig.geometry import Placement
-from numaforge.planning.mig.models import MigModel, MigProfile, model_named, profile_of
-from numaforge.planning.mig.request import WantedInstance, parse_counts, wanted_instances
+from numaforge.roles.mig.advice import Collision
+from numaforge.roles.mig.difference import Difference, LiveInstance, difference
+from numaforge.roles.mig.geometry import Placement
+from numaforge.roles.mig.models import MigModel, MigProfile, model_named, profile_of
+from numaforge.roles.mig.request import WantedInstance, parse_counts, wanted_instances
 from tests.unit.planning.mig.oracle import allowed, fewest_destroyed
 
 A100 = model_named("a100-40gb")

@@ -7,10 +7,10 @@ from itertools import combinations, permutations, product
 
 import pytest
 
-from numaforge.planning.mig.advice import explain
-from numaforge.planning.mig.geometry import Placement, counted_names, place
-from numaforge.planning.mig.models import MigModel, MigProfile, model_named, profile_of
-from numaforge.planning.mig.request import parse_counts, wanted_instances
+from numaforge.roles.mig.advice import explain
+from numaforge.roles.mig.geometry import Placement, counted_names, place
+from numaforge.roles.mig.models import MigModel, MigProfile, model_named, profile_of
+from numaforge.roles.mig.request import parse_counts, wanted_instances
 from tests.unit.planning.mig.oracle import allowed, geometries
 
 ONE_OF_EACH_FAMILY = [model_named(key) for key in ("h100-80gb", "a30-24gb", "rtx-pro-6000-96gb")]

@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from numaforge.errors import PlanError
-from numaforge.planning.mig.machine import MachineMigPlan, plan_machine
-from numaforge.profile.mig_parted import parse_config
+from numaforge.roles.mig.machine import MachineMigPlan, plan_machine
+from numaforge.roles.mig.mig_parted import parse_config
 from numaforge.topology.model import Gpu, NodeTopology
 from tests.fixtures.machines import dgx_h100, grace_blackwell_tray, lab_node
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from numaforge.errors import NumaforgeError, PlanError
-from numaforge.planning.mig.models import model_named, model_of, models, profile_of
-from numaforge.planning.mig.tables import MODELS
-from numaforge.profile.mig_names import ProfileName, parse_profile_name
+from numaforge.roles.mig.models import model_named, model_of, models, profile_of
+from numaforge.roles.mig.names import ProfileName, parse_profile_name
+from numaforge.roles.mig.tables import MODELS
 from numaforge.topology.model import Gpu
 
 # As NVIDIA's MIG User Guide and `nvidia-smi mig -lgip` print them.

@@ -13,9 +13,9 @@ from numaforge.errors import PlanError, ProfileError
 from numaforge.planning.document import dumps, loads
 from numaforge.planning.model import NodePlan
 from numaforge.planning.node import plan_node
-from numaforge.planning.rdma.environment import environment
-from numaforge.planning.rdma.libraries import plan_libraries
 from numaforge.profile import load_profile
+from numaforge.roles.rdma.environment import environment
+from numaforge.roles.rdma.libraries import plan_libraries
 from numaforge.topology.model import NodeTopology, RdmaDevice
 from tests.fixtures.machines import lab_node
 from tests.fixtures.rdma_machines import (

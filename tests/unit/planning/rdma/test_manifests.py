@@ -10,8 +10,8 @@ import pytest
 from numaforge.errors import PlanError
 from numaforge.planning.model import NodePlan
 from numaforge.planning.node import plan_node
-from numaforge.planning.rdma.manifests import POOLS_LABEL, plugin_manifests, pools_name
 from numaforge.profile import NodeProfile
+from numaforge.roles.rdma.manifests import POOLS_LABEL, plugin_manifests, pools_name
 from tests.fixtures.machines import dgx_h100, hgx_a100, kubeadm_kubelet
 
 

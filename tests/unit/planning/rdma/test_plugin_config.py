@@ -9,7 +9,7 @@ import pytest
 
 from numaforge.errors import PlanError
 from numaforge.planning.model import RdmaPool
-from numaforge.planning.rdma.plugin_config import parse_plugin_config, plugin_document, plugin_text, refusal
+from numaforge.roles.rdma.plugin_config import parse_plugin_config, plugin_document, plugin_text, refusal
 from tests.oracle.rdma_answers import answer, comparable
 
 RECORD = json.loads((Path(__file__).parent / "plugin_answers.json").read_text(encoding="utf-8"))

@@ -12,9 +12,9 @@ from numaforge.errors import NumaforgeError, PlanError
 from numaforge.planning.document import from_document, to_document
 from numaforge.planning.model import RdmaPool, Reasoned
 from numaforge.planning.node import plan_node
-from numaforge.planning.rdma.functions import plugin_functions, selected
-from numaforge.planning.rdma.pools import plan_pools
 from numaforge.profile import NodeProfile, load_profile
+from numaforge.roles.rdma.functions import plugin_functions, selected
+from numaforge.roles.rdma.pools import plan_pools
 from numaforge.topology.model import Nic, NodeTopology, RdmaDevice, RdmaPort
 from tests.fixtures.machines import dgx_h100, hgx_a100, machine
 

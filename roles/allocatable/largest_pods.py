@@ -1,0 +1,129 @@
+"""Which pods the planned node admits: the largest for each number of GPUs, and whether one may have all."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from numaforge.errors import KubeletConfigError
+from numaforge.kubelet.admission import Node
+from numaforge.kubelet.admission.device_manager import Inventory
+from numaforge.kubelet.admission.inventory import whole_gpus
+from numaforge.kubelet.admission.largest_pod import EmptyNode, PodShape
+from numaforge.kubelet.admission.merge import RESTRICTED, SINGLE_NUMA_NODE
+from numaforge.planning.existing import ExistingSettings
+from numaforge.planning.model import KubeletPlan, LargestPod, Notice, Reasoned
+from numaforge.quantity import format_bytes
+from numaforge.roles.hugepages.plan import WantedPages, pools_after
+from numaforge.topology.model import HugepagePool, NodeTopology
+
+_LEAST_MEMORY = 2**30  # of a pod that has all GPUs; its CPUs are one core
+
+
+def plan_largest_pods(
+    topology: NodeTopology,
+    existing: ExistingSettings,
+    hugepages: WantedPages,
+    kubelet: KubeletPlan | None,
+    devices: Inventory,
+) -> Reasoned[tuple[LargestPod, ...]]:
+    """Return the largest pod of one container for each number of GPUs; without GPUs, the largest of all.
+
+    Of MIG devices and of replicas it is the largest pod with one: no program joins several MIG devices, and
+    several replicas are no more than one. A machine whose memory or
+    NUMA nodes are not known has none. A notice says where no pod of one core may have all GPUs.
+    """
+    if kubelet is None or not topology.memory_bytes or not topology.numa_nodes:
+        return Reasoned(())
+    config = _effective(existing, kubelet.settings)
+    whole = whole_gpus(devices)
+    try:
+        node = Node(_with_pools(topology, hugepages), config, devices)
+    except KubeletConfigError:
+        # What keeps a kubelet from starting is for `check` to say.
+        return Reasoned(())
+    rows: list[LargestPod] = []
+    notices: list[Notice] = []
+    for resource in devices or ("",):
+        empty = EmptyNode(node, resource)
+        counts = _counts(resource, empty.devices if resource in whole else 1)
+        rows += [
+            _row(resource, count, empty.largest(count)) for count in counts if not empty.too_many_sets(count)
+        ]
+        if resource in whole and not empty.too_many_sets(empty.devices) and not admits_all(empty):
+            notices.append(_refused(empty, resource, config))
+    return Reasoned(tuple(rows), notices=tuple(notices))
+
+
+def admits_all_devices(topology: NodeTopology, config: Mapping[str, Any], devices: Inventory) -> bool:
+    """Say whether a pod of one core and 1Gi may have all devices under a kubelet's configuration."""
+    node = Node(topology, config, devices)
+    return all(admits_all(EmptyNode(node, resource)) for resource in devices)
+
+
+def _counts(resource: str, devices: int) -> range:
+    return range(1, devices + 1) if resource else range(1)
+
+
+def admits_all(empty: EmptyNode) -> bool:
+    """Say whether a pod of one core and 1Gi may have all devices."""
+    return empty.admits(PodShape(empty.devices, empty.step, _LEAST_MEMORY))
+
+
+def _row(resource: str, count: int, shape: PodShape | None) -> LargestPod:
+    if shape is None:
+        return LargestPod(resource, count, 0, 0)
+    pages = {size: count for size, count in shape.hugepages_bytes.items() if count}
+    return LargestPod(resource, count, shape.cpus, shape.memory_bytes, pages)
+
+
+def _refused(empty: EmptyNode, resource: str, config: Mapping[str, Any]) -> Notice:
+    policy, scope = config.get("topologyManagerPolicy"), config.get("topologyManagerScope", "container")
+    every, most = empty.devices, max((n for n in range(empty.devices) if empty.largest(n)), default=0)
+    instead = (
+        "where such pods run, set kubelet.topology_manager_policy: best-effort, as the profiles training "
+        "and best-effort-mixed do"
+    )
+    if policy == SINGLE_NUMA_NODE:
+        cause = f"single-numa-node refuses every {scope} with all {every} {resource}, the most is {most}"
+    elif policy == RESTRICTED and (largest := empty.largest(every)):
+        cause = (
+            f"restricted refuses a {scope} with all {every} {resource} unless all else that it asks for "
+            f"needs as many NUMA nodes: with one core and 1Gi it is refused, with {largest.cpus} CPUs and "
+            f"{format_bytes(largest.memory_bytes)} admitted"
+        )
+    elif policy == RESTRICTED:
+        cause = f"restricted refuses every {scope} with all {every} {resource}"
+    else:
+        cause, instead = (
+            f"one core and 1Gi are not left for a pod with all {every} {resource}",
+            "reserve less",
+        )
+    return Notice("whole-node-pod-refused", f"{cause}; {instead}")
+
+
+def _effective(existing: ExistingSettings, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what the kubelet will run with: its own settings, ours over them."""
+    merged = dict(existing.effective)
+    for name, value in settings.items():
+        held = merged.get(name)
+        merged[name] = (
+            {**held, **value} if isinstance(value, Mapping) and isinstance(held, Mapping) else value
+        )
+    return merged
+
+
+def _with_pools(topology: NodeTopology, hugepages: WantedPages) -> NodeTopology:
+    """Return the machine with the huge pages that it will have."""
+    nodes = (
+        replace(
+            node,
+            hugepages={
+                size: HugepagePool(count, count)
+                for size, count in pools_after(node, hugepages[node.id]).items()
+            },
+        )
+        for node in topology.numa_nodes
+    )
+    return replace(topology, numa_nodes=tuple(nodes))

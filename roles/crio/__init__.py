@@ -1,0 +1,7 @@
+"""What pods may ask of CRI-O for their own CPUs."""
+
+from numaforge.roles.role import role
+
+__all__ = ["crio"]
+
+crio = role(__name__, "Host", "host")

@@ -1,0 +1,54 @@
+"""CRI-O reads its configuration, which files bring: it starts anew, and containers keep running."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from numaforge.node.bundle import FileChange
+from numaforge.node.part import Found, Goal, Look, Part
+from numaforge.planning.files import CRIO_PATH
+from numaforge.planning.runtime import CRIO
+from numaforge.roles.crio.plan import HANDLER
+
+NAME = "crio"
+_RESTART_SECONDS = 120  # systemd gives a unit 90 s to stop
+
+
+def look(goal: Goal) -> Look:  # noqa: ARG001 (the contract's)
+    """Return no question: what the files change says it."""
+    return Look()
+
+
+def need(goal: Goal, found: Found, below: Sequence[Part]) -> Part | None:  # noqa: ARG001 (the contract's)
+    """Return the restart where CRI-O's drop-in changes.
+
+    A reload would do for the handler, and not for irqbalance's file nor for the balancing of other pods'
+    CPUs, which CRI-O looks up once (internal/runtimehandlerhooks).
+    """
+    changes = [change for part in below for change in part.changed if change.path == CRIO_PATH]
+    if not changes:
+        return None
+    return part(there=any(change.new for change in changes), drains=any(map(_takes_away, changes)))
+
+
+def _takes_away(change: FileChange) -> bool:
+    """Say whether the handler changes, by which pods that run give back what they were given."""
+    return change.old is not None and _settings(change.old.text) != _settings(
+        change.new.text if change.new else ""
+    )
+
+
+def _settings(text: str) -> list[str]:
+    return [line for line in text.splitlines() if not line.startswith("#")]
+
+
+def part(*, there: bool, drains: bool) -> Part:
+    """Return the part that restarts CRI-O where it runs, and proves that the handler is `there`."""
+    return Part(
+        NAME,
+        sentences=(f"{CRIO} restarts: what pods may ask of it changes",),
+        settings={"CRIO_UNIT": CRIO, "CRIO_HANDLER": HANDLER if there else ""},
+        drains=drains,
+        apply_seconds=_RESTART_SECONDS,
+        undo_seconds=_RESTART_SECONDS,
+    )

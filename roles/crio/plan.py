@@ -1,0 +1,158 @@
+"""What pods may ask of CRI-O for their own CPUs, and the runtime class that lets them.
+
+Sources: internal/runtimehandlerhooks of CRI-O 1.36 (the annotations; they do something for Guaranteed pods
+with whole CPUs alone), docs/crio.conf.5.md (allowed_annotations, inherit_default_runtime,
+irqbalance_config_file).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, get_args
+
+from numaforge.errors import PlanError
+from numaforge.planning.model import Decision, NodePlan, Notice, PodTuningPlan, Reasoned
+from numaforge.planning.runtime import CRIO, crio_minor, runtime_unit
+from numaforge.profile import NodeProfile
+from numaforge.roles.crio.section import Ask
+from numaforge.topology.model import NodeTopology
+
+FIELD = "pod_tuning.allow"
+HANDLER = "high-performance"  # CRI-O runs its hooks for every handler with this in its name
+ANNOTATIONS: dict[Ask, str] = {
+    "interrupts": "irq-load-balancing.crio.io",
+    "cpu_quota": "cpu-quota.crio.io",
+    "load_balancing": "cpu-load-balancing.crio.io",
+    "c_states": "cpu-c-states.crio.io",
+    "governor": "cpu-freq-governor.crio.io",
+}
+_SAID = {"governor": "performance"}  # what a pod says; the others say "disable"
+
+_FIRST_MINOR_THAT_INHERITS = 32  # inherit_default_runtime; before, a handler needs the path of its program
+_IRQBALANCE_OF_APT = "/etc/default/irqbalance"
+
+
+def plan_pod_tuning(
+    topology: NodeTopology, profile: NodeProfile, decided: NodePlan
+) -> Reasoned[PodTuningPlan]:
+    """Return what CRI-O is to allow; a notice says what this host cannot do.
+
+    Raises PlanError where CRI-O and numaforge would set the same: who comes last would win.
+    """
+    wish = profile.pod_tuning
+    if not wish.allow:
+        return Reasoned(PodTuningPlan())
+    lacks = _lacks(topology)
+    if lacks:
+        return Reasoned(PodTuningPlan(), notices=(Notice("no-pod-tuning", f"{lacks}: {FIELD} is left out"),))
+    _refuse_two_masters(profile)
+    without = dict(_without(topology))
+    asked = tuple(name for name in get_args(Ask) if name in wish.allow and name not in without)
+    notices = [
+        Notice("no-such-pod-tuning", f"{without[name]}: pods may not ask for {name}")
+        for name in wish.allow
+        if name in without
+    ]
+    if not asked:
+        return Reasoned(PodTuningPlan(), notices=tuple(notices))
+    debian = bool(topology.userland and topology.userland.package_manager == "apt")
+    plan = PodTuningPlan(
+        annotations=tuple(ANNOTATIONS[name] for name in asked),
+        runtime_class=wish.runtime_class,
+        irqbalance_file=_IRQBALANCE_OF_APT if debian and "interrupts" in asked else None,
+    )
+    policy = decided.kubelet.settings.get("cpuManagerPolicy") if decided.kubelet else "static"
+    if policy != "static":
+        notices.append(
+            Notice(
+                "pod-tuning-without-own-cpus",
+                "without cpuManagerPolicy static no pod has CPUs to itself, and CRI-O does nothing for it",
+            )
+        )
+    reason = (
+        f"{profile.choice(FIELD)}, for Guaranteed pods with whole CPUs and the runtime class "
+        f"{wish.runtime_class} alone (crio.conf(5), allowed_annotations)"
+    )
+    return Reasoned(plan, (Decision(FIELD, ", ".join(asked), reason),), tuple(notices))
+
+
+def runtime_class(plan: NodePlan) -> dict[str, Any]:
+    """Return the RuntimeClass for the handler of a node's plan. Raises PlanError where it has none."""
+    if not plan.pod_tuning.annotations:
+        raise PlanError(
+            "lets pods ask for nothing",
+            where=f"{plan.hostname}: {FIELD}",
+            remedy=f"plan a node whose runtime is CRI-O with {FIELD}; the plan's notices say what it lacks",
+        )
+    return {
+        "apiVersion": "node.k8s.io/v1",
+        "kind": "RuntimeClass",
+        "metadata": {"name": plan.pod_tuning.runtime_class},
+        "handler": HANDLER,
+    }
+
+
+def pod_lines(plan: PodTuningPlan) -> dict[str, Any]:
+    """Return what a pod says that asks for all of it: its annotations, and its runtime class."""
+    asks = {annotation: name for name, annotation in ANNOTATIONS.items()}
+    return {
+        "metadata": {
+            "annotations": {
+                each: _SAID.get(asks[each], "disable") for each in plan.annotations if each in asks
+            }
+        },
+        "spec": {"runtimeClassName": plan.runtime_class},
+    }
+
+
+def _lacks(topology: NodeTopology) -> str | None:
+    """Return why this host's runtime reads no such annotations, None where it does."""
+    unit = runtime_unit(topology)
+    if unit != CRIO:
+        runtime = unit.removesuffix(".service") if unit else "k3s with its own containerd"
+        return (
+            f"the container runtime is {runtime}, which reads no annotations about a pod's CPUs (CRI-O does)"
+        )
+    minor = crio_minor(topology)
+    if minor is not None and minor < _FIRST_MINOR_THAT_INHERITS:
+        return (
+            f"CRI-O 1.{minor} has no inherit_default_runtime, without which a handler has to name its "
+            f"program; it came with 1.{_FIRST_MINOR_THAT_INHERITS}"
+        )
+    return None
+
+
+def _without(topology: NodeTopology) -> Iterator[tuple[Ask, str]]:
+    """Yield what the kernel has not, with the reason: there CRI-O fails a pod with a governor, for one."""
+    if topology.cpufreq is None or not topology.cpufreq.available:
+        yield "governor", "the kernel offers no governors"
+    if not topology.idle_states:
+        yield "c_states", "the kernel manages no sleep states"
+
+
+def _refuse_two_masters(profile: NodeProfile) -> None:
+    """Refuse what CRI-O sets when such a pod starts and ends, where numaforge sets it for the whole node.
+
+    When a pod ends CRI-O adds its CPUs to default_smp_affinity, takes them out of irqbalance's banned ones,
+    and restarts irqbalance, or has it run once where it is off (setIRQLoadBalancing).
+    """
+    wish, asked = profile.interrupts, profile.pod_tuning.allow
+    ours = [
+        name
+        for name in ("irqbalance", "devices", "default_affinity")
+        if getattr(wish, name) not in (None, "keep")
+    ]
+    if "interrupts" in asked and ours:
+        raise PlanError(
+            f"interrupts, and interrupts.{ours[0]} is {getattr(wish, ours[0])}: when a pod ends, CRI-O gives "
+            "its CPUs to default_smp_affinity and irqbalance, and interrupts come to pods' CPUs again",
+            where=FIELD,
+            remedy=f"leave interrupts out of {FIELD}: section interrupts keeps them off pods' CPUs by itself",
+        )
+    if "governor" in asked and profile.tuning.governor is not None:
+        raise PlanError(
+            f"governor, and tuning.governor is {profile.tuning.governor}: the next run would take a running "
+            "pod's governor from it",
+            where=FIELD,
+            remedy=f"leave tuning.governor out, or governor out of {FIELD}",
+        )

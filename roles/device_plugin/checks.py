@@ -1,0 +1,191 @@
+"""What the device plugin accepts and should not, and what it refuses only on a machine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from numaforge.findings import Finding, Severity
+from numaforge.kubelet.admission.inventory import inventory_of
+from numaforge.roles.device_plugin.advertised import refused
+from numaforge.roles.device_plugin.config import DevicePluginConfig, SharedResources, Sharing
+from numaforge.roles.mig.devices import mig_device_names, nvml_gpus
+from numaforge.topology.model import NodeTopology
+
+_MOST_MPS_CLIENTS = 48  # cmd/mps-control-daemon/mps/device.go: 16 before compute capability 7.5
+_IGNORED = "is not yet supported in the config. Ignoring..."
+_ENDS = "the plugin ends with this error again and again, and the node advertises no GPU"
+
+
+def check_config(config: DevicePluginConfig) -> tuple[Finding, ...]:
+    """Return what is wrong with a configuration on every machine."""
+    return (*_ignored(config), *_mps(config))
+
+
+def check_machine(config: DevicePluginConfig, machine: NodeTopology) -> tuple[Finding, ...]:
+    """Return what is wrong with a configuration on a machine, cut as its GPUs are."""
+    if finding := check_strategy(config.flags.mig_strategy, machine):
+        return (finding,)
+    return (*_mig(config, machine), *_shares_nothing(config, machine))
+
+
+def check_strategy(strategy: str, machine: NodeTopology) -> Finding | None:
+    """Return that a migStrategy does not suit how the GPUs of a machine are cut; None where it does."""
+    if (refusal := refused(machine, strategy)) is None:
+        return None
+    return Finding(
+        "mig-strategy-refused",
+        Severity.ERROR,
+        f"migStrategy {strategy} does not suit the MIG geometry of this machine: {_ENDS}",
+        _remedy(strategy),
+        "flags.migStrategy",
+        text=refusal,
+    )
+
+
+def sentence(finding: Finding) -> str:
+    """Return what was found, with the plugin's own words."""
+    return f"{finding.evidence} ({finding.text})" if finding.text else finding.evidence
+
+
+def _remedy(strategy: str) -> str:
+    if strategy == "single":
+        return "choose mixed, or give all GPUs the same instances"
+    return "leave out compute instances that are smaller than their GPU instance, or choose single, or none"
+
+
+def _ignored(config: DevicePluginConfig) -> Iterator[Finding]:
+    if config.resources.gpus or config.resources.mig:
+        yield _unused(
+            "resources-ignored",
+            "resources",
+            "the plugin names resources by itself: nvidia.com/gpu and nvidia.com/mig-PROFILE",
+            f"Customizing the 'resources' field {_IGNORED}",
+        )
+    for way, sharing in _ways(config.sharing):
+        for number, one in enumerate(sharing.resources):
+            path = f"sharing.{way}.resources[{number}]"
+            name = sharing.advertised_as(one.name)
+            if one.rename and one.rename != name:
+                yield _unused(
+                    "rename-ignored",
+                    f"{path}.rename",
+                    f"the replicas are advertised as {name}; renameByDefault: true is the one other name "
+                    "that there is",
+                    f"Setting the 'rename' field in sharing.{way}.resources {_IGNORED}",
+                )
+            if one.devices != "all":
+                yield _unused(
+                    "devices-ignored",
+                    f"{path}.devices",
+                    f"all devices of {one.name} are shared",
+                    f"Customizing the 'devices' field in sharing.{way}.resources {_IGNORED}",
+                )
+    if config.sharing.mps and config.sharing.time_slicing:
+        yield _unused(
+            "time-slicing-ignored",
+            "sharing.timeSlicing",
+            "sharing.mps goes before it, and the plugin says nothing about it",
+        )
+
+
+def _unused(rule: str, path: str, instead: str, text: str | None = None) -> Finding:
+    return Finding(
+        rule, Severity.WARNING, f"{path} has no effect: {instead}", "leave it out", path, text=text
+    )
+
+
+def _mps(config: DevicePluginConfig) -> Iterator[Finding]:
+    if (mps := config.sharing.mps) is None:
+        return
+    if config.flags.mig_strategy == "mixed":
+        yield Finding(
+            "mps-with-mixed",
+            Severity.ERROR,
+            f"MPS shares full GPUs only: {_ENDS}",
+            "use timeSlicing, or write migStrategy: none",
+            "flags.migStrategy",
+            text="using --mig-strategy=mixed is not supported with MPS",
+        )
+    if not config.flags.mps_root:
+        yield Finding(
+            "mps-root-elsewhere",
+            Severity.NOTE,
+            "mpsRoot is not in this file: it has to come from MPS_ROOT of the plugin's container",
+            "write flags.mpsRoot: /run/nvidia/mps, or see that the container has it (NVIDIA's chart sets it)",
+            "flags.mpsRoot",
+            text="using MPS requires --mps-root to be specified",
+        )
+    for number, one in enumerate(mps.resources):
+        if one.replicas > _MOST_MPS_CLIENTS:
+            yield Finding(
+                "mps-replicas",
+                Severity.ERROR,
+                f"an MPS server has at most {_MOST_MPS_CLIENTS} clients: its daemon ends with this error",
+                f"write replicas: {_MOST_MPS_CLIENTS} or less",
+                f"sharing.mps.resources[{number}].replicas",
+                text="invalid MPS configuration: invalid device maximum allowed replicas exceeded: "
+                f"{one.replicas} > {_MOST_MPS_CLIENTS}",
+            )
+
+
+def _mig(config: DevicePluginConfig, machine: NodeTopology) -> Iterator[Finding]:
+    strategy = config.flags.mig_strategy
+    with_mig = {index: gpu for index, gpu in nvml_gpus(machine).items() if gpu.mig_mode == "enabled"}
+    if not with_mig:
+        return
+    if strategy == "none":
+        yield Finding(
+            "mig-not-advertised",
+            Severity.WARNING,
+            f"GPU {next(iter(with_mig))} is in MIG mode, and migStrategy none advertises it as a whole GPU: "
+            "a pod that gets it can use one of its MIG devices at most",
+            "write migStrategy: mixed or single",
+            "flags.migStrategy",
+        )
+    elif config.sharing.mps:
+        yield Finding(
+            "mps-with-mig",
+            Severity.ERROR,
+            f"MPS shares full GPUs only: {_ENDS}",
+            "use timeSlicing, or turn MIG off",
+            "sharing.mps",
+            text="sharing using MPS is not supported for MIG devices",
+        )
+    for index, gpu in with_mig.items():
+        names = mig_device_names(gpu)
+        if strategy != "none" and names is None:
+            yield Finding(
+                "mig-devices-unknown",
+                Severity.WARNING,
+                f"GPU {index} is in MIG mode, and what it is cut into is not known: it is not counted",
+                "take the snapshot as root, with the driver loaded",
+            )
+        if strategy == "mixed" and names == ():
+            yield Finding(
+                "mig-without-devices",
+                Severity.WARNING,
+                f"GPU {index} is in MIG mode without MIG devices: it is advertised as nothing",
+                "create GPU instances on it, or turn its MIG mode off",
+                text=f"device {index} has no MIG devices configured",
+            )
+
+
+def _shares_nothing(config: DevicePluginConfig, machine: NodeTopology) -> Iterator[Finding]:
+    there = sorted(inventory_of(machine, config.flags.mig_strategy))
+    for way, sharing in _ways(config.sharing):
+        for number, one in enumerate(sharing.resources):
+            if one.name not in there:
+                yield Finding(
+                    "shares-nothing",
+                    Severity.WARNING,
+                    f"this machine has no {one.name} to share",
+                    f"it advertises {', '.join(there) or 'nothing'}",
+                    f"sharing.{way}.resources[{number}].name",
+                )
+
+
+def _ways(sharing: Sharing) -> Iterator[tuple[str, SharedResources]]:
+    if sharing.time_slicing:
+        yield "timeSlicing", sharing.time_slicing
+    if sharing.mps:
+        yield "mps", sharing.mps

@@ -1,0 +1,109 @@
+"""ConfigMaps for NVIDIA's device plugin and GPU operator: one text for each kind of node."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import yaml
+
+from numaforge.errors import PlanError
+from numaforge.planning.model import NodePlan
+from numaforge.roles.device_plugin.labels import OPERATOR_LABEL
+from numaforge.roles.device_plugin.plan import config_document
+from numaforge.roles.mig.operator import operator_entries, operator_name
+from numaforge.topology.model import NodeTopology
+
+Manifest = dict[str, Any]
+
+OPERATOR_KEY = "config.yaml"  # where mig-manager reads it (gpu-operator, assets/state-mig-manager)
+
+
+def device_plugin_text(plan: NodePlan) -> str:
+    """Return a node's configuration of the device plugin, as YAML.
+
+    Raises PlanError for a plan that says nothing of it.
+    """
+    if plan.device_plugin is None:
+        raise PlanError(
+            "says nothing of the device plugin",
+            where=plan.hostname,
+            remedy="plan with a profile that has a section device_plugin",
+        )
+    return _yaml(config_document(plan.device_plugin))
+
+
+def device_plugin_config_map(plans: Iterable[NodePlan], name: str, namespace: str) -> Manifest:
+    """Return the plugin's ConfigMap: a key for each kind of node, as its plan names it, else its profile.
+
+    The label nvidia.com/device-plugin.config of a Node chooses among them. Raises PlanError where two nodes
+    want different texts under one key.
+    """
+    texts: dict[str, str] = {}
+    first: dict[str, str] = {}
+    for plan in plans:
+        text = device_plugin_text(plan)
+        key = (plan.device_plugin and plan.device_plugin.config) or plan.profile
+        if texts.setdefault(key, text) != text:
+            raise PlanError(
+                f"{first[key]} and {plan.hostname} want different configurations under the key {key}",
+                where="device_plugin.config",
+                remedy="give each kind of node a name of its own in its profile",
+            )
+        first.setdefault(key, plan.hostname)
+    return _config_map(name, namespace, texts)
+
+
+def operator_config_map(
+    machines: Iterable[tuple[NodePlan, NodeTopology]], name: str, namespace: str
+) -> tuple[Manifest, Mapping[str, Mapping[str, str]]]:
+    """Return the ConfigMap of the operator's mig-manager, and the labels by which nodes choose, by hostname.
+
+    One config for each distinct geometry, as mig-parted reads it. Raises PlanError for a geometry that
+    mig-parted cannot say.
+    """
+    configs: dict[str, list[dict[str, Any]]] = {}
+    labels: dict[str, dict[str, str]] = {}
+    for plan, topology in machines:
+        try:
+            entries = operator_entries(plan.mig, topology)
+        except PlanError as error:
+            raise error.at(plan.hostname) from error
+        chosen = operator_name(plan.profile, entries)
+        configs[chosen] = entries
+        labels[plan.hostname] = {OPERATOR_LABEL: chosen}
+    text = _yaml({"version": "v1", "mig-configs": dict(sorted(configs.items()))})
+    return _config_map(name, namespace, {OPERATOR_KEY: text}), labels
+
+
+def as_yaml(manifest: Manifest) -> str:
+    """Return a manifest as kubectl reads it; texts of several lines stay readable."""
+    return _yaml(manifest)
+
+
+def _config_map(name: str, namespace: str, data: Mapping[str, str]) -> Manifest:
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {
+            "name": name,
+            "namespace": namespace,
+            "labels": {"app.kubernetes.io/managed-by": "numaforge"},
+        },
+        "data": dict(sorted(data.items())),
+    }
+
+
+class _Dumper(yaml.SafeDumper):
+    """Texts of several lines as blocks."""
+
+
+def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style="|" if "\n" in text else None)
+
+
+_Dumper.add_representer(str, _text)
+
+
+def _yaml(document: Mapping[str, Any]) -> str:
+    return yaml.dump(document, Dumper=_Dumper, sort_keys=False, width=110)

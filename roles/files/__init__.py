@@ -1,0 +1,7 @@
+"""The files of all roles, written and taken back together."""
+
+from numaforge.roles.role import role
+
+__all__ = ["files"]
+
+files = role(__name__, "Files")

@@ -1,0 +1,35 @@
+"""PCIe access control: set by the kernel at boot, and proved here in the bridges themselves.
+
+A kernel that does not know pci=config_acs= ignores it, and its command line shows it all the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from numaforge.node.part import Found, Goal, Look, Part, lines
+from numaforge.roles.kernel_cmdline import part as kernel_cmdline
+
+NAME = "pcie_acs"
+
+
+def look(goal: Goal) -> Look:  # noqa: ARG001 (the contract's)
+    """Return nothing: the kernel's command line says whether a boot is needed."""
+    return Look()
+
+
+def need(goal: Goal, found: Found, below: Sequence[Part]) -> Part | None:  # noqa: ARG001 (the contract's)
+    """Return the proof of the bridges where the kernel's command line changes."""
+    acs = goal.plan.rdma.acs
+    changes = any(part.name == kernel_cmdline.NAME for part in below)
+    return part(acs.masks, acs.bridges) if acs.masks and changes else None
+
+
+def part(masks: Mapping[str, str], bridges: Mapping[str, str]) -> Part:
+    """Return the part that proves the mask of each bridge, by PCI address; `bridges` are their ids."""
+    return Part(
+        NAME,
+        sentences=(f"after the boot {len(masks)} PCIe bridges have to control access as planned",),
+        data={"masks": lines(*(f"{address} {bridges[address]} {mask}" for address, mask in masks.items()))},
+        drains=True,
+    )

@@ -1,0 +1,161 @@
+"""The userland: limits, packages that stay at their version, swap at boot, clock, control groups."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from numaforge.errors import PlanError
+from numaforge.planning.model import Decision, HostPlan, NodePlan, Notice, Reasoned
+from numaforge.planning.runtime import pod_units
+from numaforge.profile import NodeProfile
+from numaforge.roles.host.managers import contests
+from numaforge.roles.host.section import UNLIMITED
+from numaforge.snapshot.catalogue import HELD_PACKAGES
+from numaforge.topology.model import NodeTopology, Userland
+
+UNIFIED = "systemd.unified_cgroup_hierarchy=1"
+
+_IN_BYTES = {"memlock", "stack", "core"}
+_UNIT_LIMITS = {"nofile": "LimitNOFILE", "stack": "LimitSTACK", "core": "LimitCORE"}
+_WHY_HELD = {
+    "kernel": "a driver's module fits one kernel",
+    "driver": "libraries of another version than the module start no container",
+    "kubelet": "it is upgraded with its cluster, on a drained node",
+    "containerd": "its restart and its configuration belong to a maintenance",
+}
+
+
+def plan_host(topology: NodeTopology, profile: NodeProfile, decided: NodePlan) -> Reasoned[HostPlan]:
+    """Return what the userland is to be; a notice names what this host cannot do, and who else sets what is
+    `decided` already.
+
+    Raises PlanError for more open files than the kernel allows, and for control groups of version 1.
+    """
+    userland = topology.userland or Userland()
+    _refuse_too_many_files(topology, profile)
+    _refuse_cgroup_v1(topology, profile)
+    wish = profile.host
+    can_hold = userland.can_hold is True and userland.packages is not None
+    services = tuple(unit for unit in userland.swap_units or () if unit.endswith(".service"))
+    limits = _limits(profile)
+    plan = HostPlan(
+        limits=limits,
+        limited_units=pod_units(topology) if limits else (),
+        hold_kinds=wish.hold_packages if can_hold else (),
+        holds=_holds(userland, wish.hold_packages) if can_hold else (),
+        package_manager=userland.package_manager,
+        swap_off=decided.tuning.swap_off,
+        swap_services=services if decided.tuning.swap_off else (),
+        time_sync=wish.time_sync == "required",
+        cgroup=2 if wish.cgroup == "v2" else None,
+    )
+    notices = (
+        *_hold_notices(userland, wish.hold_packages, plan),
+        *_clock_notice(userland, plan),
+        *(
+            Notice("managed-elsewhere", f"{each}: one of them has to let go")
+            for each in contests(topology, decided.tuning, decided.interrupts)
+        ),
+    )
+    return Reasoned(plan, tuple(_decisions(plan, profile)), notices)
+
+
+def _refuse_too_many_files(topology: NodeTopology, profile: NodeProfile) -> None:
+    wish, most = profile.host.limits.nofile, topology.sysctls.get("fs.nr_open", "")
+    if wish is not None and most.isdigit() and wish > int(most):
+        raise PlanError(
+            f"{wish} open files, and the kernel lets a process have {most} (fs.nr_open): no login would "
+            "succeed",
+            where="host.limits.nofile",
+            remedy=f"ask for {most} or fewer, or raise fs.nr_open first",
+        )
+
+
+def brings_cgroup_v2(profile: NodeProfile) -> bool:
+    """Say whether a boot for this profile is one with control groups of version 2."""
+    return UNIFIED in profile.kernel.cmdline and profile.maintenance.reboot == "allowed"
+
+
+def _refuse_cgroup_v1(topology: NodeTopology, profile: NodeProfile) -> None:
+    if profile.host.cgroup == "v2" and topology.cgroup_version == 1 and not brings_cgroup_v2(profile):
+        raise PlanError(
+            "v2 is required, and this host has control groups of version 1",
+            where="host.cgroup",
+            remedy=f"add {UNIFIED} to kernel.cmdline with maintenance.reboot: allowed, or leave host.cgroup "
+            "out",
+        )
+
+
+def _limits(profile: NodeProfile) -> dict[str, str]:
+    asked = profile.host.limits.model_dump(exclude_none=True)
+    return {name: str(value) for name, value in sorted(asked.items())}
+
+
+def _holds(userland: Userland, kinds: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(package.name for package in userland.packages or () if package.kind in kinds)
+
+
+def _hold_notices(userland: Userland, kinds: tuple[str, ...], plan: HostPlan) -> Iterator[Notice]:
+    if kinds and not plan.hold_kinds:
+        lacks = "dnf has no versionlock: install python3-dnf-plugin-versionlock"
+        reason = lacks if plan.package_manager == "dnf" else "no package manager of it is known"
+        yield Notice("cannot-hold", f"no package is held on this host: {reason}")
+    there = {package.kind for package in userland.packages or ()}
+    for kind in plan.hold_kinds:
+        if kind not in there:
+            message = f"no package of this host is of the {kind}: something else installed it, or nothing"
+            yield Notice("nothing-to-hold", message)
+
+
+def _clock_notice(userland: Userland, plan: HostPlan) -> Iterator[Notice]:
+    if plan.time_sync and userland.clock_synchronised is False:
+        yield Notice(
+            "clock-not-synchronised",
+            "the clock is not synchronised, and host.time_sync is required: verification will fail",
+        )
+
+
+def _decisions(plan: HostPlan, profile: NodeProfile) -> Iterator[Decision]:
+    for name, value in plan.limits.items():
+        units = ", ".join(plan.limited_units) if name in _UNIT_LIMITS else ""
+        reach = f", for logins and, when they start next, {units}" if units else ", for logins"
+        yield Decision(f"host.limits.{name}", value, profile.choice(f"host.limits.{name}") + reach)
+    for kind in plan.hold_kinds:
+        reason = f"{profile.choice('host.hold_packages')}: {_WHY_HELD[kind]}"
+        yield Decision(f"host.hold_packages.{kind}", "held", reason)
+    if plan.swap_off:
+        reason = f"{profile.choice('tuning.swap')}: not at boot either, whichever unit would turn it on"
+        yield Decision("host.swap", ", ".join(("units of swap", *plan.swap_services)), reason)
+    if plan.time_sync:
+        yield Decision("host.time_sync", "required", profile.choice("host.time_sync"))
+    if plan.cgroup:
+        yield Decision("host.cgroup", "v2", profile.choice("host.cgroup"))
+
+
+# ---- what the files say ----
+
+
+def pam_limits(plan: HostPlan) -> dict[str, str]:
+    """Return the limits in the units of limits.conf(5): KiB, files, processes."""
+    return {
+        name: value if value == UNLIMITED or name not in _IN_BYTES else str(-(-int(value) // 1024))
+        for name, value in sorted(plan.limits.items())
+    }
+
+
+def unit_limits(plan: HostPlan) -> dict[str, str]:
+    """Return the limits as systemd's directives, in bytes."""
+    said = {_UNIT_LIMITS[name]: value for name, value in plan.limits.items() if name in _UNIT_LIMITS}
+    return {name: "infinity" if value == UNLIMITED else value for name, value in sorted(said.items())}
+
+
+def upgrade_patterns(plan: HostPlan) -> tuple[str, ...]:
+    """Return what unattended upgrades leave alone: regular expressions for the names of packages."""
+    globs = [glob for kind in plan.hold_kinds for glob in HELD_PACKAGES[kind]]
+    return tuple(dict.fromkeys(_pattern(glob) for glob in globs))
+
+
+def _pattern(glob: str) -> str:
+    """Return a glob as a pattern that is matched from the name's start."""
+    text = glob.replace(".", "[.]").replace("*", ".*")
+    return text.removesuffix(".*") if glob.endswith("*") else f"{text}$"

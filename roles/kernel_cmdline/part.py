@@ -1,0 +1,153 @@
+"""Parameters of the kernel's command line: true after a boot, and undone by a second one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from numaforge.errors import HostError
+from numaforge.node.part import Found, Goal, Look, Part, lines
+from numaforge.roles.kernel_cmdline.parameters import parameter_name
+
+NAME = "kernel_cmdline"
+RECORD = "/etc/numaforge/kernel-cmdline"
+DROP_IN = "/etc/default/grub.d/90-numaforge.cfg"
+TRIAL = "/etc/grub.d/45_numaforge"  # after the entries of others, whose numbers stay
+_INSTEAD = " instead-of "
+_WRITTEN = ("grub", "grubby")  # the boot loaders that part.sh writes
+_WRITE_SECONDS = 120  # update-grub asks about every disk
+
+
+def look(goal: Goal) -> Look:
+    """Return the question about the boot loader, the command line, and what an earlier plan has added."""
+    if not _concerned(goal):
+        return Look()
+    asks = goal.plan.kernel.cmdline if goal.plan.kernel.reboot == "allowed" else ()
+    return Look(call=("look_kernel_cmdline", RECORD, *asks))
+
+
+def need(goal: Goal, found: Found, below: Sequence[Part]) -> Part | None:  # noqa: ARG001 (the contract's)
+    """Return the parameters that have to come and to go; None as well where a reboot is not allowed.
+
+    Raises HostError for a boot loader that numaforge does not know.
+    """
+    if not _concerned(goal):
+        return None
+    planned = goal.plan.kernel.cmdline
+    missing, removed = _differences(goal, found)
+    if not (missing or removed) or goal.plan.kernel.reboot != "allowed":
+        return None
+    answers = found.answers(NAME)
+    loader = answers.get("loader", "none")
+    if loader not in _WRITTEN:
+        raise _unsupported(loader, missing)
+    not_once = None if "once" in answers else answers.get("not-once", "it was not looked at")
+    return part(planned, missing, removed, loader, not_once=not_once, replaced=_recorded(found))
+
+
+def _unsupported(loader: str, missing: Sequence[str]) -> HostError:
+    """Return the refusal; what the kernel has is no difference, so parameters set by hand end it."""
+    wish = " ".join(missing)
+    message, remedy = {
+        "kernelstub": (
+            "kernelstub keeps the kernel's command line here, and numaforge does not write through it",
+            f"run `kernelstub --add-options '{wish}'`, reboot, and run again",
+        ),
+        "systemd-boot": (
+            "systemd-boot starts this node, and numaforge writes the kernel's command line for GRUB only",
+            f"add {wish} to /etc/kernel/cmdline, run `kernel-install add-all`, reboot, and run again",
+        ),
+    }.get(
+        loader,
+        (
+            "neither update-grub nor grubby is there to change the kernel's command line",
+            "set the parameters in the boot loader by other means, or leave them out of the profile",
+        ),
+    )
+    return HostError(message, where=f"kernel.cmdline: {wish}", remedy=remedy)
+
+
+def pending(goal: Goal, found: Found) -> str | None:
+    """Say what waits for a reboot that is not allowed; None where nothing does."""
+    if not _concerned(goal) or goal.plan.kernel.reboot == "allowed":
+        return None
+    missing, removed = _differences(goal, found)
+    if not (missing or removed):
+        return None
+    wishes = [f"{parameter} to come" for parameter in missing] + [f"{each} to go" for each in removed]
+    leave = goal.plan.kernel.reboot
+    return f"pending: the kernel's command line ({', '.join(wishes)}); maintenance.reboot is {leave}"
+
+
+def part(
+    planned: Sequence[str],
+    missing: Sequence[str],
+    removed: Sequence[str],
+    loader: str,
+    *,
+    not_once: str | None = None,
+    replaced: Mapping[str, str] | None = None,
+) -> Part:
+    """Return the part that has the boot loader pass the planned parameters; `loader` is grub or grubby.
+
+    `not_once` is why the boot loader can boot no entry once: then its default is changed before the reboot.
+    `replaced` are the host's own parameters that stood in place of ours, by ours.
+    """
+    replaced = replaced or {}
+    moves = [f"kernel command line: + {parameter}" for parameter in missing]
+    moves += [f"kernel command line: - {parameter}" for parameter in removed]
+    lasting = f"the boot loader starts it from now on, not once on trial: {not_once}"
+    kept = [f"{ours}{_INSTEAD}{other}" for ours, other in replaced.items() if other and ours in planned]
+    return Part(
+        NAME,
+        sentences=() if not_once is None else (lasting,),
+        moves=tuple(moves),
+        data={
+            "planned": lines(*planned),
+            "removed": lines(*removed),
+            "restored": lines(*(_restored(removed, planned, replaced) if loader == "grubby" else ())),
+            "replaced": lines(*kept),
+        },
+        settings={
+            "CMDLINE_RECORD": RECORD,
+            "CMDLINE_DROP_IN": DROP_IN,
+            "CMDLINE_TRIAL": TRIAL,
+            "CMDLINE_LOADER": loader,
+            "CMDLINE_ONCE": "yes" if not_once is None else "no",
+        },
+        drains=True,
+        reboots=True,
+        apply_seconds=_WRITE_SECONDS,
+        commit_seconds=_WRITE_SECONDS,
+        undo_seconds=_WRITE_SECONDS,
+    )
+
+
+def _restored(removed: Sequence[str], planned: Sequence[str], replaced: Mapping[str, str]) -> list[str]:
+    """Return what an entry had in place of parameters of ours that go, where no other of ours takes it.
+
+    GRUB's drop-in has only added ours, so nothing was taken away there. A record of an earlier version does
+    not name it: there it is known of `pci=`, see planning.kernel.
+    """
+    others = [replaced.get(each) or each.rpartition(",config_acs=")[0] for each in removed]
+    taken = {parameter_name(each) for each in planned}
+    return [each for each in others if each and parameter_name(each) not in taken]
+
+
+def _concerned(goal: Goal) -> bool:
+    return "tuning" in goal.roles
+
+
+def _differences(goal: Goal, found: Found) -> tuple[list[str], list[str]]:
+    """Return the planned parameters that the kernel lacks, and the earlier plan's that this one has not."""
+    recorded = _recorded(found)
+    running = found.answers(NAME).get("cmdline", "").split()
+    planned = goal.plan.kernel.cmdline
+    missing = [parameter for parameter in planned if parameter not in running]
+    return missing, [parameter for parameter in recorded if parameter not in planned]
+
+
+def _recorded(found: Found) -> dict[str, str]:
+    """Return what an earlier plan has added, each with the host's own that it replaced, or ""."""
+    said = found.said.get(NAME, ())
+    texts = [text.removeprefix("recorded ") for text in said if text.startswith("recorded ")]
+    return {ours: other for ours, _, other in (text.partition(_INSTEAD) for text in texts)}

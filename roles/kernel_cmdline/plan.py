@@ -1,0 +1,316 @@
+"""What only a boot brings: parameters of the kernel's command line."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from numaforge.cpulist import format_cpulist, parse_cpulist
+from numaforge.errors import PlanError
+from numaforge.planning.model import (
+    CpuPlan,
+    Decision,
+    KernelPlan,
+    NodePlan,
+    Notice,
+    NumaNodePlan,
+    Reasoned,
+)
+from numaforge.profile import NodeProfile
+from numaforge.roles.kernel_cmdline.parameters import parameter_name
+from numaforge.roles.kernel_cmdline.section import ALLOCATABLE
+from numaforge.roles.kernel_values.keys import sysctl_knobs
+from numaforge.topology.model import NodeTopology
+
+_PARAMETERS = "Documentation/admin-guide/kernel-parameters.txt"
+_INTEL, _AMD = ("GenuineIntel",), ("AuthenticAMD", "HygonGenuine")
+_PAGES_BY_NUMA_NODE = (5, 16)  # hugepages=0:8,1:8
+
+
+@dataclass(frozen=True)
+class _Intent:
+    """What one key of the profile comes to on this machine."""
+
+    place: str  # "kernel.iommu"
+    parameters: tuple[str, ...]
+    reason: str
+
+
+def plan_kernel(
+    topology: NodeTopology, profile: NodeProfile, plan: NodePlan, pci_option: str = ""
+) -> Reasoned[KernelPlan]:
+    """Return the parameters to have, in words that are as true after the boot as before it.
+
+    `plan` has the CPUs and the pools, `pci_option` is what it adds to `pci=`. A second run has to find the
+    same plan. Where a reboot is not allowed, a notice names what waits for one. Raises PlanError for CPUs
+    that the system needs, for what the machine cannot do, and for a parameter that two places say.
+    """
+    notices: list[Notice] = []
+    intents = tuple(_intents(topology, profile, plan, notices))
+    cmdline = _with_pci_option(topology, _said_once(intents), pci_option)
+    kernel = KernelPlan(cmdline, profile.maintenance.reboot, profile.kernel.next_kernel)
+    decisions = tuple(Decision(each.place, " ".join(each.parameters), each.reason) for each in intents)
+    return Reasoned(kernel, decisions, (*notices, *_notices(kernel, topology)))
+
+
+def _intents(
+    topology: NodeTopology, profile: NodeProfile, plan: NodePlan, notices: list[Notice]
+) -> Iterator[_Intent]:
+    wish = profile.kernel
+    if wish.cmdline:
+        reason = profile.choice("kernel.cmdline", f"the profile {profile.name} asks for it")
+        yield _Intent("kernel.cmdline", wish.cmdline, reason)
+    for parameter, risk in wish.unsafe.items():
+        reason = profile.choice("kernel.unsafe", f"the profile {profile.name} takes the risk")
+        yield _Intent("kernel.unsafe", (parameter,), f"{reason}: {risk}")
+        notices.append(Notice("unsafe-parameter", f"{parameter} is on no list; the profile says: {risk}"))
+    yield from _iommu(topology, profile, notices)
+    yield from _cpu_sets(topology, profile, plan.cpus, notices)
+    yield from _switches(profile)
+    yield from _max_cstate(topology, profile, notices)
+    yield from _boot_hugepages(topology, profile, plan.numa_nodes, plan.hugepages)
+
+
+def _said_once(intents: Iterable[_Intent]) -> tuple[str, ...]:
+    """Return all parameters in order.
+
+    Raises PlanError, with both places, for one that is said twice.
+    """
+    said: dict[str, tuple[str, str]] = {}
+    for intent in intents:
+        for parameter in intent.parameters:
+            name = parameter_name(parameter)
+            if name in said:
+                place, other = said[name]
+                raise PlanError(
+                    f"{place} says {other}, and {intent.place} comes to {parameter}",
+                    where=place,
+                    remedy=f"leave {other} out of {place}, or leave out {intent.place}",
+                )
+            said[name] = intent.place, parameter
+    return tuple(parameter for _, parameter in said.values())
+
+
+def _iommu(topology: NodeTopology, profile: NodeProfile, notices: list[Notice]) -> Iterator[_Intent]:
+    wish = profile.kernel.iommu
+    if wish in (None, "keep"):
+        return
+    if topology.cpu_vendor in _INTEL:
+        parameters = {"passthrough": ("intel_iommu=on", "iommu=pt"), "off": ("intel_iommu=off",)}
+    elif topology.cpu_vendor in _AMD:
+        parameters = {"passthrough": ("iommu=pt",), "off": ("amd_iommu=off",)}
+    elif topology.architecture == "aarch64":
+        parameters = {"passthrough": ("iommu.passthrough=1",)}
+    else:
+        text = f"no parameter of the IOMMU is known for this CPU ({topology.architecture}): left alone"
+        notices.append(Notice("no-iommu-parameter", text))
+        return
+    if wish not in parameters:
+        raise PlanError(
+            "an Arm kernel has no parameter that switches the IOMMU off",
+            where="kernel.iommu",
+            remedy="say passthrough, which leaves memory untranslated",
+        )
+    reason = {
+        "passthrough": "devices reach memory untranslated",
+        "off": "devices are not kept apart, and none is handed to a virtual machine",
+    }[wish]
+    yield _Intent("kernel.iommu", parameters[wish], _because(profile, "kernel.iommu", reason))
+
+
+def _cpu_sets(
+    topology: NodeTopology, profile: NodeProfile, cpus: CpuPlan, notices: list[Notice]
+) -> Iterator[_Intent]:
+    wish = profile.kernel
+    if wish.isolated_cpus is not None:
+        chosen = _chosen_cpus("kernel.isolated_cpus", wish.isolated_cpus, cpus)
+        text = (
+            f"CPUs {chosen} are not balanced by the scheduler: threads of pods that are not pinned stay on "
+            "the CPU on which they start, be it full"
+        )
+        notices.append(Notice("cpus-isolated", text))
+        reason = "the scheduler and managed interrupts keep off them"
+        yield _Intent(
+            "kernel.isolated_cpus",
+            (f"isolcpus=managed_irq,domain,{chosen}",),
+            _because(profile, "kernel.isolated_cpus", reason),
+        )
+    if wish.nohz_full is not None:
+        chosen = _chosen_cpus("kernel.nohz_full", wish.nohz_full, cpus)
+        if topology.nohz_full is None:
+            text = "this kernel always ticks (no CONFIG_NO_HZ_FULL): nohz_full left alone"
+            notices.append(Notice("no-nohz-full", text))
+        else:
+            reason = "no tick interrupts a thread that has its CPU to itself"
+            yield _Intent(
+                "kernel.nohz_full", (f"nohz_full={chosen}",), _because(profile, "kernel.nohz_full", reason)
+            )
+    if wish.rcu_nocbs is not None:
+        chosen = _chosen_cpus("kernel.rcu_nocbs", wish.rcu_nocbs, cpus)
+        reason = "the kernel's clearing up runs on other CPUs"
+        yield _Intent(
+            "kernel.rcu_nocbs", (f"rcu_nocbs={chosen}",), _because(profile, "kernel.rcu_nocbs", reason)
+        )
+
+
+def _chosen_cpus(place: str, wish: str, cpus: CpuPlan) -> str:
+    chosen = cpus.allocatable if wish == ALLOCATABLE else parse_cpulist(wish)
+    if not cpus.reserved:
+        raise PlanError(
+            "no CPUs are reserved, so none is left for the system",
+            where=place,
+            remedy="reserve some with cpus.reserved, on which everything else runs",
+        )
+    if absent := chosen - cpus.online:
+        raise PlanError(
+            f"CPUs {format_cpulist(absent)} are not online",
+            where=place,
+            remedy=f"choose among {format_cpulist(cpus.allocatable)}",
+        )
+    if inside := chosen & cpus.reserved:
+        raise PlanError(
+            f"CPUs {format_cpulist(inside)} are reserved for the system, which has to run somewhere",
+            where=place,
+            remedy=f"choose among {format_cpulist(cpus.allocatable)}, or say {ALLOCATABLE}",
+        )
+    return format_cpulist(chosen)
+
+
+def _switches(profile: NodeProfile) -> Iterator[_Intent]:
+    wish = profile.kernel
+    _, at_once = sysctl_knobs(profile.tuning).get("kernel.numa_balancing", (None, None))
+    if None not in (wish.numa_balancing, at_once) and wish.numa_balancing is not at_once:
+        raise PlanError(
+            f"is {str(wish.numa_balancing).lower()}, and tuning.numa_balancing is {str(at_once).lower()}",
+            where="kernel.numa_balancing",
+            remedy="say the same in both, or leave one out",
+        )
+    numa = {True: "numa_balancing=enable", False: "numa_balancing=disable"}
+    rows = (
+        ("init_on_alloc", wish.init_on_alloc, _number("init_on_alloc"), "pages that are handed out"),
+        ("numa_balancing", wish.numa_balancing, numa, "from the first moment of a boot"),
+        ("skew_tick", wish.skew_tick, _number("skew_tick"), "when the CPUs tick"),
+    )
+    for key, value, parameters, reason in rows:
+        if value is not None:
+            place = f"kernel.{key}"
+            yield _Intent(place, (parameters[value],), _because(profile, place, reason))
+
+
+def _number(name: str) -> dict[bool, str]:
+    return {True: f"{name}=1", False: f"{name}=0"}
+
+
+def _max_cstate(topology: NodeTopology, profile: NodeProfile, notices: list[Notice]) -> Iterator[_Intent]:
+    limit = profile.kernel.max_cstate
+    if limit is None:
+        return
+    if topology.cpu_vendor not in (*_INTEL, *_AMD):
+        text = "only x86 kernels limit sleep states by a parameter: max_cstate left alone"
+        notices.append(Notice("no-max-cstate", text))
+        return
+    drivers = ("intel_idle", "processor") if topology.cpu_vendor in _INTEL else ("processor",)
+    yield _Intent(
+        "kernel.max_cstate",
+        tuple(f"{driver}.max_cstate={limit}" for driver in drivers),
+        _because(profile, "kernel.max_cstate", "the driver offers no deeper sleep state"),
+    )
+
+
+def _boot_hugepages(
+    topology: NodeTopology,
+    profile: NodeProfile,
+    nodes: Sequence[NumaNodePlan],
+    machine: Mapping[str, int],
+) -> Iterator[_Intent]:
+    sizes = sorted({entry.size for entry in profile.hugepages if entry.at == "boot"})
+    if not sizes:
+        return
+    if len(sizes) > 1:
+        raise PlanError(
+            f"pages of {' and '.join(sizes)} are asked for at boot, and the parameters of two sizes would "
+            "have the same names",
+            where="hugepages",
+            remedy="say at: boot for the largest size alone; smaller pages are found while the node runs",
+        )
+    (size,) = sizes
+    pages = {node.id: count for node in nodes if (count := node.hugepages.get(size))}
+    if not (pages or machine.get(size)):
+        return
+    value = _page_counts(topology, nodes, pages, size) if pages else str(machine[size])
+    reason = f"{size} pages are reserved before memory is in pieces"
+    parameters = (f"hugepagesz={size.removesuffix('i')}", f"hugepages={value}")
+    yield _Intent("hugepages.at", parameters, f"{reason} ({_PARAMETERS})")
+
+
+def _page_counts(
+    topology: NodeTopology, nodes: Sequence[NumaNodePlan], pages: dict[int, int], size: str
+) -> str:
+    if len(nodes) == 1:
+        return str(sum(pages.values()))
+    if _version(topology.kernel) >= _PAGES_BY_NUMA_NODE:
+        return ",".join(f"{node}:{count}" for node, count in sorted(pages.items()))
+    with_memory = [node.id for node in nodes if node.memory_bytes]
+    if len({pages.get(node) for node in with_memory}) == 1:
+        return str(sum(pages.values()))
+    raise PlanError(
+        f"kernel {topology.kernel} spreads pages at boot evenly over NUMA nodes, and {size} pages are to be "
+        + ", ".join(f"{pages.get(node, 0)} on NUMA node {node}" for node in with_memory),
+        where="hugepages",
+        remedy="leave at: boot out, ask for as many on each NUMA node, or run Linux 5.16 or later",
+    )
+
+
+def _version(kernel: str | None) -> tuple[int, ...]:
+    found = re.match(r"(\d+)\.(\d+)", kernel or "")
+    return (int(found[1]), int(found[2])) if found else (0,)
+
+
+def _because(profile: NodeProfile, place: str, reason: str) -> str:
+    return f"{profile.choice(place)}: {reason} ({_PARAMETERS})"
+
+
+def _with_pci_option(topology: NodeTopology, cmdline: tuple[str, ...], option: str) -> tuple[str, ...]:
+    """Return the parameters with one `pci=`, the new option last.
+
+    The kernel reads several of them, but grubby keeps one of each name: there the host's own options are said
+    again.
+    """
+    if not option:
+        return cmdline
+    by_grubby = {"rhel", "fedora"} & {
+        *topology.os_release.get("ID", "").split(),
+        *topology.os_release.get("ID_LIKE", "").split(),
+    }
+    own = [parameter for parameter in cmdline if parameter.startswith("pci=")]
+    others = own or ((topology.kernel_cmdline or "").split() if by_grubby else [])
+    given = [each for word in others if word.startswith("pci=") for each in word[4:].split(",")]
+    name = option.partition("=")[0]
+    if own and any(each.startswith(f"{name}=") for each in given):
+        raise PlanError(
+            f"gives {name}, which rdma.gpudirect.acs computes",
+            where="kernel.cmdline",
+            remedy="say one of the two: rdma.gpudirect.acs: keep, or no such option",
+        )
+    options = [each for each in dict.fromkeys(given) if each and not each.startswith(f"{name}=")]
+    rest = tuple(parameter for parameter in cmdline if parameter not in own)
+    return (*rest, f"pci={','.join([*options, option])}")
+
+
+def _notices(plan: KernelPlan, topology: NodeTopology) -> tuple[Notice, ...]:
+    if not plan.cmdline:
+        return ()
+    if plan.reboot == "allowed":
+        return (Notice("reboots", f"a node that runs without {' '.join(plan.cmdline)} reboots for it"),)
+    running = (topology.kernel_cmdline or "").split()
+    missing = [parameter for parameter in plan.cmdline if parameter not in running]
+    if not missing:
+        return ()
+    return (
+        Notice(
+            "reboot-pending",
+            f"the kernel parameters {' '.join(missing)} wait for a reboot, and maintenance.reboot is "
+            f"{plan.reboot}: nothing is written for them",
+        ),
+    )

@@ -1,0 +1,238 @@
+"""Values of the running kernel and swap: only what differs, and back again what is no longer named.
+
+CPUs come online before everything else and go offline after it: the values of an offline CPU are not there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import PurePosixPath
+
+from numaforge.cpulist import format_cpulist
+from numaforge.errors import HostError
+from numaforge.node.part import Found, Goal, Look, Part, lines
+from numaforge.planning import kernel_paths
+from numaforge.planning.files import TUNING_UNIT_PATH, boot_link
+from numaforge.roles.kernel_values.record import (
+    RECORD,
+    Recorded,
+    paths_of,
+    read_record,
+    record_lines,
+    swaps_of,
+)
+from numaforge.roles.kernel_values.sysctls import IN_USE, reaches
+from numaforge.shell import line
+
+NAME = "kernel_values"
+UNIT = PurePosixPath(TUNING_UNIT_PATH).name
+BOOT_LINK = boot_link(TUNING_UNIT_PATH)
+_SWITCH_SECONDS = 1  # for each CPU: tens of milliseconds, more where much is moved away from it
+
+
+@dataclass(frozen=True)
+class _Return:
+    """What becomes of the values that an earlier plan has set and this one does not name, by path.
+
+    `back` are put back, `others` have been changed by someone else or are gone: both leave the record.
+    `in_use` are limits that stay, for more is in use than there was before.
+    """
+
+    back: Mapping[str, str] = field(default_factory=dict)
+    others: tuple[str, ...] = ()
+    in_use: Mapping[str, str] = field(default_factory=dict)
+
+
+def look(goal: Goal) -> Look:
+    """Return the kernel's files, the record, and whether swap is on and our unit enabled."""
+    if "tuning" not in goal.roles:
+        return Look()
+    record = goal.machine.kernel_values_record
+    paths = {**kernel_paths.kernel_values(goal.plan.tuning), **dict.fromkeys(paths_of(read_record(record)))}
+    counters = (counter for path, counter in _COUNTERS.items() if path in paths)
+    return Look(
+        values=(*paths, *counters),
+        files=(RECORD,),
+        known=(record,) if record is not None else (),
+        call=("look_kernel_values", BOOT_LINK),
+    )
+
+
+def need(goal: Goal, found: Found, below: Sequence[Part]) -> Part | None:  # noqa: ARG001 (the contract's)
+    """Return the values that differ; a limit that is higher already is left alone.
+
+    What the record holds and the plan does not name is put back. Raises HostError for a value that the kernel
+    does not have, and for CPUs that are switched without the kubelet's role.
+    """
+    if "tuning" not in goal.roles:
+        return None
+    tuning, said = goal.plan.tuning, found.answers(NAME)
+    raised = kernel_paths.raised_values(tuning)
+    planned = kernel_paths.kernel_values(tuning)
+    different = {
+        path: value
+        for path, value in planned.items()
+        if not (reaches if path in raised else is_value)(found.values.get(path), value)
+    }
+    at_boot = TUNING_UNIT_PATH in [file.path for file in goal.plan.files]
+    swaps_off = tuning.swap_off and said.get("swap") == "on"
+    relinks = (said.get("unit") == "enabled") is not at_boot
+    record = read_record(found.text(RECORD))
+    swaps_on = {} if tuning.swap_off else swaps_of(record)
+    returning = _returning(record, planned, found)
+    if not (different or swaps_off or relinks or swaps_on or returning.back or returning.others):
+        return None
+    _refuse_beside_kubelet(goal, {*different, *returning.back})
+    gone = {*returning.back, *returning.others, *(f"swap {device}" for device in swaps_on)}
+    return part(
+        different,
+        found.values,
+        swap_off=swaps_off,
+        enabled=at_boot,
+        relinks=relinks,
+        record={path: each for path, each in record.items() if path not in gone},
+        back=returning.back,
+        others=returning.others,
+        swaps_on=swaps_on,
+    )
+
+
+def pending(goal: Goal, found: Found) -> str | None:
+    """Say which limits are not put back yet, for more is in use than there was before; None without any."""
+    if "tuning" not in goal.roles:
+        return None
+    record = read_record(found.text(RECORD))
+    in_use = _returning(record, kernel_paths.kernel_values(goal.plan.tuning), found).in_use
+    stays = ", ".join(
+        f"{path} ({used} in use, {record[path].earlier} before)" for path, used in in_use.items()
+    )
+    return f"pending: limits that fall back once less is in use, or at a boot: {stays}" if stays else None
+
+
+def part(
+    different: Mapping[str, str],
+    now: Mapping[str, str],
+    *,
+    swap_off: bool = False,
+    enabled: bool = True,
+    relinks: bool = False,
+    record: Mapping[str, Recorded] | None = None,
+    back: Mapping[str, str] | None = None,
+    others: Sequence[str] = (),
+    swaps_on: Mapping[str, Recorded] | None = None,
+) -> Part:
+    """Return the part that sets values by path; `enabled` says whether our unit repeats that at every boot.
+
+    `record` is what stays of the node's record, `back` what leaves it and gets its old value, `others` what
+    leaves it and stays as it is. Raises HostError for a value that the kernel does not have.
+    """
+    record, back, swaps_on = record or {}, back or {}, swaps_on or {}
+    coming, going = _switched(back), _switched(different)
+    late = {path for path in different if path.startswith(tuple(map(kernel_paths.cpu_folder, coming)))}
+    if missing := sorted({*different} - {*now} - late):
+        raise HostError(
+            "is planned, and this kernel does not have it or does not let it be read",
+            where=", ".join(missing),
+            remedy="leave it out of the profile, or run again if the machine has just changed",
+        )
+    kept = {
+        path: replace(each, ours=different[path]) if path in different else each
+        for path, each in record.items()
+    }
+    switches = {*map(kernel_paths.online, (*coming, *going))}
+    moves = [f"CPUs {format_cpulist(coming)}: offline -> online, as before numaforge"] if coming else []
+    moves += [f"CPUs {format_cpulist(going)}: online -> offline"] if going else []
+    moves += [
+        f"{path}: {now.get(path, 'offline')} -> {value}"
+        for path, value in different.items()
+        if path not in switches
+    ]
+    moves += [
+        f"{path}: {now[path]} -> {value}, as before numaforge"
+        for path, value in back.items()
+        if path not in switches
+    ]
+    moves += [f"{path}: not as numaforge has set it, left as it is" for path in others]
+    if swap_off:
+        moves.append("swap: on -> off")
+    moves += [f"swap {device}: off -> on, as before numaforge" for device in swaps_on]
+    if relinks:
+        states = ("disabled", "enabled")
+        moves.append(f"{UNIT}: {states[not enabled]} -> {states[enabled]}")
+    rows = {path: f"back\t{line(path)}\t{line(value)}" for path, value in back.items()}
+    rows |= {
+        path: f"{'recorded' if path in kept else 'new'}\t{line(path)}\t{line(value)}"
+        for path, value in different.items()
+    }
+    return Part(
+        NAME,
+        moves=tuple(moves),
+        data={
+            "online": lines(*(rows[path] for path in map(kernel_paths.online, coming))),
+            "planned": lines(*(row for path, row in rows.items() if path not in switches | late)),
+            "late": lines(*(rows[path] for path in different if path in late)),
+            "offline": lines(*(rows[path] for path in map(kernel_paths.online, going))),
+            "kept": lines(*record_lines(kept)),
+            "swaps-on": lines(*(f"{line(device)} {each.earlier}" for device, each in swaps_on.items())),
+        },
+        settings={
+            "SWAP_OFF": "yes" if swap_off else "",
+            "VALUES_RECORD": RECORD,
+            "BOOT_LINK": BOOT_LINK,
+            "BOOT_LINK_TARGET": TUNING_UNIT_PATH if enabled else "",
+        },
+        drains=bool(switches),
+        restarts_kubelet=bool(switches),
+        # What is swapped out is read back first.
+        apply_seconds=(300 if swap_off else 60) + len(switches) * _SWITCH_SECONDS,
+        undo_seconds=(300 if swaps_on else 60) + len(switches) * _SWITCH_SECONDS,
+        boot_seconds=60 + len(switches) * _SWITCH_SECONDS,
+        units=(UNIT,),  # systemd has it in its queue when a boot takes the change back
+    )
+
+
+def _switched(values: Iterable[str]) -> tuple[int, ...]:
+    """Return the CPUs that come online or go offline with these paths."""
+    return tuple(sorted(cpu for path in values if (cpu := kernel_paths.switched_cpu(path)) is not None))
+
+
+def _refuse_beside_kubelet(goal: Goal, values: Iterable[str]) -> None:
+    cpus = _switched(values)
+    if cpus and goal.plan.kubelet and "kubelet" not in goal.roles:
+        raise HostError(
+            "CPUs come and go only while the kubelet is stopped: its state file names them",
+            where=f"CPUs {format_cpulist(cpus)}",
+            remedy="run deploys/site.py, which has the kubelet's role as well",
+        )
+
+
+def is_value(now: str | None, wanted: str) -> bool:
+    """Say whether a kernel file's line means the value, `[chosen] other` and odd spacing included."""
+    if now is None:
+        return False
+    return f"[{wanted}]" in now.split() or now.split() == wanted.split()
+
+
+_COUNTERS = {kernel_paths.sysctl(name): kernel_paths.sysctl(counter) for name, counter in IN_USE.items()}
+
+
+def _returning(record: Mapping[str, Recorded], planned: Mapping[str, str], found: Found) -> _Return:
+    unnamed = {path: record[path] for path in paths_of(record) if path not in planned}
+    ours = {path: each for path, each in unnamed.items() if is_value(found.values.get(path), each.ours)}
+    in_use = {
+        path: used
+        for path, each in ours.items()
+        if (used := _used(path, found)) and each.earlier.isdecimal() and int(used) > int(each.earlier)
+    }
+    return _Return(
+        back={path: each.earlier for path, each in ours.items() if path not in in_use},
+        others=tuple(path for path in unnamed if path not in ours),
+        in_use=in_use,
+    )
+
+
+def _used(path: str, found: Found) -> str | None:
+    """Return how much of a limit is in use, where the kernel counts that."""
+    words = found.values.get(_COUNTERS.get(path, ""), "").split()
+    return words[0] if words and words[0].isdecimal() else None

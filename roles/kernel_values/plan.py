@@ -1,0 +1,276 @@
+"""Kernel settings: what the profile asks for and the host has."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import PurePosixPath
+
+from numaforge.cpulist import format_cpulist
+from numaforge.errors import PlanError
+from numaforge.planning.kernel_paths import knob_fields, knob_values
+from numaforge.planning.model import (
+    Decision,
+    IdleStateOff,
+    NodePlan,
+    Notice,
+    OfflinePlan,
+    Reasoned,
+    TuningPlan,
+)
+from numaforge.profile import CpuIdle, NodeProfile, Tuning
+from numaforge.roles.kernel_values.keys import said, sysctl_knobs
+from numaforge.roles.kernel_values.knobs import KNOB_AT, KNOBS, Knob
+from numaforge.roles.kernel_values.sysctl_sets import Row, rows_for, value_for
+from numaforge.roles.kernel_values.sysctls import RAISED_ONLY, has_more, is_raised_only, refuse_odd_limits
+from numaforge.topology.model import Cpufreq, NodeTopology
+
+# Drivers that refuse another energy preference than performance while their governor is performance
+# (drivers/cpufreq/intel_pstate.c, amd-pstate.c).
+_PERFORMANCE_IS_STRICT = ("intel_pstate", "amd-pstate-epp", "amd_pstate_epp")
+
+NONE_OFFLINE = OfflinePlan()
+
+# Folders of which a snapshot holds some keys only.
+_LISTED_IN_PART = {"net.ipv4.conf.all", "net.ipv4.conf.default"}
+
+
+def plan_tuning(
+    topology: NodeTopology,
+    profile: NodeProfile,
+    previous: NodePlan | None = None,
+    offline: OfflinePlan = NONE_OFFLINE,
+) -> Reasoned[TuningPlan]:
+    """Return the settings to write; a notice names each one that this host does not have.
+
+    A limit that an earlier plan raised stays planned, whatever the host has by now: to raise does no harm.
+    Raises PlanError for a governor and an energy preference that the cpufreq driver refuses together.
+    """
+    wish = profile.tuning
+    notices: list[Notice] = []
+    _refuse_contradiction(topology.cpufreq, wish)
+    rows = rows_for(topology, wish.sysctl_sets, notices)
+    asked = _sysctls(topology, wish, rows, notices)
+    refuse_odd_limits(asked)
+    ours = {**previous.tuning.sysctls, **previous.tuning.raised_sysctls} if previous else {}
+    raised = {name: value for name, value in asked.items() if is_raised_only(name, value)}
+    kept = {
+        name: topology.sysctls[name]
+        for name, value in raised.items()
+        if name not in ours and has_more(topology.sysctls.get(name), value)
+    }
+    plan = TuningPlan(
+        governors=_governors(topology, wish, notices),
+        energy_preferences=_energy_preferences(topology, wish, notices),
+        sysctls={name: value for name, value in asked.items() if name not in raised},
+        raised_sysctls={name: value for name, value in raised.items() if name not in kept},
+        swap_off=wish.swap == "off",
+        idle_states_off=_idle_states_off(topology, wish.cpu_idle, notices),
+        offline=offline,
+        **knob_fields(_knobs(topology, wish, notices)),
+    )
+    reasons = {name: _sysctl_reason(topology, profile, rows, name) for name in asked}
+    decisions = (
+        *_decisions(plan, profile),
+        *_sysctl_decisions(plan, reasons),
+        *_kept_decisions(kept, raised),
+    )
+    return Reasoned(plan, decisions, tuple(notices))
+
+
+def _refuse_contradiction(cpufreq: Cpufreq | None, wish: Tuning) -> None:
+    strict = cpufreq is not None and cpufreq.driver in _PERFORMANCE_IS_STRICT
+    if strict and wish.governor == "performance" and wish.energy_preference not in (None, "performance"):
+        raise PlanError(
+            f"with the governor performance, {cpufreq.driver if cpufreq else ''} accepts no other energy "
+            f"preference than performance, not {wish.energy_preference}",
+            where="tuning.energy_preference",
+            remedy="leave energy_preference out, or choose the governor powersave, which leaves the choice "
+            "to it",
+        )
+
+
+def _governors(topology: NodeTopology, wish: Tuning, notices: list[Notice]) -> dict[int, str]:
+    cpufreq = topology.cpufreq
+    if wish.governor is None:
+        return {}
+    if cpufreq is None:
+        notices.append(Notice("no-cpufreq", "no cpufreq: governor left alone"))
+        return {}
+    if wish.governor not in cpufreq.available:
+        notices.append(
+            Notice(
+                "no-such-governor",
+                f"the cpufreq driver {cpufreq.driver} offers "
+                f"{', '.join(cpufreq.available) or 'no governors'}, not "
+                f"{wish.governor}: governor left alone",
+            )
+        )
+        return {}
+    return dict.fromkeys(sorted(cpufreq.governors), wish.governor)
+
+
+def _energy_preferences(topology: NodeTopology, wish: Tuning, notices: list[Notice]) -> dict[int, str]:
+    cpufreq = topology.cpufreq
+    if wish.energy_preference is None:
+        return {}
+    if cpufreq is None or not cpufreq.energy_preferences:
+        notices.append(
+            Notice("no-energy-preference", "the host has no energy_performance_preference: left alone")
+        )
+        return {}
+    if wish.energy_preference not in cpufreq.available_energy_preferences:
+        notices.append(
+            Notice(
+                "no-such-energy-preference",
+                f"the cpufreq driver {cpufreq.driver} offers "
+                f"{', '.join(cpufreq.available_energy_preferences)}, not "
+                f"{wish.energy_preference}: energy preference left alone",
+            )
+        )
+        return {}
+    return dict.fromkeys(sorted(cpufreq.energy_preferences), wish.energy_preference)
+
+
+def _idle_states_off(
+    topology: NodeTopology, wish: CpuIdle | None, notices: list[Notice]
+) -> tuple[IdleStateOff, ...]:
+    """Return the states beyond the limit, each CPU by its own states: those of hybrid machines differ."""
+    if wish is None:
+        return ()
+    states = topology.idle_states
+    if not states:
+        notices.append(Notice("no-cpu-idle", "the kernel manages no sleep states: cpu_idle left alone"))
+        return ()
+    limits: dict[int, int] = {}
+    for state in states:
+        if wish.max_latency_us is not None:
+            limits.update(dict.fromkeys(state.cpus, wish.max_latency_us))
+        elif state.name == wish.deepest:
+            limits.update(dict.fromkeys(state.cpus, state.latency_us))
+    without = frozenset().union(*(state.cpus for state in states)) - limits.keys()
+    if without:
+        offered = ", ".join(dict.fromkeys(state.name for state in states if state.name)) or "no names"
+        text = f"CPUs {format_cpulist(without)} have no sleep state {wish.deepest} ({offered}): left alone"
+        notices.append(Notice("no-such-idle-state", text))
+    off: dict[int, set[int]] = {}
+    for state in states:
+        beyond = {cpu for cpu in state.cpus if cpu in limits and state.latency_us > limits[cpu]}
+        off.setdefault(state.index, set()).update(beyond)
+    return tuple(IdleStateOff(index, frozenset(cpus)) for index, cpus in sorted(off.items()) if cpus)
+
+
+def _knobs(topology: NodeTopology, wish: Tuning, notices: list[Notice]) -> dict[str, str]:
+    """Return the value of each knob below /sys, by path."""
+    values: dict[str, str] = {}
+    for knob in KNOBS:
+        word = said(wish, knob)
+        if word is None or knob.sysctl:
+            continue
+        path = next((path for path in knob.files if path in topology.kernel_values), None)
+        if path is not None:
+            values[path] = knob.text(path, word)
+        elif word != knob.absent_is and (notice := _lacking(topology, knob)) not in notices:
+            notices.append(notice)
+    return values
+
+
+def _lacking(topology: NodeTopology, knob: Knob) -> Notice:
+    """Say that a kernel has no such file, or nothing of the feature to which it belongs."""
+    feature = knob.feature
+    if feature and not any(each.startswith(feature.folder) for each in topology.kernel_values):
+        return Notice(feature.id, f"{feature.lacking}: left alone")
+    above = PurePosixPath(feature.folder).parent if feature else "/"
+    name = PurePosixPath(knob.path).relative_to(above)
+    return Notice("no-such-switch", f"this kernel has no {name}: left alone")
+
+
+def _sysctls(
+    topology: NodeTopology, wish: Tuning, rows: Mapping[str, tuple[str, Row]], notices: list[Notice]
+) -> dict[str, str]:
+    asked = {name: value_for(topology, row) for name, (_, row) in rows.items()} | wish.sysctls
+    asked |= {name: knob.text(knob.path, word) for name, (knob, word) in sysctl_knobs(wish).items()}
+    # A snapshot lists folders of sysctls whole, so a key that is missing beside others does not exist. What a
+    # set alone says is for kernels that show it.
+    listed = {name.rpartition(".")[0] for name in topology.sysctls} - _LISTED_IN_PART
+    of_sets = {*rows} - {*wish.sysctls} if topology.sysctls else set()
+    missing = {
+        name
+        for name in asked
+        if name not in topology.sysctls and (name in of_sets or name.rpartition(".")[0] in listed)
+    }
+    notices.extend(
+        Notice("no-such-sysctl", f"this kernel has no {name}: left alone") for name in sorted(missing)
+    )
+    return {name: asked[name] for name in sorted(asked) if name not in missing}
+
+
+def _decisions(plan: TuningPlan, profile: NodeProfile) -> tuple[Decision, ...]:
+    wish = profile.tuning
+    decisions = []
+    if plan.governors:
+        reason = f"{profile.choice('tuning.governor')}, on every online CPU"
+        decisions.append(Decision("tuning.governor", wish.governor or "", reason))
+    if plan.energy_preferences:
+        reason = f"{profile.choice('tuning.energy_preference')}, on every online CPU"
+        decisions.append(Decision("tuning.energy_preference", wish.energy_preference or "", reason))
+    if plan.idle_states_off and wish.cpu_idle:
+        limit = (
+            wish.cpu_idle.deepest
+            if wish.cpu_idle.max_latency_us is None
+            else f"{wish.cpu_idle.max_latency_us} us"
+        )
+        off = ", ".join(
+            f"state{state.index} off on {format_cpulist(state.cpus)}" for state in plan.idle_states_off
+        )
+        reason = f"{_choice_within(profile, 'tuning.cpu_idle')}: nothing deeper than {limit}"
+        decisions.append(Decision("tuning.cpu_idle", off, reason))
+    for path, value in knob_values(plan).items():
+        knob = KNOB_AT[path]
+        which = f"{path.removeprefix(knob.feature.folder)} " if knob.feature and len(knob.files) > 1 else ""
+        subject = f"tuning.{knob.key}"
+        decisions.append(Decision(subject, f"{which}{value}", profile.choice(subject)))
+    if plan.swap_off:
+        reason = f"{profile.choice('tuning.swap')}: memory that pods were given is not taken to disk"
+        decisions.append(Decision("tuning.swap", "off", reason))
+    return tuple(decisions)
+
+
+def _choice_within(profile: NodeProfile, path: str) -> str:
+    """Return the reason for a section of which the source may be said of one of its keys."""
+    below = (source for source in sorted(profile.sources) if source.startswith(f"{path}."))
+    return profile.choice(next(below, path))
+
+
+def _sysctl_decisions(plan: TuningPlan, reasons: Mapping[str, str]) -> Iterator[Decision]:
+    for name, value in plan.sysctls.items():
+        yield Decision(f"tuning.sysctls.{name}", value, reasons[name])
+    for name, value in plan.raised_sysctls.items():
+        reason = f"{reasons[name]}; raised where the host has less ({RAISED_ONLY[name]})"
+        yield Decision(f"tuning.sysctls.{name}", f"{value} or more", reason)
+
+
+def _sysctl_reason(
+    topology: NodeTopology, profile: NodeProfile, rows: Mapping[str, tuple[str, Row]], name: str
+) -> str:
+    wish = profile.tuning
+    by_knob = sysctl_knobs(wish).get(name)
+    if name not in wish.sysctls and not by_knob:
+        group, row = rows[name]
+        return f"{row.reason}: the set {group} ({row.source})"
+    choice = profile.choice(f"tuning.{by_knob[0].key}" if by_knob else f"tuning.sysctls.{name}")
+    if risk := wish.unsafe.get(name):
+        choice = f"{choice}; the risk: {risk}"
+    if name not in rows:
+        return choice
+    group, row = rows[name]
+    return f"{choice}, over {value_for(topology, row)} of the set {group}"
+
+
+def _kept_decisions(kept: Mapping[str, str], raised: Mapping[str, str]) -> Iterator[Decision]:
+    for name, held in kept.items():
+        yield Decision(
+            f"tuning.sysctls.{name}",
+            held,
+            f"left as the host has it: the profile asks for {raised[name]}, and this limit is never lowered "
+            f"({RAISED_ONLY[name]})",
+        )

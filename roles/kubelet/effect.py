@@ -1,0 +1,192 @@
+"""What a change of the kubelet's files means: would it start, has it to restart, which state files go."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from numaforge.errors import KubeletConfigError
+from numaforge.file_content import FileContent
+from numaforge.findings import Severity
+from numaforge.kubelet.checkpoints import CPU_STATE_FILE, MEMORY_STATE_FILE, state_files_to_remove
+from numaforge.kubelet.config.flags import flag_value
+from numaforge.kubelet.config.loading import EMPTY_CONFIG, below
+from numaforge.kubelet.findings import Report
+from numaforge.kubelet.startup.check import DROP_IN_DIR
+from numaforge.kubelet.startup.check import check as check_startup
+from numaforge.planning.kernel_paths import hugepage_counts, hugepage_totals, pool_pages
+from numaforge.planning.model import KubeletPlan, NodePlan
+from numaforge.roles.offline.plan import as_planned
+from numaforge.topology.model import HugepagePool, KubeletInstall, NodeTopology
+
+# The findings that say a state file cannot be restored under an otherwise good configuration.
+_UNREADABLE = {"NF301": CPU_STATE_FILE, "NF302": MEMORY_STATE_FILE}
+
+
+@dataclass(frozen=True)
+class Effect:
+    """The kubelet before and after: `before` is what it is set to run with now, None if not known.
+
+    `removals` maps the path of a state file to the reason why the kubelet could not read it any more.
+    `invalid` are their paths, and those of files that the kubelet which runs has not written yet, but may
+    until it is stopped. `pools_change` says whether it will have other huge pages to offer.
+    """
+
+    before: Mapping[str, Any] | None
+    after: Report
+    removals: Mapping[str, str]
+    invalid: tuple[str, ...] = ()
+    pools_change: bool = False
+
+    @property
+    def changed_settings(self) -> tuple[str, ...]:
+        """The fields of the effective configuration that differ."""
+        before = self.before or {}
+        return tuple(
+            name
+            for name in sorted({*before, *self.after.effective})
+            if _said(before, name) != _said(self.after.effective, name)
+        )
+
+    @property
+    def needs_restart(self) -> bool:
+        """Whether a running kubelet has to restart for the files and the pools to be true of it."""
+        return self.before is None or bool(self.changed_settings or self.removals or self.pools_change)
+
+
+def effect(
+    plan: NodePlan,
+    machine: NodeTopology,
+    wanted: Sequence[FileContent],
+    config_text: str | None,
+    drop_ins: Mapping[str, str],
+    state_files: Mapping[str, str],
+) -> Effect:
+    """Compare the kubelet's configuration as it is with the one that the `wanted` files make.
+
+    `config_text` and `drop_ins` (by path) are the files as they are now; `state_files` maps a state file's
+    name to its text.
+    """
+    kubelet = _kubelet(plan)
+    install = machine.kubelet or KubeletInstall(kubelet.version, kubelet.unit, None, None, ())
+    texts = {file.path: file.text for file in wanted}
+    new_main = texts.get(kubelet.config_file, config_text)
+    new_drop_ins = {**drop_ins, **{path: text for path, text in texts.items() if path == kubelet.drop_in}}
+    if kubelet.delivery == "none":
+        new_drop_ins.pop(kubelet.drop_in or "", None)
+    new_flags = _flags_after(install, kubelet)
+    new_machine = _as_planned(machine, plan)
+    pools_change = hugepage_totals(machine) != hugepage_totals(new_machine)
+
+    def judged(state: Mapping[str, str]) -> Report:
+        return _judge(kubelet, new_main, new_drop_ins, new_flags, new_machine, state)
+
+    before = _judge(kubelet, config_text, drop_ins, install.flags, machine, {}).effective or None
+    after = judged({})
+    removals = {
+        removal.path: removal.reason
+        for removal in state_files_to_remove(
+            before,
+            after.effective,
+            hugepages_changed=pools_change,
+            root_dir=kubelet.root_dir,
+        )
+    }
+    left = {name: text for name, text in state_files.items() if _path(kubelet, name) not in removals}
+    if left and after.starts:
+        after = judged(left)
+    while unreadable := [each for each in after.findings if _UNREADABLE.get(each.id, "") in left]:
+        for finding in unreadable:
+            name = _UNREADABLE[finding.id]
+            removals[_path(kubelet, name)] = finding.text or finding.evidence
+            left.pop(name, None)
+        after = judged(left)
+    present = {_path(kubelet, name) for name in state_files}
+    there = {path: reason for path, reason in removals.items() if path in present}
+    return Effect(before, after, there, tuple(removals), pools_change)
+
+
+def check(expected: Effect) -> None:
+    """Refuse a configuration under which the kubelet would not start.
+
+    Raises KubeletConfigError with the kubelet's own words.
+    """
+    report = expected.after
+    if report.starts:
+        return
+    finding = next((finding for finding in report.findings if finding.severity is Severity.ERROR), None)
+    raise KubeletConfigError(
+        f"kubelet {report.version} would not start with this configuration: "
+        f"{report.error or (finding.evidence if finding else 'see the findings of numaforge check')}",
+        where=finding.where if finding else None,
+        remedy=finding.remedy if finding else None,
+    )
+
+
+def _said(config: Mapping[str, Any], name: str) -> Any:
+    """Return a setting; an empty mapping, which reading a drop-in leaves behind, says nothing."""
+    return config.get(name) or None if isinstance(config.get(name), Mapping) else config.get(name)
+
+
+def with_pools(machine: NodeTopology, pages: Mapping[str, int]) -> NodeTopology:
+    """Return the machine with other `pages` in its pools, by `nr_hugepages` path."""
+
+    def pools(place: int | None, there: Mapping[str, HugepagePool]) -> dict[str, HugepagePool]:
+        return {
+            size: HugepagePool(count, count)
+            if (count := pages.get(pool_pages(place, size))) is not None
+            else pool
+            for size, pool in there.items()
+        }
+
+    nodes = tuple(replace(node, hugepages=pools(node.id, node.hugepages)) for node in machine.numa_nodes)
+    return replace(machine, numa_nodes=nodes, hugepages=pools(None, machine.hugepages))
+
+
+def _kubelet(plan: NodePlan) -> KubeletPlan:
+    if plan.kubelet is None:
+        raise KubeletConfigError(
+            "there is no kubelet in the plan", remedy="name kubelet.version in the profile"
+        )
+    return plan.kubelet
+
+
+def _judge(
+    kubelet: KubeletPlan,
+    config_text: str | None,
+    drop_ins: Mapping[str, str],
+    flags: tuple[str, ...],
+    machine: NodeTopology,
+    state_files: Mapping[str, str],
+) -> Report:
+    folder = flag_value(flags, "config-dir")
+    return check_startup(
+        config_text or EMPTY_CONFIG,
+        topology=machine,
+        version=kubelet.version,
+        drop_ins=below(folder, drop_ins) if folder else {},
+        flags=flags,
+        state_files=state_files,
+        config_path=kubelet.config_file,
+        drop_in_dir=folder or DROP_IN_DIR,
+        root_dir=kubelet.root_dir,
+    )
+
+
+def _path(kubelet: KubeletPlan, state_file: str) -> str:
+    return f"{kubelet.root_dir}/{state_file}"
+
+
+def _flags_after(install: KubeletInstall, kubelet: KubeletPlan) -> tuple[str, ...]:
+    """Return the flags, with the --config-dir that the plan's unit drop-in adds."""
+    if kubelet.config_dir is None or flag_value(install.flags, "config-dir") is not None:
+        return install.flags
+    return (*install.flags, f"--config-dir={kubelet.config_dir}")
+
+
+def _as_planned(machine: NodeTopology, plan: NodePlan) -> NodeTopology:
+    """Return the machine as it is when the kubelet starts: CPUs offline, pools filled, swap off."""
+    switched = as_planned(machine, plan.tuning.offline)
+    filled = with_pools(switched, hugepage_counts(plan))
+    return replace(filled, swap_bytes=0) if plan.tuning.swap_off else filled

@@ -1,0 +1,160 @@
+"""The kubelet: restarted where its effective settings change, and healthy twice before the change counts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from numaforge.errors import HostError
+from numaforge.kubelet.checkpoints import CPU_STATE_FILE, MEMORY_STATE_FILE
+from numaforge.node.part import Found, Goal, Look, Part, Unit, lines
+from numaforge.planning.model import KubeletPlan
+from numaforge.render import kubelet_files
+from numaforge.roles.hugepages.part import pages_found
+from numaforge.roles.kubelet.effect import Effect, check, effect, with_pools
+from numaforge.shell import line
+
+NAME = "kubelet"
+_STATE_FILES = (CPU_STATE_FILE, MEMORY_STATE_FILE)
+_STOP_SECONDS = 120  # systemd gives a unit 90 s to stop
+_UNIT_FOLDERS = ("/etc/systemd/", "/run/systemd/", "/usr/lib/systemd/", "/lib/systemd/")
+
+
+def look(goal: Goal) -> Look:
+    """Return the state files; the part `files` asks for everything that the kubelet reads."""
+    kubelet, install = _planned(goal), goal.machine.kubelet
+    if kubelet is None:
+        return Look()
+    return Look(
+        files=tuple(f"{kubelet.root_dir}/{name}" for name in _STATE_FILES),
+        known=tuple(install.state_files.values()) if install else (),
+    )
+
+
+def need(goal: Goal, found: Found, below: Sequence[Part]) -> Part | None:
+    """Return what becomes of the kubelet and its state files; None where nothing of it changes.
+
+    Raises KubeletConfigError for a configuration under which it would not start, HostError for a node
+    without a way to ask for its health.
+    """
+    kubelet = _planned(goal)
+    if kubelet is None:
+        return None
+    expected = _effect(goal, kubelet, found)
+    others = [part.name for part in below if part.restarts_kubelet]
+    written = {change.path for part in below for change in part.changed}
+    ours = {file.path for file in goal.plan.files if file.role == "kubelet"} | {kubelet.config_file}
+    if not (written & ours or others or expected.removals):
+        return None
+    check(expected)
+    unit = found.unit()
+    if unit.active_state is None:
+        return None
+    changes = expected.needs_restart or bool(others)
+    restart = unit.runs and changes
+    url = health_url(expected.after.effective)
+    if restart and url and not unit.askers:
+        raise HostError(
+            "has none of curl, python3, wget and bash: there is no way to tell whether the kubelet comes up",
+            remedy="install one of them",
+        )
+    return part(
+        kubelet.unit,
+        invalid_state=expected.invalid,
+        kept_state=tuple(
+            path for name in _STATE_FILES if (path := f"{kubelet.root_dir}/{name}") not in expected.invalid
+        ),
+        health=url,
+        restart=restart,
+        unit_files=any(path.startswith(_UNIT_FOLDERS) for path in written) and (restart or not unit.runs),
+        start_seconds=goal.start_seconds,
+        stable_seconds=goal.stable_seconds,
+        sentences=_sentences(expected, unit, restart, others),
+        disturbs=changes,
+    )
+
+
+def part(
+    unit: str,
+    *,
+    invalid_state: Sequence[str] = (),
+    kept_state: Sequence[str] = (),
+    health: tuple[str, int] | None = ("127.0.0.1", 10248),
+    restart: bool = True,
+    unit_files: bool = False,
+    start_seconds: int = 120,
+    stable_seconds: int = 10,
+    sentences: Sequence[str] = (),
+    disturbs: bool = False,
+) -> Part:
+    """Return the part that restarts the kubelet; without `restart` it is neither stopped nor started.
+
+    `disturbs` says that the kubelet starts otherwise with it, whenever that is: pods outlive a kubelet that
+    is down, and a state file that is removed has their CPUs.
+
+    `invalid_state` are the state files that the new settings make unreadable, there or not; `kept_state` are
+    the others, put back with the rest when the change fails. `health` is the
+    address and the port of its healthz, None where it serves none. `unit_files` says whether systemd has to
+    read its unit again: it then reads every unit, which may take their GPUs from containers that run.
+
+    With the change the kubelet has to come up twice: what it has written once must be readable to it. It has
+    come up when, within `start_seconds`, it is healthy and its resource managers run. The first time that is
+    enough; the second time the same process then has to stay healthy for `stable_seconds`. A kubelet whose
+    managers did not run before the change has to stay healthy for `stable_seconds` both times instead.
+    """
+    address, port = health or ("", "")
+    once = _STOP_SECONDS + start_seconds
+    return Part(
+        NAME,
+        sentences=tuple(sentences),
+        data={
+            "invalid-state": lines(*map(line, invalid_state)),
+            "kept-state": lines(*map(line, kept_state)),
+        },
+        settings={
+            "KUBELET_UNIT": unit,
+            "KUBELET_RESTART": "yes" if restart else "",
+            "KUBELET_UNIT_FILES": "yes" if unit_files else "",
+            "START_SECONDS": str(start_seconds),
+            "STABLE_SECONDS": str(stable_seconds),
+            "HEALTH_HOST": address,
+            "HEALTH_PORT": str(port),
+        },
+        drains=restart or disturbs or unit_files,
+        apply_seconds=2 * once + stable_seconds,
+        undo_seconds=once + stable_seconds,
+        units=(unit,),
+    )
+
+
+def health_url(config: Mapping[str, object]) -> tuple[str, int] | None:
+    """Return where a kubelet of this effective configuration answers healthz, or None where it does not."""
+    port = config.get("healthzPort", 10248)
+    if not isinstance(port, int) or not port:
+        return None
+    address = str(config.get("healthzBindAddress") or "127.0.0.1")
+    address = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(address, address)  # noqa: S104 (compared, not bound)
+    return (f"[{address}]" if ":" in address else address), port
+
+
+def _planned(goal: Goal) -> KubeletPlan | None:
+    return goal.plan.kubelet if "kubelet" in goal.roles else None
+
+
+def _effect(goal: Goal, kubelet: KubeletPlan, found: Found) -> Effect:
+    drop_ins = {path: found.files[path].text for path in found.drop_ins if path in found.files}
+    state_files = {
+        name: text for name in _STATE_FILES if (text := found.text(f"{kubelet.root_dir}/{name}")) is not None
+    }
+    config = found.text(kubelet.config_file)
+    machine = with_pools(goal.machine, pages_found(goal, found))
+    return effect(goal.plan, machine, kubelet_files(goal.plan, config), config, drop_ins, state_files)
+
+
+def _sentences(expected: Effect, unit: Unit, restart: bool, others: Sequence[str]) -> tuple[str, ...]:
+    removals = [f"{path} is removed: {reason}" for path, reason in expected.removals.items()]
+    if restart:
+        causes = [*expected.changed_settings, *others] or ["its state files"]
+        return (*removals, f"the kubelet restarts, because this changes: {', '.join(causes)}")
+    if unit.runs:
+        return (*removals, "the kubelet's effective settings stay the same: it is not restarted")
+    return (*removals, f"the kubelet is {unit.active_state}, not running: configured, and not started")

@@ -1,0 +1,658 @@
+"""The kubelet's settings for one version: policies, options and the feature gates that they need."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from numaforge.cpulist import format_cpulist
+from numaforge.errors import KubeletConfigError, PlanError
+from numaforge.kubelet.admission.device_manager import Inventory
+from numaforge.kubelet.admission.hint_work import MEMORY_MANAGER, HintWork, Policies, hint_work
+from numaforge.kubelet.admission.inventory import whole_gpus
+from numaforge.kubelet.admission.machine import MachineInfo, cores_seen
+from numaforge.kubelet.minors.options import (
+    ALIGN_BY_SOCKET,
+    DEFAULT_MAX_NUMA_NODES,
+    FULL_PCPUS_ONLY,
+    MAX_ALLOWABLE_NUMA_NODES,
+    PREFER_CLOSEST_NUMA,
+    STRICT_CPU_RESERVATION,
+    Maturity,
+    OptionState,
+    cpu_options,
+    forbidden_pairs,
+    known_versions_of,
+    topology_options,
+)
+from numaforge.kubelet.minors.versions import KubeletVersion
+from numaforge.kubelet.values.booleans import truth
+from numaforge.planning.existing import ExistingSettings
+from numaforge.planning.model import (
+    CpuPlan,
+    Decision,
+    KubeletPlan,
+    NodePlan,
+    Notice,
+    NumaNodePlan,
+    Reasoned,
+)
+from numaforge.profile import NodeProfile
+from numaforge.quantity import format_bytes
+from numaforge.roles.allocatable.largest_pods import admits_all_devices
+from numaforge.roles.cpus.plan import uneven_smt
+from numaforge.roles.kubelet.delivery import hand_back, plan_delivery
+from numaforge.roles.memory.plan import Reservations, holds_reservation
+from numaforge.topology.model import KubeletInstall, NodeTopology, why_no_version
+
+# Where a profile says what becomes a policy or a scope.
+_FIELDS = {
+    "cpuManagerPolicy": "kubelet.cpu_manager_policy",
+    "topologyManagerPolicy": "kubelet.topology_manager_policy",
+    "topologyManagerScope": "kubelet.topology_manager_scope",
+    "memoryManagerPolicy": "kubelet.memory_manager_policy",
+}
+
+Options = dict[str, str]
+
+
+@dataclass(frozen=True)
+class NodeDecisions:
+    """What is decided already when the kubelet's settings are."""
+
+    cpus: CpuPlan
+    reservations: Reservations
+    numa_nodes: tuple[NumaNodePlan, ...]
+    devices: Inventory
+
+
+def kubelet_version(
+    topology: NodeTopology, profile: NodeProfile, asked: str | None, previous: NodePlan | None
+) -> Reasoned[KubeletVersion | None]:
+    """Return the version to plan for: the one asked for, else the host's, else the profile's, else None.
+
+    Raises PlanError where a kubelet is there, or was at the `previous` plan, and its version is not known.
+    """
+    distribution = topology.kubelet.distribution if topology.kubelet else None
+    if distribution is not None and asked is None:
+        return Reasoned(
+            None,
+            notices=(
+                Notice(
+                    "kubelet-of-a-distribution",
+                    f"{distribution} runs this host's kubelet its own way: its settings are not planned, and "
+                    "what would disturb its pods is refused",
+                ),
+            ),
+        )
+    installed = topology.kubelet.version if topology.kubelet else None
+    text, field = asked or installed, "kubelet version"
+    if text is None:
+        text, field = profile.kubelet.version, "kubelet.version"
+    unknown = why_no_version(topology.kubelet)
+    if text is None and _is_there(topology.kubelet, previous):
+        raise PlanError(
+            f"the kubelet's version is not known: {unknown}",
+            where=field,
+            remedy="mend it, or run again when the host is less busy, or name kubelet.version in the profile",
+        )
+    if text is None:
+        return Reasoned(
+            None,
+            notices=(
+                Notice(
+                    "no-kubelet",
+                    f"{unknown} and the profile names no version: its settings are not planned",
+                ),
+            ),
+        )
+    try:
+        version = KubeletVersion.parse(text)
+    except KubeletConfigError as error:
+        raise PlanError(error.message, where=field, remedy=error.remedy) from error
+    notices = (Notice("newer-kubelet", version.notice),) if version.notice else ()
+    return Reasoned(version, notices=notices)
+
+
+def _is_there(kubelet: KubeletInstall | None, previous: NodePlan | None) -> bool:
+    """Say whether a kubelet is there to be configured: its program, or a unit that an earlier plan is for."""
+    if kubelet is None:
+        return False
+    planned = previous is not None and previous.kubelet is not None
+    return bool(kubelet.problem or kubelet.binary or planned)
+
+
+def plan_kubelet(
+    topology: NodeTopology,
+    profile: NodeProfile,
+    version: KubeletVersion,
+    existing: ExistingSettings,
+    decided: NodeDecisions,
+    previous: NodePlan | None,
+) -> Reasoned[KubeletPlan]:
+    """Choose the policies and their options, and write down the settings that numaforge manages.
+
+    Raises PlanError for what this version does not know or refuses, and for contradictions with what the
+    kubelet is told already.
+    """
+    if profile.kubelet.state == "absent":
+        told: list[Notice] = []
+        left = hand_back(topology, version, previous, told)
+        why = "the profile says that numaforge sets nothing of it"
+        return Reasoned(left, (Decision("kubelet", "as without numaforge", why),), tuple(told))
+    chooser = _Chooser(topology, profile, version, existing, decided)
+    settings = chooser.settings()
+    notices = list(chooser.notices)
+    plan = plan_delivery(topology, version, profile, existing, settings, previous, notices)
+    return Reasoned(plan, tuple(chooser.decisions), tuple(notices))
+
+
+class _Chooser:
+    """Takes the decisions one after the other, each later one seeing the earlier."""
+
+    def __init__(
+        self,
+        topology: NodeTopology,
+        profile: NodeProfile,
+        version: KubeletVersion,
+        existing: ExistingSettings,
+        decided: NodeDecisions,
+    ) -> None:
+        self.topology = topology
+        self.profile = profile
+        self.wish = profile.kubelet
+        self.version = version
+        self.existing = existing
+        self.decided = decided
+        self.override = profile.kubelet.on_conflict == "override"
+        self.decisions: list[Decision] = []
+        self.notices: list[Notice] = []
+
+    def settings(self) -> dict[str, Any]:
+        """Return the managed part of the KubeletConfiguration, in the order of its reference."""
+        self._refuse_reserved_cgroups()
+        cpu_policy = self._policy(
+            "cpuManagerPolicy", self.wish.cpu_manager_policy, *self._cpu_policy_default()
+        )
+        if cpu_policy == "static" and not self.decided.cpus.reserved:
+            raise PlanError(
+                "the static CPU manager needs reserved CPUs, and this machine's only core cannot be divided",
+                where="kubelet.cpu_manager_policy",
+                remedy="set kubelet.cpu_manager_policy: none",
+            )
+        topology_policy = self._policy(
+            "topologyManagerPolicy",
+            self.wish.topology_manager_policy,
+            *self._bearable(cpu_policy, *self._topology_policy_default(cpu_policy)),
+        )
+        scope = self._policy(
+            "topologyManagerScope",
+            self.wish.topology_manager_scope,
+            "container",
+            "the kubelet's default: each container is aligned by itself",
+        )
+        memory_policy = self._policy(
+            "memoryManagerPolicy",
+            self.wish.memory_manager_policy,
+            *self._memory_policy_default(topology_policy),
+        )
+        cpu_chosen = self._cpu_options(cpu_policy, topology_policy)
+        topology_chosen = self._topology_options(topology_policy)
+        self._judge_hints(cpu_policy, memory_policy, topology_policy)
+        settings: dict[str, Any] = {
+            "reservedSystemCPUs": format_cpulist(self.decided.cpus.reserved),
+            "cpuManagerPolicy": cpu_policy,
+            "cpuManagerPolicyOptions": cpu_chosen,
+            "memoryManagerPolicy": memory_policy,
+            "topologyManagerPolicy": topology_policy,
+            "topologyManagerScope": scope,
+            "topologyManagerPolicyOptions": topology_chosen,
+            "kubeReserved": self._amount(
+                self.decided.reservations.memory.kube_reserved_bytes, "kubeReserved"
+            ),
+            "systemReserved": self._amount(
+                self.decided.reservations.memory.system_reserved_bytes, "systemReserved"
+            ),
+            "evictionHard": dict(self.decided.reservations.eviction_hard),
+            "reservedMemory": self._reserved_memory(memory_policy),
+            "featureGates": self._gates(cpu_chosen, topology_chosen),
+        }
+        return {
+            name: value
+            for name, value in settings.items()
+            if value not in ("", {}, []) and self._set_by_file(name)
+        }
+
+    def _set_by_file(self, name: str) -> bool:
+        flag = self.existing.get(name)
+        return flag is None or not flag.from_flag
+
+    def _refuse_reserved_cgroups(self) -> None:
+        for name in ("systemReservedCgroup", "kubeReservedCgroup"):
+            held = self.existing.get(name)
+            if held and self.decided.cpus.reserved:
+                raise PlanError(
+                    f"{held.place} sets {name}: {held.value}, and the kubelet does not start with that and "
+                    "reservedSystemCPUs together",
+                    where="cpus.reserved",
+                    remedy=f"remove {name} from {held.place}",
+                )
+
+    def _policy(self, name: str, wanted: str | None, default: str, reason: str) -> str:
+        subject = f"kubelet.{name}"
+        kept = self.existing.settle((name,), wanted, subject=_FIELDS[name], override=self.override)
+        if kept:
+            value, reason = str(kept.value), f"kept as {kept.place} has it"
+        else:
+            if wanted is not None:
+                default, reason = wanted, self.profile.choice(_FIELDS[name])
+            value = default
+        self.decisions.append(Decision(subject, value, reason))
+        return value
+
+    def _cpu_policy_default(self) -> tuple[str, str]:
+        if self.decided.cpus.reserved:
+            return "static", "Guaranteed pods that ask for whole CPUs get them to themselves"
+        return "none", "no CPUs are reserved, which the static policy needs"
+
+    def _topology_policy_default(self, cpu_policy: str) -> tuple[str, str]:
+        """Choose the strictest policy under which one pod may still have all GPUs.
+
+        A stricter one fails every such pod that the scheduler places (pytorch/ci-infra#652).
+        """
+        nodes = sum(bool(node.cpus) for node in self.topology.numa_nodes)
+        if nodes <= 1:
+            return "none", "there is one NUMA node with CPUs, so there is nothing to align"
+        aligned = f"{nodes} NUMA nodes have CPUs: a pod's CPUs, memory and devices stay on one of them"
+        whole = whole_gpus(self.decided.devices)
+        devices = [device for listed in whole.values() for device in listed]
+        gpus = len(devices)
+        if not gpus:
+            return "single-numa-node", aligned
+        strict = [p for p in ("single-numa-node", "restricted") if self._admits_all(whole, p, cpu_policy)]
+        if strict:
+            return strict[0], f"{aligned}, and {strict[0]} admits a pod with all {gpus} GPUs"
+        near = len({device.numa_nodes for device in devices})
+        reason = (
+            f"the {gpus} GPUs are near {near} NUMA nodes: single-numa-node and restricted would refuse a pod "
+            "with a core and all of them; best-effort aligns what fits and admits the rest"
+        )
+        return "best-effort", reason
+
+    def _bearable(self, cpu_policy: str, policy: str, reason: str) -> tuple[str, str]:
+        """Return a default under which the kubelet answers pods: without alignment, if need be.
+
+        The kubelet's own default is none, too. A policy that the profile names is refused instead.
+        """
+        work = self._hint_work(cpu_policy, "None", policy)
+        said = self.wish.topology_manager_policy or self.wish.topology_manager_options
+        if not work.stalls or said or self.existing.get("topologyManagerPolicy"):
+            return policy, reason
+        self.notices.append(
+            Notice(
+                "not-aligned",
+                f"with {policy}, {work}: by default pods are not aligned to NUMA nodes here. To align them, "
+                f"{work.ways_to_align(self.topology)}",
+            )
+        )
+        return "none", f"with {policy}, {work}, and no pod would be admitted in time"
+
+    def _admits_all(self, devices: Inventory, topology_policy: str, cpu_policy: str) -> bool:
+        limit = max(len(self.topology.numa_nodes), DEFAULT_MAX_NUMA_NODES)
+        config = {
+            "cpuManagerPolicy": cpu_policy,
+            "reservedSystemCPUs": format_cpulist(self.decided.cpus.reserved),
+            "topologyManagerPolicy": topology_policy,
+            "topologyManagerPolicyOptions": {MAX_ALLOWABLE_NUMA_NODES: str(limit)},
+        }
+        return admits_all_devices(self.topology, config, devices)
+
+    def _memory_policy_default(self, topology_policy: str) -> tuple[str, str]:
+        if self.decided.reservations.total_bytes == 0:
+            return "None", "no memory is reserved, which the Static policy needs"
+        if not any(node.reserved_memory_bytes for node in self.decided.numa_nodes):
+            if holds_reservation(self.topology):
+                return "None", "the NUMA nodes that have CPUs cannot hold the reservation"
+            return "None", "no NUMA node is known to have CPUs and memory"
+        if topology_policy in ("restricted", "single-numa-node"):
+            work = self._hint_work("static", "Static", topology_policy)
+            if work.stalls:
+                return "None", f"with Static, {work}"
+            return (
+                "Static",
+                f"with {topology_policy}, memory and huge pages are to come from the pod's own NUMA nodes",
+            )
+        return "None", f"with topology manager policy {topology_policy}, memory is left to the kernel"
+
+    def _hint_work(self, cpu_policy: str, memory_policy: str, topology_policy: str) -> HintWork:
+        present = {node.id: node.hugepages for node in self.topology.numa_nodes}
+        pages = {
+            size
+            for node in self.decided.numa_nodes
+            for size in {*node.hugepages, *present[node.id]}
+            if node.hugepages.get(size, present[node.id][size].total)
+        }
+        policies = Policies(cpu_policy, memory_policy, topology_policy, pages)
+        return hint_work(self.topology, self.version, policies)
+
+    def _judge_hints(self, cpu_policy: str, memory_policy: str, topology_policy: str) -> None:
+        """Refuse policies under which the kubelet never answers, and note those under which it is slow."""
+        work = self._hint_work(cpu_policy, memory_policy, topology_policy)
+        if not work.slow:
+            return
+        memory, topology = _FIELDS["memoryManagerPolicy"], _FIELDS["topologyManagerPolicy"]
+        remedy = work.remedies(self.topology, memory, self._no_alignment())
+        if work.hopeless:
+            raise PlanError(
+                f"{work}: kubelet {self.version} would admit no pod in time",
+                where=memory if MEMORY_MANAGER in (work.endless or work.numa_nodes) else topology,
+                remedy=remedy,
+            )
+        self.notices.append(Notice("many-hints", f"{work}: {remedy}"))
+
+    def _no_alignment(self) -> str:
+        options = " and leave kubelet.topology_manager_options out"
+        policy = f"set {_FIELDS['topologyManagerPolicy']}: none"
+        return policy + (options if self.wish.topology_manager_options else "")
+
+    def _cpu_options(self, policy: str, topology_policy: str) -> Options:
+        known = cpu_options(self.version)
+        field = "kubelet.cpu_manager_options"
+        wanted = dict(sorted(self.wish.cpu_manager_options.items()))
+        if policy != "static" and wanted:
+            raise PlanError(
+                f"{', '.join(wanted)} cannot be given with the CPU manager's policy {policy}: the kubelet "
+                "would not start",
+                where=field,
+                remedy=f"set kubelet.cpu_manager_policy: static, or leave {field} out"
+                if self.decided.cpus.reserved
+                else f"leave {field} out",
+            )
+        if policy != "static":
+            return {}
+        self._check_options(wanted, known, field)
+        chosen = self._settle_options("cpuManagerPolicyOptions", wanted, field, _same_bool)
+        held = {
+            key: str(setting.value) for key, setting in self.existing.below("cpuManagerPolicyOptions").items()
+        }
+        effective = {**held, **chosen}
+        if self._wants_full_cores(effective):
+            chosen[FULL_PCPUS_ONLY] = "true"
+            effective[FULL_PCPUS_ONLY] = "true"
+            self._decide_option(
+                "cpuManagerPolicyOptions",
+                FULL_PCPUS_ONLY,
+                "true",
+                "pods do not share a core's threads with others",
+            )
+        if self._wants_strict_reservation(effective, known):
+            chosen[STRICT_CPU_RESERVATION] = "true"
+            self._decide_option(
+                "cpuManagerPolicyOptions",
+                STRICT_CPU_RESERVATION,
+                "true",
+                "no pod runs on reserved CPUs, not even one that shares CPUs with others; while pods have "
+                "all other CPUs to themselves the kubelet does not restart (kubernetes/kubernetes#141196)",
+            )
+        elif not truth({**self._held_options(), **effective}.get(STRICT_CPU_RESERVATION)):
+            self.notices.append(
+                Notice(
+                    "reserved-cpus-shared",
+                    f"without {STRICT_CPU_RESERVATION}, kubelet {self.version} lets pods that share CPUs "
+                    "run on the reserved ones, too: only pods with CPUs of their own are kept off",
+                )
+            )
+        self._refuse_pairs(effective, topology_policy, field)
+        return dict(sorted(chosen.items()))
+
+    def _held_options(self) -> Mapping[str, Any]:
+        """Return what the kubelet's files and flags say, a flag's whole map included."""
+        return self.existing.effective.get("cpuManagerPolicyOptions") or {}
+
+    def _wants_strict_reservation(self, effective: Options, known: Mapping[str, OptionState]) -> bool:
+        """Say whether the option is to be on where no one says: from the minor in which it is no alpha."""
+        state = known.get(STRICT_CPU_RESERVATION)
+        if state is None or state.maturity is Maturity.ALPHA or STRICT_CPU_RESERVATION in effective:
+            return False
+        gate = self.existing.get("featureGates", state.gate) if state.gate else None
+        off = gate is not None and truth(gate.value) is False
+        return not off and self.existing.get("cpuManagerPolicyOptions") is None
+
+    def _wants_full_cores(self, effective: Options) -> bool:
+        if FULL_PCPUS_ONLY in effective or self.existing.get("cpuManagerPolicyOptions") is not None:
+            return False
+        if uneven_smt(self.topology) or all(len(core.cpus) == 1 for core in cores_seen(self.topology)):
+            return False
+        partners = {
+            ({pair.first, pair.second} - {FULL_PCPUS_ONLY}).pop()
+            for pair in forbidden_pairs(self.version)
+            if FULL_PCPUS_ONLY in (pair.first, pair.second)
+        }
+        return not any(truth(effective.get(partner)) for partner in partners)
+
+    def _refuse_pairs(self, effective: Options, topology_policy: str, field: str) -> None:
+        on = {name for name, value in effective.items() if truth(value)}
+        for pair in forbidden_pairs(self.version):
+            if {pair.first, pair.second} <= on:
+                raise PlanError(
+                    f"kubelet {self.version} refuses {pair.first} and {pair.second} together",
+                    where=field,
+                    remedy=f"leave {field}.{pair.first} out, or leave {field}.{pair.second} out",
+                )
+        if ALIGN_BY_SOCKET not in on:
+            return
+        if topology_policy == "single-numa-node":
+            raise PlanError(
+                f"kubelet {self.version} refuses {ALIGN_BY_SOCKET} with the topology manager's "
+                "single-numa-node",
+                where=field,
+                remedy=f"set kubelet.topology_manager_policy: restricted, or leave {field}.{ALIGN_BY_SOCKET} "
+                "out",
+            )
+        seen = MachineInfo.from_topology(self.topology).cpus
+        if seen.num_sockets > seen.num_numa_nodes:
+            raise PlanError(
+                f"{ALIGN_BY_SOCKET} needs a NUMA node in every package; there are "
+                f"{seen.num_sockets} packages and {seen.num_numa_nodes} NUMA nodes with CPUs",
+                where=field,
+                remedy=f"leave {field}.{ALIGN_BY_SOCKET} out",
+            )
+
+    def _topology_options(self, policy: str) -> Options:
+        known = topology_options(self.version)
+        field = "kubelet.topology_manager_options"
+        wanted = dict(sorted(self.wish.topology_manager_options.items()))
+        if policy == "none" and wanted:
+            raise PlanError(
+                f"{', '.join(wanted)} have no effect with the topology manager's policy none",
+                where=field,
+                remedy=f"set kubelet.topology_manager_policy: best-effort, or leave {field} out",
+            )
+        if policy == "none":
+            return {}
+        self._check_options(wanted, known, field)
+        chosen = self._settle_options(
+            "topologyManagerPolicyOptions",
+            wanted,
+            field,
+            lambda text, value: str(value) == text or _same_bool(text, value),
+        )
+        self._refuse_unmeasured(chosen, field)
+        self._add_prefer_closest(policy, chosen, known)
+        self._add_max_numa_nodes(chosen, known, field)
+        return dict(sorted(chosen.items()))
+
+    def _refuse_unmeasured(self, chosen: Options, field: str) -> None:
+        nodes = self.topology.numa_nodes
+        measured = nodes and all(node.distances for node in nodes)
+        if truth(chosen.get(PREFER_CLOSEST_NUMA)) and not measured:
+            raise PlanError(
+                f"{PREFER_CLOSEST_NUMA} needs the distances between NUMA nodes, and the kernel gives none",
+                where=f"{field}.{PREFER_CLOSEST_NUMA}",
+                remedy=f"leave {field}.{PREFER_CLOSEST_NUMA} out",
+            )
+
+    def _add_prefer_closest(self, policy: str, chosen: Options, known: Mapping[str, OptionState]) -> None:
+        several = sum(bool(node.cpus) for node in self.topology.numa_nodes) > 2
+        measured = all(len(node.distances) > 1 for node in self.topology.numa_nodes)
+        taken = self.existing.below("topologyManagerPolicyOptions")
+        if (
+            policy in ("best-effort", "restricted")
+            and several
+            and measured
+            and PREFER_CLOSEST_NUMA in known
+            and PREFER_CLOSEST_NUMA not in {**taken, **chosen}
+            and self.existing.get("topologyManagerPolicyOptions") is None
+        ):
+            chosen[PREFER_CLOSEST_NUMA] = "true"
+            self._decide_option(
+                "topologyManagerPolicyOptions",
+                PREFER_CLOSEST_NUMA,
+                "true",
+                "pods that need several NUMA nodes get near ones",
+            )
+
+    def _add_max_numa_nodes(self, chosen: Options, known: Mapping[str, OptionState], field: str) -> None:
+        nodes = len(self.topology.numa_nodes)
+        if nodes <= DEFAULT_MAX_NUMA_NODES and MAX_ALLOWABLE_NUMA_NODES not in chosen:
+            return
+        if MAX_ALLOWABLE_NUMA_NODES not in known:
+            raise PlanError(
+                f"the machine has {nodes} NUMA nodes, memory-only ones included, and kubelet {self.version} "
+                f"aligns at most {DEFAULT_MAX_NUMA_NODES}",
+                where="kubelet.topology_manager_policy",
+                remedy=f"use a kubelet that has {MAX_ALLOWABLE_NUMA_NODES} "
+                f"({_versions(MAX_ALLOWABLE_NUMA_NODES)}), or {self._no_alignment()}",
+            )
+        held = self.existing.get("topologyManagerPolicyOptions", MAX_ALLOWABLE_NUMA_NODES)
+        value = chosen.get(MAX_ALLOWABLE_NUMA_NODES) or (str(held.value) if held else None)
+        if value is None and self.existing.get("topologyManagerPolicyOptions") is None:
+            chosen[MAX_ALLOWABLE_NUMA_NODES] = str(nodes)
+            self._decide_option(
+                "topologyManagerPolicyOptions",
+                MAX_ALLOWABLE_NUMA_NODES,
+                str(nodes),
+                f"the machine has {nodes} NUMA nodes, memory-only ones included; the kubelet's limit is "
+                f"{DEFAULT_MAX_NUMA_NODES}",
+            )
+        elif value is None or not value.isdigit() or int(value) < max(nodes, DEFAULT_MAX_NUMA_NODES):
+            raise PlanError(
+                f"{MAX_ALLOWABLE_NUMA_NODES} is {value or 'not set'}"
+                + (f" in {held.place}" if held and held.value == value else "")
+                + f", but the machine has {nodes} NUMA nodes, memory-only ones included",
+                where=field,
+                remedy=f'set {field}.{MAX_ALLOWABLE_NUMA_NODES}: "{max(nodes, DEFAULT_MAX_NUMA_NODES)}", or '
+                "more",
+            )
+
+    def _check_options(self, wanted: Options, known: Mapping[str, OptionState], field: str) -> None:
+        for name, value in wanted.items():
+            if name not in known:
+                versions = _versions(name)
+                raise PlanError(
+                    f"kubelet {self.version} does not know the option {name}",
+                    where=f"{field}.{name}",
+                    remedy=f"use a kubelet that has {name} ({versions}), or leave {field}.{name} out"
+                    if versions
+                    else f"leave {field}.{name} out: kubelet {self.version} knows {', '.join(sorted(known))}",
+                )
+            if known[name].kind == "bool" and truth(value) is None:
+                raise PlanError(
+                    f"{value!r} is neither true nor false",
+                    where=f"{field}.{name}",
+                    remedy="write true or false",
+                )
+            if known[name].kind == "int" and not value.isdigit():
+                raise PlanError(
+                    f"{value!r} is not a number", where=f"{field}.{name}", remedy="write a whole number"
+                )
+
+    def _settle_options(
+        self, name: str, wanted: Options, field: str, same: Callable[[str, Any], bool]
+    ) -> Options:
+        """Return the profile's options after comparing each with what is there."""
+        for option, value in wanted.items():
+            self.existing.settle(
+                (name, option),
+                value,
+                subject=f"{field}.{option}",
+                override=self.override,
+                same=partial(same, value),
+            )
+            self._decide_option(name, option, value, self.profile.choice(f"{field}.{option}"))
+        return dict(wanted)
+
+    def _decide_option(self, name: str, option: str, value: str, reason: str) -> None:
+        self.decisions.append(Decision(f"kubelet.{name}.{option}", value, reason))
+
+    def _amount(self, count: int, name: str) -> dict[str, str]:
+        self._notice_overruled_cpu(name)
+        return {"memory": format_bytes(count)} if count else {}
+
+    def _notice_overruled_cpu(self, name: str) -> None:
+        held = self.existing.get(name, "cpu")
+        if held and self.decided.cpus.reserved:
+            self.notices.append(
+                Notice(
+                    "reserved-cpu-overruled",
+                    f"{held.place} sets {name}.cpu: {held.value}, which the kubelet ignores once "
+                    "reservedSystemCPUs is set",
+                )
+            )
+
+    def _reserved_memory(self, policy: str) -> list[dict[str, Any]]:
+        if policy != "Static":
+            return []
+        shares = [
+            {"numaNode": node.id, "limits": {"memory": format_bytes(node.reserved_memory_bytes)}}
+            for node in self.decided.numa_nodes
+            if node.reserved_memory_bytes
+        ]
+        if not shares:
+            can_hold = bool(self.topology.memory_bytes) and holds_reservation(self.topology)
+            nothing = not self.decided.reservations.total_bytes
+            raise PlanError(
+                "the Static memory manager needs reserved memory, and "
+                + ("none is reserved" if nothing else "no NUMA node is known to have room for it"),
+                where="kubelet.memory_manager_policy",
+                remedy=("set memory.system_reserved: 500Mi, or more, or " if can_hold else "")
+                + "set kubelet.memory_manager_policy: None",
+            )
+        return shares
+
+    def _gates(self, cpu_chosen: Options, topology_chosen: Options) -> dict[str, bool]:
+        cpu_states, topology_states = cpu_options(self.version), topology_options(self.version)
+        states = {f"kubelet.cpu_manager_options.{name}": cpu_states[name] for name in cpu_chosen}
+        states |= {
+            f"kubelet.topology_manager_options.{name}": topology_states[name] for name in topology_chosen
+        }
+        gates = {}
+        for field, state in states.items():
+            if state.gate is None:
+                continue
+            off = self.existing.get("featureGates", state.gate)
+            self.existing.settle(
+                ("featureGates", state.gate),
+                "true",
+                subject=field,
+                override=self.override,
+                same=partial(_same_bool, "true"),
+                shown=f"{state.name}, which needs the feature gate {state.gate}",
+            )
+            if not state.gate_default or (off and not _same_bool("true", off.value)):
+                gates[state.gate] = True
+                self._decide_option(
+                    "featureGates", state.gate, "true", f"{state.name} is {state.maturity} here"
+                )
+        return dict(sorted(gates.items()))
+
+
+def _versions(option: str) -> str:
+    minors = sorted(known_versions_of(option))
+    return f"1.{minors[0]} to 1.{minors[-1]}" if minors else ""
+
+
+def _same_bool(wanted: str, held: object) -> bool:
+    return truth(wanted) is not None and truth(wanted) == truth(held)

@@ -1,0 +1,138 @@
+"""Whether the kubelet starts with the plan: the judge of `numaforge check` on what will be on the host."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+from typing import Any
+
+import yaml
+
+from numaforge.errors import PlanError
+from numaforge.findings import Finding, Severity
+from numaforge.kubelet.config.flags import flag_value
+from numaforge.kubelet.config.loading import EMPTY_CONFIG, below
+from numaforge.kubelet.findings import Report
+from numaforge.kubelet.startup.check import check
+from numaforge.planning.model import KubeletPlan, Notice
+from numaforge.roles.host.plan import UNIFIED
+from numaforge.roles.hugepages.plan import WantedPages, pools_after
+from numaforge.roles.kubelet.delivery import KIND, merge, without
+from numaforge.topology.model import HugepagePool, KubeletInstall, NodeTopology
+
+# What planning says of its own accord, and in the words of a plan.
+_SAID_BY_PLANNING = {
+    "NF505": "uneven-smt",
+    "NF506": "reserved-part-of-core",
+    "NF508": "fewer-cpus-than-gpus",
+    "NF515": "reserved-cpu-overruled",
+    "NF516": "many-hints",
+}
+
+# single-numa-node refuses what is larger than a NUMA node: the plan's largest pods tell it in numbers.
+_SAID_BY_LARGEST_PODS = "NF510"
+
+_TAKE_V1 = "failCgroupV1: false in the kubelet's own file"
+
+# What a profile can do about a refusal: where, and how.
+_IN_A_PROFILE = {
+    "NF117": (
+        "kernel.cmdline",
+        f"add {UNIFIED} to it, with maintenance.reboot: allowed, or set {_TAKE_V1}",
+    ),
+    "NF204": ("tuning.swap", "set tuning.swap: off, or set failSwapOn: false in the kubelet's own file"),
+}
+
+
+def judge_startup(
+    topology: NodeTopology,
+    kubelet: KubeletPlan,
+    hugepages: WantedPages,
+    said: Collection[str],
+    *,
+    swap_off: bool,
+    cgroup_v2: bool,
+) -> tuple[Notice, ...]:
+    """Return the judge's warnings as notices, but for what the plan has `said` already, by id.
+
+    `hugepages` are the wanted pages by NUMA node; `cgroup_v2` says that a boot brings these control groups.
+    What could not be read is not judged, nor are the managers' state files: the maintenance removes those
+    that no longer fit. Raises PlanError where the kubelet would not start.
+    """
+    install = topology.kubelet
+    if install and install.config_file in topology.unreadable:
+        return ()
+    machine = _with_pools(topology, hugepages)
+    if swap_off:
+        machine = replace(machine, swap_bytes=0)
+    if cgroup_v2:
+        machine = replace(machine, cgroup_version=2)
+    report = _report(machine, kubelet, install)
+    if not report.starts:
+        raise _refusal(report)
+    return tuple(
+        Notice(finding.id, _sentence(finding))
+        for finding in report.findings
+        if finding.severity is Severity.WARNING
+        and finding.id != _SAID_BY_LARGEST_PODS
+        and _SAID_BY_PLANNING.get(finding.id) not in said
+    )
+
+
+def _report(machine: NodeTopology, kubelet: KubeletPlan, install: KubeletInstall | None) -> Report:
+    flags = install.flags if install else ()
+    if kubelet.config_dir is not None and flag_value(flags, "config-dir") is None:
+        flags = (*flags, f"--config-dir={kubelet.config_dir}")
+    drop_ins = dict(install.drop_ins) if install else {}
+    text = (install and install.config_text) or EMPTY_CONFIG
+    if kubelet.drop_in is not None:
+        drop_ins[kubelet.drop_in] = _yaml({**KIND, **kubelet.settings})
+    if kubelet.drop_in is None or kubelet.retired:
+        patch = kubelet.settings if kubelet.drop_in is None else {}
+        text = _yaml(merge(without(yaml.safe_load(text) or {}, kubelet.retired), {**KIND, **patch}))
+    return check(
+        text,
+        topology=machine,
+        version=kubelet.version,
+        drop_ins=below(kubelet.config_dir, drop_ins) if kubelet.config_dir else {},
+        flags=flags,
+        config_path=kubelet.config_file,
+        root_dir=kubelet.root_dir,
+    )
+
+
+def _yaml(settings: Mapping[str, Any]) -> str:
+    text: str = yaml.safe_dump(settings)
+    return text
+
+
+def _with_pools(topology: NodeTopology, hugepages: WantedPages) -> NodeTopology:
+    """Return the machine with its pools as the kubelet finds them when it starts."""
+    nodes = tuple(
+        replace(
+            node,
+            hugepages={
+                size: HugepagePool(count, count)
+                for size, count in pools_after(node, hugepages.get(node.id, {})).items()
+            },
+        )
+        for node in topology.numa_nodes
+    )
+    return replace(topology, numa_nodes=nodes)
+
+
+def _refusal(report: Report) -> PlanError:
+    fatal = next((each for each in report.findings if each.severity is Severity.ERROR), None)
+    place = f"kubelet configuration: {fatal.where}" if fatal and fatal.where else "kubelet"
+    remedy = fatal.remedy if fatal else "see what `numaforge check` says of this host"
+    place, remedy = _IN_A_PROFILE.get(fatal.id if fatal else "", (place, remedy))
+    return PlanError(
+        f"kubelet {report.version} would not start: {fatal.evidence if fatal else report.error}",
+        where=place,
+        remedy=remedy,
+    )
+
+
+def _sentence(finding: Finding) -> str:
+    where = f"{finding.where}: " if finding.where else ""
+    return f"{where}{finding.evidence}: {finding.remedy}"

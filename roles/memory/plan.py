@@ -1,0 +1,528 @@
+"""Memory that pods never get: the three reservations, and their exact split over the NUMA nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from numaforge.errors import NumaforgeError, PlanError
+from numaforge.kubelet.config.reservations import ReservationError, parse_thresholds
+from numaforge.kubelet.minors.versions import LATEST_MINOR
+from numaforge.planning.default_amounts import DEFAULT_MAX_PODS, default_memory
+from numaforge.planning.existing import ExistingSettings, Setting
+from numaforge.planning.model import Decision, MemoryPlan, NodePlan, Notice, NumaNodePlan, Reasoned
+from numaforge.profile import NodeProfile
+from numaforge.quantity import Quantity, format_bytes, parse_bytes, parse_quantity
+from numaforge.roles.hugepages.plan import (
+    PagesBySize,
+    WantedPages,
+    describe_pools,
+    pool_bytes,
+    pool_places,
+    pools_after,
+    untouched_pools,
+)
+from numaforge.topology.model import CpuSet, NodeTopology
+
+MIB = 2**20
+
+_MEMORY_SIGNAL = "memory.available"
+
+# A reboot moves MemTotal and the NUMA nodes' parts of it by some 60 MB, because the kernel places itself at
+# random. What is computed from them stays as an earlier plan has it within this part of the value, so that a
+# reboot alone does not change the kubelet's settings.
+_STEADY_PART = 100
+_A_BOOT_MOVES = 128 * MIB
+"""At most so much lies on another NUMA node after a boot: the kernel and its tables."""
+
+
+@dataclass(frozen=True)
+class Reservations:
+    """The three reservations, in bytes, and the complete evictionHard map that goes with them.
+
+    `eviction_hard` has memory.available as an amount even where it was given as a percentage.
+    """
+
+    memory: MemoryPlan
+    eviction_hard: Mapping[str, str]
+
+    @property
+    def total_bytes(self) -> int:
+        return (
+            self.memory.kube_reserved_bytes
+            + self.memory.system_reserved_bytes
+            + self.memory.eviction_hard_bytes
+        )
+
+
+@dataclass(frozen=True)
+class Room:
+    """A NUMA node that can hold part of the reservation: its memory, and what huge pages leave, in bytes."""
+
+    node: int
+    memory_bytes: int
+    free_bytes: int
+
+
+def plan_reservations(
+    topology: NodeTopology,
+    profile: NodeProfile,
+    existing: ExistingSettings,
+    previous: NodePlan | None,
+    hugepages: WantedPages,
+) -> Reasoned[Reservations]:
+    """Settle kubeReserved, systemReserved and the hard eviction threshold for memory.
+
+    Where neither the profile nor the kubelet's own configuration names one of the first two, both grow with
+    the memory that huge pages leave, and with the number of pods.
+    Raises PlanError where the profile contradicts what the kubelet is told already, or where more than the
+    machine's memory would be reserved, or where memory is asked for on a machine whose memory is unknown.
+    """
+    capacity = topology.memory_bytes
+    if not capacity:
+        return _nothing_known(profile)
+    eviction, eviction_reason = _eviction_map(profile, existing)
+    asked = eviction.get(_MEMORY_SIGNAL)
+    threshold = eviction_bytes(asked, capacity)
+    earlier = previous.memory.eviction_hard_bytes if previous else threshold
+    if asked and asked.endswith("%") and _near(earlier, threshold):
+        threshold = earlier
+    if threshold:
+        eviction[_MEMORY_SIGNAL] = format_bytes(threshold)
+    usable = max(0, _ordinary_bytes(topology, hugepages) - threshold)
+    defaults = _defaults(profile, existing, previous, usable)
+    kube, kube_decision = _amount("kube", profile.memory.kube_reserved, profile, existing, defaults)
+    system, system_decision = _amount("system", profile.memory.system_reserved, profile, existing, defaults)
+    plan = Reservations(MemoryPlan(capacity, kube, system, threshold), dict(sorted(eviction.items())))
+    if plan.total_bytes >= capacity:
+        raise PlanError(
+            f"kube_reserved {format_bytes(kube)} + system_reserved {format_bytes(system)} + eviction "
+            f"threshold {format_bytes(threshold)} = {format_bytes(plan.total_bytes)}, but the machine has "
+            f"{format_bytes(capacity)} of memory",
+            where="memory",
+            remedy=_take_back(plan.total_bytes - capacity + MIB, plan, profile),
+        )
+    eviction_decision = Decision("memory.eviction_hard", format_bytes(threshold), eviction_reason)
+    return Reasoned(plan, (kube_decision, system_decision, eviction_decision))
+
+
+def _nothing_known(profile: NodeProfile) -> Reasoned[Reservations]:
+    wish = profile.memory
+    if wish.kube_reserved is not None or wish.system_reserved is not None or wish.eviction_hard:
+        raise PlanError(
+            "the snapshot does not tell how much memory the machine has, so nothing can be reserved of it",
+            where="memory",
+            remedy="capture the snapshot again, with /proc/meminfo, or set memory: null",
+        )
+    notice = Notice(
+        "memory-unknown", "the snapshot does not tell how much memory the machine has: none is planned"
+    )
+    return Reasoned(Reservations(MemoryPlan(0, 0, 0, 0), {}), notices=(notice,))
+
+
+def holds_reservation(topology: NodeTopology) -> bool:
+    """Whether a NUMA node has both CPUs and memory, as far as is known."""
+    return any(node.cpus and node.memory_bytes for node in topology.numa_nodes)
+
+
+def eviction_bytes(threshold: str | None, capacity: int) -> int:
+    """Return a memory.available threshold in bytes, as the kubelet computes it from its capacity.
+
+    Raises PlanError for a threshold that the kubelet refuses.
+    """
+    if threshold is None:
+        return 0
+    try:
+        parsed = parse_thresholds({_MEMORY_SIGNAL: threshold}, LATEST_MINOR)
+    except ReservationError as error:
+        raise PlanError(
+            str(error),
+            where=f"evictionHard.{_MEMORY_SIGNAL}",
+            remedy="write an amount such as 500Mi, or a share such as 5%",
+        ) from error
+    if _MEMORY_SIGNAL not in parsed:
+        return 0
+    return parsed[_MEMORY_SIGNAL].of(Quantity.of_bytes(capacity)).ceiling()
+
+
+def split_reservation(total: int, rooms: Sequence[Room], mode: str) -> dict[int, int]:
+    """Divide `total` bytes over NUMA nodes, in whole MiB with the remainder on a node that can hold it.
+
+    `mode` is "proportional" (to the nodes' memory) or "even". What one node cannot hold moves to the others.
+    The shares' sum is `total`; the rooms must be able to hold it.
+    """
+    rooms = sorted(rooms, key=lambda room: room.node)
+    free = {room.node: room.free_bytes // MIB for room in rooms}
+    weights = {room.node: room.memory_bytes if mode == "proportional" else 1 for room in rooms}
+    whole = min(total // MIB, sum(free.values()))
+    shares = {node: count * MIB for node, count in _apportion_within(whole, weights, free).items()}
+    rest = total - whole * MIB
+    spare = {room.node: room.free_bytes - shares[room.node] for room in rooms}
+    holders = [node for node in spare if spare[node] >= rest][:1] or list(spare)
+    for node in holders:
+        part = min(rest, spare[node])
+        shares[node] += part
+        rest -= part
+    return shares
+
+
+def plan_numa_nodes(
+    topology: NodeTopology,
+    profile: NodeProfile,
+    existing: ExistingSettings,
+    previous: NodePlan | None,
+    reserved_cpus: CpuSet,
+    reservations: Reservations,
+    hugepages: WantedPages,
+) -> Reasoned[tuple[NumaNodePlan, ...]]:
+    """Lay the reservation over the NUMA nodes that have CPUs and memory, beside their huge pages.
+
+    Raises PlanError, with the arithmetic, where the nodes cannot hold it and the memory manager needs it.
+    """
+    nodes = sorted(topology.numa_nodes, key=lambda node: node.id)
+    pools = {node.id: pool_bytes(pools_after(node, hugepages[node.id])) for node in nodes}
+    rooms = [
+        Room(node.id, node.memory_bytes, max(0, node.memory_bytes - pools[node.id]))
+        for node in nodes
+        if node.cpus and node.memory_bytes
+    ]
+    shares: dict[int, int] = {}
+    decisions: tuple[Decision, ...] = ()
+    notices: tuple[Notice, ...] = ()
+    lacking = reservations.total_bytes - sum(room.free_bytes for room in rooms)
+    if rooms and lacking <= 0:
+        shares, decisions, notices = _shares(profile, existing, previous, rooms, reservations.total_bytes)
+    elif not nodes:
+        _refuse_no_memory_left(topology, profile, reservations, hugepages[None])
+    elif rooms:
+        notices = (_too_little_room(topology, profile, existing, rooms, reservations, hugepages),)
+    return Reasoned(
+        tuple(
+            NumaNodePlan(
+                id=node.id,
+                cpus=node.cpus,
+                reserved_cpus=node.cpus & reserved_cpus,
+                memory_bytes=node.memory_bytes or 0,
+                reserved_memory_bytes=shares.get(node.id, 0),
+                hugepages=dict(sorted(hugepages[node.id].items())),
+                allocatable_memory_bytes=max(
+                    0, (node.memory_bytes or 0) - pools[node.id] - shares.get(node.id, 0)
+                ),
+                other_hugepages=untouched_pools(node, hugepages[node.id]),
+            )
+            for node in nodes
+        ),
+        decisions,
+        notices,
+    )
+
+
+def existing_bytes(setting: Setting, subject: str) -> int:
+    """Return the bytes that an existing setting names; raises PlanError for no whole number of bytes."""
+    try:
+        quantity = parse_quantity(setting.value)
+    except NumaforgeError as error:
+        raise PlanError(error.message, where=f"{setting.place}: {subject}", remedy=error.remedy) from error
+    if quantity.denominator != 1 or quantity < 0:
+        raise PlanError(
+            f"{setting.value!r} is not a whole, positive number of bytes",
+            where=f"{setting.place}: {subject}",
+            remedy="write for example 512Mi",
+        )
+    return int(quantity)
+
+
+def max_pods(existing: ExistingSettings) -> int:
+    """Return how many pods the kubelet admits."""
+    said = existing.effective.get("maxPods")
+    return said if isinstance(said, int) and said > 0 else DEFAULT_MAX_PODS
+
+
+def _defaults(
+    profile: NodeProfile, existing: ExistingSettings, previous: NodePlan | None, usable: int
+) -> Mapping[str, tuple[int, str]]:
+    """Return the amounts and reasons of "kube" and "system", empty where an admin names one of them."""
+    wish = profile.memory
+    # A reservedMemory that is there adds up to what is reserved now.
+    said = existing.get("reservedMemory") or any(
+        existing.get(f"{owner}Reserved", "memory") or existing.get(f"{owner}Reserved")
+        for owner in ("kube", "system")
+    )
+    if said or wish.kube_reserved is not None or wish.system_reserved is not None:
+        return {}
+    amounts = default_memory(usable, max_pods(existing))
+    earlier = previous.memory if previous else MemoryPlan(0, amounts.kube, amounts.system, 0)
+    return {
+        "kube": (_steadily(earlier.kube_reserved_bytes, amounts.kube), amounts.kube_reason),
+        "system": (_steadily(earlier.system_reserved_bytes, amounts.system), amounts.system_reason),
+    }
+
+
+def _steadily(earlier: int, now: int) -> int:
+    return earlier if _near(earlier, now) else now
+
+
+def _ordinary_bytes(topology: NodeTopology, hugepages: WantedPages) -> int:
+    """Return the bytes beside CPUs that huge pages leave; of the whole where no NUMA node has both."""
+    if not holds_reservation(topology):
+        pools = pool_bytes(
+            {size: pool.total for size, pool in topology.hugepages.items()} | {**hugepages.get(None, {})}
+        )
+        return max(0, (topology.memory_bytes or 0) - pools)
+    return sum(
+        max(0, (node.memory_bytes or 0) - pool_bytes(pools_after(node, hugepages[node.id])))
+        for node in topology.numa_nodes
+        if node.cpus
+    )
+
+
+def _amount(
+    owner: str,
+    wanted: int | None,
+    profile: NodeProfile,
+    existing: ExistingSettings,
+    defaults: Mapping[str, tuple[int, str]],
+) -> tuple[int, Decision]:
+    name, subject = f"{owner}Reserved", f"memory.{owner}_reserved"
+    kept = existing.settle(
+        (name, "memory"),
+        wanted,
+        subject=subject,
+        override=profile.kubelet.on_conflict == "override",
+        same=lambda value: existing_bytes(Setting(value, "kubelet"), f"{name}.memory") == wanted,
+        shown=None if wanted is None else format_bytes(wanted),
+    )
+    if kept:
+        amount = existing_bytes(kept, f"{name}.memory")
+        return amount, Decision(subject, format_bytes(amount), f"kept as {kept.place} has it")
+    if wanted is None and owner in defaults:
+        amount, reason = defaults[owner]
+        return amount, Decision(subject, format_bytes(amount), f"the profile does not say, so {reason}")
+    if wanted is None:
+        return 0, Decision(subject, "0", "neither the profile nor the kubelet's configuration reserves any")
+    return wanted, Decision(subject, format_bytes(wanted), profile.choice(subject, "the profile's amount"))
+
+
+def _eviction_map(profile: NodeProfile, existing: ExistingSettings) -> tuple[dict[str, str], str]:
+    """Return the complete evictionHard map and where its memory.available comes from."""
+    complete = dict(existing.effective.get("evictionHard") or {})
+    for signal, threshold in sorted(profile.memory.eviction_hard.items()):
+        existing.settle(
+            ("evictionHard", signal),
+            threshold,
+            subject=f"memory.eviction_hard.{signal}",
+            override=profile.kubelet.on_conflict == "override",
+            same=partial(_same_threshold, threshold),
+        )
+        complete[signal] = threshold
+    return complete, _eviction_reason(profile, existing, complete.get(_MEMORY_SIGNAL))
+
+
+def _eviction_reason(profile: NodeProfile, existing: ExistingSettings, threshold: str | None) -> str:
+    held = existing.get("evictionHard", _MEMORY_SIGNAL)
+    if threshold is None:
+        place = existing.eviction_map or "the kubelet's configuration"
+        return f"{place} has an evictionHard without memory.available"
+    if _MEMORY_SIGNAL in profile.memory.eviction_hard:
+        source = profile.choice(f"memory.eviction_hard.{_MEMORY_SIGNAL}", "the profile's threshold")
+    else:
+        source = f"kept as {held.place} has it" if held else "the kubelet's default"
+    if threshold.endswith("%"):
+        return (
+            f"{source}, {threshold} of memory, written as an amount so that reservedMemory still adds up "
+            "when a reboot moves MemTotal"
+        )
+    return source
+
+
+def _same_threshold(threshold: str, value: Any) -> bool:
+    if str(value).endswith("%") or threshold.endswith("%"):
+        return str(value) == threshold
+    return existing_bytes(Setting(value, "kubelet"), "evictionHard") == parse_bytes(threshold)
+
+
+def _shares(
+    profile: NodeProfile,
+    existing: ExistingSettings,
+    previous: NodePlan | None,
+    rooms: Sequence[Room],
+    total: int,
+) -> tuple[dict[int, int], tuple[Decision, ...], tuple[Notice, ...]]:
+    subject = "memory.split"
+    held = existing.get("reservedMemory")
+    mode = profile.memory.split or "proportional"
+    shares = _steady(previous, rooms, split_reservation(total, rooms, mode))
+    if held is not None and profile.memory.split is None:
+        there = _existing_shares(held, rooms, total)
+        if there is not None:
+            return there, (Decision(subject, _describe(there), f"kept as {held.place} has it"),), ()
+        if held.from_flag or profile.kubelet.on_conflict != "override":
+            raise PlanError(
+                f"reservedMemory in {held.place} does not add up to {format_bytes(total)} on NUMA nodes that "
+                "can hold it, which is what the kubelet wants to see",
+                where="memory",
+                remedy=f"remove it there, or make it: {_describe(shares)}",
+            )
+    existing.settle(
+        ("reservedMemory",),
+        shares if profile.memory.split else None,
+        subject=subject,
+        override=profile.kubelet.on_conflict == "override",
+        same=lambda value: _existing_shares(Setting(value, "kubelet"), rooms, total) == shares,
+        shown=f"reservedMemory of {format_bytes(total)} ({_describe(shares)})",
+    )
+    ways = {"proportional": "in proportion to the NUMA nodes' memory", "even": "in equal parts"}
+    reason = f"{format_bytes(total)} {ways[mode]}, in whole MiB, to the byte what the kubelet adds up itself"
+    ideal = split_reservation(
+        total, [Room(r.node, r.memory_bytes, max(total, r.free_bytes)) for r in rooms], mode
+    )
+    moved = [node for node in shares if shares[node] < ideal[node] and not _near(shares[node], ideal[node])]
+    notices = tuple(
+        Notice(
+            "reservation-moved",
+            f"NUMA node {node} holds {format_bytes(shares[node])} of the memory reservation instead of "
+            f"{format_bytes(ideal[node])}, because huge pages and memory leave no more room there",
+        )
+        for node in moved
+    )
+    return shares, (Decision(subject, _describe(shares), reason),), notices
+
+
+def _steady(previous: NodePlan | None, rooms: Sequence[Room], shares: dict[int, int]) -> dict[int, int]:
+    """Return the earlier shares where their sum is the same, they fit, and differ by next to nothing.
+
+    That is also what the memory that a boot moves to another NUMA node makes of them, much of a small one.
+    """
+    if previous is None:
+        return shares
+    moved = sum(shares.values()) * _A_BOOT_MOVES // sum(room.memory_bytes for room in rooms)
+    earlier = {node.id: node.reserved_memory_bytes for node in previous.numa_nodes if node.id in shares}
+    stands = (
+        earlier.keys() == shares.keys()
+        and sum(earlier.values()) == sum(shares.values())
+        and all(earlier[room.node] <= room.free_bytes for room in rooms)
+        and all(_near(earlier[node], shares[node], moved) for node in shares)
+    )
+    return earlier if stands else shares
+
+
+def _near(earlier: int, now: int, at_least: int = 0) -> bool:
+    return abs(earlier - now) <= max(now // _STEADY_PART, 2 * MIB, at_least)
+
+
+def _describe(shares: Mapping[int, int]) -> str:
+    return ", ".join(f"NUMA node {node}: {format_bytes(share)}" for node, share in sorted(shares.items()))
+
+
+def _existing_shares(held: Setting, rooms: Sequence[Room], total: int) -> dict[int, int] | None:
+    """Return an existing reservedMemory by node, or None where it does not add up or does not fit."""
+    shares = {room.node: 0 for room in rooms}
+    free = {room.node: room.free_bytes for room in rooms}
+    for entry in held.value if isinstance(held.value, list) else [None]:
+        limits = entry.get("limits") if isinstance(entry, Mapping) else None
+        node = entry.get("numaNode") if isinstance(entry, Mapping) else None
+        if not isinstance(limits, Mapping) or set(limits) != {"memory"} or node not in shares:
+            return None
+        shares[node] += existing_bytes(Setting(limits["memory"], held.place), "reservedMemory")
+    fits = all(shares[node] <= free[node] for node in shares)
+    return shares if fits and sum(shares.values()) == total else None
+
+
+def _too_little_room(
+    topology: NodeTopology,
+    profile: NodeProfile,
+    existing: ExistingSettings,
+    rooms: Sequence[Room],
+    reservations: Reservations,
+    hugepages: WantedPages,
+) -> Notice:
+    """Say what the NUMA nodes cannot hold.
+
+    Raises PlanError where the memory manager is to be Static, which alone looks at the split, and where the
+    machine as a whole has no memory left for pods.
+    """
+    total = reservations.total_bytes
+    free = sum(room.free_bytes for room in rooms)
+    by_id = {node.id: node for node in topology.numa_nodes}
+    lines = "".join(
+        f"\n  NUMA node {room.node}: {format_bytes(room.memory_bytes)} of memory - "
+        f"{describe_pools(by_id[room.node], hugepages[room.node])} = {format_bytes(room.free_bytes)}"
+        for room in rooms
+    )
+    sentence = (
+        f"{format_bytes(total)} of memory are to be reserved, but only {format_bytes(free)} are left on the "
+        "NUMA nodes that have CPUs"
+    )
+    pools = sum(pool_bytes(pools_after(node, hugepages[node.id])) for node in topology.numa_nodes)
+    held = existing.get("memoryManagerPolicy")
+    policy = profile.kubelet.memory_manager_policy or (held and held.value)
+    lacking = total + pools + MIB - reservations.memory.capacity_bytes
+    if policy == "Static" or lacking > 0:
+        pages = any(count for wanted in hugepages.values() for count in wanted.values())
+        without = ", or set kubelet.memory_manager_policy: None" if lacking <= 0 else ""
+        raise PlanError(
+            f"{sentence}:{lines}",
+            where="memory",
+            remedy=_take_back(max(total - free, lacking), reservations, profile, pages=pages) + without,
+        )
+    return Notice(
+        "reservation-not-split",
+        f"{sentence}: it is not divided among them. The memory manager's policy None needs no split, Static "
+        "would not start",
+    )
+
+
+def _refuse_no_memory_left(
+    topology: NodeTopology, profile: NodeProfile, reservations: Reservations, wanted: PagesBySize
+) -> None:
+    """Refuse where huge pages and reservations are all of a machine whose kernel shows no NUMA nodes."""
+    (machine,) = pool_places(topology).values()
+    pools, memory = pool_bytes(pools_after(machine, wanted)), machine.memory_bytes
+    if not pools or memory is None:
+        return
+    lacking = reservations.total_bytes + pools + MIB - memory
+    if lacking > 0:
+        raise PlanError(
+            f"{format_bytes(reservations.total_bytes)} of memory are to be reserved beside "
+            f"{describe_pools(machine, wanted)}, but the machine has {format_bytes(memory)}",
+            where="memory",
+            remedy=_take_back(lacking, reservations, profile, pages=any(wanted.values())),
+        )
+
+
+def _take_back(count: int, reservations: Reservations, profile: NodeProfile, *, pages: bool = False) -> str:
+    """Return where at least `count` bytes can be taken from: what the profile asks for, by its fields."""
+    memory, wish = reservations.memory, profile.memory
+    amounts = {
+        "memory.kube_reserved": wish.kube_reserved,
+        "memory.system_reserved": wish.system_reserved,
+        f"memory.eviction_hard.{_MEMORY_SIGNAL}": memory.eviction_hard_bytes,
+        "hugepages": pages,
+    }
+    named = [field for field, amount in amounts.items() if amount]
+    kept = "" if wish.kube_reserved or wish.system_reserved else " or the kubelet's own reservations"
+    return f"take {format_bytes(-(-count // MIB) * MIB)} from {', '.join(named)}{kept}"
+
+
+def _apportion_within(count: int, weights: Mapping[int, int], limits: Mapping[int, int]) -> dict[int, int]:
+    """Apportion `count` by weight without passing any limit; the limits together allow `count`."""
+    fixed: dict[int, int] = {}
+    while True:
+        open_weights = {node: weight for node, weight in weights.items() if node not in fixed}
+        shares = _apportion(count - sum(fixed.values()), open_weights)
+        full = {node: limits[node] for node, share in shares.items() if share > limits[node]}
+        if not full:
+            return {**fixed, **shares}
+        fixed.update(full)
+
+
+def _apportion(count: int, weights: Mapping[int, int]) -> dict[int, int]:
+    """Divide `count` by the largest remainder, ties going to the lowest node."""
+    total = sum(weights.values())
+    shares = {node: count * weight // total for node, weight in weights.items()}
+    by_remainder = sorted(weights, key=lambda node: (-(count * weights[node] % total), node))
+    for node in by_remainder[: count - sum(shares.values())]:
+        shares[node] += 1
+    return shares

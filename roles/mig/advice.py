@@ -1,0 +1,131 @@
+"""Why GPU instances do not fit, and the nearest that do."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+from numaforge.roles.mig.geometry import Placement, broken_limits, in_order, place
+from numaforge.roles.mig.models import MigModel, MigProfile
+
+_KEPT = 64  # answers: the GPUs of a machine, and often of a fleet, are asked for the same
+_MOST = 3  # of each kind of advice, and the most swaps in one
+
+Profiles = tuple[MigProfile, ...]
+
+
+@dataclass(frozen=True)
+class Collision:
+    """Why GPU instances do not fit.
+
+    `profiles` do not fit beside those that stay, and any fewer of them do. `fewer` are the largest geometries
+    within what was wanted, `swapped` those with a few GPU instances replaced by the next smaller.
+    """
+
+    profiles: Profiles
+    reasons: tuple[str, ...]
+    fewer: tuple[Profiles, ...]
+    swapped: tuple[Profiles, ...]
+
+
+def explain(model: MigModel, wanted: Iterable[MigProfile], fixed: Sequence[Placement] = ()) -> Collision:
+    """Return why wanted GPU instances do not fit beside those that stay, and what would."""
+    return _explained(model, in_order(wanted), tuple(fixed))
+
+
+def forget() -> None:
+    """Forget what was explained, as measurements need it."""
+    _explained.cache_clear()
+
+
+@lru_cache(_KEPT)
+def _explained(model: MigModel, order: Profiles, fixed: tuple[Placement, ...]) -> Collision:
+    colliding = _colliding(model, order, fixed)
+    return Collision(
+        colliding,
+        _reasons(model, colliding, fixed),
+        _fewer(model, order, fixed),
+        _swapped(model, order, fixed),
+    )
+
+
+def _colliding(model: MigModel, order: Profiles, fixed: Sequence[Placement]) -> Profiles:
+    left = list(order)
+    for profile in order:
+        without = list(left)
+        without.remove(profile)
+        if place(model, without, fixed) is None:
+            left = without
+    return tuple(left)
+
+
+def _reasons(model: MigModel, colliding: Profiles, fixed: Sequence[Placement]) -> tuple[str, ...]:
+    limits = tuple(broken_limits(model, [*colliding, *(one.profile for one in fixed)]))
+    if limits:
+        return limits
+    size = sum(profile.size for profile in colliding)
+    if size > model.memory_slices:
+        return (f"they need {size} memory slices, the GPU has {model.memory_slices}",)
+    lie = "; ".join(_where(profile) for profile in dict.fromkeys(colliding))
+    stay = "".join(f"; {placement} stays" for placement in fixed)
+    return (f"they overlap in memory wherever they lie: {lie}{stay}",)
+
+
+def _where(profile: MigProfile) -> str:
+    starts = ", ".join(map(str, profile.starts))
+    slices = "1 memory slice" if profile.size == 1 else f"{profile.size} memory slices"
+    return f"{profile.name} takes {slices} from {starts}"
+
+
+def _fewer(model: MigModel, order: Profiles, fixed: Sequence[Placement]) -> tuple[Profiles, ...]:
+    fitting: list[Profiles] = [()]
+    for profile, count in Counter(order).items():
+        grown = []
+        for chosen in fitting:
+            for more in range(count + 1):
+                larger = chosen + (profile,) * more
+                if place(model, larger, fixed) is None:
+                    break
+                grown.append(larger)
+        fitting = grown
+    most = max(map(len, fitting), default=0)
+    return _largest(chosen for chosen in fitting if chosen and len(chosen) == most)
+
+
+def _swapped(model: MigModel, order: Profiles, fixed: Sequence[Placement]) -> tuple[Profiles, ...]:
+    if len(order) > model.compute_slices:
+        return ()
+    tried = {order}
+    for _ in range(_MOST):
+        tried = {swapped for geometry in tried for swapped in _with_one_smaller(model, geometry)}
+        fitting = [geometry for geometry in tried if place(model, geometry, fixed) is not None]
+        if fitting:
+            return _largest(fitting)
+    return ()
+
+
+def _with_one_smaller(model: MigModel, geometry: Profiles) -> Iterable[Profiles]:
+    for profile in dict.fromkeys(geometry):
+        smaller = [
+            one
+            for one in model.profiles
+            if one.attributes == profile.attributes
+            and one.size <= profile.size
+            and (one.slices, one.size) < (profile.slices, profile.size)
+        ]
+        if smaller:
+            left = list(geometry)
+            left.remove(profile)
+            yield in_order([*left, max(smaller, key=lambda one: (one.slices, one.size))])
+
+
+def _largest(geometries: Iterable[Profiles]) -> tuple[Profiles, ...]:
+    """Return the few with the most compute slices and memory, in an order that is always the same."""
+
+    def key(geometry: Profiles) -> tuple[int, int, list[int]]:
+        slices, size = (sum(values) for values in zip(*((p.slices, p.size) for p in geometry), strict=True))
+        return -slices, -size, [profile.id for profile in geometry]
+
+    return tuple(sorted(geometries, key=key)[:_MOST])

@@ -1,0 +1,159 @@
+"""Which GPUs of a machine get what: by the entries of a config of mig-parted, or of a profile."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import count
+
+from numaforge.errors import PlanError
+from numaforge.planning.model import Notice
+from numaforge.roles.mig.mig_parted import DeviceFilter, MigConfigEntry
+from numaforge.roles.mig.models import MigModel, model_named, model_of
+from numaforge.roles.mig.section import MigGpus
+from numaforge.topology.model import Gpu, NodeTopology
+from numaforge.topology.vendors import NVIDIA
+
+
+@dataclass(frozen=True)
+class GpuWish:
+    """What one GPU is to get: the mode, and counts or starts by profile name. `where` says it."""
+
+    where: str
+    mode: str  # "enabled", "disabled"
+    counts: Mapping[str, int | str] = field(default_factory=dict)
+    starts: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Wishes:
+    """The wishes by GPU index, and what to know about how they came about."""
+
+    by_index: Mapping[int, GpuWish]
+    notices: tuple[Notice, ...] = ()
+
+
+def nvidia_gpus(topology: NodeTopology) -> dict[int, Gpu]:
+    """Return NVIDIA's GPUs by NVML's index; those that have none get the numbers left, in PCI order."""
+    gpus = sorted((gpu for gpu in topology.gpus if gpu.vendor == NVIDIA), key=lambda gpu: gpu.pci_address)
+    told = {gpu.index: gpu for gpu in gpus if gpu.index is not None}
+    left = (number for number in count() if number not in told)
+    others = {next(left): gpu for gpu in gpus if gpu.index is None}
+    return dict(sorted({**told, **others}.items()))
+
+
+def choose_by_config(gpus: Mapping[int, Gpu], config: str, entries: Sequence[MigConfigEntry]) -> Wishes:
+    """Return the wishes of a config of mig-parted.
+
+    Raises PlanError for a config that matches no GPU, for an index that the machine does not have, and for a
+    GPU that two entries name.
+    """
+    wishes: dict[int, GpuWish] = {}
+    notices: list[Notice] = []
+    for number, entry in enumerate(entries):
+        where = f"mig-configs.{config}[{number}]"
+        matched = _matched(gpus, entry, where)
+        mode = "enabled" if entry.mig_enabled else "disabled"
+        _add(wishes, matched, GpuWish(where, mode, entry.mig_devices or {}))
+        notices += _notices(entry, where, [gpus[index] for index in matched])
+    if not wishes:
+        raise PlanError("matches no GPU of this machine", where=f"mig-configs.{config}", remedy=_there(gpus))
+    return Wishes(wishes, tuple(notices))
+
+
+def choose_by_profile(gpus: Mapping[int, Gpu], entries: Sequence[MigGpus]) -> Wishes:
+    """Return the wishes of a profile's short form.
+
+    Raises PlanError for an entry that names a GPU or a model which the machine does not have, and for a GPU
+    that two entries name.
+    """
+    wishes: dict[int, GpuWish] = {}
+    for number, entry in enumerate(entries):
+        where = f"mig.gpus[{number}]"
+        wish = GpuWish(where, entry.mode or "enabled", entry.devices or {}, entry.placements or {})
+        _add(wishes, _named(gpus, entry, where), wish)
+    if entries and not wishes:
+        return Wishes(
+            {}, (Notice("no-mig-gpu", "this machine has no NVIDIA GPU: no MIG geometry is planned"),)
+        )
+    return Wishes(wishes)
+
+
+def _add(wishes: dict[int, GpuWish], indices: Sequence[int], wish: GpuWish) -> None:
+    for index in indices:
+        if index in wishes:
+            raise PlanError(
+                f"GPU {index} is named by {wishes[index].where} already",
+                where=wish.where,
+                remedy="name each GPU in one entry",
+            )
+        wishes[index] = wish
+
+
+def _named(gpus: Mapping[int, Gpu], entry: MigGpus, where: str) -> Sequence[int]:
+    if entry.indices is not None:
+        return _with_indices(gpus, entry.indices, f"{where}.indices")
+    if entry.uuids is not None:
+        return _with_uuids(gpus, entry.uuids, f"{where}.uuids")
+    if entry.model is None:
+        return [*gpus]
+    try:
+        wanted = model_named(entry.model)
+    except PlanError as error:
+        raise error.at(f"{where}.model") from error
+    found = [index for index, gpu in gpus.items() if _is_of(gpu, wanted)]
+    if not found:
+        raise PlanError(f"no GPU is a {wanted.key}", where=f"{where}.model", remedy=_there(gpus))
+    return found
+
+
+def _is_of(gpu: Gpu, wanted: MigModel) -> bool:
+    try:
+        return model_of(gpu).key == wanted.key
+    except PlanError:
+        return False
+
+
+def _with_indices(gpus: Mapping[int, Gpu], indices: Sequence[int], where: str) -> Sequence[int]:
+    absent = [index for index in indices if index not in gpus]
+    if absent:
+        known = f"its GPUs are {', '.join(map(str, gpus))}" if gpus else _there(gpus)
+        raise PlanError(f"there is no GPU {absent[0]}", where=where, remedy=known)
+    return indices
+
+
+def _with_uuids(gpus: Mapping[int, Gpu], uuids: Sequence[str], where: str) -> Sequence[int]:
+    by_uuid = {gpu.uuid: index for index, gpu in gpus.items() if gpu.uuid}
+    absent = [uuid for uuid in uuids if uuid not in by_uuid]
+    if absent:
+        known = f"its GPUs are {', '.join(by_uuid)}" if by_uuid else "the UUIDs of its GPUs are not known"
+        raise PlanError(f"there is no GPU {absent[0]}", where=where, remedy=known)
+    return [by_uuid[uuid] for uuid in uuids]
+
+
+def _matched(gpus: Mapping[int, Gpu], entry: MigConfigEntry, where: str) -> list[int]:
+    named = [*gpus] if entry.devices is None else _with_indices(gpus, entry.devices, f"{where}.devices")
+    filters = entry.device_filter
+    return [index for index in named if not filters or any(_passes(gpus[index], one) for one in filters)]
+
+
+def _passes(gpu: Gpu, wanted: DeviceFilter) -> bool:
+    """Say whether a GPU has the PCI ids; a board whose ids are not known is not told from others."""
+    if (gpu.vendor.lower(), gpu.device.lower()) != (wanted.vendor, wanted.device):
+        return False
+    vendor, _, device = (gpu.subsystem or "").lower().partition(":")
+    return not wanted.subsystem or not gpu.subsystem or wanted.subsystem == device + vendor
+
+
+def _notices(entry: MigConfigEntry, where: str, matched: Sequence[Gpu]) -> Iterator[Notice]:
+    if not matched:
+        yield Notice("mig-entry-unmatched", f"{where} matches no GPU of this machine")
+    elif any(one.subsystem for one in entry.device_filter) and any(not one.subsystem for one in matched):
+        yield Notice(
+            "mig-subsystem", f"{where}: the subsystem ids of GPUs are not known, so they are not compared"
+        )
+
+
+def _there(gpus: Mapping[int, Gpu]) -> str:
+    ids = ", ".join(sorted({f"{gpu.vendor}:{gpu.device}" for gpu in gpus.values()}))
+    return f"its GPUs are {ids}" if ids else "it has no NVIDIA GPU"

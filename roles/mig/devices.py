@@ -1,0 +1,43 @@
+"""The GPUs of a machine as NVML lists them, and the MIG devices of each."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from numaforge.errors import PlanError
+from numaforge.roles.mig.choice import nvidia_gpus
+from numaforge.roles.mig.models import model_of
+from numaforge.topology.model import Gpu, MigProfileOffer, NodeTopology
+from numaforge.topology.slices import mig_devices
+from numaforge.topology.vendors import listed_by_nvml
+
+
+def nvml_gpus(machine: NodeTopology) -> dict[int, Gpu]:
+    """Return the GPUs that NVML lists by its index: not those of another driver, such as vfio-pci."""
+    return {index: gpu for index, gpu in nvidia_gpus(machine).items() if listed_by_nvml(gpu)}
+
+
+def mig_device_names(gpu: Gpu) -> tuple[str, ...] | None:
+    """Return the profile names of the MIG devices that a GPU is cut into; None where that is not known."""
+    if gpu.gpu_instances is None:
+        return None
+    names = [name for name, _ in mig_devices(gpu)]
+    return None if None in names else tuple(name for name in names if name)
+
+
+def with_profile_names(gpu: Gpu) -> Gpu:
+    """Return a GPU with the names of the profiles that it is cut into, where its driver tells none."""
+    told = {offer.id: offer for offer in gpu.mig_profiles}
+    used = {one.profile_id for one in gpu.gpu_instances or ()}
+    unnamed = {one for one in used if one not in told or told[one].name is None}
+    if not unnamed:
+        return gpu
+    try:
+        known = model_of(gpu).profiles
+    except PlanError:
+        return gpu
+    for profile in known:
+        if profile.id in unnamed:
+            blank = MigProfileOffer(profile.id, None, profile.slices, profile.limit, None, profile.size)
+            told[profile.id] = replace(told.get(profile.id, blank), name=profile.name)
+    return replace(gpu, mig_profiles=tuple(told.values()))

@@ -1,0 +1,91 @@
+"""Where GPU instances lie: an exact search, with the same answer every time.
+
+The rules: placements do not overlap in memory, the compute slices suffice, each profile has its limit, and
+one GPU instance at most has the media engines (NVIDIA MIG User Guide, supported MIG profiles). NVML's own
+default placement may fail for what fits; with explicit placements the order of creation does not matter.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from numaforge.roles.mig.models import MigModel, MigProfile
+
+
+@dataclass(frozen=True)
+class Placement:
+    """A GPU instance in memory; `start` is in memory slices."""
+
+    profile: MigProfile
+    start: int
+
+    @property
+    def mask(self) -> int:
+        """Return the memory slices that it takes, as bits."""
+        return _mask(self.profile, self.start)
+
+    def __str__(self) -> str:
+        return f"{self.profile.name} at {self.start}:{self.profile.size}"
+
+
+def place(
+    model: MigModel, wanted: Iterable[MigProfile], fixed: Sequence[Placement] = ()
+) -> tuple[Placement, ...] | None:
+    """Return where wanted GPU instances lie beside those that stay; None where they do not fit.
+
+    Larger ones come first, each at the lowest start that leaves room for the others.
+    """
+    order = in_order(wanted)
+    if any(broken_limits(model, [*order, *(one.profile for one in fixed)])):
+        return None
+    occupied = 0
+    for placement in fixed:
+        occupied |= placement.mask
+    return _search(order, occupied, set())
+
+
+def in_order(profiles: Iterable[MigProfile]) -> tuple[MigProfile, ...]:
+    """Return profiles with the largest first: memory, then compute slices, then NVML's id."""
+    return tuple(sorted(profiles, key=lambda one: (-one.size, -one.slices, one.id)))
+
+
+def counted_names(profiles: Iterable[MigProfile]) -> str:
+    """Return a geometry in one line: `2 x 3g.40gb, 1g.10gb`."""
+    counts = Counter(in_order(profiles))
+    return ", ".join(f"{count} x {one.name}" if count > 1 else one.name for one, count in counts.items())
+
+
+def broken_limits(model: MigModel, profiles: Sequence[MigProfile]) -> Iterator[str]:
+    """Yield in words what a geometry asks beyond the limits of a model, wherever it would lie."""
+    for profile, count in Counter(profiles).items():
+        if count > profile.limit:
+            yield f"at most {profile.limit} of {profile.name} can exist at once, not {count}"
+    media = [profile for profile in profiles if profile.media]
+    if len(media) > 1:
+        yield f"only one GPU instance can have the media engines: {counted_names(media)}"
+    slices = sum(profile.slices for profile in profiles)
+    if slices > model.compute_slices:
+        yield f"they need {slices} compute slices, the GPU has {model.compute_slices}"
+
+
+def _search(
+    order: Sequence[MigProfile], occupied: int, dead: set[tuple[int, int]]
+) -> tuple[Placement, ...] | None:
+    if not order:
+        return ()
+    state = (len(order), occupied)
+    if state in dead:
+        return None
+    first, *rest = order
+    for start in first.starts:
+        mask = _mask(first, start)
+        if not mask & occupied and (found := _search(rest, occupied | mask, dead)) is not None:
+            return (Placement(first, start), *found)
+    dead.add(state)
+    return None
+
+
+def _mask(profile: MigProfile, start: int) -> int:
+    return ((1 << profile.size) - 1) << start

@@ -1,0 +1,264 @@
+"""What the GPUs of one machine get: mode, placements, what of it is there, and why a GPU cannot have it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from numaforge.errors import PlanError
+from numaforge.planning.model import Notice
+from numaforge.profile import NodeProfile
+from numaforge.roles.mig.advice import Collision
+from numaforge.roles.mig.choice import GpuWish, Wishes, choose_by_config, choose_by_profile, nvidia_gpus
+from numaforge.roles.mig.difference import Difference, LiveInstance, PlannedInstance, difference
+from numaforge.roles.mig.geometry import Placement
+from numaforge.roles.mig.mig_parted import MigConfigEntry
+from numaforge.roles.mig.models import UNKNOWN, MigModel, MigProfile, mode_needs_boot, model_of
+from numaforge.roles.mig.request import WantedInstance, placed_instances, wanted_instances
+from numaforge.topology.model import Gpu, GpuInstance, NodeTopology
+from numaforge.topology.vendors import listed_by_nvml
+
+_ON, _OFF = "enabled", "disabled"
+_NOTHING = Difference((), (), (), (), ())
+_WAITS = "it stays as it is until the machine may reboot for it: maintenance.reboot is never"
+_WAY_OUT = "end them, or let a drain do it with mig.in_use: drain"
+
+
+@dataclass(frozen=True)
+class GpuMigPlan:
+    """What one GPU gets. `index` is NVML's.
+
+    `refusal` says why it cannot have what is wanted, with the `collision` where that is one. One that `waits`
+    stays as it is: only a reboot changes its mode, and none is allowed.
+    """
+
+    index: int
+    gpu: Gpu
+    mode: str  # "enabled", "disabled"
+    model: MigModel | None = None
+    change: Difference = _NOTHING
+    notices: tuple[str, ...] = ()
+    refusal: str | None = None
+    collision: Collision | None = None
+    waits: bool = False
+
+    @property
+    def mode_changes(self) -> bool | None:
+        """Say whether the MIG mode has to change; None where the present mode is not known."""
+        if self.gpu.mig_capable is False and self.mode == _OFF:
+            return False
+        return None if self.gpu.mig_mode is None else self.gpu.mig_mode != self.mode
+
+    @property
+    def create(self) -> tuple[PlannedInstance, ...]:
+        """Return the GPU instances that are to be created, as they lie in memory."""
+        return tuple(one for one in self.change.instances if one.placement in self.change.create)
+
+
+@dataclass(frozen=True)
+class MachineMigPlan:
+    """What the GPUs of a machine get, from a `source` named `name`.
+
+    GPUs in `untouched` are named by no entry.
+    """
+
+    source: str  # "config", "profile"
+    name: str
+    gpus: tuple[GpuMigPlan, ...]
+    untouched: tuple[int, ...]
+    notices: tuple[Notice, ...]
+
+    @property
+    def fits(self) -> bool:
+        """Say whether each GPU can have what is wanted."""
+        return not any(gpu.refusal for gpu in self.gpus)
+
+    @property
+    def unknown(self) -> tuple[int, ...]:
+        """Return the GPUs whose GPU instances are not known: they are planned as empty."""
+        return tuple(one.index for one in self.gpus if one.gpu.gpu_instances is None)
+
+
+@dataclass(frozen=True)
+class _Allowed:
+    """What a change may do: take GPU instances that are in use, reboot the machine, change GPU instances."""
+
+    in_use: bool = False
+    reboot: bool = True
+    instances: bool = True
+
+
+def plan_machine(topology: NodeTopology, config: str, entries: Sequence[MigConfigEntry]) -> MachineMigPlan:
+    """Return what a config of mig-parted gives to the GPUs of a machine.
+
+    Raises PlanError for a config that matches no GPU, for an index that the machine does not have, and for a
+    GPU that two entries name.
+    """
+    wishes = choose_by_config(nvidia_gpus(topology), config, entries)
+    return _planned(topology, ("config", config), wishes, _Allowed())
+
+
+def plan_profile(topology: NodeTopology, profile: NodeProfile) -> MachineMigPlan:
+    """Return what the section `mig` of a profile gives to the GPUs of a machine.
+
+    Raises PlanError, as `plan_machine` does.
+    """
+    wish = profile.mig
+    allowed = _Allowed(
+        in_use=wish.in_use == "drain",
+        reboot=profile.maintenance.reboot == "allowed",
+        instances=wish.managed_by != "dra-driver",
+    )
+    gpus = nvidia_gpus(topology)
+    if wish.mig_parted is None:
+        wishes = choose_by_profile(gpus, wish.gpus)
+    else:
+        config = wish.config or next(iter(wish.mig_parted.mig_configs))
+        wishes = choose_by_config(gpus, config, wish.mig_parted.mig_configs[config])
+    return _planned(topology, ("profile", profile.name), wishes, allowed)
+
+
+def _planned(
+    topology: NodeTopology, source: tuple[str, str], wishes: Wishes, allowed: _Allowed
+) -> MachineMigPlan:
+    gpus = nvidia_gpus(topology)
+    planned = tuple(
+        _plan_gpu(topology, GpuMigPlan(index, gpu, wish.mode), wish, allowed)
+        for index, gpu in gpus.items()
+        if (wish := wishes.by_index.get(index))
+    )
+    untouched = tuple(index for index in gpus if index not in wishes.by_index)
+    return MachineMigPlan(*source, planned, untouched, wishes.notices)
+
+
+def _plan_gpu(topology: NodeTopology, plan: GpuMigPlan, wish: GpuWish, allowed: _Allowed) -> GpuMigPlan:
+    gpu = plan.gpu
+    try:
+        _refuse_unreachable(gpu)
+        if wish.mode == _OFF and gpu.mig_capable is False:
+            return plan  # without MIG it is as a wish wants it that turns MIG off
+        model = _model(topology, gpu, wish.mode)
+        plan = replace(plan, model=model)
+        plan = replace(plan, notices=tuple(_notices(plan)))
+        change = _change(topology, gpu, model, wish) if allowed.instances or wish.mode == _OFF else _NOTHING
+    except PlanError as error:
+        return replace(plan, refusal=str(error))
+    if isinstance(change, Collision):
+        return replace(plan, refusal="its GPU instances do not fit", collision=change)
+    plan = replace(plan, change=change)
+    if plan.mode_changes and mode_needs_boot(gpu) and not allowed.reboot:
+        return replace(plan, waits=True, notices=(*plan.notices, _WAITS))
+    return replace(plan, refusal=next(_obstacles(topology, plan, allowed), None))
+
+
+def _refuse_unreachable(gpu: Gpu) -> None:
+    if gpu.unanswered is not None:
+        raise PlanError(
+            f"NVML has no answer for it: {gpu.unanswered}",
+            remedy="reset the GPU or reboot the machine, and look for its Xid in the kernel's log",
+        )
+    if gpu.virtualization == "vgpu":
+        raise PlanError("it is a vGPU", remedy="its host decides about MIG; leave it out here")
+    if not listed_by_nvml(gpu):
+        raise PlanError(f"the kernel driver {gpu.driver} has it", remedy="bind it to nvidia, or leave it out")
+
+
+def _model(topology: NodeTopology, gpu: Gpu, mode: str) -> MigModel | None:
+    """Return the model; one that turns MIG off needs not be known."""
+    if mode == _OFF:
+        try:
+            return model_of(gpu)
+        except PlanError:
+            return None
+    if gpu.mig_capable is False:
+        raise PlanError("its driver says that it has no MIG")
+    confidential = topology.nvidia and topology.nvidia.confidential_computing
+    if confidential not in (None, "off"):
+        raise PlanError(f"confidential computing is {confidential}, and MIG needs it off")
+    return model_of(gpu)
+
+
+def _change(
+    topology: NodeTopology, gpu: Gpu, model: MigModel | None, wish: GpuWish
+) -> Difference | Collision:
+    there = tuple(_live(topology, model, one) for one in gpu.gpu_instances or () if gpu.mig_mode == _ON)
+    if model is None or wish.mode == _OFF:
+        return replace(_NOTHING, destroy=there)
+    wanted: tuple[WantedInstance, ...]
+    wanted = placed_instances(model, wish.starts) if wish.starts else wanted_instances(model, wish.counts)
+    return difference(model, there, wanted)
+
+
+def _live(topology: NodeTopology, model: MigModel | None, found: GpuInstance) -> LiveInstance:
+    profiles = {profile.id: profile for profile in model.profiles} if model else {}
+    profile = profiles.get(found.profile_id) or _unknown_profile(found)
+    slices = [one.slices for one in found.compute_instances]
+    known = tuple(sorted((one for one in slices if one is not None), reverse=True))
+    return LiveInstance(
+        Placement(profile, found.start),
+        _users(topology, found.pids, {one.uuid for one in found.compute_instances}),
+        known if len(known) == len(slices) else None,
+    )
+
+
+def _unknown_profile(found: GpuInstance) -> MigProfile:
+    """Return a profile that the model does not offer: it takes its place, and is never wanted."""
+    return MigProfile(f"profile {found.profile_id}", found.profile_id, 0, found.size, (found.start,), 1)
+
+
+def _users(topology: NodeTopology, pids: Sequence[int], uuids: Collection[str | None]) -> str | None:
+    """Return who uses a GPU or a MIG device: processes, and pods to which the kubelet has given it."""
+    words = []
+    named = set()
+    for pid in sorted(pids):
+        process = topology.gpu_processes.get(pid)
+        owner = process and (process.pod or process.unit or process.name)
+        named.add(owner)
+        words.append(f"process {pid} ({owner})" if owner else f"process {pid}")
+    holders = {
+        one.pod
+        for one in topology.device_holders or ()
+        if one.present and one.device.partition("::")[0] in uuids
+    }
+    doubt = topology.holders_doubt
+    ended = f", which may have ended (the kubelet did not say: {doubt})" if doubt else ""
+    return ", ".join([*words, *(f"pod {pod}{ended}" for pod in sorted(holders - named))]) or None
+
+
+def _obstacles(topology: NodeTopology, plan: GpuMigPlan, allowed: _Allowed) -> Iterator[str]:
+    """Yield why a change cannot be carried out on the GPU as it is, with the way out."""
+    gpu = plan.gpu
+    pending = gpu.mig_pending
+    if pending not in (None, gpu.mig_mode, plan.mode):
+        yield (
+            f"its MIG mode is {gpu.mig_mode}, and {pending} after the next reset or reboot\n"
+            f"  set it back: `nvidia-smi -i {gpu.pci_address} -mig {int(plan.mode == _ON)}`"
+        )
+    if plan.change.in_the_way and not allowed.in_use:
+        taken = "; ".join(f"{one.placement} by {one.busy}" for one in plan.change.in_the_way)
+        yield f"what would have to go is in use: {taken}\n  {_WAY_OUT}"
+    users = _users(topology, gpu.pids, {gpu.uuid})
+    if plan.mode_changes and users and not allowed.in_use:
+        yield f"its MIG mode has to change while it is in use by {users}\n  {_WAY_OUT}"
+
+
+def mode_change(plan: GpuMigPlan) -> str:
+    """Return what a change of the MIG mode takes on this GPU."""
+    generation = plan.model.generation if plan.model else UNKNOWN
+    if mode_needs_boot(plan.gpu):
+        return f"a change of the MIG mode needs a reboot of this virtual machine ({generation})"
+    if plan.model is None or plan.model.reset_for_mode:
+        return f"a change of the MIG mode needs a reset of the GPU ({generation})"
+    return f"the MIG mode is lost at a reboot ({generation})"
+
+
+def _notices(plan: GpuMigPlan) -> Iterator[str]:
+    if plan.mode_changes is None:
+        yield "its MIG mode is not known: it needs the driver's answer"
+    model = plan.model
+    if model is None:
+        return
+    if plan.mode_changes if model.reset_for_mode else plan.mode == _ON:
+        yield mode_change(plan)
+    if model.doubt:
+        yield f"not confirmed: {model.doubt}"

@@ -1,0 +1,243 @@
+"""GPUs that can be cut into MIG instances, what each offers, and how one is recognised."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import cache, lru_cache
+
+from numaforge.errors import NumaforgeError, PlanError
+from numaforge.roles.mig.names import ProfileName, parse_profile_name
+from numaforge.roles.mig.tables import FAMILIES, MODELS, ModelRow, ProfileRow
+from numaforge.topology.model import Gpu, MigProfileOffer
+from numaforge.topology.vendors import NVIDIA
+
+UNKNOWN = "Unknown"  # the generation of a model that is not in the table
+_KEPT = 64  # models as NVML offers them; a fleet has a few
+_GIBIBYTE = 2**30
+
+# By how much drivers differ in the memory of one GPU: a GB200 has 186 or 189 GB, and its profiles their
+# names by it.
+_MEMORY_TOLERANCE = Fraction(1, 60)
+# By how much the memory of a GPU may differ from its model's. Beyond it, the device is another model.
+_MODEL_TOLERANCE = Fraction(1, 20)
+
+_DEVICE_ID = re.compile(r"(?:10de:|0x)?(?P<device>[0-9a-f]{4})(?:10de)?")
+
+
+@dataclass(frozen=True)
+class MigProfile:
+    """A kind of GPU instance that a model offers.
+
+    `id` is NVML's profile id, as in `nvidia-smi mig -cgi`. `size` and `starts` are in memory slices, `slices`
+    in compute slices. At most `limit` of them exist at once, and at most one with `media` of all profiles.
+    """
+
+    name: str
+    id: int
+    slices: int
+    size: int
+    starts: tuple[int, ...]
+    limit: int
+    attributes: str = ""
+    media: bool = False
+
+
+@dataclass(frozen=True)
+class MigModel:
+    """A GPU model with MIG: `devices` are PCI ids in lower case, `doubt` says what is not confirmed."""
+
+    key: str
+    generation: str
+    products: tuple[str, ...]
+    devices: tuple[str, ...]
+    gigabytes: int
+    compute_slices: int
+    memory_slices: int
+    profiles: tuple[MigProfile, ...]
+    doubt: str | None = None
+
+    @property
+    def reset_for_mode(self) -> bool:
+        """Say whether a change of the mode may need a reset (NVIDIA MIG User Guide, enabling MIG mode)."""
+        return self.generation in ("Ampere", UNKNOWN)
+
+    def share(self, profile: MigProfile) -> Fraction:
+        """Return the memory of a profile in GB, before it is rounded for the name."""
+        return Fraction(profile.size * self.gigabytes, self.memory_slices)
+
+
+@cache
+def models() -> tuple[MigModel, ...]:
+    """Return every model whose placements are known."""
+    return tuple(_model(row) for row in MODELS if row.family)
+
+
+def model_of(gpu: Gpu) -> MigModel:
+    """Return the model of a GPU, with what NVML offers on it where it has answered.
+
+    Raises PlanError for a GPU that is not in the table and of which NVML does not say the placements.
+    """
+    generation = (gpu.architecture or UNKNOWN).title()
+    offered = _offered(gpu.vendor, gpu.device, gpu.memory_bytes, generation, gpu.mig_profiles)
+    return offered or _in_table(gpu.vendor, gpu.device, gpu.memory_bytes)
+
+
+def mode_needs_boot(gpu: Gpu) -> bool:
+    """Say whether only a boot changes the MIG mode: a guest cannot reset a GPU passed through to it."""
+    if gpu.virtualization != "passthrough":
+        return False
+    try:
+        return model_of(gpu).reset_for_mode
+    except PlanError:
+        return True  # a GPU whose MIG is only turned off may be of a model that is not known
+
+
+def model_named(text: str) -> MigModel:
+    """Return the model with this key, product name or PCI id.
+
+    A PCI id is `2330`, `10de:2330` or mig-parted's `0x233010DE`. Raises PlanError for an unknown one, and for
+    a model whose placements are not known.
+    """
+    wanted = text.lower().removeprefix("nvidia ")
+    match = _DEVICE_ID.fullmatch(wanted)
+    for row in MODELS:
+        names = (row.key, *(product.lower() for product in row.products))
+        if wanted in names or (match and match["device"] in row.devices):
+            if not row.family:
+                raise PlanError(f"{row.products[0]} has MIG, but where its GPU instances lie is not known")
+            return next(one for one in models() if one.key == row.key)
+    raise PlanError(f"{text!r} is not among the GPUs whose MIG profiles are known", remedy=_known())
+
+
+def profile_of(model: MigModel, name: str | ProfileName) -> MigProfile:
+    """Return what a name means on a model: slices and attributes are exact, gigabytes nearly.
+
+    Gigabytes in names follow the driver's idea of the memory, so `1g.23gb` is found where the model says
+    `1g.24gb`. A name without them is the smallest profile with so many slices. Raises PlanError, with the
+    model's profiles, for a name that fits none.
+    """
+    wanted = parse_profile_name(name) if isinstance(name, str) else name
+    alike = [
+        profile
+        for profile in model.profiles
+        if (profile.slices, profile.attributes) == (wanted.slices, wanted.attributes)
+    ]
+    found = _nearest(model, alike, wanted.gigabytes)
+    if found is not None:
+        return found
+    memory = "" if wanted.gigabytes is None else f".{wanted.gigabytes}gb"
+    said = f"{wanted.slices}g{memory}{wanted.attributes}"
+    offered = ", ".join(profile.name for profile in model.profiles)
+    raise PlanError(f"{model.products[0]} has no profile {said}", remedy=f"choose among {offered}")
+
+
+def _nearest(model: MigModel, alike: Sequence[MigProfile], gigabytes: int | None) -> MigProfile | None:
+    if gigabytes is None:
+        return min(alike, key=lambda one: one.size, default=None)
+    nearest = min(alike, key=lambda one: abs(model.share(one) - gigabytes), default=None)
+    if nearest is None:
+        return None
+    share = model.share(nearest)
+    within = abs(share - gigabytes) <= Fraction(1, 2) + share * _MEMORY_TOLERANCE
+    return nearest if within else None
+
+
+def _in_table(vendor: str, device: str, memory_bytes: int | None) -> MigModel:
+    """Return the model by PCI ids and memory.
+
+    Without a known memory the first model of that PCI id is taken: they differ in the names only.
+    """
+    ids = f"{vendor}:{device}"
+    named = [one for one in models() if vendor == NVIDIA and device.lower() in one.devices]
+    if not named:
+        raise PlanError(f"{ids} is not among the GPUs whose MIG profiles are known", remedy=_known())
+    if memory_bytes is None:
+        return named[0]
+    gigabytes = -(-memory_bytes // _GIBIBYTE)
+    nearest = min(named, key=lambda one: abs(one.gigabytes - gigabytes))
+    if abs(nearest.gigabytes - gigabytes) > nearest.gigabytes * _MODEL_TOLERANCE:
+        sizes = " or ".join(str(one.gigabytes) for one in named)
+        raise PlanError(f"{ids} has {gigabytes} GB of memory; its MIG profiles are known with {sizes} GB")
+    return nearest
+
+
+@lru_cache(_KEPT)
+def _offered(
+    vendor: str,
+    device: str,
+    memory_bytes: int | None,
+    generation: str,
+    offers: tuple[MigProfileOffer, ...],
+) -> MigModel | None:
+    """Return the model that NVML's offers make; None where they do not say all that is needed.
+
+    What NVML does not tell, which profiles have the media engines, is the table's, else the names'.
+    """
+    try:
+        known = _in_table(vendor, device, memory_bytes)
+    except PlanError:
+        known = None
+    in_table = {profile.id: profile for profile in known.profiles} if known else {}
+    profiles = [_profile_offered(offer, in_table.get(offer.id)) for offer in offers]
+    if not offers or None in profiles or (known is None and memory_bytes is None):
+        return None
+    order = [*in_table]
+    found = sorted(
+        (profile for profile in profiles if profile),
+        key=lambda one: (order.index(one.id) if one.id in in_table else len(order), one.size, one.id),
+    )
+    if known:
+        return replace(known, profiles=tuple(found), doubt=None)
+    return MigModel(
+        key=f"{vendor}:{device}",
+        generation=generation,
+        products=(f"{vendor}:{device}",),
+        devices=(device,),
+        gigabytes=-(-(memory_bytes or 0) // _GIBIBYTE),
+        compute_slices=max(profile.slices * profile.limit for profile in found),
+        memory_slices=max(start + profile.size for profile in found for start in profile.starts),
+        profiles=tuple(found),
+    )
+
+
+def _profile_offered(offer: MigProfileOffer, known: MigProfile | None) -> MigProfile | None:
+    name = offer.name or (known.name if known else None)
+    if name is None or offer.size is None or not offer.starts:
+        return None
+    try:
+        attributes = parse_profile_name(name).attributes
+    except NumaforgeError:
+        return None
+    media = known.media if known else attributes.startswith("+me")
+    return MigProfile(
+        name, offer.id, offer.slices, offer.size, tuple(sorted(offer.starts)), offer.limit, attributes, media
+    )
+
+
+def _known() -> str:
+    return f"known: {', '.join(one.key for one in models())}"
+
+
+def _model(row: ModelRow) -> MigModel:
+    family = FAMILIES[row.family or ""]
+    return MigModel(
+        row.key,
+        row.generation,
+        row.products,
+        row.devices,
+        row.gigabytes,
+        family.compute_slices,
+        family.memory_slices,
+        tuple(_profile(profile, row.gigabytes, family.memory_slices) for profile in family.profiles),
+        row.doubt,
+    )
+
+
+def _profile(row: ProfileRow, gigabytes: int, memory_slices: int) -> MigProfile:
+    """Return a profile with its name: its share of the memory, rounded (go-nvlib, getMigMemorySizeGB)."""
+    rounded = (2 * row.size * gigabytes + memory_slices) // (2 * memory_slices)
+    name = f"{row.slices}g.{rounded}gb{row.attributes}"
+    return MigProfile(name, row.id, row.slices, row.size, row.starts, row.limit, row.attributes, row.media)

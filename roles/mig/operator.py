@@ -1,0 +1,95 @@
+"""A node's geometry in mig-parted's words, for the GPU operator to apply where the node leaves it to that."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from hashlib import blake2b
+from typing import Any
+
+from numaforge.errors import PlanError
+from numaforge.planning.model import MigPlan, NodePlan
+from numaforge.roles.mig.devices import mig_device_names, nvml_gpus
+from numaforge.roles.mig.machine import nvidia_gpus
+from numaforge.roles.mig.models import model_of
+from numaforge.roles.mig.plan import as_planned
+from numaforge.topology.model import Gpu, NodeTopology
+from numaforge.topology.vendors import NVIDIA
+
+Entry = dict[str, Any]
+
+
+def operator_config_name(plan: NodePlan, topology: NodeTopology) -> str:
+    """Return the name of the config that cuts a node's GPUs as planned.
+
+    Raises PlanError for a geometry that mig-parted cannot say.
+    """
+    return operator_name(plan.profile, operator_entries(plan.mig, topology))
+
+
+def operator_name(profile: str, entries: Sequence[Mapping[str, Any]]) -> str:
+    """Return the name of a config, which is a label's value: the profile's and a digest of the geometry.
+
+    It depends on one node alone, and is the same for all nodes with its geometry and its profile.
+    """
+    digest = blake2b(json.dumps(entries, sort_keys=True).encode(), digest_size=4).hexdigest()
+    readable = re.sub(r"[^A-Za-z0-9.-]+", "-", profile)[:48].strip("-.") or "numaforge"
+    return f"{readable}-{digest}"
+
+
+def operator_entries(plan: MigPlan, topology: NodeTopology) -> list[Entry]:
+    """Return the entries of a config for a machine: its GPUs by PCI id and geometry, each in one entry.
+
+    GPUs that the plan does not name are said as they are, because mig-parted asserts a config only where it
+    names every GPU. Raises PlanError for a GPU whose MIG mode is not known, and for one of another driver.
+    """
+    gpus = nvidia_gpus(topology)
+    after = nvml_gpus(as_planned(topology, plan))
+    if len(after) != len(gpus):
+        raise PlanError(
+            "another driver has some of the GPUs: mig-parted counts them, and cannot configure them",
+            remedy="give all GPUs to the driver nvidia",
+        )
+    planned = {gpu.pci_address for gpu in plan.gpus}
+    groups: dict[tuple[str, str], list[int]] = defaultdict(list)
+    for index, gpu in gpus.items():
+        if gpu.pci_address not in planned:
+            _require_known(index, after[index])
+        names = mig_device_names(after[index]) if after[index].mig_mode == "enabled" else None
+        counts = None if names is None else dict(sorted(Counter(names).items()))
+        groups[gpu.device.lower(), json.dumps(counts)].append(index)
+    return [_entry(device, json.loads(counts), indices, gpus) for (device, counts), indices in groups.items()]
+
+
+def _require_known(index: int, gpu: Gpu) -> None:
+    if gpu.mig_mode == "disabled" or (gpu.mig_mode is None and not _has_mig(gpu)):
+        return
+    known = gpu.mig_mode == "enabled" and mig_device_names(gpu) is not None
+    if not known or not all(one.compute_instances for one in gpu.gpu_instances or ()):
+        raise PlanError(
+            "is in no plan, and how it is cut now is not known, or nothing that mig-parted can say",
+            where=f"GPU {index}",
+            remedy="name it in the profile; mig-parted asserts a config only where it names every GPU",
+        )
+
+
+def _has_mig(gpu: Gpu) -> bool:
+    try:
+        model_of(gpu)
+    except PlanError:
+        return False
+    return True
+
+
+def _entry(
+    device: str, counts: Mapping[str, int] | None, indices: Sequence[int], gpus: Mapping[int, Gpu]
+) -> Entry:
+    of_model = [index for index, gpu in gpus.items() if gpu.device.lower() == device]
+    entry: Entry = {
+        "device-filter": [f"0x{device.upper()}{NVIDIA.upper()}"],
+        "devices": "all" if of_model == [*indices] else [*indices],
+        "mig-enabled": counts is not None,
+    }
+    return entry if counts is None else {**entry, "mig-devices": dict(counts)}

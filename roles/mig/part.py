@@ -1,0 +1,251 @@
+"""MIG: the GPUs are cut as planned, and were cut otherwise; what differs changes, and nothing else.
+
+The node does it by itself, with Python: worker.py and the pynvml that it needs are data of the part.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import PurePosixPath
+from typing import Any
+
+from numaforge.errors import HostError
+from numaforge.node.part import Found, Goal, Look, Part, lines
+from numaforge.planning.files import MIG_UNIT_PATH, boot_link
+from numaforge.planning.model import MigGpu
+from numaforge.resources import mig_worker
+from numaforge.roles.hugepages.part import change_with_kubelet
+from numaforge.roles.mig.models import mode_needs_boot
+from numaforge.shell import line
+from numaforge.snapshot.nvml_library import library_source
+from numaforge.topology.model import Gpu, GpuInstance
+
+NAME = "mig"
+UNIT = PurePosixPath(MIG_UNIT_PATH).name
+BOOT_LINK = boot_link(MIG_UNIT_PATH)
+OLDEST_PYTHON = (3, 9)
+_ONCE_SECONDS = 360  # two commands that take their time (a unit that stops, a reset), and the driver back
+_GPU_SECONDS = 30
+
+
+def look(goal: Goal) -> Look:
+    """Return whether our unit is enabled and, for a plan with GPUs, what the worker finds there."""
+    if "mig" not in goal.roles:
+        return Look()
+    return Look(call=("look_mig", BOOT_LINK, *(["python"] if goal.plan.mig.gpus else [])))
+
+
+def need(goal: Goal, found: Found, below: Sequence[Part]) -> Part | None:  # noqa: ARG001 (the contract's)
+    """Return which GPUs are cut anew.
+
+    Raises HostError for a GPU that is not there or that NVML does not know, for a node that cannot run the
+    worker, and where a kubelet runs that may not restart.
+    """
+    if "mig" not in goal.roles:
+        return None
+    there = {gpu.pci_address: gpu for gpu in goal.machine.gpus}
+    wanted = ours(goal)
+    mode_only = goal.plan.mig.managed_by == "dra-driver"
+    changed = [each for each in wanted if _differs(each, there.get(each.pci_address), mode_only=mode_only)]
+    relinks = (found.answers(NAME).get("unit") == "enabled") is not bool(wanted)
+    if not (changed or relinks):
+        return None
+    if wanted:
+        _refuse_without_python(found.answers(NAME))
+    if changed and "kubelet" not in goal.roles and change_with_kubelet(goal, found):
+        raise HostError(
+            "is to be cut otherwise, but the kubelet runs: it offers what its device plugins found when it "
+            "started, and may not start again",
+            where=changed[0].pci_address,
+            remedy="deploys/site.py or deploys/mig.py changes both together, and drains the node for that",
+        )
+    return part(
+        changed,
+        [there[each.pci_address] for each in changed],
+        holders=held_by(found),
+        may_stop=goal.plan.mig.may_stop,
+        enabled=bool(wanted),
+        relinks=relinks,
+    )
+
+
+def ours(goal: Goal) -> Sequence[MigGpu]:
+    """Return the GPUs whose mode, at least, is set by numaforge."""
+    if "mig" not in goal.roles or goal.plan.mig.managed_by == "gpu-operator":
+        return ()
+    return goal.plan.mig.gpus
+
+
+def seconds(gpus: int) -> int:
+    """Return how long it may take to bring so many GPUs to another geometry."""
+    return _ONCE_SECONDS + _GPU_SECONDS * gpus
+
+
+def held_by(found: Found) -> tuple[str, ...]:
+    """Return the units whose processes had a GPU open at the look: of each control group the innermost."""
+    said = (text.partition(" ") for text in found.said.get(NAME, ()))
+    groups = [group for word, _, group in said if word == "holds"]
+    units = {
+        next((name for name in reversed(group.split("/")) if name.endswith(".service")), "")
+        for group in groups
+        if "kubepods" not in group and "/user.slice/" not in group
+    }
+    return tuple(sorted(units - {""}))
+
+
+def data(
+    wanted: Sequence[MigGpu], now: Sequence[Gpu], holders: Sequence[str] = (), may_stop: Sequence[str] = ()
+) -> dict[str, str]:
+    """Return what the worker finds in the folder of its part, and the worker itself."""
+    both = list(zip(wanted, now, strict=True))
+    worker = mig_worker().read_text(encoding="utf-8")
+    return {
+        "planned.json": _document({**_form(gpu), "by_boot": mode_needs_boot(is_now)} for gpu, is_now in both),
+        "found.json": _document(_now(gpu, is_now) for gpu, is_now in both),
+        "units": lines(
+            *(f"seen {line(unit)}" for unit in holders), *(f"named {line(unit)}" for unit in may_stop)
+        ),
+        "pynvml.py": library_source(worker),
+        "worker.py": worker,
+    }
+
+
+def part(
+    wanted: Sequence[MigGpu],
+    now: Sequence[Gpu],
+    *,
+    enabled: bool = True,
+    relinks: bool = False,
+    holders: Sequence[str] = (),
+    may_stop: Sequence[str] = (),
+) -> Part:
+    """Return the part that cuts the `wanted` GPUs, which are `now` as they were seen, in the same order.
+
+    `enabled` says whether our unit does that after every boot. `holders` are the units that held a GPU then,
+    `may_stop` others that the profile names: none but these is stopped.
+    """
+    moves = [move for gpu, is_now in zip(wanted, now, strict=True) for move in _moves(gpu, is_now)]
+    if relinks:
+        states = ("disabled", "enabled")
+        moves.append(f"{UNIT}: {states[not enabled]} -> {states[enabled]}")
+    most = seconds(len(wanted)) if wanted else 30
+    return Part(
+        NAME,
+        sentences=tuple(
+            f"{unit}, which holds a GPU, may be stopped for that, and is started again"
+            for unit in holders
+            if wanted
+        ),
+        moves=tuple(moves),
+        data=data(wanted, now, holders, may_stop) if wanted else {},
+        settings={"MIG_BOOT_LINK": BOOT_LINK, "MIG_BOOT_LINK_TARGET": MIG_UNIT_PATH if enabled else ""},
+        drains=bool(wanted),
+        restarts_kubelet=bool(wanted),
+        apply_seconds=most,
+        undo_seconds=most,
+        boot_seconds=most,
+        units=(UNIT,),  # it would bring back what the undoing has just taken away
+    )
+
+
+def _document(gpus: Iterable[Mapping[str, Any]]) -> str:
+    return json.dumps({"gpus": list(gpus)}, indent=1) + "\n"
+
+
+def _differs(gpu: MigGpu, now: Gpu | None, *, mode_only: bool) -> bool:
+    old, new = _now(gpu, now), _form(gpu)
+    if mode_only and "pending" not in old:
+        return bool(old["mode"] != new["mode"])
+    return old != new
+
+
+def _form(gpu: MigGpu) -> dict[str, Any]:
+    """Return a GPU that is to be in the form that the worker reads, its instances in the order of starts."""
+    instances = [
+        {
+            "profile_id": each.profile_id,
+            "start": each.start,
+            "size": each.size,
+            "compute_instances": sorted(each.compute_instances, reverse=True),
+        }
+        for each in sorted(gpu.instances, key=lambda each: each.start)
+    ]
+    return {"pci_address": gpu.pci_address, "uuid": gpu.uuid, "mode": gpu.mode, "instances": instances}
+
+
+def _now(gpu: MigGpu, now: Gpu | None) -> dict[str, Any]:
+    """Return the GPU as it is, in the same form.
+
+    Raises HostError where that is not known.
+    """
+    if now is None or (gpu.uuid and now.uuid and gpu.uuid != now.uuid):
+        raise HostError(
+            f"the planned GPU {gpu.uuid or ''} is not there",
+            where=gpu.pci_address,
+            remedy="see `nvidia-smi -L` and `dmesg` on the host; plan again where the GPU was replaced",
+        )
+    if now.mig_mode is None or (now.mig_mode == "enabled" and now.gpu_instances is None):
+        raise HostError(
+            f"NVML does not say how this GPU is cut{f' ({now.unanswered})' if now.unanswered else ''}",
+            where=gpu.pci_address,
+            remedy="MIG needs a GPU that has it, and python3 and libnvidia-ml.so.1 on the host",
+        )
+    instances = [
+        {
+            "profile_id": each.profile_id,
+            "start": each.start,
+            "size": each.size,
+            "compute_instances": sorted(_slices(each), reverse=True),
+        }
+        for each in sorted(now.gpu_instances or (), key=lambda each: each.start)
+    ]
+    waits = {} if now.mig_pending in (None, now.mig_mode) else {"pending": now.mig_pending}
+    return {
+        "pci_address": gpu.pci_address,
+        "uuid": gpu.uuid,
+        "mode": now.mig_mode,
+        **waits,
+        "instances": instances,
+    }
+
+
+def _slices(instance: GpuInstance) -> list[int]:
+    return [each.slices or 0 for each in instance.compute_instances]
+
+
+def _moves(gpu: MigGpu, now: Gpu) -> list[str]:
+    """Return a line for each thing that changes on a GPU."""
+    old, new = _now(gpu, now), _form(gpu)
+    names = {each.id: each.name for each in now.mig_profiles} | {
+        each.profile_id: each.profile for each in gpu.instances
+    }
+    told = []
+    if "pending" in old and not mode_needs_boot(now):
+        told.append(f"{gpu.pci_address}: MIG mode {old['pending']}, which waits for a reset -> {new['mode']}")
+    elif old["mode"] != new["mode"] and not mode_needs_boot(now):  # else mig_mode says it
+        told.append(f"{gpu.pci_address}: MIG mode {old['mode']} -> {new['mode']}")
+    for sign, these, others in (("-", old, new), ("+", new, old)):
+        for each in these["instances"]:
+            if each not in others["instances"]:
+                name = names.get(each["profile_id"]) or f"profile {each['profile_id']}"
+                cut = "+".join(map(str, each["compute_instances"])) or "none"
+                told.append(f"{gpu.pci_address}: {sign} {name} at {each['start']}, compute slices {cut}")
+    return told
+
+
+def _refuse_without_python(said: Mapping[str, str]) -> None:
+    version = said.get("python", "")
+    numbers = tuple(int(number) for number in version.split(".") if number.isdigit())
+    if numbers < OLDEST_PYTHON:
+        oldest = ".".join(map(str, OLDEST_PYTHON))
+        raise HostError(
+            f"MIG is changed on the node with python3 {oldest} or later, and it has {version or 'none'}",
+            remedy=f"have python3 be {oldest} or later on the node; nothing else is fetched. RHEL 8 "
+            "and its kin take `dnf install python3.11`, `alternatives --set python3 /usr/bin/python3.11`",
+        )
+    if said.get("library") != "yes":
+        raise HostError(
+            "the node has no libnvidia-ml.so.1: MIG cannot be changed",
+            remedy="install the NVIDIA driver on the node itself; one in a container is not enough at a boot",
+        )

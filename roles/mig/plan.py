@@ -1,0 +1,223 @@
+"""How the GPUs of a node are to be cut into MIG instances, in words that stay true once they are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from numaforge.cpulist import format_cpulist
+from numaforge.errors import PlanError
+from numaforge.planning.model import Decision, MigGpu, MigInstance, MigPlan, Notice, Reasoned
+from numaforge.profile import NodeProfile
+from numaforge.roles.device_plugin.checks import check_strategy, sentence
+from numaforge.roles.mig.devices import with_profile_names
+from numaforge.roles.mig.geometry import counted_names
+from numaforge.roles.mig.machine import GpuMigPlan, MachineMigPlan, mode_change, plan_profile
+from numaforge.topology.model import ComputeInstance, Gpu, GpuInstance, NodeTopology
+
+_MIXED = "mixed"
+
+
+def plan_mig(topology: NodeTopology, profile: NodeProfile) -> Reasoned[MigPlan]:
+    """Return the MIG mode and the GPU instances of each GPU that the profile names.
+
+    The answer is the same before and after it was carried out. Raises PlanError, naming the GPUs, for what
+    one of them cannot have, and for a change that would take what is in use.
+    """
+    wish = profile.mig
+    if not wish.gpus and wish.mig_parted is None:
+        return Reasoned(MigPlan(strategy=wish.strategy))
+    machine = plan_profile(topology, profile)
+    _refuse(machine)
+    machine = replace(machine, gpus=tuple(one for one in machine.gpus if one.gpu.mig_capable is not False))
+    waiting = tuple(one for one in machine.gpus if one.waits)
+    cut = any(one.gpu.mig_mode == "enabled" if one.waits else one.mode == "enabled" for one in machine.gpus)
+    label = ("mig-enabled" if cut else "mig-disabled") if wish.label and machine.gpus else None
+    machine = replace(machine, gpus=tuple(one for one in machine.gpus if not one.waits))
+    plan = MigPlan(
+        tuple(_gpu(one) for one in machine.gpus),
+        wish.managed_by,
+        wish.strategy,
+        label,
+        tuple(_gpu(one) for one in waiting),
+        tuple(dict.fromkeys(wish.may_stop)),
+    )
+    _refuse_for_plugin(topology, plan)
+    notices = (*_notices(machine, plan), *_waiting(waiting), *_dra_driver(topology, plan))
+    return Reasoned(plan, tuple(_decisions(machine, plan, profile)), notices)
+
+
+def as_planned(topology: NodeTopology, plan: MigPlan) -> NodeTopology:
+    """Return the machine as it is once the plan is carried out."""
+    wanted = {one.pci_address: one for one in plan.gpus}
+    gpus = (
+        _cut(gpu, wanted[gpu.pci_address], plan) if gpu.pci_address in wanted else gpu
+        for gpu in topology.gpus
+    )
+    return replace(topology, gpus=tuple(map(with_profile_names, gpus)))
+
+
+def _refuse(machine: MachineMigPlan) -> None:
+    refused = [one for one in machine.gpus if one.refusal]
+    reasons: dict[str, list[int]] = {}
+    for one in refused:
+        reasons.setdefault(_reason(one), []).append(one.index)
+    if not refused:
+        return
+    lines = [f"GPU {format_cpulist(indices)}: {reason}" for reason, indices in reasons.items()]
+    raise PlanError("\n".join(lines), where="mig")
+
+
+def _reason(plan: GpuMigPlan) -> str:
+    collision = plan.collision
+    if collision is None:
+        return plan.refusal or ""
+    lines = [f"these do not fit together: {counted_names(collision.profiles)}"]
+    lines += [f"  {reason}" for reason in collision.reasons]
+    nearest = [*collision.fewer, *collision.swapped]
+    if nearest:
+        lines.append(f"  what fits: {', or '.join(counted_names(one) for one in nearest)}")
+    return "\n".join(lines)
+
+
+def _gpu(plan: GpuMigPlan) -> MigGpu:
+    instances = (
+        MigInstance(
+            one.placement.profile.name,
+            one.placement.profile.id,
+            one.placement.start,
+            one.placement.profile.size,
+            one.compute_instances,
+        )
+        for one in plan.change.instances
+    )
+    return MigGpu(plan.gpu.pci_address, plan.gpu.uuid, plan.mode, tuple(instances))
+
+
+def _refuse_for_plugin(topology: NodeTopology, plan: MigPlan) -> None:
+    """Refuse what the device plugin ends on, with its own words."""
+    if plan.managed_by == "dra-driver":
+        return
+    if finding := check_strategy(plan.strategy, as_planned(topology, plan)):
+        raise PlanError(sentence(finding), where="mig.strategy", remedy=finding.remedy)
+
+
+def _decisions(machine: MachineMigPlan, plan: MigPlan, profile: NodeProfile) -> Iterator[Decision]:
+    source = "mig.gpus" if profile.mig.mig_parted is None else "mig.mig_parted"
+    asked = profile.choice(source)
+    alike: dict[tuple[str, str], list[int]] = {}
+    for one, gpu in zip(machine.gpus, plan.gpus, strict=True):
+        alike.setdefault((_value(gpu, plan), _mode_words(one)), []).append(one.index)
+    for (value, mode), indices in alike.items():
+        yield Decision(f"mig.gpu[{format_cpulist(indices)}]", value, f"{asked}; {mode}" if mode else asked)
+    if not plan.gpus:
+        return
+    chosen: dict[str, tuple[str | None, str]] = {
+        "managed_by": (plan.managed_by, _MANAGERS[plan.managed_by]),
+        "strategy": (plan.strategy, _STRATEGIES[plan.strategy]),
+        "label": (plan.label, "jobs that need whole GPUs keep off nodes that have MIG"),
+    }
+    for key, (answer, reason) in chosen.items():
+        if answer is not None:
+            yield Decision(f"mig.{key}", answer, profile.choice(f"mig.{key}", reason))
+
+
+_MANAGERS = {
+    "numaforge": "a maintenance sets the mode, and creates each GPU instance where it is planned",
+    "gpu-operator": "the GPU operator's MIG manager is handed the geometry; it decides where instances lie",
+    "dra-driver": "the DRA driver creates GPU instances as claims come (DynamicMIG); only the mode is set",
+}
+_STRATEGIES = {
+    _MIXED: "each kind of MIG device is a resource of its own",
+    "single": "MIG devices are advertised as nvidia.com/gpu",
+    "none": "GPUs are advertised whole, whatever they are cut into",
+}
+
+
+def _value(gpu: MigGpu, plan: MigPlan) -> str:
+    if gpu.mode == "disabled":
+        return "MIG disabled"
+    if plan.managed_by == "dra-driver":
+        return "MIG enabled"
+    lie = ", ".join(f"{one.profile} at {one.start}:{one.size}" for one in gpu.instances)
+    return f"MIG enabled: {lie or 'no GPU instances'}"
+
+
+def _mode_words(plan: GpuMigPlan) -> str:
+    lasting = plan.model is not None and not plan.model.reset_for_mode and plan.mode == "disabled"
+    return "" if lasting else mode_change(plan)
+
+
+def _notices(machine: MachineMigPlan, plan: MigPlan) -> Iterator[Notice]:
+    yield from machine.notices
+    if machine.unknown and plan.managed_by != "dra-driver":
+        yield Notice(
+            "mig-instances-unknown",
+            f"the GPU instances of GPU {format_cpulist(machine.unknown)} are not known: planned as empty",
+        )
+    for doubt, indices in _doubts(machine).items():
+        yield Notice("mig-not-confirmed", f"GPU {format_cpulist(indices)}: {doubt}")
+    enabled = [one for one in machine.gpus if one.mode == "enabled"]
+    linked = [one.index for one in enabled if one.gpu.nvlinks or one.gpu.nvlink_peers]
+    if linked:
+        yield Notice(
+            "mig-beside-nvlink",
+            f"GPU {format_cpulist(linked)} have NVLink, which MIG devices cannot use: keep jobs that span "
+            "GPUs off this node, for example with mig.label",
+        )
+    rebooting = [one.index for one in machine.gpus if "reboot of this" in _mode_words(one)]
+    if rebooting:
+        yield Notice(
+            "mig-reboot",
+            f"GPU {format_cpulist(rebooting)} are passed through to this virtual machine: a change of their "
+            "MIG mode needs its reboot",
+        )
+    if plan.strategy == "none" and enabled:
+        yield Notice(
+            "mig-not-advertised",
+            "with migStrategy none GPUs with MIG are advertised whole, and pods that get one cannot use it",
+        )
+
+
+def _waiting(waiting: Sequence[GpuMigPlan]) -> Iterator[Notice]:
+    if waiting:
+        yield Notice(
+            "reboot-pending",
+            f"the MIG mode of GPU {format_cpulist([one.index for one in waiting])} waits for a reboot of "
+            "this virtual machine, and maintenance.reboot is never: they stay as they are",
+        )
+
+
+def _dra_driver(topology: NodeTopology, plan: MigPlan) -> Iterator[Notice]:
+    install = topology.nvidia_install
+    if install is not None and install.gpu_claims and plan.gpus and plan.managed_by != "dra-driver":
+        yield Notice(
+            "mig-dra-driver",
+            "NVIDIA's DRA driver for GPUs has been on this node: where its DynamicMIG is on, it cuts GPUs "
+            "itself, and a roll-out refuses this geometry (mig.managed_by: dra-driver leaves it to it)",
+        )
+
+
+def _doubts(machine: MachineMigPlan) -> dict[str, list[int]]:
+    found: dict[str, list[int]] = {}
+    for one in machine.gpus:
+        if one.model and one.model.doubt and one.mode == "enabled":
+            found.setdefault(one.model.doubt, []).append(one.index)
+    return found
+
+
+def _cut(gpu: Gpu, wanted: MigGpu, plan: MigPlan) -> Gpu:
+    if wanted.mode == "disabled" or plan.managed_by == "dra-driver":
+        left = gpu.gpu_instances if wanted.mode == "enabled" else ()
+        return replace(gpu, mig_mode=wanted.mode, mig_pending=wanted.mode, gpu_instances=left)
+    instances = (
+        GpuInstance(
+            number,
+            one.profile_id,
+            one.start,
+            one.size,
+            tuple(ComputeInstance(index, slices) for index, slices in enumerate(one.compute_instances)),
+        )
+        for number, one in enumerate(wanted.instances)
+    )
+    return replace(gpu, mig_mode=wanted.mode, mig_pending=wanted.mode, gpu_instances=tuple(instances))

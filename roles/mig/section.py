@@ -1,0 +1,237 @@
+"""Section `mig`: how GPUs are cut into MIG instances."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
+
+from numaforge.errors import NumaforgeError
+from numaforge.profile.section import Section, at_most_one_of, given
+from numaforge.profile.values import Count, as_text
+from numaforge.roles.mig.mig_parted import MigConfigFile
+from numaforge.roles.mig.names import MOST_DEVICES, NAME_PATTERN, parse_profile_name
+
+ALL = "all"
+
+_SELECTIONS = ("model", "indices", "uuids")
+_GEOMETRIES = ("devices", "placements")
+_ANSWERS = ("mode", *_GEOMETRIES)
+_SERVICE = re.compile(r"^[A-Za-z0-9:_.@\\-]+\.service\Z")
+
+
+def _profile_name(value: str) -> str:
+    try:
+        parse_profile_name(value, short=True)
+    except NumaforgeError as error:
+        raise ValueError(error.message) from error
+    return value
+
+
+def _device_count(value: object) -> object:
+    if value == ALL or (type(value) is int and 1 <= value <= MOST_DEVICES):
+        return value
+    raise ValueError(
+        f"{value!r} is not a count; write 1 to {MOST_DEVICES}, or all for as many as fit, or leave it out"
+    )
+
+
+def _service_name(value: str) -> str:
+    if not _SERVICE.match(value):
+        raise ValueError(
+            f"{value!r} is not the name of a service; write it whole, such as nvidia-dcgm.service"
+        )
+    return value
+
+
+def _each_once(values: tuple[int | str, ...]) -> tuple[int | str, ...]:
+    if not values:
+        raise ValueError("the list is empty; leave the key out, or name at least one")
+    for value in values:
+        if values.count(value) > 1:
+            raise ValueError(f"says {value} twice; say it once")
+    return values
+
+
+def _without_compute_instances(placements: dict[str, tuple[int, ...]]) -> dict[str, tuple[int, ...]]:
+    for name in placements:
+        if parse_profile_name(name, short=True).compute is not None:
+            raise ValueError(f"{name} is a compute instance; place GPU instances, or count it in devices")
+    return placements
+
+
+def _not_empty(value: dict[str, object] | None) -> dict[str, object] | None:
+    if value == {}:
+        raise ValueError("is empty; write mode: enabled for MIG without GPU instances")
+    return value
+
+
+def _never_together(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
+    return {"not": {"allOf": [one, other]}}
+
+
+ProfileText = Annotated[str, AfterValidator(_profile_name), as_text("MIG profile", f"^({NAME_PATTERN})$")]
+DeviceCount = Annotated[
+    int | str,
+    BeforeValidator(_device_count),
+    as_text("device count", f"^{ALL}$", or_a=("integer",), minimum=1, maximum=MOST_DEVICES),
+]
+UnitName = Annotated[
+    str, AfterValidator(_service_name), as_text("systemd service", _SERVICE.pattern.replace("\\Z", "$"))
+]
+_EACH_ONCE = Field(json_schema_extra={"minItems": 1, "uniqueItems": True})
+Numbers = Annotated[tuple[Count, ...], AfterValidator(_each_once), _EACH_ONCE]
+Uuids = Annotated[tuple[str, ...], AfterValidator(_each_once), _EACH_ONCE]
+_SOME = Field(json_schema_extra={"minProperties": 1})
+
+
+class MigGpus(Section):
+    """What some GPUs get: all of them, or those that exactly one of model, indices and uuids names."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "allOf": [
+                at_most_one_of(*_SELECTIONS),
+                at_most_one_of(*_GEOMETRIES),
+                {"anyOf": [given(key) for key in _ANSWERS]},
+                *(_never_together(given("mode", {"const": "disabled"}), given(key)) for key in _GEOMETRIES),
+            ]
+        }
+    )
+
+    model: str | None = Field(
+        default=None,
+        description="Only GPUs of this model: a key or a PCI id, as `numaforge mig explain` takes it.",
+        examples=["h100-80gb"],
+    )
+    indices: Numbers | None = Field(
+        default=None, description="Only these GPUs, by NVML's index (PCI order).", examples=[[0, 1]]
+    )
+    uuids: Uuids | None = Field(
+        default=None,
+        description="Only the GPUs with these UUIDs.",
+        examples=[["GPU-8a5c1a2e-0f4b-4f7e-9a49-6a7d3c2b1e10"]],
+    )
+    mode: Literal["enabled", "disabled"] | None = Field(
+        default=None,
+        description="disabled leaves the GPUs whole; enabled alone is MIG without GPU instances. Unset: "
+        "enabled, with devices or placements.",
+        examples=["disabled"],
+    )
+    devices: Annotated[dict[ProfileText, DeviceCount], AfterValidator(_not_empty), _SOME] | None = Field(
+        default=None,
+        description="MIG devices by profile. A name without memory is the smallest profile with so many "
+        "slices; all is as many as fit beside the others.",
+        examples=[{"3g": 1, "1g": 4}, {"1g.10gb": 7}],
+    )
+    placements: (
+        Annotated[
+            dict[ProfileText, Numbers],
+            AfterValidator(_without_compute_instances),
+            AfterValidator(_not_empty),
+            _SOME,
+        ]
+        | None
+    ) = Field(
+        default=None,
+        description="GPU instances by profile, each with the memory slice at which it starts.",
+        examples=[{"3g.40gb": [4], "1g.10gb": [0, 1]}],
+    )
+
+    @model_validator(mode="after")
+    def _one_of_each(self) -> Self:
+        for keys in (_SELECTIONS, _GEOMETRIES):
+            said = [key for key in keys if getattr(self, key) is not None]
+            if len(said) > 1:
+                raise ValueError(f"says {' and '.join(said)}; say one of them")
+        if not any(getattr(self, key) is not None for key in _ANSWERS):
+            raise ValueError(f"does not say what the GPUs get; say one of {', '.join(_ANSWERS)}")
+        if self.mode == "disabled" and (self.devices or self.placements):
+            raise ValueError("says mode: disabled and GPU instances; leave one of them out")
+        return self
+
+
+class Mig(Section):
+    """How GPUs are cut into MIG instances. GPUs that are not named stay as they are."""
+
+    model_config = ConfigDict(
+        json_schema_extra=_never_together(given("gpus", {"minItems": 1}), given("mig_parted"))
+    )
+
+    gpus: tuple[MigGpus, ...] = Field(
+        default=(), description="What GPUs get; each GPU is named by one entry at most."
+    )
+    mig_parted: (
+        Annotated[MigConfigFile, WithJsonSchema({"type": ["string", "object"], "format": "mig-parted"})]
+        | None
+    ) = Field(
+        default=None,
+        description="A configuration of mig-parted: its file, relative to the profile's (to the working "
+        "directory where the profile is a mapping), or what it says.",
+        examples=[
+            {
+                "version": "v1",
+                "mig-configs": {
+                    "small": [{"devices": "all", "mig-enabled": True, "mig-devices": {"1g.10gb": 7}}]
+                },
+            }
+        ],
+    )
+    config: str | None = Field(
+        default=None,
+        description="Which config of mig_parted. Unset: the only one that it has.",
+        examples=["all-balanced"],
+    )
+    managed_by: Literal["numaforge", "gpu-operator", "dra-driver"] = Field(
+        default="numaforge",
+        description="Who creates the GPU instances. gpu-operator is handed the same geometry for its MIG "
+        "manager. dra-driver creates them as claims come (DynamicMIG): then the mode alone is set.",
+        examples=["gpu-operator"],
+    )
+    strategy: Literal["mixed", "single", "none"] = Field(
+        default="mixed",
+        description="The device plugin's migStrategy, which decides under which names the node offers what.",
+        examples=["single"],
+    )
+    label: bool = Field(
+        default=False,
+        description="Whether the node is labelled mig-enabled or mig-disabled, for jobs on whole GPUs.",
+        examples=[True],
+        strict=True,
+    )
+    in_use: Literal["refuse", "drain"] = Field(
+        default="refuse",
+        description="What to do where GPU instances have to go while they are in use: refuse the plan, or "
+        "carry it out after the drain.",
+        examples=["drain"],
+    )
+
+    may_stop: tuple[UnitName, ...] = Field(
+        default=(),
+        description="Units that may be stopped for a change, and are started again after it. Those that hold "
+        "a GPU when the node is looked at need no mention; with any other the node is looked at anew.",
+        examples=[["nvidia-dcgm.service"]],
+    )
+
+    @model_validator(mode="after")
+    def _one_form(self) -> Self:
+        if self.gpus and self.mig_parted is not None:
+            raise ValueError("says gpus and mig_parted; say one of them, and gpus: [] for inherited ones")
+        configs = self.mig_parted.mig_configs if self.mig_parted else {}
+        if self.config is not None and self.config not in configs:
+            known = f"it has {', '.join(configs)}" if configs else "say mig_parted, which has the configs"
+            raise ValueError(f"mig_parted has no config {self.config!r}; {known}")
+        if self.config is None and len(configs) > 1:
+            raise ValueError(f"mig_parted has several configs; say config: one of {', '.join(configs)}")
+        if self.managed_by == "dra-driver" and self._names_instances():
+            raise ValueError(
+                "managed_by is dra-driver, which creates GPU instances itself; say mode: enabled alone"
+            )
+        return self
+
+    def _names_instances(self) -> bool:
+        entries = (self.mig_parted.mig_configs if self.mig_parted else {}).values()
+        return any(one.devices or one.placements for one in self.gpus) or any(
+            one.mig_devices for config in entries for one in config
+        )

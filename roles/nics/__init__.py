@@ -1,0 +1,7 @@
+"""Settings of NICs that do not outlive a boot: queues, read requests, flow control."""
+
+from numaforge.roles.role import role
+
+__all__ = ["nics"]
+
+nics = role(__name__, "RDMA", "rdma")

@@ -1,0 +1,7 @@
+"""CPUs that are taken offline."""
+
+from numaforge.roles.role import role
+
+__all__ = ["offline"]
+
+offline = role(__name__, "Tuning", "tuning")

@@ -1,0 +1,168 @@
+"""What RDMA needs of the host: limits, settings of the NICs, and what a boot waits for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from numaforge.errors import PlanError
+from numaforge.planning.model import Decision, NicSetting, Notice, RdmaGate, RdmaHostPlan, Reasoned
+from numaforge.planning.runtime import pod_units
+from numaforge.profile import NodeProfile
+from numaforge.roles.modules.plan import rdma_modules
+from numaforge.topology.model import NodeTopology, RdmaDevice
+from numaforge.topology.rails import rails
+
+_MEMLOCK = "pods inherit it, and verbs pin what they register"
+_SETTINGS = ("max_read_request", "trust", "pfc")
+
+
+def plan_rdma_host(topology: NodeTopology, profile: NodeProfile) -> Reasoned[RdmaHostPlan]:
+    """Return what the profile asks for of the host; a notice names what a NIC of it cannot have.
+
+    Raises PlanError for a NIC that the machine does not have.
+    """
+    wish = profile.rdma.host
+    asked = any(getattr(wish, name) is not None for name in (*_SETTINGS, "relaxed_ordering"))
+    nics = _nics(topology, wish.nics) if asked or wish.wait_for_virtual_functions else ()
+    notices: list[Notice] = []
+    if (asked or wish.wait_for_virtual_functions) and not nics:
+        notices.append(
+            Notice("no-rdma-nic", "the machine has no NIC with RDMA: the settings of NICs are left out")
+        )
+    plan = RdmaHostPlan(
+        netns=wish.netns,
+        memlock_units=pod_units(topology) if wish.memlock else (),
+        nics=tuple(_settings(nics, profile, notices)),
+        gate=_gate(topology, nics, profile),
+        character_devices=_character_devices(topology, profile),
+    )
+    if wish.relaxed_ordering is not None and nics:
+        notices.append(_relaxed_ordering(nics, on=wish.relaxed_ordering))
+    return Reasoned(plan, tuple(_decisions(plan, profile)), tuple(notices))
+
+
+def _nics(topology: NodeTopology, wanted: str | Sequence[str]) -> tuple[RdmaDevice, ...]:
+    """Return the physical functions that are asked for, in the order of the rails."""
+    on_rails = rails(topology)
+    physical = [
+        rail for rail in on_rails if rail.device.pci_address and rail.device.physical_function is None
+    ]
+    if wanted == "rails":
+        near = [rail.device for rail in physical if rail.gpus]
+        return tuple(near or (rail.device for rail in physical))
+    devices = [rail.device for rail in physical]
+    for name in wanted:
+        if not any(name in _names(device) for device in devices):
+            known = ", ".join(" = ".join(_names(device)) for device in devices) or "none"
+            raise PlanError(
+                f"the machine has no NIC {name} with RDMA",
+                where="rdma.host.nics",
+                remedy=f"those that it has: {known}",
+            )
+    return tuple(device for device in devices if {*_names(device)} & {*wanted})
+
+
+def _names(device: RdmaDevice) -> tuple[str, ...]:
+    return tuple(name for name in (device.name, device.interface, device.pci_address) if name)
+
+
+def _settings(
+    nics: Sequence[RdmaDevice], profile: NodeProfile, notices: list[Notice]
+) -> Iterator[NicSetting]:
+    wish = profile.rdma.host
+    on_ethernet: dict[str, str] = {}
+    if wish.trust is not None:
+        on_ethernet["trust"] = wish.trust
+    if wish.pfc is not None:
+        on_ethernet["pfc"] = ",".join(map(str, wish.pfc)) or "none"
+    lacking: dict[str, str] = {}
+    for device in nics:
+        if wish.max_read_request is not None and device.pci_address:
+            yield NicSetting(device.pci_address, "max_read_request", str(wish.max_read_request))
+        if not on_ethernet:
+            continue
+        reason = _not_ethernet(device)
+        if reason:
+            lacking[device.name] = reason
+            continue
+        for name, value in on_ethernet.items():
+            yield NicSetting(device.interface or "", name, value)
+    if lacking:
+        said = ", ".join(f"{name} {reason}" for name, reason in lacking.items())
+        notices.append(Notice("no-ethernet", f"{said}: {' and '.join(on_ethernet)} left alone there"))
+
+
+def _not_ethernet(device: RdmaDevice) -> str | None:
+    """Say why a device has no priorities of Ethernet; None where it has."""
+    layers = {port.link_layer for port in device.ports}
+    if layers != {"Ethernet"}:
+        return f"runs {' and '.join(sorted(str(layer or 'an unknown link layer') for layer in layers))}"
+    return None if device.interface else "has no interface of its own"
+
+
+def _gate(topology: NodeTopology, nics: Sequence[RdmaDevice], profile: NodeProfile) -> RdmaGate | None:
+    wish = profile.rdma.host.wait_for_virtual_functions
+    if wish is None or not nics:
+        return None
+    addresses = [nic.pci_address for nic in nics if nic.pci_address]
+    if wish.count is not None:
+        # Which names virtual functions get depends on when they appear: they are counted.
+        devices = tuple(nic.name for nic in nics)
+        return RdmaGate(devices, dict.fromkeys(addresses, wish.count), wish.timeout_seconds)
+    functions = {
+        device.name
+        for device in topology.rdma_devices
+        if device.physical_function in addresses or device in nics
+    }
+    return RdmaGate(tuple(sorted(functions)), {}, wish.timeout_seconds)
+
+
+def _character_devices(topology: NodeTopology, profile: NodeProfile) -> dict[str, tuple[str, ...]]:
+    """Return what verbs need of each device that pods may get.
+
+    Only mlx5 is known to have management datagrams on every port: iWARP has none.
+    """
+    asked = rdma_modules(profile)
+    kinds = {"uverbs": "ib_uverbs" in asked, "umad": "ib_umad" in asked}
+    if not any(kinds.values()):
+        return {}
+    needed = {
+        rail.device.name: tuple(
+            kind
+            for kind, wanted in kinds.items()
+            if wanted and (kind == "uverbs" or rail.device.driver == "mlx5_core")
+        )
+        for rail in rails(topology)
+        if rail.device.pci_address
+    }
+    return {name: needed[name] for name in sorted(needed) if needed[name]}
+
+
+def _relaxed_ordering(nics: Sequence[RdmaDevice], *, on: bool) -> Notice:
+    addresses = " ".join(nic.pci_address or "" for nic in nics)
+    return Notice(
+        "relaxed-ordering-is-firmware",
+        "relaxed ordering is a setting of the NICs' firmware, which numaforge does not change; on the "
+        f'drained node: for nic in {addresses}; do mlxconfig -y -d "$nic" set PCI_WR_ORDERING={int(on)}; '
+        "done, then reboot it",
+    )
+
+
+def _decisions(plan: RdmaHostPlan, profile: NodeProfile) -> Iterator[Decision]:
+    if plan.memlock_units:
+        reason = f"{profile.choice('rdma.host.memlock')}: {_MEMLOCK}"
+        yield Decision("rdma.host.memlock", f"unlimited for {', '.join(plan.memlock_units)}", reason)
+    for name in _SETTINGS:
+        nics = [setting for setting in plan.nics if setting.name == name]
+        if nics:
+            reason = f"{profile.choice(f'rdma.host.{name}')}, on {', '.join(each.nic for each in nics)}"
+            yield Decision(f"rdma.host.{name}", nics[0].value, reason)
+    if plan.gate:
+        number = sum(plan.gate.virtual_functions.values())
+        what = ", ".join((*plan.gate.devices, *([f"{number} virtual functions"] if number else [])))
+        yield Decision(
+            "rdma.host.wait_for_virtual_functions",
+            f"at most {plan.gate.seconds} s",
+            f"{profile.choice('rdma.host.wait_for_virtual_functions')}: a kubelet that starts before {what} "
+            "does not offer them",
+        )

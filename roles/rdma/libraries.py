@@ -1,0 +1,444 @@
+"""What NCCL, UCX, NVSHMEM and vLLM are told of the rails."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from ipaddress import IPv4Network
+from itertools import groupby
+
+from numaforge.errors import PlanError
+from numaforge.ordering import natural
+from numaforge.planning.files import NCCL_TOPOLOGY_PATH
+from numaforge.planning.model import Decision, GpuRail, HiddenSwitch, LibrariesPlan, Notice, Reasoned
+from numaforge.profile import NodeProfile
+from numaforge.roles.rdma import environment as env
+from numaforge.roles.rdma.hidden_switches import plan_hidden_switches
+from numaforge.roles.rdma.libraries_section import DEFAULT_ROUTE, Libraries
+from numaforge.roles.rdma.nccl_conf import plan_conf
+from numaforge.topology.links import gpu_names
+from numaforge.topology.model import Gpu, NodeTopology, RdmaDevice
+from numaforge.topology.networks import DEFAULT_ROUTE as EVERYTHING
+from numaforge.topology.rails import distance_to_device, rails
+
+_WHERE = "rdma.libraries"
+_GUIDE = "NCCL user guide"
+_MOST_DEVICES = 32  # MAX_IB_DEVS of NCCL
+
+_NEAR = ("PIX", "PXB")
+# NCCL's words for distances, nearest first: it calls NODE PHB (src/graph/paths.cc).
+_LEVELS = {"PIX": "PIX", "PXB": "PXB", "PHB": "PHB", "NODE": "PHB", "SYS": "SYS"}
+_HIDING = ("passthrough", "vgpu")
+
+
+@dataclass(frozen=True)
+class _Fabric:
+    """The devices that are used, in rail order, and those of each GPU with the distance to them."""
+
+    devices: tuple[RdmaDevice, ...]
+    near: tuple[tuple[Gpu, str, tuple[RdmaDevice, ...]], ...]
+    unknown: tuple[Gpu, ...]
+    gpus: int
+    hidden: bool  # a virtual machine does not see where its devices hang
+
+
+def plan_libraries(topology: NodeTopology, profile: NodeProfile) -> Reasoned[LibrariesPlan]:
+    """Return what each library is told; what the machine does not show is left out, with a notice.
+
+    Raises PlanError for an interface, a device or a PCI address that this machine does not have, and for an
+    /etc/nccl.conf of the admin that says something else.
+    """
+    wish = profile.rdma.libraries
+    if not wish.asked:
+        return plan_conf(topology, LibrariesPlan())
+    notices: list[Notice] = []
+    decisions: list[Decision] = []
+    switches = plan_hidden_switches(topology, wish)
+    fabric = _fabric(topology, wish, switches, notices)
+    ports = tuple(port for device in fabric.devices for port in _ports(device))
+    gpus = _gpu_rails(topology, fabric, notices)
+    plan = LibrariesPlan(
+        network=wish.network,
+        overlay_interface=wish.overlay_interface,
+        ports=ports,
+        gpus=gpus,
+        nccl=_nccl(topology, profile, fabric, ports, bool(switches), decisions, notices),
+        variables=_variables(wish, fabric, ports, gpus, decisions, notices),
+        hidden_switches=switches,
+        nccl_conf=wish.nccl_conf,
+        env_file=wish.env_file,
+    )
+    conf = plan_conf(topology, plan)
+    return Reasoned(conf.value, (*decisions, *conf.decisions), (*notices, *conf.notices))
+
+
+# ---- devices ----
+
+
+def _fabric(
+    topology: NodeTopology, wish: Libraries, switches: Sequence[HiddenSwitch], notices: list[Notice]
+) -> _Fabric:
+    known = {device.name: device for device in topology.rdma_devices}
+    _refuse_unknown(wish.more_devices, known)
+    candidates = [
+        rail.device for rail in rails(topology) if rail.device.physical_function not in _functions(topology)
+    ]
+    near, unknown = [], []
+    for gpu in sorted(topology.gpus, key=lambda gpu: gpu.pci_address):
+        distance, devices = _nearest(gpu, candidates, topology, switches)
+        if distance is None:
+            unknown.append(gpu)
+        else:
+            near.append((gpu, distance, devices))
+    on_rails = [device for *_, devices in near for device in devices] if topology.gpus else candidates
+    more = [known[name] for name in wish.more_devices]
+    devices = tuple(
+        device for device in _once([*on_rails, *more]) if _is_up(device, notices, asked=device in more)
+    )
+    hidden = any(gpu.virtualization in _HIDING for gpu in topology.gpus) and not any(
+        distance in _NEAR for _, distance, _ in near
+    )
+    left = [device.name for device in candidates if device not in on_rails and device not in more]
+    if left and near:
+        notices.append(
+            Notice(
+                "device-on-no-rail",
+                f"{_listed(left)}: nearest to no GPU, as storage NICs are, and so left out; what is to be "
+                f"used none the less goes into {_WHERE}.more_devices",
+            )
+        )
+    if len(devices) > _MOST_DEVICES:
+        notices.append(
+            Notice("nccl-device-limit", f"NCCL uses the first {_MOST_DEVICES} of {len(devices)} RDMA devices")
+        )
+    used = tuple(
+        (gpu, distance, up)
+        for gpu, distance, nearest in near
+        if (up := tuple(device for device in nearest if device in devices))
+    )
+    return _Fabric(devices, used, tuple(unknown), len(topology.gpus), hidden)
+
+
+def _functions(topology: NodeTopology) -> set[str | None]:
+    """Return the PCI addresses of all RDMA devices: a virtual function is left out beside its own NIC."""
+    return {device.pci_address for device in topology.rdma_devices if device.pci_address is not None}
+
+
+def _nearest(
+    gpu: Gpu, devices: Sequence[RdmaDevice], topology: NodeTopology, switches: Sequence[HiddenSwitch]
+) -> tuple[str | None, tuple[RdmaDevice, ...]]:
+    """Return the distance to the nearest devices, and these; below a hidden switch, as the profile says."""
+    for switch in switches:
+        if gpu.pci_address in switch.gpus:
+            below = tuple(device for device in devices if device.pci_address in switch.nics)
+            if below:
+                return "PIX", below
+    if switches and gpu.virtualization in _HIDING:
+        return None, ()  # the profile tells of others, and the guest's own tree of nothing
+    distances = {device.name: distance_to_device(gpu, device, topology) for device in devices}
+    for distance in _LEVELS:
+        found = tuple(device for device in devices if distances[device.name] == distance)
+        if found:
+            return distance, tuple(sorted(found, key=lambda device: natural(device.name)))
+    return None, ()
+
+
+def _is_up(device: RdmaDevice, notices: list[Notice], *, asked: bool) -> bool:
+    """Return whether a device has a port to name; one of which the state is not known counts as up."""
+    if _ports(device):
+        return True
+    states = ", ".join(f"port {port.number} is {port.state}" for port in device.ports) or "it has no port"
+    notices.append(
+        Notice(
+            "rail-down",
+            f"{device.name} is left out{'' if asked else ', and with it a rail'}: {states}; bring the link "
+            "up and run again",
+        )
+    )
+    return False
+
+
+def _ports(device: RdmaDevice) -> tuple[str, ...]:
+    return tuple(f"{device.name}:{port.number}" for port in device.ports if port.state in ("ACTIVE", None))
+
+
+def _refuse_unknown(names: Sequence[str], known: dict[str, RdmaDevice]) -> None:
+    for name in names:
+        if name not in known:
+            raise PlanError(
+                f"there is no RDMA device {name}",
+                where=f"{_WHERE}.more_devices",
+                remedy=f"this machine has {_listed(sorted(known, key=natural)) or 'none'}",
+            )
+        if known[name].management:
+            raise PlanError(
+                f"{name} manages NVSwitches and carries no traffic of workloads",
+                where=f"{_WHERE}.more_devices",
+                remedy="leave it out",
+            )
+
+
+def _gpu_rails(topology: NodeTopology, fabric: _Fabric, notices: list[Notice]) -> tuple[GpuRail, ...]:
+    names = gpu_names(topology.gpus)
+    if fabric.unknown and topology.rdma_devices:
+        notices.append(
+            Notice(
+                "rail-unknown",
+                f"{_listed([names[gpu.pci_address] for gpu in fabric.unknown])}: the machine does not show "
+                "how far RDMA devices are, so nothing is said of a rail",
+            )
+        )
+    if fabric.hidden:
+        notices.append(
+            Notice(
+                "pci-tree-hidden",
+                "this virtual machine does not show which NIC is near which GPU: nothing is said of single "
+                f"GPUs; give what the provider says in {_WHERE}.pcie_switches or {_WHERE}.topology_file",
+            )
+        )
+        return ()
+    found = [
+        GpuRail(
+            names[gpu.pci_address], gpu.pci_address, tuple(p for device in devices for p in _ports(device))
+        )
+        for gpu, _, devices in fabric.near
+    ]
+    return tuple(sorted(found, key=lambda rail: natural(rail.gpu)))
+
+
+# ---- NCCL ----
+
+
+def _nccl(
+    topology: NodeTopology,
+    profile: NodeProfile,
+    fabric: _Fabric,
+    ports: Sequence[str],
+    written: bool,
+    decisions: list[Decision],
+    notices: list[Notice],
+) -> dict[str, str]:
+    wish = profile.rdma.libraries
+    settings = dict(wish.nccl)
+    decisions.extend(
+        _decision(name, value, profile.choice(f"{_WHERE}.nccl.{name}")) for name, value in wish.nccl.items()
+    )
+    interface = _interface(topology, wish.socket_interface, notices)
+    if interface:
+        settings[env.SOCKET_IFNAME] = env.exactly([interface.name])
+        decisions.append(
+            _decision(env.SOCKET_IFNAME, settings[env.SOCKET_IFNAME], f"{interface.reason} ({_GUIDE})")
+        )
+    if ports:
+        settings[env.IB_HCA] = env.exactly(ports)
+        reason = (
+            "the ports of the rails in the order of their GPUs, by their exact names: without the sign "
+            f"mlx5_1 means mlx5_10 as well ({_GUIDE})"
+        )
+        decisions.append(_decision(env.IB_HCA, settings[env.IB_HCA], reason))
+    elif topology.rdma_devices:
+        notices.append(
+            Notice("no-rails", f"no RDMA device is known to be near a GPU: {env.IB_HCA} is left out")
+        )
+    level = _gdr_level(topology, profile, fabric, notices)
+    if level:
+        decisions.append(_decision("NCCL_NET_GDR_LEVEL", *level))
+        if level[0] != _DEFAULT:
+            settings["NCCL_NET_GDR_LEVEL"] = level[0]
+    file = NCCL_TOPOLOGY_PATH if written else wish.topology_file
+    if file.startswith("/"):
+        settings["NCCL_TOPO_FILE"] = file
+        reason = "written from pcie_switches" if written else profile.choice(f"{_WHERE}.topology_file")
+        decisions.append(_decision("NCCL_TOPO_FILE", file, f"{reason}; pods need it mounted ({_GUIDE})"))
+    return dict(sorted(settings.items()))
+
+
+@dataclass(frozen=True)
+class _Interface:
+    name: str
+    reason: str
+
+
+def _interface(topology: NodeTopology, wish: str, notices: list[Notice]) -> _Interface | None:
+    """Return the interface on which NCCL sets up its connections."""
+    if wish == DEFAULT_ROUTE:
+        found = next((one.interface for one in topology.networks if one.network == EVERYTHING), None)
+        if found is None:
+            notices.append(
+                Notice(
+                    "no-default-route",
+                    f"the machine shows no IPv4 default route: {env.SOCKET_IFNAME} is left out; name the "
+                    f"interface in {_WHERE}.socket_interface",
+                )
+            )
+            return None
+        return _Interface(found, "the interface of the default route")
+    if "/" in wish:
+        return _Interface(_in_network(topology, IPv4Network(wish)), f"the interface that is in {wish}")
+    known = {one.interface for one in topology.networks} | {
+        nic.interface for nic in topology.nics if nic.interface
+    }
+    if topology.networks and wish not in known:
+        raise PlanError(
+            f"there is no interface {wish} with an IPv4 network",
+            where=f"{_WHERE}.socket_interface",
+            remedy=f"this machine has {_listed(sorted(known, key=natural))}",
+        )
+    return _Interface(wish, "the profile's choice")
+
+
+def _in_network(topology: NodeTopology, wanted: IPv4Network) -> str:
+    """Return the one interface with a network inside of `wanted`."""
+    networks = [one for one in topology.networks if one.network != EVERYTHING]
+    found = sorted({one.interface for one in networks if IPv4Network(one.network).subnet_of(wanted)})
+    if len(found) != 1:
+        told = _listed([f"{one.interface} {one.network}" for one in networks]) or "none that was read"
+        raise PlanError(
+            f"{_listed(found)} are all in {wanted}" if found else f"no interface is in {wanted}",
+            where=f"{_WHERE}.socket_interface",
+            remedy=f"name the interface, or a network that one of them is in: {told}",
+        )
+    return found[0]
+
+
+_DEFAULT = "NCCL's default"
+
+
+def _gdr_level(
+    topology: NodeTopology, profile: NodeProfile, fabric: _Fabric, notices: list[Notice]
+) -> tuple[str, str] | None:
+    """Return the level and why; NCCL's default is not written down, and None is not known."""
+    wish = profile.rdma.libraries.gdr_level
+    if wish != "auto":
+        return wish, profile.choice(f"{_WHERE}.gdr_level")
+    if not fabric.near or fabric.unknown or fabric.hidden:
+        return None
+    if any(gpu.memory_numa_node is not None or gpu.addressing_mode == "ats" for gpu in topology.gpus):
+        return (
+            _DEFAULT,
+            "the GPUs hang on their CPUs by C2C, where it is P2C: to name a level would lower it (NCCL 2.27)",
+        )
+    farthest = max((distance for _, distance, _ in fabric.near), key=list(_LEVELS).index)
+    if farthest in _NEAR:
+        return _DEFAULT, f"it is PXB, and no GPU is farther than {farthest} from its device ({_GUIDE})"
+    able = _gpudirect(topology)
+    if not able:
+        why = (
+            "neither the open kernel module nor nvidia_peermem is loaded"
+            if able is False
+            else "the driver is not known"
+        )
+        notices.append(
+            Notice(
+                "gdr-level-left",
+                f"a GPU is {farthest} from its nearest RDMA device, where NCCL copies through the host; the "
+                f"level is not raised: {why}, so GPUDirect cannot be counted on",
+            )
+        )
+        return None
+    return (
+        _LEVELS[farthest],
+        f"a GPU is {farthest} from its nearest device, and NCCL's default PXB would copy through the host",
+    )
+
+
+def _gpudirect(topology: NodeTopology) -> bool | None:
+    """Return whether the driver lets NICs reach GPU memory, by DMA-BUF or peermem; None is not known."""
+    install = topology.nvidia_install
+    if install is None:
+        return None
+    if install.open_module or "nvidia_peermem" in (install.kernel_modules or ()):
+        return True
+    return None if install.open_module is None or install.kernel_modules is None else False
+
+
+# ---- the other libraries ----
+
+
+def _variables(
+    wish: Libraries,
+    fabric: _Fabric,
+    ports: Sequence[str],
+    gpus: Sequence[GpuRail],
+    decisions: list[Decision],
+    notices: list[Notice],
+) -> dict[str, str]:
+    reasons: dict[str, tuple[str, str]] = {}
+    mapping = _vllm(fabric, gpus, notices) if wish.vllm else {}
+    reasons.update(mapping)
+    if ports and wish.ucx and not mapping:
+        reasons[env.UCX_DEVICES] = (
+            ",".join(ports),
+            "the ports of the rails; UCX takes no sign before names (UCX FAQ)",
+        )
+    if gpus and (wish.nvshmem or mapping):
+        reasons[env.NVSHMEM_MAPPING] = (
+            "1",
+            "NVSHMEM passes over its list of devices without it (NVSHMEM environment variables)",
+        )
+    if gpus and wish.nvshmem and not mapping:
+        reasons.update(_nvshmem(_own_ports(gpus)))
+    decisions.extend(_decision(name, value, reason) for name, (value, reason) in reasons.items())
+    return {name: value for name, (value, _) in sorted(reasons.items())}
+
+
+def _own_ports(gpus: Sequence[GpuRail]) -> list[str]:
+    """Return one port for each GPU; GPUs that are near the same ports take turns."""
+    taken: dict[tuple[str, ...], int] = {}
+    chosen = []
+    for rail in gpus:
+        turn = taken.get(rail.ports, 0)
+        taken[rail.ports] = turn + 1
+        chosen.append(rail.ports[turn % len(rail.ports)])
+    return chosen
+
+
+def _nvshmem(chosen: Sequence[str]) -> dict[str, tuple[str, str]]:
+    """Return the list whose entries processes take in turn, or how many take each where GPUs share one."""
+    if len(set(chosen)) == len(chosen):
+        reason = "a port for each GPU: processes in the order of the GPUs take them in turn"
+        return {env.NVSHMEM_LIST: (",".join(chosen), f"{reason} (NVSHMEM environment variables)")}
+    counted = [f"{port}:{len(list(group))}" for port, group in groupby(chosen)]
+    reason = "how many processes, in the order of the GPUs, take each port"
+    return {env.NVSHMEM_COUNTS: (",".join(counted), f"{reason} (NVSHMEM environment variables)")}
+
+
+def _vllm(fabric: _Fabric, gpus: Sequence[GpuRail], notices: list[Notice]) -> dict[str, tuple[str, str]]:
+    """Return the pairs of GPU and NIC; a worker whose GPU is missing in them does not start."""
+    addresses = {port: device.pci_address for device in fabric.devices for port in _ports(device)}
+    chosen = _own_ports(gpus)
+    numbers = {port.rpartition(":")[2] for port in chosen}
+    problem = None
+    if not gpus or len(gpus) < fabric.gpus:
+        problem = "not every GPU's device is known, and a worker without one does not start"
+    elif not all(addresses[port] for port in chosen):
+        problem = "a device has no PCI address"
+    elif len(numbers) > 1:
+        problem = "the devices use different ports, and vLLM gives all of them the same number"
+    if problem:
+        notices.append(Notice("vllm-mapping-left", f"{env.VLLM_MAPPING} is left out: {problem}"))
+        return {}
+    pairs = ",".join(f"{rail.pci_address}={addresses[port]}" for rail, port in zip(gpus, chosen, strict=True))
+    suffix = numbers.pop()
+    return {
+        env.VLLM_MAPPING: (pairs, "each GPU with its nearest NIC, by PCI address (vllm-project/vllm#42083)"),
+        env.VLLM_VARIABLES: (
+            f"{env.UCX_DEVICES}:{suffix},{env.NVSHMEM_LIST}:{suffix}",
+            (
+                "vLLM puts each worker's device before what these hold, so they are not set here; NCCL keeps "
+                "all rails (vllm-project/vllm#42083)"
+            ),
+        ),
+    }
+
+
+def _decision(name: str, value: str, reason: str) -> Decision:
+    return Decision(f"{_WHERE}.{name}", value, reason)
+
+
+def _once(devices: Sequence[RdmaDevice]) -> list[RdmaDevice]:
+    return list({device.name: device for device in devices}.values())
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(names)

@@ -1,0 +1,205 @@
+"""Section `rdma.libraries`: files that tell NCCL, UCX and NVSHMEM of the rails."""
+
+from __future__ import annotations
+
+import re
+from difflib import get_close_matches
+from ipaddress import IPv4Network
+from typing import Annotated, Literal, Self
+
+from pydantic import BeforeValidator, Field, model_validator
+
+from numaforge.profile.section import Section
+from numaforge.profile.values import as_text
+from numaforge.roles.rdma.nccl_names import NCCL_NAMES, REFUSED
+
+DEFAULT_ROUTE = "default-route"
+
+_INTERFACE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:@-]{0,14}")  # IFNAMSIZ is 16, its last byte a NUL
+_RDMA_DEVICE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,62}")  # IB_DEVICE_NAME_MAX
+_ADDRESS = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[01][0-9a-f]\.[0-7]")
+_PATH = re.compile(r"/[A-Za-z0-9_./+-]+")
+# NCCL takes 1023 bytes of a value from its file (src/misc/param.cc), and shells split at spaces.
+_VALUE = re.compile(r"[!-~]{1,1023}")
+_LEVELS = ("auto", "LOC", "PIX", "PXB", "P2C", "PHB", "SYS")
+
+
+def _interface(value: object) -> str:
+    text = str(value)
+    if text == DEFAULT_ROUTE or _INTERFACE.fullmatch(text):
+        return text
+    try:
+        return str(IPv4Network(text))
+    except ValueError:
+        raise ValueError(
+            f"{text!r} is no interface; write its name such as eth0, the IPv4 network that it is in such as "
+            f"10.0.0.0/16, or {DEFAULT_ROUTE}"
+        ) from None
+
+
+def _device(value: object) -> str:
+    text = str(value)
+    if not _RDMA_DEVICE.fullmatch(text):
+        raise ValueError(f"{text!r} is no RDMA device; write its name as `rdma link` has it, such as mlx5_0")
+    return text
+
+
+def _level(value: object) -> str:
+    text = str(value)
+    if text == "NODE":
+        raise ValueError("NCCL has no level NODE: it calls that distance PHB")
+    if text not in _LEVELS:
+        raise ValueError(f"{text!r} is no level; write one of {', '.join(_LEVELS)}")
+    return text
+
+
+def _nccl_name(value: object) -> str:
+    text = str(value)
+    if text in REFUSED:
+        raise ValueError(f"{text} is not taken: {REFUSED[text]}")
+    if text not in NCCL_NAMES:
+        nearest = get_close_matches(text, NCCL_NAMES, n=1)
+        advice = f"; did you mean {nearest[0]}?" if nearest else ""
+        raise ValueError(f"{text!r} is no setting of NCCL's user guide{advice}")
+    return text
+
+
+def _nccl_value(value: object) -> str:
+    if isinstance(value, bool) or not isinstance(value, (int, str)):
+        raise ValueError(f"{value!r} is no value of NCCL's; write a number or a text")
+    text = str(value)
+    if not _VALUE.fullmatch(text):
+        raise ValueError(
+            f"{text!r} is no value of NCCL's; write 1 to 1023 characters without spaces: NCCL reads an empty "
+            "value as 0 or as set, by setting"
+        )
+    return text
+
+
+def _address(value: object) -> str:
+    text = str(value).lower()
+    if not _ADDRESS.fullmatch(text):
+        raise ValueError(f"{text!r} is no PCI address; write it as sysfs does, such as 0000:1b:00.0")
+    return text
+
+
+def _topology_file(value: object) -> str:
+    text = str(value)
+    if text != "auto" and not _PATH.fullmatch(text):
+        raise ValueError(f"{text!r} is no topology file; write auto or an absolute path")
+    return text
+
+
+Interface = Annotated[str, BeforeValidator(_interface), as_text("interface or IPv4 network")]
+RdmaDeviceName = Annotated[str, BeforeValidator(_device), as_text("RDMA device", f"^{_RDMA_DEVICE.pattern}$")]
+GdrLevel = Annotated[str, BeforeValidator(_level), as_text("NCCL level", f"^({'|'.join(_LEVELS)})$")]
+NcclName = Annotated[
+    str, BeforeValidator(_nccl_name), as_text("NCCL setting", f"^({'|'.join(sorted(NCCL_NAMES))})$")
+]
+NcclText = Annotated[
+    str, BeforeValidator(_nccl_value), as_text("NCCL value", f"^{_VALUE.pattern}$", or_a=("integer",))
+]
+PciAddress = Annotated[str, BeforeValidator(_address), as_text("PCI address")]
+TopologyFile = Annotated[
+    str, BeforeValidator(_topology_file), as_text("topology file", f"^(auto|{_PATH.pattern})$")
+]
+
+
+class PcieSwitch(Section):
+    """GPUs and NICs that share a PCIe switch of the host, by the addresses that they have in this machine."""
+
+    devices: tuple[PciAddress, ...] = Field(
+        min_length=2,
+        description="PCI addresses of GPUs and NICs.",
+        examples=[["0001:00:00.0", "0101:00:00.0"]],
+    )
+    numa_node: Annotated[int, Field(ge=0, strict=True)] | None = Field(
+        default=None,
+        description="The NUMA node of this machine that they are near to; unset: as the kernel says.",
+        examples=[0],
+    )
+    speed: Literal[8, 16, 32, 64] | None = Field(
+        default=None,
+        description="GT/s of the switch's own link to the CPU; unset: NCCL reckons with 8.",
+        examples=[32],
+    )
+    width: Literal[1, 2, 4, 8, 16] | None = Field(
+        default=None, description="Lanes of that link; unset: NCCL reckons with 16.", examples=[16]
+    )
+
+
+class Libraries(Section):
+    """What libraries are told of the rails: in files on the host, and in pods by `numaforge rdma env`."""
+
+    nccl_conf: bool = Field(
+        default=False, description="Write /etc/nccl.conf, for jobs on the host itself.", examples=[True]
+    )
+    env_file: bool = Field(
+        default=False,
+        description="Write /etc/numaforge/rails.env, with the variables of all libraries that are on here.",
+        examples=[True],
+    )
+    network: Literal["host", "overlay"] = Field(
+        default="host",
+        description="How pods are attached to the network: `numaforge rdma env` prints for that.",
+        examples=["overlay"],
+    )
+    socket_interface: Interface = Field(
+        default=DEFAULT_ROUTE,
+        description="Where NCCL sets up connections: an interface's name, the IPv4 network that it is in, or "
+        "default-route.",
+        examples=["bond0", "10.0.0.0/16", "default-route"],
+    )
+    overlay_interface: Annotated[str, Field(pattern=f"^{_INTERFACE.pattern}$")] = Field(
+        default="eth0", description="The same for pods of the overlay: what the CNI plugin calls it in them."
+    )
+    more_devices: tuple[RdmaDeviceName, ...] = Field(
+        default=(),
+        description="RDMA devices that are no GPU's nearest and are used none the less.",
+        examples=[["mlx5_8"]],
+    )
+    gdr_level: GdrLevel = Field(
+        default="auto",
+        description="NCCL_NET_GDR_LEVEL: to which distance GPUDirect is used. auto: as the machine's best "
+        "pairs need it.",
+        examples=["PHB"],
+    )
+    topology_file: TopologyFile = Field(
+        default="auto",
+        description="NCCL_TOPO_FILE: a file that is there; auto writes one where `pcie_switches` are given.",
+        examples=["/opt/microsoft/ndv5-topo.xml"],
+    )
+    pcie_switches: tuple[PcieSwitch, ...] = Field(
+        default=(),
+        description="PCIe switches that a virtual machine does not see, as its host or provider tells.",
+    )
+    nccl: dict[NcclName, NcclText] = Field(
+        default_factory=dict,
+        description="Further settings of NCCL by name.",
+        examples=[{"NCCL_IB_TIMEOUT": 22, "NCCL_IB_QPS_PER_CONNECTION": 4}],
+    )
+    ucx: bool = Field(default=False, description="Say UCX_NET_DEVICES.", examples=[True])
+    nvshmem: bool = Field(
+        default=False, description="Say NVSHMEM which GPU uses which device.", examples=[True]
+    )
+    vllm: bool = Field(
+        default=False,
+        description="Say vLLM which NIC is whose GPU's; it then tells UCX and NVSHMEM for each worker.",
+        examples=[True],
+    )
+
+    @property
+    def asked(self) -> bool:
+        """Whether the profile says anything here."""
+        return self != Libraries()
+
+    @model_validator(mode="after")
+    def _a_device_hangs_below_one_switch(self) -> Self:
+        seen: set[str] = set()
+        for address in (address for switch in self.pcie_switches for address in switch.devices):
+            if address in seen:
+                raise ValueError(f"pcie_switches: {address} is below two switches; it hangs below one")
+            seen.add(address)
+        if self.pcie_switches and self.topology_file != "auto":
+            raise ValueError("says pcie_switches and topology_file; leave one of them out")
+        return self

@@ -1,0 +1,124 @@
+"""The shared RDMA device plugin in a cluster: a ConfigMap and a DaemonSet for each kind of node."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from hashlib import sha256
+from typing import Any
+
+from numaforge.errors import PlanError
+from numaforge.planning.model import NodePlan
+from numaforge.roles.rdma.plugin_config import plugin_text
+
+POOLS_LABEL = "numaforge.io/rdma-pools"
+"""The label of a Node whose value says with which pools the plugin runs on it."""
+
+_CONFIG_FILE = "config.json"
+_CONFIG_FOLDER = "/k8s-rdma-shared-dev-plugin"  # DefaultConfigFilePath
+# The plugin and the kubelet have this path built in, whatever the kubelet's --root-dir is.
+_DEVICE_PLUGINS = "/var/lib/kubelet/device-plugins"
+_REGISTRY = "/var/lib/kubelet/plugins_registry"
+_DEFAULT_ROOT = "/var/lib/kubelet"
+
+Manifest = dict[str, Any]
+
+
+def config_text(plan: NodePlan) -> str:
+    """Return a node's config.json; raises PlanError for a plan without pools."""
+    if not plan.rdma.pools:
+        raise PlanError(
+            "has no pools of RDMA devices",
+            where=plan.hostname,
+            remedy="plan a machine that has RDMA devices, with rdma.device_plugin.per in the profile",
+        )
+    return plugin_text(plan.rdma.pools)
+
+
+def pools_name(plan: NodePlan) -> str:
+    """Return the name of a node's pools, equal where all is equal that the plugin is given."""
+    given = f"{_registry(plan)}\n{config_text(plan)}"
+    return f"pools-{sha256(given.encode()).hexdigest()[:10]}"
+
+
+def plugin_manifests(
+    plans: Iterable[NodePlan], image: str, name: str, namespace: str
+) -> tuple[list[Manifest], dict[str, dict[str, str]]]:
+    """Return the manifests for some nodes, and the labels by which the nodes choose, by hostname.
+
+    Nodes with equal configurations share a ConfigMap and a DaemonSet. Raises PlanError for a plan without
+    pools.
+    """
+    kinds: dict[str, NodePlan] = {}
+    labels: dict[str, dict[str, str]] = {}
+    for plan in plans:
+        chosen = pools_name(plan)
+        kinds.setdefault(chosen, plan)
+        labels[plan.hostname] = {POOLS_LABEL: chosen}
+    manifests = [
+        manifest
+        for chosen, plan in sorted(kinds.items())
+        for manifest in (
+            _config_map(_metadata(f"{name}-{chosen}", namespace), config_text(plan)),
+            _daemon_set(_metadata(f"{name}-{chosen}", namespace), chosen, image, _registry(plan)),
+        )
+    ]
+    return manifests, labels
+
+
+def _metadata(name: str, namespace: str) -> Manifest:
+    return {"name": name, "namespace": namespace, "labels": {"app.kubernetes.io/managed-by": "numaforge"}}
+
+
+def _registry(plan: NodePlan) -> str:
+    return f"{plan.kubelet.root_dir if plan.kubelet else _DEFAULT_ROOT}/plugins_registry"
+
+
+def _config_map(metadata: Manifest, text: str) -> Manifest:
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": metadata,
+        "immutable": True,  # other pools have another name: no node's plugin changes under it
+        "data": {_CONFIG_FILE: text},
+    }
+
+
+def _daemon_set(metadata: Manifest, chosen: str, image: str, registry: str) -> Manifest:
+    """Return the DaemonSet as deployment/k8s/base/daemonset.yaml of the plugin has it, for labelled nodes."""
+    mounts = {
+        "device-plugins": (_DEVICE_PLUGINS, {"hostPath": {"path": _DEVICE_PLUGINS}}),
+        "plugins-registry": (_REGISTRY, {"hostPath": {"path": registry}}),
+        "config": (_CONFIG_FOLDER, {"configMap": {"name": metadata["name"]}}),
+        "devices": ("/dev", {"hostPath": {"path": "/dev"}}),
+    }
+    selected = {POOLS_LABEL: chosen}
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "DaemonSet",
+        "metadata": metadata,
+        "spec": {
+            "selector": {"matchLabels": {**selected}},
+            "template": {
+                "metadata": {"labels": {**selected}},
+                "spec": {
+                    "hostNetwork": True,  # it reads the host's interfaces, and brings them up
+                    "priorityClassName": "system-node-critical",
+                    "automountServiceAccountToken": False,
+                    "nodeSelector": {**selected},
+                    "tolerations": [{"operator": "Exists"}],
+                    "containers": [
+                        {
+                            "name": "k8s-rdma-shared-dp",
+                            "image": image,
+                            "imagePullPolicy": "IfNotPresent",
+                            "securityContext": {"privileged": True},
+                            "volumeMounts": [
+                                {"name": name, "mountPath": path} for name, (path, _) in mounts.items()
+                            ],
+                        }
+                    ],
+                    "volumes": [{"name": name, **source} for name, (_, source) in mounts.items()],
+                },
+            },
+        },
+    }

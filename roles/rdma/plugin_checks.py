@@ -1,0 +1,266 @@
+"""What the shared RDMA device plugin accepts and should not, and what becomes of it on a machine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from difflib import get_close_matches
+
+from numaforge.findings import Finding, Severity
+from numaforge.kubelet.values.labels import qualified_name_complaints
+from numaforge.roles.rdma.functions import SELECTORS, PluginFunction, lacking, plugin_functions, selected
+from numaforge.roles.rdma.plugin_config import NEW_FIELD, PluginConfig, PoolConfig, refusal
+from numaforge.roles.rdma.pools_section import LONGEST_PREFIX, PREFIX
+from numaforge.topology.model import NodeTopology
+
+SOURCE = "k8s-rdma-shared-dev-plugin v1.5.3"
+_REMEDIES = {
+    "periodicUpdateInterval": "write a number of seconds, 60 for example, or 0 for never",
+    "configList": "write a configList with a resource",
+    ".resourceName": "write letters, digits and '_', another name for each resource whatever its prefix",
+    ".rdmaHcaMax": "write how many containers may share the resource, for example 63",
+    "": "write selectors with at least one list that is not empty, and no devices",
+}
+
+
+def check_config(config: PluginConfig) -> tuple[Finding, ...]:
+    """Return what is wrong with a configuration on every machine."""
+    if refused := refusal(config):
+        where, said = refused
+        field = next(key for key in _REMEDIES if where == key or (where.endswith(key) and "[" in where))
+        return (
+            Finding(
+                "rdma-config-refused",
+                Severity.ERROR,
+                "the plugin ends with this error again and again, and the node advertises no resource of it",
+                _REMEDIES[field],
+                where,
+                SOURCE,
+                text=said,
+            ),
+            *_unknown(config),
+        )
+    return (*_unknown(config), *_interval(config), *(f for pool in config.pools for f in _pool(pool)))
+
+
+def check_machine(config: PluginConfig, machine: NodeTopology) -> tuple[Finding, ...]:
+    """Return what becomes of a configuration, which the plugin accepts, on a machine."""
+    functions = tuple(plugin_functions(machine).values())
+    return (
+        *_netns(machine),
+        *_refused_devices(machine),
+        *(finding for pool in config.pools for finding in _selection(pool, functions, machine)),
+        *_overlaps(config, functions),
+    )
+
+
+def advertised(config: PluginConfig, machine: NodeTopology) -> dict[str, int]:
+    """Return how many tokens of each resource a machine advertises: none where nothing is selected."""
+    if refusal(config) or machine.rdma_netns == "exclusive":
+        return {}
+    functions = plugin_functions(machine).values()
+    return {pool.resource: pool.tokens if selected(functions, pool.selectors) else 0 for pool in config.pools}
+
+
+def _unknown(config: PluginConfig) -> Iterator[Finding]:
+    for path, known in config.unknown:
+        near = get_close_matches(path.rpartition(".")[2], known, n=1)
+        yield Finding(
+            "rdma-key-unknown",
+            Severity.WARNING,
+            f"{path} is no key of the plugin: it drops it without a word",
+            f"did you mean {near[0]}?" if near else f"known here: {', '.join(known)}",
+            path,
+            SOURCE,
+        )
+
+
+def _interval(config: PluginConfig) -> Iterator[Finding]:
+    if config.interval == 0:
+        yield Finding(
+            "rdma-never-updated",
+            Severity.NOTE,
+            "a device that appears after the plugin has started, such as a virtual function, is in no "
+            "resource until the plugin is restarted",
+            "write 60, or leave periodicUpdateInterval out",
+            "periodicUpdateInterval",
+            SOURCE,
+            text="warning: periodic update interval is 0, no periodic update will run",
+        )
+
+
+def _pool(pool: PoolConfig) -> Iterator[Finding]:
+    if pool.tokens == 0:
+        yield Finding(
+            "rdma-without-tokens",
+            Severity.ERROR,
+            f"{pool.resource} is advertised with 0: no pod can have it",
+            "write rdmaHcaMax: how many containers may share the resource, for example 63",
+            f"{pool.place}.rdmaHcaMax",
+            SOURCE,
+        )
+    if complaint := _name_complaint(pool):
+        yield Finding(
+            "rdma-name-refused",
+            Severity.ERROR,
+            f"the kubelet refuses {pool.resource}, and no pod can have it",
+            "write a domain of small letters as the prefix, such as rdma, and a name that begins and ends "
+            "with a letter or a digit",
+            f"{pool.place}.{complaint}",
+            "IsExtendedResourceName in pkg/apis/core/v1/helper/helpers.go",
+            text=f'the ResourceName "{pool.resource}" is invalid',
+        )
+    if pool.devices:
+        yield Finding(
+            "rdma-devices-deprecated",
+            Severity.NOTE,
+            "devices is the old word for selectors.ifNames",
+            "write selectors with ifNames",
+            f"{pool.place}.devices",
+            SOURCE,
+            text=f'Warning: "devices" field is deprecated, it is recommended to use the new {NEW_FIELD}',
+        )
+    for name, texts in pool.selectors.items():
+        for text in texts:
+            if wanted := _never_matches(name, text):
+                yield Finding(
+                    "rdma-selector-never",
+                    Severity.WARNING,
+                    f"{text!r} is like no device's: the plugin compares letter by letter",
+                    wanted,
+                    f"{pool.place}.selectors.{name}",
+                    SOURCE,
+                )
+
+
+def _name_complaint(pool: PoolConfig) -> str | None:
+    """Return which field makes the kubelet refuse the name of a resource."""
+    prefix = pool.resource.rpartition("/")[0]
+    native = prefix == "kubernetes.io" or prefix.endswith(".kubernetes.io")
+    if (
+        native
+        or len(prefix) > LONGEST_PREFIX
+        or not PREFIX.fullmatch(prefix)
+        or prefix.startswith("requests.")
+    ):
+        return "resourcePrefix"
+    # A quota counts it as requests.PREFIX/NAME, which has to be a name, too.
+    return "resourceName" if qualified_name_complaints(f"requests.{pool.resource}") else None
+
+
+def _never_matches(selector: str, text: str) -> str | None:
+    """Return what to write in place of a text that no device can have; None for one that may match."""
+    hexadecimal = selector in ("vendors", "deviceIDs")
+    if hexadecimal and (len(text) != 4 or text.strip("0123456789abcdef")):
+        return "write four hexadecimal digits in small letters, without 0x, such as 15b3"
+    if selector == "linkTypes" and text not in ("ether", "infiniband"):
+        return "write ether or infiniband"
+    if selector in ("ifNames", "drivers") and any(letter in text for letter in "*?[ /"):
+        return "write each name in full"
+    return None
+
+
+def _netns(machine: NodeTopology) -> Iterator[Finding]:
+    if machine.rdma_netns == "exclusive":
+        yield Finding(
+            "rdma-netns-exclusive",
+            Severity.ERROR,
+            "RDMA devices belong to one network namespace each on this machine: the plugin ends",
+            "rdma system set netns shared; `options ib_core netns_mode=1` in /etc/modprobe.d for a boot",
+            None,
+            SOURCE,
+            text="incorrect RDMA subsystem network namespace",
+        )
+
+
+def _refused_devices(machine: NodeTopology) -> Iterator[Finding]:
+    for device in machine.rdma_devices:
+        if device.management:
+            continue
+        if device.pci_address is None:
+            yield Finding(
+                "rdma-device-without-function",
+                Severity.NOTE,
+                f"{device.name} is a software device: the plugin finds devices below PCI functions only",
+                "leave it to tests",
+                device.name,
+                SOURCE,
+            )
+        elif missing := lacking(device, machine):
+            yield Finding(
+                "rdma-device-refused",
+                Severity.WARNING,
+                f"{device.name} has no {' and no '.join(missing)}, and is in no resource",
+                "offer it by another device plugin; devices without management datagrams (EFA, iWARP) never "
+                "have umad",
+                device.name,
+                SOURCE,
+                text=f"missing RDMA device spec for device {device.pci_address}, RDMA device "
+                f'"{missing[0]}" not found',
+            )
+
+
+def _selection(
+    pool: PoolConfig, functions: tuple[PluginFunction, ...], machine: NodeTopology
+) -> Iterator[Finding]:
+    found = selected(functions, pool.selectors)
+    where = f"{pool.place}.selectors"
+    if not found:
+        yield Finding(
+            "rdma-selects-nothing",
+            Severity.WARNING,
+            f"{pool.resource} selects no device of this machine, and is advertised with 0",
+            _offer(pool, functions),
+            where,
+            SOURCE,
+            text=f"Warning: no devices in device pool, creating empty resource server for {pool.name}",
+        )
+        return
+    managing = [device.name for each in found for device in each.devices if device.management]
+    if managing:
+        yield Finding(
+            "rdma-selects-management",
+            Severity.ERROR,
+            f"{pool.resource} selects {', '.join(managing)}: NVSwitches, which pods must not have",
+            "select by ifNames",
+            where,
+        )
+    names = [name for each in found for name in each.names]
+    if len(names) > 1:
+        near = {device.numa_node for each in found for device in each.devices}
+        several = len(machine.numa_nodes) > 1 and len(near) > 1
+        yield Finding(
+            "rdma-selects-several",
+            Severity.WARNING if several else Severity.NOTE,
+            f"each container with one {pool.resource} gets all of {', '.join(names)}"
+            + (", of several NUMA nodes: a pod cannot choose the NIC near its GPU" if several else ""),
+            "write a resource for each device, selected by ifNames",
+            where,
+            "Mellanox/k8s-rdma-shared-dev-plugin#117",
+        )
+
+
+def _offer(pool: PoolConfig, functions: tuple[PluginFunction, ...]) -> str:
+    """Say what the machine has of what the first selector looks at."""
+    name = next(name for name, texts in pool.selectors.items() if texts)
+    there = sorted({getattr(function, SELECTORS[name]) for function in functions} - {""})
+    return f"{name} of this machine: {', '.join(there) or 'none'}"
+
+
+def _overlaps(config: PluginConfig, functions: tuple[PluginFunction, ...]) -> Iterator[Finding]:
+    first: dict[str, PoolConfig] = {}
+    told: set[tuple[str, str]] = set()
+    for pool in config.pools:
+        for function in selected(functions, pool.selectors):
+            other = first.setdefault(function.address, pool)
+            if other is pool or (other.place, pool.place) in told:
+                continue
+            told.add((other.place, pool.place))
+            yield Finding(
+                "rdma-pools-overlap",
+                Severity.WARNING,
+                f"{other.resource} and {pool.resource} both hold {', '.join(function.names)}: each counts "
+                "its containers for itself",
+                "let each device be selected once",
+                f"{pool.place}.selectors",
+                SOURCE,
+            )

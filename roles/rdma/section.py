@@ -1,0 +1,28 @@
+"""Section `rdma`: RDMA devices, what pods get of them, and what the host and its libraries are told."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from numaforge.profile.section import Section
+from numaforge.roles.gpudirect.section import GpuDirect
+from numaforge.roles.rdma.host_section import RdmaHost
+from numaforge.roles.rdma.libraries_section import Libraries
+from numaforge.roles.rdma.pools_section import SharedDevicePlugin
+
+__all__ = ["GpuDirect", "Libraries", "Rdma", "RdmaHost", "SharedDevicePlugin"]
+
+
+class Rdma(Section):
+    """RDMA on a node. Whatever is unset is left as the host has it."""
+
+    device_plugin: SharedDevicePlugin = Field(
+        default=SharedDevicePlugin(), description="The pools of the shared RDMA device plugin."
+    )
+    host: RdmaHost = Field(default=RdmaHost(), description="Modules, limits and NIC settings.")
+    gpudirect: GpuDirect = Field(
+        default=GpuDirect(), description="What GPUs and NICs need to reach each other's memory."
+    )
+    libraries: Libraries = Field(
+        default=Libraries(), description="What NCCL, UCX and NVSHMEM are told of the rails."
+    )

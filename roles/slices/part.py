@@ -1,0 +1,86 @@
+"""The system's own daemons on the reserved CPUs: AllowedCPUs of systemd's slices, now and at every boot."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import get_args
+
+from numaforge.cpulist import format_cpulist, parse_cpulist
+from numaforge.node.part import Found, Goal, Look, Part, lines
+from numaforge.roles.slices.section import Slice
+
+NAME = "system"
+RECORD = "/etc/numaforge/slices"
+SLICES: tuple[str, ...] = get_args(Slice)
+
+
+def look(goal: Goal) -> Look:
+    """Return the question about the slices' CPUs, and what they had before the first plan."""
+    return Look(call=("look_system", RECORD, *SLICES)) if NAME in goal.roles else Look()
+
+
+def need(goal: Goal, found: Found, below: Sequence[Part]) -> Part | None:  # noqa: ARG001 (the contract's)
+    """Return the slices whose CPUs change: those of the plan, and those of an earlier plan that leave it."""
+    if NAME not in goal.roles:
+        return None
+    allowed, effective, recorded = _said(found)
+    planned = {name: format_cpulist(cpus) for name, cpus in goal.plan.system.slices.items()}
+    wanted = planned | {name: cpus for name, cpus in recorded.items() if name not in planned}
+    changes = {
+        name: (allowed.get(name, ""), cpus)
+        for name, cpus in sorted(wanted.items())
+        if name not in planned or allowed.get(name, "") != cpus or effective.get(name, cpus) != cpus
+    }
+    if not changes:
+        return None
+    record = {name: recorded.get(name, allowed.get(name, "")) for name in planned}
+    return part(changes, planned, record)
+
+
+def part(
+    changes: Mapping[str, tuple[str, str]], planned: Mapping[str, str], record: Mapping[str, str]
+) -> Part:
+    """Return the part that takes slices from CPUs to CPUs, cpulists by slice; an empty one is no restriction.
+
+    `record` is what the slices of the plan had before the first one.
+    """
+    rows = [f"{name};{new};{old};{'yes' if name in planned else ''}" for name, (old, new) in changes.items()]
+    return Part(
+        NAME,
+        moves=tuple(
+            f"{name}: {old or 'all CPUs'} -> {new or 'all CPUs'}" for name, (old, new) in changes.items()
+        ),
+        data={
+            "planned": lines(*rows),
+            "record": lines(*(f"{name} {cpus}".rstrip() for name, cpus in record.items())),
+        },
+        settings={"SLICES_RECORD": RECORD},
+    )
+
+
+def _said(found: Found) -> tuple[dict[str, str], dict[str, str], dict[str, str]]:
+    """Return the CPUs that systemd allows, those that count, and those of the record, by slice."""
+    allowed: dict[str, str] = {}
+    effective: dict[str, str] = {}
+    recorded: dict[str, str] = {}
+    unit: dict[str, str] = {}
+    for text in found.said.get(NAME, ()):
+        kind, _, rest = text.partition(" ")
+        name, _, value = rest.partition(" ")
+        match kind:
+            case "Id" | "AllowedCPUs":
+                unit[kind] = rest
+            case "next":
+                if "Id" in unit:
+                    allowed[unit["Id"]] = _cpulist(unit.get("AllowedCPUs", ""))
+                unit = {}
+            case "effective":
+                effective[name] = _cpulist(value)
+            case "recorded":
+                recorded[name] = _cpulist(value)
+    return allowed, effective, recorded
+
+
+def _cpulist(text: str) -> str:
+    """Return systemd's "0-1 4-5" as the kernel writes it."""
+    return format_cpulist(parse_cpulist(",".join(text.split())))

@@ -1,0 +1,52 @@
+"""The system's own daemons: on the reserved CPUs, by AllowedCPUs of systemd's slices."""
+
+from __future__ import annotations
+
+from numaforge.cpulist import format_cpulist
+from numaforge.errors import PlanError
+from numaforge.planning.existing import ExistingSettings
+from numaforge.planning.model import CpuPlan, Decision, Reasoned, SystemPlan
+from numaforge.profile import NodeProfile
+from numaforge.roles.interrupts.plan import refuse_without_reserved
+from numaforge.topology.model import NodeTopology
+
+_FIELD = "system.daemons"
+
+
+def plan_system(
+    topology: NodeTopology, profile: NodeProfile, cpus: CpuPlan, existing: ExistingSettings
+) -> Reasoned[SystemPlan]:
+    """Return the CPUs of each slice.
+
+    reservedSystemCPUs confines no daemon: the kubelet only leaves these CPUs out when it gives CPUs to
+    pods (kubernetes.io/docs/tasks/administer-cluster/reserve-compute-resources). Raises PlanError for a host
+    with cgroup v1, without reserved CPUs, and where pods live below one of the slices.
+    """
+    wish = profile.system
+    if wish.daemons != "reserved":
+        return Reasoned(SystemPlan())
+    if not cpus.reserved:
+        raise refuse_without_reserved(_FIELD)
+    if topology.cgroup_version == 1:
+        raise PlanError(
+            "needs cgroup v2: systemd has no AllowedCPUs on cgroup v1",
+            where=_FIELD,
+            remedy="boot with systemd.unified_cgroup_hierarchy=1, or say keep",
+        )
+    root = str(existing.effective.get("cgroupRoot") or "")
+    # With the systemd driver the kubelet makes "system.slice" of "/system".
+    above = {part if "." in part else f"{part}.slice" for part in root.split("/") if part}
+    below = next((name for name in wish.slices if name in above), None)
+    if below:
+        raise PlanError(
+            f"would confine pods as well: the kubelet's cgroupRoot is {root}",
+            where=f"system.slices: {below}",
+            remedy="move cgroupRoot elsewhere, or leave this slice out",
+        )
+    plan = SystemPlan(dict.fromkeys(sorted(wish.slices), cpus.reserved))
+    reason = (
+        f"{profile.choice(_FIELD)}: reservedSystemCPUs confines no daemon, only AllowedCPUs keeps them on "
+        "these CPUs (systemd.resource-control(5))"
+    )
+    value = f"{format_cpulist(cpus.reserved)}: {', '.join(plan.slices)}"
+    return Reasoned(plan, (Decision(_FIELD, value, reason),))
