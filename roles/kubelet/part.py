@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from numaforge.errors import HostError
 from numaforge.kubelet.checkpoints import CPU_STATE_FILE, MEMORY_STATE_FILE
 from numaforge.node.part import Found, Goal, Look, Part, Unit, lines
-from numaforge.planning.model import KubeletPlan
+from numaforge.planning.model import KubeletPlan, NodePlan
 from numaforge.render import kubelet_files
 from numaforge.roles.hugepages.part import pages_found
 from numaforge.roles.kubelet.effect import Effect, check, effect, with_pools
@@ -17,6 +17,13 @@ NAME = "kubelet"
 _STATE_FILES = (CPU_STATE_FILE, MEMORY_STATE_FILE)
 _STOP_SECONDS = 120  # systemd gives a unit 90 s to stop
 _UNIT_FOLDERS = ("/etc/systemd/", "/run/systemd/", "/usr/lib/systemd/", "/lib/systemd/")
+
+
+def nothing_to_do(plan: NodePlan) -> tuple[str, str] | None:
+    """Return the event and the sentence for a host without a kubelet; None where there is one."""
+    if plan.kubelet is not None:
+        return None
+    return "without-kubelet", "no kubelet on this host and none in the profile: nothing to configure"
 
 
 def look(goal: Goal) -> Look:

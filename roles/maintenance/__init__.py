@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from pyinfra import host
 
 from numaforge.errors import HostError
-from numaforge.hosts import MAINTENANCE, datum, planned, role, roles_of, seen
-from numaforge.node.part import Goal
+from numaforge.hosts import MAINTENANCE, datum, planned, role, roles_of, seen, show_alone
+from numaforge.node.part import Goal, PartModule
+from numaforge.roles import ROLES
+from numaforge.roles.role import Called
 from numaforge.rollout import events
 from numaforge.rollout.options import PLACE, read_options
 
@@ -43,10 +46,29 @@ def maintenance() -> Iterator[None]:
     _carry_out()
 
 
-def take_part() -> None:
-    """Have the role that calls this carried out: with the others of its maintenance, else by itself."""
-    if host.name not in _open:
-        _carry_out()
+def take_part(called: Called, **arguments: Any) -> None:
+    """Have the roles of this name carried out: with the others of their maintenance, else by themselves.
+
+    `arguments` are pyinfra's own, for the operations within.
+    """
+
+    def called_for() -> None:
+        for each in ROLES:
+            if each.called == called.called and each.part is not None:
+                _tell_nothing_to_do(each.part)
+        if host.name not in _open:
+            _carry_out()
+
+    role(called.title, called.called)(called_for)(**arguments)
+
+
+def _tell_nothing_to_do(part: PartModule) -> None:
+    asked = getattr(part, "nothing_to_do", None)  # few parts can miss what they change
+    reason = asked(planned(host)) if asked else None
+    if reason:
+        event, sentence = reason
+        events.record(event, host.name)
+        show_alone(host, sentence)
 
 
 @role("Maintenance")

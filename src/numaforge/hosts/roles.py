@@ -19,8 +19,11 @@ from numaforge.topology.model import NodeTopology
 _roles: WeakKeyDictionary[Host, list[str]] = WeakKeyDictionary()
 
 
-def role(name: str) -> Callable[[Callable[[], None]], PyinfraOperation[[]]]:
-    """Make a role's deploy function: it skips a host that has failed; an error fails its own host only."""
+def role(title: str, name: str | None = None) -> Callable[[Callable[[], None]], PyinfraOperation[[]]]:
+    """Make a role's deploy function: it skips a host that has failed; an error fails its own host only.
+
+    `name` is that of the role where it is not its `title`, which pyinfra shows.
+    """
 
     def decorate(function: Callable[[], None]) -> PyinfraOperation[[]]:
         @wraps(function)
@@ -28,7 +31,7 @@ def role(name: str) -> Callable[[Callable[[], None]], PyinfraOperation[[]]]:
             host = current_host
             if host in host.state.failed_hosts:
                 return
-            _roles.setdefault(host, []).append(name.lower())
+            _roles.setdefault(host, []).append(name or title.lower())
             try:
                 function()
             except NumaforgeError as error:
@@ -36,7 +39,7 @@ def role(name: str) -> Callable[[Callable[[], None]], PyinfraOperation[[]]]:
             except Exception as error:  # one odd host must not end the run of all
                 fail_host(host, fault(error))
 
-        return deploy(name)(guarded)
+        return deploy(title)(guarded)
 
     return decorate
 
