@@ -21,11 +21,10 @@ from rich.terminal_theme import TerminalTheme
 
 from numaforge.node import parts
 from numaforge.node.transaction import Transaction
-from numaforge.planning.model import NodePlan
-from numaforge.profile import NodeProfile
 from numaforge.report.boxes import text_width
 from numaforge.report.live import fleet_screen
 from numaforge.report.terminal import Screen
+from numaforge.roles.node import NodePlan, NodeProfile
 from numaforge.rollout import phases
 from numaforge.rollout.fleet import Fleet, FleetSettings, Member
 from numaforge.rollout.outcome import Outcome

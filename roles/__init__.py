@@ -4,14 +4,18 @@ from numaforge.roles.allocatable import allocatable
 from numaforge.roles.cpus import cpus
 from numaforge.roles.crio import crio
 from numaforge.roles.device_plugin import device_plugin
+from numaforge.roles.devices import devices
 from numaforge.roles.files import files
 from numaforge.roles.gpudirect import gpudirect
 from numaforge.roles.host import host
 from numaforge.roles.hugepages import hugepages
+from numaforge.roles.installed import installed
 from numaforge.roles.interrupts import interrupts
 from numaforge.roles.kernel_cmdline import kernel_cmdline
 from numaforge.roles.kernel_values import kernel_values
 from numaforge.roles.kubelet import kubelet
+from numaforge.roles.labels import labels
+from numaforge.roles.largest_pods import largest_pods
 from numaforge.roles.machine import machine
 from numaforge.roles.made_for import made_for
 from numaforge.roles.memlock import memlock
@@ -30,9 +34,11 @@ __all__ = ["ROLES"]
 ROLES = (
     machine,
     made_for,
+    installed,
     offline,
     cpus,
     memory,
+    devices,
     files,
     host,
     kernel_cmdline,
@@ -51,6 +57,8 @@ ROLES = (
     device_plugin,
     rdma,
     kubelet,
+    largest_pods,
     allocatable,
+    labels,
 )
 """Every role, in the order of a maintenance: undone backwards, started and proved forwards."""

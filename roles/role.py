@@ -1,10 +1,9 @@
 """The contract of a role: one concern of a node, and everything about it in one folder.
 
-    section.py    what a profile may say of it: pydantic models, and SECTION
+    section.py    what a profile may say of it: pydantic models, and KEY
     plan.py       how it is decided: its frozen plan, and decide(); pure
     files.py      what it writes on the host
     part.py       how a node keeps, applies, proves and undoes it, with part.sh
-    promises.py   what verification holds the live node to
 
 A role has those that it needs. Nothing outside of the folder names the role but ROLES and the deploys.
 """
@@ -12,18 +11,77 @@ A role has those that it needs. Nothing outside of the folder names the role but
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import Enum, auto
 from functools import cached_property
 from importlib import import_module
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 if TYPE_CHECKING:
-    from numaforge.planning.contract import PlanModule
-    from numaforge.profile.contract import SectionModule
-    from numaforge.render.contract import FilesModule
-    from numaforge.verification.promise import PromisesModule
+    from collections.abc import Collection, Mapping, Sequence
 
+    from numaforge.file_content import PlannedFile
     from numaforge.node.part import PartModule
+    from numaforge.reasons import Reasoned
+    from numaforge.roles.node import Decisions, NodePlan, NodeProfile
+    from numaforge.sections.section import Key
+    from numaforge.template import Template
+    from numaforge.topology.model import NodeTopology
+
+
+class Stage(Enum):
+    """When a role is decided.
+
+    Before all others, which then see the machine as it foresees it; once for all machines of a kind; or for
+    each machine.
+    """
+
+    FORESEEN = auto()
+    KIND = auto()
+    MACHINE = auto()
+
+
+class Working:
+    """Marks a field of a `Decided` that later roles read, and that the plan's document does not have."""
+
+
+class SectionModule(Protocol):
+    """section.py: `KEY` is the profile's key with its models."""
+
+    KEY: Key
+
+
+class PlanModule(Protocol):
+    """plan.py: `Decided` has the fields that it adds to a plan, `NEEDS` the roles that are decided before.
+
+    It may have more: foresee(machine, decided) -> machine; review(machine, profile, decided, said) -> notices
+    once all of its stage is decided; of_machine(decided, machine) -> decided, with what is this machine's own
+    of what was decided for its kind; sysctls(profile) -> names, whose values it reads.
+    """
+
+    STAGE: Stage
+    NEEDS: tuple[str, ...]
+    Decided: type[Any]
+
+    def decide(self, machine: NodeTopology, profile: NodeProfile, decided: Decisions) -> Reasoned[Any]:
+        """Return what is decided, with reasons. Raises PlanError for what the machine cannot be."""
+
+
+class FilesModule(Protocol):
+    """files.py: `TEMPLATES` has each template, and how its text is read back.
+
+    It may have more: READS, the fields of a plan that its templates say; text() and read_back(), for a file
+    without a template; others(plan, config_text) -> files, those that are written beside the plan's;
+    on_node(goal, found, files, absent) -> (files, absent), what counts on a node as it is.
+    """
+
+    TEMPLATES: Mapping[str, Template]
+
+    def files(self, plan: NodePlan) -> Sequence[PlannedFile]:
+        """Return the files that a plan has written; none for what it leaves alone."""
+
+    def paths(self, plan: NodePlan, machine: NodeTopology) -> Sequence[str]:
+        """Return every path that may hold a file of the role: one that no plan wants there goes."""
 
 
 @dataclass(frozen=True)
@@ -38,16 +96,23 @@ class Called:
 
     def __call__(self, **arguments: Any) -> None:
         """Have it carried out on the host of the deploy; `arguments` are pyinfra's own."""
-        from numaforge.roles.maintenance import take_part  # pyinfra is for deploys alone
-
-        take_part(self, **arguments)
+        # by its name: what has pyinfra is for deploys, and no role imports it
+        import_module("numaforge.roles.maintenance").take_part(self, **arguments)
 
 
 @dataclass(frozen=True)
 class Role(Called):
-    """One concern of a node: `package` is its folder. Its modules are imported where they are needed."""
+    """One concern of a node: `package` is its folder. Its modules are imported where they are needed.
+
+    It is carried out where a deploy calls it, or one of those that it `goes_with`.
+    """
 
     package: str
+    goes_with: tuple[str, ...] = ()
+
+    def among(self, called: Collection[str]) -> bool:
+        """Whether it is carried out where a deploy has called these."""
+        return not {self.called, *self.goes_with}.isdisjoint(called)
 
     @property
     def name(self) -> str:
@@ -74,16 +139,11 @@ class Role(Called):
         """How a node carries it out; None where nothing is done but files."""
         return cast("PartModule | None", self._module("part"))
 
-    @cached_property
-    def promises(self) -> PromisesModule | None:
-        """What a live node is held to; None for a role that promises nothing."""
-        return cast("PromisesModule | None", self._module("promises"))
-
     def _module(self, name: str) -> object | None:
         dotted = f"{self.package}.{name}"
         return import_module(dotted) if find_spec(dotted) else None
 
 
-def role(package: str, title: str, called: str | None = None) -> Role:
+def role(package: str, title: str, called: str | None = None, goes_with: tuple[str, ...] = ()) -> Role:
     """Return the role of a folder, by its package; `called` is its name in deploys, where it has another."""
-    return Role(called or package.rpartition(".")[2], title, package)
+    return Role(called or package.rpartition(".")[2], title, package, goes_with)

@@ -5,7 +5,18 @@ Each adds the kubelet's hard eviction threshold, which all leave at 100Mi.
 
 from __future__ import annotations
 
-from numaforge.planning.model import ElsewhereReserved
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class ElsewhereReserved:
+    """What another maker of nodes reserves on such a machine, its eviction threshold apart."""
+
+    name: str  # "GKE"
+    cpu_millis: int
+    memory_bytes: int
+    source: str
+
 
 MIB = 2**20
 GIB = 2**30

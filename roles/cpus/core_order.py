@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from numaforge.kubelet.admission.machine import whole_cores
 from numaforge.topology.model import Core, CpuSet, NodeTopology
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
 
 @dataclass(frozen=True)

@@ -4,24 +4,44 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
+from numaforge.codec import CpuSet
 from numaforge.cpulist import format_cpulist, parse_cpulist
 from numaforge.errors import NumaforgeError, PlanError
 from numaforge.kubelet.admission.machine import cores_seen, cpu_capacity, cpus_seen, whole_cores
 from numaforge.kubelet.minors.options import PREFER_ALIGN_BY_UNCORE_CACHE
 from numaforge.kubelet.values.booleans import truth
-from numaforge.planning.default_amounts import (
+from numaforge.reasons import Decision, Notice, Reasoned
+from numaforge.roles.cpus.core_order import CoreOrder, cores_by_numa_node, isolated_cpus
+from numaforge.roles.cpus.default_amounts import (
     CPUS_PER_RESERVED,
     DEVICES_PER_RESERVED,
     default_cores,
     interrupting_devices,
     most_cores,
 )
-from numaforge.planning.existing import ExistingSettings, Setting
-from numaforge.planning.model import CpuPlan, Decision, NodePlan, Notice, Reasoned
-from numaforge.profile import NodeProfile, ReservedCpus
-from numaforge.roles.cpus.core_order import CoreOrder, cores_by_numa_node, isolated_cpus
-from numaforge.topology.model import Core, CpuSet, NodeTopology, NumaNode
+from numaforge.roles.role import Stage
+
+if TYPE_CHECKING:
+    from numaforge.roles.cpus.section import ReservedCpus
+    from numaforge.roles.kubelet.existing import ExistingSettings, Setting
+    from numaforge.roles.node import Decisions, NodePlan, NodeProfile
+    from numaforge.topology.model import Core, NodeTopology, NumaNode
+
+
+@dataclass(frozen=True)
+class CpuPlan:
+    """Which CPUs workloads never get. `reserved` and `allocatable` partition `online`.
+
+    `chosen_by` is "profile", "kubelet" (its settings), "default" or "default-avoiding-devices".
+    """
+
+    online: CpuSet
+    reserved: CpuSet
+    allocatable: CpuSet
+    chosen_by: str = "profile"
+
 
 SUBJECT = "cpus.reserved"
 
@@ -455,3 +475,32 @@ def _kubelet_view_notices(topology: NodeTopology) -> list[Notice]:
             )
         )
     return notices
+
+
+STAGE = Stage.KIND
+NEEDS: tuple[str, ...] = ("installed", "offline")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Decided:
+    """What a plan says of CPUs."""
+
+    cpus: CpuPlan
+
+
+def decide(machine: NodeTopology, profile: NodeProfile, decided: Decisions) -> Reasoned[Decided]:
+    """Return the reserved CPUs; where the kubelet is handed back, those that its own settings reserve."""
+    if profile.kubelet.state == "absent":
+        found = cpus_left_alone(machine, decided.existing)
+    else:
+        found = plan_cpus(machine, profile, decided.existing, decided.previous)
+    asked_for = machine.offline <= decided.offline.cpus
+    notices = tuple(one for one in found.notices if not (asked_for and one.id == "offline-cpus"))
+    return Reasoned(Decided(cpus=found.value), found.decisions, notices)
+
+
+def cpus_left_alone(topology: NodeTopology, existing: ExistingSettings) -> Reasoned[CpuPlan]:
+    """Return the CPUs with those reserved that the kubelet is told of elsewhere."""
+    held = existing.get("reservedSystemCPUs")
+    reserved = parse_cpulist(str(held.value)) & topology.online if held else frozenset[int]()
+    return Reasoned(CpuPlan(topology.online, reserved, cpus_seen(topology) - reserved))

@@ -8,8 +8,8 @@ from pydantic import BeforeValidator, ConfigDict, Field, WithJsonSchema, model_v
 
 from numaforge.cpulist import CPULIST_PATTERN, format_cpulist, parse_cpulist
 from numaforge.errors import NumaforgeError
-from numaforge.profile.section import Section, exactly_one_of, given
-from numaforge.profile.values import as_text
+from numaforge.sections.section import Key, Section, exactly_one_of, given
+from numaforge.sections.values import as_text
 
 
 def _cpulist(value: object) -> str:
@@ -114,3 +114,6 @@ class Cpus(Section):
                 "cores_per_package, or leave one of them out"
             )
         return self
+
+
+KEY = Key("cpus", Cpus, Cpus(), "Reserved CPUs.")

@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from numaforge.node.bundle import FileChange
 from numaforge.node.part import Found, Goal, Look, Part
-from numaforge.planning.files import CRIO_PATH
-from numaforge.planning.runtime import CRIO
+from numaforge.roles.crio.files import CRIO_PATH
 from numaforge.roles.crio.plan import HANDLER
+from numaforge.topology.runtime import CRIO
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numaforge.node.bundle import FileChange
 
 NAME = "crio"
 _RESTART_SECONDS = 120  # systemd gives a unit 90 s to stop
 
 
-def look(goal: Goal) -> Look:  # noqa: ARG001 (the contract's)
+def look(goal: Goal) -> Look:
     """Return no question: what the files change says it."""
     return Look()
 
 
-def need(goal: Goal, found: Found, below: Sequence[Part]) -> Part | None:  # noqa: ARG001 (the contract's)
+def need(goal: Goal, found: Found, below: Sequence[Part]) -> Part | None:
     """Return the restart where CRI-O's drop-in changes.
 
     A reload would do for the handler, and not for irqbalance's file nor for the balancing of other pods'

@@ -7,15 +7,34 @@ irqbalance_config_file).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any, get_args
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, get_args
 
 from numaforge.errors import PlanError
-from numaforge.planning.model import Decision, NodePlan, Notice, PodTuningPlan, Reasoned
-from numaforge.planning.runtime import CRIO, crio_minor, runtime_unit
-from numaforge.profile import NodeProfile
+from numaforge.reasons import Decision, Notice, Reasoned
 from numaforge.roles.crio.section import Ask
-from numaforge.topology.model import NodeTopology
+from numaforge.roles.role import Stage
+from numaforge.topology.runtime import CRIO, crio_minor, runtime_unit
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numaforge.roles.node import Decisions, NodePlan, NodeProfile
+    from numaforge.topology.model import NodeTopology
+
+
+@dataclass(frozen=True)
+class PodTuningPlan:
+    """What pods of a runtime class may ask of CRI-O for their own CPUs.
+
+    Without `annotations` nothing is written. `irqbalance_file` is irqbalance's configuration where it is not
+    at CRI-O's default place.
+    """
+
+    annotations: tuple[str, ...] = ()  # "cpu-quota.crio.io"
+    runtime_class: str = "high-performance"
+    irqbalance_file: str | None = None
+
 
 FIELD = "pod_tuning.allow"
 HANDLER = "high-performance"  # CRI-O runs its hooks for every handler with this in its name
@@ -156,3 +175,20 @@ def _refuse_two_masters(profile: NodeProfile) -> None:
             where=FIELD,
             remedy=f"leave tuning.governor out, or governor out of {FIELD}",
         )
+
+
+STAGE = Stage.MACHINE
+NEEDS: tuple[str, ...] = ("cpus", "kernel_values", "interrupts", "kubelet")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Decided:
+    """What a plan says of what pods may ask of CRI-O."""
+
+    pod_tuning: PodTuningPlan = PodTuningPlan()
+
+
+def decide(machine: NodeTopology, profile: NodeProfile, decided: Decisions) -> Reasoned[Decided]:
+    """Return what CRI-O is to allow."""
+    found = plan_pod_tuning(machine, profile, decided)
+    return Reasoned(Decided(pod_tuning=found.value), found.decisions, found.notices)

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field
 
-from numaforge.profile.section import Section
+from numaforge.sections.section import Key, Section
 
 Ask = Literal["interrupts", "cpu_quota", "load_balancing", "c_states", "governor"]
 
@@ -33,3 +33,6 @@ class PodTuning(Section):
         description="The RuntimeClass that such pods name.",
         examples=["performance-gpu"],
     )
+
+
+KEY = Key("pod_tuning", PodTuning, PodTuning(), "What pods may ask of CRI-O for their own CPUs.")

@@ -5,12 +5,16 @@ Source: k8s-device-plugin, internal/rm/device_map.go and rm.go.
 
 from __future__ import annotations
 
-from numaforge.kubelet.admission.device_manager import Inventory
+from typing import TYPE_CHECKING
+
 from numaforge.kubelet.admission.gpu_resources import GPU_RESOURCE
 from numaforge.kubelet.admission.inventory import inventory_of
-from numaforge.roles.device_plugin.config import DevicePluginConfig
 from numaforge.roles.mig.devices import mig_device_names, nvml_gpus
-from numaforge.topology.model import NodeTopology
+
+if TYPE_CHECKING:
+    from numaforge.kubelet.admission.device_manager import Inventory
+    from numaforge.roles.device_plugin.config import DevicePluginConfig
+    from numaforge.topology.model import NodeTopology
 
 
 def advertised(config: DevicePluginConfig, machine: NodeTopology) -> Inventory:

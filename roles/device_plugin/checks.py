@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from numaforge.findings import Finding, Severity
 from numaforge.kubelet.admission.inventory import inventory_of
 from numaforge.roles.device_plugin.advertised import refused
-from numaforge.roles.device_plugin.config import DevicePluginConfig, SharedResources, Sharing
 from numaforge.roles.mig.devices import mig_device_names, nvml_gpus
-from numaforge.topology.model import NodeTopology
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numaforge.roles.device_plugin.config import DevicePluginConfig, SharedResources, Sharing
+    from numaforge.topology.model import NodeTopology
 
 _MOST_MPS_CLIENTS = 48  # cmd/mps-control-daemon/mps/device.go: 16 before compute capability 7.5
 _IGNORED = "is not yet supported in the config. Ignoring..."

@@ -16,8 +16,8 @@ from pydantic.alias_generators import to_camel
 from numaforge.errors import PlanError
 from numaforge.kubelet.admission.gpu_resources import PREFIX, SHARED
 from numaforge.kubelet.admission.inventory import NOT_SHARED, Shared
-from numaforge.profile.section import Section, validated
-from numaforge.profile.strict_yaml import read_yaml
+from numaforge.sections.section import Section, validated
+from numaforge.sections.strict_yaml import read_yaml
 
 MIG_STRATEGIES = ("none", "single", "mixed")
 LONGEST_NAME = 63

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import yaml
 
 from numaforge.errors import PlanError
-from numaforge.planning.model import NodePlan
 from numaforge.roles.device_plugin.labels import OPERATOR_LABEL
 from numaforge.roles.device_plugin.plan import config_document
 from numaforge.roles.mig.operator import operator_entries, operator_name
-from numaforge.topology.model import NodeTopology
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from numaforge.roles.node import NodePlan
+    from numaforge.topology.model import NodeTopology
 
 Manifest = dict[str, Any]
 

@@ -3,77 +3,46 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Annotated, Any
 
+from numaforge.codec import ByName
 from numaforge.errors import PlanError
 from numaforge.findings import Severity
-from numaforge.kubelet.admission.device_manager import Inventory
-from numaforge.kubelet.admission.gpu_resources import GPU_RESOURCE
 from numaforge.kubelet.admission.inventory import Shared, counts_of, inventory_of, shared_tokens
-from numaforge.planning.model import (
-    Decision,
-    DevicePluginPlan,
-    NodePlan,
-    Notice,
-    PredictedAllocatable,
-    Reasoned,
-)
-from numaforge.profile import NodeProfile
+from numaforge.reasons import Decision, Notice, Reasoned
 from numaforge.roles.device_plugin.advertised import advertised
 from numaforge.roles.device_plugin.checks import check_config, check_machine, sentence
 from numaforge.roles.device_plugin.config import DevicePluginConfig
-from numaforge.roles.device_plugin.labels import CONFIG_LABEL, MIG_LABEL, OPERATOR_LABEL, STRATEGY_LABEL
 from numaforge.roles.device_plugin.section import DevicePlugin
 from numaforge.roles.mig.devices import mig_device_names, nvml_gpus
-from numaforge.roles.mig.operator import operator_config_name
 from numaforge.roles.mig.plan import as_planned, plan_mig
 from numaforge.roles.rdma.pools import plan_pools
-from numaforge.topology.model import NodeTopology
+from numaforge.roles.role import Stage, Working
 
-REASONS = {
-    CONFIG_LABEL: "the device plugin takes the configuration of this name",
-    STRATEGY_LABEL: "GPU feature discovery says the same of the device plugin",
-    OPERATOR_LABEL: "the GPU operator's MIG manager cuts the GPUs so",
-    MIG_LABEL: "jobs that need whole GPUs choose by it",
-}
-_FIELDS = {"time-slicing": "timeSlicing", "mps": "mps"}
+if TYPE_CHECKING:
+    from numaforge.kubelet.admission.device_manager import Inventory
+    from numaforge.roles.node import Decisions, NodeProfile
+    from numaforge.topology.model import NodeTopology
 
 
-def with_device_plugin(plan: NodePlan, topology: NodeTopology, profile: NodeProfile) -> NodePlan:
-    """Return the plan of a machine with its device plugin, what that advertises, and the labels of its Node.
+@dataclass(frozen=True)
+class DevicePluginPlan:
+    """What NVIDIA's device plugin is to do; `replicas` are by resource: each device so many times.
 
-    Raises PlanError, with the plugin's own words, for what it would refuse on this machine.
+    `config` is its key in the plugin's ConfigMap. `advertised` is what comes of it, in devices.
     """
-    labels: dict[str, str | None] = {MIG_LABEL: plan.mig.label}
-    if plan.mig.managed_by == "gpu-operator":
-        labels[OPERATOR_LABEL] = operator_config_name(plan, topology)
-    machine = as_planned(topology, plan.mig)
-    known = _countable(machine, plan.mig.strategy)
-    if profile.device_plugin == DevicePlugin():
-        if known and plan.mig.gpus and plan.mig.managed_by != "dra-driver":
-            counts = counts_of(inventory_of(machine, plan.mig.strategy))
-            plan = replace(plan, allocatable=_with_advertised(plan.allocatable, counts))
-        return _with_labels(plan, labels)
-    if plan.mig.managed_by == "dra-driver":
-        raise PlanError(
-            "a DRA driver has the GPUs, so no device plugin may have them",
-            where="device_plugin",
-            remedy="leave the section out, or have mig.managed_by say another",
-        )
-    decided = plan_device_plugin(profile, plan.mig.strategy, machine)
-    labels[CONFIG_LABEL] = profile.device_plugin.config
-    labels[STRATEGY_LABEL] = plan.mig.strategy if _in_mig_mode(machine) else None
-    plan = replace(
-        plan,
-        device_plugin=decided.value,
-        allocatable=_with_advertised(plan.allocatable, decided.value.advertised)
-        if known
-        else plan.allocatable,
-        decisions=plan.decisions + decided.decisions,
-        notices=plan.notices + decided.notices,
-    )
-    return _with_labels(plan, labels)
+
+    mig_strategy: str  # "none", "single", "mixed"
+    sharing: str = "none"  # "time-slicing", "mps"
+    replicas: ByName[int] = field(default_factory=dict)
+    renamed: bool = False  # shared devices are nvidia.com/gpu.shared
+    one_per_pod: bool | None = None
+    config: str | None = None
+    advertised: ByName[int] = field(default_factory=dict)
+
+
+_FIELDS = {"time-slicing": "timeSlicing", "mps": "mps"}
 
 
 def plan_device_plugin(
@@ -84,7 +53,7 @@ def plan_device_plugin(
     Raises PlanError, with the plugin's own words, for what it would refuse.
     """
     # The plugin refuses MPS with `mixed` even where no GPU is in MIG mode.
-    plan = _wished(profile, strategy if _in_mig_mode(machine) else "none")
+    plan = _wished(profile, strategy if in_mig_mode(machine) else "none")
     config = _config(plan)
     findings = [*check_config(config), *check_machine(config, machine)]
     for finding in findings:
@@ -124,7 +93,8 @@ def _countable(machine: NodeTopology, strategy: str) -> bool:
     return strategy == "none" or all(mig_device_names(gpu) is not None for gpu in cut)
 
 
-def _in_mig_mode(machine: NodeTopology) -> bool:
+def in_mig_mode(machine: NodeTopology) -> bool:
+    """Whether a GPU of the machine is in MIG mode."""
     return any(gpu.mig_mode == "enabled" for gpu in nvml_gpus(machine).values())
 
 
@@ -156,25 +126,45 @@ def config_document(plan: DevicePluginPlan) -> dict[str, Any]:
     return document
 
 
-def _with_labels(plan: NodePlan, labels: Mapping[str, str | None]) -> NodePlan:
-    wanted = {name: value for name, value in sorted(labels.items()) if value is not None}
-    decisions = (Decision(f"labels.{name}", value, REASONS[name]) for name, value in wanted.items())
-    return replace(plan, labels=wanted, decisions=(*plan.decisions, *decisions))
-
-
-def _with_advertised(
-    allocatable: PredictedAllocatable | None, counts: Mapping[str, int]
-) -> PredictedAllocatable | None:
-    """Return Allocatable with the resources that the plugin advertises; other plugins' stay."""
-    if allocatable is None:
-        return None
-    others = {name: n for name, n in allocatable.devices.items() if not GPU_RESOURCE.fullmatch(name)}
-    return replace(allocatable, devices={**others, **counts})
-
-
 def _decisions(profile: NodeProfile, plan: DevicePluginPlan, counts: Mapping[str, int]) -> Iterator[Decision]:
     path = "device_plugin.mps" if plan.sharing == "mps" else "device_plugin.time_slicing"
     for name, replicas in plan.replicas.items():
         yield Decision(f"{path}.{name}", str(replicas), profile.choice(path))
     said = ", ".join(f"{count} {name}" for name, count in counts.items()) or "nothing"
     yield Decision("device_plugin.advertised", said, "what the plugin makes of the GPUs with this sharing")
+
+
+STAGE = Stage.MACHINE
+NEEDS: tuple[str, ...] = ("mig",)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Decided:
+    """What a plan says of NVIDIA's device plugin; None: the profile says nothing of it."""
+
+    device_plugin: DevicePluginPlan | None = None
+    advertised: Annotated[Mapping[str, int] | None, Working] = (
+        None  # devices by resource, where they are known
+    )
+
+
+def decide(machine: NodeTopology, profile: NodeProfile, decided: Decisions) -> Reasoned[Decided]:
+    """Return what the device plugin is to do.
+
+    Raises PlanError, with the plugin's own words, for what it would refuse on this machine.
+    """
+    mig = decided.mig
+    known = _countable(machine, mig.strategy)
+    if profile.device_plugin == DevicePlugin():
+        counted = known and mig.gpus and mig.managed_by != "dra-driver"
+        counts = counts_of(inventory_of(machine, mig.strategy)) if counted else None
+        return Reasoned(Decided(advertised=counts))
+    if mig.managed_by == "dra-driver":
+        raise PlanError(
+            "a DRA driver has the GPUs, so no device plugin may have them",
+            where="device_plugin",
+            remedy="leave the section out, or have mig.managed_by say another",
+        )
+    found = plan_device_plugin(profile, mig.strategy, machine)
+    plan = Decided(device_plugin=found.value, advertised=found.value.advertised if known else None)
+    return Reasoned(plan, found.decisions, found.notices)

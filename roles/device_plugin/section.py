@@ -7,8 +7,8 @@ from typing import Annotated, Self
 
 from pydantic import BeforeValidator, ConfigDict, Field, model_validator
 
-from numaforge.profile.section import Section, given
-from numaforge.profile.values import as_text
+from numaforge.sections.section import Key, Section, given
+from numaforge.sections.values import as_text
 
 PREFIX = "nvidia.com/"
 _RESOURCE = re.compile(r"(nvidia\.com/)?(gpu|mig-[1-9][0-9]*g\.[0-9]+gb([.-][a-z][a-z.]*)?)")
@@ -88,3 +88,6 @@ class DevicePlugin(Section):
         if self.time_slicing and self.mps:
             raise ValueError("says time_slicing and mps; the plugin does one of them")
         return self
+
+
+KEY = Key("device_plugin", DevicePlugin, DevicePlugin(), "How NVIDIA's device plugin shares GPUs.")

@@ -7,6 +7,7 @@ from pathlib import PurePosixPath
 from pyinfra import host
 
 from numaforge import shell
+from numaforge.file_content import PLAN_PATH
 from numaforge.hosts import (
     FORGET,
     Commands,
@@ -18,9 +19,8 @@ from numaforge.hosts import (
     show_beside,
 )
 from numaforge.node.transaction import TRANSACTIONS
-from numaforge.planning.files import MODPROBE_PATH
-from numaforge.planning.model import PLAN_PATH
 from numaforge.roles.kubelet.delivery import DEFAULT_CONFIG_DIR
+from numaforge.roles.modules.files import MODPROBE_PATH
 
 __all__ = ["forget"]
 

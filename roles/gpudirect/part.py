@@ -5,20 +5,23 @@ A kernel that does not know pci=config_acs= ignores it, and its command line sho
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from numaforge.node.part import Found, Goal, Look, Part, lines
 from numaforge.roles.kernel_cmdline import part as kernel_cmdline
 
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
 NAME = "pcie_acs"
 
 
-def look(goal: Goal) -> Look:  # noqa: ARG001 (the contract's)
+def look(goal: Goal) -> Look:
     """Return nothing: the kernel's command line says whether a boot is needed."""
     return Look()
 
 
-def need(goal: Goal, found: Found, below: Sequence[Part]) -> Part | None:  # noqa: ARG001 (the contract's)
+def need(goal: Goal, found: Found, below: Sequence[Part]) -> Part | None:
     """Return the proof of the bridges where the kernel's command line changes."""
     acs = goal.plan.rdma.acs
     changes = any(part.name == kernel_cmdline.NAME for part in below)

@@ -2,13 +2,32 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Annotated
+
+from numaforge.codec import ByName
 from numaforge.errors import PlanError
 from numaforge.gpudirect.access_control import Layout, Required, misconfigured, own_mask, required_control
 from numaforge.gpudirect.scope import CONFIG_ACS_KERNEL, kernel_version, on_metal
-from numaforge.planning.document import loads
-from numaforge.planning.model import AcsPlan, Decision, Notice, Reasoned
-from numaforge.profile import NodeProfile
-from numaforge.topology.model import NodeTopology
+from numaforge.reasons import Decision, Notice, Reasoned
+from numaforge.roles.role import Stage, Working
+
+if TYPE_CHECKING:
+    from numaforge.roles.node import Decisions, NodeProfile
+    from numaforge.topology.model import NodeTopology
+
+
+@dataclass(frozen=True)
+class AcsPlan:
+    """PCIe access control that the kernel sets at boot: the mask of each bridge, by PCI address.
+
+    A mask has the bits 6 to 0 as `pci=config_acs=` does: 1, 0, or x for unchanged. `bridges` are vendor and
+    device of each, by which a changed PCI address is known.
+    """
+
+    masks: ByName[str] = field(default_factory=dict)
+    bridges: ByName[str] = field(default_factory=dict)
+
 
 _SUBJECT = "rdma.gpudirect.acs"
 _VIRTUAL = {"correct": None, "bare-metal": False, "virtual-machines": True}
@@ -72,6 +91,8 @@ def _plan(topology: NodeTopology, required: Required) -> AcsPlan:
 
 def _as_before(topology: NodeTopology, unknown: str) -> Reasoned[AcsPlan]:
     """Keep what an earlier plan has set while it cannot be said what is needed."""
+    from numaforge.roles.document import loads  # the type of a plan is made of this module, too
+
     try:
         earlier = loads(topology.previous_plan).rdma.acs if topology.previous_plan else AcsPlan()
     except PlanError:
@@ -92,3 +113,20 @@ def _for_whom(required: Required) -> str:
 
 def _nothing(notice: Notice) -> Reasoned[AcsPlan]:
     return Reasoned(AcsPlan(), notices=(notice,))
+
+
+STAGE = Stage.MACHINE
+NEEDS: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Decided:
+    """PCIe access control; not in the document, where `rdma.acs` has it."""
+
+    acs: Annotated[AcsPlan, Working] = AcsPlan()
+
+
+def decide(machine: NodeTopology, profile: NodeProfile, decided: Decisions) -> Reasoned[Decided]:
+    """Return what each PCIe bridge is to control."""
+    found = plan_acs(machine, profile)
+    return Reasoned(Decided(acs=found.value), found.decisions, found.notices)

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
-import json
 import re
-import tomllib
-from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from numaforge.planning.model import PLAN_PATH, NodePlan, PlannedFile, PodTuningPlan
-from numaforge.render.texts import Both, Template, lines
-from numaforge.roles.crio.plan import ANNOTATIONS, HANDLER
+from numaforge.file_content import PLAN_PATH, PlannedFile
 from numaforge.roles.host.plan import pam_limits, unit_limits, upgrade_patterns
+from numaforge.template import Both, Template, lines
+from numaforge.topology.runtime import may_be_limited
+from numaforge.topology.userland import SWAP_SERVICES
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numaforge.roles.node import NodePlan
+    from numaforge.topology.model import NodeTopology
+
+PAM_LIMITS_PATH = "/etc/security/limits.d/90-numaforge.conf"
+UPGRADES_PATH = "/etc/apt/apt.conf.d/52numaforge-hold"
+SWAP_PATH = "/etc/systemd/system/swap.d/90-numaforge.conf"
 
 
 def _values(plan: NodePlan, _: PlannedFile) -> Mapping[str, Any]:
@@ -20,7 +28,6 @@ def _values(plan: NodePlan, _: PlannedFile) -> Mapping[str, Any]:
         "unit_limits": unit_limits(plan.host),
         "upgrade_patterns": upgrade_patterns(plan.host),
         "plan_path": PLAN_PATH,
-        "crio_lines": _crio_lines(plan.pod_tuning),
     }
 
 
@@ -44,39 +51,45 @@ def _no_swap(_plan: NodePlan, _file: PlannedFile, text: str) -> Both:
     return lines(text), ["[Unit]", f"ConditionPathExists=!{PLAN_PATH}"]
 
 
-def _crio_lines(plan: PodTuningPlan) -> list[str]:
-    """Return TOML, whose strings may be written as JSON's."""
-    file = [f"irqbalance_config_file = {json.dumps(plan.irqbalance_file)}"] if plan.irqbalance_file else []
-    # By it crun makes no control group below the container's, whose CPUs could not be a partition then.
-    flat = ['default_annotations = {"run.oci.systemd.subgroup" = ""}'] if _unbalanced(plan) else []
-    return [
-        *(["[crio.runtime]", *file] if file else []),
-        f"[crio.runtime.runtimes.{HANDLER}]",
-        "inherit_default_runtime = true",
-        f"allowed_annotations = {json.dumps(list(plan.annotations))}",
-        *flat,
-    ]
-
-
-def _unbalanced(plan: PodTuningPlan) -> bool:
-    return ANNOTATIONS["load_balancing"] in plan.annotations
-
-
-def _crio(plan: NodePlan, _: PlannedFile, text: str) -> Both:
-    meant = plan.pod_tuning
-    handler: dict[str, Any] = {
-        "inherit_default_runtime": True,
-        "allowed_annotations": list(meant.annotations),
-        **({"default_annotations": {"run.oci.systemd.subgroup": ""}} if _unbalanced(meant) else {}),
-    }
-    file = {"irqbalance_config_file": meant.irqbalance_file} if meant.irqbalance_file else {}
-    return tomllib.loads(text), {"crio": {"runtime": {**file, "runtimes": {HANDLER: handler}}}}
-
-
+READS = ("host",)
 TEMPLATES = {
     "host/limits.conf.j2": Template(_limits, _values),
     "host/unit-limits.conf.j2": Template(_unit_limits, _values),
     "host/hold.conf.j2": Template(_held, _values),
-    "host/crio.conf.j2": Template(_crio, _values),
     "host/no-swap.conf.j2": Template(_no_swap, _values),
 }
+
+
+def limits_path(unit: str) -> str:
+    """Return the drop-in with the limits of a unit."""
+    return f"/etc/systemd/system/{unit}.d/90-numaforge-limits.conf"
+
+
+def no_swap_path(unit: str) -> str:
+    """Return the drop-in that keeps a service from making swap."""
+    return f"/etc/systemd/system/{unit}.d/90-numaforge.conf"
+
+
+def files(plan: NodePlan) -> tuple[PlannedFile, ...]:
+    """Return the files of the userland."""
+    host = plan.host
+    of_units = bool({"nofile", "stack", "core"} & {*host.limits})
+    found = {
+        PAM_LIMITS_PATH: ("host/limits.conf.j2", bool(host.limits)),
+        **{limits_path(unit): ("host/unit-limits.conf.j2", of_units) for unit in host.limited_units},
+        SWAP_PATH: ("host/no-swap.conf.j2", host.swap_off),
+        **{no_swap_path(unit): ("host/no-swap.conf.j2", host.swap_off) for unit in host.swap_services},
+        UPGRADES_PATH: ("host/hold.conf.j2", bool(host.hold_kinds) and host.package_manager == "apt"),
+    }
+    return tuple(PlannedFile(path, "host", template) for path, (template, wanted) in found.items() if wanted)
+
+
+def paths(plan: NodePlan, machine: NodeTopology) -> tuple[str, ...]:
+    """Return the files of the userland, and the drop-in of each unit from which pods inherit limits."""
+    return (
+        PAM_LIMITS_PATH,
+        UPGRADES_PATH,
+        SWAP_PATH,
+        *(no_swap_path(f"{name}.service") for name in SWAP_SERVICES),
+        *(limits_path(unit) for unit in may_be_limited(machine.kubelet)),
+    )

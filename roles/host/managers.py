@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import PurePosixPath
+from typing import TYPE_CHECKING
 
 from numaforge.cpulist import format_cpulist
-from numaforge.planning.files import SYSCTL_PATH
-from numaforge.planning.kernel_paths import knob_values
-from numaforge.planning.model import InterruptsPlan, TuningPlan
-from numaforge.topology.model import HostProcess, NodeTopology, Userland
+from numaforge.roles.interrupts.plan import InterruptsPlan
+from numaforge.roles.kernel_values.files import SYSCTL_PATH
+from numaforge.roles.kernel_values.paths import knob_values
+from numaforge.roles.kernel_values.plan import TuningPlan
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from numaforge.topology.model import HostProcess, NodeTopology, Userland
 
 GOVERNOR, PREFERENCE = "the CPUs' governor", "the CPUs' energy preference"
 KSM = "the merging of pages (KSM)"

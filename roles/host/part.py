@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from numaforge.node.part import Found, Goal, Look, Part, lines
 from numaforge.shell import line
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 NAME = "packages"
 RECORD = "/etc/numaforge/held-packages"
@@ -20,7 +23,7 @@ def look(goal: Goal) -> Look:
     return Look(call=("look_packages", RECORD, manager, "all" if goal.plan.host.holds else "ours"))
 
 
-def need(goal: Goal, found: Found, below: Sequence[Part]) -> Part | None:  # noqa: ARG001 (the contract's)
+def need(goal: Goal, found: Found, below: Sequence[Part]) -> Part | None:
     """Return what is to be held and to be let go; what something else holds stays so."""
     if "host" not in goal.roles:
         return None

@@ -2,16 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
+from numaforge.codec import ByName
 from numaforge.errors import PlanError
-from numaforge.planning.model import Decision, HostPlan, NodePlan, Notice, Reasoned
-from numaforge.planning.runtime import pod_units
-from numaforge.profile import NodeProfile
+from numaforge.reasons import Decision, Notice, Reasoned
 from numaforge.roles.host.managers import contests
 from numaforge.roles.host.section import UNLIMITED
+from numaforge.roles.role import Stage
 from numaforge.snapshot.catalogue import HELD_PACKAGES
 from numaforge.topology.model import NodeTopology, Userland
+from numaforge.topology.runtime import pod_units
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numaforge.roles.node import Decisions, NodePlan, NodeProfile
+
+
+@dataclass(frozen=True)
+class HostPlan:
+    """The userland; empty means "left as it is".
+
+    `limits` are "unlimited", a number ("nofile", "nproc") or bytes, by their PAM names; `limited_units` get
+    theirs when they start next. `holds` are the packages that stay at their version, whether or not something
+    else held them before; `package_manager` ("apt", "dnf", "zypper") does it. `swap_services` are kept from
+    making swap at boot.
+    """
+
+    limits: ByName[str] = field(default_factory=dict)
+    limited_units: tuple[str, ...] = ()
+    hold_kinds: tuple[str, ...] = ()  # "kernel", "driver", "kubelet", "containerd"
+    holds: tuple[str, ...] = ()
+    package_manager: str | None = None
+    swap_off: bool = False
+    swap_services: tuple[str, ...] = ()  # "zramswap.service"
+    time_sync: bool = False
+    cgroup: int | None = None  # 2: required
+
 
 UNIFIED = "systemd.unified_cgroup_hierarchy=1"
 
@@ -159,3 +188,20 @@ def _pattern(glob: str) -> str:
     """Return a glob as a pattern that is matched from the name's start."""
     text = glob.replace(".", "[.]").replace("*", ".*")
     return text.removesuffix(".*") if glob.endswith("*") else f"{text}$"
+
+
+STAGE = Stage.MACHINE
+NEEDS: tuple[str, ...] = ("kernel_values", "interrupts")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Decided:
+    """What a plan says of the userland."""
+
+    host: HostPlan = HostPlan()
+
+
+def decide(machine: NodeTopology, profile: NodeProfile, decided: Decisions) -> Reasoned[Decided]:
+    """Return what the userland is to be."""
+    found = plan_host(machine, profile, decided)
+    return Reasoned(Decided(host=found.value), found.decisions, found.notices)

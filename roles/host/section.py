@@ -6,8 +6,8 @@ from typing import Annotated, Literal, Self
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from numaforge.profile.section import Section
-from numaforge.profile.values import QUANTITY, Count, as_text, byte_count
+from numaforge.sections.section import Key, Section
+from numaforge.sections.values import QUANTITY, Count, as_text, byte_count
 
 UNLIMITED = "unlimited"
 
@@ -67,3 +67,6 @@ class Host(Section):
         if len({*self.hold_packages}) < len(self.hold_packages):
             raise ValueError("hold_packages names one of them twice; name each once")
         return self
+
+
+KEY = Key("host", Host, Host(), "Limits, packages, clock and control groups.")

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from numaforge.errors import HostError
 from numaforge.node.part import Found, Goal, Look, Part, lines
-from numaforge.planning.kernel_paths import hugepage_counts
+from numaforge.roles.hugepages.paths import hugepage_counts
 from numaforge.shell import line
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
 
 NAME = "hugepages"
 NO_SUCH_POOL = "this kernel has no such pool"
@@ -30,7 +33,7 @@ def change_with_kubelet(goal: Goal, found: Found) -> bool:
     return goal.plan.kubelet is not None and found.unit().may_start
 
 
-def need(goal: Goal, found: Found, below: Sequence[Part]) -> Part | None:  # noqa: ARG001 (the contract's)
+def need(goal: Goal, found: Found, below: Sequence[Part]) -> Part | None:
     """Return which pools change.
 
     Raises HostError for a pool that the kernel does not have, and where a kubelet runs that may not restart.

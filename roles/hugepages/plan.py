@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from fractions import Fraction
+from typing import TYPE_CHECKING, Annotated
 
+from numaforge.codec import ByName
 from numaforge.cpulist import format_cpulist
 from numaforge.errors import PlanError
-from numaforge.planning.model import Decision, NodePlan, Reasoned
-from numaforge.profile import Hugepages, NodeProfile
 from numaforge.quantity import format_bytes, parse_bytes
+from numaforge.reasons import Decision, Reasoned
+from numaforge.roles.role import Stage, Working
 from numaforge.topology.model import NodeTopology, NumaNode
+
+if TYPE_CHECKING:
+    from numaforge.roles.hugepages.section import Hugepages
+    from numaforge.roles.node import Decisions, NodePlan, NodeProfile
+
 
 SUBJECT = "hugepages"
 VMEMMAP = "vm.hugetlb_optimize_vmemmap"
@@ -212,3 +220,28 @@ def _refuse_memory_that_grows(topology: NodeTopology, profile: NodeProfile, want
             where=SUBJECT,
             remedy=f'set {VMEMMAP}: "0" in tuning.sysctls, or reserve the pages by kernel arguments',
         )
+
+
+STAGE = Stage.KIND
+NEEDS: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Decided:
+    """The pools of a kernel without NUMA nodes, by size; `numa_nodes` has the others."""
+
+    hugepages: ByName[int] = field(default_factory=dict)  # pages by size
+    pools: Annotated[WantedPages, Working] = field(default_factory=dict)
+
+
+def decide(machine: NodeTopology, profile: NodeProfile, decided: Decisions) -> Reasoned[Decided]:
+    """Return the wanted pages of each pool."""
+    found = plan_hugepages(machine, profile, decided.previous)
+    return Reasoned(
+        Decided(hugepages=found.value.get(None, {}), pools=found.value), found.decisions, found.notices
+    )
+
+
+def sysctls(profile: NodeProfile) -> tuple[str, ...]:
+    """Return the sysctls whose values decide."""
+    return (VMEMMAP,)

@@ -1,17 +1,27 @@
-"""Interrupts on the reserved CPUs at every boot, and the slices of the system's own daemons."""
+"""Interrupts on the reserved CPUs at every boot."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from numaforge.cpulist import format_cpulist
-from numaforge.planning.files import INTERRUPTS_PATH, INTERRUPTS_SCRIPT_PATH, INTERRUPTS_UNIT
-from numaforge.planning.kernel_paths import affinity_lines
-from numaforge.planning.model import NodePlan, PlannedFile
-from numaforge.render.texts import Both, Template, lines, program, starts
+from numaforge.file_content import PlannedFile
+from numaforge.roles.interrupts.paths import affinity_lines
 from numaforge.shell import library
+from numaforge.template import Both, Template, lines, program, starts
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numaforge.roles.node import NodePlan
+    from numaforge.topology.model import NodeTopology
+
+INTERRUPTS_PATH = "/etc/numaforge/interrupts.conf"
+INTERRUPTS_SCRIPT_PATH = "/usr/local/lib/numaforge/interrupts.sh"
+INTERRUPTS_UNIT = "numaforge-interrupts.service"
+INTERRUPTS_UNIT_PATH = f"/etc/systemd/system/{INTERRUPTS_UNIT}"
+INTERRUPTS_RULES_PATH = "/etc/udev/rules.d/90-numaforge-interrupts.rules"
+IRQBALANCE_OFF_PATH = "/etc/systemd/system/irqbalance.service.d/90-numaforge.conf"
 
 
 @cache
@@ -44,21 +54,37 @@ def _irqbalance_off(_: NodePlan, file: PlannedFile, text: str) -> Both:
     return lines(text), ["[Unit]", f"ConditionPathExists=!{file.path}"]
 
 
-def _slice(plan: NodePlan, file: PlannedFile) -> list[str]:
-    """Return a slice's drop-in: systemd adds what several files allow, so what was allowed goes first."""
-    name = file.path.split("/")[-2].removesuffix(".d")
-    cpus = format_cpulist(plan.system.slices[name])
-    return [f"[{name.rpartition('.')[2].capitalize()}]", "AllowedCPUs=", f"AllowedCPUs={cpus}"]
-
-
+READS = ("interrupts",)
 TEMPLATES = {
     "interrupts/interrupts.conf.j2": Template(_configuration, _values),
     "interrupts/interrupts.sh.j2": Template(_script, _values),
     "interrupts/interrupts.service.j2": Template(_unit),
     "interrupts/interrupts.rules.j2": Template(_rules),
     "interrupts/irqbalance.conf.j2": Template(_irqbalance_off),
-    "system/slice.conf.j2": Template(
-        lambda plan, file, text: (lines(text), _slice(plan, file)),
-        lambda plan, file: {"unit": _slice(plan, file)},
-    ),
 }
+
+
+def files(plan: NodePlan) -> tuple[PlannedFile, ...]:
+    """Return what sets the interrupts at every boot, and of a driver that is loaded again."""
+    wish, found = plan.interrupts, []
+    if wish.devices or wish.rps or wish.default_affinity or wish.workqueues:
+        found += [
+            PlannedFile(INTERRUPTS_PATH, "interrupts", "interrupts/interrupts.conf.j2"),
+            PlannedFile(INTERRUPTS_SCRIPT_PATH, "interrupts", "interrupts/interrupts.sh.j2"),
+            PlannedFile(INTERRUPTS_UNIT_PATH, "interrupts", "interrupts/interrupts.service.j2"),
+            PlannedFile(INTERRUPTS_RULES_PATH, "interrupts", "interrupts/interrupts.rules.j2"),
+        ]
+    if wish.irqbalance == "off":
+        found.append(PlannedFile(IRQBALANCE_OFF_PATH, "interrupts", "interrupts/irqbalance.conf.j2"))
+    return tuple(found)
+
+
+def paths(plan: NodePlan, machine: NodeTopology) -> tuple[str, ...]:
+    """Return where interrupts are kept for a boot."""
+    return (
+        INTERRUPTS_PATH,
+        INTERRUPTS_SCRIPT_PATH,
+        INTERRUPTS_UNIT_PATH,
+        INTERRUPTS_RULES_PATH,
+        IRQBALANCE_OFF_PATH,
+    )

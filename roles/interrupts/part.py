@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from numaforge.cpulist import format_cpulist, format_cpumask
 from numaforge.errors import HostError
+from numaforge.file_content import boot_link
 from numaforge.node.part import Found, Goal, Look, Part, lines
-from numaforge.planning.files import INTERRUPTS_UNIT, INTERRUPTS_UNIT_PATH, IRQBALANCE_OFF_PATH, boot_link
-from numaforge.planning.kernel_paths import DEFAULT_AFFINITY, WORKQUEUES, affinity_lines
-from numaforge.planning.model import InterruptsPlan
+from numaforge.roles.interrupts.files import INTERRUPTS_UNIT, INTERRUPTS_UNIT_PATH, IRQBALANCE_OFF_PATH
+from numaforge.roles.interrupts.paths import DEFAULT_AFFINITY, WORKQUEUES, affinity_lines
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from numaforge.roles.interrupts.plan import InterruptsPlan
 
 NAME = "interrupts"
 BOOT_LINK = boot_link(INTERRUPTS_UNIT_PATH)
@@ -28,7 +33,7 @@ def look(goal: Goal) -> Look:
     )
 
 
-def need(goal: Goal, found: Found, below: Sequence[Part]) -> Part | None:  # noqa: ARG001 (the contract's)
+def need(goal: Goal, found: Found, below: Sequence[Part]) -> Part | None:
     """Return what has to move.
 
     Raises HostError for an irqbalance whose CPUs cannot be restricted.
@@ -46,7 +51,7 @@ def need(goal: Goal, found: Found, below: Sequence[Part]) -> Part | None:  # noq
     return part(plan, moves, block=block, file=file, verb=verb, enabled=at_boot) if moves else None
 
 
-def pending(goal: Goal, found: Found) -> str | None:  # noqa: ARG001 (the contract's)
+def pending(goal: Goal, found: Found) -> str | None:
     """Say which queues and masks are left alone, because this kernel has none; None where all are there."""
     words = (text.split() for text in found.said.get(NAME, ()))
     names = [_MASKS.get(rest[1], f"rps of {rest[1]}") for key, *rest in words if key == "lacks"]

@@ -2,14 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
+from numaforge.codec import ByName, CpuSet
 from numaforge.cpulist import format_cpulist
 from numaforge.errors import PlanError
-from numaforge.planning.model import CpuPlan, Decision, InterruptsPlan, Notice, Reasoned
-from numaforge.profile import NodeProfile
-from numaforge.topology.model import CpuSet, Gpu, Nic, NodeTopology, NumaNode, Nvme
+from numaforge.reasons import Decision, Notice, Reasoned
+from numaforge.roles.role import Stage
+from numaforge.topology.model import Gpu, Nic, NodeTopology, NumaNode, Nvme
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from numaforge.roles.cpus.plan import CpuPlan
+    from numaforge.roles.node import Decisions, NodeProfile
+
+
+@dataclass(frozen=True)
+class InterruptsPlan:
+    """Which CPUs answer the devices; an empty set, or a device that is not named, is left as it is.
+
+    `devices` are by PCI address: the numbers of interrupts change with every boot and driver reload. Of
+    `rps`, by interface, an empty set turns receive packet steering off. `banned` are the CPUs that irqbalance
+    does not use, offline ones included.
+    """
+
+    devices: ByName[CpuSet] = field(default_factory=dict)
+    rps: ByName[CpuSet] = field(default_factory=dict)
+    default_affinity: CpuSet = frozenset()
+    workqueues: CpuSet = frozenset()
+    irqbalance: str | None = None  # "reserved", "off"
+    banned: CpuSet = frozenset()
+
 
 _AFFINITY = "docs.kernel.org/core-api/irq/irq-affinity.html"
 _REASONS = {
@@ -168,3 +193,20 @@ def _notices(
             "no-such-devices",
             f"this machine has no {' and no '.join(wish.device_classes)}: no interrupt is moved",
         )
+
+
+STAGE = Stage.KIND
+NEEDS: tuple[str, ...] = ("cpus",)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Decided:
+    """What a plan says of interrupts."""
+
+    interrupts: InterruptsPlan = InterruptsPlan()
+
+
+def decide(machine: NodeTopology, profile: NodeProfile, decided: Decisions) -> Reasoned[Decided]:
+    """Return which CPUs answer each device."""
+    found = plan_interrupts(machine, profile, decided.cpus)
+    return Reasoned(Decided(interrupts=found.value), found.decisions, found.notices)

@@ -6,7 +6,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
 
-from numaforge.profile.section import Section, given
+from numaforge.sections.section import Key, Section, given
 
 
 def _off(value: object) -> object:
@@ -71,3 +71,8 @@ class Interrupts(Section):
                 "off, or irqbalance: reserved (a host without irqbalance accepts both)"
             )
         return self
+
+
+KEY = Key(
+    "interrupts", Interrupts, Interrupts(), "Which CPUs answer the devices: interrupts and received packets."
+)

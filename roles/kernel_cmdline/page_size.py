@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from numaforge.errors import PlanError
-from numaforge.planning.model import Decision, Notice, Reasoned
-from numaforge.profile import NodeProfile
-from numaforge.topology.model import NodeTopology
+from numaforge.reasons import Decision, Notice, Reasoned
+
+if TYPE_CHECKING:
+    from numaforge.roles.node import NodeProfile
+    from numaforge.topology.model import NodeTopology
 
 _FIELD = "kernel.page_size"
 # A size of huge pages that only kernels of this page size have: Documentation/arch/arm64/hugetlbpage.rst.

@@ -7,7 +7,10 @@ Documentation/admin-guide/kernel-parameters.txt; systemd(1) and kernel-command-l
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 # Words in angle brackets stand for values. What a value of the kernel's own form may hold is its own affair;
 # here stands what no boot loader's script reads as something else.

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from numaforge.errors import HostError
 from numaforge.node.part import Found, Goal, Look, Part, lines
 from numaforge.roles.kernel_cmdline.parameters import parameter_name
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
 
 NAME = "kernel_cmdline"
 RECORD = "/etc/numaforge/kernel-cmdline"
@@ -25,7 +28,7 @@ def look(goal: Goal) -> Look:
     return Look(call=("look_kernel_cmdline", RECORD, *asks))
 
 
-def need(goal: Goal, found: Found, below: Sequence[Part]) -> Part | None:  # noqa: ARG001 (the contract's)
+def need(goal: Goal, found: Found, below: Sequence[Part]) -> Part | None:
     """Return the parameters that have to come and to go; None as well where a reboot is not allowed.
 
     Raises HostError for a boot loader that numaforge does not know.

@@ -3,25 +3,40 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from numaforge.cpulist import format_cpulist, parse_cpulist
 from numaforge.errors import PlanError
-from numaforge.planning.model import (
-    CpuPlan,
-    Decision,
-    KernelPlan,
-    NodePlan,
-    Notice,
-    NumaNodePlan,
-    Reasoned,
-)
-from numaforge.profile import NodeProfile
+from numaforge.reasons import Decision, Notice, Reasoned
+from numaforge.roles.gpudirect.plan import config_acs
+from numaforge.roles.kernel_cmdline.page_size import judge_page_size
 from numaforge.roles.kernel_cmdline.parameters import parameter_name
 from numaforge.roles.kernel_cmdline.section import ALLOCATABLE
 from numaforge.roles.kernel_values.keys import sysctl_knobs
-from numaforge.topology.model import NodeTopology
+from numaforge.roles.role import Stage
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from numaforge.roles.cpus.plan import CpuPlan
+    from numaforge.roles.memory.plan import NumaNodePlan
+    from numaforge.roles.node import Decisions, NodePlan, NodeProfile
+    from numaforge.topology.model import NodeTopology
+
+
+@dataclass(frozen=True)
+class KernelPlan:
+    """What only a boot brings: parameters that the kernel's command line is to have, all others kept.
+
+    `reboot` is "allowed" or "never": then what is missing is reported, and nothing is written. `next_kernel`
+    is "running" where a reboot may start no other kernel, else "any".
+    """
+
+    cmdline: tuple[str, ...] = ()
+    reboot: str = "never"
+    next_kernel: str = "running"
+
 
 _PARAMETERS = "Documentation/admin-guide/kernel-parameters.txt"
 _INTEL, _AMD = ("GenuineIntel",), ("AuthenticAMD", "HygonGenuine")
@@ -313,4 +328,26 @@ def _notices(plan: KernelPlan, topology: NodeTopology) -> tuple[Notice, ...]:
             f"the kernel parameters {' '.join(missing)} wait for a reboot, and maintenance.reboot is "
             f"{plan.reboot}: nothing is written for them",
         ),
+    )
+
+
+STAGE = Stage.MACHINE
+NEEDS: tuple[str, ...] = ("cpus", "memory", "hugepages", "gpudirect")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Decided:
+    """What a plan says of the kernel's command line."""
+
+    kernel: KernelPlan = KernelPlan()
+
+
+def decide(machine: NodeTopology, profile: NodeProfile, decided: Decisions) -> Reasoned[Decided]:
+    """Return the parameters that the command line is to have."""
+    size = judge_page_size(machine, profile)
+    found = plan_kernel(machine, profile, decided, config_acs(decided.acs))
+    return Reasoned(
+        Decided(kernel=found.value),
+        (*size.decisions, *found.decisions),
+        (*size.notices, *found.notices),
     )

@@ -9,8 +9,6 @@ from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema, mod
 
 from numaforge.cpulist import CPULIST_PATTERN, parse_cpulist
 from numaforge.errors import NumaforgeError
-from numaforge.profile.section import Removable
-from numaforge.profile.values import Count, as_text
 from numaforge.roles.kernel_cmdline.parameters import (
     accepted_pattern,
     doubt,
@@ -19,6 +17,8 @@ from numaforge.roles.kernel_cmdline.parameters import (
     refusal,
     refused_pattern,
 )
+from numaforge.sections.section import Key, Removable
+from numaforge.sections.values import Count, as_text
 
 # What the kernel, GRUB's own script language and grubby all take literally. A space ends a parameter, GRUB
 # ends the line at ";" and expands "$".
@@ -192,3 +192,6 @@ class Kernel(Removable):
     def _each_parameter_once(self) -> Self:
         _each_once((*self.cmdline, *self.unsafe))
         return self
+
+
+KEY = Key("kernel", Kernel, Kernel(), "Kernel settings that only a boot changes.")

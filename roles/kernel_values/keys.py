@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Annotated, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 from pydantic import Field, create_model
 
-from numaforge.profile.section import Section
 from numaforge.roles.kernel_values.knobs import KNOBS, AtLeast, Knob, Word
+from numaforge.sections.section import Section
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 Held = TypeVar("Held", bound=Section)
 

@@ -11,9 +11,10 @@ from pathlib import PurePosixPath
 
 from numaforge.cpulist import format_cpulist
 from numaforge.errors import HostError
+from numaforge.file_content import boot_link
 from numaforge.node.part import Found, Goal, Look, Part, lines
-from numaforge.planning import kernel_paths
-from numaforge.planning.files import TUNING_UNIT_PATH, boot_link
+from numaforge.roles.kernel_values import paths as kernel_values_paths
+from numaforge.roles.kernel_values.files import TUNING_UNIT_PATH
 from numaforge.roles.kernel_values.record import (
     RECORD,
     Recorded,
@@ -49,7 +50,10 @@ def look(goal: Goal) -> Look:
     if "tuning" not in goal.roles:
         return Look()
     record = goal.machine.kernel_values_record
-    paths = {**kernel_paths.kernel_values(goal.plan.tuning), **dict.fromkeys(paths_of(read_record(record)))}
+    paths = {
+        **kernel_values_paths.kernel_values(goal.plan.tuning),
+        **dict.fromkeys(paths_of(read_record(record))),
+    }
     counters = (counter for path, counter in _COUNTERS.items() if path in paths)
     return Look(
         values=(*paths, *counters),
@@ -59,7 +63,7 @@ def look(goal: Goal) -> Look:
     )
 
 
-def need(goal: Goal, found: Found, below: Sequence[Part]) -> Part | None:  # noqa: ARG001 (the contract's)
+def need(goal: Goal, found: Found, below: Sequence[Part]) -> Part | None:
     """Return the values that differ; a limit that is higher already is left alone.
 
     What the record holds and the plan does not name is put back. Raises HostError for a value that the kernel
@@ -68,8 +72,8 @@ def need(goal: Goal, found: Found, below: Sequence[Part]) -> Part | None:  # noq
     if "tuning" not in goal.roles:
         return None
     tuning, said = goal.plan.tuning, found.answers(NAME)
-    raised = kernel_paths.raised_values(tuning)
-    planned = kernel_paths.kernel_values(tuning)
+    raised = kernel_values_paths.raised_values(tuning)
+    planned = kernel_values_paths.kernel_values(tuning)
     different = {
         path: value
         for path, value in planned.items()
@@ -103,7 +107,7 @@ def pending(goal: Goal, found: Found) -> str | None:
     if "tuning" not in goal.roles:
         return None
     record = read_record(found.text(RECORD))
-    in_use = _returning(record, kernel_paths.kernel_values(goal.plan.tuning), found).in_use
+    in_use = _returning(record, kernel_values_paths.kernel_values(goal.plan.tuning), found).in_use
     stays = ", ".join(
         f"{path} ({used} in use, {record[path].earlier} before)" for path, used in in_use.items()
     )
@@ -129,7 +133,7 @@ def part(
     """
     record, back, swaps_on = record or {}, back or {}, swaps_on or {}
     coming, going = _switched(back), _switched(different)
-    late = {path for path in different if path.startswith(tuple(map(kernel_paths.cpu_folder, coming)))}
+    late = {path for path in different if path.startswith(tuple(map(kernel_values_paths.cpu_folder, coming)))}
     if missing := sorted({*different} - {*now} - late):
         raise HostError(
             "is planned, and this kernel does not have it or does not let it be read",
@@ -140,7 +144,7 @@ def part(
         path: replace(each, ours=different[path]) if path in different else each
         for path, each in record.items()
     }
-    switches = {*map(kernel_paths.online, (*coming, *going))}
+    switches = {*map(kernel_values_paths.online, (*coming, *going))}
     moves = [f"CPUs {format_cpulist(coming)}: offline -> online, as before numaforge"] if coming else []
     moves += [f"CPUs {format_cpulist(going)}: online -> offline"] if going else []
     moves += [
@@ -169,10 +173,10 @@ def part(
         NAME,
         moves=tuple(moves),
         data={
-            "online": lines(*(rows[path] for path in map(kernel_paths.online, coming))),
+            "online": lines(*(rows[path] for path in map(kernel_values_paths.online, coming))),
             "planned": lines(*(row for path, row in rows.items() if path not in switches | late)),
             "late": lines(*(rows[path] for path in different if path in late)),
-            "offline": lines(*(rows[path] for path in map(kernel_paths.online, going))),
+            "offline": lines(*(rows[path] for path in map(kernel_values_paths.online, going))),
             "kept": lines(*record_lines(kept)),
             "swaps-on": lines(*(f"{line(device)} {each.earlier}" for device, each in swaps_on.items())),
         },
@@ -194,7 +198,9 @@ def part(
 
 def _switched(values: Iterable[str]) -> tuple[int, ...]:
     """Return the CPUs that come online or go offline with these paths."""
-    return tuple(sorted(cpu for path in values if (cpu := kernel_paths.switched_cpu(path)) is not None))
+    return tuple(
+        sorted(cpu for path in values if (cpu := kernel_values_paths.switched_cpu(path)) is not None)
+    )
 
 
 def _refuse_beside_kubelet(goal: Goal, values: Iterable[str]) -> None:
@@ -214,7 +220,9 @@ def is_value(now: str | None, wanted: str) -> bool:
     return f"[{wanted}]" in now.split() or now.split() == wanted.split()
 
 
-_COUNTERS = {kernel_paths.sysctl(name): kernel_paths.sysctl(counter) for name, counter in IN_USE.items()}
+_COUNTERS = {
+    kernel_values_paths.sysctl(name): kernel_values_paths.sysctl(counter) for name, counter in IN_USE.items()
+}
 
 
 def _returning(record: Mapping[str, Recorded], planned: Mapping[str, str], found: Found) -> _Return:

@@ -2,27 +2,60 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import PurePosixPath
+from typing import TYPE_CHECKING
 
+from numaforge.codec import ByCpu, ByName, CpuSet
 from numaforge.cpulist import format_cpulist
 from numaforge.errors import PlanError
-from numaforge.planning.kernel_paths import knob_fields, knob_values
-from numaforge.planning.model import (
-    Decision,
-    IdleStateOff,
-    NodePlan,
-    Notice,
-    OfflinePlan,
-    Reasoned,
-    TuningPlan,
-)
-from numaforge.profile import CpuIdle, NodeProfile, Tuning
+from numaforge.reasons import Decision, Notice, Reasoned
+from numaforge.roles.kernel_values import sysctl_sets
 from numaforge.roles.kernel_values.keys import said, sysctl_knobs
 from numaforge.roles.kernel_values.knobs import KNOB_AT, KNOBS, Knob
+from numaforge.roles.kernel_values.paths import knob_fields, knob_values
 from numaforge.roles.kernel_values.sysctl_sets import Row, rows_for, value_for
 from numaforge.roles.kernel_values.sysctls import RAISED_ONLY, has_more, is_raised_only, refuse_odd_limits
-from numaforge.topology.model import Cpufreq, NodeTopology
+from numaforge.roles.offline.plan import OfflinePlan
+from numaforge.roles.role import Stage
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from numaforge.roles.kernel_values.section import CpuIdle, Tuning
+    from numaforge.roles.node import Decisions, NodePlan, NodeProfile
+    from numaforge.topology.model import Cpufreq, NodeTopology
+
+
+@dataclass(frozen=True)
+class IdleStateOff:
+    """A sleep state that is switched off on these CPUs; `index` is the kernel's number of it."""
+
+    index: int
+    cpus: CpuSet
+
+
+@dataclass(frozen=True)
+class TuningPlan:
+    """Kernel settings; empty means "left as it is". What the host lacks is named in the plan's notices.
+
+    `raised_sysctls` are the least that each limit is to be: a host that has more keeps it, now and at boot.
+    """
+
+    governors: ByCpu = field(default_factory=dict)  # by CPU
+    energy_preferences: ByCpu = field(default_factory=dict)  # by CPU
+    sysctls: ByName[str] = field(default_factory=dict)
+    raised_sysctls: ByName[str] = field(default_factory=dict)
+    transparent_hugepages: ByName[str] = field(
+        default_factory=dict
+    )  # "enabled", "khugepaged/defrag" -> value
+    swap_off: bool = False
+    idle_states_off: tuple[IdleStateOff, ...] = ()
+    turbo: ByName[str] = field(default_factory=dict)  # "intel_pstate/no_turbo", "cpufreq/boost" -> value
+    ksm: str | None = None  # "0", "1"
+    values: ByName[str] = field(default_factory=dict)  # of knobs that have no field of their own, by path
+    offline: OfflinePlan = OfflinePlan()
+
 
 # Drivers that refuse another energy preference than performance while their governor is performance
 # (drivers/cpufreq/intel_pstate.c, amd-pstate.c).
@@ -274,3 +307,25 @@ def _kept_decisions(kept: Mapping[str, str], raised: Mapping[str, str]) -> Itera
             f"left as the host has it: the profile asks for {raised[name]}, and this limit is never lowered "
             f"({RAISED_ONLY[name]})",
         )
+
+
+STAGE = Stage.KIND
+NEEDS: tuple[str, ...] = ("offline",)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Decided:
+    """What a plan says of the values of the running kernel."""
+
+    tuning: TuningPlan = TuningPlan()
+
+
+def decide(machine: NodeTopology, profile: NodeProfile, decided: Decisions) -> Reasoned[Decided]:
+    """Return the values to set."""
+    found = plan_tuning(machine, profile, decided.previous, decided.offline)
+    return Reasoned(Decided(tuning=found.value), found.decisions, found.notices)
+
+
+def sysctls(profile: NodeProfile) -> tuple[str, ...]:
+    """Return the sysctls whose values decide."""
+    return (*profile.tuning.sysctls, *sysctl_sets.names(profile.tuning.sysctl_sets))

@@ -7,10 +7,13 @@ boot, and is not ours to put back. A swap device that was turned off is `swap DE
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from numaforge.snapshot import catalogue
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
 
 RECORD = catalogue.KERNEL_VALUES
 _SWAP = "swap "

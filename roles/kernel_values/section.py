@@ -7,12 +7,12 @@ from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
 
-from numaforge.profile.section import Removable, Section, exactly_one_of, given
-from numaforge.profile.values import Count, as_text
 from numaforge.roles.kernel_cmdline.section import Risk
 from numaforge.roles.kernel_values.dangers import danger
 from numaforge.roles.kernel_values.keys import sysctl_knobs, with_knobs
 from numaforge.roles.kernel_values.knobs import KNOBS
+from numaforge.sections.section import Key, Removable, Section, exactly_one_of, given
+from numaforge.sections.values import Count, as_text
 
 # "/" stands for a dot within a part, such as that of the interface eth0.1. No part begins with one: of dots
 # alone it would lead out of the folder.
@@ -177,3 +177,6 @@ class Tuning(Removable):
             if name not in self.sysctls:
                 raise ValueError(f"unsafe {name}: sysctls does not set it; leave it out")
         return self
+
+
+KEY = Key("tuning", Tuning, Tuning(), "Kernel settings that change at once.")

@@ -7,11 +7,15 @@ MiB, which every socket of every pod would take; rp_filter, which is the network
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from numaforge.planning.model import Notice
-from numaforge.topology.model import NodeTopology
+from numaforge.reasons import Notice
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from numaforge.topology.model import NodeTopology
 
 CONGESTION_CONTROLS = "net.ipv4.tcp_available_congestion_control"
 QDISC = "net.core.default_qdisc"

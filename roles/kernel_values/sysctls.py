@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from numaforge.errors import PlanError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 _ADMIN = "Documentation/admin-guide/sysctl"
 _IP = "Documentation/networking/ip-sysctl.rst"

@@ -3,15 +3,47 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import PurePosixPath
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from numaforge.codec import ByName
 from numaforge.errors import PlanError
-from numaforge.kubelet.minors.versions import KubeletVersion
-from numaforge.planning.existing import DROP_IN_NAME, ExistingSettings, SettingPath, flatten_settings
-from numaforge.planning.model import KubeletPlan, NodePlan, Notice
-from numaforge.profile import NodeProfile
+from numaforge.reasons import Notice
+from numaforge.roles.kubelet.existing import DROP_IN_NAME, ExistingSettings, SettingPath, flatten_settings
 from numaforge.topology.model import KubeletInstall, NodeTopology
+
+if TYPE_CHECKING:
+    from numaforge.kubelet.minors.versions import KubeletVersion
+    from numaforge.roles.node import NodePlan, NodeProfile
+
+
+@dataclass(frozen=True)
+class KubeletPlan:
+    """What the kubelet is to run with, and how that reaches it.
+
+    `settings` is the part of a KubeletConfiguration that numaforge manages, with Kubernetes' own field names.
+    `delivery` is "drop-in" (a file in `config_dir`), "merge" (into `config_file`), or "none": then nothing is
+    set, and the `drop_in` of an earlier run goes. `exec_start` is the unit's ExecStart with --config-dir
+    added, or None where the flag is already there or not needed. `root_dir` holds the state files. `retired`
+    has the shape of `settings`: what an earlier plan merged into `config_file` and this one does not want
+    there; each value is to be removed while the file still has it. `binary` says which file was
+    `binary_version` when this was planned, so that it need not be started to be asked again.
+    """
+
+    version: str
+    unit: str
+    delivery: str
+    settings: ByName[Any]
+    config_file: str
+    config_dir: str | None
+    drop_in: str | None
+    exec_start: str | None
+    root_dir: str
+    retired: ByName[Any] = field(default_factory=dict)
+    binary: str | None = None
+    binary_version: str | None = None
+
 
 DEFAULT_CONFIG_FILE = "/var/lib/kubelet/config.yaml"
 DEFAULT_CONFIG_DIR = "/etc/kubernetes/kubelet.conf.d"

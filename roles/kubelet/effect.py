@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from numaforge.errors import KubeletConfigError
-from numaforge.file_content import FileContent
 from numaforge.findings import Severity
 from numaforge.kubelet.checkpoints import CPU_STATE_FILE, MEMORY_STATE_FILE, state_files_to_remove
 from numaforge.kubelet.config.flags import flag_value
@@ -15,10 +14,14 @@ from numaforge.kubelet.config.loading import EMPTY_CONFIG, below
 from numaforge.kubelet.findings import Report
 from numaforge.kubelet.startup.check import DROP_IN_DIR
 from numaforge.kubelet.startup.check import check as check_startup
-from numaforge.planning.kernel_paths import hugepage_counts, hugepage_totals, pool_pages
-from numaforge.planning.model import KubeletPlan, NodePlan
+from numaforge.roles.hugepages.paths import hugepage_counts, hugepage_totals, pool_pages
 from numaforge.roles.offline.plan import as_planned
 from numaforge.topology.model import HugepagePool, KubeletInstall, NodeTopology
+
+if TYPE_CHECKING:
+    from numaforge.file_content import FileContent
+    from numaforge.roles.kubelet.plan import KubeletPlan
+    from numaforge.roles.node import NodePlan
 
 # The findings that say a state file cannot be restored under an otherwise good configuration.
 _UNREADABLE = {"NF301": CPU_STATE_FILE, "NF302": MEMORY_STATE_FILE}

@@ -2,30 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import yaml
 
 from numaforge.errors import KubeletConfigError
+from numaforge.file_content import FileContent, PlannedFile
 from numaforge.kubelet.checkpoints import MEMORY_STATE_FILE
-from numaforge.planning.files import MEMORY_STATE_SCRIPT_PATH
-from numaforge.planning.model import NodePlan, PlannedFile
-from numaforge.render.texts import Both, Template, as_yaml, header, lines, plain, program
 from numaforge.roles.kubelet.delivery import KIND, merge, without
+from numaforge.roles.kubelet.existing import DROP_IN_NAME
 from numaforge.shell import library
 from numaforge.snapshot.catalogue import NUMA
+from numaforge.template import Both, Template, as_yaml, header, lines, plain, program
 
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
-def merged_text(plan: NodePlan, config_text: str | None) -> str:
-    """Return the main config file with the plan's settings in it."""
-    return f"# {header(plan)}\n{as_yaml(_merged(plan, config_text))}"
+    from numaforge.roles.kubelet.plan import KubeletPlan
+    from numaforge.roles.node import NodePlan
+    from numaforge.topology.model import NodeTopology
 
-
-def read_merged(plan: NodePlan, config_text: str | None, text: str) -> Both:
-    """Return what the merged file says and what it is meant to."""
-    return yaml.safe_load(text), plain(_merged(plan, config_text))
+MEMORY_STATE_SCRIPT_PATH = "/usr/local/lib/numaforge/memory-state.sh"
 
 
 def text_without_retired(plan: NodePlan, config_text: str) -> str | None:
@@ -92,3 +90,70 @@ TEMPLATES = {
     "kubelet/memory-state.conf.j2": Template(_unit_of_memory_state, _command),
     "kubelet/memory-state.sh.j2": Template(_read_script, _script),
 }
+
+
+def handed_back_paths(kubelet: KubeletPlan) -> tuple[str, ...]:
+    """Return the files by which the kubelet was told of our settings, where it is told of none any more."""
+    if kubelet.delivery != "none":
+        return ()
+    return (*filter(None, [kubelet.drop_in]), *(() if kubelet.exec_start else (_unit_drop_in(kubelet),)))
+
+
+def memory_state_paths(kubelet: KubeletPlan) -> tuple[str, str]:
+    """Return the script that puts the memory manager's state aside after a boot, and what has it run."""
+    return MEMORY_STATE_SCRIPT_PATH, f"{_unit_folder(kubelet)}/91-numaforge-memory-state.conf"
+
+
+def _unit_drop_in(kubelet: KubeletPlan) -> str:
+    return f"{_unit_folder(kubelet)}/{DROP_IN_NAME}"
+
+
+def _unit_folder(kubelet: KubeletPlan) -> str:
+    return f"/etc/systemd/system/{kubelet.unit}.d"
+
+
+def files(plan: NodePlan) -> tuple[PlannedFile, ...]:
+    """Return the files that tell the kubelet its settings."""
+    kubelet = plan.kubelet
+    if kubelet is None:
+        return ()
+    if kubelet.delivery == "none":
+        settings = []
+    elif kubelet.drop_in is None:
+        settings = [PlannedFile(kubelet.config_file, "kubelet", None)]
+    else:
+        # The CIS benchmark wants kubelet configuration readable by root alone.
+        settings = [PlannedFile(kubelet.drop_in, "kubelet", "kubelet/drop-in.conf.j2", mode="0600")]
+    if kubelet.exec_start is not None:
+        settings.append(PlannedFile(_unit_drop_in(kubelet), "kubelet", "kubelet/unit.conf.j2"))
+    if kubelet.settings.get("memoryManagerPolicy") == "Static":
+        script, drop_in = memory_state_paths(kubelet)
+        settings += [
+            PlannedFile(script, "kubelet", "kubelet/memory-state.sh.j2"),
+            PlannedFile(drop_in, "kubelet", "kubelet/memory-state.conf.j2"),
+        ]
+    return tuple(settings)
+
+
+def paths(plan: NodePlan, machine: NodeTopology) -> tuple[str, ...]:
+    """Return the files of the kubelet that go where it is not to read them."""
+    return (*memory_state_paths(plan.kubelet), *handed_back_paths(plan.kubelet)) if plan.kubelet else ()
+
+
+def text(plan: NodePlan, file: PlannedFile, config_text: str | None) -> str:
+    """Return the main config file with the plan's settings merged into it."""
+    return f"# {header(plan)}\n{as_yaml(_merged(plan, config_text))}"
+
+
+def read_back(plan: NodePlan, file: PlannedFile, config_text: str | None, text: str) -> Both:
+    """Return what the merged file says and what it is meant to."""
+    return yaml.safe_load(text), plain(_merged(plan, config_text))
+
+
+def others(plan: NodePlan, config_text: str | None) -> list[FileContent]:
+    """Return the main config file where something of an earlier plan has to leave it."""
+    planned = plan.kubelet
+    if not planned or not config_text or planned.config_file in [file.path for file in files(plan)]:
+        return []
+    left = text_without_retired(plan, config_text)
+    return [] if left is None else [FileContent(planned.config_file, left)]

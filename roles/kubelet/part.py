@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from numaforge.errors import HostError
 from numaforge.kubelet.checkpoints import CPU_STATE_FILE, MEMORY_STATE_FILE
 from numaforge.node.part import Found, Goal, Look, Part, Unit, lines
-from numaforge.planning.model import KubeletPlan, NodePlan
-from numaforge.render import kubelet_files
+from numaforge.render import files_of
 from numaforge.roles.hugepages.part import pages_found
+from numaforge.roles.kubelet import kubelet as role
 from numaforge.roles.kubelet.effect import Effect, check, effect, with_pools
 from numaforge.shell import line
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from numaforge.roles.kubelet.plan import KubeletPlan
+    from numaforge.roles.node import NodePlan
 
 NAME = "kubelet"
 _STATE_FILES = (CPU_STATE_FILE, MEMORY_STATE_FILE)
@@ -154,7 +160,7 @@ def _effect(goal: Goal, kubelet: KubeletPlan, found: Found) -> Effect:
     }
     config = found.text(kubelet.config_file)
     machine = with_pools(goal.machine, pages_found(goal, found))
-    return effect(goal.plan, machine, kubelet_files(goal.plan, config), config, drop_ins, state_files)
+    return effect(goal.plan, machine, files_of(role, goal.plan, config), config, drop_ins, state_files)
 
 
 def _sentences(expected: Effect, unit: Unit, restart: bool, others: Sequence[str]) -> tuple[str, ...]:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from numaforge.cpulist import format_cpulist
 from numaforge.errors import KubeletConfigError, PlanError
@@ -29,23 +28,21 @@ from numaforge.kubelet.minors.options import (
 )
 from numaforge.kubelet.minors.versions import KubeletVersion
 from numaforge.kubelet.values.booleans import truth
-from numaforge.planning.existing import ExistingSettings
-from numaforge.planning.model import (
-    CpuPlan,
-    Decision,
-    KubeletPlan,
-    NodePlan,
-    Notice,
-    NumaNodePlan,
-    Reasoned,
-)
-from numaforge.profile import NodeProfile
 from numaforge.quantity import format_bytes
-from numaforge.roles.allocatable.largest_pods import admits_all_devices
-from numaforge.roles.cpus.plan import uneven_smt
-from numaforge.roles.kubelet.delivery import hand_back, plan_delivery
-from numaforge.roles.memory.plan import Reservations, holds_reservation
+from numaforge.reasons import Decision, Notice, Reasoned
+from numaforge.roles.cpus.plan import CpuPlan, uneven_smt
+from numaforge.roles.kubelet.delivery import KubeletPlan, hand_back, plan_delivery
+from numaforge.roles.largest_pods.plan import admits_all_devices
+from numaforge.roles.memory.plan import NumaNodePlan, Reservations, holds_reservation
+from numaforge.roles.role import Stage
 from numaforge.topology.model import KubeletInstall, NodeTopology, why_no_version
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Mapping
+
+    from numaforge.roles.kubelet.existing import ExistingSettings
+    from numaforge.roles.node import Decisions, NodePlan, NodeProfile
+
 
 # Where a profile says what becomes a policy or a scope.
 _FIELDS = {
@@ -629,14 +626,14 @@ class _Chooser:
             f"kubelet.topology_manager_options.{name}": topology_states[name] for name in topology_chosen
         }
         gates = {}
-        for field, state in states.items():
+        for name, state in states.items():
             if state.gate is None:
                 continue
             off = self.existing.get("featureGates", state.gate)
             self.existing.settle(
                 ("featureGates", state.gate),
                 "true",
-                subject=field,
+                subject=name,
                 override=self.override,
                 same=partial(_same_bool, "true"),
                 shown=f"{state.name}, which needs the feature gate {state.gate}",
@@ -656,3 +653,65 @@ def _versions(option: str) -> str:
 
 def _same_bool(wanted: str, held: object) -> bool:
     return truth(wanted) is not None and truth(wanted) == truth(held)
+
+
+STAGE = Stage.KIND
+NEEDS: tuple[str, ...] = ("installed", "cpus", "memory", "hugepages", "devices", "kernel_values")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Decided:
+    """What a plan says of the kubelet; None: there is none on the host, and none was named."""
+
+    kubelet: KubeletPlan | None
+
+
+def decide(machine: NodeTopology, profile: NodeProfile, decided: Decisions) -> Reasoned[Decided]:
+    """Return what the kubelet is to run with."""
+    if decided.version is None:
+        return Reasoned(Decided(kubelet=None))
+    with_these = NodeDecisions(decided.cpus, decided.reservations, decided.numa_nodes, decided.devices)
+    found = plan_kubelet(machine, profile, decided.version, decided.existing, with_these, decided.previous)
+    return Reasoned(Decided(kubelet=found.value), found.decisions, found.notices)
+
+
+def review(
+    machine: NodeTopology, profile: NodeProfile, decided: Decisions, said: Collection[str]
+) -> tuple[Notice, ...]:
+    """Return what a kubelet with this plan would warn of, beside the notices that are `said` already.
+
+    Raises PlanError for what it would refuse.
+    """
+    from numaforge.roles.host.plan import brings_cgroup_v2
+    from numaforge.roles.kubelet.startup import judge_startup
+
+    if decided.kubelet is None:
+        return ()
+    return judge_startup(
+        machine,
+        decided.kubelet,
+        decided.pools,
+        {*said},
+        swap_off=decided.tuning.swap_off,
+        cgroup_v2=brings_cgroup_v2(profile),
+    )
+
+
+def of_machine(decided: Decided, machine: NodeTopology) -> Decided:
+    """Return the same with the file that this machine's kubelet is."""
+    kubelet, install = decided.kubelet, machine.kubelet
+    if kubelet is None:
+        return decided
+    binary = install.binary if install else None
+    version = install.version if binary and install else None
+    return replace(decided, kubelet=replace(kubelet, binary=binary, binary_version=version))
+
+
+def identity(plan: NodePlan) -> str | None:
+    """Return what of a plan is one machine's own: the file that its kubelet is."""
+    return plan.kubelet.binary if plan.kubelet else None
+
+
+def with_identity(plan: NodePlan, binary: str | None) -> NodePlan:
+    """Return the plan for another machine of the same kind."""
+    return replace(plan, kubelet=plan.kubelet and replace(plan.kubelet, binary=binary))

@@ -7,8 +7,8 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field
 
-from numaforge.profile.section import Removable
-from numaforge.profile.values import as_text
+from numaforge.sections.section import Key, Removable
+from numaforge.sections.values import as_text
 
 _VERSION = re.compile(r"v?1\.[0-9]+(\.[0-9]+)?([-+.].*)?")
 
@@ -91,3 +91,6 @@ class Kubelet(Removable):
         description="What to do where the kubelet's own files say something else than this profile.",
         examples=["override"],
     )
+
+
+KEY = Key("kubelet", Kubelet, Kubelet(), "The kubelet's resource managers.")

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import yaml
 
@@ -12,13 +11,18 @@ from numaforge.errors import PlanError
 from numaforge.findings import Finding, Severity
 from numaforge.kubelet.config.flags import flag_value
 from numaforge.kubelet.config.loading import EMPTY_CONFIG, below
-from numaforge.kubelet.findings import Report
 from numaforge.kubelet.startup.check import check
-from numaforge.planning.model import KubeletPlan, Notice
+from numaforge.reasons import Notice
 from numaforge.roles.host.plan import UNIFIED
 from numaforge.roles.hugepages.plan import WantedPages, pools_after
 from numaforge.roles.kubelet.delivery import KIND, merge, without
 from numaforge.topology.model import HugepagePool, KubeletInstall, NodeTopology
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
+    from numaforge.kubelet.findings import Report
+    from numaforge.roles.kubelet.plan import KubeletPlan
 
 # What planning says of its own accord, and in the words of a plan.
 _SAID_BY_PLANNING = {

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
 
 from numaforge.cpulist import format_cpulist
-from numaforge.planning.model import Notice
 from numaforge.quantity import format_bytes
+from numaforge.reasons import Notice
 from numaforge.topology.links import gpu_memory_nodes
-from numaforge.topology.model import NodeTopology, NumaNode
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from numaforge.topology.model import NodeTopology, NumaNode
 
 # The kernel and the firmware take some of each package's memory, and not the same.
 _EVEN_PART = 16

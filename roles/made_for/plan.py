@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from numaforge.planning.model import Notice
-from numaforge.profile import NodeProfile
-from numaforge.topology.model import NodeTopology
+from numaforge.reasons import Notice, Reasoned
+from numaforge.roles.role import Stage
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numaforge.roles.node import Decisions, NodeProfile
+    from numaforge.topology.model import NodeTopology
 
 
 def kind_notices(topology: NodeTopology, profile: NodeProfile) -> tuple[Notice, ...]:
@@ -58,3 +64,17 @@ def _caches(topology: NodeTopology, profile: NodeProfile) -> Iterator[str]:
 
 def _numbers(numbers: list[int] | tuple[int, ...]) -> str:
     return " or ".join(map(str, numbers))
+
+
+STAGE = Stage.KIND
+NEEDS: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Decided:
+    """A plan says nothing of it."""
+
+
+def decide(machine: NodeTopology, profile: NodeProfile, decided: Decisions) -> Reasoned[Decided]:
+    """Say where the machine is not the kind that the profile was written for."""
+    return Reasoned(Decided(), notices=kind_notices(machine, profile))

@@ -6,8 +6,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from numaforge.profile.section import Section
 from numaforge.roles.rdma.pools_section import PciId
+from numaforge.sections.section import Key, Section
 
 _Count = Annotated[int, Field(ge=1, strict=True)]
 
@@ -30,3 +30,6 @@ class MadeFor(Section):
         description="Whether the CPUs of a NUMA node have one L3 cache or several.",
         examples=["several"],
     )
+
+
+KEY = Key("made_for", MadeFor, MadeFor(), "The kind of machine that the values were chosen for.")

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pyinfra import host
 
@@ -12,12 +11,16 @@ from numaforge.errors import HostError
 from numaforge.hosts import MAINTENANCE, datum, planned, role, roles_of, seen, show_alone
 from numaforge.node.part import Goal, PartModule
 from numaforge.roles import ROLES
-from numaforge.roles.role import Called
 from numaforge.rollout import events
 from numaforge.rollout.options import PLACE, read_options
 
 from .operations import maintain
 from .target import Target
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numaforge.roles.role import Called
 
 __all__ = ["maintenance", "take_part"]
 

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping
 from functools import partial
-from typing import Any
-
-from pyinfra.api import Host
+from typing import TYPE_CHECKING, Any
 
 from numaforge.errors import HostUnreachableError
 from numaforge.hosts import access_to, reached, reached_anew
@@ -28,13 +25,19 @@ from numaforge.node.transaction import (
     void_script,
 )
 from numaforge.rollout.configz import read_answer
-from numaforge.rollout.gate import Expected
 from numaforge.rollout.patience import RETRY_SECONDS
-from numaforge.rollout.same_machine import Access
-from numaforge.rollout.steps import Steps
 
-from .target import Target
-from .verification import Verification
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pyinfra.api import Host
+
+    from numaforge.rollout.gate import Expected
+    from numaforge.rollout.same_machine import Access
+    from numaforge.rollout.steps import Steps
+
+    from .target import Target
+    from .verification import Verification
 
 _NO_TRANSACTION = "none"
 UNIT_OF_NONE = "kubelet.service"  # whose process is not asked for

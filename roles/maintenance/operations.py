@@ -5,9 +5,9 @@ from __future__ import annotations
 import time
 from dataclasses import replace
 from functools import partial
+from typing import TYPE_CHECKING
 
 from pyinfra import host
-from pyinfra.api import Host
 
 from numaforge.errors import HostError
 from numaforge.hosts import (
@@ -34,15 +34,20 @@ from numaforge.node.transaction import (
     status_script,
 )
 from numaforge.rollout.configz import read_answer, why_unreadable
-from numaforge.rollout.options import RolloutOptions
 from numaforge.rollout.patience import patiently
 from numaforge.rollout.steps import run
 
 from .machine import settle
 from .outlook import Outlook, announce_outlook, outlook
 from .rollout import note_claim, refuse_without_means, roll_out
-from .target import Target
 from .undrained import refuse_undrained
+
+if TYPE_CHECKING:
+    from pyinfra.api import Host
+
+    from numaforge.rollout.options import RolloutOptions
+
+    from .target import Target
 
 _LOOK_SECONDS = 120  # from the look at a host to the first attempt to change it
 

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-
-from pyinfra.api import Host
+from typing import TYPE_CHECKING
 
 from numaforge.hosts import access_to
-from numaforge.node.transaction import Transaction
 from numaforge.rollout import events
-from numaforge.rollout.options import RolloutOptions
 
-from .target import Target
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pyinfra.api import Host
+
+    from numaforge.node.transaction import Transaction
+    from numaforge.rollout.options import RolloutOptions
+
+    from .target import Target
 
 
 @dataclass(frozen=True)

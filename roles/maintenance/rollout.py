@@ -6,8 +6,7 @@ import threading
 import time
 from contextlib import ExitStack
 from functools import partial
-
-from pyinfra.api import Host
+from typing import TYPE_CHECKING
 
 from numaforge.errors import HostError, NumaforgeError
 from numaforge.findings import Severity
@@ -18,7 +17,6 @@ from numaforge.preflight.runner import verification_check
 from numaforge.rollout import events
 from numaforge.rollout.budget import Budget, CachedPool
 from numaforge.rollout.in_place import InPlaceChange, NodeOfHost
-from numaforge.rollout.kubectl import KubectlCluster
 from numaforge.rollout.node import NodeRollout, Progress
 from numaforge.rollout.options import PLACE, RolloutOptions, RunRole
 from numaforge.rollout.record import Ending
@@ -27,8 +25,14 @@ from numaforge.rollout.same_machine import claimed_twice
 from numaforge.rollout.steps import in_thread, run
 
 from .machine import PyinfraMachine
-from .target import Target
 from .verification import verification_of
+
+if TYPE_CHECKING:
+    from pyinfra.api import Host
+
+    from numaforge.rollout.kubectl import KubectlCluster
+
+    from .target import Target
 
 _GOOD = (Ending.DONE, Ending.UNCHANGED)
 _FAILED = (Ending.ROLLED_BACK, Ending.HELD)

@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 from numaforge.errors import PlanError
+from numaforge.file_content import PLAN_PATH
 from numaforge.kubelet.admission.gpu_resources import GPU_RESOURCE
 from numaforge.kubelet.config.flags import flag_value
 from numaforge.node.look import NodeQuery, question
 from numaforge.node.part import Goal
-from numaforge.planning.document import loads
-from numaforge.planning.model import PLAN_PATH, NodePlan
 from numaforge.roles.device_plugin.labels import MIG_LABEL
+from numaforge.roles.document import loads
 from numaforge.roles.rdma.manifests import POOLS_LABEL
 from numaforge.rollout.configz import KubeletEndpoint, kubelet_endpoint
 from numaforge.rollout.gate import Expected
 from numaforge.rollout.names import node_name
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numaforge.roles.node import NodePlan
 
 
 @dataclass(frozen=True)

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from numaforge.errors import HostError
-from numaforge.node.transaction import Transaction
 from numaforge.rollout import events
 from numaforge.rollout.options import PLACE, RolloutOptions
 
-from .target import Target
+if TYPE_CHECKING:
+    from numaforge.node.transaction import Transaction
+
+    from .target import Target
 
 _CONFIGURED_BY = {
     "k3s": "/etc/rancher/k3s/config.yaml (kubelet-arg) and its unit",

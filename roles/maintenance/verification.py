@@ -6,16 +6,19 @@ import subprocess
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
-
-from pyinfra.api import Host
+from typing import TYPE_CHECKING
 
 from numaforge import bounded
 from numaforge.errors import HostError, HostUnreachableError
 from numaforge.hosts import roles_of
 from numaforge.rollout.patience import UNREACHABLE_EXIT_CODE
-from numaforge.rollout.steps import Steps
 from numaforge.verification import suite
 from numaforge.verification.login import CONNECT_SECONDS, WITHOUT, Login, login, ssh_config
+
+if TYPE_CHECKING:
+    from pyinfra.api import Host
+
+    from numaforge.rollout.steps import Steps
 
 _POLL_SECONDS = 0.5
 _LONGEST_SECONDS = 600

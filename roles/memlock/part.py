@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from numaforge.errors import HostError
 from numaforge.node.part import Found, Goal, Look, Part
-from numaforge.planning.files import memlock_path
-from numaforge.planning.runtime import may_be_limited
+from numaforge.roles.memlock.files import memlock_path
+from numaforge.topology.runtime import may_be_limited
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 NAME = "memlock"
 _RESTART_SECONDS = 120  # systemd gives a unit 90 s to stop
@@ -27,7 +30,7 @@ def look(goal: Goal) -> Look:
     return Look(call=("look_memlock", *asked))
 
 
-def need(goal: Goal, found: Found, below: Sequence[Part]) -> Part | None:  # noqa: ARG001 (the contract's)
+def need(goal: Goal, found: Found, below: Sequence[Part]) -> Part | None:
     """Return which units restart: those whose limit is another, and those that lose our drop-in.
 
     Raises HostError where a kubelet runs that may not restart.

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Annotated, Any
 
+from numaforge.codec import ByName, CpuSet
 from numaforge.errors import NumaforgeError, PlanError
 from numaforge.kubelet.config.reservations import ReservationError, parse_thresholds
 from numaforge.kubelet.minors.versions import LATEST_MINOR
-from numaforge.planning.default_amounts import DEFAULT_MAX_PODS, default_memory
-from numaforge.planning.existing import ExistingSettings, Setting
-from numaforge.planning.model import Decision, MemoryPlan, NodePlan, Notice, NumaNodePlan, Reasoned
-from numaforge.profile import NodeProfile
 from numaforge.quantity import Quantity, format_bytes, parse_bytes, parse_quantity
+from numaforge.reasons import Decision, Notice, Reasoned
+from numaforge.roles.cpus.default_amounts import DEFAULT_MAX_PODS, default_memory
 from numaforge.roles.hugepages.plan import (
     PagesBySize,
     WantedPages,
@@ -24,7 +23,37 @@ from numaforge.roles.hugepages.plan import (
     pools_after,
     untouched_pools,
 )
-from numaforge.topology.model import CpuSet, NodeTopology
+from numaforge.roles.kubelet.existing import ExistingSettings, Setting
+from numaforge.roles.role import Stage, Working
+
+if TYPE_CHECKING:
+    from numaforge.roles.node import Decisions, NodePlan, NodeProfile
+    from numaforge.topology.model import NodeTopology
+
+
+@dataclass(frozen=True)
+class NumaNodePlan:
+    """One NUMA node after planning; memory in bytes, `reserved_memory_bytes` its share of reservedMemory."""
+
+    id: int
+    cpus: CpuSet
+    reserved_cpus: CpuSet
+    memory_bytes: int
+    reserved_memory_bytes: int
+    hugepages: ByName[int]  # wanted pages by size: {"2Mi": 512}
+    allocatable_memory_bytes: int  # for pods, ordinary pages, as the static memory manager counts it
+    other_hugepages: ByName[int] = field(default_factory=dict)  # pages that are there and left as they are
+
+
+@dataclass(frozen=True)
+class MemoryPlan:
+    """Node-wide memory in bytes; the sum of the NUMA nodes' shares equals the three reservations exactly."""
+
+    capacity_bytes: int
+    kube_reserved_bytes: int
+    system_reserved_bytes: int
+    eviction_hard_bytes: int
+
 
 MIB = 2**20
 
@@ -526,3 +555,43 @@ def _apportion(count: int, weights: Mapping[int, int]) -> dict[int, int]:
     for node in by_remainder[: count - sum(shares.values())]:
         shares[node] += 1
     return shares
+
+
+def memory_left_alone(topology: NodeTopology) -> Reasoned[Reservations]:
+    """Return no reservation of ours."""
+    return Reasoned(Reservations(MemoryPlan(topology.memory_bytes or 0, 0, 0, 0), {}))
+
+
+STAGE = Stage.KIND
+NEEDS: tuple[str, ...] = ("installed", "cpus", "hugepages")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Decided:
+    """What a plan says of memory: the reservations, and each NUMA node."""
+
+    memory: MemoryPlan
+    numa_nodes: tuple[NumaNodePlan, ...]
+    reservations: Annotated[Reservations, Working]
+
+
+def decide(machine: NodeTopology, profile: NodeProfile, decided: Decisions) -> Reasoned[Decided]:
+    """Return the reservations and their split; where the kubelet is handed back, none of ours."""
+    if profile.kubelet.state == "absent":
+        reserved = memory_left_alone(machine)
+    else:
+        reserved = plan_reservations(machine, profile, decided.existing, decided.previous, decided.pools)
+    nodes = plan_numa_nodes(
+        machine,
+        profile,
+        decided.existing,
+        decided.previous,
+        decided.cpus.reserved,
+        reserved.value,
+        decided.pools,
+    )
+    return Reasoned(
+        Decided(memory=reserved.value.memory, numa_nodes=nodes.value, reservations=reserved.value),
+        (*reserved.decisions, *nodes.decisions),
+        (*reserved.notices, *nodes.notices),
+    )

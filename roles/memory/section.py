@@ -7,9 +7,9 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field
 
-from numaforge.profile.section import Section
-from numaforge.profile.values import PERCENTAGE, QUANTITY, ByteCount, as_text, byte_count
 from numaforge.quantity import format_bytes
+from numaforge.sections.section import Key, Section
+from numaforge.sections.values import PERCENTAGE, QUANTITY, ByteCount, as_text, byte_count
 
 
 def _eviction_threshold(value: object) -> str:
@@ -64,3 +64,6 @@ class Memory(Section):
         "Unset: proportional.",
         examples=["even"],
     )
+
+
+KEY = Key("memory", Memory, Memory(), "Reserved memory.")

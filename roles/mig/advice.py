@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
 from numaforge.roles.mig.geometry import Placement, broken_limits, in_order, place
 from numaforge.roles.mig.models import MigModel, MigProfile
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
 
 _KEPT = 64  # answers: the GPUs of a machine, and often of a fleet, are asked for the same
 _MOST = 3  # of each kind of advice, and the most swaps in one

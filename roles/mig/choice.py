@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count
+from typing import TYPE_CHECKING
 
 from numaforge.errors import PlanError
-from numaforge.planning.model import Notice
-from numaforge.roles.mig.mig_parted import DeviceFilter, MigConfigEntry
+from numaforge.reasons import Notice
 from numaforge.roles.mig.models import MigModel, model_named, model_of
-from numaforge.roles.mig.section import MigGpus
-from numaforge.topology.model import Gpu, NodeTopology
 from numaforge.topology.vendors import NVIDIA
+
+if TYPE_CHECKING:
+    from numaforge.roles.mig.mig_parted import DeviceFilter, MigConfigEntry
+    from numaforge.roles.mig.section import MigGpus
+    from numaforge.topology.model import Gpu, NodeTopology
 
 
 @dataclass(frozen=True)

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations
+from typing import TYPE_CHECKING
 
 from numaforge.roles.mig.advice import Collision, explain
 from numaforge.roles.mig.geometry import Placement, place
-from numaforge.roles.mig.models import MigModel, MigProfile
-from numaforge.roles.mig.request import WantedInstance
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from numaforge.roles.mig.models import MigModel, MigProfile
+    from numaforge.roles.mig.request import WantedInstance
 
 
 @dataclass(frozen=True)

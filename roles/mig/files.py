@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from numaforge.planning.files import MIG_LIBRARY_PATH, MIG_WORKER_PATH
-from numaforge.planning.model import PLAN_PATH, NodePlan, PlannedFile
-from numaforge.render.texts import Both, Template, program, starts
+from numaforge.file_content import PLAN_PATH, PlannedFile
 from numaforge.resources import mig_worker
 from numaforge.snapshot.nvml_library import library_source
+from numaforge.template import Both, Template, program, starts
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numaforge.roles.mig.instance import MigPlan
+    from numaforge.roles.node import NodePlan
+    from numaforge.topology.model import NodeTopology
+
+MIG_UNIT_PATH = "/etc/systemd/system/numaforge-mig.service"
+MIG_WORKER_PATH = "/usr/local/lib/numaforge/mig.py"
+MIG_LIBRARY_PATH = "/usr/local/lib/numaforge/pynvml.py"
 
 
 @cache
@@ -41,3 +50,24 @@ TEMPLATES = {
     "mig/pynvml.py.j2": Template(_read_program, _program),
     "mig/mig.service.j2": Template(_read_unit, _paths),
 }
+
+
+def mig_files(mig: MigPlan) -> tuple[PlannedFile, ...]:
+    """Return the files that cut the GPUs after a boot; none where the GPU operator does that."""
+    if not mig.gpus or mig.managed_by == "gpu-operator":
+        return ()
+    return (
+        PlannedFile(MIG_LIBRARY_PATH, "mig", "mig/pynvml.py.j2"),
+        PlannedFile(MIG_WORKER_PATH, "mig", "mig/mig.py.j2"),
+        PlannedFile(MIG_UNIT_PATH, "mig", "mig/mig.service.j2"),
+    )
+
+
+def files(plan: NodePlan) -> tuple[PlannedFile, ...]:
+    """Return the files that cut the GPUs after a boot."""
+    return mig_files(plan.mig)
+
+
+def paths(plan: NodePlan, machine: NodeTopology) -> tuple[str, ...]:
+    """Return what cuts GPUs after a boot."""
+    return (MIG_LIBRARY_PATH, MIG_WORKER_PATH, MIG_UNIT_PATH)

@@ -8,10 +8,13 @@ default placement may fail for what fits; with explicit placements the order of 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from numaforge.roles.mig.models import MigModel, MigProfile
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
 
 
 @dataclass(frozen=True)

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from numaforge.errors import PlanError
-from numaforge.planning.model import Notice
-from numaforge.profile import NodeProfile
+from numaforge.reasons import Notice
 from numaforge.roles.mig.advice import Collision
 from numaforge.roles.mig.choice import GpuWish, Wishes, choose_by_config, choose_by_profile, nvidia_gpus
 from numaforge.roles.mig.difference import Difference, LiveInstance, PlannedInstance, difference
 from numaforge.roles.mig.geometry import Placement
-from numaforge.roles.mig.mig_parted import MigConfigEntry
 from numaforge.roles.mig.models import UNKNOWN, MigModel, MigProfile, mode_needs_boot, model_of
 from numaforge.roles.mig.request import WantedInstance, placed_instances, wanted_instances
 from numaforge.topology.model import Gpu, GpuInstance, NodeTopology
 from numaforge.topology.vendors import listed_by_nvml
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Sequence
+
+    from numaforge.roles.mig.mig_parted import MigConfigEntry
+    from numaforge.roles.node import NodeProfile
 
 _ON, _OFF = "enabled", "disabled"
 _NOTHING = Difference((), (), (), (), ())

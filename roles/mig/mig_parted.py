@@ -7,16 +7,18 @@ and a count of 0 as a difference that it applies at each run; here both are mist
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Field, model_validator
 
 from numaforge.errors import NumaforgeError, PlanError
-from numaforge.profile.section import Section, validated
-from numaforge.profile.strict_yaml import read_yaml
 from numaforge.roles.mig.names import MOST_DEVICES, parse_profile_name
+from numaforge.sections.section import Section, validated
+from numaforge.sections.strict_yaml import read_yaml
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 _FILTER = re.compile(
     "0x(?P<device>[0-9a-f]{4})(?P<vendor>[0-9a-f]{4})(?P<subsystem>:0x[0-9a-f]{8})?", re.IGNORECASE

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cache, lru_cache
+from typing import TYPE_CHECKING
 
 from numaforge.errors import NumaforgeError, PlanError
 from numaforge.roles.mig.names import ProfileName, parse_profile_name
 from numaforge.roles.mig.tables import FAMILIES, MODELS, ModelRow, ProfileRow
-from numaforge.topology.model import Gpu, MigProfileOffer
 from numaforge.topology.vendors import NVIDIA
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numaforge.topology.model import Gpu, MigProfileOffer
 
 UNKNOWN = "Unknown"  # the generation of a model that is not in the table
 _KEPT = 64  # models as NVML offers them; a fleet has a few

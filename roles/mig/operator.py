@@ -5,18 +5,22 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
 from hashlib import blake2b
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from numaforge.errors import PlanError
-from numaforge.planning.model import MigPlan, NodePlan
 from numaforge.roles.mig.devices import mig_device_names, nvml_gpus
 from numaforge.roles.mig.machine import nvidia_gpus
 from numaforge.roles.mig.models import model_of
 from numaforge.roles.mig.plan import as_planned
-from numaforge.topology.model import Gpu, NodeTopology
 from numaforge.topology.vendors import NVIDIA
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from numaforge.roles.mig.instance import MigPlan
+    from numaforge.roles.node import NodePlan
+    from numaforge.topology.model import Gpu, NodeTopology
 
 Entry = dict[str, Any]
 

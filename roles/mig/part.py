@@ -6,20 +6,24 @@ The node does it by itself, with Python: worker.py and the pynvml that it needs 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
 from pathlib import PurePosixPath
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from numaforge.errors import HostError
+from numaforge.file_content import boot_link
 from numaforge.node.part import Found, Goal, Look, Part, lines
-from numaforge.planning.files import MIG_UNIT_PATH, boot_link
-from numaforge.planning.model import MigGpu
 from numaforge.resources import mig_worker
 from numaforge.roles.hugepages.part import change_with_kubelet
+from numaforge.roles.mig.files import MIG_UNIT_PATH
 from numaforge.roles.mig.models import mode_needs_boot
 from numaforge.shell import line
 from numaforge.snapshot.nvml_library import library_source
-from numaforge.topology.model import Gpu, GpuInstance
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from numaforge.roles.mig.instance import MigGpu
+    from numaforge.topology.model import Gpu, GpuInstance
 
 NAME = "mig"
 UNIT = PurePosixPath(MIG_UNIT_PATH).name
@@ -36,7 +40,7 @@ def look(goal: Goal) -> Look:
     return Look(call=("look_mig", BOOT_LINK, *(["python"] if goal.plan.mig.gpus else [])))
 
 
-def need(goal: Goal, found: Found, below: Sequence[Part]) -> Part | None:  # noqa: ARG001 (the contract's)
+def need(goal: Goal, found: Found, below: Sequence[Part]) -> Part | None:
     """Return which GPUs are cut anew.
 
     Raises HostError for a GPU that is not there or that NVML does not know, for a node that cannot run the

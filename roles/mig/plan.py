@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from numaforge.cpulist import format_cpulist
 from numaforge.errors import PlanError
-from numaforge.planning.model import Decision, MigGpu, MigInstance, MigPlan, Notice, Reasoned
-from numaforge.profile import NodeProfile
+from numaforge.reasons import Decision, Notice, Reasoned
 from numaforge.roles.device_plugin.checks import check_strategy, sentence
 from numaforge.roles.mig.devices import with_profile_names
 from numaforge.roles.mig.geometry import counted_names
+from numaforge.roles.mig.instance import MigGpu, MigInstance, MigPlan
 from numaforge.roles.mig.machine import GpuMigPlan, MachineMigPlan, mode_change, plan_profile
+from numaforge.roles.role import Stage
 from numaforge.topology.model import ComputeInstance, Gpu, GpuInstance, NodeTopology
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from numaforge.roles.node import Decisions, NodeProfile
+
 
 _MIXED = "mixed"
 
@@ -221,3 +228,25 @@ def _cut(gpu: Gpu, wanted: MigGpu, plan: MigPlan) -> Gpu:
         for number, one in enumerate(wanted.instances)
     )
     return replace(gpu, mig_mode=wanted.mode, mig_pending=wanted.mode, gpu_instances=tuple(instances))
+
+
+STAGE = Stage.FORESEEN
+NEEDS: tuple[str, ...] = ("offline",)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Decided:
+    """What a plan says of MIG."""
+
+    mig: MigPlan = MigPlan()
+
+
+def decide(machine: NodeTopology, profile: NodeProfile, decided: Decisions) -> Reasoned[Decided]:
+    """Return how each GPU is to be cut."""
+    found = plan_mig(machine, profile)
+    return Reasoned(Decided(mig=found.value), found.decisions, found.notices)
+
+
+def foresee(machine: NodeTopology, decided: Decided) -> NodeTopology:
+    """Return the machine with its GPUs cut."""
+    return as_planned(machine, decided.mig)

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
+from typing import TYPE_CHECKING
 
 from numaforge.errors import NumaforgeError, PlanError
 from numaforge.roles.mig.geometry import broken_limits, place
 from numaforge.roles.mig.models import MigModel, MigProfile, profile_of
 from numaforge.roles.mig.names import MOST_DEVICES, parse_profile_name
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
 
 
 @dataclass(frozen=True)

@@ -8,10 +8,10 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
 
 from numaforge.errors import NumaforgeError
-from numaforge.profile.section import Section, at_most_one_of, given
-from numaforge.profile.values import Count, as_text
 from numaforge.roles.mig.mig_parted import MigConfigFile
 from numaforge.roles.mig.names import MOST_DEVICES, NAME_PATTERN, parse_profile_name
+from numaforge.sections.section import Key, Section, at_most_one_of, given
+from numaforge.sections.values import Count, as_text
 
 ALL = "all"
 
@@ -235,3 +235,6 @@ class Mig(Section):
         return any(one.devices or one.placements for one in self.gpus) or any(
             one.mig_devices for config in entries for one in config
         )
+
+
+KEY = Key("mig", Mig, Mig(), "How GPUs are cut into MIG instances.")

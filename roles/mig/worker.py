@@ -28,12 +28,14 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pynvml as nvml
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
 
 ENABLED, DISABLED = "enabled", "disabled"
 LARGEST_ENUMERATION = 32  # of NVML's profiles: 18 in R580

@@ -5,23 +5,27 @@ The mode is set below the reboot; `mig`, above it, finds it there and creates th
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from numaforge.node.part import Found, Goal, Look, Part
-from numaforge.planning.model import MigGpu
 from numaforge.roles.mig import part as mig
 from numaforge.roles.mig.models import mode_needs_boot
-from numaforge.topology.model import Gpu
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numaforge.roles.mig.instance import MigGpu
+    from numaforge.topology.model import Gpu
 
 NAME = "mig_mode"
 
 
-def look(goal: Goal) -> Look:  # noqa: ARG001 (the contract's)
+def look(goal: Goal) -> Look:
     """Return nothing: the part `mig` asks what the worker needs."""
     return Look()
 
 
-def need(goal: Goal, found: Found, below: Sequence[Part]) -> Part | None:  # noqa: ARG001 (the contract's)
+def need(goal: Goal, found: Found, below: Sequence[Part]) -> Part | None:
     """Return the GPUs whose mode changes with a boot; a plan names none where a reboot is not allowed.
 
     Raises HostError for a GPU that is not the planned one.
@@ -44,7 +48,7 @@ def need(goal: Goal, found: Found, below: Sequence[Part]) -> Part | None:  # noq
     )
 
 
-def pending(goal: Goal, found: Found) -> str | None:  # noqa: ARG001 (the contract's)
+def pending(goal: Goal, found: Found) -> str | None:
     """Say which GPUs wait for a reboot that is not allowed; None where none does."""
     waiting = goal.plan.mig.pending if "mig" in goal.roles else ()
     if not waiting:

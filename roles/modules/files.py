@@ -2,8 +2,19 @@
 
 from __future__ import annotations
 
-from numaforge.planning.model import NodePlan, PlannedFile
-from numaforge.render.texts import Both, Template, lines
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from numaforge.file_content import FileContent, PlannedFile
+from numaforge.template import Both, Template, lines
+
+if TYPE_CHECKING:
+    from numaforge.node.part import Found, Goal
+    from numaforge.roles.node import NodePlan
+    from numaforge.topology.model import NodeTopology
+
+MODULES_LOAD_PATH = "/etc/modules-load.d/90-numaforge.conf"
+MODPROBE_PATH = "/etc/modprobe.d/90-numaforge.conf"
 
 
 def _loaded(plan: NodePlan, _: PlannedFile, text: str) -> Both:
@@ -16,7 +27,55 @@ def _options(plan: NodePlan, _: PlannedFile, text: str) -> Both:
     return lines(text), [*options, *(line for pair in kept_out for line in pair)]
 
 
+READS = ("modules",)
 TEMPLATES = {
     "modules/modules-load.conf.j2": Template(_loaded),
     "modules/modprobe.conf.j2": Template(_options),
 }
+
+
+def files(plan: NodePlan) -> tuple[PlannedFile, ...]:
+    """Return the files that load modules at boot, and those with their options.
+
+    The modules of the first are loaded now, and a boot is no news of them; the second waits for a boot.
+    """
+    modules, found = plan.modules, []
+    if modules.load:
+        found.append(PlannedFile(MODULES_LOAD_PATH, "modules", "modules/modules-load.conf.j2"))
+    if modules.options or modules.blocked:
+        waits = plan.kernel.reboot != "allowed"
+        found.append(PlannedFile(MODPROBE_PATH, "modules", "modules/modprobe.conf.j2", waits=waits))
+    return tuple(found)
+
+
+def paths(plan: NodePlan, machine: NodeTopology) -> tuple[str, ...]:
+    """Return what a boot reads of modules."""
+    return (MODULES_LOAD_PATH, MODPROBE_PATH)
+
+
+def on_node(
+    goal: Goal, found: Found, files: list[FileContent], absent: list[str]
+) -> tuple[list[FileContent], list[str]]:
+    """Return the same with modprobe told no more than may count without the boot that would prove it."""
+    from numaforge.roles.modules.part import at_once, told_by
+
+    if goal.plan.kernel.reboot == "allowed":
+        return files, absent
+    now = at_once(goal, found)
+    if now.options == goal.plan.modules.options and now.blocked == goal.plan.modules.blocked:
+        return files, absent
+    files = [file for file in files if file.path != MODPROBE_PATH]
+    absent = [path for path in absent if path != MODPROBE_PATH]
+    told = FileContent(MODPROBE_PATH, modprobe_text(replace(goal.plan, modules=now)))
+    if told_by(found.text(MODPROBE_PATH)) == told_by(told.text):
+        return files, absent
+    if now.options or now.blocked:
+        return [*files, told], absent
+    return files, [*absent, MODPROBE_PATH]
+
+
+def modprobe_text(plan: NodePlan) -> str:
+    """Return what modprobe is told by a plan that may not list it among its files."""
+    from numaforge.render import render_file
+
+    return render_file(plan, PlannedFile(MODPROBE_PATH, "modules", "modules/modprobe.conf.j2"))

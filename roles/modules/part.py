@@ -6,14 +6,18 @@ it. What is so already, or becomes so because a module is loaded now, needs none
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from numaforge.errors import HostError
 from numaforge.node.part import Found, Goal, Look, Part, lines
-from numaforge.planning.files import MODPROBE_PATH
-from numaforge.planning.model import ModulesPlan
+from numaforge.roles.modules.files import MODPROBE_PATH
 from numaforge.shell import line
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from numaforge.roles.modules.plan import ModulesPlan
 
 NAME = "modules"
 RECORD = "/etc/numaforge/modules"
@@ -60,7 +64,7 @@ def look(goal: Goal) -> Look:
     return Look(call=("look_modules", RECORD, MODPROBE_PATH, *asked))
 
 
-def need(goal: Goal, found: Found, below: Sequence[Part]) -> Part | None:  # noqa: ARG001 (the contract's)
+def need(goal: Goal, found: Found, below: Sequence[Part]) -> Part | None:
     """Return what is loaded and unloaded, and what waits for a boot that is allowed.
 
     Raises HostError for a module that the kernel does not have, and for one that the node stands on and that

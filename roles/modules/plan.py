@@ -2,9 +2,27 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from numaforge.codec import ByName
 from numaforge.errors import PlanError
-from numaforge.planning.model import Decision, ModulesPlan, Notice, Reasoned
-from numaforge.profile import NodeProfile
+from numaforge.reasons import Decision, Notice, Reasoned
+from numaforge.roles.role import Stage
+
+if TYPE_CHECKING:
+    from numaforge.roles.node import Decisions, NodeProfile
+    from numaforge.topology.model import NodeTopology
+
+
+@dataclass(frozen=True)
+class ModulesPlan:
+    """Kernel modules to load, in that order, options by module, and modules that nothing may load."""
+
+    load: tuple[str, ...] = ()
+    options: ByName[tuple[str, ...]] = field(default_factory=dict)
+    blocked: tuple[str, ...] = ()
+
 
 # What ConnectX and BlueField need for verbs, management datagrams and connections, on InfiniBand and RoCE.
 # issm is no module: ib_umad brings it, and ports with SM_DISABLED lack it.
@@ -91,3 +109,20 @@ def _notices(plan: ModulesPlan, profile: NodeProfile) -> list[Notice]:
             "RAM disk obeys only once that is rebuilt (update-initramfs -u, dracut -f)",
         )
     ]
+
+
+STAGE = Stage.KIND
+NEEDS: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Decided:
+    """What a plan says of kernel modules."""
+
+    modules: ModulesPlan = ModulesPlan()
+
+
+def decide(machine: NodeTopology, profile: NodeProfile, decided: Decisions) -> Reasoned[Decided]:
+    """Return the modules to load, their options, and those to keep out."""
+    found = plan_modules(profile)
+    return Reasoned(Decided(modules=found.value), found.decisions, found.notices)

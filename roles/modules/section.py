@@ -7,8 +7,8 @@ from typing import Annotated, Self
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from numaforge.profile.section import Section
-from numaforge.profile.values import as_text
+from numaforge.sections.section import Key, Section
+from numaforge.sections.values import as_text
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
 # modprobe.d has neither quotes nor escapes that every version reads: a space ends an option, "#" a line.
@@ -68,3 +68,6 @@ class Modules(Section):
             if twice:
                 raise ValueError(f"options.{module} says {', '.join(twice)} more than once; say it once")
         return self
+
+
+KEY = Key("modules", Modules, Modules(), "Kernel modules and their options.")

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
 from pathlib import PurePosixPath
+from typing import TYPE_CHECKING
 
 from numaforge.errors import HostError
+from numaforge.file_content import boot_link
 from numaforge.node.part import Found, Goal, Look, Part, lines
-from numaforge.planning.files import NICS_UNIT_PATH, RDMA_GATE_UNIT_PATH, boot_link
-from numaforge.planning.model import NicSetting
+from numaforge.roles.nics.files import NICS_UNIT_PATH
+from numaforge.roles.rdma.paths import RDMA_GATE_UNIT_PATH
+from numaforge.roles.rdma.planned import NicSetting
 from numaforge.shell import line
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
 
 NAME = "nics"
 RECORD = "/etc/numaforge/nics-before"
@@ -30,7 +35,7 @@ def look(goal: Goal) -> Look:
     return Look(call=("look_nics", RECORD, *LINKS.values(), *asked))
 
 
-def need(goal: Goal, found: Found, below: Sequence[Part]) -> Part | None:  # noqa: ARG001 (the contract's)
+def need(goal: Goal, found: Found, below: Sequence[Part]) -> Part | None:
     """Return the settings that differ, and those to put back that are no longer planned.
 
     Raises HostError for a NIC that is planned and has gone, and for more queues than a NIC has.

@@ -2,43 +2,60 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated
 
 from numaforge.errors import PlanError
-from numaforge.planning.model import CpuPlan, Decision, NicSetting, Notice, RdmaPlan, Reasoned
-from numaforge.profile import NodeProfile
+from numaforge.reasons import Decision, Notice, Reasoned
 from numaforge.roles.interrupts.plan import refuse_without_reserved
-from numaforge.topology.model import Nic, NodeTopology
+from numaforge.roles.role import Stage, Working
 from numaforge.topology.networks import DEFAULT_ROUTE
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numaforge.roles.cpus.plan import CpuPlan
+    from numaforge.roles.node import Decisions, NodeProfile
+    from numaforge.topology.model import Nic, NodeTopology
+
 
 CHANNELS = "channels"
 _FIELD = "nic_queues.combined"
 
 
-def with_nic_queues(
-    rdma: Reasoned[RdmaPlan], topology: NodeTopology, profile: NodeProfile, cpus: CpuPlan
-) -> Reasoned[RdmaPlan]:
-    """Return the plan of RDMA, to which the settings of NICs belong, with the number of their queues.
+@dataclass(frozen=True)
+class NicSetting:
+    """A setting of a NIC that does not outlive a boot.
+
+    `nic` is the PCI address for "max_read_request" (bytes), the interface for "trust" ("dscp", "pcp"), "pfc"
+    (the priorities: "3,4", or "none") and "channels" (how many combined ones).
+    """
+
+    nic: str
+    name: str
+    value: str
+
+
+def plan_nic_queues(
+    topology: NodeTopology, profile: NodeProfile, cpus: CpuPlan
+) -> Reasoned[tuple[NicSetting, ...]]:
+    """Return the settings that give NICs the number of their queues.
 
     Raises PlanError for a NIC that the machine does not have, and where no CPU is reserved.
     """
     wish = profile.nic_queues
     if wish.combined is None:
-        return rdma
+        return Reasoned(())
     if wish.combined == "reserved" and not cpus.reserved:
         raise refuse_without_reserved(_FIELD)
     count = str(len(cpus.reserved) if wish.combined == "reserved" else wish.combined)
     notices: list[Notice] = []
     names = _named(topology, wish.nics) if wish.nics else _unasked(topology, notices)
     if not names:
-        return replace(rdma, notices=(*rdma.notices, *notices))
+        return Reasoned((), notices=tuple(notices))
     settings = tuple(NicSetting(name, CHANNELS, count) for name in names)
     reason = f"{profile.choice(_FIELD)}, on {', '.join(names)}: one queue for each CPU that serves them"
-    host = replace(rdma.value.host, nics=(*rdma.value.host.nics, *settings))
-    return Reasoned(
-        replace(rdma.value, host=host), (*rdma.decisions, Decision(_FIELD, count, reason)), rdma.notices
-    )
+    return Reasoned(settings, (Decision(_FIELD, count, reason),))
 
 
 def _named(topology: NodeTopology, wanted: Sequence[str]) -> tuple[str, ...]:
@@ -95,3 +112,20 @@ def _unasked(topology: NodeTopology, notices: list[Notice]) -> tuple[str, ...]:
             )
         )
     return tuple(dict.fromkeys(chosen))
+
+
+STAGE = Stage.MACHINE
+NEEDS: tuple[str, ...] = ("cpus",)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Decided:
+    """How many queues NICs get; not in the document, where `rdma.host.nics` has them."""
+
+    nic_queues: Annotated[tuple[NicSetting, ...], Working] = ()
+
+
+def decide(machine: NodeTopology, profile: NodeProfile, decided: Decisions) -> Reasoned[Decided]:
+    """Return the number of queues of each NIC."""
+    found = plan_nic_queues(machine, profile, decided.cpus)
+    return Reasoned(Decided(nic_queues=found.value), found.decisions, found.notices)

@@ -6,8 +6,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from numaforge.profile.section import Removable
 from numaforge.roles.rdma.host_section import Nic
+from numaforge.sections.section import Key, Removable
 
 _MOST = 4096  # more than any NIC has
 
@@ -27,3 +27,6 @@ class NicQueues(Removable):
         "virtual functions and that of the default route.",
         examples=[["eth2", "mlx5_0"]],
     )
+
+
+KEY = Key("nic_queues", NicQueues, NicQueues(), "How many queues, and so interrupts, NICs have.")

@@ -7,18 +7,36 @@ CPUs change, and never starts with the state file of others.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import chain
-from typing import TypeVar
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 from numaforge.codec import CpuSet
 from numaforge.cpulist import format_cpulist, parse_cpulist
 from numaforge.errors import PlanError
-from numaforge.planning.document import loads
-from numaforge.planning.model import Decision, Notice, OfflinePlan, Reasoned
-from numaforge.profile import NodeProfile
+from numaforge.reasons import Decision, Notice, Reasoned
+from numaforge.roles.role import Stage, Working
 from numaforge.topology.model import Core, Cpufreq, IdleState, L3Cache, NodeTopology, Package
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from numaforge.roles.node import Decisions, NodeProfile
+
+
+@dataclass(frozen=True)
+class OfflinePlan:
+    """CPUs that are to be offline; `taken` are those of them that are so by this plan alone.
+
+    `cores` and `caches` are those that hold taken CPUs, as they were with them: what the kernel does not show
+    of a CPU that is offline.
+    """
+
+    cpus: CpuSet = frozenset()
+    taken: CpuSet = frozenset()
+    cores: tuple[Core, ...] = ()
+    caches: tuple[L3Cache, ...] = ()
+
 
 _SMT, _OFFLINE = "cpus.smt", "cpus.offline"
 _BOOT_CPU = 0
@@ -111,6 +129,8 @@ def as_planned(machine: NodeTopology, offline: OfflinePlan) -> NodeTopology:
 
 def _earlier(machine: NodeTopology) -> OfflinePlan:
     """Return what an earlier plan has taken offline; a plan that cannot be read has taken nothing."""
+    from numaforge.roles.document import loads  # the type of a plan is made of this module, too
+
     if not (machine.offline and machine.previous_plan):
         return OfflinePlan()
     try:
@@ -231,3 +251,25 @@ def _decisions(profile: NodeProfile, siblings: CpuSet, named: CpuSet) -> Iterato
         yield Decision(_SMT, "off", reason)
     if named:
         yield Decision(_OFFLINE, format_cpulist(named), profile.choice(_OFFLINE))
+
+
+STAGE = Stage.FORESEEN
+NEEDS: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Decided:
+    """Which CPUs are offline; not in the document, where `tuning` has them."""
+
+    offline: Annotated[OfflinePlan, Working]
+
+
+def decide(machine: NodeTopology, profile: NodeProfile, decided: Decisions) -> Reasoned[Decided]:
+    """Return which CPUs are to be offline, of the machine as it is without numaforge."""
+    found = plan_offline(as_before(machine), profile)
+    return Reasoned(Decided(offline=found.value), found.decisions, found.notices)
+
+
+def foresee(machine: NodeTopology, decided: Decided) -> NodeTopology:
+    """Return the machine with no other CPUs offline than planned."""
+    return without(as_before(machine), decided.offline)

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from numaforge.errors import PlanError
-from numaforge.planning.model import GpuRail, LibrariesPlan
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from numaforge.roles.rdma.planned import GpuRail, LibrariesPlan
 
 NETWORKS = ("host", "overlay")
 

@@ -1,44 +1,46 @@
-"""What RDMA needs of the host at every boot: limits, settings of NICs, and what the kubelet waits for."""
+"""What the kubelet waits for at boot, and what libraries are told of the rails."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import xml.etree.ElementTree as ET
 from functools import cache
-from typing import Any
+from shlex import quote, split
+from typing import TYPE_CHECKING, Any
 
-from numaforge.planning.files import NICS_PATH, NICS_SCRIPT_PATH, RDMA_GATE_SCRIPT_PATH
-from numaforge.planning.model import NodePlan, PlannedFile
-from numaforge.render.texts import Both, Template, lines, program, starts
+from numaforge.file_content import FileContent, PlannedFile
+from numaforge.roles.rdma.environment import environment
+from numaforge.roles.rdma.nccl_conf import KEPT, is_admins, parse
+from numaforge.roles.rdma.nccl_topology import of_hidden_switches
+from numaforge.roles.rdma.paths import (
+    LIBRARY_PATHS,
+    NCCL_CONF_PATH,
+    NCCL_TOPOLOGY_PATH,
+    RAILS_ENV_PATH,
+    RDMA_GATE_SCRIPT_PATH,
+    RDMA_GATE_UNIT_PATH,
+)
 from numaforge.shell import library
+from numaforge.template import Both, Template, program, starts, xml_comment
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numaforge.node.part import Found, Goal
+    from numaforge.roles.node import NodePlan
+    from numaforge.topology.model import NodeTopology
 
 
 @cache
-def _programs() -> dict[str, str]:
-    """Return the shell that a boot runs, by path: of NICs the same that the part sends."""
-    return {
-        NICS_SCRIPT_PATH: library("roles/nics/values", "node/nics_at_boot").rstrip("\n"),
-        RDMA_GATE_SCRIPT_PATH: library("node/rdma_gate").rstrip("\n"),
-    }
+def _script() -> str:
+    return library("node/rdma_gate").rstrip("\n")
 
 
-def _program(_: NodePlan, file: PlannedFile) -> Mapping[str, Any]:
-    return {"program": _programs()[file.path]}
+def _program(_plan: NodePlan, _file: PlannedFile) -> Mapping[str, Any]:
+    return {"program": _script()}
 
 
-def _read_program(_: NodePlan, file: PlannedFile, text: str) -> Both:
-    return program(text), _programs()[file.path]
-
-
-def _memlock(_plan: NodePlan, _file: PlannedFile, text: str) -> Both:
-    return lines(text), ["[Service]", "LimitMEMLOCK=infinity"]
-
-
-def _nics(plan: NodePlan, _: PlannedFile, text: str) -> Both:
-    return lines(text), [f"{each.nic} {each.name} {each.value}" for each in plan.rdma.host.nics]
-
-
-def _nics_command(_plan: NodePlan, _file: PlannedFile) -> Mapping[str, Any]:
-    return {"command": f"/bin/sh {NICS_SCRIPT_PATH} apply {NICS_PATH}"}
+def _read_program(_plan: NodePlan, _file: PlannedFile, text: str) -> Both:
+    return program(text), _script()
 
 
 def _gate_command(plan: NodePlan, _: PlannedFile) -> Mapping[str, Any]:
@@ -48,17 +50,92 @@ def _gate_command(plan: NodePlan, _: PlannedFile) -> Mapping[str, Any]:
     return {"command": " ".join(words)}
 
 
+def _conf(plan: NodePlan, _: PlannedFile) -> Mapping[str, Any]:
+    libraries = plan.rdma.libraries
+    admin_conf = None if libraries.admin_conf is None else libraries.admin_conf.removesuffix("\n")
+    return {"nccl": libraries.nccl, "admin_conf": admin_conf, "kept": KEPT}
+
+
+def _variables(plan: NodePlan, _: PlannedFile) -> Mapping[str, Any]:
+    """Return the host's variables, quoted for shells and systemd where they have to be."""
+    told = environment(plan.rdma.libraries, "host")
+    return {"variables": {name: quote(value) for name, value in told.items()}}
+
+
+def _topology(plan: NodePlan, _: PlannedFile) -> Mapping[str, Any]:
+    return {
+        "topology": of_hidden_switches(plan.rdma.libraries.hidden_switches),
+        "comment": xml_comment(plan),
+    }
+
+
+def _read_conf(plan: NodePlan, _: PlannedFile, text: str) -> Both:
+    libraries = plan.rdma.libraries
+    return parse(text), {**parse(libraries.admin_conf or ""), **libraries.nccl}
+
+
+def _read_variables(plan: NodePlan, _: PlannedFile, text: str) -> Both:
+    words = [word.partition("=") for word in split(text, comments=True)]
+    return {name: value for name, _, value in words}, environment(plan.rdma.libraries, "host")
+
+
+def _read_topology(plan: NodePlan, _: PlannedFile, text: str) -> Both:
+    below = {
+        pci.get("busid"): [inner.get("busid") for inner in pci]
+        for pci in ET.fromstring(text).iterfind("cpu/pci")  # noqa: S314 (our own text)
+    }
+    switches = plan.rdma.libraries.hidden_switches
+    return below, {switch.pci_address: sorted([*switch.gpus, *switch.nics]) for switch in switches}
+
+
+READS = ("rdma",)
 TEMPLATES = {
-    "rdma/memlock.conf.j2": Template(_memlock),
-    "rdma/nics.j2": Template(_nics),
-    "rdma/nics.sh.j2": Template(_read_program, _program),
     "rdma/gate.sh.j2": Template(_read_program, _program),
-    "rdma/nics.service.j2": Template(
-        lambda plan, file, text: (starts(text), [f"ExecStart={_nics_command(plan, file)['command']}"]),
-        _nics_command,
-    ),
     "rdma/gate.service.j2": Template(
         lambda plan, file, text: (starts(text), [f"ExecStart={_gate_command(plan, file)['command']}"]),
         _gate_command,
     ),
+    "rdma/nccl.conf.j2": Template(_read_conf, _conf),
+    "rdma/rails.env.j2": Template(_read_variables, _variables),
+    "rdma/nccl-topology.xml.j2": Template(_read_topology, _topology),
 }
+
+
+def files(plan: NodePlan) -> tuple[PlannedFile, ...]:
+    """Return the files of what RDMA needs of the host, and those that tell libraries of the rails."""
+    libraries = plan.rdma.libraries
+    found = []
+    if plan.rdma.host.gate:
+        found += [
+            PlannedFile(RDMA_GATE_SCRIPT_PATH, "rdma", "rdma/gate.sh.j2"),
+            PlannedFile(RDMA_GATE_UNIT_PATH, "rdma", "rdma/gate.service.j2"),
+        ]
+    if libraries.hidden_switches:
+        found.append(PlannedFile(NCCL_TOPOLOGY_PATH, "rdma", "rdma/nccl-topology.xml.j2"))
+    if libraries.nccl_conf:
+        found.append(PlannedFile(NCCL_CONF_PATH, "rdma", "rdma/nccl.conf.j2"))
+    if libraries.env_file:
+        found.append(PlannedFile(RAILS_ENV_PATH, "rdma", "rdma/rails.env.j2"))
+    return tuple(found)
+
+
+def paths(plan: NodePlan, machine: NodeTopology) -> tuple[str, ...]:
+    """Return what a boot waits for, and what libraries read."""
+    return (RDMA_GATE_SCRIPT_PATH, RDMA_GATE_UNIT_PATH, *LIBRARY_PATHS)
+
+
+def others(plan: NodePlan, config_text: str | None) -> list[FileContent]:
+    """Return the admin's own /etc/nccl.conf, which is put back where we write none any more."""
+    told = plan.rdma.libraries
+    if told.nccl_conf or told.admin_conf is None:
+        return []
+    return [FileContent(NCCL_CONF_PATH, told.admin_conf)]
+
+
+def on_node(
+    goal: Goal, found: Found, files: list[FileContent], absent: list[str]
+) -> tuple[list[FileContent], list[str]]:
+    """Return the same, with an /etc/nccl.conf that is the admin's left alone."""
+    if is_admins(found.text(NCCL_CONF_PATH)):
+        absent = [path for path in absent if path != NCCL_CONF_PATH]
+    return files, absent

@@ -8,11 +8,14 @@ character device.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from numaforge.ordering import natural
 from numaforge.topology.model import Nic, NodeTopology, RdmaDevice
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
 
 # pkg/resources/rdma_device_spec.go; /dev/infiniband/rdma_cm besides, which is one for all devices. Version
 # 1.5.3 asks for no issm.

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from numaforge.errors import PlanError
-from numaforge.planning.model import HiddenSwitch
-from numaforge.roles.rdma.libraries_section import Libraries
+from numaforge.roles.rdma.planned import HiddenSwitch
 from numaforge.topology.links import nearest_numa_node
-from numaforge.topology.model import NodeTopology
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numaforge.roles.rdma.libraries_section import Libraries
+    from numaforge.topology.model import NodeTopology
 
 _WHERE = "rdma.libraries.pcie_switches"
 _MOST_SWITCHES = 32  # devices of one PCI bus

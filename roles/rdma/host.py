@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
 from numaforge.errors import PlanError
-from numaforge.planning.model import Decision, NicSetting, Notice, RdmaGate, RdmaHostPlan, Reasoned
-from numaforge.planning.runtime import pod_units
-from numaforge.profile import NodeProfile
+from numaforge.reasons import Decision, Notice, Reasoned
 from numaforge.roles.modules.plan import rdma_modules
-from numaforge.topology.model import NodeTopology, RdmaDevice
+from numaforge.roles.rdma.planned import NicSetting, RdmaGate, RdmaHostPlan
 from numaforge.topology.rails import rails
+from numaforge.topology.runtime import pod_units
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from numaforge.roles.node import NodeProfile
+    from numaforge.topology.model import NodeTopology, RdmaDevice
 
 _MEMLOCK = "pods inherit it, and verbs pin what they register"
 _SETTINGS = ("max_read_request", "trust", "pfc")

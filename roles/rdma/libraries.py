@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from ipaddress import IPv4Network
 from itertools import groupby
+from typing import TYPE_CHECKING
 
 from numaforge.errors import PlanError
 from numaforge.ordering import natural
-from numaforge.planning.files import NCCL_TOPOLOGY_PATH
-from numaforge.planning.model import Decision, GpuRail, HiddenSwitch, LibrariesPlan, Notice, Reasoned
-from numaforge.profile import NodeProfile
+from numaforge.reasons import Decision, Notice, Reasoned
 from numaforge.roles.rdma import environment as env
 from numaforge.roles.rdma.hidden_switches import plan_hidden_switches
 from numaforge.roles.rdma.libraries_section import DEFAULT_ROUTE, Libraries
 from numaforge.roles.rdma.nccl_conf import plan_conf
+from numaforge.roles.rdma.paths import NCCL_TOPOLOGY_PATH
+from numaforge.roles.rdma.planned import GpuRail, HiddenSwitch, LibrariesPlan
 from numaforge.topology.links import gpu_names
 from numaforge.topology.model import Gpu, NodeTopology, RdmaDevice
 from numaforge.topology.networks import DEFAULT_ROUTE as EVERYTHING
 from numaforge.topology.rails import distance_to_device, rails
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numaforge.roles.node import NodeProfile
 
 _WHERE = "rdma.libraries"
 _GUIDE = "NCCL user guide"

@@ -9,9 +9,9 @@ from typing import Annotated, Literal, Self
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from numaforge.profile.section import Section
-from numaforge.profile.values import as_text
 from numaforge.roles.rdma.nccl_names import NCCL_NAMES, REFUSED
+from numaforge.sections.section import Section
+from numaforge.sections.values import as_text
 
 DEFAULT_ROUTE = "default-route"
 

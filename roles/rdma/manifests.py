@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from hashlib import sha256
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from numaforge.errors import PlanError
-from numaforge.planning.model import NodePlan
 from numaforge.roles.rdma.plugin_config import plugin_text
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from numaforge.roles.node import NodePlan
 
 POOLS_LABEL = "numaforge.io/rdma-pools"
 """The label of a Node whose value says with which pools the plugin runs on it."""

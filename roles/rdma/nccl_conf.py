@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from numaforge.errors import PlanError
-from numaforge.planning.document import loads
-from numaforge.planning.files import NCCL_CONF_PATH
-from numaforge.planning.model import LibrariesPlan, Notice, Reasoned
+from numaforge.reasons import Notice, Reasoned
+from numaforge.roles.rdma.paths import NCCL_CONF_PATH
+from numaforge.roles.rdma.planned import LibrariesPlan
 from numaforge.snapshot.redaction import REDACTED
-from numaforge.topology.model import NodeTopology
+
+if TYPE_CHECKING:
+    from numaforge.topology.model import NodeTopology
 
 KEPT = "# What the admin has here, and gets back:"
 """The line of our file below which the admin's own text stands."""
@@ -94,6 +97,8 @@ def _admins_part(text: str | None) -> str | None:
 
 
 def _previous(topology: NodeTopology) -> LibrariesPlan:
+    from numaforge.roles.document import loads  # the type of a plan is made of this module, too
+
     text = topology.previous_plan or ""
     if NCCL_CONF_PATH not in text and '"admin_conf": "' not in text:  # to read a plan takes milliseconds
         return LibrariesPlan()

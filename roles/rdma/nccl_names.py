@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 # Those of NCCL's user guide (2.30), and a few more of its source that fleets set. NCCL passes over a name
 # that it does not know without a word, so a misspelt one would have no effect.

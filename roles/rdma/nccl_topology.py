@@ -7,12 +7,16 @@ takes no XML declaration, no tabs, and one space before each attribute.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
-from numaforge.planning.model import HiddenSwitch
 from numaforge.topology.links import nearest_numa_node, pcie_switches
 from numaforge.topology.model import Gpu, NodeTopology, PciLink, RdmaDevice
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from numaforge.roles.rdma.planned import HiddenSwitch
 
 # PCI classes as NCCL tells nodes apart; of GPUs and NICs it asks sysfs for the whole one.
 _BRIDGE, _GPU, _NIC = "0x060400", "0x03", "0x02"

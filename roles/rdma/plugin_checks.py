@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from difflib import get_close_matches
+from typing import TYPE_CHECKING
 
 from numaforge.findings import Finding, Severity
 from numaforge.kubelet.values.labels import qualified_name_complaints
 from numaforge.roles.rdma.functions import SELECTORS, PluginFunction, lacking, plugin_functions, selected
 from numaforge.roles.rdma.plugin_config import NEW_FIELD, PluginConfig, PoolConfig, refusal
 from numaforge.roles.rdma.pools_section import LONGEST_PREFIX, PREFIX
-from numaforge.topology.model import NodeTopology
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numaforge.topology.model import NodeTopology
 
 SOURCE = "k8s-rdma-shared-dev-plugin v1.5.3"
 _REMEDIES = {

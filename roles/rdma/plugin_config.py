@@ -11,12 +11,14 @@ import json
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from numaforge.errors import PlanError
 from numaforge.given import NotJsonError, parse_json
-from numaforge.planning.model import RdmaPool
 from numaforge.roles.rdma.functions import SELECTORS
+
+if TYPE_CHECKING:
+    from numaforge.roles.rdma.planned import RdmaPool
 
 DEFAULT_INTERVAL_SECONDS = 60
 DEFAULT_PREFIX = "rdma"

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
 from itertools import chain
+from typing import TYPE_CHECKING
 
 from numaforge.errors import PlanError
 from numaforge.ordering import natural
-from numaforge.planning.model import Decision, Notice, RdmaPool, Reasoned
-from numaforge.profile import NodeProfile
+from numaforge.reasons import Decision, Notice, Reasoned
 from numaforge.roles.rdma.functions import (
     PluginFunction,
     address_of,
@@ -19,9 +18,15 @@ from numaforge.roles.rdma.functions import (
     plugin_functions,
     selected,
 )
+from numaforge.roles.rdma.planned import RdmaPool
 from numaforge.roles.rdma.pools_section import PLACEHOLDERS, RESOURCE_NAME, RdmaSelection, SharedDevicePlugin
-from numaforge.topology.model import NodeTopology, RdmaDevice
 from numaforge.topology.rails import Rail, rails
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+    from numaforge.roles.node import NodeProfile
+    from numaforge.topology.model import NodeTopology, RdmaDevice
 
 _WHERE = "rdma.device_plugin"
 

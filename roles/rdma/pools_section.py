@@ -7,8 +7,8 @@ from typing import Annotated, Literal, Self
 
 from pydantic import BeforeValidator, ConfigDict, Field, model_validator
 
-from numaforge.profile.section import Section, given
-from numaforge.profile.values import as_text
+from numaforge.sections.section import Section, given
+from numaforge.sections.values import as_text
 
 PLACEHOLDERS = {"rail": "{rail}", "numa_node": "{numa_node}", "device": "{device}", "machine": ""}
 """What a resource's name has to hold, so that each pool gets a name of its own."""

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from numaforge.profile.section import Section
-from numaforge.roles.gpudirect.section import GpuDirect
+from numaforge.roles.rdma.gpudirect_section import GpuDirect
 from numaforge.roles.rdma.host_section import RdmaHost
 from numaforge.roles.rdma.libraries_section import Libraries
 from numaforge.roles.rdma.pools_section import SharedDevicePlugin
+from numaforge.sections.section import Key, Section
 
 __all__ = ["GpuDirect", "Libraries", "Rdma", "RdmaHost", "SharedDevicePlugin"]
 
@@ -26,3 +26,6 @@ class Rdma(Section):
     libraries: Libraries = Field(
         default=Libraries(), description="What NCCL, UCX and NVSHMEM are told of the rails."
     )
+
+
+KEY = Key("rdma", Rdma, Rdma(), "RDMA devices, for pods and on the host.")

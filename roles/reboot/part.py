@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from numaforge.errors import HostError
 from numaforge.node.part import Found, Goal, Look, Part
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
 
 NAME = "reboot"
 _DOWN_SECONDS = 300  # systemd gives each unit 90 s to stop

@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from numaforge.profile.section import Section
+from numaforge.sections.section import Key, Section
 
 
 class Maintenance(Section):
@@ -18,3 +18,6 @@ class Maintenance(Section):
         "reports them as pending.",
         examples=["allowed"],
     )
+
+
+KEY = Key("maintenance", Maintenance, Maintenance(), "What numaforge may do to a node to carry out its plan.")

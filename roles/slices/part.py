@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import get_args
+from typing import TYPE_CHECKING
 
 from numaforge.cpulist import format_cpulist, parse_cpulist
 from numaforge.node.part import Found, Goal, Look, Part, lines
-from numaforge.roles.slices.section import Slice
+from numaforge.roles.slices.section import SLICES
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
 
 NAME = "system"
 RECORD = "/etc/numaforge/slices"
-SLICES: tuple[str, ...] = get_args(Slice)
 
 
 def look(goal: Goal) -> Look:
@@ -19,7 +20,7 @@ def look(goal: Goal) -> Look:
     return Look(call=("look_system", RECORD, *SLICES)) if NAME in goal.roles else Look()
 
 
-def need(goal: Goal, found: Found, below: Sequence[Part]) -> Part | None:  # noqa: ARG001 (the contract's)
+def need(goal: Goal, found: Found, below: Sequence[Part]) -> Part | None:
     """Return the slices whose CPUs change: those of the plan, and those of an earlier plan that leave it."""
     if NAME not in goal.roles:
         return None

@@ -2,13 +2,29 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from numaforge.codec import ByName, CpuSet
 from numaforge.cpulist import format_cpulist
 from numaforge.errors import PlanError
-from numaforge.planning.existing import ExistingSettings
-from numaforge.planning.model import CpuPlan, Decision, Reasoned, SystemPlan
-from numaforge.profile import NodeProfile
+from numaforge.reasons import Decision, Reasoned
 from numaforge.roles.interrupts.plan import refuse_without_reserved
-from numaforge.topology.model import NodeTopology
+from numaforge.roles.role import Stage
+
+if TYPE_CHECKING:
+    from numaforge.roles.cpus.plan import CpuPlan
+    from numaforge.roles.kubelet.existing import ExistingSettings
+    from numaforge.roles.node import Decisions, NodeProfile
+    from numaforge.topology.model import NodeTopology
+
+
+@dataclass(frozen=True)
+class SystemPlan:
+    """Which CPUs the system's own daemons use, by systemd's slice or scope."""
+
+    slices: ByName[CpuSet] = field(default_factory=dict)
+
 
 _FIELD = "system.daemons"
 
@@ -50,3 +66,20 @@ def plan_system(
     )
     value = f"{format_cpulist(cpus.reserved)}: {', '.join(plan.slices)}"
     return Reasoned(plan, (Decision(_FIELD, value, reason),))
+
+
+STAGE = Stage.KIND
+NEEDS: tuple[str, ...] = ("cpus", "installed")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Decided:
+    """What a plan says of the system's own daemons."""
+
+    system: SystemPlan = SystemPlan()
+
+
+def decide(machine: NodeTopology, profile: NodeProfile, decided: Decisions) -> Reasoned[Decided]:
+    """Return the CPUs of each slice."""
+    found = plan_system(machine, profile, decided.cpus, decided.existing)
+    return Reasoned(Decided(system=found.value), found.decisions, found.notices)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, get_args
 
 from pydantic import AfterValidator, Field
 
-from numaforge.profile.section import Section
+from numaforge.sections.section import Key, Section
 
 Slice = Literal["system.slice", "user.slice", "init.scope", "machine.slice"]
+SLICES: tuple[str, ...] = get_args(Slice)
 
 
 def _each_once(slices: tuple[str, ...]) -> tuple[str, ...]:
@@ -32,3 +33,6 @@ class System(Section):
         description="systemd's units that are confined; pods are in none of them.",
         examples=[["system.slice", "user.slice"]],
     )
+
+
+KEY = Key("system", System, System(), "Which CPUs the system's own daemons use.")

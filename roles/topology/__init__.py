@@ -4,20 +4,23 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pyinfra import host
 
 from numaforge.errors import HostError, ProfileError
 from numaforge.hosts import datum, detect, detect_for_change, planned, remember, role, show_notices
 from numaforge.kinds import once_per_kind
-from numaforge.planning.document import dumps as plan_document
 from numaforge.planning.node import plan_node
-from numaforge.profile import NodeProfile, load_profile
+from numaforge.profile import load_profile
+from numaforge.roles.document import dumps as plan_document
 from numaforge.rollout import events
 from numaforge.rollout.leftovers import left_in_cluster
-from numaforge.snapshot import Snapshot
 from numaforge.topology import read_topology
+
+if TYPE_CHECKING:
+    from numaforge.roles.node import NodeProfile
+    from numaforge.snapshot import Snapshot
 
 __all__ = ["capture", "record", "removal", "topology"]
 

@@ -6,11 +6,11 @@ from numaforge.errors import NumaforgeError
 from numaforge.findings import Finding
 from numaforge.kubelet.findings import Report
 from numaforge.kubelet.startup.check import check
-from numaforge.planning.document import dumps, loads
-from numaforge.planning.model import NodePlan
 from numaforge.planning.node import plan_node
-from numaforge.profile import NodeProfile, load_profile, ready_profiles
+from numaforge.profile import load_profile, ready_profiles
 from numaforge.render import render_plan
+from numaforge.roles.document import dumps, loads
+from numaforge.roles.node import NodePlan, NodeProfile
 from numaforge.snapshot import Snapshot, from_local, from_root
 from numaforge.topology import from_document, read_topology, to_document
 from numaforge.topology.model import NodeTopology

@@ -3,6 +3,28 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import PurePosixPath
+
+PLAN_PATH = "/etc/numaforge/plan.json"
+
+
+@dataclass(frozen=True)
+class PlannedFile:
+    """A file that numaforge writes on the host: which role, from which template, with which mode (octal).
+
+    One that `waits` counts at a boot only, and the profile does not allow that boot: of it is written what
+    needs none.
+    """
+
+    path: str
+    role: str  # the role that writes it: "topology", "tuning", "host"
+    template: (
+        str | None
+    )  # below templates/, e.g. "kubelet/drop-in.conf.j2"; None: the role writes it from the plan
+    mode: str = "0644"
+    owner: str = "root"
+    group: str = "root"
+    waits: bool = False
 
 
 @dataclass(frozen=True)
@@ -14,3 +36,8 @@ class FileContent:
     mode: str = "0644"
     owner: str = "root"
     group: str = "root"
+
+
+def boot_link(unit_path: str) -> str:
+    """Return the link by which systemd starts one of our units at boot."""
+    return f"/etc/systemd/system/multi-user.target.wants/{PurePosixPath(unit_path).name}"

@@ -23,7 +23,8 @@ def json_schema(name: str) -> dict[str, Any]:
 
 
 def _profile() -> dict[str, Any]:
-    from numaforge.profile import NodeProfile, machine_profiles, ready_profiles
+    from numaforge.profile import machine_profiles, ready_profiles
+    from numaforge.roles.node import NodeProfile
 
     body = _with_nulls(NodeProfile.model_json_schema(schema_generator=_Generator))
     # Read while a profile is loaded, so neither is a field of the model.
@@ -72,7 +73,7 @@ def _or_null(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def _plan() -> dict[str, Any]:
-    from numaforge.planning.document import PLAN
+    from numaforge.roles.document import PLAN
 
     return PLAN.json_schema(_Generator)
 

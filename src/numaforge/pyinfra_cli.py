@@ -36,7 +36,7 @@ from numaforge.hosts.beside import told
 from numaforge.hosts.host_data import refuse, say_refused, set_aside
 from numaforge.hosts.overview import follow, show_overview
 from numaforge.hosts.processes import divide, end_with_others, hosts_of
-from numaforge.planning.document import PLAN
+from numaforge.roles.document import PLAN
 from numaforge.rollout import events
 from numaforge.rollout.options import PLACE
 from numaforge.rollout.shards import Shard, shard_here

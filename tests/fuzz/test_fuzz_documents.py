@@ -14,13 +14,12 @@ from numaforge.given import NotJsonError, parse_json
 from numaforge.kubelet.admission import Node, Pod
 from numaforge.kubelet.admission.device_manager import read_inventory
 from numaforge.node.transaction import read_result, read_status
-from numaforge.planning import document as plans
 from numaforge.planning.node import plan_node
 from numaforge.profile import load_profile
-from numaforge.profile.strict_yaml import read_yaml, read_yaml_documents
 from numaforge.report.layout import topology_of
 from numaforge.report.svg import draw
 from numaforge.report.tables import topology_tables
+from numaforge.roles import document as plans
 from numaforge.roles.device_plugin.config import parse_device_plugin
 from numaforge.roles.mig.mig_parted import parse_config
 from numaforge.roles.rdma.plugin_config import parse_plugin_config, refusal
@@ -31,6 +30,7 @@ from numaforge.rollout.record import RECORD, RESULT, Phase, Record, read_record
 from numaforge.rollout.record import _dump as record_text
 from numaforge.rollout.record import read_result as read_ending
 from numaforge.rollout.shards import ShardProgress
+from numaforge.sections.strict_yaml import read_yaml, read_yaml_documents
 from numaforge.topology import from_document, to_document
 from tests.fixtures import machines
 from tests.fuzz.mutations import mutated_data, mutated_text

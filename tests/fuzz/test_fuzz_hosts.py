@@ -14,10 +14,10 @@ from numaforge.gpudirect.check import check_gpudirect
 from numaforge.gpus.check import check_gpus
 from numaforge.hostcheck.check import check_host
 from numaforge.node.bundle import parse_states
-from numaforge.planning.document import dumps
 from numaforge.planning.node import plan_node
 from numaforge.profile import load_profile
 from numaforge.report.tables import topology_tables
+from numaforge.roles.document import dumps
 from numaforge.snapshot import Snapshot, parse_output
 from numaforge.snapshot.catalogue import PLAN
 from numaforge.snapshot.redaction import redact, redact_cpuinfo, redact_nvidia_smi

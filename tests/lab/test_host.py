@@ -19,10 +19,11 @@ from lab.cluster import Lab
 from lab.node import Node
 from lab.paths import LAB
 from numaforge.cpulist import format_cpulist, parse_cpulist
+from numaforge.file_content import PLAN_PATH
 from numaforge.node.transaction import Transaction
-from numaforge.planning.document import loads
-from numaforge.planning.model import PLAN_PATH, NicSetting
+from numaforge.roles.document import loads
 from numaforge.roles.nics import part as nics
+from numaforge.roles.rdma.planned import NicSetting
 from numaforge.topology.model import CpuSet
 from numaforge.verification.visitors import Visitors, read_visitors, visitors_script
 from tests.lab import rollouts, transactions

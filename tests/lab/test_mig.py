@@ -9,8 +9,8 @@ import pytest
 from lab.cluster import Lab
 from lab.node import Node
 from numaforge.node.transaction import Transaction
-from numaforge.planning.model import MigGpu, MigInstance
 from numaforge.roles.mig import part as mig
+from numaforge.roles.mig.instance import MigGpu, MigInstance
 from tests.lab import gpus, rollouts, transactions
 from tests.lab.transactions import ended, put_back, ready, reset_at
 

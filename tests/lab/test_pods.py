@@ -13,8 +13,9 @@ import pytest
 from lab.cluster import Lab
 from lab.node import Node
 from numaforge.cpulist import parse_cpulist
-from numaforge.planning.document import loads
-from numaforge.planning.model import PLAN_PATH, NodePlan
+from numaforge.file_content import PLAN_PATH
+from numaforge.roles.document import loads
+from numaforge.roles.node import NodePlan
 from numaforge.snapshot import parse_output, script
 from numaforge.topology import read_topology
 from numaforge.topology.model import NodeTopology

@@ -13,11 +13,11 @@ from lab.cluster import Lab
 from lab.node import Node
 from numaforge.file_content import FileContent
 from numaforge.node.transaction import Result, Transaction, settle_script
-from numaforge.planning.files import TUNING_UNIT_PATH
 from numaforge.roles.hugepages import part as hugepages
 from numaforge.roles.kernel_cmdline import part as kernel_cmdline
 from numaforge.roles.kernel_cmdline.part import DROP_IN, RECORD
 from numaforge.roles.kernel_values import part as kernel_values
+from numaforge.roles.kernel_values.files import TUNING_UNIT_PATH
 from numaforge.roles.kernel_values.part import BOOT_LINK
 from numaforge.roles.reboot import part as reboot
 from tests.lab import rollouts, transactions

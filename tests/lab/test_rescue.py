@@ -8,8 +8,8 @@ from lab.cluster import Lab
 from lab.node import Node
 from numaforge.file_content import FileContent
 from numaforge.node.transaction import RESCUE_UNIT, Transaction
-from numaforge.planning.files import MODPROBE_PATH
 from numaforge.roles.modules import part as modules
+from numaforge.roles.modules.files import MODPROBE_PATH
 from numaforge.roles.reboot import part as reboot
 from tests.lab import transactions
 from tests.lab.transactions import STATIC, boots, put_back, ready, seen, until

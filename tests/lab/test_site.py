@@ -14,8 +14,8 @@ import yaml
 from lab.cluster import Lab
 from lab.node import Node
 from lab.paths import REPOSITORY
-from numaforge.planning.document import loads
-from numaforge.planning.model import PLAN_PATH
+from numaforge.file_content import PLAN_PATH
+from numaforge.roles.document import loads
 from tests.lab.rollouts import HEALTHY
 
 CONFIG = "/var/lib/kubelet/config.yaml"

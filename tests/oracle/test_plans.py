@@ -18,10 +18,10 @@ import yaml
 
 from numaforge.errors import PlanError
 from numaforge.kubelet.startup.check import check
-from numaforge.planning.document import dumps
-from numaforge.planning.model import NodePlan
 from numaforge.planning.node import plan_node
-from numaforge.profile import NodeProfile, load_profile
+from numaforge.profile import load_profile
+from numaforge.roles.document import dumps
+from numaforge.roles.node import NodePlan, NodeProfile
 from numaforge.topology import read_topology
 from numaforge.topology.model import NodeTopology
 from tests.fixtures.machines import KUBEADM_CONFIG

@@ -19,13 +19,9 @@ from lab.roots import Release, build
 from numaforge import cli, shell
 from numaforge.hostcheck.check import check_host
 from numaforge.node.transaction import Transaction, start_script
-from numaforge.planning.files import (
-    INTERRUPTS_PATH,
-    INTERRUPTS_RULES_PATH,
-    INTERRUPTS_SCRIPT_PATH,
-    TUNING_TMPFILES_PATH,
-)
+from numaforge.roles.interrupts.files import INTERRUPTS_PATH, INTERRUPTS_RULES_PATH, INTERRUPTS_SCRIPT_PATH
 from numaforge.roles.kernel_cmdline import part as kernel_cmdline
+from numaforge.roles.kernel_values.files import TUNING_TMPFILES_PATH
 from numaforge.roles.reboot import part as reboot
 from numaforge.snapshot import Snapshot
 from numaforge.topology import read_topology

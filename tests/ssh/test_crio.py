@@ -10,10 +10,10 @@ import pytest
 from numaforge.file_content import FileContent
 from numaforge.node.bundle import FileChange
 from numaforge.node.transaction import Transaction, settle_script, start_script
-from numaforge.planning.files import CRIO_PATH
-from numaforge.planning.runtime import CRIO
 from numaforge.roles.crio import part as crio
+from numaforge.roles.crio.files import CRIO_PATH
 from numaforge.roles.files import part as files
+from numaforge.topology.runtime import CRIO
 from tests.fixtures.shortened import shortened
 from tests.ssh.conftest import StartSandbox
 from tests.ssh.machine import machine

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from numaforge.node.transaction import Transaction, settle_script, start_script
-from numaforge.planning.files import INTERRUPTS_PATH, INTERRUPTS_SCRIPT_PATH, IRQBALANCE_OFF_PATH
-from numaforge.planning.model import InterruptsPlan
 from numaforge.roles.interrupts import part as interrupts
+from numaforge.roles.interrupts.files import INTERRUPTS_PATH, INTERRUPTS_SCRIPT_PATH, IRQBALANCE_OFF_PATH
+from numaforge.roles.interrupts.plan import InterruptsPlan
 from numaforge.roles.kernel_values import part as kernel_values
 from numaforge.roles.slices import part as system
 from tests.fixtures.shortened import shortened

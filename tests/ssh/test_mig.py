@@ -10,12 +10,12 @@ import pytest
 
 from numaforge.node.look import NodeQuery, look
 from numaforge.node.transaction import Result, Transaction, revert_script, start_script
-from numaforge.planning.files import MIG_UNIT_PATH
-from numaforge.planning.model import MigGpu, MigInstance
 from numaforge.roles.files import part as files
 from numaforge.roles.kernel_cmdline import part as kernel_cmdline
 from numaforge.roles.kubelet import part as kubelet
 from numaforge.roles.mig import part as mig
+from numaforge.roles.mig.files import MIG_UNIT_PATH
+from numaforge.roles.mig.instance import MigGpu, MigInstance
 from numaforge.roles.mig.part import BOOT_LINK
 from numaforge.roles.mig_mode import part as mig_mode
 from numaforge.roles.reboot import part as reboot

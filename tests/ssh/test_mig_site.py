@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from numaforge import cli
-from numaforge.planning.files import MIG_UNIT_PATH
+from numaforge.roles.mig.files import MIG_UNIT_PATH
 from numaforge.roles.mig.part import BOOT_LINK
 from numaforge.verification import suite
 from numaforge.verification.login import login, ssh_config

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from numaforge.node.transaction import Transaction
-from numaforge.planning.files import TUNING_TMPFILES_PATH
-from numaforge.planning.kernel_paths import online
 from numaforge.roles.kernel_values import part as kernel_values
+from numaforge.roles.kernel_values.files import TUNING_TMPFILES_PATH
+from numaforge.roles.kernel_values.paths import online
 from numaforge.roles.kernel_values.record import RECORD
 from numaforge.roles.kubelet import part as kubelet
 from tests.fixtures.shortened import shortened

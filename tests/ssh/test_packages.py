@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
+from numaforge.file_content import PLAN_PATH
 from numaforge.node.transaction import Result, Transaction
-from numaforge.planning.document import loads
-from numaforge.planning.files import PAM_LIMITS_PATH, SWAP_PATH, UPGRADES_PATH
-from numaforge.planning.model import PLAN_PATH
+from numaforge.roles.document import loads
 from numaforge.roles.host import part as packages
+from numaforge.roles.host.files import PAM_LIMITS_PATH, SWAP_PATH, UPGRADES_PATH
 from numaforge.roles.host.part import RECORD
 from numaforge.verification import expectations
 from numaforge.verification.live import probe, read_live

@@ -14,22 +14,17 @@ from numaforge import shell
 from numaforge.file_content import FileContent
 from numaforge.node.bundle import FileChange
 from numaforge.node.transaction import Transaction, revert_script, settle_script, start_script
-from numaforge.planning.files import (
-    MODPROBE_PATH,
-    MODULES_LOAD_PATH,
-    NICS_PATH,
-    NICS_SCRIPT_PATH,
-    NICS_UNIT_PATH,
-    RDMA_GATE_SCRIPT_PATH,
-    memlock_path,
-)
-from numaforge.planning.model import NicSetting
 from numaforge.roles.files import part as files
 from numaforge.roles.kubelet import part as kubelet
 from numaforge.roles.memlock import part as memlock
+from numaforge.roles.memlock.files import memlock_path
 from numaforge.roles.modules import part as modules
+from numaforge.roles.modules.files import MODPROBE_PATH, MODULES_LOAD_PATH
 from numaforge.roles.nics import part as nics
+from numaforge.roles.nics.files import NICS_PATH, NICS_SCRIPT_PATH, NICS_UNIT_PATH
 from numaforge.roles.nics.part import LINKS
+from numaforge.roles.rdma.paths import RDMA_GATE_SCRIPT_PATH
+from numaforge.roles.rdma.planned import NicSetting
 from numaforge.roles.reboot import part as reboot
 from numaforge.verification.login import Login
 from numaforge.verification.suite import command, environment, results

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from numaforge.planning.files import TUNING_UNIT_PATH
+from numaforge.roles.kernel_values.files import TUNING_UNIT_PATH
 from tests.fixtures.shortened import shortened
 from tests.ssh.conftest import StartSandbox
 from tests.ssh.machine import CPUS, governor, machine, pool

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from numaforge.file_content import PLAN_PATH
 from numaforge.node.transaction import CURRENT, TRANSACTIONS
-from numaforge.planning.files import MODPROBE_PATH
-from numaforge.planning.model import PLAN_PATH
+from numaforge.roles.modules.files import MODPROBE_PATH
 from tests.fixtures.shortened import shortened
 from tests.ssh.sandbox import Sandbox, pyinfra
 from tests.ssh.test_kubelet import data, plain

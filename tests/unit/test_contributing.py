@@ -10,7 +10,7 @@ from pydantic import BaseModel
 from lab.paths import REPOSITORY
 from numaforge.node.parts import KINDS
 from numaforge.planning import model
-from numaforge.profile import NodeProfile
+from numaforge.roles.node import NodeProfile
 
 PAGE = (REPOSITORY / "CONTRIBUTING.md").read_text(encoding="utf-8")
 TOUR = PAGE.partition("## The five-minute tour")[2].partition("\n## ")[0]

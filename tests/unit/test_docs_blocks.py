@@ -20,9 +20,9 @@ import yaml
 
 from lab.paths import REPOSITORY
 from numaforge import cli
-from numaforge.planning.document import dumps
 from numaforge.planning.node import plan_node
 from numaforge.profile import load_profile
+from numaforge.roles.document import dumps
 from numaforge.topology import to_document
 from tests.fixtures.machines import dgx_h100
 

@@ -10,8 +10,6 @@ import yaml
 from lab.paths import REPOSITORY
 from numaforge.node import transaction
 from numaforge.node.parts import KINDS
-from numaforge.planning.kernel_paths import online
-from numaforge.planning.model import InterruptsPlan, MigGpu, NicSetting
 from numaforge.profile import load_profile
 from numaforge.roles.crio import part as crio
 from numaforge.roles.files import part as files
@@ -19,14 +17,18 @@ from numaforge.roles.gpudirect import part as pcie_acs
 from numaforge.roles.host import part as packages
 from numaforge.roles.hugepages import part as hugepages
 from numaforge.roles.interrupts import part as interrupts
+from numaforge.roles.interrupts.plan import InterruptsPlan
 from numaforge.roles.kernel_cmdline import part as kernel_cmdline
 from numaforge.roles.kernel_values import part as kernel_values
+from numaforge.roles.kernel_values.paths import online
 from numaforge.roles.kubelet import part as kubelet
 from numaforge.roles.memlock import part as memlock
 from numaforge.roles.mig import part as mig
+from numaforge.roles.mig.instance import MigGpu
 from numaforge.roles.mig_mode import part as mig_mode
 from numaforge.roles.modules import part as modules
 from numaforge.roles.nics import part as nics
+from numaforge.roles.rdma.planned import NicSetting
 from numaforge.roles.reboot import part as reboot
 from numaforge.roles.slices import part as system
 from numaforge.topology.model import Gpu

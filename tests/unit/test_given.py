@@ -11,7 +11,7 @@ import pytest
 
 from numaforge.errors import NumaforgeError
 from numaforge.given import NotJsonError, digits, parse_json, read_text
-from numaforge.profile.strict_yaml import read_yaml
+from numaforge.sections.strict_yaml import read_yaml
 from numaforge.snapshot.redaction import redact, redact_nvidia_smi
 from numaforge.topology.cpus import parse_mask
 

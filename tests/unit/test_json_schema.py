@@ -18,10 +18,10 @@ from docs.schema_files import FOLDER, text
 from numaforge.cli import run
 from numaforge.commands.schema import NAMES
 from numaforge.errors import PlanError, ProfileError, TopologyError
-from numaforge.planning.document import from_document as read_plan
-from numaforge.planning.document import to_document as plan_document
 from numaforge.planning.node import plan_node
 from numaforge.profile import load_profile, machine_profiles, ready_profiles
+from numaforge.roles.document import from_document as read_plan
+from numaforge.roles.document import to_document as plan_document
 from numaforge.topology import from_document as read_topology
 from numaforge.topology import to_document as topology_document
 from tests.fixtures.machines import MACHINES, dgx_h100

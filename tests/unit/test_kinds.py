@@ -10,15 +10,16 @@ from hypothesis import strategies as st
 
 from numaforge import kinds, render
 from numaforge.errors import NumaforgeError, PlanError
+from numaforge.file_content import PLAN_PATH
 from numaforge.kinds import kind_of, once_per_kind
 from numaforge.kubelet.minors.versions import KubeletVersion
 from numaforge.kubelet.startup import check as judge
 from numaforge.planning import node
-from numaforge.planning.document import dumps
-from numaforge.planning.model import PLAN_PATH, OfflinePlan
 from numaforge.planning.node import plan_node
 from numaforge.profile import load_profile
+from numaforge.roles.document import dumps
 from numaforge.roles.mig.plan import as_planned
+from numaforge.roles.offline.plan import OfflinePlan
 from numaforge.topology.model import (
     ComputeInstance,
     Ecc,

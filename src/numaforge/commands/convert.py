@@ -48,7 +48,7 @@ def convert(words: tuple[str, ...], name: str | None, to: str | None, output: st
     from numaforge.convert import KINDS, as_yaml
     from numaforge.convert import convert as converted
     from numaforge.convert.kinds import AUTO
-    from numaforge.profile.strict_yaml import MOST_MIB
+    from numaforge.sections.strict_yaml import MOST_MIB
 
     if len(words) > 2:
         raise click.UsageError("give a KIND and one FILE")

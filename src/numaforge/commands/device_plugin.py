@@ -38,11 +38,11 @@ def check(file: str, source: str | None, profile: str | None, output: str) -> in
       numaforge device-plugin check inference.yaml gpu-1.json
     """
     from numaforge.kubelet.admission.inventory import counts_of
-    from numaforge.planning.model import MigPlan
     from numaforge.report import device_plugin as report
     from numaforge.roles.device_plugin.advertised import advertised
     from numaforge.roles.device_plugin.checks import check_config, check_machine
     from numaforge.roles.device_plugin.config import parse_device_plugin
+    from numaforge.roles.mig.instance import MigPlan
     from numaforge.roles.mig.plan import as_planned
 
     if profile is not None and source is None:

@@ -18,8 +18,8 @@ from numaforge.report.wording import counted
 
 # What is not needed for `--help` is imported where it is used.
 if TYPE_CHECKING:
-    from numaforge.planning.model import NodePlan
     from numaforge.report.difference import Unlike
+    from numaforge.roles.node import NodePlan
     from numaforge.topology.model import NodeTopology
 
 
@@ -56,7 +56,7 @@ def diff(
 
 def _documents(source: str, profile: str | None, kubelet_version: str | None) -> dict[str, Any]:
     """Return what can be compared of a source, by kind: its machine, its plan."""
-    from numaforge.planning.document import to_document as plan_document
+    from numaforge.roles.document import to_document as plan_document
     from numaforge.topology.document import to_document as topology_document
 
     machine, plan = _source(source, profile, kubelet_version)
@@ -67,7 +67,7 @@ def _documents(source: str, profile: str | None, kubelet_version: str | None) ->
 def _source(
     source: str, profile: str | None, kubelet_version: str | None
 ) -> tuple[NodeTopology | None, NodePlan | None]:
-    from numaforge.planning.model import NodePlan
+    from numaforge.roles.node import NodePlan
 
     if source == "-" or Path(source).exists() or _names_a_file(source):
         found = plan_or_machine(source)

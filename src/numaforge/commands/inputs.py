@@ -180,12 +180,12 @@ def _unfolded(path: str) -> Iterator[Any]:
 
 
 def _documents(path: str) -> Iterator[Any]:
-    from numaforge.profile.strict_yaml import MOST_MIB, read_yaml_documents
+    from numaforge.sections.strict_yaml import MOST_MIB, read_yaml_documents
 
     return read_yaml_documents(read_text(path, most_mib=MOST_MIB), path)
 
 
 def _one_document(path: str) -> Any:
-    from numaforge.profile.strict_yaml import MOST_MIB, read_yaml
+    from numaforge.sections.strict_yaml import MOST_MIB, read_yaml
 
     return read_yaml(read_text(path, most_mib=MOST_MIB), path)

@@ -16,7 +16,7 @@ from numaforge.report.terminal import step
 
 # What is not needed for `--help` is imported where it is used.
 if TYPE_CHECKING:
-    from numaforge.planning.model import NodePlan
+    from numaforge.roles.node import NodePlan
     from numaforge.snapshot import Snapshot
     from numaforge.topology.model import NodeTopology
 
@@ -75,7 +75,7 @@ def machine_and_plan(
 
 def plan_or_machine(source: str) -> NodePlan | NodeTopology:
     """Return the plan in a file, else the machine in it."""
-    from numaforge.planning.document import from_document
+    from numaforge.roles.document import from_document
 
     document = _document(source)
     if not isinstance(document, dict) or not document.keys() >= _PLAN:
@@ -151,7 +151,7 @@ def _machine_in(document: object, source: str) -> NodeTopology:
 
 def _plan_of(machine: NodeTopology) -> NodePlan | None:
     """Return the plan that is saved on a machine, if one is."""
-    from numaforge.planning.document import loads
+    from numaforge.roles.document import loads
     from numaforge.snapshot import catalogue
 
     with _located(catalogue.PLAN):

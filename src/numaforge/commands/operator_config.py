@@ -23,7 +23,7 @@ from numaforge.report.terminal import save, show_json
 
 # What is not needed for `--help` is imported where it is used.
 if TYPE_CHECKING:
-    from numaforge.planning.model import NodePlan
+    from numaforge.roles.node import NodePlan
     from numaforge.topology.model import NodeTopology
 
 
@@ -96,7 +96,7 @@ def _of_inventory(inventory: str, limits: Sequence[str]) -> list[tuple[NodePlan,
     Raises HostError, naming them, where hosts cannot be asked or planned, and PlanError where none does so.
     """
     from numaforge.commands.over_inventory import ask_all
-    from numaforge.planning.model import NodePlan
+    from numaforge.roles.node import NodePlan
     from numaforge.roles.topology import RECORDED
 
     with tempfile.TemporaryDirectory(prefix="numaforge-") as folder:

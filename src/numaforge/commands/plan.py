@@ -33,7 +33,7 @@ def plan(
     if decided is None:
         raise click.UsageError(f"--profile says what the node is for; ready ones: {_named_profiles()}")
     if output == "json":
-        from numaforge.planning.document import to_document
+        from numaforge.roles.document import to_document
 
         show_json(to_document(decided))
         return

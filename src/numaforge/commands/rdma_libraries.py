@@ -18,7 +18,8 @@ from numaforge.errors import ExitCode
 from numaforge.report.terminal import save, show_json
 
 if TYPE_CHECKING:
-    from numaforge.planning.model import LibrariesPlan, Notice
+    from numaforge.reasons import Notice
+    from numaforge.roles.rdma.planned import LibrariesPlan
     from numaforge.topology.model import NodeTopology
 
 
@@ -104,7 +105,7 @@ def _libraries(
 
 
 def _as_shown(machine: NodeTopology) -> tuple[LibrariesPlan, tuple[Notice, ...]]:
-    from numaforge.profile import NodeProfile
+    from numaforge.roles.node import NodeProfile
     from numaforge.roles.rdma.libraries import plan_libraries
     from numaforge.roles.rdma.section import Libraries, Rdma
 

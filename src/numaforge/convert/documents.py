@@ -9,7 +9,7 @@ from typing import Any
 
 from numaforge.errors import NumaforgeError
 from numaforge.mistakes import shown
-from numaforge.profile.strict_yaml import read_yaml
+from numaforge.sections.strict_yaml import read_yaml
 
 
 def read_mapping(text: str, place: str) -> dict[str, Any]:

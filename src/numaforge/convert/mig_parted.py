@@ -8,8 +8,8 @@ from typing import Any
 from numaforge.convert.draft import Draft
 from numaforge.convert.rows import Fate, FieldRow, Form, enters
 from numaforge.errors import NumaforgeError
-from numaforge.profile.section import validated
 from numaforge.roles.mig.mig_parted import MigConfigFile
+from numaforge.sections.section import validated
 
 ROWS: tuple[FieldRow, ...] = (
     enters("version", "mig.mig_parted.version", Form.TEXT),

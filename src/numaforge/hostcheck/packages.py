@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from numaforge.errors import PlanError
 from numaforge.findings import Applicability, MachineRule, Seen, Severity
 from numaforge.hostcheck import scope
-from numaforge.planning.document import loads
+from numaforge.roles.document import loads
 from numaforge.roles.host.managers import contests
 from numaforge.topology.model import InstalledPackage, NodeTopology
 

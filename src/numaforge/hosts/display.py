@@ -8,7 +8,7 @@ from pyinfra.api import Host
 
 from numaforge.hosts.overview import overview
 from numaforge.node.transaction import Transaction
-from numaforge.planning.model import Notice
+from numaforge.reasons import Notice
 from numaforge.report.fleet import HostSummary
 from numaforge.report.moves import condensed
 from numaforge.report.terminal import plain

@@ -13,7 +13,7 @@ from pyinfra.api.arguments_typed import PyinfraOperation
 
 from numaforge.errors import HostError, NumaforgeError
 from numaforge.hosts.failures import fail_host, fault
-from numaforge.planning.model import NodePlan
+from numaforge.roles.node import NodePlan
 from numaforge.topology.model import NodeTopology
 
 _roles: WeakKeyDictionary[Host, list[str]] = WeakKeyDictionary()

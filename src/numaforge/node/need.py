@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from numaforge.node import parts
 from numaforge.node.part import Found, Goal, Part
 from numaforge.node.transaction import Transaction
-from numaforge.planning.document import dumps
+from numaforge.roles.document import dumps
 
 RETRY = "--retry-failed, or retry_failed in the host data numaforge_rollout"
 

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from numaforge.node.bundle import FileChange, FileState
 from numaforge.node.fence import Fingerprint
 from numaforge.node.pods import Pods
-from numaforge.planning.model import NodePlan
 from numaforge.topology.model import NodeTopology
+
+if TYPE_CHECKING:
+    from numaforge.roles.node import NodePlan
 
 
 @dataclass(frozen=True)

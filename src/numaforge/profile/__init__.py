@@ -1,17 +1,10 @@
-"""The admin's intent: what a profile may say, one module per section, checked where it enters."""
+"""Profiles, an admin's intent: found by name or path, put together, and checked where they enter."""
 
 from numaforge.profile.load import leaves, load_profile, machine_profiles, named_profiles, ready_profiles
-from numaforge.profile.node import NodeProfile
-from numaforge.roles.cpus.section import ReservedCpus
-from numaforge.roles.hugepages.section import Hugepages
-from numaforge.roles.kernel_values.section import CpuIdle, Tuning
+from numaforge.roles.node import NodeProfile
 
 __all__ = [
-    "CpuIdle",
-    "Hugepages",
     "NodeProfile",
-    "ReservedCpus",
-    "Tuning",
     "leaves",
     "load_profile",
     "machine_profiles",

@@ -10,10 +10,10 @@ from typing import Any
 from numaforge.errors import NumaforgeError, ProfileError
 from numaforge.given import read_text
 from numaforge.mistakes import shown
-from numaforge.profile.node import NodeProfile
-from numaforge.profile.section import validated
-from numaforge.profile.strict_yaml import MOST_MIB, read_yaml
 from numaforge.resources import profile_dir
+from numaforge.roles.node import NodeProfile
+from numaforge.sections.section import validated
+from numaforge.sections.strict_yaml import MOST_MIB, read_yaml
 
 # A mapping of which exactly one key is given: merging two of them would give two.
 _CHOICES = (("cpus", "reserved"),)

@@ -1,49 +1,28 @@
 """Every file of a plan as text: rendered from its template, then read back and compared with the plan.
 
-A module for each concern has a table of its templates; what follows knows none by name.
+Each role has a table of its templates; what follows knows none by name.
 """
 
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+from dataclasses import MISSING, fields, replace
 from functools import cache
+from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from numaforge.errors import PlanError
-from numaforge.file_content import FileContent
+from numaforge.file_content import PLAN_PATH, FileContent, PlannedFile
 from numaforge.kinds import once_per_kind
-from numaforge.planning.document import dumps
-from numaforge.planning.files import HUGEPAGES_TMPFILES_PATH, LIBRARY_PATHS, MODPROBE_PATH, NCCL_CONF_PATH
-from numaforge.planning.model import PLAN_PATH, HostPlan, MigPlan, NodePlan, PlannedFile, RdmaPlan
-from numaforge.render import tuning
-from numaforge.render.texts import Template, as_yaml, header, xml_comment
 from numaforge.resources import template_dir
-from numaforge.roles.host import files as host
-from numaforge.roles.interrupts import files as interrupts
-from numaforge.roles.kubelet import files as kubelet
-from numaforge.roles.mig import files as mig
-from numaforge.roles.modules import files as modules
-from numaforge.roles.rdma import files as rdma
-from numaforge.roles.rdma import library_files as libraries
+from numaforge.roles import ROLES
+from numaforge.roles.document import dumps
+from numaforge.roles.node import NodePlan
+from numaforge.roles.role import FilesModule, Role
+from numaforge.template import Template, as_yaml, header, xml_comment
 
-__all__ = [
-    "header",
-    "hugepage_files",
-    "kubelet_files",
-    "library_files",
-    "modprobe_text",
-    "render_file",
-    "render_plan",
-    "role_files",
-]
-
-_TEMPLATES = {
-    name: template
-    for concern in (kubelet, tuning, mig, host, interrupts, modules, rdma, libraries)
-    for name, template in concern.TEMPLATES.items()
-}
+__all__ = ["files_of", "header", "render_file", "render_plan", "role_files"]
 
 
 def render_plan(plan: NodePlan, config_text: str | None = None) -> dict[str, str]:
@@ -51,44 +30,24 @@ def render_plan(plan: NodePlan, config_text: str | None = None) -> dict[str, str
     return {file.path: render_file(plan, file, config_text) for file in plan.files}
 
 
-def role_files(plan: NodePlan, role: str, config_text: str | None = None) -> list[FileContent]:
-    """Return the files that one role writes, with mode and owner; `config_text` as for `render_file`."""
-    return [
-        FileContent(file.path, render_file(plan, file, config_text), file.mode, file.owner, file.group)
-        for file in plan.files
-        if file.role == role
-    ]
+def role_files(plan: NodePlan, called: str, config_text: str | None = None) -> list[FileContent]:
+    """Return the files of what a deploy calls `called`; `config_text` as for `render_file`."""
+    return [_content(plan, file, config_text) for file in plan.files if file.role == called]
 
 
-def kubelet_files(plan: NodePlan, config_text: str | None) -> list[FileContent]:
-    """Return the kubelet role's files, the main config file among them where something has to leave it."""
-    files = role_files(plan, "kubelet", config_text)
-    planned = plan.kubelet
-    if planned and config_text and planned.config_file not in [file.path for file in files]:
-        left = kubelet.text_without_retired(plan, config_text)
-        if left is not None:
-            files.append(FileContent(planned.config_file, left))
-    return files
+def files_of(role: Role, plan: NodePlan, config_text: str | None = None) -> list[FileContent]:
+    """Return all files that one role writes, with mode and owner; `config_text` as for `render_file`."""
+    module = role.files
+    if module is None:
+        return []
+    own = {file.path for file in module.files(plan)}
+    written = [_content(plan, file, config_text) for file in plan.files if file.path in own]
+    others = getattr(module, "others", None)
+    return [*written, *(others(plan, config_text) if others else ())]
 
 
-def hugepage_files(plan: NodePlan) -> tuple[list[FileContent], list[str]]:
-    """Return the hugepages role's files, and the paths of its files that must not exist."""
-    files = role_files(plan, "hugepages")
-    return files, [] if files else [HUGEPAGES_TMPFILES_PATH]
-
-
-def library_files(plan: NodePlan) -> tuple[list[FileContent], list[str]]:
-    """Return the files that tell libraries of the rails, and the paths of such files that must not exist."""
-    files = [file for file in role_files(plan, "rdma") if file.path in LIBRARY_PATHS]
-    told = plan.rdma.libraries
-    if not told.nccl_conf and told.admin_conf is not None:
-        files.append(FileContent(NCCL_CONF_PATH, told.admin_conf))
-    return files, [path for path in LIBRARY_PATHS if path not in [file.path for file in files]]
-
-
-def modprobe_text(plan: NodePlan) -> str:
-    """Return what modprobe is told by a plan that may not list it among its files."""
-    return render_file(plan, PlannedFile(MODPROBE_PATH, "modules", "modules/modprobe.conf.j2"))
+def _content(plan: NodePlan, file: PlannedFile, config_text: str | None) -> FileContent:
+    return FileContent(file.path, render_file(plan, file, config_text), file.mode, file.owner, file.group)
 
 
 def render_file(plan: NodePlan, planned_file: PlannedFile, config_text: str | None = None) -> str:
@@ -104,51 +63,79 @@ def render_file(plan: NodePlan, planned_file: PlannedFile, config_text: str | No
 
 
 def _for_templates(plan: NodePlan, file: PlannedFile) -> NodePlan:
-    """Return the plan without what no template says: which machine it is, how its GPUs are cut, and why."""
-    return replace(
-        _with_identity(plan, "", None),
-        mig=MigPlan(),
-        host=replace(plan.host, holds=()) if file.role == "host" else HostPlan(),
-        rdma=plan.rdma if file.role == "rdma" else RdmaPlan(),
-        files=(),
-        decisions=(),
-        notices=(),
-        largest_pods=(),
-        labels={},
-    )
+    """Return the plan with what the file's role reads, and without the machine's identity."""
+    reads = {*_reads(file), "profile"}
+    left_out = {name: default for name, default in _defaults().items() if name not in reads}
+    return replace(_anonymous(plan), hostname="", files=(), decisions=(), notices=(), **left_out)
 
 
-def _with_identity(plan: NodePlan, hostname: str, binary: str | None) -> NodePlan:
-    """Return the plan for another machine of the same kind."""
-    return replace(plan, hostname=hostname, kubelet=plan.kubelet and replace(plan.kubelet, binary=binary))
+def _reads(file: PlannedFile) -> tuple[str, ...]:
+    module = _owner(file)
+    return tuple(getattr(module, "READS", ()))
 
 
-_HOSTNAME, _BINARY = "<hostname>", "<binary>"
+@cache
+def _defaults() -> dict[str, Any]:
+    """Return the default of each field of a plan that has one."""
+    found = {each.name: each.default for each in fields(NodePlan) if each.default is not MISSING}
+    made = {
+        each.name: each.default_factory() for each in fields(NodePlan) if each.default_factory is not MISSING
+    }
+    return found | made
+
+
+def _anonymous(plan: NodePlan) -> NodePlan:
+    for role in ROLES:
+        if hook := getattr(role.plan, "with_identity", None):
+            plan = hook(plan, None)
+    return plan
+
+
+_HOSTNAME = "<hostname>"
 _dumps = once_per_kind(dumps)
 
 
 def _plan_text(plan: NodePlan) -> str:
     """Return what `dumps` does; only the identity is written for each machine."""
-    binary = plan.kubelet and plan.kubelet.binary
-    text = _dumps(_with_identity(plan, _HOSTNAME, _BINARY if binary is not None else None))
-    for mark, identity in ((_HOSTNAME, plan.hostname), (_BINARY, binary)):
-        text = text.replace(f'"{mark}"', json.dumps(identity, ensure_ascii=False))
+    marks = {_HOSTNAME: plan.hostname}
+    marked = replace(plan, hostname=_HOSTNAME)
+    for role in ROLES:
+        identity = getattr(role.plan, "identity", None)
+        if identity and (own := identity(plan)) is not None:
+            mark = f"<{role.name}>"
+            marks[mark] = own
+            marked = role.plan.with_identity(marked, mark)  # type: ignore[union-attr]  # it goes with identity
+    text = _dumps(marked)
+    for mark, own in marks.items():
+        text = text.replace(f'"{mark}"', json.dumps(own, ensure_ascii=False))
     return text
+
+
+@cache
+def _modules() -> tuple[FilesModule, ...]:
+    return tuple(role.files for role in ROLES if role.files)
+
+
+def _owner(file: PlannedFile) -> FilesModule:
+    """Return the files.py of the role whose template, or whose file without one, this is."""
+    for module in _modules():
+        if file.template in module.TEMPLATES if file.template else hasattr(module, "read_back"):
+            return module
+    raise PlanError(f"there is no template {file.template!r}", where=file.path)
 
 
 @once_per_kind
 def _rendered(plan: NodePlan, file: PlannedFile, config_text: str | None) -> str:
-    if file.template is not None and file.template not in _TEMPLATES:
-        raise PlanError(f"there is no template {file.template!r}", where=file.path)
-    template = _TEMPLATES.get(file.template or "")
-    text = _from_template(plan, file, template) if template else kubelet.merged_text(plan, config_text)
+    module: Any = _owner(file)
+    template = module.TEMPLATES[file.template] if file.template else None
+    text = _from_template(plan, file, template) if template else module.text(plan, file, config_text)
     _refuse_foreign_text(plan, file, text)
     said, meant = (
-        template.read_back(plan, file, text) if template else kubelet.read_merged(plan, config_text, text)
+        template.read_back(plan, file, text) if template else module.read_back(plan, file, config_text, text)
     )
     if said != meant:
         raise _differs(file, f"says {said} where the plan says {meant}")
-    return text
+    return str(text)
 
 
 def _from_template(plan: NodePlan, file: PlannedFile, template: Template) -> str:

@@ -9,7 +9,6 @@ from math import ceil, log
 
 from numaforge.cpulist import format_cpulist
 from numaforge.errors import PlanError
-from numaforge.planning.model import NodePlan, NumaNodePlan
 from numaforge.quantity import format_bytes, parse_bytes
 from numaforge.report.boxes import (
     BODY,
@@ -31,6 +30,8 @@ from numaforge.report.device_boxes import all_devices, devices_box, links_box
 from numaforge.report.rails import rails_box
 from numaforge.report.sums import Grain
 from numaforge.report.wording import counted, cpu_counts, human_bytes, joined, memory_and_devices
+from numaforge.roles.memory.plan import NumaNodePlan
+from numaforge.roles.node import NodePlan
 from numaforge.topology.links import gpu_memory_nodes, gpu_names
 from numaforge.topology.model import Core, CpuSet, L3Cache, NodeTopology, NumaNode
 

@@ -13,12 +13,12 @@ from rich.text import Text
 
 from numaforge.cpulist import format_cpulist
 from numaforge.errors import PlanError
-from numaforge.planning.model import MigGpu, MigPlan
 from numaforge.report.columns import add_row, columns
 from numaforge.report.wording import counted, gpu_label
 from numaforge.roles.mig.advice import Collision
 from numaforge.roles.mig.difference import LiveInstance, PlannedInstance
 from numaforge.roles.mig.geometry import Placement, counted_names
+from numaforge.roles.mig.instance import MigGpu, MigPlan
 from numaforge.roles.mig.machine import GpuMigPlan, MachineMigPlan
 from numaforge.roles.mig.models import MigModel, model_of
 from numaforge.topology.model import Gpu, NodeTopology

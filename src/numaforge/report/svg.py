@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from xml.sax.saxutils import escape, quoteattr
 
-from numaforge.planning.model import NodePlan
 from numaforge.report.boxes import Box, Text
 from numaforge.report.layout import Picture, lay_out
+from numaforge.roles.node import NodePlan
 from numaforge.topology.model import NodeTopology
 
 # Colours of Okabe and Ito, which people with any colour vision tell apart; what matters has a pattern too.

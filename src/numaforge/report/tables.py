@@ -12,16 +12,9 @@ from rich.padding import Padding
 from rich.text import Text
 
 from numaforge.cpulist import format_cpulist
-from numaforge.planning.model import (
-    Decision,
-    LargestPod,
-    NodePlan,
-    Notice,
-    NumaNodePlan,
-    PlannedFile,
-    PredictedAllocatable,
-)
+from numaforge.file_content import PlannedFile
 from numaforge.quantity import format_bytes, format_millis, parse_bytes
+from numaforge.reasons import Decision, Notice
 from numaforge.report.columns import add_row, columns
 from numaforge.report.gpus import driver_words, gpu_notes
 from numaforge.report.mig import geometry_section
@@ -40,6 +33,10 @@ from numaforge.report.wording import (
     slices_label,
     wrapped_cpulist,
 )
+from numaforge.roles.allocatable.plan import PredictedAllocatable
+from numaforge.roles.largest_pods.plan import LargestPod
+from numaforge.roles.memory.plan import NumaNodePlan
+from numaforge.roles.node import NodePlan
 from numaforge.topology.links import gpu_memory_nodes, gpu_names
 from numaforge.topology.model import Accelerator, Gpu, L3Cache, Nic, NodeTopology, NumaNode, why_no_version
 

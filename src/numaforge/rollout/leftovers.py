@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from numaforge.kubelet.config.flags import flag_value
-from numaforge.planning.model import Notice
+from numaforge.reasons import Notice
 from numaforge.rollout.kubectl import COMPONENT, MANAGED_BY
 from numaforge.rollout.record import RESULT
 from numaforge.topology.model import NodeTopology

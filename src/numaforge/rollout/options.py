@@ -10,7 +10,6 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator, Field
 
 from numaforge.errors import NumaforgeError
-from numaforge.profile.section import Section, validated
 from numaforge.rollout.budget import Budget, Share
 from numaforge.rollout.drain import DrainSettings
 from numaforge.rollout.fleet import FleetSettings
@@ -18,6 +17,7 @@ from numaforge.rollout.gate import GateSettings
 from numaforge.rollout.kubectl import LEASE_NAMESPACE, KubectlCluster
 from numaforge.rollout.node import NodeSettings
 from numaforge.rollout.record import DEFAULT_NAME
+from numaforge.sections.section import Section, validated
 
 PLACE = "numaforge_rollout"
 

@@ -11,23 +11,23 @@ from dataclasses import replace
 from typing import Any
 
 from numaforge.cpulist import format_cpulist
-from numaforge.planning import kernel_paths
-from numaforge.planning.files import limits_path
-from numaforge.planning.model import (
-    HostPlan,
-    InterruptsPlan,
-    KernelPlan,
-    MigPlan,
-    ModulesPlan,
-    NodePlan,
-    RdmaPlan,
-    SystemPlan,
-    TuningPlan,
-)
-from numaforge.planning.runtime import CRIO
 from numaforge.roles.crio.plan import HANDLER
-from numaforge.roles.host.plan import unit_limits
+from numaforge.roles.host.files import limits_path
+from numaforge.roles.host.plan import HostPlan, unit_limits
+from numaforge.roles.hugepages import paths as hugepages_paths
+from numaforge.roles.interrupts import paths as interrupts_paths
+from numaforge.roles.interrupts.plan import InterruptsPlan
+from numaforge.roles.kernel_cmdline.plan import KernelPlan
+from numaforge.roles.kernel_values import paths as kernel_values_paths
 from numaforge.roles.kernel_values.knobs import KNOB_AT
+from numaforge.roles.kernel_values.plan import TuningPlan
+from numaforge.roles.mig.instance import MigPlan
+from numaforge.roles.modules.plan import ModulesPlan
+from numaforge.roles.node import NodePlan
+from numaforge.roles.rdma import paths as rdma_paths
+from numaforge.roles.rdma.planned import RdmaPlan
+from numaforge.roles.slices.plan import SystemPlan
+from numaforge.topology.runtime import CRIO
 from numaforge.verification.thresholds import ALL_REDUCE_GPUS
 
 Expectations = Mapping[str, Any]
@@ -82,7 +82,7 @@ def machine(plan: NodePlan) -> Expectations:
 def governors(plan: NodePlan) -> Expectations:
     """The governor of each CPU."""
     return {
-        f"cpu{cpu}": (kernel_paths.governor(cpu), value)
+        f"cpu{cpu}": (kernel_values_paths.governor(cpu), value)
         for cpu, value in sorted(plan.tuning.governors.items())
     }
 
@@ -90,7 +90,7 @@ def governors(plan: NodePlan) -> Expectations:
 def energy_preferences(plan: NodePlan) -> Expectations:
     """The energy preference of each CPU."""
     return {
-        f"cpu{cpu}": (kernel_paths.energy_preference(cpu), value)
+        f"cpu{cpu}": (kernel_values_paths.energy_preference(cpu), value)
         for cpu, value in sorted(plan.tuning.energy_preferences.items())
     }
 
@@ -98,7 +98,7 @@ def energy_preferences(plan: NodePlan) -> Expectations:
 def idle_states(plan: NodePlan) -> Expectations:
     """The sleep states that are switched off, by CPU."""
     return {
-        f"cpu{cpu}-state{state.index}": (kernel_paths.idle_state(cpu, state.index), "1")
+        f"cpu{cpu}-state{state.index}": (kernel_values_paths.idle_state(cpu, state.index), "1")
         for state in plan.tuning.idle_states_off
         for cpu in sorted(state.cpus)
     }
@@ -106,19 +106,22 @@ def idle_states(plan: NodePlan) -> Expectations:
 
 def kernel_values(plan: NodePlan) -> Expectations:
     """The value of each knob, by its key in a profile."""
-    values = kernel_paths.knob_values(plan.tuning)
+    values = kernel_values_paths.knob_values(plan.tuning)
     return {KNOB_AT[path].key: (path, value) for path, value in sorted(values.items())}
 
 
 def sysctls(plan: NodePlan) -> Expectations:
     """Each kernel parameter."""
-    return {name: (kernel_paths.sysctl(name), value) for name, value in sorted(plan.tuning.sysctls.items())}
+    return {
+        name: (kernel_values_paths.sysctl(name), value) for name, value in sorted(plan.tuning.sysctls.items())
+    }
 
 
 def raised_sysctls(plan: NodePlan) -> Expectations:
     """The least that each limit of the kernel is."""
     return {
-        name: (kernel_paths.sysctl(name), value) for name, value in sorted(plan.tuning.raised_sysctls.items())
+        name: (kernel_values_paths.sysctl(name), value)
+        for name, value in sorted(plan.tuning.raised_sysctls.items())
     }
 
 
@@ -140,8 +143,8 @@ def packet_steering(plan: NodePlan) -> Expectations:
 def cpu_masks(plan: NodePlan) -> Expectations:
     """The kernel's masks: for interrupts to come, and for its workqueues."""
     masks = {
-        "default-affinity": (kernel_paths.DEFAULT_AFFINITY, plan.interrupts.default_affinity),
-        "workqueues": (kernel_paths.WORKQUEUES, plan.interrupts.workqueues),
+        "default-affinity": (interrupts_paths.DEFAULT_AFFINITY, plan.interrupts.default_affinity),
+        "workqueues": (interrupts_paths.WORKQUEUES, plan.interrupts.workqueues),
     }
     return {name: (path, cpus) for name, (path, cpus) in masks.items() if cpus}
 
@@ -212,7 +215,7 @@ def hugepages(plan: NodePlan) -> Expectations:
     """Each pool of huge pages, by NUMA node and size; by size alone, where the kernel shows no NUMA nodes."""
     pools = [(f"numa-node-{node.id}-", node.id, node.hugepages) for node in plan.numa_nodes]
     return {
-        f"{name}{size}": (kernel_paths.pool_pages(place, size), str(pages))
+        f"{name}{size}": (hugepages_paths.pool_pages(place, size), str(pages))
         for name, place, held in (("", None, plan.hugepages), *pools)
         for size, pages in sorted(held.items())
     }
@@ -228,7 +231,7 @@ def mig(plan: NodePlan) -> Expectations:
 def rail_ports(plan: NodePlan) -> Expectations:
     """The state of each RDMA port that libraries are told of."""
     ports = plan.rdma.libraries.ports
-    return {port: (kernel_paths.rdma_port_state(*port.split(":")), "ACTIVE") for port in ports}
+    return {port: (rdma_paths.rdma_port_state(*port.split(":")), "ACTIVE") for port in ports}
 
 
 def rail_gpus(plan: NodePlan) -> Expectations:

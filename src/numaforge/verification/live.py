@@ -15,13 +15,16 @@ from testinfra.host import Host
 from numaforge import shell
 from numaforge.bounded import TooMuchOutputError
 from numaforge.errors import HostError, NumaforgeError
+from numaforge.file_content import PLAN_PATH
 from numaforge.kubelet.config.flags import flag_value
 from numaforge.node import bundle
 from numaforge.node.bundle import FileState
-from numaforge.planning import document, kernel_paths
-from numaforge.planning.files import MIG_WORKER_PATH, NICS_PATH, NICS_SCRIPT_PATH, mig_files
-from numaforge.planning.model import PLAN_PATH, NodePlan
+from numaforge.roles import document
 from numaforge.roles.host.plan import unit_limits
+from numaforge.roles.kernel_values import paths as kernel_values_paths
+from numaforge.roles.mig.files import MIG_WORKER_PATH, mig_files
+from numaforge.roles.nics.files import NICS_PATH, NICS_SCRIPT_PATH
+from numaforge.roles.node import NodePlan
 from numaforge.verification import expectations
 from numaforge.verification.expectations import HOSTNAME
 
@@ -191,7 +194,9 @@ def probe(plan: NodePlan) -> str:
     paths = [file.path for file in plan.files]
     units = [path.rsplit("/", 1)[1] for path in paths if path.endswith(".service")]
     kubelet = plan.kubelet.unit if plan.kubelet else ""
-    sysctls = [kernel_paths.sysctl(name) for name in (*plan.tuning.sysctls, *plan.tuning.raised_sysctls)]
+    sysctls = [
+        kernel_values_paths.sysctl(name) for name in (*plan.tuning.sysctls, *plan.tuning.raised_sysctls)
+    ]
     states = [path for path, _ in expectations.rail_ports(plan).values()]
     cpus = plan.interrupts
     balancer = ["irqbalance.service"] if cpus.irqbalance else []
@@ -201,7 +206,7 @@ def probe(plan: NodePlan) -> str:
         shell.call(
             "tell_values",
             [
-                *kernel_paths.knob_values(plan.tuning),
+                *kernel_values_paths.knob_values(plan.tuning),
                 *sysctls,
                 *states,
                 *(path for path, _ in expectations.cpu_masks(plan).values()),

@@ -13,7 +13,7 @@ from testinfra.backend.base import BaseBackend, CommandResult
 
 from numaforge import bounded
 from numaforge.errors import NumaforgeError
-from numaforge.planning.model import NodePlan
+from numaforge.roles.node import NodePlan
 from numaforge.rollout.patience import UNREACHABLE_EXIT_CODE
 from numaforge.verification.cluster import ApiServer
 from numaforge.verification.expectations import Expectations, of_roles

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from numaforge.file_content import FileContent
+from numaforge.file_content import FileContent, PlannedFile
 from numaforge.node.bundle import FileChange, diff
-from numaforge.planning.model import PlannedFile
 from numaforge.render import render_file
 from numaforge.verification import expectations
 from numaforge.verification.live import VerifiedNode

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from numaforge.planning.files import CRIO_PATH
+from numaforge.roles.crio.files import CRIO_PATH
 from numaforge.verification import expectations
 from numaforge.verification.live import VerifiedNode
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from numaforge.file_content import PlannedFile
 from numaforge.kubelet.config.comparison import differences, same_memory
-from numaforge.planning.model import PlannedFile
 from numaforge.quantity import parse_quantity
 from numaforge.verification import expectations
 from numaforge.verification.cluster import ApiServer

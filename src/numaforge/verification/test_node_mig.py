@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from numaforge.planning.model import MigGpu
+from numaforge.roles.mig.instance import MigGpu
 from numaforge.verification import expectations
 from numaforge.verification.live import VerifiedNode
 

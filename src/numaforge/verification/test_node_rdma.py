@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from numaforge.planning.model import NicSetting
 from numaforge.roles.modules.part import switch
+from numaforge.roles.rdma.planned import NicSetting
 from numaforge.verification import expectations
 from numaforge.verification.live import VerifiedNode
 

@@ -11,9 +11,9 @@ import pytest
 from numaforge.findings import Judgement, Verdict
 from numaforge.hostcheck.check import RULES, check_host
 from numaforge.hostcheck.packages import is_bounded
-from numaforge.planning.document import dumps
 from numaforge.planning.node import plan_node
 from numaforge.profile import load_profile
+from numaforge.roles.document import dumps
 from numaforge.topology.model import Containerd, HostProcess, InstalledPackage, NodeTopology, Nvme, Userland
 from tests.fixtures import machines
 from tests.fixtures.gpu_machines import KINDS as GPU_MACHINES

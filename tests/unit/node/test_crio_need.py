@@ -7,11 +7,12 @@ import pytest
 from numaforge.file_content import FileContent
 from numaforge.node.bundle import FileChange, FileState
 from numaforge.node.part import Found, Goal
-from numaforge.planning.files import CRIO_PATH, SYSCTL_PATH
 from numaforge.planning.node import plan_node
 from numaforge.profile import load_profile
 from numaforge.roles.crio import part as crio
+from numaforge.roles.crio.files import CRIO_PATH
 from numaforge.roles.files import part as files
+from numaforge.roles.kernel_values.files import SYSCTL_PATH
 from tests.fixtures.machines import lab_node
 
 HANDLER = "# from a\n[crio.runtime.runtimes.high-performance]\nallowed_annotations = []\n"

@@ -11,10 +11,10 @@ import pytest
 from numaforge.errors import KubeletConfigError
 from numaforge.planning.node import plan_node
 from numaforge.profile import load_profile
-from numaforge.render import kubelet_files
 from numaforge.roles.kubelet.effect import Effect, check, effect
 from numaforge.topology.model import NodeTopology
 from tests.fixtures.machines import KUBEADM_CONFIG, kubeadm_kubelet, lab_node
+from tests.fixtures.role_files import kubelet_files
 
 PROFILE: dict[str, Any] = {
     "name": "t",

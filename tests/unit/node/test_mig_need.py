@@ -11,12 +11,12 @@ import pytest
 
 from numaforge.errors import HostError
 from numaforge.node.part import Found, Goal, Look, Part, Unit
-from numaforge.planning.files import MIG_LIBRARY_PATH, MIG_UNIT_PATH, MIG_WORKER_PATH, mig_files
-from numaforge.planning.model import MigGpu, MigInstance, MigPlan
 from numaforge.planning.node import plan_node
 from numaforge.profile import load_profile
 from numaforge.render import role_files
 from numaforge.roles.mig import part as mig
+from numaforge.roles.mig.files import MIG_LIBRARY_PATH, MIG_UNIT_PATH, MIG_WORKER_PATH, mig_files
+from numaforge.roles.mig.instance import MigGpu, MigInstance, MigPlan
 from numaforge.roles.mig_mode import part as mig_mode
 from numaforge.roles.reboot import part as reboot
 from numaforge.topology.model import ComputeInstance, Gpu, GpuInstance

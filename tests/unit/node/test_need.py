@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from numaforge.errors import HostError
+from numaforge.file_content import PLAN_PATH
 from numaforge.node.bundle import FileState
 from numaforge.node.fence import Fingerprint
 from numaforge.node.look import question
@@ -16,17 +17,21 @@ from numaforge.node.need import need, pending
 from numaforge.node.part import Found, Goal, Part, Unit
 from numaforge.node.pods import Pods
 from numaforge.node.transaction import Transaction
-from numaforge.planning.document import dumps
-from numaforge.planning.files import HUGEPAGES_TMPFILES_PATH, NCCL_CONF_PATH, RAILS_ENV_PATH
-from numaforge.planning.kernel_paths import hugepage_counts, hugepage_totals, pool_pages
-from numaforge.planning.model import PLAN_PATH, AcsPlan, KernelPlan, RdmaPlan
 from numaforge.planning.node import plan_node
 from numaforge.profile import load_profile
-from numaforge.render import hugepage_files, kubelet_files, role_files
+from numaforge.render import role_files
+from numaforge.roles.document import dumps
+from numaforge.roles.gpudirect.plan import AcsPlan
+from numaforge.roles.hugepages.files import HUGEPAGES_TMPFILES_PATH
+from numaforge.roles.hugepages.paths import hugepage_counts, hugepage_totals, pool_pages
+from numaforge.roles.kernel_cmdline.plan import KernelPlan
 from numaforge.roles.kernel_values.record import RECORD
+from numaforge.roles.rdma.paths import NCCL_CONF_PATH, RAILS_ENV_PATH
+from numaforge.roles.rdma.planned import RdmaPlan
 from numaforge.topology.model import NodeTopology
 from tests.fixtures.machines import KUBEADM_CONFIG, kubeadm_kubelet, lab_node
 from tests.fixtures.rdma_machines import dgx
+from tests.fixtures.role_files import hugepage_files, kubelet_files
 
 PROFILE: dict[str, Any] = {
     "name": "t",

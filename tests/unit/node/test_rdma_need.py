@@ -10,15 +10,17 @@ import pytest
 from numaforge.errors import HostError
 from numaforge.node.bundle import FileState
 from numaforge.node.part import Found, Goal, Look
-from numaforge.planning.files import MODPROBE_PATH, modules_files
-from numaforge.planning.model import KernelPlan, ModulesPlan, NicSetting, RdmaHostPlan, RdmaPlan
-from numaforge.planning.node import plan_node
+from numaforge.planning.node import plan_node, with_files
 from numaforge.profile import load_profile
 from numaforge.roles.files import part as files
+from numaforge.roles.kernel_cmdline.plan import KernelPlan
 from numaforge.roles.memlock import part as memlock
 from numaforge.roles.modules import part as modules
+from numaforge.roles.modules.files import MODPROBE_PATH
+from numaforge.roles.modules.plan import ModulesPlan
 from numaforge.roles.nics import part as nics
 from numaforge.roles.nics.part import LINKS
+from numaforge.roles.rdma.planned import NicSetting, RdmaHostPlan, RdmaPlan
 from tests.fixtures.machines import kubeadm_kubelet, lab_node
 
 OPTION = ModulesPlan(options={"ib_core": ("netns_mode=1",)})
@@ -189,7 +191,7 @@ def test_a_module_is_kept_out_by_a_boot(
 def written(plan: ModulesPlan, reboot: str, now: Found) -> str | None:
     """Return what the part `files` does to what modprobe is told: its lines, "" removed, None untouched."""
     on = goal(roles=("modules",), reboot=reboot, modules=plan)
-    on = replace(on, plan=replace(on.plan, files=modules_files(plan, reboot)))
+    on = replace(on, plan=with_files(on.plan))
     part = files.need(on, now, ())
     changes = {change.path: change.new for change in part.changed} if part else {}
     if MODPROBE_PATH not in changes:

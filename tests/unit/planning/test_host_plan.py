@@ -13,13 +13,13 @@ from numaforge.node.bundle import FileState
 from numaforge.node.look import question
 from numaforge.node.need import need
 from numaforge.node.part import Found, Goal
-from numaforge.planning.document import dumps
-from numaforge.planning.files import PAM_LIMITS_PATH, SWAP_PATH, UPGRADES_PATH, limits_path, no_swap_path
-from numaforge.planning.model import HostPlan, NodePlan
 from numaforge.planning.node import plan_node
 from numaforge.profile import load_profile
 from numaforge.render import render_plan, role_files
-from numaforge.roles.host.plan import upgrade_patterns
+from numaforge.roles.document import dumps
+from numaforge.roles.host.files import PAM_LIMITS_PATH, SWAP_PATH, UPGRADES_PATH, limits_path, no_swap_path
+from numaforge.roles.host.plan import HostPlan, upgrade_patterns
+from numaforge.roles.node import NodePlan
 from numaforge.topology.model import HostProcess, InstalledPackage, NodeTopology, Userland
 from numaforge.verification import expectations
 from tests.fixtures.machines import kubeadm_kubelet, lab_node

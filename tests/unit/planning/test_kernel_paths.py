@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from numaforge.planning import kernel_paths
+from numaforge.roles.hugepages import paths as hugepages_paths
+from numaforge.roles.kernel_values import paths as kernel_values_paths
 
 
 @pytest.mark.parametrize(
@@ -18,9 +19,9 @@ from numaforge.planning import kernel_paths
     ],
 )
 def test_a_sysctl_is_named_as_sysctl_d_names_it(name: str, path: str) -> None:
-    assert kernel_paths.sysctl(name) == path
+    assert kernel_values_paths.sysctl(name) == path
 
 
 @pytest.mark.parametrize(("size", "folder"), [("2Mi", "hugepages-2048kB"), ("1Gi", "hugepages-1048576kB")])
 def test_a_pool_is_named_by_its_page_size_in_kib(size: str, folder: str) -> None:
-    assert kernel_paths.hugepage_pool(3, size) == f"/sys/devices/system/node/node3/hugepages/{folder}"
+    assert hugepages_paths.hugepage_pool(3, size) == f"/sys/devices/system/node/node3/hugepages/{folder}"

@@ -9,10 +9,11 @@ import pytest
 
 from numaforge.cpulist import format_cpulist
 from numaforge.errors import PlanError, ProfileError
-from numaforge.planning.document import dumps, loads
-from numaforge.planning.model import KernelPlan, NodePlan
 from numaforge.planning.node import plan_node
-from numaforge.profile import NodeProfile, load_profile
+from numaforge.profile import load_profile
+from numaforge.roles.document import dumps, loads
+from numaforge.roles.kernel_cmdline.plan import KernelPlan
+from numaforge.roles.node import NodePlan, NodeProfile
 from numaforge.topology.model import Core, NodeTopology
 from tests.fixtures.machines import lab_node, two_cpu_vm
 

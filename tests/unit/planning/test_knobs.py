@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from numaforge.planning.document import dumps, loads
-from numaforge.planning.kernel_paths import kernel_values, knob_values
 from numaforge.planning.node import plan_node
 from numaforge.profile import load_profile
 from numaforge.render import render_plan
+from numaforge.roles.document import dumps, loads
 from numaforge.roles.kernel_values.knobs import KNOB_AT, KNOBS, Knob, Word
+from numaforge.roles.kernel_values.paths import kernel_values, knob_values
 from numaforge.snapshot import Snapshot
 from numaforge.topology import read_topology, to_document
 from numaforge.topology.document import from_document

@@ -10,9 +10,9 @@ import pytest
 from numaforge.cpulist import parse_cpulist
 from numaforge.errors import PlanError
 from numaforge.kubelet.admission.machine import cpu_capacity
-from numaforge.planning.model import NodePlan
 from numaforge.planning.node import plan_node
 from numaforge.profile import load_profile
+from numaforge.roles.node import NodePlan
 from numaforge.topology import read_topology
 from numaforge.topology.model import NodeTopology
 from tests.fixtures.machines import epyc_nps4, kubeadm_kubelet, machine

@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 
 from numaforge.kubelet.admission import Container, Node, Pod
-from numaforge.planning.model import LargestPod, NodePlan
 from numaforge.planning.node import plan_node
 from numaforge.profile import load_profile, ready_profiles
+from numaforge.roles.largest_pods.plan import LargestPod
+from numaforge.roles.node import NodePlan
 from numaforge.topology.model import HugepagePool, NodeTopology
 from tests.fixtures.machines import (
     GIB,

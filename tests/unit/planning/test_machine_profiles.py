@@ -9,9 +9,9 @@ import pytest
 
 from docs.machine_profiles import PAGE, page
 from numaforge.kubelet.minors.versions import LATEST_MINOR
-from numaforge.planning.model import NodePlan
 from numaforge.planning.node import plan_node
 from numaforge.profile import load_profile, machine_profiles, ready_profiles
+from numaforge.roles.node import NodePlan
 from numaforge.topology.model import NodeTopology
 from tests.fixtures.machines import dgx_h100, epyc_nps4, hgx_b200, lab_node, laptop, mi300x
 from tests.fixtures.profile_machines import EXAMPLES, hgx_h200

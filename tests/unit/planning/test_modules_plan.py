@@ -7,12 +7,11 @@ from typing import Any
 import pytest
 
 from numaforge.errors import NumaforgeError
-from numaforge.planning.document import dumps, loads
-from numaforge.planning.model import ModulesPlan
 from numaforge.planning.node import plan_node
 from numaforge.profile import load_profile
 from numaforge.render import render_plan
-from numaforge.roles.modules.plan import plan_modules
+from numaforge.roles.document import dumps, loads
+from numaforge.roles.modules.plan import ModulesPlan, plan_modules
 from tests.fixtures.machines import lab_node
 
 MLX5 = ("mlx5_ib", "ib_uverbs", "ib_umad", "rdma_ucm", "rdma_cm")

@@ -7,9 +7,10 @@ from dataclasses import replace
 import pytest
 
 from numaforge.errors import PlanError
-from numaforge.planning.model import NicSetting, NodePlan
 from numaforge.planning.node import plan_node
 from numaforge.profile import load_profile
+from numaforge.roles.node import NodePlan
+from numaforge.roles.rdma.planned import NicSetting
 from numaforge.topology.model import Network, NodeTopology
 from tests.fixtures.machines import dgx_h100, two_cpu_vm
 

@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 
 from numaforge.cpulist import format_cpulist, parse_cpulist
 from numaforge.errors import PlanError, ProfileError
-from numaforge.planning.document import dumps, loads
-from numaforge.planning.kernel_paths import online, tuning_values
-from numaforge.planning.model import NodePlan
 from numaforge.planning.node import plan_node
 from numaforge.profile import load_profile
+from numaforge.roles.document import dumps, loads
+from numaforge.roles.kernel_values.paths import online, tuning_values
+from numaforge.roles.node import NodePlan
 from numaforge.roles.offline.plan import as_before, without
 from numaforge.snapshot.model import Snapshot
 from numaforge.topology import read_topology

@@ -13,10 +13,10 @@ from numaforge.errors import PlanError
 from numaforge.kubelet.findings import Report
 from numaforge.kubelet.minors.versions import KNOWN_MINORS
 from numaforge.kubelet.startup.check import check
-from numaforge.planning.model import NodePlan
 from numaforge.planning.node import plan_node
 from numaforge.profile import load_profile, ready_profiles
 from numaforge.quantity import parse_bytes
+from numaforge.roles.node import NodePlan
 from numaforge.topology.model import NodeTopology
 from tests.fixtures.machines import (
     KUBEADM_CONFIG,

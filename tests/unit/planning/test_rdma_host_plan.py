@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from numaforge.errors import PlanError
-from numaforge.planning.document import dumps, loads
-from numaforge.planning.model import RdmaGate, RdmaHostPlan
 from numaforge.planning.node import plan_node
 from numaforge.profile import load_profile
 from numaforge.render import render_plan
+from numaforge.roles.document import dumps, loads
 from numaforge.roles.rdma.host import plan_rdma_host
+from numaforge.roles.rdma.planned import RdmaGate, RdmaHostPlan
 from numaforge.topology.model import NodeTopology
 from tests.fixtures.machines import dgx_h100, hgx_a100, kubeadm_kubelet, lab_node
 

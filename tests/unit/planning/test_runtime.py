@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 
 from numaforge.planning.node import plan_node
-from numaforge.planning.runtime import may_be_limited
 from numaforge.profile import load_profile
 from numaforge.topology.model import HostProcess, KubeletInstall, NodeTopology, Userland
+from numaforge.topology.runtime import may_be_limited
 from tests.fixtures.machines import kubeadm_kubelet, lab_node
 
 KIND = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n"

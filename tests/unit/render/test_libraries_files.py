@@ -10,15 +10,16 @@ from typing import Any
 import pytest
 
 from numaforge.errors import PlanError
-from numaforge.planning.document import dumps
-from numaforge.planning.files import LIBRARY_PATHS, NCCL_CONF_PATH, RAILS_ENV_PATH
-from numaforge.planning.model import NodePlan
 from numaforge.planning.node import plan_node
 from numaforge.profile import load_profile
-from numaforge.render import library_files, render_plan
+from numaforge.render import render_plan
+from numaforge.roles.document import dumps
+from numaforge.roles.node import NodePlan
 from numaforge.roles.rdma.nccl_conf import parse
+from numaforge.roles.rdma.paths import LIBRARY_PATHS, NCCL_CONF_PATH, RAILS_ENV_PATH
 from numaforge.verification import expectations
 from tests.fixtures.rdma_machines import dgx
+from tests.fixtures.role_files import library_files
 
 ADMINS = "# ours\n\nNCCL_DEBUG=WARN\n"
 

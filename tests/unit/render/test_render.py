@@ -11,22 +11,20 @@ from typing import Any
 import pytest
 import yaml
 
-from numaforge import render
 from numaforge.errors import KubeletConfigError, PlanError
-from numaforge.planning.document import loads
-from numaforge.planning.files import plan_files
-from numaforge.planning.model import (
-    PLAN_PATH,
-    CpuPlan,
-    KubeletPlan,
-    MemoryPlan,
-    NodePlan,
-    NumaNodePlan,
-    TuningPlan,
-)
-from numaforge.render import kubelet_files, render_plan
+from numaforge.file_content import PLAN_PATH
+from numaforge.planning.node import with_files
+from numaforge.render import render_plan
 from numaforge.resources import template_dir
+from numaforge.roles import ROLES
+from numaforge.roles.cpus.plan import CpuPlan
+from numaforge.roles.document import loads
+from numaforge.roles.kernel_values.plan import TuningPlan
 from numaforge.roles.kubelet.delivery import merge, without
+from numaforge.roles.kubelet.plan import KubeletPlan
+from numaforge.roles.memory.plan import MemoryPlan, NumaNodePlan
+from numaforge.roles.node import NodePlan
+from tests.fixtures.role_files import kubelet_files
 
 DROP_IN = "/etc/kubernetes/kubelet.conf.d/90-numaforge.conf"
 CONFIG = "/var/lib/kubelet/config.yaml"
@@ -62,7 +60,7 @@ def plan_with(
     tuning = tuning or TuningPlan()
     cpus = frozenset(range(16))
     node = NumaNodePlan(0, cpus, frozenset({0, 8}), 2**34, 2**30, hugepages or {}, 2**33)
-    return NodePlan(
+    plan = NodePlan(
         hostname="gpu-1",
         profile="training",
         cpus=CpuPlan(cpus, frozenset({0, 8}), cpus - {0, 8}),
@@ -70,11 +68,12 @@ def plan_with(
         numa_nodes=(node,),
         tuning=tuning,
         kubelet=kubelet_plan,
-        files=plan_files(tuning, [node.hugepages], kubelet_plan),
+        files=(),
         allocatable=None,
         decisions=(),
         notices=(),
     )
+    return with_files(plan)
 
 
 TUNED = TuningPlan(
@@ -287,4 +286,5 @@ def test_only_what_is_still_ours_is_taken_out(
 
 def test_every_template_is_read_back():
     there = {str(path.relative_to(template_dir())) for path in template_dir().glob("*/*.j2")}
-    assert render._TEMPLATES.keys() == {name for name in there if not name.startswith("init/")}
+    known = [name for role in ROLES if role.files for name in role.files.TEMPLATES]
+    assert sorted(known) == sorted(name for name in there if not name.startswith("init/"))

@@ -7,10 +7,10 @@ from dataclasses import replace
 import pytest
 
 from numaforge.node.part import Goal
-from numaforge.planning.document import dumps
-from numaforge.planning.model import NodePlan
 from numaforge.planning.node import plan_node
 from numaforge.profile import load_profile
+from numaforge.roles.document import dumps
+from numaforge.roles.node import NodePlan
 from numaforge.rollout.gate import Expected
 from roles.maintenance.target import Target
 from tests.fixtures.machines import dgx_h100, kubeadm_kubelet

@@ -11,13 +11,17 @@ from pathlib import Path
 import pytest
 
 from numaforge.errors import HostError
+from numaforge.file_content import PlannedFile
 from numaforge.kubelet.config.comparison import differences
-from numaforge.planning.document import dumps, loads
-from numaforge.planning.files import HUGEPAGES_TMPFILES_PATH
-from numaforge.planning.model import KernelPlan, NodePlan, PlannedFile, PredictedAllocatable, TuningPlan
 from numaforge.planning.node import plan_node
 from numaforge.profile import load_profile
 from numaforge.render import render_plan
+from numaforge.roles.allocatable.plan import PredictedAllocatable
+from numaforge.roles.document import dumps, loads
+from numaforge.roles.hugepages.files import HUGEPAGES_TMPFILES_PATH
+from numaforge.roles.kernel_cmdline.plan import KernelPlan
+from numaforge.roles.kernel_values.plan import TuningPlan
+from numaforge.roles.node import NodePlan
 from numaforge.topology.model import IdleState
 from numaforge.verification import expectations, suite
 from numaforge.verification.cluster import ApiServer

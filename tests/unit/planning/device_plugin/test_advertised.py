@@ -8,10 +8,10 @@ import pytest
 
 from numaforge.kubelet.admission.gpu_resources import GPU_RESOURCE, mig_resource
 from numaforge.kubelet.admission.inventory import counts_of
-from numaforge.planning.model import MigGpu, MigInstance, MigPlan
 from numaforge.roles.device_plugin.advertised import advertised, refused
 from numaforge.roles.device_plugin.config import parse_device_plugin
 from numaforge.roles.mig.devices import mig_device_names, nvml_gpus
+from numaforge.roles.mig.instance import MigGpu, MigInstance, MigPlan
 from numaforge.roles.mig.models import models
 from numaforge.roles.mig.plan import as_planned
 from numaforge.topology.model import ComputeInstance, Gpu, GpuInstance, MigProfileOffer

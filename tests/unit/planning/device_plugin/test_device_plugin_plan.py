@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import pytest
 
 from numaforge.errors import PlanError, ProfileError
-from numaforge.planning.model import MigGpu, MigInstance, MigPlan, NodePlan
 from numaforge.planning.node import plan_node
-from numaforge.profile import NodeProfile, load_profile
+from numaforge.profile import load_profile
+from numaforge.roles.allocatable.plan import devices_of
+from numaforge.roles.device_plugin import plan as device_plugin
 from numaforge.roles.device_plugin.config import parse_device_plugin
 from numaforge.roles.device_plugin.manifests import device_plugin_config_map, device_plugin_text
-from numaforge.roles.device_plugin.plan import plan_device_plugin, with_device_plugin
+from numaforge.roles.device_plugin.plan import plan_device_plugin
+from numaforge.roles.labels import plan as labels
+from numaforge.roles.mig.instance import MigGpu, MigInstance, MigPlan
 from numaforge.roles.mig.machine import nvidia_gpus
+from numaforge.roles.mig.plan import as_planned
+from numaforge.roles.node import Decisions, NodePlan, NodeProfile
+from numaforge.topology.model import NodeTopology
 from tests.fixtures.machines import dgx_h100
 
 SEVEN = tuple(MigInstance("1g.10gb", 19, start, 1, (1,)) for start in range(7))
@@ -34,6 +40,24 @@ def cut(*geometries: tuple[MigInstance, ...], **fields: str) -> MigPlan:
             for gpu, instances in zip(gpus, wanted, strict=True)
         ),
         **fields,
+    )
+
+
+def with_device_plugin(base: NodePlan, machine: NodeTopology, wish: NodeProfile) -> NodePlan:
+    """Return a plan as the roles `device_plugin`, `allocatable` and `labels` go on from it."""
+    machine = as_planned(machine, base.mig)
+    values = {field.name: getattr(base, field.name) for field in fields(base)}
+    plugin = device_plugin.decide(machine, wish, Decisions(values, None, None, wish.name))
+    decided = Decisions({**values, **vars(plugin.value)}, None, None, wish.name)
+    labelled = labels.decide(machine, wish, decided)
+    assert base.allocatable is not None
+    return replace(
+        base,
+        device_plugin=plugin.value.device_plugin,
+        allocatable=replace(base.allocatable, devices=devices_of(base.allocatable.devices, decided)),
+        labels=labelled.value.labels,
+        decisions=(*base.decisions, *plugin.decisions, *labelled.decisions),
+        notices=(*base.notices, *plugin.notices),
     )
 
 

@@ -9,15 +9,16 @@ import pytest
 import yaml
 
 from numaforge.errors import PlanError
-from numaforge.planning.model import MigGpu, MigInstance, MigPlan, NodePlan
 from numaforge.planning.node import plan_node
 from numaforge.profile import load_profile
 from numaforge.roles.device_plugin.manifests import as_yaml, operator_config_map
 from numaforge.roles.mig.devices import mig_device_names, nvml_gpus
+from numaforge.roles.mig.instance import MigGpu, MigInstance, MigPlan
 from numaforge.roles.mig.machine import plan_machine
 from numaforge.roles.mig.mig_parted import parse_config
 from numaforge.roles.mig.operator import operator_entries, operator_name
 from numaforge.roles.mig.plan import as_planned
+from numaforge.roles.node import NodePlan
 from numaforge.topology.model import ComputeInstance, Gpu, GpuInstance, NodeTopology
 from tests.fixtures.machines import dgx_h100, lab_node
 

@@ -10,14 +10,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from numaforge.errors import PlanError
-from numaforge.planning.document import dumps, loads
-from numaforge.planning.model import MigPlan, NodePlan
 from numaforge.planning.node import plan_node
-from numaforge.profile import NodeProfile, load_profile
+from numaforge.profile import load_profile
+from numaforge.roles.document import dumps, loads
 from numaforge.roles.mig.geometry import Placement
+from numaforge.roles.mig.instance import MigPlan
 from numaforge.roles.mig.machine import plan_profile
 from numaforge.roles.mig.models import MigModel, MigProfile, model_named
 from numaforge.roles.mig.plan import as_planned, plan_mig
+from numaforge.roles.node import NodePlan, NodeProfile
 from numaforge.topology.model import (
     ComputeInstance,
     DeviceHolder,

@@ -8,9 +8,8 @@ from dataclasses import replace
 import pytest
 
 from numaforge.errors import PlanError
-from numaforge.planning.model import NodePlan
 from numaforge.planning.node import plan_node
-from numaforge.profile import NodeProfile
+from numaforge.roles.node import NodePlan, NodeProfile
 from numaforge.roles.rdma.manifests import POOLS_LABEL, plugin_manifests, pools_name
 from tests.fixtures.machines import dgx_h100, hgx_a100, kubeadm_kubelet
 

@@ -9,11 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from numaforge.errors import NumaforgeError, PlanError
-from numaforge.planning.document import from_document, to_document
-from numaforge.planning.model import RdmaPool, Reasoned
 from numaforge.planning.node import plan_node
-from numaforge.profile import NodeProfile, load_profile
+from numaforge.profile import load_profile
+from numaforge.reasons import Reasoned
+from numaforge.roles.document import from_document, to_document
+from numaforge.roles.node import NodeProfile
 from numaforge.roles.rdma.functions import plugin_functions, selected
+from numaforge.roles.rdma.planned import RdmaPool
 from numaforge.roles.rdma.pools import plan_pools
 from numaforge.topology.model import Nic, NodeTopology, RdmaDevice, RdmaPort
 from tests.fixtures.machines import dgx_h100, hgx_a100, machine

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from numaforge.planning.model import NodePlan, PlannedFile
+from numaforge.file_content import PlannedFile
+
+if TYPE_CHECKING:
+    from numaforge.roles.node import NodePlan
 
 Both = tuple[Any, Any]
 """What a text says and what the plan means, both as plain data."""

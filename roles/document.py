@@ -7,7 +7,7 @@ from typing import Any
 from numaforge import __version__
 from numaforge.codec import DocumentKind
 from numaforge.errors import PlanError
-from numaforge.planning.model import NodePlan
+from numaforge.roles.node import NodePlan
 
 PLAN = DocumentKind(
     name="plan",

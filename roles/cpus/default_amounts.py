@@ -5,11 +5,15 @@ The numbers are our choice; `elsewhere.py` has what others take of the same mach
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from numaforge.quantity import format_bytes
-from numaforge.topology.model import Accelerator, Gpu, Nic, NodeTopology, Nvme
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numaforge.topology.model import Accelerator, Gpu, Nic, NodeTopology, Nvme
 
 MIB = 2**20
 

@@ -1,17 +1,17 @@
-"""Where the kernel keeps what a plan sets: one path per governor, hugepage pool and sysctl."""
+"""Where the kernel keeps the values that a plan sets: a governor, a sysctl, a switch."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from numaforge.cpulist import format_cpulist, format_cpumask
 from numaforge.errors import PlanError
-from numaforge.planning.model import InterruptsPlan, NodePlan, TuningPlan
-from numaforge.quantity import parse_bytes
 from numaforge.roles.kernel_values.knobs import KNOB_AT, KNOBS
-from numaforge.topology.model import NodeTopology
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numaforge.roles.kernel_values.plan import TuningPlan
 
 _FOLDERS = {knob.feature.field: knob.feature.folder for knob in KNOBS if knob.feature and knob.feature.field}
 
@@ -47,11 +47,6 @@ def idle_state(cpu: int, index: int) -> str:
     return f"/sys/devices/system/cpu/cpu{cpu}/cpuidle/state{index}/disable"
 
 
-def rdma_port_state(device: str, port: str) -> str:
-    """Return the path of an RDMA port's state, such as "4: ACTIVE"."""
-    return f"/sys/class/infiniband/{device}/ports/{port}/state"
-
-
 def sysctl(name: str) -> str:
     """Return the path of a sysctl; as in sysctl.d(5), a name whose first separator is "/" keeps its dots.
 
@@ -66,12 +61,6 @@ def sysctl(name: str) -> str:
             remedy="write its dotted name, for example vm.swappiness",
         )
     return f"/proc/sys/{path}"
-
-
-def hugepage_pool(numa_node: int | None, size: str) -> str:
-    """Return the folder of a NUMA node's pool of pages of a size such as "2Mi", or of the machine's."""
-    above = "/sys/kernel/mm" if numa_node is None else f"/sys/devices/system/node/node{numa_node}"
-    return f"{above}/hugepages/hugepages-{parse_bytes(size) // 1024}kB"
 
 
 def tuning_values(tuning: TuningPlan) -> dict[str, str]:
@@ -121,48 +110,3 @@ def kernel_values(tuning: TuningPlan) -> dict[str, str]:
     """Return every value that the tuning sets or raises, below /sys and as a sysctl, by path."""
     exact = {sysctl(name): value for name, value in tuning.sysctls.items()}
     return tuning_values(tuning) | exact | raised_values(tuning)
-
-
-DEFAULT_AFFINITY = "/proc/irq/default_smp_affinity"
-WORKQUEUES = "/sys/devices/virtual/workqueue/cpumask"
-
-
-def affinity_lines(plan: InterruptsPlan) -> tuple[str, ...]:
-    """Return a plan as the lines that roles/interrupts/affinity.sh reads."""
-    masks = {DEFAULT_AFFINITY: plan.default_affinity, WORKQUEUES: plan.workqueues}
-    return (
-        *(f"mask {path} {format_cpumask(cpus)}" for path, cpus in masks.items() if cpus),
-        *(f"device {address} {format_cpulist(cpus)}" for address, cpus in sorted(plan.devices.items())),
-        *(f"rps {name} {format_cpumask(cpus)}" for name, cpus in sorted(plan.rps.items())),
-    )
-
-
-def pool_pages(numa_node: int | None, size: str) -> str:
-    """Return the path of one pool's number of pages."""
-    return f"{hugepage_pool(numa_node, size)}/nr_hugepages"
-
-
-def hugepage_counts(plan: NodePlan) -> dict[str, int]:
-    """Return the wanted number of pages of every pool that the plan names, by its `nr_hugepages` path."""
-    return {
-        **{pool_pages(None, size): pages for size, pages in plan.hugepages.items()},
-        **{
-            pool_pages(node.id, size): pages
-            for node in plan.numa_nodes
-            for size, pages in node.hugepages.items()
-        },
-    }
-
-
-def hugepage_totals(machine: NodeTopology) -> dict[str, int]:
-    """Return the number of pages that every pool has, by its `nr_hugepages` path.
-
-    The machine's own pools are those of a kernel without NUMA nodes; elsewhere they are sums.
-    """
-    if not machine.numa_nodes:
-        return {pool_pages(None, size): pool.total for size, pool in machine.hugepages.items()}
-    return {
-        pool_pages(node.id, size): pool.total
-        for node in machine.numa_nodes
-        for size, pool in node.hugepages.items()
-    }

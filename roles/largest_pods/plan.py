@@ -3,20 +3,42 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
 
+from numaforge.codec import ByName
 from numaforge.errors import KubeletConfigError
 from numaforge.kubelet.admission import Node
-from numaforge.kubelet.admission.device_manager import Inventory
 from numaforge.kubelet.admission.inventory import whole_gpus
 from numaforge.kubelet.admission.largest_pod import EmptyNode, PodShape
 from numaforge.kubelet.admission.merge import RESTRICTED, SINGLE_NUMA_NODE
-from numaforge.planning.existing import ExistingSettings
-from numaforge.planning.model import KubeletPlan, LargestPod, Notice, Reasoned
 from numaforge.quantity import format_bytes
+from numaforge.reasons import Notice, Reasoned
 from numaforge.roles.hugepages.plan import WantedPages, pools_after
+from numaforge.roles.role import Stage
 from numaforge.topology.model import HugepagePool, NodeTopology
+
+if TYPE_CHECKING:
+    from numaforge.kubelet.admission.device_manager import Inventory
+    from numaforge.roles.kubelet.existing import ExistingSettings
+    from numaforge.roles.kubelet.plan import KubeletPlan
+    from numaforge.roles.node import Decisions, NodeProfile
+
+
+@dataclass(frozen=True)
+class LargestPod:
+    """The largest Guaranteed pod of one container that the empty node admits with so many devices.
+
+    Largest is the one with the most CPUs, then memory, then huge pages, in bytes by size. `resource` is ""
+    for a node without devices; `cpus` is 0 where no pod with so many devices is admitted.
+    """
+
+    resource: str  # "nvidia.com/gpu"
+    devices: int
+    cpus: int
+    memory_bytes: int
+    hugepages_bytes: ByName[int] = field(default_factory=dict)  # "1Gi" -> bytes
+
 
 _LEAST_MEMORY = 2**30  # of a pod that has all GPUs; its CPUs are one core
 
@@ -127,3 +149,21 @@ def _with_pools(topology: NodeTopology, hugepages: WantedPages) -> NodeTopology:
         for node in topology.numa_nodes
     )
     return replace(topology, numa_nodes=tuple(nodes))
+
+
+STAGE = Stage.KIND
+NEEDS: tuple[str, ...] = ("installed", "hugepages", "kubelet", "devices")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Decided:
+    """What a plan says of the largest pods."""
+
+    largest_pods: tuple[LargestPod, ...] = ()
+
+
+def decide(machine: NodeTopology, profile: NodeProfile, decided: Decisions) -> Reasoned[Decided]:
+    """Return the largest pods that the empty node admits."""
+    told = None if profile.kubelet.state == "absent" else decided.kubelet
+    found = plan_largest_pods(machine, decided.existing, decided.pools, told, decided.devices)
+    return Reasoned(Decided(largest_pods=found.value), found.decisions, found.notices)

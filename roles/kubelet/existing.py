@@ -6,15 +6,17 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from numaforge.errors import KubeletConfigError, PlanError
 from numaforge.kubelet.config.defaults import EVICTION_HARD
 from numaforge.kubelet.config.loading import Configuration, Origin, load_installed
-from numaforge.kubelet.minors.versions import KubeletVersion
 from numaforge.kubelet.values.goyaml import YamlError, read
-from numaforge.planning.model import KubeletPlan
-from numaforge.topology.model import KubeletInstall
+
+if TYPE_CHECKING:
+    from numaforge.kubelet.minors.versions import KubeletVersion
+    from numaforge.roles.kubelet.plan import KubeletPlan
+    from numaforge.topology.model import KubeletInstall
 
 DROP_IN_NAME = "90-numaforge.conf"
 

@@ -1,0 +1,67 @@
+"""CRI-O's drop-in for the runtime class of pods that tune their own CPUs."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from typing import TYPE_CHECKING, Any
+
+from numaforge.file_content import PlannedFile
+from numaforge.roles.crio.plan import ANNOTATIONS, HANDLER, PodTuningPlan
+from numaforge.template import Both, Template
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numaforge.roles.node import NodePlan
+    from numaforge.topology.model import NodeTopology
+
+
+CRIO_PATH = "/etc/crio/crio.conf.d/90-numaforge.conf"
+
+
+def _values(plan: NodePlan, _: PlannedFile) -> Mapping[str, Any]:
+    return {"crio_lines": _crio_lines(plan.pod_tuning)}
+
+
+def _crio_lines(plan: PodTuningPlan) -> list[str]:
+    """Return TOML, whose strings may be written as JSON's."""
+    file = [f"irqbalance_config_file = {json.dumps(plan.irqbalance_file)}"] if plan.irqbalance_file else []
+    # By it crun makes no control group below the container's, whose CPUs could not be a partition then.
+    flat = ['default_annotations = {"run.oci.systemd.subgroup" = ""}'] if _unbalanced(plan) else []
+    return [
+        *(["[crio.runtime]", *file] if file else []),
+        f"[crio.runtime.runtimes.{HANDLER}]",
+        "inherit_default_runtime = true",
+        f"allowed_annotations = {json.dumps(list(plan.annotations))}",
+        *flat,
+    ]
+
+
+def _unbalanced(plan: PodTuningPlan) -> bool:
+    return ANNOTATIONS["load_balancing"] in plan.annotations
+
+
+def _crio(plan: NodePlan, _: PlannedFile, text: str) -> Both:
+    meant = plan.pod_tuning
+    handler: dict[str, Any] = {
+        "inherit_default_runtime": True,
+        "allowed_annotations": list(meant.annotations),
+        **({"default_annotations": {"run.oci.systemd.subgroup": ""}} if _unbalanced(meant) else {}),
+    }
+    file = {"irqbalance_config_file": meant.irqbalance_file} if meant.irqbalance_file else {}
+    return tomllib.loads(text), {"crio": {"runtime": {**file, "runtimes": {HANDLER: handler}}}}
+
+
+READS = ("pod_tuning",)
+TEMPLATES = {"host/crio.conf.j2": Template(_crio, _values)}
+
+
+def files(plan: NodePlan) -> tuple[PlannedFile, ...]:
+    """Return the drop-in that tells CRI-O of the runtime class's handler."""
+    return (PlannedFile(CRIO_PATH, "host", "host/crio.conf.j2"),) if plan.pod_tuning.annotations else ()
+
+
+def paths(plan: NodePlan, machine: NodeTopology) -> tuple[str, ...]:
+    """Return the drop-in of CRI-O."""
+    return (CRIO_PATH,)

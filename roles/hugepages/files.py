@@ -1,0 +1,53 @@
+"""Hugepage pools at every boot, before memory is fragmented."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from numaforge.file_content import FileContent, PlannedFile
+from numaforge.roles.hugepages.part import change_with_kubelet
+from numaforge.roles.hugepages.paths import hugepage_counts
+from numaforge.template import Both, Template, written_values
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numaforge.node.part import Found, Goal
+    from numaforge.roles.node import NodePlan
+    from numaforge.topology.model import NodeTopology
+
+
+HUGEPAGES_TMPFILES_PATH = "/etc/tmpfiles.d/numaforge-hugepages.conf"
+
+
+def _pools(plan: NodePlan, _: PlannedFile) -> Mapping[str, Any]:
+    return {"hugepage_pools": hugepage_counts(plan)}
+
+
+def _counts(plan: NodePlan, _: PlannedFile, text: str) -> Both:
+    return written_values(text), {path: str(pages) for path, pages in hugepage_counts(plan).items()}
+
+
+READS = ("hugepages",)
+TEMPLATES = {"hugepages/tmpfiles.conf.j2": Template(_counts, _pools)}
+
+
+def files(plan: NodePlan) -> tuple[PlannedFile, ...]:
+    """Return the file that fills the pools at every boot; none without pools."""
+    if not hugepage_counts(plan):
+        return ()
+    return (PlannedFile(HUGEPAGES_TMPFILES_PATH, "hugepages", "hugepages/tmpfiles.conf.j2"),)
+
+
+def paths(plan: NodePlan, machine: NodeTopology) -> tuple[str, ...]:
+    """Return where the pools are kept for a boot."""
+    return (HUGEPAGES_TMPFILES_PATH,)
+
+
+def on_node(
+    goal: Goal, found: Found, files: list[FileContent], absent: list[str]
+) -> tuple[list[FileContent], list[str]]:
+    """Return nothing where only the kubelet was called for and does not run: the pools stay as they are."""
+    if "hugepages" not in goal.roles and not change_with_kubelet(goal, found):
+        return [], []
+    return files, absent

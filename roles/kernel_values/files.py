@@ -1,0 +1,66 @@
+"""Kernel values: sysctl.d, tmpfiles.d, and the unit of a boot."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from numaforge.file_content import PlannedFile
+from numaforge.roles.kernel_values.paths import raised_values, tuning_values
+from numaforge.template import Both, Template, lines, starts, written_values
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numaforge.roles.node import NodePlan
+    from numaforge.topology.model import NodeTopology
+
+
+SYSCTL_PATH = "/etc/sysctl.d/90-numaforge.conf"
+TUNING_TMPFILES_PATH = "/etc/tmpfiles.d/numaforge-tuning.conf"
+TUNING_UNIT_PATH = "/etc/systemd/system/numaforge-tuning.service"
+
+
+def _values(plan: NodePlan, _: PlannedFile) -> Mapping[str, Any]:
+    return {"kernel_values": tuning_values(plan.tuning), "raised_values": raised_values(plan.tuning)}
+
+
+def _sysctls(plan: NodePlan, _: PlannedFile, text: str) -> Both:
+    return lines(text), [f"{name} = {value}" for name, value in sorted(plan.tuning.sysctls.items())]
+
+
+def _by_path(plan: NodePlan, _: PlannedFile, text: str) -> Both:
+    return written_values(text), tuning_values(plan.tuning)
+
+
+def _unit(plan: NodePlan, _: PlannedFile, text: str) -> Both:
+    found = starts(text)
+    raises = dict(line.split()[-2:] for line in found if line.startswith("ExecStart=-/bin/sh "))
+    values, raised = tuning_values(plan.tuning), raised_values(plan.tuning)
+    return (len(found), raises), (len(raised) + bool(values) + plan.tuning.swap_off, raised)
+
+
+READS = ("tuning",)
+TEMPLATES = {
+    "tuning/sysctl.conf.j2": Template(_sysctls),
+    "tuning/tmpfiles.conf.j2": Template(_by_path, _values),
+    "tuning/tuning.service.j2": Template(_unit, _values),
+}
+
+
+def files(plan: NodePlan) -> tuple[PlannedFile, ...]:
+    """Return the files that set the values at every boot."""
+    tuning = plan.tuning
+    by_path = bool(tuning_values(tuning))
+    found = []
+    if tuning.sysctls:
+        found.append(PlannedFile(SYSCTL_PATH, "tuning", "tuning/sysctl.conf.j2"))
+    if by_path:
+        found.append(PlannedFile(TUNING_TMPFILES_PATH, "tuning", "tuning/tmpfiles.conf.j2"))
+    if by_path or tuning.raised_sysctls or tuning.swap_off:
+        found.append(PlannedFile(TUNING_UNIT_PATH, "tuning", "tuning/tuning.service.j2"))
+    return tuple(found)
+
+
+def paths(plan: NodePlan, machine: NodeTopology) -> tuple[str, ...]:
+    """Return where values of the kernel are kept for a boot."""
+    return (SYSCTL_PATH, TUNING_TMPFILES_PATH, TUNING_UNIT_PATH)

@@ -1,0 +1,55 @@
+"""The labels that a roll-out sets on the Node."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from numaforge.codec import ByName
+from numaforge.reasons import Decision, Reasoned
+from numaforge.roles.device_plugin.labels import CONFIG_LABEL, MIG_LABEL, OPERATOR_LABEL, STRATEGY_LABEL
+from numaforge.roles.device_plugin.plan import in_mig_mode
+from numaforge.roles.device_plugin.section import DevicePlugin
+from numaforge.roles.mig.operator import operator_config_name
+from numaforge.roles.rdma.manifests import POOLS_LABEL, pools_name
+from numaforge.roles.role import Stage
+
+if TYPE_CHECKING:
+    from numaforge.roles.node import Decisions, NodeProfile
+    from numaforge.topology.model import NodeTopology
+
+
+STAGE = Stage.MACHINE
+NEEDS: tuple[str, ...] = ("mig", "device_plugin", "rdma")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Decided:
+    """The labels that a roll-out sets on the Node."""
+
+    labels: ByName[str] = field(default_factory=dict)
+
+
+def decide(machine: NodeTopology, profile: NodeProfile, decided: Decisions) -> Reasoned[Decided]:
+    """Return the labels of the Node, each with its reason."""
+    mig, plugin = decided.mig, profile.device_plugin != DevicePlugin()
+    by_operator = mig.managed_by == "gpu-operator"
+    labels = {
+        MIG_LABEL: mig.label,
+        OPERATOR_LABEL: operator_config_name(decided, machine) if by_operator else None,
+        CONFIG_LABEL: profile.device_plugin.config if plugin else None,
+        STRATEGY_LABEL: mig.strategy if plugin and in_mig_mode(machine) else None,
+        POOLS_LABEL: pools_name(decided) if decided.rdma.pools_deployed else None,
+    }
+    wanted = {name: value for name, value in sorted(labels.items()) if value is not None}
+    decisions = tuple(Decision(f"labels.{name}", value, _REASONS[name]) for name, value in wanted.items())
+    return Reasoned(Decided(labels=wanted), decisions)
+
+
+_REASONS = {
+    CONFIG_LABEL: "the device plugin takes the configuration of this name",
+    STRATEGY_LABEL: "GPU feature discovery says the same of the device plugin",
+    OPERATOR_LABEL: "the GPU operator's MIG manager cuts the GPUs so",
+    MIG_LABEL: "jobs that need whole GPUs choose by it",
+    POOLS_LABEL: "the shared RDMA device plugin with these pools runs on it",
+}

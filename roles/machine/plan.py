@@ -1,0 +1,70 @@
+"""What an admin should know of the machine itself."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING
+
+from numaforge.findings import judge
+from numaforge.gpus.driver import UNANSWERED
+from numaforge.reasons import Notice, Reasoned
+from numaforge.roles.machine.numa_notices import numa_notices
+from numaforge.roles.role import Stage
+
+if TYPE_CHECKING:
+    from numaforge.roles.node import Decisions, NodeProfile
+    from numaforge.topology.model import NodeTopology
+
+
+def _unread(topology: NodeTopology) -> tuple[Notice, ...]:
+    install = topology.kubelet
+    if install is None:
+        return ()
+    files = {
+        install.config_file,
+        *(file for file in topology.unreadable if _is_below(file, install.config_dir)),
+    }
+    unread = sorted(file for file in files if file in topology.unreadable and file is not None)
+    if not unread:
+        return ()
+    return (
+        Notice(
+            "kubelet-config-unread",
+            f"{', '.join(unread)} could not be read by the user who took the snapshot: what the kubelet is "
+            "told there is not in this plan; take it as root",
+        ),
+    )
+
+
+def _is_below(file: str, folder: str | None) -> bool:
+    return folder is not None and PurePosixPath(file).is_relative_to(folder)
+
+
+def _lost_gpus(topology: NodeTopology) -> tuple[Notice, ...]:
+    lost = judge(UNANSWERED, topology).findings
+    if not lost:
+        return ()
+    gpus = ", ".join(f"{finding.where} ({finding.evidence})" for finding in lost)
+    return (
+        Notice(
+            "gpu-unanswered",
+            f"{gpus}: no answer. The plan leaves CPUs for it as for the others, and no pod gets it: "
+            "`numaforge gpus check` says what helps",
+        ),
+    )
+
+
+STAGE = Stage.KIND
+NEEDS: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Decided:
+    """What an admin should know of the machine itself."""
+
+
+def decide(machine: NodeTopology, profile: NodeProfile, decided: Decisions) -> Reasoned[Decided]:
+    """Return what stands out on this kind of machine; nothing is decided."""
+    notices = (*numa_notices(machine), *_unread(machine), *_lost_gpus(machine))
+    return Reasoned(Decided(), notices=notices)

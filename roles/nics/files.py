@@ -1,0 +1,70 @@
+"""Settings of NICs at every boot."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from numaforge.file_content import PlannedFile
+from numaforge.shell import library
+from numaforge.template import Both, Template, lines, program, starts
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numaforge.roles.node import NodePlan
+    from numaforge.topology.model import NodeTopology
+
+
+NICS_PATH = "/etc/numaforge/nics"
+NICS_SCRIPT_PATH = "/usr/local/lib/numaforge/nics.sh"
+NICS_UNIT_PATH = "/etc/systemd/system/numaforge-nics.service"
+
+
+@cache
+def _script() -> str:
+    """Return the shell that a boot runs: the same that the part sends."""
+    return library("roles/nics/values", "node/nics_at_boot").rstrip("\n")
+
+
+def _program(_plan: NodePlan, _file: PlannedFile) -> Mapping[str, Any]:
+    return {"program": _script()}
+
+
+def _read_program(_plan: NodePlan, _file: PlannedFile, text: str) -> Both:
+    return program(text), _script()
+
+
+def _nics(plan: NodePlan, _: PlannedFile, text: str) -> Both:
+    return lines(text), [f"{each.nic} {each.name} {each.value}" for each in plan.rdma.host.nics]
+
+
+def _nics_command(_plan: NodePlan, _file: PlannedFile) -> Mapping[str, Any]:
+    return {"command": f"/bin/sh {NICS_SCRIPT_PATH} apply {NICS_PATH}"}
+
+
+READS = ("rdma",)
+TEMPLATES = {
+    "rdma/nics.j2": Template(_nics),
+    "rdma/nics.sh.j2": Template(_read_program, _program),
+    "rdma/nics.service.j2": Template(
+        lambda plan, file, text: (starts(text), [f"ExecStart={_nics_command(plan, file)['command']}"]),
+        _nics_command,
+    ),
+}
+
+
+def files(plan: NodePlan) -> tuple[PlannedFile, ...]:
+    """Return the files that give NICs their settings at every boot."""
+    if not plan.rdma.host.nics:
+        return ()
+    return (
+        PlannedFile(NICS_PATH, "rdma", "rdma/nics.j2"),
+        PlannedFile(NICS_SCRIPT_PATH, "rdma", "rdma/nics.sh.j2"),
+        PlannedFile(NICS_UNIT_PATH, "rdma", "rdma/nics.service.j2"),
+    )
+
+
+def paths(plan: NodePlan, machine: NodeTopology) -> tuple[str, ...]:
+    """Return where settings of NICs are kept for a boot."""
+    return (NICS_PATH, NICS_SCRIPT_PATH, NICS_UNIT_PATH)

@@ -1,0 +1,15 @@
+"""Where files of RDMA are, ours and the kernel's."""
+
+from __future__ import annotations
+
+NCCL_CONF_PATH = "/etc/nccl.conf"
+RAILS_ENV_PATH = "/etc/numaforge/rails.env"
+NCCL_TOPOLOGY_PATH = "/etc/numaforge/nccl-topology.xml"
+LIBRARY_PATHS = (NCCL_TOPOLOGY_PATH, NCCL_CONF_PATH, RAILS_ENV_PATH)
+RDMA_GATE_SCRIPT_PATH = "/usr/local/lib/numaforge/rdma-gate.sh"
+RDMA_GATE_UNIT_PATH = "/etc/systemd/system/numaforge-rdma-gate.service"
+
+
+def rdma_port_state(device: str, port: str) -> str:
+    """Return the path of an RDMA port's state, such as "4: ACTIVE"."""
+    return f"/sys/class/infiniband/{device}/ports/{port}/state"

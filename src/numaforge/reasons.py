@@ -1,0 +1,34 @@
+"""What is decided, with its reason: decisions, notices, and values that carry both."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+Decided = TypeVar("Decided")
+
+
+@dataclass(frozen=True)
+class Decision:
+    """One thing that was decided: `subject` is a dotted path such as "kubelet.topologyManagerPolicy"."""
+
+    subject: str
+    value: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Notice:
+    """Something the admin should know although the plan stands; `id` is stable ("uneven-smt")."""
+
+    id: str
+    message: str
+
+
+@dataclass(frozen=True)
+class Reasoned(Generic[Decided]):
+    """One part of the plan with the reasons for it."""
+
+    value: Decided
+    decisions: tuple[Decision, ...] = ()
+    notices: tuple[Notice, ...] = ()
