@@ -19,6 +19,7 @@ from xml.sax.saxutils import escape
 from rich.console import Console
 from rich.terminal_theme import TerminalTheme
 
+from numaforge import shell
 from numaforge.node import parts
 from numaforge.node.transaction import Transaction
 from numaforge.report.boxes import text_width
@@ -33,7 +34,7 @@ from numaforge.snapshot import Snapshot
 from numaforge.topology.model import NodeTopology
 from tests.fixtures.rollout_world import World
 
-NODE = Path(parts.__file__).parents[1]
+NODE = Path(parts.__file__).parent
 
 _STYLE = """
 text { font-family: Inter, Helvetica, Arial, 'Liberation Sans', 'DejaVu Sans', sans-serif; fill: #1b1f24; }
@@ -302,7 +303,7 @@ def rows(*functions: str) -> list[Row]:
 
 def provided(part: str) -> set[str]:
     """Return the verbs that a part has."""
-    text = (NODE / "parts" / part / "part.sh").read_text(encoding="utf-8")
+    text = "".join(shell.library(name) for name in parts.shell_of([part]))
     return {name.removeprefix(f"{part}_") for name in re.findall(r"^(\w+)\(\)", text, re.MULTILINE)}
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from numaforge.file_content import FileContent, PlannedFile
+from numaforge.node.bundle import changes
 from numaforge.roles.hugepages.part import change_with_kubelet
 from numaforge.roles.hugepages.paths import hugepage_counts
 from numaforge.template import Both, Template, written_values
@@ -48,6 +49,7 @@ def on_node(
     goal: Goal, found: Found, files: list[FileContent], absent: list[str]
 ) -> tuple[list[FileContent], list[str]]:
     """Return nothing where only the kubelet was called for and does not run: the pools stay as they are."""
-    if "hugepages" not in goal.roles and not change_with_kubelet(goal, found):
-        return [], []
-    return files, absent
+    called = "hugepages" in goal.roles
+    if called or not changes(files, absent, found.files) or change_with_kubelet(goal, found):
+        return files, absent
+    return [], []

@@ -42,11 +42,11 @@ def decide(machine: NodeTopology, profile: NodeProfile, decided: Decisions) -> R
         POOLS_LABEL: pools_name(decided) if decided.rdma.pools_deployed else None,
     }
     wanted = {name: value for name, value in sorted(labels.items()) if value is not None}
-    decisions = tuple(Decision(f"labels.{name}", value, _REASONS[name]) for name, value in wanted.items())
+    decisions = tuple(Decision(f"labels.{name}", value, REASONS[name]) for name, value in wanted.items())
     return Reasoned(Decided(labels=wanted), decisions)
 
 
-_REASONS = {
+REASONS = {
     CONFIG_LABEL: "the device plugin takes the configuration of this name",
     STRATEGY_LABEL: "GPU feature discovery says the same of the device plugin",
     OPERATOR_LABEL: "the GPU operator's MIG manager cuts the GPUs so",

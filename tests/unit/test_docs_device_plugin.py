@@ -17,7 +17,7 @@ from tests.fixtures.machines import dgx_h100
 PAGE = (REPOSITORY / "docs" / "device-plugin.md").read_text(encoding="utf-8")
 EXAMPLES = re.findall(r"^```console\n\$ numaforge ([^\n]+)\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE)
 FILES = re.findall(r"^```yaml\n# (\S+)\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE)
-CHECKS = REPOSITORY / "src" / "numaforge" / "planning" / "device_plugin" / "checks.py"
+CHECKS = REPOSITORY / "roles" / "device_plugin" / "checks.py"
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ PAGE = (REPOSITORY / "docs" / "rdma-device-plugin.md").read_text(encoding="utf-8
 EXAMPLES = re.findall(r"^```console\n\$ numaforge ([^\n]+)\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE)
 FILES = re.findall(r"^```yaml\n# (\S+)\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE)
 CONFIGS = re.findall(r"^```json\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE)
-CHECKS = REPOSITORY / "src" / "numaforge" / "planning" / "rdma" / "plugin_checks.py"
+CHECKS = REPOSITORY / "roles" / "rdma" / "plugin_checks.py"
 
 
 @pytest.fixture

@@ -95,10 +95,10 @@ def _one_of(draw: st.DrawFn, kind: NodeTopology, number: int) -> NodeTopology:
 def planned_alone(machine: NodeTopology):
     """Return the plan, or its error, computed on the whole machine."""
     try:
-        plan = node._plan.__wrapped__(machine, load_profile(PROFILE), None, OfflinePlan())
+        with monkeypatched_kind():
+            return plan_node(machine, load_profile(PROFILE))
     except PlanError as error:
         return error.message
-    return replace(plan, hostname=machine.hostname or "localhost")
 
 
 def planned(machine: NodeTopology):

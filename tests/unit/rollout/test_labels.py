@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from numaforge.roles.device_plugin import plan as device_plugin
+from numaforge.roles.labels import plan as labels_of_plan
 from numaforge.roles.rdma.manifests import POOLS_LABEL
 from numaforge.rollout.cluster import ApiUnreachableError, ClusterNode
 from numaforge.rollout.gate import Expected, GateSettings
@@ -349,7 +349,7 @@ def test_an_annotation_names_no_label_that_is_not_ours():
 
 
 def test_every_label_that_a_plan_may_have_is_ours():
-    assert {*device_plugin.REASONS, POOLS_LABEL} == OURS
+    assert {*labels_of_plan.REASONS} == OURS
 
 
 WISHES = st.dictionaries(st.sampled_from(sorted(OURS)), st.sampled_from("abc"))
