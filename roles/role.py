@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from numaforge.node.part import PartModule
     from numaforge.reasons import Reasoned
     from numaforge.roles.node import Decisions, NodePlan, NodeProfile
-    from numaforge.sections.section import Key
+    from numaforge.sections.section import ProfileKey
     from numaforge.template import Template
     from numaforge.topology.model import NodeTopology
 
@@ -48,7 +48,7 @@ class Working:
 class SectionModule(Protocol):
     """section.py: `KEY` is the profile's key with its models."""
 
-    KEY: Key
+    KEY: ProfileKey
 
 
 class PlanModule(Protocol):

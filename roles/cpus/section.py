@@ -8,7 +8,7 @@ from pydantic import BeforeValidator, ConfigDict, Field, WithJsonSchema, model_v
 
 from numaforge.cpulist import CPULIST_PATTERN, format_cpulist, parse_cpulist
 from numaforge.errors import NumaforgeError
-from numaforge.sections.section import Key, Section, exactly_one_of, given
+from numaforge.sections.section import ProfileKey, Section, exactly_one_of, given
 from numaforge.sections.values import as_text
 
 
@@ -116,4 +116,4 @@ class Cpus(Section):
         return self
 
 
-KEY = Key("cpus", Cpus, Cpus(), "Reserved CPUs.")
+KEY = ProfileKey("cpus", Cpus, Cpus(), "Reserved CPUs.")

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field
 
-from numaforge.sections.section import Key, Section
+from numaforge.sections.section import ProfileKey, Section
 
 Ask = Literal["interrupts", "cpu_quota", "load_balancing", "c_states", "governor"]
 
@@ -35,4 +35,4 @@ class PodTuning(Section):
     )
 
 
-KEY = Key("pod_tuning", PodTuning, PodTuning(), "What pods may ask of CRI-O for their own CPUs.")
+KEY = ProfileKey("pod_tuning", PodTuning, PodTuning(), "What pods may ask of CRI-O for their own CPUs.")

@@ -7,7 +7,7 @@ from typing import Annotated, Self
 
 from pydantic import BeforeValidator, ConfigDict, Field, model_validator
 
-from numaforge.sections.section import Key, Section, given
+from numaforge.sections.section import ProfileKey, Section, given
 from numaforge.sections.values import as_text
 
 PREFIX = "nvidia.com/"
@@ -90,4 +90,4 @@ class DevicePlugin(Section):
         return self
 
 
-KEY = Key("device_plugin", DevicePlugin, DevicePlugin(), "How NVIDIA's device plugin shares GPUs.")
+KEY = ProfileKey("device_plugin", DevicePlugin, DevicePlugin(), "How NVIDIA's device plugin shares GPUs.")

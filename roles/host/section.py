@@ -6,7 +6,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from numaforge.sections.section import Key, Section
+from numaforge.sections.section import ProfileKey, Section
 from numaforge.sections.values import QUANTITY, Count, as_text, byte_count
 
 UNLIMITED = "unlimited"
@@ -69,4 +69,4 @@ class Host(Section):
         return self
 
 
-KEY = Key("host", Host, Host(), "Limits, packages, clock and control groups.")
+KEY = ProfileKey("host", Host, Host(), "Limits, packages, clock and control groups.")

@@ -8,7 +8,7 @@ from typing import Annotated, Literal, Self
 from pydantic import BeforeValidator, ConfigDict, Field, model_validator
 
 from numaforge.quantity import format_bytes
-from numaforge.sections.section import Key, Section, at_most_one_of, exactly_one_of
+from numaforge.sections.section import ProfileKey, Section, at_most_one_of, exactly_one_of
 from numaforge.sections.values import PERCENTAGE, Count, as_text, byte_count
 
 _SHARE = rf"(?!0+(\.0+)?%){PERCENTAGE}"
@@ -88,4 +88,4 @@ class Hugepages(Section):
         return self
 
 
-KEY = Key("hugepages", tuple[Hugepages, ...], (), "Pools of huge pages, one entry per size and place.")
+KEY = ProfileKey("hugepages", tuple[Hugepages, ...], (), "Pools of huge pages, one entry per size and place.")

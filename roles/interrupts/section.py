@@ -6,7 +6,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
 
-from numaforge.sections.section import Key, Section, given
+from numaforge.sections.section import ProfileKey, Section, given
 
 
 def _off(value: object) -> object:
@@ -73,6 +73,6 @@ class Interrupts(Section):
         return self
 
 
-KEY = Key(
+KEY = ProfileKey(
     "interrupts", Interrupts, Interrupts(), "Which CPUs answer the devices: interrupts and received packets."
 )

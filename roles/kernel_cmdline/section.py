@@ -17,7 +17,7 @@ from numaforge.roles.kernel_cmdline.parameters import (
     refusal,
     refused_pattern,
 )
-from numaforge.sections.section import Key, Removable
+from numaforge.sections.section import ProfileKey, Removable
 from numaforge.sections.values import Count, as_text
 
 # What the kernel, GRUB's own script language and grubby all take literally. A space ends a parameter, GRUB
@@ -194,4 +194,4 @@ class Kernel(Removable):
         return self
 
 
-KEY = Key("kernel", Kernel, Kernel(), "Kernel settings that only a boot changes.")
+KEY = ProfileKey("kernel", Kernel, Kernel(), "Kernel settings that only a boot changes.")

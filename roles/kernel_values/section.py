@@ -11,7 +11,7 @@ from numaforge.roles.kernel_cmdline.section import Risk
 from numaforge.roles.kernel_values.dangers import danger
 from numaforge.roles.kernel_values.keys import sysctl_knobs, with_knobs
 from numaforge.roles.kernel_values.knobs import KNOBS
-from numaforge.sections.section import Key, Removable, Section, exactly_one_of, given
+from numaforge.sections.section import ProfileKey, Removable, Section, exactly_one_of, given
 from numaforge.sections.values import Count, as_text
 
 # "/" stands for a dot within a part, such as that of the interface eth0.1. No part begins with one: of dots
@@ -179,4 +179,4 @@ class Tuning(Removable):
         return self
 
 
-KEY = Key("tuning", Tuning, Tuning(), "Kernel settings that change at once.")
+KEY = ProfileKey("tuning", Tuning, Tuning(), "Kernel settings that change at once.")

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field
 
-from numaforge.sections.section import Key, Removable
+from numaforge.sections.section import ProfileKey, Removable
 from numaforge.sections.values import as_text
 
 _VERSION = re.compile(r"v?1\.[0-9]+(\.[0-9]+)?([-+.].*)?")
@@ -93,4 +93,4 @@ class Kubelet(Removable):
     )
 
 
-KEY = Key("kubelet", Kubelet, Kubelet(), "The kubelet's resource managers.")
+KEY = ProfileKey("kubelet", Kubelet, Kubelet(), "The kubelet's resource managers.")

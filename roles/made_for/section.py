@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from numaforge.roles.rdma.pools_section import PciId
-from numaforge.sections.section import Key, Section
+from numaforge.sections.section import ProfileKey, Section
 
 _Count = Annotated[int, Field(ge=1, strict=True)]
 
@@ -32,4 +32,4 @@ class MadeFor(Section):
     )
 
 
-KEY = Key("made_for", MadeFor, MadeFor(), "The kind of machine that the values were chosen for.")
+KEY = ProfileKey("made_for", MadeFor, MadeFor(), "The kind of machine that the values were chosen for.")

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 from pydantic import BeforeValidator, Field
 
 from numaforge.quantity import format_bytes
-from numaforge.sections.section import Key, Section
+from numaforge.sections.section import ProfileKey, Section
 from numaforge.sections.values import PERCENTAGE, QUANTITY, ByteCount, as_text, byte_count
 
 
@@ -66,4 +66,4 @@ class Memory(Section):
     )
 
 
-KEY = Key("memory", Memory, Memory(), "Reserved memory.")
+KEY = ProfileKey("memory", Memory, Memory(), "Reserved memory.")

@@ -10,7 +10,7 @@ from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, WithJso
 from numaforge.errors import NumaforgeError
 from numaforge.roles.mig.mig_parted import MigConfigFile
 from numaforge.roles.mig.names import MOST_DEVICES, NAME_PATTERN, parse_profile_name
-from numaforge.sections.section import Key, Section, at_most_one_of, given
+from numaforge.sections.section import ProfileKey, Section, at_most_one_of, given
 from numaforge.sections.values import Count, as_text
 
 ALL = "all"
@@ -237,4 +237,4 @@ class Mig(Section):
         )
 
 
-KEY = Key("mig", Mig, Mig(), "How GPUs are cut into MIG instances.")
+KEY = ProfileKey("mig", Mig, Mig(), "How GPUs are cut into MIG instances.")

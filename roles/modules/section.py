@@ -7,7 +7,7 @@ from typing import Annotated, Self
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from numaforge.sections.section import Key, Section
+from numaforge.sections.section import ProfileKey, Section
 from numaforge.sections.values import as_text
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
@@ -70,4 +70,4 @@ class Modules(Section):
         return self
 
 
-KEY = Key("modules", Modules, Modules(), "Kernel modules and their options.")
+KEY = ProfileKey("modules", Modules, Modules(), "Kernel modules and their options.")

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from numaforge.roles.rdma.host_section import Nic
-from numaforge.sections.section import Key, Removable
+from numaforge.sections.section import ProfileKey, Removable
 
 _MOST = 4096  # more than any NIC has
 
@@ -29,4 +29,4 @@ class NicQueues(Removable):
     )
 
 
-KEY = Key("nic_queues", NicQueues, NicQueues(), "How many queues, and so interrupts, NICs have.")
+KEY = ProfileKey("nic_queues", NicQueues, NicQueues(), "How many queues, and so interrupts, NICs have.")

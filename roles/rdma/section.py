@@ -8,7 +8,7 @@ from numaforge.roles.rdma.gpudirect_section import GpuDirect
 from numaforge.roles.rdma.host_section import RdmaHost
 from numaforge.roles.rdma.libraries_section import Libraries
 from numaforge.roles.rdma.pools_section import SharedDevicePlugin
-from numaforge.sections.section import Key, Section
+from numaforge.sections.section import ProfileKey, Section
 
 __all__ = ["GpuDirect", "Libraries", "Rdma", "RdmaHost", "SharedDevicePlugin"]
 
@@ -28,4 +28,4 @@ class Rdma(Section):
     )
 
 
-KEY = Key("rdma", Rdma, Rdma(), "RDMA devices, for pods and on the host.")
+KEY = ProfileKey("rdma", Rdma, Rdma(), "RDMA devices, for pods and on the host.")

@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from numaforge.sections.section import Key, Section
+from numaforge.sections.section import ProfileKey, Section
 
 
 class Maintenance(Section):
@@ -20,4 +20,6 @@ class Maintenance(Section):
     )
 
 
-KEY = Key("maintenance", Maintenance, Maintenance(), "What numaforge may do to a node to carry out its plan.")
+KEY = ProfileKey(
+    "maintenance", Maintenance, Maintenance(), "What numaforge may do to a node to carry out its plan."
+)

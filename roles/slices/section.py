@@ -6,7 +6,7 @@ from typing import Annotated, Literal, get_args
 
 from pydantic import AfterValidator, Field
 
-from numaforge.sections.section import Key, Section
+from numaforge.sections.section import ProfileKey, Section
 
 Slice = Literal["system.slice", "user.slice", "init.scope", "machine.slice"]
 SLICES: tuple[str, ...] = get_args(Slice)
@@ -35,4 +35,4 @@ class System(Section):
     )
 
 
-KEY = Key("system", System, System(), "Which CPUs the system's own daemons use.")
+KEY = ProfileKey("system", System, System(), "Which CPUs the system's own daemons use.")

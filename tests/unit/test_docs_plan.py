@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
-from dataclasses import fields
+from collections.abc import Iterator
+from dataclasses import fields, is_dataclass
 from pathlib import Path
+from typing import get_args, get_type_hints
 
 import pytest
 
-from numaforge.planning import model
 from numaforge.roles.kernel_values.knobs import KNOBS
+from numaforge.roles.node import NodePlan
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "read-a-plan.md").read_text(encoding="utf-8")
@@ -17,43 +19,32 @@ PACKAGE = ROOT / "src" / "numaforge"
 NOTICES = sorted(
     {
         name
-        for file in PACKAGE.rglob("*.py")
+        for tree in (PACKAGE, ROOT / "roles")
+        for file in tree.rglob("*.py")
         for name in re.findall(r"Notice\(\s*\"([^\"]+)\"", file.read_text())
     }
     | {knob.feature.id for knob in KNOBS if knob.feature}
 )
-PARTS = (
-    model.NodePlan,
-    model.CpuPlan,
-    model.MemoryPlan,
-    model.NumaNodePlan,
-    model.TuningPlan,
-    model.OfflinePlan,
-    model.KernelPlan,
-    model.InterruptsPlan,
-    model.SystemPlan,
-    model.ModulesPlan,
-    model.RdmaHostPlan,
-    model.NicSetting,
-    model.RdmaGate,
-    model.MigPlan,
-    model.MigGpu,
-    model.MigInstance,
-    model.KubeletPlan,
-    model.DevicePluginPlan,
-    model.LibrariesPlan,
-    model.GpuRail,
-    model.HiddenSwitch,
-    model.HostPlan,
-    model.RdmaPlan,
-    model.RdmaPool,
-    model.AcsPlan,
-    model.PlannedFile,
-    model.PredictedAllocatable,
-    model.LargestPod,
-    model.Decision,
-    model.Notice,
-)
+
+
+def parts_of(kind: type, found: dict[str, type]) -> dict[str, type]:
+    """Return the dataclasses that a plan is made of, by name."""
+    found.setdefault(kind.__name__, kind)
+    for hint in get_type_hints(kind).values():
+        for inner in held_by(hint):
+            if is_dataclass(inner) and inner.__name__ not in found and "topology" not in inner.__module__:
+                parts_of(inner, found)
+    return found
+
+
+def held_by(hint: object) -> Iterator[type]:
+    if isinstance(hint, type) and not get_args(hint):
+        yield hint
+    for inner in get_args(hint):
+        yield from held_by(inner)
+
+
+PARTS = tuple(parts_of(NodePlan, {}).values())
 
 
 @pytest.mark.parametrize("part", PARTS, ids=lambda part: part.__name__)

@@ -19,7 +19,6 @@ from numaforge.planning.node import plan_node
 from numaforge.profile import load_profile
 from numaforge.roles.document import dumps
 from numaforge.roles.mig.plan import as_planned
-from numaforge.roles.offline.plan import OfflinePlan
 from numaforge.topology.model import (
     ComputeInstance,
     Ecc,
@@ -95,7 +94,9 @@ def _one_of(draw: st.DrawFn, kind: NodeTopology, number: int) -> NodeTopology:
 def planned_alone(machine: NodeTopology):
     """Return the plan, or its error, computed on the whole machine."""
     try:
-        with monkeypatched_kind():
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(node, "kind_of", lambda machine, _names: machine)
+            patched.setattr(node, "_decided", node._decided.__wrapped__)
             return plan_node(machine, load_profile(PROFILE))
     except PlanError as error:
         return error.message

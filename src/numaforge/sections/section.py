@@ -17,7 +17,7 @@ from numaforge.mistakes import dotted, path_of, sentence
 
 
 @dataclass(frozen=True)
-class Key:
+class ProfileKey:
     """A key of a profile: its name, the type of what stands there, its default, and a sentence about it."""
 
     name: str

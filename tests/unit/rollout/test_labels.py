@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from numaforge.roles.labels import plan as labels_of_plan
-from numaforge.roles.rdma.manifests import POOLS_LABEL
 from numaforge.rollout.cluster import ApiUnreachableError, ClusterNode
 from numaforge.rollout.gate import Expected, GateSettings
 from numaforge.rollout.labels import (
