@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from numaforge.topology.model import NodeTopology
 
 
-class Stage(Enum):
+class Turn(Enum):
     """When a role is decided.
 
     Before all others, which then see the machine as it foresees it; once for all machines of a kind; or for
@@ -55,11 +55,11 @@ class PlanModule(Protocol):
     """plan.py: `Decided` has the fields that it adds to a plan, `NEEDS` the roles that are decided before.
 
     It may have more: foresee(machine, decided) -> machine; review(machine, profile, decided, said) -> notices
-    once all of its stage is decided; of_machine(decided, machine) -> decided, with what is this machine's own
+    once all of its turn is decided; of_machine(decided, machine) -> decided, with what is this machine's own
     of what was decided for its kind; sysctls(profile) -> names, whose values it reads.
     """
 
-    STAGE: Stage
+    TURN: Turn
     NEEDS: tuple[str, ...]
     Decided: type[Any]
 

@@ -15,7 +15,7 @@ from numaforge.roles.allocatable.elsewhere import ElsewhereReserved, elsewhere
 from numaforge.roles.hugepages.plan import pool_places, pools_after
 from numaforge.roles.machine.numa_notices import gpu_memory_bytes
 from numaforge.roles.memory.plan import max_pods
-from numaforge.roles.role import Stage
+from numaforge.roles.role import Turn
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -45,7 +45,7 @@ class PredictedAllocatable:
         }
 
 
-STAGE = Stage.MACHINE
+TURN = Turn.MACHINE
 NEEDS: tuple[str, ...] = ("installed", "cpus", "memory", "hugepages", "kubelet", "device_plugin", "rdma")
 
 

@@ -21,7 +21,7 @@ from numaforge.roles.cpus.default_amounts import (
     interrupting_devices,
     most_cores,
 )
-from numaforge.roles.role import Stage
+from numaforge.roles.role import Turn
 
 if TYPE_CHECKING:
     from numaforge.roles.cpus.section import ReservedCpus
@@ -477,7 +477,7 @@ def _kubelet_view_notices(topology: NodeTopology) -> list[Notice]:
     return notices
 
 
-STAGE = Stage.KIND
+TURN = Turn.KIND
 NEEDS: tuple[str, ...] = ("installed", "offline")
 
 

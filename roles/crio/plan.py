@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, get_args
 from numaforge.errors import PlanError
 from numaforge.reasons import Decision, Notice, Reasoned
 from numaforge.roles.crio.section import Ask
-from numaforge.roles.role import Stage
+from numaforge.roles.role import Turn
 from numaforge.topology.runtime import CRIO, crio_minor, runtime_unit
 
 if TYPE_CHECKING:
@@ -177,7 +177,7 @@ def _refuse_two_masters(profile: NodeProfile) -> None:
         )
 
 
-STAGE = Stage.MACHINE
+TURN = Turn.MACHINE
 NEEDS: tuple[str, ...] = ("cpus", "kernel_values", "interrupts", "kubelet")
 
 

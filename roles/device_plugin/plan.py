@@ -18,7 +18,7 @@ from numaforge.roles.device_plugin.section import DevicePlugin
 from numaforge.roles.mig.devices import mig_device_names, nvml_gpus
 from numaforge.roles.mig.plan import as_planned, plan_mig
 from numaforge.roles.rdma.pools import plan_pools
-from numaforge.roles.role import Stage, Working
+from numaforge.roles.role import Turn, Working
 
 if TYPE_CHECKING:
     from numaforge.kubelet.admission.device_manager import Inventory
@@ -134,7 +134,7 @@ def _decisions(profile: NodeProfile, plan: DevicePluginPlan, counts: Mapping[str
     yield Decision("device_plugin.advertised", said, "what the plugin makes of the GPUs with this sharing")
 
 
-STAGE = Stage.MACHINE
+TURN = Turn.MACHINE
 NEEDS: tuple[str, ...] = ("mig",)
 
 

@@ -9,14 +9,14 @@ from numaforge.kubelet.admission import inventory_of
 from numaforge.kubelet.admission.device_manager import Inventory
 from numaforge.reasons import Reasoned
 from numaforge.roles.device_plugin.plan import shared_by
-from numaforge.roles.role import Stage, Working
+from numaforge.roles.role import Turn, Working
 
 if TYPE_CHECKING:
     from numaforge.roles.node import Decisions, NodeProfile
     from numaforge.topology.model import NodeTopology
 
 
-STAGE = Stage.KIND
+TURN = Turn.KIND
 NEEDS: tuple[str, ...] = ()
 
 

@@ -10,7 +10,7 @@ from numaforge.errors import PlanError
 from numaforge.gpudirect.access_control import Layout, Required, misconfigured, own_mask, required_control
 from numaforge.gpudirect.scope import CONFIG_ACS_KERNEL, kernel_version, on_metal
 from numaforge.reasons import Decision, Notice, Reasoned
-from numaforge.roles.role import Stage, Working
+from numaforge.roles.role import Turn, Working
 
 if TYPE_CHECKING:
     from numaforge.roles.node import Decisions, NodeProfile
@@ -115,7 +115,7 @@ def _nothing(notice: Notice) -> Reasoned[AcsPlan]:
     return Reasoned(AcsPlan(), notices=(notice,))
 
 
-STAGE = Stage.MACHINE
+TURN = Turn.MACHINE
 NEEDS: tuple[str, ...] = ()
 
 

@@ -10,7 +10,7 @@ from numaforge.errors import PlanError
 from numaforge.reasons import Decision, Notice, Reasoned
 from numaforge.roles.host.managers import contests
 from numaforge.roles.host.section import UNLIMITED
-from numaforge.roles.role import Stage
+from numaforge.roles.role import Turn
 from numaforge.snapshot.catalogue import HELD_PACKAGES
 from numaforge.topology.model import NodeTopology, Userland
 from numaforge.topology.runtime import pod_units
@@ -190,7 +190,7 @@ def _pattern(glob: str) -> str:
     return text.removesuffix(".*") if glob.endswith("*") else f"{text}$"
 
 
-STAGE = Stage.MACHINE
+TURN = Turn.MACHINE
 NEEDS: tuple[str, ...] = ("kernel_values", "interrupts")
 
 

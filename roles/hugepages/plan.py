@@ -12,7 +12,7 @@ from numaforge.cpulist import format_cpulist
 from numaforge.errors import PlanError
 from numaforge.quantity import format_bytes, parse_bytes
 from numaforge.reasons import Decision, Reasoned
-from numaforge.roles.role import Stage, Working
+from numaforge.roles.role import Turn, Working
 from numaforge.topology.model import NodeTopology, NumaNode
 
 if TYPE_CHECKING:
@@ -222,7 +222,7 @@ def _refuse_memory_that_grows(topology: NodeTopology, profile: NodeProfile, want
         )
 
 
-STAGE = Stage.KIND
+TURN = Turn.KIND
 NEEDS: tuple[str, ...] = ()
 
 

@@ -9,14 +9,14 @@ from numaforge.kubelet.minors.versions import LATEST_MINOR, KubeletVersion
 from numaforge.reasons import Reasoned
 from numaforge.roles.kubelet.existing import ExistingSettings, read_existing
 from numaforge.roles.kubelet.plan import kubelet_version
-from numaforge.roles.role import Stage, Working
+from numaforge.roles.role import Turn, Working
 
 if TYPE_CHECKING:
     from numaforge.roles.node import Decisions, NodeProfile
     from numaforge.topology.model import NodeTopology
 
 
-STAGE = Stage.KIND
+TURN = Turn.KIND
 NEEDS: tuple[str, ...] = ()
 
 

@@ -9,7 +9,7 @@ from numaforge.codec import ByName, CpuSet
 from numaforge.cpulist import format_cpulist
 from numaforge.errors import PlanError
 from numaforge.reasons import Decision, Notice, Reasoned
-from numaforge.roles.role import Stage
+from numaforge.roles.role import Turn
 from numaforge.topology.model import Gpu, Nic, NodeTopology, NumaNode, Nvme
 
 if TYPE_CHECKING:
@@ -195,7 +195,7 @@ def _notices(
         )
 
 
-STAGE = Stage.KIND
+TURN = Turn.KIND
 NEEDS: tuple[str, ...] = ("cpus",)
 
 

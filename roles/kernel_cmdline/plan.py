@@ -14,7 +14,7 @@ from numaforge.roles.kernel_cmdline.page_size import judge_page_size
 from numaforge.roles.kernel_cmdline.parameters import parameter_name
 from numaforge.roles.kernel_cmdline.section import ALLOCATABLE
 from numaforge.roles.kernel_values.keys import sysctl_knobs
-from numaforge.roles.role import Stage
+from numaforge.roles.role import Turn
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -331,7 +331,7 @@ def _notices(plan: KernelPlan, topology: NodeTopology) -> tuple[Notice, ...]:
     )
 
 
-STAGE = Stage.MACHINE
+TURN = Turn.MACHINE
 NEEDS: tuple[str, ...] = ("cpus", "memory", "hugepages", "gpudirect")
 
 

@@ -17,7 +17,7 @@ from numaforge.roles.kernel_values.paths import knob_fields, knob_values
 from numaforge.roles.kernel_values.sysctl_sets import Row, rows_for, value_for
 from numaforge.roles.kernel_values.sysctls import RAISED_ONLY, has_more, is_raised_only, refuse_odd_limits
 from numaforge.roles.offline.plan import OfflinePlan
-from numaforge.roles.role import Stage
+from numaforge.roles.role import Turn
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -309,7 +309,7 @@ def _kept_decisions(kept: Mapping[str, str], raised: Mapping[str, str]) -> Itera
         )
 
 
-STAGE = Stage.KIND
+TURN = Turn.KIND
 NEEDS: tuple[str, ...] = ("offline",)
 
 

@@ -34,7 +34,7 @@ from numaforge.roles.cpus.plan import CpuPlan, uneven_smt
 from numaforge.roles.kubelet.delivery import KubeletPlan, hand_back, plan_delivery
 from numaforge.roles.largest_pods.plan import admits_all_devices
 from numaforge.roles.memory.plan import NumaNodePlan, Reservations, holds_reservation
-from numaforge.roles.role import Stage
+from numaforge.roles.role import Turn
 from numaforge.topology.model import KubeletInstall, NodeTopology, why_no_version
 
 if TYPE_CHECKING:
@@ -655,7 +655,7 @@ def _same_bool(wanted: str, held: object) -> bool:
     return truth(wanted) is not None and truth(wanted) == truth(held)
 
 
-STAGE = Stage.KIND
+TURN = Turn.KIND
 NEEDS: tuple[str, ...] = ("installed", "cpus", "memory", "hugepages", "devices", "kernel_values")
 
 

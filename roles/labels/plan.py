@@ -12,14 +12,14 @@ from numaforge.roles.device_plugin.plan import in_mig_mode
 from numaforge.roles.device_plugin.section import DevicePlugin
 from numaforge.roles.mig.operator import operator_config_name
 from numaforge.roles.rdma.manifests import POOLS_LABEL, pools_name
-from numaforge.roles.role import Stage
+from numaforge.roles.role import Turn
 
 if TYPE_CHECKING:
     from numaforge.roles.node import Decisions, NodeProfile
     from numaforge.topology.model import NodeTopology
 
 
-STAGE = Stage.MACHINE
+TURN = Turn.MACHINE
 NEEDS: tuple[str, ...] = ("mig", "device_plugin", "rdma")
 
 

@@ -15,7 +15,7 @@ from numaforge.kubelet.admission.merge import RESTRICTED, SINGLE_NUMA_NODE
 from numaforge.quantity import format_bytes
 from numaforge.reasons import Notice, Reasoned
 from numaforge.roles.hugepages.plan import WantedPages, pools_after
-from numaforge.roles.role import Stage
+from numaforge.roles.role import Turn
 from numaforge.topology.model import HugepagePool, NodeTopology
 
 if TYPE_CHECKING:
@@ -151,7 +151,7 @@ def _with_pools(topology: NodeTopology, hugepages: WantedPages) -> NodeTopology:
     return replace(topology, numa_nodes=tuple(nodes))
 
 
-STAGE = Stage.KIND
+TURN = Turn.KIND
 NEEDS: tuple[str, ...] = ("installed", "hugepages", "kubelet", "devices")
 
 

@@ -10,7 +10,7 @@ from numaforge.findings import judge
 from numaforge.gpus.driver import UNANSWERED
 from numaforge.reasons import Notice, Reasoned
 from numaforge.roles.machine.numa_notices import numa_notices
-from numaforge.roles.role import Stage
+from numaforge.roles.role import Turn
 
 if TYPE_CHECKING:
     from numaforge.roles.node import Decisions, NodeProfile
@@ -55,7 +55,7 @@ def _lost_gpus(topology: NodeTopology) -> tuple[Notice, ...]:
     )
 
 
-STAGE = Stage.KIND
+TURN = Turn.KIND
 NEEDS: tuple[str, ...] = ()
 
 

@@ -24,7 +24,7 @@ from numaforge.roles.hugepages.plan import (
     untouched_pools,
 )
 from numaforge.roles.kubelet.existing import ExistingSettings, Setting
-from numaforge.roles.role import Stage, Working
+from numaforge.roles.role import Turn, Working
 
 if TYPE_CHECKING:
     from numaforge.roles.node import Decisions, NodePlan, NodeProfile
@@ -562,7 +562,7 @@ def memory_left_alone(topology: NodeTopology) -> Reasoned[Reservations]:
     return Reasoned(Reservations(MemoryPlan(topology.memory_bytes or 0, 0, 0, 0), {}))
 
 
-STAGE = Stage.KIND
+TURN = Turn.KIND
 NEEDS: tuple[str, ...] = ("installed", "cpus", "hugepages")
 
 

@@ -13,7 +13,7 @@ from numaforge.roles.mig.devices import with_profile_names
 from numaforge.roles.mig.geometry import counted_names
 from numaforge.roles.mig.instance import MigGpu, MigInstance, MigPlan
 from numaforge.roles.mig.machine import GpuMigPlan, MachineMigPlan, mode_change, plan_profile
-from numaforge.roles.role import Stage
+from numaforge.roles.role import Turn
 from numaforge.topology.model import ComputeInstance, Gpu, GpuInstance, NodeTopology
 
 if TYPE_CHECKING:
@@ -230,7 +230,7 @@ def _cut(gpu: Gpu, wanted: MigGpu, plan: MigPlan) -> Gpu:
     return replace(gpu, mig_mode=wanted.mode, mig_pending=wanted.mode, gpu_instances=tuple(instances))
 
 
-STAGE = Stage.FORESEEN
+TURN = Turn.FORESEEN
 NEEDS: tuple[str, ...] = ("offline",)
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from numaforge.codec import ByName
 from numaforge.errors import PlanError
 from numaforge.reasons import Decision, Notice, Reasoned
-from numaforge.roles.role import Stage
+from numaforge.roles.role import Turn
 
 if TYPE_CHECKING:
     from numaforge.roles.node import Decisions, NodeProfile
@@ -111,7 +111,7 @@ def _notices(plan: ModulesPlan, profile: NodeProfile) -> list[Notice]:
     ]
 
 
-STAGE = Stage.KIND
+TURN = Turn.KIND
 NEEDS: tuple[str, ...] = ()
 
 

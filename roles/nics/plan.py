@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 from numaforge.errors import PlanError
 from numaforge.reasons import Decision, Notice, Reasoned
 from numaforge.roles.interrupts.plan import refuse_without_reserved
-from numaforge.roles.role import Stage, Working
+from numaforge.roles.role import Turn, Working
 from numaforge.topology.networks import DEFAULT_ROUTE
 
 if TYPE_CHECKING:
@@ -114,7 +114,7 @@ def _unasked(topology: NodeTopology, notices: list[Notice]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(chosen))
 
 
-STAGE = Stage.MACHINE
+TURN = Turn.MACHINE
 NEEDS: tuple[str, ...] = ("cpus",)
 
 

@@ -15,7 +15,7 @@ from numaforge.codec import CpuSet
 from numaforge.cpulist import format_cpulist, parse_cpulist
 from numaforge.errors import PlanError
 from numaforge.reasons import Decision, Notice, Reasoned
-from numaforge.roles.role import Stage, Working
+from numaforge.roles.role import Turn, Working
 from numaforge.topology.model import Core, Cpufreq, IdleState, L3Cache, NodeTopology, Package
 
 if TYPE_CHECKING:
@@ -253,7 +253,7 @@ def _decisions(profile: NodeProfile, siblings: CpuSet, named: CpuSet) -> Iterato
         yield Decision(_OFFLINE, format_cpulist(named), profile.choice(_OFFLINE))
 
 
-STAGE = Stage.FORESEEN
+TURN = Turn.FORESEEN
 NEEDS: tuple[str, ...] = ()
 
 

@@ -11,14 +11,14 @@ from numaforge.roles.rdma.host import plan_rdma_host
 from numaforge.roles.rdma.libraries import plan_libraries
 from numaforge.roles.rdma.planned import RdmaPlan
 from numaforge.roles.rdma.pools import plan_pools
-from numaforge.roles.role import Stage
+from numaforge.roles.role import Turn
 
 if TYPE_CHECKING:
     from numaforge.roles.node import Decisions, NodeProfile
     from numaforge.topology.model import NodeTopology
 
 
-STAGE = Stage.MACHINE
+TURN = Turn.MACHINE
 NEEDS: tuple[str, ...] = ("gpudirect", "nics")
 
 

@@ -10,7 +10,7 @@ from numaforge.cpulist import format_cpulist
 from numaforge.errors import PlanError
 from numaforge.reasons import Decision, Reasoned
 from numaforge.roles.interrupts.plan import refuse_without_reserved
-from numaforge.roles.role import Stage
+from numaforge.roles.role import Turn
 
 if TYPE_CHECKING:
     from numaforge.roles.cpus.plan import CpuPlan
@@ -68,7 +68,7 @@ def plan_system(
     return Reasoned(plan, (Decision(_FIELD, value, reason),))
 
 
-STAGE = Stage.KIND
+TURN = Turn.KIND
 NEEDS: tuple[str, ...] = ("cpus", "installed")
 
 

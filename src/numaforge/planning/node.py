@@ -14,7 +14,7 @@ from numaforge.kinds import kind_of, once_per_kind
 from numaforge.reasons import Decision, Notice, Reasoned
 from numaforge.roles import ROLES
 from numaforge.roles.node import Decisions, NodePlan, NodeProfile
-from numaforge.roles.role import PlanModule, Stage
+from numaforge.roles.role import PlanModule, Turn
 from numaforge.topology.model import NodeTopology
 
 
@@ -49,13 +49,13 @@ class _Ledger:
 
 def _planned(machine: NodeTopology, profile: NodeProfile, asked_version: str | None) -> NodePlan:
     ledger = _Ledger()
-    for role in _stage(Stage.FORESEEN):
+    for role in _in_turn(Turn.FORESEEN):
         found = role.decide(machine, profile, Decisions(ledger.values, machine.previous_plan, asked_version))
         ledger = ledger.entered(found)
         machine = _hook(role, "foresee")(machine, found.value)
     ledger = _of_kind(ledger, machine, profile, asked_version)
     decided = Decisions(ledger.values, machine.previous_plan, asked_version, profile.name)
-    for role in _stage(Stage.MACHINE):
+    for role in _in_turn(Turn.MACHINE):
         ledger = ledger.entered(role.decide(machine, profile, decided))
         decided.values = ledger.values
     plan = NodePlan(
@@ -80,12 +80,12 @@ def _of_kind(
 ) -> _Ledger:
     """Return the ledger with what the machine's kind decides, and what of that is this machine's own."""
     names = (
-        name for role in _stage(Stage.KIND) if (hook := _hook(role, "sysctls")) for name in hook(profile)
+        name for role in _in_turn(Turn.KIND) if (hook := _hook(role, "sysctls")) for name in hook(profile)
     )
     needed = {name: value for name, value in ledger.values.items() if name in _needed_by_kind()}
     found = _decided(kind_of(machine, tuple(names)), profile, asked_version, needed)
     values = dict(found.values)
-    for role in _stage(Stage.KIND):
+    for role in _in_turn(Turn.KIND):
         if own := _hook(role, "of_machine"):
             mine = role.Decided(**{each.name: values[each.name] for each in fields(role.Decided)})
             values |= _values(own(mine, machine))
@@ -102,10 +102,10 @@ def _decided(
 ) -> _Ledger:
     ledger = _Ledger(needed)
     decided = Decisions(needed, machine.previous_plan, asked_version)
-    for role in _stage(Stage.KIND):
+    for role in _in_turn(Turn.KIND):
         ledger = ledger.entered(role.decide(machine, profile, decided))
         decided.values = ledger.values
-    for role in _stage(Stage.KIND):
+    for role in _in_turn(Turn.KIND):
         if review := _hook(role, "review"):
             said = {notice.id for notice in ledger.notices}
             ledger = replace(ledger, notices=(*ledger.notices, *review(machine, profile, decided, said)))
@@ -113,9 +113,9 @@ def _decided(
 
 
 @cache
-def _stage(stage: Stage) -> tuple[PlanModule, ...]:
+def _in_turn(stage: Turn) -> tuple[PlanModule, ...]:
     """Return the roles that are decided then, each after those that it needs."""
-    plans = {role.name: role.plan for role in ROLES if role.plan and role.plan.STAGE is stage}
+    plans = {role.name: role.plan for role in ROLES if role.plan and role.plan.TURN is stage}
     order = TopologicalSorter(
         {name: [need for need in plan.NEEDS if need in plans] for name, plan in plans.items()}
     )
@@ -125,11 +125,11 @@ def _stage(stage: Stage) -> tuple[PlanModule, ...]:
 @cache
 def _needed_by_kind() -> frozenset[str]:
     """Return the fields of foreseen roles that roles of the kind need."""
-    needs = {name for role in _stage(Stage.KIND) for name in role.NEEDS}
+    needs = {name for role in _in_turn(Turn.KIND) for name in role.NEEDS}
     return frozenset(
         each.name
         for role in ROLES
-        if role.plan and role.plan.STAGE is Stage.FORESEEN and role.name in needs
+        if role.plan and role.plan.TURN is Turn.FORESEEN and role.name in needs
         for each in fields(role.plan.Decided)
     )
 
