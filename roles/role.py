@@ -3,6 +3,7 @@
     section.py    what a profile may say of it: pydantic models, and KEY
     plan.py       how it is decided: its frozen plan, and decide(); pure
     files.py      what it writes on the host
+    promises.py   what verification holds the live node to, with probe.sh where it asks for more than files
     part.py       how a node keeps, applies, proves and undoes it, with part.sh
 
 A role has those that it needs. Nothing outside of the folder names the role but ROLES and the deploys.
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from numaforge.sections.section import ProfileKey
     from numaforge.template import Template
     from numaforge.topology.model import NodeTopology
+    from numaforge.verification.promise import Promise
 
 
 class Turn(Enum):
@@ -84,6 +86,12 @@ class FilesModule(Protocol):
         """Return every path that may hold a file of the role: one that no plan wants there goes."""
 
 
+class PromisesModule(Protocol):
+    """promises.py."""
+
+    PROMISES: tuple[Promise, ...]
+
+
 @dataclass(frozen=True)
 class Called:
     """What a deploy calls for by this name: the roles that are `called` so, in the maintenance that is open.
@@ -138,6 +146,11 @@ class Role(Called):
     def part(self) -> PartModule | None:
         """How a node carries it out; None where nothing is done but files."""
         return cast("PartModule | None", self._module("part"))
+
+    @cached_property
+    def promises(self) -> PromisesModule | None:
+        """What a live node is held to; None for a role that promises nothing."""
+        return cast("PromisesModule | None", self._module("promises"))
 
     def _module(self, name: str) -> object | None:
         dotted = f"{self.package}.{name}"

@@ -4,4 +4,4 @@ from numaforge.roles.role import role
 
 __all__ = ["allocatable"]
 
-allocatable = role(__name__, "Allocatable")
+allocatable = role(__name__, "Allocatable", goes_with=("kubelet",))

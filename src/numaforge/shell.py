@@ -19,6 +19,11 @@ def library(*names: str) -> str:
     return "".join((_PACKAGE / f"{name}.sh").read_text(encoding="utf-8") for name in names)
 
 
+def exists(name: str) -> bool:
+    """Whether there is such a `.sh` file, named as `library` takes it."""
+    return (_PACKAGE / f"{name}.sh").is_file()
+
+
 def assignments(variables: dict[str, str]) -> str:
     """Return the shell's assignments of values, which may be any text."""
     return "".join(f"{name}={shlex.quote(value)}\n" for name, value in variables.items())

@@ -14,8 +14,8 @@ from numaforge.roles.document import loads
 from numaforge.roles.host import part as packages
 from numaforge.roles.host.files import PAM_LIMITS_PATH, SWAP_PATH, UPGRADES_PATH
 from numaforge.roles.host.part import RECORD
-from numaforge.verification import expectations
 from numaforge.verification.live import probe, read_live
+from numaforge.verification.promise import entries
 from tests.ssh.conftest import StartSandbox
 from tests.ssh.machine import machine
 from tests.ssh.sandbox import Sandbox, pyinfra
@@ -176,10 +176,10 @@ def test_a_run_holds_what_is_installed_and_the_second_changes_nothing(
 def test_the_verification_sees_what_is_held(debian: Sandbox, tmp_path: Path) -> None:
     pyinfra(tmp_path, {"node": data(debian, PROFILE)}, "-y", "deploys/site.py")
     plan = loads(debian.path(PLAN_PATH).read_text())
-    promised = {f"held {name}" for name in expectations.held_packages(plan)}
-    assert promised <= {*read_live(debian.run(probe(plan)).stdout).host}
+    promised = {f"held {name}" for name in entries(plan, "package_is_held")}
+    assert promised <= {*read_live(debian.run(probe(plan)).stdout).of("host")}
     debian.run("apt-mark unhold kubelet")
-    assert promised - {*read_live(debian.run(probe(plan)).stdout).host} == {"held kubelet"}
+    assert promised - {*read_live(debian.run(probe(plan)).stdout).of("host")} == {"held kubelet"}
 
 
 def test_a_profile_without_it_leaves_no_residue(debian: Sandbox, tmp_path: Path) -> None:

@@ -33,5 +33,5 @@ def _files_without(other: str, names: Iterable[str]) -> list[str]:
         f"roles/{folder}/{file.stem}"
         for folder in (_FOLDERS[name] for name in names)
         for file in sorted((_ROLES / folder).glob("*.sh"))
-        if file.stem != other
+        if file.stem not in (other, "probe")
     ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TypeVar
@@ -20,33 +20,13 @@ from numaforge.kubelet.config.flags import flag_value
 from numaforge.node import bundle
 from numaforge.node.bundle import FileState
 from numaforge.roles import document
-from numaforge.roles.host.plan import unit_limits
-from numaforge.roles.kernel_values import paths as kernel_values_paths
-from numaforge.roles.mig.files import MIG_WORKER_PATH, mig_files
-from numaforge.roles.nics.files import NICS_PATH, NICS_SCRIPT_PATH
+from numaforge.roles.machine.promises import HOSTNAME
 from numaforge.roles.node import NodePlan
-from numaforge.verification import expectations
-from numaforge.verification.expectations import HOSTNAME
+from numaforge.verification.promise import all_promises
 
 Found = TypeVar("Found")
 
-_KINDS = (
-    "value",
-    "active",
-    "enabled",
-    "changed",
-    "kubelet",
-    "mig",
-    "host",
-    "irqbalance",
-    "module",
-    "memlock",
-    "nic",
-    "rdma",
-    "bridge",
-)
 _NO_PLAN = 3
-_CONTROL = "roles/gpudirect/control"
 _NOT_ROOT = 77  # as_root.sh says so
 NOT_INSTALLED = 127  # as a shell reports a program that is not there
 _AS_ROOT = shell.library("verification/as_root")
@@ -54,44 +34,44 @@ _AS_ROOT = shell.library("verification/as_root")
 
 @dataclass(frozen=True)
 class Live:
-    """The host as it was when it was asked: first lines by path, units by name, file states by path."""
+    """The host as it was when it was asked: first lines of files by path, file states by path.
+
+    `said` are the lines of the probe by kind: names with what is said of them; a name may come again.
+    """
 
     values: Mapping[str, str]
-    swap_devices: tuple[str, ...]
-    active: Mapping[str, str]
-    enabled: Mapping[str, str]
-    changed: Mapping[str, int]  # modification time in seconds since 1970, by path
-    kubelet: Mapping[str, str]
-    files: Mapping[str, FileState]
-    host: Mapping[str, str] = field(default_factory=dict)  # what `tell_host` says, by "held NAME", "clock"
-    gpus: Mapping[str, str] = field(
-        default_factory=dict
-    )  # JSON by PCI address, in the form of the plan's `mig`
-    interrupts: Sequence[tuple[str, str]] = ()  # PCI address, "NUMBER CPULIST free|managed"
-    irqbalance: Mapping[str, str] = field(default_factory=dict)  # variables of its process
-    processes: Sequence[tuple[str, str]] = ()  # slice, "PID CPULIST"
+    files: Mapping[str, FileState] = field(default_factory=dict)
+    said: Mapping[str, Sequence[tuple[str, str]]] = field(default_factory=dict)
 
-    modules: Mapping[str, str] = field(default_factory=dict)  # "loaded", by name
-    memlock: Mapping[str, str] = field(default_factory=dict)  # LimitMEMLOCK, by unit
-    nics: Mapping[str, str] = field(default_factory=dict)  # "-" where the host has no tool to tell it
-    rdma: Mapping[str, str] = field(default_factory=dict)  # "uverbs0", by "mlx5_0-uverbs"
-    bridges: Mapping[str, str] = field(default_factory=dict)  # "15b3:197c 29" by PCI address
+    def of(self, kind: str) -> Mapping[str, str]:
+        """Return what is said by name, such as {"ib_core": "loaded"} of the kind "module"."""
+        return dict(self.said.get(kind, ()))
+
+    def lines(self, kind: str) -> Sequence[tuple[str, str]]:
+        """Return every line of a kind whose names come again, such as "interrupt"."""
+        return self.said.get(kind, ())
+
+    @property
+    def changed(self) -> Mapping[str, int]:
+        """When each file was written, in seconds since 1970."""
+        return {path: int(time) for path, time in self.lines("changed")}
 
     @property
     def node_name(self) -> str:
         """The name under which the kubelet registers: its flag --hostname-override, else the host's name."""
-        flags = tuple(self.kubelet.get("arguments", "").split())
+        flags = tuple(self.of("kubelet").get("arguments", "").split())
         return (flag_value(flags, "hostname-override") or self.values.get(HOSTNAME, "")).lower()
 
     @property
     def kubelet_started(self) -> float:
         """When the kubelet's process started, in seconds since 1970."""
-        uptime = float(self.kubelet["uptime"].split()[0])
-        return int(self.kubelet["now"]) - uptime + int(self.kubelet["since"]) / 1e6
+        kubelet = self.of("kubelet")
+        uptime = float(kubelet["uptime"].split()[0])
+        return int(kubelet["now"]) - uptime + int(kubelet["since"]) / 1e6
 
     def started_with(self, unit: str, file: str) -> bool:
         """Whether a unit's process has started after a file was written; False where one of them is not."""
-        since, written = self.host.get(f"since {unit}"), self.changed.get(file)
+        since, written = self.of("host").get(f"since {unit}"), self.changed.get(file)
         return since is not None and written is not None and int(since) >= written
 
 
@@ -191,65 +171,25 @@ class VerifiedNode:
 
 def probe(plan: NodePlan) -> str:
     """Return the sh script whose output `read_live` reads: everything that the plan speaks of."""
-    paths = [file.path for file in plan.files]
-    units = [path.rsplit("/", 1)[1] for path in paths if path.endswith(".service")]
-    kubelet = plan.kubelet.unit if plan.kubelet else ""
-    sysctls = [
-        kernel_values_paths.sysctl(name) for name in (*plan.tuning.sysctls, *plan.tuning.raised_sysctls)
-    ]
-    states = [path for path, _ in expectations.rail_ports(plan).values()]
-    cpus = plan.interrupts
-    balancer = ["irqbalance.service"] if cpus.irqbalance else []
-    options = [path for path, _ in expectations.module_options(plan).values()]
-    host = plan.rdma.host
-    calls = [
-        shell.call(
-            "tell_values",
-            [
-                *kernel_values_paths.knob_values(plan.tuning),
-                *sysctls,
-                *states,
-                *(path for path, _ in expectations.cpu_masks(plan).values()),
-                *options,
-                expectations.NETNS,
-            ],
-        ),
-        shell.call("tell_units", [*units, *([kubelet] if kubelet else []), *balancer]),
-        *([shell.call("tell_interrupts", sorted(cpus.devices))] if cpus.devices else []),
-        *([shell.call("tell_packet_steering", sorted(cpus.rps))] if cpus.rps else []),
-        *([shell.call("tell_slices", sorted(plan.system.slices))] if plan.system.slices else []),
-        *([shell.call("tell_irqbalance")] if cpus.irqbalance else []),
-        shell.call("tell_ages", paths),
-        *([shell.call("tell_kubelet", [kubelet])] if kubelet else []),
-        *(
-            [shell.library(_CONTROL), shell.call("tell_bridges", [*plan.rdma.acs.masks])]
-            if plan.rdma.acs.masks
-            else []
-        ),
-        *([shell.call("tell_mig", [MIG_WORKER_PATH])] if mig_files(plan.mig) else []),
-        *_host_calls(plan),
-        *([shell.call("tell_modules", list(asked))] if (asked := expectations.modules(plan)) else []),
-        *([shell.call("tell_memlock", host.memlock_units)] if host.memlock_units else []),
-        *([shell.call("tell_nics", [NICS_SCRIPT_PATH, NICS_PATH])] if host.nics else []),
-        *([shell.call("tell_rdma_devices")] if host.character_devices else []),
-        "echo files\n",
-    ]
-    return shell.library("verification/probe") + "".join(calls) + bundle.read_script(paths)
+    promises = [promise for _, promise in all_promises()]
+    values = dict.fromkeys(path for promise in promises for path in promise.values(plan))
+    patterns = dict.fromkeys(pattern for promise in promises for pattern in promise.patterns)
+    asks = dict.fromkeys(call for promise in promises for call in promise.asks(plan))
+    folders = {role.name for role, promise in all_promises() if any(promise.asks(plan))}
+    return (
+        shell.library("verification/probe", *_shell_of(folders))
+        + shell.call("tell_values", [*values])
+        + shell.call("tell_matching", [*patterns])
+        + "".join(asks)
+        + "echo files\n"
+        + bundle.read_script([file.path for file in plan.files])
+    )
 
 
-def _host_calls(plan: NodePlan) -> list[str]:
-    """Return what is asked of the userland, with what the part `packages` looks with itself."""
-    host = plan.host
-    asked = [*(host.limited_units if unit_limits(host) else ()), *expectations.runtime_handler(plan).values()]
-    calls = [shell.call("tell_limits", [*dict.fromkeys(asked)])] if asked else []
-    calls += [shell.call("tell_clock")] if host.time_sync else []
-    calls += [shell.call("tell_cgroup")] if host.cgroup else []
-    if host.holds:
-        calls += [
-            shell.library("roles/host/look"),
-            shell.call("tell_held", [host.package_manager or ""]),
-        ]
-    return calls
+def _shell_of(roles: Collection[str]) -> list[str]:
+    """Return what the roles ask with, where they have a probe.sh."""
+    found = (f"roles/{role}/probe" for role in sorted(roles))
+    return [name for name in found if shell.exists(name)]
 
 
 def read_live(output: str) -> Live:
@@ -261,38 +201,12 @@ def read_live(output: str) -> Live:
     if "files" not in lines:
         raise HostError("the answer is cut off", remedy="run again")
     end = lines.index("files")
-    said: dict[str, dict[str, str]] = {kind: {} for kind in _KINDS}
-    swap_devices = []
-    repeated: dict[str, list[tuple[str, str]]] = {"interrupt": [], "process": []}
+    said: dict[str, list[tuple[str, str]]] = {}
     for line in lines[:end]:
         kind, _, rest = line.partition(" ")
-        if kind == "swap":
-            swap_devices.append(rest)
-        else:
-            name, _, value = rest.partition("\t")
-            if kind in repeated:
-                repeated[kind].append((name, value))
-            else:
-                said[kind][name] = value
-    return Live(
-        values=said["value"],
-        swap_devices=tuple(swap_devices),
-        active=said["active"],
-        enabled=said["enabled"],
-        changed={path: int(time) for path, time in said["changed"].items()},
-        kubelet=said["kubelet"],
-        gpus=said["mig"],
-        host=said["host"],
-        interrupts=repeated["interrupt"],
-        processes=repeated["process"],
-        irqbalance=said["irqbalance"],
-        modules=said["module"],
-        memlock=said["memlock"],
-        nics=said["nic"],
-        rdma=said["rdma"],
-        bridges=said["bridge"],
-        files=bundle.parse_states(lines[end + 1 :]),
-    )
+        name, _, value = rest.partition("\t")
+        said.setdefault(kind, []).append((name, value))
+    return Live(values=dict(said.pop("value", ())), files=bundle.parse_states(lines[end + 1 :]), said=said)
 
 
 def _or_reason(read: Callable[[], Found]) -> Found | NumaforgeError:

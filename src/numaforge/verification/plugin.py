@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -13,11 +13,11 @@ from testinfra.backend.base import BaseBackend, CommandResult
 
 from numaforge import bounded
 from numaforge.errors import NumaforgeError
-from numaforge.roles.node import NodePlan
+from numaforge.roles import ROLES
 from numaforge.rollout.patience import UNREACHABLE_EXIT_CODE
 from numaforge.verification.cluster import ApiServer
-from numaforge.verification.expectations import Expectations, of_roles
 from numaforge.verification.live import VerifiedNode
+from numaforge.verification.promise import entries
 
 ACTIVE = ("loopback", "bandwidth")  # each includes those before it
 _ASKED_AT_ONCE = 16
@@ -49,8 +49,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    pytest.register_assert_rewrite(
+        *(f"{role.package}.promises" for role in ROLES), "numaforge.verification.promise"
+    )
     BaseBackend.run_local = _run_within_the_limit
-    config.addinivalue_line("markers", "expects(table): one test for each entry of a table of expectations")
+    config.addinivalue_line(
+        "markers", "expects(name): one test for each entry that roles promise by this name"
+    )
     if config.getoption("hosts") is None:
         raise pytest.UsageError("numaforge.verification checks real hosts: name them with --hosts=ssh://NAME")
 
@@ -68,26 +73,22 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if marker is None:
         metafunc.parametrize("node", nodes, ids=[node.id for node in nodes])
         return
-    table = marker.kwargs["table"]
+    name = marker.kwargs["name"]
     names = metafunc.config.getoption("roles")
     roles = names.split(",") if names else None
-    entries = [entry for node in nodes for entry in _entries(node, table, roles)]
+    entries = [entry for node in nodes for entry in _entries(node, name, roles)]
     metafunc.parametrize(("node", "name", "expected"), entries or [_nothing("no host has a plan", "no-plan")])
 
 
-def _entries(
-    node: VerifiedNode, table: Callable[[NodePlan], Expectations], roles: Sequence[str] | None
-) -> Sequence[ParameterSet]:
-    """One parameter set for each expectation of a host; none without a plan, for which its own test fails."""
+def _entries(node: VerifiedNode, test: str, roles: Sequence[str] | None) -> Sequence[ParameterSet]:
+    """One parameter set for each promise to a host; none without a plan, for which its own test fails."""
     plan = node.plan_or_reason
     if isinstance(plan, NumaforgeError):
         return []
-    expectations = table(of_roles(plan, roles))
-    if not expectations:
-        return [_nothing(f"the plan says nothing about it: {table.__name__}", node.id)]
-    return [
-        pytest.param(node, name, expected, id=f"{node.id}-{name}") for name, expected in expectations.items()
-    ]
+    promised = entries(plan, test, roles)
+    if not promised:
+        return [_nothing(f"the plan says nothing about it: {test}", node.id)]
+    return [pytest.param(node, name, expected, id=f"{node.id}-{name}") for name, expected in promised.items()]
 
 
 def _nothing(reason: str, name: str) -> ParameterSet:

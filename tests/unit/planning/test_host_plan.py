@@ -21,7 +21,7 @@ from numaforge.roles.host.files import PAM_LIMITS_PATH, SWAP_PATH, UPGRADES_PATH
 from numaforge.roles.host.plan import HostPlan, upgrade_patterns
 from numaforge.roles.node import NodePlan
 from numaforge.topology.model import HostProcess, InstalledPackage, NodeTopology, Userland
-from numaforge.verification import expectations
+from numaforge.verification.promise import entries
 from tests.fixtures.machines import kubeadm_kubelet, lab_node
 
 APT = Userland(
@@ -184,12 +184,11 @@ def test_a_second_run_plans_the_same():
 
 def test_verification_holds_the_host_to_what_is_planned():
     plan = planned(ALL["host"], machine(cgroup_version=2), tuning=ALL["tuning"])
-    assert {*expectations.held_packages(plan)} == {"kubelet", "linux-image-amd64"}
-    assert {*expectations.limits(plan)} == {"containerd.service-LimitNOFILE"}
-    assert expectations.clock(plan) == {"synchronised": "yes"}
-    assert expectations.cgroup(plan) == {"v2": 2}
-    without = expectations.of_roles(plan, ["topology", "tuning"])
-    assert without.host == HostPlan()
+    assert {*entries(plan, "package_is_held")} == {"kubelet", "linux-image-amd64"}
+    assert {*entries(plan, "limit")} == {"containerd.service-LimitNOFILE"}
+    assert entries(plan, "clock") == {"synchronised": "yes"}
+    assert entries(plan, "control_groups") == {"v2": 2}
+    assert entries(plan, "clock", ["topology", "tuning"]) == {}
 
 
 # ---- what the node needs ----

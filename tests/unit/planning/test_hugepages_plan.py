@@ -14,7 +14,7 @@ from numaforge.roles.hugepages.paths import hugepage_counts
 from numaforge.roles.hugepages.plan import plan_hugepages
 from numaforge.roles.node import NodePlan
 from numaforge.topology.model import HugepagePool, NodeTopology
-from numaforge.verification import expectations
+from numaforge.verification.promise import entries
 from tests.fixtures.machines import GIB, grace_memory_only, kubeadm_kubelet, lab_node, machine
 
 
@@ -192,7 +192,7 @@ def test_a_kernel_without_numa_nodes_has_one_pool(amount, expected):
     assert chosen.hugepages == {"2Mi": expected}
     assert hugepage_counts(chosen) == {POOL: expected}
     assert "numaforge-hugepages.conf" in str(chosen.files)
-    assert expectations.hugepages(chosen) == {"2Mi": (POOL, str(expected))}
+    assert entries(chosen, "hugepages") == {"2Mi": (POOL, str(expected))}
     assert chosen.allocatable
     assert chosen.allocatable.hugepages_bytes == {"2Mi": expected * 2 * 2**20}
     assert {each.value for each in chosen.decisions if each.subject == "hugepages.2Mi"} == {

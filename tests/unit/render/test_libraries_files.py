@@ -17,7 +17,7 @@ from numaforge.roles.document import dumps
 from numaforge.roles.node import NodePlan
 from numaforge.roles.rdma.nccl_conf import parse
 from numaforge.roles.rdma.paths import LIBRARY_PATHS, NCCL_CONF_PATH, RAILS_ENV_PATH
-from numaforge.verification import expectations
+from numaforge.verification.promise import entries
 from tests.fixtures.rdma_machines import dgx
 from tests.fixtures.role_files import library_files
 
@@ -81,7 +81,7 @@ def test_a_file_that_says_something_else_is_refused() -> None:
 
 def test_each_port_is_expected_to_be_active() -> None:
     planned = plan(nccl_conf=True)
-    table = expectations.rail_ports(planned)
+    table = entries(planned, "port_is_active")
     assert table["mlx5_3:1"] == ("/sys/class/infiniband/mlx5_3/ports/1/state", "ACTIVE")
     assert len(table) == 8
-    assert expectations.rail_ports(expectations.of_roles(planned, ["tuning"])) == {}
+    assert entries(planned, "port_is_active", ["tuning"]) == {}

@@ -15,7 +15,7 @@ from numaforge.verification.live import Live, read_live
 
 def told(function: str, *arguments: str, path: str) -> dict[str, str]:
     script = (
-        shell.library("verification/probe")
+        shell.library("verification/probe", "roles/host/probe")
         + shell.call(function, arguments)
         + "echo files\n"
         + bundle.read_script([])
@@ -27,7 +27,7 @@ def told(function: str, *arguments: str, path: str) -> dict[str, str]:
         check=True,
         env={"PATH": f"{path}:{os.environ['PATH']}"},
     )
-    return dict(read_live(done.stdout).host)
+    return dict(read_live(done.stdout).of("host"))
 
 
 @pytest.fixture
@@ -66,5 +66,7 @@ SINCE = {"since containerd.service": "20"}
     ],
 )
 def test_a_limit_counts_once_the_unit_has_started_with_it(changed, said, started):
-    live = Live({}, (), {}, {}, changed, {}, {}, host=said)
+    live = Live(
+        {}, said={"changed": [(path, str(time)) for path, time in changed.items()], "host": [*said.items()]}
+    )
     assert live.started_with("containerd.service", DROP_IN) is started

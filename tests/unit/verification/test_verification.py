@@ -21,12 +21,14 @@ from numaforge.roles.document import dumps, loads
 from numaforge.roles.hugepages.files import HUGEPAGES_TMPFILES_PATH
 from numaforge.roles.kernel_cmdline.plan import KernelPlan
 from numaforge.roles.kernel_values.plan import TuningPlan
+from numaforge.roles.machine.promises import HOSTNAME, ONLINE
 from numaforge.roles.node import NodePlan
 from numaforge.topology.model import IdleState
-from numaforge.verification import expectations, suite
+from numaforge.verification import promise, suite
 from numaforge.verification.cluster import ApiServer
 from numaforge.verification.live import Live, probe, read_live
 from numaforge.verification.login import Login, login, ssh_config
+from numaforge.verification.promise import entries
 from tests.fixtures import machines
 
 PROFILE = {
@@ -76,33 +78,35 @@ def plan() -> NodePlan:
     ],
 )
 def test_huge_pages_are_seen_to_by(plan: NodePlan, roles: list[str], seen_to: bool) -> None:
-    part = expectations.of_roles(plan, roles)
-    assert bool(expectations.hugepages(part)) is seen_to
-    assert (HUGEPAGES_TMPFILES_PATH in [file.path for file in part.files]) is seen_to
+    assert bool(entries(plan, "hugepages", roles)) is seen_to
+    assert (HUGEPAGES_TMPFILES_PATH in entries(plan, "file_content", roles)) is seen_to
 
 
 @pytest.mark.parametrize(
-    ("table", "names"),
+    ("test", "names"),
     [
-        (expectations.machine, ["hostname", "online-cpus", *(f"numa-node-{n}" for n in range(4))]),
-        (expectations.governors, [f"cpu{cpu}" for cpu in range(16)]),
-        (expectations.idle_states, ["cpu0-state2", "cpu1-state2"]),
-        (expectations.kernel_values, ["turbo", "ksm", "transparent_hugepages.enabled"]),
-        (expectations.sysctls, ["vm.swappiness"]),
-        (expectations.raised_sysctls, ["vm.max_map_count"]),
-        (expectations.kernel_cmdline, ["iommu=pt"]),
-        (expectations.swap, ["off"]),
-        (expectations.hugepages, [f"numa-node-{n}-2Mi" for n in range(4)]),
-        (expectations.boot_units, ["numaforge-tuning.service", "kubelet.service"]),
+        (
+            "the_machine_is_the_one_of_the_plan",
+            ["hostname", "online-cpus", *(f"numa-node-{n}" for n in range(4))],
+        ),
+        ("governor", [f"cpu{cpu}" for cpu in range(16)]),
+        ("idle_state_is_off", ["cpu0-state2", "cpu1-state2"]),
+        ("kernel_value", ["turbo", "ksm", "transparent_hugepages.enabled"]),
+        ("sysctl", ["vm.swappiness"]),
+        ("sysctl_is_at_least", ["vm.max_map_count"]),
+        ("kernel_parameter", ["iommu=pt"]),
+        ("swap", ["off"]),
+        ("hugepages", [f"numa-node-{n}-2Mi" for n in range(4)]),
+        ("unit_starts_at_boot", ["numaforge-tuning.service", "kubelet.service"]),
     ],
-    ids=lambda value: getattr(value, "__name__", ""),
+    ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_every_setting_is_one_promise_with_the_settings_name(plan, table, names):
-    assert list(table(plan)) == names
+def test_every_setting_is_one_promise_with_the_settings_name(plan, test, names):
+    assert list(entries(plan, test)) == names
 
 
 def test_every_planned_file_is_a_promise(plan):
-    assert set(expectations.files(plan)) == {file.path for file in plan.files}
+    assert set(entries(plan, "file_content")) == {file.path for file in plan.files}
 
 
 def test_a_plan_read_back_from_a_host_means_the_same_files(plan):
@@ -110,12 +114,12 @@ def test_a_plan_read_back_from_a_host_means_the_same_files(plan):
 
 
 def test_every_setting_of_the_kubelet_is_a_promise(plan):
-    assert expectations.kubelet_settings(plan) == plan.kubelet.settings
+    assert entries(plan, "running_kubelet") == plan.kubelet.settings
 
 
 def test_allocatable_is_promised_in_kubernetes_names(plan):
     allocatable = PredictedAllocatable(7500, 2**30, {"2Mi": 2**29}, {"nvidia.com/gpu": 8})
-    assert expectations.allocatable(replace(plan, allocatable=allocatable)) == {
+    assert entries(replace(plan, allocatable=allocatable), "allocatable") == {
         "cpu": "7500m",
         "memory": "1Gi",
         "hugepages-2Mi": "512Mi",
@@ -125,7 +129,7 @@ def test_allocatable_is_promised_in_kubernetes_names(plan):
 
 def test_the_smallest_plan_promises_at_least_what_every_plan_does():
     plan = plan_node(replace(machines.two_cpu_vm(), kubelet=None), load_profile({"name": "detect"}))
-    assert expectations.count(plan) >= expectations.at_least(plan)
+    assert promise.count(plan) >= promise.at_least(plan)
 
 
 def test_a_plan_that_lost_its_content_is_seen_to_promise_too_little(plan):
@@ -135,7 +139,7 @@ def test_a_plan_that_lost_its_content_is_seen_to_promise_too_little(plan):
     )
     nodes = tuple(replace(node, hugepages={}) for node in plan.numa_nodes)
     promised = replace(hollow, numa_nodes=nodes)
-    assert expectations.count(replace(promised, kubelet=None)) < expectations.at_least(promised)
+    assert promise.count(replace(promised, kubelet=None)) < promise.at_least(promised)
 
 
 # ---- how a host is read ----
@@ -148,8 +152,8 @@ def read_here(plan: NodePlan) -> Live:
 
 def test_the_probe_reads_this_machine(plan):
     live = read_here(replace(plan, files=plan.files[:1], kubelet=None))
-    assert live.values[expectations.ONLINE] == Path(expectations.ONLINE).read_text().strip()
-    assert live.values[expectations.HOSTNAME] == Path(expectations.HOSTNAME).read_text().strip()
+    assert live.values[ONLINE] == Path(ONLINE).read_text().strip()
+    assert live.values[HOSTNAME] == Path(HOSTNAME).read_text().strip()
 
 
 def test_the_probe_reads_files_with_their_rights_and_leaves_out_missing_ones(plan, tmp_path):
@@ -171,7 +175,7 @@ def test_an_answer_that_is_cut_off_is_refused(plan):
 
 
 def live_with(**kubelet: str) -> Live:
-    return Live({expectations.HOSTNAME: "GPU-1"}, (), {}, {}, {}, kubelet, {})
+    return Live({HOSTNAME: "GPU-1"}, said={"kubelet": [*kubelet.items()]})
 
 
 @pytest.mark.parametrize(
@@ -377,7 +381,7 @@ def test_nothing_in_the_callers_folder_takes_part(tmp_path, path, text):
     (tmp_path / path).write_text(text)
     run = run_suite(tmp_path, "--collect-only", "--kubeconfig", str(tmp_path / path))  # a path of this folder
     assert "test_own" not in run.stdout
-    assert "test_node_plan.py::test_the_host_has_a_plan_that_promises_something[local]" in run.stdout
+    assert "test_node.py::test_the_host_has_a_plan_that_promises_something[local]" in run.stdout
 
 
 @pytest.mark.parametrize(
@@ -389,7 +393,7 @@ def test_nothing_in_the_callers_folder_takes_part(tmp_path, path, text):
 )
 def test_nothing_in_the_environment_takes_part(tmp_path, monkeypatch, name, value):
     monkeypatch.setenv(name, value)
-    assert "test_node_plan.py::" in run_suite(tmp_path, "--collect-only").stdout
+    assert "test_node.py::" in run_suite(tmp_path, "--collect-only").stdout
 
 
 def test_nothing_is_left_in_the_callers_folder(tmp_path):

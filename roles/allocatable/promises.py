@@ -1,0 +1,33 @@
+"""What the cluster makes of the node."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from numaforge.kubelet.config.comparison import same_memory
+from numaforge.quantity import parse_quantity
+from numaforge.verification.promise import Promise, Table
+
+if TYPE_CHECKING:
+    from numaforge.roles.node import NodePlan
+    from numaforge.verification.cluster import ApiServer
+    from numaforge.verification.live import VerifiedNode
+
+
+def allocatable(plan: NodePlan) -> Table:
+    """Each resource of the node's Allocatable, as Kubernetes writes quantities."""
+    return {} if plan.allocatable is None else dict(plan.allocatable.quantities)
+
+
+def _allocatable(node: VerifiedNode, name: str, expected: str, cluster: ApiServer) -> None:
+    quantities = cluster.allocatable(node.live.node_name)
+    assert name in quantities, f"the node offers no {name}: {quantities}"
+    found = quantities[name]
+    if name == "memory":
+        capacity, planned = cluster.capacity(node.live.node_name)[name], node.plan.memory.capacity_bytes
+        assert same_memory(expected, found, planned, capacity), f"{found} of {capacity}, not {expected}"
+    else:
+        assert parse_quantity(found) == parse_quantity(expected), name
+
+
+PROMISES = (Promise("allocatable", allocatable, _allocatable),)

@@ -1,0 +1,37 @@
+"""What CRI-O was started with."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from numaforge import shell
+from numaforge.roles.crio.files import CRIO_PATH
+from numaforge.roles.crio.plan import HANDLER
+from numaforge.topology.runtime import CRIO
+from numaforge.verification.promise import Promise, Table
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numaforge.roles.node import NodePlan
+    from numaforge.verification.live import VerifiedNode
+
+
+def runtime_handler(plan: NodePlan) -> Table:
+    """The unit that has to know of the runtime class's handler."""
+    return {HANDLER: CRIO} if plan.pod_tuning.annotations else {}
+
+
+def _asks(plan: NodePlan) -> Iterator[str]:
+    """Yield what is asked of CRI-O."""
+    if units := runtime_handler(plan).values():
+        yield shell.call("tell_limits", [*units])
+
+
+def _runtime_handler(node: VerifiedNode, name: str, expected: str) -> None:
+    assert node.live.started_with(expected, CRIO_PATH), (
+        f"{expected} has not started since {CRIO_PATH} was written"
+    )
+
+
+PROMISES = (Promise("runtime_handler", runtime_handler, _runtime_handler, asks=_asks),)

@@ -1,0 +1,68 @@
+"""The files and units that numaforge wrote: there, with their rights, saying what the plan says."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from numaforge import shell
+from numaforge.file_content import FileContent, PlannedFile
+from numaforge.node.bundle import FileChange, diff
+from numaforge.render import render_file
+from numaforge.verification.promise import Promise, Table, unit_starts_at_boot, unit_state
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numaforge.roles.node import NodePlan
+    from numaforge.verification.live import VerifiedNode
+
+
+def files(plan: NodePlan) -> Table:
+    """Each file that numaforge wrote."""
+    return {file.path: file for file in plan.files if not file.waits}
+
+
+def units(plan: NodePlan) -> Table:
+    """The states that each unit of ours may be in: one that acts at boot has not failed."""
+    at_boot = [file.path.rsplit("/", 1)[1] for file in plan.files if _is_unit(file.path)]
+    return dict.fromkeys(at_boot, ("active", "inactive"))
+
+
+def boot_units(plan: NodePlan) -> Table:
+    """The units that have to start at boot."""
+    return dict.fromkeys(units(plan), "enabled")
+
+
+def _is_unit(path: str) -> bool:
+    return path.startswith("/etc/systemd/system/") and path.endswith(".service")
+
+
+def _asks(plan: NodePlan) -> Iterator[str]:
+    """Yield what is asked of units, and of the ages of files."""
+    yield shell.call("tell_units", list(units(plan)))
+    yield shell.call("tell_ages", [file.path for file in plan.files])
+
+
+def _file_mode_and_owner(node: VerifiedNode, name: str, expected: PlannedFile) -> None:
+    state = node.live.files.get(name)
+    assert state is not None, f"{name} does not exist"
+    assert (state.mode, state.owner, state.group) == (expected.mode, expected.owner, expected.group), name
+
+
+def _file_content(node: VerifiedNode, name: str, expected: PlannedFile) -> None:
+    state = node.live.files.get(name)
+    assert state is not None, f"{name} does not exist"
+    planned = render_file(node.plan, expected, config_text=state.text)
+    if state.text != planned:
+        wanted = FileContent(name, planned, state.mode, state.owner, state.group)
+        pytest.fail("\n".join(diff(FileChange(name, state, wanted))), pytrace=False)
+
+
+PROMISES = (
+    Promise("file_mode_and_owner", files, _file_mode_and_owner, asks=_asks),
+    Promise("file_content", files, _file_content),
+    Promise("unit_state", units, unit_state),
+    Promise("unit_starts_at_boot", boot_units, unit_starts_at_boot),
+)

@@ -1,0 +1,38 @@
+"""What each PCIe bridge controls."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from numaforge import shell
+from numaforge.gpudirect.access_control import wrong_bits
+from numaforge.verification.promise import Promise, Table
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numaforge.roles.node import NodePlan
+    from numaforge.verification.live import VerifiedNode
+
+
+def access_control(plan: NodePlan) -> Table:
+    """What each PCIe bridge controls, its ids and its mask, where a reboot for it is allowed."""
+    acs = plan.rdma.acs
+    planned = plan.kernel.cmdline and plan.kernel.reboot == "allowed"
+    return {address: (acs.bridges[address], mask) for address, mask in acs.masks.items() if planned}
+
+
+def _asks(plan: NodePlan) -> Iterator[str]:
+    """Yield what is asked of bridges."""
+    if plan.rdma.acs.masks:
+        yield shell.library("roles/gpudirect/control") + shell.call("tell_bridges", [*plan.rdma.acs.masks])
+
+
+def _pcie_access_control(node: VerifiedNode, name: str, expected: tuple[str, str]) -> None:
+    ids, mask = expected
+    found, _, control = (node.live.of("bridge").get(name) or "").partition(" ")
+    assert found == ids, name
+    assert not wrong_bits(mask, int(control)), name
+
+
+PROMISES = (Promise("pcie_access_control", access_control, _pcie_access_control, asks=_asks),)

@@ -1,0 +1,6 @@
+# shellcheck shell=sh
+# The clock, control groups, and packages that are held.
+
+tell_clock() { printf 'host clock\t%s\n' "$(timedatectl show -p NTPSynchronized --value 2> /dev/null)"; }
+tell_cgroup() { [ ! -e /sys/fs/cgroup/cgroup.controllers ] || printf 'host cgroup\t2\n'; }
+tell_held() { held_packages "$1" | sed 's/^held \(.*\)/host held \1\tyes/'; } # MANAGER

@@ -1,0 +1,88 @@
+"""The userland, as it is now: packages, limits, clock, control groups."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from numaforge import shell
+from numaforge.roles.host.files import limits_path
+from numaforge.roles.host.plan import unit_limits
+from numaforge.verification.promise import Promise, Table
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numaforge.roles.node import NodePlan
+    from numaforge.verification.live import VerifiedNode
+
+
+def held_packages(plan: NodePlan) -> Table:
+    """Each package that stays at its version."""
+    return dict.fromkeys(plan.host.holds, True)
+
+
+def limits(plan: NodePlan) -> Table:
+    """The limits of each unit that has some, once it has started with them.
+
+    How many files it opens is the kubelet's own: it sets maxOpenFiles itself (cmd/kubelet/app/server.go).
+    """
+    said = unit_limits(plan.host)
+    return {
+        f"{unit}-{name}": (unit, limits_path(unit), name, value)
+        for unit in plan.host.limited_units
+        for name, value in said.items()
+        if (unit, name) != ("kubelet.service", "LimitNOFILE")
+    }
+
+
+def clock(plan: NodePlan) -> Table:
+    """The clock is synchronised, where the plan requires that."""
+    return {"synchronised": "yes"} if plan.host.time_sync else {}
+
+
+def cgroup(plan: NodePlan) -> Table:
+    """The version of control groups, where the plan requires one."""
+    return {f"v{plan.host.cgroup}": plan.host.cgroup} if plan.host.cgroup else {}
+
+
+def _asks(plan: NodePlan) -> Iterator[str]:
+    """Yield what is asked of the userland, with what the part looks with itself."""
+    host = plan.host
+    if host.limited_units and unit_limits(host):
+        yield shell.call("tell_limits", host.limited_units)
+    if host.time_sync:
+        yield shell.call("tell_clock")
+    if host.cgroup:
+        yield shell.call("tell_cgroup")
+    if host.holds:
+        yield shell.library("roles/host/look") + shell.call("tell_held", [host.package_manager or ""])
+
+
+def _package_is_held(node: VerifiedNode, name: str, expected: bool) -> None:
+    held = f"held {name}" in node.live.of("host")
+    assert held is expected
+
+
+def _limit(node: VerifiedNode, name: str, expected: tuple[str, str, str, str]) -> None:
+    unit, drop_in, limit, value = expected
+    if not node.live.started_with(unit, drop_in):
+        pytest.skip(f"{unit} has not started since {drop_in} was written")
+    assert node.live.of("host").get(f"{limit} {unit}", "").replace("unlimited", "infinity") == value
+
+
+def _clock(node: VerifiedNode, name: str, expected: str) -> None:
+    assert node.live.of("host").get("clock") == expected, "timedatectl: NTPSynchronized"
+
+
+def _control_groups(node: VerifiedNode, name: str, expected: int) -> None:
+    assert node.live.of("host").get("cgroup") == str(expected), "/sys/fs/cgroup"
+
+
+PROMISES = (
+    Promise("package_is_held", held_packages, _package_is_held, asks=_asks),
+    Promise("limit", limits, _limit),
+    Promise("clock", clock, _clock),
+    Promise("control_groups", cgroup, _control_groups),
+)

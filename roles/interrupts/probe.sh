@@ -1,0 +1,27 @@
+# shellcheck shell=sh
+# Who answers devices, as it is now.
+
+tell_interrupts() { # PCI-ADDRESS...: prints ADDRESS<tab>NUMBER CPULIST MANAGED
+    managed=$(cat /run/numaforge/interrupts/managed 2> /dev/null)
+    for device in "$@"; do
+        for irq in "/sys/bus/pci/devices/$device/msi_irqs"/*; do
+            path=/proc/irq/${irq##*/}/smp_affinity_list
+            IFS= read -r line 2> /dev/null < "$path" || continue
+            case "
+$managed
+" in *"
+$path
+"*) kind=managed ;; *) kind=free ;; esac
+            printf 'interrupt %s\t%s %s %s\n' "$device" "${irq##*/}" "$line" "$kind"
+        done
+    done
+}
+tell_packet_steering() { # INTERFACE...
+    for interface in "$@"; do
+        for queue in "/sys/class/net/$interface/queues"/rx-*/rps_cpus; do value "$queue"; done
+    done
+}
+tell_irqbalance() { # what its process was given, for its file may be newer
+    pid=$(systemctl show -p MainPID --value irqbalance.service 2> /dev/null)
+    tr '\0' '\n' 2> /dev/null < "/proc/${pid:-0}/environ" | sed -n 's/^\(IRQBALANCE_BANNED_CPULIST\)=/irqbalance \1	/p'
+}

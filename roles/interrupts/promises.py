@@ -1,0 +1,103 @@
+"""Who answers devices on the CPUs of workloads."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import pytest
+
+from numaforge import shell
+from numaforge.cpulist import format_cpulist, parse_cpulist
+from numaforge.roles.interrupts import paths as interrupts_paths
+from numaforge.verification.promise import Promise, Table, values_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numaforge.roles.node import NodePlan
+    from numaforge.topology.model import CpuSet
+    from numaforge.verification.live import VerifiedNode
+
+
+def interrupts(plan: NodePlan) -> Table:
+    """The CPUs that answer each device, by PCI address."""
+    return dict(sorted(plan.interrupts.devices.items()))
+
+
+def packet_steering(plan: NodePlan) -> Table:
+    """The CPUs that take packets of each interface, by its name."""
+    return dict(sorted(plan.interrupts.rps.items()))
+
+
+def cpu_masks(plan: NodePlan) -> Table:
+    """The kernel's masks: for interrupts to come, and for its workqueues."""
+    masks = {
+        "default-affinity": (interrupts_paths.DEFAULT_AFFINITY, plan.interrupts.default_affinity),
+        "workqueues": (interrupts_paths.WORKQUEUES, plan.interrupts.workqueues),
+    }
+    return {name: (path, cpus) for name, (path, cpus) in masks.items() if cpus}
+
+
+def irqbalance(plan: NodePlan) -> Table:
+    """What irqbalance does: it does not run, or leaves the CPUs of workloads alone."""
+    wish = plan.interrupts
+    return {wish.irqbalance: wish.banned} if wish.irqbalance else {}
+
+
+def _cpus_of(mask: str) -> CpuSet:
+    bits = int(mask.replace(",", "") or "0", 16)
+    return frozenset(cpu for cpu in range(bits.bit_length()) if bits >> cpu & 1)
+
+
+def _asks(plan: NodePlan) -> Iterator[str]:
+    """Yield what is asked of interrupts."""
+    wish = plan.interrupts
+    if wish.devices:
+        yield shell.call("tell_interrupts", sorted(wish.devices))
+    if wish.rps:
+        yield shell.call("tell_packet_steering", sorted(wish.rps))
+    if wish.irqbalance:
+        yield shell.call("tell_irqbalance") + shell.call("tell_units", ["irqbalance.service"])
+
+
+def _interrupts_of_a_device(node: VerifiedNode, name: str, expected: CpuSet) -> None:
+    placed = [said.split() for address, said in node.live.lines("interrupt") if address == name]
+    elsewhere = {
+        number: cpus
+        for number, cpus, kind in placed
+        if kind == "free" and not parse_cpulist(cpus) <= expected
+    }
+    assert elsewhere == {}, f"interrupts of {name} belong on the CPUs {format_cpulist(expected)}"
+
+
+def _packet_steering(node: VerifiedNode, name: str, expected: CpuSet) -> None:
+    queues = re.compile(rf"/sys/class/net/{re.escape(name)}/queues/rx-[0-9]+/rps_cpus")
+    masks = {path: mask for path, mask in node.live.values.items() if queues.fullmatch(path)}
+    wrong = {path: mask for path, mask in masks.items() if _cpus_of(mask) != expected}
+    assert wrong == {}, f"packets of {name} belong on the CPUs {format_cpulist(expected) or '(none)'}"
+
+
+def _cpu_mask(node: VerifiedNode, name: str, expected: tuple[str, CpuSet]) -> None:
+    path, cpus = expected
+    mask = node.value(path)
+    if mask is None:
+        pytest.skip(f"this kernel has no {path}")
+    assert _cpus_of(mask) == cpus, path
+
+
+def _irqbalance(node: VerifiedNode, name: str, expected: CpuSet) -> None:
+    active = node.live.active.get("irqbalance.service")
+    if name == "off":
+        assert active != "active"
+    elif active == "active":
+        banned = node.live.of("irqbalance").get("IRQBALANCE_BANNED_CPULIST", "")
+        assert banned == format_cpulist(expected)
+
+
+PROMISES = (
+    Promise("interrupts_of_a_device", interrupts, _interrupts_of_a_device, asks=_asks),
+    Promise("packet_steering", packet_steering, _packet_steering),
+    Promise("cpu_mask", cpu_masks, _cpu_mask, values=values_of(cpu_masks)),
+    Promise("irqbalance", irqbalance, _irqbalance),
+)

@@ -1,0 +1,25 @@
+"""The kernel's command line, as it booted."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from numaforge.verification.promise import Promise, Table
+
+if TYPE_CHECKING:
+    from numaforge.roles.node import NodePlan
+    from numaforge.verification.live import VerifiedNode
+
+
+def kernel_cmdline(plan: NodePlan) -> Table:
+    """The parameters of the kernel's command line, where a reboot for them is allowed; else they may wait."""
+    return {parameter: parameter for parameter in plan.kernel.cmdline if plan.kernel.reboot == "allowed"}
+
+
+def _kernel_parameter(node: VerifiedNode, name: str, expected: str) -> None:
+    assert expected in (node.value("/proc/cmdline") or "").split()
+
+
+PROMISES = (
+    Promise("kernel_parameter", kernel_cmdline, _kernel_parameter, values=lambda _plan: ("/proc/cmdline",)),
+)

@@ -1,0 +1,135 @@
+"""Values of the running kernel, as they are now."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from numaforge import shell
+from numaforge.roles.kernel_values import paths as kernel_values_paths
+from numaforge.roles.kernel_values.knobs import KNOB_AT
+from numaforge.roles.kernel_values.sysctls import reaches
+from numaforge.verification.promise import Promise, Table, values_of
+
+if TYPE_CHECKING:
+    from numaforge.roles.node import NodePlan
+    from numaforge.verification.live import VerifiedNode
+
+
+def governors(plan: NodePlan) -> Table:
+    """The governor of each CPU."""
+    return {
+        f"cpu{cpu}": (kernel_values_paths.governor(cpu), value)
+        for cpu, value in sorted(plan.tuning.governors.items())
+    }
+
+
+def energy_preferences(plan: NodePlan) -> Table:
+    """The energy preference of each CPU."""
+    return {
+        f"cpu{cpu}": (kernel_values_paths.energy_preference(cpu), value)
+        for cpu, value in sorted(plan.tuning.energy_preferences.items())
+    }
+
+
+def idle_states(plan: NodePlan) -> Table:
+    """The sleep states that are switched off, by CPU."""
+    return {
+        f"cpu{cpu}-state{state.index}": (kernel_values_paths.idle_state(cpu, state.index), "1")
+        for state in plan.tuning.idle_states_off
+        for cpu in sorted(state.cpus)
+    }
+
+
+def kernel_values(plan: NodePlan) -> Table:
+    """The value of each knob, by its key in a profile."""
+    values = kernel_values_paths.knob_values(plan.tuning)
+    return {KNOB_AT[path].key: (path, value) for path, value in sorted(values.items())}
+
+
+def sysctls(plan: NodePlan) -> Table:
+    """Each kernel parameter."""
+    return {
+        name: (kernel_values_paths.sysctl(name), value) for name, value in sorted(plan.tuning.sysctls.items())
+    }
+
+
+def raised_sysctls(plan: NodePlan) -> Table:
+    """The least that each limit of the kernel is."""
+    return {
+        name: (kernel_values_paths.sysctl(name), value)
+        for name, value in sorted(plan.tuning.raised_sysctls.items())
+    }
+
+
+def swap(plan: NodePlan) -> Table:
+    """No swap, where the plan turns it off."""
+    return {"off": ()} if plan.tuning.swap_off else {}
+
+
+def _asks(_plan: NodePlan) -> tuple[str, ...]:
+    """Return what is asked of swap."""
+    return (shell.call("tell_swap"),)
+
+
+def _governor(node: VerifiedNode, name: str, expected: tuple[str, str]) -> None:
+    path, governor = expected
+    assert node.value(path) == governor, path
+
+
+def _energy_preference(node: VerifiedNode, name: str, expected: tuple[str, str]) -> None:
+    path, preference = expected
+    assert node.value(path) == preference, path
+
+
+def _idle_state_is_off(node: VerifiedNode, name: str, expected: tuple[str, str]) -> None:
+    path, disabled = expected
+    assert node.value(path) == disabled, path
+
+
+def _kernel_value(node: VerifiedNode, name: str, expected: tuple[str, str]) -> None:
+    path, chosen = expected
+    offered = node.value(path) or ""
+    held = re.findall(r"\[(.*)\]", offered) or [offered]  # of `always [madvise] never` the word in brackets
+    assert held == [chosen], f"{path}: {offered}"
+
+
+def _sysctl(node: VerifiedNode, name: str, expected: tuple[str, str]) -> None:
+    path, value = expected
+    assert (node.value(path) or "").split() == value.split(), name
+
+
+def _sysctl_is_at_least(node: VerifiedNode, name: str, expected: tuple[str, str]) -> None:
+    path, least = expected
+    assert reaches(node.value(path), least), name
+
+
+def _swap(node: VerifiedNode, name: str, expected: tuple[str, ...]) -> None:
+    devices = tuple(device for device, _ in node.live.lines("swap"))
+    assert devices == expected
+
+
+PROMISES = (
+    Promise(
+        "governor",
+        governors,
+        _governor,
+        patterns=("/sys/devices/system/cpu/cpu[0-9]*/cpufreq/scaling_governor",),
+    ),
+    Promise(
+        "energy_preference",
+        energy_preferences,
+        _energy_preference,
+        patterns=("/sys/devices/system/cpu/cpu[0-9]*/cpufreq/energy_performance_preference",),
+    ),
+    Promise(
+        "idle_state_is_off",
+        idle_states,
+        _idle_state_is_off,
+        patterns=("/sys/devices/system/cpu/cpu[0-9]*/cpuidle/state[0-9]*/disable",),
+    ),
+    Promise("kernel_value", kernel_values, _kernel_value, values=values_of(kernel_values)),
+    Promise("sysctl", sysctls, _sysctl, values=values_of(sysctls)),
+    Promise("sysctl_is_at_least", raised_sysctls, _sysctl_is_at_least, values=values_of(raised_sysctls)),
+    Promise("swap", swap, _swap, asks=_asks),
+)

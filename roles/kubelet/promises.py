@@ -1,0 +1,78 @@
+"""The kubelet that runs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from numaforge import shell
+from numaforge.file_content import PlannedFile
+from numaforge.kubelet.config.comparison import differences
+from numaforge.verification.promise import Promise, Table, unit_starts_at_boot, unit_state
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numaforge.roles.node import NodePlan
+    from numaforge.verification.cluster import ApiServer
+    from numaforge.verification.live import VerifiedNode
+
+
+def kubelet_files(plan: NodePlan) -> Table:
+    """The kubelet's files, which it reads only when it starts."""
+    return {file.path: file for file in plan.files if file.role == "kubelet"}
+
+
+def kubelet_settings(plan: NodePlan) -> Table:
+    """Each field of the kubelet's configuration."""
+    return dict(plan.kubelet.settings) if plan.kubelet else {}
+
+
+def unit(plan: NodePlan) -> Table:
+    """The kubelet runs."""
+    return {plan.kubelet.unit: ("active",)} if plan.kubelet else {}
+
+
+def boot_unit(plan: NodePlan) -> Table:
+    """The kubelet starts at boot."""
+    return {plan.kubelet.unit: "enabled"} if plan.kubelet else {}
+
+
+def _asks(plan: NodePlan) -> Iterator[str]:
+    """Yield what is asked of the kubelet."""
+    if plan.kubelet:
+        yield shell.call("tell_units", [plan.kubelet.unit]) + shell.call("tell_kubelet", [plan.kubelet.unit])
+
+
+def _the_kubelet_started_after_its_file_was_written(
+    node: VerifiedNode, name: str, expected: PlannedFile, request: pytest.FixtureRequest
+) -> None:
+    if request.config.getoption("kubeconfig", None):
+        pytest.skip("the running configuration itself is compared: --kubeconfig is given")
+    written = node.live.changed.get(name)
+    assert written is not None, f"{name} does not exist"
+    # Modification times are read in whole seconds.
+    started = node.live.kubelet_started + 1
+    assert started >= written, (
+        f"{name} is younger than the kubelet's process: restart the kubelet, or give --kubeconfig to compare "
+        "what it runs with"
+    )
+
+
+def _running_kubelet(node: VerifiedNode, name: str, expected: Any, cluster: ApiServer) -> None:
+    running = cluster.running_config(node.live.node_name)
+    assert differences(name, expected, running.get(name)) == []
+
+
+PROMISES = (
+    Promise(
+        "the_kubelet_started_after_its_file_was_written",
+        kubelet_files,
+        _the_kubelet_started_after_its_file_was_written,
+        asks=_asks,
+    ),
+    Promise("unit_state", unit, unit_state),
+    Promise("unit_starts_at_boot", boot_unit, unit_starts_at_boot),
+    Promise("running_kubelet", kubelet_settings, _running_kubelet),
+)

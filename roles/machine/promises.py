@@ -1,0 +1,45 @@
+"""The machine is the one that was planned."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from numaforge.cpulist import format_cpulist
+from numaforge.verification.promise import Promise, Table, values_of
+
+if TYPE_CHECKING:
+    from numaforge.roles.node import NodePlan
+    from numaforge.verification.live import VerifiedNode
+
+HOSTNAME = "/proc/sys/kernel/hostname"
+ONLINE = "/sys/devices/system/cpu/online"
+
+
+def machine(plan: NodePlan) -> Table:
+    """What the plan was made for: the host's name, its online CPUs, the CPUs of each NUMA node."""
+    return {
+        "hostname": (HOSTNAME, plan.hostname),
+        "online-cpus": (ONLINE, format_cpulist(plan.cpus.online)),
+        **{
+            f"numa-node-{node.id}": (
+                f"/sys/devices/system/node/node{node.id}/cpulist",
+                format_cpulist(node.cpus),
+            )
+            for node in plan.numa_nodes
+        },
+    }
+
+
+def _the_machine_is_the_one_of_the_plan(node: VerifiedNode, name: str, expected: tuple[str, str]) -> None:
+    path, planned = expected
+    assert node.value(path) == planned, path
+
+
+PROMISES = (
+    Promise(
+        "the_machine_is_the_one_of_the_plan",
+        machine,
+        _the_machine_is_the_one_of_the_plan,
+        values=values_of(machine),
+    ),
+)

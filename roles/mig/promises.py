@@ -1,0 +1,46 @@
+"""The GPUs, as NVML has them now."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+from numaforge import shell
+from numaforge.roles.mig.files import MIG_WORKER_PATH, mig_files
+from numaforge.verification.promise import Promise, Table
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numaforge.roles.mig.instance import MigGpu
+    from numaforge.roles.node import NodePlan
+    from numaforge.verification.live import VerifiedNode
+
+
+def mig(plan: NodePlan) -> Table:
+    """How each GPU is cut, by PCI address, and whether that is ours: the DRA driver cuts by itself."""
+    if plan.mig.managed_by == "gpu-operator":
+        return {}
+    return {gpu.pci_address: (gpu, plan.mig.managed_by == "numaforge") for gpu in plan.mig.gpus}
+
+
+def _asks(plan: NodePlan) -> Iterator[str]:
+    """Yield what is asked of GPUs."""
+    if mig_files(plan.mig):
+        yield shell.call("tell_mig", [MIG_WORKER_PATH])
+
+
+def _mig(node: VerifiedNode, name: str, expected: tuple[MigGpu, bool]) -> None:
+    wanted, cut_by_us = expected
+    assert name in node.live.of("mig"), "NVML on the host does not answer for this GPU"
+    gpu = json.loads(node.live.of("mig")[name])
+    assert gpu["mode"] == wanted.mode
+    assert not cut_by_us or sorted(
+        (each["profile_id"], each["start"], each["size"], sorted(each["compute_instances"]))
+        for each in gpu["instances"]
+    ) == sorted(
+        (each.profile_id, each.start, each.size, sorted(each.compute_instances)) for each in wanted.instances
+    )
+
+
+PROMISES = (Promise("mig", mig, _mig, asks=_asks),)

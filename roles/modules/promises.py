@@ -1,0 +1,58 @@
+"""Kernel modules, as they are now."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from numaforge import shell
+from numaforge.roles.modules.part import switch
+from numaforge.verification.promise import Promise, Table, values_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numaforge.roles.node import NodePlan
+    from numaforge.verification.live import VerifiedNode
+
+
+def modules(plan: NodePlan) -> Table:
+    """Each module that is loaded, and each that is not where a boot for that is allowed."""
+    gone = plan.modules.blocked if plan.kernel.reboot == "allowed" else ()
+    return {**dict.fromkeys(plan.modules.load, True), **dict.fromkeys(gone, False)}
+
+
+def module_options(plan: NodePlan) -> Table:
+    """Each option of a module, where a boot for it is allowed; else it may wait."""
+    if plan.kernel.reboot != "allowed":
+        return {}
+    return {
+        f"{module}-{name}": (f"/sys/module/{module}/parameters/{name}", value or "1")
+        for module, options in plan.modules.options.items()
+        for name, _, value in (option.partition("=") for option in options)
+    }
+
+
+def _asks(plan: NodePlan) -> Iterator[str]:
+    """Yield what is asked of modules."""
+    if asked := modules(plan):
+        yield shell.call("tell_modules", list(asked))
+
+
+def _module(node: VerifiedNode, name: str, expected: bool) -> None:
+    assert (name in node.live.of("module")) is expected, "is it built into the kernel?" if expected else name
+
+
+def _module_option(node: VerifiedNode, name: str, expected: tuple[str, str]) -> None:
+    path, value = expected
+    now = node.value(path)
+    if now is None:
+        pytest.skip(f"the module does not tell it: there is no {path}")
+    assert switch(now.strip()) == switch(value), path
+
+
+PROMISES = (
+    Promise("module", modules, _module, asks=_asks),
+    Promise("module_option", module_options, _module_option, values=values_of(module_options)),
+)

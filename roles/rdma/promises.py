@@ -1,0 +1,114 @@
+"""What RDMA needs of the host; with --active, ports carry traffic."""
+
+from __future__ import annotations
+
+import zlib
+from typing import TYPE_CHECKING
+
+import pytest
+
+from numaforge import shell
+from numaforge.roles.modules.part import switch
+from numaforge.roles.rdma import paths as rdma_paths
+from numaforge.verification import thresholds
+from numaforge.verification.promise import Promise, Table, values_of
+from numaforge.verification.thresholds import ALL_REDUCE_GPUS, LeastBandwidth
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numaforge.roles.node import NodePlan
+    from numaforge.verification.live import VerifiedNode
+    from numaforge.verification.plugin import Active
+
+NETNS = "/sys/module/ib_core/parameters/netns_mode"
+
+
+def rdma_netns(plan: NodePlan) -> Table:
+    """The mode of the RDMA subsystem; it may wait for a boot that is not allowed."""
+    mode = plan.rdma.host.netns
+    return {"netns": mode} if mode and plan.kernel.reboot == "allowed" else {}
+
+
+def rdma_character_devices(plan: NodePlan) -> Table:
+    """The character devices of each RDMA device that pods may get."""
+    devices = plan.rdma.host.character_devices
+    return {f"{name}-{kind}": (name, kind) for name, kinds in devices.items() for kind in kinds}
+
+
+def rail_ports(plan: NodePlan) -> Table:
+    """The state of each RDMA port that libraries are told of."""
+    ports = plan.rdma.libraries.ports
+    return {port: (rdma_paths.rdma_port_state(*port.split(":")), "ACTIVE") for port in ports}
+
+
+def rail_gpus(plan: NodePlan) -> Table:
+    """The GPUs that have rails, all together, where there is a figure for so many."""
+    gpus = tuple(rail.pci_address for rail in plan.rdma.libraries.gpus)
+    return {"all-reduce": gpus} if len(gpus) == ALL_REDUCE_GPUS else {}
+
+
+_SCRIPTS = shell.library("verification/active")
+_FIRST_TCP_PORT, _TCP_PORTS = 18515, 512  # from ibv_rc_pingpong's own on
+
+
+def _script(function: str, port: str) -> str:
+    """Return the script for a port; tests beside each other take different TCP ports."""
+    tcp = _FIRST_TCP_PORT + zlib.crc32(port.encode()) % _TCP_PORTS
+    return _SCRIPTS + shell.call(function, [*port.split(":"), str(tcp)])
+
+
+def _reaches(measured: float | None, threshold: LeastBandwidth | None, unit: str) -> None:
+    assert measured is not None, "the program's answer holds no bandwidth"
+    if threshold is None:
+        pytest.skip(f"{measured:g} {unit}; there is no threshold for this hardware")
+    assert measured >= threshold.least, f"{measured:g} {unit}, below {threshold.least:g} ({threshold.source})"
+
+
+def _asks(plan: NodePlan) -> Iterator[str]:
+    """Yield what is asked of RDMA devices."""
+    if plan.rdma.host.character_devices:
+        yield shell.call("tell_rdma_devices")
+
+
+def _rdma_netns(node: VerifiedNode, name: str, expected: str) -> None:
+    assert {"1": "shared", "0": "exclusive"}.get(switch(node.value(NETNS) or "")) == expected
+
+
+def _rdma_character_device(node: VerifiedNode, name: str, expected: tuple[str, str]) -> None:
+    device, kind = expected
+    assert name in node.live.of("rdma"), (
+        f"{device} has no {kind} below /dev/infiniband: which module is not loaded?"
+    )
+
+
+def _port_is_active(node: VerifiedNode, name: str, expected: tuple[str, str]) -> None:
+    path, state = expected
+    assert (node.value(path) or "no such port").rpartition(" ")[2] == state, path
+
+
+def _port_reaches_itself(node: VerifiedNode, name: str, expected: tuple[str, str], active: Active) -> None:
+    active.need("loopback", node)
+    assert "iters in" in node.prove(_script("loopback", name)), name
+
+
+def _port_bandwidth(node: VerifiedNode, name: str, expected: tuple[str, str], active: Active) -> None:
+    active.need("bandwidth", node)
+    said = node.prove(_script("write_bandwidth", name))
+    _reaches(thresholds.write_bandwidth(said), thresholds.write_threshold(said), "Gb/s")
+
+
+def _gpus_all_reduce(node: VerifiedNode, name: str, expected: tuple[str, ...], active: Active) -> None:
+    active.need("bandwidth", node)
+    said = node.prove(_SCRIPTS + shell.call("all_reduce", expected))
+    _reaches(thresholds.all_reduce_bandwidth(said), thresholds.all_reduce_threshold(said), "GB/s")
+
+
+PROMISES = (
+    Promise("rdma_netns", rdma_netns, _rdma_netns, values=lambda _plan: (NETNS,), asks=_asks),
+    Promise("rdma_character_device", rdma_character_devices, _rdma_character_device),
+    Promise("port_is_active", rail_ports, _port_is_active, values=values_of(rail_ports)),
+    Promise("port_reaches_itself", rail_ports, _port_reaches_itself),
+    Promise("port_bandwidth", rail_ports, _port_bandwidth),
+    Promise("gpus_all_reduce", rail_gpus, _gpus_all_reduce),
+)

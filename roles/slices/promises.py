@@ -1,0 +1,42 @@
+"""Where the system's own daemons run."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from numaforge import shell
+from numaforge.cpulist import format_cpulist, parse_cpulist
+from numaforge.verification.promise import Promise, Table
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numaforge.roles.node import NodePlan
+    from numaforge.topology.model import CpuSet
+    from numaforge.verification.live import VerifiedNode
+
+
+def slices(plan: NodePlan) -> Table:
+    """The CPUs of the system's own daemons, by slice."""
+    return dict(sorted(plan.system.slices.items()))
+
+
+def _asks(plan: NodePlan) -> Iterator[str]:
+    """Yield what is asked of slices."""
+    if plan.system.slices:
+        yield shell.call("tell_slices", sorted(plan.system.slices))
+
+
+def _daemons(node: VerifiedNode, name: str, expected: CpuSet) -> None:
+    effective = node.value(f"/sys/fs/cgroup/{name}/cpuset.cpus.effective")
+    processes = [said.split() for slice_, said in node.live.lines("process") if slice_ == name]
+    if effective is None and not processes:
+        pytest.skip(f"nothing runs in {name}")
+    assert effective == format_cpulist(expected)
+    elsewhere = {pid: cpus for pid, cpus in processes if not parse_cpulist(cpus) <= expected}
+    assert elsewhere == {}, f"processes of {name} belong on the CPUs {format_cpulist(expected)}"
+
+
+PROMISES = (Promise("daemons", slices, _daemons, asks=_asks),)

@@ -1,0 +1,104 @@
+"""What a plan promises of its live node: one test for each entry of a promise's table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from numaforge.roles import ROLES
+
+if TYPE_CHECKING:
+    from numaforge.roles.node import NodePlan
+    from numaforge.roles.role import Role
+    from numaforge.verification.live import VerifiedNode
+
+Table = Mapping[str, Any]
+"""What is promised, by the name that a test shows."""
+
+_ALWAYS = ("topology",)  # what a deploy calls before all others
+
+
+def _nothing(_plan: NodePlan) -> tuple[str, ...]:
+    return ()
+
+
+@dataclass(frozen=True)
+class Promise:
+    """One kind of promise: the test `test_NAME` for each entry of the `table` of a plan.
+
+    `holds` fails where the live node is otherwise; it takes the node, the entry's name and what is expected,
+    and may ask for the suite's fixtures by name. `values` are files of the kernel of which it needs the first
+    line, `patterns` such files of all CPUs or pools, `asks` calls of shell functions (the role's probe.sh).
+    """
+
+    name: str
+    table: Callable[[NodePlan], Table]
+    holds: Callable[..., None]
+    values: Callable[[NodePlan], Iterable[str]] = _nothing
+    patterns: tuple[str, ...] = ()
+    asks: Callable[[NodePlan], Iterable[str]] = _nothing
+
+
+def values_of(table: Callable[[NodePlan], Table]) -> Callable[[NodePlan], Iterable[str]]:
+    """Return what reads the paths of a table whose entries are a path and what it has to say."""
+    return lambda plan: [path for path, _ in table(plan).values()]
+
+
+def unit_state(node: VerifiedNode, name: str, expected: tuple[str, ...]) -> None:
+    """Hold a unit to the states that it may be in."""
+    state = node.live.of("active").get(name)
+    assert state in expected, name
+
+
+def unit_starts_at_boot(node: VerifiedNode, name: str, expected: str) -> None:
+    """Hold a unit to how systemd says that it starts."""
+    state = node.live.of("enabled").get(name)
+    assert state == expected, name
+
+
+def all_promises() -> tuple[tuple[Role, Promise], ...]:
+    """Return the promises of all roles."""
+    return tuple((role, promise) for role in ROLES if role.promises for promise in role.promises.PROMISES)
+
+
+def entries(plan: NodePlan, name: str, roles: Sequence[str] | None = None) -> Table:
+    """Return what a plan promises under a test's name; `roles` are those that were called, None for all."""
+    part = of_roles(plan, roles)
+    return {
+        entry: expected
+        for role, promise in all_promises()
+        if promise.name == name and (roles is None or role.among([*roles, *_ALWAYS]))
+        for entry, expected in promise.table(part).items()
+    }
+
+
+def of_roles(plan: NodePlan, roles: Sequence[str] | None) -> NodePlan:
+    """Return a plan with the files that these roles have written; None: all of them."""
+    if roles is None:
+        return plan
+    owners = {path: role for role in ROLES if role.files for path in _paths(role, plan)}
+    called = [*roles, *_ALWAYS]
+    return replace(
+        plan,
+        files=tuple(
+            file
+            for file in plan.files
+            if (owners[file.path].among(called) if file.path in owners else file.role in called)
+        ),
+    )
+
+
+def _paths(role: Role, plan: NodePlan) -> Iterable[str]:
+    return [file.path for file in role.files.files(plan)] if role.files else ()
+
+
+def count(plan: NodePlan) -> int:
+    """Return how many promises a plan makes."""
+    tables = dict.fromkeys(promise.table for _, promise in all_promises())
+    return sum(len(table(plan)) for table in tables)
+
+
+def at_least(plan: NodePlan) -> int:
+    """Return how many any plan makes: hostname, CPUs, its own file, NUMA nodes, the kubelet's settings."""
+    return 3 + len(plan.numa_nodes) + (len(plan.kubelet.settings) if plan.kubelet else 0)
