@@ -17,7 +17,8 @@ import pytest
 
 from lab.roots import Release, build
 from numaforge import cli, shell
-from numaforge.hostcheck.check import check_host
+from numaforge.findings.engine import check
+from numaforge.findings.host import RULES
 from numaforge.node.parts import kernel_cmdline, reboot
 from numaforge.node.transaction import Transaction, start_script
 from numaforge.planning.files import (
@@ -151,7 +152,7 @@ def test_the_configuration_that_containerd_writes_is_judged(host: Host, tmp_path
     )
     assert cli.run(["capture", inventory(host), "-o", str(tmp_path)]) == 0
     machine = read_topology(Snapshot.load(tmp_path / "node.snapshot.json"))
-    judged = check_host(replace(machine, kubelet=kubeadm_kubelet()))
+    judged = check(RULES, replace(machine, kubelet=kubeadm_kubelet()))
     verdicts = {each.rule.id: each.verdict for each in judged if each.rule.id.startswith("NH3")}
     runtime = machine.userland and machine.userland.containerd
     assert runtime

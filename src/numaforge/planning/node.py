@@ -7,8 +7,8 @@ from itertools import chain
 from pathlib import PurePosixPath
 
 from numaforge.errors import PlanError
-from numaforge.findings import judge
-from numaforge.gpus.driver import UNANSWERED
+from numaforge.findings.engine import judge
+from numaforge.findings.gpus.nvidia_driver import UNANSWERED
 from numaforge.kinds import kind_of, once_per_kind
 from numaforge.kubelet.admission import inventory_of
 from numaforge.kubelet.admission.machine import cpu_capacity

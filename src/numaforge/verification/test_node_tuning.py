@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from numaforge.gpudirect.access_control import wrong_bits
+from numaforge.findings.gpudirect.access_control import wrong_bits
 from numaforge.planning.sysctls import reaches
 from numaforge.verification import expectations
 from numaforge.verification.live import VerifiedNode

@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 from numaforge.errors import PlanError
-from numaforge.gpudirect.access_control import Layout, Required, misconfigured, own_mask, required_control
-from numaforge.gpudirect.scope import CONFIG_ACS_KERNEL, kernel_version, on_metal
+from numaforge.findings.gpudirect.access_control import (
+    Layout,
+    Required,
+    misconfigured,
+    own_mask,
+    required_control,
+)
+from numaforge.findings.gpudirect.scope import CONFIG_ACS_KERNEL, kernel_version, on_metal
 from numaforge.planning.document import loads
 from numaforge.planning.model import AcsPlan, Decision, Notice, Reasoned
 from numaforge.profile import NodeProfile
