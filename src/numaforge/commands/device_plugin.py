@@ -43,7 +43,8 @@ def check(file: str, source: str | None, profile: str | None, output: str) -> in
     from numaforge.planning.device_plugin.config import parse_device_plugin
     from numaforge.planning.mig.plan import as_planned
     from numaforge.planning.model import MigPlan
-    from numaforge.report import device_plugin as report
+    from numaforge.report.device_plugin import as_text
+    from numaforge.report.findings import has_errors, plugin_document
 
     if profile is not None and source is None:
         raise click.UsageError("--profile says how the GPUs of a SNAPSHOT will be cut: name it")
@@ -56,10 +57,10 @@ def check(file: str, source: str | None, profile: str | None, output: str) -> in
         findings = (*findings, *check_machine(config, after))
         counts = counts_of(advertised(config, after))
     if output == "json":
-        show_json(report.to_document(findings, counts))
+        show_json(plugin_document("starts", findings, counts))
     else:
-        click.echo(report.as_text(findings, counts))
-    return ExitCode.NO if any(one.severity == "error" for one in findings) else ExitCode.YES
+        click.echo(as_text(findings, counts))
+    return ExitCode.NO if has_errors(findings) else ExitCode.YES
 
 
 @device_plugin.command()

@@ -51,4 +51,4 @@ def say_judgements(
         show_json(report.to_document(machine.hostname, judgements, more or {}))
     else:
         click.echo("\n".join([*before, report.as_text(machine.hostname, judgements, verbose=verbose)]))
-    return ExitCode.NO if report.has_errors(judgements) else ExitCode.YES
+    return ExitCode.NO if report.has_errors(report.all_findings(judgements)) else ExitCode.YES

@@ -58,8 +58,8 @@ def to_document(
         "schema": 1,
         "hostname": hostname,
         **more,
-        "sound": not has_errors(judgements),
-        "findings": [_finding(finding) for each in judgements for finding in each.findings],
+        "sound": not has_errors(all_findings(judgements)),
+        "findings": [_finding(finding) for finding in all_findings(judgements)],
         "rules": [
             {
                 "id": each.rule.id,
@@ -73,9 +73,32 @@ def to_document(
     }
 
 
-def has_errors(judgements: Iterable[Judgement]) -> bool:
-    """Say whether an error was found."""
-    return any(each.findings and each.rule.severity is Severity.ERROR for each in judgements)
+def plugin_document(
+    sound: str, findings: Sequence[Finding], advertised: Mapping[str, int] | None
+) -> dict[str, Any]:
+    """Return the findings on a plugin's configuration, and what the node advertises, as JSON data, schema 1.
+
+    `sound` names the field that says whether the configuration has no error.
+    """
+    return {
+        "schema": 1,
+        sound: not has_errors(findings),
+        "advertised": None if advertised is None else dict(advertised),
+        "findings": [
+            {key: value for key, value in asdict(each).items() if key not in ("file", "line")}
+            for each in findings
+        ],
+    }
+
+
+def has_errors(findings: Iterable[Finding]) -> bool:
+    """Say whether one of the findings is an error."""
+    return any(finding.severity is Severity.ERROR for finding in findings)
+
+
+def all_findings(judgements: Iterable[Judgement]) -> list[Finding]:
+    """Return what all rules found, in their order."""
+    return [finding for each in judgements for finding in each.findings]
 
 
 def _finding(finding: Finding) -> dict[str, Any]:
@@ -111,7 +134,7 @@ def _summary(hostname: str | None, judgements: Sequence[Judgement]) -> str:
     counts = [
         counted(count, str(severity))
         for severity in Severity
-        if (count := sum(len(each.findings) for each in judgements if each.rule.severity is severity))
+        if (count := sum(each.severity is severity for each in all_findings(judgements)))
     ]
     rest = {verdict: sum(each.verdict is verdict for each in judgements) for verdict in Verdict}
     rules = (
@@ -119,5 +142,5 @@ def _summary(hostname: str | None, judgements: Sequence[Judgement]) -> str:
         f"{rest[Verdict.UNKNOWN]} unknown"
     )
     found = ", ".join(counts) or "nothing found"
-    colour = "red" if has_errors(judgements) else "yellow" if counts else "green"
+    colour = "red" if has_errors(all_findings(judgements)) else "yellow" if counts else "green"
     return f"{plain(hostname or 'this machine')}: {click.style(found, fg=colour, bold=True)}; {rules}"

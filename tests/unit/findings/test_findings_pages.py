@@ -48,7 +48,7 @@ def waiting_for_fabric() -> NodeTopology:
 
 
 def redirecting() -> NodeTopology:
-    """Return the machine of gpudirect.md: a DGX H100 with two redirecting switches, and a NIC that lost lanes."""
+    """Return the machine of gpudirect.md: a DGX H100 with switches that redirect, a NIC with fewer lanes."""
     dgx = dgx_h100()
     functions = {}
     for path in dgx.pci_paths.values():
