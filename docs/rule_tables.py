@@ -3,25 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from operator import attrgetter
 from pathlib import Path
-from typing import Any
 
 from docs.generated import renewed
-from numaforge.findings import MachineRule
-from numaforge.gpudirect.rules import RULES as GPUDIRECT
-from numaforge.gpus.check import RULES as GPUS
-from numaforge.hostcheck.check import RULES as HOST
+from numaforge.findings import gpudirect, gpus, host
+from numaforge.findings.engine import MachineRule
 
 _FOLDER = Path(__file__).parent
 GPU_FINDINGS, GPUDIRECT_PAGE, HOST_PAGE = (
     _FOLDER / name for name in ("gpu-findings.md", "gpudirect.md", "host.md")
 )
-_COLUMNS = {"what is found": "title", "applies": "machines"}
+_COLUMNS = {"what is found": "title", "applies": "scope.machines"}
 _ALL_COLUMNS = {**_COLUMNS, "source": "source", "what helps": "remedy"}
-PAGES: Mapping[Path, tuple[Sequence[MachineRule[Any]], Mapping[str, str]]] = {
-    GPU_FINDINGS: (GPUS, _COLUMNS),
-    GPUDIRECT_PAGE: (GPUDIRECT, _ALL_COLUMNS),
-    HOST_PAGE: (HOST, _COLUMNS),
+PAGES: Mapping[Path, tuple[Sequence[MachineRule], Mapping[str, str]]] = {
+    GPU_FINDINGS: (gpus.RULES, _COLUMNS),
+    GPUDIRECT_PAGE: (gpudirect.RULES, _ALL_COLUMNS),
+    HOST_PAGE: (host.RULES, _COLUMNS),
 }
 """The rules of each page, and what its table says of them beside id and severity: heading, then field."""
 
@@ -33,7 +31,7 @@ def page(path: Path, text: str) -> str:
         ["id", "severity", *columns],
         ["---"] * (2 + len(columns)),
         *(
-            [f"`{rule.id}`", rule.severity, *(getattr(rule, name) for name in columns.values())]
+            [f"`{rule.id}`", rule.severity, *(attrgetter(name)(rule) for name in columns.values())]
             for rule in rules
         ),
     ]

@@ -7,8 +7,14 @@ from typing import TYPE_CHECKING, Annotated
 
 from numaforge.codec import ByName
 from numaforge.errors import PlanError
-from numaforge.gpudirect.access_control import Layout, Required, misconfigured, own_mask, required_control
-from numaforge.gpudirect.scope import CONFIG_ACS_KERNEL, kernel_version, on_metal
+from numaforge.findings.gpudirect.access_control import (
+    Layout,
+    Required,
+    misconfigured,
+    own_mask,
+    required_control,
+)
+from numaforge.findings.gpudirect.scope import CONFIG_ACS_KERNEL, kernel_version, on_metal
 from numaforge.reasons import Decision, Notice, Reasoned
 from numaforge.roles.role import Turn, Working
 

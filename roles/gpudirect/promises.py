@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from numaforge import shell
-from numaforge.gpudirect.access_control import wrong_bits
+from numaforge.findings.gpudirect.access_control import wrong_bits
 from numaforge.verification.promise import Promise, Table
 
 if TYPE_CHECKING:

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
-from numaforge.findings import judge
-from numaforge.gpus.driver import UNANSWERED
+from numaforge.findings.engine import judge
+from numaforge.findings.gpus.nvidia_driver import UNANSWERED
 from numaforge.reasons import Notice, Reasoned
 from numaforge.roles.machine.numa_notices import numa_notices
 from numaforge.roles.role import Turn

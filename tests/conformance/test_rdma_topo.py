@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from numaforge.gpudirect.access_control import required_control, wrong_bits
-from numaforge.gpudirect.check import check_gpudirect
+from numaforge.findings.engine import check
+from numaforge.findings.gpudirect import RULES
+from numaforge.findings.gpudirect.access_control import required_control, wrong_bits
 from numaforge.planning.node import plan_node
 from numaforge.profile import load_profile
 from numaforge.topology.model import NodeTopology
@@ -52,7 +53,7 @@ def test_each_bridge_is_judged_alike(machine: NodeTopology, name: str) -> None:
 
 @pytest.mark.parametrize(("machine", "name"), [(name, name) for name in KNOWN], indirect=["machine"])
 def test_a_machine_is_found_wanting_alike(machine: NodeTopology, name: str) -> None:
-    found = {judged.rule.id for judged in check_gpudirect(machine) if judged.findings}
+    found = {judged.rule.id for judged in check(RULES, machine) if judged.findings}
     assert (not found & ABOUT) is RECORDED[name]["sound"]
 
 

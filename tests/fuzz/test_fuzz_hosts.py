@@ -10,9 +10,9 @@ from random import Random
 
 import pytest
 
-from numaforge.gpudirect.check import check_gpudirect
-from numaforge.gpus.check import check_gpus
-from numaforge.hostcheck.check import check_host
+from numaforge.findings import gpudirect, gpus
+from numaforge.findings import host as userland
+from numaforge.findings.engine import check
 from numaforge.node.bundle import parse_states
 from numaforge.planning.node import plan_node
 from numaforge.profile import load_profile
@@ -134,8 +134,8 @@ def looked_at(text: str) -> NodeTopology:
     """Read a snapshot, and ask everything that is asked of a machine without a profile."""
     machine = read_topology(Snapshot.from_json(text))
     topology_tables(machine)
-    for check in (check_host, check_gpus, check_gpudirect):
-        check(machine)
+    for subject in (userland, gpus, gpudirect):
+        check(subject.RULES, machine)
     return machine
 
 

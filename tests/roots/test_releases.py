@@ -17,7 +17,8 @@ import pytest
 
 from lab.roots import Release, build
 from numaforge import cli, shell
-from numaforge.hostcheck.check import check_host
+from numaforge.findings.engine import check
+from numaforge.findings.host import RULES
 from numaforge.node.transaction import Transaction, start_script
 from numaforge.roles.interrupts.files import INTERRUPTS_PATH, INTERRUPTS_RULES_PATH, INTERRUPTS_SCRIPT_PATH
 from numaforge.roles.kernel_cmdline import part as kernel_cmdline
@@ -148,7 +149,7 @@ def test_the_configuration_that_containerd_writes_is_judged(host: Host, tmp_path
     )
     assert cli.run(["capture", inventory(host), "-o", str(tmp_path)]) == 0
     machine = read_topology(Snapshot.load(tmp_path / "node.snapshot.json"))
-    judged = check_host(replace(machine, kubelet=kubeadm_kubelet()))
+    judged = check(RULES, replace(machine, kubelet=kubeadm_kubelet()))
     verdicts = {each.rule.id: each.verdict for each in judged if each.rule.id.startswith("NH3")}
     runtime = machine.userland and machine.userland.containerd
     assert runtime

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 
 import pytest
 
 from numaforge.cli import run
 from numaforge.snapshot import Snapshot, from_local
 from numaforge.topology import to_document
+from numaforge.topology.model import NodeTopology
 from tests.fixtures import machines
 
 
@@ -26,11 +28,21 @@ def saved(tmp_path, snapshot) -> str:
 
 
 @pytest.fixture
-def lab_document(tmp_path) -> str:
+def save_machine(tmp_path) -> Callable[[NodeTopology], str]:
+    """What saves a machine as a topology document, and returns the file."""
+
+    def save(machine: NodeTopology) -> str:
+        path = tmp_path / "topology.json"
+        path.write_text(json.dumps(to_document(machine)))
+        return str(path)
+
+    return save
+
+
+@pytest.fixture
+def lab_document(save_machine) -> str:
     """The topology document of a machine with 16 CPUs on 4 NUMA nodes, as a file."""
-    path = tmp_path / "topology.json"
-    path.write_text(json.dumps(to_document(machines.lab_node())))
-    return str(path)
+    return save_machine(machines.lab_node())
 
 
 @pytest.fixture

@@ -38,7 +38,8 @@ def check(file: str, source: str | None, profile: str | None, output: str) -> in
       numaforge device-plugin check inference.yaml gpu-1.json
     """
     from numaforge.kubelet.admission.inventory import counts_of
-    from numaforge.report import device_plugin as report
+    from numaforge.report.device_plugin import as_text
+    from numaforge.report.findings import has_errors, plugin_document
     from numaforge.roles.device_plugin.advertised import advertised
     from numaforge.roles.device_plugin.checks import check_config, check_machine
     from numaforge.roles.device_plugin.config import parse_device_plugin
@@ -56,10 +57,10 @@ def check(file: str, source: str | None, profile: str | None, output: str) -> in
         findings = (*findings, *check_machine(config, after))
         counts = counts_of(advertised(config, after))
     if output == "json":
-        show_json(report.to_document(findings, counts))
+        show_json(plugin_document("starts", findings, counts))
     else:
-        click.echo(report.as_text(findings, counts))
-    return ExitCode.NO if any(one.severity == "error" for one in findings) else ExitCode.YES
+        click.echo(as_text(findings, counts))
+    return ExitCode.NO if has_errors(findings) else ExitCode.YES
 
 
 @device_plugin.command()

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
+
 import click
 
-from numaforge.commands.machine import machine_of, root_option, snapshot_argument
-from numaforge.commands.options import output_option
-from numaforge.errors import ExitCode
-from numaforge.report.terminal import show_json
+from numaforge.commands.machine import machine_of
+from numaforge.commands.rules import judging_options, say_judgements
 
 
 @click.command()
-@snapshot_argument
-@root_option
-@click.option("-v", "--verbose", is_flag=True, help="Show every pair, and what the other rules came to.")
-@output_option("table", "json")
+@judging_options("Show every pair, and what the other rules came to.")
 def gpudirect(source: str | None, root: str | None, verbose: bool, output: str) -> int:
     """Say for each GPU and NIC whether GPUDirect RDMA works between them, why not, and what helps.
 
@@ -27,14 +24,17 @@ def gpudirect(source: str | None, root: str | None, verbose: bool, output: str) 
       numaforge gpudirect gpu-1.json
       numaforge gpudirect -v
     """
-    from numaforge.gpudirect.check import check_gpudirect
-    from numaforge.gpudirect.pairs import gpu_nic_pairs
-    from numaforge.report import gpudirect, rule_findings
+    from numaforge.findings.gpudirect import RULES
+    from numaforge.findings.gpudirect.pairs import gpu_nic_pairs
+    from numaforge.report.gpudirect import pair_lines
 
     machine = machine_of(source, root)
-    pairs, judgements = gpu_nic_pairs(machine), check_gpudirect(machine)
-    if output == "json":
-        show_json(gpudirect.to_document(machine.hostname, pairs, judgements))
-    else:
-        click.echo(gpudirect.as_text(machine.hostname, pairs, judgements, verbose=verbose))
-    return ExitCode.NO if rule_findings.has_errors(judgements) else ExitCode.YES
+    pairs = gpu_nic_pairs(machine)
+    return say_judgements(
+        machine,
+        RULES,
+        verbose=verbose,
+        output=output,
+        before=pair_lines(pairs, verbose=verbose),
+        more={"pairs": [asdict(pair) for pair in pairs]},
+    )

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import click
 
-from numaforge.commands.machine import machine_of, root_option, snapshot_argument
-from numaforge.commands.options import output_option
-from numaforge.commands.rules import say_judgements
+from numaforge.commands.machine import machine_of
+from numaforge.commands.rules import judging_options, say_judgements
 
 
 @click.group()
@@ -15,10 +14,7 @@ def gpus() -> None:
 
 
 @gpus.command()
-@snapshot_argument
-@root_option
-@click.option("-v", "--verbose", is_flag=True, help="Say what the other rules came to as well, and why.")
-@output_option("table", "json")
+@judging_options("Say what the other rules came to as well, and why.")
 def check(source: str | None, root: str | None, verbose: bool, output: str) -> int:
     """Say what is wrong with the GPUs of a machine, their driver and their fabric.
 
@@ -30,7 +26,6 @@ def check(source: str | None, root: str | None, verbose: bool, output: str) -> i
       numaforge gpus check gpu-1.json
       numaforge gpus check -v
     """
-    from numaforge.gpus.check import check_gpus
+    from numaforge.findings.gpus import RULES
 
-    machine = machine_of(source, root)
-    return say_judgements(machine.hostname, check_gpus(machine), verbose=verbose, output=output)
+    return say_judgements(machine_of(source, root), RULES, verbose=verbose, output=output)

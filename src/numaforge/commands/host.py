@@ -10,11 +10,10 @@ from numaforge.commands.machine import (
     machine_of,
     profile_option,
     root_option,
-    snapshot_argument,
     snapshot_or_plan_argument,
 )
 from numaforge.commands.options import output_option
-from numaforge.commands.rules import say_judgements
+from numaforge.commands.rules import judging_options, say_judgements
 from numaforge.errors import ExitCode
 from numaforge.report.terminal import save, show_json
 
@@ -25,10 +24,7 @@ def host() -> None:
 
 
 @host.command()
-@snapshot_argument
-@root_option
-@click.option("-v", "--verbose", is_flag=True, help="Say what the other rules came to as well, and why.")
-@output_option("table", "json")
+@judging_options("Say what the other rules came to as well, and why.")
 def check(source: str | None, root: str | None, verbose: bool, output: str) -> int:
     """Say what is wrong with containerd, packages, swap, clock and limits, and who else tunes the host.
 
@@ -40,10 +36,9 @@ def check(source: str | None, root: str | None, verbose: bool, output: str) -> i
       numaforge host check gpu-1.json
       numaforge host check -v
     """
-    from numaforge.hostcheck.check import check_host
+    from numaforge.findings.host import RULES
 
-    machine = machine_of(source, root)
-    return say_judgements(machine.hostname, check_host(machine), verbose=verbose, output=output)
+    return say_judgements(machine_of(source, root), RULES, verbose=verbose, output=output)
 
 
 @host.command("runtime-class")

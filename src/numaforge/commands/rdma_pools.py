@@ -57,8 +57,8 @@ def check(file: str, machine: str | None, output: str) -> int:
     Example:
       numaforge rdma check config.json --machine gpu-1.json
     """
-    from numaforge.findings import Severity
-    from numaforge.report import rdma_plugin as report
+    from numaforge.report.findings import has_errors, plugin_document
+    from numaforge.report.rdma_plugin import as_text
     from numaforge.roles.rdma.plugin_checks import advertised, check_config, check_machine
     from numaforge.roles.rdma.plugin_config import parse_plugin_config, refusal
 
@@ -70,10 +70,10 @@ def check(file: str, machine: str | None, output: str) -> int:
         findings = (*findings, *check_machine(read, there))
         counts = advertised(read, there)
     if output == "json":
-        show_json(report.to_document(findings, counts))
+        show_json(plugin_document("right", findings, counts))
     else:
-        click.echo(report.as_text(findings, counts))
-    return ExitCode.NO if any(one.severity is Severity.ERROR for one in findings) else ExitCode.YES
+        click.echo(as_text(findings, counts))
+    return ExitCode.NO if has_errors(findings) else ExitCode.YES
 
 
 @click.command()

@@ -1,24 +1,54 @@
-"""The end of the commands that judge a machine by rules."""
+"""What the commands share that judge a machine by a table of rules."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from numaforge.commands.machine import root_option, snapshot_argument
+from numaforge.commands.options import output_option
 from numaforge.errors import ExitCode
-from numaforge.findings import Judgement
 from numaforge.report.terminal import show_json
+
+if TYPE_CHECKING:
+    from numaforge.findings.engine import MachineRule
+    from numaforge.topology.model import NodeTopology
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+def judging_options(verbose: str) -> Callable[[Command], Command]:
+    """Take the machine, `-v` and `-o`; `verbose` is the help of `-v`."""
+
+    def offer(command: Command) -> Command:
+        shown = output_option("table", "json")(command)
+        shown = click.option("-v", "--verbose", is_flag=True, help=verbose)(shown)
+        return snapshot_argument(root_option(shown))
+
+    return offer
 
 
 def say_judgements(
-    hostname: str | None, judgements: Sequence[Judgement], *, verbose: bool, output: str
+    machine: NodeTopology,
+    rules: Sequence[MachineRule],
+    *,
+    verbose: bool,
+    output: str,
+    before: Sequence[str] = (),
+    more: Mapping[str, Any] | None = None,
 ) -> int:
-    """Print what the rules came to, as a table or as JSON; NO where one of the findings is an error."""
-    from numaforge.report import rule_findings as report
+    """Print the verdicts of rules, as a table or as JSON; NO where one of the findings is an error.
 
+    `before` are lines above the table, `more` are keys of the JSON document.
+    """
+    from numaforge.findings.engine import check
+    from numaforge.report import findings as report
+
+    judgements = check(rules, machine)
     if output == "json":
-        show_json(report.to_document(hostname, judgements))
+        show_json(report.to_document(machine.hostname, judgements, more or {}))
     else:
-        click.echo(report.as_text(hostname, judgements, verbose=verbose))
-    return ExitCode.NO if report.has_errors(judgements) else ExitCode.YES
+        click.echo("\n".join([*before, report.as_text(machine.hostname, judgements, verbose=verbose)]))
+    return ExitCode.NO if report.has_errors(report.all_findings(judgements)) else ExitCode.YES

@@ -1,43 +1,23 @@
-"""GPUDirect between GPUs and NICs, for people and for programs."""
+"""Each GPU with its NICs and whether GPUDirect works between them, for a terminal."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict
-from typing import Any
 
 import click
 
-from numaforge.findings import Judgement
-from numaforge.gpudirect.pairs import Pair, Works
+from numaforge.findings.gpudirect.pairs import Pair, Works
 from numaforge.ordering import natural
-from numaforge.report import rule_findings
 from numaforge.report.terminal import plain
 
 _COLOURS = {Works.YES: "green", Works.NO: "red", Works.UNKNOWN: "yellow"}
 
 
-def as_text(
-    hostname: str | None, pairs: Sequence[Pair], judgements: Sequence[Judgement], *, verbose: bool = False
-) -> str:
-    """Return the rails and the findings; `verbose` shows every GPU with every NIC as well."""
+def pair_lines(pairs: Sequence[Pair], *, verbose: bool = False) -> list[str]:
+    """Return the rails; `verbose` shows every GPU with every NIC as well."""
     rails = [pair for pair in pairs if pair.rail]
-    findings = rule_findings.as_text(hostname, judgements, verbose=verbose)
-    matrix = [*_matrix(pairs), ""] if verbose and pairs else []
-    return "\n".join([*_table(rails), "", *matrix, findings] if rails else [*matrix, findings])
-
-
-def to_document(
-    hostname: str | None, pairs: Sequence[Pair], judgements: Sequence[Judgement]
-) -> dict[str, Any]:
-    """Return every pair, the findings, and what each rule came to as JSON data, schema 1."""
-    told = rule_findings.to_document(hostname, judgements)
-    return {
-        "schema": told.pop("schema"),
-        "hostname": told.pop("hostname"),
-        "pairs": [asdict(pair) for pair in pairs],
-        **told,
-    }
+    table = [*_table(rails), ""] if rails else []
+    return [*table, *_matrix(pairs), ""] if verbose and pairs else table
 
 
 def _matrix(pairs: Sequence[Pair]) -> list[str]:

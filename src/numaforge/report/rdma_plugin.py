@@ -1,15 +1,13 @@
-"""What is wrong with a configuration of the shared RDMA device plugin, and what comes of it."""
+"""What is wrong with a configuration of the shared RDMA device plugin, and what it advertises."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
-from typing import Any
 
 import click
 
-from numaforge.findings import Finding, Severity
-from numaforge.report.findings import finding_lines
+from numaforge.findings import Finding
+from numaforge.report.findings import finding_lines, has_errors
 
 
 def as_text(findings: Sequence[Finding], counts: Mapping[str, int] | None) -> str:
@@ -17,25 +15,8 @@ def as_text(findings: Sequence[Finding], counts: Mapping[str, int] | None) -> st
     lines = finding_lines(findings, "the plugin", lambda finding: finding.where)
     if counts is not None:
         lines += ["advertised:", *(f"  {count:>4} {name}" for name, count in counts.items())]
-    elif _right(findings):
+    elif not has_errors(findings):
         lines.append(click.style("the shared RDMA device plugin takes it", fg="green", bold=True))
     else:
         lines.append(click.style("not a configuration to deploy", fg="red", bold=True))
     return "\n".join(lines)
-
-
-def to_document(findings: Sequence[Finding], counts: Mapping[str, int] | None) -> dict[str, Any]:
-    """Return the same as JSON data, schema 1."""
-    return {
-        "schema": 1,
-        "right": _right(findings),
-        "advertised": None if counts is None else dict(counts),
-        "findings": [
-            {key: value for key, value in asdict(one).items() if key not in ("file", "line")}
-            for one in findings
-        ],
-    }
-
-
-def _right(findings: Sequence[Finding]) -> bool:
-    return not any(one.severity is Severity.ERROR for one in findings)

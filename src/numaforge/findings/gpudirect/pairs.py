@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-from numaforge.gpudirect.access_control import (
+from numaforge.findings.gpudirect.access_control import (
     NOT_READ,
     Required,
     bridges_between,
@@ -14,7 +14,7 @@ from numaforge.gpudirect.access_control import (
     nics,
     required_control,
 )
-from numaforge.gpudirect.scope import beside_grace, way_of_memory
+from numaforge.findings.gpudirect.scope import beside_grace, way_of_memory
 from numaforge.ordering import natural
 from numaforge.topology.links import gpu_names
 from numaforge.topology.model import NodeTopology

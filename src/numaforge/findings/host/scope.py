@@ -1,39 +1,33 @@
-"""On which machines a rule about the userland applies: each answer with its reason."""
+"""Scopes of the rules about the userland, and what a snapshot says of kubelet and runtime."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from numaforge.errors import KubeletConfigError
-from numaforge.findings import Applicability
+from numaforge.findings.engine import Applicability, applies
+from numaforge.findings.scope import own_gpus
 from numaforge.kubelet.config.loading import load_installed
 from numaforge.kubelet.minors.versions import LATEST_MINOR, KubeletVersion
 from numaforge.topology.model import Containerd, NodeTopology, Userland
 from numaforge.topology.vendors import NVIDIA
 
-Applies = Callable[[NodeTopology], Applicability]
 
-OLDER = "the snapshot was taken without a look at the userland"
-
-
-def always(machine: NodeTopology) -> Applicability:  # noqa: ARG001 (the form of all scopes)
-    """Apply to every machine."""
-    return Applicability(True, "every host")
-
-
-def looked_at(machine: NodeTopology) -> Applicability:
+@applies("every host")
+def looked_at(machine: NodeTopology) -> Applicability | None:
     """Apply where the userland was looked at."""
-    return Applicability(True, "every host") if machine.userland else Applicability(None, OLDER)
+    older = "the snapshot was taken without a look at the userland"
+    return None if machine.userland else Applicability(None, older)
 
 
+@applies("every host with a kubelet")
 def with_kubelet(machine: NodeTopology) -> Applicability:
     """Apply to a host on which a kubelet is installed."""
-    if machine.kubelet is None:
-        return Applicability(False, "no kubelet")
-    return looked_at(machine)
+    return looked_at(machine) if machine.kubelet else Applicability(False, "no kubelet")
 
 
+@applies("with a GPU for computing")
 def with_gpu(machine: NodeTopology) -> Applicability:
     """Apply to a host with a GPU of a data centre: a display does not count."""
     if not any(gpu.vendor == NVIDIA for gpu in machine.gpus) and not machine.accelerators:
@@ -41,25 +35,23 @@ def with_gpu(machine: NodeTopology) -> Applicability:
     return looked_at(machine)
 
 
+@applies("with containerd", within=with_kubelet)
 def with_containerd(machine: NodeTopology) -> Applicability:
     """Apply where the kubelet's runtime is containerd, and it said what it runs with."""
-    if machine.kubelet is None:
-        return Applicability(False, "no kubelet")
-    if machine.userland is None:
-        return Applicability(None, OLDER)
-    names = {process.name for process in machine.userland.processes or () if not process.in_pod}
+    names = {process.name for process in userland(machine).processes or () if not process.in_pod}
     if "containerd" not in names:
         other = "the runtime is CRI-O" if "crio" in names else "no containerd runs"
         return Applicability(False, other)
-    found = machine.userland.containerd
-    if found is None or found.config_version is None:
+    found = runtime(machine)
+    if found.config_version is None:
         return Applicability(None, "containerd did not say what it runs with (`containerd config dump`)")
     return Applicability(True, f"containerd {found.version or 'of an unknown version'}")
 
 
+@applies("with containerd and an NVIDIA GPU")
 def with_containerd_and_nvidia(machine: NodeTopology) -> Applicability:
     """Apply where containerd is to give NVIDIA's GPUs to containers."""
-    if not any(gpu.vendor == NVIDIA and gpu.driver != "vfio-pci" for gpu in machine.gpus):
+    if not own_gpus(machine):
         return Applicability(False, "no NVIDIA GPU of this host's own")
     return with_containerd(machine)
 

@@ -6,13 +6,11 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from numaforge.findings import Applicability
-from numaforge.gpudirect.access_control import Layout, Required, nics, required_control
-from numaforge.gpus.boards import GRACE
-from numaforge.gpus.scope import NO_NVIDIA, on_bare_metal, own_gpus
+from numaforge.findings.engine import Applicability, Scope, applies
+from numaforge.findings.gpudirect.access_control import Required, nics, required_control
+from numaforge.findings.gpus.nvidia_boards import GRACE
+from numaforge.findings.scope import NO_NVIDIA, nvidia_install, on_bare_metal, own_gpus
 from numaforge.topology.model import NodeTopology
-
-Applies = Callable[[NodeTopology], Applicability]
 
 DMA_BUF_KERNEL = (5, 12)  # the first with DMA-BUF for RDMA (ib_umem_dmabuf_get)
 CONFIG_ACS_KERNEL = (6, 11)  # the first with pci=config_acs=
@@ -32,14 +30,11 @@ def way_of_memory(machine: NodeTopology) -> Way:
     """Return the ways that are open: DMA-BUF needs the open module and Linux 5.12."""
     if not own_gpus(machine):
         return Way(None, None, unknown="the way of this maker's driver is not judged")
-    install = machine.nvidia_install
+    modules, open_module = nvidia_install(machine).kernel_modules, nvidia_install(machine).open_module
     peer_memory = bool(machine.peer_memory.clients) or (
-        None
-        if install is None or install.kernel_modules is None
-        else "nvidia_peermem" in install.kernel_modules
+        None if modules is None else "nvidia_peermem" in modules
     )
     version = kernel_version(machine)
-    open_module = install.open_module if install else None
     dma_buf = None if open_module is None or version is None else open_module and version >= DMA_BUF_KERNEL
     if dma_buf is None and not peer_memory:
         return Way(None, peer_memory, unknown="it was not captured which of NVIDIA's modules runs")
@@ -62,6 +57,7 @@ def beside_grace(machine: NodeTopology) -> bool:
     return any(gpu.device in GRACE for gpu in machine.gpus)
 
 
+@applies("with GPUs and RDMA devices")
 def has_pairs(machine: NodeTopology) -> Applicability:
     """Apply where there are GPUs and RDMA devices."""
     if not machine.gpus:
@@ -71,53 +67,41 @@ def has_pairs(machine: NodeTopology) -> Applicability:
     return Applicability(True, "GPUs and RDMA devices")
 
 
-def on_metal(machine: NodeTopology) -> Applicability:
+@applies("on bare metal with GPUs and RDMA devices", within=has_pairs)
+def on_metal(machine: NodeTopology) -> Applicability | None:
     """Apply where there are pairs, and PCIe is what the machine has, not what a hypervisor shows of it."""
-    where = has_pairs(machine)
-    if not where.applies:
-        return where
     told = [gpu for gpu in own_gpus(machine) if gpu.virtualization is not None]
     if machine.peer_memory.virtual_machine or (told and not any(map(on_bare_metal, told))):
         return Applicability(False, "a hypervisor shows its own PCIe")
-    return where
+    return None
 
 
-def on_metal_for_itself(machine: NodeTopology) -> Applicability:
+@applies(f"{on_metal.machines} that the host itself uses", within=on_metal)
+def on_metal_for_itself(machine: NodeTopology) -> Applicability | None:
     """Apply where the host itself uses its GPUs, on bare metal."""
-    where = on_metal(machine)
-    if not where.applies:
-        return where
     if any(gpu.driver == "vfio-pci" for gpu in machine.gpus):
         return Applicability(False, "guests use its GPUs")
-    required = required_control(machine)
-    if required.virtual:
+    if required_control(machine).virtual:
         return Applicability(False, "its NICs are set up for guests")
-    return where
+    return None
 
 
-def nvidia_pairs(machine: NodeTopology) -> Applicability:
+@applies("with NVIDIA GPUs and RDMA devices", within=has_pairs)
+def nvidia_pairs(machine: NodeTopology) -> Applicability | None:
     """Apply where the host's own GPUs are NVIDIA's, and there are RDMA devices."""
-    where = has_pairs(machine)
-    return where if not where.applies or own_gpus(machine) else Applicability(False, NO_NVIDIA)
+    return None if own_gpus(machine) else Applicability(False, NO_NVIDIA)
 
 
-def access_controlled(pick: Callable[[Required], bool], otherwise: str) -> Applies:
+def access_controlled(machines: str, pick: Callable[[Required], bool], *, none: str) -> Scope:
     """Apply on bare metal where the bridges between GPUs and NICs need certain values."""
 
-    def applies(machine: NodeTopology) -> Applicability:
-        where = on_metal(machine)
-        if not where.applies:
-            return where
+    @applies(machines, within=on_metal)
+    def with_layout(machine: NodeTopology) -> Applicability:
         required = required_control(machine)
         if not pick(required):
-            return Applicability(False, otherwise)
+            return Applicability(False, none)
         if required.unknown:
             return Applicability(None, required.unknown)
         return Applicability(True, str(required.layout))
 
-    return applies
-
-
-def is_layout(*layouts: Layout) -> Callable[[Required], bool]:
-    """Return whether the machine is built in one of these ways."""
-    return lambda required: required.layout in layouts
+    return with_layout

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from fnmatch import fnmatchcase
 
-from numaforge.findings import Applicability, MachineRule, Seen, Severity
-from numaforge.hostcheck import scope
+from numaforge.findings import Severity
+from numaforge.findings.engine import Applicability, MachineRule, Seen, applies
+from numaforge.findings.host import scope
 from numaforge.topology.model import Containerd, NodeTopology
 
 _DUMP = "containerd config dump"
@@ -30,11 +31,10 @@ def _not_imported(machine: NodeTopology) -> Iterator[Seen]:
             yield Seen(f"no entry of `imports` names it: {', '.join(found.imports) or 'none'}", fragment)
 
 
-def _with_fragments(machine: NodeTopology) -> Applicability:
-    where = scope.with_containerd(machine)
-    if where.applies and not scope.runtime(machine).fragments:
-        return Applicability(False, "no fragment in /etc/containerd/conf.d")
-    return where
+@applies("with containerd and files in /etc/containerd/conf.d", within=scope.with_containerd)
+def _with_fragments(machine: NodeTopology) -> Applicability | None:
+    none = Applicability(False, "no fragment in /etc/containerd/conf.d")
+    return None if scope.runtime(machine).fragments else none
 
 
 def _versions_differ(machine: NodeTopology) -> Iterator[Seen]:
@@ -63,10 +63,8 @@ def _version_old(machine: NodeTopology) -> Iterator[Seen]:
             yield Seen(f"version {version}, which containerd {found.version} converts at every start", path)
 
 
+@applies("with containerd, unless the kubelet (1.34) asks it (containerd 2)", within=scope.with_containerd)
 def _cgroup_driver(machine: NodeTopology) -> Applicability:
-    where = scope.with_containerd(machine)
-    if not where.applies:
-        return where
     settings, minor = scope.kubelet_settings(machine), scope.kubelet_minor(machine)
     asked = minor is not None and minor.minor >= _FIRST_MINOR_ASKING_THE_RUNTIME
     if asked and (_major(scope.runtime(machine)) or 0) >= 2:
@@ -141,118 +139,107 @@ def _loose_sandbox(machine: NodeTopology) -> Iterator[Seen]:
         yield Seen(f"{image} has no version")
 
 
-RULES: tuple[MachineRule[NodeTopology], ...] = (
+RULES: tuple[MachineRule, ...] = (
     MachineRule(
         "NH301",
         Severity.ERROR,
         "containerd does not read a fragment",
-        "with containerd and files in /etc/containerd/conf.d",
+        _with_fragments,
         _DUMP,
         'add imports = ["/etc/containerd/conf.d/*.toml"] to the main file; NVIDIA\'s toolkit writes its '
         "handler there from 1.18 on",
-        _with_fragments,
         _not_imported,
     ),
     MachineRule(
         "NH302",
         Severity.ERROR,
         "containerd's files are of different versions",
-        "with containerd",
+        scope.with_containerd,
         "the files' `version`",
         "bring all of them to one version: `containerd config migrate` prints the main file's",
-        scope.with_containerd,
         _versions_differ,
     ),
     MachineRule(
         "NH303",
         Severity.ERROR,
         "containerd's configuration is newer than containerd",
-        "with containerd",
+        scope.with_containerd,
         "the files' `version`",
         "write it as version 2, or upgrade containerd to 2: it does not start again with this",
-        scope.with_containerd,
         _version_unfit,
     ),
     MachineRule(
         "NH304",
         Severity.NOTE,
         "containerd's configuration is of an older version",
-        "with containerd",
+        scope.with_containerd,
         "the files' `version`",
         "`containerd config migrate` prints it as the newest",
-        scope.with_containerd,
         _version_old,
     ),
     MachineRule(
         "NH305",
         Severity.ERROR,
         "containerd and the kubelet use different cgroup drivers",
-        "with containerd, unless the kubelet (1.34) asks it (containerd 2)",
+        _cgroup_driver,
         _DUMP,
         "set SystemdCgroup = true for every runc handler and cgroupDriver: systemd for the kubelet, with the "
         "node drained",
-        _cgroup_driver,
         _other_driver,
     ),
     MachineRule(
         "NH306",
         Severity.WARNING,
         "CDI is off",
-        "with containerd and an NVIDIA GPU",
+        scope.with_containerd_and_nvidia,
         _DUMP,
         'set enable_cdi = true and cdi_spec_dirs = ["/etc/cdi", "/var/run/cdi"]: DRA drivers need it, and '
         "GPUs by CDI outlive a daemon-reload",
-        scope.with_containerd_and_nvidia,
         _cdi_off,
     ),
     MachineRule(
         "NH307",
         Severity.NOTE,
         "NRI is off",
-        "with containerd",
+        scope.with_containerd,
         _DUMP,
         "set disable = false for io.containerd.nri.v1.nri where a plugin needs it, as DRA's CPU driver does",
-        scope.with_containerd,
         _nri_off,
     ),
     MachineRule(
         "NH308",
         Severity.WARNING,
         "containers get no GPU",
-        "with containerd and an NVIDIA GPU",
+        scope.with_containerd_and_nvidia,
         _DUMP,
         "`nvidia-ctk runtime configure --runtime=containerd`, or let the GPU operator do it",
-        scope.with_containerd_and_nvidia,
         _no_way_to_gpus,
     ),
     MachineRule(
         "NH309",
         Severity.NOTE,
         "GPUs need a runtime class",
-        "with containerd and an NVIDIA GPU",
+        scope.with_containerd_and_nvidia,
         _DUMP,
         "set default_runtime_name to nvidia, turn CDI on, or give pods and device plugin that runtime class",
-        scope.with_containerd_and_nvidia,
         _not_by_default,
     ),
     MachineRule(
         "NH310",
         Severity.ERROR,
         "the default runtime handler does not exist",
-        "with containerd",
+        scope.with_containerd,
         _DUMP,
         "name a handler that is defined; a fragment replaces the whole table of a plugin in containerd 1",
-        scope.with_containerd,
         _no_default,
     ),
     MachineRule(
         "NH311",
         Severity.NOTE,
         "the sandbox image has no version",
-        "with containerd",
+        scope.with_containerd,
         _DUMP,
         "name a version as kubeadm does (`kubeadm config images list`): nodes run different ones otherwise",
-        scope.with_containerd,
         _loose_sandbox,
     ),
 )

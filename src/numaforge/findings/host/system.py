@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from numaforge.findings import Applicability, MachineRule, Seen, Severity
-from numaforge.hostcheck import scope
+from numaforge.findings import Severity
+from numaforge.findings.engine import Applicability, MachineRule, Seen, applies
+from numaforge.findings.host import scope
 from numaforge.topology.model import HostProcess, NodeTopology
 
 LEAST_OPEN_FILES = 65536
@@ -20,10 +21,8 @@ def _cgroup(machine: NodeTopology) -> Iterator[Seen]:
         yield Seen("control groups of version 1 are mounted", "/sys/fs/cgroup")
 
 
+@applies("with a kubelet whose failSwapOn is not false", within=scope.with_kubelet)
 def _kubelet_minds_swap(machine: NodeTopology) -> Applicability:
-    where = scope.with_kubelet(machine)
-    if not where.applies:
-        return where
     settings = scope.kubelet_settings(machine)
     if settings is None:
         return Applicability(None, "the kubelet's configuration cannot be read")
@@ -85,11 +84,9 @@ def _runtimes(machine: NodeTopology) -> list[HostProcess]:
     ]
 
 
-def _with_runtime(machine: NodeTopology) -> Applicability:
-    where = scope.with_kubelet(machine)
-    if where.applies and not _runtimes(machine):
-        return Applicability(False, "neither containerd nor CRI-O runs")
-    return where
+@applies("with a kubelet and containerd or CRI-O", within=scope.with_kubelet)
+def _with_runtime(machine: NodeTopology) -> Applicability | None:
+    return None if _runtimes(machine) else Applicability(False, "neither containerd nor CRI-O runs")
 
 
 def _no_crash_kernel(machine: NodeTopology) -> Iterator[Seen]:
@@ -99,10 +96,8 @@ def _no_crash_kernel(machine: NodeTopology) -> Iterator[Seen]:
         yield Seen("no memory is kept for a crash kernel (crashkernel=)", "/proc/cmdline")
 
 
+@applies("with GPUs on several NUMA nodes and several NVMe drives", within=scope.with_gpu)
 def _with_nvme(machine: NodeTopology) -> Applicability:
-    where = scope.with_gpu(machine)
-    if not where.applies:
-        return where
     nodes = {gpu.numa_node for gpu in machine.gpus}
     drives = [nvme.numa_node for nvme in machine.nvmes]
     if len(nodes) < 2 or len(drives) < 2:
@@ -118,86 +113,78 @@ def _nvme_elsewhere(machine: NodeTopology) -> Iterator[Seen]:
         yield Seen("its GPUs have no NVMe drive on their NUMA node", f"NUMA node {node}")
 
 
-RULES: tuple[MachineRule[NodeTopology], ...] = (
+RULES: tuple[MachineRule, ...] = (
     MachineRule(
         "NH101",
         Severity.ERROR,
         "control groups are of version 1",
-        "every host with a kubelet",
+        scope.with_kubelet,
         "kubernetes.io/docs/concepts/architecture/cgroups, KEP-5573",
         "start the kernel with systemd.unified_cgroup_hierarchy=1 (kernel.cmdline of a profile): a "
         "kubelet from 1.35 on does not start otherwise",
-        scope.with_kubelet,
         _cgroup,
     ),
     MachineRule(
         "NH102",
         Severity.ERROR,
         "swap is on",
-        "with a kubelet whose failSwapOn is not false",
+        _kubelet_minds_swap,
         "/proc/swaps, KEP-2400",
         "tuning.swap: off in a profile turns it off now and at every boot, that of zram too",
-        _kubelet_minds_swap,
         _swap_on,
     ),
     MachineRule(
         "NH103",
         Severity.WARNING,
         "swap comes back at the next boot",
-        "with a kubelet whose failSwapOn is not false",
+        _kubelet_minds_swap,
         "systemd.swap(5), zram-generator",
         "tuning.swap: off in a profile keeps these units from starting",
-        _kubelet_minds_swap,
         _swap_comes_back,
     ),
     MachineRule(
         "NH104",
         Severity.WARNING,
         "nothing keeps the time",
-        "every host with a kubelet",
+        scope.with_kubelet,
         "/proc",
         "install chrony: certificates, leases and logs of a cluster depend on the clock",
-        scope.with_kubelet,
         _no_time_daemon,
     ),
     MachineRule(
         "NH105",
         Severity.WARNING,
         "the clock is not synchronised",
-        "every host with a kubelet, where systemd runs",
+        scope.with_kubelet.in_words("every host with a kubelet, where systemd runs"),
         "adjtimex(2), by timedatectl",
         "look at `chronyc tracking` and at the servers that it may reach; after a boot it takes a minute",
-        scope.with_kubelet,
         _clock,
     ),
     MachineRule(
         "NH106",
         Severity.WARNING,
         "containers may open few files",
-        "with a kubelet and containerd or CRI-O",
+        _with_runtime,
         "/proc/PID/limits, getrlimit(2)",
         "host.limits.nofile in a profile raises LimitNOFILE of the runtime's unit",
-        _with_runtime,
         _open_files,
     ),
     MachineRule(
         "NH107",
         Severity.NOTE,
         "a crash of the kernel leaves no dump",
-        "with a GPU for computing",
+        scope.with_gpu,
         "kernel.org: admin-guide/kdump",
         "install kdump-tools or kexec-tools and set crashkernel=, where a dump is wanted",
-        scope.with_gpu,
         _no_crash_kernel,
     ),
     MachineRule(
         "NH108",
         Severity.NOTE,
         "GPUs read local drives through the other socket",
-        "with GPUs on several NUMA nodes and several NVMe drives",
+        _with_nvme,
         "/sys/bus/pci/devices/*/numa_node",
         "put local volumes of these GPUs' pods on a drive of their NUMA node, or move a drive",
-        _with_nvme,
         _nvme_elsewhere,
     ),
 )

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from numaforge.findings import Judgement, Verdict
-from numaforge.gpudirect.check import check_gpudirect
-from numaforge.gpudirect.pairs import Works, gpu_nic_pairs
-from numaforge.gpudirect.rules import RULES
+from numaforge.findings.engine import Verdict
+from numaforge.findings.gpudirect import RULES
+from numaforge.findings.gpudirect.pairs import Works, gpu_nic_pairs
 from numaforge.topology.model import Gpu, NodeTopology, NvidiaInstall, PciLink
+from tests.fixtures import judged as by
 from tests.fixtures.gpu_machines import KINDS
 from tests.fixtures.machines import dgx_h100
 from tests.fixtures.pcie import MACHINES, connectx_switches, gb200, gb300, hgx_h100, machine_of
@@ -28,16 +28,8 @@ SOUND = {
 EVERYWHERE = "GD101 GD102 GD103 GD302 GD401 GD402 GD501 GD502"
 
 
-def judged(machine: NodeTopology) -> dict[str, Judgement]:
-    return {judgement.rule.id: judgement for judgement in check_gpudirect(machine)}
-
-
 def found(machine: NodeTopology) -> dict[str, list[str | None]]:
-    return {
-        rule: [finding.where for finding in judgement.findings]
-        for rule, judgement in judged(machine).items()
-        if judgement.findings
-    }
+    return by.found(RULES, machine)
 
 
 def gpus(**fields: object) -> Change:
@@ -62,21 +54,19 @@ def test_a_sound_machine_of_each_kind_is_judged_by_its_own_rules_and_has_no_find
 ) -> None:
     build, own = SOUND[name]
     machine = known(machine_of(tmp_path, build()))
-    verdicts = {rule: judgement.verdict for rule, judgement in judged(machine).items()}
-    applies = {rule for rule, verdict in verdicts.items() if verdict is not Verdict.NOT_APPLICABLE}
     assert found(machine) == {}
-    assert applies == {*EVERYWHERE.split(), *own.split()}
-    assert {verdicts[rule] for rule in applies} == {Verdict.PASSED}
+    assert by.with_verdict(RULES, machine, Verdict.PASSED) == {*EVERYWHERE.split(), *own.split()}
+    assert by.with_verdict(RULES, machine, Verdict.UNKNOWN) == set()
 
 
 @pytest.mark.parametrize("name", sorted({*KINDS}))
 def test_nothing_is_found_on_machines_without_rdma_devices(name: str) -> None:
-    assert {judgement.verdict for judgement in check_gpudirect(KINDS[name]())} == {Verdict.NOT_APPLICABLE}
+    assert by.with_verdict(RULES, KINDS[name](), Verdict.NOT_APPLICABLE) == {rule.id for rule in RULES}
 
 
 def test_what_an_older_snapshot_does_not_hold_is_no_alarm() -> None:
     assert found(dgx_h100()) == {}
-    assert judged(dgx_h100())["GD201"].verdict is Verdict.UNKNOWN
+    assert "GD201" in by.with_verdict(RULES, dgx_h100(), Verdict.UNKNOWN)
 
 
 def functions(pick: Callable[[str, str], bool], **fields: object) -> Change:
@@ -197,7 +187,7 @@ def test_in_a_guest_pcie_is_not_judged(tmp_path: Path, change: Change) -> None:
 def test_management_functions_are_no_nics(tmp_path: Path) -> None:
     machine = nics(management=True)(machine_of(tmp_path, hgx_h100()))
     assert gpu_nic_pairs(machine) == ()
-    assert {judgement.verdict for judgement in check_gpudirect(machine)} == {Verdict.NOT_APPLICABLE}
+    assert by.with_verdict(RULES, machine, Verdict.NOT_APPLICABLE) == {rule.id for rule in RULES}
 
 
 def test_the_option_that_skips_the_drivers_check_makes_groups_harmless(tmp_path: Path) -> None:

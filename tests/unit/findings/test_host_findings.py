@@ -8,85 +8,31 @@ from typing import Any
 
 import pytest
 
-from numaforge.findings import Judgement, Verdict
-from numaforge.hostcheck.check import RULES, check_host
-from numaforge.hostcheck.packages import is_bounded
+from numaforge.findings.engine import Judgement, Verdict
+from numaforge.findings.host import RULES
+from numaforge.findings.host.packages import is_bounded
 from numaforge.planning.node import plan_node
 from numaforge.profile import load_profile
 from numaforge.roles.document import dumps
-from numaforge.topology.model import Containerd, HostProcess, InstalledPackage, NodeTopology, Nvme, Userland
+from numaforge.topology.model import HostProcess, InstalledPackage, NodeTopology, Userland
+from tests.fixtures import judged as by
 from tests.fixtures import machines
 from tests.fixtures.gpu_machines import KINDS as GPU_MACHINES
-from tests.fixtures.machines import KUBEADM_CONFIG, kubeadm_kubelet, lab_node
-
-CONTAINERD_1 = Containerd(
-    version="1.7.27",
-    config_version=2,
-    imports=("/etc/containerd/config.toml", "/etc/containerd/conf.d/99-nvidia.toml"),
-    versions={"/etc/containerd/config.toml": 2, "/etc/containerd/conf.d/99-nvidia.toml": 2},
-    fragments=("/etc/containerd/conf.d/99-nvidia.toml",),
-    runtimes={"nvidia": True, "runc": True},
-    default_runtime="nvidia",
-    cdi=True,
-    cdi_folders=("/etc/cdi", "/var/run/cdi"),
-    nri=True,
-    sandbox_image="registry.k8s.io/pause:3.10",
-)
-SOUND = Userland(
-    processes=(
-        HostProcess("containerd", "containerd.service", open_files=1048576),
-        HostProcess("kubelet", "kubelet.service", open_files=1048576),
-        HostProcess("chronyd", "chrony.service", open_files=1024),
-    ),
-    services=("chrony.service",),
-    package_manager="apt",
-    can_hold=True,
-    packages=(
-        InstalledPackage("linux-image-6.8.0-79-generic", "6.8.0-79.79", "kernel", held=True),
-        InstalledPackage("kubelet", "1.36.3-1.1", "kubelet", held=True),
-    ),
-    upgrades=True,
-    containerd=CONTAINERD_1,
-    clock_synchronised=True,
-    swaps=(),
-    swap_units=(),
-)
-SYSTEMD = KUBEADM_CONFIG.replace("cgroupDriver: cgroupfs", "cgroupDriver: systemd")
-DRIVER = "" if "cgroupDriver" in KUBEADM_CONFIG else "cgroupDriver: systemd\n"
-
-
-def drives(*numa_nodes: int) -> tuple[Nvme, ...]:
-    return tuple(Nvme(f"0000:{place:02x}:00.0", "nvme", node) for place, node in enumerate(numa_nodes, 1))
-
-
-def worker(
-    machine: NodeTopology | None = None, nvmes: tuple[Nvme, ...] = drives(0, 1), **userland: Any
-) -> NodeTopology:
-    """Return a worker with which nothing is wrong, but for what a test changes."""
-    kubelet = replace(kubeadm_kubelet("1.33.2"), config_text=SYSTEMD + DRIVER)
-    built = replace(machine or GPU_MACHINES["hgx-h100"](), kubelet=kubelet, cgroup_version=2)
-    split = tuple(replace(gpu, numa_node=number % 2) for number, gpu in enumerate(built.gpus))
-    cmdline = "ro quiet crashkernel=512M"
-    found = replace(SOUND, **userland)
-    return replace(built, gpus=split, kernel_cmdline=cmdline, nvmes=nvmes, userland=found)
-
-
-def with_containerd(**fields: Any) -> NodeTopology:
-    return worker(containerd=replace(CONTAINERD_1, **fields))
+from tests.fixtures.machines import lab_node
+from tests.fixtures.workers import DRIVER, SOUND, SYSTEMD, drives, with_containerd, worker
 
 
 def judged(machine: NodeTopology) -> dict[str, Judgement]:
-    return {judgement.rule.id: judgement for judgement in check_host(machine)}
+    return by.judged(RULES, machine)
 
 
 def found(machine: NodeTopology) -> set[str]:
-    return {rule for rule, judgement in judged(machine).items() if judgement.findings}
+    return set(by.found(RULES, machine))
 
 
 def test_a_sound_worker_raises_no_alarm():
-    machine = worker()
-    assert [finding for each in check_host(machine) for finding in each.findings] == []
-    passed = {rule for rule, each in judged(machine).items() if each.verdict is Verdict.PASSED}
+    assert found(worker()) == set()
+    passed = by.with_verdict(RULES, worker(), Verdict.PASSED)
     assert {rule.id for rule in RULES} - passed == {"NH203"}  # it was not planned yet
 
 
@@ -333,14 +279,9 @@ def test_a_manager_that_changes_nothing_of_the_plans_is_not_named(userland):
 
 
 @pytest.mark.parametrize("kind", GPU_MACHINES)
-def test_a_machine_of_which_nothing_is_known_raises_no_alarm(kind):
-    machine = replace(GPU_MACHINES[kind](), userland=None, cgroup_version=None, kernel_cmdline=None)
-    assert found(machine) == set()
-
-
-@pytest.mark.parametrize("kind", GPU_MACHINES)
-def test_an_empty_look_raises_no_alarm(kind):
-    machine = replace(GPU_MACHINES[kind](), userland=Userland(), cgroup_version=None, kernel_cmdline=None)
+@pytest.mark.parametrize("userland", [None, Userland()], ids=["no look", "an empty look"])
+def test_what_is_unknown_is_no_alarm(kind, userland):
+    machine = replace(GPU_MACHINES[kind](), userland=userland, cgroup_version=None, kernel_cmdline=None)
     assert found(machine) == set()
 
 
@@ -362,14 +303,6 @@ def test_swap_that_the_kubelet_tolerates_is_none_of_ours():
     machine = worker(swaps=("/dev/sda2",))
     kubelet = replace(machine.kubelet, config_text=SYSTEMD + DRIVER + "failSwapOn: false\n")
     assert found(replace(machine, kubelet=kubelet)) == set()
-
-
-def test_every_verdict_has_a_reason():
-    assert [rule for rule, each in judged(worker()).items() if not each.reason] == []
-
-
-def test_no_two_rules_share_an_id():
-    assert len({rule.id for rule in RULES}) == len(RULES)
 
 
 @pytest.mark.parametrize(

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from numaforge.findings import MachineRule, Seen, Severity
-from numaforge.gpudirect import scope
-from numaforge.gpudirect.access_control import Layout, misconfigured, nics, required_control
-from numaforge.gpus.boards import GRACE
-from numaforge.gpus.scope import own_gpus
+from numaforge.findings import Severity
+from numaforge.findings.engine import MachineRule, Seen
+from numaforge.findings.gpudirect import scope
+from numaforge.findings.gpudirect.access_control import Layout, misconfigured, nics, required_control
+from numaforge.findings.gpus.nvidia_boards import GRACE
+from numaforge.findings.scope import own_gpus
 from numaforge.quantity import format_bytes
 from numaforge.topology.links import gpu_names
 from numaforge.topology.model import Gpu, NodeTopology, PciFunction
@@ -163,172 +164,169 @@ _PLAN_IT = (
     "rdma.gpudirect.acs: correct puts pci=config_acs= on the kernel's command line and proves it after a boot"
 )
 _switched = scope.access_controlled(
+    "on bare metal with a GPU and a NIC below one PCIe switch, not set up for guests",
     lambda required: required.layout is Layout.SWITCHES and not required.virtual,
-    "no GPU and NIC of the host's own below one switch",
+    none="no GPU and NIC of the host's own below one switch",
 )
-_guests = scope.access_controlled(lambda required: bool(required.virtual), "not set up for guests")
+_guests = scope.access_controlled(
+    "on a host whose ConnectX NICs have address translation (ATS), a GPU and a NIC below one switch",
+    lambda required: bool(required.virtual),
+    none="not set up for guests",
+)
 _connectx = scope.access_controlled(
+    "on bare metal with a GPU and a NIC below each ConnectX-8 or -9 switch, not set up for guests",
     lambda required: required.layout is Layout.CONNECTX_SWITCH and not required.virtual,
-    "no GPU and NIC below a ConnectX switch",
+    none="no GPU and NIC below a ConnectX switch",
 )
-_direct = scope.access_controlled(scope.is_layout(Layout.DIRECT_NIC), "no ConnectX-8 Direct")
+_direct = scope.access_controlled(
+    "with ConnectX-8 Direct beside Grace (GB300)",
+    lambda required: required.layout is Layout.DIRECT_NIC,
+    none="no ConnectX-8 Direct",
+)
 _root_ports = scope.access_controlled(
-    scope.is_layout(Layout.ROOT_PORTS), "no GPU at a root port of NVIDIA's CPUs"
+    "with GPUs at root ports of Grace or Vera (GB200, GH200)",
+    lambda required: required.layout is Layout.ROOT_PORTS,
+    none="no GPU at a root port of NVIDIA's CPUs",
 )
-
-
 _RDMA_TOPO = "rdma-core, kernel-boot/rdma_topo"
 
-RULES: tuple[MachineRule[NodeTopology], ...] = (
+RULES: tuple[MachineRule, ...] = (
     MachineRule(
         "GD101",
         Severity.WARNING,
         "no NIC is near enough to a GPU for NCCL to use GPUDirect",
-        "on bare metal with GPUs and RDMA devices; beside Grace up to the same socket",
+        scope.on_metal.in_words(
+            "on bare metal with GPUs and RDMA devices; beside Grace up to the same socket"
+        ),
         NCCL,
         "put the NIC below the GPU's PCIe switch; without one, measure with NCCL_NET_GDR_LEVEL=PHB or SYS "
         "before it is set for good",
-        scope.on_metal,
         _too_far,
     ),
     MachineRule(
         "GD102",
         Severity.WARNING,
         "the nearest NIC of a GPU is on another socket",
-        "on bare metal with GPUs and RDMA devices",
+        scope.on_metal,
         NCCL,
         "move a NIC to a slot of the GPU's socket; until then bind jobs to the GPUs that have one",
-        scope.on_metal,
         _wrong_socket,
     ),
     MachineRule(
         "GD103",
         Severity.WARNING,
         "the NUMA node of a GPU or NIC is not known",
-        "with GPUs and RDMA devices, and more than one NUMA node with CPUs",
+        scope.has_pairs.in_words("with GPUs and RDMA devices, and more than one NUMA node with CPUs"),
         "/sys/bus/pci/devices/*/numa_node",
         "update the firmware, or have the hypervisor show it; NCCL_TOPO_FILE tells NCCL",
-        scope.has_pairs,
         _without_numa_node,
     ),
     MachineRule(
         "GD201",
         Severity.ERROR,
         "PCIe access control redirects traffic between a GPU and its NIC",
-        "on bare metal with a GPU and a NIC below one PCIe switch, not set up for guests",
+        _switched,
         CONFIGURATION,
         f"{_PLAN_IT}; or switch ACS off in the firmware",
-        _switched,
         _access_control,
     ),
     MachineRule(
         "GD202",
         Severity.ERROR,
         "PCIe access control is not as a ConnectX switch needs it",
-        "on bare metal with a GPU and a NIC below each ConnectX-8 or -9 switch, not set up for guests",
+        _connectx,
         _RDMA_TOPO,
         _PLAN_IT,
-        _connectx,
         _access_control,
     ),
     MachineRule(
         "GD203",
         Severity.ERROR,
         "PCIe access control is not as ConnectX-8 Direct needs it",
-        "with ConnectX-8 Direct beside Grace (GB300)",
+        _direct,
         _RDMA_TOPO,
         _PLAN_IT,
-        _direct,
         _access_control,
     ),
     MachineRule(
         "GD204",
         Severity.ERROR,
         "PCIe access control is not as guests need it",
-        "on a host whose ConnectX NICs have address translation (ATS), a GPU and a NIC below one switch",
+        _guests,
         _RDMA_TOPO,
         f"boot with the IOMMU on; {_PLAN_IT}",
-        _guests,
         _access_control,
     ),
     MachineRule(
         "GD205",
         Severity.ERROR,
         "PCIe access control of root ports is off",
-        "with GPUs at root ports of Grace or Vera (GB200, GH200)",
+        _root_ports,
         _RDMA_TOPO,
         "boot with the IOMMU on and without pci=disable_acs_redir=: the kernel then sets these bits itself",
-        _root_ports,
         _access_control,
     ),
     MachineRule(
         "GD301",
         Severity.ERROR,
         "the DMA function of a NIC and its GPU are in different IOMMU groups",
-        "with ConnectX-8 Direct, unless NVreg_GrdmaPciTopoCheckOverride is 1",
+        _direct.in_words("with ConnectX-8 Direct, unless NVreg_GrdmaPciTopoCheckOverride is 1"),
         _RDMA_TOPO,
         f"{_PLAN_IT}: groups form at boot. A kernel without it needs NVreg_GrdmaPciTopoCheckOverride=1",
-        _direct,
         _apart_in_groups,
     ),
     MachineRule(
         "GD302",
         Severity.WARNING,
         "the IOMMU translates addresses on bare metal",
-        "on bare metal with GPUs and RDMA devices that the host itself uses",
+        scope.on_metal_for_itself,
         "/sys/kernel/iommu_groups/*/type",
         "kernel.cmdline: iommu=pt (x86), iommu.passthrough=1 (Arm)",
-        scope.on_metal_for_itself,
         _translated,
     ),
     MachineRule(
         "GD303",
         Severity.WARNING,
         "a NIC translates addresses where nothing is given to guests that way",
-        "with GPUs at root ports of Grace or Vera (GB200, GH200)",
+        _root_ports,
         _RDMA_TOPO,
         "`mlxconfig -d DEVICE set ATS_ENABLED=False` and a cold boot",
-        _root_ports,
         _translating_nics,
     ),
     MachineRule(
         "GD401",
         Severity.ERROR,
         "the driver offers NICs no way to a GPU's memory",
-        "with NVIDIA GPUs and RDMA devices",
+        scope.nvidia_pairs,
         "/proc/driver/nvidia/version, /sys/module",
         "install the open kernel module with Linux 5.12 or later (DMA-BUF)",
-        scope.nvidia_pairs,
         _no_way,
     ),
     MachineRule(
         "GD402",
         Severity.WARNING,
         "GPUDirect depends on nvidia_peermem alone",
-        "with NVIDIA GPUs and RDMA devices",
+        scope.nvidia_pairs,
         "/proc/driver/nvidia/version, /sys/module",
         "install the open kernel module: NCCL then uses DMA-BUF, which needs nothing of MOFED's ib_core",
-        scope.nvidia_pairs,
         _peer_memory_alone,
     ),
     MachineRule(
         "GD501",
         Severity.WARNING,
         "BAR1 shows peers less than a GPU's memory",
-        "on bare metal with NVIDIA GPUs and RDMA devices, not beside Grace",
+        scope.on_metal.in_words("on bare metal with NVIDIA GPUs and RDMA devices, not beside Grace"),
         "/sys/bus/pci/devices/*/resource",
         "firmware: Above 4G Decoding and Resizable BAR on; cards with displays: displaymodeselector",
-        scope.on_metal,
         _small_window,
     ),
     MachineRule(
         "GD502",
         Severity.WARNING,
         "the PCIe link of a NIC is below its maximum",
-        "on bare metal with GPUs and RDMA devices",
+        scope.on_metal,
         "/sys/bus/pci/devices/*/current_link_speed",
         "reseat the card, look at its slot and riser; a slot that reaches no more is the board's layout",
-        scope.on_metal,
         _slow_link,
     ),
 )

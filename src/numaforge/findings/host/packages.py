@@ -6,8 +6,9 @@ import re
 from collections.abc import Iterator, Sequence
 
 from numaforge.errors import PlanError
-from numaforge.findings import Applicability, MachineRule, Seen, Severity
-from numaforge.hostcheck import scope
+from numaforge.findings import Severity
+from numaforge.findings.engine import Applicability, MachineRule, Seen, applies
+from numaforge.findings.host import scope
 from numaforge.roles.document import loads
 from numaforge.roles.host.managers import contests
 from numaforge.topology.model import InstalledPackage, NodeTopology
@@ -16,10 +17,8 @@ _LONGEST = 200
 _SHOWN = 40
 
 
+@applies("with a kubelet, where these are packages", within=scope.with_kubelet)
 def _with_packages(machine: NodeTopology) -> Applicability:
-    where = scope.with_kubelet(machine)
-    if not where.applies:
-        return where
     packages = scope.userland(machine).packages
     if packages is None:
         return Applicability(None, "the package database was not asked")
@@ -28,10 +27,8 @@ def _with_packages(machine: NodeTopology) -> Applicability:
     return Applicability(True, f"{len(packages)} packages of kernel, driver, kubelet and runtime")
 
 
+@applies("with a kubelet and unattended-upgrades or dnf-automatic", within=_with_packages)
 def _upgraded_alone(machine: NodeTopology) -> Applicability:
-    where = _with_packages(machine)
-    if not where.applies:
-        return where
     upgrades = scope.userland(machine).upgrades
     if upgrades is None:
         return Applicability(None, "whether packages are upgraded unattended cannot be told here")
@@ -88,6 +85,7 @@ def _skipped(name: str, patterns: Sequence[str]) -> bool:
     return False
 
 
+@applies("that numaforge has planned")
 def _planned(machine: NodeTopology) -> Applicability:
     if machine.previous_plan is None:
         return Applicability(False, "numaforge has not planned this host")
@@ -104,35 +102,32 @@ def _contested(machine: NodeTopology) -> Iterator[Seen]:
         yield Seen(f"{each.manager} {each.does}", each.where)
 
 
-RULES: tuple[MachineRule[NodeTopology], ...] = (
+RULES: tuple[MachineRule, ...] = (
     MachineRule(
         "NH201",
         Severity.WARNING,
         "unattended upgrades reach kernel, driver, kubelet or runtime",
-        "with a kubelet and unattended-upgrades or dnf-automatic",
+        _upgraded_alone,
         "the package database, /etc/apt/apt.conf.d",
         "host.hold_packages in a profile: a driver whose libraries changed beside it starts no new container",
-        _upgraded_alone,
         _would_upgrade,
     ),
     MachineRule(
         "NH202",
         Severity.NOTE,
         "kernel, driver, kubelet or runtime is not held",
-        "with a kubelet, where these are packages",
+        _with_packages,
         "the package database",
         "host.hold_packages in a profile holds them: the next upgrade by hand takes them along otherwise",
-        _with_packages,
         _not_held,
     ),
     MachineRule(
         "NH203",
         Severity.WARNING,
         "another manager sets what the plan sets",
-        "that numaforge has planned",
+        _planned,
         "its files and units",
         "let one of them do it: switch the other manager off, or leave the knob out of the profile",
-        _planned,
         _contested,
     ),
 )

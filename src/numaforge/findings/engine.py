@@ -1,0 +1,121 @@
+"""The engine of findings: rules that say on which machines they apply, and what each finds on a machine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from numaforge.findings.finding import Finding, Rule
+from numaforge.topology.model import NodeTopology
+
+
+class Verdict(StrEnum):
+    """The outcome of a rule on a machine. What is unknown is no alarm."""
+
+    FOUND = "found"
+    PASSED = "passed"
+    UNKNOWN = "unknown"
+    NOT_APPLICABLE = "not-applicable"
+
+
+@dataclass(frozen=True)
+class Applicability:
+    """Whether a rule applies to a machine, None where that is unknown, and why."""
+
+    applies: bool | None
+    reason: str
+
+
+@dataclass(frozen=True)
+class Scope:
+    """The machines to which a rule applies: in one phrase, and decided for one machine."""
+
+    machines: str
+    decide: Callable[[NodeTopology], Applicability]
+
+    def __call__(self, machine: NodeTopology) -> Applicability:
+        return self.decide(machine)
+
+    def in_words(self, machines: str) -> Scope:
+        """Return this scope with the phrase of a rule that looks at less, or names more."""
+        return replace(self, machines=machines)
+
+
+any_machine = Scope("every host", lambda _: Applicability(True, "every host"))
+
+
+def applies(
+    machines: str, *, within: Scope = any_machine
+) -> Callable[[Callable[[NodeTopology], Applicability | None]], Scope]:
+    """Make a scope of a function that is called where `within` applies; None keeps the answer of `within`."""
+
+    def scope(narrower: Callable[[NodeTopology], Applicability | None]) -> Scope:
+        def decide(machine: NodeTopology) -> Applicability:
+            answer = within(machine)
+            return narrower(machine) or answer if answer.applies else answer
+
+        return Scope(machines, decide)
+
+    return scope
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What a rule sees of one thing: `evidence` that it is wrong, or why that is `unknown`."""
+
+    evidence: str | None = None
+    where: str | None = None
+    unknown: str | None = None
+
+
+@dataclass(frozen=True)
+class MachineRule(Rule):
+    """A rule about machines: where it applies, what it looks at, and what helps.
+
+    `look` yields nothing of what is sound.
+    """
+
+    scope: Scope
+    source: str
+    remedy: str
+    look: Callable[[NodeTopology], Iterable[Seen]]
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """A rule's verdict on a machine, why where nothing was found, and what was found."""
+
+    rule: Rule
+    verdict: Verdict
+    reason: str | None = None
+    findings: tuple[Finding, ...] = ()
+
+
+def judge(rule: MachineRule, machine: NodeTopology) -> Judgement:
+    """Return the verdict of a rule on a machine.
+
+    One thing that is wrong is found whatever is unknown of others; passed means that nothing was unknown.
+    """
+    where = rule.scope(machine)
+    if where.applies is None:
+        return Judgement(rule, Verdict.UNKNOWN, where.reason)
+    if not where.applies:
+        return Judgement(rule, Verdict.NOT_APPLICABLE, where.reason)
+    seen = list(rule.look(machine))
+    findings = tuple(
+        Finding(rule.id, rule.severity, each.evidence, rule.remedy, each.where, rule.source)
+        for each in seen
+        if each.evidence is not None
+    )
+    if findings:
+        return Judgement(rule, Verdict.FOUND, where.reason, findings)
+    unknown = dict.fromkeys(each.unknown for each in seen if each.unknown is not None)
+    if unknown:
+        return Judgement(rule, Verdict.UNKNOWN, "; ".join(unknown))
+    return Judgement(rule, Verdict.PASSED, where.reason)
+
+
+def check(rules: Iterable[MachineRule], machine: NodeTopology) -> tuple[Judgement, ...]:
+    """Return the verdict of each rule of a table, in its order."""
+    return tuple(judge(rule, machine) for rule in rules)

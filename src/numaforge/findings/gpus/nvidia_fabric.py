@@ -1,0 +1,290 @@
+"""Rules about NVLink: its fabric, the daemons that run it, and memory shared with other hosts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from numaforge.findings import Severity, scope
+from numaforge.findings.engine import Applicability, MachineRule, Seen, applies
+from numaforge.findings.gpus.nvidia_boards import HGX_BLACKWELL, NVLINKS, RACK
+from numaforge.findings.gpus.nvidia_driver import NVML
+from numaforge.topology.model import FabricState, Gpu, NodeTopology
+
+_PROCESSES = "/proc"
+_FABRIC_MANAGER, _NVLSM, _IMEX = "nv-fabricmanage", "nvlsm", "nvidia-imex"  # as the kernel cuts their names
+
+
+@applies("with NVSwitches: HGX A100, H100, H200, B100, B200, B300; no racks, no cards")
+def _needs_fabric_manager(machine: NodeTopology) -> Applicability:
+    """Say whether this host has to run a fabric manager.
+
+    It has to where it has NVSwitches: as PCI functions up to the third generation (HGX A100, H100, H200), and
+    on the baseboards of B100, B200 and B300. Racks (GB200, GB300) have theirs in trays of their own.
+    """
+    gpus = scope.own_gpus(machine)
+    if not gpus:
+        return Applicability(False, "this host uses no NVIDIA GPU")
+    if any(gpu.device in RACK for gpu in gpus):
+        return Applicability(False, "the NVSwitches of the rack have a fabric manager of their own")
+    baseboard = any(gpu.device in HGX_BLACKWELL for gpu in gpus)
+    if not machine.nvswitches and not baseboard:
+        return Applicability(False, "no NVSwitch")
+    if not scope.driven(machine):
+        return Applicability(None, f"{scope.NO_DRIVER} yet")
+    if all(gpu.mig_mode == "enabled" for gpu in gpus):
+        return Applicability(None, "every GPU is in MIG mode, in which none has a peer")
+    if machine.nvswitches:
+        return Applicability(True, f"{len(machine.nvswitches)} NVSwitches")
+    if not any(map(scope.on_bare_metal, gpus)):
+        return Applicability(None, "the fabric manager of a guest may run beside it")
+    return Applicability(True, "a baseboard with NVSwitches of the fourth generation")
+
+
+@applies("with a baseboard of B100, B200 or B300")
+def _needs_subnet_manager(machine: NodeTopology) -> Applicability:
+    """Say whether the fabric manager needs nvlsm and InfiniBand's modules beside it."""
+    where = _needs_fabric_manager(machine)
+    if where.applies is not False and not any(gpu.device in HGX_BLACKWELL for gpu in machine.gpus):
+        return Applicability(False, "NVSwitches before the fourth generation need none")
+    return where
+
+
+@applies("with GPUs of a rack (GB200, GB300)", within=scope.with_own_gpu)
+def _in_a_rack(machine: NodeTopology) -> Applicability:
+    """Say whether NVLink joins this host with others of a rack."""
+    found = any(gpu.device in RACK for gpu in scope.own_gpus(machine))
+    return Applicability(found, "GPUs of a rack" if found else "no GPU of a rack")
+
+
+@applies(f"{_in_a_rack.machines} and the host's own IMEX service enabled", within=_in_a_rack)
+def _imex_of_the_host(machine: NodeTopology) -> Applicability:
+    """Say whether the host shares memory with others of its rack by an IMEX service of its own."""
+    install = scope.nvidia_install(machine)
+    if install.daemons is None:
+        return Applicability(None, "the host's IMEX service was not looked for")
+    enabled = install.imex_service == "enabled"
+    return Applicability(enabled, f"the host's own IMEX service is {'enabled' if enabled else 'not enabled'}")
+
+
+def _runs(machine: NodeTopology, name: str, called: str) -> Iterator[Seen]:
+    daemons = scope.nvidia_install(machine).daemons
+    if daemons is None:
+        yield Seen(unknown="the processes were not captured")
+    elif name not in {process.name for process in daemons}:
+        yield Seen(f"no process {called} runs, neither on the host nor in a container")
+
+
+def _subnet_modules(machine: NodeTopology) -> Iterator[Seen]:
+    modules = scope.nvidia_install(machine).kernel_modules
+    if modules is None:
+        yield Seen(unknown="the loaded modules were not captured")
+        return
+    missing = [name for name in ("ib_umad", "mlx5_ib") if name not in modules]
+    if missing:
+        yield Seen(f"{' and '.join(missing)} {'is' if len(missing) == 1 else 'are'} not loaded")
+
+
+def _fits(machine: NodeTopology, prefix: str) -> Iterator[Seen]:
+    """Yield the packages of that name whose version is not the driver's."""
+    install = scope.nvidia_install(machine)
+    found = {name: version for name, version in (install.packages or {}).items() if name.startswith(prefix)}
+    if install.packages is None or install.loaded is None:
+        yield Seen(unknown="the versions of packages were not asked for")
+    elif not found:
+        yield Seen(unknown="it is not installed as a package of this host")
+    for name, version in found.items():
+        if version != install.loaded is not None:
+            yield Seen(f"{name} is {version}, the driver is {install.loaded}")
+
+
+def _without_mig(gpu: Gpu) -> bool:
+    """Say whether the GPU talks to its peers: none in MIG mode does."""
+    return gpu.mig_mode != "enabled"
+
+
+def _in_fabric(gpu: Gpu) -> bool:
+    return gpu.fabric_state is not None and _without_mig(gpu)
+
+
+_with_fabric = scope.with_answer(
+    "with a GPU that has a fabric and is not in MIG mode",
+    _in_fabric,
+    none="no GPU outside MIG mode has a fabric",
+)
+
+
+def _registered(gpu: Gpu) -> FabricState | None:
+    """Return the registration; one that is completed tells nothing without its status."""
+    found = gpu.fabric_state
+    return None if found is None or (found.state == "completed" and found.status is None) else found
+
+
+def _unsound(found: FabricState) -> str | None:
+    if found.state != "completed":
+        return f"its registration is {found.state}"
+    status = found.status or ""
+    return None if status.lower() == "success" else f"its registration completed with: {status}"
+
+
+_registration = scope.each(
+    _in_fabric, _registered, _unsound, unknown="the driver does not tell how the registration went"
+)
+
+
+def _told_faults(gpu: Gpu) -> tuple[str, ...] | None:
+    return None if gpu.fabric_state is None else gpu.fabric_state.faults
+
+
+_fabric_faults = scope.each(
+    _in_fabric,
+    _told_faults,
+    lambda faults: ", ".join(faults) or None,
+    unknown="the driver does not tell the health of the fabric",
+)
+
+
+def _on_nvlink_board(gpu: Gpu) -> bool:
+    """Whether the board joins all links. The same GPU in a workstation has no switches, and no fabric."""
+    joined = gpu.device in NVLINKS and (gpu.device not in RACK or gpu.fabric_state is not None)
+    return joined and _without_mig(gpu) and scope.on_bare_metal(gpu)
+
+
+def _links(gpu: Gpu) -> tuple[int, int] | None:
+    return None if gpu.nvlinks is None else (gpu.nvlinks, NVLINKS[gpu.device])
+
+
+def _down(links: tuple[int, int]) -> str | None:
+    up, expected = links
+    return f"{up} of {expected} NVLinks are up" if up < expected else None
+
+
+_links_down = scope.each(_on_nvlink_board, _links, _down, unknown="the number of active NVLinks was not told")
+
+
+@applies(f"{_in_a_rack.machines} and the DRA driver for ComputeDomains", within=_in_a_rack)
+def _compute_domains(machine: NodeTopology) -> Applicability:
+    registered = scope.nvidia_install(machine).compute_domains
+    if registered is None:
+        return Applicability(None, "the kubelet's plugins were not captured")
+    if not registered:
+        return Applicability(False, "the DRA driver for ComputeDomains is not here")
+    return Applicability(True, "the DRA driver for ComputeDomains is here")
+
+
+def _two_imex_daemons(machine: NodeTopology) -> Iterator[Seen]:
+    daemons = scope.nvidia_install(machine).daemons
+    if daemons is None:
+        yield Seen(unknown="the processes were not captured")
+        return
+    imex = [process for process in daemons if process.name == _IMEX]
+    if any(process.pod for process in imex) and any(process.unit for process in imex):
+        yield Seen("an nvidia-imex of a pod and one of the host run side by side")
+
+
+def _no_imex_nodes(machine: NodeTopology) -> Iterator[Seen]:
+    nodes = scope.nvidia_install(machine).imex_nodes
+    if nodes is None:
+        yield Seen(unknown="its list of nodes was not captured")
+    elif nodes == 0:
+        yield Seen("nvidia-imex.service is enabled, and its list of nodes is empty")
+
+
+RULES: tuple[MachineRule, ...] = (
+    MachineRule(
+        "NG203",
+        Severity.ERROR,
+        "fabric manager and driver are of two versions",
+        _needs_fabric_manager.in_words("that needs a fabric manager (NG301)"),
+        "the package database",
+        "install the fabric manager of exactly the driver's version and restart it: it does not start with "
+        "another one",
+        lambda machine: _fits(machine, "nvidia-fabric"),
+    ),
+    MachineRule(
+        "NG204",
+        Severity.WARNING,
+        "IMEX and driver are of two versions",
+        _imex_of_the_host,
+        "the package database",
+        "install nvidia-imex of the driver's version on every node of the rack",
+        lambda machine: _fits(machine, "nvidia-imex"),
+    ),
+    MachineRule(
+        "NG301",
+        Severity.ERROR,
+        "the fabric manager does not run",
+        _needs_fabric_manager,
+        _PROCESSES,
+        "install the fabric manager of exactly the driver's version and enable nvidia-fabricmanager.service",
+        lambda machine: _runs(machine, _FABRIC_MANAGER, "nv-fabricmanager"),
+    ),
+    MachineRule(
+        "NG302",
+        Severity.ERROR,
+        "the NVLink subnet manager does not run",
+        _needs_subnet_manager,
+        _PROCESSES,
+        "install nvlsm and restart nvidia-fabricmanager.service, which starts it",
+        lambda machine: _runs(machine, _NVLSM, "nvlsm"),
+    ),
+    MachineRule(
+        "NG303",
+        Severity.ERROR,
+        "modules that the subnet manager needs are not loaded",
+        _needs_subnet_manager,
+        "/sys/module",
+        "load ib_umad and mlx5_ib at boot (modules-load.d; on Ubuntu they are in linux-modules-extra)",
+        _subnet_modules,
+    ),
+    MachineRule(
+        "NG304",
+        Severity.ERROR,
+        "a GPU is not registered with its NVLink fabric",
+        _with_fabric,
+        NVML,
+        "wait a minute after a boot, then restart the fabric manager and read its log; until it is completed "
+        "CUDA answers with error 802. In a rack look at the switch trays",
+        _registration,
+    ),
+    MachineRule(
+        "NG305",
+        Severity.WARNING,
+        "the NVLink fabric has a fault",
+        _with_fabric,
+        NVML,
+        "keep big jobs off the node until the links are serviced",
+        _fabric_faults,
+    ),
+    MachineRule(
+        "NG306",
+        Severity.ERROR,
+        "NVLinks are down",
+        scope.with_answer(
+            "on bare metal with an SXM board or a rack whose number of links is known, no MIG",
+            _on_nvlink_board,
+            none="no GPU whose number of links is given by its board",
+        ),
+        NVML,
+        "reset all GPUs of the board together, drained; links that stay down are hardware",
+        _links_down,
+    ),
+    MachineRule(
+        "NG307",
+        Severity.ERROR,
+        "two IMEX daemons run",
+        _compute_domains,
+        _PROCESSES,
+        "`systemctl disable --now nvidia-imex` and `systemctl mask nvidia-imex`: with ComputeDomains the DRA "
+        "driver starts the daemon. Or let the driver use the host's (gate HostManagedIMEXDaemon)",
+        _two_imex_daemons,
+    ),
+    MachineRule(
+        "NG308",
+        Severity.NOTE,
+        "the host's IMEX service knows no node",
+        _imex_of_the_host,
+        "/etc/nvidia-imex/nodes_config.cfg",
+        "list the nodes that share memory, or disable the service where each node works alone",
+        _no_imex_nodes,
+    ),
+)

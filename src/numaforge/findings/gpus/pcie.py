@@ -1,0 +1,78 @@
+"""Rules about the PCIe links of GPUs, NVIDIA's and AMD's."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from numaforge.findings import Severity, scope
+from numaforge.findings.engine import Applicability, MachineRule, Seen, applies
+from numaforge.findings.gpus.nvidia_boards import GRACE
+from numaforge.topology.model import Gpu, NodeTopology
+from numaforge.topology.vendors import AMD, NVIDIA
+
+
+def _by_pcie(gpu: Gpu) -> bool:
+    """Say whether the GPU works over PCIe: Grace talks to its GPU by NVLink-C2C instead."""
+    return gpu.vendor in (NVIDIA, AMD) and gpu.link is not None and gpu.device not in GRACE
+
+
+def _with_own_pcie(gpu: Gpu) -> bool:
+    """Say whether the link is the GPU's own; of AMD's no field says whether they are a guest's."""
+    return _by_pcie(gpu) and (gpu.vendor == AMD or scope.on_bare_metal(gpu))
+
+
+@applies("on bare metal with an NVIDIA or AMD GPU, no Grace")
+def _pcie(machine: NodeTopology) -> Applicability:
+    wanted = list(filter(_by_pcie, machine.gpus))
+    if not wanted:
+        return Applicability(False, "no GPU that works over PCIe")
+    if any(map(_with_own_pcie, wanted)):
+        return Applicability(True, "GPUs on PCIe of their own")
+    if all(gpu.virtualization is None for gpu in wanted):
+        return Applicability(None, "no GPU told whether this is a guest")
+    return Applicability(False, "the PCIe of a guest is the hypervisor's")
+
+
+def _narrow(machine: NodeTopology) -> Iterator[Seen]:
+    for gpu in filter(_with_own_pcie, machine.gpus):
+        width, most = (gpu.link.width, gpu.link.max_width) if gpu.link else (None, None)
+        if width is None or most is None:
+            yield Seen(unknown="the kernel does not tell the width of the link")
+        elif width < most:
+            yield Seen(f"its PCIe link has {width} of {most} lanes", gpu.pci_address)
+
+
+def _slow(machine: NodeTopology) -> Iterator[Seen]:
+    for gpu in filter(_with_own_pcie, machine.gpus):
+        if gpu.link is None or gpu.link.speed is None or gpu.link.max_speed is None:
+            yield Seen(unknown="the kernel does not tell the speed of the link")
+        elif gpu.link.speed < gpu.link.max_speed:
+            if gpu.pids:
+                rate = f"{gpu.link.speed:g} of {gpu.link.max_speed:g} GT/s"
+                yield Seen(f"its PCIe link runs at {rate}, with processes on it", gpu.pci_address)
+            else:
+                yield Seen(unknown="a GPU at rest lowers the speed of its link")
+
+
+RULES: tuple[MachineRule, ...] = (
+    MachineRule(
+        "NG501",
+        Severity.WARNING,
+        "a PCIe link has fewer lanes than the GPU",
+        _pcie,
+        "/sys/bus/pci",
+        "reseat the GPU or its riser, and look whether the slot has as many lanes: a link at rest keeps its "
+        "width",
+        _narrow,
+    ),
+    MachineRule(
+        "NG502",
+        Severity.NOTE,
+        "a PCIe link is slower than the GPU",
+        _pcie.in_words("on bare metal with an NVIDIA or AMD GPU in use, no Grace"),
+        "/sys/bus/pci",
+        "look again under load: a GPU that waits lowers the speed by itself. One that stays slow has a bad "
+        "contact, or a slot of an older generation",
+        _slow,
+    ),
+)

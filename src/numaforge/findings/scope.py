@@ -1,0 +1,110 @@
+"""Scopes and looks that tables share: which GPUs a host has, and which of them answer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import TypeVar
+
+from numaforge.findings.engine import Applicability, Scope, Seen, applies
+from numaforge.topology.model import Gpu, NodeTopology, NvidiaInstall
+from numaforge.topology.vendors import NVIDIA
+
+Pick = Callable[[Gpu], bool]
+Look = Callable[[NodeTopology], Iterator[Seen]]
+Value = TypeVar("Value")
+
+NO_NVIDIA = "no NVIDIA GPU"
+NO_DRIVER = "NVIDIA's driver has no GPU"
+
+
+def own_gpus(machine: NodeTopology) -> list[Gpu]:
+    """Return NVIDIA's GPUs that this host uses itself, not those that it gives to guests."""
+    return [gpu for gpu in machine.gpus if gpu.vendor == NVIDIA and gpu.driver != "vfio-pci"]
+
+
+def driven(machine: NodeTopology) -> list[Gpu]:
+    """Return the GPUs that NVIDIA's driver has."""
+    return [gpu for gpu in own_gpus(machine) if gpu.driver == "nvidia" or gpu.uuid is not None]
+
+
+def answering(machine: NodeTopology) -> list[Gpu]:
+    """Return the GPUs that NVML or nvidia-smi answered for."""
+    return [gpu for gpu in driven(machine) if gpu.uuid is not None and gpu.unanswered is None]
+
+
+def nvidia_install(machine: NodeTopology) -> NvidiaInstall:
+    """Return what is installed of NVIDIA's software; an empty answer where it was not captured."""
+    return machine.nvidia_install or NvidiaInstall()
+
+
+def not_vgpu(gpu: Gpu) -> bool:
+    """Say whether this is a real GPU, and not a share of one that a hypervisor keeps."""
+    return gpu.virtualization != "vgpu"
+
+
+def on_bare_metal(gpu: Gpu) -> bool:
+    """Say whether the GPU's PCI and NVLink are its own, not what a hypervisor shows of them."""
+    return gpu.virtualization in ("none", "host-vgpu", "host-vsga")
+
+
+@applies("with an NVIDIA GPU that is not given to a guest")
+def with_own_gpu(machine: NodeTopology) -> Applicability:
+    """Apply to a host that uses an NVIDIA GPU itself."""
+    return _counted(own_gpus(machine), NO_NVIDIA)
+
+
+@applies("where NVIDIA's driver has a GPU", within=with_own_gpu)
+def with_driver(machine: NodeTopology) -> Applicability:
+    """Apply where NVIDIA's driver has a GPU, whether or not it answers."""
+    return _counted(driven(machine), NO_DRIVER)
+
+
+def with_answer(machines: str, pick: Pick, *, none: str) -> Scope:
+    """Apply where one of the GPUs that answer is picked; without any answer that is unknown."""
+
+    @applies(machines, within=with_driver)
+    def with_answer_of_picked(machine: NodeTopology) -> Applicability:
+        if not answering(machine):
+            return Applicability(None, "neither NVML nor nvidia-smi told of a GPU")
+        return _counted(list(filter(pick, answering(machine))), none)
+
+    return with_answer_of_picked
+
+
+with_real_gpu = with_answer(
+    "with a GPU that is no vGPU", not_vgpu, none="a hypervisor keeps the GPUs of vGPUs"
+)
+
+
+def with_driven(machines: str, pick: Pick, *, none: str) -> Scope:
+    """Apply where one of the GPUs that NVIDIA's driver has is picked, whether or not it answers."""
+
+    @applies(machines, within=with_own_gpu)
+    def with_picked(machine: NodeTopology) -> Applicability:
+        return _counted(list(filter(pick, driven(machine))), none)
+
+    return with_picked
+
+
+def each(
+    pick: Pick, value: Callable[[Gpu], Value | None], wrong: Callable[[Value], str | None], *, unknown: str
+) -> Look:
+    """Look at one value of each GPU that answers and is picked.
+
+    `wrong` words what is wrong with a value, None where it is sound. A value that is None is `unknown`.
+    """
+
+    def look(machine: NodeTopology) -> Iterator[Seen]:
+        for gpu in filter(pick, answering(machine)):
+            found = value(gpu)
+            if found is None:
+                yield Seen(unknown=unknown)
+            elif (evidence := wrong(found)) is not None:
+                yield Seen(evidence, gpu.pci_address)
+
+    return look
+
+
+def _counted(gpus: Sequence[Gpu], none: str) -> Applicability:
+    count = f"{len(gpus)} GPU{'' if len(gpus) == 1 else 's'}"
+    return Applicability(True, count) if gpus else Applicability(False, none)

@@ -1,0 +1,99 @@
+"""The commands that judge a machine by rules: what they print, and with which code they exit."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from numaforge.cli import run
+from numaforge.findings import gpudirect, gpus, host
+from numaforge.topology.model import NvidiaInstall
+from tests.fixtures.gpu_machines import KINDS
+from tests.fixtures.machines import dgx_h100
+from tests.fixtures.workers import worker
+
+COMMANDS = {"gpus check": gpus.RULES, "host check": host.RULES, "gpudirect": gpudirect.RULES}
+
+
+def changed(kind, **fields):
+    machine = KINDS[kind]()
+    return replace(machine, gpus=(replace(machine.gpus[0], **fields), *machine.gpus[1:]))
+
+
+def without_dma_buf():
+    install = NvidiaInstall(open_module=False, kernel_modules=("nvidia",))
+    return replace(dgx_h100(), kernel="6.14.0", nvidia_install=install)
+
+
+@pytest.mark.parametrize(
+    ("command", "machine", "code"),
+    [
+        pytest.param("gpus check", KINDS["hgx-b200"](), 0, id="gpus: nothing"),
+        pytest.param("gpus check", changed("l40s-pcie", persistence=False), 0, id="gpus: a warning"),
+        pytest.param("gpus check", changed("l40s-pcie", unanswered="lost"), 1, id="gpus: an error"),
+        pytest.param("host check", worker(), 0, id="host: nothing"),
+        pytest.param("host check", worker(clock_synchronised=False), 0, id="host: a warning"),
+        pytest.param("host check", worker(swaps=("/dev/sda2",)), 1, id="host: an error"),
+        pytest.param("gpudirect", dgx_h100(), 0, id="gpudirect: nothing"),
+        pytest.param("gpudirect", without_dma_buf(), 1, id="gpudirect: an error"),
+    ],
+)
+def test_only_an_error_is_a_no(save_machine, capsys, command, machine, code):
+    assert run([*command.split(), save_machine(machine)]) == code
+    capsys.readouterr()
+    assert run([*command.split(), save_machine(machine), "-o", "json"]) == code
+    assert json.loads(capsys.readouterr().out)["sound"] is (code == 0)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_file_that_is_no_machine_is_bad_input(tmp_path, capsys, command):
+    file = tmp_path / "notes.json"
+    file.write_text("[]")
+    assert run([*command.split(), str(file)]) == 2
+    assert str(file) in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_rule_is_in_the_table_and_in_json(save_machine, capsys, command):
+    file = save_machine(replace(worker(), userland=None))
+    run([*command.split(), file, "-v"])
+    shown = capsys.readouterr().out
+    run([*command.split(), file, "-o", "json"])
+    document = json.loads(capsys.readouterr().out)
+    ids = [rule.id for rule in COMMANDS[command]]
+    assert [each for each in ids if each not in shown] == []
+    assert [each["id"] for each in document["rules"]] == ids
+
+
+def test_json_has_every_field_of_a_finding(save_machine, capsys):
+    run(["gpus", "check", save_machine(changed("a100-pcie", unanswered="GPU is lost")), "-o", "json"])
+    (finding,) = json.loads(capsys.readouterr().out)["findings"]
+    assert finding.pop("remedy").startswith("drain the node")
+    assert finding == {
+        "id": "NG102",
+        "severity": "error",
+        "where": "0000:10:00.0",
+        "evidence": "GPU is lost",
+        "source": "NVML",
+    }
+
+
+def test_errors_come_before_warnings(save_machine, capsys):
+    machine = changed("a100-pcie", recovery_action="reset", persistence=False)
+    run(["gpus", "check", save_machine(machine)])
+    shown = capsys.readouterr().out
+    assert 0 <= shown.index("NG405") < shown.index("NG108")
+
+
+def test_verbose_says_what_does_not_apply_and_why(save_machine, capsys):
+    run(["gpus", "check", save_machine(KINDS["gb200-nvl72-tray"]()), "-v"])
+    shown = capsys.readouterr().out
+    _, _, left_out = shown.partition("Does not apply")
+    assert "NG301  the fabric manager does not run: the NVSwitches of the rack have" in left_out
+
+
+def test_words_of_a_driver_move_no_cursor(save_machine, capsys):
+    run(["gpus", "check", save_machine(changed("a100-pcie", unanswered="lost\x1b[2J"))])
+    assert "\x1b[2J" not in capsys.readouterr().out

@@ -1,0 +1,72 @@
+"""The verdict of a rule, and what holds for the rules of every subject."""
+
+from __future__ import annotations
+
+import pytest
+
+from numaforge.findings import Severity, gpudirect, gpus, host
+from numaforge.findings.engine import Applicability, MachineRule, Scope, Seen, applies, judge
+from tests.fixtures.gpu_machines import KINDS
+from tests.fixtures.judged import judged
+from tests.fixtures.machines import lab_node
+from tests.fixtures.pcie import MACHINES, machine_of
+from tests.fixtures.workers import worker
+
+SUBJECTS = {"gpus": gpus.RULES, "gpudirect": gpudirect.RULES, "host": host.RULES}
+EVERY_SUBJECT = pytest.mark.parametrize("rules", SUBJECTS.values(), ids=SUBJECTS)
+
+
+def scope(answer: bool | None) -> Scope:
+    return Scope("some", lambda _: Applicability(answer, f"scope: {answer}"))
+
+
+WRONG, OTHER, UNKNOWN = Seen("wrong", "a"), Seen("wrong too", "b"), Seen(unknown="not captured")
+
+
+@pytest.mark.parametrize(
+    ("applies", "seen", "verdict", "reason", "places"),
+    [
+        pytest.param(True, (), "passed", "scope: True", [], id="nothing is wrong"),
+        pytest.param(True, (WRONG, OTHER), "found", "scope: True", ["a", "b"], id="two are wrong"),
+        pytest.param(True, (UNKNOWN, WRONG), "found", "scope: True", ["a"], id="wrong beside unknown"),
+        pytest.param(True, (UNKNOWN, UNKNOWN), "unknown", "not captured", [], id="unknown, named once"),
+        pytest.param(False, (WRONG,), "not-applicable", "scope: False", [], id="another machine"),
+        pytest.param(None, (WRONG,), "unknown", "scope: None", [], id="perhaps another machine"),
+    ],
+)
+def test_a_rule_comes_to_one_verdict(applies, seen, verdict, reason, places):
+    rule = MachineRule("X1", Severity.NOTE, "title", scope(applies), "source", "remedy", lambda _: seen)
+    judgement = judge(rule, lab_node())
+    assert (judgement.verdict, judgement.reason) == (verdict, reason)
+    assert [finding.where for finding in judgement.findings] == places
+
+
+@pytest.mark.parametrize(
+    ("outer", "inner", "expected"),
+    [
+        pytest.param(True, Applicability(False, "inner"), "inner", id="the narrower one decides"),
+        pytest.param(True, None, "scope: True", id="it has nothing to add"),
+        pytest.param(False, Applicability(True, "inner"), "scope: False", id="it is not asked elsewhere"),
+        pytest.param(None, Applicability(True, "inner"), "scope: None", id="nor where that is unknown"),
+    ],
+)
+def test_a_scope_within_another_narrows_it(outer, inner, expected):
+    narrowed = applies("fewer", within=scope(outer))(lambda _: inner)
+    assert (narrowed.machines, narrowed(lab_node()).reason) == ("fewer", expected)
+
+
+@EVERY_SUBJECT
+def test_ids_are_in_order_and_remedies_are_no_questions(rules):
+    ids = [rule.id for rule in rules]
+    assert ids == sorted(set(ids))
+    assert [rule.id for rule in rules if not rule.remedy or rule.remedy.endswith(("?", "."))] == []
+    assert {Severity.ERROR, Severity.WARNING} <= {rule.severity for rule in rules}
+
+
+@EVERY_SUBJECT
+def test_every_verdict_has_a_reason(rules, tmp_path):
+    machines = [worker(), *(build() for build in KINDS.values())]
+    machines += [machine_of(tmp_path / name, build()) for name, build in MACHINES.items()]
+    assert {
+        rule for machine in machines for rule, each in judged(rules, machine).items() if not each.reason
+    } == set()
