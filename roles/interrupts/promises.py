@@ -87,7 +87,7 @@ def _cpu_mask(node: VerifiedNode, name: str, expected: tuple[str, CpuSet]) -> No
 
 
 def _irqbalance(node: VerifiedNode, name: str, expected: CpuSet) -> None:
-    active = node.live.active.get("irqbalance.service")
+    active = node.live.of("active").get("irqbalance.service")
     if name == "off":
         assert active != "active"
     elif active == "active":
