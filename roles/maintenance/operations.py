@@ -34,6 +34,7 @@ from numaforge.node.transaction import (
     status_script,
 )
 from numaforge.rollout.configz import read_answer, why_unreadable
+from numaforge.rollout.node import START_KUBELET
 from numaforge.rollout.patience import patiently
 from numaforge.rollout.steps import run
 
@@ -81,6 +82,8 @@ def maintain(target: Target, options: RolloutOptions, led: bool) -> Commands:
     resumes = by_rollout and (found.unproved is not None or led)
     if transaction is not None and transaction.failed_before and not resumes:
         raise HostError(transaction.failed_before)
+    if transaction is not None and transaction.undrainable and by_rollout and not resumes:
+        raise HostError(f"nothing was changed, {transaction.undrainable}", remedy=START_KUBELET)
     drains = transaction is not None and transaction.drains
     unreadable = (
         why_unreadable(lambda: read_answer(ask(target.endpoint.script))) if by_rollout and drains else ""

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -14,6 +16,7 @@ from lab import requirements
 from lab.cluster import Lab
 from lab.kwok import Fleet
 from lab.node import Node
+from tests.fixtures.processes import writing_below
 from tests.lab import rollouts
 
 INVENTORY = "inventories/lab/inventory.py"
@@ -59,12 +62,15 @@ def lab() -> Iterator[Lab]:
 
 
 @pytest.fixture(autouse=True)
-def _no_roll_out_outlives_its_test() -> Iterator[None]:
+def _no_roll_out_outlives_its_test(tmp_path: Path) -> Iterator[None]:
     yield
     for started in rollouts.STARTED:
         if started.process.poll() is None:
             started.kill()
     rollouts.STARTED.clear()
+    for run in writing_below(tmp_path):  # a run of one host continues when its roll-out has ended
+        with suppress(ProcessLookupError):
+            os.kill(run, signal.SIGKILL)
 
 
 @pytest.fixture

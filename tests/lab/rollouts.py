@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import subprocess
 import sys
 import time
@@ -16,6 +15,7 @@ from typing import Any
 from lab.cluster import Lab
 from lab.node import Node
 from lab.paths import REPOSITORY
+from tests.fixtures.processes import kill_tree
 
 RECORD = "numaforge.io/rollout"
 CPU_STATE = "/var/lib/kubelet/cpu_manager_state"
@@ -125,10 +125,7 @@ class Rollout:
 
     def kill(self) -> None:
         """Kill it and its runs of pyinfra with SIGKILL, as the kernel does when memory runs out."""
-        children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split()
-        for process in (str(self.process.pid), *children):
-            os.kill(int(process), signal.SIGKILL)
-        self.process.wait()
+        kill_tree(self.process)
 
     def _lines(self) -> Any:
         assert self.process.stdout is not None

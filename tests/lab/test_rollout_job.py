@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import signal
 import subprocess
 import sys
 from collections import Counter
@@ -23,6 +22,7 @@ from numaforge.rollout.lead import ROLLOUT, read_state
 from numaforge.rollout.record import RECORD, RESULT
 from numaforge.rollout.shards import FAR, shard_of
 from numaforge.rollout.slots import held_slots
+from tests.fixtures.processes import kill_tree
 from tests.lab.fleet import Observer
 from tests.ssh.sandbox import Sandbox, cannot_run, running_sandbox
 
@@ -183,14 +183,6 @@ def start(index: int, inventory: Path, state: Path) -> subprocess.Popen[bytes]:
     )
 
 
-def kill(process: subprocess.Popen[bytes]) -> None:
-    """Kill a pod's process with everything that it has started, as the end of a container does."""
-    children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
-    for pid in (str(process.pid), *children):
-        os.kill(int(pid), signal.SIGKILL)
-    process.wait()
-
-
 @pytest.mark.long
 def test_each_host_is_changed_once_though_a_shard_is_killed_and_replaced(
     fleet: Fleet, sandbox: Sandbox, tmp_path: Path
@@ -221,13 +213,13 @@ def test_each_host_is_changed_once_though_a_shard_is_killed_and_replaced(
                 return any(shard_of(name, SHARDS) == shard_with_most for name in marked)
 
             fleet.wait_until(in_the_middle, "has no node in the middle", 240)
-            kill(pods[shard_with_most])
+            kill_tree(pods[shard_with_most])
             pods[shard_with_most] = start(shard_with_most, inventory, state)
             codes = {index: pod.wait(480) for index, pod in pods.items()}
         finally:
             for pod in pods.values():
                 if pod.poll() is None:
-                    kill(pod)
+                    kill_tree(pod)
         said = {index: (state / f"{index}.err").read_text() for index in pods}
         assert codes == dict.fromkeys(range(SHARDS), 0), said
         assert {name: (changes / name).read_text().count("\n") for name in names} == dict.fromkeys(names, 1)

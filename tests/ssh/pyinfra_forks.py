@@ -33,11 +33,13 @@ def run(
     deadline = time.monotonic() + seconds
     with tempfile.NamedTemporaryFile("r", encoding="utf-8") as log:
         process = forks().start(arguments, environment, REPOSITORY, Path(log.name))
-        while (code := process.poll()) is None:
-            if time.monotonic() > deadline:
-                process.kill()
-                raise subprocess.TimeoutExpired([str(COMMAND), *arguments], seconds, log.read())
-            time.sleep(0.01)
+        try:
+            while (code := process.poll()) is None:
+                if time.monotonic() > deadline:
+                    raise subprocess.TimeoutExpired([str(COMMAND), *arguments], seconds, log.read())
+                time.sleep(0.01)
+        finally:  # an interrupt of the tests ends it, too
+            process.kill()
         return subprocess.CompletedProcess([str(COMMAND), *arguments], code, log.read(), None)
 
 

@@ -54,6 +54,7 @@ def pod(node: Sandbox, group: str = GROUPS["systemd-v2"], name: str = "sleep") -
 mkdir -p /run/cgroups
 cp /bin/sleep /run/{name}
 setsid /run/{name} 1000 > /dev/null 2>&1 < /dev/null &
+until [ "$(cat /proc/$!/comm)" = {name} ]; do sleep 0.01; done # it was setsid before
 cat > /run/cgroups/$! << 'END'
 {group}
 END
@@ -182,8 +183,9 @@ def test_without_evidence_a_kubelet_that_is_down_needs_no_drain(node: Sandbox, t
 @joined
 @HOW
 @pytest.mark.parametrize("evidence", ["a process", "a folder"])
-def test_pods_of_a_node_whose_kubelet_is_down_take_the_way_of_a_drain(
-    node: Sandbox, tmp_path: Path, how: str, evidence: str
+@pytest.mark.parametrize("option", ["-y", pytest.param("--dry", marks=pytest.mark.long)])
+def test_a_node_whose_kubelet_is_down_is_refused_before_its_cluster_is_asked(
+    node: Sandbox, tmp_path: Path, how: str, evidence: str, option: str
 ) -> None:
     stop(node, how)
     if evidence == "a process":
@@ -191,11 +193,25 @@ def test_pods_of_a_node_whose_kubelet_is_down_take_the_way_of_a_drain(
     else:
         node.path(f"/var/lib/kubelet/pods/{UID}").mkdir(parents=True)
     before = state(node)
+    away = {"kubeconfig": str(tmp_path / "none")}
+    code, said = site(tmp_path, node, BIG_POOLS, option, numaforge_rollout=away)
+    assert code == 1
+    is_down = "inactive" if how == "stopped" else "failed"
+    assert f"nothing was changed, no kubelet runs on it (its unit is {is_down})" in said
+    assert "systemctl start kubelet" in said
+    assert "a roll-out lacks what it needs" not in said
+    assert state(node) == before
+    assert evidence == "a folder" or alive(node, pid)
+
+
+@joined
+def test_pods_of_a_node_whose_kubelet_runs_take_the_way_of_a_drain(node: Sandbox, tmp_path: Path) -> None:
+    pid, before = pod(node), state(node)
     code, said = site(tmp_path, node, BIG_POOLS, numaforge_rollout={"kubeconfig": str(tmp_path / "none")})
     assert code == 1
     assert "a roll-out lacks what it needs" in said
     assert state(node) == before
-    assert evidence == "a folder" or alive(node, pid)
+    assert alive(node, pid)
 
 
 # ---- a pod that comes between the look and the change ----

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import secrets
+from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from numaforge.node import parts
 from numaforge.node.part import Found, Goal, Part
+from numaforge.node.pods import Pods
 from numaforge.node.transaction import Transaction
 from numaforge.roles.document import dumps
 
@@ -31,9 +33,6 @@ def need(goal: Goal, found: Found, name: str | None = None) -> Transaction | Non
             needed.append(part)
     if not needed:
         return None
-    pods = found.pods
-    if any(part.drains for part in needed) and not pods.may_be_there and found.unit().may_start:
-        pods = pods.with_kubelet("systemd starts the kubelet")
     plan = digest(goal)
     return Transaction(
         name or new_id(),
@@ -41,9 +40,20 @@ def need(goal: Goal, found: Found, name: str | None = None) -> Transaction | Non
         planned_on=found.fingerprint,
         confirm_seconds=goal.confirm_seconds,
         plan=plan,
-        pods=pods,
+        pods=_pods(needed, found),
         failed_before="" if goal.retry_failed else _failed_before(plan, found),
     )
+
+
+def _pods(needed: Sequence[Part], found: Found) -> Pods:
+    """Return the evidence of pods, with what systemd says of a kubelet that was not seen."""
+    pods = found.pods
+    if pods.kubelets or not any(part.drains for part in needed):
+        return pods
+    unit = found.unit()
+    if unit.may_start:
+        return pods.with_kubelet("systemd starts the kubelet")
+    return pods.without_kubelet(f"its unit is {unit.active_state}") if unit.is_down else pods
 
 
 def digest(goal: Goal) -> str:

@@ -64,7 +64,12 @@ class Unit:
     @property
     def may_start(self) -> bool:
         """Whether it runs, or systemd starts it over and over: then it takes what it finds at any moment."""
-        return self.active_state not in (None, "inactive", "failed")
+        return self.active_state is not None and not self.is_down
+
+    @property
+    def is_down(self) -> bool:
+        """Whether nothing of it runs, and systemd does not start it by itself."""
+        return self.active_state in ("inactive", "failed")
 
 
 @dataclass(frozen=True)

@@ -16,13 +16,15 @@ class Pods:
 
     `alive` are some of the processes of pods. `left` are folders of pods: where no process is alive, those of
     pods that the kubelet starts again when it starts. `kubelets` may start pods at any moment. `unknown` says
-    what could not be looked at: nothing follows from what is missing then.
+    what could not be looked at: nothing follows from what is missing then. `kubelet_down` says how it is
+    known that no kubelet runs, which alone ends pods; "" where it is not.
     """
 
     alive: tuple[str, ...] = ()
     left: tuple[str, ...] = ()
     kubelets: tuple[str, ...] = ()
     unknown: tuple[str, ...] = ()
+    kubelet_down: str = ""
 
     @property
     def may_run(self) -> bool:
@@ -43,7 +45,12 @@ class Pods:
         """Return the evidence with one more kubelet that may start pods."""
         return replace(self, kubelets=(*self.kubelets, why))
 
+    def without_kubelet(self, why: str) -> Pods:
+        """Return the evidence with what says that no kubelet runs, unless one may have been overlooked."""
+        return self if self.kubelets or self.unknown else replace(self, kubelet_down=why)
 
+
+_KINDS = ("alive", "left", "kubelet", "unknown")
 NOT_LOOKED_AT = Pods(unknown=("the node was not looked at",))
 
 
@@ -59,7 +66,8 @@ def read_pods(lines: Iterable[str]) -> Pods:
     for line in lines:
         kind, _, rest = line.partition(" ")
         found.setdefault(kind, []).append(_words(kind, rest))
-    return Pods(*(tuple(found.get(kind, ())) for kind in ("alive", "left", "kubelet", "unknown")))
+    alive, left, kubelets, unknown = (tuple(found.get(kind, ())) for kind in _KINDS)
+    return Pods(alive, left, kubelets, unknown)
 
 
 def _words(kind: str, rest: str) -> str:

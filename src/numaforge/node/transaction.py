@@ -105,6 +105,16 @@ class Transaction:
         return self.disturbs and self.pods.may_be_there
 
     @property
+    def undrainable(self) -> str:
+        """Say why a drain for it would be in vain, "" where nothing speaks against one.
+
+        A node is called Ready for a while after its kubelet has stopped.
+        """
+        if not self.drains or not self.pods.kubelet_down:
+            return ""
+        return f"no kubelet runs on it ({self.pods.kubelet_down}), and without one no pod ends in a drain"
+
+    @property
     def reboots(self) -> bool:
         """Whether only a boot makes it true."""
         return any(part.reboots for part in self.parts)

@@ -54,6 +54,11 @@ _CONFLICT_SECONDS = 0.2
 _LATE_SECONDS = 30.0
 
 
+START_KUBELET = (
+    "start the kubelet (systemctl start kubelet), wait until the node is Ready, then run again; where it "
+    "cannot start, end its pods by hand, and say so in numaforge_rollout.without_drain, which plain pyinfra "
+    "obeys"
+)
 DYNAMIC_MIG = (
     "NVIDIA's DRA driver cuts the node's GPUs as claims come (DynamicMIG): say mig.managed_by: dra-driver "
     "and no instances, or turn the driver's feature gate DynamicMIG off"
@@ -130,6 +135,8 @@ class NodeRollout:
         change = yield from self._ask(self.machine.change)
         if change is not None and change.failed_before:
             raise _RefusedError(change.failed_before)
+        if change is not None and change.undrainable:
+            raise _RefusedError(f"{change.undrainable}: {START_KUBELET}")
         if change is not None:
             return True
         return bool(to_set(node, (yield from self._ask(self.machine.expected)).labels))

@@ -27,6 +27,7 @@ from numaforge.rollout.shards import FAR, shard_of
 from numaforge.rollout.slots import NODE, NODE_UID, SLOT
 from numaforge.rollout.stages import Stage
 from tests.fixtures.api_server import LEASES, ApiServer, running_api_server
+from tests.fixtures.processes import Hold, gone_within, writing_below
 
 pytestmark = pytest.mark.skipif(shutil.which("kubectl") is None, reason="needs kubectl")
 
@@ -47,9 +48,9 @@ else:
         print(host.data.get("numaforge_rollout_run"), file=runs)
     for event in said.get("run", ()):
         events.record(event.pop("kind"), host.name, **event)
-    while (hold := host.data.get("hold")) and not Path(hold).exists():
-        import time
-        time.sleep(0.05)
+    if hold := host.data.get("hold"):
+        from tests.fixtures.processes import await_release
+        await_release(Path(hold))
     assert not said.get("fails")
 """
 
@@ -137,6 +138,7 @@ def site(
     with running_api_server(tmp_path) as api:
         api.add_node("n1")
         yield Site(tmp_path, api, capfd)
+    assert gone_within(lambda: writing_below(tmp_path)), "runs are left that no process waits for"
 
 
 def record(runner: str = DEAD, phase: str = "applying", **changes: object) -> str:
@@ -371,8 +373,8 @@ def test_refused_hosts_count_as_blocked(site: Site, limit: int, ending: str | No
 
 def run_meanwhile(site: Site, act: Callable[[threading.Event], None]) -> tuple[int, dict[str, Any]]:
     """Roll out to a host that does not end, and act once its run has begun; the event says it is over."""
-    done = site.folder / "done"
-    site.here(hold=str(done))
+    hold = Hold(site.folder / "hold")
+    site.here(hold=str(hold.path))
     stop = threading.Event()
 
     def begun() -> None:
@@ -387,7 +389,7 @@ def run_meanwhile(site: Site, act: Callable[[threading.Event], None]) -> tuple[i
     finally:
         stop.set()
         thread.join()
-        done.touch()
+        hold.release()
     return code, report
 
 

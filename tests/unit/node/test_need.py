@@ -591,6 +591,29 @@ def test_what_disturbs_pods_is_drained_by_the_evidence(unit: Unit, pods: Pods, d
     assert needed(on, replace(found(on, {POOL: 3}), pods=pods), unit).drains is drains
 
 
+ALIVE = Pods(alive=("process 7 (sleep) in /kubepods.slice",))
+
+
+@pytest.mark.parametrize(
+    ("unit", "pods", "says"),
+    [
+        pytest.param(STOPPED, ALIVE, "its unit is inactive", id="stopped"),
+        pytest.param(Unit("failed", "failed", ()), ALIVE, "its unit is failed", id="failed"),
+        pytest.param(STOPPED, Pods(left=("/p",)), "its unit is inactive", id="stopped-with-pods-left"),
+        pytest.param(STOPPED, Pods(), "", id="no-pods-to-end"),
+        pytest.param(RUNNING, ALIVE, "", id="runs-under-another-name"),
+        pytest.param(Unit("activating", "auto-restart", ()), ALIVE, "", id="starts-over-and-over"),
+        pytest.param(STOPPED, ALIVE.with_kubelet("process 9 (kubelet)"), "", id="runs-without-its-unit"),
+        pytest.param(STOPPED, Pods(unknown=("it cannot be read",)), "", id="not-seen"),
+        pytest.param(NO_SYSTEMD, ALIVE, "", id="systemd-does-not-answer"),
+    ],
+)
+def test_a_drain_is_in_vain_where_no_kubelet_runs_that_ends_pods(unit: Unit, pods: Pods, says: str) -> None:
+    on = target(PROFILE, "kubelet", "hugepages")
+    refused = needed(on, replace(found(on, {POOL: 3}), pods=pods), unit).undrainable
+    assert (says in refused) if says else refused == ""
+
+
 def test_a_state_file_that_goes_disturbs_pods_also_while_the_kubelet_is_down() -> None:
     on = target(STATIC)
     transaction = needed(on, found(on, {POOL: 3}, **STATIC_STATE), STOPPED)

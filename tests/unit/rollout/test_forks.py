@@ -9,14 +9,16 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from lab.paths import REPOSITORY
 from numaforge.errors import NumaforgeError
 from numaforge.rollout.forks import Fork, Forks, forks, serve
+from tests.fixtures.processes import Hold, await_release, gone_within, kill_tree, writing_below
 
 REFUSE = "TEST_REFUSE_FORK"
 TELL = "tell"
@@ -24,7 +26,7 @@ WAIT = "wait"
 
 
 def run() -> int:
-    """What runs: it tells of itself, or waits for a file."""
+    """What runs: it tells of itself, or waits while a file is held."""
     what, *rest = sys.argv[1:]
     if what == TELL:
         about = {
@@ -38,8 +40,7 @@ def run() -> int:
         print(json.dumps({**about, "descriptors": descriptors, "leads": leads, "home": "HOME" in os.environ}))
         return 7
     print("waits", flush=True)
-    while not Path(rest[0]).exists():
-        time.sleep(0.01)
+    await_release(Path(rest[0]))
     Path(rest[1]).write_text("done")
     raise RuntimeError("a mistake of its own")
 
@@ -47,6 +48,14 @@ def run() -> int:
 @pytest.fixture
 def ours() -> Forks:
     return Forks(__name__)
+
+
+@pytest.fixture
+def hold(tmp_path: Path) -> Iterator[Hold]:
+    """What a run waits for; afterwards none is left."""
+    with Hold(tmp_path / "hold") as hold:
+        yield hold
+    assert gone_within(lambda: writing_below(tmp_path))
 
 
 def ended(process: Fork) -> int:
@@ -87,47 +96,96 @@ def test_a_run_has_its_own_arguments_environment_folder_and_log(ours: Forks, tmp
 
 
 def test_runs_are_in_progress_beside_each_other_and_each_is_told_by_itself(
-    ours: Forks, tmp_path: Path
+    ours: Forks, hold: Hold, tmp_path: Path
 ) -> None:
-    go, log = tmp_path / "go", tmp_path / "log"
-    first = ours.start([WAIT, str(go), str(tmp_path / "end")], dict(os.environ), tmp_path, log)
+    log = tmp_path / "log"
+    first = ours.start([WAIT, str(hold.path), str(tmp_path / "end")], dict(os.environ), tmp_path, log)
     other = tmp_path / "other"
     other.mkdir()
     told(ours, other)
     assert first.poll() is None
-    go.touch()
+    hold.release()
     assert ended(first) == 1
     assert "RuntimeError: a mistake of its own" in log.read_text()
 
 
-def test_a_run_that_is_killed_has_ended_by_a_signal(ours: Forks, tmp_path: Path) -> None:
-    process = ours.start([WAIT, "never", "never"], {}, tmp_path, tmp_path / "log")
+def test_a_run_that_is_killed_has_ended_by_a_signal(ours: Forks, hold: Hold, tmp_path: Path) -> None:
+    process = ours.start([WAIT, str(hold.path), "never"], {}, tmp_path, tmp_path / "log")
     process.kill()
     assert ended(process) == -signal.SIGKILL
     process.kill()
 
 
-def test_a_run_continues_where_the_one_that_asked_for_it_has_ended(tmp_path: Path) -> None:
-    go, end, log = tmp_path / "go", tmp_path / "end", tmp_path / "log"
-    waits = [WAIT, str(go), str(end)]
+def asking(log: Path, *arguments: str, then: str, first: str = "") -> subprocess.Popen[str]:
+    """Start a process that asks for a run, says which processes there are now, and does something."""
     asks = (
-        "from pathlib import Path; from numaforge.rollout.forks import Forks; import os\n"
-        f"Forks({__name__!r}).start({waits!r}, {{}}, Path('/'), Path({str(log)!r}))\n"
-        "os.kill(os.getpid(), 9)"
+        "import os, time; from pathlib import Path; from numaforge.rollout.forks import Forks\n"
+        "from tests.fixtures.processes import Hold\n"
+        f"{first}forks = Forks({__name__!r})\n"
+        f"run = forks.start({[*arguments]!r}, {{}}, Path({str(REPOSITORY)!r}), Path({str(log)!r}))\n"
+        "print(forks.pid, run.pid, flush=True)\n"
+        f"{then}"
     )
-    done = subprocess.run([sys.executable, "-c", asks], check=False)
-    assert done.returncode == -signal.SIGKILL
+    command = [sys.executable, "-c", asks]
+    process = subprocess.Popen(command, cwd=REPOSITORY, stdout=subprocess.PIPE, text=True)
     within(lambda: (log.exists() and "waits" in log.read_text()) or None)
-    go.touch()
+    return process
+
+
+def alive(pids: Iterable[int]) -> list[int]:
+    """Return which processes are there, without those that have ended and whose parent has not asked how."""
+    return [pid for pid in pids if _state(pid) not in ("", "Z")]
+
+
+def _state(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except FileNotFoundError:
+        return ""
+
+
+def started(process: subprocess.Popen[str]) -> list[int]:
+    """Return the processes of `asking`."""
+    assert process.stdout is not None
+    return [process.pid, *map(int, process.stdout.readline().split())]
+
+
+def test_a_run_continues_where_the_one_that_asked_for_it_has_ended(hold: Hold, tmp_path: Path) -> None:
+    end = tmp_path / "end"
+    with asking(tmp_path / "log", WAIT, str(hold.path), str(end), then="os.kill(os.getpid(), 9)") as asked:
+        assert asked.wait() == -signal.SIGKILL
+    hold.release()
     assert within(lambda: end.exists() or None)
+
+
+def test_nothing_is_left_of_a_process_that_is_killed_with_all_that_it_has_started(
+    hold: Hold, tmp_path: Path
+) -> None:
+    with asking(tmp_path / "log", WAIT, str(hold.path), "never", then="time.sleep(600)") as asked:
+        processes = started(asked)
+        assert alive(processes) == processes
+        kill_tree(asked)
+        assert gone_within(lambda: alive(processes))
+
+
+def test_a_run_that_a_test_holds_ends_with_the_test_s_process(tmp_path: Path) -> None:
+    own = tmp_path / "own"
+    then = "os.kill(os.getpid(), 9)"
+    holding = f"hold = Hold(Path({str(own)!r})); "
+    own.touch()
+    with asking(tmp_path / "log", WAIT, str(own), str(tmp_path / "end"), then=then, first=holding) as asked:
+        processes = started(asked)
+        assert gone_within(lambda: alive(processes))
 
 
 def test_an_interrupt_from_the_terminal_is_for_the_one_that_asks(ours: Forks, tmp_path: Path) -> None:
     assert os.getsid(ours.pid) != os.getsid(0)
 
 
-def test_nothing_is_known_of_a_run_where_the_process_that_forks_is_gone(ours: Forks, tmp_path: Path) -> None:
-    process = ours.start([WAIT, "never", "never"], {}, tmp_path, tmp_path / "log")
+def test_nothing_is_known_of_a_run_where_the_process_that_forks_is_gone(
+    ours: Forks, hold: Hold, tmp_path: Path
+) -> None:
+    process = ours.start([WAIT, str(hold.path), "never"], {}, tmp_path, tmp_path / "log")
     os.kill(ours.pid, signal.SIGKILL)
     with pytest.raises(NumaforgeError, match="the process that starts runs of pyinfra has ended"):
         process.poll()

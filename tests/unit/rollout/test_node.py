@@ -9,6 +9,8 @@ from dataclasses import replace
 import pytest
 
 from numaforge.errors import HostError, HostUnreachableError
+from numaforge.node.part import Part
+from numaforge.node.pods import Pods
 from numaforge.rollout.cluster import (
     ApiUnreachableError,
     ConflictError,
@@ -727,6 +729,36 @@ def test_a_plan_that_failed_before_is_refused_before_anything_is_done():
     outcome = world.run()
     assert (outcome.ending, outcome.reason) == (Ending.BLOCKED, "this plan was rolled back on this host")
     assert (world.cluster.calls["patch_node"], world.cluster.calls["put_lease"]) == (0, 0)
+
+
+def test_a_node_without_a_kubelet_that_is_still_called_ready_is_refused_before_its_cordon():
+    world = World()
+    world.machine.pods = Pods(
+        alive=("process 7 (sleep) in /kubepods.slice",), kubelet_down="its unit is failed"
+    )
+    world.machine.parts = (Part("hugepages", drains=True),)
+    assert world.node.ready
+    outcome = world.run()
+    assert outcome.ending is Ending.BLOCKED
+    assert outcome.reason.startswith(
+        "no kubelet runs on it (its unit is failed), and without one no pod ends"
+    )
+    assert "systemctl start kubelet" in outcome.reason
+    calls = world.cluster.calls
+    assert (calls["patch_node"], calls["put_lease"], calls["evict"]) == (0, 0, 0)
+
+
+def test_a_kubelet_that_stops_while_the_slot_is_taken_is_seen_before_the_cordon():
+    world = World()
+    world.machine.parts = (Part("hugepages", drains=True),)
+
+    def stop(call: str) -> None:
+        if call == "put_lease":
+            world.machine.pods = Pods(left=("/var/lib/kubelet/pods/1",), kubelet_down="its unit is inactive")
+
+    world.cluster.fault = stop
+    outcome = world.run()
+    assert (outcome.ending, world.cluster.calls["patch_node"], free(world)) == (Ending.BLOCKED, 0, True)
 
 
 def test_a_host_that_refuses_to_begin_is_reported_and_given_back():

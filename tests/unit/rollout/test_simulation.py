@@ -25,6 +25,20 @@ def test_no_seed_violates_anything(first):
             pytest.fail(f"seed {seed}: {violation}")
 
 
+@pytest.mark.parametrize(
+    "seed",
+    [
+        pytest.param(202, id="a node is down when systemd would end its broken change"),
+        pytest.param(213, id="a member of the control plane stops that has left the cluster"),
+        pytest.param(724, id="a run is killed after an earlier one of its node was reported"),
+        pytest.param(1655, id="a node that the change cuts off from its API server boots"),
+        pytest.param(6859, id="the records of a change are removed before it is undone"),
+    ],
+)
+def test_nor_does_one_that_once_did(seed):
+    assert violation(seed, Shape()) == ""
+
+
 def violation(seed: int, shape: Shape) -> str:
     """Return what is violated with a seed, "" where nothing is."""
     try:
