@@ -9,12 +9,14 @@ import ast
 import json
 import re
 import shlex
+import subprocess
 import textwrap
 from collections.abc import Iterator, Mapping
 from itertools import takewhile
 from pathlib import Path
 
 import click
+import jinja2
 import pytest
 import yaml
 
@@ -131,6 +133,8 @@ def test_a_block_of_data_or_code_can_be_read(kind: str, block: str) -> None:
         "python": ast.parse,
         "console": lambda text: re.fullmatch(r"\$ [^\n]+\n.*", text, re.DOTALL),
         "text": str.strip,
+        "jinja": jinja2.Environment(autoescape=True).parse,
+        "sh": lambda text: subprocess.run(["sh", "-n"], input=text, text=True, check=True),
     }
     assert readers[kind](block)
 

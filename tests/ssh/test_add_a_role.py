@@ -1,0 +1,118 @@
+"""The role of docs/add-a-role.md is planned, applied, verified and undone, in a copy of the repository."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lab.paths import REPOSITORY
+from tests.ssh.conftest import StartSandbox
+from tests.ssh.machine import machine
+from tests.ssh.sandbox import Sandbox, free_port
+from tests.ssh.standin_systemd import standin_systemd
+
+PAGE = (REPOSITORY / "docs" / "add-a-role.md").read_text(encoding="utf-8")
+FILES = dict(re.findall(r"^```\w+ (\S+)\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE))
+COPIED = ("src", "roles", "deploys", "templates", "profiles", "schemas")
+PROFILE: dict[str, Any] = {"name": "sandbox", "banner": {"text": "training until Friday"}}
+SHOWN = "/run/motd"
+UNIT = "/usr/lib/systemd/system/kubelet.service"
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Path:
+    """A copy of the repository with the files of the page, and the role's line in ROLES."""
+    copy = tmp_path / "repository"
+    for folder in COPIED:
+        shutil.copytree(
+            REPOSITORY / folder, copy / folder, symlinks=True, ignore=shutil.ignore_patterns("__pycache__")
+        )
+    shutil.copy(REPOSITORY / "config.py", copy)
+    for path, text in FILES.items():
+        file = copy / path
+        assert not file.exists()
+        file.parent.mkdir(exist_ok=True)
+        file.write_text(text)
+    roles = copy / "roles" / "__init__.py"
+    text = roles.read_text()
+    roles.write_text(
+        text.replace(
+            "from numaforge.roles.cpus",
+            "from numaforge.roles.banner import banner\nfrom numaforge.roles.cpus",
+            1,
+        ).replace("    kubelet,\n", "    banner,\n    kubelet,\n", 1)
+    )
+    return copy
+
+
+@pytest.fixture
+def node(start_sandbox: StartSandbox) -> Sandbox:
+    sandbox = start_sandbox(
+        {**machine(), **standin_systemd(free_port()), UNIT: "[Service]\nExecStart=/usr/local/bin/kubelet\n"}
+    )
+    sandbox.run(f"mkdir -p /run/services /run/systemd/system; echo hello > {SHOWN}")
+    return sandbox
+
+
+def run(repository: Path, node: Sandbox, profile: dict[str, Any], program: str, *arguments: str) -> str:
+    """Run a program of the copy against the node, and return what it says with its exit code."""
+    inventory = repository / "inventory.py"
+    inventory.write_text(f"nodes = {[('node', {**node.data(), 'numaforge_profile': profile})]!r}\n")
+    done = subprocess.run(
+        [
+            str(Path(sys.executable).parent / program),
+            *(each.format(inventory=inventory) for each in arguments),
+        ],
+        cwd=repository,
+        env={
+            **os.environ,
+            "HOME": str(repository),
+            "PYTHONPATH": str(repository / "src"),
+            "PYINFRA_PROGRESS": "off",
+            "COLUMNS": "1000",
+        },
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=240,
+    )
+    return f"{done.stdout}{done.stderr}\nended with {done.returncode}"
+
+
+def test_the_role_of_the_page_is_planned_applied_verified_and_undone(repository: Path, node: Sandbox) -> None:
+    deploy = ("pyinfra", "-y", "-v", "{inventory}", "deploys/banner.py")
+
+    dry = run(repository, node, PROFILE, "pyinfra", "--dry", "-v", "{inventory}", "deploys/banner.py")
+    assert f"{SHOWN}: hello -> training until Friday" in dry, dry
+    assert node.path(SHOWN).read_text() == "hello\n"
+
+    node.path("/run/no-banner").touch()
+    refused = run(repository, node, PROFILE, *deploy)
+    assert "the login shell shows no banner" in refused, refused
+    assert node.path(SHOWN).read_text() == "hello\n"
+    assert not node.path("/etc/numaforge/banner").exists()
+
+    node.path("/run/no-banner").unlink()
+    retried = {**PROFILE, "banner": {"text": "training"}}
+    applied = run(repository, node, retried, *deploy)
+    assert "ended with 0" in applied, applied
+    assert node.path(SHOWN).read_text() == "training\n"
+    assert node.path("/etc/numaforge/banner").read_text().endswith("\ntraining\n")
+    assert "the node is already as planned" in run(repository, node, retried, *deploy)
+
+    verified = run(repository, node, retried, "numaforge", "verify", "-v", "{inventory}")
+    node.path(SHOWN).write_text("hello\n")
+    drifted = run(repository, node, retried, "numaforge", "verify", "-v", "{inventory}")
+    assert "test_banner" not in verified, verified
+    assert "test_banner[ssh://node-text]" in drifted, drifted
+
+    gone = run(repository, node, {"name": "sandbox"}, *deploy)
+    assert "ended with 0" in gone, gone
+    assert not node.path("/etc/numaforge/banner").exists()
