@@ -26,6 +26,7 @@ from numaforge.roles.modules import modules
 from numaforge.roles.nics import nics
 from numaforge.roles.offline import offline
 from numaforge.roles.rdma import rdma
+from numaforge.roles.rdma_pools import rdma_pools
 from numaforge.roles.reboot import reboot
 from numaforge.roles.slices import slices
 
@@ -55,6 +56,7 @@ ROLES = (
     crio,
     memlock,
     device_plugin,
+    rdma_pools,
     rdma,
     kubelet,
     largest_pods,

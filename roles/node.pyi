@@ -43,6 +43,7 @@ from numaforge.roles.nics import section as nics_section
 from numaforge.roles.offline import plan as offline_plan
 from numaforge.roles.rdma import plan as rdma_plan
 from numaforge.roles.rdma import section as rdma_section
+from numaforge.roles.rdma_pools import plan as rdma_pools_plan
 from numaforge.roles.reboot import section as reboot_section
 from numaforge.roles.slices import plan as slices_plan
 from numaforge.roles.slices import section as slices_section
@@ -103,6 +104,7 @@ class NodePlan(
     mig_plan.Decided,
     crio_plan.Decided,
     device_plugin_plan.Decided,
+    rdma_pools_plan.Decided,
     rdma_plan.Decided,
     kubelet_plan.Decided,
     largest_pods_plan.Decided,

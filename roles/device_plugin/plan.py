@@ -17,7 +17,7 @@ from numaforge.roles.device_plugin.config import DevicePluginConfig
 from numaforge.roles.device_plugin.section import DevicePlugin
 from numaforge.roles.mig.devices import mig_device_names, nvml_gpus
 from numaforge.roles.mig.plan import as_planned, plan_mig
-from numaforge.roles.rdma.pools import plan_pools
+from numaforge.roles.rdma_pools.plan import plan_pools
 from numaforge.roles.role import Turn, Working
 
 if TYPE_CHECKING:

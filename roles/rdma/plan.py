@@ -10,7 +10,6 @@ from numaforge.reasons import Reasoned
 from numaforge.roles.rdma.host import plan_rdma_host
 from numaforge.roles.rdma.libraries import plan_libraries
 from numaforge.roles.rdma.planned import RdmaPlan
-from numaforge.roles.rdma.pools import plan_pools
 from numaforge.roles.role import Turn
 
 if TYPE_CHECKING:
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
 
 
 TURN = Turn.MACHINE
-NEEDS: tuple[str, ...] = ("gpudirect", "nics")
+NEEDS: tuple[str, ...] = ("rdma_pools", "gpudirect", "nics")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,17 +30,17 @@ class Decided:
 
 def decide(machine: NodeTopology, profile: NodeProfile, decided: Decisions) -> Reasoned[Decided]:
     """Return the pools for pods, what the host needs, and what libraries are told."""
-    pools = plan_pools(machine, profile)
+    pools = decided.rdma_pools
     host = plan_rdma_host(machine, profile)
     libraries = plan_libraries(machine, profile)
     plan = RdmaPlan(
-        pools=pools.value,
-        pools_deployed=bool(pools.value) and profile.rdma.device_plugin.deployed,
+        pools=pools,
+        pools_deployed=bool(pools) and profile.rdma.device_plugin.deployed,
         libraries=libraries.value,
         host=replace(host.value, nics=(*host.value.nics, *decided.nic_queues)),
         acs=decided.acs,
     )
-    parts = (pools, host, libraries)
+    parts = (host, libraries)
     return Reasoned(
         Decided(rdma=plan),
         tuple(chain.from_iterable(part.decisions for part in parts)),

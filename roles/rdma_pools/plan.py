@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from itertools import chain
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 from numaforge.errors import PlanError
 from numaforge.ordering import natural
 from numaforge.reasons import Decision, Notice, Reasoned
-from numaforge.roles.rdma.functions import (
+from numaforge.roles.rdma.planned import RdmaPool
+from numaforge.roles.rdma.pools_section import PLACEHOLDERS, RESOURCE_NAME, RdmaSelection, SharedDevicePlugin
+from numaforge.roles.rdma_pools.functions import (
     PluginFunction,
     address_of,
     lacking,
@@ -18,14 +20,13 @@ from numaforge.roles.rdma.functions import (
     plugin_functions,
     selected,
 )
-from numaforge.roles.rdma.planned import RdmaPool
-from numaforge.roles.rdma.pools_section import PLACEHOLDERS, RESOURCE_NAME, RdmaSelection, SharedDevicePlugin
+from numaforge.roles.role import Turn, Working
 from numaforge.topology.rails import Rail, rails
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from numaforge.roles.node import NodeProfile
+    from numaforge.roles.node import Decisions, NodeProfile
     from numaforge.topology.model import NodeTopology, RdmaDevice
 
 _WHERE = "rdma.device_plugin"
@@ -277,3 +278,20 @@ def _decisions(pools: Iterable[RdmaPool], profile: NodeProfile) -> Iterator[Deci
         near = f", nearest to {', '.join(pool.gpus)}" if pool.gpus else ""
         said = f"{', '.join(pool.devices)} for {pool.tokens} containers{near}"
         yield Decision(f"{_WHERE}.{pool.resource}", said, reason)
+
+
+TURN = Turn.KIND
+NEEDS: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Decided:
+    """The pools; not in the document, where `rdma.pools` has them."""
+
+    rdma_pools: Annotated[tuple[RdmaPool, ...], Working]
+
+
+def decide(machine: NodeTopology, profile: NodeProfile, decided: Decisions) -> Reasoned[Decided]:
+    """Return the pools that a profile asks for."""
+    found = plan_pools(machine, profile)
+    return Reasoned(Decided(rdma_pools=found.value), found.decisions, found.notices)
