@@ -7,8 +7,10 @@ from operator import attrgetter
 from pathlib import Path
 
 from docs.generated import renewed
-from numaforge.findings import gpudirect, gpus, host
+from numaforge.findings import host
 from numaforge.findings.engine import MachineRule
+from numaforge.findings.gpudirect import rules as gpudirect
+from numaforge.findings.gpus import rules as gpus
 
 _FOLDER = Path(__file__).parent
 GPU_FINDINGS, GPUDIRECT_PAGE, HOST_PAGE = (

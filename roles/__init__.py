@@ -1,6 +1,7 @@
 """Everything that numaforge can do to a node, a folder each."""
 
 from numaforge.roles.allocatable import allocatable
+from numaforge.roles.capacity import capacity
 from numaforge.roles.cpus import cpus
 from numaforge.roles.crio import crio
 from numaforge.roles.device_plugin import device_plugin
@@ -60,6 +61,7 @@ ROLES = (
     rdma,
     kubelet,
     largest_pods,
+    capacity,
     allocatable,
     labels,
 )

@@ -150,5 +150,9 @@ def _profile_type() -> type[Any]:
     )
 
 
-NodePlan = _plan_type()
-NodeProfile = _profile_type()
+def __getattr__(name: str) -> type[Any]:
+    """Make a type when it is first asked for: who reads a profile does not wait for how plans are made."""
+    made = {"NodePlan": _plan_type, "NodeProfile": _profile_type}
+    if name not in made:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return globals().setdefault(name, made[name]())

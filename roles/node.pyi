@@ -6,6 +6,7 @@ from typing import Any
 from numaforge.file_content import PlannedFile
 from numaforge.reasons import Decision, Notice
 from numaforge.roles.allocatable import plan as allocatable_plan
+from numaforge.roles.capacity import plan as capacity_plan
 from numaforge.roles.cpus import plan as cpus_plan
 from numaforge.roles.cpus import section as cpus_section
 from numaforge.roles.crio import plan as crio_plan
@@ -108,6 +109,7 @@ class NodePlan(
     rdma_plan.Decided,
     kubelet_plan.Decided,
     largest_pods_plan.Decided,
+    capacity_plan.Decided,
     allocatable_plan.Decided,
     labels_plan.Decided,
 ): ...

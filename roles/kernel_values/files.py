@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from numaforge.file_content import PlannedFile
-from numaforge.roles.kernel_values.paths import raised_values, tuning_values
+from numaforge.roles.kernel_values.paths import raised_values, sets_files, tuning_values
 from numaforge.template import Both, Template, lines, starts, written_values
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ TEMPLATES = {
 def files(plan: NodePlan) -> tuple[PlannedFile, ...]:
     """Return the files that set the values at every boot."""
     tuning = plan.tuning
-    by_path = bool(tuning_values(tuning))
+    by_path = sets_files(tuning)
     found = []
     if tuning.sysctls:
         found.append(PlannedFile(SYSCTL_PATH, "tuning", "tuning/sysctl.conf.j2"))

@@ -74,6 +74,12 @@ def tuning_values(tuning: TuningPlan) -> dict[str, str]:
     }
 
 
+def sets_files(tuning: TuningPlan) -> bool:
+    """Whether `tuning_values` has any."""
+    by_cpu = (tuning.governors, tuning.energy_preferences, tuning.idle_states_off, tuning.offline.cpus)
+    return any(by_cpu) or bool(knob_values(tuning))
+
+
 def knob_values(tuning: TuningPlan) -> dict[str, str]:
     """Return the value of each knob below /sys that the tuning sets, by path."""
     held = {field: getattr(tuning, field) for field in _FOLDERS}

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from numaforge.findings.engine import check
-from numaforge.findings.gpudirect import RULES
 from numaforge.findings.gpudirect.access_control import required_control, wrong_bits
+from numaforge.findings.gpudirect.rules import RULES
 from numaforge.planning.node import plan_node
 from numaforge.profile import load_profile
 from numaforge.topology.model import NodeTopology

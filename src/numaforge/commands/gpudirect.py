@@ -24,8 +24,8 @@ def gpudirect(source: str | None, root: str | None, verbose: bool, output: str) 
       numaforge gpudirect gpu-1.json
       numaforge gpudirect -v
     """
-    from numaforge.findings.gpudirect import RULES
     from numaforge.findings.gpudirect.pairs import gpu_nic_pairs
+    from numaforge.findings.gpudirect.rules import RULES
     from numaforge.report.gpudirect import pair_lines
 
     machine = machine_of(source, root)

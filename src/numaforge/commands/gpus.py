@@ -26,6 +26,6 @@ def check(source: str | None, root: str | None, verbose: bool, output: str) -> i
       numaforge gpus check gpu-1.json
       numaforge gpus check -v
     """
-    from numaforge.findings.gpus import RULES
+    from numaforge.findings.gpus.rules import RULES
 
     return say_judgements(machine_of(source, root), RULES, verbose=verbose, output=output)

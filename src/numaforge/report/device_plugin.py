@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import click
 
-from numaforge.findings import Finding
 from numaforge.report.findings import finding_lines, has_errors
+
+if TYPE_CHECKING:
+    from numaforge.findings import Finding
 
 
 def as_text(findings: Sequence[Finding], counts: Mapping[str, int] | None) -> str:

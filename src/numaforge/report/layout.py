@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from math import ceil, log
+from typing import TYPE_CHECKING
 
 from numaforge.cpulist import format_cpulist
 from numaforge.errors import PlanError
@@ -30,10 +31,12 @@ from numaforge.report.device_boxes import all_devices, devices_box, links_box
 from numaforge.report.rails import rails_box
 from numaforge.report.sums import Grain
 from numaforge.report.wording import counted, cpu_counts, human_bytes, joined, memory_and_devices
-from numaforge.roles.memory.plan import NumaNodePlan
-from numaforge.roles.node import NodePlan
 from numaforge.topology.links import gpu_memory_nodes, gpu_names
 from numaforge.topology.model import Core, CpuSet, L3Cache, NodeTopology, NumaNode
+
+if TYPE_CHECKING:
+    from numaforge.roles.memory.plan import NumaNodePlan
+    from numaforge.roles.node import NodePlan
 
 _MARGIN = 24
 _GAP = 12

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from types import TracebackType
-from typing import Protocol, Self
+from typing import TYPE_CHECKING, Protocol, Self
 
 import click
 from rich.console import Group, RenderableType
@@ -20,8 +20,10 @@ from numaforge.report.summary import AS_WISHED, STYLES, counts_of, grouped_by_re
 from numaforge.report.terminal import Screen, console, plain, screen
 from numaforge.report.wording import ELLIPSIS, some_of
 from numaforge.rollout.fleet import Fleet
-from numaforge.rollout.outcome import Progress
 from numaforge.rollout.steps import Clock
+
+if TYPE_CHECKING:
+    from numaforge.rollout.outcome import Progress
 
 _SMALL = 10
 """In a fleet of so few hosts every change is a line."""

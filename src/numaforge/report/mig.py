@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Group, RenderableType
 from rich.padding import Padding
@@ -15,13 +15,15 @@ from numaforge.cpulist import format_cpulist
 from numaforge.errors import PlanError
 from numaforge.report.columns import add_row, columns
 from numaforge.report.wording import counted, gpu_label
-from numaforge.roles.mig.advice import Collision
-from numaforge.roles.mig.difference import LiveInstance, PlannedInstance
 from numaforge.roles.mig.geometry import Placement, counted_names
-from numaforge.roles.mig.instance import MigGpu, MigPlan
-from numaforge.roles.mig.machine import GpuMigPlan, MachineMigPlan
 from numaforge.roles.mig.models import MigModel, model_of
-from numaforge.topology.model import Gpu, NodeTopology
+
+if TYPE_CHECKING:
+    from numaforge.roles.mig.advice import Collision
+    from numaforge.roles.mig.difference import LiveInstance, PlannedInstance
+    from numaforge.roles.mig.instance import MigGpu, MigPlan
+    from numaforge.roles.mig.machine import GpuMigPlan, MachineMigPlan
+    from numaforge.topology.model import Gpu, NodeTopology
 
 _SCHEMA = 1
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from rich.console import RenderableType
 
@@ -11,8 +12,10 @@ from numaforge.report.columns import add_row, columns
 from numaforge.report.device_boxes import SMALL_CHIP, panel, small_chip
 from numaforge.report.wording import counted, joined, rdma_roles
 from numaforge.topology.links import gpu_names
-from numaforge.topology.model import NodeTopology, RdmaDevice
 from numaforge.topology.rails import Rail, best_devices, rails
+
+if TYPE_CHECKING:
+    from numaforge.topology.model import NodeTopology, RdmaDevice
 
 _GAP = 6.0
 _LEAST_NIC_CHIP = 92.0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Group, RenderableType
 from rich.table import Table
@@ -17,12 +17,14 @@ from numaforge.report.moves import condensed
 from numaforge.report.summary import grouped_by_reason, without_name
 from numaforge.report.terminal import plain
 from numaforge.report.wording import counted, some_of
-from numaforge.rollout.launch import Survey
-from numaforge.rollout.options import RolloutOptions
 from numaforge.rollout.orders import NamedRollout, NodeStatus, RolloutStatus, working
-from numaforge.rollout.outlook import NodeOutlook, UndrainedOutlook
-from numaforge.rollout.slots import Slot
 from numaforge.rollout.stages import Stage
+
+if TYPE_CHECKING:
+    from numaforge.rollout.launch import Survey
+    from numaforge.rollout.options import RolloutOptions
+    from numaforge.rollout.outlook import NodeOutlook, UndrainedOutlook
+    from numaforge.rollout.slots import Slot
 
 _ROWS = 12
 """The longest table of nodes that leaves room for what else there is to say on one screen."""

@@ -8,14 +8,16 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Group, RenderableType
 from rich.text import Text
 
 from numaforge.report.terminal import Screen, plain
 from numaforge.report.wording import ELLIPSIS, counted, some_of
-from numaforge.rollout.fleet import FleetReport
+
+if TYPE_CHECKING:
+    from numaforge.rollout.fleet import FleetReport
 
 STYLES = {
     "held": "bold red",

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 from xml.sax.saxutils import escape, quoteattr
 
-from numaforge.report.boxes import Box, Text
 from numaforge.report.layout import Picture, lay_out
-from numaforge.roles.node import NodePlan
-from numaforge.topology.model import NodeTopology
+
+if TYPE_CHECKING:
+    from numaforge.report.boxes import Box, Text
+    from numaforge.roles.node import NodePlan
+    from numaforge.topology.model import NodeTopology
 
 # Colours of Okabe and Ito, which people with any colour vision tell apart; what matters has a pattern too.
 _STYLE = """

@@ -6,15 +6,14 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby
+from typing import TYPE_CHECKING
 
 from rich.console import Group, RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
 from numaforge.cpulist import format_cpulist
-from numaforge.file_content import PlannedFile
 from numaforge.quantity import format_bytes, format_millis, parse_bytes
-from numaforge.reasons import Decision, Notice
 from numaforge.report.columns import add_row, columns
 from numaforge.report.gpus import driver_words, gpu_notes
 from numaforge.report.mig import geometry_section
@@ -33,12 +32,16 @@ from numaforge.report.wording import (
     slices_label,
     wrapped_cpulist,
 )
-from numaforge.roles.allocatable.plan import PredictedAllocatable
-from numaforge.roles.largest_pods.plan import LargestPod
-from numaforge.roles.memory.plan import NumaNodePlan
-from numaforge.roles.node import NodePlan
 from numaforge.topology.links import gpu_memory_nodes, gpu_names
 from numaforge.topology.model import Accelerator, Gpu, L3Cache, Nic, NodeTopology, NumaNode, why_no_version
+
+if TYPE_CHECKING:
+    from numaforge.file_content import PlannedFile
+    from numaforge.reasons import Decision, Notice
+    from numaforge.roles.capacity.plan import PredictedAllocatable
+    from numaforge.roles.largest_pods.plan import LargestPod
+    from numaforge.roles.memory.plan import NumaNodePlan
+    from numaforge.roles.node import NodePlan
 
 _CPULIST_WIDTH = 16  # the table of a plan has two of them side by side, and 80 columns
 

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sized
+from typing import TYPE_CHECKING
 
-from numaforge.topology.model import Accelerator, Gpu, Nic, NodeTopology, PciLink
 from numaforge.topology.slices import slicing_of
+
+if TYPE_CHECKING:
+    from numaforge.topology.model import Accelerator, Gpu, Nic, NodeTopology, PciLink
 
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 _PCIE_GENERATION = {2.5: 1, 5.0: 2, 8.0: 3, 16.0: 4, 32.0: 5, 64.0: 6}

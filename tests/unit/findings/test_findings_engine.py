@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from numaforge.findings import Severity, gpudirect, gpus, host
+from numaforge.findings import Severity, host
 from numaforge.findings.engine import Applicability, MachineRule, Scope, Seen, applies, judge
+from numaforge.findings.gpudirect import rules as gpudirect
+from numaforge.findings.gpus import rules as gpus
 from tests.fixtures.gpu_machines import KINDS
 from tests.fixtures.judged import judged
 from tests.fixtures.machines import lab_node

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import pytest
 
 from numaforge.findings.engine import Verdict
-from numaforge.findings.gpus import RULES
+from numaforge.findings.gpus.rules import RULES
 from numaforge.topology import read_topology
 from numaforge.topology.model import (
     Ecc,

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from numaforge.findings.engine import Verdict
-from numaforge.findings.gpudirect import RULES
 from numaforge.findings.gpudirect.pairs import Works, gpu_nic_pairs
+from numaforge.findings.gpudirect.rules import RULES
 from numaforge.topology.model import Gpu, NodeTopology, NvidiaInstall, PciLink
 from tests.fixtures import judged as by
 from tests.fixtures.gpu_machines import KINDS

@@ -12,7 +12,7 @@ from lab.paths import REPOSITORY
 from numaforge.planning.node import plan_node
 from numaforge.profile import load_profile
 from numaforge.report.tables import plan_tables
-from numaforge.roles.allocatable.elsewhere import (
+from numaforge.roles.capacity.elsewhere import (
     aks_cpu_millis,
     aks_memory,
     eks_memory,

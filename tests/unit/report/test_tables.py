@@ -13,7 +13,7 @@ from numaforge.planning.node import plan_node
 from numaforge.profile import load_profile
 from numaforge.reasons import Notice
 from numaforge.report.tables import plan_tables, topology_tables
-from numaforge.roles.allocatable.plan import PredictedAllocatable
+from numaforge.roles.capacity.plan import PredictedAllocatable
 from numaforge.roles.largest_pods.plan import LargestPod
 from numaforge.topology.model import HugepagePool, KubeletInstall, NodeTopology, NumaNode
 from tests.fixtures import machines

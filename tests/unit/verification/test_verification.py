@@ -16,7 +16,7 @@ from numaforge.kubelet.config.comparison import differences
 from numaforge.planning.node import plan_node
 from numaforge.profile import load_profile
 from numaforge.render import render_plan
-from numaforge.roles.allocatable.plan import PredictedAllocatable
+from numaforge.roles.capacity.plan import PredictedAllocatable
 from numaforge.roles.document import dumps, loads
 from numaforge.roles.hugepages.files import HUGEPAGES_TMPFILES_PATH
 from numaforge.roles.kernel_cmdline.plan import KernelPlan

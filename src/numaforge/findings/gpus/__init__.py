@@ -1,6 +1,1 @@
 """What is wrong with the GPUs of a machine, their driver and their fabric."""
-
-from numaforge.findings.gpus import nvidia_driver, nvidia_fabric, nvidia_health, pcie
-
-_TABLES = (nvidia_driver.RULES, nvidia_fabric.RULES, nvidia_health.RULES, pcie.RULES)
-RULES = tuple(sorted((rule for table in _TABLES for rule in table), key=lambda rule: rule.id))

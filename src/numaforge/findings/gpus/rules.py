@@ -1,0 +1,8 @@
+"""All rules about the GPUs of a machine, their driver and their fabric, by id."""
+
+from __future__ import annotations
+
+from numaforge.findings.gpus import nvidia_driver, nvidia_fabric, nvidia_health, pcie
+
+_TABLES = (nvidia_driver.RULES, nvidia_fabric.RULES, nvidia_health.RULES, pcie.RULES)
+RULES = tuple(sorted((rule for table in _TABLES for rule in table), key=lambda rule: rule.id))
