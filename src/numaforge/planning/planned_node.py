@@ -1,0 +1,48 @@
+"""The node as its plan makes it: the machine, what its kubelet runs with, the devices that it offers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from numaforge.kubelet.admission.device_manager import Inventory
+from numaforge.kubelet.findings import Report
+from numaforge.render import files_of
+from numaforge.roles.device_plugin.plan import devices_of
+from numaforge.roles.kubelet import kubelet
+from numaforge.roles.kubelet.effect import effect, machine_as_planned
+from numaforge.roles.mig.plan import as_planned as gpus_as_planned
+from numaforge.roles.node import NodePlan
+from numaforge.topology.model import NodeTopology
+
+
+@dataclass(frozen=True)
+class PlannedNode:
+    """A node as it will be.
+
+    `kubelet` is what the kubelet would say to its files as planned. `state` are the texts of its state files,
+    by name, without those that the plan removes.
+    """
+
+    machine: NodeTopology
+    kubelet: Report
+    devices: Inventory
+    state: Mapping[str, str]
+
+
+def planned_node(
+    machine: NodeTopology, plan: NodePlan, state: Mapping[str, str] | None = None
+) -> PlannedNode:
+    """Return a machine, found before or after its plan was carried out, as the plan makes it.
+
+    `state` are the kubelet's state files as they are now, by name. Raises KubeletConfigError where no kubelet
+    is planned.
+    """
+    there, now = machine.kubelet, state or {}
+    config = there.config_text if there else None
+    drop_ins = there.drop_ins if there else {}
+    expected = effect(plan, machine, files_of(kubelet, plan, config), config, drop_ins, now)
+    gone = {path.rpartition("/")[2] for path in expected.removals}
+    after = gpus_as_planned(machine_as_planned(machine, plan), plan.mig)
+    left = {name: text for name, text in now.items() if name not in gone}
+    return PlannedNode(after, expected.after, devices_of(after, plan), left)
