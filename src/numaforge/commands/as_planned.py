@@ -14,6 +14,7 @@ from numaforge.errors import NumaforgeError
 # What is not needed for `--help` is imported where it is used.
 if TYPE_CHECKING:
     from numaforge.planning.planned_node import PlannedNode
+    from numaforge.roles.node import NodePlan
     from numaforge.topology.model import NodeTopology
 
 plan_option = click.option(
@@ -34,14 +35,25 @@ def node_as_planned(
     """
     from numaforge.kubelet.minors.versions import LATEST_MINOR
     from numaforge.planning.planned_node import planned_node
+
+    installed = machine.kubelet.version if machine.kubelet else None
+    wanted = kubelet_version or (None if installed else f"1.{LATEST_MINOR}")
+    return planned_node(machine, plan_for(machine, profile, plan, wanted), state)
+
+
+def plan_for(
+    machine: NodeTopology, profile: str | None, plan: str | None, kubelet_version: str | None = None
+) -> NodePlan:
+    """Return the plan that a profile gives to a machine, or the one in a file.
+
+    Raises NumaforgeError for a file that holds none, or that of another host.
+    """
     from numaforge.roles.node import NodePlan
 
-    if plan is None:
-        installed = machine.kubelet.version if machine.kubelet else None
-        wanted = kubelet_version or (None if installed else f"1.{LATEST_MINOR}")
-        return planned_node(machine, plan_with(machine, str(profile), wanted), state)
-    if profile is not None:
+    if profile is not None and plan is not None:
         raise click.UsageError("give --profile or --plan, not both")
+    if plan is None:
+        return plan_with(machine, str(profile), kubelet_version)
     found = plan_or_machine(plan)
     if not isinstance(found, NodePlan):
         remedy = "give what `numaforge plan -o json` has written"
@@ -52,7 +64,7 @@ def node_as_planned(
             where=plan,
             remedy="give the plan and the snapshot of one host",
         )
-    return planned_node(machine, found, state)
+    return found
 
 
 def given_kubelet(

@@ -145,7 +145,10 @@ def _machine_in(document: object, source: str) -> NodeTopology:
         if isinstance(document, dict) and "packages" in document:
             return from_document(document)
         if isinstance(document, dict) and document.keys() >= _PLAN:
-            raise NumaforgeError("is a plan, and no machine", remedy="give the snapshot that it was made of")
+            raise NumaforgeError(
+                "is a plan, and no machine",
+                remedy="give the snapshot that it was made of; admit, fit and check take it with --plan",
+            )
         return read_topology(Snapshot.from_document(document))
 
 
