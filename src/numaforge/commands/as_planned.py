@@ -35,10 +35,14 @@ def node_as_planned(
     """
     from numaforge.kubelet.minors.versions import LATEST_MINOR
     from numaforge.planning.planned_node import planned_node
+    from numaforge.render import files_of
+    from numaforge.roles.kubelet import kubelet
 
     installed = machine.kubelet.version if machine.kubelet else None
     wanted = kubelet_version or (None if installed else f"1.{LATEST_MINOR}")
-    return planned_node(machine, plan_for(machine, profile, plan, wanted), state)
+    decided = plan_for(machine, profile, plan, wanted)
+    files = files_of(kubelet, decided, machine.kubelet.config_text if machine.kubelet else None)
+    return planned_node(machine, decided, files, state)
 
 
 def plan_for(

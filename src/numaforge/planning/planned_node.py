@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from numaforge.file_content import FileContent
 from numaforge.kubelet.admission.device_manager import Inventory
 from numaforge.kubelet.findings import Report
-from numaforge.render import files_of
 from numaforge.roles.device_plugin.plan import devices_of
-from numaforge.roles.kubelet import kubelet
 from numaforge.roles.kubelet.effect import effect, machine_as_planned
 from numaforge.roles.mig.plan import as_planned as gpus_as_planned
 from numaforge.roles.node import NodePlan
@@ -31,18 +30,17 @@ class PlannedNode:
 
 
 def planned_node(
-    machine: NodeTopology, plan: NodePlan, state: Mapping[str, str] | None = None
+    machine: NodeTopology, plan: NodePlan, files: Sequence[FileContent], state: Mapping[str, str]
 ) -> PlannedNode:
     """Return a machine, found before or after its plan was carried out, as the plan makes it.
 
-    `state` are the kubelet's state files as they are now, by name. Raises KubeletConfigError where no kubelet
-    is planned.
+    `files` are those that the kubelet's role writes, `state` the kubelet's state files as they are now, by
+    name. Raises KubeletConfigError where no kubelet is planned.
     """
-    there, now = machine.kubelet, state or {}
+    there = machine.kubelet
     config = there.config_text if there else None
-    drop_ins = there.drop_ins if there else {}
-    expected = effect(plan, machine, files_of(kubelet, plan, config), config, drop_ins, now)
+    expected = effect(plan, machine, files, config, there.drop_ins if there else {}, state)
     gone = {path.rpartition("/")[2] for path in expected.removals}
     after = gpus_as_planned(machine_as_planned(machine, plan), plan.mig)
-    left = {name: text for name, text in now.items() if name not in gone}
+    left = {name: text for name, text in state.items() if name not in gone}
     return PlannedNode(after, expected.after, devices_of(after, plan), left)
