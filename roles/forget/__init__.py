@@ -8,6 +8,7 @@ from pyinfra import host
 
 from numaforge import shell
 from numaforge.file_content import PLAN_PATH
+from numaforge.framing import asking
 from numaforge.hosts import (
     FORGET,
     Commands,
@@ -50,7 +51,7 @@ def _forget(flag_stays: bool) -> Commands:
         "MODPROBE": MODPROBE_PATH,
     }
     library = shell.assignments(values) + shell.library("node/forget")
-    if "yes" not in script_output(host, library + shell.call("kept")):
+    if "yes" not in script_output(host, asking(library + shell.call("kept"))).lines:
         host.noop("nothing of numaforge is left")
         return
     show_beside(host, f"{PLAN_PATH} and {values['STATE']}, with the backups of earlier changes, are removed")

@@ -131,7 +131,7 @@ def _change(on: Host, transaction: Transaction, unreachable_seconds: float, unit
     ask = status_script(transaction.id, unit)
 
     def how_far() -> Status:
-        return run(retry(lambda: read_status("\n".join(reached(on, ask)))))
+        return run(retry(lambda: read_status(reached(on, ask))))
 
     while (result := (status := how_far()).result) is None:
         if status.waits:

@@ -7,7 +7,7 @@ import time
 from pyinfra import host
 
 from numaforge.errors import HostError
-from numaforge.hosts.facts import as_root
+from numaforge.hosts.facts import as_root, right
 from numaforge.hosts.failures import fail_host
 from numaforge.preflight import host as preflight
 from numaforge.rollout import events
@@ -26,12 +26,11 @@ def examine() -> None:
     except HostError as error:
         fail_host(host, error)
         return
-    _, told = preflight.split(answer.output)
     events.record(
         PREFLIGHT,
         host.name,
-        right=answer.right,
-        answer=told,
+        right=right(answer),
+        answer=preflight.told(answer),
         asked_at=begun,
         answered_at=time.time(),
     )

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from numaforge import shell
-from numaforge.errors import HostUnreachableError
+from numaforge.framing import Answer, Output, asking
+from numaforge.kernel_files import parse_values
+
+_FILES = ("/proc/sys/kernel/random/boot_id", "/etc/machine-id", "/sys/class/dmi/id/product_uuid")
+"""Those that the kubelet reads for the Node object (GetSystemUUID and machine/info.go in cAdvisor)."""
 
 
 @dataclass(frozen=True)
@@ -19,16 +22,11 @@ class Identity:
 
 
 def identity_script() -> str:
-    """Return the script whose output `read_identity` reads."""
-    return shell.library("node/identity") + shell.call("tell_identity")
+    """Return the script whose answer `read_identity` reads."""
+    return asking(shell.library("kernel_files") + shell.call("tell_values", _FILES))
 
 
-def read_identity(output: Sequence[str]) -> Identity:
-    """Read what `identity_script` printed.
-
-    Raises HostUnreachableError for an answer that is cut off: the host may be on its way down.
-    """
-    if not output or output[-1] != "end":
-        raise HostUnreachableError("the answer about the host's identity is cut off", remedy="run again")
-    values = dict(line.partition(" ")[::2] for line in output[:-1])
-    return Identity(**{name: value.strip().lower() or None for name, value in values.items()})
+def read_identity(output: Output) -> Identity:
+    """Read what `identity_script` printed; raises HostUnreachableError for an answer that is cut off."""
+    values = parse_values(Answer.of(output).lines)
+    return Identity(*(values.get(path, "").strip().lower() or None for path in _FILES))

@@ -19,12 +19,13 @@ import base64
 import hashlib
 import re
 import secrets
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
 from numaforge import shell
 from numaforge.errors import HostError, HostUnreachableError
+from numaforge.framing import Answer, Output, asking
 from numaforge.given import parse_json
 from numaforge.node import fence
 from numaforge.node.bundle import encoded
@@ -370,9 +371,9 @@ def settle_script() -> str:
     return _script("none", "settle_current")
 
 
-def read_waiting(output: Sequence[str]) -> tuple[str, ...]:
+def read_waiting(output: Output) -> tuple[str, ...]:
     """Return the transaction that `settle_script` has left as it waits for its confirmation, if one does."""
-    words = [line.partition(" ") for line in output]
+    words = [line.partition(" ") for line in Answer.of(output).lines]
     return tuple(name for phase, _, name in words if phase == CONFIRMING)
 
 
@@ -390,20 +391,18 @@ def _script(transaction_id: str, function: str, *arguments: str, data: str = "")
         "KEPT_TRANSACTIONS": str(KEPT_TRANSACTIONS),
     }
     library = shell.library(*_NODE, "node/deliver")
-    return shell.assignments(variables) + library + shell.call(function, arguments, data)
+    return asking(shell.assignments(variables) + library + shell.call(function, arguments, data))
 
 
-def read_status(text: str) -> Status:
+def read_status(output: Output) -> Status:
     """Read what `status_script` printed.
 
-    Raises HostUnreachableError for an answer that is cut off: the host may be on its way down.
+    Raises HostUnreachableError for an answer that lacks something: the host may be on its way down.
     """
-    head, found, tail = text.partition("\nResult\n")
-    body = tail.strip()
-    values = dict(line.partition("=")[::2] for line in head.splitlines())
+    answer = Answer.of(output)
+    values = dict(line.partition("=")[::2] for line in answer.lines)
+    result = "\n".join(answer.part("result")).strip()
     try:
-        if not found or not body.endswith("."):
-            raise ValueError(text)
         process = _process(values)
         process.booted.encode()  # a clock that no calendar has is no answer
         uptime = int(values["Uptime"])
@@ -411,9 +410,8 @@ def read_status(text: str) -> Status:
         phase = values["Phase"] or ("keeping" if running else None)  # systemd has it before it says a word
     except (KeyError, ValueError, OverflowError, OSError) as error:
         raise HostUnreachableError(
-            "the answer about the node's change is cut off", remedy="run again"
+            "the node does not say everything about its change", remedy="run again"
         ) from error
-    result = body.removesuffix(".").strip()
     return Status(
         phase, running, read_result(result) if result else None, process, uptime, values.get("Token", "")
     )
