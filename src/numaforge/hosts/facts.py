@@ -93,11 +93,11 @@ def _answer(host: Host, script_text: str, remedy: str, *, as_root: bool = False)
     try:
         with connection.within(host, connection.LOOK_SECONDS):
             output = host.get_fact(ScriptOutput, _stdin=script_text, _ignore_errors=True, **how)
+        if output:
+            return Answer.of(output)
     except TooMuchOutputError as error:
         raise error if error.where else error.at(host.name) from error
     except (SSHException, OSError, EOFError) as error:
         connection.hang_up(host)
         raise HostUnreachableError(f"did not answer: {str(error) or connection.CUT}") from error
-    if not output:
-        raise HostUnreachableError("did not answer", remedy=remedy)
-    return Answer.of(output)
+    raise HostUnreachableError("did not answer", remedy=remedy)
