@@ -24,14 +24,20 @@ from pyinfra.api import Host, State
 from pyinfra.api.connect import connect_all as connect_to_all
 from pyinfra.api.exceptions import ConnectError
 from pyinfra.api.state import BaseStateCallback
-from pyinfra_cli import cli  # type: ignore[import-untyped]
 from pyinfra_cli.exceptions import CliError, UnexpectedExternalError  # type: ignore[import-untyped]
 from pyinfra_cli.inventory import make_inventory  # type: ignore[import-untyped]
 from pyinfra_cli.main import main  # type: ignore[import-untyped]
 
 from numaforge import roles
 from numaforge.errors import NumaforgeError
-from numaforge.hosts import check_strictly, go_on_without_failed, guard_output, inspect_once, why_refused
+from numaforge.hosts import (
+    check_strictly,
+    command_line,
+    go_on_without_failed,
+    guard_output,
+    inspect_once,
+    why_refused,
+)
 from numaforge.hosts.beside import told
 from numaforge.hosts.host_data import refuse, say_refused, set_aside
 from numaforge.hosts.overview import follow, show_overview
@@ -58,15 +64,17 @@ def adapt() -> None:
     A folder stands for its `inventory.py`, without a terminal a host that cannot be reached fails alone, and
     host keys that are not known are refused, and so is output without end.
     """
-    cli.make_inventory = _inventory_of_file_or_folder
-    cli.connect_all = connect_all
-    cli.print_inventory = _and_who_is_refused(cli.print_inventory)
+    command_line(
+        make_inventory=lambda _: _inventory_of_file_or_folder,
+        connect_all=lambda _: connect_all,
+        print_inventory=_and_who_is_refused,
+    )
     check_strictly()
     guard_output()
     if events.heard():  # who started the run shows all of its hosts itself
-        cli.print_meta = told(cli.print_meta)
+        command_line(print_meta=told)
     else:
-        show_overview(cli)
+        show_overview()
 
 
 def _inventory_of_file_or_folder(inventory: str, *args: Any, **options: Any) -> Any:
@@ -186,7 +194,7 @@ def prepare() -> None:
 def run() -> int:
     """Run pyinfra with the program's arguments, and return its exit code."""
     adapt()
-    cli.print_inventory = _and_who_is_refused(introduce)
+    command_line(print_inventory=lambda _: _and_who_is_refused(introduce))
     try:
         main()
     except SystemExit as end:

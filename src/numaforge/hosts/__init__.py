@@ -12,10 +12,9 @@ from numaforge.hosts.display import (
     show_unfinished,
 )
 from numaforge.hosts.facts import detect, detect_for_change, script_output
-from numaforge.hosts.failures import fail_host, go_on_without_failed
+from numaforge.hosts.failures import fail_host
 from numaforge.hosts.host_data import datum
-from numaforge.hosts.host_keys import check_strictly, why_refused
-from numaforge.hosts.inspection import inspect_once
+from numaforge.hosts.host_keys import why_refused
 from numaforge.hosts.operations import (
     COMMAND_SECONDS,
     Commands,
@@ -23,8 +22,14 @@ from numaforge.hosts.operations import (
     host_operation,
     script_command,
 )
-from numaforge.hosts.output import guard_output
 from numaforge.hosts.overview import FORGET, MAINTENANCE
+from numaforge.hosts.patches import (
+    check_strictly,
+    command_line,
+    go_on_without_failed,
+    guard_output,
+    inspect_once,
+)
 from numaforge.hosts.roles import planned, remember, role, roles_of, seen
 from numaforge.hosts.scripts import reached, reached_anew
 
@@ -37,6 +42,7 @@ __all__ = [
     "announce",
     "capture",
     "check_strictly",
+    "command_line",
     "datum",
     "detect",
     "detect_for_change",
