@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,7 +13,7 @@ from numaforge.errors import PlanError
 from numaforge.quantity import format_bytes, parse_bytes
 from numaforge.reasons import Decision, Reasoned
 from numaforge.roles.role import Turn, Working
-from numaforge.topology.model import NodeTopology, NumaNode
+from numaforge.topology.model import HugepagePool, NodeTopology, NumaNode
 
 if TYPE_CHECKING:
     from numaforge.roles.hugepages.section import Hugepages
@@ -76,6 +76,16 @@ def pools_after(node: NumaNode, wanted: PagesBySize) -> dict[str, int]:
     """Return the pools that a NUMA node will have, by size: the wanted ones and the untouched."""
     there = {size: pool.total for size, pool in node.hugepages.items()}
     return dict(sorted({**there, **wanted}.items()))
+
+
+def with_pools(topology: NodeTopology, wanted: WantedPages) -> NodeTopology:
+    """Return the machine with the pools that it will have, as the kubelet finds them when it starts."""
+    nodes = (
+        replace(node, hugepages={size: HugepagePool(count, count) for size, count in pools.items()})
+        for node in topology.numa_nodes
+        for pools in [pools_after(node, wanted.get(node.id, {}))]
+    )
+    return replace(topology, numa_nodes=tuple(nodes))
 
 
 def untouched_pools(node: NumaNode, wanted: PagesBySize) -> dict[str, int]:

@@ -15,7 +15,7 @@ from numaforge.roles import ROLES
 _FOLDERS = {role.part.NAME: role.name for role in ROLES if role.part}
 _ROLES = Path(__file__).parent.parent / "roles"
 
-KINDS: tuple[PartModule, ...] = tuple(role.part for role in ROLES if role.part)
+PART_MODULES: tuple[PartModule, ...] = tuple(role.part for role in ROLES if role.part)
 
 
 def shell_of(names: Iterable[str]) -> list[str]:

@@ -13,7 +13,7 @@ import pytest
 from numaforge import shell
 from numaforge.errors import HostError
 from numaforge.node.look import NodeQuery
-from numaforge.node.parts import KINDS
+from numaforge.node.parts import PART_MODULES
 from numaforge.node.transaction import (
     Process,
     Status,
@@ -28,7 +28,7 @@ from numaforge.node.transaction import (
 )
 
 STATUS = Status("prove kubelet", False, None, Process("b", 7, 1, 99), 5, "token")
-NODE_SCRIPT = node_script(kind.NAME for kind in KINDS)
+NODE_SCRIPT = node_script(part.NAME for part in PART_MODULES)
 LOOK = NodeQuery(
     ("/sys/a",), ("/etc/b",), ("c",), (("kernel_values", "look_kernel_values", "/d"),), "/e", "u"
 )

@@ -14,7 +14,7 @@ from numaforge.errors import HostError, HostUnreachableError
 from numaforge.file_content import FileContent
 from numaforge.node.bundle import FileChange
 from numaforge.node.part import Part
-from numaforge.node.parts import KINDS, shell_of
+from numaforge.node.parts import PART_MODULES, shell_of
 from numaforge.node.transaction import (
     CONFIRM_SECONDS,
     Process,
@@ -98,7 +98,7 @@ def test_a_value_that_is_more_than_one_line_never_becomes_a_setting() -> None:
         _ = Transaction("T1", (odd,)).files
 
 
-@pytest.mark.parametrize("name", [kind.NAME for kind in KINDS])
+@pytest.mark.parametrize("name", [part.NAME for part in PART_MODULES])
 def test_each_part_can_apply_and_undo(name: str) -> None:
     text = shell.library(*shell_of([name]))
     defined = set(re.findall(rf"^{name}_([a-z_]+)\(\)", text, re.MULTILINE))
@@ -108,7 +108,7 @@ def test_each_part_can_apply_and_undo(name: str) -> None:
 def test_the_transaction_knows_no_part_by_name() -> None:
     library = shell.library("node/journal", "node/lock", "node/transaction", "node/fence", "node/main")
     code = "\n".join(line.partition("#")[0] for line in library.splitlines())
-    assert not [kind.NAME for kind in KINDS if re.search(rf"\b{kind.NAME}_", code)]
+    assert not [part.NAME for part in PART_MODULES if re.search(rf"\b{part.NAME}_", code)]
 
 
 HEAD = (
