@@ -155,7 +155,7 @@ def _of_host(
             raise NumaforgeError("has no plan", remedy="say what to plan: --profile NAME")
         files = plan_files(plan, machine.kubelet.config_text if machine.kubelet else None)
         answer = as_root(connected, read_script([file.path for file in files]))
-        return files, parse_states(answer.output)
+        return files, parse_states(answer)
 
     with progress(f"asking {host}"):
         return asked_of(host, data, lambda name, connection: asked(name, connection, ask))

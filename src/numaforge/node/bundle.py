@@ -16,7 +16,7 @@ from itertools import takewhile
 from numaforge import shell
 from numaforge.errors import HostError
 from numaforge.file_content import FileContent
-from numaforge.framing import Answer
+from numaforge.framing import Answer, asking
 
 _GONE = "-"  # no character of base64
 
@@ -41,10 +41,15 @@ class FileChange:
 
 
 def read_script(paths: Sequence[str], known: Iterable[str] = ()) -> str:
-    """Return the part of a script whose answer `parse_states` reads.
+    """Return the script whose answer `parse_states` reads.
 
     A file whose text is among the `known` ones is not sent.
     """
+    return asking(reading(paths, known))
+
+
+def reading(paths: Sequence[str], known: Iterable[str] = ()) -> str:
+    """Return what reads files in a script that has other parts."""
     return shell.library("node/bundle_read") + shell.call("read_files", [known_sums(known), *paths])
 
 

@@ -114,7 +114,7 @@ class VerifiedNode:
         return _or_reason(lambda: read_live(self._run(probe(self.plan)), self.plan))
 
     def _read_plan(self) -> NodePlan:
-        files = bundle.parse_states(self._run(asking(bundle.read_script([PLAN_PATH]))))
+        files = bundle.parse_states(self._run(bundle.read_script([PLAN_PATH])))
         if PLAN_PATH not in files:
             raise HostError(
                 f"has no {PLAN_PATH}", remedy="run `pyinfra INVENTORY deploys/site.py` on it first"
@@ -177,7 +177,7 @@ def probe(plan: NodePlan) -> str:
         shell.library("kernel_files", "verification/probe", *_shell_of(folders))
         + "".join(asks)
         + shell.call("tell_part", ["values", "tell_values", *_values(plan), *patterns])
-        + bundle.read_script([file.path for file in plan.files])
+        + bundle.reading([file.path for file in plan.files])
     )
 
 

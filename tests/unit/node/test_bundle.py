@@ -11,7 +11,7 @@ import pytest
 
 from numaforge.errors import HostError
 from numaforge.file_content import FileContent
-from numaforge.framing import Answer, asking
+from numaforge.framing import Answer
 from numaforge.node.bundle import FileChange, FileState, changes, diff, parse_states, read_script
 
 WANTED = FileContent("/etc/a", "one\n")
@@ -114,7 +114,7 @@ def test_a_file_that_comes_or_goes_while_it_is_read_is_not_there(
     (programs / program).chmod(0o755)
     done = subprocess.run(
         ["sh"],
-        input=asking(read_script([str(stays), str(moves)])),
+        input=read_script([str(stays), str(moves)]),
         env={"PATH": f"{programs}:{os.environ['PATH']}"},
         capture_output=True,
         text=True,
