@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 from numaforge.errors import HostError
 from numaforge.file_content import boot_link
 from numaforge.node.part import Found, Goal, Look, Part, lines
-from numaforge.resources import mig_worker
 from numaforge.roles.hugepages.part import change_with_kubelet
 from numaforge.roles.mig.files import MIG_UNIT_PATH
 from numaforge.roles.mig.models import mode_needs_boot
+from numaforge.roles.mig.worker import source
 from numaforge.shell import line
 from numaforge.snapshot.nvml_library import library_source
 
@@ -103,15 +103,14 @@ def data(
 ) -> dict[str, str]:
     """Return what the worker finds in the folder of its part, and the worker itself."""
     both = list(zip(wanted, now, strict=True))
-    worker = mig_worker().read_text(encoding="utf-8")
     return {
         "planned.json": _document({**_form(gpu), "by_boot": mode_needs_boot(is_now)} for gpu, is_now in both),
         "found.json": _document(_now(gpu, is_now) for gpu, is_now in both),
         "units": lines(
             *(f"seen {line(unit)}" for unit in holders), *(f"named {line(unit)}" for unit in may_stop)
         ),
-        "pynvml.py": library_source(worker),
-        "worker.py": worker,
+        "pynvml.py": library_source(source()),
+        "worker.py": source(),
     }
 
 
