@@ -6,14 +6,18 @@ files for both).
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
+from functools import cache
 from pathlib import Path
 
+from numaforge import shell
 from numaforge.node.part import PartModule
 from numaforge.roles import ROLES
 
 _FOLDERS = {role.part.NAME: role.name for role in ROLES if role.part}
 _ROLES = Path(__file__).parent.parent / "roles"
+_FUNCTION = re.compile(r"^(\w+)\(\)", re.MULTILINE)
 
 KINDS: tuple[PartModule, ...] = tuple(role.part for role in ROLES if role.part)
 
@@ -21,6 +25,25 @@ KINDS: tuple[PartModule, ...] = tuple(role.part for role in ROLES if role.part)
 def shell_of(names: Iterable[str]) -> list[str]:
     """Return the names of the shell files of parts, as `shell.library` takes them."""
     return _files_without("look", names)
+
+
+def refuse_incomplete(names: Iterable[str], script: str) -> None:
+    """Raise ValueError for a script whose parts cannot be carried out.
+
+    Each part has the verbs apply and undo, and each function of a part that is called is there.
+    """
+    needed = {f"{name}_{verb}" for name in names for verb in ("apply", "undo")}
+    called = {*re.findall(r"\w+", re.sub(r"(^|\s)#.*", "", script))} & _functions()
+    if lacking := sorted((needed | called) - {*_FUNCTION.findall(script)}):
+        raise ValueError(f"the script of {', '.join(names)} lacks {', '.join(lacking)}")
+
+
+@cache
+def _functions() -> frozenset[str]:
+    """Return the functions of all parts that have the name of a part before their own."""
+    names = [kind.NAME for kind in KINDS]
+    found = _FUNCTION.findall(shell.library(*shell_of(names)))
+    return frozenset(each for each in found if each.startswith(tuple(f"{name}_" for name in names)))
 
 
 def look_shell_of(names: Iterable[str]) -> list[str]:

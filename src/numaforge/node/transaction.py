@@ -19,9 +19,10 @@ import base64
 import hashlib
 import re
 import secrets
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from functools import cache
 
 from numaforge import shell
 from numaforge.errors import HostError, HostUnreachableError
@@ -30,7 +31,7 @@ from numaforge.node import fence
 from numaforge.node.bundle import encoded
 from numaforge.node.fence import Fingerprint
 from numaforge.node.part import Part
-from numaforge.node.parts import shell_of
+from numaforge.node.parts import refuse_incomplete, shell_of
 from numaforge.node.pods import NOT_LOOKED_AT, Pods
 
 TRANSACTIONS = "/var/lib/numaforge/txn"
@@ -177,7 +178,7 @@ class Transaction:
             "token": f"{self.token}\n",
             "alive": "",
             **data,
-            RUN: node_script(part.name for part in self.parts),
+            RUN: node_script(tuple(part.name for part in self.parts)),
         }
 
 
@@ -441,16 +442,19 @@ def _process(values: Mapping[str, str]) -> Process:
     )
 
 
-def node_script(parts: Iterable[str]) -> str:
+@cache
+def node_script(parts: tuple[str, ...]) -> str:
     """Return what carries out transactions with these parts on the node.
 
     `begin apply` and `begin revert` take the lock and hand `apply` or `revert` to systemd, `recover` ends
     what was broken off, `boot` stands before what was stopped while a transaction is open, `rescue` waits for
-    a boot that ends in emergency or rescue mode.
+    a boot that ends in emergency or rescue mode. Raises ValueError for a part that lacks what it needs.
     """
-    return "#!/bin/sh\n" + shell.library(
+    script = "#!/bin/sh\n" + shell.library(
         *_NODE, "node/transaction", "node/rescue", *shell_of(parts), "node/main"
     )
+    refuse_incomplete(parts, script)
+    return script
 
 
 def _folder(transaction_id: str) -> str:

@@ -13,7 +13,7 @@ import pytest
 from numaforge import shell
 from numaforge.errors import HostError
 from numaforge.node.look import NodeQuery
-from numaforge.node.parts import KINDS
+from numaforge.node.parts import KINDS, refuse_incomplete
 from numaforge.node.transaction import (
     Process,
     Status,
@@ -28,7 +28,7 @@ from numaforge.node.transaction import (
 )
 
 STATUS = Status("prove kubelet", False, None, Process("b", 7, 1, 99), 5, "token")
-NODE_SCRIPT = node_script(kind.NAME for kind in KINDS)
+NODE_SCRIPT = node_script(tuple(kind.NAME for kind in KINDS))
 LOOK = NodeQuery(
     ("/sys/a",), ("/etc/b",), ("c",), (("kernel_values", "look_kernel_values", "/d"),), "/e", "u"
 )
@@ -48,6 +48,21 @@ LIBRARIES = sorted(
     str(file.relative_to(PACKAGE).with_suffix("")) for file in (PACKAGE / "node").rglob("*.sh")
 )
 SHELLCHECK = Path(sys.executable).with_name("shellcheck")
+
+
+def test_a_part_that_calls_another_is_not_composed_without_it() -> None:
+    with pytest.raises(
+        ValueError, match="the script of mig_mode lacks mig_prove, mig_worker, mig_worker_keep"
+    ):
+        node_script(("mig_mode",))
+    assert "mig_worker()" in node_script(("mig_mode", "mig"))
+
+
+@pytest.mark.parametrize("verb", ["apply", "undo"])
+def test_a_part_without_a_verb_that_each_has_is_not_composed(verb: str) -> None:
+    refuse_incomplete(("files",), NODE_SCRIPT)
+    with pytest.raises(ValueError, match=f"the script of files lacks files_{verb}"):
+        refuse_incomplete(("files",), NODE_SCRIPT.replace(f"\nfiles_{verb}()", f"\nfiles_{verb}s()"))
 
 
 @pytest.mark.parametrize("interpreter", ["dash", "busybox sh", "bash --posix"])
