@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from numaforge.errors import HostError
 from numaforge.kubelet.checkpoints import CPU_STATE_FILE, MEMORY_STATE_FILE
-from numaforge.node.part import Found, Goal, Look, Part, Unit, lines
+from numaforge.maintenance.part import Found, Goal, Look, Part, Unit, lines
 from numaforge.render import files_of
 from numaforge.roles.hugepages.part import pages_found
 from numaforge.roles.kubelet import kubelet as role

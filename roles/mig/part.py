@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from numaforge.errors import HostError
 from numaforge.file_content import boot_link
-from numaforge.node.part import Found, Goal, Look, Part, lines
+from numaforge.maintenance.part import Found, Goal, Look, Part, lines
 from numaforge.roles.hugepages.part import change_with_kubelet
 from numaforge.roles.mig.files import MIG_UNIT_PATH
 from numaforge.roles.mig.models import mode_needs_boot

@@ -8,8 +8,8 @@ from dataclasses import replace
 
 import pytest
 
-from numaforge.node.look import NodeQuery, look
-from numaforge.node.transaction import Result, Transaction, revert_script, start_script
+from numaforge.maintenance.look import NodeQuery, look
+from numaforge.maintenance.transaction import Result, Transaction, revert_script, start_script
 from numaforge.roles.files import part as files
 from numaforge.roles.kernel_cmdline import part as kernel_cmdline
 from numaforge.roles.kubelet import part as kubelet

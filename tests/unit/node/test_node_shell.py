@@ -12,9 +12,9 @@ import pytest
 
 from numaforge import shell
 from numaforge.errors import HostError
-from numaforge.node.look import NodeQuery
-from numaforge.node.parts import KINDS, refuse_incomplete
-from numaforge.node.transaction import (
+from numaforge.maintenance.look import NodeQuery
+from numaforge.maintenance.parts import KINDS, refuse_incomplete
+from numaforge.maintenance.transaction import (
     Process,
     Status,
     Transaction,
@@ -45,7 +45,8 @@ SCRIPTS = {
 }
 PACKAGE = Path(shell.__file__).parent
 LIBRARIES = sorted(
-    str(file.relative_to(PACKAGE).with_suffix("")) for file in (PACKAGE / "node").rglob("*.sh")
+    str(file.relative_to(PACKAGE).with_suffix(""))
+    for file in [*PACKAGE.glob("node/*.sh"), *PACKAGE.glob("roles/*/*.sh")]
 )
 SHELLCHECK = Path(sys.executable).with_name("shellcheck")
 

@@ -11,7 +11,7 @@ import pytest
 
 from numaforge.errors import HostError
 from numaforge.findings import Severity
-from numaforge.node import look
+from numaforge.maintenance import look
 from numaforge.preflight import Check
 from numaforge.preflight.host import FREE_KIB, PACKAGES, checks, refuse_unfit, script, split
 from numaforge.snapshot import capture

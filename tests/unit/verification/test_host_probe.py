@@ -9,7 +9,7 @@ import subprocess
 import pytest
 
 from numaforge import shell
-from numaforge.node import bundle
+from numaforge.maintenance import bundle
 from numaforge.verification.live import Live, read_live
 
 

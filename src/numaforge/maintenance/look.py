@@ -8,12 +8,12 @@ from dataclasses import dataclass
 
 from numaforge import shell
 from numaforge.errors import HostError, HostUnreachableError
-from numaforge.node import parts
-from numaforge.node.bundle import known_sums, parse_checksums, parse_states
-from numaforge.node.fence import read_fingerprint
-from numaforge.node.part import FailedPlan, Found, Goal, Unit
-from numaforge.node.pods import read_pods, root_dirs
-from numaforge.node.transaction import TRANSACTIONS
+from numaforge.maintenance import parts
+from numaforge.maintenance.bundle import known_sums, parse_checksums, parse_states
+from numaforge.maintenance.fence import read_fingerprint
+from numaforge.maintenance.part import FailedPlan, Found, Goal, Unit
+from numaforge.maintenance.pods import read_pods, root_dirs
+from numaforge.maintenance.transaction import TRANSACTIONS
 
 TOOLS = (
     *("base64", "cat", "chmod", "chown", "cp", "date", "find", "grep", "ln", "ls", "mkdir", "mv", "readlink"),

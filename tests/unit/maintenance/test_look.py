@@ -12,8 +12,8 @@ import pytest
 
 from numaforge import shell as scripts
 from numaforge.errors import HostError
-from numaforge.node.look import TOOLS, NodeQuery, parse_values, read_found
-from numaforge.node.part import Found, Unit
+from numaforge.maintenance.look import TOOLS, NodeQuery, parse_values, read_found
+from numaforge.maintenance.part import Found, Unit
 
 
 @pytest.fixture(params=["dash", "bash", "busybox sh"])

@@ -6,7 +6,7 @@ nothing about either, and after a reboot the node resumes by itself, or rolls ba
 open, a unit stands before what the change has stopped. Every step stands in a journal below TRANSACTIONS, so
 that a later run finds out how an earlier one ended.
 
-What is changed, and how it is undone, is for the parts to know (numaforge.node.parts); the order is in
+What is changed, and how it is undone, is for the parts to know (numaforge.maintenance.parts); the order is in
 transaction.sh. Nothing happens on a node that is not the one it was planned on any more (`fence`).
 
 What belongs before (cordon, drain) and after (prove, uncordon) concerns the cluster, not the node: a roll-out
@@ -27,12 +27,12 @@ from functools import cache
 from numaforge import shell
 from numaforge.errors import HostError, HostUnreachableError
 from numaforge.given import parse_json
-from numaforge.node import fence
-from numaforge.node.bundle import encoded
-from numaforge.node.fence import Fingerprint
-from numaforge.node.part import Part
-from numaforge.node.parts import refuse_incomplete, shell_of
-from numaforge.node.pods import NOT_LOOKED_AT, Pods
+from numaforge.maintenance import fence
+from numaforge.maintenance.bundle import encoded
+from numaforge.maintenance.fence import Fingerprint
+from numaforge.maintenance.part import Part
+from numaforge.maintenance.parts import refuse_incomplete, shell_of
+from numaforge.maintenance.pods import NOT_LOOKED_AT, Pods
 
 TRANSACTIONS = "/var/lib/numaforge/txn"
 CURRENT = (

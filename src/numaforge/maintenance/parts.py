@@ -1,7 +1,7 @@
 """The parts of a maintenance, the lowest first: undone downwards, started and proved upwards.
 
 A part is in the folder of its role: part.py, and its shell (part.sh, look.sh for what it has to know, other
-files for both).
+files for both, but those that a verification or a boot runs).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from functools import cache
 from pathlib import Path
 
 from numaforge import shell
-from numaforge.node.part import PartModule
+from numaforge.maintenance.part import PartModule
 from numaforge.roles import ROLES
 
 _FOLDERS = {role.part.NAME: role.name for role in ROLES if role.part}
@@ -56,5 +56,5 @@ def _files_without(other: str, names: Iterable[str]) -> list[str]:
         f"roles/{folder}/{file.stem}"
         for folder in (_FOLDERS[name] for name in names)
         for file in sorted((_ROLES / folder).glob("*.sh"))
-        if file.stem not in (other, "probe")
+        if file.stem not in (other, "probe", "at_boot")
     ]
