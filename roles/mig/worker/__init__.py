@@ -4,7 +4,7 @@ import re
 from functools import cache
 from pathlib import Path
 
-MODULES = ("geometry", "holders", "reset", "verbs")
+MODULES = ("../instance", "geometry", "holders", "reset", "verbs")
 _OURS = re.compile(r"^from (?:__future__|numaforge\S*) import (?:\([^)]*\)|.*)\n+", re.MULTILINE)
 
 

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import pynvml as nvml
 
+from numaforge.roles.mig.instance import MigGpu, MigInstance
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
     from pathlib import Path
@@ -44,31 +46,20 @@ class OutdatedError(MigError):
 
 
 @dataclass(frozen=True)
-class Instance:
+class Wanted(MigGpu):
+    """A GPU as it is wanted; of one that is wanted `by_boot` only a boot changes the MIG mode."""
+
+    by_boot: bool = False
+
+
+@dataclass(frozen=True)
+class Existing:
     """A GPU instance as it is: handles are NVML's, `compute` has the slices and the handle of each."""
 
     id: int
-    profile_id: int
-    start: int
-    size: int
+    cut: MigInstance
     handle: Any
     compute: list[tuple[int, Any]]
-
-    @property
-    def place(self) -> tuple[int, int]:
-        """What tells it from the other instances of its GPU."""
-        return self.profile_id, self.start
-
-    @property
-    def form(self) -> dict[str, Any]:
-        """The instance in the plan's form."""
-        slices = sorted((slices for slices, _ in self.compute), reverse=True)
-        return {
-            "profile_id": self.profile_id,
-            "start": self.start,
-            "size": self.size,
-            "compute_instances": slices,
-        }
 
 
 def reasoned(error: Exception) -> str:
@@ -132,7 +123,7 @@ def members(ask: Callable[..., Any], handle: Any, profile_id: int, kind: Any) ->
     return [array[number] for number in range(count.value)]
 
 
-def instances(device: Any) -> list[Instance]:
+def instances(device: Any) -> list[Existing]:
     """Return the GPU instances of a GPU; none where its MIG mode is disabled."""
 
     def ask(number: int, **version: int) -> Any:
@@ -145,14 +136,11 @@ def instances(device: Any) -> list[Instance]:
         handles = members(nvml.nvmlDeviceGetGpuInstances, device, profile, nvml.c_nvmlGpuInstance_t)
         for handle in handles:
             info = nvml.nvmlGpuInstanceGetInfo(handle)
-            found[info.id] = Instance(
-                info.id,
-                info.profileId,
-                info.placement.start,
-                info.placement.size,
-                handle,
-                compute_instances(handle),
-            )
+            compute = compute_instances(handle)
+            slices = tuple(sorted((slices for slices, _ in compute), reverse=True))
+            place = info.placement
+            cut = MigInstance("", info.profileId, place.start, place.size, slices)
+            found[info.id] = Existing(info.id, cut, handle, compute)
     return [found[number] for number in sorted(found)]
 
 
@@ -181,116 +169,92 @@ def text_of(answer: Any) -> str:
     return answer.decode() if isinstance(answer, bytes) else str(answer)
 
 
-def form(address: str, device: Any) -> dict[str, Any]:
-    """Return a GPU in the plan's form."""
-    return {
-        "pci_address": address,
-        "uuid": text_of(nvml.nvmlDeviceGetUUID(device)),
-        "mode": mode(device),
-        "instances": sorted((each.form for each in instances(device)), key=order),
-    }
+def gpu_now(address: str, device: Any) -> MigGpu:
+    """Return a GPU as it is cut."""
+    cuts = sorted((each.cut for each in instances(device)), key=order)
+    return MigGpu(address, text_of(nvml.nvmlDeviceGetUUID(device)), mode(device) or "", tuple(cuts))
 
 
-def order(instance: dict[str, Any]) -> tuple[int, int]:
+def order(instance: MigInstance) -> tuple[int, int]:
     """Return the order in which instances are created: the largest first, then by where they lie."""
-    return -instance["size"], instance["start"]
+    return -instance.size, instance.start
 
 
-def normal(gpu: dict[str, Any]) -> dict[str, Any]:
-    """Return of a GPU in the plan's form what tells one geometry from another."""
-    forms = [
-        {
-            "profile_id": each["profile_id"],
-            "start": each["start"],
-            "size": each["size"],
-            "compute_instances": sorted(each["compute_instances"], reverse=True),
-        }
-        for each in gpu["instances"]
-    ]
-    return {"mode": gpu["mode"], "instances": sorted(forms, key=order)}
-
-
-def told(gpu: dict[str, Any]) -> str:
+def told(gpu: MigGpu) -> str:
     """Return a geometry in a few words: "enabled, 9@0 (3), 14@4 (1+1)"."""
     lines = [
-        f"{each['profile_id']}@{each['start']} ({'+'.join(map(str, each['compute_instances'])) or 'none'})"
-        for each in normal(gpu)["instances"]
+        f"{each.profile_id}@{each.start} ({'+'.join(map(str, each.compute_instances)) or 'none'})"
+        for each in sorted(gpu.instances, key=order)
     ]
-    return ", ".join([f"MIG mode {gpu['mode'] or 'not supported'}", *lines])
+    return ", ".join([f"MIG mode {gpu.mode or 'not supported'}", *lines])
 
 
-def gpus_of(path: Path) -> list[dict[str, Any]]:
+def gpus_of(path: Path) -> list[Wanted]:
     """Return the GPUs of a file."""
-    gpus: list[dict[str, Any]] = json.loads(path.read_text(encoding="utf-8"))["gpus"]
-    return gpus
+    return [Wanted.read(gpu) for gpu in json.loads(path.read_text(encoding="utf-8"))["gpus"]]
 
 
 @dataclass
 class Work:
     """What brings one GPU to what is wanted: what goes, and whether its mode changes."""
 
-    wanted: dict[str, Any]
+    wanted: Wanted
     device: Any
     now: str | None
-    there: list[Instance]
+    there: list[Existing]
 
     @property
     def address(self) -> str:
         """Which GPU."""
-        return str(self.wanted["pci_address"])
+        return self.wanted.pci_address
 
     @property
     def switches(self) -> bool:
         """Whether the MIG mode changes, or a change of it is still waiting for a reset."""
         later = mode(self.device, pending=True)
-        if self.wanted.get("by_boot"):
-            return bool(later != self.wanted["mode"])
-        return self.wanted["mode"] not in (self.now, None) or later != self.now
+        if self.wanted.by_boot:
+            return later != self.wanted.mode
+        return self.wanted.mode != self.now or later != self.now
 
     @property
     def waits(self) -> bool:
         """Whether the MIG mode is set, and only a boot makes it true."""
-        return bool(self.wanted.get("by_boot")) and self.now != self.wanted["mode"] and not self.switches
+        return self.wanted.by_boot and self.now != self.wanted.mode and not self.switches
 
     @property
-    def goes(self) -> list[Instance]:
+    def goes(self) -> list[Existing]:
         """The GPU instances that have to go."""
-        kept = {(each["profile_id"], each["start"]) for each in self.wanted["instances"]}
-        return [each for each in self.there if self.wanted["mode"] != ENABLED or each.place not in kept]
+        kept = {each.place for each in self.wanted.instances}
+        return [each for each in self.there if self.wanted.mode != ENABLED or each.cut.place not in kept]
 
     @property
-    def recut(self) -> list[Instance]:
+    def recut(self) -> list[Existing]:
         """The GPU instances that stay and get other compute instances."""
-        forms = {(each["profile_id"], each["start"]): each for each in self.wanted["instances"]}
-        return [
-            each
-            for each in self.there
-            if each not in self.goes
-            and sorted(each.form["compute_instances"]) != sorted(forms[each.place]["compute_instances"])
-        ]
+        goes = self.goes
+        return [each for each in self.there if each not in goes and each.cut not in self.wanted.instances]
 
     @property
     def done(self) -> bool:
         """Whether nothing has to change."""
-        now = {"mode": self.now, "instances": [each.form for each in self.there]}
-        return self.waits or (normal(now) == normal(self.wanted) and not self.switches)
+        now = (self.now, frozenset(each.cut for each in self.there))
+        return self.waits or (now == self.wanted.geometry and not self.switches)
 
 
-def work_on(wanted: Iterable[dict[str, Any]]) -> list[Work]:
+def work_on(wanted: Iterable[Wanted]) -> list[Work]:
     """Return what has to change; one that is as wanted, or so far as it gets without a boot, is not."""
     return [work for work in looked_at(wanted) if not work.done]
 
 
-def looked_at(wanted: Iterable[dict[str, Any]]) -> list[Work]:
+def looked_at(wanted: Iterable[Wanted]) -> list[Work]:
     """Return what is there of what is wanted."""
     found = devices()
     works = []
     for gpu in wanted:
-        device = found.get(gpu["pci_address"])
-        if device is None or (gpu["uuid"] and text_of(nvml.nvmlDeviceGetUUID(device)) != gpu["uuid"]):
-            raise MigError(f"{gpu['pci_address']}: the GPU {gpu['uuid'] or ''} is not there any more")
-        if mode(device) is None and gpu["mode"]:
-            raise MigError(f"{gpu['pci_address']}: this GPU has no MIG")
+        device = found.get(gpu.pci_address)
+        if device is None or (gpu.uuid and text_of(nvml.nvmlDeviceGetUUID(device)) != gpu.uuid):
+            raise MigError(f"{gpu.pci_address}: the GPU {gpu.uuid or ''} is not there any more")
+        if mode(device) is None and gpu.mode:
+            raise MigError(f"{gpu.pci_address}: this GPU has no MIG")
         works.append(Work(gpu, device, mode(device), instances(device)))
     return works
 
@@ -322,42 +286,34 @@ def clear(work: Work) -> None:
 
 def create(work: Work) -> None:
     """Create what is missing, each instance where it is wanted."""
-    for wanted in sorted(work.wanted["instances"], key=order):
-        place = wanted["profile_id"], wanted["start"]
-        name = f"{work.address}: the GPU instance {wanted.get('profile') or place[0]} at {place[1]}"
-        there = [each for each in work.there if each.place == place]
-        if there:
-            handle, has = there[0].handle, [slices for slices, _ in there[0].compute]
+    there = {each.cut.place: each for each in work.there}
+    for wanted in sorted(work.wanted.instances, key=order):
+        name = f"{work.address}: the GPU instance {wanted.profile or wanted.profile_id} at {wanted.start}"
+        if found := there.get(wanted.place):
+            if found.compute:
+                continue
+            handle = found.handle
         else:
-            placement = nvml.c_nvmlGpuInstancePlacement_t(wanted["start"], wanted["size"])
-            handle, has = (
-                patiently(
-                    f"{name} cannot be created",
-                    nvml.nvmlDeviceCreateGpuInstanceWithPlacement,
-                    work.device,
-                    wanted["profile_id"],
-                    nvml.byref(placement),
-                ),
-                [],
-            )
-        if has:
-            continue
+            placement = nvml.c_nvmlGpuInstancePlacement_t(wanted.start, wanted.size)
+            ask = nvml.nvmlDeviceCreateGpuInstanceWithPlacement
+            what = f"{name} cannot be created"
+            handle = patiently(what, ask, work.device, wanted.profile_id, nvml.byref(placement))
         profiles = {info.sliceCount: info.id for info in reversed(compute_profiles(handle))}
-        for slices in sorted(wanted["compute_instances"], reverse=True):
+        for slices in wanted.compute_instances:
             what = f"{name} cannot get a compute instance of {slices} slices"
             if slices not in profiles:
                 raise MigError(f"{what}: it offers {sorted(profiles)}")
             patiently(what, nvml.nvmlGpuInstanceCreateComputeInstance, handle, profiles[slices])
 
 
-def read_back(gpu: dict[str, Any]) -> None:
+def read_back(gpu: MigGpu) -> None:
     """Compare a GPU with what is wanted.
 
     Raises MigError where it differs.
     """
-    device = devices().get(gpu["pci_address"])
+    device = devices().get(gpu.pci_address)
     if device is None:
-        raise MigError(f"{gpu['pci_address']}: the GPU does not answer any more")
-    there = form(gpu["pci_address"], device)
-    if normal(there) != normal(gpu):
-        raise MigError(f"{gpu['pci_address']}: wanted {told(gpu)}, and there is {told(there)}")
+        raise MigError(f"{gpu.pci_address}: the GPU does not answer any more")
+    there = gpu_now(gpu.pci_address, device)
+    if there.geometry != gpu.geometry:
+        raise MigError(f"{gpu.pci_address}: wanted {told(gpu)}, and there is {told(there)}")

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import pynvml as nvml
 
-from numaforge.roles.mig.worker.geometry import Instance, MigError, OutdatedError, Work
+from numaforge.roles.mig.worker.geometry import Existing, MigError, OutdatedError, Work
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -90,7 +90,7 @@ def opened(pattern: str) -> set[int]:
     return found - {os.getpid()}
 
 
-def capabilities(minor: int, instance: Instance) -> set[int]:
+def capabilities(minor: int, instance: Existing) -> set[int]:
     """Return the processes that have a GPU instance open by its capability file."""
     folder = Path(f"/proc/driver/nvidia/capabilities/gpu{minor}/mig/gi{instance.id}")
     texts = [file.read_text(encoding="ascii") for file in folder.glob("**/access")]

@@ -12,10 +12,10 @@ from numaforge.roles.mig.worker.geometry import (
     DRIVER_SECONDS,
     ENABLED,
     MigError,
+    Wanted,
     Work,
     connect,
     devices,
-    form,
     instances,
     mode,
     patiently,
@@ -36,8 +36,8 @@ def switch(works: list[Work], folder: Path | None) -> None:
         if not work.switches:
             continue
         what = f"{work.address}: the MIG mode cannot be set"
-        patiently(what, nvml.nvmlDeviceSetMigMode, work.device, int(work.wanted["mode"] == ENABLED))
-        if mode(work.device) != work.wanted["mode"] and not work.wanted.get("by_boot"):
+        patiently(what, nvml.nvmlDeviceSetMigMode, work.device, int(work.wanted.mode == ENABLED))
+        if mode(work.device) != work.wanted.mode and not work.wanted.by_boot:
             waiting.append(work)
     if not waiting:
         return
@@ -62,7 +62,7 @@ def reset(works: list[Work], folder: Path) -> None:
     start_persistence(folder)
     for work in works:
         device = devices().get(work.address)
-        if device is None or mode(device) != work.wanted["mode"]:
+        if device is None or mode(device) != work.wanted.mode:
             raise MigError(f"{work.address}: the MIG mode needs a reset: {' '.join(said.split())}{hints()}")
 
 
@@ -75,8 +75,7 @@ def reset_linked(addresses: list[str], linked: list[str], folder: Path) -> str:
         if busy or instances(device):
             why = ", ".join(busy) or "its GPU instances"
             return f"They are reset together with {address}, which is in use by {why}."
-    wanted = [{**form(address, found[address]), "mode": None} for address in linked]
-    release([Linked(gpu, found[gpu["pci_address"]], None, []) for gpu in wanted], folder)
+    release([Linked(Wanted(address, None, ""), found[address], None, []) for address in linked], folder)
     stop_persistence(linked, folder)
     nvml.nvmlShutdown()
     _, said = output("nvidia-smi", "-r", "-i", ",".join(sorted([*addresses, *linked])))

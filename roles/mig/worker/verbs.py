@@ -24,6 +24,7 @@ import os
 import shutil
 import sys
 import time
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -34,16 +35,16 @@ from numaforge.roles.mig.worker.geometry import (
     ENABLED,
     MigError,
     OutdatedError,
+    Wanted,
     clear,
     connect,
     create,
     devices,
-    form,
+    gpu_now,
     gpus_of,
     instances,
     looked_at,
     mode,
-    normal,
     order,
     read_back,
     reasoned,
@@ -72,7 +73,7 @@ STALE = "still describes the GPUs to containers as they were"
 CDI_FILES = ("/etc/cdi/nvidia.yaml", "/var/run/cdi/nvidia.yaml")
 
 
-def bring(wanted: list[dict[str, Any]], folder: Path | None) -> None:
+def bring(wanted: list[Wanted], folder: Path | None) -> None:
     """Bring GPUs to what is wanted; what is so already is not touched.
 
     Without a folder, which is for a boot, no holder is stopped and nothing is destroyed. Raises MigError.
@@ -81,7 +82,7 @@ def bring(wanted: list[dict[str, Any]], folder: Path | None) -> None:
     if folder is None:
         for work in works:
             if work.goes or work.recut:
-                there = told(form(work.address, work.device))
+                there = told(gpu_now(work.address, work.device))
                 raise MigError(
                     f"{work.address} has {there}, and the plan {told(work.wanted)}: a boot destroys nothing"
                 )
@@ -120,18 +121,14 @@ def note(folder: Path | None, text: str) -> None:
 def keep(folder: Path) -> None:
     """Note what is there, and refuse where that is not what was planned on or is held by a person."""
     wanted = gpus_of(folder / "planned.json")
-    found = {gpu["pci_address"]: gpu for gpu in gpus_of(folder / "found.json")}
+    found = {gpu.pci_address: gpu for gpu in gpus_of(folder / "found.json")}
     refuse_others(work_on(wanted), folder)
-    there = [
-        {**form(work.address, work.device), "by_boot": bool(work.wanted.get("by_boot"))}
-        for work in looked_at(wanted)
-    ]
-    for gpu in there:
-        planned_on = found[gpu["pci_address"]]
-        if normal(gpu) != normal(planned_on):
-            raise MigError(
-                f"{gpu['pci_address']} has {told(gpu)}; when it was looked at it had {told(planned_on)}"
-            )
+    there = []
+    for work in looked_at(wanted):
+        gpu, planned_on = gpu_now(work.address, work.device), found[work.address]
+        if gpu.geometry != planned_on.geometry:
+            raise MigError(f"{work.address} has {told(gpu)}; when it was looked at it had {told(planned_on)}")
+        there.append({**asdict(gpu), "by_boot": work.wanted.by_boot})
     with (folder / "earlier.json").open("w", encoding="utf-8") as file:
         json.dump({"gpus": there}, file)
         file.flush()
@@ -158,7 +155,7 @@ def undo(folder: Path) -> None:
         refresh_cdi(folder)
 
 
-def bring_each(wanted: list[dict[str, Any]], folder: Path | None) -> None:
+def bring_each(wanted: list[Wanted], folder: Path | None) -> None:
     """Bring GPUs to what is wanted, one after another: one that fails keeps no other from it."""
     failed = []
     for gpu in wanted:
@@ -209,26 +206,26 @@ def by_hand(folder: Path) -> None:
     except MigError:
         there = {}
     for gpu in gpus_of(folder / "earlier.json"):
-        gpu_by_hand(gpu, there.get(gpu["pci_address"]), folder)
+        gpu_by_hand(gpu, there.get(gpu.pci_address), folder)
     for address in lines_of(folder / "persistent"):
         print(f"nvidia-smi -i {address} -pm 1", end="; ")
     for unit in noted_units(folder):
         print(f"systemctl start '{unit}'", end="; ")
 
 
-def gpu_by_hand(gpu: dict[str, Any], device: Any, folder: Path) -> None:
+def gpu_by_hand(gpu: Wanted, device: Any, folder: Path) -> None:
     """Print what brings one GPU to what was kept, where it is not; `device` is None where NVML is silent."""
-    address = gpu["pci_address"]
-    if device is not None and normal(form(address, device)) == normal(gpu):
+    address = gpu.pci_address
+    if device is not None and gpu_now(address, device).geometry == gpu.geometry:
         return
-    whole = all(len(each["compute_instances"]) == 1 for each in gpu["instances"])
-    places = ",".join(f"{each['profile_id']}:{each['start']}" for each in sorted(gpu["instances"], key=order))
+    whole = all(len(each.compute_instances) == 1 for each in gpu.instances)
+    places = ",".join(f"{each.profile_id}:{each.start}" for each in sorted(gpu.instances, key=order))
     lines = []
     if device is None or instances(device):
         lines += [f"nvidia-smi mig -i {address} -dci", f"nvidia-smi mig -i {address} -dgi"]
-    if device is None or mode(device) != gpu["mode"]:
-        lines += [f"nvidia-smi -i {address} -mig {int(gpu['mode'] == ENABLED)}"]
-        lines += ["systemctl reboot"] if gpu.get("by_boot") else []
+    if device is None or mode(device) != gpu.mode:
+        lines += [f"nvidia-smi -i {address} -mig {int(gpu.mode == ENABLED)}"]
+        lines += ["systemctl reboot"] if gpu.by_boot else []
     if places:
         lines += [f"nvidia-smi mig -i {address} -cgi {places}{' -C' if whole else ''}"]
     if not whole:  # nvidia-smi takes the ids of the instances that it has just created
@@ -239,13 +236,10 @@ def gpu_by_hand(gpu: dict[str, Any], device: Any, folder: Path) -> None:
 def boot(plan: Path) -> None:
     """Bring the GPUs of a plan to it after a boot: only their mode, where the DRA driver cuts them."""
     mig = json.loads(plan.read_text(encoding="utf-8"))["mig"]
-    gpus, found = mig["gpus"], devices()
+    gpus, found = [Wanted.read(gpu) for gpu in mig["gpus"]], devices()
     if mig.get("managed_by") == "dra-driver":
-        gpus = [
-            gpu
-            for gpu in gpus
-            if not (gpu["pci_address"] in found and mode(found[gpu["pci_address"]]) == gpu["mode"])
-        ]
+        there = {address: mode(device) for address, device in found.items()}
+        gpus = [gpu for gpu in gpus if there.get(gpu.pci_address, "lost") != gpu.mode]
     try:
         bring_each(gpus, None)
     finally:
@@ -255,7 +249,7 @@ def boot(plan: Path) -> None:
 def show() -> None:
     """Print a line for each GPU."""
     for address, device in sorted(devices().items()):
-        print(f"{address}\t{json.dumps(form(address, device))}")
+        print(f"{address}\t{json.dumps(asdict(gpu_now(address, device)))}")
 
 
 def main(verb: str, *arguments: str) -> None:

@@ -47,7 +47,7 @@ def described(model: str, address: str, *, number: int, mig: str = "disabled") -
 
 def form(cuts: Sequence[Cut], address: str = ADDRESS, mode: str = "enabled") -> dict[str, Any]:
     names = ("profile_id", "start", "size", "compute_instances")
-    instances = [dict(zip(names, cut, strict=True)) for cut in cuts]
+    instances = [{"profile": ""} | dict(zip(names, cut, strict=True)) for cut in cuts]
     return {"pci_address": address, "uuid": UUIDS[address], "mode": mode, "instances": instances}
 
 
