@@ -87,11 +87,9 @@ def devices() -> dict[str, Any]:
     for index in range(nvml.nvmlDeviceGetCount()):
         try:
             device = nvml.nvmlDeviceGetHandleByIndex(index)
-            bus_id = nvml.nvmlDeviceGetPciInfo(device).busId
+            found[text_of(nvml.nvmlDeviceGetPciInfo(device).busId).lower()[-12:]] = device
         except nvml.NVMLError:
             continue  # it is lost; a plan that names it fails, because it is not there
-        text = bus_id.decode() if isinstance(bus_id, bytes) else str(bus_id)
-        found[text.lower()[-12:]] = device
     return found
 
 
