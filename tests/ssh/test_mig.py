@@ -199,13 +199,13 @@ def test_what_was_applied_is_reverted(node: Sandbox, port: int) -> None:
         pytest.param(
             "nvmlDeviceCreateGpuInstanceWithPlacement 1",
             "NVML_ERROR_INSUFFICIENT_RESOURCES",
-            "the GPU instance 14 at 4 cannot be created: there is no room for it",
+            "the GPU instance 2g.20gb at 4 cannot be created: there is no room for it",
             id="creating",
         ),
         pytest.param(
             "nvmlGpuInstanceCreateComputeInstance 2",
             "NVML_ERROR_UNKNOWN",
-            "the GPU instance 14 at 4 cannot get a compute instance of 1 slices: Unknown Error",
+            "the GPU instance 2g.20gb at 4 cannot get a compute instance of 1 slices: Unknown Error",
             id="a-compute-instance",
         ),
         pytest.param(
