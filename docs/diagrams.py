@@ -20,8 +20,8 @@ from rich.console import Console
 from rich.terminal_theme import TerminalTheme
 
 from numaforge import shell
-from numaforge.node import parts
-from numaforge.node.transaction import Transaction
+from numaforge.maintenance import parts
+from numaforge.maintenance.transaction import Transaction
 from numaforge.report.boxes import text_width
 from numaforge.report.live import fleet_screen
 from numaforge.report.terminal import Screen
@@ -34,7 +34,7 @@ from numaforge.snapshot import Snapshot
 from numaforge.topology.model import NodeTopology
 from tests.fixtures.rollout_world import World
 
-NODE = Path(parts.__file__).parent
+NODE = Path(shell.__file__).parent / "node"
 
 _STYLE = """
 text { font-family: Inter, Helvetica, Arial, 'Liberation Sans', 'DejaVu Sans', sans-serif; fill: #1b1f24; }

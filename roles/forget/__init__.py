@@ -19,7 +19,7 @@ from numaforge.hosts import (
     script_output,
     show_beside,
 )
-from numaforge.node.transaction import TRANSACTIONS
+from numaforge.maintenance.transaction import TRANSACTIONS
 from numaforge.roles.kubelet.delivery import DEFAULT_CONFIG_DIR
 from numaforge.roles.modules.files import MODPROBE_PATH
 
@@ -50,7 +50,7 @@ def _forget(flag_stays: bool) -> Commands:
         "CONFIG_DIR": DEFAULT_CONFIG_DIR,
         "MODPROBE": MODPROBE_PATH,
     }
-    library = shell.assignments(values) + shell.library("node/forget")
+    library = shell.assignments(values) + shell.library("roles/forget/forget")
     if "yes" not in script_output(host, asking(library + shell.call("kept"))).lines:
         host.noop("nothing of numaforge is left")
         return

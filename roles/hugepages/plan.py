@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,7 +13,7 @@ from numaforge.errors import PlanError
 from numaforge.quantity import format_bytes, parse_bytes
 from numaforge.reasons import Decision, Reasoned
 from numaforge.roles.role import Turn, Working
-from numaforge.topology.model import HugepagePool, NodeTopology, NumaNode
+from numaforge.topology.model import NodeTopology, NumaNode
 
 if TYPE_CHECKING:
     from numaforge.roles.hugepages.section import Hugepages
@@ -72,20 +72,15 @@ def pool_places(topology: NodeTopology) -> dict[int | None, NumaNode]:
     return {None: NumaNode(0, topology.online, topology.memory_bytes, {}, topology.hugepages)}
 
 
+def pools_of(plan: NodePlan) -> WantedPages:
+    """Return the pages that a plan names."""
+    return {None: plan.hugepages, **{node.id: node.hugepages for node in plan.numa_nodes}}
+
+
 def pools_after(node: NumaNode, wanted: PagesBySize) -> dict[str, int]:
     """Return the pools that a NUMA node will have, by size: the wanted ones and the untouched."""
     there = {size: pool.total for size, pool in node.hugepages.items()}
     return dict(sorted({**there, **wanted}.items()))
-
-
-def with_pools(topology: NodeTopology, wanted: WantedPages) -> NodeTopology:
-    """Return the machine with the pools that it will have, as the kubelet finds them when it starts."""
-    nodes = (
-        replace(node, hugepages={size: HugepagePool(count, count) for size, count in pools.items()})
-        for node in topology.numa_nodes
-        for pools in [pools_after(node, wanted.get(node.id, {}))]
-    )
-    return replace(topology, numa_nodes=tuple(nodes))
 
 
 def untouched_pools(node: NumaNode, wanted: PagesBySize) -> dict[str, int]:
@@ -119,9 +114,7 @@ def _no_longer_named(
     named = {entry.size for entry in profile.hugepages}
     released: set[str] = set()
     left: set[str] = set()
-    earlier: dict[int | None, PagesBySize] = {None: previous.hugepages} if previous else {}
-    earlier |= {node.id: node.hugepages for node in previous.numa_nodes} if previous else {}
-    for place, pools in earlier.items():
+    for place, pools in pools_of(previous).items() if previous else ():
         for size in pools.keys() - named:
             as_planned = there.get(place, {}).get(size) == pools[size]
             (released if as_planned else left).add(size)

@@ -14,7 +14,7 @@ from numaforge.kubelet.config.loading import EMPTY_CONFIG, below
 from numaforge.kubelet.startup.check import check
 from numaforge.reasons import Notice
 from numaforge.roles.host.plan import UNIFIED
-from numaforge.roles.hugepages.plan import WantedPages, with_pools
+from numaforge.roles.hugepages.paths import by_path, with_pools
 from numaforge.roles.kubelet.delivery import KIND, merge, without
 from numaforge.topology.model import KubeletInstall, NodeTopology
 
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
     from numaforge.kubelet.findings import Report
+    from numaforge.roles.hugepages.plan import WantedPages
     from numaforge.roles.kubelet.plan import KubeletPlan
 
 # What planning says of its own accord, and in the words of a plan.
@@ -66,7 +67,7 @@ def judge_startup(
     install = topology.kubelet
     if install and install.config_file in topology.unreadable:
         return ()
-    machine = with_pools(topology, hugepages)
+    machine = with_pools(topology, by_path(hugepages))
     if swap_off:
         machine = replace(machine, swap_bytes=0)
     if cgroup_v2:

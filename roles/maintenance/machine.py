@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 from numaforge.errors import HostUnreachableError
 from numaforge.framing import asking
 from numaforge.hosts import access_to, reached, reached_anew
-from numaforge.node.identity import Identity, identity_script, read_identity
-from numaforge.node.look import Ask, look
-from numaforge.node.need import need, new_id
-from numaforge.node.transaction import (
+from numaforge.maintenance.identity import Identity, identity_script, read_identity
+from numaforge.maintenance.look import Ask, look
+from numaforge.maintenance.need import need, new_id
+from numaforge.maintenance.transaction import (
     TRANSACTIONS,
     Status,
     Transaction,

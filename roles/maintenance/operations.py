@@ -23,9 +23,9 @@ from numaforge.hosts import (
     show_end,
     show_unfinished,
 )
-from numaforge.node.look import look
-from numaforge.node.need import need, pending
-from numaforge.node.transaction import (
+from numaforge.maintenance.look import look
+from numaforge.maintenance.need import need, pending
+from numaforge.maintenance.transaction import (
     Status,
     Transaction,
     confirm_script,

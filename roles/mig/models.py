@@ -9,6 +9,7 @@ from functools import cache, lru_cache
 from typing import TYPE_CHECKING
 
 from numaforge.errors import NumaforgeError, PlanError
+from numaforge.roles.mig.instance import MigInstance
 from numaforge.roles.mig.names import ProfileName, parse_profile_name
 from numaforge.roles.mig.tables import FAMILIES, MODELS, ModelRow, ProfileRow
 from numaforge.topology.vendors import NVIDIA
@@ -47,6 +48,11 @@ class MigProfile:
     limit: int
     attributes: str = ""
     media: bool = False
+
+    def at(self, start: int, compute_instances: tuple[int, ...] | None = None) -> MigInstance:
+        """Return the GPU instance of this kind at a start; undivided without `compute_instances`."""
+        slices = (self.slices,) if compute_instances is None else compute_instances
+        return MigInstance(self.name, self.id, start, self.size, slices)
 
 
 @dataclass(frozen=True)

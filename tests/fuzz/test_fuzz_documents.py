@@ -13,7 +13,7 @@ from numaforge.errors import NumaforgeError
 from numaforge.given import NotJsonError, parse_json
 from numaforge.kubelet.admission import Node, Pod
 from numaforge.kubelet.admission.device_manager import read_inventory
-from numaforge.node.transaction import read_result, read_status
+from numaforge.maintenance.transaction import read_result, read_status
 from numaforge.planning.node import plan_node
 from numaforge.profile import load_profile
 from numaforge.report.layout import topology_of

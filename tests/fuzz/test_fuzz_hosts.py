@@ -15,7 +15,7 @@ from numaforge.findings.engine import check
 from numaforge.findings.gpudirect import rules as gpudirect
 from numaforge.findings.gpus import rules as gpus
 from numaforge.framing import Answer
-from numaforge.node.bundle import parse_states
+from numaforge.maintenance.bundle import parse_states
 from numaforge.planning.node import plan_node
 from numaforge.profile import load_profile
 from numaforge.report.tables import topology_tables

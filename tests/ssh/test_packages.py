@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from numaforge.file_content import PLAN_PATH
-from numaforge.node.transaction import Result, Transaction
+from numaforge.maintenance.transaction import Result, Transaction
 from numaforge.roles.document import loads
 from numaforge.roles.host import part as packages
 from numaforge.roles.host.files import PAM_LIMITS_PATH, SWAP_PATH, UPGRADES_PATH

@@ -16,11 +16,11 @@ import pytest
 from numaforge import shell
 from numaforge.file_content import FileContent
 from numaforge.framing import Answer
-from numaforge.node.bundle import FileChange
-from numaforge.node.fence import Fingerprint
-from numaforge.node.look import NodeQuery, look
-from numaforge.node.part import FailedPlan
-from numaforge.node.transaction import (
+from numaforge.maintenance.bundle import FileChange
+from numaforge.maintenance.fence import Fingerprint
+from numaforge.maintenance.look import NodeQuery, look
+from numaforge.maintenance.part import FailedPlan
+from numaforge.maintenance.transaction import (
     BOOT_UNIT,
     CURRENT,
     KEPT_TRANSACTIONS,

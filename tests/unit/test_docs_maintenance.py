@@ -8,8 +8,8 @@ import pytest
 import yaml
 
 from lab.paths import REPOSITORY
-from numaforge.node import transaction
-from numaforge.node.parts import PART_MODULES
+from numaforge.maintenance import transaction
+from numaforge.maintenance.parts import PART_MODULES
 from numaforge.profile import load_profile
 from numaforge.roles.crio import part as crio
 from numaforge.roles.files import part as files

@@ -17,8 +17,8 @@ from numaforge.file_content import PLAN_PATH
 from numaforge.framing import Answer, Output, asking
 from numaforge.kernel_files import parse_values
 from numaforge.kubelet.config.flags import flag_value
-from numaforge.node import bundle
-from numaforge.node.bundle import FileState
+from numaforge.maintenance import bundle
+from numaforge.maintenance.bundle import FileState
 from numaforge.roles import document
 from numaforge.roles.machine.promises import HOSTNAME
 from numaforge.roles.node import NodePlan

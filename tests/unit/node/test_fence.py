@@ -12,9 +12,9 @@ import pytest
 
 from numaforge import shell
 from numaforge.errors import HostError
-from numaforge.node.fence import Fingerprint, read_fingerprint
-from numaforge.node.look import NodeQuery, read_found
-from numaforge.node.part import Unit
+from numaforge.maintenance.fence import Fingerprint, read_fingerprint
+from numaforge.maintenance.look import NodeQuery, read_found
+from numaforge.maintenance.part import Unit
 
 SAID = {"uptime": "77", "last": "T1 applied", "else": "x"}
 CONTENTS = {"/etc/a": "1f", "/etc/b c": "absent"}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from docs.diagrams import Block, Row, node_phases, rows, transaction, transitions
-from numaforge.node.parts import PART_MODULES
+from numaforge.maintenance.parts import PART_MODULES
 from numaforge.rollout.record import Ending, Phase
 
 

@@ -8,7 +8,8 @@ from itertools import combinations, permutations, product
 import pytest
 
 from numaforge.roles.mig.advice import explain
-from numaforge.roles.mig.geometry import Placement, counted_names, place
+from numaforge.roles.mig.geometry import counted_names, place
+from numaforge.roles.mig.instance import MigInstance
 from numaforge.roles.mig.models import MigModel, MigProfile, model_named, profile_of
 from numaforge.roles.mig.request import parse_counts, wanted_instances
 from tests.unit.planning.mig.oracle import allowed, geometries
@@ -20,9 +21,9 @@ def profiles(key: str, text: str) -> list[MigProfile]:
     return [one.profile for one in wanted_instances(model_named(key), parse_counts(text.split()))]
 
 
-def lies(key: str, text: str, fixed: tuple[Placement, ...] = ()) -> str | None:
+def lies(key: str, text: str, fixed: tuple[MigInstance, ...] = ()) -> str | None:
     placed = place(model_named(key), profiles(key, text), fixed)
-    return None if placed is None else ", ".join(f"{one.profile.name}@{one.start}" for one in placed)
+    return None if placed is None else ", ".join(f"{one.profile}@{one.start}" for one in placed)
 
 
 @pytest.mark.parametrize(
@@ -69,7 +70,7 @@ def test_the_order_of_the_wish_does_not_matter():
 
 def test_what_stays_is_an_obstacle():
     model = model_named("a100-40gb")
-    stays = (Placement(profile_of(model, "1g.5gb"), 1),)
+    stays = (profile_of(model, "1g.5gb").at(1),)
     assert lies("a100-40gb", "3g.20gb", stays) == "3g.20gb@4"
     assert lies("a100-40gb", "4g.20gb", stays) is None
     assert lies("a100-40gb", "1g.5gb=7", stays) is None
@@ -118,7 +119,7 @@ def test_every_multiset_is_judged_as_by_trying_everything(model):
         assert (placed is not None) == (wanted in legal), counted_names(wanted)
         if placed is not None:
             assert allowed(model, list(placed))
-            assert sorted(p.profile.name for p in placed) == sorted(p.name for p in wanted)
+            assert sorted(p.profile for p in placed) == sorted(p.name for p in wanted)
 
 
 # ---- what does not fit ----
@@ -169,7 +170,7 @@ def test_the_reason_names_what_collides(key, wanted, colliding, reason):
 
 def test_the_reason_names_what_stays():
     model = model_named("a100-40gb")
-    stays = (Placement(profile_of(model, "1g.5gb"), 2),)
+    stays = (profile_of(model, "1g.5gb").at(2),)
     collision = explain(model, profiles("a100-40gb", "4g.20gb"), stays)
     assert collision.reasons == (
         "they overlap in memory wherever they lie: 4g.20gb takes 4 memory slices from 0; 1g.5gb at 2:1 stays",

@@ -40,7 +40,7 @@ def test_every_gpu_gets_placements():
     assert plan.fits
     assert [one.index for one in plan.gpus] == [*range(8)]
     for one in plan.gpus:
-        assert [str(each.placement) for each in one.create] == [
+        assert [str(each) for each in one.change.create] == [
             "2g.20gb at 0:2",
             "1g.10gb at 2:1",
             "1g.10gb at 3:1",
@@ -62,12 +62,12 @@ def test_gpus_that_no_entry_names_are_left_as_they_are():
 
 def test_profiles_are_found_by_the_name_of_another_driver():
     plan = planned(grace_blackwell_tray(), on("1g.24gb: 1, 3g.95gb: 1"))
-    assert [each.placement.profile.name for each in plan.gpus[0].create] == ["3g.93gb", "1g.23gb"]
+    assert [each.profile for each in plan.gpus[0].change.create] == ["3g.93gb", "1g.23gb"]
 
 
 def test_compute_instances_lie_in_their_gpu_instance():
     plan = planned(dgx_h100(), on("1c.3g.40gb: 4"))
-    assert [each.compute_instances for each in plan.gpus[0].create] == [(1, 1, 1), (1,)]
+    assert [each.compute_instances for each in plan.gpus[0].change.create] == [(1, 1, 1), (1,)]
 
 
 @pytest.mark.parametrize(
@@ -120,7 +120,7 @@ def test_what_the_mode_needs(device, mode, entry, changes, notices):
 def test_what_a_gpu_cannot_have_is_refused(machine, entry, said):
     plan = planned(machine, entry)
     assert not plan.fits
-    assert all(said in (one.refusal or "") and not one.create for one in plan.gpus)
+    assert all(said in (one.refusal or "") and not one.change.create for one in plan.gpus)
 
 
 def test_what_does_not_fit_has_its_collision():

@@ -12,10 +12,10 @@ import pytest
 from numaforge import shell
 from numaforge.errors import HostError, HostUnreachableError
 from numaforge.file_content import FileContent
-from numaforge.node.bundle import FileChange
-from numaforge.node.part import Part
-from numaforge.node.parts import PART_MODULES, shell_of
-from numaforge.node.transaction import (
+from numaforge.maintenance.bundle import FileChange
+from numaforge.maintenance.part import Part
+from numaforge.maintenance.parts import PART_MODULES, shell_of
+from numaforge.maintenance.transaction import (
     CONFIRM_SECONDS,
     Process,
     Result,

@@ -9,12 +9,12 @@ from numaforge import shell
 from numaforge.errors import HostUnreachableError
 from numaforge.framing import Answer, Output, asking
 from numaforge.kernel_files import parse_values
-from numaforge.node import parts
-from numaforge.node.bundle import known_sums, parse_checksums, parse_states
-from numaforge.node.fence import read_fingerprint
-from numaforge.node.part import FailedPlan, Found, Goal, Unit
-from numaforge.node.pods import read_pods, root_dirs
-from numaforge.node.transaction import TRANSACTIONS
+from numaforge.maintenance import parts
+from numaforge.maintenance.bundle import known_sums, parse_checksums, parse_states
+from numaforge.maintenance.fence import read_fingerprint
+from numaforge.maintenance.part import FailedPlan, Found, Goal, Unit
+from numaforge.maintenance.pods import read_pods, root_dirs
+from numaforge.maintenance.transaction import TRANSACTIONS
 
 _LOOK = ("kernel_files", "node/fence", "node/trace", "node/pods", "node/bundle_read", "node/look")
 _BOOT_ID = "/proc/sys/kernel/random/boot_id"

@@ -12,7 +12,7 @@ import pytest
 from numaforge.errors import HostError
 from numaforge.file_content import FileContent
 from numaforge.framing import Answer
-from numaforge.node.bundle import FileChange, FileState, changes, diff, parse_states, read_script
+from numaforge.maintenance.bundle import FileChange, FileState, changes, diff, parse_states, read_script
 
 WANTED = FileContent("/etc/a", "one\n")
 SAME = FileState("one\n", "0644", "root", "root")

@@ -13,8 +13,8 @@ import pytest
 from numaforge import shell as scripts
 from numaforge.errors import HostUnreachableError
 from numaforge.kernel_files import parse_values
-from numaforge.node.look import NodeQuery, read_found
-from numaforge.node.part import Found, Unit
+from numaforge.maintenance.look import NodeQuery, read_found
+from numaforge.maintenance.part import Found, Unit
 from numaforge.programs import CHANGED_WITH
 
 

@@ -7,10 +7,10 @@ import secrets
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
-from numaforge.node import parts
-from numaforge.node.part import Found, Goal, Part
-from numaforge.node.pods import Pods
-from numaforge.node.transaction import Transaction
+from numaforge.maintenance import parts
+from numaforge.maintenance.part import Found, Goal, Part
+from numaforge.maintenance.pods import Pods
+from numaforge.maintenance.transaction import Transaction
 from numaforge.roles.document import dumps
 
 RETRY = "--retry-failed, or retry_failed in the host data numaforge_rollout"
