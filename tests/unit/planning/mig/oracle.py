@@ -19,7 +19,8 @@ def allowed(model: MigModel, instances: list[Placement]) -> bool:
         and all(one.start in one.profile.starts for one in instances)
         and sum(profile.slices for profile in profiles) <= model.compute_slices
         and all(count <= profile.limit for profile, count in Counter(profiles).items())
-        and sum(profile.media for profile in profiles) <= 1
+        and sum(profile.ofas for profile in profiles) <= 1
+        and sum(profile.decoders for profile in profiles) <= (model.decoders or 99)
     )
 
 
