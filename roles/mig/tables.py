@@ -164,7 +164,7 @@ MODELS = (
             "RTX PRO 6000 Blackwell Workstation Edition",
             "RTX PRO 6000 Blackwell Max-Q Workstation Edition",
         ),
-        "that profiles exclude each other by their media engines alone is not confirmed",
+        "that the counts of media engines alone decide which profiles go together",
     ),
     # Their profiles differ by driver and VBIOS, and no list of their placements is public.
     ModelRow("rtx-pro-5000-48gb", "Blackwell", None, 48, (), ("RTX PRO 5000 Blackwell",)),
