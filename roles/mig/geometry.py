@@ -1,8 +1,8 @@
 """Where GPU instances lie: an exact search, with the same answer every time.
 
-The rules: placements do not overlap in memory, the compute slices suffice, each profile has its limit, and
-one GPU instance at most has the media engines (NVIDIA MIG User Guide, supported MIG profiles). NVML's own
-default placement may fail for what fits; with explicit placements the order of creation does not matter.
+The rules: placements do not overlap in memory, the compute slices and the media engines suffice, and each
+profile has its limit (NVIDIA MIG User Guide, supported MIG profiles). NVML's own default placement may fail
+for what fits; with explicit placements the order of creation does not matter.
 """
 
 from __future__ import annotations
@@ -55,9 +55,13 @@ def broken_limits(model: MigModel, profiles: Sequence[MigProfile]) -> Iterator[s
     for profile, count in Counter(profiles).items():
         if count > profile.limit:
             yield f"at most {profile.limit} of {profile.name} can exist at once, not {count}"
-    media = [profile for profile in profiles if profile.media]
-    if len(media) > 1:
-        yield f"only one GPU instance can have the media engines: {counted_names(media)}"
+    decoding = [profile for profile in profiles if profile.decoders]
+    decoders = sum(profile.decoders for profile in decoding)
+    if decoders > model.decoders > 0:
+        yield f"they need {decoders} video decoders, the GPU has {model.decoders}: {counted_names(decoding)}"
+    with_ofa = [profile for profile in profiles if profile.ofas]
+    if len(with_ofa) > 1:
+        yield f"only one GPU instance can have the OFA, a media engine: {counted_names(with_ofa)}"
     slices = sum(profile.slices for profile in profiles)
     if slices > model.compute_slices:
         yield f"they need {slices} compute slices, the GPU has {model.compute_slices}"

@@ -5,13 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from numaforge.cpulist import format_cpulist
 from numaforge.errors import PlanError
 from numaforge.reasons import Notice
 from numaforge.roles.mig.advice import Collision
 from numaforge.roles.mig.choice import GpuWish, Wishes, choose_by_config, choose_by_profile, nvidia_gpus
 from numaforge.roles.mig.devices import as_instance
 from numaforge.roles.mig.difference import NOTHING, Difference, LiveInstance, difference
-from numaforge.roles.mig.models import UNKNOWN, MigModel, mode_needs_boot, model_of
+from numaforge.roles.mig.models import UNKNOWN, MigModel, mode_needs_boot, model_of, own_name
+from numaforge.roles.mig.names import parse_profile_name
 from numaforge.roles.mig.request import WantedInstance, placed_instances, wanted_instances
 from numaforge.topology.model import Gpu, GpuInstance, NodeTopology
 from numaforge.topology.vendors import listed_by_nvml
@@ -126,7 +128,31 @@ def _planned(
         if (wish := wishes.by_index.get(index))
     )
     untouched = tuple(index for index in gpus if index not in wishes.by_index)
-    return MachineMigPlan(*source, planned, untouched, wishes.notices)
+    notices = (*wishes.notices, *_refused_by_mig_parted(planned, wishes))
+    return MachineMigPlan(*source, planned, untouched, notices)
+
+
+def _refused_by_mig_parted(planned: Sequence[GpuMigPlan], wishes: Wishes) -> Iterator[Notice]:
+    """Say which names of its file mig-parted does not find on the GPUs that they are for.
+
+    Names follow from a GPU's memory: where that is not known, neither is its name for a profile.
+    """
+    found: dict[tuple[str, str], list[int]] = {}
+    for plan in planned:
+        wish = wishes.by_index[plan.index]
+        named = plan.gpu.mig_profiles or plan.gpu.memory_bytes is not None
+        if plan.model is None or plan.refusal or not (named and wish.of_mig_parted):
+            continue
+        for text in wish.counts:
+            own = own_name(plan.model, text)
+            if parse_profile_name(own).gigabytes != parse_profile_name(text).gigabytes:
+                found.setdefault((text, own), []).append(plan.index)
+    for (text, own), indices in found.items():
+        yield Notice(
+            "mig-parted-name",
+            f"GPU {format_cpulist(indices)}: mig-parted refuses {text}, as it compares names exactly; here "
+            f"it is taken for {own}",
+        )
 
 
 def _plan_gpu(topology: NodeTopology, plan: GpuMigPlan, wish: GpuWish, allowed: _Allowed) -> GpuMigPlan:

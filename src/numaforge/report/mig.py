@@ -51,7 +51,8 @@ def profile_table(model: MigModel) -> RenderableType:
 
 def model_document(model: MigModel) -> Document:
     """Return a model and its profiles for programs."""
-    return {"schema": _SCHEMA, **asdict(model)}
+    profiles = [{**asdict(profile), "media": profile.ofas > 0} for profile in model.profiles]
+    return {"schema": _SCHEMA, **asdict(model), "profiles": profiles}
 
 
 # ---- a geometry ----

@@ -20,7 +20,8 @@ def allowed(model: MigModel, instances: list[MigInstance]) -> bool:
         and all(one.start in profile.starts for one, profile in zip(instances, profiles, strict=True))
         and sum(profile.slices for profile in profiles) <= model.compute_slices
         and all(count <= profile.limit for profile, count in Counter(profiles).items())
-        and sum(profile.media for profile in profiles) <= 1
+        and sum(profile.ofas for profile in profiles) <= 1
+        and sum(profile.decoders for profile in profiles) <= (model.decoders or 99)
     )
 
 

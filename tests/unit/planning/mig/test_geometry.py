@@ -55,8 +55,27 @@ def lies(key: str, text: str, fixed: tuple[MigInstance, ...] = ()) -> str | None
         pytest.param("a100-40gb", "1g.10gb=4 1g.5gb", None, id="1g of a quarter four times takes it all"),
         pytest.param("a100-40gb", "4g.20gb 1g.10gb=3", None, id="a quarter has three places beside 4g: no"),
         pytest.param("a100-40gb", "7g.40gb 1g.5gb", None, id="7g is the whole GPU"),
-        pytest.param("a30-24gb", "1g.6gb+me 2g.12gb+me", None, id="one has the media engines"),
+        pytest.param("a30-24gb", "1g.6gb+me 2g.12gb+me", None, id="one has the OFA"),
         pytest.param("a100-40gb", "4g.20gb=2", None, id="the limit of a profile"),
+        pytest.param(
+            "rtx-pro-6000-96gb",
+            "1g.24gb+me.all 1g.24gb",
+            None,
+            id="one has all video decoders, and another one",
+        ),
+        pytest.param(
+            "rtx-pro-6000-96gb",
+            "1g.24gb+me.all 1g.24gb-me=3",
+            "1g.24gb+me.all@0, 1g.24gb-me@3, 1g.24gb-me@6, 1g.24gb-me@9",
+            id="one has all video decoders, and no other needs any",
+        ),
+        pytest.param("rtx-pro-6000-96gb", "1g.24gb+me 2g.48gb+me.all", None, id="two would have the OFA"),
+        pytest.param(
+            "rtx-pro-6000-96gb",
+            "1g.24gb+me 1g.24gb 2g.48gb",
+            "2g.48gb@0, 1g.24gb@6, 1g.24gb+me@9",
+            id="four video decoders and one OFA",
+        ),
     ],
 )
 def test_a_geometry_lies_there_or_does_not_fit(key, wanted, expected):
@@ -78,7 +97,7 @@ def test_what_stays_is_an_obstacle():
 
 def test_the_base_profiles_of_the_seven_slice_family_have_77_geometries():
     model = model_named("h100-80gb")
-    base = [profile for profile in model.profiles if not profile.media]
+    base = [profile for profile in model.profiles if not profile.attributes]
     wishes = product(*(range(profile.limit + 1) for profile in base))
     possible = [
         wish
@@ -91,6 +110,11 @@ def test_the_base_profiles_of_the_seven_slice_family_have_77_geometries():
         if place(model, [p for n, p in zip(wish, base, strict=True) for _ in range(n)]) is not None
     ]
     assert (len(possible), len(fitting)) == (102, 77)
+
+
+def test_media_engines_leave_115_geometries_of_an_rtx_pro_6000():
+    """With one flag for all media engines there were 150."""
+    assert len(geometries(model_named("rtx-pro-6000-96gb"))) == 115
 
 
 def multisets(model: MigModel) -> Iterator[tuple[MigProfile, ...]]:
@@ -154,8 +178,13 @@ def test_what_collides_is_minimal_and_the_advice_fits(model):
             "at most 1 of 4g.20gb can exist at once, not 2",
             id="limit",
         ),
+        pytest.param("a30-24gb", "1g.6gb+me 2g.12gb+me", "2g.12gb+me, 1g.6gb+me", "the OFA", id="OFA"),
         pytest.param(
-            "a30-24gb", "1g.6gb+me 2g.12gb+me", "2g.12gb+me, 1g.6gb+me", "media engines", id="media"
+            "rtx-pro-6000-96gb",
+            "2g.48gb+me.all 1g.24gb=2",
+            "2g.48gb+me.all, 1g.24gb",
+            "they need 5 video decoders, the GPU has 4: 2g.48gb+me.all, 1g.24gb",
+            id="video decoders",
         ),
         pytest.param(
             "a100-40gb", "2g.10gb=3 1g.10gb=2", "3 x 2g.10gb, 2 x 1g.10gb", "8 compute slices", id="both"

@@ -65,6 +65,29 @@ def test_profiles_are_found_by_the_name_of_another_driver():
     assert [each.profile for each in plan.gpus[0].change.create] == ["3g.93gb", "1g.23gb"]
 
 
+@pytest.mark.parametrize(
+    ("memory", "profiles", "said"),
+    [
+        pytest.param(94, "3g.48gb: 1, 1g.12gb: 1", ["3g.48gb is 3g.47gb"], id="94 GB are cut into 47"),
+        pytest.param(94, "3g.47gb: 1, 1g.12gb: 1", [], id="the name of this memory"),
+        pytest.param(94, "1c.3g.48gb: 2", ["1c.3g.48gb is 1c.3g.47gb"], id="a compute instance"),
+        pytest.param(94, "3c.3g.47gb: 1", [], id="a compute instance as large as its GPU instance"),
+        pytest.param(None, "3g.48gb: 1", [], id="a memory that is not known"),
+    ],
+)
+def test_a_name_that_mig_parted_would_refuse_is_told(memory, profiles, said):
+    one = replace(gpu("2321"), memory_bytes=memory and memory * 2**30)
+    machine = with_gpus(one, replace(one, pci_address="0000:02:00.0"))
+    expected = []
+    for name, _, own in (each.split(" ") for each in said):
+        expected.append(
+            f"GPU 0-1: mig-parted refuses {name}, as it compares names exactly; here it is taken for {own}"
+        )
+    plan = planned(machine, on(profiles))
+    assert plan.fits
+    assert [one.message for one in plan.notices if one.id == "mig-parted-name"] == expected
+
+
 def test_compute_instances_lie_in_their_gpu_instance():
     plan = planned(dgx_h100(), on("1c.3g.40gb: 4"))
     assert [each.compute_instances for each in plan.gpus[0].change.create] == [(1, 1, 1), (1,)]

@@ -383,19 +383,19 @@ A100 = {"device": "20b0"}
         pytest.param(
             machine(gpu()),
             wish({"devices": {"1c.3g.40gb": 2}}),
-            "(MIG profile '1c.3g.40gb' does not match any resource patterns)",
+            "MIG profile '1c.3g.40gb' does not match any resource patterns)",
             id="compute instances that the device plugin does not take",
         ),
         pytest.param(
             machine(gpu(), gpu(bus=2)),
             wish({"indices": [0], "devices": {"1g": 1}}, strategy="single"),
-            "(all devices on the node must be configured with the same migEnabled value)",
+            ": all devices on the node must be configured with the same migEnabled value)",
             id="single with a whole GPU",
         ),
         pytest.param(
             machine(gpu()),
             wish({"devices": {"1g": 1, "2g": 1}}, strategy="single"),
-            "(invalid MIG configuration: more than one MIG device type present on node)",
+            ": more than one MIG device type present on node)",
             id="single with two kinds",
         ),
         pytest.param(
@@ -485,7 +485,7 @@ def test_a_model_that_is_not_in_the_table_is_what_nvml_offers():
     assert lies(plan_mig(machine(found), wish({"devices": {"1g": 2, "2g": 1}})).value) == (
         "2g.24gb@0, 1g.12gb@6, 1g.12gb@9"
     )
-    assert "only one GPU instance can have the media engines" not in refusal(
+    assert "only one GPU instance can have the OFA" not in refusal(
         machine(found), wish({"devices": {"2g": 3}})
     )
 
