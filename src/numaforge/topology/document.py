@@ -84,6 +84,7 @@ class TopologyDocument:
     numa_nodes: tuple[NumaNode, ...]
     cores: tuple[Core, ...]
     kubelet_cores: tuple[Core, ...] | None = None
+    kubelet_packages: tuple[Package, ...] | None = None
     l3_caches: tuple[L3Cache, ...]
     hugepages: Mapping[str, HugepagePool] = field(default_factory=dict)
     cpufreq: Cpufreq | None
