@@ -24,8 +24,8 @@ SUBJECT = "hugepages"
 VMEMMAP = "vm.hugetlb_optimize_vmemmap"
 
 PagesBySize = Mapping[str, int]
-# A boot leaves the kernel some 60 MB more or less: a share stays that of the memory which an earlier plan took
-# it of while there is as much, within a hundredth or this.
+# A boot leaves the kernel some 60 MB more or less: a share stays that of the memory which an earlier plan
+# took it of while there is as much, within a hundredth or this.
 _STEADY_PART = 100
 _A_BOOT_MOVES = 64 * 2**20
 
@@ -74,7 +74,7 @@ def plan_hugepages(
 
 
 def share_memory(topology: NodeTopology, previous: NodePlan | None) -> dict[int, int]:
-    """Return the memory of each NUMA node, of 0 for a machine without any, of which shares are taken, in bytes.
+    """Return the memory in bytes of which shares are taken, by NUMA node; by 0 where the kernel shows none.
 
     It is that of an earlier plan while a boot alone may have moved it, so that the pools stay as they are.
     """

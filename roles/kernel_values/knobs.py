@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from numaforge.given import digits
+
 Word = bool | int | str
 """What a profile says."""
 
@@ -76,7 +78,8 @@ class Knob:
         if self.word is bool:
             return next((word for word in (False, True) if self.text(path, word) == text), None)
         if isinstance(self.word, AtLeast):
-            return int(text) if text.isdecimal() and int(text) >= self.word.least else None
+            number = digits(text)
+            return number if number is not None and number >= self.word.least else None
         return text if isinstance(self.word, tuple) and text in self.word else None
 
 

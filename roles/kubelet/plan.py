@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from numaforge.cpulist import format_cpulist
 from numaforge.errors import KubeletConfigError, PlanError
+from numaforge.given import digits
 from numaforge.kubelet.admission.device_manager import Inventory
 from numaforge.kubelet.admission.hint_work import (
     MEMORY_MANAGER,
@@ -564,7 +565,7 @@ class _Chooser:
                 f"the machine has {nodes} NUMA nodes, memory-only ones included; the kubelet's limit is "
                 f"{DEFAULT_MAX_NUMA_NODES}",
             )
-        elif value is None or not value.isdigit() or int(value) < max(nodes, DEFAULT_MAX_NUMA_NODES):
+        elif value is None or (digits(value) or 0) < max(nodes, DEFAULT_MAX_NUMA_NODES):
             raise PlanError(
                 f"{MAX_ALLOWABLE_NUMA_NODES} is {value or 'not set'}"
                 + (f" in {held.place}" if held and held.value == value else "")
@@ -591,7 +592,7 @@ class _Chooser:
                     where=f"{field}.{name}",
                     remedy="write true or false",
                 )
-            if known[name].kind == "int" and not value.isdigit():
+            if known[name].kind == "int" and digits(value) is None:
                 raise PlanError(
                     f"{value!r} is not a number", where=f"{field}.{name}", remedy="write a whole number"
                 )
