@@ -215,11 +215,11 @@ def _place_settings(draft: Draft, settings: Mapping[str, Any], field: str) -> No
 def _place_hugepages(draft: Draft, pages: Mapping[str, Any], field: str) -> None:
     for size, entry in pages.items():
         count = str(mapping(entry).get("count", ""))
-        pages = digits(count)
+        number = digits(count)
         if size == "essential":
             continue
-        if pages is not None:
-            draft.add("hugepages", [{"size": size, "count": pages}], field)
+        if number is not None:
+            draft.add("hugepages", [{"size": size, "count": number}], field)
         else:
             draft.note(
                 f"{field}.{size}",

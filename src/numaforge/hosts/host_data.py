@@ -16,6 +16,7 @@ from numaforge.errors import HostError, NumaforgeError
 from numaforge.hosts.failures import print_error, say_error, tell_refused
 from numaforge.hosts.overview import DIFF, REPORT
 from numaforge.hosts.processes import hosts_of
+from numaforge.hosts.ssh_keys import key_mistake
 from numaforge.rollout.options import PLACE, read_options
 from numaforge.rollout.same_machine import PIN
 
@@ -252,17 +253,19 @@ def refuse(state: State) -> None:
             print_error(host, _refused[host])
             host.connect = _stay_away  # type: ignore[method-assign]
         else:
-            host.connector.connect = _alone(host.connector.connect)  # type: ignore[method-assign]
+            host.connector.connect = _alone(host, host.connector.connect)  # type: ignore[method-assign]
 
 
 def _stay_away(*_: object, **__: object) -> None:
     """Leave a host as not connected, which takes it out of the run."""
 
 
-def _alone(connect: Callable[[], None]) -> Callable[[], None]:
+def _alone(host: Host, connect: Callable[[], None]) -> Callable[[], None]:
     """Make of what pyinfra cannot do with a host's data an error of this host."""
 
     def connect_alone() -> None:
+        if (mistake := key_mistake(host)) is not None:
+            raise ConnectError(mistake)
         try:
             connect()
         except ConnectError:
