@@ -10,13 +10,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from numaforge.given import digits
-
 Word = bool | int | str
 """What a profile says."""
 
 _CPU = "/sys/devices/system/cpu"
 _SYSCTLS = "/proc/sys/"
+_MOST_DIGITS = 20
 
 
 @dataclass(frozen=True)
@@ -78,8 +77,8 @@ class Knob:
         if self.word is bool:
             return next((word for word in (False, True) if self.text(path, word) == text), None)
         if isinstance(self.word, AtLeast):
-            number = digits(text)
-            return number if number is not None and number >= self.word.least else None
+            is_number = text.isascii() and text.isdecimal() and len(text) <= _MOST_DIGITS
+            return int(text) if is_number and int(text) >= self.word.least else None
         return text if isinstance(self.word, tuple) and text in self.word else None
 
 
