@@ -14,6 +14,7 @@ from numaforge.roles.node import NodePlan, NodeProfile
 from numaforge.snapshot import Snapshot, from_local, from_root
 from numaforge.topology import from_document, read_topology, to_document
 from numaforge.topology.model import NodeTopology
+from numaforge.topology.ready import ready_machine, ready_machines
 
 __all__ = [
     "Finding",
@@ -32,6 +33,8 @@ __all__ = [
     "loads",
     "plan_node",
     "read_topology",
+    "ready_machine",
+    "ready_machines",
     "ready_profiles",
     "render_plan",
     "to_document",

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from numaforge.commands.machine import machine_of
+from numaforge.commands.machine import machine_of, machine_option
 from numaforge.commands.options import output_option
 from numaforge.errors import ExitCode, KubeletConfigError
 from numaforge.given import read_text
@@ -22,9 +22,7 @@ if TYPE_CHECKING:
 @click.argument("config", metavar="[CONFIG.yaml]", required=False, type=click.Path())
 @click.option("--drop-in", "drop_in", metavar="DIR", type=click.Path(), help="The folder of --config-dir.")
 @click.option("--flag", "flags", metavar="FLAG", multiple=True, help="A kubelet flag, such as --flag=--v=2.")
-@click.option(
-    "--topology", "machine", metavar="FILE", type=click.Path(), help="A snapshot or a topology (JSON)."
-)
+@machine_option("--topology", "machine")
 @click.option("--root", metavar="DIR", type=click.Path(), help="A captured root directory instead.")
 @click.option("--kubelet-version", metavar="VERSION", help="Such as 1.33 or v1.33.4; else the snapshot's.")
 @click.option(
@@ -50,11 +48,11 @@ def check(
     it does not.
     """
     if not (live or machine or root):
-        raise click.UsageError("--topology says which machine; --live checks this one")
+        raise click.UsageError("--machine says which machine; --live checks this one")
     if machine and root:
-        raise click.UsageError("give either --topology or --root, not both")
+        raise click.UsageError("give either --machine or --root, not both")
     if live and (machine or root):
-        raise click.UsageError("--live checks this node: leave out --topology and --root")
+        raise click.UsageError("--live checks this node: leave out --machine and --root")
     topology = machine_of(machine, root)
     return _report(topology, config, drop_in, flags, kubelet_version, state_dir, output, live=live)
 

@@ -21,7 +21,7 @@ def gpudirect(source: str | None, root: str | None, verbose: bool, output: str) 
 
     \b
     Example:
-      numaforge gpudirect gpu-1.json
+      numaforge gpudirect dgx-h100
       numaforge gpudirect -v
     """
     from numaforge.findings.gpudirect.pairs import gpu_nic_pairs

@@ -50,8 +50,8 @@ def env(
 
     \b
     Examples:
-      numaforge rdma env gpu-1.json -o yaml
-      numaforge rdma env gpu-1.json --gpu 3 --network overlay
+      numaforge rdma env dgx-h100 -o yaml
+      numaforge rdma env dgx-h100 --gpu 3 --network overlay
     """
     from numaforge.roles.rdma.environment import environment
 
@@ -83,7 +83,7 @@ def topology_xml(source: str | None, profile: str | None, kubelet_version: str |
 
     \b
     Example:
-      numaforge rdma topology-xml gpu-1.json --to topology.xml
+      numaforge rdma topology-xml dgx-h100 --to topology.xml
     """
     from numaforge.roles.rdma.nccl_topology import of_hidden_switches, of_machine
 

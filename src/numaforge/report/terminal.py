@@ -74,7 +74,7 @@ def show_json(document: object) -> None:
 
 
 def save(content: str | bytes, output: str | None) -> None:
-    """Write a text, or bytes, to a file and say so; without one, or for `-`, print it.
+    """Write a text, or bytes, to a file, with its folders, and say so; without one, or for `-`, print it.
 
     Raises NumaforgeError where the file cannot be written, and leaves what was there.
     """
@@ -94,6 +94,7 @@ def _write(path: Path, content: bytes) -> None:
     if path.exists() and not path.is_file():
         path.write_bytes(content)
         return
+    path.parent.mkdir(parents=True, exist_ok=True)
     staged = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         staged.write_bytes(content)
