@@ -65,7 +65,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         "plugin.yaml": PLUGIN,
         "pools.json": POOLS,
         "kubelet.yaml": KUBELET,
-        "shared.yaml": "extends: inference-mig\ndevice_plugin: {time_slicing: {replicas: 2}}\n",
+        "shared.yaml": "extends: inference-mig\ndevice_plugin: {time_slicing: {nvidia.com/gpu: 4}}\n",
         "rdma.yaml": "extends: training\nrdma: {device_plugin: {per: rail}}\n",
     }
     for name, text in files.items():
