@@ -8,11 +8,11 @@ takes it.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 from click.shell_completion import CompletionItem
@@ -20,6 +20,7 @@ from click.shell_completion import CompletionItem
 from numaforge.commands.options import Command
 from numaforge.errors import HostError, NumaforgeError
 from numaforge.given import NotJsonError, parse_json, read_text
+from numaforge.ordering import natural
 from numaforge.report.terminal import progress, step
 
 # What is not needed for `--help` is imported where it is used.
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
     from numaforge.roles.node import NodePlan
     from numaforge.snapshot import Snapshot
     from numaforge.topology.model import NodeTopology
+
+T = TypeVar("T")
 
 _PLAN = {"cpus", "numa_nodes", "decisions"}  # keys that stand together in plans alone
 
@@ -91,7 +94,34 @@ def _argument_or_option(
     return named[0] if named else value
 
 
+def each_named(sources: Sequence[str]) -> list[str]:
+    """Return the names of machines; a folder of saved snapshots stands for each file in it."""
+    return [name for source in sources for name in _saved_in(Path(source)) or [source]]
+
+
+def _saved_in(folder: Path) -> list[str]:
+    """Return the files in a folder of `numaforge capture INVENTORY`; none for a captured root."""
+    if not folder.is_dir() or any((folder / name).is_dir() for name in ("proc", "sys")):
+        return []
+    found = [*folder.glob("*.snapshot.json")] or [*folder.glob("*.json")]
+    return sorted(map(str, found), key=natural)
+
+
+def answers_of(names: Sequence[str], ask: Callable[[str], T]) -> tuple[list[T], dict[str, str]]:
+    """Return what is found of each machine, and why nothing is of the others, by name."""
+    found: list[T] = []
+    failed: dict[str, str] = {}
+    for name in names:
+        try:
+            found.append(ask(name))
+        except NumaforgeError as error:
+            failed[name] = str(error)
+    return found, failed
+
+
 snapshot_argument = machine_argument("[MACHINE]")
+machines_argument = machine_argument("[MACHINE...]", nargs=-1)
+machines_or_plans_argument = machine_argument("[MACHINE|PLAN...]", nargs=-1)
 snapshot_or_plan_argument = machine_argument("[MACHINE|PLAN]")
 root_option = click.option(
     "--root", metavar="DIR", type=click.Path(), help="Look at a captured root directory instead."

@@ -17,6 +17,7 @@ from numaforge.planning.node import plan_node
 from numaforge.profile import load_profile
 from numaforge.roles.document import dumps
 from numaforge.snapshot import Snapshot
+from numaforge.topology.document import to_document
 from numaforge.topology.ready import ready_machine, ready_machines
 from tests.machines.files import stored
 
@@ -180,3 +181,85 @@ def test_json_of_a_ready_machine_is_read_back(folder: Path, capsys: pytest.Captu
     (folder / "saved.json").write_text(text)
     run(["topology", "saved.json", "-o", "json"])
     assert json.loads(capsys.readouterr().out) == json.loads(text)
+
+
+# ---- several machines at once ----
+
+
+def lines_of(capsys: pytest.CaptureFixture[str]) -> list[list[str]]:
+    return [line.split() for line in capsys.readouterr().out.splitlines() if line.strip()]
+
+
+def test_several_machines_are_one_table(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["topology", "dgx-h100", "gh200"]) == ExitCode.YES
+    assert lines_of(capsys) == [
+        ["Machine", "CPUs", "NUMA", "Memory", "GPUs", "NICs", "Kubelet"],
+        ["dgx-01", "224", "2", "2", "TiB", "8", "x", "H100", "80GB", "HBM3", "8", "1.36.3"],
+        ["gh200-01", "72", "9", "576", "GiB", "1", "x", "GH200", "480GB", "0", "1.36.3"],
+    ]
+
+
+@pytest.fixture
+def fleet(folder: Path) -> Path:
+    """A folder as `numaforge capture INVENTORY` leaves it: three nodes of a kind, and another one."""
+    place = folder / "fleet"
+    place.mkdir()
+    for name, kind in (
+        ("gpu-01", "dgx-h100"),
+        ("gpu-02", "dgx-h100"),
+        ("gpu-03", "dgx-h100"),
+        ("cpu-1", "epyc-nps4"),
+    ):
+        document = {**to_document(ready_machine(kind)), "hostname": name}
+        (place / f"{name}.snapshot.json").write_text(json.dumps(document))
+    return place
+
+
+def test_machines_that_are_alike_share_a_row(fleet: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["plan", "fleet", "--profile", "cpu-only"]) == ExitCode.YES
+    rows = [line for line in lines_of(capsys) if len(line) > 5]
+    assert [line[0] for line in rows] == ["Node", "cpu-1", "gpu-[01-03]"]
+
+
+def test_a_folder_is_the_same_as_its_files(fleet: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    said = []
+    for words in (["fleet"], sorted(str(path.relative_to(Path.cwd())) for path in fleet.iterdir())):
+        assert run(["plan", *words, "--profile", "training"]) == ExitCode.YES
+        said.append(capsys.readouterr().out)
+    assert said[0] == said[1]
+
+
+def test_one_that_cannot_be_read_is_named_and_the_others_shown(
+    fleet: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (fleet / "bad.snapshot.json").write_text("{")
+    assert run(["topology", "fleet"]) == ExitCode.NO
+    said = capsys.readouterr().out
+    assert "gpu-[01-03]" in said
+    assert "1 machine left out\n  fleet/bad.snapshot.json: not a complete JSON document" in said
+
+
+def test_a_refused_profile_is_a_line_and_no_end(fleet: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (fleet.parent / "own.yaml").write_text("name: own\ncpus: {reserved: {cpulist: '300-301'}}\n")
+    assert run(["plan", "fleet", "--profile", "own.yaml", "-o", "json"]) == ExitCode.NO
+    answer = json.loads(capsys.readouterr().out)
+    assert [plan["hostname"] for plan in answer["plans"]] == []
+    assert len(answer["failed"]) == 4
+
+
+def test_json_of_several_has_a_document_for_each(fleet: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["topology", "fleet", "-o", "json"]) == ExitCode.YES
+    answer = json.loads(capsys.readouterr().out)
+    assert [each["hostname"] for each in answer["machines"]] == ["cpu-1", "gpu-01", "gpu-02", "gpu-03"]
+    assert answer["failed"] == {}
+
+
+@pytest.mark.parametrize("width", [80, 200])
+def test_a_table_of_plans_cuts_nothing(
+    width: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(width))
+    assert run(["plan", *ready_machines(), "--profile", "cpu-only"]) == ExitCode.YES
+    said = capsys.readouterr().out
+    assert "…" not in said
+    assert max(map(len, said.splitlines())) <= width
