@@ -35,10 +35,13 @@ def _profile() -> dict[str, Any]:
             "examples": ["../schemas/profile.json"],
         },
         "extends": {
-            "enum": [*ready_profiles(), *machine_profiles(), None],
+            "anyOf": [
+                {"enum": [*ready_profiles(), *machine_profiles(), None]},
+                {"type": "string", "pattern": r"/|\.(ya?ml|json)$"},
+            ],
             "default": None,
-            "description": "The ready profile to start from.",
-            "examples": ["training"],
+            "description": "The profile to start from: a ready one, or a file, relative to this one.",
+            "examples": ["training", "./own.yaml"],
         },
     }
     return {**body, "properties": {**head, **body["properties"]}}

@@ -221,7 +221,7 @@ def _is_file(source: str) -> bool:
         raise NumaforgeError(
             "there is no such file",
             where=source,
-            remedy=f"`numaforge capture HOST -o {Path(source).name}` saves one; or name {_or_ready(source)}",
+            remedy=f"`numaforge capture HOST --to FILE` saves one; or name {_or_ready(source)}",
         )
     return False
 

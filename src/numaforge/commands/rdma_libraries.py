@@ -15,7 +15,7 @@ from numaforge.commands.machine import (
 )
 from numaforge.commands.options import output_option
 from numaforge.errors import ExitCode
-from numaforge.report.terminal import save, show_json
+from numaforge.report.terminal import remark, save, show_json
 
 if TYPE_CHECKING:
     from numaforge.reasons import Notice
@@ -57,7 +57,7 @@ def env(
 
     libraries, notices = _libraries(source, profile, kubelet_version)
     for notice in notices:
-        click.echo(f"{notice.id}: {notice.message}", err=True)
+        remark(f"{notice.id}: {notice.message}")
     variables = environment(libraries, network, gpu)
     if output == "json":
         show_json(variables)

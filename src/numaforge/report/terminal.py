@@ -85,8 +85,13 @@ def save(content: str | bytes, output: str | None) -> None:
         _write(Path(output).resolve(), content if isinstance(content, bytes) else content.encode())
     except OSError as error:
         raise NumaforgeError(error.strerror or str(error), where=output) from error
+    remark(f"wrote {output}")
+
+
+def remark(text: str) -> None:
+    """Say on standard error what is neither the answer nor an error; -q leaves it out."""
     if not _said(QUIET):
-        click.echo(f"wrote {output}", err=True)
+        click.echo(plain(text), err=True)
 
 
 def _write(path: Path, content: bytes) -> None:
