@@ -41,7 +41,7 @@ def _profile() -> dict[str, Any]:
             ],
             "default": None,
             "description": "The profile to start from: a ready one, or a file, relative to this one.",
-            "examples": ["training", "./own.yaml"],
+            "examples": ["training"],
         },
     }
     return {**body, "properties": {**head, **body["properties"]}}
