@@ -24,7 +24,7 @@ export PYTEST_DEBUG_TEMPROOT
 
 include lab/lab.mk
 
-.PHONY: bundle help setup demo test test-fast lint lock bench bench-plans clean
+.PHONY: bundle release help setup demo test test-fast lint lock bench bench-plans clean
 
 help: ## list the verbs
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 14
@@ -57,11 +57,10 @@ bench: setup ## measure the figures of docs/figures.md
 	@for bench in bench/*.py; do echo "== $$bench"; $(PYTHON) $$bench || exit 1; done
 
 bundle: setup ## dist/numaforge.pyz: numaforge with all that it needs, in one file, for this Python and machine
-	@rm -rf build/bundle && $(PYTHON) -m venv build/bundle
-	@$(PYTHON) -m hatchling build --target wheel --directory build/bundle/wheel
-	@sed -n 's/^\([A-Za-z0-9._-]*==[^ ]*\).*/\1/p' requirements.lock > build/bundle/constraints.txt
-	@build/bundle/bin/pip --quiet --disable-pip-version-check install --constraint build/bundle/constraints.txt build/bundle/wheel/*.whl
-	@$(PYTHON) packaging/bundle.py build/bundle dist/numaforge.pyz
+	@$(PYTHON) packaging/bundle.py dist/numaforge.pyz
+
+release: setup ## dist/release: the wheel, the sdist, the bundle, their SBOM and checksums, and the tag's message
+	@$(PYTHON) packaging/release.py dist/release
 
 bench-plans: setup ## plans beside what OpenShift's tool makes of the same machines: docs/comparison.md
 	@$(PYTHON) bench/comparison/plans.py

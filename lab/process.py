@@ -89,6 +89,9 @@ class Daemon:
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
             )
+        # A process that is just becoming another program has no environment for a moment.
+        while not _is_marked(process.pid, self.state) and not _is_zombie(process.pid):
+            time.sleep(0.002)
         recorded = _Recorded(process.pid, _start_time(process.pid), _boot_id())
         self.record.write_text(json.dumps(asdict(recorded)))
         # The process is meant to outlive us: keep Popen from complaining that it still runs.

@@ -1,7 +1,8 @@
-"""Write numaforge with everything that it needs as one file: `python packaging/bundle.py VENV FILE.pyz`.
+"""Write numaforge with everything that it needs as one file: `python packaging/bundle.py FILE.pyz [VENV]`.
 
-VENV is a virtual environment in which numaforge is installed. The file needs no pip and no network, and runs
-with the same minor of Python on the same kind of machine: several of the packages are compiled.
+VENV is a virtual environment in which numaforge is installed; without it one is made of this checkout. The
+file needs no pip and no network, and runs with the same minor of Python on the same kind of machine: several
+of the packages are compiled. The same packages are the same file, byte for byte.
 """
 
 from __future__ import annotations
@@ -9,14 +10,19 @@ from __future__ import annotations
 import hashlib
 import json
 import platform
+import re
 import subprocess
 import sys
+import tempfile
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
+ROOT = Path(__file__).resolve().parent.parent
 MAIN = Path(__file__).with_name("bundle_main.py")
 _LEFT_OUT = {"__pycache__", "pip", "setuptools"}
+_OF_AN_INSTALLATION = {"RECORD", "direct_url.json"}
+"""Files of a package's metadata that name the folder where it was installed, and from where."""
 _SHEBANG = b"#!/usr/bin/env python3\n"
 _TIME = (1980, 1, 1, 0, 0, 0)  # the same input is the same file
 
@@ -54,9 +60,42 @@ def _site_packages(venv: Path) -> Path:
 def _files(packages: Path) -> Iterator[Path]:
     for path in packages.rglob("*"):
         parts = path.relative_to(packages).parts
-        if path.is_file() and not _LEFT_OUT & {*parts} and not parts[0].startswith(("pip-", "setuptools-")):
+        left_out = _LEFT_OUT & {*parts} or path.name in _OF_AN_INSTALLATION
+        if path.is_file() and not left_out and not parts[0].startswith(("pip-", "setuptools-")):
             yield path
 
 
+def install(wheel: Path, venv: Path) -> None:
+    """Install a wheel, with the locked versions of what it needs, in a virtual environment of its own."""
+    locked = re.findall(r"^[\w.-]+==\S+", (ROOT / "requirements.lock").read_text(), re.MULTILINE)
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(venv)], check=True)
+    constraints = venv / "constraints.txt"
+    constraints.write_text("\n".join(locked))
+    pip = [sys.executable, "-m", "pip", "--python", str(venv), "--quiet", "--disable-pip-version-check"]
+    subprocess.run([*pip, "install", "--constraint", str(constraints), str(wheel)], check=True)
+
+
+def build(kind: str, source: Path, folder: Path) -> Path:
+    """Build the "wheel" or the "sdist" of a checkout in a folder."""
+    target = ("--target", kind, "--directory", str(folder))
+    subprocess.run(
+        [sys.executable, "-m", "hatchling", "build", *target],
+        cwd=source,
+        check=True,
+        stdout=subprocess.DEVNULL,
+    )
+    (built,) = folder.glob("*.whl" if kind == "wheel" else "*.tar.gz")
+    return built
+
+
+def main(target: Path, venv: Path | None = None) -> None:
+    """Write the bundle of a virtual environment, or of this checkout."""
+    with tempfile.TemporaryDirectory() as scratch:
+        if venv is None:
+            venv = Path(scratch, "venv")
+            install(build("wheel", ROOT, Path(scratch, "wheel")), venv)
+        write_bundle(venv, target)
+
+
 if __name__ == "__main__":
-    write_bundle(Path(sys.argv[1]), Path(sys.argv[2]))
+    main(*map(Path, sys.argv[1:]))

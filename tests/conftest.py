@@ -42,6 +42,19 @@ if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
     signal.signal(signal.SIGHUP, lambda *_: None)
 
 
+# A test of these waits no longer than this for what never comes; pyproject.toml has it for the others.
+LIMITS_S = {"long": 7200, "lab": 1800}
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Give what takes long more time before it is taken for a test that waits for ever."""
+    for item in items:
+        limit = next((limit for mark, limit in LIMITS_S.items() if item.get_closest_marker(mark)), None)
+        if limit is not None:
+            item.add_marker(pytest.mark.timeout(limit))
+
+
 def pytest_collection_finish() -> None:
     """Have the garbage collector leave ten thousand tests alone: going through them takes half a second."""
     gc.collect()

@@ -9,20 +9,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 from numaforge.codec import ByName
 from numaforge.errors import PlanError
 from numaforge.findings import Severity
-from numaforge.kubelet.admission.inventory import Shared, counts_of, inventory_of, shared_tokens
+from numaforge.kubelet.admission.inventory import NOT_SHARED, Shared, counts_of, inventory_of, shared_tokens
 from numaforge.reasons import Decision, Notice, Reasoned
 from numaforge.roles.device_plugin.advertised import advertised
 from numaforge.roles.device_plugin.checks import check_config, check_machine, sentence
 from numaforge.roles.device_plugin.config import DevicePluginConfig
 from numaforge.roles.device_plugin.section import DevicePlugin
 from numaforge.roles.mig.devices import mig_device_names, nvml_gpus
-from numaforge.roles.mig.plan import as_planned, plan_mig
-from numaforge.roles.rdma_pools.plan import plan_pools
 from numaforge.roles.role import Turn, Working
 
 if TYPE_CHECKING:
     from numaforge.kubelet.admission.device_manager import Inventory
-    from numaforge.roles.node import Decisions, NodeProfile
+    from numaforge.roles.node import Decisions, NodePlan, NodeProfile
     from numaforge.topology.model import NodeTopology
 
 
@@ -72,20 +70,12 @@ def shared_by(profile: NodeProfile) -> Shared:
     return _config(_wished(profile, profile.mig.strategy)).sharing.taken
 
 
-def planned_devices(topology: NodeTopology, profile: NodeProfile) -> Inventory:
-    """Return the devices of each resource once a machine is cut and shared as a profile says.
-
-    Raises PlanError for a geometry that it cannot have, and for what the device plugin refuses on it.
-    """
-    mig = plan_mig(topology, profile).value
-    machine = as_planned(topology, mig)
-    if profile.device_plugin != DevicePlugin():
-        plan_device_plugin(profile, mig.strategy, machine)
-    pools = plan_pools(topology, profile).value
-    return {
-        **inventory_of(machine, mig.strategy, shared_by(profile)),
-        **shared_tokens({pool.resource: pool.tokens for pool in pools}),
-    }
+def devices_of(machine: NodeTopology, plan: NodePlan) -> Inventory:
+    """Return the devices of each resource that a machine, cut as its plan says, offers with this plan."""
+    strategy = plan.device_plugin.mig_strategy if plan.device_plugin else plan.mig.strategy
+    shared = _config(plan.device_plugin).sharing.taken if plan.device_plugin else NOT_SHARED
+    tokens = shared_tokens({pool.resource: pool.tokens for pool in plan.rdma.pools})
+    return {**inventory_of(machine, strategy, shared), **tokens}
 
 
 def _countable(machine: NodeTopology, strategy: str) -> bool:

@@ -79,7 +79,7 @@ def effect(
     if kubelet.delivery == "none":
         new_drop_ins.pop(kubelet.drop_in or "", None)
     new_flags = _flags_after(install, kubelet)
-    new_machine = _as_planned(machine, plan)
+    new_machine = machine_as_planned(machine, plan)
     pools_change = hugepage_totals(machine) != hugepage_totals(new_machine)
 
     def judged(state: Mapping[str, str]) -> Report:
@@ -147,6 +147,13 @@ def with_pools(machine: NodeTopology, pages: Mapping[str, int]) -> NodeTopology:
     return replace(machine, numa_nodes=nodes, hugepages=pools(None, machine.hugepages))
 
 
+def machine_as_planned(machine: NodeTopology, plan: NodePlan) -> NodeTopology:
+    """Return the machine as it is when the kubelet starts: CPUs offline, pools filled, swap off."""
+    switched = as_planned(machine, plan.tuning.offline)
+    filled = with_pools(switched, hugepage_counts(plan))
+    return replace(filled, swap_bytes=0) if plan.tuning.swap_off else filled
+
+
 def _kubelet(plan: NodePlan) -> KubeletPlan:
     if plan.kubelet is None:
         raise KubeletConfigError(
@@ -186,10 +193,3 @@ def _flags_after(install: KubeletInstall, kubelet: KubeletPlan) -> tuple[str, ..
     if kubelet.config_dir is None or flag_value(install.flags, "config-dir") is not None:
         return install.flags
     return (*install.flags, f"--config-dir={kubelet.config_dir}")
-
-
-def _as_planned(machine: NodeTopology, plan: NodePlan) -> NodeTopology:
-    """Return the machine as it is when the kubelet starts: CPUs offline, pools filled, swap off."""
-    switched = as_planned(machine, plan.tuning.offline)
-    filled = with_pools(switched, hugepage_counts(plan))
-    return replace(filled, swap_bytes=0) if plan.tuning.swap_off else filled

@@ -2,14 +2,35 @@
 
 from __future__ import annotations
 
-from numaforge.errors import NumaforgeError
+import inspect
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from functools import wraps
+from pathlib import Path
+from typing import Any, TypeVar, cast
+
+from numaforge.commands.inputs import require_start
+from numaforge.cpulist import format_cpulist, parse_cpulist
+from numaforge.errors import ArgumentError, KubeletConfigError, NumaforgeError
 from numaforge.findings import Finding
+from numaforge.kubelet.admission import Admission, Pod, inventory_of
+from numaforge.kubelet.admission.fit import FitReport, Scenario
+from numaforge.kubelet.admission.fit import fit as fit_node
+from numaforge.kubelet.admission.pod import UNNAMED
+from numaforge.kubelet.admission.scheduler import unschedulable
+from numaforge.kubelet.config.loading import DROP_IN_DIR, below
 from numaforge.kubelet.findings import Report
+from numaforge.kubelet.minors.versions import LATEST_MINOR
 from numaforge.kubelet.startup.check import check
 from numaforge.planning.node import plan_node
+from numaforge.planning.planned_node import planned_node
 from numaforge.profile import load_profile, ready_profiles
-from numaforge.render import render_plan
+from numaforge.render import files_of, render_plan
+from numaforge.report.difference import Unlike, differences
+from numaforge.report.svg import draw
 from numaforge.roles.document import dumps, loads
+from numaforge.roles.document import to_document as plan_document
+from numaforge.roles.kubelet import kubelet
 from numaforge.roles.node import NodePlan, NodeProfile
 from numaforge.snapshot import Snapshot, from_local, from_root
 from numaforge.topology import from_document, read_topology, to_document
@@ -17,20 +38,31 @@ from numaforge.topology.model import NodeTopology
 from numaforge.topology.ready import ready_machine, ready_machines
 
 __all__ = [
+    "Admission",
+    "ArgumentError",
     "Finding",
+    "FitReport",
     "NodePlan",
     "NodeProfile",
     "NodeTopology",
     "NumaforgeError",
+    "Pod",
     "Report",
     "Snapshot",
+    "Unlike",
+    "admit",
     "check",
+    "diff",
+    "draw",
     "dumps",
+    "fit",
+    "format_cpulist",
     "from_document",
     "from_local",
     "from_root",
     "load_profile",
     "loads",
+    "parse_cpulist",
     "plan_node",
     "read_topology",
     "ready_machine",
@@ -39,3 +71,125 @@ __all__ = [
     "render_plan",
     "to_document",
 ]
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+
+
+def _taking(**kinds: type | tuple[type, ...]) -> Callable[[_Function], _Function]:
+    """Have a function refuse arguments of another type, with its name and theirs: ArgumentError."""
+
+    def checking(function: _Function) -> _Function:
+        signature = inspect.signature(function)
+
+        @wraps(function)
+        def checked(*arguments: Any, **named: Any) -> Any:
+            given = signature.bind(*arguments, **named).arguments
+            for name, kind in kinds.items():
+                if name in given and not isinstance(given[name], kind):
+                    allowed = " or ".join(
+                        "None" if one is type(None) else one.__name__
+                        for one in (kind if isinstance(kind, tuple) else (kind,))
+                    )
+                    raise ArgumentError(
+                        f"{name} is {type(given[name]).__name__} where {allowed} is taken",
+                        where=f"{function.__name__}()",
+                    )
+            return function(*arguments, **named)
+
+        return cast(_Function, checked)
+
+    return checking
+
+
+_OPTIONAL_TEXT = (str, type(None))
+_OPTIONAL_PLAN = (NodePlan, type(None))
+
+check = _taking(config_text=str, topology=NodeTopology)(check)
+draw = _taking(topology=NodeTopology, plan=_OPTIONAL_PLAN)(draw)
+dumps = _taking(plan=NodePlan)(dumps)
+format_cpulist = _taking(ids=Iterable)(format_cpulist)
+from_root = _taking(root=Path)(from_root)
+load_profile = _taking(source=(str, Path, Mapping))(load_profile)
+loads = _taking(text=str)(loads)
+parse_cpulist = _taking(text=str)(parse_cpulist)
+plan_node = _taking(topology=NodeTopology, profile=NodeProfile, kubelet_version=_OPTIONAL_TEXT)(plan_node)
+read_topology = _taking(snapshot=Snapshot)(read_topology)
+render_plan = _taking(plan=NodePlan, config_text=_OPTIONAL_TEXT)(render_plan)
+to_document = _taking(topology=NodeTopology)(to_document)
+
+
+@_taking(machine=NodeTopology, pods=Iterable, plan=_OPTIONAL_PLAN, config_text=_OPTIONAL_TEXT)
+def admit(
+    machine: NodeTopology,
+    pods: Iterable[Pod | Mapping[str, Any]],
+    *,
+    plan: NodePlan | None = None,
+    config_text: str | None = None,
+) -> tuple[Admission, ...]:
+    """Return what a node answers to pods, one after the other; each is a manifest, or a Pod.
+
+    With a plan the node is as the plan makes it, else as it is. `config_text` is the kubelet's configuration
+    file, else the machine's own counts. Raises KubeletConfigError where the kubelet would not start.
+    """
+    node = _scenario(machine, plan, config_text).node()
+    answers = []
+    for number, given in enumerate(pods):
+        pod = _pod(given)
+        pod = pod.named(f"{UNNAMED}-{number}") if pod.name == UNNAMED else pod
+        if pod.name in node.pods:
+            raise ArgumentError(f"pod {pod.name!r} is admitted already", where="admit()")
+        answers.append(unschedulable(node, pod) or node.admit(pod))
+    return tuple(answers)
+
+
+@_taking(machine=NodeTopology, pod=(Pod, Mapping), plan=_OPTIONAL_PLAN, config_text=_OPTIONAL_TEXT)
+def fit(
+    machine: NodeTopology,
+    pod: Pod | Mapping[str, Any],
+    *,
+    plan: NodePlan | None = None,
+    config_text: str | None = None,
+) -> FitReport:
+    """Return how many pods of one shape fit on a node, what runs out, and what would help; as for `admit`."""
+    return fit_node(_scenario(machine, plan, config_text), _pod(pod))
+
+
+@_taking(left=(NodeTopology, NodePlan), right=(NodeTopology, NodePlan))
+def diff(left: NodeTopology | NodePlan, right: NodeTopology | NodePlan, *, own: bool = False) -> list[Unlike]:
+    """Return what differs between two machines, or between two plans; `own` adds names, UUIDs, processes."""
+    if isinstance(left, NodePlan) != isinstance(right, NodePlan):
+        raise ArgumentError("a machine and a plan cannot be compared", where="diff()")
+    return differences(*map(_document, (left, right)), own=own)
+
+
+def _document(one: NodeTopology | NodePlan) -> dict[str, Any]:
+    return plan_document(one) if isinstance(one, NodePlan) else to_document(one)
+
+
+def _pod(given: Pod | Mapping[str, Any]) -> Pod:
+    return given if isinstance(given, Pod) else Pod.from_manifest(given)
+
+
+def _scenario(machine: NodeTopology, plan: NodePlan | None, config_text: str | None) -> Scenario:
+    there = machine.kubelet
+    text = config_text if config_text is not None or there is None else there.config_text
+    if plan is not None:
+        if there is not None and config_text is not None:
+            machine = replace(machine, kubelet=replace(there, config_text=config_text, drop_ins={}))
+        planned = planned_node(machine, plan, files_of(kubelet, plan, text), {})
+        require_start(planned.kubelet, machine.hostname)
+        return Scenario(planned.machine, planned.kubelet.effective, planned.devices)
+    if text is None:
+        raise KubeletConfigError(
+            "the machine comes without a kubelet configuration", remedy="give one: config_text, or a plan"
+        )
+    own = there if config_text is None else None
+    report = check(
+        text,
+        topology=machine,
+        version=there.version if there and there.version else f"1.{LATEST_MINOR}",
+        drop_ins=below(own.config_dir or DROP_IN_DIR, own.drop_ins) if own else {},
+        flags=own.flags if own else (),
+    )
+    require_start(report, machine.hostname)
+    return Scenario(machine, report.effective, inventory_of(machine))

@@ -35,6 +35,7 @@ from numaforge.commands.mig import mig
 from numaforge.commands.options import screen_options
 from numaforge.commands.plan import plan
 from numaforge.commands.rdma import rdma
+from numaforge.commands.render import render
 from numaforge.commands.rollout import rollout
 from numaforge.commands.schema import schema
 from numaforge.commands.topology import topology
@@ -49,6 +50,7 @@ COMMANDS: tuple[click.Command, ...] = (
     capture,
     topology,
     plan,
+    render,
     convert,
     draw,
     diff,

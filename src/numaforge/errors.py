@@ -49,6 +49,10 @@ class SnapshotError(NumaforgeError):
     """A snapshot cannot be taken or read."""
 
 
+class ArgumentError(NumaforgeError, TypeError):
+    """A function of `numaforge.api` got an argument of another type."""
+
+
 class TopologyError(NumaforgeError):
     """A snapshot does not describe a machine."""
 

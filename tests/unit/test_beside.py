@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from lab.paths import REPOSITORY
+from tests.fixtures.processes import line_from
 
 SHELLS = [pytest.param(shell, id=shell.replace(" ", "-")) for shell in ("dash", "bash", "busybox sh")]
 ENDLESS = "sleep 1000"
@@ -25,11 +26,6 @@ def beside(request):
 
 def run(beside, *parts):
     return subprocess.run([*beside, *parts], capture_output=True, text=True, check=False, timeout=120)
-
-
-def opened(path: Path) -> int:
-    """Return the process that a part has written to a pipe, when it has."""
-    return int(path.read_text())
 
 
 def test_success_shows_the_last_part_and_then_the_others(beside):
@@ -70,17 +66,15 @@ STRAYS = {
 def test_a_failure_leaves_no_process_behind(beside, tmp_path, stray):
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
+    os.mkfifo(f"{pipe}.go")
     part = stray.replace("PIPE", str(pipe))
     running = subprocess.Popen(
         [*beside, part, f"sh -c 'read go < {pipe}.go; false'"], stdout=subprocess.DEVNULL
     )
-    os.mkfifo(f"{pipe}.go")
-    process = opened(pipe)
-    descriptor = os.pidfd_open(process)
+    process = int(line_from(pipe, running))
     if "exit 1" not in stray:
         Path(f"{pipe}.go").write_text("go\n")
     assert running.wait(timeout=120) == 1
-    os.close(descriptor)
     assert not is_alive(process)
 
 
@@ -98,7 +92,7 @@ def test_a_signal_ends_every_part_first(beside, tmp_path, number, code):
         # A shell has what it starts in the background ignore it, these tests perhaps.
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
-    process = opened(tmp_path / "pipe")
+    process = int(line_from(tmp_path / "pipe", running))
     running.send_signal(number)
     out, _ = running.communicate(timeout=120)
     assert running.returncode == code

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from lab.paths import REPOSITORY
+from tests.fixtures.processes import line_from
 
 PART = """
 import pytest
@@ -96,7 +97,7 @@ def test_a_signal_ends_the_tests_first(checkout, number):
     )
     (checkout / "Makefile").write_text("test:\n\t@sh tests/beside.sh 'sh tests/part.sh'\n")
     running = subprocess.Popen([checkout / ".ci/run"], stdout=subprocess.PIPE, text=True)
-    (checkout / "begun").read_text()
+    line_from(checkout / "begun", running)
     running.send_signal(number)
     out, _ = running.communicate(timeout=120)
     assert running.returncode != 0

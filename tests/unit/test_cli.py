@@ -12,6 +12,7 @@ import pytest
 
 from numaforge.cli import run
 from numaforge.errors import ExitCode
+from tests.fixtures.processes import opens
 
 
 def program(*arguments: str, **options: object) -> subprocess.Popen[str]:
@@ -159,11 +160,15 @@ def test_a_full_disk_is_said(saved):
 def test_an_interrupt_is_one_line(tmp_path):
     fifo = tmp_path / "fifo"
     os.mkfifo(fifo)
+    writer = os.open(fifo, os.O_RDWR)
     with program("topology", str(fifo)) as process:
-        descriptor = os.open(fifo, os.O_WRONLY)  # returns once the program has opened the other end
-        process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=20)
-        os.close(descriptor)
+        try:
+            assert opens(process, fifo)
+            process.send_signal(signal.SIGINT)
+            out, err = process.communicate(timeout=60)
+        finally:
+            os.close(writer)
+            process.kill()
     assert (process.returncode, out, err) == (128 + signal.SIGINT, "", "numaforge: interrupted\n")
 
 

@@ -54,6 +54,7 @@ ELSEWHERE: Mapping[str, str] = {
     r"pyinfra": "needs hosts; tests/wheel and tests/lab run those of README and `init`",
     r"numaforge (doctor|verify|rollout)": "needs hosts or a cluster; tests/wheel and tests/lab run them",
     r"numaforge init|cd": "tests/wheel runs it as printed",
+    r"numaforge render (gpu-01|--root)": "needs a host or its root; tests/ssh/test_render.py",
     r"numaforge capture": "needs hosts; tests/ssh runs it",
     r"numaforge diff before.json root@": "needs a host",
     r"numaforge completion": "writes to the home folder; tests/unit/commands/test_screen.py prints each",

@@ -15,7 +15,7 @@ EXAMPLES = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
 
 
 def test_there_are_examples():
-    assert len(EXAMPLES) == 3
+    assert len(EXAMPLES) == 4
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=range(len(EXAMPLES)))
@@ -24,6 +24,18 @@ def test_an_example_runs_as_printed(example: str, tmp_path: Path, monkeypatch: p
     done: dict[str, object] = {}
     exec(example, done)  # noqa: S102 (the document's own text)
     assert {"plan", "plans", "report"} & done.keys()
+
+
+def test_the_example_of_pods_prints_what_it_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (example,) = (each for each in EXAMPLES if "fit(" in each)
+    exec(example, {})  # noqa: S102 (the document's own text)
+    count, *answers = capsys.readouterr().out.splitlines()
+    assert f"print(fit(machine, pod, plan=plan).configured.pods)  # {count} on" in example
+    assert [answer.split()[0] for answer in answers] == ["True"] * int(count) + ["False"] * (8 - int(count))
+    assert (tmp_path / "node.svg").read_text().startswith("<?xml")
 
 
 @pytest.mark.parametrize("name", api.__all__)

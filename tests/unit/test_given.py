@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
+import sys
+import termios
 import threading
 import time
 from pathlib import Path
+from typing import IO
 
 import pytest
 
@@ -21,11 +25,14 @@ def test_what_a_pipe_brings_is_read_to_its_end(tmp_path: Path):
     os.mkfifo(pipe)
 
     def write() -> None:
-        with pipe.open("w") as end:
-            for part in ("one ", "two"):
+        with os.fdopen(held, "wb", buffering=0) as end:
+            for part in (b"one ", b"two"):
                 end.write(part)
-                end.flush()
-                time.sleep(0.05)
+                while waiting(end):  # until the reader has it: what nobody has open loses what is in it
+                    time.sleep(0.01)
+
+    def waiting(end: IO[bytes]) -> int:
+        return int.from_bytes(fcntl.ioctl(end, termios.FIONREAD, bytes(4)), sys.byteorder)
 
     reader, writer = os.pipe()
     os.write(writer, b"early")
@@ -35,7 +42,6 @@ def test_what_a_pipe_brings_is_read_to_its_end(tmp_path: Path):
     held = os.open(pipe, os.O_RDWR)  # so that the reader finds a writer
     thread = threading.Thread(target=write)
     thread.start()
-    threading.Timer(0.3, os.close, [held]).start()
     assert read_text(pipe) == "one two"
     thread.join()
 

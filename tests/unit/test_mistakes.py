@@ -20,6 +20,7 @@ from numaforge.profile import load_profile
 from numaforge.roles.document import to_document as plan_document
 from numaforge.topology import to_document
 from tests.fixtures import machines
+from tests.fixtures.processes import opens
 
 TOPOLOGY = json.dumps(to_document(machines.lab_node()))
 PLAN = json.dumps(plan_document(plan_node(machines.lab_node(), load_profile("training"))))
@@ -447,22 +448,13 @@ def test_an_interrupt_ends_with_its_exit_code_and_one_line(folder):
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     try:
-        while folder / "pipe" not in _open_files(waiting.pid):
-            assert waiting.poll() is None
+        assert opens(waiting, folder / "pipe")
         waiting.send_signal(signal.SIGINT)
         out, err = waiting.communicate(timeout=60)
     finally:
         os.close(writer)
         waiting.kill()
     assert (waiting.returncode, out, err) == (130, "", "numaforge: interrupted\n")
-
-
-def _open_files(process: int) -> list[Path]:
-    found = []
-    for link in Path(f"/proc/{process}/fd").iterdir():
-        with suppress(FileNotFoundError):  # closed meanwhile
-            found.append(link.readlink())
-    return found
 
 
 def test_words_to_complete_that_are_not_there_are_named(folder):

@@ -16,7 +16,7 @@ from lab.paths import REPOSITORY
 @pytest.fixture(scope="module")
 def bundle(venv: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     file = tmp_path_factory.mktemp("bundle") / "numaforge.pyz"
-    build = [sys.executable, str(REPOSITORY / "packaging/bundle.py"), str(venv), str(file)]
+    build = [sys.executable, str(REPOSITORY / "packaging/bundle.py"), str(file), str(venv)]
     subprocess.run(build, check=True)
     (file.parent / "pyinfra").symlink_to(file)
     return file

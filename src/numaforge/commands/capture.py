@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import click
 
@@ -21,6 +21,8 @@ from numaforge.report.wording import counted
 # What is not needed for `--help` is imported where it is used.
 if TYPE_CHECKING:
     from numaforge.snapshot import Snapshot
+
+Answer = TypeVar("Answer")
 
 _OF_SSH = "ssh_"
 _NAME = re.compile(r"[\w.:%-]{1,253}")
@@ -105,6 +107,11 @@ def captured(host: str, data: Sequence[str]) -> Snapshot:
     """Return what a host says about itself; `data` has KEY=VALUE for pyinfra. Raises HostError."""
     from numaforge.hosts import capture as capture_from
 
+    return asked_of(host, data, capture_from)
+
+
+def asked_of(host: str, data: Sequence[str], ask: Callable[[str, Mapping[str, str | int]], Answer]) -> Answer:
+    """Return what a host answers; `ask` gets its name and what pyinfra needs to connect. Raises HostError."""
     name, connection = address(host)
     for entry in data:
         key, equals, value = entry.partition("=")
@@ -113,7 +120,7 @@ def captured(host: str, data: Sequence[str]) -> Snapshot:
         connection[key] = _checked(key, value)
     with _log_of_pyinfra() as log:
         try:
-            return capture_from(name, connection)
+            return ask(name, connection)
         except HostError as error:
             reasons = [line.removeprefix(f"[{name}] ") for line in log if line.startswith(f"[{name}] ")]
             message = _why(reasons) if reasons else error.message

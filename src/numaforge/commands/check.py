@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from numaforge.commands.machine import machine_of, machine_option
+from numaforge.commands.as_planned import given_kubelet, node_as_planned, plan_option
+from numaforge.commands.machine import machine_of, machine_option, profile_option
 from numaforge.commands.options import output_option
 from numaforge.errors import ExitCode, KubeletConfigError
 from numaforge.given import read_text
@@ -15,6 +16,7 @@ from numaforge.report.terminal import show_json
 
 # What is not needed for `--help` is imported where it is used.
 if TYPE_CHECKING:
+    from numaforge.kubelet.findings import Report
     from numaforge.topology.model import KubeletInstall, NodeTopology
 
 
@@ -29,6 +31,8 @@ if TYPE_CHECKING:
     "--state-dir", metavar="DIR", type=click.Path(), help="The folder that holds cpu_manager_state."
 )
 @click.option("--live", is_flag=True, help="Check this node: its files, flags, version and state.")
+@profile_option
+@plan_option
 @output_option("table", "json", "sarif")
 def check(
     config: str | None,
@@ -39,13 +43,15 @@ def check(
     kubelet_version: str | None,
     state_dir: str | None,
     live: bool,
+    profile: str | None,
+    plan: str | None,
     output: str,
 ) -> int:
     """Say whether a kubelet would start with a configuration, in its own words.
 
     CONFIG.yaml is a KubeletConfiguration, an OpenShift KubeletConfig or a kubeadm file that embeds one.
-    Without it, the configuration in the snapshot is checked. Exits with 0 where the kubelet starts, 1 where
-    it does not.
+    Without it, the configuration in the snapshot is checked; with --profile or --plan, what that makes of it.
+    Exits with 0 where the kubelet starts, 1 where it does not.
     """
     if not (live or machine or root):
         raise click.UsageError("--machine says which machine; --live checks this one")
@@ -54,20 +60,36 @@ def check(
     if live and (machine or root):
         raise click.UsageError("--live checks this node: leave out --machine and --root")
     topology = machine_of(machine, root)
-    return _report(topology, config, drop_in, flags, kubelet_version, state_dir, output, live=live)
+    if profile is None and plan is None:
+        report = _as_it_is(topology, config, drop_in, flags, kubelet_version, state_dir, live=live)
+    else:
+        from numaforge.commands.inputs import read_state
+
+        given = given_kubelet(topology, config, drop_in, flags, kubelet_version)
+        states = state_dir or (given.kubelet.root_dir if given.kubelet and live else None)
+        state = read_state(states, required=state_dir is not None) if states else {}
+        report = node_as_planned(given, profile, plan, kubelet_version, state).kubelet
+    if not report.readable and output != "sarif":
+        raise KubeletConfigError(report.error or "", where=config, remedy=report.findings[0].remedy)
+    if output in DOCUMENTS:
+        show_json(DOCUMENTS[output](report))
+    else:
+        click.echo(as_text(report))
+    if not report.readable:
+        return ExitCode.BAD_INPUT
+    return ExitCode.YES if report.starts else ExitCode.NO
 
 
-def _report(
+def _as_it_is(
     topology: NodeTopology,
     config: str | None,
     drop_in: str | None,
     flags: tuple[str, ...],
     kubelet_version: str | None,
     state_dir: str | None,
-    output: str,
     *,
     live: bool,
-) -> int:
+) -> Report:
     from numaforge.commands.inputs import read_drop_ins, read_state
     from numaforge.kubelet.config.loading import CONFIG_PATH, DROP_IN_DIR, below
     from numaforge.kubelet.startup.check import check as check_startup
@@ -86,7 +108,7 @@ def _report(
     drop_ins = {}
     if inherited is not None:
         drop_ins = below(inherited.config_dir or DROP_IN_DIR, inherited.drop_ins)
-    report = check_startup(
+    return check_startup(
         _config_text(config, inherited),
         topology=topology,
         version=version,
@@ -97,15 +119,6 @@ def _report(
         drop_in_dir=drop_in or (inherited.config_dir if inherited else None) or DROP_IN_DIR,
         root_dir=states or (inherited.root_dir if inherited else "/var/lib/kubelet"),
     )
-    if not report.readable and output != "sarif":
-        raise KubeletConfigError(report.error or "", where=config, remedy=report.findings[0].remedy)
-    if output in DOCUMENTS:
-        show_json(DOCUMENTS[output](report))
-    else:
-        click.echo(as_text(report))
-    if not report.readable:
-        return ExitCode.BAD_INPUT
-    return ExitCode.YES if report.starts else ExitCode.NO
 
 
 def _config_text(config: str | None, installed: KubeletInstall | None) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from numaforge.commands.as_planned import plan_for, plan_option
 from numaforge.commands.machine import (
     kubelet_version_option,
     machine_and_plan,
@@ -27,13 +28,14 @@ def device_plugin() -> None:
 @click.argument("file", metavar="FILE", type=click.Path())
 @snapshot_argument
 @profile_option
+@plan_option
 @output_option("text", "json")
-def check(file: str, source: str | None, profile: str | None, output: str) -> int:
+def check(file: str, source: str | None, profile: str | None, plan: str | None, output: str) -> int:
     """Check a file of the device plugin more strictly than the plugin does.
 
     FILE is one configuration: a text in the ConfigMap. With MACHINE it is held against the GPUs of that
-    machine, as they are or, with --profile, as they will be cut, and what the node advertises is shown. Exits
-    with 1 where the plugin would not start, with 2 where the file is not valid.
+    machine, as they are or, with --profile or --plan, as they will be cut, and what the node advertises is
+    shown. Exits with 1 where the plugin would not start, with 2 where the file is not valid.
 
     \b
     Example:
@@ -48,13 +50,17 @@ def check(file: str, source: str | None, profile: str | None, output: str) -> in
     from numaforge.roles.mig.instance import MigPlan
     from numaforge.roles.mig.plan import as_planned
 
-    if profile is not None and source is None:
-        raise click.UsageError("--profile says how the GPUs of a MACHINE will be cut: name it")
+    if (profile is not None or plan is not None) and source is None:
+        raise click.UsageError(
+            "--profile says how the GPUs of a MACHINE will be cut; name it, also for --plan"
+        )
     config = parse_device_plugin(read_text(file), file)
     findings = check_config(config)
     counts = None
     if source is not None:
         machine, planned = machine_and_plan(source, None, profile, None)
+        if plan is not None:
+            planned = plan_for(machine, profile, plan)
         after = as_planned(machine, planned.mig if planned else MigPlan())
         findings = (*findings, *check_machine(config, after))
         counts = counts_of(advertised(config, after))

@@ -12,6 +12,7 @@ from numaforge.mistakes import shown
 
 if TYPE_CHECKING:
     from numaforge.kubelet.admission import Device, Pod
+    from numaforge.kubelet.findings import Report
     from numaforge.topology.model import NodeTopology
 
 MOST_PODS = 10_000
@@ -52,13 +53,18 @@ def read_config(
         )
     known = version or (installed.version if installed else None) or f"1.{LATEST_MINOR}"
     report = check(text, drop_ins=drop_ins, flags=flags, topology=topology, version=known)
+    require_start(report, path or topology.hostname)
+    return dict(report.effective)
+
+
+def require_start(report: Report, where: str | None) -> None:
+    """Raise KubeletConfigError, with the kubelet's words, where it would not start."""
     if not report.starts:
         raise KubeletConfigError(
             f"kubelet {report.version} would not start: {report.error}",
-            where=path or topology.hostname,
+            where=where,
             remedy="`numaforge check` says more",
         )
-    return dict(report.effective)
 
 
 def read_drop_ins(folder: str) -> dict[str, str]:

@@ -187,7 +187,7 @@ def plan_of(machine: NodeTopology, profile: str | None, kubelet_version: str | N
     """Return the plan that a profile gives to a machine, else the one that the host has."""
     if profile is None and kubelet_version is not None:
         raise click.UsageError("--kubelet-version says for which kubelet --profile plans: give both")
-    return _plan_of(machine) if profile is None else _plan(machine, profile, kubelet_version)
+    return _plan_of(machine) if profile is None else plan_with(machine, profile, kubelet_version)
 
 
 def planned_machine(
@@ -296,7 +296,10 @@ def _machine_in(document: object, source: str) -> NodeTopology:
         if isinstance(document, dict) and "packages" in document:
             return from_document(document)
         if isinstance(document, dict) and document.keys() >= _PLAN:
-            raise NumaforgeError("is a plan, and no machine", remedy="give the snapshot that it was made of")
+            raise NumaforgeError(
+                "is a plan, and no machine",
+                remedy="give the snapshot that it was made of; admit, fit and check take it with --plan",
+            )
         return read_topology(Snapshot.from_document(document))
 
 
@@ -317,7 +320,8 @@ def _located(place: str) -> Iterator[None]:
         raise error.at(place) from error
 
 
-def _plan(machine: NodeTopology, profile: str, kubelet_version: str | None) -> NodePlan:
+def plan_with(machine: NodeTopology, profile: str, kubelet_version: str | None) -> NodePlan:
+    """Return the plan that a profile gives to a machine."""
     from numaforge.planning.node import plan_node
     from numaforge.profile import load_profile
 

@@ -6,14 +6,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from numaforge.commands.machine import machine_of
+from numaforge.commands.as_planned import given_kubelet, node_as_planned, plan_option
+from numaforge.commands.machine import machine_of, profile_option
 from numaforge.commands.options import Command
 
 # What is not needed for `--help` is imported where it is used.
 if TYPE_CHECKING:
-    from numaforge.kubelet.admission.device_manager import Inventory
     from numaforge.kubelet.admission.fit import Scenario
-    from numaforge.topology.model import NodeTopology
 
 _OPTIONS = (
     click.option("--config", metavar="FILE", type=click.Path(), help="Else the machine's own."),
@@ -30,11 +29,8 @@ _OPTIONS = (
         type=click.Path(),
         help='What device plugins advertise, as {"nvidia.com/gpu": [0, 0, 1, 1]}; else the machine\'s GPUs.',
     ),
-    click.option(
-        "--profile",
-        metavar="NAME|FILE",
-        help="Take the GPUs as this profile cuts and shares them, and its RDMA pools with them.",
-    ),
+    profile_option,
+    plan_option,
     click.option(
         "--state-dir",
         metavar="DIR",
@@ -60,33 +56,29 @@ def scenario_of(
     kubelet_version: str | None,
     devices: str | None,
     profile: str | None,
+    plan: str | None,
     state_dir: str | None,
 ) -> Scenario:
     """Return the machine in the file `topology` with its kubelet's configuration, devices and state.
 
-    Raises NumaforgeError for files that cannot be read, and for a kubelet that would not start.
+    With a profile or a plan all of it is as planned, else as it is. Raises NumaforgeError for files that
+    cannot be read, and for a kubelet that would not start.
     """
-    from numaforge.commands.inputs import read_config, read_devices, read_state
+    from numaforge.commands.inputs import read_config, read_devices, read_state, require_start
+    from numaforge.kubelet.admission import inventory_of
     from numaforge.kubelet.admission.fit import Scenario
 
-    if devices and profile:
-        raise click.UsageError("give --devices or --profile, not both")
     machine = machine_of(topology, None)
+    state = read_state(state_dir) if state_dir else None
+    if profile is not None or plan is not None:
+        given = given_kubelet(machine, config, drop_in, flags, kubelet_version)
+        node = node_as_planned(given, profile, plan, kubelet_version, state or {})
+        require_start(node.kubelet, machine.hostname)
+        offered = read_devices(devices, node.machine) if devices else node.devices
+        return Scenario(node.machine, node.kubelet.effective, offered, node.state if state else None)
     return Scenario(
         topology=machine,
         config=read_config(config, drop_in, flags, kubelet_version, machine),
-        devices=read_devices(devices, machine) if devices else _devices(machine, profile),
-        state=read_state(state_dir) if state_dir else None,
+        devices=read_devices(devices, machine) if devices else inventory_of(machine),
+        state=state,
     )
-
-
-def _devices(machine: NodeTopology, profile: str | None) -> Inventory:
-    """Return what the machine advertises as it is, or once it is cut and shared as a profile says."""
-    from numaforge.kubelet.admission import inventory_of
-
-    if profile is None:
-        return inventory_of(machine)
-    from numaforge.profile import load_profile
-    from numaforge.roles.device_plugin.plan import planned_devices
-
-    return planned_devices(machine, load_profile(profile))

@@ -1,22 +1,32 @@
-"""Take the snapshot of one host, without an inventory."""
+"""Ask one host, without an inventory: for its snapshot, or for more in the same connection."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
 
-from pyinfra.api import State
+from pyinfra.api import Host, State
 
 from numaforge.errors import HostError, NumaforgeError
 from numaforge.hosts.facts import detect
 from numaforge.hosts.host_keys import check_strictly
 from numaforge.snapshot import Snapshot
 
+Answer = TypeVar("Answer")
+
 
 def capture(name: str, data: Mapping[str, Any]) -> Snapshot:
     """Connect to one host, named as in an inventory (`gpu-1`, `@local`, ...), and take its snapshot.
 
     Raises HostError when the host cannot be reached or lacks the rights.
+    """
+    return asked(name, data, detect)
+
+
+def asked(name: str, data: Mapping[str, Any], ask: Callable[[Host], Answer]) -> Answer:
+    """Connect to one host, ask it, and return the answer.
+
+    Raises HostError when the host cannot be reached or lacks the rights, and what `ask` raises.
     """
     from gevent import monkey  # type: ignore[import-untyped]
 
@@ -40,7 +50,7 @@ def capture(name: str, data: Mapping[str, Any]) -> Snapshot:
     try:
         connect_all(state)
         with ctx_state.use(state), ctx_host.use(host):
-            return detect(host)
+            return ask(host)
     except PyinfraError as error:
         raise HostError(
             f"cannot be reached: {error}", where=name, remedy="check its name, port, user and key"

@@ -22,12 +22,17 @@ from numaforge.roles.node import NodePlan
 from numaforge.roles.role import FilesModule, Role
 from numaforge.template import Template, as_yaml, header, xml_comment
 
-__all__ = ["files_of", "header", "render_file", "render_plan", "role_files"]
+__all__ = ["files_of", "header", "plan_files", "render_file", "render_plan", "role_files"]
 
 
 def render_plan(plan: NodePlan, config_text: str | None = None) -> dict[str, str]:
     """Return the text of every file of a plan, by path; `config_text` as for `render_file`."""
     return {file.path: render_file(plan, file, config_text) for file in plan.files}
+
+
+def plan_files(plan: NodePlan, config_text: str | None = None) -> tuple[FileContent, ...]:
+    """Return every file of a plan; `config_text` as for `render_file`."""
+    return tuple(_content(plan, file, config_text) for file in plan.files)
 
 
 def role_files(plan: NodePlan, called: str, config_text: str | None = None) -> list[FileContent]:

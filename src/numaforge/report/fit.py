@@ -20,6 +20,8 @@ def fit_document(report: FitReport) -> dict[str, Any]:
     free = report.configured.free
     return {
         "pods": report.configured.pods,
+        "policy": report.configured.policy,
+        "scope": report.configured.scope,
         "policies": [
             {
                 "policy": each.policy,

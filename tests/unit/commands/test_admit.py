@@ -12,6 +12,7 @@ from click.testing import CliRunner, Result
 
 from numaforge.commands.admit import admit
 from numaforge.commands.fit import fit
+from numaforge.commands.plan import plan
 from numaforge.errors import ExitCode, NumaforgeError
 from numaforge.topology.document import to_document
 from tests.fixtures.machines import GIB, dgx_h100, machine
@@ -237,6 +238,7 @@ def test_bad_input_is_one_clear_error(files: Path, name: str, text: str, message
     assert name in str(refused.value)
 
 
+UNSET = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n"
 SLICES = pod("slices", cpu="2", memory="1Gi", **{"nvidia.com/mig-1g.10gb": "2"})
 
 
@@ -244,7 +246,8 @@ SLICES = pod("slices", cpu="2", memory="1Gi", **{"nvidia.com/mig-1g.10gb": "2"})
 @pytest.mark.parametrize(("mig", "code"), [((), ExitCode.NO), (("--profile", "inference-mig"), ExitCode.YES)])
 def test_pods_are_judged_by_the_slices_that_a_profile_brings(files: Path, command, mig, code) -> None:
     (files / "slices.yaml").write_text(SLICES)
-    where = ["--topology", str(files / "dgx.json"), "--config", str(files / "kubelet.yaml")]
+    (files / "unset.yaml").write_text(UNSET)
+    where = ["--topology", str(files / "dgx.json"), "--config", str(files / "unset.yaml")]
     result = CliRunner().invoke(
         command, [str(files / "slices.yaml"), *where, *mig], standalone_mode=False, catch_exceptions=False
     )
@@ -268,7 +271,8 @@ def test_pods_are_judged_by_the_slices_that_a_profile_brings(files: Path, comman
 def test_pods_are_judged_by_what_a_profile_shares(files: Path, sharing, said) -> None:
     (files / "slices.yaml").write_text(pod("slices", cpu="2", memory="1Gi", **{"nvidia.com/gpu": "2"}))
     (files / "shared.yaml").write_text(json.dumps({"name": "shared", "device_plugin": sharing}))
-    where = ["--topology", str(files / "dgx.json"), "--config", str(files / "kubelet.yaml")]
+    (files / "unset.yaml").write_text(UNSET)
+    where = ["--topology", str(files / "dgx.json"), "--config", str(files / "unset.yaml")]
     given = [str(files / "slices.yaml"), *where, "--profile", str(files / "shared.yaml")]
     result = CliRunner().invoke(admit, given, standalone_mode=False, catch_exceptions=False)
     assert result.output.splitlines()[0] == said
@@ -285,7 +289,8 @@ def test_what_the_node_does_not_offer_is_the_schedulers_to_refuse(files: Path) -
 
 def test_fit_varies_the_number_of_gpus_and_shows_one_slice(files: Path) -> None:
     (files / "slices.yaml").write_text(SLICES)
-    where = ["--topology", str(files / "dgx.json"), "--config", str(files / "kubelet.yaml")]
+    (files / "unset.yaml").write_text(UNSET)
+    where = ["--topology", str(files / "dgx.json"), "--config", str(files / "unset.yaml")]
     given = [str(files / "slices.yaml"), *where, "--profile", "inference-mig", "-o", "json"]
     result = CliRunner().invoke(fit, given, standalone_mode=False, catch_exceptions=False)
     [node] = json.loads(result.output)["nodes"]
@@ -307,7 +312,8 @@ def test_fit_varies_the_number_of_gpus_and_shows_one_slice(files: Path) -> None:
 def test_a_pod_is_told_that_nothing_aligns_its_rdma_device(files: Path, limits, remarks) -> None:
     (files / "rails.yaml").write_text("name: rails\nrdma: {device_plugin: {per: rail}}\n")
     (files / "rail.yaml").write_text(pod("rail", cpu="4", memory="1Gi", **limits))
-    where = ["--topology", str(files / "dgx.json"), "--config", str(files / "kubelet.yaml")]
+    (files / "unset.yaml").write_text(UNSET)
+    where = ["--topology", str(files / "dgx.json"), "--config", str(files / "unset.yaml")]
     given = [str(files / "rail.yaml"), *where, "--profile", str(files / "rails.yaml"), "-o", "json"]
     result = CliRunner().invoke(admit, given, standalone_mode=False, catch_exceptions=False)
     (answer,) = json.loads(result.output)["admissions"]
@@ -315,6 +321,86 @@ def test_a_pod_is_told_that_nothing_aligns_its_rdma_device(files: Path, limits, 
     assert [remark["field"] for remark in answer["remarks"]] == remarks
 
 
-def test_devices_and_a_profile_are_one_too_many(files: Path) -> None:
-    with pytest.raises(UsageError, match="give --devices or --profile, not both"):
-        run(admit, files, "fits.yaml", "--profile", "inference-mig")
+# ---- as a profile or a plan makes the node ----
+
+TRAIN = pod("train", cpu="28", memory="64Gi", **{"nvidia.com/gpu": "1"})
+
+
+def answers(files: Path, command: Any, *arguments: str) -> Any:
+    result = CliRunner().invoke(
+        command, [*arguments, "-o", "json"], standalone_mode=False, catch_exceptions=False
+    )
+    return json.loads(result.output)
+
+
+@pytest.fixture
+def dgx(files: Path) -> list[str]:
+    """The arguments for a DGX H100 whose kubelet says nothing of CPUs and memory."""
+    (files / "unset.yaml").write_text(UNSET)
+    (files / "train.yaml").write_text(TRAIN)
+    return [
+        str(files / "train.yaml"),
+        "--topology",
+        str(files / "dgx.json"),
+        "--config",
+        str(files / "unset.yaml"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("given", "policy", "pods"),
+    [
+        pytest.param([], "none", 8, id="as it is"),
+        pytest.param(["--profile", "training"], "best-effort", 7, id="as a profile makes it"),
+        pytest.param(["--plan", "plan.json"], "best-effort", 7, id="as a plan makes it"),
+        pytest.param(["--profile", "inference-mig"], "single-numa-node", 0, id="with cut GPUs"),
+    ],
+)
+def test_a_node_is_filled_under_the_settings_that_it_will_have(
+    files: Path, dgx: list[str], given: list[str], policy: str, pods: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(files)
+    planned = CliRunner().invoke(
+        plan, ["dgx.json", "--profile", "training", "--kubelet-version", "1.36", "-o", "json"]
+    )
+    (files / "plan.json").write_text(planned.stdout)
+    (node,) = answers(files, fit, *dgx, *given)["nodes"]
+    assert (node["policy"], node["pods"]) == (policy, pods)
+
+
+def test_a_profile_and_its_plan_are_the_same_answer(
+    files: Path, dgx: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(files)
+    planned = CliRunner().invoke(
+        plan, ["dgx.json", "--profile", "training", "--kubelet-version", "1.36", "-o", "json"]
+    )
+    (files / "plan.json").write_text(planned.stdout)
+    for command in (admit, fit):
+        assert answers(files, command, *dgx, "--plan", "plan.json") == answers(
+            files, command, *dgx, "--profile", "training"
+        )
+
+
+def test_the_plan_of_another_host_is_refused(
+    files: Path, dgx: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(files)
+    other = json.loads((files / "dgx.json").read_text()) | {"hostname": "other"}
+    (files / "other.json").write_text(json.dumps(other))
+    planned = CliRunner().invoke(
+        plan, ["other.json", "--profile", "training", "--kubelet-version", "1.36", "-o", "json"]
+    )
+    (files / "plan.json").write_text(planned.stdout)
+    with pytest.raises(NumaforgeError, match="is the plan of other, and the machine is dgx-01"):
+        answers(files, fit, *dgx, "--plan", "plan.json")
+
+
+def test_what_a_profile_cannot_have_is_refused_as_the_plan_is(files: Path, dgx: list[str]) -> None:
+    with pytest.raises(NumaforgeError, match=r"cpus.reserved: the profile says"):
+        answers(files, fit, *dgx[:-1], str(files / "kubelet.yaml"), "--profile", "training")
+
+
+def test_a_profile_and_a_plan_are_one_too_many(files: Path, dgx: list[str]) -> None:
+    with pytest.raises(UsageError, match="give --profile or --plan, not both"):
+        answers(files, admit, *dgx, "--profile", "training", "--plan", "plan.json")

@@ -172,3 +172,34 @@ def test_what_is_no_topology_is_bad_input(tmp_path: Path, text: str, message: st
 def test_a_version_is_needed(tmp_path: Path, topology: str) -> None:
     with pytest.raises(NumaforgeError, match="no kubelet version is known"):
         run(config(tmp_path, SOUND), "--topology", topology)
+
+
+UNSET = KubeletInstall(
+    "1.36.3", "kubelet.service", "/etc/k.yaml", None, (), "/usr/bin/kubelet --config=/etc/k.yaml", HEADER
+)
+PINNED = """\
+name: pinned
+cpus: {reserved: {cores: 1}}
+kubelet: {cpu_manager_policy: static, topology_manager_policy: restricted}
+memory: {kube_reserved: 1Gi}
+"""
+
+
+def test_what_a_profile_makes_of_a_configuration_is_checked(tmp_path: Path) -> None:
+    (tmp_path / "pinned.yaml").write_text(PINNED)
+    there = saved(tmp_path, machine(UNSET))
+    asked = ["--topology", there, "-o", "json"]
+    as_it_is = json.loads(run(*asked).stdout)
+    planned = json.loads(run(*asked, "--profile", str(tmp_path / "pinned.yaml")).stdout)
+    assert as_it_is["effective"].get("topologyManagerPolicy", "none") == "none"
+    assert planned["starts"]
+    assert planned["effective"]["topologyManagerPolicy"] == "restricted"
+
+
+def test_state_files_that_a_profile_removes_are_not_held_against_it(tmp_path: Path) -> None:
+    (tmp_path / "pinned.yaml").write_text(PINNED)
+    state = '{"policyName":"none","defaultCpuSet":"","checksum":1353318690}'
+    (tmp_path / "cpu_manager_state").write_text(state)
+    there = saved(tmp_path, machine(UNSET))
+    asked = ["--topology", there, "--state-dir", str(tmp_path), "--profile", str(tmp_path / "pinned.yaml")]
+    assert run(*asked).return_value == 0

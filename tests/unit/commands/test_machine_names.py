@@ -55,6 +55,7 @@ FIRST = {
     ("rdma", "config"): ["--profile", "rdma.yaml"],
     ("rdma", "manifests"): ["--profile", "rdma.yaml", "--image", "image"],
     ("plan",): ["--profile", "training"],
+    ("render",): ["--profile", "training"],
 }
 
 

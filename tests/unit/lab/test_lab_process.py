@@ -121,9 +121,11 @@ def test_a_process_without_a_record_is_found_and_ended(sleeper):
 def test_what_a_daemon_has_started_is_found_when_the_daemon_is_gone(tmp_path):
     daemon = Daemon("parent", tmp_path)
     daemon.start(["sh", "-c", 'sleep 600 & echo "$!"; wait', str(tmp_path)])
-    while not daemon.log.read_text():
+    while not (line := daemon.log.read_text()).endswith("\n"):
         daemon.require_alive()
-    child = int(daemon.log.read_text())
+    child = int(line)
+    while Path(f"/proc/{child}/comm").read_text() != "sleep\n":  # it is a shell until it has become one
+        daemon.require_alive()
     daemon.stop(grace_s=0)
     assert living(tmp_path) == {child: "sleep"}
     end_living(tmp_path)

@@ -1,0 +1,217 @@
+"""Write the files of a plan into a folder, or show them beside those that a node has."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from numaforge.commands.capture import asked_of
+from numaforge.commands.machine import (
+    kubelet_version_option,
+    machine_and_plan,
+    profile_option,
+    root_option,
+    snapshot_or_plan_argument,
+)
+from numaforge.commands.options import output_option
+from numaforge.errors import ExitCode, HostError, NumaforgeError
+from numaforge.report.terminal import progress, remark, show_json
+
+# What is not needed for `--help` is imported where it is used.
+if TYPE_CHECKING:
+    from numaforge.file_content import FileContent
+    from numaforge.node.bundle import FileState
+
+_MOST_LINKS = 40  # as many as the kernel follows
+
+
+@click.command()
+@snapshot_or_plan_argument
+@root_option
+@profile_option
+@kubelet_version_option
+@click.option("--to", "folder", metavar="DIR", type=click.Path(), help="Write the files below this folder.")
+@click.option(
+    "--data",
+    metavar="KEY=VALUE",
+    multiple=True,
+    help="What pyinfra needs to connect to HOST.",
+)
+@click.option("--diff", "compared", is_flag=True, help="Show what differs from the files that are there.")
+@output_option("text", "json")
+def render(
+    source: str | None,
+    root: str | None,
+    profile: str | None,
+    kubelet_version: str | None,
+    folder: str | None,
+    data: tuple[str, ...],
+    compared: bool,
+    output: str,
+) -> int:
+    """Print the files of a plan, write them below a folder, or show what they change.
+
+    With --diff they stand beside those of HOST, of the folder of --root, or of this machine, as
+    `kubectl diff` does it; nothing is written. Exits with 0 where there is no difference, 1 where there is
+    one.
+
+    \b
+    Examples:
+      numaforge render dgx-h100 --profile training --to out
+      numaforge render gpu-01 --profile training --diff
+      numaforge render --root /mnt --profile training --diff
+    """
+    if data and not compared:
+        raise click.UsageError("--data says how to connect to the HOST of --diff")
+    if folder is not None and compared:
+        raise click.UsageError("give --to or --diff, not both")
+    if compared:
+        return _show_changes(source, root, profile, kubelet_version, data, output)
+    files = _files(source, root, profile, kubelet_version)
+    if folder is not None:
+        _write_below(Path(folder), files)
+        remark(f"wrote {len(files)} files below {folder}")
+    elif output == "json":
+        show_json({"schema": 1, "files": [vars(file) for file in files]})
+    else:
+        click.echo("\n".join(map(_as_text, files)), nl=False)
+    return ExitCode.YES
+
+
+def _as_text(file: FileContent) -> str:
+    return f"==> {file.path}  {file.mode} {file.owner}:{file.group}\n{file.text}"
+
+
+def _files(
+    source: str | None, root: str | None, profile: str | None, kubelet_version: str | None
+) -> tuple[FileContent, ...]:
+    """Return every file that the plan writes, with the kubelet's own settings in one that it shares."""
+    from numaforge.render import plan_files
+
+    machine, plan = machine_and_plan(source, root, profile, kubelet_version)
+    if plan is None:
+        raise click.UsageError("there is no plan: --profile says what to plan")
+    return plan_files(plan, machine.kubelet.config_text if machine.kubelet else None)
+
+
+def _write_below(folder: Path, files: tuple[FileContent, ...]) -> None:
+    """Write files with their modes below a folder that is empty, or is made."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        if any(folder.iterdir()):
+            remedy = "name a folder that is not there yet"
+            raise NumaforgeError("is not empty", where=str(folder), remedy=remedy)
+        for file in files:
+            path = folder / file.path.lstrip("/")
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(file.text, encoding="utf-8")
+            path.chmod(int(file.mode, 8))
+    except OSError as error:
+        raise NumaforgeError(error.strerror or str(error), where=str(error.filename or folder)) from error
+
+
+def _show_changes(
+    source: str | None,
+    root: str | None,
+    profile: str | None,
+    kubelet_version: str | None,
+    data: tuple[str, ...],
+    output: str,
+) -> int:
+    from numaforge.node.bundle import changes, diff
+    from numaforge.topology.ready import ready_machines
+
+    if source is not None and (Path(source).exists() or source in ready_machines()):
+        raise click.UsageError("--diff compares files, and a snapshot has none: name HOST or --root")
+    if source is None:
+        files = _files(None, root, profile, kubelet_version)
+        found = _of_root(Path(root or "/"), files)
+    else:
+        files, found = _of_host(source, profile, kubelet_version, data)
+    different = changes(files, (), found)
+    if output == "json":
+        show_json({"schema": 1, "differences": [{"path": one.path, "diff": diff(one)} for one in different]})
+    else:
+        for change in different:
+            click.echo("\n".join(diff(change)))
+    return ExitCode.NO if different else ExitCode.YES
+
+
+def _of_host(
+    host: str, profile: str | None, kubelet_version: str | None, data: tuple[str, ...]
+) -> tuple[tuple[FileContent, ...], dict[str, FileState]]:
+    """Return the files that a plan writes on a host, and those that are there, of one connection."""
+    from numaforge.commands.machine import plan_of
+    from numaforge.hosts.capture import asked
+    from numaforge.hosts.facts import as_root, detect
+    from numaforge.node.bundle import parse_states, read_script
+    from numaforge.render import plan_files
+    from numaforge.topology import read_topology
+
+    def ask(connected: Any) -> tuple[tuple[FileContent, ...], dict[str, FileState]]:
+        machine = read_topology(detect(connected))
+        plan = plan_of(machine, profile, kubelet_version)
+        if plan is None:
+            raise NumaforgeError("has no plan", remedy="say what to plan: --profile NAME")
+        files = plan_files(plan, machine.kubelet.config_text if machine.kubelet else None)
+        answer = as_root(connected, read_script([file.path for file in files]))
+        return files, parse_states(answer.output)
+
+    with progress(f"asking {host}"):
+        return asked_of(host, data, lambda name, connection: asked(name, connection, ask))
+
+
+def _of_root(root: Path, files: tuple[FileContent, ...]) -> dict[str, FileState]:
+    """Return the files that are there below a root directory, by their paths on the node."""
+    from numaforge.node.bundle import FileState
+
+    users, groups = _names(root, "etc/passwd"), _names(root, "etc/group")
+    found = {}
+    for file in files:
+        path = _inside(root, file.path)
+        try:
+            status = path.stat()
+            text = path.read_bytes().decode("utf-8", "surrogateescape")
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        except OSError as error:
+            raise HostError(
+                f"cannot be read: {error.strerror}", where=str(path), remedy="run this as root"
+            ) from error
+        mode = f"{status.st_mode & 0o7777:04o}"
+        owner, group = (
+            names.get(number, str(number))
+            for names, number in ((users, status.st_uid), (groups, status.st_gid))
+        )
+        found[file.path] = FileState(text, mode, owner, group)
+    return found
+
+
+def _names(root: Path, file: str) -> dict[int, str]:
+    """Return the names of users or groups by number, as they are below a root directory."""
+    path = _inside(root, file)
+    lines = path.read_text("utf-8", "replace").splitlines() if path.is_file() else []
+    entries = [line.split(":") for line in reversed(lines)]
+    return {0: "root"} | {int(each[2]): each[0] for each in entries if len(each) > 2 and each[2].isdigit()}
+
+
+def _inside(root: Path, path: str) -> Path:
+    """Return where a path leads below a root directory, with links that lead as on the node: never out."""
+    ahead, place, links = [*reversed(Path(path.lstrip("/")).parts)], root, 0
+    while ahead:
+        part = ahead.pop()
+        step = place / part
+        if part == "..":
+            place = place if place == root else place.parent
+        elif step.is_symlink():
+            links += 1
+            if links > _MOST_LINKS:
+                raise HostError("leads to itself by links", where=str(root / path.lstrip("/")))
+            target = step.readlink()
+            place = root if target.is_absolute() else place
+            ahead += reversed([part for part in target.parts if part != "/"])
+        else:
+            place = step
+    return place

@@ -1,0 +1,153 @@
+"""`numaforge render`: the files of a plan in a folder, or beside those that a root directory has."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click import UsageError
+from click.testing import CliRunner, Result
+
+from numaforge.commands.render import render
+from numaforge.errors import HostError, NumaforgeError
+from numaforge.topology.document import to_document
+from tests.fixtures.machines import dgx_h100
+
+SYSCTL = "etc/sysctl.d/90-numaforge.conf"
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> str:
+    file = tmp_path / "gpu-1.json"
+    file.write_text(json.dumps(to_document(dgx_h100())))
+    return str(file)
+
+
+def run(*arguments: str) -> Result:
+    return CliRunner().invoke(render, arguments, standalone_mode=False, catch_exceptions=False)
+
+
+def test_each_file_is_printed_with_its_path_mode_and_owner(machine: str) -> None:
+    shown = run(machine, "--profile", "cpu-only").stdout
+    assert f"==> /{SYSCTL}  0644 root:root\n# " in shown
+    assert shown.startswith("==> /etc/numaforge/plan.json  0644 root:root\n{")
+
+
+def test_a_folder_gets_the_files_that_json_has_with_their_modes(machine: str, tmp_path: Path) -> None:
+    folder = tmp_path / "out"
+    assert run(machine, "--profile", "training", "--to", str(folder)).return_value == 0
+    files = json.loads(run(machine, "--profile", "training", "-o", "json").stdout)["files"]
+    assert len(files) > 3
+    for file in files:
+        written = folder / file["path"].lstrip("/")
+        assert written.read_text() == file["text"]
+        assert f"{written.stat().st_mode & 0o7777:04o}" == file["mode"]
+    assert {*filter(Path.is_file, folder.rglob("*"))} == {folder / file["path"].lstrip("/") for file in files}
+
+
+def test_a_folder_that_holds_something_is_left_alone(machine: str, tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out/mine").write_text("")
+    with pytest.raises(NumaforgeError, match="is not empty"):
+        run(machine, "--profile", "training", "--to", str(tmp_path / "out"))
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["mine"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        pytest.param(["--diff", "--to", "out"], "give --to or --diff", id="both"),
+        pytest.param(["--diff"], "a snapshot has none", id="a snapshot has no files"),
+    ],
+)
+def test_what_cannot_be_asked_is_refused(machine: str, arguments: list[str], said: str) -> None:
+    with pytest.raises(UsageError, match=said):
+        run(machine, "--profile", "training", *arguments)
+
+
+def test_without_a_plan_nothing_is_rendered(machine: str) -> None:
+    with pytest.raises(UsageError, match="there is no plan: --profile says what to plan"):
+        run(machine)
+
+
+# ---- beside the files of a root directory ----
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """The root directory of a machine with four CPUs, as a mounted image has it, of this user's files."""
+    folder = tmp_path / "root"
+    cpus = folder / "sys/devices/system/cpu"
+    cpus.mkdir(parents=True)
+    for name in ("online", "present", "possible"):
+        (cpus / name).write_text("0-3\n")
+    for cpu in range(4):
+        place = cpus / f"cpu{cpu}/topology"
+        place.mkdir(parents=True)
+        (place / "core_id").write_text(f"{cpu}\n")
+        (place / "physical_package_id").write_text("0\n")
+        (place / "thread_siblings_list").write_text(f"{cpu}\n")
+    (folder / "proc").mkdir()
+    (folder / "proc/meminfo").write_text("MemTotal: 16777216 kB\n")
+    (folder / "etc").mkdir()
+    return folder
+
+
+def written(root: Path) -> None:
+    """Write what is planned for it."""
+    made = root.parent / "made"
+    assert run("--root", str(root), "--profile", "cpu-only", "--to", str(made)).return_value == 0
+    for file in filter(Path.is_file, made.rglob("*")):
+        there = root / file.relative_to(made)
+        there.parent.mkdir(parents=True, exist_ok=True)
+        file.rename(there)
+
+
+def compare(root: Path) -> tuple[int, dict[str, str]]:
+    done = run("--root", str(root), "--profile", "cpu-only", "--diff", "-o", "json")
+    found = json.loads(done.stdout)["differences"]
+    return done.return_value, {one["path"]: "\n".join(one["diff"]) for one in found}
+
+
+def test_files_that_are_as_planned_are_no_difference(root: Path) -> None:
+    written(root)
+    assert compare(root) == (0, {})
+
+
+def test_a_line_that_was_changed_and_a_file_that_is_gone_are_shown(root: Path) -> None:
+    written(root)
+    file = root / SYSCTL
+    file.write_text(file.read_text() + "vm.swappiness = 60\n")
+    (root / "etc/numaforge/plan.json").unlink()
+    code, found = compare(root)
+    assert (code, {*found}) == (1, {f"/{SYSCTL}", "/etc/numaforge/plan.json"})
+    assert "\n-vm.swappiness = 60" in found[f"/{SYSCTL}"]
+    assert found["/etc/numaforge/plan.json"].startswith("--- /dev/null\n")
+
+
+def test_another_mode_is_a_difference(root: Path) -> None:
+    written(root)
+    (root / SYSCTL).chmod(0o600)
+    assert compare(root) == (1, {f"/{SYSCTL}": f"/{SYSCTL}: mode 0600 root:root -> mode 0644 root:root"})
+
+
+@pytest.mark.parametrize("target", ["/elsewhere", "../elsewhere", "../../../../elsewhere"])
+def test_a_link_is_followed_below_the_root_directory(root: Path, target: str) -> None:
+    written(root)
+    (root / "etc/sysctl.d").rename(root / "elsewhere")
+    (root / "etc/sysctl.d").symlink_to(target)
+    assert compare(root) == (0, {})
+
+
+def test_a_link_to_itself_is_refused(root: Path) -> None:
+    (root / "etc/sysctl.d").symlink_to("sysctl.d")
+    with pytest.raises(HostError, match="leads to itself"):
+        compare(root)
+
+
+def test_owners_are_named_as_the_root_directory_names_them(root: Path) -> None:
+    from numaforge.commands.render import _names
+
+    (root / "etc/passwd").write_text("toor:x:0:0::/:/bin/sh\nlocal:x:4711:4711::/:/bin/sh\nodd line\n")
+    assert _names(root, "etc/passwd") == {0: "toor", 4711: "local"}
