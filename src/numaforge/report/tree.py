@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from numaforge.cpulist import format_cpulist
 from numaforge.report.terminal import plain
@@ -22,6 +22,10 @@ from numaforge.topology.links import gpu_memory_nodes, gpu_names
 
 if TYPE_CHECKING:
     from numaforge.topology.model import NodeTopology, NumaNode
+
+
+Steps: TypeAlias = "dict[str, Steps]"
+"""PCI functions by address, each with those below it."""
 
 
 @dataclass
@@ -77,18 +81,18 @@ def _caches(cpus: frozenset[int], topology: NodeTopology) -> list[Branch]:
 def _devices(topology: NodeTopology, here: Callable[[int | None], bool]) -> list[Branch]:
     """Return the devices of a NUMA node, those below one PCIe switch together."""
     leaves = {address: text for address, numa_node, text in _named(topology) if here(numa_node)}
-    tree: dict[str, dict[str, object]] = {}
+    tree: Steps = {}
     for address in leaves:
-        level: dict[str, object] = tree
+        level = tree
         for step in topology.pci_paths.get(address, (address,)):
-            level = level.setdefault(step, {})  # type: ignore[assignment]
+            level = level.setdefault(step, {})
     return list(_branches(tree, leaves))
 
 
-def _branches(tree: Mapping[str, object], leaves: Mapping[str, str]) -> Iterator[Branch]:
+def _branches(tree: Steps, leaves: Mapping[str, str]) -> Iterator[Branch]:
     """Yield a branch for each device, and for each bridge above several of them."""
     for address, below in tree.items():
-        within = list(_branches(below, leaves))  # type: ignore[arg-type]
+        within = list(_branches(below, leaves))
         if address in leaves:
             yield Branch(f"{leaves[address]}  {address}", within)
         elif len(within) == 1:

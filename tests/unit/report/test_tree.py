@@ -11,7 +11,7 @@ from numaforge.topology.ready import ready_machine, ready_machines
 
 EMPTY = "28 NUMA nodes without CPUs and memory: 3-9,11-17,19-25,27-33"
 POD = (
-    "metadata: {name: one}\nspec: {containers: [{name: main, resources: {limits: {cpu: 1, memory: 1Gi}}}]}\n"
+    "metadata: {name: one}\nspec: {containers: [{name: main, resources: {limits: {cpu: 2, memory: 1Gi}}}]}\n"
 )
 RAILS = "extends: training\nrdma: {device_plugin: {per: rail}}\n"
 
