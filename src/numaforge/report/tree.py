@@ -29,44 +29,44 @@ Steps: TypeAlias = "dict[str, Steps]"
 
 
 @dataclass
-class Branch:
+class TreeLine:
     """A line of the tree, and what hangs below it."""
 
     text: str
-    below: list[Branch] = field(default_factory=list)
+    below: list[TreeLine] = field(default_factory=list)
 
 
 def machine_tree(topology: NodeTopology) -> str:
     """Return the lines of a machine, in ASCII characters alone but for what a host calls itself."""
-    root = Branch(f"{topology.hostname or 'this machine'}: {human_bytes(topology.memory_bytes)} memory")
+    root = TreeLine(f"{topology.hostname or 'this machine'}: {human_bytes(topology.memory_bytes)} memory")
     placed: set[int] = set()
     for package in topology.packages:
         nodes = [node for node in topology.numa_nodes if node.cpus and node.cpus <= package.cpus]
         placed |= {node.id for node in nodes}
         within = [_numa_node(node, topology) for node in nodes] or _caches(package.cpus, topology)
-        root.below.append(Branch(f"package {package.id}: CPUs {format_cpulist(package.cpus)}", within))
+        root.below.append(TreeLine(f"package {package.id}: CPUs {format_cpulist(package.cpus)}", within))
     others = [node for node in topology.numa_nodes if node.id not in placed]
     root.below += [_numa_node(node, topology) for node in others if node.memory_bytes != 0 or node.cpus]
     empty = [node.id for node in others if node.memory_bytes == 0 and not node.cpus]
     if empty:
-        root.below.append(Branch(f"{counted(len(empty), 'empty NUMA node')}: {format_cpulist(empty)}"))
+        root.below.append(TreeLine(f"{counted(len(empty), 'empty NUMA node')}: {format_cpulist(empty)}"))
     known = {node.id for node in topology.numa_nodes}
     elsewhere = _devices(topology, lambda numa_node: numa_node not in known)
     if elsewhere:
-        root.below.append(Branch("NUMA node not known", elsewhere))
+        root.below.append(TreeLine("NUMA node not known", elsewhere))
     return "".join(f"{plain(line)}\n" for line in _lines(root))
 
 
-def _numa_node(node: NumaNode, topology: NodeTopology) -> Branch:
+def _numa_node(node: NumaNode, topology: NodeTopology) -> TreeLine:
     of_gpu = gpu_memory_nodes(topology).get(node.id)
     cpus = f"CPUs {format_cpulist(node.cpus)}" if node.cpus else "no CPUs"
     cpus += f", that of {gpu_names(topology.gpus)[of_gpu]}" if of_gpu else ""
     text = f"NUMA node {node.id}: {human_bytes(node.memory_bytes)} memory, {cpus}"
     devices = _devices(topology, lambda numa_node: numa_node == node.id)
-    return Branch(text, [*_caches(node.cpus, topology), *devices])
+    return TreeLine(text, [*_caches(node.cpus, topology), *devices])
 
 
-def _caches(cpus: frozenset[int], topology: NodeTopology) -> list[Branch]:
+def _caches(cpus: frozenset[int], topology: NodeTopology) -> list[TreeLine]:
     """Return the last-level caches that serve these CPUs, each with its cores."""
     found = []
     for cache in topology.l3_caches:
@@ -74,11 +74,11 @@ def _caches(cpus: frozenset[int], topology: NodeTopology) -> list[Branch]:
             cores = sum(1 for core in topology.cores if core.cpus & shared)
             size = human_bytes(cache.size_bytes)
             text = f"L{cache.level} {size}: {counted(cores, 'core')}, CPUs {format_cpulist(shared)}"
-            found.append(Branch(text))
+            found.append(TreeLine(text))
     return found
 
 
-def _devices(topology: NodeTopology, here: Callable[[int | None], bool]) -> list[Branch]:
+def _devices(topology: NodeTopology, here: Callable[[int | None], bool]) -> list[TreeLine]:
     """Return the devices of a NUMA node, those below one PCIe switch together."""
     leaves = {address: text for address, numa_node, text in _named(topology) if here(numa_node)}
     tree: Steps = {}
@@ -89,17 +89,17 @@ def _devices(topology: NodeTopology, here: Callable[[int | None], bool]) -> list
     return list(_branches(tree, leaves))
 
 
-def _branches(tree: Steps, leaves: Mapping[str, str]) -> Iterator[Branch]:
+def _branches(tree: Steps, leaves: Mapping[str, str]) -> Iterator[TreeLine]:
     """Yield a branch for each device, and for each bridge above several of them."""
     for address, below in tree.items():
         within = list(_branches(below, leaves))
         if address in leaves:
-            yield Branch(f"{leaves[address]}  {address}", within)
+            yield TreeLine(f"{leaves[address]}  {address}", within)
         elif len(within) == 1:
             yield within[0]
         else:
             kind = "host bridge" if address.startswith("pci") else "PCIe switch"
-            yield Branch(f"{kind} {address}", within)
+            yield TreeLine(f"{kind} {address}", within)
 
 
 def _named(topology: NodeTopology) -> Iterator[tuple[str, int | None, str]]:
@@ -117,7 +117,7 @@ def _named(topology: NodeTopology) -> Iterator[tuple[str, int | None, str]]:
         yield drive.pci_address, drive.numa_node, "NVMe"
 
 
-def _lines(branch: Branch) -> Iterable[str]:
+def _lines(branch: TreeLine) -> Iterable[str]:
     yield branch.text
     for number, each in enumerate(branch.below, start=1):
         last = number == len(branch.below)
