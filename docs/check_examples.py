@@ -15,11 +15,10 @@ from numaforge.kubelet.findings import RULES
 from numaforge.kubelet.minors.versions import KNOWN_MINORS
 from numaforge.kubelet.startup.check import check
 from numaforge.report.check import as_text
-from numaforge.topology.document import to_document
-from numaforge.topology.model import Core, NodeTopology, NumaNode, Package
+from numaforge.topology.model import NodeTopology
+from numaforge.topology.ready import ready_machine
 
 PAGE = Path(__file__).with_name("check.md")
-MACHINE = Path(__file__).with_name("check-machine.json")
 RECORD = Path(__file__).with_name("kubelets.json")
 HEADER = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n"
 _EXAMPLE = re.compile(
@@ -33,26 +32,7 @@ _ESCAPES = re.compile("\x1b\\[[0-9;]*m")
 
 def machine() -> NodeTopology:
     """Return the page's machine: cores of neighbouring threads, two packages, four NUMA nodes of 2 GiB."""
-    cores = tuple(Core(first // 8, first // 4, frozenset({first, first + 1})) for first in range(0, 16, 2))
-    nodes = [frozenset(range(4 * node, 4 * node + 4)) for node in range(4)]
-    return NodeTopology(
-        hostname="node",
-        architecture="x86_64",
-        kernel=None,
-        kernel_cmdline=None,
-        memory_bytes=8 * 2**30,
-        swap_bytes=0,
-        cgroup_version=2,
-        online=frozenset(range(16)),
-        offline=frozenset(),
-        isolated=frozenset(),
-        packages=(Package(0, nodes[0] | nodes[1]), Package(1, nodes[2] | nodes[3])),
-        numa_nodes=tuple(
-            NumaNode(node, cpus, 2**31, dict.fromkeys(range(4), 10), {}) for node, cpus in enumerate(nodes)
-        ),
-        cores=cores,
-        l3_caches=(),
-    )
+    return ready_machine("small-vm")
 
 
 def page(text: str) -> str:
@@ -113,11 +93,5 @@ def _rules() -> str:
     return "\n".join(["| id | severity | what it says |", "|---|---|---|", *rows])
 
 
-def machine_file() -> str:
-    """Return the page's machine as a topology, which `--topology` takes."""
-    return json.dumps(to_document(machine()), indent=1) + "\n"
-
-
 if __name__ == "__main__":
-    MACHINE.write_text(machine_file())
     PAGE.write_text(page(PAGE.read_text()))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
@@ -232,9 +233,16 @@ def _sysctls(
         if name not in topology.sysctls and (name in of_sets or name.rpartition(".")[0] in listed)
     }
     notices.extend(
-        Notice("no-such-sysctl", f"this kernel has no {name}: left alone") for name in sorted(missing)
+        Notice("no-such-sysctl", f"this kernel has no {name}: left alone{_meant(name, topology)}")
+        for name in sorted(missing)
     )
     return {name: asked[name] for name in sorted(asked) if name not in missing}
+
+
+def _meant(name: str, topology: NodeTopology) -> str:
+    """Return which sysctl of the kernel may have been meant by one that it does not have."""
+    nearest = get_close_matches(name, topology.sysctls, n=1, cutoff=0.85)
+    return f"; did you mean {nearest[0]}?" if nearest else ""
 
 
 def _decisions(plan: TuningPlan, profile: NodeProfile) -> tuple[Decision, ...]:

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 # The kernel and the firmware take some of each package's memory, and not the same.
 _EVEN_PART = 16
 
+# Older kernels count a NUMA node's present pages, a few percent more than those that they manage.
+_ALIKE_PART = 16
+
 
 def gpu_memory_bytes(topology: NodeTopology) -> int:
     """Return how much of the machine's memory is known to be that of GPUs (Grace without CDMM)."""
@@ -30,7 +33,22 @@ def numa_notices(topology: NodeTopology) -> tuple[Notice, ...]:
         *_without_memory(topology),
         *_without_cpus(topology),
         *_uneven_packages(topology),
+        *_two_totals(topology),
     )
+
+
+def _two_totals(topology: NodeTopology) -> Iterator[Notice]:
+    """Say that the kubelet's two sources of the machine's memory disagree, as where memory is hot-plugged."""
+    sizes = [node.memory_bytes for node in topology.numa_nodes]
+    total, known = topology.memory_bytes, [size for size in sizes if size is not None]
+    if not total or not known or len(known) < len(sizes):
+        return
+    if abs(total - sum(known)) > total // _ALIKE_PART:
+        yield Notice(
+            "memory-differs",
+            f"MemTotal is {format_bytes(total)}, and the NUMA nodes have {format_bytes(sum(known))}: "
+            "Allocatable follows MemTotal, the memory manager the NUMA nodes, and a pod has to fit both",
+        )
 
 
 def _without_memory(topology: NodeTopology) -> Iterator[Notice]:

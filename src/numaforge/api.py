@@ -35,6 +35,7 @@ from numaforge.roles.node import NodePlan, NodeProfile
 from numaforge.snapshot import Snapshot, from_local, from_root
 from numaforge.topology import from_document, read_topology, to_document
 from numaforge.topology.model import NodeTopology
+from numaforge.topology.ready import ready_machine, ready_machines
 
 __all__ = [
     "Admission",
@@ -64,6 +65,8 @@ __all__ = [
     "parse_cpulist",
     "plan_node",
     "read_topology",
+    "ready_machine",
+    "ready_machines",
     "ready_profiles",
     "render_plan",
     "to_document",

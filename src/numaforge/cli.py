@@ -187,7 +187,8 @@ def _in_words(error: OSError | UnicodeDecodeError) -> str:
 def numaforge() -> None:
     """Turn a GPU server into a topology-aligned Kubernetes worker.
 
-    SNAPSHOT is a file saved by `numaforge capture`; without one, every command looks at this machine.
+    MACHINE is a file saved by `numaforge capture`, the folder of a captured root, a ready machine such as
+    dgx-h100, or a host; without one, every command looks at this machine.
     """
 
 

@@ -29,6 +29,14 @@ MOST_DIGITS = 20
 BYTE_ORDER_MARK = "\N{ZERO WIDTH NO-BREAK SPACE}"
 """What some editors write before a text."""
 
+_COMPRESSED = {
+    b"\xfd7zXZ\0": "xz -dk",
+    b"\x1f\x8b": "gzip -dk",
+    b"BZh": "bzip2 -dk",
+    b"\x28\xb5\x2f\xfd": "zstd -d",
+}
+"""How files begin that a program has compressed, and how they are unpacked."""
+
 _CHUNK = 2**20
 _STANDARD_INPUT = "-"
 
@@ -57,6 +65,9 @@ def read_text(
         raise error(f"is larger than {most_mib} MiB, which is the most that is read", where=where)
     if not content and Path(path).is_fifo():
         raise error("is a pipe into which no program writes", where=where)
+    for begin, unpack in _COMPRESSED.items():
+        if content.startswith(begin):
+            raise error("is compressed", where=where, remedy=f"unpack it first: {unpack} {where}")
     try:
         return content.decode("utf-8")
     except UnicodeDecodeError as failure:

@@ -35,9 +35,12 @@ def _profile() -> dict[str, Any]:
             "examples": ["../schemas/profile.json"],
         },
         "extends": {
-            "enum": [*ready_profiles(), *machine_profiles(), None],
+            "anyOf": [
+                {"enum": [*ready_profiles(), *machine_profiles(), None]},
+                {"type": "string", "pattern": r"/|\.(ya?ml|json)$"},
+            ],
             "default": None,
-            "description": "The ready profile to start from.",
+            "description": "The profile to start from: a ready one, or a file, relative to this one.",
             "examples": ["training"],
         },
     }

@@ -1,4 +1,4 @@
-"""Where in the package the templates, the ready profiles and the deploys lie."""
+"""Where in the package the templates, the ready profiles, the ready machines and the deploys lie."""
 
 from __future__ import annotations
 
@@ -18,6 +18,11 @@ def profile_dir() -> Path:
     Those at its top are for a purpose, those in `machines` for a kind of machine.
     """
     return _PACKAGE / "profiles"
+
+
+def machine_dir() -> Path:
+    """Return the folder that holds the ready machines, one topology document each."""
+    return _PACKAGE / "machines"
 
 
 def deploy_dir() -> Path:

@@ -101,13 +101,13 @@ def test_an_inventory_is_captured_whole_and_failures_are_named(
     hosts = {"one": node.data(), "two": node.data(), "gone": {**node.data(), "ssh_port": free_port()}}
     inventory(tmp_path, hosts)
     folder = tmp_path / "fleet"
-    assert cli.run(["capture", str(tmp_path), "-o", str(folder)]) == 1
+    assert cli.run(["capture", str(tmp_path), "--to", str(folder)]) == 1
     said = capfd.readouterr().err
     assert "gone: Could not connect" in said
     assert said.rstrip().endswith("2 of 3 hosts captured")
     assert sorted(path.name for path in folder.iterdir()) == ["one.snapshot.json", "two.snapshot.json"]
     assert cli.run(["topology", "-o", "json", str(folder / "one.snapshot.json")]) == 0
-    assert cli.run(["capture", str(tmp_path), "--limit", "one", "-o", str(folder)]) == 0
+    assert cli.run(["capture", str(tmp_path), "--limit", "one", "--to", str(folder)]) == 0
 
 
 @pytest.mark.parametrize(
@@ -121,10 +121,10 @@ def test_an_inventory_is_captured_whole_and_failures_are_named(
         ),
         (["doctor", "broken.py"], "broken.py: the inventory cannot be read:"),
         (["doctor", "--limit", "one"], "--limit chooses hosts of an INVENTORY"),
-        (["capture", "nosuch.py", "-o", "out"], "nosuch.py: there is no such inventory"),
-        (["capture", "one.py"], "the snapshots of an inventory go into a folder: -o DIR"),
-        (["capture", "one.py", "-o", "one.py"], "one.py: is no folder"),
-        (["capture", "one.py", "-o", "out", "--data", "a=b"], "an INVENTORY says it itself"),
+        (["capture", "nosuch.py", "--to", "out"], "nosuch.py: there is no such inventory"),
+        (["capture", "one.py"], "the snapshots of an inventory go into a folder: --to DIR"),
+        (["capture", "one.py", "--to", "one.py"], "one.py: is no folder"),
+        (["capture", "one.py", "--to", "out", "--data", "a=b"], "an INVENTORY says it itself"),
         (["capture", "--limit", "one"], "--limit chooses hosts of an INVENTORY"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",

@@ -83,14 +83,13 @@ def test_a_saved_plan_is_not_made_again(saved_plan, capsys, command, option):
     ("arguments", "message"),
     [
         pytest.param(["topology", "missing.json"], "missing.json", id="a missing file"),
-        pytest.param(["topology", "/"], "/", id="a folder instead of a file"),
         pytest.param(["topology", "--root", "missing"], "missing", id="a missing root"),
-        pytest.param(["topology", "a.json", "--root", "b"], "either SNAPSHOT or --root", id="two sources"),
+        pytest.param(["topology", "a.json", "--root", "b"], "either MACHINE or --root", id="two sources"),
         pytest.param(["capture", "host", "--root", "b"], "either HOST or --root", id="a host and a root"),
         pytest.param(["capture", "--data", "ssh_user=x"], "there is none", id="data without a host"),
         pytest.param(["capture", "host", "--data", "ssh_user"], "not KEY=VALUE", id="data without a value"),
         pytest.param(
-            ["capture", "-o", "/missing/folder/x.json"], "/missing/folder/x.json", id="nowhere to write"
+            ["capture", "-o", "/proc/missing/x.json"], "/proc/missing/x.json", id="nowhere to write"
         ),
         pytest.param(["plan"], "ready ones: best-effort-mixed", id="no profile"),
         pytest.param(

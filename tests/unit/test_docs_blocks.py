@@ -22,11 +22,7 @@ import yaml
 
 from lab.paths import REPOSITORY
 from numaforge import cli
-from numaforge.planning.node import plan_node
-from numaforge.profile import load_profile
-from numaforge.roles.document import dumps
-from numaforge.topology import to_document
-from tests.fixtures.machines import dgx_h100
+from tests.machines.files import stored
 
 PAGES = {
     str(page.relative_to(REPOSITORY)): page.read_text(encoding="utf-8")
@@ -58,6 +54,7 @@ ELSEWHERE: Mapping[str, str] = {
     r"pyinfra": "needs hosts; tests/wheel and tests/lab run those of README and `init`",
     r"numaforge (doctor|verify|rollout)": "needs hosts or a cluster; tests/wheel and tests/lab run them",
     r"numaforge init|cd": "tests/wheel runs it as printed",
+    r"numaforge render (gpu-01|--root)": "needs a host or its root; tests/ssh/test_render.py",
     r"numaforge capture": "needs hosts; tests/ssh runs it",
     r"numaforge diff before.json root@": "needs a host",
     r"numaforge completion": "writes to the home folder; tests/unit/commands/test_screen.py prints each",
@@ -115,7 +112,8 @@ def reason(line: str) -> str | None:
     )
 
 
-RUN = [line for _, line in lines() if reason(line) is None]
+RUN = [(page, line) for page, line in lines() if reason(line) is None]
+KUBELET = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n"
 
 
 @pytest.mark.parametrize(
@@ -168,7 +166,7 @@ def test_no_block_escapes(page: str) -> None:
 
 
 def test_what_has_no_reason_runs_here() -> None:
-    assert {line.split()[0] for line in RUN} == {"numaforge"}
+    assert {line.split()[0] for _, line in RUN} == {"numaforge"}
     assert len(RUN) > 10
 
 
@@ -184,30 +182,60 @@ def test_numaforge_takes_the_arguments(line: str) -> None:
         group, context = below, below.make_context(name, rest, parent=context)
 
 
+_BLOCK = r"^```yaml(?:(?: \w+)?\n# | )(\S+\.yaml)\n(.*?)^```$"
+FILES = {page: dict(re.findall(_BLOCK, text, re.DOTALL | re.MULTILINE)) for page, text in PAGES.items()}
+"""The files that each page shows, by name."""
+
+_CAPTURED = "fleet/gpu-01.snapshot.json"  # what an earlier step of the page has written
+OWN: Mapping[str, tuple[str, ...]] = {
+    "docs/command-line.md": ("before.json", "gpu-1.json"),
+    "docs/draw.md": ("plan.json",),
+    "docs/from-openshift.md": (_CAPTURED, "profiles/gpu.yaml"),
+    "docs/provision.md": (_CAPTURED,),
+}
+"""The files of a page that a reader makes of hosts, with a command that the page shows, or writes."""
+
+
+def commands(text: str) -> list[str]:
+    """Return every command of numaforge on a page: in blocks, after a prompt and within a sentence."""
+    return re.findall(r"(?:^ {4}|^\$ |`)(numaforge [a-z][^`\n]*)", text, re.MULTILINE)
+
+
+def read_and_written(command: str) -> tuple[set[str], set[str]]:
+    """Return the JSON and YAML files that a command reads, and those that it writes."""
+    words = shlex.split(command.partition(" #")[0])
+    after = dict(zip(words[1:], words, strict=False))
+    named = {word for word in words if re.search(r"\.(json|ya?ml)$", word)}
+    written = {word for word in named if after[word] in ("-o", "--to", ">")}
+    return named - written, written
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_a_reader_has_every_file_that_a_command_names(page: str) -> None:
+    found = [read_and_written(command) for command in commands(PAGES[page])]
+    written = {name for _, written in found for name in written}
+    saved = re.findall(r"[Ss]aved? (?:an example )?as\s+`([^`]+)`", PAGES[page])
+    had = {*written, *saved, *FILES[page], *OWN.get(page, ())}
+    assert {name for read, _ in found for name in read} - had == set()
+
+
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder with the files that the pages name."""
-    admit = PAGES["docs/admit.md"]
-    (config,) = re.findall(r"^```yaml config\n(.*?)^```", admit, re.DOTALL | re.MULTILINE)
-    (pod,) = re.findall(r"^```yaml pod\n(.*?)^```", admit, re.DOTALL | re.MULTILINE)
-    machine = json.dumps(to_document(dgx_h100()))
+    """A folder as a reader has it: empty but for what is captured of hosts."""
     (tmp_path / "fleet").mkdir()
-    machines = ("node.json", "machine.json", "gpu-1.json", "gpu-2.json", "gpu-01.snapshot.json")
-    for name in (*machines, "fleet/gpu-01.snapshot.json"):
-        (tmp_path / name).write_text(machine)
-    for name in ("old-plan.json", "new-plan.json"):
-        (tmp_path / name).write_text(dumps(plan_node(dgx_h100(), load_profile("training"))))
-    (tmp_path / "profiles").mkdir()
-    (tmp_path / "kubelet.yaml").write_text(config)
-    (tmp_path / "train.yaml").write_text(pod)
-    (tmp_path / "kubelet.conf.d").mkdir()
-    (tmp_path / "docs").symlink_to(REPOSITORY / "docs")
+    (tmp_path / "fleet/gpu-01.snapshot.json").write_text(stored("nvidia-dgx-h100").snapshot().to_json())
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
 
-@pytest.mark.parametrize("line", RUN)
-def test_a_command_runs_as_printed(line: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(("page", "line"), [pytest.param(*one, id=one[1]) for one in RUN])
+def test_a_command_runs_as_printed(
+    page: str, line: str, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, text in FILES[page].items():
+        (folder / name).write_text(text)
+    if page == "docs/check.md":
+        (folder / "kubelet.yaml").write_text(KUBELET)
     code = cli.run(shlex.split(line, comments=True)[1:])
     said = capsys.readouterr()
     assert code in (0, 1), said.err

@@ -10,9 +10,8 @@ import pytest
 from lab.paths import REPOSITORY
 from numaforge.cli import run
 from numaforge.report.wording import rdma_roles
-from numaforge.topology import to_document
 from numaforge.topology.links import LEGEND
-from tests.fixtures.machines import hgx_a100, hgx_b200
+from tests.fixtures.machines import hgx_b200
 from tests.fixtures.rdma_hosts import CARD, PF, VF, rdma_device, rdma_host
 
 PAGE = (REPOSITORY / "docs" / "links.md").read_text(encoding="utf-8")
@@ -24,24 +23,20 @@ ROLES = (
 )
 
 
-@pytest.fixture
-def folder(tmp_path, monkeypatch):
-    """Return a folder with the snapshot that the page names."""
-    (tmp_path / "gpu-1.json").write_text(json.dumps(to_document(hgx_a100())))
-    monkeypatch.chdir(tmp_path)
+@pytest.fixture(autouse=True)
+def wide(monkeypatch):
     monkeypatch.setenv("COLUMNS", "120")
-    return tmp_path
 
 
 @pytest.mark.parametrize(("command", "expected"), EXAMPLES, ids=[command for command, _ in EXAMPLES])
-def test_the_page_shows_the_real_answer(folder, capsys, command, expected):
+def test_the_page_shows_the_real_answer(capsys, command, expected):
     assert run(command.split()) == 0
     answer = "".join(f"{line.rstrip()}\n" for line in capsys.readouterr().out.splitlines())
     assert answer == expected
 
 
-def test_the_page_shows_the_real_rails(folder, capsys):
-    assert run(["topology", "gpu-1.json"]) == 0
+def test_the_page_shows_the_real_rails(capsys):
+    assert run(["topology", "hgx-a100"]) == 0
     answer = "".join(f"{line.rstrip()}\n" for line in capsys.readouterr().out.splitlines())
     (shown,) = re.findall(r"^```text\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE)
     assert answer.endswith(f"\n{shown}")
@@ -60,8 +55,8 @@ def test_the_page_explains_every_mark():
     ]
 
 
-def test_the_data_is_json_with_every_device(folder, capsys):
-    assert run(["topology", "--matrix", "gpu-1.json", "-o", "json"]) == 0
+def test_the_data_is_json_with_every_device(capsys):
+    assert run(["topology", "--matrix", "hgx-a100", "-o", "json"]) == 0
     document = json.loads(capsys.readouterr().out)
     assert list(document["links"]) == [device["name"] for device in document["devices"]]
     assert len(document["devices"]) == 18

@@ -9,7 +9,6 @@ import pytest
 
 from lab.paths import REPOSITORY
 from numaforge import api
-from tests.machines import files
 
 TEXT = (REPOSITORY / "docs" / "python.md").read_text()
 EXAMPLES = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
@@ -21,8 +20,6 @@ def test_there_are_examples():
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=range(len(EXAMPLES)))
 def test_an_example_runs_as_printed(example: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("gpu-1.json", "gpu-2.json"):
-        (tmp_path / name).write_text(files.stored("nvidia-dgx-h100").snapshot().to_json())
     monkeypatch.chdir(tmp_path)
     done: dict[str, object] = {}
     exec(example, done)  # noqa: S102 (the document's own text)
@@ -32,7 +29,6 @@ def test_an_example_runs_as_printed(example: str, tmp_path: Path, monkeypatch: p
 def test_the_example_of_pods_prints_what_it_says(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (tmp_path / "gpu-1.json").write_text(files.stored("nvidia-dgx-h100").snapshot().to_json())
     monkeypatch.chdir(tmp_path)
     (example,) = (each for each in EXAMPLES if "fit(" in each)
     exec(example, {})  # noqa: S102 (the document's own text)

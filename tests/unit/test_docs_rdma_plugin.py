@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from pathlib import Path
 
@@ -11,8 +10,6 @@ import pytest
 from lab.paths import REPOSITORY
 from numaforge.cli import run
 from numaforge.roles.rdma.manifests import POOLS_LABEL
-from numaforge.topology import to_document
-from tests.fixtures.machines import dgx_h100
 
 PAGE = (REPOSITORY / "docs" / "rdma-device-plugin.md").read_text(encoding="utf-8")
 EXAMPLES = re.findall(r"^```console\n\$ numaforge ([^\n]+)\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE)
@@ -26,7 +23,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Return a folder with the files that the page shows."""
     for name, text in [*FILES, *zip(("hyphen.json", "typo.json"), CONFIGS, strict=True)]:
         (tmp_path / name).write_text(text)
-    (tmp_path / "gpu-1.json").write_text(json.dumps(to_document(dgx_h100())))
     monkeypatch.chdir(tmp_path)
     return tmp_path
 

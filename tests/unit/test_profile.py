@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 
 from numaforge.errors import ProfileError
+from numaforge.planning.node import plan_node
 from numaforge.profile import leaves, load_profile, machine_profiles, ready_profiles
+from numaforge.topology.ready import ready_machine
 
 GIB = 2**30
 
@@ -660,3 +662,62 @@ def test_a_damaged_file_is_refused(tmp_path: Path, text, message):
     file = tmp_path / "bad.yaml"
     file.write_text(text)
     assert message in refusal(file)
+
+
+# ---- profiles that extend a file ----
+
+
+@pytest.fixture
+def own(tmp_path: Path) -> Path:
+    """A folder with a profile of one's own, which extends a ready one and names a file of mig-parted."""
+    (tmp_path / "base").mkdir()
+    (tmp_path / "base/own.yaml").write_text("extends: training\nname: own\nmemory: {system_reserved: 8Gi}\n")
+    return tmp_path
+
+
+@pytest.mark.parametrize("named", ["./base/own.yaml", "base/own.yaml"])
+def test_a_profile_extends_a_file_beside_it(own: Path, named: str) -> None:
+    (own / "node.yaml").write_text(f"extends: {named}\nmemory: {{kube_reserved: 2Gi}}\n")
+    found = load_profile(own / "node.yaml")
+    expected = load_profile(
+        {"extends": "training", "memory": {"system_reserved": "8Gi", "kube_reserved": "2Gi"}}
+    )
+    assert found.model_dump(exclude={"name"}) == expected.model_dump(exclude={"name"})
+    assert found.name == "node"
+
+
+def test_what_an_extended_file_names_is_relative_to_it(own: Path) -> None:
+    (own / "base/mig.yaml").write_text(
+        "version: v1\nmig-configs: {all: [{devices: all, mig-enabled: true, mig-devices: {1g.10gb: 7}}]}\n"
+    )
+    (own / "base/cut.yaml").write_text("mig: {mig_parted: mig.yaml, config: all}\n")
+    (own / "node.yaml").write_text("extends: base/cut.yaml\n")
+    assert (
+        load_profile(own / "node.yaml").mig.mig_parted == load_profile(own / "base/cut.yaml").mig.mig_parted
+    )
+
+
+def test_files_that_extend_one_another_are_refused(own: Path) -> None:
+    (own / "a.yaml").write_text("extends: base/b.yaml\n")
+    (own / "base/b.yaml").write_text("extends: ../a.yaml\n")
+    with pytest.raises(ProfileError, match=r"\.\./a\.yaml goes in a circle"):
+        load_profile(own / "a.yaml")
+
+
+def test_a_file_that_is_extended_and_is_not_there_is_named(own: Path) -> None:
+    (own / "a.yaml").write_text("extends: ./nope.yaml\n")
+    with pytest.raises(ProfileError, match=r"a\.yaml: extends: the profile .*nope\.yaml cannot be read"):
+        load_profile(own / "a.yaml")
+
+
+def test_a_profile_in_json_is_a_file(own: Path) -> None:
+    (own / "h.json").write_text('{"extends": "training"}')
+    assert load_profile(str(own / "h.json")).name == "h"
+
+
+def test_a_sysctl_that_is_misspelt_names_the_one_that_is_there() -> None:
+    planned = plan_node(
+        ready_machine("dgx-h100"), load_profile({"tuning": {"sysctls": {"vm.swapiness": "1"}}})
+    )
+    (notice,) = [one for one in planned.notices if one.id == "no-such-sysctl"]
+    assert notice.message == "this kernel has no vm.swapiness: left alone; did you mean vm.swappiness?"

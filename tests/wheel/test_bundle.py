@@ -50,7 +50,7 @@ def test_a_folder_is_begun_and_looked_at_with_nothing_installed(
     assert looked.returncode == 0, looked.stdout + looked.stderr
     assert "runs with pytest" in looked.stdout
     assert "program pyinfra     ok" in looked.stdout
-    captured = run(bundle, home, fleet, "capture", "inventory.py", "-o", "out")
+    captured = run(bundle, home, fleet, "capture", "inventory.py", "--to", "out")
     assert captured.returncode == 0, captured.stderr
     planned = run(bundle.parent / "pyinfra", home, fleet, "--version")
     assert planned.stdout.startswith("pyinfra: ")

@@ -125,6 +125,6 @@ def test_a_change_on_the_node_is_found_by_verify(admin: Admin, fleet: Path, node
     assert "test_governor[ssh://node-1-cpu3]" in run.stdout
 
 
-@pytest.mark.parametrize("command", ["topology", "plan --profile cpu-only", "draw -o node.svg"])
+@pytest.mark.parametrize("command", ["topology", "plan --profile cpu-only", "draw --to node.svg"])
 def test_the_machine_itself_can_be_looked_at(admin: Admin, tmp_path: Path, command: str) -> None:
     admin.succeed(f"numaforge {command}", tmp_path)

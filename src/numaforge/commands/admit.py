@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from numaforge.commands.machine import machine_option
 from numaforge.commands.options import output_option
 from numaforge.commands.scenario import scenario_of, scenario_options
 from numaforge.errors import ExitCode, NumaforgeError
@@ -15,9 +16,7 @@ from numaforge.report.terminal import show_json
 
 @click.command()
 @click.argument("pods", metavar="POD.yaml...", nargs=-1, required=True, type=click.Path(allow_dash=True))
-@click.option(
-    "--topology", metavar="FILE", required=True, type=click.Path(), help="A snapshot or a topology (JSON)."
-)
+@machine_option("--topology", "topology", required=True)
 @scenario_options
 @output_option("table", "json")
 def admit(pods: tuple[str, ...], topology: str, output: str, **kubelet: Any) -> int:

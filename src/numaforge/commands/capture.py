@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, TypeVar
 import click
 
 from numaforge.commands.machine import root_option, snapshot_of
+from numaforge.commands.options import destination, file_option
 from numaforge.errors import ExitCode, HostError
 from numaforge.given import digits
-from numaforge.report.terminal import plain, progress, save
+from numaforge.report.terminal import plain, progress, remark, save
 from numaforge.report.wording import counted
 
 # What is not needed for `--help` is imported where it is used.
@@ -29,12 +30,10 @@ _NAME = re.compile(r"[\w.:%-]{1,253}")
 
 @click.command()
 @click.argument("host", metavar="[HOST|INVENTORY]", required=False)
-@click.option(
-    "-o",
-    "--output",
-    metavar="FILE|DIR",
-    type=click.Path(),
-    help="Where to save it; else standard output. For an INVENTORY the folder of the snapshots.",
+@file_option(
+    "FILE|DIR",
+    "Where to save it; else standard output. For an INVENTORY the folder of the snapshots.",
+    "json",
 )
 @click.option("--limit", "limits", multiple=True, metavar="HOST|GROUP", help="As pyinfra's --limit.")
 @click.option(
@@ -45,7 +44,12 @@ _NAME = re.compile(r"[\w.:%-]{1,253}")
 )
 @root_option
 def capture(
-    host: str | None, output: str | None, limits: tuple[str, ...], data: tuple[str, ...], root: str | None
+    host: str | None,
+    to: str | None,
+    output: str | None,
+    limits: tuple[str, ...],
+    data: tuple[str, ...],
+    root: str | None,
 ) -> ExitCode:
     """Save what a host, or each host of an inventory, says about itself.
 
@@ -54,17 +58,18 @@ def capture(
     of pyinfra's (NAME.py), or a folder with an inventory.py: all of its hosts are asked at once, and
     DIR/HOST.snapshot.json is written for each. Exits with 1 when some could not be captured.
     """
+    to, _ = destination(to, output, "json")
     if host and root:
         raise click.UsageError("give either HOST or --root, not both")
     if data and not host:
         raise click.UsageError("--data says how to connect to HOST, and there is none")
     if host and is_inventory(host):
-        return _capture_all(host, output, limits, data)
+        return _capture_all(host, to, limits, data)
     if limits:
         raise click.UsageError("--limit chooses hosts of an INVENTORY, and there is none")
     with progress(f"asking {host or 'this machine'}"):
         snapshot = captured(host, data) if host else snapshot_of(None, root)
-    save(snapshot.to_json(), output)
+    save(snapshot.to_json(), to)
     return ExitCode.YES
 
 
@@ -76,7 +81,7 @@ def is_inventory(named: str) -> bool:
 def _capture_all(inventory: str, folder: str | None, limits: Sequence[str], data: Sequence[str]) -> ExitCode:
     """Save the snapshot of each host in a folder, and say why there is none of the others."""
     if folder is None or folder == "-":
-        raise click.UsageError("the snapshots of an inventory go into a folder: -o DIR")
+        raise click.UsageError("the snapshots of an inventory go into a folder: --to DIR")
     if data:
         raise click.UsageError("--data says how to connect to one HOST; an INVENTORY says it itself")
     place = Path(folder)
@@ -92,9 +97,9 @@ def _capture_all(inventory: str, folder: str | None, limits: Sequence[str], data
         if name in answers.failed:
             click.echo(plain(f"{name}: {answers.failed[name].removeprefix(f'{name}: ')}"), err=True)
         else:
-            click.echo(f"wrote {place / Path(answers.told[name]['file']).name}", err=True)
+            remark(f"wrote {place / Path(answers.told[name]['file']).name}")
     captured = len(answers.settings) - len(answers.failed)
-    click.echo(f"{captured} of {counted(len(answers.settings), 'host')} captured", err=True)
+    remark(f"{captured} of {counted(len(answers.settings), 'host')} captured")
     return ExitCode.NO if answers.failed else ExitCode.YES
 
 
@@ -107,7 +112,7 @@ def captured(host: str, data: Sequence[str]) -> Snapshot:
 
 def asked_of(host: str, data: Sequence[str], ask: Callable[[str, Mapping[str, str | int]], Answer]) -> Answer:
     """Return what a host answers; `ask` gets its name and what pyinfra needs to connect. Raises HostError."""
-    name, connection = _address(host)
+    name, connection = address(host)
     for entry in data:
         key, equals, value = entry.partition("=")
         if not key or not equals:
@@ -146,7 +151,7 @@ def _log_of_pyinfra() -> Iterator[list[str]]:
         logger.removeHandler(handler)
 
 
-def _address(host: str) -> tuple[str, dict[str, str | int]]:
+def address(host: str) -> tuple[str, dict[str, str | int]]:
     """Split `user@name:port` into pyinfra's name and data; the names of other connectors stay whole.
 
     Raises BadParameter for what is no host's name.

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from numaforge.commands.as_planned import given_kubelet, node_as_planned, plan_option
-from numaforge.commands.machine import machine_of, profile_option
+from numaforge.commands.machine import machine_of, machine_option, profile_option
 from numaforge.commands.options import output_option
 from numaforge.errors import ExitCode, KubeletConfigError
 from numaforge.given import read_text
@@ -24,9 +24,7 @@ if TYPE_CHECKING:
 @click.argument("config", metavar="[CONFIG.yaml]", required=False, type=click.Path())
 @click.option("--drop-in", "drop_in", metavar="DIR", type=click.Path(), help="The folder of --config-dir.")
 @click.option("--flag", "flags", metavar="FLAG", multiple=True, help="A kubelet flag, such as --flag=--v=2.")
-@click.option(
-    "--topology", "machine", metavar="FILE", type=click.Path(), help="A snapshot or a topology (JSON)."
-)
+@machine_option("--topology", "machine")
 @click.option("--root", metavar="DIR", type=click.Path(), help="A captured root directory instead.")
 @click.option("--kubelet-version", metavar="VERSION", help="Such as 1.33 or v1.33.4; else the snapshot's.")
 @click.option(
@@ -56,11 +54,11 @@ def check(
     Exits with 0 where the kubelet starts, 1 where it does not.
     """
     if not (live or machine or root):
-        raise click.UsageError("--topology says which machine; --live checks this one")
+        raise click.UsageError("--machine says which machine; --live checks this one")
     if machine and root:
-        raise click.UsageError("give either --topology or --root, not both")
+        raise click.UsageError("give either --machine or --root, not both")
     if live and (machine or root):
-        raise click.UsageError("--live checks this node: leave out --topology and --root")
+        raise click.UsageError("--live checks this node: leave out --machine and --root")
     topology = machine_of(machine, root)
     if profile is None and plan is None:
         report = _as_it_is(topology, config, drop_in, flags, kubelet_version, state_dir, live=live)

@@ -8,8 +8,10 @@ from numaforge.commands.as_planned import plan_for, plan_option
 from numaforge.commands.machine import (
     kubelet_version_option,
     machine_and_plan,
+    machine_argument,
     planned_machine,
     profile_option,
+    snapshot_argument,
 )
 from numaforge.commands.options import config_map_options, output_option
 from numaforge.errors import ExitCode
@@ -24,20 +26,20 @@ def device_plugin() -> None:
 
 @device_plugin.command()
 @click.argument("file", metavar="FILE", type=click.Path())
-@click.argument("source", metavar="[SNAPSHOT]", required=False, type=click.Path())
+@snapshot_argument
 @profile_option
 @plan_option
 @output_option("text", "json")
 def check(file: str, source: str | None, profile: str | None, plan: str | None, output: str) -> int:
     """Check a file of the device plugin more strictly than the plugin does.
 
-    FILE is one configuration: a text in the ConfigMap. With SNAPSHOT it is held against the GPUs of that
+    FILE is one configuration: a text in the ConfigMap. With MACHINE it is held against the GPUs of that
     machine, as they are or, with --profile or --plan, as they will be cut, and what the node advertises is
     shown. Exits with 1 where the plugin would not start, with 2 where the file is not valid.
 
     \b
     Example:
-      numaforge device-plugin check inference.yaml gpu-1.json
+      numaforge device-plugin check inference.yaml dgx-h100
     """
     from numaforge.kubelet.admission.inventory import counts_of
     from numaforge.report.device_plugin import as_text
@@ -50,7 +52,7 @@ def check(file: str, source: str | None, profile: str | None, plan: str | None, 
 
     if (profile is not None or plan is not None) and source is None:
         raise click.UsageError(
-            "--profile says how the GPUs of a SNAPSHOT will be cut; name it, also for --plan"
+            "--profile says how the GPUs of a MACHINE will be cut; name it, also for --plan"
         )
     config = parse_device_plugin(read_text(file), file)
     findings = check_config(config)
@@ -70,7 +72,7 @@ def check(file: str, source: str | None, profile: str | None, plan: str | None, 
 
 
 @device_plugin.command()
-@click.argument("sources", metavar="SNAPSHOT|PLAN...", nargs=-1, required=True, type=click.Path())
+@machine_argument("MACHINE|PLAN...", nargs=-1, required=True)
 @profile_option
 @kubelet_version_option
 @config_map_options("numaforge-device-plugin")
@@ -89,7 +91,7 @@ def config(
 
     \b
     Example:
-      numaforge device-plugin config gpu-1.json gpu-2.json --profile inference.yaml | kubectl apply -f -
+      numaforge device-plugin config dgx-h100 hgx-b200 --profile inference.yaml | kubectl apply -f -
     """
     from numaforge.roles.device_plugin.manifests import as_yaml, device_plugin_config_map
 

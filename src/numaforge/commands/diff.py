@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import os
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from numaforge.commands.capture import captured
 from numaforge.commands.machine import kubelet_version_option, plan_of, plan_or_machine, profile_option
 from numaforge.commands.options import output_option
 from numaforge.errors import ExitCode
-from numaforge.report.terminal import progress, show, show_json
+from numaforge.report.terminal import show, show_json
 from numaforge.report.wording import counted
 
 # What is not needed for `--help` is imported where it is used.
@@ -35,7 +33,7 @@ def diff(
 ) -> int:
     """Say what differs between machines or plans A and B.
 
-    Each is a snapshot, a topology or a PLAN file, else a host as `numaforge capture` takes it. The plans that
+    Each is a MACHINE (a file, a folder, a ready machine, a host) or a PLAN file. The plans that
     --profile gives to both are compared, too; without it, those that both carry. What is a host's own (its
     name, UUIDs, processes) is left out. Exits with 0 when they are alike, 1 when not.
     """
@@ -69,21 +67,10 @@ def _source(
 ) -> tuple[NodeTopology | None, NodePlan | None]:
     from numaforge.roles.node import NodePlan
 
-    if source == "-" or Path(source).exists() or _names_a_file(source):
-        found = plan_or_machine(source)
-        if isinstance(found, NodePlan):
-            return None, found
-    else:
-        from numaforge.topology import read_topology
-
-        with progress(f"asking {source}"):
-            found = read_topology(captured(source, ()))
+    found = plan_or_machine(source)
+    if isinstance(found, NodePlan):
+        return None, found
     return found, plan_of(found, profile, kubelet_version)
-
-
-def _names_a_file(source: str) -> bool:
-    """Say whether what is not there was meant to be a file, and no host."""
-    return source.endswith(".json") or (os.sep in source and not source.startswith("@"))
 
 
 def _names(left: str, right: str) -> tuple[str, str]:

@@ -11,7 +11,10 @@ from numaforge.commands.machine import (
     root_option,
     snapshot_or_plan_argument,
 )
+from numaforge.commands.options import destination, file_option
 from numaforge.report.terminal import save
+
+FORMATS = ("svg", "png", "pdf")
 
 
 @click.command()
@@ -19,15 +22,14 @@ from numaforge.report.terminal import save
 @root_option
 @profile_option
 @kubelet_version_option
-@click.option(
-    "-o",
-    "--output",
-    metavar="FILE",
-    type=click.Path(),
-    help="Where to save it, as SVG, PNG or PDF by the file's name; else SVG on standard output.",
-)
+@file_option("FILE", "Where to save it, in the format of its name; else SVG on standard output.", *FORMATS)
 def draw(
-    source: str | None, root: str | None, profile: str | None, kubelet_version: str | None, output: str | None
+    source: str | None,
+    root: str | None,
+    profile: str | None,
+    kubelet_version: str | None,
+    to: str | None,
+    output: str | None,
 ) -> None:
     """Draw a machine, with what is reserved on it, as SVG, PNG or PDF.
 
@@ -37,6 +39,8 @@ def draw(
     from numaforge.report.picture_files import check_format, in_format
     from numaforge.report.svg import draw as drawn
 
-    check_format(output)
+    to, output = destination(to, output, *FORMATS)
+    picture = f".{output}" if output else to
+    check_format(picture)
     machine, decided = machine_and_plan(source, root, profile, kubelet_version)
-    save(in_format(drawn(machine, decided), output), output)
+    save(in_format(drawn(machine, decided), picture), to)

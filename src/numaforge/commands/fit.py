@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from numaforge.commands.machine import machine_option
 from numaforge.commands.options import output_option
 from numaforge.commands.scenario import scenario_of, scenario_options
 from numaforge.errors import ExitCode, NumaforgeError
@@ -22,15 +23,7 @@ _GPU = "gpu"
 
 @click.command()
 @click.argument("pod", metavar="POD.yaml", type=click.Path(allow_dash=True))
-@click.option(
-    "--topology",
-    "topologies",
-    metavar="FILE",
-    multiple=True,
-    required=True,
-    type=click.Path(),
-    help="A snapshot or a topology (JSON); once for each node.",
-)
+@machine_option("--topology", "topologies", multiple=True, required=True)
 @scenario_options
 @output_option("table", "json")
 def fit(pod: str, topologies: tuple[str, ...], output: str, **kubelet: Any) -> int:

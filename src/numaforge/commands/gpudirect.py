@@ -21,12 +21,12 @@ def gpudirect(source: str | None, root: str | None, verbose: bool, output: str) 
 
     \b
     Example:
-      numaforge gpudirect gpu-1.json
+      numaforge gpudirect dgx-h100
       numaforge gpudirect -v
     """
     from numaforge.findings.gpudirect.pairs import gpu_nic_pairs
     from numaforge.findings.gpudirect.rules import RULES
-    from numaforge.report.gpudirect import pair_lines
+    from numaforge.report.gpudirect import doubt, pair_lines
 
     machine = machine_of(source, root)
     pairs = gpu_nic_pairs(machine)
@@ -36,5 +36,6 @@ def gpudirect(source: str | None, root: str | None, verbose: bool, output: str) 
         verbose=verbose,
         output=output,
         before=pair_lines(pairs, verbose=verbose),
+        doubt=doubt(pairs),
         more={"pairs": [asdict(pair) for pair in pairs]},
     )

@@ -23,7 +23,7 @@ def check(source: str | None, root: str | None, verbose: bool, output: str) -> i
 
     \b
     Example:
-      numaforge gpus check gpu-1.json
+      numaforge gpus check dgx-h100
       numaforge gpus check -v
     """
     from numaforge.findings.gpus.rules import RULES

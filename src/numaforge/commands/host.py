@@ -33,7 +33,7 @@ def check(source: str | None, root: str | None, verbose: bool, output: str) -> i
 
     \b
     Example:
-      numaforge host check gpu-1.json
+      numaforge host check dgx-h100
       numaforge host check -v
     """
     from numaforge.findings.host import RULES
@@ -56,7 +56,7 @@ def runtime_class(
 
     \b
     Example:
-      numaforge host runtime-class gpu-1.json --profile inference.yaml | kubectl apply -f -
+      numaforge host runtime-class dgx-h100 --profile inference.yaml | kubectl apply -f -
     """
     from numaforge.roles.crio.plan import pod_lines
     from numaforge.roles.crio.plan import runtime_class as manifest

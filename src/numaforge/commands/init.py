@@ -6,13 +6,15 @@ import json
 import re
 import secrets
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import click
 
-from numaforge.commands.capture import is_host_name
+from numaforge.commands.capture import address
 from numaforge.errors import NumaforgeError
+from numaforge.report.hostnames import MOST_NAMES, unfolded
+from numaforge.report.terminal import remark
 
 EXAMPLE_HOST = "gpu-01.example.net"
 DEFAULT_PROFILE = "best-effort-mixed"
@@ -29,8 +31,8 @@ _NAMED_AT_MOST = 8
     "--host",
     "hosts",
     multiple=True,
-    metavar="NAME",
-    help="A host to begin with, as ssh calls it; repeatable.",
+    metavar="[USER@]NAME[:PORT]",
+    help="A host to begin with, as ssh calls it, or many: gpu-[01-30]; repeatable.",
 )
 @click.option("--user", default="root", show_default=True, metavar="NAME", help="Who logs in to the hosts.")
 @click.option(
@@ -45,11 +47,11 @@ def init(folder: Path, hosts: tuple[str, ...], user: str, profile: str) -> None:
 
     DIR must not exist yet, or be empty. Its README.md has the next commands.
     """
-    texts = starting_files(tuple(dict.fromkeys(hosts)), user, profile)
+    texts = starting_files(hosts, user, profile)
     write_folder(folder, texts)
     for path in texts:
-        click.echo(f"wrote {folder / path}", err=True)
-    click.echo(f"{folder / 'README.md'} says what to do next", err=True)
+        remark(f"wrote {folder / path}")
+    remark(f"{folder / 'README.md'} says what to do next")
 
 
 def starting_files(hosts: tuple[str, ...], user: str, profile: str) -> dict[str, str]:
@@ -62,17 +64,11 @@ def starting_files(hosts: tuple[str, ...], user: str, profile: str) -> dict[str,
     from numaforge.profile import load_profile, machine_profiles, named_profiles, ready_profiles
     from numaforge.resources import deploy_dir, template_dir
 
-    for host in hosts:
-        if not (_CONNECTOR.fullmatch(host) or is_host_name(host)):
-            raise NumaforgeError(
-                f"{host!r} is no name of a host",
-                where="--host",
-                remedy="give one --host for each host, as ssh calls it; --user says who logs in",
-            )
     if not _USER.fullmatch(user):
         raise NumaforgeError(
             f"{user!r} is no name of a user", where="--user", remedy="write one such as root"
         )
+    named = _named(hosts, user)
     if profile not in (*ready_profiles(), *machine_profiles()):
         raise NumaforgeError(
             f"there is no ready profile {profile!r}",
@@ -86,10 +82,10 @@ def starting_files(hosts: tuple[str, ...], user: str, profile: str) -> dict[str,
         keep_trailing_newline=True,
         trim_blocks=True,
     )
-    environment.filters["quoted"] = json.dumps
+    environment.filters["quoted"] = json.dumps  # of texts and whole numbers, Python reads what JSON writes
     values = {
-        "hosts": hosts,
-        "host": hosts[0] if hosts else EXAMPLE_HOST,
+        "hosts": list(named.items()),
+        "host": next(iter(named), EXAMPLE_HOST),
         "example": EXAMPLE_HOST,
         "user": user,
         "profile": profile,
@@ -99,6 +95,35 @@ def starting_files(hosts: tuple[str, ...], user: str, profile: str) -> dict[str,
     texts = {path.removesuffix(_SUFFIX): environment.get_template(path).render(values) for path in paths}
     deploys = sorted(path for path in deploy_dir().glob("*.py") if path.stem != "__init__")
     return texts | {f"deploys/{path.name}": path.read_text(encoding="utf-8") for path in deploys}
+
+
+def _named(hosts: Sequence[str], user: str) -> dict[str, dict[str, str | int]]:
+    """Return the data of each host by its name: who logs in, and on which port, where they are given."""
+    found: dict[str, dict[str, str | int]] = {}
+    for given in hosts:
+        try:
+            names = unfolded(given)
+        except ValueError as error:
+            raise NumaforgeError(str(error), where=f"--host {given}") from error
+        for name in names:
+            if _CONNECTOR.fullmatch(name):
+                found[name] = {}
+                continue
+            try:
+                host, data = address(name)
+                if not _USER.fullmatch(str(data.get("ssh_user", user))):
+                    raise click.BadParameter("no user")
+            except click.BadParameter as error:
+                raise NumaforgeError(
+                    f"{name!r} is no name of a host",
+                    where="--host",
+                    remedy="write it as ssh calls it, with a user or a port: ubuntu@gpu-01:2222; many are "
+                    "gpu-[01-30], or one --host each",
+                ) from error
+            found[host] = data
+    if len(found) > MOST_NAMES:
+        raise NumaforgeError(f"{len(found)} hosts are more than {MOST_NAMES}", where="--host")
+    return found
 
 
 def write_folder(folder: Path, texts: Mapping[str, str]) -> None:

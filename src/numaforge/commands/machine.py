@@ -1,18 +1,27 @@
-"""The machine that a command looks at: this one, or what a snapshot, a topology or a plan says."""
+"""The machine that a command looks at: this one, or the one that is named.
+
+One name means the same everywhere: `-` and a file are a snapshot, a topology or a plan, a folder is a
+captured root, then come the ready machines of the package; everything else is a host, as `numaforge capture`
+takes it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import os
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 from click.shell_completion import CompletionItem
 
-from numaforge.errors import NumaforgeError
+from numaforge.commands.options import Command
+from numaforge.errors import HostError, NumaforgeError
 from numaforge.given import NotJsonError, parse_json, read_text
-from numaforge.report.terminal import step
+from numaforge.ordering import natural
+from numaforge.report.terminal import progress, step
 
 # What is not needed for `--help` is imported where it is used.
 if TYPE_CHECKING:
@@ -20,12 +29,100 @@ if TYPE_CHECKING:
     from numaforge.snapshot import Snapshot
     from numaforge.topology.model import NodeTopology
 
+T = TypeVar("T")
+
 _PLAN = {"cpus", "numa_nodes", "decisions"}  # keys that stand together in plans alone
 
-snapshot_argument = click.argument("source", metavar="[SNAPSHOT]", required=False, type=click.Path())
-snapshot_or_plan_argument = click.argument(
-    "source", metavar="[SNAPSHOT|PLAN]", required=False, type=click.Path()
-)
+_NAMED = "numaforge.machine"  # where --machine waits for the argument that it stands for
+_HELP = "A snapshot, a topology, a folder, a ready machine such as dgx-h100, or a host."
+
+
+def _machines(_: click.Context, __: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """The names of ready machines that begin so; where none does, the shell completes files."""
+    from numaforge.topology.ready import ready_machines
+
+    names = [name for name in ready_machines() if name.startswith(incomplete)]
+    return [CompletionItem(name) for name in names] or [CompletionItem(incomplete, type="file")]
+
+
+def machine_option(*names: str, help: str = _HELP, **settings: Any) -> Callable[[Command], Command]:  # noqa: A002 (click's word)
+    """Offer `--machine`, with `names` of click's, to a command whose arguments are something else."""
+    given = {"metavar": "MACHINE", "type": click.Path(), "shell_complete": _machines, "help": help}
+    return click.option("--machine", *names, **{**given, **settings})
+
+
+def machine_argument(metavar: str, *, nargs: int = 1, required: bool = False) -> Callable[[Command], Command]:
+    """Take a machine, or several, as an argument (`source`, `sources`) or with `--machine`."""
+
+    def offer(command: Command) -> Command:
+        taken = click.argument(
+            "source" if nargs == 1 else "sources",
+            metavar=metavar,
+            nargs=nargs,
+            required=False,
+            type=click.Path(),
+            shell_complete=_machines,
+            callback=partial(_argument_or_option, required=required),
+        )(command)
+        return machine_option(
+            multiple=True,
+            expose_value=False,
+            is_eager=True,
+            callback=_keep_named,
+            help="The same as MACHINE.",
+        )(taken)
+
+    return offer
+
+
+def _keep_named(context: click.Context, _: click.Parameter, value: tuple[str, ...]) -> None:
+    context.meta[_NAMED] = value
+
+
+def _argument_or_option(
+    context: click.Context, parameter: click.Parameter, value: Any, *, required: bool
+) -> Any:
+    named: tuple[str, ...] = context.meta.get(_NAMED, ())
+    if named and value:
+        raise click.UsageError("name a machine once: as an argument, or with --machine")
+    if required and not named and not value:
+        raise click.MissingParameter(ctx=context, param=parameter)
+    if parameter.nargs != 1:
+        return named or value
+    if len(named) > 1:
+        raise click.UsageError("this command looks at one machine: give --machine once")
+    return named[0] if named else value
+
+
+def each_named(sources: Sequence[str]) -> list[str]:
+    """Return the names of machines; a folder of saved snapshots stands for each file in it."""
+    return [name for source in sources for name in _saved_in(Path(source)) or [source]]
+
+
+def _saved_in(folder: Path) -> list[str]:
+    """Return the files in a folder of `numaforge capture INVENTORY`; none for a captured root."""
+    if not folder.is_dir() or any((folder / name).is_dir() for name in ("proc", "sys")):
+        return []
+    found = [*folder.glob("*.snapshot.json")] or [*folder.glob("*.json")]
+    return sorted(map(str, found), key=natural)
+
+
+def answers_of(names: Sequence[str], ask: Callable[[str], T]) -> tuple[list[T], dict[str, str]]:
+    """Return what is found of each machine, and why nothing is of the others, by name."""
+    found: list[T] = []
+    failed: dict[str, str] = {}
+    for name in names:
+        try:
+            found.append(ask(name))
+        except NumaforgeError as error:
+            failed[name] = str(error)
+    return found, failed
+
+
+snapshot_argument = machine_argument("[MACHINE]")
+machines_argument = machine_argument("[MACHINE...]", nargs=-1)
+machines_or_plans_argument = machine_argument("[MACHINE|PLAN...]", nargs=-1)
+snapshot_or_plan_argument = machine_argument("[MACHINE|PLAN]")
 root_option = click.option(
     "--root", metavar="DIR", type=click.Path(), help="Look at a captured root directory instead."
 )
@@ -74,9 +171,11 @@ def machine_and_plan(
 
 
 def plan_or_machine(source: str) -> NodePlan | NodeTopology:
-    """Return the plan in a file, else the machine in it."""
+    """Return the machine of this name, or the plan in a file."""
     from numaforge.roles.document import from_document
 
+    if not _is_file(source):
+        return _machine_called(source)
     document = _document(source)
     if not isinstance(document, dict) or not document.keys() >= _PLAN:
         return _machine_in(document, source)
@@ -102,11 +201,11 @@ def planned_machine(
 
 
 def machine_of(source: str | None, root: str | None) -> NodeTopology:
-    """Return the machine in the file `source`, in the folder `root`, else this machine."""
+    """Return the machine named `source`, in the folder `root`, else this machine."""
     from numaforge.topology import read_topology
 
     if source is not None and root is None:
-        return _machine_in(_document(source), source)
+        return _machine_in(_document(source), source) if _is_file(source) else _machine_called(source)
     place = root or "this machine"
     with step(f"reading {place}"):
         snapshot = snapshot_of(source, root)
@@ -114,12 +213,64 @@ def machine_of(source: str | None, root: str | None) -> NodeTopology:
         return read_topology(snapshot)
 
 
+def _is_file(source: str) -> bool:
+    """Say whether a machine is named by its file. Raises NumaforgeError for a file that is not there."""
+    if source == "-" or (Path(source).exists() and not Path(source).is_dir()):
+        return True
+    if not Path(source).is_dir() and _names_a_file(source):
+        raise NumaforgeError(
+            "there is no such file",
+            where=source,
+            remedy=f"`numaforge capture HOST --to FILE` saves one; or name {_or_ready(source)}",
+        )
+    return False
+
+
+def _names_a_file(source: str) -> bool:
+    """Say whether what is not there was meant to be a file, and no host."""
+    return source.endswith((".json", ".xz")) or (os.sep in source and not source.startswith("@"))
+
+
+def _machine_called(name: str) -> NodeTopology:
+    """Return the machine in a folder, the ready machine of this name, else the host."""
+    from numaforge.topology import read_topology
+    from numaforge.topology.ready import ready_machine, ready_machines
+
+    if Path(name).is_dir():
+        return machine_of(None, name)
+    if name in ready_machines():
+        return ready_machine(name)
+    from numaforge.commands.capture import captured
+
+    with progress(f"asking {name}"):
+        try:
+            snapshot = captured(name, ())
+        except HostError as error:
+            remedy = " ".join(
+                filter(None, (error.remedy and f"{error.remedy};", f"or name {_or_ready(name)}"))
+            )
+            raise HostError(error.message, where=error.where, remedy=remedy) from error
+    with _located(name), step(f"interpreting {name}"):
+        return read_topology(snapshot)
+
+
+def _or_ready(name: str) -> str:
+    """Return the ready machine that is spelt like a name, else that there are some."""
+    from difflib import get_close_matches
+
+    from numaforge.topology.ready import ready_machines
+
+    ready = ready_machines()
+    near = get_close_matches(Path(name).name.partition(".")[0], ready, n=1)
+    return f"the ready machine {near[0]}" if near else "a ready machine, such as dgx-h100"
+
+
 def snapshot_of(source: str | None, root: str | None) -> Snapshot:
     """Return the snapshot of the folder `root`, else of this machine; there must be no `source` then."""
     from numaforge.snapshot import from_local, from_root
 
     if source is not None:
-        raise click.UsageError("give either SNAPSHOT or --root, not both")
+        raise click.UsageError("give either MACHINE or --root, not both")
     return from_root(Path(root)) if root is not None else from_local()
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from numaforge.commands.machine import machine_of, root_option, snapshot_argument
+from numaforge.commands.machine import machine_of, machine_option, root_option, snapshot_argument
 from numaforge.commands.operator_config import operator_config
 from numaforge.commands.options import output_option
 from numaforge.errors import ExitCode, PlanError
@@ -85,7 +85,7 @@ def check(file: str, source: str | None, root: str | None, config: str | None, o
 
     \b
     Example:
-      numaforge mig check config.yaml gpu-1.json --config all-balanced
+      numaforge mig check config.yaml dgx-h100 --config all-balanced
     """
     from numaforge.report import mig as report
     from numaforge.roles.mig.machine import MachineMigPlan, plan_machine
@@ -107,13 +107,19 @@ def check(file: str, source: str | None, root: str | None, config: str | None, o
 
 
 @mig.command()
-@click.argument("sources", metavar="[FILE] [SNAPSHOT]", nargs=-1, type=click.Path())
+@click.argument("sources", metavar="[FILE] [MACHINE]", nargs=-1, type=click.Path())
+@machine_option(help="The same as MACHINE.")
 @click.option("--profile", metavar="NAME|FILE", help="Take the section mig of this profile instead of FILE.")
 @root_option
 @_config_option
 @output_option("table", "json")
 def plan(
-    sources: tuple[str, ...], profile: str | None, root: str | None, config: str | None, output: str
+    sources: tuple[str, ...],
+    machine: str | None,
+    profile: str | None,
+    root: str | None,
+    config: str | None,
+    output: str,
 ) -> int:
     """Show what each GPU of a machine gets: the mode, what stays, what is destroyed, what is created where.
 
@@ -122,25 +128,25 @@ def plan(
 
     \b
     Example:
-      numaforge mig plan config.yaml gpu-1.json --config all-balanced
-      numaforge mig plan --profile inference-mig gpu-1.json
+      numaforge mig plan config.yaml dgx-h100 --config all-balanced
+      numaforge mig plan --profile inference-mig dgx-h100
     """
     from numaforge.report import mig as report
 
-    files = sources if profile else sources[1:]
-    if not (profile or sources) or len(files) > 1:
-        raise click.UsageError("give a FILE or --profile, and at most one SNAPSHOT")
-    machine = machine_of(files[0] if files else None, root)
+    named = [*(sources if profile else sources[1:]), *([machine] if machine else [])]
+    if not (profile or sources) or len(named) > 1:
+        raise click.UsageError("give a FILE or --profile, and at most one MACHINE")
+    looked_at = machine_of(named[0] if named else None, root)
     if profile:
         if config:
             raise click.UsageError("--config is for a FILE; a profile names it with mig.config")
-        planned = _by_profile(profile, machine)
+        planned = _by_profile(profile, looked_at)
     else:
-        planned = _by_file(sources[0], config, machine)
+        planned = _by_file(sources[0], config, looked_at)
     if output == "json":
-        show_json(report.plan_document(machine.hostname, planned))
+        show_json(report.plan_document(looked_at.hostname, planned))
     else:
-        show(report.plan_text(machine.hostname, planned))
+        show(report.plan_text(looked_at.hostname, planned))
     return ExitCode.YES if planned.fits else ExitCode.NO
 
 

@@ -12,6 +12,7 @@ import click
 from numaforge.commands.capture import is_inventory
 from numaforge.commands.machine import (
     kubelet_version_option,
+    machine_argument,
     machine_of,
     plan_or_machine,
     planned_machine,
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 
 
 @click.command("operator-config")
-@click.argument("sources", metavar="SNAPSHOT...|INVENTORY", nargs=-1, required=True, type=click.Path())
+@machine_argument("MACHINE...|INVENTORY", nargs=-1, required=True)
 @click.option("--limit", "limits", multiple=True, metavar="HOST|GROUP", help="As pyinfra's --limit.")
 @profile_option
 @kubelet_version_option
@@ -54,7 +55,7 @@ def operator_config(
     \b
     Example:
       numaforge mig operator-config inventories/prod | kubectl apply -f -
-      numaforge mig operator-config gpu-1.json gpu-2.json --profile inference.yaml | kubectl apply -f -
+      numaforge mig operator-config dgx-h100 hgx-b200 --profile inference.yaml | kubectl apply -f -
     """
     from numaforge.roles.device_plugin.manifests import as_yaml, operator_config_map
 

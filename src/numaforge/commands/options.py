@@ -33,6 +33,26 @@ def output_option(*formats: str, more: str = "", lines: bool = False) -> Callabl
     )
 
 
+def file_option(metavar: str, written: str, *formats: str) -> Callable[[Command], Command]:
+    """Offer `--to` for a file (`to`) and `-o` for its format (`output`), which `destination` tells apart."""
+
+    def offer(command: Command) -> Command:
+        shown = click.option("-o", "--output", metavar=f"[{'|'.join(formats)}]", help="The format.")(command)
+        return click.option("--to", metavar=metavar, type=click.Path(), help=written)(shown)
+
+    return offer
+
+
+def destination(to: str | None, output: str | None, *formats: str) -> tuple[str | None, str | None]:
+    """Return the file and the format. A file with `-o`, as it was before, is understood with a remark."""
+    if output is None or output in formats:
+        return to, output
+    if to is not None:
+        raise click.UsageError(f"-o is the format, {' or '.join(formats)}: the file is that of --to")
+    terminal.remark(f"-o is the format: write --to {output}; the next release does not understand -o FILE")
+    return output, None
+
+
 def _documents_as(context: click.Context, _: click.Parameter, value: str) -> str:
     if value != "yaml":
         return value

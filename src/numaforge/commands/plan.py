@@ -2,44 +2,92 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
 from numaforge.commands.machine import (
+    answers_of,
+    each_named,
     kubelet_version_option,
     machine_and_plan,
+    machines_or_plans_argument,
     profile_option,
     root_option,
-    snapshot_or_plan_argument,
 )
 from numaforge.commands.options import output_option
+from numaforge.errors import ExitCode
 from numaforge.report.terminal import show, show_json
+
+# What is not needed for `--help` is imported where it is used.
+if TYPE_CHECKING:
+    from numaforge.roles.node import NodePlan
+    from numaforge.topology.model import NodeTopology
 
 
 @click.command()
-@snapshot_or_plan_argument
+@machines_or_plans_argument
 @root_option
 @profile_option
 @kubelet_version_option
 @output_option("table", "json")
 def plan(
-    source: str | None, root: str | None, profile: str | None, kubelet_version: str | None, output: str
-) -> None:
+    sources: tuple[str, ...],
+    root: str | None,
+    profile: str | None,
+    kubelet_version: str | None,
+    output: str,
+) -> int:
     """Decide what a machine gets, and say why.
 
     With --profile, that profile's plan is made; without it, the plan that the host already has is shown. A
-    PLAN file is shown as it is.
+    PLAN file is shown as it is. Several machines, or a folder with their snapshots, are one table; exits with
+    1 when some cannot be planned.
+
+    \b
+    Examples:
+      numaforge plan dgx-h100 --profile training
+      numaforge plan fleet/ --profile training
     """
-    machine, decided = machine_and_plan(source, root, profile, kubelet_version)
-    if decided is None:
-        raise click.UsageError(f"--profile says what the node is for; ready ones: {_named_profiles()}")
+    named = each_named(sources)
+    if len(named) > 1:
+        return _plan_all(named, root, profile, kubelet_version, output)
+    machine, decided = _decided(named[0] if named else None, root, profile, kubelet_version)
     if output == "json":
         from numaforge.roles.document import to_document
 
         show_json(to_document(decided))
-        return
-    from numaforge.report.tables import plan_tables
+    else:
+        from numaforge.report.tables import plan_tables
 
-    show(plan_tables(decided, machine))
+        show(plan_tables(decided, machine))
+    return ExitCode.YES
+
+
+def _decided(
+    source: str | None, root: str | None, profile: str | None, kubelet_version: str | None
+) -> tuple[NodeTopology, NodePlan]:
+    machine, decided = machine_and_plan(source, root, profile, kubelet_version)
+    if decided is None:
+        raise click.UsageError(f"--profile says what the node is for; ready ones: {_named_profiles()}")
+    return machine, decided
+
+
+def _plan_all(
+    named: list[str], root: str | None, profile: str | None, kubelet_version: str | None, output: str
+) -> int:
+    from numaforge.report.machines import plans_table
+
+    if root is not None:
+        raise click.UsageError("give either MACHINE or --root, not both")
+    plans, failed = answers_of(named, lambda name: _decided(name, None, profile, kubelet_version)[1])
+    if output == "json":
+        from numaforge.roles.document import to_document
+
+        show_json({"schema": 1, "plans": [to_document(each) for each in plans], "failed": failed})
+    else:
+        show(plans_table([(each.hostname, each) for each in plans], failed))
+    return ExitCode.NO if failed else ExitCode.YES
 
 
 def _named_profiles() -> str:

@@ -15,7 +15,7 @@ from numaforge.commands.machine import (
 )
 from numaforge.commands.options import output_option
 from numaforge.errors import ExitCode
-from numaforge.report.terminal import save, show_json
+from numaforge.report.terminal import remark, save, show_json
 
 if TYPE_CHECKING:
     from numaforge.reasons import Notice
@@ -50,14 +50,14 @@ def env(
 
     \b
     Examples:
-      numaforge rdma env gpu-1.json -o yaml
-      numaforge rdma env gpu-1.json --gpu 3 --network overlay
+      numaforge rdma env dgx-h100 -o yaml
+      numaforge rdma env dgx-h100 --gpu 3 --network overlay
     """
     from numaforge.roles.rdma.environment import environment
 
     libraries, notices = _libraries(source, profile, kubelet_version)
     for notice in notices:
-        click.echo(f"{notice.id}: {notice.message}", err=True)
+        remark(f"{notice.id}: {notice.message}")
     variables = environment(libraries, network, gpu)
     if output == "json":
         show_json(variables)
@@ -83,7 +83,7 @@ def topology_xml(source: str | None, profile: str | None, kubelet_version: str |
 
     \b
     Example:
-      numaforge rdma topology-xml gpu-1.json --to topology.xml
+      numaforge rdma topology-xml dgx-h100 --to topology.xml
     """
     from numaforge.roles.rdma.nccl_topology import of_hidden_switches, of_machine
 

@@ -7,7 +7,9 @@ import click
 from numaforge.commands.machine import (
     kubelet_version_option,
     machine_and_plan,
+    machine_argument,
     machine_of,
+    machine_option,
     planned_machine,
     profile_option,
     root_option,
@@ -29,7 +31,7 @@ def config(source: str | None, root: str | None, profile: str | None, kubelet_ve
 
     \b
     Example:
-      numaforge rdma config gpu-1.json --profile training
+      numaforge rdma config dgx-h100 --profile training
     """
     from numaforge.roles.rdma.manifests import config_text
 
@@ -42,9 +44,7 @@ def config(source: str | None, root: str | None, profile: str | None, kubelet_ve
 
 @click.command()
 @click.argument("file", metavar="CONFIG", type=click.Path())
-@click.option(
-    "--machine", metavar="FILE", type=click.Path(), help="A snapshot or a topology (JSON) to hold it against."
-)
+@machine_option()
 @output_option("text", "json")
 def check(file: str, machine: str | None, output: str) -> int:
     """Check a config.json of the plugin more strictly than the plugin does.
@@ -55,7 +55,7 @@ def check(file: str, machine: str | None, output: str) -> int:
 
     \b
     Example:
-      numaforge rdma check config.json --machine gpu-1.json
+      numaforge rdma check config.json --machine dgx-h100
     """
     from numaforge.report.findings import has_errors, plugin_document
     from numaforge.report.rdma_plugin import as_text
@@ -77,7 +77,7 @@ def check(file: str, machine: str | None, output: str) -> int:
 
 
 @click.command()
-@click.argument("sources", metavar="SNAPSHOT|PLAN...", nargs=-1, required=True, type=click.Path())
+@machine_argument("MACHINE|PLAN...", nargs=-1, required=True)
 @click.option("--image", metavar="IMAGE", required=True, help="The plugin's image, as your registry has it.")
 @profile_option
 @kubelet_version_option
@@ -99,7 +99,7 @@ def manifests(
 
     \b
     Example:
-      numaforge rdma manifests gpu-*.json --profile training --image IMAGE | kubectl apply -f -
+      numaforge rdma manifests dgx-h100 hgx-b200 --profile training --image IMAGE | kubectl apply -f -
     """
     from numaforge.roles.device_plugin.manifests import as_yaml
     from numaforge.roles.rdma.manifests import plugin_manifests

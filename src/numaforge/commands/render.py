@@ -13,10 +13,11 @@ from numaforge.commands.machine import (
     machine_and_plan,
     profile_option,
     root_option,
+    snapshot_or_plan_argument,
 )
 from numaforge.commands.options import output_option
 from numaforge.errors import ExitCode, HostError, NumaforgeError
-from numaforge.report.terminal import progress, show_json
+from numaforge.report.terminal import progress, remark, show_json
 
 # What is not needed for `--help` is imported where it is used.
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ _MOST_LINKS = 40  # as many as the kernel follows
 
 
 @click.command()
-@click.argument("source", metavar="[SNAPSHOT|PLAN|HOST]", required=False)
+@snapshot_or_plan_argument
 @root_option
 @profile_option
 @kubelet_version_option
@@ -58,7 +59,7 @@ def render(
 
     \b
     Examples:
-      numaforge render gpu-1.json --profile training --to out
+      numaforge render dgx-h100 --profile training --to out
       numaforge render gpu-01 --profile training --diff
       numaforge render --root /mnt --profile training --diff
     """
@@ -71,7 +72,7 @@ def render(
     files = _files(source, root, profile, kubelet_version)
     if folder is not None:
         _write_below(Path(folder), files)
-        click.echo(f"wrote {len(files)} files below {folder}", err=True)
+        remark(f"wrote {len(files)} files below {folder}")
     elif output == "json":
         show_json({"schema": 1, "files": [vars(file) for file in files]})
     else:
@@ -120,8 +121,9 @@ def _show_changes(
     output: str,
 ) -> int:
     from numaforge.maintenance.bundle import changes, diff
+    from numaforge.topology.ready import ready_machines
 
-    if source is not None and Path(source).exists():
+    if source is not None and (Path(source).exists() or source in ready_machines()):
         raise click.UsageError("--diff compares files, and a snapshot has none: name HOST or --root")
     if source is None:
         files = _files(None, root, profile, kubelet_version)

@@ -38,10 +38,12 @@ def say_judgements(
     output: str,
     before: Sequence[str] = (),
     more: Mapping[str, Any] | None = None,
+    doubt: str | None = None,
 ) -> int:
     """Print the verdicts of rules, as a table or as JSON; NO where one of the findings is an error.
 
-    `before` are lines above the table, `more` are keys of the JSON document.
+    `before` are lines above the table, `more` are keys of the JSON document, and `doubt` says what of the
+    question is not known.
     """
     from numaforge.findings.engine import check
     from numaforge.report import findings as report
@@ -50,5 +52,6 @@ def say_judgements(
     if output == "json":
         show_json(report.to_document(machine.hostname, judgements, more or {}))
     else:
-        click.echo("\n".join([*before, report.as_text(machine.hostname, judgements, verbose=verbose)]))
+        text = report.as_text(machine.hostname, judgements, verbose=verbose, doubt=doubt)
+        click.echo("\n".join([*before, text]))
     return ExitCode.NO if report.has_errors(report.all_findings(judgements)) else ExitCode.YES

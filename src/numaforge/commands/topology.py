@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from numaforge.commands.machine import machine_of, root_option, snapshot_argument
+from numaforge.commands.machine import answers_of, each_named, machine_of, machines_argument, root_option
 from numaforge.commands.options import output_option
-from numaforge.report.terminal import show, show_json
+from numaforge.errors import ExitCode
+from numaforge.report.terminal import save, show, show_json
 
 # What is not needed for `--help` is imported where it is used.
 if TYPE_CHECKING:
@@ -16,28 +17,64 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@snapshot_argument
+@machines_argument
 @root_option
 @click.option(
     "--matrix",
     is_flag=True,
     help="Show how near GPUs and NICs are to each other, as nvidia-smi topo -m does.",
 )
+@click.option(
+    "--ascii", "as_tree", is_flag=True, help="Show a tree: packages, caches, devices below switches."
+)
 @output_option("table", "json")
-def topology(source: str | None, root: str | None, matrix: bool, output: str) -> None:
-    """Show packages, NUMA nodes, cores, memory and devices."""
-    machine = machine_of(source, root)
+def topology(sources: tuple[str, ...], root: str | None, matrix: bool, as_tree: bool, output: str) -> int:
+    """Show packages, NUMA nodes, cores, memory and devices.
+
+    Several machines, or a folder with their snapshots, are one table; exits with 1 when some cannot be read.
+
+    \b
+    Examples:
+      numaforge topology dgx-h100
+      numaforge topology fleet/
+    """
+    named = each_named(sources)
+    if len(named) > 1:
+        return _show_machines(named, root, matrix or as_tree, output)
+    machine = machine_of(named[0] if named else None, root)
     if matrix:
         _show_matrix(machine, output)
-        return
+        return ExitCode.YES
     if output == "json":
         from numaforge.topology.document import to_document
 
         show_json(to_document(machine))
-        return
+        return ExitCode.YES
+    if as_tree:
+        from numaforge.report.tree import machine_tree
+
+        save(machine_tree(machine), None)
+        return ExitCode.YES
     from numaforge.report.tables import topology_tables
 
     show(topology_tables(machine))
+    return ExitCode.YES
+
+
+def _show_machines(named: list[str], root: str | None, alone: bool, output: str) -> int:
+    from numaforge.report.machines import machines_table
+
+    if root is not None or alone:
+        raise click.UsageError("--root, --matrix and --ascii are for one machine")
+    found, failed = answers_of(named, lambda name: (name, machine_of(name, None)))
+    if output == "json":
+        from numaforge.topology.document import to_document
+
+        documents = [to_document(machine) for _, machine in found]
+        show_json({"schema": 1, "machines": documents, "failed": failed})
+    else:
+        show(machines_table([(machine.hostname or name, machine) for name, machine in found], failed))
+    return ExitCode.NO if failed else ExitCode.YES
 
 
 def _show_matrix(machine: NodeTopology, output: str) -> None:

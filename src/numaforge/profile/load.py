@@ -28,15 +28,17 @@ _READ_HERE = ("extends", "$schema")
 def load_profile(source: str | Path | Mapping[str, Any], *, where: str | None = None) -> NodeProfile:
     """Return the profile that `source` names: a ready profile, a YAML file, or the mapping itself.
 
-    `where` says where a name or a mapping was written, for errors. A profile that `extends` a ready one is
-    merged over it: mappings key by key, everything else replaced; of a section that says `state: absent`
-    nothing is left. A section or key that is null is as good as left out, there and in what is extended.
+    `where` says where a name or a mapping was written, for errors. A profile that `extends` another one, a
+    ready one or a file beside it, is merged over it: mappings key by key, everything else replaced; of a
+    section that says `state: absent` nothing is left. A section or key that is null is as good as left out,
+    there and in what is extended.
     Raises ProfileError with every mistake.
     """
     place, document = _read(source, where)
-    merged = _without_nulls(_extend(document, place, ()))
+    folder = Path(place).parent if isinstance(source, (str, Path)) else Path()
+    merged = _without_nulls(_extend(document, place, folder, (_key(source),)))
     merged.setdefault("name", _unnamed(source, document))
-    _read_mig_parted(merged, place, Path(place).parent if isinstance(source, (str, Path)) else Path())
+    _read_mig_parted(merged, place, folder)
     return validated(NodeProfile, merged, place, also_known=_READ_HERE, error=ProfileError)
 
 
@@ -64,9 +66,14 @@ def _read(source: str | Path | Mapping[str, Any], where: str | None) -> tuple[st
             where=where,
             remedy=f"name one of {', '.join(ready_profiles())}, a YAML file, or write a mapping",
         )
-    if isinstance(source, Path) or "/" in source or source.endswith((".yaml", ".yml")):
+    if isinstance(source, Path) or _is_path(source):
         return str(source), _read_file(Path(source), where)
     return _read_ready(source, where)
+
+
+def _is_path(source: str) -> bool:
+    """Say whether a profile is named by its file, and not by the name of a ready one."""
+    return "/" in source or source.endswith((".yaml", ".yml", ".json"))
 
 
 def _read_ready(name: str, where: str | None) -> tuple[str, dict[str, Any]]:
@@ -126,21 +133,31 @@ def _read_mig_parted(profile: dict[str, Any], place: str, folder: Path) -> None:
     profile["mig"] = {**section, "mig_parted": document}
 
 
-def _extend(document: dict[str, Any], place: str, seen: tuple[str, ...]) -> dict[str, Any]:
+def _key(source: str | Path | Mapping[str, Any]) -> str:
+    """Return what is equal for two ways to name one profile."""
+    named = isinstance(source, Path) or (isinstance(source, str) and _is_path(source))
+    return str(Path(str(source)).resolve()) if named else str(source)
+
+
+def _extend(document: dict[str, Any], place: str, folder: Path, seen: tuple[str, ...]) -> dict[str, Any]:
+    """Return a profile merged over what it extends; a path there is relative to `folder`."""
     own = {key: value for key, value in document.items() if key not in _READ_HERE}
     parent = document.get("extends")
     if parent is None:
         return own
     if not isinstance(parent, str):
         raise ProfileError(
-            f"{parent!r} is not a ready profile's name",
+            f"{parent!r} is not a profile's name",
             where=f"{place}: extends",
-            remedy=f"name one of {named_profiles()}",
+            remedy=f"name one of {named_profiles()}; or a file, relative to this one, such as ./own.yaml",
         )
-    if parent in seen:
-        raise ProfileError(f"{' -> '.join((*seen, parent))} goes in a circle", where=f"{place}: extends")
-    parent_place, parent_document = _read_ready(parent, f"{place}: extends")
-    inherited = _extend(parent_document, parent_place, (*seen, parent))
+    source = Path(folder, parent) if _is_path(parent) else parent
+    if _key(source) in seen:
+        raise ProfileError(f"{parent} goes in a circle", where=f"{place}: extends")
+    parent_place, parent_document = _read(source, f"{place}: extends")
+    beside = source.parent if isinstance(source, Path) else Path()
+    inherited = _extend(parent_document, parent_place, beside, (*seen, _key(source)))
+    _read_mig_parted(inherited, parent_place, beside)
     for personal in ("name", "description"):
         inherited.pop(personal, None)
     if isinstance(inherited.get("sources"), Mapping):

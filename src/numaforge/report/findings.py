@@ -35,8 +35,13 @@ def finding_lines(
     return lines
 
 
-def as_text(hostname: str | None, judgements: Sequence[Judgement], *, verbose: bool = False) -> str:
-    """Return what was found, errors first; `verbose` adds the verdict of every other rule."""
+def as_text(
+    hostname: str | None, judgements: Sequence[Judgement], *, verbose: bool = False, doubt: str | None = None
+) -> str:
+    """Return what was found, errors first; `verbose` adds the verdict of every other rule.
+
+    `doubt` is said instead of "nothing found" where what was asked is not known.
+    """
     lines = []
     for severity in Severity:
         for judgement in judgements:
@@ -47,7 +52,7 @@ def as_text(hostname: str | None, judgements: Sequence[Judgement], *, verbose: b
             others = [each for each in judgements if each.verdict is verdict]
             if others:
                 lines += [click.style(heading, bold=True), *map(_one_line, others), ""]
-    return "\n".join([*lines, _summary(hostname, judgements)])
+    return "\n".join([*lines, _summary(hostname, judgements, doubt)])
 
 
 def to_document(
@@ -130,7 +135,7 @@ def _one_line(judgement: Judgement) -> str:
     return f"  {judgement.rule.id}  {judgement.rule.title}{reason}"
 
 
-def _summary(hostname: str | None, judgements: Sequence[Judgement]) -> str:
+def _summary(hostname: str | None, judgements: Sequence[Judgement], doubt: str | None) -> str:
     counts = [
         counted(count, str(severity))
         for severity in Severity
@@ -141,6 +146,7 @@ def _summary(hostname: str | None, judgements: Sequence[Judgement]) -> str:
         f"{counted(rest[Verdict.PASSED], 'rule')} passed, {rest[Verdict.NOT_APPLICABLE]} do not apply, "
         f"{rest[Verdict.UNKNOWN]} unknown"
     )
-    found = ", ".join(counts) or "nothing found"
-    colour = "red" if has_errors(all_findings(judgements)) else "yellow" if counts else "green"
+    said = [*counts, doubt] if doubt else counts
+    found = ", ".join(said) or "nothing found"
+    colour = "red" if has_errors(all_findings(judgements)) else "yellow" if said else "green"
     return f"{plain(hostname or 'this machine')}: {click.style(found, fg=colour, bold=True)}; {rules}"

@@ -127,10 +127,16 @@ def _policy_table(configured: Fit, alternatives: Iterable[Fit]) -> RenderableTyp
     return table
 
 
+_RESOURCES_ACROSS = 3  # more of them are rows: eight rails beside each other are wider than a terminal
+
+
 def _left_table(free: Free) -> RenderableType:
     from rich.table import Table
 
     from numaforge.report.wording import human_bytes
+
+    if len(free.devices) > _RESOURCES_ACROSS:
+        return _left_by_resource(free)
 
     table = Table(box=None, pad_edge=False, header_style="dim")
     for heading in ("NUMA node", "exclusive CPUs", "memory", *free.devices):
@@ -141,6 +147,29 @@ def _left_table(free: Free) -> RenderableType:
         table.add_row(str(node.id), cpus, memory, *(str(node.devices[resource]) for resource in free.devices))
     counts = (str(count) for count in free.devices.values())
     table.add_row("all", f"{free.cpu_milli / 1000:g}", human_bytes(free.memory_bytes), *counts)
+    return table
+
+
+def _left_by_resource(free: Free) -> RenderableType:
+    """Return the same with a row for each resource and a column for each NUMA node."""
+    from rich.table import Table
+
+    from numaforge.report.wording import human_bytes
+
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    table.add_column("resource", overflow="fold")
+    for heading in (*(f"NUMA {node.id}" for node in free.numa_nodes), "all"):
+        table.add_column(heading, justify="right")
+    cpus = ["-" if node.cpus is None else str(len(node.cpus)) for node in free.numa_nodes]
+    memory = [
+        "-" if node.memory_bytes is None else human_bytes(node.memory_bytes) for node in free.numa_nodes
+    ]
+    table.add_row("exclusive CPUs", *cpus, f"{free.cpu_milli / 1000:g}")
+    table.add_row("memory", *memory, human_bytes(free.memory_bytes))
+    for resource, count in free.devices.items():
+        near = [node.devices[resource] for node in free.numa_nodes]
+        anywhere = count and not any(near)  # a device that its plugin places on no NUMA node
+        table.add_row(resource, *("-" if anywhere else str(each) for each in near), str(count))
     return table
 
 

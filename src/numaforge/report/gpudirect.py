@@ -9,6 +9,7 @@ import click
 from numaforge.findings.gpudirect.pairs import Pair, Works
 from numaforge.ordering import natural
 from numaforge.report.terminal import plain
+from numaforge.report.wording import counted
 
 _COLOURS = {Works.YES: "green", Works.NO: "red", Works.UNKNOWN: "yellow"}
 
@@ -18,6 +19,13 @@ def pair_lines(pairs: Sequence[Pair], *, verbose: bool = False) -> list[str]:
     rails = [pair for pair in pairs if pair.rail]
     table = [*_table(rails), ""] if rails else []
     return [*table, *_matrix(pairs), ""] if verbose and pairs else table
+
+
+def doubt(pairs: Sequence[Pair]) -> str | None:
+    """Return how many of the pairs that are on a rail are unknown, None where all are known."""
+    rails = [pair for pair in pairs if pair.rail]
+    unknown = sum(pair.works is Works.UNKNOWN for pair in rails)
+    return f"{unknown} of {counted(len(rails), 'pair')} unknown" if unknown else None
 
 
 def _matrix(pairs: Sequence[Pair]) -> list[str]:

@@ -7,6 +7,10 @@ from collections.abc import Iterable, Sequence
 
 from numaforge.ordering import natural
 
+MOST_NAMES = 10_000
+"""How many names one range may stand for. Kubernetes supports 5,000 nodes."""
+
+_RANGE = re.compile(r"(.*?)\[([0-9]{1,9}(?:-[0-9]{1,9})?(?:,[0-9]{1,9}(?:-[0-9]{1,9})?)*)\](.*)")
 _LAST_NUMBER = re.compile(r"(.*?)([0-9]+)([^0-9]*)")
 
 
@@ -25,6 +29,29 @@ def folded(names: Iterable[str]) -> str:
         width = len(number) if (before, after, len(number)) in padded else 0
         groups.setdefault((before, after, width), []).append(number)
     return ",".join(_together(before, numbers, after) for (before, after, _), numbers in groups.items())
+
+
+def unfolded(text: str) -> list[str]:
+    """Return the names that are written together: `gpu-[01-02,04]` are three; a plain name is itself.
+
+    Raises ValueError, with the reason, for a range that runs backwards and for more than 10,000 names.
+    """
+    found = _RANGE.fullmatch(text)
+    if found is None:
+        return [text]
+    before, ranges, after = found.groups()
+    names = [f"{before}{number}{after}" for each in ranges.split(",") for number in _numbers(each)]
+    return [name for each in names for name in unfolded(each)]
+
+
+def _numbers(each: str) -> list[str]:
+    first, _, last = each.partition("-")
+    low, high = int(first), int(last or first)
+    if low > high:
+        raise ValueError(f"{each} runs backwards; write {last}-{first}")
+    if high - low >= MOST_NAMES:
+        raise ValueError(f"{each} are more than {MOST_NAMES} names")
+    return [str(number).zfill(len(first)) for number in range(low, high + 1)]
 
 
 def _together(before: str, numbers: Sequence[str], after: str) -> str:

@@ -202,7 +202,7 @@ _LEGEND = {
     ("nic",): "NIC",
     ("pcie-switch",): "PCIe switch",
     ("gpu-switch", "gpu-link"): "NVLink, XGMI",
-    ("rail-link",): "rail",
+    ("rail-link",): "rail: a NIC and the GPUs nearest to it (PIX: one PCIe switch apart, PXB: several)",
 }
 
 

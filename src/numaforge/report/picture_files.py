@@ -42,7 +42,11 @@ def in_format(svg: str, output: str | None) -> str | bytes:
 
 
 def _suffix(output: str | None) -> str:
-    return "" if output is None else PurePath(output).suffix.lower()
+    """Return what the name ends in: `.svg` of `node.svg`, and of `.svg` alone, which is a format."""
+    if output is None:
+        return ""
+    name = PurePath(output)
+    return (name.suffix or name.name if name.name.startswith(".") else name.suffix).lower()
 
 
 def _typst(output: str | None) -> Any:

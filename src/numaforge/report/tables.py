@@ -55,6 +55,7 @@ def topology_tables(topology: NodeTopology) -> RenderableType:
         *_facts(topology),
         Text(""),
         _numa_node_table(topology),
+        *_empty_nodes(node for node in topology.numa_nodes if _is_empty(node)),
     ]
     if topology.gpus:
         parts += [Text(""), _gpu_table(topology.gpus), *gpu_notes(topology)]
@@ -77,6 +78,7 @@ def plan_tables(plan: NodePlan, machine: NodeTopology | None = None) -> Renderab
         _title(plan.hostname, joined([f"profile {plan.profile}", kubelet])),
         Text(""),
         _planned_numa_node_table(plan),
+        *_empty_nodes(node for node in plan.numa_nodes if _is_empty(node)),
         Text(""),
         _memory_sum(plan),
     ]
@@ -165,6 +167,18 @@ def _unreadable(paths: Sequence[str]) -> str:
     return f"{', '.join(paths[:3])}{' and others' if len(paths) > 3 else ''}; capture as root to see them"
 
 
+def _is_empty(node: NumaNode | NumaNodePlan) -> bool:
+    return not node.cpus and node.memory_bytes == 0
+
+
+def _empty_nodes(nodes: Iterable[NumaNode | NumaNodePlan]) -> list[Text]:
+    """Return the line for NUMA nodes without CPUs and memory: on a GB200 there are 28."""
+    numbers = [node.id for node in nodes]
+    if not numbers:
+        return []
+    return [Text(f"{counted(len(numbers), 'NUMA node')} without CPUs and memory: {format_cpulist(numbers)}")]
+
+
 def _numa_node_table(topology: NodeTopology) -> RenderableType:
     table = columns()
     table.add_column("NUMA", justify="right")
@@ -176,6 +190,8 @@ def _numa_node_table(topology: NodeTopology) -> RenderableType:
     table.add_column("Hugepages", no_wrap=True)
     names, memory_of = gpu_names(topology.gpus), gpu_memory_nodes(topology)
     for node in topology.numa_nodes:
+        if _is_empty(node):
+            continue
         without_cpus = f"{names[memory_of[node.id]]} memory" if node.id in memory_of else "none"
         add_row(
             table,
@@ -324,6 +340,8 @@ def _planned_numa_node_table(plan: NodePlan) -> RenderableType:
     table.add_column("Hugepages", _planned_pools(*totals))
     table.add_column(f"For pods\n{grain.unit}", for_pods, justify="right", no_wrap=True)
     for node, grains in zip(plan.numa_nodes, rows, strict=True):
+        if _is_empty(node):
+            continue
         memory, reserved, for_pods = map(grain.number, grains)
         add_row(
             table,

@@ -74,7 +74,7 @@ def show_json(document: object) -> None:
 
 
 def save(content: str | bytes, output: str | None) -> None:
-    """Write a text, or bytes, to a file and say so; without one, or for `-`, print it.
+    """Write a text, or bytes, to a file, with its folders, and say so; without one, or for `-`, print it.
 
     Raises NumaforgeError where the file cannot be written, and leaves what was there.
     """
@@ -85,8 +85,13 @@ def save(content: str | bytes, output: str | None) -> None:
         _write(Path(output).resolve(), content if isinstance(content, bytes) else content.encode())
     except OSError as error:
         raise NumaforgeError(error.strerror or str(error), where=output) from error
+    remark(f"wrote {output}")
+
+
+def remark(text: str) -> None:
+    """Say on standard error what is neither the answer nor an error; -q leaves it out."""
     if not _said(QUIET):
-        click.echo(f"wrote {output}", err=True)
+        click.echo(plain(text), err=True)
 
 
 def _write(path: Path, content: bytes) -> None:
@@ -94,6 +99,7 @@ def _write(path: Path, content: bytes) -> None:
     if path.exists() and not path.is_file():
         path.write_bytes(content)
         return
+    path.parent.mkdir(parents=True, exist_ok=True)
     staged = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         staged.write_bytes(content)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sized
 from typing import TYPE_CHECKING
 
+from numaforge.topology.gpu_models import model_of
 from numaforge.topology.slices import slicing_of
 
 if TYPE_CHECKING:
@@ -67,7 +68,7 @@ def pcie_link(link: PciLink | None) -> str:
 
 def gpu_label(gpu: Gpu) -> str:
     """Return the GPU's model without the vendor's name, else its PCI ids."""
-    return gpu.name.removeprefix("NVIDIA ").removeprefix("AMD ") if gpu.name else f"{gpu.vendor}:{gpu.device}"
+    return model_of(gpu).removeprefix("NVIDIA ").removeprefix("AMD ")
 
 
 def slices_label(gpu: Gpu) -> str:

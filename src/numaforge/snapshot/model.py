@@ -19,7 +19,7 @@ SCHEMA = 1
 PCI_ADDRESS = r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-9a-f]"
 _PCI_FILE = re.compile(rf"/sys/bus/pci/devices/({PCI_ADDRESS})/(\w+)")
 _KINDS: Mapping[type, str] = {dict: "a mapping", list: "a list", str: "a text"}
-_TAKE_ANOTHER = "take a new one with `numaforge capture HOST -o FILE`"
+_TAKE_ANOTHER = "take a new one with `numaforge capture HOST --to FILE`"
 
 
 @dataclass(frozen=True)

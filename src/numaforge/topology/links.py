@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from numaforge.ordering import natural
+from numaforge.topology.gpu_models import model_of
 from numaforge.topology.model import (
     Accelerator,
     CpuSet,
@@ -221,7 +222,7 @@ def gpu_names(gpus: Iterable[Gpu]) -> dict[str, str]:
 def _named(topology: NodeTopology) -> Iterable[tuple[str, str, Device]]:
     names = gpu_names(topology.gpus)
     for gpu in sorted(topology.gpus, key=lambda gpu: natural(names[gpu.pci_address])):
-        yield names[gpu.pci_address], gpu.name or f"{gpu.vendor}:{gpu.device}", gpu
+        yield names[gpu.pci_address], model_of(gpu), gpu
     for place, one in enumerate(sorted(topology.accelerators, key=lambda one: one.pci_address)):
         yield f"ACC{place}", one.name or f"{one.vendor}:{one.device}", one
     for place, (label, nic) in enumerate(_nics(topology.nics)):

@@ -95,7 +95,7 @@ def test_a_file_is_held_against_the_planned_geometry(folder, capsys):
 def test_a_profile_without_a_machine_is_refused(folder, capsys):
     Path("plugin.yaml").write_text("version: v1")
     said = answer(capsys, "device-plugin", "check", "plugin.yaml", "--profile", "training", code=2)
-    assert "--profile says how the GPUs of a SNAPSHOT will be cut" in said
+    assert "--profile says how the GPUs of a MACHINE will be cut" in said
 
 
 def test_a_config_map_is_written_for_several_nodes(folder, capsys):

@@ -44,6 +44,28 @@ def test_hosts_and_user_are_written_as_given(tmp_path: Path) -> None:
     assert runpy.run_path(str(tmp_path / "fleet/group_data/all.py"))["ssh_user"] == "o'ps"
 
 
+def test_many_hosts_are_a_range_and_one_has_its_own_user_and_port(tmp_path: Path) -> None:
+    hosts = ("gpu-[01-03,08]", "ubuntu@gpu-9:2222", "gpu-02", "[fe80::1]:23", "@docker/one")
+    write_folder(tmp_path / "fleet", starting_files(hosts, "root", "training"))
+    assert runpy.run_path(str(tmp_path / "fleet/inventory.py"))["nodes"] == [
+        *("gpu-01", "gpu-02", "gpu-03", "gpu-08"),
+        ("gpu-9", {"ssh_user": "ubuntu", "ssh_port": 2222}),
+        ("fe80::1", {"ssh_port": 23}),
+        "@docker/one",
+    ]
+
+
+@pytest.mark.parametrize("host", ["gpu-[5-1]", "gpu-[0-10000]", "a b@gpu-1", "gpu-1:0", "gpu-[1-2"])
+def test_a_range_or_an_address_that_is_none_is_refused(host: str) -> None:
+    with pytest.raises(NumaforgeError, match="--host"):
+        starting_files((host,), "root", "training")
+
+
+def test_quiet_says_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["init", str(tmp_path / "fleet"), "-q"]) == ExitCode.YES
+    assert capsys.readouterr() == ("", "")
+
+
 def test_without_hosts_the_inventory_names_none_and_shows_how() -> None:
     texts = starting_files((), "root", "training")
     assert re.search(r"nodes = \[\n    # \"[\w.-]+\",\n\]", texts["inventory.py"])

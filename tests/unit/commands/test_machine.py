@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from numaforge.cli import run
-from numaforge.commands.capture import _address
+from numaforge.commands.capture import address
 from numaforge.errors import ExitCode
 from numaforge.planning.node import plan_node
 from numaforge.profile import load_profile
@@ -167,4 +167,4 @@ def test_draw_shows_a_plan_alone(saved_plan, capsys):
     ],
 )
 def test_a_host_is_named_as_people_name_it(host, expected):
-    assert _address(host) == expected
+    assert address(host) == expected

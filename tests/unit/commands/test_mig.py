@@ -300,7 +300,7 @@ def test_plan_by_a_profile_for_programs(capsys, tmp_path, cut):
     ("arguments", "said"),
     [
         pytest.param([], "give a FILE or --profile", id="nothing"),
-        pytest.param(["a.yaml", "b.json", "c.json"], "at most one SNAPSHOT", id="two snapshots"),
+        pytest.param(["a.yaml", "b.json", "c.json"], "at most one MACHINE", id="two snapshots"),
         pytest.param(
             ["--profile", "training", "cut.json"], "says nothing about MIG", id="a profile without MIG"
         ),

@@ -26,7 +26,7 @@ def with_memory(*sizes: int | None) -> NodeTopology:
     nodes = topology.numa_nodes
     more = [NumaNode(index, frozenset(), 0, {}, {}) for index in range(len(nodes), len(sizes))]
     sized = (replace(node, memory_bytes=size) for node, size in zip([*nodes, *more], sizes, strict=True))
-    return replace(topology, numa_nodes=tuple(sized))
+    return replace(topology, memory_bytes=sum(size or 0 for size in sizes), numa_nodes=tuple(sized))
 
 
 def with_cpus(first: int, second: int) -> NodeTopology:
@@ -91,3 +91,19 @@ def test_allocatable_says_how_much_of_it_is_gpu_memory():
     lab = plan_node(lab_node(), load_profile({})).allocatable
     assert lab is not None
     assert lab.gpu_memory_bytes == 0
+
+
+@pytest.mark.parametrize(
+    ("mem_total", "notices"),
+    [
+        pytest.param(128 * GIB, [], id="alike"),
+        pytest.param(124 * GIB, [], id="an older kernel counts other pages"),
+        pytest.param(None, [], id="not known"),
+        pytest.param(192 * GIB, ["memory-differs"], id="more than the NUMA nodes have"),
+        pytest.param(96 * GIB, ["memory-differs"], id="less than they have"),
+    ],
+)
+def test_two_sources_of_memory_that_disagree(mem_total: int | None, notices: list[str]) -> None:
+    topology = replace(with_memory(64 * GIB, 64 * GIB), memory_bytes=mem_total)
+    assert [notice.id for notice in numa_notices(topology)] == notices
+    assert numa_notices(replace(with_memory(64 * GIB, None), memory_bytes=GIB)) == ()

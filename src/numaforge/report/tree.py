@@ -1,0 +1,126 @@
+"""A machine as a tree of text: packages, NUMA nodes, caches, and PCI devices below their switches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, TypeAlias
+
+from numaforge.cpulist import format_cpulist
+from numaforge.report.terminal import plain
+from numaforge.report.wording import (
+    accelerator_label,
+    counted,
+    gpu_label,
+    human_bytes,
+    joined,
+    nic_label,
+    nic_speed,
+    pcie_link,
+)
+from numaforge.topology.links import gpu_memory_nodes, gpu_names
+
+if TYPE_CHECKING:
+    from numaforge.topology.model import NodeTopology, NumaNode
+
+
+Steps: TypeAlias = "dict[str, Steps]"
+"""PCI functions by address, each with those below it."""
+
+
+@dataclass
+class TreeLine:
+    """A line of the tree, and what hangs below it."""
+
+    text: str
+    below: list[TreeLine] = field(default_factory=list)
+
+
+def machine_tree(topology: NodeTopology) -> str:
+    """Return the lines of a machine, in ASCII characters alone but for what a host calls itself."""
+    root = TreeLine(f"{topology.hostname or 'this machine'}: {human_bytes(topology.memory_bytes)} memory")
+    placed: set[int] = set()
+    for package in topology.packages:
+        nodes = [node for node in topology.numa_nodes if node.cpus and node.cpus <= package.cpus]
+        placed |= {node.id for node in nodes}
+        within = [_numa_node(node, topology) for node in nodes] or _caches(package.cpus, topology)
+        root.below.append(TreeLine(f"package {package.id}: CPUs {format_cpulist(package.cpus)}", within))
+    others = [node for node in topology.numa_nodes if node.id not in placed]
+    root.below += [_numa_node(node, topology) for node in others if node.memory_bytes != 0 or node.cpus]
+    empty = [node.id for node in others if node.memory_bytes == 0 and not node.cpus]
+    if empty:
+        root.below.append(TreeLine(f"{counted(len(empty), 'empty NUMA node')}: {format_cpulist(empty)}"))
+    known = {node.id for node in topology.numa_nodes}
+    elsewhere = _devices(topology, lambda numa_node: numa_node not in known)
+    if elsewhere:
+        root.below.append(TreeLine("NUMA node not known", elsewhere))
+    return "".join(f"{plain(line)}\n" for line in _lines(root))
+
+
+def _numa_node(node: NumaNode, topology: NodeTopology) -> TreeLine:
+    of_gpu = gpu_memory_nodes(topology).get(node.id)
+    cpus = f"CPUs {format_cpulist(node.cpus)}" if node.cpus else "no CPUs"
+    cpus += f", that of {gpu_names(topology.gpus)[of_gpu]}" if of_gpu else ""
+    text = f"NUMA node {node.id}: {human_bytes(node.memory_bytes)} memory, {cpus}"
+    devices = _devices(topology, lambda numa_node: numa_node == node.id)
+    return TreeLine(text, [*_caches(node.cpus, topology), *devices])
+
+
+def _caches(cpus: frozenset[int], topology: NodeTopology) -> list[TreeLine]:
+    """Return the last-level caches that serve these CPUs, each with its cores."""
+    found = []
+    for cache in topology.l3_caches:
+        if shared := cache.cpus & cpus:
+            cores = sum(1 for core in topology.cores if core.cpus & shared)
+            size = human_bytes(cache.size_bytes)
+            text = f"L{cache.level} {size}: {counted(cores, 'core')}, CPUs {format_cpulist(shared)}"
+            found.append(TreeLine(text))
+    return found
+
+
+def _devices(topology: NodeTopology, here: Callable[[int | None], bool]) -> list[TreeLine]:
+    """Return the devices of a NUMA node, those below one PCIe switch together."""
+    leaves = {address: text for address, numa_node, text in _named(topology) if here(numa_node)}
+    tree: Steps = {}
+    for address in leaves:
+        level = tree
+        for step in topology.pci_paths.get(address, (address,)):
+            level = level.setdefault(step, {})
+    return list(_branches(tree, leaves))
+
+
+def _branches(tree: Steps, leaves: Mapping[str, str]) -> Iterator[TreeLine]:
+    """Yield a branch for each device, and for each bridge above several of them."""
+    for address, below in tree.items():
+        within = list(_branches(below, leaves))
+        if address in leaves:
+            yield TreeLine(f"{leaves[address]}  {address}", within)
+        elif len(within) == 1:
+            yield within[0]
+        else:
+            kind = "host bridge" if address.startswith("pci") else "PCIe switch"
+            yield TreeLine(f"{kind} {address}", within)
+
+
+def _named(topology: NodeTopology) -> Iterator[tuple[str, int | None, str]]:
+    """Yield the PCI address, the NUMA node and the words of every device."""
+    names = gpu_names(topology.gpus)
+    for gpu in topology.gpus:
+        words = joined([gpu_label(gpu), pcie_link(gpu.link)]).replace(" · ", ", ")
+        yield gpu.pci_address, gpu.numa_node, f"{names[gpu.pci_address]} {words}"
+    for one in topology.accelerators:
+        yield one.pci_address, one.numa_node, accelerator_label(one)
+    for nic in topology.nics:
+        label = nic_label(nic).replace(" · ", "/")
+        yield nic.pci_address, nic.numa_node, " ".join(filter(None, ("NIC", label, nic_speed(nic))))
+    for drive in topology.nvmes:
+        yield drive.pci_address, drive.numa_node, "NVMe"
+
+
+def _lines(branch: TreeLine) -> Iterable[str]:
+    yield branch.text
+    for number, each in enumerate(branch.below, start=1):
+        last = number == len(branch.below)
+        first, *rest = _lines(each)
+        yield f"{'`-' if last else '|-'} {first}"
+        yield from (f"{'   ' if last else '|  '}{line}" for line in rest)

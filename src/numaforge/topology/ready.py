@@ -1,0 +1,25 @@
+"""The ready machines of the package: topologies to try commands with, by name."""
+
+from __future__ import annotations
+
+from numaforge.errors import TopologyError
+from numaforge.given import parse_json, read_text
+from numaforge.resources import machine_dir
+from numaforge.topology.document import from_document
+from numaforge.topology.model import NodeTopology
+
+_SUFFIX = ".json"
+
+
+def ready_machines() -> tuple[str, ...]:
+    """Return the names of the ready machines."""
+    return tuple(sorted(path.name.removesuffix(_SUFFIX) for path in machine_dir().glob(f"*{_SUFFIX}")))
+
+
+def ready_machine(name: str) -> NodeTopology:
+    """Return a ready machine. Raises TopologyError for a name that none has."""
+    if name not in ready_machines():
+        raise TopologyError(
+            f"there is no ready machine {name!r}", remedy=f"name one of {', '.join(ready_machines())}"
+        )
+    return from_document(parse_json(read_text(machine_dir() / f"{name}{_SUFFIX}", error=TopologyError)))

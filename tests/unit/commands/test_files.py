@@ -1,0 +1,60 @@
+"""Files are written where --to says, with their folders; -o is the format."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from numaforge.cli import run
+from numaforge.errors import ExitCode
+
+REMARK = "-o is the format: write --to {}; the next release does not understand -o FILE\n"
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        pytest.param("draw small-vm --to a/b/out.svg", id="draw"),
+        pytest.param("rdma topology-xml dgx-h100 --to a/b/out.svg", id="topology-xml"),
+        pytest.param("convert kubelet.yaml --to a/b/out.svg", id="convert"),
+        pytest.param("capture --root . --to a/b/out.svg", id="capture"),
+    ],
+)
+def test_folders_of_a_file_are_made(command: str, folder: Path) -> None:
+    (folder / "kubelet.yaml").write_text(
+        "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\ncpuManagerPolicy: static\n"
+    )
+    (folder / "proc").mkdir()
+    (folder / "proc/meminfo").write_text("MemTotal: 1024 kB\n")
+    assert run(command.split()) == ExitCode.YES
+    assert (folder / "a/b/out.svg").stat().st_size
+
+
+def test_a_file_after_o_is_understood_with_a_remark(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["draw", "small-vm", "-o", "out.svg"]) == ExitCode.YES
+    assert capsys.readouterr().err == REMARK.format("out.svg") + "wrote out.svg\n"
+
+
+def test_quiet_leaves_the_remark_out(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["draw", "small-vm", "-o", "out.svg", "-q"]) == ExitCode.YES
+    assert capsys.readouterr() == ("", "")
+
+
+def test_o_is_the_format_of_a_picture(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["draw", "small-vm", "-o", "svg"]) == ExitCode.YES
+    printed = capsys.readouterr().out
+    assert printed.startswith("<?xml")
+    assert run(["draw", "small-vm", "-o", "svg", "--to", "picture"]) == ExitCode.YES
+    assert (folder / "picture").read_text() == printed
+
+
+def test_a_file_is_named_once(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["draw", "small-vm", "-o", "a.svg", "--to", "b.svg"]) == ExitCode.BAD_INPUT
+    assert "the file is that of --to" in capsys.readouterr().err

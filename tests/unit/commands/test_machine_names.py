@@ -1,0 +1,266 @@
+"""One way to name a machine: the same names with every command, as an argument or with --machine."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import pytest
+
+from numaforge import cli
+from numaforge.cli import run
+from numaforge.commands import capture
+from numaforge.errors import ExitCode, HostError
+from numaforge.planning.node import plan_node
+from numaforge.profile import load_profile
+from numaforge.roles.document import dumps
+from numaforge.snapshot import Snapshot
+from numaforge.topology.document import to_document
+from numaforge.topology.ready import ready_machine, ready_machines
+from tests.machines.files import stored
+
+
+def leaves(
+    group: click.Group, words: tuple[str, ...] = ()
+) -> Iterator[tuple[tuple[str, ...], click.Command]]:
+    for name, command in group.commands.items():
+        if isinstance(command, click.Group):
+            yield from leaves(command, (*words, name))
+        else:
+            yield (*words, name), command
+
+
+TAKES_A_MACHINE = {
+    words: command
+    for words, command in leaves(cli.numaforge)
+    if any("--machine" in parameter.opts for parameter in command.params)
+}
+POD = "metadata: {name: one}\nspec: {containers: [{name: main}]}\n"
+MIG = "version: v1\nmig-configs: {all: [{devices: all, mig-enabled: false}]}\n"
+PLUGIN = "version: v1\n"
+POOLS = '{"configList": [{"resourceName": "hca", "rdmaHcaMax": 63, "selectors": {"vendors": ["15b3"]}}]}'
+KUBELET = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n"
+FIRST = {
+    ("admit",): ["pod.yaml"],
+    ("fit",): ["pod.yaml"],
+    ("check",): ["kubelet.yaml", "--kubelet-version", "1.36"],
+    ("mig", "check"): ["mig.yaml"],
+    ("mig", "plan"): ["mig.yaml"],
+    ("mig", "operator-config"): ["--profile", "inference-mig"],
+    ("device-plugin", "check"): ["plugin.yaml"],
+    ("device-plugin", "config"): ["--profile", "shared.yaml"],
+    ("rdma", "check"): ["pools.json"],
+    ("rdma", "config"): ["--profile", "rdma.yaml"],
+    ("rdma", "manifests"): ["--profile", "rdma.yaml", "--image", "image"],
+    ("plan",): ["--profile", "training"],
+    ("render",): ["--profile", "training"],
+}
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    files = {
+        "pod.yaml": POD,
+        "mig.yaml": MIG,
+        "plugin.yaml": PLUGIN,
+        "pools.json": POOLS,
+        "kubelet.yaml": KUBELET,
+        "shared.yaml": "extends: inference-mig\ndevice_plugin: {time_slicing: {nvidia.com/gpu: 4}}\n",
+        "rdma.yaml": "extends: training\nrdma: {device_plugin: {per: rail}}\n",
+    }
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_every_command_that_looks_at_a_machine_takes_its_name() -> None:
+    assert {
+        *[("topology",), ("plan",), ("draw",), ("check",), ("admit",), ("fit",), ("gpudirect",)],
+        *[("gpus", "check"), ("host", "check"), ("host", "runtime-class"), ("mig", "check"), ("mig", "plan")],
+        *[("mig", "operator-config"), ("device-plugin", "check"), ("device-plugin", "config")],
+        *[("rdma", name) for name in ("config", "check", "manifests", "env", "topology-xml")],
+    } <= TAKES_A_MACHINE.keys()
+
+
+@pytest.mark.parametrize(
+    "words", [words for words in TAKES_A_MACHINE if words != ("host", "runtime-class")], ids=" ".join
+)
+def test_a_ready_machine_is_named_with_the_option(
+    words: tuple[str, ...], folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run([*words, *FIRST.get(words, []), "--machine", "dgx-h100"]) in (ExitCode.YES, ExitCode.NO)
+    assert capsys.readouterr().out
+
+
+def test_the_argument_and_the_option_mean_the_same(capsys: pytest.CaptureFixture[str]) -> None:
+    answers = []
+    for words in (["dgx-h100"], ["--machine", "dgx-h100"]):
+        assert run(["topology", *words, "-o", "json"]) == ExitCode.YES
+        answers.append(capsys.readouterr().out)
+    assert answers[0] == answers[1]
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        pytest.param(["topology", "dgx-h100", "--machine", "gb200"], "name a machine once", id="two names"),
+        pytest.param(["device-plugin", "config"], "Missing argument", id="none where one is needed"),
+        pytest.param(
+            ["topology", "nope.json"], "nope.json: there is no such file", id="a file that is not there"
+        ),
+        pytest.param(["topology", "nope.json"], "ready machine, such as dgx-h100", id="and the way out"),
+        pytest.param(["topology", "dgx-h10.json"], "the ready machine dgx-h100", id="nearly a ready machine"),
+        pytest.param(["topology", "a/b"], "a/b: there is no such file", id="a path"),
+        pytest.param(["topology", "two words"], "names no host", id="no name at all"),
+    ],
+)
+def test_a_name_that_is_none_is_refused(
+    words: list[str], reason: str, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(words) == ExitCode.BAD_INPUT
+    assert reason in capsys.readouterr().err
+
+
+def test_a_compressed_snapshot_says_how_it_is_unpacked(capsys: pytest.CaptureFixture[str]) -> None:
+    file = stored("nvidia-gh200").snapshot_file
+    assert run(["topology", str(file)]) == ExitCode.BAD_INPUT
+    assert capsys.readouterr().err.endswith(f"is compressed\n  unpack it first: xz -dk {file}\n")
+
+
+def test_a_host_is_asked(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    asked = []
+
+    def answer(host: str, data: tuple[str, ...]) -> Snapshot:
+        asked.append(host)
+        return stored("nvidia-gh200").snapshot()
+
+    monkeypatch.setattr(capture, "captured", answer)
+    assert run(["topology", "ubuntu@gpu-01:2222"]) == ExitCode.YES
+    assert asked == ["ubuntu@gpu-01:2222"]
+    assert "gh200-01" in capsys.readouterr().out
+
+
+def test_a_host_that_is_not_there_may_have_been_a_ready_machine(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def silent(host: str, data: tuple[str, ...]) -> Snapshot:
+        raise HostError("cannot be reached", where=host, remedy="check its name")
+
+    monkeypatch.setattr(capture, "captured", silent)
+    assert run(["topology", "dgx-h10"]) == ExitCode.BAD_INPUT
+    said = capsys.readouterr().err
+    assert (
+        said
+        == "numaforge: dgx-h10: cannot be reached\n  check its name; or name the ready machine dgx-h100\n"
+    )
+
+
+def test_a_file_of_that_name_comes_before_the_ready_machine(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "dgx-h100").write_text(dumps(plan_node(ready_machine("epyc-nps4"), load_profile("cpu-only"))))
+    assert run(["plan", "dgx-h100"]) == ExitCode.YES
+    assert capsys.readouterr().out.startswith("epyc-01 ")
+
+
+def test_the_shell_completes_ready_machines() -> None:
+    command = TAKES_A_MACHINE["topology",]
+    (argument,) = [one for one in command.params if isinstance(one, click.Argument)]
+    context = click.Context(command)
+    offered = [item.value for item in argument.shell_complete(context, "")]
+    assert offered == [*ready_machines()]
+    assert [item.value for item in argument.shell_complete(context, "gb")] == ["gb200"]
+    assert [item.type for item in argument.shell_complete(context, "./x")] == ["file"]
+
+
+def test_json_of_a_ready_machine_is_read_back(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run(["topology", "mi300x", "-o", "json"])
+    text = capsys.readouterr().out
+    (folder / "saved.json").write_text(text)
+    run(["topology", "saved.json", "-o", "json"])
+    assert json.loads(capsys.readouterr().out) == json.loads(text)
+
+
+# ---- several machines at once ----
+
+
+def lines_of(capsys: pytest.CaptureFixture[str]) -> list[list[str]]:
+    return [line.split() for line in capsys.readouterr().out.splitlines() if line.strip()]
+
+
+def test_several_machines_are_one_table(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["topology", "dgx-h100", "gh200"]) == ExitCode.YES
+    assert lines_of(capsys) == [
+        ["Machine", "CPUs", "NUMA", "Memory", "GPUs", "NICs", "Kubelet"],
+        ["dgx-01", "224", "2", "2", "TiB", "8", "x", "H100", "80GB", "HBM3", "8", "1.36.3"],
+        ["gh200-01", "72", "9", "576", "GiB", "1", "x", "GH200", "480GB", "0", "1.36.3"],
+    ]
+
+
+@pytest.fixture
+def fleet(folder: Path) -> Path:
+    """A folder as `numaforge capture INVENTORY` leaves it: three nodes of a kind, and another one."""
+    place = folder / "fleet"
+    place.mkdir()
+    for name, kind in (
+        ("gpu-01", "dgx-h100"),
+        ("gpu-02", "dgx-h100"),
+        ("gpu-03", "dgx-h100"),
+        ("cpu-1", "epyc-nps4"),
+    ):
+        document = {**to_document(ready_machine(kind)), "hostname": name}
+        (place / f"{name}.snapshot.json").write_text(json.dumps(document))
+    return place
+
+
+def test_machines_that_are_alike_share_a_row(fleet: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["plan", "fleet", "--profile", "cpu-only"]) == ExitCode.YES
+    rows = [line for line in lines_of(capsys) if len(line) > 5]
+    assert [line[0] for line in rows] == ["Node", "cpu-1", "gpu-[01-03]"]
+
+
+def test_a_folder_is_the_same_as_its_files(fleet: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    said = []
+    for words in (["fleet"], sorted(str(path.relative_to(Path.cwd())) for path in fleet.iterdir())):
+        assert run(["plan", *words, "--profile", "training"]) == ExitCode.YES
+        said.append(capsys.readouterr().out)
+    assert said[0] == said[1]
+
+
+def test_one_that_cannot_be_read_is_named_and_the_others_shown(
+    fleet: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (fleet / "bad.snapshot.json").write_text("{")
+    assert run(["topology", "fleet"]) == ExitCode.NO
+    said = capsys.readouterr().out
+    assert "gpu-[01-03]" in said
+    assert "1 machine left out\n  fleet/bad.snapshot.json: not a complete JSON document" in said
+
+
+def test_a_refused_profile_is_a_line_and_no_end(fleet: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (fleet.parent / "own.yaml").write_text("name: own\ncpus: {reserved: {cpulist: '300-301'}}\n")
+    assert run(["plan", "fleet", "--profile", "own.yaml", "-o", "json"]) == ExitCode.NO
+    answer = json.loads(capsys.readouterr().out)
+    assert [plan["hostname"] for plan in answer["plans"]] == []
+    assert len(answer["failed"]) == 4
+
+
+def test_json_of_several_has_a_document_for_each(fleet: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["topology", "fleet", "-o", "json"]) == ExitCode.YES
+    answer = json.loads(capsys.readouterr().out)
+    assert [each["hostname"] for each in answer["machines"]] == ["cpu-1", "gpu-01", "gpu-02", "gpu-03"]
+    assert answer["failed"] == {}
+
+
+@pytest.mark.parametrize("width", [80, 200])
+def test_a_table_of_plans_cuts_nothing(
+    width: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(width))
+    assert run(["plan", *ready_machines(), "--profile", "cpu-only"]) == ExitCode.YES
+    said = capsys.readouterr().out
+    assert "…" not in said
+    assert max(map(len, said.splitlines())) <= width

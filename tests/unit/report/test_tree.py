@@ -1,0 +1,86 @@
+"""`topology --ascii`, and tables that fold what is many times the same."""
+
+from __future__ import annotations
+
+import pytest
+
+from numaforge.cli import run
+from numaforge.errors import ExitCode
+from numaforge.report.tree import machine_tree
+from numaforge.topology.ready import ready_machine, ready_machines
+
+EMPTY = "28 NUMA nodes without CPUs and memory: 3-9,11-17,19-25,27-33"
+POD = (
+    "metadata: {name: one}\nspec: {containers: [{name: main, resources: {limits: {cpu: 2, memory: 1Gi}}}]}\n"
+)
+RAILS = "extends: training\nrdma: {device_plugin: {per: rail}}\n"
+
+
+def test_a_machine_is_a_tree_with_devices_below_their_switches() -> None:
+    assert machine_tree(ready_machine("dgx-h100")).splitlines()[:6] == [
+        "dgx-01: 2 TiB memory",
+        "|- package 0: CPUs 0-55,112-167",
+        "|  `- NUMA node 0: 1 TiB memory, CPUs 0-55,112-167",
+        "|     |- L3 105 MiB: 56 cores, CPUs 0-55,112-167",
+        "|     |- PCIe switch 0000:16:00.0",
+        "|     |  |- GPU0 H100 80GB HBM3, Gen5 x16  0000:1b:00.0",
+    ]
+
+
+@pytest.mark.parametrize("name", ready_machines())
+def test_a_tree_is_ascii_and_has_every_device_once(name: str) -> None:
+    machine, tree = ready_machine(name), machine_tree(ready_machine(name))
+    assert tree.isascii()
+    for device in (*machine.gpus, *machine.nics, *machine.nvmes, *machine.accelerators):
+        assert tree.count(device.pci_address) == 1
+
+
+def test_the_memory_of_a_gpu_says_whose_it_is() -> None:
+    tree = machine_tree(ready_machine("gb200"))
+    assert "|- NUMA node 2: 186 GiB memory, no CPUs, that of GPU0\n" in tree
+    assert tree.endswith("`- 28 empty NUMA nodes: 3-9,11-17,19-25,27-33\n")
+
+
+@pytest.mark.parametrize(
+    "command", [["topology"], ["plan", "--profile", "training"]], ids=["topology", "plan"]
+)
+def test_empty_numa_nodes_are_one_line(command: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert run([*command, "--machine", "gb200"]) == ExitCode.YES
+    lines = [line.strip() for line in capsys.readouterr().out.splitlines()]
+    assert EMPTY in lines
+    rows = {line.split()[0] for line in lines if line and line.split()[0].isdigit()}
+    assert {"2", "26"} <= rows
+    assert "33" not in rows
+
+
+def test_eight_rails_fit_a_terminal(tmp_path, monkeypatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "pod.yaml").write_text(POD)
+    (tmp_path / "rails.yaml").write_text(RAILS)
+    assert run(["fit", "pod.yaml", "--machine", "dgx-h100", "--profile", "rails.yaml"]) == ExitCode.YES
+    said = capsys.readouterr().out
+    assert max(map(len, said.splitlines())) <= 80
+    assert "…" not in said
+    assert [line.split()[1:] for line in said.splitlines() if line.startswith("rdma/rail7")] == [
+        ["-", "-", "63"]
+    ]
+
+
+@pytest.mark.parametrize(
+    ("machine", "summary"),
+    [
+        pytest.param("dgx-h100", "dgx-01: 8 of 8 pairs unknown; ", id="unknown"),
+        pytest.param("dgx-h100-acs", "dgx-01: 4 errors, 1 warning; ", id="known"),
+        pytest.param("epyc-nps4", "epyc-01: nothing found; ", id="no pair"),
+    ],
+)
+def test_unknown_pairs_are_not_nothing(
+    machine: str, summary: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run(["gpudirect", machine])
+    assert capsys.readouterr().out.splitlines()[-1].startswith(summary)
+
+
+def test_one_view_of_several_machines_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["topology", "--ascii", "dgx-h100", "gb200"]) == ExitCode.BAD_INPUT
+    assert "--ascii are for one machine" in capsys.readouterr().err
