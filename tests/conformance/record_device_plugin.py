@@ -97,6 +97,7 @@ for gpu in 0 1 2 3; do
         for part in 0 1 2 3 4 5 6; do echo "gpu$gpu/gi$instance/ci$part/access 1"; done
     done
 done >/proc/driver/nvidia-caps/mig-minors
+: >"$FOLDER/log"
 "$PROGRAMS/nvidia-device-plugin" --kubelet-socket= --config-file="$FOLDER/config.yaml" 2>"$FOLDER/log" &
 plugin=$!
 tries=0 same=0 before=0
