@@ -18,6 +18,7 @@ import click
 
 from numaforge import __version__
 from numaforge.commands.admit import admit
+from numaforge.commands.apply import apply
 from numaforge.commands.capture import capture
 from numaforge.commands.check import check
 from numaforge.commands.completion import COMPLETE, complete, completion
@@ -47,6 +48,7 @@ from numaforge.report.terminal import plain
 COMMANDS: tuple[click.Command, ...] = (
     init,
     doctor,
+    apply,
     capture,
     topology,
     plan,

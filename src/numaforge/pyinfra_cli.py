@@ -24,10 +24,8 @@ from pyinfra.api import Host, State
 from pyinfra.api.connect import connect_all as connect_to_all
 from pyinfra.api.exceptions import ConnectError
 from pyinfra.api.state import BaseStateCallback
-from pyinfra_cli import cli  # type: ignore[import-untyped]
 from pyinfra_cli.exceptions import CliError, UnexpectedExternalError  # type: ignore[import-untyped]
 from pyinfra_cli.inventory import make_inventory  # type: ignore[import-untyped]
-from pyinfra_cli.main import main  # type: ignore[import-untyped]
 
 from numaforge import roles
 from numaforge.errors import NumaforgeError
@@ -53,23 +51,26 @@ class _Unreachable(BaseStateCallback):
 
 
 def adapt() -> None:
-    """Change what `pyinfra` does in this process; a `config.py` calls it, which pyinfra runs first.
+    """Change what pyinfra does in this process; a `config.py` calls it, which is run first.
 
     A folder stands for its `inventory.py`, without a terminal a host that cannot be reached fails alone, and
     host keys that are not known are refused, and so is output without end.
     """
-    cli.make_inventory = _inventory_of_file_or_folder
-    cli.connect_all = connect_all
-    cli.print_inventory = _and_who_is_refused(cli.print_inventory)
     check_strictly()
     guard_output()
+    cli: Any = sys.modules.get("pyinfra_cli.cli")
+    if cli is None:  # `numaforge apply` reads this `config.py`
+        return
+    cli.make_inventory = read_inventory
+    cli.connect_all = connect_all
+    cli.print_inventory = _and_who_is_refused(cli.print_inventory)
     if events.heard():  # who started the run shows all of its hosts itself
         cli.print_meta = told(cli.print_meta)
     else:
         show_overview(cli)
 
 
-def _inventory_of_file_or_folder(inventory: str, *args: Any, **options: Any) -> Any:
+def read_inventory(inventory: str, *args: Any, **options: Any) -> Any:
     """Take the file where a folder is named; pyinfra itself takes files only.
 
     Hosts whose data are not accepted are set aside, before pyinfra reads them.
@@ -179,12 +180,16 @@ def prepare() -> None:
     """Do what is the same in every run, for those that are forked: half of what a run of one host takes."""
     for role in iter_modules(roles.__path__):
         import_module(f"{roles.__name__}.{role.name}")
+    import_module("pyinfra_cli.main")
     PLAN.prepare()
     script()
 
 
 def run() -> int:
     """Run pyinfra with the program's arguments, and return its exit code."""
+    from pyinfra_cli import cli  # type: ignore[import-untyped]
+    from pyinfra_cli.main import main  # type: ignore[import-untyped]
+
     adapt()
     cli.print_inventory = _and_who_is_refused(introduce)
     try:

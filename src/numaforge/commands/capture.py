@@ -52,7 +52,8 @@ def capture(
     HOST is what a pyinfra inventory calls it: a name, an address or an alias of ~/.ssh/config for SSH, also
     user@name:port, else @docker/NAME, @local and so on. Without HOST it is this machine. INVENTORY is a file
     of pyinfra's (NAME.py), or a folder with an inventory.py: all of its hosts are asked at once, and
-    DIR/HOST.snapshot.json is written for each. Exits with 1 when some could not be captured.
+    DIR/HOST.snapshot.json is written for each. Exits with 1 when some are refused, with 6 when some cannot be
+    reached.
     """
     if host and root:
         raise click.UsageError("give either HOST or --root, not both")
@@ -95,7 +96,7 @@ def _capture_all(inventory: str, folder: str | None, limits: Sequence[str], data
             click.echo(f"wrote {place / Path(answers.told[name]['file']).name}", err=True)
     captured = len(answers.settings) - len(answers.failed)
     click.echo(f"{captured} of {counted(len(answers.settings), 'host')} captured", err=True)
-    return ExitCode.NO if answers.failed else ExitCode.YES
+    return answers.exit_code
 
 
 def captured(host: str, data: Sequence[str]) -> Snapshot:
@@ -119,7 +120,7 @@ def asked_of(host: str, data: Sequence[str], ask: Callable[[str, Mapping[str, st
         except HostError as error:
             reasons = [line.removeprefix(f"[{name}] ") for line in log if line.startswith(f"[{name}] ")]
             message = _why(reasons) if reasons else error.message
-            raise HostError(message, where=error.where, remedy=error.remedy) from error
+            raise type(error)(message, where=error.where, remedy=error.remedy) from error
 
 
 def _why(reasons: Sequence[str]) -> str:

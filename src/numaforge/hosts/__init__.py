@@ -11,8 +11,8 @@ from numaforge.hosts.display import (
     show_notices,
     show_unfinished,
 )
-from numaforge.hosts.facts import detect, detect_for_change, script_output
-from numaforge.hosts.failures import fail_host, go_on_without_failed
+from numaforge.hosts.facts import as_root, detect, detect_for_change, script_output
+from numaforge.hosts.failures import fail_host, fault, go_on_without_failed
 from numaforge.hosts.host_data import datum
 from numaforge.hosts.host_keys import check_strictly, why_refused
 from numaforge.hosts.inspection import inspect_once
@@ -35,12 +35,14 @@ __all__ = [
     "Commands",
     "access_to",
     "announce",
+    "as_root",
     "capture",
     "check_strictly",
     "datum",
     "detect",
     "detect_for_change",
     "fail_host",
+    "fault",
     "go_on_without_failed",
     "guard_output",
     "host_command",

@@ -20,7 +20,7 @@ from pyinfra.api import Host, State
 from pyinfra.api.exceptions import ConnectError
 from pyinfra.api.state import BaseStateCallback, StateStage
 
-from numaforge.errors import HostUnreachableError, NumaforgeError
+from numaforge.errors import ExitCode, NumaforgeError
 from numaforge.hosts.processes import hosts_of
 from numaforge.report.fleet import (
     CHANGES,
@@ -40,6 +40,12 @@ REPORT = "report"
 MAINTENANCE = "Carry out the maintenance"
 FORGET = "Forget the plan and the backups"
 """The operations of which the overview tells all; others keep pyinfra's table."""
+_STATES = {
+    ExitCode.UNREACHABLE: "unreachable",
+    ExitCode.ROLLED_BACK: "rolled back",
+    ExitCode.HELD: "held",
+}
+"""What becomes of a host by the exit code of its error; others were refused, or have failed meanwhile."""
 _EVERY_HOST_SAYS = re.compile(r"\] (\x1b\[[\d;]*m)*(Connected|Ready:)")
 
 
@@ -70,9 +76,7 @@ class Overview:
     def fail(self, host: Host, error: NumaforgeError) -> None:
         """Keep why a host leaves the run."""
         executing = host.state.current_stage == StateStage.Execute
-        state = "failed" if executing else "refused"
-        if isinstance(error, HostUnreachableError):
-            state = "unreachable"
+        state = _STATES.get(error.exit_code, "failed" if executing else "refused")
         self.note(host, state=state, reason=str(error))
 
     def unreachable(self, host: Host, why: str) -> None:
@@ -169,12 +173,17 @@ def overview() -> Overview | None:
     return _overviews[-1] if _overviews else None
 
 
+def collect() -> Overview:
+    """Begin to keep what is known of each host of this run."""
+    _overviews.append(Overview())
+    return _overviews[-1]
+
+
 def show_overview(cli: Any) -> None:
     """Have pyinfra's command line print an overview in the place of its tables."""
     if overview() is not None:
         return
-    mine = Overview()
-    _overviews.append(mine)
+    mine = collect()
     cli.print_meta = _in_place_of(cli.print_meta, mine)
     cli.print_results = _in_place_of(cli.print_results, mine)
     disconnect_all = cli.disconnect_all

@@ -6,7 +6,9 @@ import re
 from collections.abc import Iterable, Sequence
 
 from numaforge.ordering import natural
+from numaforge.report.wording import some_of
 
+_LONGEST = 60  # of 80 columns, beside what is said of them
 _LAST_NUMBER = re.compile(r"(.*?)([0-9]+)([^0-9]*)")
 
 
@@ -19,12 +21,18 @@ def folded(names: Iterable[str]) -> str:
         found.groups() if (found := _LAST_NUMBER.fullmatch(name)) else (name, "", "")
         for name in sorted(set(names), key=natural)
     ]
-    padded = {(before, after, len(number)) for before, number, after in split if number.startswith("0")}
+    padded = {(before, after, len(number)) for before, number, after in split if number[:-1].startswith("0")}
     groups: dict[tuple[str, str, int], list[str]] = {}
     for before, number, after in split:
         width = len(number) if (before, after, len(number)) in padded else 0
         groups.setdefault((before, after, width), []).append(number)
     return ",".join(_together(before, numbers, after) for (before, after, _), numbers in groups.items())
+
+
+def in_short(names: Iterable[str]) -> str:
+    """Return names folded; where that is still long, the first of them and how many others there are."""
+    text = folded(names := [*names])
+    return text if len(text) <= _LONGEST else some_of(names)
 
 
 def _together(before: str, numbers: Sequence[str], after: str) -> str:

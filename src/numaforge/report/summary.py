@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from numaforge.report.hostnames import in_short
 from numaforge.report.terminal import Screen, plain
-from numaforge.report.wording import ELLIPSIS, counted, some_of
+from numaforge.report.wording import ELLIPSIS, counted
 
 if TYPE_CHECKING:
     from numaforge.rollout.fleet import FleetReport
@@ -184,7 +185,7 @@ def _failures(failures: Sequence[_Failure], width: int, room: int) -> Iterator[T
     for number, failure in enumerate(_each_state_first(failures), start=1):
         lines = [
             *_wrapped(failure.heading, width, STYLES[failure.state], most=_LINES_OF_A_REASON),
-            Text(_shortened(f"  {some_of(result.host for result in failure.results)}", width)),
+            Text(_shortened(f"  {in_short(result.host for result in failure.results)}", width)),
         ]
         if len(lines) + (number < len(failures)) > room:
             break
