@@ -48,6 +48,9 @@ def apply(
     quiet = bool(click.get_current_context().meta.get(QUIET))
     if quiet:
         os.environ["PYINFRA_PROGRESS"] = "off"
+    from numaforge import lean_start
+
+    lean_start.begin()
     from numaforge.site_run import Run, prepared
 
     began = time.monotonic()

@@ -101,6 +101,9 @@ def _capture_all(inventory: str, folder: str | None, limits: Sequence[str], data
 
 def captured(host: str, data: Sequence[str]) -> Snapshot:
     """Return what a host says about itself; `data` has KEY=VALUE for pyinfra. Raises HostError."""
+    from numaforge import lean_start
+
+    lean_start.begin()
     from numaforge.hosts import capture as capture_from
 
     return asked_of(host, data, capture_from)

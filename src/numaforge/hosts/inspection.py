@@ -2,19 +2,22 @@
 
 pyinfra orders operations by the lines that called them, and reads the source of every frame of the stack for
 that, though it needs the frames' files and line numbers alone; and it evaluates the type hints of its global
-arguments for every operation and every fact. There is no hook for either.
+arguments for every operation and every fact. It looks for each of these arguments in the data of the host,
+through exceptions. There is no hook for any of it.
 """
 
 from __future__ import annotations
 
 import inspect
 import sys
+from copy import copy
 from dataclasses import dataclass
 from functools import cache
 from types import FrameType
 from typing import Any
 
 from pyinfra.api import arguments, util
+from pyinfra.api.host import HostData
 
 
 @dataclass(frozen=True)
@@ -32,6 +35,17 @@ def inspect_once() -> None:
         known.stack, known.getframeinfo = _stack, _place
     if not hasattr(arguments.all_global_arguments, "cache_info"):
         arguments.all_global_arguments = cache(arguments.all_global_arguments)
+    data: Any = HostData
+    data.__getattr__ = _datum
+
+
+def _datum(data: Any, key: str) -> Any:
+    """Return a shallow copy of a host's datum, as pyinfra does; raises AttributeError where there is none."""
+    for known in data.datas:
+        found = known() if callable(known) else known  # a deploy's defaults are kept in its state
+        if key in found:
+            return copy(found[key])
+    raise AttributeError(key)
 
 
 def _stack() -> list[tuple[FrameType]]:

@@ -12,9 +12,8 @@ import click
 
 from numaforge.errors import ExitCode
 from numaforge.node.bundle import FileChange, diff
-from numaforge.report.hostnames import folded
+from numaforge.report.hostnames import folded, without_name
 from numaforge.report.moves import condensed
-from numaforge.report.summary import without_name
 from numaforge.report.terminal import Screen, plain
 from numaforge.report.wording import counted, wrapped
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from numaforge.ordering import natural
 from numaforge.report.wording import some_of
 
+_HOST = "HOST"
 _LONGEST = 60  # of 80 columns, beside what is said of them
 _LAST_NUMBER = re.compile(r"(.*?)([0-9]+)([^0-9]*)")
 
@@ -33,6 +34,23 @@ def in_short(names: Iterable[str]) -> str:
     """Return names folded; where that is still long, the first of them and how many others there are."""
     text = folded(names := [*names])
     return text if len(text) <= _LONGEST else some_of(names)
+
+
+def without_name(reason: str, host: str) -> str:
+    """Return a reason that names its host as one that many hosts may share."""
+    return re.sub(rf"(?<![\w.-]){re.escape(host)}(?![\w-])", _HOST, reason)
+
+
+def grouped_by_reason(reasons: Mapping[str, str]) -> list[tuple[str, list[str]]]:
+    """Return what was said of hosts, and of which; what is said of most hosts first.
+
+    A reason that one host alone has is left as it is; in others the host's name is `HOST`.
+    """
+    groups: dict[str, list[str]] = {}
+    for host, reason in reasons.items():
+        groups.setdefault(without_name(reason, host), []).append(host)
+    ordered = sorted(groups.items(), key=lambda group: -len(group[1]))
+    return [(reasons[hosts[0]] if len(hosts) == 1 else reason, hosts) for reason, hosts in ordered]
 
 
 def _together(before: str, numbers: Sequence[str], after: str) -> str:

@@ -16,8 +16,8 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from numaforge.report.hostnames import in_short
-from numaforge.report.summary import AS_WISHED, STYLES, counts_of, grouped_by_reason, without_name
+from numaforge.report.hostnames import grouped_by_reason, in_short, without_name
+from numaforge.report.summary import AS_WISHED, STYLES, counts_of
 from numaforge.report.terminal import Screen, console, plain, screen
 from numaforge.report.wording import ELLIPSIS
 from numaforge.rollout.fleet import Fleet

@@ -12,9 +12,8 @@ from rich.table import Table
 from rich.text import Text
 
 from numaforge.kubelet.config.comparison import meaning
-from numaforge.report.hostnames import folded, in_short
+from numaforge.report.hostnames import folded, grouped_by_reason, in_short, without_name
 from numaforge.report.moves import condensed
-from numaforge.report.summary import grouped_by_reason, without_name
 from numaforge.report.terminal import plain
 from numaforge.report.wording import counted, some_of
 from numaforge.rollout.orders import NamedRollout, NodeStatus, RolloutStatus, working

@@ -14,8 +14,7 @@ from numaforge.errors import ExitCode, NumaforgeError
 from numaforge.ordering import natural
 from numaforge.preflight.cluster import RBAC
 from numaforge.preflight.runner import verification_check
-from numaforge.report.hostnames import in_short
-from numaforge.report.summary import grouped_by_reason
+from numaforge.report.hostnames import grouped_by_reason, in_short
 from numaforge.report.terminal import progress
 from numaforge.report.wording import counted
 from numaforge.rollout.cluster import Cluster, ClusterNode
