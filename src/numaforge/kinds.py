@@ -60,7 +60,7 @@ def once_per_object(function: Callable[Concatenate[T, P], R]) -> Callable[Concat
     answers: dict[int, dict[Hashable, R]] = {}
 
     @wraps(function)
-    def remembering(thing: T, *args: P.args, **kwargs: P.kwargs) -> R:
+    def remembering(thing: T, /, *args: P.args, **kwargs: P.kwargs) -> R:
         place = id(thing)
         if place not in answers:
             answers[place] = {}
