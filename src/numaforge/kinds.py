@@ -55,7 +55,8 @@ def once_per_kind(function: Callable[P, R]) -> Callable[P, R]:
 def once_per_object(function: Callable[Concatenate[T, P], R]) -> Callable[Concatenate[T, P], R]:
     """Make a pure function remember what it returned for its first argument itself, as long as that lives.
 
-    The other arguments are compared by value. What it returns is shared: nothing may change it.
+    The other arguments are compared by value. What it returns is shared: nothing may change it. It must not
+    hold the argument, which would live for ever then.
     """
     answers: dict[int, dict[Hashable, R]] = {}
 

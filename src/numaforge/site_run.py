@@ -136,7 +136,7 @@ def _prepare(state: State, run: Run) -> None:
     if not chosen:
         said = f" that --limit {' '.join(run.limits)} chooses" if run.limits else ""
         raise HostError(f"the inventory names no host{said}", where=run.inventory)
-    state.init(inventory, config, initial_limit=chosen)
+    state.init(inventory, config, initial_limit=chosen if run.limits else None)
     state.set_stage(StateStage.Connect)
     with _what_is_left():
         connect_all(state)

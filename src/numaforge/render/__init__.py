@@ -90,7 +90,6 @@ def _defaults() -> dict[str, Any]:
     return found | made
 
 
-@once_per_object
 def _anonymous(plan: NodePlan) -> NodePlan:
     for role in ROLES:
         if hook := getattr(role.plan, "with_identity", None):
