@@ -8,7 +8,7 @@ from pathlib import Path
 
 from docs.generated import renewed
 from numaforge.convert.eks import BOTTLEROCKET_ROWS
-from numaforge.convert.kinds import FORMS
+from numaforge.convert.forms import FORMS
 from numaforge.convert.kubelet_configuration import KUBELET_ROWS
 from numaforge.convert.rows import FieldRow
 

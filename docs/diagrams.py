@@ -1,7 +1,7 @@
 """Draw the diagrams of the documentation from the code that they show: `python -m docs.picture_examples`.
 
-The phases are those of `Phases`, the parts those of KINDS, the steps those of transaction.sh. What has no
-place here makes `diagrams` fail, so that a change of the code asks for a look at the picture.
+The phases are those of `Phases`, the parts those of PART_MODULES, the steps those of transaction.sh. What has
+no place here makes `diagrams` fail, so that a change of the code asks for a look at the picture.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from rich.console import Console
 from rich.terminal_theme import TerminalTheme
 
 from numaforge import shell
-from numaforge.node import parts
-from numaforge.node.transaction import Transaction
+from numaforge.maintenance import parts
+from numaforge.maintenance.transaction import Transaction
 from numaforge.report.boxes import text_width
 from numaforge.report.live import fleet_screen
 from numaforge.report.terminal import Screen
@@ -34,7 +34,7 @@ from numaforge.snapshot import Snapshot
 from numaforge.topology.model import NodeTopology
 from tests.fixtures.rollout_world import World
 
-NODE = Path(parts.__file__).parent
+NODE = Path(shell.__file__).parent / "node"
 
 _STYLE = """
 text { font-family: Inter, Helvetica, Arial, 'Liberation Sans', 'DejaVu Sans', sans-serif; fill: #1b1f24; }
@@ -309,7 +309,7 @@ def provided(part: str) -> set[str]:
 
 def transaction() -> str:
     """Return the steps of a transaction by part, forwards and back."""
-    names = [kind.NAME for kind in parts.KINDS]
+    names = [part.NAME for part in parts.PART_MODULES]
     left, column, height, gap = 150, 126, 26, 8
     elements = [_text("part (the lowest first)", left - 14, 32, anchor="end")]
     for number, name in enumerate(names):

@@ -4,7 +4,7 @@
     plan.py       how it is decided: its frozen plan, and decide(); pure
     files.py      what it writes on the host
     promises.py   what verification holds the live node to, with probe.sh where it asks for more than files
-    part.py       how a node keeps, applies, proves and undoes it, with part.sh
+    part.py       how a node keeps, applies, proves and undoes it, with part.sh; at_boot.sh is for its unit
 
 A role has those that it needs. Nothing outside of the folder names the role but ROLES and the deploys.
 """
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
     from numaforge.file_content import PlannedFile
-    from numaforge.node.part import PartModule
+    from numaforge.maintenance.part import PartModule
     from numaforge.reasons import Reasoned
     from numaforge.roles.node import Decisions, NodePlan, NodeProfile
     from numaforge.sections.section import ProfileKey

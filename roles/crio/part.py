@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from numaforge.node.part import Found, Goal, Look, Part
+from numaforge.maintenance.part import Found, Goal, Look, Part
 from numaforge.roles.crio.files import CRIO_PATH
 from numaforge.roles.crio.plan import HANDLER
 from numaforge.topology.runtime import CRIO
@@ -12,7 +12,7 @@ from numaforge.topology.runtime import CRIO
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from numaforge.node.bundle import FileChange
+    from numaforge.maintenance.bundle import FileChange
 
 NAME = "crio"
 _RESTART_SECONDS = 120  # systemd gives a unit 90 s to stop

@@ -1,20 +1,42 @@
 """Which GPUs the device plugin advertises with a configuration, and on which machines it ends instead.
 
-Source: k8s-device-plugin, internal/rm/device_map.go and rm.go.
+Source: k8s-device-plugin, internal/rm/device_map.go and rm.go, and nvlib/device of go-nvlib, which it visits
+devices with. What the plugin ends with is the whole line that it logs, from `error starting plugins` on.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from numaforge.errors import PlanError
 from numaforge.kubelet.admission.gpu_resources import GPU_RESOURCE
 from numaforge.kubelet.admission.inventory import inventory_of
 from numaforge.roles.mig.devices import mig_device_names, nvml_gpus
+from numaforge.roles.mig.models import model_of
+from numaforge.topology.vendors import NOT_LISTED
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from numaforge.kubelet.admission.device_manager import Inventory
     from numaforge.roles.device_plugin.config import DevicePluginConfig
-    from numaforge.topology.model import NodeTopology
+    from numaforge.topology.model import Gpu, NodeTopology
+
+STARTING = "error starting plugins: "
+PLUGINS = f"{STARTING}error getting plugins: "
+CREATING = f"{PLUGINS}unable to create plugins: "
+DEFAULTS = f"{STARTING}unable to add default resources to config: "
+_DEVICE_MAP = (
+    f"{CREATING}failed to construct resource managers: error building device map: error building device map "
+    "from config.resources: "
+)
+_GPUS = f"{_DEVICE_MAP}error building GPU device map: "
+_MIG = f"{_DEVICE_MAP}invalid MIG configuration: "
+_EACH_MIG_DEVICE = (
+    "error visiting devices: error visiting device: error visiting device: error visiting MIG device: "
+    "error visiting MIG device: "
+)
 
 
 def advertised(config: DevicePluginConfig, machine: NodeTopology) -> Inventory:
@@ -27,24 +49,72 @@ def advertised(config: DevicePluginConfig, machine: NodeTopology) -> Inventory:
 
 
 def refused(machine: NodeTopology, strategy: str) -> str | None:
-    """Return with which words the plugin ends on a machine; None where it starts, as far as is known."""
+    """Return the line with which the plugin ends on a geometry; None where it starts, as far as is known."""
     gpus = nvml_gpus(machine)
-    cut = {index: mig_device_names(gpu) for index, gpu in gpus.items() if gpu.mig_mode == "enabled"}
-    kinds = {name for names in cut.values() for name in names or ()}
-    if strategy == "mixed" and (parts := sorted(name for name in kinds if _is_part(name))):
-        return f"MIG profile '{parts[0]}' does not match any resource patterns"
+    cut = {index: gpu for index, gpu in gpus.items() if gpu.mig_mode == "enabled"}
+    names = {index: mig_device_names(gpu) for index, gpu in cut.items()}
+    if strategy == "mixed":
+        parts = sorted(name for found in names.values() for name in found or () if _is_part(name))
+        unknown = f"MIG profile '{parts[0]}' does not match any resource patterns" if parts else None
+        return unknown and f"{_DEVICE_MAP}error building MIG device map: {_EACH_MIG_DEVICE}{unknown}"
     if strategy != "single":
         return None
-    if empty := [index for index, names in cut.items() if names == ()]:
+    if empty := [index for index, found in names.items() if found == ()]:
         return (
-            "invalid MIG configuration: at least one device with migEnabled=true was not configured "
-            f"correctly: device {empty[0]} has no MIG devices configured"
+            f"{_MIG}at least one device with migEnabled=true was not configured correctly: "
+            f"error visiting device: device {empty[0]} has no MIG devices configured"
         )
-    if len(kinds) > 1:
-        return "invalid MIG configuration: more than one MIG device type present on node"
-    if kinds and len(cut) < len(gpus):
-        return "all devices on the node must be configured with the same migEnabled value"
+    if not _alike(cut.values()):
+        return f"{_MIG}{_EACH_MIG_DEVICE}more than one MIG device type present on node"
+    if any(names.values()) and len(cut) < len(gpus):
+        return f"{_DEVICE_MAP}all devices on the node must be configured with the same migEnabled value"
     return None
+
+
+def lost(machine: NodeTopology, strategy: str) -> tuple[int, str] | None:
+    """Return the first GPU that NVML lists without an answer, and the line with which the plugin ends.
+
+    The plugin asks NVML for each GPU's handle and its name, whatever the strategy; of a lost GPU there is no
+    handle (nvml.h). A GPU that tells its name may let the plugin start, and a driver that does not start
+    loses no GPU.
+    """
+    if machine.nvidia is not None and machine.nvidia.error is not None:
+        return None
+    for index, gpu in nvml_gpus(machine).items():
+        if gpu.unanswered in (None, NOT_LISTED) or gpu.name is not None:
+            continue
+        begins = f"{DEFAULTS}error visiting devices: " if strategy == "mixed" else _GPUS
+        return index, f"{begins}error getting device handle for index '{index}': {gpu.unanswered}"
+    return None
+
+
+def as_listed(machine: NodeTopology) -> NodeTopology:
+    """Return a machine without the GPUs that a driver which runs does not count, as one off the bus."""
+    if machine.nvidia is not None and machine.nvidia.error is not None:
+        return machine
+    return replace(machine, gpus=tuple(gpu for gpu in machine.gpus if gpu.unanswered != NOT_LISTED))
+
+
+def _alike(gpus: Iterable[Gpu]) -> bool:
+    """Say whether all MIG devices are of one kind for the plugin, as far as that is known.
+
+    It compares not their names but NVML's attributes: a 1g.10gb of an A100 has fewer multiprocessors than one
+    of an H100. On GPUs of one model they are alike where NVML says the same of their memory.
+    """
+    kinds, sizes = set(), set()
+    for gpu in gpus:
+        memory = {offer.name: offer.memory_bytes for offer in gpu.mig_profiles}
+        for name in mig_device_names(gpu) or ():
+            kinds.add((_model(gpu), name))
+            sizes.add(memory.get(name.rpartition("c.")[2]))
+    return len(kinds) <= 1 and len(sizes - {None}) <= 1
+
+
+def _model(gpu: Gpu) -> str:
+    try:
+        return model_of(gpu).key
+    except PlanError:
+        return gpu.device
 
 
 def _is_part(profile: str) -> bool:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from numaforge.findings import Finding, Severity
 from numaforge.kubelet.admission.inventory import inventory_of
-from numaforge.roles.device_plugin.advertised import refused
+from numaforge.roles.device_plugin.advertised import CREATING, PLUGINS, STARTING, lost, refused
 from numaforge.roles.mig.devices import mig_device_names, nvml_gpus
 
 if TYPE_CHECKING:
@@ -17,12 +17,19 @@ if TYPE_CHECKING:
 
 _MOST_MPS_CLIENTS = 48  # cmd/mps-control-daemon/mps/device.go: 16 before compute capability 7.5
 _IGNORED = "is not yet supported in the config. Ignoring..."
+_FLAGS = f"{STARTING}unable to validate flags: "
+_MPS_DAEMON = f"{STARTING}error getting daemons: "
 _ENDS = "the plugin ends with this error again and again, and the node advertises no GPU"
 
 
 def check_config(config: DevicePluginConfig) -> tuple[Finding, ...]:
     """Return what is wrong with a configuration on every machine."""
     return (*_ignored(config), *_mps(config))
+
+
+def check_answers(config: DevicePluginConfig, machine: NodeTopology) -> tuple[Finding, ...]:
+    """Return what keeps the plugin from its start on a machine as it is, however its GPUs are cut."""
+    return (*_lost(config, machine), *_imex(config, machine))
 
 
 def check_machine(config: DevicePluginConfig, machine: NodeTopology) -> tuple[Finding, ...]:
@@ -108,7 +115,7 @@ def _mps(config: DevicePluginConfig) -> Iterator[Finding]:
             f"MPS shares full GPUs only: {_ENDS}",
             "use timeSlicing, or write migStrategy: none",
             "flags.migStrategy",
-            text="using --mig-strategy=mixed is not supported with MPS",
+            text=f"{_FLAGS}using --mig-strategy=mixed is not supported with MPS",
         )
     if not config.flags.mps_root:
         yield Finding(
@@ -117,7 +124,7 @@ def _mps(config: DevicePluginConfig) -> Iterator[Finding]:
             "mpsRoot is not in this file: it has to come from MPS_ROOT of the plugin's container",
             "write flags.mpsRoot: /run/nvidia/mps, or see that the container has it (NVIDIA's chart sets it)",
             "flags.mpsRoot",
-            text="using MPS requires --mps-root to be specified",
+            text=f"{_FLAGS}using MPS requires --mps-root to be specified",
         )
     for number, one in enumerate(mps.resources):
         if one.replicas > _MOST_MPS_CLIENTS:
@@ -127,8 +134,8 @@ def _mps(config: DevicePluginConfig) -> Iterator[Finding]:
                 f"an MPS server has at most {_MOST_MPS_CLIENTS} clients: its daemon ends with this error",
                 f"write replicas: {_MOST_MPS_CLIENTS} or less",
                 f"sharing.mps.resources[{number}].replicas",
-                text="invalid MPS configuration: invalid device maximum allowed replicas exceeded: "
-                f"{one.replicas} > {_MOST_MPS_CLIENTS}",
+                text=f"{_MPS_DAEMON}invalid MPS configuration: invalid device maximum allowed replicas "
+                f"exceeded: {one.replicas} > {_MOST_MPS_CLIENTS}",
             )
 
 
@@ -153,7 +160,7 @@ def _mig(config: DevicePluginConfig, machine: NodeTopology) -> Iterator[Finding]
             f"MPS shares full GPUs only: {_ENDS}",
             "use timeSlicing, or turn MIG off",
             "sharing.mps",
-            text="sharing using MPS is not supported for MIG devices",
+            text=f"{CREATING}failed to create plugin: sharing using MPS is not supported for MIG devices",
         )
     for index, gpu in with_mig.items():
         names = mig_device_names(gpu)
@@ -186,6 +193,41 @@ def _shares_nothing(config: DevicePluginConfig, machine: NodeTopology) -> Iterat
                     f"it advertises {', '.join(there) or 'nothing'}",
                     f"sharing.{way}.resources[{number}].name",
                 )
+
+
+def _lost(config: DevicePluginConfig, machine: NodeTopology) -> Iterator[Finding]:
+    if found := lost(machine, config.flags.mig_strategy):
+        index, line = found
+        yield Finding(
+            "gpu-lost",
+            Severity.ERROR,
+            f"GPU {index} does not answer, and the plugin asks each GPU: {_ENDS}",
+            "drain the node and reset the GPU, or power-cycle the host; the other GPUs come back with it",
+            text=line,
+        )
+
+
+def _imex(config: DevicePluginConfig, machine: NodeTopology) -> Iterator[Finding]:
+    if not config.imex.required or not config.imex.channel_ids:
+        return
+    there = machine.nvidia_install and machine.nvidia_install.imex_channel
+    if there is None:
+        yield Finding(
+            "imex-channel-unknown",
+            Severity.NOTE,
+            "whether the host has an IMEX channel was not captured: without one the plugin does not start",
+            "take the snapshot anew, with the driver loaded",
+            "imex.required",
+        )
+    elif not there:
+        yield Finding(
+            "imex-channel-missing",
+            Severity.ERROR,
+            f"the host has no IMEX channel 0: {_ENDS}",
+            "load the module nvidia with NVreg_CreateImexChannel0=1, or write required: false",
+            "imex.required",
+            text=f"{PLUGINS}error querying IMEX channels: requested IMEX channel channel0 does not exist",
+        )
 
 
 def _ways(sharing: Sharing) -> Iterator[tuple[str, SharedResources]]:

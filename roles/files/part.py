@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from numaforge.node.bundle import FileChange, changes, checksum, encoded
-from numaforge.node.part import Found, Goal, Look, Part, lines
+from numaforge.maintenance.bundle import FileChange, changes, checksum, encoded
+from numaforge.maintenance.part import Found, Goal, Look, Part, lines
 from numaforge.render import files_of, role_files
 from numaforge.roles import ROLES
 from numaforge.shell import line

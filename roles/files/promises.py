@@ -8,7 +8,7 @@ import pytest
 
 from numaforge import shell
 from numaforge.file_content import FileContent, PlannedFile
-from numaforge.node.bundle import FileChange, diff
+from numaforge.maintenance.bundle import FileChange, diff
 from numaforge.render import render_file
 from numaforge.verification.promise import Promise, Table, unit_starts_at_boot, unit_state
 

@@ -8,6 +8,7 @@ from pyinfra import host
 
 from numaforge import shell
 from numaforge.file_content import PLAN_PATH
+from numaforge.framing import asking
 from numaforge.hosts import (
     FORGET,
     Commands,
@@ -18,7 +19,7 @@ from numaforge.hosts import (
     script_output,
     show_beside,
 )
-from numaforge.node.transaction import TRANSACTIONS
+from numaforge.maintenance.transaction import TRANSACTIONS
 from numaforge.roles.kubelet.delivery import DEFAULT_CONFIG_DIR
 from numaforge.roles.modules.files import MODPROBE_PATH
 
@@ -49,8 +50,8 @@ def _forget(flag_stays: bool) -> Commands:
         "CONFIG_DIR": DEFAULT_CONFIG_DIR,
         "MODPROBE": MODPROBE_PATH,
     }
-    library = shell.assignments(values) + shell.library("node/forget")
-    if "yes" not in script_output(host, library + shell.call("kept")):
+    library = shell.assignments(values) + shell.library("roles/forget/forget")
+    if "yes" not in script_output(host, asking(library + shell.call("kept"))).lines:
         host.noop("nothing of numaforge is left")
         return
     show_beside(host, f"{PLAN_PATH} and {values['STATE']}, with the backups of earlier changes, are removed")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from numaforge.file_content import FileContent, PlannedFile
-from numaforge.node.bundle import changes
+from numaforge.maintenance.bundle import changes
 from numaforge.roles.hugepages.part import change_with_kubelet
 from numaforge.roles.hugepages.paths import hugepage_counts
 from numaforge.template import Both, Template, written_values
@@ -13,7 +13,7 @@ from numaforge.template import Both, Template, written_values
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from numaforge.node.part import Found, Goal
+    from numaforge.maintenance.part import Found, Goal
     from numaforge.roles.node import NodePlan
     from numaforge.topology.model import NodeTopology
 

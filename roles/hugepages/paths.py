@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from numaforge.quantity import parse_bytes
+from numaforge.roles.hugepages.plan import WantedPages, pool_places, pools_after, pools_of
+from numaforge.topology.model import HugepagePool, NodeTopology
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from numaforge.roles.node import NodePlan
-    from numaforge.topology.model import NodeTopology
 
 
 def hugepage_pool(numa_node: int | None, size: str) -> str:
@@ -22,16 +26,14 @@ def pool_pages(numa_node: int | None, size: str) -> str:
     return f"{hugepage_pool(numa_node, size)}/nr_hugepages"
 
 
+def by_path(pools: WantedPages) -> dict[str, int]:
+    """Return the number of pages of each pool by its `nr_hugepages` path."""
+    return {pool_pages(place, size): count for place, held in pools.items() for size, count in held.items()}
+
+
 def hugepage_counts(plan: NodePlan) -> dict[str, int]:
     """Return the wanted number of pages of every pool that the plan names, by its `nr_hugepages` path."""
-    return {
-        **{pool_pages(None, size): pages for size, pages in plan.hugepages.items()},
-        **{
-            pool_pages(node.id, size): pages
-            for node in plan.numa_nodes
-            for size, pages in node.hugepages.items()
-        },
-    }
+    return by_path(pools_of(plan))
 
 
 def hugepage_totals(machine: NodeTopology) -> dict[str, int]:
@@ -39,10 +41,15 @@ def hugepage_totals(machine: NodeTopology) -> dict[str, int]:
 
     The machine's own pools are those of a kernel without NUMA nodes; elsewhere they are sums.
     """
-    if not machine.numa_nodes:
-        return {pool_pages(None, size): pool.total for size, pool in machine.hugepages.items()}
-    return {
-        pool_pages(node.id, size): pool.total
-        for node in machine.numa_nodes
-        for size, pool in node.hugepages.items()
-    }
+    return by_path({place: pools_after(node, {}) for place, node in pool_places(machine).items()})
+
+
+def with_pools(machine: NodeTopology, pages: Mapping[str, int]) -> NodeTopology:
+    """Return the machine with other `pages` in its pools, by `nr_hugepages` path."""
+
+    def pools(place: int | None, there: Mapping[str, HugepagePool]) -> dict[str, HugepagePool]:
+        counts = {size: pages.get(pool_pages(place, size), pool.total) for size, pool in there.items()}
+        return {size: HugepagePool(count, count) for size, count in counts.items()}
+
+    nodes = tuple(replace(node, hugepages=pools(node.id, node.hugepages)) for node in machine.numa_nodes)
+    return replace(machine, numa_nodes=nodes, hugepages=pools(None, machine.hugepages))

@@ -72,6 +72,11 @@ def pool_places(topology: NodeTopology) -> dict[int | None, NumaNode]:
     return {None: NumaNode(0, topology.online, topology.memory_bytes, {}, topology.hugepages)}
 
 
+def pools_of(plan: NodePlan) -> WantedPages:
+    """Return the pages that a plan names."""
+    return {None: plan.hugepages, **{node.id: node.hugepages for node in plan.numa_nodes}}
+
+
 def pools_after(node: NumaNode, wanted: PagesBySize) -> dict[str, int]:
     """Return the pools that a NUMA node will have, by size: the wanted ones and the untouched."""
     there = {size: pool.total for size, pool in node.hugepages.items()}
@@ -109,9 +114,7 @@ def _no_longer_named(
     named = {entry.size for entry in profile.hugepages}
     released: set[str] = set()
     left: set[str] = set()
-    earlier: dict[int | None, PagesBySize] = {None: previous.hugepages} if previous else {}
-    earlier |= {node.id: node.hugepages for node in previous.numa_nodes} if previous else {}
-    for place, pools in earlier.items():
+    for place, pools in pools_of(previous).items() if previous else ():
         for size in pools.keys() - named:
             as_planned = there.get(place, {}).get(size) == pools[size]
             (released if as_planned else left).add(size)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from numaforge.roles.hugepages import paths as hugepages_paths
+from numaforge.roles.hugepages.paths import pool_pages
+from numaforge.roles.hugepages.plan import pools_of
 from numaforge.verification.promise import Promise, Table
 
 if TYPE_CHECKING:
@@ -14,10 +15,9 @@ if TYPE_CHECKING:
 
 def hugepages(plan: NodePlan) -> Table:
     """Each pool of huge pages, by NUMA node and size; by size alone, where the kernel shows no NUMA nodes."""
-    pools = [(f"numa-node-{node.id}-", node.id, node.hugepages) for node in plan.numa_nodes]
     return {
-        f"{name}{size}": (hugepages_paths.pool_pages(place, size), str(pages))
-        for name, place, held in (("", None, plan.hugepages), *pools)
+        size if place is None else f"numa-node-{place}-{size}": (pool_pages(place, size), str(pages))
+        for place, held in pools_of(plan).items()
         for size, pages in sorted(held.items())
     }
 

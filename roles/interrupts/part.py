@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from numaforge.cpulist import format_cpulist, format_cpumask
 from numaforge.errors import HostError
 from numaforge.file_content import boot_link
-from numaforge.node.part import Found, Goal, Look, Part, lines
+from numaforge.maintenance.part import Found, Goal, Look, Part, lines
 from numaforge.roles.interrupts.files import INTERRUPTS_UNIT, INTERRUPTS_UNIT_PATH, IRQBALANCE_OFF_PATH
 from numaforge.roles.interrupts.paths import DEFAULT_AFFINITY, WORKQUEUES, affinity_lines
 

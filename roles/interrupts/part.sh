@@ -51,6 +51,7 @@ irqbalance_block() { # the admin's lines stay; of two that set a variable system
     irqbalance_place
 }
 irqbalance_place() { # what is staged, or nothing where that is empty
+    temporary new "$IRQBALANCE_FILE"
     if [ -s "$new" ]; then
         sync "$new" && place new "$IRQBALANCE_FILE"
     else

@@ -200,7 +200,7 @@ kernel_cmdline_look_at() { # trial|default: sets `why` where it is not the kerne
     if [ "$1" = trial ]; then
         wanted=$(kernel_cmdline_trial_id)
         why="the boot loader has no entry $wanted"
-        find_entry is_wanted || return 1
+        find_entry is_wanted "$wanted" || return 1
     fi
     why="the boot entry ${entry_title:-$entry_id}"
     if ! is_whole; then
@@ -304,8 +304,7 @@ kernel_cmdline_back_by_grubby() {
         return
     fi
     read -r kernel < "$PART/kernel"
-    wanted=$kernel
-    if ! find_entry starts_wanted_kernel; then return; fi # its package has gone, and took the entry with it
+    if ! find_entry starts_kernel "$kernel"; then return; fi # its package has gone, and took the entry with it
     tr -d '"' < "$PART/options" | tr -s ' \t' '\n' > "$PART/words"
     printf '%s' "$entry_options" | kernel_cmdline_bare | tr -s ' \t' '\n' > "$PART/now"
     : > "$PART/away" && : > "$PART/back"
@@ -326,7 +325,7 @@ kernel_cmdline_back_by_grubby() {
             echo "the entry of $target" >> "$PART/stuck"
     fi
 }
-starts_wanted_kernel() { [ "$entry_kernel" = "$wanted" ] && [ "${entry_id%-0-numaforge}" = "$entry_id" ]; }
+starts_kernel() { [ "$entry_kernel" = "$1" ] && [ "${entry_id%-0-numaforge}" = "$entry_id" ]; } # PATH
 kernel_cmdline_by_hand() { # what was written is back where only the boot is missing
     if [ ! -e "$PART/stuck" ]; then
         printf 'cat /proc/cmdline; systemctl reboot; '

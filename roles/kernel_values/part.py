@@ -12,7 +12,7 @@ from pathlib import PurePosixPath
 from numaforge.cpulist import format_cpulist
 from numaforge.errors import HostError
 from numaforge.file_content import boot_link
-from numaforge.node.part import Found, Goal, Look, Part, lines
+from numaforge.maintenance.part import Found, Goal, Look, Part, lines
 from numaforge.roles.kernel_values import paths as kernel_values_paths
 from numaforge.roles.kernel_values.files import TUNING_UNIT_PATH
 from numaforge.roles.kernel_values.record import (

@@ -14,9 +14,9 @@ from numaforge.kubelet.config.loading import EMPTY_CONFIG, below
 from numaforge.kubelet.findings import Report
 from numaforge.kubelet.startup.check import DROP_IN_DIR
 from numaforge.kubelet.startup.check import check as check_startup
-from numaforge.roles.hugepages.paths import hugepage_counts, hugepage_totals, pool_pages
+from numaforge.roles.hugepages.paths import hugepage_counts, hugepage_totals, with_pools
 from numaforge.roles.offline.plan import as_planned
-from numaforge.topology.model import HugepagePool, KubeletInstall, NodeTopology
+from numaforge.topology.model import KubeletInstall, NodeTopology
 
 if TYPE_CHECKING:
     from numaforge.file_content import FileContent
@@ -130,21 +130,6 @@ def check(expected: Effect) -> None:
 def _said(config: Mapping[str, Any], name: str) -> Any:
     """Return a setting; an empty mapping, which reading a drop-in leaves behind, says nothing."""
     return config.get(name) or None if isinstance(config.get(name), Mapping) else config.get(name)
-
-
-def with_pools(machine: NodeTopology, pages: Mapping[str, int]) -> NodeTopology:
-    """Return the machine with other `pages` in its pools, by `nr_hugepages` path."""
-
-    def pools(place: int | None, there: Mapping[str, HugepagePool]) -> dict[str, HugepagePool]:
-        return {
-            size: HugepagePool(count, count)
-            if (count := pages.get(pool_pages(place, size))) is not None
-            else pool
-            for size, pool in there.items()
-        }
-
-    nodes = tuple(replace(node, hugepages=pools(node.id, node.hugepages)) for node in machine.numa_nodes)
-    return replace(machine, numa_nodes=nodes, hugepages=pools(None, machine.hugepages))
 
 
 def machine_as_planned(machine: NodeTopology, plan: NodePlan) -> NodeTopology:

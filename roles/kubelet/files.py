@@ -52,7 +52,7 @@ def _config(text: str | None) -> dict[str, Any]:
 
 @cache
 def _memory_state() -> str:
-    return library("node/memory_state").rstrip("\n")
+    return library("roles/kubelet/at_boot").rstrip("\n")
 
 
 def _script(_plan: NodePlan, _file: PlannedFile) -> Mapping[str, Any]:

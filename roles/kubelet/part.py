@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING
 
 from numaforge.errors import HostError
 from numaforge.kubelet.checkpoints import CPU_STATE_FILE, MEMORY_STATE_FILE
-from numaforge.node.part import Found, Goal, Look, Part, Unit, lines
+from numaforge.maintenance.part import Found, Goal, Look, Part, Unit, lines
 from numaforge.render import files_of
 from numaforge.roles.hugepages.part import pages_found
+from numaforge.roles.hugepages.paths import with_pools
 from numaforge.roles.kubelet import kubelet as role
-from numaforge.roles.kubelet.effect import Effect, check, effect, with_pools
+from numaforge.roles.kubelet.effect import Effect, check, effect
 from numaforge.shell import line
 
 if TYPE_CHECKING:

@@ -29,8 +29,8 @@ sys.exit(r.build_opener(r.ProxyHandler({})).open(sys.argv[1], timeout=2).read() 
 unit_state() { systemctl show -p MainPID -p NRestarts -p SubState "$KUBELET_UNIT"; }
 managers_run() { grep -q " $MANAGERS_SOCKET\$" /proc/net/unix; }
 managers_run_as_before() { [ ! -e "$PART/managers-ran" ] || managers_run; }
-steady_for() { # SECONDS: clocks that count whole ones are up to one ahead of what has passed
-    [ "$1" -eq 0 ] || [ $((now - since)) -gt "$1" ]
+lasts() { # SECONDS WANTED: clocks that count whole ones are up to one ahead of what has passed
+    [ "$2" -eq 0 ] || [ "$1" -gt "$2" ]
 }
 comes_up() { # SECONDS that it has to stay up; sets `why` when it does not
     deadline=$(($(uptime_seconds) + START_SECONDS))
@@ -54,7 +54,7 @@ comes_up() { # SECONDS that it has to stay up; sets `why` when it does not
                 steady=$unit
                 since=$now
             fi
-            if managers_run_as_before && bound_run && steady_for "$1"; then return 0; fi
+            if managers_run_as_before && bound_run && lasts $((now - since)) "$1"; then return 0; fi
         else
             steady=
         fi

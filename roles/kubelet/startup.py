@@ -14,14 +14,15 @@ from numaforge.kubelet.config.loading import EMPTY_CONFIG, below
 from numaforge.kubelet.startup.check import check
 from numaforge.reasons import Notice
 from numaforge.roles.host.plan import UNIFIED
-from numaforge.roles.hugepages.plan import WantedPages, pools_after
+from numaforge.roles.hugepages.paths import by_path, with_pools
 from numaforge.roles.kubelet.delivery import KIND, merge, without
-from numaforge.topology.model import HugepagePool, KubeletInstall, NodeTopology
+from numaforge.topology.model import KubeletInstall, NodeTopology
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
     from numaforge.kubelet.findings import Report
+    from numaforge.roles.hugepages.plan import WantedPages
     from numaforge.roles.kubelet.plan import KubeletPlan
 
 # What planning says of its own accord, and in the words of a plan.
@@ -66,7 +67,7 @@ def judge_startup(
     install = topology.kubelet
     if install and install.config_file in topology.unreadable:
         return ()
-    machine = _with_pools(topology, hugepages)
+    machine = with_pools(topology, by_path(hugepages))
     if swap_off:
         machine = replace(machine, swap_bytes=0)
     if cgroup_v2:
@@ -108,21 +109,6 @@ def _report(machine: NodeTopology, kubelet: KubeletPlan, install: KubeletInstall
 def _yaml(settings: Mapping[str, Any]) -> str:
     text: str = yaml.safe_dump(settings)
     return text
-
-
-def _with_pools(topology: NodeTopology, hugepages: WantedPages) -> NodeTopology:
-    """Return the machine with its pools as the kubelet finds them when it starts."""
-    nodes = tuple(
-        replace(
-            node,
-            hugepages={
-                size: HugepagePool(count, count)
-                for size, count in pools_after(node, hugepages.get(node.id, {})).items()
-            },
-        )
-        for node in topology.numa_nodes
-    )
-    return replace(topology, numa_nodes=nodes)
 
 
 def _refusal(report: Report) -> PlanError:

@@ -38,7 +38,7 @@ def decide(machine: NodeTopology, profile: NodeProfile, decided: Decisions) -> R
         MIG_LABEL: mig.label,
         OPERATOR_LABEL: operator_config_name(decided, machine) if by_operator else None,
         CONFIG_LABEL: profile.device_plugin.config if plugin else None,
-        STRATEGY_LABEL: mig.strategy if plugin and in_mig_mode(machine) else None,
+        STRATEGY_LABEL: mig.strategy if plugin and mig.strategy != "none" and in_mig_mode(machine) else None,
         POOLS_LABEL: pools_name(decided) if decided.rdma.pools_deployed else None,
     }
     wanted = {name: value for name, value in sorted(labels.items()) if value is not None}

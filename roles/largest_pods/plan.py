@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from numaforge.codec import ByName
@@ -14,12 +14,13 @@ from numaforge.kubelet.admission.largest_pod import EmptyNode, PodShape
 from numaforge.kubelet.admission.merge import RESTRICTED, SINGLE_NUMA_NODE
 from numaforge.quantity import format_bytes
 from numaforge.reasons import Notice, Reasoned
-from numaforge.roles.hugepages.plan import WantedPages, pools_after
+from numaforge.roles.hugepages.paths import by_path, with_pools
 from numaforge.roles.role import Turn
-from numaforge.topology.model import HugepagePool, NodeTopology
+from numaforge.topology.model import NodeTopology
 
 if TYPE_CHECKING:
     from numaforge.kubelet.admission.device_manager import Inventory
+    from numaforge.roles.hugepages.plan import WantedPages
     from numaforge.roles.kubelet.existing import ExistingSettings
     from numaforge.roles.kubelet.plan import KubeletPlan
     from numaforge.roles.node import Decisions, NodeProfile
@@ -61,7 +62,7 @@ def plan_largest_pods(
     config = _effective(existing, kubelet.settings)
     whole = whole_gpus(devices)
     try:
-        node = Node(_with_pools(topology, hugepages), config, devices)
+        node = Node(with_pools(topology, by_path(hugepages)), config, devices)
     except KubeletConfigError:
         # What keeps a kubelet from starting is for `check` to say.
         return Reasoned(())
@@ -134,21 +135,6 @@ def _effective(existing: ExistingSettings, settings: Mapping[str, Any]) -> dict[
             {**held, **value} if isinstance(value, Mapping) and isinstance(held, Mapping) else value
         )
     return merged
-
-
-def _with_pools(topology: NodeTopology, hugepages: WantedPages) -> NodeTopology:
-    """Return the machine with the huge pages that it will have."""
-    nodes = (
-        replace(
-            node,
-            hugepages={
-                size: HugepagePool(count, count)
-                for size, count in pools_after(node, hugepages[node.id]).items()
-            },
-        )
-        for node in topology.numa_nodes
-    )
-    return replace(topology, numa_nodes=tuple(nodes))
 
 
 TURN = Turn.KIND

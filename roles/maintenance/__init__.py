@@ -9,7 +9,7 @@ from pyinfra import host
 
 from numaforge.errors import HostError
 from numaforge.hosts import MAINTENANCE, datum, planned, role, roles_of, seen, show_alone
-from numaforge.node.part import Goal, PartModule
+from numaforge.maintenance.part import Goal, PartModule
 from numaforge.roles import ROLES
 from numaforge.rollout import events
 from numaforge.rollout.options import PLACE, read_options

@@ -7,11 +7,12 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from numaforge.errors import HostUnreachableError
+from numaforge.framing import asking
 from numaforge.hosts import access_to, reached, reached_anew
-from numaforge.node.identity import Identity, identity_script, read_identity
-from numaforge.node.look import Ask, look
-from numaforge.node.need import need, new_id
-from numaforge.node.transaction import (
+from numaforge.maintenance.identity import Identity, identity_script, read_identity
+from numaforge.maintenance.look import Ask, look
+from numaforge.maintenance.need import need, new_id
+from numaforge.maintenance.transaction import (
     TRANSACTIONS,
     Status,
     Transaction,
@@ -49,7 +50,7 @@ def settle(ask: Ask, ask_anew: Ask) -> None:
     Who asks over a new connection shows what the confirmation of an earlier runner would have shown.
     """
     for transaction in read_waiting(ask(settle_script())):
-        status = read_status("\n".join(ask(status_script(transaction, UNIT_OF_NONE))))
+        status = read_status(ask(status_script(transaction, UNIT_OF_NONE)))
         ask_anew(confirm_script(transaction, status.token))
         ask(settle_script())
 
@@ -94,7 +95,8 @@ class PyinfraMachine:
     def begin(self, transaction: Transaction) -> None:
         """Hand a transaction to the host, marked as one whose node is still to be proved."""
         mark = f"{transaction.folder}/unproved"
-        self._ask(f"umask 077; mkdir -p {transaction.folder} && : > {mark}\n{start_script(transaction)}")
+        noted = f"umask 077; mkdir -p {transaction.folder} && : > {mark}"
+        self._ask(asking(noted) + start_script(transaction))
 
     def confirm(self, transaction: str) -> None:
         """Confirm a transaction over a new connection."""
@@ -109,7 +111,7 @@ class PyinfraMachine:
     def status(self, transaction: str | None) -> Status:
         """Return how far a transaction is, and the kubelet's process."""
         script = status_script(transaction or _NO_TRANSACTION, self._target.kubelet_unit)
-        status = read_status("\n".join(self._ask(script)))
+        status = read_status(self._ask(script))
         if transaction is not None:
             self._tokens[transaction] = status.token
         return status
@@ -133,14 +135,14 @@ class PyinfraMachine:
         try:
             return (yield from self._verification.run())
         except HostUnreachableError:
-            self._ask(":")
+            self._ask(asking(":"))
             yield RETRY_SECONDS
         try:
             return (yield from self._verification.run())
         except HostUnreachableError as error:
-            self._ask(":")  # it answers us: to wait longer would not help the suite
+            self._ask(asking(":"))  # it answers us: to wait longer would not help the suite
             return (str(error),)
 
     def proved(self) -> None:
         """Remove the marks: nothing is left to be verified."""
-        self._ask(f"rm -f {shlex.quote(TRANSACTIONS)}/*/unproved")
+        self._ask(asking(f"rm -f {shlex.quote(TRANSACTIONS)}/*/unproved"))

@@ -23,9 +23,9 @@ from numaforge.hosts import (
     show_end,
     show_unfinished,
 )
-from numaforge.node.look import look
-from numaforge.node.need import need, pending
-from numaforge.node.transaction import (
+from numaforge.maintenance.look import look
+from numaforge.maintenance.need import need, pending
+from numaforge.maintenance.transaction import (
     Status,
     Transaction,
     confirm_script,
@@ -132,7 +132,7 @@ def _change(on: Host, transaction: Transaction, unreachable_seconds: float, unit
     ask = status_script(transaction.id, unit)
 
     def how_far() -> Status:
-        return run(retry(lambda: read_status("\n".join(reached(on, ask)))))
+        return run(retry(lambda: read_status(reached(on, ask))))
 
     while (result := (status := how_far()).result) is None:
         if status.waits:

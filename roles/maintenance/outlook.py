@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from pyinfra.api import Host
 
-    from numaforge.node.transaction import Transaction
+    from numaforge.maintenance.transaction import Transaction
     from numaforge.rollout.options import RolloutOptions
 
     from .target import Target

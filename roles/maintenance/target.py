@@ -10,8 +10,8 @@ from numaforge.errors import PlanError
 from numaforge.file_content import PLAN_PATH
 from numaforge.kubelet.admission.gpu_resources import GPU_RESOURCE
 from numaforge.kubelet.config.flags import flag_value
-from numaforge.node.look import NodeQuery, question
-from numaforge.node.part import Goal
+from numaforge.maintenance.look import NodeQuery, question
+from numaforge.maintenance.part import Goal
 from numaforge.roles.device_plugin.labels import MIG_LABEL
 from numaforge.roles.document import loads
 from numaforge.roles.rdma.manifests import POOLS_LABEL

@@ -9,7 +9,7 @@ from numaforge.rollout import events
 from numaforge.rollout.options import PLACE, RolloutOptions
 
 if TYPE_CHECKING:
-    from numaforge.node.transaction import Transaction
+    from numaforge.maintenance.transaction import Transaction
 
     from .target import Target
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from numaforge.errors import HostError
-from numaforge.node.part import Found, Goal, Look, Part
+from numaforge.maintenance.part import Found, Goal, Look, Part
 from numaforge.roles.memlock.files import memlock_path
 from numaforge.topology.runtime import may_be_limited
 

@@ -7,11 +7,13 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from numaforge.roles.mig.geometry import Placement, broken_limits, in_order, place
+from numaforge.roles.mig.geometry import broken_limits, in_order, place, profiles_of
 from numaforge.roles.mig.models import MigModel, MigProfile
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
+
+    from numaforge.roles.mig.instance import MigInstance
 
 _KEPT = 64  # answers: the GPUs of a machine, and often of a fleet, are asked for the same
 _MOST = 3  # of each kind of advice, and the most swaps in one
@@ -33,7 +35,7 @@ class Collision:
     swapped: tuple[Profiles, ...]
 
 
-def explain(model: MigModel, wanted: Iterable[MigProfile], fixed: Sequence[Placement] = ()) -> Collision:
+def explain(model: MigModel, wanted: Iterable[MigProfile], fixed: Sequence[MigInstance] = ()) -> Collision:
     """Return why wanted GPU instances do not fit beside those that stay, and what would."""
     return _explained(model, in_order(wanted), tuple(fixed))
 
@@ -44,7 +46,7 @@ def forget() -> None:
 
 
 @lru_cache(_KEPT)
-def _explained(model: MigModel, order: Profiles, fixed: tuple[Placement, ...]) -> Collision:
+def _explained(model: MigModel, order: Profiles, fixed: tuple[MigInstance, ...]) -> Collision:
     colliding = _colliding(model, order, fixed)
     return Collision(
         colliding,
@@ -54,7 +56,7 @@ def _explained(model: MigModel, order: Profiles, fixed: tuple[Placement, ...]) -
     )
 
 
-def _colliding(model: MigModel, order: Profiles, fixed: Sequence[Placement]) -> Profiles:
+def _colliding(model: MigModel, order: Profiles, fixed: Sequence[MigInstance]) -> Profiles:
     left = list(order)
     for profile in order:
         without = list(left)
@@ -64,15 +66,15 @@ def _colliding(model: MigModel, order: Profiles, fixed: Sequence[Placement]) -> 
     return tuple(left)
 
 
-def _reasons(model: MigModel, colliding: Profiles, fixed: Sequence[Placement]) -> tuple[str, ...]:
-    limits = tuple(broken_limits(model, [*colliding, *(one.profile for one in fixed)]))
+def _reasons(model: MigModel, colliding: Profiles, fixed: Sequence[MigInstance]) -> tuple[str, ...]:
+    limits = tuple(broken_limits(model, [*colliding, *profiles_of(model, fixed)]))
     if limits:
         return limits
     size = sum(profile.size for profile in colliding)
     if size > model.memory_slices:
         return (f"they need {size} memory slices, the GPU has {model.memory_slices}",)
     lie = "; ".join(_where(profile) for profile in dict.fromkeys(colliding))
-    stay = "".join(f"; {placement} stays" for placement in fixed)
+    stay = "".join(f"; {one} stays" for one in fixed)
     return (f"they overlap in memory wherever they lie: {lie}{stay}",)
 
 
@@ -82,7 +84,7 @@ def _where(profile: MigProfile) -> str:
     return f"{profile.name} takes {slices} from {starts}"
 
 
-def _fewer(model: MigModel, order: Profiles, fixed: Sequence[Placement]) -> tuple[Profiles, ...]:
+def _fewer(model: MigModel, order: Profiles, fixed: Sequence[MigInstance]) -> tuple[Profiles, ...]:
     fitting: list[Profiles] = [()]
     for profile, count in Counter(order).items():
         grown = []
@@ -97,7 +99,7 @@ def _fewer(model: MigModel, order: Profiles, fixed: Sequence[Placement]) -> tupl
     return _largest(chosen for chosen in fitting if chosen and len(chosen) == most)
 
 
-def _swapped(model: MigModel, order: Profiles, fixed: Sequence[Placement]) -> tuple[Profiles, ...]:
+def _swapped(model: MigModel, order: Profiles, fixed: Sequence[MigInstance]) -> tuple[Profiles, ...]:
     if len(order) > model.compute_slices:
         return ()
     tried = {order}

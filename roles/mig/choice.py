@@ -20,12 +20,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class GpuWish:
-    """What one GPU is to get: the mode, and counts or starts by profile name. `where` says it."""
+    """What one GPU is to get: the mode, and counts or starts by profile name. `where` says it.
+
+    `of_mig_parted`: the names stand in a file that mig-parted may read as well.
+    """
 
     where: str
     mode: str  # "enabled", "disabled"
     counts: Mapping[str, int | str] = field(default_factory=dict)
     starts: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    of_mig_parted: bool = False
 
 
 @dataclass(frozen=True)
@@ -57,7 +61,7 @@ def choose_by_config(gpus: Mapping[int, Gpu], config: str, entries: Sequence[Mig
         where = f"mig-configs.{config}[{number}]"
         matched = _matched(gpus, entry, where)
         mode = "enabled" if entry.mig_enabled else "disabled"
-        _add(wishes, matched, GpuWish(where, mode, entry.mig_devices or {}))
+        _add(wishes, matched, GpuWish(where, mode, entry.mig_devices or {}, of_mig_parted=True))
         notices += _notices(entry, where, [gpus[index] for index in matched])
     if not wishes:
         raise PlanError("matches no GPU of this machine", where=f"mig-configs.{config}", remedy=_there(gpus))

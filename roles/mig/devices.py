@@ -6,8 +6,9 @@ from dataclasses import replace
 
 from numaforge.errors import PlanError
 from numaforge.roles.mig.choice import nvidia_gpus
+from numaforge.roles.mig.instance import MigInstance
 from numaforge.roles.mig.models import model_of
-from numaforge.topology.model import Gpu, MigProfileOffer, NodeTopology
+from numaforge.topology.model import Gpu, GpuInstance, MigProfileOffer, NodeTopology
 from numaforge.topology.slices import mig_devices
 from numaforge.topology.vendors import listed_by_nvml
 
@@ -15,6 +16,15 @@ from numaforge.topology.vendors import listed_by_nvml
 def nvml_gpus(machine: NodeTopology) -> dict[int, Gpu]:
     """Return the GPUs that NVML lists by its index: not those of another driver, such as vfio-pci."""
     return {index: gpu for index, gpu in nvidia_gpus(machine).items() if listed_by_nvml(gpu)}
+
+
+def as_instance(found: GpuInstance, profile: str = "") -> MigInstance:
+    """Return a GPU instance that NVML has found.
+
+    `profile` is the name of its profile. A compute instance has 0 slices where NVML does not say how many.
+    """
+    slices = sorted((one.slices or 0 for one in found.compute_instances), reverse=True)
+    return MigInstance(profile, found.profile_id, found.start, found.size, tuple(slices))
 
 
 def mig_device_names(gpu: Gpu) -> tuple[str, ...] | None:

@@ -8,33 +8,21 @@ from itertools import combinations
 from typing import TYPE_CHECKING
 
 from numaforge.roles.mig.advice import Collision, explain
-from numaforge.roles.mig.geometry import Placement, place
+from numaforge.roles.mig.geometry import place
+from numaforge.roles.mig.instance import MigInstance
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from numaforge.roles.mig.models import MigModel, MigProfile
+    from numaforge.roles.mig.models import MigModel
     from numaforge.roles.mig.request import WantedInstance
 
 
 @dataclass(frozen=True)
-class LiveInstance:
-    """A GPU instance that exists; `busy` says who uses it.
+class LiveInstance(MigInstance):
+    """A GPU instance that exists; `busy` says who uses it."""
 
-    `compute_instances` are the compute slices of each, largest first; None where they are not known.
-    """
-
-    placement: Placement
     busy: str | None = None
-    compute_instances: tuple[int, ...] | None = None
-
-
-@dataclass(frozen=True)
-class PlannedInstance:
-    """A GPU instance that is to be, with the compute slices of each of its compute instances."""
-
-    placement: Placement
-    compute_instances: tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -45,16 +33,19 @@ class Difference:
     they lie in memory.
     """
 
-    keep: tuple[LiveInstance, ...]
-    destroy: tuple[LiveInstance, ...]
-    create: tuple[Placement, ...]
-    recut: tuple[LiveInstance, ...]
-    instances: tuple[PlannedInstance, ...]
+    keep: tuple[LiveInstance, ...] = ()
+    destroy: tuple[LiveInstance, ...] = ()
+    create: tuple[MigInstance, ...] = ()
+    recut: tuple[LiveInstance, ...] = ()
+    instances: tuple[MigInstance, ...] = ()
 
     @property
     def in_the_way(self) -> tuple[LiveInstance, ...]:
         """Return those in use that would not stay as they are."""
         return tuple(one for one in (*self.destroy, *self.recut) if one.busy)
+
+
+NOTHING = Difference()
 
 
 def difference(
@@ -69,7 +60,7 @@ def difference(
     profiles = [one.profile for one in target]
     if place(model, profiles) is None:
         return explain(model, profiles)
-    ordered = sorted(there, key=lambda one: (one.placement.start, one.placement.profile.id))
+    ordered = sorted(there, key=lambda one: (one.start, one.profile_id))
     if any(one.start is not None for one in target):
         return _as_placed(ordered, target)
     best: Difference | None = None
@@ -91,47 +82,54 @@ def _ways(
     model: MigModel, there: Sequence[LiveInstance], target: Sequence[WantedInstance], keeping: int
 ) -> Iterator[Difference]:
     """Yield every way in which so many stay, all of them wanted, and the rest fits beside them."""
+    profiles = {one.profile.id: one.profile for one in target}
     for keep in combinations(there, keeping):
-        left = Counter(one.profile for one in target)
-        left.subtract(one.placement.profile for one in keep)
+        left = Counter(one.profile.id for one in target)
+        left.subtract(one.profile_id for one in keep)
         if min(left.values(), default=0) < 0:
             continue
-        create = place(model, left.elements(), [one.placement for one in keep])
+        create = place(model, [profiles[number] for number in left.elements()], keep)
         if create is not None:
-            yield _with_compute_instances(keep, [one for one in there if one not in keep], create, target)
+            yield _with_compute_instances(there, keep, create, target)
 
 
 def _as_placed(there: Sequence[LiveInstance], target: Sequence[WantedInstance]) -> Difference:
-    places = [Placement(one.profile, one.start) for one in target if one.start is not None]
-    keep = [one for one in there if one.placement in places]
-    kept = [one.placement for one in keep]
-    create = tuple(one for one in places if one not in kept)
-    return _with_compute_instances(keep, [one for one in there if one not in keep], create, target)
+    wanted = [one.profile.at(one.start) for one in target if one.start is not None]
+    places, found = {one.place for one in wanted}, {one.place for one in there}
+    keep = [one for one in there if one.place in places]
+    return _with_compute_instances(there, keep, [one for one in wanted if one.place not in found], target)
 
 
 def _with_compute_instances(
+    there: Sequence[LiveInstance],
     keep: Sequence[LiveInstance],
-    destroy: Sequence[LiveInstance],
-    create: tuple[Placement, ...],
+    create: Sequence[MigInstance],
     target: Sequence[WantedInstance],
 ) -> Difference:
     """Give each GPU instance its compute instances: those that it has where they are wanted, busy ones first.
 
     All others get what is left in the order of their places, so that the same answer is found again.
     """
-    left: dict[MigProfile, list[tuple[int, ...]]] = defaultdict(list)
+    profiles = {one.profile.id: one.profile for one in target}
+    left: dict[int, list[tuple[int, ...]]] = defaultdict(list)
     for one in target:
-        left[one.profile].append(one.compute_instances)
-    given: dict[Placement, tuple[int, ...]] = {}
+        left[one.profile.id].append(one.compute_instances)
+    given: dict[tuple[int, int], tuple[int, ...]] = {}
     for live in sorted(keep, key=lambda one: not one.busy):
-        has = live.compute_instances
-        if has is not None and has in left[live.placement.profile]:
-            left[live.placement.profile].remove(has)
-            given[live.placement] = has
-    places = sorted([*(one.placement for one in keep), *create], key=lambda one: one.start)
-    for placement in places:
-        if placement not in given:
-            given[placement] = left[placement.profile].pop(0)
-    recut = tuple(one for one in keep if one.compute_instances not in (None, given[one.placement]))
-    instances = tuple(PlannedInstance(placement, given[placement]) for placement in places)
-    return Difference(tuple(keep), tuple(destroy), create, recut, instances)
+        if live.compute_instances in left[live.profile_id]:
+            left[live.profile_id].remove(live.compute_instances)
+            given[live.place] = live.compute_instances
+    places = sorted((one.place for one in (*keep, *create)), key=lambda place: place[1])
+    for number, start in places:
+        if (number, start) not in given:
+            given[number, start] = left[number].pop(0)
+    known = [one for one in keep if 0 not in one.compute_instances]
+    instances = tuple(profiles[number].at(start, given[number, start]) for number, start in places)
+    kept = {one.place for one in keep}
+    return Difference(
+        tuple(keep),
+        tuple(one for one in there if one.place not in kept),
+        tuple(one for one in instances if one.place not in kept),
+        tuple(one for one in known if one.compute_instances != given[one.place]),
+        instances,
+    )

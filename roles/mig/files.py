@@ -6,7 +6,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from numaforge.file_content import PLAN_PATH, PlannedFile
-from numaforge.resources import mig_worker
+from numaforge.roles.mig.worker import source
 from numaforge.snapshot.nvml_library import library_source
 from numaforge.template import Both, Template, program, starts
 
@@ -25,8 +25,10 @@ MIG_LIBRARY_PATH = "/usr/local/lib/numaforge/pynvml.py"
 @cache
 def _programs() -> dict[str, str]:
     """Return what a boot runs, by path: the same sources that the part sends."""
-    worker = mig_worker().read_text(encoding="utf-8")
-    return {MIG_WORKER_PATH: worker.rstrip("\n"), MIG_LIBRARY_PATH: library_source(worker).rstrip("\n")}
+    return {
+        MIG_WORKER_PATH: source().rstrip("\n"),
+        MIG_LIBRARY_PATH: library_source(source()).rstrip("\n"),
+    }
 
 
 def _program(_: NodePlan, file: PlannedFile) -> Mapping[str, Any]:

@@ -1,52 +1,42 @@
 """Where GPU instances lie: an exact search, with the same answer every time.
 
-The rules: placements do not overlap in memory, the compute slices suffice, each profile has its limit, and
-one GPU instance at most has the media engines (NVIDIA MIG User Guide, supported MIG profiles). NVML's own
-default placement may fail for what fits; with explicit placements the order of creation does not matter.
+The rules: placements do not overlap in memory, the compute slices and the media engines suffice, and each
+profile has its limit (NVIDIA MIG User Guide, supported MIG profiles). NVML's own default placement may fail
+for what fits; with explicit placements the order of creation does not matter.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
-
-from numaforge.roles.mig.models import MigModel, MigProfile
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-
-@dataclass(frozen=True)
-class Placement:
-    """A GPU instance in memory; `start` is in memory slices."""
-
-    profile: MigProfile
-    start: int
-
-    @property
-    def mask(self) -> int:
-        """Return the memory slices that it takes, as bits."""
-        return _mask(self.profile, self.start)
-
-    def __str__(self) -> str:
-        return f"{self.profile.name} at {self.start}:{self.profile.size}"
+    from numaforge.roles.mig.instance import MigInstance
+    from numaforge.roles.mig.models import MigModel, MigProfile
 
 
 def place(
-    model: MigModel, wanted: Iterable[MigProfile], fixed: Sequence[Placement] = ()
-) -> tuple[Placement, ...] | None:
+    model: MigModel, wanted: Iterable[MigProfile], fixed: Sequence[MigInstance] = ()
+) -> tuple[MigInstance, ...] | None:
     """Return where wanted GPU instances lie beside those that stay; None where they do not fit.
 
     Larger ones come first, each at the lowest start that leaves room for the others.
     """
     order = in_order(wanted)
-    if any(broken_limits(model, [*order, *(one.profile for one in fixed)])):
+    if any(broken_limits(model, [*order, *profiles_of(model, fixed)])):
         return None
     occupied = 0
-    for placement in fixed:
-        occupied |= placement.mask
+    for one in fixed:
+        occupied |= _mask(one.size, one.start)
     return _search(order, occupied, set())
+
+
+def profiles_of(model: MigModel, instances: Sequence[MigInstance]) -> list[MigProfile]:
+    """Return the profiles of GPU instances that a model offers."""
+    offered = {profile.id: profile for profile in model.profiles if instances}
+    return [offered[one.profile_id] for one in instances]
 
 
 def in_order(profiles: Iterable[MigProfile]) -> tuple[MigProfile, ...]:
@@ -65,9 +55,13 @@ def broken_limits(model: MigModel, profiles: Sequence[MigProfile]) -> Iterator[s
     for profile, count in Counter(profiles).items():
         if count > profile.limit:
             yield f"at most {profile.limit} of {profile.name} can exist at once, not {count}"
-    media = [profile for profile in profiles if profile.media]
-    if len(media) > 1:
-        yield f"only one GPU instance can have the media engines: {counted_names(media)}"
+    decoding = [profile for profile in profiles if profile.decoders]
+    decoders = sum(profile.decoders for profile in decoding)
+    if decoders > model.decoders > 0:
+        yield f"they need {decoders} video decoders, the GPU has {model.decoders}: {counted_names(decoding)}"
+    with_ofa = [profile for profile in profiles if profile.ofas]
+    if len(with_ofa) > 1:
+        yield f"only one GPU instance can have the OFA, a media engine: {counted_names(with_ofa)}"
     slices = sum(profile.slices for profile in profiles)
     if slices > model.compute_slices:
         yield f"they need {slices} compute slices, the GPU has {model.compute_slices}"
@@ -75,7 +69,7 @@ def broken_limits(model: MigModel, profiles: Sequence[MigProfile]) -> Iterator[s
 
 def _search(
     order: Sequence[MigProfile], occupied: int, dead: set[tuple[int, int]]
-) -> tuple[Placement, ...] | None:
+) -> tuple[MigInstance, ...] | None:
     if not order:
         return ()
     state = (len(order), occupied)
@@ -83,12 +77,12 @@ def _search(
         return None
     first, *rest = order
     for start in first.starts:
-        mask = _mask(first, start)
+        mask = _mask(first.size, start)
         if not mask & occupied and (found := _search(rest, occupied | mask, dead)) is not None:
-            return (Placement(first, start), *found)
+            return (first.at(start), *found)
     dead.add(state)
     return None
 
 
-def _mask(profile: MigProfile, start: int) -> int:
-    return ((1 << profile.size) - 1) << start
+def _mask(size: int, start: int) -> int:
+    return ((1 << size) - 1) << start

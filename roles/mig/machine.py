@@ -5,13 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from numaforge.cpulist import format_cpulist
 from numaforge.errors import PlanError
 from numaforge.reasons import Notice
 from numaforge.roles.mig.advice import Collision
 from numaforge.roles.mig.choice import GpuWish, Wishes, choose_by_config, choose_by_profile, nvidia_gpus
-from numaforge.roles.mig.difference import Difference, LiveInstance, PlannedInstance, difference
-from numaforge.roles.mig.geometry import Placement
-from numaforge.roles.mig.models import UNKNOWN, MigModel, MigProfile, mode_needs_boot, model_of
+from numaforge.roles.mig.devices import as_instance
+from numaforge.roles.mig.difference import NOTHING, Difference, LiveInstance, difference
+from numaforge.roles.mig.models import UNKNOWN, MigModel, mode_needs_boot, model_of, own_name
+from numaforge.roles.mig.names import parse_profile_name
 from numaforge.roles.mig.request import WantedInstance, placed_instances, wanted_instances
 from numaforge.topology.model import Gpu, GpuInstance, NodeTopology
 from numaforge.topology.vendors import listed_by_nvml
@@ -23,7 +25,6 @@ if TYPE_CHECKING:
     from numaforge.roles.node import NodeProfile
 
 _ON, _OFF = "enabled", "disabled"
-_NOTHING = Difference((), (), (), (), ())
 _WAITS = "it stays as it is until the machine may reboot for it: maintenance.reboot is never"
 _WAY_OUT = "end them, or let a drain do it with mig.in_use: drain"
 
@@ -40,7 +41,7 @@ class GpuMigPlan:
     gpu: Gpu
     mode: str  # "enabled", "disabled"
     model: MigModel | None = None
-    change: Difference = _NOTHING
+    change: Difference = NOTHING
     notices: tuple[str, ...] = ()
     refusal: str | None = None
     collision: Collision | None = None
@@ -52,11 +53,6 @@ class GpuMigPlan:
         if self.gpu.mig_capable is False and self.mode == _OFF:
             return False
         return None if self.gpu.mig_mode is None else self.gpu.mig_mode != self.mode
-
-    @property
-    def create(self) -> tuple[PlannedInstance, ...]:
-        """Return the GPU instances that are to be created, as they lie in memory."""
-        return tuple(one for one in self.change.instances if one.placement in self.change.create)
 
 
 @dataclass(frozen=True)
@@ -132,7 +128,31 @@ def _planned(
         if (wish := wishes.by_index.get(index))
     )
     untouched = tuple(index for index in gpus if index not in wishes.by_index)
-    return MachineMigPlan(*source, planned, untouched, wishes.notices)
+    notices = (*wishes.notices, *_refused_by_mig_parted(planned, wishes))
+    return MachineMigPlan(*source, planned, untouched, notices)
+
+
+def _refused_by_mig_parted(planned: Sequence[GpuMigPlan], wishes: Wishes) -> Iterator[Notice]:
+    """Say which names of its file mig-parted does not find on the GPUs that they are for.
+
+    Names follow from a GPU's memory: where that is not known, neither is its name for a profile.
+    """
+    found: dict[tuple[str, str], list[int]] = {}
+    for plan in planned:
+        wish = wishes.by_index[plan.index]
+        named = plan.gpu.mig_profiles or plan.gpu.memory_bytes is not None
+        if plan.model is None or plan.refusal or not (named and wish.of_mig_parted):
+            continue
+        for text in wish.counts:
+            own = own_name(plan.model, text)
+            if parse_profile_name(own).gigabytes != parse_profile_name(text).gigabytes:
+                found.setdefault((text, own), []).append(plan.index)
+    for (text, own), indices in found.items():
+        yield Notice(
+            "mig-parted-name",
+            f"GPU {format_cpulist(indices)}: mig-parted refuses {text}, as it compares names exactly; here "
+            f"it is taken for {own}",
+        )
 
 
 def _plan_gpu(topology: NodeTopology, plan: GpuMigPlan, wish: GpuWish, allowed: _Allowed) -> GpuMigPlan:
@@ -144,7 +164,7 @@ def _plan_gpu(topology: NodeTopology, plan: GpuMigPlan, wish: GpuWish, allowed: 
         model = _model(topology, gpu, wish.mode)
         plan = replace(plan, model=model)
         plan = replace(plan, notices=tuple(_notices(plan)))
-        change = _change(topology, gpu, model, wish) if allowed.instances or wish.mode == _OFF else _NOTHING
+        change = _change(topology, gpu, model, wish) if allowed.instances or wish.mode == _OFF else NOTHING
     except PlanError as error:
         return replace(plan, refusal=str(error))
     if isinstance(change, Collision):
@@ -187,27 +207,17 @@ def _change(
 ) -> Difference | Collision:
     there = tuple(_live(topology, model, one) for one in gpu.gpu_instances or () if gpu.mig_mode == _ON)
     if model is None or wish.mode == _OFF:
-        return replace(_NOTHING, destroy=there)
+        return Difference(destroy=there)
     wanted: tuple[WantedInstance, ...]
     wanted = placed_instances(model, wish.starts) if wish.starts else wanted_instances(model, wish.counts)
     return difference(model, there, wanted)
 
 
 def _live(topology: NodeTopology, model: MigModel | None, found: GpuInstance) -> LiveInstance:
-    profiles = {profile.id: profile for profile in model.profiles} if model else {}
-    profile = profiles.get(found.profile_id) or _unknown_profile(found)
-    slices = [one.slices for one in found.compute_instances]
-    known = tuple(sorted((one for one in slices if one is not None), reverse=True))
-    return LiveInstance(
-        Placement(profile, found.start),
-        _users(topology, found.pids, {one.uuid for one in found.compute_instances}),
-        known if len(known) == len(slices) else None,
-    )
-
-
-def _unknown_profile(found: GpuInstance) -> MigProfile:
-    """Return a profile that the model does not offer: it takes its place, and is never wanted."""
-    return MigProfile(f"profile {found.profile_id}", found.profile_id, 0, found.size, (found.start,), 1)
+    names = {profile.id: profile.name for profile in model.profiles} if model else {}
+    instance = as_instance(found, names.get(found.profile_id, f"profile {found.profile_id}"))
+    users = _users(topology, found.pids, {one.uuid for one in found.compute_instances})
+    return LiveInstance(**vars(instance), busy=users)
 
 
 def _users(topology: NodeTopology, pids: Sequence[int], uuids: Collection[str | None]) -> str | None:
@@ -239,7 +249,7 @@ def _obstacles(topology: NodeTopology, plan: GpuMigPlan, allowed: _Allowed) -> I
             f"  set it back: `nvidia-smi -i {gpu.pci_address} -mig {int(plan.mode == _ON)}`"
         )
     if plan.change.in_the_way and not allowed.in_use:
-        taken = "; ".join(f"{one.placement} by {one.busy}" for one in plan.change.in_the_way)
+        taken = "; ".join(f"{one} by {one.busy}" for one in plan.change.in_the_way)
         yield f"what would have to go is in use: {taken}\n  {_WAY_OUT}"
     users = _users(topology, gpu.pids, {gpu.uuid})
     if plan.mode_changes and users and not allowed.in_use:

@@ -9,6 +9,7 @@ from functools import cache, lru_cache
 from typing import TYPE_CHECKING
 
 from numaforge.errors import NumaforgeError, PlanError
+from numaforge.roles.mig.instance import MigInstance
 from numaforge.roles.mig.names import ProfileName, parse_profile_name
 from numaforge.roles.mig.tables import FAMILIES, MODELS, ModelRow, ProfileRow
 from numaforge.topology.vendors import NVIDIA
@@ -36,7 +37,8 @@ class MigProfile:
     """A kind of GPU instance that a model offers.
 
     `id` is NVML's profile id, as in `nvidia-smi mig -cgi`. `size` and `starts` are in memory slices, `slices`
-    in compute slices. At most `limit` of them exist at once, and at most one with `media` of all profiles.
+    in compute slices. At most `limit` of them exist at once. All GPU instances share the model's video
+    `decoders` and its one OFA, the engine for optical flow.
     """
 
     name: str
@@ -46,12 +48,21 @@ class MigProfile:
     starts: tuple[int, ...]
     limit: int
     attributes: str = ""
-    media: bool = False
+    decoders: int = 0
+    ofas: int = 0
+
+    def at(self, start: int, compute_instances: tuple[int, ...] | None = None) -> MigInstance:
+        """Return the GPU instance of this kind at a start; undivided without `compute_instances`."""
+        slices = (self.slices,) if compute_instances is None else compute_instances
+        return MigInstance(self.name, self.id, start, self.size, slices)
 
 
 @dataclass(frozen=True)
 class MigModel:
-    """A GPU model with MIG: `devices` are PCI ids in lower case, `doubt` says what is not confirmed."""
+    """A GPU model with MIG: `devices` are PCI ids in lower case, `doubt` says what is not confirmed.
+
+    `decoders` are 0 where no geometry can lack one, and where they are not known.
+    """
 
     key: str
     generation: str
@@ -62,6 +73,7 @@ class MigModel:
     memory_slices: int
     profiles: tuple[MigProfile, ...]
     doubt: str | None = None
+    decoders: int = 0
 
     @property
     def reset_for_mode(self) -> bool:
@@ -138,6 +150,17 @@ def profile_of(model: MigModel, name: str | ProfileName) -> MigProfile:
     raise PlanError(f"{model.products[0]} has no profile {said}", remedy=f"choose among {offered}")
 
 
+def own_name(model: MigModel, text: str) -> str:
+    """Return a name with the memory that the model's driver writes: `3g.48gb` is `3g.47gb` on 94 GB.
+
+    mig-parted compares names exactly (pkg/mig/config, resolveMigProfileOnDevice). Raises PlanError, as
+    `profile_of` does.
+    """
+    wanted = parse_profile_name(text, short=True)
+    compute = f"{wanted.compute}c." if wanted.compute not in (None, wanted.slices) else ""
+    return f"{compute}{profile_of(model, wanted).name}"
+
+
 def _nearest(model: MigModel, alike: Sequence[MigProfile], gigabytes: int | None) -> MigProfile | None:
     if gigabytes is None:
         return min(alike, key=lambda one: one.size, default=None)
@@ -178,7 +201,7 @@ def _offered(
 ) -> MigModel | None:
     """Return the model that NVML's offers make; None where they do not say all that is needed.
 
-    What NVML does not tell, which profiles have the media engines, is the table's, else the names'.
+    What NVML does not tell, which media engines profiles have, is the table's, else the names'.
     """
     try:
         known = _in_table(vendor, device, memory_bytes)
@@ -215,9 +238,16 @@ def _profile_offered(offer: MigProfileOffer, known: MigProfile | None) -> MigPro
         attributes = parse_profile_name(name).attributes
     except NumaforgeError:
         return None
-    media = known.media if known else attributes.startswith("+me")
     return MigProfile(
-        name, offer.id, offer.slices, offer.size, tuple(sorted(offer.starts)), offer.limit, attributes, media
+        name,
+        offer.id,
+        offer.slices,
+        offer.size,
+        tuple(sorted(offer.starts)),
+        offer.limit,
+        attributes,
+        decoders=known.decoders if known else 0,
+        ofas=known.ofas if known else int(attributes.startswith("+me")),
     )
 
 
@@ -237,6 +267,7 @@ def _model(row: ModelRow) -> MigModel:
         family.memory_slices,
         tuple(_profile(profile, row.gigabytes, family.memory_slices) for profile in family.profiles),
         row.doubt,
+        family.decoders,
     )
 
 
@@ -244,4 +275,14 @@ def _profile(row: ProfileRow, gigabytes: int, memory_slices: int) -> MigProfile:
     """Return a profile with its name: its share of the memory, rounded (go-nvlib, getMigMemorySizeGB)."""
     rounded = (2 * row.size * gigabytes + memory_slices) // (2 * memory_slices)
     name = f"{row.slices}g.{rounded}gb{row.attributes}"
-    return MigProfile(name, row.id, row.slices, row.size, row.starts, row.limit, row.attributes, row.media)
+    return MigProfile(
+        name,
+        row.id,
+        row.slices,
+        row.size,
+        row.starts,
+        row.limit,
+        row.attributes,
+        row.decoders,
+        row.ofas,
+    )

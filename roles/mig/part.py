@@ -6,16 +6,18 @@ The node does it by itself, with Python: worker.py and the pynvml that it needs 
 from __future__ import annotations
 
 import json
+from dataclasses import asdict, replace
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 from numaforge.errors import HostError
 from numaforge.file_content import boot_link
-from numaforge.node.part import Found, Goal, Look, Part, lines
-from numaforge.resources import mig_worker
+from numaforge.maintenance.part import Found, Goal, Look, Part, lines
 from numaforge.roles.hugepages.part import change_with_kubelet
+from numaforge.roles.mig.devices import as_instance
 from numaforge.roles.mig.files import MIG_UNIT_PATH
 from numaforge.roles.mig.models import mode_needs_boot
+from numaforge.roles.mig.worker import source
 from numaforge.shell import line
 from numaforge.snapshot.nvml_library import library_source
 
@@ -23,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from numaforge.roles.mig.instance import MigGpu
-    from numaforge.topology.model import Gpu, GpuInstance
+    from numaforge.topology.model import Gpu
 
 NAME = "mig"
 UNIT = PurePosixPath(MIG_UNIT_PATH).name
@@ -103,15 +105,15 @@ def data(
 ) -> dict[str, str]:
     """Return what the worker finds in the folder of its part, and the worker itself."""
     both = list(zip(wanted, now, strict=True))
-    worker = mig_worker().read_text(encoding="utf-8")
+    planned = ({**asdict(gpu), "by_boot": mode_needs_boot(is_now)} for gpu, is_now in both)
     return {
-        "planned.json": _document({**_form(gpu), "by_boot": mode_needs_boot(is_now)} for gpu, is_now in both),
-        "found.json": _document(_now(gpu, is_now) for gpu, is_now in both),
+        "planned.json": _document(planned),
+        "found.json": _document(asdict(_now(gpu, is_now)) for gpu, is_now in both),
         "units": lines(
             *(f"seen {line(unit)}" for unit in holders), *(f"named {line(unit)}" for unit in may_stop)
         ),
-        "pynvml.py": library_source(worker),
-        "worker.py": worker,
+        "pynvml.py": library_source(source()),
+        "worker.py": source(),
     }
 
 
@@ -158,28 +160,19 @@ def _document(gpus: Iterable[Mapping[str, Any]]) -> str:
 
 
 def _differs(gpu: MigGpu, now: Gpu | None, *, mode_only: bool) -> bool:
-    old, new = _now(gpu, now), _form(gpu)
-    if mode_only and "pending" not in old:
-        return bool(old["mode"] != new["mode"])
-    return old != new
+    old = _now(gpu, now)
+    if _pending(now):
+        return True
+    return old.mode != gpu.mode if mode_only else old.geometry != gpu.geometry
 
 
-def _form(gpu: MigGpu) -> dict[str, Any]:
-    """Return a GPU that is to be in the form that the worker reads, its instances in the order of starts."""
-    instances = [
-        {
-            "profile_id": each.profile_id,
-            "start": each.start,
-            "size": each.size,
-            "compute_instances": sorted(each.compute_instances, reverse=True),
-        }
-        for each in sorted(gpu.instances, key=lambda each: each.start)
-    ]
-    return {"pci_address": gpu.pci_address, "uuid": gpu.uuid, "mode": gpu.mode, "instances": instances}
+def _pending(now: Gpu | None) -> str | None:
+    """Return the MIG mode after the next reset or boot, where it is another."""
+    return None if now is None or now.mig_pending == now.mig_mode else now.mig_pending
 
 
-def _now(gpu: MigGpu, now: Gpu | None) -> dict[str, Any]:
-    """Return the GPU as it is, in the same form.
+def _now(gpu: MigGpu, now: Gpu | None) -> MigGpu:
+    """Return the GPU as it is.
 
     Raises HostError where that is not known.
     """
@@ -195,46 +188,27 @@ def _now(gpu: MigGpu, now: Gpu | None) -> dict[str, Any]:
             where=gpu.pci_address,
             remedy="MIG needs a GPU that has it, and python3 and libnvidia-ml.so.1 on the host",
         )
-    instances = [
-        {
-            "profile_id": each.profile_id,
-            "start": each.start,
-            "size": each.size,
-            "compute_instances": sorted(_slices(each), reverse=True),
-        }
-        for each in sorted(now.gpu_instances or (), key=lambda each: each.start)
-    ]
-    waits = {} if now.mig_pending in (None, now.mig_mode) else {"pending": now.mig_pending}
-    return {
-        "pci_address": gpu.pci_address,
-        "uuid": gpu.uuid,
-        "mode": now.mig_mode,
-        **waits,
-        "instances": instances,
-    }
-
-
-def _slices(instance: GpuInstance) -> list[int]:
-    return [each.slices or 0 for each in instance.compute_instances]
+    names = {each.id: each.name or "" for each in now.mig_profiles}
+    names |= {each.profile_id: each.profile for each in gpu.instances}
+    found = sorted(now.gpu_instances or (), key=lambda each: each.start)
+    instances = (as_instance(each, names.get(each.profile_id, "")) for each in found)
+    return replace(gpu, mode=now.mig_mode, instances=tuple(instances))
 
 
 def _moves(gpu: MigGpu, now: Gpu) -> list[str]:
     """Return a line for each thing that changes on a GPU."""
-    old, new = _now(gpu, now), _form(gpu)
-    names = {each.id: each.name for each in now.mig_profiles} | {
-        each.profile_id: each.profile for each in gpu.instances
-    }
+    old, pending = _now(gpu, now), _pending(now)
     told = []
-    if "pending" in old and not mode_needs_boot(now):
-        told.append(f"{gpu.pci_address}: MIG mode {old['pending']}, which waits for a reset -> {new['mode']}")
-    elif old["mode"] != new["mode"] and not mode_needs_boot(now):  # else mig_mode says it
-        told.append(f"{gpu.pci_address}: MIG mode {old['mode']} -> {new['mode']}")
-    for sign, these, others in (("-", old, new), ("+", new, old)):
-        for each in these["instances"]:
-            if each not in others["instances"]:
-                name = names.get(each["profile_id"]) or f"profile {each['profile_id']}"
-                cut = "+".join(map(str, each["compute_instances"])) or "none"
-                told.append(f"{gpu.pci_address}: {sign} {name} at {each['start']}, compute slices {cut}")
+    if pending and not mode_needs_boot(now):
+        told.append(f"{gpu.pci_address}: MIG mode {pending}, which waits for a reset -> {gpu.mode}")
+    elif old.mode != gpu.mode and not mode_needs_boot(now):  # else mig_mode says it
+        told.append(f"{gpu.pci_address}: MIG mode {old.mode} -> {gpu.mode}")
+    for sign, these, others in (("-", old, gpu), ("+", gpu, old)):
+        for each in these.instances:
+            if each not in others.instances:
+                name = each.profile or f"profile {each.profile_id}"
+                cut = "+".join(map(str, each.compute_instances)) or "none"
+                told.append(f"{gpu.pci_address}: {sign} {name} at {each.start}, compute slices {cut}")
     return told
 
 

@@ -11,7 +11,7 @@ from numaforge.reasons import Decision, Notice, Reasoned
 from numaforge.roles.device_plugin.checks import check_strategy, sentence
 from numaforge.roles.mig.devices import with_profile_names
 from numaforge.roles.mig.geometry import counted_names
-from numaforge.roles.mig.instance import MigGpu, MigInstance, MigPlan
+from numaforge.roles.mig.instance import MigGpu, MigPlan
 from numaforge.roles.mig.machine import GpuMigPlan, MachineMigPlan, mode_change, plan_profile
 from numaforge.roles.role import Turn
 from numaforge.topology.model import ComputeInstance, Gpu, GpuInstance, NodeTopology
@@ -88,17 +88,7 @@ def _reason(plan: GpuMigPlan) -> str:
 
 
 def _gpu(plan: GpuMigPlan) -> MigGpu:
-    instances = (
-        MigInstance(
-            one.placement.profile.name,
-            one.placement.profile.id,
-            one.placement.start,
-            one.placement.profile.size,
-            one.compute_instances,
-        )
-        for one in plan.change.instances
-    )
-    return MigGpu(plan.gpu.pci_address, plan.gpu.uuid, plan.mode, tuple(instances))
+    return MigGpu(plan.gpu.pci_address, plan.gpu.uuid, plan.mode, plan.change.instances)
 
 
 def _refuse_for_plugin(topology: NodeTopology, plan: MigPlan) -> None:
@@ -146,7 +136,7 @@ def _value(gpu: MigGpu, plan: MigPlan) -> str:
         return "MIG disabled"
     if plan.managed_by == "dra-driver":
         return "MIG enabled"
-    lie = ", ".join(f"{one.profile} at {one.start}:{one.size}" for one in gpu.instances)
+    lie = ", ".join(map(str, gpu.instances))
     return f"MIG enabled: {lie or 'no GPU instances'}"
 
 

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 from numaforge import shell
 from numaforge.roles.mig.files import MIG_WORKER_PATH, mig_files
+from numaforge.roles.mig.instance import MigGpu
 from numaforge.verification.promise import Promise, Table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from numaforge.roles.mig.instance import MigGpu
     from numaforge.roles.node import NodePlan
     from numaforge.verification.live import VerifiedNode
 
@@ -33,14 +33,9 @@ def _asks(plan: NodePlan) -> Iterator[str]:
 def _mig(node: VerifiedNode, name: str, expected: tuple[MigGpu, bool]) -> None:
     wanted, cut_by_us = expected
     assert name in node.live.of("mig"), "NVML on the host does not answer for this GPU"
-    gpu = json.loads(node.live.of("mig")[name])
-    assert gpu["mode"] == wanted.mode
-    assert not cut_by_us or sorted(
-        (each["profile_id"], each["start"], each["size"], sorted(each["compute_instances"]))
-        for each in gpu["instances"]
-    ) == sorted(
-        (each.profile_id, each.start, each.size, sorted(each.compute_instances)) for each in wanted.instances
-    )
+    gpu = MigGpu.read(json.loads(node.live.of("mig")[name]))
+    assert gpu.mode == wanted.mode
+    assert not cut_by_us or gpu.geometry == wanted.geometry
 
 
 PROMISES = (Promise("mig", mig, _mig, asks=_asks),)

@@ -21,15 +21,21 @@ class ProfileRow:
     starts: tuple[int, ...]
     limit: int
     attributes: str = ""
-    media: bool = False
+    decoders: int = 0
+    ofas: int = 0
 
 
 @dataclass(frozen=True)
 class FamilyRow:
-    """GPUs that are cut in the same way, whatever memory they have."""
+    """GPUs that are cut in the same way, whatever memory they have.
+
+    Each has one OFA. `decoders` are 0 where memory and compute slices run out before they do: those of A100
+    and Hopper differ, and neither ever lacks one. JPEG engines and encoders go with the decoders.
+    """
 
     compute_slices: int
     memory_slices: int
+    decoders: int
     profiles: tuple[ProfileRow, ...]
 
 
@@ -54,42 +60,45 @@ FAMILIES = {
     "seven": FamilyRow(
         7,
         8,
+        0,
         (
             ProfileRow(19, 1, 1, _ANY, 7),
-            ProfileRow(20, 1, 1, _ANY, 1, "+me", media=True),
+            ProfileRow(20, 1, 1, _ANY, 1, "+me", ofas=1),
             ProfileRow(15, 1, 2, (0, 2, 4, 6), 4),
             ProfileRow(14, 2, 2, (0, 2, 4), 3),
             ProfileRow(9, 3, 4, (0, 4), 2),
             ProfileRow(5, 4, 4, (0,), 1),
-            ProfileRow(0, 7, 8, (0,), 1),
+            ProfileRow(0, 7, 8, (0,), 1, ofas=1),
         ),
     ),
     "a30": FamilyRow(
         4,
         4,
+        4,
         (
             ProfileRow(14, 1, 1, (0, 1, 2, 3), 4),
-            ProfileRow(21, 1, 1, (0, 1, 2, 3), 1, "+me", media=True),
-            ProfileRow(5, 2, 2, (0, 2), 2),
-            ProfileRow(6, 2, 2, (0, 2), 1, "+me", media=True),
-            ProfileRow(0, 4, 4, (0,), 1, media=True),
+            ProfileRow(21, 1, 1, (0, 1, 2, 3), 1, "+me", decoders=1, ofas=1),
+            ProfileRow(5, 2, 2, (0, 2), 2, decoders=2),
+            ProfileRow(6, 2, 2, (0, 2), 1, "+me", decoders=2, ofas=1),
+            ProfileRow(0, 4, 4, (0,), 1, decoders=4, ofas=1),
         ),
     ),
     "rtx-pro-6000": FamilyRow(
         4,
         12,
+        4,
         (
-            ProfileRow(14, 1, 3, _QUARTERS, 4),
-            ProfileRow(21, 1, 3, _QUARTERS, 1, "+me", media=True),
-            ProfileRow(47, 1, 3, _QUARTERS, 4, "+gfx"),
-            ProfileRow(65, 1, 3, _QUARTERS, 1, "+me.all", media=True),
+            ProfileRow(14, 1, 3, _QUARTERS, 4, decoders=1),
+            ProfileRow(21, 1, 3, _QUARTERS, 1, "+me", decoders=1, ofas=1),
+            ProfileRow(47, 1, 3, _QUARTERS, 4, "+gfx", decoders=1),
+            ProfileRow(65, 1, 3, _QUARTERS, 1, "+me.all", decoders=4, ofas=1),
             ProfileRow(67, 1, 3, _QUARTERS, 4, "-me"),
-            ProfileRow(5, 2, 6, _HALVES, 2),
-            ProfileRow(35, 2, 6, _HALVES, 2, "+gfx"),
-            ProfileRow(64, 2, 6, _HALVES, 1, "+me.all", media=True),
+            ProfileRow(5, 2, 6, _HALVES, 2, decoders=2),
+            ProfileRow(35, 2, 6, _HALVES, 2, "+gfx", decoders=2),
+            ProfileRow(64, 2, 6, _HALVES, 1, "+me.all", decoders=4, ofas=1),
             ProfileRow(66, 2, 6, _HALVES, 2, "-me"),
-            ProfileRow(0, 4, 12, (0,), 1, media=True),
-            ProfileRow(32, 4, 12, (0,), 1, "+gfx", media=True),
+            ProfileRow(0, 4, 12, (0,), 1, decoders=4, ofas=1),
+            ProfileRow(32, 4, 12, (0,), 1, "+gfx", decoders=4, ofas=1),
         ),
     ),
 }
@@ -155,7 +164,7 @@ MODELS = (
             "RTX PRO 6000 Blackwell Workstation Edition",
             "RTX PRO 6000 Blackwell Max-Q Workstation Edition",
         ),
-        "which media profiles exclude each other is not confirmed",
+        "that the counts of media engines alone decide which profiles go together",
     ),
     # Their profiles differ by driver and VBIOS, and no list of their placements is public.
     ModelRow("rtx-pro-5000-48gb", "Blackwell", None, 48, (), ("RTX PRO 5000 Blackwell",)),

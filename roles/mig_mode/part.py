@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from numaforge.node.part import Found, Goal, Look, Part
+from numaforge.maintenance.part import Found, Goal, Look, Part
 from numaforge.roles.mig import part as mig
 from numaforge.roles.mig.models import mode_needs_boot
 

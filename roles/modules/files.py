@@ -9,7 +9,7 @@ from numaforge.file_content import FileContent, PlannedFile
 from numaforge.template import Both, Template, lines
 
 if TYPE_CHECKING:
-    from numaforge.node.part import Found, Goal
+    from numaforge.maintenance.part import Found, Goal
     from numaforge.roles.node import NodePlan
     from numaforge.topology.model import NodeTopology
 

@@ -132,5 +132,5 @@ same_parameter() { # ONE OTHER: the kernel writes a boolean as Y or N
     esac
 }
 modules_by_hand() {
-    if [ -n "${pending-}" ]; then printf 'systemctl reboot; '; fi
+    if modules_pending old; then printf 'systemctl reboot; '; fi
 }

@@ -24,7 +24,7 @@ NICS_UNIT_PATH = "/etc/systemd/system/numaforge-nics.service"
 @cache
 def _script() -> str:
     """Return the shell that a boot runs: the same that the part sends."""
-    return library("roles/nics/values", "node/nics_at_boot").rstrip("\n")
+    return library("roles/nics/values", "roles/nics/at_boot").rstrip("\n")
 
 
 def _program(_plan: NodePlan, _file: PlannedFile) -> Mapping[str, Any]:

@@ -25,14 +25,14 @@ from numaforge.template import Both, Template, program, starts, xml_comment
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from numaforge.node.part import Found, Goal
+    from numaforge.maintenance.part import Found, Goal
     from numaforge.roles.node import NodePlan
     from numaforge.topology.model import NodeTopology
 
 
 @cache
 def _script() -> str:
-    return library("node/rdma_gate").rstrip("\n")
+    return library("roles/rdma/at_boot").rstrip("\n")
 
 
 def _program(_plan: NodePlan, _file: PlannedFile) -> Mapping[str, Any]:

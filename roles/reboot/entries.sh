@@ -142,16 +142,14 @@ next_entry() { # sets entry_*; 1: unknown, and `unknown` is why
     if [ "$menu" = none ]; then return 1; fi
     grub_default
     unknown="the default of the boot loader, $wish, is none of its entries"
-    wanted=$wish
-    find_entry is_wanted && return
+    find_entry is_wanted "$wish" && return
     if [ "$menu" = entries ]; then
         case $wish in '' | *[!0-9]*) return 1 ;; esac
         newest_entry "$wish"
         return
     fi
     if [ -e "$grub/custom.cfg" ]; then return 1; fi # its entries are read when GRUB runs
-    wanted=0
-    find_entry is_wanted
+    find_entry is_wanted 0
 }
 grub_default() { # sets `wish`, and `once` where grub.cfg boots what next_entry names, once
     wish='' once=''
@@ -179,31 +177,30 @@ grub_default() { # sets `wish`, and `once` where grub.cfg boots what next_entry 
         if [ -n "$value" ]; then wish=$value; fi
     fi
 }
-find_entry() { # TEST: sets entry_* to the first entry that passes it; 1: none does
+find_entry() { # TEST ARGUMENT...: sets entry_* to the first entry that passes it; 1: none does
     seen=
-    each_entry first_that "$1"
+    each_entry first_that "$@"
     [ -n "$seen" ] || return 1
     entry_id=$seen_id entry_number=$seen_number entry_title=$seen_title entry_kernel=$seen_kernel
     entry_initrds=$seen_initrds entry_options=$seen_options entry_text=$seen_text entry_file=$seen_file entry_head=$seen_head
 }
-first_that() { # TEST
-    if [ -n "$seen" ] || ! "$1"; then return; fi
+first_that() { # TEST ARGUMENT...
+    if [ -n "$seen" ] || ! "$@"; then return; fi
     seen=yes seen_id=$entry_id seen_number=$entry_number seen_title=$entry_title seen_kernel=$entry_kernel
     seen_initrds=$entry_initrds seen_options=$entry_options seen_text=$entry_text seen_file=$entry_file seen_head=$entry_head
 }
-is_wanted() { # a submenu that is the default starts with its first entry
-    case $wanted in
+is_wanted() { # ENTRY: a submenu that is the default starts with its first entry
+    case $1 in
     "$entry_id" | "$entry_number" | "$entry_title") return 0 ;;
     esac
     case $entry_number in
-    *'>0') [ "$wanted>0" = "$entry_number" ] || [ "$wanted" = "${entry_id%>*}" ] ;;
+    *'>0') [ "$1>0" = "$entry_number" ] || [ "$1" = "${entry_id%>*}" ] ;;
     *) return 1 ;;
     esac
 }
 newest_entry() { # NUMBER: GRUB sorts the files' names by version, the newest first
     wanted=$(for found in /boot/loader/entries/*.conf; do echo "${found##*/}"; done | sort -rV | sed -n "$(($1 + 1))p")
-    wanted=${wanted%.conf}
-    find_entry is_wanted
+    find_entry is_wanted "${wanted%.conf}"
 }
 kernel_version() { # PATH: sets `version`; what names none has none
     version=${1##*/}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from numaforge.errors import HostError
-from numaforge.node.part import Found, Goal, Look, Part
+from numaforge.maintenance.part import Found, Goal, Look, Part
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -19,9 +19,11 @@ reboot_keep() { # the kernel that runs, and the one that is expected
 }
 reboot_apply() {
     if [ -e "$FOLDER/awaits-new" ]; then reboot_prove new || return 1; fi
-    if ! any_pending new; then return; fi
-    if [ -e "$FOLDER/awaits-new" ]; then
-        call "$each" prove new # the boot has not brought it: say what is missing
+    waiting=$(pending_part new)
+    if [ -z "$waiting" ]; then
+        return
+    elif [ -e "$FOLDER/awaits-new" ]; then
+        call "$waiting" prove new # the boot has not brought it: say what is missing
     else
         await_boot new
     fi
@@ -40,23 +42,17 @@ is_other_kernel() { # NEW|OLD: sets `running` and `expected`
 reboot_pending() { [ "$1" = old ] && is_other_kernel old; } # NEW|OLD
 reboot_undo() { :; }                                        # what was booted is put back first: see reboot_start
 reboot_start() {                                            # NEW|OLD
-    if [ "$1" = new ] || ! any_pending old; then return; fi
-    if is_other_kernel old && [ ! -e "$FOLDER/awaits-old" ] && find_entry is_of_expected; then
+    if [ "$1" = new ] || [ -z "$(pending_part old)" ]; then return; fi
+    if is_other_kernel old && [ ! -e "$FOLDER/awaits-old" ] && find_entry is_of_version "$expected"; then
         boot_once "$entry_id" || : # the proof of the kernel says what has come
     fi
     await_boot old
 }
-is_of_expected() {
+is_of_version() { # VERSION
     kernel_version "$entry_kernel"
-    [ "$version" = "$expected" ]
+    [ "$version" = "$1" ]
 }
 reboot_by_hand() {
-    if is_other_kernel old && find_entry is_of_expected; then printf "grub-reboot '%s'; " "$entry_id"; fi
+    if is_other_kernel old && find_entry is_of_version "$expected"; then printf "grub-reboot '%s'; " "$entry_id"; fi
     printf 'systemctl reboot; '
-}
-any_pending() { # NEW|OLD
-    for each in $UPWARDS; do
-        if provides "$each" pending && call "$each" pending "$1"; then return 0; fi
-    done
-    return 1
 }

@@ -19,6 +19,7 @@ from numaforge.hosts import (
     fault,
     planned,
     remember,
+    right,
     role,
     show_notices,
 )
@@ -33,6 +34,7 @@ from numaforge.snapshot import parse_output, script
 from numaforge.topology import read_topology
 
 if TYPE_CHECKING:
+    from numaforge.framing import Answer
     from numaforge.roles.node import NodeProfile
     from numaforge.snapshot import Snapshot
 
@@ -100,22 +102,21 @@ def examine() -> None:
         fail_host(host, error)
         return
     answered = time.time()
-    captured, told = preflight.split(answer.output)
     events.record(
         PREFLIGHT,
         host.name,
-        right=answer.right,
-        answer=told,
+        right=right(answer),
+        answer=preflight.told(answer),
         asked_at=begun,
         answered_at=answered,
-        **_planned(captured),
+        **_planned(answer),
     )
 
 
-def _planned(captured: list[str]) -> dict[str, str]:
+def _planned(answer: Answer) -> dict[str, str]:
     """Return the `profile` by which a host can be planned, or what it is `refused` for."""
     try:
-        return {"profile": plan_node(read_topology(parse_output(captured)), _profile()).profile}
+        return {"profile": plan_node(read_topology(parse_output(answer)), _profile()).profile}
     except NumaforgeError as error:
         return {"refused": str(error)}
     except Exception as error:  # one odd host must not end the run of all

@@ -12,6 +12,7 @@ import time
 import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import IO
 
 from numaforge.errors import HostError
 from numaforge.given import MOST_MIB
@@ -66,9 +67,13 @@ def read_all(read: Callable[[int], bytes], where: str) -> bytes:
 
 
 def run(
-    command: Sequence[str] | bytes, *, where: str | None = None, timeout: float | None = None
+    command: Sequence[str] | bytes,
+    *,
+    stdin: IO[bytes] | int = subprocess.DEVNULL,
+    where: str | None = None,
+    timeout: float | None = None,
 ) -> subprocess.CompletedProcess[bytes]:
-    """Run a program that asks another machine, without input, and return both its outputs.
+    """Run a program that asks another machine, without input or with a file's, and return both outputs.
 
     A text is run by the shell. Raises TooMuchOutputError, and subprocess.TimeoutExpired; the program has
     ended then.
@@ -79,7 +84,7 @@ def run(
         subprocess.Popen(
             command,
             shell=isinstance(command, bytes),
-            stdin=subprocess.DEVNULL,
+            stdin=stdin,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
         ) as process,

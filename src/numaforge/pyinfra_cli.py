@@ -29,7 +29,14 @@ from pyinfra_cli.inventory import make_inventory  # type: ignore[import-untyped]
 
 from numaforge import roles
 from numaforge.errors import NumaforgeError
-from numaforge.hosts import check_strictly, go_on_without_failed, guard_output, inspect_once, why_refused
+from numaforge.hosts import (
+    check_strictly,
+    command_line,
+    go_on_without_failed,
+    guard_output,
+    inspect_once,
+    why_refused,
+)
 from numaforge.hosts.beside import told
 from numaforge.hosts.host_data import refuse, say_refused, set_aside
 from numaforge.hosts.overview import follow, show_overview
@@ -58,16 +65,17 @@ def adapt() -> None:
     """
     check_strictly()
     guard_output()
-    cli: Any = sys.modules.get("pyinfra_cli.cli")
-    if cli is None:  # `numaforge apply` reads this `config.py`
+    if "pyinfra_cli.cli" not in sys.modules:  # `numaforge apply` reads this `config.py`
         return
-    cli.make_inventory = read_inventory
-    cli.connect_all = connect_all
-    cli.print_inventory = _and_who_is_refused(cli.print_inventory)
+    command_line(
+        make_inventory=lambda _: read_inventory,
+        connect_all=lambda _: connect_all,
+        print_inventory=_and_who_is_refused,
+    )
     if events.heard():  # who started the run shows all of its hosts itself
-        cli.print_meta = told(cli.print_meta)
+        command_line(print_meta=told)
     else:
-        show_overview(cli)
+        show_overview()
 
 
 def read_inventory(inventory: str, *args: Any, **options: Any) -> Any:
@@ -187,11 +195,10 @@ def prepare() -> None:
 
 def run() -> int:
     """Run pyinfra with the program's arguments, and return its exit code."""
-    from pyinfra_cli import cli  # type: ignore[import-untyped]
     from pyinfra_cli.main import main  # type: ignore[import-untyped]
 
     adapt()
-    cli.print_inventory = _and_who_is_refused(introduce)
+    command_line(print_inventory=lambda _: _and_who_is_refused(introduce))
     try:
         main()
     except SystemExit as end:

@@ -23,8 +23,3 @@ def profile_dir() -> Path:
 def deploy_dir() -> Path:
     """Return the folder that holds the deploys, one file per thing that an admin runs."""
     return _PACKAGE / "deploys"
-
-
-def mig_worker() -> Path:
-    """Return the file that nodes run to cut their GPUs."""
-    return _PACKAGE / "roles" / "mig" / "worker.py"

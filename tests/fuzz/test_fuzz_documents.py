@@ -13,7 +13,7 @@ from numaforge.errors import NumaforgeError
 from numaforge.given import NotJsonError, parse_json
 from numaforge.kubelet.admission import Node, Pod
 from numaforge.kubelet.admission.device_manager import read_inventory
-from numaforge.node.transaction import read_result, read_status
+from numaforge.maintenance.transaction import read_result, read_status
 from numaforge.planning.node import plan_node
 from numaforge.profile import load_profile
 from numaforge.report.layout import topology_of
@@ -33,6 +33,7 @@ from numaforge.rollout.shards import ShardProgress
 from numaforge.sections.strict_yaml import read_yaml, read_yaml_documents
 from numaforge.topology import from_document, to_document
 from tests.fixtures import machines
+from tests.fixtures.answers import answered
 from tests.fuzz.mutations import mutated_data, mutated_text
 from tests.fuzz.targets import Target, troubles
 
@@ -113,12 +114,13 @@ OPTIONS = {
 RECORD_TEXT = record_text(
     Record("ops@a/m/b/1/2.3", Phase.APPLIED, was_unschedulable=False, offered={"nvidia.com/gpu": "8"})
 )
+ENDING = '{"id": "a", "outcome": "applied", "reason": "", "journal": ["E0101 x"]}'
 STATUS = "\n".join(
-    (
+    answered(
         *("LoadState=loaded", "Phase=apply files", "Boot=b", "Uptime=5", "Booted=1700000000"),
         *("MainPID=1", "NRestarts=0", "ActiveState=active", "Job=0", "ExecMainStartTimestampMonotonic=5"),
-        *("ActiveEnterTimestampMonotonic=5", "ShutdownActiveState=inactive", "ShutdownJob=0", "Result"),
-        '{"id": "a", "outcome": "applied", "reason": "", "journal": ["E0101 x"]}.\n',
+        *("ActiveEnterTimestampMonotonic=5", "ShutdownActiveState=inactive", "ShutdownJob=0"),
+        result=[ENDING],
     )
 )
 
@@ -208,7 +210,7 @@ TARGETS = (
         300,
     ),
     Target("lease-state", lease_state, texts('{"numaforge.io/x": 1, "far": {"canaries_left": 1}}'), 300),
-    Target("result", read_result, texts(STATUS.partition("Result\n")[2].rstrip(".\n")), 300),
+    Target("result", read_result, texts(ENDING), 300),
     Target("status", read_status, texts(STATUS), 600),
 )
 

@@ -14,7 +14,8 @@ from numaforge.findings import host as userland
 from numaforge.findings.engine import check
 from numaforge.findings.gpudirect import rules as gpudirect
 from numaforge.findings.gpus import rules as gpus
-from numaforge.node.bundle import parse_states
+from numaforge.framing import Answer
+from numaforge.maintenance.bundle import parse_states
 from numaforge.planning.node import plan_node
 from numaforge.profile import load_profile
 from numaforge.report.tables import topology_tables
@@ -26,6 +27,7 @@ from numaforge.topology import read_topology
 from numaforge.topology.model import NodeTopology
 from numaforge.topology.nvidia_smi import read_smi_driver, read_smi_gpus
 from numaforge.topology.nvml import read_nvml_driver, read_nvml_gpus
+from tests.fixtures.answers import answered
 from tests.fuzz.mutations import HOSTILE_TEXTS, mutated_data, mutated_text
 from tests.fuzz.targets import Target, troubles
 from tests.machines.files import stored
@@ -73,10 +75,13 @@ NVML = {
     ],
 }
 FILE = base64.b64encode(b"text\n").decode()
-STATES = f"stat\n644 root root /etc/a\nsum\n{'0' * 64}  /etc/a\ntext\nfile /etc/a\n{FILE}\n.\nend"
+STATES = "\n".join(
+    answered(stat=["644 root root /etc/a"], sum=[f"{'0' * 64}  /etc/a"], text=["file /etc/a", FILE, "."])
+)
 OUTPUT = """\
 Welcome
-numaforge-snapshot 1
+numaforge answers
+numaforge part snapshot 1
 sys/devices/system/cpu/online:0-3
 sys/devices/system/node/node0/cpulist:0-3
 proc/meminfo:MemTotal: 1000 kB
@@ -95,7 +100,7 @@ N
  7 total
 etc/hosts:1:a \udcff
 etc/hosts:2:b
-end
+numaforge ended 0
 """
 
 
@@ -198,7 +203,7 @@ TARGETS = (
     Target("nvidia-smi", smi, lambda random: mutated_text(random, random.choice(XML)), 100),
     Target(
         "states",
-        lambda text: parse_states(text.split("\n")),
+        lambda text: parse_states(Answer.of(text)),
         lambda random: mutated_text(random, STATES),
         1000,
     ),
@@ -217,7 +222,7 @@ def test_no_case_is_a_refusal_by_chance():
         host(known(name).to_json())
     nvml(json.dumps(NVML))
     assert parse_output(OUTPUT).files["/etc/os-release"] == "NAME=x\n"
-    assert [*parse_states(STATES.split("\n"))] == ["/etc/a"]
+    assert [*parse_states(Answer.of(STATES))] == ["/etc/a"]
     for text in XML:
         smi(text)
 

@@ -20,7 +20,7 @@ from lab.node import Node
 from lab.paths import LAB
 from numaforge.cpulist import format_cpulist, parse_cpulist
 from numaforge.file_content import PLAN_PATH
-from numaforge.node.transaction import Transaction
+from numaforge.maintenance.transaction import Transaction
 from numaforge.roles.document import loads
 from numaforge.roles.nics import part as nics
 from numaforge.roles.rdma.planned import NicSetting

@@ -13,7 +13,7 @@ import pytest
 from lab.cluster import Lab
 from lab.node import Node
 from numaforge.errors import HostUnreachableError
-from numaforge.node.transaction import Process, read_status, status_script
+from numaforge.maintenance.transaction import Process, read_status, status_script
 from numaforge.rollout.gate import Expected, GateSettings, Proof, extended_resources, prove
 from numaforge.rollout.kubectl import KubectlCluster
 from numaforge.rollout.patience import Patience

@@ -12,7 +12,7 @@ import pytest
 from lab.cluster import Lab
 from lab.node import Node
 from numaforge.file_content import FileContent
-from numaforge.node.transaction import Result, Transaction, settle_script
+from numaforge.maintenance.transaction import Result, Transaction, settle_script
 from numaforge.roles.hugepages import part as hugepages
 from numaforge.roles.kernel_cmdline import part as kernel_cmdline
 from numaforge.roles.kernel_cmdline.part import DROP_IN, RECORD

@@ -10,7 +10,7 @@ import yaml
 from lab.cluster import Lab
 from lab.node import Node
 from numaforge.file_content import FileContent
-from numaforge.node.transaction import start_script
+from numaforge.maintenance.transaction import start_script
 from tests.lab.transactions import (
     CONFIG,
     CPU_STATE,

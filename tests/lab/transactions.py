@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterable
 from lab.cluster import Lab
 from lab.node import Node
 from numaforge.file_content import FileContent
-from numaforge.node.bundle import FileChange
-from numaforge.node.part import Part
-from numaforge.node.transaction import (
+from numaforge.maintenance.bundle import FileChange
+from numaforge.maintenance.part import Part
+from numaforge.maintenance.transaction import (
     BOOT_UNIT,
     CURRENT,
     Result,

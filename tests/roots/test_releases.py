@@ -19,7 +19,7 @@ from lab.roots import Release, build
 from numaforge import cli, shell
 from numaforge.findings.engine import check
 from numaforge.findings.host import RULES
-from numaforge.node.transaction import Transaction, start_script
+from numaforge.maintenance.transaction import Transaction, start_script
 from numaforge.roles.interrupts.files import INTERRUPTS_PATH, INTERRUPTS_RULES_PATH, INTERRUPTS_SCRIPT_PATH
 from numaforge.roles.kernel_cmdline import part as kernel_cmdline
 from numaforge.roles.kernel_values.files import TUNING_TMPFILES_PATH

@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from numaforge.node.transaction import BOOT_UNIT, CURRENT
+from numaforge.maintenance.transaction import BOOT_UNIT, CURRENT
 from tests.ssh.sandbox import Sandbox
 from tests.ssh.standin_systemd import BOOT_ID
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from numaforge.node.transaction import CURRENT, TRANSACTIONS
+from numaforge.maintenance.transaction import CURRENT, TRANSACTIONS
 from tests.ssh.conftest import StartSandbox
 from tests.ssh.kubeadm import kubeadm_files, start_kubelet
 from tests.ssh.pyinfra_forks import COMMAND

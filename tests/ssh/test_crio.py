@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from numaforge.file_content import FileContent
-from numaforge.node.bundle import FileChange
-from numaforge.node.transaction import Transaction, settle_script, start_script
+from numaforge.maintenance.bundle import FileChange
+from numaforge.maintenance.transaction import Transaction, settle_script, start_script
 from numaforge.roles.crio import part as crio
 from numaforge.roles.crio.files import CRIO_PATH
 from numaforge.roles.files import part as files

@@ -9,7 +9,8 @@ import pytest
 from paramiko import SSHException
 
 from numaforge.hosts import host_keys
-from numaforge.hosts.host_keys import StrictClient, check_strictly
+from numaforge.hosts.host_keys import StrictClient
+from numaforge.hosts.patches import check_strictly
 from tests.ssh.conftest import StartSandbox
 from tests.ssh.machine import machine
 from tests.ssh.sandbox import Sandbox, pyinfra

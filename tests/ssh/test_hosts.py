@@ -19,13 +19,14 @@ from pathlib import Path
 from pyinfra import host, logger
 
 from numaforge.errors import HostError
+from numaforge.framing import asking
 from numaforge.hosts import reached
 
 LISTENER = {sshd}
 
 def reach(script, **limit):
     try:
-        logger.info("answer %r", reached(host, script, **limit))
+        logger.info("answer %r", list(reached(host, asking(script), **limit).lines))
     except HostError as error:
         logger.info("%s %r", type(error).__name__, error.message)
 

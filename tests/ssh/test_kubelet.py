@@ -383,11 +383,11 @@ _ASK = """
 from pyinfra import host, logger
 
 from numaforge.hosts import reached
-from numaforge.node.transaction import read_status, status_script
-from numaforge.node.identity import identity_script, read_identity
+from numaforge.maintenance.transaction import read_status, status_script
+from numaforge.maintenance.identity import identity_script, read_identity
 
 logger.info("%r", read_identity(reached(host, identity_script())))
-status = read_status("\\n".join(reached(host, status_script("T1", "kubelet.service"))))
+status = read_status(reached(host, status_script("T1", "kubelet.service")))
 logger.info("%r", status.result)
 """
 

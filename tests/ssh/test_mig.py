@@ -8,8 +8,8 @@ from dataclasses import replace
 
 import pytest
 
-from numaforge.node.look import NodeQuery, look
-from numaforge.node.transaction import Result, Transaction, revert_script, start_script
+from numaforge.maintenance.look import NodeQuery, look
+from numaforge.maintenance.transaction import Result, Transaction, revert_script, start_script
 from numaforge.roles.files import part as files
 from numaforge.roles.kernel_cmdline import part as kernel_cmdline
 from numaforge.roles.kubelet import part as kubelet
@@ -199,13 +199,13 @@ def test_what_was_applied_is_reverted(node: Sandbox, port: int) -> None:
         pytest.param(
             "nvmlDeviceCreateGpuInstanceWithPlacement 1",
             "NVML_ERROR_INSUFFICIENT_RESOURCES",
-            "the GPU instance 14 at 4 cannot be created: there is no room for it",
+            "the GPU instance 2g.20gb at 4 cannot be created: there is no room for it",
             id="creating",
         ),
         pytest.param(
             "nvmlGpuInstanceCreateComputeInstance 2",
             "NVML_ERROR_UNKNOWN",
-            "the GPU instance 14 at 4 cannot get a compute instance of 1 slices: Unknown Error",
+            "the GPU instance 2g.20gb at 4 cannot get a compute instance of 1 slices: Unknown Error",
             id="a-compute-instance",
         ),
         pytest.param(

@@ -32,10 +32,10 @@ FLOODS = {
     "empty lines without end": "exec yes ''",
     "complaints without end": "exec yes >&2",
     "a packed answer of 1 GiB of zeros": (
-        "echo numaforge-right root packed; head -c 1073741824 /dev/zero | gzip -1 | base64; exit"
+        "echo numaforge answers; echo numaforge packed; head -c 1073741824 /dev/zero | gzip -1 | base64; exit"
     ),
     "a packed answer of empty lines": (
-        "echo numaforge-right root packed; yes '' | head -c 268435456 | gzip -1 | base64; exit"
+        "echo numaforge answers; echo numaforge packed; yes '' | head -c 268435456 | gzip -1 | base64; exit"
     ),
 }
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from numaforge.file_content import PLAN_PATH
-from numaforge.node.transaction import Result, Transaction
+from numaforge.maintenance.transaction import Result, Transaction
 from numaforge.roles.document import loads
 from numaforge.roles.host import part as packages
 from numaforge.roles.host.files import PAM_LIMITS_PATH, SWAP_PATH, UPGRADES_PATH
@@ -177,9 +177,9 @@ def test_the_verification_sees_what_is_held(debian: Sandbox, tmp_path: Path) -> 
     pyinfra(tmp_path, {"node": data(debian, PROFILE)}, "-y", "deploys/site.py")
     plan = loads(debian.path(PLAN_PATH).read_text())
     promised = {f"held {name}" for name in entries(plan, "package_is_held")}
-    assert promised <= {*read_live(debian.run(probe(plan)).stdout).of("host")}
+    assert promised <= {*read_live(debian.run(probe(plan)).stdout, plan).of("host")}
     debian.run("apt-mark unhold kubelet")
-    assert promised - {*read_live(debian.run(probe(plan)).stdout).of("host")} == {"held kubelet"}
+    assert promised - {*read_live(debian.run(probe(plan)).stdout, plan).of("host")} == {"held kubelet"}
 
 
 def test_a_profile_without_it_leaves_no_residue(debian: Sandbox, tmp_path: Path) -> None:

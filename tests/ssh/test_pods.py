@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from numaforge.node.look import NodeQuery, look
-from numaforge.node.part import Found
-from numaforge.node.pods import Pods
-from numaforge.node.transaction import Transaction
+from numaforge.maintenance.look import NodeQuery, look
+from numaforge.maintenance.part import Found
+from numaforge.maintenance.pods import Pods
+from numaforge.maintenance.transaction import Transaction
 from numaforge.roles.reboot import part as reboot
 from tests.ssh.conftest import StartSandbox
 from tests.ssh.kubeadm import kubeadm_files, start_kubelet

@@ -29,11 +29,12 @@ _DEPLOY = """
 import os
 from pyinfra import host, logger
 from numaforge.errors import HostError
+from numaforge.framing import asking
 from numaforge.hosts import reached, role
 
 @role("Ask")
 def ask():
-    logger.info("%s answered %s in %s", host.name, reached(host, "echo yes")[0], os.getpid())
+    logger.info("%s answered %s in %s", host.name, reached(host, asking("echo yes")).lines[0], os.getpid())
     if host.name in host.data.get("refuses", []):
         raise HostError("refused")
 

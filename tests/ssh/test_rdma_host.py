@@ -12,8 +12,8 @@ import pytest
 
 from numaforge import shell
 from numaforge.file_content import FileContent
-from numaforge.node.bundle import FileChange
-from numaforge.node.transaction import Transaction, revert_script, settle_script, start_script
+from numaforge.maintenance.bundle import FileChange
+from numaforge.maintenance.transaction import Transaction, revert_script, settle_script, start_script
 from numaforge.roles.files import part as files
 from numaforge.roles.kubelet import part as kubelet
 from numaforge.roles.memlock import part as memlock
@@ -675,7 +675,7 @@ def test_the_suite_finds_each_thing_that_is_not_as_planned(bare: Sandbox, tmp_pa
 
 
 def gate(node: Sandbox, interpreter: str, *wishes: str) -> Any:
-    program = shell.library("node/rdma_gate")
+    program = shell.library("roles/rdma/at_boot")
     node.path(RDMA_GATE_SCRIPT_PATH).parent.mkdir(parents=True, exist_ok=True)
     node.path(RDMA_GATE_SCRIPT_PATH).write_text(program)
     return node.run(f"{interpreter} {RDMA_GATE_SCRIPT_PATH} {' '.join(wishes)}")

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from numaforge import shell
-from numaforge.node.transaction import (
+from numaforge.maintenance.transaction import (
     CURRENT,
     Result,
     Transaction,

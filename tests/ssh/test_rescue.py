@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from numaforge.file_content import FileContent
-from numaforge.node.bundle import FileChange
-from numaforge.node.transaction import (
+from numaforge.maintenance.bundle import FileChange
+from numaforge.maintenance.transaction import (
     BOOT_UNIT,
     CURRENT,
     RESCUE_UNIT,

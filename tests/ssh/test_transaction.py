@@ -15,11 +15,12 @@ import pytest
 
 from numaforge import shell
 from numaforge.file_content import FileContent
-from numaforge.node.bundle import FileChange
-from numaforge.node.fence import Fingerprint
-from numaforge.node.look import NodeQuery, look
-from numaforge.node.part import FailedPlan
-from numaforge.node.transaction import (
+from numaforge.framing import Answer
+from numaforge.maintenance.bundle import FileChange
+from numaforge.maintenance.fence import Fingerprint
+from numaforge.maintenance.look import NodeQuery, look
+from numaforge.maintenance.part import FailedPlan
+from numaforge.maintenance.transaction import (
     BOOT_UNIT,
     CURRENT,
     KEPT_TRANSACTIONS,
@@ -148,7 +149,11 @@ def ended(node: Sandbox, name: str = "T1") -> Result:
 def confirm(node: Sandbox, name: str = "T1") -> str:
     done = node.run(confirm_script(name, status(node, name).token))
     assert done.returncode == 0, done.stderr
-    return done.stdout.strip()
+    return said(done.stdout)
+
+
+def said(output: str) -> str:
+    return " ".join(Answer.of(output).lines)
 
 
 def until(node: Sandbox, condition: str) -> None:
@@ -235,7 +240,7 @@ def looked_at(node: Sandbox, shell: str = "sh -s", announced: str | None = None)
     """Look at the node as a run does that plans a change of it, and announces it."""
     paths = (DROP_IN, UNIT_DROP_IN, STATE, MEMORY_STATE)
     asked = NodeQuery((), paths, (), (), str(Path(DROP_IN).parent), "kubelet.service")
-    found = look(lambda script: node.run(script, shell).stdout.splitlines(), asked, announced).fingerprint
+    found = look(lambda script: Answer.of(node.run(script, shell).stdout), asked, announced).fingerprint
     assert found
     return found
 
@@ -834,7 +839,7 @@ def test_a_request_to_undo_that_comes_late_does_nothing(
         node.path(BOOT_ID).write_text("the second boot\n")
     begun = starts(node)
     done = node.run(late)
-    assert (done.returncode, done.stdout.startswith(f"nothing is undone: {why}")) == (0, True), done
+    assert (done.returncode, said(done.stdout).startswith(f"nothing is undone: {why}")) == (0, True), done
     assert (node.path(DROP_IN).read_text(), starts(node), leftovers(node)) == ("new\n", begun, [])
     assert list(node.path(f"{TRANSACTIONS}/T1").glob("request*")) == []
     assert reverted(node, "asked for now").outcome == "rolled-back"
@@ -884,7 +889,7 @@ def test_what_is_not_confirmed_in_time_is_undone(node: Sandbox, port: int) -> No
 def test_a_confirmation_needs_the_attempts_token(node: Sandbox, port: int) -> None:
     reach_confirming(node, transaction(port, "new"))
     forged = node.run(confirm_script("T1", "forged"))
-    assert (forged.returncode, forged.stdout) == (0, "not confirmed: another attempt is meant\n")
+    assert (forged.returncode, said(forged.stdout)) == (0, "not confirmed: another attempt is meant")
     assert status(node).waits
     assert confirm(node) == "confirmed"
     assert ended(node).outcome == "applied"
@@ -903,7 +908,7 @@ def test_a_confirmation_before_the_node_waits_does_nothing(node: Sandbox, port: 
 
 def test_a_confirmation_of_what_the_node_does_not_know_does_nothing(node: Sandbox) -> None:
     done = node.run(confirm_script("T9", "token"))
-    assert (done.returncode, done.stdout) == (0, "not confirmed: this node knows no transaction T9\n")
+    assert (done.returncode, said(done.stdout)) == (0, "not confirmed: this node knows no transaction T9")
     assert not node.path(f"{TRANSACTIONS}/T9").exists()
 
 
@@ -911,7 +916,7 @@ def test_a_confirmation_may_be_repeated(node: Sandbox, port: int) -> None:
     found = reach_confirming(node, transaction(port, "new"))
     script = confirm_script("T1", found.token)
     with ThreadPoolExecutor() as pool:
-        answers = {each.stdout.strip() for each in pool.map(lambda _: node.run(script), range(3))}
+        answers = {said(each.stdout) for each in pool.map(lambda _: node.run(script), range(3))}
     assert answers <= {"confirmed", "not confirmed: the transaction T1 ended as applied"}
     assert ended(node).outcome == "applied"
     assert starts(node) == 2
@@ -921,7 +926,7 @@ def test_a_boot_while_it_waits_undoes_it_before_the_kubelet_starts(node: Sandbox
     late = confirm_script("T1", reach_confirming(node, transaction(port, "new")).token)
     node.run(f"set -- /run/units/*; {CUT_POWER.replace('kill -KILL $PPID', 'kill -KILL')}")
     until(node, f"grep -q second {BOOT_ID}")
-    assert node.run(late).stdout == "not confirmed: the node was rebooted\n"
+    assert said(node.run(late).stdout) == "not confirmed: the node was rebooted"
     reboot(node)
     assert node.path(DROP_IN).read_text() == "old\n"
     assert ended(node).reason.startswith('the node rebooted during "confirming"; ')
@@ -1063,9 +1068,7 @@ def test_a_hangup_of_its_processes_is_none_of_a_change(node: Sandbox, port: int,
 
 
 def failure(node: Sandbox) -> FailedPlan | None:
-    return look(
-        lambda script: node.run(script).stdout.splitlines(), NodeQuery((), (), (), (), "", "")
-    ).failure
+    return look(lambda script: Answer.of(node.run(script).stdout), NodeQuery((), (), (), (), "", "")).failure
 
 
 def remembered(port: int, wish: str, **changes: Any) -> Transaction:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from numaforge.file_content import PLAN_PATH
-from numaforge.node.transaction import CURRENT, TRANSACTIONS
+from numaforge.maintenance.transaction import CURRENT, TRANSACTIONS
 from numaforge.roles.modules.files import MODPROBE_PATH
 from tests.fixtures.shortened import shortened
 from tests.ssh.sandbox import Sandbox, pyinfra

@@ -26,6 +26,7 @@ _DEPLOY = """
 from pyinfra import host, logger
 
 from numaforge.errors import HostError
+from numaforge.framing import asking
 from numaforge.hosts import reached
 from numaforge.rollout.steps import run
 from numaforge.roles.maintenance.machine import PyinfraMachine
@@ -34,7 +35,7 @@ from numaforge.verification.login import SIGNS_OF_LIFE
 
 SIGNS_OF_LIFE["ServerAliveInterval"] = 1
 machine = PyinfraMachine(host, target=None, verification=verification_of(host))
-reached(host, "printf '%s\\n' {fates} > /run/fates")
+reached(host, asking("printf '%s\\n' {fates} > /run/fates"))
 try:
     logger.info("found %r", run(machine.verify()))
 except HostError as error:

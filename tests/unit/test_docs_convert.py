@@ -9,7 +9,7 @@ import pytest
 
 from docs.convert_tables import PAGE, page
 from numaforge.cli import run
-from numaforge.convert import KINDS
+from numaforge.convert import FORM_NAMES
 from numaforge.convert.rows import Fate
 
 TEXT = PAGE.read_text(encoding="utf-8")
@@ -37,7 +37,7 @@ def test_the_page_shows_the_real_answer(capsys, command, expected):
 
 
 def test_every_kind_is_named():
-    assert [kind for kind in KINDS if f"numaforge convert {kind} FILE" not in TEXT] == []
+    assert [kind for kind in FORM_NAMES if f"numaforge convert {kind} FILE" not in TEXT] == []
 
 
 @pytest.mark.usefixtures("files")

@@ -8,8 +8,8 @@ import pytest
 import yaml
 
 from lab.paths import REPOSITORY
-from numaforge.node import transaction
-from numaforge.node.parts import KINDS
+from numaforge.maintenance import transaction
+from numaforge.maintenance.parts import PART_MODULES
 from numaforge.profile import load_profile
 from numaforge.roles.crio import part as crio
 from numaforge.roles.files import part as files
@@ -75,7 +75,7 @@ PARTS = {row[0].strip("`"): row for row in table("## The parts")}
 
 
 def test_every_part_has_its_row_in_the_order_of_a_maintenance():
-    assert list(PARTS) == [kind.NAME for kind in KINDS]
+    assert list(PARTS) == [part.NAME for part in PART_MODULES]
 
 
 @pytest.mark.parametrize("name", PARTS)

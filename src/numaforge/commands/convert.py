@@ -45,16 +45,16 @@ def convert(words: tuple[str, ...], name: str | None, to: str | None, output: st
       numaforge convert performanceprofile performance.yaml --to profiles/performance.yaml
       oc get kubeletconfig gpu -o yaml | numaforge convert -
     """
-    from numaforge.convert import KINDS, as_yaml
+    from numaforge.convert import FORM_NAMES, as_yaml
     from numaforge.convert import convert as converted
-    from numaforge.convert.kinds import AUTO
+    from numaforge.convert.forms import AUTO
     from numaforge.sections.strict_yaml import MOST_MIB
 
     if len(words) > 2:
         raise click.UsageError("give a KIND and one FILE")
     kind, file = words if len(words) == 2 else (AUTO, words[0])
-    if kind not in (AUTO, *KINDS):
-        raise click.UsageError(f"{kind!r} is not a KIND; say auto or one of {', '.join(KINDS)}")
+    if kind not in (AUTO, *FORM_NAMES):
+        raise click.UsageError(f"{kind!r} is not a KIND; say auto or one of {', '.join(FORM_NAMES)}")
     place = "standard input" if file == "-" else file
     if to and file != "-" and Path(to).exists() and Path(to).samefile(file):
         raise click.UsageError(f"{to} is the file that is read: name another one with --to")

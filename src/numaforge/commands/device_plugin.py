@@ -42,8 +42,8 @@ def check(file: str, source: str | None, profile: str | None, plan: str | None, 
     from numaforge.kubelet.admission.inventory import counts_of
     from numaforge.report.device_plugin import as_text
     from numaforge.report.findings import has_errors, plugin_document
-    from numaforge.roles.device_plugin.advertised import advertised
-    from numaforge.roles.device_plugin.checks import check_config, check_machine
+    from numaforge.roles.device_plugin.advertised import advertised, as_listed
+    from numaforge.roles.device_plugin.checks import check_answers, check_config, check_machine
     from numaforge.roles.device_plugin.config import parse_device_plugin
     from numaforge.roles.mig.instance import MigPlan
     from numaforge.roles.mig.plan import as_planned
@@ -59,9 +59,9 @@ def check(file: str, source: str | None, profile: str | None, plan: str | None, 
         machine, planned = machine_and_plan(source, None, profile, None)
         if plan is not None:
             planned = plan_for(machine, profile, plan)
-        after = as_planned(machine, planned.mig if planned else MigPlan())
-        findings = (*findings, *check_machine(config, after))
-        counts = counts_of(advertised(config, after))
+        after = as_listed(as_planned(machine, planned.mig if planned else MigPlan()))
+        findings = (*findings, *check_answers(config, after), *check_machine(config, after))
+        counts = {} if has_errors(findings) else counts_of(advertised(config, after))
     if output == "json":
         show_json(plugin_document("starts", findings, counts))
     else:

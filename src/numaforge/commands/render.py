@@ -21,7 +21,7 @@ from numaforge.report.terminal import progress, show_json
 # What is not needed for `--help` is imported where it is used.
 if TYPE_CHECKING:
     from numaforge.file_content import FileContent
-    from numaforge.node.bundle import FileState
+    from numaforge.maintenance.bundle import FileState
 
 _MOST_LINKS = 40  # as many as the kernel follows
 
@@ -119,7 +119,7 @@ def _show_changes(
     data: tuple[str, ...],
     output: str,
 ) -> int:
-    from numaforge.node.bundle import changes, diff
+    from numaforge.maintenance.bundle import changes, diff
 
     if source is not None and Path(source).exists():
         raise click.UsageError("--diff compares files, and a snapshot has none: name HOST or --root")
@@ -144,7 +144,7 @@ def _of_host(
     from numaforge.commands.machine import plan_of
     from numaforge.hosts.capture import asked
     from numaforge.hosts.facts import as_root, detect
-    from numaforge.node.bundle import parse_states, read_script
+    from numaforge.maintenance.bundle import parse_states, read_script
     from numaforge.render import plan_files
     from numaforge.topology import read_topology
 
@@ -155,7 +155,7 @@ def _of_host(
             raise NumaforgeError("has no plan", remedy="say what to plan: --profile NAME")
         files = plan_files(plan, machine.kubelet.config_text if machine.kubelet else None)
         answer = as_root(connected, read_script([file.path for file in files]))
-        return files, parse_states(answer.output)
+        return files, parse_states(answer)
 
     with progress(f"asking {host}"):
         return asked_of(host, data, lambda name, connection: asked(name, connection, ask))
@@ -163,7 +163,7 @@ def _of_host(
 
 def _of_root(root: Path, files: tuple[FileContent, ...]) -> dict[str, FileState]:
     """Return the files that are there below a root directory, by their paths on the node."""
-    from numaforge.node.bundle import FileState
+    from numaforge.maintenance.bundle import FileState
 
     users, groups = _names(root, "etc/passwd"), _names(root, "etc/group")
     found = {}

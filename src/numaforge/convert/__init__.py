@@ -1,7 +1,7 @@
 """What other tools' files say, as a profile: text in, a profile and notes out."""
 
 from numaforge.convert.draft import Conversion, Note
-from numaforge.convert.kinds import KINDS, convert
+from numaforge.convert.forms import FORM_NAMES, convert
 from numaforge.convert.yaml_text import as_yaml
 
-__all__ = ["KINDS", "Conversion", "Note", "as_yaml", "convert"]
+__all__ = ["FORM_NAMES", "Conversion", "Note", "as_yaml", "convert"]

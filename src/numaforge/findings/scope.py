@@ -24,7 +24,12 @@ def own_gpus(machine: NodeTopology) -> list[Gpu]:
 
 def driven(machine: NodeTopology) -> list[Gpu]:
     """Return the GPUs that NVIDIA's driver has."""
-    return [gpu for gpu in own_gpus(machine) if gpu.driver == "nvidia" or gpu.uuid is not None]
+    return [gpu for gpu in own_gpus(machine) if has_driver(gpu)]
+
+
+def has_driver(gpu: Gpu) -> bool:
+    """Say whether NVIDIA's driver has a GPU: by the kernel's link, or because NVML counts it, lost or not."""
+    return gpu.driver == "nvidia" or gpu.uuid is not None or gpu.index is not None
 
 
 def answering(machine: NodeTopology) -> list[Gpu]:

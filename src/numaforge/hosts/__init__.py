@@ -11,11 +11,10 @@ from numaforge.hosts.display import (
     show_notices,
     show_unfinished,
 )
-from numaforge.hosts.facts import as_root, detect, detect_for_change, script_output
-from numaforge.hosts.failures import fail_host, fault, go_on_without_failed
+from numaforge.hosts.facts import as_root, detect, detect_for_change, right, script_output
+from numaforge.hosts.failures import fail_host, fault
 from numaforge.hosts.host_data import datum
-from numaforge.hosts.host_keys import check_strictly, why_refused
-from numaforge.hosts.inspection import inspect_once
+from numaforge.hosts.host_keys import why_refused
 from numaforge.hosts.operations import (
     COMMAND_SECONDS,
     Commands,
@@ -23,8 +22,14 @@ from numaforge.hosts.operations import (
     host_operation,
     script_command,
 )
-from numaforge.hosts.output import guard_output
 from numaforge.hosts.overview import FORGET, MAINTENANCE
+from numaforge.hosts.patches import (
+    check_strictly,
+    command_line,
+    go_on_without_failed,
+    guard_output,
+    inspect_once,
+)
 from numaforge.hosts.roles import planned, remember, role, roles_of, seen
 from numaforge.hosts.scripts import reached, reached_anew
 
@@ -38,6 +43,7 @@ __all__ = [
     "as_root",
     "capture",
     "check_strictly",
+    "command_line",
     "datum",
     "detect",
     "detect_for_change",
@@ -52,6 +58,7 @@ __all__ = [
     "reached",
     "reached_anew",
     "remember",
+    "right",
     "role",
     "roles_of",
     "script_command",

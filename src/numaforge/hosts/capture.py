@@ -9,7 +9,7 @@ from pyinfra.api import Host, State
 
 from numaforge.errors import HostError, HostUnreachableError, NumaforgeError
 from numaforge.hosts.facts import detect
-from numaforge.hosts.host_keys import check_strictly
+from numaforge.hosts.patches import check_strictly
 from numaforge.snapshot import Snapshot
 
 Answer = TypeVar("Answer")

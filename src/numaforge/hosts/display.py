@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pyinfra.api import Host
 
 from numaforge.hosts.overview import overview
-from numaforge.node.transaction import Transaction
+from numaforge.maintenance.transaction import Transaction
 from numaforge.reasons import Notice
 from numaforge.report.fleet import HostSummary
 from numaforge.report.moves import condensed

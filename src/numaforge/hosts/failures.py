@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import os
-import sys
 import traceback
 from pathlib import Path
 
 from pyinfra import logger
-from pyinfra.api import Host, State
+from pyinfra.api import Host
 from pyinfra.api.exceptions import PyinfraError
 from pyinfra.api.output import format_text
 
 from numaforge.errors import HostError, HostUnreachableError, NumaforgeError
 from numaforge.hosts.overview import overview
+from numaforge.hosts.patches import go_on_without_failed
 from numaforge.report.terminal import plain
 from numaforge.rollout import events
 
@@ -23,15 +23,6 @@ def fail_host(host: Host, error: NumaforgeError) -> None:
     print_error(host, error)
     go_on_without_failed(host.state)
     host.state.fail_hosts({host})  # type: ignore[no-untyped-call]
-
-
-def go_on_without_failed(state: State) -> None:
-    """Have a run continue without the hosts that fail, where there is no terminal to ask "continue?" of.
-
-    pyinfra asks all the same, and breaks off the run for every host when nothing answers.
-    """
-    if state.should_raise_failed_hosts and not sys.stdin.isatty():
-        state.should_raise_failed_hosts = lambda _state: False
 
 
 def fault(error: Exception) -> NumaforgeError:

@@ -10,11 +10,11 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from pyinfra.api import Host, State
-from pyinfra.api.exceptions import ConnectError, PyinfraError
 
 from numaforge.errors import HostError, NumaforgeError
 from numaforge.hosts.failures import print_error, say_error, tell_refused
 from numaforge.hosts.overview import DIFF, REPORT
+from numaforge.hosts.patches import fail_alone, stay_away
 from numaforge.hosts.processes import hosts_of
 from numaforge.rollout.options import PLACE, read_options
 from numaforge.rollout.same_machine import PIN
@@ -250,27 +250,9 @@ def refuse(state: State) -> None:
     for host in hosts_of(state):
         if host in _refused:
             print_error(host, _refused[host])
-            host.connect = _stay_away  # type: ignore[method-assign]
+            stay_away(host)
         else:
-            host.connector.connect = _alone(host.connector.connect)  # type: ignore[method-assign]
-
-
-def _stay_away(*_: object, **__: object) -> None:
-    """Leave a host as not connected, which takes it out of the run."""
-
-
-def _alone(connect: Callable[[], None]) -> Callable[[], None]:
-    """Make of what pyinfra cannot do with a host's data an error of this host."""
-
-    def connect_alone() -> None:
-        try:
-            connect()
-        except ConnectError:
-            raise
-        except (PyinfraError, TypeError, ValueError) as error:
-            raise ConnectError(f"cannot be connected to with its data: {error}") from error
-
-    return connect_alone
+            fail_alone(host)
 
 
 def _mistake(known: Datum, value: object) -> str:

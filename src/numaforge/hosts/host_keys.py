@@ -14,7 +14,6 @@ from typing import Any
 
 from paramiko import BadHostKeyException, HostKeys, MissingHostKeyPolicy, PKey, SSHException
 from paramiko.hostkeys import HostKeyEntry, InvalidHostKey
-from pyinfra.connectors import ssh
 from pyinfra.connectors.sshuserclient import client
 
 SETTING = "ssh_strict_host_key_checking"
@@ -25,26 +24,10 @@ HOST_KEY = "host key"
 
 _HASHED = "|1|"
 _REFUSED_BY = (None, "ask", "yes")
-_client: Any = client  # pyinfra's module has no types
-_connector: Any = ssh
 _SshClient: Any = client.SSHClient
 _policy_of_pyinfra: Any = client.get_missing_host_key_policy
 _read_host_keys: Any = client.get_host_keys
 _append_host_key: Any = client.append_hostkey
-
-
-def check_strictly() -> None:
-    """Have all connections of this process refuse host keys that are not known, where nothing says otherwise.
-
-    That is the host data `ssh_strict_host_key_checking`, else StrictHostKeyChecking in ~/.ssh/config.
-    """
-    _connector.connector_data_meta[SETTING].default = None
-    _client.get_missing_host_key_policy = _policy
-    _client.HostKeys = KeysByName
-    _client.get_host_keys = _known
-    _client.append_hostkey = _append
-    _client.SSHClient = StrictClient  # for jump hosts
-    _connector.SSHClient = StrictClient
 
 
 def why_refused(said: str) -> str:
@@ -150,11 +133,12 @@ class _UnlessRevoked(MissingHostKeyPolicy):
         self._policy.missing_host_key(client, hostname, key)
 
 
-def _policy(said: str | None) -> MissingHostKeyPolicy:
+def policy(said: str | None) -> MissingHostKeyPolicy:
+    """Return what is done with a key that is not known, by the word of the host data or of ssh_config."""
     return _UnlessRevoked(_Refuse() if said in _REFUSED_BY else _policy_of_pyinfra(said))
 
 
-def _known(files: Iterable[str]) -> Any:
+def known(files: Iterable[str]) -> Any:
     """Return the keys of those files that there are, and the machine's own.
 
     pyinfra warns of each that is not there, for every host.
@@ -162,7 +146,7 @@ def _known(files: Iterable[str]) -> Any:
     return _read_host_keys(tuple(file for file in (*files, *SYSTEM_FILES) if Path(file).exists()))
 
 
-def _append(client: Any, hostname: str, key: PKey) -> None:
+def append(client: Any, hostname: str, key: PKey) -> None:
     """Store a key that is accepted, also where no key was ever stored."""
     if client._host_keys_filename:
         Path(client._host_keys_filename).parent.mkdir(mode=0o700, parents=True, exist_ok=True)

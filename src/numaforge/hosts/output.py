@@ -1,8 +1,4 @@
-"""What hosts print through pyinfra: within a limit, and without what would steer the admin's terminal.
-
-pyinfra keeps every line of a command, and prints those of one that fails as they are; it has no hook for
-either.
-"""
+"""What hosts print through pyinfra: within a limit, and without what would steer the admin's terminal."""
 
 from __future__ import annotations
 
@@ -13,10 +9,7 @@ from functools import wraps
 from typing import Any
 
 import gevent  # type: ignore[import-untyped]
-from pyinfra import logger
-from pyinfra.api import Host, State, StringCommand, facts, operations, output
-from pyinfra.connectors import ssh
-from pyinfra.connectors import util as connectors
+from pyinfra.api import Host, State, StringCommand, output
 from pyinfra.connectors.util import CommandOutput, OutputLine
 
 from numaforge.bounded import Allowance, TooMuchOutputError
@@ -24,25 +17,8 @@ from numaforge.hosts.failures import print_error
 from numaforge.report.terminal import plain
 
 _CHUNK = 2**16
-_connectors: Any = connectors
-_ssh: Any = ssh
-_host: Any = Host
-_command: Any = StringCommand
 _SGR = re.compile(r"(\x1b\[[0-9;]*m)")
 """What sets a colour (ECMA-48, Select Graphic Rendition), which pyinfra's own lines have."""
-
-
-def guard_output() -> None:
-    """Have this process read a limited amount of what a host prints, and show it as text."""
-    if _connectors.read_output_buffers is read_output:
-        return
-    _connectors.read_output_buffers = _ssh.read_output_buffers = read_output
-    _host.run_shell_command = _named(_host.run_shell_command)
-    _command.execute = _failing_alone(_command.execute)
-    printers: tuple[Any, ...] = (facts, operations)
-    for module in printers:
-        module.print_host_combined_output = _as_text(module.print_host_combined_output)
-    logger.addFilter(_steers_nothing)
 
 
 def read_output(
@@ -112,7 +88,9 @@ def _lines(chunks: Iterable[bytes]) -> Iterator[str]:
         yield last.decode("utf-8", "replace")
 
 
-def _named(run_shell_command: Callable[..., Any]) -> Callable[..., Any]:
+def named(run_shell_command: Callable[..., Any]) -> Callable[..., Any]:
+    """Name the host that sends too much."""
+
     @wraps(run_shell_command)
     def run(host: Host, *arguments: Any, **options: Any) -> Any:
         try:
@@ -123,7 +101,7 @@ def _named(run_shell_command: Callable[..., Any]) -> Callable[..., Any]:
     return run
 
 
-def _failing_alone(execute: Callable[..., Any]) -> Callable[..., Any]:
+def failing_alone(execute: Callable[..., Any]) -> Callable[..., Any]:
     """Have a command of an operation fail its own host; any exception would break off the whole run."""
 
     @wraps(execute)
@@ -137,7 +115,9 @@ def _failing_alone(execute: Callable[..., Any]) -> Callable[..., Any]:
     return run
 
 
-def _as_text(print_lines: Callable[[Host, CommandOutput], None]) -> Callable[[Host, CommandOutput], None]:
+def as_text(print_lines: Callable[[Host, CommandOutput], None]) -> Callable[[Host, CommandOutput], None]:
+    """Show lines without what would steer a terminal."""
+
     @wraps(print_lines)
     def print_text(host: Host, said: CommandOutput) -> None:
         print_lines(host, CommandOutput([OutputLine(line.buffer_name, plain(line.line)) for line in said]))
@@ -145,7 +125,7 @@ def _as_text(print_lines: Callable[[Host, CommandOutput], None]) -> Callable[[Ho
     return print_text
 
 
-def _steers_nothing(record: logging.LogRecord) -> bool:
+def steers_nothing(record: logging.LogRecord) -> bool:
     """Leave of a line of pyinfra's log what is text or a colour: an error may hold what a host has said."""
     parts = _SGR.split(record.getMessage())
     record.msg, record.args = "".join(part if _SGR.fullmatch(part) else plain(part) for part in parts), ()

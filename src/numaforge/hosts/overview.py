@@ -21,6 +21,7 @@ from pyinfra.api.exceptions import ConnectError
 from pyinfra.api.state import BaseStateCallback, StateStage
 
 from numaforge.errors import ExitCode, NumaforgeError
+from numaforge.hosts.patches import command_line
 from numaforge.hosts.processes import hosts_of
 from numaforge.report.fleet import (
     CHANGES,
@@ -179,22 +180,25 @@ def collect() -> Overview:
     return _overviews[-1]
 
 
-def show_overview(cli: Any) -> None:
+def show_overview() -> None:
     """Have pyinfra's command line print an overview in the place of its tables."""
     if overview() is not None:
         return
     mine = collect()
-    cli.print_meta = _in_place_of(cli.print_meta, mine)
-    cli.print_results = _in_place_of(cli.print_results, mine)
-    disconnect_all = cli.disconnect_all
 
-    def at_the_end(state: State) -> None:
-        try:
-            mine.end(state)
-        finally:
-            disconnect_all(state)
+    def in_its_place(table: Callable[[State], None]) -> Callable[[State], None]:
+        return _in_place_of(table, mine)
 
-    cli.disconnect_all = at_the_end
+    def at_the_end(disconnect_all: Callable[[State], None]) -> Callable[[State], None]:
+        def end(state: State) -> None:
+            try:
+                mine.end(state)
+            finally:
+                disconnect_all(state)
+
+        return end
+
+    command_line(print_meta=in_its_place, print_results=in_its_place, disconnect_all=at_the_end)
 
 
 def follow(state: State) -> None:

@@ -5,12 +5,12 @@
 read_files() { # KNOWN-CHECKSUMS PATH...
     known=$1
     shift
-    echo stat
+    begin_part stat
     stat -L -c '%a %U %G %n' "$@" 2> /dev/null
-    echo sum
+    begin_part sum
     sums=$(sha256sum "$@" < /dev/null 2> /dev/null)
     printf '%s\n' "$sums"
-    echo text
+    begin_part text
     for path in "$@"; do
         if [ -f "$path" ]; then continue; fi
         if [ -e "$path" ]; then kind=other; else kind=absent; fi
@@ -35,5 +35,4 @@ read_files() { # KNOWN-CHECKSUMS PATH...
     done
     set +f
     unset IFS
-    echo end
 }

@@ -99,7 +99,6 @@ tell_status() { # KUBELET-UNIT
     echo "Booted=$(sed -n 's/^btime //p' /proc/stat)"
     echo "Token=$(noted token)"
     echo "Phase=$(noted state)"
-    echo Result
+    begin_part result
     noted result.json | valid_utf8
-    echo .
 }

@@ -94,8 +94,8 @@ edited() { # before-stop|after-stop: sets `why` to the files that were changed, 
     [ -n "$why" ]
 }
 tolerated() { # PATH before-stop|after-stop: whether some part expects the file to change by itself
-    for each in $UPWARDS; do
-        if provides "$each" tolerates && call "$each" tolerates "$1" "$2"; then return 0; fi
+    for part in $UPWARDS; do
+        if provides "$part" tolerates && call "$part" tolerates "$1" "$2"; then return 0; fi
     done
     return 1
 }

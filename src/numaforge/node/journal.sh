@@ -82,12 +82,12 @@ prune() { # the oldest finished transactions, but none that needs a person, and 
     # shellcheck disable=SC2045 # by age; the names are our ids
     for id in $(ls -1t "$ROOT"); do
         if [ -L "$ROOT/$id" ] || [ ! -d "$ROOT/$id" ]; then continue; fi
-        ended_as=$(outcome "$ROOT/$id")
-        case $ended_as in
+        its_end=$(outcome "$ROOT/$id")
+        case $its_end in
         void | refused | unknown) untouched=$((untouched + 1)) number=$untouched ;; # they hold no backup that counts
         *) kept=$((kept + 1)) number=$kept ;;
         esac
-        if [ "$number" -gt "$KEPT_TRANSACTIONS" ] && [ "$id" != "$ID" ] && [ "$ended_as" != failed ] &&
+        if [ "$number" -gt "$KEPT_TRANSACTIONS" ] && [ "$id" != "$ID" ] && [ "$its_end" != failed ] &&
             [ ! -e "$ROOT/$id/edited" ]; then
             rm -rf "${ROOT:?}/$id"
         fi

@@ -1,26 +1,6 @@
 # shellcheck shell=sh
 # What a change of a node is decided on, read in one go.
 
-need_tools() { # NAME...: ends with what this host lacks, before anything is read wrongly
-    lacks=
-    for tool in "$@"; do
-        command -v "$tool" > /dev/null 2>&1 || lacks="$lacks $tool"
-    done
-    [ -z "$lacks" ] || { echo "lacks$lacks" && exit 0; }
-}
-
-read_values() { # PATH...: prints PATH:VALUE for the first line of each kernel file that can be read
-    for path in "$@"; do
-        shift
-        case $path in
-        # A sysctl gives its value to the first read only, and the shell reads one byte at a time.
-        /proc/sys/*) set -- "$@" "$path" ;;
-        *) if [ -r "$path" ] && IFS= read -r line < "$path"; then printf '%s\n' "$path:$line"; fi ;;
-        esac
-    done 2> /dev/null
-    if [ "$#" -gt 0 ]; then grep -sH '' "$@"; fi
-    echo .
-}
 tell_transactions() {
     printf 'uptime '
     uptime_seconds
@@ -44,19 +24,13 @@ read_files_and_drop_ins() { # FOLDER KNOWN-CHECKSUMS PATH...
     set -f
     IFS='
 '
-    for file in $found; do printf 'drop-in %s\n' "$file"; done
-    echo files
+    begin_part drop-ins
+    for file in $found; do printf '%s\n' "$file"; done
     # shellcheck disable=SC2086 # a line each
     read_files "$@" $found
 }
-tell_part() { # PART FUNCTION ARGUMENT...: what it prints stands below a line with its name, whatever was before that
-    printf '\npart %s\n' "$1"
-    shift
-    "$@" || :
-}
-tell_end() { printf '\nlooked\n'; }
-# What looks of parts are made of. Each line begins with a word of the part's own, so that none is taken for the name
-# of a part; and what a file holds is printed by printf, for echo makes lines of a backslash and an n.
+# What looks of parts are made of. Each line begins with a word of the part's own; and what a file holds is printed by
+# printf, for echo makes lines of a backslash and an n.
 tell_first_line() { # WORD TEXT
     printf '%s %s\n' "$1" "${2%%
 *}"
@@ -82,5 +56,4 @@ tell_unit() { # UNIT
         echo systemd=runs
         systemctl show -p ActiveState -p SubState "$1"
     fi
-    echo end
 }

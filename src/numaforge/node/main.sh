@@ -6,6 +6,5 @@ ROOT=${FOLDER%/*}
 ID=${FOLDER##*/}
 while IFS=' ' read -r name value; do eval "$name=\$value"; done < "$FOLDER/settings"
 DOWNWARDS=$(eval "reversed $UPWARDS")
-stuck=
 trap '' HUP # the end of a terminal, or of a connection, is none of a change
 "$@"

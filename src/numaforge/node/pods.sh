@@ -66,6 +66,7 @@ tell_keeper() { # PID
     esac
 }
 keeps_pod() { # PID: Docker's shims have another namespace, podman's conmon other paths
+    read_name "$1"
     line=
     IFS= read -r line < "$1/cmdline" # its words, of which the shell drops the NULs between
     case $name:$line in

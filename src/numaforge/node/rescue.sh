@@ -13,10 +13,8 @@ rescue() { # by systemd
     turn_back "the boot ended in emergency or rescue mode (\"$(noted state)\")"
     echo "numaforge undoes the change $ID of this node: $(noted why)"
     collect discard
-    failed=
-    amiss=
     undo_all
-    if [ -n "$amiss" ]; then echo "$amiss. By hand: $(by_hand)"; fi
+    if [ -n "$amiss" ]; then echo "$amiss. By hand: $(by_hand "$stuck")"; fi
     if [ -e "$FOLDER/rescued" ]; then
         echo "The node boots into this mode without the change, too. What was kept is in $FOLDER/backup. After a" \
             "boot that comes up the change is ended by itself."

@@ -11,6 +11,7 @@
 #   commit        make lasting what was applied for one boot only; it may run again after a break
 #   undo          put back what was kept; 2: go on all the same, 1: start nothing
 #   by_hand       print the commands that do what `undo` or `prove OLD` could not
+#   restart_by_hand  print the commands that start what was stopped
 #   notes         print what a reader of the result has to know
 #   explain       keep what tells why it failed
 #   discard       remove what `keep` has prepared
@@ -22,8 +23,7 @@
 
 provides() { command -v "$1_$2" > /dev/null 2>&1; } # PART VERB
 call() {                                            # PART VERB ARGUMENT...
-    PART=$FOLDER/$1
-    function=$1_$2
+    PART=$FOLDER/$1 function=$1_$2
     shift 2
     "$function" "$@"
 }
@@ -34,16 +34,18 @@ step() { # PART VERB ARGUMENT...: journalled
     why="the step \"$2 $1\" failed"
     call "$@"
 }
-upwards() { # VERB ARGUMENT...: stops at the first part that fails
-    verb=$1
+upwards() { along "$UPWARDS" "$@"; }     # VERB ARGUMENT...
+downwards() { along "$DOWNWARDS" "$@"; } # VERB ARGUMENT...
+along() {                                # PARTS VERB ARGUMENT...: stops at the first part that fails, and sets `at` to it
+    parts=$1
     shift
-    for part in $UPWARDS; do step "$part" "$verb" "$@" || return 1; done
+    for at in $parts; do step "$at" "$@" || return 1; done
 }
-downwards() {
-    verb=$1
-    shift
-    for part in $DOWNWARDS; do step "$part" "$verb" "$@" || return 1; done
-}
+pending_part() ( # NEW|OLD: prints the first part that only a boot makes true
+    for part in $UPWARDS; do
+        if provides "$part" pending && call "$part" pending "$1" > /dev/null; then echo "$part" && return; fi
+    done
+)
 collect() { # VERB: what the parts print
     for part in $UPWARDS; do
         if provides "$part" "$1"; then call "$part" "$1"; fi
@@ -107,19 +109,19 @@ apply_all() { # also after a boot in between: what was applied is not applied ag
 go_on() { # everything is applied: the proof, and the confirmation
     umask 022
     told=
-    if { upwards start new && upwards prove new && await_confirmation; } || blame; then
+    if { upwards start new && upwards prove new && await_confirmation "$told"; } || blame; then
         make_lasting
     else
         undo "$why"
         return 1
     fi
 }
-await_confirmation() { # of a runner that has reached the node over a connection made after the change
+await_confirmation() { # WHAT IS TOLD: of a runner that has reached the node over a connection made after the change
     if [ -e "$FOLDER/committing" ]; then return; fi
     why="the transaction's journal could not be written"
     read -r uptime _ < /proc/uptime
     deadline=$((${uptime%%.*} + CONFIRM_SECONDS))
-    record waits "$deadline $(boot_id)" told "$told" state confirming || return 1
+    record waits "$deadline $(boot_id)" told "$1" state confirming || return 1
     while [ "${uptime%%.*}" -lt "$deadline" ] && [ ! -e "$FOLDER/confirmed" ]; do
         pause
         read -r uptime _ < /proc/uptime
@@ -166,45 +168,47 @@ undo() { # REASON
     collect explain
     turn_back "$1"
     collect discard
-    failed=
-    amiss=
-    if [ "$(noted back)" != "$(boot_id)" ]; then # else `boot` has done it
-        for part in $DOWNWARDS; do step "$part" stop old || complain fatally; done
-    fi
-    undo_all
+    first=stop
+    if [ "$(noted back)" = "$(boot_id)" ]; then first=; fi # `boot` has done it
+    undo_all "$first"
     if [ "$failed" = fatally ]; then
-        conclude "$amiss. By hand: $(by_hand)$(collect restart_by_hand)"
+        conclude failed "$amiss. By hand: $(by_hand "$stuck")$(collect restart_by_hand)"
         return 1
     fi
-    told=
-    old="the old configuration is back"
+    told='' ended_as=rolled-back old="the old configuration is back"
+    if [ -n "$failed" ]; then ended_as=failed; fi
     if ! touched; then old="nothing was replaced, what was edited stays"; fi
     if ! { upwards start old && upwards prove old; }; then
-        failed=yes told=
         if going_down; then return 1; fi
-        old="$old, but $why with it too. By hand: $(call "$part" by_hand)"
+        ended_as=failed told='' old="$old, but $why with it too. By hand: $(by_hand "$at")"
     fi
-    conclude "$old${told:+ and $told}${amiss:+; $amiss. By hand: $(by_hand)}"
-    [ -z "$failed" ]
+    conclude "$ended_as" "$old${told:+ and $told}${amiss:+; $amiss. By hand: $(by_hand "$stuck")}"
+    [ "$ended_as" = rolled-back ]
 }
-undo_all() { # what was touched, once in a boot: some of it does not outlive one
+# What was touched, once in a boot: some of it does not outlive one. Sets `failed` (yes, fatally), `amiss` and `stuck` to
+# whether, why and in which parts it could not be.
+undo_all() { # [stop]: what is in the way comes first
+    failed='' amiss='' stuck=''
+    if [ -n "${1-}" ]; then
+        for part in $DOWNWARDS; do step "$part" stop old || complain "$part" fatally; done
+    fi
     for part in $DOWNWARDS; do
         if [ ! -e "$FOLDER/$part/touched" ] || [ "$(noted "$part/undone")" = "$(boot_id)" ]; then continue; fi
         step "$part" undo
         case $? in
         0) record "$part/undone" "$(boot_id)" ;;
-        2) complain yes ;;
-        *) complain fatally ;;
+        2) complain "$part" yes ;;
+        *) complain "$part" fatally ;;
         esac
     done
 }
-complain() { # yes|fatally
-    if [ "$failed" != fatally ]; then failed=$1; fi
+complain() { # PART yes|fatally
+    if [ "$failed" != fatally ]; then failed=$2; fi
     amiss="${amiss:+$amiss, and }$why"
-    stuck="$stuck $part"
+    stuck="$stuck $1"
 }
-by_hand() {
-    for part in $stuck; do
+by_hand() { # PARTS
+    for part in $1; do
         if provides "$part" by_hand; then call "$part" by_hand; fi
     done
 }
@@ -214,10 +218,8 @@ touched() {
     done
     return 1
 }
-conclude() { # WHAT CAME OF IT
-    if going_down; then return 1; fi
-    if [ -n "$failed" ]; then ended_as=failed; else ended_as=rolled-back; fi
-    finish "$ended_as" "$(noted why)$(collect notes); $1"
+conclude() { # OUTCOME WHAT-CAME-OF-IT
+    going_down || finish "$1" "$(noted why)$(collect notes); $2"
 }
 revert() {
     umask 022

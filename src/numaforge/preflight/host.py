@@ -7,24 +7,10 @@ from collections.abc import Mapping, Sequence
 from numaforge import shell
 from numaforge.errors import HostError
 from numaforge.findings import Severity
+from numaforge.framing import Answer, asking
 from numaforge.preflight.checks import Check, errors
+from numaforge.programs import CHANGED_WITH, SYSTEMD, missing
 from numaforge.quantity import format_bytes
-
-_COREUTILS = (
-    "base64 cat chmod chown cp cut date df dirname env head id ln ls mkdir mv od paste readlink rm rmdir "
-    "sha256sum sleep sort stat sync tail tee timeout touch tr uname uniq wc"
-)
-
-PACKAGES: Mapping[str, tuple[str, ...]] = {
-    "coreutils": tuple(_COREUTILS.split()),
-    "awk": ("awk",),
-    "findutils": ("find", "xargs"),
-    "grep": ("grep",),
-    "sed": ("sed",),
-    "util-linux": ("flock", "mount"),
-    "systemd": ("systemctl", "systemd-run"),
-}
-"""The programs that a capture and a transaction use on every host, by the package that brings them."""
 
 FREE_KIB: Mapping[str, int] = {"/var/lib/numaforge": 32 * 1024, "/etc": 4 * 1024}
 """How much room a maintenance wants where it writes: its transactions, with old files, and files."""
@@ -32,26 +18,19 @@ FREE_KIB: Mapping[str, int] = {"/var/lib/numaforge": 32 * 1024, "/etc": 4 * 1024
 SKEW_SECONDS = 30
 """A clock that differs more is named: certificates and Leases are judged by it."""
 
-_BEGIN, _END = "numaforge-preflight", "asked"
-_WITH_SYSTEMD = "systemd"  # its programs are asked for where it runs
+_PART = "preflight"
 
 
 def script() -> str:
-    """Return the sh script that tells what `split` and `checks` read."""
-    programs = [name for package, names in PACKAGES.items() if package != _WITH_SYSTEMD for name in names]
-    asked = shell.call("tell_preflight", [*FREE_KIB], "".join(f"{name}\n" for name in programs))
-    return shell.library("preflight/host") + asked
+    """Return the sh script whose answer `told` and `checks` read."""
+    programs = " ".join(name for names in CHANGED_WITH.values() for name in names)
+    asked = shell.call("tell_part", [_PART, "tell_preflight", programs, " ".join(SYSTEMD), *FREE_KIB])
+    return asking(shell.library("programs", "preflight/host") + asked)
 
 
-def split(output: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Return what a host printed before the script's answer, and the answer; none where it was cut off."""
-    lines = [*output]
-    while lines and not lines[-1].strip():
-        lines.pop()
-    if _BEGIN not in lines or lines[-1] != _END:
-        return lines, []
-    begin = len(lines) - 1 - lines[::-1].index(_BEGIN)
-    return lines[:begin], lines[begin + 1 : -1]
+def told(answer: Answer) -> tuple[str, ...]:
+    """Return what a host answered."""
+    return answer.part(_PART)
 
 
 def is_joined(answer: Sequence[str]) -> bool:
@@ -64,13 +43,10 @@ def checks(answer: Sequence[str], asked_at: float, answered_at: float) -> tuple[
 
     The times are those of this machine, in seconds since 1970.
     """
-    if not answer:
-        return (Check("programs", "unknown: the answer was cut off", Severity.WARNING, "ask again"),)
-    told = [line.partition(" ")[::2] for line in answer]
-    missing = [rest for kind, rest in told if kind == "missing"]
-    read_only = {rest for kind, rest in told if kind == "read-only"}
-    found = [_programs(missing)]
-    for kind, rest in told:
+    words = [line.partition(" ")[::2] for line in answer]
+    read_only = {rest for kind, rest in words if kind == "read-only"}
+    found = [_programs(missing(answer))]
+    for kind, rest in words:
         if kind == "systemd":
             found.append(_systemd(rest))
         elif kind == "space":
@@ -92,12 +68,13 @@ def refuse_unfit(answer: Sequence[str]) -> None:
         )
 
 
-def _programs(missing: Sequence[str]) -> Check:
-    if not missing:
+def _programs(lacks: Sequence[str]) -> Check:
+    if not lacks:
         return Check("programs", "all that are used are there")
-    packages = [name for name, programs in PACKAGES.items() if {*programs} & {*missing}]
+    brought = {**CHANGED_WITH, "systemd": SYSTEMD}
+    packages = [name for name, programs in brought.items() if {*programs} & {*lacks}]
     return Check(
-        "programs", f"there is no {', '.join(missing)}", Severity.ERROR, f"install {', '.join(packages)}"
+        "programs", f"there is no {', '.join(lacks)}", Severity.ERROR, f"install {', '.join(packages)}"
     )
 
 

@@ -1,17 +1,14 @@
 # shellcheck shell=sh
-# What a maintenance needs of this host besides its capture, as lines of KIND and words; the last one is `asked`.
+# What a maintenance needs of this host besides its capture, as lines of KIND and words.
 # Changes nothing, and leaves out what it cannot tell.
 
-tell_preflight() { # FOLDER...; names of programs on stdin
-    echo numaforge-preflight
-    while read -r program; do
-        command -v "$program" > /dev/null 2>&1 || echo "missing $program"
-    done
+tell_preflight() { # PROGRAMS PROGRAMS-OF-SYSTEMD FOLDER...
+    # shellcheck disable=SC2086 # words
+    tell_missing $1
     if [ -d /run/systemd/system ]; then
         echo "systemd runs"
-        for program in systemctl systemd-run; do
-            command -v "$program" > /dev/null 2>&1 || echo "missing $program"
-        done
+        # shellcheck disable=SC2086
+        tell_missing $2
     else
         echo "systemd -"
     fi
@@ -23,9 +20,9 @@ tell_preflight() { # FOLDER...; names of programs on stdin
             break
         fi
     done
+    shift 2
     tell_space "$@"
     echo "clock $(date +%s)"
-    echo asked
 }
 tell_space() { # FOLDER...
     asked=

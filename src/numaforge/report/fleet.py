@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from numaforge.errors import ExitCode
-from numaforge.node.bundle import FileChange, diff
+from numaforge.maintenance.bundle import FileChange, diff
 from numaforge.report.hostnames import folded, without_name
 from numaforge.report.moves import condensed
 from numaforge.report.terminal import Screen, plain

@@ -74,12 +74,14 @@ def _fabric(gpu: Gpu, _: NodeTopology) -> str:
     fabric = gpu.fabric_state
     if fabric is None:
         return ""
-    status = fabric.status if fabric.status != "Success" else None
+    status = fabric.status if (fabric.status or "").lower() != "success" else None
     return ", ".join(filter(None, (fabric.state, status, *(fabric.faults or ()))))
 
 
 def _faults(gpu: Gpu, _: NodeTopology) -> str:
+    errors = gpu.ecc and gpu.ecc.uncorrected_volatile
     faults = [
+        f"{errors} uncorrected memory error{'' if errors == 1 else 's'}" if errors else "",
         "row remapping failed" if gpu.remapped_rows and gpu.remapped_rows.failed else "",
         f"the driver asks for {gpu.recovery_action}" if gpu.recovery_action not in (None, "none") else "",
     ]

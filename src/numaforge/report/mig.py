@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Group, RenderableType
@@ -15,28 +15,19 @@ from numaforge.cpulist import format_cpulist
 from numaforge.errors import PlanError
 from numaforge.report.columns import add_row, columns
 from numaforge.report.wording import counted, gpu_label
-from numaforge.roles.mig.geometry import Placement, counted_names
+from numaforge.roles.mig.devices import as_instance
+from numaforge.roles.mig.geometry import counted_names
 from numaforge.roles.mig.models import MigModel, model_of
 
 if TYPE_CHECKING:
     from numaforge.roles.mig.advice import Collision
-    from numaforge.roles.mig.difference import LiveInstance, PlannedInstance
-    from numaforge.roles.mig.instance import MigGpu, MigPlan
+    from numaforge.roles.mig.instance import MigInstance, MigPlan
     from numaforge.roles.mig.machine import GpuMigPlan, MachineMigPlan
     from numaforge.topology.model import Gpu, NodeTopology
 
 _SCHEMA = 1
 
 Document = dict[str, Any]
-
-
-@dataclass(frozen=True)
-class InstanceBox:
-    """A GPU instance in a picture, in memory slices."""
-
-    label: str
-    start: int
-    size: int
 
 
 # ---- a model ----
@@ -60,26 +51,27 @@ def profile_table(model: MigModel) -> RenderableType:
 
 def model_document(model: MigModel) -> Document:
     """Return a model and its profiles for programs."""
-    return {"schema": _SCHEMA, **asdict(model)}
+    profiles = [{**asdict(profile), "media": profile.ofas > 0} for profile in model.profiles]
+    return {"schema": _SCHEMA, **asdict(model), "profiles": profiles}
 
 
 # ---- a geometry ----
 
 
 def geometry_text(
-    model: MigModel, placed: Sequence[Placement] | None, collision: Collision | None
+    model: MigModel, placed: Sequence[MigInstance] | None, collision: Collision | None
 ) -> RenderableType:
     """Return where GPU instances lie, or why they do not fit."""
     parts: list[RenderableType] = [_title(model), Text("")]
     if placed is not None:
-        parts += [_placed(model, placed), Text(""), _placement_table(placed)]
+        parts += [picture(model.memory_slices, placed), Text(""), _placement_table(placed)]
     if collision is not None:
         parts += _collision_lines(collision)
     return Group(*parts, *_doubt(model))
 
 
 def geometry_document(
-    model: MigModel, placed: Sequence[Placement] | None, collision: Collision | None
+    model: MigModel, placed: Sequence[MigInstance] | None, collision: Collision | None
 ) -> Document:
     """Return a geometry, or the reason against it, for programs."""
     return {
@@ -91,32 +83,24 @@ def geometry_document(
     }
 
 
-def picture(memory_slices: int, boxes: Iterable[InstanceBox]) -> Text:
+def picture(memory_slices: int, instances: Iterable[MigInstance]) -> Text:
     """Return the memory slices of a GPU, each GPU instance as a box over those that it takes."""
-    ordered = sorted(boxes, key=lambda box: box.start)
-    width = max([5, *(-(-(len(box.label) + 1) // box.size) for box in ordered)])
+    ordered = sorted(instances, key=lambda box: box.start)
+    width = max([5, *(-(-(len(_short(box.profile)) + 1) // box.size) for box in ordered)])
     numbers = "".join(f" {number:<{width - 1}}" for number in range(memory_slices))
     row, position = "", 0
     for box in ordered:
         row += _free(box.start - position, width)
-        row += f"|{box.label:<{box.size * width - 1}}"
+        row += f"|{_short(box.profile):<{box.size * width - 1}}"
         position = box.start + box.size
     row += f"{_free(memory_slices - position, width)}|"
     return Text(f"{numbers.rstrip()}\n{row}")
 
 
-def _placed(model: MigModel, placed: Iterable[Placement]) -> Text:
-    return picture(model.memory_slices, map(_box, placed))
-
-
-def _box(one: Placement) -> InstanceBox:
-    return InstanceBox(_short(one.profile.name), one.start, one.profile.size)
-
-
-def _placement_table(placed: Iterable[Placement]) -> RenderableType:
+def _placement_table(placed: Iterable[MigInstance]) -> RenderableType:
     table = columns("Profile", "Id", "Start:size")
     for one in placed:
-        add_row(table, one.profile.name, one.profile.id, f"{one.start}:{one.profile.size}")
+        add_row(table, one.profile, one.profile_id, f"{one.start}:{one.size}")
     return table
 
 
@@ -150,13 +134,8 @@ def _collision_document(collision: Collision | None) -> Document | None:
     }
 
 
-def _placement(one: Placement) -> Document:
-    return {
-        "profile": one.profile.name,
-        "profile_id": one.profile.id,
-        "start": one.start,
-        "size": one.profile.size,
-    }
+def _placement(one: MigInstance) -> Document:
+    return {"profile": one.profile, "profile_id": one.profile_id, "start": one.start, "size": one.size}
 
 
 # ---- a plan ----
@@ -167,7 +146,7 @@ def geometry_section(plan: MigPlan, machine: NodeTopology | None) -> RenderableT
     there = {gpu.pci_address: gpu for gpu in machine.gpus} if machine else {}
     alike: dict[tuple[str, str, str], list[str]] = {}
     for one in plan.gpus:
-        before, after = _boxes_there(there.get(one.pci_address)), _boxes_planned(one)
+        before, after = _instances(there.get(one.pci_address)), one.instances
         slices = max([box.start + box.size for box in (*before, *after)], default=0)
         if one.pci_address in there and (model := _model(there[one.pci_address])):
             slices = model.memory_slices
@@ -185,19 +164,13 @@ def _geometry_lines(addresses: Sequence[str], mode: str, before: str, after: str
         yield from _indented([Text(after)])
 
 
-def _boxes_planned(gpu: MigGpu) -> list[InstanceBox]:
-    return [InstanceBox(_short(one.profile), one.start, one.size) for one in gpu.instances]
-
-
-def _boxes_there(gpu: Gpu | None) -> list[InstanceBox]:
+def _instances(gpu: Gpu | None) -> list[MigInstance]:
     if gpu is None or gpu.mig_mode != "enabled":
         return []
     model = _model(gpu)
     names = {profile.id: profile.name for profile in model.profiles} if model else {}
-    return [
-        InstanceBox(_short(names.get(one.profile_id, f"id {one.profile_id}")), one.start, one.size)
-        for one in gpu.gpu_instances or ()
-    ]
+    found = gpu.gpu_instances or ()
+    return [as_instance(one, names.get(one.profile_id, f"id {one.profile_id}")) for one in found]
 
 
 def _model(gpu: Gpu) -> MigModel | None:
@@ -276,10 +249,10 @@ def _gpu_document(plan: GpuMigPlan) -> Document:
         "mig_mode": plan.gpu.mig_mode,
         "wanted_mig_mode": plan.mode,
         "mode_changes": plan.mode_changes,
-        "keep": [_live_document(one) for one in plan.change.keep],
-        "destroy": [_live_document(one) for one in plan.change.destroy],
-        "recut": [_live_document(one) for one in plan.change.recut],
-        "create": [_instance_document(one) for one in plan.create],
+        "keep": [_instance_document(one) | {"used_by": one.busy} for one in plan.change.keep],
+        "destroy": [_instance_document(one) | {"used_by": one.busy} for one in plan.change.destroy],
+        "recut": [_instance_document(one) | {"used_by": one.busy} for one in plan.change.recut],
+        "create": [_instance_document(one) for one in plan.change.create],
         "instances": [_instance_document(one) for one in plan.change.instances],
         "notices": list(plan.notices),
         "waits": plan.waits,
@@ -288,13 +261,9 @@ def _gpu_document(plan: GpuMigPlan) -> Document:
     }
 
 
-def _live_document(one: LiveInstance) -> Document:
-    compute = None if one.compute_instances is None else list(one.compute_instances)
-    return {**_placement(one.placement), "compute_instances": compute, "used_by": one.busy}
-
-
-def _instance_document(one: PlannedInstance) -> Document:
-    return {**_placement(one.placement), "compute_instances": list(one.compute_instances)}
+def _instance_document(one: MigInstance) -> Document:
+    compute = None if 0 in one.compute_instances else list(one.compute_instances)
+    return {**_placement(one), "compute_instances": compute}
 
 
 def _alike(plans: Iterable[GpuMigPlan]) -> Iterator[Sequence[GpuMigPlan]]:
@@ -327,13 +296,12 @@ def _gpu_lines(alike: Sequence[GpuMigPlan]) -> list[RenderableType]:
 
 def _before_and_after(plan: GpuMigPlan, model: MigModel) -> Iterator[Sequence[RenderableType]]:
     """Yield the geometry that is there, where it is another one, and the one that is wanted."""
-    before = [one.placement for one in (*plan.change.keep, *plan.change.destroy)]
-    after = [one.placement for one in plan.change.instances]
-    if before and set(before) != set(after):
-        yield Text("before"), _placed(model, before)
-        yield Text("after"), _placed(model, after)
+    before, after = (*plan.change.keep, *plan.change.destroy), plan.change.instances
+    if before and {one.place for one in before} != {one.place for one in after}:
+        yield Text("before"), picture(model.memory_slices, before)
+        yield Text("after"), picture(model.memory_slices, after)
     elif after:
-        yield (_placed(model, after),)
+        yield (picture(model.memory_slices, after),)
 
 
 def _refusal_lines(alike: Sequence[GpuMigPlan]) -> list[RenderableType]:
@@ -352,14 +320,12 @@ def _indented(lines: Iterable[RenderableType]) -> list[RenderableType]:
 
 def _change_table(plan: GpuMigPlan) -> RenderableType:
     change = plan.change
-    there = {one.placement: one for one in change.keep}
-    rows = [
-        ("destroy", *_cells(gone.placement, gone.compute_instances), gone.busy) for gone in change.destroy
-    ]
+    there = {one.place: one for one in change.keep}
+    rows = [("destroy", *_cells(gone), gone.busy) for gone in change.destroy]
     for one in change.instances:
-        live = there.get(one.placement)
+        live = there.get(one.place)
         verb = "create" if live is None else "recut" if live in change.recut else "keep"
-        rows.append((verb, *_cells(one.placement, one.compute_instances), live.busy if live else None))
+        rows.append((verb, *_cells(one), live.busy if live else None))
     used = any(busy for *_, busy in rows)
     headers = ("Change", "Profile", "Id", "Start:size", "Compute instances", "Used by")
     table = columns(*headers[: None if used else -1])
@@ -368,10 +334,9 @@ def _change_table(plan: GpuMigPlan) -> RenderableType:
     return table
 
 
-def _cells(placement: Placement, compute_instances: Sequence[int] | None) -> tuple[object, ...]:
-    profile = placement.profile
-    compute = "" if compute_instances is None else " + ".join(f"{size}c" for size in compute_instances)
-    return profile.name, profile.id, f"{placement.start}:{profile.size}", compute
+def _cells(one: MigInstance) -> tuple[object, ...]:
+    compute = "" if 0 in one.compute_instances else " + ".join(f"{size}c" for size in one.compute_instances)
+    return one.profile, one.profile_id, f"{one.start}:{one.size}", compute
 
 
 def _mode(plan: GpuMigPlan) -> str:

@@ -9,13 +9,14 @@ itself asks, with the certificate by which its kubelet logs in to the API server
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from numaforge import shell
 from numaforge.errors import HostError, KubeletConfigError
+from numaforge.framing import Answer, Output, asking
 from numaforge.kubelet.config.flags import flag_value
 from numaforge.kubelet.config.loading import load_installed
 from numaforge.kubelet.minors.versions import KubeletVersion
@@ -69,10 +70,10 @@ class KubeletEndpoint:
 
     @property
     def script(self) -> str:
-        """The script whose output `read_answer` reads."""
+        """The script whose answer `read_answer` reads."""
         probe = Path(str(configz_probe.__file__)).read_text(encoding="utf-8")
         question = json.dumps(asdict(self))
-        return shell.library("rollout/configz") + shell.call("ask_configz", [question], data=probe)
+        return asking(shell.library("rollout/configz") + shell.call("ask_configz", [question], data=probe))
 
 
 def kubelet_endpoint(install: KubeletInstall | None) -> KubeletEndpoint:
@@ -102,13 +103,13 @@ def _settings(install: KubeletInstall | None) -> Mapping[str, Any]:
         return {}
 
 
-def read_answer(lines: Sequence[str]) -> Mapping[str, Any]:
+def read_answer(output: Output) -> Mapping[str, Any]:
     """Return the configuration that a kubelet has told its node.
 
     Raises UnreadableConfigError where the kubelet refuses, SilentKubeletError where it does not answer now.
     """
     try:
-        return _answer(lines[-1])
+        return _answer(Answer.of(output).lines[-1])
     except (ValueError, KeyError, TypeError, AttributeError, IndexError, RecursionError) as error:
         raise SilentKubeletError("the node answered something else than its kubelet's answer") from error
 

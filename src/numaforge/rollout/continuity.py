@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from numaforge.node.transaction import Process
+from numaforge.maintenance.transaction import Process
 from numaforge.rollout.mismatch import Mismatch
 
 _STOPPED_SECONDS = 10.0  # `systemctl stop kubelet; reboot` is a reboot, too

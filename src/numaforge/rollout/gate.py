@@ -9,7 +9,7 @@ from typing import Any
 from numaforge.errors import HostUnreachableError
 from numaforge.kubelet.admission.gpu_resources import GPU_RESOURCE
 from numaforge.kubelet.config.comparison import differences, meaning, same_memory
-from numaforge.node.transaction import Process
+from numaforge.maintenance.transaction import Process
 from numaforge.roles.device_plugin.labels import OPERATOR_LABEL, OPERATOR_STATE_LABEL
 from numaforge.rollout.cluster import ApiUnreachableError, Cluster, ClusterNode
 from numaforge.rollout.configz import OwnConfig, SilentKubeletError, running_config

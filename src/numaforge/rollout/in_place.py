@@ -12,7 +12,7 @@ from functools import partial
 from typing import TypeVar
 
 from numaforge.errors import HostError, HostUnreachableError, NumaforgeError
-from numaforge.node.transaction import Result, Status, Transaction
+from numaforge.maintenance.transaction import Result, Status, Transaction
 from numaforge.rollout.cluster import Cluster, ClusterNode
 from numaforge.rollout.confirmation import confirm_waiting
 from numaforge.rollout.control_plane import is_control_plane, not_healthy

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Protocol
 
-from numaforge.node.identity import Identity
-from numaforge.node.transaction import Status, Transaction
+from numaforge.maintenance.identity import Identity
+from numaforge.maintenance.transaction import Status, Transaction
 from numaforge.rollout.gate import Expected
 from numaforge.rollout.same_machine import Access
 from numaforge.rollout.steps import Steps

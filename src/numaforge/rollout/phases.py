@@ -9,7 +9,7 @@ from functools import partial
 from typing import Protocol, TypeVar
 
 from numaforge.errors import HostError, HostUnreachableError, NumaforgeError
-from numaforge.node.transaction import Process, Result, Status, Transaction
+from numaforge.maintenance.transaction import Process, Result, Status, Transaction
 from numaforge.rollout.cluster import ApiUnreachableError, Cluster, ClusterError, ClusterNode, NotFoundError
 from numaforge.rollout.confirmation import confirm_waiting
 from numaforge.rollout.continuity import Continuity

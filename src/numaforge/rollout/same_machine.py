@@ -12,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
-from numaforge.node.identity import Identity
+from numaforge.maintenance.identity import Identity
 from numaforge.rollout.cluster import ClusterNode
 
 PIN = "numaforge_node"

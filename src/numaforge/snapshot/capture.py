@@ -7,26 +7,25 @@ import posixpath
 import re
 import subprocess
 import zlib
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Any
 
-from numaforge import shell
+from numaforge import bounded, shell
 from numaforge.errors import SnapshotError
+from numaforge.framing import Answer, Output, asking
 from numaforge.given import NotJsonError, digits, parse_json
+from numaforge.programs import CAPTURED_WITH, missing
 from numaforge.snapshot import catalogue, nvml_library, pci_functions, pod_resources_probe, redaction
 from numaforge.snapshot.model import SCHEMA, Snapshot
 
-_FIRST_LINE = f"numaforge-snapshot {SCHEMA}"
-_LAST_LINE = "end"
-_LACKS = "lacks "
+_PART = f"snapshot {SCHEMA}"
 _AS_THEY_ARE = "N"
 _LOCAL_LIMIT_SECONDS = 180
-TOOLS = ("cat", "find", "grep", "id", "ls", "od", "sed", "tr", "uname", "wc", "xargs")
-"""The programs without which a capture would be wrong, not merely short: a host that lacks one has none."""
 
 
 def script(root: str = "") -> str:
@@ -36,7 +35,7 @@ def script(root: str = "") -> str:
     """
     values = {
         "schema": str(SCHEMA),
-        "tools_wanted": " ".join(TOOLS),
+        "tools_wanted": " ".join(CAPTURED_WITH),
         "root": root,
         "attributes_wanted": "\n".join(
             f"{_relative(wanted.folders)}\t{wanted.names}" for wanted in catalogue.ATTRIBUTES
@@ -73,56 +72,36 @@ def script(root: str = "") -> str:
         "kernel_types": _relative(catalogue.KERNEL_TYPES),
         "probe": _probe(),
     }
-    return shell.assignments(values) + shell.library("snapshot/capture")
+    return asking(shell.assignments(values) + shell.library("programs", "kernel_files", "snapshot/capture"))
 
 
 def from_local() -> Snapshot:
     """Capture the machine that this program runs on."""
     try:
-        finished = subprocess.run(
-            ["sh", "-s", "packed"],
-            input=script().encode(),
-            capture_output=True,
-            timeout=_LOCAL_LIMIT_SECONDS,
-            check=False,
-        )
+        with TemporaryFile() as stdin:
+            stdin.write(script().encode())
+            stdin.seek(0)
+            finished = bounded.run(["sh", "-s", "packed"], stdin=stdin, timeout=_LOCAL_LIMIT_SECONDS)
     except (OSError, subprocess.TimeoutExpired) as error:
         raise SnapshotError(f"the local capture failed: {error}") from error
     return parse_output(finished.stdout.decode("utf-8", "surrogateescape"))
 
 
-def parse_output(output: str | Iterable[str]) -> Snapshot:
+def parse_output(output: Output) -> Snapshot:
     """Read what the script printed, as one text or as lines without their newlines.
 
     Bytes of the packed form that are no UTF-8 are surrogates, as `surrogateescape` decodes them.
 
-    Raises SnapshotError when the output is cut short or is something else.
+    Raises HostUnreachableError when the output is cut off, SnapshotError when it is something else.
     """
-    lines = output.split("\n") if isinstance(output, str) else list(output)
-    # A login banner or a chatty shell profile may come first.
-    start = next(
-        (number for number, line in enumerate(lines) if line.startswith("numaforge-snapshot ")), None
-    )
-    if start is None:
+    answer = Answer.of(output)
+    if lacks := missing(answer.parts.get("lacks", ())):
         raise SnapshotError(
-            "the host did not run the capture script",
-            remedy="the script needs a POSIX sh; see what `sh -c 'echo hello'` prints on that host",
-        )
-    if lines[start] != _FIRST_LINE:
-        raise SnapshotError(f"the output says {lines[start]!r}, expected {_FIRST_LINE!r}")
-    end = next((number for number in range(len(lines) - 1, start, -1) if lines[number].strip()), start)
-    if lines[end] != _LAST_LINE:
-        raise SnapshotError(
-            f"the output is cut short after {end - start} lines", remedy="capture the host again"
-        )
-    if lines[start + 1].startswith(_LACKS):
-        lacks = ", ".join(lines[start + 1].removeprefix(_LACKS).split())
-        raise SnapshotError(
-            f"the host lacks {lacks}, without which it would show something else than it is",
+            f"the host lacks {', '.join(lacks)}, without which it would show something else than it is",
             remedy="install them there (coreutils, findutils, grep and sed, or busybox), in the PATH that a "
             "command over SSH has",
         )
-    return _sections(lines[start + 1 : end])
+    return _sections(answer.part(_PART))
 
 
 # A PCI address is the only part of a path that holds a colon.
@@ -134,7 +113,7 @@ _ATTRIBUTE = re.compile(
 _LISTED = re.compile(r"[-bcdlps][-rwxsStT]{9}[.+@]?")  # what `ls -l` calls a file's kind and rights
 
 
-def _sections(lines: list[str]) -> Snapshot:
+def _sections(lines: Sequence[str]) -> Snapshot:
     attributes: dict[str, list[str]] = {}
     links: dict[str, str] = {}
     unreadable: list[str] = []

@@ -5,15 +5,13 @@
 #   t PATH      a text, its bytes in hex on the indented lines below
 #   T           many texts at once: hex of their sizes as wc prints them, then of `PATH:NUMBER:LINE`; of a text
 #               without a size only the beginning is there
-#   N           the same, not in hex, up to `end`
+#   N           the same, not in hex, up to the end
 #   u PATH      a text that this user may not read
 #   c COMMAND   a command's output, in hex below
 #   C COMMAND   the same, not in hex
 #   v NAME:WORDS   an answer of plain words
 #   p SIZE PATH   a PCI function's configuration space, all of which follow
-#   lacks TOOLS  the programs without which this host would show something else than it is; nothing else follows
 #   P           them, one after the other: offsets and bytes in hex, equal rows as `od` prints them
-#   end         the last line
 # POSIX sh and nothing else: it runs under dash and busybox, and needs no program that they do not bring.
 # Where the first argument is `packed`, every byte of the output arrives as it is, and little is printed in hex. With
 # the second, `root`, it runs as root. A process costs more than all else here: it is what is saved.
@@ -21,16 +19,13 @@ LC_ALL=C
 export LC_ALL
 
 tab=$(printf '\t')
-newline='
-'
 IFS=" $tab$newline"
 
 hex() {
     od -A n -v -t x1
 }
 
-# Names what to read. One grep reads it all: the shell's own `read` takes a byte at a time, and sysctls answer only
-# a read that begins at 0; awk would end at the first file whose read fails (a port without a link has no speed).
+# Names what to read.
 attributes() {
     for folder in $1; do
         [ -d "$folder" ] || continue
@@ -66,18 +61,6 @@ $attributes_wanted
 END
     for pattern in $settings_wanted; do settings "$pattern"; done
     for each in $pci_functions; do attributes "sys/bus/pci/devices/$each" iommu_group/type; done
-}
-small_files() {
-    files=$(everything_small)
-    set -f
-    IFS=$newline
-    if [ "${#files}" -lt 100000 ]; then # so much, and more, the kernel takes as arguments from everyone
-        grep $as_text -s '' /dev/null $files
-    else
-        printf '%s\n' "$files" | xargs grep $as_text -s '' /dev/null
-    fi
-    IFS=" $tab$newline"
-    set +f
 }
 
 # Names in $pci_functions GPUs, network functions and the bridges above them; only where there is an RDMA device.
@@ -200,14 +183,14 @@ command_output() { # COMMAND OUTPUT, without its empty lines where it is not in 
     set +f
 }
 
-# To GNU grep a text with a NUL is binary; busybox does not know -a, and its timeout may not know -k.
+# The timeout of busybox may not know -k.
 find_options() {
     as_text=-a
     timeout='timeout -k 5'
     ! timeout -k 1 1 grep -qa '' 2> /dev/null << END || return 0
 
 END
-    echo | grep -qa '' 2> /dev/null || as_text=
+    find_as_text
     if timeout -k 1 1 true 2> /dev/null; then
         :
     elif timeout 1 true 2> /dev/null; then
@@ -535,21 +518,15 @@ kubelet_setup() { # not called kubelet: `command -v` names functions, too
     fi
 }
 
-lacking() {
-    for tool in $tools_wanted; do
-        command -v "$tool" > /dev/null 2>&1 || lacks="$lacks $tool"
-    done
-}
-
 capture() {
-    echo "numaforge-snapshot $schema"
-    lacks=
-    lacking
-    [ -z "$lacks" ] || { echo "lacks$lacks" && echo end && return; }
+    lacks=$(tell_missing $tools_wanted)
+    [ -z "$lacks" ] || { tell_part lacks echo "$lacks" && return; }
     cd "${root:-/}" || exit 2
+    begin_part "snapshot $schema"
     find_options
     find_pci_functions
-    if [ -n "$packed" ]; then small_files; else small_files | tr -d '\000'; fi # some kernels (5.15) end a cpulist with a NUL
+    files=$(everything_small)
+    if [ -n "$packed" ]; then tell_lines "$files"; else tell_lines "$files" | tr -d '\000'; fi # some kernels (5.15) end a cpulist with a NUL
     links $links_wanted
     vital_product_data
     pci_configuration
@@ -579,7 +556,6 @@ capture() {
     fi
     pods
     noted_texts
-    echo end
 }
 
 packed=

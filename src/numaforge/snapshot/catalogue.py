@@ -181,6 +181,9 @@ DISTRIBUTIONS = {
 }
 """Those whose kubelet is no kubelet.service: it is a part of their own process, or started by that."""
 
+IMEX_CHANNEL = "/dev/nvidia-caps-imex-channels/channel0"
+"""A device by which containers share GPU memory with other hosts of a rack."""
+
 LOGINS = ("/etc/kubernetes/kubelet.conf",)
 """The kubeconfig that kubeadm leaves when a node has joined; only that it is there is taken."""
 
@@ -193,6 +196,8 @@ PRESENT = (
     "/lib/modules/*/kernel/net/sched/sch_fq.ko*",
     "/dev/char/1:3",  # /dev/null: udev has made these links
     "/dev/char/195:*",
+    "/dev/null",  # the devices were looked at
+    IMEX_CHANNEL,
     "/etc/cdi/*.yaml",
     "/etc/cdi/*.json",
     "/run/cdi/*.yaml",

@@ -496,6 +496,7 @@ class NvidiaInstall:
     gpu_claims: bool | None = None  # and the one for GPUs
     imex_service: str | None = None  # "enabled", "disabled", "masked"
     imex_nodes: int | None = None  # addresses in the list of nodes of the host's IMEX service
+    imex_channel: bool | None = None  # /dev has IMEX channel 0
 
 
 @dataclass(frozen=True)

@@ -9,10 +9,9 @@ from numaforge.snapshot.model import Snapshot
 from numaforge.topology.model import Gpu, NvidiaDriver
 from numaforge.topology.nvidia_smi import read_smi_driver, read_smi_gpus
 from numaforge.topology.nvml import read_nvml_driver, read_nvml_gpus
-from numaforge.topology.vendors import listed_by_nvml
+from numaforge.topology.vendors import NOT_LISTED, listed_by_nvml
 
 _NVSWITCH_CLASS = "0x0680"  # "other bridge": NVSwitches before NVLink 4 are PCI functions
-_NOT_LISTED = "the driver does not list it"
 
 
 def read_driver(snapshot: Snapshot) -> NvidiaDriver | None:
@@ -38,7 +37,7 @@ def with_answers(gpus: Sequence[Gpu], snapshot: Snapshot) -> tuple[Gpu, ...]:
     asked = [gpu for gpu in gpus if listed_by_nvml(gpu)]
     answers = _by_address(asked, list(read_gpu_answers(snapshot)))
     driver = read_driver(snapshot)
-    reason = None if driver is None else driver.error or _NOT_LISTED
+    reason = None if driver is None else driver.error or NOT_LISTED
     silent = {gpu.pci_address: replace(gpu, unanswered=reason) for gpu in asked}
     return tuple(
         _merged(gpu, answers[gpu.pci_address], answers, snapshot)

@@ -59,6 +59,7 @@ def read_nvidia_install(snapshot: Snapshot) -> NvidiaInstall | None:
         gpu_claims=None if found is None else f"{_PLUGINS}/gpu.nvidia.com" in found,
         imex_service=_imex_service(found, snapshot.links),
         imex_nodes=_count(snapshot.commands.get("imex nodes")),
+        imex_channel=None if found is None or "/dev/null" not in found else catalogue.IMEX_CHANNEL in found,
     )
     told = loaded or install.library or install.packages or install.daemons
     return install if told or {"nvidia", "nouveau"} & {*(install.kernel_modules or ())} else None

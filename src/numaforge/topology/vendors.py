@@ -6,6 +6,9 @@ from numaforge.topology.model import Gpu
 
 NVIDIA, AMD, INTEL, HABANA = "10de", "1002", "8086", "1da3"
 
+NOT_LISTED = "the driver does not list it"
+"""Why a GPU that the kernel shows has no answer: NVML does not count it."""
+
 
 def listed_by_nvml(gpu: Gpu) -> bool:
     """Say whether NVML lists a GPU: one of NVIDIA's that no other driver has, such as vfio-pci."""

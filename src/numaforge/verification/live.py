@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import shlex
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -17,9 +15,11 @@ from numaforge import shell
 from numaforge.bounded import TooMuchOutputError
 from numaforge.errors import HostError, NumaforgeError
 from numaforge.file_content import PLAN_PATH
+from numaforge.framing import Answer, Output, asking
+from numaforge.kernel_files import parse_values
 from numaforge.kubelet.config.flags import flag_value
-from numaforge.node import bundle
-from numaforge.node.bundle import FileState
+from numaforge.maintenance import bundle
+from numaforge.maintenance.bundle import FileState
 from numaforge.roles import document
 from numaforge.roles.machine.promises import HOSTNAME
 from numaforge.roles.node import NodePlan
@@ -27,7 +27,6 @@ from numaforge.verification.promise import all_promises
 
 Found = TypeVar("Found")
 
-_NO_PLAN = 3
 _NOT_ROOT = 77  # as_root.sh says so
 NOT_INSTALLED = 127  # as a shell reports a program that is not there
 _AS_ROOT = shell.library("verification/as_root")
@@ -113,13 +112,16 @@ class VerifiedNode:
 
     @cached_property
     def _live_or_reason(self) -> Live | NumaforgeError:
-        return _or_reason(lambda: read_live(self._run(probe(self.plan))))
+        return _or_reason(lambda: read_live(self._run(probe(self.plan)), self.plan))
 
     def _read_plan(self) -> NodePlan:
-        path = shlex.quote(PLAN_PATH)
-        text = self._run(f"[ -e {path} ] || exit {_NO_PLAN}\nbase64 < {path}\n")
+        files = bundle.parse_states(self._run(bundle.read_script([PLAN_PATH])))
+        if PLAN_PATH not in files:
+            raise HostError(
+                f"has no {PLAN_PATH}", remedy="run `pyinfra INVENTORY deploys/site.py` on it first"
+            )
         try:
-            return document.loads(base64.b64decode(text).decode("utf-8", "replace"))
+            return document.loads(files[PLAN_PATH].text)
         except NumaforgeError as error:
             raise error.at(PLAN_PATH) from error
 
@@ -138,7 +140,7 @@ class VerifiedNode:
             pytest.fail(f"ended with {answer.rc}: {answer.stderr.strip()}", pytrace=False)
         return str(answer.stdout)
 
-    def _run(self, script: str) -> str:
+    def _run(self, script: str) -> Answer:
         try:
             answer = self.host.run("sh -c %s %s", _AS_ROOT, script)
         except TooMuchOutputError:
@@ -149,10 +151,6 @@ class VerifiedNode:
             raise HostError(
                 f"cannot be reached: {_why(error)}", remedy="check its name, port, user and key"
             ) from error
-        if answer.rc == _NO_PLAN:
-            raise HostError(
-                f"has no {PLAN_PATH}", remedy="run `pyinfra INVENTORY deploys/site.py` on it first"
-            )
         if answer.rc == _NOT_ROOT:
             raise HostError(
                 "the login user is not root and sudo does not let it in without a password",
@@ -162,7 +160,7 @@ class VerifiedNode:
             raise HostError(
                 f"could not be read: {answer.stderr.strip()}", remedy="try the same login by hand"
             )
-        return str(answer.stdout)
+        return Answer.of(str(answer.stdout))
 
     def _need(self, found: Found | NumaforgeError) -> Found:
         if isinstance(found, NumaforgeError):
@@ -180,19 +178,16 @@ def _why(error: Exception) -> str:
 
 
 def probe(plan: NodePlan) -> str:
-    """Return the sh script whose output `read_live` reads: everything that the plan speaks of."""
+    """Return the sh script whose answer `read_live` reads: everything that the plan speaks of."""
     promises = [promise for _, promise in all_promises()]
-    values = dict.fromkeys(path for promise in promises for path in promise.values(plan))
     patterns = dict.fromkeys(pattern for promise in promises for pattern in promise.patterns)
     asks = dict.fromkeys(call for promise in promises for call in promise.asks(plan))
     folders = {role.name for role, promise in all_promises() if any(promise.asks(plan))}
-    return (
-        shell.library("verification/probe", *_shell_of(folders))
-        + shell.call("tell_values", [*values])
-        + shell.call("tell_matching", [*patterns])
+    return asking(
+        shell.library("kernel_files", "verification/probe", *_shell_of(folders))
         + "".join(asks)
-        + "echo files\n"
-        + bundle.read_script([file.path for file in plan.files])
+        + shell.call("tell_part", ["values", "tell_values", *_values(plan), *patterns])
+        + bundle.reading([file.path for file in plan.files])
     )
 
 
@@ -202,21 +197,20 @@ def _shell_of(roles: Collection[str]) -> list[str]:
     return [name for name in found if shell.exists(name)]
 
 
-def read_live(output: str) -> Live:
-    """Return what the probe said.
-
-    Raises HostError for an answer that is cut off.
-    """
-    lines = output.splitlines()
-    if "files" not in lines:
-        raise HostError("the answer is cut off", remedy="run again")
-    end = lines.index("files")
+def read_live(output: Output, plan: NodePlan) -> Live:
+    """Return what the probe said; raises HostUnreachableError for an answer that is cut off."""
+    answer = Answer.of(output)
     said: dict[str, list[tuple[str, str]]] = {}
-    for line in lines[:end]:
+    for line in answer.lines:
         kind, _, rest = line.partition(" ")
         name, _, value = rest.partition("\t")
         said.setdefault(kind, []).append((name, value))
-    return Live(values=dict(said.pop("value", ())), files=bundle.parse_states(lines[end + 1 :]), said=said)
+    return Live(parse_values(answer.part("values"), _values(plan)), bundle.parse_states(answer), said)
+
+
+def _values(plan: NodePlan) -> list[str]:
+    """Return the files of the kernel of which promises name the first line."""
+    return [*dict.fromkeys(path for _, promise in all_promises() for path in promise.values(plan))]
 
 
 def _or_reason(read: Callable[[], Found]) -> Found | NumaforgeError:

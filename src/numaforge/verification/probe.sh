@@ -1,25 +1,6 @@
 # shellcheck shell=sh
-# Everything that a plan speaks of, as it is now. First lines of files are "value PATH<TAB>LINE": the shell's own
-# `read` needs no process, which counts with a thousand CPUs; it asks for one byte at a time, and some files of the
-# kernel answer a first read only.
+# Everything that a plan speaks of, as it is now, as lines KIND NAME<tab>VALUE.
 
-value() {
-    [ -r "$1" ] || return 0
-    case $1 in
-    /proc/sys/* | */cpulist) line=$(head -n 1 "$1") ;;
-    *) IFS= read -r line < "$1" || return 0 ;;
-    esac
-    printf 'value %s\t%s\n' "$1" "$line"
-}
-tell_values() { # PATH...
-    for path in "$@"; do value "$path"; done
-}
-tell_matching() { # PATTERN...: of all CPUs, or of all pools
-    for pattern in "$@"; do
-        # shellcheck disable=SC2086 # what it matches
-        for path in $pattern; do value "$path"; done
-    done
-}
 tell_swap() {
     while read -r device _; do
         [ "$device" = Filename ] || printf 'swap %s\n' "$device"

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from numaforge import shell
 from numaforge.cpulist import parse_cpulist
-from numaforge.errors import HostError
+from numaforge.framing import Answer, Output, asking
 from numaforge.topology.model import CpuSet
 
 
@@ -34,18 +34,13 @@ class Visitors:
 
 
 def visitors_script(seconds: int) -> str:
-    """Return the sh script, for root, that counts for so long and whose output `read_visitors` reads."""
-    return shell.library("verification/visitors") + shell.call("tell_visitors", [str(seconds)])
+    """Return the sh script, for root, that counts for so long and whose answer `read_visitors` reads."""
+    return asking(shell.library("verification/visitors") + shell.call("tell_visitors", [str(seconds)]))
 
 
-def read_visitors(output: str, cpus: CpuSet) -> Visitors:
-    """Return what came to these CPUs.
-
-    Raises HostError for an answer that is cut off.
-    """
-    lines = output.splitlines()
-    if not lines or lines[-1] != "end":
-        raise HostError("the answer about interrupts is cut off", remedy="run again")
+def read_visitors(output: Output, cpus: CpuSet) -> Visitors:
+    """Return what came to these CPUs; raises HostUnreachableError for an answer that is cut off."""
+    lines = Answer.of(output).lines
     before, after = (_counts(_told(lines, kind), cpus) for kind in ("before", "after"))
     came = {name: count - before.get(name, 0) for name, count in after.items()}
     processes = (_visitor(line) for line in _told(lines, "process"))

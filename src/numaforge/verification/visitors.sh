@@ -13,5 +13,4 @@ tell_visitors() { # SECONDS
     done
     sleep "$1"
     sed 's/^/after /' /proc/interrupts
-    echo end
 }

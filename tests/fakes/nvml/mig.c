@@ -176,17 +176,26 @@ static unsigned occupied(const struct gpu *gpu)
     return mask;
 }
 
+static const struct engines *engines_of(const struct gpu *gpu, const struct profile *profile)
+{
+    return &model_of(gpu)->engines[profile - model_of(gpu)->profiles];
+}
+
 /* How many more fit by all that is counted: compute slices, the limit of the profile, media engines. */
 static unsigned count_left(const struct gpu *gpu, const struct profile *profile)
 {
+    const struct engines *all = engines_of(gpu, profile_by_id(model_of(gpu), 0)), *needs = engines_of(gpu, profile);
     unsigned slices = model_of(gpu)->compute_slices, same = 0;
+    unsigned decoders = all->decoders, ofa = all->ofa;
     for (unsigned row = 0; row < gpu->instance_count; row++) {
         const struct profile *other = gpu->instances[row].profile;
         slices -= other->slices;
         same += other == profile;
-        if (other->media && profile->media)
-            return 0;
+        decoders -= engines_of(gpu, other)->decoders;
+        ofa -= engines_of(gpu, other)->ofa;
     }
+    if (decoders < needs->decoders || ofa < needs->ofa)
+        return 0;
     unsigned by_limit = profile->limit > same ? profile->limit - same : 0,
              by_slices = slices / profile->slices;
     return by_limit < by_slices ? by_limit : by_slices;

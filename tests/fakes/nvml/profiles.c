@@ -14,35 +14,35 @@
 #define WHOLE {0, -1}
 
 static const struct profile seven[] = {
-    {0, 19, 1, 1, 7, SINGLE_SLICES, "", false},
-    {7, 20, 1, 1, 1, SINGLE_SLICES, "+me", true},
-    {9, 15, 1, 2, 4, {6, 4, 0, 2, -1}, "", false},
-    {1, 14, 2, 2, 3, {4, 0, 2, -1}, "", false},
-    {2, 9, 3, 4, 2, {4, 0, -1}, "", false},
-    {3, 5, 4, 4, 1, WHOLE, "", false},
-    {4, 0, 7, 8, 1, WHOLE, "", false},
+    {0, 19, 1, 1, 7, SINGLE_SLICES, ""},
+    {7, 20, 1, 1, 1, SINGLE_SLICES, "+me"},
+    {9, 15, 1, 2, 4, {6, 4, 0, 2, -1}, ""},
+    {1, 14, 2, 2, 3, {4, 0, 2, -1}, ""},
+    {2, 9, 3, 4, 2, {4, 0, -1}, ""},
+    {3, 5, 4, 4, 1, WHOLE, ""},
+    {4, 0, 7, 8, 1, WHOLE, ""},
 };
 
 static const struct profile a30[] = {
-    {0, 14, 1, 1, 4, {2, 3, 0, 1, -1}, "", false},
-    {7, 21, 1, 1, 1, {2, 3, 0, 1, -1}, "+me", true},
-    {1, 5, 2, 2, 2, {2, 0, -1}, "", false},
-    {8, 6, 2, 2, 1, {2, 0, -1}, "+me", true},
-    {3, 0, 4, 4, 1, WHOLE, "", true},
+    {0, 14, 1, 1, 4, {2, 3, 0, 1, -1}, ""},
+    {7, 21, 1, 1, 1, {2, 3, 0, 1, -1}, "+me"},
+    {1, 5, 2, 2, 2, {2, 0, -1}, ""},
+    {8, 6, 2, 2, 1, {2, 0, -1}, "+me"},
+    {3, 0, 4, 4, 1, WHOLE, ""},
 };
 
 static const struct profile rtx_pro_6000[] = {
-    {0, 14, 1, 3, 4, QUARTERS, "", false},
-    {7, 21, 1, 3, 1, QUARTERS, "+me", true},
-    {10, 47, 1, 3, 4, QUARTERS, "+gfx", false},
-    {15, 65, 1, 3, 1, QUARTERS, "+me.all", true},
-    {13, 67, 1, 3, 4, QUARTERS, "-me", false},
-    {1, 5, 2, 6, 2, HALVES, "", false},
-    {11, 35, 2, 6, 2, HALVES, "+gfx", false},
-    {16, 64, 2, 6, 1, HALVES, "+me.all", true},
-    {14, 66, 2, 6, 2, HALVES, "-me", false},
-    {3, 0, 4, 12, 1, WHOLE, "", true},
-    {12, 32, 4, 12, 1, WHOLE, "+gfx", true},
+    {0, 14, 1, 3, 4, QUARTERS, ""},
+    {7, 21, 1, 3, 1, QUARTERS, "+me"},
+    {10, 47, 1, 3, 4, QUARTERS, "+gfx"},
+    {15, 65, 1, 3, 1, QUARTERS, "+me.all"},
+    {13, 67, 1, 3, 4, QUARTERS, "-me"},
+    {1, 5, 2, 6, 2, HALVES, ""},
+    {11, 35, 2, 6, 2, HALVES, "+gfx"},
+    {16, 64, 2, 6, 1, HALVES, "+me.all"},
+    {14, 66, 2, 6, 2, HALVES, "-me"},
+    {3, 0, 4, 12, 1, WHOLE, ""},
+    {12, 32, 4, 12, 1, WHOLE, "+gfx"},
 };
 
 /* Copy, decode, encode, JPEG and OFA engines of each profile. */

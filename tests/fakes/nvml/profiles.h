@@ -16,7 +16,6 @@ struct profile {   /* slices: compute; size and starts: memory slices */
     unsigned id, slices, size, limit;
     int starts[MOST_PLACEMENTS + 1]; /* in the order in which NVML takes them by itself; -1 ends them */
     const char *attributes;
-    bool media; /* has the engines of which only one GPU instance can have a set */
 };
 
 struct model {

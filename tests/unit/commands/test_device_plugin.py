@@ -70,6 +70,20 @@ def test_with_a_machine_it_says_what_the_node_advertises(folder, capsys):
     assert told == {"schema": 1, "starts": True, "advertised": {"nvidia.com/gpu": 32}, "findings": []}
 
 
+def test_a_node_with_a_lost_gpu_advertises_nothing(folder, capsys):
+    Path("plugin.yaml").write_text("flags: {migStrategy: none}")
+    sound = dgx_h100()
+    lost = replace(sound.gpus[2], index=2, uuid=None, name=None, unanswered="GPU is lost")
+    saved("gpu-1.json", replace(sound, gpus=(*sound.gpus[:2], lost, *sound.gpus[3:])))
+    command = ("device-plugin", "check", "plugin.yaml", "gpu-1.json")
+    shown = answer(capsys, *command, code=1)
+    assert "error gpu-lost" in shown
+    assert "error getting device handle for index '2': GPU is lost" in shown
+    assert "the device plugin does not start" in shown
+    told = json.loads(answer(capsys, *command, "-o", "json", code=1))
+    assert (told["starts"], told["advertised"]) == (False, {})
+
+
 def test_a_file_is_held_against_the_planned_geometry(folder, capsys):
     Path("plugin.yaml").write_text("flags: {migStrategy: mixed}")
     saved("gpu-1.json", dgx_h100(), cut=True)

@@ -65,8 +65,8 @@ def test_explain_says_what_is_not_confirmed(capsys):
 
 
 def test_explain_shows_where_profiles_lie(capsys):
-    shown = answer(capsys, "explain", "rtx-pro-6000-96gb", "2g.48gb", "1g.24gb+me.all").splitlines()
-    assert "|2g                           |1g+me.all     |----|----|----|" in shown
+    shown = answer(capsys, "explain", "rtx-pro-6000-96gb", "2g.48gb-me", "1g.24gb+me.all").splitlines()
+    assert "|2g-me                        |1g+me.all     |----|----|----|" in shown
 
 
 @pytest.mark.parametrize("model", ["h100-80gb", "rtx-pro-6000-96gb", "a30-24gb"])
@@ -95,6 +95,11 @@ def test_explain_for_programs(capsys):
     assert document["collision"]["profiles"] == ["7g.80gb", "7g.80gb"]
     document = json.loads(answer(capsys, "explain", "2330", "-o", "json"))
     assert document["profiles"][0]["name"] == "1g.10gb"
+    document = json.loads(answer(capsys, "explain", "rtx-pro-6000-96gb", "-o", "json"))
+    engines = {one["name"]: (one["decoders"], one["ofas"], one["media"]) for one in document["profiles"]}
+    assert document["decoders"] == 4
+    assert engines["1g.24gb+me.all"] == (4, 1, True)
+    assert engines["1g.24gb"] == (1, 0, False)
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from lab.paths import REPOSITORY
 from numaforge.cli import run
 from numaforge.convert import as_yaml, convert
-from numaforge.convert.kinds import FORMS
+from numaforge.convert.forms import FORMS
 from numaforge.convert.kubelet_configuration import KUBELET_ROWS
 from numaforge.convert.rows import Fate, FieldRow, read
 from numaforge.cpulist import parse_cpulist

@@ -15,35 +15,35 @@ from tests.fakes.nvml.gpus import FakeGpus, gpu_text
 
 ADDRESS = "0000:1b:00.0"
 
-# Profile id: compute slices, memory slices, starts, how many at most, whether it has the media engines.
+# Profile id: compute slices, memory slices, starts, how many at most, video decoders and OFA engines.
 SEVEN = {
-    19: (1, 1, (0, 1, 2, 3, 4, 5, 6), 7, False),
-    20: (1, 1, (0, 1, 2, 3, 4, 5, 6), 1, True),
-    15: (1, 2, (0, 2, 4, 6), 4, False),
-    14: (2, 2, (0, 2, 4), 3, False),
-    9: (3, 4, (0, 4), 2, False),
-    5: (4, 4, (0,), 1, False),
-    0: (7, 8, (0,), 1, False),
+    19: (1, 1, (0, 1, 2, 3, 4, 5, 6), 7, (0, 0)),
+    20: (1, 1, (0, 1, 2, 3, 4, 5, 6), 1, (1, 1)),
+    15: (1, 2, (0, 2, 4, 6), 4, (1, 0)),
+    14: (2, 2, (0, 2, 4), 3, (1, 0)),
+    9: (3, 4, (0, 4), 2, (2, 0)),
+    5: (4, 4, (0,), 1, (2, 0)),
+    0: (7, 8, (0,), 1, (5, 1)),
 }
 FOUR = {
-    14: (1, 1, (0, 1, 2, 3), 4, False),
-    21: (1, 1, (0, 1, 2, 3), 1, True),
-    5: (2, 2, (0, 2), 2, False),
-    6: (2, 2, (0, 2), 1, True),
-    0: (4, 4, (0,), 1, True),
+    14: (1, 1, (0, 1, 2, 3), 4, (0, 0)),
+    21: (1, 1, (0, 1, 2, 3), 1, (1, 1)),
+    5: (2, 2, (0, 2), 2, (2, 0)),
+    6: (2, 2, (0, 2), 1, (2, 1)),
+    0: (4, 4, (0,), 1, (4, 1)),
 }
 TWELVE = {
-    14: (1, 3, (0, 3, 6, 9), 4, False),
-    21: (1, 3, (0, 3, 6, 9), 1, True),
-    47: (1, 3, (0, 3, 6, 9), 4, False),
-    65: (1, 3, (0, 3, 6, 9), 1, True),
-    67: (1, 3, (0, 3, 6, 9), 4, False),
-    5: (2, 6, (0, 6), 2, False),
-    35: (2, 6, (0, 6), 2, False),
-    64: (2, 6, (0, 6), 1, True),
-    66: (2, 6, (0, 6), 2, False),
-    0: (4, 12, (0,), 1, True),
-    32: (4, 12, (0,), 1, True),
+    14: (1, 3, (0, 3, 6, 9), 4, (1, 0)),
+    21: (1, 3, (0, 3, 6, 9), 1, (1, 1)),
+    47: (1, 3, (0, 3, 6, 9), 4, (1, 0)),
+    65: (1, 3, (0, 3, 6, 9), 1, (4, 1)),
+    67: (1, 3, (0, 3, 6, 9), 4, (0, 0)),
+    5: (2, 6, (0, 6), 2, (2, 0)),
+    35: (2, 6, (0, 6), 2, (2, 0)),
+    64: (2, 6, (0, 6), 1, (4, 1)),
+    66: (2, 6, (0, 6), 2, (0, 0)),
+    0: (4, 12, (0,), 1, (4, 1)),
+    32: (4, 12, (0,), 1, (4, 1)),
 }
 RULES = {
     "a100-40gb": (7, SEVEN),
@@ -107,7 +107,7 @@ def fits(rules: dict, wanted: list[int], taken: int = 0) -> bool:
 
 
 def multisets(slices: int, rules: dict) -> Iterator[tuple[int, ...]]:
-    """Yield what the counts allow: limits of profiles, compute slices, one with media engines."""
+    """Yield what the limits of profiles and the compute slices allow."""
     for counts in product(*(range(limit + 1) for _, _, _, limit, _ in rules.values())):
         wanted = list(Counter(dict(zip(rules, counts, strict=True))).elements())
         if sum(rules[profile][0] for profile in wanted) <= slices:
@@ -118,8 +118,13 @@ def feasible(slices: int, rules: dict) -> set[tuple[int, ...]]:
     return {
         tuple(sorted(wanted))
         for wanted in multisets(slices, rules)
-        if sum(rules[profile][4] for profile in wanted) <= 1 and fits(rules, list(wanted))
+        if has_engines(rules, wanted) and fits(rules, list(wanted))
     }
+
+
+def has_engines(rules: dict, wanted: tuple[int, ...]) -> bool:
+    """Compare with the whole GPU, profile 0: it has all decoders and the OFA."""
+    return all(sum(rules[profile][4][kind] for profile in wanted) <= rules[0][4][kind] for kind in (0, 1))
 
 
 @pytest.mark.parametrize("model", RULES)
@@ -138,7 +143,7 @@ def test_what_can_be_created_is_what_a_brute_force_finds(gpus, model):
 
 def test_the_brute_force_knows_the_documented_limits():
     """Two 3g leave no memory for the compute slice that is free; of 102 counts 77 fit, and the empty GPU."""
-    base = {profile: rule for profile, rule in SEVEN.items() if not rule[4]}
+    base = {profile: rule for profile, rule in SEVEN.items() if profile != 20}
     assert len(list(multisets(7, base))) == 102 + 1
     assert len(feasible(7, base)) == 77 + 1
     assert (9, 9) in feasible(7, SEVEN)

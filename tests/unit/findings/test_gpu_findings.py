@@ -29,8 +29,9 @@ ANY_GPU = "NG103 NG104"
 DRIVER = f"{ANY_GPU} NG101 NG102 NG105 NG201 NG202 NG601"
 REAL = f"{DRIVER} NG108 NG403 NG404 NG405"
 CARD = f"{REAL} NG402 NG501 NG502"
-GRACE = f"{REAL} NG106 NG401 NG402 NG503"
-HBM = f"{CARD} NG401 NG503"
+ECC_ON = "NG401 NG406 NG407"
+GRACE = f"{REAL} NG106 {ECC_ON} NG402 NG503"
+HBM = f"{CARD} {ECC_ON} NG503"
 FABRIC = "NG304 NG305"
 BASEBOARD = f"{HBM} NG109 NG203 NG301 NG306"
 SUBNET = "NG302 NG303"
@@ -47,8 +48,8 @@ APPLIES = {
     "l40s-pcie": f"{CARD} NG107",
     "h100-pcie-bridges": f"{HBM} NG107",
     "vgpu-guest": f"{DRIVER} NG107",
-    "passthrough-guest": f"{REAL} NG107 NG401 NG402 NG503",
-    "b200-passthrough-guest": f"{REAL} {FABRIC} NG106 NG401 NG402 NG503",
+    "passthrough-guest": f"{REAL} NG107 {ECC_ON} NG402 NG503",
+    "b200-passthrough-guest": f"{REAL} {FABRIC} NG106 {ECC_ON} NG402 NG503",
     "hgx-h100-all-mig": f"{HBM} NG107 NG109",
     "kvm-host": "",
     "mi300x": "NG501 NG502",
@@ -146,6 +147,12 @@ def both(one: Sicken, other: Sicken) -> Sicken:
 IMEX_HOST = GpuProcess("nvidia-imex", unit="nvidia-imex.service")
 IMEX_POD = GpuProcess("nvidia-imex", pod="12345678-0000-4000-8000-000000000000")
 TRAY = "gb200-nvl72-tray"
+CLUSTER = "00112233-4455-6677-8899-aabbccddeeff"
+
+
+def in_one_clique(machine: NodeTopology) -> NodeTopology:
+    return replace(machine, gpus=tuple(replace(gpu, fabric=f"{CLUSTER}.1") for gpu in machine.gpus))
+
 
 SICK = {
     "NG101": Case(
@@ -154,7 +161,7 @@ SICK = {
         "NVML says: Driver/library version mismatch",
     ),
     "NG102": Case("hgx-a100", second(unanswered="GPU is lost"), "GPU is lost"),
-    "NG103": Case("l40s-pcie", second(driver=None, uuid=None), "no kernel driver has it"),
+    "NG103": Case("l40s-pcie", second(driver=None, uuid=None, index=None), "no kernel driver has it"),
     "NG104": Case("a100-pcie", second(driver="nouveau", uuid=None), "nouveau has it"),
     "NG105": Case(
         "gh200",
@@ -221,6 +228,11 @@ SICK = {
         install(imex_nodes=0),
         "nvidia-imex.service is enabled, and its list of nodes is empty",
     ),
+    "NG309": Case(
+        TRAY,
+        second(fabric=f"{CLUSTER}.2"),
+        f"2 cliques: {CLUSTER}.1 has 0000:10:00.0, 0000:30:00.0, 0000:40:00.0; {CLUSTER}.2 has 0000:20:00.0",
+    ),
     "NG401": Case("a100-pcie", second(ecc=Ecc(False, False)), "ECC is off"),
     "NG402": Case("l40s-pcie", second(ecc=Ecc(False, True)), "ECC is off, and on after a reset"),
     "NG403": Case(
@@ -234,6 +246,14 @@ SICK = {
         "a row of its memory could not be remapped",
     ),
     "NG405": Case("gh200", second(recovery_action="drain-and-reset"), "the driver asks for: drain-and-reset"),
+    "NG406": Case(
+        "hgx-h100",
+        second(ecc=Ecc(True, True, 2, 2)),
+        "2 uncorrected errors of its memory since the driver was loaded",
+    ),
+    "NG407": Case(
+        "a100-pcie", second(ecc=Ecc(True, True, 0, 1)), "1 uncorrected error of its memory in earlier times"
+    ),
     "NG501": Case("mi300x", second(link=PciLink(32.0, 8, 32.0, 16)), "its PCIe link has 8 of 16 lanes"),
     "NG502": Case(
         "h100-pcie",
@@ -257,6 +277,7 @@ SOUND = {
     "NG204": install(imex_service="enabled", packages={"nvidia-imex": "580.95.05"}, imex_nodes=18),
     "NG307": install(compute_domains=True, imex_service="masked", daemons=(IMEX_POD,)),
     "NG308": install(imex_service="enabled", imex_nodes=18, packages={"nvidia-imex": "580.95.05"}),
+    "NG309": in_one_clique,
 }
 
 
@@ -275,7 +296,9 @@ def test_a_rule_passes_on_the_sound_machine_and_alone_finds_the_sick_one(rule):
     assert with_verdict(sick, Verdict.FOUND) == {rule}
 
 
-GPU_RULES = "NG102 NG103 NG104 NG108 NG304 NG305 NG306 NG401 NG402 NG403 NG404 NG405 NG501 NG502 NG503"
+GPU_RULES = (
+    "NG102 NG103 NG104 NG108 NG304 NG305 NG306 NG401 NG402 NG403 NG404 NG405 NG406 NG407 NG501 NG502 NG503"
+)
 
 
 @pytest.mark.parametrize("rule", GPU_RULES.split())
@@ -351,3 +374,63 @@ def test_a_gpu_of_a_library_that_does_not_start_is_not_called_lost_as_well():
 def test_a_fabric_is_sound_only_when_completed_with_success(state):
     machine = second(fabric_state=state)(KINDS["hgx-h100"]())
     assert with_verdict(machine, Verdict.FOUND) == {"NG304"}
+
+
+@pytest.mark.parametrize("status", ["Success", "SUCCESS", "success"])
+def test_a_fabric_that_succeeded_is_sound_however_the_library_writes_it(status):
+    machine = second(fabric_state=FabricState("completed", status))(KINDS["hgx-h100"]())
+    assert alarms(machine) == {}
+
+
+def boards(kind: str, count: int, *cards: str) -> NodeTopology:
+    """Return a kind with so many GPUs of its board, and cards of these models beside it."""
+    machine = KINDS[kind]()
+    gpus = [replace(machine.gpus[0], pci_address=f"{number:04x}:01:00.0") for number in range(count)]
+    others = [replace(machine.gpus[0], pci_address=f"{number:04x}:02:00.0", device=device)
+              for number, device in enumerate(cards)]  # fmt: skip
+    return replace(machine, gpus=(*gpus, *others))
+
+
+@pytest.mark.parametrize(
+    ("machine", "verdict", "reason"),
+    [
+        pytest.param(boards("hgx-h100", 8, "27b8", "27b8"), Verdict.PASSED, None, id="two cards beside it"),
+        pytest.param(boards("hgx-h100", 7, "27b8"), Verdict.FOUND, None, id="a card is no GPU of the board"),
+        pytest.param(boards("hgx-h100", 16), Verdict.PASSED, None, id="two boards"),
+        pytest.param(
+            boards("hgx-h100", 17),
+            Verdict.UNKNOWN,
+            "17 GPUs of one model are more than boards that are known have",
+            id="more than any board",
+        ),
+        pytest.param(boards(TRAY, 3), Verdict.FOUND, None, id="three of four in a tray"),
+        pytest.param(
+            boards(TRAY, 5),
+            Verdict.UNKNOWN,
+            "5 GPUs of one model are more than boards that are known have",
+            id="more than any tray",
+        ),
+    ],
+)
+def test_gpus_that_are_too_many_are_not_called_missing(machine, verdict, reason):
+    judgement = by.judged(RULES, machine)["NG109"]
+    assert judgement.verdict is verdict
+    assert reason is None or judgement.reason == reason
+
+
+def test_gpus_that_are_all_lost_are_so_without_the_kernels_link_to_their_driver():
+    machine = KINDS["hgx-h100"]()
+    lost = tuple(
+        replace(gpu, driver=None, uuid=None, name=None, index=number, unanswered="GPU is lost")
+        for number, gpu in enumerate(machine.gpus)
+    )
+    found = alarms(replace(machine, gpus=lost))
+    assert "NG103" not in found
+    assert [*found] == ["NG102"]
+    assert len(found["NG102"]) == 8
+
+
+def test_errors_of_this_time_are_not_counted_as_earlier_ones_too():
+    machine = second(ecc=Ecc(True, True, 2, 5))(KINDS["a100-pcie"]())
+    (finding,) = by.judged(RULES, machine)["NG407"].findings
+    assert finding.evidence == "3 uncorrected errors of its memory in earlier times"

@@ -10,8 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from numaforge.errors import SnapshotError
-from numaforge.hosts.facts import Detection, RightedOutput
+from numaforge.errors import HostError, HostUnreachableError
+from numaforge.framing import Answer, asking
+from numaforge.hosts.facts import ScriptOutput
+
+AS_ROOT = ScriptOutput().command(as_root=True)
 
 Run = Callable[..., list[str]]
 
@@ -59,17 +62,20 @@ def write(program: Path, text: str) -> None:
     program.chmod(0o755)
 
 
-def detect(run: Run, programs: Path, script: str, **environment: str) -> RightedOutput | None:
-    output = run("-c", Detection().command(), stdin=script, path=str(programs), **environment)
-    return Detection().process(output)
+def detect(run: Run, programs: Path, script: str, **environment: str) -> Answer:
+    return Answer.of(run("-c", AS_ROOT, stdin=asking(script), path=str(programs), **environment))
+
+
+def righted(right: str, *lines: str) -> Answer:
+    return Answer({"": lines, "right": (right,)})
 
 
 @pytest.mark.parametrize(
     ("environment", "answer"),
     [
-        ({"FAKE_UID": "0"}, RightedOutput("root", ("one", "", "two"))),
-        ({"FAKE_UID": "1000", "MAY": "yes"}, RightedOutput("sudo", ("one", "", "two"))),
-        ({"FAKE_UID": "1000"}, RightedOutput("password", ())),
+        ({"FAKE_UID": "0"}, righted("root", "one", "", "two")),
+        ({"FAKE_UID": "1000", "MAY": "yes"}, righted("sudo", "one", "", "two")),
+        ({"FAKE_UID": "1000"}, righted("password")),
     ],
     ids=["root", "sudo-asks-for-nothing", "sudo-asks-for-a-password"],
 )
@@ -84,23 +90,21 @@ def test_a_script_runs_as_root_by_the_right_that_there_is(
 
 
 def test_without_sudo_nothing_runs(run, programs) -> None:
-    assert detect(run, programs, "echo one", FAKE_UID="1000") == RightedOutput("nosudo", ())
+    assert detect(run, programs, "echo one", FAKE_UID="1000") == righted("nosudo")
 
 
 def test_a_banner_before_the_answer_is_left_out(run, programs) -> None:
-    output = run("-c", Detection().command(), stdin="echo one", path=str(programs), FAKE_UID="0")
-    assert Detection().process(["Welcome", *output]) == RightedOutput("root", ("one",))
+    output = run("-c", AS_ROOT, stdin=asking("echo one"), path=str(programs), FAKE_UID="0")
+    assert Answer.of(["Welcome", *output]) == righted("root", "one")
 
 
-def test_a_packed_answer_that_is_cut_off_is_what_came(run, programs) -> None:
-    script = "i=0; while [ $i -lt 9999 ]; do echo $i; i=$((i + 1)); done"
-    first, *packed = run("-c", Detection().command(), stdin=script, path=str(programs), FAKE_UID="0")
-    cut = Detection().process([first, *packed[: len(packed) // 2], packed[-1][:7]])
-    assert cut is not None
-    assert cut.output[:3] == ("0", "1", "2")
-    assert len(cut.output) < 9999
+def test_a_packed_answer_that_is_cut_off_is_refused(run, programs) -> None:
+    script = asking("i=0; while [ $i -lt 9999 ]; do echo $i; i=$((i + 1)); done")
+    output = run("-c", AS_ROOT, stdin=script, path=str(programs), FAKE_UID="0")
+    with pytest.raises(HostUnreachableError, match="cut off"):
+        Answer.of([*output[: len(output) // 2], output[-1][:7]])
 
 
 def test_a_packed_answer_that_is_none_is_refused() -> None:
-    with pytest.raises(SnapshotError, match="cannot be unpacked"):
-        Detection().process(["numaforge-right root packed", "bm9uc2Vuc2U="])
+    with pytest.raises(HostError, match="cannot be unpacked"):
+        Answer.of(["numaforge answers", "numaforge packed", "bm9uc2Vuc2U="])

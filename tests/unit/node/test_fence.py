@@ -12,9 +12,9 @@ import pytest
 
 from numaforge import shell
 from numaforge.errors import HostError
-from numaforge.node.fence import Fingerprint, read_fingerprint
-from numaforge.node.look import NodeQuery, read_found
-from numaforge.node.part import Unit
+from numaforge.maintenance.fence import Fingerprint, read_fingerprint
+from numaforge.maintenance.look import NodeQuery, read_found
+from numaforge.maintenance.part import Unit
 
 SAID = {"uptime": "77", "last": "T1 applied", "else": "x"}
 CONTENTS = {"/etc/a": "1f", "/etc/b c": "absent"}
@@ -26,9 +26,9 @@ def test_a_look_is_read_among_other_lines() -> None:
 
 
 @pytest.mark.parametrize("missing", ["uptime", "last"])
-def test_a_look_that_is_cut_off_is_refused(missing: str) -> None:
+def test_a_look_that_says_too_little_is_refused(missing: str) -> None:
     rest = {name: value for name, value in SAID.items() if name != missing}
-    with pytest.raises(HostError, match="cut off"):
+    with pytest.raises(HostError, match="since when it runs"):
         read_fingerprint(rest, boot_id="b1", contents=CONTENTS, drop_in_folder=None)
 
 

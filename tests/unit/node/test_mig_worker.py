@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import subprocess
 import sys
@@ -13,7 +14,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from numaforge.resources import mig_worker
+from numaforge.roles.mig.worker import source
 from numaforge.snapshot.nvml_library import library_source
 from tests.fakes.nvml.gpus import FakeGpus, Instance, gpu_text
 
@@ -46,7 +47,7 @@ def described(model: str, address: str, *, number: int, mig: str = "disabled") -
 
 def form(cuts: Sequence[Cut], address: str = ADDRESS, mode: str = "enabled") -> dict[str, Any]:
     names = ("profile_id", "start", "size", "compute_instances")
-    instances = [dict(zip(names, cut, strict=True)) for cut in cuts]
+    instances = [{"profile": ""} | dict(zip(names, cut, strict=True)) for cut in cuts]
     return {"pci_address": address, "uuid": UUIDS[address], "mode": mode, "instances": instances}
 
 
@@ -57,9 +58,8 @@ class Node:
         self.gpus = FakeGpus(folder, "".join(gpus), *flags)
         self.folder = folder / "part"
         self.folder.mkdir()
-        source = mig_worker().read_text(encoding="utf-8")
-        (self.folder / "worker.py").write_text(source)
-        (self.folder / "pynvml.py").write_text(library_source(source))
+        (self.folder / "worker.py").write_text(source())
+        (self.folder / "pynvml.py").write_text(library_source(source()))
 
     def plan(self, wanted: Sequence[dict[str, Any]], found: Sequence[dict[str, Any]]) -> None:
         for name, gpus in (("planned", wanted), ("found", found)):
@@ -106,6 +106,18 @@ def in_order(gpu: dict[str, Any]) -> dict[str, Any]:
 @pytest.fixture
 def hopper(tmp_path: Path) -> Node:
     return Node(tmp_path, described("h100-80gb", ADDRESS, number=1), described("h100-80gb", OTHER, number=2))
+
+
+def test_the_modules_of_the_worker_are_joined_without_a_name_that_hides_another() -> None:
+    joined = source()
+    assert "numaforge.roles" not in joined
+    statements = ast.parse(joined).body
+    named = [each.name for each in statements if isinstance(each, ast.FunctionDef | ast.ClassDef)]
+    named += [
+        ast.unparse(target) for each in statements if isinstance(each, ast.Assign) for target in each.targets
+    ]
+    assert "run" in named
+    assert len(named) == len({*named})
 
 
 @settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -12,9 +12,9 @@ import pytest
 
 from numaforge import shell
 from numaforge.errors import HostError
-from numaforge.node.look import NodeQuery
-from numaforge.node.parts import KINDS
-from numaforge.node.transaction import (
+from numaforge.maintenance.look import NodeQuery
+from numaforge.maintenance.parts import PART_MODULES, refuse_incomplete
+from numaforge.maintenance.transaction import (
     Process,
     Status,
     Transaction,
@@ -28,7 +28,7 @@ from numaforge.node.transaction import (
 )
 
 STATUS = Status("prove kubelet", False, None, Process("b", 7, 1, 99), 5, "token")
-NODE_SCRIPT = node_script(kind.NAME for kind in KINDS)
+NODE_SCRIPT = node_script(part.NAME for part in PART_MODULES)
 LOOK = NodeQuery(
     ("/sys/a",), ("/etc/b",), ("c",), (("kernel_values", "look_kernel_values", "/d"),), "/e", "u"
 )
@@ -45,9 +45,25 @@ SCRIPTS = {
 }
 PACKAGE = Path(shell.__file__).parent
 LIBRARIES = sorted(
-    str(file.relative_to(PACKAGE).with_suffix("")) for file in (PACKAGE / "node").rglob("*.sh")
+    str(file.relative_to(PACKAGE).with_suffix(""))
+    for file in [*PACKAGE.glob("node/*.sh"), *PACKAGE.glob("roles/*/*.sh")]
 )
 SHELLCHECK = Path(sys.executable).with_name("shellcheck")
+
+
+def test_a_part_that_calls_another_is_not_composed_without_it() -> None:
+    with pytest.raises(
+        ValueError, match="the script of mig_mode lacks mig_prove, mig_worker, mig_worker_keep"
+    ):
+        node_script(("mig_mode",))
+    assert "mig_worker()" in node_script(("mig_mode", "mig"))
+
+
+@pytest.mark.parametrize("verb", ["apply", "undo"])
+def test_a_part_without_a_verb_that_each_has_is_not_composed(verb: str) -> None:
+    refuse_incomplete(("files",), NODE_SCRIPT)
+    with pytest.raises(ValueError, match=f"the script of files lacks files_{verb}"):
+        refuse_incomplete(("files",), NODE_SCRIPT.replace(f"\nfiles_{verb}()", f"\nfiles_{verb}s()"))
 
 
 @pytest.mark.parametrize("interpreter", ["dash", "busybox sh", "bash --posix"])
@@ -91,8 +107,7 @@ def test_a_misspelt_variable_is_found() -> None:
 def test_a_script_that_arrives_cut_off_begins_nothing(name: str, cut: float) -> None:
     whole = SCRIPTS[name]
     call = "numaforge_main || exit 1\n"
-    assert whole.endswith(call)
-    assert call.strip() not in whole[: int((len(whole) - len(call)) * cut)]
+    assert call.strip() not in whole[: int(whole.index(call) * cut)]
 
 
 def test_a_value_reaches_a_script_as_it_is(tmp_path: Path) -> None:

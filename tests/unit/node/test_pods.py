@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from numaforge import shell as scripts
-from numaforge.node.part import Part
-from numaforge.node.pods import Pods, read_pods, root_dirs
-from numaforge.node.transaction import Transaction
+from numaforge.maintenance.part import Part
+from numaforge.maintenance.pods import Pods, read_pods, root_dirs
+from numaforge.maintenance.transaction import Transaction
 from tests.fixtures.machines import kubeadm_kubelet
 
 Start = Callable[..., int]

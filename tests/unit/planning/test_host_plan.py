@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from numaforge.errors import NumaforgeError, PlanError
-from numaforge.node.bundle import FileState
-from numaforge.node.look import question
-from numaforge.node.need import need
-from numaforge.node.part import Found, Goal
+from numaforge.maintenance.bundle import FileState
+from numaforge.maintenance.look import question
+from numaforge.maintenance.need import need
+from numaforge.maintenance.part import Found, Goal
 from numaforge.planning.node import plan_node
 from numaforge.profile import load_profile
 from numaforge.render import render_plan, role_files

@@ -11,10 +11,11 @@ import pytest
 
 from numaforge.errors import HostError
 from numaforge.findings import Severity
-from numaforge.node import look
+from numaforge.framing import Answer
 from numaforge.preflight import Check
-from numaforge.preflight.host import FREE_KIB, PACKAGES, checks, refuse_unfit, script, split
-from numaforge.snapshot import capture
+from numaforge.preflight.host import FREE_KIB, checks, refuse_unfit, script, told
+from numaforge.programs import CAPTURED_WITH, CHANGED_WITH, SYSTEMD
+from numaforge.snapshot import parse_output
 from numaforge.snapshot import script as capture_script
 
 PACKAGE = Path(__file__).parents[3] / "src/numaforge"
@@ -36,11 +37,11 @@ def shell(request: pytest.FixtureRequest) -> list[str]:
     return [shutil.which(command[0]) or "", *command[1:], "-s"]
 
 
-def ask(shell: list[str], text: str, path: str | None = None) -> list[str]:
+def ask(shell: list[str], text: str, path: str | None = None) -> Answer:
     done = subprocess.run(
         shell, input=text, capture_output=True, text=True, check=True, env=path and {"PATH": path}
     )
-    return done.stdout.splitlines()
+    return Answer.of(done.stdout)
 
 
 def judged(*answer: str, asked_at: float = NOW, answered_at: float = NOW) -> dict[str, Check]:
@@ -48,22 +49,21 @@ def judged(*answer: str, asked_at: float = NOW, answered_at: float = NOW) -> dic
 
 
 def test_this_machine_answers_to_the_end(shell):
-    before, answer = split(ask(shell, script()))
-    assert before == []
+    answer = told(ask(shell, script()))
     assert {line.split()[0] for line in answer} >= {"systemd", "space", "clock"}
     assert [line.split()[1] for line in answer if line.startswith("space ")] == [*FREE_KIB]
 
 
 def test_a_capture_before_it_is_left_whole(shell):
-    captured, answer = split(ask(shell, capture_script() + script()))
-    assert captured[-1] == "end"
-    assert answer[0].startswith(("missing", "systemd"))
+    answer = ask(shell, capture_script() + script())
+    assert parse_output(answer).files["/sys/devices/system/cpu/online"]
+    assert told(answer)[0].startswith(("missing", "systemd"))
 
 
 def test_programs_that_are_not_there_are_named(shell, tmp_path):
     if "busybox" in shell[0]:
         pytest.skip("busybox has its programs within")
-    _, answer = split(ask(shell, script(), str(tmp_path)))
+    answer = told(ask(shell, script(), str(tmp_path)))
     missing = {line.split()[1] for line in answer if line.startswith("missing ")}
     assert missing >= {"flock", "base64", "od", "find"}
 
@@ -110,14 +110,8 @@ def test_everything_that_a_host_lacks_is_one_refusal():
     assert "/etc: 0 free" in str(refused.value)
 
 
-@pytest.mark.parametrize("answer", [(), GOOD[1:2]], ids=["cut off", "half of it"])
-def test_what_a_host_does_not_say_is_no_alarm(answer):
-    refuse_unfit(answer)
-
-
-def test_an_answer_that_is_cut_off_is_none():
-    text = ["numaforge-snapshot 1", "end", "numaforge-preflight", "missing flock"]
-    assert split(text) == (text, [])
+def test_what_a_host_does_not_say_is_no_alarm():
+    refuse_unfit(GOOD[1:2])
 
 
 OF_A_CONCERN = {
@@ -137,7 +131,7 @@ OF_A_CONCERN = {
     *("swapon", "swapoff", "journalctl", "apt-mark", "dnf", "udevadm", "lsmod", "rmmod", "sudo", "getconf"),
     *("sh", "bash"),  # bash: a word of a pattern
 }
-KNOWN = {name for programs in PACKAGES.values() for name in programs} | OF_A_CONCERN
+KNOWN = {name for programs in CHANGED_WITH.values() for name in programs} | {*SYSTEMD} | OF_A_CONCERN
 
 
 def used_programs() -> set[str]:
@@ -152,16 +146,13 @@ def used_programs() -> set[str]:
 
 def test_every_program_of_the_scripts_is_asked_for():
     ask_dash = "for name; do case $(type $name) in *builtin*|*keyword*) echo $name;; esac; done"
-    told = subprocess.run(
+    found = subprocess.run(
         ["dash", "-c", ask_dash, "-", *sorted(used_programs())], capture_output=True, text=True, check=True
     )
-    builtin = told.stdout.split()
+    builtin = found.stdout.split()
     assert used_programs() - {*builtin} - KNOWN == set()
     assert len(used_programs() & KNOWN) > 20
 
 
-@pytest.mark.parametrize("wanted", [capture.TOOLS, look.TOOLS], ids=["a capture", "the look at a node"])
-def test_whatever_programs_a_host_is_refused_without_are_named_with_their_package(
-    wanted: tuple[str, ...],
-) -> None:
-    assert {*wanted} <= {program for programs in PACKAGES.values() for program in programs}
+def test_the_programs_of_a_capture_have_a_package() -> None:
+    assert {*CAPTURED_WITH} <= {program for programs in CHANGED_WITH.values() for program in programs}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from docs.diagrams import Block, Row, node_phases, rows, transaction, transitions
-from numaforge.node.parts import KINDS
+from numaforge.maintenance.parts import PART_MODULES
 from numaforge.rollout.record import Ending, Phase
 
 
@@ -37,7 +37,7 @@ def test_the_steps_are_those_of_the_transaction_in_their_order():
 
 def test_every_part_is_drawn_in_its_order():
     picture = transaction()
-    places = [picture.index(f">{kind.NAME}<") for kind in KINDS]
+    places = [picture.index(f">{part.NAME}<") for part in PART_MODULES]
     assert places == sorted(places)
 
 

@@ -68,6 +68,11 @@ def dgx(**changes):
             id="fabric",
         ),
         pytest.param(
+            {"fabric_state": FabricState("completed", "SUCCESS", ("route unhealthy",))},
+            "NVLink fabric: GPU 0-1: completed, route unhealthy",
+            id="fabric in another spelling",
+        ),
+        pytest.param(
             {"remapped_rows": RemappedRows(0, 9, False, True), "recovery_action": "reset"},
             "Faults: GPU 0-1: row remapping failed, the driver asks for reset",
             id="faults",

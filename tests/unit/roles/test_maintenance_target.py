@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from numaforge.node.part import Goal
+from numaforge.maintenance.part import Goal
 from numaforge.planning.node import plan_node
 from numaforge.profile import load_profile
 from numaforge.roles.document import dumps

@@ -18,6 +18,7 @@ from numaforge.rollout.configz import (
 )
 from numaforge.rollout.record import Ending
 from numaforge.topology.model import KubeletInstall
+from tests.fixtures.answers import answered
 from tests.fixtures.memory_machine import OLD
 from tests.fixtures.rollout_world import NODE, World
 
@@ -126,12 +127,12 @@ def test_where_a_kubelet_serves(install, endpoint):
 )
 def test_a_kubelet_that_tells_its_node_nothing_says_why(answer, error, said):
     with pytest.raises(error, match=said):
-        read_answer(["motd", json.dumps(answer)])
+        read_answer(answered("motd", json.dumps(answer)))
 
 
 def test_what_a_kubelet_runs_with_is_its_configuration_without_the_envelope():
     body = json.dumps({"kubeletconfig": {"cpuManagerPolicy": "static"}})
-    assert read_answer([json.dumps({"status": 200, "body": body})]) == {"cpuManagerPolicy": "static"}
+    assert read_answer(answered(json.dumps({"status": 200, "body": body}))) == {"cpuManagerPolicy": "static"}
 
 
 # Who may read it is settled before anything is touched.

@@ -9,8 +9,8 @@ from dataclasses import replace
 import pytest
 
 from numaforge.errors import HostError, HostUnreachableError
-from numaforge.node.part import Part
-from numaforge.node.pods import Pods
+from numaforge.maintenance.part import Part
+from numaforge.maintenance.pods import Pods
 from numaforge.rollout.cluster import (
     ApiUnreachableError,
     ConflictError,

@@ -7,8 +7,8 @@ import shutil
 import pytest
 
 from numaforge.errors import SnapshotError
+from numaforge.programs import CAPTURED_WITH
 from numaforge.snapshot import parse_output, script
-from numaforge.snapshot.capture import TOOLS
 from numaforge.topology.kubelet import read_kubelet
 from tests.unit.snapshot.test_capture import program
 
@@ -20,14 +20,14 @@ def path_without(tmp_path):
     def make(*missing):
         folder = tmp_path / "bin"
         folder.mkdir()
-        for tool in {*TOOLS, "dash", "timeout"} - {*missing}:
+        for tool in {*CAPTURED_WITH, "dash", "timeout"} - {*missing}:
             (folder / tool).symlink_to(shutil.which(tool))
         return str(folder)
 
     return make
 
 
-@pytest.mark.parametrize("tool", TOOLS)
+@pytest.mark.parametrize("tool", CAPTURED_WITH)
 def test_a_missing_program_is_named_instead_of_a_wrong_capture(shell, path_without, tool):
     finished = shell(script(), {"PATH": path_without(tool)})
     with pytest.raises(SnapshotError, match=f"the host lacks {tool}, without which"):

@@ -34,6 +34,8 @@ def host(tmp_path):
     write(root, "/etc/nvidia-imex/nodes_config.cfg", "# the rack\n10.0.0.1\n\n  10.0.0.2")
     write(root, "/usr/bin/nvidia-imex", "")
     write(root, "/etc/cdi/nvidia.yaml", "cdiVersion: 0.7.0\n")
+    write(root, "/dev/null", "")
+    write(root, "/dev/nvidia-caps-imex-channels/channel0", "")
     link(root, "/dev/char/1:3", "../null")
     link(root, "/dev/char/195:0", "../nvidia0")
     library = "/usr/lib/x86_64-linux-gnu/libnvidia-ml.so"
@@ -73,7 +75,19 @@ def test_what_is_installed_and_runs_is_read(host):
         gpu_claims=False,
         imex_service="enabled",
         imex_nodes=2,
+        imex_channel=True,
     )
+
+
+def test_a_host_without_a_channel_is_told_from_one_whose_devices_were_not_looked_at(host):
+    (host / "dev/nvidia-caps-imex-channels/channel0").unlink()
+    install = read_topology(from_root(host)).nvidia_install
+    assert install is not None
+    assert install.imex_channel is False
+    (host / "dev/null").unlink()
+    install = read_topology(from_root(host)).nvidia_install
+    assert install is not None
+    assert install.imex_channel is None
 
 
 def test_addresses_and_specifications_stay_on_the_host(host):

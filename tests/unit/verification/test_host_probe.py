@@ -9,17 +9,11 @@ import subprocess
 import pytest
 
 from numaforge import shell
-from numaforge.node import bundle
-from numaforge.verification.live import Live, read_live
+from numaforge.verification.live import Live
 
 
 def told(function: str, *arguments: str, path: str) -> dict[str, str]:
-    script = (
-        shell.library("verification/probe", "roles/host/probe")
-        + shell.call(function, arguments)
-        + "echo files\n"
-        + bundle.read_script([])
-    )
+    script = shell.library("verification/probe", "roles/host/probe") + shell.call(function, arguments)
     done = subprocess.run(
         ["dash", "-c", script],
         capture_output=True,
@@ -27,7 +21,8 @@ def told(function: str, *arguments: str, path: str) -> dict[str, str]:
         check=True,
         env={"PATH": f"{path}:{os.environ['PATH']}"},
     )
-    return dict(read_live(done.stdout).of("host"))
+    lines = (line.removeprefix("host ").split("\t", 1) for line in done.stdout.splitlines())
+    return {line[0]: line[1] for line in lines}
 
 
 @pytest.fixture

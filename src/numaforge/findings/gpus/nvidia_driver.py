@@ -46,7 +46,7 @@ def _without_driver(machine: NodeTopology) -> Iterator[Seen]:
         yield Seen(unknown="no driver of any device was captured")
         return
     for gpu in scope.own_gpus(machine):
-        if gpu.driver is None and gpu.uuid is None:
+        if gpu.driver is None and not scope.has_driver(gpu):
             yield Seen("no kernel driver has it", gpu.pci_address)
 
 
@@ -104,12 +104,16 @@ _persistence = scope.each(
 
 
 def _missing(machine: NodeTopology) -> Iterator[Seen]:
-    gpus = [gpu for gpu in machine.gpus if gpu.vendor == NVIDIA]
-    on_rack = any(gpu.device in RACK for gpu in gpus)
+    devices = [gpu.device for gpu in machine.gpus if gpu.vendor == NVIDIA]
+    on_rack = any(device in RACK for device in devices)
+    # Cards beside a board, as for graphics, are of another model.
+    count = max(map(devices.count, devices), default=0)
     whole = (1, 2, 4) if on_rack else (8, 16)
-    if len(gpus) not in whole:
-        expected = next((size for size in whole if size > len(gpus)), whole[-1])
-        yield Seen(f"{len(gpus)} GPUs where a whole board has {expected}")
+    if count > whole[-1]:
+        yield Seen(unknown=f"{count} GPUs of one model are more than boards that are known have")
+    elif count not in whole:
+        expected = next(size for size in whole if size > count)
+        yield Seen(f"{count} GPUs where a whole board has {expected}")
 
 
 @applies("on bare metal with NVSwitches, a B100, B200, B300, GB200 or GB300")

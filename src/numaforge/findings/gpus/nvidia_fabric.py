@@ -143,6 +143,24 @@ _fabric_faults = scope.each(
 )
 
 
+@applies("with several GPUs registered with an NVLink fabric", within=scope.with_driver)
+def _with_cliques(machine: NodeTopology) -> Applicability:
+    count = sum(gpu.fabric is not None for gpu in scope.answering(machine))
+    if not scope.answering(machine):
+        return Applicability(None, "neither NVML nor nvidia-smi told of a GPU")
+    return Applicability(count > 1, f"{count or 'no'} GPU{'' if count == 1 else 's'} with a clique")
+
+
+def _cliques(machine: NodeTopology) -> Iterator[Seen]:
+    members: dict[str, list[str]] = {}
+    for gpu in scope.answering(machine):
+        if gpu.fabric is not None:
+            members.setdefault(gpu.fabric, []).append(gpu.pci_address)
+    if len(members) > 1:
+        of_each = "; ".join(f"{clique} has {', '.join(gpus)}" for clique, gpus in sorted(members.items()))
+        yield Seen(f"{len(members)} cliques: {of_each}")
+
+
 def _on_nvlink_board(gpu: Gpu) -> bool:
     """Whether the board joins all links. The same GPU in a workstation has no switches, and no fabric."""
     joined = gpu.device in NVLINKS and (gpu.device not in RACK or gpu.fabric_state is not None)
@@ -286,5 +304,15 @@ RULES: tuple[MachineRule, ...] = (
         "/etc/nvidia-imex/nodes_config.cfg",
         "list the nodes that share memory, or disable the service where each node works alone",
         _no_imex_nodes,
+    ),
+    MachineRule(
+        "NG309",
+        Severity.WARNING,
+        "GPUs of the node are in different NVLink cliques",
+        _with_cliques,
+        NVML,
+        "put all GPUs of the node into one partition of the fabric: GPUs of two cliques share no memory over "
+        "NVLink, and feature discovery gives the Node no label nvidia.com/gpu.clique",
+        _cliques,
     ),
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from numaforge.findings import Severity, scope
 from numaforge.findings.engine import Applicability, MachineRule, Seen, applies
@@ -43,6 +43,47 @@ def _ecc_changes(modes: tuple[bool, bool]) -> str | None:
 
 _ecc_pending = scope.each(
     _has_ecc, _ecc_modes, _ecc_changes, unknown="the ECC mode after a reset was not told"
+)
+
+
+def _now(gpu: Gpu) -> int | None:
+    return gpu.ecc.uncorrected_volatile if gpu.ecc else None
+
+
+def _ever(gpu: Gpu) -> int | None:
+    """Return the errors of earlier times: those since the driver was loaded are counted in both."""
+    if gpu.ecc is None or gpu.ecc.uncorrected_aggregate is None:
+        return None
+    return max(0, gpu.ecc.uncorrected_aggregate - (gpu.ecc.uncorrected_volatile or 0))
+
+
+def _uncorrected(when: str) -> Callable[[int], str | None]:
+    def wrong(count: int) -> str | None:
+        return f"{count} uncorrected error{'' if count == 1 else 's'} {when}" if count else None
+
+    return wrong
+
+
+def _counts_errors(gpu: Gpu) -> bool:
+    return _has_ecc(gpu) and gpu.ecc is not None and gpu.ecc.enabled is not False
+
+
+_with_ecc_on = scope.with_answer(
+    "with a GPU whose ECC is on and that is no vGPU", _counts_errors, none="no GPU has ECC on"
+)
+
+_errors_now = scope.each(
+    _counts_errors,
+    _now,
+    _uncorrected("of its memory since the driver was loaded"),
+    unknown="uncorrected errors were not told",
+)
+
+_errors_before = scope.each(
+    _counts_errors,
+    _ever,
+    _uncorrected("of its memory in earlier times"),
+    unknown="uncorrected errors were not told",
 )
 
 
@@ -162,6 +203,25 @@ RULES: tuple[MachineRule, ...] = (
         NVML,
         "drain the node and do what it asks for",
         _recovery,
+    ),
+    MachineRule(
+        "NG406",
+        Severity.WARNING,
+        "memory of a GPU has had uncorrected errors",
+        _with_ecc_on,
+        NVML,
+        "drain the node and reset the GPU: each error has ended what used that memory. Where they come "
+        "again, run `dcgmi diag -r 3` and return the GPU",
+        _errors_now,
+    ),
+    MachineRule(
+        "NG407",
+        Severity.NOTE,
+        "memory of a GPU had uncorrected errors before",
+        _with_ecc_on,
+        NVML,
+        "look at it again after some weeks: a GPU whose count grows is one to return",
+        _errors_before,
     ),
     MachineRule(
         "NG503",

@@ -8,15 +8,34 @@ import pytest
 
 from numaforge.errors import PlanError
 from numaforge.findings import Severity
-from numaforge.kubelet.admission.inventory import Shared
-from numaforge.roles.device_plugin.checks import check_config, check_machine
+from numaforge.kubelet.admission.inventory import Shared, counts_of
+from numaforge.roles.device_plugin.advertised import advertised, as_listed
+from numaforge.roles.device_plugin.checks import check_answers, check_config, check_machine
 from numaforge.roles.device_plugin.config import parse_device_plugin
+from numaforge.topology.model import MigProfileOffer, NodeTopology, NvidiaDriver, NvidiaInstall
+from numaforge.topology.vendors import NOT_LISTED
 from tests.fixtures.machines import cut_into
 
 WHOLE = (None, None)
 NOT_YET = "is not yet supported in the config. Ignoring..."
+DAEMONS = "error starting plugins: error getting daemons: invalid MPS configuration: "
+FLAGS = "error starting plugins: unable to validate flags: "
+CREATING = "error starting plugins: error getting plugins: unable to create plugins: "
+DEVICE_MAP = (
+    f"{CREATING}failed to construct resource managers: error building device map: "
+    "error building device map from config.resources: "
+)
+EACH_MIG_DEVICE = (
+    "error visiting devices: error visiting device: error visiting device: error visiting MIG device: "
+    "error visiting MIG device: "
+)
+NO_RESOURCE = f"{DEVICE_MAP}error building MIG device map: {EACH_MIG_DEVICE}"
+TWO_TYPES = (
+    f"{DEVICE_MAP}invalid MIG configuration: {EACH_MIG_DEVICE}more than one MIG device type present on node"
+)
 NOT_CONFIGURED = (
-    "invalid MIG configuration: at least one device with migEnabled=true was not configured correctly"
+    f"{DEVICE_MAP}invalid MIG configuration: at least one device with migEnabled=true was not configured "
+    "correctly: error visiting device"
 )
 
 
@@ -277,12 +296,12 @@ imex: {channelIDs: [0], required: true}
         ),
         pytest.param(
             mps("{name: gpu, replicas: 2}", flags="migStrategy: mixed, mpsRoot: /m"),
-            [("mps-with-mixed", "using --mig-strategy=mixed is not supported with MPS")],
+            [("mps-with-mixed", f"{FLAGS}using --mig-strategy=mixed is not supported with MPS")],
             id="MPS refuses mixed",
         ),
         pytest.param(
             mps("{name: gpu, replicas: 2}", flags=""),
-            [("mps-root-elsewhere", "using MPS requires --mps-root to be specified")],
+            [("mps-root-elsewhere", f"{FLAGS}using MPS requires --mps-root to be specified")],
             id="MPS needs its folder from somewhere",
         ),
         pytest.param(
@@ -290,7 +309,7 @@ imex: {channelIDs: [0], required: true}
             [
                 (
                     "mps-replicas",
-                    "invalid MPS configuration: invalid device maximum allowed replicas exceeded: 49 > 48",
+                    f"{DAEMONS}invalid device maximum allowed replicas exceeded: 49 > 48",
                 )
             ],
             id="an MPS server has 48 clients",
@@ -316,13 +335,18 @@ SEVEN = ("1g.10gb",) * 7
         pytest.param(
             "flags: {migStrategy: single}",
             (("3g.40gb", "1g.10gb"),),
-            [("error", "invalid MIG configuration: more than one MIG device type present on node")],
+            [("error", TWO_TYPES)],
             id="single refuses two kinds",
         ),
         pytest.param(
             "flags: {migStrategy: single}",
             (None, SEVEN),
-            [("error", "all devices on the node must be configured with the same migEnabled value")],
+            [
+                (
+                    "error",
+                    f"{DEVICE_MAP}all devices on the node must be configured with the same migEnabled value",
+                )
+            ],
             id="single refuses some GPUs without MIG",
         ),
         pytest.param(
@@ -346,7 +370,12 @@ SEVEN = ("1g.10gb",) * 7
         pytest.param(
             "flags: {migStrategy: mixed}",
             (("1c.3g.40gb", "2c.3g.40gb"),),
-            [("error", "MIG profile '1c.3g.40gb' does not match any resource patterns")],
+            [
+                (
+                    "error",
+                    f"{NO_RESOURCE}MIG profile '1c.3g.40gb' does not match any resource patterns",
+                )
+            ],
             id="mixed but for smaller compute instances",
         ),
         pytest.param(
@@ -364,7 +393,12 @@ SEVEN = ("1g.10gb",) * 7
         pytest.param(
             mps("{name: gpu, replicas: 2}", flags="migStrategy: single, mpsRoot: /m"),
             (SEVEN,),
-            [("error", "sharing using MPS is not supported for MIG devices")],
+            [
+                (
+                    "error",
+                    f"{CREATING}failed to create plugin: sharing using MPS is not supported for MIG devices",
+                )
+            ],
             id="MPS with MIG",
         ),
         pytest.param(
@@ -393,3 +427,91 @@ def test_only_what_ends_the_plugin_is_an_error():
     findings = check_config(parse_device_plugin(text, "plugin.yaml"))
     errors = [one.id for one in findings if one.severity is Severity.ERROR]
     assert errors == ["mps-with-mixed", "mps-replicas"]
+
+
+STRATEGIES = ("none", "single", "mixed")
+CHANNEL = "error starting plugins: error getting plugins: error querying IMEX channels: "
+
+
+def with_second(machine: NodeTopology, **changes: object) -> NodeTopology:
+    """Return a machine whose driver runs, with its second GPU changed."""
+    first, second, *others = machine.gpus
+    return replace(
+        machine, gpus=(first, replace(second, **changes), *others), nvidia=NvidiaDriver("580.95.05")
+    )
+
+
+def lines(text: str, machine: NodeTopology) -> list[tuple[str, str | None]]:
+    return [(one.id, one.text) for one in check_answers(parse_device_plugin(text, "plugin.yaml"), machine)]
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_a_lost_gpu_ends_the_plugin_with_every_strategy(strategy):
+    lost = with_second(cut_into(None, None, None), index=1, mig_mode=None, unanswered="GPU is lost")
+    begins = (
+        "error starting plugins: unable to add default resources to config: error visiting devices: "
+        if strategy == "mixed"
+        else f"{DEVICE_MAP}error building GPU device map: "
+    )
+    line = f"{begins}error getting device handle for index '1': GPU is lost"
+    assert lines(f"flags: {{migStrategy: {strategy}}}", lost) == [("gpu-lost", line)]
+
+
+@pytest.mark.parametrize(
+    ("changes", "driver"),
+    [
+        pytest.param({"unanswered": "GPU requires reset", "name": "NVIDIA H100"}, None, id="it has its name"),
+        pytest.param({"unanswered": "Driver Not Loaded"}, "Driver Not Loaded", id="no driver runs"),
+        pytest.param({"unanswered": NOT_LISTED}, None, id="NVML does not count it"),
+    ],
+)
+def test_a_gpu_that_the_plugin_does_not_stumble_over_is_not_called_lost(changes, driver):
+    machine = with_second(cut_into(None, None), **changes)
+    machine = replace(machine, nvidia=NvidiaDriver("580.95.05", error=driver))
+    assert lines("flags: {migStrategy: none}", machine) == []
+
+
+def test_a_gpu_that_the_driver_does_not_count_is_not_advertised():
+    machine = with_second(cut_into(None, None, None), unanswered=NOT_LISTED)
+    config = parse_device_plugin("flags: {migStrategy: none}", "plugin.yaml")
+    assert counts_of(advertised(config, as_listed(machine))) == {"nvidia.com/gpu": 2}
+
+
+@pytest.mark.parametrize(
+    ("second", "found"),
+    [
+        pytest.param({}, [], id="of one model"),
+        pytest.param({"device": "20b2"}, [TWO_TYPES], id="an A100 beside an H100"),
+        pytest.param(
+            {"mig_profiles": (MigProfileOffer(6, "1g.10gb", 1, 7, 9 * 2**30, 1),)},
+            [],
+            id="of which one tells no memory",
+        ),
+    ],
+)
+def test_single_compares_more_than_the_names_of_mig_devices(second, found):
+    machine = with_second(cut_into(SEVEN, SEVEN), **second)
+    config = parse_device_plugin("flags: {migStrategy: single}", "plugin.yaml")
+    assert [one.text for one in check_machine(config, machine)] == found
+
+
+@pytest.mark.parametrize(
+    ("text", "channel", "found"),
+    [
+        pytest.param("channelIDs: [0], required: true", True, [], id="it is there"),
+        pytest.param(
+            "channelIDs: [0], required: true",
+            False,
+            [("imex-channel-missing", f"{CHANNEL}requested IMEX channel channel0 does not exist")],
+            id="it is not there",
+        ),
+        pytest.param(
+            "channelIDs: [0], required: true", None, [("imex-channel-unknown", None)], id="not captured"
+        ),
+        pytest.param("channelIDs: [0]", False, [], id="not required"),
+        pytest.param("required: true", False, [], id="none is asked for"),
+    ],
+)
+def test_a_channel_that_is_required_has_to_be_there(text, channel, found):
+    machine = replace(cut_into(None), nvidia_install=NvidiaInstall(imex_channel=channel))
+    assert lines(f"imex: {{{text}}}", machine) == found

@@ -202,6 +202,12 @@ def test_sharing_what_the_machine_does_not_have_is_a_notice():
             id="the strategy where a GPU is in MIG mode",
         ),
         pytest.param(
+            cut(SEVEN, strategy="none"),
+            {"config": "small"},
+            {"nvidia.com/device-plugin.config": "small"},
+            id="feature discovery writes no label for none",
+        ),
+        pytest.param(
             cut(SEVEN, label="mig-enabled"), {}, {"numaforge.io/mig": "mig-enabled"}, id="a node with MIG"
         ),
         pytest.param(

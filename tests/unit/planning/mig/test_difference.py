@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from numaforge.roles.mig.advice import Collision
 from numaforge.roles.mig.difference import Difference, LiveInstance, difference
-from numaforge.roles.mig.geometry import Placement
+from numaforge.roles.mig.geometry import profiles_of
+from numaforge.roles.mig.instance import MigInstance
 from numaforge.roles.mig.models import MigModel, MigProfile, model_named, profile_of
 from numaforge.roles.mig.request import WantedInstance, parse_counts, wanted_instances
 from tests.unit.planning.mig.oracle import allowed, fewest_destroyed
@@ -17,15 +18,19 @@ A100 = model_named("a100-40gb")
 SMALL = [model_named("a30-24gb"), A100, model_named("rtx-pro-6000-96gb")]
 
 
+def live(instance: MigInstance, busy: str | None) -> LiveInstance:
+    return LiveInstance(**vars(instance), busy=busy)
+
+
 def there(*texts: str) -> list[LiveInstance]:
     """Return GPU instances written as `1g.5gb@0`, `1g.5gb@0!` in use, or `3g.20gb@0:2+1` with sizes."""
     found = []
     for text in texts:
         name, place = text.rstrip("!").split("@")
         start, _, sizes = place.partition(":")
-        placement = Placement(profile_of(A100, name), int(start))
-        compute = tuple(map(int, sizes.split("+"))) if sizes else None
-        found.append(LiveInstance(placement, "a process" if text.endswith("!") else None, compute))
+        compute = tuple(map(int, sizes.split("+"))) if sizes else (0,)
+        instance = profile_of(A100, name).at(int(start), compute)
+        found.append(live(instance, "a process" if text.endswith("!") else None))
     return found
 
 
@@ -34,7 +39,7 @@ def whole(*profiles: MigProfile) -> list[WantedInstance]:
 
 
 def written(placements) -> str:
-    return ", ".join(f"{one.profile.name}@{one.start}" for one in placements)
+    return ", ".join(f"{one.profile}@{one.start}" for one in placements)
 
 
 @pytest.mark.parametrize(
@@ -62,8 +67,8 @@ def written(placements) -> str:
 def test_a_change(present, wanted, keep, destroy, create):
     change = difference(A100, there(*present), whole(*(profile_of(A100, name) for name in wanted)))
     assert isinstance(change, Difference)
-    assert written(one.placement for one in change.keep) == keep
-    assert written(one.placement for one in change.destroy) == destroy
+    assert written(change.keep) == keep
+    assert written(change.destroy) == destroy
     assert written(change.create) == create
 
 
@@ -83,7 +88,7 @@ def test_a_change(present, wanted, keep, destroy, create):
 def test_what_is_in_use_and_in_the_way_is_named(present, wanted, named):
     answer = difference(A100, there(*present), whole(*(profile_of(A100, name) for name in wanted)))
     assert isinstance(answer, Difference)
-    assert written(one.placement for one in answer.in_the_way) == named
+    assert written(answer.in_the_way) == named
     assert all(one.busy == "a process" for one in answer.in_the_way)
 
 
@@ -118,9 +123,9 @@ def test_what_does_not_fit_an_empty_gpu_is_a_collision():
 def test_compute_instances(present, wanted, in_the_end, recut):
     change = difference(A100, there(*present), wanted_instances(A100, parse_counts(wanted.split())))
     assert isinstance(change, Difference)
-    sizes = [f"{one.placement.start}:{'+'.join(map(str, one.compute_instances))}" for one in change.instances]
+    sizes = [f"{one.start}:{'+'.join(map(str, one.compute_instances))}" for one in change.instances]
     assert " ".join(sizes) == in_the_end
-    assert written(one.placement for one in change.recut) == recut
+    assert written(change.recut) == recut
     assert (change.destroy, change.create) == ((), ())
 
 
@@ -128,25 +133,25 @@ def test_of_two_that_one_stays_which_needs_no_other_compute_instances():
     present = there("3g.20gb@0:3", "3g.20gb@4:1+1+1")
     change = difference(A100, present, wanted_instances(A100, {"1c.3g.20gb": 3}))
     assert isinstance(change, Difference)
-    assert (written(one.placement for one in change.keep), change.recut) == ("3g.20gb@4", ())
+    assert (written(change.keep), change.recut) == ("3g.20gb@4", ())
 
 
 def test_a_recut_of_what_is_in_use_is_in_the_way():
     change = difference(A100, there("3g.20gb@0:3!"), wanted_instances(A100, {"1c.3g.20gb": 3}))
     assert isinstance(change, Difference)
-    assert written(one.placement for one in change.in_the_way) == "3g.20gb@0"
+    assert written(change.in_the_way) == "3g.20gb@0"
 
 
 @st.composite
 def cases(draw) -> tuple[MigModel, list[LiveInstance], list]:
     model = draw(st.sampled_from(SMALL))
-    places = [Placement(profile, start) for profile in model.profiles for start in profile.starts]
-    present: list[Placement] = []
+    places = [profile.at(start, (0,)) for profile in model.profiles for start in profile.starts]
+    present: list[MigInstance] = []
     for placement in draw(st.lists(st.sampled_from(places), max_size=5)):
         if allowed(model, [*present, placement]):
             present.append(placement)
-    instances = [LiveInstance(one, draw(st.sampled_from([None, None, "a process"]))) for one in present]
-    kept = [one.profile for one in present if draw(st.booleans())]
+    instances = [live(one, draw(st.sampled_from([None, None, "a process"]))) for one in present]
+    kept = [profile for profile in profiles_of(model, present) if draw(st.booleans())]
     return model, instances, kept + draw(st.lists(st.sampled_from(model.profiles), max_size=2))
 
 
@@ -154,7 +159,7 @@ def cases(draw) -> tuple[MigModel, list[LiveInstance], list]:
 def test_no_change_destroys_fewer(case):
     model, present, wanted = case
     answer = difference(model, present, whole(*wanted))
-    known = [(one.placement, one.busy is not None) for one in present]
+    known = [(one, one.busy is not None) for one in present]
     fewest = fewest_destroyed(model, known, wanted)
     if not isinstance(answer, Difference) or answer.in_the_way:
         assert fewest is None
@@ -162,6 +167,6 @@ def test_no_change_destroys_fewer(case):
     assert len(answer.destroy) == fewest
     assert not any(one.busy for one in answer.destroy)
     assert set(answer.keep) | set(answer.destroy) == set(present)
-    after = [*(one.placement for one in answer.keep), *answer.create]
+    after = [*answer.keep, *answer.create]
     assert allowed(model, after)
-    assert sorted(one.profile.name for one in after) == sorted(profile.name for profile in wanted)
+    assert sorted(one.profile for one in after) == sorted(profile.name for profile in wanted)

@@ -8,7 +8,8 @@ from itertools import combinations, permutations, product
 import pytest
 
 from numaforge.roles.mig.advice import explain
-from numaforge.roles.mig.geometry import Placement, counted_names, place
+from numaforge.roles.mig.geometry import counted_names, place
+from numaforge.roles.mig.instance import MigInstance
 from numaforge.roles.mig.models import MigModel, MigProfile, model_named, profile_of
 from numaforge.roles.mig.request import parse_counts, wanted_instances
 from tests.unit.planning.mig.oracle import allowed, geometries
@@ -20,9 +21,9 @@ def profiles(key: str, text: str) -> list[MigProfile]:
     return [one.profile for one in wanted_instances(model_named(key), parse_counts(text.split()))]
 
 
-def lies(key: str, text: str, fixed: tuple[Placement, ...] = ()) -> str | None:
+def lies(key: str, text: str, fixed: tuple[MigInstance, ...] = ()) -> str | None:
     placed = place(model_named(key), profiles(key, text), fixed)
-    return None if placed is None else ", ".join(f"{one.profile.name}@{one.start}" for one in placed)
+    return None if placed is None else ", ".join(f"{one.profile}@{one.start}" for one in placed)
 
 
 @pytest.mark.parametrize(
@@ -54,8 +55,27 @@ def lies(key: str, text: str, fixed: tuple[Placement, ...] = ()) -> str | None:
         pytest.param("a100-40gb", "1g.10gb=4 1g.5gb", None, id="1g of a quarter four times takes it all"),
         pytest.param("a100-40gb", "4g.20gb 1g.10gb=3", None, id="a quarter has three places beside 4g: no"),
         pytest.param("a100-40gb", "7g.40gb 1g.5gb", None, id="7g is the whole GPU"),
-        pytest.param("a30-24gb", "1g.6gb+me 2g.12gb+me", None, id="one has the media engines"),
+        pytest.param("a30-24gb", "1g.6gb+me 2g.12gb+me", None, id="one has the OFA"),
         pytest.param("a100-40gb", "4g.20gb=2", None, id="the limit of a profile"),
+        pytest.param(
+            "rtx-pro-6000-96gb",
+            "1g.24gb+me.all 1g.24gb",
+            None,
+            id="one has all video decoders, and another one",
+        ),
+        pytest.param(
+            "rtx-pro-6000-96gb",
+            "1g.24gb+me.all 1g.24gb-me=3",
+            "1g.24gb+me.all@0, 1g.24gb-me@3, 1g.24gb-me@6, 1g.24gb-me@9",
+            id="one has all video decoders, and no other needs any",
+        ),
+        pytest.param("rtx-pro-6000-96gb", "1g.24gb+me 2g.48gb+me.all", None, id="two would have the OFA"),
+        pytest.param(
+            "rtx-pro-6000-96gb",
+            "1g.24gb+me 1g.24gb 2g.48gb",
+            "2g.48gb@0, 1g.24gb@6, 1g.24gb+me@9",
+            id="four video decoders and one OFA",
+        ),
     ],
 )
 def test_a_geometry_lies_there_or_does_not_fit(key, wanted, expected):
@@ -69,7 +89,7 @@ def test_the_order_of_the_wish_does_not_matter():
 
 def test_what_stays_is_an_obstacle():
     model = model_named("a100-40gb")
-    stays = (Placement(profile_of(model, "1g.5gb"), 1),)
+    stays = (profile_of(model, "1g.5gb").at(1),)
     assert lies("a100-40gb", "3g.20gb", stays) == "3g.20gb@4"
     assert lies("a100-40gb", "4g.20gb", stays) is None
     assert lies("a100-40gb", "1g.5gb=7", stays) is None
@@ -77,7 +97,7 @@ def test_what_stays_is_an_obstacle():
 
 def test_the_base_profiles_of_the_seven_slice_family_have_77_geometries():
     model = model_named("h100-80gb")
-    base = [profile for profile in model.profiles if not profile.media]
+    base = [profile for profile in model.profiles if not profile.attributes]
     wishes = product(*(range(profile.limit + 1) for profile in base))
     possible = [
         wish
@@ -90,6 +110,11 @@ def test_the_base_profiles_of_the_seven_slice_family_have_77_geometries():
         if place(model, [p for n, p in zip(wish, base, strict=True) for _ in range(n)]) is not None
     ]
     assert (len(possible), len(fitting)) == (102, 77)
+
+
+def test_media_engines_leave_115_geometries_of_an_rtx_pro_6000():
+    """With one flag for all media engines there were 150."""
+    assert len(geometries(model_named("rtx-pro-6000-96gb"))) == 115
 
 
 def multisets(model: MigModel) -> Iterator[tuple[MigProfile, ...]]:
@@ -118,7 +143,7 @@ def test_every_multiset_is_judged_as_by_trying_everything(model):
         assert (placed is not None) == (wanted in legal), counted_names(wanted)
         if placed is not None:
             assert allowed(model, list(placed))
-            assert sorted(p.profile.name for p in placed) == sorted(p.name for p in wanted)
+            assert sorted(p.profile for p in placed) == sorted(p.name for p in wanted)
 
 
 # ---- what does not fit ----
@@ -153,8 +178,13 @@ def test_what_collides_is_minimal_and_the_advice_fits(model):
             "at most 1 of 4g.20gb can exist at once, not 2",
             id="limit",
         ),
+        pytest.param("a30-24gb", "1g.6gb+me 2g.12gb+me", "2g.12gb+me, 1g.6gb+me", "the OFA", id="OFA"),
         pytest.param(
-            "a30-24gb", "1g.6gb+me 2g.12gb+me", "2g.12gb+me, 1g.6gb+me", "media engines", id="media"
+            "rtx-pro-6000-96gb",
+            "2g.48gb+me.all 1g.24gb=2",
+            "2g.48gb+me.all, 1g.24gb",
+            "they need 5 video decoders, the GPU has 4: 2g.48gb+me.all, 1g.24gb",
+            id="video decoders",
         ),
         pytest.param(
             "a100-40gb", "2g.10gb=3 1g.10gb=2", "3 x 2g.10gb, 2 x 1g.10gb", "8 compute slices", id="both"
@@ -169,7 +199,7 @@ def test_the_reason_names_what_collides(key, wanted, colliding, reason):
 
 def test_the_reason_names_what_stays():
     model = model_named("a100-40gb")
-    stays = (Placement(profile_of(model, "1g.5gb"), 2),)
+    stays = (profile_of(model, "1g.5gb").at(2),)
     collision = explain(model, profiles("a100-40gb", "4g.20gb"), stays)
     assert collision.reasons == (
         "they overlap in memory wherever they lie: 4g.20gb takes 4 memory slices from 0; 1g.5gb at 2:1 stays",

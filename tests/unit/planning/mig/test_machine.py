@@ -40,7 +40,7 @@ def test_every_gpu_gets_placements():
     assert plan.fits
     assert [one.index for one in plan.gpus] == [*range(8)]
     for one in plan.gpus:
-        assert [str(each.placement) for each in one.create] == [
+        assert [str(each) for each in one.change.create] == [
             "2g.20gb at 0:2",
             "1g.10gb at 2:1",
             "1g.10gb at 3:1",
@@ -62,12 +62,35 @@ def test_gpus_that_no_entry_names_are_left_as_they_are():
 
 def test_profiles_are_found_by_the_name_of_another_driver():
     plan = planned(grace_blackwell_tray(), on("1g.24gb: 1, 3g.95gb: 1"))
-    assert [each.placement.profile.name for each in plan.gpus[0].create] == ["3g.93gb", "1g.23gb"]
+    assert [each.profile for each in plan.gpus[0].change.create] == ["3g.93gb", "1g.23gb"]
+
+
+@pytest.mark.parametrize(
+    ("memory", "profiles", "said"),
+    [
+        pytest.param(94, "3g.48gb: 1, 1g.12gb: 1", ["3g.48gb is 3g.47gb"], id="94 GB are cut into 47"),
+        pytest.param(94, "3g.47gb: 1, 1g.12gb: 1", [], id="the name of this memory"),
+        pytest.param(94, "1c.3g.48gb: 2", ["1c.3g.48gb is 1c.3g.47gb"], id="a compute instance"),
+        pytest.param(94, "3c.3g.47gb: 1", [], id="a compute instance as large as its GPU instance"),
+        pytest.param(None, "3g.48gb: 1", [], id="a memory that is not known"),
+    ],
+)
+def test_a_name_that_mig_parted_would_refuse_is_told(memory, profiles, said):
+    one = replace(gpu("2321"), memory_bytes=memory and memory * 2**30)
+    machine = with_gpus(one, replace(one, pci_address="0000:02:00.0"))
+    expected = []
+    for name, _, own in (each.split(" ") for each in said):
+        expected.append(
+            f"GPU 0-1: mig-parted refuses {name}, as it compares names exactly; here it is taken for {own}"
+        )
+    plan = planned(machine, on(profiles))
+    assert plan.fits
+    assert [one.message for one in plan.notices if one.id == "mig-parted-name"] == expected
 
 
 def test_compute_instances_lie_in_their_gpu_instance():
     plan = planned(dgx_h100(), on("1c.3g.40gb: 4"))
-    assert [each.compute_instances for each in plan.gpus[0].create] == [(1, 1, 1), (1,)]
+    assert [each.compute_instances for each in plan.gpus[0].change.create] == [(1, 1, 1), (1,)]
 
 
 @pytest.mark.parametrize(
@@ -120,7 +143,7 @@ def test_what_the_mode_needs(device, mode, entry, changes, notices):
 def test_what_a_gpu_cannot_have_is_refused(machine, entry, said):
     plan = planned(machine, entry)
     assert not plan.fits
-    assert all(said in (one.refusal or "") and not one.create for one in plan.gpus)
+    assert all(said in (one.refusal or "") and not one.change.create for one in plan.gpus)
 
 
 def test_what_does_not_fit_has_its_collision():

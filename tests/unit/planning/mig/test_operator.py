@@ -16,6 +16,7 @@ from numaforge.roles.mig.devices import mig_device_names, nvml_gpus
 from numaforge.roles.mig.instance import MigGpu, MigInstance, MigPlan
 from numaforge.roles.mig.machine import plan_machine
 from numaforge.roles.mig.mig_parted import parse_config
+from numaforge.roles.mig.models import profile_of
 from numaforge.roles.mig.operator import operator_entries, operator_name
 from numaforge.roles.mig.plan import as_planned
 from numaforge.roles.node import NodePlan
@@ -184,10 +185,10 @@ def test_the_config_map_is_read_by_our_own_strict_reader_and_gives_the_plan_agai
         for gpu_after, planned_gpu in zip(after.values(), given.gpus, strict=True):
             assert planned_gpu.mode == gpu_after.mig_mode
             names = [
-                one.placement.profile.name
-                if size == one.placement.profile.slices
-                else f"{size}c.{one.placement.profile.name}"
-                for one in planned_gpu.create
+                one.profile
+                if size == profile_of(planned_gpu.model, one.profile).slices
+                else f"{size}c.{one.profile}"
+                for one in planned_gpu.change.create
                 for size in one.compute_instances
             ]
             assert Counter(names) == Counter(mig_device_names(gpu_after))

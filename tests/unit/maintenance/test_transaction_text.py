@@ -12,10 +12,10 @@ import pytest
 from numaforge import shell
 from numaforge.errors import HostError, HostUnreachableError
 from numaforge.file_content import FileContent
-from numaforge.node.bundle import FileChange
-from numaforge.node.part import Part
-from numaforge.node.parts import KINDS, shell_of
-from numaforge.node.transaction import (
+from numaforge.maintenance.bundle import FileChange
+from numaforge.maintenance.part import Part
+from numaforge.maintenance.parts import PART_MODULES, shell_of
+from numaforge.maintenance.transaction import (
     CONFIRM_SECONDS,
     Process,
     Result,
@@ -31,6 +31,7 @@ from numaforge.roles.files import part as files
 from numaforge.roles.hugepages import part as hugepages
 from numaforge.roles.kubelet import part as kubelet
 from numaforge.roles.kubelet.part import health_url
+from tests.fixtures.answers import answered
 
 STATUS = Status(None, False, None, Process("b", 7, 1, 99))
 FILES = files.part([FileChange("/etc/a", None, FileContent("/etc/a", "x\n"))])
@@ -97,7 +98,7 @@ def test_a_value_that_is_more_than_one_line_never_becomes_a_setting() -> None:
         _ = Transaction("T1", (odd,)).files
 
 
-@pytest.mark.parametrize("name", [kind.NAME for kind in KINDS])
+@pytest.mark.parametrize("name", [part.NAME for part in PART_MODULES])
 def test_each_part_can_apply_and_undo(name: str) -> None:
     text = shell.library(*shell_of([name]))
     defined = set(re.findall(rf"^{name}_([a-z_]+)\(\)", text, re.MULTILINE))
@@ -107,60 +108,61 @@ def test_each_part_can_apply_and_undo(name: str) -> None:
 def test_the_transaction_knows_no_part_by_name() -> None:
     library = shell.library("node/journal", "node/lock", "node/transaction", "node/fence", "node/main")
     code = "\n".join(line.partition("#")[0] for line in library.splitlines())
-    assert not [kind.NAME for kind in KINDS if re.search(rf"\b{kind.NAME}_", code)]
+    assert not [part.NAME for part in PART_MODULES if re.search(rf"\b{part.NAME}_", code)]
 
 
 HEAD = (
     "LoadState={}\nMainPID=7\nNRestarts=1\nExecMainStartTimestampMonotonic=99\nActiveState=active\n"
     "ActiveEnterTimestampMonotonic=100\nShutdownActiveState=inactive\nBoot=b\nUptime=5\nBooted=1795340400\n"
-    "Phase={}\nResult\n"
+    "Phase={}"
 )
 RESULT = json.dumps({"id": "T", "outcome": "applied", "reason": "", "journal": []})
 PROCESS = Process("b", 7, 1, 99)
 
 
+def status_of(load_state: str, phase: str, result: str = "") -> list[str]:
+    return answered(*HEAD.format(load_state, phase).splitlines(), result=[result])
+
+
 @pytest.mark.parametrize(
-    ("text", "status", "broken_off"),
+    ("said", "status", "broken_off"),
     [
+        pytest.param(("not-found", "", ""), Status(None, False, None, PROCESS), False, id="absent"),
         pytest.param(
-            HEAD.format("not-found", "") + ".", Status(None, False, None, PROCESS), False, id="absent"
-        ),
-        pytest.param(
-            HEAD.format("loaded", "starting") + ".",
+            ("loaded", "starting", ""),
             Status("starting", True, None, PROCESS),
             False,
             id="running",
         ),
         pytest.param(
-            HEAD.format("loaded", "") + ".",
+            ("loaded", "", ""),
             Status("keeping", True, None, PROCESS),
             False,
             id="handed-to-systemd-a-moment-ago",
         ),
         pytest.param(
-            HEAD.format("not-found", "starting") + ".",
+            ("not-found", "starting", ""),
             Status("starting", False, None, PROCESS),
             True,
             id="broken-off",
         ),
         pytest.param(
-            f"{HEAD.format('not-found', 'prove kubelet')}{RESULT}\n.\n",
+            ("not-found", "prove kubelet", RESULT),
             Status("prove kubelet", False, Result("T", "applied", ""), PROCESS),
             False,
             id="ended",
         ),
     ],
 )
-def test_a_status_is_read(text: str, status: Status, broken_off: bool) -> None:
-    assert read_status(text) == status
+def test_a_status_is_read(said: tuple[str, str, str], status: Status, broken_off: bool) -> None:
+    assert read_status(status_of(*said)) == status
     assert status.broken_off is broken_off
 
 
 @pytest.mark.parametrize("cut", [1, 20, 60, 95, 110])
 def test_a_status_that_is_cut_off_counts_as_no_answer(cut: int) -> None:
-    whole = f"{HEAD.format('not-found', 'prove kubelet')}{RESULT}\n.\n"
     with pytest.raises(HostUnreachableError):
-        read_status(whole[:cut])
+        read_status("\n".join(status_of("not-found", "prove kubelet", RESULT))[:cut])
 
 
 @pytest.mark.parametrize(
@@ -171,9 +173,8 @@ def test_a_status_that_is_cut_off_counts_as_no_answer(cut: int) -> None:
     ],
 )
 def test_a_node_whose_systemd_answers_no_more_goes_down(unsaid: str) -> None:
-    whole = f"{HEAD.format('loaded', 'reboot')}\n.\n"
     with pytest.raises(HostUnreachableError):
-        read_status("".join(line for line in whole.splitlines(keepends=True) if not line.startswith(unsaid)))
+        read_status([line for line in status_of("loaded", "reboot") if not line.startswith(unsaid)])
 
 
 UP = {"MainPID": 7, "ExecMainStartTimestampMonotonic": 99, "ActiveEnterTimestampMonotonic": 99}
@@ -203,9 +204,9 @@ NEVER = {"MainPID": 0, "ExecMainStartTimestampMonotonic": 0, "ActiveEnterTimesta
 )
 def test_what_systemd_says_of_a_kubelet(unit: dict[str, object], said: set[str]) -> None:
     values = {"NRestarts": 0, "ActiveState": "active", "ShutdownActiveState": "inactive", **unit}
-    head = "".join(f"{name}={value}\n" for name, value in values.items())
-    text = f"LoadState=not-found\n{head}Boot=b\nUptime=5\nBooted=1\nPhase=\nResult\n.\n"
-    process = read_status(text).process
+    head = [f"{name}={value}" for name, value in values.items()]
+    rest = ("LoadState=not-found", "Boot=b", "Uptime=5", "Booted=1", "Phase=")
+    process = read_status(answered(*head, *rest, result=())).process
     found = {name for name in ("runs", "started", "failed", "queued", "going_down") if getattr(process, name)}
     assert found == said
 

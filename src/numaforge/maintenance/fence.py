@@ -31,16 +31,11 @@ class Fingerprint:
 def read_fingerprint(
     said: Mapping[str, str], *, boot_id: str, contents: Mapping[str, str], drop_in_folder: str | None
 ) -> Fingerprint:
-    """Read what `tell_transactions` in look.sh printed, by first word.
-
-    Raises HostUnreachableError for an answer that is cut off: the host may be on its way down.
-    """
+    """Read what `tell_transactions` in look.sh printed, by first word."""
     try:
         return Fingerprint(boot_id, int(said["uptime"]), said["last"], contents, drop_in_folder)
     except (KeyError, ValueError) as error:
-        raise HostUnreachableError(
-            "the answer about the node's transactions is cut off", remedy="run again"
-        ) from error
+        raise HostUnreachableError("the node does not say since when it runs", remedy="run again") from error
 
 
 def settings(

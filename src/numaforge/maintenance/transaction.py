@@ -6,7 +6,7 @@ nothing about either, and after a reboot the node resumes by itself, or rolls ba
 open, a unit stands before what the change has stopped. Every step stands in a journal below TRANSACTIONS, so
 that a later run finds out how an earlier one ended.
 
-What is changed, and how it is undone, is for the parts to know (numaforge.node.parts); the order is in
+What is changed, and how it is undone, is for the parts to know (numaforge.maintenance.parts); the order is in
 transaction.sh. Nothing happens on a node that is not the one it was planned on any more (`fence`).
 
 What belongs before (cordon, drain) and after (prove, uncordon) concerns the cluster, not the node: a roll-out
@@ -19,19 +19,21 @@ import base64
 import hashlib
 import re
 import secrets
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from functools import cache
 
 from numaforge import shell
 from numaforge.errors import HostError, HostUnreachableError
+from numaforge.framing import Answer, Output, asking
 from numaforge.given import parse_json
-from numaforge.node import fence
-from numaforge.node.bundle import encoded
-from numaforge.node.fence import Fingerprint
-from numaforge.node.part import Part
-from numaforge.node.parts import shell_of
-from numaforge.node.pods import NOT_LOOKED_AT, Pods
+from numaforge.maintenance import fence
+from numaforge.maintenance.bundle import encoded
+from numaforge.maintenance.fence import Fingerprint
+from numaforge.maintenance.part import Part
+from numaforge.maintenance.parts import refuse_incomplete, shell_of
+from numaforge.maintenance.pods import NOT_LOOKED_AT, Pods
 
 TRANSACTIONS = "/var/lib/numaforge/txn"
 CURRENT = (
@@ -177,7 +179,7 @@ class Transaction:
             "token": f"{self.token}\n",
             "alive": "",
             **data,
-            RUN: node_script(part.name for part in self.parts),
+            RUN: node_script(tuple(part.name for part in self.parts)),
         }
 
 
@@ -370,9 +372,9 @@ def settle_script() -> str:
     return _script("none", "settle_current")
 
 
-def read_waiting(output: Sequence[str]) -> tuple[str, ...]:
+def read_waiting(output: Output) -> tuple[str, ...]:
     """Return the transaction that `settle_script` has left as it waits for its confirmation, if one does."""
-    words = [line.partition(" ") for line in output]
+    words = [line.partition(" ") for line in Answer.of(output).lines]
     return tuple(name for phase, _, name in words if phase == CONFIRMING)
 
 
@@ -390,20 +392,18 @@ def _script(transaction_id: str, function: str, *arguments: str, data: str = "")
         "KEPT_TRANSACTIONS": str(KEPT_TRANSACTIONS),
     }
     library = shell.library(*_NODE, "node/deliver")
-    return shell.assignments(variables) + library + shell.call(function, arguments, data)
+    return asking(shell.assignments(variables) + library + shell.call(function, arguments, data))
 
 
-def read_status(text: str) -> Status:
+def read_status(output: Output) -> Status:
     """Read what `status_script` printed.
 
-    Raises HostUnreachableError for an answer that is cut off: the host may be on its way down.
+    Raises HostUnreachableError for an answer that lacks something: the host may be on its way down.
     """
-    head, found, tail = text.partition("\nResult\n")
-    body = tail.strip()
-    values = dict(line.partition("=")[::2] for line in head.splitlines())
+    answer = Answer.of(output)
+    values = dict(line.partition("=")[::2] for line in answer.lines)
+    result = "\n".join(answer.part("result")).strip()
     try:
-        if not found or not body.endswith("."):
-            raise ValueError(text)
         process = _process(values)
         process.booted.encode()  # a clock that no calendar has is no answer
         uptime = int(values["Uptime"])
@@ -411,9 +411,8 @@ def read_status(text: str) -> Status:
         phase = values["Phase"] or ("keeping" if running else None)  # systemd has it before it says a word
     except (KeyError, ValueError, OverflowError, OSError) as error:
         raise HostUnreachableError(
-            "the answer about the node's change is cut off", remedy="run again"
+            "the node does not say everything about its change", remedy="run again"
         ) from error
-    result = body.removesuffix(".").strip()
     return Status(
         phase, running, read_result(result) if result else None, process, uptime, values.get("Token", "")
     )
@@ -441,16 +440,19 @@ def _process(values: Mapping[str, str]) -> Process:
     )
 
 
-def node_script(parts: Iterable[str]) -> str:
+@cache
+def node_script(parts: tuple[str, ...]) -> str:
     """Return what carries out transactions with these parts on the node.
 
     `begin apply` and `begin revert` take the lock and hand `apply` or `revert` to systemd, `recover` ends
     what was broken off, `boot` stands before what was stopped while a transaction is open, `rescue` waits for
-    a boot that ends in emergency or rescue mode.
+    a boot that ends in emergency or rescue mode. Raises ValueError for a part that lacks what it needs.
     """
-    return "#!/bin/sh\n" + shell.library(
+    script = "#!/bin/sh\n" + shell.library(
         *_NODE, "node/transaction", "node/rescue", *shell_of(parts), "node/main"
     )
+    refuse_incomplete(parts, script)
+    return script
 
 
 def _folder(transaction_id: str) -> str:

@@ -11,7 +11,8 @@ import pytest
 
 from numaforge.errors import HostError
 from numaforge.file_content import FileContent
-from numaforge.node.bundle import FileChange, FileState, changes, diff, parse_states, read_script
+from numaforge.framing import Answer
+from numaforge.maintenance.bundle import FileChange, FileState, changes, diff, parse_states, read_script
 
 WANTED = FileContent("/etc/a", "one\n")
 SAME = FileState("one\n", "0644", "root", "root")
@@ -65,34 +66,36 @@ def test_a_diff_of_bytes_that_are_not_text_can_be_printed() -> None:
 
 
 DIGEST = "2c8b08da5ce60398e1f19af0e5dccc744df274b826abe585eaba68c525434806"
-HEAD = ["stat", "644 root root /etc/a", "sum", f"{DIGEST}  /etc/a", "text"]
+
+
+def sent(*text: str) -> Answer:
+    return Answer({"stat": ("644 root root /etc/a",), "sum": (f"{DIGEST}  /etc/a",), "text": text})
 
 
 def test_the_read_scripts_answer_is_read_back() -> None:
-    sent = base64.encodebytes(b"one\n").decode().splitlines()
-    assert parse_states([*HEAD, "file /etc/a", *sent, ".", "end"]) == {"/etc/a": SAME}
+    text = base64.encodebytes(b"one\n").decode().splitlines()
+    assert parse_states(sent("file /etc/a", *text, ".")) == {"/etc/a": SAME}
 
 
 def test_what_is_absent_is_no_text() -> None:
-    sent = ["absent /etc/b", "file /etc/a", "b25lCg==", ".", "end"]
-    assert parse_states([*HEAD, *sent]) == {"/etc/a": SAME}
+    assert parse_states(sent("absent /etc/b", "file /etc/a", "b25lCg==", ".")) == {"/etc/a": SAME}
 
 
 def test_a_text_that_is_known_need_not_be_sent() -> None:
-    assert parse_states([*HEAD, "end"], ["one\n", "two\n"]) == {"/etc/a": SAME}
+    assert parse_states(sent(), ["one\n", "two\n"]) == {"/etc/a": SAME}
 
 
 @pytest.mark.parametrize(
-    "output",
+    "answer",
     [
-        pytest.param([], id="nothing"),
-        pytest.param([*HEAD, "file /etc/a", "b25lCg=="], id="cut-off-in-a-file"),
-        pytest.param(["stat", "sum", "text", "other /etc/a", "end"], id="a-folder"),
+        pytest.param(Answer({}), id="nothing"),
+        pytest.param(sent("file /etc/b", "b25lCg==", "."), id="without-the-text-of-a-file"),
+        pytest.param(sent("other /etc/a"), id="a-folder"),
     ],
 )
-def test_an_answer_that_is_not_whole_is_refused(output: list[str]) -> None:
+def test_an_answer_that_makes_no_sense_is_refused(answer: Answer) -> None:
     with pytest.raises(HostError):
-        parse_states(output)
+        parse_states(answer)
 
 
 @pytest.mark.parametrize("program", ["sha256sum", "base64"])
@@ -117,5 +120,5 @@ def test_a_file_that_comes_or_goes_while_it_is_read_is_not_there(
         text=True,
         check=True,
     )
-    states = parse_states(done.stdout.splitlines())
+    states = parse_states(Answer.of(done.stdout))
     assert {path: state.text for path, state in states.items()} == {str(stays): "one\n"}

@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
-from numaforge.node.bundle import FileChange, FileState
-from numaforge.node.fence import Fingerprint
-from numaforge.node.pods import Pods
+from numaforge.maintenance.bundle import FileChange, FileState
+from numaforge.maintenance.fence import Fingerprint
+from numaforge.maintenance.pods import Pods
 from numaforge.topology.model import NodeTopology
 
 if TYPE_CHECKING:

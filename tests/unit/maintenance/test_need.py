@@ -10,13 +10,13 @@ import pytest
 
 from numaforge.errors import HostError
 from numaforge.file_content import PLAN_PATH
-from numaforge.node.bundle import FileState
-from numaforge.node.fence import Fingerprint
-from numaforge.node.look import question
-from numaforge.node.need import need, pending
-from numaforge.node.part import Found, Goal, Part, Unit
-from numaforge.node.pods import Pods
-from numaforge.node.transaction import Transaction
+from numaforge.maintenance.bundle import FileState
+from numaforge.maintenance.fence import Fingerprint
+from numaforge.maintenance.look import question
+from numaforge.maintenance.need import need, pending
+from numaforge.maintenance.part import Found, Goal, Part, Unit
+from numaforge.maintenance.pods import Pods
+from numaforge.maintenance.transaction import Transaction
 from numaforge.planning.node import plan_node
 from numaforge.profile import load_profile
 from numaforge.render import role_files

@@ -16,6 +16,7 @@ from itertools import takewhile
 from numaforge import shell
 from numaforge.errors import HostError
 from numaforge.file_content import FileContent
+from numaforge.framing import Answer, asking
 
 _GONE = "-"  # no character of base64
 
@@ -40,10 +41,15 @@ class FileChange:
 
 
 def read_script(paths: Sequence[str], known: Iterable[str] = ()) -> str:
-    """Return the script whose output `parse_states` reads.
+    """Return the script whose answer `parse_states` reads.
 
     A file whose text is among the `known` ones is not sent.
     """
+    return asking(reading(paths, known))
+
+
+def reading(paths: Sequence[str], known: Iterable[str] = ()) -> str:
+    """Return what reads files in a script that has other parts."""
     return shell.library("node/bundle_read") + shell.call("read_files", [known_sums(known), *paths])
 
 
@@ -52,27 +58,19 @@ def known_sums(known: Iterable[str]) -> str:
     return " ".join(sorted({checksum(text) for text in known}))
 
 
-def parse_states(output: Sequence[str], known: Iterable[str] = ()) -> dict[str, FileState]:
-    """Return the files that exist, by path, from the read script's output lines.
-
-    Raises HostError when the output is cut off, or a path is neither a regular file nor absent.
-    """
-    cut_off = HostError("the host's answer about its files is cut off", remedy="run again")
-    if not {"stat", "sum", "text"} <= {*output} or output[-1] != "end":
-        raise cut_off
+def parse_states(answer: Answer, known: Iterable[str] = ()) -> dict[str, FileState]:
+    """Return the files that exist, by path; raises HostError for one that is no regular file."""
     try:
-        return _states(output, known)
+        return _states(answer, known)
     except (ValueError, KeyError) as error:
-        raise cut_off from error
+        raise HostError(f"the host's answer about its files makes no sense: {error}") from error
 
 
-def parse_checksums(output: Sequence[str], paths: Iterable[str]) -> dict[str, str]:
-    """Return the checksums of these files from the same lines, "absent" for what is no file."""
-    sums_at, texts_at = output.index("sum"), output.index("text")
-    found = {
-        line.removeprefix("absent "): "absent" for line in output[texts_at:] if line.startswith("absent ")
-    }
-    for line in output[sums_at + 1 : texts_at]:
+def parse_checksums(answer: Answer, paths: Iterable[str]) -> dict[str, str]:
+    """Return the checksums of these files from the same answer, "absent" for what is no file."""
+    absent = (line for line in answer.part("text") if line.startswith("absent "))
+    found = {line.removeprefix("absent "): "absent" for line in absent}
+    for line in answer.part("sum"):
         checksum, _, path = line.partition("  ")
         if checksum.startswith("\\"):  # so does sha256sum say that it has doubled those of the name
             checksum, path = checksum[1:], path.replace("\\\\", "\\")
@@ -80,14 +78,11 @@ def parse_checksums(output: Sequence[str], paths: Iterable[str]) -> dict[str, st
     return {path: found[path] for path in paths if path in found}
 
 
-def _states(output: Sequence[str], known: Iterable[str]) -> dict[str, FileState]:
-    sums_at, texts_at = output.index("sum"), output.index("text")
-    rights = dict(_rights_line(line) for line in output[output.index("stat") + 1 : sums_at])
-    sums = {
-        path: digest for digest, _, path in (line.partition("  ") for line in output[sums_at + 1 : texts_at])
-    }
+def _states(answer: Answer, known: Iterable[str]) -> dict[str, FileState]:
+    rights = dict(_rights_line(line) for line in answer.part("stat"))
+    sums = {path: digest for digest, _, path in (line.partition("  ") for line in answer.part("sum"))}
     texts = {checksum(text): text for text in known}
-    texts_sent = _sent_texts(output[texts_at + 1 : -1])
+    texts_sent = _sent_texts(answer.part("text"))
     states = {}
     for path, digest in sums.items():
         if path in rights:

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from numaforge.errors import HostError
-from numaforge.node.bundle import FileState
-from numaforge.node.part import Found, Goal, Look
+from numaforge.maintenance.bundle import FileState
+from numaforge.maintenance.part import Found, Goal, Look
 from numaforge.planning.node import plan_node, with_files
 from numaforge.profile import load_profile
 from numaforge.roles.files import part as files

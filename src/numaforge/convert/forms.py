@@ -153,7 +153,7 @@ FORMS: tuple[FileForm, ...] = (
         _one(eks.convert_bottlerocket),
     ),
 )
-KINDS: tuple[str, ...] = tuple(dict.fromkeys(form.kind for form in FORMS))
+FORM_NAMES: tuple[str, ...] = tuple(dict.fromkeys(form.kind for form in FORMS))
 
 
 def convert(text: str, place: str, kind: str = AUTO, name: str | None = None) -> Conversion:
@@ -206,7 +206,7 @@ def _form(document: Mapping[str, Any], place: str, kind: str) -> FileForm:
         raise NumaforgeError(
             f"is of no kind that is known: it has the {said}",
             where=place,
-            remedy=f"name a file of one of {', '.join(KINDS)}",
+            remedy=f"name a file of one of {', '.join(FORM_NAMES)}",
         )
     names = " or ".join(form.called for form in FORMS if form.kind == kind)
     raise NumaforgeError(

@@ -11,9 +11,11 @@ from pathlib import Path
 import pytest
 
 from numaforge import shell as scripts
-from numaforge.errors import HostError
-from numaforge.node.look import TOOLS, NodeQuery, parse_values, read_found
-from numaforge.node.part import Found, Unit
+from numaforge.errors import HostUnreachableError
+from numaforge.kernel_files import parse_values
+from numaforge.maintenance.look import NodeQuery, read_found
+from numaforge.maintenance.part import Found, Unit
+from numaforge.programs import CHANGED_WITH
 
 
 @pytest.fixture(params=["dash", "bash", "busybox sh"])
@@ -25,7 +27,7 @@ def shell(request: pytest.FixtureRequest) -> list[str]:
 
 
 def read(shell: list[str], paths: list[str]) -> list[str]:
-    script = scripts.library("node/look") + scripts.call("read_values", paths)
+    script = scripts.library("kernel_files") + scripts.call("tell_values", paths)
     done = subprocess.run([*shell, "-s"], input=script, capture_output=True, text=True, check=True)
     return done.stdout.splitlines()
 
@@ -37,22 +39,22 @@ def test_values_are_the_first_lines_of_what_can_be_read(shell, tmp_path: Path) -
     empty.write_text("")
     sysctl = "/proc/sys/kernel/ostype"
     paths = [str(odd), str(tmp_path / "missing"), str(empty), sysctl, "/proc/sys/missing"]
-    assert parse_values(paths, read(shell, paths)) == {
+    assert parse_values(read(shell, paths), paths) == {
         str(odd): " first\\n ",
         sysctl: "Linux",
     }
 
 
 def test_values_of_nothing_are_none(shell) -> None:
-    assert parse_values([], read(shell, [])) == {}
+    assert parse_values(read(shell, [])) == {}
 
 
-def test_values_that_are_cut_off_are_refused() -> None:
-    with pytest.raises(HostError, match="cut off"):
-        parse_values(["/a"], ["/a:1"])
+@pytest.mark.parametrize("paths", [["/a:1"], []], ids=["a-path-with-a-colon", "of-a-pattern"])
+def test_a_value_begins_behind_its_path(paths: list[str]) -> None:
+    assert parse_values(["/a:1:2:3", "/a:1:4"], paths) == ({"/a:1": "2:3"} if paths else {"/a": "1:2:3"})
 
 
-ODD = ("part mig", "looked", "files", "end", ".", "back\\nlooked\\npart mig", "%s\\c", " unit enabled")
+ODD = ("numaforge part look mig", "numaforge ended 0", "back\\nnumaforge part sum", "%s\\c", " unit enabled")
 """Lines of a file that are, or with echo would make, lines that say what follows in an answer."""
 
 
@@ -80,7 +82,7 @@ def programs(tmp_path: Path) -> Path:
     variables.write_text("\n".join(["BEFORE=", "# begin", *ODD]))
     program(
         folder / "systemctl",
-        "printf '%s\\n' LoadState=loaded 'part mig' looked "
+        "printf '%s\\n' LoadState=loaded 'numaforge part look mig' 'numaforge ended 0' "
         f"'EnvironmentFiles=/none (ignore_errors=yes)' 'EnvironmentFiles={variables} (ignore_errors=no)'",
     )
     return folder
@@ -179,8 +181,8 @@ def test_an_answer_is_refused_wherever_it_is_cut_off(tmp_path: Path) -> None:
     asked = NodeQuery((), (str(file), "/none"), (), (("mig", "look_mig", "/none"),), "", "")
     output = looked(["sh"], asked, tmp_path)
     assert found(asked, output).text(str(file)) == "text\n"
-    for lines in range(len(output)):
-        with pytest.raises(HostError, match="cut off"):
+    for lines in range(1, len(output)):
+        with pytest.raises(HostUnreachableError, match="cut off"):
             found(asked, output[:lines])
 
 
@@ -188,7 +190,8 @@ def test_a_host_with_nothing_to_tell_starts_few_programs(shell, tmp_path: Path) 
     programs, started, drop_ins = tmp_path / "programs", tmp_path / "started", tmp_path / "drop-ins"
     programs.mkdir()
     drop_ins.mkdir()
-    for name in {*TOOLS, "systemctl", "dpkg-query", "python3", "ip", "rdma", "modprobe", "sort", "tail"}:
+    tools = {name for names in CHANGED_WITH.values() for name in names}
+    for name in {*tools, "systemctl", "dpkg-query", "python3", "ip", "rdma", "modprobe"}:
         program(programs / name, f'echo {name} >> {started}\nPATH={os.environ["PATH"]} exec {name} "$@"')
     program(programs / "systemctl", f"echo systemctl >> {started}")
     calls = (
@@ -213,5 +216,5 @@ def test_a_host_with_nothing_to_tell_starts_few_programs(shell, tmp_path: Path) 
         check=True,
     )
     assert {*found(asked, done.stdout.split("\n")[:-1]).values} == {*paths}
-    programs_started = ["grep", "find", "stat", "sha256sum", "grep", "systemctl", "systemctl"]
+    programs_started = ["grep", "grep", "find", "stat", "sha256sum", "grep", "systemctl", "systemctl"]
     assert started.read_text().split() == programs_started

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from numaforge.file_content import FileContent
-from numaforge.node.bundle import FileChange, FileState
-from numaforge.node.part import Found, Goal
+from numaforge.maintenance.bundle import FileChange, FileState
+from numaforge.maintenance.part import Found, Goal
 from numaforge.planning.node import plan_node
 from numaforge.profile import load_profile
 from numaforge.roles.crio import part as crio

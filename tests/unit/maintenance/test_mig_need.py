@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from numaforge.errors import HostError
-from numaforge.node.part import Found, Goal, Look, Part, Unit
+from numaforge.maintenance.part import Found, Goal, Look, Part, Unit
 from numaforge.planning.node import plan_node
 from numaforge.profile import load_profile
 from numaforge.render import role_files

@@ -7,10 +7,10 @@ import secrets
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
-from numaforge.node import parts
-from numaforge.node.part import Found, Goal, Part
-from numaforge.node.pods import Pods
-from numaforge.node.transaction import Transaction
+from numaforge.maintenance import parts
+from numaforge.maintenance.part import Found, Goal, Part
+from numaforge.maintenance.pods import Pods
+from numaforge.maintenance.transaction import Transaction
 from numaforge.roles.document import dumps
 
 RETRY = "--retry-failed, or retry_failed in the host data numaforge_rollout"
@@ -27,8 +27,8 @@ def need(goal: Goal, found: Found, name: str | None = None) -> Transaction | Non
     Raises NumaforgeError for what cannot be carried out on this node.
     """
     needed: list[Part] = []
-    for kind in parts.KINDS:
-        part = kind.need(goal, found, needed)
+    for module in parts.PART_MODULES:
+        part = module.need(goal, found, needed)
         if part is not None:
             needed.append(part)
     if not needed:
@@ -76,6 +76,6 @@ def _failed_before(plan: str, found: Found) -> str:
 
 def pending(goal: Goal, found: Found) -> tuple[str, ...]:
     """Return a sentence for what is left alone: it waits for a reboot, or the host does not have it."""
-    asked = (getattr(kind, "pending", None) for kind in parts.KINDS)  # few parts have anything to wait for
+    asked = (getattr(module, "pending", None) for module in parts.PART_MODULES)  # few parts wait for anything
     sentences = (pending(goal, found) for pending in asked if pending is not None)
     return tuple(sentence for sentence in sentences if sentence)

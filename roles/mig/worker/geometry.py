@@ -1,0 +1,317 @@
+"""How GPUs are cut: what NVML has, what has to change, and the changing."""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pynvml as nvml
+
+from numaforge.roles.mig.instance import MigGpu, MigInstance
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+    from pathlib import Path
+
+ENABLED, DISABLED = "enabled", "disabled"
+LARGEST_ENUMERATION = 32  # of NVML's profiles: 18 in R580
+MOST_INSTANCES = 16  # of one profile; NVML's own limit is wrong for the A30
+DRIVER_SECONDS = 60  # until the driver answers after a boot or a reset
+BUSY_SECONDS = 10  # the driver lets go of a process a moment after it has ended
+
+PLAIN = {
+    "NVML_ERROR_INVALID_ARGUMENT": "NVML knows no such profile or placement",
+    "NVML_ERROR_NOT_SUPPORTED": "it does not support that",
+    "NVML_ERROR_NO_PERMISSION": "this machine may not change it, as in a vGPU guest",
+    "NVML_ERROR_NOT_FOUND": "it is not there",
+    "NVML_ERROR_DRIVER_NOT_LOADED": "the NVIDIA driver is not loaded",
+    "NVML_ERROR_LIBRARY_NOT_FOUND": "libnvidia-ml.so.1 is not installed",
+    "NVML_ERROR_FUNCTION_NOT_FOUND": "the driver is too old for that",
+    "NVML_ERROR_GPU_IS_LOST": "it has fallen off the bus",
+    "NVML_ERROR_RESET_REQUIRED": "it has to be reset first",
+    "NVML_ERROR_IN_USE": "it is in use",
+    "NVML_ERROR_INSUFFICIENT_RESOURCES": "there is no room for it",
+    "NVML_ERROR_TIMEOUT": "the driver did not answer in time",
+}
+
+
+class MigError(Exception):
+    """What is amiss, in a sentence."""
+
+
+class OutdatedError(MigError):
+    """What has come since the node was looked at."""
+
+
+@dataclass(frozen=True)
+class Wanted(MigGpu):
+    """A GPU as it is wanted; of one that is wanted `by_boot` only a boot changes the MIG mode."""
+
+    by_boot: bool = False
+
+
+@dataclass(frozen=True)
+class Existing:
+    """A GPU instance as it is: handles are NVML's, `compute` has the slices and the handle of each."""
+
+    id: int
+    cut: MigInstance
+    handle: Any
+    compute: list[tuple[int, Any]]
+
+
+def reasoned(error: Exception) -> str:
+    """Return NVML's code in plain English, else its own words."""
+    name = next((name for name in PLAIN if getattr(nvml, name, None) == getattr(error, "value", 0)), "")
+    return PLAIN.get(name, str(error))
+
+
+def connect(seconds: float) -> None:
+    """Open NVML; try again while the driver is on its way."""
+    deadline = time.monotonic() + seconds
+    while True:
+        try:
+            nvml.nvmlInit()
+            return
+        except nvml.NVMLError as error:
+            if time.monotonic() > deadline:
+                raise MigError(f"NVML does not answer: {reasoned(error)}") from error
+        time.sleep(1)
+
+
+def devices() -> dict[str, Any]:
+    """Return NVML's handle of each GPU that answers, by PCI address as sysfs writes it."""
+    found = {}
+    for index in range(nvml.nvmlDeviceGetCount()):
+        try:
+            device = nvml.nvmlDeviceGetHandleByIndex(index)
+            found[text_of(nvml.nvmlDeviceGetPciInfo(device).busId).lower()[-12:]] = device
+        except nvml.NVMLError:
+            continue  # it is lost; a plan that names it fails, because it is not there
+    return found
+
+
+def offered(ask: Callable[..., Any], *arguments: Any) -> Iterator[Any]:
+    """Return the profiles that `ask` knows, by NVML's enumeration; each has `id` and `sliceCount`."""
+    for number in range(LARGEST_ENUMERATION):
+        try:
+            try:
+                yield ask(number, *arguments)
+            except nvml.NVMLError_FunctionNotFound:
+                yield ask(number, *arguments, version=1)
+        except (nvml.NVMLError_NotSupported, nvml.NVMLError_InvalidArgument, nvml.NVMLError_NotFound):
+            continue
+
+
+def compute_profiles(handle: Any) -> list[Any]:
+    """Return the compute instance profiles of a GPU instance."""
+
+    def ask(number: int, **version: int) -> Any:
+        return nvml.nvmlGpuInstanceGetComputeInstanceProfileInfo(handle, number, 0, **version)
+
+    return list(offered(ask))
+
+
+def members(ask: Callable[..., Any], handle: Any, profile_id: int, kind: Any) -> list[Any]:
+    """Return the handles of the instances of one profile."""
+    array, count = (kind * MOST_INSTANCES)(), nvml.c_uint(MOST_INSTANCES)
+    ask(handle, profile_id, array, nvml.byref(count))
+    return [array[number] for number in range(count.value)]
+
+
+def instances(device: Any) -> list[Existing]:
+    """Return the GPU instances of a GPU; none where its MIG mode is disabled."""
+
+    def ask(number: int, **version: int) -> Any:
+        return nvml.nvmlDeviceGetGpuInstanceProfileInfo(device, number, **version)
+
+    if mode(device) != ENABLED:
+        return []
+    found = {}
+    for profile in {info.id for info in offered(ask)}:
+        handles = members(nvml.nvmlDeviceGetGpuInstances, device, profile, nvml.c_nvmlGpuInstance_t)
+        for handle in handles:
+            info = nvml.nvmlGpuInstanceGetInfo(handle)
+            compute = compute_instances(handle)
+            slices = tuple(sorted((slices for slices, _ in compute), reverse=True))
+            place = info.placement
+            cut = MigInstance("", info.profileId, place.start, place.size, slices)
+            found[info.id] = Existing(info.id, cut, handle, compute)
+    return [found[number] for number in sorted(found)]
+
+
+def compute_instances(handle: Any) -> list[tuple[int, Any]]:
+    """Return the slices and the handle of each compute instance."""
+    slices = {info.id: info.sliceCount for info in compute_profiles(handle)}
+    return [
+        (slices[profile], each)
+        for profile in sorted(slices)
+        for each in members(
+            nvml.nvmlGpuInstanceGetComputeInstances, handle, profile, nvml.c_nvmlComputeInstance_t
+        )
+    ]
+
+
+def mode(device: Any, *, pending: bool = False) -> str | None:
+    """Return a GPU's MIG mode, None for one without MIG; `pending`: the one after a reset."""
+    try:
+        return ENABLED if nvml.nvmlDeviceGetMigMode(device)[pending] else DISABLED
+    except nvml.NVMLError_NotSupported:
+        return None
+
+
+def text_of(answer: Any) -> str:
+    """Return a string of NVML's, which older versions of pynvml give as bytes."""
+    return answer.decode() if isinstance(answer, bytes) else str(answer)
+
+
+def gpu_now(address: str, device: Any) -> MigGpu:
+    """Return a GPU as it is cut."""
+    cuts = sorted((each.cut for each in instances(device)), key=order)
+    return MigGpu(address, text_of(nvml.nvmlDeviceGetUUID(device)), mode(device) or "", tuple(cuts))
+
+
+def order(instance: MigInstance) -> tuple[int, int]:
+    """Return the order in which instances are created: the largest first, then by where they lie."""
+    return -instance.size, instance.start
+
+
+def told(gpu: MigGpu) -> str:
+    """Return a geometry in a few words: "enabled, 9@0 (3), 14@4 (1+1)"."""
+    lines = [
+        f"{each.profile_id}@{each.start} ({'+'.join(map(str, each.compute_instances)) or 'none'})"
+        for each in sorted(gpu.instances, key=order)
+    ]
+    return ", ".join([f"MIG mode {gpu.mode or 'not supported'}", *lines])
+
+
+def gpus_of(path: Path) -> list[Wanted]:
+    """Return the GPUs of a file."""
+    return [Wanted.read(gpu) for gpu in json.loads(path.read_text(encoding="utf-8"))["gpus"]]
+
+
+@dataclass
+class Work:
+    """What brings one GPU to what is wanted: what goes, and whether its mode changes."""
+
+    wanted: Wanted
+    device: Any
+    now: str | None
+    there: list[Existing]
+
+    @property
+    def address(self) -> str:
+        """Which GPU."""
+        return self.wanted.pci_address
+
+    @property
+    def switches(self) -> bool:
+        """Whether the MIG mode changes, or a change of it is still waiting for a reset."""
+        later = mode(self.device, pending=True)
+        if self.wanted.by_boot:
+            return later != self.wanted.mode
+        return self.wanted.mode != self.now or later != self.now
+
+    @property
+    def waits(self) -> bool:
+        """Whether the MIG mode is set, and only a boot makes it true."""
+        return self.wanted.by_boot and self.now != self.wanted.mode and not self.switches
+
+    @property
+    def goes(self) -> list[Existing]:
+        """The GPU instances that have to go."""
+        kept = {each.place for each in self.wanted.instances}
+        return [each for each in self.there if self.wanted.mode != ENABLED or each.cut.place not in kept]
+
+    @property
+    def recut(self) -> list[Existing]:
+        """The GPU instances that stay and get other compute instances."""
+        goes = self.goes
+        return [each for each in self.there if each not in goes and each.cut not in self.wanted.instances]
+
+    @property
+    def done(self) -> bool:
+        """Whether nothing has to change."""
+        now = (self.now, frozenset(each.cut for each in self.there))
+        return self.waits or (now == self.wanted.geometry and not self.switches)
+
+
+def work_on(wanted: Iterable[Wanted]) -> list[Work]:
+    """Return what has to change; one that is as wanted, or so far as it gets without a boot, is not."""
+    return [work for work in looked_at(wanted) if not work.done]
+
+
+def looked_at(wanted: Iterable[Wanted]) -> list[Work]:
+    """Return what is there of what is wanted."""
+    found = devices()
+    works = []
+    for gpu in wanted:
+        device = found.get(gpu.pci_address)
+        if device is None or (gpu.uuid and text_of(nvml.nvmlDeviceGetUUID(device)) != gpu.uuid):
+            raise MigError(f"{gpu.pci_address}: the GPU {gpu.uuid or ''} is not there any more")
+        if mode(device) is None and gpu.mode:
+            raise MigError(f"{gpu.pci_address}: this GPU has no MIG")
+        works.append(Work(gpu, device, mode(device), instances(device)))
+    return works
+
+
+def patiently(what: str, call: Callable[..., Any], *arguments: Any) -> Any:
+    """Call NVML, again for a while where it says that something is in use.
+
+    Raises MigError that begins with `what`.
+    """
+    deadline = time.monotonic() + BUSY_SECONDS
+    while True:
+        try:
+            return call(*arguments)
+        except nvml.NVMLError as error:
+            if error.value != nvml.NVML_ERROR_IN_USE or time.monotonic() > deadline:
+                raise MigError(f"{what}: {reasoned(error)}") from error
+        time.sleep(0.5)
+
+
+def clear(work: Work) -> None:
+    """Destroy the instances that go."""
+    for each in [*work.goes, *work.recut]:
+        what = f"{work.address}: the GPU instance {each.id} cannot be destroyed"
+        for _, handle in each.compute:
+            patiently(what, nvml.nvmlComputeInstanceDestroy, handle)
+        if each in work.goes:
+            patiently(what, nvml.nvmlGpuInstanceDestroy, each.handle)
+
+
+def create(work: Work) -> None:
+    """Create what is missing, each instance where it is wanted."""
+    there = {each.cut.place: each for each in work.there}
+    for wanted in sorted(work.wanted.instances, key=order):
+        name = f"{work.address}: the GPU instance {wanted.profile or wanted.profile_id} at {wanted.start}"
+        if found := there.get(wanted.place):
+            if found.compute:
+                continue
+            handle = found.handle
+        else:
+            placement = nvml.c_nvmlGpuInstancePlacement_t(wanted.start, wanted.size)
+            ask = nvml.nvmlDeviceCreateGpuInstanceWithPlacement
+            what = f"{name} cannot be created"
+            handle = patiently(what, ask, work.device, wanted.profile_id, nvml.byref(placement))
+        profiles = {info.sliceCount: info.id for info in reversed(compute_profiles(handle))}
+        for slices in wanted.compute_instances:
+            what = f"{name} cannot get a compute instance of {slices} slices"
+            if slices not in profiles:
+                raise MigError(f"{what}: it offers {sorted(profiles)}")
+            patiently(what, nvml.nvmlGpuInstanceCreateComputeInstance, handle, profiles[slices])
+
+
+def read_back(gpu: MigGpu) -> None:
+    """Compare a GPU with what is wanted.
+
+    Raises MigError where it differs.
+    """
+    device = devices().get(gpu.pci_address)
+    if device is None:
+        raise MigError(f"{gpu.pci_address}: the GPU does not answer any more")
+    there = gpu_now(gpu.pci_address, device)
+    if there.geometry != gpu.geometry:
+        raise MigError(f"{gpu.pci_address}: wanted {told(gpu)}, and there is {told(there)}")

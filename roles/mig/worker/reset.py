@@ -1,0 +1,143 @@
+"""The MIG mode of GPUs, and the reset that it may need."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pynvml as nvml
+
+from numaforge.roles.mig.worker.geometry import (
+    DRIVER_SECONDS,
+    ENABLED,
+    MigError,
+    Wanted,
+    Work,
+    connect,
+    devices,
+    instances,
+    mode,
+    patiently,
+    reasoned,
+)
+from numaforge.roles.mig.worker.holders import add_lines, lines_of, output, release, running, sorted_holders
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+MOST_LINKS = 36
+
+
+def switch(works: list[Work], folder: Path | None) -> None:
+    """Set the MIG mode where it differs, and reset the GPUs, and only those, that need it and can be."""
+    waiting = []
+    for work in works:
+        if not work.switches:
+            continue
+        what = f"{work.address}: the MIG mode cannot be set"
+        patiently(what, nvml.nvmlDeviceSetMigMode, work.device, int(work.wanted.mode == ENABLED))
+        if mode(work.device) != work.wanted.mode and not work.wanted.by_boot:
+            waiting.append(work)
+    if not waiting:
+        return
+    if folder is None:
+        names = ", ".join(work.address for work in waiting)
+        raise MigError(f"{names}: the MIG mode waits for a reset, and a boot resets nothing")
+    reset(waiting, folder)
+
+
+def reset(works: list[Work], folder: Path) -> None:
+    """Reset GPUs; those behind the same NVLinks as well, where that is demanded and all of them are idle."""
+    addresses = [work.address for work in works]
+    stop_persistence(addresses, folder)
+    linked = [
+        address for address, device in devices().items() if address not in addresses and has_links(device)
+    ]
+    nvml.nvmlShutdown()  # this process holds them, too
+    status, said = output("nvidia-smi", "-r", "-i", ",".join(addresses))
+    connect(DRIVER_SECONDS)
+    if status and linked and has_links(devices().get(addresses[0])):
+        said = f"{said}\n{reset_linked(addresses, linked, folder)}"
+    start_persistence(folder)
+    for work in works:
+        device = devices().get(work.address)
+        if device is None or mode(device) != work.wanted.mode:
+            raise MigError(f"{work.address}: the MIG mode needs a reset: {' '.join(said.split())}{hints()}")
+
+
+def reset_linked(addresses: list[str], linked: list[str], folder: Path) -> str:
+    """Reset all GPUs that NVLink connects; return what was said."""
+    found = devices()
+    for address in linked:
+        device = found[address]
+        busy = [str(each) for each in sorted_holders({*running(device)})]
+        if busy or instances(device):
+            why = ", ".join(busy) or "its GPU instances"
+            return f"They are reset together with {address}, which is in use by {why}."
+    release([Linked(Wanted(address, None, ""), found[address], None, []) for address in linked], folder)
+    stop_persistence(linked, folder)
+    nvml.nvmlShutdown()
+    _, said = output("nvidia-smi", "-r", "-i", ",".join(sorted([*addresses, *linked])))
+    connect(DRIVER_SECONDS)
+    return said
+
+
+class Linked(Work):
+    """A GPU that is reset because another one is: every holder has to let go."""
+
+    @property
+    def switches(self) -> bool:
+        """Always, as far as its holders are concerned."""
+        return True
+
+
+def has_links(device: Any) -> bool:
+    """Say whether NVLink connects a GPU to anything."""
+    for link in range(MOST_LINKS if device is not None else 0):
+        try:
+            if nvml.nvmlDeviceGetNvLinkState(device, link):
+                return True
+        except nvml.NVMLError:
+            break  # there are no more
+    return False
+
+
+def stop_persistence(addresses: Iterable[str], folder: Path) -> None:
+    """Turn off the persistence mode that GPUs have without the daemon: it holds them; noted before."""
+    held = [address for address in addresses if persistence(address)]
+    add_lines(folder / "persistent", held)
+    for address in held:
+        persist(address, on=False)
+
+
+def start_persistence(folder: Path) -> None:
+    """Turn on again what was turned off."""
+    for address in lines_of(folder / "persistent"):
+        persist(address, on=True)
+
+
+def persistence(address: str) -> bool:
+    """Say whether a GPU has persistence mode."""
+    try:
+        return bool(nvml.nvmlDeviceGetPersistenceMode(devices()[address]))
+    except nvml.NVMLError:
+        return False
+
+
+def persist(address: str, *, on: bool) -> None:
+    """Set persistence mode. One that cannot be set is no reason to fail: the reset says what it lacks."""
+    try:
+        device = devices().get(address)
+        if device is not None:
+            nvml.nvmlDeviceSetPersistenceMode(device, int(on))
+    except nvml.NVMLError as error:
+        print(f"{address}: persistence mode cannot be set: {reasoned(error)}", file=sys.stderr)
+
+
+def hints() -> str:
+    """Return what may hold a GPU without being a process, and what to do where a reset is impossible."""
+    drm = (
+        "; nvidia_drm is loaded and may hold it: unload it" if Path("/sys/module/nvidia_drm").exists() else ""
+    )
+    return f"{drm}. Where a GPU cannot be reset, as in a virtual machine, a reboot of the node does it"

@@ -1,0 +1,290 @@
+"""Bring GPUs to a MIG geometry and back; runs on hosts, with the standard library and pynvml alone.
+
+    worker.py keep|apply|undo|prove|settled|by-hand FOLDER    the parts `mig` and `mig_mode`
+    worker.py pending-new|pending-old FOLDER    addresses of GPUs whose mode a boot makes as planned, as kept
+    worker.py boot PLAN    numaforge-mig.service, from the field `mig` of a plan
+    worker.py show    a line ADDRESS<tab>JSON for each GPU, for the verification
+
+FOLDER is the part's own. It holds planned.json, found.json (what that was planned on) and, once it is kept,
+earlier.json: each has GPUs in the form of the plan's field `mig`. Of a GPU with "by_boot" only a boot changes
+the mode: it is set, and the rest waits for the boot. `units` has the units that may be stopped: "seen UNIT"
+held a GPU when the node was looked at, "named UNIT" is the profile's. Processes of pods are ended only where
+NUMAFORGE_DRAINED says that the node was drained for this. `stopped` has the units that were stopped, a line
+each, `persistent` the GPUs whose persistence mode was turned off, `notes` what a reader of the result has to
+know.
+What is amiss goes to stderr, a line each; the exit status is 1 then, and 3 where `keep` finds a GPU held by a
+unit that is not among `units`: the node has changed since it was looked at.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import shutil
+import sys
+import time
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pynvml as nvml
+
+from numaforge.roles.mig.worker.geometry import (
+    DRIVER_SECONDS,
+    ENABLED,
+    MigError,
+    OutdatedError,
+    Wanted,
+    clear,
+    connect,
+    create,
+    devices,
+    gpu_now,
+    gpus_of,
+    instances,
+    looked_at,
+    mode,
+    order,
+    read_back,
+    reasoned,
+    told,
+    work_on,
+)
+from numaforge.roles.mig.worker.holders import (
+    lines_of,
+    noted_units,
+    output,
+    refuse_others,
+    release,
+    start_units,
+    systemctl,
+)
+from numaforge.roles.mig.worker.reset import start_persistence, switch
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+UNIT_SECONDS = 60
+LOCK = "/run/numaforge-mig.lock"
+OUTDATED_STATUS = 3
+CDI_UNIT = "nvidia-cdi-refresh.service"
+STALE = "still describes the GPUs to containers as they were"
+CDI_FILES = ("/etc/cdi/nvidia.yaml", "/var/run/cdi/nvidia.yaml")
+
+
+def bring(wanted: list[Wanted], folder: Path | None) -> None:
+    """Bring GPUs to what is wanted; what is so already is not touched.
+
+    Without a folder, which is for a boot, no holder is stopped and nothing is destroyed. Raises MigError.
+    """
+    works = work_on(wanted)
+    if folder is None:
+        for work in works:
+            if work.goes or work.recut:
+                there = told(gpu_now(work.address, work.device))
+                raise MigError(
+                    f"{work.address} has {there}, and the plan {told(work.wanted)}: a boot destroys nothing"
+                )
+    else:
+        release(works, folder)
+    for work in works:
+        clear(work)
+    switch(works, folder)
+    for work in work_on(wanted):
+        create(work)
+    for work in looked_at(wanted):
+        if not work.waits:
+            read_back(work.wanted)
+
+
+def refresh_cdi(folder: Path | None) -> None:
+    """Have the CDI specification written again, where the node has one; a failure is said, no more."""
+    if systemctl("show", "-p", "LoadState", "--value", CDI_UNIT) == "loaded":
+        systemctl("restart", "--no-block", CDI_UNIT)  # what came of it is asked for in the proof
+        return
+    for file in CDI_FILES if shutil.which("nvidia-ctk") else ():
+        if Path(file).exists():
+            status, said = output("nvidia-ctk", "cdi", "generate", f"--output={file}")
+            if status:
+                note(folder, f"{file} {STALE}: {' '.join(said.split())[-200:]}")
+
+
+def note(folder: Path | None, text: str) -> None:
+    """Say what a reader of the transaction's result has to know; without a folder, of the journal."""
+    if folder is None:
+        print(text, file=sys.stderr)
+    else:
+        (folder / "notes").write_text(f"{text}\n", encoding="utf-8")
+
+
+def keep(folder: Path) -> None:
+    """Note what is there, and refuse where that is not what was planned on or is held by a person."""
+    wanted = gpus_of(folder / "planned.json")
+    found = {gpu.pci_address: gpu for gpu in gpus_of(folder / "found.json")}
+    refuse_others(work_on(wanted), folder)
+    there = []
+    for work in looked_at(wanted):
+        gpu, planned_on = gpu_now(work.address, work.device), found[work.address]
+        if gpu.geometry != planned_on.geometry:
+            raise MigError(f"{work.address} has {told(gpu)}; when it was looked at it had {told(planned_on)}")
+        there.append({**asdict(gpu), "by_boot": work.wanted.by_boot})
+    with (folder / "earlier.json").open("w", encoding="utf-8") as file:
+        json.dump({"gpus": there}, file)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def apply(folder: Path) -> None:
+    """Bring the GPUs to the plan; what was stopped for that is started again, whatever comes of it."""
+    try:
+        bring(gpus_of(folder / "planned.json"), folder)
+    finally:
+        start_persistence(folder)
+        start_units(folder)
+    refresh_cdi(folder)
+
+
+def undo(folder: Path) -> None:
+    """Bring the GPUs to what was kept, also after a boot that has destroyed every instance."""
+    try:
+        bring_each(gpus_of(folder / "earlier.json"), folder)
+    finally:
+        start_persistence(folder)
+        start_units(folder)
+        refresh_cdi(folder)
+
+
+def bring_each(wanted: list[Wanted], folder: Path | None) -> None:
+    """Bring GPUs to what is wanted, one after another: one that fails keeps no other from it."""
+    failed = []
+    for gpu in wanted:
+        try:
+            bring([gpu], folder)
+        except MigError as error:
+            failed.append(str(error))
+    if failed:
+        raise MigError("; ".join(failed))
+
+
+def prove(folder: Path) -> None:
+    """Read the GPUs back, and wait for what was stopped: also for what a boot in between has not started."""
+    for gpu in gpus_of(folder / "planned.json"):
+        read_back(gpu)
+    start_units(folder)
+    settled(folder)
+
+
+def settled(folder: Path) -> None:
+    """Wait until the units that were stopped are active again.
+
+    Raises MigError for one that is not.
+    """
+    deadline = time.monotonic() + UNIT_SECONDS
+    while systemctl("is-active", CDI_UNIT) == "activating" and time.monotonic() < deadline:
+        time.sleep(0.5)
+    while down := [each for each in noted_units(folder) if systemctl("is-active", each) != "active"]:
+        if time.monotonic() > deadline:
+            raise MigError(f"{', '.join(down)}, which held a GPU, is not active again after {UNIT_SECONDS} s")
+        time.sleep(0.5)
+    if systemctl("is-failed", CDI_UNIT) == "failed":
+        note(folder, f"{CDI_UNIT} has failed: the CDI specification {STALE}")
+
+
+def pending(path: Path) -> None:
+    """Print the GPUs whose mode only a boot makes as a file has it."""
+    for work in looked_at(gpus_of(path)):
+        if work.waits:
+            print(work.address)
+
+
+def by_hand(folder: Path) -> None:
+    """Print the commands that bring the GPUs to what was kept."""
+    try:
+        connect(0)
+        there = devices()
+    except MigError:
+        there = {}
+    for gpu in gpus_of(folder / "earlier.json"):
+        gpu_by_hand(gpu, there.get(gpu.pci_address), folder)
+    for address in lines_of(folder / "persistent"):
+        print(f"nvidia-smi -i {address} -pm 1", end="; ")
+    for unit in noted_units(folder):
+        print(f"systemctl start '{unit}'", end="; ")
+
+
+def gpu_by_hand(gpu: Wanted, device: Any, folder: Path) -> None:
+    """Print what brings one GPU to what was kept, where it is not; `device` is None where NVML is silent."""
+    address = gpu.pci_address
+    if device is not None and gpu_now(address, device).geometry == gpu.geometry:
+        return
+    whole = all(len(each.compute_instances) == 1 for each in gpu.instances)
+    places = ",".join(f"{each.profile_id}:{each.start}" for each in sorted(gpu.instances, key=order))
+    lines = []
+    if device is None or instances(device):
+        lines += [f"nvidia-smi mig -i {address} -dci", f"nvidia-smi mig -i {address} -dgi"]
+    if device is None or mode(device) != gpu.mode:
+        lines += [f"nvidia-smi -i {address} -mig {int(gpu.mode == ENABLED)}"]
+        lines += ["systemctl reboot"] if gpu.by_boot else []
+    if places:
+        lines += [f"nvidia-smi mig -i {address} -cgi {places}{' -C' if whole else ''}"]
+    if not whole:  # nvidia-smi takes the ids of the instances that it has just created
+        lines += [f"python3 -BEs '{folder}/worker.py' undo '{folder}'"]
+    print("; ".join(lines), end="; ")
+
+
+def boot(plan: Path) -> None:
+    """Bring the GPUs of a plan to it after a boot: only their mode, where the DRA driver cuts them."""
+    mig = json.loads(plan.read_text(encoding="utf-8"))["mig"]
+    gpus, found = [Wanted.read(gpu) for gpu in mig["gpus"]], devices()
+    if mig.get("managed_by") == "dra-driver":
+        there = {address: mode(device) for address, device in found.items()}
+        gpus = [gpu for gpu in gpus if there.get(gpu.pci_address, "lost") != gpu.mode]
+    try:
+        bring_each(gpus, None)
+    finally:
+        refresh_cdi(None)
+
+
+def show() -> None:
+    """Print a line for each GPU."""
+    for address, device in sorted(devices().items()):
+        print(f"{address}\t{json.dumps(asdict(gpu_now(address, device)))}")
+
+
+def main(verb: str, *arguments: str) -> None:
+    """Do one thing, alone, with NVML open."""
+    verbs: dict[str, Callable[..., None]] = {
+        "keep": keep,
+        "apply": apply,
+        "undo": undo,
+        "prove": prove,
+        "settled": settled,
+        "pending-new": lambda folder: pending(folder / "planned.json"),
+        "pending-old": lambda folder: pending(folder / "earlier.json"),
+        "by-hand": by_hand,
+        "boot": boot,
+        "show": show,
+    }
+    with Path(LOCK).open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if verb not in ("by-hand", "settled"):  # which have an answer without the driver, too
+            connect(5 if verb in ("keep", "prove", "show") else DRIVER_SECONDS)
+        verbs[verb](*map(Path, arguments))
+
+
+def run(*words: str) -> None:
+    """Do one thing; end with 1 and what is amiss."""
+    try:
+        main(*words)
+    except OutdatedError as error:
+        print(error, file=sys.stderr)
+        sys.exit(OUTDATED_STATUS if words[0] == "keep" else 1)
+    except MigError as error:
+        sys.exit(str(error))
+    except nvml.NVMLError as error:
+        sys.exit(f"NVML: {reasoned(error)}")
+
+
+if __name__ == "__main__":
+    run(*sys.argv[1:])

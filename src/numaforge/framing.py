@@ -1,0 +1,107 @@
+"""What a script on a host answers: parts by name, and an end that says that nothing is missing.
+
+    numaforge answers TOKEN        the script begins; what was printed before is a banner of the login
+    LINES                          lines of no part
+    numaforge TOKEN part NAME      a part begins, and the one before ends
+    LINES
+    numaforge TOKEN ended STATUS   the script's exit status: without this line the answer is cut off
+
+The token is random, so that no content looks like these lines. Before the script begins, `numaforge packed`
+says that the rest is packed by gzip, in base64. Who receives an answer limits its size (`numaforge.bounded`).
+"""
+
+from __future__ import annotations
+
+import base64
+import secrets
+import zlib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from numaforge import shell
+from numaforge.bounded import unpacked
+from numaforge.errors import HostError, HostUnreachableError
+
+_OURS = "numaforge "
+
+
+def asking(script_text: str) -> str:
+    """Return a script whose answer `Answer.of` reads, and which ends as this one does.
+
+    The shell reads to the closing bracket before it runs anything: half a script does nothing.
+    """
+    token = secrets.token_hex(8)
+    return (
+        f"ANSWER='{_OURS}{token}'\n{shell.library('framing')}echo '{_OURS}answers {token}'\n"
+        f"(\n{script_text}\n) < /dev/null\n"
+        'ended=$?\nprintf \'\\n%s ended %s\\n\' "$ANSWER" "$ended"\n[ "$ended" = 0 ] || exit "$ended"\n'
+    )
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A whole answer: the lines of each part, "" for those of none, and the script's exit status."""
+
+    parts: Mapping[str, tuple[str, ...]]
+    status: int = 0
+
+    @classmethod
+    def of(cls, output: Output) -> Answer:
+        """Read an answer; raises HostUnreachableError for one that is cut off: the host may be going down."""
+        if isinstance(output, Answer):
+            return output
+        lines = iter(output.split("\n") if isinstance(output, str) else output)
+        parts: dict[str, list[str]] = {}
+        here: list[str] = []
+        status, ours = "", _OURS
+        while (line := next(lines, None)) is not None:
+            kind, _, rest = line.removeprefix(ours).partition(" ") if line.startswith(ours) else ("", "", "")
+            if kind not in ("answers", "part", "ended", "packed"):
+                here.append(line)
+                continue
+            if here and not here[-1]:  # it ended a line that had no newline
+                del here[-1]
+            status = rest if kind == "ended" else ""
+            if kind == "packed":
+                lines = iter(_unpacked("".join(lines)))
+            elif kind == "part":
+                here = parts.setdefault(rest, [])
+            else:
+                ours = f"{_OURS}{rest} " if kind == "answers" and rest else _OURS
+                here = parts.setdefault("", []) if kind == "answers" else []
+        if not parts:
+            raise HostUnreachableError(
+                "the host did not run the script",
+                remedy="it needs a POSIX sh; see what `sh -c 'echo hello'` prints on that host",
+            )
+        if not status.isdecimal():
+            raise _cut_off()
+        return cls({name: tuple(held) for name, held in parts.items()}, int(status))
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """The lines of no part."""
+        return self.parts.get("", ())
+
+    def part(self, name: str) -> tuple[str, ...]:
+        """Return the lines of a part; raises HostUnreachableError where there is none."""
+        if name not in self.parts:
+            raise _cut_off()
+        return self.parts[name]
+
+
+Output = Answer | str | Iterable[str]
+"""An answer, or what a host printed: one text, or lines without their newlines."""
+
+
+def _cut_off() -> HostUnreachableError:
+    return HostUnreachableError("the host's answer is cut off", remedy="run again")
+
+
+def _unpacked(text: str) -> list[str]:
+    """Return the lines that a host packed; of a text that is cut off, those that can be read."""
+    try:
+        raw = unpacked(base64.b64decode(text[: len(text) // 4 * 4]))
+    except (ValueError, zlib.error) as error:
+        raise HostError(f"the host's answer cannot be unpacked: {error}", remedy="run again") from error
+    return raw.decode("utf-8", "surrogateescape").removesuffix("\n").split("\n")

@@ -1,0 +1,169 @@
+"""All that is replaced in pyinfra, which has no hook for it: each says why, and until what pyinfra needs it.
+
+What takes the place of pyinfra's own stands where it belongs; nothing else assigns to pyinfra's names.
+"""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import Callable
+from copy import copy
+from dataclasses import dataclass
+from functools import cache
+from types import FrameType
+from typing import Any
+
+from pyinfra import logger
+from pyinfra.api import Host, State, StringCommand, arguments, facts, operations, util
+from pyinfra.api.exceptions import ConnectError, PyinfraError
+from pyinfra.api.host import HostData
+from pyinfra.connectors import ssh
+from pyinfra.connectors import util as connectors
+from pyinfra.connectors.sshuserclient import client
+
+# What is replaced; to mypy a module or a class has the names alone that its types declare.
+_connectors: Any = connectors
+_ssh: Any = ssh
+_client: Any = client
+_host: Any = Host
+_command: Any = StringCommand
+_printers: tuple[Any, ...] = (facts, operations)
+_util: Any = util
+_data: Any = HostData
+
+
+def command_line(**ours: Callable[[Any], Any]) -> None:
+    """Replace functions of pyinfra's command line; each of `ours` is given the one whose place it takes.
+
+    `make_inventory` takes no folder, `connect_all` ends the run for all hosts where one has bad data, and
+    a run of many hosts is shown at `print_inventory`, `print_meta`, `print_results` and `disconnect_all`.
+    Until pyinfra's command line takes these functions as arguments, or has a plugin for them.
+    """
+    from pyinfra_cli import cli  # type: ignore[import-untyped]
+
+    for name, replacement in ours.items():
+        setattr(cli, name, replacement(getattr(cli, name)))
+
+
+def check_strictly() -> None:
+    """Have all connections of this process refuse host keys that are not known, where nothing says otherwise.
+
+    That is the host data `ssh_strict_host_key_checking`, else StrictHostKeyChecking in ~/.ssh/config. pyinfra
+    takes and stores any key, warns for every host of files that are not there, and reads all keys for each.
+    Until pyinfra's default is OpenSSH's, and a connector can be given the class of its client.
+    """
+    from numaforge.hosts import host_keys
+
+    _ssh.connector_data_meta[host_keys.SETTING].default = None
+    _client.get_missing_host_key_policy = host_keys.policy
+    _client.HostKeys = host_keys.KeysByName
+    _client.get_host_keys = host_keys.known
+    _client.append_hostkey = host_keys.append
+    _client.SSHClient = _ssh.SSHClient = host_keys.StrictClient  # the client's own: for jump hosts
+
+
+def guard_output() -> None:
+    """Have this process read a limited amount of what a host prints, and show it as text.
+
+    pyinfra keeps every line of a command, breaks off the whole run for an exception in one of them, and
+    prints the lines of one that fails as they are, with what would steer the admin's terminal.
+    Until pyinfra limits what it reads, fails a host alone, and prints control characters visibly.
+    """
+    from numaforge.hosts import output
+
+    if _connectors.read_output_buffers is output.read_output:
+        return
+    _connectors.read_output_buffers = _ssh.read_output_buffers = output.read_output
+    _host.run_shell_command = output.named(_host.run_shell_command)
+    _command.execute = output.failing_alone(_command.execute)
+    for module in _printers:
+        module.print_host_combined_output = output.as_text(module.print_host_combined_output)
+    logger.addFilter(output.steers_nothing)
+
+
+def inspect_once() -> None:
+    """Find out about our code once what pyinfra finds out for every host.
+
+    It orders operations by the lines that called them, and reads the source of every frame of the stack for
+    that, though it needs the frames' files and line numbers alone; and it evaluates the type hints of its
+    global arguments for every operation and every fact. A pyinfra that calls something else is left alone.
+    And it looks for each of these arguments in the data of the host, through exceptions.
+    Until pyinfra reads frames without their source (`inspect.stack(0)`), and caches its global arguments.
+    """
+    if _util.stack is inspect.stack and _util.getframeinfo is inspect.getframeinfo:
+        _util.stack, _util.getframeinfo = _stack, _place
+    if not hasattr(arguments.all_global_arguments, "cache_info"):
+        arguments.all_global_arguments = cache(arguments.all_global_arguments)
+    _data.__getattr__ = _datum
+
+
+def _datum(data: Any, key: str) -> Any:
+    """Return a shallow copy of a host's datum, as pyinfra does; raises AttributeError where there is none."""
+    for known in data.datas:
+        found = known() if callable(known) else known  # a deploy's defaults are kept in its state
+        if key in found:
+            return copy(found[key])
+    raise AttributeError(key)
+
+
+@dataclass(frozen=True)
+class _Frame:
+    """A frame, as far as `pyinfra.api.util` looks at it."""
+
+    filename: str
+    lineno: int
+
+
+def _stack() -> list[tuple[FrameType]]:
+    """Return the frames of the caller and of its callers, the innermost first, as `inspect.stack` does."""
+    frames = []
+    frame: FrameType | None = sys._getframe(1)
+    while frame:
+        frames.append((frame,))
+        frame = frame.f_back
+    return frames
+
+
+def _place(frame: FrameType) -> _Frame:
+    return _Frame(frame.f_code.co_filename, frame.f_lineno)
+
+
+def go_on_without_failed(state: State) -> None:
+    """Have a run continue without the hosts that fail, where there is no terminal to ask "continue?" of.
+
+    pyinfra asks all the same, and breaks off the run for every host when nothing answers.
+    Until pyinfra asks a terminal only, or its command line has a flag for it.
+    """
+    if state.should_raise_failed_hosts and not sys.stdin.isatty():
+        state.should_raise_failed_hosts = lambda _state: False
+
+
+def stay_away(host: Host) -> None:
+    """Leave a host as not connected, which takes it out of the run.
+
+    Until a host can be taken out of a run of pyinfra before it connects, with a reason.
+    """
+
+    def connect(*_: object, **__: object) -> None:
+        """Do nothing."""
+
+    host.connect = connect  # type: ignore[method-assign]
+
+
+def fail_alone(host: Host) -> None:
+    """Make of what pyinfra cannot do with a host's data an error of this host; it would end the whole run.
+
+    Until pyinfra's connectors raise ConnectError for it.
+    """
+    connect = host.connector.connect
+
+    def connect_alone() -> None:
+        try:
+            connect()
+        except ConnectError:
+            raise
+        except (PyinfraError, TypeError, ValueError) as error:
+            raise ConnectError(f"cannot be connected to with its data: {error}") from error
+
+    host.connector.connect = connect_alone  # type: ignore[method-assign]

@@ -1,0 +1,32 @@
+"""Which host a node is, as it reads it itself."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from numaforge import shell
+from numaforge.framing import Answer, Output, asking
+from numaforge.kernel_files import parse_values
+
+_FILES = ("/proc/sys/kernel/random/boot_id", "/etc/machine-id", "/sys/class/dmi/id/product_uuid")
+"""Those that the kubelet reads for the Node object (GetSystemUUID and machine/info.go in cAdvisor)."""
+
+
+@dataclass(frozen=True)
+class Identity:
+    """Which host it is, and since when it runs, as it reads it itself; None where it cannot be read."""
+
+    boot_id: str | None = None
+    machine_id: str | None = None
+    system_uuid: str | None = None
+
+
+def identity_script() -> str:
+    """Return the script whose answer `read_identity` reads."""
+    return asking(shell.library("kernel_files") + shell.call("tell_values", _FILES))
+
+
+def read_identity(output: Output) -> Identity:
+    """Read what `identity_script` printed; raises HostUnreachableError for an answer that is cut off."""
+    values = parse_values(Answer.of(output).lines)
+    return Identity(*(values.get(path, "").strip().lower() or None for path in _FILES))

@@ -1,0 +1,149 @@
+"""The look at a node: everything that a change is decided on, in one round trip."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from numaforge import shell
+from numaforge.errors import HostUnreachableError
+from numaforge.framing import Answer, Output, asking
+from numaforge.kernel_files import parse_values
+from numaforge.maintenance import parts
+from numaforge.maintenance.bundle import known_sums, parse_checksums, parse_states
+from numaforge.maintenance.fence import read_fingerprint
+from numaforge.maintenance.part import FailedPlan, Found, Goal, Unit
+from numaforge.maintenance.pods import read_pods, root_dirs
+from numaforge.maintenance.transaction import TRANSACTIONS
+
+_LOOK = ("kernel_files", "node/fence", "node/trace", "node/pods", "node/bundle_read", "node/look")
+_BOOT_ID = "/proc/sys/kernel/random/boot_id"
+Ask = Callable[[str], Answer]
+"""Runs a script on a node, and returns its answer."""
+
+
+@dataclass(frozen=True)
+class NodeQuery:
+    """What the parts of a goal have to know of a node.
+
+    `unit` is the kubelet's, "" where there is none; `pod_roots` are folders below which kubelets keep pods.
+    """
+
+    values: tuple[str, ...]
+    files: tuple[str, ...]
+    known: tuple[str, ...]
+    calls: tuple[tuple[str, ...], ...]
+    drop_in_folder: str
+    unit: str
+    pod_roots: tuple[str, ...] = ()
+
+    @property
+    def script(self) -> str:
+        """The script whose answer `read_found` reads."""
+        return self.script_of(None)
+
+    def script_of(self, announced: str | None) -> str:
+        """Return the script, which first has the node see a transaction announced that may follow."""
+        names = parts.look_shell_of(part for part, *_ in self.calls)
+        return asking(
+            shell.assignments({"ROOT": TRANSACTIONS})
+            + shell.library(*_LOOK, *names)
+            + (shell.call("see", ["announced", announced]) if announced else "")
+            + shell.call("tell_part", ["values", "tell_values", *self.values, _BOOT_ID])
+            + shell.call("tell_part", ["transactions", "tell_transactions"])
+            + shell.call(
+                "read_files_and_drop_ins", [self.drop_in_folder, known_sums(self.known), *self.files]
+            )
+            + shell.call("tell_part", ["pods", "tell_pods", *self.pod_roots])
+            + "".join(shell.call("tell_part", [_look(part), *call]) for part, *call in self.calls)
+        )
+
+    @property
+    def unit_script(self) -> str:
+        """The script whose answer `read_unit` reads."""
+        return asking(shell.library("node/look") + shell.call("tell_unit", [self.unit]))
+
+
+def question(goal: Goal) -> NodeQuery:
+    """Return what the parts have to know; what the detection saw a moment ago is not sent again."""
+    looks = {part.NAME: part.look(goal) for part in parts.PART_MODULES}
+    kubelet, install = goal.plan.kubelet, goal.machine.kubelet
+    folder = (kubelet and kubelet.config_dir) or (install and install.config_dir)
+    return NodeQuery(
+        values=tuple(dict.fromkeys(path for look in looks.values() for path in look.values)),
+        files=tuple(dict.fromkeys(path for look in looks.values() for path in look.files)),
+        known=tuple(dict.fromkeys(text for look in looks.values() for text in look.known)),
+        calls=tuple((name, *look.call) for name, look in looks.items() if look.call),
+        drop_in_folder=folder if folder and "kubelet" in goal.roles else "",
+        unit=kubelet.unit if kubelet else "",
+        pod_roots=root_dirs(install, kubelet.root_dir if kubelet else None),
+    )
+
+
+def look(ask: Ask, asked: NodeQuery, announced: str | None = None) -> Found:
+    """Look at a node, in one round trip; `announced` is the id of a transaction that may be handed to it."""
+    return read_found(asked, ask(asked.script_of(announced)), lambda: read_unit(ask(asked.unit_script)))
+
+
+def read_found(asked: NodeQuery, output: Output, unit: Callable[[], Unit]) -> Found:
+    """Read what the question's script has answered.
+
+    Raises HostUnreachableError for an answer that is cut off: the host may be on its way down.
+    """
+    answer = Answer.of(output)
+    values = parse_values(answer.part("values"), [*asked.values, _BOOT_ID])
+    boot_id = values.pop(_BOOT_ID, "unknown")
+    words = [line.partition(" ")[::2] for line in answer.part("transactions")]
+    drop_ins = sorted(answer.part("drop-ins"))
+    return Found(
+        files=parse_states(answer, asked.known),
+        drop_ins=tuple(drop_ins),
+        unfinished=next((name for kind, name in words if kind == "unfinished"), None),
+        failure=_failure(dict(words)),
+        unproved=next((name for kind, name in words if kind == "unproved"), None),
+        values=values,
+        pods=read_pods(answer.part("pods")),
+        said={part: tuple(filter(None, answer.part(_look(part)))) for part, *_ in asked.calls},
+        fingerprint=read_fingerprint(
+            dict(words),
+            boot_id=boot_id,
+            contents=parse_checksums(answer, [*asked.files, *drop_ins]),
+            drop_in_folder=asked.drop_in_folder or None,
+        ),
+        unit=_once(unit),
+    )
+
+
+def _look(part: str) -> str:
+    return f"look {part}"
+
+
+def _failure(words: Mapping[str, str]) -> FailedPlan | None:
+    names = ("failed-plan", "failed-boot", "failed-when", "failed-why")
+    if not all(name in words for name in names):
+        return None
+    return FailedPlan(*(words[name] for name in names))
+
+
+def read_unit(output: Output) -> Unit:
+    """Read what `tell_unit` in look.sh printed; raises HostUnreachableError where systemd does not answer."""
+    pairs = [line.partition("=") for line in Answer.of(output).lines]
+    values = {name: value for name, _, value in pairs}
+    if "systemd" in values and not values.get("ActiveState"):
+        raise HostUnreachableError("systemd does not say how the kubelet's unit is", remedy="run again")
+    return Unit(
+        active_state=values.get("ActiveState"),
+        sub_state=values.get("SubState"),
+        askers=tuple(value for name, _, value in pairs if name == "asker"),
+    )
+
+
+def _once(ask: Callable[[], Unit]) -> Callable[[], Unit]:
+    answers: list[Unit] = []
+
+    def unit() -> Unit:
+        if not answers:
+            answers.append(ask())
+        return answers[0]
+
+    return unit

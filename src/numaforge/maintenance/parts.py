@@ -1,0 +1,60 @@
+"""The parts of a maintenance, the lowest first: undone downwards, started and proved upwards.
+
+A part is in the folder of its role: part.py, and its shell (part.sh, look.sh for what it has to know, other
+files for both, but those that a verification or a boot runs).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from functools import cache
+from pathlib import Path
+
+from numaforge import shell
+from numaforge.maintenance.part import PartModule
+from numaforge.roles import ROLES
+
+_FOLDERS = {role.part.NAME: role.name for role in ROLES if role.part}
+_ROLES = Path(__file__).parent.parent / "roles"
+_FUNCTION = re.compile(r"^(\w+)\(\)", re.MULTILINE)
+
+PART_MODULES: tuple[PartModule, ...] = tuple(role.part for role in ROLES if role.part)
+
+
+def shell_of(names: Iterable[str]) -> list[str]:
+    """Return the names of the shell files of parts, as `shell.library` takes them."""
+    return _files_without("look", names)
+
+
+def refuse_incomplete(names: Iterable[str], script: str) -> None:
+    """Raise ValueError for a script whose parts cannot be carried out.
+
+    Each part has the verbs apply and undo, and each function of a part that is called is there.
+    """
+    needed = {f"{name}_{verb}" for name in names for verb in ("apply", "undo")}
+    called = {*re.findall(r"\w+", re.sub(r"(^|\s)#.*", "", script))} & _functions()
+    if lacking := sorted((needed | called) - {*_FUNCTION.findall(script)}):
+        raise ValueError(f"the script of {', '.join(names)} lacks {', '.join(lacking)}")
+
+
+@cache
+def _functions() -> frozenset[str]:
+    """Return the functions of all parts that have the name of a part before their own."""
+    names = [kind.NAME for kind in PART_MODULES]
+    found = _FUNCTION.findall(shell.library(*shell_of(names)))
+    return frozenset(each for each in found if each.startswith(tuple(f"{name}_" for name in names)))
+
+
+def look_shell_of(names: Iterable[str]) -> list[str]:
+    """Return the names of the shell files with which these parts look at a node."""
+    return _files_without("part", names)
+
+
+def _files_without(other: str, names: Iterable[str]) -> list[str]:
+    return [
+        f"roles/{folder}/{file.stem}"
+        for folder in (_FOLDERS[name] for name in names)
+        for file in sorted((_ROLES / folder).glob("*.sh"))
+        if file.stem not in (other, "probe", "at_boot")
+    ]

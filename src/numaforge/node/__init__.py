@@ -1,1 +1,0 @@
-"""What a node carries out by itself: the transaction, and the parts of a maintenance."""

@@ -1,0 +1,30 @@
+"""The programs that every host has to have, by the package that brings them; each role asks for its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+_COREUTILS = (
+    "base64 cat chmod chown cp cut date df dirname env head id ln ls mkdir mv od paste readlink rm rmdir "
+    "sha256sum sleep sort stat sync tail tee timeout touch tr uname uniq wc"
+)
+SYSTEMD = ("systemctl", "systemd-run")
+"""Those that are used where systemd runs."""
+CAPTURED_WITH = ("cat", "find", "grep", "id", "ls", "od", "sed", "tr", "uname", "wc", "xargs")
+"""Those without which a capture would be wrong, not merely short: a host that lacks one has none."""
+CHANGED_WITH: Mapping[str, tuple[str, ...]] = {
+    "coreutils": tuple(_COREUTILS.split()),
+    "awk": ("awk",),
+    "findutils": ("find", "xargs"),
+    "grep": ("grep",),
+    "sed": ("sed",),
+    "util-linux": ("flock", "mount"),
+}
+"""Those of a capture and a transaction, by package."""
+
+_MISSING = "missing "
+
+
+def missing(answer: Iterable[str]) -> list[str]:
+    """Return the programs that `tell_missing` in programs.sh has printed, among other lines."""
+    return [line.removeprefix(_MISSING) for line in answer if line.startswith(_MISSING)]

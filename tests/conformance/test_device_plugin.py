@@ -1,0 +1,100 @@
+"""NVIDIA's device plugin and feature discovery ran with these machines: our checks say what they answered."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from numaforge.findings import Severity
+from numaforge.kubelet.admission.inventory import counts_of
+from numaforge.planning.node import plan_node
+from numaforge.profile import load_profile
+from numaforge.roles.device_plugin.advertised import advertised, as_listed
+from numaforge.roles.device_plugin.checks import check_answers, check_config, check_machine
+from numaforge.roles.device_plugin.config import parse_device_plugin
+from numaforge.roles.device_plugin.labels import STRATEGY_LABEL
+from numaforge.roles.device_plugin.section import DevicePlugin
+from numaforge.snapshot.model import Snapshot
+from numaforge.topology.model import Gpu, NodeTopology, NvidiaInstall
+from numaforge.topology.nvidia import read_driver, with_answers
+from tests.conformance.record_device_plugin import CONFIGS, FILE, WITHOUT_A_DAEMON
+from tests.fixtures.machines import lab_node
+
+RECORD: dict[str, Any] = json.loads(FILE.read_text(encoding="utf-8"))
+MACHINES: dict[str, dict[str, Any]] = {each["machine"]: each for each in RECORD["machines"]}
+NO_NAME = (
+    "error checking whether device is skipped: error getting device name",
+    "error getting device handle for index '1'",
+)
+"""A GPU that is lost once it is open has a handle and no name; a snapshot does not tell the two apart."""
+
+CASES = [
+    pytest.param(name, answer, id=f"{name}, {answer['configuration']}")
+    for name, each in MACHINES.items()
+    for answer in each["answers"]
+]
+
+
+def machine(name: str) -> NodeTopology:
+    """Return a machine as the record's answers of NVML make it, on a host without an IMEX channel."""
+    snapshot = Snapshot({}, nvml=MACHINES[name]["nvml"])
+    gpus = [Gpu(address, "10de", device, 0, driver="nvidia") for address, device in MACHINES[name]["gpus"]]
+    return replace(
+        lab_node(),
+        gpus=with_answers(gpus, snapshot),
+        nvidia=read_driver(snapshot),
+        nvidia_install=NvidiaInstall(imex_channel=False),
+    )
+
+
+def test_the_record_names_its_version_and_is_of_these_configurations():
+    assert RECORD["version"].startswith("k8s-device-plugin v0.")
+    assert RECORD["configurations"] == CONFIGS
+    assert len(CASES) == len(MACHINES) * len(CONFIGS) >= 145
+
+
+@pytest.mark.parametrize(("name", "answer"), CASES)
+def test_the_plugin_starts_and_advertises_as_recorded(name: str, answer: dict[str, Any]) -> None:
+    config = parse_device_plugin(CONFIGS[answer["configuration"]], "plugin.yaml")
+    listed = as_listed(machine(name))
+    findings = [*check_config(config), *check_answers(config, listed), *check_machine(config, listed)]
+    lines = [one.text for one in findings]
+    errors = [one.text for one in findings if one.severity is Severity.ERROR]
+    if answer.get("error") not in (None, WITHOUT_A_DAEMON):
+        error = answer["error"].replace(*NO_NAME) if name == "one lost" else answer["error"]
+        assert error in lines
+    else:
+        assert errors == []
+        assert "devices" not in answer or counts_of(advertised(config, listed)) == answer["devices"]
+
+
+def _found(name: str, answer: dict[str, Any]) -> bool:
+    return answer["labels"] is not None and answer["configuration"] in ("none", "single", "mixed")
+
+
+@pytest.mark.parametrize(
+    ("name", "answer"), [case for case in CASES if _found(*case.values) and "error" not in case.values[1]]
+)
+def test_the_label_that_a_plan_asks_for_is_one_that_feature_discovery_writes(
+    name: str, answer: dict[str, Any]
+) -> None:
+    """Where node-feature-discovery owns the label, a proof waits for its value."""
+    profile = load_profile("best-effort-mixed")
+    mig = profile.mig.model_copy(update={"strategy": answer["configuration"]})
+    plan = plan_node(
+        machine(name),
+        profile.model_copy(update={"mig": mig, "device_plugin": DevicePlugin(config="shared")}),
+    )
+    wanted = plan.labels.get(STRATEGY_LABEL)
+    assert wanted in (None, answer["labels"].get(STRATEGY_LABEL))
+    assert wanted is not None or answer["configuration"] == "none" or "cut" not in name
+
+
+@pytest.mark.parametrize("name", MACHINES)
+def test_the_clique_is_the_one_that_feature_discovery_writes(name: str) -> None:
+    written = {(answer["labels"] or {}).get("nvidia.com/gpu.clique") for answer in MACHINES[name]["answers"]}
+    cliques = {gpu.fabric for gpu in machine(name).gpus}
+    assert written - {None} == (cliques - {None} if len(cliques) == 1 else set())

@@ -1,0 +1,41 @@
+"""The one form of a GPU instance: of a plan, of NVML's answer, of the worker and of the proof."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+
+import pytest
+
+from numaforge.roles.mig.devices import as_instance
+from numaforge.roles.mig.instance import MigGpu, MigInstance
+from numaforge.topology.model import ComputeInstance, GpuInstance
+
+HALF = MigInstance("3g.40gb", 9, 4, 4, (2, 1))
+GPU = MigGpu("0000:1b:00.0", None, "enabled", (HALF, MigInstance("1g.10gb", 19, 0, 1, (1,))))
+OLDER = {"profile_id": 9, "start": 4, "size": 4, "compute_instances": [1, 2]}
+
+
+def test_a_gpu_is_read_as_it_was_written() -> None:
+    assert MigGpu.read(asdict(GPU)) == GPU
+
+
+def test_what_a_worker_of_an_older_release_says_is_the_same_geometry() -> None:
+    document = asdict(GPU) | {"instances": [asdict(GPU.instances[1]), OLDER]}
+    assert MigGpu.read(document).geometry == GPU.geometry
+
+
+@pytest.mark.parametrize(
+    ("slices", "compute"),
+    [
+        pytest.param((1, 2), (2, 1), id="the largest first"),
+        pytest.param((1, None), (1, 0), id="one that is not known"),
+        pytest.param((), (), id="none"),
+    ],
+)
+def test_what_nvml_finds_has_the_form_of_a_plan(
+    slices: tuple[int | None, ...], compute: tuple[int, ...]
+) -> None:
+    found = GpuInstance(
+        7, 9, 4, 4, tuple(ComputeInstance(at, each) for at, each in enumerate(slices)), (4711,)
+    )
+    assert as_instance(found) == MigInstance("whatever its driver says", 9, 4, 4, compute)
